@@ -1,0 +1,140 @@
+"""Ragged batches stood upright: all first tokens, then all second tokens, and so on.
+
+The recursions run step by step over the sequences still running. With the longest
+sequence first, those are always the first rows of a step, so that a step is a slice.
+"""
+
+from typing import Any, NamedTuple, Tuple
+
+import numpy
+from thinc.types import Array1d, Floats1d, Floats2d, Ints1d
+from thinc.util import get_array_module
+
+from ...types import Potentials
+
+
+class Packing(NamedTuple):
+    """Where each token of a ragged batch stands when the batch is stood upright.
+
+    n_sequences (int): B, the sequences of the batch, empty ones too.
+    offsets (Ints1d): Step t is rows offsets[t] to offsets[t + 1]; on the host.
+        Shape: (T + 1,)
+    tokens (Ints1d): The token in each row. Shape: (N,)
+    sequence (Ints1d): The sequence of each row. Shape: (N,)
+    before (Ints1d): The row of the token before, for each row of a later step.
+        Shape: (N - offsets[1],)
+    first (Ints1d): The first token of each sequence that has one.
+    last (Ints1d): The last token of each sequence that has one.
+    """
+
+    n_sequences: int
+    offsets: Ints1d
+    tokens: Ints1d
+    sequence: Ints1d
+    before: Ints1d
+    first: Ints1d
+    last: Ints1d
+
+    @property
+    def n_steps(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def later(self) -> slice:
+        """The rows that have a row before them."""
+        return slice(len(self.tokens) - len(self.before), None)
+
+    def step(self, t: int) -> Tuple[slice, slice]:
+        """The rows of step t, and those of step t - 1 that lead to them."""
+        begin, end = int(self.offsets[t]), int(self.offsets[t + 1])
+        begin_before = int(self.offsets[t - 1])
+        return slice(begin, end), slice(begin_before, begin_before + end - begin)
+
+
+def pack(lengths: Ints1d, xp: Any = numpy) -> Packing:
+    """Plan how a batch is stood upright.
+
+    lengths (Ints1d): Tokens of each sequence, on the host. Shape: (B,)
+    xp: The array module of all but `offsets`.
+    RETURNS (Packing): The plan.
+    """
+    lengths = numpy.asarray(lengths, dtype="int64")
+    order = numpy.argsort(-lengths, kind="stable")
+    longest = int(lengths.max(initial=0))
+    running = len(lengths) - numpy.searchsorted(numpy.sort(lengths), numpy.arange(longest), "right")
+    offsets = numpy.concatenate([[0], numpy.cumsum(running)]).astype("int64")
+    step = numpy.repeat(numpy.arange(longest), running)
+    rank = numpy.arange(len(step)) - offsets[step]
+    begins = numpy.cumsum(lengths) - lengths
+    later = step > 0
+    nonempty = lengths > 0
+    return Packing(
+        n_sequences=len(lengths),
+        offsets=offsets,
+        tokens=xp.asarray(begins[order][rank] + step),
+        sequence=xp.asarray(order[rank]),
+        before=xp.asarray(offsets[step[later] - 1] + rank[later]),
+        first=xp.asarray(begins[nonempty]),
+        last=xp.asarray((begins + lengths - 1)[nonempty]),
+    )
+
+
+def fold_ends(potentials: Potentials, packing: Packing) -> Floats2d:
+    """Add the start and end scores to the emissions of the first and last tokens.
+
+    What remains is a chain of emissions and transitions alone, which is all that the
+    recursions see.
+
+    RETURNS (Floats2d): The emissions, a row a token, packed. Shape: (N, K)
+    """
+    emissions = potentials.emissions.copy()
+    emissions[packing.first] += potentials.start
+    emissions[packing.last] += potentials.end
+    return emissions[packing.tokens]
+
+
+def unfold_ends(
+    d_emissions: Floats2d, d_transitions: Floats2d, packing: Packing, lengths: Ints1d
+) -> Potentials:
+    """Take the gradient of a packed, folded chain to the gradient of its potentials."""
+    d_tokens = unpack(d_emissions, packing)
+    return Potentials(
+        emissions=d_tokens,
+        transitions=d_transitions,
+        start=d_tokens[packing.first].sum(axis=0),
+        end=d_tokens[packing.last].sum(axis=0),
+        lengths=lengths,
+    )
+
+
+def unpack(rows: Any, packing: Packing) -> Any:
+    """Put rows back in the order of the tokens."""
+    tokens = get_array_module(rows).empty_like(rows)
+    tokens[packing.tokens] = rows
+    return tokens
+
+
+def sum_by_sequence(rows: Array1d, packing: Packing) -> Floats1d:
+    """Add up one number a row over each sequence, in float64. Shape: (N,) to (B,)"""
+    xp = get_array_module(rows)
+    if len(rows) == 0:
+        return xp.zeros(packing.n_sequences, dtype="float64")
+    return xp.bincount(
+        packing.sequence, weights=rows.astype("float64"), minlength=packing.n_sequences
+    )
+
+
+def select(potentials: Potentials, which: Array1d) -> Tuple[Potentials, Array1d]:
+    """Take some of the sequences of a batch.
+
+    which (Array1d): True for the sequences to take. Shape: (B,)
+    RETURNS (Tuple[Potentials, Array1d]): Their potentials, and which tokens of the
+        batch are theirs. Shape: (N,)
+    """
+    xp = get_array_module(potentials.emissions)
+    on_host = which if xp is numpy else which.get()
+    tokens = xp.asarray(numpy.repeat(on_host, potentials.lengths))
+    taken = potentials._replace(
+        emissions=potentials.emissions[tokens], lengths=potentials.lengths[on_host]
+    )
+    return taken, tokens

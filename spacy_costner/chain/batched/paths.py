@@ -1,0 +1,41 @@
+"""The score of given paths."""
+
+from thinc.types import Floats1d, Ints1d
+from thinc.util import get_array_module
+
+from ...types import Potentials, Scored
+from .packing import fold_ends, pack, sum_by_sequence, unfold_ends
+
+
+def path_score(potentials: Potentials, tags: Ints1d) -> Scored:
+    """Score one path a sequence.
+
+        s(y) = start[y_1] + sum_t emissions[t, y_t] + sum_t transitions[y_{t-1}, y_t] + end[y_T]
+
+    potentials (Potentials): The scores of a batch.
+    tags (Ints1d): The tag of each token. Shape: (N,)
+    RETURNS (Scored): The scores, minus infinity for a forbidden path; and the callback
+        to their gradient, which is 1 on every step of the path, and 0 everywhere for a
+        forbidden one. Shape: (B,)
+    """
+    xp = get_array_module(potentials.emissions)
+    packing = pack(potentials.lengths, xp)
+    rows = xp.arange(len(packing.tokens))
+    path = xp.asarray(tags)[packing.tokens]
+    came_from, went_to = path[packing.before], path[packing.later]
+    steps = fold_ends(potentials, packing)[rows, path].astype("float64")
+    steps[packing.later] += potentials.transitions[came_from, went_to]
+    scores = sum_by_sequence(steps, packing)
+
+    def backprop(d_scores: Floats1d) -> Potentials:
+        d_steps = xp.where(xp.isfinite(scores), d_scores, 0.0)[packing.sequence]
+        d_emissions = xp.zeros_like(potentials.emissions)
+        d_emissions[rows, path] = d_steps
+        n_tags = len(potentials.transitions)
+        d_transitions = xp.bincount(
+            came_from * n_tags + went_to, weights=d_steps[packing.later], minlength=n_tags**2
+        )
+        d_transitions = d_transitions.reshape(n_tags, n_tags).astype(d_emissions.dtype)
+        return unfold_ends(d_emissions, d_transitions, packing, potentials.lengths)
+
+    return scores, backprop

@@ -1,0 +1,246 @@
+"""Sums over all paths, by scaled forward and backward messages.
+
+alpha_t[j] sums over the paths that end in tag j at step t; beta_t[i] over the ways to go
+on from tag i at step t (Rabiner, 1989, sections III.A and V.A):
+
+    alpha_t[j]    = sum_i alpha_{t-1}[i] exp(transitions[i, j]) exp(emissions[t, j])
+    beta_{t-1}[i] = sum_j exp(transitions[i, j]) exp(emissions[t, j]) beta_t[j]
+
+on exponentiated scores, so that a step is one matrix product, and divided at each step
+by its sum. A small entry may underflow then, and with it the paths that pass through it.
+So a sequence with an entry that should be positive and is below SMALLEST counts as lost
+and is computed again by `log_domain`, where any finite scores are right.
+"""
+
+from typing import NamedTuple
+
+import numpy
+from thinc.types import Array1d, Array2d, Floats1d, Floats2d, Floats3d
+from thinc.util import get_array_module
+
+from ...types import Potentials, Scored
+from . import log_domain
+from .packing import Packing, fold_ends, pack, select, sum_by_sequence, unfold_ends, unpack
+
+SMALLEST = 1e-30
+
+
+class Kernel(NamedTuple):
+    """The scores of a packed batch, exponentiated.
+
+    emissions (Floats2d): exp(emissions - shift), 1 at most. Shape: (N, K)
+    transitions (Floats2d): exp(transitions - their largest), 1 at most. Shape: (K, K)
+    shift (Floats1d): What each row was lowered by, the transition to it included.
+        Shape: (N,)
+    possible (Array2d): Which tags a row may have. Shape: (N, K)
+    reach (Floats2d): 1 where a transition is allowed, else 0. Shape: (K, K)
+    lost (Array1d): Rows in which an exponential fell below SMALLEST. Shape: (N,)
+    """
+
+    emissions: Floats2d
+    transitions: Floats2d
+    shift: Floats1d
+    possible: Array2d
+    reach: Floats2d
+    lost: Array1d
+
+
+class Messages(NamedTuple):
+    """The messages of one direction.
+
+    values (Floats2d): alpha or beta, each row divided by its sum. Shape: (N, K)
+    scale (Floats1d): What each row was divided by. Shape: (N,)
+    lost (Array1d): Rows in which an entry fell below SMALLEST. Shape: (N,)
+    """
+
+    values: Floats2d
+    scale: Floats1d
+    lost: Array1d
+
+
+class Posterior(NamedTuple):
+    """What forward and backward messages say together.
+
+    unary (Floats2d): p(y_t = j). Shape: (N, K)
+    ahead (Floats2d): For each row but the first of a sequence, what alpha of the row
+        before and the transition have to be multiplied by to give p(y_{t-1}, y_t).
+        Shape: (N - offsets[1], K)
+    lost (Array1d): The sequences for which this does not hold. Shape: (B,)
+    """
+
+    unary: Floats2d
+    ahead: Floats2d
+    lost: Array1d
+
+
+def log_partition(potentials: Potentials) -> Scored:
+    """The logarithm of the sum over all paths.
+
+        log Z = log sum_y exp(s(y))
+
+    potentials (Potentials): The scores of a batch.
+    RETURNS (Scored): log Z of each sequence, and the callback to its gradient, which is
+        how often each step is expected to be taken: the marginals. Shape: (B,)
+    """
+    xp = get_array_module(potentials.emissions)
+    packing = pack(potentials.lengths, xp)
+    kernel = _exponentiate(fold_ends(potentials, packing), potentials.transitions, packing)
+    alpha = _forward(kernel, packing)
+    log_z = sum_by_sequence(xp.log(xp.maximum(alpha.scale, SMALLEST)) + kernel.shift, packing)
+    lost = _sequences(alpha.lost | kernel.lost, packing)
+    if lost.any():
+        log_z[lost] = log_domain.log_partition(select(potentials, lost)[0])[0]
+
+    def backprop(d_log_z: Floats1d) -> Potentials:
+        posterior = _posterior(kernel, alpha, packing)
+        weights = xp.where(posterior.lost, 0.0, d_log_z).astype(alpha.values.dtype)
+        weights = weights[packing.sequence]
+        d_emissions = posterior.unary * weights[:, None]
+        ahead = posterior.ahead * weights[packing.later, None]
+        d_transitions = alpha.values[packing.before].T @ ahead * kernel.transitions
+        gradient = unfold_ends(d_emissions, d_transitions, packing, potentials.lengths)
+        if posterior.lost.any():
+            gradient = _add_lost(gradient, potentials, posterior.lost, d_log_z)
+        return gradient
+
+    return log_z, backprop
+
+
+def marginals(potentials: Potentials) -> Floats2d:
+    """The probability of each tag at each token, p(y_t = k).
+
+    RETURNS (Floats2d): Shape: (N, K)
+    """
+    xp = get_array_module(potentials.emissions)
+    backprop = log_partition(potentials)[1]
+    return backprop(xp.ones(len(potentials.lengths))).emissions
+
+
+def pairwise_marginals(potentials: Potentials) -> Floats3d:
+    """The probability of each pair of tags at each token and the one before.
+
+    RETURNS (Floats3d): p(y_{t-1} = i, y_t = j), 0 at first tokens. Shape: (N, K, K)
+    """
+    xp = get_array_module(potentials.emissions)
+    packing = pack(potentials.lengths, xp)
+    kernel = _exponentiate(fold_ends(potentials, packing), potentials.transitions, packing)
+    alpha = _forward(kernel, packing)
+    posterior = _posterior(kernel, alpha, packing)
+    n_tags = len(kernel.transitions)
+    rows = xp.zeros((len(packing.tokens), n_tags, n_tags), dtype=kernel.emissions.dtype)
+    before = alpha.values[packing.before][:, :, None]
+    rows[packing.later] = before * kernel.transitions * posterior.ahead[:, None, :]
+    pairs = unpack(rows, packing)
+    if posterior.lost.any():
+        taken, tokens = select(potentials, posterior.lost)
+        pairs[tokens] = log_domain.pairwise_marginals(taken)
+    return pairs
+
+
+def _exponentiate(emissions: Floats2d, transitions: Floats2d, packing: Packing) -> Kernel:
+    xp = get_array_module(emissions)
+    row_shift = _zero_if_infinite(emissions.max(axis=1))
+    transition_shift = _zero_if_infinite(transitions.max(keepdims=True))[0]
+    scaled = xp.exp(emissions - row_shift[:, None])
+    scaled_transitions = xp.exp(transitions - transition_shift)
+    possible, allowed = emissions > -xp.inf, transitions > -xp.inf
+    shift = row_shift.astype("float64")
+    shift[packing.later] += transition_shift
+    lost = ((scaled < SMALLEST) & possible).any(axis=1)
+    lost |= ((scaled_transitions < SMALLEST) & allowed).any()
+    reach = allowed.astype(emissions.dtype)
+    return Kernel(scaled, scaled_transitions, shift, possible, reach, lost)
+
+
+def _forward(kernel: Kernel, packing: Packing) -> Messages:
+    xp = get_array_module(kernel.emissions)
+    alpha = kernel.emissions.copy()
+    scale = xp.empty(len(alpha), dtype=alpha.dtype)
+    for t in range(packing.n_steps):
+        rows, before = packing.step(t)
+        if t > 0:
+            alpha[rows] *= alpha[before] @ kernel.transitions
+        _normalise(alpha, scale, rows)
+    small = (alpha * xp.minimum(scale, 1)[:, None] < SMALLEST) & kernel.possible
+    lost = scale < SMALLEST
+    lost[packing.later] |= _reached(
+        small[packing.later], alpha[packing.before] > 0, kernel.reach
+    )
+    return Messages(alpha, scale, lost)
+
+
+def _backward(kernel: Kernel, packing: Packing) -> Messages:
+    xp = get_array_module(kernel.emissions)
+    beta = xp.ones_like(kernel.emissions)
+    scale = xp.ones(len(beta), dtype=beta.dtype)
+    for t in range(packing.n_steps - 1, 0, -1):
+        rows, before = packing.step(t)
+        beta[before] = (kernel.emissions[rows] * beta[rows]) @ kernel.transitions.T
+        _normalise(beta, scale, before)
+    small = beta * xp.minimum(scale, 1)[:, None] < SMALLEST
+    lost = scale < SMALLEST
+    lost[packing.before] |= _reached(
+        small[packing.before],
+        (beta[packing.later] > 0) & kernel.possible[packing.later],
+        kernel.reach.T,
+    )
+    return Messages(beta, scale, lost)
+
+
+def _posterior(kernel: Kernel, alpha: Messages, packing: Packing) -> Posterior:
+    xp = get_array_module(kernel.emissions)
+    beta = _backward(kernel, packing)
+    unary = alpha.values * beta.values
+    overlap = unary.sum(axis=1)
+    pairs = (overlap * beta.scale)[packing.before]
+    lost = kernel.lost | alpha.lost | beta.lost | (overlap < SMALLEST)
+    lost[packing.later] |= pairs < SMALLEST
+    unary /= xp.maximum(overlap, SMALLEST)[:, None]
+    ahead = kernel.emissions[packing.later] * beta.values[packing.later]
+    ahead /= xp.maximum(pairs, SMALLEST)[:, None]
+    return Posterior(unary, ahead, _sequences(lost, packing))
+
+
+def _normalise(messages: Floats2d, scale: Floats1d, rows: slice) -> None:
+    """Divide rows by their sums, in place; a row of zeros stays one."""
+    total = messages[rows].sum(axis=1)
+    scale[rows] = total
+    total[total == 0] = 1
+    messages[rows] /= total[:, None]
+
+
+def _reached(small: Array2d, positive: Array2d, reach: Floats2d) -> Array1d:
+    """In which rows an entry is small though an allowed transition leads to it from a
+    positive entry of the row before. Shapes: (N, K), (N, K), (K, K) to (N,)"""
+    xp = get_array_module(small)
+    reached = small.any(axis=1)
+    rows = xp.nonzero(reached)[0]
+    if len(rows):
+        led_to = positive[rows].astype(reach.dtype) @ reach > 0
+        reached[rows] = (small[rows] & led_to).any(axis=1)
+    return reached
+
+
+def _sequences(rows: Array1d, packing: Packing) -> Array1d:
+    """The sequences with any of these rows. Shape: (N,) to (B,)"""
+    return sum_by_sequence(rows, packing) > 0
+
+
+def _zero_if_infinite(shift: Floats1d) -> Floats1d:
+    """What exponentials can be lowered by where every score is forbidden."""
+    xp = get_array_module(shift)
+    return xp.where(xp.isfinite(shift), shift, xp.zeros_like(shift))
+
+
+def _add_lost(
+    gradient: Potentials, potentials: Potentials, lost: Array1d, d_log_z: Floats1d
+) -> Potentials:
+    """Fill in the gradient of the sequences that scaled messages could not do."""
+    taken, tokens = select(potentials, lost)
+    exact = log_domain.log_partition(taken)[1](d_log_z[lost])
+    gradient.emissions[tokens] = exact.emissions
+    return gradient._replace(
+        transitions=gradient.transitions + exact.transitions,
+        start=gradient.start + exact.start,
+        end=gradient.end + exact.end,
+    )

@@ -1,0 +1,44 @@
+"""Hard constraints as masks: applied once, they bind every algorithm of the chain."""
+
+from typing import Optional, TypeVar
+
+from thinc.types import Array2d
+from thinc.util import get_array_module
+
+from ..types import FORBIDDEN, Constraints, Potentials
+
+ArrayT = TypeVar("ArrayT")
+
+
+def constrain(potentials: Potentials, constraints: Constraints) -> Potentials:
+    """Forbid every step that the constraints don't allow.
+
+    potentials (Potentials): The scores of a batch.
+    constraints (Constraints): What is possible.
+    RETURNS (Potentials): The same scores, minus infinity where a step is impossible.
+        Its gradient is the gradient of the unconstrained scores too, as it is 0 on
+        every forbidden step.
+    """
+    return potentials._replace(
+        emissions=_mask(potentials.emissions, constraints.emissions),
+        transitions=_mask(potentials.transitions, constraints.transitions),
+        start=_mask(potentials.start, constraints.start),
+        end=_mask(potentials.end, constraints.end),
+    )
+
+
+def restrict(potentials: Potentials, allowed: Optional[Array2d]) -> Potentials:
+    """Forbid every tag that a token may not have.
+
+    potentials (Potentials): The scores of a batch.
+    allowed (Optional[Array2d]): True where a tag is possible. Shape: (N, K)
+    RETURNS (Potentials): The scores of the paths that remain.
+    """
+    return constrain(potentials, Constraints(emissions=allowed))
+
+
+def _mask(scores: ArrayT, possible: Optional[Array2d]) -> ArrayT:
+    if possible is None:
+        return scores
+    xp = get_array_module(scores)
+    return xp.where(xp.asarray(possible), scores, xp.asarray(FORBIDDEN, dtype=scores.dtype))

@@ -1,0 +1,124 @@
+"""The shapes that chain, losses, layers and component hand to each other.
+
+B sequences stand one after another in a batch, without padding; N is their number
+of tokens in all, T the number of tokens of one of them, K the number of tags.
+Transitions are indexed [from, to]. The score of a path y is
+
+    s(y) = start[y_1] + sum_t emissions[t, y_t] + sum_t transitions[y_{t-1}, y_t] + end[y_T]
+"""
+
+from typing import Callable, NamedTuple, Optional, Protocol, Tuple
+
+import numpy
+from thinc.types import Array1d, Array2d, Floats1d, Floats2d, Ints1d
+
+FORBIDDEN = -numpy.inf
+"""The score of a step that no path may take. Every gradient there is exactly 0."""
+
+
+class Potentials(NamedTuple):
+    """The scores of a batch of chains; also the form of a gradient with respect to them.
+
+    emissions (Floats2d): Score of each tag at each token. Shape: (N, K)
+    transitions (Floats2d): Score of each tag after each, [from, to]. Shape: (K, K)
+    start (Floats1d): Score of each tag at the first token. Shape: (K,)
+    end (Floats1d): Score of each tag at the last token. Shape: (K,)
+    lengths (Ints1d): Tokens of each sequence; always a NumPy array. Shape: (B,)
+    """
+
+    emissions: Floats2d
+    transitions: Floats2d
+    start: Floats1d
+    end: Floats1d
+    lengths: Ints1d
+
+
+class Constraints(NamedTuple):
+    """What a path may do, as arrays of truth values; None means anything.
+
+    emissions (Array2d): Tags possible at each token. Shape: (N, K)
+    transitions (Array2d): Tags possible after each tag, [from, to]. Shape: (K, K)
+    start (Array1d): Tags possible at the first token. Shape: (K,)
+    end (Array1d): Tags possible at the last token. Shape: (K,)
+    """
+
+    emissions: Optional[Array2d] = None
+    transitions: Optional[Array2d] = None
+    start: Optional[Array1d] = None
+    end: Optional[Array1d] = None
+
+
+class Gold(NamedTuple):
+    """What is known of the right paths of a batch.
+
+    tags (Ints1d): The gold tag of each token, -1 where the annotation leaves several
+        tags possible. Shape: (N,)
+    allowed (Optional[Array2d]): True where the annotation leaves a tag possible; None
+        if `tags` says it all. Shape: (N, K)
+    cost (Optional[Floats2d]): What it costs to answer each tag at each token; 0 on
+        gold. None for losses without a cost. Shape: (N, K)
+    """
+
+    tags: Ints1d
+    allowed: Optional[Array2d] = None
+    cost: Optional[Floats2d] = None
+
+
+class LossResult(NamedTuple):
+    """A loss and its gradient.
+
+    value (float): The objective, summed over the sequences of the batch.
+    gradient (Potentials): Derivative of `value` with respect to the potentials.
+    """
+
+    value: float
+    gradient: Potentials
+
+
+Scored = Tuple[Floats1d, Callable[[Floats1d], Potentials]]
+"""One score a sequence, in float64, shape (B,); and the callback that takes the
+derivative of anything with respect to those scores, shape (B,), to its derivative with
+respect to the potentials."""
+
+
+class TagSet(Protocol):
+    """What a cost may ask of a tag set (`tags.Tags` is the one)."""
+
+    @property
+    def labels(self) -> Tuple[str, ...]: ...
+
+    @property
+    def names(self) -> Tuple[str, ...]: ...
+
+    def __len__(self) -> int: ...
+
+
+CostTable = Floats2d
+"""What each mistake costs, [gold tag, answered tag]: never negative, 0 on the diagonal.
+Shape: (K, K)"""
+
+Cost = Callable[[TagSet], CostTable]
+"""Makes the cost table of a tag set."""
+
+
+class Loss(NamedTuple):
+    """A training loss as the config names it.
+
+    compute (Callable): Takes potentials and gold to value and gradient.
+    cost (Optional[Cost]): The cost that `compute` expects in `Gold.cost`, if any.
+    """
+
+    compute: Callable[[Potentials, Gold], LossResult]
+    cost: Optional[Cost] = None
+
+
+def linear_combination(*terms: Tuple[float, Potentials]) -> Potentials:
+    """Add up gradients, each with its factor.
+
+    *terms (Tuple[float, Potentials]): Factors and gradients of one batch.
+    RETURNS (Potentials): The sum, with the lengths of the first.
+    """
+    arrays = zip(*(gradient[:4] for _, gradient in terms))
+    factors = [factor for factor, _ in terms]
+    summed = [sum(f * array for f, array in zip(factors, group)) for group in arrays]
+    return Potentials(*summed, lengths=terms[0][1].lengths)
