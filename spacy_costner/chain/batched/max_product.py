@@ -1,11 +1,10 @@
 """The best path: Viterbi's recursion.
 
-    delta_t[j] = max_i (delta_{t-1}[i] + transitions[i, j]) + emissions[t, j]
+delta_t[j] = max_i (delta_{t-1}[i] + transitions[i, j]) + emissions[t, j]
 """
 
 from typing import Any, NamedTuple
 
-import numpy
 from thinc.types import Floats1d, Floats2d, Ints1d
 from thinc.util import get_array_module
 

@@ -14,7 +14,6 @@ and is computed again by `log_domain`, where any finite scores are right.
 
 from typing import NamedTuple
 
-import numpy
 from thinc.types import Array1d, Array2d, Floats1d, Floats2d, Floats3d
 from thinc.util import get_array_module
 
@@ -163,9 +162,7 @@ def _forward(kernel: Kernel, packing: Packing) -> Messages:
         _normalise(alpha, scale, rows)
     small = (alpha * xp.minimum(scale, 1)[:, None] < SMALLEST) & kernel.possible
     lost = scale < SMALLEST
-    lost[packing.later] |= _reached(
-        small[packing.later], alpha[packing.before] > 0, kernel.reach
-    )
+    lost[packing.later] |= _reached(small[packing.later], alpha[packing.before] > 0, kernel.reach)
     return Messages(alpha, scale, lost)
 
 
