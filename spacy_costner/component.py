@@ -2,7 +2,8 @@
 
 import warnings
 from itertools import islice
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Set, Tuple
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Set, Tuple, Union
 
 import numpy
 from spacy.language import Language
@@ -57,6 +58,8 @@ subword_features = true
 @scorers = "spacy.ner_scorer.v1"
 """
 )["cost_sensitive_ner"]
+
+SERIALIZED = ("cfg", "vocab", "model")
 
 
 @Language.factory(
@@ -279,6 +282,27 @@ class CostSensitiveNER(TrainablePipe):
         result = self.loss.compute(potentials, self._gold(path))
         n_annotated = int((path >= 0).sum())
         return result.value / max(n_annotated, 1), result.gradient
+
+    def from_disk(
+        self, path: Union[str, Path], *, exclude: Iterable[str] = ()
+    ) -> "CostSensitiveNER":
+        """Load the component.
+
+        path (Union[str, Path]): The directory that `to_disk` wrote.
+        exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
+        RETURNS (CostSensitiveNER): The component.
+        RAISES (ValueError): If a file is missing, damaged or not of such a component.
+        """
+        for part in (part for part in SERIALIZED if part not in exclude):
+            try:
+                super().from_disk(path, exclude=[other for other in SERIALIZED if other != part])
+            except Exception as error:
+                file = Path(path) / part
+                raise ValueError(
+                    f"{self.name}: {file}: expected the {part} of a trained cost_sensitive_ner "
+                    f"with this config, could not read it: {error}"
+                ) from error
+        return self
 
     def _possible(self, tokens: Tokens) -> Optional[Array2d]:
         return possible_tags(

@@ -27,7 +27,8 @@ class Tokens(NamedTuple):
     iob (Ints1d): ENT_IOB, as above. Shape: (N,)
     label (Ints1d): Hash of the entity label, 0 for none. Shape: (N,)
     is_space (Array1d): True for white space. Shape: (N,)
-    sent_start (Array1d): True for the first token of a sentence. Shape: (N,)
+    sent_start (Array1d): True for the first token of any sentence but the first of its
+        doc. Shape: (N,)
     lengths (Ints1d): Tokens of each doc. Shape: (B,)
     """
 
@@ -53,13 +54,16 @@ def read_docs(docs: Sequence[Doc]) -> Tokens:
     attrs = [ORTH, ENT_IOB, ENT_TYPE, IS_SPACE, SENT_START]
     arrays = [doc.to_array(attrs) for doc in docs]
     columns = numpy.concatenate([numpy.zeros((0, len(attrs)), dtype="uint64"), *arrays]).T
+    lengths = numpy.asarray([len(doc) for doc in docs], dtype="int32")
+    sent_start = columns[4] == 1
+    sent_start[(numpy.cumsum(lengths) - lengths)[lengths > 0]] = False
     return Tokens(
         orth=columns[0],
         iob=columns[1].astype("int32"),
         label=columns[2],
         is_space=columns[3] == 1,
-        sent_start=columns[4] == 1,
-        lengths=numpy.asarray([len(doc) for doc in docs], dtype="int32"),
+        sent_start=sent_start,
+        lengths=lengths,
     )
 
 

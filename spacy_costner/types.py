@@ -7,6 +7,7 @@ Transitions are indexed [from, to]. The score of a path y is
     s(y) = start[y_1] + sum_t emissions[t, y_t] + sum_t transitions[y_{t-1}, y_t] + end[y_T]
 """
 
+from dataclasses import dataclass
 from typing import Callable, NamedTuple, Optional, Protocol, Tuple
 
 import numpy
@@ -101,7 +102,8 @@ Cost = Callable[[TagSet], CostTable]
 """Makes the cost table of a tag set."""
 
 
-class Loss(NamedTuple):
+@dataclass(frozen=True)
+class Loss:
     """A training loss as the config names it.
 
     compute (Callable): Takes potentials and gold to value and gradient.

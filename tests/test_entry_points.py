@@ -1,0 +1,82 @@
+"""Every name of our config language is found and builds what it promises."""
+
+from configparser import ConfigParser
+from importlib.metadata import distribution
+from pathlib import Path
+from typing import Any, Dict
+
+import numpy
+import pytest
+from spacy.util import registry
+from thinc.api import Model
+
+from spacy_costner.tags import Tags
+from spacy_costner.types import Loss
+
+SETUP = Path(__file__).parent.parent / "setup.cfg"
+HAMMING = {"@misc": "spacy_costner.HammingCost.v1"}
+TOK2VEC = {
+    "@architectures": "spacy.HashEmbedCNN.v2",
+    "pretrained_vectors": None,
+    "width": 8,
+    "depth": 1,
+    "embed_size": 20,
+    "window_size": 1,
+    "maxout_pieces": 2,
+    "subword_features": False,
+}
+REQUIRED: Dict[str, Dict[str, Any]] = {
+    "spacy_costner.LinearChainCRF.v1": {"tok2vec": TOK2VEC},
+    "spacy_costner.SoftmaxMargin.v1": {"cost": HAMMING},
+}
+
+
+def declared(group: str) -> Dict[str, str]:
+    parser = ConfigParser(delimiters=("=",))
+    parser.optionxform = str  # type: ignore[assignment, method-assign]
+    parser.read(SETUP, encoding="utf8")
+    lines = parser["options.entry_points"].get(group, "").strip().splitlines()
+    return dict(line.split(" = ") for line in lines)
+
+
+def resolve(group: str, name: str, **settings: Any) -> Any:
+    block = {f"@{group}": name, **REQUIRED.get(name, {}), **settings}
+    return registry.resolve({"block": block})["block"]
+
+
+def test_installed_names_are_those_of_setup_cfg() -> None:
+    installed = {
+        (point.group, point.name, point.value)
+        for point in distribution("spacy-costner").entry_points
+    }
+    groups = ("spacy_factories", "spacy_architectures", "thinc_losses", "spacy_misc")
+    expected = {(group, *item) for group in groups for item in declared(group).items()}
+    assert installed == expected, "setup.cfg changed since `make install`"
+
+
+@pytest.mark.parametrize("name", declared("thinc_losses"))
+def test_losses_build_from_config(name: str) -> None:
+    assert isinstance(resolve("losses", name), Loss)
+
+
+@pytest.mark.parametrize("name", declared("spacy_misc"))
+@pytest.mark.parametrize("scheme", ["BILUO", "IOB2"])
+def test_costs_make_cost_tables(name: str, scheme: str) -> None:
+    tags = Tags(["city", "sports-team"], scheme)
+    table = resolve("misc", name)(tags)
+    assert table.shape == (len(tags), len(tags))
+    assert (table >= 0).all() and numpy.isfinite(table).all() and (table.diagonal() == 0).all()
+    assert table.any()
+
+
+@pytest.mark.parametrize("name", declared("spacy_architectures"))
+def test_architectures_build_from_config(name: str) -> None:
+    model = resolve("architectures", name)
+    assert isinstance(model, Model)
+    assert model.attrs["resize_output"]
+
+
+@pytest.mark.parametrize("multiplier", [-1.0, float("nan"), float("inf")])
+def test_a_bad_multiplier_is_named(multiplier: float) -> None:
+    with pytest.raises(ValueError, match=r"SoftmaxMargin.*multiplier.*at least 0"):
+        resolve("losses", "spacy_costner.SoftmaxMargin.v1", multiplier=multiplier)
