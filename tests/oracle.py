@@ -1,0 +1,172 @@
+"""What everything means, by enumeration of all K^T paths: slow, obvious, in float64.
+
+Each quantity is written from its definition over `paths`, one sequence after another. No
+other module enumerates, and nothing here calls the package.
+"""
+
+import math
+from itertools import pairwise, product
+from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy
+
+from spacy_costner.types import Potentials
+
+Tags = Tuple[int, ...]
+
+
+class Path(NamedTuple):
+    """A legal path of one sequence and its score."""
+
+    tags: Tags
+    score: float
+
+
+# Paths
+
+
+def spans(potentials: Potentials) -> List[slice]:
+    """The tokens of each sequence."""
+    ends = numpy.cumsum(potentials.lengths).tolist()
+    return [slice(end - n, end) for end, n in zip(ends, potentials.lengths.tolist())]
+
+
+def score(potentials: Potentials, b: int, tags: Sequence[int]) -> float:
+    """s(y) = start[y_1] + sum emissions[t, y_t] + sum transitions[y_{t-1}, y_t] + end[y_T]"""
+    if len(tags) == 0:
+        return 0.0
+    emissions = potentials.emissions[spans(potentials)[b]]
+    steps = [float(potentials.start[tags[0]]), float(potentials.end[tags[-1]])]
+    steps += [float(emissions[t, tag]) for t, tag in enumerate(tags)]
+    steps += [float(potentials.transitions[i, j]) for i, j in pairwise(tags)]
+    return math.fsum(steps)
+
+
+def paths(potentials: Potentials, b: int, allowed: Optional[numpy.ndarray] = None) -> List[Path]:
+    """The legal paths of a sequence; with `allowed` (N, K), those through allowed tags only."""
+    n_tags = len(potentials.start)
+    token = spans(potentials)[b].start
+    every = [
+        Path(y, score(potentials, b, y)) for y in product(range(n_tags), repeat=_t(potentials, b))
+    ]
+    legal = [path for path in every if path.score > -math.inf]
+    if allowed is None:
+        return legal
+    return [
+        path for path in legal if all(allowed[token + t, tag] for t, tag in enumerate(path.tags))
+    ]
+
+
+def features(potentials: Potentials, b: int, tags: Sequence[int]) -> Potentials:
+    """How often a path takes each step: the gradient of its score."""
+    counts = zeros(potentials)
+    token = spans(potentials)[b].start
+    for t, tag in enumerate(tags):
+        counts.emissions[token + t, tag] += 1
+    for i, j in pairwise(tags):
+        counts.transitions[i, j] += 1
+    if len(tags):
+        counts.start[tags[0]] += 1
+        counts.end[tags[-1]] += 1
+    return counts
+
+
+# Sums over paths
+
+
+def log_sum_exp(scores: Sequence[float]) -> float:
+    largest = max(scores, default=-math.inf)
+    if largest == -math.inf:
+        return largest
+    return largest + math.log(math.fsum(math.exp(each - largest) for each in scores))
+
+
+def probabilities(some_paths: Sequence[Path]) -> List[float]:
+    """p(y) of each of these paths, if there are no others."""
+    log_z = log_sum_exp([path.score for path in some_paths])
+    return [math.exp(path.score - log_z) for path in some_paths]
+
+
+def log_partition(potentials: Potentials, allowed: Optional[numpy.ndarray] = None) -> numpy.ndarray:
+    """log Z of each sequence. Shape: (B,)"""
+    return numpy.asarray(
+        [
+            log_sum_exp([path.score for path in paths(potentials, b, allowed)])
+            for b in _b(potentials)
+        ]
+    )
+
+
+def expectation(
+    potentials: Potentials, b: int, value: Callable[[Tags], numpy.ndarray]
+) -> numpy.ndarray:
+    """E_p[value(y)] for one sequence, whatever shape the value has; 0 without a legal path."""
+    legal = paths(potentials, b)
+    return sum((p * value(path.tags) for p, path in zip(probabilities(legal), legal)), 0.0)
+
+
+def expected_features(potentials: Potentials, b: int) -> Potentials:
+    """E_p[f(y)]: the gradient of log Z."""
+    return _from_vector(
+        expectation(potentials, b, lambda y: vector(features(potentials, b, y))), potentials
+    )
+
+
+def pairwise_marginals(potentials: Potentials) -> numpy.ndarray:
+    """p(y_{t-1} = i, y_t = j), 0 at first tokens. Shape: (N, K, K)"""
+    n_tokens, n_tags = potentials.emissions.shape
+    pairs = numpy.zeros((n_tokens, n_tags, n_tags))
+    for b, tokens in enumerate(spans(potentials)):
+        legal = paths(potentials, b)
+        for p, path in zip(probabilities(legal), legal):
+            for t, (i, j) in enumerate(pairwise(path.tags), start=1):
+                pairs[tokens.start + t, i, j] += p
+    return pairs
+
+
+# Best paths
+
+
+def k_best(potentials: Potentials, b: int) -> List[Path]:
+    """The legal paths of a sequence, the best one first."""
+    return sorted(paths(potentials, b), key=lambda path: -path.score)
+
+
+def best_score(potentials: Potentials) -> numpy.ndarray:
+    """max_y s(y) of each sequence. Shape: (B,)"""
+    return numpy.asarray(
+        [
+            max((path.score for path in paths(potentials, b)), default=-math.inf)
+            for b in _b(potentials)
+        ]
+    )
+
+
+# Vectors
+
+
+def zeros(potentials: Potentials) -> Potentials:
+    """A gradient of zeros, in float64."""
+    arrays = [numpy.zeros(array.shape) for array in potentials[:4]]
+    return Potentials(*arrays, lengths=potentials.lengths)
+
+
+def vector(gradient: Potentials) -> numpy.ndarray:
+    """Emissions, transitions, start, end, one after another."""
+    return numpy.concatenate([array.ravel() for array in gradient[:4]]).astype("float64")
+
+
+def _from_vector(flat: numpy.ndarray, like: Potentials) -> Potentials:
+    flat = numpy.zeros(vector(like).shape) + flat
+    borders = numpy.cumsum([array.size for array in like[:3]])
+    pieces = numpy.split(flat, borders)
+    arrays = [piece.reshape(array.shape) for piece, array in zip(pieces, like[:4])]
+    return Potentials(*arrays, lengths=like.lengths)
+
+
+def _b(potentials: Potentials) -> range:
+    return range(len(potentials.lengths))
+
+
+def _t(potentials: Potentials, b: int) -> int:
+    return int(potentials.lengths[b])
