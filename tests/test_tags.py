@@ -1,6 +1,6 @@
 """Tag schemes: spans to tags and back, and the paths that they allow."""
 
-from itertools import product
+from itertools import pairwise, product
 from typing import List, Tuple
 
 import numpy
@@ -20,7 +20,7 @@ def sentences(draw: st.DrawFn) -> Tuple[List[int], Entities]:
     entities, start = [], 0
     for length in lengths:
         cuts = draw(st.lists(st.integers(start, start + length), unique=True).map(sorted))
-        for begin, end in zip(cuts, cuts[1:]):
+        for begin, end in pairwise(cuts):
             if draw(st.booleans()):
                 entities.append((begin, end, draw(st.integers(0, len(LABELS) - 1))))
         start += length
@@ -46,7 +46,7 @@ def test_legal_paths_are_those_that_entities_make(scheme: str, length: int) -> N
     lengths = numpy.asarray([length], dtype="int32")
     n_legal = 0
     for path in product(range(len(tags)), repeat=length):
-        steps = zip(path, path[1:])
+        steps = pairwise(path)
         legal = allowed.start[path[0]] and allowed.end[path[-1]]
         legal = legal and all(allowed.transitions[step] for step in steps)
         if legal:
