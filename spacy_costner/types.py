@@ -56,13 +56,22 @@ class Gold(NamedTuple):
         tags possible. Shape: (N,)
     allowed (Optional[Array2d]): True where the annotation leaves a tag possible; None
         if `tags` says it all. Shape: (N, K)
-    cost (Optional[Floats2d]): What it costs to answer each tag at each token; 0 on
-        gold. None for losses without a cost. Shape: (N, K)
+    cost (Optional[Floats2d]): What it costs to answer each tag at each token, the weight
+        of the token included; 0 on gold. None for losses without a cost. Shape: (N, K)
+    token_weights (Optional[Floats1d]): How much each token counts; None: 1. Shape: (N,)
+    weights (Optional[Floats1d]): How much each sequence counts; None: 1. Shape: (B,)
+    opening (Optional[Array1d]): Which tags begin an entity. Shape: (K,)
+    continuing (Optional[Array1d]): Which tags go on with the entity of the token before.
+        Shape: (K,)
     """
 
     tags: Ints1d
     allowed: Optional[Array2d] = None
     cost: Optional[Floats2d] = None
+    token_weights: Optional[Floats1d] = None
+    weights: Optional[Floats1d] = None
+    opening: Optional[Array1d] = None
+    continuing: Optional[Array1d] = None
 
 
 class LossResult(NamedTuple):
@@ -102,16 +111,42 @@ Cost = Callable[[TagSet], CostTable]
 """Makes the cost table of a tag set."""
 
 
+class Progress(NamedTuple):
+    """How far training has come since the component was initialized.
+
+    steps (int): Updates so far.
+    epochs (float): Passes over the training examples so far.
+    """
+
+    steps: int = 0
+    epochs: float = 0.0
+
+
 @dataclass(frozen=True)
 class Loss:
     """A training loss as the config names it.
 
     compute (Callable): Takes potentials and gold to value and gradient.
     cost (Optional[Cost]): The cost that `compute` expects in `Gold.cost`, if any.
+    weighs_tokens (bool): Whether `compute` has a use for the weights of single tokens.
+        Losses with a cost always have: it is part of the cost.
+    is_ratio (bool): Whether its value is one ratio over the batch, not a sum that grows
+        with it.
     """
 
     compute: Callable[[Potentials, Gold], LossResult]
     cost: Optional[Cost] = None
+    weighs_tokens: bool = False
+    is_ratio: bool = False
+
+    def at(self, progress: Progress) -> "Loss":
+        """The loss to minimise at this point of training."""
+        return self
+
+    @property
+    def stages(self) -> "Tuple[Loss, ...]":
+        """The losses that training will come to minimise."""
+        return (self,)
 
 
 def linear_combination(*terms: Tuple[float, Potentials]) -> Potentials:
