@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Set
 
 import pytest
+from spacy.util import load_config, load_model_from_config
+from thinc.api import Config
 
 from spacy_costner import __version__
 
@@ -25,6 +27,18 @@ def table(heading: str) -> Set[str]:
 
 def test_losses() -> None:
     assert table("Losses") == set(declared("thinc_losses"))
+
+
+def test_block_to_paste_is_the_softmax_margin() -> None:
+    ini = re.search(r"```ini\n(.*?)```", read("README.md"), flags=re.DOTALL)
+    assert ini is not None
+    expected = load_config(ROOT / "configs" / "softmax_margin.cfg")
+    block = Config().from_str(f"[components]\n{ini[1]}", interpolate=False)
+    pasted = expected.copy()
+    pasted["components"]["ner"] = block["components"]["ner"]
+    assert pasted != expected
+    filled = load_model_from_config(pasted, auto_fill=True).config
+    assert filled["components"] == expected["components"]
 
 
 def test_configs() -> None:
