@@ -54,7 +54,9 @@ def without_held_out(grammar: Grammar) -> Grammar:
     grammar (Grammar): The whole grammar.
     RETURNS (Grammar): The grammar of the training sentences.
     """
-    words = {name: some[: round(len(some) * (1 - HELD_OUT))] for name, some in grammar.words.items()}
+    words = {
+        name: some[: round(len(some) * (1 - HELD_OUT))] for name, some in grammar.words.items()
+    }
     return grammar._replace(words=words)
 
 
@@ -105,9 +107,9 @@ def make_doc(nlp: Language, text: str, entities: List[Entity]) -> Doc:
     """
     doc = nlp.make_doc(text)
     spans = [doc.char_span(start, end, label=label) for start, end, label in entities]
-    if None in spans:
+    doc.ents = [span for span in spans if span is not None]
+    if len(doc.ents) < len(entities):
         raise ValueError(f"expected entities that begin and end with tokens, was: {text!r}")
-    doc.ents = spans
     return doc
 
 
