@@ -12,7 +12,7 @@ ROOT = Path(spacy_costner.__file__).parent
 FLOORS = [
     {"types"},
     {"chain", "tags"},
-    {"costs", "losses"},
+    {"costs", "forbidden", "losses"},
     {"layers", "gold"},
     {"component"},
 ]
