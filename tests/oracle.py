@@ -6,7 +6,7 @@ other module enumerates, and nothing here calls the package.
 
 import math
 from itertools import pairwise, product
-from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy
 
@@ -87,29 +87,12 @@ def probabilities(some_paths: Sequence[Path]) -> List[float]:
     return [math.exp(path.score - log_z) for path in some_paths]
 
 
-def log_partition(potentials: Potentials, allowed: Optional[numpy.ndarray] = None) -> numpy.ndarray:
-    """log Z of each sequence. Shape: (B,)"""
-    return numpy.asarray(
-        [
-            log_sum_exp([path.score for path in paths(potentials, b, allowed)])
-            for b in _b(potentials)
-        ]
-    )
-
-
 def expectation(
     potentials: Potentials, b: int, value: Callable[[Tags], numpy.ndarray]
 ) -> numpy.ndarray:
     """E_p[value(y)] for one sequence, whatever shape the value has; 0 without a legal path."""
     legal = paths(potentials, b)
     return sum((p * value(path.tags) for p, path in zip(probabilities(legal), legal)), 0.0)
-
-
-def expected_features(potentials: Potentials, b: int) -> Potentials:
-    """E_p[f(y)]: the gradient of log Z."""
-    return _from_vector(
-        expectation(potentials, b, lambda y: vector(features(potentials, b, y))), potentials
-    )
 
 
 def pairwise_marginals(potentials: Potentials) -> numpy.ndarray:
@@ -124,22 +107,100 @@ def pairwise_marginals(potentials: Potentials) -> numpy.ndarray:
     return pairs
 
 
+# Values with their gradients
+
+
+class Value(NamedTuple):
+    """A number, and its derivative with respect to the potentials as a `vector`."""
+
+    value: float
+    gradient: numpy.ndarray
+
+
+def anything(tags: Tags) -> bool:
+    return True
+
+
+def log_sum(potentials: Potentials, b: int, which: Callable[[Tags], bool] = anything) -> Value:
+    """log sum exp(s(y)) over the legal paths `which` holds for, and E[f(y) | which]."""
+    some = [path for path in paths(potentials, b) if which(path.tags)]
+    weighted = [
+        p * vector(features(potentials, b, path.tags)) for p, path in zip(probabilities(some), some)
+    ]
+    gradient = sum(weighted, vector(zeros(potentials)))
+    return Value(log_sum_exp([path.score for path in some]), gradient)
+
+
+def log_probability(potentials: Potentials, b: int, which: Callable[[Tags], bool]) -> Value:
+    """log p(which holds for y); gradient 0 where that is minus infinity."""
+    some, every = log_sum(potentials, b, which), log_sum(potentials, b)
+    if some.value == -math.inf:
+        return some
+    return Value(some.value - every.value, some.gradient - every.gradient)
+
+
+def mean(potentials: Potentials, b: int, value: Callable[[Tags], float]) -> Value:
+    """E_p[v(y)], and its gradient Cov(f, v) = E[f v] - E[f] E[v]."""
+
+    def count(y: Tags) -> numpy.ndarray:
+        return vector(features(potentials, b, y))
+
+    expected = float(expectation(potentials, b, lambda y: numpy.asarray(value(y))))
+    covariance = expectation(potentials, b, lambda y: count(y) * (value(y) - expected))
+    return Value(expected, covariance + vector(zeros(potentials)))
+
+
+def entropy(potentials: Potentials, b: int) -> Value:
+    """-E_p[log p(y)] = log Z - E_p[s(y)], and its gradient -Cov(f, s)."""
+    surprisals = [-p * math.log(p) for p in probabilities(paths(potentials, b)) if p > 0]
+    covariance = mean(potentials, b, lambda y: score(potentials, b, y)).gradient
+    return Value(math.fsum(surprisals), -covariance)
+
+
+def log_partition(potentials: Potentials, allowed: Optional[numpy.ndarray] = None) -> numpy.ndarray:
+    """log Z of each sequence; with `allowed`, of the paths through allowed tags. Shape: (B,)"""
+    some = [paths(potentials, b, allowed) for b in _b(potentials)]
+    return numpy.asarray([log_sum_exp([path.score for path in each]) for each in some])
+
+
+def expected_features(potentials: Potentials, b: int) -> Potentials:
+    """E_p[f(y)]: the gradient of log Z."""
+    return _from_vector(log_sum(potentials, b).gradient, potentials)
+
+
 # Best paths
 
 
-def k_best(potentials: Potentials, b: int) -> List[Path]:
-    """The legal paths of a sequence, the best one first."""
-    return sorted(paths(potentials, b), key=lambda path: -path.score)
+def k_best(potentials: Potentials, b: int, which: Callable[[Tags], bool] = anything) -> List[Path]:
+    """The legal paths `which` holds for, the best one first."""
+    some = [path for path in paths(potentials, b) if which(path.tags)]
+    return sorted(some, key=lambda path: -path.score)
 
 
-def best_score(potentials: Potentials) -> numpy.ndarray:
-    """max_y s(y) of each sequence. Shape: (B,)"""
-    return numpy.asarray(
-        [
-            max((path.score for path in paths(potentials, b)), default=-math.inf)
-            for b in _b(potentials)
-        ]
-    )
+def best_score(potentials: Potentials, which: Callable[[Tags], bool] = anything) -> numpy.ndarray:
+    """max s(y) over the legal paths `which` holds for, of each sequence. Shape: (B,)"""
+    ranked = [k_best(potentials, b, which) for b in _b(potentials)]
+    return numpy.asarray([some[0].score if some else -math.inf for some in ranked])
+
+
+# Segments
+
+
+def has_segment(
+    potentials: Potentials, segments: Any, s: int
+) -> Tuple[int, Callable[[Tags], bool]]:
+    """The sequence of a segment, and whether a path of that sequence has it."""
+    begin, end = int(segments.begin[s]), int(segments.end[s])
+    first_tag = int((segments.end - segments.begin)[:s].sum())
+    tags = tuple(segments.tags[first_tag : first_tag + end - begin].tolist())
+    b = next(b for b, tokens in enumerate(spans(potentials)) if tokens.start <= begin < tokens.stop)
+    begin, end = begin - spans(potentials)[b].start, end - spans(potentials)[b].start
+
+    def has(y: Tags) -> bool:
+        goes_on = end < len(y) and segments.after is not None
+        return y[begin:end] == tags and (not goes_on or bool(segments.after[s, y[end]]))
+
+    return b, has
 
 
 # Vectors
@@ -157,9 +218,7 @@ def vector(gradient: Potentials) -> numpy.ndarray:
 
 
 def _from_vector(flat: numpy.ndarray, like: Potentials) -> Potentials:
-    flat = numpy.zeros(vector(like).shape) + flat
-    borders = numpy.cumsum([array.size for array in like[:3]])
-    pieces = numpy.split(flat, borders)
+    pieces = numpy.split(flat, numpy.cumsum([array.size for array in like[:3]]))
     arrays = [piece.reshape(array.shape) for piece, array in zip(pieces, like[:4])]
     return Potentials(*arrays, lengths=like.lengths)
 
