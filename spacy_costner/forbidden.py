@@ -40,10 +40,12 @@ class Tracks(NamedTuple):
 
     stands_for (Ints1d): The tag that each tag scores as. Shape: (K',)
     constraints (Constraints): What the paths of the larger chain may do; K' for K.
+    n_tags (int): K.
     """
 
     stands_for: Ints1d
     constraints: Constraints
+    n_tags: int
 
     def widen(self, potentials: Potentials) -> Potentials:
         """The same scores for the larger chain, without its constraints."""
@@ -56,14 +58,10 @@ class Tracks(NamedTuple):
             lengths=potentials.lengths,
         )
 
-    def widen_columns(self, columns: Array2d) -> Array2d:
-        """What is said of each tag, said of the larger tag set. Shape: (N, K) to (N, K')"""
-        return columns[:, self.stands_for]
-
-    def narrow(self, gradient: Potentials, n_tags: int) -> Potentials:
+    def narrow(self, gradient: Potentials) -> Potentials:
         """The gradient of the larger chain as that of the chain it was made of."""
         xp = get_array_module(gradient.emissions)
-        sums = xp.asarray(self.stands_for)[:, None] == xp.arange(n_tags)
+        sums = xp.asarray(self.stands_for)[:, None] == xp.arange(self.n_tags)
         sums = sums.astype(gradient.emissions.dtype)
         return Potentials(
             emissions=gradient.emissions @ sums,
@@ -89,7 +87,9 @@ def make_tracks(tags: Tags, spans: List[ForbiddenSpan], n_tokens: int) -> Tracks
         stands_for += [int(tags.index(part, label)) for part in parts]
     constraints = _constraints(tags, len(blocks))
     possible = _possible(tags, spans, blocks, n_tokens)
-    return Tracks(numpy.asarray(stands_for), constraints._replace(emissions=possible))
+    return Tracks(
+        numpy.asarray(stands_for), constraints._replace(emissions=possible), n_tags=len(tags)
+    )
 
 
 Blocks = Dict[Tuple[int, int], int]
@@ -124,9 +124,7 @@ def _constraints(tags: Tags, n_tracks: int) -> Constraints:
     return Constraints(transitions=transitions, start=opens, end=closes)
 
 
-def _possible(
-    tags: Tags, spans: List[ForbiddenSpan], blocks: Blocks, n_tokens: int
-) -> Array2d:
+def _possible(tags: Tags, spans: List[ForbiddenSpan], blocks: Blocks, n_tokens: int) -> Array2d:
     """Where the tracks begin, in place of the tags that they stand for; and where they may
     not end."""
     possible = numpy.ones((n_tokens, len(tags) + 4 * len(blocks)), dtype=bool)

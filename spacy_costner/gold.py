@@ -13,7 +13,7 @@ from spacy.attrs import ENT_IOB, ENT_TYPE, IS_SPACE, ORTH, SENT_START
 from spacy.strings import StringStore
 from spacy.tokens import Doc
 from spacy.training import Example
-from thinc.types import Array1d, Array2d, Floats2d, Ints1d
+from thinc.types import Array1d, Array2d, Floats1d, Floats2d, Ints1d
 
 from .forbidden import ForbiddenSpan
 from .tags import OUTSIDE as OUTSIDE_TAG
@@ -206,7 +206,10 @@ def _own_weights(eg: Example, attribute: str) -> Floats1d:
     weights = numpy.asarray([token._.get(attribute) for token in eg.reference], dtype="float32")
     aligned = eg.alignment.x2y
     return numpy.asarray(
-        [weights[aligned[i][0]] if aligned.lengths[i] == 1 else 1.0 for i in range(len(eg.predicted))],
+        [
+            weights[aligned[i][0]] if aligned.lengths[i] == 1 else 1.0
+            for i in range(len(eg.predicted))
+        ],
         dtype="float32",
     )
 
@@ -295,7 +298,7 @@ def possible_tags(
     scheme = tags.scheme
     at_border = tags.having({scheme.begin, scheme.last, scheme.unit} - {scheme.inside})
     possible[tokens.is_space] &= ~at_border
-    possible[crossing] &= ~tags.having({to for _, to in scheme.within})
+    possible[crossing] &= ~tags.having(scheme.continuing)
     path = gold_tags(annotation(tokens, tags, strings), tags)
     possible[preset] = path[preset, None] == numpy.arange(len(tags))
     return possible
@@ -330,9 +333,3 @@ def first_words(doc: Doc, n_words: int = 8) -> str:
     """The beginning of a doc, by which a message names it."""
     text = doc[:n_words].text
     return repr(text + " …" if len(doc) > n_words else text)
-
-
-def docs_with(which: Array1d, tokens: Tokens) -> List[int]:
-    """The docs that have any of these tokens. Shape: (N,)"""
-    doc_of = numpy.repeat(numpy.arange(len(tokens.lengths)), tokens.lengths)
-    return sorted(set(doc_of[which].tolist()))

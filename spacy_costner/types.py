@@ -8,10 +8,10 @@ Transitions are indexed [from, to]. The score of a path y is
 """
 
 from dataclasses import dataclass
-from typing import Callable, NamedTuple, Optional, Protocol, Tuple
+from typing import Callable, NamedTuple, Optional, Protocol, Tuple, TypeAlias
 
 import numpy
-from thinc.types import Array1d, Array2d, Floats1d, Floats2d, Ints1d
+from thinc.types import Array1d, Array2d, Floats1d, Floats2d, FloatsXd, Ints1d
 
 FORBIDDEN = -numpy.inf
 """The score of a step that no path may take. Every gradient there is exactly 0."""
@@ -103,7 +103,7 @@ class TagSet(Protocol):
     def __len__(self) -> int: ...
 
 
-CostTable = Floats2d
+CostTable: TypeAlias = Floats2d
 """What each mistake costs, [gold tag, answered tag]: never negative, 0 on the diagonal.
 Shape: (K, K)"""
 
@@ -149,13 +149,24 @@ class Loss:
         return (self,)
 
 
+def map_scores(function: Callable[[FloatsXd], FloatsXd], potentials: Potentials) -> Potentials:
+    """Apply a function to each of the four arrays.
+
+    function (Callable[[FloatsXd], FloatsXd]): Takes an array to one of the same shape.
+    potentials (Potentials): The arrays.
+    RETURNS (Potentials): The new arrays, with the same lengths.
+    """
+    arrays = [function(array) for array in potentials[:4]]
+    return Potentials._make([*arrays, potentials.lengths])
+
+
 def linear_combination(*terms: Tuple[float, Potentials]) -> Potentials:
     """Add up gradients, each with its factor.
 
     *terms (Tuple[float, Potentials]): Factors and gradients of one batch.
     RETURNS (Potentials): The sum, with the lengths of the first.
     """
-    arrays = zip(*(gradient[:4] for _, gradient in terms))
     factors = [factor for factor, _ in terms]
-    summed = [sum(f * array for f, array in zip(factors, group)) for group in arrays]
-    return Potentials(*summed, lengths=terms[0][1].lengths)
+    groups = zip(*(gradient[:4] for _, gradient in terms))
+    sums = [sum(factor * array for factor, array in zip(factors, group)) for group in groups]
+    return Potentials._make([*sums, terms[0][1].lengths])

@@ -1,11 +1,24 @@
 """Losses that ask for a lead over mistakes that grows with their cost, and risks."""
 
 from functools import partial
+from typing import cast
+
+from thinc.types import Floats2d
 
 from .. import chain
 from ..types import Cost, Gold, Loss, LossResult, Potentials
 from .parameters import at_least
-from .scored import augment, difference, gold_path, gold_score, hinge, rival_path, sequence_weights
+from .scored import (
+    augment,
+    difference,
+    gold_path,
+    gold_score,
+    hinge,
+    level,
+    rival_path,
+    sequence_weights,
+    zero_forbidden,
+)
 
 
 def make_softmax_margin(*, cost: Cost, multiplier: float = 1.0) -> Loss:
@@ -92,8 +105,8 @@ def risk(potentials: Potentials, gold: Gold) -> LossResult:
 
     Gimpel & Smith (2010), eq 5.
     """
-    nothing = [0 * array for array in (potentials.transitions, potentials.start, potentials.end)]
-    costs = Potentials(gold.cost, *nothing, lengths=potentials.lengths)
+    nothing = zero_forbidden(level(potentials))
+    costs = nothing._replace(emissions=cast(Floats2d, gold.cost))
     expected, backprop = chain.expectation(potentials, costs)
     weights = sequence_weights(gold, expected)
     return LossResult(float((weights * expected).sum()), backprop(weights))

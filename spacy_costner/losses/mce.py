@@ -10,7 +10,7 @@ from thinc.util import get_array_module
 from .. import chain
 from ..types import Gold, Loss, LossResult, Potentials
 from .parameters import above, finite, one_of
-from .scored import allowed_tags, difference, gold_path, gold_score, level
+from .scored import allowed_tags, difference, gold_path, gold_score, level, sharpen
 
 
 def make_mce(
@@ -103,13 +103,6 @@ def logistic(d: Floats1d, *, slope: float, offset: float) -> Tuple[Floats1d, Flo
 SMOOTHINGS = {"sigmoid": sigmoid, "logistic": logistic}
 MOST = 700.0
 """Beyond this exp overflows in float64, and the sigmoid has long been 0 or 1."""
-
-
-def sharpen(potentials: Potentials, psi: float) -> Potentials:
-    """All scores times psi; forbidden steps stay so, as psi is above 0."""
-    return potentials._replace(
-        **{name: psi * getattr(potentials, name) for name in potentials._fields[:4]}
-    )
 
 
 def log_number_wrong(potentials: Potentials, right: Array2d) -> Floats1d:

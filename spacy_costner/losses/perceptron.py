@@ -123,7 +123,8 @@ def squared_distance(potentials: Potentials, one: Ints1d, other: Ints1d) -> Floa
     pairs = [
         by_sequence[later] * n_tags**2 + y[later - 1] * n_tags + y[later] for y in (one, other)
     ]
-    steps, inverse = xp.unique(xp.concatenate(pairs), return_inverse=True)
+    step_of = [(by_sequence[later] * n_tags + y[later - 1]) * n_tags + y[later] for y in paths]
+    steps, inverse = xp.unique(xp.concatenate(step_of), return_inverse=True)
     signs = xp.repeat(xp.asarray([1.0, -1.0]), len(later))
     counts = _sum(inverse, signs, len(steps))
     return distance + _sum(steps // n_tags**2, counts**2, len(lengths))

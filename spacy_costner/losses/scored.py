@@ -1,13 +1,13 @@
 """What most losses are made of: the difference of two scores of a sequence."""
 
-from typing import Callable, Tuple
+from typing import Callable, Tuple, cast
 
 import numpy
-from thinc.types import Array1d, Array2d, Floats1d, Ints1d
+from thinc.types import Array1d, Array2d, Floats1d, Floats2d, FloatsXd, Ints1d
 from thinc.util import get_array_module
 
 from .. import chain
-from ..types import Gold, LossResult, Potentials, Scored, linear_combination
+from ..types import Gold, LossResult, Potentials, Scored, linear_combination, map_scores
 
 Link = Callable[[Floats1d], Tuple[Floats1d, Floats1d]]
 """Takes each difference to its loss and to the derivative of that. Shape: (B,)"""
@@ -94,7 +94,8 @@ def allowed_tags(potentials: Potentials, gold: Gold) -> Array2d:
 
 def augment(potentials: Potentials, gold: Gold, multiplier: float) -> Potentials:
     """Raise every answer by its cost, s(y) + m C(y*, y)."""
-    return potentials._replace(emissions=potentials.emissions + multiplier * gold.cost)
+    cost = cast(Floats2d, gold.cost)
+    return potentials._replace(emissions=potentials.emissions + multiplier * cost)
 
 
 def sequence_weights(gold: Gold, like: Floats1d) -> Floats1d:
@@ -134,17 +135,19 @@ def sequence_of(potentials: Potentials) -> Ints1d:
 
 def level(potentials: Potentials) -> Potentials:
     """Scores under which all legal paths are equally probable."""
-    zeros = {
-        name: array - score_or_0
-        for name, array, score_or_0 in zip(
-            potentials._fields, potentials[:4], zero_forbidden(potentials)[:4]
-        )
-    }
-    return potentials._replace(**zeros)
+    return map_scores(lambda scores: scores - _finite(scores), potentials)
 
 
 def zero_forbidden(potentials: Potentials) -> Potentials:
     """The scores, 0 in place of minus infinity, so that they can be multiplied."""
-    xp = get_array_module(potentials.emissions)
-    arrays = [xp.where(xp.isfinite(array), array, xp.zeros_like(array)) for array in potentials[:4]]
-    return Potentials(*arrays, lengths=potentials.lengths)
+    return map_scores(_finite, potentials)
+
+
+def sharpen(potentials: Potentials, psi: float) -> Potentials:
+    """All scores times psi, above 0; forbidden steps stay forbidden."""
+    return map_scores(lambda scores: psi * scores, potentials)
+
+
+def _finite(scores: FloatsXd) -> FloatsXd:
+    xp = get_array_module(scores)
+    return xp.where(xp.isfinite(scores), scores, xp.zeros_like(scores))

@@ -17,7 +17,7 @@ from typing import Callable, Tuple
 from thinc.types import Array2d, Floats1d, Floats2d
 from thinc.util import get_array_module
 
-from ...types import Potentials, Scored
+from ...types import Potentials, Scored, map_scores
 from .log_domain import log_sum_exp, zero_if_infinite
 from .neighbours import Neighbours, Sides, predecessors, successors
 from .packing import fold_ends, pack, sum_by_sequence, unpack
@@ -131,10 +131,8 @@ def _log_unary(before: Neighbours, after: Neighbours) -> Floats2d:
 
 
 def _finite(values: Potentials) -> Potentials:
-    arrays = [zero_if_infinite(array) for array in values[:4]]
-    return Potentials(*arrays, lengths=values.lengths)
+    return map_scores(zero_if_infinite, values)
 
 
 def _cast(potentials: Potentials, dtype: str) -> Potentials:
-    arrays = [array.astype(dtype) for array in potentials[:4]]
-    return Potentials(*arrays, lengths=potentials.lengths)
+    return map_scores(lambda array: array.astype(dtype), potentials)
