@@ -10,11 +10,11 @@ import spacy_costner
 
 ROOT = Path(spacy_costner.__file__).parent
 FLOORS = [
-    {"types"},
-    {"chain", "tags"},
+    {"types", "blocks"},
+    {"chain", "tags", "hierarchy", "matrix"},
     {"costs", "losses"},
     {"layers", "gold"},
-    {"component"},
+    {"component", "scorers"},
 ]
 FLOOR = {module: floor for floor, modules in enumerate(FLOORS) for module in modules}
 FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
