@@ -116,6 +116,15 @@ def make_precision_recall_cost(
 ) -> Cost:
     """Build the cost that trades precision for recall: see `precision_recall_cost`.
 
+        [components.ner.loss.cost]
+        @misc = "spacy_costner.PrecisionRecallCost.v1"
+        miss = 2.0
+
+        [components.ner.loss.cost.labels]
+
+        [components.ner.loss.cost.labels.drug]
+        miss = 5.0
+
     false_alarm (float): Weight of an entity where gold is O.
     miss (float): Weight of O where gold is an entity.
     wrong_label (float): Weight of an entity of another label.
@@ -214,6 +223,19 @@ def matrix_cost(tags: TagSet, *, matrix: Matrix, wrong_boundary: float) -> CostT
 
 def make_sum_cost(*, costs: Dict[str, Any], weights: Dict[str, float] = NOTHING) -> Cost:
     """Build a sum of costs: see `weighted_sum`.
+
+        [components.ner.loss.cost]
+        @misc = "spacy_costner.SumCost.v1"
+        weights = {"tree": 0.5}
+
+        [components.ner.loss.cost.costs]
+
+        [components.ner.loss.cost.costs.tree]
+        @misc = "spacy_costner.HierarchicalCost.v1"
+        tree = "assets/tree.json"
+
+        [components.ner.loss.cost.costs.boundaries]
+        @misc = "spacy_costner.HammingCost.v1"
 
     costs (Dict[str, Cost]): The costs, under names of your choice: a block for each. (The
         signature says Any, as confection takes no blocks for the values of a Dict[str, Cost].)

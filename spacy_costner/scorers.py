@@ -31,7 +31,8 @@ def make_cost_scorer(*, cost: Cost, tree: Optional[TreeSource] = None) -> Callab
         tree = "assets/tree.json"
 
     To choose the best model of `spacy train` by its cost, give that a negative weight, and
-    take away the weight of F, which spaCy would otherwise add:
+    take away the weight of F, which spaCy would otherwise add (it also makes weights with a
+    positive sum add up to 1, and rounds them to two digits):
 
         [training.score_weights]
         ents_cost = -1.0

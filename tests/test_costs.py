@@ -201,11 +201,11 @@ def test_all_tables_of_many_tags_are_made_fast() -> None:
     tables = [cost(tags) for cost in costs]
     assert all(table.shape == (145, 145) for table in tables)
     seconds = []
-    for _ in range(5):
+    for _ in range(20):
         start = time.perf_counter()
         make_sum_cost(costs=dict(enumerate(costs)))(tags)
         seconds.append(time.perf_counter() - start)
-    assert min(seconds) < 0.05
+    assert min(seconds) < 0.005
 
 
 CONFIG = """
