@@ -100,6 +100,10 @@ class TagSet(Protocol):
     @property
     def names(self) -> Tuple[str, ...]: ...
 
+    @property
+    def label_of(self) -> Ints1d:
+        """The label of each tag, as an index; -1 for O. Shape: (K,)"""
+
     def __len__(self) -> int: ...
 
 

@@ -28,6 +28,16 @@ TOK2VEC = {
 REQUIRED: Dict[str, Dict[str, Any]] = {
     "spacy_costner.LinearChainCRF.v1": {"tok2vec": TOK2VEC},
     "spacy_costner.SoftmaxMargin.v1": {"cost": HAMMING},
+    "spacy_costner.HierarchicalCost.v1": {"tree": {"place": {"city": {}}, "sports-team": {}}},
+    "spacy_costner.MatrixCost.v1": {
+        "matrix": {
+            "city": {"sports-team": 2.0, "O": 1.0},
+            "sports-team": {"city": 2.0, "O": 1.0},
+            "O": {"city": 0.5, "sports-team": 0.5},
+        }
+    },
+    "spacy_costner.SumCost.v1": {"costs": {"hamming": HAMMING}},
+    "spacy_costner.cost_scorer.v1": {"cost": HAMMING},
 }
 
 
@@ -49,7 +59,13 @@ def test_installed_names_are_those_of_setup_cfg() -> None:
         (point.group, point.name, point.value)
         for point in distribution("spacy-costner").entry_points
     }
-    groups = ("spacy_factories", "spacy_architectures", "thinc_losses", "spacy_misc")
+    groups = (
+        "spacy_factories",
+        "spacy_architectures",
+        "thinc_losses",
+        "spacy_misc",
+        "spacy_scorers",
+    )
     expected = {(group, *item) for group in groups for item in declared(group).items()}
     assert installed == expected, "setup.cfg changed since `make install`"
 
@@ -67,6 +83,12 @@ def test_costs_make_cost_tables(name: str, scheme: str) -> None:
     assert table.shape == (len(tags), len(tags))
     assert (table >= 0).all() and numpy.isfinite(table).all() and (table.diagonal() == 0).all()
     assert table.any()
+
+
+@pytest.mark.parametrize("name", declared("spacy_scorers"))
+def test_scorers_build_from_config(name: str) -> None:
+    scorer = resolve("scorers", name)
+    assert scorer([])["ents_f"] is None
 
 
 @pytest.mark.parametrize("name", declared("spacy_architectures"))

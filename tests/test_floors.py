@@ -10,10 +10,11 @@ import spacy_costner
 
 ROOT = Path(spacy_costner.__file__).parent
 FLOORS = [
-    {"types"},
-    {"chain", "tags"},
+    {"types", "blocks"},
+    {"chain", "tags", "hierarchy", "matrix"},
     {"costs", "forbidden", "losses"},
     {"layers", "gold"},
+    {"objective", "scorers"},
     {"component"},
 ]
 FLOOR = {module: floor for floor, modules in enumerate(FLOORS) for module in modules}
