@@ -33,6 +33,7 @@ from .losses import LossSchedule
 from .tags import OUTSIDE, Entities, Tags
 from .types import CostTable, Gold, Loss, Potentials, Progress
 
+
 class Chains(NamedTuple):
     """The chains of a batch, without the paths that can't be.
 
@@ -91,8 +92,8 @@ class Objective:
         useful = any(stage.weighs_tokens or stage.cost is not None for stage in loss.stages)
         if self.weights.weighs_tokens and not useful:
             raise ValueError(
-                f"{name}: weights: expected none of labels, boundaries or tokens, as the loss has no "
-                "use for them; losses that have are those with a cost, Pointwise and Mixed"
+                f"{name}: weights: expected none of labels, boundaries or tokens, as the loss has "
+                "no use for them; losses that have are those with a cost, Pointwise and Mixed"
             )
 
     def __call__(
@@ -158,9 +159,7 @@ class Objective:
             self._tables[key] = loss.cost(tags)
         return self._tables[key]
 
-    def _annotation(
-        self, examples: Sequence[Example], tokens: Tokens, tags: Tags
-    ) -> Annotation:
+    def _annotation(self, examples: Sequence[Example], tokens: Tokens, tags: Tags) -> Annotation:
         """Gold entities, without white space at their ends."""
         annotated = annotation(read_reference(examples, tokens), tags, self.strings)
         trimmed = trim(annotated.entities, tokens.is_space)
@@ -198,7 +197,7 @@ class Objective:
         found = chain.best_path(chain.restrict(chains.potentials, chains.widen(allowed)))
         possible = numpy.isfinite(to_numpy(found.scores))
         known = (path >= 0) & numpy.repeat(possible, tokens.lengths)
-        for i in numpy.flatnonzero(~possible):
+        for i in numpy.flatnonzero(~possible).tolist():
             warnings.warn(
                 f"{self.name}: left out of training, as its entities contradict preset ones, cross "
                 "a sentence boundary or are among the incorrect spans: "

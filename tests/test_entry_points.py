@@ -10,6 +10,8 @@ import pytest
 from spacy.util import registry
 from thinc.api import Model
 
+from spacy_costner.gold import Weights
+from spacy_costner.losses import LossSchedule
 from spacy_costner.tags import Tags
 from spacy_costner.types import Loss
 
@@ -27,7 +29,19 @@ TOK2VEC = {
 }
 REQUIRED: Dict[str, Dict[str, Any]] = {
     "spacy_costner.LinearChainCRF.v1": {"tok2vec": TOK2VEC},
+    "spacy_costner.Mixed.v1": {"k": 2.0},
     "spacy_costner.SoftmaxMargin.v1": {"cost": HAMMING},
+    "spacy_costner.MaxMargin.v1": {"cost": HAMMING},
+    "spacy_costner.Risk.v1": {"cost": HAMMING},
+    "spacy_costner.JensenRiskBound.v1": {"cost": HAMMING},
+    "spacy_costner.MIRA.v1": {"cost": HAMMING},
+    "spacy_costner.Schedule.v1": {
+        "steps": [10],
+        "*": {
+            "first": {"@losses": "spacy_costner.Sequential.v1"},
+            "then": {"@losses": "spacy_costner.Pointwise.v1"},
+        },
+    },
     "spacy_costner.HierarchicalCost.v1": {"tree": {"place": {"city": {}}, "sports-team": {}}},
     "spacy_costner.MatrixCost.v1": {
         "matrix": {
@@ -72,10 +86,10 @@ def test_installed_names_are_those_of_setup_cfg() -> None:
 
 @pytest.mark.parametrize("name", declared("thinc_losses"))
 def test_losses_build_from_config(name: str) -> None:
-    assert isinstance(resolve("losses", name), Loss)
+    assert isinstance(resolve("losses", name), (Loss, LossSchedule))
 
 
-@pytest.mark.parametrize("name", declared("spacy_misc"))
+@pytest.mark.parametrize("name", [name for name in declared("spacy_misc") if "Cost" in name])
 @pytest.mark.parametrize("scheme", ["BILUO", "IOB2"])
 def test_costs_make_cost_tables(name: str, scheme: str) -> None:
     tags = Tags(["city", "sports-team"], scheme)
@@ -89,6 +103,10 @@ def test_costs_make_cost_tables(name: str, scheme: str) -> None:
 def test_scorers_build_from_config(name: str) -> None:
     scorer = resolve("scorers", name)
     assert scorer([])["ents_f"] is None
+
+
+def test_weights_build_from_config() -> None:
+    assert resolve("misc", "spacy_costner.Weights.v1", boundary=2.0) == Weights(boundary=2.0)
 
 
 @pytest.mark.parametrize("name", declared("spacy_architectures"))

@@ -32,7 +32,14 @@ def spans(draw: st.DrawFn) -> List[ForbiddenSpan]:
 
 def entities(tags: Tags, path: Tuple[int, ...]) -> List[Tuple[int, int, int]]:
     lengths = numpy.asarray([len(path)], dtype="int32")
-    return list(zip(*(column.tolist() for column in tags.decode(numpy.asarray(path, dtype="int32"), lengths))))
+    return list(
+        zip(
+            *(
+                column.tolist()
+                for column in tags.decode(numpy.asarray(path, dtype="int32"), lengths)
+            )
+        )
+    )
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -54,9 +61,7 @@ def test_only_the_forbidden_paths_are_gone(
     legal = chain.constrain(potentials, tags.constraints)
     for b, begin in enumerate(BEGINS):
         bad = {(s.begin - begin, s.end - begin, s.label) for s in spans if s.sequence == b}
-        kept = [
-            path for path in oracle.paths(legal, b) if not bad & set(entities(tags, path.tags))
-        ]
+        kept = [path for path in oracle.paths(legal, b) if not bad & set(entities(tags, path.tags))]
         assert log_z[b] == pytest.approx(oracle.log_sum_exp([path.score for path in kept]))
         for p, path in zip(oracle.probabilities(kept), kept):
             expected = expected + p * oracle.vector(oracle.features(potentials, b, path.tags))

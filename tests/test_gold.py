@@ -9,9 +9,10 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 
 from spacy_costner.gold import (
+    allowed_tags,
     annotation,
+    gold_cost,
     gold_tags,
-    make_gold,
     possible_tags,
     read_docs,
     read_reference,
@@ -158,16 +159,16 @@ def test_presets_rule_out_all_else() -> None:
     ]
 
 
-def test_gold_of_missing_tokens_allows_all_and_costs_nothing() -> None:
+def test_missing_tokens_allow_all_and_cost_nothing() -> None:
+    path = numpy.asarray([1, -1])
     table = numpy.asarray([[0, 2], [3, 0]], dtype="float32")
-    gold = make_gold(numpy.asarray([1, -1]), 2, table)
-    assert gold.allowed.tolist() == [[False, True], [True, True]]
-    assert gold.cost.tolist() == [[3, 0], [0, 0]]
+    assert allowed_tags(path, 2).tolist() == [[False, True], [True, True]]
+    assert gold_cost(path, table, None).tolist() == [[3, 0], [0, 0]]
+    assert gold_cost(path, table, numpy.asarray([2.0, 5.0])).tolist() == [[6, 0], [0, 0]]
 
 
 def test_complete_gold_needs_no_mask() -> None:
-    gold = make_gold(numpy.asarray([1, 0]), 2, None)
-    assert gold.allowed is None and gold.cost is None
+    assert allowed_tags(numpy.asarray([1, 0]), 2) is None
 
 
 @pytest.mark.parametrize("text", ["Ana lives in New York", ""])

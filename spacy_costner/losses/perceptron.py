@@ -120,9 +120,6 @@ def squared_distance(potentials: Potentials, one: Ints1d, other: Ints1d) -> Floa
     ends = xp.asarray(numpy.concatenate([begins, begins + lengths[lengths > 0] - 1]))
     at_ends = xp.zeros_like(differs) + xp.bincount(ends, minlength=len(differs))[: len(differs)]
     distance = _sum(by_sequence, 2 * differs * (1 + at_ends), len(lengths))
-    pairs = [
-        by_sequence[later] * n_tags**2 + y[later - 1] * n_tags + y[later] for y in (one, other)
-    ]
     step_of = [(by_sequence[later] * n_tags + y[later - 1]) * n_tags + y[later] for y in paths]
     steps, inverse = xp.unique(xp.concatenate(step_of), return_inverse=True)
     signs = xp.repeat(xp.asarray([1.0, -1.0]), len(later))
