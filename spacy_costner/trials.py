@@ -51,8 +51,15 @@ from .scorers import DocCounts, count_docs
 FACTORY = "cost_sensitive_ner"
 COST_SCORER = "spacy_costner.cost_scorer.v1"
 HAMMING = {"@misc": "spacy_costner.HammingCost.v1"}
-OF_THE_MACHINE = ("seed", "gpu_allocator")
-"""Settings of [training] in which a loss has no say."""
+SAME_FOR_ALL = frozenset(
+    [
+        *("seed", "gpu_allocator", "train_corpus", "dev_corpus"),
+        *("max_steps", "max_epochs", "patience", "eval_frequency"),
+    ]
+)
+"""Settings of [training] in which a loss has no say: where, on what, and for how long."""
+
+CALLBACKS = ("before_init", "after_init")
 
 ValueT = TypeVar("ValueT")
 
@@ -174,8 +181,8 @@ def read_losses(paths: Sequence[Path], component: str) -> Dict[str, Dict[str, An
 
     paths (Sequence[Path]): A config for each.
     component (str): The name of the component.
-    RETURNS (Dict[str, Dict[str, Any]]): By the name of the file, the blocks of components
-        and of training.
+    RETURNS (Dict[str, Dict[str, Any]]): By the name of the file, its blocks of components,
+        of training without budget and corpora, and the callbacks of initialization.
     RAISES (ValueError): If two files have one name, or one has no such component.
     """
     losses: Dict[str, Dict[str, Any]] = {}
@@ -185,10 +192,11 @@ def read_losses(paths: Sequence[Path], component: str) -> Dict[str, Dict[str, An
             raise ValueError(f"{path}: expected files of different names, as they name the losses")
         if component not in config.get("components", {}):
             raise ValueError(f"{path}: expected a component {component!r}, as the config has it")
-        training = config.get("training", {}).items()
+        training, initialize = config.get("training", {}), config.get("initialize", {})
         losses[path.stem] = {
             "components": config["components"],
-            "training": {name: value for name, value in training if name not in OF_THE_MACHINE},
+            "training": {name: training[name] for name in training if name not in SAME_FOR_ALL},
+            "initialize": {name: initialize[name] for name in CALLBACKS if name in initialize},
         }
     return losses
 
