@@ -15,7 +15,7 @@ from thinc.util import get_array_module
 from ...types import Potentials, Scored
 from .packing import Packing, fold_ends, pack, unfold_ends, unpack
 
-ArrayT = TypeVar("ArrayT", bound=Any)
+FloatsT = TypeVar("FloatsT", Floats1d, Floats2d, Floats3d)
 
 
 class Neighbours(NamedTuple):
@@ -115,13 +115,13 @@ def log_sum_exp(scores: Any, axis: int) -> Any:
     return logarithm(xp.exp(scores - largest).sum(axis=axis)) + largest.squeeze(axis)
 
 
-def logarithm(numbers: ArrayT) -> ArrayT:
+def logarithm(numbers: FloatsT) -> FloatsT:
     """The logarithm in float64, minus infinity of 0."""
     with numpy.errstate(divide="ignore"):
         return get_array_module(numbers).log(numbers.astype("float64"))
 
 
-def zero_if_infinite(scores: ArrayT) -> ArrayT:
+def zero_if_infinite(scores: FloatsT) -> FloatsT:
     """0 in place of minus infinity, so that it can be subtracted from itself."""
     xp = get_array_module(scores)
     return xp.where(xp.isfinite(scores), scores, xp.zeros_like(scores))
