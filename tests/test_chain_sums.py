@@ -259,6 +259,16 @@ def test_outside_keeps_its_digits_where_the_set_has_all_the_probability() -> Non
     assert_allclose(chain.log_partition_outside(potentials, allowed)[0], expected, rtol=1e-12)
 
 
+def test_outside_that_only_a_tiny_message_leads_to() -> None:
+    """The one way out of the set counts exp(-106), which float32 does not hold."""
+    potentials = in_precision(random_potentials([2], 3, scale=0), "float32")
+    potentials.emissions[0] = [0, -46, -numpy.inf]
+    potentials.transitions[:2, 2] = [-numpy.inf, -60]
+    allowed = numpy.asarray([[True, True, False]] * 2)
+    values = chain.log_partition_outside(potentials, allowed)[0]
+    assert_allclose(values, [-106], rtol=1e-6)
+
+
 def test_segment_of_one_token_is_a_marginal() -> None:
     potentials = random_potentials([4, 1, 3], 3)
     tags = numpy.asarray([0, 2, 1, 1, 0, 2, 0, 1])
