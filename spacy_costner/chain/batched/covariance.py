@@ -17,7 +17,7 @@ from typing import Any, Callable, Tuple
 from thinc.types import Array2d, Floats1d, Floats2d
 from thinc.util import get_array_module
 
-from ...types import Potentials, Scored, map_scores
+from ...types import Potentials, Scored
 from .log_domain import log_sum_exp, logarithm, zero_if_infinite
 from .neighbours import (
     PRECISE,
