@@ -1,0 +1,53 @@
+// The score of given paths, and the steps that they take.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "chain.hpp"
+
+namespace costner {
+
+// s(y) = start[y_1] + sum_t emissions[t, y_t] + sum_t transitions[y_{t-1}, y_t] + end[y_T]
+template <class Real>
+void score_paths(const Chain<Real>& chain, const int64_t* tags, double* scores) {
+    const int64_t n_tags = chain.n_tags;
+    for (int64_t s = 0; s < chain.n_sequences; s++) {
+        const int64_t begin = chain.begins[s], past = begin + chain.lengths[s];
+        scores[s] = 0.0;
+        if (begin == past) continue;
+        double score = static_cast<double>(chain.start[tags[begin]]) + chain.end[tags[past - 1]];
+        for (int64_t t = begin; t < past; t++) score += chain.emissions[t * n_tags + tags[t]];
+        for (int64_t t = begin + 1; t < past; t++)
+            score += chain.transitions[tags[t - 1] * n_tags + tags[t]];
+        scores[s] = score;
+    }
+}
+
+// The derivative of sum_s weights[s] s(y_s): each step of a path counts its weight.
+template <class Real>
+void count_steps(const Chain<Real>& chain, const int64_t* tags, const double* weights,
+                 const Gradient& out) {
+    const int64_t n_tags = chain.n_tags;
+    Real* d_emissions = static_cast<Real*>(out.emissions);
+    Real* d_start = static_cast<Real*>(out.start);
+    Real* d_end = static_cast<Real*>(out.end);
+    Real* d_transitions = static_cast<Real*>(out.transitions);
+    std::fill(d_emissions, d_emissions + chain.n_tokens * n_tags, Real(0));
+    std::fill(d_transitions, d_transitions + n_tags * n_tags, Real(0));
+    std::fill(d_start, d_start + n_tags, Real(0));
+    std::fill(d_end, d_end + n_tags, Real(0));
+    for (int64_t s = 0; s < chain.n_sequences; s++) {
+        const int64_t begin = chain.begins[s], past = begin + chain.lengths[s];
+        if (begin == past || weights[s] == 0.0) continue;
+        const Real weight = static_cast<Real>(weights[s]);
+        d_start[tags[begin]] += weight;
+        d_end[tags[past - 1]] += weight;
+        for (int64_t t = begin; t < past; t++) d_emissions[t * n_tags + tags[t]] = weight;
+        for (int64_t t = begin + 1; t < past; t++)
+            d_transitions[tags[t - 1] * n_tags + tags[t]] += weight;
+    }
+}
+
+}  // namespace costner
