@@ -1,7 +1,30 @@
 """The recursions as array code, for NumPy and CuPy alike: the readable form."""
 
-from .max_product import best_path
+from .covariance import entropy, expectation, log_marginals, marginals_jvp
+from .k_best import k_best
+from .max_product import best_path, max_marginals
+from .outside import best_outside, log_partition_outside
 from .paths import path_score
+from .sampling import sample_paths
+from .segments import Segments, segment_log_probs, segment_max_scores
 from .sum_product import log_partition, marginals, pairwise_marginals
 
-__all__ = ["best_path", "log_partition", "marginals", "pairwise_marginals", "path_score"]
+__all__ = [
+    "Segments",
+    "best_outside",
+    "best_path",
+    "entropy",
+    "expectation",
+    "k_best",
+    "log_marginals",
+    "log_partition",
+    "log_partition_outside",
+    "marginals",
+    "marginals_jvp",
+    "max_marginals",
+    "pairwise_marginals",
+    "path_score",
+    "sample_paths",
+    "segment_log_probs",
+    "segment_max_scores",
+]

@@ -6,7 +6,7 @@ The same messages as in `sum_product`, as logarithms:
     beta_{t-1}[i] = log sum_j exp(transitions[i, j] + emissions[t, j] + beta_t[j])
 """
 
-from typing import Tuple
+from typing import Iterator, NamedTuple, Tuple
 
 from thinc.types import Floats1d, Floats2d, Floats3d
 from thinc.util import get_array_module
@@ -15,24 +15,76 @@ from ...types import Potentials, Scored
 from .packing import Packing, fold_ends, pack, unfold_ends, unpack
 
 
+class Neighbours(NamedTuple):
+    """As `neighbours.Neighbours`.
+
+    packing (Packing): How the batch is stood upright.
+    leftwards (bool): Whether the neighbour is the token before.
+    transitions (Floats2d): Scores, [tag of the neighbour, tag]. Shape: (K, K)
+    reach (Floats2d): Messages with the emissions of the row. Shape: (N, K)
+    predicted (Floats2d): Messages without them. Shape: (N, K)
+    """
+
+    packing: Packing
+    leftwards: bool
+    transitions: Floats2d
+    reach: Floats2d
+    predicted: Floats2d
+
+    def conditionals(self) -> Iterator[Tuple[slice, slice, Floats3d]]:
+        """The rows of a step, their neighbours, and p(neighbour = k | tag = j) as [row, k, j]."""
+        for rows, beside in self.packing.walk(self.leftwards):
+            pairs = self.reach[beside][:, :, None] + self.transitions
+            yield rows, beside, _exp(pairs - zero_if_infinite(self.predicted[rows])[:, None, :])
+
+    def spread(self, sources: Floats2d) -> Floats2d:
+        """As `neighbours.Neighbours.spread`."""
+        mass = sources.astype("float64")
+        for rows, beside, conditional in self.conditionals():
+            mass[beside] += (conditional * mass[rows][:, None, :]).sum(axis=2)
+        return mass
+
+    def pairs(self, mass: Floats2d) -> Floats2d:
+        """As `neighbours.Neighbours.pairs`."""
+        xp = get_array_module(mass)
+        total = xp.zeros_like(self.transitions)
+        for rows, _, conditional in self.conditionals():
+            total += (conditional * mass[rows][:, None, :]).sum(axis=0)
+        return total if self.leftwards else total.T
+
+    def mean(self, values: Floats2d) -> Floats2d:
+        """As `neighbours.Neighbours.mean`."""
+        means = get_array_module(values).zeros_like(self.reach)
+        oriented = values if self.leftwards else values.T
+        for rows, _, conditional in self.conditionals():
+            means[rows] = (conditional * oriented).sum(axis=1)
+        return means
+
+
+def neighbours(potentials: Potentials, packing: Packing, leftwards: bool) -> Neighbours:
+    """Run the messages that say what the neighbours of each token are."""
+    emissions = fold_ends(potentials, packing).astype("float64")
+    transitions = potentials.transitions.astype("float64")
+    transitions = transitions if leftwards else transitions.T
+    reach = emissions.copy()
+    predicted = get_array_module(emissions).zeros_like(emissions)
+    for beside, rows in packing.walk(not leftwards):
+        predicted[rows] = log_sum_exp(reach[beside][:, :, None] + transitions, axis=1)
+        reach[rows] += predicted[rows]
+    return Neighbours(packing, leftwards, transitions, reach, predicted)
+
+
 def log_partition(potentials: Potentials) -> Scored:
     """As `sum_product.log_partition`."""
     xp = get_array_module(potentials.emissions)
     packing = pack(potentials.lengths, xp)
-    emissions, transitions = _in_float64(potentials, packing)
-    alpha = _forward(emissions, transitions, packing)
-    log_z = _log_z(alpha, packing)
+    before = neighbours(potentials, packing, leftwards=True)
+    log_z = _log_z(before.reach, packing)
 
     def backprop(d_log_z: Floats1d) -> Potentials:
         weights = xp.asarray(d_log_z, dtype="float64")[packing.sequence]
-        beta = _backward(emissions, transitions, packing)
-        d_emissions = _exp(alpha + beta - _floor(log_z)[packing.sequence, None]) * weights[:, None]
-        d_transitions = xp.zeros_like(transitions)
-        for t in range(1, packing.n_steps):
-            rows, before = packing.step(t)
-            ahead = emissions[rows] + beta[rows] - _floor(log_z)[packing.sequence[rows], None]
-            pairs = _exp(alpha[before][:, :, None] + transitions + ahead[:, None, :])
-            d_transitions += (pairs * weights[rows, None, None]).sum(axis=0)
+        d_emissions = _unary(potentials, before, log_z) * weights[:, None]
+        d_transitions = before.pairs(d_emissions)
         dtype = potentials.emissions.dtype
         return unfold_ends(
             d_emissions.astype(dtype), d_transitions.astype(dtype), packing, potentials.lengths
@@ -45,64 +97,47 @@ def pairwise_marginals(potentials: Potentials) -> Floats3d:
     """As `sum_product.pairwise_marginals`."""
     xp = get_array_module(potentials.emissions)
     packing = pack(potentials.lengths, xp)
-    emissions, transitions = _in_float64(potentials, packing)
-    alpha = _forward(emissions, transitions, packing)
-    beta = _backward(emissions, transitions, packing)
-    log_z = _floor(_log_z(alpha, packing))
-    pairs = xp.zeros(emissions.shape + emissions.shape[1:])
-    ahead = emissions + beta - log_z[packing.sequence, None]
-    pairs[packing.later] = _exp(
-        alpha[packing.before][:, :, None] + transitions + ahead[packing.later][:, None, :]
-    )
+    before = neighbours(potentials, packing, leftwards=True)
+    unary = _unary(potentials, before, _log_z(before.reach, packing))
+    pairs = xp.zeros(unary.shape + unary.shape[1:])
+    for rows, _, conditional in before.conditionals():
+        pairs[rows] = conditional * unary[rows][:, None, :]
     return unpack(pairs, packing)
 
 
-def _in_float64(potentials: Potentials, packing: Packing) -> Tuple[Floats2d, Floats2d]:
-    emissions = fold_ends(potentials, packing).astype("float64")
-    return emissions, potentials.transitions.astype("float64")
+def log_sum_exp(scores: Floats3d, axis: int) -> Floats2d:
+    """log sum exp along an axis; minus infinity where nothing is possible."""
+    xp = get_array_module(scores)
+    largest = zero_if_infinite(scores.max(axis=axis, keepdims=True))
+    return logarithm(xp.exp(scores - largest).sum(axis=axis)) + largest.squeeze(axis)
 
 
-def _forward(emissions: Floats2d, transitions: Floats2d, packing: Packing) -> Floats2d:
-    alpha = emissions.copy()
-    for t in range(1, packing.n_steps):
-        rows, before = packing.step(t)
-        alpha[rows] += _log_sum_exp(alpha[before][:, :, None] + transitions, axis=1)
-    return alpha
+def logarithm(numbers: Floats2d) -> Floats2d:
+    """The logarithm in float64, minus infinity of 0."""
+    xp = get_array_module(numbers)
+    positive = numbers > 0
+    return xp.where(positive, xp.log(xp.where(positive, numbers, 1.0).astype("float64")), -xp.inf)
 
 
-def _backward(emissions: Floats2d, transitions: Floats2d, packing: Packing) -> Floats2d:
-    xp = get_array_module(emissions)
-    beta = xp.zeros_like(emissions)
-    for t in range(packing.n_steps - 1, 0, -1):
-        rows, before = packing.step(t)
-        ahead = emissions[rows] + beta[rows]
-        beta[before] = _log_sum_exp(transitions + ahead[:, None, :], axis=2)
-    return beta
+def zero_if_infinite(scores: Floats2d) -> Floats2d:
+    """0 in place of minus infinity, so that it can be subtracted from itself."""
+    xp = get_array_module(scores)
+    return xp.where(xp.isfinite(scores), scores, xp.zeros_like(scores))
+
+
+def _unary(potentials: Potentials, before: Neighbours, log_z: Floats1d) -> Floats2d:
+    after = neighbours(potentials, before.packing, leftwards=False)
+    log_z_of_row = zero_if_infinite(log_z)[before.packing.sequence]
+    return _exp(before.reach + after.predicted - log_z_of_row[:, None])
 
 
 def _log_z(alpha: Floats2d, packing: Packing) -> Floats1d:
     xp = get_array_module(alpha)
     log_z = xp.zeros(packing.n_sequences)
-    by_token = unpack(_log_sum_exp(alpha, axis=1), packing)
+    by_token = unpack(log_sum_exp(alpha, axis=1), packing)
     log_z[unpack(packing.sequence, packing)[packing.last]] = by_token[packing.last]
     return log_z
 
 
-def _log_sum_exp(scores: Floats3d, axis: int) -> Floats2d:
-    xp = get_array_module(scores)
-    largest = _floor(scores.max(axis=axis, keepdims=True))
-    total = xp.exp(scores - largest).sum(axis=axis)
-    positive = total > 0
-    return xp.where(
-        positive, xp.log(xp.where(positive, total, 1.0)) + largest.squeeze(axis), -xp.inf
-    )
-
-
 def _exp(scores: Floats3d) -> Floats3d:
     return get_array_module(scores).exp(scores)
-
-
-def _floor(scores: Floats3d) -> Floats3d:
-    """0 in place of minus infinity, so that it can be subtracted from itself."""
-    xp = get_array_module(scores)
-    return xp.where(xp.isfinite(scores), scores, 0.0)

@@ -1,16 +1,18 @@
-"""The best path: Viterbi's recursion.
+"""The best paths: Viterbi's recursion, forwards and backwards.
 
-    delta_t[j] = max_i (delta_{t-1}[i] + transitions[i, j]) + emissions[t, j]
+delta_t[j]     = max_i (delta_{t-1}[i] + transitions[i, j]) + emissions[t, j]
+gamma_{t-1}[i] = max_j (transitions[i, j] + emissions[t, j] + gamma_t[j])
+
+In float64, so that the scores of long sequences lose nothing.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy
-from thinc.types import Floats1d, Floats2d, Ints1d
+from thinc.types import Floats1d, Floats2d, Ints1d, Ints2d
 from thinc.util import get_array_module
 
 from ...types import Potentials
-from .packing import Packing, fold_ends, pack, unpack
+from .packing import Packing, add_up, fold_ends, pack, unpack
 from .paths import path_score
 
 
@@ -26,6 +28,52 @@ class BestPath(NamedTuple):
     scores: Floats1d
 
 
+class BestNeighbours(NamedTuple):
+    """As `neighbours.Neighbours`, where each tag has one neighbour only: the best.
+
+    packing (Packing): How the batch is stood upright.
+    leftwards (bool): Whether the neighbour is the token before.
+    reach (Floats2d): Messages with the emissions of the row. Shape: (N, K)
+    predicted (Floats2d): Messages without them. Shape: (N, K)
+    tags (Ints2d): The best neighbour of each tag. Shape: (N, K)
+    """
+
+    packing: Packing
+    leftwards: bool
+    reach: Floats2d
+    predicted: Floats2d
+    tags: Ints2d
+
+    def spread(self, sources: Floats2d) -> Floats2d:
+        """As `neighbours.Neighbours.spread`."""
+        xp = get_array_module(sources)
+        mass = sources.astype("float64")
+        for rows, beside in self.packing.walk(self.leftwards):
+            moved, tags = mass[rows], self.tags[rows]
+            place = xp.arange(len(tags))[:, None] * tags.shape[1] + tags
+            mass[beside] += add_up(place, moved, moved.shape)
+        return mass
+
+    def pairs(self, mass: Floats2d) -> Floats2d:
+        """As `neighbours.Neighbours.pairs`."""
+        xp = get_array_module(mass)
+        rows, _ = self.packing.pairs(self.leftwards)
+        n_tags = mass.shape[1]
+        place = self.tags[rows] * n_tags + xp.arange(n_tags)
+        total = add_up(place, mass[rows], (n_tags, n_tags))
+        return total if self.leftwards else total.T
+
+
+def best_predecessors(potentials: Potentials, packing: Packing) -> BestNeighbours:
+    """The best tag before each tag. As `neighbours.predecessors`."""
+    return _best_neighbours(potentials, packing, leftwards=True)
+
+
+def best_successors(potentials: Potentials, packing: Packing) -> BestNeighbours:
+    """The best tag after each tag. As `neighbours.successors`."""
+    return _best_neighbours(potentials, packing, leftwards=False)
+
+
 def best_path(potentials: Potentials) -> BestPath:
     """Find the path of the highest score.
 
@@ -34,33 +82,44 @@ def best_path(potentials: Potentials) -> BestPath:
     potentials (Potentials): The scores of a batch.
     RETURNS (BestPath): Its tags and its score. Of several best paths it is one.
     """
-    xp = get_array_module(potentials.emissions)
-    packing = pack(potentials.lengths, xp)
-    delta, came_from = _forward(fold_ends(potentials, packing), potentials.transitions, packing)
-    tags = unpack(_trace_back(delta, came_from, packing), packing)
+    packing = pack(potentials.lengths, get_array_module(potentials.emissions))
+    tags = unpack(_trace_back(best_predecessors(potentials, packing)), packing)
     return BestPath(tags, path_score(potentials, tags)[0])
 
 
-def _forward(emissions: Floats2d, transitions: Floats2d, packing: Packing) -> Any:
-    """Each row of delta is lowered by its largest, so that long sequences lose nothing."""
+def max_marginals(potentials: Potentials) -> Floats2d:
+    """The score of the best path through each tag.
+
+        max_{y: y_t = k} s(y)
+
+    potentials (Potentials): The scores of a batch.
+    RETURNS (Floats2d): The scores, in float64; minus infinity where no legal path leads
+        through the tag. Shape: (N, K)
+    """
+    packing = pack(potentials.lengths, get_array_module(potentials.emissions))
+    before = best_predecessors(potentials, packing)
+    after = best_successors(potentials, packing)
+    return unpack(before.reach + after.predicted, packing)
+
+
+def _best_neighbours(potentials: Potentials, packing: Packing, leftwards: bool) -> BestNeighbours:
+    emissions = fold_ends(potentials, packing).astype("float64")
     xp = get_array_module(emissions)
-    delta = emissions.copy()
-    came_from = xp.zeros(emissions.shape, dtype="int32")
-    for t in range(1, packing.n_steps):
-        rows, before = packing.step(t)
-        largest = delta[before].max(axis=1, keepdims=True)
-        lowered = delta[before] - xp.where(xp.isfinite(largest), largest, 0)
-        arrivals = lowered[:, :, None] + transitions
-        came_from[rows] = arrivals.argmax(axis=1)
-        delta[rows] += arrivals.max(axis=1)
-    return delta, came_from
+    from_tag = potentials.transitions.T if leftwards else potentials.transitions
+    transitions = xp.ascontiguousarray(from_tag, dtype="float64")
+    reach, predicted = emissions.copy(), xp.zeros_like(emissions)
+    tags = xp.zeros(emissions.shape, dtype="int64")
+    for beside, rows in packing.walk(not leftwards):
+        arrivals = reach[beside][:, None, :] + transitions
+        tags[rows] = arrivals.argmax(axis=2)
+        predicted[rows] = xp.take_along_axis(arrivals, tags[rows][:, :, None], axis=2)[:, :, 0]
+        reach[rows] += predicted[rows]
+    return BestNeighbours(packing, leftwards, reach, predicted, tags)
 
 
-def _trace_back(delta: Floats2d, came_from: Floats2d, packing: Packing) -> Ints1d:
-    xp = get_array_module(delta)
-    tags = delta.argmax(axis=1)
-    for t in range(packing.n_steps - 1, 0, -1):
-        rows, before = packing.step(t)
-        sources = came_from[rows]
-        tags[before] = sources[xp.arange(len(sources)), tags[rows]]
-    return tags
+def _trace_back(before: BestNeighbours) -> Ints1d:
+    xp = get_array_module(before.reach)
+    path = before.reach.argmax(axis=1)
+    for rows, beside in before.packing.walk(leftwards=True):
+        path[beside] = before.tags[rows][xp.arange(len(path[rows])), path[rows]]
+    return path

@@ -4,10 +4,10 @@ The recursions run step by step over the sequences still running. With the longe
 sequence first, those are always the first rows of a step, so that a step is a slice.
 """
 
-from typing import Any, NamedTuple, Tuple
+from typing import Any, Iterator, NamedTuple, Tuple
 
 import numpy
-from thinc.types import Array1d, Floats1d, Floats2d, Ints1d
+from thinc.types import Array1d, Floats1d, Floats2d, Ints1d, Ints2d
 from thinc.util import get_array_module
 
 from ...types import Potentials
@@ -44,11 +44,24 @@ class Packing(NamedTuple):
         """The rows that have a row before them."""
         return slice(len(self.tokens) - len(self.before), None)
 
+    def rows(self, t: int) -> slice:
+        """The rows of step t."""
+        return slice(int(self.offsets[t]), int(self.offsets[t + 1]))
+
     def step(self, t: int) -> Tuple[slice, slice]:
         """The rows of step t, and those of step t - 1 that lead to them."""
-        begin, end = int(self.offsets[t]), int(self.offsets[t + 1])
-        begin_before = int(self.offsets[t - 1])
-        return slice(begin, end), slice(begin_before, begin_before + end - begin)
+        rows, before = self.rows(t), int(self.offsets[t - 1])
+        return rows, slice(before, before + rows.stop - rows.start)
+
+    def walk(self, leftwards: bool) -> Iterator[Tuple[slice, slice]]:
+        """The rows come from and the rows gone to, step after step along the chain."""
+        if leftwards:
+            return (self.step(t) for t in range(self.n_steps - 1, 0, -1))
+        return (self.step(t)[::-1] for t in range(1, self.n_steps))
+
+    def pairs(self, leftwards: bool) -> Tuple[Any, Any]:
+        """The rows that all steps of a walk come from, and the rows they go to."""
+        return (self.later, self.before) if leftwards else (self.before, self.later)
 
 
 def pack(lengths: Ints1d, xp: Any = numpy) -> Packing:
@@ -122,6 +135,47 @@ def sum_by_sequence(rows: Array1d, packing: Packing) -> Floats1d:
     return xp.bincount(
         packing.sequence, weights=rows.astype("float64"), minlength=packing.n_sequences
     )
+
+
+def sum_beyond(rows: Floats1d, packing: Packing, leftwards: bool) -> Floats1d:
+    """Add up one number a row over all tokens of the sequence on one side of it.
+
+    leftwards (bool): Whether over those before it rather than those after.
+    RETURNS (Floats1d): Shape: (N,)
+    """
+    xp = get_array_module(rows)
+    step_0 = slice(0, packing.later.start)
+    first_of = xp.zeros(packing.n_sequences, dtype="int64")
+    first_of[packing.sequence[step_0]] = packing.tokens[step_0]
+    first = first_of[packing.sequence]
+    before = running_sum(unpack(rows, packing), unpack(first, packing))[packing.tokens]
+    if leftwards:
+        return before
+    return sum_by_sequence(rows, packing)[packing.sequence] - before - rows
+
+
+def running_sum(numbers: Floats1d, first: Ints1d) -> Floats1d:
+    """Add up, for each number, those before it in its group, in float64.
+
+    numbers (Floats1d): The numbers, group after group. Shape: (R,)
+    first (Ints1d): Where the group of each number begins. Shape: (R,)
+    """
+    numbers = numbers.astype("float64")
+    before = get_array_module(numbers).cumsum(numbers) - numbers
+    return before - before[first]
+
+
+def add_up(places: Ints2d, mass: Floats2d, shape: Tuple[int, int]) -> Floats2d:
+    """Add up mass at places of an array, given as positions in the array laid flat.
+
+    places (Ints2d): Where each mass goes. Shape: (R, K)
+    RETURNS (Floats2d): The array, in float64.
+    """
+    xp = get_array_module(mass)
+    size = shape[0] * shape[1]
+    if mass.size == 0:
+        return xp.zeros(shape)
+    return xp.bincount(places.ravel(), weights=mass.ravel(), minlength=size).reshape(shape)
 
 
 def select(potentials: Potentials, which: Array1d) -> Tuple[Potentials, Array1d]:

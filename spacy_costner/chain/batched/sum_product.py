@@ -14,12 +14,12 @@ and is computed again by `log_domain`, where any finite scores are right.
 
 from typing import NamedTuple
 
-import numpy
 from thinc.types import Array1d, Array2d, Floats1d, Floats2d, Floats3d
 from thinc.util import get_array_module
 
 from ...types import Potentials, Scored
 from . import log_domain
+from .log_domain import zero_if_infinite
 from .packing import Packing, fold_ends, pack, select, sum_by_sequence, unfold_ends, unpack
 
 SMALLEST = 1e-30
@@ -32,6 +32,7 @@ class Kernel(NamedTuple):
     transitions (Floats2d): exp(transitions - their largest), 1 at most. Shape: (K, K)
     shift (Floats1d): What each row was lowered by, the transition to it included.
         Shape: (N,)
+    transition_shift (Floats1d): What each transition was lowered by. Shape: (1,)
     possible (Array2d): Which tags a row may have. Shape: (N, K)
     reach (Floats2d): 1 where a transition is allowed, else 0. Shape: (K, K)
     lost (Array1d): Rows in which an exponential fell below SMALLEST. Shape: (N,)
@@ -40,6 +41,7 @@ class Kernel(NamedTuple):
     emissions: Floats2d
     transitions: Floats2d
     shift: Floats1d
+    transition_shift: Floats1d
     possible: Array2d
     reach: Floats2d
     lost: Array1d
@@ -84,10 +86,10 @@ def log_partition(potentials: Potentials) -> Scored:
     """
     xp = get_array_module(potentials.emissions)
     packing = pack(potentials.lengths, xp)
-    kernel = _exponentiate(fold_ends(potentials, packing), potentials.transitions, packing)
-    alpha = _forward(kernel, packing)
+    kernel = exponentiate(fold_ends(potentials, packing), potentials.transitions, packing)
+    alpha = forward(kernel, packing)
     log_z = sum_by_sequence(xp.log(xp.maximum(alpha.scale, SMALLEST)) + kernel.shift, packing)
-    lost = _sequences(alpha.lost | kernel.lost, packing)
+    lost = sequences(alpha.lost | kernel.lost, packing)
     if lost.any():
         log_z[lost] = log_domain.log_partition(select(potentials, lost)[0])[0]
 
@@ -123,8 +125,8 @@ def pairwise_marginals(potentials: Potentials) -> Floats3d:
     """
     xp = get_array_module(potentials.emissions)
     packing = pack(potentials.lengths, xp)
-    kernel = _exponentiate(fold_ends(potentials, packing), potentials.transitions, packing)
-    alpha = _forward(kernel, packing)
+    kernel = exponentiate(fold_ends(potentials, packing), potentials.transitions, packing)
+    alpha = forward(kernel, packing)
     posterior = _posterior(kernel, alpha, packing)
     n_tags = len(kernel.transitions)
     rows = xp.zeros((len(packing.tokens), n_tags, n_tags), dtype=kernel.emissions.dtype)
@@ -137,10 +139,11 @@ def pairwise_marginals(potentials: Potentials) -> Floats3d:
     return pairs
 
 
-def _exponentiate(emissions: Floats2d, transitions: Floats2d, packing: Packing) -> Kernel:
+def exponentiate(emissions: Floats2d, transitions: Floats2d, packing: Packing) -> Kernel:
+    """Take the scores of a packed, folded batch out of the log domain."""
     xp = get_array_module(emissions)
-    row_shift = _zero_if_infinite(emissions.max(axis=1))
-    transition_shift = _zero_if_infinite(transitions.max(keepdims=True))[0]
+    row_shift = zero_if_infinite(emissions.max(axis=1))
+    transition_shift = zero_if_infinite(transitions.max(keepdims=True))[0]
     scaled = xp.exp(emissions - row_shift[:, None])
     scaled_transitions = xp.exp(transitions - transition_shift)
     possible, allowed = emissions > -xp.inf, transitions > -xp.inf
@@ -149,10 +152,11 @@ def _exponentiate(emissions: Floats2d, transitions: Floats2d, packing: Packing) 
     lost = ((scaled < SMALLEST) & possible).any(axis=1)
     lost |= ((scaled_transitions < SMALLEST) & allowed).any()
     reach = allowed.astype(emissions.dtype)
-    return Kernel(scaled, scaled_transitions, shift, possible, reach, lost)
+    return Kernel(scaled, scaled_transitions, shift, transition_shift, possible, reach, lost)
 
 
-def _forward(kernel: Kernel, packing: Packing) -> Messages:
+def forward(kernel: Kernel, packing: Packing) -> Messages:
+    """The messages alpha."""
     xp = get_array_module(kernel.emissions)
     alpha = kernel.emissions.copy()
     scale = xp.empty(len(alpha), dtype=alpha.dtype)
@@ -163,13 +167,12 @@ def _forward(kernel: Kernel, packing: Packing) -> Messages:
         _normalise(alpha, scale, rows)
     small = (alpha * xp.minimum(scale, 1)[:, None] < SMALLEST) & kernel.possible
     lost = scale < SMALLEST
-    lost[packing.later] |= _reached(
-        small[packing.later], alpha[packing.before] > 0, kernel.reach
-    )
+    lost[packing.later] |= reached(small[packing.later], alpha[packing.before] > 0, kernel.reach)
     return Messages(alpha, scale, lost)
 
 
-def _backward(kernel: Kernel, packing: Packing) -> Messages:
+def backward(kernel: Kernel, packing: Packing) -> Messages:
+    """The messages beta."""
     xp = get_array_module(kernel.emissions)
     beta = xp.ones_like(kernel.emissions)
     scale = xp.ones(len(beta), dtype=beta.dtype)
@@ -179,7 +182,7 @@ def _backward(kernel: Kernel, packing: Packing) -> Messages:
         _normalise(beta, scale, before)
     small = beta * xp.minimum(scale, 1)[:, None] < SMALLEST
     lost = scale < SMALLEST
-    lost[packing.before] |= _reached(
+    lost[packing.before] |= reached(
         small[packing.before],
         (beta[packing.later] > 0) & kernel.possible[packing.later],
         kernel.reach.T,
@@ -189,7 +192,7 @@ def _backward(kernel: Kernel, packing: Packing) -> Messages:
 
 def _posterior(kernel: Kernel, alpha: Messages, packing: Packing) -> Posterior:
     xp = get_array_module(kernel.emissions)
-    beta = _backward(kernel, packing)
+    beta = backward(kernel, packing)
     unary = alpha.values * beta.values
     overlap = unary.sum(axis=1)
     pairs = (overlap * beta.scale)[packing.before]
@@ -198,7 +201,7 @@ def _posterior(kernel: Kernel, alpha: Messages, packing: Packing) -> Posterior:
     unary /= xp.maximum(overlap, SMALLEST)[:, None]
     ahead = kernel.emissions[packing.later] * beta.values[packing.later]
     ahead /= xp.maximum(pairs, SMALLEST)[:, None]
-    return Posterior(unary, ahead, _sequences(lost, packing))
+    return Posterior(unary, ahead, sequences(lost, packing))
 
 
 def _normalise(messages: Floats2d, scale: Floats1d, rows: slice) -> None:
@@ -209,27 +212,21 @@ def _normalise(messages: Floats2d, scale: Floats1d, rows: slice) -> None:
     messages[rows] /= total[:, None]
 
 
-def _reached(small: Array2d, positive: Array2d, reach: Floats2d) -> Array1d:
+def reached(small: Array2d, positive: Array2d, reach: Floats2d) -> Array1d:
     """In which rows an entry is small though an allowed transition leads to it from a
     positive entry of the row before. Shapes: (N, K), (N, K), (K, K) to (N,)"""
     xp = get_array_module(small)
-    reached = small.any(axis=1)
-    rows = xp.nonzero(reached)[0]
+    found = small.any(axis=1)
+    rows = xp.nonzero(found)[0]
     if len(rows):
         led_to = positive[rows].astype(reach.dtype) @ reach > 0
-        reached[rows] = (small[rows] & led_to).any(axis=1)
-    return reached
+        found[rows] = (small[rows] & led_to).any(axis=1)
+    return found
 
 
-def _sequences(rows: Array1d, packing: Packing) -> Array1d:
+def sequences(rows: Array1d, packing: Packing) -> Array1d:
     """The sequences with any of these rows. Shape: (N,) to (B,)"""
     return sum_by_sequence(rows, packing) > 0
-
-
-def _zero_if_infinite(shift: Floats1d) -> Floats1d:
-    """What exponentials can be lowered by where every score is forbidden."""
-    xp = get_array_module(shift)
-    return xp.where(xp.isfinite(shift), shift, xp.zeros_like(shift))
 
 
 def _add_lost(

@@ -1,0 +1,140 @@
+"""Derivatives of marginals: the covariance of the features, times a direction.
+
+The derivative of E_p[v(y)] with respect to the score of a step is the covariance of v and
+of how often the step is taken; as a whole, the Hessian of log Z times v. For a value v of
+the tag at s and the step that is the tag j at t this is
+
+    sum_k p(y_s = k) (v[k] - E_p[v]) p(y_t = j | y_s = k)
+
+that is, the mass p(y_s = k) (v[k] - E_p[v]) is laid on the tags at s, where it adds up to
+0, and spread to both sides. The masses of all tokens are spread at once, by one recursion
+to each side. No K^T paths, no d x d matrix (after Li & Eisner, 2009, "First- and
+Second-Order Expectation Semirings", with conditional probabilities for their weights).
+"""
+
+from typing import Callable, Tuple
+
+from thinc.types import Array2d, Floats1d, Floats2d
+from thinc.util import get_array_module
+
+from ...types import Potentials, Scored
+from .log_domain import log_sum_exp, zero_if_infinite
+from .neighbours import Neighbours, Sides, predecessors, successors
+from .packing import fold_ends, pack, sum_by_sequence, unpack
+from .sum_product import log_partition
+
+
+def expectation(potentials: Potentials, values: Potentials) -> Scored:
+    """The mean of a value that adds up over the steps of a path.
+
+        E_p[v(y)],  v(y) = sum of the values of the steps of y
+
+    potentials (Potentials): The scores of a batch.
+    values (Potentials): The value of each step; minus infinity counts as 0.
+    RETURNS (Scored): The means, and the callback to their gradient. A sequence without a
+        legal path has the mean 0. Shape: (B,)
+    """
+    xp = get_array_module(potentials.emissions)
+    packing = pack(potentials.lengths, xp)
+    before, after = predecessors(potentials, packing), successors(potentials, packing)
+    unary = xp.exp(_log_unary(before, after))
+    values = _finite(values)
+    of_tag, of_pair = fold_ends(values, packing), before.mean(values.transitions)
+    mean_tag = (unary * of_tag).sum(axis=1, keepdims=True)
+    mean_pair = (unary * of_pair).sum(axis=1, keepdims=True)
+    means = sum_by_sequence((mean_tag + mean_pair)[:, 0], packing)
+
+    def backprop(d_means: Floats1d) -> Potentials:
+        weighted = unary * xp.asarray(d_means)[packing.sequence, None]
+        of_next, mean_next = after.mean(values.transitions), xp.zeros_like(mean_pair)
+        mean_next[packing.before] = mean_pair[packing.later]
+        laid = weighted * (of_tag - mean_tag)
+        to_left = laid + weighted * (of_next - mean_next)
+        to_right = laid + weighted * (of_pair - mean_pair)
+        gradient = Sides(potentials, packing, before, after).spread(to_left, to_right, laid)
+        d_pairs = values.transitions * before.pairs(weighted)
+        d_pairs -= before.pairs(weighted * mean_pair)
+        d_transitions = gradient.transitions + d_pairs.astype(gradient.transitions.dtype)
+        return gradient._replace(transitions=d_transitions)
+
+    return means, backprop
+
+
+def marginals_jvp(potentials: Potentials, direction: Potentials) -> Potentials:
+    """The derivative of all marginals as the potentials move in a direction.
+
+        H v = Cov_p[f] v,  H the Hessian of log Z, f(y) how often y takes each step
+
+    potentials (Potentials): The scores of a batch.
+    direction (Potentials): How much each score moves; minus infinity counts as 0.
+    RETURNS (Potentials): How much the expected number of times that each step is taken
+        changes, summed over the batch where the step is one of all sequences.
+    """
+    xp = get_array_module(potentials.emissions)
+    return expectation(potentials, direction)[1](xp.ones(len(potentials.lengths)))
+
+
+def log_marginals(
+    potentials: Potentials, allowed: Array2d
+) -> Tuple[Floats1d, Callable[[Floats1d], Potentials]]:
+    """The log-probability that the tag of a token is one of a set, for each token.
+
+        log p(y_t in allowed_t)
+
+    potentials (Potentials): The scores of a batch.
+    allowed (Array2d): True for the tags of the set. Shape: (N, K)
+    RETURNS (Tuple): The log-probabilities, minus infinity where no legal path leads
+        through the set, in float64, shape (N,); and the callback that takes the
+        derivative with respect to them, shape (N,), to that of the potentials.
+    """
+    xp = get_array_module(potentials.emissions)
+    packing = pack(potentials.lengths, xp)
+    before, after = predecessors(potentials, packing), successors(potentials, packing)
+    log_unary = _log_unary(before, after)
+    log_allowed = xp.where(xp.asarray(allowed)[packing.tokens], log_unary, -xp.inf)
+    log_p = log_sum_exp(log_allowed, axis=1)
+
+    def backprop(d_log_p: Floats1d) -> Potentials:
+        weights = xp.where(xp.isfinite(log_p), xp.asarray(d_log_p)[packing.tokens], 0.0)
+        given = xp.exp(log_allowed - zero_if_infinite(log_p)[:, None])
+        laid = (given - xp.exp(log_unary)) * weights[:, None]
+        return Sides(potentials, packing, before, after).spread(laid, laid, laid)
+
+    return unpack(log_p, packing), backprop
+
+
+def entropy(potentials: Potentials) -> Scored:
+    """How uncertain the path is.
+
+        -E_p[log p(y)] = log Z - E_p[s(y)]
+
+    potentials (Potentials): The scores of a batch.
+    RETURNS (Scored): The entropies in nats, 0 for a sequence without a legal path; and the
+        callback to their gradient, which is the covariance of the features times the
+        potentials, negative. Shape: (B,)
+    """
+    dtype = potentials.emissions.dtype
+    exact = _cast(potentials, "float64")
+    log_z = zero_if_infinite(log_partition(exact)[0])
+    mean_score, backprop_mean = expectation(exact, exact)
+
+    def backprop(d_entropy: Floats1d) -> Potentials:
+        return _cast(backprop_mean(-d_entropy), dtype)
+
+    return log_z - mean_score, backprop
+
+
+def _log_unary(before: Neighbours, after: Neighbours) -> Floats2d:
+    """log p(y_t = j). Shape: (N, K)"""
+    joint = before.reach + after.predicted
+    return joint - zero_if_infinite(log_sum_exp(joint, axis=1))[:, None]
+
+
+def _finite(values: Potentials) -> Potentials:
+    arrays = [zero_if_infinite(array) for array in values[:4]]
+    return Potentials(*arrays, lengths=values.lengths)
+
+
+def _cast(potentials: Potentials, dtype: str) -> Potentials:
+    arrays = [array.astype(dtype) for array in potentials[:4]]
+    return Potentials(*arrays, lengths=potentials.lengths)

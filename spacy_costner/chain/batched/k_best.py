@@ -1,0 +1,111 @@
+"""The k best paths.
+
+The k best paths to a tag are among the k best to each tag before:
+
+    delta_t[., j] = the k largest of delta_{t-1}[r, i] + transitions[i, j], + emissions[t, j]
+
+found by merging the K descending lists delta_{t-1}[., i] (Huang & Chiang, 2005, "Better
+k-best Parsing", algorithm 2).
+"""
+
+from typing import NamedTuple
+
+from thinc.types import Floats2d, Floats3d, Ints2d, Ints3d
+from thinc.util import get_array_module
+
+from ...types import Potentials
+from .packing import Packing, fold_ends, pack, unpack
+
+
+class BestPaths(NamedTuple):
+    """The paths of the highest scores.
+
+    tags (Ints2d): The tag of each token, in the best path of each sequence, the second
+        best, and so on. Shape: (k, N)
+    scores (Floats2d): Their scores, descending; minus infinity where there is no further
+        legal path. Shape: (k, B)
+    """
+
+    tags: Ints2d
+    scores: Floats2d
+
+
+class Merged(NamedTuple):
+    """The k best ways to each tag of some rows, the best first.
+
+    scores (Floats3d): Their scores. Shape: (R, k, K)
+    tags (Ints3d): The tag before. Shape: (R, k, K)
+    ranks (Ints3d): Which of the ways to that tag. Shape: (R, k, K)
+    """
+
+    scores: Floats3d
+    tags: Ints3d
+    ranks: Ints3d
+
+
+def k_best(potentials: Potentials, k: int) -> BestPaths:
+    """Find the k paths of the highest scores, all different.
+
+    potentials (Potentials): The scores of a batch.
+    k (int): How many, at least 1.
+    RETURNS (BestPaths): Their tags and scores.
+    """
+    xp = get_array_module(potentials.emissions)
+    packing = pack(potentials.lengths, xp)
+    ways = _forward(potentials, packing, k)
+    ends = unpack(xp.arange(len(packing.tokens)), packing)[packing.last]
+    n_tags = len(potentials.transitions)
+    at_end = ways.scores[ends].reshape(len(ends), k * n_tags)
+    order = xp.argsort(-at_end, axis=1)[:, :k]
+    scores = xp.full((k, packing.n_sequences), -xp.inf)
+    scores[0] = 0
+    scores[:, packing.sequence[ends]] = xp.take_along_axis(at_end, order, axis=1).T
+    tags = xp.zeros((len(packing.tokens), k), dtype="int64")
+    ranks = tags.copy()
+    tags[ends], ranks[ends] = order % n_tags, order // n_tags
+    _trace_back(tags, ranks, ways, packing)
+    return BestPaths(unpack(tags, packing).T, scores)
+
+
+def _forward(potentials: Potentials, packing: Packing, k: int) -> Merged:
+    xp = get_array_module(potentials.emissions)
+    emissions = fold_ends(potentials, packing).astype("float64")
+    transitions = potentials.transitions.astype("float64")
+    shape = (len(emissions), k, emissions.shape[1])
+    ways = Merged(xp.full(shape, -xp.inf), xp.zeros(shape, "int64"), xp.zeros(shape, "int64"))
+    ways.scores[:, 0] = emissions
+    for before, rows in packing.walk(leftwards=False):
+        merged = _merge(ways.scores[before], transitions, k)
+        ways.scores[rows] = merged.scores + emissions[rows][:, None, :]
+        ways.tags[rows], ways.ranks[rows] = merged.tags, merged.ranks
+    return ways
+
+
+def _merge(delta: Floats3d, transitions: Floats2d, k: int) -> Merged:
+    """Merge lists: the head of each list competes, and the winner's next one takes its place.
+
+    delta (Floats3d): The k best scores of each tag before. Shape: (R, k, K)
+    """
+    xp = get_array_module(delta)
+    n_rows, _, n_tags = delta.shape
+    row, to_tag = xp.arange(n_rows)[:, None], xp.arange(n_tags)
+    delta = xp.concatenate([delta, xp.full((n_rows, 1, n_tags), -xp.inf)], axis=1)
+    heads = delta[:, 0][:, None, :] + transitions.T
+    ranks_of_heads = xp.zeros(heads.shape, dtype="int64")
+    merged = []
+    for _ in range(k):
+        tags = heads.argmax(axis=2)
+        scores, ranks = heads[row, to_tag, tags], ranks_of_heads[row, to_tag, tags]
+        merged.append((scores, tags, ranks))
+        ranks_of_heads[row, to_tag, tags] = xp.minimum(ranks + 1, k - 1)
+        heads[row, to_tag, tags] = delta[row, ranks + 1, tags] + transitions[tags, to_tag]
+    return Merged(*(xp.stack(each, axis=1) for each in zip(*merged)))
+
+
+def _trace_back(tags: Ints2d, ranks: Ints2d, ways: Merged, packing: Packing) -> None:
+    """Fill in, from the ends of the sequences on, the tags of the paths. Shape: (N, k)"""
+    xp = get_array_module(tags)
+    for rows, before in packing.walk(leftwards=True):
+        row = xp.arange(rows.start, rows.stop)[:, None]
+        at = (row, ranks[rows], tags[rows])
+        tags[before], ranks[before] = ways.tags[at], ways.ranks[at]

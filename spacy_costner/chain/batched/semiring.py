@@ -1,0 +1,71 @@
+"""Sums over paths and best paths by the same code.
+
+A recursion over paths needs messages from both sides and a way to choose among scores.
+Summing, each score has the share exp(score - total) in the total; maximising, one best
+score has it all. The shares are the derivatives of the total.
+"""
+
+from typing import Callable, NamedTuple, Tuple
+
+from thinc.types import Floats1d, Floats2d, Ints1d
+from thinc.util import get_array_module
+
+from ...types import Potentials
+from .log_domain import log_sum_exp, logarithm, zero_if_infinite
+from .max_product import best_predecessors, best_successors
+from .neighbours import Neighbours, predecessors, successors
+from .packing import Packing
+
+Choice = Callable[[Floats2d, Ints1d, int], Tuple[Floats1d, Floats2d]]
+"""Takes scores, shape (R, K), the group of each row, shape (R,), and the number G of groups
+to the totals of the groups, shape (G,), and the shares, shape (R, K). A group without any
+possible score has the total minus infinity and no shares."""
+
+
+class Semiring(NamedTuple):
+    """How the scores of paths are put together.
+
+    predecessors (Callable): Runs the messages from the left.
+    successors (Callable): Runs the messages from the right.
+    choose (Choice): Puts the scores of groups together.
+    """
+
+    predecessors: Callable[[Potentials, Packing], Neighbours]
+    successors: Callable[[Potentials, Packing], Neighbours]
+    choose: Choice
+
+
+def choose_all(scores: Floats2d, groups: Ints1d, n_groups: int) -> Tuple[Floats1d, Floats2d]:
+    """The log-sum of each group. As `Choice`."""
+    xp = get_array_module(scores)
+    largest = zero_if_infinite(_maximum(scores.max(axis=1), groups, n_groups))
+    rows = xp.exp(log_sum_exp(scores, axis=1) - largest[groups])
+    sums = xp.bincount(groups, weights=rows, minlength=n_groups)
+    totals = logarithm(sums) + largest
+    return totals, xp.exp(scores - zero_if_infinite(totals)[groups][:, None])
+
+
+def choose_best(scores: Floats2d, groups: Ints1d, n_groups: int) -> Tuple[Floats1d, Floats2d]:
+    """The best score of each group. As `Choice`."""
+    xp = get_array_module(scores)
+    best = scores.argmax(axis=1)
+    of_rows = scores[xp.arange(len(scores)), best]
+    totals = _maximum(of_rows, groups, n_groups)
+    candidates = xp.nonzero((of_rows == totals[groups]) & xp.isfinite(of_rows))[0]
+    chosen = xp.full(n_groups, len(scores))
+    xp.minimum.at(chosen, groups[candidates], candidates)
+    chosen = chosen[chosen < len(scores)]
+    shares = xp.zeros_like(scores)
+    shares[chosen, best[chosen]] = 1
+    return totals, shares
+
+
+def _maximum(rows: Floats1d, groups: Ints1d, n_groups: int) -> Floats1d:
+    xp = get_array_module(rows)
+    largest = xp.full(n_groups, -xp.inf)
+    xp.maximum.at(largest, groups, rows)
+    return largest
+
+
+SUM = Semiring(predecessors, successors, choose_all)
+MAX = Semiring(best_predecessors, best_successors, choose_best)

@@ -1,0 +1,219 @@
+"""From spaCy's docs to what the chain may do and what is right.
+
+Docs are read into arrays once a batch; nothing here runs once a token in Python, except
+where the tokens of gold and of the prediction differ.
+"""
+
+from typing import List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy
+from spacy.attrs import ENT_IOB, ENT_TYPE, IS_SPACE, ORTH, SENT_START
+from spacy.strings import StringStore
+from spacy.tokens import Doc
+from spacy.training import Example
+from thinc.types import Array1d, Array2d, Floats2d, Ints1d
+
+from .tags import Entities, Tags, runs
+from .types import CostTable, Gold
+
+MISSING, INSIDE, OUTSIDE, BEGIN = range(4)
+"""The values of spaCy's ENT_IOB. BEGIN without a type is a blocked token."""
+
+
+class Tokens(NamedTuple):
+    """The tokens of a batch of docs.
+
+    orth (Ints1d): Hash of the word. Shape: (N,)
+    iob (Ints1d): ENT_IOB, as above. Shape: (N,)
+    label (Ints1d): Hash of the entity label, 0 for none. Shape: (N,)
+    is_space (Array1d): True for white space. Shape: (N,)
+    sent_start (Array1d): True for the first token of a sentence. Shape: (N,)
+    lengths (Ints1d): Tokens of each doc. Shape: (B,)
+    """
+
+    orth: Ints1d
+    iob: Ints1d
+    label: Ints1d
+    is_space: Array1d
+    sent_start: Array1d
+    lengths: Ints1d
+
+    def of_doc(self, i: int) -> slice:
+        """Where the tokens of a doc stand."""
+        end = int(self.lengths[: i + 1].sum())
+        return slice(end - int(self.lengths[i]), end)
+
+
+def read_docs(docs: Sequence[Doc]) -> Tokens:
+    """Read the tokens of a batch.
+
+    docs (Sequence[Doc]): The docs.
+    RETURNS (Tokens): Their tokens.
+    """
+    attrs = [ORTH, ENT_IOB, ENT_TYPE, IS_SPACE, SENT_START]
+    arrays = [doc.to_array(attrs) for doc in docs]
+    columns = numpy.concatenate([numpy.zeros((0, len(attrs)), dtype="uint64"), *arrays]).T
+    return Tokens(
+        orth=columns[0],
+        iob=columns[1].astype("int32"),
+        label=columns[2],
+        is_space=columns[3] == 1,
+        sent_start=columns[4] == 1,
+        lengths=numpy.asarray([len(doc) for doc in docs], dtype="int32"),
+    )
+
+
+def read_reference(examples: Sequence[Example], predicted: Tokens) -> Tokens:
+    """Read gold, token by token of the prediction.
+
+    examples (Sequence[Example]): The examples.
+    predicted (Tokens): The tokens of their predicted docs.
+    RETURNS (Tokens): The same tokens with the entities of the reference. Tokens that
+        can't be aligned, or whose entity can't, are missing.
+    """
+    reference = read_docs([eg.reference for eg in examples])
+    if numpy.array_equal(reference.orth, predicted.orth) and numpy.array_equal(
+        reference.lengths, predicted.lengths
+    ):
+        return predicted._replace(iob=reference.iob, label=reference.label)
+    iob, label = numpy.zeros_like(predicted.iob), numpy.zeros_like(predicted.label)
+    for i, eg in enumerate(examples):
+        here, there = predicted.of_doc(i), reference.of_doc(i)
+        if numpy.array_equal(predicted.orth[here], reference.orth[there]):
+            iob[here], label[here] = reference.iob[there], reference.label[there]
+        else:
+            iob[here], label[here] = _align(eg)
+    return predicted._replace(iob=iob, label=label)
+
+
+def _align(eg: Example) -> Tuple[Ints1d, Ints1d]:
+    outside = [iob == OUTSIDE for iob in eg.get_aligned("ENT_IOB")]
+    iob = numpy.where(outside, OUTSIDE, MISSING)
+    label = numpy.zeros(len(iob), dtype="uint64")
+    for span in eg.get_aligned_spans_y2x(eg.reference.ents):
+        iob[span.start : span.end] = INSIDE
+        iob[span.start] = BEGIN
+        label[span.start : span.end] = span.label
+    return iob, label
+
+
+class Annotation(NamedTuple):
+    """Entities, and where it is known that there are none.
+
+    entities (Entities): The entities. Label -1 is one that the tag set doesn't have.
+    known (Array1d): True for the tokens that are annotated. Shape: (N,)
+    """
+
+    entities: Entities
+    known: Array1d
+
+
+def annotation(tokens: Tokens, tags: Tags, strings: StringStore) -> Annotation:
+    """Find the entities of a batch.
+
+    tokens (Tokens): The tokens, with entities.
+    tags (Tags): The tag set.
+    strings (StringStore): What the hashes of the labels mean.
+    RETURNS (Annotation): The entities and the annotated tokens.
+    """
+    opening = (tokens.iob == BEGIN) & (tokens.label != 0)
+    begin, end = runs(opening, tokens.iob == INSIDE, tokens.lengths)
+    known = {strings.as_int(label): i for i, label in enumerate(tags.labels)}
+    label = [known.get(int(hash_), -1) for hash_ in tokens.label[begin]]
+    entities = Entities(begin, end, numpy.asarray(label, dtype="int32"))
+    return Annotation(entities, tokens.iob != MISSING)
+
+
+def trim(entities: Entities, is_space: Array1d) -> Entities:
+    """Take white space off both ends of entities, and drop those that are nothing else.
+
+    entities (Entities): The entities.
+    is_space (Array1d): True for white space. Shape: (N,)
+    RETURNS (Entities): The entities that are left.
+    """
+    begin, end, label = entities
+    words = numpy.append(numpy.flatnonzero(~is_space), len(is_space))
+    first = words[numpy.searchsorted(words, begin)]
+    last = words[numpy.searchsorted(words, end) - 1]
+    keep = first < end
+    return Entities(first[keep], last[keep] + 1, label[keep])
+
+
+def gold_tags(annotated: Annotation, tags: Tags) -> Ints1d:
+    """The gold tags of a batch.
+
+    annotated (Annotation): Entities and annotated tokens.
+    tags (Tags): The tag set. Entities of other labels are O.
+    RETURNS (Ints1d): The tag of each token, -1 where it is missing. Shape: (N,)
+    """
+    begin, end, label = annotated.entities
+    ours = label >= 0
+    entities = Entities(begin[ours], end[ours], label[ours])
+    path = tags.encode(entities, len(annotated.known))
+    return numpy.where(annotated.known, path, -1)
+
+
+def possible_tags(
+    tokens: Tokens, tags: Tags, strings: StringStore, *, sentence_boundaries: bool
+) -> Optional[Array2d]:
+    """What the docs themselves rule out: tags that contradict preset annotation, that
+    begin or end an entity in white space or, if asked for, that lead one across the
+    beginning of a sentence. Presets come first.
+
+    tokens (Tokens): The tokens of the docs.
+    tags (Tags): The tag set.
+    strings (StringStore): What the hashes of the labels mean.
+    sentence_boundaries (bool): Whether entities end where sentences do.
+    RETURNS (Optional[Array2d]): True where a token may have a tag; None if any may have
+        any. Shape: (N, K)
+    """
+    crossing = tokens.sent_start & sentence_boundaries
+    preset = tokens.iob != MISSING
+    if not (tokens.is_space.any() or crossing.any() or preset.any()):
+        return None
+    possible = numpy.ones((len(tokens.iob), len(tags)), dtype=bool)
+    scheme = tags.scheme
+    at_border = tags.having({scheme.begin, scheme.last, scheme.unit} - {scheme.inside})
+    possible[tokens.is_space] &= ~at_border
+    possible[crossing] &= ~tags.having({to for _, to in scheme.within})
+    path = gold_tags(annotation(tokens, tags, strings), tags)
+    possible[preset] = path[preset, None] == numpy.arange(len(tags))
+    return possible
+
+
+def make_gold(path: Ints1d, n_tags: int, table: Optional[CostTable]) -> Gold:
+    """Put together what a loss has to know of the right paths.
+
+    path (Ints1d): Gold tags, -1 where missing. Shape: (N,)
+    n_tags (int): K.
+    table (Optional[CostTable]): What each mistake costs, if the loss asks for it.
+    RETURNS (Gold): The gold.
+    """
+    missing = path < 0
+    allowed = None
+    if missing.any():
+        allowed = missing[:, None] | (path[:, None] == numpy.arange(n_tags))
+    cost = None if table is None else gold_cost(path, table)
+    return Gold(path.astype("int32"), allowed, cost)
+
+
+def gold_cost(path: Ints1d, table: CostTable) -> Floats2d:
+    """What each answer costs at each token; nothing where gold is missing.
+
+    path (Ints1d): Gold tags, -1 where missing. Shape: (N,)
+    table (CostTable): What each mistake costs. Shape: (K, K)
+    RETURNS (Floats2d): Shape: (N, K)
+    """
+    return table[path] * (path >= 0)[:, None]
+
+
+def first_words(doc: Doc, n_words: int = 8) -> str:
+    """The beginning of a doc, by which a message names it."""
+    text = doc[:n_words].text
+    return repr(text + " …" if len(doc) > n_words else text)
+
+
+def docs_with(which: Array1d, tokens: Tokens) -> List[int]:
+    """The docs that have any of these tokens. Shape: (N,)"""
+    doc_of = numpy.repeat(numpy.arange(len(tokens.lengths)), tokens.lengths)
+    return sorted(set(doc_of[which].tolist()))

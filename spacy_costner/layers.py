@@ -1,0 +1,120 @@
+"""The Thinc side: from docs to potentials, and from their gradient back."""
+
+from typing import Callable, List, Optional, Tuple, cast
+
+from spacy.tokens import Doc
+from thinc.api import (
+    Linear,
+    Model,
+    chain,
+    list2ragged,
+    to_numpy,
+    with_array,
+    zero_init,
+)
+from thinc.layers.resizable import resize_linear_weighted
+from thinc.types import Floats1d, Floats2d, Ragged
+
+from .types import Potentials
+
+TRANSITION_PARAMS = ("transitions", "start", "end")
+
+
+def build_linear_chain_crf(
+    tok2vec: Model[List[Doc], List[Floats2d]], nO: Optional[int] = None
+) -> Model[List[Doc], Potentials]:
+    """Build a linear-chain CRF over the vectors of a Tok2Vec.
+
+    tok2vec (Model[List[Doc], List[Floats2d]]): Any Tok2Vec, a listener too.
+    nO (Optional[int]): K, the number of tags. The component sets it from its labels.
+    RETURNS (Model[List[Doc], Potentials]): The model. Its attribute "resize_output"
+        takes it and a larger K; reference "tok2vec" is the Tok2Vec.
+    """
+    width = tok2vec.maybe_get_dim("nO")
+    emissions = Linear(nO, width, init_W=zero_init)
+    transitions = Transitions(nO)
+    model: Model[List[Doc], Potentials] = chain(
+        tok2vec, cast(Model, list2ragged()), with_array(emissions), transitions
+    )
+    model.set_ref("tok2vec", tok2vec)
+    model.set_ref("emissions", emissions)
+    model.set_ref("output_layer", transitions)
+    model.attrs["resize_output"] = resize_linear_chain_crf
+    return model
+
+
+def Transitions(nO: Optional[int] = None) -> Model[Ragged, Potentials]:
+    """The output layer of a CRF: adds the scores of transitions, starts and ends.
+
+    nO (Optional[int]): K, the number of tags.
+    RETURNS (Model[Ragged, Potentials]): A layer from emissions, ragged, of shape (N, K),
+        to potentials.
+    """
+    return Model(
+        "transitions",
+        forward,
+        init=init,
+        dims={"nO": nO},
+        params={name: None for name in TRANSITION_PARAMS},
+    )
+
+
+def forward(
+    model: Model[Ragged, Potentials], emissions: Ragged, is_train: bool
+) -> Tuple[Potentials, Callable[[Potentials], Ragged]]:
+    potentials = Potentials(
+        emissions=cast(Floats2d, emissions.data),
+        transitions=cast(Floats2d, model.get_param("transitions")),
+        start=cast(Floats1d, model.get_param("start")),
+        end=cast(Floats1d, model.get_param("end")),
+        lengths=to_numpy(emissions.lengths),
+    )
+
+    def backprop(gradient: Potentials) -> Ragged:
+        for name in TRANSITION_PARAMS:
+            model.inc_grad(name, getattr(gradient, name))
+        return Ragged(gradient.emissions, emissions.lengths)
+
+    return potentials, backprop
+
+
+def init(
+    model: Model[Ragged, Potentials],
+    X: Optional[Ragged] = None,
+    Y: Optional[Potentials] = None,
+) -> None:
+    if X is not None and model.has_dim("nO") is None:
+        model.set_dim("nO", X.data.shape[1])
+    n_tags = model.get_dim("nO")
+    model.set_param("transitions", model.ops.alloc2f(n_tags, n_tags))
+    model.set_param("start", model.ops.alloc1f(n_tags))
+    model.set_param("end", model.ops.alloc1f(n_tags))
+
+
+def resize_linear_chain_crf(
+    model: Model[List[Doc], Potentials], nO: int
+) -> Model[List[Doc], Potentials]:
+    """Make room for new tags behind the old ones, whose scores stay as they are.
+
+    model (Model[List[Doc], Potentials]): A model of `build_linear_chain_crf`.
+    nO (int): The new K.
+    RETURNS (Model[List[Doc], Potentials]): The same model.
+    """
+    emissions, transitions = model.get_ref("emissions"), model.get_ref("output_layer")
+    model.replace_node(emissions, resize_linear_weighted(emissions, nO))
+    model.replace_node(transitions, _resize_transitions(transitions, nO))
+    for outer in (node for node in model.walk() if model.get_ref("emissions") in node.layers):
+        outer.set_dim("nO", nO, force=True)
+    model.set_dim("nO", nO, force=True)
+    return model
+
+
+def _resize_transitions(layer: Model[Ragged, Potentials], nO: int) -> Model[Ragged, Potentials]:
+    """A layer of its own identity, so that no optimiser takes it for the smaller one."""
+    larger = Transitions(nO)
+    if layer.has_param("transitions"):
+        larger.initialize()
+        for name in TRANSITION_PARAMS:
+            scores = layer.get_param(name)
+            larger.get_param(name)[tuple(slice(size) for size in scores.shape)] = scores
+    return larger

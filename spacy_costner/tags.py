@@ -1,0 +1,203 @@
+"""Tag schemes as data; tag sets; entities to tags and back.
+
+A tag is O, or a scheme's prefix and a label. Which one a name means is never read from
+the name: a tag set keeps the prefix and the label of each tag side by side, so labels
+may contain anything, hyphens included.
+"""
+
+from functools import cached_property
+from typing import Dict, FrozenSet, Iterable, NamedTuple, Tuple
+
+import numpy
+from thinc.types import Array1d, Array2d, Ints1d
+
+from .types import Constraints
+
+OUTSIDE = "O"
+
+
+class Scheme(NamedTuple):
+    """How the tokens of an entity are told apart by their prefixes.
+
+    name (str): Name in the config.
+    begin (str): The first of several tokens.
+    inside (str): A token between first and last.
+    last (str): The last of several tokens.
+    unit (str): The only token.
+    within (FrozenSet[Tuple[str, str]]): Which prefix may follow which inside of an
+        entity. All else that may follow is a new entity or O, after a token that may
+        be the last of one.
+    """
+
+    name: str
+    begin: str
+    inside: str
+    last: str
+    unit: str
+    within: FrozenSet[Tuple[str, str]]
+
+    @property
+    def prefixes(self) -> Tuple[str, ...]:
+        return tuple(dict.fromkeys([self.begin, self.inside, self.last, self.unit]))
+
+    @property
+    def opening(self) -> FrozenSet[str]:
+        """The prefixes that begin an entity."""
+        return frozenset([self.begin, self.unit])
+
+    @property
+    def closing(self) -> FrozenSet[str]:
+        """The prefixes that may end an entity."""
+        return frozenset([self.last, self.unit])
+
+
+SCHEMES: Dict[str, Scheme] = {
+    "BILUO": Scheme(
+        name="BILUO",
+        begin="B",
+        inside="I",
+        last="L",
+        unit="U",
+        within=frozenset([("B", "I"), ("B", "L"), ("I", "I"), ("I", "L")]),
+    ),
+    "IOB2": Scheme(
+        name="IOB2",
+        begin="B",
+        inside="I",
+        last="I",
+        unit="B",
+        within=frozenset([("B", "I"), ("I", "I")]),
+    ),
+}
+
+
+class Entities(NamedTuple):
+    """The entities of a batch, in order and without overlap.
+
+    begin (Ints1d): First token of each, counted over the batch. Shape: (E,)
+    end (Ints1d): The token after its last. Shape: (E,)
+    label (Ints1d): Its label, as an index. Shape: (E,)
+    """
+
+    begin: Ints1d
+    end: Ints1d
+    label: Ints1d
+
+
+class Tags:
+    """All tags of a scheme over some labels.
+
+    Tag 0 is O; then, label after label, the scheme's prefixes. A label that is added at
+    the end leaves the numbers of the others as they are.
+    """
+
+    def __init__(self, labels: Iterable[str], scheme: str = "BILUO") -> None:
+        """Make a tag set.
+
+        labels (Iterable[str]): The labels, without repetition.
+        scheme (str): "BILUO" or "IOB2".
+        RAISES (ValueError): If the scheme is unknown.
+        """
+        self.scheme = get_scheme(scheme)
+        self.labels = tuple(labels)
+        prefixes = self.scheme.prefixes
+        self.prefix_of: Tuple[str, ...] = (OUTSIDE, *(prefixes * len(self.labels)))
+        self.label_of: Ints1d = numpy.concatenate(
+            [[-1], numpy.repeat(numpy.arange(len(self.labels)), len(prefixes))]
+        ).astype("int32")
+
+    def __len__(self) -> int:
+        return len(self.prefix_of)
+
+    @property
+    def names(self) -> Tuple[str, ...]:
+        """The tags as people write them: O, B-PER, I-PER, …"""
+        return tuple(
+            OUTSIDE if label == -1 else f"{prefix}-{self.labels[label]}"
+            for prefix, label in zip(self.prefix_of, self.label_of)
+        )
+
+    def index(self, prefix: str, label: Ints1d) -> Ints1d:
+        """The tags of a prefix and some labels, all by index."""
+        prefixes = self.scheme.prefixes
+        return 1 + label * len(prefixes) + prefixes.index(prefix)
+
+    def having(self, prefixes: Iterable[str]) -> Array1d:
+        """True for the tags that have one of these prefixes. Shape: (K,)"""
+        return numpy.isin(self.prefix_of, list(prefixes))
+
+    @cached_property
+    def constraints(self) -> Constraints:
+        """The paths that the scheme allows.
+
+        RETURNS (Constraints): Allowed transitions, starts and ends.
+        """
+        opening = self.having([OUTSIDE, *self.scheme.opening])
+        closing = self.having([OUTSIDE, *self.scheme.closing])
+        transitions = closing[:, None] & opening[None, :]
+        transitions |= self._within()
+        return Constraints(transitions=transitions, start=opening, end=closing)
+
+    def _within(self) -> Array2d:
+        same_label = (self.label_of[:, None] == self.label_of) & (self.label_of >= 0)
+        goes_on = [[(a, b) in self.scheme.within for b in self.prefix_of] for a in self.prefix_of]
+        return same_label & numpy.asarray(goes_on)
+
+    def encode(self, entities: Entities, n_tokens: int) -> Ints1d:
+        """Entities to tags: O wherever there is none.
+
+        entities (Entities): Entities without overlap.
+        n_tokens (int): Tokens of the batch.
+        RETURNS (Ints1d): The tag of each token. Shape: (N,)
+        """
+        scheme = self.scheme
+        first, last, label = entities.begin, entities.end - 1, entities.label
+        depth = numpy.zeros(n_tokens + 1, dtype="int32")
+        numpy.add.at(depth, entities.begin, self.index(scheme.inside, label))
+        numpy.add.at(depth, entities.end, -self.index(scheme.inside, label))
+        tags = numpy.cumsum(depth[:-1], dtype="int32")
+        tags[first] = self.index(scheme.begin, label)
+        tags[last] = self.index(scheme.last, label)
+        unit = first == last
+        tags[first[unit]] = self.index(scheme.unit, label[unit])
+        return tags
+
+    def decode(self, tags: Ints1d, lengths: Ints1d) -> Entities:
+        """Tags to entities.
+
+        tags (Ints1d): The tag of each token, as the scheme allows them. Shape: (N,)
+        lengths (Ints1d): Tokens of each sequence. Shape: (B,)
+        RETURNS (Entities): The entities.
+        """
+        opening = self.having(self.scheme.opening)[tags]
+        goes_on = self.having({to for _, to in self.scheme.within})[tags]
+        begin, end = runs(opening, goes_on, lengths)
+        return Entities(begin, end, self.label_of[tags[begin]])
+
+
+def runs(opening: Array1d, goes_on: Array1d, lengths: Ints1d) -> Tuple[Ints1d, Ints1d]:
+    """Find the runs of tokens that each begin with an opening one and then go on.
+
+    opening (Array1d): True where a run begins. Shape: (N,)
+    goes_on (Array1d): True where a run goes on from the token before. Shape: (N,)
+    lengths (Ints1d): Tokens of each sequence; no run leaves its sequence. Shape: (B,)
+    RETURNS (Tuple[Ints1d, Ints1d]): The first token of each and the one after its last.
+    """
+    goes_on = numpy.append(goes_on, False)
+    goes_on[numpy.cumsum(lengths)] = False
+    begin = numpy.flatnonzero(opening)
+    breaks = numpy.flatnonzero(~goes_on)
+    return begin, breaks[numpy.searchsorted(breaks, begin, side="right")]
+
+
+def get_scheme(name: str) -> Scheme:
+    """Look a tag scheme up.
+
+    name (str): Its name.
+    RETURNS (Scheme): The scheme.
+    RAISES (ValueError): If there is none of that name.
+    """
+    if name not in SCHEMES:
+        expected = " or ".join(repr(known) for known in SCHEMES)
+        raise ValueError(f"scheme: expected {expected}, was: {name!r}")
+    return SCHEMES[name]

@@ -1,0 +1,38 @@
+"""Batches for examples, and what can be done to them."""
+
+from typing import List
+
+import numpy
+
+from spacy_costner import chain
+from spacy_costner.types import Potentials
+
+from . import oracle
+
+
+def random_potentials(
+    lengths: List[int], n_tags: int, scale: float = 1.0, dtype: str = "float64", seed: int = 0
+) -> Potentials:
+    rng = numpy.random.default_rng(seed)
+    shapes = ((sum(lengths), n_tags), (n_tags, n_tags), n_tags, n_tags)
+    arrays = [rng.uniform(-scale, scale, size=shape).astype(dtype) for shape in shapes]
+    return Potentials(*arrays, lengths=numpy.asarray(lengths, dtype="int32"))
+
+
+def forbid_all(potentials: Potentials, b: int) -> Potentials:
+    """Leave sequence b without a legal path."""
+    allowed = numpy.ones(potentials.emissions.shape, dtype=bool)
+    allowed[oracle.spans(potentials)[b].start] = False
+    return chain.restrict(potentials, allowed)
+
+
+def single(potentials: Potentials, b: int) -> Potentials:
+    return potentials._replace(
+        emissions=potentials.emissions[oracle.spans(potentials)[b]],
+        lengths=potentials.lengths[b : b + 1],
+    )
+
+
+def in_precision(potentials: Potentials, dtype: str) -> Potentials:
+    arrays = [array.astype(dtype) for array in potentials[:4]]
+    return Potentials(*arrays, lengths=potentials.lengths)

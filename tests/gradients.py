@@ -1,0 +1,68 @@
+"""Gradients against central differences, in float64."""
+
+from typing import Any, Callable, Tuple
+
+import numpy
+
+from spacy_costner.types import LossResult, Potentials
+
+STEP = 1e-5
+TOLERANCE = 2e-6
+
+
+def central_differences(
+    function: Callable[[Potentials], float], potentials: Potentials
+) -> Potentials:
+    """(f(x + h) - f(x - h)) / 2h for each score x; 0 for forbidden ones."""
+    arrays = [array.copy() for array in potentials[:4]]
+    moved = Potentials(*arrays, lengths=potentials.lengths)
+    gradient = [numpy.zeros(array.shape) for array in arrays]
+    for array, differences in zip(arrays, gradient):
+        for index in numpy.argwhere(numpy.isfinite(array)):
+            at = tuple(index)
+            score = array[at]
+            array[at] = score + STEP
+            above = function(moved)
+            array[at] = score - STEP
+            below = function(moved)
+            array[at] = score
+            differences[at] = (above - below) / (2 * STEP)
+    return Potentials(*gradient, lengths=potentials.lengths)
+
+
+def check_gradient(
+    function: Callable[[Potentials], Tuple[Any, Callable[..., Potentials]]],
+    potentials: Potentials,
+) -> None:
+    """Check the callback of a function from potentials to (values of any shape, callback).
+
+    The values are added up with arbitrary weights. Infinite ones count as constant: they
+    must not contribute to the gradient, whatever derivative comes in.
+    """
+    values, backprop = function(potentials)
+    weights = numpy.random.default_rng(0).normal(size=numpy.shape(values))
+
+    def weighted(moved: Potentials) -> float:
+        values = function(moved)[0]
+        return float((weights * numpy.where(numpy.isfinite(values), values, 0.0)).sum())
+
+    _compare(backprop(weights), weighted, potentials)
+
+
+def check_loss_gradient(
+    function: Callable[[Potentials], LossResult], potentials: Potentials
+) -> None:
+    """Check that the gradient of a loss is the derivative of its value."""
+    _compare(function(potentials).gradient, lambda moved: function(moved).value, potentials)
+
+
+def _compare(
+    gradient: Potentials, function: Callable[[Potentials], float], potentials: Potentials
+) -> None:
+    expected = central_differences(function, potentials)
+    for name, array, scores in zip(gradient._fields, gradient[:4], potentials):
+        assert array.shape == scores.shape, name
+        assert (array[~numpy.isfinite(scores)] == 0).all(), f"{name}: gradient at forbidden steps"
+        numpy.testing.assert_allclose(
+            array, getattr(expected, name), rtol=1e-4, atol=TOLERANCE, err_msg=name
+        )

@@ -1,0 +1,231 @@
+"""What everything means, by enumeration of all K^T paths: slow, obvious, in float64.
+
+Each quantity is written from its definition over `paths`, one sequence after another. No
+other module enumerates, and nothing here calls the package.
+"""
+
+import math
+from itertools import pairwise, product
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy
+
+from spacy_costner.types import Potentials
+
+Tags = Tuple[int, ...]
+
+
+class Path(NamedTuple):
+    """A legal path of one sequence and its score."""
+
+    tags: Tags
+    score: float
+
+
+# Paths
+
+
+def spans(potentials: Potentials) -> List[slice]:
+    """The tokens of each sequence."""
+    ends = numpy.cumsum(potentials.lengths).tolist()
+    return [slice(end - n, end) for end, n in zip(ends, potentials.lengths.tolist())]
+
+
+def score(potentials: Potentials, b: int, tags: Sequence[int]) -> float:
+    """s(y) = start[y_1] + sum emissions[t, y_t] + sum transitions[y_{t-1}, y_t] + end[y_T]"""
+    if len(tags) == 0:
+        return 0.0
+    emissions = potentials.emissions[spans(potentials)[b]]
+    steps = [float(potentials.start[tags[0]]), float(potentials.end[tags[-1]])]
+    steps += [float(emissions[t, tag]) for t, tag in enumerate(tags)]
+    steps += [float(potentials.transitions[i, j]) for i, j in pairwise(tags)]
+    return math.fsum(steps)
+
+
+def paths(potentials: Potentials, b: int, allowed: Optional[numpy.ndarray] = None) -> List[Path]:
+    """The legal paths of a sequence; with `allowed` (N, K), those through allowed tags only."""
+    n_tags = len(potentials.start)
+    token = spans(potentials)[b].start
+    every = [
+        Path(y, score(potentials, b, y)) for y in product(range(n_tags), repeat=_t(potentials, b))
+    ]
+    legal = [path for path in every if path.score > -math.inf]
+    if allowed is None:
+        return legal
+    return [
+        path for path in legal if all(allowed[token + t, tag] for t, tag in enumerate(path.tags))
+    ]
+
+
+def features(potentials: Potentials, b: int, tags: Sequence[int]) -> Potentials:
+    """How often a path takes each step: the gradient of its score."""
+    counts = zeros(potentials)
+    token = spans(potentials)[b].start
+    for t, tag in enumerate(tags):
+        counts.emissions[token + t, tag] += 1
+    for i, j in pairwise(tags):
+        counts.transitions[i, j] += 1
+    if len(tags):
+        counts.start[tags[0]] += 1
+        counts.end[tags[-1]] += 1
+    return counts
+
+
+# Sums over paths
+
+
+def log_sum_exp(scores: Sequence[float]) -> float:
+    largest = max(scores, default=-math.inf)
+    if largest == -math.inf:
+        return largest
+    return largest + math.log(math.fsum(math.exp(each - largest) for each in scores))
+
+
+def probabilities(some_paths: Sequence[Path]) -> List[float]:
+    """p(y) of each of these paths, if there are no others."""
+    log_z = log_sum_exp([path.score for path in some_paths])
+    return [math.exp(path.score - log_z) for path in some_paths]
+
+
+def expectation(
+    potentials: Potentials, b: int, value: Callable[[Tags], numpy.ndarray]
+) -> numpy.ndarray:
+    """E_p[value(y)] for one sequence, whatever shape the value has; 0 without a legal path."""
+    legal = paths(potentials, b)
+    return sum((p * value(path.tags) for p, path in zip(probabilities(legal), legal)), 0.0)
+
+
+def pairwise_marginals(potentials: Potentials) -> numpy.ndarray:
+    """p(y_{t-1} = i, y_t = j), 0 at first tokens. Shape: (N, K, K)"""
+    n_tokens, n_tags = potentials.emissions.shape
+    pairs = numpy.zeros((n_tokens, n_tags, n_tags))
+    for b, tokens in enumerate(spans(potentials)):
+        legal = paths(potentials, b)
+        for p, path in zip(probabilities(legal), legal):
+            for t, (i, j) in enumerate(pairwise(path.tags), start=1):
+                pairs[tokens.start + t, i, j] += p
+    return pairs
+
+
+# Values with their gradients
+
+
+class Value(NamedTuple):
+    """A number, and its derivative with respect to the potentials as a `vector`."""
+
+    value: float
+    gradient: numpy.ndarray
+
+
+def anything(tags: Tags) -> bool:
+    return True
+
+
+def log_sum(potentials: Potentials, b: int, which: Callable[[Tags], bool] = anything) -> Value:
+    """log sum exp(s(y)) over the legal paths `which` holds for, and E[f(y) | which]."""
+    some = [path for path in paths(potentials, b) if which(path.tags)]
+    weighted = [
+        p * vector(features(potentials, b, path.tags)) for p, path in zip(probabilities(some), some)
+    ]
+    gradient = sum(weighted, vector(zeros(potentials)))
+    return Value(log_sum_exp([path.score for path in some]), gradient)
+
+
+def log_probability(potentials: Potentials, b: int, which: Callable[[Tags], bool]) -> Value:
+    """log p(which holds for y); gradient 0 where that is minus infinity."""
+    some, every = log_sum(potentials, b, which), log_sum(potentials, b)
+    if some.value == -math.inf:
+        return some
+    return Value(some.value - every.value, some.gradient - every.gradient)
+
+
+def mean(potentials: Potentials, b: int, value: Callable[[Tags], float]) -> Value:
+    """E_p[v(y)], and its gradient Cov(f, v) = E[f v] - E[f] E[v]."""
+
+    def count(y: Tags) -> numpy.ndarray:
+        return vector(features(potentials, b, y))
+
+    expected = float(expectation(potentials, b, lambda y: numpy.asarray(value(y))))
+    covariance = expectation(potentials, b, lambda y: count(y) * (value(y) - expected))
+    return Value(expected, covariance + vector(zeros(potentials)))
+
+
+def entropy(potentials: Potentials, b: int) -> Value:
+    """-E_p[log p(y)] = log Z - E_p[s(y)], and its gradient -Cov(f, s)."""
+    surprisals = [-p * math.log(p) for p in probabilities(paths(potentials, b)) if p > 0]
+    covariance = mean(potentials, b, lambda y: score(potentials, b, y)).gradient
+    return Value(math.fsum(surprisals), -covariance)
+
+
+def log_partition(potentials: Potentials, allowed: Optional[numpy.ndarray] = None) -> numpy.ndarray:
+    """log Z of each sequence; with `allowed`, of the paths through allowed tags. Shape: (B,)"""
+    some = [paths(potentials, b, allowed) for b in _b(potentials)]
+    return numpy.asarray([log_sum_exp([path.score for path in each]) for each in some])
+
+
+def expected_features(potentials: Potentials, b: int) -> Potentials:
+    """E_p[f(y)]: the gradient of log Z."""
+    return _from_vector(log_sum(potentials, b).gradient, potentials)
+
+
+# Best paths
+
+
+def k_best(potentials: Potentials, b: int, which: Callable[[Tags], bool] = anything) -> List[Path]:
+    """The legal paths `which` holds for, the best one first."""
+    some = [path for path in paths(potentials, b) if which(path.tags)]
+    return sorted(some, key=lambda path: -path.score)
+
+
+def best_score(potentials: Potentials, which: Callable[[Tags], bool] = anything) -> numpy.ndarray:
+    """max s(y) over the legal paths `which` holds for, of each sequence. Shape: (B,)"""
+    ranked = [k_best(potentials, b, which) for b in _b(potentials)]
+    return numpy.asarray([some[0].score if some else -math.inf for some in ranked])
+
+
+# Segments
+
+
+def has_segment(
+    potentials: Potentials, segments: Any, s: int
+) -> Tuple[int, Callable[[Tags], bool]]:
+    """The sequence of a segment, and whether a path of that sequence has it."""
+    begin, end = int(segments.begin[s]), int(segments.end[s])
+    first_tag = int((segments.end - segments.begin)[:s].sum())
+    tags = tuple(segments.tags[first_tag : first_tag + end - begin].tolist())
+    b = next(b for b, tokens in enumerate(spans(potentials)) if tokens.start <= begin < tokens.stop)
+    begin, end = begin - spans(potentials)[b].start, end - spans(potentials)[b].start
+
+    def has(y: Tags) -> bool:
+        goes_on = end < len(y) and segments.after is not None
+        return y[begin:end] == tags and (not goes_on or bool(segments.after[s, y[end]]))
+
+    return b, has
+
+
+# Vectors
+
+
+def zeros(potentials: Potentials) -> Potentials:
+    """A gradient of zeros, in float64."""
+    arrays = [numpy.zeros(array.shape) for array in potentials[:4]]
+    return Potentials(*arrays, lengths=potentials.lengths)
+
+
+def vector(gradient: Potentials) -> numpy.ndarray:
+    """Emissions, transitions, start, end, one after another."""
+    return numpy.concatenate([array.ravel() for array in gradient[:4]]).astype("float64")
+
+
+def _from_vector(flat: numpy.ndarray, like: Potentials) -> Potentials:
+    pieces = numpy.split(flat, numpy.cumsum([array.size for array in like[:3]]))
+    arrays = [piece.reshape(array.shape) for piece, array in zip(pieces, like[:4])]
+    return Potentials(*arrays, lengths=like.lengths)
+
+
+def _b(potentials: Potentials) -> range:
+    return range(len(potentials.lengths))
+
+
+def _t(potentials: Potentials, b: int) -> int:
+    return int(potentials.lengths[b])
