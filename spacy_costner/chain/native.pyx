@@ -10,6 +10,7 @@ sum_product.hpp and max_product.hpp.
 
 cimport cython
 cimport numpy as np
+from libc.math cimport isfinite
 from libc.stdint cimport int32_t, int64_t
 from libcpp cimport bool as cbool
 from libcpp.memory cimport unique_ptr
@@ -48,9 +49,11 @@ cdef extern from "kernels/interface.hpp" namespace "costner" nogil:
     unique_ptr[SumProduct] make_sum_product(const Scores&, int n_threads) except +
     void _best_path "costner::best_path"(const Scores&, int64_t* tags, int n_threads) except +
     void _path_score "costner::path_score"(const Scores&, const int64_t* tags, double* out) except +
-    void path_score_gradient(
-        const Scores&, const int64_t* tags, const double* weights, const Gradient& out
+    void add_path_gradient(
+        const Scores&, const int64_t* tags, const double* path_scores, const double* weights,
+        const Gradient& out
     ) except +
+    void fill_with_zeros(const Scores&, const Gradient& out) except +
     vector[const char*] _instruction_sets "costner::instruction_sets"()
     void _use_instruction_set "costner::use_instruction_set"(int which)
 
@@ -198,14 +201,17 @@ cdef class _LogPartition:
             messages.log_partition(out)
         return log_z
 
-    def __call__(self, d_log_z):
+    cdef fill_gradient(self, weights, Gradient* out):
         cdef SumProduct* messages = self.messages.get()
+        cdef const double* d_log_z = <const double*>np.PyArray_DATA(weights)
+        with nogil:
+            messages.backprop(d_log_z, out[0])
+
+    def __call__(self, d_log_z):
         cdef Gradient out
         weights = self.batch.weights(d_log_z)
-        cdef const double* d_scores = <const double*>np.PyArray_DATA(weights)
         gradient = self.batch.empty_gradient(&out)
-        with nogil:
-            messages.backprop(d_scores, out)
+        self.fill_gradient(weights, &out)
         return gradient
 
 
@@ -222,8 +228,8 @@ def marginals(potentials):
 
 
 @cython.final
-cdef class _PathScore:
-    """Paths through a batch; called, the steps that they take."""
+cdef class _Path:
+    """A path through each sequence of a batch, and its score."""
 
     cdef _Batch batch
     cdef object tags, scores
@@ -251,21 +257,67 @@ cdef class _PathScore:
                 f"was: {self.tags}"
             )
 
+    cdef add_gradient(self, weights, Gradient* out):
+        cdef const int64_t* path = <const int64_t*>np.PyArray_DATA(self.tags)
+        cdef const double* scores = <const double*>np.PyArray_DATA(self.scores)
+        cdef const double* d_scores = <const double*>np.PyArray_DATA(weights)
+        with nogil:
+            add_path_gradient(self.batch.scores, path, scores, d_scores, out[0])
+
     def __call__(self, d_scores):
         cdef Gradient out
-        weights = self.batch.weights(numpy.where(numpy.isfinite(self.scores), d_scores, 0.0))
-        cdef const int64_t* path = <const int64_t*>np.PyArray_DATA(self.tags)
-        cdef const double* d_paths = <const double*>np.PyArray_DATA(weights)
+        weights = self.batch.weights(d_scores)
         gradient = self.batch.empty_gradient(&out)
-        with nogil:
-            path_score_gradient(self.batch.scores, path, d_paths, out)
+        fill_with_zeros(self.batch.scores, out)
+        self.add_gradient(weights, &out)
         return gradient
 
 
 def path_score(potentials, tags):
     """As `batched.path_score`."""
-    backprop = _PathScore(_Batch(potentials), tags)
-    return backprop.scores, backprop
+    path = _Path(_Batch(potentials), tags)
+    return path.scores, path
+
+
+@cython.final
+cdef class _PathLogProb:
+    """Paths against all paths; called, the steps they take less those expected."""
+
+    cdef _Path path
+    cdef _LogPartition messages
+    cdef object log_probs
+
+    def __cinit__(self, _Batch batch, tags):
+        self.path = _Path(batch, tags)
+        self.messages = _LogPartition(batch)
+        self.log_probs = self.messages.forward()
+        cdef const double* score = <const double*>np.PyArray_DATA(self.path.scores)
+        cdef double* log_p = <double*>np.PyArray_DATA(self.log_probs)
+        cdef int64_t s
+        for s in range(batch.scores.n_sequences):
+            log_p[s] = score[s] - log_p[s] if isfinite(score[s]) else score[s]
+
+    def __call__(self, d_log_probs):
+        cdef _Batch batch = self.path.batch
+        cdef Gradient out
+        weights = batch.weights(d_log_probs)
+        negated = batch.empty_scores()
+        cdef const double* score = <const double*>np.PyArray_DATA(self.path.scores)
+        cdef const double* weight = <const double*>np.PyArray_DATA(weights)
+        cdef double* negative = <double*>np.PyArray_DATA(negated)
+        cdef int64_t s
+        for s in range(batch.scores.n_sequences):
+            negative[s] = -weight[s] if isfinite(score[s]) else 0
+        gradient = batch.empty_gradient(&out)
+        self.messages.fill_gradient(negated, &out)
+        self.path.add_gradient(weights, &out)
+        return gradient
+
+
+def path_log_prob(potentials, tags):
+    """As `batched.path_log_prob`."""
+    path = _PathLogProb(_Batch(potentials), tags)
+    return path.log_probs, path
 
 
 def best_path(potentials):

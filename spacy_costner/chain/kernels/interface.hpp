@@ -42,10 +42,13 @@ std::unique_ptr<SumProduct> make_sum_product(const Scores& scores, int n_threads
 // The tags of the best path of each sequence, (N,).
 void best_path(const Scores& scores, int64_t* tags, int n_threads);
 
-// The score of the given path of each sequence, (B,); and its gradient, 1 on the steps taken.
+// The score of the given path of each sequence, (B,).
 void path_score(const Scores& scores, const int64_t* tags, double* path_scores);
-void path_score_gradient(const Scores& scores, const int64_t* tags, const double* weights,
-                         const Gradient& out);
+
+// Adds the derivative of the weighted sum of the scores of legal paths.
+void add_path_gradient(const Scores& scores, const int64_t* tags, const double* path_scores,
+                       const double* weights, const Gradient& out);
+void fill_with_zeros(const Scores& scores, const Gradient& out);
 
 // The names of the instruction sets that run here, fastest first; and which to use from now on.
 std::vector<const char*> instruction_sets();

@@ -133,12 +133,19 @@ void path_score(const Scores& scores, const int64_t* tags, double* path_scores) 
         score_paths(Chain<float>(scores), tags, path_scores);
 }
 
-void path_score_gradient(const Scores& scores, const int64_t* tags, const double* weights,
-                         const Gradient& out) {
+void add_path_gradient(const Scores& scores, const int64_t* tags, const double* path_scores,
+                       const double* weights, const Gradient& out) {
     if (scores.wide)
-        count_steps(Chain<double>(scores), tags, weights, out);
+        add_steps(Chain<double>(scores), tags, path_scores, weights, out);
     else
-        count_steps(Chain<float>(scores), tags, weights, out);
+        add_steps(Chain<float>(scores), tags, path_scores, weights, out);
+}
+
+void fill_with_zeros(const Scores& scores, const Gradient& out) {
+    if (scores.wide)
+        fill_with_zeros(Chain<double>(scores), out);
+    else
+        fill_with_zeros(Chain<float>(scores), out);
 }
 
 std::vector<const char*> instruction_sets() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -25,26 +26,29 @@ void score_paths(const Chain<Real>& chain, const int64_t* tags, double* scores) 
     }
 }
 
-// The derivative of sum_s weights[s] s(y_s): each step of a path counts its weight.
 template <class Real>
-void count_steps(const Chain<Real>& chain, const int64_t* tags, const double* weights,
-                 const Gradient& out) {
+void fill_with_zeros(const Chain<Real>& chain, const Gradient& out) {
+    const int64_t n_tags = chain.n_tags;
+    std::fill_n(static_cast<Real*>(out.emissions), chain.n_tokens * n_tags, Real(0));
+    std::fill_n(static_cast<Real*>(out.transitions), n_tags * n_tags, Real(0));
+    std::fill_n(static_cast<Real*>(out.start), n_tags, Real(0));
+    std::fill_n(static_cast<Real*>(out.end), n_tags, Real(0));
+}
+
+// Adds the derivative of sum_s weights[s] s(y_s), legal paths only: each step counts its weight.
+template <class Real>
+void add_steps(const Chain<Real>& chain, const int64_t* tags, const double* scores,
+               const double* weights, const Gradient& out) {
     const int64_t n_tags = chain.n_tags;
     Real* d_emissions = static_cast<Real*>(out.emissions);
-    Real* d_start = static_cast<Real*>(out.start);
-    Real* d_end = static_cast<Real*>(out.end);
     Real* d_transitions = static_cast<Real*>(out.transitions);
-    std::fill(d_emissions, d_emissions + chain.n_tokens * n_tags, Real(0));
-    std::fill(d_transitions, d_transitions + n_tags * n_tags, Real(0));
-    std::fill(d_start, d_start + n_tags, Real(0));
-    std::fill(d_end, d_end + n_tags, Real(0));
     for (int64_t s = 0; s < chain.n_sequences; s++) {
         const int64_t begin = chain.begins[s], past = begin + chain.lengths[s];
-        if (begin == past || weights[s] == 0.0) continue;
+        if (begin == past || !std::isfinite(scores[s])) continue;
         const Real weight = static_cast<Real>(weights[s]);
-        d_start[tags[begin]] += weight;
-        d_end[tags[past - 1]] += weight;
-        for (int64_t t = begin; t < past; t++) d_emissions[t * n_tags + tags[t]] = weight;
+        static_cast<Real*>(out.start)[tags[begin]] += weight;
+        static_cast<Real*>(out.end)[tags[past - 1]] += weight;
+        for (int64_t t = begin; t < past; t++) d_emissions[t * n_tags + tags[t]] += weight;
         for (int64_t t = begin + 1; t < past; t++)
             d_transitions[tags[t - 1] * n_tags + tags[t]] += weight;
     }
