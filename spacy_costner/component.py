@@ -1,8 +1,8 @@
 """The pipeline component: where docs, layers and losses meet."""
 
-import warnings
 from itertools import islice
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Set, Tuple
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple, Union
 
 import numpy
 from spacy.language import Language
@@ -12,28 +12,21 @@ from spacy.training import Example, validate_examples, validate_get_examples
 from spacy.util import check_lexeme_norms
 from spacy.vocab import Vocab
 from thinc.api import Config, Model, Optimizer, set_dropout_rate, to_numpy
-from thinc.types import Array1d, Array2d, Ints1d
+from thinc.types import Array1d, Ints1d
 
 from . import chain
-from .gold import (
-    Tokens,
-    annotation,
-    docs_with,
-    first_words,
-    gold_tags,
-    make_gold,
-    possible_tags,
-    read_docs,
-    read_reference,
-    trim,
-)
-from .tags import Entities, Tags
-from .types import Gold, Loss, Potentials
+from .gold import Weights, possible_tags, read_docs, trim
+from .losses import LossSchedule
+from .objective import Objective
+from .tags import Tags
+from .types import Loss, Potentials, Progress
 
 DEFAULT_CONFIG = Config().from_str(
     """
 [cost_sensitive_ner]
 scheme = "BILUO"
+weights = null
+incorrect_spans_key = null
 sentence_boundaries = false
 
 [cost_sensitive_ner.model]
@@ -58,6 +51,8 @@ subword_features = true
 """
 )["cost_sensitive_ner"]
 
+SERIALIZED = ("cfg", "vocab", "model")
+
 
 @Language.factory(
     "cost_sensitive_ner",
@@ -69,16 +64,21 @@ def make_cost_sensitive_ner(
     nlp: Language,
     name: str,
     model: Model[List[Doc], Potentials],
-    loss: Loss,
+    loss: Union[Loss, LossSchedule],
+    weights: Optional[Weights],
     scheme: str,
+    incorrect_spans_key: Optional[str],
     sentence_boundaries: bool,
     scorer: Optional[Callable],
 ) -> "CostSensitiveNER":
     """Build a named entity recogniser that is trained for what mistakes cost.
 
     model (Model[List[Doc], Potentials]): From docs to the scores of a chain.
-    loss (Loss): What training minimises.
+    loss (Union[Loss, LossSchedule]): What training minimises.
+    weights (Optional[Weights]): How much single tokens and examples count in training.
     scheme (str): How tags write entities down, "BILUO" or "IOB2".
+    incorrect_spans_key (Optional[str]): The key in `doc.spans` of reference docs under which
+        there are spans that are known not to be entities.
     sentence_boundaries (bool): Whether entities end where sentences do.
     scorer (Optional[Callable]): The scoring method.
     """
@@ -87,7 +87,9 @@ def make_cost_sensitive_ner(
         model,
         name,
         loss=loss,
+        weights=weights,
         scheme=scheme,
+        incorrect_spans_key=incorrect_spans_key,
         sentence_boundaries=sentence_boundaries,
         scorer=scorer,
     )
@@ -102,8 +104,10 @@ class CostSensitiveNER(TrainablePipe):
         model: Model[List[Doc], Potentials],
         name: str = "cost_sensitive_ner",
         *,
-        loss: Loss,
+        loss: Union[Loss, LossSchedule],
+        weights: Optional[Weights] = None,
         scheme: str = "BILUO",
+        incorrect_spans_key: Optional[str] = None,
         sentence_boundaries: bool = False,
         scorer: Optional[Callable] = None,
     ) -> None:
@@ -112,24 +116,35 @@ class CostSensitiveNER(TrainablePipe):
         vocab (Vocab): The shared vocabulary.
         model (Model[List[Doc], Potentials]): From docs to the scores of a chain.
         name (str): Its name in the pipeline and in the losses.
-        loss (Loss): What training minimises.
+        loss (Union[Loss, LossSchedule]): What training minimises.
+        weights (Optional[Weights]): How much single tokens and examples count.
         scheme (str): How tags write entities down, "BILUO" or "IOB2".
+        incorrect_spans_key (Optional[str]): Where reference docs have spans that are no
+            entities.
         sentence_boundaries (bool): Whether entities end where sentences do.
         scorer (Optional[Callable]): The scoring method.
-        RAISES (ValueError): If the scheme is unknown.
+        RAISES (ValueError): If the scheme is unknown, or weights and loss don't go together.
         """
         self.vocab = vocab
         self.model = model
         self.name = name
-        self.loss = loss
         self.scorer = scorer
         self.cfg: Dict[str, Any] = {
             "labels": [],
             "scheme": scheme,
             "sentence_boundaries": sentence_boundaries,
+            "progress": Progress()._asdict(),
+            "n_examples": 0,
         }
+        self.objective = Objective(
+            name,
+            vocab.strings,
+            loss,
+            weights=weights,
+            incorrect_spans_key=incorrect_spans_key,
+            sentence_boundaries=sentence_boundaries,
+        )
         self._tags = Tags((), scheme)
-        self._warned: Set[str] = set()
 
     @property
     def labels(self) -> Tuple[str, ...]:
@@ -171,6 +186,7 @@ class CostSensitiveNER(TrainablePipe):
         *,
         nlp: Optional[Language] = None,
         labels: Optional[Sequence[str]] = None,
+        start_from: Optional[str] = None,
     ) -> None:
         """Initialize the component for training.
 
@@ -178,12 +194,19 @@ class CostSensitiveNER(TrainablePipe):
         nlp (Optional[Language]): The pipeline.
         labels (Optional[Sequence[str]]): The labels, as `spacy init labels` writes them.
             Otherwise they are those of the examples, in alphabetical order.
-        RAISES (ValueError): If there is no label.
+        start_from (Optional[str]): Directory of a trained component of the same model and
+            scheme, such as "training/model-best/ner". Training begins with its weights and
+            its labels, to which those above are added. What a listener listens to is no
+            part of it: source that from the pipeline.
+        RAISES (ValueError): If there is no label, if the loss has a cost or weights that
+            don't fit the labels, or if the component to start from can't be read.
         """
         validate_get_examples(get_examples, "CostSensitiveNER.initialize")
         check_lexeme_norms(self.vocab, "ner")
         if labels is None:
             labels = sorted({ent.label_ for eg in get_examples() for ent in eg.reference.ents})
+        if start_from is not None:
+            self._start_from(start_from)
         for label in labels:
             self.add_label(label)
         if not self.labels:
@@ -191,8 +214,21 @@ class CostSensitiveNER(TrainablePipe):
                 f"{self.name}: labels: expected at least one, from the entities of the training "
                 f"data or from [initialize.components.{self.name}] labels, found none"
             )
-        self.set_output(len(self.tags))
-        self.model.initialize(X=[eg.predicted for eg in islice(get_examples(), 10)])
+        self.objective.prepare(self.tags)
+        self.cfg["progress"] = Progress()._asdict()
+        self.cfg["n_examples"] = sum(1 for _ in get_examples())
+        if start_from is None:
+            self.set_output(len(self.tags))
+            self.model.initialize(X=[eg.predicted for eg in islice(get_examples(), 10)])
+
+    def _start_from(self, path: str) -> None:
+        scheme = self.cfg["scheme"]
+        self.from_disk(path, exclude=["vocab"])
+        if self.cfg["scheme"] != scheme:
+            raise ValueError(
+                f"{self.name}: {path}: scheme: expected {scheme!r}, as in the config, "
+                f"was: {self.cfg['scheme']!r}"
+            )
 
     def predict(self, docs: Iterable[Doc]) -> Ints1d:
         """Find the best path of each doc, without changing it.
@@ -204,7 +240,14 @@ class CostSensitiveNER(TrainablePipe):
         if not any(len(doc) for doc in docs):
             return numpy.zeros(0, dtype="int32")
         self._require_labels()
-        potentials = self._constrain(self.model.predict(docs), self._possible(read_docs(docs)))
+        possible = possible_tags(
+            read_docs(docs),
+            self.tags,
+            self.vocab.strings,
+            sentence_boundaries=self.cfg["sentence_boundaries"],
+        )
+        constraints = self.tags.constraints._replace(emissions=possible)
+        potentials = chain.constrain(self.model.predict(docs), constraints)
         return to_numpy(chain.best_path(potentials).tags)
 
     def set_annotations(self, docs: Iterable[Doc], tags: Ints1d) -> None:
@@ -258,6 +301,7 @@ class CostSensitiveNER(TrainablePipe):
         if sgd not in (None, False):
             self.finish_update(sgd)
         losses[self.name] += loss
+        self._advance(len(examples))
         return losses
 
     def get_loss(self, examples: Iterable[Example], scores: Potentials) -> Tuple[float, Potentials]:
@@ -265,77 +309,41 @@ class CostSensitiveNER(TrainablePipe):
 
         examples (Iterable[Example]): The batch.
         scores (Potentials): The model's potentials of the predicted docs.
-        RETURNS (Tuple[float, Potentials]): The loss, divided by the annotated tokens of
-            the batch; and the gradient of the undivided sum.
+        RETURNS (Tuple[float, Potentials]): The loss for each annotated token or, where it
+            is one ratio, for the batch; and the gradient of the loss as a whole.
         RAISES (ValueError): If a score is not a number or infinite.
         """
         examples = list(examples)
         validate_examples(examples, "CostSensitiveNER.get_loss")
         self._check_finite(scores)
-        tokens = read_docs([eg.predicted for eg in examples])
-        possible = self._possible(tokens)
-        path = self._gold_path(examples, tokens, possible)
-        potentials = self._constrain(scores, possible)
-        result = self.loss.compute(potentials, self._gold(path))
-        n_annotated = int((path >= 0).sum())
-        return result.value / max(n_annotated, 1), result.gradient
+        return self.objective(examples, scores, self.tags, Progress(**self.cfg["progress"]))
 
-    def _possible(self, tokens: Tokens) -> Optional[Array2d]:
-        return possible_tags(
-            tokens,
-            self.tags,
-            self.vocab.strings,
-            sentence_boundaries=self.cfg["sentence_boundaries"],
-        )
+    def _advance(self, n_examples: int) -> None:
+        """Keep count of how far training has come."""
+        steps, epochs = Progress(**self.cfg["progress"])
+        epochs += n_examples / max(self.cfg["n_examples"], 1)
+        self.cfg["progress"] = Progress(steps + 1, epochs)._asdict()
 
-    def _constrain(self, potentials: Potentials, possible: Optional[Array2d]) -> Potentials:
-        """Allow what the tag scheme and the docs allow."""
-        return chain.constrain(potentials, self.tags.constraints._replace(emissions=possible))
+    def from_disk(
+        self, path: Union[str, Path], *, exclude: Iterable[str] = ()
+    ) -> "CostSensitiveNER":
+        """Load the component.
 
-    def _gold_path(
-        self, examples: List[Example], tokens: Tokens, possible: Optional[Array2d]
-    ) -> Ints1d:
-        """The gold tag of each token, -1 where missing: everywhere in a doc whose gold is
-        forbidden."""
-        annotated = annotation(read_reference(examples, tokens), self.tags, self.vocab.strings)
-        trimmed = trim(annotated.entities, tokens.is_space)
-        self._warn_of_unusual(annotated.entities, trimmed, examples, tokens)
-        path = gold_tags(annotated._replace(entities=trimmed), self.tags)
-        if possible is not None:
-            forbidden = (path >= 0) & ~possible[numpy.arange(len(path)), path]
-            for i in docs_with(forbidden, tokens):
-                path[tokens.of_doc(i)] = -1
-                warnings.warn(
-                    f"{self.name}: left out of training, as its entities contradict preset ones "
-                    f"or cross a sentence boundary: {first_words(examples[i].reference)}",
-                    stacklevel=2,
-                )
-        return path
-
-    def _warn_of_unusual(
-        self, entities: Entities, trimmed: Entities, examples: List[Example], tokens: Tokens
-    ) -> None:
-        """Warn, once each, of gold that is not learned as it stands."""
-        in_space = ~numpy.isin(entities.begin, trimmed.begin) | ~numpy.isin(
-            entities.end, trimmed.end
-        )
-        cases = {
-            "white space at an end of an entity is taken off it": in_space,
-            f"entities of other labels than {self.labels} count as O": entities.label < 0,
-        }
-        for message, which in cases.items():
-            if which.any() and message not in self._warned:
-                self._warned.add(message)
-                token = entities.begin[which][0]
-                doc = numpy.searchsorted(numpy.cumsum(tokens.lengths), token, side="right")
-                words = first_words(examples[int(doc)].reference)
-                warnings.warn(f"{self.name}: {message}, as in: {words}", stacklevel=2)
-
-    def _gold(self, path: Ints1d) -> Gold:
-        table = None if self.loss.cost is None else self.loss.cost(self.tags)
-        gold = make_gold(path, len(self.tags), table)
-        asarray = self.model.ops.xp.asarray
-        return Gold(*(None if array is None else asarray(array) for array in gold))
+        path (Union[str, Path]): The directory that `to_disk` wrote.
+        exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
+        RETURNS (CostSensitiveNER): The component.
+        RAISES (ValueError): If a file is missing, damaged or not of such a component.
+        """
+        for part in (part for part in SERIALIZED if part not in exclude):
+            try:
+                super().from_disk(path, exclude=[other for other in SERIALIZED if other != part])
+            except Exception as error:
+                file = Path(path) / part
+                raise ValueError(
+                    f"{self.name}: {file}: expected the {part} of a trained cost_sensitive_ner "
+                    f"with this config, could not read it: {error}"
+                ) from error
+        return self
 
     def _check_finite(self, scores: Potentials) -> None:
         for field in ("emissions", "transitions", "start", "end"):

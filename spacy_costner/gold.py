@@ -4,17 +4,21 @@ Docs are read into arrays once a batch; nothing here runs once a token in Python
 where the tokens of gold and of the prediction differ.
 """
 
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+import math
+from dataclasses import dataclass, field
+from typing import List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy
 from spacy.attrs import ENT_IOB, ENT_TYPE, IS_SPACE, ORTH, SENT_START
 from spacy.strings import StringStore
 from spacy.tokens import Doc
 from spacy.training import Example
-from thinc.types import Array1d, Array2d, Floats2d, Ints1d
+from thinc.types import Array1d, Array2d, Floats1d, Floats2d, Ints1d
 
+from .forbidden import ForbiddenSpan
+from .tags import OUTSIDE as OUTSIDE_TAG
 from .tags import Entities, Tags, runs
-from .types import CostTable, Gold
+from .types import CostTable
 
 MISSING, INSIDE, OUTSIDE, BEGIN = range(4)
 """The values of spaCy's ENT_IOB. BEGIN without a type is a blocked token."""
@@ -27,7 +31,8 @@ class Tokens(NamedTuple):
     iob (Ints1d): ENT_IOB, as above. Shape: (N,)
     label (Ints1d): Hash of the entity label, 0 for none. Shape: (N,)
     is_space (Array1d): True for white space. Shape: (N,)
-    sent_start (Array1d): True for the first token of a sentence. Shape: (N,)
+    sent_start (Array1d): True for the first token of any sentence but the first of its
+        doc. Shape: (N,)
     lengths (Ints1d): Tokens of each doc. Shape: (B,)
     """
 
@@ -53,13 +58,16 @@ def read_docs(docs: Sequence[Doc]) -> Tokens:
     attrs = [ORTH, ENT_IOB, ENT_TYPE, IS_SPACE, SENT_START]
     arrays = [doc.to_array(attrs) for doc in docs]
     columns = numpy.concatenate([numpy.zeros((0, len(attrs)), dtype="uint64"), *arrays]).T
+    lengths = numpy.asarray([len(doc) for doc in docs], dtype="int32")
+    sent_start = columns[4] == 1
+    sent_start[(numpy.cumsum(lengths) - lengths)[lengths > 0]] = False
     return Tokens(
         orth=columns[0],
         iob=columns[1].astype("int32"),
         label=columns[2],
         is_space=columns[3] == 1,
-        sent_start=columns[4] == 1,
-        lengths=numpy.asarray([len(doc) for doc in docs], dtype="int32"),
+        sent_start=sent_start,
+        lengths=lengths,
     )
 
 
@@ -124,6 +132,121 @@ def annotation(tokens: Tokens, tags: Tags, strings: StringStore) -> Annotation:
     return Annotation(entities, tokens.iob != MISSING)
 
 
+@dataclass(frozen=True)
+class Weights:
+    """How much single tokens and whole examples count in training.
+
+    labels (Mapping[str, float]): Of the tokens of a gold entity of each label; "O" stands
+        for tokens outside. 1 for labels not named.
+    boundary (float): Of the first and the last token of a gold entity, on top.
+    token (Optional[str]): Extension attribute of the reference's tokens to multiply by.
+    example (Optional[str]): Extension attribute of the reference doc to multiply by.
+    """
+
+    labels: Mapping[str, float] = field(default_factory=dict)
+    boundary: float = 1.0
+    token: Optional[str] = None
+    example: Optional[str] = None
+
+    @property
+    def weighs_tokens(self) -> bool:
+        return bool(self.labels) or self.boundary != 1 or self.token is not None
+
+
+def make_weights(
+    *,
+    labels: Optional[Mapping[str, float]] = None,
+    boundary: float = 1.0,
+    token: Optional[str] = None,
+    example: Optional[str] = None,
+) -> Weights:
+    """Build weights: see `Weights`.
+
+    RAISES (ValueError): If a weight is negative or not finite.
+    """
+    labels = labels or {}
+    for name, weight in {"boundary": boundary, **labels}.items():
+        if not (math.isfinite(weight) and weight >= 0):
+            raise ValueError(
+                f"spacy_costner.Weights: {name}: expected a number of at least 0, was: {weight!r}"
+            )
+    return Weights(labels, boundary, token, example)
+
+
+def token_weights(
+    weights: Weights, annotated: Annotation, tags: Tags, examples: Sequence[Example], tokens: Tokens
+) -> Optional[Floats1d]:
+    """How much each token counts.
+
+    weights (Weights): What the config says.
+    annotated (Annotation): Gold entities.
+    tags (Tags): The tag set.
+    examples (Sequence[Example]): The examples, for weights of their own.
+    tokens (Tokens): The tokens of their predicted docs.
+    RETURNS (Optional[Floats1d]): None if all count 1. Shape: (N,)
+    """
+    if not weights.weighs_tokens:
+        return None
+    begin, end, label = annotated.entities
+    by_label = [weights.labels.get(name, 1.0) for name in (*tags.labels, OUTSIDE_TAG)]
+    label_of = numpy.full(len(tokens.iob), -1)
+    label_of[numpy.concatenate([numpy.arange(b, e) for b, e in zip(begin, end)] or [begin])] = (
+        numpy.repeat(label, end - begin)
+    )
+    values = numpy.asarray(by_label, dtype="float32")[label_of]
+    values[numpy.unique(numpy.concatenate([begin, end - 1]))] *= weights.boundary
+    if weights.token is not None:
+        own = [_own_weights(eg, weights.token) for eg in examples]
+        values *= numpy.concatenate([numpy.zeros(0, dtype="float32"), *own])
+    return values
+
+
+def _own_weights(eg: Example, attribute: str) -> Floats1d:
+    """The weights that the tokens of an example have themselves; 1 where not aligned."""
+    weights = numpy.asarray([token._.get(attribute) for token in eg.reference], dtype="float32")
+    aligned = eg.alignment.x2y
+    return numpy.asarray(
+        [
+            weights[aligned[i][0]] if aligned.lengths[i] == 1 else 1.0
+            for i in range(len(eg.predicted))
+        ],
+        dtype="float32",
+    )
+
+
+def example_weights(weights: Weights, examples: Sequence[Example]) -> Optional[Floats1d]:
+    """How much each example counts; None if all count 1. Shape: (B,)"""
+    if weights.example is None:
+        return None
+    return numpy.asarray([eg.reference._.get(weights.example) for eg in examples], dtype="float64")
+
+
+def forbidden_spans(
+    examples: Sequence[Example], key: str, tags: Tags, tokens: Tokens
+) -> List[ForbiddenSpan]:
+    """The spans that are known not to be entities.
+
+    examples (Sequence[Example]): The examples.
+    key (str): Where their reference docs have them in `doc.spans`. A span without a
+        label is an entity of no label at all.
+    tags (Tags): The tag set.
+    tokens (Tokens): The tokens of their predicted docs.
+    RETURNS (List[ForbiddenSpan]): The spans, one a label.
+    """
+    found = []
+    for i, eg in enumerate(examples):
+        spans = list(eg.reference.spans.get(key, ()))
+        start = tokens.of_doc(i).start
+        for span in eg.get_aligned_spans_y2x(spans, allow_overlap=True) if spans else ():
+            labels = [span.label_] if span.label_ else tags.labels
+            found += [
+                ForbiddenSpan(i, start + span.start, start + span.end, tags.labels.index(label))
+                for label in labels
+                if label in tags.labels
+            ]
+    return found
+
+
 def trim(entities: Entities, is_space: Array1d) -> Entities:
     """Take white space off both ends of entities, and drop those that are nothing else.
 
@@ -175,45 +298,38 @@ def possible_tags(
     scheme = tags.scheme
     at_border = tags.having({scheme.begin, scheme.last, scheme.unit} - {scheme.inside})
     possible[tokens.is_space] &= ~at_border
-    possible[crossing] &= ~tags.having({to for _, to in scheme.within})
+    possible[crossing] &= ~tags.having(scheme.continuing)
     path = gold_tags(annotation(tokens, tags, strings), tags)
     possible[preset] = path[preset, None] == numpy.arange(len(tags))
     return possible
 
 
-def make_gold(path: Ints1d, n_tags: int, table: Optional[CostTable]) -> Gold:
-    """Put together what a loss has to know of the right paths.
+def allowed_tags(path: Ints1d, n_tags: int) -> Optional[Array2d]:
+    """The tags that agree with gold.
 
     path (Ints1d): Gold tags, -1 where missing. Shape: (N,)
     n_tags (int): K.
-    table (Optional[CostTable]): What each mistake costs, if the loss asks for it.
-    RETURNS (Gold): The gold.
+    RETURNS (Optional[Array2d]): None if nothing is missing. Shape: (N, K)
     """
     missing = path < 0
-    allowed = None
-    if missing.any():
-        allowed = missing[:, None] | (path[:, None] == numpy.arange(n_tags))
-    cost = None if table is None else gold_cost(path, table)
-    return Gold(path.astype("int32"), allowed, cost)
+    if not missing.any():
+        return None
+    return missing[:, None] | (path[:, None] == numpy.arange(n_tags))
 
 
-def gold_cost(path: Ints1d, table: CostTable) -> Floats2d:
+def gold_cost(path: Ints1d, table: CostTable, weights: Optional[Floats1d]) -> Floats2d:
     """What each answer costs at each token; nothing where gold is missing.
 
     path (Ints1d): Gold tags, -1 where missing. Shape: (N,)
     table (CostTable): What each mistake costs. Shape: (K, K)
+    weights (Optional[Floats1d]): How much each token counts. Shape: (N,)
     RETURNS (Floats2d): Shape: (N, K)
     """
-    return table[path] * (path >= 0)[:, None]
+    counts = path >= 0 if weights is None else weights * (path >= 0)
+    return table[path] * counts[:, None]
 
 
 def first_words(doc: Doc, n_words: int = 8) -> str:
     """The beginning of a doc, by which a message names it."""
     text = doc[:n_words].text
     return repr(text + " …" if len(doc) > n_words else text)
-
-
-def docs_with(which: Array1d, tokens: Tokens) -> List[int]:
-    """The docs that have any of these tokens. Shape: (N,)"""
-    doc_of = numpy.repeat(numpy.arange(len(tokens.lengths)), tokens.lengths)
-    return sorted(set(doc_of[which].tolist()))

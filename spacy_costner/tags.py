@@ -46,6 +46,11 @@ class Scheme(NamedTuple):
         return frozenset([self.begin, self.unit])
 
     @property
+    def continuing(self) -> FrozenSet[str]:
+        """The prefixes that go on with the entity of the token before."""
+        return frozenset(to for _, to in self.within)
+
+    @property
     def closing(self) -> FrozenSet[str]:
         """The prefixes that may end an entity."""
         return frozenset([self.last, self.unit])
@@ -170,7 +175,7 @@ class Tags:
         RETURNS (Entities): The entities.
         """
         opening = self.having(self.scheme.opening)[tags]
-        goes_on = self.having({to for _, to in self.scheme.within})[tags]
+        goes_on = self.having(self.scheme.continuing)[tags]
         begin, end = runs(opening, goes_on, lengths)
         return Entities(begin, end, self.label_of[tags[begin]])
 

@@ -7,10 +7,11 @@ Transitions are indexed [from, to]. The score of a path y is
     s(y) = start[y_1] + sum_t emissions[t, y_t] + sum_t transitions[y_{t-1}, y_t] + end[y_T]
 """
 
-from typing import Callable, NamedTuple, Optional, Protocol, Tuple
+from dataclasses import dataclass
+from typing import Callable, NamedTuple, Optional, Protocol, Tuple, TypeAlias
 
 import numpy
-from thinc.types import Array1d, Array2d, Floats1d, Floats2d, Ints1d
+from thinc.types import Array1d, Array2d, Floats1d, Floats2d, FloatsXd, Ints1d
 
 FORBIDDEN = -numpy.inf
 """The score of a step that no path may take. Every gradient there is exactly 0."""
@@ -55,13 +56,22 @@ class Gold(NamedTuple):
         tags possible. Shape: (N,)
     allowed (Optional[Array2d]): True where the annotation leaves a tag possible; None
         if `tags` says it all. Shape: (N, K)
-    cost (Optional[Floats2d]): What it costs to answer each tag at each token; 0 on
-        gold. None for losses without a cost. Shape: (N, K)
+    cost (Optional[Floats2d]): What it costs to answer each tag at each token, the weight
+        of the token included; 0 on gold. None for losses without a cost. Shape: (N, K)
+    token_weights (Optional[Floats1d]): How much each token counts; None: 1. Shape: (N,)
+    weights (Optional[Floats1d]): How much each sequence counts; None: 1. Shape: (B,)
+    opening (Optional[Array1d]): Which tags begin an entity. Shape: (K,)
+    continuing (Optional[Array1d]): Which tags go on with the entity of the token before.
+        Shape: (K,)
     """
 
     tags: Ints1d
     allowed: Optional[Array2d] = None
     cost: Optional[Floats2d] = None
+    token_weights: Optional[Floats1d] = None
+    weights: Optional[Floats1d] = None
+    opening: Optional[Array1d] = None
+    continuing: Optional[Array1d] = None
 
 
 class LossResult(NamedTuple):
@@ -90,10 +100,14 @@ class TagSet(Protocol):
     @property
     def names(self) -> Tuple[str, ...]: ...
 
+    @property
+    def label_of(self) -> Ints1d:
+        """The label of each tag, as an index; -1 for O. Shape: (K,)"""
+
     def __len__(self) -> int: ...
 
 
-CostTable = Floats2d
+CostTable: TypeAlias = Floats2d
 """What each mistake costs, [gold tag, answered tag]: never negative, 0 on the diagonal.
 Shape: (K, K)"""
 
@@ -101,15 +115,53 @@ Cost = Callable[[TagSet], CostTable]
 """Makes the cost table of a tag set."""
 
 
-class Loss(NamedTuple):
+class Progress(NamedTuple):
+    """How far training has come since the component was initialized.
+
+    steps (int): Updates so far.
+    epochs (float): Passes over the training examples so far.
+    """
+
+    steps: int = 0
+    epochs: float = 0.0
+
+
+@dataclass(frozen=True)
+class Loss:
     """A training loss as the config names it.
 
     compute (Callable): Takes potentials and gold to value and gradient.
     cost (Optional[Cost]): The cost that `compute` expects in `Gold.cost`, if any.
+    weighs_tokens (bool): Whether `compute` has a use for the weights of single tokens.
+        Losses with a cost always have: it is part of the cost.
+    is_ratio (bool): Whether its value is one ratio over the batch, not a sum that grows
+        with it.
     """
 
     compute: Callable[[Potentials, Gold], LossResult]
     cost: Optional[Cost] = None
+    weighs_tokens: bool = False
+    is_ratio: bool = False
+
+    def at(self, progress: Progress) -> "Loss":
+        """The loss to minimise at this point of training."""
+        return self
+
+    @property
+    def stages(self) -> "Tuple[Loss, ...]":
+        """The losses that training will come to minimise."""
+        return (self,)
+
+
+def map_scores(function: Callable[[FloatsXd], FloatsXd], potentials: Potentials) -> Potentials:
+    """Apply a function to each of the four arrays.
+
+    function (Callable[[FloatsXd], FloatsXd]): Takes an array to one of the same shape.
+    potentials (Potentials): The arrays.
+    RETURNS (Potentials): The new arrays, with the same lengths.
+    """
+    arrays = [function(array) for array in potentials[:4]]
+    return Potentials._make([*arrays, potentials.lengths])
 
 
 def linear_combination(*terms: Tuple[float, Potentials]) -> Potentials:
@@ -118,7 +170,7 @@ def linear_combination(*terms: Tuple[float, Potentials]) -> Potentials:
     *terms (Tuple[float, Potentials]): Factors and gradients of one batch.
     RETURNS (Potentials): The sum, with the lengths of the first.
     """
-    arrays = zip(*(gradient[:4] for _, gradient in terms))
     factors = [factor for factor, _ in terms]
-    summed = [sum(f * array for f, array in zip(factors, group)) for group in arrays]
-    return Potentials(*summed, lengths=terms[0][1].lengths)
+    groups = zip(*(gradient[:4] for _, gradient in terms))
+    sums = [sum(factor * array for factor, array in zip(factors, group)) for group in groups]
+    return Potentials._make([*sums, terms[0][1].lengths])

@@ -198,15 +198,23 @@ def test_sequences_do_not_disturb_each_other(name: str) -> None:
 
 
 @each_primitive
-@pytest.mark.parametrize("scale", [3, 100])
-def test_long_sequences_stay_finite(name: str, scale: float) -> None:
-    potentials = random_potentials([10_000], 5, scale, dtype="float32")
+def test_long_sequence_in_single_precision(name: str) -> None:
+    potentials = random_potentials([10_000], 3, 3, dtype="float32")
     more = example(name, potentials)
     values, backprop = PRIMITIVES[name].compute(potentials, more)
-    gradient = backprop(numpy.ones(len(values)))
-    assert not numpy.isnan(values).any()
-    assert all(numpy.isfinite(array).all() for array in gradient[:4])
     exact, exact_backprop = PRIMITIVES[name].compute(in_precision(potentials, "float64"), more)
-    assert_allclose(values, exact, rtol=1e-4, atol=1e-3)
-    for array, expected in zip(gradient[:4], exact_backprop(numpy.ones(len(values)))):
-        assert_allclose(array, expected, rtol=1e-3, atol=2e-3 * max(1, abs(expected).max()))
+    assert_allclose(values, exact, rtol=1e-5, atol=1e-3)
+    weights = numpy.random.default_rng(0).normal(size=len(values))
+    gradient, expected = backprop(weights), exact_backprop(weights)
+    for name, array in zip(gradient._fields, gradient[:4]):
+        atol = 1e-2 if name == "transitions" else 1e-4
+        assert_allclose(array, getattr(expected, name), rtol=1e-3, atol=atol, err_msg=name)
+
+
+@each_primitive
+def test_long_sequence_of_large_scores(name: str) -> None:
+    potentials = random_potentials([10_000], 3, 100, dtype="float32")
+    values, backprop = PRIMITIVES[name].compute(potentials, example(name, potentials))
+    assert not numpy.isnan(values).any()
+    gradient = backprop(numpy.ones(len(values)))
+    assert all(numpy.isfinite(array).all() for array in gradient[:4])

@@ -1,13 +1,11 @@
 """Hard constraints as masks: applied once, they bind every algorithm of the chain."""
 
-from typing import Optional, TypeVar
+from typing import Optional
 
-from thinc.types import Array2d
+from thinc.types import Array2d, FloatsXd
 from thinc.util import get_array_module
 
 from ..types import FORBIDDEN, Constraints, Potentials
-
-ArrayT = TypeVar("ArrayT")
 
 
 def constrain(potentials: Potentials, constraints: Constraints) -> Potentials:
@@ -37,7 +35,7 @@ def restrict(potentials: Potentials, allowed: Optional[Array2d]) -> Potentials:
     return constrain(potentials, Constraints(emissions=allowed))
 
 
-def _mask(scores: ArrayT, possible: Optional[Array2d]) -> ArrayT:
+def _mask(scores: FloatsXd, possible: Optional[Array2d]) -> FloatsXd:
     if possible is None:
         return scores
     xp = get_array_module(scores)

@@ -5,7 +5,26 @@ is the gradient of just that value. Each has a factory of its own, which checks 
 parameters and which setup.cfg names.
 """
 
-from .likelihood import sequential
-from .margin import softmax_margin
+from .fscore import mce_f
+from .likelihood import mixed, pointwise, sequential
+from .margin import jensen_risk_bound, max_margin, risk, softmax_margin
+from .mce import mce
+from .perceptron import mira, perceptron
+from .schedule import LossSchedule
+from .zscore import zscore
 
-__all__ = ["sequential", "softmax_margin"]
+__all__ = [
+    "LossSchedule",
+    "jensen_risk_bound",
+    "max_margin",
+    "mce",
+    "mce_f",
+    "mira",
+    "mixed",
+    "perceptron",
+    "pointwise",
+    "risk",
+    "sequential",
+    "softmax_margin",
+    "zscore",
+]

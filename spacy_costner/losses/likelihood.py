@@ -1,13 +1,40 @@
-"""Losses that make gold probable."""
+"""Losses that make gold probable: as a whole, token by token, and between the two."""
 
-from ..chain import log_partition
-from ..types import Gold, Loss, LossResult, Potentials
-from .scored import difference, gold_score
+from functools import partial
+from typing import Optional
+
+from thinc.util import get_array_module
+
+from .. import chain
+from ..types import Gold, Loss, LossResult, Potentials, linear_combination
+from .parameters import at_least, within
+from .scored import allowed_tags, difference, gold_score, sequence_of, sequence_weights
 
 
 def make_sequential() -> Loss:
-    """Build the conditional likelihood of whole paths: see `sequential`."""
+    """Build the likelihood of whole paths: see `sequential`."""
     return Loss(sequential)
+
+
+def make_pointwise() -> Loss:
+    """Build the likelihood of single tags: see `pointwise`."""
+    return Loss(pointwise, weighs_tokens=True)
+
+
+def make_mixed(*, lam: Optional[float] = None, k: Optional[float] = None) -> Loss:
+    """Build the mixture of both: see `mixed`. One of the parameters is needed.
+
+    lam (Optional[float]): The share of `sequential`, 0 to 1.
+    k (Optional[float]): The order of the Markov loss of which the mixture is a multiple,
+        0 or more, not only whole numbers: lam = k / (k + 1).
+    RAISES (ValueError): If both or none is given, or one is out of its range.
+    """
+    if (lam is None) == (k is None):
+        raise ValueError(f"spacy_costner.Mixed: expected lam or k, was: lam={lam!r}, k={k!r}")
+    if lam is None:
+        order = at_least(0, "Mixed", "k", k)
+        lam = order / (order + 1)
+    return Loss(partial(mixed, lam=within(0, 1, "Mixed", "lam", lam)), weighs_tokens=True)
 
 
 def sequential(potentials: Potentials, gold: Gold) -> LossResult:
@@ -21,7 +48,50 @@ def sequential(potentials: Potentials, gold: Gold) -> LossResult:
     gold (Gold): Gold tags.
     RETURNS (LossResult): The sum over the sequences, in nats, and its gradient.
 
-    Lafferty, McCallum & Pereira (2001); eq 3 of Gimpel & Smith (2010), eq 2.1 of Tsuboi
-    & Kashima.
+    Lafferty, McCallum & Pereira (2001); L_1 of Tsuboi & Kashima, definition 1.
     """
-    return difference(log_partition(potentials), gold_score(potentials, gold))
+    return difference(chain.log_partition(potentials), gold_score(potentials, gold), gold)
+
+
+def pointwise(potentials: Potentials, gold: Gold) -> LossResult:
+    """The negative log-likelihood of each gold tag by itself.
+
+        loss = - sum_t w_t log p(y_t = y*_t)
+
+    With partial annotation p(y_t = y*_t) is the probability of all tags still possible.
+
+    potentials (Potentials): The scores of a batch.
+    gold (Gold): Gold tags, and the weights w of the tokens.
+    RETURNS (LossResult): The sum over the tokens, in nats, and its gradient.
+
+    Kakade, Teh & Roweis (2002); L_0 of Tsuboi & Kashima, eq 2.2, weights as in section 6.
+    """
+    xp = get_array_module(potentials.emissions)
+    log_p, backprop = chain.log_marginals(potentials, allowed_tags(potentials, gold))
+    by_sequence = sequence_weights(gold, xp.ones(len(potentials.lengths)))
+    weights = by_sequence[sequence_of(potentials)]
+    if gold.token_weights is not None:
+        weights = weights * gold.token_weights
+    return LossResult(float(-(weights * log_p).sum()), backprop(-weights))
+
+
+def mixed(potentials: Potentials, gold: Gold, *, lam: float) -> LossResult:
+    """Something between whole paths and single tags.
+
+        loss = lam (log Z - s(y*)) - (1 - lam) sum_t w_t log p(y_t = y*_t)
+
+    With lam = k / (k + 1) and weights of 1 it is the k-th order Markov loss divided by
+    k + 1, which asks for every window of k + 1 tags to be right.
+
+    potentials (Potentials): The scores of a batch.
+    gold (Gold): Gold tags, and the weights of the tokens.
+    lam (float): 1 gives `sequential`, 0 gives `pointwise`.
+    RETURNS (LossResult): The sum over the sequences, in nats, and its gradient.
+
+    Tsuboi & Kashima, eq 3.4, theorem 1, and section 6 for the weights.
+    """
+    whole, single = sequential(potentials, gold), pointwise(potentials, gold)
+    return LossResult(
+        lam * whole.value + (1 - lam) * single.value,
+        linear_combination((lam, whole.gradient), (1 - lam, single.gradient)),
+    )

@@ -1,9 +1,44 @@
-"""What the losses are made of: scores of sequences, and differences of two of them."""
+"""What most losses are made of: the difference of two scores of a sequence."""
 
+from typing import Callable, Tuple, cast
+
+import numpy
+from thinc.types import Array1d, Array2d, Floats1d, Floats2d, FloatsXd, Ints1d
 from thinc.util import get_array_module
 
 from .. import chain
-from ..types import Gold, LossResult, Potentials, Scored, linear_combination
+from ..types import Gold, LossResult, Potentials, Scored, linear_combination, map_scores
+
+Link = Callable[[Floats1d], Tuple[Floats1d, Floats1d]]
+"""Takes each difference to its loss and to the derivative of that. Shape: (B,)"""
+
+
+def identity(lead: Floats1d) -> Tuple[Floats1d, Floats1d]:
+    """The difference itself."""
+    return lead, get_array_module(lead).ones_like(lead)
+
+
+def hinge(lead: Floats1d) -> Tuple[Floats1d, Floats1d]:
+    """max(0, lead). At 0, where a rival stands level with gold, the derivative is 1, so
+    that training moves away from there."""
+    return lead.clip(0), (lead >= 0).astype(lead.dtype)
+
+
+def difference(above: Scored, below: Scored, gold: Gold, link: Link = identity) -> LossResult:
+    """The sum over the sequences of link(above - below), with its gradient.
+
+    above (Scored): What is to sink, such as log Z.
+    below (Scored): What is to rise, such as the score of gold.
+    gold (Gold): Gold, for the weights of the sequences.
+    link (Link): What is made of the difference of a sequence.
+    RETURNS (LossResult): The sum.
+    """
+    (high, backprop_high), (low, backprop_low) = above, below
+    values, slopes = link(high - low)
+    weights = sequence_weights(gold, high)
+    slopes = slopes * weights
+    gradient = linear_combination((1.0, backprop_high(slopes)), (-1.0, backprop_low(slopes)))
+    return LossResult(float((weights * values).sum()), gradient)
 
 
 def gold_score(potentials: Potentials, gold: Gold) -> Scored:
@@ -19,19 +54,100 @@ def gold_score(potentials: Potentials, gold: Gold) -> Scored:
     return chain.log_partition(chain.restrict(potentials, gold.allowed))
 
 
+def gold_path(potentials: Potentials, gold: Gold) -> Ints1d:
+    """The gold path or, where the annotation is partial, the best that agrees with it.
+
+    RETURNS (Ints1d): Shape: (N,)
+    """
+    if gold.allowed is None:
+        return gold.tags
+    return chain.best_path(chain.restrict(potentials, gold.allowed)).tags
+
+
+def rival_path(potentials: Potentials, gold: Gold) -> Ints1d:
+    """The best path; of equals, one that is not gold.
+
+    Wrong tags are raised by what float arithmetic can just tell apart. Otherwise gold
+    would win the ties of a model that starts at 0, which would then never learn.
+
+    RETURNS (Ints1d): Shape: (N,)
+    """
+    emissions = potentials.emissions
+    xp = get_array_module(emissions)
+    sizes = xp.where(xp.isfinite(emissions), abs(emissions), 0)
+    largest = xp.maximum(sizes.sum(axis=1, keepdims=True), 1)
+    bonus = (4 * xp.finfo(emissions.dtype).eps) * largest
+    raised = emissions + bonus * ~allowed_tags(potentials, gold)
+    return chain.best_path(potentials._replace(emissions=raised)).tags
+
+
+def allowed_tags(potentials: Potentials, gold: Gold) -> Array2d:
+    """The tags that agree with the annotation, for complete annotation too.
+
+    RETURNS (Array2d): Shape: (N, K)
+    """
+    if gold.allowed is not None:
+        return gold.allowed
+    xp = get_array_module(potentials.emissions)
+    return gold.tags[:, None] == xp.arange(potentials.emissions.shape[1])
+
+
 def augment(potentials: Potentials, gold: Gold, multiplier: float) -> Potentials:
     """Raise every answer by its cost, s(y) + m C(y*, y)."""
-    return potentials._replace(emissions=potentials.emissions + multiplier * gold.cost)
+    cost = cast(Floats2d, gold.cost)
+    return potentials._replace(emissions=potentials.emissions + multiplier * cost)
 
 
-def difference(above: Scored, below: Scored) -> LossResult:
-    """The sum over the sequences of one score less another, with its gradient.
+def sequence_weights(gold: Gold, like: Floats1d) -> Floats1d:
+    """How much each sequence counts. Shape: (B,)"""
+    if gold.weights is None:
+        return get_array_module(like).ones_like(like)
+    return gold.weights
 
-    above (Scored): What is to sink, such as log Z.
-    below (Scored): What is to rise, such as the score of gold.
-    RETURNS (LossResult): The difference.
-    """
-    (high, backprop_high), (low, backprop_low) = above, below
-    ones = get_array_module(high).ones_like(high)
-    gradient = linear_combination((1.0, backprop_high(ones)), (-1.0, backprop_low(ones)))
-    return LossResult(float((high - low).sum()), gradient)
+
+def annotated(gold: Gold, potentials: Potentials) -> Floats1d:
+    """1 for the sequences of which anything is annotated, else 0. Shape: (B,)"""
+    xp = get_array_module(potentials.emissions)
+    n_sequences = len(potentials.lengths)
+    if gold.allowed is None:
+        return xp.ones(n_sequences)
+    known = ~gold.allowed.all(axis=1)
+    return (sum_by_sequence(known, potentials) > 0).astype("float64")
+
+
+def sum_by_sequence(tokens: Array1d, potentials: Potentials) -> Floats1d:
+    """Add up one number a token over each sequence, in float64. Shape: (N,) to (B,)"""
+    xp = get_array_module(tokens)
+    sequence = sequence_of(potentials)
+    if len(sequence) == 0:
+        return xp.zeros(len(potentials.lengths))
+    return xp.bincount(
+        sequence, weights=tokens.astype("float64"), minlength=len(potentials.lengths)
+    )
+
+
+def sequence_of(potentials: Potentials) -> Ints1d:
+    """The sequence of each token. Shape: (N,)"""
+    xp = get_array_module(potentials.emissions)
+    lengths = potentials.lengths
+    return xp.asarray(numpy.repeat(numpy.arange(len(lengths)), lengths))
+
+
+def level(potentials: Potentials) -> Potentials:
+    """Scores under which all legal paths are equally probable."""
+    return map_scores(lambda scores: scores - _finite(scores), potentials)
+
+
+def zero_forbidden(potentials: Potentials) -> Potentials:
+    """The scores, 0 in place of minus infinity, so that they can be multiplied."""
+    return map_scores(_finite, potentials)
+
+
+def sharpen(potentials: Potentials, psi: float) -> Potentials:
+    """All scores times psi, above 0; forbidden steps stay forbidden."""
+    return map_scores(lambda scores: psi * scores, potentials)
+
+
+def _finite(scores: FloatsXd) -> FloatsXd:
+    xp = get_array_module(scores)
+    return xp.where(xp.isfinite(scores), scores, xp.zeros_like(scores))

@@ -8,6 +8,7 @@ The same messages as in `sum_product`, as logarithms:
 
 from typing import Iterator, NamedTuple, Tuple
 
+import numpy
 from thinc.types import Floats1d, Floats2d, Floats3d
 from thinc.util import get_array_module
 
@@ -114,9 +115,8 @@ def log_sum_exp(scores: Floats3d, axis: int) -> Floats2d:
 
 def logarithm(numbers: Floats2d) -> Floats2d:
     """The logarithm in float64, minus infinity of 0."""
-    xp = get_array_module(numbers)
-    positive = numbers > 0
-    return xp.where(positive, xp.log(xp.where(positive, numbers, 1.0).astype("float64")), -xp.inf)
+    with numpy.errstate(divide="ignore"):
+        return get_array_module(numbers).log(numbers.astype("float64"))
 
 
 def zero_if_infinite(scores: Floats2d) -> Floats2d:

@@ -1,0 +1,66 @@
+"""Checks of what a config says about labels and costs."""
+
+import math
+from functools import cache
+from typing import Any, Dict, Mapping, Sequence, Tuple
+
+from thinc.api import Config, ConfigValidationError
+
+
+def check_cost(cost: float, where: str) -> float:
+    """Check what a mistake costs.
+
+    cost (float): The cost.
+    where (str): What messages call it.
+    RETURNS (float): The cost.
+    RAISES (ValueError): If it is negative or not finite.
+    """
+    if not (math.isfinite(cost) and cost >= 0):
+        raise ValueError(f"{where}: expected a finite number of at least 0, was: {cost!r}")
+    return cost
+
+
+def check_names(block: Mapping[str, Any], where: str) -> None:
+    """Check that a config with this block can be written and read again.
+
+    A trained pipeline takes its config along as text, and not every label survives that: a
+    dot in the name of a section, say, reads as two sections. Such a pipeline would be
+    trained and saved, and could not be loaded.
+
+    block (Mapping[str, Any]): The block, with blocks in it.
+    where (str): What messages call it.
+    RAISES (ValueError): If one of the names doesn't come back as it was.
+    """
+    for name, value in block.items():
+        is_section = isinstance(value, Mapping)
+        if not _survives(name, is_section):
+            raise ValueError(
+                f"{where}: expected names that a spaCy config can write and read again, "
+                f"was: {name!r}"
+            )
+        if is_section:
+            check_names(value, where)
+
+
+@cache
+def _survives(name: str, is_section: bool) -> bool:
+    config = Config({"block": {name: {} if is_section else 0}})
+    try:
+        return Config().from_str(config.to_str()) == config
+    except ConfigValidationError:
+        return False
+
+
+def without_repetition(pairs: Sequence[Tuple[str, Any]]) -> Dict[str, Any]:
+    """Make a mapping of names and values.
+
+    pairs (Sequence[Tuple[str, Any]]): The names and values.
+    RETURNS (Dict[str, Any]): The mapping.
+    RAISES (ValueError): If a name stands there twice.
+    """
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"expected each name once, found twice: {twice!r}")
+    return mapping

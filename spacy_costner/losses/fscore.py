@@ -1,0 +1,250 @@
+"""MCE-F: the segmentation F-score itself, smoothed."""
+
+import math
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Callable, NamedTuple, Tuple, cast
+
+import numpy
+from thinc.api import to_numpy
+from thinc.types import Array1d, Array2d, Floats1d, Ints1d
+from thinc.util import get_array_module
+
+from .. import chain
+from ..chain import Segments
+from ..tags import runs
+from ..types import Gold, Loss, LossResult, Potentials, linear_combination
+from .mce import sigmoid
+from .parameters import above, finite, one_of, within
+from .scored import allowed_tags, level, sequence_of, sequence_weights, zero_forbidden
+
+
+class Counts(NamedTuple):
+    """Smoothed counts of entities: found, found but wrong, and missed."""
+
+    true_positives: float
+    false_positives: float
+    false_negatives: float
+
+    def plus(self, other: "Counts", decay: float = 1.0) -> "Counts":
+        """These, multiplied by a factor, and others."""
+        return Counts(*(decay * mine + theirs for mine, theirs in zip(self, other)))
+
+
+NOTHING_YET = Counts(1.0, 0.0, 0.0)
+"""What running totals start at; with no true positives the loss would be infinite."""
+
+
+def make_mce_f(
+    *,
+    gamma: float = 1.0,
+    psi: float = 1.0,
+    slope: float = 1.0,
+    offset: float = 0.0,
+    decay: float = 0.9,
+) -> Loss:
+    """Build the F-score loss: see `mce_f`.
+
+    gamma (float): How much more recall counts than precision, above 0.
+    psi (float): 1 for exact expected counts, inf for the best paths alone.
+    slope (float): With psi = inf, how steep the sigmoid is, above 0.
+    offset (float): With psi = inf, where it is steep.
+    decay (float): What running totals are multiplied by at each batch, 0 to 1.
+    RAISES (ValueError): If a parameter is out of its range.
+    """
+    compute = partial(
+        mce_f,
+        gamma=above(0, "MCEF", "gamma", gamma),
+        psi=one_of((1, math.inf), "MCEF", "psi", psi),
+        slope=above(0, "MCEF", "slope", slope),
+        offset=finite("MCEF", "offset", offset),
+    )
+    if psi == 1 and (slope, offset) != (1, 0):
+        raise ValueError(
+            "spacy_costner.MCEF: slope, offset: expected 1 and 0, as psi is 1, was: "
+            f"{slope!r}, {offset!r}"
+        )
+    return Loss(RunningTotals(compute, within(0, 1, "MCEF", "decay", decay)), is_ratio=True)
+
+
+@dataclass
+class RunningTotals:
+    """The F-score loss of a batch on top of those before it.
+
+    An F-score is no sum over sentences: that of a small batch says little, and that of one
+    without entities is not even finite.
+
+    compute (Callable): `mce_f` with its parameters.
+    decay (float): What the totals are multiplied by at each batch.
+    totals (Counts): The counts so far.
+    """
+
+    compute: "partial[Tuple[LossResult, Counts]]"
+    decay: float
+    totals: Counts = field(default=NOTHING_YET)
+
+    def __call__(self, potentials: Potentials, gold: Gold) -> LossResult:
+        before = Counts(*(self.decay * count for count in self.totals))
+        result, counts = self.compute(potentials, gold, before=before)
+        self.totals = before.plus(counts)
+        return result
+
+
+def mce_f(
+    potentials: Potentials,
+    gold: Gold,
+    *,
+    gamma: float = 1.0,
+    psi: float = 1.0,
+    slope: float = 1.0,
+    offset: float = 0.0,
+    before: Counts = NOTHING_YET,
+) -> Tuple[LossResult, Counts]:
+    """How much better the F-score of whole entities could be.
+
+        loss = (gamma^2 FN + FP) / ((gamma^2 + 1) TP),  F_gamma = 1 / (1 + loss)
+
+    With psi = 1 the counts are the exact expected ones of the model, by the probability of
+    each gold entity. With psi = inf they are sums of l(d), the sigmoid of how far the best
+    path without an entity is ahead of the best one with it, over gold entities (TP, FN),
+    and the other way round over the wrong entities of the best wrong path (FP). Not convex:
+    start from a model of the likelihood. Tokens that are not annotated don't count.
+
+    potentials (Potentials): The scores of a batch.
+    gold (Gold): Gold tags, and which tags begin and go on with an entity.
+    gamma (float), psi (float), slope (float), offset (float): As above.
+    before (Counts): The counts of earlier batches, as constants.
+    RETURNS (Tuple[LossResult, Counts]): The ratio, its gradient with respect to the counts
+        of this batch; and these.
+
+    Suzuki, McDermott & Isozaki (2006), eq 13 to 16.
+    """
+    count = expected_counts if psi == 1 else partial(best_counts, slope=slope, offset=offset)
+    counts, backprop = count(potentials, gold)
+    tp, fp, fn = before.plus(counts)
+    scale = (gamma**2 + 1) * tp
+    value = (gamma**2 * fn + fp) / scale
+    gradient = backprop(Counts(-value / tp, 1 / scale, gamma**2 / scale))
+    return LossResult(value, gradient), counts
+
+
+Counted = Tuple[Counts, Callable[[Counts], Potentials]]
+"""Counts of a batch, and the callback from the derivative with respect to them to that with
+respect to the potentials."""
+
+
+def expected_counts(potentials: Potentials, gold: Gold) -> Counted:
+    """How many entities the model is expected to find, exactly.
+
+        TP = sum over gold entities of p(entity),  FN = sum of 1 - p(entity)
+        FP = expected number of entities - TP
+
+    RETURNS (Counted): The counts.
+    """
+    entities = gold_entities(gold, potentials)
+    weights, of_entity = _weights(gold, potentials, entities)
+    log_p, backprop_log_p = chain.segment_log_probs(potentials, entities)
+    xp = get_array_module(log_p)
+    p = xp.exp(log_p)
+    n_answers, backprop_answers = chain.expectation(potentials, _opening_steps(potentials, gold))
+    hits, answers = float((of_entity * p).sum()), float((weights * n_answers).sum())
+    counts = Counts(hits, max(answers - hits, 0.0), float((of_entity * (1 - p)).sum()))
+
+    def backprop(d: Counts) -> Potentials:
+        d_p = of_entity * (d.true_positives - d.false_positives - d.false_negatives)
+        return linear_combination(
+            (1.0, backprop_log_p(d_p * p)), (d.false_positives, backprop_answers(weights))
+        )
+
+    return counts, backprop
+
+
+def best_counts(potentials: Potentials, gold: Gold, *, slope: float, offset: float) -> Counted:
+    """How many entities the best paths find, smoothed.
+
+        TP = sum of 1 - l(d),  FN = sum of l(d),  d = without - with    over gold entities
+        FP = sum of l(d),  d = with - without    over wrong entities of the best wrong path
+
+    with and without are the scores of the best path that has an entity and of the best
+    that has not.
+
+    RETURNS (Counted): The counts.
+    """
+    right, wrong = gold_entities(gold, potentials), wrong_entities(gold, potentials)
+    missed, backprop_missed = _smooth(potentials, gold, right, -1.0, slope, offset)
+    made_up, backprop_made_up = _smooth(potentials, gold, wrong, 1.0, slope, offset)
+    n_right = float(_weights(gold, potentials, right)[1].sum())
+
+    def backprop(d: Counts) -> Potentials:
+        return linear_combination(
+            (d.false_negatives - d.true_positives, backprop_missed()),
+            (d.false_positives, backprop_made_up()),
+        )
+
+    return Counts(n_right - missed, made_up, missed), backprop
+
+
+def _smooth(
+    potentials: Potentials, gold: Gold, entities: Segments, sign: float, slope: float, offset: float
+) -> Tuple[float, Callable[[], Potentials]]:
+    """The sum of l(sign (with - without)) over some entities, and its gradient."""
+    scores, backprop = chain.segment_max_scores(potentials, entities)
+    xp = get_array_module(scores)
+    weights = _weights(gold, potentials, entities)[1]
+    losses, slopes = sigmoid(sign * (scores[0] - scores[1]), slope=slope, offset=offset)
+    slopes = sign * weights * slopes
+    return float((weights * losses).sum()), lambda: backprop(xp.stack([slopes, -slopes]))
+
+
+def gold_entities(gold: Gold, potentials: Potentials) -> Segments:
+    """The entities of gold."""
+    return _entities(to_numpy(gold.tags), gold, potentials)
+
+
+def wrong_entities(gold: Gold, potentials: Potentials) -> Segments:
+    """The entities of the best path that is not gold, but for those that are gold's or that
+    begin where gold is not annotated."""
+    path, scores = chain.best_outside(potentials, allowed_tags(potentials, gold))
+    tags, known = to_numpy(path), to_numpy(gold.tags) >= 0
+    has_path = numpy.repeat(numpy.isfinite(to_numpy(scores)), potentials.lengths)
+    found = _entities(numpy.where(has_path, tags, -1), gold, potentials)
+    right = {*zip(*_names(gold_entities(gold, potentials)))}
+    keep = [known[name[0]] and name not in right for name in zip(*_names(found))]
+    return _take(found, numpy.asarray(keep, dtype=bool))
+
+
+def _names(entities: Segments) -> Tuple[Ints1d, Ints1d, Ints1d]:
+    """Begin, end and first tag of each entity, which tell it from all others."""
+    first = numpy.cumsum(entities.end - entities.begin) - (entities.end - entities.begin)
+    return entities.begin, entities.end, entities.tags[first]
+
+
+def _entities(tags: Ints1d, gold: Gold, potentials: Potentials) -> Segments:
+    """The entities of a path, -1 where it is unknown."""
+    known = tags >= 0
+    opening, continuing = to_numpy(gold.opening), to_numpy(gold.continuing)
+    begin, end = runs(known & opening[tags], known & continuing[tags], potentials.lengths)
+    after = numpy.repeat(~continuing[None], len(begin), axis=0)
+    within = [tags[b:e] for b, e in zip(begin, end)]
+    return Segments(begin, end, numpy.concatenate([tags[:0], *within]), after)
+
+
+def _take(entities: Segments, which: Array1d) -> Segments:
+    of_token = numpy.repeat(which, entities.end - entities.begin)
+    begin, end, tags, after = entities
+    return Segments(begin[which], end[which], tags[of_token], cast(Array2d, after)[which])
+
+
+def _weights(gold: Gold, potentials: Potentials, entities: Segments) -> Tuple[Floats1d, Floats1d]:
+    """How much each sequence counts, and each entity. Shapes: (B,), (S,)"""
+    xp = get_array_module(potentials.emissions)
+    weights = sequence_weights(gold, xp.ones(len(potentials.lengths)))
+    return weights, weights[sequence_of(potentials)[xp.asarray(entities.begin)]]
+
+
+def _opening_steps(potentials: Potentials, gold: Gold) -> Potentials:
+    """1 on every annotated token's tags that begin an entity, 0 on all other steps."""
+    xp = get_array_module(potentials.emissions)
+    opening = (gold.tags >= 0)[:, None] & xp.asarray(gold.opening)
+    zeros = zero_forbidden(level(potentials))
+    return zeros._replace(emissions=opening.astype(potentials.emissions.dtype))

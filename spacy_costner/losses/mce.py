@@ -1,0 +1,110 @@
+"""Minimum classification error: smoothed counts of wrong paths, and of wrong entities."""
+
+import math
+from functools import partial
+from typing import Tuple
+
+from thinc.types import Array2d, Floats1d
+from thinc.util import get_array_module
+
+from .. import chain
+from ..types import Gold, Loss, LossResult, Potentials
+from .parameters import above, finite, one_of
+from .scored import allowed_tags, difference, gold_path, gold_score, level, sharpen
+
+
+def make_mce(
+    *,
+    smoothing: str = "sigmoid",
+    slope: float = 1.0,
+    offset: float = 0.0,
+    psi: float = 1.0,
+    normalise: bool = False,
+) -> Loss:
+    """Build the minimum classification error: see `mce`.
+
+    smoothing (str): "sigmoid" or "logistic".
+    slope (float): How steep it is, above 0.
+    offset (float): Where it is steep.
+    psi (float): How much the best wrong paths stand out from the others, above 0; inf
+        counts the best one alone.
+    normalise (bool): Whether to take the mean over the wrong paths, not the sum.
+    RAISES (ValueError): If a parameter is out of its range.
+    """
+    compute = partial(
+        mce,
+        smoothing=one_of(SMOOTHINGS, "MCE", "smoothing", smoothing),
+        slope=above(0, "MCE", "slope", slope),
+        offset=finite("MCE", "offset", offset),
+        psi=psi if psi == math.inf else above(0, "MCE", "psi", psi),
+        normalise=normalise,
+    )
+    return Loss(compute)
+
+
+def mce(
+    potentials: Potentials,
+    gold: Gold,
+    *,
+    smoothing: str = "sigmoid",
+    slope: float = 1.0,
+    offset: float = 0.0,
+    psi: float = 1.0,
+    normalise: bool = False,
+) -> LossResult:
+    """A smooth count of the sentences that are not wholly right.
+
+        loss = l(d),  d = -g(y*) + (1 / psi) log(1 / (|Y| - 1) sum_{y != y*} exp(psi g(y)))
+
+    where g is the score of a path and l either 1 / (1 + exp(-x)), the sigmoid, or
+    log(1 + exp(x)) / slope, the logistic, of x = slope d + offset. The factor 1 / (|Y| - 1)
+    counts only with `normalise`. With psi = inf, d compares gold with the best wrong path.
+    Partial annotation puts the paths that agree with it together in the same way. The
+    sigmoid is not convex: start from a model of the likelihood.
+
+    potentials (Potentials): The scores of a batch.
+    gold (Gold): Gold tags.
+    smoothing (str), slope (float), offset (float), psi (float), normalise (bool): As above.
+    RETURNS (LossResult): The sum over the sequences, and its gradient.
+
+    Suzuki, McDermott & Isozaki (2006), eq 5 to 10.
+    """
+    right = allowed_tags(potentials, gold)
+    link = partial(SMOOTHINGS[smoothing], slope=slope, offset=offset)
+    if psi == math.inf:
+        wrong_path, wrong = chain.best_outside(potentials, right)
+        backprop_wrong = chain.path_score(potentials, wrong_path)[1]
+        known, backprop_known = chain.path_score(potentials, gold_path(potentials, gold))
+        return difference((wrong, backprop_wrong), (known, backprop_known), gold, link)
+    sharp = sharpen(potentials, psi)
+    wrong, backprop_wrong = chain.log_partition_outside(sharp, right)
+    if normalise:
+        wrong = wrong - log_number_wrong(potentials, right)
+    known, backprop_known = gold_score(sharp, gold)
+    return difference((wrong / psi, backprop_wrong), (known / psi, backprop_known), gold, link)
+
+
+def sigmoid(d: Floats1d, *, slope: float, offset: float) -> Tuple[Floats1d, Floats1d]:
+    """1 / (1 + exp(-x)) of x = slope d + offset, and its derivative with respect to d."""
+    xp = get_array_module(d)
+    x = (slope * d + offset).clip(-MOST, MOST)
+    value = 1 / (1 + xp.exp(-x))
+    return value, slope * value * (1 - value)
+
+
+def logistic(d: Floats1d, *, slope: float, offset: float) -> Tuple[Floats1d, Floats1d]:
+    """log(1 + exp(x)) / slope of x = slope d + offset, and its derivative with respect to d."""
+    xp = get_array_module(d)
+    x = slope * d + offset
+    derivative = 1 / (1 + xp.exp(-x.clip(-MOST, MOST)))
+    return xp.logaddexp(0, x) / slope, derivative
+
+
+SMOOTHINGS = {"sigmoid": sigmoid, "logistic": logistic}
+MOST = 700.0
+"""Beyond this exp overflows in float64, and the sigmoid has long been 0 or 1."""
+
+
+def log_number_wrong(potentials: Potentials, right: Array2d) -> Floats1d:
+    """The logarithm of how many legal paths are wrong, at least of 1. Shape: (B,)"""
+    return chain.log_partition_outside(level(potentials), right)[0].clip(0)

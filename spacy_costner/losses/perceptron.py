@@ -1,0 +1,134 @@
+"""Mistake-driven losses: the structured perceptron and passive-aggressive updates."""
+
+from functools import partial
+from typing import Optional, Tuple
+
+import numpy
+from thinc.types import Floats1d, Ints1d
+from thinc.util import get_array_module
+
+from .. import chain
+from ..types import Cost, Gold, Loss, LossResult, Potentials
+from .margin import max_margin
+from .parameters import above, at_least
+from .scored import augment, difference, gold_path, hinge, rival_path, sequence_of
+
+
+def make_perceptron(*, cost: Optional[Cost] = None, alpha: float = 0.0) -> Loss:
+    """Build the cost-sensitive structured perceptron: see `perceptron`.
+
+    cost (Optional[Cost]): What each mistake costs. Needed unless alpha is 0.
+    alpha (float): How much score a unit of cost is worth, 0 or more. 0 is the structured
+        perceptron of Collins (2002).
+    RAISES (ValueError): If alpha is negative or not finite, or there is a cost without
+        alpha or alpha without a cost.
+    """
+    alpha = at_least(0, "Perceptron", "alpha", alpha)
+    if (cost is None) != (alpha == 0):
+        raise ValueError(
+            "spacy_costner.Perceptron: alpha: expected a number above 0 with a cost, and 0 "
+            f"without, was: {alpha!r}"
+        )
+    return Loss(partial(perceptron, alpha=alpha), cost)
+
+
+def make_mira(*, cost: Cost, multiplier: float = 1.0, aggressiveness: float = 0.01) -> Loss:
+    """Build 1-best MIRA: see `mira`.
+
+    cost (Cost): What each mistake costs.
+    multiplier (float): How much score a unit of cost is worth, 0 or more.
+    aggressiveness (float): The longest step, above 0.
+    RAISES (ValueError): If a number is out of its range.
+    """
+    multiplier = at_least(0, "MIRA", "multiplier", multiplier)
+    aggressiveness = above(0, "MIRA", "aggressiveness", aggressiveness)
+    return Loss(partial(mira, multiplier=multiplier, aggressiveness=aggressiveness), cost)
+
+
+def perceptron(potentials: Potentials, gold: Gold, *, alpha: float = 0.0) -> LossResult:
+    """The structured perceptron with a cost in its search for mistakes.
+
+        loss = s(y^) + alpha C(y*, y^) - s(y*),  y^ = argmax_y s(y) + alpha C(y*, y)
+
+    Its gradient is the perceptron's update; with a cost it is `max_margin`. The recipe of
+    the paper is plain SGD with steps of 1, and averaged weights.
+
+    potentials (Potentials): The scores of a batch.
+    gold (Gold): Gold tags and, unless alpha is 0, the cost of each answer.
+    alpha (float): How much score a unit of cost is worth.
+    RETURNS (LossResult): The sum over the sequences, and a subgradient of it.
+
+    Higashiyama et al., eq 5 to 7; Collins (2002).
+    """
+    if gold.cost is None:
+        gold = gold._replace(cost=get_array_module(gold.tags).zeros((1, 1), dtype="float32"))
+    return max_margin(potentials, gold, multiplier=alpha)
+
+
+def mira(
+    potentials: Potentials, gold: Gold, *, multiplier: float = 1.0, aggressiveness: float = 0.01
+) -> LossResult:
+    """1-best MIRA, also called PA-I: the shortest step that mends a mistake, up to a limit.
+
+        loss = h^2 / (2 n)           if h < a n
+               a h - a^2 n / 2       otherwise
+
+    h is the value of `max_margin`, n the squared length of the difference between the
+    features of its path and of gold. The gradient is the step min(a, h / n) along that
+    difference, taken over the features that the potentials themselves are.
+
+    potentials (Potentials): The scores of a batch.
+    gold (Gold): Gold tags and the cost of each answer.
+    multiplier (float): m, how much score a unit of cost is worth.
+    aggressiveness (float): a, the longest step ("C" in the papers).
+    RETURNS (LossResult): The sum over the sequences, and its gradient.
+
+    Crammer et al. (2006), PA-I; Gimpel & Smith (2010), section 4.1.
+    """
+    raised = augment(potentials, gold, multiplier)
+    rival, right = rival_path(raised, gold), gold_path(potentials, gold)
+    n = squared_distance(potentials, rival, right)
+
+    def step(lead: Floats1d) -> Tuple[Floats1d, Floats1d]:
+        a, (h, _) = aggressiveness, hinge(lead)
+        xp = get_array_module(h)
+        steps = xp.minimum(a, h / xp.maximum(n, 1))
+        return steps * h - steps**2 * n / 2, steps
+
+    return difference(
+        chain.path_score(raised, rival), chain.path_score(potentials, right), gold, step
+    )
+
+
+def squared_distance(potentials: Potentials, one: Ints1d, other: Ints1d) -> Floats1d:
+    """How far apart two paths are in the features that the potentials are.
+
+        n = || f(y) - f(y') ||^2
+
+    potentials (Potentials): The scores of a batch.
+    one (Ints1d): A path of each sequence. Shape: (N,)
+    other (Ints1d): Another. Shape: (N,)
+    RETURNS (Floats1d): Shape: (B,)
+    """
+    xp = get_array_module(potentials.emissions)
+    n_tags, lengths = len(potentials.transitions), potentials.lengths
+    by_sequence = sequence_of(potentials)
+    begins = (numpy.cumsum(lengths) - lengths)[lengths > 0]
+    later = numpy.delete(numpy.arange(len(by_sequence)), begins)
+    paths = (one, other)
+    differs = (one != other).astype("float64")
+    ends = xp.asarray(numpy.concatenate([begins, begins + lengths[lengths > 0] - 1]))
+    at_ends = xp.zeros_like(differs) + xp.bincount(ends, minlength=len(differs))[: len(differs)]
+    distance = _sum(by_sequence, 2 * differs * (1 + at_ends), len(lengths))
+    step_of = [(by_sequence[later] * n_tags + y[later - 1]) * n_tags + y[later] for y in paths]
+    steps, inverse = xp.unique(xp.concatenate(step_of), return_inverse=True)
+    signs = xp.repeat(xp.asarray([1.0, -1.0]), len(later))
+    counts = _sum(inverse, signs, len(steps))
+    return distance + _sum(steps // n_tags**2, counts**2, len(lengths))
+
+
+def _sum(groups: Ints1d, weights: Floats1d, n_groups: int) -> Floats1d:
+    xp = get_array_module(weights)
+    if len(weights) == 0:
+        return xp.zeros(n_groups)
+    return xp.bincount(groups, weights=weights, minlength=n_groups)

@@ -1,0 +1,51 @@
+"""One loss for a while, then another."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Sequence, Tuple
+
+from ..types import Loss, Progress
+
+
+def make_schedule(
+    *losses: Loss, steps: Sequence[int] = (), epochs: Sequence[float] = ()
+) -> "LossSchedule":
+    """Build a schedule of losses, such as a likelihood first and then a loss that is not
+    convex.
+
+    *losses (Loss): The losses, first to last.
+    steps (Sequence[int]): After how many updates in all each but the last one ends.
+    epochs (Sequence[float]): The same in passes over the training examples, instead.
+    RAISES (ValueError): If there are not as many ends as losses but one, if they don't
+        grow, or if both kinds are given.
+    """
+    name, ends = ("epochs", epochs) if epochs else ("steps", steps)
+    if len(losses) < 2 or (steps and epochs) or len(ends) != len(losses) - 1:
+        raise ValueError(
+            "spacy_costner.Schedule: expected two losses or more, and either steps or epochs with "
+            f"one number less, was: {len(losses)} losses, steps={steps!r}, epochs={epochs!r}"
+        )
+    if any(end <= begin for begin, end in pairwise([0, *ends])):
+        raise ValueError(
+            f"spacy_costner.Schedule: {name}: expected growing numbers above 0, was: {ends!r}"
+        )
+    return LossSchedule(losses, tuple(ends), name)
+
+
+@dataclass(frozen=True)
+class LossSchedule:
+    """Losses that follow each other; to be used in place of a `Loss`.
+
+    stages (Tuple[Loss, ...]): The losses, first to last.
+    ends (Tuple[float, ...]): Where each but the last one ends.
+    unit (str): The field of `Progress` that `ends` counts.
+    """
+
+    stages: Tuple[Loss, ...]
+    ends: Tuple[float, ...]
+    unit: str
+
+    def at(self, progress: Progress) -> Loss:
+        """The loss to minimise at this point of training."""
+        reached = getattr(progress, self.unit)
+        return self.stages[sum(end <= reached for end in self.ends)]

@@ -1,0 +1,236 @@
+"""What training minimises: a loss over examples, down to the scores of the model."""
+
+import warnings
+from typing import Dict, NamedTuple, Optional, Sequence, Set, Tuple, Union
+
+import numpy
+from spacy.strings import StringStore
+from spacy.training import Example
+from thinc.api import to_numpy
+from thinc.types import Array2d, Ints1d
+from thinc.util import get_array_module
+
+from . import chain
+from .forbidden import Tracks, make_tracks
+from .gold import (
+    Annotation,
+    Tokens,
+    Weights,
+    allowed_tags,
+    annotation,
+    example_weights,
+    first_words,
+    forbidden_spans,
+    gold_cost,
+    gold_tags,
+    possible_tags,
+    read_docs,
+    read_reference,
+    token_weights,
+    trim,
+)
+from .losses import LossSchedule
+from .tags import OUTSIDE, Entities, Tags
+from .types import CostTable, Gold, Loss, Potentials, Progress
+
+
+class Chains(NamedTuple):
+    """The chains of a batch, without the paths that can't be.
+
+    potentials (Potentials): Their scores. K' tags, which is K unless spans are forbidden.
+    tracks (Optional[Tracks]): What the tags beyond K are, if there are any.
+    free (bool): Whether all that the tag scheme allows is possible.
+    """
+
+    potentials: Potentials
+    tracks: Optional[Tracks]
+    free: bool
+
+    def widen(self, columns: Optional[Array2d]) -> Optional[Array2d]:
+        """What is said of each of K tags, said of all tags. Shape: (..., K) to (..., K')"""
+        if columns is None or self.tracks is None:
+            return columns
+        return columns[..., self.tracks.stands_for]
+
+
+class Objective:
+    """A loss over examples.
+
+    Makes of the docs what the loss has to know: what is possible, what is right, what
+    mistakes cost and how much everything counts.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        strings: StringStore,
+        loss: Union[Loss, LossSchedule],
+        *,
+        weights: Optional[Weights] = None,
+        incorrect_spans_key: Optional[str] = None,
+        sentence_boundaries: bool = False,
+    ) -> None:
+        """Initialize the objective.
+
+        name (str): The component, for messages.
+        strings (StringStore): What the hashes of labels mean.
+        loss (Union[Loss, LossSchedule]): What is minimised.
+        weights (Optional[Weights]): How much tokens and examples count.
+        incorrect_spans_key (Optional[str]): Where reference docs have spans that are no
+            entities.
+        sentence_boundaries (bool): Whether entities end where sentences do.
+        RAISES (ValueError): If tokens have weights and the loss has no use for them.
+        """
+        self.name = name
+        self.strings = strings
+        self.loss = loss
+        self.weights = weights or Weights()
+        self.incorrect_spans_key = incorrect_spans_key
+        self.sentence_boundaries = sentence_boundaries
+        self._tables: Dict[Tuple[int, Tuple[str, ...]], CostTable] = {}
+        self._warned: Set[str] = set()
+        useful = any(stage.weighs_tokens or stage.cost is not None for stage in loss.stages)
+        if self.weights.weighs_tokens and not useful:
+            raise ValueError(
+                f"{name}: weights: expected none of labels, boundaries or tokens, as the loss has "
+                "no use for them; losses that have are those with a cost, Pointwise and Mixed"
+            )
+
+    def __call__(
+        self, examples: Sequence[Example], scores: Potentials, tags: Tags, progress: Progress
+    ) -> Tuple[float, Potentials]:
+        """Compute the loss and its gradient.
+
+        examples (Sequence[Example]): A batch.
+        scores (Potentials): The model's potentials of the predicted docs.
+        tags (Tags): The tag set.
+        progress (Progress): How far training has come.
+        RETURNS (Tuple[float, Potentials]): The loss for each annotated token or, where it
+            is one ratio, for the batch; and the gradient of the loss as a whole.
+        """
+        loss = self.loss.at(progress)
+        tokens = read_docs([eg.predicted for eg in examples])
+        annotated = self._annotation(examples, tokens, tags)
+        chains = self._constrain(examples, scores, tokens, tags)
+        path, wide_path = self._gold_path(gold_tags(annotated, tags), chains, examples, tokens)
+        weights = token_weights(self.weights, annotated, tags, examples, tokens)
+        table = self.cost_table(loss, tags)
+        gold = Gold(
+            tags=wide_path,
+            allowed=chains.widen(allowed_tags(path, len(tags))),
+            cost=None if table is None else chains.widen(gold_cost(path, table, weights)),
+            token_weights=weights,
+            weights=example_weights(self.weights, examples),
+            opening=chains.widen(tags.having(tags.scheme.opening)),
+            continuing=chains.widen(tags.having(tags.scheme.continuing)),
+        )
+        result = loss.compute(chains.potentials, _to_array_module_of(scores, gold))
+        gradient = result.gradient
+        if chains.tracks is not None:
+            gradient = chains.tracks.narrow(gradient)
+        n_annotated = 1 if loss.is_ratio else max(int((path >= 0).sum()), 1)
+        return result.value / n_annotated, gradient
+
+    def prepare(self, tags: Tags) -> None:
+        """Check that costs and weights fit the labels, before training begins.
+
+        tags (Tags): The tag set.
+        RAISES (ValueError): If a cost can't be made of these tags, or a weight is that of
+            none of them.
+        """
+        for stage in self.loss.stages:
+            self.cost_table(stage, tags)
+        unknown = sorted(set(self.weights.labels) - {*tags.labels, OUTSIDE})
+        if unknown:
+            raise ValueError(
+                f"{self.name}: weights: labels: expected some of {(*tags.labels, OUTSIDE)}, "
+                f"was: {unknown}"
+            )
+
+    def cost_table(self, loss: Loss, tags: Tags) -> Optional[CostTable]:
+        """The table of a loss's cost, if it has one; made once for each tag set.
+
+        RAISES (ValueError): If the cost can't be made of these tags.
+        """
+        if loss.cost is None:
+            return None
+        key = (id(loss), tags.names)
+        if key not in self._tables:
+            self._tables[key] = loss.cost(tags)
+        return self._tables[key]
+
+    def _annotation(self, examples: Sequence[Example], tokens: Tokens, tags: Tags) -> Annotation:
+        """Gold entities, without white space at their ends."""
+        annotated = annotation(read_reference(examples, tokens), tags, self.strings)
+        trimmed = trim(annotated.entities, tokens.is_space)
+        self._warn_of_unusual(annotated.entities, trimmed, examples, tokens, tags)
+        return annotated._replace(entities=trimmed)
+
+    def _constrain(
+        self, examples: Sequence[Example], scores: Potentials, tokens: Tokens, tags: Tags
+    ) -> Chains:
+        """Allow what the tag scheme, the docs and the forbidden spans allow."""
+        possible = possible_tags(
+            tokens, tags, self.strings, sentence_boundaries=self.sentence_boundaries
+        )
+        spans = []
+        if self.incorrect_spans_key is not None:
+            spans = forbidden_spans(examples, self.incorrect_spans_key, tags, tokens)
+        constraints = tags.constraints._replace(emissions=possible)
+        if not spans:
+            return Chains(chain.constrain(scores, constraints), None, possible is None)
+        tracks = make_tracks(tags, spans, len(tokens.iob))
+        wide = chain.constrain(tracks.widen(scores), tracks.constraints)
+        if possible is not None:
+            wide = chain.restrict(wide, possible[:, tracks.stands_for])
+        return Chains(wide, tracks, False)
+
+    def _gold_path(
+        self, path: Ints1d, chains: Chains, examples: Sequence[Example], tokens: Tokens
+    ) -> Tuple[Ints1d, Ints1d]:
+        """The gold tags, and what they are among all tags; -1 where missing: everywhere in a
+        doc whose gold is not possible. Shapes: (N,), (N,)"""
+        if chains.free:
+            return path, path
+        n_tags = len(chains.potentials.start) if chains.tracks is None else chains.tracks.n_tags
+        allowed = (path < 0)[:, None] | (path[:, None] == numpy.arange(n_tags))
+        found = chain.best_path(chain.restrict(chains.potentials, chains.widen(allowed)))
+        possible = numpy.isfinite(to_numpy(found.scores))
+        known = (path >= 0) & numpy.repeat(possible, tokens.lengths)
+        for i in numpy.flatnonzero(~possible).tolist():
+            warnings.warn(
+                f"{self.name}: left out of training, as its entities contradict preset ones, cross "
+                "a sentence boundary or are among the incorrect spans: "
+                f"{first_words(examples[i].reference)}",
+                stacklevel=2,
+            )
+        return numpy.where(known, path, -1), numpy.where(known, to_numpy(found.tags), -1)
+
+    def _warn_of_unusual(
+        self,
+        entities: Entities,
+        trimmed: Entities,
+        examples: Sequence[Example],
+        tokens: Tokens,
+        tags: Tags,
+    ) -> None:
+        """Warn, once each, of gold that is not learned as it stands."""
+        in_space = ~numpy.isin(entities.begin, trimmed.begin)
+        in_space |= ~numpy.isin(entities.end, trimmed.end)
+        cases = {
+            "white space at an end of an entity is taken off it": in_space,
+            f"entities of other labels than {tags.labels} count as O": entities.label < 0,
+        }
+        for message, which in cases.items():
+            if which.any() and message not in self._warned:
+                self._warned.add(message)
+                token = entities.begin[which][0]
+                doc = numpy.searchsorted(numpy.cumsum(tokens.lengths), token, side="right")
+                words = first_words(examples[int(doc)].reference)
+                warnings.warn(f"{self.name}: {message}, as in: {words}", stacklevel=2)
+
+
+def _to_array_module_of(scores: Potentials, gold: Gold) -> Gold:
+    """Put gold where the scores are."""
+    asarray = get_array_module(scores.emissions).asarray
+    return Gold._make(None if array is None else asarray(array) for array in gold)

@@ -1,0 +1,184 @@
+"""How good the answers are, and what their mistakes cost."""
+
+from functools import partial
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Set, Tuple
+
+import numpy
+from spacy.scorer import PRFScore, get_ner_prf
+from spacy.strings import StringStore
+from spacy.training import Example
+from thinc.types import Ints1d
+
+from .gold import annotation, gold_tags, read_docs, read_reference
+from .hierarchy import Tree, TreeSource, make_tree
+from .tags import OUTSIDE, Tags
+from .types import Cost
+
+Scores = Dict[str, Any]
+Entity = Tuple[str, int, int]
+"""A label, and begin and end in tokens of the reference."""
+
+
+def make_cost_scorer(*, cost: Cost, tree: Optional[TreeSource] = None) -> Callable[..., Scores]:
+    """Build a scorer that knows what mistakes cost: see `cost_scores`.
+
+        [components.ner.scorer]
+        @scorers = "spacy_costner.cost_scorer.v1"
+        tree = "assets/tree.json"
+
+        [components.ner.scorer.cost]
+        @misc = "spacy_costner.HierarchicalCost.v1"
+        tree = "assets/tree.json"
+
+    To choose the best model of `spacy train` by its cost, give that a negative weight, and
+    take away the weight of F, which spaCy would otherwise add (it also makes weights with a
+    positive sum add up to 1, and rounds them to two digits):
+
+        [training.score_weights]
+        ents_cost = -1.0
+        ents_f = 0.0
+
+    The training table shows the cost times 100, as it does all scores. A score with weight
+    `null` is not in the table but, like the others named there, in the model's meta.json;
+    `ents_confusion` is no number and can have no other weight. `spacy evaluate` prints
+    spaCy's own scores only, and writes all of them to its --output.
+
+    cost (Cost): What each mistake costs.
+    tree (Optional[TreeSource]): The tree of labels, if F is wanted on each of its levels.
+    RAISES (ValueError): If a tree in the config is none.
+    """
+    levels = None if tree is None else make_tree(tree, "spacy_costner.cost_scorer: tree")
+    return partial(cost_scores, cost, levels)
+
+
+def cost_scores(
+    cost: Cost,
+    tree: Optional[Tree],
+    examples: Iterable[Example],
+    /,
+    *,
+    labels: Sequence[str] = (),
+    scheme: str = "BILUO",
+    **settings: Any,
+) -> Scores:
+    """Score the entities of some docs.
+
+    Docs without annotation, tokens where it is missing and entities that reach into such
+    tokens don't count; nor do empty docs. Labels that the component doesn't have count as
+    wrong answers, and need a cost too. What can't be scored is None.
+
+    cost (Cost): What each mistake costs.
+    tree (Optional[Tree]): The tree of labels, for `ents_f_level_…`.
+    examples (Iterable[Example]): The examples, with predicted docs.
+    labels (Sequence[str]): The labels of the component.
+    scheme (str): The tag scheme of the component.
+    **settings (Any): Other settings of the component: none is used.
+    RETURNS (Dict[str, Any]): spaCy's `ents_p`, `ents_r`, `ents_f` and `ents_per_type`, and
+        - `ents_cost`: average cost of a token; lower is better.
+        - `ents_tag_acc`: share of the tokens with the right tag.
+        - `ents_sent_acc`: share of the docs with all entities right and no other.
+        - `ents_f_level_1`, `ents_f_level_2`, …: F where each label is replaced by the node
+          above it at that level of the tree, 1 on top.
+        - `ents_confusion`: tokens by label of gold and then of the answer, "O" included;
+          what never happened is left out.
+    RAISES (ValueError): If a label has no cost, or is not in the tree.
+
+    Higashiyama et al., eq 11, for `ents_cost`; Suzuki et al. for the accuracies.
+    """
+    annotated = [eg for eg in examples if len(eg.y) and eg.y.has_annotation("ENT_IOB")]
+    return {
+        **get_ner_prf(annotated),
+        **_token_scores(annotated, cost, labels, scheme),
+        **_entity_scores(annotated, tree),
+    }
+
+
+def _token_scores(
+    examples: List[Example], cost: Cost, labels: Sequence[str], scheme: str
+) -> Scores:
+    """The scores that compare tag with tag.
+
+    ents_cost = 1/N sum_t cost[gold_t, answered_t]
+    """
+    tags = Tags(_all_labels(examples, labels), scheme)
+    gold, answered = _paths(examples, tags)
+    if not len(gold):
+        return dict.fromkeys(["ents_cost", "ents_tag_acc", "ents_confusion"])
+    return {
+        "ents_cost": float(cost(tags)[gold, answered].mean(dtype="float64")),
+        "ents_tag_acc": float((gold == answered).mean()),
+        "ents_confusion": _confusion(tags, gold, answered),
+    }
+
+
+def _all_labels(examples: List[Example], labels: Sequence[str]) -> List[str]:
+    """The labels of the component, then those that only the docs have."""
+    found = {ent.label_ for eg in examples for doc in (eg.x, eg.y) for ent in doc.ents}
+    return [*labels, *sorted(found.difference(labels))]
+
+
+def _paths(examples: List[Example], tags: Tags) -> Tuple[Ints1d, Ints1d]:
+    """The tags of gold and of the answer at all annotated tokens."""
+    predicted = read_docs([eg.x for eg in examples])
+    strings = StringStore()
+    gold = gold_tags(annotation(read_reference(examples, predicted), tags, strings), tags)
+    found = annotation(predicted, tags, strings)
+    answered = tags.encode(found.entities, len(gold))
+    return gold[gold >= 0], answered[gold >= 0]
+
+
+def _confusion(tags: Tags, gold: Ints1d, answered: Ints1d) -> Dict[str, Dict[str, int]]:
+    names = [*tags.labels, OUTSIDE]
+    counts = numpy.zeros((len(names), len(names)), dtype="int64")
+    numpy.add.at(counts, (tags.label_of[gold], tags.label_of[answered]), 1)
+    return {
+        name: {names[i]: int(row[i]) for i in numpy.flatnonzero(row)}
+        for name, row in zip(names, counts)
+        if row.any()
+    }
+
+
+def _entity_scores(examples: List[Example], tree: Optional[Tree]) -> Scores:
+    """The scores that compare entity with entity, by the rules of spaCy's F."""
+    pairs = [_entities(eg) for eg in examples]
+    compared = [_compare(*pair) for pair in pairs]
+    right = [not (score.fp or score.fn) for score in compared]
+    scores: Scores = {"ents_sent_acc": float(numpy.mean(right)) if right else None}
+    if tree is not None:
+        for level in range(1, tree.depth + 1):
+            scores[f"ents_f_level_{level}"] = _f_at_level(pairs, tree, level)
+    return scores
+
+
+def _entities(eg: Example) -> Tuple[Set[Entity], List[Entity]]:
+    """Gold and answered entities, the latter without those in tokens that are not annotated."""
+    x2y = eg.alignment.x2y
+    answered = []
+    for ent in eg.x.ents:
+        tokens = x2y[ent.start : ent.end]
+        if len(tokens):
+            begin, end = int(tokens[0]), int(tokens[-1]) + 1
+            if all(token.ent_iob for token in eg.y[begin:end]):
+                answered.append((ent.label_, begin, end))
+    return {(ent.label_, ent.start, ent.end) for ent in eg.y.ents}, answered
+
+
+def _compare(gold: Set[Entity], answered: List[Entity]) -> PRFScore:
+    left = set(gold)
+    for entity in answered:
+        left.discard(entity)
+    n_right = len(gold) - len(left)
+    return PRFScore(tp=n_right, fp=len(answered) - n_right, fn=len(left))
+
+
+def _f_at_level(
+    pairs: List[Tuple[Set[Entity], List[Entity]]], tree: Tree, level: int
+) -> Optional[float]:
+    def lift(entity: Entity) -> Entity:
+        label, begin, end = entity
+        return tree.ancestor(label, level), begin, end
+
+    total = PRFScore()
+    for gold, answered in pairs:
+        total += _compare(set(map(lift, gold)), list(map(lift, answered)))
+    return total.fscore if len(total) else None

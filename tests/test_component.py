@@ -1,0 +1,377 @@
+"""The component as spaCy's users meet it."""
+
+import pickle
+from pathlib import Path
+from typing import Any, Dict, List, Tuple
+
+import numpy
+import pytest
+import spacy
+from spacy.language import Language
+from spacy.tokens import Doc, Span
+from spacy.training import Example
+from thinc.api import ConfigValidationError, to_numpy
+
+SMALL = {
+    "model": {
+        "@architectures": "spacy_costner.LinearChainCRF.v1",
+        "tok2vec": {
+            "@architectures": "spacy.HashEmbedCNN.v2",
+            "pretrained_vectors": None,
+            "width": 16,
+            "depth": 1,
+            "embed_size": 200,
+            "window_size": 1,
+            "maxout_pieces": 2,
+            "subword_features": True,
+        },
+    }
+}
+SOFTMAX_MARGIN = {
+    "@losses": "spacy_costner.SoftmaxMargin.v1",
+    "multiplier": 1.0,
+    "cost": {"@misc": "spacy_costner.HammingCost.v1"},
+}
+TRAIN: List[Tuple[str, Dict[str, Any]]] = [
+    ("Who is Shaka Khan?", {"entities": [(7, 17, "PERSON")]}),
+    ("I like London and Berlin.", {"entities": [(7, 13, "LOC"), (18, 24, "LOC")]}),
+    ("The Red Sox lost.", {"entities": [(4, 11, "sports-team")]}),
+    ("", {"entities": []}),
+]
+TEXTS = [text for text, _ in TRAIN]
+
+
+def pipeline(**settings: Any) -> Language:
+    nlp = spacy.blank("en")
+    nlp.add_pipe("cost_sensitive_ner", name="ner", config={**SMALL, **settings})
+    return nlp
+
+
+def examples(nlp: Language) -> List[Example]:
+    return [Example.from_dict(nlp.make_doc(text), gold) for text, gold in TRAIN]
+
+
+def train(nlp: Language, steps: int = 60) -> Dict[str, float]:
+    """Overfit; returns the losses of the last step."""
+    batch = examples(nlp)
+    optimizer = nlp.initialize(lambda: batch)
+    optimizer.learn_rate = 0.01
+    for _ in range(steps):
+        losses = nlp.update(batch, sgd=optimizer, losses={})
+    return losses
+
+
+def ents(doc: Doc) -> List[Tuple[int, int, str]]:
+    return [(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents]
+
+
+@pytest.fixture(scope="module")
+def trained() -> Language:
+    nlp = pipeline()
+    train(nlp)
+    return nlp
+
+
+@pytest.mark.parametrize("scheme", ["BILUO", "IOB2"])
+@pytest.mark.parametrize("loss", [{"@losses": "spacy_costner.Sequential.v1"}, SOFTMAX_MARGIN])
+def test_overfitting(loss: Dict[str, Any], scheme: str) -> None:
+    nlp = pipeline(loss=loss, scheme=scheme)
+    losses = train(nlp)
+    assert 0 <= losses["ner"] < 0.01
+    for text, gold in TRAIN:
+        assert ents(nlp(text)) == gold["entities"]
+    scores = nlp.evaluate(examples(nlp))
+    assert scores["ents_f"] == 1.0
+    assert set(scores["ents_per_type"]) == {"PERSON", "LOC", "sports-team"}
+
+
+def test_round_trips_predict_the_same(trained: Language, tmp_path: Path) -> None:
+    trained.to_disk(tmp_path)
+    copies = [
+        spacy.load(tmp_path),
+        pipeline().from_bytes(trained.to_bytes()),
+        pickle.loads(pickle.dumps(trained)),
+    ]
+    docs = [trained.make_doc(text) for text in [*TEXTS, "Khan likes the Red Sox of London"]]
+    expected = trained.get_pipe("ner").model.predict(docs)
+    for copy in copies:
+        found = copy.get_pipe("ner").model.predict(docs)
+        for one, other in zip(found, expected):
+            numpy.testing.assert_array_equal(one, other)
+        assert copy.get_pipe("ner").labels == trained.get_pipe("ner").labels
+
+
+@pytest.mark.parametrize("settings", [{}, {"batch_size": 1}, {"n_process": 2}])
+def test_pipe_is_call(trained: Language, settings: Dict[str, int]) -> None:
+    texts = [*TEXTS, "London", "Khan. Berlin"]
+    expected = [ents(trained(text)) for text in texts]
+    assert [ents(doc) for doc in trained.pipe(texts, **settings)] == expected
+
+
+def test_pipe_keeps_contexts(trained: Language) -> None:
+    pairs = trained.pipe(zip(TEXTS, range(len(TEXTS))), as_tuples=True)
+    assert [context for _, context in pairs] == list(range(len(TEXTS)))
+
+
+def test_every_token_is_annotated(trained: Language) -> None:
+    doc = trained("I like London and Berlin.")
+    assert [token.ent_iob_ for token in doc] == ["O", "O", "B", "O", "B", "O"]
+
+
+def test_labels_are_those_of_the_data_in_order() -> None:
+    nlp = pipeline()
+    nlp.initialize(lambda: examples(nlp))
+    ner = nlp.get_pipe("ner")
+    assert ner.labels == ner.label_data == ("LOC", "PERSON", "sports-team")
+
+
+def test_labels_can_be_given() -> None:
+    nlp = pipeline()
+    nlp.config["initialize"]["components"]["ner"] = {"labels": ["LOC", "GPE"]}
+    nlp.initialize(lambda: examples(nlp))
+    assert nlp.get_pipe("ner").labels == ("LOC", "GPE")
+    with pytest.warns(UserWarning, match="entities of other labels.*Shaka Khan"):
+        nlp.update(examples(nlp))
+
+
+def test_missing_labels_are_named() -> None:
+    nlp = pipeline()
+    batch = [Example.from_dict(nlp.make_doc("Nothing here"), {"entities": []})]
+    with pytest.raises(ValueError, match=r"ner: labels: expected at least one"):
+        nlp.initialize(lambda: batch)
+
+
+@pytest.mark.parametrize("label", ["", 3, None])
+def test_a_bad_label_is_named(label: Any) -> None:
+    with pytest.raises(ValueError, match="label: expected a string"):
+        pipeline().get_pipe("ner").add_label(label)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"scheme": "BIO"}, "scheme: expected 'BILUO' or 'IOB2', was: 'BIO'"),
+        ({"loss": {**SOFTMAX_MARGIN, "multiplier": -1}}, "multiplier: expected .* at least 0"),
+    ],
+)
+def test_bad_settings_are_named(settings: Dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        pipeline(**settings)
+
+
+def test_an_unknown_loss_is_named() -> None:
+    with pytest.raises(Exception, match=r"spacy_costner\.Nothing\.v1"):
+        pipeline(loss={"@losses": "spacy_costner.Nothing.v1"})
+    with pytest.raises(ConfigValidationError, match="loss -> cost"):
+        pipeline(loss={"@losses": "spacy_costner.SoftmaxMargin.v1"})
+
+
+def test_prediction_without_labels_says_so() -> None:
+    with pytest.raises(ValueError, match="E143"):
+        pipeline()("Some text")
+
+
+def test_empty_docs_pass(trained: Language) -> None:
+    assert [len(doc) for doc in trained.pipe(["", ""])] == [0, 0]
+    empty = Example.from_dict(trained.make_doc(""), {"entities": []})
+    assert trained.update([empty, empty], losses={}) == {"ner": 0.0}
+
+
+def test_one_token_and_long_docs(trained: Language) -> None:
+    assert ents(trained("London")) in ([], [(0, 6, "LOC")])
+    doc = trained(Doc(trained.vocab, words=["London", "likes"] * 5000))
+    assert len(doc) == 10000
+
+
+def test_the_loss_is_the_objective_per_annotated_token(trained: Language) -> None:
+    ner = trained.get_pipe("ner")
+    doc = trained.make_doc("Berlin lost")
+    missing = Example(trained.make_doc("Who knows"), trained.make_doc("Who knows"))
+    batch = [Example.from_dict(doc, {"entities": [(0, 6, "LOC")]}), missing]
+    potentials = ner.model.predict([eg.predicted for eg in batch])
+    loss, gradient = ner.get_loss(batch, potentials)
+    gold = [ner.tags.names.index(name) for name in ("U-LOC", "O")]
+    assert loss == pytest.approx(negative_log_likelihood(ner, potentials, gold) / 2, abs=1e-5)
+    assert not gradient.emissions[2:].any() and gradient.emissions[:2].any()
+
+
+def negative_log_likelihood(ner: Any, potentials: Any, gold: List[int]) -> float:
+    """Of the first two tokens, by enumeration."""
+    legal = ner.tags.constraints
+    scores = {
+        (i, j): float(
+            potentials.start[i]
+            + potentials.emissions[0, i]
+            + potentials.transitions[i, j]
+            + potentials.emissions[1, j]
+            + potentials.end[j]
+        )
+        for i in range(len(ner.tags))
+        for j in range(len(ner.tags))
+        if legal.start[i] and legal.transitions[i, j] and legal.end[j]
+    }
+    return float(numpy.log(sum(numpy.exp(s) for s in scores.values())) - scores[tuple(gold)])
+
+
+def test_docs_without_annotation_change_nothing(trained: Language) -> None:
+    ner = trained.get_pipe("ner")
+    batch = [Example(trained.make_doc(text), trained.make_doc(text)) for text in TEXTS]
+    loss, gradient = ner.get_loss(batch, ner.model.predict([eg.predicted for eg in batch]))
+    assert loss == 0.0
+    assert not any(numpy.asarray(array).any() for array in gradient[:4])
+
+
+def test_learning_goes_on_from_partial_annotation() -> None:
+    nlp = pipeline()
+    batch = examples(nlp)
+    for eg in batch[1:3]:
+        spans = list(eg.reference.ents[:1])
+        others = [eg.reference[i : i + 1] for i in (0, len(eg.reference) - 1)]
+        eg.reference.set_ents(spans, outside=others, default="missing")
+    optimizer = nlp.initialize(lambda: batch)
+    optimizer.learn_rate = 0.01
+    for _ in range(60):
+        losses = nlp.update(batch, sgd=optimizer, losses={})
+    assert 0 <= losses["ner"] < 0.01
+    assert ents(nlp(TEXTS[0])) == TRAIN[0][1]["entities"]
+    assert (7, 13, "LOC") in ents(nlp(TEXTS[1]))
+
+
+def test_add_label_keeps_what_was_learned(trained: Language) -> None:
+    nlp = pickle.loads(pickle.dumps(trained))
+    ner = nlp.get_pipe("ner")
+    before = ner.model.predict([nlp.make_doc(TEXTS[1])])
+    assert ner.add_label("LOC") == 0
+    assert ner.add_label("GPE") == 1
+    after = ner.model.predict([nlp.make_doc(TEXTS[1])])
+    numpy.testing.assert_array_equal(after.transitions[:13, :13], before.transitions)
+    numpy.testing.assert_array_equal(after.emissions[:, :13], before.emissions)
+    new = Example.from_dict(nlp.make_doc("Mordor burns"), {"entities": [(0, 6, "GPE")]})
+    optimizer = nlp.resume_training()
+    optimizer.learn_rate = 0.01
+    for _ in range(30):
+        nlp.update([new, *examples(nlp)], sgd=optimizer)
+    assert ents(nlp("Mordor burns")) == [(0, 6, "GPE")]
+    assert ents(nlp(TEXTS[1])) == TRAIN[1][1]["entities"]
+    again = pipeline().from_bytes(nlp.to_bytes())
+    assert again.get_pipe("ner").labels == ner.labels
+    assert ents(again("Mordor burns")) == [(0, 6, "GPE")]
+
+
+def test_presets_stay(trained: Language) -> None:
+    doc = trained.make_doc("I like London and Berlin.")
+    city = Span(doc, 2, 3, label="CITY", kb_id="Q84")
+    doc.set_ents([city], outside=[doc[4:5]], default="missing")
+    doc = trained.get_pipe("ner")(doc)
+    assert [(ent.text, ent.label_, ent.kb_id_) for ent in doc.ents] == [("London", "CITY", "Q84")]
+    assert [token.ent_iob_ for token in doc] == ["O", "O", "B", "O", "O", "O"]
+    assert "CITY" not in trained.get_pipe("ner").labels
+
+
+def test_blocked_tokens_stay_empty(trained: Language) -> None:
+    ruler = trained.make_doc("I like London and Berlin.")
+    ruler.set_ents([], blocked=[ruler[2:3]], default="missing")
+    doc = trained.get_pipe("ner")(ruler)
+    assert ents(doc) == [(18, 24, "LOC")]
+
+
+def test_gold_in_white_space_is_trimmed_with_one_warning(trained: Language) -> None:
+    doc = trained.make_doc("in\n\nBerlin\n\n")
+    assert [token.is_space for token in doc] == [False, True, False, True]
+    reference = doc.copy()
+    reference.set_ents([Span(reference, 1, 4, label="LOC")])
+    ner = pickle.loads(pickle.dumps(trained)).get_pipe("ner")
+    batch = [Example(doc, reference)]
+    potentials = ner.model.predict([doc])
+    with pytest.warns(UserWarning, match=r"white space.*Berlin") as caught:
+        losses = [ner.get_loss(batch, potentials)[0] for _ in range(2)]
+    assert len(caught) == 1
+    trimmed = doc.copy()
+    trimmed.set_ents([Span(trimmed, 2, 3, label="LOC")])
+    assert losses == [ner.get_loss([Example(doc, trimmed)], potentials)[0]] * 2
+
+
+def test_forbidden_gold_is_left_out(trained: Language) -> None:
+    ner = trained.get_pipe("ner")
+    predicted = trained.make_doc("I like London")
+    predicted.set_ents([], outside=[predicted[2:3]], default="missing")
+    batch = [Example.from_dict(predicted, {"entities": [(7, 13, "LOC")]}), *examples(trained)]
+    with pytest.warns(UserWarning, match="left out of training.*I like London"):
+        loss, gradient = ner.get_loss(batch, ner.model.predict([eg.predicted for eg in batch]))
+    assert numpy.isfinite(loss) and not gradient.emissions[:3].any()
+
+
+@pytest.mark.parametrize("scheme", ["BILUO", "IOB2"])
+def test_entities_keep_inside_their_sentence(scheme: str) -> None:
+    nlp = pipeline(scheme=scheme, sentence_boundaries=True)
+    nlp.initialize(lambda: examples(nlp))
+    ner = nlp.get_pipe("ner")
+    transitions = ner.model.get_ref("output_layer").get_param("transitions")
+    inside = ner.tags.index("I", 0)
+    transitions[:] = -5.0
+    transitions[:, inside] = 5.0
+    doc = nlp.make_doc("a b c d e f g h")
+    for token in doc:
+        token.is_sent_start = token.i % 4 == 0
+    assert [(ent.start, ent.end) for ent in ner(doc).ents] == [(0, 4), (4, 8)]
+
+
+def test_bad_scores_are_named_and_nothing_is_updated(trained: Language) -> None:
+    nlp = pickle.loads(pickle.dumps(trained))
+    model = nlp.get_pipe("ner").model
+    before = {key: value.copy() for key, (value, _) in model_params(model).items()}
+    weights = model.get_ref("emissions").get_param("W")
+    weights[0, 0] = numpy.nan
+    with pytest.raises(ValueError, match=r"ner: emissions: expected finite scores"):
+        nlp.update(examples(nlp), sgd=nlp.resume_training())
+    weights[0, 0] = before[(model.get_ref("emissions").id, "W")][0, 0]
+    for key, (value, _) in model_params(model).items():
+        numpy.testing.assert_array_equal(value, before[key])
+
+
+def model_params(model: Any) -> Dict[Tuple[int, str], Tuple[Any, Any]]:
+    return {
+        (node.id, name): (to_numpy(node.get_param(name)), None)
+        for node in model.walk()
+        for name in node.param_names
+        if node.has_param(name)
+    }
+
+
+@pytest.mark.parametrize("part", ["cfg", "model"])
+def test_a_damaged_file_is_named(part: str, tmp_path: Path) -> None:
+    nlp = pipeline()
+    train(nlp, steps=1)
+    nlp.to_disk(tmp_path)
+    (tmp_path / "ner" / part).write_bytes(b"not a model")
+    with pytest.raises(ValueError, match=rf"ner.{part}: expected the {part} of a trained"):
+        spacy.load(tmp_path)
+
+
+def test_a_foreign_directory_is_named(tmp_path: Path) -> None:
+    nlp = spacy.blank("en")
+    nlp.add_pipe("ner").add_label("LOC")
+    nlp.initialize()
+    nlp.to_disk(tmp_path)
+    with pytest.raises(ValueError, match=r"cfg: expected|model: expected"):
+        pipeline().get_pipe("ner").from_disk(tmp_path / "ner", exclude=["vocab"])
+
+
+def test_training_starts_from_a_trained_component(trained: Language, tmp_path: Path) -> None:
+    trained.to_disk(tmp_path)
+    nlp = pipeline(loss=SOFTMAX_MARGIN)
+    settings = {"start_from": str(tmp_path / "ner"), "labels": ["LOC", "GPE"]}
+    nlp.config["initialize"]["components"]["ner"] = settings
+    nlp.initialize(lambda: examples(nlp))
+    ner = nlp.get_pipe("ner")
+    assert ner.labels == ("LOC", "PERSON", "sports-team", "GPE")
+    assert [ents(nlp(text)) for text in TEXTS] == [gold["entities"] for _, gold in TRAIN]
+    assert nlp.update(examples(nlp), sgd=nlp.create_optimizer())["ner"] < 0.05
+
+
+def test_starting_from_another_scheme_is_refused(trained: Language, tmp_path: Path) -> None:
+    trained.to_disk(tmp_path)
+    nlp = pipeline(scheme="IOB2")
+    nlp.config["initialize"]["components"]["ner"] = {"start_from": str(tmp_path / "ner")}
+    with pytest.raises(ValueError, match="scheme: expected 'IOB2', as in the config, was: 'BILUO'"):
+        nlp.initialize(lambda: examples(nlp))

@@ -1,0 +1,384 @@
+"""Each cost table, judged by a definition that looks at one pair of tags at a time."""
+
+import pickle
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Tuple
+
+import numpy
+import pytest
+from thinc.api import Config
+
+from spacy_costner.costs import (
+    hamming_cost,
+    make_hamming_cost,
+    make_hierarchical_cost,
+    make_matrix_cost,
+    make_precision_recall_cost,
+    make_sum_cost,
+    make_zero_one_cost,
+)
+from spacy_costner.hierarchy import make_tree
+from spacy_costner.tags import Tags
+from spacy_costner.types import Cost
+
+from .test_entry_points import resolve
+from .test_hierarchy import GENIA, leaves_of
+
+LABELS = ["city", "micro-state", "country", "doctor"]
+TREE = {"location": {"city": {}, "country": {"micro-state": {}}}, "person": {"doctor": {}}}
+EDGES = {
+    ("city", "country"): 2,
+    ("city", "micro-state"): 3,
+    ("city", "doctor"): 4,
+    ("country", "micro-state"): 1,
+    ("country", "doctor"): 4,
+    ("micro-state", "doctor"): 5,
+}
+MATRIX = {
+    gold: {
+        answered: float(10 * i + j) for j, answered in enumerate([*LABELS, "O"]) if answered != gold
+    }
+    for i, gold in enumerate([*LABELS, "O"])
+}
+OVERRIDES = {"micro-state": {"miss": 5.0}, "doctor": {"wrong_label": 0.0, "wrong_boundary": 0.3}}
+
+Tag = Tuple[str, str]
+"""A prefix and a label, "" and "O" for O."""
+
+
+def hamming(gold: Tag, answered: Tag) -> float:
+    return 1.0
+
+
+def zero_one(gold: Tag, answered: Tag) -> float:
+    return 0.0 if gold[1] == answered[1] else 1.0
+
+
+def hierarchical(gold: Tag, answered: Tag) -> float:
+    if gold[1] == answered[1]:
+        return 0.0
+    if "O" in (gold[1], answered[1]):
+        return 6.0
+    return float(EDGES.get((gold[1], answered[1])) or EDGES[answered[1], gold[1]])
+
+
+def precision_recall(gold: Tag, answered: Tag) -> float:
+    weights = {"false_alarm": 2.0, "miss": 3.0, "wrong_label": 0.5, "wrong_boundary": 0.1}
+    if gold[1] == "O":
+        return weights["false_alarm"]
+    weights.update(OVERRIDES.get(gold[1], {}))
+    if answered[1] == "O":
+        return weights["miss"]
+    return weights["wrong_label" if answered[1] != gold[1] else "wrong_boundary"]
+
+
+def matrix(gold: Tag, answered: Tag) -> float:
+    return 0.7 if gold[1] == answered[1] else MATRIX[gold[1]][answered[1]]
+
+
+def total(gold: Tag, answered: Tag) -> float:
+    return 0.5 * hierarchical(gold, answered) + hamming(gold, answered)
+
+
+COSTS: List[Tuple[Cost, Callable[[Tag, Tag], float]]] = [
+    (make_hamming_cost(), hamming),
+    (make_zero_one_cost(), zero_one),
+    (make_hierarchical_cost(tree=TREE), hierarchical),
+    (
+        make_precision_recall_cost(
+            false_alarm=2.0, miss=3.0, wrong_label=0.5, wrong_boundary=0.1, labels=OVERRIDES
+        ),
+        precision_recall,
+    ),
+    (make_matrix_cost(matrix=MATRIX, wrong_boundary=0.7), matrix),
+    (
+        make_sum_cost(
+            costs={"tree": make_hierarchical_cost(tree=TREE), "tags": hamming_cost},
+            weights={"tree": 0.5},
+        ),
+        total,
+    ),
+]
+IDS = [definition.__name__ for _, definition in COSTS]
+
+
+@pytest.fixture(params=["BILUO", "IOB2"])
+def tags(request: pytest.FixtureRequest) -> Tags:
+    return Tags(LABELS, request.param)
+
+
+@pytest.mark.parametrize("cost, definition", COSTS, ids=IDS)
+def test_tables_are_as_defined(
+    cost: Cost, definition: Callable[[Tag, Tag], float], tags: Tags
+) -> None:
+    parts = [
+        (prefix, "O" if label < 0 else LABELS[label])
+        for prefix, label in zip(tags.prefix_of, tags.label_of)
+    ]
+    expected = [
+        [0.0 if gold == answered else definition(gold, answered) for answered in parts]
+        for gold in parts
+    ]
+    table = cost(tags)
+    assert table.dtype == "float32"
+    numpy.testing.assert_allclose(table, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("cost, definition", COSTS, ids=IDS)
+def test_pickled_costs_make_the_same_table(cost: Cost, definition: Any, tags: Tags) -> None:
+    before = cost(tags)
+    numpy.testing.assert_array_equal(pickle.loads(pickle.dumps(cost))(tags), before)
+
+
+@pytest.mark.parametrize(
+    "cost",
+    [
+        make_hamming_cost(),
+        make_zero_one_cost(),
+        make_hierarchical_cost(tree={"city": {}}),
+        make_precision_recall_cost(),
+        make_matrix_cost(matrix={"city": {"O": 1.0}, "O": {"city": 1.0}}),
+        make_sum_cost(costs={"a": hamming_cost}),
+    ],
+)
+@pytest.mark.parametrize("labels", [[], ["city"]])
+def test_no_label_and_one_label_have_tables(cost: Cost, labels: List[str]) -> None:
+    tags = Tags(labels)
+    table = cost(tags)
+    assert table.shape == (len(tags), len(tags))
+    assert not table.diagonal().any()
+    if labels:
+        assert (table[0, 1:] > 0).all() and (table[1:, 0] > 0).all()
+
+
+def test_the_hierarchical_cost_is_a_metric_between_labels(tags: Tags) -> None:
+    table = make_hierarchical_cost(tree=TREE)(tags)
+    assert (table == table.T).all()
+    assert (table[:, None, :] <= table[:, :, None] + table[None, :, :]).all()
+
+
+def test_the_farthest_labels_are_those_in_use() -> None:
+    cost = make_hierarchical_cost(tree=TREE)
+    assert cost(Tags(["city", "country"]))[0, 1] == 3
+    assert cost(Tags(LABELS))[0, 1] == 6
+
+
+@pytest.mark.skipif(not GENIA.exists(), reason=f"needs GENIA's tree at {GENIA}")
+def test_a_miss_in_genia_costs_what_the_paper_says() -> None:
+    leaves = leaves_of(make_tree(GENIA, "tree"))
+    table = make_hierarchical_cost(tree=GENIA)(Tags(leaves, "IOB2"))
+    assert len(table) == 73
+    assert table.max() == table[0, 1] == 11
+
+
+@pytest.mark.parametrize("suffix", ["\n", "\r\n"])
+def test_a_matrix_can_stand_in_a_file(tmp_path: Path, tags: Tags, suffix: str) -> None:
+    path = tmp_path / "costs.csv"
+    columns = ["O", *reversed(LABELS)]
+    lines = [["gold", *columns]]
+    for gold in [*LABELS, "O"]:
+        lines.append([gold, *(str(MATRIX[gold].get(answered, "")) for answered in columns)])
+    path.write_bytes(("\ufeff" + suffix.join(", ".join(line) for line in lines)).encode("utf8"))
+    expected = make_matrix_cost(matrix=MATRIX)(tags)
+    numpy.testing.assert_array_equal(make_matrix_cost(matrix=path)(tags), expected)
+    numpy.testing.assert_array_equal(make_matrix_cost(matrix=str(path))(tags), expected)
+
+
+def test_all_tables_of_many_tags_are_made_fast() -> None:
+    labels = [f"label-{i}" for i in range(36)]
+    tags = Tags(labels)
+    matrix = {gold: dict.fromkeys([*labels, "O"], 1.0) for gold in [*labels, "O"]}
+    for name, row in matrix.items():
+        row[name] = 0.0
+    costs = [
+        make_hamming_cost(),
+        make_zero_one_cost(),
+        make_hierarchical_cost(tree={"top": {label: {} for label in labels}}),
+        make_precision_recall_cost(labels={labels[0]: {"miss": 5.0}}),
+        make_matrix_cost(matrix=matrix),
+    ]
+    tables = [cost(tags) for cost in costs]
+    assert all(table.shape == (145, 145) for table in tables)
+    seconds = []
+    for _ in range(20):
+        start = time.perf_counter()
+        make_sum_cost(costs=dict(enumerate(costs)))(tags)
+        seconds.append(time.perf_counter() - start)
+    assert min(seconds) < 0.005
+
+
+CONFIG = """
+[block]
+@misc = "spacy_costner.SumCost.v1"
+
+[block.weights]
+tree = 0.5
+
+[block.costs]
+
+[block.costs.tags]
+@misc = "spacy_costner.HammingCost.v1"
+
+[block.costs.tree]
+@misc = "spacy_costner.HierarchicalCost.v1"
+
+[block.costs.tree.tree]
+location = {"city": {}, "country": {"micro-state": {}}}
+
+[block.costs.tree.tree.person]
+
+[block.costs.tree.tree.person.doctor]
+"""
+
+PER_LABEL = """
+[block]
+@misc = "spacy_costner.PrecisionRecallCost.v1"
+false_alarm = 2
+miss = 3
+wrong_label = 0.5
+wrong_boundary = 0.1
+
+[block.labels]
+
+[block.labels.micro-state]
+miss = 5.0
+
+[block.labels.doctor]
+wrong_label = 0
+wrong_boundary = 0.3
+"""
+
+
+@pytest.mark.parametrize("text, like", [(CONFIG, 5), (PER_LABEL, 3)])
+@pytest.mark.parametrize("rewritten", [False, True])
+def test_costs_are_written_as_blocks(text: str, like: int, rewritten: bool, tags: Tags) -> None:
+    config = Config().from_str(text)
+    if rewritten:
+        config = Config().from_str(config.to_str())
+    name = config["block"].pop("@misc")
+    table = resolve("misc", name, **config["block"])(tags)
+    numpy.testing.assert_array_equal(table, COSTS[like][0](tags))
+
+
+NUMBER = "expected a finite number of at least 0, was: "
+ONE_LABEL = {"city": {"O": 1.0}, "O": {"city": 1.0}}
+
+
+@pytest.mark.parametrize(
+    "make, settings, message",
+    [
+        (make_precision_recall_cost, {"miss": -1.0}, f"PrecisionRecallCost: miss: {NUMBER}-1.0"),
+        (
+            make_precision_recall_cost,
+            {"false_alarm": float("nan")},
+            f"PrecisionRecallCost: false_alarm: {NUMBER}nan",
+        ),
+        (
+            make_precision_recall_cost,
+            {"labels": {"city": {"wrong_label": float("inf")}}},
+            f"PrecisionRecallCost: labels.city: wrong_label: {NUMBER}inf",
+        ),
+        (
+            make_precision_recall_cost,
+            {"labels": {"city": {"mis": 2.0}}},
+            "PrecisionRecallCost: labels.city: expected any of false_alarm, miss, wrong_label, "
+            "wrong_boundary, was: 'mis'",
+        ),
+        (
+            make_precision_recall_cost,
+            {"labels": {"e.g.": {"miss": 2.0}}},
+            "PrecisionRecallCost: labels: expected names that a spaCy config can .*was: 'e.g.'",
+        ),
+        (make_hierarchical_cost, {"tree": {"a": 1}}, "HierarchicalCost: tree: expected a mapping"),
+        (
+            make_matrix_cost,
+            {"matrix": {"city": {"O": -1.0}}},
+            f"MatrixCost: matrix: city.O: {NUMBER}-1.0",
+        ),
+        (
+            make_matrix_cost,
+            {"matrix": {"O": {"O": 1.0}}},
+            r"MatrixCost: matrix: O.O: expected 0 \(it is right\), was: 1.0",
+        ),
+        (
+            make_matrix_cost,
+            {"matrix": {"O": {"a:b": 1.0}}},
+            "MatrixCost: matrix: expected names that a spaCy config can .*was: 'a:b'",
+        ),
+        (
+            make_matrix_cost,
+            {"matrix": ONE_LABEL, "wrong_boundary": -0.5},
+            f"MatrixCost: wrong_boundary: {NUMBER}-0.5",
+        ),
+        (make_sum_cost, {"costs": {}}, "SumCost: costs: expected at least one cost, found none"),
+        (make_sum_cost, {"costs": {"a": 3}}, "SumCost: costs.a: expected a cost, was: 3"),
+        (
+            make_sum_cost,
+            {"costs": {"a": hamming_cost}, "weights": {"a": -1.0}},
+            f"SumCost: weights.a: {NUMBER}-1.0",
+        ),
+        (
+            make_sum_cost,
+            {"costs": {"a": hamming_cost}, "weights": {"b": 1.0}},
+            r"SumCost: weights: expected any of \['a'\], was: 'b'",
+        ),
+    ],
+)
+def test_what_is_wrong_in_the_config_is_named_at_once(
+    make: Callable, settings: Dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=f"^spacy_costner.{message}"):
+        make(**settings)
+
+
+@pytest.mark.parametrize(
+    "cost, message",
+    [
+        (
+            make_precision_recall_cost(labels={"drug": {"miss": 2.0}}),
+            r"PrecisionRecallCost: labels: expected any of \('city', .*, was: 'drug'",
+        ),
+        (
+            make_hierarchical_cost(tree={"city": {}}),
+            "HierarchicalCost: tree: expected a node for every label, found none for 'micro-state'",
+        ),
+        (
+            make_hierarchical_cost(tree="no/such/tree.json"),
+            "HierarchicalCost: tree: no/such/tree.json: expected a JSON or YAML file",
+        ),
+        (
+            make_matrix_cost(matrix=ONE_LABEL),
+            "MatrixCost: matrix: expected what it costs to answer 'micro-state' for 'city'",
+        ),
+        (
+            make_matrix_cost(matrix="no/such/costs.csv"),
+            "MatrixCost: matrix: no/such/costs.csv: expected a CSV file of costs, could not read",
+        ),
+    ],
+)
+def test_what_is_wrong_with_the_labels_is_named_with_the_table(cost: Cost, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^spacy_costner.{message}"):
+        cost(Tags(LABELS))
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("", "what it costs to answer 'O' for 'city'"),
+        ("gold,city,O\ncity,0,x\n", "could not read it: .*'x'"),
+        ("gold,city,O\ncity,0\n", "row 'city': expected 2 costs, found 1"),
+        ("gold,city,city\ncity,0,1\n", "found twice: 'city'"),
+        ("gold,city,O\ncity,0,1\ncity,0,1\n", "found twice: 'city'"),
+        ("gold,city,O\ncity,0,-1\n", f"city.O: {NUMBER}-1.0"),
+        ("gold,city,O\ncity,0,inf\n", f"city.O: {NUMBER}inf"),
+        ("gold,city,O\ncity,2,1\n", "city.city: expected 0"),
+        ("gold,city,O\ncity,0,\n", "what it costs to answer 'O' for 'city'"),
+        (b"\xff\xfe", "could not read it"),
+    ],
+)
+def test_a_file_of_costs_that_is_wrong_is_named(tmp_path: Path, text: Any, message: str) -> None:
+    path = tmp_path / "costs.csv"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode("utf8"))
+    with pytest.raises(ValueError, match=rf"MatrixCost: matrix: .*costs\.csv: .*{message}"):
+        make_matrix_cost(matrix=path)(Tags(["city"]))

@@ -1,0 +1,292 @@
+"""The scorer, on cases counted by hand, and inside of spaCy's training and evaluation."""
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+import spacy
+from spacy.cli.evaluate import evaluate
+from spacy.cli.train import train as train_nlp
+from spacy.language import Language
+from spacy.scorer import get_ner_prf
+from spacy.tokens import Doc, DocBin, Span
+from spacy.training import Example
+from thinc.api import Config
+
+from spacy_costner.costs import (
+    make_hierarchical_cost,
+    make_precision_recall_cost,
+    make_zero_one_cost,
+)
+from spacy_costner.scorers import make_cost_scorer
+
+from .test_component import examples, pipeline, train
+
+TREE = {"place": {"city": {}, "country": {}}, "sports-team": {}}
+LABELS = ["city", "country", "sports-team"]
+HIERARCHICAL = make_hierarchical_cost(tree=TREE)
+VOCAB = spacy.blank("en").vocab
+
+
+def example(answered: List[str], gold: List[str]) -> Example:
+    """An example of as many tokens as tags; "-" is missing."""
+    words = [f"w{i}" for i in range(len(gold))]
+    missing = [None if tag == "-" else tag for tag in gold]
+    return Example(
+        Doc(VOCAB, words=words, ents=answered),
+        Doc(VOCAB, words=words, ents=missing),  # type: ignore[arg-type]
+    )
+
+
+EXAMPLES = [
+    example(["B-city", "O", "B-country", "I-country"], ["B-city", "O", "B-country", "I-country"]),
+    example(["B-country", "O", "O"], ["B-city", "O", "B-sports-team"]),
+    example(["B-city", "I-city", "O"], ["B-city", "O", "O"]),
+]
+
+
+def score(examples: List[Example], **settings: Any) -> Dict[str, Any]:
+    scorer = make_cost_scorer(**{"cost": HIERARCHICAL, "tree": TREE, **settings})
+    return scorer(examples, labels=LABELS, scheme="BILUO")
+
+
+def test_scores_counted_by_hand() -> None:
+    scores = score(EXAMPLES)
+    # Of ten tokens one has its label's sibling (2 edges), one is missed and one is a false
+    # alarm (4 each, 3 edges being the farthest).
+    assert scores["ents_cost"] == pytest.approx((2 + 4 + 4) / 10)
+    # The three, and a U-city that is answered B-city.
+    assert scores["ents_tag_acc"] == pytest.approx(6 / 10)
+    assert scores["ents_sent_acc"] == pytest.approx(1 / 3)
+    # 2 right, 2 wrong, 3 missed; on top city for country is right.
+    assert scores["ents_f"] == pytest.approx(2 * 2 / (2 * 2 + 2 + 3))
+    assert scores["ents_f_level_2"] == pytest.approx(scores["ents_f"])
+    assert scores["ents_f_level_1"] == pytest.approx(2 * 3 / (2 * 3 + 1 + 2))
+    assert scores["ents_confusion"] == {
+        "city": {"city": 2, "country": 1},
+        "country": {"country": 2},
+        "sports-team": {"O": 1},
+        "O": {"city": 1, "O": 3},
+    }
+
+
+def test_spacy_gives_its_own_scores() -> None:
+    scores = score(EXAMPLES)
+    assert {key: scores[key] for key in get_ner_prf([])} == get_ner_prf(EXAMPLES)
+
+
+def test_any_cost_will_do() -> None:
+    assert score(EXAMPLES, cost=make_zero_one_cost())["ents_cost"] == pytest.approx(3 / 10)
+    cost = make_precision_recall_cost(miss=5.0, false_alarm=0.0, wrong_boundary=0.0)
+    assert score(EXAMPLES, cost=cost)["ents_cost"] == pytest.approx((5 + 1) / 10)
+
+
+def test_the_scheme_says_which_tags_are_right() -> None:
+    scores = make_cost_scorer(cost=HIERARCHICAL)(EXAMPLES, labels=LABELS, scheme="IOB2")
+    assert scores["ents_tag_acc"] == pytest.approx(7 / 10)
+
+
+def test_there_are_no_levels_without_a_tree() -> None:
+    scores = score(EXAMPLES, tree=None)
+    assert not [key for key in scores if "level" in key]
+
+
+def test_what_is_missing_does_not_count() -> None:
+    partial = example(["B-city", "B-city", "O"], ["-", "O", "O"])
+    unannotated = example(["B-city"], ["-"])
+    empty = Example(Doc(VOCAB), Doc(VOCAB))
+    scores = score([partial, unannotated, empty])
+    assert scores["ents_cost"] == pytest.approx(4 / 2)
+    assert scores["ents_sent_acc"] == 0.0
+    assert scores["ents_confusion"] == {"O": {"city": 1, "O": 1}}
+    assert score([example(["B-city", "O"], ["-", "O"])])["ents_sent_acc"] == 1.0
+
+
+@pytest.mark.parametrize(
+    "examples", [[], [example(["O", "B-city"], ["-", "-"])], [Example(Doc(VOCAB), Doc(VOCAB))]]
+)
+def test_nothing_to_score_is_none(examples: List[Example]) -> None:
+    scores = score(examples)
+    assert set(scores) == {
+        *("ents_p", "ents_r", "ents_f", "ents_per_type", "ents_cost", "ents_tag_acc"),
+        *("ents_confusion", "ents_sent_acc", "ents_f_level_1", "ents_f_level_2"),
+    }
+    assert set(scores.values()) == {None}
+
+
+def test_docs_without_entities_have_no_f_but_a_cost() -> None:
+    scores = score([example(["O", "O"], ["O", "O"])])
+    assert scores["ents_f_level_1"] is None and scores["ents_f"] is None
+    assert (scores["ents_cost"], scores["ents_tag_acc"], scores["ents_sent_acc"]) == (0, 1, 1)
+
+
+def test_other_tokens_are_aligned() -> None:
+    answered = Doc(
+        VOCAB,
+        words=["New", "York", "beats", "Fiji", "Inc"],
+        spaces=[True, True, True, False, False],
+        ents=["B-city", "I-city", "O", "B-country", "O"],
+    )
+    gold = Doc(
+        VOCAB,
+        words=["New York", "be", "ats", "FijiInc"],
+        spaces=[True, False, True, False],
+        ents=["B-city", "O", "O", "B-country"],
+    )
+    scores = score([Example(answered, gold)])
+    assert scores["ents_confusion"]["city"] == {"city": 2}
+    assert scores["ents_f"] == scores["ents_f_level_2"] == 1.0
+    assert scores["ents_sent_acc"] == 1.0
+
+
+def test_entities_that_answer_one_token_twice_are_right_once() -> None:
+    answered = Doc(VOCAB, words=["New", "York"], ents=["B-city", "B-city"])
+    gold = Doc(VOCAB, words=["New York"], ents=["B-city"])
+    scores = score([Example(answered, gold)])
+    assert scores["ents_f"] == scores["ents_f_level_2"] == pytest.approx(2 / 3)
+    assert scores["ents_sent_acc"] == 0.0
+
+
+def test_labels_of_the_docs_alone_are_wrong_answers() -> None:
+    other = [example(["O", "B-city"], ["B-country", "O"])]
+    scores = make_cost_scorer(cost=make_zero_one_cost())(other, labels=["city"])
+    assert scores["ents_cost"] == 1.0
+    assert scores["ents_confusion"] == {"country": {"O": 1}, "O": {"city": 1}}
+    with pytest.raises(ValueError, match=r"HierarchicalCost: tree: .* none for 'planet'"):
+        score([example(["O"], ["B-planet"])])
+
+
+def test_a_tree_that_lacks_a_label_is_named() -> None:
+    with pytest.raises(ValueError, match=r"cost_scorer: tree: .* none for 'city'"):
+        score(EXAMPLES, tree={"country": {}})
+
+
+def test_a_missing_file_is_named_when_scoring() -> None:
+    scorer = make_cost_scorer(cost=HIERARCHICAL, tree="no/tree.json")
+    with pytest.raises(ValueError, match=r"cost_scorer: tree: no/tree\.json"):
+        scorer(EXAMPLES)
+
+
+def test_a_scorer_can_be_pickled() -> None:
+    scorer = make_cost_scorer(cost=HIERARCHICAL, tree=TREE)
+    assert pickle.loads(pickle.dumps(scorer))(EXAMPLES) == scorer(EXAMPLES)
+
+
+SCORER = {
+    "@scorers": "spacy_costner.cost_scorer.v1",
+    "tree": {"top": {"LOC": {}, "PERSON": {}}, "sports-team": {}},
+    "cost": {
+        "@misc": "spacy_costner.HierarchicalCost.v1",
+        "tree": {"top": {"LOC": {}, "PERSON": {}}, "sports-team": {}},
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def trained() -> Language:
+    nlp = pipeline(scorer=SCORER, scheme="IOB2")
+    train(nlp)
+    return nlp
+
+
+def test_a_trained_component_scores_itself(trained: Language) -> None:
+    scores = trained.evaluate(examples(trained))
+    names = ("ents_f", "ents_tag_acc", "ents_sent_acc", "ents_f_level_1", "ents_f_level_2")
+    assert {scores[name] for name in names} == {1.0}
+    assert scores["ents_cost"] == 0.0
+    json.dumps(scores)
+
+
+def test_spacys_own_ner_can_be_scored() -> None:
+    nlp = spacy.blank("en")
+    nlp.add_pipe("ner", config={"scorer": SCORER})
+    nlp.initialize(lambda: examples(nlp))
+    assert nlp.evaluate(examples(nlp))["ents_cost"] >= 0
+
+
+def test_a_pipeline_loads_without_the_files_that_it_was_trained_with(tmp_path: Path) -> None:
+    path = tmp_path / "tree.json"
+    path.write_text(json.dumps(SCORER["tree"]), encoding="utf8")
+    cost = {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": str(path)}
+    nlp = pipeline(
+        loss={"@losses": "spacy_costner.SoftmaxMargin.v1", "cost": cost},
+        scorer={**SCORER, "tree": str(path), "cost": cost},
+    )
+    train(nlp, steps=1)
+    nlp.to_disk(tmp_path / "model")
+    path.unlink()
+    loaded = spacy.load(tmp_path / "model")
+    loaded("London")
+    with pytest.raises(ValueError, match=r"HierarchicalCost: tree: .*tree\.json: expected"):
+        loaded.evaluate(examples(loaded))
+
+
+@pytest.fixture
+def corpus(trained: Language, tmp_path: Path) -> Path:
+    docs = [eg.reference for eg in examples(trained)]
+    unannotated = trained.make_doc("London")
+    other = trained.make_doc("I like London")
+    other.set_ents([Span(other, 2, 3, "sports-team")])
+    path = tmp_path / "corpus.spacy"
+    DocBin(docs=[*docs, unannotated, other]).to_disk(path)
+    return path
+
+
+def test_spacy_evaluate_writes_all_scores(trained: Language, corpus: Path, capsys: Any) -> None:
+    model, output = corpus.parent / "model", corpus.parent / "scores.json"
+    trained.to_disk(model)
+    evaluate(str(model), corpus, output, silent=False)
+    assert "NER F" in capsys.readouterr().out
+    scores = json.loads(output.read_text())
+    assert scores["ents_cost"] == pytest.approx(3 / 19)
+    assert scores["ents_confusion"]["sports-team"] == {"LOC": 1, "sports-team": 2}
+    assert 0 < scores["ents_f_level_1"] <= 1
+
+
+def test_spacy_train_chooses_the_model_of_least_cost(corpus: Path) -> None:
+    settings = Config().from_str(TRAINING.format(corpus=corpus))
+    path = corpus.parent / "config.cfg"
+    pipeline(scorer=SCORER).config.merge(settings).to_disk(path)
+    train_nlp(path, corpus.parent / "output")
+    best = spacy.load(corpus.parent / "output" / "model-best")
+    performance = best.meta["performance"]
+    lines = (corpus.parent / "log.jsonl").read_text().splitlines()
+    logged = [json.loads(line) for line in lines]
+    for line in logged:
+        assert line["score"] == pytest.approx(-line["scores"]["ents_cost"] / 100)
+    assert performance["ents_cost"] == pytest.approx(-max(line["score"] for line in logged))
+    assert performance["ents_confusion"]["O"]["O"] > 0
+    assert performance["ents_sent_acc"] <= 1
+
+
+TRAINING = """
+[corpora]
+
+[corpora.train]
+@readers = "spacy.Corpus.v1"
+path = "{corpus}"
+
+[corpora.dev]
+@readers = "spacy.Corpus.v1"
+path = "{corpus}"
+
+[training]
+seed = 0
+max_steps = 6
+eval_frequency = 2
+dropout = 0.0
+
+[training.logger]
+@loggers = "spacy.ConsoleLogger.v3"
+console_output = true
+output_file = "{corpus.parent}/log.jsonl"
+
+[training.score_weights]
+ents_cost = -1.0
+ents_f = 0.0
+ents_sent_acc = 0.0
+ents_f_level_1 = 0.0
+ents_confusion = null
+"""
