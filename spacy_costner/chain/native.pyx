@@ -47,7 +47,9 @@ cdef extern from "kernels/interface.hpp" namespace "costner" nogil:
         void backprop(const double* d_log_z, const Gradient& out) except +
 
     unique_ptr[SumProduct] make_sum_product(const Scores&, int n_threads) except +
-    void _best_path "costner::best_path"(const Scores&, int64_t* tags, int n_threads) except +
+    void _best_path "costner::best_path"(
+        const Scores&, int64_t* tags, double* out, int n_threads
+    ) except +
     void _path_score "costner::path_score"(const Scores&, const int64_t* tags, double* out) except +
     void add_path_gradient(
         const Scores&, const int64_t* tags, const double* path_scores, const double* weights,
@@ -330,6 +332,5 @@ def best_path(potentials):
     cdef int64_t* path = <int64_t*>np.PyArray_DATA(tags)
     cdef double* out = <double*>np.PyArray_DATA(scores)
     with nogil:
-        _best_path(batch.scores, path, n_threads)
-        _path_score(batch.scores, path, out)
+        _best_path(batch.scores, path, out, n_threads)
     return BestPath(tags, scores)

@@ -39,8 +39,8 @@ class SumProduct {
 
 std::unique_ptr<SumProduct> make_sum_product(const Scores& scores, int n_threads);
 
-// The tags of the best path of each sequence, (N,).
-void best_path(const Scores& scores, int64_t* tags, int n_threads);
+// The tags of the best path of each sequence, (N,), and its score, (B,).
+void best_path(const Scores& scores, int64_t* tags, double* path_scores, int n_threads);
 
 // The score of the given path of each sequence, (B,).
 void path_score(const Scores& scores, const int64_t* tags, double* path_scores);

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -96,7 +97,7 @@ namespace {
 struct InstructionSet {
     const char* name;
     std::unique_ptr<SumProduct> (*make_sum_product)(const Scores&, int);
-    void (*best_path)(const Scores&, int64_t*, int);
+    void (*best_path)(const Scores&, int64_t*, double*, int);
 };
 
 std::vector<InstructionSet> find_instruction_sets() {
@@ -122,8 +123,8 @@ std::unique_ptr<SumProduct> make_sum_product(const Scores& scores, int n_threads
     return in_use.make_sum_product(scores, n_threads);
 }
 
-void best_path(const Scores& scores, int64_t* tags, int n_threads) {
-    in_use.best_path(scores, tags, n_threads);
+void best_path(const Scores& scores, int64_t* tags, double* path_scores, int n_threads) {
+    in_use.best_path(scores, tags, path_scores, n_threads);
 }
 
 void path_score(const Scores& scores, const int64_t* tags, double* path_scores) {

@@ -12,9 +12,9 @@ inline std::unique_ptr<SumProduct> make_sum_product(const Scores& scores, int n_
     return std::make_unique<SumProductOf<float>>(scores, n_threads);
 }
 
-inline void best_path(const Scores& scores, int64_t* tags, int n_threads) {
+inline void best_path(const Scores& scores, int64_t* tags, double* path_scores, int n_threads) {
     if (scores.wide)
-        MaxProduct<double>(scores, n_threads).best_path(tags);
+        MaxProduct<double>(scores, n_threads).best_path(tags, path_scores);
     else
-        MaxProduct<float>(scores, n_threads).best_path(tags);
+        MaxProduct<float>(scores, n_threads).best_path(tags, path_scores);
 }

@@ -1,5 +1,5 @@
 // Sums over all paths, by scaled forward and backward messages.
-// No include guard: each_isa.hpp includes it once for each instruction set.
+// No include guard: one_isa.hpp includes it once for each instruction set.
 //
 // alpha_t[j] sums over the paths that end in tag j at token t; beta_t[i] over the ways to go on
 // from tag i at token t (Rabiner, 1989, sections III.A and V.A), on exponentiated scores E, M:
@@ -149,9 +149,8 @@ class SumProductOf final : public SumProduct {
     // E of one sequence, each row 1 at most. RETURNS what its rows were lowered by in all.
     double exponentiate(int64_t s) {
         const int64_t length = chain_.lengths[s];
-        const Real* from = chain_.emissions + chain_.begins[s] * chain_.n_tags;
         Real* row = emissions_ + chain_.begins[s] * width_;
-        for (int64_t t = 0; t < length; t++) rows_.fetch_folded(from, t, length, row + t * width_);
+        rows_.fetch_sequence(chain_, s, row);
         double shifts = static_cast<double>(shift_) * (length - 1);
         Vec<Real> least = splat(Real(1));
         for (int64_t t = 0; t < length; t++, row += width_) {

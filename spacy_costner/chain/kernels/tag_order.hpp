@@ -28,8 +28,4 @@ std::vector<int> order_tags(const Real* transitions, int n_tags) {
     return order;
 }
 
-inline bool is_sorted_order(const std::vector<int>& order) {
-    return std::is_sorted(order.begin(), order.end());
-}
-
 }  // namespace costner
