@@ -31,8 +31,9 @@ class Counts(NamedTuple):
         return Counts(*(decay * mine + theirs for mine, theirs in zip(self, other)))
 
 
-NOTHING_YET = Counts(1.0, 0.0, 0.0)
-"""What running totals start at; with no true positives the loss would be infinite."""
+NOTHING_YET = Counts(0.0, 0.0, 0.0)
+ONE_FOUND = Counts(1.0, 0.0, 0.0)
+"""What there always is on top: with no true positives the loss would be infinite."""
 
 
 def make_mce_f(
@@ -72,7 +73,8 @@ class RunningTotals:
     """The F-score loss of a batch on top of those before it.
 
     An F-score is no sum over sentences: that of a small batch says little, and that of one
-    without entities is not even finite.
+    without entities is not even finite. One true positive is never forgotten, however many
+    batches without entities there are.
 
     compute (Callable): `mce_f` with its parameters.
     decay (float): What the totals are multiplied by at each batch.
@@ -84,9 +86,9 @@ class RunningTotals:
     totals: Counts = field(default=NOTHING_YET)
 
     def __call__(self, potentials: Potentials, gold: Gold) -> LossResult:
-        before = Counts(*(self.decay * count for count in self.totals))
+        before = self.totals.plus(ONE_FOUND, self.decay)
         result, counts = self.compute(potentials, gold, before=before)
-        self.totals = before.plus(counts)
+        self.totals = self.totals.plus(counts, self.decay)
         return result
 
 
@@ -98,7 +100,7 @@ def mce_f(
     psi: float = 1.0,
     slope: float = 1.0,
     offset: float = 0.0,
-    before: Counts = NOTHING_YET,
+    before: Counts = ONE_FOUND,
 ) -> Tuple[LossResult, Counts]:
     """How much better the F-score of whole entities could be.
 
@@ -113,7 +115,7 @@ def mce_f(
     potentials (Potentials): The scores of a batch.
     gold (Gold): Gold tags, and which tags begin and go on with an entity.
     gamma (float), psi (float), slope (float), offset (float): As above.
-    before (Counts): The counts of earlier batches, as constants.
+    before (Counts): What is added to the counts, as a constant: those of earlier batches.
     RETURNS (Tuple[LossResult, Counts]): The ratio, its gradient with respect to the counts
         of this batch; and these.
 
