@@ -54,6 +54,25 @@ def gold_score(potentials: Potentials, gold: Gold) -> Scored:
     return chain.log_partition(chain.restrict(potentials, gold.allowed))
 
 
+def gold_log_prob(potentials: Potentials, gold: Gold) -> Scored:
+    """The log-probability of gold: of the gold path or, where the annotation is partial, of
+    all paths Y* that agree with it.
+
+        log p(Y*) = log sum_{y in Y*} exp(s(y)) - log Z
+
+    RETURNS (Scored): The log-probabilities and the callback to their gradient. Shape: (B,)
+    """
+    if gold.allowed is None:
+        return chain.path_log_prob(potentials, gold.tags)
+    gold_sum, backprop_gold = gold_score(potentials, gold)
+    log_z, backprop_all = chain.log_partition(potentials)
+
+    def backprop(d_log_p: Floats1d) -> Potentials:
+        return linear_combination((1.0, backprop_gold(d_log_p)), (-1.0, backprop_all(d_log_p)))
+
+    return gold_sum - log_z, backprop
+
+
 def gold_path(potentials: Potentials, gold: Gold) -> Ints1d:
     """The gold path or, where the annotation is partial, the best that agrees with it.
 
