@@ -187,9 +187,9 @@ FORBIDDEN: List[Tuple[str, Dict[str, Any], Callable[[Batch], float]]] = [
     ("MaxMargin", {"cost": HAMMING}, partial(oracle_losses.max_margin, multiplier=1.0)),
     ("MIRA", MIRA, partial(oracle_losses.mira, multiplier=1.0, aggressiveness=10.0)),
     ("MCE", {}, partial(oracle_losses.mce, **MCE)),
-    ("MCE", {"psi": math.inf}, partial(oracle_losses.mce, **{**MCE, "psi": math.inf})),
+    ("MCE", {"psi": "inf"}, partial(oracle_losses.mce, **{**MCE, "psi": math.inf})),
     ("MCEF", {}, partial(mce_f, counts=oracle_losses.expected_counts)),
-    ("MCEF", {"psi": math.inf}, partial(mce_f, counts=BEST)),
+    ("MCEF", {"psi": "inf"}, partial(mce_f, counts=BEST)),
     ("ZScore", {}, partial(oracle_losses.zscore, multiplier=0.0)),
 ]
 
