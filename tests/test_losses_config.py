@@ -4,6 +4,8 @@ import math
 from typing import Any, Callable, Dict, List, Tuple
 
 import pytest
+from spacy.util import registry
+from thinc.api import Config
 
 from spacy_costner.costs import hamming_cost
 from spacy_costner.losses.fscore import make_mce_f
@@ -66,6 +68,21 @@ def test_a_bad_parameter_is_named(
 ) -> None:
     with pytest.raises(ValueError, match=rf"spacy_costner\.{loss}: .*{field}.*expected.*was: "):
         make(**{**others, field: value})
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "-1", "many"])
+@pytest.mark.parametrize("loss", ["SoftmaxMargin", "MaxMargin", "JensenRiskBound", "MIRA"])
+def test_numbers_that_are_text_to_a_config(loss: str, value: str) -> None:
+    with pytest.raises(ValueError, match=r"multiplier"):
+        resolve("losses", f"spacy_costner.{loss}.v1", multiplier=value)
+
+
+@pytest.mark.parametrize("loss", ["MCE", "MCEF"])
+def test_a_config_can_say_infinite(loss: str) -> None:
+    text = f'[block]\n@losses = "spacy_costner.{loss}.v1"\npsi = inf\n'
+    config = Config().from_str(Config().from_str(text).to_str())
+    compute = registry.resolve(config)["block"].compute
+    assert getattr(compute, "compute", compute).keywords["psi"] == math.inf
 
 
 def test_the_ends_of_what_is_allowed() -> None:

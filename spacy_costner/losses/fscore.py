@@ -11,6 +11,7 @@ from thinc.types import Array1d, Array2d, Floats1d, Ints1d
 from thinc.util import get_array_module
 
 from .. import chain
+from ..blocks import number
 from ..chain import Segments
 from ..tags import runs
 from ..types import Gold, Loss, LossResult, Potentials, linear_combination
@@ -47,7 +48,7 @@ def make_mce_f(
     """Build the F-score loss: see `mce_f`.
 
     gamma (float): How much more recall counts than precision, above 0.
-    psi (float): 1 for exact expected counts, inf for the best paths alone.
+    psi (float): 1 for exact expected counts, "inf" for the best paths alone.
     slope (float): With psi = inf, how steep the sigmoid is, above 0.
     offset (float): With psi = inf, where it is steep.
     decay (float): What running totals are multiplied by at each batch, 0 to 1.
@@ -56,11 +57,11 @@ def make_mce_f(
     compute = partial(
         mce_f,
         gamma=above(0, "MCEF", "gamma", gamma),
-        psi=one_of((1, math.inf), "MCEF", "psi", psi),
+        psi=one_of((1.0, math.inf), "MCEF", "psi", number(psi)),
         slope=above(0, "MCEF", "slope", slope),
         offset=finite("MCEF", "offset", offset),
     )
-    if psi == 1 and (slope, offset) != (1, 0):
+    if number(psi) == 1 and (number(slope), number(offset)) != (1, 0):
         raise ValueError(
             "spacy_costner.MCEF: slope, offset: expected 1 and 0, as psi is 1, was: "
             f"{slope!r}, {offset!r}"

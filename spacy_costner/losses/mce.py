@@ -8,6 +8,7 @@ from thinc.types import Floats1d
 from thinc.util import get_array_module
 
 from .. import chain
+from ..blocks import number
 from ..types import Gold, Loss, LossResult, Potentials
 from .parameters import above, finite, one_of
 from .scored import allowed_tags, difference, gold_path, gold_score, level, sharpen
@@ -26,7 +27,7 @@ def make_mce(
     smoothing (str): "sigmoid" or "logistic".
     slope (float): How steep it is, above 0.
     offset (float): Where it is steep.
-    psi (float): How much the best wrong paths stand out from the others, above 0; inf
+    psi (float): How much the best wrong paths stand out from the others, above 0; "inf"
         counts the best one alone.
     normalise (bool): Whether to take the mean over the wrong paths, not the sum.
     RAISES (ValueError): If a parameter is out of its range.
@@ -36,7 +37,7 @@ def make_mce(
         smoothing=one_of(SMOOTHINGS, "MCE", "smoothing", smoothing),
         slope=above(0, "MCE", "slope", slope),
         offset=finite("MCE", "offset", offset),
-        psi=psi if psi == math.inf else above(0, "MCE", "psi", psi),
+        psi=math.inf if number(psi) == math.inf else above(0, "MCE", "psi", psi),
         normalise=normalise,
     )
     return Loss(compute)

@@ -111,7 +111,13 @@ def allowed_tags(potentials: Potentials, gold: Gold) -> Array2d:
     if gold.allowed is not None:
         return gold.allowed
     xp = get_array_module(potentials.emissions)
-    return gold.tags[:, None] == xp.arange(potentials.emissions.shape[1])
+    every = xp.arange(potentials.emissions.shape[1])
+    return scored_as(gold.tags, gold)[:, None] == scored_as(every, gold)
+
+
+def scored_as(tags: Ints1d, gold: Gold) -> Ints1d:
+    """The tags whose scores these tags have."""
+    return tags if gold.stands_for is None else gold.stands_for[tags]
 
 
 def augment(potentials: Potentials, gold: Gold, multiplier: float) -> Potentials:
