@@ -2,7 +2,7 @@
 
 from itertools import islice
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy
 from spacy.language import Language
@@ -15,7 +15,7 @@ from thinc.api import Config, Model, Optimizer, set_dropout_rate, to_numpy
 from thinc.types import Array1d, Ints1d
 
 from . import chain
-from .gold import Weights, possible_tags, read_docs, trim
+from .gold import MISSING, Tokens, Weights, possible_tags, read_docs, trim
 from .losses import LossSchedule
 from .objective import Objective
 from .tags import Tags
@@ -95,6 +95,17 @@ def make_cost_sensitive_ner(
     )
 
 
+class Prediction(NamedTuple):
+    """The paths that a batch of docs was given.
+
+    tags (Ints1d): The tag of each token, doc after doc. Shape: (N,)
+    tokens (Tokens): The tokens, as they were annotated before.
+    """
+
+    tags: Ints1d
+    tokens: Tokens
+
+
 class CostSensitiveNER(TrainablePipe):
     """A linear-chain CRF over the tokens of a doc, with the contract of spaCy's `ner`."""
 
@@ -135,6 +146,7 @@ class CostSensitiveNER(TrainablePipe):
             "sentence_boundaries": sentence_boundaries,
             "progress": Progress()._asdict(),
             "n_examples": 0,
+            "cost_tables": [],
         }
         self.objective = Objective(
             name,
@@ -178,6 +190,7 @@ class CostSensitiveNER(TrainablePipe):
         self.vocab.strings.add(label)
         if self.model.get_ref("output_layer").has_param("transitions"):
             self.set_output(len(self.tags))
+            self.cfg["cost_tables"] = self.objective.prepare(self.tags)
         return 1
 
     def initialize(
@@ -207,52 +220,54 @@ class CostSensitiveNER(TrainablePipe):
                 f"{self.name}: labels: expected at least one, from the entities of the training "
                 f"data or from [initialize.components.{self.name}] labels, found none"
             )
-        self.objective.prepare(self.tags)
+        self.cfg["cost_tables"] = self.objective.prepare(self.tags)
         self.cfg["progress"] = Progress()._asdict()
         self.cfg["n_examples"] = sum(1 for _ in get_examples())
         self.set_output(len(self.tags))
         self.model.initialize(X=[eg.predicted for eg in islice(get_examples(), 10)])
 
-    def predict(self, docs: Iterable[Doc]) -> Ints1d:
+    def predict(self, docs: Iterable[Doc]) -> Prediction:
         """Find the best path of each doc, without changing it.
 
         docs (Iterable[Doc]): The docs.
-        RETURNS (Ints1d): The tag of each token, doc after doc. Shape: (N,)
+        RETURNS (Prediction): The paths, and the tokens that they were found for.
         """
         docs = list(docs)
-        if not any(len(doc) for doc in docs):
-            return numpy.zeros(0, dtype="int32")
+        tokens = read_docs(docs)
+        if not len(tokens.iob):
+            return Prediction(numpy.zeros(0, dtype="int32"), tokens)
         self._require_labels()
         possible = possible_tags(
-            read_docs(docs),
+            tokens,
             self.tags,
             self.vocab.strings,
             sentence_boundaries=self.cfg["sentence_boundaries"],
         )
         constraints = self.tags.constraints._replace(emissions=possible)
         potentials = chain.constrain(self.model.predict(docs), constraints)
-        return to_numpy(chain.best_path(potentials).tags)
+        return Prediction(to_numpy(chain.best_path(potentials).tags), tokens)
 
-    def set_annotations(self, docs: Iterable[Doc], tags: Ints1d) -> None:
+    def set_annotations(self, docs: Iterable[Doc], prediction: Prediction) -> None:
         """Write the entities of predicted paths to the docs. What was annotated before
         stays as it was.
 
         docs (Iterable[Doc]): The docs.
-        tags (Ints1d): Their tags, as `predict` returns them. Shape: (N,)
+        prediction (Prediction): Their paths, as `predict` returns them.
         """
-        docs = list(docs)
-        tokens = read_docs(docs)
+        tags, tokens = prediction
         found = trim(self.tags.decode(tags, tokens.lengths), tokens.is_space)
         labels = [self.vocab.strings.as_int(label) for label in self.labels]
+        entities = list(zip(*(column.tolist() for column in found)))
         ends = numpy.cumsum(tokens.lengths)
-        last = numpy.searchsorted(found.begin, ends)
-        for doc, stop, length, e0, e1 in zip(docs, ends, tokens.lengths, [0, *last], last):
-            start = stop - length
+        last_entities = numpy.searchsorted(found.begin, ends).tolist()
+        start, first = 0, 0
+        for doc, end, last in zip(docs, ends.tolist(), last_entities):
             spans = [
-                Span(doc, begin - start, end - start, label=labels[label])
-                for begin, end, label in zip(*(column[e0:e1].tolist() for column in found))
+                Span(doc, e_begin - start, e_end - start, label=labels[label])
+                for e_begin, e_end, label in entities[first:last]
             ]
-            _set_ents(doc, spans, preset=tokens.iob[start:stop] != 0)
+            _set_ents(doc, spans, preset=tokens.iob[start:end] != MISSING)
+            start, first = end, last
 
     def update(
         self,
@@ -326,6 +341,18 @@ class CostSensitiveNER(TrainablePipe):
                     f"{self.name}: {file}: expected the {part} of a trained cost_sensitive_ner "
                     f"with this config, could not read it: {error}"
                 ) from error
+        self.objective.restore(self.cfg["cost_tables"], self.tags)
+        return self
+
+    def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> "CostSensitiveNER":
+        """Load the component.
+
+        bytes_data (bytes): What `to_bytes` returned.
+        exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
+        RETURNS (CostSensitiveNER): The component.
+        """
+        super().from_bytes(bytes_data, exclude=exclude)
+        self.objective.restore(self.cfg["cost_tables"], self.tags)
         return self
 
     def _check_finite(self, scores: Potentials) -> None:

@@ -4,7 +4,6 @@ Docs are read into arrays once a batch; nothing here runs once a token in Python
 where the tokens of gold and of the prediction differ.
 """
 
-import math
 from dataclasses import dataclass, field
 from typing import List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
@@ -15,6 +14,7 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.types import Array1d, Array2d, Floats1d, Floats2d, Ints1d
 
+from .blocks import check_cost
 from .forbidden import ForbiddenSpan
 from .tags import OUTSIDE as OUTSIDE_TAG
 from .tags import Entities, Tags, runs
@@ -164,13 +164,12 @@ def make_weights(
 
     RAISES (ValueError): If a weight is negative or not finite.
     """
-    labels = labels or {}
-    for name, weight in {"boundary": boundary, **labels}.items():
-        if not (math.isfinite(weight) and weight >= 0):
-            raise ValueError(
-                f"spacy_costner.Weights: {name}: expected a number of at least 0, was: {weight!r}"
-            )
-    return Weights(labels, boundary, token, example)
+    where = "spacy_costner.Weights"
+    checked = {
+        label: check_cost(weight, f"{where}: labels.{label}")
+        for label, weight in (labels or {}).items()
+    }
+    return Weights(checked, check_cost(boundary, f"{where}: boundary"), token, example)
 
 
 def token_weights(
@@ -254,6 +253,8 @@ def trim(entities: Entities, is_space: Array1d) -> Entities:
     is_space (Array1d): True for white space. Shape: (N,)
     RETURNS (Entities): The entities that are left.
     """
+    if not is_space.any():
+        return entities
     begin, end, label = entities
     words = numpy.append(numpy.flatnonzero(~is_space), len(is_space))
     first = words[numpy.searchsorted(words, begin)]
@@ -298,7 +299,7 @@ def possible_tags(
     scheme = tags.scheme
     at_border = tags.having({scheme.begin, scheme.last, scheme.unit} - {scheme.inside})
     possible[tokens.is_space] &= ~at_border
-    possible[crossing] &= ~tags.having(scheme.continuing)
+    possible[crossing] &= ~tags.continuing
     path = gold_tags(annotation(tokens, tags, strings), tags)
     possible[preset] = path[preset, None] == numpy.arange(len(tags))
     return possible

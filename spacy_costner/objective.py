@@ -1,13 +1,13 @@
 """What training minimises: a loss over examples, down to the scores of the model."""
 
 import warnings
-from typing import Dict, NamedTuple, Optional, Sequence, Set, Tuple, Union
+from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
 
 import numpy
 from spacy.strings import StringStore
 from spacy.training import Example
 from thinc.api import to_numpy
-from thinc.types import Array2d, Ints1d
+from thinc.types import Array1d, Array2d, Ints1d
 from thinc.util import get_array_module
 
 from . import chain
@@ -52,6 +52,20 @@ class Chains(NamedTuple):
             return columns
         return columns[..., self.tracks.stands_for]
 
+    def open(self, docs: Array1d, scores: Potentials) -> "Chains":
+        """The chains, with all tags possible at each token of some docs.
+
+        docs (Array1d): True for these docs. Shape: (B,)
+        scores (Potentials): The scores of K tags.
+        """
+        if not docs.any():
+            return self
+        xp = get_array_module(scores.emissions)
+        every = scores if self.tracks is None else self.tracks.widen(scores)
+        tokens = xp.asarray(numpy.repeat(docs, scores.lengths))[:, None]
+        emissions = xp.where(tokens, every.emissions, self.potentials.emissions)
+        return self._replace(potentials=self.potentials._replace(emissions=emissions))
+
 
 class Objective:
     """A loss over examples.
@@ -88,6 +102,7 @@ class Objective:
         self.incorrect_spans_key = incorrect_spans_key
         self.sentence_boundaries = sentence_boundaries
         self._tables: Dict[Tuple[int, Tuple[str, ...]], CostTable] = {}
+        self._saved: Dict[Tuple[int, Tuple[str, ...]], CostTable] = {}
         self._warned: Set[str] = set()
         useful = any(stage.weighs_tokens or stage.cost is not None for stage in loss.stages)
         if self.weights.weighs_tokens and not useful:
@@ -112,7 +127,9 @@ class Objective:
         tokens = read_docs([eg.predicted for eg in examples])
         annotated = self._annotation(examples, tokens, tags)
         chains = self._constrain(examples, scores, tokens, tags)
-        path, wide_path = self._gold_path(gold_tags(annotated, tags), chains, examples, tokens)
+        path, wide_path, left_out = self._gold_path(gold_tags(annotated, tags), chains, tokens)
+        self._warn_of_left_out(left_out, examples)
+        chains = chains.open(left_out, scores)
         weights = token_weights(self.weights, annotated, tags, examples, tokens)
         table = self.cost_table(loss, tags)
         gold = Gold(
@@ -121,8 +138,9 @@ class Objective:
             cost=None if table is None else chains.widen(gold_cost(path, table, weights)),
             token_weights=weights,
             weights=example_weights(self.weights, examples),
-            opening=chains.widen(tags.having(tags.scheme.opening)),
-            continuing=chains.widen(tags.having(tags.scheme.continuing)),
+            opening=chains.widen(tags.opening),
+            continuing=chains.widen(tags.continuing),
+            stands_for=None if chains.tracks is None else chains.tracks.stands_for,
         )
         result = loss.compute(chains.potentials, _to_array_module_of(scores, gold))
         gradient = result.gradient
@@ -131,21 +149,34 @@ class Objective:
         n_annotated = 1 if loss.is_ratio else max(int((path >= 0).sum()), 1)
         return result.value / n_annotated, gradient
 
-    def prepare(self, tags: Tags) -> None:
+    def prepare(self, tags: Tags) -> List[Optional[List[List[float]]]]:
         """Check that costs and weights fit the labels, before training begins.
 
         tags (Tags): The tag set.
+        RETURNS (List[Optional[List[List[float]]]]): The cost table of each stage of the
+            loss, to be saved with the model: see `restore`.
         RAISES (ValueError): If a cost can't be made of these tags, or a weight is that of
             none of them.
         """
-        for stage in self.loss.stages:
-            self.cost_table(stage, tags)
         unknown = sorted(set(self.weights.labels) - {*tags.labels, OUTSIDE})
         if unknown:
             raise ValueError(
                 f"{self.name}: weights: labels: expected some of {(*tags.labels, OUTSIDE)}, "
                 f"was: {unknown}"
             )
+        tables = [self.cost_table(stage, tags) for stage in self.loss.stages]
+        return [None if table is None else table.tolist() for table in tables]
+
+    def restore(self, tables: Sequence[Optional[List[List[float]]]], tags: Tags) -> None:
+        """Take over the cost tables of a saved model. They stand in where a cost can't be
+        made any more, such as for want of its file.
+
+        tables (Sequence[Optional[List[List[float]]]]): What `prepare` returned.
+        tags (Tags): The tag set that they were made for.
+        """
+        for stage, table in zip(self.loss.stages, tables):
+            if table is not None:
+                self._saved[id(stage), tags.names] = numpy.asarray(table, dtype="float32")
 
     def cost_table(self, loss: Loss, tags: Tags) -> Optional[CostTable]:
         """The table of a loss's cost, if it has one; made once for each tag set.
@@ -156,7 +187,12 @@ class Objective:
             return None
         key = (id(loss), tags.names)
         if key not in self._tables:
-            self._tables[key] = loss.cost(tags)
+            try:
+                self._tables[key] = loss.cost(tags)
+            except ValueError:
+                if key not in self._saved:
+                    raise
+                self._tables[key] = self._saved[key]
         return self._tables[key]
 
     def _annotation(self, examples: Sequence[Example], tokens: Tokens, tags: Tags) -> Annotation:
@@ -186,25 +222,28 @@ class Objective:
         return Chains(wide, tracks, False)
 
     def _gold_path(
-        self, path: Ints1d, chains: Chains, examples: Sequence[Example], tokens: Tokens
-    ) -> Tuple[Ints1d, Ints1d]:
+        self, path: Ints1d, chains: Chains, tokens: Tokens
+    ) -> Tuple[Ints1d, Ints1d, Array1d]:
         """The gold tags, and what they are among all tags; -1 where missing: everywhere in a
-        doc whose gold is not possible. Shapes: (N,), (N,)"""
+        doc whose gold is not possible. Then which docs these are. Shapes: (N,), (N,), (B,)"""
         if chains.free:
-            return path, path
+            return path, path, numpy.zeros(len(tokens.lengths), dtype=bool)
         n_tags = len(chains.potentials.start) if chains.tracks is None else chains.tracks.n_tags
         allowed = (path < 0)[:, None] | (path[:, None] == numpy.arange(n_tags))
         found = chain.best_path(chain.restrict(chains.potentials, chains.widen(allowed)))
-        possible = numpy.isfinite(to_numpy(found.scores))
-        known = (path >= 0) & numpy.repeat(possible, tokens.lengths)
-        for i in numpy.flatnonzero(~possible).tolist():
+        left_out = ~numpy.isfinite(to_numpy(found.scores))
+        known = (path >= 0) & ~numpy.repeat(left_out, tokens.lengths)
+        wide_path = numpy.where(known, to_numpy(found.tags), -1)
+        return numpy.where(known, path, -1), wide_path, left_out
+
+    def _warn_of_left_out(self, docs: Array1d, examples: Sequence[Example]) -> None:
+        for i in numpy.flatnonzero(docs).tolist():
             warnings.warn(
                 f"{self.name}: left out of training, as its entities contradict preset ones, cross "
                 "a sentence boundary or are among the incorrect spans: "
                 f"{first_words(examples[i].reference)}",
                 stacklevel=2,
             )
-        return numpy.where(known, path, -1), numpy.where(known, to_numpy(found.tags), -1)
 
     def _warn_of_unusual(
         self,

@@ -5,26 +5,30 @@ infinity; a sequence without a legal path has the log partition minus infinity a
 gradient 0. Sequences without tokens score 0.
 """
 
+from . import batched
 from .batched import (
     Segments,
     best_outside,
-    best_path,
     entropy,
     expectation,
     k_best,
     log_marginals,
-    log_partition,
     log_partition_outside,
-    marginals,
     marginals_jvp,
     max_marginals,
     pairwise_marginals,
-    path_score,
     sample_paths,
     segment_log_probs,
     segment_max_scores,
 )
+from .compiled import compiled, set_threads
 from .constraints import constrain, restrict
+
+best_path = compiled(batched.best_path)
+log_partition = compiled(batched.log_partition)
+marginals = compiled(batched.marginals)
+path_log_prob = compiled(batched.path_log_prob)
+path_score = compiled(batched.path_score)
 
 __all__ = [
     "Segments",
@@ -41,9 +45,11 @@ __all__ = [
     "marginals_jvp",
     "max_marginals",
     "pairwise_marginals",
+    "path_log_prob",
     "path_score",
     "restrict",
     "sample_paths",
     "segment_log_probs",
     "segment_max_scores",
+    "set_threads",
 ]

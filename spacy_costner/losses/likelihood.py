@@ -8,7 +8,7 @@ from thinc.util import get_array_module
 from .. import chain
 from ..types import Gold, Loss, LossResult, Potentials, linear_combination
 from .parameters import at_least, within
-from .scored import allowed_tags, difference, gold_score, sequence_of, sequence_weights
+from .scored import allowed_tags, gold_log_prob, sequence_of, sequence_weights
 
 
 def make_sequential() -> Loss:
@@ -30,7 +30,9 @@ def make_mixed(*, lam: Optional[float] = None, k: Optional[float] = None) -> Los
     RAISES (ValueError): If both or none is given, or one is out of its range.
     """
     if (lam is None) == (k is None):
-        raise ValueError(f"spacy_costner.Mixed: expected lam or k, was: lam={lam!r}, k={k!r}")
+        raise ValueError(
+            f"spacy_costner.Mixed: lam, k: expected one of the two, was: {lam!r}, {k!r}"
+        )
     if lam is None:
         order = at_least(0, "Mixed", "k", k)
         lam = order / (order + 1)
@@ -50,7 +52,9 @@ def sequential(potentials: Potentials, gold: Gold) -> LossResult:
 
     Lafferty, McCallum & Pereira (2001); L_1 of Tsuboi & Kashima, definition 1.
     """
-    return difference(chain.log_partition(potentials), gold_score(potentials, gold), gold)
+    log_p, backprop = gold_log_prob(potentials, gold)
+    weights = sequence_weights(gold, log_p)
+    return LossResult(float(-(weights * log_p).sum()), backprop(-weights))
 
 
 def pointwise(potentials: Potentials, gold: Gold) -> LossResult:

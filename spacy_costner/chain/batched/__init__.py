@@ -4,7 +4,7 @@ from .covariance import entropy, expectation, log_marginals, marginals_jvp
 from .k_best import k_best
 from .max_product import best_path, max_marginals
 from .outside import best_outside, log_partition_outside
-from .paths import path_score
+from .paths import path_log_prob, path_score
 from .sampling import sample_paths
 from .segments import Segments, segment_log_probs, segment_max_scores
 from .sum_product import log_partition, marginals, pairwise_marginals
@@ -23,6 +23,7 @@ __all__ = [
     "marginals_jvp",
     "max_marginals",
     "pairwise_marginals",
+    "path_log_prob",
     "path_score",
     "sample_paths",
     "segment_log_probs",

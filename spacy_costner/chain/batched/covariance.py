@@ -12,14 +12,21 @@ to each side. No K^T paths, no d x d matrix (after Li & Eisner, 2009, "First- an
 Second-Order Expectation Semirings", with conditional probabilities for their weights).
 """
 
-from typing import Callable, Tuple
+from typing import Any, Callable, Tuple
 
 from thinc.types import Array2d, Floats1d, Floats2d
 from thinc.util import get_array_module
 
-from ...types import Potentials, Scored, map_scores
-from .log_domain import log_sum_exp, zero_if_infinite
-from .neighbours import Neighbours, Sides, predecessors, successors
+from ...types import Potentials, Scored
+from .log_domain import log_sum_exp, logarithm, zero_if_infinite
+from .neighbours import (
+    PRECISE,
+    Sides,
+    SumNeighbours,
+    log_tag_probabilities,
+    neighbours,
+    tag_probabilities,
+)
 from .packing import fold_ends, pack, sum_by_sequence, unpack
 from .sum_product import log_partition
 
@@ -36,22 +43,24 @@ def expectation(potentials: Potentials, values: Potentials) -> Scored:
     """
     xp = get_array_module(potentials.emissions)
     packing = pack(potentials.lengths, xp)
-    before, after = predecessors(potentials, packing), successors(potentials, packing)
-    unary = xp.exp(_log_unary(before, after))
-    values = _finite(values)
+    before, after = neighbours(potentials, packing)
+    unary = tag_probabilities(before, after)
+    values = _each(zero_if_infinite, values)
     of_tag, of_pair = fold_ends(values, packing), before.mean(values.transitions)
     mean_tag = (unary * of_tag).sum(axis=1, keepdims=True)
     mean_pair = (unary * of_pair).sum(axis=1, keepdims=True)
     means = sum_by_sequence((mean_tag + mean_pair)[:, 0], packing)
 
     def backprop(d_means: Floats1d) -> Potentials:
-        weighted = unary * xp.asarray(d_means)[packing.sequence, None]
+        weighted = unary * xp.asarray(d_means, dtype=unary.dtype)[packing.sequence, None]
+        sides, laid = Sides(potentials, packing, before, after), weighted * (of_tag - mean_tag)
+        if not values.transitions.any():
+            return sides.spread(laid, laid, laid)
         of_next, mean_next = after.mean(values.transitions), xp.zeros_like(mean_pair)
         mean_next[packing.before] = mean_pair[packing.later]
-        laid = weighted * (of_tag - mean_tag)
         to_left = laid + weighted * (of_next - mean_next)
         to_right = laid + weighted * (of_pair - mean_pair)
-        gradient = Sides(potentials, packing, before, after).spread(to_left, to_right, laid)
+        gradient = sides.spread(to_left, to_right, laid)
         d_pairs = values.transitions * before.pairs(weighted)
         d_pairs -= before.pairs(weighted * mean_pair)
         d_transitions = gradient.transitions + d_pairs.astype(gradient.transitions.dtype)
@@ -89,15 +98,13 @@ def log_marginals(
     """
     xp = get_array_module(potentials.emissions)
     packing = pack(potentials.lengths, xp)
-    before, after = predecessors(potentials, packing), successors(potentials, packing)
-    log_unary = _log_unary(before, after)
-    log_allowed = xp.where(xp.asarray(allowed)[packing.tokens], log_unary, -xp.inf)
-    log_p = log_sum_exp(log_allowed, axis=1)
+    before, after = neighbours(potentials, packing)
+    unary = tag_probabilities(before, after)
+    log_p, given = _given(xp.asarray(allowed)[packing.tokens], unary, before, after)
 
     def backprop(d_log_p: Floats1d) -> Potentials:
         weights = xp.where(xp.isfinite(log_p), xp.asarray(d_log_p)[packing.tokens], 0.0)
-        given = xp.exp(log_allowed - zero_if_infinite(log_p)[:, None])
-        laid = (given - xp.exp(log_unary)) * weights[:, None]
+        laid = (given - unary) * weights.astype(unary.dtype)[:, None]
         return Sides(potentials, packing, before, after).spread(laid, laid, laid)
 
     return unpack(log_p, packing), backprop
@@ -114,25 +121,38 @@ def entropy(potentials: Potentials) -> Scored:
         potentials, negative. Shape: (B,)
     """
     dtype = potentials.emissions.dtype
-    exact = _cast(potentials, "float64")
+    exact = _each(lambda scores: scores.astype("float64"), potentials)
     log_z = zero_if_infinite(log_partition(exact)[0])
     mean_score, backprop_mean = expectation(exact, exact)
 
     def backprop(d_entropy: Floats1d) -> Potentials:
-        return _cast(backprop_mean(-d_entropy), dtype)
+        return _each(lambda scores: scores.astype(dtype), backprop_mean(-d_entropy))
 
     return log_z - mean_score, backprop
 
 
-def _log_unary(before: Neighbours, after: Neighbours) -> Floats2d:
-    """log p(y_t = j). Shape: (N, K)"""
-    joint = before.reach + after.predicted
-    return joint - zero_if_infinite(log_sum_exp(joint, axis=1))[:, None]
+def _given(
+    allowed: Array2d, unary: Floats2d, before: SumNeighbours, after: SumNeighbours
+) -> Tuple[Floats1d, Floats2d]:
+    """log p(y_t in allowed_t), shape (N,), and p(y_t = j | y_t in allowed_t), shape (N, K)."""
+    xp = get_array_module(unary)
+    given = unary * allowed
+    p = given.sum(axis=1)
+    log_p = logarithm(p)
+    given /= xp.maximum(p, PRECISE)[:, None]
+    tiny = p < PRECISE
+    if tiny.any():
+        log_unary = log_tag_probabilities(before, after)[tiny]
+        log_given = xp.where(allowed[tiny], log_unary, -xp.inf)
+        log_p[tiny] = log_sum_exp(log_given, axis=1)
+        given[tiny] = xp.exp(log_given - zero_if_infinite(log_p[tiny])[:, None])
+    return log_p, given
 
 
-def _finite(values: Potentials) -> Potentials:
-    return map_scores(zero_if_infinite, values)
-
-
-def _cast(potentials: Potentials, dtype: str) -> Potentials:
-    return map_scores(lambda array: array.astype(dtype), potentials)
+def _each(function: Callable[..., Any], potentials: Potentials) -> Potentials:
+    return potentials._replace(
+        emissions=function(potentials.emissions),
+        transitions=function(potentials.transitions),
+        start=function(potentials.start),
+        end=function(potentials.end),
+    )

@@ -6,7 +6,7 @@ gamma_{t-1}[i] = max_j (transitions[i, j] + emissions[t, j] + gamma_t[j])
 In float64, so that the scores of long sequences lose nothing.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, Tuple
 
 from thinc.types import Floats1d, Floats2d, Ints1d, Ints2d
 from thinc.util import get_array_module
@@ -64,14 +64,21 @@ class BestNeighbours(NamedTuple):
         return total if self.leftwards else total.T
 
 
+def best_neighbours(
+    potentials: Potentials, packing: Packing
+) -> Tuple[BestNeighbours, BestNeighbours]:
+    """The best tags before and after each tag. As `neighbours.neighbours`."""
+    return best_predecessors(potentials, packing), best_successors(potentials, packing)
+
+
 def best_predecessors(potentials: Potentials, packing: Packing) -> BestNeighbours:
     """The best tag before each tag. As `neighbours.predecessors`."""
-    return _best_neighbours(potentials, packing, leftwards=True)
+    return _messages(potentials, packing, leftwards=True)
 
 
 def best_successors(potentials: Potentials, packing: Packing) -> BestNeighbours:
     """The best tag after each tag. As `neighbours.successors`."""
-    return _best_neighbours(potentials, packing, leftwards=False)
+    return _messages(potentials, packing, leftwards=False)
 
 
 def best_path(potentials: Potentials) -> BestPath:
@@ -97,12 +104,11 @@ def max_marginals(potentials: Potentials) -> Floats2d:
         through the tag. Shape: (N, K)
     """
     packing = pack(potentials.lengths, get_array_module(potentials.emissions))
-    before = best_predecessors(potentials, packing)
-    after = best_successors(potentials, packing)
+    before, after = best_neighbours(potentials, packing)
     return unpack(before.reach + after.predicted, packing)
 
 
-def _best_neighbours(potentials: Potentials, packing: Packing, leftwards: bool) -> BestNeighbours:
+def _messages(potentials: Potentials, packing: Packing, leftwards: bool) -> BestNeighbours:
     emissions = fold_ends(potentials, packing).astype("float64")
     xp = get_array_module(emissions)
     from_tag = potentials.transitions.T if leftwards else potentials.transitions

@@ -17,16 +17,19 @@ tags and spread by these conditional probabilities: sums of positive numbers of 
 exceeds the mass, so that nothing overflows and no small probability is divided by.
 """
 
-from typing import Any, NamedTuple, Optional, Protocol
+from typing import Any, NamedTuple, Optional, Protocol, Tuple
 
 from thinc.types import Array1d, Floats1d, Floats2d
 from thinc.util import get_array_module
 
 from ...types import Potentials
 from . import log_domain, sum_product
-from .log_domain import logarithm
+from .log_domain import log_sum_exp, logarithm, zero_if_infinite
 from .packing import Packing, fold_ends, pack, select, sum_beyond, unfold_ends
 from .sum_product import SMALLEST, Kernel
+
+PRECISE = 1e-15
+"""Two numbers above it have a product that float32 holds with all its digits."""
 
 
 class Neighbours(Protocol):
@@ -96,18 +99,20 @@ class Sides(NamedTuple):
 class SumNeighbours(NamedTuple):
     """`Neighbours` by scaled messages, and in the log domain where these are lost.
 
+    potentials (Potentials): The scores.
     scaled (ScaledNeighbours): By scaled messages.
     lost (Array1d): The rows for which these don't hold. Shape: (N,)
     exact (Optional[log_domain.Neighbours]): In the log domain, for those rows only.
     """
 
+    potentials: Potentials
     scaled: "ScaledNeighbours"
     lost: Array1d
     exact: Optional[log_domain.Neighbours]
 
     @property
     def reach(self) -> Floats2d:
-        return self._join(self.scaled.log_reach(), self.exact and self.exact.reach)
+        return self.predicted + fold_ends(self.potentials, self.scaled.packing)
 
     @property
     def predicted(self) -> Floats2d:
@@ -148,37 +153,35 @@ class ScaledNeighbours(NamedTuple):
 
     packing (Packing): How the batch is stood upright.
     leftwards (bool): Whether the neighbour is the token before.
-    emissions (Floats2d): The scores of each row. Shape: (N, K)
     transitions (Floats2d): Exponentiated, [tag of the neighbour, tag]. Shape: (K, K)
     reach (Floats2d): Messages with the emissions of the row. Shape: (N, K)
     predicted (Floats2d): Messages without them. Shape: (N, K)
+    inverse (Floats2d): 1 / predicted where that is positive. Shape: (N, K)
     scale (Floats1d): Logarithm of what `predicted` was divided by. Shape: (N,)
     """
 
     packing: Packing
     leftwards: bool
-    emissions: Floats2d
     transitions: Floats2d
     reach: Floats2d
     predicted: Floats2d
+    inverse: Floats2d
     scale: Floats1d
-
-    def log_reach(self) -> Floats2d:
-        return self.log_predicted() + self.emissions
 
     def log_predicted(self) -> Floats2d:
         return logarithm(self.predicted) + self.scale[:, None]
 
     def spread(self, sources: Floats2d) -> Floats2d:
-        mass, inverse = sources.astype(self.reach.dtype), self._inverse()
+        mass = sources.astype(self.reach.dtype)
         onwards = self.transitions.T
         for rows, beside in self.packing.walk(self.leftwards):
-            mass[beside] += self.reach[beside] * ((mass[rows] * inverse[rows]) @ onwards)
+            mass[beside] += self.reach[beside] * ((mass[rows] * self.inverse[rows]) @ onwards)
         return mass
 
     def pairs(self, mass: Floats2d) -> Floats2d:
         rows, beside = self.packing.pairs(self.leftwards)
-        total = self.transitions * (self.reach[beside].T @ (mass * self._inverse())[rows])
+        weights = (mass * self.inverse)[rows]
+        total = self.transitions * (self.reach[beside].T @ weights)
         return total if self.leftwards else total.T
 
     def mean(self, values: Floats2d) -> Floats2d:
@@ -186,23 +189,26 @@ class ScaledNeighbours(NamedTuple):
         means = get_array_module(values).zeros_like(self.reach)
         oriented = values if self.leftwards else values.T
         means[rows] = self.reach[beside] @ (self.transitions * oriented)
-        return means * self._inverse()
-
-    def _inverse(self) -> Floats2d:
-        return 1 / get_array_module(self.predicted).maximum(self.predicted, SMALLEST)
+        return means * self.inverse
 
 
-def predecessors(potentials: Potentials, packing: Packing) -> SumNeighbours:
-    """The tags before each tag.
+def neighbours(potentials: Potentials, packing: Packing) -> Tuple[SumNeighbours, SumNeighbours]:
+    """The tags before and after each tag.
 
     potentials (Potentials): The scores of a batch.
     packing (Packing): How it is stood upright.
     """
-    emissions = fold_ends(potentials, packing)
-    kernel = sum_product.exponentiate(emissions, potentials.transitions, packing)
+    kernel = _exponentiate(potentials, packing)
+    return predecessors(potentials, packing, kernel), successors(potentials, packing, kernel)
+
+
+def predecessors(
+    potentials: Potentials, packing: Packing, kernel: Optional[Kernel] = None
+) -> SumNeighbours:
+    """The tags before each tag. As `neighbours`."""
+    kernel = kernel or _exponentiate(potentials, packing)
     alpha = sum_product.forward(kernel, packing)
-    xp = get_array_module(emissions)
-    predicted = xp.ones_like(emissions)
+    predicted = get_array_module(alpha.values).ones_like(alpha.values)
     predicted[packing.later] = alpha.values[packing.before] @ kernel.transitions
     lost = kernel.lost | alpha.lost
     lost[packing.later] |= sum_product.reached(
@@ -211,23 +217,51 @@ def predecessors(potentials: Potentials, packing: Packing) -> SumNeighbours:
     scale = _log_scale(alpha.scale, kernel, packing, leftwards=True)
     scale[packing.later] += kernel.transition_shift
     scaled = ScaledNeighbours(
-        packing, True, emissions, kernel.transitions, alpha.values, predicted, scale
+        packing, True, kernel.transitions, alpha.values, predicted, _inverse(predicted), scale
     )
     return _with_lost(scaled, lost, potentials)
 
 
-def successors(potentials: Potentials, packing: Packing) -> SumNeighbours:
-    """The tags after each tag. As `predecessors`."""
-    emissions = fold_ends(potentials, packing)
-    kernel = sum_product.exponentiate(emissions, potentials.transitions, packing)
+def successors(
+    potentials: Potentials, packing: Packing, kernel: Optional[Kernel] = None
+) -> SumNeighbours:
+    """The tags after each tag. As `neighbours`."""
+    kernel = kernel or _exponentiate(potentials, packing)
     beta = sum_product.backward(kernel, packing)
     ahead = kernel.emissions * beta.values
     predicted = beta.values * beta.scale[:, None]
     scale = _log_scale(beta.scale, kernel, packing, leftwards=False)
     scaled = ScaledNeighbours(
-        packing, False, emissions, kernel.transitions.T, ahead, predicted, scale
+        packing, False, kernel.transitions.T, ahead, predicted, _inverse(predicted), scale
     )
     return _with_lost(scaled, kernel.lost | beta.lost, potentials)
+
+
+def tag_probabilities(before: SumNeighbours, after: SumNeighbours) -> Floats2d:
+    """p(y_t = j). Shape: (N, K)"""
+    xp = get_array_module(before.lost)
+    unary = before.scaled.reach * after.scaled.predicted
+    total = unary.sum(axis=1)
+    unary /= xp.maximum(total, SMALLEST)[:, None]
+    lost = before.lost | after.lost | (total < PRECISE)
+    if lost.any():
+        unary[lost] = xp.exp(log_tag_probabilities(before, after)[lost])
+    return unary
+
+
+def log_tag_probabilities(before: Neighbours, after: Neighbours) -> Floats2d:
+    """log p(y_t = j). Shape: (N, K)"""
+    joint = before.reach + after.predicted
+    return joint - zero_if_infinite(log_sum_exp(joint, axis=1))[:, None]
+
+
+def _inverse(predicted: Floats2d) -> Floats2d:
+    return 1 / get_array_module(predicted).maximum(predicted, SMALLEST)
+
+
+def _exponentiate(potentials: Potentials, packing: Packing) -> Kernel:
+    emissions = fold_ends(potentials, packing)
+    return sum_product.exponentiate(emissions, potentials.transitions, packing)
 
 
 def _log_scale(scale: Floats1d, kernel: Kernel, packing: Packing, leftwards: bool) -> Floats1d:
@@ -246,4 +280,4 @@ def _with_lost(scaled: ScaledNeighbours, lost: Array1d, potentials: Potentials) 
         exact = log_domain.neighbours(
             taken, pack(taken.lengths, get_array_module(lost)), scaled.leftwards
         )
-    return SumNeighbours(scaled, sequences[packing.sequence], exact)
+    return SumNeighbours(potentials, scaled, sequences[packing.sequence], exact)

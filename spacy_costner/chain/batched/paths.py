@@ -1,10 +1,11 @@
-"""The score of given paths."""
+"""The score and the probability of given paths."""
 
 from thinc.types import Floats1d, Ints1d
 from thinc.util import get_array_module
 
-from ...types import Potentials, Scored
+from ...types import Potentials, Scored, linear_combination
 from .packing import fold_ends, pack, sum_by_sequence, unfold_ends
+from .sum_product import log_partition
 
 
 def path_score(potentials: Potentials, tags: Ints1d) -> Scored:
@@ -39,3 +40,26 @@ def path_score(potentials: Potentials, tags: Ints1d) -> Scored:
         return unfold_ends(d_emissions, d_transitions, packing, potentials.lengths)
 
     return scores, backprop
+
+
+def path_log_prob(potentials: Potentials, tags: Ints1d) -> Scored:
+    """The log-probability of one path a sequence.
+
+        log p(y) = s(y) - log Z
+
+    potentials (Potentials): The scores of a batch.
+    tags (Ints1d): The tag of each token. Shape: (N,)
+    RETURNS (Scored): The log-probabilities, minus infinity for a forbidden path; and the
+        callback to their gradient, the steps of the path less those expected, 0 everywhere
+        for a forbidden one. Shape: (B,)
+    """
+    xp = get_array_module(potentials.emissions)
+    scores, backprop_path = path_score(potentials, tags)
+    log_z, backprop_all = log_partition(potentials)
+    legal = xp.isfinite(scores)
+
+    def backprop(d_log_p: Floats1d) -> Potentials:
+        expected = backprop_all(xp.where(legal, d_log_p, 0.0))
+        return linear_combination((1.0, backprop_path(d_log_p)), (-1.0, expected))
+
+    return scores - xp.where(legal, log_z, 0.0), backprop

@@ -22,7 +22,7 @@ from thinc.util import get_array_module
 from ...types import Potentials
 from .log_domain import log_sum_exp, zero_if_infinite
 from .neighbours import Sides
-from .packing import add_up, fold_ends, pack, running_sum, unpack
+from .packing import add_up, fold_ends, pack, running_sum, sum_by_group, unpack
 from .semiring import MAX, SUM, Semiring
 
 
@@ -73,6 +73,8 @@ class Parting(NamedTuple):
     turns (Turns): Where paths can part.
     scores (Floats2d): The total of the paths that take each tag at each turn, having gone
         along the segment so far. Shape: (R, K)
+    anyway (Floats2d): The total of all paths that have each tag at the token of each turn.
+        Shape: (R, K)
     has (Array2d): Whether such a path has the segment. Shape: (R, K)
     misses (Array2d): Whether it does not. (Where it goes on along, neither.) Shape: (R, K)
     """
@@ -80,6 +82,7 @@ class Parting(NamedTuple):
     sides: Sides
     turns: Turns
     scores: Floats2d
+    anyway: Floats2d
     has: Array2d
     misses: Array2d
 
@@ -98,18 +101,16 @@ def segment_log_probs(
         respect to them, shape (S,), to that of the potentials.
     """
     xp = get_array_module(potentials.emissions)
-    sides, turns, scores, has, _ = _part(potentials, segments, SUM)
+    sides, turns, scores, anyway, has, _ = _part(potentials, segments, SUM)
     totals, shares = SUM.choose(xp.where(has, scores, -xp.inf), turns.segment, len(segments.begin))
-    joint = sides.before.reach + sides.after.predicted
-    log_z = zero_if_infinite(log_sum_exp(joint, axis=1))
+    log_z = zero_if_infinite(log_sum_exp(anyway, axis=1))
 
     def backprop(d_log_p: Floats1d) -> Potentials:
         weights = xp.where(xp.isfinite(totals), xp.asarray(d_log_p), 0.0)[turns.segment, None]
         parting = shares * weights
-        unary = xp.exp(joint - log_z[:, None])[turns.row]
-        return _spread(sides, turns, parting, unary * weights)
+        return _spread(sides, turns, parting, xp.exp(anyway - log_z[:, None]) * weights)
 
-    return totals - log_z[turns.row[turns.opens]], backprop
+    return totals - log_z[turns.opens], backprop
 
 
 def segment_max_scores(
@@ -125,7 +126,7 @@ def segment_max_scores(
         which is 1 on every step of the path.
     """
     xp = get_array_module(potentials.emissions)
-    sides, turns, scores, has, misses = _part(potentials, segments, MAX)
+    sides, turns, scores, _, has, misses = _part(potentials, segments, MAX)
     chosen = [
         MAX.choose(xp.where(which, scores, -xp.inf), turns.segment, len(segments.begin))
         for which in (has, misses)
@@ -143,19 +144,14 @@ def segment_max_scores(
 def _part(potentials: Potentials, segments: Segments, semiring: Semiring) -> Parting:
     xp = get_array_module(potentials.emissions)
     packing = pack(potentials.lengths, xp)
-    sides = Sides(
-        potentials,
-        packing,
-        semiring.predecessors(potentials, packing),
-        semiring.successors(potentials, packing),
-    )
+    sides = Sides(potentials, packing, *semiring.neighbours(potentials, packing))
     turns = _turns(segments, sides)
     tags = xp.arange(len(potentials.transitions))
     along = turns.inside[:, None] & (tags == turns.tag[:, None])
     has = xp.repeat((~turns.inside)[:, None], len(tags), axis=1)
     if segments.after is not None:
         has &= xp.asarray(segments.after)[turns.segment] | turns.over[:, None]
-    return Parting(sides, turns, _scores(turns, sides), has, ~has & ~along)
+    return Parting(sides, turns, *_scores(turns, sides), has, ~has & ~along)
 
 
 def _turns(segments: Segments, sides: Sides) -> Turns:
@@ -182,21 +178,22 @@ def _turns(segments: Segments, sides: Sides) -> Turns:
     )
 
 
-def _scores(turns: Turns, sides: Sides) -> Floats2d:
-    """The total of the paths that take each tag at each turn. Shape: (R, K)"""
+def _scores(turns: Turns, sides: Sides) -> Tuple[Floats2d, Floats2d]:
+    """The totals `scores` and `anyway` of `Parting`."""
     xp = get_array_module(turns.row)
-    turn = xp.arange(len(turns.row))
-    emissions = fold_ends(sides.potentials, sides.packing)[turns.row].astype("float64")
-    transitions = sides.potentials.transitions[turns.tag_before].astype("float64")
-    opens, over = turns.opens[:, None], turns.over[:, None]
-    to_tag = xp.where(opens, sides.before.predicted[turns.row], transitions) + emissions
-    step = xp.where(turns.inside, to_tag[turn, turns.tag], 0.0)
+    emissions = fold_ends(sides.potentials, sides.packing)[turns.row]
+    onwards = emissions + sides.after.predicted[turns.row]
+    to_here = sides.before.predicted[turns.row]
+    from_before = sides.potentials.transitions[turns.tag_before].astype("float64")
+    to_tag = xp.where(turns.opens[:, None], to_here, from_before)
+    at_tag = xp.arange(len(turns.row)), turns.tag
+    step = xp.where(turns.inside, to_tag[at_tag] + emissions[at_tag], 0.0)
     possible = xp.isfinite(step)
     along = running_sum(xp.where(possible, step, 0.0), turns.first)
-    along = xp.where(running_sum(~possible, turns.first) > 0, -xp.inf, along)
-    scores = to_tag + sides.after.predicted[turns.row] + along[:, None]
-    ends = xp.where(xp.arange(scores.shape[1]) == 0, along[:, None], -xp.inf)
-    return xp.where(over, ends, scores)
+    along = xp.where(running_sum(~possible, turns.first) > 0, -xp.inf, along)[:, None]
+    if_over = xp.where(xp.arange(emissions.shape[1]) == 0, along, -xp.inf)
+    scores = xp.where(turns.over[:, None], if_over, along + to_tag + onwards)
+    return scores, to_here + onwards
 
 
 def _spread(sides: Sides, turns: Turns, parting: Floats2d, anyway: Floats2d) -> Potentials:
@@ -226,7 +223,7 @@ def _along(parting: Floats2d, turns: Turns) -> Floats2d:
     """The mass that goes on along the segment at each turn, to part later. Shape: (R, K)"""
     xp = get_array_module(parting)
     here = parting.sum(axis=1)
-    in_all = xp.bincount(turns.segment, weights=here)
+    in_all = sum_by_group(here, turns.segment, len(here))
     later = in_all[turns.segment] - running_sum(here, turns.first) - here
     along = xp.zeros_like(parting)
     along[xp.arange(len(here)), turns.tag] = xp.where(turns.inside, later, 0.0)

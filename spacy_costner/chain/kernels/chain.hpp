@@ -1,0 +1,95 @@
+// A batch of chains with its types known, and the order in which its sequences are worked.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+#include "interface.hpp"
+
+namespace costner {
+
+template <class Real>
+struct Chain {
+    const Real *emissions, *transitions, *start, *end;
+    const int32_t* lengths;
+    std::vector<int64_t> begins;  // the first token of each sequence
+    int64_t n_sequences, n_tokens;
+    int n_tags;
+
+    explicit Chain(const Scores& scores)
+        : emissions(static_cast<const Real*>(scores.emissions)),
+          transitions(static_cast<const Real*>(scores.transitions)),
+          start(static_cast<const Real*>(scores.start)),
+          end(static_cast<const Real*>(scores.end)),
+          lengths(scores.lengths),
+          begins(scores.n_sequences),
+          n_sequences(scores.n_sequences),
+          n_tokens(scores.n_tokens),
+          n_tags(scores.n_tags) {
+        int64_t token = 0;
+        for (int64_t s = 0; s < n_sequences; s++) {
+            begins[s] = token;
+            token += lengths[s];
+        }
+    }
+};
+
+// Sequences that are worked side by side, the longest first.
+struct Group {
+    const int64_t* sequences;
+    int size;
+};
+
+// Groups of nearly equal length, so that few places in a group stand idle; no empty sequences.
+class Schedule {
+  public:
+    Schedule(const int32_t* lengths, int64_t n_sequences, int most_rows, int n_threads) {
+        for (int64_t s = 0; s < n_sequences; s++)
+            if (lengths[s] > 0) order_.push_back(s);
+        std::stable_sort(order_.begin(), order_.end(),
+                         [=](int64_t a, int64_t b) { return lengths[a] > lengths[b]; });
+        const int64_t n = order_.size();
+        const int64_t n_groups = std::max<int64_t>((n + most_rows - 1) / most_rows,
+                                                   std::min<int64_t>(n, n_threads));
+        for (int64_t g = 0; g < n_groups; g++) {
+            const int64_t first = n * g / n_groups, past = n * (g + 1) / n_groups;
+            groups_.push_back({order_.data() + first, static_cast<int>(past - first)});
+        }
+    }
+    Schedule(const Schedule&) = delete;
+
+    const std::vector<Group>& groups() const { return groups_; }
+
+    int64_t most_tokens_in_a_group(const int32_t* lengths) const {
+        int64_t most = 0;
+        for (const Group& group : groups_) {
+            int64_t tokens = 0;
+            for (int r = 0; r < group.size; r++) tokens += lengths[group.sequences[r]];
+            most = std::max(most, tokens);
+        }
+        return most;
+    }
+
+  private:
+    std::vector<int64_t> order_;
+    std::vector<Group> groups_;
+};
+
+// Calls work(group, thread) for every group, thread i taking every n-th, so that results don't
+// depend on timing.
+template <class Work>
+void in_threads(const std::vector<Group>& groups, int n_threads, Work work) {
+    const auto work_share = [&](int thread) {
+        for (std::size_t g = thread; g < groups.size(); g += n_threads) work(groups[g], thread);
+    };
+    std::vector<std::thread> others;
+    for (int i = 1; i < n_threads && i < static_cast<int>(groups.size()); i++)
+        others.emplace_back(work_share, i);
+    work_share(0);
+    for (std::thread& other : others) other.join();
+}
+
+}  // namespace costner

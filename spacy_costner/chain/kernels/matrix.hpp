@@ -1,0 +1,208 @@
+// Products of a few rows with the matrix of transitions, over either semiring.
+// No include guard: one_isa.hpp includes it once for each instruction set.
+//
+// The columns are cut in panels of at most PANEL vectors. A panel lists its sources, the rows of
+// the matrix that have an entry in it, and keeps their entries one row after another, so that
+// forbidden transitions cost nothing where a whole row of a panel is forbidden. Up to ROWS rows
+// of messages are multiplied at once, their results held in registers.
+
+// (+, *): absent entries are 0.
+struct Sums {
+    template <class Real>
+    static constexpr Real absent = 0;
+    template <class Real>
+    INLINE static Vec<Real> add(Vec<Real> total, Real x, Vec<Real> weights) {
+        return total + x * weights;
+    }
+    template <class Real>
+    INLINE static Vec<Real> join(Vec<Real> a, Vec<Real> b) { return a + b; }
+};
+
+// (max, +): absent entries are minus infinity.
+struct Maxima {
+    template <class Real>
+    static constexpr Real absent = -std::numeric_limits<Real>::infinity();
+    template <class Real>
+    INLINE static Vec<Real> add(Vec<Real> total, Real x, Vec<Real> weights) {
+        return larger<Real>(x + weights, total);
+    }
+    template <class Real>
+    INLINE static Vec<Real> join(Vec<Real> a, Vec<Real> b) { return larger<Real>(a, b); }
+};
+
+template <class Real>
+struct Panel {
+    int column;          // its first
+    int n_vectors;       // its width
+    int first_source;    // where its sources begin
+    int n_sources;
+    std::size_t offset;  // where its entries begin: (n_sources, n_vectors * lanes)
+};
+
+// What a matrix must be padded to.
+template <class Real>
+INLINE int padded(int n_tags) { return (n_tags + LANES<Real> - 1) / LANES<Real> * LANES<Real>; }
+
+template <class Real>
+class Matrix {
+  public:
+    // entries: Shape: (n_rows, padded<Real>(n_tags)), absent where there is none.
+    template <class Semiring>
+    static Matrix pack(const Real* entries, int n_tags, Semiring) {
+        Matrix matrix;
+        const int width = padded<Real>(n_tags), n_vectors = width / LANES<Real>;
+        const int n_panels = (n_vectors + PANEL - 1) / PANEL;
+        matrix.entries = Buffer<Real>(static_cast<std::size_t>(n_tags) * width);
+        matrix.sources.reserve(static_cast<std::size_t>(n_tags) * n_panels);
+        for (int p = 0; p < n_panels; p++) {
+            const int first = n_vectors * p / n_panels, past = n_vectors * (p + 1) / n_panels;
+            matrix.add_panel(entries, n_tags, width, first * LANES<Real>, past - first,
+                             Semiring::template absent<Real>);
+        }
+        return matrix;
+    }
+
+    std::size_t size = 0;
+    Buffer<Real> entries;
+    std::vector<int> sources;
+    std::vector<Panel<Real>> panels;
+
+  private:
+    void add_panel(const Real* from, int n_tags, int width, int column, int n_vectors,
+                   Real absent) {
+        Panel<Real> panel = {column, n_vectors, static_cast<int>(sources.size()), 0, size};
+        const int panel_width = n_vectors * LANES<Real>;
+        for (int i = 0; i < n_tags; i++) {
+            const Real* row = from + static_cast<std::size_t>(i) * width + column;
+            if (std::all_of(row, row + panel_width, [=](Real x) { return x == absent; })) continue;
+            std::copy(row, row + panel_width, entries + size);
+            sources.push_back(i);
+            size += panel_width;
+        }
+        panel.n_sources = static_cast<int>(sources.size()) - panel.first_source;
+        panels.push_back(panel);
+    }
+};
+
+// One panel: totals[r] = sum over sources s of rows[r][s] * entries[s]. With few rows, several
+// partial totals a row keep the processor from waiting for each addition.
+template <class Semiring, class Real, int N_ROWS, int N_VECTORS>
+INLINE void multiply_panel(const Real* const* rows, const int* sources, int n_sources,
+                           const Real* entries, Vec<Real> (&totals)[N_ROWS][N_VECTORS]) {
+    constexpr int PARTS = N_ROWS * N_VECTORS >= 6 ? 1 : N_ROWS * N_VECTORS >= 3 ? 2 : 4;
+    Vec<Real> parts[PARTS][N_ROWS][N_VECTORS];
+    for (int part = 0; part < PARTS; part++)
+        for (int r = 0; r < N_ROWS; r++)
+            for (int v = 0; v < N_VECTORS; v++)
+                parts[part][r][v] = splat(Semiring::template absent<Real>);
+    const auto add_source = [&](std::ptrdiff_t k, int part) INLINE_LAMBDA {
+        Vec<Real> weights[N_VECTORS];
+        for (int v = 0; v < N_VECTORS; v++)
+            weights[v] = load(entries + (k * N_VECTORS + v) * LANES<Real>);
+        for (int r = 0; r < N_ROWS; r++)
+            for (int v = 0; v < N_VECTORS; v++)
+                parts[part][r][v] = Semiring::template add<Real>(
+                    parts[part][r][v], rows[r][sources[k]], weights[v]);
+    };
+    std::ptrdiff_t k = 0;
+    for (; k + PARTS <= n_sources; k += PARTS)
+        for (int part = 0; part < PARTS; part++) add_source(k + part, part);
+    for (; k < n_sources; k++) add_source(k, 0);
+    for (int r = 0; r < N_ROWS; r++)
+        for (int v = 0; v < N_VECTORS; v++) {
+            totals[r][v] = parts[0][r][v];
+            for (int part = 1; part < PARTS; part++)
+                totals[r][v] = Semiring::template join<Real>(totals[r][v], parts[part][r][v]);
+        }
+}
+
+template <class Semiring, class Real, int N_ROWS, int N_VECTORS, class Finish>
+INLINE void multiply_rows(const Matrix<Real>& matrix, const Panel<Real>& panel,
+                          const Real* const* rows, Finish& finish) {
+    Vec<Real> totals[N_ROWS][N_VECTORS];
+    multiply_panel<Semiring>(rows, matrix.sources.data() + panel.first_source, panel.n_sources,
+                             matrix.entries + panel.offset, totals);
+    for (int r = 0; r < N_ROWS; r++)
+        for (int v = 0; v < N_VECTORS; v++)
+            finish(r, panel.column + v * LANES<Real>, totals[r][v]);
+}
+
+template <class Semiring, class Real, int N_ROWS, int N_VECTORS = PANEL, class Finish>
+INLINE void multiply_by_width(const Matrix<Real>& matrix, const Panel<Real>& panel,
+                              const Real* const* rows, Finish& finish) {
+    if (panel.n_vectors == N_VECTORS)
+        multiply_rows<Semiring, Real, N_ROWS, N_VECTORS>(matrix, panel, rows, finish);
+    else if constexpr (N_VECTORS > 1)
+        multiply_by_width<Semiring, Real, N_ROWS, N_VECTORS - 1>(matrix, panel, rows, finish);
+}
+
+// Multiply n_rows rows of messages, 1 to ROWS, with a matrix; finish(row, column, totals) takes
+// the results a vector at a time.
+template <class Semiring, class Real, int N_ROWS = ROWS, class Finish>
+void multiply(const Matrix<Real>& matrix, const Real* const* rows, int n_rows, Finish& finish) {
+    if (n_rows == N_ROWS) {
+        for (const Panel<Real>& panel : matrix.panels)
+            multiply_by_width<Semiring, Real, N_ROWS>(matrix, panel, rows, finish);
+    } else if constexpr (N_ROWS > 1) {
+        multiply<Semiring, Real, N_ROWS - 1>(matrix, rows, n_rows, finish);
+    }
+}
+
+// sums[r] += sum over t of before[t][sources[r]] * ahead[t], both with `width` entries a row.
+template <class Real, int N_ROWS, int N_VECTORS>
+INLINE void add_outer_rows(const Real* before, const Real* ahead, int width, int n_steps,
+                           const int* sources, Real* sums) {
+    Vec<Real> totals[N_ROWS][N_VECTORS];
+    for (int r = 0; r < N_ROWS; r++)
+        for (int v = 0; v < N_VECTORS; v++) totals[r][v] = splat(Real(0));
+    for (int t = 0; t < n_steps; t++, before += width, ahead += width) {
+        Vec<Real> x[N_VECTORS];
+        for (int v = 0; v < N_VECTORS; v++) x[v] = load(ahead + v * LANES<Real>);
+        for (int r = 0; r < N_ROWS; r++)
+            for (int v = 0; v < N_VECTORS; v++) totals[r][v] += before[sources[r]] * x[v];
+    }
+    for (int r = 0; r < N_ROWS; r++)
+        for (int v = 0; v < N_VECTORS; v++) {
+            Real* to = sums + (r * N_VECTORS + v) * LANES<Real>;
+            store(to, load(to) + totals[r][v]);
+        }
+}
+
+template <class Real, int N_ROWS = ROWS, int N_VECTORS = PANEL>
+INLINE void add_outer_block(const Real* before, const Real* ahead, int width, int n_steps,
+                            const int* sources, int n_rows, int n_vectors, Real* sums) {
+    if (n_vectors < N_VECTORS) {
+        if constexpr (N_VECTORS > 1)
+            add_outer_block<Real, N_ROWS, N_VECTORS - 1>(before, ahead, width, n_steps, sources,
+                                                         n_rows, n_vectors, sums);
+    } else if (n_rows < N_ROWS) {
+        if constexpr (N_ROWS > 1)
+            add_outer_block<Real, N_ROWS - 1, N_VECTORS>(before, ahead, width, n_steps, sources,
+                                                         n_rows, n_vectors, sums);
+    } else {
+        add_outer_rows<Real, N_ROWS, N_VECTORS>(before, ahead, width, n_steps, sources, sums);
+    }
+}
+
+// Adds sum over t of before[t][i] * ahead[t][j] to the sums, laid out as the matrix's entries,
+// for the entries that the matrix has.
+template <class Real>
+void add_outer(const Matrix<Real>& matrix, const Real* before, const Real* ahead, int width,
+               int64_t n_steps, Real* sums) {
+    constexpr int64_t CHUNK = 64;  // steps that stay in the cache while all panels pass
+    for (int64_t t = 0; t < n_steps; t += CHUNK) {
+        const int n = static_cast<int>(std::min(CHUNK, n_steps - t));
+        for (const Panel<Real>& panel : matrix.panels) {
+            const int* sources = matrix.sources.data() + panel.first_source;
+            const int n_blocks = (panel.n_sources + ROWS - 1) / ROWS;
+            for (int b = 0; b < n_blocks; b++) {
+                const int first = panel.n_sources * b / n_blocks;
+                const int past = panel.n_sources * (b + 1) / n_blocks;
+                const std::size_t row = static_cast<std::size_t>(panel.n_vectors) * LANES<Real>;
+                add_outer_block<Real>(before + t * width, ahead + t * width + panel.column, width,
+                                      n, sources + first, past - first, panel.n_vectors,
+                                      sums + panel.offset + first * row);
+            }
+        }
+    }
+}

@@ -1,0 +1,20 @@
+// The kernels for one instruction set. No include guard: kernels.cpp includes it for each, in a
+// namespace of its own.
+
+#include "vectors.hpp"
+#include "matrix.hpp"
+#include "rows.hpp"
+#include "sum_product.hpp"
+#include "max_product.hpp"
+
+inline std::unique_ptr<SumProduct> make_sum_product(const Scores& scores, int n_threads) {
+    if (scores.wide) return std::make_unique<SumProductOf<double>>(scores, n_threads);
+    return std::make_unique<SumProductOf<float>>(scores, n_threads);
+}
+
+inline void best_path(const Scores& scores, int64_t* tags, double* path_scores, int n_threads) {
+    if (scores.wide)
+        MaxProduct<double>(scores, n_threads).best_path(tags, path_scores);
+    else
+        MaxProduct<float>(scores, n_threads).best_path(tags, path_scores);
+}

@@ -1,0 +1,57 @@
+// The score of given paths, and the steps that they take.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#include "chain.hpp"
+
+namespace costner {
+
+// s(y) = start[y_1] + sum_t emissions[t, y_t] + sum_t transitions[y_{t-1}, y_t] + end[y_T]
+template <class Real>
+void score_paths(const Chain<Real>& chain, const int64_t* tags, double* scores) {
+    const int64_t n_tags = chain.n_tags;
+    for (int64_t s = 0; s < chain.n_sequences; s++) {
+        const int64_t begin = chain.begins[s], past = begin + chain.lengths[s];
+        scores[s] = 0.0;
+        if (begin == past) continue;
+        double score = static_cast<double>(chain.start[tags[begin]]) + chain.end[tags[past - 1]];
+        for (int64_t t = begin; t < past; t++) score += chain.emissions[t * n_tags + tags[t]];
+        for (int64_t t = begin + 1; t < past; t++)
+            score += chain.transitions[tags[t - 1] * n_tags + tags[t]];
+        scores[s] = score;
+    }
+}
+
+template <class Real>
+void fill_with_zeros(const Chain<Real>& chain, const Gradient& out) {
+    const int64_t n_tags = chain.n_tags;
+    std::fill_n(static_cast<Real*>(out.emissions), chain.n_tokens * n_tags, Real(0));
+    std::fill_n(static_cast<Real*>(out.transitions), n_tags * n_tags, Real(0));
+    std::fill_n(static_cast<Real*>(out.start), n_tags, Real(0));
+    std::fill_n(static_cast<Real*>(out.end), n_tags, Real(0));
+}
+
+// Adds the derivative of sum_s weights[s] s(y_s), legal paths only: each step counts its weight.
+template <class Real>
+void add_steps(const Chain<Real>& chain, const int64_t* tags, const double* scores,
+               const double* weights, const Gradient& out) {
+    const int64_t n_tags = chain.n_tags;
+    Real* d_emissions = static_cast<Real*>(out.emissions);
+    Real* d_transitions = static_cast<Real*>(out.transitions);
+    for (int64_t s = 0; s < chain.n_sequences; s++) {
+        const int64_t begin = chain.begins[s], past = begin + chain.lengths[s];
+        if (begin == past || !std::isfinite(scores[s])) continue;
+        const Real weight = static_cast<Real>(weights[s]);
+        static_cast<Real*>(out.start)[tags[begin]] += weight;
+        static_cast<Real*>(out.end)[tags[past - 1]] += weight;
+        for (int64_t t = begin; t < past; t++) d_emissions[t * n_tags + tags[t]] += weight;
+        for (int64_t t = begin + 1; t < past; t++)
+            d_transitions[tags[t - 1] * n_tags + tags[t]] += weight;
+    }
+}
+
+}  // namespace costner

@@ -1,0 +1,421 @@
+// Sums over all paths, by scaled forward and backward messages.
+// No include guard: one_isa.hpp includes it once for each instruction set.
+//
+// alpha_t[j] sums over the paths that end in tag j at token t; beta_t[i] over the ways to go on
+// from tag i at token t (Rabiner, 1989, sections III.A and V.A), on exponentiated scores E, M:
+//
+//     alpha_t[j]    = c_{t-1} sum_i alpha_{t-1}[i] M[i, j] E_t[j],    c_t = 1 / sum_j alpha_t[j]
+//     beta_{t-1}[i] = c_{t-1} sum_j M[i, j] E_t[j] beta_t[j],         beta_T = c_T
+//     log Z         = - sum_t log c_t + what the scores were lowered by
+//
+// Several differences compared to the textbook:
+//
+// * The factor c_{t-1} that normalises a message is applied one step late, to the message that
+//   follows, so that summing and dividing don't delay the recursion. Where a sum is so small
+//   that the next product could underflow, the message is normalised at once.
+// * beta uses alpha's factors, so sum_k alpha_t[k] beta_t[k] is 1 at every token but for
+//   rounding, which is divided out. beta is only kept where alpha is positive: elsewhere it
+//   counts for nothing, and could overflow.
+// * A small entry may underflow, and with it the paths that pass through it. So a sequence with
+//   an entry that should be positive and is below SMALLEST is lost, and is computed again in the
+//   log domain. Each sequence keeps its least entry that isn't certainly 0; only where that is
+//   below SMALLEST are rows searched for entries that a legal step leads to.
+// * Sequences of nearly equal length go side by side, so that each step is a small matrix
+//   product; and pairs of neighbouring tags are one matrix product over all tokens at the end.
+
+constexpr double SMALLEST = 1e-30;      // entries below this may have lost digits
+constexpr double COMFORTABLE = 1.0 / 1024;  // sums above this may wait a step for their factor
+constexpr double LARGEST = 1e30;
+
+// log of a product of many factors, without the logarithm of each.
+class LogProduct {
+  public:
+    INLINE void multiply(double factor) {
+        product_ *= factor;
+        if (++n_factors_ % 8 == 0) settle();
+    }
+    double log() {
+        settle();
+        return log_;
+    }
+
+  private:
+    INLINE void settle() {
+        log_ += ::log(product_);
+        product_ = 1.0;
+    }
+    double log_ = 0.0, product_ = 1.0;
+    unsigned n_factors_ = 0;
+};
+
+template <class Real>
+class SumProductOf final : public SumProduct {
+  public:
+    SumProductOf(const Scores& scores, int n_threads)
+        : chain_(scores), rows_(chain_), width_(rows_.width), n_threads_(n_threads),
+          schedule_(chain_.lengths, chain_.n_sequences, ROWS, n_threads),
+          memory_(chain_.n_tokens * (2 * width_ + 1)), emissions_(memory_),
+          alpha_(emissions_ + chain_.n_tokens * width_),
+          factors_(alpha_ + chain_.n_tokens * width_), lost_(chain_.n_sequences) {
+        exponentiate_transitions();
+    }
+
+    void log_partition(double* log_z) override {
+        std::fill(log_z, log_z + chain_.n_sequences, 0.0);
+        in_threads(schedule_.groups(), n_threads_, [&](const Group& group, int) {
+            forward(group, log_z);
+            for (int r = 0; r < group.size; r++) {
+                const int64_t s = group.sequences[r];
+                if (lost_[s]) log_z[s] = LogDomain<Real>(chain_, s).log_partition();
+            }
+        });
+    }
+
+    void backprop(const double* d_log_z, const Gradient& out) override {
+        Real* d_emissions = static_cast<Real*>(out.emissions);
+        Real* d_transitions = static_cast<Real*>(out.transitions);
+        const Matrix<Real> transposed = transpose();
+        std::vector<Backward> threads;
+        for (int i = 0; i < n_threads_; i++) threads.emplace_back(*this, transposed);
+        std::vector<char> lost = lost_;
+        in_threads(schedule_.groups(), n_threads_, [&](const Group& group, int thread) {
+            threads[thread].run(group, d_log_z, d_emissions, lost);
+        });
+        collect_pairs(threads, d_transitions);
+        for (int64_t s = 0; s < chain_.n_sequences; s++)
+            if (lost[s]) LogDomain<Real>(chain_, s).backprop(d_log_z[s], d_emissions, d_transitions);
+        collect_ends(d_emissions, static_cast<Real*>(out.start), static_cast<Real*>(out.end));
+    }
+
+  private:
+    struct ForwardStep {
+        const Real* emissions[ROWS];
+        Real* alpha[ROWS];
+        Vec<Real> factor[ROWS], sum[ROWS], least[ROWS];
+
+        INLINE void operator()(int r, int column, Vec<Real> total) {
+            const Vec<Real> emission = load(emissions[r] + column);
+            const Vec<Real> x = total * (emission * factor[r]);
+            store(alpha[r] + column, x);
+            sum[r] += x;
+            least[r] = smaller<Real>(emission > splat(Real(0)) ? x : splat(Real(1)), least[r]);
+        }
+    };
+
+    class Backward;
+
+    void exponentiate_transitions() {
+        const int n_tags = chain_.n_tags;
+        const std::vector<int>& order = rows_.order;
+        const Real* end = chain_.transitions + static_cast<std::size_t>(n_tags) * n_tags;
+        shift_ = finite_or_0(*std::max_element(chain_.transitions, end));
+        transitions_ = Buffer<Real>(static_cast<std::size_t>(n_tags) * width_);
+        Vec<Real> least = splat(Real(1));
+        for (int i = 0; i < n_tags; i++) {
+            Real* row = transitions_ + static_cast<std::size_t>(i) * width_;
+            rows_.fetch(chain_.transitions + static_cast<std::size_t>(order[i]) * n_tags, row);
+            least = smaller<Real>(lower_and_exponentiate(row, shift_), least);
+        }
+        small_transitions_ = !(smallest_lane<Real>(least) >= Real(SMALLEST));
+        by_source_ = Matrix<Real>::pack(transitions_, n_tags, Sums());
+    }
+
+    Matrix<Real> transpose() const {
+        const int n_tags = chain_.n_tags;
+        Buffer<Real> transposed(static_cast<std::size_t>(n_tags) * width_);
+        std::fill(transposed + 0, transposed + static_cast<std::size_t>(n_tags) * width_, Real(0));
+        for (int i = 0; i < n_tags; i++)
+            for (int j = 0; j < n_tags; j++)
+                transposed[static_cast<std::size_t>(j) * width_ + i] =
+                    transitions_[static_cast<std::size_t>(i) * width_ + j];
+        return Matrix<Real>::pack(transposed, n_tags, Sums());
+    }
+
+    // exp(row - shift) in place; the least result that should be positive, lane by lane.
+    INLINE Vec<Real> lower_and_exponentiate(Real* row, Real shift) const {
+        const Vec<Real> forbidden = splat(-std::numeric_limits<Real>::infinity());
+        Vec<Real> least = splat(Real(1));
+        for (int k = 0; k < width_; k += LANES<Real>) {
+            const Vec<Real> x = load(row + k) - shift;
+            const Vec<Real> y = exp_of_negative(x);
+            store(row + k, y);
+            least = smaller<Real>(x > forbidden ? y : splat(Real(1)), least);
+        }
+        return least;
+    }
+
+    static Real finite_or_0(Real x) { return std::isfinite(x) ? x : Real(0); }
+
+    // E of one sequence, each row 1 at most. RETURNS what its rows were lowered by in all.
+    double exponentiate(int64_t s) {
+        const int64_t length = chain_.lengths[s];
+        Real* row = emissions_ + chain_.begins[s] * width_;
+        rows_.fetch_sequence(chain_, s, row);
+        double shifts = static_cast<double>(shift_) * (length - 1);
+        Vec<Real> least = splat(Real(1));
+        for (int64_t t = 0; t < length; t++, row += width_) {
+            Vec<Real> largest = load(row);
+            for (int k = LANES<Real>; k < width_; k += LANES<Real>)
+                largest = larger<Real>(load(row + k), largest);
+            const Real shift = finite_or_0(largest_lane<Real>(largest));
+            shifts += shift;
+            least = smaller<Real>(lower_and_exponentiate(row, shift), least);
+        }
+        lost_[s] = small_transitions_ || !(smallest_lane<Real>(least) >= Real(SMALLEST));
+        return shifts;
+    }
+
+    void forward(const Group& group, double* log_z) {
+        ForwardStep step;
+        LogProduct factors[ROWS];
+        int64_t tokens[ROWS];
+        for (int r = 0; r < group.size; r++) {
+            const int64_t s = group.sequences[r];
+            log_z[s] = exponentiate(s);
+            tokens[r] = chain_.begins[s];
+            step.alpha[r] = alpha_ + tokens[r] * width_;
+            step.sum[r] = step.least[r] = splat(Real(0));
+            for (int k = 0; k < width_; k += LANES<Real>) {
+                const Vec<Real> x = load(emissions_ + tokens[r] * width_ + k);
+                store(step.alpha[r] + k, x);
+                step.sum[r] += x;
+            }
+            step.least[r] = splat(Real(1));
+        }
+        int running = group.size;
+        for (int64_t t = 0;; t++) {
+            const Real* before[ROWS];
+            for (int r = 0; r < running; r++) {
+                const int64_t token = tokens[r] + t;
+                factors_[token] = normalise(group.sequences[r], t, sum_lanes<Real>(step.sum[r]), factors[r]);
+                step.factor[r] = splat(factors_[token]);
+                step.sum[r] = splat(Real(0));
+                before[r] = step.alpha[r];
+                step.alpha[r] += width_;
+                step.emissions[r] = emissions_ + (token + 1) * width_;
+            }
+            while (running > 0 && chain_.lengths[group.sequences[running - 1]] <= t + 1) running--;
+            if (running == 0) break;
+            multiply<Sums>(by_source_, before, running, step);
+        }
+        for (int r = 0; r < group.size; r++) {
+            const int64_t s = group.sequences[r];
+            log_z[s] -= factors[r].log();
+            if (!lost_[s] && !(smallest_lane<Real>(step.least[r]) >= Real(SMALLEST)))
+                lost_[s] = alpha_is_lost(s);
+        }
+    }
+
+    // RETURNS c_t, or 1 after normalising a message at once whose sum is too small to wait.
+    INLINE Real normalise(int64_t s, int64_t t, Real sum, LogProduct& factors) {
+        if (!(sum >= Real(COMFORTABLE) && sum <= Real(LARGEST))) return normalise_at_once(s, t, sum, factors);
+        const Real factor = 1 / sum;
+        factors.multiply(factor);
+        return factor;
+    }
+
+    Real normalise_at_once(int64_t s, int64_t t, Real sum, LogProduct& factors) {
+        if (!(sum >= Real(SMALLEST) && sum <= Real(LARGEST)) || alpha_row_is_lost(s, t)) {
+            lost_[s] = true;
+            return 0;
+        }
+        Real* row = alpha_ + (chain_.begins[s] + t) * width_;
+        for (int k = 0; k < width_; k++) row[k] /= sum;
+        factors.multiply(1.0 / sum);
+        return 1;
+    }
+
+    bool alpha_is_lost(int64_t s) const {
+        for (int64_t t = 1; t < chain_.lengths[s]; t++)
+            if (alpha_row_is_lost(s, t)) return true;
+        return false;
+    }
+
+    // Whether a legal step leads to an entry that is below SMALLEST.
+    bool alpha_row_is_lost(int64_t s, int64_t t) const {
+        if (t == 0) return false;
+        const int64_t token = chain_.begins[s] + t;
+        const Real* emissions = emissions_ + token * width_;
+        const Real* alpha = alpha_ + token * width_;
+        const Real* before = alpha - width_;
+        for (int j = 0; j < chain_.n_tags; j++) {
+            if (emissions[j] == 0 || alpha[j] >= Real(SMALLEST)) continue;
+            for (int i = 0; i < chain_.n_tags; i++)
+                if (before[i] > 0 && transitions_[static_cast<std::size_t>(i) * width_ + j] > 0) return true;
+        }
+        return false;
+    }
+
+    void collect_pairs(const std::vector<Backward>& threads, Real* d_transitions) const {
+        const int n_tags = chain_.n_tags;
+        std::fill(d_transitions, d_transitions + static_cast<std::size_t>(n_tags) * n_tags, Real(0));
+        for (const Panel<Real>& panel : by_source_.panels) {
+            const int n_columns = panel.n_vectors * LANES<Real>;
+            const int past = std::min(n_columns, n_tags - panel.column);
+            for (int k = 0; k < panel.n_sources; k++) {
+                const int i = rows_.order[by_source_.sources[panel.first_source + k]];
+                const std::size_t at = panel.offset + static_cast<std::size_t>(k) * n_columns;
+                for (int c = 0; c < past; c++) {
+                    Real sum = 0;
+                    for (const Backward& thread : threads) sum += thread.pairs[at + c];
+                    d_transitions[static_cast<std::size_t>(i) * n_tags + rows_.order[panel.column + c]] =
+                        sum * by_source_.entries[at + c];
+                }
+            }
+        }
+    }
+
+    void collect_ends(const Real* d_emissions, Real* d_start, Real* d_end) const {
+        const int n_tags = chain_.n_tags;
+        std::fill(d_start, d_start + n_tags, Real(0));
+        std::fill(d_end, d_end + n_tags, Real(0));
+        for (int64_t s = 0; s < chain_.n_sequences; s++) {
+            if (chain_.lengths[s] == 0) continue;
+            const Real* first = d_emissions + chain_.begins[s] * n_tags;
+            const Real* last = first + static_cast<int64_t>(chain_.lengths[s] - 1) * n_tags;
+            for (int k = 0; k < n_tags; k++) d_start[k] += first[k];
+            for (int k = 0; k < n_tags; k++) d_end[k] += last[k];
+        }
+    }
+
+    const Chain<Real> chain_;
+    const Rows<Real> rows_;
+    const int width_, n_threads_;
+    const Schedule schedule_;
+    Buffer<Real> memory_;  // one piece, for malloc to keep it for the next call
+    Real *const emissions_, *const alpha_, *const factors_;
+    Buffer<Real> transitions_;
+    std::vector<char> lost_;
+    Real shift_ = 0;
+    bool small_transitions_ = false;
+    Matrix<Real> by_source_;
+};
+
+// The backward pass of one thread: its scratch memory, and the pairs it has summed.
+template <class Real>
+class SumProductOf<Real>::Backward {
+  public:
+    Backward(const SumProductOf& owner, const Matrix<Real>& transposed)
+        : pairs(owner.by_source_.size), owner_(owner), transposed_(transposed), width_(owner.width_),
+          beta_(owner.schedule_.most_tokens_in_a_group(owner.chain_.lengths) * width_),
+          ahead_(2 * ROWS * width_), row_(width_) {
+        std::fill(pairs + 0, pairs + owner.by_source_.size, Real(0));
+    }
+
+    void run(const Group& group, const double* weights, Real* d_emissions, std::vector<char>& lost) {
+        Group rest = {kept_, 0};
+        for (int r = 0; r < group.size; r++)
+            if (!lost[group.sequences[r]]) kept_[rest.size++] = group.sequences[r];
+        if (rest.size == 0) return;
+        Vec<Real> least[ROWS];
+        backward(rest, least);
+        Real* beta = beta_;
+        for (int r = 0; r < rest.size; r++) {
+            const int64_t s = rest.sequences[r];
+            lost[s] = !(smallest_lane<Real>(least[r]) >= Real(SMALLEST)) && beta_is_lost(s, beta);
+            if (!lost[s]) finish(s, static_cast<Real>(weights[s]), beta, d_emissions);
+            beta += owner_.chain_.lengths[s] * width_;
+        }
+    }
+
+    Buffer<Real> pairs;
+
+  private:
+    struct Step {
+        const Real *emissions[ROWS], *alpha[ROWS];
+        Real *beta[ROWS], *ahead[ROWS];
+        Vec<Real> factor[ROWS];
+        Vec<Real>* least;
+
+        INLINE void operator()(int r, int column, Vec<Real> total) {
+            const Vec<Real> zero = splat(Real(0)), x = total * factor[r];
+            const decltype(zero < zero) reached = load(alpha[r] + column) > zero;
+            store(beta[r] + column, x);
+            store(ahead[r] + column, reached ? x * load(emissions[r] + column) : zero);
+            least[r] = smaller<Real>(reached ? x : splat(Real(1)), least[r]);
+        }
+    };
+
+    // Sets the least entry of beta that counts, of each sequence and lane by lane.
+    void backward(const Group& group, Vec<Real>* least) {
+        Step step;
+        step.least = least;
+        int64_t last[ROWS] = {};
+        const Real* after[ROWS];
+        Real* beta = beta_;
+        for (int r = 0; r < group.size; r++) {
+            const int64_t s = group.sequences[r], length = owner_.chain_.lengths[s];
+            last[r] = length - 1;
+            const int64_t token = owner_.chain_.begins[s] + length - 1;
+            step.emissions[r] = owner_.emissions_ + token * width_;
+            step.alpha[r] = owner_.alpha_ + token * width_;
+            beta += length * width_;
+            step.beta[r] = beta - width_;
+            step.ahead[r] = ahead_row(last[r], r);
+            step.factor[r] = splat(owner_.factors_[token]);
+            least[r] = splat(Real(1));
+            for (int k = 0; k < width_; k += LANES<Real>) step(r, k, splat(Real(1)));
+        }
+        int running = 0;
+        for (int64_t t = last[0]; t > 0; t--) {
+            while (running < group.size && last[running] >= t) running++;
+            for (int r = 0; r < running; r++) {
+                const int64_t token = owner_.chain_.begins[group.sequences[r]] + t - 1;
+                after[r] = step.ahead[r];
+                step.ahead[r] = ahead_row(t - 1, r);
+                step.emissions[r] -= width_;
+                step.alpha[r] -= width_;
+                step.beta[r] -= width_;
+                step.factor[r] = splat(owner_.factors_[token]);
+            }
+            multiply<Sums>(transposed_, after, running, step);
+        }
+    }
+
+    // E beta of a token of sequence r; the one before and the one after it don't overlap.
+    Real* ahead_row(int64_t t, int r) { return ahead_ + ((t % 2) * ROWS + r) * width_; }
+
+    // Whether a legal step leads on from an entry that is below SMALLEST.
+    bool beta_is_lost(int64_t s, const Real* beta) const {
+        const int n_tags = owner_.chain_.n_tags;
+        const Real* alpha = owner_.alpha_ + owner_.chain_.begins[s] * width_;
+        for (int64_t t = 0; t + 1 < owner_.chain_.lengths[s]; t++, alpha += width_, beta += width_)
+            for (int i = 0; i < n_tags; i++) {
+                if (alpha[i] == 0 || beta[i] >= Real(SMALLEST)) continue;
+                const Real* transitions = owner_.transitions_ + static_cast<std::size_t>(i) * width_;
+                for (int j = 0; j < n_tags; j++)
+                    if (transitions[j] > 0 && alpha[width_ + j] > 0 && beta[width_ + j] > 0) return true;
+            }
+        return false;
+    }
+
+    // Tag probabilities alpha_t beta_t go out; beta_t becomes what alpha_{t-1} M has to be
+    // multiplied by to give the probabilities of pairs.
+    void finish(int64_t s, Real weight, Real* beta, Real* d_emissions) {
+        const int64_t begin = owner_.chain_.begins[s], length = owner_.chain_.lengths[s];
+        const int n_tags = owner_.chain_.n_tags;
+        Real pair_scale = 0;
+        for (int64_t t = 0; t < length; t++) {
+            const Real* alpha = owner_.alpha_ + (begin + t) * width_;
+            const Real* emissions = owner_.emissions_ + (begin + t) * width_;
+            Real* ahead = beta + t * width_;
+            Vec<Real> overlap = splat(Real(0));
+            for (int k = 0; k < width_; k += LANES<Real>) overlap += load(alpha + k) * load(ahead + k);
+            const Real scale = weight / sum_lanes<Real>(overlap);
+            for (int k = 0; k < width_; k += LANES<Real>) {
+                const Vec<Real> a = load(alpha + k), b = load(ahead + k), zero = splat(Real(0));
+                store(row_ + k, a * b * scale);
+                store(ahead + k, a > zero ? b * load(emissions + k) * pair_scale : zero);
+            }
+            owner_.rows_.put(row_, d_emissions + (begin + t) * n_tags);
+            pair_scale = scale * owner_.factors_[begin + t];
+        }
+        add_outer(owner_.by_source_, owner_.alpha_ + begin * width_, beta + width_, width_, length - 1, static_cast<Real*>(pairs));
+    }
+
+    const SumProductOf& owner_;
+    const Matrix<Real>& transposed_;
+    const int width_;
+    int64_t kept_[ROWS];
+    Buffer<Real> beta_, ahead_, row_;
+};

@@ -1,0 +1,134 @@
+// Vectors of one instruction set: VECTOR_BYTES wide, or plain numbers where that is 0.
+// No include guard: one_isa.hpp includes it once for each instruction set.
+
+#if VECTOR_BYTES
+template <class Real>
+struct Simd {
+    typedef Real Vec __attribute__((vector_size(VECTOR_BYTES)));
+    typedef Vec Aligned __attribute__((may_alias));
+    typedef Vec Anywhere __attribute__((may_alias, aligned(alignof(Real))));
+    static constexpr int lanes = VECTOR_BYTES / sizeof(Real);
+};
+#else
+template <class Real>
+struct Simd {
+    typedef Real Vec, Aligned, Anywhere;
+    static constexpr int lanes = 1;
+};
+#endif
+
+template <class Real>
+using Vec = typename Simd<Real>::Vec;
+
+template <class Real>
+constexpr int LANES = Simd<Real>::lanes;
+
+template <class Real>
+INLINE Vec<Real> load(const Real* from) {
+    return *reinterpret_cast<const typename Simd<Real>::Aligned*>(from);
+}
+
+template <class Real>
+INLINE void store(Real* to, Vec<Real> x) {
+    *reinterpret_cast<typename Simd<Real>::Aligned*>(to) = x;
+}
+
+template <class Real>
+INLINE Vec<Real> load_anywhere(const Real* from) {
+    return *reinterpret_cast<const typename Simd<Real>::Anywhere*>(from);
+}
+
+template <class Real>
+INLINE void store_anywhere(Real* to, Vec<Real> x) {
+    *reinterpret_cast<typename Simd<Real>::Anywhere*>(to) = x;
+}
+
+template <class Real>
+INLINE Vec<Real> splat(Real x) { return x - Vec<Real>{}; }
+
+template <class Real>
+INLINE Vec<Real> larger(Vec<Real> a, Vec<Real> b) { return a > b ? a : b; }
+
+template <class Real>
+INLINE Vec<Real> smaller(Vec<Real> a, Vec<Real> b) { return a < b ? a : b; }
+
+// Puts in each lane what stands `WIDTH` lanes away, so that a few foldings fill all lanes with
+// the fold of all.
+#if VECTOR_BYTES
+template <int WIDTH, class Real, int... LANE>
+INLINE Vec<Real> swap_lanes(Vec<Real> x, std::integer_sequence<int, LANE...>) {
+#ifdef __clang__
+    return __builtin_shufflevector(x, x, (LANE ^ WIDTH)...);
+#else
+    typedef decltype(x < x) Mask;
+    return __builtin_shuffle(x, Mask{(LANE ^ WIDTH)...});
+#endif
+}
+
+template <class Real, int WIDTH = LANES<Real> / 2, class Fold>
+INLINE Vec<Real> fold_lanes(Vec<Real> x, Fold fold) {
+    const auto lanes = std::make_integer_sequence<int, LANES<Real>>();
+    x = fold(x, swap_lanes<WIDTH, Real>(x, lanes));
+    if constexpr (WIDTH > 1) return fold_lanes<Real, WIDTH / 2>(x, fold);
+    return x;
+}
+
+template <class Real>
+INLINE Real first_lane(Vec<Real> x) { return x[0]; }
+#else
+template <class Real, class Fold>
+INLINE Real fold_lanes(Real x, Fold) { return x; }
+
+template <class Real>
+INLINE Real first_lane(Real x) { return x; }
+#endif
+
+template <class Real>
+INLINE Vec<Real> sum(Vec<Real> a, Vec<Real> b) { return a + b; }
+
+template <class Real>
+INLINE Real sum_lanes(Vec<Real> x) { return first_lane<Real>(fold_lanes<Real>(x, sum<Real>)); }
+
+template <class Real>
+INLINE Real largest_lane(Vec<Real> x) {
+    return first_lane<Real>(fold_lanes<Real>(x, larger<Real>));
+}
+
+template <class Real>
+INLINE Real smallest_lane(Vec<Real> x) {
+    return first_lane<Real>(fold_lanes<Real>(x, smaller<Real>));
+}
+
+// exp(x) for x <= 0, to the last bit but one; exactly 0 below -87, and what is positive or
+// not a number stays as it is.
+//
+//     exp(x) = 2^n exp(r),  n = round(x / log 2),  r = x - n log 2
+//
+// Adding and subtracting 1.5 * 2^23 rounds to an integer and leaves it in the lowest bits, from
+// where it is shifted into the exponent. The polynomial is that of Cephes' expf (Moshier, 1992).
+#if VECTOR_BYTES
+INLINE Vec<float> exp_of_negative(Vec<float> x) {
+    typedef decltype(x < x) Bits;
+    const Vec<float> rounder = splat(12582912.0f), lowest = splat(-87.0f);
+    const Vec<float> t = larger<float>(x, lowest) * 1.44269504f + rounder;
+    const Vec<float> n = t - rounder;
+    const Vec<float> r = larger<float>(x, lowest) - n * 0.693359375f + n * 2.12194440e-4f;
+    Vec<float> p = r * 1.9875691500e-4f + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * r * r + r + 1.0f;
+    const Vec<float> y = (Vec<float>)((Bits)p + ((Bits)t << 23));
+    const Vec<float> in_range = x < lowest ? splat(0.0f) : y;
+    return x <= splat(0.0f) ? in_range : x;
+}
+
+INLINE Vec<double> exp_of_negative(Vec<double> x) {
+    for (int i = 0; i < LANES<double>; i++) x[i] = x[i] <= 0 ? ::exp(x[i]) : x[i];
+    return x;
+}
+#else
+template <class Real>
+INLINE Real exp_of_negative(Real x) { return x <= 0 ? ::exp(x) : x; }
+#endif

@@ -1,0 +1,336 @@
+# distutils: language = c++
+# cython: language_level = 3, boundscheck = False, wraparound = False
+"""The recursions of `batched`, compiled for the CPU.
+
+The functions take and give what those of `batched` take and give; this file checks the
+arrays and hands them to the C++ in kernels/, where sequences are worked as they stand, a
+few side by side, without the GIL. How that differs from the textbook is told there:
+sum_product.hpp and max_product.hpp.
+"""
+
+cimport cython
+cimport numpy as np
+from libc.math cimport isfinite
+from libc.stdint cimport int32_t, int64_t
+from libcpp cimport bool as cbool
+from libcpp.memory cimport unique_ptr
+from libcpp.vector cimport vector
+
+import numpy
+
+from ..types import Potentials
+from .batched.max_product import BestPath
+
+np.import_array()
+
+
+cdef extern from "kernels/interface.hpp" namespace "costner" nogil:
+    cdef struct Scores:
+        cbool wide
+        const void* emissions
+        const void* transitions
+        const void* start
+        const void* end
+        const int32_t* lengths
+        int64_t n_sequences
+        int64_t n_tokens
+        int n_tags
+
+    cdef struct Gradient:
+        void* emissions
+        void* transitions
+        void* start
+        void* end
+
+    cdef cppclass SumProduct:
+        void log_partition(double* log_z) except +
+        void backprop(const double* d_log_z, const Gradient& out) except +
+
+    unique_ptr[SumProduct] make_sum_product(const Scores&, int n_threads) except +
+    void _best_path "costner::best_path"(
+        const Scores&, int64_t* tags, double* out, int n_threads
+    ) except +
+    void _path_score "costner::path_score"(const Scores&, const int64_t* tags, double* out) except +
+    void add_path_gradient(
+        const Scores&, const int64_t* tags, const double* path_scores, const double* weights,
+        const Gradient& out
+    ) except +
+    void fill_with_zeros(const Scores&, const Gradient& out) except +
+    vector[const char*] _instruction_sets "costner::instruction_sets"()
+    void _use_instruction_set "costner::use_instruction_set"(int which)
+
+
+# A thread is only worth starting for so many products of a message and a transition.
+cdef int64_t SHARE_OF_A_THREAD = 300_000
+cdef int most_threads = 1
+
+
+def set_threads(int n_threads):
+    """Spread the sequences of a batch over threads.
+
+    n_threads (int): How many at most; a small batch takes fewer.
+    """
+    global most_threads
+    if n_threads < 1:
+        raise ValueError(f"expected at least 1 thread, was: {n_threads}")
+    most_threads = n_threads
+
+
+def instruction_sets():
+    """What this machine can run, fastest first.
+
+    RETURNS (List[str]): The names.
+    """
+    return [name.decode("ascii") for name in _instruction_sets()]
+
+
+def use_instruction_set(name):
+    """Choose how the kernels run from now on; the default is the fastest way.
+
+    name (str): One of `instruction_sets()`.
+    """
+    _use_instruction_set(instruction_sets().index(name))
+
+
+@cython.final
+cdef class _Batch:
+    """Potentials as the kernels read them; keeps the arrays alive."""
+
+    cdef Scores scores
+    cdef int typenum
+    cdef object potentials, emissions, transitions, start, end, lengths
+
+    def __cinit__(self, potentials):
+        emissions = potentials.emissions
+        self.typenum = np.NPY_DOUBLE if emissions.dtype == numpy.float64 else np.NPY_FLOAT
+        self.potentials = potentials
+        self.emissions = _contiguous(emissions, self.typenum, 2)
+        self.transitions = _contiguous(potentials.transitions, self.typenum, 2)
+        self.start = _contiguous(potentials.start, self.typenum, 1)
+        self.end = _contiguous(potentials.end, self.typenum, 1)
+        self.lengths = _contiguous(potentials.lengths, np.NPY_INT32, 1)
+        self.scores.wide = self.typenum == np.NPY_DOUBLE
+        self.scores.emissions = np.PyArray_DATA(self.emissions)
+        self.scores.transitions = np.PyArray_DATA(self.transitions)
+        self.scores.start = np.PyArray_DATA(self.start)
+        self.scores.end = np.PyArray_DATA(self.end)
+        self.scores.lengths = <const int32_t*>np.PyArray_DATA(self.lengths)
+        self.scores.n_sequences = np.PyArray_DIM(self.lengths, 0)
+        self.scores.n_tokens = np.PyArray_DIM(self.emissions, 0)
+        self.scores.n_tags = np.PyArray_DIM(self.emissions, 1)
+        self._validate()
+
+    cdef _validate(self):
+        cdef int64_t total = 0, s
+        cdef np.npy_intp n_tags = self.scores.n_tags
+        cdef cbool negative = False
+        for s in range(self.scores.n_sequences):
+            negative |= self.scores.lengths[s] < 0
+            total += self.scores.lengths[s]
+        if negative or total != self.scores.n_tokens:
+            raise ValueError(
+                f"expected lengths that add up to the {self.scores.n_tokens} rows of the "
+                f"emissions, was: {self.lengths}"
+            )
+        if (
+            np.PyArray_DIM(self.transitions, 0) != n_tags
+            or np.PyArray_DIM(self.transitions, 1) != n_tags
+            or np.PyArray_DIM(self.start, 0) != n_tags
+            or np.PyArray_DIM(self.end, 0) != n_tags
+        ):
+            raise ValueError(
+                f"expected transitions, start and end scores of {n_tags} tags, was: "
+                f"{self.transitions.shape}, {self.start.shape}, {self.end.shape}"
+            )
+
+    cdef int n_threads(self):
+        cdef int64_t work = self.scores.n_tokens * self.scores.n_tags * self.scores.n_tags
+        return max(1, min(most_threads, work // SHARE_OF_A_THREAD))
+
+    cdef object empty_gradient(self, Gradient* gradient):
+        """Potentials to be filled in."""
+        cdef np.npy_intp[2] emissions = [self.scores.n_tokens, self.scores.n_tags]
+        cdef np.npy_intp[2] transitions = [self.scores.n_tags, self.scores.n_tags]
+        cdef np.npy_intp[1] ends = [self.scores.n_tags]
+        d_emissions = np.PyArray_EMPTY(2, emissions, self.typenum, 0)
+        d_transitions = np.PyArray_EMPTY(2, transitions, self.typenum, 0)
+        d_start = np.PyArray_EMPTY(1, ends, self.typenum, 0)
+        d_end = np.PyArray_EMPTY(1, ends, self.typenum, 0)
+        gradient.emissions = np.PyArray_DATA(d_emissions)
+        gradient.transitions = np.PyArray_DATA(d_transitions)
+        gradient.start = np.PyArray_DATA(d_start)
+        gradient.end = np.PyArray_DATA(d_end)
+        return Potentials(d_emissions, d_transitions, d_start, d_end, self.potentials.lengths)
+
+    cdef object empty_scores(self):
+        cdef np.npy_intp[1] shape = [self.scores.n_sequences]
+        return np.PyArray_EMPTY(1, shape, np.NPY_DOUBLE, 0)
+
+    cdef object weights(self, d_scores):
+        weights = _contiguous(d_scores, np.NPY_DOUBLE, 1)
+        if np.PyArray_DIM(weights, 0) != self.scores.n_sequences:
+            raise ValueError(
+                f"expected a derivative for each of the {self.scores.n_sequences} sequences, "
+                f"was: {weights.shape}"
+            )
+        return weights
+
+
+cdef inline object _contiguous(array, int typenum, int n_dimensions):
+    return np.PyArray_FROMANY(
+        array, typenum, n_dimensions, n_dimensions, np.NPY_ARRAY_IN_ARRAY | np.NPY_ARRAY_FORCECAST
+    )
+
+
+@cython.final
+cdef class _LogPartition:
+    """The forward messages of a batch; called, the backward pass."""
+
+    cdef _Batch batch
+    cdef unique_ptr[SumProduct] messages
+
+    def __cinit__(self, _Batch batch):
+        cdef int n_threads = batch.n_threads()
+        self.batch = batch
+        with nogil:
+            self.messages = make_sum_product(batch.scores, n_threads)
+
+    cdef object forward(self):
+        cdef SumProduct* messages = self.messages.get()
+        log_z = self.batch.empty_scores()
+        cdef double* out = <double*>np.PyArray_DATA(log_z)
+        with nogil:
+            messages.log_partition(out)
+        return log_z
+
+    cdef fill_gradient(self, weights, Gradient* out):
+        cdef SumProduct* messages = self.messages.get()
+        cdef const double* d_log_z = <const double*>np.PyArray_DATA(weights)
+        with nogil:
+            messages.backprop(d_log_z, out[0])
+
+    def __call__(self, d_log_z):
+        cdef Gradient out
+        weights = self.batch.weights(d_log_z)
+        gradient = self.batch.empty_gradient(&out)
+        self.fill_gradient(weights, &out)
+        return gradient
+
+
+def log_partition(potentials):
+    """As `batched.log_partition`."""
+    backprop = _LogPartition(_Batch(potentials))
+    return backprop.forward(), backprop
+
+
+def marginals(potentials):
+    """As `batched.marginals`."""
+    backprop = log_partition(potentials)[1]
+    return backprop(numpy.ones(len(potentials.lengths))).emissions
+
+
+@cython.final
+cdef class _Path:
+    """A path through each sequence of a batch, and its score."""
+
+    cdef _Batch batch
+    cdef object tags, scores
+
+    def __cinit__(self, _Batch batch, tags):
+        self.batch = batch
+        self.tags = _contiguous(tags, np.NPY_INT64, 1)
+        self._validate()
+        self.scores = batch.empty_scores()
+        cdef const int64_t* path = <const int64_t*>np.PyArray_DATA(self.tags)
+        cdef double* out = <double*>np.PyArray_DATA(self.scores)
+        with nogil:
+            _path_score(batch.scores, path, out)
+
+    cdef _validate(self):
+        cdef int64_t n_tokens = self.batch.scores.n_tokens, n_tags = self.batch.scores.n_tags, t
+        cdef const int64_t* path = <const int64_t*>np.PyArray_DATA(self.tags)
+        cdef cbool valid = np.PyArray_DIM(self.tags, 0) == n_tokens
+        if valid:
+            for t in range(n_tokens):
+                valid &= 0 <= path[t] < n_tags
+        if not valid:
+            raise ValueError(
+                f"expected a tag from 0 to {n_tags - 1} for each of the {n_tokens} tokens, "
+                f"was: {self.tags}"
+            )
+
+    cdef add_gradient(self, weights, Gradient* out):
+        cdef const int64_t* path = <const int64_t*>np.PyArray_DATA(self.tags)
+        cdef const double* scores = <const double*>np.PyArray_DATA(self.scores)
+        cdef const double* d_scores = <const double*>np.PyArray_DATA(weights)
+        with nogil:
+            add_path_gradient(self.batch.scores, path, scores, d_scores, out[0])
+
+    def __call__(self, d_scores):
+        cdef Gradient out
+        weights = self.batch.weights(d_scores)
+        gradient = self.batch.empty_gradient(&out)
+        fill_with_zeros(self.batch.scores, out)
+        self.add_gradient(weights, &out)
+        return gradient
+
+
+def path_score(potentials, tags):
+    """As `batched.path_score`."""
+    path = _Path(_Batch(potentials), tags)
+    return path.scores, path
+
+
+@cython.final
+cdef class _PathLogProb:
+    """Paths against all paths; called, the steps they take less those expected."""
+
+    cdef _Path path
+    cdef _LogPartition messages
+    cdef object log_probs
+
+    def __cinit__(self, _Batch batch, tags):
+        self.path = _Path(batch, tags)
+        self.messages = _LogPartition(batch)
+        self.log_probs = self.messages.forward()
+        cdef const double* score = <const double*>np.PyArray_DATA(self.path.scores)
+        cdef double* log_p = <double*>np.PyArray_DATA(self.log_probs)
+        cdef int64_t s
+        for s in range(batch.scores.n_sequences):
+            log_p[s] = score[s] - log_p[s] if isfinite(score[s]) else score[s]
+
+    def __call__(self, d_log_probs):
+        cdef _Batch batch = self.path.batch
+        cdef Gradient out
+        weights = batch.weights(d_log_probs)
+        negated = batch.empty_scores()
+        cdef const double* score = <const double*>np.PyArray_DATA(self.path.scores)
+        cdef const double* weight = <const double*>np.PyArray_DATA(weights)
+        cdef double* negative = <double*>np.PyArray_DATA(negated)
+        cdef int64_t s
+        for s in range(batch.scores.n_sequences):
+            negative[s] = -weight[s] if isfinite(score[s]) else 0
+        gradient = batch.empty_gradient(&out)
+        self.messages.fill_gradient(negated, &out)
+        self.path.add_gradient(weights, &out)
+        return gradient
+
+
+def path_log_prob(potentials, tags):
+    """As `batched.path_log_prob`."""
+    path = _PathLogProb(_Batch(potentials), tags)
+    return path.log_probs, path
+
+
+def best_path(potentials):
+    """As `batched.best_path`."""
+    cdef _Batch batch = _Batch(potentials)
+    cdef np.npy_intp[1] shape = [batch.scores.n_tokens]
+    cdef int n_threads = batch.n_threads()
+    tags = np.PyArray_EMPTY(1, shape, np.NPY_INT64, 0)
+    scores = batch.empty_scores()
+    cdef int64_t* path = <int64_t*>np.PyArray_DATA(tags)
+    cdef double* out = <double*>np.PyArray_DATA(scores)
+    with nogil:
+        _best_path(batch.scores, path, out, n_threads)
+    return BestPath(tags, scores)

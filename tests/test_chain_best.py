@@ -1,0 +1,195 @@
+"""Best paths of all kinds, and drawn ones, against enumeration.
+
+Where several paths are best, any of them is right: scores are compared, and that the path
+that comes with a score has it.
+"""
+
+from typing import Callable, List
+
+import numpy
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from spacy_costner import chain
+from spacy_costner.types import Potentials
+
+from . import oracle
+from .batches import forbid_all, in_precision, random_potentials
+from .gradients import check_gradient
+from .strategies import allowed_NK, potentials_NK, segments_S
+
+CLOSE = {"rtol": 1e-9, "atol": 1e-9}
+
+
+def leaves(allowed: numpy.ndarray, potentials: Potentials, b: int) -> Callable:
+    first = oracle.spans(potentials)[b].start
+    return lambda y: any(not allowed[first + t, tag] for t, tag in enumerate(y))
+
+
+def best_scores(potentials: Potentials, b: int, which: Callable, k: int) -> List[float]:
+    found = [path.score for path in oracle.k_best(potentials, b, which)[:k]]
+    return found + [-numpy.inf] * (k - len(found))
+
+
+@given(potentials_NK(), st.integers(1, 12))
+def test_k_best(potentials: Potentials, k: int) -> None:
+    best = chain.k_best(potentials, k)
+    assert best.tags.shape == (k, len(potentials.emissions))
+    assert best.scores.shape == (k, len(potentials.lengths))
+    for b, tokens in enumerate(oracle.spans(potentials)):
+        expected = best_scores(potentials, b, oracle.anything, k)
+        assert_allclose(best.scores[:, b], expected, **CLOSE)
+        found = [tuple(tags) for tags in best.tags[numpy.isfinite(expected), tokens].tolist()]
+        assert len(set(found)) == len(found)
+        for tags, score in zip(found, expected):
+            assert oracle.score(potentials, b, tags) == pytest.approx(score)
+
+
+@given(potentials_NK())
+def test_first_of_k_best_is_the_best(potentials: Potentials) -> None:
+    best, of_two = chain.best_path(potentials), chain.k_best(potentials, 2)
+    assert_allclose(of_two.scores[0], best.scores, **CLOSE)
+
+
+@given(potentials_NK())
+def test_max_marginals(potentials: Potentials) -> None:
+    expected = [
+        [
+            best_scores(potentials, b, lambda y, t=t, tag=tag: y[t] == tag, 1)[0]
+            for tag in range(potentials.emissions.shape[1])
+        ]
+        for b, length in enumerate(potentials.lengths.tolist())
+        for t in range(length)
+    ]
+    expected = numpy.reshape(expected, potentials.emissions.shape)
+    assert_allclose(chain.max_marginals(potentials), expected, **CLOSE)
+
+
+@given(potentials_NK(), st.data())
+def test_best_outside(potentials: Potentials, data: st.DataObject) -> None:
+    allowed = data.draw(allowed_NK(potentials))
+    best = chain.best_outside(potentials, allowed)
+    for b, tokens in enumerate(oracle.spans(potentials)):
+        which = leaves(allowed, potentials, b)
+        assert_allclose(best.scores[b], best_scores(potentials, b, which, 1)[0], **CLOSE)
+        if best.scores[b] > -numpy.inf:
+            tags = best.tags[tokens].tolist()
+            assert which(tags)
+            assert oracle.score(potentials, b, tags) == pytest.approx(best.scores[b])
+
+
+@given(potentials_NK(), st.data())
+def test_best_outside_one_path_is_the_second_best(
+    potentials: Potentials, data: st.DataObject
+) -> None:
+    best, of_two = chain.best_path(potentials), chain.k_best(potentials, 2)
+    only = best.tags[:, None] == numpy.arange(len(potentials.transitions))
+    legal = best.scores > -numpy.inf
+    outside = chain.best_outside(potentials, only).scores
+    assert_allclose(outside[legal], of_two.scores[1][legal], **CLOSE)
+
+
+@given(potentials_NK(), st.data())
+def test_best_with_and_without_a_segment(potentials: Potentials, data: st.DataObject) -> None:
+    segments = data.draw(segments_S(potentials))
+    scores, backprop = chain.segment_max_scores(potentials, segments)
+    assert scores.shape == (2, len(segments.begin))
+    for s in range(len(segments.begin)):
+        b, has = oracle.has_segment(potentials, segments, s)
+        for row, which in enumerate((has, lambda y, has=has: not has(y))):
+            assert_allclose(scores[row, s], best_scores(potentials, b, which, 1)[0], **CLOSE)
+            d_scores = numpy.zeros_like(scores)
+            d_scores[row, s] = 1
+            steps = backprop(d_scores)
+            if scores[row, s] == -numpy.inf:
+                assert not oracle.vector(steps).any()
+                continue
+            tags = steps.emissions.argmax(axis=1)[oracle.spans(potentials)[b]].tolist()
+            assert which(tuple(tags))
+            assert oracle.score(potentials, b, tags) == pytest.approx(scores[row, s])
+            features = oracle.features(potentials, b, tags)
+            assert_allclose(oracle.vector(steps), oracle.vector(features), **CLOSE)
+
+
+def test_gradient_of_segment_max_scores_adds_up() -> None:
+    potentials = random_potentials([4, 3, 0, 5], 3)
+    begin = numpy.asarray([0, 1, 4, 8, 8, 11])
+    end = numpy.asarray([2, 3, 7, 9, 12, 12])
+    tags = numpy.random.default_rng(1).integers(3, size=int((end - begin).sum()))
+    after = numpy.random.default_rng(2).uniform(size=(6, 3)) < 0.5
+    segments = chain.Segments(begin, end, tags, after)
+    check_gradient(lambda moved: chain.segment_max_scores(moved, segments), potentials)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("scale", [100, 10_000])
+def test_best_paths_of_large_scores(scale: float, dtype: str) -> None:
+    potentials = random_potentials([5, 1, 0, 4], 3, scale, dtype)
+    exact = in_precision(potentials, "float64")
+    best = chain.k_best(potentials, 3)
+    for b in range(4):
+        expected = best_scores(exact, b, oracle.anything, 3)
+        assert_allclose(best.scores[:, b], expected, rtol=1e-6)
+    assert_allclose(chain.best_path(potentials).scores, best.scores[0], rtol=1e-6)
+
+
+def test_best_paths_of_long_sequences() -> None:
+    """The scores of float32 add up to a million here, of which it holds seven digits."""
+    potentials = random_potentials([10_000, 1], 3, 100, "float32")
+    exact = in_precision(potentials, "float64")
+    best = chain.best_path(potentials)
+    assert_array_equal(best.tags, chain.best_path(exact).tags)
+    of_two = chain.k_best(potentials, 2)
+    assert_array_equal(of_two.tags[0], best.tags)
+    assert_allclose(chain.path_score(exact, of_two.tags[1])[0], of_two.scores[1], rtol=1e-6)
+    assert_allclose(chain.max_marginals(potentials).max(axis=1)[:-1], best.scores[0], rtol=1e-6)
+    outside = chain.best_outside(potentials, best.tags[:, None] == numpy.arange(3))
+    assert_allclose(outside.scores, of_two.scores[1], rtol=1e-6)
+
+
+@pytest.mark.parametrize("lengths", [[], [0], [0, 0]])
+def test_batch_without_tokens(lengths: List[int]) -> None:
+    potentials = random_potentials(lengths, 3)
+    best = chain.k_best(potentials, 2)
+    assert best.tags.shape == (2, 0)
+    assert_array_equal(best.scores, [[0.0] * len(lengths), [-numpy.inf] * len(lengths)])
+    assert chain.max_marginals(potentials).shape == (0, 3)
+    outside = chain.best_outside(potentials, numpy.ones((0, 3), dtype=bool))
+    assert_array_equal(outside.scores, [-numpy.inf] * len(lengths))
+    assert chain.sample_paths(potentials, 4, numpy.random.default_rng(0)).shape == (4, 0)
+
+
+def test_no_legal_path() -> None:
+    potentials = forbid_all(random_potentials([2, 3, 1], 2), 1)
+    assert (chain.k_best(potentials, 2).scores[:, 1] == -numpy.inf).all()
+    assert (chain.max_marginals(potentials)[2:5] == -numpy.inf).all()
+    allowed = numpy.zeros((6, 2), dtype=bool)
+    assert chain.best_outside(potentials, allowed).scores[1] == -numpy.inf
+
+
+# Drawn paths
+
+
+@pytest.mark.parametrize("scale", [1, 3, 10_000])
+def test_draws_come_as_often_as_their_probability(scale: float) -> None:
+    potentials = random_potentials([3, 0, 2, 1], 3, scale, seed=3)
+    potentials.transitions[0, 1] = potentials.end[2] = -numpy.inf
+    n = 4_000
+    drawn = chain.sample_paths(potentials, n, numpy.random.default_rng(0))
+    assert drawn.shape == (n, 6)
+    for b, tokens in enumerate(oracle.spans(potentials)):
+        legal = oracle.paths(potentials, b)
+        found = [tuple(tags) for tags in drawn[:, tokens].tolist()]
+        assert set(found) <= {path.tags for path in legal}
+        for p, path in zip(oracle.probabilities(legal), legal):
+            assert abs(found.count(path.tags) / n - p) <= 4.5 * numpy.sqrt(p * (1 - p) / n)
+
+
+def test_same_seed_same_draws() -> None:
+    potentials = random_potentials([3, 2], 3)
+    first, second = (
+        chain.sample_paths(potentials, 5, numpy.random.default_rng(1)) for _ in range(2)
+    )
+    assert_array_equal(first, second)
