@@ -135,6 +135,7 @@ class CostSensitiveNER(TrainablePipe):
             "sentence_boundaries": sentence_boundaries,
             "progress": Progress()._asdict(),
             "n_examples": 0,
+            "cost_tables": [],
         }
         self.objective = Objective(
             name,
@@ -178,6 +179,7 @@ class CostSensitiveNER(TrainablePipe):
         self.vocab.strings.add(label)
         if self.model.get_ref("output_layer").has_param("transitions"):
             self.set_output(len(self.tags))
+            self.cfg["cost_tables"] = self.objective.prepare(self.tags)
         return 1
 
     def initialize(
@@ -214,7 +216,7 @@ class CostSensitiveNER(TrainablePipe):
                 f"{self.name}: labels: expected at least one, from the entities of the training "
                 f"data or from [initialize.components.{self.name}] labels, found none"
             )
-        self.objective.prepare(self.tags)
+        self.cfg["cost_tables"] = self.objective.prepare(self.tags)
         self.cfg["progress"] = Progress()._asdict()
         self.cfg["n_examples"] = sum(1 for _ in get_examples())
         if start_from is None:
@@ -343,6 +345,18 @@ class CostSensitiveNER(TrainablePipe):
                     f"{self.name}: {file}: expected the {part} of a trained cost_sensitive_ner "
                     f"with this config, could not read it: {error}"
                 ) from error
+        self.objective.restore(self.cfg["cost_tables"], self.tags)
+        return self
+
+    def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> "CostSensitiveNER":
+        """Load the component.
+
+        bytes_data (bytes): What `to_bytes` returned.
+        exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
+        RETURNS (CostSensitiveNER): The component.
+        """
+        super().from_bytes(bytes_data, exclude=exclude)
+        self.objective.restore(self.cfg["cost_tables"], self.tags)
         return self
 
     def _check_finite(self, scores: Potentials) -> None:

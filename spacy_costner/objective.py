@@ -1,7 +1,7 @@
 """What training minimises: a loss over examples, down to the scores of the model."""
 
 import warnings
-from typing import Dict, NamedTuple, Optional, Sequence, Set, Tuple, Union
+from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
 
 import numpy
 from spacy.strings import StringStore
@@ -88,6 +88,7 @@ class Objective:
         self.incorrect_spans_key = incorrect_spans_key
         self.sentence_boundaries = sentence_boundaries
         self._tables: Dict[Tuple[int, Tuple[str, ...]], CostTable] = {}
+        self._saved: Dict[Tuple[int, Tuple[str, ...]], CostTable] = {}
         self._warned: Set[str] = set()
         useful = any(stage.weighs_tokens or stage.cost is not None for stage in loss.stages)
         if self.weights.weighs_tokens and not useful:
@@ -131,21 +132,34 @@ class Objective:
         n_annotated = 1 if loss.is_ratio else max(int((path >= 0).sum()), 1)
         return result.value / n_annotated, gradient
 
-    def prepare(self, tags: Tags) -> None:
+    def prepare(self, tags: Tags) -> List[Optional[List[List[float]]]]:
         """Check that costs and weights fit the labels, before training begins.
 
         tags (Tags): The tag set.
+        RETURNS (List[Optional[List[List[float]]]]): The cost table of each stage of the
+            loss, to be saved with the model: see `restore`.
         RAISES (ValueError): If a cost can't be made of these tags, or a weight is that of
             none of them.
         """
-        for stage in self.loss.stages:
-            self.cost_table(stage, tags)
         unknown = sorted(set(self.weights.labels) - {*tags.labels, OUTSIDE})
         if unknown:
             raise ValueError(
                 f"{self.name}: weights: labels: expected some of {(*tags.labels, OUTSIDE)}, "
                 f"was: {unknown}"
             )
+        tables = [self.cost_table(stage, tags) for stage in self.loss.stages]
+        return [None if table is None else table.tolist() for table in tables]
+
+    def restore(self, tables: Sequence[Optional[List[List[float]]]], tags: Tags) -> None:
+        """Take over the cost tables of a saved model. They stand in where a cost can't be
+        made any more, such as for want of its file.
+
+        tables (Sequence[Optional[List[List[float]]]]): What `prepare` returned.
+        tags (Tags): The tag set that they were made for.
+        """
+        for stage, table in zip(self.loss.stages, tables):
+            if table is not None:
+                self._saved[id(stage), tags.names] = numpy.asarray(table, dtype="float32")
 
     def cost_table(self, loss: Loss, tags: Tags) -> Optional[CostTable]:
         """The table of a loss's cost, if it has one; made once for each tag set.
@@ -156,7 +170,12 @@ class Objective:
             return None
         key = (id(loss), tags.names)
         if key not in self._tables:
-            self._tables[key] = loss.cost(tags)
+            try:
+                self._tables[key] = loss.cost(tags)
+            except ValueError:
+                if key not in self._saved:
+                    raise
+                self._tables[key] = self._saved[key]
         return self._tables[key]
 
     def _annotation(self, examples: Sequence[Example], tokens: Tokens, tags: Tags) -> Annotation:

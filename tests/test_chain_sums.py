@@ -218,3 +218,65 @@ def test_long_sequence_of_large_scores(name: str) -> None:
     assert not numpy.isnan(values).any()
     gradient = backprop(numpy.ones(len(values)))
     assert all(numpy.isfinite(array).all() for array in gradient[:4])
+
+
+# Identities
+
+
+@given(st.data())
+@settings(max_examples=20)
+def test_marginals_jvp_is_the_derivative_of_the_marginals(data: st.DataObject) -> None:
+    potentials = data.draw(potentials_NK(longest=4))
+    direction = data.draw(values_NK(potentials))
+    ones, step = numpy.ones(len(potentials.lengths)), 1e-5
+
+    def expected_steps(distance: float) -> numpy.ndarray:
+        finite = [numpy.nan_to_num(array, neginf=0.0) for array in direction[:4]]
+        arrays = [array + distance * v for array, v in zip(potentials, finite)]
+        moved = Potentials(*arrays, lengths=potentials.lengths)
+        return oracle.vector(chain.log_partition(moved)[1](ones))
+
+    derivative = (expected_steps(step) - expected_steps(-step)) / (2 * step)
+    computed = oracle.vector(chain.marginals_jvp(potentials, direction))
+    assert_allclose(computed, derivative, rtol=1e-5, atol=1e-6)
+
+
+@given(st.data())
+@settings(max_examples=20)
+def test_all_paths_are_those_inside_a_set_and_those_outside(data: st.DataObject) -> None:
+    potentials = data.draw(potentials_NK())
+    allowed = data.draw(allowed_NK(potentials))
+    inside = chain.log_partition(chain.restrict(potentials, allowed))[0]
+    outside = chain.log_partition_outside(potentials, allowed)[0]
+    assert_allclose(numpy.logaddexp(inside, outside), chain.log_partition(potentials)[0])
+
+
+def test_outside_keeps_its_digits_where_the_set_has_all_the_probability() -> None:
+    potentials = random_potentials([6], 3)
+    allowed = numpy.arange(3)[None] == numpy.zeros((6, 1))
+    potentials.emissions[:, 0] += 60
+    expected = oracle.log_sum(potentials, 0, lambda y: any(y)).value
+    assert_allclose(chain.log_partition_outside(potentials, allowed)[0], expected, rtol=1e-12)
+
+
+def test_outside_that_only_a_tiny_message_leads_to() -> None:
+    """The one way out of the set counts exp(-106), which float32 does not hold."""
+    potentials = in_precision(random_potentials([2], 3, scale=0), "float32")
+    potentials.emissions[0] = [0, -46, -numpy.inf]
+    potentials.transitions[:2, 2] = [-numpy.inf, -60]
+    allowed = numpy.asarray([[True, True, False]] * 2)
+    values = chain.log_partition_outside(potentials, allowed)[0]
+    assert_allclose(values, [-106], rtol=1e-6)
+
+
+def test_segment_of_one_token_is_a_marginal() -> None:
+    potentials = random_potentials([4, 1, 3], 3)
+    tags = numpy.asarray([0, 2, 1, 1, 0, 2, 0, 1])
+    segments = chain.Segments(numpy.arange(8), numpy.arange(8) + 1, tags)
+    log_p, backprop = chain.segment_log_probs(potentials, segments)
+    expected, expected_backprop = chain.log_marginals(potentials, tags[:, None] == numpy.arange(3))
+    assert_allclose(log_p, expected)
+    weights = numpy.linspace(-1, 1, 8)
+    assert_allclose(
+        oracle.vector(backprop(weights)), oracle.vector(expected_backprop(weights)), atol=1e-12
+    )

@@ -375,3 +375,20 @@ def test_starting_from_another_scheme_is_refused(trained: Language, tmp_path: Pa
     nlp.config["initialize"]["components"]["ner"] = {"start_from": str(tmp_path / "ner")}
     with pytest.raises(ValueError, match="scheme: expected 'IOB2', as in the config, was: 'BILUO'"):
         nlp.initialize(lambda: examples(nlp))
+
+
+def test_costs_travel_with_the_model(tmp_path: Path) -> None:
+    tree = tmp_path / "tree.json"
+    tree.write_text('{"place": {"LOC": {}}, "PERSON": {}, "sports-team": {}}')
+    cost = {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": str(tree)}
+    nlp = pipeline(loss={"@losses": "spacy_costner.SoftmaxMargin.v1", "cost": cost})
+    train(nlp, steps=2)
+    batch = examples(nlp)
+    ner = nlp.get_pipe("ner")
+    expected = ner.get_loss(batch, ner.model.predict([eg.predicted for eg in batch]))[0]
+    nlp.to_disk(tmp_path / "model")
+    tree.unlink()
+    ner = spacy.load(tmp_path / "model").get_pipe("ner")
+    assert ner.get_loss(batch, ner.model.predict([eg.predicted for eg in batch]))[0] == expected
+    with pytest.raises(ValueError, match=r"HierarchicalCost: tree: .*tree\.json"):
+        ner.add_label("GPE")

@@ -12,12 +12,12 @@ to each side. No K^T paths, no d x d matrix (after Li & Eisner, 2009, "First- an
 Second-Order Expectation Semirings", with conditional probabilities for their weights).
 """
 
-from typing import Callable, Tuple
+from typing import Any, Callable, Tuple
 
 from thinc.types import Array2d, Floats1d, Floats2d
 from thinc.util import get_array_module
 
-from ...types import Potentials, Scored, map_scores
+from ...types import Potentials, Scored
 from .log_domain import log_sum_exp, logarithm, zero_if_infinite
 from .neighbours import (
     PRECISE,
@@ -45,7 +45,7 @@ def expectation(potentials: Potentials, values: Potentials) -> Scored:
     packing = pack(potentials.lengths, xp)
     before, after = neighbours(potentials, packing)
     unary = tag_probabilities(before, after)
-    values = _finite(values)
+    values = _each(zero_if_infinite, values)
     of_tag, of_pair = fold_ends(values, packing), before.mean(values.transitions)
     mean_tag = (unary * of_tag).sum(axis=1, keepdims=True)
     mean_pair = (unary * of_pair).sum(axis=1, keepdims=True)
@@ -121,12 +121,12 @@ def entropy(potentials: Potentials) -> Scored:
         potentials, negative. Shape: (B,)
     """
     dtype = potentials.emissions.dtype
-    exact = _cast(potentials, "float64")
+    exact = _each(lambda scores: scores.astype("float64"), potentials)
     log_z = zero_if_infinite(log_partition(exact)[0])
     mean_score, backprop_mean = expectation(exact, exact)
 
     def backprop(d_entropy: Floats1d) -> Potentials:
-        return _cast(backprop_mean(-d_entropy), dtype)
+        return _each(lambda scores: scores.astype(dtype), backprop_mean(-d_entropy))
 
     return log_z - mean_score, backprop
 
@@ -149,9 +149,10 @@ def _given(
     return log_p, given
 
 
-def _finite(values: Potentials) -> Potentials:
-    return map_scores(zero_if_infinite, values)
-
-
-def _cast(potentials: Potentials, dtype: str) -> Potentials:
-    return map_scores(lambda array: array.astype(dtype), potentials)
+def _each(function: Callable[..., Any], potentials: Potentials) -> Potentials:
+    return potentials._replace(
+        emissions=function(potentials.emissions),
+        transitions=function(potentials.transitions),
+        start=function(potentials.start),
+        end=function(potentials.end),
+    )

@@ -6,7 +6,7 @@ The same messages as in `sum_product`, as logarithms:
     beta_{t-1}[i] = log sum_j exp(transitions[i, j] + emissions[t, j] + beta_t[j])
 """
 
-from typing import Iterator, NamedTuple, Tuple
+from typing import Any, Iterator, NamedTuple, Tuple, TypeVar
 
 import numpy
 from thinc.types import Floats1d, Floats2d, Floats3d
@@ -14,6 +14,8 @@ from thinc.util import get_array_module
 
 from ...types import Potentials, Scored
 from .packing import Packing, fold_ends, pack, unfold_ends, unpack
+
+FloatsT = TypeVar("FloatsT", Floats1d, Floats2d, Floats3d)
 
 
 class Neighbours(NamedTuple):
@@ -106,20 +108,20 @@ def pairwise_marginals(potentials: Potentials) -> Floats3d:
     return unpack(pairs, packing)
 
 
-def log_sum_exp(scores: Floats3d, axis: int) -> Floats2d:
+def log_sum_exp(scores: Any, axis: int) -> Any:
     """log sum exp along an axis; minus infinity where nothing is possible."""
     xp = get_array_module(scores)
     largest = zero_if_infinite(scores.max(axis=axis, keepdims=True))
     return logarithm(xp.exp(scores - largest).sum(axis=axis)) + largest.squeeze(axis)
 
 
-def logarithm(numbers: Floats2d) -> Floats2d:
+def logarithm(numbers: FloatsT) -> FloatsT:
     """The logarithm in float64, minus infinity of 0."""
     with numpy.errstate(divide="ignore"):
         return get_array_module(numbers).log(numbers.astype("float64"))
 
 
-def zero_if_infinite(scores: Floats2d) -> Floats2d:
+def zero_if_infinite(scores: FloatsT) -> FloatsT:
     """0 in place of minus infinity, so that it can be subtracted from itself."""
     xp = get_array_module(scores)
     return xp.where(xp.isfinite(scores), scores, xp.zeros_like(scores))

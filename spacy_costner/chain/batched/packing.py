@@ -129,12 +129,15 @@ def unpack(rows: Any, packing: Packing) -> Any:
 
 def sum_by_sequence(rows: Array1d, packing: Packing) -> Floats1d:
     """Add up one number a row over each sequence, in float64. Shape: (N,) to (B,)"""
-    xp = get_array_module(rows)
-    if len(rows) == 0:
-        return xp.zeros(packing.n_sequences, dtype="float64")
-    return xp.bincount(
-        packing.sequence, weights=rows.astype("float64"), minlength=packing.n_sequences
-    )
+    return sum_by_group(rows, packing.sequence, packing.n_sequences)
+
+
+def sum_by_group(numbers: Array1d, groups: Ints1d, n_groups: int) -> Floats1d:
+    """Add up the numbers of each group, in float64. Shape: (R,) to (G,)"""
+    xp = get_array_module(numbers)
+    if numbers.size == 0:
+        return xp.zeros(n_groups, dtype="float64")
+    return xp.bincount(groups, weights=numbers.astype("float64"), minlength=n_groups)
 
 
 def sum_beyond(rows: Floats1d, packing: Packing, leftwards: bool) -> Floats1d:
@@ -171,11 +174,7 @@ def add_up(places: Ints2d, mass: Floats2d, shape: Tuple[int, int]) -> Floats2d:
     places (Ints2d): Where each mass goes. Shape: (R, K)
     RETURNS (Floats2d): The array, in float64.
     """
-    xp = get_array_module(mass)
-    size = shape[0] * shape[1]
-    if mass.size == 0:
-        return xp.zeros(shape)
-    return xp.bincount(places.ravel(), weights=mass.ravel(), minlength=size).reshape(shape)
+    return sum_by_group(mass.ravel(), places.ravel(), shape[0] * shape[1]).reshape(shape)
 
 
 def select(potentials: Potentials, which: Array1d) -> Tuple[Potentials, Array1d]:

@@ -22,7 +22,7 @@ from thinc.util import get_array_module
 from ...types import Potentials
 from .log_domain import log_sum_exp, zero_if_infinite
 from .neighbours import Sides
-from .packing import add_up, fold_ends, pack, running_sum, unpack
+from .packing import add_up, fold_ends, pack, running_sum, sum_by_group, unpack
 from .semiring import MAX, SUM, Semiring
 
 
@@ -223,7 +223,7 @@ def _along(parting: Floats2d, turns: Turns) -> Floats2d:
     """The mass that goes on along the segment at each turn, to part later. Shape: (R, K)"""
     xp = get_array_module(parting)
     here = parting.sum(axis=1)
-    in_all = xp.bincount(turns.segment, weights=here)
+    in_all = sum_by_group(here, turns.segment, len(here))
     later = in_all[turns.segment] - running_sum(here, turns.first) - here
     along = xp.zeros_like(parting)
     along[xp.arange(len(here)), turns.tag] = xp.where(turns.inside, later, 0.0)

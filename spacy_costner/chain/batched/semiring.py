@@ -14,7 +14,7 @@ from ...types import Potentials
 from .log_domain import logarithm, zero_if_infinite
 from .max_product import best_neighbours, best_predecessors, best_successors
 from .neighbours import Neighbours, neighbours, predecessors, successors
-from .packing import Packing
+from .packing import Packing, sum_by_group
 
 Choice = Callable[[Floats2d, Ints1d, int], Tuple[Floats1d, Floats2d]]
 """Takes scores, shape (R, K), the group of each row, shape (R,), and the number G of groups
@@ -32,7 +32,6 @@ class Semiring(NamedTuple):
     """
 
     neighbours: Callable[[Potentials, Packing], Tuple[Neighbours, Neighbours]]
-
     predecessors: Callable[[Potentials, Packing], Neighbours]
     successors: Callable[[Potentials, Packing], Neighbours]
     choose: Choice
@@ -45,7 +44,7 @@ def choose_all(scores: Floats2d, groups: Ints1d, n_groups: int) -> Tuple[Floats1
     shares = xp.exp(scores - largest[:, None])
     of_rows = logarithm(shares.sum(axis=1)) + largest
     largest_of_all = zero_if_infinite(_maximum(of_rows, groups, n_groups))
-    sums = xp.bincount(groups, weights=xp.exp(of_rows - largest_of_all[groups]), minlength=n_groups)
+    sums = sum_by_group(xp.exp(of_rows - largest_of_all[groups]), groups, n_groups)
     totals = logarithm(sums) + largest_of_all
     shares *= xp.exp(xp.minimum(largest - zero_if_infinite(totals)[groups], 0))[:, None]
     return totals, shares
@@ -57,10 +56,10 @@ def choose_best(scores: Floats2d, groups: Ints1d, n_groups: int) -> Tuple[Floats
     best = scores.argmax(axis=1)
     of_rows = scores[xp.arange(len(scores)), best]
     totals = _maximum(of_rows, groups, n_groups)
-    candidates = xp.nonzero((of_rows == totals[groups]) & xp.isfinite(of_rows))[0]
-    chosen = xp.full(n_groups, len(scores))
-    xp.minimum.at(chosen, groups[candidates], candidates)
-    chosen = chosen[chosen < len(scores)]
+    ties = xp.nonzero((of_rows == totals[groups]) & xp.isfinite(of_rows))[0]
+    chosen = xp.full(n_groups, -1)
+    chosen[groups[ties]] = ties
+    chosen = chosen[chosen >= 0]
     shares = xp.zeros_like(scores)
     shares[chosen, best[chosen]] = 1
     return totals, shares
