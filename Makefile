@@ -3,7 +3,7 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN = $(VENV)/bin
 
-.PHONY: install format check test demo dist clean
+.PHONY: install format check test demo bench dist clean
 
 install: $(VENV)/installed
 
@@ -14,12 +14,12 @@ $(VENV)/installed: setup.cfg pyproject.toml
 	touch $@
 
 format: install
-	$(BIN)/ruff check --fix spacy_costner tests scripts
-	$(BIN)/ruff format spacy_costner tests scripts
+	$(BIN)/ruff check --fix spacy_costner tests scripts benchmarks
+	$(BIN)/ruff format spacy_costner tests scripts benchmarks
 
 check: install
-	$(BIN)/ruff check spacy_costner tests scripts
-	$(BIN)/ruff format --check spacy_costner tests scripts
+	$(BIN)/ruff check spacy_costner tests scripts benchmarks
+	$(BIN)/ruff format --check spacy_costner tests scripts benchmarks
 	$(BIN)/mypy
 
 test: install
@@ -28,8 +28,16 @@ test: install
 demo: install
 	$(BIN)/python -m spacy project run demo
 
+# The peers live in an environment of their own.
+bench:
+	$(PYTHON) -m venv $(VENV)-bench
+	$(VENV)-bench/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-bench/bin/python -m pip install --quiet . --requirement benchmarks/requirements.txt
+	cd benchmarks && ../$(VENV)-bench/bin/python machine.py > RESULTS.md
+	cd benchmarks && ../$(VENV)-bench/bin/python chain_speed.py >> RESULTS.md
+
 dist: install
 	$(BIN)/python -m build
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info
+	rm -rf $(VENV) $(VENV)-bench build dist *.egg-info

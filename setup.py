@@ -4,11 +4,10 @@ import sys
 from glob import glob
 
 import numpy
-from Cython.Build import cythonize
 from setuptools import Extension, setup
 
 KERNELS = "spacy_costner/chain/kernels/"
-FLAGS = ["/std:c++17", "/O2"] if sys.platform == "win32" else ["-std=c++17", "-O3"]
+FLAGS = ["/std:c++17", "/O2"] if sys.platform == "win32" else ["-std=c++17", "-O3", "-g0"]
 
 native = Extension(
     "spacy_costner.chain.native",
@@ -17,8 +16,9 @@ native = Extension(
     include_dirs=[numpy.get_include(), "spacy_costner/chain"],
     define_macros=[("NPY_NO_DEPRECATED_API", "NPY_1_7_API_VERSION")],
     extra_compile_args=FLAGS,
+    extra_link_args=[] if sys.platform == "win32" else ["-pthread"],
     language="c++",
     optional=True,
 )
 
-setup(ext_modules=cythonize([native]))
+setup(ext_modules=[native])

@@ -2,7 +2,7 @@
 
 from itertools import islice
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy
 from spacy.language import Language
@@ -15,7 +15,7 @@ from thinc.api import Config, Model, Optimizer, set_dropout_rate, to_numpy
 from thinc.types import Array1d, Ints1d
 
 from . import chain
-from .gold import Weights, possible_tags, read_docs, trim
+from .gold import MISSING, Tokens, Weights, possible_tags, read_docs, trim
 from .losses import LossSchedule
 from .objective import Objective
 from .tags import Tags
@@ -93,6 +93,17 @@ def make_cost_sensitive_ner(
         sentence_boundaries=sentence_boundaries,
         scorer=scorer,
     )
+
+
+class Prediction(NamedTuple):
+    """The paths that a batch of docs was given.
+
+    tags (Ints1d): The tag of each token, doc after doc. Shape: (N,)
+    tokens (Tokens): The tokens, as they were annotated before.
+    """
+
+    tags: Ints1d
+    tokens: Tokens
 
 
 class CostSensitiveNER(TrainablePipe):
@@ -232,46 +243,48 @@ class CostSensitiveNER(TrainablePipe):
                 f"was: {self.cfg['scheme']!r}"
             )
 
-    def predict(self, docs: Iterable[Doc]) -> Ints1d:
+    def predict(self, docs: Iterable[Doc]) -> Prediction:
         """Find the best path of each doc, without changing it.
 
         docs (Iterable[Doc]): The docs.
-        RETURNS (Ints1d): The tag of each token, doc after doc. Shape: (N,)
+        RETURNS (Prediction): The paths, and the tokens that they were found for.
         """
         docs = list(docs)
-        if not any(len(doc) for doc in docs):
-            return numpy.zeros(0, dtype="int32")
+        tokens = read_docs(docs)
+        if not len(tokens.iob):
+            return Prediction(numpy.zeros(0, dtype="int32"), tokens)
         self._require_labels()
         possible = possible_tags(
-            read_docs(docs),
+            tokens,
             self.tags,
             self.vocab.strings,
             sentence_boundaries=self.cfg["sentence_boundaries"],
         )
         constraints = self.tags.constraints._replace(emissions=possible)
         potentials = chain.constrain(self.model.predict(docs), constraints)
-        return to_numpy(chain.best_path(potentials).tags)
+        return Prediction(to_numpy(chain.best_path(potentials).tags), tokens)
 
-    def set_annotations(self, docs: Iterable[Doc], tags: Ints1d) -> None:
+    def set_annotations(self, docs: Iterable[Doc], prediction: Prediction) -> None:
         """Write the entities of predicted paths to the docs. What was annotated before
         stays as it was.
 
         docs (Iterable[Doc]): The docs.
-        tags (Ints1d): Their tags, as `predict` returns them. Shape: (N,)
+        prediction (Prediction): Their paths, as `predict` returns them.
         """
-        docs = list(docs)
-        tokens = read_docs(docs)
+        tags, tokens = prediction
         found = trim(self.tags.decode(tags, tokens.lengths), tokens.is_space)
         labels = [self.vocab.strings.as_int(label) for label in self.labels]
+        entities = list(zip(*(column.tolist() for column in found)))
         ends = numpy.cumsum(tokens.lengths)
-        last = numpy.searchsorted(found.begin, ends)
-        for doc, stop, length, e0, e1 in zip(docs, ends, tokens.lengths, [0, *last], last):
-            start = stop - length
+        last_entities = numpy.searchsorted(found.begin, ends).tolist()
+        start, first = 0, 0
+        for doc, end, last in zip(docs, ends.tolist(), last_entities):
             spans = [
-                Span(doc, begin - start, end - start, label=labels[label])
-                for begin, end, label in zip(*(column[e0:e1].tolist() for column in found))
+                Span(doc, e_begin - start, e_end - start, label=labels[label])
+                for e_begin, e_end, label in entities[first:last]
             ]
-            _set_ents(doc, spans, preset=tokens.iob[start:stop] != 0)
+            _set_ents(doc, spans, preset=tokens.iob[start:end] != MISSING)
+            start, first = end, last
 
     def update(
         self,

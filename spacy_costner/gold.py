@@ -254,6 +254,8 @@ def trim(entities: Entities, is_space: Array1d) -> Entities:
     is_space (Array1d): True for white space. Shape: (N,)
     RETURNS (Entities): The entities that are left.
     """
+    if not is_space.any():
+        return entities
     begin, end, label = entities
     words = numpy.append(numpy.flatnonzero(~is_space), len(is_space))
     first = words[numpy.searchsorted(words, begin)]
@@ -298,7 +300,7 @@ def possible_tags(
     scheme = tags.scheme
     at_border = tags.having({scheme.begin, scheme.last, scheme.unit} - {scheme.inside})
     possible[tokens.is_space] &= ~at_border
-    possible[crossing] &= ~tags.having(scheme.continuing)
+    possible[crossing] &= ~tags.continuing
     path = gold_tags(annotation(tokens, tags, strings), tags)
     possible[preset] = path[preset, None] == numpy.arange(len(tags))
     return possible

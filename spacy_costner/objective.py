@@ -122,8 +122,8 @@ class Objective:
             cost=None if table is None else chains.widen(gold_cost(path, table, weights)),
             token_weights=weights,
             weights=example_weights(self.weights, examples),
-            opening=chains.widen(tags.having(tags.scheme.opening)),
-            continuing=chains.widen(tags.having(tags.scheme.continuing)),
+            opening=chains.widen(tags.opening),
+            continuing=chains.widen(tags.continuing),
         )
         result = loss.compute(chains.potentials, _to_array_module_of(scores, gold))
         gradient = result.gradient

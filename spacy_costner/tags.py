@@ -132,6 +132,16 @@ class Tags:
         return numpy.isin(self.prefix_of, list(prefixes))
 
     @cached_property
+    def opening(self) -> Array1d:
+        """True for the tags that begin an entity. Shape: (K,)"""
+        return self.having(self.scheme.opening)
+
+    @cached_property
+    def continuing(self) -> Array1d:
+        """True for the tags that go on with the entity of the token before. Shape: (K,)"""
+        return self.having(self.scheme.continuing)
+
+    @cached_property
     def constraints(self) -> Constraints:
         """The paths that the scheme allows.
 
@@ -174,9 +184,7 @@ class Tags:
         lengths (Ints1d): Tokens of each sequence. Shape: (B,)
         RETURNS (Entities): The entities.
         """
-        opening = self.having(self.scheme.opening)[tags]
-        goes_on = self.having(self.scheme.continuing)[tags]
-        begin, end = runs(opening, goes_on, lengths)
+        begin, end = runs(self.opening[tags], self.continuing[tags], lengths)
         return Entities(begin, end, self.label_of[tags[begin]])
 
 

@@ -1,6 +1,6 @@
-from typing import Any, List
+from typing import List
 
-from thinc.types import Floats1d, Floats2d, Ints1d
+from thinc.types import Floats2d, Ints1d
 
 from ..types import Potentials, Scored
 from .batched.max_product import BestPath

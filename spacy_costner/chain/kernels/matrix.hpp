@@ -95,16 +95,16 @@ INLINE void multiply_panel(const Real* const* rows, const int* sources, int n_so
         for (int r = 0; r < N_ROWS; r++)
             for (int v = 0; v < N_VECTORS; v++)
                 parts[part][r][v] = splat(Semiring::template absent<Real>);
-    const auto add_source = [&](int k, int part) INLINE_LAMBDA {
+    const auto add_source = [&](std::ptrdiff_t k, int part) INLINE_LAMBDA {
         Vec<Real> weights[N_VECTORS];
         for (int v = 0; v < N_VECTORS; v++)
-            weights[v] = load(entries + (static_cast<std::size_t>(k) * N_VECTORS + v) * LANES<Real>);
+            weights[v] = load(entries + (k * N_VECTORS + v) * LANES<Real>);
         for (int r = 0; r < N_ROWS; r++)
             for (int v = 0; v < N_VECTORS; v++)
-                parts[part][r][v] =
-                    Semiring::template add<Real>(parts[part][r][v], rows[r][sources[k]], weights[v]);
+                parts[part][r][v] = Semiring::template add<Real>(
+                    parts[part][r][v], rows[r][sources[k]], weights[v]);
     };
-    int k = 0;
+    std::ptrdiff_t k = 0;
     for (; k + PARTS <= n_sources; k += PARTS)
         for (int part = 0; part < PARTS; part++) add_source(k + part, part);
     for (; k < n_sources; k++) add_source(k, 0);

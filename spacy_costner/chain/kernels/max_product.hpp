@@ -51,7 +51,8 @@ class MaxProduct {
         std::fill_n(by_target_ + 0, size, -std::numeric_limits<double>::infinity());
         for (int i = 0; i < n_tags; i++) {
             double* row = entries + static_cast<std::size_t>(i) * width_;
-            rows_.fetch(chain_.transitions + static_cast<std::size_t>(rows_.order[i]) * n_tags, row);
+            const auto tag = static_cast<std::size_t>(rows_.order[i]);
+            rows_.fetch(chain_.transitions + tag * n_tags, row);
             for (int j = 0; j < n_tags; j++)
                 by_target_[static_cast<std::size_t>(j) * width_ + i] = row[j];
         }

@@ -6,8 +6,8 @@ class Rows {
   public:
     template <class Score>
     explicit Rows(const Chain<Score>& chain)
-        : order(order_tags(chain.transitions, chain.n_tags)),
-          width(padded<Real>(chain.n_tags)),
+        : width(padded<Real>(chain.n_tags)),
+          order(order_tags(chain.transitions, chain.n_tags, width > 2 * PANEL * LANES<Real>)),
           n_tags_(chain.n_tags),
           in_order_(std::is_sorted(order.begin(), order.end())),
           start_(width),
@@ -54,8 +54,8 @@ class Rows {
         }
     }
 
-    const std::vector<int> order;  // place p holds tag order[p]
     const int width;
+    const std::vector<int> order;  // place p holds tag order[p]
 
   private:
     INLINE void add(const Real* scores, Real* to) const {

@@ -90,10 +90,14 @@ template <class Real>
 INLINE Real sum_lanes(Vec<Real> x) { return first_lane<Real>(fold_lanes<Real>(x, sum<Real>)); }
 
 template <class Real>
-INLINE Real largest_lane(Vec<Real> x) { return first_lane<Real>(fold_lanes<Real>(x, larger<Real>)); }
+INLINE Real largest_lane(Vec<Real> x) {
+    return first_lane<Real>(fold_lanes<Real>(x, larger<Real>));
+}
 
 template <class Real>
-INLINE Real smallest_lane(Vec<Real> x) { return first_lane<Real>(fold_lanes<Real>(x, smaller<Real>)); }
+INLINE Real smallest_lane(Vec<Real> x) {
+    return first_lane<Real>(fold_lanes<Real>(x, smaller<Real>));
+}
 
 // exp(x) for x <= 0, to the last bit but one; exactly 0 below -87, and what is positive or
 // not a number stays as it is.

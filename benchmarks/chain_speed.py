@@ -1,0 +1,186 @@
+"""The chain against pytorch-crf and torch-struct: loss with gradient, and Viterbi.
+
+    python benchmarks/chain_speed.py [turns]
+
+Each library is used as its documentation says: pytorch-crf and torch-struct on padded batches
+with a mask or lengths, ours on ragged ones. Lengths are drawn evenly from half the mean to one
+and a half times the mean, the same for all. The gradient is that with respect to emissions,
+transitions, start and end scores. Of torch-struct, whose potentials are pairs of tags, building
+these from emissions and transitions is part of the task, turning gold tags into its parts and
+its parts into tags is not.
+"""
+
+import os
+
+for _library in ("OMP", "OPENBLAS", "MKL"):
+    os.environ[f"{_library}_NUM_THREADS"] = "1"
+
+import sys  # noqa: E402
+import warnings  # noqa: E402
+from typing import Callable, Dict, NamedTuple, Optional  # noqa: E402
+
+import numpy  # noqa: E402
+import torch  # noqa: E402
+from timing import compare  # noqa: E402
+from torch_struct import LinearChainCRF  # noqa: E402
+from torchcrf import CRF  # noqa: E402
+
+from spacy_costner import chain  # noqa: E402
+from spacy_costner.losses.likelihood import sequential  # noqa: E402
+from spacy_costner.types import Gold, Potentials  # noqa: E402
+
+SHAPES = (
+    (1, 25, 17),
+    (32, 25, 17),
+    (128, 25, 17),
+    (128, 25, 9),
+    (1, 1000, 17),
+    (8, 400, 17),
+    (32, 25, 73),
+    (32, 25, 145),
+    (32, 25, 265),
+)
+OURS, PYTORCH_CRF, TORCH_STRUCT = "spacy-costner", "pytorch-crf", "torch-struct"
+MOST_BYTES = 2**28
+"""torch-struct multiplies the K x K matrices of neighbouring steps with each other; a tensor of
+all terms of these products may take no more than this."""
+
+
+class Tasks(NamedTuple):
+    """What a library is timed at."""
+
+    loss: Callable[[], object]
+    viterbi: Callable[[], object]
+
+
+class Batch(NamedTuple):
+    """The same batch for all: ragged for us, padded for the peers."""
+
+    potentials: Potentials
+    gold: Gold
+    emissions: torch.Tensor
+    tags: torch.Tensor
+    mask: torch.Tensor
+    lengths: torch.Tensor
+
+
+def random_batch(n_sequences: int, mean_length: int, n_tags: int) -> Batch:
+    rng = numpy.random.default_rng(0)
+    lengths = numpy.full(n_sequences, mean_length)
+    if n_sequences > 1:
+        lengths = rng.integers(mean_length // 2, mean_length * 3 // 2 + 1, size=n_sequences)
+    mask = numpy.arange(lengths.max()) < lengths[:, None]
+    shapes = ((int(lengths.sum()), n_tags), (n_tags, n_tags), (n_tags,), (n_tags,))
+    arrays = [rng.normal(size=shape).astype("float32") for shape in shapes]
+    tags = rng.integers(n_tags, size=len(arrays[0]))
+    padded_emissions = numpy.zeros((*mask.shape, n_tags), dtype="float32")
+    padded_tags = numpy.zeros(mask.shape, dtype="int64")
+    padded_emissions[mask], padded_tags[mask] = arrays[0], tags
+    return Batch(
+        Potentials(*arrays, lengths=lengths.astype("int32")),
+        Gold(tags),
+        torch.tensor(padded_emissions, requires_grad=True),
+        torch.tensor(padded_tags),
+        torch.tensor(mask),
+        torch.tensor(lengths),
+    )
+
+
+def our_tasks(batch: Batch) -> Tasks:
+    return Tasks(
+        lambda: sequential(batch.potentials, batch.gold),
+        lambda: chain.best_path(batch.potentials),
+    )
+
+
+def pytorch_crf_tasks(batch: Batch) -> Tasks:
+    crf = CRF(batch.emissions.shape[2], batch_first=True)
+    _set_parameters(crf, batch.potentials)
+
+    def loss() -> torch.Tensor:
+        batch.emissions.grad = None
+        crf.zero_grad()
+        value = -crf(batch.emissions, batch.tags, mask=batch.mask)
+        value.backward()
+        return value
+
+    def viterbi() -> object:
+        with torch.no_grad():
+            return crf.decode(batch.emissions, mask=batch.mask)
+
+    return Tasks(loss, viterbi)
+
+
+def torch_struct_tasks(batch: Batch) -> Optional[Tasks]:
+    n_sequences, longest, n_tags = batch.emissions.shape
+    if 4 * n_sequences * longest / 2 * n_tags**3 > MOST_BYTES:
+        return None
+    crf = CRF(n_tags, batch_first=True)
+    _set_parameters(crf, batch.potentials)
+    parts = LinearChainCRF.struct.to_parts(batch.tags, n_tags, lengths=batch.lengths).float()
+    steps = torch.arange(longest - 1)[:, None, None]
+    is_first, is_last = steps == 0, steps == (batch.lengths - 2)[:, None, None, None]
+
+    def distribution() -> LinearChainCRF:
+        edges = batch.emissions[:, 1:, :, None] + crf.transitions.T.contiguous()
+        edges = edges + is_first * (batch.emissions[:, 0] + crf.start_transitions)[:, None, None]
+        edges = edges + is_last * crf.end_transitions[:, None]
+        return LinearChainCRF(edges, lengths=batch.lengths)
+
+    def loss() -> torch.Tensor:
+        batch.emissions.grad = None
+        crf.zero_grad()
+        value = -distribution().log_prob(parts).sum()
+        value.backward()
+        return value
+
+    return Tasks(loss, lambda: distribution().argmax)
+
+
+def _set_parameters(crf: CRF, potentials: Potentials) -> None:
+    with torch.no_grad():
+        crf.transitions.copy_(torch.tensor(potentials.transitions))
+        crf.start_transitions.copy_(torch.tensor(potentials.start))
+        crf.end_transitions.copy_(torch.tensor(potentials.end))
+
+
+def check(tasks: Dict[str, Tasks]) -> None:
+    """All libraries must find the same loss."""
+    value = tasks[OURS].loss().value
+    for name in (PYTORCH_CRF, TORCH_STRUCT):
+        if name in tasks:
+            numpy.testing.assert_allclose(tasks[name].loss().item(), value, rtol=1e-4)
+
+
+def print_table(title: str, task: str, turns: int) -> None:
+    print(f"\n## {title}\n")
+    print("How many times as long the peer takes: median over turns, and quartiles.\n")
+    print(f"| (B, mean T, K) | {OURS} | {PYTORCH_CRF} | {TORCH_STRUCT} |")
+    print("|---|---|---|---|")
+    for shape in SHAPES:
+        batch = random_batch(*shape)
+        tasks = {OURS: our_tasks(batch), PYTORCH_CRF: pytorch_crf_tasks(batch)}
+        other = torch_struct_tasks(batch)
+        if other is not None:
+            tasks[TORCH_STRUCT] = other
+        check(tasks)
+        timed = compare({name: getattr(each, task) for name, each in tasks.items()}, OURS, turns)
+        cells = [str(shape), f"{timed[OURS].seconds * 1e6:,.0f} µs"]
+        for name in (PYTORCH_CRF, TORCH_STRUCT):
+            if name not in timed:
+                cells.append("too large")
+                continue
+            _, ratio, low, high = timed[name]
+            cells.append(f"{ratio:.0f} ({low:.0f} to {high:.0f})")
+        print(f"| {' | '.join(cells)} |", flush=True)
+
+
+def main(turns: int = 15) -> None:
+    torch.set_num_threads(1)
+    warnings.filterwarnings("ignore", module="torch_struct")
+    print_table("Chain: loss and gradient", "loss", turns)
+    print_table("Chain: Viterbi", "viterbi", turns)
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
