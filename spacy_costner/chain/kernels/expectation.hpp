@@ -10,8 +10,10 @@
 // With weight w the gradient is the mass w p (v - E_p[v]) on tags and on pairs; that of pairs
 // spreads leftwards from its first tag and rightwards from its second:
 //
-//     s_t  = w ((v_t - E_p[v_t]) beta_t + B_t - m_{t+1} beta_t),  m_t = sum_j A_t[j] beta_t[j]
-//     s'_t = w ((v_t - E_p[v_t]) alpha_t + A_t - m_t alpha_t)
+//     s_t  = w ((v_t - E_p[v_t]) beta_t + B_t - n_t beta_t),    n_t = sum_j B_t[j] alpha_t[j]
+//     s'_t = w ((v_t - E_p[v_t]) alpha_t + A_t - m_t alpha_t),  m_t = sum_j A_t[j] beta_t[j]
+//
+// n_t is m_{t+1}, but not to the last digit: mass that isn't 0 in sum adds up in long sequences.
 template <class Real>
 class PosteriorOf<Real>::Expectation final : public Question {
   public:
@@ -43,9 +45,7 @@ class PosteriorOf<Real>::Expectation final : public Question {
             for (int r = 0; r < group.size; r++) {
                 if (has_pairs_) lay_on_pairs(group.sequences[r], weights[r], spread, r);
                 spread.count_left(r);
-                const Real weight = weights[r];
-                if (has_pairs_)
-                    spread.count_marginals(r, [=](int64_t) { return weight; }, pairs[thread]);
+                if (has_pairs_) spread.count_marginals(r, weights[r], pairs[thread]);
             }
             spread.to_right();
             for (int r = 0; r < group.size; r++) spread.count_right(r);
@@ -154,7 +154,8 @@ class PosteriorOf<Real>::Expectation final : public Question {
         for (int64_t t = begin; t < past; t++, left += width_, right += width_) {
             const Real *alpha = this->owner_.alpha_row(t), *beta = this->owner_.beta_row(t);
             const Real* before = before_ + t * width_;
-            const Vec<Real> mean_on_left = splat(of_tags_[t] + (t + 1 < past ? of_pairs_[t + 1] : Real(0)));
+            const Real mean_after = has_pairs_ ? dot(alpha, left) : Real(0);
+            const Vec<Real> mean_on_left = splat(of_tags_[t] + mean_after);
             const Vec<Real> mean_on_right = splat(of_tags_[t] + of_pairs_[t]);
             fetch_values(s, t, right);
             for (int k = 0; k < width_; k += LANES<Real>) {
@@ -169,6 +170,12 @@ class PosteriorOf<Real>::Expectation final : public Question {
                 store(right + k, on_right * weight);
             }
         }
+    }
+
+    Real dot(const Real* one, const Real* other) const {
+        Vec<Real> total = splat(Real(0));
+        for (int k = 0; k < width_; k += LANES<Real>) total += load(one + k) * load(other + k);
+        return sum_lanes<Real>(total);
     }
 
     // The rows B of a sequence, in `left`; `right` is scratch.

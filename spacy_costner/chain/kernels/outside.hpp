@@ -12,7 +12,8 @@
 // log p(outside) + log Z is the mass x_t[j] beta_t[j] / p(outside), which spreads rightwards
 // among all paths and leftwards within the set:
 //
-//     p(y_{t-1} = i | set until t - 1, y_t = j) = a_{t-1}[i] M[i, j] c_{t-1} E_t[j] / a_t[j] or x_t[j]
+//     p(y_{t-1} = i | in the set until t - 1, y_t = j)
+//         = a_{t-1}[i] M[i, j] / sum_{k in S_{t-1}} a_{t-1}[k] M[k, j]
 
 template <class Real>
 class PosteriorOf<Real>::Outside final : public Question {
@@ -30,11 +31,13 @@ class PosteriorOf<Real>::Outside final : public Question {
     }
 
     void backprop(const double* d_log_sums, const Gradient& out) const override {
-        std::vector<Buffer<Real>> pairs, rows;
+        std::vector<Buffer<Real>> pairs, passed;
+        std::vector<Buffer<double>> scratch;
         const std::size_t size = static_cast<std::size_t>(this->chain_.n_tags) * width_;
         for (int i = 0; i < this->owner_.sums_.n_threads_; i++) {
             pairs.emplace_back(size);
-            rows.emplace_back(2 * width_);
+            passed.emplace_back(width_);
+            scratch.emplace_back(width_);
             std::fill_n(pairs[i] + 0, size, Real(0));
         }
         this->spread(out, [&](Spread& spread, const Group& group, int thread) {
@@ -42,9 +45,9 @@ class PosteriorOf<Real>::Outside final : public Question {
                 const int64_t s = group.sequences[r];
                 const double weight = p_[s] > 0 ? d_log_sums[s] / p_[s] : 0.0;
                 lay(s, weight, spread.left(r), spread.right(r));
-                back_in_set(s, spread.left(r), rows[thread], pairs[thread]);
+                back_in_set(s, spread.left(r), scratch[thread], passed[thread], pairs[thread]);
             }
-            spread.to_right();
+            spread.to_right(false);
             for (int r = 0; r < group.size; r++) spread.count_right(r);
         });
         add_pairs_in_set(pairs, static_cast<Real*>(out.transitions));
@@ -100,7 +103,7 @@ class PosteriorOf<Real>::Outside final : public Question {
     }
 
     // Carries mass back to where it was in the set, and counts the pairs on its way.
-    void back_in_set(int64_t s, Real* left, Real* scratch, Real* pairs) const {
+    void back_in_set(int64_t s, Real* left, double* scratch, Real* passed, Real* pairs) const {
         const int64_t begin = this->chain_.begins[s];
         for (int64_t t = this->owner_.past(s) - 1; t > begin; t--) {
             Real *mass = left + (t - begin) * width_, *before = mass - width_;
@@ -109,13 +112,13 @@ class PosteriorOf<Real>::Outside final : public Question {
                 before[*from.begin()] = pass(mass, pairs + static_cast<std::size_t>(*from.begin()) * width_);
                 continue;
             }
-            const Real* ratio = mass_by_message(t, mass, scratch);
+            divide_by_messages(t, mass, scratch);
             for (const int& i : from) {
                 const Real* transitions = this->owner_.transition_row(i);
-                const Vec<Real> stay = splat(stay_[sets_.index(i)]);
-                for (int k = 0; k < width_; k += LANES<Real>)
-                    store(scratch + width_ + k, stay * load(transitions + k) * load(ratio + k));
-                before[i] = pass(scratch + width_, pairs + static_cast<std::size_t>(i) * width_);
+                const double stay = stay_[sets_.index(i)];
+                for (int k = 0; k < width_; k++)
+                    passed[k] = static_cast<Real>(stay * transitions[k] * scratch[k]);
+                before[i] = pass(passed, pairs + static_cast<std::size_t>(i) * width_);
             }
         }
     }
@@ -130,18 +133,15 @@ class PosteriorOf<Real>::Outside final : public Question {
         return sum_lanes<Real>(total);
     }
 
-    // mass c_{t-1} E_t / (a_t or x_t)
-    const Real* mass_by_message(int64_t t, const Real* mass, Real* to) const {
-        std::copy_n(leave_ + t * width_, width_, to);
-        for (const int& k : sets_[t]) to[k] = stay_[sets_.index(k)];
-        const Vec<Real> zero = splat(Real(0)), factor = splat(this->owner_.factor(t - 1));
-        const Real* emissions = this->owner_.emission_row(t);
-        for (int k = 0; k < width_; k += LANES<Real>) {
-            const Vec<Real> message = load(to + k);
-            const Vec<Real> ratio = load(mass + k) * (load(emissions + k) * factor / message);
-            store(to + k, message > zero ? ratio : zero);
+    // mass[j] / sum_{i in S_{t-1}} a_{t-1}[i] M[i, j], in float64: both may be small.
+    void divide_by_messages(int64_t t, const Real* mass, double* to) const {
+        std::fill_n(to, width_, 0.0);
+        for (const int& i : sets_[t - 1]) {
+            const Real* transitions = this->owner_.transition_row(i);
+            const double stay = stay_[sets_.index(i)];
+            for (int k = 0; k < width_; k++) to[k] += stay * transitions[k];
         }
-        return to;
+        for (int k = 0; k < width_; k++) to[k] = to[k] > 0 ? mass[k] / to[k] : 0.0;
     }
 
     void add_pairs_in_set(const std::vector<Buffer<Real>>& threads, Real* d_transitions) const {

@@ -14,9 +14,14 @@
 //
 //     sum_t (alpha_{t-1}[i] c_{t-1} E_t[j] r_t[j] + c_{t-1} q_{t-1}[i] E_t[j] beta_t[j]) M[i, j]
 //
+// Mass that is spread both ways adds up to 0 at every token. What rounding leaves over would add
+// up along the sequence, spread as all paths are, and is taken off every BALANCED tokens.
+//
 // alpha and beta are at least SMALLEST where they count, so that r and q stay in range. Of a
 // sequence without such messages, or with an answer below SMALLEST, the question is answered
 // by others: it is lost.
+
+constexpr int64_t BALANCED = 64;
 
 template <class Real>
 class PosteriorOf final : public Posterior {
@@ -84,6 +89,13 @@ class PosteriorOf final : public Posterior {
         for (int k = 0; k < width_; k += LANES<Real>) overlap += load(alpha + k) * load(beta + k);
         const Real scale = 1 / sum_lanes<Real>(overlap);
         for (int k = 0; k < width_; k += LANES<Real>) store(beta + k, load(beta + k) * scale);
+    }
+
+    // Adds the marginals of a token, as often as `weight` says.
+    void add_marginals(int64_t token, Real weight, Real* to) const {
+        const Real *alpha = alpha_row(token), *beta = beta_row(token);
+        for (int k = 0; k < width_; k += LANES<Real>)
+            store(to + k, load(to + k) + load(alpha + k) * load(beta + k) * weight);
     }
 
     int64_t past(int64_t s) const { return chain_.begins[s] + chain_.lengths[s]; }
@@ -165,11 +177,12 @@ class PosteriorOf<Real>::Spread {
                 step.factor[r] = factor_into(r, t - 1);
             }
             multiply<Sums>(owner_.transposed_, after, running, step);
+            for (int r = 0; r < running && t % BALANCED == 0; r++) balance_left(r, t - 1);
         }
     }
 
     // Rightwards; adds to the mass in `left` what comes from tokens before.
-    void to_right() {
+    void to_right(bool balanced = true) {
         RightStep step;
         int64_t tokens[ROWS] = {};
         for (int r = 0; r < group_.size; r++) {
@@ -195,6 +208,7 @@ class PosteriorOf<Real>::Spread {
                 step.factor[r] = splat(owner_.factor(tokens[r] + t));
             }
             multiply<Sums>(owner_.sums_.by_source_, before, running, step);
+            for (int r = 0; r < running && balanced && t % BALANCED == 0; r++) balance_right(r, t);
         }
     }
 
@@ -208,8 +222,7 @@ class PosteriorOf<Real>::Spread {
             store(weights + k, load(weights + k) - scale * load(emissions + k) * load(beta + k));
     }
 
-    // What the product with c_{t-1} E_t beta_t, all pairs that the r-th sequence has, is weighted
-    // by goes to `to` in place of the pairs passed.
+    // The pairs that mass passed leftwards, and rightwards.
     void count_left(int r) { count(alpha(r), weights_ + offset_[r], r, pairs); }
 
     void count_right(int r) {
@@ -217,11 +230,10 @@ class PosteriorOf<Real>::Spread {
         count(right(r), weights_ + offset_[r], r, pairs);
     }
 
-    // The marginals of all pairs, those from t - 1 to t as often as scale(t) c_{t-1} says.
-    template <class Scale>
-    void count_marginals(int r, Scale scale, Real* to) {
+    // The marginals of all pairs, as often as `weight` says.
+    void count_marginals(int r, Real weight, Real* to) {
         const int64_t begin = owner_.chain_.begins[group_.sequences[r]];
-        fill_weights(r, [&](int64_t t) { return scale(t) * owner_.factor(begin + t - 1); });
+        fill_weights(r, [&](int64_t t) { return weight * owner_.factor(begin + t - 1); });
         count(alpha(r), weights_ + offset_[r], r, to);
     }
 
@@ -261,6 +273,28 @@ class PosteriorOf<Real>::Spread {
             store(right[r] + column, (load(right[r] + column) + x) * factor[r]);
         }
     };
+
+    void balance_left(int r, int64_t t) {
+        const int64_t token = owner_.chain_.begins[group_.sequences[r]] + t;
+        Real* mass = left(r) + t * width_;
+        Vec<Real> total = splat(Real(0));
+        for (int k = 0; k < width_; k += LANES<Real>) total += load(mass + k);
+        const Real surplus = sum_lanes<Real>(total);
+        owner_.add_marginals(token, -surplus, mass);
+        take_off_pairs(r, t, surplus);
+    }
+
+    void balance_right(int r, int64_t t) {
+        const int64_t token = owner_.chain_.begins[group_.sequences[r]] + t;
+        const Real *alpha = owner_.alpha_row(token), *beta = owner_.beta_row(token);
+        Real* onwards = right(r) + t * width_;
+        Vec<Real> total = splat(Real(0));
+        for (int k = 0; k < width_; k += LANES<Real>) total += load(onwards + k) * load(beta + k);
+        const Real surplus = sum_lanes<Real>(total);
+        for (int k = 0; k < width_; k += LANES<Real>)
+            store(onwards + k, load(onwards + k) - load(alpha + k) * surplus);
+        owner_.add_marginals(token, -surplus / owner_.factor(token), left(r) + t * width_);
+    }
 
     // c_{t-1}; of the first token, which no step leads to, 0.
     Vec<Real> factor_into(int r, int64_t t) const {

@@ -55,7 +55,7 @@ class PosteriorOf<Real>::LogPartition final : public Question {
             for (int r = 0; r < group.size; r++) {
                 const Real weight = static_cast<Real>(d_log_z[group.sequences[r]]);
                 lay(group.sequences[r], weight, spread.left(r));
-                spread.count_marginals(r, [=](int64_t) { return weight; }, spread.pairs);
+                spread.count_marginals(r, weight, spread.pairs);
             }
         });
     }

@@ -120,13 +120,14 @@ class PosteriorOf<Real>::SegmentProbs final : public Question {
         const int64_t end = runs_.end[i], first = this->chain_.begins[s];
         for_tokens(i, [&](int64_t t, int tag) {
             if (t == runs_.begin[i]) return;
-            take_off(t, weight, spread.left(r) + (t - first) * width_);
-            spread.left(r)[(t - first) * width_ + tag] += static_cast<Real>(weight);
+            Real* row = spread.left(r) + (t - first) * width_;
+            this->owner_.add_marginals(t, -static_cast<Real>(weight), row);
+            row[tag] += static_cast<Real>(weight);
             spread.take_off_pairs(r, t - first, static_cast<Real>(weight));
         });
         if (end == this->owner_.past(s)) return;
         Real* row = spread.left(r) + (end - first) * width_;
-        take_off(end, weight, row);
+        this->owner_.add_marginals(end, -static_cast<Real>(weight), row);
         spread.take_off_pairs(r, end - first, static_cast<Real>(weight));
         for_followers(i, [&](int k, double step) { row[k] += share(i, k, weight * step); });
     }
@@ -134,14 +135,6 @@ class PosteriorOf<Real>::SegmentProbs final : public Question {
     // Of the mass of a run, what goes on to tag k.
     Real share(int64_t i, int k, double step) const {
         return static_cast<Real>(step * this->owner_.beta_row(runs_.end[i])[k] / tails_[i]);
-    }
-
-    // The marginals of a token.
-    void take_off(int64_t token, double weight, Real* row) const {
-        const Real *alpha = this->owner_.alpha_row(token), *beta = this->owner_.beta_row(token);
-        const Vec<Real> scale = splat(static_cast<Real>(weight));
-        for (int k = 0; k < width_; k += LANES<Real>)
-            store(row + k, load(row + k) - load(alpha + k) * load(beta + k) * scale);
     }
 
     void add_pairs(int64_t s, int64_t i, double weight, Real* d_transitions) const {
