@@ -9,20 +9,24 @@ from . import batched
 from .batched import (
     Segments,
     best_outside,
-    entropy,
-    expectation,
     k_best,
-    log_marginals,
-    log_partition_outside,
-    marginals_jvp,
     max_marginals,
     pairwise_marginals,
     sample_paths,
-    segment_log_probs,
     segment_max_scores,
 )
 from .compiled import compiled, set_threads
 from .constraints import constrain, restrict
+from .posterior import (
+    Posterior,
+    entropy,
+    expectation,
+    log_marginals,
+    log_partition_outside,
+    marginals_jvp,
+    posterior,
+    segment_log_probs,
+)
 
 best_path = compiled(batched.best_path)
 log_partition = compiled(batched.log_partition)
@@ -31,6 +35,7 @@ path_log_prob = compiled(batched.path_log_prob)
 path_score = compiled(batched.path_score)
 
 __all__ = [
+    "Posterior",
     "Segments",
     "best_outside",
     "best_path",
@@ -47,6 +52,7 @@ __all__ = [
     "pairwise_marginals",
     "path_log_prob",
     "path_score",
+    "posterior",
     "restrict",
     "sample_paths",
     "segment_log_probs",

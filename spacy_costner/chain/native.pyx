@@ -11,7 +11,7 @@ sum_product.hpp and max_product.hpp.
 cimport cython
 cimport numpy as np
 from libc.math cimport isfinite
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libcpp cimport bool as cbool
 from libcpp.memory cimport unique_ptr
 from libcpp.vector cimport vector
@@ -46,7 +46,26 @@ cdef extern from "kernels/interface.hpp" namespace "costner" nogil:
         void log_partition(double* log_z) except +
         void backprop(const double* d_log_z, const Gradient& out) except +
 
+    cdef struct Runs:
+        const int64_t* begin
+        const int64_t* end
+        const int64_t* tags
+        const uint8_t* after
+        int64_t n_runs
+
+    cdef cppclass Asked:
+        void backprop(const double* d_answers, const Gradient& out) except +
+        vector[char] lost
+
+    cdef cppclass _Posterior "costner::Posterior":
+        unique_ptr[Asked] log_partition(double* log_z) except +
+        unique_ptr[Asked] log_marginals(const uint8_t* allowed, double* log_p) except +
+        unique_ptr[Asked] expectation(const Scores& values, double* means) except +
+        unique_ptr[Asked] outside(const uint8_t* allowed, double* log_sums) except +
+        unique_ptr[Asked] segments(const Runs& runs, double* log_p) except +
+
     unique_ptr[SumProduct] make_sum_product(const Scores&, int n_threads) except +
+    unique_ptr[_Posterior] make_posterior(const Scores&, int n_threads) except +
     void _best_path "costner::best_path"(
         const Scores&, int64_t* tags, double* out, int n_threads
     ) except +
@@ -320,6 +339,168 @@ def path_log_prob(potentials, tags):
     """As `batched.path_log_prob`."""
     path = _PathLogProb(_Batch(potentials), tags)
     return path.log_probs, path
+
+
+@cython.final
+cdef class Posterior:
+    """As `batched.Posterior`, but for sequences that scaled messages lose: the callbacks leave
+    those out, and say so in `lost`."""
+
+    cdef _Batch batch
+    cdef unique_ptr[_Posterior] messages
+
+    def __cinit__(self, potentials):
+        cdef int n_threads
+        self.batch = _Batch(potentials)
+        n_threads = self.batch.n_threads()
+        with nogil:
+            self.messages = make_posterior(self.batch.scores, n_threads)
+
+    def log_partition(self):
+        log_z = self.batch.empty_scores()
+        cdef double* out = <double*>np.PyArray_DATA(log_z)
+        cdef _Answer answer = _Answer(self, self.batch.scores.n_sequences, None)
+        with nogil:
+            answer.asked = self.messages.get().log_partition(out)
+        return log_z, answer
+
+    def log_marginals(self, allowed):
+        allowed = self._allowed(allowed)
+        log_p = _empty(self.batch.scores.n_tokens)
+        cdef double* out = <double*>np.PyArray_DATA(log_p)
+        cdef const uint8_t* sets = <const uint8_t*>np.PyArray_DATA(allowed)
+        cdef _Answer answer = _Answer(self, self.batch.scores.n_tokens, None)
+        with nogil:
+            answer.asked = self.messages.get().log_marginals(sets, out)
+        return log_p, answer
+
+    def expectation(self, values):
+        means = self.batch.empty_scores()
+        cdef double* out = <double*>np.PyArray_DATA(means)
+        cdef _Batch of_steps = _Batch(_in_type_of(values, self.batch))
+        cdef _Answer answer = _Answer(self, self.batch.scores.n_sequences, of_steps)
+        with nogil:
+            answer.asked = self.messages.get().expectation(of_steps.scores, out)
+        return means, answer
+
+    def log_partition_outside(self, allowed):
+        allowed = self._allowed(allowed)
+        log_sums = self.batch.empty_scores()
+        cdef double* out = <double*>np.PyArray_DATA(log_sums)
+        cdef const uint8_t* sets = <const uint8_t*>np.PyArray_DATA(allowed)
+        cdef _Answer answer = _Answer(self, self.batch.scores.n_sequences, None)
+        with nogil:
+            answer.asked = self.messages.get().outside(sets, out)
+        return log_sums, answer
+
+    def segment_log_probs(self, segments):
+        cdef _Runs runs = _Runs(self.batch, segments)
+        log_p = _empty(runs.runs.n_runs)
+        cdef double* out = <double*>np.PyArray_DATA(log_p)
+        cdef _Answer answer = _Answer(self, runs.runs.n_runs, runs)
+        with nogil:
+            answer.asked = self.messages.get().segments(runs.runs, out)
+        return log_p, answer
+
+    cdef object _allowed(self, allowed):
+        """Truth values, byte by byte. Shape: (N, K)"""
+        sets = _contiguous(allowed, np.NPY_BOOL, 2)
+        if (
+            np.PyArray_DIM(sets, 0) != self.batch.scores.n_tokens
+            or np.PyArray_DIM(sets, 1) != self.batch.scores.n_tags
+        ):
+            raise ValueError(
+                f"expected a truth value for each of {self.batch.scores.n_tokens} tokens and "
+                f"{self.batch.scores.n_tags} tags, was: {sets.shape}"
+            )
+        return sets
+
+
+cdef object _in_type_of(values, _Batch batch):
+    """Potentials in the precision of a batch."""
+    dtype = batch.emissions.dtype
+    return Potentials(*(array.astype(dtype, copy=False) for array in values[:4]), values.lengths)
+
+
+cdef object _empty(np.npy_intp size):
+    return np.PyArray_EMPTY(1, &size, np.NPY_DOUBLE, 0)
+
+
+@cython.final
+cdef class _Runs:
+    """Segments as the kernels read them; keeps the arrays alive."""
+
+    cdef Runs runs
+    cdef object arrays
+
+    def __cinit__(self, _Batch batch, segments):
+        begin = _contiguous(segments.begin, np.NPY_INT64, 1)
+        end = _contiguous(segments.end, np.NPY_INT64, 1)
+        tags = _contiguous(segments.tags, np.NPY_INT64, 1)
+        after = segments.after
+        if after is not None:
+            after = _contiguous(after, np.NPY_BOOL, 2)
+            self.runs.after = <const uint8_t*>np.PyArray_DATA(after)
+        self.arrays = (begin, end, tags, after)
+        self.runs.begin = <const int64_t*>np.PyArray_DATA(begin)
+        self.runs.end = <const int64_t*>np.PyArray_DATA(end)
+        self.runs.tags = <const int64_t*>np.PyArray_DATA(tags)
+        self.runs.n_runs = np.PyArray_DIM(begin, 0)
+        self._validate(batch)
+
+    cdef _validate(self, _Batch batch):
+        begin, end, tags, after = self.arrays
+        cdef int64_t n_tokens = batch.scores.n_tokens, n_tags = batch.scores.n_tags, total = 0, i
+        cdef cbool valid = np.PyArray_DIM(end, 0) == self.runs.n_runs
+        for i in range(self.runs.n_runs if valid else 0):
+            valid &= 0 <= self.runs.begin[i] < self.runs.end[i] <= n_tokens
+            total += self.runs.end[i] - self.runs.begin[i]
+        valid &= total == np.PyArray_DIM(tags, 0)
+        for i in range(total if valid else 0):
+            valid &= 0 <= self.runs.tags[i] < n_tags
+        if not valid or (after is not None and after.shape != (self.runs.n_runs, n_tags)):
+            raise ValueError(
+                f"expected segments of {n_tokens} tokens and {n_tags} tags, was: {self.arrays}"
+            )
+
+
+@cython.final
+cdef class _Answer:
+    """The way back from an answer."""
+
+    cdef Posterior posterior
+    cdef unique_ptr[Asked] asked
+    cdef int64_t n_answers
+    cdef object more
+
+    def __cinit__(self, Posterior posterior, int64_t n_answers, more):
+        self.posterior = posterior
+        self.n_answers = n_answers
+        self.more = more
+
+    @property
+    def lost(self):
+        """The sequences that this can't answer for, None if it can for all."""
+        cdef vector[char]* lost = &self.asked.get().lost
+        cdef size_t s
+        for s in range(lost.size()):
+            if lost[0][s]:
+                return numpy.asarray([lost[0][s] != 0 for s in range(lost.size())])
+        return None
+
+    def __call__(self, d_answers):
+        cdef Gradient out
+        weights = _contiguous(d_answers, np.NPY_DOUBLE, 1)
+        if np.PyArray_DIM(weights, 0) != self.n_answers:
+            raise ValueError(
+                f"expected a derivative for each of the {self.n_answers} answers, was: "
+                f"{weights.shape}"
+            )
+        gradient = self.posterior.batch.empty_gradient(&out)
+        cdef const double* d_out = <const double*>np.PyArray_DATA(weights)
+        with nogil:
+            self.asked.get().backprop(d_out, out)
+        return gradient
 
 
 def best_path(potentials):

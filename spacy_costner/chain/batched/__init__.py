@@ -1,26 +1,26 @@
 """The recursions as array code, for NumPy and CuPy alike: the readable form."""
 
-from .covariance import entropy, expectation, log_marginals, marginals_jvp
+from .covariance import expectation, log_marginals
 from .k_best import k_best
 from .max_product import best_path, max_marginals
 from .outside import best_outside, log_partition_outside
 from .paths import path_log_prob, path_score
+from .posterior import Posterior
 from .sampling import sample_paths
 from .segments import Segments, segment_log_probs, segment_max_scores
 from .sum_product import log_partition, marginals, pairwise_marginals
 
 __all__ = [
+    "Posterior",
     "Segments",
     "best_outside",
     "best_path",
-    "entropy",
     "expectation",
     "k_best",
     "log_marginals",
     "log_partition",
     "log_partition_outside",
     "marginals",
-    "marginals_jvp",
     "max_marginals",
     "pairwise_marginals",
     "path_log_prob",

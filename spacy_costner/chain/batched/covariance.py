@@ -12,12 +12,12 @@ to each side. No K^T paths, no d x d matrix (after Li & Eisner, 2009, "First- an
 Second-Order Expectation Semirings", with conditional probabilities for their weights).
 """
 
-from typing import Any, Callable, Tuple
+from typing import Callable, Tuple
 
 from thinc.types import Array2d, Floats1d, Floats2d
 from thinc.util import get_array_module
 
-from ...types import Potentials, Scored
+from ...types import Potentials, Scored, map_scores
 from .log_domain import log_sum_exp, logarithm, zero_if_infinite
 from .neighbours import (
     PRECISE,
@@ -28,7 +28,6 @@ from .neighbours import (
     tag_probabilities,
 )
 from .packing import fold_ends, pack, sum_by_sequence, unpack
-from .sum_product import log_partition
 
 
 def expectation(potentials: Potentials, values: Potentials) -> Scored:
@@ -45,7 +44,7 @@ def expectation(potentials: Potentials, values: Potentials) -> Scored:
     packing = pack(potentials.lengths, xp)
     before, after = neighbours(potentials, packing)
     unary = tag_probabilities(before, after)
-    values = _each(zero_if_infinite, values)
+    values = map_scores(zero_if_infinite, values)
     of_tag, of_pair = fold_ends(values, packing), before.mean(values.transitions)
     mean_tag = (unary * of_tag).sum(axis=1, keepdims=True)
     mean_pair = (unary * of_pair).sum(axis=1, keepdims=True)
@@ -67,20 +66,6 @@ def expectation(potentials: Potentials, values: Potentials) -> Scored:
         return gradient._replace(transitions=d_transitions)
 
     return means, backprop
-
-
-def marginals_jvp(potentials: Potentials, direction: Potentials) -> Potentials:
-    """The derivative of all marginals as the potentials move in a direction.
-
-        H v = Cov_p[f] v,  H the Hessian of log Z, f(y) how often y takes each step
-
-    potentials (Potentials): The scores of a batch.
-    direction (Potentials): How much each score moves; minus infinity counts as 0.
-    RETURNS (Potentials): How much the expected number of times that each step is taken
-        changes, summed over the batch where the step is one of all sequences.
-    """
-    xp = get_array_module(potentials.emissions)
-    return expectation(potentials, direction)[1](xp.ones(len(potentials.lengths)))
 
 
 def log_marginals(
@@ -110,27 +95,6 @@ def log_marginals(
     return unpack(log_p, packing), backprop
 
 
-def entropy(potentials: Potentials) -> Scored:
-    """How uncertain the path is.
-
-        -E_p[log p(y)] = log Z - E_p[s(y)]
-
-    potentials (Potentials): The scores of a batch.
-    RETURNS (Scored): The entropies in nats, 0 for a sequence without a legal path; and the
-        callback to their gradient, which is the covariance of the features times the
-        potentials, negative. Shape: (B,)
-    """
-    dtype = potentials.emissions.dtype
-    exact = _each(lambda scores: scores.astype("float64"), potentials)
-    log_z = zero_if_infinite(log_partition(exact)[0])
-    mean_score, backprop_mean = expectation(exact, exact)
-
-    def backprop(d_entropy: Floats1d) -> Potentials:
-        return _each(lambda scores: scores.astype(dtype), backprop_mean(-d_entropy))
-
-    return log_z - mean_score, backprop
-
-
 def _given(
     allowed: Array2d, unary: Floats2d, before: SumNeighbours, after: SumNeighbours
 ) -> Tuple[Floats1d, Floats2d]:
@@ -147,12 +111,3 @@ def _given(
         log_p[tiny] = log_sum_exp(log_given, axis=1)
         given[tiny] = xp.exp(log_given - zero_if_infinite(log_p[tiny])[:, None])
     return log_p, given
-
-
-def _each(function: Callable[..., Any], potentials: Potentials) -> Potentials:
-    return potentials._replace(
-        emissions=function(potentials.emissions),
-        transitions=function(potentials.transitions),
-        start=function(potentials.start),
-        end=function(potentials.end),
-    )

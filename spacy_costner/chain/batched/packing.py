@@ -191,3 +191,19 @@ def select(potentials: Potentials, which: Array1d) -> Tuple[Potentials, Array1d]
         emissions=potentials.emissions[tokens], lengths=potentials.lengths[on_host]
     )
     return taken, tokens
+
+
+def add_selected(gradient: Potentials, part: Potentials, tokens: Array1d) -> Potentials:
+    """Put the gradient of some sequences, which is 0 there so far, back among the others.
+
+    gradient (Potentials): The gradient of a batch; its emissions are filled in.
+    part (Potentials): The gradient of what `select` took.
+    tokens (Array1d): Which tokens that were. Shape: (N,)
+    RETURNS (Potentials): The gradient of all.
+    """
+    gradient.emissions[tokens] = part.emissions
+    return gradient._replace(
+        transitions=gradient.transitions + part.transitions,
+        start=gradient.start + part.start,
+        end=gradient.end + part.end,
+    )

@@ -43,6 +43,24 @@ class Segments(NamedTuple):
     after: Optional[Array2d] = None
 
 
+def select_segments(segments: Segments, tokens: Array1d) -> Segments:
+    """The segments in some of the sequences, on their own.
+
+    tokens (Array1d): The tokens of these sequences, as `packing.select` gives them.
+        Shape: (N,)
+    """
+    taken = tokens[segments.begin]
+    n_tokens = segments.end - segments.begin
+    begin = (numpy.cumsum(tokens) - 1)[segments.begin[taken]]
+    after = segments.after
+    return Segments(
+        begin=begin,
+        end=begin + n_tokens[taken],
+        tags=segments.tags[numpy.repeat(taken, n_tokens)],
+        after=None if after is None else after[taken],
+    )
+
+
 class Turns(NamedTuple):
     """The tokens at which a path can part from a segment, segment after segment.
 

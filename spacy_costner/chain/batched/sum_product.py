@@ -20,7 +20,16 @@ from thinc.util import get_array_module
 from ...types import Potentials, Scored
 from . import log_domain
 from .log_domain import zero_if_infinite
-from .packing import Packing, fold_ends, pack, select, sum_by_sequence, unfold_ends, unpack
+from .packing import (
+    Packing,
+    add_selected,
+    fold_ends,
+    pack,
+    select,
+    sum_by_sequence,
+    unfold_ends,
+    unpack,
+)
 
 SMALLEST = 1e-30
 
@@ -102,7 +111,9 @@ def log_partition(potentials: Potentials) -> Scored:
         d_transitions = alpha.values[packing.before].T @ ahead * kernel.transitions
         gradient = unfold_ends(d_emissions, d_transitions, packing, potentials.lengths)
         if posterior.lost.any():
-            gradient = _add_lost(gradient, potentials, posterior.lost, d_log_z)
+            taken, tokens = select(potentials, posterior.lost)
+            exact = log_domain.log_partition(taken)[1](d_log_z[posterior.lost])
+            gradient = add_selected(gradient, exact, tokens)
         return gradient
 
     return log_z, backprop
@@ -227,17 +238,3 @@ def reached(small: Array2d, positive: Array2d, reach: Floats2d) -> Array1d:
 def sequences(rows: Array1d, packing: Packing) -> Array1d:
     """The sequences with any of these rows. Shape: (N,) to (B,)"""
     return sum_by_sequence(rows, packing) > 0
-
-
-def _add_lost(
-    gradient: Potentials, potentials: Potentials, lost: Array1d, d_log_z: Floats1d
-) -> Potentials:
-    """Fill in the gradient of the sequences that scaled messages could not do."""
-    taken, tokens = select(potentials, lost)
-    exact = log_domain.log_partition(taken)[1](d_log_z[lost])
-    gradient.emissions[tokens] = exact.emissions
-    return gradient._replace(
-        transitions=gradient.transitions + exact.transitions,
-        start=gradient.start + exact.start,
-        end=gradient.end + exact.end,
-    )

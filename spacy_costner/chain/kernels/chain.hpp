@@ -43,6 +43,14 @@ struct Group {
     int size;
 };
 
+// What is left of a group without the sequences that are lost; `kept` holds it.
+inline Group without(const Group& group, const char* lost, int64_t* kept) {
+    Group rest = {kept, 0};
+    for (int r = 0; r < group.size; r++)
+        if (!lost[group.sequences[r]]) kept[rest.size++] = group.sequences[r];
+    return rest;
+}
+
 // Groups of nearly equal length, so that few places in a group stand idle; no empty sequences.
 class Schedule {
   public:

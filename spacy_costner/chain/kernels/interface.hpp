@@ -39,6 +39,37 @@ class SumProduct {
 
 std::unique_ptr<SumProduct> make_sum_product(const Scores& scores, int n_threads);
 
+// Runs of tokens with given tags; see `Segments`.
+struct Runs {
+    const int64_t* begin;   // (S,)
+    const int64_t* end;     // (S,)
+    const int64_t* tags;    // one run after another
+    const uint8_t* after;   // (S, K), or null
+    int64_t n_runs;
+};
+
+// A question that was asked of a posterior, for as many ways back as asked. It holds on to the
+// posterior and to the arrays that came with it.
+class Asked {
+  public:
+    virtual ~Asked() = default;
+    virtual void backprop(const double* d_answers, const Gradient& out) const = 0;
+    std::vector<char> lost;  // sequences that others have to answer for: 0 in the gradient
+};
+
+// The distribution of paths: messages from both sides.
+class Posterior {
+  public:
+    virtual ~Posterior() = default;
+    virtual std::unique_ptr<Asked> log_partition(double* log_z) const = 0;                              // (B,)
+    virtual std::unique_ptr<Asked> log_marginals(const uint8_t* allowed, double* log_p) const = 0;      // (N, K), (N,)
+    virtual std::unique_ptr<Asked> expectation(const Scores& values, double* means) const = 0;          // (B,)
+    virtual std::unique_ptr<Asked> outside(const uint8_t* allowed, double* log_sums) const = 0;         // (N, K), (B,)
+    virtual std::unique_ptr<Asked> segments(const Runs& runs, double* log_p) const = 0;                 // (S,)
+};
+
+std::unique_ptr<Posterior> make_posterior(const Scores& scores, int n_threads);
+
 // The tags of the best path of each sequence, (N,), and its score, (B,).
 void best_path(const Scores& scores, int64_t* tags, double* path_scores, int n_threads);
 

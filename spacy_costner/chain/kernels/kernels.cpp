@@ -19,7 +19,9 @@
 #include "log_domain.hpp"
 #include "memory.hpp"
 #include "paths.hpp"
+#include "runs.hpp"
 #include "tag_order.hpp"
+#include "tag_sets.hpp"
 
 #if defined(__GNUC__)
 #define INLINE inline __attribute__((always_inline))
@@ -98,6 +100,7 @@ namespace {
 struct InstructionSet {
     const char* name;
     std::unique_ptr<SumProduct> (*make_sum_product)(const Scores&, int);
+    std::unique_ptr<Posterior> (*make_posterior)(const Scores&, int);
     void (*best_path)(const Scores&, int64_t*, double*, int);
 };
 
@@ -107,11 +110,11 @@ std::vector<InstructionSet> find_instruction_sets() {
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl"))
-        found.push_back({"avx512", avx512::make_sum_product, avx512::best_path});
+        found.push_back({"avx512", avx512::make_sum_product, avx512::make_posterior, avx512::best_path});
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        found.push_back({"avx2", avx2::make_sum_product, avx2::best_path});
+        found.push_back({"avx2", avx2::make_sum_product, avx2::make_posterior, avx2::best_path});
 #endif
-    found.push_back({"baseline", baseline::make_sum_product, baseline::best_path});
+    found.push_back({"baseline", baseline::make_sum_product, baseline::make_posterior, baseline::best_path});
     return found;
 }
 
@@ -122,6 +125,10 @@ InstructionSet in_use = all_sets[0];
 
 std::unique_ptr<SumProduct> make_sum_product(const Scores& scores, int n_threads) {
     return in_use.make_sum_product(scores, n_threads);
+}
+
+std::unique_ptr<Posterior> make_posterior(const Scores& scores, int n_threads) {
+    return in_use.make_posterior(scores, n_threads);
 }
 
 void best_path(const Scores& scores, int64_t* tags, double* path_scores, int n_threads) {

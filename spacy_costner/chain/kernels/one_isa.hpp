@@ -5,11 +5,21 @@
 #include "matrix.hpp"
 #include "rows.hpp"
 #include "sum_product.hpp"
+#include "posterior.hpp"
+#include "questions.hpp"
+#include "expectation.hpp"
+#include "outside.hpp"
+#include "segments.hpp"
 #include "max_product.hpp"
 
 inline std::unique_ptr<SumProduct> make_sum_product(const Scores& scores, int n_threads) {
     if (scores.wide) return std::make_unique<SumProductOf<double>>(scores, n_threads);
     return std::make_unique<SumProductOf<float>>(scores, n_threads);
+}
+
+inline std::unique_ptr<Posterior> make_posterior(const Scores& scores, int n_threads) {
+    if (scores.wide) return std::make_unique<PosteriorOf<double>>(scores, n_threads);
+    return std::make_unique<PosteriorOf<float>>(scores, n_threads);
 }
 
 inline void best_path(const Scores& scores, int64_t* tags, double* path_scores, int n_threads) {

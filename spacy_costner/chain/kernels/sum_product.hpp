@@ -14,8 +14,8 @@
 //   follows, so that summing and dividing don't delay the recursion. Where a sum is so small
 //   that the next product could underflow, the message is normalised at once.
 // * beta uses alpha's factors, so sum_k alpha_t[k] beta_t[k] is 1 at every token but for
-//   rounding, which is divided out. beta is only kept where alpha is positive: elsewhere it
-//   counts for nothing, and could overflow.
+//   rounding, which is divided out. beta is only kept where alpha is positive, and 0 elsewhere,
+//   where it counts for nothing and could overflow.
 // * A small entry may underflow, and with it the paths that pass through it. So a sequence with
 //   an entry that should be positive and is below SMALLEST is lost, and is computed again in the
 //   log domain. Each sequence keeps its least entry that isn't certainly 0; only where that is
@@ -47,6 +47,9 @@ class LogProduct {
     double log_ = 0.0, product_ = 1.0;
     unsigned n_factors_ = 0;
 };
+
+template <class Real>
+class PosteriorOf;
 
 template <class Real>
 class SumProductOf final : public SumProduct {
@@ -81,13 +84,15 @@ class SumProductOf final : public SumProduct {
         in_threads(schedule_.groups(), n_threads_, [&](const Group& group, int thread) {
             threads[thread].run(group, d_log_z, d_emissions, lost);
         });
-        collect_pairs(threads, d_transitions);
+        collect_pairs(pairs_of(threads), d_transitions);
         for (int64_t s = 0; s < chain_.n_sequences; s++)
             if (lost[s]) LogDomain<Real>(chain_, s).backprop(d_log_z[s], d_emissions, d_transitions);
         collect_ends(d_emissions, static_cast<Real*>(out.start), static_cast<Real*>(out.end));
     }
 
   private:
+    friend class PosteriorOf<Real>;
+
     struct ForwardStep {
         const Real* emissions[ROWS];
         Real* alpha[ROWS];
@@ -206,7 +211,8 @@ class SumProductOf final : public SumProduct {
         }
     }
 
-    // RETURNS c_t, or 1 after normalising a message at once whose sum is too small to wait.
+    // RETURNS c_t, or 1 after normalising a message at once whose sum is too small to wait: then
+    // c_{t-1} is as if it had led to the result.
     INLINE Real normalise(int64_t s, int64_t t, Real sum, LogProduct& factors) {
         if (!(sum >= Real(COMFORTABLE) && sum <= Real(LARGEST))) return normalise_at_once(s, t, sum, factors);
         const Real factor = 1 / sum;
@@ -219,8 +225,9 @@ class SumProductOf final : public SumProduct {
             lost_[s] = true;
             return 0;
         }
-        Real* row = alpha_ + (chain_.begins[s] + t) * width_;
-        for (int k = 0; k < width_; k++) row[k] /= sum;
+        const int64_t token = chain_.begins[s] + t;
+        for (int k = 0; k < width_; k++) alpha_[token * width_ + k] /= sum;
+        if (t > 0) factors_[token - 1] /= sum;
         factors.multiply(1.0 / sum);
         return 1;
     }
@@ -246,7 +253,15 @@ class SumProductOf final : public SumProduct {
         return false;
     }
 
-    void collect_pairs(const std::vector<Backward>& threads, Real* d_transitions) const {
+    template <class Thread>
+    static std::vector<const Real*> pairs_of(const std::vector<Thread>& threads) {
+        std::vector<const Real*> pairs;
+        for (const Thread& thread : threads) pairs.push_back(thread.pairs);
+        return pairs;
+    }
+
+    // What all threads have counted, times M.
+    void collect_pairs(const std::vector<const Real*>& counts, Real* d_transitions) const {
         const int n_tags = chain_.n_tags;
         std::fill(d_transitions, d_transitions + static_cast<std::size_t>(n_tags) * n_tags, Real(0));
         for (const Panel<Real>& panel : by_source_.panels) {
@@ -257,7 +272,7 @@ class SumProductOf final : public SumProduct {
                 const std::size_t at = panel.offset + static_cast<std::size_t>(k) * n_columns;
                 for (int c = 0; c < past; c++) {
                     Real sum = 0;
-                    for (const Backward& thread : threads) sum += thread.pairs[at + c];
+                    for (const Real* pairs : counts) sum += pairs[at + c];
                     d_transitions[static_cast<std::size_t>(i) * n_tags + rows_.order[panel.column + c]] =
                         sum * by_source_.entries[at + c];
                 }
@@ -303,19 +318,27 @@ class SumProductOf<Real>::Backward {
     }
 
     void run(const Group& group, const double* weights, Real* d_emissions, std::vector<char>& lost) {
-        Group rest = {kept_, 0};
-        for (int r = 0; r < group.size; r++)
-            if (!lost[group.sequences[r]]) kept_[rest.size++] = group.sequences[r];
-        if (rest.size == 0) return;
-        Vec<Real> least[ROWS];
-        backward(rest, least);
-        Real* beta = beta_;
+        const Group rest = without(group, lost.data(), kept_);
+        Real *beta[ROWS], *row = beta_;
+        for (int r = 0; r < rest.size; r++) {
+            beta[r] = row;
+            row += owner_.chain_.lengths[rest.sequences[r]] * width_;
+        }
+        backward(rest, beta, lost.data());
         for (int r = 0; r < rest.size; r++) {
             const int64_t s = rest.sequences[r];
-            lost[s] = !(smallest_lane<Real>(least[r]) >= Real(SMALLEST)) && beta_is_lost(s, beta);
-            if (!lost[s]) finish(s, static_cast<Real>(weights[s]), beta, d_emissions);
-            beta += owner_.chain_.lengths[s] * width_;
+            if (!lost[s]) finish(s, static_cast<Real>(weights[s]), beta[r], d_emissions);
         }
+    }
+
+    // beta of the sequences of a group, that of the r-th from beta[r] on; marks what is lost.
+    void backward(const Group& group, Real* const* beta, char* lost) {
+        if (group.size == 0) return;
+        Vec<Real> least[ROWS];
+        recur(group, beta, least);
+        for (int r = 0; r < group.size; r++)
+            if (!(smallest_lane<Real>(least[r]) >= Real(SMALLEST)))
+                lost[group.sequences[r]] = beta_is_lost(group.sequences[r], beta[r]);
     }
 
     Buffer<Real> pairs;
@@ -328,29 +351,28 @@ class SumProductOf<Real>::Backward {
         Vec<Real>* least;
 
         INLINE void operator()(int r, int column, Vec<Real> total) {
-            const Vec<Real> zero = splat(Real(0)), x = total * factor[r];
+            const Vec<Real> zero = splat(Real(0));
             const decltype(zero < zero) reached = load(alpha[r] + column) > zero;
+            const Vec<Real> x = reached ? total * factor[r] : zero;
             store(beta[r] + column, x);
-            store(ahead[r] + column, reached ? x * load(emissions[r] + column) : zero);
+            store(ahead[r] + column, x * load(emissions[r] + column));
             least[r] = smaller<Real>(reached ? x : splat(Real(1)), least[r]);
         }
     };
 
     // Sets the least entry of beta that counts, of each sequence and lane by lane.
-    void backward(const Group& group, Vec<Real>* least) {
+    void recur(const Group& group, Real* const* beta, Vec<Real>* least) {
         Step step;
         step.least = least;
         int64_t last[ROWS] = {};
         const Real* after[ROWS];
-        Real* beta = beta_;
         for (int r = 0; r < group.size; r++) {
             const int64_t s = group.sequences[r], length = owner_.chain_.lengths[s];
             last[r] = length - 1;
             const int64_t token = owner_.chain_.begins[s] + length - 1;
             step.emissions[r] = owner_.emissions_ + token * width_;
             step.alpha[r] = owner_.alpha_ + token * width_;
-            beta += length * width_;
-            step.beta[r] = beta - width_;
+            step.beta[r] = beta[r] + last[r] * width_;
             step.ahead[r] = ahead_row(last[r], r);
             step.factor[r] = splat(owner_.factors_[token]);
             least[r] = splat(Real(1));
@@ -384,7 +406,7 @@ class SumProductOf<Real>::Backward {
                 if (alpha[i] == 0 || beta[i] >= Real(SMALLEST)) continue;
                 const Real* transitions = owner_.transitions_ + static_cast<std::size_t>(i) * width_;
                 for (int j = 0; j < n_tags; j++)
-                    if (transitions[j] > 0 && alpha[width_ + j] > 0 && beta[width_ + j] > 0) return true;
+                    if (transitions[j] > 0 && beta[width_ + j] > 0) return true;
             }
         return false;
     }
@@ -403,9 +425,9 @@ class SumProductOf<Real>::Backward {
             for (int k = 0; k < width_; k += LANES<Real>) overlap += load(alpha + k) * load(ahead + k);
             const Real scale = weight / sum_lanes<Real>(overlap);
             for (int k = 0; k < width_; k += LANES<Real>) {
-                const Vec<Real> a = load(alpha + k), b = load(ahead + k), zero = splat(Real(0));
-                store(row_ + k, a * b * scale);
-                store(ahead + k, a > zero ? b * load(emissions + k) * pair_scale : zero);
+                const Vec<Real> b = load(ahead + k);
+                store(row_ + k, load(alpha + k) * b * scale);
+                store(ahead + k, b * load(emissions + k) * pair_scale);
             }
             owner_.rows_.put(row_, d_emissions + (begin + t) * n_tags);
             pair_scale = scale * owner_.factors_[begin + t];

@@ -1,0 +1,82 @@
+"""Each loss against Sequential on the same batch: value and gradient.
+
+    python benchmarks/losses.py [turns]
+
+32 sequences of 13 to 38 tokens, complete gold, what BILUO forbids forbidden, float32.
+"""
+
+import os
+
+for _library in ("OMP", "OPENBLAS", "MKL"):
+    os.environ[f"{_library}_NUM_THREADS"] = "1"
+
+import math  # noqa: E402
+import sys  # noqa: E402
+from functools import partial  # noqa: E402
+from typing import Callable, Dict, Tuple  # noqa: E402
+
+import numpy  # noqa: E402
+from timing import compare  # noqa: E402
+
+from spacy_costner import chain, losses  # noqa: E402
+from spacy_costner.tags import Tags  # noqa: E402
+from spacy_costner.types import Gold, Potentials  # noqa: E402
+
+LOSSES: Dict[str, Callable] = {
+    "Sequential": losses.sequential,
+    "SoftmaxMargin": losses.softmax_margin,
+    "MaxMargin": losses.max_margin,
+    "Perceptron": partial(losses.perceptron, alpha=1.0),
+    "Pointwise": losses.pointwise,
+    "Mixed": partial(losses.mixed, lam=0.5),
+    "Risk": losses.risk,
+    "JensenRiskBound": losses.jensen_risk_bound,
+    "MIRA": losses.mira,
+    "ZScore": losses.zscore,
+    "MCE, psi = 1": losses.mce,
+    "MCE, psi = inf": partial(losses.mce, psi=math.inf),
+    "MCEF, psi = 1": losses.mce_f,
+    "MCEF, psi = inf": partial(losses.mce_f, psi=math.inf),
+}
+NUMBERS_OF_LABELS = (4, 18)
+
+
+def random_batch(n_labels: int) -> Tuple[Potentials, Gold]:
+    """Random scores, and gold drawn from an untrained model."""
+    rng = numpy.random.default_rng(0)
+    tags = Tags([f"L{i}" for i in range(n_labels)])
+    lengths = rng.integers(13, 39, size=32).astype("int32")
+    shapes = ((int(lengths.sum()), len(tags)), (len(tags), len(tags)), len(tags), len(tags))
+    scores = [rng.normal(size=shape).astype("float32") for shape in shapes]
+    potentials = chain.constrain(Potentials(*scores, lengths=lengths), tags.constraints)
+    path = chain.sample_paths(potentials, 1, rng)[0]
+    wrong = path[:, None] != numpy.arange(len(tags))
+    gold = Gold(
+        tags=path,
+        cost=wrong.astype("float32"),
+        opening=tags.having(tags.scheme.opening),
+        continuing=tags.having(tags.scheme.continuing),
+    )
+    return potentials, gold
+
+
+def main(turns: int = 15) -> None:
+    print("\n## One step of each loss, relative to Sequential\n")
+    print("Value and gradient, 32 sequences of mean length 25: median over turns, and quartiles.\n")
+    columns = []
+    for n_labels in NUMBERS_OF_LABELS:
+        batch = random_batch(n_labels)
+        tasks = {name: partial(loss, *batch) for name, loss in LOSSES.items()}
+        columns.append((len(batch[0].start), compare(tasks, "Sequential", turns)))
+    print(f"| loss | {' | '.join(f'K = {n_tags}' for n_tags, _ in columns)} |")
+    print("|---|---|---|")
+    for name in LOSSES:
+        timed = [column[name] for _, column in columns]
+        cells = [f"{each.ratio:.2f} ({each.low:.2f} to {each.high:.2f})" for each in timed]
+        if name == "Sequential":
+            cells = [f"{each.seconds * 1e6:,.0f} µs" for each in timed]
+        print(f"| {name} | {' | '.join(cells)} |")
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

@@ -1,0 +1,230 @@
+// Means of values that add up over the steps of a path.
+// No include guard: one_isa.hpp includes it once for each instruction set.
+
+// E_p[v(y)]: of a value v_t[k] of tags and V[i, j] of pairs of tags. Given the tag j at t, the
+// mean of V with the tag before and that with the tag after are
+//
+//     A_t[j] / alpha_t[j],  A_t[j] = c_{t-1} E_t[j] sum_i alpha_{t-1}[i] M[i, j] V[i, j]
+//     B_t[i] / beta_t[i],   B_t[i] = c_t sum_j M[i, j] V[i, j] E_{t+1}[j] beta_{t+1}[j]
+//
+// With weight w the gradient is the mass w p (v - E_p[v]) on tags and on pairs; that of pairs
+// spreads leftwards from its first tag and rightwards from its second:
+//
+//     s_t  = w ((v_t - E_p[v_t]) beta_t + B_t - n_t beta_t),    n_t = sum_j B_t[j] alpha_t[j]
+//     s'_t = w ((v_t - E_p[v_t]) alpha_t + A_t - m_t alpha_t),  m_t = sum_j A_t[j] beta_t[j]
+//
+// n_t is m_{t+1}, but not to the last digit: mass that isn't 0 in sum adds up in long sequences.
+template <class Real>
+class PosteriorOf<Real>::Expectation final : public Question {
+  public:
+    Expectation(const PosteriorOf& owner, const Scores& values, double* means)
+        : Question(owner), values_(values), width_(owner.width_), start_(width_), end_(width_),
+          of_tags_(owner.chain_.n_tokens), of_pairs_(owner.chain_.n_tokens) {
+        fetch(values_.start, start_);
+        fetch(values_.end, end_);
+        weigh_pairs();
+        std::fill_n(means, owner.chain_.n_sequences, 0.0);
+        std::vector<Buffer<Real>> rows;
+        for (int i = 0; i < owner.sums_.n_threads_; i++) rows.emplace_back(width_);
+        owner.for_groups([&](const Group& group, int thread) {
+            for (int r = 0; r < group.size; r++)
+                if (!this->lost[group.sequences[r]])
+                    means[group.sequences[r]] = mean(group.sequences[r], rows[thread]);
+        });
+    }
+
+    void backprop(const double* d_means, const Gradient& out) const override {
+        std::vector<Buffer<Real>> pairs = zero_pairs();
+        this->spread(out, [&](Spread& spread, const Group& group, int thread) {
+            Real weights[ROWS];
+            for (int r = 0; r < group.size; r++) {
+                weights[r] = static_cast<Real>(d_means[group.sequences[r]]);
+                lay(group.sequences[r], weights[r], spread.left(r), spread.right(r));
+            }
+            spread.to_left();
+            for (int r = 0; r < group.size; r++) {
+                if (has_pairs_) lay_on_pairs(group.sequences[r], weights[r], spread, r);
+                spread.count_left(r);
+                if (has_pairs_) spread.count_marginals(r, weights[r], pairs[thread]);
+            }
+            spread.to_right();
+            for (int r = 0; r < group.size; r++) spread.count_right(r);
+        });
+        if (has_pairs_) add_values_of_pairs(pairs, static_cast<Real*>(out.transitions));
+    }
+
+  private:
+    std::vector<Buffer<Real>> zero_pairs() const {
+        std::vector<Buffer<Real>> pairs;
+        const std::size_t size = this->owner_.sums_.by_source_.size;
+        for (int i = 0; i < this->owner_.sums_.n_threads_ && has_pairs_; i++) {
+            pairs.emplace_back(size);
+            std::fill_n(pairs[i] + 0, size, Real(0));
+        }
+        return pairs;
+    }
+
+    // A row of values, 0 where it is infinite.
+    void fetch(const Real* from, Real* to) const {
+        const Vec<Real> lowest = splat(std::numeric_limits<Real>::lowest());
+        this->owner_.rows_.fetch(from, to);
+        for (int k = 0; k < width_; k += LANES<Real>) {
+            const Vec<Real> x = load(to + k);
+            store(to + k, x >= lowest ? x : splat(Real(0)));
+        }
+    }
+
+    // v_t, with those of the start and the end.
+    void fetch_values(int64_t s, int64_t token, Real* to) const {
+        fetch(values_.emissions + token * this->chain_.n_tags, to);
+        if (token == this->chain_.begins[s]) add(start_, to);
+        if (token + 1 == this->owner_.past(s)) add(end_, to);
+    }
+
+    void add(const Real* values, Real* to) const {
+        for (int k = 0; k < width_; k += LANES<Real>)
+            store(to + k, load(to + k) + load(values + k));
+    }
+
+    // M V, and its transpose.
+    void weigh_pairs() {
+        const int n_tags = this->chain_.n_tags;
+        const std::size_t size = static_cast<std::size_t>(n_tags) * width_;
+        has_pairs_ = std::any_of(values_.transitions, values_.transitions + static_cast<std::size_t>(n_tags) * n_tags,
+                                 [](Real x) { return x != 0 && std::isfinite(x); });
+        if (!has_pairs_) return;
+        Buffer<Real> weighted(size), transposed(size);
+        std::fill_n(transposed + 0, size, Real(0));
+        for (int i = 0; i < n_tags; i++) {
+            Real* row = weighted + static_cast<std::size_t>(i) * width_;
+            const Real* transitions = this->owner_.transition_row(i);
+            fetch(values_.transitions + static_cast<std::size_t>(this->owner_.rows_.order[i]) * n_tags, row);
+            for (int k = 0; k < width_; k += LANES<Real>) store(row + k, load(row + k) * load(transitions + k));
+            for (int j = 0; j < n_tags; j++) transposed[static_cast<std::size_t>(j) * width_ + i] = row[j];
+        }
+        by_source_ = Matrix<Real>::pack(weighted, n_tags, Sums());
+        by_target_ = Matrix<Real>::pack(transposed, n_tags, Sums());
+        before_ = Buffer<Real>(this->chain_.n_tokens * width_);
+    }
+
+    double mean(int64_t s, Real* row) {
+        if (has_pairs_) find_pairs_before(s);
+        double total = 0;
+        for (int64_t t = this->chain_.begins[s]; t < this->owner_.past(s); t++) {
+            const Real *alpha = this->owner_.alpha_row(t), *beta = this->owner_.beta_row(t);
+            fetch_values(s, t, row);
+            Vec<Real> tags = splat(Real(0)), pairs = splat(Real(0));
+            for (int k = 0; k < width_; k += LANES<Real>) {
+                tags += load(alpha + k) * load(beta + k) * load(row + k);
+                if (has_pairs_) pairs += load(before_ + t * width_ + k) * load(beta + k);
+            }
+            of_tags_[t] = sum_lanes<Real>(tags);
+            of_pairs_[t] = sum_lanes<Real>(pairs);
+            total += static_cast<double>(of_tags_[t]) + of_pairs_[t];
+        }
+        return total;
+    }
+
+    // The rows A of a sequence.
+    void find_pairs_before(int64_t s) {
+        const int64_t begin = this->chain_.begins[s], length = this->chain_.lengths[s];
+        std::fill_n(before_ + begin * width_, width_, Real(0));
+        multiply_all(by_source_, this->owner_.alpha_row(begin), length - 1, [&](int64_t t, int column, Vec<Real> total) INLINE_LAMBDA {
+            const Real* emissions = this->owner_.emission_row(begin + t + 1);
+            store(before_ + (begin + t + 1) * width_ + column, total * load(emissions + column) * this->owner_.factor(begin + t));
+        });
+    }
+
+    // finish(row, column, totals) takes the product of each row and the matrix.
+    template <class Finish>
+    void multiply_all(const Matrix<Real>& matrix, const Real* from, int64_t n_rows, Finish finish) const {
+        for (int64_t t = 0; t < n_rows; t += ROWS) {
+            const int n = static_cast<int>(std::min<int64_t>(ROWS, n_rows - t));
+            const Real* rows[ROWS];
+            for (int r = 0; r < n; r++) rows[r] = from + (t + r) * width_;
+            const auto at_row = [&](int r, int column, Vec<Real> total) INLINE_LAMBDA { finish(t + r, column, total); };
+            multiply<Sums>(matrix, rows, n, at_row);
+        }
+    }
+
+    // The sources of a sequence.
+    void lay(int64_t s, Real weight, Real* left, Real* right) const {
+        const int64_t begin = this->chain_.begins[s], past = this->owner_.past(s);
+        if (has_pairs_) find_pairs_after(begin, past - begin, left, right);
+        for (int64_t t = begin; t < past; t++, left += width_, right += width_) {
+            const Real *alpha = this->owner_.alpha_row(t), *beta = this->owner_.beta_row(t);
+            const Real* before = before_ + t * width_;
+            const Real mean_after = has_pairs_ ? dot(alpha, left) : Real(0);
+            const Vec<Real> mean_on_left = splat(of_tags_[t] + mean_after);
+            const Vec<Real> mean_on_right = splat(of_tags_[t] + of_pairs_[t]);
+            fetch_values(s, t, right);
+            for (int k = 0; k < width_; k += LANES<Real>) {
+                const Vec<Real> v = load(right + k);
+                Vec<Real> on_left = (v - mean_on_left) * load(beta + k);
+                Vec<Real> on_right = (v - mean_on_right) * load(alpha + k);
+                if (has_pairs_) {
+                    on_left += load(left + k);
+                    on_right += load(before + k);
+                }
+                store(left + k, on_left * weight);
+                store(right + k, on_right * weight);
+            }
+        }
+    }
+
+    Real dot(const Real* one, const Real* other) const {
+        Vec<Real> total = splat(Real(0));
+        for (int k = 0; k < width_; k += LANES<Real>) total += load(one + k) * load(other + k);
+        return sum_lanes<Real>(total);
+    }
+
+    // The rows B of a sequence, in `left`; `right` is scratch.
+    void find_pairs_after(int64_t begin, int64_t length, Real* left, Real* right) const {
+        for (int64_t t = 1; t < length; t++) {
+            const Real* emissions = this->owner_.emission_row(begin + t);
+            const Real* beta = this->owner_.beta_row(begin + t);
+            const Real factor = this->owner_.factor(begin + t - 1);
+            for (int k = 0; k < width_; k += LANES<Real>)
+                store(right + t * width_ + k, load(emissions + k) * load(beta + k) * factor);
+        }
+        std::fill_n(left + (length - 1) * width_, width_, Real(0));
+        const auto keep = [&](int64_t t, int column, Vec<Real> total) INLINE_LAMBDA {
+            const Vec<Real> zero = splat(Real(0));
+            const decltype(zero < zero) reached = load(this->owner_.alpha_row(begin + t) + column) > zero;
+            store(left + t * width_ + column, reached ? total : zero);
+        };
+        multiply_all(by_target_, right + width_, length - 1, keep);
+    }
+
+    // Mass of pairs, on their second tags and on the pairs themselves as far as V is not 0.
+    void lay_on_pairs(int64_t s, Real weight, Spread& spread, int r) const {
+        const int64_t begin = this->chain_.begins[s], length = this->chain_.lengths[s];
+        for (int64_t t = 1; t < length; t++) {
+            const Real* alpha = this->owner_.alpha_row(begin + t);
+            const Real* beta = this->owner_.beta_row(begin + t);
+            const Real* before = before_ + (begin + t) * width_;
+            const Real mean = of_pairs_[begin + t];
+            Real* mass = spread.left(r) + t * width_;
+            for (int k = 0; k < width_; k += LANES<Real>)
+                store(mass + k, load(mass + k) + (load(before + k) - load(alpha + k) * mean) *
+                                                     load(beta + k) * weight);
+            spread.take_off_pairs(r, t, weight * mean);
+        }
+    }
+
+    // sum_t w p(i, j) V[i, j]
+    void add_values_of_pairs(const std::vector<Buffer<Real>>& pairs, Real* d_transitions) const {
+        const std::size_t n = static_cast<std::size_t>(this->chain_.n_tags) * this->chain_.n_tags;
+        Buffer<Real> counts(n);
+        this->owner_.sums_.collect_pairs({pairs.begin(), pairs.end()}, counts);
+        for (std::size_t i = 0; i < n; i++)
+            if (std::isfinite(values_.transitions[i])) d_transitions[i] += counts[i] * values_.transitions[i];
+    }
+
+    const Chain<Real> values_;
+    const int width_;
+    Buffer<Real> start_, end_, before_;
+    Matrix<Real> by_source_, by_target_;
+    bool has_pairs_ = false;
+    std::vector<Real> of_tags_, of_pairs_;  // means of each token's values
+};

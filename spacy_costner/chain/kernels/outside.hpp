@@ -1,0 +1,162 @@
+// Paths that leave a set of paths at least once.
+// No include guard: one_isa.hpp includes it once for each instruction set.
+//
+// With the tags S_t of the set at t, a path leaves it at the first token whose tag is not in S_t.
+// On the scale of alpha, a_t[i] for i in S_t sums over the beginnings that stay in the set, and
+// x_t[j] for j not in S_t over those that leave it at t:
+//
+//     a_t[j] or x_t[j] = c_{t-1} E_t[j] sum_{i in S_{t-1}} a_{t-1}[i] M[i, j]
+//     p(outside) = sum_t sum_{j not in S_t} x_t[j] beta_t[j]
+//
+// a may underflow only where nearly all paths have left the set before. The gradient of
+// log p(outside) + log Z is the mass x_t[j] beta_t[j] / p(outside), which spreads rightwards
+// among all paths and leftwards within the set:
+//
+//     p(y_{t-1} = i | in the set until t - 1, y_t = j)
+//         = a_{t-1}[i] M[i, j] / sum_{k in S_{t-1}} a_{t-1}[k] M[k, j]
+
+template <class Real>
+class PosteriorOf<Real>::Outside final : public Question {
+  public:
+    Outside(const PosteriorOf& owner, const uint8_t* allowed, double* log_sums)
+        : Question(owner), width_(owner.width_), sets_(allowed, owner.chain_.n_tokens, owner.rows_.order),
+          stay_(sets_.size()), leave_(owner.chain_.n_tokens * width_), p_(owner.chain_.n_sequences) {
+        this->for_sequences([&](int64_t s) {
+            p_[s] = follow(s);
+            this->lost[s] = p_[s] > 0 && p_[s] < SMALLEST;
+            log_sums[s] = owner.log_z_[s] + std::log(p_[s]);
+        });
+        for (int64_t s = 0; s < owner.chain_.n_sequences; s++)
+            if (owner.chain_.lengths[s] == 0) log_sums[s] = -INFINITY;
+    }
+
+    void backprop(const double* d_log_sums, const Gradient& out) const override {
+        std::vector<Buffer<Real>> pairs, passed;
+        std::vector<Buffer<double>> scratch;
+        const std::size_t size = static_cast<std::size_t>(this->chain_.n_tags) * width_;
+        for (int i = 0; i < this->owner_.sums_.n_threads_; i++) {
+            pairs.emplace_back(size);
+            passed.emplace_back(width_);
+            scratch.emplace_back(width_);
+            std::fill_n(pairs[i] + 0, size, Real(0));
+        }
+        this->spread(out, [&](Spread& spread, const Group& group, int thread) {
+            for (int r = 0; r < group.size; r++) {
+                const int64_t s = group.sequences[r];
+                const double weight = p_[s] > 0 ? d_log_sums[s] / p_[s] : 0.0;
+                lay(s, weight, spread.left(r), spread.right(r));
+                back_in_set(s, spread.left(r), scratch[thread], passed[thread], pairs[thread]);
+            }
+            spread.to_right(false);
+            for (int r = 0; r < group.size; r++) spread.count_right(r);
+        });
+        add_pairs_in_set(pairs, static_cast<Real*>(out.transitions));
+    }
+
+  private:
+    // The rows x and a of a sequence. RETURNS p(outside).
+    double follow(int64_t s) {
+        double p = 0;
+        for (int64_t t = this->chain_.begins[s]; t < this->owner_.past(s); t++) {
+            Real* row = leave_ + t * width_;
+            if (t == this->chain_.begins[s])
+                std::copy_n(this->owner_.alpha_row(t), width_, row);
+            else
+                step(t, row);
+            for (const int& k : sets_[t]) {
+                stay_[sets_.index(k)] = row[k];
+                row[k] = 0;
+            }
+            const Real* beta = this->owner_.beta_row(t);
+            Vec<Real> left = splat(Real(0));
+            for (int k = 0; k < width_; k += LANES<Real>) left += load(row + k) * load(beta + k);
+            p += sum_lanes<Real>(left);
+        }
+        return p;
+    }
+
+    void step(int64_t t, Real* row) const {
+        const Real* emissions = this->owner_.emission_row(t);
+        std::fill_n(row, width_, Real(0));
+        for (const int& i : sets_[t - 1]) {
+            const Real* transitions = this->owner_.transition_row(i);
+            const Vec<Real> from = splat(stay_[sets_.index(i)] * this->owner_.factor(t - 1));
+            for (int k = 0; k < width_; k += LANES<Real>)
+                store(row + k, load(row + k) + from * load(transitions + k));
+        }
+        for (int k = 0; k < width_; k += LANES<Real>)
+            store(row + k, load(row + k) * load(emissions + k));
+    }
+
+    // The mass that leaves the set, in `left`, and the sources s'.
+    void lay(int64_t s, double weight, Real* left, Real* right) const {
+        const Vec<Real> scale = splat(static_cast<Real>(weight));
+        for (int64_t t = this->chain_.begins[s]; t < this->owner_.past(s); t++) {
+            const Real *beta = this->owner_.beta_row(t), *row = leave_ + t * width_;
+            for (int k = 0; k < width_; k += LANES<Real>) {
+                const Vec<Real> x = load(row + k) * scale;
+                store(right + k, x);
+                store(left + k, x * load(beta + k));
+            }
+            left += width_, right += width_;
+        }
+    }
+
+    // Carries mass back to where it was in the set, and counts the pairs on its way.
+    void back_in_set(int64_t s, Real* left, double* scratch, Real* passed, Real* pairs) const {
+        const int64_t begin = this->chain_.begins[s];
+        for (int64_t t = this->owner_.past(s) - 1; t > begin; t--) {
+            Real *mass = left + (t - begin) * width_, *before = mass - width_;
+            const Places from = sets_[t - 1];
+            if (from.size() == 1) {
+                before[*from.begin()] = pass(mass, pairs + static_cast<std::size_t>(*from.begin()) * width_);
+                continue;
+            }
+            divide_by_messages(t, mass, scratch);
+            for (const int& i : from) {
+                const Real* transitions = this->owner_.transition_row(i);
+                const double stay = stay_[sets_.index(i)];
+                for (int k = 0; k < width_; k++)
+                    passed[k] = static_cast<Real>(stay * transitions[k] * scratch[k]);
+                before[i] = pass(passed, pairs + static_cast<std::size_t>(i) * width_);
+            }
+        }
+    }
+
+    // Adds a row of mass to a row of pairs. RETURNS its sum.
+    Real pass(const Real* mass, Real* pairs) const {
+        Vec<Real> total = splat(Real(0));
+        for (int k = 0; k < width_; k += LANES<Real>) {
+            total += load(mass + k);
+            store(pairs + k, load(pairs + k) + load(mass + k));
+        }
+        return sum_lanes<Real>(total);
+    }
+
+    // mass[j] / sum_{i in S_{t-1}} a_{t-1}[i] M[i, j], in float64: both may be small.
+    void divide_by_messages(int64_t t, const Real* mass, double* to) const {
+        std::fill_n(to, width_, 0.0);
+        for (const int& i : sets_[t - 1]) {
+            const Real* transitions = this->owner_.transition_row(i);
+            const double stay = stay_[sets_.index(i)];
+            for (int k = 0; k < width_; k++) to[k] += stay * transitions[k];
+        }
+        for (int k = 0; k < width_; k++) to[k] = to[k] > 0 ? mass[k] / to[k] : 0.0;
+    }
+
+    void add_pairs_in_set(const std::vector<Buffer<Real>>& threads, Real* d_transitions) const {
+        const int n_tags = this->chain_.n_tags;
+        const std::vector<int>& order = this->owner_.rows_.order;
+        for (const Buffer<Real>& pairs : threads)
+            for (int i = 0; i < n_tags; i++)
+                for (int j = 0; j < n_tags; j++)
+                    d_transitions[static_cast<std::size_t>(order[i]) * n_tags + order[j]] +=
+                        pairs[static_cast<std::size_t>(i) * width_ + j];
+    }
+
+    const int width_;
+    const TagSets sets_;
+    std::vector<Real> stay_;  // a, for the tags of the sets
+    Buffer<Real> leave_;      // x
+    std::vector<double> p_;
+};

@@ -1,0 +1,159 @@
+// Runs of tokens that have given tags.
+// No include guard: one_isa.hpp includes it once for each instruction set.
+//
+// The probability of the run of tags y_b, ..., y_{e-1} with what may follow is
+//
+//     p = alpha_b[y_b] prod_{b < t < e} (c_{t-1} M[y_{t-1}, y_t] E_t[y_t]) tail
+//     tail = c_{e-1} sum_{k in after} M[y_{e-1}, k] E_e[k] beta_e[k], or beta_{e-1}[y_{e-1}] at the end
+//
+// Its logarithm's gradient, with weight w, are the steps of the run, the mass w - w p(y_b) that
+// spreads leftwards from its first token,
+//
+//     s_b[k] = w (1[k = y_b] / alpha_b[y_b] - beta_b[k]),
+//
+// and the mass that spreads rightwards from the token after it,
+//
+//     s'_e[k] = w (1[k in after] c_{e-1} M[y_{e-1}, k] E_e[k] / tail - alpha_e[k]);
+//
+// between them, and on the pairs that lead from token to token, the marginals are taken off.
+
+template <class Real>
+class PosteriorOf<Real>::SegmentProbs final : public Question {
+  public:
+    SegmentProbs(const PosteriorOf& owner, const Runs& runs, double* log_p)
+        : Question(owner), width_(owner.width_), runs_(runs), of_sequences_(runs, owner.chain_),
+          place_of_(owner.chain_.n_tags), tails_(runs.n_runs), possible_(runs.n_runs) {
+        for (int p = 0; p < owner.chain_.n_tags; p++) place_of_[owner.rows_.order[p]] = p;
+        this->for_sequences([&](int64_t s) {
+            for (int64_t i : of_sequences_[s]) {
+                log_p[i] = log_probability(s, i);
+                possible_[i] = std::isfinite(log_p[i]);
+            }
+        });
+    }
+
+    void backprop(const double* d_log_p, const Gradient& out) const override {
+        this->spread(out, [&](Spread& spread, const Group& group, int) {
+            for (int r = 0; r < group.size; r++) {
+                spread.clear(r);
+                for (int64_t i : of_sequences_[group.sequences[r]])
+                    if (possible_[i]) lay(group.sequences[r], i, d_log_p[i], spread.left(r), spread.right(r));
+            }
+            spread.to_left();
+            for (int r = 0; r < group.size; r++) {
+                for (int64_t i : of_sequences_[group.sequences[r]])
+                    if (possible_[i]) go_along(group.sequences[r], i, d_log_p[i], spread, r);
+                spread.count_left(r);
+            }
+            spread.to_right();
+            for (int r = 0; r < group.size; r++) spread.count_right(r);
+        });
+        for (int64_t s = 0; s < this->chain_.n_sequences; s++)
+            for (int64_t i : of_sequences_[s])
+                if (!this->lost[s] && possible_[i]) add_pairs(s, i, d_log_p[i], static_cast<Real*>(out.transitions));
+    }
+
+  private:
+    // Calls work(t, tag) for the tokens of a run, the tag by its place.
+    template <class Work>
+    void for_tokens(int64_t i, Work work) const {
+        const int64_t* tags = runs_.tags + of_sequences_.first_tag(i);
+        for (int64_t t = runs_.begin[i]; t < runs_.end[i]; t++) work(t, place_of_[*tags++]);
+    }
+
+    int last_tag(int64_t i) const {
+        return place_of_[runs_.tags[of_sequences_.first_tag(i) + runs_.end[i] - runs_.begin[i] - 1]];
+    }
+
+    double step(int64_t t, int from, int to) const {
+        return static_cast<double>(this->owner_.factor(t - 1)) * this->owner_.transition_row(from)[to] *
+               this->owner_.emission_row(t)[to];
+    }
+
+    bool may_follow(int64_t i, int tag) const {
+        return !runs_.after || runs_.after[i * this->chain_.n_tags + this->owner_.rows_.order[tag]];
+    }
+
+    // Calls work(k, c M[y_{e-1}, k] E_e[k]) for the tags that may follow.
+    template <class Work>
+    void for_followers(int64_t i, Work work) const {
+        const int last = last_tag(i);
+        for (int k = 0; k < this->chain_.n_tags; k++)
+            if (may_follow(i, k)) work(k, step(runs_.end[i], last, k));
+    }
+
+    double log_probability(int64_t s, int64_t i) {
+        double log_p = 0;
+        int before = -1;
+        for_tokens(i, [&](int64_t t, int tag) {
+            log_p += std::log(before < 0 ? this->owner_.alpha_row(t)[tag] : step(t, before, tag));
+            before = tag;
+        });
+        double tail = 0;
+        if (runs_.end[i] == this->owner_.past(s))
+            tail = this->owner_.beta_row(runs_.end[i] - 1)[before];
+        else
+            for_followers(i, [&](int k, double step) { tail += step * this->owner_.beta_row(runs_.end[i])[k]; });
+        tails_[i] = tail;
+        return log_p + std::log(tail);
+    }
+
+    void lay(int64_t s, int64_t i, double weight, Real* left, Real* right) const {
+        const int64_t begin = runs_.begin[i], end = runs_.end[i], first = this->chain_.begins[s];
+        const int tag = place_of_[runs_.tags[of_sequences_.first_tag(i)]];
+        Real* row = left + (begin - first) * width_;
+        add(this->owner_.beta_row(begin), -weight, row);
+        row[tag] += static_cast<Real>(weight / this->owner_.alpha_row(begin)[tag]);
+        if (end == this->owner_.past(s)) return;
+        row = right + (end - first) * width_;
+        add(this->owner_.alpha_row(end), -weight, row);
+        for_followers(i, [&](int k, double step) { row[k] += static_cast<Real>(weight * step / tails_[i]); });
+    }
+
+    void add(const Real* row, double weight, Real* to) const {
+        const Vec<Real> scale = splat(static_cast<Real>(weight));
+        for (int k = 0; k < width_; k += LANES<Real>) store(to + k, load(to + k) + load(row + k) * scale);
+    }
+
+    // The tags on the way, and one after; and the pairs that lead to them.
+    void go_along(int64_t s, int64_t i, double weight, Spread& spread, int r) const {
+        const int64_t end = runs_.end[i], first = this->chain_.begins[s];
+        for_tokens(i, [&](int64_t t, int tag) {
+            if (t == runs_.begin[i]) return;
+            Real* row = spread.left(r) + (t - first) * width_;
+            this->owner_.add_marginals(t, -static_cast<Real>(weight), row);
+            row[tag] += static_cast<Real>(weight);
+            spread.take_off_pairs(r, t - first, static_cast<Real>(weight));
+        });
+        if (end == this->owner_.past(s)) return;
+        Real* row = spread.left(r) + (end - first) * width_;
+        this->owner_.add_marginals(end, -static_cast<Real>(weight), row);
+        spread.take_off_pairs(r, end - first, static_cast<Real>(weight));
+        for_followers(i, [&](int k, double step) { row[k] += share(i, k, weight * step); });
+    }
+
+    // Of the mass of a run, what goes on to tag k.
+    Real share(int64_t i, int k, double step) const {
+        return static_cast<Real>(step * this->owner_.beta_row(runs_.end[i])[k] / tails_[i]);
+    }
+
+    void add_pairs(int64_t s, int64_t i, double weight, Real* d_transitions) const {
+        const std::vector<int>& order = this->owner_.rows_.order;
+        const int64_t n_tags = this->chain_.n_tags;
+        int before = -1;
+        for_tokens(i, [&](int64_t, int tag) {
+            if (before >= 0) d_transitions[order[before] * n_tags + order[tag]] += static_cast<Real>(weight);
+            before = tag;
+        });
+        if (runs_.end[i] == this->owner_.past(s)) return;
+        Real* row = d_transitions + order[before] * n_tags;
+        for_followers(i, [&](int k, double step) { row[order[k]] += share(i, k, weight * step); });
+    }
+
+    const int width_;
+    const Runs runs_;
+    const RunsOfSequences of_sequences_;
+    std::vector<int> place_of_;
+    std::vector<double> tails_;
+    std::vector<char> possible_;
+};

@@ -1,0 +1,57 @@
+// Sets of tags, one a token: short lists, as annotation allows a single tag of most tokens.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+namespace costner {
+
+// The tags of a set, by their places in the kernels' order.
+struct Places {
+    const int *first, *past;
+
+    const int* begin() const { return first; }
+    const int* end() const { return past; }
+    int64_t size() const { return past - first; }
+};
+
+class TagSets {
+  public:
+    // allowed: Whether each tag is in the set of each token. Shape: (N, K)
+    TagSets(const uint8_t* allowed, int64_t n_tokens, const std::vector<int>& order)
+        : offsets_(n_tokens + 1), place_of_(order.size()) {
+        const int n_tags = static_cast<int>(order.size());
+        for (int p = 0; p < n_tags; p++) place_of_[order[p]] = p;
+        places_.reserve(n_tokens);
+        for (int64_t t = 0; t < n_tokens; t++, allowed += n_tags) {
+            int k = 0;
+            for (; k + 8 <= n_tags; k += 8) {
+                uint64_t eight;
+                std::memcpy(&eight, allowed + k, 8);
+                if (eight) add(allowed, k, k + 8);
+            }
+            add(allowed, k, n_tags);
+            offsets_[t + 1] = static_cast<int64_t>(places_.size());
+        }
+    }
+
+    Places operator[](int64_t token) const {
+        return {places_.data() + offsets_[token], places_.data() + offsets_[token + 1]};
+    }
+
+    // How many tags all sets have, and which of them a reference to one is.
+    int64_t size() const { return static_cast<int64_t>(places_.size()); }
+    int64_t index(const int& place) const { return &place - places_.data(); }
+
+  private:
+    void add(const uint8_t* allowed, int first, int past) {
+        for (int k = first; k < past; k++)
+            if (allowed[k]) places_.push_back(place_of_[k]);
+    }
+
+    std::vector<int64_t> offsets_;
+    std::vector<int> place_of_, places_;
+};
+
+}  // namespace costner
