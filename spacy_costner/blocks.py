@@ -1,10 +1,21 @@
-"""Checks of what a config says about labels and costs."""
+"""Checks of what a config says: numbers, names of labels, costs."""
 
 import math
 from functools import cache
 from typing import Any, Dict, Mapping, Sequence, Tuple
 
 from thinc.api import Config, ConfigValidationError
+
+
+def number(value: Any) -> float:
+    """What a config says, as a number: `psi = inf` and `psi = nan` come as text.
+
+    RETURNS (float): The number; NaN, which no check lets pass, if it is none.
+    """
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return math.nan
 
 
 def check_cost(cost: float, where: str) -> float:
@@ -15,9 +26,9 @@ def check_cost(cost: float, where: str) -> float:
     RETURNS (float): The cost.
     RAISES (ValueError): If it is negative or not finite.
     """
-    if not (math.isfinite(cost) and cost >= 0):
+    if not 0 <= number(cost) < math.inf:
         raise ValueError(f"{where}: expected a finite number of at least 0, was: {cost!r}")
-    return cost
+    return number(cost)
 
 
 def check_names(block: Mapping[str, Any], where: str) -> None:

@@ -4,7 +4,6 @@ Docs are read into arrays once a batch; nothing here runs once a token in Python
 where the tokens of gold and of the prediction differ.
 """
 
-import math
 from dataclasses import dataclass, field
 from typing import List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
@@ -15,6 +14,7 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.types import Array1d, Array2d, Floats1d, Floats2d, Ints1d
 
+from .blocks import check_cost
 from .forbidden import ForbiddenSpan
 from .tags import OUTSIDE as OUTSIDE_TAG
 from .tags import Entities, Tags, runs
@@ -164,13 +164,12 @@ def make_weights(
 
     RAISES (ValueError): If a weight is negative or not finite.
     """
-    labels = labels or {}
-    for name, weight in {"boundary": boundary, **labels}.items():
-        if not (math.isfinite(weight) and weight >= 0):
-            raise ValueError(
-                f"spacy_costner.Weights: {name}: expected a number of at least 0, was: {weight!r}"
-            )
-    return Weights(labels, boundary, token, example)
+    where = "spacy_costner.Weights"
+    checked = {
+        label: check_cost(weight, f"{where}: labels.{label}")
+        for label, weight in (labels or {}).items()
+    }
+    return Weights(checked, check_cost(boundary, f"{where}: boundary"), token, example)
 
 
 def token_weights(

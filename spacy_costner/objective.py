@@ -7,7 +7,7 @@ import numpy
 from spacy.strings import StringStore
 from spacy.training import Example
 from thinc.api import to_numpy
-from thinc.types import Array2d, Ints1d
+from thinc.types import Array1d, Array2d, Ints1d
 from thinc.util import get_array_module
 
 from . import chain
@@ -51,6 +51,20 @@ class Chains(NamedTuple):
         if columns is None or self.tracks is None:
             return columns
         return columns[..., self.tracks.stands_for]
+
+    def open(self, docs: Array1d, scores: Potentials) -> "Chains":
+        """The chains, with all tags possible at each token of some docs.
+
+        docs (Array1d): True for these docs. Shape: (B,)
+        scores (Potentials): The scores of K tags.
+        """
+        if not docs.any():
+            return self
+        xp = get_array_module(scores.emissions)
+        every = scores if self.tracks is None else self.tracks.widen(scores)
+        tokens = xp.asarray(numpy.repeat(docs, scores.lengths))[:, None]
+        emissions = xp.where(tokens, every.emissions, self.potentials.emissions)
+        return self._replace(potentials=self.potentials._replace(emissions=emissions))
 
 
 class Objective:
@@ -113,7 +127,9 @@ class Objective:
         tokens = read_docs([eg.predicted for eg in examples])
         annotated = self._annotation(examples, tokens, tags)
         chains = self._constrain(examples, scores, tokens, tags)
-        path, wide_path = self._gold_path(gold_tags(annotated, tags), chains, examples, tokens)
+        path, wide_path, left_out = self._gold_path(gold_tags(annotated, tags), chains, tokens)
+        self._warn_of_left_out(left_out, examples)
+        chains = chains.open(left_out, scores)
         weights = token_weights(self.weights, annotated, tags, examples, tokens)
         table = self.cost_table(loss, tags)
         gold = Gold(
@@ -124,6 +140,7 @@ class Objective:
             weights=example_weights(self.weights, examples),
             opening=chains.widen(tags.opening),
             continuing=chains.widen(tags.continuing),
+            stands_for=None if chains.tracks is None else chains.tracks.stands_for,
         )
         result = loss.compute(chains.potentials, _to_array_module_of(scores, gold))
         gradient = result.gradient
@@ -205,25 +222,28 @@ class Objective:
         return Chains(wide, tracks, False)
 
     def _gold_path(
-        self, path: Ints1d, chains: Chains, examples: Sequence[Example], tokens: Tokens
-    ) -> Tuple[Ints1d, Ints1d]:
+        self, path: Ints1d, chains: Chains, tokens: Tokens
+    ) -> Tuple[Ints1d, Ints1d, Array1d]:
         """The gold tags, and what they are among all tags; -1 where missing: everywhere in a
-        doc whose gold is not possible. Shapes: (N,), (N,)"""
+        doc whose gold is not possible. Then which docs these are. Shapes: (N,), (N,), (B,)"""
         if chains.free:
-            return path, path
+            return path, path, numpy.zeros(len(tokens.lengths), dtype=bool)
         n_tags = len(chains.potentials.start) if chains.tracks is None else chains.tracks.n_tags
         allowed = (path < 0)[:, None] | (path[:, None] == numpy.arange(n_tags))
         found = chain.best_path(chain.restrict(chains.potentials, chains.widen(allowed)))
-        possible = numpy.isfinite(to_numpy(found.scores))
-        known = (path >= 0) & numpy.repeat(possible, tokens.lengths)
-        for i in numpy.flatnonzero(~possible).tolist():
+        left_out = ~numpy.isfinite(to_numpy(found.scores))
+        known = (path >= 0) & ~numpy.repeat(left_out, tokens.lengths)
+        wide_path = numpy.where(known, to_numpy(found.tags), -1)
+        return numpy.where(known, path, -1), wide_path, left_out
+
+    def _warn_of_left_out(self, docs: Array1d, examples: Sequence[Example]) -> None:
+        for i in numpy.flatnonzero(docs).tolist():
             warnings.warn(
                 f"{self.name}: left out of training, as its entities contradict preset ones, cross "
                 "a sentence boundary or are among the incorrect spans: "
                 f"{first_words(examples[i].reference)}",
                 stacklevel=2,
             )
-        return numpy.where(known, path, -1), numpy.where(known, to_numpy(found.tags), -1)
 
     def _warn_of_unusual(
         self,

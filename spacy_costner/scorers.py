@@ -1,13 +1,13 @@
 """How good the answers are, and what their mistakes cost."""
 
 from functools import partial
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import numpy
 from spacy.scorer import PRFScore, get_ner_prf
 from spacy.strings import StringStore
 from spacy.training import Example
-from thinc.types import Ints1d
+from thinc.types import Floats1d, Ints1d
 
 from .gold import annotation, gold_tags, read_docs, read_reference
 from .hierarchy import Tree, TreeSource, make_tree
@@ -85,12 +85,63 @@ def cost_scores(
 
     Higashiyama et al., eq 11, for `ents_cost`; Suzuki et al. for the accuracies.
     """
-    annotated = [eg for eg in examples if len(eg.y) and eg.y.has_annotation("ENT_IOB")]
+    annotated = _annotated(examples)
     return {
         **get_ner_prf(annotated),
         **_token_scores(annotated, cost, labels, scheme),
         **_entity_scores(annotated, tree),
     }
+
+
+class DocCounts(NamedTuple):
+    """What there is to count in each of D docs.
+
+    right (Ints1d): Entities found. Shape: (D,)
+    wrong (Ints1d): Entities answered that are not gold. Shape: (D,)
+    missed (Ints1d): Entities of gold that were not answered. Shape: (D,)
+    cost (Floats1d): What the mistakes cost. Shape: (D,)
+    tokens (Ints1d): Annotated tokens. Shape: (D,)
+    """
+
+    right: Ints1d
+    wrong: Ints1d
+    missed: Ints1d
+    cost: Floats1d
+    tokens: Ints1d
+
+
+def count_docs(
+    examples: Iterable[Example],
+    cost: Cost,
+    *,
+    labels: Sequence[str] = (),
+    scheme: str = "BILUO",
+) -> DocCounts:
+    """Count what `cost_scores` scores, doc by doc, for docs that it counts.
+
+    examples (Iterable[Example]): The examples, with predicted docs.
+    cost (Cost): What each mistake costs.
+    labels (Sequence[str]): The labels of the component.
+    scheme (str): The tag scheme of the component.
+    RETURNS (DocCounts): The counts.
+    RAISES (ValueError): If a label has no cost.
+    """
+    annotated = _annotated(examples)
+    tags = Tags(_all_labels(annotated, labels), scheme)
+    gold, answered, doc = _paths(annotated, tags)
+    found = [_compare(*_entities(eg)) for eg in annotated]
+    n_docs = len(annotated)
+    return DocCounts(
+        right=numpy.asarray([score.tp for score in found], dtype="int64"),
+        wrong=numpy.asarray([score.fp for score in found], dtype="int64"),
+        missed=numpy.asarray([score.fn for score in found], dtype="int64"),
+        cost=numpy.bincount(doc, weights=cost(tags)[gold, answered], minlength=n_docs),
+        tokens=numpy.bincount(doc, minlength=n_docs),
+    )
+
+
+def _annotated(examples: Iterable[Example]) -> List[Example]:
+    return [eg for eg in examples if len(eg.y) and eg.y.has_annotation("ENT_IOB")]
 
 
 def _token_scores(
@@ -101,7 +152,7 @@ def _token_scores(
     ents_cost = 1/N sum_t cost[gold_t, answered_t]
     """
     tags = Tags(_all_labels(examples, labels), scheme)
-    gold, answered = _paths(examples, tags)
+    gold, answered, _ = _paths(examples, tags)
     if not len(gold):
         return dict.fromkeys(["ents_cost", "ents_tag_acc", "ents_confusion"])
     return {
@@ -117,14 +168,17 @@ def _all_labels(examples: List[Example], labels: Sequence[str]) -> List[str]:
     return [*labels, *sorted(found.difference(labels))]
 
 
-def _paths(examples: List[Example], tags: Tags) -> Tuple[Ints1d, Ints1d]:
-    """The tags of gold and of the answer at all annotated tokens."""
+def _paths(examples: List[Example], tags: Tags) -> Tuple[Ints1d, Ints1d, Ints1d]:
+    """The tags of gold and of the answer at all annotated tokens, and which example each
+    of these is of."""
     predicted = read_docs([eg.x for eg in examples])
     strings = StringStore()
     gold = gold_tags(annotation(read_reference(examples, predicted), tags, strings), tags)
     found = annotation(predicted, tags, strings)
     answered = tags.encode(found.entities, len(gold))
-    return gold[gold >= 0], answered[gold >= 0]
+    doc = numpy.repeat(numpy.arange(len(examples)), predicted.lengths)
+    known = gold >= 0
+    return gold[known], answered[known], doc[known]
 
 
 def _confusion(tags: Tags, gold: Ints1d, answered: Ints1d) -> Dict[str, Dict[str, int]]:

@@ -63,6 +63,8 @@ class Gold(NamedTuple):
     opening (Optional[Array1d]): Which tags begin an entity. Shape: (K,)
     continuing (Optional[Array1d]): Which tags go on with the entity of the token before.
         Shape: (K,)
+    stands_for (Optional[Ints1d]): The tag that each tag scores as, where some tags share
+        their scores; None: itself. Shape: (K,)
     """
 
     tags: Ints1d
@@ -72,6 +74,7 @@ class Gold(NamedTuple):
     weights: Optional[Floats1d] = None
     opening: Optional[Array1d] = None
     continuing: Optional[Array1d] = None
+    stands_for: Optional[Ints1d] = None
 
 
 class LossResult(NamedTuple):

@@ -1,6 +1,6 @@
 """Gradients against central differences, in float64."""
 
-from typing import Any, Callable, Tuple
+from typing import Any, Callable, List, Tuple
 
 import numpy
 
@@ -56,13 +56,41 @@ def check_loss_gradient(
     _compare(function(potentials).gradient, lambda moved: function(moved).value, potentials)
 
 
+def check_loss_directions(
+    function: Callable[[Potentials], LossResult], potentials: Potentials, n_directions: int = 2
+) -> None:
+    """The same along random directions, which is quick where there are many scores."""
+    gradient = function(potentials).gradient
+    rng = numpy.random.default_rng(0)
+    for _ in range(n_directions):
+        direction = [rng.normal(size=array.shape) for array in potentials[:4]]
+        ahead, back = (
+            function(_moved(potentials, direction, step)).value for step in (STEP, -STEP)
+        )
+        parts = numpy.concatenate([(a * d).ravel() for a, d in zip(gradient, direction)])
+        tolerance = TOLERANCE * max(1.0, abs(parts).sum(), abs(ahead))
+        assert abs((ahead - back) / (2 * STEP) - parts.sum()) < tolerance
+
+
+def check_forbidden(gradient: Potentials, potentials: Potentials) -> None:
+    """Check that a gradient is finite, and exactly 0 at forbidden steps."""
+    for name, array, scores in zip(gradient._fields, gradient[:4], potentials):
+        assert array.shape == scores.shape, name
+        assert numpy.isfinite(array).all(), name
+        assert (array[~numpy.isfinite(scores)] == 0).all(), f"{name}: gradient at forbidden steps"
+
+
+def _moved(potentials: Potentials, direction: List[numpy.ndarray], step: float) -> Potentials:
+    arrays = [array + step * d for array, d in zip(potentials, direction)]
+    return Potentials(*arrays, lengths=potentials.lengths)
+
+
 def _compare(
     gradient: Potentials, function: Callable[[Potentials], float], potentials: Potentials
 ) -> None:
     expected = central_differences(function, potentials)
-    for name, array, scores in zip(gradient._fields, gradient[:4], potentials):
-        assert array.shape == scores.shape, name
-        assert (array[~numpy.isfinite(scores)] == 0).all(), f"{name}: gradient at forbidden steps"
+    check_forbidden(gradient, potentials)
+    for name, array in zip(gradient._fields, gradient[:4]):
         numpy.testing.assert_allclose(
             array, getattr(expected, name), rtol=1e-4, atol=TOLERANCE, err_msg=name
         )

@@ -1,7 +1,7 @@
 """What everything means, by enumeration of all K^T paths: slow, obvious, in float64.
 
 Each quantity is written from its definition over `paths`, one sequence after another. No
-other module enumerates, and nothing here calls the package.
+other module enumerates, and nothing here calls the package. `oracle_losses` has the losses.
 """
 
 import math
@@ -76,7 +76,7 @@ def features(potentials: Potentials, b: int, tags: Sequence[int]) -> Potentials:
 
 def log_sum_exp(scores: Sequence[float]) -> float:
     largest = max(scores, default=-math.inf)
-    if largest == -math.inf:
+    if math.isinf(largest):
         return largest
     return largest + math.log(math.fsum(math.exp(each - largest) for each in scores))
 

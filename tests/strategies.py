@@ -4,17 +4,19 @@ Hypothesis chooses shapes, scales, and how much is forbidden; the numbers come f
 that it chooses too, because arrays that it builds itself are mostly all the same number.
 """
 
-from typing import Any
+from typing import Any, NamedTuple, Optional
 
 import numpy
 from hypothesis import strategies as st
 
 from spacy_costner.chain import Segments, constrain
-from spacy_costner.types import Constraints, Potentials
+from spacy_costner.tags import Entities, Tags
+from spacy_costner.types import Constraints, Cost, CostTable, Gold, Potentials
 
 SCALES = (0.1, 1.0, 10.0, 100.0)
 SHARES_ALLOWED = (0.9, 0.7, 0.5)
 MOST_PATHS = 256
+TAG_SETS = (Tags(["a"]), Tags(["a", "b"], "IOB2"), Tags(["a", "b"]))
 
 seeds = st.integers(0, 2**32 - 1).map(numpy.random.default_rng)
 
@@ -53,13 +55,19 @@ def potentials_NK(  # noqa: N802
 ) -> Potentials:
     """Ragged float64 batches of any scale, most of them with forbidden steps."""
     n_tags = min(most_tags, draw(st.sampled_from([3, 2, 4, 1, 3, 4])))
-    lengths = draw(lengths_B(n_tags, longest))
-    n_tokens, scale = int(lengths.sum()), draw(st.sampled_from(SCALES))
-    shapes = ((n_tokens, n_tags), (n_tags, n_tags), n_tags, n_tags)
-    potentials = Potentials(*(draw(scores(shape)) * scale for shape in shapes), lengths=lengths)
+    potentials = draw(free_potentials_NK(draw(lengths_B(n_tags, longest)), n_tags))
     if constrained:
-        potentials = constrain(potentials, draw(constraints_NK(n_tokens, n_tags)))
+        constraints = constraints_NK(len(potentials.emissions), n_tags)
+        potentials = constrain(potentials, draw(constraints))
     return potentials
+
+
+@st.composite
+def free_potentials_NK(draw: Any, lengths: numpy.ndarray, n_tags: int) -> Potentials:  # noqa: N802
+    """Float64 batches of any scale, without forbidden steps."""
+    scale = draw(st.sampled_from(SCALES))
+    shapes = ((int(lengths.sum()), n_tags), (n_tags, n_tags), n_tags, n_tags)
+    return Potentials(*(draw(scores(shape)) * scale for shape in shapes), lengths=lengths)
 
 
 def tags_N(potentials: Potentials) -> st.SearchStrategy:  # noqa: N802
@@ -99,3 +107,133 @@ def segments_S(draw: Any, potentials: Potentials) -> Segments:  # noqa: N802
     end = rng.integers(begin, ends[chosen]) + 1
     tags = rng.integers(n_tags, size=int((end - begin).sum()))
     return Segments(begin, end, tags, draw(st.none() | truths((len(begin), n_tags))))
+
+
+# Batches with gold
+
+
+class Annotated(NamedTuple):
+    """A batch and two golds, both legal: one complete, one with less annotation."""
+
+    potentials: Potentials
+    complete: Gold
+    partial: Gold
+
+
+class Problem(NamedTuple):
+    """A batch before gold is written down.
+
+    potentials (Potentials): The scores.
+    path (numpy.ndarray): A legal path of each sequence. Shape: (N,)
+    table (CostTable): What mistakes cost. Shape: (K, K)
+    opening (numpy.ndarray), continuing (numpy.ndarray): As in `Gold`. Shape: (K,)
+    """
+
+    potentials: Potentials
+    path: numpy.ndarray
+    table: CostTable
+    opening: numpy.ndarray
+    continuing: numpy.ndarray
+
+
+@st.composite
+def annotated_NK(draw: Any, cost: Optional[Cost] = None) -> Annotated:  # noqa: N802
+    """Ragged batches with gold, weights and costs: of a tag set, or else of any tags."""
+    potentials, path, table, opening, continuing = draw(
+        any_tags_NK() if cost is None else tag_set_NK(cost)
+    )
+    rng, n_tokens = draw(seeds), len(path)
+    weights = draw(st.none() | st.just(rng.uniform(0, 2, size=len(potentials.lengths))))
+    token_weights = draw(st.none() | st.just(rng.uniform(0, 2, size=n_tokens)))
+    of_tokens = numpy.ones((n_tokens, 1)) if token_weights is None else token_weights[:, None]
+    complete = Gold(
+        tags=path,
+        cost=table[path] * of_tokens,
+        token_weights=token_weights,
+        weights=weights,
+        opening=opening,
+        continuing=continuing,
+    )
+    allowed = draw(sets_NK(path, len(table)))
+    partial = complete._replace(
+        tags=numpy.where(allowed.sum(axis=1) == 1, path, -1),
+        allowed=allowed,
+        cost=least_cost(table, allowed) * of_tokens,
+    )
+    return Annotated(potentials, complete, partial)
+
+
+def least_cost(table: CostTable, allowed: numpy.ndarray) -> numpy.ndarray:
+    """What each answer costs where any tag of a set is right. Shape: (N, K)"""
+    return numpy.where(allowed[:, :, None], table, numpy.inf).min(axis=1)
+
+
+@st.composite
+def sets_NK(draw: Any, path: numpy.ndarray, n_tags: int) -> numpy.ndarray:  # noqa: N802
+    """The sets of tags still possible: one tag, all of them, or some."""
+    kinds = draw(seeds).choice(3, size=(len(path), 1), p=[0.6, 0.25, 0.15])
+    some = draw(truths((len(path), n_tags)))
+    return _one_hot(path, n_tags) | (kinds == 1) | ((kinds == 2) & some)
+
+
+@st.composite
+def any_tags_NK(draw: Any) -> Problem:  # noqa: N802
+    """Up to three tags (outside, opening, continuing) of which any step may be forbidden."""
+    n_tags = draw(st.sampled_from([3, 2, 1]))
+    potentials = draw(free_potentials_NK(draw(lengths_B(n_tags)), n_tags))
+    path = draw(tags_N(potentials))
+    constraints = draw(constraints_NK(len(path), n_tags))
+    _allow(path, constraints, potentials.lengths)
+    table = draw(seeds).uniform(0, 2, size=(n_tags, n_tags)) * (1 - numpy.eye(n_tags))
+    opening, continuing = (numpy.arange(n_tags) == tag for tag in (1, 2))
+    return Problem(constrain(potentials, constraints), path, table, opening, continuing)
+
+
+@st.composite
+def tag_set_NK(draw: Any, cost: Cost) -> Problem:  # noqa: N802
+    """Entities under the constraints of a scheme, some tags of some tokens ruled out."""
+    tags, rng = draw(st.sampled_from(TAG_SETS)), draw(seeds)
+    lengths = rng.integers(4, size=rng.choice([1, 2], p=[0.4, 0.6])).astype("int32")
+    path = tags.encode(_entities(rng, lengths, len(tags.labels)), int(lengths.sum()))
+    constraints = tags.constraints._replace(
+        emissions=draw(truths((len(path), len(tags)))) | _one_hot(path, len(tags))
+    )
+    return Problem(
+        constrain(draw(free_potentials_NK(lengths, len(tags))), constraints),
+        path,
+        cost(tags).astype("float64"),
+        tags.having(tags.scheme.opening),
+        tags.having(tags.scheme.continuing),
+    )
+
+
+def _entities(rng: numpy.random.Generator, lengths: numpy.ndarray, n_labels: int) -> Entities:
+    """Entities of any lengths, one after another, with gaps."""
+    found = []
+    for end, n in zip(numpy.cumsum(lengths).tolist(), lengths.tolist()):
+        begin = end - n
+        while begin < end:
+            stop = int(rng.integers(begin, end)) + 1
+            if rng.uniform() < 0.6:
+                found.append((begin, stop, int(rng.integers(n_labels))))
+            begin = stop
+    return Entities(*numpy.asarray(found, dtype="int32").reshape(-1, 3).T)
+
+
+def _one_hot(path: numpy.ndarray, n_tags: int) -> numpy.ndarray:
+    return path[:, None] == numpy.arange(n_tags)
+
+
+def _allow(path: numpy.ndarray, constraints: Constraints, lengths: numpy.ndarray) -> None:
+    """Allow the steps of a path of each sequence."""
+    emissions, transitions, start, end = constraints
+    for last, n in zip(numpy.cumsum(lengths).tolist(), lengths.tolist()):
+        tags = path[last - n : last]
+        if emissions is not None:
+            emissions[range(last - n, last), tags] = True
+        if transitions is not None:
+            transitions[tags[:-1], tags[1:]] = True
+        if start is not None:
+            start[tags[:1]] = True
+        if end is not None:
+            end[tags[-1:]] = True

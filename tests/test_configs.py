@@ -5,32 +5,33 @@ from typing import Dict
 
 import pytest
 import spacy
-from spacy.tokens import Doc, DocBin
 from spacy.training.initialize import init_nlp
 from spacy.training.loop import train
 from spacy.util import load_config, load_model_from_config
 from thinc.api import Config
 
+from spacy_costner.trials import put_onto
+
+from .experiment import make_corpus
+from .test_entry_points import declared
+
 CONFIGS = Path(__file__).parent.parent / "configs"
-CORPUS = [
-    ("Rain in Paris , France .", ["O", "O", "B-city", "O", "B-country", "O"]),
-    ("Republic of Georgia", ["B-country", "I-country", "I-country"]),
-    ("Nothing happened .", ["O", "O", "O"]),
-    ("Paris", ["B-city"]),
-]
+COMPLETE = sorted(CONFIGS.glob("*.cfg"))
+SHORT = sorted(CONFIGS.glob("*/*.cfg"))
 
 
-@pytest.fixture(params=sorted(CONFIGS.glob("*.cfg")), ids=lambda path: path.stem)
-def path(request: pytest.FixtureRequest) -> Path:
-    return request.param
+def name(path: Path) -> str:
+    return str(path.relative_to(CONFIGS).with_suffix(""))
+
+
+STEPS = {"training": {"max_steps": 7, "eval_frequency": 7}}
+"""Enough to come to the second loss of a schedule."""
 
 
 @pytest.fixture
 def paths(tmp_path: Path) -> Dict[str, str]:
     """A tiny corpus on disk, as overrides of a config."""
-    vocab = spacy.blank("en").vocab
-    docs = [Doc(vocab, words=text.split(), ents=tags) for text, tags in CORPUS]
-    DocBin(docs=docs).to_disk(tmp_path / "corpus.spacy")
+    make_corpus(tmp_path / "corpus.spacy")
     return dict.fromkeys(("paths.train", "paths.dev"), str(tmp_path / "corpus.spacy"))
 
 
@@ -39,9 +40,22 @@ def fill(config: Config) -> Config:
     return load_model_from_config(config, auto_fill=True).config
 
 
+@pytest.mark.parametrize("path", COMPLETE, ids=name)
 def test_components_are_complete(path: Path) -> None:
     config = load_config(path)
     assert fill(config)["components"] == config["components"]
+
+
+@pytest.mark.parametrize("path", SHORT, ids=name)
+def test_short_configs_are_base_config_but_for_what_they_say(path: Path) -> None:
+    base, short = load_config(CONFIGS / "base.cfg"), load_config(path)
+    assert fill(short) == fill(put_onto(base, short))
+    assert sorted(short) == ["components", "nlp", "paths", "system", "training"]
+
+
+def test_every_loss_has_a_short_config() -> None:
+    shown = "".join(path.read_text(encoding="utf8") for path in SHORT)
+    assert [loss for loss in declared("thinc_losses") if loss not in shown] == []
 
 
 def test_base_config_is_complete() -> None:
@@ -55,9 +69,9 @@ def test_baseline_differs_in_the_component_only() -> None:
     assert ours == baseline
 
 
-def test_trains_two_steps(path: Path, paths: Dict[str, str], tmp_path: Path) -> None:
-    steps = {"training.max_steps": 2, "training.eval_frequency": 1}
-    nlp = init_nlp(load_config(path, overrides={**paths, **steps}))
-    train(nlp, tmp_path)
+@pytest.mark.parametrize("path", [*COMPLETE, *SHORT], ids=name)
+def test_trains(path: Path, paths: Dict[str, str], tmp_path: Path) -> None:
+    config = put_onto(load_config(path, overrides=paths), STEPS)
+    train(init_nlp(config), tmp_path)
     trained = spacy.load(tmp_path / "model-last")
     assert sorted(trained.pipe_labels["ner"]) == ["city", "country"]

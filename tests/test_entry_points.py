@@ -74,6 +74,8 @@ def test_installed_names_are_those_of_setup_cfg() -> None:
         for point in distribution("spacy-costner").entry_points
     }
     groups = (
+        "spacy_callbacks",
+        "spacy_cli",
         "spacy_factories",
         "spacy_architectures",
         "thinc_losses",

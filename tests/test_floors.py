@@ -10,12 +10,15 @@ import spacy_costner
 
 ROOT = Path(spacy_costner.__file__).parent
 FLOORS = [
-    {"types", "blocks"},
+    {"types", "blocks", "significance", "start"},
     {"chain", "tags", "hierarchy", "matrix"},
     {"costs", "forbidden", "losses"},
     {"layers", "gold"},
     {"objective", "scorers"},
     {"component"},
+    {"trials"},
+    {"compare"},
+    {"cli"},
 ]
 FLOOR = {module: floor for floor, modules in enumerate(FLOORS) for module in modules}
 FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")

@@ -11,6 +11,7 @@ from thinc.types import Array1d, Array2d, Floats1d, Ints1d
 from thinc.util import get_array_module
 
 from .. import chain
+from ..blocks import number
 from ..chain import Segments
 from ..tags import runs
 from ..types import Gold, Loss, LossResult, Potentials, linear_combination
@@ -31,8 +32,9 @@ class Counts(NamedTuple):
         return Counts(*(decay * mine + theirs for mine, theirs in zip(self, other)))
 
 
-NOTHING_YET = Counts(1.0, 0.0, 0.0)
-"""What running totals start at; with no true positives the loss would be infinite."""
+NOTHING_YET = Counts(0.0, 0.0, 0.0)
+ONE_FOUND = Counts(1.0, 0.0, 0.0)
+"""What there always is on top: with no true positives the loss would be infinite."""
 
 
 def make_mce_f(
@@ -46,7 +48,7 @@ def make_mce_f(
     """Build the F-score loss: see `mce_f`.
 
     gamma (float): How much more recall counts than precision, above 0.
-    psi (float): 1 for exact expected counts, inf for the best paths alone.
+    psi (float): 1 for exact expected counts, "inf" for the best paths alone.
     slope (float): With psi = inf, how steep the sigmoid is, above 0.
     offset (float): With psi = inf, where it is steep.
     decay (float): What running totals are multiplied by at each batch, 0 to 1.
@@ -55,11 +57,11 @@ def make_mce_f(
     compute = partial(
         mce_f,
         gamma=above(0, "MCEF", "gamma", gamma),
-        psi=one_of((1, math.inf), "MCEF", "psi", psi),
+        psi=one_of((1.0, math.inf), "MCEF", "psi", number(psi)),
         slope=above(0, "MCEF", "slope", slope),
         offset=finite("MCEF", "offset", offset),
     )
-    if psi == 1 and (slope, offset) != (1, 0):
+    if number(psi) == 1 and (number(slope), number(offset)) != (1, 0):
         raise ValueError(
             "spacy_costner.MCEF: slope, offset: expected 1 and 0, as psi is 1, was: "
             f"{slope!r}, {offset!r}"
@@ -72,7 +74,8 @@ class RunningTotals:
     """The F-score loss of a batch on top of those before it.
 
     An F-score is no sum over sentences: that of a small batch says little, and that of one
-    without entities is not even finite.
+    without entities is not even finite. One true positive is never forgotten, however many
+    batches without entities there are.
 
     compute (Callable): `mce_f` with its parameters.
     decay (float): What the totals are multiplied by at each batch.
@@ -84,9 +87,9 @@ class RunningTotals:
     totals: Counts = field(default=NOTHING_YET)
 
     def __call__(self, potentials: Potentials, gold: Gold) -> LossResult:
-        before = Counts(*(self.decay * count for count in self.totals))
+        before = self.totals.plus(ONE_FOUND, self.decay)
         result, counts = self.compute(potentials, gold, before=before)
-        self.totals = before.plus(counts)
+        self.totals = self.totals.plus(counts, self.decay)
         return result
 
 
@@ -98,7 +101,7 @@ def mce_f(
     psi: float = 1.0,
     slope: float = 1.0,
     offset: float = 0.0,
-    before: Counts = NOTHING_YET,
+    before: Counts = ONE_FOUND,
 ) -> Tuple[LossResult, Counts]:
     """How much better the F-score of whole entities could be.
 
@@ -113,7 +116,7 @@ def mce_f(
     potentials (Potentials): The scores of a batch.
     gold (Gold): Gold tags, and which tags begin and go on with an entity.
     gamma (float), psi (float), slope (float), offset (float): As above.
-    before (Counts): The counts of earlier batches, as constants.
+    before (Counts): What is added to the counts, as a constant: those of earlier batches.
     RETURNS (Tuple[LossResult, Counts]): The ratio, its gradient with respect to the counts
         of this batch; and these.
 

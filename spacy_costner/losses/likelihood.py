@@ -30,7 +30,9 @@ def make_mixed(*, lam: Optional[float] = None, k: Optional[float] = None) -> Los
     RAISES (ValueError): If both or none is given, or one is out of its range.
     """
     if (lam is None) == (k is None):
-        raise ValueError(f"spacy_costner.Mixed: expected lam or k, was: lam={lam!r}, k={k!r}")
+        raise ValueError(
+            f"spacy_costner.Mixed: lam, k: expected one of the two, was: {lam!r}, {k!r}"
+        )
     if lam is None:
         order = at_least(0, "Mixed", "k", k)
         lam = order / (order + 1)

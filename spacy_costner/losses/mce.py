@@ -4,10 +4,11 @@ import math
 from functools import partial
 from typing import Tuple
 
-from thinc.types import Array2d, Floats1d
+from thinc.types import Floats1d
 from thinc.util import get_array_module
 
 from .. import chain
+from ..blocks import number
 from ..types import Gold, Loss, LossResult, Potentials
 from .parameters import above, finite, one_of
 from .scored import allowed_tags, difference, gold_path, gold_score, level, sharpen
@@ -26,7 +27,7 @@ def make_mce(
     smoothing (str): "sigmoid" or "logistic".
     slope (float): How steep it is, above 0.
     offset (float): Where it is steep.
-    psi (float): How much the best wrong paths stand out from the others, above 0; inf
+    psi (float): How much the best wrong paths stand out from the others, above 0; "inf"
         counts the best one alone.
     normalise (bool): Whether to take the mean over the wrong paths, not the sum.
     RAISES (ValueError): If a parameter is out of its range.
@@ -36,7 +37,7 @@ def make_mce(
         smoothing=one_of(SMOOTHINGS, "MCE", "smoothing", smoothing),
         slope=above(0, "MCE", "slope", slope),
         offset=finite("MCE", "offset", offset),
-        psi=psi if psi == math.inf else above(0, "MCE", "psi", psi),
+        psi=math.inf if number(psi) == math.inf else above(0, "MCE", "psi", psi),
         normalise=normalise,
     )
     return Loss(compute)
@@ -59,8 +60,9 @@ def mce(
     where g is the score of a path and l either 1 / (1 + exp(-x)), the sigmoid, or
     log(1 + exp(x)) / slope, the logistic, of x = slope d + offset. The factor 1 / (|Y| - 1)
     counts only with `normalise`. With psi = inf, d compares gold with the best wrong path.
-    Partial annotation puts the paths that agree with it together in the same way. The
-    sigmoid is not convex: start from a model of the likelihood.
+    Partial annotation puts the paths that agree with it together in the same way, their
+    number in place of |Y| - 1. The sigmoid is not convex: start from a model of the
+    likelihood.
 
     potentials (Potentials): The scores of a batch.
     gold (Gold): Gold tags.
@@ -78,33 +80,30 @@ def mce(
         return difference((wrong, backprop_wrong), (known, backprop_known), gold, link)
     sharp = sharpen(potentials, psi)
     wrong, backprop_wrong = chain.log_partition_outside(sharp, right)
-    if normalise:
-        wrong = wrong - log_number_wrong(potentials, right)
     known, backprop_known = gold_score(sharp, gold)
+    if normalise:
+        equal = level(potentials)
+        wrong = wrong - chain.log_partition_outside(equal, right)[0].clip(0)
+        known = known - gold_score(equal, gold)[0]
     return difference((wrong / psi, backprop_wrong), (known / psi, backprop_known), gold, link)
 
 
 def sigmoid(d: Floats1d, *, slope: float, offset: float) -> Tuple[Floats1d, Floats1d]:
     """1 / (1 + exp(-x)) of x = slope d + offset, and its derivative with respect to d."""
-    xp = get_array_module(d)
-    x = (slope * d + offset).clip(-MOST, MOST)
-    value = 1 / (1 + xp.exp(-x))
-    return value, slope * value * (1 - value)
+    x = slope * d + offset
+    return _sigmoid(x), slope * _sigmoid(x) * _sigmoid(-x)
 
 
 def logistic(d: Floats1d, *, slope: float, offset: float) -> Tuple[Floats1d, Floats1d]:
     """log(1 + exp(x)) / slope of x = slope d + offset, and its derivative with respect to d."""
-    xp = get_array_module(d)
     x = slope * d + offset
-    derivative = 1 / (1 + xp.exp(-x.clip(-MOST, MOST)))
-    return xp.logaddexp(0, x) / slope, derivative
+    return get_array_module(d).logaddexp(0, x) / slope, _sigmoid(x)
 
 
 SMOOTHINGS = {"sigmoid": sigmoid, "logistic": logistic}
-MOST = 700.0
-"""Beyond this exp overflows in float64, and the sigmoid has long been 0 or 1."""
 
 
-def log_number_wrong(potentials: Potentials, right: Array2d) -> Floats1d:
-    """The logarithm of how many legal paths are wrong, at least of 1. Shape: (B,)"""
-    return chain.log_partition_outside(level(potentials), right)[0].clip(0)
+def _sigmoid(x: Floats1d) -> Floats1d:
+    """1 / (1 + exp(-x)), which does not overflow; exactly 0 at minus infinity."""
+    xp = get_array_module(x)
+    return xp.exp(-xp.logaddexp(0, -x))

@@ -3,6 +3,8 @@
 import math
 from typing import Collection, Optional, TypeVar
 
+from ..blocks import number
+
 ChoiceT = TypeVar("ChoiceT")
 
 
@@ -16,30 +18,30 @@ def at_least(least: float, loss: str, name: str, value: Optional[float]) -> floa
     RETURNS (float): The value.
     RAISES (ValueError): If it is less or not finite.
     """
-    if value is None or not (math.isfinite(value) and value >= least):
+    if not least <= number(value) < math.inf:
         raise ValueError(_message(loss, name, f"a number of at least {least}", value))
-    return value
+    return number(value)
 
 
 def above(least: float, loss: str, name: str, value: float) -> float:
     """Check a number that has to be more than another; see `at_least`."""
-    if not (math.isfinite(value) and value > least):
+    if not least < number(value) < math.inf:
         raise ValueError(_message(loss, name, f"a number above {least}", value))
-    return value
+    return number(value)
 
 
 def finite(loss: str, name: str, value: float) -> float:
     """Check a number that may be any; see `at_least`."""
-    if not math.isfinite(value):
+    if not math.isfinite(number(value)):
         raise ValueError(_message(loss, name, "a finite number", value))
-    return value
+    return number(value)
 
 
 def within(least: float, most: float, loss: str, name: str, value: float) -> float:
     """Check a number that has two bounds; see `at_least`."""
-    if not least <= value <= most:
+    if not least <= number(value) <= most:
         raise ValueError(_message(loss, name, f"a number from {least} to {most}", value))
-    return value
+    return number(value)
 
 
 def one_of(choices: Collection[ChoiceT], loss: str, name: str, value: ChoiceT) -> ChoiceT:

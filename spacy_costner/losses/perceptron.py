@@ -11,7 +11,15 @@ from .. import chain
 from ..types import Cost, Gold, Loss, LossResult, Potentials
 from .margin import max_margin
 from .parameters import above, at_least
-from .scored import augment, difference, gold_path, hinge, rival_path, sequence_of
+from .scored import (
+    augment,
+    difference,
+    gold_path,
+    hinge,
+    rival_path,
+    scored_as,
+    sequence_of,
+)
 
 
 def make_perceptron(*, cost: Optional[Cost] = None, alpha: float = 0.0) -> Loss:
@@ -87,7 +95,7 @@ def mira(
     """
     raised = augment(potentials, gold, multiplier)
     rival, right = rival_path(raised, gold), gold_path(potentials, gold)
-    n = squared_distance(potentials, rival, right)
+    n = squared_distance(potentials, scored_as(rival, gold), scored_as(right, gold))
 
     def step(lead: Floats1d) -> Tuple[Floats1d, Floats1d]:
         a, (h, _) = aggressiveness, hinge(lead)

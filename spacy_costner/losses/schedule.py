@@ -1,5 +1,6 @@
 """One loss for a while, then another."""
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Sequence, Tuple
@@ -16,16 +17,19 @@ def make_schedule(
     *losses (Loss): The losses, first to last.
     steps (Sequence[int]): After how many updates in all each but the last one ends.
     epochs (Sequence[float]): The same in passes over the training examples, instead.
-    RAISES (ValueError): If there are not as many ends as losses but one, if they don't
-        grow, or if both kinds are given.
+    RAISES (ValueError): If a loss is none (or a schedule itself), if there are not as many
+        ends as losses but one, if they don't grow, or if both kinds are given.
     """
+    for loss in losses:
+        if not isinstance(loss, Loss):
+            raise ValueError(f"spacy_costner.Schedule: expected losses, was: {loss!r}")
     name, ends = ("epochs", epochs) if epochs else ("steps", steps)
     if len(losses) < 2 or (steps and epochs) or len(ends) != len(losses) - 1:
         raise ValueError(
             "spacy_costner.Schedule: expected two losses or more, and either steps or epochs with "
             f"one number less, was: {len(losses)} losses, steps={steps!r}, epochs={epochs!r}"
         )
-    if any(end <= begin for begin, end in pairwise([0, *ends])):
+    if not all(begin < end < math.inf for begin, end in pairwise([0, *ends])):
         raise ValueError(
             f"spacy_costner.Schedule: {name}: expected growing numbers above 0, was: {ends!r}"
         )

@@ -80,24 +80,27 @@ def gold_path(potentials: Potentials, gold: Gold) -> Ints1d:
     """
     if gold.allowed is None:
         return gold.tags
-    return chain.best_path(chain.restrict(potentials, gold.allowed)).tags
+    return chain.best_path(chain.restrict(in_precision(potentials, "float64"), gold.allowed)).tags
 
 
 def rival_path(potentials: Potentials, gold: Gold) -> Ints1d:
     """The best path; of equals, one that is not gold.
 
-    Wrong tags are raised by what float arithmetic can just tell apart. Otherwise gold
-    would win the ties of a model that starts at 0, which would then never learn.
+    Wrong tags are raised by what float64 can just add to the score of a path. Otherwise
+    gold would win the ties of a model that starts at 0, which would then never learn.
 
     RETURNS (Ints1d): Shape: (N,)
     """
-    emissions = potentials.emissions
-    xp = get_array_module(emissions)
-    sizes = xp.where(xp.isfinite(emissions), abs(emissions), 0)
-    largest = xp.maximum(sizes.sum(axis=1, keepdims=True), 1)
-    bonus = (4 * xp.finfo(emissions.dtype).eps) * largest
-    raised = emissions + bonus * ~allowed_tags(potentials, gold)
-    return chain.best_path(potentials._replace(emissions=raised)).tags
+    exact = in_precision(potentials, "float64")
+    bonus = 8 * float(numpy.finfo("float64").eps) * max(_most(exact), 1.0)
+    raised = exact.emissions + bonus * ~allowed_tags(potentials, gold)
+    return chain.best_path(exact._replace(emissions=raised)).tags
+
+
+def _most(potentials: Potentials) -> float:
+    """What no path can score more than."""
+    sizes = [float(abs(_finite(array)).max()) if array.size else 0.0 for array in potentials[:4]]
+    return sum(sizes) * float(potentials.lengths.max(initial=0))
 
 
 def allowed_tags(potentials: Potentials, gold: Gold) -> Array2d:
@@ -108,7 +111,13 @@ def allowed_tags(potentials: Potentials, gold: Gold) -> Array2d:
     if gold.allowed is not None:
         return gold.allowed
     xp = get_array_module(potentials.emissions)
-    return gold.tags[:, None] == xp.arange(potentials.emissions.shape[1])
+    every = xp.arange(potentials.emissions.shape[1])
+    return scored_as(gold.tags, gold)[:, None] == scored_as(every, gold)
+
+
+def scored_as(tags: Ints1d, gold: Gold) -> Ints1d:
+    """The tags whose scores these tags have."""
+    return tags if gold.stands_for is None else gold.stands_for[tags]
 
 
 def augment(potentials: Potentials, gold: Gold, multiplier: float) -> Potentials:
@@ -165,6 +174,11 @@ def zero_forbidden(potentials: Potentials) -> Potentials:
 def sharpen(potentials: Potentials, psi: float) -> Potentials:
     """All scores times psi, above 0; forbidden steps stay forbidden."""
     return map_scores(lambda scores: psi * scores, potentials)
+
+
+def in_precision(potentials: Potentials, dtype: str) -> Potentials:
+    """The scores, or a gradient, in another type of floats."""
+    return map_scores(lambda scores: scores.astype(dtype), potentials)
 
 
 def _finite(scores: FloatsXd) -> FloatsXd:

@@ -3,10 +3,12 @@
 from functools import partial
 from typing import Optional
 
+from thinc.types import Floats1d
+
 from .. import chain
-from ..types import Cost, Gold, Loss, LossResult, Potentials, linear_combination
+from ..types import Cost, Gold, Loss, LossResult, Potentials, linear_combination, map_scores
 from .parameters import above
-from .scored import annotated, augment, gold_score, level, sequence_weights, zero_forbidden
+from .scored import annotated, augment, in_precision, level, sequence_weights, zero_forbidden
 
 
 def make_zscore(*, cost: Optional[Cost] = None, multiplier: float = 1.0) -> Loss:
@@ -26,9 +28,11 @@ def zscore(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> Lo
 
         loss = - sum (s(y*) - mu) / sqrt(sum sigma^2)
 
-    mu and sigma^2 are the mean and the variance of the score over all legal paths, each
-    as probable as the other. With a cost, s(y) is s(y) + m C(y*, y). Where all legal
-    paths score the same the loss is 0 and so is its gradient: don't start at 0.
+    mu and sigma^2 are the mean and the variance of the score over all legal paths, each as
+    probable as the other. With partial annotation s(y*) is the mean over the paths that
+    agree with it; their log-sum would stay above mu as all scores go to 0, and sigma would
+    not. With a cost, s(y) is s(y) + m C(y*, y). Where all legal paths score the same the
+    loss is 0 and so is its gradient: don't start at 0.
 
     potentials (Potentials): The scores of a batch.
     gold (Gold): Gold tags and, if there is one, the cost of each answer.
@@ -37,27 +41,31 @@ def zscore(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> Lo
 
     Ricci, De Bie & Cristianini, definition 1 and section 5.1.
     """
-    raised = potentials if gold.cost is None else augment(potentials, gold, multiplier)
-    scores, uniform = zero_forbidden(raised), level(potentials)
-    right, backprop_right = gold_score(potentials, gold)
+    exact = in_precision(potentials, "float64")
+    raised = exact if gold.cost is None else augment(exact, gold, multiplier)
+    scores, uniform = zero_forbidden(raised), level(exact)
     mean, backprop_mean = chain.expectation(uniform, scores)
-    weights = sequence_weights(gold, right) * annotated(gold, potentials)
-    lead = float((weights * (right - mean)).sum())
-    covariance = backprop_mean(weights)
-    spread = max(dot(covariance, scores), 0.0) ** 0.5
-    if spread < NO_SPREAD:
-        return LossResult(0.0, linear_combination((0.0, covariance)))
-    average = chain.log_partition(uniform)[1](weights)
-    gradient = linear_combination(
-        (-1 / spread, backprop_right(weights)),
-        (1 / spread, average),
-        (lead / spread**3, covariance),
-    )
-    return LossResult(-lead / spread, gradient)
+    weights = sequence_weights(gold, mean) * annotated(gold, potentials)
+    average, covariance = chain.log_partition(uniform)[1](weights), backprop_mean(weights)
+    right = mean_right(exact, gold, weights)
+    ahead = linear_combination((1.0, right), (-1.0, average))
+    lead, variance = dot(ahead, scores), dot(covariance, scores)
+    size = dot(average, map_scores(lambda array: array**2, scores))
+    slope = variance**-0.5 if variance > NO_SPREAD * size else 0.0
+    z = slope * lead
+    gradient = linear_combination((-slope, ahead), (slope**2 * z, covariance))
+    return LossResult(-z, in_precision(gradient, potentials.emissions.dtype))
 
 
-NO_SPREAD = 1e-6
-"""A standard deviation that is but the rounding of 0."""
+NO_SPREAD = 1e-10
+"""A variance that is but the rounding of 0, relative to the mean square of the scores."""
+
+
+def mean_right(potentials: Potentials, gold: Gold, weights: Floats1d) -> Potentials:
+    """How often the paths that agree with gold take each step, on average."""
+    if gold.allowed is None:
+        return chain.path_score(potentials, gold.tags)[1](weights)
+    return chain.log_partition(level(chain.restrict(potentials, gold.allowed)))[1](weights)
 
 
 def dot(one: Potentials, other: Potentials) -> float:

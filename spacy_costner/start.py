@@ -1,0 +1,62 @@
+"""Training that starts from a trained pipeline, with another loss."""
+
+from functools import partial
+from pathlib import Path
+from typing import Callable, Dict, Optional, Sequence, Union
+
+from spacy.language import Language
+from spacy.util import load_model
+from thinc.api import Model
+
+
+def make_start_from(
+    path: Union[str, Path], components: Optional[Sequence[str]] = None
+) -> Callable[[Language], Language]:
+    """Build a callback that starts training from a trained pipeline: see `start_from`.
+
+        [initialize.after_init]
+        @callbacks = "spacy_costner.start_from.v1"
+        path = "training/likelihood/model-best"
+
+    `source = …` in the block of a component does something else: it takes the component as
+    it is, with the loss that it was trained with.
+
+    path (Union[str, Path]): The trained pipeline: a folder or the name of a package.
+    components (Optional[Sequence[str]]): The components to start from there, with those that
+        they listen to. If left out: all with a model that have their names in both.
+    """
+    return partial(start_from, path=path, components=components)
+
+
+def start_from(
+    nlp: Language, *, path: Union[str, Path], components: Optional[Sequence[str]] = None
+) -> Language:
+    """Give components the weights that they have in a trained pipeline.
+
+    nlp (Language): An initialized pipeline.
+    path (Union[str, Path]): The trained pipeline.
+    components (Optional[Sequence[str]]): The names of the components.
+    RETURNS (Language): The same pipeline, with new weights.
+    RAISES (ValueError): If the trained pipeline lacks a component, or has other labels or
+        another model.
+    """
+    trained = load_model(path)
+    models, weights = _models(nlp), _models(trained)
+    for name in sorted(models.keys() & weights.keys()) if components is None else components:
+        where = f"spacy_costner.start_from: {path}: {name}"
+        if name not in models or name not in weights:
+            raise ValueError(f"{where}: expected a component with a model in both pipelines")
+        labels, found = nlp.pipe_labels.get(name), trained.pipe_labels.get(name)
+        if labels != found:
+            raise ValueError(f"{where}: expected labels {labels}, was: {found}")
+        try:
+            models[name].from_bytes(weights[name].to_bytes())
+        except Exception as error:
+            raise ValueError(f"{where}: expected a model as in the config: {error}") from error
+    return nlp
+
+
+def _models(nlp: Language) -> Dict[str, Model]:
+    """The models of a pipeline's components."""
+    found = {name: getattr(pipe, "model", None) for name, pipe in nlp.pipeline}
+    return {name: model for name, model in found.items() if isinstance(model, Model)}

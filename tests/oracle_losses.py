@@ -1,0 +1,371 @@
+"""What each loss means: its definition over the paths that `oracle` enumerates.
+
+`sequences` lists the paths of a batch and what gold says of them; each loss takes that to
+its value. Nothing here calls the package.
+"""
+
+import math
+from collections import Counter
+from itertools import pairwise
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Set, Tuple
+
+import numpy
+
+from spacy_costner.types import Gold, Potentials
+
+from . import oracle
+from .oracle import Path, Tags, log_sum_exp
+
+Segment = Tuple[int, int, Tags]
+"""An entity of a path: its first token, the one after its last, its tags."""
+
+
+class Chain(NamedTuple):
+    """One sequence of a batch. T tokens, K tags.
+
+    paths (List[Path]): Its legal paths.
+    right (List[Path]): Those that agree with gold.
+    wrong (List[Path]): The others.
+    gold (Tags): Gold tags, -1 where several are possible.
+    allowed (numpy.ndarray): True for the tags that agree with gold. Shape: (T, K)
+    cost (numpy.ndarray): What each answer costs. Shape: (T, K)
+    token_weights (numpy.ndarray): Shape: (T,)
+    weight (float): Of the sequence.
+    opening (numpy.ndarray), continuing (numpy.ndarray): As in `Gold`. Shape: (K,)
+    """
+
+    paths: List[Path]
+    right: List[Path]
+    wrong: List[Path]
+    gold: Tags
+    allowed: numpy.ndarray
+    cost: numpy.ndarray
+    token_weights: numpy.ndarray
+    weight: float
+    opening: numpy.ndarray
+    continuing: numpy.ndarray
+
+    def costs(self, y: Tags) -> float:
+        """C(y*, y) = sum_t cost[t, y_t]"""
+        return math.fsum(float(self.cost[t, tag]) for t, tag in enumerate(y))
+
+    def raised(self, multiplier: float) -> List[float]:
+        """s(y) + m C(y*, y) of each path."""
+        return [path.score + multiplier * self.costs(path.tags) for path in self.paths]
+
+    @property
+    def annotated(self) -> bool:
+        """Whether gold says anything of it."""
+        return not self.allowed.all()
+
+
+Batch = List[Chain]
+
+
+def sequences(
+    potentials: Potentials, gold: Gold, possible: Callable[[int, Tags], bool] = lambda b, y: True
+) -> Batch:
+    """List the paths of each sequence, of those that `possible` holds for."""
+    n_tokens, n_tags = potentials.emissions.shape
+    allowed = _or(gold.allowed, numpy.asarray(gold.tags)[:, None] == numpy.arange(n_tags))
+    cost, token_weights = _or(gold.cost, numpy.zeros((1, 1))), _or(gold.token_weights, 1.0)
+    cost = numpy.broadcast_to(cost, (n_tokens, n_tags))
+    token_weights = numpy.broadcast_to(token_weights, n_tokens)
+    weights = numpy.broadcast_to(_or(gold.weights, 1.0), len(potentials.lengths))
+    batch = []
+    for b, tokens in enumerate(oracle.spans(potentials)):
+        paths = [path for path in oracle.paths(potentials, b) if possible(b, path.tags)]
+        agrees = [all(allowed[tokens][range(len(y)), y]) for y, _ in paths]
+        batch.append(
+            Chain(
+                paths=paths,
+                right=[path for path, right in zip(paths, agrees) if right],
+                wrong=[path for path, right in zip(paths, agrees) if not right],
+                gold=tuple(numpy.asarray(gold.tags)[tokens].tolist()),
+                allowed=allowed[tokens],
+                cost=cost[tokens],
+                token_weights=token_weights[tokens],
+                weight=float(weights[b]),
+                opening=_or(gold.opening, numpy.zeros(n_tags, dtype=bool)),
+                continuing=_or(gold.continuing, numpy.zeros(n_tags, dtype=bool)),
+            )
+        )
+    return batch
+
+
+def _or(array: Optional[Any], default: Any) -> Any:
+    return default if array is None else array
+
+
+def scores(some: Sequence[Path]) -> List[float]:
+    return [path.score for path in some]
+
+
+# The likelihood
+
+
+def sequential(batch: Batch) -> float:
+    """log Z - log sum_{y in Y*} exp s(y)"""
+    return math.fsum(
+        c.weight * (log_sum_exp(scores(c.paths)) - log_sum_exp(scores(c.right))) for c in batch
+    )
+
+
+def pointwise(batch: Batch) -> float:
+    """- sum_t w_t log p(y_t in allowed_t)"""
+    return -math.fsum(
+        c.weight * float(c.token_weights[t]) * log_window(c, t, t)
+        for c in batch
+        for t in range(len(c.gold))
+    )
+
+
+def log_window(c: Chain, begin: int, last: int) -> float:
+    """log p(y_t in allowed_t for all t from begin to last)"""
+    window = range(max(begin, 0), min(last, len(c.gold) - 1) + 1)
+    right = [path for path in c.paths if all(c.allowed[t, path.tags[t]] for t in window)]
+    return log_sum_exp(scores(right)) - log_sum_exp(scores(c.paths))
+
+
+def mixed(batch: Batch, lam: float) -> float:
+    """lam Sequential + (1 - lam) Pointwise"""
+    return lam * sequential(batch) + (1 - lam) * pointwise(batch)
+
+
+def markov(batch: Batch, k: int) -> float:
+    """M_k = - sum over windows of k + 1 tags of log p(the window is right)
+
+    The windows slide over the sequence and k dummies, which are always right, at each end:
+    Tsuboi & Kashima, eq 3.8.
+    """
+    return -math.fsum(log_window(c, t, t + k) for c in batch for t in range(-k, len(c.gold)))
+
+
+# Margins and risks
+
+
+def softmax_margin(batch: Batch, multiplier: float) -> float:
+    """log sum_y exp(s(y) + m C(y)) - log sum_{y in Y*} exp s(y)"""
+    return math.fsum(
+        c.weight * (log_sum_exp(c.raised(multiplier)) - log_sum_exp(scores(c.right))) for c in batch
+    )
+
+
+def max_margin(batch: Batch, multiplier: float) -> float:
+    """max_y (s(y) + m C(y)) - max_{y in Y*} s(y)"""
+    return math.fsum(c.weight * lead(c, multiplier) for c in batch)
+
+
+def lead(c: Chain, multiplier: float) -> float:
+    return max(c.raised(multiplier)) - max(scores(c.right))
+
+
+def risk(batch: Batch) -> float:
+    """E_p[C(y)]"""
+    return math.fsum(
+        c.weight * p * c.costs(path.tags)
+        for c in batch
+        for p, path in zip(oracle.probabilities(c.paths), c.paths)
+    )
+
+
+def jensen_risk_bound(batch: Batch, multiplier: float) -> float:
+    """log E_p[exp(m C(y))]"""
+    return math.fsum(
+        c.weight * (log_sum_exp(c.raised(multiplier)) - log_sum_exp(scores(c.paths))) for c in batch
+    )
+
+
+# Mistake-driven
+
+
+def perceptron(batch: Batch, alpha: float) -> float:
+    """s(y^) + alpha C(y^) - s(y*), y^ = argmax_y s(y) + alpha C(y)"""
+    total = 0.0
+    for c in batch:
+        answer = rival(c, alpha)
+        raised = answer.score + alpha * c.costs(answer.tags)
+        total += c.weight * (raised - best(c.right).score)
+    return total
+
+
+def mira(batch: Batch, multiplier: float, aggressiveness: float) -> float:
+    """h^2 / 2n where h < a n, else a h - a^2 n / 2; n = || f(y^) - f(y*) ||^2"""
+    total = 0.0
+    for c in batch:
+        h, a = lead(c, multiplier), aggressiveness
+        n = squared_distance(rival(c, multiplier).tags, best(c.right).tags)
+        if h > 0:
+            total += c.weight * (h * h / (2 * n) if h < a * n else a * h - a * a * n / 2)
+    return total
+
+
+def best(some: Sequence[Path]) -> Path:
+    return max(some, key=lambda path: path.score)
+
+
+def rival(c: Chain, multiplier: float) -> Path:
+    return max(c.paths, key=lambda path: path.score + multiplier * c.costs(path.tags))
+
+
+def squared_distance(one: Tags, other: Tags) -> int:
+    """|| f(y) - f(y') ||^2, f how often a path has each token, pair, start and end."""
+    f, g = features(one), features(other)
+    return sum((f[feature] - g[feature]) ** 2 for feature in f | g)
+
+
+def features(y: Tags) -> Counter:
+    ends = [("start", y[0]), ("end", y[-1])] if y else []
+    return Counter([*enumerate(y), *(("step", *pair) for pair in pairwise(y)), *ends])
+
+
+# Minimum classification error
+
+
+def mce(
+    batch: Batch, smoothing: str, slope: float, offset: float, psi: float, normalise: bool
+) -> float:
+    """l(d), d = (all wrong paths, put together) - (all right ones)"""
+    total = 0.0
+    for c in batch:
+        wrong, right = (together(scores(some), psi, normalise) for some in (c.wrong, c.right))
+        x = slope * (wrong - right) + offset
+        total += c.weight * (sigmoid(x) if smoothing == "sigmoid" else logistic(x) / slope)
+    return total
+
+
+def together(some: Sequence[float], psi: float, normalise: bool) -> float:
+    """(1 / psi) log(1 / n sum exp(psi g)); n is 1 unless normalised; the best for psi = inf."""
+    if math.isinf(psi) or not some:
+        return max(some, default=-math.inf)
+    log_n = math.log(len(some)) if normalise else 0.0
+    return (log_sum_exp([psi * g for g in some]) - log_n) / psi
+
+
+def sigmoid(x: float) -> float:
+    """1 / (1 + exp(-x))"""
+    return math.exp(-log_sum_exp([0.0, -x]))
+
+
+def logistic(x: float) -> float:
+    """log(1 + exp(x))"""
+    return log_sum_exp([0.0, x])
+
+
+# The F-score of entities
+
+
+class Counts(NamedTuple):
+    """Entities found, made up, missed."""
+
+    tp: float
+    fp: float
+    fn: float
+
+
+def entities(c: Chain, y: Tags) -> Set[Segment]:
+    """An opening tag and the continuing ones after it; tags that are -1 are neither."""
+    found = set()
+    for begin in (t for t, tag in enumerate(y) if tag >= 0 and c.opening[tag]):
+        end = begin + 1
+        while end < len(y) and y[end] >= 0 and c.continuing[y[end]]:
+            end += 1
+        found.add((begin, end, y[begin:end]))
+    return found
+
+
+def made_up(c: Chain, y: Tags) -> Set[Segment]:
+    """The entities of a path that are not gold's, but begin where gold says something."""
+    return {e for e in entities(c, y) - entities(c, c.gold) if c.gold[e[0]] >= 0}
+
+
+def expected_counts(batch: Batch) -> Counts:
+    """How many entities p is expected to find, to make up, to miss."""
+    tp = fp = fn = 0.0
+    for c in batch:
+        gold = entities(c, c.gold)
+        for p, path in zip(oracle.probabilities(c.paths), c.paths):
+            found = entities(c, path.tags)
+            tp += c.weight * p * len(found & gold)
+            fp += c.weight * p * len(made_up(c, path.tags))
+            fn += c.weight * p * len(gold - found)
+    return Counts(tp, fp, fn)
+
+
+def best_counts(batch: Batch, slope: float, offset: float) -> Counts:
+    """l(without - with) of gold entities is missed, the rest of 1 is found; l(with - without)
+    of the wrong entities of the best wrong path is made up."""
+    tp = fp = fn = 0.0
+    for c in batch:
+        for e in entities(c, c.gold):
+            has, has_not = best_with_and_without(c, e)
+            missed = sigmoid(slope * (has_not - has) + offset)
+            tp, fn = tp + c.weight * (1 - missed), fn + c.weight * missed
+        for e in made_up(c, best(c.wrong).tags) if c.wrong else ():
+            has, has_not = best_with_and_without(c, e)
+            fp += c.weight * sigmoid(slope * (has - has_not) + offset)
+    return Counts(tp, fp, fn)
+
+
+def best_with_and_without(c: Chain, e: Segment) -> Tuple[float, float]:
+    has, has_not = with_and_without(c, e)
+    return max(has, default=-math.inf), max(has_not, default=-math.inf)
+
+
+def with_and_without(c: Chain, e: Segment) -> Tuple[List[float], List[float]]:
+    """The scores of the paths that have an entity, and of those that have not."""
+    has = [e in entities(c, path.tags) for path in c.paths]
+    return (
+        [path.score for path, it in zip(c.paths, has) if it],
+        [path.score for path, it in zip(c.paths, has) if not it],
+    )
+
+
+def mce_f(counts: Counts, gamma: float) -> float:
+    """(gamma^2 FN + FP) / ((gamma^2 + 1) TP)"""
+    return (gamma**2 * counts.fn + counts.fp) / ((gamma**2 + 1) * counts.tp)
+
+
+def f_score(counts: Counts, gamma: float) -> float:
+    """(gamma^2 + 1) P R / (gamma^2 P + R)"""
+    precision = counts.tp / (counts.tp + counts.fp)
+    recall = counts.tp / (counts.tp + counts.fn)
+    return (gamma**2 + 1) * precision * recall / (gamma**2 * precision + recall)
+
+
+# The Z-score
+
+
+def zscore(batch: Batch, multiplier: float) -> float:
+    """- sum (mean of Y* - mean of all) / sqrt(sum variance of all), of the raised scores, all
+    paths being equally probable; 0 where nothing varies."""
+    above = spread = 0.0
+    for c in (c for c in batch if c.annotated):
+        raised = c.raised(multiplier)
+        above += c.weight * (numpy.mean(scores(c.right)) - numpy.mean(raised))
+        spread += c.weight * numpy.var(raised)
+    return -float(above / spread**0.5) if spread > 0 else 0.0
+
+
+# Where a loss picks the best of some, and so has kinks where two are equally good
+
+
+def choices_of_margin(c: Chain, multiplier: float) -> List[List[float]]:
+    return [c.raised(multiplier), scores(c.right)]
+
+
+def choices_of_mce(c: Chain) -> List[List[float]]:
+    return [scores(c.wrong), scores(c.right)]
+
+
+def choices_of_mce_f(c: Chain) -> List[List[float]]:
+    if not c.wrong:
+        return []
+    some = entities(c, c.gold) | made_up(c, best(c.wrong).tags)
+    return [scores(c.wrong), *(each for e in some for each in with_and_without(c, e))]
+
+
+def gap(some: Sequence[float]) -> float:
+    """How far the best is above the next."""
+    first, second, *_ = [*sorted(some, reverse=True), -math.inf, -math.inf]
+    return first - second if math.isfinite(second) else math.inf

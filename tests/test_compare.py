@@ -1,0 +1,159 @@
+"""Comparisons: rows counted by hand, and a small one from end to end."""
+
+import json
+from typing import Any, List
+
+import numpy
+import pytest
+
+from spacy_costner import trials
+from spacy_costner.compare import compare, describe, summarise, table
+from spacy_costner.scorers import DocCounts
+from spacy_costner.trials import Failed, Finished, Outcome
+
+from .experiment import SHORT, Experiment
+
+
+def finished(loss: str, *docs: List[float], seed: int = 0, seconds: float = 10) -> Finished:
+    """A trial with these counts of right, wrong, missed, cost and tokens for each doc."""
+    columns = numpy.asarray(docs, dtype="float64").T
+    return Finished(loss, seed, seconds, DocCounts(*columns))
+
+
+POOR = [[1, 1, 1, 4, 10], [2, 0, 0, 0, 10], [0, 2, 1, 6, 20]]
+GOOD = [[2, 0, 0, 0, 10], [2, 0, 0, 0, 10], [1, 1, 0, 2, 20]]
+
+
+def test_scores_counted_by_hand() -> None:
+    (row,) = summarise([finished("poor", *POOR)], n_samples=10)
+    assert row.scores == pytest.approx(
+        {
+            "ents_f": 2 * 3 / (2 * 3 + 3 + 2),
+            "ents_p": 3 / 6,
+            "ents_r": 3 / 5,
+            "ents_cost": 10 / 40,
+            "ents_sent_acc": 1 / 3,
+        }
+    )
+
+
+def test_nothing_right_scores_0() -> None:
+    (row,) = summarise([finished("none", [0, 0, 0, 0, 5])], n_samples=10)
+    assert row.scores["ents_f"] == row.scores["ents_p"] == 0.0
+    assert row.scores["ents_sent_acc"] == 1.0
+
+
+def test_rows_are_means_over_seeds() -> None:
+    one, other = finished("a", *POOR), finished("a", *GOOD, seed=1, seconds=20)
+    (row,) = summarise([one, other], n_samples=10)
+    (first,), (second,) = summarise([one], n_samples=10), summarise([other], n_samples=10)
+    for name, score in row.scores.items():
+        assert row.by_seed[name] == [first.scores[name], second.scores[name]]
+        assert score == pytest.approx((first.scores[name] + second.scores[name]) / 2)
+    assert row.seconds == 15
+
+
+def f_of(docs: List[List[float]]) -> float:
+    right, wrong, missed = (sum(doc[i] for doc in docs) for i in range(3))
+    return 2 * right / (2 * right + wrong + missed) if right else 0.0
+
+
+def test_significance_against_a_loop() -> None:
+    trials_ = [finished("poor", *POOR), finished("good", *GOOD)]
+    found = summarise(trials_, n_samples=200)[1].differences["ents_f"]
+    drawn = numpy.random.default_rng(0).integers(3, size=(200, 3))
+    samples = [f_of([GOOD[i] for i in ids]) - f_of([POOR[i] for i in ids]) for ids in drawn]
+    not_better = sum(sample <= 0 for sample in samples)
+    assert found.value == pytest.approx(f_of(GOOD) - f_of(POOR))
+    assert found.p == pytest.approx(2 * (1 + not_better) / 201)
+    assert found.low == pytest.approx(numpy.percentile(samples, 2.5))
+    assert found.high == pytest.approx(numpy.percentile(samples, 97.5))
+
+
+def test_the_first_is_compared_with_itself() -> None:
+    rows = summarise([finished("good", *GOOD), finished("poor", *POOR)], n_samples=50)
+    assert {found.p for found in rows[0].differences.values()} == {1.0}
+    assert rows[1].differences["ents_cost"].value == pytest.approx((10 - 2) / 40)
+
+
+def test_seeds_count_together() -> None:
+    """What one seed wins and the other loses is no difference."""
+    rows = summarise(
+        [
+            finished("a", *POOR),
+            finished("a", *GOOD, seed=1),
+            finished("b", *GOOD),
+            finished("b", *POOR, seed=1),
+        ],
+        n_samples=50,
+    )
+    assert rows[1].differences["ents_f"] == pytest.approx((0.0, 0.0, 0.0, 1.0))
+
+
+def test_no_docs_are_no_comparison() -> None:
+    empty = Finished("a", 0, 1.0, DocCounts(*numpy.zeros((5, 0))))
+    with pytest.raises(ValueError, match="test: expected docs with annotated entities"):
+        summarise([empty])
+
+
+def test_table() -> None:
+    rows = summarise([finished("poor", *POOR), finished("good", *GOOD)], n_samples=99)
+    head, rule, poor, good = table(rows).splitlines()
+    assert len({len(line) for line in (head, rule, poor, good)}) == 1
+    assert head.split("|")[1:3] == [" loss ", "     F "]
+    cells = [cell.strip() for cell in poor.split("|")[1:-1]]
+    assert cells[:7] == ["poor", "54.55", "50.00", "60.00", "0.2500", "33.33", "10"]
+    assert cells[7:] == ["1.0000", "1.0000"]
+
+
+def test_table_of_several_seeds_shows_how_they_scatter() -> None:
+    rows = summarise([finished("a", *POOR), finished("a", *GOOD, seed=1)], n_samples=9)
+    assert "| 72.73 ± 25.71 |" in table(rows)
+
+
+def test_outcomes_in_a_line() -> None:
+    assert describe(finished("good", *GOOD)) == "good, seed 0: F 90.91, 10 s"
+    assert describe(Failed("bad", 1, "ValueError: no")) == "bad, seed 1: failed"
+
+
+@pytest.mark.parametrize("argument", ["seeds", "n_samples", "jobs"])
+def test_sizes_are_checked(experiment: Experiment, argument: str) -> None:
+    value: Any = () if argument == "seeds" else 0
+    with pytest.raises(ValueError, match=r"expected at least 1, was: 0"):
+        compare(*experiment, **{argument: value})
+
+
+def test_a_comparison_is_written_down_and_taken_up_again(
+    experiment: Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: List[Outcome] = []
+    rows = compare(*experiment, seeds=[0, 1], n_samples=20, on_outcome=seen.append)
+    assert [row.loss for row in rows] == ["sequential", "risk"]
+    assert [(one.loss, one.seed) for one in seen] == [
+        *(("sequential", 0), ("risk", 0), ("sequential", 1), ("risk", 1))
+    ]
+    record = json.loads((experiment.output_path / "comparison.json").read_text())
+    assert record["seeds"] == [0, 1]
+    for row, written in zip(rows, record["losses"]):
+        assert written["scores"] == pytest.approx(row.scores)
+        assert written["differences"]["ents_f"]["p"] == pytest.approx(row.differences["ents_f"].p)
+    monkeypatch.delattr(trials, "train")
+    for row, again in zip(rows, compare(*experiment, seeds=[0, 1], n_samples=20)):
+        assert again.as_json() == row._replace(seconds=again.seconds).as_json()
+
+
+def test_one_failure_does_not_stop_the_others(experiment: Experiment) -> None:
+    bad = experiment.output_path.parent / "bad.cfg"
+    bad.write_text(
+        SHORT.replace("spacy_costner.Risk.v1", "spacy_costner.MaxMargin.v1").replace(
+            '"spacy_costner.HammingCost.v1"',
+            '"spacy_costner.HierarchicalCost.v1"\ntree = {"city": {}}',
+        )
+    )
+    seen: List[Outcome] = []
+    paths = [bad, *experiment.loss_paths]
+    with pytest.raises(ValueError, match=r"1 of 3 failed\nbad, seed 0: ValueError: .*'country'"):
+        compare(*experiment._replace(loss_paths=paths), on_outcome=seen.append)
+    assert [isinstance(outcome, Finished) for outcome in seen] == [False, True, True]
+    log = experiment.output_path / "bad" / "seed-0" / "log.txt"
+    assert "Traceback" in log.read_text()

@@ -1,0 +1,361 @@
+"""Every loss with every cost, complete and partial gold, against its definition.
+
+`LOSSES` is the table: what is asked of one is asked of all. Losses are built by their
+factories, as a config builds them.
+"""
+
+import math
+from functools import partial
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+
+import numpy
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+
+from spacy_costner import chain
+from spacy_costner.costs import (
+    make_hamming_cost,
+    make_hierarchical_cost,
+    make_matrix_cost,
+    make_precision_recall_cost,
+    make_zero_one_cost,
+)
+from spacy_costner.losses.fscore import make_mce_f
+from spacy_costner.losses.likelihood import make_mixed, make_pointwise, make_sequential
+from spacy_costner.losses.margin import (
+    make_jensen_risk_bound,
+    make_max_margin,
+    make_risk,
+    make_softmax_margin,
+)
+from spacy_costner.losses.mce import make_mce
+from spacy_costner.losses.perceptron import make_mira, make_perceptron
+from spacy_costner.losses.zscore import make_zscore
+from spacy_costner.types import Cost, Gold, Loss, LossResult, Potentials
+
+from . import oracle, oracle_losses
+from .batches import in_precision, random_potentials
+from .gradients import check_forbidden, check_loss_directions, check_loss_gradient
+from .oracle_losses import Batch, Chain
+from .strategies import annotated_NK
+
+GAP = 1e-3
+"""How far apart two paths have to be for a step of a difference not to change their order."""
+
+HAMMING = make_hamming_cost()
+COSTS: Dict[str, Optional[Cost]] = {
+    "any table": None,
+    "hamming": HAMMING,
+    "zero-one": make_zero_one_cost(),
+    "hierarchical": make_hierarchical_cost(tree={"place": {"a": {}, "far": {"b": {}}}}),
+    "precision-recall": make_precision_recall_cost(
+        false_alarm=0.5, miss=2.0, wrong_boundary=0.3, labels={"a": {"miss": 5.0}}
+    ),
+    "matrix": make_matrix_cost(
+        matrix={"a": {"b": 0.7, "O": 3.0}, "b": {"a": 0.2, "O": 1.0}, "O": {"a": 0.5, "b": 0.0}},
+        wrong_boundary=0.1,
+    ),
+}
+
+
+def no_choices(c: Chain) -> List[List[float]]:
+    return []
+
+
+class Case(NamedTuple):
+    """A loss and its definition.
+
+    build (Callable): Builds the loss, anew each time, as some keep count.
+    define (Callable): Takes the sequences of a batch to the value.
+    choices (Callable): The scores of which the loss picks the best one.
+    """
+
+    build: Callable[[], Loss]
+    define: Callable[[Batch], float]
+    choices: Callable[[Chain], List[List[float]]] = no_choices
+
+    def compute(self, potentials: Potentials, gold: Gold) -> LossResult:
+        loss = self.build()
+        if loss.cost is None:
+            gold = gold._replace(cost=None)
+        return loss.compute(potentials, gold)
+
+    def expected(self, potentials: Potentials, gold: Gold) -> float:
+        if self.build().cost is None:
+            gold = gold._replace(cost=None)
+        return self.define(oracle_losses.sequences(potentials, gold))
+
+
+def mce_case(**settings: Any) -> Case:
+    smooth = math.isfinite(settings["psi"])
+    defaults = {"smoothing": "sigmoid", "slope": 1.0, "offset": 0.0, "normalise": False}
+    return Case(
+        partial(make_mce, **settings),
+        partial(oracle_losses.mce, **{**defaults, **settings}),
+        no_choices if smooth else oracle_losses.choices_of_mce,
+    )
+
+
+def mce_f_expected(batch: Batch, gamma: float) -> float:
+    tp, fp, fn = oracle_losses.expected_counts(batch)
+    return oracle_losses.mce_f(oracle_losses.Counts(1 + tp, fp, fn), gamma)
+
+
+def mce_f_best(batch: Batch, gamma: float, slope: float, offset: float) -> float:
+    tp, fp, fn = oracle_losses.best_counts(batch, slope, offset)
+    return oracle_losses.mce_f(oracle_losses.Counts(1 + tp, fp, fn), gamma)
+
+
+LOSSES: Dict[str, Case] = {
+    "Sequential": Case(make_sequential, oracle_losses.sequential),
+    "Pointwise": Case(make_pointwise, oracle_losses.pointwise),
+    "Mixed": Case(partial(make_mixed, k=1.5), partial(oracle_losses.mixed, lam=0.6)),
+    "SoftmaxMargin": Case(
+        partial(make_softmax_margin, cost=HAMMING, multiplier=0.7),
+        partial(oracle_losses.softmax_margin, multiplier=0.7),
+    ),
+    "MaxMargin": Case(
+        partial(make_max_margin, cost=HAMMING, multiplier=0.7),
+        partial(oracle_losses.max_margin, multiplier=0.7),
+        partial(oracle_losses.choices_of_margin, multiplier=0.7),
+    ),
+    "Risk": Case(partial(make_risk, cost=HAMMING), oracle_losses.risk),
+    "JensenRiskBound": Case(
+        partial(make_jensen_risk_bound, cost=HAMMING, multiplier=0.7),
+        partial(oracle_losses.jensen_risk_bound, multiplier=0.7),
+    ),
+    "Perceptron": Case(
+        make_perceptron,
+        partial(oracle_losses.perceptron, alpha=0.0),
+        partial(oracle_losses.choices_of_margin, multiplier=0.0),
+    ),
+    "Perceptron, alpha 1.3": Case(
+        partial(make_perceptron, cost=HAMMING, alpha=1.3),
+        partial(oracle_losses.perceptron, alpha=1.3),
+        partial(oracle_losses.choices_of_margin, multiplier=1.3),
+    ),
+    "MIRA": Case(
+        partial(make_mira, cost=HAMMING, multiplier=0.7, aggressiveness=0.2),
+        partial(oracle_losses.mira, multiplier=0.7, aggressiveness=0.2),
+        partial(oracle_losses.choices_of_margin, multiplier=0.7),
+    ),
+    "MCE": mce_case(psi=1.0),
+    "MCE, psi 0.5": mce_case(psi=0.5, slope=0.5, offset=-0.3, normalise=True),
+    "MCE, logistic": mce_case(psi=5.0, smoothing="logistic", slope=2.0, offset=0.5),
+    "MCE, psi inf": mce_case(psi=math.inf, slope=0.3, offset=0.1),
+    "MCE, logistic, psi inf": mce_case(psi=math.inf, smoothing="logistic"),
+    "MCEF": Case(partial(make_mce_f, gamma=2.0), partial(mce_f_expected, gamma=2.0)),
+    "MCEF, psi inf": Case(
+        partial(make_mce_f, psi=math.inf, slope=0.4, offset=-0.2),
+        partial(mce_f_best, gamma=1.0, slope=0.4, offset=-0.2),
+        oracle_losses.choices_of_mce_f,
+    ),
+    "ZScore": Case(make_zscore, partial(oracle_losses.zscore, multiplier=0.0)),
+    "ZScore, cost": Case(
+        partial(make_zscore, cost=HAMMING, multiplier=0.8),
+        partial(oracle_losses.zscore, multiplier=0.8),
+    ),
+}
+RATIOS = ("MCEF", "MCEF, psi inf", "ZScore", "ZScore, cost")
+each_loss = pytest.mark.parametrize("name", LOSSES)
+
+
+def is_clear(case: Case, potentials: Potentials, gold: Gold) -> bool:
+    """Whether nothing that the loss picks the best of has a tie."""
+    batch = oracle_losses.sequences(potentials, gold)
+    return all(oracle_losses.gap(some) > GAP for c in batch for some in case.choices(c))
+
+
+# Against enumeration
+
+
+@pytest.mark.parametrize("cost", COSTS)
+@each_loss
+@given(data=st.data())
+@settings(max_examples=8)
+def test_values_and_gradients(name: str, cost: str, data: st.DataObject) -> None:
+    case, batch = LOSSES[name], data.draw(annotated_NK(COSTS[cost]))
+    for gold in (batch.complete, batch.partial):
+        result = case.compute(batch.potentials, gold)
+        assert result.value == pytest.approx(
+            case.expected(batch.potentials, gold), rel=1e-8, abs=1e-8
+        )
+        check_forbidden(result.gradient, batch.potentials)
+        if is_clear(case, batch.potentials, gold):
+            check_loss_directions(partial(case.compute, gold=gold), batch.potentials)
+
+
+@each_loss
+@given(data=st.data())
+@settings(max_examples=5)
+def test_gradients_by_differences(name: str, data: st.DataObject) -> None:
+    case, batch = LOSSES[name], data.draw(annotated_NK())
+    for gold in (batch.complete, batch.partial):
+        assume(is_clear(case, batch.potentials, gold))
+        check_loss_gradient(partial(case.compute, gold=gold), batch.potentials)
+
+
+@each_loss
+@given(data=st.data())
+@settings(max_examples=10)
+def test_float32_agrees_with_float64(name: str, data: st.DataObject) -> None:
+    case, batch = LOSSES[name], data.draw(annotated_NK())
+    potentials = in_precision(batch.potentials, "float32")
+    for gold in (batch.complete, batch.partial):
+        assume(is_clear(case, batch.potentials, gold))
+        result, exact = (
+            case.compute(potentials, in_single(gold)),
+            case.compute(batch.potentials, gold),
+        )
+        assert all(array.dtype == "float32" for array in result.gradient[:4])
+        check_forbidden(result.gradient, potentials)
+        assert result.value == pytest.approx(exact.value, rel=1e-4, abs=1e-4)
+        largest = max(1.0, abs(oracle.vector(exact.gradient)).max(initial=0))
+        for array, expected in zip(result.gradient[:4], exact.gradient):
+            assert_allclose(array, expected, atol=2e-4 * largest)
+
+
+def in_single(gold: Gold) -> Gold:
+    return gold._replace(cost=gold.cost.astype("float32"))
+
+
+# Sequences of a batch
+
+
+def take(potentials: Potentials, gold: Gold, which: List[int]) -> Tuple[Potentials, Gold]:
+    """Some of the sequences of a batch."""
+    tokens = [n for b in which for n in range(*oracle.spans(potentials)[b].indices(10**6))]
+    fields = gold._asdict()
+    for field in ("tags", "allowed", "cost", "token_weights"):
+        fields[field] = None if fields[field] is None else fields[field][tokens]
+    fields["weights"] = None if gold.weights is None else gold.weights[which]
+    taken = potentials._replace(
+        emissions=potentials.emissions[tokens], lengths=potentials.lengths[which]
+    )
+    return taken, Gold(**fields)
+
+
+def check_same_but_for_emissions(one: LossResult, other: LossResult) -> None:
+    assert one.value == pytest.approx(other.value, rel=1e-9, abs=1e-9)
+    for field in ("transitions", "start", "end"):
+        assert_allclose(
+            getattr(one.gradient, field), getattr(other.gradient, field), rtol=1e-7, atol=1e-9
+        )
+
+
+@pytest.mark.parametrize("name", [name for name in LOSSES if name not in RATIOS])
+@given(data=st.data())
+@settings(max_examples=10)
+def test_a_batch_is_the_sum_of_its_sequences(name: str, data: st.DataObject) -> None:
+    case, batch = LOSSES[name], data.draw(annotated_NK())
+    potentials, gold = batch.potentials, batch.partial
+    together = case.compute(potentials, gold)
+    alone = [case.compute(*take(potentials, gold, [b])) for b in range(len(potentials.lengths))]
+    assert together.value == pytest.approx(sum(each.value for each in alone), rel=1e-9, abs=1e-9)
+    emissions = [each.gradient.emissions for each in alone]
+    assert_allclose(
+        together.gradient.emissions,
+        numpy.concatenate([*emissions, potentials.emissions[:0]]),
+        rtol=1e-7,
+        atol=1e-9,
+    )
+    for field in ("transitions", "start", "end"):
+        total = sum(getattr(each.gradient, field) for each in alone)
+        assert_allclose(getattr(together.gradient, field), total, rtol=1e-7, atol=1e-9)
+
+
+@each_loss
+@pytest.mark.parametrize("how", ["weight", "annotation"])
+@given(data=st.data())
+@settings(max_examples=10)
+def test_what_does_not_count_changes_nothing(name: str, how: str, data: st.DataObject) -> None:
+    """A sequence of weight 0, and one of which nothing is annotated."""
+    case, batch = LOSSES[name], data.draw(annotated_NK())
+    potentials, gold = batch.potentials, batch.partial
+    assume(len(potentials.lengths) > 0)
+    b = data.draw(st.integers(0, len(potentials.lengths) - 1))
+    others = [other for other in range(len(potentials.lengths)) if other != b]
+    left_out = (
+        without_weight(gold, potentials, b) if how == "weight" else unannotated(gold, potentials, b)
+    )
+    result = case.compute(potentials, left_out)
+    tokens = oracle.spans(potentials)[b]
+    assert_allclose(result.gradient.emissions[tokens], 0, atol=1e-12)
+    expected = case.compute(*take(potentials, gold, others))
+    check_same_but_for_emissions(result, expected)
+    assert_allclose(
+        numpy.delete(result.gradient.emissions, tokens, axis=0),
+        expected.gradient.emissions,
+        rtol=1e-7,
+        atol=1e-9,
+    )
+
+
+def without_weight(gold: Gold, potentials: Potentials, b: int) -> Gold:
+    weights = numpy.ones(len(potentials.lengths)) if gold.weights is None else gold.weights.copy()
+    weights[b] = 0
+    return gold._replace(weights=weights)
+
+
+def unannotated(gold: Gold, potentials: Potentials, b: int) -> Gold:
+    tokens = oracle.spans(potentials)[b]
+    tags, allowed, cost = gold.tags.copy(), gold.allowed.copy(), gold.cost.copy()
+    tags[tokens], allowed[tokens], cost[tokens] = -1, True, 0
+    return gold._replace(tags=tags, allowed=allowed, cost=cost)
+
+
+# Edges
+
+
+def example(lengths: List[int], n_tags: int, dtype: str = "float64", scale: float = 1.0) -> Any:
+    """A batch with complete and partial gold; tags are outside, opening, continuing and others."""
+    potentials = random_potentials(lengths, n_tags, scale, dtype)
+    rng = numpy.random.default_rng(1)
+    tags = rng.integers(n_tags, size=sum(lengths))
+    right = tags[:, None] == numpy.arange(n_tags)
+    opening, continuing = (numpy.arange(n_tags) == tag for tag in (1, 2))
+    complete = Gold(tags, None, (~right).astype(dtype), opening=opening, continuing=continuing)
+    missing = (rng.uniform(size=len(tags) + 1) < 0.3)[numpy.cumsum(tags != 2)]
+    partial_gold = complete._replace(
+        tags=numpy.where(missing, -1, tags),
+        allowed=right | missing[:, None],
+        cost=complete.cost * ~missing[:, None],
+    )
+    return potentials, complete, partial_gold
+
+
+@each_loss
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_nothing_to_learn_from_one_legal_path(name: str, dtype: str) -> None:
+    for n_tags, scale in ((1, 1.0), (1, 50.0), (3, 1.0), (3, 50.0)):
+        potentials, complete, some = example([30, 0, 1], n_tags, dtype, scale)
+        only = complete.tags[:, None] == numpy.arange(n_tags)
+        potentials = chain.restrict(potentials, only)
+        for gold in (complete, some):
+            value, gradient = LOSSES[name].compute(potentials, gold)
+            assert value == pytest.approx(0, abs=1e-9 if dtype == "float64" else 1e-3)
+            assert_allclose(oracle.vector(gradient), 0, atol=1e-9 if dtype == "float64" else 1e-5)
+
+
+@each_loss
+@pytest.mark.parametrize("lengths", [[], [0], [0, 0]])
+def test_batches_without_tokens(name: str, lengths: List[int]) -> None:
+    potentials, complete, some = example(lengths, 3)
+    for gold in (complete, some):
+        value, gradient = LOSSES[name].compute(potentials, gold)
+        assert value == 0
+        assert gradient.emissions.shape == (0, 3)
+        assert (oracle.vector(gradient) == 0).all()
+
+
+@each_loss
+def test_long_sequences_of_large_scores(name: str) -> None:
+    potentials, complete, some = example([2_000], 5, "float32", 50.0)
+    for gold in (complete, some):
+        value, gradient = LOSSES[name].compute(potentials, gold)
+        assert math.isfinite(value)
+        check_forbidden(gradient, potentials)
+    exact = LOSSES[name].compute(in_precision(potentials, "float64"), gold)
+    assert value == pytest.approx(exact.value, rel=1e-4, abs=1e-3)

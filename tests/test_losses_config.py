@@ -1,0 +1,174 @@
+"""What a config may say of a loss: bad parameters are named, schedules are kept to."""
+
+import math
+from typing import Any, Callable, Dict, List, Tuple
+
+import pytest
+from spacy.util import registry
+from thinc.api import Config
+
+from spacy_costner.costs import hamming_cost
+from spacy_costner.losses.fscore import make_mce_f
+from spacy_costner.losses.likelihood import make_mixed, make_pointwise, make_sequential
+from spacy_costner.losses.margin import (
+    make_jensen_risk_bound,
+    make_max_margin,
+    make_risk,
+    make_softmax_margin,
+)
+from spacy_costner.losses.mce import make_mce
+from spacy_costner.losses.perceptron import make_mira, make_perceptron
+from spacy_costner.losses.schedule import make_schedule
+from spacy_costner.losses.zscore import make_zscore
+from spacy_costner.types import Loss, Progress
+
+from .test_entry_points import resolve
+
+COST = {"cost": hamming_cost}
+NOT_NUMBERS = (math.nan, math.inf, -math.inf)
+NOT_AT_LEAST_0 = (-0.1, *NOT_NUMBERS)
+NOT_ABOVE_0 = (0.0, *NOT_AT_LEAST_0)
+BAD: List[Tuple[str, Callable[..., Loss], str, Tuple[Any, ...], Dict[str, Any]]] = [
+    ("Mixed", make_mixed, "lam", (-0.1, 1.1, *NOT_NUMBERS), {}),
+    ("Mixed", make_mixed, "k", NOT_AT_LEAST_0, {}),
+    ("Mixed", make_mixed, "lam", (None,), {}),
+    ("Mixed", make_mixed, "k", (2.0,), {"lam": 0.5}),
+    ("SoftmaxMargin", make_softmax_margin, "multiplier", NOT_AT_LEAST_0, COST),
+    ("MaxMargin", make_max_margin, "multiplier", NOT_AT_LEAST_0, COST),
+    ("JensenRiskBound", make_jensen_risk_bound, "multiplier", NOT_AT_LEAST_0, COST),
+    ("MIRA", make_mira, "multiplier", NOT_AT_LEAST_0, COST),
+    ("MIRA", make_mira, "aggressiveness", NOT_ABOVE_0, COST),
+    ("Perceptron", make_perceptron, "alpha", (0.0, *NOT_AT_LEAST_0), COST),
+    ("Perceptron", make_perceptron, "alpha", (0.5, *NOT_AT_LEAST_0), {}),
+    ("MCE", make_mce, "smoothing", ("step", ""), {}),
+    ("MCE", make_mce, "slope", NOT_ABOVE_0, {}),
+    ("MCE", make_mce, "offset", NOT_NUMBERS, {}),
+    ("MCE", make_mce, "psi", (0.0, -1.0, math.nan, -math.inf), {}),
+    ("MCEF", make_mce_f, "gamma", NOT_ABOVE_0, {}),
+    ("MCEF", make_mce_f, "psi", (0.0, 2.0, -math.inf, math.nan), {}),
+    ("MCEF", make_mce_f, "slope", (2.0, *NOT_ABOVE_0), {}),
+    ("MCEF", make_mce_f, "slope", NOT_ABOVE_0, {"psi": math.inf}),
+    ("MCEF", make_mce_f, "offset", (0.5, *NOT_NUMBERS), {}),
+    ("MCEF", make_mce_f, "offset", NOT_NUMBERS, {"psi": math.inf}),
+    ("MCEF", make_mce_f, "decay", (-0.1, 1.1, *NOT_NUMBERS), {}),
+    ("ZScore", make_zscore, "multiplier", NOT_ABOVE_0, COST),
+]
+
+
+@pytest.mark.parametrize(
+    "loss, make, field, value, others",
+    [
+        (loss, make, field, value, others)
+        for loss, make, field, values, others in BAD
+        for value in values
+    ],
+)
+def test_a_bad_parameter_is_named(
+    loss: str, make: Callable[..., Loss], field: str, value: Any, others: Dict[str, Any]
+) -> None:
+    with pytest.raises(ValueError, match=rf"spacy_costner\.{loss}: .*{field}.*expected.*was: "):
+        make(**{**others, field: value})
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "-1", "many"])
+@pytest.mark.parametrize("loss", ["SoftmaxMargin", "MaxMargin", "JensenRiskBound", "MIRA"])
+def test_numbers_that_are_text_to_a_config(loss: str, value: str) -> None:
+    with pytest.raises(ValueError, match=r"multiplier"):
+        resolve("losses", f"spacy_costner.{loss}.v1", multiplier=value)
+
+
+@pytest.mark.parametrize("loss", ["MCE", "MCEF"])
+def test_a_config_can_say_infinite(loss: str) -> None:
+    text = f'[block]\n@losses = "spacy_costner.{loss}.v1"\npsi = inf\n'
+    config = Config().from_str(Config().from_str(text).to_str())
+    compute = registry.resolve(config)["block"].compute
+    assert getattr(compute, "compute", compute).keywords["psi"] == math.inf
+
+
+def test_the_ends_of_what_is_allowed() -> None:
+    for lam in (0.0, 1.0):
+        make_mixed(lam=lam)
+    make_mixed(k=0.0)
+    make_softmax_margin(cost=hamming_cost, multiplier=0.0)
+    make_mce(psi=math.inf)
+    make_mce_f(psi=math.inf, slope=3.0, offset=-1.0, decay=0.0)
+    make_mce_f(decay=1.0)
+
+
+def test_a_loss_says_what_it_has_a_use_for() -> None:
+    with_cost = [
+        make(cost=hamming_cost)
+        for make in (make_softmax_margin, make_max_margin, make_risk, make_mira, make_zscore)
+    ]
+    assert all(loss.cost is hamming_cost for loss in with_cost)
+    assert [make_sequential().cost, make_mce().cost, make_zscore().cost] == [None] * 3
+    assert make_pointwise().weighs_tokens and make_mixed(lam=0.5).weighs_tokens
+    assert make_mce_f().is_ratio and make_zscore().is_ratio and not make_mce().is_ratio
+
+
+# Schedules
+
+FIRST, SECOND, THIRD = make_sequential(), make_pointwise(), make_mce()
+
+
+@pytest.mark.parametrize(
+    "steps, stage", [(0, FIRST), (9, FIRST), (10, SECOND), (29, SECOND), (30, THIRD), (99, THIRD)]
+)
+def test_stages_by_steps(steps: int, stage: Loss) -> None:
+    schedule = make_schedule(FIRST, SECOND, THIRD, steps=[10, 30])
+    assert schedule.at(Progress(steps=steps, epochs=50.0)) is stage
+
+
+@pytest.mark.parametrize(
+    "epochs, stage", [(0.0, FIRST), (0.49, FIRST), (0.5, SECOND), (1.9, SECOND), (2.0, THIRD)]
+)
+def test_stages_by_epochs(epochs: float, stage: Loss) -> None:
+    schedule = make_schedule(FIRST, SECOND, THIRD, epochs=[0.5, 2.0])
+    assert schedule.at(Progress(steps=50, epochs=epochs)) is stage
+    assert schedule.stages == (FIRST, SECOND, THIRD)
+
+
+def test_a_loss_is_a_schedule_of_one_stage() -> None:
+    assert FIRST.at(Progress(steps=5)) is FIRST
+    assert FIRST.stages == (FIRST,)
+
+
+@pytest.mark.parametrize(
+    "losses, settings",
+    [
+        ([], {"steps": []}),
+        ([FIRST], {"steps": []}),
+        ([FIRST], {"steps": [10]}),
+        ([FIRST, SECOND], {}),
+        ([FIRST, SECOND], {"steps": [10], "epochs": [1.0]}),
+        ([FIRST, SECOND], {"steps": [10, 20]}),
+        ([FIRST, SECOND, THIRD], {"epochs": [1.0]}),
+    ],
+)
+def test_as_many_ends_as_losses_but_one(losses: List[Loss], settings: Dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"Schedule: expected two losses .* steps or epochs.*was:"):
+        make_schedule(*losses, **settings)
+
+
+@pytest.mark.parametrize("unit", ["steps", "epochs"])
+@pytest.mark.parametrize(
+    "ends", [(0, 5), (-1, 5), (5, 5), (7, 5), (math.nan, 5), (5, math.nan), (5, math.inf)]
+)
+def test_ends_grow(unit: str, ends: Tuple[float, float]) -> None:
+    with pytest.raises(ValueError, match=rf"Schedule: {unit}: expected growing numbers.*was: "):
+        make_schedule(FIRST, SECOND, THIRD, **{unit: ends})
+
+
+@pytest.mark.parametrize("stage", [hamming_cost, make_schedule(FIRST, SECOND, steps=[1]), None])
+def test_stages_are_losses(stage: Any) -> None:
+    with pytest.raises(ValueError, match=r"Schedule: expected .*losses.*was: "):
+        make_schedule(FIRST, stage, steps=[10])
+
+
+def test_a_schedule_keeps_the_order_of_the_config() -> None:
+    stages = {
+        "zeta": {"@losses": "spacy_costner.Mixed.v1", "k": 1.0},
+        "alpha": {"@losses": "spacy_costner.MCEF.v1"},
+    }
+    schedule = resolve("losses", "spacy_costner.Schedule.v1", **{"*": stages})
+    assert [stage.is_ratio for stage in schedule.stages] == [False, True]

@@ -1,0 +1,318 @@
+"""What the losses are to each other, and what their papers prove of them."""
+
+import math
+from functools import partial
+from typing import Callable
+
+import numpy
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+
+from spacy_costner.losses import (
+    jensen_risk_bound,
+    max_margin,
+    mce,
+    mce_f,
+    mira,
+    mixed,
+    perceptron,
+    pointwise,
+    risk,
+    sequential,
+    softmax_margin,
+    zscore,
+)
+from spacy_costner.losses.fscore import NOTHING_YET, make_mce_f
+from spacy_costner.losses.likelihood import make_mixed
+from spacy_costner.types import Gold, LossResult, Potentials, linear_combination, map_scores
+
+from . import oracle, oracle_losses
+from .strategies import Annotated, annotated_NK
+from .test_losses import GAP, example
+
+ROUNDING = 1e-8
+multipliers = st.sampled_from([0.0, 0.3, 1.0, 5.0])
+some = settings(max_examples=20)
+
+
+def check_same(one: LossResult, other: LossResult) -> None:
+    assert one.value == pytest.approx(other.value, rel=1e-7, abs=1e-7)
+    assert_allclose(
+        oracle.vector(one.gradient), oracle.vector(other.gradient), rtol=1e-6, atol=1e-7
+    )
+
+
+def plus(one: LossResult, other: LossResult) -> LossResult:
+    gradient = linear_combination((1.0, one.gradient), (1.0, other.gradient))
+    return LossResult(one.value + other.value, gradient)
+
+
+def unweighted(gold: Gold) -> Gold:
+    return gold._replace(weights=None, token_weights=None)
+
+
+# Between whole paths and single tags
+
+
+@some
+@given(annotated_NK())
+def test_the_ends_of_the_mixture(batch: Annotated) -> None:
+    for gold in (batch.complete, batch.partial):
+        check_same(mixed(batch.potentials, gold, lam=0.0), pointwise(batch.potentials, gold))
+        check_same(mixed(batch.potentials, gold, lam=1.0), sequential(batch.potentials, gold))
+
+
+def markov_of_mixture(batch: Annotated, k: float) -> float:
+    """L_lam / (1 - lam) with lam = k / (k + 1), which makes the factor k + 1."""
+    loss = make_mixed(k=k).compute(batch.potentials, unweighted(batch.complete))
+    return (k + 1) * loss.value
+
+
+def markov(batch: Annotated, k: int) -> float:
+    gold = unweighted(batch.complete)
+    return oracle_losses.markov(oracle_losses.sequences(batch.potentials, gold), k)
+
+
+@pytest.mark.parametrize("k", [0, 1, 2, 5])
+@given(batch=annotated_NK())
+@settings(max_examples=10)
+def test_the_mixture_is_a_markov_loss(k: int, batch: Annotated) -> None:
+    """Tsuboi & Kashima, theorem 1."""
+    assert markov_of_mixture(batch, k) == pytest.approx(markov(batch, k), abs=1e-7)
+
+
+@pytest.mark.parametrize("k", [0.3, 1.5, 2.75, 3.0])
+@given(batch=annotated_NK())
+@settings(max_examples=10)
+def test_orders_between_whole_numbers(k: float, batch: Annotated) -> None:
+    """Tsuboi & Kashima, corollary 1, with floor(k) + 1 for the ceiling of k."""
+    low = math.floor(k)
+    between = (low + 1 - k) * markov(batch, low) + (k - low) * markov(batch, low + 1)
+    assert markov_of_mixture(batch, k) == pytest.approx(between, abs=1e-7)
+
+
+@pytest.mark.parametrize("lam", [0.1, 0.4])
+@given(batch=annotated_NK())
+@settings(max_examples=5)
+def test_the_mixture_is_a_sum_over_all_orders(lam: float, batch: Annotated) -> None:
+    """Tsuboi & Kashima, corollary 2."""
+    assume(len(batch.complete.tags) <= 6)
+    orders = range(30)
+    series = (1 - lam) * sum(lam**k * markov(batch, k) for k in orders)
+    whole = mixed(batch.potentials, unweighted(batch.complete), lam=lam).value / (1 - lam)
+    assert whole == pytest.approx(series, rel=1e-7, abs=1e-7)
+
+
+# Margins and risks
+
+
+@some
+@given(annotated_NK())
+def test_softmax_margin_without_cost_is_the_likelihood(batch: Annotated) -> None:
+    for gold in (batch.complete, batch.partial):
+        check_same(
+            softmax_margin(batch.potentials, gold, multiplier=0.0),
+            sequential(batch.potentials, gold),
+        )
+
+
+@some
+@given(annotated_NK(), multipliers)
+def test_softmax_margin_is_likelihood_and_risk_bound(batch: Annotated, m: float) -> None:
+    for gold in (batch.complete, batch.partial):
+        parts = plus(
+            sequential(batch.potentials, gold),
+            jensen_risk_bound(batch.potentials, gold, multiplier=m),
+        )
+        check_same(softmax_margin(batch.potentials, gold, multiplier=m), parts)
+
+
+@some
+@given(annotated_NK())
+def test_the_risk_bound_is_one(batch: Annotated) -> None:
+    for gold in (batch.complete, batch.partial):
+        bound = jensen_risk_bound(batch.potentials, gold, multiplier=1.0).value
+        assert bound >= risk(batch.potentials, gold).value - ROUNDING
+
+
+@some
+@given(annotated_NK(), multipliers)
+def test_order_of_the_margins(batch: Annotated, m: float) -> None:
+    soft = softmax_margin(batch.potentials, batch.complete, multiplier=m).value
+    hard = max_margin(batch.potentials, batch.complete, multiplier=m).value
+    assert soft >= hard - ROUNDING
+    assert soft >= sequential(batch.potentials, batch.complete).value - ROUNDING
+    for gold in (batch.complete, batch.partial):
+        assert max_margin(batch.potentials, gold, multiplier=m).value >= 0
+
+
+# Mistake-driven losses
+
+
+@some
+@given(annotated_NK(), multipliers)
+def test_the_perceptron_is_a_max_margin(batch: Annotated, alpha: float) -> None:
+    for gold in (batch.complete, batch.partial):
+        check_same(
+            perceptron(batch.potentials, gold, alpha=alpha),
+            max_margin(batch.potentials, gold, multiplier=alpha),
+        )
+
+
+@some
+@given(annotated_NK(), st.sampled_from([0.01, 0.3, 10.0]))
+def test_steps_of_mira(batch: Annotated, aggressiveness: float) -> None:
+    """Its gradient is min(a, h / n) times what the features of rival and gold differ by."""
+    potentials, gold = batch.potentials, unweighted(batch.complete)
+    expected = oracle.vector(oracle.zeros(potentials))
+    for b, c in enumerate(oracle_losses.sequences(potentials, gold)):
+        assume(all(oracle_losses.gap(s) > GAP for s in oracle_losses.choices_of_margin(c, 1.0)))
+        rival, right = oracle_losses.rival(c, 1.0).tags, oracle_losses.best(c.right).tags
+        n = max(oracle_losses.squared_distance(rival, right), 1)
+        ways = [oracle.vector(oracle.features(potentials, b, y)) for y in (rival, right)]
+        step = min(aggressiveness, oracle_losses.lead(c, 1.0) / n)
+        expected += step * (ways[0] - ways[1])
+    gradient = mira(potentials, gold, aggressiveness=aggressiveness).gradient
+    assert_allclose(oracle.vector(gradient), expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("score", [0.0, 1.0, 1000.0, 1 / 3])
+@pytest.mark.parametrize(
+    "loss",
+    [
+        perceptron,
+        partial(max_margin, multiplier=0.0),
+        partial(max_margin, multiplier=1.0),
+        partial(perceptron, alpha=0.5),
+    ],
+)
+def test_a_model_that_is_level_learns(loss: Callable, score: float, dtype: str) -> None:
+    """Gold must not win ties: a model that starts at 0 would stay there."""
+    potentials, complete, partly = example([7, 0, 1, 40], 3, dtype)
+    potentials = map_scores(lambda array: numpy.full_like(array, score), potentials)
+    for gold in (complete, partly):
+        _, gradient = loss(potentials, gold)
+        steps = [abs(gradient.emissions[tokens]).sum() for tokens in oracle.spans(potentials)]
+        known = [(gold.tags[tokens] >= 0).any() for tokens in oracle.spans(potentials)]
+        assert [step > 0 for step in steps] == known
+
+
+def test_gold_that_leads_is_left_alone() -> None:
+    potentials, complete, _ = example([5, 3], 3)
+    right = complete.tags[:, None] == numpy.arange(3)
+    sure = potentials._replace(emissions=potentials.emissions + 100.0 * right)
+    for loss in (perceptron, max_margin, mira):
+        value, gradient = loss(sure, complete)
+        assert value == 0
+        assert (oracle.vector(gradient) == 0).all()
+
+
+# Minimum classification error
+
+
+@some
+@given(annotated_NK())
+def test_mce_of_all_wrong_paths_is_the_likelihood(batch: Annotated) -> None:
+    for gold in (batch.complete, batch.partial):
+        check_same(
+            mce(batch.potentials, gold, smoothing="logistic"), sequential(batch.potentials, gold)
+        )
+
+
+@some
+@given(annotated_NK(), st.sampled_from([0.5, 1.0, 3.0]))
+def test_a_level_model_is_half_wrong_on_average(batch: Annotated, psi: float) -> None:
+    """With `normalise`, d is 0 where all paths score the same, however many there are."""
+    potentials = map_scores(lambda scores: 0 * scores, random_free(batch.potentials))
+    for gold in (batch.complete, batch.partial):
+        value = mce(potentials, unweighted(gold), psi=psi, normalise=True).value
+        sequences = oracle_losses.sequences(potentials, gold)
+        assert value == pytest.approx(sum(0.5 for c in sequences if c.wrong))
+
+
+def random_free(potentials: Potentials) -> Potentials:
+    return map_scores(numpy.nan_to_num, potentials)
+
+
+# The F-score
+
+
+@pytest.mark.parametrize("gamma", [0.5, 1.0, 2.0])
+@some
+@given(batch=annotated_NK())
+def test_mce_f_is_the_f_score_of_expected_counts(gamma: float, batch: Annotated) -> None:
+    counts = oracle_losses.expected_counts(
+        oracle_losses.sequences(batch.potentials, batch.complete)
+    )
+    assume(counts.tp > 1e-6)
+    result, _ = mce_f(batch.potentials, batch.complete, gamma=gamma, before=NOTHING_YET)
+    f_score = oracle_losses.f_score(counts, gamma)
+    assert 1 / (1 + result.value) == pytest.approx(f_score, rel=1e-7)
+
+
+@pytest.mark.parametrize("psi", [1.0, math.inf])
+@pytest.mark.parametrize("decay", [0.0, 0.7, 1.0])
+def test_running_totals(decay: float, psi: float) -> None:
+    compute = make_mce_f(psi=psi, decay=decay).compute
+    total = oracle_losses.Counts(0.0, 0.0, 0.0)
+    for lengths in ([4, 2], [], [3], [0], [5, 1]):
+        potentials, gold, _ = example(lengths, 3)
+        sequences = oracle_losses.sequences(potentials, gold)
+        counts = (
+            oracle_losses.expected_counts(sequences)
+            if psi == 1
+            else oracle_losses.best_counts(sequences, slope=1.0, offset=0.0)
+        )
+        total = oracle_losses.Counts(*(decay * old + new for old, new in zip(total, counts)))
+        on_top = total._replace(tp=1 + total.tp)
+        value = compute(potentials, gold).value
+        assert value == pytest.approx(oracle_losses.mce_f(on_top, 1.0), rel=1e-7)
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.9])
+def test_many_batches_without_entities(decay: float) -> None:
+    compute = make_mce_f(decay=decay).compute
+    potentials, gold, _ = example([4], 3)
+    nothing = gold._replace(tags=numpy.zeros_like(gold.tags))
+    values = [compute(potentials, nothing).value for _ in range(300 if decay else 3)]
+    assert values[-1] == pytest.approx(values[-2])
+    assert values[-1] < 4 / 2 / (1 - decay) + ROUNDING
+
+
+# The Z-score
+
+
+@pytest.mark.parametrize("factor", [1e-9, 0.3, 1e6])
+@some
+@given(batch=annotated_NK())
+def test_z_does_not_depend_on_the_scale(factor: float, batch: Annotated) -> None:
+    scaled = map_scores(lambda scores: factor * scores, batch.potentials)
+    for gold in (batch.complete, batch.partial):
+        gold = gold._replace(cost=None)
+        one, other = zscore(batch.potentials, gold), zscore(scaled, gold)
+        back = linear_combination((factor, other.gradient))
+        check_same(one, LossResult(other.value, back))
+
+
+@some
+@given(annotated_NK())
+def test_z_of_a_cost_is_z_of_raised_scores(batch: Annotated) -> None:
+    potentials = batch.potentials
+    n_tags = potentials.emissions.shape[1]
+    wrong = batch.complete.tags[:, None] != numpy.arange(n_tags)
+    raised = potentials._replace(emissions=potentials.emissions + wrong)
+    gold = batch.complete._replace(cost=wrong.astype("float64"))
+    check_same(zscore(potentials, gold), zscore(raised, gold._replace(cost=None)))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_z_of_a_level_model_is_nothing(dtype: str) -> None:
+    potentials, complete, partly = example([30, 1, 0], 5, dtype)
+    potentials = map_scores(lambda array: numpy.full_like(array, 5.37), potentials)
+    for gold in (complete, partly):
+        value, gradient = zscore(potentials, gold._replace(cost=None))
+        assert value == 0
+        assert (oracle.vector(gradient) == 0).all()

@@ -1,0 +1,305 @@
+"""What a loss is told of docs: weights, forbidden spans, costs, and which loss it is."""
+
+import math
+from copy import deepcopy
+from functools import partial
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
+
+import numpy
+import pytest
+from numpy.testing import assert_allclose
+from spacy.tokens import Doc, Span, Token
+from spacy.training import Example
+
+from spacy_costner import chain
+from spacy_costner.component import CostSensitiveNER
+from spacy_costner.costs import hamming_cost
+from spacy_costner.gold import gold_cost
+from spacy_costner.losses import risk, sequential
+from spacy_costner.losses.schedule import make_schedule
+from spacy_costner.tags import Tags
+from spacy_costner.types import CostTable, Gold, Loss, LossResult, Potentials, TagSet
+
+from . import oracle, oracle_losses
+from .batches import random_potentials
+from .gradients import check_loss_directions
+from .oracle_losses import Batch
+from .test_component import pipeline
+from .test_forbidden import entities
+
+HAMMING = {"@misc": "spacy_costner.HammingCost.v1"}
+TAGS = Tags(["LOC", "PER"], "IOB2")
+SENTENCES = [
+    ("Ana Lee sang", ["B-PER", "I-PER", "O"]),
+    ("in Rome", ["O", "B-LOC"]),
+    ("", []),
+    ("Lee or Rome", ["B-PER", "O", "B-LOC"]),
+]
+PATHS = [[3, 4, 0], [0, 1], [], [3, 0, 1]]
+
+
+def loss_block(name: str, **settings: Any) -> Dict[str, Any]:
+    return {"@losses": f"spacy_costner.{name}.v1", **settings}
+
+
+def recogniser(**settings: Any) -> CostSensitiveNER:
+    """A component that knows the labels of `TAGS`."""
+    nlp = pipeline(scheme="IOB2", **settings)
+    nlp.initialize(lambda: examples(nlp))
+    return nlp.get_pipe("ner")
+
+
+def examples(nlp: Any) -> List[Example]:
+    pairs = [(words.split(), ents) for words, ents in SENTENCES]
+    return [
+        Example(Doc(nlp.vocab, words=words), Doc(nlp.vocab, words=words, ents=ents))
+        for words, ents in pairs
+    ]
+
+
+def scores_of(batch: Sequence[Example], seed: int = 0) -> Potentials:
+    lengths = [len(eg.predicted) for eg in batch]
+    return random_potentials(lengths, len(TAGS), scale=2.0, seed=seed)
+
+
+def gold_of(paths: Sequence[Sequence[int]], weights: Optional[numpy.ndarray] = None) -> Gold:
+    path = numpy.asarray([tag for tags in paths for tag in tags], dtype="int32")
+    return Gold(
+        tags=path,
+        cost=gold_cost(path, hamming_cost(TAGS), weights),
+        token_weights=weights,
+        opening=TAGS.having("B"),
+        continuing=TAGS.having("I"),
+    )
+
+
+def check_loss(
+    ner: CostSensitiveNER,
+    batch: List[Example],
+    define: Callable[[Batch], float],
+    gold: Gold,
+    possible: Callable[[int, oracle.Tags], bool] = lambda b, y: True,
+) -> None:
+    """Check a component's value and gradient against the definition of its loss."""
+    is_ratio = ner.objective.loss.stages[0].is_ratio
+    n_annotated = 1 if is_ratio else int((gold.tags >= 0).sum())
+
+    def expected(moved: Potentials) -> float:
+        legal = chain.constrain(moved, TAGS.constraints)
+        return define(oracle_losses.sequences(legal, gold, possible))
+
+    unused = ner.objective.loss
+    for seed in range(5):
+        scores = scores_of(batch, seed)
+        ner.objective.loss = deepcopy(unused)  # as some keep count
+        value, gradient = ner.get_loss(batch, scores)
+        assert value * n_annotated == pytest.approx(expected(scores))
+    check_loss_directions(lambda moved: LossResult(expected(moved), gradient), scores)
+
+
+# Weights
+
+
+@pytest.fixture
+def extensions() -> Any:
+    Token.set_extension("worth", default=1.0)
+    Doc.set_extension("trust", default=1.0)
+    yield
+    Token.remove_extension("worth")
+    Doc.remove_extension("trust")
+
+
+@pytest.mark.parametrize("name", ["Pointwise", "SoftmaxMargin"])
+def test_weights_of_tokens_and_examples(name: str, extensions: None) -> None:
+    weights = {"labels": {"PER": 2.0, "O": 0.5}, "boundary": 3.0, "token": "worth"}
+    settings = {} if name == "Pointwise" else {"cost": HAMMING}
+    ner = recogniser(
+        loss=loss_block(name, **settings),
+        weights={"@misc": "spacy_costner.Weights.v1", "example": "trust", **weights},
+    )
+    batch = examples(ner)
+    batch[0].reference[1]._.worth = 5.0
+    batch[3].reference._.trust = 0.25
+    of_tokens = numpy.asarray([6.0, 30.0, 0.5, 0.5, 3.0, 6.0, 0.5, 3.0])
+    gold = gold_of(PATHS, of_tokens)._replace(weights=numpy.asarray([1.0, 1.0, 1.0, 0.25]))
+    define = {
+        "Pointwise": oracle_losses.pointwise,
+        "SoftmaxMargin": partial(oracle_losses.softmax_margin, multiplier=1.0),
+    }[name]
+    check_loss(ner, batch, define, gold)
+
+
+def test_weights_that_no_loss_has_a_use_for() -> None:
+    weights = {"@misc": "spacy_costner.Weights.v1", "boundary": 2.0}
+    with pytest.raises(ValueError, match=r"ner: weights: expected none .* Pointwise and Mixed"):
+        pipeline(loss=loss_block("Sequential"), weights=weights)
+    pipeline(loss=loss_block("Mixed", k=1.0), weights=weights)
+    pipeline(loss=loss_block("Risk", cost=HAMMING), weights=weights)
+
+
+def test_weights_of_an_unknown_label() -> None:
+    weights = {"@misc": "spacy_costner.Weights.v1", "labels": {"PER": 2.0, "DRUG": 5.0}}
+    with pytest.raises(ValueError, match=r"ner: weights: labels: .*'PER', 'O'.*was: \['DRUG'\]"):
+        recogniser(loss=loss_block("Pointwise"), weights=weights)
+
+
+# Forbidden spans
+
+WRONG: List[Tuple[int, int, int, str]] = [
+    (0, 0, 1, "PER"),
+    (0, 1, 3, "LOC"),
+    (0, 2, 3, ""),
+    (3, 0, 2, "PER"),
+    (3, 1, 3, "LOC"),
+    (3, 1, 2, "LOC"),
+]
+"""Sentence, first token, the one after the last, label: "" for any."""
+
+
+def with_wrong_spans(batch: List[Example]) -> List[Example]:
+    for i, eg in enumerate(batch):
+        mine = [span[1:] for span in WRONG if span[0] == i]
+        eg.reference.spans["wrong"] = [
+            Span(eg.reference, begin, end, label=label) for begin, end, label in mine
+        ]
+    return batch
+
+
+def without_wrong_spans(b: int, y: oracle.Tags) -> bool:
+    bad: Set[Tuple[int, int, str]] = set()
+    for _, begin, end, label in (span for span in WRONG if span[0] == b):
+        bad |= {(begin, end, each) for each in ([label] if label else TAGS.labels)}
+    return not any((begin, end, TAGS.labels[i]) in bad for begin, end, i in entities(TAGS, y))
+
+
+def mce_f(batch: Batch, counts: Callable[[Batch], oracle_losses.Counts]) -> float:
+    tp, fp, fn = counts(batch)
+    return oracle_losses.mce_f(oracle_losses.Counts(1 + tp, fp, fn), 1.0)
+
+
+MIRA = {"cost": HAMMING, "aggressiveness": 10.0}
+MCE = {"smoothing": "sigmoid", "slope": 1.0, "offset": 0.0, "psi": 1.0, "normalise": False}
+BEST = partial(oracle_losses.best_counts, slope=1.0, offset=0.0)
+FORBIDDEN: List[Tuple[str, Dict[str, Any], Callable[[Batch], float]]] = [
+    ("Sequential", {}, oracle_losses.sequential),
+    ("Pointwise", {}, oracle_losses.pointwise),
+    ("SoftmaxMargin", {"cost": HAMMING}, partial(oracle_losses.softmax_margin, multiplier=1.0)),
+    ("MaxMargin", {"cost": HAMMING}, partial(oracle_losses.max_margin, multiplier=1.0)),
+    ("MIRA", MIRA, partial(oracle_losses.mira, multiplier=1.0, aggressiveness=10.0)),
+    ("MCE", {}, partial(oracle_losses.mce, **MCE)),
+    ("MCE", {"psi": "inf"}, partial(oracle_losses.mce, **{**MCE, "psi": math.inf})),
+    ("MCEF", {}, partial(mce_f, counts=oracle_losses.expected_counts)),
+    ("MCEF", {"psi": "inf"}, partial(mce_f, counts=BEST)),
+    ("ZScore", {}, partial(oracle_losses.zscore, multiplier=0.0)),
+]
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("name, settings, define", FORBIDDEN)
+def test_forbidden_spans_are_paths_less(
+    name: str, settings: Dict[str, Any], define: Callable[[Batch], float], missing: bool
+) -> None:
+    ner = recogniser(loss=loss_block(name, **settings), incorrect_spans_key="wrong")
+    batch, paths = with_wrong_spans(examples(ner)), PATHS
+    if missing:
+        last = batch[3].reference
+        last.set_ents([last.ents[1]], missing=[last[:2]])
+        paths = [*PATHS[:3], [-1, -1, 1]]
+    gold = gold_of(paths)
+    allowed = (gold.tags < 0)[:, None] | (gold.tags[:, None] == numpy.arange(len(TAGS)))
+    check_loss(ner, batch, define, gold._replace(allowed=allowed), without_wrong_spans)
+
+
+EVERY_LOSS = {
+    **{name: {} for name in ("Sequential", "Pointwise", "Perceptron", "MCE", "MCEF", "ZScore")},
+    **{
+        name: {"cost": HAMMING}
+        for name in ("SoftmaxMargin", "MaxMargin", "Risk", "JensenRiskBound", "MIRA")
+    },
+    "Mixed": {"k": 1.0},
+}
+
+
+@pytest.mark.parametrize("name", EVERY_LOSS)
+def test_a_doc_that_contradicts_itself_is_left_out(name: str) -> None:
+    """Its gold is among the wrong spans; or no path is left at all, as it is preset too."""
+    ner = recogniser(loss=loss_block(name, **EVERY_LOSS[name]), incorrect_spans_key="wrong")
+    batch = with_wrong_spans(examples(ner))
+    fresh = ner.objective.loss
+    scores = scores_of(batch)
+    ner.objective.loss = deepcopy(fresh)
+    expected, gradient = ner.get_loss([batch[0], batch[3]], without(scores, slice(3, 5)))
+    wrong = batch[1].reference
+    wrong.spans["wrong"] = [wrong.ents[0]]
+    for preset in ([], [batch[1].predicted[1:2]]):
+        batch[1].predicted.ents = [Span(span.doc, span.start, span.end, "LOC") for span in preset]
+        ner.objective.loss = deepcopy(fresh)
+        with pytest.warns(UserWarning, match="left out of training.*'in Rome'"):
+            value, left = ner.get_loss(batch, scores)
+        assert value == pytest.approx(expected)
+        assert_allclose(left.emissions[3:5], 0, atol=1e-12)
+        for field in ("transitions", "start", "end"):
+            assert_allclose(getattr(left, field), getattr(gradient, field), atol=1e-9)
+
+
+def without(scores: Potentials, tokens: slice) -> Potentials:
+    return scores._replace(
+        emissions=numpy.delete(scores.emissions, tokens, axis=0),
+        lengths=numpy.asarray([3, 3], dtype="int32"),
+    )
+
+
+# Costs
+
+
+def test_a_table_is_made_once_for_each_tag_set() -> None:
+    made = []
+
+    def cost(tags: TagSet) -> CostTable:
+        made.append(tags.labels)
+        return hamming_cost(tags)
+
+    ner = recogniser()
+    ner.objective.loss = make_schedule(Loss(risk, cost), Loss(sequential), steps=[5])
+    ner.objective.prepare(ner.tags)
+    batch = examples(ner)
+    for _ in range(3):
+        ner.get_loss(batch, scores_of(batch))
+    assert made == [("LOC", "PER")]
+    ner.add_label("DATE")
+    ner.get_loss(batch, random_potentials([3, 2, 0, 3], len(ner.tags)))
+    assert made == [("LOC", "PER"), ("LOC", "PER", "DATE")]
+
+
+def test_a_cost_without_one_of_the_labels() -> None:
+    cost = {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": {"LOC": {}}}
+    later = {"first": loss_block("Sequential"), "then": loss_block("Risk", cost=cost)}
+    with pytest.raises(ValueError, match=r"HierarchicalCost: tree: .*'PER'"):
+        recogniser(loss=loss_block("Schedule", steps=[10], **{"*": later}))
+
+
+# Schedules
+
+
+@pytest.mark.parametrize("ends", [{"steps": [2]}, {"epochs": [0.5]}])
+def test_training_switches_losses(ends: Dict[str, List[float]]) -> None:
+    """Four updates of one example each of four make an epoch."""
+    used = []
+
+    def stage(name: str) -> Loss:
+        def compute(potentials: Potentials, gold: Gold) -> LossResult:
+            used.append(name)
+            return sequential(potentials, gold)
+
+        return Loss(compute)
+
+    nlp = pipeline(scheme="IOB2")
+    batch = examples(nlp)
+    optimizer = nlp.initialize(lambda: batch)
+    nlp.get_pipe("ner").objective.loss = make_schedule(stage("first"), stage("then"), **ends)
+    for eg in (batch[0], batch[1], batch[3], batch[0]):
+        nlp.update([eg], sgd=optimizer)
+    assert used == ["first", "first", "then", "then"]
+    nlp.initialize(lambda: batch)
+    nlp.update(batch[:1], sgd=optimizer)
+    assert used[-1] == "first"

@@ -1,0 +1,111 @@
+"""Training that starts from a trained pipeline."""
+
+from pathlib import Path
+from typing import Any, Dict
+
+import pytest
+import spacy
+from spacy.cli.train import train as train_nlp
+from spacy.language import Language
+from spacy.tokens import DocBin
+from thinc.api import Config
+
+from .test_component import SMALL, SOFTMAX_MARGIN, TEXTS, ents, examples, pipeline, train
+
+LISTENING = {
+    "@architectures": "spacy_costner.LinearChainCRF.v1",
+    "tok2vec": {"@architectures": "spacy.Tok2VecListener.v1", "width": 16, "upstream": "*"},
+}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    nlp = pipeline()
+    train(nlp)
+    path = tmp_path_factory.mktemp("trained") / "model"
+    nlp.to_disk(path)
+    return path
+
+
+def start(nlp: Language, path: Path, **settings: Any) -> Language:
+    """Initialize a pipeline as its config says."""
+    block: Dict[str, Any] = {"@callbacks": "spacy_costner.start_from.v1", "path": str(path)}
+    nlp.config["initialize"]["after_init"] = {**block, **settings}
+    nlp.initialize(lambda: examples(nlp))
+    return nlp
+
+
+@pytest.mark.parametrize("settings", [{}, {"components": ["ner"]}])
+def test_it_answers_as_the_trained_one(trained: Path, settings: Dict[str, Any]) -> None:
+    nlp, expected = start(pipeline(loss=SOFTMAX_MARGIN), trained, **settings), spacy.load(trained)
+    for text in TEXTS:
+        assert ents(nlp(text)) == ents(expected(text))
+    assert nlp.config["components"]["ner"]["loss"] == SOFTMAX_MARGIN
+    assert nlp.get_pipe("ner").cfg["progress"]["steps"] == 0
+
+
+def test_it_goes_on_with_another_loss(trained: Path, tmp_path: Path) -> None:
+    nlp = pipeline(loss=SOFTMAX_MARGIN)
+    DocBin(docs=[eg.reference for eg in examples(nlp)]).to_disk(tmp_path / "corpus.spacy")
+    settings = SETTINGS.format(corpus=tmp_path / "corpus.spacy", trained=trained)
+    nlp.config.merge(Config().from_str(settings)).to_disk(tmp_path / "config.cfg")
+    train_nlp(tmp_path / "config.cfg", tmp_path / "output")
+    best = spacy.load(tmp_path / "output" / "model-best")
+    assert best.meta["performance"]["ents_f"] == 1.0
+
+
+SETTINGS = """
+[corpora]
+
+[corpora.train]
+@readers = "spacy.Corpus.v1"
+path = "{corpus}"
+
+[corpora.dev]
+@readers = "spacy.Corpus.v1"
+path = "{corpus}"
+
+[training]
+max_steps = 2
+eval_frequency = 1
+
+[initialize]
+
+[initialize.after_init]
+@callbacks = "spacy_costner.start_from.v1"
+path = "{trained}"
+"""
+
+
+def test_listeners_start_with_what_they_listen_to(tmp_path: Path) -> None:
+    def listening() -> Language:
+        nlp = spacy.blank("en")
+        nlp.add_pipe("tok2vec", config={"model": SMALL["model"]["tok2vec"]})
+        nlp.add_pipe("cost_sensitive_ner", name="ner", config={"model": LISTENING})
+        return nlp
+
+    expected = listening()
+    train(expected)
+    expected.to_disk(tmp_path / "model")
+    nlp = start(listening(), tmp_path / "model")
+    for text in TEXTS:
+        assert ents(nlp(text)) == ents(expected(text))
+
+
+def test_only_what_both_have_starts_there(trained: Path) -> None:
+    nlp = pipeline()
+    nlp.add_pipe("sentencizer", first=True)
+    nlp.add_pipe("tok2vec", last=True)
+    assert ents(start(nlp, trained)(TEXTS[0])) == ents(spacy.load(trained)(TEXTS[0]))
+
+
+def test_what_does_not_fit_is_named(trained: Path) -> None:
+    with pytest.raises(ValueError, match=r"start_from: .*: tagger: expected a component with"):
+        start(pipeline(), trained, components=["tagger"])
+    nlp = pipeline()
+    nlp.get_pipe("ner").add_label("other")
+    with pytest.raises(ValueError, match=r"start_from: .*: ner: expected labels .*'other'"):
+        start(nlp, trained)
+    tok2vec = {**SMALL["model"]["tok2vec"], "width": 8}
+    with pytest.raises(ValueError, match=r"start_from: .*: ner: expected a model as in the config"):
+        start(pipeline(model={**SMALL["model"], "tok2vec": tok2vec}), trained)

@@ -1,0 +1,171 @@
+"""What is trained: configs put together, and results that are kept."""
+
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+import spacy
+from spacy.util import load_config
+from thinc.api import Config
+
+from spacy_costner.trials import (
+    HAMMING,
+    Finished,
+    Trial,
+    attempt,
+    carry_out,
+    fingerprint,
+    plan,
+    put_onto,
+    remembered,
+)
+
+from .experiment import SHORT, Experiment
+
+SEQUENTIAL = {"@losses": "spacy_costner.Sequential.v1"}
+RISK = {"@losses": "spacy_costner.Risk.v1", "cost": HAMMING}
+
+
+def plan_of(experiment: Experiment, **overrides: Any) -> List[Trial]:
+    return plan(*experiment, seeds=[0, 1], overrides=overrides)
+
+
+def test_settings_of_the_same_block_are_put_together() -> None:
+    config = Config({"training": {"seed": 0, "dropout": 0.1}, "nlp": {"lang": "en"}})
+    merged = put_onto(config, {"training": {"dropout": 0.0, "max_steps": 9}})
+    assert merged == {
+        "training": {"seed": 0, "dropout": 0.0, "max_steps": 9},
+        "nlp": {"lang": "en"},
+    }
+    assert config["training"] == {"seed": 0, "dropout": 0.1}
+
+
+@pytest.mark.parametrize("there", [SEQUENTIAL, {**RISK, "cost": {"@misc": "other", "x": 1}}])
+def test_a_registered_function_takes_the_whole_place(there: Dict[str, Any]) -> None:
+    assert put_onto({"loss": there}, {"loss": RISK}) == {"loss": RISK}
+
+
+def test_another_factory_takes_the_whole_place() -> None:
+    there = {"ner": {"factory": "cost_sensitive_ner", "loss": RISK}}
+    other = {"ner": {"factory": "ner", "moves": None}}
+    same = {"ner": {"factory": "cost_sensitive_ner", "scheme": "IOB2"}}
+    assert put_onto(there, other) == other
+    assert put_onto(there, same)["ner"] == {**there["ner"], "scheme": "IOB2"}
+
+
+def test_plan(experiment: Experiment) -> None:
+    trials = plan_of(experiment, **{"training.max_steps": 3})
+    assert [(trial.loss, trial.seed) for trial in trials] == [
+        *(("sequential", 0), ("risk", 0), ("sequential", 1), ("risk", 1))
+    ]
+    for trial in trials:
+        training, ner = trial.config["training"], trial.config["components"]["ner"]
+        assert (training["seed"], training["max_steps"]) == (trial.seed, 3)
+        assert training["gpu_allocator"] is None
+        assert training["eval_frequency"] == 3
+        assert training.get("dropout") == (0.0 if trial.loss == "risk" else None)
+        assert ner["loss"] == (RISK if trial.loss == "risk" else SEQUENTIAL)
+        assert ner["model"]["tok2vec"]["width"] == 8
+        assert trial.measure == ("ner", "IOB2", HAMMING, str(experiment.test_path))
+        assert trial.path == experiment.output_path / trial.loss / f"seed-{trial.seed}"
+
+
+def test_the_scorer_says_what_mistakes_cost(experiment: Experiment) -> None:
+    cost = {"@misc": "spacy_costner.PrecisionRecallCost.v1", "miss": 5.0}
+    scorer = {"@scorers": "spacy_costner.cost_scorer.v1", "cost": cost}
+    config = put_onto(
+        load_config(experiment.config_path), {"components": {"ner": {"scorer": scorer}}}
+    )
+    config.to_disk(experiment.config_path)
+    for trial in plan_of(experiment):
+        assert trial.measure.cost == cost
+
+
+@pytest.mark.parametrize("text", ["[nlp]\nlang = 'en'", SHORT.replace("[components.ner", "[other")])
+def test_a_config_without_the_component_is_named(experiment: Experiment, text: str) -> None:
+    experiment.loss_paths[1].write_text(text)
+    with pytest.raises(ValueError, match=r"risk\.cfg: expected a component 'ner'"):
+        plan_of(experiment)
+    experiment.config_path.write_text(text)
+    with pytest.raises(ValueError, match=r"base\.cfg: expected one component .*, found: \[\]"):
+        plan_of(experiment)
+
+
+def test_losses_have_names_of_their_own(experiment: Experiment) -> None:
+    twice = [*experiment.loss_paths, experiment.loss_paths[0]]
+    with pytest.raises(ValueError, match=r"sequential\.cfg: expected files of different names"):
+        plan_of(experiment._replace(loss_paths=twice))
+
+
+def test_fingerprints_know_settings_and_files(tmp_path: Path) -> None:
+    file, folder = tmp_path / "tree.json", tmp_path / "corpus"
+    folder.mkdir()
+    seen = set()
+    for text in ("one", "two"):
+        file.write_text(text)
+        seen.add(fingerprint({"tree": str(file)}))
+        (folder / "train.spacy").write_text(text)
+        seen.add(fingerprint([str(folder)], 1.0))
+        seen.add(fingerprint([str(folder)], 2.0))
+    assert len(seen) == 6
+    assert fingerprint({"a": "", "b": "x" * 300}) == fingerprint({"b": "x" * 300, "a": ""})
+
+
+def test_values_are_remembered_for_as_long_as_the_key_is_the_same(tmp_path: Path) -> None:
+    made = []
+
+    def make() -> int:
+        made.append(1)
+        return len(made)
+
+    values = [remembered(tmp_path / "value.json", key, make) for key in ("a", "a", "b", "a")]
+    assert values == [1, 1, 2, 3]
+
+
+def test_a_trial_leaves_what_is_needed(experiment: Experiment) -> None:
+    trial = plan_of(experiment)[0]
+    outcome = attempt(trial)
+    assert isinstance(outcome, Finished)
+    assert outcome.seconds > 0
+    assert {path.name for path in trial.path.iterdir()} == {
+        *("config.cfg", "log.txt", "model-best", "trained.json", "counts.json")
+    }
+    assert "ENTS_F" in (trial.path / "log.txt").read_text()
+    nlp = spacy.load(trial.path / "model-best")
+    assert nlp.config["training"]["seed"] == 0
+    tokens = [6, 3, 3, 1]
+    assert outcome.counts.tokens.tolist() == tokens
+    assert (outcome.counts.right + outcome.counts.missed).tolist() == [2, 1, 0, 1]
+
+
+def test_another_measure_needs_no_other_training(
+    experiment: Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = plan_of(experiment)[0]
+    first = attempt(trial)
+    monkeypatch.delattr("spacy_costner.trials.train")
+    zero_one = trial.measure._replace(cost={"@misc": "spacy_costner.ZeroOneCost.v1"})
+    again = attempt(trial._replace(measure=zero_one))
+    assert isinstance(first, Finished) and isinstance(again, Finished)
+    assert again.seconds == first.seconds
+    assert again.counts.right.tolist() == first.counts.right.tolist()
+
+
+def test_another_config_is_trained_anew(experiment: Experiment) -> None:
+    first = attempt(plan_of(experiment)[0])
+    (trial, *_) = plan_of(experiment, **{"training.max_steps": 3})
+    again = attempt(trial)
+    assert isinstance(first, Finished) and isinstance(again, Finished)
+    assert again.seconds != first.seconds
+
+
+def test_side_by_side_is_one_after_another(experiment: Experiment) -> None:
+    trials = plan_of(experiment)[:2]
+    apart = [trial._replace(path=trial.path / "apart") for trial in trials]
+    one = {found.loss: found for found in carry_out(trials)}
+    two = {found.loss: found for found in carry_out(apart, jobs=2)}
+    assert set(one) == set(two)
+    for loss, found in one.items():
+        other = two[loss]
+        assert isinstance(found, Finished) and isinstance(other, Finished)
+        assert found.counts.cost.tolist() == other.counts.cost.tolist()
