@@ -6,15 +6,8 @@ gradient 0. Sequences without tokens score 0.
 """
 
 from . import batched
-from .batched import (
-    Segments,
-    best_outside,
-    k_best,
-    max_marginals,
-    pairwise_marginals,
-    sample_paths,
-    segment_max_scores,
-)
+from .batched import Segments, k_best, pairwise_marginals, sample_paths
+from .best_ways import BestWays, best_outside, best_ways, max_marginals, segment_max_scores
 from .compiled import compiled, set_threads
 from .constraints import constrain, restrict
 from .posterior import (
@@ -35,10 +28,12 @@ path_log_prob = compiled(batched.path_log_prob)
 path_score = compiled(batched.path_score)
 
 __all__ = [
+    "BestWays",
     "Posterior",
     "Segments",
     "best_outside",
     "best_path",
+    "best_ways",
     "constrain",
     "entropy",
     "expectation",

@@ -64,8 +64,14 @@ cdef extern from "kernels/interface.hpp" namespace "costner" nogil:
         unique_ptr[Asked] outside(const uint8_t* allowed, double* log_sums) except +
         unique_ptr[Asked] segments(const Runs& runs, double* log_p) except +
 
+    cdef cppclass _BestWays "costner::BestWays":
+        void max_marginals(double* scores) except +
+        void best_outside(const uint8_t* allowed, int64_t* tags, double* scores) except +
+        unique_ptr[Asked] segments(const Runs& runs, double* scores) except +
+
     unique_ptr[SumProduct] make_sum_product(const Scores&, int n_threads) except +
     unique_ptr[_Posterior] make_posterior(const Scores&, int n_threads) except +
+    unique_ptr[_BestWays] make_best_ways(const Scores&, int n_threads) except +
     void _best_path "costner::best_path"(
         const Scores&, int64_t* tags, double* out, int n_threads
     ) except +
@@ -184,6 +190,19 @@ cdef class _Batch:
     cdef object empty_scores(self):
         cdef np.npy_intp[1] shape = [self.scores.n_sequences]
         return np.PyArray_EMPTY(1, shape, np.NPY_DOUBLE, 0)
+
+    cdef object truths(self, allowed):
+        """Truth values, byte by byte. Shape: (N, K)"""
+        sets = _contiguous(allowed, np.NPY_BOOL, 2)
+        if (
+            np.PyArray_DIM(sets, 0) != self.scores.n_tokens
+            or np.PyArray_DIM(sets, 1) != self.scores.n_tags
+        ):
+            raise ValueError(
+                f"expected a truth value for each of {self.scores.n_tokens} tokens and "
+                f"{self.scores.n_tags} tags, was: {sets.shape}"
+            )
+        return sets
 
     cdef object weights(self, d_scores):
         weights = _contiguous(d_scores, np.NPY_DOUBLE, 1)
@@ -359,17 +378,17 @@ cdef class Posterior:
     def log_partition(self):
         log_z = self.batch.empty_scores()
         cdef double* out = <double*>np.PyArray_DATA(log_z)
-        cdef _Answer answer = _Answer(self, self.batch.scores.n_sequences, None)
+        cdef Answer answer = Answer(self, self.batch, self.batch.scores.n_sequences, None)
         with nogil:
             answer.asked = self.messages.get().log_partition(out)
         return log_z, answer
 
     def log_marginals(self, allowed):
-        allowed = self._allowed(allowed)
+        allowed = self.batch.truths(allowed)
         log_p = _empty(self.batch.scores.n_tokens)
         cdef double* out = <double*>np.PyArray_DATA(log_p)
         cdef const uint8_t* sets = <const uint8_t*>np.PyArray_DATA(allowed)
-        cdef _Answer answer = _Answer(self, self.batch.scores.n_tokens, None)
+        cdef Answer answer = Answer(self, self.batch, self.batch.scores.n_tokens, None)
         with nogil:
             answer.asked = self.messages.get().log_marginals(sets, out)
         return log_p, answer
@@ -378,17 +397,17 @@ cdef class Posterior:
         means = self.batch.empty_scores()
         cdef double* out = <double*>np.PyArray_DATA(means)
         cdef _Batch of_steps = _Batch(_in_type_of(values, self.batch))
-        cdef _Answer answer = _Answer(self, self.batch.scores.n_sequences, of_steps)
+        cdef Answer answer = Answer(self, self.batch, self.batch.scores.n_sequences, of_steps)
         with nogil:
             answer.asked = self.messages.get().expectation(of_steps.scores, out)
         return means, answer
 
     def log_partition_outside(self, allowed):
-        allowed = self._allowed(allowed)
+        allowed = self.batch.truths(allowed)
         log_sums = self.batch.empty_scores()
         cdef double* out = <double*>np.PyArray_DATA(log_sums)
         cdef const uint8_t* sets = <const uint8_t*>np.PyArray_DATA(allowed)
-        cdef _Answer answer = _Answer(self, self.batch.scores.n_sequences, None)
+        cdef Answer answer = Answer(self, self.batch, self.batch.scores.n_sequences, None)
         with nogil:
             answer.asked = self.messages.get().outside(sets, out)
         return log_sums, answer
@@ -397,23 +416,54 @@ cdef class Posterior:
         cdef _Runs runs = _Runs(self.batch, segments)
         log_p = _empty(runs.runs.n_runs)
         cdef double* out = <double*>np.PyArray_DATA(log_p)
-        cdef _Answer answer = _Answer(self, runs.runs.n_runs, runs)
+        cdef Answer answer = Answer(self, self.batch, runs.runs.n_runs, runs)
         with nogil:
             answer.asked = self.messages.get().segments(runs.runs, out)
         return log_p, answer
 
-    cdef object _allowed(self, allowed):
-        """Truth values, byte by byte. Shape: (N, K)"""
-        sets = _contiguous(allowed, np.NPY_BOOL, 2)
-        if (
-            np.PyArray_DIM(sets, 0) != self.batch.scores.n_tokens
-            or np.PyArray_DIM(sets, 1) != self.batch.scores.n_tags
-        ):
-            raise ValueError(
-                f"expected a truth value for each of {self.batch.scores.n_tokens} tokens and "
-                f"{self.batch.scores.n_tags} tags, was: {sets.shape}"
-            )
-        return sets
+
+@cython.final
+cdef class BestWays:
+    """As `batched.BestWays`."""
+
+    cdef _Batch batch
+    cdef unique_ptr[_BestWays] messages
+
+    def __cinit__(self, potentials):
+        cdef int n_threads
+        self.batch = _Batch(potentials)
+        n_threads = self.batch.n_threads()
+        with nogil:
+            self.messages = make_best_ways(self.batch.scores, n_threads)
+
+    def max_marginals(self):
+        cdef np.npy_intp[2] shape = [self.batch.scores.n_tokens, self.batch.scores.n_tags]
+        scores = np.PyArray_EMPTY(2, shape, np.NPY_DOUBLE, 0)
+        cdef double* out = <double*>np.PyArray_DATA(scores)
+        with nogil:
+            self.messages.get().max_marginals(out)
+        return scores
+
+    def best_outside(self, allowed):
+        allowed = self.batch.truths(allowed)
+        cdef np.npy_intp[1] shape = [self.batch.scores.n_tokens]
+        tags = np.PyArray_EMPTY(1, shape, np.NPY_INT64, 0)
+        scores = self.batch.empty_scores()
+        cdef const uint8_t* sets = <const uint8_t*>np.PyArray_DATA(allowed)
+        cdef int64_t* path = <int64_t*>np.PyArray_DATA(tags)
+        cdef double* out = <double*>np.PyArray_DATA(scores)
+        with nogil:
+            self.messages.get().best_outside(sets, path, out)
+        return BestPath(tags, scores)
+
+    def segment_max_scores(self, segments):
+        cdef _Runs runs = _Runs(self.batch, segments)
+        scores = _empty(2 * runs.runs.n_runs)
+        cdef double* out = <double*>np.PyArray_DATA(scores)
+        cdef Answer answer = Answer(self, self.batch, 2 * runs.runs.n_runs, runs)
+        with nogil:
+            answer.asked = self.messages.get().segments(runs.runs, out)
+        return scores.reshape(2, runs.runs.n_runs), answer
 
 
 cdef object _in_type_of(values, _Batch batch):
@@ -465,16 +515,17 @@ cdef class _Runs:
 
 
 @cython.final
-cdef class _Answer:
-    """The way back from an answer."""
+cdef class Answer:
+    """The way back from an answer; keeps alive what it came from."""
 
-    cdef Posterior posterior
+    cdef _Batch batch
     cdef unique_ptr[Asked] asked
     cdef int64_t n_answers
-    cdef object more
+    cdef object messages, more
 
-    def __cinit__(self, Posterior posterior, int64_t n_answers, more):
-        self.posterior = posterior
+    def __cinit__(self, messages, _Batch batch, int64_t n_answers, more):
+        self.messages = messages
+        self.batch = batch
         self.n_answers = n_answers
         self.more = more
 
@@ -490,13 +541,15 @@ cdef class _Answer:
 
     def __call__(self, d_answers):
         cdef Gradient out
-        weights = _contiguous(d_answers, np.NPY_DOUBLE, 1)
-        if np.PyArray_DIM(weights, 0) != self.n_answers:
+        weights = np.PyArray_FROMANY(
+            d_answers, np.NPY_DOUBLE, 0, 2, np.NPY_ARRAY_IN_ARRAY | np.NPY_ARRAY_FORCECAST
+        )
+        if np.PyArray_SIZE(weights) != self.n_answers:
             raise ValueError(
                 f"expected a derivative for each of the {self.n_answers} answers, was: "
                 f"{weights.shape}"
             )
-        gradient = self.posterior.batch.empty_gradient(&out)
+        gradient = self.batch.empty_gradient(&out)
         cdef const double* d_out = <const double*>np.PyArray_DATA(weights)
         with nogil:
             self.asked.get().backprop(d_out, out)

@@ -1,7 +1,6 @@
 """The distribution of paths and what can be asked of it, by compiled or by array code."""
 
-from functools import wraps
-from typing import Any, Callable, Union, cast
+from typing import Callable, Tuple, Union
 
 import numpy
 from thinc.types import Array1d, Array2d, Floats1d
@@ -14,7 +13,7 @@ from .batched.log_domain import zero_if_infinite
 from .batched.packing import add_selected, select
 from .batched.posterior import OfEach
 from .batched.segments import select_segments
-from .compiled import FunctionT, is_used_for, native
+from .compiled import asked_of, is_used_for, native
 
 
 def posterior(potentials: Potentials) -> "Posterior":
@@ -74,13 +73,13 @@ class CompiledPosterior:
 
     def _rescue(
         self,
-        answer: OfEach,
+        answer: Tuple[Floats1d, "native.Answer"],
         answers_of: Callable[[Array1d], Array1d],
         ask: Callable[[batched.Posterior, Array1d], OfEach],
     ) -> OfEach:
         """Have array code answer for the sequences that are lost.
 
-        answer (OfEach): What compiled code says.
+        answer (Tuple): What compiled code says.
         answers_of (Callable): Takes which sequences are lost to which answers are theirs.
         ask (Callable): Asks the same of some sequences, given which tokens are theirs.
         """
@@ -108,25 +107,10 @@ class CompiledPosterior:
 Posterior = Union[CompiledPosterior, batched.Posterior]
 
 
-def asked_once(function: FunctionT) -> FunctionT:
-    """Make a question to a posterior a function of potentials.
-
-    function (Callable): The array code, taking potentials first; a method of `Posterior` has
-        the same name.
-    RETURNS (Callable): The same function, fast on NumPy arrays.
-    """
-
-    @wraps(function)
-    def ask(potentials: Potentials, *more: Any) -> Any:
-        return getattr(posterior(potentials), function.__name__)(*more)
-
-    return cast(FunctionT, ask)
-
-
-expectation = asked_once(batched.expectation)
-log_marginals = asked_once(batched.log_marginals)
-log_partition_outside = asked_once(batched.log_partition_outside)
-segment_log_probs = asked_once(batched.segment_log_probs)
+expectation = asked_of(posterior, batched.expectation)
+log_marginals = asked_of(posterior, batched.log_marginals)
+log_partition_outside = asked_of(posterior, batched.log_partition_outside)
+segment_log_probs = asked_of(posterior, batched.segment_log_probs)
 
 
 def marginals_jvp(potentials: Potentials, direction: Potentials) -> Potentials:

@@ -1,5 +1,6 @@
 """The recursions as array code, for NumPy and CuPy alike: the readable form."""
 
+from .best_ways import BestWays
 from .covariance import expectation, log_marginals
 from .k_best import k_best
 from .max_product import best_path, max_marginals
@@ -11,6 +12,7 @@ from .segments import Segments, segment_log_probs, segment_max_scores
 from .sum_product import log_partition, marginals, pairwise_marginals
 
 __all__ = [
+    "BestWays",
     "Posterior",
     "Segments",
     "best_outside",

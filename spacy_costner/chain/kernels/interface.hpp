@@ -70,6 +70,17 @@ class Posterior {
 
 std::unique_ptr<Posterior> make_posterior(const Scores& scores, int n_threads);
 
+// The best paths: messages from both sides.
+class BestWays {
+  public:
+    virtual ~BestWays() = default;
+    virtual void max_marginals(double* scores) = 0;                                              // (N, K)
+    virtual void best_outside(const uint8_t* allowed, int64_t* tags, double* scores) = 0;        // (N, K), (N,), (B,)
+    virtual std::unique_ptr<Asked> segments(const Runs& runs, double* scores) = 0;               // (2, S)
+};
+
+std::unique_ptr<BestWays> make_best_ways(const Scores& scores, int n_threads);
+
 // The tags of the best path of each sequence, (N,), and its score, (B,).
 void best_path(const Scores& scores, int64_t* tags, double* path_scores, int n_threads);
 

@@ -101,6 +101,7 @@ struct InstructionSet {
     const char* name;
     std::unique_ptr<SumProduct> (*make_sum_product)(const Scores&, int);
     std::unique_ptr<Posterior> (*make_posterior)(const Scores&, int);
+    std::unique_ptr<BestWays> (*make_best_ways)(const Scores&, int);
     void (*best_path)(const Scores&, int64_t*, double*, int);
 };
 
@@ -110,11 +111,14 @@ std::vector<InstructionSet> find_instruction_sets() {
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl"))
-        found.push_back({"avx512", avx512::make_sum_product, avx512::make_posterior, avx512::best_path});
+        found.push_back({"avx512", avx512::make_sum_product, avx512::make_posterior, avx512::make_best_ways,
+                         avx512::best_path});
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        found.push_back({"avx2", avx2::make_sum_product, avx2::make_posterior, avx2::best_path});
+        found.push_back({"avx2", avx2::make_sum_product, avx2::make_posterior, avx2::make_best_ways,
+                         avx2::best_path});
 #endif
-    found.push_back({"baseline", baseline::make_sum_product, baseline::make_posterior, baseline::best_path});
+    found.push_back({"baseline", baseline::make_sum_product, baseline::make_posterior, baseline::make_best_ways,
+                         baseline::best_path});
     return found;
 }
 
@@ -129,6 +133,10 @@ std::unique_ptr<SumProduct> make_sum_product(const Scores& scores, int n_threads
 
 std::unique_ptr<Posterior> make_posterior(const Scores& scores, int n_threads) {
     return in_use.make_posterior(scores, n_threads);
+}
+
+std::unique_ptr<BestWays> make_best_ways(const Scores& scores, int n_threads) {
+    return in_use.make_best_ways(scores, n_threads);
 }
 
 void best_path(const Scores& scores, int64_t* tags, double* path_scores, int n_threads) {

@@ -9,6 +9,9 @@
 // which costs K a token where keeping them costs K^2.
 
 template <class Score>
+class BestWaysOf;
+
+template <class Score>
 class MaxProduct {
   public:
     MaxProduct(const Scores& scores, int n_threads)
@@ -25,17 +28,22 @@ class MaxProduct {
         for (int i = 0; i < n_threads_; i++) delta.emplace_back(n_tokens * width_);
         std::fill(scores, scores + chain_.n_sequences, 0.0);
         in_threads(schedule_.groups(), n_threads_, [&](const Group& group, int thread) {
-            forward(group, delta[thread]);
-            const double* rows = delta[thread];
+            double *rows[ROWS], *row = delta[thread];
+            for (int r = 0; r < group.size; r++) {
+                rows[r] = row;
+                row += chain_.lengths[group.sequences[r]] * width_;
+            }
+            forward(group, rows);
             for (int r = 0; r < group.size; r++) {
                 const int64_t s = group.sequences[r];
-                scores[s] = trace_back(s, rows, tags);
-                rows += chain_.lengths[s] * width_;
+                scores[s] = trace_back(s, rows[r], tags);
             }
         });
     }
 
   private:
+    friend class BestWaysOf<Score>;
+
     struct Step {
         double* delta[ROWS];
 
@@ -59,13 +67,12 @@ class MaxProduct {
         by_source_ = Matrix<double>::pack(entries, n_tags, Maxima());
     }
 
-    // The rows of delta of a group, one sequence after another.
-    void forward(const Group& group, double* delta) {
+    // delta of the sequences of a group, that of the r-th from delta[r] on.
+    void forward(const Group& group, double* const* delta) const {
         Step step;
         for (int r = 0; r < group.size; r++) {
-            step.delta[r] = delta;
-            rows_.fetch_sequence(chain_, group.sequences[r], delta);
-            delta += chain_.lengths[group.sequences[r]] * width_;
+            step.delta[r] = delta[r];
+            rows_.fetch_sequence(chain_, group.sequences[r], delta[r]);
         }
         int running = group.size;
         for (int64_t t = 1;; t++) {

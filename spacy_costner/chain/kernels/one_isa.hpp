@@ -11,6 +11,7 @@
 #include "outside.hpp"
 #include "segments.hpp"
 #include "max_product.hpp"
+#include "best_ways.hpp"
 
 inline std::unique_ptr<SumProduct> make_sum_product(const Scores& scores, int n_threads) {
     if (scores.wide) return std::make_unique<SumProductOf<double>>(scores, n_threads);
@@ -20,6 +21,11 @@ inline std::unique_ptr<SumProduct> make_sum_product(const Scores& scores, int n_
 inline std::unique_ptr<Posterior> make_posterior(const Scores& scores, int n_threads) {
     if (scores.wide) return std::make_unique<PosteriorOf<double>>(scores, n_threads);
     return std::make_unique<PosteriorOf<float>>(scores, n_threads);
+}
+
+inline std::unique_ptr<BestWays> make_best_ways(const Scores& scores, int n_threads) {
+    if (scores.wide) return std::make_unique<BestWaysOf<double>>(scores, n_threads);
+    return std::make_unique<BestWaysOf<float>>(scores, n_threads);
 }
 
 inline void best_path(const Scores& scores, int64_t* tags, double* path_scores, int n_threads) {

@@ -54,4 +54,19 @@ void add_steps(const Chain<Real>& chain, const int64_t* tags, const double* scor
     }
 }
 
+// The start and the end scores' part of a gradient, from the emissions' part.
+template <class Real>
+void collect_ends(const Chain<Real>& chain, const Real* d_emissions, Real* d_start, Real* d_end) {
+    const int n_tags = chain.n_tags;
+    std::fill(d_start, d_start + n_tags, Real(0));
+    std::fill(d_end, d_end + n_tags, Real(0));
+    for (int64_t s = 0; s < chain.n_sequences; s++) {
+        if (chain.lengths[s] == 0) continue;
+        const Real* first = d_emissions + chain.begins[s] * n_tags;
+        const Real* last = first + static_cast<int64_t>(chain.lengths[s] - 1) * n_tags;
+        for (int k = 0; k < n_tags; k++) d_start[k] += first[k];
+        for (int k = 0; k < n_tags; k++) d_end[k] += last[k];
+    }
+}
+
 }  // namespace costner

@@ -34,8 +34,7 @@ class PosteriorOf<Real>::Question : public Asked {
             for (int r = 0; r < rest.size; r++) threads[thread].put(r, d_emissions);
         });
         owner_.sums_.collect_pairs(owner_.sums_.pairs_of(threads), static_cast<Real*>(out.transitions));
-        owner_.sums_.collect_ends(d_emissions, static_cast<Real*>(out.start),
-                                  static_cast<Real*>(out.end));
+        collect_ends(chain_, d_emissions, static_cast<Real*>(out.start), static_cast<Real*>(out.end));
     }
 
     const PosteriorOf& owner_;

@@ -21,11 +21,10 @@ template <class Real>
 class PosteriorOf<Real>::SegmentProbs final : public Question {
   public:
     SegmentProbs(const PosteriorOf& owner, const Runs& runs, double* log_p)
-        : Question(owner), width_(owner.width_), runs_(runs), of_sequences_(runs, owner.chain_),
-          place_of_(owner.chain_.n_tags), tails_(runs.n_runs), possible_(runs.n_runs) {
-        for (int p = 0; p < owner.chain_.n_tags; p++) place_of_[owner.rows_.order[p]] = p;
+        : Question(owner), width_(owner.width_), runs_(runs, owner.chain_, owner.rows_.order),
+          tails_(runs.n_runs), possible_(runs.n_runs) {
         this->for_sequences([&](int64_t s) {
-            for (int64_t i : of_sequences_[s]) {
+            for (int64_t i : runs_[s]) {
                 log_p[i] = log_probability(s, i);
                 possible_[i] = std::isfinite(log_p[i]);
             }
@@ -36,12 +35,13 @@ class PosteriorOf<Real>::SegmentProbs final : public Question {
         this->spread(out, [&](Spread& spread, const Group& group, int) {
             for (int r = 0; r < group.size; r++) {
                 spread.clear(r);
-                for (int64_t i : of_sequences_[group.sequences[r]])
-                    if (possible_[i]) lay(group.sequences[r], i, d_log_p[i], spread.left(r), spread.right(r));
+                const int64_t s = group.sequences[r];
+                for (int64_t i : runs_[s])
+                    if (possible_[i]) lay(s, i, d_log_p[i], spread.left(r), spread.right(r));
             }
             spread.to_left();
             for (int r = 0; r < group.size; r++) {
-                for (int64_t i : of_sequences_[group.sequences[r]])
+                for (int64_t i : runs_[group.sequences[r]])
                     if (possible_[i]) go_along(group.sequences[r], i, d_log_p[i], spread, r);
                 spread.count_left(r);
             }
@@ -49,62 +49,55 @@ class PosteriorOf<Real>::SegmentProbs final : public Question {
             for (int r = 0; r < group.size; r++) spread.count_right(r);
         });
         for (int64_t s = 0; s < this->chain_.n_sequences; s++)
-            for (int64_t i : of_sequences_[s])
-                if (!this->lost[s] && possible_[i]) add_pairs(s, i, d_log_p[i], static_cast<Real*>(out.transitions));
+            for (int64_t i : runs_[s])
+                if (possible_[i]) add_pairs(s, i, d_log_p[i], static_cast<Real*>(out.transitions));
     }
 
   private:
-    // Calls work(t, tag) for the tokens of a run, the tag by its place.
-    template <class Work>
-    void for_tokens(int64_t i, Work work) const {
-        const int64_t* tags = runs_.tags + of_sequences_.first_tag(i);
-        for (int64_t t = runs_.begin[i]; t < runs_.end[i]; t++) work(t, place_of_[*tags++]);
-    }
-
-    int last_tag(int64_t i) const {
-        return place_of_[runs_.tags[of_sequences_.first_tag(i) + runs_.end[i] - runs_.begin[i] - 1]];
-    }
-
     double step(int64_t t, int from, int to) const {
-        return static_cast<double>(this->owner_.factor(t - 1)) * this->owner_.transition_row(from)[to] *
-               this->owner_.emission_row(t)[to];
+        return static_cast<double>(this->owner_.factor(t - 1)) *
+               this->owner_.transition_row(from)[to] * this->owner_.emission_row(t)[to];
     }
 
-    bool may_follow(int64_t i, int tag) const {
-        return !runs_.after || runs_.after[i * this->chain_.n_tags + this->owner_.rows_.order[tag]];
+    // Calls work(t, tag before, tag) for the tokens of a run but the first.
+    template <class Work>
+    void for_steps(int64_t i, Work work) const {
+        for (int64_t t = runs_.begin(i) + 1; t < runs_.end(i); t++)
+            work(t, runs_.tag(i, t - 1), runs_.tag(i, t));
     }
 
     // Calls work(k, c M[y_{e-1}, k] E_e[k]) for the tags that may follow.
     template <class Work>
     void for_followers(int64_t i, Work work) const {
-        const int last = last_tag(i);
+        const int64_t end = runs_.end(i);
+        const int last = runs_.tag(i, end - 1);
         for (int k = 0; k < this->chain_.n_tags; k++)
-            if (may_follow(i, k)) work(k, step(runs_.end[i], last, k));
+            if (runs_.may_follow(i, k)) work(k, step(end, last, k));
     }
 
+    bool is_over(int64_t s, int64_t i) const { return runs_.end(i) == this->owner_.past(s); }
+
     double log_probability(int64_t s, int64_t i) {
-        double log_p = 0;
-        int before = -1;
-        for_tokens(i, [&](int64_t t, int tag) {
-            log_p += std::log(before < 0 ? this->owner_.alpha_row(t)[tag] : step(t, before, tag));
-            before = tag;
-        });
+        const int64_t begin = runs_.begin(i), end = runs_.end(i);
+        double log_p = std::log(static_cast<double>(this->owner_.alpha_row(begin)[runs_.tag(i, begin)]));
+        for_steps(i, [&](int64_t t, int before, int tag) { log_p += std::log(step(t, before, tag)); });
         double tail = 0;
-        if (runs_.end[i] == this->owner_.past(s))
-            tail = this->owner_.beta_row(runs_.end[i] - 1)[before];
+        if (is_over(s, i))
+            tail = this->owner_.beta_row(end - 1)[runs_.tag(i, end - 1)];
         else
-            for_followers(i, [&](int k, double step) { tail += step * this->owner_.beta_row(runs_.end[i])[k]; });
+            for_followers(i, [&](int k, double step) { tail += step * this->owner_.beta_row(end)[k]; });
         tails_[i] = tail;
         return log_p + std::log(tail);
     }
 
+    // The sources of a run.
     void lay(int64_t s, int64_t i, double weight, Real* left, Real* right) const {
-        const int64_t begin = runs_.begin[i], end = runs_.end[i], first = this->chain_.begins[s];
-        const int tag = place_of_[runs_.tags[of_sequences_.first_tag(i)]];
+        const int64_t begin = runs_.begin(i), end = runs_.end(i), first = this->chain_.begins[s];
+        const int tag = runs_.tag(i, begin);
         Real* row = left + (begin - first) * width_;
         add(this->owner_.beta_row(begin), -weight, row);
         row[tag] += static_cast<Real>(weight / this->owner_.alpha_row(begin)[tag]);
-        if (end == this->owner_.past(s)) return;
+        if (is_over(s, i)) return;
         row = right + (end - first) * width_;
         add(this->owner_.alpha_row(end), -weight, row);
         for_followers(i, [&](int k, double step) { row[k] += static_cast<Real>(weight * step / tails_[i]); });
@@ -115,45 +108,42 @@ class PosteriorOf<Real>::SegmentProbs final : public Question {
         for (int k = 0; k < width_; k += LANES<Real>) store(to + k, load(to + k) + load(row + k) * scale);
     }
 
-    // The tags on the way, and one after; and the pairs that lead to them.
+    // The tags on the way and the one after it, and the pairs that lead to them.
     void go_along(int64_t s, int64_t i, double weight, Spread& spread, int r) const {
-        const int64_t end = runs_.end[i], first = this->chain_.begins[s];
-        for_tokens(i, [&](int64_t t, int tag) {
-            if (t == runs_.begin[i]) return;
-            Real* row = spread.left(r) + (t - first) * width_;
-            this->owner_.add_marginals(t, -static_cast<Real>(weight), row);
-            row[tag] += static_cast<Real>(weight);
-            spread.take_off_pairs(r, t - first, static_cast<Real>(weight));
+        const int64_t end = runs_.end(i), first = this->chain_.begins[s];
+        for_steps(i, [&](int64_t t, int, int tag) {
+            take_off(t, t - first, weight, spread, r);
+            spread.left(r)[(t - first) * width_ + tag] += static_cast<Real>(weight);
         });
-        if (end == this->owner_.past(s)) return;
+        if (is_over(s, i)) return;
+        take_off(end, end - first, weight, spread, r);
         Real* row = spread.left(r) + (end - first) * width_;
-        this->owner_.add_marginals(end, -static_cast<Real>(weight), row);
-        spread.take_off_pairs(r, end - first, static_cast<Real>(weight));
         for_followers(i, [&](int k, double step) { row[k] += share(i, k, weight * step); });
+    }
+
+    void take_off(int64_t token, int64_t t, double weight, Spread& spread, int r) const {
+        this->owner_.add_marginals(token, static_cast<Real>(-weight), spread.left(r) + t * width_);
+        spread.take_off_pairs(r, t, static_cast<Real>(weight));
     }
 
     // Of the mass of a run, what goes on to tag k.
     Real share(int64_t i, int k, double step) const {
-        return static_cast<Real>(step * this->owner_.beta_row(runs_.end[i])[k] / tails_[i]);
+        return static_cast<Real>(step * this->owner_.beta_row(runs_.end(i))[k] / tails_[i]);
     }
 
     void add_pairs(int64_t s, int64_t i, double weight, Real* d_transitions) const {
         const std::vector<int>& order = this->owner_.rows_.order;
         const int64_t n_tags = this->chain_.n_tags;
-        int before = -1;
-        for_tokens(i, [&](int64_t, int tag) {
-            if (before >= 0) d_transitions[order[before] * n_tags + order[tag]] += static_cast<Real>(weight);
-            before = tag;
+        for_steps(i, [&](int64_t, int before, int tag) {
+            d_transitions[order[before] * n_tags + order[tag]] += static_cast<Real>(weight);
         });
-        if (runs_.end[i] == this->owner_.past(s)) return;
-        Real* row = d_transitions + order[before] * n_tags;
+        if (is_over(s, i)) return;
+        Real* row = d_transitions + order[runs_.tag(i, runs_.end(i) - 1)] * n_tags;
         for_followers(i, [&](int k, double step) { row[order[k]] += share(i, k, weight * step); });
     }
 
     const int width_;
-    const Runs runs_;
-    const RunsOfSequences of_sequences_;
-    std::vector<int> place_of_;
+    const RunsOfSequences runs_;
     std::vector<double> tails_;
     std::vector<char> possible_;
 };

@@ -87,7 +87,7 @@ class SumProductOf final : public SumProduct {
         collect_pairs(pairs_of(threads), d_transitions);
         for (int64_t s = 0; s < chain_.n_sequences; s++)
             if (lost[s]) LogDomain<Real>(chain_, s).backprop(d_log_z[s], d_emissions, d_transitions);
-        collect_ends(d_emissions, static_cast<Real*>(out.start), static_cast<Real*>(out.end));
+        collect_ends(chain_, d_emissions, static_cast<Real*>(out.start), static_cast<Real*>(out.end));
     }
 
   private:
@@ -277,19 +277,6 @@ class SumProductOf final : public SumProduct {
                         sum * by_source_.entries[at + c];
                 }
             }
-        }
-    }
-
-    void collect_ends(const Real* d_emissions, Real* d_start, Real* d_end) const {
-        const int n_tags = chain_.n_tags;
-        std::fill(d_start, d_start + n_tags, Real(0));
-        std::fill(d_end, d_end + n_tags, Real(0));
-        for (int64_t s = 0; s < chain_.n_sequences; s++) {
-            if (chain_.lengths[s] == 0) continue;
-            const Real* first = d_emissions + chain_.begins[s] * n_tags;
-            const Real* last = first + static_cast<int64_t>(chain_.lengths[s] - 1) * n_tags;
-            for (int k = 0; k < n_tags; k++) d_start[k] += first[k];
-            for (int k = 0; k < n_tags; k++) d_end[k] += last[k];
         }
     }
 

@@ -1,0 +1,31 @@
+"""The best paths, to be asked several things."""
+
+from typing import Callable, NamedTuple, Tuple
+
+from thinc.types import Array2d, Floats2d
+
+from ...types import Potentials
+from .max_product import BestPath, max_marginals
+from .outside import best_outside
+from .segments import Segments, segment_max_scores
+
+
+class BestWays(NamedTuple):
+    """How the best paths go through each tag of each sequence. The questions are the functions
+    of the same name; the compiled form runs the messages once for all of them.
+
+    potentials (Potentials): The scores of a batch.
+    """
+
+    potentials: Potentials
+
+    def max_marginals(self) -> Floats2d:
+        return max_marginals(self.potentials)
+
+    def best_outside(self, allowed: Array2d) -> BestPath:
+        return best_outside(self.potentials, allowed)
+
+    def segment_max_scores(
+        self, segments: Segments
+    ) -> Tuple[Floats2d, Callable[[Floats2d], Potentials]]:
+        return segment_max_scores(self.potentials, segments)

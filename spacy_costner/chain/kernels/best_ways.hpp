@@ -1,0 +1,370 @@
+// Best paths of all kinds, from the messages of both sides.
+// No include guard: one_isa.hpp includes it once for each instruction set.
+//
+//     delta_t[j]     = max_i (delta_{t-1}[i] + M[i, j]) + E_t[j]
+//     gamma_{t-1}[i] = max_j (M[i, j] + E_t[j] + gamma_t[j])
+//
+// In float64, as in max_product.hpp. How the best path goes on from a tag is found by looking
+// for the maximum again, where it is asked for.
+
+template <class Score>
+class BestWaysOf final : public BestWays {
+  public:
+    BestWaysOf(const Scores& scores, int n_threads)
+        : max_(scores, n_threads), chain_(max_.chain_), order_(max_.rows_.order),
+          width_(max_.width_),
+          by_target_(Matrix<double>::pack(max_.by_target_, chain_.n_tags, Maxima())),
+          transitions_(static_cast<std::size_t>(chain_.n_tags) * width_),
+          emissions_(chain_.n_tokens * width_), gamma_(chain_.n_tokens * width_),
+          ahead_(chain_.n_tokens * width_) {
+        for (int i = 0; i < chain_.n_tags; i++)
+            max_.rows_.fetch(chain_.transitions + static_cast<std::size_t>(order_[i]) * chain_.n_tags,
+                             transitions_ + static_cast<std::size_t>(i) * width_);
+        for_groups([&](const Group& group) { backward(group); });
+    }
+
+    void max_marginals(double* out) override {
+        run_forward();
+        for (int64_t t = 0; t < chain_.n_tokens; t++)
+            for (int k = 0; k < chain_.n_tags; k++)
+                out[t * chain_.n_tags + order_[k]] = delta_row(t)[k] + row_of(gamma_, t)[k];
+    }
+
+    void best_outside(const uint8_t* allowed, int64_t* tags, double* scores) override {
+        const TagSets sets(allowed, chain_.n_tokens, order_);
+        std::vector<double> stay(sets.size());
+        std::fill_n(scores, chain_.n_sequences, -INFINITY);
+        std::fill_n(tags, chain_.n_tokens, int64_t(0));
+        for_groups([&](const Group& group) {
+            Buffer<double> row(width_);
+            for (int r = 0; r < group.size; r++) {
+                const int64_t s = group.sequences[r];
+                const Turn turn = leave(s, sets, stay, row);
+                scores[s] = turn.score;
+                if (turn.score > -INFINITY) trace(s, turn, sets, stay, tags);
+            }
+        });
+    }
+
+    std::unique_ptr<Asked> segments(const Runs& runs, double* scores) override {
+        run_forward();
+        return std::make_unique<SegmentScores>(*this, runs, scores);
+    }
+
+  private:
+    class SegmentScores;
+
+    // A token and the tag, by its place, that a path takes there; what the path scores.
+    struct Turn {
+        double score = -INFINITY;
+        int64_t token = 0;
+        int tag = 0;
+    };
+
+    struct BackwardStep {
+        const double* emissions[ROWS];
+        double *gamma[ROWS], *ahead[ROWS];
+
+        INLINE void operator()(int r, int column, Vec<double> best) {
+            store(gamma[r] + column, best);
+            store(ahead[r] + column, best + load(emissions[r] + column));
+        }
+    };
+
+    template <class Work>
+    void for_groups(Work work) const {
+        in_threads(max_.schedule_.groups(), max_.n_threads_,
+                   [&](const Group& group, int) { work(group); });
+    }
+
+    void run_forward() {
+        if (has_delta_) return;
+        delta_ = Buffer<double>(chain_.n_tokens * width_);
+        for_groups([&](const Group& group) {
+            double* rows[ROWS];
+            for (int r = 0; r < group.size; r++)
+                rows[r] = delta_ + chain_.begins[group.sequences[r]] * width_;
+            max_.forward(group, rows);
+        });
+        has_delta_ = true;
+    }
+
+    void backward(const Group& group) {
+        BackwardStep step;
+        int64_t last[ROWS] = {};
+        const double* after[ROWS];
+        for (int r = 0; r < group.size; r++) {
+            const int64_t s = group.sequences[r];
+            last[r] = chain_.lengths[s] - 1;
+            max_.rows_.fetch_sequence(chain_, s, emissions_ + chain_.begins[s] * width_);
+            const int64_t at = (past(s) - 1) * width_;
+            step.emissions[r] = emissions_ + at;
+            step.gamma[r] = gamma_ + at;
+            step.ahead[r] = ahead_ + at;
+            for (int k = 0; k < width_; k += LANES<double>) step(r, k, splat(0.0));
+        }
+        int running = 0;
+        for (int64_t t = last[0]; t > 0; t--) {
+            while (running < group.size && last[running] >= t) running++;
+            for (int r = 0; r < running; r++) {
+                after[r] = step.ahead[r];
+                step.emissions[r] -= width_;
+                step.gamma[r] -= width_;
+                step.ahead[r] -= width_;
+            }
+            multiply<Maxima>(by_target_, after, running, step);
+        }
+    }
+
+    // How the best path that leaves a set does. Until then, with the tags S_t of the set,
+    //
+    //     stay_t[j] = max_{i in S_{t-1}} (stay_{t-1}[i] + M[i, j]) + E_t[j]    for j in S_t
+    Turn leave(int64_t s, const TagSets& sets, std::vector<double>& stay, double* row) const {
+        Turn best;
+        for (int64_t t = chain_.begins[s]; t < past(s); t++) {
+            std::fill_n(row, width_, t == chain_.begins[s] ? 0.0 : -INFINITY);
+            if (t > chain_.begins[s])
+                for (const int& i : sets[t - 1]) raise(stay[sets.index(i)], transition_row(i), row);
+            for (const int& k : sets[t]) {
+                stay[sets.index(k)] = row[k] + row_of(emissions_, t)[k];
+                row[k] = -INFINITY;
+            }
+            consider(t, 0.0, row, row_of(ahead_, t), best);
+        }
+        return best;
+    }
+
+    // row[k] = max(row[k], score + scores[k])
+    void raise(double score, const double* scores, double* row) const {
+        for (int k = 0; k < width_; k += LANES<double>)
+            store(row + k, larger<double>(load(scores + k) + score, load(row + k)));
+    }
+
+    // Turns at a token to the tag where `score` and both rows add up to the most, if that is best.
+    void consider(int64_t token, double score, const double* one, const double* other, Turn& best) const {
+        const auto both = [=](int k) { return load(one + k) + load(other + k); };
+        Vec<double> most = both(0);
+        for (int k = LANES<double>; k < width_; k += LANES<double>) most = larger<double>(both(k), most);
+        const double total = score + largest_lane<double>(most);
+        if (total > best.score) best = {total, token, max_.first_largest(both)};
+    }
+
+    // The tags of the path that turns out of a set.
+    void trace(int64_t s, const Turn& turn, const TagSets& sets, const std::vector<double>& stay,
+               int64_t* tags) const {
+        tags[turn.token] = order_[turn.tag];
+        int tag = turn.tag;
+        for (int64_t t = turn.token + 1; t < past(s); t++) {
+            tag = next(tag, t);
+            tags[t] = order_[tag];
+        }
+        tag = turn.tag;
+        for (int64_t t = turn.token - 1; t >= chain_.begins[s]; t--) {
+            const double* into = max_.by_target_ + static_cast<std::size_t>(tag) * width_;
+            const Places from = sets[t];
+            tag = *std::max_element(from.begin(), from.end(), [&](const int& i, const int& j) {
+                return stay[sets.index(i)] + into[i] < stay[sets.index(j)] + into[j];
+            });
+            tags[t] = order_[tag];
+        }
+    }
+
+    // The best tag at token t after a tag, and at token t before a tag.
+    int next(int tag, int64_t t) const {
+        const double *onwards = transition_row(tag), *ahead = row_of(ahead_, t);
+        return max_.first_largest([=](int k) { return load(onwards + k) + load(ahead + k); });
+    }
+
+    int previous(int tag, int64_t t) const {
+        const double* into = max_.by_target_ + static_cast<std::size_t>(tag) * width_;
+        const double* delta = delta_row(t);
+        return max_.first_largest([=](int k) { return load(into + k) + load(delta + k); });
+    }
+
+    int64_t past(int64_t s) const { return chain_.begins[s] + chain_.lengths[s]; }
+    const double* row_of(const Buffer<double>& rows, int64_t token) const { return rows + token * width_; }
+    const double* delta_row(int64_t token) const { return row_of(delta_, token); }
+    const double* transition_row(int place) const {
+        return transitions_ + static_cast<std::size_t>(place) * width_;
+    }
+
+    const MaxProduct<Score> max_;
+    const Chain<Score>& chain_;
+    const std::vector<int>& order_;
+    const int width_;
+    const Matrix<double> by_target_;
+    Buffer<double> transitions_, emissions_, gamma_, ahead_, delta_;
+    bool has_delta_ = false;
+};
+
+// The best score with each run of tags, and the best without it.
+//
+// A path goes along a run up to some token t and there takes another tag, or gets to the token
+// after and takes one that may not follow: then it misses the run. It has it if that tag may
+// follow, or the sequence is over. Paths that turn at t with tag k score
+//
+//     along_{t-1} + M[y_{t-1}, k] + E_t[k] + gamma_t[k],  along_t = delta_b[y_b] + steps from b to t,
+//
+// or, at the first token b, delta_b[k] + gamma_b[k].
+template <class Score>
+class BestWaysOf<Score>::SegmentScores final : public Asked {
+  public:
+    // scores: With each run, then without. Shape: (2, S)
+    SegmentScores(const BestWaysOf& owner, const Runs& runs, double* scores)
+        : owner_(owner), chain_(owner.chain_), runs_(runs, owner.chain_, owner.order_),
+          with_(runs.n_runs), without_(runs.n_runs) {
+        lost.resize(chain_.n_sequences);
+        Buffer<double> row(owner.width_);
+        for (int64_t s = 0; s < chain_.n_sequences; s++)
+            for (int64_t i : runs_[s]) {
+                find_turns(s, i, row);
+                scores[i] = with_[i].score;
+                scores[runs.n_runs + i] = without_[i].score;
+            }
+    }
+
+    void backprop(const double* d_scores, const Gradient& out) const override {
+        Score* d_emissions = static_cast<Score*>(out.emissions);
+        Score* d_transitions = static_cast<Score*>(out.transitions);
+        fill_with_zeros(chain_, out);
+        for (int64_t s = 0; s < chain_.n_sequences; s++) {
+            Masses left, right;
+            for (int64_t i : runs_[s]) {
+                go_along(s, i, with_[i], d_scores[i], left, right, d_emissions, d_transitions);
+                go_along(s, i, without_[i], d_scores[runs_.size() + i], left, right, d_emissions, d_transitions);
+            }
+            spread_left(s, left, d_emissions, d_transitions);
+            spread_right(s, right, d_emissions, d_transitions);
+        }
+        collect_ends(chain_, d_emissions, static_cast<Score*>(out.start), static_cast<Score*>(out.end));
+    }
+
+  private:
+    struct Mass {
+        int64_t token;
+        int tag;
+        double mass;
+    };
+    using Masses = std::vector<Mass>;
+
+    double step(int64_t t, int from, int to) const {
+        return owner_.transition_row(from)[to] + owner_.row_of(owner_.emissions_, t)[to];
+    }
+
+    void find_turns(int64_t s, int64_t i, double* row) {
+        const int64_t begin = runs_.begin(i), end = runs_.end(i);
+        double along = 0;
+        for (int64_t t = begin; t < end; t++) {
+            const int tag = runs_.tag(i, t);
+            const bool opens = t == begin;
+            const int before = opens ? 0 : runs_.tag(i, t - 1);
+            std::copy_n(opens ? owner_.delta_row(t) : owner_.transition_row(before), owner_.width_, row);
+            row[tag] = -INFINITY;
+            owner_.consider(t, along, row, owner_.row_of(opens ? owner_.gamma_ : owner_.ahead_, t), without_[i]);
+            along += opens ? owner_.delta_row(t)[tag] : step(t, before, tag);
+        }
+        if (end == owner_.past(s)) {
+            with_[i] = {along, end, 0};
+            return;
+        }
+        for (const bool follows : {true, false}) {
+            std::copy_n(owner_.transition_row(runs_.tag(i, end - 1)), owner_.width_, row);
+            for (int k = 0; k < chain_.n_tags; k++)
+                if (runs_.may_follow(i, k) != follows) row[k] = -INFINITY;
+            owner_.consider(end, along, row, owner_.row_of(owner_.ahead_, end), follows ? with_[i] : without_[i]);
+        }
+    }
+
+    // Counts the steps of a path from the first token of a run to where it turns, and lays its
+    // mass at both ends.
+    void go_along(int64_t s, int64_t i, const Turn& turn, double mass, Masses& left, Masses& right,
+                  Score* d_emissions, Score* d_transitions) const {
+        if (!std::isfinite(turn.score) || mass == 0) return;
+        const int64_t begin = runs_.begin(i);
+        int before = turn.token == begin ? turn.tag : runs_.tag(i, begin);
+        left.push_back({begin, before, mass});
+        for (int64_t t = begin + 1; t <= turn.token && t < owner_.past(s); t++) {
+            const int tag = t == turn.token ? turn.tag : runs_.tag(i, t);
+            count(t, before, tag, mass, d_emissions, d_transitions);
+            before = tag;
+        }
+        if (turn.token < owner_.past(s)) right.push_back({turn.token, turn.tag, mass});
+    }
+
+    void count(int64_t t, int before, int tag, double mass, Score* d_emissions, Score* d_transitions) const {
+        add(t, tag, mass, d_emissions);
+        add(owner_.order_[before], tag, mass, d_transitions);
+    }
+
+    void add(int64_t row, int tag, double mass, Score* to) const {
+        to[row * chain_.n_tags + owner_.order_[tag]] += static_cast<Score>(mass);
+    }
+
+    // Leftwards each tag passes its mass to the best tag before it.
+    void spread_left(int64_t s, Masses& sources, Score* d_emissions, Score* d_transitions) const {
+        std::sort(sources.begin(), sources.end(), [](const Mass& a, const Mass& b) { return a.token > b.token; });
+        Moving moving(chain_.n_tags);
+        auto source = sources.begin();
+        for (int64_t t = source == sources.end() ? -1 : source->token; t >= chain_.begins[s]; t--) {
+            for (; source != sources.end() && source->token == t; source++) moving.add(source->tag, source->mass);
+            moving.turn();
+            for (int tag : moving.tags()) add(t, tag, moving.mass(tag), d_emissions);
+            if (t == chain_.begins[s]) break;
+            for (int tag : moving.tags()) {
+                const int before = owner_.previous(tag, t - 1);
+                add(owner_.order_[before], tag, moving.mass(tag), d_transitions);
+                moving.add(before, moving.mass(tag));
+            }
+        }
+    }
+
+    // Rightwards, to the best tag after it.
+    void spread_right(int64_t s, Masses& sources, Score* d_emissions, Score* d_transitions) const {
+        std::sort(sources.begin(), sources.end(), [](const Mass& a, const Mass& b) { return a.token < b.token; });
+        Moving moving(chain_.n_tags);
+        auto source = sources.begin();
+        for (int64_t t = source == sources.end() ? owner_.past(s) : source->token; t + 1 < owner_.past(s); t++) {
+            for (; source != sources.end() && source->token == t; source++) moving.add(source->tag, source->mass);
+            moving.turn();
+            for (int tag : moving.tags()) {
+                const int after = owner_.next(tag, t + 1);
+                count(t + 1, tag, after, moving.mass(tag), d_emissions, d_transitions);
+                moving.add(after, moving.mass(tag));
+            }
+        }
+    }
+
+    // Mass on some tags of one token, and that which has moved on to the next.
+    class Moving {
+      public:
+        explicit Moving(int n_tags) : mass_(n_tags), moved_(n_tags), has_moved_(n_tags) {}
+
+        void add(int tag, double mass) {
+            if (!has_moved_[tag]) moved_tags_.push_back(tag);
+            has_moved_[tag] = true;
+            moved_[tag] += mass;
+        }
+
+        // Goes to the next token.
+        void turn() {
+            for (int tag : tags_) mass_[tag] = 0;
+            for (int tag : moved_tags_) has_moved_[tag] = false;
+            mass_.swap(moved_);
+            tags_.swap(moved_tags_);
+            moved_tags_.clear();
+        }
+
+        const std::vector<int>& tags() const { return tags_; }
+        double mass(int tag) const { return mass_[tag]; }
+
+      private:
+        std::vector<double> mass_, moved_;
+        std::vector<char> has_moved_;
+        std::vector<int> tags_, moved_tags_;
+    };
+
+    const BestWaysOf& owner_;
+    const Chain<Score>& chain_;
+    const RunsOfSequences runs_;
+    std::vector<Turn> with_, without_;
+};
