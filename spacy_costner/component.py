@@ -199,7 +199,6 @@ class CostSensitiveNER(TrainablePipe):
         *,
         nlp: Optional[Language] = None,
         labels: Optional[Sequence[str]] = None,
-        start_from: Optional[str] = None,
     ) -> None:
         """Initialize the component for training.
 
@@ -207,19 +206,13 @@ class CostSensitiveNER(TrainablePipe):
         nlp (Optional[Language]): The pipeline.
         labels (Optional[Sequence[str]]): The labels, as `spacy init labels` writes them.
             Otherwise they are those of the examples, in alphabetical order.
-        start_from (Optional[str]): Directory of a trained component of the same model and
-            scheme, such as "training/model-best/ner". Training begins with its weights and
-            its labels, to which those above are added. What a listener listens to is no
-            part of it: source that from the pipeline.
-        RAISES (ValueError): If there is no label, if the loss has a cost or weights that
-            don't fit the labels, or if the component to start from can't be read.
+        RAISES (ValueError): If there is no label, or the loss has a cost or weights that
+            don't fit the labels.
         """
         validate_get_examples(get_examples, "CostSensitiveNER.initialize")
         check_lexeme_norms(self.vocab, "ner")
         if labels is None:
             labels = sorted({ent.label_ for eg in get_examples() for ent in eg.reference.ents})
-        if start_from is not None:
-            self._start_from(start_from)
         for label in labels:
             self.add_label(label)
         if not self.labels:
@@ -230,18 +223,8 @@ class CostSensitiveNER(TrainablePipe):
         self.cfg["cost_tables"] = self.objective.prepare(self.tags)
         self.cfg["progress"] = Progress()._asdict()
         self.cfg["n_examples"] = sum(1 for _ in get_examples())
-        if start_from is None:
-            self.set_output(len(self.tags))
-            self.model.initialize(X=[eg.predicted for eg in islice(get_examples(), 10)])
-
-    def _start_from(self, path: str) -> None:
-        scheme = self.cfg["scheme"]
-        self.from_disk(path, exclude=["vocab"])
-        if self.cfg["scheme"] != scheme:
-            raise ValueError(
-                f"{self.name}: {path}: scheme: expected {scheme!r}, as in the config, "
-                f"was: {self.cfg['scheme']!r}"
-            )
+        self.set_output(len(self.tags))
+        self.model.initialize(X=[eg.predicted for eg in islice(get_examples(), 10)])
 
     def predict(self, docs: Iterable[Doc]) -> Prediction:
         """Find the best path of each doc, without changing it.

@@ -74,6 +74,24 @@ def test_path_score(potentials: Potentials, data: st.DataObject) -> None:
     assert_allclose(oracle.vector(backprop(d_scores)), expected, **CLOSE)
 
 
+@given(potentials_NK(), st.data())
+def test_path_log_prob(potentials: Potentials, data: st.DataObject) -> None:
+    tags = data.draw(tags_N(potentials))
+    log_p, _ = chain.path_log_prob(potentials, tags)
+    log_z = oracle.log_partition(potentials)
+    for b, tokens in enumerate(oracle.spans(potentials)):
+        score = oracle.score(potentials, b, tags[tokens])
+        expected = score if numpy.isneginf(score) else score - log_z[b]
+        assert log_p[b] == pytest.approx(expected, rel=1e-9, abs=1e-9)
+
+
+@few
+@given(potentials_NK(), st.data())
+def test_gradient_of_path_log_prob(potentials: Potentials, data: st.DataObject) -> None:
+    tags = data.draw(tags_N(potentials))
+    check_gradient(lambda moved: chain.path_log_prob(moved, tags), potentials)
+
+
 @given(potentials_NK())
 def test_best_path_has_the_best_score(potentials: Potentials) -> None:
     best = chain.best_path(potentials)

@@ -357,26 +357,6 @@ def test_a_foreign_directory_is_named(tmp_path: Path) -> None:
         pipeline().get_pipe("ner").from_disk(tmp_path / "ner", exclude=["vocab"])
 
 
-def test_training_starts_from_a_trained_component(trained: Language, tmp_path: Path) -> None:
-    trained.to_disk(tmp_path)
-    nlp = pipeline(loss=SOFTMAX_MARGIN)
-    settings = {"start_from": str(tmp_path / "ner"), "labels": ["LOC", "GPE"]}
-    nlp.config["initialize"]["components"]["ner"] = settings
-    nlp.initialize(lambda: examples(nlp))
-    ner = nlp.get_pipe("ner")
-    assert ner.labels == ("LOC", "PERSON", "sports-team", "GPE")
-    assert [ents(nlp(text)) for text in TEXTS] == [gold["entities"] for _, gold in TRAIN]
-    assert nlp.update(examples(nlp), sgd=nlp.create_optimizer())["ner"] < 0.05
-
-
-def test_starting_from_another_scheme_is_refused(trained: Language, tmp_path: Path) -> None:
-    trained.to_disk(tmp_path)
-    nlp = pipeline(scheme="IOB2")
-    nlp.config["initialize"]["components"]["ner"] = {"start_from": str(tmp_path / "ner")}
-    with pytest.raises(ValueError, match="scheme: expected 'IOB2', as in the config, was: 'BILUO'"):
-        nlp.initialize(lambda: examples(nlp))
-
-
 def test_costs_travel_with_the_model(tmp_path: Path) -> None:
     tree = tmp_path / "tree.json"
     tree.write_text('{"place": {"LOC": {}}, "PERSON": {}, "sports-team": {}}')

@@ -2,13 +2,15 @@
 
 import re
 from pathlib import Path
-from typing import Set
+from typing import List, Set
 
 import pytest
-from spacy.util import load_config, load_model_from_config
+from spacy.schemas import ConfigSchemaInit
+from spacy.util import load_config, load_model_from_config, registry
 from thinc.api import Config
 
 from spacy_costner import __version__
+from spacy_costner.trials import put_onto
 
 from .test_entry_points import declared
 
@@ -25,14 +27,22 @@ def table(heading: str) -> Set[str]:
     return set(re.findall(r"^\| `([\w./]+)`", section, flags=re.MULTILINE))
 
 
-def test_losses() -> None:
-    assert table("Losses") == set(declared("thinc_losses"))
+def test_losses_and_costs() -> None:
+    costs = [name for name in declared("spacy_misc") if "Cost" in name]
+    assert table("Losses") == {*declared("thinc_losses"), *costs}
+
+
+def test_every_loss_and_cost_is_explained() -> None:
+    explained = set(re.findall(r"`(spacy_costner\.\w+\.v1)`", read("docs/losses.md")))
+    assert table("Losses") <= explained
 
 
 def test_block_to_paste_is_the_softmax_margin() -> None:
     ini = re.search(r"```ini\n(.*?)```", read("README.md"), flags=re.DOTALL)
     assert ini is not None
-    expected = load_config(ROOT / "configs" / "softmax_margin.cfg")
+    short = load_config(ROOT / "configs" / "losses" / "softmax_margin.cfg")
+    loss = {"ner": {"loss": short["components"]["ner"]["loss"]}}
+    expected = put_onto(load_config(ROOT / "configs" / "cnn.cfg"), {"components": loss})
     block = Config().from_str(f"[components]\n{ini[1]}", interpolate=False)
     pasted = expected.copy()
     pasted["components"]["ner"] = block["components"]["ner"]
@@ -41,8 +51,32 @@ def test_block_to_paste_is_the_softmax_margin() -> None:
     assert filled["components"] == expected["components"]
 
 
+def blocks_to_paste() -> List[str]:
+    return re.findall(r"```ini\n(.*?)```", read("docs/losses.md"), flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("block", blocks_to_paste(), ids=lambda block: block.splitlines()[-1])
+def test_blocks_of_the_docs_build(block: str) -> None:
+    """Each is a block of the component or of initialization; a cost needs a loss around it."""
+    head = "[components]\n\n[components.ner]\n\n[initialize]\n\n"
+    if "[components.ner.loss]" not in block:
+        head += "[components.ner.loss]\n"
+    blocks = Config().from_str(head + block)
+    base = load_config(ROOT / "configs" / "losses" / "softmax_margin.cfg")
+    nlp = load_model_from_config(put_onto(base, blocks), auto_fill=True)
+    registry.resolve(nlp.config["initialize"], schema=ConfigSchemaInit)
+
+
 def test_configs() -> None:
-    assert table("Configs") == {f"configs/{path.name}" for path in ROOT.glob("configs/*.cfg")}
+    paths = [*ROOT.glob("configs/*.cfg"), *ROOT.glob("configs/costs/*.cfg")]
+    assert table("Configs") == {str(path.relative_to(ROOT)) for path in paths}
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/losses.md", "project.yml"])
+def test_configs_that_are_spoken_of_are_there(name: str) -> None:
+    paths = set(re.findall(r"\bconfigs/[\w/]+\.\w+", read(name)))
+    assert paths
+    assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/develop.md", "docs/losses.md"])

@@ -20,7 +20,7 @@ from spacy_costner.costs import (
     make_precision_recall_cost,
     make_zero_one_cost,
 )
-from spacy_costner.scorers import make_cost_scorer
+from spacy_costner.scorers import count_docs, make_cost_scorer
 
 from .test_component import examples, pipeline, train
 
@@ -70,6 +70,33 @@ def test_scores_counted_by_hand() -> None:
         "sports-team": {"O": 1},
         "O": {"city": 1, "O": 3},
     }
+
+
+def test_docs_counted_by_hand() -> None:
+    counts = count_docs(EXAMPLES, HIERARCHICAL, labels=LABELS)
+    assert counts.right.tolist() == [2, 0, 0]
+    assert counts.wrong.tolist() == [0, 1, 1]
+    assert counts.missed.tolist() == [0, 2, 1]
+    assert counts.cost.tolist() == [0, 2 + 4, 4]
+    assert counts.tokens.tolist() == [4, 3, 3]
+
+
+def test_docs_are_counted_as_they_are_scored() -> None:
+    partial = example(["B-city", "B-city", "O"], ["-", "O", "O"])
+    unannotated = example(["B-city"], ["-"])
+    empty = Example(Doc(VOCAB), Doc(VOCAB))
+    some = [unannotated, *EXAMPLES, empty, partial]
+    counts, scores = count_docs(some, HIERARCHICAL, labels=LABELS), score(some)
+    assert len(counts.right) == len(EXAMPLES) + 1
+    assert counts.cost.sum() / counts.tokens.sum() == pytest.approx(scores["ents_cost"])
+    right, wrong, missed = (column.sum() for column in counts[:3])
+    assert 2 * right / (2 * right + wrong + missed) == pytest.approx(scores["ents_f"])
+    exact = (counts.wrong + counts.missed == 0).mean()
+    assert exact == pytest.approx(scores["ents_sent_acc"])
+
+
+def test_no_docs_have_no_counts() -> None:
+    assert [len(column) for column in count_docs([], HIERARCHICAL, labels=LABELS)] == [0] * 5
 
 
 def test_spacy_gives_its_own_scores() -> None:
