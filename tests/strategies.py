@@ -154,7 +154,7 @@ def annotated_NK(draw: Any, cost: Optional[Cost] = None) -> Annotated:  # noqa: 
         opening=opening,
         continuing=continuing,
     )
-    allowed = draw(sets_NK(path, len(table)))
+    allowed = draw(sets_NK(path, continuing))
     partial = complete._replace(
         tags=numpy.where(allowed.sum(axis=1) == 1, path, -1),
         allowed=allowed,
@@ -169,10 +169,13 @@ def least_cost(table: CostTable, allowed: numpy.ndarray) -> numpy.ndarray:
 
 
 @st.composite
-def sets_NK(draw: Any, path: numpy.ndarray, n_tags: int) -> numpy.ndarray:  # noqa: N802
-    """The sets of tags still possible: one tag, all of them, or some."""
-    kinds = draw(seeds).choice(3, size=(len(path), 1), p=[0.6, 0.25, 0.15])
-    some = draw(truths((len(path), n_tags)))
+def sets_NK(draw: Any, path: numpy.ndarray, continuing: numpy.ndarray) -> numpy.ndarray:  # noqa: N802
+    """The sets of tags still possible: one tag, all of them, or some, two at least. The
+    tokens of an entity have sets of one kind: a whole entity is annotated, or nothing of it."""
+    n_tags = len(continuing)
+    entity = numpy.cumsum(~continuing[path])
+    kinds = draw(seeds).choice(3, size=(len(path) + 1, 1), p=[0.6, 0.25, 0.15])[entity]
+    some = draw(truths((len(path), n_tags))) | _one_hot((path + 1) % n_tags, n_tags)
     return _one_hot(path, n_tags) | (kinds == 1) | ((kinds == 2) & some)
 
 

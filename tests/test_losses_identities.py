@@ -8,8 +8,9 @@ import numpy
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
+from spacy_costner import chain
 from spacy_costner.losses import (
     jensen_risk_bound,
     max_margin,
@@ -29,6 +30,7 @@ from spacy_costner.losses.likelihood import make_mixed
 from spacy_costner.types import Gold, LossResult, Potentials, linear_combination, map_scores
 
 from . import oracle, oracle_losses
+from .batches import in_precision
 from .strategies import Annotated, annotated_NK
 from .test_losses import GAP, example
 
@@ -193,11 +195,27 @@ def test_a_model_that_is_level_learns(loss: Callable, score: float, dtype: str) 
     """Gold must not win ties: a model that starts at 0 would stay there."""
     potentials, complete, partly = example([7, 0, 1, 40], 3, dtype)
     potentials = map_scores(lambda array: numpy.full_like(array, score), potentials)
-    for gold in (complete, partly):
+    for gold in (complete, partly, *(of_one_tag(complete, tag) for tag in range(3))):
         _, gradient = loss(potentials, gold)
         steps = [abs(gradient.emissions[tokens]).sum() for tokens in oracle.spans(potentials)]
         known = [(gold.tags[tokens] >= 0).any() for tokens in oracle.spans(potentials)]
         assert [step > 0 for step in steps] == known
+
+
+def of_one_tag(gold: Gold, tag: int) -> Gold:
+    tags = numpy.full_like(gold.tags, tag)
+    return gold._replace(tags=tags, cost=(tags[:, None] != numpy.arange(3)).astype("float64"))
+
+
+@pytest.mark.parametrize("loss", [max_margin, mira, partial(perceptron, alpha=1.0)])
+def test_the_rival_is_the_best_path(loss: Callable) -> None:
+    """However long the sequence is, and however large the scores are."""
+    potentials, gold, _ = example([2_000], 9, "float32", scale=50.0)
+    raised = potentials._replace(emissions=potentials.emissions + gold.cost)
+    rival = chain.best_path(in_precision(raised, "float64"))
+    steps = chain.path_score(potentials, rival.tags)[1](numpy.ones(1))
+    gradient = loss(potentials, gold).gradient
+    assert_array_equal(gradient.emissions > 0, (steps.emissions > 0) & (gold.cost > 0))
 
 
 def test_gold_that_leads_is_left_alone() -> None:

@@ -122,7 +122,7 @@ def squared_distance(potentials: Potentials, one: Ints1d, other: Ints1d) -> Floa
     n_tags, lengths = len(potentials.transitions), potentials.lengths
     by_sequence = sequence_of(potentials)
     begins = (numpy.cumsum(lengths) - lengths)[lengths > 0]
-    later = numpy.delete(numpy.arange(len(by_sequence)), begins)
+    later = xp.asarray(numpy.delete(numpy.arange(len(by_sequence)), begins))
     paths = (one, other)
     differs = (one != other).astype("float64")
     ends = xp.asarray(numpy.concatenate([begins, begins + lengths[lengths > 0] - 1]))

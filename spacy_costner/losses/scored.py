@@ -80,27 +80,23 @@ def gold_path(potentials: Potentials, gold: Gold) -> Ints1d:
     """
     if gold.allowed is None:
         return gold.tags
-    return chain.best_path(chain.restrict(in_precision(potentials, "float64"), gold.allowed)).tags
+    return chain.best_path(chain.restrict(potentials, gold.allowed)).tags
 
 
 def rival_path(potentials: Potentials, gold: Gold) -> Ints1d:
     """The best path; of equals, one that is not gold.
 
-    Wrong tags are raised by what float64 can just add to the score of a path. Otherwise
-    gold would win the ties of a model that starts at 0, which would then never learn.
+    Wrong tags are raised by what float arithmetic can just tell apart. Otherwise gold
+    would win the ties of a model that starts at 0, which would then never learn.
 
     RETURNS (Ints1d): Shape: (N,)
     """
-    exact = in_precision(potentials, "float64")
-    bonus = 8 * float(numpy.finfo("float64").eps) * max(_most(exact), 1.0)
-    raised = exact.emissions + bonus * ~allowed_tags(potentials, gold)
-    return chain.best_path(exact._replace(emissions=raised)).tags
-
-
-def _most(potentials: Potentials) -> float:
-    """What no path can score more than."""
-    sizes = [float(abs(_finite(array)).max()) if array.size else 0.0 for array in potentials[:4]]
-    return sum(sizes) * float(potentials.lengths.max(initial=0))
+    emissions = potentials.emissions
+    xp = get_array_module(emissions)
+    largest = xp.maximum(abs(_finite(emissions)).max(axis=1, keepdims=True), 1)
+    bonus = (4 * xp.finfo(emissions.dtype).eps) * largest
+    raised = emissions + bonus * ~allowed_tags(potentials, gold)
+    return chain.best_path(potentials._replace(emissions=raised)).tags
 
 
 def allowed_tags(potentials: Potentials, gold: Gold) -> Array2d:
