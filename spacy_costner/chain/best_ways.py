@@ -6,7 +6,6 @@ from ..types import Potentials
 from . import batched
 from .compiled import asked_of, is_used_for, native
 
-
 BestWays = Union["native.BestWays", batched.BestWays]
 
 
