@@ -188,7 +188,7 @@ class CostSensitiveNER(TrainablePipe):
             return 0
         self.cfg["labels"].append(label)
         self.vocab.strings.add(label)
-        if self.model.get_ref("output_layer").has_param("transitions"):
+        if self.model.has_dim("nO"):
             self.set_output(len(self.tags))
             self.cfg["cost_tables"] = self.objective.prepare(self.tags)
         return 1
@@ -224,6 +224,8 @@ class CostSensitiveNER(TrainablePipe):
         self.cfg["progress"] = Progress()._asdict()
         self.cfg["n_examples"] = sum(1 for _ in get_examples())
         self.set_output(len(self.tags))
+        if collect_features := self.model.attrs.get("collect_features"):
+            collect_features(self.model, (eg.reference for eg in get_examples()))
         self.model.initialize(X=[eg.predicted for eg in islice(get_examples(), 10)])
 
     def predict(self, docs: Iterable[Doc]) -> Prediction:

@@ -29,6 +29,7 @@ TOK2VEC = {
 }
 REQUIRED: Dict[str, Dict[str, Any]] = {
     "spacy_costner.LinearChainCRF.v1": {"tok2vec": TOK2VEC},
+    "spacy_costner.SparseCRF.v1": {"features": {"@misc": "spacy_costner.Features.v1"}},
     "spacy_costner.Mixed.v1": {"k": 2.0},
     "spacy_costner.SoftmaxMargin.v1": {"cost": HAMMING},
     "spacy_costner.MaxMargin.v1": {"cost": HAMMING},

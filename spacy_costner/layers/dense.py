@@ -1,4 +1,4 @@
-"""The Thinc side: from docs to potentials, and from their gradient back."""
+"""A CRF on the vectors of a Tok2Vec."""
 
 from typing import Callable, List, Optional, Tuple, cast
 
@@ -15,7 +15,7 @@ from thinc.api import (
 from thinc.layers.resizable import resize_linear_weighted
 from thinc.types import Floats1d, Floats2d, Ragged
 
-from .types import Potentials
+from ..types import Potentials
 
 TRANSITION_PARAMS = ("transitions", "start", "end")
 
