@@ -13,7 +13,7 @@ from thinc.shims import Shim
 from thinc.types import Array1d, Ints1d, Ints2d
 
 from .. import sparse
-from .gazetteer import Gazetteer
+from .gazetteer import PLACES, Gazetteer
 from .lookup import Lookup, of_tokens, pair_up
 from .template import GAZETTEER, Column, Template
 from .tokens import Tokens, read_tokens
@@ -117,7 +117,7 @@ class Features(Shim):
             for name, path in self.template.gazetteers.items()
         }
         self._phrases = {name: gazetteer.phrases for name, gazetteer in gazetteers.items()}
-        strings = StringStore()
+        strings = StringStore(PLACES)
         tokens, vocab = _read_all(docs, of_tokens(columns), gazetteers, strings)
         self._values = {}
         for column in columns:

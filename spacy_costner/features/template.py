@@ -112,8 +112,8 @@ def make_features(
     affixes (Sequence[int]): The lengths of prefixes and suffixes in characters.
     flags (Sequence[str]): What "flags" are: spaCy's yes-or-no attributes of words,
         such as IS_TITLE, and has_digit, has_hyphen, has_upper and is_first_upper.
-    bigrams (Optional[Dict[str, int]]): The kinds of which pairs of neighbours are features
-        too, and how far to either side.
+    bigrams (Optional[Dict[str, int]]): The kinds, of those in windows, of which pairs of
+        neighbours are features too, and how far to either side.
     gazetteers (Optional[Dict[str, str]]): Files with a phrase on each line, by the name that
         their features get. Upper and lower case are the same to them.
     min_count (Union[int, Dict[str, int]]): How often a value has to be in the training data
@@ -136,7 +136,14 @@ def _check(template: Template) -> None:
     for field_name in ("windows", "bigrams"):
         for kind, window in getattr(template, field_name).items():
             _check_kind(kind, f"{where}: {field_name}")
-            _check_count(window, 0, f"{where}: {field_name}.{kind}")
+            least = 0 if field_name == "windows" else 1
+            _check_count(window, least, f"{where}: {field_name}.{kind}")
+    for kind in template.bigrams:
+        if kind not in template.windows:
+            raise ValueError(
+                f"{where}: bigrams: expected some of the kinds in windows, "
+                f"{', '.join(template.windows)}, was: {kind!r}"
+            )
     for size in template.affixes:
         _check_count(size, 1, f"{where}: affixes")
     for name in template.flags:

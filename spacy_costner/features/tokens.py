@@ -42,7 +42,7 @@ def read_tokens(
     """
     ours = [column.name for column in columns if column.kind in IDS]
     attributes = [ORTH, *(IDS[name] for name in ours)]
-    arrays = [doc.to_array(attributes).reshape(len(doc), -1) for doc in docs]
+    arrays = [doc.to_array(attributes).reshape(len(doc), len(attributes)) for doc in docs]
     table = numpy.concatenate([numpy.zeros((0, len(attributes)), dtype="uint64"), *arrays])
     keys = dict(zip(ours, numpy.ascontiguousarray(table.T[1:])))
     for column in columns:
