@@ -1,6 +1,7 @@
 """Features of tokens, against a slow and obvious version of them."""
 
 import pickle
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Callable, Counter, Dict, Iterator, List, Optional
 
@@ -119,7 +120,7 @@ def known_values(min_count: int) -> Dict[str, Counter]:
     pairs = {kind: Counter() for kind in TEMPLATE["bigrams"]}
     for doc in TRAIN:
         seen = [values(token) for token in doc]
-        for left, right in zip(seen, seen[1:]):
+        for left, right in pairwise(seen):
             for kind in pairs:
                 if {left[kind], right[kind]} <= singles[kind]:
                     pairs[kind][f"{left[kind]}+{right[kind]}"] += 1
