@@ -18,7 +18,7 @@ EXTENSION = "_."
 GAZETTEER = "gazetteer"
 WINDOWS = {"ORTH": 2, "LOWER": 2, "SHAPE": 2, "prefix": 1, "suffix": 1, "flags": 1}
 AFFIXES = (1, 2, 3, 4)
-DEFAULT_FLAGS = ("IS_TITLE", "IS_UPPER", "IS_DIGIT", "has_digit", "has_hyphen")
+DEFAULT_FLAGS = ("is_first_upper", "IS_UPPER", "IS_DIGIT", "has_digit", "has_hyphen")
 
 
 class Column(NamedTuple):

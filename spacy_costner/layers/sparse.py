@@ -16,7 +16,7 @@ from .weights import SparseWeights
 
 def build_sparse_crf(
     features: Template,
-    learn_rate: float = 0.1,
+    learn_rate: float = 0.05,
     L1: float = 0.0,
     L2: float = 0.0,
     dropout: float = 0.0,

@@ -38,7 +38,7 @@ class AdaGrad(NamedTuple):
     eps (float): Keeps the step finite.
     """
 
-    learn_rate: float = 0.1
+    learn_rate: float = 0.05
     L1: float = 0.0
     L2: float = 0.0
     eps: float = 1e-8
