@@ -160,13 +160,20 @@ inline void idle(float& weight, float& total, int64_t n_steps, double shrink, do
         size = n_left < n ? 0 : size - n * shrink;
     } else {
         const double c = shrink / decay, rate = std::log1p(decay);
-        const double n_left = shrink > 0 ? std::min(n, std::floor(std::log1p(size / c) / rate)) : n;
+        const double n_left = std::min(n, std::floor(std::log1p(size / c) / rate));
         const double lost = -std::expm1(-n_left * rate);
         sum = (size + c) * lost / decay - c * n_left;
         size = n_left < n ? 0 : size - (size + c) * lost;
     }
     total += static_cast<float>(sign * sum);
     weight = static_cast<float>(sign * size);
+}
+
+// The same without shrink, where floats are exact enough.
+inline void decay_only(float& weight, float& total, float n_steps, float decay) {
+    const float lost = -std::expm1(-n_steps * std::log1p(decay));
+    total += weight * (lost / decay);
+    weight -= weight * lost;
 }
 
 // Do for a row what steps up to `now` would have done without a gradient.
@@ -184,7 +191,10 @@ inline void catch_up(const Table& table, int64_t row, int32_t now, const Step& s
     for (int64_t k = 0; k < table.width; ++k) {
         if (weights[k] == 0) continue;
         const double size = step_size(step, squares[k]);
-        idle(weights[k], totals[k], n_steps, size * step.l1, size * step.l2);
+        if (step.l1 == 0)
+            decay_only(weights[k], totals[k], static_cast<float>(n_steps), size * step.l2);
+        else
+            idle(weights[k], totals[k], n_steps, size * step.l1, size * step.l2);
     }
 }
 
