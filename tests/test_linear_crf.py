@@ -137,7 +137,9 @@ def test_overfitting(model: Dict[str, Any], scheme: str) -> None:
 @pytest.mark.parametrize("name", declared("thinc_losses"))
 def test_every_loss_learns(name: str) -> None:
     """From random weights, as some can't start from nothing."""
-    nlp = pipeline(SPARSE, loss={"@losses": name, **REQUIRED.get(name, {})})
+    nlp = pipeline(
+        {**SPARSE, "learn_rate": 0.2, "eps": 0.1}, loss={"@losses": name, **REQUIRED.get(name, {})}
+    )
     batch = examples(nlp)
     nlp.initialize(lambda: batch)
     weights = linear_part(nlp.get_pipe("ner").model)[1]
@@ -307,6 +309,7 @@ def test_dropout_leaves_the_mean_of_scores_as_it_is() -> None:
     ("settings", "message"),
     [
         ({"learn_rate": 0.0}, "learn_rate: expected more than 0"),
+        ({"eps": 0.0}, "eps: expected more than 0"),
         ({"dropout": 1.0}, "dropout: expected at least 0 and less than 1"),
         ({"L1": -1.0}, "L1: expected a finite number"),
         ({"L2": float("nan")}, "L2: expected a finite number"),
