@@ -167,13 +167,14 @@ def map_scores(function: Callable[[FloatsXd], FloatsXd], potentials: Potentials)
     return Potentials._make([*arrays, potentials.lengths])
 
 
-def linear_combination(*terms: Tuple[float, Potentials]) -> Potentials:
-    """Add up gradients, each with its factor.
+def add_to(total: Potentials, *gradients: Potentials) -> Potentials:
+    """Add gradients of one batch to the first of them, in place.
 
-    *terms (Tuple[float, Potentials]): Factors and gradients of one batch.
-    RETURNS (Potentials): The sum, with the lengths of the first.
+    total (Potentials): What is added to.
+    *gradients (Potentials): What is added.
+    RETURNS (Potentials): The first.
     """
-    factors = [factor for factor, _ in terms]
-    groups = zip(*(gradient[:4] for _, gradient in terms))
-    sums = [sum(factor * array for factor, array in zip(factors, group)) for group in groups]
-    return Potentials._make([*sums, terms[0][1].lengths])
+    for gradient in gradients:
+        for sums, array in zip(total[:4], gradient[:4]):
+            sums += array
+    return total

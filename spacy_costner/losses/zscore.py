@@ -6,7 +6,7 @@ from typing import Optional
 from thinc.types import Floats1d
 
 from .. import chain
-from ..types import Cost, Gold, Loss, LossResult, Potentials, linear_combination, map_scores
+from ..types import Cost, Gold, Loss, LossResult, Potentials, add_to, map_scores
 from .parameters import above
 from .scored import annotated, augment, in_precision, level, sequence_weights, zero_forbidden
 
@@ -42,18 +42,19 @@ def zscore(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> Lo
     Ricci, De Bie & Cristianini, definition 1 and section 5.1.
     """
     exact = in_precision(potentials, "float64")
-    raised = exact if gold.cost is None else augment(exact, gold, multiplier)
+    raised = augment(exact, gold, multiplier)
     scores, uniform = zero_forbidden(raised), level(exact)
-    mean, backprop_mean = chain.expectation(uniform, scores)
+    paths = chain.posterior(uniform)
+    mean, backprop_mean = paths.expectation(scores)
     weights = sequence_weights(gold, mean) * annotated(gold, potentials)
-    average, covariance = chain.log_partition(uniform)[1](weights), backprop_mean(weights)
-    right = mean_right(exact, gold, weights)
-    ahead = linear_combination((1.0, right), (-1.0, average))
+    average, covariance = paths.log_partition()[1](weights), backprop_mean(weights)
+    ahead = scale(-1, average)
+    add_to(ahead, mean_right(exact, gold, weights))
     lead, variance = dot(ahead, scores), dot(covariance, scores)
     size = dot(average, map_scores(lambda array: array**2, scores))
     slope = variance**-0.5 if variance > NO_SPREAD * size else 0.0
     z = slope * lead
-    gradient = linear_combination((-slope, ahead), (slope**2 * z, covariance))
+    gradient = add_to(scale(-slope, ahead), scale(slope**2 * z, covariance))
     return LossResult(-z, in_precision(gradient, potentials.emissions.dtype))
 
 
@@ -72,3 +73,7 @@ def dot(one: Potentials, other: Potentials) -> float:
     """The inner product of two gradients."""
     products = (float((a.astype("float64") * b).sum()) for a, b in zip(one[:4], other[:4]))
     return sum(products)
+
+
+def scale(factor: float, gradient: Potentials) -> Potentials:
+    return map_scores(lambda array: factor * array, gradient)
