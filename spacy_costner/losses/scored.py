@@ -154,7 +154,7 @@ def sequence_of(potentials: Potentials) -> Ints1d:
 
 def level(potentials: Potentials) -> Potentials:
     """Scores under which all legal paths are equally probable."""
-    return map_scores(lambda scores: scores - _finite(scores), potentials)
+    return map_scores(_level, potentials)
 
 
 def zero_forbidden(potentials: Potentials) -> Potentials:
@@ -167,11 +167,13 @@ def sharpen(potentials: Potentials, psi: float) -> Potentials:
     return map_scores(lambda scores: psi * scores, potentials)
 
 
-def in_precision(potentials: Potentials, dtype: str) -> Potentials:
-    """The scores, or a gradient, in another type of floats."""
-    return map_scores(lambda scores: scores.astype(dtype), potentials)
+def _level(scores: FloatsXd) -> FloatsXd:
+    xp = get_array_module(scores)
+    levelled, finite = xp.zeros_like(scores), xp.isfinite(scores)
+    return levelled if finite.all() else xp.where(finite, levelled, scores)
 
 
 def _finite(scores: FloatsXd) -> FloatsXd:
     xp = get_array_module(scores)
-    return xp.where(xp.isfinite(scores), scores, xp.zeros_like(scores))
+    finite = xp.isfinite(scores)
+    return scores if finite.all() else xp.where(finite, scores, xp.zeros_like(scores))
