@@ -196,10 +196,10 @@ def runs(opening: Array1d, goes_on: Array1d, lengths: Ints1d) -> Tuple[Ints1d, I
     lengths (Ints1d): Tokens of each sequence; no run leaves its sequence. Shape: (B,)
     RETURNS (Tuple[Ints1d, Ints1d]): The first token of each and the one after its last.
     """
-    goes_on = numpy.append(goes_on, False)
-    goes_on[numpy.cumsum(lengths)] = False
-    begin = numpy.flatnonzero(opening)
-    breaks = numpy.flatnonzero(~goes_on)
+    stops = numpy.ones(len(goes_on) + 1, dtype=bool)
+    numpy.logical_not(goes_on, out=stops[:-1])
+    stops[numpy.cumsum(lengths)] = True
+    begin, breaks = numpy.flatnonzero(opening), numpy.flatnonzero(stops)
     return begin, breaks[numpy.searchsorted(breaks, begin, side="right")]
 
 
