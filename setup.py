@@ -1,4 +1,4 @@
-"""The compiled chain. Without a compiler the package installs all the same, and is slower."""
+"""The compiled chain and the compiled sparse rows. Without a compiler the package installs all the same, and is slower."""
 
 import sys
 from glob import glob
@@ -21,4 +21,14 @@ native = Extension(
     optional=True,
 )
 
-setup(ext_modules=[native])
+sparse = Extension(
+    "spacy_costner.sparse.native",
+    sources=["spacy_costner/sparse/native.pyx"],
+    depends=glob("spacy_costner/sparse/*.hpp"),
+    include_dirs=["spacy_costner/sparse"],
+    extra_compile_args=FLAGS,
+    language="c++",
+    optional=True,
+)
+
+setup(ext_modules=[native, sparse])

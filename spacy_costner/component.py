@@ -1,8 +1,22 @@
 """The pipeline component: where docs, layers and losses meet."""
 
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+    Union,
+)
 
 import numpy
 from spacy.language import Language
@@ -188,7 +202,7 @@ class CostSensitiveNER(TrainablePipe):
             return 0
         self.cfg["labels"].append(label)
         self.vocab.strings.add(label)
-        if self.model.get_ref("output_layer").has_param("transitions"):
+        if self.model.has_dim("nO"):
             self.set_output(len(self.tags))
             self.cfg["cost_tables"] = self.objective.prepare(self.tags)
         return 1
@@ -209,11 +223,10 @@ class CostSensitiveNER(TrainablePipe):
         RAISES (ValueError): If there is no label, or the loss has a cost or weights that
             don't fit the labels.
         """
-        validate_get_examples(get_examples, "CostSensitiveNER.initialize")
+        validate_get_examples(partial(_first, get_examples), "CostSensitiveNER.initialize")
         check_lexeme_norms(self.vocab, "ner")
-        if labels is None:
-            labels = sorted({ent.label_ for eg in get_examples() for ent in eg.reference.ents})
-        for label in labels:
+        found = self._read_corpus(get_examples())
+        for label in sorted(found) if labels is None else labels:
             self.add_label(label)
         if not self.labels:
             raise ValueError(
@@ -222,9 +235,27 @@ class CostSensitiveNER(TrainablePipe):
             )
         self.cfg["cost_tables"] = self.objective.prepare(self.tags)
         self.cfg["progress"] = Progress()._asdict()
-        self.cfg["n_examples"] = sum(1 for _ in get_examples())
         self.set_output(len(self.tags))
-        self.model.initialize(X=[eg.predicted for eg in islice(get_examples(), 10)])
+        self.model.initialize(X=[eg.predicted for eg in _first(get_examples)])
+
+    def _read_corpus(self, examples: Iterable[Example]) -> Set[str]:
+        """Go through the examples, once, as they may have to be read from a file: count them,
+        show them to a model that makes its features of them, and find their labels."""
+        labels: Set[str] = set()
+        self.cfg["n_examples"] = 0
+
+        def references() -> Iterator[Doc]:
+            for eg in examples:
+                labels.update(ent.label_ for ent in eg.reference.ents)
+                self.cfg["n_examples"] += 1
+                yield eg.reference
+
+        docs = references()
+        if collect_features := self.model.attrs.get("collect_features"):
+            collect_features(self.model, docs)
+        for _ in docs:
+            pass
+        return labels
 
     def predict(self, docs: Iterable[Doc]) -> Prediction:
         """Find the best path of each doc, without changing it.
@@ -363,6 +394,11 @@ class CostSensitiveNER(TrainablePipe):
                     f"{self.name}: {field}: expected finite scores, found {total}. The model was "
                     "not updated; try a lower learning rate or gradient clipping"
                 )
+
+
+def _first(get_examples: Callable[[], Iterable[Example]], n_examples: int = 10) -> List[Example]:
+    """As many examples as it takes to see what they look like."""
+    return list(islice(get_examples(), n_examples))
 
 
 def _set_ents(doc: Doc, spans: List[Span], preset: Array1d) -> None:

@@ -16,6 +16,7 @@ from spacy_costner.tags import Tags
 from spacy_costner.types import Loss
 
 SETUP = Path(__file__).parent.parent / "setup.cfg"
+FEATURES = {"@misc": "spacy_costner.Features.v1"}
 HAMMING = {"@misc": "spacy_costner.HammingCost.v1"}
 TOK2VEC = {
     "@architectures": "spacy.HashEmbedCNN.v2",
@@ -29,6 +30,8 @@ TOK2VEC = {
 }
 REQUIRED: Dict[str, Dict[str, Any]] = {
     "spacy_costner.LinearChainCRF.v1": {"tok2vec": TOK2VEC},
+    "spacy_costner.SparseCRF.v1": {"features": FEATURES},
+    "spacy_costner.HybridCRF.v1": {"features": FEATURES, "tok2vec": TOK2VEC},
     "spacy_costner.Mixed.v1": {"k": 2.0},
     "spacy_costner.SoftmaxMargin.v1": {"cost": HAMMING},
     "spacy_costner.MaxMargin.v1": {"cost": HAMMING},

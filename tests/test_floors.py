@@ -11,8 +11,8 @@ import spacy_costner
 ROOT = Path(spacy_costner.__file__).parent
 FLOORS = [
     {"types", "blocks", "significance", "start"},
-    {"chain", "tags", "hierarchy", "matrix"},
-    {"costs", "forbidden", "losses"},
+    {"chain", "tags", "hierarchy", "matrix", "sparse"},
+    {"costs", "forbidden", "features", "losses"},
     {"layers", "gold"},
     {"objective", "scorers"},
     {"component"},

@@ -1,6 +1,7 @@
 """What README and changelog say is so."""
 
 import re
+from inspect import signature
 from pathlib import Path
 from typing import List, Set
 
@@ -10,6 +11,10 @@ from spacy.util import load_config, load_model_from_config, registry
 from thinc.api import Config
 
 from spacy_costner import __version__
+from spacy_costner.features import make_features
+from spacy_costner.features.template import GAZETTEER, WORD_VIEWS
+from spacy_costner.features.words import OWN_FLAGS
+from spacy_costner.layers import build_sparse_crf
 from spacy_costner.trials import put_onto
 
 from .test_entry_points import declared
@@ -67,19 +72,39 @@ def test_blocks_of_the_docs_build(block: str) -> None:
     registry.resolve(nlp.config["initialize"], schema=ConfigSchemaInit)
 
 
+def test_architectures() -> None:
+    assert table("A model that trains in a minute") == {*declared("spacy_architectures")}
+
+
+def test_features_are_explained() -> None:
+    explained = set(re.findall(r"`([\w.]+)`", read("docs/linear.md")))
+    settings = {*signature(make_features).parameters, *signature(build_sparse_crf).parameters}
+    assert {*settings - {"features", "nO"}, *WORD_VIEWS, *OWN_FLAGS, GAZETTEER} <= explained
+
+
+def test_features_to_paste_can_be_had() -> None:
+    ini = re.search(r"```ini\n(.*?)```", read("docs/linear.md"), flags=re.DOTALL)
+    assert ini is not None
+    head = "[components]\n\n[components.ner]\n\n[components.ner.model]\n\n"
+    features = Config().from_str(head + ini[1])["components"]["ner"]["model"]["features"]
+    assert registry.resolve({"features": features})["features"].columns
+
+
 def test_configs() -> None:
     paths = [*ROOT.glob("configs/*.cfg"), *ROOT.glob("configs/costs/*.cfg")]
     assert table("Configs") == {str(path.relative_to(ROOT)) for path in paths}
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/losses.md", "project.yml"])
+@pytest.mark.parametrize("name", ["README.md", "docs/linear.md", "docs/losses.md", "project.yml"])
 def test_configs_that_are_spoken_of_are_there(name: str) -> None:
     paths = set(re.findall(r"\bconfigs/[\w/]+\.\w+", read(name)))
     assert paths
     assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/develop.md", "docs/losses.md"])
+@pytest.mark.parametrize(
+    "name", ["README.md", "docs/develop.md", "docs/linear.md", "docs/losses.md"]
+)
 def test_links_lead_somewhere(name: str) -> None:
     links = re.findall(r"\]\(([^)#:]+)\)", read(name))
     assert [link for link in links if not (ROOT / name).parent.joinpath(link).exists()] == []

@@ -1,4 +1,4 @@
-"""The Thinc side: from docs to potentials, and from their gradient back."""
+"""A CRF on the vectors of a Tok2Vec."""
 
 from typing import Callable, List, Optional, Tuple, cast
 
@@ -15,7 +15,7 @@ from thinc.api import (
 from thinc.layers.resizable import resize_linear_weighted
 from thinc.types import Floats1d, Floats2d, Ragged
 
-from .types import Potentials
+from ..types import Potentials
 
 TRANSITION_PARAMS = ("transitions", "start", "end")
 
@@ -100,13 +100,23 @@ def resize_linear_chain_crf(
     nO (int): The new K.
     RETURNS (Model[List[Doc], Potentials]): The same model.
     """
-    emissions, transitions = model.get_ref("emissions"), model.get_ref("output_layer")
-    model.replace_node(emissions, resize_linear_weighted(emissions, nO))
+    transitions = model.get_ref("output_layer")
+    resize_emissions(model, nO)
     model.replace_node(transitions, _resize_transitions(transitions, nO))
-    for outer in (node for node in model.walk() if model.get_ref("emissions") in node.layers):
-        outer.set_dim("nO", nO, force=True)
     model.set_dim("nO", nO, force=True)
     return model
+
+
+def resize_emissions(model: Model[List[Doc], Potentials], nO: int) -> None:
+    """Make room for new tags in the linear layer that makes emissions of vectors.
+
+    model (Model[List[Doc], Potentials]): A model that has it as its reference "emissions".
+    nO (int): The new K.
+    """
+    emissions = model.get_ref("emissions")
+    model.replace_node(emissions, resize_linear_weighted(emissions, nO))
+    for outer in (node for node in model.walk() if model.get_ref("emissions") in node.layers):
+        outer.set_dim("nO", nO, force=True)
 
 
 def _resize_transitions(layer: Model[Ragged, Potentials], nO: int) -> Model[Ragged, Potentials]:

@@ -1,0 +1,237 @@
+"""From docs to rows of weights, by an exact vocabulary of features."""
+
+from collections import Counter
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy
+import srsly
+from spacy.strings import StringStore
+from spacy.tokens import Doc
+from spacy.vocab import Vocab
+from thinc.api import Optimizer
+from thinc.shims import Shim
+from thinc.types import Array1d, Ints1d, Ints2d
+
+from .. import sparse
+from .gazetteer import PLACES, Gazetteer
+from .lookup import Lookup, of_tokens, pair_up
+from .template import GAZETTEER, Column, Template
+from .tokens import Tokens, read_tokens
+
+
+class Seen(NamedTuple):
+    """What is seen of the tokens of a batch.
+
+    rows (Ints2d): The features of each token: each slot shows one, or none, as -1. In int32.
+        Shape: (N, S)
+    lengths (Ints1d): Tokens of each doc, in int32. Shape: (B,)
+    """
+
+    rows: Ints2d
+    lengths: Ints1d
+
+
+class Features(Shim):
+    """The features of tokens.
+
+    A column is one respect in which tokens are looked at. Its values that were there often
+    enough in training are numbered. A slot is a column seen from some places away; each slot
+    and value is one feature, and no two features share a number:
+
+        row = first row of the slot + number of the value
+
+    What can be seen of a word is worked out once and remembered.
+    """
+
+    def __init__(self, template: Template) -> None:
+        """Initialize without any features.
+
+        template (Template): What is seen of tokens.
+        """
+        super().__init__(None)
+        self.template = template
+        self._clear()
+
+    def _clear(self) -> None:
+        self._values: Optional[Dict[str, List[str]]] = None
+        self._pairs: Dict[str, Array1d] = {}
+        self._phrases: Dict[str, List[str]] = {}
+        self._forget()
+
+    def _forget(self) -> None:
+        self._lookup: Optional[Lookup] = None
+
+    @property
+    def is_collected(self) -> bool:
+        """Whether it is known what is a feature."""
+        return self._values is not None
+
+    def __len__(self) -> int:
+        """V, the number of features."""
+        return self._look.n_rows
+
+    def find(self, docs: Sequence[Doc]) -> Seen:
+        """Find the features of tokens.
+
+        docs (Sequence[Doc]): The docs.
+        RETURNS (Seen): Their features.
+        """
+        look = self._look
+        tokens = read_tokens(docs, look.of_tokens, look.gazetteers)
+        values = look.values(tokens, docs[0].vocab if docs else None)
+        rows = sparse.look_around(
+            values, tokens.lengths, look.slot_columns, look.slot_offsets, look.first_rows
+        )
+        return Seen(rows, tokens.lengths)
+
+    def names(self) -> List[str]:
+        """What the features are called, such as "LOWER[-1]=of".
+
+        RETURNS (List[str]): A name for each row. Length: V
+        """
+        names = []
+        for column, offset in self._look.slots:
+            place = f"[{offset:+d}]" if offset else ""
+            if column.pair_of is not None:
+                place = f"[{offset:+d},{offset + 1:+d}]"
+            names += [f"{column.name}{place}={value}" for value in self._value_names(column)]
+        return names
+
+    def _value_names(self, column: Column) -> List[str]:
+        assert self._values is not None
+        if column.pair_of is None:
+            return self._values[column.name]
+        names = self._values[column.pair_of]
+        keys = self._pairs[column.name].tolist()
+        return [f"{names[key >> 32]}+{names[key & 0xFFFFFFFF]}" for key in keys]
+
+    def collect(self, docs: Iterable[Doc]) -> None:
+        """Make the vocabulary of features.
+
+        docs (Iterable[Doc]): What features are found in.
+        """
+        self._clear()
+        columns = self.template.columns
+        gazetteers = {
+            f"{GAZETTEER}:{name}": Gazetteer.from_file(path)
+            for name, path in self.template.gazetteers.items()
+        }
+        self._phrases = {name: gazetteer.phrases for name, gazetteer in gazetteers.items()}
+        strings = StringStore(PLACES)
+        tokens, vocab = _read_all(docs, of_tokens(columns), gazetteers, strings)
+        self._values = {}
+        for column in columns:
+            if column.pair_of is None:
+                least = self.template.least_count(column.kind)
+                counts = _count_values(column, tokens, vocab, strings)
+                self._values[column.name] = sorted(
+                    value for value, count in counts.items() if count >= least
+                )
+        # Pairs are of values that have their numbers.
+        look = Lookup(columns, self._values, {}, self._phrases)
+        values = look.values(tokens, vocab)
+        for column in columns:
+            if column.pair_of is not None:
+                pairs = pair_up(values[:, look.index[column.pair_of]], tokens.lengths)
+                keys, n_times = numpy.unique(pairs[pairs >= 0], return_counts=True)
+                least = self.template.least_count(column.kind)
+                self._pairs[column.name] = keys[n_times >= least]
+
+    @property
+    def _look(self) -> "Lookup":
+        if self._lookup is None:
+            if self._values is None:
+                raise ValueError(
+                    "features of a linear CRF: expected a vocabulary, made by `nlp.initialize` "
+                    "or loaded, there is none"
+                )
+            self._lookup = Lookup(self.template.columns, self._values, self._pairs, self._phrases)
+        return self._lookup
+
+    def __getstate__(self) -> Dict[str, Any]:
+        return {**self.__dict__, "_lookup": None}
+
+    def __deepcopy__(self, memo: Dict[int, Any]) -> "Features":
+        return Features(self.template).from_bytes(self.to_bytes())
+
+    def finish_update(self, optimizer: Optimizer) -> None:
+        """Nothing: features are not trained."""
+
+    def to_device(self, device_type: str, device_id: int) -> None:
+        """Nothing: features are found on the CPU."""
+
+    def to_bytes(self) -> bytes:
+        """Save the vocabulary.
+
+        RETURNS (bytes): What `from_bytes` takes.
+        """
+        pairs = {name: keys.astype("<i8").tobytes() for name, keys in self._pairs.items()}
+        return srsly.msgpack_dumps(
+            {"values": self._values, "pairs": pairs, "phrases": self._phrases}
+        )
+
+    def from_bytes(self, data: bytes) -> "Features":
+        """Load the vocabulary.
+
+        data (bytes): What `to_bytes` returned.
+        RETURNS (Features): These features.
+        RAISES (ValueError): If it is something else, or of another template.
+        """
+        try:
+            saved = srsly.msgpack_loads(data)
+            values, phrases = saved["values"], saved["phrases"]
+            pairs = {
+                name: numpy.frombuffer(keys, dtype="<i8") for name, keys in saved["pairs"].items()
+            }
+        except Exception as error:
+            raise ValueError(
+                f"features of a linear CRF: expected what was saved of them, was damaged: {error}"
+            ) from error
+        expected = [column.name for column in self.template.columns]
+        if values is not None and sorted([*values, *pairs]) != sorted(expected):
+            raise ValueError(
+                f"features of a linear CRF: expected those of the config, {expected}, "
+                f"was: {[*values, *pairs]}"
+            )
+        self._clear()
+        self._values, self._pairs, self._phrases = values, pairs, phrases
+        return self
+
+
+def _read_all(
+    docs: Iterable[Doc],
+    columns: Sequence[Column],
+    gazetteers: Dict[str, Gazetteer],
+    strings: StringStore,
+) -> Tuple[Tokens, Optional[Vocab]]:
+    """The tokens of all docs, and the vocab of the docs. Keeps what the hashes mean."""
+    vocab, parts = None, [read_tokens([], [], {})]
+    for doc in docs:
+        vocab = doc.vocab
+        parts.append(read_tokens([doc], columns, gazetteers, strings))
+    keys = {
+        column.name: numpy.concatenate([part.keys[column.name] for part in parts[1:]])
+        for column in columns
+        if len(parts) > 1
+    }
+    orth = numpy.concatenate([part.orth for part in parts])
+    return Tokens(orth, keys, numpy.concatenate([part.lengths for part in parts])), vocab
+
+
+def _count_values(
+    column: Column, tokens: Tokens, vocab: Optional[Vocab], strings: StringStore
+) -> "Counter[str]":
+    counts: Counter[str] = Counter()
+    if vocab is None:
+        return counts
+    keys = tokens.orth if column.view is not None else tokens.keys[column.name]
+    for key, count in zip(*(array.tolist() for array in numpy.unique(keys, return_counts=True))):
+        if column.view is not None:
+            value = column.view(vocab[key])
+        elif key in strings:
+            value = strings[key]
+        else:
+            value = vocab.strings[key]
+        if value:
+            counts[value] += count
+    return counts

@@ -1,0 +1,14 @@
+"""The Thinc side: from docs to potentials, and from their gradient back."""
+
+from .dense import build_linear_chain_crf
+from .hybrid import build_hybrid_crf
+from .sparse import build_sparse_crf, linear_part
+from .weights import SparseWeights
+
+__all__ = [
+    "SparseWeights",
+    "build_hybrid_crf",
+    "build_linear_chain_crf",
+    "build_sparse_crf",
+    "linear_part",
+]

@@ -1,0 +1,266 @@
+"""The weights of a linear CRF as Thinc sees them: trained, averaged and saved with a model."""
+
+from contextlib import contextmanager
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+import numpy
+import srsly
+from thinc.api import Optimizer
+from thinc.shims import Shim
+from thinc.types import Floats1d, Floats2d, Ints1d, Ints2d
+
+from .. import sparse
+from ..sparse import AdaGrad, Table
+
+AVERAGE = "average"
+
+
+class SparseWeights(Shim):
+    """A row of K weights for each of V features, and below them K + 2 more: the transitions
+    from each tag, the start and the end.
+
+    All weights start at 0 and are stepped by AdaGrad, whatever the optimizer of the config
+    is. Where that one keeps averages, so does this: uniform ones (Collins, 2002).
+    """
+
+    def __init__(self, settings: AdaGrad = AdaGrad()) -> None:  # noqa: B008 (immutable)
+        """Initialize without weights.
+
+        settings (AdaGrad): The steps.
+        """
+        super().__init__(None)
+        self.settings = settings
+        self.step = 0
+        self.table: Table
+        self._n_features: Optional[int] = None
+        self._averaged = False
+        self._pending: List[Tuple[Ints2d, Floats2d]] = []
+        self._set_table(numpy.zeros((0, 0), dtype="float32"))
+
+    @property
+    def is_allocated(self) -> bool:
+        """Whether there are weights."""
+        return self._n_features is not None
+
+    @property
+    def n_features(self) -> int:
+        """V."""
+        return self._n_features or 0
+
+    @property
+    def n_tags(self) -> int:
+        """K."""
+        return self.table.weights.shape[1]
+
+    @property
+    def rows(self) -> Floats2d:
+        """All weights, to read and to write. Shape: (V + K + 2, K)"""
+        self._work_out()
+        return self.table.weights
+
+    @property
+    def emissions(self) -> Floats2d:
+        """Weights of the features, to read and to write. Shape: (V, K)"""
+        return self.rows[: self.n_features]
+
+    @property
+    def transitions(self) -> Floats2d:
+        """Weights of the steps from tag to tag, to read and to write. Shape: (K, K)"""
+        return self._below[:-2]
+
+    @property
+    def start(self) -> Floats1d:
+        """Weights of the first tag, to read and to write. Shape: (K,)"""
+        return self._below[-2]
+
+    @property
+    def end(self) -> Floats1d:
+        """Weights of the last tag, to read and to write. Shape: (K,)"""
+        return self._below[-1]
+
+    @property
+    def _below(self) -> Floats2d:
+        """The rows below those of the features. Shape: (K + 2, K)"""
+        self._work_out(self._last_rows)
+        return self.table.weights[self.n_features :]
+
+    @property
+    def _last_rows(self) -> Ints1d:
+        return numpy.arange(self.n_features, len(self.table.weights), dtype="int32")
+
+    def allocate(self, n_features: int, n_tags: int) -> None:
+        """Make weights, all 0.
+
+        n_features (int): V.
+        n_tags (int): K.
+        """
+        self._n_features = n_features
+        self._set_table(numpy.zeros((n_features + n_tags + 2, n_tags), dtype="float32"))
+
+    def resize(self, n_tags: int) -> None:
+        """Make room for new tags behind the old ones, which keep their weights.
+
+        n_tags (int): The new K.
+        """
+        self._work_out()
+        table, step, old = self.table, self.step, self.n_tags
+        self.allocate(self.n_features, n_tags)
+        kept = self.n_features + old
+        for before, after in zip(table[:3], self.table[:3]):
+            after[:kept, :old] = before[:kept]
+            after[-2:, :old] = before[-2:]
+        self.table.last[:] = self.step = step
+
+    def score(self, rows: Ints2d) -> Floats2d:
+        """Emissions of tokens.
+
+        rows (Ints2d): The features of each token, -1 for none. Shape: (N, S)
+        RETURNS (Floats2d): Shape: (N, K)
+        """
+        self._work_out(rows)
+        return sparse.sum_rows(rows, self.table.weights)
+
+    def add_gradient(
+        self,
+        rows: Ints2d,
+        d_emissions: Floats2d,
+        *,
+        transitions: Floats2d,
+        start: Floats1d,
+        end: Floats1d,
+    ) -> None:
+        """Keep a gradient for the next step.
+
+        rows (Ints2d): The features of each token, -1 for none. Shape: (N, S)
+        d_emissions (Floats2d): Derivative with respect to the emissions. Shape: (N, K)
+        transitions, start, end (Floats2d, Floats1d, Floats1d): Derivatives with respect to
+            those. Shapes: (K, K), (K,), (K,)
+        """
+        below = numpy.concatenate([transitions, start[None], end[None]])
+        for some_rows, d_scores in ((rows, d_emissions), (self._last_rows[:, None], below)):
+            self._pending.append((some_rows, numpy.ascontiguousarray(d_scores, dtype="float32")))
+
+    def gradient(self) -> Tuple[Ints1d, Floats2d]:
+        """The gradient that was kept, with respect to `rows`.
+
+        RETURNS (Tuple[Ints1d, Floats2d]): The rows in which it is not 0, and it in them.
+            Shapes: (A,), (A, K)
+        """
+        n_slots = max((rows.shape[1] for rows, _ in self._pending), default=0)
+        padded = [
+            numpy.pad(rows, ((0, 0), (0, n_slots - rows.shape[1])), constant_values=-1)
+            for rows, _ in self._pending
+        ]
+        every = [numpy.zeros((0, n_slots), dtype="int32"), *padded]
+        d_scores = [numpy.zeros((0, self.n_tags), dtype="float32"), *(d for _, d in self._pending)]
+        return sparse.collect_rows(
+            numpy.concatenate(every), numpy.concatenate(d_scores), self._place_of
+        )
+
+    def finish_update(self, optimizer: Optimizer) -> None:
+        """Make a step with the gradient that was kept.
+
+        optimizer (Optimizer): Says whether averages are wanted; otherwise not used.
+        """
+        if not self._pending:
+            return
+        rows, gradient = self.gradient()
+        self._pending = []
+        self.step += 1
+        sparse.adagrad(self.table, rows, gradient, self.step, self.settings)
+        if optimizer.averages is not None:
+            # The average itself is worked out where it is used.
+            optimizer.averages[self.id, AVERAGE] = numpy.ones(1, dtype="float32")
+
+    @contextmanager
+    def use_params(self, params: Dict[Tuple[int, str], Any]) -> Iterator[None]:
+        """Have the average of the weights over all steps for a while.
+
+        params (Dict[Tuple[int, str], Any]): The averages of an optimizer.
+        """
+        if (self.id, AVERAGE) not in params or not self.step or self._averaged:
+            yield
+            return
+        self._work_out()
+        table = self.table
+        idle = (self.step - table.last).astype("float32")[:, None] * table.weights
+        average = (table.totals + idle) / numpy.float32(self.step)
+        self.table, self._averaged = table._replace(weights=average), True
+        try:
+            yield
+        finally:
+            self.table, self._averaged = table, False
+
+    def _work_out(self, rows: Optional[Ints2d] = None) -> None:
+        """Do in some rows, or in all, what regularisation has left to do."""
+        settings = self.settings
+        if self._averaged or not (settings.L1 or settings.L2):
+            return
+        if rows is None:
+            if (self.table.last == self.step).all():
+                return
+            rows = numpy.arange(len(self.table.weights), dtype="int32")
+        sparse.catch_up(self.table, rows.reshape(-1), self.step, settings)
+
+    def _set_table(self, weights: Floats2d) -> None:
+        self.table = Table(
+            weights,
+            squares=numpy.zeros_like(weights),
+            totals=numpy.zeros_like(weights),
+            last=numpy.zeros(len(weights), dtype="int32"),
+        )
+        self._place_of = numpy.full(len(weights), -1, dtype="int32")
+        self._pending = []
+        self.step = 0
+
+    def copy(self) -> "SparseWeights":
+        """A copy with an identity of its own, so that no optimizer takes it for this one."""
+        copied = super().copy()
+        copied.id = SparseWeights().id
+        return copied
+
+    def to_device(self, device_type: str, device_id: int) -> None:
+        """Nothing: the weights stay on the CPU."""
+
+    def to_bytes(self) -> bytes:
+        """Save the weights, in 16 bits each, without rows that are 0 throughout.
+
+        RETURNS (bytes): What `from_bytes` takes. Training has to start anew from it: what
+            AdaGrad and averaging keep is left out.
+        """
+        if not self.is_allocated:
+            return srsly.msgpack_dumps({"n_features": None})
+        weights = self.rows
+        used = numpy.flatnonzero(weights.any(axis=1)).astype("int32")
+        scale = float(numpy.abs(weights).max(initial=0)) or 1.0
+        return srsly.msgpack_dumps(
+            {
+                "n_features": self.n_features,
+                "n_tags": self.n_tags,
+                "scale": scale,
+                "used": used.tobytes(),
+                "weights": (weights[used] / scale).astype("<f2").tobytes(),
+            }
+        )
+
+    def from_bytes(self, data: bytes) -> "SparseWeights":
+        """Load the weights.
+
+        data (bytes): What `to_bytes` returned.
+        RETURNS (SparseWeights): These weights.
+        RAISES (ValueError): If it is something else.
+        """
+        try:
+            saved = srsly.msgpack_loads(data)
+            if saved["n_features"] is None:
+                return self
+            n_features, n_tags = saved["n_features"], saved["n_tags"]
+            used = numpy.frombuffer(saved["used"], dtype="<i4")
+            weights = numpy.frombuffer(saved["weights"], dtype="<f2").reshape(-1, n_tags)
+            self.allocate(n_features, n_tags)
+            self.table.weights[used] = weights * numpy.float32(saved["scale"])
+        except Exception as error:
+            raise ValueError(
+                f"weights of a linear CRF: expected what was saved of them, was damaged: {error}"
+            ) from error
+        return self

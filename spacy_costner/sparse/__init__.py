@@ -1,0 +1,30 @@
+"""Sparse rows of weights: adding them up, and steps that touch only what a batch has to do with.
+
+Compiled where there was a compiler (`native`), array code elsewhere (`arrays`).
+"""
+
+from . import arrays
+from .table import AdaGrad, Table
+
+try:
+    from . import native as form
+except ImportError:  # the chain has warned already
+    form = arrays  # type: ignore[misc]
+
+Numbers = form.Numbers
+look_around = form.look_around
+sum_rows = form.sum_rows
+collect_rows = form.collect_rows
+catch_up = form.catch_up
+adagrad = form.adagrad
+
+__all__ = [
+    "AdaGrad",
+    "Numbers",
+    "Table",
+    "adagrad",
+    "catch_up",
+    "collect_rows",
+    "look_around",
+    "sum_rows",
+]

@@ -1,0 +1,218 @@
+// Sparse rows: each token has a few of many rows of weights. See arrays.py for the same in array
+// code. A row id below 0 stands for nothing.
+
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#if defined(__GNUC__)
+#define PREFETCH(address) __builtin_prefetch(address)
+#define RESTRICT __restrict__
+#else
+#define PREFETCH(address)
+#define RESTRICT
+#endif
+
+namespace costner_sparse {
+
+// From 64-bit keys to numbers from 0, by open addressing.
+class Numbers {
+  public:
+    Numbers() : keys_(16), numbers_(16, -1), n_(0) {}
+
+    int32_t find(uint64_t key) const {
+        for (size_t at = slot(key);; at = (at + 1) & (keys_.size() - 1)) {
+            if (numbers_[at] < 0) return -1;
+            if (keys_[at] == key) return numbers_[at];
+        }
+    }
+
+    void set(uint64_t key, int32_t number) {
+        if (2 * (n_ + 1) > keys_.size()) grow();
+        for (size_t at = slot(key);; at = (at + 1) & (keys_.size() - 1)) {
+            if (numbers_[at] >= 0 && keys_[at] != key) continue;
+            n_ += numbers_[at] < 0;
+            keys_[at] = key;
+            numbers_[at] = number;
+            return;
+        }
+    }
+
+  private:
+    size_t slot(uint64_t key) const {
+        key ^= key >> 32;
+        key *= 0x9E3779B97F4A7C15ull;
+        return (key >> 20) & (keys_.size() - 1);
+    }
+
+    void grow() {
+        std::vector<uint64_t> keys(2 * keys_.size());
+        std::vector<int32_t> numbers(keys.size(), -1);
+        keys.swap(keys_);
+        numbers.swap(numbers_);
+        n_ = 0;
+        for (size_t at = 0; at < keys.size(); ++at)
+            if (numbers[at] >= 0) set(keys[at], numbers[at]);
+    }
+
+    std::vector<uint64_t> keys_;
+    std::vector<int32_t> numbers_;
+    size_t n_;
+};
+
+// What each token sees: slot s shows the value in a column of the token some places away, as a
+// row of weights.
+inline void look_around(const int32_t* values, int64_t n_columns, const int32_t* lengths,
+                        int64_t n_sequences, const int32_t* columns, const int32_t* offsets,
+                        const int32_t* first_rows, int64_t n_slots, int32_t* rows) {
+    int64_t begin = 0;
+    for (int64_t b = 0; b < n_sequences; ++b) {
+        const int64_t end = begin + lengths[b];
+        for (int64_t t = begin; t < end; ++t)
+            for (int64_t s = 0; s < n_slots; ++s) {
+                const int64_t there = t + offsets[s];
+                int32_t value = -1;
+                if (there >= begin && there < end) value = values[there * n_columns + columns[s]];
+                *rows++ = value < 0 ? -1 : first_rows[s] + value;
+            }
+        begin = end;
+    }
+}
+
+// scores[t] = sum of the rows of token t.
+inline void sum_rows(const int32_t* rows, int64_t n_tokens, int64_t n_slots, const float* weights,
+                     int64_t width, float* RESTRICT scores) {
+    const int64_t n = n_tokens * n_slots, ahead = 16;
+    for (int64_t t = 0; t < n_tokens; ++t, scores += width) {
+        std::fill(scores, scores + width, 0.0f);
+        for (int64_t i = t * n_slots; i < (t + 1) * n_slots; ++i) {
+            if (i + ahead < n && rows[i + ahead] >= 0) {
+                const float* soon = weights + rows[i + ahead] * width;
+                PREFETCH(soon);
+                PREFETCH(soon + 16);
+            }
+            if (rows[i] < 0) continue;
+            const float* row = weights + rows[i] * width;
+            for (int64_t k = 0; k < width; ++k) scores[k] += row[k];
+        }
+    }
+}
+
+// The rows that a batch has to do with, each once, and the sum of the gradients of the tokens
+// that have it. `place_of` is -1 everywhere, before and after.
+inline void collect_rows(const int32_t* rows, int64_t n_tokens, int64_t n_slots,
+                         const float* d_scores, int64_t width, int32_t* place_of,
+                         std::vector<int32_t>& active, std::vector<float>& gradient) {
+    active.clear();
+    gradient.clear();
+    for (int64_t t = 0; t < n_tokens; ++t) {
+        const float* d_score = d_scores + t * width;
+        if (std::all_of(d_score, d_score + width, [](float d) { return d == 0; })) continue;
+        for (int64_t i = t * n_slots; i < (t + 1) * n_slots; ++i) {
+            const int32_t row = rows[i];
+            if (row < 0) continue;
+            if (place_of[row] < 0) {
+                place_of[row] = static_cast<int32_t>(active.size());
+                active.push_back(row);
+                gradient.resize(gradient.size() + width);
+            }
+            float* RESTRICT sum = gradient.data() + place_of[row] * width;
+            for (int64_t k = 0; k < width; ++k) sum[k] += d_score[k];
+        }
+    }
+    for (int32_t row : active) place_of[row] = -1;
+}
+
+struct Step {
+    float learn_rate;
+    float eps;
+    float l1;
+    float l2;
+};
+
+// A table of weights with what AdaGrad and averaging keep for each; `last` is the step up to
+// which a row is worked out.
+struct Table {
+    float* weights;
+    float* squares;
+    float* totals;
+    int32_t* last;
+    int64_t width;
+};
+
+inline float step_size(const Step& step, float squares) {
+    return step.learn_rate / (std::sqrt(squares) + step.eps);
+}
+
+// n steps without a gradient: each takes shrink off the weight and divides it by 1 + decay.
+//
+//     u_k = (u + c) (1 + decay)^-k - c,  c = shrink / decay,  until that is 0
+inline void idle(float& weight, float& total, int64_t n_steps, double shrink, double decay) {
+    double size = std::fabs(weight), n = static_cast<double>(n_steps), sum;
+    const double sign = weight < 0 ? -1 : 1;
+    if (decay == 0) {
+        const double n_left = std::min(n, std::floor(size / shrink));
+        sum = n_left * size - shrink * n_left * (n_left + 1) / 2;
+        size = n_left < n ? 0 : size - n * shrink;
+    } else {
+        const double c = shrink / decay, rate = std::log1p(decay);
+        const double n_left = std::min(n, std::floor(std::log1p(size / c) / rate));
+        const double lost = -std::expm1(-n_left * rate);
+        sum = (size + c) * lost / decay - c * n_left;
+        size = n_left < n ? 0 : size - (size + c) * lost;
+    }
+    total += static_cast<float>(sign * sum);
+    weight = static_cast<float>(sign * size);
+}
+
+// The same without shrink, where floats are exact enough.
+inline void decay_only(float& weight, float& total, float n_steps, float decay) {
+    const float lost = -std::expm1(-n_steps * std::log1p(decay));
+    total += weight * (lost / decay);
+    weight -= weight * lost;
+}
+
+// Do for a row what steps up to `now` would have done without a gradient.
+inline void catch_up(const Table& table, int64_t row, int32_t now, const Step& step) {
+    const int32_t n_steps = now - table.last[row];
+    if (n_steps <= 0) return;
+    table.last[row] = now;
+    float* RESTRICT weights = table.weights + row * table.width;
+    float* RESTRICT totals = table.totals + row * table.width;
+    const float* squares = table.squares + row * table.width;
+    if (step.l1 == 0 && step.l2 == 0) {
+        for (int64_t k = 0; k < table.width; ++k) totals[k] += n_steps * weights[k];
+        return;
+    }
+    for (int64_t k = 0; k < table.width; ++k) {
+        if (weights[k] == 0) continue;
+        const double size = step_size(step, squares[k]);
+        if (step.l1 == 0)
+            decay_only(weights[k], totals[k], static_cast<float>(n_steps), size * step.l2);
+        else
+            idle(weights[k], totals[k], n_steps, size * step.l1, size * step.l2);
+    }
+}
+
+// Step number `now` for one row. Its weights have to be worked out up to the step before.
+inline void adagrad(const Table& table, int64_t row, const float* gradient, int32_t now,
+                    const Step& step) {
+    float* RESTRICT weights = table.weights + row * table.width;
+    float* RESTRICT totals = table.totals + row * table.width;
+    float* RESTRICT squares = table.squares + row * table.width;
+    table.last[row] = now;
+    for (int64_t k = 0; k < table.width; ++k) {
+        squares[k] += gradient[k] * gradient[k];
+        const float size = step_size(step, squares[k]);
+        const float moved = weights[k] - size * gradient[k];
+        const float left = std::max(std::fabs(moved) - size * step.l1, 0.0f);
+        weights[k] = std::copysign(left / (1 + size * step.l2), moved);
+        totals[k] += weights[k];
+    }
+}
+
+}  // namespace costner_sparse

@@ -1,0 +1,161 @@
+# distutils: language = c++
+# cython: language_level = 3, boundscheck = False, wraparound = False
+"""The functions of `arrays`, compiled for the CPU: kernels.hpp. They take C-contiguous arrays
+of the types that `arrays` says."""
+
+from libc.stdint cimport int32_t, int64_t, uint64_t
+from libcpp.vector cimport vector
+
+import numpy
+
+
+cdef extern from "kernels.hpp" namespace "costner_sparse" nogil:
+    cdef cppclass _Numbers "costner_sparse::Numbers":
+        int32_t find(uint64_t key)
+        void set(uint64_t key, int32_t number) except +
+
+    cdef struct _Step "costner_sparse::Step":
+        float learn_rate
+        float eps
+        float l1
+        float l2
+
+    cdef struct Table:
+        float* weights
+        float* squares
+        float* totals
+        int32_t* last
+        int64_t width
+
+    void _look_around "costner_sparse::look_around"(
+        const int32_t* values, int64_t n_columns, const int32_t* lengths, int64_t n_sequences,
+        const int32_t* columns, const int32_t* offsets, const int32_t* first_rows,
+        int64_t n_slots, int32_t* rows
+    )
+    void _sum_rows "costner_sparse::sum_rows"(
+        const int32_t* rows, int64_t n_tokens, int64_t n_slots, const float* weights,
+        int64_t width, float* scores
+    )
+    void _collect_rows "costner_sparse::collect_rows"(
+        const int32_t* rows, int64_t n_tokens, int64_t n_slots, const float* d_scores,
+        int64_t width, int32_t* place_of, vector[int32_t]& active, vector[float]& gradient
+    ) except +
+    void _catch_up "costner_sparse::catch_up"(
+        const Table& table, int64_t row, int32_t now, const _Step& step
+    )
+    void _adagrad "costner_sparse::adagrad"(
+        const Table& table, int64_t row, const float* gradient, int32_t now, const _Step& step
+    )
+
+
+cdef class Numbers:
+    """From 64-bit keys to numbers: see `arrays.Numbers`."""
+
+    cdef _Numbers numbers
+
+    def set(self, const uint64_t[::1] keys, const int32_t[::1] numbers):
+        cdef int64_t i
+        for i in range(keys.shape[0]):
+            self.numbers.set(keys[i], numbers[i])
+
+    def find(self, const uint64_t[::1] keys):
+        found = numpy.empty(keys.shape[0], dtype="int32")
+        cdef int32_t[::1] out = found
+        cdef int64_t i
+        with nogil:
+            for i in range(keys.shape[0]):
+                out[i] = self.numbers.find(keys[i])
+        return found
+
+
+def look_around(
+    const int32_t[:, ::1] values, const int32_t[::1] lengths, const int32_t[::1] columns,
+    const int32_t[::1] offsets, const int32_t[::1] first_rows
+):
+    n_tokens, n_slots = values.shape[0], columns.shape[0]
+    rows = numpy.empty((n_tokens, n_slots), dtype="int32")
+    cdef int32_t[:, ::1] out = rows
+    if n_tokens and n_slots:
+        with nogil:
+            _look_around(
+                &values[0, 0], values.shape[1], &lengths[0], lengths.shape[0], &columns[0],
+                &offsets[0], &first_rows[0], columns.shape[0], &out[0, 0]
+            )
+    return rows
+
+
+def sum_rows(const int32_t[:, ::1] rows, const float[:, ::1] weights):
+    scores = numpy.zeros((rows.shape[0], weights.shape[1]), dtype="float32")
+    cdef float[:, ::1] out = scores
+    if rows.shape[0] and rows.shape[1] and weights.shape[0]:
+        with nogil:
+            _sum_rows(
+                &rows[0, 0], rows.shape[0], rows.shape[1], &weights[0, 0], weights.shape[1],
+                &out[0, 0]
+            )
+    return scores
+
+
+def collect_rows(
+    const int32_t[:, ::1] rows, const float[:, ::1] d_scores, int32_t[::1] place_of
+):
+    cdef vector[int32_t] active
+    cdef vector[float] gradient
+    cdef int64_t width = d_scores.shape[1]
+    if rows.shape[0] and rows.shape[1] and width:
+        with nogil:
+            _collect_rows(
+                &rows[0, 0], rows.shape[0], rows.shape[1], &d_scores[0, 0], width,
+                &place_of[0], active, gradient
+            )
+    found = numpy.empty(active.size(), dtype="int32")
+    sums = numpy.empty((active.size(), width), dtype="float32")
+    if active.size():
+        found[:] = <int32_t[:active.size()]>active.data()
+        sums.reshape(-1)[:] = <float[:gradient.size()]>gradient.data()
+    return found, sums
+
+
+cdef Table _table(
+    float[:, ::1] weights, float[:, ::1] squares, float[:, ::1] totals, int32_t[::1] last
+):
+    cdef Table table
+    table.weights = &weights[0, 0]
+    table.squares = &squares[0, 0]
+    table.totals = &totals[0, 0]
+    table.last = &last[0]
+    table.width = weights.shape[1]
+    return table
+
+
+cdef _Step _step(settings):
+    cdef _Step step
+    step.learn_rate = settings.learn_rate
+    step.eps = settings.eps
+    step.l1 = settings.L1
+    step.l2 = settings.L2
+    return step
+
+
+def catch_up(table, const int32_t[::1] rows, int32_t now, settings):
+    if not rows.shape[0]:
+        return
+    cdef Table c_table = _table(table.weights, table.squares, table.totals, table.last)
+    cdef _Step step = _step(settings)
+    cdef int64_t i
+    with nogil:
+        for i in range(rows.shape[0]):
+            if rows[i] >= 0:
+                _catch_up(c_table, rows[i], now, step)
+
+
+def adagrad(table, const int32_t[::1] rows, const float[:, ::1] gradient, int32_t now, settings):
+    if not rows.shape[0]:
+        return
+    cdef Table c_table = _table(table.weights, table.squares, table.totals, table.last)
+    cdef _Step step = _step(settings)
+    cdef int64_t i
+    with nogil:
+        for i in range(rows.shape[0]):
+            _catch_up(c_table, rows[i], now - 1, step)
+            _adagrad(c_table, rows[i], &gradient[i, 0], now, step)

@@ -1,0 +1,44 @@
+"""Weights of which each step of training moves a few rows."""
+
+from typing import NamedTuple
+
+from thinc.types import Floats2d, Ints1d
+
+
+class Table(NamedTuple):
+    """Rows of weights, and what AdaGrad and averaging keep for each of them.
+
+    weights (Floats2d): Shape: (V, K)
+    squares (Floats2d): Sum of the squared gradients so far. Shape: (V, K)
+    totals (Floats2d): Sum of the weights after each step so far. Shape: (V, K)
+    last (Ints1d): The step up to which a row is worked out. Shape: (V,)
+    """
+
+    weights: Floats2d
+    squares: Floats2d
+    totals: Floats2d
+    last: Ints1d
+
+
+class AdaGrad(NamedTuple):
+    """How far a step goes: AdaGrad (Duchi, Hazan and Singer, 2011), composite mirror descent.
+
+    With g the gradient of a weight w and h the sum of its squares so far,
+
+        a = learn_rate / (sqrt(h) + eps)
+        v = w - a g
+        w = sign(v) max(|v| - a L1, 0) / (1 + a L2)
+
+    In steps in which g = 0 only the last line has an effect; it is worked out when the
+    weight is asked for next.
+
+    learn_rate (float): The length of the first step of each weight.
+    L1 (float): Weight of the sum of the absolute weights; leads to weights that are 0.
+    L2 (float): Weight of half the sum of the squared weights.
+    eps (float): Keeps the step finite.
+    """
+
+    learn_rate: float = 0.05
+    L1: float = 0.0
+    L2: float = 0.0
+    eps: float = 1e-8

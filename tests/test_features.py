@@ -1,0 +1,291 @@
+"""Features of tokens, against a slow and obvious version of them."""
+
+import pickle
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Callable, Counter, Dict, Iterator, List, Optional
+
+import numpy
+import pytest
+import spacy
+import srsly
+from spacy.tokens import Doc, Token
+
+from spacy_costner.features import Features, make_features, words
+from spacy_costner.features.words import OUTLINES, SPELLINGS, character_type
+
+VOCAB = spacy.blank("en").vocab
+PHRASES = "new york\nYork\nnew york city\n\nIl-2\n"
+
+
+def doc(*tagged: str) -> Doc:
+    """A doc of word/TAG."""
+    pairs = [token.rsplit("/", 1) for token in tagged]
+    tags = [tag for _, tag in pairs]
+    return Doc(VOCAB, words=[word for word, _ in pairs], tags=tags, pos=tags)
+
+
+TRAIN = [
+    doc("In/ADP", "New/PROPN", "York/PROPN", "City/PROPN", "12/NUM", "IL-2/PROPN", "in/ADP"),
+    doc(),
+    doc("york/PROPN"),
+    doc("in/ADP", "New/PROPN", "in/ADP", "New/PROPN", "./PUNCT"),
+]
+NEW = [doc("In/ADP", "Yorkshire/PROPN", "12/X", "new/ADJ", "york/PROPN"), doc(), doc("New/PROPN")]
+TEMPLATE: Dict[str, Any] = {
+    "windows": {
+        "ORTH": 2, "LOWER": 1, "SHAPE": 0, "prefix": 1, "suffix": 0, "flags": 1, "TAG": 1,
+        "POS": 0, "NORM": 0, "character_type": 1, "_.source": 1,
+    },
+    "affixes": (2, 3),
+    "flags": ("IS_TITLE", "has_hyphen", "has_digit", "IS_STOP"),
+    "bigrams": {"LOWER": 1, "TAG": 2},
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def source() -> Iterator[None]:
+    """An extension attribute: which list a word is in."""
+    Token.set_extension("source", getter=lambda token: {"York": "places", "12": 12}.get(token.text))
+    yield
+    Token.remove_extension("source")
+
+
+FLAGS: Dict[str, Callable[[Token], bool]] = {
+    "IS_TITLE": lambda token: token.is_title,
+    "IS_STOP": lambda token: token.is_stop,
+    "has_hyphen": lambda token: "-" in token.text,
+    "has_digit": lambda token: any(character in "0123456789" for character in token.text),
+}
+
+
+def values(token: Token) -> Dict[str, Optional[str]]:
+    """All that is to be seen of a token."""
+    seen = {
+        "ORTH": token.text,
+        "LOWER": token.text.lower(),
+        "SHAPE": token.shape_,
+        "NORM": token.norm_,
+        "TAG": token.tag_,
+        "POS": token.pos_,
+        "character_type": character_type(token.lex),
+        "_.source": str(token._.source) if token._.source else None,
+        **{name: "yes" if is_so(token) else None for name, is_so in FLAGS.items()},
+    }
+    for size in TEMPLATE["affixes"]:
+        long_enough = len(token.text) >= size
+        seen[f"prefix{size}"] = token.text[:size] if long_enough else None
+        seen[f"suffix{size}"] = token.text[-size:] if long_enough else None
+    return seen
+
+
+def columns_of(kind: str) -> List[str]:
+    if kind in ("prefix", "suffix"):
+        return [f"{kind}{size}" for size in TEMPLATE["affixes"]]
+    return list(TEMPLATE["flags"]) if kind == "flags" else [kind]
+
+
+def name_of(column: str, offset: int, value: str) -> str:
+    return f"{column}[{offset:+d}]={value}" if offset else f"{column}={value}"
+
+
+def slow_features(doc: Doc, i: int) -> List[str]:
+    """The names of the features of a token, known ones and others."""
+    found = []
+    for kind, window in TEMPLATE["windows"].items():
+        for column in columns_of(kind):
+            for j in range(max(i - window, 0), min(i + window + 1, len(doc))):
+                value = values(doc[j])[column]
+                found += [name_of(column, j - i, value)] if value else []
+    for kind, window in TEMPLATE["bigrams"].items():
+        for j in range(max(i - window, 0), min(i + window, len(doc) - 1)):
+            left, right = values(doc[j])[kind], values(doc[j + 1])[kind]
+            if left and right:
+                found.append(f"{kind}+{kind}[{j - i:+d},{j - i + 1:+d}]={left}+{right}")
+    return found
+
+
+def known_values(min_count: int) -> Dict[str, Counter]:
+    """How often each value of a column, and each pair of such, is in the training docs."""
+    counts: Dict[str, Counter] = {}
+    for doc in TRAIN:
+        seen = [values(token) for token in doc]
+        for token in seen:
+            for column, value in token.items():
+                counts.setdefault(column, Counter())[value] += 1
+    singles = {
+        column: {value for value, n in counter.items() if value and n >= min_count}
+        for column, counter in counts.items()
+    }
+    pairs = {kind: Counter() for kind in TEMPLATE["bigrams"]}
+    for doc in TRAIN:
+        seen = [values(token) for token in doc]
+        for left, right in pairwise(seen):
+            for kind in pairs:
+                if {left[kind], right[kind]} <= singles[kind]:
+                    pairs[kind][f"{left[kind]}+{right[kind]}"] += 1
+    return {
+        **singles,
+        **{
+            f"{kind}+{kind}": {pair for pair, n in counter.items() if n >= min_count}
+            for kind, counter in pairs.items()
+        },
+    }
+
+
+def collected(**settings: Any) -> Features:
+    features = Features(make_features(**{**TEMPLATE, **settings}))
+    features.collect(TRAIN)
+    return features
+
+
+def found_names(features: Features, docs: List[Doc]) -> List[List[str]]:
+    names = features.names()
+    return [sorted(names[row] for row in rows if row >= 0) for rows in features.find(docs).rows]
+
+
+@pytest.mark.parametrize("docs", [TRAIN, NEW], ids=["train", "new"])
+@pytest.mark.parametrize("min_count", [1, 2])
+def test_features_are_those_of_the_slow_version(docs: List[Doc], min_count: int) -> None:
+    features, known = collected(min_count=min_count), known_values(min_count)
+    expected = []
+    for doc in docs:
+        for i in range(len(doc)):
+            slow = [name.split("=", 1) for name in slow_features(doc, i)]
+            expected.append(
+                sorted("=".join(name) for name in slow if name[1] in known[name[0].split("[")[0]])
+            )
+    assert found_names(features, docs) == expected
+    assert any(expected), "there is nothing to compare"
+
+
+def test_each_feature_has_its_row() -> None:
+    features = collected()
+    names = features.names()
+    assert len(features) == len(names) == len(set(names))
+    seen = features.find(TRAIN)
+    assert seen.rows.dtype == numpy.int32 and seen.rows.max() < len(features)
+    assert seen.lengths.tolist() == [7, 0, 1, 5]
+
+
+def test_no_docs_have_no_rows() -> None:
+    features = collected()
+    assert len(features.find([]).rows) == len(features.find([doc()]).rows) == 0
+    nothing = Features(make_features())
+    nothing.collect([])
+    assert len(nothing) == 0 and (nothing.find(NEW).rows == -1).all()
+
+
+def test_min_count_by_kind() -> None:
+    names = collected(min_count={"ORTH": 3, "LOWER+LOWER": 2}).names()
+    assert {name for name in names if name.startswith("ORTH=")} == {"ORTH=New", "ORTH=in"}
+    assert {name for name in names if name.startswith("LOWER+LOWER[+0")} == {
+        "LOWER+LOWER[+0,+1]=in+new"
+    }
+    assert "LOWER=." in names
+
+
+def test_gazetteers_find_the_longest_phrase(tmp_path: Path) -> None:
+    path = tmp_path / "places.txt"
+    path.write_text(PHRASES, encoding="utf8")
+    features = Features(make_features(windows={"gazetteer": 0}, gazetteers={"places": str(path)}))
+    features.collect(TRAIN)
+    path.unlink()
+    places = [name[0].removeprefix("gazetteer:places=") if name else "" for name in
+              found_names(features, TRAIN)]  # fmt: skip
+    assert places == ["", "B", "I", "L", "", "U", "", "U", *[""] * 5]
+    again = Features(features.template).from_bytes(features.to_bytes())
+    assert found_names(again, NEW) == found_names(features, NEW)
+
+
+def test_gazetteer_that_is_not_there(tmp_path: Path) -> None:
+    features = Features(make_features(gazetteers={"places": str(tmp_path / "no.txt")}))
+    with pytest.raises(ValueError, match=r"gazetteers: expected a text file.*no\.txt"):
+        features.collect(TRAIN)
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        lambda features: Features(features.template).from_bytes(features.to_bytes()),
+        lambda features: pickle.loads(pickle.dumps(features)),
+        lambda features: features.copy(),
+    ],
+    ids=["bytes", "pickle", "copy"],
+)
+def test_features_survive(again: Callable[[Features], Features]) -> None:
+    features = collected()
+    before = found_names(features, NEW)
+    assert found_names(again(features), NEW) == before
+
+
+def test_damaged_features_are_refused() -> None:
+    features = collected()
+    data = features.to_bytes()
+    for damaged in (data[: len(data) // 2], b"", srsly.msgpack_dumps({"values": 3})):
+        with pytest.raises(ValueError, match="features of a linear CRF: expected what was saved"):
+            Features(features.template).from_bytes(damaged)
+    with pytest.raises(ValueError, match=r"expected those of the config, \['ORTH'\]"):
+        Features(make_features(windows={"ORTH": 0})).from_bytes(data)
+
+
+def test_features_have_to_be_collected() -> None:
+    with pytest.raises(ValueError, match="expected a vocabulary"):
+        Features(make_features()).find(NEW)
+
+
+def test_words_are_forgotten_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spacy_costner.features.lookup.MOST_WORDS", 2)
+    features = collected()
+    expected = found_names(collected(), TRAIN)
+    for _ in range(2):
+        assert [name for doc in TRAIN for name in found_names(features, [doc])] == expected
+    assert features._look._n_words <= 7
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"windows": {"WORD": 1}}, r"windows: expected some of ORTH.*was: 'WORD'"),
+        ({"windows": {"ORTH": -1}}, r"windows\.ORTH: expected a whole number of at least 0"),
+        ({"windows": {"_.": 1}}, r"windows: expected some of"),
+        ({"bigrams": {"words": 1}}, r"bigrams: expected some of ORTH"),
+        ({"bigrams": {"LOWER": 0}}, r"bigrams\.LOWER: expected a whole number of at least 1"),
+        ({"bigrams": {"TAG": 1}}, r"bigrams: expected some of the kinds in windows, .*'TAG'"),
+        ({"affixes": [0]}, r"affixes: expected a whole number of at least 1, was: 0"),
+        ({"flags": ["IS_NICE"]}, r"flags: expected some of .*IS_TITLE.*was: 'IS_NICE'"),
+        ({"min_count": 0}, r"min_count: expected a whole number of at least 1"),
+        ({"min_count": {"ORTHO": 2}}, r"min_count: expected some of .*ORTH.*was: ORTHO"),
+    ],
+)
+def test_bad_templates_are_named(settings: Dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=f"spacy_costner.Features: {message}"):
+        make_features(**settings)
+
+
+def test_missing_extension_is_named() -> None:
+    features = Features(make_features(windows={"_.nothing": 0}))
+    with pytest.raises(ValueError, match=r"expected _\.nothing to be set with Token"):
+        features.collect(TRAIN)
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        (",", "comma"), ("...", "full stop"), ("(", "bracket"), ("--", "punctuation"),
+        ("XIV", "Roman numeral"), ("II", "Roman numeral"), ("beta", "Greek letter"),
+        ("β", "Greek letter"), ("AACAAAG", "base sequence"), ("5", "one digit"),
+        ("60", "digits"), ("1,25", "number"), ("0.5", "number"), ("T", "one capital"),
+        ("CSF", "capitals"), ("All", "capitalised"), ("kinase", "lower case"),
+        ("IgM", "mixed case"), ("kDa", "mixed case"), ("Il-2", "letters, then digits"),
+        ("T4", "letters, then digits"), ("19D", "digits, then letters"), ("6C2", "other"),
+        ("Éric", "capitalised"), ("año", "lower case"),
+    ],
+)  # fmt: skip
+def test_character_types(word: str, expected: str) -> None:
+    assert character_type(VOCAB[word]) == expected
+
+
+def test_there_are_17_character_types() -> None:
+    assert len({*SPELLINGS, *OUTLINES}) == 17
+    assert set(words.FLAGS) >= {"IS_TITLE", "LIKE_NUM", "has_upper", "is_first_upper"}

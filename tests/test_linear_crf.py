@@ -1,0 +1,339 @@
+"""The CRF on sparse features, alone and with a Tok2Vec, from its gradients to its files."""
+
+import pickle
+from pathlib import Path
+from typing import Any, Callable, Dict, List
+
+import numpy
+import pytest
+import spacy
+import srsly
+from spacy.language import Language
+from spacy.tokens import Doc
+from spacy.training import Example
+from thinc.api import Model, Optimizer, use_ops
+
+from spacy_costner.features import make_features
+from spacy_costner.layers import SparseWeights, build_sparse_crf, linear_part
+from spacy_costner.types import Gold
+
+from .test_entry_points import FEATURES, REQUIRED, TOK2VEC, declared, resolve
+
+SPARSE = {"@architectures": "spacy_costner.SparseCRF.v1", "features": FEATURES}
+HYBRID = {**SPARSE, "@architectures": "spacy_costner.HybridCRF.v1", "tok2vec": TOK2VEC}
+VOCAB = spacy.blank("en").vocab
+DOCS = [Doc(VOCAB, words=words.split()) for words in ("a b a c", "", "d A", "b")]
+GOLD = Gold(
+    tags=numpy.asarray([0, 2, 1, 1, 0, 2, 1], dtype="int32"),
+    cost=numpy.asarray(
+        [[0, 1, 2], [1, 1, 0], [3, 0, 1], [2, 0, 2], [0, 1, 1], [1, 2, 0], [1, 0, 1]],
+        dtype="float32",
+    ),
+    opening=numpy.asarray([False, True, True]),
+    continuing=numpy.zeros(3, dtype=bool),
+)
+TRAIN = [
+    ("Who is Shaka Khan?", {"entities": [(7, 17, "PERSON")]}),
+    ("I like London and Berlin.", {"entities": [(7, 13, "LOC"), (18, 24, "LOC")]}),
+    ("The Red Sox lost.", {"entities": [(4, 11, "sports-team")]}),
+    ("", {"entities": []}),
+]
+both = pytest.mark.parametrize("model", [SPARSE, HYBRID], ids=["sparse", "hybrid"])
+
+
+def crf(n_tags: int = 3, **settings: Any) -> Model:
+    """A sparse CRF of random weights."""
+    model = build_sparse_crf(make_features(windows={"ORTH": 1, "LOWER": 0}), **settings, nO=n_tags)
+    model.initialize(X=DOCS)
+    weights = linear_part(model)[1]
+    weights.rows[:] = numpy.random.default_rng(0).normal(size=weights.rows.shape)
+    return model
+
+
+def pipeline(model: Dict[str, Any], **settings: Any) -> Language:
+    nlp = spacy.blank("en")
+    nlp.add_pipe("cost_sensitive_ner", name="ner", config={"model": model, **settings})
+    return nlp
+
+
+def examples(nlp: Language) -> List[Example]:
+    return [Example.from_dict(nlp.make_doc(text), gold) for text, gold in TRAIN]
+
+
+def train(nlp: Language, steps: int = 40, use_averages: bool = False) -> Optimizer:
+    batch = examples(nlp)
+    nlp.initialize(lambda: batch)
+    optimizer = Optimizer(0.01, use_averages=use_averages)
+    for _ in range(steps):
+        nlp.update(batch, sgd=optimizer, losses={})
+    return optimizer
+
+
+def found(nlp: Language) -> List[Any]:
+    docs = nlp.pipe([text for text, _ in TRAIN])
+    return [[(e.start_char, e.end_char, e.label_) for e in doc.ents] for doc in docs]
+
+
+EXPECTED = [gold["entities"] for _, gold in TRAIN]
+
+
+@pytest.mark.parametrize("name", [n for n in declared("thinc_losses") if "Schedule" not in n])
+def test_gradients_are_those_of_the_loss(name: str) -> None:
+    compute = resolve("losses", name).compute
+    with use_ops("numpy"):
+        model = crf()
+
+    def value(model: Model) -> float:
+        return resolve("losses", name).compute(model.predict(DOCS), GOLD).value
+
+    potentials, backprop = model.begin_update(DOCS)
+    backprop(compute(potentials, GOLD).gradient)
+    weights = linear_part(model)[1]
+    rows, part = weights.gradient()
+    gradient = numpy.zeros_like(weights.rows)
+    gradient[rows] = part
+    for index in numpy.ndindex(gradient.shape):
+        expected = central_difference(value, model, weights.rows, index)
+        assert gradient[index] == pytest.approx(expected, abs=2e-3), index
+    assert gradient.any()
+
+
+def central_difference(
+    value: Callable[[Model], float], model: Model, weights: numpy.ndarray, index: Any
+) -> float:
+    at, values = weights[index], []
+    for step in (1e-2, -1e-2):
+        weights[index] = at + step
+        values.append(value(model))
+    weights[index] = at
+    return (values[0] - values[1]) / 2e-2
+
+
+def test_emissions_are_sums_of_the_weights_of_features() -> None:
+    model = crf()
+    features, weights = linear_part(model)
+    row = {name: i for i, name in enumerate(features.names())}
+    emissions = model.predict(DOCS).emissions
+    expected = {
+        0: ["ORTH=a", "LOWER=a", "ORTH[+1]=b"],
+        5: ["ORTH=A", "LOWER=a", "ORTH[-1]=d"],
+        6: ["ORTH=b", "LOWER=b"],
+    }
+    for token, names in expected.items():
+        total = weights.emissions[[row[name] for name in names]].sum(axis=0)
+        numpy.testing.assert_allclose(emissions[token], total, rtol=1e-5)
+
+
+@both
+@pytest.mark.parametrize("scheme", ["BILUO", "IOB2"])
+def test_overfitting(model: Dict[str, Any], scheme: str) -> None:
+    nlp = pipeline(model, scheme=scheme)
+    train(nlp)
+    assert found(nlp) == EXPECTED
+
+
+@pytest.mark.parametrize("name", declared("thinc_losses"))
+def test_every_loss_learns(name: str) -> None:
+    """From random weights, as some can't start from nothing."""
+    nlp = pipeline(SPARSE, loss={"@losses": name, **REQUIRED.get(name, {})})
+    batch = examples(nlp)
+    nlp.initialize(lambda: batch)
+    weights = linear_part(nlp.get_pipe("ner").model)[1]
+    weights.rows[:] = numpy.random.default_rng(0).normal(size=weights.rows.shape) / 10
+    assert found(nlp) != EXPECTED
+    for _ in range(60):
+        nlp.update(batch, sgd=Optimizer(0.01), losses={})
+    assert found(nlp) == EXPECTED
+
+
+@pytest.mark.parametrize("regularisation", [{}, {"L1": 0.05}, {"L1": 0.01, "L2": 0.1}])
+def test_averages_are_the_mean_over_the_steps(regularisation: Dict[str, float]) -> None:
+    nlp = pipeline({**SPARSE, **regularisation})
+    batch = examples(nlp)
+    nlp.initialize(lambda: batch)
+    weights = linear_part(nlp.get_pipe("ner").model)[1]
+    optimizer, seen = Optimizer(0.01, use_averages=True), []
+    for i in range(12):
+        nlp.update([batch[i % 4]], sgd=optimizer, losses={})
+        if i % 4 != 3:  # the empty doc makes no step
+            seen.append(weights.rows.copy())
+    last = weights.rows.copy()
+    with nlp.use_params(optimizer.averages):
+        numpy.testing.assert_allclose(weights.rows, numpy.mean(seen, axis=0), atol=1e-6)
+        saved = nlp.to_bytes()
+    numpy.testing.assert_array_equal(weights.rows, last)
+    again = pipeline({**SPARSE, **regularisation}).from_bytes(saved)
+    loaded = linear_part(again.get_pipe("ner").model)[1].rows
+    numpy.testing.assert_allclose(loaded, numpy.mean(seen, axis=0), atol=2e-3)
+    if regularisation:
+        assert (last == 0).sum() > (numpy.mean(seen, axis=0) == 0).sum()
+
+
+def test_lazy_regularisation_is_not_put_off_by_reading() -> None:
+    """Training in which all weights are looked at after each step, and one in which none is."""
+    results = []
+    for look in (False, True):
+        nlp = pipeline({**SPARSE, "L1": 0.02, "L2": 0.05})
+        batch = examples(nlp)
+        nlp.initialize(lambda: batch)  # noqa: B023
+        weights = linear_part(nlp.get_pipe("ner").model)[1]
+        for i in range(20):
+            nlp.update([batch[i % 4]], sgd=Optimizer(0.01), losses={})
+            if look:
+                assert weights.rows.any()
+        results.append(weights.rows.copy())
+    numpy.testing.assert_allclose(*results, atol=1e-6)
+
+
+def test_without_averages_there_are_none() -> None:
+    nlp = pipeline(SPARSE)
+    optimizer = train(nlp, steps=3)
+    weights = linear_part(nlp.get_pipe("ner").model)[1]
+    last = weights.rows.copy()
+    assert optimizer.averages is None and not optimizer.nr_update
+    with nlp.use_params({}):
+        numpy.testing.assert_array_equal(weights.rows, last)
+
+
+@both
+@pytest.mark.parametrize("way", ["disk", "bytes", "pickle", "copy"])
+def test_a_trained_model_survives(model: Dict[str, Any], way: str, tmp_path: Path) -> None:
+    nlp = pipeline(model)
+    train(nlp)
+    before = nlp.get_pipe("ner").model.predict(DOCS)
+    if way == "disk":
+        nlp.to_disk(tmp_path)
+        again = spacy.load(tmp_path)
+    elif way == "bytes":
+        again = pipeline(model).from_bytes(nlp.to_bytes())
+    elif way == "pickle":
+        again = pickle.loads(pickle.dumps(nlp))
+    else:
+        again = pipeline(model)
+        again.get_pipe("ner").from_bytes(nlp.get_pipe("ner").to_bytes())
+        again.get_pipe("ner").model = nlp.get_pipe("ner").model.copy()
+    assert found(again) == EXPECTED
+    after = again.get_pipe("ner").model.predict(DOCS)
+    for name in ("emissions", "transitions", "start", "end"):
+        numpy.testing.assert_allclose(getattr(after, name), getattr(before, name), atol=0.02)
+
+
+def test_a_copy_is_another_model_to_an_optimizer() -> None:
+    model = crf()
+    copied = model.copy()
+    original, weights = linear_part(model)[1], linear_part(copied)[1]
+    assert weights.id != original.id
+    weights.rows[:] = 0
+    assert original.rows.any()
+
+
+def test_files_take_two_bytes_a_weight_that_is_used() -> None:
+    weights = SparseWeights()
+    weights.allocate(5000, 10)
+    empty = len(weights.to_bytes())
+    weights.emissions[::2] = numpy.random.default_rng(0).normal(size=(2500, 10))
+    assert 2500 * 10 * 2 < len(weights.to_bytes()) - empty < 2500 * (10 * 2 + 4) + 200
+    again = SparseWeights().from_bytes(weights.to_bytes())
+    assert (again.n_features, again.n_tags) == (5000, 10)
+    numpy.testing.assert_allclose(again.rows, weights.rows, rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e-20, 1e20])
+def test_weights_of_any_size_are_saved(scale: float) -> None:
+    weights = SparseWeights()
+    weights.allocate(20, 3)
+    weights.rows[:] = numpy.random.default_rng(0).normal(size=(25, 3)) * scale
+    again = SparseWeights().from_bytes(weights.to_bytes())
+    numpy.testing.assert_allclose(again.rows, weights.rows, rtol=1e-2)
+
+
+def test_damaged_weights_are_refused() -> None:
+    data = linear_part(crf())[1].to_bytes()
+    saved = srsly.msgpack_loads(data)
+    short = srsly.msgpack_dumps({**saved, "weights": saved["weights"][:-2]})
+    beyond = srsly.msgpack_dumps({**saved, "n_features": 1})
+    for damaged in (data[:-4], b"", srsly.msgpack_dumps([]), short, beyond):
+        with pytest.raises(ValueError, match="weights of a linear CRF: expected what was saved"):
+            SparseWeights().from_bytes(damaged)
+
+
+@both
+def test_labels_can_be_added_to_a_trained_model(model: Dict[str, Any]) -> None:
+    nlp = pipeline(model)
+    optimizer = train(nlp)
+    ner = nlp.get_pipe("ner")
+    before = ner.model.predict(DOCS)
+    old = ner.tags
+    ner.add_label("GPE")
+    after = ner.model.predict(DOCS)
+    n_old = len(old)
+    names = [ner.tags.names.index(name) for name in old.names]
+    assert names == list(range(n_old)) and after.emissions.shape[1] == len(ner.tags) > n_old
+    numpy.testing.assert_allclose(after.emissions[:, :n_old], before.emissions, atol=1e-6)
+    numpy.testing.assert_array_equal(after.transitions[:n_old, :n_old], before.transitions)
+    numpy.testing.assert_array_equal(after.end[:n_old], before.end)
+    assert not after.emissions[:, n_old:].any() and not after.start[n_old:].any()
+    more = Example.from_dict(nlp.make_doc("In Ghana"), {"entities": [(3, 8, "GPE")]})
+    for _ in range(40):
+        nlp.update([*examples(nlp), more], sgd=optimizer, losses={})
+    assert [ent.label_ for ent in nlp("In Ghana").ents] == ["GPE"] and found(nlp) == EXPECTED
+
+
+def test_dropout_leaves_the_mean_of_scores_as_it_is() -> None:
+    numpy.random.seed(0)
+    model = crf(dropout=0.5)
+    expected = model.predict(DOCS).emissions
+    runs = [model.begin_update(DOCS)[0].emissions for _ in range(4000)]
+    numpy.testing.assert_allclose(numpy.mean(runs, axis=0), expected, atol=0.12)
+    assert not numpy.allclose(runs[0], runs[1])
+    numpy.testing.assert_array_equal(model.predict(DOCS).emissions, expected)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"learn_rate": 0.0}, "learn_rate: expected more than 0"),
+        ({"dropout": 1.0}, "dropout: expected at least 0 and less than 1"),
+        ({"L1": -1.0}, "L1: expected a finite number"),
+        ({"L2": float("nan")}, "L2: expected a finite number"),
+    ],
+)
+def test_bad_settings_are_named(settings: Dict[str, float], message: str) -> None:
+    with pytest.raises(ValueError, match=f"spacy_costner.SparseCRF: {message}"):
+        crf(**settings)
+
+
+def test_hybrid_emissions_are_the_sum_of_both_parts() -> None:
+    nlp = pipeline(HYBRID)
+    train(nlp, steps=5)
+    model = nlp.get_pipe("ner").model
+    sparse, dense = model.layers
+    potentials, alone = model.predict(DOCS), sparse.predict(DOCS)
+    vectors = dense.predict(DOCS).data
+    assert vectors.any() and alone.emissions.any()
+    numpy.testing.assert_allclose(potentials.emissions, alone.emissions + vectors, rtol=1e-5)
+    numpy.testing.assert_array_equal(potentials.transitions, alone.transitions)
+
+
+def test_hybrid_gradients_reach_the_tok2vec() -> None:
+    nlp = pipeline(HYBRID)
+    train(nlp, steps=3)
+    ner, batch = nlp.get_pipe("ner"), examples(nlp)
+    docs = [eg.predicted for eg in batch]
+
+    def total(model: Model) -> float:
+        return float((model.predict(docs).emissions * weights).sum())
+
+    shape = ner.model.predict(docs).emissions.shape
+    weights = numpy.random.default_rng(0).normal(size=shape).astype("float32")
+    potentials, backprop = ner.model.begin_update(docs)
+    zeros = {name: numpy.zeros_like(getattr(potentials, name)) for name in ("start", "end")}
+    gradient = potentials._replace(
+        emissions=weights, transitions=numpy.zeros_like(potentials.transitions), **zeros
+    )
+    backprop(gradient)
+    emissions = ner.model.get_ref("emissions")
+    param, found_gradient = emissions.get_param("W"), emissions.get_grad("W")
+    for index in [(0, 0), (3, 5), (7, 2)]:
+        expected = central_difference(total, ner.model, param, index)
+        assert found_gradient[index] == pytest.approx(expected, rel=0.05, abs=1e-2)

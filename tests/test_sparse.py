@@ -1,0 +1,118 @@
+"""Sparse rows of weights: both forms do what dense ones would do."""
+
+from typing import Any, Tuple
+
+import numpy
+import pytest
+
+from spacy_costner.sparse import AdaGrad, Table, arrays
+
+try:
+    from spacy_costner.sparse import native
+
+    FORMS: Tuple[Any, ...] = (arrays, native)
+except ImportError:
+    FORMS = (arrays,)
+
+V, K, S, N = 11, 3, 4, 9
+REGULARISATIONS = [(0.0, 0.0), (0.2, 0.0), (0.0, 0.1), (0.2, 0.3), (3.0, 0.0)]
+form = pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__.split(".")[-1])
+
+
+def random_rows(rng: numpy.random.Generator, n_tokens: int = N) -> numpy.ndarray:
+    """Features of tokens, some missing, some twice."""
+    return rng.integers(-1, V, size=(n_tokens, S)).astype("int32")
+
+
+def normal(rng: numpy.random.Generator, *shape: int) -> numpy.ndarray:
+    return rng.normal(size=shape).astype("float32")
+
+
+def incidence(rows: numpy.ndarray) -> numpy.ndarray:
+    """How often each token has each row. Shape: (N, V)"""
+    return (rows[:, :, None] == numpy.arange(V)).sum(axis=1)
+
+
+def fresh_table() -> Table:
+    arrays_of_weights = (numpy.zeros((V, K), dtype="float32") for _ in range(3))
+    return Table(*arrays_of_weights, last=numpy.zeros(V, dtype="int32"))
+
+
+@form
+def test_sums_are_those_of_a_dense_product(form: Any) -> None:
+    rng = numpy.random.default_rng(0)
+    rows, weights = random_rows(rng), normal(rng, V, K)
+    expected = incidence(rows) @ weights
+    numpy.testing.assert_allclose(form.sum_rows(rows, weights), expected, rtol=1e-5)
+    assert form.sum_rows(rows[:0], weights).shape == (0, K)
+    assert not form.sum_rows(rows[:, :0], weights).any()
+
+
+@form
+def test_gradients_are_those_of_a_dense_product(form: Any) -> None:
+    rng = numpy.random.default_rng(1)
+    rows, d_scores = random_rows(rng), normal(rng, N, K)
+    d_scores[2] = 0
+    place_of = numpy.full(V, -1, dtype="int32")
+    active, gradient = form.collect_rows(rows, d_scores, place_of)
+    dense = numpy.zeros((V, K))
+    dense[active] = gradient
+    numpy.testing.assert_allclose(dense, incidence(rows).T @ d_scores, atol=1e-5)
+    touched = numpy.delete(rows, 2, axis=0)
+    assert sorted(active.tolist()) == sorted(set(touched[touched >= 0].tolist()))
+    assert (place_of == -1).all()
+
+
+@form
+@pytest.mark.parametrize(("l1", "l2"), REGULARISATIONS)
+def test_lazy_steps_equal_eager_ones(form: Any, l1: float, l2: float) -> None:
+    """Weights and their sum over the steps, against steps that touch every weight."""
+    rng = numpy.random.default_rng(2)
+    settings, table = AdaGrad(learn_rate=0.3, L1=l1, L2=l2), fresh_table()
+    weights, squares, totals = numpy.zeros((3, V, K))
+    taken_to_0 = False
+    for now in range(1, 40):
+        rows = random_rows(rng, n_tokens=2)[:, :2].copy()
+        d_scores = normal(rng, 2, K)
+        active, gradient = arrays.collect_rows(rows, d_scores, numpy.full(V, -1, dtype="int32"))
+        form.adagrad(table, active, gradient, now, settings)
+        dense = incidence(rows).T @ d_scores
+        squares += dense**2
+        step = settings.learn_rate / (numpy.sqrt(squares) + settings.eps)
+        moved = weights - step * dense
+        weights = numpy.sign(moved) * numpy.maximum(abs(moved) - step * l1, 0) / (1 + step * l2)
+        totals += weights
+        taken_to_0 |= bool(((weights == 0) & (squares > 0)).any())
+        if now % 13 == 0:
+            form.catch_up(table, numpy.asarray([3, -1, 3, 5], dtype="int32"), now, settings)
+    assert (table.last < now).any(), "all rows were active: nothing was lazy"
+    form.catch_up(table, numpy.arange(V, dtype="int32"), now, settings)
+    numpy.testing.assert_allclose(table.weights, weights, atol=1e-5)
+    numpy.testing.assert_allclose(table.totals, totals, atol=1e-3)
+    assert taken_to_0 == (l1 > 0)
+    assert ((table.weights == 0) == (weights == 0)).all()
+
+
+@form
+def test_neighbours(form: Any) -> None:
+    values = numpy.asarray([[0, 5], [1, -1], [2, 7], [3, 8]], dtype="int32")
+    slots = {"columns": [0, 0, 1], "offsets": [0, -1, 2], "first_rows": [100, 200, 300]}
+    arguments = {name: numpy.asarray(slot, dtype="int32") for name, slot in slots.items()}
+    lengths = numpy.asarray([3, 0, 1], dtype="int32")
+    rows = form.look_around(values, lengths, **arguments)
+    assert rows.dtype == numpy.int32
+    assert rows.tolist() == [[100, -1, 307], [101, 200, -1], [102, 201, -1], [103, -1, -1]]
+
+
+@form
+def test_numbers_of_keys(form: Any) -> None:
+    rng = numpy.random.default_rng(3)
+    keys = numpy.unique(rng.integers(0, 2**63, size=5000, dtype="uint64"))
+    keys = numpy.append(keys, numpy.arange(100, dtype="uint64"))
+    numbers = form.Numbers()
+    assert numbers.find(keys).max() == -1
+    numbers.set(keys[:3000], numpy.arange(3000, dtype="int32"))
+    numbers.set(keys[4000:], numpy.arange(4000, len(keys), dtype="int32"))
+    expected = numpy.arange(len(keys))
+    expected[3000:4000] = -1
+    numpy.testing.assert_array_equal(numbers.find(keys), expected)
