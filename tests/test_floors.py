@@ -12,9 +12,9 @@ ROOT = Path(spacy_costner.__file__).parent
 FLOORS = [
     {"types", "blocks", "significance", "start"},
     {"chain", "tags", "hierarchy", "matrix"},
-    {"costs", "forbidden", "losses"},
+    {"costs", "decode", "forbidden", "losses"},
     {"layers", "gold"},
-    {"objective", "scorers"},
+    {"annotate", "objective", "scorers"},
     {"component"},
     {"trials"},
     {"compare"},
