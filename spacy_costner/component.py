@@ -260,15 +260,19 @@ class CostSensitiveNER(TrainablePipe):
         """
         annotate(list(docs), prediction, self.vocab.strings, self.confidence)
 
-    def beliefs(self, docs: Iterable[Doc]) -> Beliefs:
-        """Find out how probable tags and entities are, whatever entities docs have already.
+    def beliefs(self, docs: Iterable[Doc], *, preset: bool = False) -> Beliefs:
+        """Find out how probable tags and entities are.
 
         docs (Iterable[Doc]): The docs, not all of them empty.
+        preset (bool): Whether entities that docs have already are right; otherwise it is
+            as if they had none.
         RETURNS (Beliefs): The probabilities, of the tokens of all docs one after another.
         """
         docs = list(docs)
         tokens = read_docs(docs)
-        return self._beliefs(docs, tokens._replace(iob=numpy.full_like(tokens.iob, MISSING)))
+        if not preset:
+            tokens = tokens._replace(iob=numpy.full_like(tokens.iob, MISSING))
+        return self._beliefs(docs, tokens)
 
     def readings(self, docs: Iterable[Doc], k: int = 5) -> List[List[Reading]]:
         """Find the most probable ways to read docs, whatever entities these have already.

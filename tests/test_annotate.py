@@ -34,16 +34,6 @@ def extensions() -> Iterator[None]:
         Span.remove_extension("confidence")
 
 
-@pytest.fixture(scope="module")
-def unsure(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A pipeline that has not learned much, saved."""
-    nlp = pipeline()
-    train(nlp, steps=12)
-    path = tmp_path_factory.mktemp("unsure")
-    nlp.to_disk(path)
-    return path
-
-
 def load(path: Path, **settings: Any) -> Language:
     return spacy.load(path, config={"components": {"ner": settings}})
 

@@ -1,7 +1,7 @@
 """Which answer to give to what the chain says, and how likely it is to be right."""
 
 from .beliefs import LEAST, Beliefs, Temperature, temper
-from .decoders import Answer, Decoding, Settings, make_threshold, make_viterbi
+from .decoders import Answer, Decoding, Settings, make_threshold, make_viterbi, without_overlap
 from .min_cost import make_min_cost
 
 __all__ = [
@@ -15,4 +15,5 @@ __all__ = [
     "make_threshold",
     "make_viterbi",
     "temper",
+    "without_overlap",
 ]
