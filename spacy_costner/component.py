@@ -218,8 +218,8 @@ class CostSensitiveNER(TrainablePipe):
         nlp (Optional[Language]): The pipeline.
         labels (Optional[Sequence[str]]): The labels, as `spacy init labels` writes them.
             Otherwise they are those of the examples, in alphabetical order.
-        RAISES (ValueError): If there is no label, or the loss has a cost or weights that
-            don't fit the labels.
+        RAISES (ValueError): If there is no label, or the loss or the decoding has a cost,
+            weights or settings that don't fit the labels.
         """
         validate_get_examples(get_examples, "CostSensitiveNER.initialize")
         check_lexeme_norms(self.vocab, "ner")
@@ -233,6 +233,8 @@ class CostSensitiveNER(TrainablePipe):
                 f"data or from [initialize.components.{self.name}] labels, found none"
             )
         self.cfg["cost_tables"] = self.objective.prepare(self.tags)
+        self._decoding.check(self.tags, self.cfg["decoding"])
+        self.cfg["temperature"] = Temperature()._asdict()
         self.cfg["progress"] = Progress()._asdict()
         self.cfg["n_examples"] = sum(1 for _ in get_examples())
         self.set_output(len(self.tags))

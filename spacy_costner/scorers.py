@@ -107,7 +107,7 @@ def cost_scores(
         **get_ner_prf(annotated),
         **_token_scores(annotated, cost, labels, scheme),
         **_entity_scores(annotated, tree),
-        **({} if confidence is None else _confidence_scores(annotated, confidence)),
+        **({} if confidence is None else _confidence_scores(annotated, confidence, labels)),
     }
 
 
@@ -120,11 +120,20 @@ def make_confidence_scorer() -> Callable[..., Scores]:
     return confidence_scores
 
 
-def confidence_scores(examples: Iterable[Example], **settings: Any) -> Scores:
+def confidence_scores(
+    examples: Iterable[Example],
+    *,
+    labels: Sequence[str] = (),
+    confidence: Optional[Mapping[str, Any]] = None,
+    **settings: Any,
+) -> Scores:
     """Score the entities of some docs, and the confidence in them.
 
     examples (Iterable[Example]): The examples, with predicted docs.
-    **settings (Any): The settings of the component, of which "confidence" is used.
+    labels (Sequence[str]): The labels of the component. Confidence in others, nodes of a
+        tree, is not that one label is right, and doesn't count.
+    confidence (Optional[Mapping[str, Any]]): The component's settings of confidence, if on.
+    **settings (Any): Other settings of the component: none is used.
     RETURNS (Dict[str, Any]): spaCy's `ents_p`, `ents_r`, `ents_f` and `ents_per_type`, and
         - `ents_ece`: the expected calibration error of the entities' confidence, in ten bins;
           lower is better. None without entities, or where confidence is off.
@@ -132,7 +141,7 @@ def confidence_scores(examples: Iterable[Example], **settings: Any) -> Scores:
           them that is right, bin by bin: see `reliability`.
     """
     annotated = _annotated(examples)
-    return {**get_ner_prf(annotated), **_confidence_scores(annotated, settings.get("confidence"))}
+    return {**get_ner_prf(annotated), **_confidence_scores(annotated, confidence, labels)}
 
 
 class DocCounts(NamedTuple):
@@ -263,7 +272,9 @@ def _in_reference(eg: Example, ent: Span) -> Optional[Entity]:
     return (ent.label_, begin, end) if known else None
 
 
-def _confidence_scores(examples: List[Example], confidence: Optional[Mapping[str, Any]]) -> Scores:
+def _confidence_scores(
+    examples: List[Example], confidence: Optional[Mapping[str, Any]], labels: Sequence[str]
+) -> Scores:
     """Confidence against how many answers are right."""
     probs, right = [], []
     for eg in examples:
@@ -273,7 +284,7 @@ def _confidence_scores(examples: List[Example], confidence: Optional[Mapping[str
         group = eg.x.spans[confidence["spans_key"]]
         for span, prob in zip(group, group.attrs["scores"]):
             entity = _in_reference(eg, span)
-            if entity is not None:
+            if entity is not None and span.label_ in labels:
                 probs.append(float(prob))
                 right.append(entity in gold)
     if not probs:

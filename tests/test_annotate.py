@@ -221,6 +221,28 @@ def test_a_node_of_the_tree_is_answered(unsure: Path, tmp_path: Path) -> None:
         assert pipe.get_pipe("ner").labels == ("LOC", "PERSON", "sports-team")
 
 
+@pytest.mark.parametrize(
+    ("decoding", "message"),
+    [
+        ({**THRESHOLD, "labels": {"GPE": 0.2}}, r"decoding: labels: .*was: 'GPE'"),
+        ({**MIN_COST, "tree": {"place": {"LOC": {}}}}, "MinCostDecoding: tree: .*'PERSON'"),
+    ],
+)
+def test_settings_that_don_t_fit_are_named_before_training(
+    decoding: Dict[str, Any], message: str
+) -> None:
+    nlp = pipeline(decoding=decoding)
+    with pytest.raises(ValueError, match=message):
+        nlp.initialize(lambda: examples(nlp))
+
+
+def test_training_anew_forgets_the_temperature(unsure: Path) -> None:
+    nlp = load(unsure)
+    nlp.get_pipe("ner").cfg["temperature"]["overall"] = 3.0
+    nlp.initialize(lambda: examples(nlp))
+    assert nlp.get_pipe("ner").cfg["temperature"]["overall"] == 1.0
+
+
 def test_find_threshold_of_spacy(
     unsure: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:

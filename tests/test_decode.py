@@ -203,7 +203,7 @@ HIERARCHICAL = make_hierarchical_cost(tree=TREE)
 
 def least_cost(beliefs: Beliefs, decoding: Decoding) -> Tuple[float, float]:
     """The least expected cost of an answer, and that of the answer given."""
-    labels, covers, table = decoding.decode.choices(beliefs.tags)  # type: ignore[attr-defined]
+    labels, covers, table = decoding.check(beliefs.tags, {})
     answers = Tags(labels, beliefs.tags.scheme.name)
     entities = decoding.decode(beliefs, decoding.settings)[0]
     given_ = answers.encode(entities, len(beliefs.scores.emissions))

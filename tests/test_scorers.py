@@ -93,6 +93,8 @@ def test_confidence_counted_by_hand() -> None:
     assert scores["ents_f"] == get_ner_prf(batch)["ents_f"]
     with_cost = score(batch, confidence={"spans_key": "sure"})
     assert with_cost["ents_ece"] == scores["ents_ece"] and "ents_cost" in with_cost
+    without = scorer(batch, confidence={"spans_key": "sure"}, labels=["country"])
+    assert without["ents_ece"] is None
     assert scorer(batch)["ents_ece"] is None and "ents_ece" not in score(batch)
 
 

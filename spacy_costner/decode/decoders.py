@@ -1,6 +1,7 @@
 """Which answer to give: the best path, the least expected cost, or all that is likely enough."""
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Tuple
 
 import numpy
@@ -41,11 +42,14 @@ class Decoding:
     """A way of answering, as the config names it.
 
     decode (Callable[[Beliefs, Settings], Answer]): Makes the answer.
+    check (Callable[[Tags, Settings], Any]): Raises a ValueError if the settings don't fit the
+        labels, before training begins.
     settings (Settings): The settings that a component starts with. They can be changed on a
         trained one, in its `cfg["decoding"]`, and are saved with it.
     """
 
     decode: Callable[[Beliefs, Settings], Answer]
+    check: Callable[[Tags, Settings], Any]
     settings: Settings = field(default_factory=dict)
 
 
@@ -63,7 +67,7 @@ def make_viterbi(*, bias: float = 0.0, labels: Dict[str, float] = NOTHING) -> De
     where = "spacy_costner.ViterbiDecoding"
     settings = {"bias": bias, "labels": dict(labels)}
     check_numbers(settings, "bias", where, least=-numpy.inf, most=numpy.inf)
-    return Decoding(viterbi, settings)
+    return Decoding(viterbi, partial(of_labels, "bias"), settings)
 
 
 def viterbi(beliefs: Beliefs, settings: Settings) -> Answer:
@@ -80,7 +84,7 @@ def viterbi(beliefs: Beliefs, settings: Settings) -> Answer:
     Recall-Precision Trade-off for Entity Extraction".
     """
     tags, scores = beliefs.tags, beliefs.scores
-    bias = of_labels(settings, "bias", tags)
+    bias = of_labels("bias", tags, settings)
     if bias.any():
         xp = get_array_module(scores.emissions)
         of_tag = numpy.append(bias, 0.0)[tags.label_of]
@@ -108,7 +112,7 @@ def make_threshold(*, threshold: float = 0.5, labels: Dict[str, float] = NOTHING
     """
     settings = {"threshold": threshold, "labels": dict(labels)}
     check_numbers(settings, "threshold", "spacy_costner.ThresholdDecoding", least=0, most=1)
-    return Decoding(decode_threshold, settings)
+    return Decoding(decode_threshold, partial(of_labels, "threshold"), settings)
 
 
 def decode_threshold(beliefs: Beliefs, settings: Settings) -> Answer:
@@ -125,7 +129,7 @@ def decode_threshold(beliefs: Beliefs, settings: Settings) -> Answer:
     RAISES (ValueError): If a label is none of the chain.
     """
     tags = beliefs.tags
-    thresholds = of_labels(settings, "threshold", tags)
+    thresholds = of_labels("threshold", tags, settings)
     entities, probs = beliefs.likely_entities(float(thresholds.min(initial=1.0)))
     gains = probs - thresholds[entities.label]
     return Answer(without_overlap(entities, gains), tags.labels)
@@ -161,7 +165,7 @@ def without_overlap(entities: Entities, gains: Floats1d) -> Entities:
     return Entities(begin[order], end[order], label[order])
 
 
-def of_labels(settings: Settings, name: str, tags: Tags) -> Floats1d:
+def of_labels(name: str, tags: Tags, settings: Settings) -> Floats1d:
     """A setting, for each label. Shape: (labels,)
 
     RAISES (ValueError): If it is set for a label that the chain doesn't have.

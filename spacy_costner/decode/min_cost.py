@@ -38,7 +38,8 @@ def make_min_cost(*, cost: Cost, tree: Optional[TreeSource] = None) -> Decoding:
     RAISES (ValueError): If a tree in the config is none.
     """
     where = "spacy_costner.MinCostDecoding: tree"
-    return Decoding(MinCost(cost, None if tree is None else make_tree(tree, where)))
+    min_cost = MinCost(cost, None if tree is None else make_tree(tree, where))
+    return Decoding(min_cost, min_cost.choices)
 
 
 class Choices(NamedTuple):
@@ -80,16 +81,26 @@ class MinCost:
         RAISES (ValueError): If a label has no cost or is not in the tree.
         """
         tags = beliefs.tags
-        if tags.names not in self._choices:
-            self._choices[tags.names] = self._choose(tags, settings)
-        labels, covers, table = self._choices[tags.names]
+        labels, covers, table = self.choices(tags, settings)
         answers = Tags(labels, tags.scheme.name)
         scores = _scores(beliefs, answers, _of_tags(covers, answers, tags), table)
         return Answer(best_entities(scores, answers), labels, covers)
 
+    def choices(self, tags: Tags, settings: Settings) -> Choices:
+        """What can be answered for the labels of a chain; made once for each tag set.
+
+        tags (Tags): The tags of the chain.
+        settings (Settings): As above.
+        RETURNS (Choices): The labels of the chain, and with a tree the nodes above them.
+        RAISES (ValueError): If a label has no cost or is not in the tree.
+        """
+        if tags.names not in self._choices:
+            self._choices[tags.names] = self._choose(tags, settings)
+        return self._choices[tags.names]
+
     def _choose(self, tags: Tags, settings: Settings) -> Choices:
         try:
-            choices = self.choices(tags)
+            choices = self._make(tags)
         except ValueError:
             if settings.get("chain") != list(tags.labels):
                 raise
@@ -99,13 +110,7 @@ class MinCost:
         settings["covers"], settings["table"] = choices.covers.tolist(), choices.table.tolist()
         return choices
 
-    def choices(self, tags: Tags) -> Choices:
-        """What can be answered for the labels of a chain.
-
-        tags (Tags): The tags of the chain.
-        RETURNS (Choices): The labels of the chain, and with a tree the nodes above them.
-        RAISES (ValueError): If a label has no cost or is not in the tree.
-        """
+    def _make(self, tags: Tags) -> Choices:
         nodes = {} if self.tree is None else inner_nodes(self.tree, tags.labels)
         labels = (*tags.labels, *nodes)
         covers = numpy.eye(len(labels), len(tags.labels), dtype=bool)
