@@ -16,6 +16,7 @@ from spacy.util import load_model
 from typer import Argument, Option
 
 from .calibrate import calibrate
+from .check import check
 from .compare import compare, describe, table
 from .trials import Outcome
 from .tune import Aim, draw, tune
@@ -173,6 +174,40 @@ def tune_cli(
         if plot_path is not None:
             draw(tuning, plot_path)
             typer.echo(f"Drawn to {plot_path}")
+
+
+@costner.command(
+    "check", context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
+)
+def check_cli(
+    ctx: typer.Context,
+    config_path: Annotated[Path, Argument(help="Config to train with", exists=True)],
+    name: Annotated[Optional[str], Option("--name", help="Name of the component")] = None,
+    n_places: Annotated[int, Option("--places", "-n", help="Docs to show of each finding")] = 3,
+    code_path: CodeOption = None,
+) -> None:
+    """
+    Look at corpora and config before training: how much there is of each label, what can't
+    be learned as it stands, and whether costs, trees and weights fit the labels. Settings are
+    given as for `spacy train`, e.g. --paths.train. The exit code is 1 if there are errors.
+    """
+    overrides = parse_config_overrides(ctx.args)
+    with errors_shown():
+        import_code(code_path)
+        found = check(config_path, overrides=overrides, name=name)
+    width = max([len("label"), *(len(count.label) for count in found.counts)])
+    typer.echo(f"{found.component}\n\n{'label':<{width}}{'train':>10}{'dev':>10}")
+    for row in found.counts:
+        typer.echo(f"{row.label:<{width}}{row.train:>10}{row.dev:>10}")
+    for what, numbers in (("docs", found.docs), ("tokens", found.tokens)):
+        typer.echo(f"{what:<{width}}{numbers['train']:>10}{numbers['dev']:>10}")
+    for finding in found.findings:
+        number = f" ({len(finding.places)})" if finding.places else ""
+        typer.echo(f"\n{finding.severity}: {finding.corpus}: {finding.message}{number}")
+        for place in finding.places[:n_places]:
+            typer.echo(f"    doc {place.doc}: {place.words} {place.text}".rstrip())
+    if found.has_errors:
+        raise typer.Exit(1)
 
 
 def load(

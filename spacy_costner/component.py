@@ -233,7 +233,7 @@ class CostSensitiveNER(TrainablePipe):
                 f"data or from [initialize.components.{self.name}] labels, found none"
             )
         self.cfg["cost_tables"] = self.objective.prepare(self.tags)
-        self._decoding.check(self.tags, self.cfg["decoding"])
+        self.check_decoding(self.tags)
         self.cfg["temperature"] = Temperature()._asdict()
         self.cfg["progress"] = Progress()._asdict()
         self.cfg["n_examples"] = sum(1 for _ in get_examples())
@@ -311,6 +311,15 @@ class CostSensitiveNER(TrainablePipe):
         self._decoding = decoding
         self.cfg["decoding"] = deepcopy(decoding.settings)
         self._configured["decoding"] = deepcopy(decoding.settings)
+
+    def check_decoding(self, tags: Tags) -> None:
+        """Check that the settings of decoding fit some labels.
+
+        tags (Tags): The tags of the labels.
+        RAISES (ValueError): If one is for another label, or a label has no cost or is not in
+            the tree.
+        """
+        self._decoding.check(tags, self.cfg["decoding"])
 
     def set_confidence(self, confidence: Optional[Confidence]) -> None:
         """Write from now on how probable entities are, or don't any more.

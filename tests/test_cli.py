@@ -15,12 +15,9 @@ from typer.testing import CliRunner
 from .experiment import CONFIG, Experiment, make_corpus
 
 
-@pytest.fixture(scope="module", autouse=True)
-def loaded_as_spacy_does() -> None:
-    registry.cli.get_all()
-
-
 def run(*arguments: Any) -> Any:
+    """Run a command, with all commands loaded as spaCy loads them."""
+    registry.cli.get_all()
     return CliRunner().invoke(app, ["costner", *map(str, arguments)])
 
 

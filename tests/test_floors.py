@@ -17,7 +17,7 @@ FLOORS = [
     {"annotate", "objective", "scorers"},
     {"component"},
     {"inference", "trials"},
-    {"calibrate", "compare", "tune"},
+    {"calibrate", "check", "compare", "tune"},
     {"cli"},
 ]
 FLOOR = {module: floor for floor, modules in enumerate(FLOORS) for module in modules}
