@@ -4,7 +4,7 @@ from itertools import combinations
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy
-from thinc.types import Array2d, Floats2d
+from thinc.types import Array2d, Ints1d
 
 from .. import chain
 from ..hierarchy import Tree, TreeSource, make_tree
@@ -83,7 +83,7 @@ class MinCost:
         tags = beliefs.tags
         labels, covers, table = self.choices(tags, settings)
         answers = Tags(labels, tags.scheme.name)
-        scores = _scores(beliefs, answers, _of_tags(covers, answers, tags), table)
+        scores = _scores(beliefs, answers, _below(covers, answers, tags), table)
         return Answer(best_entities(scores, answers), labels, covers)
 
     def choices(self, tags: Tags, settings: Settings) -> Choices:
@@ -142,41 +142,37 @@ def inner_nodes(tree: Tree, labels: Sequence[str]) -> Dict[str, List[str]]:
     }
 
 
-def _of_tags(covers: Array2d, answers: Tags, tags: Tags) -> Array2d:
-    """Which tags of the chain each tag of an answer stands for: those of the same prefix and
-    of a label covered; O for O. Shape: (K of the answers, K)"""
-    is_outside = (answers.label_of[:, None] < 0) & (tags.label_of < 0)
-    same_prefix = numpy.asarray(answers.prefix_of)[:, None] == numpy.asarray(tags.prefix_of)
-    both = (answers.label_of[:, None] >= 0) & (tags.label_of >= 0)
-    return is_outside | (both & same_prefix & covers[numpy.ix_(answers.label_of, tags.label_of)])
+def _below(covers: Array2d, answers: Tags, tags: Tags) -> List[Ints1d]:
+    """For each tag of a node the tags of the chain that it stands for: those of the same
+    prefix and of a label below. The tags of the chain come first among those of answers."""
+    prefix_of = numpy.asarray(tags.prefix_of)
+    return [
+        numpy.flatnonzero((prefix_of == prefix) & covers[label][tags.label_of])
+        for prefix, label in zip(answers.prefix_of[len(tags) :], answers.label_of[len(tags) :])
+    ]
 
 
-def _scores(beliefs: Beliefs, answers: Tags, stand_for: Array2d, table: CostTable) -> Potentials:
+def _scores(
+    beliefs: Beliefs, answers: Tags, below: Sequence[Ints1d], table: CostTable
+) -> Potentials:
     """Potentials over answers, of which the best path is the answer.
 
     s(a) = sum_t - E_p[cost[y_t, a_t]] + TIE max(cost) log p(a_t)
+
+    A node has less than the most probable of the labels below, and never wins a tie.
     """
     marginals = beliefs.marginals.astype("float64")
     possible = numpy.isfinite(beliefs.potentials.emissions)
-    emissions = -(marginals @ table)
-    emissions += TIE * table.max(initial=0.0) * numpy.log(_likely(marginals, stand_for))
+    likely = [marginals, *(marginals[:, tags].max(axis=1, keepdims=True) / 2 for tags in below)]
+    allowed = [possible, *(possible[:, tags].any(axis=1, keepdims=True) for tags in below)]
+    ties = numpy.log(numpy.maximum(numpy.concatenate(likely, axis=1), LEAST_LIKELY))
     n_tags = len(answers)
     free = Potentials(
-        emissions=emissions,
+        emissions=TIE * table.max(initial=0.0) * ties - marginals @ table,
         transitions=numpy.zeros((n_tags, n_tags)),
         start=numpy.zeros(n_tags),
         end=numpy.zeros(n_tags),
         lengths=beliefs.potentials.lengths,
     )
-    allowed = possible @ stand_for.T
-    return chain.constrain(free, answers.constraints._replace(emissions=allowed))
-
-
-def _likely(marginals: Floats2d, stand_for: Array2d) -> Floats2d:
-    """The probability of each tag of an answer. A tag that stands for several has less than
-    the most probable of these, so that it never wins a tie. Shape: (N, K of the answers)"""
-    columns = []
-    for tags in stand_for:
-        several = marginals[:, tags]
-        columns.append(several.max(axis=1) * (1.0 if tags.sum() == 1 else 0.5))
-    return numpy.maximum(numpy.stack(columns, axis=1), LEAST_LIKELY)
+    mask = numpy.concatenate(allowed, axis=1)
+    return chain.constrain(free, answers.constraints._replace(emissions=mask))
