@@ -29,12 +29,13 @@ demo: install
 	$(BIN)/python -m spacy project run demo
 
 # The peers live in an environment of their own.
+TABLES = machine chain_speed losses components growth limit
 bench:
 	$(PYTHON) -m venv $(VENV)-bench
 	$(VENV)-bench/bin/python -m pip install --quiet --upgrade pip
 	$(VENV)-bench/bin/python -m pip install --quiet . --requirement benchmarks/requirements.txt
-	cd benchmarks && ../$(VENV)-bench/bin/python machine.py > RESULTS.md
-	cd benchmarks && ../$(VENV)-bench/bin/python chain_speed.py >> RESULTS.md
+	cd benchmarks && for table in $(TABLES); do ../$(VENV)-bench/bin/python -W ignore $$table.py; done \
+		> RESULTS.md
 
 dist: install
 	$(BIN)/python -m build

@@ -2,7 +2,8 @@
 
     python benchmarks/losses.py [turns]
 
-32 sequences of 13 to 38 tokens, complete gold, what BILUO forbids forbidden, float32.
+32 sequences of 13 to 38 tokens, complete gold, what BILUO forbids forbidden, float32. O is raised
+so that there are about as many entities as in newspaper text, and gold is drawn from the model.
 """
 
 import os
@@ -42,12 +43,13 @@ NUMBERS_OF_LABELS = (4, 18)
 
 
 def random_batch(n_labels: int) -> Tuple[Potentials, Gold]:
-    """Random scores, and gold drawn from an untrained model."""
+    """Random scores that favour O, and gold drawn from them."""
     rng = numpy.random.default_rng(0)
     tags = Tags([f"L{i}" for i in range(n_labels)])
     lengths = rng.integers(13, 39, size=32).astype("int32")
     shapes = ((int(lengths.sum()), len(tags)), (len(tags), len(tags)), len(tags), len(tags))
     scores = [rng.normal(size=shape).astype("float32") for shape in shapes]
+    scores[0][:, 0] += math.log(8 * len(tags))
     potentials = chain.constrain(Potentials(*scores, lengths=lengths), tags.constraints)
     path = chain.sample_paths(potentials, 1, rng)[0]
     wrong = path[:, None] != numpy.arange(len(tags))

@@ -127,14 +127,16 @@ class Objective:
         tokens = read_docs([eg.predicted for eg in examples])
         annotated = self._annotation(examples, tokens, tags)
         chains = self._constrain(examples, scores, tokens, tags)
-        path, wide_path, left_out = self._gold_path(gold_tags(annotated, tags), chains, tokens)
+        path, wide_path, left_out = self._gold_path(
+            gold_tags(annotated, tags), chains, tokens, tags
+        )
         self._warn_of_left_out(left_out, examples)
         chains = chains.open(left_out, scores)
         weights = token_weights(self.weights, annotated, tags, examples, tokens)
         table = self.cost_table(loss, tags)
         gold = Gold(
             tags=wide_path,
-            allowed=chains.widen(allowed_tags(path, len(tags))),
+            allowed=chains.widen(allowed_tags(path, tags, tokens.lengths)),
             cost=None if table is None else chains.widen(gold_cost(path, table, weights)),
             token_weights=weights,
             weights=example_weights(self.weights, examples),
@@ -222,14 +224,15 @@ class Objective:
         return Chains(wide, tracks, False)
 
     def _gold_path(
-        self, path: Ints1d, chains: Chains, tokens: Tokens
+        self, path: Ints1d, chains: Chains, tokens: Tokens, tags: Tags
     ) -> Tuple[Ints1d, Ints1d, Array1d]:
         """The gold tags, and what they are among all tags; -1 where missing: everywhere in a
         doc whose gold is not possible. Then which docs these are. Shapes: (N,), (N,), (B,)"""
         if chains.free:
             return path, path, numpy.zeros(len(tokens.lengths), dtype=bool)
-        n_tags = len(chains.potentials.start) if chains.tracks is None else chains.tracks.n_tags
-        allowed = (path < 0)[:, None] | (path[:, None] == numpy.arange(n_tags))
+        allowed = allowed_tags(path, tags, tokens.lengths)
+        if allowed is None:
+            allowed = chain.truth_values(path, len(tags))
         found = chain.best_path(chain.restrict(chains.potentials, chains.widen(allowed)))
         left_out = ~numpy.isfinite(to_numpy(found.scores))
         known = (path >= 0) & ~numpy.repeat(left_out, tokens.lengths)

@@ -150,10 +150,12 @@ class Tags:
         opening = self.having([OUTSIDE, *self.scheme.opening])
         closing = self.having([OUTSIDE, *self.scheme.closing])
         transitions = closing[:, None] & opening[None, :]
-        transitions |= self._within()
+        transitions |= self.within
         return Constraints(transitions=transitions, start=opening, end=closing)
 
-    def _within(self) -> Array2d:
+    @cached_property
+    def within(self) -> Array2d:
+        """True for the steps inside of an entity, [from, to]. Shape: (K, K)"""
         same_label = (self.label_of[:, None] == self.label_of) & (self.label_of >= 0)
         goes_on = [[(a, b) in self.scheme.within for b in self.prefix_of] for a in self.prefix_of]
         return same_label & numpy.asarray(goes_on)
@@ -196,10 +198,10 @@ def runs(opening: Array1d, goes_on: Array1d, lengths: Ints1d) -> Tuple[Ints1d, I
     lengths (Ints1d): Tokens of each sequence; no run leaves its sequence. Shape: (B,)
     RETURNS (Tuple[Ints1d, Ints1d]): The first token of each and the one after its last.
     """
-    goes_on = numpy.append(goes_on, False)
-    goes_on[numpy.cumsum(lengths)] = False
-    begin = numpy.flatnonzero(opening)
-    breaks = numpy.flatnonzero(~goes_on)
+    stops = numpy.ones(len(goes_on) + 1, dtype=bool)
+    numpy.logical_not(goes_on, out=stops[:-1])
+    stops[numpy.cumsum(lengths)] = True
+    begin, breaks = numpy.flatnonzero(opening), numpy.flatnonzero(stops)
     return begin, breaks[numpy.searchsorted(breaks, begin, side="right")]
 
 

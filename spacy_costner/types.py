@@ -139,12 +139,14 @@ class Loss:
         Losses with a cost always have: it is part of the cost.
     is_ratio (bool): Whether its value is one ratio over the batch, not a sum that grows
         with it.
+    forget (Callable): Called where training begins anew, for losses that remember batches.
     """
 
     compute: Callable[[Potentials, Gold], LossResult]
     cost: Optional[Cost] = None
     weighs_tokens: bool = False
     is_ratio: bool = False
+    forget: Callable[[], None] = lambda: None
 
     def at(self, progress: Progress) -> "Loss":
         """The loss to minimise at this point of training."""
@@ -167,13 +169,14 @@ def map_scores(function: Callable[[FloatsXd], FloatsXd], potentials: Potentials)
     return Potentials._make([*arrays, potentials.lengths])
 
 
-def linear_combination(*terms: Tuple[float, Potentials]) -> Potentials:
-    """Add up gradients, each with its factor.
+def add_to(total: Potentials, *gradients: Potentials) -> Potentials:
+    """Add gradients of one batch to the first of them, in place.
 
-    *terms (Tuple[float, Potentials]): Factors and gradients of one batch.
-    RETURNS (Potentials): The sum, with the lengths of the first.
+    total (Potentials): What is added to.
+    *gradients (Potentials): What is added.
+    RETURNS (Potentials): The first.
     """
-    factors = [factor for factor, _ in terms]
-    groups = zip(*(gradient[:4] for _, gradient in terms))
-    sums = [sum(factor * array for factor, array in zip(factors, group)) for group in groups]
-    return Potentials._make([*sums, terms[0][1].lengths])
+    for gradient in gradients:
+        for sums, array in zip(total[:4], gradient[:4]):
+            sums += array
+    return total

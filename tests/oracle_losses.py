@@ -365,6 +365,13 @@ def choices_of_mce_f(c: Chain) -> List[List[float]]:
     return [scores(c.wrong), *(each for e in some for each in with_and_without(c, e))]
 
 
+def choices_of_zscore(c: Chain, multiplier: float) -> List[List[float]]:
+    """No choice, but as good as a kink where all scores are nearly equal: it is a ratio of
+    differences of scores."""
+    raised = c.raised(multiplier)
+    return [[0.0, -numpy.std(raised) / 100]] if len(raised) > 1 else []
+
+
 def gap(some: Sequence[float]) -> float:
     """How far the best is above the next."""
     first, second, *_ = [*sorted(some, reverse=True), -math.inf, -math.inf]

@@ -152,10 +152,15 @@ LOSSES: Dict[str, Case] = {
         partial(mce_f_best, gamma=1.0, slope=0.4, offset=-0.2),
         oracle_losses.choices_of_mce_f,
     ),
-    "ZScore": Case(make_zscore, partial(oracle_losses.zscore, multiplier=0.0)),
+    "ZScore": Case(
+        make_zscore,
+        partial(oracle_losses.zscore, multiplier=0.0),
+        partial(oracle_losses.choices_of_zscore, multiplier=0.0),
+    ),
     "ZScore, cost": Case(
         partial(make_zscore, cost=HAMMING, multiplier=0.8),
         partial(oracle_losses.zscore, multiplier=0.8),
+        partial(oracle_losses.choices_of_zscore, multiplier=0.8),
     ),
 }
 RATIOS = ("MCEF", "MCEF, psi inf", "ZScore", "ZScore, cost")

@@ -27,7 +27,7 @@ from spacy_costner.losses import (
 )
 from spacy_costner.losses.fscore import NOTHING_YET, make_mce_f
 from spacy_costner.losses.likelihood import make_mixed
-from spacy_costner.types import Gold, LossResult, Potentials, linear_combination, map_scores
+from spacy_costner.types import Gold, LossResult, Potentials, add_to, map_scores
 
 from . import oracle, oracle_losses
 from .batches import in_precision
@@ -47,7 +47,7 @@ def check_same(one: LossResult, other: LossResult) -> None:
 
 
 def plus(one: LossResult, other: LossResult) -> LossResult:
-    gradient = linear_combination((1.0, one.gradient), (1.0, other.gradient))
+    gradient = add_to(one.gradient, other.gradient)
     return LossResult(one.value + other.value, gradient)
 
 
@@ -311,7 +311,7 @@ def test_z_does_not_depend_on_the_scale(factor: float, batch: Annotated) -> None
     for gold in (batch.complete, batch.partial):
         gold = gold._replace(cost=None)
         one, other = zscore(batch.potentials, gold), zscore(scaled, gold)
-        back = linear_combination((factor, other.gradient))
+        back = map_scores(lambda array: factor * array, other.gradient)
         check_same(one, LossResult(other.value, back))
 
 

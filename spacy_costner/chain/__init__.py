@@ -7,9 +7,9 @@ gradient 0. Sequences without tokens score 0.
 
 from . import batched
 from .batched import Segments, k_best, pairwise_marginals, sample_paths
-from .best_ways import BestWays, best_outside, best_ways, max_marginals, segment_max_scores
+from .best_ways import BestWays, best_ways, max_marginals, segment_max_scores
 from .compiled import compiled, set_threads
-from .constraints import constrain, restrict
+from .constraints import Allowed, constrain, restrict, truth_values
 from .posterior import (
     Posterior,
     entropy,
@@ -21,6 +21,7 @@ from .posterior import (
     segment_log_probs,
 )
 
+best_outside = compiled(batched.best_outside)
 best_path = compiled(batched.best_path)
 log_partition = compiled(batched.log_partition)
 marginals = compiled(batched.marginals)
@@ -28,6 +29,7 @@ path_log_prob = compiled(batched.path_log_prob)
 path_score = compiled(batched.path_score)
 
 __all__ = [
+    "Allowed",
     "BestWays",
     "Posterior",
     "Segments",
@@ -53,4 +55,5 @@ __all__ = [
     "segment_log_probs",
     "segment_max_scores",
     "set_threads",
+    "truth_values",
 ]

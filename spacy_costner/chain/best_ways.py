@@ -21,6 +21,5 @@ def best_ways(potentials: Potentials) -> BestWays:
     return batched.BestWays(potentials)
 
 
-best_outside = asked_of(best_ways, batched.best_outside)
 max_marginals = asked_of(best_ways, batched.max_marginals)
 segment_max_scores = asked_of(best_ways, batched.segment_max_scores)

@@ -1,11 +1,15 @@
 """Hard constraints as masks: applied once, they bind every algorithm of the chain."""
 
-from typing import Optional
+from typing import Optional, Union
 
-from thinc.types import Array2d, FloatsXd
+from thinc.types import Array2d, FloatsXd, Ints1d
 from thinc.util import get_array_module
 
 from ..types import FORBIDDEN, Constraints, Potentials
+
+Allowed = Union[Ints1d, Array2d]
+"""A set of paths, by the tags that they may have at each token: truth values, shape (N, K), or
+the one tag, shape (N,)."""
 
 
 def constrain(potentials: Potentials, constraints: Constraints) -> Potentials:
@@ -23,6 +27,13 @@ def constrain(potentials: Potentials, constraints: Constraints) -> Potentials:
         start=_mask(potentials.start, constraints.start),
         end=_mask(potentials.end, constraints.end),
     )
+
+
+def truth_values(allowed: Allowed, n_tags: int) -> Array2d:
+    """Which tags are allowed at each token. Shape: (N, K)"""
+    if allowed.ndim == 2:
+        return allowed
+    return allowed[:, None] == get_array_module(allowed).arange(n_tags)
 
 
 def restrict(potentials: Potentials, allowed: Optional[Array2d]) -> Potentials:

@@ -46,6 +46,10 @@ cdef extern from "kernels/interface.hpp" namespace "costner" nogil:
         void log_partition(double* log_z) except +
         void backprop(const double* d_log_z, const Gradient& out) except +
 
+    cdef struct Sets:
+        const uint8_t* truths
+        const int64_t* tags
+
     cdef struct Runs:
         const int64_t* begin
         const int64_t* end
@@ -58,15 +62,17 @@ cdef extern from "kernels/interface.hpp" namespace "costner" nogil:
         vector[char] lost
 
     cdef cppclass _Posterior "costner::Posterior":
+        void backprop(
+            const vector[const Asked*]&, const vector[const double*]& d_answers, const Gradient& out
+        ) except +
         unique_ptr[Asked] log_partition(double* log_z) except +
-        unique_ptr[Asked] log_marginals(const uint8_t* allowed, double* log_p) except +
+        unique_ptr[Asked] log_marginals(const Sets& allowed, double* log_p) except +
         unique_ptr[Asked] expectation(const Scores& values, double* means) except +
-        unique_ptr[Asked] outside(const uint8_t* allowed, double* log_sums) except +
+        unique_ptr[Asked] outside(const Sets& allowed, double* log_sums) except +
         unique_ptr[Asked] segments(const Runs& runs, double* log_p) except +
 
     cdef cppclass _BestWays "costner::BestWays":
         void max_marginals(double* scores) except +
-        void best_outside(const uint8_t* allowed, int64_t* tags, double* scores) except +
         unique_ptr[Asked] segments(const Runs& runs, double* scores) except +
 
     unique_ptr[SumProduct] make_sum_product(const Scores&, int n_threads) except +
@@ -74,6 +80,9 @@ cdef extern from "kernels/interface.hpp" namespace "costner" nogil:
     unique_ptr[_BestWays] make_best_ways(const Scores&, int n_threads) except +
     void _best_path "costner::best_path"(
         const Scores&, int64_t* tags, double* out, int n_threads
+    ) except +
+    void _best_outside "costner::best_outside"(
+        const Scores&, const Sets& allowed, int64_t* tags, double* out, int n_threads
     ) except +
     void _path_score "costner::path_score"(const Scores&, const int64_t* tags, double* out) except +
     void add_path_gradient(
@@ -191,18 +200,41 @@ cdef class _Batch:
         cdef np.npy_intp[1] shape = [self.scores.n_sequences]
         return np.PyArray_EMPTY(1, shape, np.NPY_DOUBLE, 0)
 
-    cdef object truths(self, allowed):
-        """Truth values, byte by byte. Shape: (N, K)"""
-        sets = _contiguous(allowed, np.NPY_BOOL, 2)
+    cdef object path(self, tags):
+        """A tag for each token. Shape: (N,)"""
+        path = _contiguous(tags, np.NPY_INT64, 1)
+        cdef int64_t n_tokens = self.scores.n_tokens, n_tags = self.scores.n_tags, t
+        cdef const int64_t* tag = <const int64_t*>np.PyArray_DATA(path)
+        cdef cbool valid = np.PyArray_DIM(path, 0) == n_tokens
+        if valid:
+            for t in range(n_tokens):
+                valid &= 0 <= tag[t] < n_tags
+        if not valid:
+            raise ValueError(
+                f"expected a tag from 0 to {n_tags - 1} for each of the {n_tokens} tokens, "
+                f"was: {path}"
+            )
+        return path
+
+    cdef object sets(self, allowed, Sets* out):
+        """Sets of tags for the kernels to read, and the array that they lie in."""
+        if allowed.ndim == 1:
+            array = self.path(allowed)
+            out.truths = NULL
+            out.tags = <const int64_t*>np.PyArray_DATA(array)
+            return array
+        array = _contiguous(allowed, np.NPY_BOOL, 2)
         if (
-            np.PyArray_DIM(sets, 0) != self.scores.n_tokens
-            or np.PyArray_DIM(sets, 1) != self.scores.n_tags
+            np.PyArray_DIM(array, 0) != self.scores.n_tokens
+            or np.PyArray_DIM(array, 1) != self.scores.n_tags
         ):
             raise ValueError(
                 f"expected a truth value for each of {self.scores.n_tokens} tokens and "
-                f"{self.scores.n_tags} tags, was: {sets.shape}"
+                f"{self.scores.n_tags} tags, was: {array.shape}"
             )
-        return sets
+        out.truths = <const uint8_t*>np.PyArray_DATA(array)
+        out.tags = NULL
+        return array
 
     cdef object weights(self, d_scores):
         weights = _contiguous(d_scores, np.NPY_DOUBLE, 1)
@@ -276,26 +308,12 @@ cdef class _Path:
 
     def __cinit__(self, _Batch batch, tags):
         self.batch = batch
-        self.tags = _contiguous(tags, np.NPY_INT64, 1)
-        self._validate()
+        self.tags = batch.path(tags)
         self.scores = batch.empty_scores()
         cdef const int64_t* path = <const int64_t*>np.PyArray_DATA(self.tags)
         cdef double* out = <double*>np.PyArray_DATA(self.scores)
         with nogil:
             _path_score(batch.scores, path, out)
-
-    cdef _validate(self):
-        cdef int64_t n_tokens = self.batch.scores.n_tokens, n_tags = self.batch.scores.n_tags, t
-        cdef const int64_t* path = <const int64_t*>np.PyArray_DATA(self.tags)
-        cdef cbool valid = np.PyArray_DIM(self.tags, 0) == n_tokens
-        if valid:
-            for t in range(n_tokens):
-                valid &= 0 <= path[t] < n_tags
-        if not valid:
-            raise ValueError(
-                f"expected a tag from 0 to {n_tags - 1} for each of the {n_tokens} tokens, "
-                f"was: {self.tags}"
-            )
 
     cdef add_gradient(self, weights, Gradient* out):
         cdef const int64_t* path = <const int64_t*>np.PyArray_DATA(self.tags)
@@ -375,6 +393,27 @@ cdef class Posterior:
         with nogil:
             self.messages = make_posterior(self.batch.scores, n_threads)
 
+    def backprop(self, ways_back):
+        """The sum of the gradients of some answers.
+
+        ways_back (Sequence[Tuple[Answer, Floats1d]]): Answers of this posterior, with the
+            derivatives with respect to them.
+        """
+        cdef vector[const Asked*] asked
+        cdef vector[const double*] d_answers
+        cdef Gradient out
+        cdef Answer answer
+        kept = []
+        for answer, d_answer in ways_back:
+            weights = answer.derivatives(d_answer)
+            kept.append(weights)
+            asked.push_back(answer.asked.get())
+            d_answers.push_back(<const double*>np.PyArray_DATA(weights))
+        gradient = self.batch.empty_gradient(&out)
+        with nogil:
+            self.messages.get().backprop(asked, d_answers, out)
+        return gradient
+
     def log_partition(self):
         log_z = self.batch.empty_scores()
         cdef double* out = <double*>np.PyArray_DATA(log_z)
@@ -384,10 +423,10 @@ cdef class Posterior:
         return log_z, answer
 
     def log_marginals(self, allowed):
-        allowed = self.batch.truths(allowed)
+        cdef Sets sets
+        array = self.batch.sets(allowed, &sets)
         log_p = _empty(self.batch.scores.n_tokens)
         cdef double* out = <double*>np.PyArray_DATA(log_p)
-        cdef const uint8_t* sets = <const uint8_t*>np.PyArray_DATA(allowed)
         cdef Answer answer = Answer(self, self.batch, self.batch.scores.n_tokens, None)
         with nogil:
             answer.asked = self.messages.get().log_marginals(sets, out)
@@ -403,10 +442,10 @@ cdef class Posterior:
         return means, answer
 
     def log_partition_outside(self, allowed):
-        allowed = self.batch.truths(allowed)
+        cdef Sets sets
+        array = self.batch.sets(allowed, &sets)
         log_sums = self.batch.empty_scores()
         cdef double* out = <double*>np.PyArray_DATA(log_sums)
-        cdef const uint8_t* sets = <const uint8_t*>np.PyArray_DATA(allowed)
         cdef Answer answer = Answer(self, self.batch, self.batch.scores.n_sequences, None)
         with nogil:
             answer.asked = self.messages.get().outside(sets, out)
@@ -443,18 +482,6 @@ cdef class BestWays:
         with nogil:
             self.messages.get().max_marginals(out)
         return scores
-
-    def best_outside(self, allowed):
-        allowed = self.batch.truths(allowed)
-        cdef np.npy_intp[1] shape = [self.batch.scores.n_tokens]
-        tags = np.PyArray_EMPTY(1, shape, np.NPY_INT64, 0)
-        scores = self.batch.empty_scores()
-        cdef const uint8_t* sets = <const uint8_t*>np.PyArray_DATA(allowed)
-        cdef int64_t* path = <int64_t*>np.PyArray_DATA(tags)
-        cdef double* out = <double*>np.PyArray_DATA(scores)
-        with nogil:
-            self.messages.get().best_outside(sets, path, out)
-        return BestPath(tags, scores)
 
     def segment_max_scores(self, segments):
         cdef _Runs runs = _Runs(self.batch, segments)
@@ -539,8 +566,7 @@ cdef class Answer:
                 return numpy.asarray([lost[0][s] != 0 for s in range(lost.size())])
         return None
 
-    def __call__(self, d_answers):
-        cdef Gradient out
+    cdef object derivatives(self, d_answers):
         weights = np.PyArray_FROMANY(
             d_answers, np.NPY_DOUBLE, 0, 2, np.NPY_ARRAY_IN_ARRAY | np.NPY_ARRAY_FORCECAST
         )
@@ -549,6 +575,11 @@ cdef class Answer:
                 f"expected a derivative for each of the {self.n_answers} answers, was: "
                 f"{weights.shape}"
             )
+        return weights
+
+    def __call__(self, d_answers):
+        cdef Gradient out
+        weights = self.derivatives(d_answers)
         gradient = self.batch.empty_gradient(&out)
         cdef const double* d_out = <const double*>np.PyArray_DATA(weights)
         with nogil:
@@ -567,4 +598,20 @@ def best_path(potentials):
     cdef double* out = <double*>np.PyArray_DATA(scores)
     with nogil:
         _best_path(batch.scores, path, out, n_threads)
+    return BestPath(tags, scores)
+
+
+def best_outside(potentials, allowed):
+    """As `batched.best_outside`."""
+    cdef _Batch batch = _Batch(potentials)
+    cdef np.npy_intp[1] shape = [batch.scores.n_tokens]
+    cdef int n_threads = batch.n_threads()
+    cdef Sets sets
+    array = batch.sets(allowed, &sets)
+    tags = np.PyArray_EMPTY(1, shape, np.NPY_INT64, 0)
+    scores = batch.empty_scores()
+    cdef int64_t* path = <int64_t*>np.PyArray_DATA(tags)
+    cdef double* out = <double*>np.PyArray_DATA(scores)
+    with nogil:
+        _best_outside(batch.scores, sets, path, out, n_threads)
     return BestPath(tags, scores)

@@ -1,19 +1,20 @@
 """The distribution of paths and what can be asked of it, by compiled or by array code."""
 
-from typing import Callable, Tuple, Union
+from typing import Callable, Sequence, Tuple, Union, cast
 
 import numpy
-from thinc.types import Array1d, Array2d, Floats1d
+from thinc.types import Array1d, Floats1d
 from thinc.util import get_array_module
 
-from ..types import Potentials, Scored, map_scores
+from ..types import Potentials, Scored, add_to, map_scores
 from . import batched
 from .batched import Segments
 from .batched.log_domain import zero_if_infinite
 from .batched.packing import add_selected, select
-from .batched.posterior import OfEach
+from .batched.posterior import OfEach, WayBack
 from .batched.segments import select_segments
 from .compiled import asked_of, is_used_for, native
+from .constraints import Allowed
 
 
 def posterior(potentials: Potentials) -> "Posterior":
@@ -36,12 +37,17 @@ class CompiledPosterior:
         self.potentials = potentials
         self.compiled = native.Posterior(potentials)
 
+    def backprop(self, *ways_back: WayBack) -> Potentials:
+        if all(isinstance(backprop, native.Answer) for backprop, _ in ways_back):
+            return self.compiled.backprop(cast(Sequence[Tuple[native.Answer, Floats1d]], ways_back))
+        return add_to(*(backprop(d_values) for backprop, d_values in ways_back))
+
     def log_partition(self) -> Scored:
         return self._rescue(
             self.compiled.log_partition(), self._sequences, lambda rest, _: rest.log_partition()
         )
 
-    def log_marginals(self, allowed: Array2d) -> OfEach:
+    def log_marginals(self, allowed: Allowed) -> OfEach:
         return self._rescue(
             self.compiled.log_marginals(allowed),
             self._tokens,
@@ -57,7 +63,7 @@ class CompiledPosterior:
             ),
         )
 
-    def log_partition_outside(self, allowed: Array2d) -> Scored:
+    def log_partition_outside(self, allowed: Allowed) -> Scored:
         return self._rescue(
             self.compiled.log_partition_outside(allowed),
             self._sequences,

@@ -14,10 +14,10 @@ from .. import chain
 from ..blocks import number
 from ..chain import Segments
 from ..tags import runs
-from ..types import Gold, Loss, LossResult, Potentials, linear_combination
+from ..types import Gold, Loss, LossResult, Potentials, map_scores
 from .mce import sigmoid
 from .parameters import above, finite, one_of, within
-from .scored import allowed_tags, level, sequence_of, sequence_weights, zero_forbidden
+from .scored import allowed_tags, sequence_of, sequence_weights
 
 
 class Counts(NamedTuple):
@@ -66,7 +66,8 @@ def make_mce_f(
             "spacy_costner.MCEF: slope, offset: expected 1 and 0, as psi is 1, was: "
             f"{slope!r}, {offset!r}"
         )
-    return Loss(RunningTotals(compute, within(0, 1, "MCEF", "decay", decay)), is_ratio=True)
+    totals = RunningTotals(compute, within(0, 1, "MCEF", "decay", decay))
+    return Loss(totals, is_ratio=True, forget=totals.forget)
 
 
 @dataclass
@@ -85,6 +86,9 @@ class RunningTotals:
     compute: "partial[Tuple[LossResult, Counts]]"
     decay: float
     totals: Counts = field(default=NOTHING_YET)
+
+    def forget(self) -> None:
+        self.totals = NOTHING_YET
 
     def __call__(self, potentials: Potentials, gold: Gold) -> LossResult:
         before = self.totals.plus(ONE_FOUND, self.decay)
@@ -146,17 +150,18 @@ def expected_counts(potentials: Potentials, gold: Gold) -> Counted:
     """
     entities = gold_entities(gold, potentials)
     weights, of_entity = _weights(gold, potentials, entities)
-    log_p, backprop_log_p = chain.segment_log_probs(potentials, entities)
+    paths = chain.posterior(potentials)
+    log_p, backprop_log_p = paths.segment_log_probs(entities)
     xp = get_array_module(log_p)
     p = xp.exp(log_p)
-    n_answers, backprop_answers = chain.expectation(potentials, _opening_steps(potentials, gold))
+    n_answers, backprop_answers = paths.expectation(_opening_steps(potentials, gold))
     hits, answers = float((of_entity * p).sum()), float((weights * n_answers).sum())
     counts = Counts(hits, max(answers - hits, 0.0), float((of_entity * (1 - p)).sum()))
 
     def backprop(d: Counts) -> Potentials:
         d_p = of_entity * (d.true_positives - d.false_positives - d.false_negatives)
-        return linear_combination(
-            (1.0, backprop_log_p(d_p * p)), (d.false_positives, backprop_answers(weights))
+        return paths.backprop(
+            (backprop_log_p, d_p * p), (backprop_answers, d.false_positives * weights)
         )
 
     return counts, backprop
@@ -173,30 +178,24 @@ def best_counts(potentials: Potentials, gold: Gold, *, slope: float, offset: flo
 
     RETURNS (Counted): The counts.
     """
-    right, wrong = gold_entities(gold, potentials), wrong_entities(gold, potentials)
-    missed, backprop_missed = _smooth(potentials, gold, right, -1.0, slope, offset)
-    made_up, backprop_made_up = _smooth(potentials, gold, wrong, 1.0, slope, offset)
-    n_right = float(_weights(gold, potentials, right)[1].sum())
+    right = gold_entities(gold, potentials)
+    wrong = wrong_entities(gold, potentials, right)
+    scores, backprop_scores = chain.segment_max_scores(potentials, _join(right, wrong))
+    xp = get_array_module(scores)
+    is_right = xp.arange(scores.shape[1]) < len(right.begin)
+    sign = xp.where(is_right, -1.0, 1.0)
+    losses, slopes = sigmoid(sign * (scores[0] - scores[1]), slope=slope, offset=offset)
+    weights = xp.concatenate([_weights(gold, potentials, found)[1] for found in (right, wrong)])
+    missed = float((weights * losses)[is_right].sum())
+    made_up = float((weights * losses)[~is_right].sum())
+    n_right = float(weights[is_right].sum())
 
     def backprop(d: Counts) -> Potentials:
-        return linear_combination(
-            (d.false_negatives - d.true_positives, backprop_missed()),
-            (d.false_positives, backprop_made_up()),
-        )
+        d_losses = xp.where(is_right, d.false_negatives - d.true_positives, d.false_positives)
+        d_lead = d_losses * weights * slopes * sign
+        return backprop_scores(xp.stack([d_lead, -d_lead]))
 
     return Counts(n_right - missed, made_up, missed), backprop
-
-
-def _smooth(
-    potentials: Potentials, gold: Gold, entities: Segments, sign: float, slope: float, offset: float
-) -> Tuple[float, Callable[[], Potentials]]:
-    """The sum of l(sign (with - without)) over some entities, and its gradient."""
-    scores, backprop = chain.segment_max_scores(potentials, entities)
-    xp = get_array_module(scores)
-    weights = _weights(gold, potentials, entities)[1]
-    losses, slopes = sigmoid(sign * (scores[0] - scores[1]), slope=slope, offset=offset)
-    slopes = sign * weights * slopes
-    return float((weights * losses).sum()), lambda: backprop(xp.stack([slopes, -slopes]))
 
 
 def gold_entities(gold: Gold, potentials: Potentials) -> Segments:
@@ -204,22 +203,23 @@ def gold_entities(gold: Gold, potentials: Potentials) -> Segments:
     return _entities(to_numpy(gold.tags), gold, potentials)
 
 
-def wrong_entities(gold: Gold, potentials: Potentials) -> Segments:
+def wrong_entities(gold: Gold, potentials: Potentials, right: Segments) -> Segments:
     """The entities of the best path that is not gold, but for those that are gold's or that
     begin where gold is not annotated."""
     path, scores = chain.best_outside(potentials, allowed_tags(potentials, gold))
     tags, known = to_numpy(path), to_numpy(gold.tags) >= 0
     has_path = numpy.repeat(numpy.isfinite(to_numpy(scores)), potentials.lengths)
     found = _entities(numpy.where(has_path, tags, -1), gold, potentials)
-    right = {*zip(*_names(gold_entities(gold, potentials)))}
-    keep = [known[name[0]] and name not in right for name in zip(*_names(found))]
-    return _take(found, numpy.asarray(keep, dtype=bool))
+    end_of, first_tag_of = numpy.zeros((2, len(tags)), dtype="int64")
+    end_of[right.begin], first_tag_of[right.begin] = right.end, _first_tags(right)
+    same_end = end_of[found.begin] == found.end
+    is_right = same_end & (first_tag_of[found.begin] == _first_tags(found))
+    return _take(found, known[found.begin] & ~is_right)
 
 
-def _names(entities: Segments) -> Tuple[Ints1d, Ints1d, Ints1d]:
-    """Begin, end and first tag of each entity, which tell it from all others."""
-    first = numpy.cumsum(entities.end - entities.begin) - (entities.end - entities.begin)
-    return entities.begin, entities.end, entities.tags[first]
+def _first_tags(entities: Segments) -> Ints1d:
+    lengths = entities.end - entities.begin
+    return entities.tags[numpy.cumsum(lengths) - lengths]
 
 
 def _entities(tags: Ints1d, gold: Gold, potentials: Potentials) -> Segments:
@@ -227,15 +227,21 @@ def _entities(tags: Ints1d, gold: Gold, potentials: Potentials) -> Segments:
     known = tags >= 0
     opening, continuing = to_numpy(gold.opening), to_numpy(gold.continuing)
     begin, end = runs(known & opening[tags], known & continuing[tags], potentials.lengths)
+    inside = numpy.zeros(len(tags) + 1, dtype="int8")
+    inside[begin] += 1
+    inside[end] -= 1
     after = numpy.repeat(~continuing[None], len(begin), axis=0)
-    within = [tags[b:e] for b, e in zip(begin, end)]
-    return Segments(begin, end, numpy.concatenate([tags[:0], *within]), after)
+    return Segments(begin, end, tags[numpy.cumsum(inside)[:-1] > 0], after)
 
 
 def _take(entities: Segments, which: Array1d) -> Segments:
     of_token = numpy.repeat(which, entities.end - entities.begin)
     begin, end, tags, after = entities
-    return Segments(begin[which], end[which], tags[of_token], cast(Array2d, after)[which])
+    return Segments(begin[which], end[which], tags[of_token], cast(Array2d, after)[: which.sum()])
+
+
+def _join(one: Segments, other: Segments) -> Segments:
+    return Segments._make(numpy.concatenate(columns) for columns in zip(one, other))
 
 
 def _weights(gold: Gold, potentials: Potentials, entities: Segments) -> Tuple[Floats1d, Floats1d]:
@@ -249,5 +255,5 @@ def _opening_steps(potentials: Potentials, gold: Gold) -> Potentials:
     """1 on every annotated token's tags that begin an entity, 0 on all other steps."""
     xp = get_array_module(potentials.emissions)
     opening = (gold.tags >= 0)[:, None] & xp.asarray(gold.opening)
-    zeros = zero_forbidden(level(potentials))
+    zeros = map_scores(xp.zeros_like, potentials)
     return zeros._replace(emissions=opening.astype(potentials.emissions.dtype))

@@ -3,12 +3,13 @@
 from functools import partial
 from typing import Optional
 
+from thinc.types import Floats1d
 from thinc.util import get_array_module
 
 from .. import chain
-from ..types import Gold, Loss, LossResult, Potentials, linear_combination
+from ..types import Gold, Loss, LossResult, Potentials, add_to
 from .parameters import at_least, within
-from .scored import allowed_tags, gold_log_prob, sequence_of, sequence_weights
+from .scored import allowed_tags, gold_log_prob, gold_score, sequence_of, sequence_weights
 
 
 def make_sequential() -> Loss:
@@ -70,12 +71,8 @@ def pointwise(potentials: Potentials, gold: Gold) -> LossResult:
 
     Kakade, Teh & Roweis (2002); L_0 of Tsuboi & Kashima, eq 2.2, weights as in section 6.
     """
-    xp = get_array_module(potentials.emissions)
     log_p, backprop = chain.log_marginals(potentials, allowed_tags(potentials, gold))
-    by_sequence = sequence_weights(gold, xp.ones(len(potentials.lengths)))
-    weights = by_sequence[sequence_of(potentials)]
-    if gold.token_weights is not None:
-        weights = weights * gold.token_weights
+    weights = weights_of_tokens(potentials, gold)
     return LossResult(float(-(weights * log_p).sum()), backprop(-weights))
 
 
@@ -94,8 +91,26 @@ def mixed(potentials: Potentials, gold: Gold, *, lam: float) -> LossResult:
 
     Tsuboi & Kashima, eq 3.4, theorem 1, and section 6 for the weights.
     """
-    whole, single = sequential(potentials, gold), pointwise(potentials, gold)
-    return LossResult(
-        lam * whole.value + (1 - lam) * single.value,
-        linear_combination((lam, whole.gradient), (1 - lam, single.gradient)),
+    if lam in (0, 1):
+        return sequential(potentials, gold) if lam else pointwise(potentials, gold)
+    paths = chain.posterior(potentials)
+    (log_z, backprop_all), (score, backprop_gold) = (
+        paths.log_partition(),
+        gold_score(potentials, gold),
     )
+    log_p, backprop_tags = paths.log_marginals(allowed_tags(potentials, gold))
+    whole, single = (
+        lam * sequence_weights(gold, log_z),
+        (1 - lam) * weights_of_tokens(potentials, gold),
+    )
+    value = (whole * (log_z - score)).sum() - (single * log_p).sum()
+    gradient = paths.backprop((backprop_all, whole), (backprop_tags, -single))
+    return LossResult(float(value), add_to(gradient, backprop_gold(-whole)))
+
+
+def weights_of_tokens(potentials: Potentials, gold: Gold) -> Floats1d:
+    """How much each token counts, its sequence's weight included. Shape: (N,)"""
+    xp = get_array_module(potentials.emissions)
+    by_sequence = sequence_weights(gold, xp.ones(len(potentials.lengths)))
+    weights = by_sequence[sequence_of(potentials)]
+    return weights if gold.token_weights is None else weights * gold.token_weights

@@ -4,20 +4,19 @@ from functools import partial
 from typing import cast
 
 from thinc.types import Floats2d
+from thinc.util import get_array_module
 
 from .. import chain
-from ..types import Cost, Gold, Loss, LossResult, Potentials
+from ..types import Cost, Gold, Loss, LossResult, Potentials, map_scores
+from .likelihood import sequential
 from .parameters import at_least
 from .scored import (
     augment,
+    best_wrong,
     difference,
     gold_path,
-    gold_score,
     hinge,
-    level,
-    rival_path,
     sequence_weights,
-    zero_forbidden,
 )
 
 
@@ -68,8 +67,7 @@ def softmax_margin(potentials: Potentials, gold: Gold, *, multiplier: float = 1.
 
     Gimpel & Smith (2010), eq 6.
     """
-    raised = augment(potentials, gold, multiplier)
-    return difference(chain.log_partition(raised), gold_score(potentials, gold), gold)
+    return sequential(augment(potentials, gold, multiplier), gold)
 
 
 def max_margin(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> LossResult:
@@ -87,7 +85,7 @@ def max_margin(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -
     Taskar, Guestrin & Koller (2003); Gimpel & Smith (2010), eq 4.
     """
     raised = augment(potentials, gold, multiplier)
-    above = chain.path_score(raised, rival_path(raised, gold))
+    _, above = best_wrong(raised, gold)
     below = chain.path_score(potentials, gold_path(potentials, gold))
     return difference(above, below, gold, hinge)
 
@@ -105,8 +103,8 @@ def risk(potentials: Potentials, gold: Gold) -> LossResult:
 
     Gimpel & Smith (2010), eq 5.
     """
-    nothing = zero_forbidden(level(potentials))
-    costs = nothing._replace(emissions=cast(Floats2d, gold.cost))
+    zeros = map_scores(get_array_module(gold.cost).zeros_like, potentials)
+    costs = zeros._replace(emissions=cast(Floats2d, gold.cost))
     expected, backprop = chain.expectation(potentials, costs)
     weights = sequence_weights(gold, expected)
     return LossResult(float((weights * expected).sum()), backprop(weights))

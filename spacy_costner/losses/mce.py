@@ -11,7 +11,7 @@ from .. import chain
 from ..blocks import number
 from ..types import Gold, Loss, LossResult, Potentials
 from .parameters import above, finite, one_of
-from .scored import allowed_tags, difference, gold_path, gold_score, level, sharpen
+from .scored import allowed_tags, best_wrong, difference, gold_path, gold_score, level, sharpen
 
 
 def make_mce(
@@ -71,21 +71,22 @@ def mce(
 
     Suzuki, McDermott & Isozaki (2006), eq 5 to 10.
     """
-    right = allowed_tags(potentials, gold)
     link = partial(SMOOTHINGS[smoothing], slope=slope, offset=offset)
     if psi == math.inf:
-        wrong_path, wrong = chain.best_outside(potentials, right)
-        backprop_wrong = chain.path_score(potentials, wrong_path)[1]
-        known, backprop_known = chain.path_score(potentials, gold_path(potentials, gold))
-        return difference((wrong, backprop_wrong), (known, backprop_known), gold, link)
-    sharp = sharpen(potentials, psi)
-    wrong, backprop_wrong = chain.log_partition_outside(sharp, right)
-    known, backprop_known = gold_score(sharp, gold)
+        _, best = best_wrong(potentials, gold)
+        return difference(
+            best, chain.path_score(potentials, gold_path(potentials, gold)), gold, link
+        )
+    right = allowed_tags(potentials, gold)
+    sharp = potentials if psi == 1 else sharpen(potentials, psi)
+    wrong_sum, backprop_wrong = chain.log_partition_outside(sharp, right)
+    known_sum, backprop_known = gold_score(sharp, gold)
     if normalise:
         equal = level(potentials)
-        wrong = wrong - chain.log_partition_outside(equal, right)[0].clip(0)
-        known = known - gold_score(equal, gold)[0]
-    return difference((wrong / psi, backprop_wrong), (known / psi, backprop_known), gold, link)
+        wrong_sum = wrong_sum - chain.log_partition_outside(equal, right)[0].clip(0)
+        known_sum = known_sum - gold_score(equal, gold)[0]
+    wrong, known = (wrong_sum / psi, backprop_wrong), (known_sum / psi, backprop_known)
+    return difference(wrong, known, gold, link)
 
 
 def sigmoid(d: Floats1d, *, slope: float, offset: float) -> Tuple[Floats1d, Floats1d]:

@@ -13,10 +13,10 @@ from .margin import max_margin
 from .parameters import above, at_least
 from .scored import (
     augment,
+    best_wrong,
     difference,
     gold_path,
     hinge,
-    rival_path,
     scored_as,
     sequence_of,
 )
@@ -68,8 +68,6 @@ def perceptron(potentials: Potentials, gold: Gold, *, alpha: float = 0.0) -> Los
 
     Higashiyama et al., eq 5 to 7; Collins (2002).
     """
-    if gold.cost is None:
-        gold = gold._replace(cost=get_array_module(gold.tags).zeros((1, 1), dtype="float32"))
     return max_margin(potentials, gold, multiplier=alpha)
 
 
@@ -94,7 +92,8 @@ def mira(
     Crammer et al. (2006), PA-I; Gimpel & Smith (2010), section 4.1.
     """
     raised = augment(potentials, gold, multiplier)
-    rival, right = rival_path(raised, gold), gold_path(potentials, gold)
+    rival, above = best_wrong(raised, gold)
+    right = gold_path(potentials, gold)
     n = squared_distance(potentials, scored_as(rival, gold), scored_as(right, gold))
 
     def step(lead: Floats1d) -> Tuple[Floats1d, Floats1d]:
@@ -103,9 +102,7 @@ def mira(
         steps = xp.minimum(a, h / xp.maximum(n, 1))
         return steps * h - steps**2 * n / 2, steps
 
-    return difference(
-        chain.path_score(raised, rival), chain.path_score(potentials, right), gold, step
-    )
+    return difference(above, chain.path_score(potentials, right), gold, step)
 
 
 def squared_distance(potentials: Potentials, one: Ints1d, other: Ints1d) -> Floats1d:

@@ -1,13 +1,13 @@
 """What most losses are made of: the difference of two scores of a sequence."""
 
-from typing import Callable, Tuple, cast
+from typing import Callable, Tuple
 
 import numpy
-from thinc.types import Array1d, Array2d, Floats1d, Floats2d, FloatsXd, Ints1d
+from thinc.types import Array1d, Floats1d, FloatsXd, Ints1d
 from thinc.util import get_array_module
 
 from .. import chain
-from ..types import Gold, LossResult, Potentials, Scored, linear_combination, map_scores
+from ..types import Gold, LossResult, Potentials, Scored, add_to, map_scores
 
 Link = Callable[[Floats1d], Tuple[Floats1d, Floats1d]]
 """Takes each difference to its loss and to the derivative of that. Shape: (B,)"""
@@ -37,7 +37,7 @@ def difference(above: Scored, below: Scored, gold: Gold, link: Link = identity) 
     values, slopes = link(high - low)
     weights = sequence_weights(gold, high)
     slopes = slopes * weights
-    gradient = linear_combination((1.0, backprop_high(slopes)), (-1.0, backprop_low(slopes)))
+    gradient = add_to(backprop_high(slopes), backprop_low(-slopes))
     return LossResult(float((weights * values).sum()), gradient)
 
 
@@ -68,7 +68,7 @@ def gold_log_prob(potentials: Potentials, gold: Gold) -> Scored:
     log_z, backprop_all = chain.log_partition(potentials)
 
     def backprop(d_log_p: Floats1d) -> Potentials:
-        return linear_combination((1.0, backprop_gold(d_log_p)), (-1.0, backprop_all(d_log_p)))
+        return add_to(backprop_gold(d_log_p), backprop_all(-d_log_p))
 
     return gold_sum - log_z, backprop
 
@@ -83,32 +83,23 @@ def gold_path(potentials: Potentials, gold: Gold) -> Ints1d:
     return chain.best_path(chain.restrict(potentials, gold.allowed)).tags
 
 
-def rival_path(potentials: Potentials, gold: Gold) -> Ints1d:
-    """The best path; of equals, one that is not gold.
+def best_wrong(potentials: Potentials, gold: Gold) -> Tuple[Ints1d, Scored]:
+    """The best path that does not agree with gold.
 
-    Wrong tags are raised by what float arithmetic can just tell apart. Otherwise gold
-    would win the ties of a model that starts at 0, which would then never learn.
-
-    RETURNS (Ints1d): Shape: (N,)
+    RETURNS (Tuple[Ints1d, Scored]): Its tags, shape (N,); and its score, minus infinity where
+        there is none, with the callback to its gradient.
     """
-    emissions = potentials.emissions
-    xp = get_array_module(emissions)
-    largest = xp.maximum(abs(_finite(emissions)).max(axis=1, keepdims=True), 1)
-    bonus = (4 * xp.finfo(emissions.dtype).eps) * largest
-    raised = emissions + bonus * ~allowed_tags(potentials, gold)
-    return chain.best_path(potentials._replace(emissions=raised)).tags
+    path, scores = chain.best_outside(potentials, allowed_tags(potentials, gold))
+    return path, (scores, chain.path_score(potentials, path)[1])
 
 
-def allowed_tags(potentials: Potentials, gold: Gold) -> Array2d:
-    """The tags that agree with the annotation, for complete annotation too.
-
-    RETURNS (Array2d): Shape: (N, K)
-    """
+def allowed_tags(potentials: Potentials, gold: Gold) -> chain.Allowed:
+    """The tags that agree with the annotation, for complete annotation too."""
     if gold.allowed is not None:
         return gold.allowed
-    xp = get_array_module(potentials.emissions)
-    every = xp.arange(potentials.emissions.shape[1])
-    return scored_as(gold.tags, gold)[:, None] == scored_as(every, gold)
+    if gold.stands_for is None:
+        return gold.tags
+    return gold.stands_for[gold.tags][:, None] == gold.stands_for
 
 
 def scored_as(tags: Ints1d, gold: Gold) -> Ints1d:
@@ -117,9 +108,13 @@ def scored_as(tags: Ints1d, gold: Gold) -> Ints1d:
 
 
 def augment(potentials: Potentials, gold: Gold, multiplier: float) -> Potentials:
-    """Raise every answer by its cost, s(y) + m C(y*, y)."""
-    cost = cast(Floats2d, gold.cost)
-    return potentials._replace(emissions=potentials.emissions + multiplier * cost)
+    """Raise every answer by its cost, if it has one: s(y) + m C(y*, y)."""
+    if gold.cost is None:
+        return potentials
+    raised = gold.cost.astype(potentials.emissions.dtype)
+    raised *= multiplier
+    raised += potentials.emissions
+    return potentials._replace(emissions=raised)
 
 
 def sequence_weights(gold: Gold, like: Floats1d) -> Floats1d:
@@ -159,7 +154,7 @@ def sequence_of(potentials: Potentials) -> Ints1d:
 
 def level(potentials: Potentials) -> Potentials:
     """Scores under which all legal paths are equally probable."""
-    return map_scores(lambda scores: scores - _finite(scores), potentials)
+    return map_scores(_level, potentials)
 
 
 def zero_forbidden(potentials: Potentials) -> Potentials:
@@ -172,11 +167,13 @@ def sharpen(potentials: Potentials, psi: float) -> Potentials:
     return map_scores(lambda scores: psi * scores, potentials)
 
 
-def in_precision(potentials: Potentials, dtype: str) -> Potentials:
-    """The scores, or a gradient, in another type of floats."""
-    return map_scores(lambda scores: scores.astype(dtype), potentials)
+def _level(scores: FloatsXd) -> FloatsXd:
+    xp = get_array_module(scores)
+    levelled, finite = xp.zeros_like(scores), xp.isfinite(scores)
+    return levelled if finite.all() else xp.where(finite, levelled, scores)
 
 
 def _finite(scores: FloatsXd) -> FloatsXd:
     xp = get_array_module(scores)
-    return xp.where(xp.isfinite(scores), scores, xp.zeros_like(scores))
+    finite = xp.isfinite(scores)
+    return scores if finite.all() else xp.where(finite, scores, xp.zeros_like(scores))

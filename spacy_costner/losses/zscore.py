@@ -4,11 +4,12 @@ from functools import partial
 from typing import Optional
 
 from thinc.types import Floats1d
+from thinc.util import get_array_module
 
 from .. import chain
-from ..types import Cost, Gold, Loss, LossResult, Potentials, linear_combination, map_scores
+from ..types import Cost, Gold, Loss, LossResult, Potentials, add_to, map_scores
 from .parameters import above
-from .scored import annotated, augment, in_precision, level, sequence_weights, zero_forbidden
+from .scored import annotated, augment, level, sequence_weights, zero_forbidden
 
 
 def make_zscore(*, cost: Optional[Cost] = None, multiplier: float = 1.0) -> Loss:
@@ -41,24 +42,23 @@ def zscore(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> Lo
 
     Ricci, De Bie & Cristianini, definition 1 and section 5.1.
     """
-    exact = in_precision(potentials, "float64")
-    raised = exact if gold.cost is None else augment(exact, gold, multiplier)
-    scores, uniform = zero_forbidden(raised), level(exact)
-    mean, backprop_mean = chain.expectation(uniform, scores)
+    scores = zero_forbidden(augment(potentials, gold, multiplier))
+    paths = chain.posterior(level(potentials))
+    mean, backprop_mean = paths.expectation(scores)
     weights = sequence_weights(gold, mean) * annotated(gold, potentials)
-    average, covariance = chain.log_partition(uniform)[1](weights), backprop_mean(weights)
-    right = mean_right(exact, gold, weights)
-    ahead = linear_combination((1.0, right), (-1.0, average))
+    average, covariance = paths.log_partition()[1](weights), backprop_mean(weights)
+    ahead = add_to(scaled(-1.0, average), mean_right(potentials, gold, weights))
     lead, variance = dot(ahead, scores), dot(covariance, scores)
-    size = dot(average, map_scores(lambda array: array**2, scores))
-    slope = variance**-0.5 if variance > NO_SPREAD * size else 0.0
+    slope = variance**-0.5 if variance > rounding(scores) else 0.0
     z = slope * lead
-    gradient = linear_combination((-slope, ahead), (slope**2 * z, covariance))
-    return LossResult(-z, in_precision(gradient, potentials.emissions.dtype))
+    return LossResult(-z, add_to(scaled(-slope, ahead), scaled(slope**2 * z, covariance)))
 
 
-NO_SPREAD = 1e-10
-"""A variance that is but the rounding of 0, relative to the mean square of the scores."""
+def rounding(scores: Potentials) -> float:
+    """A variance that could be but the rounding of scores that are all the same."""
+    xp = get_array_module(scores.emissions)
+    largest = max(float(abs(array).max(initial=0)) for array in scores[:4])
+    return 100 * float(xp.finfo(scores.emissions.dtype).eps) * len(scores.emissions) * largest**2
 
 
 def mean_right(potentials: Potentials, gold: Gold, weights: Floats1d) -> Potentials:
@@ -70,5 +70,10 @@ def mean_right(potentials: Potentials, gold: Gold, weights: Floats1d) -> Potenti
 
 def dot(one: Potentials, other: Potentials) -> float:
     """The inner product of two gradients."""
-    products = (float((a.astype("float64") * b).sum()) for a, b in zip(one[:4], other[:4]))
+    products = (float((a * b).sum(dtype="float64")) for a, b in zip(one[:4], other[:4]))
     return sum(products)
+
+
+def scaled(factor: float, gradient: Potentials) -> Potentials:
+    """A gradient times a number."""
+    return map_scores(lambda array: factor * array, gradient)

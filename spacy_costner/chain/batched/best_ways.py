@@ -2,11 +2,10 @@
 
 from typing import Callable, NamedTuple, Tuple
 
-from thinc.types import Array2d, Floats2d
+from thinc.types import Floats2d
 
 from ...types import Potentials
-from .max_product import BestPath, max_marginals
-from .outside import best_outside
+from .max_product import max_marginals
 from .segments import Segments, segment_max_scores
 
 
@@ -21,9 +20,6 @@ class BestWays(NamedTuple):
 
     def max_marginals(self) -> Floats2d:
         return max_marginals(self.potentials)
-
-    def best_outside(self, allowed: Array2d) -> BestPath:
-        return best_outside(self.potentials, allowed)
 
     def segment_max_scores(
         self, segments: Segments

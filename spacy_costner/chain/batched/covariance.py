@@ -18,6 +18,7 @@ from thinc.types import Array2d, Floats1d, Floats2d
 from thinc.util import get_array_module
 
 from ...types import Potentials, Scored, map_scores
+from ..constraints import Allowed, truth_values
 from .log_domain import log_sum_exp, logarithm, zero_if_infinite
 from .neighbours import (
     PRECISE,
@@ -69,23 +70,24 @@ def expectation(potentials: Potentials, values: Potentials) -> Scored:
 
 
 def log_marginals(
-    potentials: Potentials, allowed: Array2d
+    potentials: Potentials, allowed: Allowed
 ) -> Tuple[Floats1d, Callable[[Floats1d], Potentials]]:
     """The log-probability that the tag of a token is one of a set, for each token.
 
         log p(y_t in allowed_t)
 
     potentials (Potentials): The scores of a batch.
-    allowed (Array2d): True for the tags of the set. Shape: (N, K)
+    allowed (Allowed): The set of each token.
     RETURNS (Tuple): The log-probabilities, minus infinity where no legal path leads
         through the set, in float64, shape (N,); and the callback that takes the
         derivative with respect to them, shape (N,), to that of the potentials.
     """
     xp = get_array_module(potentials.emissions)
     packing = pack(potentials.lengths, xp)
+    truths = truth_values(xp.asarray(allowed), len(potentials.start))
     before, after = neighbours(potentials, packing)
     unary = tag_probabilities(before, after)
-    log_p, given = _given(xp.asarray(allowed)[packing.tokens], unary, before, after)
+    log_p, given = _given(truths[packing.tokens], unary, before, after)
 
     def backprop(d_log_p: Floats1d) -> Potentials:
         weights = xp.where(xp.isfinite(log_p), xp.asarray(d_log_p)[packing.tokens], 0.0)

@@ -13,24 +13,24 @@ nearly all the probability.
 
 from typing import Tuple
 
-from thinc.types import Array2d, Floats1d, Floats2d
+from thinc.types import Floats1d, Floats2d
 from thinc.util import get_array_module
 
 from ...types import Potentials, Scored
-from ..constraints import restrict
+from ..constraints import Allowed, restrict, truth_values
 from .max_product import BestPath
 from .neighbours import Sides
 from .packing import fold_ends, pack
 from .semiring import MAX, SUM, Semiring
 
 
-def log_partition_outside(potentials: Potentials, allowed: Array2d) -> Scored:
+def log_partition_outside(potentials: Potentials, allowed: Allowed) -> Scored:
     """The logarithm of the sum over all paths that leave a set at least once.
 
         log sum_{y: y_t not in allowed_t for some t} exp(s(y))
 
     potentials (Potentials): The scores of a batch.
-    allowed (Array2d): True for the tags that paths of the set have. Shape: (N, K)
+    allowed (Allowed): The tags that paths of the set have.
     RETURNS (Scored): The log-sums, minus infinity where no legal path leaves the set, and
         the callback to their gradient. Shape: (B,)
     """
@@ -44,13 +44,13 @@ def log_partition_outside(potentials: Potentials, allowed: Array2d) -> Scored:
     return totals, backprop
 
 
-def best_outside(potentials: Potentials, allowed: Array2d) -> BestPath:
+def best_outside(potentials: Potentials, allowed: Allowed) -> BestPath:
     """Find the best path among those that leave a set at least once.
 
         argmax_{y: y_t not in allowed_t for some t} s(y)
 
     potentials (Potentials): The scores of a batch.
-    allowed (Array2d): True for the tags that paths of the set have. Shape: (N, K)
+    allowed (Allowed): The tags that paths of the set have.
     RETURNS (BestPath): Its tags, and its score, minus infinity where no legal path leaves
         the set.
     """
@@ -60,15 +60,16 @@ def best_outside(potentials: Potentials, allowed: Array2d) -> BestPath:
 
 
 def _leave(
-    potentials: Potentials, allowed: Array2d, semiring: Semiring
+    potentials: Potentials, allowed: Allowed, semiring: Semiring
 ) -> Tuple[Sides, Floats1d, Floats2d]:
     """The messages of the set on the left and of all paths on the right; the totals of all
     ways to leave the set, and the share of leaving it at each tag."""
     xp = get_array_module(potentials.emissions)
     packing = pack(potentials.lengths, xp)
+    allowed = truth_values(xp.asarray(allowed), len(potentials.start))
     before = semiring.predecessors(restrict(potentials, allowed), packing)
     after = semiring.successors(potentials, packing)
     scores = before.predicted + fold_ends(potentials, packing) + after.predicted
-    scores = xp.where(xp.asarray(allowed)[packing.tokens], -xp.inf, scores)
+    scores = xp.where(allowed[packing.tokens], -xp.inf, scores)
     totals, shares = semiring.choose(scores, packing.sequence, packing.n_sequences)
     return Sides(potentials, packing, before, after), totals, shares

@@ -3,7 +3,7 @@
 from thinc.types import Floats1d, Ints1d
 from thinc.util import get_array_module
 
-from ...types import Potentials, Scored, linear_combination
+from ...types import Potentials, Scored, add_to
 from .packing import fold_ends, pack, sum_by_sequence, unfold_ends
 from .sum_product import log_partition
 
@@ -59,7 +59,7 @@ def path_log_prob(potentials: Potentials, tags: Ints1d) -> Scored:
     legal = xp.isfinite(scores)
 
     def backprop(d_log_p: Floats1d) -> Potentials:
-        expected = backprop_all(xp.where(legal, d_log_p, 0.0))
-        return linear_combination((1.0, backprop_path(d_log_p)), (-1.0, expected))
+        expected = backprop_all(xp.where(legal, -d_log_p, 0.0))
+        return add_to(backprop_path(d_log_p), expected)
 
     return scores - xp.where(legal, log_z, 0.0), backprop

@@ -2,9 +2,10 @@
 
 from typing import Callable, NamedTuple, Tuple
 
-from thinc.types import Array2d, Floats1d
+from thinc.types import Floats1d
 
-from ...types import Potentials, Scored
+from ...types import Potentials, Scored, add_to
+from ..constraints import Allowed
 from .covariance import expectation, log_marginals
 from .outside import log_partition_outside
 from .segments import Segments, segment_log_probs
@@ -12,6 +13,9 @@ from .sum_product import log_partition
 
 OfEach = Tuple[Floats1d, Callable[[Floats1d], Potentials]]
 """As `Scored`, but one number a token or a segment."""
+
+WayBack = Tuple[Callable[[Floats1d], Potentials], Floats1d]
+"""The callback that came with an answer, and the derivative with respect to that answer."""
 
 
 class Posterior(NamedTuple):
@@ -23,16 +27,24 @@ class Posterior(NamedTuple):
 
     potentials: Potentials
 
+    def backprop(self, *ways_back: WayBack) -> Potentials:
+        """The sum of the gradients of several answers, which spread together.
+
+        *ways_back (WayBack): The answers.
+        RETURNS (Potentials): The gradient.
+        """
+        return add_to(*(backprop(d_values) for backprop, d_values in ways_back))
+
     def log_partition(self) -> Scored:
         return log_partition(self.potentials)
 
-    def log_marginals(self, allowed: Array2d) -> OfEach:
+    def log_marginals(self, allowed: Allowed) -> OfEach:
         return log_marginals(self.potentials, allowed)
 
     def expectation(self, values: Potentials) -> Scored:
         return expectation(self.potentials, values)
 
-    def log_partition_outside(self, allowed: Array2d) -> Scored:
+    def log_partition_outside(self, allowed: Allowed) -> Scored:
         return log_partition_outside(self.potentials, allowed)
 
     def segment_log_probs(self, segments: Segments) -> OfEach:

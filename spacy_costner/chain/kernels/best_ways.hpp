@@ -14,12 +14,8 @@ class BestWaysOf final : public BestWays {
         : max_(scores, n_threads), chain_(max_.chain_), order_(max_.rows_.order),
           width_(max_.width_),
           by_target_(Matrix<double>::pack(max_.by_target_, chain_.n_tags, Maxima())),
-          transitions_(static_cast<std::size_t>(chain_.n_tags) * width_),
           emissions_(chain_.n_tokens * width_), gamma_(chain_.n_tokens * width_),
           ahead_(chain_.n_tokens * width_) {
-        for (int i = 0; i < chain_.n_tags; i++)
-            max_.rows_.fetch(chain_.transitions + static_cast<std::size_t>(order_[i]) * chain_.n_tags,
-                             transitions_ + static_cast<std::size_t>(i) * width_);
         for_groups([&](const Group& group) { backward(group); });
     }
 
@@ -28,22 +24,6 @@ class BestWaysOf final : public BestWays {
         for (int64_t t = 0; t < chain_.n_tokens; t++)
             for (int k = 0; k < chain_.n_tags; k++)
                 out[t * chain_.n_tags + order_[k]] = delta_row(t)[k] + row_of(gamma_, t)[k];
-    }
-
-    void best_outside(const uint8_t* allowed, int64_t* tags, double* scores) override {
-        const TagSets sets(allowed, chain_.n_tokens, order_);
-        std::vector<double> stay(sets.size());
-        std::fill_n(scores, chain_.n_sequences, -INFINITY);
-        std::fill_n(tags, chain_.n_tokens, int64_t(0));
-        for_groups([&](const Group& group) {
-            Buffer<double> row(width_);
-            for (int r = 0; r < group.size; r++) {
-                const int64_t s = group.sequences[r];
-                const Turn turn = leave(s, sets, stay, row);
-                scores[s] = turn.score;
-                if (turn.score > -INFINITY) trace(s, turn, sets, stay, tags);
-            }
-        });
     }
 
     std::unique_ptr<Asked> segments(const Runs& runs, double* scores) override {
@@ -116,30 +96,6 @@ class BestWaysOf final : public BestWays {
         }
     }
 
-    // How the best path that leaves a set does. Until then, with the tags S_t of the set,
-    //
-    //     stay_t[j] = max_{i in S_{t-1}} (stay_{t-1}[i] + M[i, j]) + E_t[j]    for j in S_t
-    Turn leave(int64_t s, const TagSets& sets, std::vector<double>& stay, double* row) const {
-        Turn best;
-        for (int64_t t = chain_.begins[s]; t < past(s); t++) {
-            std::fill_n(row, width_, t == chain_.begins[s] ? 0.0 : -INFINITY);
-            if (t > chain_.begins[s])
-                for (const int& i : sets[t - 1]) raise(stay[sets.index(i)], transition_row(i), row);
-            for (const int& k : sets[t]) {
-                stay[sets.index(k)] = row[k] + row_of(emissions_, t)[k];
-                row[k] = -INFINITY;
-            }
-            consider(t, 0.0, row, row_of(ahead_, t), best);
-        }
-        return best;
-    }
-
-    // row[k] = max(row[k], score + scores[k])
-    void raise(double score, const double* scores, double* row) const {
-        for (int k = 0; k < width_; k += LANES<double>)
-            store(row + k, larger<double>(load(scores + k) + score, load(row + k)));
-    }
-
     // Turns at a token to the tag where `score` and both rows add up to the most, if that is best.
     void consider(int64_t token, double score, const double* one, const double* other, Turn& best) const {
         const auto both = [=](int k) { return load(one + k) + load(other + k); };
@@ -147,26 +103,6 @@ class BestWaysOf final : public BestWays {
         for (int k = LANES<double>; k < width_; k += LANES<double>) most = larger<double>(both(k), most);
         const double total = score + largest_lane<double>(most);
         if (total > best.score) best = {total, token, max_.first_largest(both)};
-    }
-
-    // The tags of the path that turns out of a set.
-    void trace(int64_t s, const Turn& turn, const TagSets& sets, const std::vector<double>& stay,
-               int64_t* tags) const {
-        tags[turn.token] = order_[turn.tag];
-        int tag = turn.tag;
-        for (int64_t t = turn.token + 1; t < past(s); t++) {
-            tag = next(tag, t);
-            tags[t] = order_[tag];
-        }
-        tag = turn.tag;
-        for (int64_t t = turn.token - 1; t >= chain_.begins[s]; t--) {
-            const double* into = max_.by_target_ + static_cast<std::size_t>(tag) * width_;
-            const Places from = sets[t];
-            tag = *std::max_element(from.begin(), from.end(), [&](const int& i, const int& j) {
-                return stay[sets.index(i)] + into[i] < stay[sets.index(j)] + into[j];
-            });
-            tags[t] = order_[tag];
-        }
     }
 
     // The best tag at token t after a tag, and at token t before a tag.
@@ -185,7 +121,7 @@ class BestWaysOf final : public BestWays {
     const double* row_of(const Buffer<double>& rows, int64_t token) const { return rows + token * width_; }
     const double* delta_row(int64_t token) const { return row_of(delta_, token); }
     const double* transition_row(int place) const {
-        return transitions_ + static_cast<std::size_t>(place) * width_;
+        return max_.transitions_ + static_cast<std::size_t>(place) * width_;
     }
 
     const MaxProduct<Score> max_;
@@ -193,7 +129,7 @@ class BestWaysOf final : public BestWays {
     const std::vector<int>& order_;
     const int width_;
     const Matrix<double> by_target_;
-    Buffer<double> transitions_, emissions_, gamma_, ahead_, delta_;
+    Buffer<double> emissions_, gamma_, ahead_, delta_;
     bool has_delta_ = false;
 };
 

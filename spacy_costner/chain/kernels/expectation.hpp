@@ -33,35 +33,36 @@ class PosteriorOf<Real>::Expectation final : public Question {
         });
     }
 
-    void backprop(const double* d_means, const Gradient& out) const override {
-        std::vector<Buffer<Real>> pairs = zero_pairs();
-        this->spread(out, [&](Spread& spread, const Group& group, int thread) {
-            Real weights[ROWS];
-            for (int r = 0; r < group.size; r++) {
-                weights[r] = static_cast<Real>(d_means[group.sequences[r]]);
-                lay(group.sequences[r], weights[r], spread.left(r), spread.right(r));
-            }
-            spread.to_left();
-            for (int r = 0; r < group.size; r++) {
-                if (has_pairs_) lay_on_pairs(group.sequences[r], weights[r], spread, r);
-                spread.count_left(r);
-                if (has_pairs_) spread.count_marginals(r, weights[r], pairs[thread]);
-            }
-            spread.to_right();
-            for (int r = 0; r < group.size; r++) spread.count_right(r);
-        });
-        if (has_pairs_) add_values_of_pairs(pairs, static_cast<Real*>(out.transitions));
+  private:
+    void lay(const Group& group, const double* d_means, Spread& spread) const override {
+        Buffer<Real> values(width_), after(has_pairs_ && group.size ? this->chain_.lengths[group.sequences[0]] * width_ : 0);
+        for (int r = 0; r < group.size; r++) {
+            const int64_t s = group.sequences[r];
+            if (has_pairs_) find_pairs_after(s, after, spread.scratch(r));
+            lay_sources(s, static_cast<Real>(d_means[s]), values, after, spread.left(r), spread.right(r));
+        }
     }
 
-  private:
-    std::vector<Buffer<Real>> zero_pairs() const {
-        std::vector<Buffer<Real>> pairs;
-        const std::size_t size = this->owner_.sums_.by_source_.size;
-        for (int i = 0; i < this->owner_.sums_.n_threads_ && has_pairs_; i++) {
-            pairs.emplace_back(size);
-            std::fill_n(pairs[i] + 0, size, Real(0));
-        }
-        return pairs;
+    void lay_mass(const Group& group, const double* d_means, Spread& spread, Real*) const override {
+        for (int r = 0; r < group.size && has_pairs_; r++)
+            lay_on_pairs(group.sequences[r], static_cast<Real>(d_means[group.sequences[r]]), spread, r);
+    }
+
+    void count(const Group& group, const double* d_means, Spread& spread, Real* counts) const override {
+        for (int r = 0; r < group.size && has_pairs_; r++)
+            spread.count_marginals(r, static_cast<Real>(d_means[group.sequences[r]]), counts);
+    }
+
+    std::size_t n_counts() const override { return has_pairs_ ? this->owner_.sums_.by_source_.size : 0; }
+
+    // sum_t w p(i, j) V[i, j]
+    void finish(const double*, const std::vector<Buffer<Real>>& counts, Real* d_transitions) const override {
+        if (!has_pairs_) return;
+        const std::size_t n = static_cast<std::size_t>(this->chain_.n_tags) * this->chain_.n_tags;
+        Buffer<Real> pairs(n);
+        this->owner_.sums_.collect_pairs({counts.begin(), counts.end()}, pairs);
+        for (std::size_t i = 0; i < n; i++)
+            if (std::isfinite(values_.transitions[i])) d_transitions[i] += pairs[i] * values_.transitions[i];
     }
 
     // A row of values, 0 where it is infinite.
@@ -147,28 +148,28 @@ class PosteriorOf<Real>::Expectation final : public Question {
         }
     }
 
-    // The sources of a sequence.
-    void lay(int64_t s, Real weight, Real* left, Real* right) const {
-        const int64_t begin = this->chain_.begins[s], past = this->owner_.past(s);
-        if (has_pairs_) find_pairs_after(begin, past - begin, left, right);
-        for (int64_t t = begin; t < past; t++, left += width_, right += width_) {
+    // The sources of a sequence; `after` holds its rows B.
+    void lay_sources(int64_t s, Real weight, Real* values, const Real* after, Real* left, Real* right) const {
+        for (int64_t t = this->chain_.begins[s]; t < this->owner_.past(s); t++) {
             const Real *alpha = this->owner_.alpha_row(t), *beta = this->owner_.beta_row(t);
             const Real* before = before_ + t * width_;
-            const Real mean_after = has_pairs_ ? dot(alpha, left) : Real(0);
+            const Real mean_after = has_pairs_ ? dot(alpha, after) : Real(0);
             const Vec<Real> mean_on_left = splat(of_tags_[t] + mean_after);
             const Vec<Real> mean_on_right = splat(of_tags_[t] + of_pairs_[t]);
-            fetch_values(s, t, right);
+            fetch_values(s, t, values);
             for (int k = 0; k < width_; k += LANES<Real>) {
-                const Vec<Real> v = load(right + k);
+                const Vec<Real> v = load(values + k);
                 Vec<Real> on_left = (v - mean_on_left) * load(beta + k);
                 Vec<Real> on_right = (v - mean_on_right) * load(alpha + k);
                 if (has_pairs_) {
-                    on_left += load(left + k);
+                    on_left += load(after + k);
                     on_right += load(before + k);
                 }
-                store(left + k, on_left * weight);
-                store(right + k, on_right * weight);
+                store(left + k, load(left + k) + on_left * weight);
+                store(right + k, load(right + k) + on_right * weight);
             }
+            left += width_, right += width_;
+            if (has_pairs_) after += width_;
         }
     }
 
@@ -178,22 +179,23 @@ class PosteriorOf<Real>::Expectation final : public Question {
         return sum_lanes<Real>(total);
     }
 
-    // The rows B of a sequence, in `left`; `right` is scratch.
-    void find_pairs_after(int64_t begin, int64_t length, Real* left, Real* right) const {
+    // The rows B of a sequence.
+    void find_pairs_after(int64_t s, Real* after, Real* scratch) const {
+        const int64_t begin = this->chain_.begins[s], length = this->chain_.lengths[s];
         for (int64_t t = 1; t < length; t++) {
             const Real* emissions = this->owner_.emission_row(begin + t);
             const Real* beta = this->owner_.beta_row(begin + t);
             const Real factor = this->owner_.factor(begin + t - 1);
             for (int k = 0; k < width_; k += LANES<Real>)
-                store(right + t * width_ + k, load(emissions + k) * load(beta + k) * factor);
+                store(scratch + t * width_ + k, load(emissions + k) * load(beta + k) * factor);
         }
-        std::fill_n(left + (length - 1) * width_, width_, Real(0));
+        std::fill_n(after + (length - 1) * width_, width_, Real(0));
         const auto keep = [&](int64_t t, int column, Vec<Real> total) INLINE_LAMBDA {
             const Vec<Real> zero = splat(Real(0));
             const decltype(zero < zero) reached = load(this->owner_.alpha_row(begin + t) + column) > zero;
-            store(left + t * width_ + column, reached ? total : zero);
+            store(after + t * width_ + column, reached ? total : zero);
         };
-        multiply_all(by_target_, right + width_, length - 1, keep);
+        multiply_all(by_target_, scratch + width_, length - 1, keep);
     }
 
     // Mass of pairs, on their second tags and on the pairs themselves as far as V is not 0.
@@ -210,15 +212,6 @@ class PosteriorOf<Real>::Expectation final : public Question {
                                                      load(beta + k) * weight);
             spread.take_off_pairs(r, t, weight * mean);
         }
-    }
-
-    // sum_t w p(i, j) V[i, j]
-    void add_values_of_pairs(const std::vector<Buffer<Real>>& pairs, Real* d_transitions) const {
-        const std::size_t n = static_cast<std::size_t>(this->chain_.n_tags) * this->chain_.n_tags;
-        Buffer<Real> counts(n);
-        this->owner_.sums_.collect_pairs({pairs.begin(), pairs.end()}, counts);
-        for (std::size_t i = 0; i < n; i++)
-            if (std::isfinite(values_.transitions[i])) d_transitions[i] += counts[i] * values_.transitions[i];
     }
 
     const Chain<Real> values_;

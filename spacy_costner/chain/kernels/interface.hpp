@@ -39,6 +39,12 @@ class SumProduct {
 
 std::unique_ptr<SumProduct> make_sum_product(const Scores& scores, int n_threads);
 
+// Sets of tags, one a token: truth values, (N, K), or the tag of each set of one, (N,).
+struct Sets {
+    const uint8_t* truths;  // or null
+    const int64_t* tags;
+};
+
 // Runs of tokens with given tags; see `Segments`.
 struct Runs {
     const int64_t* begin;   // (S,)
@@ -61,10 +67,13 @@ class Asked {
 class Posterior {
   public:
     virtual ~Posterior() = default;
+    // The gradient of some answers together.
+    virtual void backprop(const std::vector<const Asked*>& asked, const std::vector<const double*>& d_answers,
+                          const Gradient& out) const = 0;
     virtual std::unique_ptr<Asked> log_partition(double* log_z) const = 0;                              // (B,)
-    virtual std::unique_ptr<Asked> log_marginals(const uint8_t* allowed, double* log_p) const = 0;      // (N, K), (N,)
+    virtual std::unique_ptr<Asked> log_marginals(const Sets& allowed, double* log_p) const = 0;         // (N,)
     virtual std::unique_ptr<Asked> expectation(const Scores& values, double* means) const = 0;          // (B,)
-    virtual std::unique_ptr<Asked> outside(const uint8_t* allowed, double* log_sums) const = 0;         // (N, K), (B,)
+    virtual std::unique_ptr<Asked> outside(const Sets& allowed, double* log_sums) const = 0;            // (B,)
     virtual std::unique_ptr<Asked> segments(const Runs& runs, double* log_p) const = 0;                 // (S,)
 };
 
@@ -74,15 +83,18 @@ std::unique_ptr<Posterior> make_posterior(const Scores& scores, int n_threads);
 class BestWays {
   public:
     virtual ~BestWays() = default;
-    virtual void max_marginals(double* scores) = 0;                                              // (N, K)
-    virtual void best_outside(const uint8_t* allowed, int64_t* tags, double* scores) = 0;        // (N, K), (N,), (B,)
-    virtual std::unique_ptr<Asked> segments(const Runs& runs, double* scores) = 0;               // (2, S)
+    virtual void max_marginals(double* scores) = 0;                                 // (N, K)
+    virtual std::unique_ptr<Asked> segments(const Runs& runs, double* scores) = 0;  // (2, S)
 };
 
 std::unique_ptr<BestWays> make_best_ways(const Scores& scores, int n_threads);
 
 // The tags of the best path of each sequence, (N,), and its score, (B,).
 void best_path(const Scores& scores, int64_t* tags, double* path_scores, int n_threads);
+
+// The same of the best that leaves a set at least once.
+void best_outside(const Scores& scores, const Sets& allowed, int64_t* tags, double* path_scores,
+                  int n_threads);
 
 // The score of the given path of each sequence, (B,).
 void path_score(const Scores& scores, const int64_t* tags, double* path_scores);

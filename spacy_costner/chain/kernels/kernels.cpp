@@ -103,6 +103,7 @@ struct InstructionSet {
     std::unique_ptr<Posterior> (*make_posterior)(const Scores&, int);
     std::unique_ptr<BestWays> (*make_best_ways)(const Scores&, int);
     void (*best_path)(const Scores&, int64_t*, double*, int);
+    void (*best_outside)(const Scores&, const Sets&, int64_t*, double*, int);
 };
 
 std::vector<InstructionSet> find_instruction_sets() {
@@ -112,13 +113,13 @@ std::vector<InstructionSet> find_instruction_sets() {
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl"))
         found.push_back({"avx512", avx512::make_sum_product, avx512::make_posterior, avx512::make_best_ways,
-                         avx512::best_path});
+                         avx512::best_path, avx512::best_outside});
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
         found.push_back({"avx2", avx2::make_sum_product, avx2::make_posterior, avx2::make_best_ways,
-                         avx2::best_path});
+                         avx2::best_path, avx2::best_outside});
 #endif
     found.push_back({"baseline", baseline::make_sum_product, baseline::make_posterior, baseline::make_best_ways,
-                         baseline::best_path});
+                         baseline::best_path, baseline::best_outside});
     return found;
 }
 
@@ -141,6 +142,11 @@ std::unique_ptr<BestWays> make_best_ways(const Scores& scores, int n_threads) {
 
 void best_path(const Scores& scores, int64_t* tags, double* path_scores, int n_threads) {
     in_use.best_path(scores, tags, path_scores, n_threads);
+}
+
+void best_outside(const Scores& scores, const Sets& allowed, int64_t* tags, double* path_scores,
+                  int n_threads) {
+    in_use.best_outside(scores, allowed, tags, path_scores, n_threads);
 }
 
 void path_score(const Scores& scores, const int64_t* tags, double* path_scores) {

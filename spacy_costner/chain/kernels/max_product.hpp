@@ -7,6 +7,13 @@
 // compared to the textbook: no pointers back are kept. The one pointer a token that the trace
 // back asks for is found by looking for the largest delta_{t-1}[i] + transitions[i, j] again,
 // which costs K a token where keeping them costs K^2.
+//
+// The best path that leaves a set, with the tags S_t of the set at t, leaves it at the first
+// token whose tag is not in S_t. Until then it has stayed,
+//
+//     stay_t[j]  = max_{i in S_{t-1}} (stay_{t-1}[i] + transitions[i, j]) + emissions[t, j]    for j in S_t
+//     leave_t[j] = the same                                                              for j not in S_t
+//     delta_t[j] = max(leave_t[j], max_i (delta_{t-1}[i] + transitions[i, j]) + emissions[t, j])
 
 template <class Score>
 class BestWaysOf;
@@ -17,26 +24,37 @@ class MaxProduct {
     MaxProduct(const Scores& scores, int n_threads)
         : chain_(scores), n_threads_(n_threads), rows_(chain_), width_(rows_.width),
           schedule_(chain_.lengths, chain_.n_sequences, ROWS, n_threads),
-          by_target_(static_cast<std::size_t>(chain_.n_tags) * width_) {
+          by_target_(static_cast<std::size_t>(chain_.n_tags) * width_),
+          transitions_(static_cast<std::size_t>(chain_.n_tags) * width_) {
         pack_transitions();
     }
 
     // The tags of the best paths, (N,), and their scores, (B,).
-    void best_path(int64_t* tags, double* scores) {
-        const int64_t n_tokens = schedule_.most_tokens_in_a_group(chain_.lengths);
-        std::vector<Buffer<double>> delta;
-        for (int i = 0; i < n_threads_; i++) delta.emplace_back(n_tokens * width_);
+    void best_path(int64_t* tags, double* scores) const {
         std::fill(scores, scores + chain_.n_sequences, 0.0);
-        in_threads(schedule_.groups(), n_threads_, [&](const Group& group, int thread) {
-            double *rows[ROWS], *row = delta[thread];
-            for (int r = 0; r < group.size; r++) {
-                rows[r] = row;
-                row += chain_.lengths[group.sequences[r]] * width_;
-            }
-            forward(group, rows);
+        for_groups([&](const Group& group, double* const* delta, double*) {
+            forward(group, delta);
             for (int r = 0; r < group.size; r++) {
                 const int64_t s = group.sequences[r];
-                scores[s] = trace_back(s, rows[r], tags);
+                scores[s] = trace_back(s, delta[r], tags);
+            }
+        });
+    }
+
+    // The same of the best paths that leave a set.
+    void best_outside(const Sets& allowed, int64_t* tags, double* scores) const {
+        const TagSets sets(allowed, chain_.n_tokens, rows_.order);
+        std::vector<double> stay(sets.size());
+        std::fill(scores, scores + chain_.n_sequences, -INFINITY);
+        for_groups([&](const Group& group, double* const* delta, double* scratch) {
+            LeavingStep step;
+            for (int r = 0; r < group.size; r++) step.leave[r] = scratch + r * width_;
+            forward(group, delta, step, [&](int r, int64_t t) {
+                leave(chain_.begins[group.sequences[r]], t, sets, stay.data(), step.delta[r], scratch + r * width_);
+            });
+            for (int r = 0; r < group.size; r++) {
+                const int64_t s = group.sequences[r];
+                scores[s] = trace_back_outside(s, delta[r], sets, stay.data(), tags);
             }
         });
     }
@@ -52,27 +70,58 @@ class MaxProduct {
         }
     };
 
+    struct LeavingStep {
+        double* delta[ROWS];
+        const double* leave[ROWS];
+
+        INLINE void operator()(int r, int column, Vec<double> best) {
+            const Vec<double> most = larger<double>(best, load(leave[r] + column));
+            store(delta[r] + column, most + load(delta[r] + column));
+        }
+    };
+
+    // Calls work(group, delta, scratch) with room for the rows of each sequence and for ROWS more.
+    template <class Work>
+    void for_groups(Work work) const {
+        const int64_t n_tokens = schedule_.most_tokens_in_a_group(chain_.lengths);
+        std::vector<Buffer<double>> memory;
+        for (int i = 0; i < n_threads_; i++) memory.emplace_back((ROWS + n_tokens) * width_);
+        in_threads(schedule_.groups(), n_threads_, [&](const Group& group, int thread) {
+            double *delta[ROWS], *row = memory[thread] + ROWS * width_;
+            for (int r = 0; r < group.size; r++) {
+                delta[r] = row;
+                row += chain_.lengths[group.sequences[r]] * width_;
+            }
+            work(group, delta, memory[thread]);
+        });
+    }
+
     void pack_transitions() {
         const int n_tags = chain_.n_tags;
-        const std::size_t size = static_cast<std::size_t>(n_tags) * width_;
-        Buffer<double> entries(size);
-        std::fill_n(by_target_ + 0, size, -std::numeric_limits<double>::infinity());
+        std::fill_n(by_target_ + 0, static_cast<std::size_t>(n_tags) * width_, -INFINITY);
         for (int i = 0; i < n_tags; i++) {
-            double* row = entries + static_cast<std::size_t>(i) * width_;
+            double* row = transitions_ + static_cast<std::size_t>(i) * width_;
             const auto tag = static_cast<std::size_t>(rows_.order[i]);
             rows_.fetch(chain_.transitions + tag * n_tags, row);
             for (int j = 0; j < n_tags; j++)
                 by_target_[static_cast<std::size_t>(j) * width_ + i] = row[j];
         }
-        by_source_ = Matrix<double>::pack(entries, n_tags, Maxima());
+        by_source_ = Matrix<double>::pack(transitions_, n_tags, Maxima());
     }
 
     // delta of the sequences of a group, that of the r-th from delta[r] on.
     void forward(const Group& group, double* const* delta) const {
         Step step;
+        forward(group, delta, step, [](int, int64_t) {});
+    }
+
+    // Calls prepare(r, t) when the row of token t of the r-th sequence holds its emissions.
+    template <class AnyStep, class Prepare>
+    void forward(const Group& group, double* const* delta, AnyStep& step, Prepare prepare) const {
         for (int r = 0; r < group.size; r++) {
             step.delta[r] = delta[r];
             rows_.fetch_sequence(chain_, group.sequences[r], delta[r]);
+            prepare(r, 0);
         }
         int running = group.size;
         for (int64_t t = 1;; t++) {
@@ -82,8 +131,32 @@ class MaxProduct {
             for (int r = 0; r < running; r++) {
                 before[r] = step.delta[r];
                 step.delta[r] += width_;
+                prepare(r, t);
             }
             multiply<Maxima>(by_source_, before, running, step);
+        }
+    }
+
+    // From the emissions of a token, who stays in the set there; those who leave it score
+    // `leave` more than the emissions. At the first token delta is that already.
+    void leave(int64_t begin, int64_t t, const TagSets& sets, double* stay, double* emissions, double* leave) const {
+        if (t == 0) {
+            for (const int& k : sets[begin]) {
+                stay[sets.index(k)] = emissions[k];
+                emissions[k] = -INFINITY;
+            }
+            return;
+        }
+        std::fill_n(leave, width_, -INFINITY);
+        for (const int& i : sets[begin + t - 1]) {
+            const double* onwards = transitions_ + static_cast<std::size_t>(i) * width_;
+            const double score = stay[sets.index(i)];
+            for (int k = 0; k < width_; k += LANES<double>)
+                store(leave + k, larger<double>(load(onwards + k) + score, load(leave + k)));
+        }
+        for (const int& k : sets[begin + t]) {
+            stay[sets.index(k)] = leave[k] + emissions[k];
+            leave[k] = -INFINITY;
         }
     }
 
@@ -100,6 +173,35 @@ class MaxProduct {
             const double* into = by_target_ + static_cast<std::size_t>(best) * width_;
             best = first_largest([=](int k) { return load(before + k) + load(into + k); });
             path[t] = rows_.order[best];
+        }
+        return score;
+    }
+
+    double trace_back_outside(int64_t s, const double* delta, const TagSets& sets, const double* stay,
+                              int64_t* tags) const {
+        const int64_t begin = chain_.begins[s];
+        int64_t t = chain_.lengths[s] - 1;
+        const double* row = delta + t * width_;
+        int best = first_largest([=](int k) { return load(row + k); });
+        const double score = row[best];
+        tags[begin + t] = rows_.order[best];
+        bool has_left = true;
+        while (t-- > 0) {
+            const double* before = delta + t * width_;
+            const double* into = by_target_ + static_cast<std::size_t>(best) * width_;
+            const auto stayed = [&](const int& i) { return stay[sets.index(i)] + into[i]; };
+            const Places from = sets[begin + t];
+            const int* last = std::max_element(from.begin(), from.end(), [&](const int& i, const int& j) {
+                return stayed(i) < stayed(j);
+            });
+            if (has_left) {
+                const int k = first_largest([=](int k) { return load(before + k) + load(into + k); });
+                has_left = last == from.end() || sets.has(begin + t + 1, best) || before[k] + into[k] >= stayed(*last);
+                best = has_left ? k : *last;
+            } else {
+                best = *last;
+            }
+            tags[begin + t] = rows_.order[best];
         }
         return score;
     }
@@ -125,6 +227,6 @@ class MaxProduct {
     const Rows<double> rows_;
     const int width_;
     const Schedule schedule_;
-    Buffer<double> by_target_;
+    Buffer<double> by_target_, transitions_;  // a row for each tag, with the scores from and to the others
     Matrix<double> by_source_;
 };

@@ -34,3 +34,11 @@ inline void best_path(const Scores& scores, int64_t* tags, double* path_scores, 
     else
         MaxProduct<float>(scores, n_threads).best_path(tags, path_scores);
 }
+
+inline void best_outside(const Scores& scores, const Sets& allowed, int64_t* tags, double* path_scores,
+                         int n_threads) {
+    if (scores.wide)
+        MaxProduct<double>(scores, n_threads).best_outside(allowed, tags, path_scores);
+    else
+        MaxProduct<float>(scores, n_threads).best_outside(allowed, tags, path_scores);
+}

@@ -18,7 +18,7 @@
 template <class Real>
 class PosteriorOf<Real>::Outside final : public Question {
   public:
-    Outside(const PosteriorOf& owner, const uint8_t* allowed, double* log_sums)
+    Outside(const PosteriorOf& owner, const Sets& allowed, double* log_sums)
         : Question(owner), width_(owner.width_), sets_(allowed, owner.chain_.n_tokens, owner.rows_.order),
           stay_(sets_.size()), leave_(owner.chain_.n_tokens * width_), p_(owner.chain_.n_sequences) {
         this->for_sequences([&](int64_t s) {
@@ -30,30 +30,34 @@ class PosteriorOf<Real>::Outside final : public Question {
             if (owner.chain_.lengths[s] == 0) log_sums[s] = -INFINITY;
     }
 
-    void backprop(const double* d_log_sums, const Gradient& out) const override {
-        std::vector<Buffer<Real>> pairs, passed;
-        std::vector<Buffer<double>> scratch;
-        const std::size_t size = static_cast<std::size_t>(this->chain_.n_tags) * width_;
-        for (int i = 0; i < this->owner_.sums_.n_threads_; i++) {
-            pairs.emplace_back(size);
-            passed.emplace_back(width_);
-            scratch.emplace_back(width_);
-            std::fill_n(pairs[i] + 0, size, Real(0));
+  private:
+    typename Question::Ways ways() const override { return {false, true, false}; }
+
+    void lay(const Group& group, const double* d_log_sums, Spread& spread) const override {
+        for (int r = 0; r < group.size; r++) {
+            const int64_t s = group.sequences[r], first = this->chain_.begins[s] * width_;
+            const Vec<Real> scale = splat(weight(s, d_log_sums));
+            Real* right = spread.right(r);
+            for (int64_t i = 0; i < this->chain_.lengths[s] * width_; i += LANES<Real>)
+                store(right + i, load(right + i) + load(leave_ + first + i) * scale);
         }
-        this->spread(out, [&](Spread& spread, const Group& group, int thread) {
-            for (int r = 0; r < group.size; r++) {
-                const int64_t s = group.sequences[r];
-                const double weight = p_[s] > 0 ? d_log_sums[s] / p_[s] : 0.0;
-                lay(s, weight, spread.left(r), spread.right(r));
-                back_in_set(s, spread.left(r), scratch[thread], passed[thread], pairs[thread]);
-            }
-            spread.to_right(false);
-            for (int r = 0; r < group.size; r++) spread.count_right(r);
-        });
-        add_pairs_in_set(pairs, static_cast<Real*>(out.transitions));
     }
 
-  private:
+    void lay_mass(const Group& group, const double* d_log_sums, Spread& spread, Real* pairs) const override {
+        Buffer<double> scratch(width_);
+        Buffer<Real> passed(width_), mass(2 * width_);
+        for (int r = 0; r < group.size; r++) {
+            const int64_t s = group.sequences[r];
+            back_in_set(s, weight(s, d_log_sums), spread.left(r), scratch, passed, mass, pairs);
+        }
+    }
+
+    std::size_t n_counts() const override { return static_cast<std::size_t>(this->chain_.n_tags) * width_; }
+
+    Real weight(int64_t s, const double* d_log_sums) const {
+        return static_cast<Real>(p_[s] > 0 ? d_log_sums[s] / p_[s] : 0.0);
+    }
+
     // The rows x and a of a sequence. RETURNS p(outside).
     double follow(int64_t s) {
         double p = 0;
@@ -88,25 +92,21 @@ class PosteriorOf<Real>::Outside final : public Question {
             store(row + k, load(row + k) * load(emissions + k));
     }
 
-    // The mass that leaves the set, in `left`, and the sources s'.
-    void lay(int64_t s, double weight, Real* left, Real* right) const {
-        const Vec<Real> scale = splat(static_cast<Real>(weight));
-        for (int64_t t = this->chain_.begins[s]; t < this->owner_.past(s); t++) {
-            const Real *beta = this->owner_.beta_row(t), *row = leave_ + t * width_;
+    // Lays the mass that leaves the set, carries it back to where it was in the set, and counts
+    // the pairs on its way.
+    void back_in_set(int64_t s, Real weight, Real* left, double* scratch, Real* passed, Real* mass, Real* pairs) const {
+        const int64_t begin = this->chain_.begins[s], length = this->chain_.lengths[s];
+        Real* before = mass + width_;
+        std::fill_n(mass, width_, Real(0));
+        for (int64_t t = begin + length - 1; t >= begin; t--, std::swap(mass, before)) {
+            const Real *beta = this->owner_.beta_row(t), *leave = leave_ + t * width_;
+            Real* row = left + (t - begin) * width_;
             for (int k = 0; k < width_; k += LANES<Real>) {
-                const Vec<Real> x = load(row + k) * scale;
-                store(right + k, x);
-                store(left + k, x * load(beta + k));
+                store(mass + k, load(mass + k) + load(leave + k) * load(beta + k) * weight);
+                store(row + k, load(row + k) + load(mass + k));
             }
-            left += width_, right += width_;
-        }
-    }
-
-    // Carries mass back to where it was in the set, and counts the pairs on its way.
-    void back_in_set(int64_t s, Real* left, double* scratch, Real* passed, Real* pairs) const {
-        const int64_t begin = this->chain_.begins[s];
-        for (int64_t t = this->owner_.past(s) - 1; t > begin; t--) {
-            Real *mass = left + (t - begin) * width_, *before = mass - width_;
+            if (t == begin) break;
+            std::fill_n(before, width_, Real(0));
             const Places from = sets_[t - 1];
             if (from.size() == 1) {
                 before[*from.begin()] = pass(mass, pairs + static_cast<std::size_t>(*from.begin()) * width_);
@@ -144,7 +144,7 @@ class PosteriorOf<Real>::Outside final : public Question {
         for (int k = 0; k < width_; k++) to[k] = to[k] > 0 ? mass[k] / to[k] : 0.0;
     }
 
-    void add_pairs_in_set(const std::vector<Buffer<Real>>& threads, Real* d_transitions) const {
+    void finish(const double*, const std::vector<Buffer<Real>>& threads, Real* d_transitions) const override {
         const int n_tags = this->chain_.n_tags;
         const std::vector<int>& order = this->owner_.rows_.order;
         for (const Buffer<Real>& pairs : threads)

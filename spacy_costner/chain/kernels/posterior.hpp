@@ -37,16 +37,18 @@ class PosteriorOf final : public Posterior {
         for_groups([&](const Group& group, int thread) { backward(group, threads[thread], lost); });
     }
 
+    void backprop(const std::vector<const Asked*>& asked, const std::vector<const double*>& d_answers,
+                  const Gradient& out) const override;
     std::unique_ptr<Asked> log_partition(double* log_z) const override {
         return std::make_unique<LogPartition>(*this, log_z);
     }
-    std::unique_ptr<Asked> log_marginals(const uint8_t* allowed, double* log_p) const override {
+    std::unique_ptr<Asked> log_marginals(const Sets& allowed, double* log_p) const override {
         return std::make_unique<LogMarginals>(*this, allowed, log_p);
     }
     std::unique_ptr<Asked> expectation(const Scores& values, double* means) const override {
         return std::make_unique<Expectation>(*this, values, means);
     }
-    std::unique_ptr<Asked> outside(const uint8_t* allowed, double* log_sums) const override {
+    std::unique_ptr<Asked> outside(const Sets& allowed, double* log_sums) const override {
         return std::make_unique<Outside>(*this, allowed, log_sums);
     }
     std::unique_ptr<Asked> segments(const Runs& runs, double* log_p) const override {
@@ -128,7 +130,7 @@ class PosteriorOf<Real>::Spread {
         std::fill(pairs + 0, pairs + owner.sums_.by_source_.size, Real(0));
     }
 
-    // Turn to the sequences of a group that aren't lost.
+    // Turn to the sequences of a group that aren't lost, without sources.
     const Group& take(const Group& group, const std::vector<char>& lost) {
         group_ = without(group, lost.data(), kept_);
         int64_t token = 0;
@@ -136,6 +138,8 @@ class PosteriorOf<Real>::Spread {
             offset_[r] = token * width_;
             token += owner_.chain_.lengths[group_.sequences[r]];
         }
+        std::fill_n(left_, token * width_, Real(0));
+        std::fill_n(right_, token * width_, Real(0));
         return group_;
     }
 
@@ -143,11 +147,8 @@ class PosteriorOf<Real>::Spread {
     Real* left(int r) { return left_ + offset_[r]; }
     Real* right(int r) { return right_ + offset_[r]; }
 
-    void clear(int r) {
-        const int64_t size = owner_.chain_.lengths[group_.sequences[r]] * width_;
-        std::fill_n(left(r), size, Real(0));
-        std::fill_n(right(r), size, Real(0));
-    }
+    // Rows to calculate with before mass spreads.
+    Real* scratch(int r) { return weights_ + offset_[r]; }
 
     // Leftwards; rows of `left` become mass.
     void to_left() {
@@ -223,11 +224,15 @@ class PosteriorOf<Real>::Spread {
     }
 
     // The pairs that mass passed leftwards, and rightwards.
-    void count_left(int r) { count(alpha(r), weights_ + offset_[r], r, pairs); }
+    void count_left() {
+        for (int r = 0; r < group_.size; r++) count(alpha(r), weights_ + offset_[r], r, pairs);
+    }
 
-    void count_right(int r) {
-        fill_weights(r, [](int64_t) { return Real(1); });
-        count(right(r), weights_ + offset_[r], r, pairs);
+    void count_right() {
+        for (int r = 0; r < group_.size; r++) {
+            fill_weights(r, [](int64_t) { return Real(1); });
+            count(right(r), weights_ + offset_[r], r, pairs);
+        }
     }
 
     // The marginals of all pairs, as often as `weight` says.
@@ -238,12 +243,13 @@ class PosteriorOf<Real>::Spread {
     }
 
     // The mass on tags, to the rows of the tokens.
-    void put(int r, Real* d_emissions) {
-        const int64_t s = group_.sequences[r];
+    void put(Real* d_emissions) {
         const int n_tags = owner_.chain_.n_tags;
-        for (int64_t t = 0; t < owner_.chain_.lengths[s]; t++)
-            owner_.rows_.put(left(r) + t * width_,
-                             d_emissions + (owner_.chain_.begins[s] + t) * n_tags);
+        for (int r = 0; r < group_.size; r++) {
+            const int64_t s = group_.sequences[r];
+            for (int64_t t = 0; t < owner_.chain_.lengths[s]; t++)
+                owner_.rows_.put(left(r) + t * width_, d_emissions + (owner_.chain_.begins[s] + t) * n_tags);
+        }
     }
 
     Buffer<Real> pairs;

@@ -1,12 +1,37 @@
 // What can be asked of a posterior, each question with its way back.
 // No include guard: one_isa.hpp includes it once for each instruction set.
 
+// The way back is mass on tags: laid where it belongs, or as sources that spread to both sides.
+// Several questions go back together, their mass added up before it spreads.
 template <class Real>
 class PosteriorOf<Real>::Question : public Asked {
+  public:
+    void backprop(const double* d_answers, const Gradient& out) const override {
+        owner_.backprop({this}, {d_answers}, out);
+    }
+
   protected:
+    friend class PosteriorOf<Real>;
+
     explicit Question(const PosteriorOf& owner) : owner_(owner), chain_(owner.chain_) {
         lost = owner.sums_.lost_;
     }
+
+    // Which ways mass spreads, and whether what spreads adds up to 0 at every token.
+    struct Ways {
+        bool left, right, balanced;
+    };
+    virtual Ways ways() const { return {true, true, true}; }
+    // Adds the sources s and s' of a group of sequences.
+    virtual void lay(const Group&, const double*, Spread&) const {}
+    // Adds mass where it belongs, and what it weighs on pairs that mass passes leftwards. The
+    // numbers are n_counts() that a thread keeps for `finish`.
+    virtual void lay_mass(const Group&, const double*, Spread&, Real*) const {}
+    // Counts pairs that mass does not pass as it spreads.
+    virtual void count(const Group&, const double*, Spread&, Real*) const {}
+    virtual std::size_t n_counts() const { return 0; }
+    // Adds what is left to the gradient of the transitions.
+    virtual void finish(const double*, const std::vector<Buffer<Real>>&, Real*) const {}
 
     // Calls work(s) for each sequence that is not lost.
     template <class Work>
@@ -17,29 +42,56 @@ class PosteriorOf<Real>::Question : public Asked {
         });
     }
 
-    // The gradient of the mass that work(spread, group, thread) lays, spreads and counts.
-    template <class Work>
-    void spread(const Gradient& out, Work work) const {
-        Real* d_emissions = static_cast<Real*>(out.emissions);
-        for (int64_t s = 0; s < chain_.n_sequences; s++)
-            if (lost[s])
-                std::fill_n(d_emissions + chain_.begins[s] * chain_.n_tags,
-                            static_cast<int64_t>(chain_.lengths[s]) * chain_.n_tags, Real(0));
-        std::vector<Spread> threads;
-        for (int i = 0; i < owner_.sums_.n_threads_; i++) threads.emplace_back(owner_);
-        owner_.for_groups([&](const Group& group, int thread) {
-            const Group& rest = threads[thread].take(group, lost);
-            if (rest.size == 0) return;
-            work(threads[thread], rest, thread);
-            for (int r = 0; r < rest.size; r++) threads[thread].put(r, d_emissions);
-        });
-        owner_.sums_.collect_pairs(owner_.sums_.pairs_of(threads), static_cast<Real*>(out.transitions));
-        collect_ends(chain_, d_emissions, static_cast<Real*>(out.start), static_cast<Real*>(out.end));
-    }
-
     const PosteriorOf& owner_;
     const Chain<Real>& chain_;
 };
+
+// The gradient of the sum of some answers of this posterior, each with its derivatives.
+template <class Real>
+void PosteriorOf<Real>::backprop(const std::vector<const Asked*>& asked,
+                                 const std::vector<const double*>& d_answers, const Gradient& out) const {
+    std::vector<const Question*> questions;
+    std::vector<std::vector<Buffer<Real>>> counts(asked.size());  // of each question and thread
+    std::vector<char> lost(chain_.n_sequences);
+    typename Question::Ways ways = {false, false, true};
+    for (std::size_t i = 0; i < asked.size(); i++) {
+        questions.push_back(static_cast<const Question*>(asked[i]));
+        const typename Question::Ways its = questions[i]->ways();
+        ways = {ways.left || its.left, ways.right || its.right, ways.balanced && its.balanced};
+        for (int64_t s = 0; s < chain_.n_sequences; s++) lost[s] |= asked[i]->lost[s];
+        for (int thread = 0; thread < sums_.n_threads_; thread++) {
+            counts[i].emplace_back(questions[i]->n_counts());
+            std::fill_n(counts[i][thread] + 0, questions[i]->n_counts(), Real(0));
+        }
+    }
+    Real* d_emissions = static_cast<Real*>(out.emissions);
+    for (int64_t s = 0; s < chain_.n_sequences; s++)
+        if (lost[s])
+            std::fill_n(d_emissions + chain_.begins[s] * chain_.n_tags,
+                        static_cast<int64_t>(chain_.lengths[s]) * chain_.n_tags, Real(0));
+    std::vector<Spread> spreads;
+    for (int thread = 0; thread < sums_.n_threads_; thread++) spreads.emplace_back(*this);
+    for_groups([&](const Group& group, int thread) {
+        Spread& spread = spreads[thread];
+        const Group& rest = spread.take(group, lost);
+        const auto each = [&](auto step) {
+            for (std::size_t i = 0; i < asked.size(); i++)
+                step(*questions[i], d_answers[i], static_cast<Real*>(counts[i][thread]));
+        };
+        each([&](const Question& q, const double* d, Real*) { q.lay(rest, d, spread); });
+        if (ways.left) spread.to_left();
+        each([&](const Question& q, const double* d, Real* n) { q.lay_mass(rest, d, spread, n); });
+        if (ways.left) spread.count_left();
+        each([&](const Question& q, const double* d, Real* n) { q.count(rest, d, spread, n); });
+        if (ways.right) spread.to_right(ways.balanced);
+        if (ways.right) spread.count_right();
+        spread.put(d_emissions);
+    });
+    Real* d_transitions = static_cast<Real*>(out.transitions);
+    sums_.collect_pairs(sums_.pairs_of(spreads), d_transitions);
+    for (std::size_t i = 0; i < asked.size(); i++) questions[i]->finish(d_answers[i], counts[i], d_transitions);
+    collect_ends(chain_, d_emissions, static_cast<Real*>(out.start), static_cast<Real*>(out.end));
+}
 
 // log Z. Its gradient is the marginals, mass that has been spread already.
 template <class Real>
@@ -49,24 +101,21 @@ class PosteriorOf<Real>::LogPartition final : public Question {
         std::copy(owner.log_z_.begin(), owner.log_z_.end(), log_z);
     }
 
-    void backprop(const double* d_log_z, const Gradient& out) const override {
-        this->spread(out, [&](Spread& spread, const Group& group, int) {
-            for (int r = 0; r < group.size; r++) {
-                const Real weight = static_cast<Real>(d_log_z[group.sequences[r]]);
-                lay(group.sequences[r], weight, spread.left(r));
-                spread.count_marginals(r, weight, spread.pairs);
-            }
-        });
+  private:
+    typename Question::Ways ways() const override { return {false, false, true}; }
+
+    void lay_mass(const Group& group, const double* d_log_z, Spread& spread, Real*) const override {
+        for (int r = 0; r < group.size; r++) {
+            const int64_t s = group.sequences[r];
+            Real* row = spread.left(r);
+            for (int64_t t = this->chain_.begins[s]; t < this->owner_.past(s); t++, row += this->owner_.width_)
+                this->owner_.add_marginals(t, static_cast<Real>(d_log_z[s]), row);
+        }
     }
 
-  private:
-    void lay(int64_t s, Real weight, Real* row) const {
-        const int width = this->owner_.width_;
-        for (int64_t t = this->chain_.begins[s]; t < this->owner_.past(s); t++, row += width) {
-            const Real *alpha = this->owner_.alpha_row(t), *beta = this->owner_.beta_row(t);
-            for (int k = 0; k < width; k += LANES<Real>)
-                store(row + k, load(alpha + k) * load(beta + k) * weight);
-        }
+    void count(const Group& group, const double* d_log_z, Spread& spread, Real*) const override {
+        for (int r = 0; r < group.size; r++)
+            spread.count_marginals(r, static_cast<Real>(d_log_z[group.sequences[r]]), spread.pairs);
     }
 };
 
@@ -79,7 +128,7 @@ class PosteriorOf<Real>::LogPartition final : public Question {
 template <class Real>
 class PosteriorOf<Real>::LogMarginals final : public Question {
   public:
-    LogMarginals(const PosteriorOf& owner, const uint8_t* allowed, double* log_p)
+    LogMarginals(const PosteriorOf& owner, const Sets& allowed, double* log_p)
         : Question(owner), sets_(allowed, owner.chain_.n_tokens, owner.rows_.order),
           p_(owner.chain_.n_tokens) {
         this->for_sequences([&](int64_t s) {
@@ -93,17 +142,6 @@ class PosteriorOf<Real>::LogMarginals final : public Question {
         });
     }
 
-    void backprop(const double* d_log_p, const Gradient& out) const override {
-        this->spread(out, [&](Spread& spread, const Group& group, int) {
-            for (int r = 0; r < group.size; r++)
-                lay(group.sequences[r], d_log_p, spread.left(r), spread.right(r));
-            spread.to_left();
-            for (int r = 0; r < group.size; r++) spread.count_left(r);
-            spread.to_right();
-            for (int r = 0; r < group.size; r++) spread.count_right(r);
-        });
-    }
-
   private:
     double probability(int64_t token) const {
         const Real *alpha = this->owner_.alpha_row(token), *beta = this->owner_.beta_row(token);
@@ -112,22 +150,28 @@ class PosteriorOf<Real>::LogMarginals final : public Question {
         return std::min(p, 1.0);
     }
 
-    void lay(int64_t s, const double* d_log_p, Real* left, Real* right) const {
-        const int width = this->owner_.width_;
-        for (int64_t t = this->chain_.begins[s]; t < this->owner_.past(s); t++) {
-            const Real *alpha = this->owner_.alpha_row(t), *beta = this->owner_.beta_row(t);
-            const double weight = p_[t] > 0 ? d_log_p[t] : 0.0;
-            const double on_set = p_[t] > 0 ? weight / p_[t] - weight : 0.0;
-            for (int k = 0; k < width; k += LANES<Real>) {
-                store(left + k, load(beta + k) * static_cast<Real>(-weight));
-                store(right + k, load(alpha + k) * static_cast<Real>(-weight));
+    void lay(const Group& group, const double* d_log_p, Spread& spread) const override {
+        std::vector<Real> before(this->chain_.n_tags);
+        for (int r = 0; r < group.size; r++) {
+            const int64_t s = group.sequences[r];
+            Real *left = spread.left(r), *right = spread.right(r);
+            for (int64_t t = this->chain_.begins[s]; t < this->owner_.past(s); t++) {
+                const double weight = p_[t] > 0 ? d_log_p[t] : 0.0;
+                const double on_set = p_[t] > 0 ? weight / p_[t] - weight : 0.0;
+                lay_on(sets_[t], this->owner_.beta_row(t), on_set, -weight, left, before.data());
+                lay_on(sets_[t], this->owner_.alpha_row(t), on_set, -weight, right, before.data());
+                left += this->owner_.width_, right += this->owner_.width_;
             }
-            for (int k : sets_[t]) {
-                left[k] = static_cast<Real>(on_set * beta[k]);
-                right[k] = static_cast<Real>(on_set * alpha[k]);
-            }
-            left += width, right += width;
         }
+    }
+
+    // Adds a message times one weight on a set, and times another elsewhere.
+    void lay_on(const Places& set, const Real* message, double on_set, double elsewhere, Real* to, Real* before) const {
+        for (const int& k : set) before[&k - set.first] = to[k];
+        const Vec<Real> weight = splat(static_cast<Real>(elsewhere));
+        for (int k = 0; k < this->owner_.width_; k += LANES<Real>)
+            store(to + k, load(to + k) + load(message + k) * weight);
+        for (const int& k : set) to[k] = before[&k - set.first] + static_cast<Real>(on_set * message[k]);
     }
 
     const TagSets sets_;

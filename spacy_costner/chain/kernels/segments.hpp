@@ -31,29 +31,25 @@ class PosteriorOf<Real>::SegmentProbs final : public Question {
         });
     }
 
-    void backprop(const double* d_log_p, const Gradient& out) const override {
-        this->spread(out, [&](Spread& spread, const Group& group, int) {
-            for (int r = 0; r < group.size; r++) {
-                spread.clear(r);
-                const int64_t s = group.sequences[r];
-                for (int64_t i : runs_[s])
-                    if (possible_[i]) lay(s, i, d_log_p[i], spread.left(r), spread.right(r));
-            }
-            spread.to_left();
-            for (int r = 0; r < group.size; r++) {
-                for (int64_t i : runs_[group.sequences[r]])
-                    if (possible_[i]) go_along(group.sequences[r], i, d_log_p[i], spread, r);
-                spread.count_left(r);
-            }
-            spread.to_right();
-            for (int r = 0; r < group.size; r++) spread.count_right(r);
-        });
-        for (int64_t s = 0; s < this->chain_.n_sequences; s++)
-            for (int64_t i : runs_[s])
-                if (possible_[i]) add_pairs(s, i, d_log_p[i], static_cast<Real*>(out.transitions));
+  private:
+    void lay(const Group& group, const double* d_log_p, Spread& spread) const override {
+        for (int r = 0; r < group.size; r++)
+            for (int64_t i : runs_[group.sequences[r]])
+                if (possible_[i]) lay_run(group.sequences[r], i, d_log_p[i], spread.left(r), spread.right(r));
     }
 
-  private:
+    void lay_mass(const Group& group, const double* d_log_p, Spread& spread, Real*) const override {
+        for (int r = 0; r < group.size; r++)
+            for (int64_t i : runs_[group.sequences[r]])
+                if (possible_[i]) go_along(group.sequences[r], i, d_log_p[i], spread, r);
+    }
+
+    void finish(const double* d_log_p, const std::vector<Buffer<Real>>&, Real* d_transitions) const override {
+        for (int64_t s = 0; s < this->chain_.n_sequences; s++)
+            for (int64_t i : runs_[s])
+                if (possible_[i]) add_pairs(s, i, d_log_p[i], d_transitions);
+    }
+
     double step(int64_t t, int from, int to) const {
         return static_cast<double>(this->owner_.factor(t - 1)) *
                this->owner_.transition_row(from)[to] * this->owner_.emission_row(t)[to];
@@ -91,7 +87,7 @@ class PosteriorOf<Real>::SegmentProbs final : public Question {
     }
 
     // The sources of a run.
-    void lay(int64_t s, int64_t i, double weight, Real* left, Real* right) const {
+    void lay_run(int64_t s, int64_t i, double weight, Real* left, Real* right) const {
         const int64_t begin = runs_.begin(i), end = runs_.end(i), first = this->chain_.begins[s];
         const int tag = runs_.tag(i, begin);
         Real* row = left + (begin - first) * width_;

@@ -1,9 +1,12 @@
 // Sets of tags, one a token: short lists, as annotation allows a single tag of most tokens.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <vector>
+
+#include "interface.hpp"
 
 namespace costner {
 
@@ -18,12 +21,35 @@ struct Places {
 
 class TagSets {
   public:
-    // allowed: Whether each tag is in the set of each token. Shape: (N, K)
-    TagSets(const uint8_t* allowed, int64_t n_tokens, const std::vector<int>& order)
+    TagSets(const Sets& sets, int64_t n_tokens, const std::vector<int>& order)
         : offsets_(n_tokens + 1), place_of_(order.size()) {
-        const int n_tags = static_cast<int>(order.size());
-        for (int p = 0; p < n_tags; p++) place_of_[order[p]] = p;
+        for (std::size_t p = 0; p < order.size(); p++) place_of_[order[p]] = static_cast<int>(p);
         places_.reserve(n_tokens);
+        if (sets.truths)
+            read(sets.truths, n_tokens);
+        else
+            for (int64_t t = 0; t < n_tokens; t++) {
+                places_.push_back(place_of_[sets.tags[t]]);
+                offsets_[t + 1] = t + 1;
+            }
+    }
+
+    Places operator[](int64_t token) const {
+        return {places_.data() + offsets_[token], places_.data() + offsets_[token + 1]};
+    }
+
+    bool has(int64_t token, int place) const {
+        const Places places = (*this)[token];
+        return std::find(places.begin(), places.end(), place) != places.end();
+    }
+
+    // How many tags all sets have, and which of them a reference to one is.
+    int64_t size() const { return static_cast<int64_t>(places_.size()); }
+    int64_t index(const int& place) const { return &place - places_.data(); }
+
+  private:
+    void read(const uint8_t* allowed, int64_t n_tokens) {
+        const int n_tags = static_cast<int>(place_of_.size());
         for (int64_t t = 0; t < n_tokens; t++, allowed += n_tags) {
             int k = 0;
             for (; k + 8 <= n_tags; k += 8) {
@@ -36,15 +62,6 @@ class TagSets {
         }
     }
 
-    Places operator[](int64_t token) const {
-        return {places_.data() + offsets_[token], places_.data() + offsets_[token + 1]};
-    }
-
-    // How many tags all sets have, and which of them a reference to one is.
-    int64_t size() const { return static_cast<int64_t>(places_.size()); }
-    int64_t index(const int& place) const { return &place - places_.data(); }
-
-  private:
     void add(const uint8_t* allowed, int first, int past) {
         for (int k = first; k < past; k++)
             if (allowed[k]) places_.push_back(place_of_[k]);

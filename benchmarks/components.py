@@ -1,0 +1,128 @@
+"""`cost_sensitive_ner` against spaCy's `ner`: words per second, trained and at work.
+
+    python benchmarks/components.py [turns]
+
+Both as in configs/cnn.cfg and configs/baseline_ner.cfg: the same Tok2Vec (width 96, depth 4), on
+CoNLL-2002 Spanish, one document a sentence. They are trained side by side, batches of about a
+thousand words taking turns; then they take turns at the test documents.
+"""
+
+import os
+
+for _library in ("OMP", "OPENBLAS", "MKL"):
+    os.environ[f"{_library}_NUM_THREADS"] = "1"
+
+import sys  # noqa: E402
+from itertools import cycle, islice  # noqa: E402
+from pathlib import Path  # noqa: E402
+from typing import Callable, Dict, List  # noqa: E402
+
+from spacy.language import Language  # noqa: E402
+from spacy.tokens import Doc, DocBin  # noqa: E402
+from spacy.training import Example  # noqa: E402
+from spacy.training.batchers import minibatch_by_words  # noqa: E402
+from spacy.training.initialize import init_nlp  # noqa: E402
+from spacy.util import load_config  # noqa: E402
+from thinc.api import fix_random_seed, require_cpu  # noqa: E402
+from timing import Comparison, compare  # noqa: E402
+
+ROOT = Path(__file__).parent.parent
+CORPUS = ROOT / "corpus" / "conll2002_es"
+OURS, PEER, ENCODER = "cost_sensitive_ner", "ner", "its encoder alone"
+CONFIGS = {OURS: "cnn.cfg", PEER: "baseline_ner.cfg", ENCODER: "cnn.cfg"}
+FOLDERS = {"paths.train": "train", "paths.dev": "testa"}
+TRAINING_BATCHES, SHORT_DOCS = 60, 300
+
+
+def load(name: str) -> Language:
+    """A pipeline, ready to be trained."""
+    paths = {part: str(CORPUS / folder / "esp.spacy") for part, folder in FOLDERS.items()}
+    config = load_config(ROOT / "configs" / CONFIGS[name], {**paths, "nlp.lang": "es"})
+    fix_random_seed(0)
+    return init_nlp(config)
+
+
+def read(nlp: Language, path: Path) -> List[Doc]:
+    return list(DocBin().from_disk(path).get_docs(nlp.vocab))
+
+
+def unannotated(docs: List[Doc]) -> List[Doc]:
+    """The same words, to be annotated."""
+    return [Doc(d.vocab, [t.text for t in d], [bool(t.whitespace_) for t in d]) for d in docs]
+
+
+def train_encoder(nlp: Language, batch: List[Example], sgd: Callable) -> None:
+    """A training step of the Tok2Vec by itself, with any gradient."""
+    model = nlp.get_pipe("tok2vec").model
+    vectors, backprop = model.begin_update([eg.predicted for eg in batch])
+    backprop(vectors)
+    model.finish_update(sgd)
+
+
+def compare_training(pipelines: Dict[str, Language], path: Path, turns: int) -> None:
+    """Each turn is one batch."""
+    batches = {}
+    for name, nlp in pipelines.items():
+        docs = read(nlp, path)
+        examples = [Example(x, y) for x, y in zip(unannotated(docs), docs)]
+        batches[name] = list(islice(minibatch_by_words(examples, 1000), TRAINING_BATCHES))
+    words = sum(len(eg) for batch in batches[OURS] for eg in batch) / len(batches[OURS])
+    sgd = {name: nlp.create_optimizer() for name, nlp in pipelines.items()}
+    upcoming = {name: cycle(each) for name, each in batches.items()}
+    tasks = {
+        name: lambda batch, name=name: pipelines[name].update(batch, sgd=sgd[name], drop=0.2)
+        for name in (OURS, PEER)
+    }
+    tasks[ENCODER] = lambda batch: train_encoder(pipelines[ENCODER], batch, sgd[ENCODER])
+    timed = compare(tasks, OURS, turns, prepare=lambda name: next(upcoming[name]))
+    print_row("training, batches of 1,000 words", timed, words)
+
+
+def compare_pipes(pipelines: Dict[str, Language], path: Path, turns: int) -> None:
+    """Each turn is the whole test corpus; then short documents, one at a time."""
+    pipelines[ENCODER].select_pipes(enable="tok2vec")
+    docs = {name: read(nlp, path) for name, nlp in pipelines.items()}
+    tasks = {
+        name: lambda some, nlp=nlp: [None for _ in nlp.pipe(some)]
+        for name, nlp in pipelines.items()
+    }
+    timed = compare(tasks, OURS, turns, prepare=lambda name: unannotated(docs[name]))
+    print_row("`nlp.pipe`", timed, sum(map(len, docs[OURS])))
+    few = {name: each[:SHORT_DOCS] for name, each in docs.items()}
+    tasks = {
+        name: lambda some, nlp=nlp: [None for doc in some if not nlp(doc)]
+        for name, nlp in pipelines.items()
+    }
+    timed = compare(tasks, OURS, turns, prepare=lambda name: unannotated(few[name]))
+    print_row("`nlp(doc)`, a sentence at a time", timed, sum(map(len, few[OURS])))
+
+
+def print_row(title: str, timed: Dict[str, Comparison], words: float) -> None:
+    speeds = [f"{words / timed[name].seconds:,.0f}" for name in (OURS, PEER)]
+    _, ratio, low, high = timed[PEER]
+    encoder = timed[ENCODER]
+    rest = f"{100 * (1 - encoder.ratio):.0f} % ({100 * (1 - encoder.high):.0f} to "
+    rest += f"{100 * (1 - encoder.low):.0f})"
+    cells = [title, *speeds, f"{ratio:.2f} ({low:.2f} to {high:.2f})", rest]
+    print(f"| {' | '.join(cells)} |", flush=True)
+
+
+def main(turns: int = 15) -> None:
+    print("\n## The component against spaCy's `ner`\n")
+    print("Words per second on CoNLL-2002 Spanish, the same Tok2Vec, one document a sentence; how")
+    print("many times as long `ner` takes, median over turns and quartiles; and the share of our")
+    print("time that is not the encoder's.\n")
+    if not CORPUS.exists():
+        print(f"Not run: there is no {CORPUS.relative_to(ROOT)}. `python -m spacy project run` of")
+        print("`conll2002-fetch` and `conll2002-convert` makes it.")
+        return
+    require_cpu()
+    pipelines = {name: load(name) for name in CONFIGS}
+    print(f"| | {OURS} | {PEER} | ratio | ours without encoder |")
+    print("|---|---|---|---|---|")
+    compare_training(pipelines, CORPUS / "train" / "esp.spacy", 4 * turns)
+    compare_pipes(pipelines, CORPUS / "testb" / "esp.spacy", turns)
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
