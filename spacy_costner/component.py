@@ -245,6 +245,8 @@ class CostSensitiveNER(TrainablePipe):
                 f"data or from [initialize.components.{self.name}] labels, found none"
             )
         self.cfg["cost_tables"] = self.objective.prepare(self.tags)
+        for stage in self.objective.loss.stages:
+            stage.forget()
         self.check_decoding(self.tags)
         self.cfg["temperature"] = Temperature()._asdict()
         self.cfg["progress"] = Progress()._asdict()

@@ -139,12 +139,14 @@ class Loss:
         Losses with a cost always have: it is part of the cost.
     is_ratio (bool): Whether its value is one ratio over the batch, not a sum that grows
         with it.
+    forget (Callable): Called where training begins anew, for losses that remember batches.
     """
 
     compute: Callable[[Potentials, Gold], LossResult]
     cost: Optional[Cost] = None
     weighs_tokens: bool = False
     is_ratio: bool = False
+    forget: Callable[[], None] = lambda: None
 
     def at(self, progress: Progress) -> "Loss":
         """The loss to minimise at this point of training."""

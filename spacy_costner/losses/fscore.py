@@ -66,7 +66,8 @@ def make_mce_f(
             "spacy_costner.MCEF: slope, offset: expected 1 and 0, as psi is 1, was: "
             f"{slope!r}, {offset!r}"
         )
-    return Loss(RunningTotals(compute, within(0, 1, "MCEF", "decay", decay)), is_ratio=True)
+    totals = RunningTotals(compute, within(0, 1, "MCEF", "decay", decay))
+    return Loss(totals, is_ratio=True, forget=totals.forget)
 
 
 @dataclass
@@ -85,6 +86,9 @@ class RunningTotals:
     compute: "partial[Tuple[LossResult, Counts]]"
     decay: float
     totals: Counts = field(default=NOTHING_YET)
+
+    def forget(self) -> None:
+        self.totals = NOTHING_YET
 
     def __call__(self, potentials: Potentials, gold: Gold) -> LossResult:
         before = self.totals.plus(ONE_FOUND, self.decay)
