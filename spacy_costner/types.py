@@ -129,8 +129,8 @@ class Progress(NamedTuple):
     epochs: float = 0.0
 
 
-def nothing() -> None:
-    """Do nothing. (A lambda could not be pickled.)"""
+def nothing_to_forget() -> None:
+    """What losses do that remember nothing. (A pipeline with a lambda could not be pickled.)"""
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ class Loss:
     cost: Optional[Cost] = None
     weighs_tokens: bool = False
     is_ratio: bool = False
-    forget: Callable[[], None] = nothing
+    forget: Callable[[], None] = nothing_to_forget
 
     def at(self, progress: Progress) -> "Loss":
         """The loss to minimise at this point of training."""
