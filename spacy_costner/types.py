@@ -139,12 +139,15 @@ class Loss:
         Losses with a cost always have: it is part of the cost.
     is_ratio (bool): Whether its value is one ratio over the batch, not a sum that grows
         with it.
+    is_smooth (bool): Whether it is a function of potentials and gold without kinks or jumps,
+        as batch methods of optimisation need it.
     """
 
     compute: Callable[[Potentials, Gold], LossResult]
     cost: Optional[Cost] = None
     weighs_tokens: bool = False
     is_ratio: bool = False
+    is_smooth: bool = True
 
     def at(self, progress: Progress) -> "Loss":
         """The loss to minimise at this point of training."""

@@ -16,7 +16,7 @@ FLOORS = [
     {"layers", "gold"},
     {"objective", "scorers"},
     {"component"},
-    {"trials"},
+    {"trials", "fit", "explain"},
     {"compare"},
     {"cli"},
 ]

@@ -66,7 +66,8 @@ def make_mce_f(
             "spacy_costner.MCEF: slope, offset: expected 1 and 0, as psi is 1, was: "
             f"{slope!r}, {offset!r}"
         )
-    return Loss(RunningTotals(compute, within(0, 1, "MCEF", "decay", decay)), is_ratio=True)
+    totals = RunningTotals(compute, within(0, 1, "MCEF", "decay", decay))
+    return Loss(totals, is_ratio=True, is_smooth=number(psi) == 1 and totals.decay == 0)
 
 
 @dataclass
