@@ -14,6 +14,7 @@ import numpy
 from numpy.testing import assert_allclose
 
 from spacy_costner import chain
+from spacy_costner.chain import batched
 from spacy_costner.chain.batched import log_domain
 from spacy_costner.types import Potentials
 
@@ -56,6 +57,12 @@ def compare(potentials: Potentials, rng: numpy.random.Generator) -> Dict[str, fl
     assert_allclose(best.scores, chain.path_score(exact, best.tags)[0], rtol=1e-9, atol=1e-6)
     assert (best.scores[legal] <= expected[legal] + 1e-6 * (1 + abs(expected[legal]))).all()
     assert (numpy.isneginf(best.scores) == ~legal).all()
+    second = chain.best_outside(potentials, best.tags)
+    wanted = batched.best_outside(exact, best.tags).scores
+    assert_allclose(second.scores, wanted, rtol=1e-9, atol=1e-6)
+    found = numpy.isfinite(second.scores)
+    score = chain.path_score(exact, second.tags)[0]
+    assert_allclose(score[found], wanted[found], rtol=1e-9, atol=1e-6)
     return {
         "log Z": _largest(log_z[legal] - expected[legal], 1 + abs(expected[legal])),
         "marginals": _largest(gradient.emissions - expected_gradient.emissions, 1.0),

@@ -4,23 +4,45 @@ spaCy imports this module for its entry point in the group `spacy_cli`, and does
 with that.
 """
 
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated, Iterator, List, Optional, Tuple
 
 import typer
-from spacy.cli._util import app, import_code, parse_config_overrides, show_validation_error
-from spacy.util import load_config
+from spacy.cli._util import (
+    app,
+    import_code,
+    parse_config_overrides,
+    setup_gpu,
+    show_validation_error,
+)
+from spacy.language import Language
+from spacy.training import Corpus, Example
+from spacy.util import load_config, load_model
 from tqdm import tqdm
 from typer import Argument, Option
 
+from .calibrate import calibrate
+from .check import check
 from .compare import compare, describe, table
 from .fit import Step, describe_fit, fit
 from .trials import Outcome
+from .tune import Aim, draw, tune
 
 costner = typer.Typer(
     name="costner", help="Train for what mistakes cost (spacy-costner).", no_args_is_help=True
 )
 app.add_typer(costner)
+
+ModelArg = Annotated[str, Argument(help="Trained pipeline: a package or a folder")]
+DevArg = Annotated[Path, Argument(help="Development docs: .spacy file or folder", exists=True)]
+OutputOption = Annotated[Path, Option("--output", "-o", help="Folder to save the pipeline in")]
+NameOption = Annotated[str, Option("--name", help="Name of the component")]
+GpuOption = Annotated[int, Option("--gpu-id", "-g", help="GPU ID or -1 for CPU")]
+CodeOption = Annotated[
+    Optional[Path],
+    Option("--code", "-c", help="Python file with registered functions to be imported"),
+]
 
 
 @costner.command(
@@ -45,11 +67,8 @@ def compare_cli(
         int, Option("--samples", help="Samples of docs that the test of significance draws")
     ] = 10_000,
     jobs: Annotated[int, Option("--jobs", "-j", help="Trainings that go side by side")] = 1,
-    use_gpu: Annotated[int, Option("--gpu-id", "-g", help="GPU ID or -1 for CPU")] = -1,
-    code_path: Annotated[
-        Optional[Path],
-        Option("--code", "-c", help="Python file with registered functions to be imported"),
-    ] = None,
+    use_gpu: GpuOption = -1,
+    code_path: CodeOption = None,
 ) -> None:
     """
     Train one config with several losses, on the same data, with the same budget and
@@ -62,7 +81,7 @@ def compare_cli(
     chance (paired bootstrap over docs, two-sided).
     """
     overrides = parse_config_overrides(ctx.args)
-    try:
+    with errors_shown():
         rows = compare(
             config_path,
             [Path(path.strip()) for path in losses.split(",")],
@@ -76,9 +95,6 @@ def compare_cli(
             code_path=code_path,
             on_outcome=show,
         )
-    except ValueError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(1) from error
     typer.echo(f"\n{table(rows)}\n\nWritten to {output_path / 'comparison.json'}")
 
 
@@ -141,3 +157,138 @@ def show_step(bar: tqdm, step: Step) -> None:
 def show(outcome: Outcome) -> None:
     """Print what came of a trial."""
     typer.echo(describe(outcome))
+
+
+@costner.command("calibrate")
+def calibrate_cli(
+    model: ModelArg,
+    dev_path: DevArg,
+    output_path: OutputOption,
+    name: NameOption = "ner",
+    per_label: Annotated[
+        bool, Option("--per-label", help="Give each label a temperature of its own")
+    ] = False,
+    use_gpu: GpuOption = -1,
+    code_path: CodeOption = None,
+) -> None:
+    """
+    Make confidences mean what they say: of the entities of confidence 0.7, 70 % are to be
+    right. Fits a temperature to development docs, which should be other docs than those
+    the pipeline was trained on, and saves the pipeline with it. Answers of the best path
+    stay the same.
+    """
+    with errors_shown():
+        nlp, examples = load(model, dev_path, use_gpu, code_path)
+        result = calibrate(nlp, examples, name=name, per_label=per_label)
+        nlp.to_disk(output_path)
+    typer.echo(f"temperature: {result.temperature.overall:.3f}")
+    for label, temperature in result.temperature.labels.items():
+        typer.echo(f"  {label}: {temperature:.3f}")
+    typer.echo(f"\n{'confidence':<12}{'entities':>9}{'mean':>8}{'right':>8}")
+    for row in result.reliability:
+        if row["n"]:
+            between = f"{row['from']:.1f} to {row['to']:.1f}"
+            typer.echo(f"{between:<12}{row['n']:>9}{row['confidence']:>8.3f}{row['right']:>8.3f}")
+    typer.echo(
+        f"\nexpected calibration error: {result.error:.4f}, was {result.error_before:.4f}\n"
+        f"Saved to {output_path}"
+    )
+
+
+@costner.command("tune")
+def tune_cli(
+    model: ModelArg,
+    dev_path: DevArg,
+    output_path: OutputOption,
+    name: NameOption = "ner",
+    dial: Annotated[
+        str, Option("--dial", "-d", help="What to turn: threshold or bias")
+    ] = "threshold",
+    beta: Annotated[
+        float, Option("--beta", "-b", help="Best F-beta: recall counts so many times as much")
+    ] = 1.0,
+    precision: Annotated[
+        Optional[float], Option("--precision", help="Best recall with at least this precision")
+    ] = None,
+    recall: Annotated[
+        Optional[float], Option("--recall", help="Best precision with at least this recall")
+    ] = None,
+    plot_path: Annotated[
+        Optional[Path], Option("--plot", help="Picture of the curve (needs matplotlib)")
+    ] = None,
+    use_gpu: GpuOption = -1,
+    code_path: CodeOption = None,
+) -> None:
+    """
+    Set the dial between precision and recall on development docs, without training. Tries
+    all settings on one pass of the model, takes the best one for F-beta or for a floor of
+    precision or recall, and saves the pipeline with it.
+    """
+    with errors_shown():
+        nlp, examples = load(model, dev_path, use_gpu, code_path)
+        aim = Aim(beta, precision, recall)
+        tuning = tune(nlp, examples, name=name, dial=dial, aim=aim)
+        nlp.to_disk(output_path)
+        typer.echo(f"{dial:>9}{'P':>8}{'R':>8}{'F':>8}")
+        for point in tuning.points:
+            mark = "  <- chosen" if point == tuning.chosen else ""
+            scores = f"{point.precision:>8.4f}{point.recall:>8.4f}{point.f_score():>8.4f}"
+            typer.echo(f"{point.value:>9g}{scores}{mark}")
+        typer.echo(f"\nSaved to {output_path}")
+        if plot_path is not None:
+            draw(tuning, plot_path)
+            typer.echo(f"Drawn to {plot_path}")
+
+
+@costner.command(
+    "check", context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
+)
+def check_cli(
+    ctx: typer.Context,
+    config_path: Annotated[Path, Argument(help="Config to train with", exists=True)],
+    name: Annotated[Optional[str], Option("--name", help="Name of the component")] = None,
+    n_places: Annotated[int, Option("--places", "-n", help="Docs to show of each finding")] = 3,
+    code_path: CodeOption = None,
+) -> None:
+    """
+    Look at corpora and config before training: how much there is of each label, what can't
+    be learned as it stands, and whether costs, trees and weights fit the labels. Settings are
+    given as for `spacy train`, e.g. --paths.train. The exit code is 1 if there are errors.
+    """
+    overrides = parse_config_overrides(ctx.args)
+    with errors_shown():
+        import_code(code_path)
+        found = check(config_path, overrides=overrides, name=name)
+    width = max([len("label"), *(len(count.label) for count in found.counts)])
+    typer.echo(f"{found.component}\n\n{'label':<{width}}{'train':>10}{'dev':>10}")
+    for row in found.counts:
+        typer.echo(f"{row.label:<{width}}{row.train:>10}{row.dev:>10}")
+    for what, numbers in (("docs", found.docs), ("tokens", found.tokens)):
+        typer.echo(f"{what:<{width}}{numbers['train']:>10}{numbers['dev']:>10}")
+    for finding in found.findings:
+        number = f" ({len(finding.places)})" if finding.places else ""
+        typer.echo(f"\n{finding.severity}: {finding.corpus}: {finding.message}{number}")
+        for place in finding.places[:n_places]:
+            typer.echo(f"    doc {place.doc}: {place.words} {place.text}".rstrip())
+    if found.has_errors:
+        raise typer.Exit(1)
+
+
+def load(
+    model: str, dev_path: Path, use_gpu: int, code_path: Optional[Path]
+) -> Tuple[Language, List[Example]]:
+    """Load a pipeline and docs to run it on."""
+    setup_gpu(use_gpu, silent=True)
+    import_code(code_path)
+    nlp = load_model(model)
+    return nlp, list(Corpus(dev_path)(nlp))
+
+
+@contextmanager
+def errors_shown() -> Iterator[None]:
+    """Print what went wrong as a message, and exit with code 1."""
+    try:
+        yield
+    except (ValueError, ImportError, OSError) as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from error

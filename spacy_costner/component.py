@@ -1,5 +1,7 @@
 """The pipeline component: where docs, layers and losses meet."""
 
+from copy import deepcopy
+from dataclasses import asdict
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -10,7 +12,6 @@ from typing import (
     Iterable,
     Iterator,
     List,
-    NamedTuple,
     Optional,
     Sequence,
     Set,
@@ -21,15 +22,16 @@ from typing import (
 import numpy
 from spacy.language import Language
 from spacy.pipeline import TrainablePipe
-from spacy.tokens import Doc, Span
+from spacy.tokens import Doc
 from spacy.training import Example, validate_examples, validate_get_examples
 from spacy.util import check_lexeme_norms
 from spacy.vocab import Vocab
-from thinc.api import Config, Model, Optimizer, set_dropout_rate, to_numpy
-from thinc.types import Array1d, Ints1d
+from thinc.api import Config, Model, Optimizer, set_dropout_rate
 
 from . import chain
-from .gold import MISSING, Tokens, Weights, possible_tags, read_docs, trim
+from .annotate import NOTHING, Confidence, Prediction, Reading, annotate, rate, readings, register
+from .decode import Beliefs, Decoding, Temperature, make_viterbi
+from .gold import MISSING, Tokens, Weights, possible_tags, read_docs
 from .losses import LossSchedule
 from .objective import Objective
 from .tags import Tags
@@ -42,6 +44,7 @@ scheme = "BILUO"
 weights = null
 incorrect_spans_key = null
 sentence_boundaries = false
+confidence = null
 
 [cost_sensitive_ner.model]
 @architectures = "spacy_costner.LinearChainCRF.v1"
@@ -59,6 +62,9 @@ subword_features = true
 
 [cost_sensitive_ner.loss]
 @losses = "spacy_costner.Sequential.v1"
+
+[cost_sensitive_ner.decoding]
+@misc = "spacy_costner.ViterbiDecoding.v1"
 
 [cost_sensitive_ner.scorer]
 @scorers = "spacy.ner_scorer.v1"
@@ -83,6 +89,8 @@ def make_cost_sensitive_ner(
     scheme: str,
     incorrect_spans_key: Optional[str],
     sentence_boundaries: bool,
+    decoding: Decoding,
+    confidence: Optional[Confidence],
     scorer: Optional[Callable],
 ) -> "CostSensitiveNER":
     """Build a named entity recogniser that is trained for what mistakes cost.
@@ -94,6 +102,8 @@ def make_cost_sensitive_ner(
     incorrect_spans_key (Optional[str]): The key in `doc.spans` of reference docs under which
         there are spans that are known not to be entities.
     sentence_boundaries (bool): Whether entities end where sentences do.
+    decoding (Decoding): Which answer is given to what the model says.
+    confidence (Optional[Confidence]): Where it is written how probable entities are.
     scorer (Optional[Callable]): The scoring method.
     """
     return CostSensitiveNER(
@@ -105,19 +115,10 @@ def make_cost_sensitive_ner(
         scheme=scheme,
         incorrect_spans_key=incorrect_spans_key,
         sentence_boundaries=sentence_boundaries,
+        decoding=decoding,
+        confidence=confidence,
         scorer=scorer,
     )
-
-
-class Prediction(NamedTuple):
-    """The paths that a batch of docs was given.
-
-    tags (Ints1d): The tag of each token, doc after doc. Shape: (N,)
-    tokens (Tokens): The tokens, as they were annotated before.
-    """
-
-    tags: Ints1d
-    tokens: Tokens
 
 
 class CostSensitiveNER(TrainablePipe):
@@ -134,6 +135,8 @@ class CostSensitiveNER(TrainablePipe):
         scheme: str = "BILUO",
         incorrect_spans_key: Optional[str] = None,
         sentence_boundaries: bool = False,
+        decoding: Optional[Decoding] = None,
+        confidence: Optional[Confidence] = None,
         scorer: Optional[Callable] = None,
     ) -> None:
         """Initialize the component.
@@ -147,8 +150,11 @@ class CostSensitiveNER(TrainablePipe):
         incorrect_spans_key (Optional[str]): Where reference docs have spans that are no
             entities.
         sentence_boundaries (bool): Whether entities end where sentences do.
+        decoding (Optional[Decoding]): Which answer is given; None: the best path.
+        confidence (Optional[Confidence]): Where it is written how probable entities are.
         scorer (Optional[Callable]): The scoring method.
-        RAISES (ValueError): If the scheme is unknown, or weights and loss don't go together.
+        RAISES (ValueError): If the scheme is unknown, weights and loss don't go together, or
+            spans have an extension attribute of the name that confidence is to have.
         """
         self.vocab = vocab
         self.model = model
@@ -161,7 +167,12 @@ class CostSensitiveNER(TrainablePipe):
             "progress": Progress()._asdict(),
             "n_examples": 0,
             "cost_tables": [],
+            "temperature": Temperature()._asdict(),
         }
+        self._configured: Dict[str, Any] = {}
+        self.cfg["configured"] = self._configured
+        self.set_decoding(decoding or make_viterbi())
+        self.set_confidence(confidence)
         self.objective = Objective(
             name,
             vocab.strings,
@@ -220,8 +231,8 @@ class CostSensitiveNER(TrainablePipe):
         nlp (Optional[Language]): The pipeline.
         labels (Optional[Sequence[str]]): The labels, as `spacy init labels` writes them.
             Otherwise they are those of the examples, in alphabetical order.
-        RAISES (ValueError): If there is no label, or the loss has a cost or weights that
-            don't fit the labels.
+        RAISES (ValueError): If there is no label, or the loss or the decoding has a cost,
+            weights or settings that don't fit the labels.
         """
         validate_get_examples(partial(_first, get_examples), "CostSensitiveNER.initialize")
         check_lexeme_norms(self.vocab, "ner")
@@ -234,6 +245,10 @@ class CostSensitiveNER(TrainablePipe):
                 f"data or from [initialize.components.{self.name}] labels, found none"
             )
         self.cfg["cost_tables"] = self.objective.prepare(self.tags)
+        for stage in self.objective.loss.stages:
+            stage.forget()
+        self.check_decoding(self.tags)
+        self.cfg["temperature"] = Temperature()._asdict()
         self.cfg["progress"] = Progress()._asdict()
         self.set_output(len(self.tags))
         self.model.initialize(X=[eg.predicted for eg in _first(get_examples)])
@@ -258,15 +273,53 @@ class CostSensitiveNER(TrainablePipe):
         return labels
 
     def predict(self, docs: Iterable[Doc]) -> Prediction:
-        """Find the best path of each doc, without changing it.
+        """Find the entities of docs, without changing these.
 
         docs (Iterable[Doc]): The docs.
-        RETURNS (Prediction): The paths, and the tokens that they were found for.
+        RETURNS (Prediction): Their entities.
         """
         docs = list(docs)
         tokens = read_docs(docs)
         if not len(tokens.iob):
-            return Prediction(numpy.zeros(0, dtype="int32"), tokens)
+            return Prediction(tokens, NOTHING, NOTHING)
+        beliefs = self._beliefs(docs, tokens)
+        answer = self._decoding.decode(beliefs, self.cfg["decoding"])
+        return rate(answer, beliefs, tokens, self.confidence)
+
+    def set_annotations(self, docs: Iterable[Doc], prediction: Prediction) -> None:
+        """Write predicted entities to the docs. What was annotated before stays as it was.
+
+        docs (Iterable[Doc]): The docs.
+        prediction (Prediction): What `predict` returned for them.
+        """
+        annotate(list(docs), prediction, self.vocab.strings, self.confidence)
+
+    def beliefs(self, docs: Iterable[Doc], *, preset: bool = False) -> Beliefs:
+        """Find out how probable tags and entities are.
+
+        docs (Iterable[Doc]): The docs, not all of them empty.
+        preset (bool): Whether entities that docs have already are right; otherwise it is
+            as if they had none.
+        RETURNS (Beliefs): The probabilities, of the tokens of all docs one after another.
+        """
+        docs = list(docs)
+        tokens = read_docs(docs)
+        if not preset:
+            tokens = tokens._replace(iob=numpy.full_like(tokens.iob, MISSING))
+        return self._beliefs(docs, tokens)
+
+    def readings(self, docs: Iterable[Doc], k: int = 5) -> List[List[Reading]]:
+        """Find the most probable ways to read docs, whatever entities these have already.
+
+        docs (Iterable[Doc]): The docs, not all of them empty.
+        k (int): How many, at least 1.
+        RETURNS (List[List[Reading]]): For each doc up to k readings, with their entities and
+            their probability, the most probable first.
+        """
+        docs = list(docs)
+        return readings(docs, self.beliefs(docs), read_docs(docs), k, self.vocab.strings)
+
+    def _beliefs(self, docs: List[Doc], tokens: Tokens) -> Beliefs:
         self._require_labels()
         possible = possible_tags(
             tokens,
@@ -275,30 +328,48 @@ class CostSensitiveNER(TrainablePipe):
             sentence_boundaries=self.cfg["sentence_boundaries"],
         )
         constraints = self.tags.constraints._replace(emissions=possible)
-        potentials = chain.constrain(self.model.predict(docs), constraints)
-        return Prediction(to_numpy(chain.best_path(potentials).tags), tokens)
+        return Beliefs(
+            chain.constrain(self.model.predict(docs), constraints),
+            self.tags,
+            temperature=Temperature(**self.cfg["temperature"]),
+            is_space=tokens.is_space,
+        )
 
-    def set_annotations(self, docs: Iterable[Doc], prediction: Prediction) -> None:
-        """Write the entities of predicted paths to the docs. What was annotated before
-        stays as it was.
+    def set_decoding(self, decoding: Decoding) -> None:
+        """Answer in another way from now on, without training again.
 
-        docs (Iterable[Doc]): The docs.
-        prediction (Prediction): Their paths, as `predict` returns them.
+        decoding (Decoding): The way. Its settings are in `cfg["decoding"]` then.
         """
-        tags, tokens = prediction
-        found = trim(self.tags.decode(tags, tokens.lengths), tokens.is_space)
-        labels = [self.vocab.strings.as_int(label) for label in self.labels]
-        entities = list(zip(*(column.tolist() for column in found)))
-        ends = numpy.cumsum(tokens.lengths)
-        last_entities = numpy.searchsorted(found.begin, ends).tolist()
-        start, first = 0, 0
-        for doc, end, last in zip(docs, ends.tolist(), last_entities):
-            spans = [
-                Span(doc, e_begin - start, e_end - start, label=labels[label])
-                for e_begin, e_end, label in entities[first:last]
-            ]
-            _set_ents(doc, spans, preset=tokens.iob[start:end] != MISSING)
-            start, first = end, last
+        self._decoding = decoding
+        self.cfg["decoding"] = deepcopy(decoding.settings)
+        self._configured["decoding"] = deepcopy(decoding.settings)
+
+    def check_decoding(self, tags: Tags) -> None:
+        """Check that the settings of decoding fit some labels.
+
+        tags (Tags): The tags of the labels.
+        RAISES (ValueError): If one is for another label, or a label has no cost or is not in
+            the tree.
+        """
+        self._decoding.check(tags, self.cfg["decoding"])
+
+    def set_confidence(self, confidence: Optional[Confidence]) -> None:
+        """Write from now on how probable entities are, or don't any more.
+
+        confidence (Optional[Confidence]): Where to; None: nowhere. Its settings are in
+            `cfg["confidence"]` then.
+        RAISES (ValueError): If spans have an extension attribute of that name already.
+        """
+        if confidence is not None:
+            register(confidence)
+        self.cfg["confidence"] = confidence and asdict(confidence)
+        self._configured["confidence"] = confidence and asdict(confidence)
+
+    @property
+    def confidence(self) -> Optional[Confidence]:
+        """Where it is written how probable entities are."""
+        settings = self.cfg["confidence"]
+        return settings and Confidence(**settings)
 
     def update(
         self,
@@ -372,7 +443,7 @@ class CostSensitiveNER(TrainablePipe):
                     f"{self.name}: {file}: expected the {part} of a trained cost_sensitive_ner "
                     f"with this config, could not read it: {error}"
                 ) from error
-        self.objective.restore(self.cfg["cost_tables"], self.tags)
+        self._settle()
         return self
 
     def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> "CostSensitiveNER":
@@ -383,8 +454,19 @@ class CostSensitiveNER(TrainablePipe):
         RETURNS (CostSensitiveNER): The component.
         """
         super().from_bytes(bytes_data, exclude=exclude)
-        self.objective.restore(self.cfg["cost_tables"], self.tags)
+        self._settle()
         return self
+
+    def _settle(self) -> None:
+        """Make use of a cfg that was loaded. What was set on the component that wrote it
+        holds, but not where the config says something else now than it said then."""
+        self.objective.restore(self.cfg["cost_tables"], self.tags)
+        for name, settings in self._configured.items():
+            if self.cfg["configured"].get(name) != settings:
+                self.cfg[name] = deepcopy(settings)
+        self.cfg["configured"] = self._configured
+        if self.confidence is not None:
+            register(self.confidence)
 
     def _check_finite(self, scores: Potentials) -> None:
         for field in ("emissions", "transitions", "start", "end"):
@@ -399,16 +481,3 @@ class CostSensitiveNER(TrainablePipe):
 def _first(get_examples: Callable[[], Iterable[Example]], n_examples: int = 10) -> List[Example]:
     """As many examples as it takes to see what they look like."""
     return list(islice(get_examples(), n_examples))
-
-
-def _set_ents(doc: Doc, spans: List[Span], preset: Array1d) -> None:
-    """Set the entities of a doc, and O elsewhere, where nothing was preset."""
-    if not preset.any():
-        doc.set_ents(spans)
-        return
-    new = [span for span in spans if not preset[span.start : span.end].any()]
-    free = ~preset
-    for span in new:
-        free[span.start : span.end] = False
-    outside = [doc[int(i) : int(i) + 1] for i in numpy.flatnonzero(free)]
-    doc.set_ents(new, outside=outside, default="unmodified")

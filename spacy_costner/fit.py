@@ -133,6 +133,7 @@ class TotalLoss:
         n_groups, roots = len(self.merged.roots), self.merged.roots[:, None]
         weights = vector.reshape(self.shape).astype("float32")
         weights[:n_groups] *= roots
+        self.ner.objective.loss.at(Progress()).forget()
         value, gradient = self.c2 * float(vector @ vector), numpy.zeros(self.shape)
         for rows, reading in self.batches:
             scores = Potentials(

@@ -302,20 +302,33 @@ def possible_tags(
     possible[crossing] &= ~tags.continuing
     path = gold_tags(annotation(tokens, tags, strings), tags)
     possible[preset] = path[preset, None] == numpy.arange(len(tags))
+    possible[~preset & _follows_entity(path, tags, tokens.lengths)] &= ~tags.continuing
     return possible
 
 
-def allowed_tags(path: Ints1d, n_tags: int) -> Optional[Array2d]:
-    """The tags that agree with gold.
+def allowed_tags(path: Ints1d, tags: Tags, lengths: Ints1d) -> Optional[Array2d]:
+    """The tags that agree with gold. What is missing right after an entity of gold may be
+    anything but more of that entity.
 
     path (Ints1d): Gold tags, -1 where missing. Shape: (N,)
-    n_tags (int): K.
+    tags (Tags): The tag set.
+    lengths (Ints1d): Tokens of each doc. Shape: (B,)
     RETURNS (Optional[Array2d]): None if nothing is missing. Shape: (N, K)
     """
     missing = path < 0
     if not missing.any():
         return None
-    return missing[:, None] | (path[:, None] == numpy.arange(n_tags))
+    allowed = missing[:, None] | (path[:, None] == numpy.arange(len(tags)))
+    allowed[missing & _follows_entity(path, tags, lengths)] &= ~tags.continuing
+    return allowed
+
+
+def _follows_entity(path: Ints1d, tags: Tags, lengths: Ints1d) -> Array1d:
+    """True where the token before, of the same doc, is known to be in an entity. Shape: (N,)"""
+    follows = numpy.zeros(len(path), dtype=bool)
+    follows[1:] = (path[:-1] >= 0) & (tags.label_of[path[:-1]] >= 0)
+    follows[(numpy.cumsum(lengths) - lengths)[lengths > 0]] = False
+    return follows
 
 
 def gold_cost(path: Ints1d, table: CostTable, weights: Optional[Floats1d]) -> Floats2d:

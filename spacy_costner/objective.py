@@ -194,13 +194,13 @@ class Objective:
         """
         loss = self.loss.at(progress)
         chains = reading.constrain(scores)
-        path, wide_path, left_out = self._gold_path(reading, chains)
+        path, wide_path, left_out = self._gold_path(reading, chains, tags)
         self._warn_of_left_out(left_out, reading)
         chains = chains.open(left_out, scores)
         table, weights = self.cost_table(loss, tags), reading.token_weights
         gold = Gold(
             tags=wide_path,
-            allowed=chains.widen(allowed_tags(path, len(tags))),
+            allowed=chains.widen(allowed_tags(path, tags, reading.lengths)),
             cost=None if table is None else chains.widen(gold_cost(path, table, weights)),
             token_weights=weights,
             weights=reading.weights,
@@ -281,14 +281,17 @@ class Objective:
             return constraints, None, possible is None
         return constraints, make_tracks(tags, spans, len(tokens.iob)), False
 
-    def _gold_path(self, reading: Reading, chains: Chains) -> Tuple[Ints1d, Ints1d, Array1d]:
+    def _gold_path(
+        self, reading: Reading, chains: Chains, tags: Tags
+    ) -> Tuple[Ints1d, Ints1d, Array1d]:
         """The gold tags, and what they are among all tags; -1 where missing: everywhere in a
         doc whose gold is not possible. Then which docs these are. Shapes: (N,), (N,), (B,)"""
         path, lengths = reading.path, reading.lengths
         if chains.free:
             return path, path, numpy.zeros(len(lengths), dtype=bool)
-        n_tags = len(chains.potentials.start) if chains.tracks is None else chains.tracks.n_tags
-        allowed = (path < 0)[:, None] | (path[:, None] == numpy.arange(n_tags))
+        allowed = allowed_tags(path, tags, lengths)
+        if allowed is None:
+            allowed = chain.truth_values(path, len(tags))
         found = chain.best_path(chain.restrict(chains.potentials, chains.widen(allowed)))
         left_out = ~numpy.isfinite(to_numpy(found.scores))
         known = (path >= 0) & ~numpy.repeat(left_out, lengths)

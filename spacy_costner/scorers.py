@@ -1,16 +1,30 @@
 """How good the answers are, and what their mistakes cost."""
 
 from functools import partial
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+)
 
 import numpy
 from spacy.scorer import PRFScore, get_ner_prf
 from spacy.strings import StringStore
+from spacy.tokens import Span
 from spacy.training import Example
 from thinc.types import Floats1d, Ints1d
 
 from .gold import annotation, gold_tags, read_docs, read_reference
 from .hierarchy import Tree, TreeSource, make_tree
+from .reliability import calibration_error, reliability
 from .tags import OUTSIDE, Tags
 from .types import Cost
 
@@ -59,6 +73,7 @@ def cost_scores(
     *,
     labels: Sequence[str] = (),
     scheme: str = "BILUO",
+    confidence: Optional[Mapping[str, Any]] = None,
     **settings: Any,
 ) -> Scores:
     """Score the entities of some docs.
@@ -72,6 +87,7 @@ def cost_scores(
     examples (Iterable[Example]): The examples, with predicted docs.
     labels (Sequence[str]): The labels of the component.
     scheme (str): The tag scheme of the component.
+    confidence (Optional[Mapping[str, Any]]): The component's settings of confidence, if on.
     **settings (Any): Other settings of the component: none is used.
     RETURNS (Dict[str, Any]): spaCy's `ents_p`, `ents_r`, `ents_f` and `ents_per_type`, and
         - `ents_cost`: average cost of a token; lower is better.
@@ -79,6 +95,7 @@ def cost_scores(
         - `ents_sent_acc`: share of the docs with all entities right and no other.
         - `ents_f_level_1`, `ents_f_level_2`, …: F where each label is replaced by the node
           above it at that level of the tree, 1 on top.
+        - `ents_ece` and `ents_reliability`, where confidence is on: see `confidence_scores`.
         - `ents_confusion`: tokens by label of gold and then of the answer, "O" included;
           what never happened is left out.
     RAISES (ValueError): If a label has no cost, or is not in the tree.
@@ -90,7 +107,41 @@ def cost_scores(
         **get_ner_prf(annotated),
         **_token_scores(annotated, cost, labels, scheme),
         **_entity_scores(annotated, tree),
+        **({} if confidence is None else _confidence_scores(annotated, confidence, labels)),
     }
+
+
+def make_confidence_scorer() -> Callable[..., Scores]:
+    """Build a scorer that knows what confidences are worth: see `confidence_scores`.
+
+    [components.ner.scorer]
+    @scorers = "spacy_costner.confidence_scorer.v1"
+    """
+    return confidence_scores
+
+
+def confidence_scores(
+    examples: Iterable[Example],
+    *,
+    labels: Sequence[str] = (),
+    confidence: Optional[Mapping[str, Any]] = None,
+    **settings: Any,
+) -> Scores:
+    """Score the entities of some docs, and the confidence in them.
+
+    examples (Iterable[Example]): The examples, with predicted docs.
+    labels (Sequence[str]): The labels of the component. Confidence in others, nodes of a
+        tree, is not that one label is right, and doesn't count.
+    confidence (Optional[Mapping[str, Any]]): The component's settings of confidence, if on.
+    **settings (Any): Other settings of the component: none is used.
+    RETURNS (Dict[str, Any]): spaCy's `ents_p`, `ents_r`, `ents_f` and `ents_per_type`, and
+        - `ents_ece`: the expected calibration error of the entities' confidence, in ten bins;
+          lower is better. None without entities, or where confidence is off.
+        - `ents_reliability`: the number of entities, their mean confidence and the share of
+          them that is right, bin by bin: see `reliability`.
+    """
+    annotated = _annotated(examples)
+    return {**get_ner_prf(annotated), **_confidence_scores(annotated, confidence, labels)}
 
 
 class DocCounts(NamedTuple):
@@ -206,15 +257,43 @@ def _entity_scores(examples: List[Example], tree: Optional[Tree]) -> Scores:
 
 def _entities(eg: Example) -> Tuple[Set[Entity], List[Entity]]:
     """Gold and answered entities, the latter without those in tokens that are not annotated."""
-    x2y = eg.alignment.x2y
-    answered = []
-    for ent in eg.x.ents:
-        tokens = x2y[ent.start : ent.end]
-        if len(tokens):
-            begin, end = int(tokens[0]), int(tokens[-1]) + 1
-            if all(token.ent_iob for token in eg.y[begin:end]):
-                answered.append((ent.label_, begin, end))
-    return {(ent.label_, ent.start, ent.end) for ent in eg.y.ents}, answered
+    answered = [_in_reference(eg, ent) for ent in eg.x.ents]
+    gold = {(ent.label_, ent.start, ent.end) for ent in eg.y.ents}
+    return gold, [entity for entity in answered if entity is not None]
+
+
+def _in_reference(eg: Example, ent: Span) -> Optional[Entity]:
+    """An answered entity in the tokens of the reference; None if these are not annotated."""
+    tokens = eg.alignment.x2y[ent.start : ent.end]
+    if not len(tokens):
+        return None
+    begin, end = int(tokens[0]), int(tokens[-1]) + 1
+    known = all(token.ent_iob for token in eg.y[begin:end])
+    return (ent.label_, begin, end) if known else None
+
+
+def _confidence_scores(
+    examples: List[Example], confidence: Optional[Mapping[str, Any]], labels: Sequence[str]
+) -> Scores:
+    """Confidence against how many answers are right."""
+    probs, right = [], []
+    for eg in examples:
+        if confidence is None or confidence["spans_key"] not in eg.x.spans:
+            continue
+        gold = {(ent.label_, ent.start, ent.end) for ent in eg.y.ents}
+        group = eg.x.spans[confidence["spans_key"]]
+        for span, prob in zip(group, group.attrs["scores"]):
+            entity = _in_reference(eg, span)
+            if entity is not None and span.label_ in labels:
+                probs.append(float(prob))
+                right.append(entity in gold)
+    if not probs:
+        return {"ents_ece": None, "ents_reliability": None}
+    answers = numpy.asarray(probs), numpy.asarray(right)
+    return {
+        "ents_ece": calibration_error(*answers),
+        "ents_reliability": reliability(*answers),
+    }
 
 
 def _compare(gold: Set[Entity], answered: List[Entity]) -> PRFScore:

@@ -150,10 +150,12 @@ class Tags:
         opening = self.having([OUTSIDE, *self.scheme.opening])
         closing = self.having([OUTSIDE, *self.scheme.closing])
         transitions = closing[:, None] & opening[None, :]
-        transitions |= self._within()
+        transitions |= self.within
         return Constraints(transitions=transitions, start=opening, end=closing)
 
-    def _within(self) -> Array2d:
+    @cached_property
+    def within(self) -> Array2d:
+        """True for the steps inside of an entity, [from, to]. Shape: (K, K)"""
         same_label = (self.label_of[:, None] == self.label_of) & (self.label_of >= 0)
         goes_on = [[(a, b) in self.scheme.within for b in self.prefix_of] for a in self.prefix_of]
         return same_label & numpy.asarray(goes_on)

@@ -141,6 +141,7 @@ class Loss:
         with it.
     is_smooth (bool): Whether it is a function of potentials and gold without kinks or jumps,
         as batch methods of optimisation need it.
+    forget (Callable): Called where training begins anew, for losses that remember batches.
     """
 
     compute: Callable[[Potentials, Gold], LossResult]
@@ -148,6 +149,7 @@ class Loss:
     weighs_tokens: bool = False
     is_ratio: bool = False
     is_smooth: bool = True
+    forget: Callable[[], None] = lambda: None
 
     def at(self, progress: Progress) -> "Loss":
         """The loss to minimise at this point of training."""

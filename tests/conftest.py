@@ -6,9 +6,20 @@ import pytest
 from hypothesis import settings
 
 from .experiment import Experiment, make_experiment
+from .test_component import pipeline, train
 
 settings.register_profile("chain", max_examples=60, deadline=None)
 settings.load_profile("chain")
+
+
+@pytest.fixture(scope="session")
+def unsure(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A pipeline that has not learned much, saved."""
+    nlp = pipeline()
+    train(nlp, steps=12)
+    path = tmp_path_factory.mktemp("unsure")
+    nlp.to_disk(path)
+    return path
 
 
 @pytest.fixture

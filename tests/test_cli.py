@@ -1,21 +1,23 @@
 """`python -m spacy costner …`."""
 
+from pathlib import Path
 from typing import Any, List
 
 import pytest
+import spacy
 from spacy.cli._util import app
-from spacy.util import registry
+from spacy.training.initialize import init_nlp
+from spacy.training.loop import train
+from spacy.util import load_model_from_config, registry
+from thinc.api import Config
 from typer.testing import CliRunner
 
-from .experiment import Experiment
-
-
-@pytest.fixture(scope="module", autouse=True)
-def loaded_as_spacy_does() -> None:
-    registry.cli.get_all()
+from .experiment import CONFIG, Experiment, make_corpus
 
 
 def run(*arguments: Any) -> Any:
+    """Run a command, with all commands loaded as spaCy loads them."""
+    registry.cli.get_all()
     return CliRunner().invoke(app, ["costner", *map(str, arguments)])
 
 
@@ -48,3 +50,43 @@ def test_command_line_says_what_is_wrong(experiment: Experiment) -> None:
     result = run(*options(experiment._replace(loss_paths=again)))
     assert result.exit_code == 1
     assert "expected files of different names" in result.output
+
+
+@pytest.fixture(scope="module")
+def pipeline_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trained pipeline, beside its corpus."""
+    folder = tmp_path_factory.mktemp("trained")
+    make_corpus(folder / "corpus.spacy")
+    config = Config().from_str(CONFIG.format(corpus=folder / "corpus.spacy"))
+    config["training"]["max_steps"] = 30
+    nlp = init_nlp(load_model_from_config(config, auto_fill=True).config)
+    train(nlp, folder)
+    return folder
+
+
+@pytest.mark.parametrize("options", [[], ["--per-label"]])
+def test_calibrate(pipeline_path: Path, tmp_path: Path, options: List[str]) -> None:
+    paths = [pipeline_path / "model-last", pipeline_path / "corpus.spacy"]
+    result = run("calibrate", *paths, "--output", tmp_path, *options)
+    assert result.exit_code == 0, result.output
+    assert "temperature: " in result.output and "expected calibration error: " in result.output
+    assert ("city: " in result.output) is bool(options)
+    cfg = spacy.load(tmp_path).get_pipe("ner").cfg
+    assert cfg["temperature"]["overall"] != 1.0
+    assert bool(cfg["temperature"]["labels"]) is bool(options)
+
+
+def test_tune(pipeline_path: Path, tmp_path: Path) -> None:
+    paths = [pipeline_path / "model-last", pipeline_path / "corpus.spacy"]
+    result = run("tune", *paths, "-o", tmp_path, "--dial", "bias", "--recall", 0.3)
+    assert result.exit_code == 0, result.output
+    line = next(line for line in result.output.splitlines() if "chosen" in line)
+    cfg = spacy.load(tmp_path).get_pipe("ner").cfg
+    assert float(line.split()[0]) == cfg["decoding"]["bias"]
+
+
+def test_tune_says_what_is_wrong(pipeline_path: Path, tmp_path: Path) -> None:
+    paths = [pipeline_path / "model-last", pipeline_path / "corpus.spacy"]
+    result = run("tune", *paths, "-o", tmp_path / "out", "--name", "parser")
+    assert result.exit_code == 1 and "was: 'parser'" in result.output
+    assert not (tmp_path / "out").exists()

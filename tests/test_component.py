@@ -10,7 +10,7 @@ import spacy
 from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.training import Example
-from thinc.api import ConfigValidationError, to_numpy
+from thinc.api import ConfigValidationError, fix_random_seed, to_numpy
 
 SMALL = {
     "model": {
@@ -70,6 +70,15 @@ def trained() -> Language:
     nlp = pipeline()
     train(nlp)
     return nlp
+
+
+def test_training_anew_forgets_batches_before() -> None:
+    nlp = pipeline(loss={"@losses": "spacy_costner.MCEF.v1"})
+    values = []
+    for _ in range(2):
+        fix_random_seed(0)
+        values.append(train(nlp, steps=3)["ner"])
+    assert values[0] == pytest.approx(values[1], rel=1e-4)
 
 
 @pytest.mark.parametrize("scheme", ["BILUO", "IOB2"])

@@ -10,14 +10,14 @@ import spacy_costner
 
 ROOT = Path(spacy_costner.__file__).parent
 FLOORS = [
-    {"types", "blocks", "significance", "start"},
+    {"types", "blocks", "reliability", "significance", "start"},
     {"chain", "tags", "hierarchy", "matrix", "sparse"},
-    {"costs", "forbidden", "features", "losses"},
+    {"costs", "decode", "features", "forbidden", "losses"},
     {"layers", "gold"},
-    {"objective", "scorers"},
+    {"annotate", "objective", "scorers"},
     {"component"},
-    {"trials", "fit", "explain"},
-    {"compare"},
+    {"explain", "fit", "inference", "trials"},
+    {"calibrate", "check", "compare", "tune"},
     {"cli"},
 ]
 FLOOR = {module: floor for floor, modules in enumerate(FLOORS) for module in modules}

@@ -162,13 +162,33 @@ def test_presets_rule_out_all_else() -> None:
 def test_missing_tokens_allow_all_and_cost_nothing() -> None:
     path = numpy.asarray([1, -1])
     table = numpy.asarray([[0, 2], [3, 0]], dtype="float32")
-    assert allowed_tags(path, 2).tolist() == [[False, True], [True, True]]
+    tags = Tags(["LOC"], "IOB2")
+    allowed = allowed_tags(numpy.asarray([0, -1]), tags, numpy.asarray([2]))
+    assert allowed.tolist() == [[True, False, False], [True, True, True]]
     assert gold_cost(path, table, None).tolist() == [[3, 0], [0, 0]]
     assert gold_cost(path, table, numpy.asarray([2.0, 5.0])).tolist() == [[6, 0], [0, 0]]
 
 
 def test_complete_gold_needs_no_mask() -> None:
-    assert allowed_tags(numpy.asarray([1, 0]), 2) is None
+    assert allowed_tags(numpy.asarray([1, 0]), Tags(["LOC"], "IOB2"), numpy.asarray([2])) is None
+
+
+def test_what_is_missing_after_an_entity_is_no_more_of_it() -> None:
+    """But of the next doc it may be anything that the scheme allows there."""
+    tags = Tags(["LOC"], "IOB2")
+    path = numpy.asarray([1, -1, -1, 1, -1])
+    allowed = allowed_tags(path, tags, numpy.asarray([4, 1]))
+    either, not_inside = [True, True, True], [True, True, False]
+    assert allowed[[1, 2, 4]].tolist() == [not_inside, either, either]
+
+
+def test_what_follows_a_preset_entity_is_no_more_of_it() -> None:
+    doc = Doc(NLP.vocab, words=["New", "York", "City"])
+    doc.set_ents([Span(doc, 0, 2, "LOC")], default="missing")
+    possible = possible_tags(
+        read_docs([doc]), Tags(["LOC"], "IOB2"), NLP.vocab.strings, sentence_boundaries=False
+    )
+    assert possible.tolist() == [[False, True, False], [False, False, True], [True, True, False]]
 
 
 @pytest.mark.parametrize("text", ["Ana lives in New York", ""])

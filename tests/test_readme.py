@@ -33,13 +33,19 @@ def table(heading: str) -> Set[str]:
 
 
 def test_losses_and_costs() -> None:
-    costs = [name for name in declared("spacy_misc") if "Cost" in name]
+    costs = [name for name in declared("spacy_misc") if name.endswith("Cost.v1")]
     assert table("Losses") == {*declared("thinc_losses"), *costs}
 
 
 def test_every_loss_and_cost_is_explained() -> None:
     explained = set(re.findall(r"`(spacy_costner\.\w+\.v1)`", read("docs/losses.md")))
     assert table("Losses") <= explained
+
+
+def test_every_decoding_is_explained() -> None:
+    every = {name for name in declared("spacy_misc") if name.endswith("Decoding.v1")}
+    assert table("Decoding") == every
+    assert set(re.findall(r"^\| `([\w./]+)`", read("docs/decoding.md"), re.MULTILINE)) == every
 
 
 def test_block_to_paste_is_the_softmax_margin() -> None:
@@ -56,8 +62,11 @@ def test_block_to_paste_is_the_softmax_margin() -> None:
     assert filled["components"] == expected["components"]
 
 
+PAGES = ["docs/confidence.md", "docs/decoding.md", "docs/losses.md"]
+
+
 def blocks_to_paste() -> List[str]:
-    return re.findall(r"```ini\n(.*?)```", read("docs/losses.md"), flags=re.DOTALL)
+    return re.findall(r"```ini\n(.*?)```", "".join(map(read, PAGES)), flags=re.DOTALL)
 
 
 @pytest.mark.parametrize("block", blocks_to_paste(), ids=lambda block: block.splitlines()[-1])
@@ -102,9 +111,7 @@ def test_configs_that_are_spoken_of_are_there(name: str) -> None:
     assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
-@pytest.mark.parametrize(
-    "name", ["README.md", "docs/develop.md", "docs/linear.md", "docs/losses.md"]
-)
+@pytest.mark.parametrize("name", ["README.md", "docs/develop.md", "docs/linear.md", *PAGES])
 def test_links_lead_somewhere(name: str) -> None:
     links = re.findall(r"\]\(([^)#:]+)\)", read(name))
     assert [link for link in links if not (ROOT / name).parent.joinpath(link).exists()] == []

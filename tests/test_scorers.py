@@ -3,7 +3,7 @@
 import json
 import pickle
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 import pytest
 import spacy
@@ -11,7 +11,7 @@ from spacy.cli.evaluate import evaluate
 from spacy.cli.train import train as train_nlp
 from spacy.language import Language
 from spacy.scorer import get_ner_prf
-from spacy.tokens import Doc, DocBin, Span
+from spacy.tokens import Doc, DocBin, Span, SpanGroup
 from spacy.training import Example
 from thinc.api import Config
 
@@ -20,7 +20,7 @@ from spacy_costner.costs import (
     make_precision_recall_cost,
     make_zero_one_cost,
 )
-from spacy_costner.scorers import count_docs, make_cost_scorer
+from spacy_costner.scorers import count_docs, make_confidence_scorer, make_cost_scorer
 
 from .test_component import examples, pipeline, train
 
@@ -47,9 +47,11 @@ EXAMPLES = [
 ]
 
 
-def score(examples: List[Example], **settings: Any) -> Dict[str, Any]:
+def score(
+    examples: List[Example], confidence: Optional[Dict[str, Any]] = None, **settings: Any
+) -> Dict[str, Any]:
     scorer = make_cost_scorer(**{"cost": HIERARCHICAL, "tree": TREE, **settings})
-    return scorer(examples, labels=LABELS, scheme="BILUO")
+    return scorer(examples, labels=LABELS, scheme="BILUO", confidence=confidence)
 
 
 def test_scores_counted_by_hand() -> None:
@@ -70,6 +72,43 @@ def test_scores_counted_by_hand() -> None:
         "sports-team": {"O": 1},
         "O": {"city": 1, "O": 3},
     }
+
+
+def test_confidence_counted_by_hand() -> None:
+    words = ["a", "b", "c", "d"]
+    predicted = Doc(VOCAB, words=words, ents=["B-city", "O", "B-city", "B-city"])
+    gold = Doc(VOCAB, words=words, ents=["B-city", "O", "O", None])  # type: ignore[list-item]
+    attrs = {"scores": [0.9, 0.7, 0.1]}
+    predicted.spans["sure"] = SpanGroup(predicted, attrs=attrs, spans=predicted.ents)
+    batch = [Example(predicted, gold), *EXAMPLES]
+    scorer = make_confidence_scorer()
+    scores = scorer(batch, confidence={"spans_key": "sure"}, labels=LABELS)
+    # The third is in a token that is not annotated; the other docs have no confidence.
+    assert scores["ents_ece"] == pytest.approx((0.1 + 0.7) / 2)
+    rows = [row for row in scores["ents_reliability"] if row["n"]]
+    assert [(row["n"], row["confidence"], row["right"]) for row in rows] == [
+        (1, pytest.approx(0.7), 0.0),
+        (1, pytest.approx(0.9), 1.0),
+    ]
+    assert scores["ents_f"] == get_ner_prf(batch)["ents_f"]
+    with_cost = score(batch, confidence={"spans_key": "sure"})
+    assert with_cost["ents_ece"] == scores["ents_ece"] and "ents_cost" in with_cost
+    without = scorer(batch, confidence={"spans_key": "sure"}, labels=["country"])
+    assert without["ents_ece"] is None
+    assert scorer(batch)["ents_ece"] is None and "ents_ece" not in score(batch)
+
+
+def test_confidence_is_scored_in_a_pipeline() -> None:
+    settings = {
+        "scorer": {"@scorers": "spacy_costner.confidence_scorer.v1"},
+        "confidence": {"@misc": "spacy_costner.Confidence.v1", "extension": "sure"},
+    }
+    nlp = pipeline(**settings)
+    train(nlp, steps=20)
+    scores = nlp.evaluate(examples(nlp))
+    assert 0 < scores["ents_ece"] < 1
+    assert sum(row["n"] for row in scores["ents_reliability"]) > 0
+    Span.remove_extension("sure")
 
 
 def test_docs_counted_by_hand() -> None:

@@ -9,7 +9,7 @@ from . import batched
 from .batched import Segments, k_best, pairwise_marginals, sample_paths
 from .best_ways import BestWays, best_ways, max_marginals, segment_max_scores
 from .compiled import compiled, set_threads
-from .constraints import Allowed, constrain, restrict
+from .constraints import Allowed, constrain, restrict, truth_values
 from .posterior import (
     Posterior,
     entropy,
@@ -55,4 +55,5 @@ __all__ = [
     "segment_log_probs",
     "segment_max_scores",
     "set_threads",
+    "truth_values",
 ]

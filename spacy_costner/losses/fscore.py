@@ -67,7 +67,7 @@ def make_mce_f(
             f"{slope!r}, {offset!r}"
         )
     totals = RunningTotals(compute, within(0, 1, "MCEF", "decay", decay))
-    return Loss(totals, is_ratio=True, is_smooth=number(psi) == 1 and totals.decay == 0)
+    return Loss(totals, is_ratio=True, is_smooth=number(psi) == 1, forget=totals.forget)
 
 
 @dataclass
@@ -86,6 +86,9 @@ class RunningTotals:
     compute: "partial[Tuple[LossResult, Counts]]"
     decay: float
     totals: Counts = field(default=NOTHING_YET)
+
+    def forget(self) -> None:
+        self.totals = NOTHING_YET
 
     def __call__(self, potentials: Potentials, gold: Gold) -> LossResult:
         before = self.totals.plus(ONE_FOUND, self.decay)

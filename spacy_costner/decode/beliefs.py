@@ -1,0 +1,250 @@
+"""What the chain holds to be likely: the exact probabilities of tags and of entities.
+
+An entity is a run of tokens with given tags, at whose end no tag goes on with it, so that
+its probability is that of a segment. Nothing is sampled and no beam is searched.
+"""
+
+from functools import cached_property
+from typing import Any, Mapping, NamedTuple, Optional, Tuple
+
+import numpy
+from thinc.api import to_numpy
+from thinc.types import Array1d, Array2d, Floats1d, Floats2d, Ints1d, Ints2d
+
+from .. import chain
+from ..tags import Entities, Tags
+from ..types import Potentials, map_scores
+
+LEAST = 0.01
+"""Entities of a lower probability are not looked for. The events that one entity begins
+here or there are disjoint, so that a token is in at most 1 / LEAST entities that are."""
+
+
+class Temperature(NamedTuple):
+    """How far scores are to be trusted. Beliefs are those of scores / temperature.
+
+    overall (float): For transitions, O, and labels without a temperature of their own.
+    labels (Mapping[str, float]): For the emissions of single labels.
+    """
+
+    overall: float = 1.0
+    labels: Mapping[str, float] = {}
+
+
+def temper(potentials: Potentials, tags: Tags, temperature: Temperature) -> Potentials:
+    """Divide scores by a temperature: above 1, all beliefs are less certain.
+
+        p(y) = exp(s(y) / temperature) / Z
+
+    potentials (Potentials): The scores.
+    tags (Tags): Their tags.
+    temperature (Temperature): The temperature.
+    RETURNS (Potentials): The scores of the calibrated chain.
+
+    Guo et al., 2017, "On Calibration of Modern Neural Networks", eq 9.
+    """
+    if temperature == Temperature():
+        return potentials
+    tempered = map_scores(lambda scores: scores / temperature.overall, potentials)
+    if not temperature.labels:
+        return tempered
+    names = [*tags.labels, None]
+    of_label = [temperature.labels.get(str(name), temperature.overall) for name in names]
+    of_tag = numpy.asarray(of_label, dtype=potentials.emissions.dtype)[tags.label_of]
+    return tempered._replace(emissions=potentials.emissions / of_tag)
+
+
+class Beliefs:
+    """The scores of a batch and what follows from them. Messages run when first asked for."""
+
+    def __init__(
+        self,
+        scores: Potentials,
+        tags: Tags,
+        *,
+        temperature: Temperature = Temperature(),  # noqa: B008
+        is_space: Optional[Array1d] = None,
+    ) -> None:
+        """Form beliefs.
+
+        scores (Potentials): The model's scores, under all constraints.
+        tags (Tags): Their tags.
+        temperature (Temperature): How far they are to be trusted.
+        is_space (Optional[Array1d]): True for white space, which is no end of an entity:
+            one that goes on into it counts as the entity before it. Shape: (N,)
+        """
+        self.scores = scores
+        self.tags = tags
+        self.temperature = temperature
+        self.is_space = numpy.zeros(len(scores.emissions), bool) if is_space is None else is_space
+
+    @cached_property
+    def potentials(self) -> Potentials:
+        """The calibrated scores, as NumPy arrays."""
+        return temper(map_scores(to_numpy, self.scores), self.tags, self.temperature)
+
+    @cached_property
+    def posterior(self) -> chain.Posterior:
+        """The distribution of paths."""
+        return chain.posterior(self.potentials)
+
+    @cached_property
+    def marginals(self) -> Floats2d:
+        """The probability of each tag at each token. Shape: (N, K)"""
+        return chain.marginals(self.potentials)
+
+    @property
+    def entropy(self) -> Floats1d:
+        """How uncertain the path of each sequence is, in nats. Shape: (B,)"""
+        return chain.entropy(self.potentials)[0]
+
+    def best_paths(self, k: int) -> Tuple[Ints2d, Floats2d]:
+        """The k most probable paths.
+
+        k (int): How many, at least 1.
+        RETURNS (Tuple[Ints2d, Floats2d]): Their tags, shape (k, N), and their probabilities,
+            descending; 0 where a sequence has no further path. Shape: (k, B)
+        """
+        tags, scores = chain.k_best(self.potentials, k)
+        log_z = self.posterior.log_partition()[0]
+        return tags, numpy.minimum(numpy.exp(scores - log_z), 1.0)
+
+    def entity_probs(self, entities: Entities, covers: Optional[Array2d] = None) -> Floats1d:
+        """The probability that just these tokens are an entity, with this label.
+
+            p(y has B-x at b, I-x … after it, L-x at e - 1)          BILUO
+            p(y has B-x at b, I-x … after it, and not I-x at e)      IOB2
+
+        entities (Entities): Any entities; they may overlap.
+        covers (Optional[Array2d]): Which labels of the chain each label of the entities
+            stands for, where that is not itself: the probabilities of all of them add up.
+            Shape: (labels of the entities, labels)
+        RETURNS (Floats1d): The probabilities, in float64. Shape: (E,)
+        """
+        log_probs, which = self.entity_log_probs(entities, covers)[:2]
+        probs = numpy.bincount(which, numpy.exp(log_probs), minlength=len(entities.begin))
+        return numpy.minimum(probs, 1.0)
+
+    def entity_log_probs(
+        self, entities: Entities, covers: Optional[Array2d] = None
+    ) -> Tuple[Floats1d, Ints1d, Any]:
+        """The same, for each of the ways in which a path can have an entity.
+
+        RETURNS (Tuple): The log-probabilities of S ways, shape (S,); the entity that each is
+            a way of, shape (S,); and the callback from the derivative with respect to the
+            former to that of the calibrated scores.
+        """
+        which, label = numpy.arange(len(entities.label)), entities.label
+        if covers is not None:
+            which, label = numpy.nonzero(covers[entities.label])
+        ways = Entities(entities.begin[which], entities.end[which], label)
+        if self._last_goes_on and self.is_space.any():
+            which, ways = self._into_space(which, ways)
+        log_probs, backprop = self.posterior.segment_log_probs(self._segments(ways))
+        return log_probs, which, backprop
+
+    @cached_property
+    def _last_goes_on(self) -> bool:
+        """Whether the tag of an entity's last token may be followed by more of it."""
+        scheme = self.tags.scheme
+        return any(tag in scheme.closing for tag, _ in scheme.within)
+
+    def _segments(self, entities: Entities) -> chain.Segments:
+        begin, end, label = entities
+        ends = numpy.cumsum(end - begin)
+        in_a_row = Entities(ends - (end - begin), ends, label)
+        after = None
+        if self._last_goes_on:
+            after = ~self.tags.continuing | (self.tags.label_of != label[:, None])
+        path = self.tags.encode(in_a_row, int(ends[-1]) if len(ends) else 0)
+        return chain.Segments(begin, end, path, after)
+
+    def _into_space(self, which: Ints1d, entities: Entities) -> Tuple[Ints1d, Entities]:
+        """Each entity as it is and, in turn, with the white space that follows it."""
+        stops = numpy.cumsum(self.potentials.lengths)
+        words = numpy.append(numpy.flatnonzero(~self.is_space), len(self.is_space))
+        next_word = words[numpy.searchsorted(words, entities.end)]
+        stop = stops[numpy.searchsorted(stops, entities.begin, side="right")]
+        n_ways = numpy.minimum(next_word, stop) - entities.end + 1
+        first = numpy.repeat(numpy.cumsum(n_ways) - n_ways, n_ways)
+        begin, end, label = (numpy.repeat(column, n_ways) for column in entities)
+        longer = Entities(begin, end + numpy.arange(len(end)) - first, label)
+        return numpy.repeat(which, n_ways), longer
+
+    def likely_entities(self, floor: float) -> Tuple[Entities, Floats1d]:
+        """All entities of at least some probability, overlapping ones too.
+
+        floor (float): The probability; `LEAST` if that is more.
+        RETURNS (Tuple[Entities, Floats1d]): The entities, ordered by begin and end, and
+            their probabilities. Shape: (E,)
+        """
+        floor = max(floor, LEAST)
+        entities = self._reachable(floor)
+        probs = self.entity_probs(entities)
+        order = numpy.lexsort((-probs, entities.end, entities.begin))
+        order = order[probs[order] >= floor]
+        return Entities(*(column[order] for column in entities)), probs[order]
+
+    def _reachable(self, floor: float) -> Entities:
+        """The entities that are at least so likely to be there or to go on behind their end.
+
+        p(y_b..y_t is part of one entity) = p(y_b..y_{t-1} is) p(y_t | y_{t-1})
+        """
+        tags, scheme, probable = self.tags, self.tags.scheme, self.marginals >= floor
+        begin, tag = numpy.nonzero(probable & tags.opening)
+        so_far, here, found = self.marginals[begin, tag].astype("float64"), begin, []
+        steps = _Steps(self, probable)
+        closing = tags.having(scheme.closing)
+        while len(begin):
+            ends = closing[tag] & ~self.is_space[here]
+            found.append((begin[ends], here[ends] + 1, tags.label_of[tag[ends]]))
+            row, tag, share = steps.from_tags(here, tag)
+            so_far = so_far[row] * share
+            live = so_far >= floor
+            begin, here, tag, so_far = (
+                begin[row][live],
+                here[row][live] + 1,
+                tag[live],
+                so_far[live],
+            )
+        columns = [numpy.concatenate(column) for column in zip(*found)]
+        return Entities(*(columns or [numpy.zeros(0, "int32")] * 3))
+
+
+class _Steps:
+    """The steps inside of entities, between tags that are probable.
+
+    p(y_{t+1} = j | y_t = i), from the probability of the two tags in a row
+    """
+
+    def __init__(self, beliefs: Beliefs, probable: Array2d) -> None:
+        tags, within = beliefs.tags, beliefs.tags.within
+        inner = numpy.ones(len(probable), dtype=bool)
+        lengths = beliefs.potentials.lengths
+        inner[(numpy.cumsum(lengths) - 1)[lengths > 0]] = False
+        from_tag, to_tag = numpy.nonzero(within)
+        follows = numpy.zeros_like(probable)
+        follows[:-1] = probable[1:]
+        possible = probable[:, from_tag] & follows[:, to_tag] & inner[:, None]
+        token, step = numpy.nonzero(possible)
+        pairs = numpy.stack([from_tag[step], to_tag[step]], axis=1).reshape(-1)
+        segments = chain.Segments(token, token + 2, pairs)
+        log_probs = beliefs.posterior.segment_log_probs(segments)[0]
+        share = numpy.exp(log_probs) / beliefs.marginals[token, from_tag[step]]
+        key = token * len(tags) + from_tag[step]
+        order = numpy.argsort(key, kind="stable")
+        self.n_tags = len(tags)
+        self.key, self.to_tag, self.share = key[order], to_tag[step][order], share[order]
+
+    def from_tags(self, token: Ints1d, tag: Ints1d) -> Tuple[Ints1d, Ints1d, Floats1d]:
+        """The steps from some tags of some tokens.
+
+        RETURNS (Tuple[Ints1d, Ints1d, Floats1d]): For each step the index of the tag that it
+            is from, the tag that it leads to, and its probability given the former.
+        """
+        key = token * self.n_tags + tag
+        first = numpy.searchsorted(self.key, key)
+        n_steps = numpy.searchsorted(self.key, key, side="right") - first
+        row = numpy.repeat(numpy.arange(len(key)), n_steps)
+        at = numpy.arange(len(row)) + (first - (numpy.cumsum(n_steps) - n_steps))[row]
+        return row, self.to_tag[at], self.share[at]

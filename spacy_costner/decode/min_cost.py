@@ -1,0 +1,178 @@
+"""The answer of least expected cost, with labels of the tree that stand for several."""
+
+from itertools import combinations
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy
+from thinc.types import Array2d, Ints1d
+
+from .. import chain
+from ..hierarchy import Tree, TreeSource, make_tree
+from ..tags import Tags
+from ..types import Cost, CostTable, Potentials
+from .beliefs import Beliefs
+from .decoders import Answer, Decoding, Settings, best_entities
+
+TIE = 1e-6
+"""What a unit of log-probability is worth, in the cost of the worst mistake: it decides
+between answers that cost the same, as under costs that leave boundaries free."""
+
+LEAST_LIKELY = 1e-30
+
+
+def make_min_cost(*, cost: Cost, tree: Optional[TreeSource] = None) -> Decoding:
+    """Build decoding by expected cost: see `MinCost`.
+
+        [components.ner.decoding]
+        @misc = "spacy_costner.MinCostDecoding.v1"
+        tree = "assets/tree.json"
+
+        [components.ner.decoding.cost]
+        @misc = "spacy_costner.HierarchicalCost.v1"
+        tree = "assets/tree.json"
+
+    cost (Cost): What each mistake costs.
+    tree (Optional[TreeSource]): A tree of the labels: then a node that stands above several
+        of them is answered where it is expected to cost less than each. The cost has to
+        know these nodes too.
+    RAISES (ValueError): If a tree in the config is none.
+    """
+    where = "spacy_costner.MinCostDecoding: tree"
+    min_cost = MinCost(cost, None if tree is None else make_tree(tree, where))
+    return Decoding(min_cost, min_cost.choices)
+
+
+class Choices(NamedTuple):
+    """What can be answered, and what that costs.
+
+    labels (Tuple[str, ...]): The labels of the chain, then nodes above them.
+    covers (Array2d): Which labels of the chain each stands for. Shape: (labels, labels of
+        the chain)
+    table (CostTable): The cost of each answer, [gold tag, answered tag], where the tags
+        answered are those of all labels.
+    """
+
+    labels: Tuple[str, ...]
+    covers: Array2d
+    table: CostTable
+
+
+class MinCost:
+    """Answers with the legal tags of least expected cost, exactly.
+
+        argmin_a sum_t sum_k p(y_t = k) cost[k, a_t]
+
+    Of answers that cost the same it gives the one of the more probable tags, and a label of
+    the chain rather than a node above it.
+    """
+
+    def __init__(self, cost: Cost, tree: Optional[Tree]) -> None:
+        self.cost = cost
+        self.tree = tree
+        self._choices: Dict[Tuple[str, ...], Choices] = {}
+
+    def __call__(self, beliefs: Beliefs, settings: Settings) -> Answer:
+        """Decode a batch.
+
+        beliefs (Beliefs): The probabilities.
+        settings (Settings): Keeps the choices, so that they travel with the pipeline: they
+            stand in where cost or tree can't be made any more, for want of a file.
+        RETURNS (Answer): The entities.
+        RAISES (ValueError): If a label has no cost or is not in the tree.
+        """
+        tags = beliefs.tags
+        labels, covers, table = self.choices(tags, settings)
+        answers = Tags(labels, tags.scheme.name)
+        scores = _scores(beliefs, answers, _below(covers, answers, tags), table)
+        return Answer(best_entities(scores, answers), labels, covers)
+
+    def choices(self, tags: Tags, settings: Settings) -> Choices:
+        """What can be answered for the labels of a chain; made once for each tag set.
+
+        tags (Tags): The tags of the chain.
+        settings (Settings): As above.
+        RETURNS (Choices): The labels of the chain, and with a tree the nodes above them.
+        RAISES (ValueError): If a label has no cost or is not in the tree.
+        """
+        if tags.names not in self._choices:
+            self._choices[tags.names] = self._choose(tags, settings)
+        return self._choices[tags.names]
+
+    def _choose(self, tags: Tags, settings: Settings) -> Choices:
+        try:
+            choices = self._make(tags)
+        except ValueError:
+            if settings.get("chain") != list(tags.labels):
+                raise
+            covers = numpy.asarray(settings["covers"], dtype=bool)
+            return Choices(tuple(settings["answers"]), covers, numpy.asarray(settings["table"]))
+        settings["chain"], settings["answers"] = list(tags.labels), list(choices.labels)
+        settings["covers"], settings["table"] = choices.covers.tolist(), choices.table.tolist()
+        return choices
+
+    def _make(self, tags: Tags) -> Choices:
+        nodes = {} if self.tree is None else inner_nodes(self.tree, tags.labels)
+        labels = (*tags.labels, *nodes)
+        covers = numpy.eye(len(labels), len(tags.labels), dtype=bool)
+        for row, below in zip(covers[len(tags.labels) :], nodes.values()):
+            row[[tags.labels.index(label) for label in below]] = True
+        table = self.cost(Tags(labels, tags.scheme.name))[: len(tags)]
+        return Choices(labels, covers, table.astype("float64"))
+
+
+def inner_nodes(tree: Tree, labels: Sequence[str]) -> Dict[str, List[str]]:
+    """The nodes that are the nearest above two labels, and no labels themselves. Any other
+    node above labels is farther from all of them than one of these.
+
+    tree (Tree): The tree.
+    labels (Sequence[str]): The labels.
+    RETURNS (Dict[str, List[str]]): For each node the labels below it; in the tree's order.
+    RAISES (ValueError): If a label is not in the tree.
+    """
+    lineages = {label: tree.lineage(label) for label in labels}
+    nearest = {
+        [a for a, b in zip(one, other) if a == b][-1]
+        for one, other in combinations(lineages.values(), 2)
+        if one[0] == other[0]
+    }
+    return {
+        node: [label for label in labels if node in lineages[label]]
+        for node in tree.lineages
+        if node in nearest and node not in lineages
+    }
+
+
+def _below(covers: Array2d, answers: Tags, tags: Tags) -> List[Ints1d]:
+    """For each tag of a node the tags of the chain that it stands for: those of the same
+    prefix and of a label below. The tags of the chain come first among those of answers."""
+    prefix_of = numpy.asarray(tags.prefix_of)
+    return [
+        numpy.flatnonzero((prefix_of == prefix) & covers[label][tags.label_of])
+        for prefix, label in zip(answers.prefix_of[len(tags) :], answers.label_of[len(tags) :])
+    ]
+
+
+def _scores(
+    beliefs: Beliefs, answers: Tags, below: Sequence[Ints1d], table: CostTable
+) -> Potentials:
+    """Potentials over answers, of which the best path is the answer.
+
+    s(a) = sum_t - E_p[cost[y_t, a_t]] + TIE max(cost) log p(a_t)
+
+    A node has less than the most probable of the labels below, and never wins a tie.
+    """
+    marginals = beliefs.marginals.astype("float64")
+    possible = numpy.isfinite(beliefs.potentials.emissions)
+    likely = [marginals, *(marginals[:, tags].max(axis=1, keepdims=True) / 2 for tags in below)]
+    allowed = [possible, *(possible[:, tags].any(axis=1, keepdims=True) for tags in below)]
+    ties = numpy.log(numpy.maximum(numpy.concatenate(likely, axis=1), LEAST_LIKELY))
+    n_tags = len(answers)
+    free = Potentials(
+        emissions=TIE * table.max(initial=0.0) * ties - marginals @ table,
+        transitions=numpy.zeros((n_tags, n_tags)),
+        start=numpy.zeros(n_tags),
+        end=numpy.zeros(n_tags),
+        lengths=beliefs.potentials.lengths,
+    )
+    mask = numpy.concatenate(allowed, axis=1)
+    return chain.constrain(free, answers.constraints._replace(emissions=mask))

@@ -1,0 +1,151 @@
+"""Temperatures: their slope by central differences, their value on answers of known luck."""
+
+from pathlib import Path
+from typing import Any, List, Tuple
+
+import numpy
+import pytest
+import spacy
+from hypothesis import given
+from spacy.tokens import Span
+from spacy.training import Example
+
+from spacy_costner import chain
+from spacy_costner.calibrate import _at, _slopes, _temperature, calibrate, fit
+from spacy_costner.decode import Beliefs, Temperature, make_viterbi, temper
+from spacy_costner.inference import infer
+from spacy_costner.tags import Tags
+
+from .batches import random_potentials
+from .strategies import seeds
+from .test_annotate import load
+from .test_component import TEXTS, ents, examples, pipeline
+from .test_decode import beliefs, columns, probs_of_entities
+
+
+def surprise(beliefs: Beliefs, logs: Any, entities: Any, right: Any) -> float:
+    temperature = _temperature(logs, beliefs.tags.labels)
+    p = _at(beliefs, temperature).entity_probs(entities)
+    return -float(numpy.log(numpy.where(right, p, 1 - p)).sum())
+
+
+@given(beliefs(), seeds)
+def test_slope_of_the_loss(beliefs: Beliefs, rng: numpy.random.Generator) -> None:
+    every = [e for e, p in probs_of_entities(beliefs).items() if 1e-3 < p < 1 - 1e-3]
+    entities, right = columns(every), rng.uniform(size=len(every)) < 0.5
+    logs = rng.uniform(-0.5, 0.5, size=len(beliefs.tags.labels) + 1)
+    found = _slopes(_at(beliefs, _temperature(logs, beliefs.tags.labels)), entities, right)
+    for i in range(len(logs)):
+        step = numpy.eye(len(logs))[i] * 1e-5
+        above, below = (surprise(beliefs, logs + by, entities, right) for by in (step, -step))
+        expected = (above - below) / 2e-5
+        assert found[i] == pytest.approx(expected, rel=1e-3, abs=1e-3)
+
+
+@pytest.mark.parametrize("scheme", ["BILUO", "IOB2"])
+@pytest.mark.parametrize("true", [0.5, 2.0])
+def test_the_temperature_is_that_of_the_truth(scheme: str, true: float) -> None:
+    """Gold is drawn from the model's distribution at a temperature: it is found again."""
+    tags = Tags(["a", "b"], scheme)
+    potentials = random_potentials([4] * 3000, len(tags), scale=3.0, seed=1)
+    beliefs = Beliefs(chain.constrain(potentials, tags.constraints), tags)
+    truth = temper(beliefs.scores, tags, Temperature(true))
+    rng = numpy.random.default_rng(2)
+    path = chain.sample_paths(truth, 1, rng)[0]
+    gold = set(zip(*(column.tolist() for column in tags.decode(path, potentials.lengths))))
+    answered = make_viterbi().decode(beliefs, make_viterbi().settings).entities
+    rows = zip(*(column.tolist() for column in answered))
+    right = numpy.asarray([entity in gold for entity in rows])
+    found = fit(beliefs, answered, right, per_label=False)
+    assert found.overall == pytest.approx(true, rel=0.07) and not found.labels
+    by_label = fit(beliefs, answered, right, per_label=True)
+    assert list(by_label.labels) == ["a", "b"]
+    assert [*by_label.labels.values()] == pytest.approx([true, true], rel=0.2)
+
+
+def test_calibration_is_set_and_saved(unsure: Path, tmp_path: Path) -> None:
+    nlp = load(unsure)
+    before = [ents(nlp(text)) for text in TEXTS]
+    result = calibrate(nlp, examples(nlp))
+    assert result.error < result.error_before
+    assert nlp.get_pipe("ner").cfg["temperature"] == {
+        "overall": result.temperature.overall,
+        "labels": {},
+    }
+    assert sum(row["n"] for row in result.reliability) > 0
+    nlp.to_disk(tmp_path)
+    loaded = spacy.load(tmp_path)
+    assert [ents(loaded(text)) for text in TEXTS] == before
+    docs = [loaded(text) for text in TEXTS if text]
+    for one, other in zip(*(n.get_pipe("ner").beliefs(docs).marginals for n in (nlp, loaded))):
+        numpy.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+    # Every answer is right, and the model was not sure: it becomes more certain.
+    assert result.temperature.overall < 1
+    again = calibrate(loaded, examples(loaded))
+    assert again.error_before == pytest.approx(result.error, abs=1e-6)
+
+
+def test_what_cannot_be_calibrated_is_said(unsure: Path) -> None:
+    nlp = load(unsure)
+    with pytest.raises(ValueError, match=r"cost_sensitive_ner, one of \['ner'\], was: 'other'"):
+        calibrate(nlp, examples(nlp), name="other")
+    nothing = [Example(nlp.make_doc("a b"), nlp.make_doc("a b"))]
+    with pytest.raises(ValueError, match="with entities annotated, found none"):
+        calibrate(nlp, nothing)
+    silent = pipeline()
+    silent.initialize(lambda: examples(silent))
+    silent.get_pipe("ner").model.get_ref("emissions").get_param("b")[0] = 100
+    with pytest.raises(ValueError, match="ner: expected answers to calibrate"):
+        calibrate(silent, examples(silent))
+
+
+# What calibration and tuning look at
+
+
+def entities(found: Any) -> List[Tuple[int, int, int]]:
+    return list(zip(*(column.tolist() for column in found)))
+
+
+def test_development_docs(unsure: Path) -> None:
+    nlp = load(unsure)
+    batch = examples(nlp)
+    missing = batch[1].reference
+    missing.set_ents(missing.ents[:1], outside=[missing[0:2]], default="missing")
+    preset = batch[0].predicted
+    preset.set_ents([Span(preset, 0, 1, label="LOC")], default="missing")
+    development = infer(nlp, "ner", batch)
+    n_first, n_second = len(batch[0].predicted), len(batch[1].predicted)
+    # Alphabetical: LOC, PERSON, sports-team. Berlin is missing.
+    assert entities(development.gold) == [
+        (2, 4, 1),
+        (n_first + 2, n_first + 3, 0),
+        (n_first + n_second + 1, n_first + n_second + 3, 2),
+    ]
+    known = development.known.tolist()
+    assert known[0] is False and all(known[1:n_first])
+    assert known[n_first : n_first + n_second] == [True] * 3 + [False] * (n_second - 3)
+    some = columns([(0, 1, 0), (2, 4, 1), (2, 4, 0), (n_first + 2, n_first + 4, 0)])
+    assert development.right(some).tolist() == [False, True, False, False]
+    assert development.counts(some).tolist() == [False, True, True, False]
+    assert len(development.beliefs.scores.lengths) == 3
+    # The docs given stay as they were.
+    assert not batch[1].predicted.has_annotation("ENT_IOB")
+
+
+def test_development_docs_go_through_what_comes_before() -> None:
+    """With a listener, beliefs are those of the tensor that the shared tok2vec makes."""
+    nlp = spacy.blank("en")
+    nlp.batch_size = 2
+    nlp.add_pipe("tok2vec", config={"model": {"width": 16, "depth": 1}})
+    listener = {"@architectures": "spacy.Tok2VecListener.v1", "width": 16}
+    model = {"@architectures": "spacy_costner.LinearChainCRF.v1", "tok2vec": listener}
+    nlp.add_pipe("cost_sensitive_ner", name="ner", config={"model": model})
+    batch = examples(nlp)
+    optimizer = nlp.initialize(lambda: batch)
+    for _ in range(5):
+        nlp.update(batch, sgd=optimizer)
+    development = infer(nlp, "ner", examples(nlp))
+    docs = [doc for doc in nlp.pipe(TEXTS) if len(doc)]
+    expected = nlp.get_pipe("ner").beliefs(docs).marginals
+    numpy.testing.assert_allclose(development.beliefs.marginals, expected, atol=1e-5)
+    assert expected.std() > 0

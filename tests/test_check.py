@@ -1,0 +1,159 @@
+"""A look at corpora: each thing that is wrong is found, once, where it is."""
+
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence
+
+import pytest
+from spacy.tokens import Doc, DocBin, Span
+from spacy.training import Example
+
+from spacy_costner.check import Check, Finding, check, look
+
+from .experiment import CONFIG, make_corpus
+from .test_cli import run
+from .test_component import pipeline
+
+NLP = pipeline(sentence_boundaries=True, incorrect_spans_key="wrong")
+WORDS = ["Paris", "in", "\n", "France", "."]
+TAGS = ["B-city", "O", "O", "B-country", "O"]
+
+
+def example(tags: Sequence[Optional[str]] = TAGS, words: Sequence[str] = WORDS) -> Example:
+    reference = Doc(NLP.vocab, words=words, ents=list(tags))  # type: ignore[arg-type]
+    return Example(Doc(NLP.vocab, words=words), reference)
+
+
+def found(train: List[Example], dev: Optional[List[Example]] = None, **settings: Any) -> Check:
+    plenty = [example(TAGS, [*WORDS[:-1], f"{i}"]) for i in range(20)]
+    others = [example(TAGS, [*WORDS[:-1], f"-{i}"]) for i in range(2)]
+    corpora = {"train": [*plenty, *train], "dev": others if dev is None else dev}
+    return look(NLP.get_pipe("ner"), corpora, **settings)
+
+
+def test_nothing_wrong() -> None:
+    result = found([])
+    assert result.findings == [] and not result.has_errors
+    assert [tuple(count) for count in result.counts] == [("city", 20, 2), ("country", 20, 2)]
+    assert result.docs == {"train": 20, "dev": 2} and result.tokens["train"] == 100
+
+
+def crossing() -> Example:
+    eg = example(["O", "B-city", "I-city", "I-city", "O"])
+    eg.reference[3].is_sent_start = True
+    return eg
+
+
+def incorrect() -> Example:
+    eg = example()
+    eg.reference.spans["wrong"] = [Span(eg.reference, 0, 1, label="city")]
+    return eg
+
+
+def misaligned() -> Example:
+    eg = example()
+    return Example(Doc(NLP.vocab, words=["Pa", "ris in", "\n", "France", "."]), eg.reference)
+
+
+@pytest.mark.parametrize(
+    ("eg", "severity", "message", "text"),
+    [
+        (crossing(), "error", "cross the beginning of a sentence", "'in \\n France' city"),
+        (incorrect(), "error", "among the incorrect spans", "'Paris' city"),
+        (
+            example(["B-city", "O", "B-city", "O", "O"]),
+            "warning",
+            "nothing but white",
+            "'\\n' city",
+        ),
+        (
+            example(["B-city", "O", "B-country", "I-country", "O"]),
+            "warning",
+            "white space at an end",
+            "'\\n France' country",
+        ),
+        (misaligned(), "warning", "don't begin and end with tokens", "'Paris' city"),
+        (example([None] * 5), "warning", "docs without annotation", ""),
+    ],
+)
+def test_what_is_wrong_with_a_doc(eg: Example, severity: str, message: str, text: str) -> None:
+    result = found([eg])
+    (finding,) = result.findings
+    assert finding.severity == severity and message in finding.message
+    assert finding.corpus == "train" and result.has_errors is (severity == "error")
+    (place,) = finding.places
+    assert (place.doc, place.text) == (20, text) and "Paris" in place.words
+
+
+def messages(findings: List[Finding]) -> List[str]:
+    return [f"{f.severity} {f.corpus}: {f.message}" for f in findings]
+
+
+def test_what_is_wrong_with_labels() -> None:
+    result = found([example(["B-river", *TAGS[1:]])])
+    assert messages(result.findings) == [
+        "warning train: river: 1 entities, fewer than 20",
+        "warning dev: river: no entity: what is learned is not seen",
+    ]
+    result = found([], given=["city"])
+    assert [f.message for f in result.findings if f.places and f.corpus == "train"] == [
+        "entities of labels that the component is not given: they count as O"
+    ]
+
+
+def test_what_is_wrong_with_corpora() -> None:
+    one, other = example(), example(["B-country", *TAGS[1:]])
+    result = found([one, other], dev=[example(), example([*TAGS[:4], None])])
+    assert messages(result.findings) == [
+        "warning train: docs of the same words have other entities",
+        "warning dev: docs are in the training corpus, too",
+    ]
+    assert result.findings[0].places[0].doc == 21
+    assert "'country', 0)] against [('Paris', 'city', 0)] in doc 20" in (
+        result.findings[0].places[0].text
+    )
+    assert [place.doc for place in result.findings[1].places] == [0, 1]
+
+
+def test_without_outside_nothing_is_learned() -> None:
+    only = [example(["B-city", None, None, None, None])] * 20
+    result = look(NLP.get_pipe("ner"), {"train": only, "dev": []})
+    assert "error train: no token is annotated as O" in messages(result.findings)[0]
+    assert look(NLP.get_pipe("ner"), {"train": [], "dev": []}).has_errors
+
+
+def test_costs_and_trees_that_don_t_fit() -> None:
+    tree = {"place": {"city": {}}}
+    cost = {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": tree}
+    loss = {"@losses": "spacy_costner.SoftmaxMargin.v1", "cost": cost}
+    decoding: Dict[str, Any] = {
+        "@misc": "spacy_costner.ThresholdDecoding.v1",
+        "labels": {"river": 0.5},
+    }
+    nlp = pipeline(loss=loss, decoding=decoding)
+    batch = [example() for _ in range(20)]
+    result = look(nlp.get_pipe("ner"), {"train": batch, "dev": batch})
+    errors = [f.message for f in result.findings if f.severity == "error"]
+    assert len(errors) == 2 and "'country'" in errors[0] and "'river'" in errors[1]
+
+
+def test_command_line(tmp_path: Path) -> None:
+    make_corpus(tmp_path / "corpus.spacy")
+    config = tmp_path / "config.cfg"
+    config.write_text(CONFIG.format(corpus="nowhere"), encoding="utf8")
+    paths = ["--paths.train", tmp_path / "corpus.spacy", "--paths.dev", tmp_path / "corpus.spacy"]
+    result = run("check", config, *paths, "--places", 1)
+    assert result.exit_code == 0, result.output
+    assert "country" in result.output and "doc 0: 'Rain in Paris" in result.output
+    assert "doc 1" not in result.output
+    bad = DocBin(docs=[Doc(NLP.vocab, words=["a"])])
+    bad.to_disk(tmp_path / "bad.spacy")
+    result = run("check", config, *paths[2:], "--paths.train", tmp_path / "bad.spacy")
+    assert result.exit_code == 1 and "error: train: no entities" in result.output
+
+
+def test_a_config_without_our_component_says_so(tmp_path: Path) -> None:
+    text = CONFIG.format(corpus="nowhere").replace('"cost_sensitive_ner"', '"sentencizer"')
+    config = tmp_path / "config.cfg"
+    config.write_text(text.split("scheme")[0] + "[training]\n", encoding="utf8")
+    with pytest.raises(ValueError, match="one cost_sensitive_ner"):
+        check(config)

@@ -1,0 +1,116 @@
+"""The dial: what its settings are good for, which one is chosen, where it is written."""
+
+import sys
+from pathlib import Path
+from typing import Any, Dict
+
+import pytest
+import spacy
+from spacy.training import Example
+
+from spacy_costner.tune import DIALS, Aim, Point, Tuning, choose, draw, tune
+
+from .test_annotate import load
+from .test_component import TEXTS, ents, examples
+
+POINTS = [
+    Point(0.1, precision=0.5, recall=0.9),
+    Point(0.3, precision=0.7, recall=0.7),
+    Point(0.5, precision=0.8, recall=0.7),
+    Point(0.9, precision=0.9, recall=0.2),
+]
+
+
+@pytest.mark.parametrize(
+    ("aim", "value"),
+    [
+        (Aim(), 0.5),
+        (Aim(beta=3.0), 0.1),
+        (Aim(beta=0.1), 0.9),
+        (Aim(precision=0.7), 0.5),
+        (Aim(precision=0.85), 0.9),
+        (Aim(recall=0.7), 0.5),
+        (Aim(recall=0.8), 0.1),
+        (Aim(precision=0.0), 0.1),
+    ],
+)
+def test_the_best_setting(aim: Aim, value: float) -> None:
+    assert choose(POINTS, aim).value == value
+
+
+def test_f_score_by_hand() -> None:
+    assert POINTS[0].f_score() == pytest.approx(2 * 0.5 * 0.9 / 1.4)
+    assert POINTS[0].f_score(beta=2) == pytest.approx(5 * 0.5 * 0.9 / (4 * 0.5 + 0.9))
+    assert Point(1.0, 1.0, 0.0).f_score() == 0.0 == Point(1.0, 0.0, 0.0).f_score()
+
+
+@pytest.mark.parametrize(
+    ("aim", "message"),
+    [
+        (Aim(precision=0.95), r"precision: expected a floor that is reached, 0\.9000 or less"),
+        (Aim(recall=1.0), r"recall: expected a floor that is reached, 0\.9000 or less, was: 1"),
+        (Aim(precision=0.5, recall=0.5), "found both"),
+    ],
+)
+def test_an_aim_that_is_not_reached_is_named(aim: Aim, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        choose(POINTS, aim)
+
+
+@pytest.mark.parametrize("dial", DIALS)
+def test_points_are_what_the_pipeline_scores(unsure: Path, dial: str) -> None:
+    nlp = load(unsure)
+    tuning = tune(nlp, examples(nlp), dial=dial)
+    assert [point.value for point in tuning.points] == list(DIALS[dial].values)
+    assert len({point.recall for point in tuning.points}) > 1
+    ner = nlp.get_pipe("ner")
+    assert ner.cfg["decoding"][dial] == tuning.chosen.value
+    for point in [*tuning.points[::11], tuning.chosen]:
+        ner.cfg["decoding"][dial] = point.value
+        scores = nlp.evaluate(examples(nlp))
+        assert point.recall == pytest.approx(scores["ents_r"])
+        assert point.f_score() == pytest.approx(scores["ents_f"])
+
+
+@pytest.mark.parametrize("dial", DIALS)
+def test_the_setting_is_saved(unsure: Path, tmp_path: Path, dial: str) -> None:
+    nlp = load(unsure)
+    tuning = tune(nlp, examples(nlp), dial=dial, aim=Aim(recall=0.01))
+    expected = [ents(nlp(text)) for text in TEXTS]
+    nlp.to_disk(tmp_path)
+    for copy in (spacy.load(tmp_path), spacy.blank("en").from_config(nlp.config)):
+        block = copy.config["components"]["ner"]["decoding"]
+        assert block[dial] == tuning.chosen.value
+        assert block["@misc"] == DIALS[dial].block
+        assert copy.get_pipe("ner").cfg["decoding"][dial] == tuning.chosen.value
+    assert [ents(spacy.load(tmp_path)(text)) for text in TEXTS] == expected
+
+
+def test_what_cannot_be_tuned_is_said(unsure: Path) -> None:
+    nlp = load(unsure)
+    with pytest.raises(ValueError, match=r"dial: expected one of \['threshold', 'bias'\], was"):
+        tune(nlp, examples(nlp), dial="volume")
+    with pytest.raises(ValueError, match="with entities, found none"):
+        tune(nlp, [Example.from_dict(nlp.make_doc("a b"), {"entities": []})])
+
+
+@pytest.fixture
+def drawn() -> Tuning:
+    return Tuning("threshold", POINTS, POINTS[2])
+
+
+def test_curve_is_drawn(drawn: Tuning, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    draw(drawn, tmp_path / "curve.svg")
+    text = (tmp_path / "curve.svg").read_text()
+    assert "<svg" in text and len(text) > 2000
+
+
+def test_curve_without_matplotlib(
+    drawn: Tuning, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hidden: Dict[str, Any] = {"matplotlib": None, "matplotlib.figure": None}
+    for name, module in hidden.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    with pytest.raises(ImportError, match=r"spacy-costner\[report\]"):
+        draw(drawn, tmp_path / "curve.svg")
