@@ -9,15 +9,23 @@ from pathlib import Path
 from typing import Annotated, Iterator, List, Optional, Tuple
 
 import typer
-from spacy.cli._util import app, import_code, parse_config_overrides, setup_gpu
+from spacy.cli._util import (
+    app,
+    import_code,
+    parse_config_overrides,
+    setup_gpu,
+    show_validation_error,
+)
 from spacy.language import Language
 from spacy.training import Corpus, Example
-from spacy.util import load_model
+from spacy.util import load_config, load_model
+from tqdm import tqdm
 from typer import Argument, Option
 
 from .calibrate import calibrate
 from .check import check
 from .compare import compare, describe, table
+from .fit import Step, describe_fit, fit
 from .trials import Outcome
 from .tune import Aim, draw, tune
 
@@ -88,6 +96,62 @@ def compare_cli(
             on_outcome=show,
         )
     typer.echo(f"\n{table(rows)}\n\nWritten to {output_path / 'comparison.json'}")
+
+
+@costner.command("fit", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def fit_cli(
+    ctx: typer.Context,
+    config_path: Annotated[Path, Argument(help="Config of a linear model", exists=True)],
+    output_path: Annotated[
+        Path, Option("--output", "-o", help="Folder to save the pipeline in, as model-last")
+    ],
+    c2: Annotated[
+        float, Option("--c2", help="Weight of the sum of the squared weights, as CRFsuite's")
+    ] = 0.1,
+    max_iter: Annotated[
+        Optional[int], Option("--max-iter", help="The most iterations of L-BFGS", min=1)
+    ] = None,
+    tolerance: Annotated[
+        float,
+        Option(
+            "--tolerance", help="End when ten iterations gain less than this share of the objective"
+        ),
+    ] = 1e-5,
+    code_path: Annotated[
+        Optional[Path],
+        Option("--code", "-c", help="Python file with registered functions to be imported"),
+    ] = None,
+) -> None:
+    """
+    Train a linear model (spacy_costner.SparseCRF.v1) to the optimum of its loss: by
+    L-BFGS over all examples at once, not by online steps as `spacy train` does with the
+    same config. Settings are given as for that, e.g. --paths.train. Ctrl-C ends it, and
+    the best model so far is saved.
+    """
+    overrides = parse_config_overrides(ctx.args)
+    import_code(code_path)
+    try:
+        with show_validation_error(config_path, hint_fill=False):
+            config = load_config(config_path, overrides=overrides, interpolate=False)
+            with tqdm(desc="L-BFGS", unit="it", total=max_iter) as bar:
+                fitted = fit(
+                    config,
+                    output_path,
+                    c2=c2,
+                    max_iter=max_iter,
+                    tolerance=tolerance,
+                    on_step=lambda step: show_step(bar, step),
+                )
+    except (ImportError, ValueError) as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from error
+    typer.echo(describe_fit(fitted))
+
+
+def show_step(bar: tqdm, step: Step) -> None:
+    """Move a progress bar."""
+    bar.set_postfix(objective=f"{step.value:.6g}", slope=f"{step.slope:.2g}", refresh=False)
+    bar.update()
 
 
 def show(outcome: Outcome) -> None:

@@ -7,7 +7,7 @@ import numpy
 from spacy.strings import StringStore
 from spacy.training import Example
 from thinc.api import to_numpy
-from thinc.types import Array1d, Array2d, Ints1d
+from thinc.types import Array1d, Array2d, Floats1d, Ints1d
 from thinc.util import get_array_module
 
 from . import chain
@@ -31,7 +31,7 @@ from .gold import (
 )
 from .losses import LossSchedule
 from .tags import OUTSIDE, Entities, Tags
-from .types import CostTable, Gold, Loss, Potentials, Progress
+from .types import Constraints, CostTable, Gold, Loss, LossResult, Potentials, Progress
 
 
 class Chains(NamedTuple):
@@ -65,6 +65,39 @@ class Chains(NamedTuple):
         tokens = xp.asarray(numpy.repeat(docs, scores.lengths))[:, None]
         emissions = xp.where(tokens, every.emissions, self.potentials.emissions)
         return self._replace(potentials=self.potentials._replace(emissions=emissions))
+
+
+class Reading(NamedTuple):
+    """What has to be known of a batch beside its scores.
+
+    lengths (Ints1d): Tokens of each doc. Shape: (B,)
+    first_words (List[str]): What each doc is called in messages; none if all is free.
+    constraints (Constraints): What the tag scheme and the docs allow.
+    tracks (Optional[Tracks]): The tags of the chain, if spans are forbidden.
+    free (bool): Whether all that the tag scheme allows is possible.
+    path (Ints1d): The gold tag of each token, -1 where it is missing. Shape: (N,)
+    token_weights (Optional[Floats1d]): How much each token counts; None: 1. Shape: (N,)
+    weights (Optional[Floats1d]): How much each doc counts; None: 1. Shape: (B,)
+    """
+
+    lengths: Ints1d
+    first_words: List[str]
+    constraints: Constraints
+    tracks: Optional[Tracks]
+    free: bool
+    path: Ints1d
+    token_weights: Optional[Floats1d]
+    weights: Optional[Floats1d]
+
+    def constrain(self, scores: Potentials) -> Chains:
+        """The chains of these scores, without the paths that can't be."""
+        tracks, possible = self.tracks, self.constraints.emissions
+        if tracks is None:
+            return Chains(chain.constrain(scores, self.constraints), None, self.free)
+        wide = chain.constrain(tracks.widen(scores), tracks.constraints)
+        if possible is not None:
+            wide = chain.restrict(wide, possible[:, tracks.stands_for])
+        return Chains(wide, tracks, self.free)
 
 
 class Objective:
@@ -123,33 +156,62 @@ class Objective:
         RETURNS (Tuple[float, Potentials]): The loss for each annotated token or, where it
             is one ratio, for the batch; and the gradient of the loss as a whole.
         """
-        loss = self.loss.at(progress)
+        result, n_annotated = self.evaluate(self.read(examples, tags), scores, tags, progress)
+        return result.value / n_annotated, result.gradient
+
+    def read(self, examples: Sequence[Example], tags: Tags) -> Reading:
+        """Read all that has to be known of a batch beside its scores.
+
+        examples (Sequence[Example]): The batch.
+        tags (Tags): The tag set.
+        RETURNS (Reading): What `evaluate` takes, as often as the scores change.
+        """
         tokens = read_docs([eg.predicted for eg in examples])
         annotated = self._annotation(examples, tokens, tags)
-        chains = self._constrain(examples, scores, tokens, tags)
-        path, wide_path, left_out = self._gold_path(
-            gold_tags(annotated, tags), chains, tokens, tags
+        constraints, tracks, free = self._constraints(examples, tokens, tags)
+        return Reading(
+            lengths=tokens.lengths,
+            first_words=[first_words(eg.reference) for eg in examples] if not free else [],
+            constraints=constraints,
+            tracks=tracks,
+            free=free,
+            path=gold_tags(annotated, tags),
+            token_weights=token_weights(self.weights, annotated, tags, examples, tokens),
+            weights=example_weights(self.weights, examples),
         )
-        self._warn_of_left_out(left_out, examples)
+
+    def evaluate(
+        self, reading: Reading, scores: Potentials, tags: Tags, progress: Progress
+    ) -> Tuple[LossResult, int]:
+        """Compute the loss of what was read.
+
+        reading (Reading): The batch, as `read` returned it.
+        scores (Potentials): The model's potentials of the predicted docs.
+        tags (Tags): The tag set.
+        progress (Progress): How far training has come.
+        RETURNS (Tuple[LossResult, int]): The loss as a whole and its gradient; and the
+            number of annotated tokens or, where the loss is one ratio, 1.
+        """
+        loss = self.loss.at(progress)
+        chains = reading.constrain(scores)
+        path, wide_path, left_out = self._gold_path(reading, chains, tags)
+        self._warn_of_left_out(left_out, reading)
         chains = chains.open(left_out, scores)
-        weights = token_weights(self.weights, annotated, tags, examples, tokens)
-        table = self.cost_table(loss, tags)
+        table, weights = self.cost_table(loss, tags), reading.token_weights
         gold = Gold(
             tags=wide_path,
-            allowed=chains.widen(allowed_tags(path, tags, tokens.lengths)),
+            allowed=chains.widen(allowed_tags(path, tags, reading.lengths)),
             cost=None if table is None else chains.widen(gold_cost(path, table, weights)),
             token_weights=weights,
-            weights=example_weights(self.weights, examples),
+            weights=reading.weights,
             opening=chains.widen(tags.opening),
             continuing=chains.widen(tags.continuing),
             stands_for=None if chains.tracks is None else chains.tracks.stands_for,
         )
         result = loss.compute(chains.potentials, _to_array_module_of(scores, gold))
-        gradient = result.gradient
         if chains.tracks is not None:
-            gradient = chains.tracks.narrow(gradient)
-        n_annotated = 1 if loss.is_ratio else max(int((path >= 0).sum()), 1)
-        return result.value / n_annotated, gradient
+            result = result._replace(gradient=chains.tracks.narrow(result.gradient))
+        return result, 1 if loss.is_ratio else max(int((path >= 0).sum()), 1)
 
     def prepare(self, tags: Tags) -> List[Optional[List[List[float]]]]:
         """Check that costs and weights fit the labels, before training begins.
@@ -204,10 +266,10 @@ class Objective:
         self._warn_of_unusual(annotated.entities, trimmed, examples, tokens, tags)
         return annotated._replace(entities=trimmed)
 
-    def _constrain(
-        self, examples: Sequence[Example], scores: Potentials, tokens: Tokens, tags: Tags
-    ) -> Chains:
-        """Allow what the tag scheme, the docs and the forbidden spans allow."""
+    def _constraints(
+        self, examples: Sequence[Example], tokens: Tokens, tags: Tags
+    ) -> Tuple[Constraints, Optional[Tracks], bool]:
+        """What the tag scheme, the docs and the forbidden spans allow: see `Reading`."""
         possible = possible_tags(
             tokens, tags, self.strings, sentence_boundaries=self.sentence_boundaries
         )
@@ -216,35 +278,32 @@ class Objective:
             spans = forbidden_spans(examples, self.incorrect_spans_key, tags, tokens)
         constraints = tags.constraints._replace(emissions=possible)
         if not spans:
-            return Chains(chain.constrain(scores, constraints), None, possible is None)
-        tracks = make_tracks(tags, spans, len(tokens.iob))
-        wide = chain.constrain(tracks.widen(scores), tracks.constraints)
-        if possible is not None:
-            wide = chain.restrict(wide, possible[:, tracks.stands_for])
-        return Chains(wide, tracks, False)
+            return constraints, None, possible is None
+        return constraints, make_tracks(tags, spans, len(tokens.iob)), False
 
     def _gold_path(
-        self, path: Ints1d, chains: Chains, tokens: Tokens, tags: Tags
+        self, reading: Reading, chains: Chains, tags: Tags
     ) -> Tuple[Ints1d, Ints1d, Array1d]:
         """The gold tags, and what they are among all tags; -1 where missing: everywhere in a
         doc whose gold is not possible. Then which docs these are. Shapes: (N,), (N,), (B,)"""
+        path, lengths = reading.path, reading.lengths
         if chains.free:
-            return path, path, numpy.zeros(len(tokens.lengths), dtype=bool)
-        allowed = allowed_tags(path, tags, tokens.lengths)
+            return path, path, numpy.zeros(len(lengths), dtype=bool)
+        allowed = allowed_tags(path, tags, lengths)
         if allowed is None:
             allowed = chain.truth_values(path, len(tags))
         found = chain.best_path(chain.restrict(chains.potentials, chains.widen(allowed)))
         left_out = ~numpy.isfinite(to_numpy(found.scores))
-        known = (path >= 0) & ~numpy.repeat(left_out, tokens.lengths)
+        known = (path >= 0) & ~numpy.repeat(left_out, lengths)
         wide_path = numpy.where(known, to_numpy(found.tags), -1)
         return numpy.where(known, path, -1), wide_path, left_out
 
-    def _warn_of_left_out(self, docs: Array1d, examples: Sequence[Example]) -> None:
+    def _warn_of_left_out(self, docs: Array1d, reading: Reading) -> None:
         for i in numpy.flatnonzero(docs).tolist():
             warnings.warn(
                 f"{self.name}: left out of training, as its entities contradict preset ones, cross "
                 "a sentence boundary or are among the incorrect spans: "
-                f"{first_words(examples[i].reference)}",
+                f"{reading.first_words[i]}",
                 stacklevel=2,
             )
 

@@ -143,6 +143,8 @@ class Loss:
         Losses with a cost always have: it is part of the cost.
     is_ratio (bool): Whether its value is one ratio over the batch, not a sum that grows
         with it.
+    is_smooth (bool): Whether it is a function of potentials and gold without kinks or jumps,
+        as batch methods of optimisation need it.
     forget (Callable): Called where training begins anew, for losses that remember batches.
     """
 
@@ -150,6 +152,7 @@ class Loss:
     cost: Optional[Cost] = None
     weighs_tokens: bool = False
     is_ratio: bool = False
+    is_smooth: bool = True
     forget: Callable[[], None] = nothing_to_forget
 
     def at(self, progress: Progress) -> "Loss":

@@ -16,7 +16,7 @@ FLOORS = [
     {"layers", "gold"},
     {"annotate", "objective", "scorers"},
     {"component"},
-    {"inference", "trials"},
+    {"explain", "fit", "inference", "trials"},
     {"calibrate", "check", "compare", "tune"},
     {"cli"},
 ]

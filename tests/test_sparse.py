@@ -5,7 +5,7 @@ from typing import Any, Tuple
 import numpy
 import pytest
 
-from spacy_costner.sparse import AdaGrad, Table, arrays
+from spacy_costner.sparse import AdaGrad, Table, arrays, merge_equal
 
 try:
     from spacy_costner.sparse import native
@@ -64,6 +64,19 @@ def test_gradients_are_those_of_a_dense_product(form: Any) -> None:
 
 
 @form
+def test_gradients_are_added_to_what_is_there(form: Any) -> None:
+    rng = numpy.random.default_rng(3)
+    rows, d_scores = random_rows(rng), normal(rng, N, K)
+    gradient = rng.normal(size=(V, K))
+    expected = gradient + incidence(rows).T @ d_scores
+    form.add_rows(rows, d_scores, gradient)
+    numpy.testing.assert_allclose(gradient, expected, rtol=1e-6)
+    form.add_rows(rows[:0], d_scores[:0], gradient)
+    form.add_rows(rows[:, :0].copy(), d_scores, gradient)
+    numpy.testing.assert_allclose(gradient, expected, rtol=1e-6)
+
+
+@form
 @pytest.mark.parametrize(("l1", "l2"), REGULARISATIONS)
 def test_lazy_steps_equal_eager_ones(form: Any, l1: float, l2: float) -> None:
     """Weights and their sum over the steps, against steps that touch every weight."""
@@ -116,3 +129,36 @@ def test_numbers_of_keys(form: Any) -> None:
     expected = numpy.arange(len(keys))
     expected[3000:4000] = -1
     numpy.testing.assert_array_equal(numbers.find(keys), expected)
+
+
+def test_merged_rows_are_those_that_tokens_have_together() -> None:
+    rows = numpy.asarray([[0, 3, 5], [4, -1, 1], [3, 2, 0], [-1, -1, -1]], dtype="int32")
+    merged = merge_equal(rows, 7)
+    assert [set(numpy.flatnonzero(merged.group_of == g)) for g in merged.group_of] == [
+        {0, 3},
+        {1, 4},
+        {2},
+        {0, 3},
+        {1, 4},
+        {5},
+        {6},
+    ]
+    assert merged.rows.shape == (4, 2) and (merged.rows[3] == -1).all()
+    assert_equal = numpy.testing.assert_array_equal
+    assert_equal(merged.roots[merged.group_of], numpy.sqrt([2, 2, 1, 2, 2, 1, 1]))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_merged_rows_score_as_all_rows_do(seed: int) -> None:
+    rng = numpy.random.default_rng(seed)
+    rows = rng.permuted(numpy.tile(numpy.arange(V), (N, 1)), axis=1)[:, :S].astype("int32")
+    rows[rng.random(size=rows.shape) < 0.4] = -1
+    rows = numpy.concatenate([rows, numpy.where(rows[:, :1] == 2, V, -1)], axis=1).astype("int32")
+    merged = merge_equal(rows, V + 1)
+    vectors = rng.normal(size=(len(merged.roots), K))
+    weights = merged.spread(vectors)
+    numpy.testing.assert_allclose(merged.merge(weights), vectors)
+    assert (vectors**2).sum() == pytest.approx((weights**2).sum())
+    expected = arrays.sum_rows(rows, weights.astype("float32"))
+    found = arrays.sum_rows(merged.rows, (vectors * merged.roots[:, None]).astype("float32"))
+    numpy.testing.assert_allclose(found, expected, atol=1e-5)

@@ -67,7 +67,7 @@ def make_mce_f(
             f"{slope!r}, {offset!r}"
         )
     totals = RunningTotals(compute, within(0, 1, "MCEF", "decay", decay))
-    return Loss(totals, is_ratio=True, forget=totals.forget)
+    return Loss(totals, is_ratio=True, is_smooth=number(psi) == 1, forget=totals.forget)
 
 
 @dataclass

@@ -34,7 +34,7 @@ def make_softmax_margin(*, cost: Cost, multiplier: float = 1.0) -> Loss:
 def make_max_margin(*, cost: Cost, multiplier: float = 1.0) -> Loss:
     """Build the max-margin: see `max_margin`; parameters as of the softmax-margin."""
     multiplier = at_least(0, "MaxMargin", "multiplier", multiplier)
-    return Loss(partial(max_margin, multiplier=multiplier), cost)
+    return Loss(partial(max_margin, multiplier=multiplier), cost, is_smooth=False)
 
 
 def make_risk(*, cost: Cost) -> Loss:

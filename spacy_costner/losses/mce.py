@@ -40,7 +40,7 @@ def make_mce(
         psi=math.inf if number(psi) == math.inf else above(0, "MCE", "psi", psi),
         normalise=normalise,
     )
-    return Loss(compute)
+    return Loss(compute, is_smooth=number(psi) != math.inf)
 
 
 def mce(

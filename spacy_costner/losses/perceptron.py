@@ -37,7 +37,7 @@ def make_perceptron(*, cost: Optional[Cost] = None, alpha: float = 0.0) -> Loss:
             "spacy_costner.Perceptron: alpha: expected a number above 0 with a cost, and 0 "
             f"without, was: {alpha!r}"
         )
-    return Loss(partial(perceptron, alpha=alpha), cost)
+    return Loss(partial(perceptron, alpha=alpha), cost, is_smooth=False)
 
 
 def make_mira(*, cost: Cost, multiplier: float = 1.0, aggressiveness: float = 0.01) -> Loss:
@@ -50,7 +50,8 @@ def make_mira(*, cost: Cost, multiplier: float = 1.0, aggressiveness: float = 0.
     """
     multiplier = at_least(0, "MIRA", "multiplier", multiplier)
     aggressiveness = above(0, "MIRA", "aggressiveness", aggressiveness)
-    return Loss(partial(mira, multiplier=multiplier, aggressiveness=aggressiveness), cost)
+    compute = partial(mira, multiplier=multiplier, aggressiveness=aggressiveness)
+    return Loss(compute, cost, is_smooth=False)
 
 
 def perceptron(potentials: Potentials, gold: Gold, *, alpha: float = 0.0) -> LossResult:

@@ -4,6 +4,7 @@ Compiled where there was a compiler (`native`), array code elsewhere (`arrays`).
 """
 
 from . import arrays
+from .merge import Merged, merge_equal
 from .table import AdaGrad, Table
 
 try:
@@ -15,16 +16,20 @@ Numbers = form.Numbers
 look_around = form.look_around
 sum_rows = form.sum_rows
 collect_rows = form.collect_rows
+add_rows = form.add_rows
 catch_up = form.catch_up
 adagrad = form.adagrad
 
 __all__ = [
     "AdaGrad",
+    "Merged",
     "Numbers",
     "Table",
     "adagrad",
+    "add_rows",
     "catch_up",
     "collect_rows",
     "look_around",
+    "merge_equal",
     "sum_rows",
 ]

@@ -86,6 +86,18 @@ def collect_rows(rows: Ints2d, d_scores: Floats2d, place_of: Ints1d) -> Tuple[In
     return active, gradient
 
 
+def add_rows(rows: Ints2d, d_scores: Floats2d, gradient: Floats2d) -> None:
+    """Add the gradient with respect to the rows to one that has a place for all of them.
+
+    rows (Ints2d): In int32. Shape: (N, S)
+    d_scores (Floats2d): Derivative with respect to the scores, in float32. Shape: (N, K)
+    gradient (Floats2d): What is added to, in float64. Shape: (V, K)
+    """
+    for slot in rows.T:
+        known = slot >= 0
+        numpy.add.at(gradient, slot[known], d_scores[known])
+
+
 def catch_up(table: Table, rows: Ints1d, now: int, settings: AdaGrad) -> None:
     """Work out rows up to a step, as if they had had no gradient since `last`.
 

@@ -127,6 +127,23 @@ inline void collect_rows(const int32_t* rows, int64_t n_tokens, int64_t n_slots,
     for (int32_t row : active) place_of[row] = -1;
 }
 
+// gradient[row] += d_scores[t] for the rows of each token t.
+inline void add_rows(const int32_t* rows, int64_t n_tokens, int64_t n_slots, const float* d_scores,
+                     int64_t width, double* RESTRICT gradient) {
+    const int64_t n = n_tokens * n_slots, ahead = 16;
+    for (int64_t t = 0; t < n_tokens; ++t, d_scores += width)
+        for (int64_t i = t * n_slots; i < (t + 1) * n_slots; ++i) {
+            if (i + ahead < n && rows[i + ahead] >= 0) {
+                const double* soon = gradient + rows[i + ahead] * width;
+                PREFETCH(soon);
+                PREFETCH(soon + 8);
+            }
+            if (rows[i] < 0) continue;
+            double* row = gradient + rows[i] * width;
+            for (int64_t k = 0; k < width; ++k) row[k] += d_scores[k];
+        }
+}
+
 struct Step {
     float learn_rate;
     float eps;

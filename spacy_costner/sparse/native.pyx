@@ -40,6 +40,10 @@ cdef extern from "kernels.hpp" namespace "costner_sparse" nogil:
         const int32_t* rows, int64_t n_tokens, int64_t n_slots, const float* d_scores,
         int64_t width, int32_t* place_of, vector[int32_t]& active, vector[float]& gradient
     ) except +
+    void _add_rows "costner_sparse::add_rows"(
+        const int32_t* rows, int64_t n_tokens, int64_t n_slots, const float* d_scores,
+        int64_t width, double* gradient
+    )
     void _catch_up "costner_sparse::catch_up"(
         const Table& table, int64_t row, int32_t now, const _Step& step
     )
@@ -114,6 +118,17 @@ def collect_rows(
         found[:] = <int32_t[:active.size()]>active.data()
         sums.reshape(-1)[:] = <float[:gradient.size()]>gradient.data()
     return found, sums
+
+
+def add_rows(
+    const int32_t[:, ::1] rows, const float[:, ::1] d_scores, double[:, ::1] gradient
+):
+    if rows.shape[0] and rows.shape[1] and gradient.shape[0] and gradient.shape[1]:
+        with nogil:
+            _add_rows(
+                &rows[0, 0], rows.shape[0], rows.shape[1], &d_scores[0, 0], d_scores.shape[1],
+                &gradient[0, 0]
+            )
 
 
 cdef Table _table(
