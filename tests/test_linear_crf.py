@@ -192,7 +192,7 @@ def test_lazy_regularisation_is_not_put_off_by_reading() -> None:
 def test_training_without_a_compiler_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     results = []
     for names in ((), sparse.__all__):
-        for name in set(names) - {"AdaGrad", "Table"}:
+        for name in set(names) & set(vars(arrays)):
             monkeypatch.setattr(sparse, name, getattr(arrays, name))
         nlp = pipeline({**SPARSE, "L2": 0.01})
         train(nlp, steps=10)
