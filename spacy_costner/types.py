@@ -129,6 +129,10 @@ class Progress(NamedTuple):
     epochs: float = 0.0
 
 
+def nothing_to_forget() -> None:
+    """What losses do that remember nothing. (A pipeline with a lambda could not be pickled.)"""
+
+
 @dataclass(frozen=True)
 class Loss:
     """A training loss as the config names it.
@@ -149,7 +153,7 @@ class Loss:
     weighs_tokens: bool = False
     is_ratio: bool = False
     is_smooth: bool = True
-    forget: Callable[[], None] = lambda: None
+    forget: Callable[[], None] = nothing_to_forget
 
     def at(self, progress: Progress) -> "Loss":
         """The loss to minimise at this point of training."""

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from thinc.api import fix_random_seed
 
 from .experiment import Experiment, make_experiment
 from .test_component import pipeline, train
@@ -15,6 +16,7 @@ settings.load_profile("chain")
 @pytest.fixture(scope="session")
 def unsure(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A pipeline that has not learned much, saved."""
+    fix_random_seed(0)
     nlp = pipeline()
     train(nlp, steps=12)
     path = tmp_path_factory.mktemp("unsure")

@@ -13,7 +13,7 @@ from spacy.training import Example
 from spacy_costner import chain
 from spacy_costner.calibrate import _at, _slopes, _temperature, calibrate, fit
 from spacy_costner.decode import Beliefs, Temperature, make_viterbi, temper
-from spacy_costner.inference import infer
+from spacy_costner.inference import infer, select
 from spacy_costner.tags import Tags
 
 from .batches import random_potentials
@@ -31,10 +31,13 @@ def surprise(beliefs: Beliefs, logs: Any, entities: Any, right: Any) -> float:
 
 @given(beliefs(), seeds)
 def test_slope_of_the_loss(beliefs: Beliefs, rng: numpy.random.Generator) -> None:
-    every = [e for e, p in probs_of_entities(beliefs).items() if 1e-3 < p < 1 - 1e-3]
-    entities, right = columns(every), rng.uniform(size=len(every)) < 0.5
     logs = rng.uniform(-0.5, 0.5, size=len(beliefs.tags.labels) + 1)
-    found = _slopes(_at(beliefs, _temperature(logs, beliefs.tags.labels)), entities, right)
+    tempered = _at(beliefs, _temperature(logs, beliefs.tags.labels))
+    entities = columns(list(probs_of_entities(beliefs)))
+    probs = tempered.entity_probs(entities)
+    entities = select(entities, (probs > 1e-3) & (probs < 1 - 1e-3))
+    right = rng.uniform(size=len(entities.begin)) < 0.5
+    found = _slopes(tempered, entities, right)
     for i in range(len(logs)):
         step = numpy.eye(len(logs))[i] * 1e-5
         above, below = (surprise(beliefs, logs + by, entities, right) for by in (step, -step))

@@ -13,8 +13,10 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.api import Model, Optimizer, use_ops
 
+from spacy_costner import sparse
 from spacy_costner.features import make_features
 from spacy_costner.layers import SparseWeights, build_sparse_crf, linear_part
+from spacy_costner.sparse import arrays
 from spacy_costner.types import Gold
 
 from .test_entry_points import FEATURES, REQUIRED, TOK2VEC, declared, resolve
@@ -135,7 +137,9 @@ def test_overfitting(model: Dict[str, Any], scheme: str) -> None:
 @pytest.mark.parametrize("name", declared("thinc_losses"))
 def test_every_loss_learns(name: str) -> None:
     """From random weights, as some can't start from nothing."""
-    nlp = pipeline(SPARSE, loss={"@losses": name, **REQUIRED.get(name, {})})
+    nlp = pipeline(
+        {**SPARSE, "learn_rate": 0.2, "eps": 0.1}, loss={"@losses": name, **REQUIRED.get(name, {})}
+    )
     batch = examples(nlp)
     nlp.initialize(lambda: batch)
     weights = linear_part(nlp.get_pipe("ner").model)[1]
@@ -183,6 +187,18 @@ def test_lazy_regularisation_is_not_put_off_by_reading() -> None:
                 assert weights.rows.any()
         results.append(weights.rows.copy())
     numpy.testing.assert_allclose(*results, atol=1e-6)
+
+
+def test_training_without_a_compiler_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    results = []
+    for names in ((), sparse.__all__):
+        for name in set(names) - {"AdaGrad", "Table"}:
+            monkeypatch.setattr(sparse, name, getattr(arrays, name))
+        nlp = pipeline({**SPARSE, "L2": 0.01})
+        train(nlp, steps=10)
+        assert found(nlp) == EXPECTED
+        results.append(linear_part(nlp.get_pipe("ner").model)[1].rows)
+    numpy.testing.assert_allclose(*results, atol=1e-4)
 
 
 def test_without_averages_there_are_none() -> None:
@@ -293,6 +309,7 @@ def test_dropout_leaves_the_mean_of_scores_as_it_is() -> None:
     ("settings", "message"),
     [
         ({"learn_rate": 0.0}, "learn_rate: expected more than 0"),
+        ({"eps": 0.0}, "eps: expected more than 0"),
         ({"dropout": 1.0}, "dropout: expected at least 0 and less than 1"),
         ({"L1": -1.0}, "L1: expected a finite number"),
         ({"L2": float("nan")}, "L2: expected a finite number"),
@@ -313,6 +330,33 @@ def test_hybrid_emissions_are_the_sum_of_both_parts() -> None:
     assert vectors.any() and alone.emissions.any()
     numpy.testing.assert_allclose(potentials.emissions, alone.emissions + vectors, rtol=1e-5)
     numpy.testing.assert_array_equal(potentials.transitions, alone.transitions)
+
+
+def test_hybrid_parts_take_turns() -> None:
+    """Each doc has the sum of the parts, or one of them twice; and both have their gradients."""
+    numpy.random.seed(0)
+    nlp = pipeline({**HYBRID, "part_dropout": 0.6})
+    train(nlp, steps=5)
+    model = nlp.get_pipe("ner").model
+    sparse_part, dense_part = model.layers
+    docs = [nlp.make_doc("London")] * 3000
+    dense = dense_part.predict(docs).data
+    alone = sparse_part.predict(docs).emissions
+    potentials, backprop = model.begin_update(docs)
+    per_doc = potentials.emissions.reshape(len(docs), -1)
+    counts = {}
+    for name, total in (("sum", alone + dense), ("sparse", 2 * alone), ("dense", 2 * dense)):
+        same = numpy.isclose(per_doc, total.reshape(len(docs), -1), rtol=1e-4, atol=1e-6)
+        counts[name] = same.all(axis=1).mean()
+    assert counts == pytest.approx({"sum": 0.4, "sparse": 0.3, "dense": 0.3}, abs=0.03)
+    assert sum(counts.values()) == 1
+    backprop(potentials._replace(emissions=numpy.ones_like(potentials.emissions)))
+    features, weights = linear_part(model)
+    rows, gradient = weights.gradient()
+    london = gradient[rows == features.names().index("ORTH=London")]
+    assert london / len(docs) == pytest.approx(1.0, abs=0.06)
+    predicted = model.predict(docs).emissions
+    numpy.testing.assert_allclose(predicted, alone + dense, rtol=1e-4, atol=1e-6)
 
 
 def test_hybrid_gradients_reach_the_tok2vec() -> None:

@@ -13,7 +13,7 @@ from spacy.language import Language
 from spacy.scorer import get_ner_prf
 from spacy.tokens import Doc, DocBin, Span, SpanGroup
 from spacy.training import Example
-from thinc.api import Config
+from thinc.api import Config, fix_random_seed
 
 from spacy_costner.costs import (
     make_hierarchical_cost,
@@ -103,6 +103,7 @@ def test_confidence_is_scored_in_a_pipeline() -> None:
         "scorer": {"@scorers": "spacy_costner.confidence_scorer.v1"},
         "confidence": {"@misc": "spacy_costner.Confidence.v1", "extension": "sure"},
     }
+    fix_random_seed(0)
     nlp = pipeline(**settings)
     train(nlp, steps=20)
     scores = nlp.evaluate(examples(nlp))

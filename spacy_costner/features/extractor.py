@@ -98,10 +98,10 @@ class Features(Shim):
         return names
 
     def _value_names(self, column: Column) -> List[str]:
-        assert self._values is not None
+        values = self._values or {}
         if column.pair_of is None:
-            return self._values[column.name]
-        names = self._values[column.pair_of]
+            return values[column.name]
+        names = values[column.pair_of]
         keys = self._pairs[column.name].tolist()
         return [f"{names[key >> 32]}+{names[key & 0xFFFFFFFF]}" for key in keys]
 

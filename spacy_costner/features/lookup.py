@@ -73,13 +73,11 @@ class Lookup:
             found[:, self.index[column.name]] = self.keys[column.name].find(
                 tokens.keys[column.name]
             )
-        for name, numbers in self.pairs.items():
-            column = self.columns[self.index[name]]
-            assert column.pair_of is not None
-            pairs = pair_up(found[:, self.index[column.pair_of]], tokens.lengths)
-            found[:, self.index[name]] = numpy.where(
-                pairs < 0, -1, numbers.find(pairs.astype("uint64"))
-            )
+        for column in self.columns:
+            if column.pair_of is not None and column.name in self.pairs:
+                pairs = pair_up(found[:, self.index[column.pair_of]], tokens.lengths)
+                numbers = self.pairs[column.name].find(pairs.astype("uint64"))
+                found[:, self.index[column.name]] = numpy.where(pairs < 0, -1, numbers)
         return found
 
     def _of_words(self, orth: Array1d, vocab: Vocab) -> Ints2d:

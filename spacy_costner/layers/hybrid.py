@@ -20,6 +20,7 @@ def build_hybrid_crf(
     L1: float = 0.0,
     L2: float = 0.0,
     dropout: float = 0.0,
+    eps: float = 1e-8,
     part_dropout: float = 0.0,
     nO: Optional[int] = None,
 ) -> Model[List[Doc], Potentials]:
@@ -29,7 +30,7 @@ def build_hybrid_crf(
     tok2vec (Model[List[Doc], List[Floats2d]]): Any Tok2Vec, a listener too. It learns with
         the optimizer of the config.
     features (Template): What is seen of tokens.
-    learn_rate, L1, L2, dropout (float): Of the sparse part: see `build_sparse_crf`.
+    learn_rate, L1, L2, dropout, eps (float): Of the sparse part: see `build_sparse_crf`.
     part_dropout (float): The share of docs that have only one of the two parts in a step of
         training, either of them as often; its emissions count double. So each part learns to
         do without the other.
@@ -41,7 +42,9 @@ def build_hybrid_crf(
     where = "spacy_costner.HybridCRF"
     if not 0 <= part_dropout <= 1:
         raise ValueError(f"{where}: part_dropout: expected 0 to 1, was: {part_dropout}")
-    sparse = build_sparse_crf(features, learn_rate=learn_rate, L1=L1, L2=L2, dropout=dropout, nO=nO)
+    sparse = build_sparse_crf(
+        features, learn_rate=learn_rate, L1=L1, L2=L2, dropout=dropout, eps=eps, nO=nO
+    )
     emissions = Linear(nO, tok2vec.maybe_get_dim("nO"), init_W=zero_init)
     dense: Model[List[Doc], Ragged] = chain(
         tok2vec, cast(Model, list2ragged()), with_array(emissions)

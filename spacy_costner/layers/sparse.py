@@ -20,6 +20,7 @@ def build_sparse_crf(
     L1: float = 0.0,
     L2: float = 0.0,
     dropout: float = 0.0,
+    eps: float = 1e-8,
     nO: Optional[int] = None,
 ) -> Model[List[Doc], Potentials]:
     """Build a linear-chain CRF on sparse features.
@@ -30,6 +31,8 @@ def build_sparse_crf(
     L1 (float): Weight of the sum of the absolute weights, for each step.
     L2 (float): Weight of half the sum of the squared weights, for each step.
     dropout (float): The share of features that tokens lose in training.
+    eps (float): How far gradients have to add up before steps have their full length. Near 0
+        a feature makes a full step for whatever little it is first needed.
     nO (Optional[int]): K, the number of tags. The component sets it from its labels.
     RETURNS (Model[List[Doc], Potentials]): The model. Its shims are `Features` and
         `SparseWeights`. Its attribute "collect_features" takes it and docs, and makes the
@@ -41,8 +44,10 @@ def build_sparse_crf(
         raise ValueError(f"{where}: dropout: expected at least 0 and less than 1, was: {dropout}")
     if not learn_rate > 0:
         raise ValueError(f"{where}: learn_rate: expected more than 0, was: {learn_rate}")
+    if not eps > 0:
+        raise ValueError(f"{where}: eps: expected more than 0, was: {eps}")
     settings = AdaGrad(
-        learn_rate, L1=check_cost(L1, f"{where}: L1"), L2=check_cost(L2, f"{where}: L2")
+        learn_rate, check_cost(L1, f"{where}: L1"), check_cost(L2, f"{where}: L2"), eps
     )
     model: Model[List[Doc], Potentials] = Model(
         "sparse_crf",

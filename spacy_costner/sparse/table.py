@@ -32,10 +32,10 @@ class AdaGrad(NamedTuple):
     In steps in which g = 0 only the last line has an effect; it is worked out when the
     weight is asked for next.
 
-    learn_rate (float): The length of the first step of each weight.
+    learn_rate (float): The length of the first step of a weight, if its gradient is large.
     L1 (float): Weight of the sum of the absolute weights; leads to weights that are 0.
     L2 (float): Weight of half the sum of the squared weights.
-    eps (float): Keeps the step finite.
+    eps (float): Makes steps short as long as gradients have been small.
     """
 
     learn_rate: float = 0.05
