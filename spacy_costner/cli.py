@@ -25,6 +25,7 @@ from typer import Argument, Option
 from .calibrate import calibrate
 from .check import check
 from .compare import compare, describe, table
+from .explain import as_text, draw_transitions, explain, write_json
 from .fit import Step, describe_fit, fit
 from .trials import Outcome
 from .tune import Aim, draw, tune
@@ -117,10 +118,7 @@ def fit_cli(
             "--tolerance", help="End when ten iterations gain less than this share of the objective"
         ),
     ] = 1e-5,
-    code_path: Annotated[
-        Optional[Path],
-        Option("--code", "-c", help="Python file with registered functions to be imported"),
-    ] = None,
+    code_path: CodeOption = None,
 ) -> None:
     """
     Train a linear model (spacy_costner.SparseCRF.v1) to the optimum of its loss: by
@@ -130,21 +128,17 @@ def fit_cli(
     """
     overrides = parse_config_overrides(ctx.args)
     import_code(code_path)
-    try:
-        with show_validation_error(config_path, hint_fill=False):
-            config = load_config(config_path, overrides=overrides, interpolate=False)
-            with tqdm(desc="L-BFGS", unit="it", total=max_iter) as bar:
-                fitted = fit(
-                    config,
-                    output_path,
-                    c2=c2,
-                    max_iter=max_iter,
-                    tolerance=tolerance,
-                    on_step=lambda step: show_step(bar, step),
-                )
-    except (ImportError, ValueError) as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(1) from error
+    with errors_shown(), show_validation_error(config_path, hint_fill=False):
+        config = load_config(config_path, overrides=overrides, interpolate=False)
+        with tqdm(desc="L-BFGS", unit="it", total=max_iter) as bar:
+            fitted = fit(
+                config,
+                output_path,
+                c2=c2,
+                max_iter=max_iter,
+                tolerance=tolerance,
+                on_step=lambda step: show_step(bar, step),
+            )
     typer.echo(describe_fit(fitted))
 
 
@@ -272,6 +266,38 @@ def check_cli(
             typer.echo(f"    doc {place.doc}: {place.words} {place.text}".rstrip())
     if found.has_errors:
         raise typer.Exit(1)
+
+
+@costner.command("explain")
+def explain_cli(
+    model: ModelArg,
+    text: Annotated[
+        Optional[str], Option("--text", "-t", help="Text to answer and explain")
+    ] = None,
+    name: NameOption = "ner",
+    n_features: Annotated[
+        int, Option("--features", "-n", help="Features to show of each tag and token", min=1)
+    ] = 10,
+    json_path: Annotated[Optional[Path], Option("--json", help="JSON file to write to")] = None,
+    picture_path: Annotated[
+        Optional[Path], Option("--picture", help="Picture of the transitions (needs matplotlib)")
+    ] = None,
+    code_path: CodeOption = None,
+) -> None:
+    """
+    Show what a linear model has learned: the strongest features for and against each tag, the
+    weights of transitions and, of a text, the features and weights behind the tag of each token.
+    """
+    with errors_shown():
+        import_code(code_path)
+        found = explain(load_model(model), name=name, text=text, n_features=n_features)
+        typer.echo(as_text(found))
+        if json_path is not None:
+            write_json(found, json_path)
+            typer.echo(f"Written to {json_path}")
+        if picture_path is not None:
+            draw_transitions(found.transitions, picture_path)
+            typer.echo(f"Drawn to {picture_path}")
 
 
 def load(

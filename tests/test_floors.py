@@ -16,8 +16,8 @@ FLOORS = [
     {"layers", "gold"},
     {"annotate", "objective", "scorers"},
     {"component"},
-    {"explain", "fit", "inference", "trials"},
-    {"calibrate", "check", "compare", "tune"},
+    {"fit", "inference", "trials"},
+    {"calibrate", "check", "compare", "explain", "tune"},
     {"cli"},
 ]
 FLOOR = {module: floor for floor, modules in enumerate(FLOORS) for module in modules}
