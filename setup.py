@@ -1,4 +1,4 @@
-"""The compiled chain and the compiled sparse rows. Without a compiler the package installs all the same, and is slower."""
+"""The compiled chain and sparse rows; without a compiler the package installs all the same."""
 
 import sys
 from glob import glob
