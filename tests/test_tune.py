@@ -100,7 +100,6 @@ def drawn() -> Tuning:
 
 
 def test_curve_is_drawn(drawn: Tuning, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     draw(drawn, tmp_path / "curve.svg")
     text = (tmp_path / "curve.svg").read_text()
     assert "<svg" in text and len(text) > 2000
