@@ -1,7 +1,8 @@
 """Batch fit against CRFsuite: the same features, the same objective, L-BFGS, one thread.
 
-    python benchmarks/fit_speed.py train.spacy [docs] [c2]
+    python benchmarks/fit_speed.py [docs] [c2]
 
+The first 2,000 sentences of CoNLL-2002 Spanish, L2 of 0.1, unless told otherwise.
 The objectives are made equal: all features with all labels and all transitions on both sides; as
 CRFsuite knows no forbidden transitions, ours are allowed here; as it has no weights of the first
 and the last label, it gets a feature for the first and the last token. Both stop when ten
@@ -18,7 +19,7 @@ import sys  # noqa: E402
 import tempfile  # noqa: E402
 import time  # noqa: E402
 from pathlib import Path  # noqa: E402
-from typing import List, NamedTuple, Optional, Tuple  # noqa: E402
+from typing import List, NamedTuple, Tuple  # noqa: E402
 
 import pycrfsuite  # noqa: E402
 import spacy  # noqa: E402
@@ -28,7 +29,9 @@ from spacy.util import load_config  # noqa: E402
 from spacy_costner.fit import TotalLoss, minimise  # noqa: E402
 from spacy_costner.types import Constraints  # noqa: E402
 
-CONFIG = Path(__file__).parent.parent / "configs" / "sparse.cfg"
+ROOT = Path(__file__).parent.parent
+CONFIG = ROOT / "configs" / "sparse.cfg"
+TRAIN = ROOT / "corpus" / "conll2002_es" / "train" / "esp.spacy"
 
 
 class Run(NamedTuple):
@@ -39,12 +42,12 @@ class Run(NamedTuple):
     seconds: float
 
 
-def read(path: str, n_docs: Optional[int]) -> Tuple[TotalLoss, List[Example], float]:
+def read(n_docs: int) -> Tuple[TotalLoss, List[Example], float]:
     """Make a component and its objective, with all transitions allowed."""
     nlp = spacy.blank("xx")
     model = load_config(CONFIG)["components"]["ner"]["model"]
     ner = nlp.add_pipe("cost_sensitive_ner", config={"model": model, "scheme": "IOB2"})
-    examples = list(Corpus(path, limit=n_docs or 0)(nlp))
+    examples = list(Corpus(TRAIN, limit=n_docs)(nlp))
     nlp.initialize(lambda: examples)
     began = time.process_time()
     total = TotalLoss(ner, examples, c2=0.0)
@@ -100,10 +103,11 @@ def _docs(total: TotalLoss, examples: List[Example]):
 
 
 def main() -> None:
-    path, *rest = sys.argv[1:]
-    total, examples, reading = read(path, int(rest[0]) if rest else None)
-    c2 = float(rest[1]) if len(rest) > 1 else 0.1
+    given = sys.argv[1:]
+    total, examples, reading = read(int(given[0]) if given else 2_000)
+    c2 = float(given[1]) if len(given) > 1 else 0.1
     n_tokens = sum(len(eg.predicted) for eg in examples)
+    print("\n## Batch fit against CRFsuite\n")
     print(
         f"{len(examples)} docs, {n_tokens} tokens, {total.weights.n_tags} tags, "
         f"{total.weights.n_features} features, {len(total.merged.roots)} after merging "
