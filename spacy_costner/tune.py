@@ -125,15 +125,24 @@ def tune(
     """
     if dial not in DIALS:
         raise ValueError(f"dial: expected one of {list(DIALS)}, was: {dial!r}")
-    development = infer(nlp, name, examples)
-    if not len(development.gold.begin):
-        raise ValueError("expected development docs with entities, found none")
-    block, values, answers = DIALS[dial]
-    answer = answers(development)
-    points = [_point(value, answer(value), development) for value in values]
+    points = sweep(infer(nlp, name, examples), dial)
     chosen = choose(points, aim)
-    use_decoding(nlp, name, {"@misc": block, dial: chosen.value, "labels": {}})
+    use_decoding(nlp, name, {"@misc": DIALS[dial].block, dial: chosen.value, "labels": {}})
     return Tuning(dial, points, chosen)
+
+
+def sweep(development: Development, dial: str) -> List[Point]:
+    """Try all settings of a dial.
+
+    development (Development): The docs, and what a model believes of them.
+    dial (str): "threshold" or "bias": see `decode`.
+    RETURNS (List[Point]): What each setting is good for.
+    RAISES (ValueError): If there is no entity in the docs.
+    """
+    if not len(development.gold.begin):
+        raise ValueError("expected docs with entities, found none")
+    answer = DIALS[dial].answers(development)
+    return [_point(value, answer(value), development) for value in DIALS[dial].values]
 
 
 def _point(value: float, answered: Entities, development: Development) -> Point:
