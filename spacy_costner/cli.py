@@ -25,6 +25,7 @@ from typer import Argument, Option
 from .calibrate import calibrate
 from .check import check
 from .compare import compare, describe, table
+from .drawing import save
 from .explain import as_text, draw_transitions, explain, write_json
 from .fit import Step, describe_fit, fit
 from .trials import Outcome
@@ -296,7 +297,8 @@ def explain_cli(
             write_json(found, json_path)
             typer.echo(f"Written to {json_path}")
         if picture_path is not None:
-            draw_transitions(found.transitions, picture_path)
+            title = "Weights of transitions"
+            save(draw_transitions(found.transitions, title=title), picture_path)
             typer.echo(f"Drawn to {picture_path}")
 
 
