@@ -10,14 +10,22 @@ from contextlib import contextmanager
 from io import StringIO
 from math import sqrt
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, Iterator, Mapping, Sequence, Tuple
 from warnings import catch_warnings, filterwarnings
 
 import numpy
 from thinc.types import Floats2d
 
-INK, MUTED, RULE, ACCENT, ALERT = "#1c2733", "#66727e", "#d5dbe1", "#2467a6", "#c2442a"
-COLOURS = {"ink": INK, "muted": MUTED, "rule": RULE, "accent": ACCENT, "alert": ALERT}
+INK, MUTED, RULE = "#1c2733", "#66727e", "#d5dbe1"
+ACCENT, SECOND, ALERT = "#2467a6", "#8a6a1f", "#c2442a"
+COLOURS = {
+    "ink": INK,
+    "muted": MUTED,
+    "rule": RULE,
+    "accent": ACCENT,
+    "second": SECOND,
+    "alert": ALERT,
+}
 """What the colours are called in the style sheet of a page."""
 
 BLUE, RED, GREY = (0.16, 0.47, 0.77), (0.85, 0.33, 0.2), (0.5, 0.5, 0.5)
@@ -190,91 +198,90 @@ def _write_numbers(axes: Any, values: Floats2d, number: str) -> None:
             axes.text(j, i, text, ha="center", va="center", fontsize=7, color=colour)
 
 
+Settings = Sequence[Tuple[float, float, float]]
+"""The settings of a dial, each with precision and recall."""
+
+
 def precision_recall(
-    points: Sequence[Tuple[float, float, float]],
+    curves: Mapping[str, Settings],
     chosen: Tuple[float, float],
     *,
-    dial: str,
     chosen_name: str,
     title: str = "",
 ) -> Any:
     """Draw precision against recall, with lines of equal F and a point.
 
-    points (Sequence[Tuple[float, float, float]]): Settings of a dial, each with precision
-        and recall.
+    Settings whose F is much below the best may lie outside of the picture.
+
+    curves (Mapping[str, Settings]): Dials, by name; at most two.
     chosen (Tuple[float, float]): Precision and recall of the point.
-    dial (str): What the settings are of.
     chosen_name (str): What the point is called.
     title (str): The title.
     RETURNS (Figure): The figure.
     RAISES (ImportError): If matplotlib is not installed.
     """
-    precision, recall = [[point[i] for point in points] for i in (1, 2)]
+    good = {dial: _good_ones(points) for dial, points in curves.items()}
+    seen = [chosen, *(point[1:] for points in good.values() for point in points)]
     with drawing() as figure_class:
         figure = figure_class(figsize=(5.2, 4.4), layout="constrained")
         axes = figure.add_subplot()
-        _draw_lines_of_equal_f(axes)
-        axes.plot(recall, precision, color=ACCENT, linewidth=1.4, marker=".", markersize=3)
-        for i in _spread(points, 8):
-            axes.annotate(
-                f"{points[i][0]:g}",
-                (recall[i], precision[i]),
-                xytext=(4, 5),
-                textcoords="offset points",
-                fontsize=7,
-                color=ACCENT,
-            )
-        axes.plot(
-            [chosen[1]],
-            [chosen[0]],
-            "o",
-            color=ALERT,
-            markersize=7,
-            label=chosen_name,
-            linestyle="none",
-        )
         axes.set(
             xlabel="recall (share of annotated entities)",
             ylabel="precision (share of answers)",
             title=title,
-            xlim=_limits([*recall, chosen[1]]),
-            ylim=_limits([*precision, chosen[0]]),
+            xlim=_limits([recall for _, recall in seen]),
+            ylim=_limits([precision for precision, _ in seen]),
         )
-        axes.plot([], [], color=ACCENT, marker=".", label=f"other settings of the {dial}")
+        _draw_lines_of_equal_f(axes)
+        for (dial, points), colour in zip(curves.items(), (ACCENT, SECOND)):
+            _, precision, recall = zip(*points)
+            axes.plot(recall, precision, color=colour, linewidth=1.3, marker=".", markersize=3)
+            _name_settings(axes, _spread(good[dial], 5), colour)
+            axes.plot([], [], color=colour, marker=".", label=f"settings of the {dial}")
+        axes.plot([chosen[1]], [chosen[0]], "o", color=ALERT, markersize=7, label=chosen_name)
         axes.legend(loc="lower left", frameon=False, fontsize=8)
         return figure
 
 
+def _good_ones(points: Settings) -> Settings:
+    """Those whose F is at least two thirds of the best; all, if F is 0."""
+    f_scores = numpy.asarray([2 * p * r / (p + r) if p + r else 0.0 for _, p, r in points])
+    return [point for point, f in zip(points, f_scores) if f >= f_scores.max() / 1.5]
+
+
 def _limits(values: Sequence[float]) -> Tuple[float, float]:
     """From a tenth well below all values up to 1."""
-    return max(0.0, numpy.floor(10 * min(values) - 0.5) / 10), 1.01
+    return max(0.0, float(numpy.floor(10 * min(values) - 0.5)) / 10), 1.005
 
 
 def _draw_lines_of_equal_f(axes: Any) -> None:
+    low = axes.get_xlim()[0]
     for f in numpy.arange(1, 10) / 10:
-        recall = numpy.linspace(f / (2 - f), 1, 100)
+        recall = numpy.linspace(max(f / (2 - f), low, 0.01), 1, 100)
         precision = f * recall / (2 * recall - f)
         axes.plot(recall, precision, color=RULE, linewidth=0.8, zorder=0)
-        text = f"F {f:.1f}" if f == 0.9 else f"{f:.1f}"
-        end = (1, float(precision[-1]))
-        axes.annotate(text, end, xytext=(3, 0), textcoords="offset points", **_SMALL)
+        name = f"F {f:.1f}" if f == 0.9 else f"{f:.1f}"
+        _annotate(axes, name, (1.005, float(precision[-1])), MUTED, va="center")
 
 
-_SMALL: Mapping[str, Any] = {
-    "fontsize": 7,
-    "color": MUTED,
-    "va": "center",
-    "annotation_clip": True,
-}
+def _name_settings(axes: Any, points: Settings, colour: str) -> None:
+    for value, precision, recall in points:
+        _annotate(axes, f"{value:g}", (recall, precision), colour)
 
 
-def _spread(points: Sequence[Tuple[float, float, float]], n: int) -> List[int]:
-    """Points that stand well apart, by index: about as many as asked for."""
+def _annotate(axes: Any, text: str, place: Tuple[float, float], colour: str, **more: Any) -> None:
+    settings = {"textcoords": "offset points", "annotation_clip": True, "fontsize": 7}
+    axes.annotate(text, place, xytext=(4, 3), color=colour, **settings, **more)
+
+
+def _spread(points: Settings, n: int) -> Settings:
+    """Points that stand well apart: about as many as asked for."""
     places = numpy.asarray([point[1:] for point in points])
     steps = numpy.concatenate([[0], numpy.hypot(*numpy.diff(places, axis=0).T)])
     walked = numpy.cumsum(steps)
     targets = numpy.linspace(0, walked[-1], n)
-    return sorted(set(numpy.searchsorted(walked, targets).clip(0, len(points) - 1).tolist()))
+    chosen = numpy.searchsorted(walked, targets).clip(0, len(points) - 1)
+    return [points[i] for i in numpy.unique(chosen).tolist()]
 
 
 def reliability_diagram(rows: Sequence[Mapping[str, Any]], *, title: str = "") -> Any:

@@ -201,9 +201,8 @@ def draw(tuning: Tuning, path: Path) -> None:
     value, precision, recall = tuning.chosen
     scores = f"P {precision:.3f}, R {recall:.3f}, F {tuning.chosen.f_score():.3f}"
     figure = precision_recall(
-        tuning.points,
+        {tuning.dial: tuning.points},
         (precision, recall),
-        dial=tuning.dial,
         chosen_name=f"{tuning.dial} {value:g}: {scores}",
         title=f"Precision and recall by {tuning.dial}, development docs",
     )
