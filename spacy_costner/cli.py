@@ -324,7 +324,9 @@ def report_cli(
     """
     with errors_shown():
         nlp, examples = load(model, test_path, use_gpu, code_path)
-        found = gather(nlp, examples, name=name, corpus=test_path.name, n_mistakes=n_mistakes)
+        found = gather(
+            nlp, examples, name=name, source=model, corpus=str(test_path), n_mistakes=n_mistakes
+        )
         output_path.write_text(page(found), encoding="utf8")
     typer.echo(f"Written to {output_path}")
 

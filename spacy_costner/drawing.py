@@ -8,7 +8,7 @@ the same drawing goes with light and dark.
 import re
 from contextlib import contextmanager
 from io import StringIO
-from math import sqrt
+from math import dist, sqrt
 from pathlib import Path
 from typing import Any, Dict, Iterator, Mapping, Sequence, Tuple
 from warnings import catch_warnings, filterwarnings
@@ -223,7 +223,7 @@ def precision_recall(
     good = {dial: _good_ones(points) for dial, points in curves.items()}
     seen = [chosen, *(point[1:] for points in good.values() for point in points)]
     with drawing() as figure_class:
-        figure = figure_class(figsize=(5.2, 4.4), layout="constrained")
+        figure = figure_class(figsize=(5.2, 4.9), layout="constrained")
         axes = figure.add_subplot()
         axes.set(
             xlabel="recall (share of annotated entities)",
@@ -236,17 +236,18 @@ def precision_recall(
         for (dial, points), colour in zip(curves.items(), (ACCENT, SECOND)):
             _, precision, recall = zip(*points)
             axes.plot(recall, precision, color=colour, linewidth=1.3, marker=".", markersize=3)
-            _name_settings(axes, _spread(good[dial], 5), colour)
+            away = [point for point in good[dial] if dist(point[1:], chosen) > 0.04]
+            _name_settings(axes, _spread(away, 5), colour)
             axes.plot([], [], color=colour, marker=".", label=f"settings of the {dial}")
         axes.plot([chosen[1]], [chosen[0]], "o", color=ALERT, markersize=7, label=chosen_name)
-        axes.legend(loc="lower left", frameon=False, fontsize=8)
+        figure.legend(loc="outside upper left", frameon=False, fontsize=8)
         return figure
 
 
 def _good_ones(points: Settings) -> Settings:
-    """Those whose F is at least two thirds of the best; all, if F is 0."""
+    """Those whose F is at least 0.8 of the best; all, if F is 0."""
     f_scores = numpy.asarray([2 * p * r / (p + r) if p + r else 0.0 for _, p, r in points])
-    return [point for point, f in zip(points, f_scores) if f >= f_scores.max() / 1.5]
+    return [point for point, f in zip(points, f_scores) if f >= 0.8 * f_scores.max()]
 
 
 def _limits(values: Sequence[float]) -> Tuple[float, float]:
@@ -276,6 +277,8 @@ def _annotate(axes: Any, text: str, place: Tuple[float, float], colour: str, **m
 
 def _spread(points: Settings, n: int) -> Settings:
     """Points that stand well apart: about as many as asked for."""
+    if not points:
+        return []
     places = numpy.asarray([point[1:] for point in points])
     steps = numpy.concatenate([[0], numpy.hypot(*numpy.diff(places, axis=0).T)])
     walked = numpy.cumsum(steps)
@@ -300,7 +303,6 @@ def reliability_diagram(rows: Sequence[Mapping[str, Any]], *, title: str = "") -
         figure = figure_class(figsize=(5.2, 4.9), layout="constrained")
         above, below = figure.subplots(2, 1, sharex=True, height_ratios=[4, 1])
         above.plot([0, 1], [0, 1], color=MUTED, linewidth=0.8, linestyle=(0, (4, 3)))
-        above.annotate("as right as sure", (0.03, 0.055), rotation=40, fontsize=7, color=MUTED)
         above.vlines(sure, low, high, color=ACCENT, linewidth=1.2, alpha=0.5)
         above.plot(sure, right, color=ACCENT, linewidth=1.2, marker="o", markersize=4)
         above.set(xlim=(0, 1.01), ylim=(0, 1.02), ylabel="share of these that are right")

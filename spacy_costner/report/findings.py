@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 from datetime import date
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
 
 import numpy
 from spacy.language import Language
@@ -46,6 +46,7 @@ class About(NamedTuple):
 
     pipeline (str): The name of the pipeline.
     version (str): Its version.
+    source (str): Where it was loaded from.
     corpus (str): The name of the corpus.
     component (str): The name of the component.
     day (date): The day of the report.
@@ -56,6 +57,7 @@ class About(NamedTuple):
 
     pipeline: str
     version: str
+    source: str
     corpus: str
     component: str
     day: date
@@ -116,6 +118,7 @@ def gather(
     examples: Iterable[Example],
     *,
     name: str = "ner",
+    source: str = "",
     corpus: str = "",
     n_mistakes: int = 20,
 ) -> Findings:
@@ -124,7 +127,8 @@ def gather(
     nlp (Language): The trained pipeline. It stays as it is.
     examples (Iterable[Example]): The docs. They should be none that it was trained or tuned on.
     name (str): The name of the component.
-    corpus (str): What the corpus is called.
+    source (str): Where the pipeline was loaded from, to be written on the page.
+    corpus (str): Where the docs are from, likewise.
     n_mistakes (int): How many mistakes to show.
     RETURNS (Findings): What there is to say.
     RAISES (ValueError): If there is no such component, no annotated entity, or a label that
@@ -142,15 +146,16 @@ def gather(
     )
     labels = count_by_label(examples)
     total = sum(labels.values(), PRFScore())
+    order = in_order(labels, pricing.tree)
     pairs = compare_tags(examples, **settings)
     table = pricing.cost(pairs.tags)
     dial = next((dial for dial in DIALS if dial in ner.cfg["decoding"]), None)
     tree = pricing.tree
     return Findings(
-        about=describe(nlp, name, corpus, pricing, pairs),
+        about=describe(nlp, name, pricing, pairs)._replace(source=source, corpus=corpus),
         total=total,
         scores=scores,
-        labels=labels,
+        labels={label: labels[label] for label in order},
         levels=[count_at_level(examples, tree, 1 + i) for i in range(tree.depth)] if tree else [],
         curves=curves,
         setting=Point(
@@ -160,7 +165,7 @@ def gather(
         ),
         dial=dial,
         pricing=pricing,
-        confusion=confuse(pairs, table),
+        confusion=confuse(pairs, table, order),
         mistakes=find_mistakes(development, pairs, table, rated, n_mistakes),
         steps=steps(ner.tags, development.beliefs.scores),
         features=profiles(nlp, name),
@@ -207,20 +212,28 @@ def _first(blocks: Iterable[Any], key: str) -> Any:
     return None
 
 
-def confuse(pairs: TagPairs, table: Floats2d) -> Confusion:
+def in_order(labels: Iterable[str], tree: Optional[Tree]) -> List[str]:
+    """Labels in the order of the tree, so that neighbours stand together; or in theirs."""
+    nodes = [] if tree is None else list(tree.lineages)
+    return sorted(labels, key=lambda label: nodes.index(label) if nodes else 0)
+
+
+def confuse(pairs: TagPairs, table: Floats2d, order: Sequence[str]) -> Confusion:
     """What was taken for what.
 
     pairs (TagPairs): The tags of gold and of the answer.
     table (Floats2d): What each mistake costs. Shape: (K, K)
+    order (Sequence[str]): The labels of both, in the order that they are to have.
     RETURNS (Confusion): The cost. Labels that are never mistaken are left out.
     """
     cost = pairs.over_labels(table.astype("float64"))
     n_wrong = pairs.over_labels(1 - numpy.eye(len(pairs.tags)))
     mistaken = (n_wrong + n_wrong.T).any(axis=1)
-    mistaken[-1] = True
-    rows = numpy.flatnonzero(mistaken)
-    names = [*pairs.tags.labels, OUTSIDE]
-    return Confusion([names[i] for i in rows], cost[numpy.ix_(rows, rows)])
+    indices = [pairs.tags.labels.index(label) for label in order]
+    rows = [i for i in indices if mistaken[i]]
+    names = [pairs.tags.labels[i] for i in rows]
+    rows.append(len(pairs.tags.labels))
+    return Confusion([*names, OUTSIDE], cost[numpy.ix_(rows, rows)])
 
 
 def profiles(nlp: Language, name: str, n_features: int = 6) -> List[TagProfile]:
@@ -231,7 +244,7 @@ def profiles(nlp: Language, name: str, n_features: int = 6) -> List[TagProfile]:
         return []
 
 
-def describe(nlp: Language, name: str, corpus: str, pricing: Pricing, pairs: TagPairs) -> About:
+def describe(nlp: Language, name: str, pricing: Pricing, pairs: TagPairs) -> About:
     """Say what a report is about."""
     block, cfg = nlp.config.interpolate()["components"][name], get_component(nlp, name).cfg
     known = pairs.gold >= 0
@@ -242,7 +255,8 @@ def describe(nlp: Language, name: str, corpus: str, pricing: Pricing, pairs: Tag
     return About(
         pipeline=f"{nlp.meta['lang']}_{nlp.meta['name']}",
         version=nlp.meta["version"],
-        corpus=corpus,
+        source="",
+        corpus="",
         component=name,
         day=date.today(),
         settings={

@@ -10,7 +10,7 @@ from spacy.scorer import PRFScore
 from .findings import Findings
 from .mistakes import Mark, Mistake
 from .pictures import Picture, pictures
-from .words import cost, number, percent
+from .words import cost, number, percent, probability
 
 PAGE = """<!DOCTYPE html>
 <html lang="en">
@@ -59,7 +59,7 @@ def page(findings: Findings) -> str:
         "</main>",
         "<footer>Written by <code>python -m spacy costner report</code>.</footer>",
     ]
-    title = f"{findings.about.pipeline} on {findings.about.corpus}"
+    title = f"{findings.about.pipeline} {findings.about.version}: report"
     style = files(__package__).joinpath("page.css").read_text(encoding="utf8")
     return PAGE.format(title=escape(title), style=style, body="\n".join(parts))
 
@@ -70,8 +70,8 @@ def _header(findings: Findings) -> str:
         ("F", percent(total.fscore), "%", "of entities"),
         ("Precision", percent(total.precision), "%", f"of {number(total.tp + total.fp)} answers"),
         ("Recall", percent(total.recall), "%", f"of {number(total.tp + total.fn)} annotated"),
-        ("Cost", number(scores["ents_cost"], 4), "", "a token, on average"),
-        ("Calibration error", number(scores["ents_ece"], 4), "", "of confidence: 0 is best"),
+        ("Cost", number(scores["ents_cost"], 4), "", "per token"),
+        ("Calibration error", number(scores["ents_ece"], 4), "", "0 is best"),
         ("Docs wholly right", percent(scores["ents_sent_acc"]), "%", f"of {number(about.docs)}"),
     ]
     cells = "".join(
@@ -80,6 +80,7 @@ def _header(findings: Findings) -> str:
         for name, value, unit, note in tiles
     )
     facts = {
+        "pipeline": about.source,
         "corpus": f"{about.corpus}: {number(about.docs)} docs, {number(about.tokens)} tokens, "
         f"{number(total.tp + total.fn)} entities",
         "component": about.component,
@@ -113,20 +114,20 @@ def _scores(findings: Findings) -> str:
 def _counts(
     what: str, rows: Sequence[Tuple[str, PRFScore]], total: Optional[PRFScore] = None
 ) -> str:
-    head = [what, "annotated", "answered", "right", "precision %", "recall %", "F %"]
+    head = [what, "F %", "precision %", "recall %", "annotated", "answered", "right"]
     lines = [_count_cells(name, counts) for name, counts in rows]
     foot = None if total is None else _count_cells("all", total)
-    return _table(head, lines, foot, bar=len(head) - 1)
+    return _table(head, lines, foot, bar=1)
 
 
 def _count_cells(name: str, counts: PRFScore) -> List[str]:
     n_gold, n_answered = counts.tp + counts.fn, counts.tp + counts.fp
     return [
         escape(name),
-        *map(number, (n_gold, n_answered, counts.tp)),
+        percent(counts.fscore),
         percent(counts.precision if n_answered else None),
         percent(counts.recall if n_gold else None),
-        percent(counts.fscore),
+        *map(number, (n_gold, n_answered, counts.tp)),
     ]
 
 
@@ -210,8 +211,8 @@ def _mistakes(findings: Findings) -> str:
     items = "\n".join(_mistake(mistake, unit) for mistake in mistakes.shown)
     return (
         f"{table}\n<p>The costliest first; of those that cost the same, the ones that the model "
-        "was surest of. Above is the annotation, below the answer, both with the probability that the "
-        'model gives them. <mark class="wrong">Part of the mistake</mark> '
+        "was surest of. Above is the annotation, below the answer, both with the probability that "
+        'the model gives them. <mark class="wrong">Part of the mistake</mark> '
         '<mark class="right">right</mark> <mark class="other">part of another mistake</mark></p>\n'
         f'<ol class="mistakes">\n{items}\n</ol>'
     )
@@ -223,7 +224,7 @@ def _mistake(mistake: Mistake, unit: str) -> str:
         for name, marks in (("annotated", mistake.gold), ("answered", mistake.answered))
     )
     return (
-        f"<li><p><b>{mistake.kind}</b> &middot; {unit} {cost(mistake.cost)} &middot; "
+        f"<li><p><b>{mistake.kind}</b> &middot; {unit}: {cost(mistake.cost)} &middot; "
         f"doc {mistake.doc}</p><dl>{lines}</dl></li>"
     )
 
@@ -249,7 +250,7 @@ def _render(text: str, marks: Sequence[Mark]) -> str:
 
 
 def _label(mark: Mark) -> str:
-    prob = "" if mark.prob is None else f" <i>{percent(mark.prob, 0)} %</i>"
+    prob = "" if mark.prob is None else f" <i>{escape(probability(mark.prob))}</i>"
     return escape(mark.label) + prob
 
 

@@ -22,6 +22,13 @@ def percent(share: Optional[float], digits: int = 2) -> str:
     return number(None if share is None else 100 * share, digits)
 
 
+def probability(prob: float) -> str:
+    """A probability in percent, with the sign, and without digits that say nothing."""
+    if 0 < prob < 0.005:
+        return "< 1 %"
+    return "> 99 %" if 0.995 <= prob < 1 else f"{percent(prob, 0)} %"
+
+
 def cost(value: float) -> str:
     """A cost: with two digits, if it is no whole number."""
     return number(value, 0 if float(value).is_integer() else 2)
