@@ -25,7 +25,7 @@ from typer import Argument, Option
 from .calibrate import calibrate
 from .check import check
 from .compare import compare, describe, table
-from .drawing import save
+from .drawing import require_matplotlib, save
 from .explain import as_text, draw_transitions, explain, write_json
 from .fit import Step, describe_fit, fit
 from .report import gather, page
@@ -323,10 +323,12 @@ def report_cli(
     sentences, and the transitions. One HTML file that needs nothing else.
     """
     with errors_shown():
+        require_matplotlib()
         nlp, examples = load(model, test_path, use_gpu, code_path)
         found = gather(
             nlp, examples, name=name, source=model, corpus=str(test_path), n_mistakes=n_mistakes
         )
+        output_path.parent.mkdir(parents=True, exist_ok=True)
         output_path.write_text(page(found), encoding="utf8")
     typer.echo(f"Written to {output_path}")
 

@@ -60,6 +60,19 @@ MOST_NUMBERED = 15
 """Heat maps of more rows or columns don't have their numbers in their cells."""
 
 
+def require_matplotlib() -> None:
+    """Check that there is matplotlib, before work begins that would be lost without.
+
+    RAISES (ImportError): If it is not installed.
+    """
+    try:
+        import matplotlib.figure  # noqa: F401
+    except ImportError as error:
+        raise ImportError(
+            "drawing needs matplotlib: pip install 'spacy-costner[report]'"
+        ) from error
+
+
 @contextmanager
 def drawing() -> Iterator[Any]:
     """Draw in our manner.
@@ -67,13 +80,10 @@ def drawing() -> Iterator[Any]:
     YIELDS (Type[Figure]): The class of matplotlib's figures.
     RAISES (ImportError): If matplotlib is not installed.
     """
-    try:
-        from matplotlib import rc_context
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError(
-            "drawing needs matplotlib: pip install 'spacy-costner[report]'"
-        ) from error
+    require_matplotlib()
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
     with rc_context(SETTINGS), catch_warnings():
         # A label may be written in letters that matplotlib's font lacks; a browser's has them.
         filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
@@ -166,7 +176,7 @@ def heat_map(
         for i in range(len(columns) + 1):
             axes.axvline(i - 0.5, color=RULE, linewidth=0.4)
         if numbered:
-            _write_numbers(axes, values, number)
+            _write_numbers(axes, image, number)
         bar = figure.colorbar(image, label=unit, shrink=min(1.0, 2.5 / (cell * len(rows))))
         bar.outline.set_visible(False)
         bar.solids.set_rasterized(True)
@@ -188,13 +198,15 @@ def _colours(values: Floats2d) -> Dict[str, Any]:
     return {"cmap": colours.with_extremes(bad=(*GREY, 0.22)), "norm": norm}
 
 
-def _write_numbers(axes: Any, values: Floats2d, number: str) -> None:
-    strength = _colours(values)["norm"](values)
-    strength = numpy.abs(2 * strength - 1) if numpy.nanmin(values) < 0 else strength
-    for (i, j), value in numpy.ndenumerate(values):
-        if numpy.isfinite(value) and value != 0:
-            colour = "#ffffff" if strength[i, j] > 0.65 else INK
-            text = number.format(value)
+def _write_numbers(axes: Any, image: Any, number: str) -> None:
+    values = image.get_array()
+    opacity = image.to_rgba(values)[..., 3]
+    for (i, j), value in numpy.ndenumerate(values.filled(0)):
+        text = number.format(value)
+        if not text.strip("-0.,"):
+            text = text.lstrip("-")
+        if value:
+            colour = "#ffffff" if opacity[i, j] > 0.65 else INK
             axes.text(j, i, text, ha="center", va="center", fontsize=7, color=colour)
 
 

@@ -167,7 +167,7 @@ def _table(
 def _picture(picture: Picture) -> str:
     scroll = ' class="scroll" tabindex="0"' if picture.may_scroll else ""
     return (
-        f'<figure id="{picture.name}">\n<div{scroll} role="img" aria-labelledby='
+        f'<figure id="{picture.name}-picture">\n<div{scroll} role="img" aria-labelledby='
         f'"{picture.name}-caption">{picture.svg}</div>\n'
         f'<figcaption id="{picture.name}-caption">{picture.caption}</figcaption>\n</figure>'
     )

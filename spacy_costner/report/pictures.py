@@ -12,7 +12,7 @@ from .words import number, percent
 class Picture(NamedTuple):
     """A picture to stand in a page.
 
-    name (str): Its name, also of its place in the page.
+    name (str): Its name, which its ids begin with.
     svg (str): The <svg> element.
     caption (str): What it shows, in HTML.
     may_scroll (bool): Whether it is rather moved than made smaller where there is no room.
