@@ -30,7 +30,7 @@ from thinc.api import Config, Model, Optimizer, set_dropout_rate
 
 from . import chain
 from .annotate import NOTHING, Confidence, Prediction, Reading, annotate, rate, readings, register
-from .decode import Beliefs, Decoding, Temperature, make_viterbi
+from .decode import Answer, Beliefs, Decoding, Temperature, make_viterbi
 from .gold import MISSING, Tokens, Weights, possible_tags, read_docs
 from .losses import LossSchedule
 from .objective import Objective
@@ -283,8 +283,15 @@ class CostSensitiveNER(TrainablePipe):
         if not len(tokens.iob):
             return Prediction(tokens, NOTHING, NOTHING)
         beliefs = self._beliefs(docs, tokens)
-        answer = self._decoding.decode(beliefs, self.cfg["decoding"])
-        return rate(answer, beliefs, tokens, self.confidence)
+        return rate(self.answer(beliefs), beliefs, tokens, self.confidence)
+
+    def answer(self, beliefs: Beliefs) -> Answer:
+        """Choose the answer to what is believed, as decoding is set.
+
+        beliefs (Beliefs): The probabilities.
+        RETURNS (Answer): The entities.
+        """
+        return self._decoding.decode(beliefs, self.cfg["decoding"])
 
     def set_annotations(self, docs: Iterable[Doc], prediction: Prediction) -> None:
         """Write predicted entities to the docs. What was annotated before stays as it was.

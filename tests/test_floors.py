@@ -10,7 +10,7 @@ import spacy_costner
 
 ROOT = Path(spacy_costner.__file__).parent
 FLOORS = [
-    {"types", "blocks", "reliability", "significance", "start"},
+    {"types", "blocks", "drawing", "reliability", "significance", "start"},
     {"chain", "tags", "hierarchy", "matrix", "sparse"},
     {"costs", "decode", "features", "forbidden", "losses"},
     {"layers", "gold"},
@@ -18,6 +18,7 @@ FLOORS = [
     {"component"},
     {"fit", "inference", "trials"},
     {"calibrate", "check", "compare", "explain", "tune"},
+    {"report"},
     {"cli"},
 ]
 FLOOR = {module: floor for floor, modules in enumerate(FLOORS) for module in modules}
