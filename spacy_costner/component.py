@@ -31,7 +31,7 @@ from thinc.api import Model, Optimizer, set_dropout_rate
 from . import chain
 from .annotate import NOTHING, Confidence, Prediction, Reading, annotate, rate, readings, register
 from .decode import Beliefs, Decoding, Temperature, make_viterbi
-from .gold import MISSING, Tokens, Weights, possible_tags, read_docs
+from .gold import MISSING, NEGATED, Tokens, Weights, possible_tags, read_docs
 from .losses import LossSchedule
 from .objective import Objective
 from .tags import Tags
@@ -124,10 +124,14 @@ class CostSensitiveNER(TrainablePipe):
 
         label (str): The label.
         RETURNS (int): 1, or 0 if the component has it already.
-        RAISES (ValueError): If the label is not a string or is empty.
+        RAISES (ValueError): If the label is not a string, is empty, or begins with a "!", by
+            which spaCy 2 marked spans that are no entities.
         """
-        if not isinstance(label, str) or not label:
-            raise ValueError(f"{self.name}: label: expected a string, was: {label!r}")
+        if not isinstance(label, str) or not label or label.startswith(NEGATED):
+            raise ValueError(
+                f"{self.name}: label: expected a string without {NEGATED!r} in front (for spans "
+                f"that are no entities there is incorrect_spans_key), was: {label!r}"
+            )
         if label in self.labels:
             return 0
         self.cfg["labels"].append(label)
