@@ -23,6 +23,9 @@ from .types import CostTable
 MISSING, INSIDE, OUTSIDE, BEGIN = range(4)
 """The values of spaCy's ENT_IOB. BEGIN without a type is a blocked token."""
 
+NEGATED = "!"
+"""What spaCy 2 put in front of the label of a span that is no entity. spaCy 3 refuses it."""
+
 
 class Tokens(NamedTuple):
     """The tokens of a batch of docs.

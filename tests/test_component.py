@@ -150,10 +150,19 @@ def test_missing_labels_are_named() -> None:
         nlp.initialize(lambda: batch)
 
 
-@pytest.mark.parametrize("label", ["", 3, None])
+@pytest.mark.parametrize("label", ["", 3, None, "!PERSON"])
 def test_a_bad_label_is_named(label: Any) -> None:
     with pytest.raises(ValueError, match="label: expected a string"):
         pipeline().get_pipe("ner").add_label(label)
+
+
+def test_negated_labels_of_old_are_named(trained: Language) -> None:
+    gold = {"entities": [(7, 13, "!PERSON")]}
+    batch = [Example.from_dict(trained.make_doc("I like London"), gold)]
+    with pytest.raises(ValueError, match=r"incorrect_spans_key.*'!PERSON' in 'I like London'"):
+        trained.update(batch)
+    with pytest.raises(ValueError, match=r"incorrect_spans_key.*'!PERSON'"):
+        pipeline().initialize(lambda: batch)
 
 
 @pytest.mark.parametrize(

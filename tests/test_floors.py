@@ -16,7 +16,7 @@ FLOORS = [
     {"layers", "gold"},
     {"annotate", "objective", "scorers"},
     {"component"},
-    {"fit", "inference", "trials"},
+    {"factory", "fit", "inference", "trials"},
     {"calibrate", "check", "compare", "explain", "tune"},
     {"report"},
     {"cli"},
