@@ -31,7 +31,7 @@ from thinc.api import Model, Optimizer, set_dropout_rate
 from . import chain
 from .annotate import NOTHING, Confidence, Prediction, Reading, annotate, rate, readings, register
 from .decode import Answer, Beliefs, Decoding, Temperature, make_viterbi
-from .gold import MISSING, NEGATED, Tokens, Weights, possible_tags, read_docs
+from .gold import MISSING, NEGATED, Tokens, Weights, possible_tags, read_presets
 from .losses import LossSchedule
 from .objective import Objective
 from .tags import Tags
@@ -202,7 +202,7 @@ class CostSensitiveNER(TrainablePipe):
         RETURNS (Prediction): Their entities.
         """
         docs = list(docs)
-        tokens = read_docs(docs)
+        tokens = read_presets(docs)
         if not len(tokens.iob):
             return Prediction(tokens, NOTHING, NOTHING)
         beliefs = self._beliefs(docs, tokens)
@@ -233,7 +233,7 @@ class CostSensitiveNER(TrainablePipe):
         RETURNS (Beliefs): The probabilities, of the tokens of all docs one after another.
         """
         docs = list(docs)
-        tokens = read_docs(docs)
+        tokens = read_presets(docs)
         if not preset:
             tokens = tokens._replace(iob=numpy.full_like(tokens.iob, MISSING))
         return self._beliefs(docs, tokens)
@@ -247,7 +247,7 @@ class CostSensitiveNER(TrainablePipe):
             their probability, the most probable first.
         """
         docs = list(docs)
-        return readings(docs, self.beliefs(docs), read_docs(docs), k, self.vocab.strings)
+        return readings(docs, self.beliefs(docs), read_presets(docs), k, self.vocab.strings)
 
     def _beliefs(self, docs: List[Doc], tokens: Tokens) -> Beliefs:
         self._require_labels()

@@ -13,7 +13,7 @@ from thinc.types import Array1d, Floats1d, Floats2d
 from . import chain
 from .component import CostSensitiveNER
 from .drawing import heat_map
-from .gold import possible_tags, read_docs
+from .gold import possible_tags, read_presets
 from .inference import get_component
 from .layers import SparseWeights, linear_part
 from .tags import Tags
@@ -220,7 +220,7 @@ def best_path(ner: CostSensitiveNER, doc: Doc) -> List[int]:
     if not len(doc):
         return []
     possible = possible_tags(
-        read_docs([doc]),
+        read_presets([doc]),
         ner.tags,
         ner.vocab.strings,
         sentence_boundaries=ner.objective.sentence_boundaries,

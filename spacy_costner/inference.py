@@ -12,7 +12,7 @@ from thinc.types import Array1d, Ints1d
 
 from .component import CostSensitiveNER
 from .decode import Beliefs, Decoding
-from .gold import MISSING, annotation, read_docs, read_reference, trim
+from .gold import MISSING, annotation, read_presets, read_reference, trim
 from .tags import Entities
 from .types import map_scores
 
@@ -93,7 +93,7 @@ def infer(nlp: Language, name: str, examples: Iterable[Example]) -> Development:
         )
     docs = list(docs)
     examples = [Example(doc, eg.reference) for doc, eg in zip(docs, examples)]
-    tokens = read_docs(docs)
+    tokens = read_presets(docs)
     annotated = annotation(read_reference(examples, tokens), ner.tags, nlp.vocab.strings)
     if not annotated.known.any():
         raise ValueError("expected docs with entities annotated, found none")

@@ -25,7 +25,7 @@ from .gold import (
     gold_cost,
     gold_tags,
     possible_tags,
-    read_docs,
+    read_presets,
     read_reference,
     token_weights,
     trim,
@@ -167,7 +167,7 @@ class Objective:
         tags (Tags): The tag set.
         RETURNS (Reading): What `evaluate` takes, as often as the scores change.
         """
-        tokens = read_docs([eg.predicted for eg in examples])
+        tokens = read_presets([eg.predicted for eg in examples])
         annotated = self._annotation(examples, tokens, tags)
         constraints, tracks, free = self._constraints(examples, tokens, tags)
         return Reading(

@@ -286,6 +286,16 @@ def test_presets_stay(trained: Language) -> None:
     assert "CITY" not in trained.get_pipe("ner").labels
 
 
+def test_around_the_entities_of_a_ruler(trained: Language) -> None:
+    nlp = pickle.loads(pickle.dumps(trained))
+    ruler = nlp.add_pipe("entity_ruler", before="ner")
+    ruler.add_patterns([{"label": "CITY", "pattern": "London"}])
+    doc = nlp("I like London and Berlin.")
+    assert ents(doc) == [(7, 13, "CITY"), (18, 24, "LOC")]
+    assert [token.ent_iob_ for token in doc] == ["O", "O", "B", "O", "B", "O"]
+    assert ents(nlp("I like Berlin.")) == [(7, 13, "LOC")]
+
+
 def test_blocked_tokens_stay_empty(trained: Language) -> None:
     ruler = trained.make_doc("I like London and Berlin.")
     ruler.set_ents([], blocked=[ruler[2:3]], default="missing")

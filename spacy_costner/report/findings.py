@@ -15,7 +15,7 @@ from ..annotate import Confidence, Rated, annotate, rate
 from ..component import CostSensitiveNER
 from ..costs import hamming_cost
 from ..explain import Steps, TagProfile, explain, steps
-from ..gold import read_docs
+from ..gold import read_presets
 from ..hierarchy import Tree, make_tree
 from ..inference import Development, get_component, infer
 from ..scorers import TagPairs, compare_tags, cost_scores, count_at_level, count_by_label
@@ -180,7 +180,7 @@ def answer(ner: CostSensitiveNER, development: Development) -> Rated:
     RETURNS (Rated): The answers.
     """
     docs, beliefs = [eg.predicted for eg in development.examples], development.beliefs
-    prediction = rate(ner.answer(beliefs), beliefs, read_docs(docs), CONFIDENCE)
+    prediction = rate(ner.answer(beliefs), beliefs, read_presets(docs), CONFIDENCE)
     annotate(docs, prediction, ner.vocab.strings, CONFIDENCE)
     return prediction.answer
 
