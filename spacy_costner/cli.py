@@ -112,7 +112,7 @@ def fit_cli(
         float, Option("--c2", help="Weight of the sum of the squared weights, as CRFsuite's")
     ] = 0.1,
     max_iter: Annotated[
-        Optional[int], Option("--max-iter", help="The most iterations of L-BFGS", min=1)
+        Optional[int], Option("--max-iter", help="The most iterations", min=1)
     ] = None,
     tolerance: Annotated[
         float,
@@ -120,25 +120,31 @@ def fit_cli(
             "--tolerance", help="End when ten iterations gain less than this share of the objective"
         ),
     ] = 1e-5,
+    n_sampled: Annotated[
+        Optional[int],
+        Option("--sampled", help="For ZScore: draw so many paths of each doc, in place of all"),
+    ] = None,
     code_path: CodeOption = None,
 ) -> None:
     """
     Train a linear model (spacy_costner.SparseCRF.v1) to the optimum of its loss: by
     L-BFGS over all examples at once, not by online steps as `spacy train` does with the
-    same config. Settings are given as for that, e.g. --paths.train. Ctrl-C ends it, and
-    the best model so far is saved.
+    same config. The optimum of spacy_costner.ZScore.v1 without a cost is the solution of
+    linear equations, which conjugate gradient finds. Settings are given as for `spacy
+    train`, e.g. --paths.train. Ctrl-C ends it, and the best model so far is saved.
     """
     overrides = parse_config_overrides(ctx.args)
     import_code(code_path)
     with errors_shown(), show_validation_error(config_path, hint_fill=False):
         config = load_config(config_path, overrides=overrides, interpolate=False)
-        with tqdm(desc="L-BFGS", unit="it", total=max_iter) as bar:
+        with tqdm(desc="fit", unit="it", total=max_iter) as bar:
             fitted = fit(
                 config,
                 output_path,
                 c2=c2,
                 max_iter=max_iter,
                 tolerance=tolerance,
+                n_sampled=n_sampled,
                 on_step=lambda step: show_step(bar, step),
             )
     typer.echo(describe_fit(fitted))

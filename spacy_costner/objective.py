@@ -194,6 +194,23 @@ class Objective:
             number of annotated tokens or, where the loss is one ratio, 1.
         """
         loss = self.loss.at(progress)
+        chains, gold = self.pose(reading, scores, tags, loss)
+        result = loss.compute(chains.potentials, gold)
+        if chains.tracks is not None:
+            result = result._replace(gradient=chains.tracks.narrow(result.gradient))
+        return result, 1 if loss.is_ratio else max(int((gold.tags >= 0).sum()), 1)
+
+    def pose(
+        self, reading: Reading, scores: Potentials, tags: Tags, loss: Loss
+    ) -> Tuple[Chains, Gold]:
+        """Make of what was read what a loss computes with.
+
+        reading (Reading): The batch, as `read` returned it.
+        scores (Potentials): The model's potentials of the predicted docs.
+        tags (Tags): The tag set.
+        loss (Loss): The loss.
+        RETURNS (Tuple[Chains, Gold]): The chains without the paths that can't be, and gold.
+        """
         chains = reading.constrain(scores)
         path, wide_path, left_out = self._gold_path(reading, chains, tags)
         self._warn_of_left_out(left_out, reading)
@@ -209,10 +226,7 @@ class Objective:
             continuing=chains.widen(tags.continuing),
             stands_for=None if chains.tracks is None else chains.tracks.stands_for,
         )
-        result = loss.compute(chains.potentials, _to_array_module_of(scores, gold))
-        if chains.tracks is not None:
-            result = result._replace(gradient=chains.tracks.narrow(result.gradient))
-        return result, 1 if loss.is_ratio else max(int((path >= 0).sum()), 1)
+        return chains, _to_array_module_of(scores, gold)
 
     def prepare(self, tags: Tags) -> List[Optional[List[List[float]]]]:
         """Check that costs and weights fit the labels, before training begins.

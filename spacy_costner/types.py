@@ -145,6 +145,7 @@ class Loss:
         with it.
     is_smooth (bool): Whether it is a function of potentials and gold without kinks or jumps,
         as batch methods of optimisation need it.
+    is_solvable (bool): Whether its minimum for a linear model solves linear equations.
     forget (Callable): Called where training begins anew, for losses that remember batches.
     """
 
@@ -153,6 +154,7 @@ class Loss:
     weighs_tokens: bool = False
     is_ratio: bool = False
     is_smooth: bool = True
+    is_solvable: bool = False
     forget: Callable[[], None] = nothing_to_forget
 
     def at(self, progress: Progress) -> "Loss":

@@ -21,7 +21,8 @@ def make_zscore(*, cost: Optional[Cost] = None, multiplier: float = 1.0) -> Loss
     RAISES (ValueError): If the multiplier is not above 0, or not finite.
     """
     multiplier = above(0, "ZScore", "multiplier", multiplier)
-    return Loss(partial(zscore, multiplier=multiplier), cost, is_ratio=True)
+    compute = partial(zscore, multiplier=multiplier)
+    return Loss(compute, cost, is_ratio=True, is_solvable=cost is None)
 
 
 def zscore(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> LossResult:

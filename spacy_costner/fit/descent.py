@@ -1,0 +1,80 @@
+"""A minimisation: what is told of it, and when it ends."""
+
+from typing import Callable, List, NamedTuple
+
+from thinc.types import Floats1d
+
+PERIOD = 10
+"""Iterations over which improvement is measured; CRFsuite's default, too."""
+
+
+class Step(NamedTuple):
+    """Where an iteration came to.
+
+    iteration (int): Its number, from 1.
+    value (float): The objective.
+    slope (float): The largest derivative of it.
+    """
+
+    iteration: int
+    value: float
+    slope: float
+
+
+class Minimum(NamedTuple):
+    """What the minimisation came to.
+
+    vector (Floats1d): The best vector found.
+    value (float): The objective there.
+    n_iterations (int): Iterations.
+    n_evaluations (int): How often the objective was computed, or its matrix multiplied.
+    reason (str): Why it ended.
+    """
+
+    vector: Floats1d
+    value: float
+    n_iterations: int
+    n_evaluations: int
+    reason: str
+
+
+OnStep = Callable[[Step], None]
+
+
+def ignore(step: Step) -> None:
+    """What is done with steps that nobody asks for."""
+
+
+class Descent:
+    """The iterations so far."""
+
+    def __init__(self, tolerance: float, on_step: OnStep) -> None:
+        """Begin.
+
+        tolerance (float): Improvement counts as none when the last ten iterations made the
+            value smaller by less than this share of it; CRFsuite's `delta`.
+        on_step (Callable): Called after each iteration.
+        """
+        self.tolerance = tolerance
+        self.on_step = on_step
+        self.values: List[float] = []
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def value(self) -> float:
+        """The objective after the last iteration."""
+        return self.values[-1] if self.values else float("nan")
+
+    def add(self, value: float, slope: float) -> None:
+        """Take note of an iteration."""
+        self.values.append(value)
+        self.on_step(Step(len(self.values), value, slope))
+
+    @property
+    def has_settled(self) -> bool:
+        """Whether the last iterations improved nothing."""
+        if len(self.values) <= PERIOD:
+            return False
+        return self.values[-1 - PERIOD] - self.value < self.tolerance * abs(self.value)
