@@ -33,6 +33,9 @@ Scores = Dict[str, Any]
 Entity = Tuple[str, int, int]
 """A label, and begin and end in tokens of the reference."""
 
+EntityPairs = List[Tuple[Set[Entity], List[Entity]]]
+"""The entities of gold and of the answer, for each of some docs."""
+
 
 def make_cost_scorer(*, cost: Cost, tree: Optional[TreeSource] = None) -> Callable[..., Scores]:
     """Build a scorer that knows what mistakes cost: see `cost_scores`.
@@ -246,34 +249,45 @@ def compare_tags(
     return TagPairs(tags, gold, answered, predicted.lengths)
 
 
+def entity_pairs(examples: Iterable[Example]) -> EntityPairs:
+    """Find the entities of gold and of the answer that count.
+
+    examples (Iterable[Example]): The examples, with predicted docs.
+    RETURNS (EntityPairs): Those of each doc that is annotated.
+    """
+    return [_entities(eg) for eg in _annotated(examples)]
+
+
 def count_by_label(
-    examples: Iterable[Example], lift: Callable[[str], str] = str
+    pairs: EntityPairs, lift: Optional[Callable[[str], str]] = None
 ) -> Dict[str, PRFScore]:
     """Count the entities that are right, wrong and missed, by the rules of spaCy's F.
 
-    examples (Iterable[Example]): The examples, with predicted docs.
-    lift (Callable[[str], str]): What stands for a label.
+    pairs (EntityPairs): The entities of gold and of the answer.
+    lift (Optional[Callable[[str], str]]): What stands for a label, if not it itself.
     RETURNS (Dict[str, PRFScore]): The counts of each label, in alphabetical order.
     """
     counts: Dict[str, PRFScore] = defaultdict(PRFScore)
-    for gold, answered in map(_entities, _annotated(examples)):
-        lifted = [{(lift(x), b, e) for x, b, e in gold}, [(lift(x), b, e) for x, b, e in answered]]
-        for label in sorted({entity[0] for entities in lifted for entity in entities}):
-            own = [[entity for entity in entities if entity[0] == label] for entities in lifted]
-            counts[label] += _compare(set(own[0]), own[1])
+    for gold, answered in pairs:
+        if lift is not None:
+            gold = {(lift(x), begin, end) for x, begin, end in gold}
+            answered = [(lift(x), begin, end) for x, begin, end in answered]
+        for label in {entity[0] for entity in [*gold, *answered]}:
+            own = {entity for entity in gold if entity[0] == label}
+            counts[label] += _compare(own, [e for e in answered if e[0] == label])
     return dict(sorted(counts.items()))
 
 
-def count_at_level(examples: Iterable[Example], tree: Tree, level: int) -> PRFScore:
+def count_at_level(pairs: EntityPairs, tree: Tree, level: int) -> PRFScore:
     """The same over all labels, with each replaced by the node above it at a level of the tree.
 
-    examples (Iterable[Example]): The examples, with predicted docs.
+    pairs (EntityPairs): The entities of gold and of the answer.
     tree (Tree): The tree of labels.
     level (int): The level, 1 on top.
     RETURNS (PRFScore): The counts.
     RAISES (ValueError): If a label is not in the tree.
     """
-    counts = count_by_label(examples, lambda label: tree.ancestor(label, level))
+    counts = count_by_label(pairs, lambda label: tree.ancestor(label, level))
     return sum(counts.values(), PRFScore())
 
 
@@ -317,12 +331,13 @@ def _confusion(pairs: TagPairs) -> Dict[str, Dict[str, int]]:
 
 def _entity_scores(examples: List[Example], tree: Optional[Tree]) -> Scores:
     """The scores that compare entity with entity, by the rules of spaCy's F."""
-    compared = [_compare(*_entities(eg)) for eg in examples]
+    pairs = entity_pairs(examples)
+    compared = [_compare(*pair) for pair in pairs]
     right = [not (score.fp or score.fn) for score in compared]
     scores: Scores = {"ents_sent_acc": float(numpy.mean(right)) if right else None}
     if tree is not None:
         for level in range(1, tree.depth + 1):
-            total = count_at_level(examples, tree, level)
+            total = count_at_level(pairs, tree, level)
             scores[f"ents_f_level_{level}"] = total.fscore if len(total) else None
     return scores
 

@@ -18,7 +18,14 @@ from ..explain import Steps, TagProfile, explain, steps
 from ..gold import read_presets
 from ..hierarchy import Tree, make_tree
 from ..inference import Development, get_component, infer
-from ..scorers import TagPairs, compare_tags, cost_scores, count_at_level, count_by_label
+from ..scorers import (
+    TagPairs,
+    compare_tags,
+    cost_scores,
+    count_at_level,
+    count_by_label,
+    entity_pairs,
+)
 from ..tags import OUTSIDE
 from ..tune import DIALS, Point, sweep
 from ..types import Cost
@@ -144,7 +151,8 @@ def gather(
     scores = cost_scores(
         pricing.cost, pricing.tree, examples, **settings, confidence=asdict(CONFIDENCE)
     )
-    labels = count_by_label(examples)
+    entities = entity_pairs(examples)
+    labels = count_by_label(entities)
     total = sum(labels.values(), PRFScore())
     order = in_order(labels, pricing.tree)
     pairs = compare_tags(examples, **settings)
@@ -156,7 +164,7 @@ def gather(
         total=total,
         scores=scores,
         labels={label: labels[label] for label in order},
-        levels=[count_at_level(examples, tree, 1 + i) for i in range(tree.depth)] if tree else [],
+        levels=[count_at_level(entities, tree, 1 + i) for i in range(tree.depth)] if tree else [],
         curves=curves,
         setting=Point(
             ner.cfg["decoding"].get(dial, numpy.nan),
