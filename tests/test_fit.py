@@ -17,7 +17,7 @@ from spacy.util import load_config
 from thinc.api import Config
 
 from spacy_costner.chain import constrain
-from spacy_costner.fit import TotalLoss, annotate, component_to_fit, fit, minimise
+from spacy_costner.fit import TotalLoss, annotate, component_to_fit, describe_fit, fit, minimise
 from spacy_costner.layers import linear_part
 from spacy_costner.trials import put_onto
 from spacy_costner.types import Gold, Potentials
@@ -209,6 +209,21 @@ def test_fit_makes_an_ordinary_pipeline(experiment: Experiment) -> None:
         ("France", "country"),
     ]
     assert nlp.config["components"]["ner"]["model"]["@architectures"] == SPARSE["@architectures"]
+
+
+def test_an_interruption_of_scoring_leaves_the_pipeline(
+    monkeypatch: pytest.MonkeyPatch, experiment: Experiment
+) -> None:
+    def interrupted(self: Language, examples: List[Example]) -> Dict[str, Any]:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Language, "evaluate", interrupted)
+        fitted = fit(sparse_config(experiment), experiment.output_path, c2=0.01)
+    assert fitted.scores == {} and "dev: not scored" in describe_fit(fitted)
+    nlp = spacy.load(fitted.path)
+    doc = nlp(Doc(nlp.vocab, words=["Rain", "in", "Paris"]))
+    assert [ent.text for ent in doc.ents] == ["Paris"]
 
 
 def test_fit_starts_from_a_trained_model(experiment: Experiment) -> None:

@@ -4,7 +4,7 @@ By L-BFGS or, for the Z-score, by the linear equations that its optimum solves.
 """
 
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence
 
 from spacy.language import Language
 from spacy.schemas import ConfigSchemaTraining
@@ -100,12 +100,20 @@ def fit(
         everything = total = TotalLoss(ner, examples, c2=c2)
         minimum = minimise(total, total.read_weights(), **limits)
     everything.write_weights(minimum.vector)
-    scores = nlp.evaluate(list(dev_corpus(nlp)))
+    scores = evaluate(nlp, dev_corpus)
     update_meta(training, nlp, {"other_scores": scores, "losses": {ner.name: minimum.value}})
     path = output_path / DIR_MODEL
     path.mkdir(parents=True, exist_ok=True)
     create_before_to_disk_callback(training["before_to_disk"])(nlp).to_disk(path)
     return Fitted(path, minimum, everything.weights.rows.size, scores)
+
+
+def evaluate(nlp: Language, corpus: Callable[[Language], Iterable[Example]]) -> Dict[str, Any]:
+    """The scores of a pipeline; none if that is interrupted, so that it is saved all the same."""
+    try:
+        return nlp.evaluate(list(corpus(nlp)))
+    except KeyboardInterrupt:
+        return {}
 
 
 def is_solvable(ner: CostSensitiveNER) -> bool:
@@ -200,5 +208,5 @@ def describe_fit(fitted: Fitted) -> str:
     return (
         f"{minimum.reason}: {minimum.n_iterations} iterations, {minimum.n_evaluations} "
         f"evaluations, {fitted.n_weights:,} weights, objective {minimum.value:.6g}\n"
-        f"dev: {', '.join(parts)}\nSaved to {fitted.path}"
+        f"dev: {', '.join(parts) or 'not scored'}\nSaved to {fitted.path}"
     )
