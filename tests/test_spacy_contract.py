@@ -41,10 +41,9 @@ SAME = {
         test_issue999 test_tuple_format_implicit test_tuple_format_implicit_invalid""",
 }
 """Tests that our component passes as they stand. Two more are left out:
-parser/test_ner.py::test_issue2800 for its time, as 1000 labels are 4001 tags and 16 million transitions (it
-passes); and
-pipeline/test_entity_linker.py::test_overfitting_IO_with_ner, which ends with what an untrained
-entity linker has guessed."""
+parser/test_ner.py::test_issue2800 for its time, as 1000 labels are 4001 tags with 16 million
+transitions (it passes); and pipeline/test_entity_linker.py::test_overfitting_IO_with_ner, as it
+ends with what an untrained entity linker has guessed."""
 
 MOVES = "asks for `moves` or `move_names`, the transition system; a chain has tags"
 BEAM = "asks the beam for scores or parses; ours come from the chain: docs/confidence.md"
