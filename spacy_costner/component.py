@@ -55,6 +55,7 @@ class CostSensitiveNER(TrainablePipe):
         scheme: str = "BILUO",
         incorrect_spans_key: Optional[str] = None,
         sentence_boundaries: bool = False,
+        keep_outside: bool = False,
         decoding: Optional[Decoding] = None,
         confidence: Optional[Confidence] = None,
         scorer: Optional[Callable] = None,
@@ -70,6 +71,8 @@ class CostSensitiveNER(TrainablePipe):
         incorrect_spans_key (Optional[str]): Where reference docs have spans that are no
             entities.
         sentence_boundaries (bool): Whether entities end where sentences do.
+        keep_outside (bool): Whether tokens that are O before the component sees them stay so.
+            `doc.ents = …`, hence every rule that matched, makes all other tokens O.
         decoding (Optional[Decoding]): Which answer is given; None: the best path.
         confidence (Optional[Confidence]): Where it is written how probable entities are.
         scorer (Optional[Callable]): The scoring method.
@@ -85,6 +88,7 @@ class CostSensitiveNER(TrainablePipe):
             "labels": [],
             "scheme": scheme,
             "sentence_boundaries": sentence_boundaries,
+            "keep_outside": keep_outside,
             "progress": Progress()._asdict(),
             "n_examples": 0,
             "cost_tables": [],
@@ -101,6 +105,7 @@ class CostSensitiveNER(TrainablePipe):
             weights=weights,
             incorrect_spans_key=incorrect_spans_key,
             sentence_boundaries=sentence_boundaries,
+            keep_outside=keep_outside,
         )
         self._tags = Tags((), scheme)
 
@@ -204,7 +209,7 @@ class CostSensitiveNER(TrainablePipe):
         RETURNS (Prediction): Their entities.
         """
         docs = list(docs)
-        tokens = read_docs(docs)
+        tokens = self._read(docs)
         if not len(tokens.iob):
             return Prediction(tokens, NOTHING, NOTHING)
         beliefs = self._beliefs(docs, tokens)
@@ -228,7 +233,7 @@ class CostSensitiveNER(TrainablePipe):
         RETURNS (Beliefs): The probabilities, of the tokens of all docs one after another.
         """
         docs = list(docs)
-        tokens = read_docs(docs)
+        tokens = self._read(docs)
         return self._beliefs(docs, tokens if preset else _without_presets(tokens))
 
     def readings(self, docs: Iterable[Doc], k: int = 5) -> List[List[Reading]]:
@@ -241,6 +246,9 @@ class CostSensitiveNER(TrainablePipe):
         """
         docs = list(docs)
         return readings(docs, self.beliefs(docs), read_docs(docs), k, self.vocab.strings)
+
+    def _read(self, docs: List[Doc]) -> Tokens:
+        return read_docs(docs, keep_outside=self.cfg["keep_outside"])
 
     def _beliefs(self, docs: List[Doc], tokens: Tokens) -> Beliefs:
         self._require_labels()

@@ -213,7 +213,7 @@ def best_path(ner: CostSensitiveNER, doc: Doc) -> List[int]:
     if not len(doc):
         return []
     possible = possible_tags(
-        read_docs([doc]),
+        read_docs([doc], keep_outside=ner.cfg["keep_outside"]),
         ner.tags,
         ner.vocab.strings,
         sentence_boundaries=ner.objective.sentence_boundaries,

@@ -20,6 +20,7 @@ scheme = "BILUO"
 weights = null
 incorrect_spans_key = null
 sentence_boundaries = false
+keep_outside = false
 confidence = null
 
 [cost_sensitive_ner.model]
@@ -63,6 +64,7 @@ def make_cost_sensitive_ner(
     scheme: str,
     incorrect_spans_key: Optional[str],
     sentence_boundaries: bool,
+    keep_outside: bool,
     decoding: Decoding,
     confidence: Optional[Confidence],
     scorer: Optional[Callable],
@@ -76,6 +78,7 @@ def make_cost_sensitive_ner(
     incorrect_spans_key (Optional[str]): The key in `doc.spans` of reference docs under which
         there are spans that are known not to be entities.
     sentence_boundaries (bool): Whether entities end where sentences do.
+    keep_outside (bool): Whether tokens that are O before the component sees them stay so.
     decoding (Decoding): Which answer is given to what the model says.
     confidence (Optional[Confidence]): Where it is written how probable entities are.
     scorer (Optional[Callable]): The scoring method.
@@ -89,6 +92,7 @@ def make_cost_sensitive_ner(
         scheme=scheme,
         incorrect_spans_key=incorrect_spans_key,
         sentence_boundaries=sentence_boundaries,
+        keep_outside=keep_outside,
         decoding=decoding,
         confidence=confidence,
         scorer=scorer,

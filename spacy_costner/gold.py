@@ -52,10 +52,11 @@ class Tokens(NamedTuple):
         return slice(end - int(self.lengths[i]), end)
 
 
-def read_docs(docs: Sequence[Doc]) -> Tokens:
+def read_docs(docs: Sequence[Doc], *, keep_outside: bool = True) -> Tokens:
     """Read the tokens of a batch.
 
     docs (Sequence[Doc]): The docs.
+    keep_outside (bool): Whether what is O stays O; otherwise it is as if it was missing.
     RETURNS (Tokens): Their tokens.
     """
     attrs = [ORTH, ENT_IOB, ENT_TYPE, IS_SPACE, SENT_START]
@@ -64,9 +65,10 @@ def read_docs(docs: Sequence[Doc]) -> Tokens:
     lengths = numpy.asarray([len(doc) for doc in docs], dtype="int32")
     sent_start = columns[4] == 1
     sent_start[(numpy.cumsum(lengths) - lengths)[lengths > 0]] = False
+    iob = columns[1].astype("int32")
     return Tokens(
         orth=columns[0],
-        iob=columns[1].astype("int32"),
+        iob=iob if keep_outside else numpy.where(iob == OUTSIDE, MISSING, iob),
         label=columns[2],
         is_space=columns[3] == 1,
         sent_start=sent_start,

@@ -117,6 +117,7 @@ class Objective:
         weights: Optional[Weights] = None,
         incorrect_spans_key: Optional[str] = None,
         sentence_boundaries: bool = False,
+        keep_outside: bool = False,
     ) -> None:
         """Initialize the objective.
 
@@ -127,6 +128,7 @@ class Objective:
         incorrect_spans_key (Optional[str]): Where reference docs have spans that are no
             entities.
         sentence_boundaries (bool): Whether entities end where sentences do.
+        keep_outside (bool): Whether tokens that are O in predicted docs stay so.
         RAISES (ValueError): If tokens have weights and the loss has no use for them.
         """
         self.name = name
@@ -135,6 +137,7 @@ class Objective:
         self.weights = weights or Weights()
         self.incorrect_spans_key = incorrect_spans_key
         self.sentence_boundaries = sentence_boundaries
+        self.keep_outside = keep_outside
         self._tables: Dict[Tuple[int, Tuple[str, ...]], CostTable] = {}
         self._saved: Dict[Tuple[int, Tuple[str, ...]], CostTable] = {}
         self._warned: Set[str] = set()
@@ -167,7 +170,8 @@ class Objective:
         tags (Tags): The tag set.
         RETURNS (Reading): What `evaluate` takes, as often as the scores change.
         """
-        tokens = read_docs([eg.predicted for eg in examples])
+        docs = [eg.predicted for eg in examples]
+        tokens = read_docs(docs, keep_outside=self.keep_outside)
         annotated = self._annotation(examples, tokens, tags)
         constraints, tracks, free = self._constraints(examples, tokens, tags)
         return Reading(

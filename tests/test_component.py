@@ -276,14 +276,26 @@ def test_add_label_keeps_what_was_learned(trained: Language) -> None:
     assert ents(again("Mordor burns")) == [(0, 6, "GPE")]
 
 
-def test_presets_stay(trained: Language) -> None:
-    doc = trained.make_doc("I like London and Berlin.")
-    city = Span(doc, 2, 3, label="CITY", kb_id="Q84")
-    doc.set_ents([city], outside=[doc[4:5]], default="missing")
-    doc = trained.get_pipe("ner")(doc)
-    assert [(ent.text, ent.label_, ent.kb_id_) for ent in doc.ents] == [("London", "CITY", "Q84")]
+@pytest.mark.parametrize("keep_outside", [False, True])
+def test_presets_stay(keep_outside: bool) -> None:
+    nlp = pipeline(keep_outside=keep_outside)
+    train(nlp)
+    doc = nlp.make_doc("I like London and Berlin.")
+    doc.ents = [Span(doc, 2, 3, label="CITY", kb_id="Q84")]
     assert [token.ent_iob_ for token in doc] == ["O", "O", "B", "O", "O", "O"]
-    assert "CITY" not in trained.get_pipe("ner").labels
+    doc = nlp.get_pipe("ner")(doc)
+    found = [] if keep_outside else [("Berlin", "LOC", "")]
+    expected = [("London", "CITY", "Q84"), *found]
+    assert [(ent.text, ent.label_, ent.kb_id_) for ent in doc.ents] == expected
+    assert [token.ent_iob_ for token in doc] == ["O", "O", "B", "O", "B" if found else "O", "O"]
+    assert "CITY" not in nlp.get_pipe("ner").labels
+
+
+def test_rules_before_it_leave_the_rest_to_it(trained: Language) -> None:
+    nlp = pickle.loads(pickle.dumps(trained))
+    ruler = nlp.add_pipe("entity_ruler", before="ner")
+    ruler.add_patterns([{"label": "GPE", "pattern": "London"}])
+    assert ents(nlp(TEXTS[1])) == [(7, 13, "GPE"), (18, 24, "LOC")]
 
 
 def test_blocked_tokens_stay_empty(trained: Language) -> None:
@@ -312,7 +324,7 @@ def test_gold_in_white_space_is_trimmed_with_one_warning(trained: Language) -> N
 def test_forbidden_gold_is_left_out(trained: Language) -> None:
     ner = trained.get_pipe("ner")
     predicted = trained.make_doc("I like London")
-    predicted.set_ents([], outside=[predicted[2:3]], default="missing")
+    predicted.set_ents([], blocked=[predicted[2:3]], default="missing")
     batch = [Example.from_dict(predicted, {"entities": [(7, 13, "LOC")]}), *examples(trained)]
     with pytest.warns(UserWarning, match="left out of training.*I like London"):
         loss, gradient = ner.get_loss(batch, ner.model.predict([eg.predicted for eg in batch]))
