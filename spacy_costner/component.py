@@ -94,7 +94,7 @@ class CostSensitiveNER(TrainablePipe):
             "cost_tables": [],
             "temperature": Temperature()._asdict(),
         }
-        self._configured: Dict[str, Any] = {}
+        self._configured: Dict[str, Any] = {"keep_outside": keep_outside}
         self.cfg["configured"] = self._configured
         self.set_decoding(decoding or make_viterbi())
         self.set_confidence(confidence)

@@ -262,6 +262,8 @@ def test_on_a_transformer(tmp_path: Path) -> None:
     pytest.importorskip(
         "spacy_curated_transformers", reason="spacy-curated-transformers is not installed"
     )
+    if tuple(map(int, numpy.__version__.split(".")[:2])) >= (2, 4):
+        pytest.skip("spacy-curated-transformers 2.1.2 can't be trained with NumPy 2.4")
     fix_random_seed(0)
     (tmp_path / "vocab.txt").write_text("\n".join(PIECES))
     nlp = spacy.blank("en")
