@@ -34,8 +34,9 @@ from .decode import Answer, Beliefs, Decoding, Temperature, make_viterbi
 from .gold import MISSING, NEGATED, Tokens, Weights, possible_tags, read_presets
 from .losses import LossSchedule
 from .objective import Objective
+from .rehearsal import divergence
 from .tags import Tags
-from .types import Loss, Potentials, Progress
+from .types import Constraints, Loss, Potentials, Progress
 
 SERIALIZED = ("cfg", "vocab", "model")
 
@@ -79,6 +80,7 @@ class CostSensitiveNER(TrainablePipe):
         self.model = model
         self.name = name
         self.scorer = scorer
+        self._rehearsal_model: Optional[Model[List[Doc], Potentials]] = None
         self.cfg: Dict[str, Any] = {
             "labels": [],
             "scheme": scheme,
@@ -234,9 +236,7 @@ class CostSensitiveNER(TrainablePipe):
         """
         docs = list(docs)
         tokens = read_presets(docs)
-        if not preset:
-            tokens = tokens._replace(iob=numpy.full_like(tokens.iob, MISSING))
-        return self._beliefs(docs, tokens)
+        return self._beliefs(docs, tokens if preset else _without_presets(tokens))
 
     def readings(self, docs: Iterable[Doc], k: int = 5) -> List[List[Reading]]:
         """Find the most probable ways to read docs, whatever entities these have already.
@@ -251,19 +251,22 @@ class CostSensitiveNER(TrainablePipe):
 
     def _beliefs(self, docs: List[Doc], tokens: Tokens) -> Beliefs:
         self._require_labels()
+        return Beliefs(
+            chain.constrain(self.model.predict(docs), self._constraints(tokens)),
+            self.tags,
+            temperature=Temperature(**self.cfg["temperature"]),
+            is_space=tokens.is_space,
+        )
+
+    def _constraints(self, tokens: Tokens) -> Constraints:
+        """What the tag scheme and the docs allow."""
         possible = possible_tags(
             tokens,
             self.tags,
             self.vocab.strings,
             sentence_boundaries=self.cfg["sentence_boundaries"],
         )
-        constraints = self.tags.constraints._replace(emissions=possible)
-        return Beliefs(
-            chain.constrain(self.model.predict(docs), constraints),
-            self.tags,
-            temperature=Temperature(**self.cfg["temperature"]),
-            is_space=tokens.is_space,
-        )
+        return self.tags.constraints._replace(emissions=possible)
 
     def set_decoding(self, decoding: Decoding) -> None:
         """Answer in another way from now on, without training again.
@@ -348,6 +351,42 @@ class CostSensitiveNER(TrainablePipe):
         self._check_finite(scores)
         return self.objective(examples, scores, self.tags, Progress(**self.cfg["progress"]))
 
+    def rehearse(
+        self,
+        examples: Iterable[Example],
+        *,
+        drop: float = 0.0,
+        sgd: Optional[Optimizer] = None,
+        losses: Optional[Dict[str, float]] = None,
+    ) -> Dict[str, float]:
+        """Keep to what the model said when `nlp.resume_training` was called: see
+        `rehearsal.divergence`. Labels that were added since are left alone.
+
+        examples (Iterable[Example]): A batch. Only the text counts, not the annotation.
+        drop (float): The dropout rate.
+        sgd (Optional[Optimizer]): The optimizer.
+        losses (Optional[Dict[str, float]]): Where the divergence is added up, in nats for each
+            token, under the name of the component.
+        RETURNS (Dict[str, float]): The losses.
+        """
+        examples = list(examples)
+        losses = {} if losses is None else losses
+        losses.setdefault(self.name, 0.0)
+        validate_examples(examples, "CostSensitiveNER.rehearse")
+        docs = [eg.predicted for eg in examples]
+        if self._rehearsal_model is None or not any(len(doc) for doc in docs):
+            return losses
+        set_dropout_rate(self.model, drop)
+        scores, backprop = self.model.begin_update(docs)
+        self._check_finite(scores)
+        constraints = self._constraints(_without_presets(read_presets(docs)))
+        result = divergence(scores, self._rehearsal_model.predict(docs), constraints)
+        backprop(result.gradient)
+        if sgd not in (None, False):
+            self.finish_update(sgd)
+        losses[self.name] += result.value / len(scores.emissions)
+        return losses
+
     def _advance(self, n_examples: int) -> None:
         """Keep count of how far training has come."""
         steps, epochs = Progress(**self.cfg["progress"])
@@ -411,3 +450,8 @@ class CostSensitiveNER(TrainablePipe):
 def _first(get_examples: Callable[[], Iterable[Example]], n_examples: int = 10) -> List[Example]:
     """As many examples as it takes to see what they look like."""
     return list(islice(get_examples(), n_examples))
+
+
+def _without_presets(tokens: Tokens) -> Tokens:
+    """The tokens as if nothing had been annotated before."""
+    return tokens._replace(iob=numpy.full_like(tokens.iob, MISSING))

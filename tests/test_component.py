@@ -322,7 +322,7 @@ def test_gold_in_white_space_is_trimmed_with_one_warning(trained: Language) -> N
 def test_forbidden_gold_is_left_out(trained: Language) -> None:
     ner = trained.get_pipe("ner")
     predicted = trained.make_doc("I like London")
-    predicted.set_ents([], outside=[predicted[2:3]], default="missing")
+    predicted.set_ents([], blocked=[predicted[2:3]], default="missing")
     batch = [Example.from_dict(predicted, {"entities": [(7, 13, "LOC")]}), *examples(trained)]
     with pytest.warns(UserWarning, match="left out of training.*I like London"):
         loss, gradient = ner.get_loss(batch, ner.model.predict([eg.predicted for eg in batch]))

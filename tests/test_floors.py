@@ -12,7 +12,7 @@ ROOT = Path(spacy_costner.__file__).parent
 FLOORS = [
     {"types", "blocks", "drawing", "reliability", "significance", "start"},
     {"chain", "tags", "hierarchy", "matrix", "sparse"},
-    {"costs", "decode", "features", "forbidden", "losses"},
+    {"costs", "decode", "features", "forbidden", "losses", "rehearsal"},
     {"layers", "gold"},
     {"annotate", "objective", "scorers"},
     {"component"},

@@ -63,6 +63,7 @@ def test_block_to_paste_is_the_softmax_margin() -> None:
 
 
 PAGES = ["docs/confidence.md", "docs/decoding.md", "docs/losses.md", "docs/report.md"]
+RUN = ["docs/annotation.md", "docs/living.md"]  # their examples: test_doc_examples.py
 
 
 def blocks_to_paste() -> List[str]:
@@ -111,7 +112,7 @@ def test_configs_that_are_spoken_of_are_there(name: str) -> None:
     assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/develop.md", "docs/linear.md", *PAGES])
+@pytest.mark.parametrize("name", ["README.md", "docs/develop.md", "docs/linear.md", *PAGES, *RUN])
 def test_links_lead_somewhere(name: str) -> None:
     links = re.findall(r"\]\(([^)#:]+)\)", read(name))
     assert [link for link in links if not (ROOT / name).parent.joinpath(link).exists()] == []

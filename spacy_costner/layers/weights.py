@@ -160,7 +160,8 @@ class SparseWeights(Shim):
     def finish_update(self, optimizer: Optimizer) -> None:
         """Make a step with the gradient that was kept.
 
-        optimizer (Optimizer): Says whether averages are wanted; otherwise not used.
+        optimizer (Optimizer): Says whether averages are wanted; otherwise not used. `nlp.rehearse`
+            gives a function in its place.
         """
         if not self._pending:
             return
@@ -168,9 +169,10 @@ class SparseWeights(Shim):
         self._pending = []
         self.step += 1
         sparse.adagrad(self.table, rows, gradient, self.step, self.settings)
-        if optimizer.averages is not None:
+        averages = getattr(optimizer, "averages", None)
+        if averages is not None:
             # The average itself is worked out where it is used.
-            optimizer.averages[self.id, AVERAGE] = numpy.ones(1, dtype="float32")
+            averages[self.id, AVERAGE] = numpy.ones(1, dtype="float32")
 
     @contextmanager
     def use_params(self, params: Dict[Tuple[int, str], Any]) -> Iterator[None]:

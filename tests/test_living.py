@@ -1,0 +1,281 @@
+"""Trained components in the pipelines that they live in: shared, sourced, frozen, in streams."""
+
+import string
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Tuple
+
+import numpy
+import pytest
+import spacy
+from spacy.language import Language
+from spacy.pipeline.tok2vec import Tok2VecListener
+from spacy.tokens import Doc
+from spacy.training import Example
+from thinc.api import fix_random_seed, to_numpy
+
+from .test_component import SMALL, TEXTS, TRAIN, ents, pipeline, train
+from .test_start import LISTENING
+
+TAGGER = {"model": {"@architectures": "spacy.Tagger.v2", "tok2vec": LISTENING["tok2vec"]}}
+
+
+def examples(nlp: Language) -> List[Example]:
+    """Entities, and as tags whether words begin with a capital."""
+    docs = [nlp.make_doc(text) for text, _ in TRAIN]
+    tags = [["UP" if token.is_title else "LOW" for token in doc] for doc in docs]
+    return [
+        Example.from_dict(doc, {**gold, "tags": tags_of_doc})
+        for doc, (_, gold), tags_of_doc in zip(docs, TRAIN, tags)
+    ]
+
+
+def learn(nlp: Language, steps: int = 60, **settings: Any) -> Dict[str, float]:
+    batch = examples(nlp)
+    optimizer = nlp.initialize(lambda: batch)
+    optimizer.learn_rate = 0.01
+    for _ in range(steps):
+        losses = nlp.update(batch, sgd=optimizer, losses={}, **settings)
+    return losses
+
+
+def answers(nlp: Language, name: str = "ner") -> List[List[Tuple[int, int, str]]]:
+    return [ents(doc) for doc in nlp.pipe([*TEXTS, "Khan likes Berlin"])]
+
+
+def weights(pipe: Any) -> List[numpy.ndarray]:
+    return [
+        to_numpy(node.get_param(name)).copy()
+        for node in pipe.model.walk()
+        for name in node.param_names
+        if node.has_param(name)
+    ]
+
+
+@pytest.fixture(scope="module")
+def shared() -> Language:
+    """A tok2vec with a tagger and our component on it."""
+    fix_random_seed(0)
+    nlp = spacy.blank("en")
+    nlp.add_pipe("tok2vec", config={"model": SMALL["model"]["tok2vec"]})
+    nlp.add_pipe("tagger", config=TAGGER)
+    nlp.add_pipe("cost_sensitive_ner", name="ner", config={"model": LISTENING})
+    learn(nlp)
+    return nlp
+
+
+@pytest.fixture(scope="module")
+def trained() -> Language:
+    fix_random_seed(0)
+    nlp = pipeline()
+    train(nlp)
+    return nlp
+
+
+# Together with other components
+
+
+def test_a_tok2vec_shared_with_a_tagger(shared: Language, tmp_path: Path) -> None:
+    assert shared.get_pipe("tok2vec").listening_components == ["tagger", "ner"]
+    shared.to_disk(tmp_path)
+    for nlp in (shared, spacy.load(tmp_path)):
+        docs = list(nlp.pipe(TEXTS))
+        assert [ents(doc) for doc in docs] == [gold["entities"] for _, gold in TRAIN]
+        assert [token.tag_ for token in docs[0]] == ["UP", "LOW", "UP", "UP", "LOW"]
+
+
+def test_it_teaches_a_shared_tok2vec(shared: Language, tmp_path: Path) -> None:
+    shared.to_disk(tmp_path)
+    nlp = spacy.load(tmp_path)
+    tok2vec = nlp.get_pipe("tok2vec")
+    before = weights(tok2vec)
+    batch = examples(nlp)[:1]
+    batch[0].reference.set_ents([])
+    optimizer = nlp.resume_training()
+    for _ in range(2):  # spaCy steps it before those that listen have learned
+        nlp.update(batch, sgd=optimizer, exclude=["tagger"])
+    assert any((one != other).any() for one, other in zip(before, weights(tok2vec)))
+
+
+def test_replaced_listeners_answer_the_same(shared: Language, tmp_path: Path) -> None:
+    shared.to_disk(tmp_path)
+    nlp = spacy.load(tmp_path)
+    expected = answers(nlp)
+    nlp.replace_listeners("tok2vec", "ner", ["model.tok2vec"])
+    ner = nlp.get_pipe("ner")
+    assert nlp.get_pipe("tok2vec").listening_components == ["tagger"]
+    assert not any(isinstance(node, Tok2VecListener) for node in ner.model.walk())
+    assert answers(nlp) == expected
+    nlp.to_disk(tmp_path / "replaced")
+    again = spacy.load(tmp_path / "replaced", exclude=["tok2vec", "tagger"])
+    assert answers(again) == expected
+    nlp.resume_training()
+    assert nlp.rehearse(examples(nlp), exclude=["tagger", "tok2vec"])["ner"] == pytest.approx(0)
+
+
+def test_sourced_into_another_pipeline(shared: Language, trained: Language) -> None:
+    expected = answers(trained)
+    nlp = spacy.blank("en")
+    nlp.add_pipe("sentencizer")
+    nlp.add_pipe("ner", name="names", source=trained)
+    assert answers(nlp) == expected
+    assert nlp.get_pipe_meta("names").factory == "cost_sensitive_ner"
+    again = spacy.blank("en").from_config(nlp.config).from_bytes(nlp.to_bytes())
+    assert answers(again) == expected
+    assert all(label in again.vocab.strings for label in again.get_pipe("names").labels)
+
+
+def test_sourced_with_its_listener_replaced(shared: Language, tmp_path: Path) -> None:
+    shared.to_disk(tmp_path)
+    config = {
+        "nlp": {"lang": "en", "pipeline": ["ner"]},
+        "components": {
+            "ner": {"source": str(tmp_path), "replace_listeners": ["model.tok2vec"]},
+        },
+    }
+    nlp = spacy.util.load_model_from_config(config, auto_fill=True)
+    assert answers(nlp) == answers(shared)
+
+
+def test_frozen_it_stays_as_it_is(trained: Language) -> None:
+    nlp = spacy.blank("en")
+    nlp.add_pipe("ner", source=trained)
+    tagger = {"@architectures": "spacy.Tagger.v2", "tok2vec": SMALL["model"]["tok2vec"]}
+    nlp.add_pipe("tagger", config={"model": tagger})
+    before = weights(nlp.get_pipe("ner"))
+    batch = examples(nlp)
+    with nlp.select_pipes(disable=["ner"]):
+        optimizer = nlp.initialize(lambda: batch)
+    for _ in range(3):
+        losses = nlp.update(batch, sgd=optimizer, losses={}, exclude=["ner"])
+    assert set(losses) == {"tagger"}
+    for one, other in zip(before, weights(nlp.get_pipe("ner"))):
+        numpy.testing.assert_array_equal(one, other)
+    assert answers(nlp) == answers(trained)
+
+
+SEEN: List[List[str]] = []
+
+
+@Language.component("sees_entities")
+def sees_entities(doc: Doc) -> Doc:
+    SEEN.append([ent.label_ for ent in doc.ents])
+    return doc
+
+
+def test_annotating_it_shows_what_it_found(trained: Language) -> None:
+    nlp = spacy.blank("en")
+    nlp.add_pipe("ner", source=trained)
+    nlp.add_pipe("sees_entities")
+    SEEN.clear()
+    nlp.update(examples(nlp), sgd=False, annotates=["ner", "sees_entities"])
+    assert SEEN == [["PERSON"], ["LOC", "LOC"], ["sports-team"], []]
+
+
+def test_components_before_it_annotate_in_training() -> None:
+    nlp = pipeline(sentence_boundaries=True)
+    nlp.add_pipe("sentencizer", first=True, config={"punct_chars": ["."]})
+    nlp.add_pipe("entity_ruler", before="ner")
+    patterns = [{"label": "sports-team", "pattern": "Red Sox"}]
+    nlp.config["initialize"]["components"]["entity_ruler"] = {"patterns": patterns}
+    losses = learn(nlp, annotates=["sentencizer", "entity_ruler"])
+    assert losses["ner"] < 0.05
+    assert [ents(nlp(text)) for text in TEXTS] == [gold["entities"] for _, gold in TRAIN]
+
+
+# In streams
+
+
+def test_streams_as_tuples_over_processes(trained: Language) -> None:
+    pairs = [(text, {"id": i}) for i, text in enumerate([*TEXTS, "Khan likes Berlin"] * 3)]
+    found = list(trained.pipe(pairs, as_tuples=True, n_process=2, batch_size=4))
+    assert [context["id"] for _, context in found] == list(range(len(pairs)))
+    assert [ents(doc) for doc, _ in found] == answers(trained) * 3
+
+
+class BrokenError(Exception):
+    """What a doc can raise."""
+
+
+@pytest.fixture
+def breaking(trained: Language, monkeypatch: pytest.MonkeyPatch) -> Iterator[Language]:
+    """One that fails at a text."""
+    ner = trained.get_pipe("ner")
+    predict = ner.predict
+
+    def fail(docs: List[Doc]) -> Any:
+        if any("broken" in doc.text for doc in docs):
+            raise BrokenError(docs[0].text)
+        return predict(docs)
+
+    monkeypatch.setattr(ner, "predict", fail)
+    yield trained
+    trained.set_error_handler(spacy.util.raise_error)
+
+
+def test_errors_of_a_doc_stop_unless_they_are_handled(breaking: Language) -> None:
+    texts = ["I like London", "a broken text", "Who is Shaka Khan?"]
+    with pytest.raises(BrokenError, match="a broken text"):
+        list(breaking.pipe(texts, batch_size=1))
+    with pytest.raises(BrokenError):
+        breaking("a broken text")
+    failed = []
+
+    def note(name: str, pipe: Any, docs: List[Doc], error: Exception) -> None:
+        failed.append((name, [doc.text for doc in docs], type(error)))
+
+    breaking.set_error_handler(note)
+    docs = list(breaking.pipe(zip(texts, range(3)), batch_size=1, as_tuples=True))
+    assert [(doc.text, context) for doc, context in docs] == [(texts[0], 0), (texts[2], 2)]
+    assert ents(docs[1][0]) == [(7, 17, "PERSON")]
+    assert failed == [("ner", ["a broken text"], BrokenError)]
+
+
+# On a transformer
+
+LETTERS = [*string.ascii_letters, *string.punctuation]
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *LETTERS, *(f"##{letter}" for letter in LETTERS)]
+TRANSFORMER = {
+    "@architectures": "spacy-curated-transformers.BertTransformer.v1",
+    "vocab_size": len(PIECES),
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "hidden_width": 16,
+    "intermediate_width": 16,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+    "piece_encoder": {"@architectures": "spacy-curated-transformers.BertWordpieceEncoder.v1"},
+    "with_spans": {"@architectures": "spacy-curated-transformers.WithStridedSpans.v1"},
+}
+ON_TRANSFORMER = {
+    "@architectures": "spacy_costner.LinearChainCRF.v1",
+    "tok2vec": {
+        "@architectures": "spacy-curated-transformers.LastTransformerLayerListener.v1",
+        "width": 16,
+        "pooling": {"@layers": "reduce_mean.v1"},
+    },
+}
+
+
+@pytest.mark.filterwarnings("default")
+def test_on_a_transformer(tmp_path: Path) -> None:
+    """A small one with random weights; it learns with the component."""
+    pytest.importorskip(
+        "spacy_curated_transformers", reason="spacy-curated-transformers is not installed"
+    )
+    if tuple(map(int, numpy.__version__.split(".")[:2])) >= (2, 4):
+        pytest.skip("spacy-curated-transformers 2.1.2 can't be trained with NumPy 2.4")
+    fix_random_seed(0)
+    (tmp_path / "vocab.txt").write_text("\n".join(PIECES))
+    nlp = spacy.blank("en")
+    nlp.add_pipe("curated_transformer", name="transformer", config={"model": TRANSFORMER})
+    nlp.add_pipe("cost_sensitive_ner", name="ner", config={"model": ON_TRANSFORMER})
+    loader = {
+        "@model_loaders": "spacy-curated-transformers.WordpieceLoader.v1",
+        "path": str(tmp_path / "vocab.txt"),
+    }
+    nlp.config["initialize"]["components"]["transformer"] = {"piecer_loader": loader}
+    losses = learn(nlp, steps=80)
+    assert losses["ner"] < 0.1
+    assert [ents(nlp(text)) for text in TEXTS] == [gold["entities"] for _, gold in TRAIN]
+    nlp.to_disk(tmp_path / "model")
+    assert answers(spacy.load(tmp_path / "model")) == answers(nlp)
