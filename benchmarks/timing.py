@@ -8,7 +8,7 @@ import numpy
 
 LEAST_SECONDS = 0.005
 """A turn repeats a short task for as long as this."""
-LARGE_BLOCK = 2**25
+LARGE_BLOCK = 2**24
 """As much memory, in bytes, as a training lets go of now and then."""
 
 

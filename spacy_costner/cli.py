@@ -25,8 +25,10 @@ from typer import Argument, Option
 from .calibrate import calibrate
 from .check import check
 from .compare import compare, describe, table
+from .drawing import require_matplotlib, save
 from .explain import as_text, draw_transitions, explain, write_json
 from .fit import Step, describe_fit, fit
+from .report import gather, page
 from .trials import Outcome
 from .tune import Aim, draw, tune
 
@@ -302,8 +304,39 @@ def explain_cli(
             write_json(found, json_path)
             typer.echo(f"Written to {json_path}")
         if picture_path is not None:
-            draw_transitions(found.transitions, picture_path)
+            title = "Weights of transitions"
+            save(draw_transitions(found.transitions, title=title), picture_path)
             typer.echo(f"Drawn to {picture_path}")
+
+
+@costner.command("report")
+def report_cli(
+    model: ModelArg,
+    test_path: Annotated[
+        Path, Argument(help="Docs to report on: .spacy file or folder", exists=True)
+    ],
+    output_path: Annotated[Path, Option("--output", "-o", help="HTML file to write to")],
+    name: NameOption = "ner",
+    n_mistakes: Annotated[
+        int, Option("--mistakes", "-n", help="The costliest mistakes to show", min=0)
+    ] = 20,
+    use_gpu: GpuOption = -1,
+    code_path: CodeOption = None,
+) -> None:
+    """
+    Write a page to look at of a pipeline on a test corpus: scores by label and by level of the
+    tree, precision and recall, confidence, confusion by cost, the costliest mistakes in their
+    sentences, and the transitions. One HTML file that needs nothing else.
+    """
+    with errors_shown():
+        require_matplotlib()
+        nlp, examples = load(model, test_path, use_gpu, code_path)
+        found = gather(
+            nlp, examples, name=name, source=model, corpus=str(test_path), n_mistakes=n_mistakes
+        )
+        output_path.parent.mkdir(parents=True, exist_ok=True)
+        output_path.write_text(page(found), encoding="utf8")
+    typer.echo(f"Written to {output_path}")
 
 
 def load(

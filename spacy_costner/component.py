@@ -26,99 +26,18 @@ from spacy.tokens import Doc
 from spacy.training import Example, validate_examples, validate_get_examples
 from spacy.util import check_lexeme_norms
 from spacy.vocab import Vocab
-from thinc.api import Config, Model, Optimizer, set_dropout_rate
+from thinc.api import Model, Optimizer, set_dropout_rate
 
 from . import chain
 from .annotate import NOTHING, Confidence, Prediction, Reading, annotate, rate, readings, register
-from .decode import Beliefs, Decoding, Temperature, make_viterbi
-from .gold import MISSING, Tokens, Weights, possible_tags, read_docs
+from .decode import Answer, Beliefs, Decoding, Temperature, make_viterbi
+from .gold import MISSING, NEGATED, Tokens, Weights, possible_tags, read_presets
 from .losses import LossSchedule
 from .objective import Objective
 from .tags import Tags
 from .types import Loss, Potentials, Progress
 
-DEFAULT_CONFIG = Config().from_str(
-    """
-[cost_sensitive_ner]
-scheme = "BILUO"
-weights = null
-incorrect_spans_key = null
-sentence_boundaries = false
-confidence = null
-
-[cost_sensitive_ner.model]
-@architectures = "spacy_costner.LinearChainCRF.v1"
-nO = null
-
-[cost_sensitive_ner.model.tok2vec]
-@architectures = "spacy.HashEmbedCNN.v2"
-pretrained_vectors = null
-width = 96
-depth = 4
-embed_size = 2000
-window_size = 1
-maxout_pieces = 3
-subword_features = true
-
-[cost_sensitive_ner.loss]
-@losses = "spacy_costner.Sequential.v1"
-
-[cost_sensitive_ner.decoding]
-@misc = "spacy_costner.ViterbiDecoding.v1"
-
-[cost_sensitive_ner.scorer]
-@scorers = "spacy.ner_scorer.v1"
-"""
-)["cost_sensitive_ner"]
-
 SERIALIZED = ("cfg", "vocab", "model")
-
-
-@Language.factory(
-    "cost_sensitive_ner",
-    assigns=["doc.ents", "token.ent_iob", "token.ent_type"],
-    default_config=DEFAULT_CONFIG,
-    default_score_weights={"ents_f": 1.0, "ents_p": 0.0, "ents_r": 0.0, "ents_per_type": None},
-)
-def make_cost_sensitive_ner(
-    nlp: Language,
-    name: str,
-    model: Model[List[Doc], Potentials],
-    loss: Union[Loss, LossSchedule],
-    weights: Optional[Weights],
-    scheme: str,
-    incorrect_spans_key: Optional[str],
-    sentence_boundaries: bool,
-    decoding: Decoding,
-    confidence: Optional[Confidence],
-    scorer: Optional[Callable],
-) -> "CostSensitiveNER":
-    """Build a named entity recogniser that is trained for what mistakes cost.
-
-    model (Model[List[Doc], Potentials]): From docs to the scores of a chain.
-    loss (Union[Loss, LossSchedule]): What training minimises.
-    weights (Optional[Weights]): How much single tokens and examples count in training.
-    scheme (str): How tags write entities down, "BILUO" or "IOB2".
-    incorrect_spans_key (Optional[str]): The key in `doc.spans` of reference docs under which
-        there are spans that are known not to be entities.
-    sentence_boundaries (bool): Whether entities end where sentences do.
-    decoding (Decoding): Which answer is given to what the model says.
-    confidence (Optional[Confidence]): Where it is written how probable entities are.
-    scorer (Optional[Callable]): The scoring method.
-    """
-    return CostSensitiveNER(
-        nlp.vocab,
-        model,
-        name,
-        loss=loss,
-        weights=weights,
-        scheme=scheme,
-        incorrect_spans_key=incorrect_spans_key,
-        sentence_boundaries=sentence_boundaries,
-        decoding=decoding,
-        confidence=confidence,
-        scorer=scorer,
-    )
 
 
 class CostSensitiveNER(TrainablePipe):
@@ -205,10 +124,14 @@ class CostSensitiveNER(TrainablePipe):
 
         label (str): The label.
         RETURNS (int): 1, or 0 if the component has it already.
-        RAISES (ValueError): If the label is not a string or is empty.
+        RAISES (ValueError): If the label is not a string, is empty, or begins with a "!", by
+            which spaCy 2 marked spans that are no entities.
         """
-        if not isinstance(label, str) or not label:
-            raise ValueError(f"{self.name}: label: expected a string, was: {label!r}")
+        if not isinstance(label, str) or not label or label.startswith(NEGATED):
+            raise ValueError(
+                f"{self.name}: label: expected a string without {NEGATED!r} in front (for spans "
+                f"that are no entities there is incorrect_spans_key), was: {label!r}"
+            )
         if label in self.labels:
             return 0
         self.cfg["labels"].append(label)
@@ -279,12 +202,19 @@ class CostSensitiveNER(TrainablePipe):
         RETURNS (Prediction): Their entities.
         """
         docs = list(docs)
-        tokens = read_docs(docs)
+        tokens = read_presets(docs)
         if not len(tokens.iob):
             return Prediction(tokens, NOTHING, NOTHING)
         beliefs = self._beliefs(docs, tokens)
-        answer = self._decoding.decode(beliefs, self.cfg["decoding"])
-        return rate(answer, beliefs, tokens, self.confidence)
+        return rate(self.answer(beliefs), beliefs, tokens, self.confidence)
+
+    def answer(self, beliefs: Beliefs) -> Answer:
+        """Choose the answer to what is believed, as decoding is set.
+
+        beliefs (Beliefs): The probabilities.
+        RETURNS (Answer): The entities.
+        """
+        return self._decoding.decode(beliefs, self.cfg["decoding"])
 
     def set_annotations(self, docs: Iterable[Doc], prediction: Prediction) -> None:
         """Write predicted entities to the docs. What was annotated before stays as it was.
@@ -303,7 +233,7 @@ class CostSensitiveNER(TrainablePipe):
         RETURNS (Beliefs): The probabilities, of the tokens of all docs one after another.
         """
         docs = list(docs)
-        tokens = read_docs(docs)
+        tokens = read_presets(docs)
         if not preset:
             tokens = tokens._replace(iob=numpy.full_like(tokens.iob, MISSING))
         return self._beliefs(docs, tokens)
@@ -317,7 +247,7 @@ class CostSensitiveNER(TrainablePipe):
             their probability, the most probable first.
         """
         docs = list(docs)
-        return readings(docs, self.beliefs(docs), read_docs(docs), k, self.vocab.strings)
+        return readings(docs, self.beliefs(docs), read_presets(docs), k, self.vocab.strings)
 
     def _beliefs(self, docs: List[Doc], tokens: Tokens) -> Beliefs:
         self._require_labels()

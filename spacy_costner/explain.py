@@ -1,7 +1,7 @@
 """What a linear model has learned, and what is behind its answers, in the names of features."""
 
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Union
 
 import numpy
 import srsly
@@ -12,9 +12,12 @@ from thinc.types import Array1d, Floats1d, Floats2d
 
 from . import chain
 from .component import CostSensitiveNER
-from .gold import possible_tags, read_docs
+from .drawing import heat_map
+from .gold import possible_tags, read_presets
 from .inference import get_component
-from .layers import linear_part
+from .layers import SparseWeights, linear_part
+from .tags import Tags
+from .types import Potentials
 
 START, END = "(start)", "(end)"
 
@@ -125,7 +128,7 @@ def explain(
         for k, tag in enumerate(ner.tags.names)
     ]
     tokens = [] if text is None else reasons(ner, read(nlp, name, text), names, n_features)
-    return Explanation(tags, steps(ner), tokens)
+    return Explanation(tags, steps(ner.tags, weights), tokens)
 
 
 def linear_component(nlp: Language, name: str) -> CostSensitiveNER:
@@ -156,17 +159,21 @@ def strongest(
     return [Weighted(names[i], sign * float(strength[i])) for i in order if strength[i] > 0]
 
 
-def steps(ner: CostSensitiveNER) -> Steps:
-    """The weights of the steps that the tag scheme allows."""
-    _, weights = linear_part(ner.model)
-    constraints, n_tags = ner.tags.constraints, len(ner.tags)
+def steps(tags: Tags, weights: Union[SparseWeights, Potentials]) -> Steps:
+    """The weights of the steps that the tag scheme allows.
+
+    tags (Tags): The tags.
+    weights (Union[SparseWeights, Potentials]): What has transitions, start and end: the
+        weights of a linear model, or the scores of any.
+    RETURNS (Steps): The weights.
+    """
+    constraints, n_tags = tags.constraints, len(tags)
     table = numpy.full((n_tags + 1, n_tags + 1), numpy.nan)
     table[:-1, :-1] = _where(constraints.transitions, weights.transitions)
     table[-1, :-1] = _where(constraints.start, weights.start)
     table[:-1, -1] = _where(constraints.end, weights.end)
     values = [[None if numpy.isnan(w) else float(w) for w in row] for row in table]
-    tags = list(ner.tags.names)
-    return Steps([*tags, START], [*tags, END], values)
+    return Steps([*tags.names, START], [*tags.names, END], values)
 
 
 def _where(possible: Optional[Array1d], weights: Floats2d) -> Floats2d:
@@ -213,7 +220,7 @@ def best_path(ner: CostSensitiveNER, doc: Doc) -> List[int]:
     if not len(doc):
         return []
     possible = possible_tags(
-        read_docs([doc]),
+        read_presets([doc]),
         ner.tags,
         ner.vocab.strings,
         sentence_boundaries=ner.objective.sentence_boundaries,
@@ -257,27 +264,20 @@ def write_json(explanation: Explanation, path: Path) -> None:
     srsly.write_json(path, explanation.to_dict())
 
 
-def draw_transitions(table: Steps, path: Path) -> None:
-    """Draw the weights of the steps; those that are forbidden stay white.
+def draw_transitions(table: Steps, *, title: str = "") -> Any:
+    """Draw the weights of the steps; those that are forbidden are grey.
 
     table (Steps): The steps.
-    path (Path): The picture; its suffix says in which format.
+    title (str): The title.
+    RETURNS (Figure): The figure, of matplotlib.
     RAISES (ImportError): If matplotlib is not installed.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError(
-            "drawing needs matplotlib: pip install 'spacy-costner[report]'"
-        ) from error
-    weights = numpy.asarray(table.weights, dtype="float64")
-    largest = float(numpy.nanmax(numpy.abs(weights))) or 1.0
-    inches = 2.5 + 0.35 * len(weights)
-    figure = Figure(figsize=(inches + 1, inches), layout="constrained")
-    axes = figure.add_subplot()
-    image = axes.imshow(weights, cmap="RdBu", vmin=-largest, vmax=largest)
-    axes.set_xticks(range(len(table.targets)), table.targets, rotation=90)
-    axes.set_yticks(range(len(table.origins)), table.origins)
-    axes.set(xlabel="to", ylabel="from", title="Weights of transitions")
-    figure.colorbar(image, label="weight")
-    figure.savefig(path)
+    return heat_map(
+        numpy.asarray(table.weights, dtype="float64"),
+        table.origins,
+        table.targets,
+        ylabel="from",
+        xlabel="to",
+        unit="weight",
+        title=title,
+    )

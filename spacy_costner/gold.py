@@ -23,6 +23,9 @@ from .types import CostTable
 MISSING, INSIDE, OUTSIDE, BEGIN = range(4)
 """The values of spaCy's ENT_IOB. BEGIN without a type is a blocked token."""
 
+NEGATED = "!"
+"""What spaCy 2 put in front of the label of a span that is no entity. spaCy 3 refuses it."""
+
 
 class Tokens(NamedTuple):
     """The tokens of a batch of docs.
@@ -69,6 +72,21 @@ def read_docs(docs: Sequence[Doc]) -> Tokens:
         sent_start=sent_start,
         lengths=lengths,
     )
+
+
+def read_presets(docs: Sequence[Doc]) -> Tokens:
+    """Read the tokens of docs that are to be answered. Whoever sets `doc.ents`, as an entity
+    ruler does, makes O of all other tokens and means nothing by it. So O is only taken as
+    preset in docs that have missing tokens too, those where it was chosen.
+
+    docs (Sequence[Doc]): The docs.
+    RETURNS (Tokens): Their tokens; missing where nothing is preset.
+    """
+    tokens = read_docs(docs)
+    of_doc = numpy.repeat(numpy.arange(len(tokens.lengths)), tokens.lengths)
+    n_missing = numpy.bincount(of_doc, tokens.iob == MISSING, len(tokens.lengths))
+    by_the_way = (tokens.iob == OUTSIDE) & (n_missing == 0)[of_doc]
+    return tokens._replace(iob=numpy.where(by_the_way, MISSING, tokens.iob))
 
 
 def read_reference(examples: Sequence[Example], predicted: Tokens) -> Tokens:

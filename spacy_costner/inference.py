@@ -1,6 +1,6 @@
 """A pipeline's beliefs about development docs, found once, to be decoded in many ways."""
 
-from typing import Iterable, NamedTuple, Sequence, cast
+from typing import Iterable, List, NamedTuple, Sequence, cast
 
 import numpy
 from spacy.language import Language
@@ -12,7 +12,7 @@ from thinc.types import Array1d, Ints1d
 
 from .component import CostSensitiveNER
 from .decode import Beliefs, Decoding
-from .gold import MISSING, annotation, read_docs, read_reference, trim
+from .gold import MISSING, annotation, read_presets, read_reference, trim
 from .tags import Entities
 from .types import map_scores
 
@@ -20,12 +20,14 @@ from .types import map_scores
 class Development(NamedTuple):
     """Annotated docs, and what a model believes of them.
 
+    examples (List[Example]): The docs as they come to the component, with their annotation.
     beliefs (Beliefs): The beliefs, of the tokens of all docs one after another.
     gold (Entities): The annotated entities; label -1 is one that the model doesn't have.
     known (Array1d): True for the tokens that are annotated, but not before the model saw
         them. Shape: (N,)
     """
 
+    examples: List[Example]
     beliefs: Beliefs
     gold: Entities
     known: Array1d
@@ -91,11 +93,12 @@ def infer(nlp: Language, name: str, examples: Iterable[Example]) -> Development:
         )
     docs = list(docs)
     examples = [Example(doc, eg.reference) for doc, eg in zip(docs, examples)]
-    tokens = read_docs(docs)
+    tokens = read_presets(docs)
     annotated = annotation(read_reference(examples, tokens), ner.tags, nlp.vocab.strings)
     if not annotated.known.any():
-        raise ValueError("expected development docs with entities annotated, found none")
+        raise ValueError("expected docs with entities annotated, found none")
     development = Development(
+        examples=examples,
         beliefs=_believe(ner, docs, nlp.batch_size),
         gold=trim(annotated.entities, tokens.is_space),
         known=annotated.known & (tokens.iob == MISSING),

@@ -13,6 +13,7 @@ from thinc.util import get_array_module
 from . import chain
 from .forbidden import Tracks, make_tracks
 from .gold import (
+    NEGATED,
     Annotation,
     Tokens,
     Weights,
@@ -24,7 +25,7 @@ from .gold import (
     gold_cost,
     gold_tags,
     possible_tags,
-    read_docs,
+    read_presets,
     read_reference,
     token_weights,
     trim,
@@ -166,7 +167,7 @@ class Objective:
         tags (Tags): The tag set.
         RETURNS (Reading): What `evaluate` takes, as often as the scores change.
         """
-        tokens = read_docs([eg.predicted for eg in examples])
+        tokens = read_presets([eg.predicted for eg in examples])
         annotated = self._annotation(examples, tokens, tags)
         constraints, tracks, free = self._constraints(examples, tokens, tags)
         return Reading(
@@ -276,9 +277,22 @@ class Objective:
     def _annotation(self, examples: Sequence[Example], tokens: Tokens, tags: Tags) -> Annotation:
         """Gold entities, without white space at their ends."""
         annotated = annotation(read_reference(examples, tokens), tags, self.strings)
+        if (annotated.entities.label < 0).any():
+            self._refuse_negated(examples)
         trimmed = trim(annotated.entities, tokens.is_space)
         self._warn_of_unusual(annotated.entities, trimmed, examples, tokens, tags)
         return annotated._replace(entities=trimmed)
+
+    def _refuse_negated(self, examples: Sequence[Example]) -> None:
+        """What is no PERSON was annotated as a `!PERSON` in spaCy 2; not as an entity any more."""
+        for eg in examples:
+            for ent in eg.reference.ents:
+                if ent.label_.startswith(NEGATED):
+                    raise ValueError(
+                        f"{self.name}: entities: expected spans that are no entities in doc.spans, "
+                        f"under the incorrect_spans_key of the config, was: {ent.label_!r} in "
+                        f"{first_words(eg.reference)}"
+                    )
 
     def _constraints(
         self, examples: Sequence[Example], tokens: Tokens, tags: Tags

@@ -1,5 +1,6 @@
 """How good the answers are, and what their mistakes cost."""
 
+from collections import defaultdict
 from functools import partial
 from typing import (
     Any,
@@ -20,7 +21,7 @@ from spacy.scorer import PRFScore, get_ner_prf
 from spacy.strings import StringStore
 from spacy.tokens import Span
 from spacy.training import Example
-from thinc.types import Floats1d, Ints1d
+from thinc.types import Floats1d, Floats2d, Ints1d
 
 from .gold import annotation, gold_tags, read_docs, read_reference
 from .hierarchy import Tree, TreeSource, make_tree
@@ -31,6 +32,9 @@ from .types import Cost
 Scores = Dict[str, Any]
 Entity = Tuple[str, int, int]
 """A label, and begin and end in tokens of the reference."""
+
+EntityPairs = List[Tuple[Set[Entity], List[Entity]]]
+"""The entities of gold and of the answer, for each of some docs."""
 
 
 def make_cost_scorer(*, cost: Cost, tree: Optional[TreeSource] = None) -> Callable[..., Scores]:
@@ -178,17 +182,113 @@ def count_docs(
     RAISES (ValueError): If a label has no cost.
     """
     annotated = _annotated(examples)
-    tags = Tags(_all_labels(annotated, labels), scheme)
-    gold, answered, doc = _paths(annotated, tags)
+    pairs = compare_tags(annotated, labels=labels, scheme=scheme)
+    known, table = pairs.gold >= 0, cost(pairs.tags)
+    doc = numpy.repeat(numpy.arange(len(annotated)), pairs.lengths)[known]
     found = [_compare(*_entities(eg)) for eg in annotated]
     n_docs = len(annotated)
     return DocCounts(
         right=numpy.asarray([score.tp for score in found], dtype="int64"),
         wrong=numpy.asarray([score.fp for score in found], dtype="int64"),
         missed=numpy.asarray([score.fn for score in found], dtype="int64"),
-        cost=numpy.bincount(doc, weights=cost(tags)[gold, answered], minlength=n_docs),
+        cost=numpy.bincount(doc, weights=pairs.look_up(table)[known], minlength=n_docs),
         tokens=numpy.bincount(doc, minlength=n_docs),
     )
+
+
+class TagPairs(NamedTuple):
+    """The tags of gold and of the answer, side by side.
+
+    tags (Tags): The tags of all labels that there are: those of the component, then those
+        that only the docs have.
+    gold (Ints1d): The tag of each token, -1 where it is not annotated. Shape: (N,)
+    answered (Ints1d): The tag of the answer. Shape: (N,)
+    lengths (Ints1d): Tokens of each doc. Shape: (B,)
+    """
+
+    tags: Tags
+    gold: Ints1d
+    answered: Ints1d
+    lengths: Ints1d
+
+    def look_up(self, table: Floats2d) -> Floats1d:
+        """What a table over tags says of each token; 0 where it is not annotated.
+
+        table (Floats2d): A number for each pair, [gold, answered]. Shape: (K, K)
+        RETURNS (Floats1d): Shape: (N,)
+        """
+        return numpy.where(self.gold >= 0, table[self.gold, self.answered], 0)
+
+    def over_labels(self, table: Floats2d) -> Floats2d:
+        """The same, added up over the tokens of each pair of labels, [gold, answered], with O
+        last. Shape: (labels + 1, labels + 1)"""
+        n_labels = len(self.tags.labels) + 1
+        sums = numpy.zeros((n_labels, n_labels), dtype=table.dtype)
+        label_of = self.tags.label_of
+        numpy.add.at(sums, (label_of[self.gold], label_of[self.answered]), self.look_up(table))
+        return sums
+
+
+def compare_tags(
+    examples: Iterable[Example], *, labels: Sequence[str] = (), scheme: str = "BILUO"
+) -> TagPairs:
+    """Find the tags of gold and of the answer.
+
+    examples (Iterable[Example]): The examples, with predicted docs.
+    labels (Sequence[str]): The labels of the component.
+    scheme (str): The tag scheme of the component.
+    RETURNS (TagPairs): The tags, of the tokens of all predicted docs one after another.
+    """
+    examples = list(examples)
+    tags = Tags(_all_labels(examples, labels), scheme)
+    predicted = read_docs([eg.x for eg in examples])
+    strings = StringStore()
+    gold = gold_tags(annotation(read_reference(examples, predicted), tags, strings), tags)
+    found = annotation(predicted, tags, strings)
+    answered = tags.encode(found.entities, len(gold))
+    return TagPairs(tags, gold, answered, predicted.lengths)
+
+
+def entity_pairs(examples: Iterable[Example]) -> EntityPairs:
+    """Find the entities of gold and of the answer that count.
+
+    examples (Iterable[Example]): The examples, with predicted docs.
+    RETURNS (EntityPairs): Those of each doc that is annotated.
+    """
+    return [_entities(eg) for eg in _annotated(examples)]
+
+
+def count_by_label(
+    pairs: EntityPairs, lift: Optional[Callable[[str], str]] = None
+) -> Dict[str, PRFScore]:
+    """Count the entities that are right, wrong and missed, by the rules of spaCy's F.
+
+    pairs (EntityPairs): The entities of gold and of the answer.
+    lift (Optional[Callable[[str], str]]): What stands for a label, if not it itself.
+    RETURNS (Dict[str, PRFScore]): The counts of each label, in alphabetical order.
+    """
+    counts: Dict[str, PRFScore] = defaultdict(PRFScore)
+    for gold, answered in pairs:
+        if lift is not None:
+            gold = {(lift(x), begin, end) for x, begin, end in gold}
+            answered = [(lift(x), begin, end) for x, begin, end in answered]
+        for label in {entity[0] for entity in [*gold, *answered]}:
+            own = {entity for entity in gold if entity[0] == label}
+            counts[label] += _compare(own, [e for e in answered if e[0] == label])
+    return dict(sorted(counts.items()))
+
+
+def count_at_level(pairs: EntityPairs, tree: Tree, level: int) -> PRFScore:
+    """The same over all labels, with each replaced by the node above it at a level of the tree.
+
+    pairs (EntityPairs): The entities of gold and of the answer.
+    tree (Tree): The tree of labels.
+    level (int): The level, 1 on top.
+    RETURNS (PRFScore): The counts.
+    RAISES (ValueError): If a label is not in the tree.
+    """
+    counts = count_by_label(pairs, lambda label: tree.ancestor(label, level))
+    return sum(counts.values(), PRFScore())
 
 
 def _annotated(examples: Iterable[Example]) -> List[Example]:
@@ -202,14 +302,14 @@ def _token_scores(
 
     ents_cost = 1/N sum_t cost[gold_t, answered_t]
     """
-    tags = Tags(_all_labels(examples, labels), scheme)
-    gold, answered, _ = _paths(examples, tags)
-    if not len(gold):
+    pairs = compare_tags(examples, labels=labels, scheme=scheme)
+    known = pairs.gold >= 0
+    if not known.any():
         return dict.fromkeys(["ents_cost", "ents_tag_acc", "ents_confusion"])
     return {
-        "ents_cost": float(cost(tags)[gold, answered].mean(dtype="float64")),
-        "ents_tag_acc": float((gold == answered).mean()),
-        "ents_confusion": _confusion(tags, gold, answered),
+        "ents_cost": float(pairs.look_up(cost(pairs.tags))[known].mean(dtype="float64")),
+        "ents_tag_acc": float((pairs.gold == pairs.answered)[known].mean()),
+        "ents_confusion": _confusion(pairs),
     }
 
 
@@ -219,23 +319,9 @@ def _all_labels(examples: List[Example], labels: Sequence[str]) -> List[str]:
     return [*labels, *sorted(found.difference(labels))]
 
 
-def _paths(examples: List[Example], tags: Tags) -> Tuple[Ints1d, Ints1d, Ints1d]:
-    """The tags of gold and of the answer at all annotated tokens, and which example each
-    of these is of."""
-    predicted = read_docs([eg.x for eg in examples])
-    strings = StringStore()
-    gold = gold_tags(annotation(read_reference(examples, predicted), tags, strings), tags)
-    found = annotation(predicted, tags, strings)
-    answered = tags.encode(found.entities, len(gold))
-    doc = numpy.repeat(numpy.arange(len(examples)), predicted.lengths)
-    known = gold >= 0
-    return gold[known], answered[known], doc[known]
-
-
-def _confusion(tags: Tags, gold: Ints1d, answered: Ints1d) -> Dict[str, Dict[str, int]]:
-    names = [*tags.labels, OUTSIDE]
-    counts = numpy.zeros((len(names), len(names)), dtype="int64")
-    numpy.add.at(counts, (tags.label_of[gold], tags.label_of[answered]), 1)
+def _confusion(pairs: TagPairs) -> Dict[str, Dict[str, int]]:
+    names = [*pairs.tags.labels, OUTSIDE]
+    counts = pairs.over_labels(numpy.ones((len(pairs.tags), len(pairs.tags)), dtype="int64"))
     return {
         name: {names[i]: int(row[i]) for i in numpy.flatnonzero(row)}
         for name, row in zip(names, counts)
@@ -245,13 +331,14 @@ def _confusion(tags: Tags, gold: Ints1d, answered: Ints1d) -> Dict[str, Dict[str
 
 def _entity_scores(examples: List[Example], tree: Optional[Tree]) -> Scores:
     """The scores that compare entity with entity, by the rules of spaCy's F."""
-    pairs = [_entities(eg) for eg in examples]
+    pairs = entity_pairs(examples)
     compared = [_compare(*pair) for pair in pairs]
     right = [not (score.fp or score.fn) for score in compared]
     scores: Scores = {"ents_sent_acc": float(numpy.mean(right)) if right else None}
     if tree is not None:
         for level in range(1, tree.depth + 1):
-            scores[f"ents_f_level_{level}"] = _f_at_level(pairs, tree, level)
+            total = count_at_level(pairs, tree, level)
+            scores[f"ents_f_level_{level}"] = total.fscore if len(total) else None
     return scores
 
 
@@ -302,16 +389,3 @@ def _compare(gold: Set[Entity], answered: List[Entity]) -> PRFScore:
         left.discard(entity)
     n_right = len(gold) - len(left)
     return PRFScore(tp=n_right, fp=len(answered) - n_right, fn=len(left))
-
-
-def _f_at_level(
-    pairs: List[Tuple[Set[Entity], List[Entity]]], tree: Tree, level: int
-) -> Optional[float]:
-    def lift(entity: Entity) -> Entity:
-        label, begin, end = entity
-        return tree.ancestor(label, level), begin, end
-
-    total = PRFScore()
-    for gold, answered in pairs:
-        total += _compare(set(map(lift, gold)), list(map(lift, answered)))
-    return total.fscore if len(total) else None

@@ -9,6 +9,7 @@ from spacy.training import Example
 from spacy.util import registry
 
 from .decode import LEAST, make_viterbi, without_overlap
+from .drawing import precision_recall, save
 from .inference import Development, get_component, infer, select
 from .tags import Entities
 
@@ -125,15 +126,24 @@ def tune(
     """
     if dial not in DIALS:
         raise ValueError(f"dial: expected one of {list(DIALS)}, was: {dial!r}")
-    development = infer(nlp, name, examples)
-    if not len(development.gold.begin):
-        raise ValueError("expected development docs with entities, found none")
-    block, values, answers = DIALS[dial]
-    answer = answers(development)
-    points = [_point(value, answer(value), development) for value in values]
+    points = sweep(infer(nlp, name, examples), dial)
     chosen = choose(points, aim)
-    use_decoding(nlp, name, {"@misc": block, dial: chosen.value, "labels": {}})
+    use_decoding(nlp, name, {"@misc": DIALS[dial].block, dial: chosen.value, "labels": {}})
     return Tuning(dial, points, chosen)
+
+
+def sweep(development: Development, dial: str) -> List[Point]:
+    """Try all settings of a dial.
+
+    development (Development): The docs, and what a model believes of them.
+    dial (str): "threshold" or "bias": see `decode`.
+    RETURNS (List[Point]): What each setting is good for.
+    RAISES (ValueError): If there is no entity in the docs.
+    """
+    if not len(development.gold.begin):
+        raise ValueError("expected docs with entities, found none")
+    answer = DIALS[dial].answers(development)
+    return [_point(value, answer(value), development) for value in DIALS[dial].values]
 
 
 def _point(value: float, answered: Entities, development: Development) -> Point:
@@ -188,30 +198,12 @@ def draw(tuning: Tuning, path: Path) -> None:
     path (Path): The picture; its suffix says in which format.
     RAISES (ImportError): If matplotlib is not installed.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError(
-            "drawing needs matplotlib: pip install 'spacy-costner[report]'"
-        ) from error
-    figure = Figure(figsize=(6, 5), layout="constrained")
-    axes = figure.add_subplot()
-    axes.plot([p.recall for p in tuning.points], [p.precision for p in tuning.points], marker=".")
-    _, precision, recall = chosen = tuning.chosen
-    scores = f"P {precision:.3f}, R {recall:.3f}, F {chosen.f_score():.3f}"
-    axes.plot(
-        [recall],
-        [precision],
-        "o",
-        color="C1",
-        markersize=9,
-        label=f"{tuning.dial} {chosen.value:g}: {scores}",
-    )
-    axes.set(
-        xlabel="recall (share of annotated entities)",
-        ylabel="precision (share of answers)",
+    value, precision, recall = tuning.chosen
+    scores = f"P {precision:.3f}, R {recall:.3f}, F {tuning.chosen.f_score():.3f}"
+    figure = precision_recall(
+        {tuning.dial: tuning.points},
+        (precision, recall),
+        chosen_name=f"{tuning.dial} {value:g}: {scores}",
         title=f"Precision and recall by {tuning.dial}, development docs",
     )
-    axes.grid(alpha=0.3)
-    axes.legend(loc="lower left")
-    figure.savefig(path)
+    save(figure, path)

@@ -150,10 +150,19 @@ def test_missing_labels_are_named() -> None:
         nlp.initialize(lambda: batch)
 
 
-@pytest.mark.parametrize("label", ["", 3, None])
+@pytest.mark.parametrize("label", ["", 3, None, "!PERSON"])
 def test_a_bad_label_is_named(label: Any) -> None:
     with pytest.raises(ValueError, match="label: expected a string"):
         pipeline().get_pipe("ner").add_label(label)
+
+
+def test_negated_labels_of_old_are_named(trained: Language) -> None:
+    gold = {"entities": [(7, 13, "!PERSON")]}
+    batch = [Example.from_dict(trained.make_doc("I like London"), gold)]
+    with pytest.raises(ValueError, match=r"incorrect_spans_key.*'!PERSON' in 'I like London'"):
+        trained.update(batch)
+    with pytest.raises(ValueError, match=r"incorrect_spans_key.*'!PERSON'"):
+        pipeline().initialize(lambda: batch)
 
 
 @pytest.mark.parametrize(
@@ -275,6 +284,16 @@ def test_presets_stay(trained: Language) -> None:
     assert [(ent.text, ent.label_, ent.kb_id_) for ent in doc.ents] == [("London", "CITY", "Q84")]
     assert [token.ent_iob_ for token in doc] == ["O", "O", "B", "O", "O", "O"]
     assert "CITY" not in trained.get_pipe("ner").labels
+
+
+def test_around_the_entities_of_a_ruler(trained: Language) -> None:
+    nlp = pickle.loads(pickle.dumps(trained))
+    ruler = nlp.add_pipe("entity_ruler", before="ner")
+    ruler.add_patterns([{"label": "CITY", "pattern": "London"}])
+    doc = nlp("I like London and Berlin.")
+    assert ents(doc) == [(7, 13, "CITY"), (18, 24, "LOC")]
+    assert [token.ent_iob_ for token in doc] == ["O", "O", "B", "O", "B", "O"]
+    assert ents(nlp("I like Berlin.")) == [(7, 13, "LOC")]
 
 
 def test_blocked_tokens_stay_empty(trained: Language) -> None:

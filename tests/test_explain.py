@@ -43,7 +43,9 @@ def test_strongest_features(nlp: Language) -> None:
 
 
 def test_steps(nlp: Language) -> None:
-    table = steps(nlp.get_pipe("ner"))
+    ner = nlp.get_pipe("ner")
+    table = steps(ner.tags, linear_part(ner.model)[1])
+    assert table == steps(ner.tags, ner.model.predict([nlp.make_doc("Rome")]))
     assert table.origins == ["O", "B-X", "I-X", "(start)"]
     assert table.targets == ["O", "B-X", "I-X", "(end)"]
     assert table.weights == [
@@ -100,9 +102,7 @@ def test_text_shows_forbidden_steps_as_dots(nlp: Language) -> None:
     assert start.split() == ["(start)", "+0.50", "+1.50", ".", "."]
 
 
-def test_missing_matplotlib_is_named(
-    nlp: Language, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_missing_matplotlib_is_named(nlp: Language, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ImportError, match="spacy-costner\\[report\\]"):
-        draw_transitions(steps(nlp.get_pipe("ner")), tmp_path / "steps.png")
+        draw_transitions(explain(nlp).transitions)

@@ -10,14 +10,15 @@ import spacy_costner
 
 ROOT = Path(spacy_costner.__file__).parent
 FLOORS = [
-    {"types", "blocks", "reliability", "significance", "start"},
+    {"types", "blocks", "drawing", "reliability", "significance", "start"},
     {"chain", "tags", "hierarchy", "matrix", "sparse"},
     {"costs", "decode", "features", "forbidden", "losses"},
     {"layers", "gold"},
     {"annotate", "objective", "scorers"},
     {"component"},
-    {"fit", "inference", "trials"},
+    {"factory", "fit", "inference", "trials"},
     {"calibrate", "check", "compare", "explain", "tune"},
+    {"report"},
     {"cli"},
 ]
 FLOOR = {module: floor for floor, modules in enumerate(FLOORS) for module in modules}

@@ -62,7 +62,7 @@ def test_block_to_paste_is_the_softmax_margin() -> None:
     assert filled["components"] == expected["components"]
 
 
-PAGES = ["docs/confidence.md", "docs/decoding.md", "docs/losses.md"]
+PAGES = ["docs/confidence.md", "docs/decoding.md", "docs/losses.md", "docs/report.md"]
 
 
 def blocks_to_paste() -> List[str]:

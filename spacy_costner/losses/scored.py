@@ -169,11 +169,15 @@ def sharpen(potentials: Potentials, psi: float) -> Potentials:
 
 def _level(scores: FloatsXd) -> FloatsXd:
     xp = get_array_module(scores)
-    levelled, finite = xp.zeros_like(scores), xp.isfinite(scores)
-    return levelled if finite.all() else xp.where(finite, levelled, scores)
+    levelled = xp.zeros_like(scores)
+    return xp.where(xp.isneginf(scores), scores, levelled) if _any_forbidden(scores) else levelled
 
 
 def _finite(scores: FloatsXd) -> FloatsXd:
     xp = get_array_module(scores)
-    finite = xp.isfinite(scores)
-    return scores if finite.all() else xp.where(finite, scores, xp.zeros_like(scores))
+    return xp.where(xp.isneginf(scores), 0, scores) if _any_forbidden(scores) else scores
+
+
+def _any_forbidden(scores: FloatsXd) -> bool:
+    """Much sooner said than which."""
+    return float(scores.min(initial=0)) == -numpy.inf

@@ -47,8 +47,8 @@ def zscore(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> Lo
     paths = chain.posterior(level(potentials))
     mean, backprop_mean = paths.expectation(scores)
     weights = sequence_weights(gold, mean) * annotated(gold, potentials)
-    average, covariance = paths.log_partition()[1](weights), backprop_mean(weights)
-    ahead = add_to(scaled(-1.0, average), mean_right(potentials, gold, weights))
+    average, covariance = paths.log_partition()[1](-weights), backprop_mean(weights)
+    ahead = add_to(average, mean_right(potentials, gold, weights))
     lead, variance = dot(ahead, scores), dot(covariance, scores)
     slope = variance**-0.5 if variance > rounding(scores) else 0.0
     z = slope * lead
@@ -58,7 +58,7 @@ def zscore(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> Lo
 def rounding(scores: Potentials) -> float:
     """A variance that could be but the rounding of scores that are all the same."""
     xp = get_array_module(scores.emissions)
-    largest = max(float(abs(array).max(initial=0)) for array in scores[:4])
+    largest = max(float(max(array.max(), -array.min())) for array in scores[:4] if array.size)
     return 100 * float(xp.finfo(scores.emissions.dtype).eps) * len(scores.emissions) * largest**2
 
 
@@ -71,8 +71,7 @@ def mean_right(potentials: Potentials, gold: Gold, weights: Floats1d) -> Potenti
 
 def dot(one: Potentials, other: Potentials) -> float:
     """The inner product of two gradients."""
-    products = (float((a * b).sum(dtype="float64")) for a, b in zip(one[:4], other[:4]))
-    return sum(products)
+    return sum(float(a.ravel() @ b.ravel()) for a, b in zip(one[:4], other[:4]))
 
 
 def scaled(factor: float, gradient: Potentials) -> Potentials:
