@@ -2,9 +2,9 @@
 
 That tokens s to e are no entity of a label is not a matter of single tags or of pairs. So
 each forbidden start gets tags of its own, a track: an entity of that label that begins at s
-has to take them, keeps to them to its end, and may not end where a forbidden span does.
-Tracks score as the tags that they stand for, so that the chain is the same but for the paths
-that are gone; no algorithm knows of it.
+has to take them and keeps to them to its end. Tracks score as the tags that they stand for,
+so that the chain is the same; but where a path has a forbidden span, and there only, the last
+tag of a track stands where the span ends. Right paths don't have it; no algorithm knows more.
 """
 
 from typing import Dict, Iterator, List, NamedTuple, Tuple
@@ -40,11 +40,13 @@ class Tracks(NamedTuple):
 
     stands_for (Ints1d): The tag that each tag scores as. Shape: (K',)
     constraints (Constraints): What the paths of the larger chain may do; K' for K.
+    right (Array2d): False for the tags that end a forbidden span. Shape: (N, K')
     n_tags (int): K.
     """
 
     stands_for: Ints1d
     constraints: Constraints
+    right: Array2d
     n_tags: int
 
     def widen(self, potentials: Potentials) -> Potentials:
@@ -86,10 +88,9 @@ def make_tracks(tags: Tags, spans: List[ForbiddenSpan], n_tokens: int) -> Tracks
     for label, _ in blocks:
         stands_for += [int(tags.index(part, label)) for part in parts]
     constraints = _constraints(tags, len(blocks))
-    possible = _possible(tags, spans, blocks, n_tokens)
-    return Tracks(
-        numpy.asarray(stands_for), constraints._replace(emissions=possible), n_tags=len(tags)
-    )
+    possible, right = _possible(tags, spans, blocks, n_tokens)
+    constraints = constraints._replace(emissions=possible)
+    return Tracks(numpy.asarray(stands_for), constraints, right, n_tags=len(tags))
 
 
 Blocks = Dict[Tuple[int, int], int]
@@ -124,10 +125,12 @@ def _constraints(tags: Tags, n_tracks: int) -> Constraints:
     return Constraints(transitions=transitions, start=opens, end=closes)
 
 
-def _possible(tags: Tags, spans: List[ForbiddenSpan], blocks: Blocks, n_tokens: int) -> Array2d:
-    """Where the tracks begin, in place of the tags that they stand for; and where they may
-    not end."""
-    possible = numpy.ones((n_tokens, len(tags) + 4 * len(blocks)), dtype=bool)
+def _possible(
+    tags: Tags, spans: List[ForbiddenSpan], blocks: Blocks, n_tokens: int
+) -> Tuple[Array2d, Array2d]:
+    """Where the tracks begin, in place of the tags that they stand for; and where they end
+    without ending a forbidden span. Shapes: (N, K')"""
+    possible, right = numpy.ones((2, n_tokens, len(tags) + 4 * len(blocks)), dtype=bool)
     firsts = numpy.asarray(list(blocks.values()))
     possible[:, firsts + BEGIN] = possible[:, firsts + UNIT] = False
     numbered = [(span, blocks[span.label, number]) for span, number in _numbered(spans)]
@@ -137,5 +140,5 @@ def _possible(tags: Tags, spans: List[ForbiddenSpan], blocks: Blocks, n_tokens: 
         possible[span.begin, [first + BEGIN, first + UNIT]] = True
     for span, first in numbered:
         part = UNIT if span.end - span.begin == 1 else LAST
-        possible[span.end - 1, first + part] = False
-    return possible
+        right[span.end - 1, first + part] = False
+    return possible, right

@@ -36,7 +36,8 @@ from .types import Constraints, CostTable, Gold, Loss, LossResult, Potentials, P
 
 
 class Chains(NamedTuple):
-    """The chains of a batch, without the paths that can't be.
+    """The chains of a batch, without the paths that can't be. Those with incorrect spans can be,
+    but are not right.
 
     potentials (Potentials): Their scores. K' tags, which is K unless spans are forbidden.
     tracks (Optional[Tracks]): What the tags beyond K are, if there are any.
@@ -52,6 +53,10 @@ class Chains(NamedTuple):
         if columns is None or self.tracks is None:
             return columns
         return columns[..., self.tracks.stands_for]
+
+    def without_incorrect(self, allowed: Array2d) -> Array2d:
+        """The tags that are allowed, without those that end an incorrect span. Shape: (N, K')"""
+        return allowed if self.tracks is None else allowed & self.tracks.right
 
     def open(self, docs: Array1d, scores: Potentials) -> "Chains":
         """The chains, with all tags possible at each token of some docs.
@@ -216,9 +221,14 @@ class Objective:
         self._warn_of_left_out(left_out, reading)
         chains = chains.open(left_out, scores)
         table, weights = self.cost_table(loss, tags), reading.token_weights
+        allowed = allowed_tags(path, tags, reading.lengths)
+        if chains.tracks is not None:
+            allowed = chain.truth_values(path, len(tags)) if allowed is None else allowed
+            out = numpy.repeat(left_out, reading.lengths)[:, None]
+            allowed = chains.without_incorrect(chains.widen(allowed)) | out
         gold = Gold(
             tags=wide_path,
-            allowed=chains.widen(allowed_tags(path, tags, reading.lengths)),
+            allowed=allowed,
             cost=None if table is None else chains.widen(gold_cost(path, table, weights)),
             token_weights=weights,
             weights=reading.weights,
@@ -320,7 +330,8 @@ class Objective:
         allowed = allowed_tags(path, tags, lengths)
         if allowed is None:
             allowed = chain.truth_values(path, len(tags))
-        found = chain.best_path(chain.restrict(chains.potentials, chains.widen(allowed)))
+        allowed = chains.without_incorrect(chains.widen(allowed))
+        found = chain.best_path(chain.restrict(chains.potentials, allowed))
         left_out = ~numpy.isfinite(to_numpy(found.scores))
         known = (path >= 0) & ~numpy.repeat(left_out, lengths)
         wide_path = numpy.where(known, to_numpy(found.tags), -1)

@@ -32,6 +32,7 @@ class Chain(NamedTuple):
     token_weights (numpy.ndarray): Shape: (T,)
     weight (float): Of the sequence.
     opening (numpy.ndarray), continuing (numpy.ndarray): As in `Gold`. Shape: (K,)
+    is_right (Callable): Whether a path agrees with gold at some token.
     """
 
     paths: List[Path]
@@ -44,6 +45,7 @@ class Chain(NamedTuple):
     weight: float
     opening: numpy.ndarray
     continuing: numpy.ndarray
+    is_right: Callable[[int, Tags], bool]
 
     def costs(self, y: Tags) -> float:
         """C(y*, y) = sum_t cost[t, y_t]"""
@@ -56,16 +58,20 @@ class Chain(NamedTuple):
     @property
     def annotated(self) -> bool:
         """Whether gold says anything of it."""
-        return not self.allowed.all()
+        return not self.allowed.all() or bool(self.wrong)
 
 
 Batch = List[Chain]
 
 
+Ends = Callable[[int, int, Tags], bool]
+"""Whether an incorrect entity of a path of some sequence ends at some token."""
+
+
 def sequences(
-    potentials: Potentials, gold: Gold, possible: Callable[[int, Tags], bool] = lambda b, y: True
+    potentials: Potentials, gold: Gold, ends_incorrect: Ends = lambda b, t, y: False
 ) -> Batch:
-    """List the paths of each sequence, of those that `possible` holds for."""
+    """List the paths of each sequence."""
     n_tokens, n_tags = potentials.emissions.shape
     allowed = _or(gold.allowed, numpy.asarray(gold.tags)[:, None] == numpy.arange(n_tags))
     cost, token_weights = _or(gold.cost, numpy.zeros((1, 1))), _or(gold.token_weights, 1.0)
@@ -74,8 +80,12 @@ def sequences(
     weights = numpy.broadcast_to(_or(gold.weights, 1.0), len(potentials.lengths))
     batch = []
     for b, tokens in enumerate(oracle.spans(potentials)):
-        paths = [path for path in oracle.paths(potentials, b) if possible(b, path.tags)]
-        agrees = [all(allowed[tokens][range(len(y)), y]) for y, _ in paths]
+        paths = list(oracle.paths(potentials, b))
+
+        def is_right(t: int, y: Tags, b: int = b, here: numpy.ndarray = allowed[tokens]) -> bool:
+            return bool(here[t, y[t]]) and not ends_incorrect(b, t, y)
+
+        agrees = [all(is_right(t, y) for t in range(len(y))) for y, _ in paths]
         batch.append(
             Chain(
                 paths=paths,
@@ -88,6 +98,7 @@ def sequences(
                 weight=float(weights[b]),
                 opening=_or(gold.opening, numpy.zeros(n_tags, dtype=bool)),
                 continuing=_or(gold.continuing, numpy.zeros(n_tags, dtype=bool)),
+                is_right=is_right,
             )
         )
     return batch
@@ -123,7 +134,7 @@ def pointwise(batch: Batch) -> float:
 def log_window(c: Chain, begin: int, last: int) -> float:
     """log p(y_t in allowed_t for all t from begin to last)"""
     window = range(max(begin, 0), min(last, len(c.gold) - 1) + 1)
-    right = [path for path in c.paths if all(c.allowed[t, path.tags[t]] for t in window)]
+    right = [path for path in c.paths if all(c.is_right(t, path.tags) for t in window)]
     return log_sum_exp(scores(right)) - log_sum_exp(scores(c.paths))
 
 

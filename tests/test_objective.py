@@ -78,7 +78,7 @@ def check_loss(
     batch: List[Example],
     define: Callable[[Batch], float],
     gold: Gold,
-    possible: Callable[[int, oracle.Tags], bool] = lambda b, y: True,
+    ends_incorrect: oracle_losses.Ends = lambda b, t, y: False,
 ) -> None:
     """Check a component's value and gradient against the definition of its loss."""
     is_ratio = ner.objective.loss.stages[0].is_ratio
@@ -86,7 +86,7 @@ def check_loss(
 
     def expected(moved: Potentials) -> float:
         legal = chain.constrain(moved, TAGS.constraints)
-        return define(oracle_losses.sequences(legal, gold, possible))
+        return define(oracle_losses.sequences(legal, gold, ends_incorrect))
 
     unused = ner.objective.loss
     for seed in range(5):
@@ -165,11 +165,11 @@ def with_wrong_spans(batch: List[Example]) -> List[Example]:
     return batch
 
 
-def without_wrong_spans(b: int, y: oracle.Tags) -> bool:
+def ends_wrong_span(b: int, t: int, y: oracle.Tags) -> bool:
     bad: Set[Tuple[int, int, str]] = set()
-    for _, begin, end, label in (span for span in WRONG if span[0] == b):
+    for _, begin, end, label in (span for span in WRONG if span[0] == b and span[2] == t + 1):
         bad |= {(begin, end, each) for each in ([label] if label else TAGS.labels)}
-    return not any((begin, end, TAGS.labels[i]) in bad for begin, end, i in entities(TAGS, y))
+    return any((begin, end, TAGS.labels[i]) in bad for begin, end, i in entities(TAGS, y))
 
 
 def mce_f(batch: Batch, counts: Callable[[Batch], oracle_losses.Counts]) -> float:
@@ -196,7 +196,7 @@ FORBIDDEN: List[Tuple[str, Dict[str, Any], Callable[[Batch], float]]] = [
 
 @pytest.mark.parametrize("missing", [False, True])
 @pytest.mark.parametrize("name, settings, define", FORBIDDEN)
-def test_forbidden_spans_are_paths_less(
+def test_paths_with_incorrect_spans_are_wrong(
     name: str, settings: Dict[str, Any], define: Callable[[Batch], float], missing: bool
 ) -> None:
     ner = recogniser(loss=loss_block(name, **settings), incorrect_spans_key="wrong")
@@ -207,7 +207,7 @@ def test_forbidden_spans_are_paths_less(
         paths = [*PATHS[:3], [-1, -1, 1]]
     gold = gold_of(paths)
     allowed = (gold.tags < 0)[:, None] | (gold.tags[:, None] == numpy.arange(len(TAGS)))
-    check_loss(ner, batch, define, gold._replace(allowed=allowed), without_wrong_spans)
+    check_loss(ner, batch, define, gold._replace(allowed=allowed), ends_wrong_span)
 
 
 EVERY_LOSS = {
