@@ -26,7 +26,7 @@ sparse = Extension(
     sources=["spacy_costner/sparse/native.pyx"],
     depends=glob("spacy_costner/sparse/*.hpp"),
     include_dirs=["spacy_costner/sparse"],
-    extra_compile_args=FLAGS,
+    extra_compile_args=FLAGS + ([] if sys.platform == "win32" else ["-fno-math-errno"]),
     language="c++",
     optional=True,
 )

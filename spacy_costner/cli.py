@@ -5,8 +5,9 @@ with that.
 """
 
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Iterator, List, Optional, Tuple
+from typing import Annotated, Any, Dict, Iterator, List, Optional, Tuple
 
 import typer
 from spacy.cli._util import (
@@ -27,7 +28,7 @@ from .check import check
 from .compare import compare, describe, table
 from .drawing import require_matplotlib, save
 from .explain import as_text, draw_transitions, explain, write_json
-from .fit import Step, describe_fit, fit
+from .fit import Step, describe_fit, fit, fit_online
 from .report import gather, page
 from .trials import Outcome
 from .tune import Aim, draw, tune
@@ -108,18 +109,23 @@ def fit_cli(
     output_path: Annotated[
         Path, Option("--output", "-o", help="Folder to save the pipeline in, as model-last")
     ],
+    online: Annotated[
+        bool, Option("--online", help="By the steps of `spacy train`, on examples read once")
+    ] = False,
     c2: Annotated[
-        float, Option("--c2", help="Weight of the sum of the squared weights, as CRFsuite's")
-    ] = 0.1,
+        Optional[float],
+        Option("--c2", help="Weight of the sum of the squared weights, as CRFsuite's: 0.1"),
+    ] = None,
     max_iter: Annotated[
         Optional[int], Option("--max-iter", help="The most iterations", min=1)
     ] = None,
     tolerance: Annotated[
-        float,
+        Optional[float],
         Option(
-            "--tolerance", help="End when ten iterations gain less than this share of the objective"
+            "--tolerance",
+            help="End when ten iterations gain less than this share of the objective: 0.00001",
         ),
-    ] = 1e-5,
+    ] = None,
     n_sampled: Annotated[
         Optional[int],
         Option("--sampled", help="For ZScore: draw so many paths of each doc, in place of all"),
@@ -130,29 +136,33 @@ def fit_cli(
     Train a linear model (spacy_costner.SparseCRF.v1) to the optimum of its loss: by
     L-BFGS over all examples at once, not by online steps as `spacy train` does with the
     same config. The optimum of spacy_costner.ZScore.v1 without a cost is the solution of
-    linear equations, which conjugate gradient finds. Settings are given as for `spacy
-    train`, e.g. --paths.train. Ctrl-C ends it, and the best model so far is saved.
+    linear equations, which conjugate gradient finds. With --online: by the steps of `spacy
+    train`, in a fraction of the time, until max_epochs or max_steps of the config. Settings
+    are given as for `spacy train`, e.g. --paths.train. Ctrl-C ends it, and the best model so
+    far is saved.
     """
     overrides = parse_config_overrides(ctx.args)
     import_code(code_path)
+    options = {"c2": c2, "max_iter": max_iter, "tolerance": tolerance, "n_sampled": n_sampled}
+    given: Dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     with errors_shown(), show_validation_error(config_path, hint_fill=False):
+        if online and given:
+            raise ValueError(f"fit: expected no more options with --online, was: {given}")
         config = load_config(config_path, overrides=overrides, interpolate=False)
-        with tqdm(desc="fit", unit="it", total=max_iter) as bar:
-            fitted = fit(
-                config,
-                output_path,
-                c2=c2,
-                max_iter=max_iter,
-                tolerance=tolerance,
-                n_sampled=n_sampled,
-                on_step=lambda step: show_step(bar, step),
-            )
+        unit = "epoch" if online else "it"
+        with tqdm(desc="fit", unit=unit, total=max_iter) as bar:
+            on_step = partial(show_step, bar)
+            if online:
+                fitted = fit_online(config, output_path, on_epoch=on_step)
+            else:
+                fitted = fit(config, output_path, **given, on_step=on_step)
     typer.echo(describe_fit(fitted))
 
 
 def show_step(bar: tqdm, step: Step) -> None:
     """Move a progress bar."""
-    bar.set_postfix(objective=f"{step.value:.6g}", slope=f"{step.slope:.2g}", refresh=False)
+    slope = {} if step.slope is None else {"slope": f"{step.slope:.2g}"}
+    bar.set_postfix(objective=f"{step.value:.6g}", **slope, refresh=False)
     bar.update()
 
 

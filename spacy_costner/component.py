@@ -334,7 +334,7 @@ class CostSensitiveNER(TrainablePipe):
         if sgd not in (None, False):
             self.finish_update(sgd)
         losses[self.name] += loss
-        self._advance(len(examples))
+        self.advance(len(examples))
         return losses
 
     def get_loss(self, examples: Iterable[Example], scores: Potentials) -> Tuple[float, Potentials]:
@@ -348,8 +348,8 @@ class CostSensitiveNER(TrainablePipe):
         """
         examples = list(examples)
         validate_examples(examples, "CostSensitiveNER.get_loss")
-        self._check_finite(scores)
-        return self.objective(examples, scores, self.tags, Progress(**self.cfg["progress"]))
+        self.check_finite(scores)
+        return self.objective(examples, scores, self.tags, self.progress)
 
     def rehearse(
         self,
@@ -378,7 +378,7 @@ class CostSensitiveNER(TrainablePipe):
             return losses
         set_dropout_rate(self.model, drop)
         scores, backprop = self.model.begin_update(docs)
-        self._check_finite(scores)
+        self.check_finite(scores)
         constraints = self._constraints(_without_presets(read_presets(docs)))
         result = divergence(scores, self._rehearsal_model.predict(docs), constraints)
         backprop(result.gradient)
@@ -387,9 +387,17 @@ class CostSensitiveNER(TrainablePipe):
         losses[self.name] += result.value / len(scores.emissions)
         return losses
 
-    def _advance(self, n_examples: int) -> None:
-        """Keep count of how far training has come."""
-        steps, epochs = Progress(**self.cfg["progress"])
+    @property
+    def progress(self) -> Progress:
+        """How far training has come."""
+        return Progress(**self.cfg["progress"])
+
+    def advance(self, n_examples: int) -> None:
+        """Keep count of a step of training.
+
+        n_examples (int): The examples that it was made with.
+        """
+        steps, epochs = self.progress
         epochs += n_examples / max(self.cfg["n_examples"], 1)
         self.cfg["progress"] = Progress(steps + 1, epochs)._asdict()
 
@@ -437,7 +445,12 @@ class CostSensitiveNER(TrainablePipe):
         if self.confidence is not None:
             register(self.confidence)
 
-    def _check_finite(self, scores: Potentials) -> None:
+    def check_finite(self, scores: Potentials) -> None:
+        """Check scores before anything is learned from them.
+
+        scores (Potentials): The model's potentials.
+        RAISES (ValueError): If a score is not a number or infinite.
+        """
         for field in ("emissions", "transitions", "start", "end"):
             total = float(getattr(scores, field).sum())
             if not numpy.isfinite(total):

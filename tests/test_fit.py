@@ -1,5 +1,6 @@
 """Batch training of the linear model: its objective, its optimum, its pipeline."""
 
+import random
 import sys
 from functools import partial
 from pathlib import Path
@@ -12,12 +13,23 @@ from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 from spacy.language import Language
 from spacy.tokens import Doc
-from spacy.training import Example
+from spacy.training import Corpus, Example
 from spacy.util import load_config
-from thinc.api import Config
+from thinc.api import Adam, Config
 
 from spacy_costner.chain import constrain
-from spacy_costner.fit import TotalLoss, annotate, component_to_fit, describe_fit, fit, minimise
+from spacy_costner.fit import (
+    TotalLoss,
+    annotate,
+    check_loss,
+    component_to_fit,
+    describe_fit,
+    fit,
+    fit_online,
+    minimise,
+    read_batches,
+    train,
+)
 from spacy_costner.layers import linear_part
 from spacy_costner.trials import put_onto
 from spacy_costner.types import Gold, Potentials
@@ -202,7 +214,7 @@ def test_fit_makes_an_ordinary_pipeline(experiment: Experiment) -> None:
     nlp = spacy.load(fitted.path)
     assert fitted.path == experiment.output_path / "model-last"
     assert fitted.scores["ents_f"] == nlp.meta["performance"]["ents_f"] == 1.0
-    assert len(steps) == fitted.minimum.n_iterations
+    assert len(steps) == fitted.outcome.n_iterations
     doc = nlp(Doc(nlp.vocab, words=["Rain", "in", "Paris", ",", "France", "."]))
     assert [(ent.text, ent.label_) for ent in doc.ents] == [
         ("Paris", "city"),
@@ -231,7 +243,7 @@ def test_fit_starts_from_a_trained_model(experiment: Experiment) -> None:
     start = {"@callbacks": "spacy_costner.start_from.v1", "path": str(first.path)}
     config = sparse_config(experiment, initialize={"after_init": start})
     second = fit(config, experiment.output_path / "second", max_iter=1)
-    assert second.minimum.value < first.minimum.value
+    assert second.outcome.value < first.outcome.value
 
 
 @pytest.mark.parametrize(
@@ -256,7 +268,7 @@ def test_fit_starts_from_a_trained_model(experiment: Experiment) -> None:
 def test_what_cannot_be_fitted(changes: Dict[str, Any], message: str) -> None:
     nlp, _ = initialized(**changes)
     with pytest.raises(ValueError, match=message):
-        component_to_fit(nlp, [])
+        check_loss(nlp, component_to_fit(nlp, []))
 
 
 def test_other_components_are_frozen() -> None:
@@ -303,3 +315,93 @@ def test_command_line(experiment: Experiment, tmp_path: Path) -> None:
     assert spacy.load(tmp_path / "fitted" / "model-last").config["nlp"]["batch_size"] == 7
     result = given("--c2", -1)
     assert result.exit_code == 1 and "c2: expected a finite number" in result.output
+
+
+ONLINE = {"training": {"max_epochs": 20, "max_steps": 0}}
+
+
+def test_online_steps_are_those_of_update() -> None:
+    """One batch after another: the same weights, averages and progress."""
+    settings = {"model": {**SPARSE, "L1": 0.001}, "loss": loss_block("MaxMargin", cost=HAMMING)}
+    (one, examples), (other, _) = initialized(**settings), initialized(**settings)
+    batches = [examples[:2], examples[2:]]
+    sgd, online = Adam(use_averages=True), Adam(use_averages=True)
+    random.seed(0)
+    ner = other.get_pipe("ner")
+    trained = train(ner, read_batches(ner, batches), online, max_epochs=3)
+    random.seed(0)
+    losses: Dict[str, float] = {}
+    for _ in range(3):
+        random.shuffle(batches)
+        for batch in batches:
+            one.update(batch, sgd=sgd, losses=losses)
+    expected, found = (linear_part(nlp.get_pipe("ner").model)[1] for nlp in (one, other))
+    assert_allclose(found.rows, expected.rows, atol=1e-6)
+    assert found.rows.any()
+    with one.use_params(sgd.averages), other.use_params(online.averages):
+        assert_allclose(found.rows, expected.rows, atol=1e-6)
+    assert ner.progress == one.get_pipe("ner").progress
+    assert (trained.n_epochs, trained.n_steps, trained.reason) == (3, 6, "trained")
+
+
+def test_online_training_ends_where_it_is_told_to() -> None:
+    nlp, examples = initialized()
+    ner = nlp.get_pipe("ner")
+    batches = read_batches(ner, [[eg] for eg in examples])
+    steps: List[Any] = []
+    trained = train(ner, batches, Adam(), max_epochs=9, max_steps=7, on_epoch=steps.append)
+    assert (trained.n_epochs, trained.n_steps, trained.reason) == (2, 7, "steps used up")
+    assert [step.iteration for step in steps] == [1, 2] and trained.value == steps[-1].value
+
+    def interrupt(step: Any) -> None:
+        raise KeyboardInterrupt
+
+    trained = train(ner, batches, Adam(), max_epochs=9, on_epoch=interrupt)
+    assert (trained.n_epochs, trained.reason) == (1, "interrupted")
+
+
+def test_fit_online_makes_an_ordinary_pipeline(experiment: Experiment) -> None:
+    """With a loss that has kinks, too; and the averages are what is scored and saved."""
+    ner = {**SPARSE_CONFIG["components"]["ner"], "loss": loss_block("Perceptron")}
+    config = sparse_config(experiment, components={"ner": ner}, **ONLINE)
+    fitted = fit_online(config, experiment.output_path)
+    nlp = spacy.load(fitted.path)
+    assert fitted.scores["ents_f"] == nlp.meta["performance"]["ents_f"] == 1.0
+    assert fitted.outcome.describe().startswith("trained: 20 epochs")
+    doc = nlp(Doc(nlp.vocab, words=["Rain", "in", "Paris"]))
+    assert [(ent.text, ent.label_) for ent in doc.ents] == [("Paris", "city")]
+
+
+@pytest.mark.parametrize("limits", [{"max_epochs": 0}, {"max_epochs": -1}])
+def test_online_training_has_to_end(limits: Dict[str, int], experiment: Experiment) -> None:
+    config = sparse_config(experiment, training={"max_steps": 0, **limits})
+    with pytest.raises(ValueError, match="training: expected max_epochs or max_steps"):
+        fit_online(config, experiment.output_path)
+
+
+def test_the_training_corpus_is_read_once(
+    monkeypatch: pytest.MonkeyPatch, experiment: Experiment
+) -> None:
+    n_read = 0
+    read = Corpus.__call__
+
+    def counted(self: Corpus, nlp: Language) -> Any:
+        nonlocal n_read
+        n_read += 1
+        return read(self, nlp)
+
+    monkeypatch.setattr(Corpus, "__call__", counted)
+    fit_online(sparse_config(experiment, **ONLINE), experiment.output_path)
+    assert n_read == 2
+
+
+def test_command_line_online(experiment: Experiment, tmp_path: Path) -> None:
+    path = tmp_path / "sparse.cfg"
+    sparse_config(experiment, **ONLINE).to_disk(path)
+    given = partial(run, "fit", path, "--output", tmp_path / "fitted", "--online")
+    result = given("--training.max_epochs", 30)
+    assert result.exit_code == 0, result.output
+    assert "trained: 30 epochs" in result.output and "dev: F 1.0000" in result.output
+    result = given("--c2", 0.1)
+    assert result.exit_code == 1
+    assert "expected no more options with --online, was: {'c2': 0.1}" in result.output

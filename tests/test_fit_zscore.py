@@ -260,7 +260,7 @@ def test_fit_makes_an_ordinary_pipeline(experiment: Experiment, n_sampled: Optio
     config = sparse_config(experiment, **ZSCORE)
     fitted = fit(config, experiment.output_path, c2=0.01, n_sampled=n_sampled)
     nlp = spacy.load(fitted.path)
-    assert fitted.minimum.reason == "converged" and fitted.minimum.value < 0
+    assert fitted.outcome.reason == "converged" and fitted.outcome.value < 0
     assert fitted.scores["ents_f"] == nlp.meta["performance"]["ents_f"] == 1.0
     doc = nlp(Doc(nlp.vocab, words=["Rain", "in", "Paris", ",", "France", "."]))
     assert [ent.text for ent in doc.ents] == ["Paris", "France"]
@@ -270,13 +270,13 @@ def test_fit_makes_an_ordinary_pipeline(experiment: Experiment, n_sampled: Optio
 def test_scipy_is_not_needed(monkeypatch: pytest.MonkeyPatch, experiment: Experiment) -> None:
     monkeypatch.setitem(sys.modules, "scipy.optimize", None)
     fitted = fit(sparse_config(experiment, **ZSCORE), experiment.output_path, max_iter=2)
-    assert fitted.minimum.reason == "iterations used up"
+    assert fitted.outcome.reason == "iterations used up"
 
 
 def test_with_a_cost_it_is_descended(experiment: Experiment) -> None:
     changes = {"components": {"ner": {"loss": loss_block("ZScore", cost=HAMMING)}}}
     fitted = fit(sparse_config(experiment, **changes), experiment.output_path, max_iter=3)
-    assert fitted.minimum.n_evaluations > fitted.minimum.n_iterations
+    assert fitted.outcome.n_evaluations > fitted.outcome.n_iterations
 
 
 @pytest.mark.parametrize(

@@ -1,26 +1,27 @@
-"""Batch training of the linear model: all examples at once, to the optimum of the loss.
+"""Training of the linear model alone, faster and further than by `spacy train`.
 
-By L-BFGS or, for the Z-score, by the linear equations that its optimum solves.
+To the optimum of the loss, on all examples at once: by L-BFGS or, for the Z-score, by the linear
+equations that its optimum solves. Or online, by the steps of `spacy train`.
 """
 
+import random
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, NamedTuple, Optional, Union
 
 from spacy.language import Language
-from spacy.schemas import ConfigSchemaTraining
-from spacy.training import Example
-from spacy.training.initialize import init_nlp
-from spacy.training.loop import create_before_to_disk_callback, update_meta
-from spacy.util import registry, resolve_dot_names
 from thinc.api import Config
 
 from ..component import CostSensitiveNER
+from ..layers import linear_part
 from ..types import Progress
 from .conjugate import solve
 from .descent import Minimum, OnStep, Step, ignore
 from .examples import AllExamples
 from .lbfgs import minimise, scipy_minimize
 from .objective import TotalLoss
+from .online import Trained, read_batches, train
+from .preparation import annotate, component_to_fit, evaluate, prepare, save
 from .zscore import ZScoreEquations
 
 __all__ = [
@@ -28,16 +29,20 @@ __all__ = [
     "Minimum",
     "Step",
     "TotalLoss",
+    "Trained",
     "ZScoreEquations",
     "annotate",
+    "check_loss",
     "component_to_fit",
     "describe_fit",
     "fit",
+    "fit_online",
     "minimise",
+    "read_batches",
     "solve",
+    "train",
 ]
 
-DIR_MODEL = "model-last"
 DEV_SCORES = {"ents_f": "F", "ents_p": "precision", "ents_r": "recall"}
 
 
@@ -45,13 +50,13 @@ class Fitted(NamedTuple):
     """A pipeline that was fitted and saved.
 
     path (Path): Where it is.
-    minimum (Minimum): What the minimisation came to.
+    outcome (Union[Minimum, Trained]): What the training came to.
     n_weights (int): The weights of the model.
     scores (Dict[str, Any]): Its scores on the dev corpus.
     """
 
     path: Path
-    minimum: Minimum
+    outcome: Union[Minimum, Trained]
     n_weights: int
     scores: Dict[str, Any]
 
@@ -81,44 +86,71 @@ def fit(
     RAISES (ValueError): If the config's component or loss can't be fitted, or not so.
     RAISES (ImportError): If SciPy is missing, and needed.
     """
-    nlp = init_nlp(config)
-    training = registry.resolve(nlp.config.interpolate()["training"], schema=ConfigSchemaTraining)
-    ner = component_to_fit(nlp, training["frozen_components"])
-    check_options(ner, c2=c2, n_sampled=n_sampled)
-    corpora = [training["train_corpus"], training["dev_corpus"]]
-    train_corpus, dev_corpus = resolve_dot_names(nlp.config.interpolate(), corpora)
-    examples = list(train_corpus(nlp))
-    annotate(nlp, examples, training["annotating_components"], before=ner.name)
+
+    def check(nlp: Language, ner: CostSensitiveNER) -> None:
+        check_loss(nlp, ner)
+        check_options(ner, c2=c2, n_sampled=n_sampled)
+
+    ready = prepare(config, check)
+    ner, examples = ready.ner, ready.examples
     limits: Dict[str, Any] = {"max_iter": max_iter, "tolerance": tolerance, "on_step": on_step}
     everything: AllExamples
     if is_solvable(ner):
         everything = equations = ZScoreEquations(
-            ner, examples, c2=c2, n_sampled=n_sampled, seed=training["seed"] or 0
+            ner, examples, c2=c2, n_sampled=n_sampled, seed=ready.training["seed"] or 0
         )
         minimum = solve(equations, equations.right, **limits)
     else:
         everything = total = TotalLoss(ner, examples, c2=c2)
         minimum = minimise(total, total.read_weights(), **limits)
     everything.write_weights(minimum.vector)
-    scores = evaluate(nlp, dev_corpus)
-    update_meta(training, nlp, {"other_scores": scores, "losses": {ner.name: minimum.value}})
-    path = output_path / DIR_MODEL
-    path.mkdir(parents=True, exist_ok=True)
-    create_before_to_disk_callback(training["before_to_disk"])(nlp).to_disk(path)
+    scores = evaluate(ready.nlp, ready.dev_corpus)
+    path = save(ready, scores, minimum.value, output_path)
     return Fitted(path, minimum, everything.weights.rows.size, scores)
 
 
-def evaluate(nlp: Language, corpus: Callable[[Language], Iterable[Example]]) -> Dict[str, Any]:
-    """The scores of a pipeline; none if that is interrupted, so that it is saved all the same."""
-    try:
-        return nlp.evaluate(list(corpus(nlp)))
-    except KeyboardInterrupt:
-        return {}
+def fit_online(config: Config, output_path: Path, *, on_epoch: OnStep = ignore) -> Fitted:
+    """Train the linear model of a config by the steps of `spacy train`, and save the pipeline.
+
+    The batches are made once, by the config's batcher, and come in another order in each
+    epoch. It ends after the config's `max_epochs` or `max_steps`; nothing is scored before.
+
+    config (Config): A config for `spacy train`.
+    output_path (Path): Where the pipeline goes, as "model-last".
+    on_epoch (Callable): See `train`.
+    RETURNS (Fitted): Where it is and what it came to.
+    RAISES (ValueError): If the config's component can't be fitted, or it has no end.
+    """
+    ready = prepare(config, lambda nlp, ner: check_end(nlp))
+    nlp, ner, training = ready.nlp, ready.ner, ready.training
+    random.shuffle(ready.examples)
+    batches = read_batches(ner, training["batcher"](ready.examples))
+    optimizer = training["optimizer"]
+    limits = {name: training[name] for name in ("max_epochs", "max_steps")}
+    trained = train(ner, batches, optimizer, **limits, on_epoch=on_epoch)
+    with nlp.use_params(optimizer.averages) if optimizer.averages else nullcontext():
+        scores = evaluate(nlp, ready.dev_corpus)
+        path = save(ready, scores, trained.value, output_path)
+    return Fitted(path, trained, linear_part(ner.model)[1].rows.size, scores)
 
 
 def is_solvable(ner: CostSensitiveNER) -> bool:
     """Whether linear equations give the optimum of a component's loss."""
     return ner.objective.loss.at(Progress()).is_solvable
+
+
+def check_loss(nlp: Language, ner: CostSensitiveNER) -> None:
+    """Check that a loss has an optimum that can be found.
+
+    RAISES (ValueError): If it hasn't.
+    """
+    stages = ner.objective.loss.stages
+    if len(stages) > 1 or not stages[0].is_smooth:
+        raise ValueError(
+            f"fit: components.{ner.name}.loss: expected one loss without kinks and memory, such as "
+            "Sequential, Pointwise, SoftmaxMargin, Risk or MCE, or --online, was: "
+            f"{nlp.config['components'][ner.name]['loss'].get('@losses')}"
+        )
 
 
 def check_options(ner: CostSensitiveNER, *, c2: float, n_sampled: Optional[int]) -> None:
@@ -147,66 +179,29 @@ def check_options(ner: CostSensitiveNER, *, c2: float, n_sampled: Optional[int])
         )
 
 
-def component_to_fit(nlp: Language, frozen: Sequence[str]) -> CostSensitiveNER:
-    """The component of a pipeline that can be fitted.
+def check_end(nlp: Language) -> None:
+    """Check that online training has an end.
 
-    nlp (Language): The pipeline.
-    frozen (Sequence[str]): Components that aren't to be trained.
-    RETURNS (CostSensitiveNER): The component.
-    RAISES (ValueError): If it isn't the only one to be trained, or its model or loss won't do.
+    RAISES (ValueError): If it hasn't.
     """
-    trained: Dict[str, Any] = {
-        name: pipe
-        for name, pipe in nlp.pipeline
-        if getattr(pipe, "is_trainable", False) and name not in frozen
-    }
-    if not (len(trained) == 1 and all(isinstance(p, CostSensitiveNER) for p in trained.values())):
+    training = nlp.config["training"]
+    limits = {name: training[name] for name in ("max_epochs", "max_steps")}
+    if not max(limits.values()) > 0 or min(limits.values()) < 0:
         raise ValueError(
-            "fit: nlp.pipeline: expected one component to train, of factory 'cost_sensitive_ner', "
-            f"and others in training.frozen_components, was: {[*trained]}"
+            "fit: training: expected max_epochs or max_steps of at least 1, and neither below 0, "
+            f"was: {limits}"
         )
-    ((name, ner),) = trained.items()
-    if ner.model.name != "sparse_crf":
-        raise ValueError(
-            f"fit: components.{name}.model: expected spacy_costner.SparseCRF.v1, was: "
-            f"{nlp.config['components'][name]['model'].get('@architectures')}"
-        )
-    stages = ner.objective.loss.stages
-    if len(stages) > 1 or not stages[0].is_smooth:
-        raise ValueError(
-            f"fit: components.{name}.loss: expected one loss without kinks and memory, such as "
-            "Sequential, Pointwise, SoftmaxMargin, Risk or MCE, was: "
-            f"{nlp.config['components'][name]['loss'].get('@losses')}"
-        )
-    return ner
-
-
-def annotate(nlp: Language, examples: List[Example], names: Sequence[str], *, before: str) -> None:
-    """Have components annotate the predicted docs, as `spacy train` does.
-
-    nlp (Language): The pipeline.
-    examples (List[Example]): The examples; their predicted docs are replaced.
-    names (Sequence[str]): The annotating components.
-    before (str): The component that the annotation is for. It isn't among them.
-    """
-    for name in nlp.pipe_names[: nlp.pipe_names.index(before)]:
-        if name in names:
-            pipe: Any = nlp.get_pipe(name)
-            docs = list(pipe.pipe([eg.predicted for eg in examples], batch_size=nlp.batch_size))
-            for eg, doc in zip(examples, docs):
-                eg.predicted = doc
 
 
 def describe_fit(fitted: Fitted) -> str:
     """What came of a fit, in words."""
-    minimum, scores = fitted.minimum, fitted.scores
+    scores = fitted.scores
     parts = [
         f"{name} {scores[key]:.4f}"
         for key, name in DEV_SCORES.items()
         if scores.get(key) is not None
     ]
     return (
-        f"{minimum.reason}: {minimum.n_iterations} iterations, {minimum.n_evaluations} "
-        f"evaluations, {fitted.n_weights:,} weights, objective {minimum.value:.6g}\n"
+        f"{fitted.outcome.describe()}\n{fitted.n_weights:,} weights\n"
         f"dev: {', '.join(parts) or 'not scored'}\nSaved to {fitted.path}"
     )

@@ -1,6 +1,6 @@
 """A minimisation: what is told of it, and when it ends."""
 
-from typing import Callable, List, NamedTuple
+from typing import Callable, List, NamedTuple, Optional
 
 from thinc.types import Floats1d
 
@@ -13,12 +13,12 @@ class Step(NamedTuple):
 
     iteration (int): Its number, from 1.
     value (float): The objective.
-    slope (float): The largest derivative of it.
+    slope (Optional[float]): The largest derivative of it, if that is known.
     """
 
     iteration: int
     value: float
-    slope: float
+    slope: Optional[float] = None
 
 
 class Minimum(NamedTuple):
@@ -36,6 +36,13 @@ class Minimum(NamedTuple):
     n_iterations: int
     n_evaluations: int
     reason: str
+
+    def describe(self) -> str:
+        """In words."""
+        return (
+            f"{self.reason}: {self.n_iterations} iterations, {self.n_evaluations} evaluations, "
+            f"objective {self.value:.6g}"
+        )
 
 
 OnStep = Callable[[Step], None]

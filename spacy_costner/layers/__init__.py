@@ -2,7 +2,7 @@
 
 from .dense import build_linear_chain_crf
 from .hybrid import build_hybrid_crf
-from .sparse import build_sparse_crf, linear_part
+from .sparse import build_sparse_crf, linear_part, score_seen
 from .weights import SparseWeights
 
 __all__ = [
@@ -11,4 +11,5 @@ __all__ = [
     "build_linear_chain_crf",
     "build_sparse_crf",
     "linear_part",
+    "score_seen",
 ]

@@ -8,7 +8,7 @@ from thinc.api import Model, to_numpy
 from thinc.types import Floats1d, Floats2d, Ints2d
 
 from ..blocks import check_cost
-from ..features import Features, Template
+from ..features import Features, Seen, Template
 from ..sparse import AdaGrad
 from ..types import Potentials
 from .weights import SparseWeights
@@ -80,8 +80,27 @@ def linear_part(model: Model) -> Tuple[Features, SparseWeights]:
 def forward(
     model: Model[List[Doc], Potentials], docs: List[Doc], is_train: bool
 ) -> Tuple[Potentials, Callable[[Potentials], List[Doc]]]:
-    features, weights = linear_part(model)
-    seen = features.find(docs)
+    potentials, add_gradient = score_seen(model, linear_part(model)[0].find(docs), is_train)
+
+    def backprop(gradient: Potentials) -> List[Doc]:
+        add_gradient(gradient)
+        return docs
+
+    return potentials, backprop
+
+
+def score_seen(
+    model: Model[List[Doc], Potentials], seen: Seen, is_train: bool
+) -> Tuple[Potentials, Callable[[Potentials], None]]:
+    """Score tokens whose features have been found.
+
+    model (Model[List[Doc], Potentials]): A linear CRF.
+    seen (Seen): What its features found.
+    is_train (bool): Whether features are dropped.
+    RETURNS (Tuple[Potentials, Callable[[Potentials], None]]): The scores, and what takes their
+        gradient and keeps it for the next step.
+    """
+    _, weights = linear_part(model)
     rows, scale = seen.rows, 1.0
     if is_train and model.attrs["feature_dropout"]:
         rows, scale = _drop(rows, model.attrs["feature_dropout"])
@@ -94,7 +113,7 @@ def forward(
         lengths=seen.lengths,
     )
 
-    def backprop(gradient: Potentials) -> List[Doc]:
+    def add_gradient(gradient: Potentials) -> None:
         weights.add_gradient(
             rows,
             to_numpy(gradient.emissions) * numpy.float32(scale),
@@ -102,9 +121,8 @@ def forward(
             start=to_numpy(gradient.start),
             end=to_numpy(gradient.end),
         )
-        return docs
 
-    return potentials, backprop
+    return potentials, add_gradient
 
 
 def _drop(rows: Ints2d, rate: float) -> Tuple[Ints2d, float]:

@@ -107,12 +107,14 @@ inline void sum_rows(const int32_t* rows, int64_t n_tokens, int64_t n_slots, con
 inline void collect_rows(const int32_t* rows, int64_t n_tokens, int64_t n_slots,
                          const float* d_scores, int64_t width, int32_t* place_of,
                          std::vector<int32_t>& active, std::vector<float>& gradient) {
+    const int64_t n = n_tokens * n_slots, ahead = 16;
     active.clear();
     gradient.clear();
     for (int64_t t = 0; t < n_tokens; ++t) {
         const float* d_score = d_scores + t * width;
         if (std::all_of(d_score, d_score + width, [](float d) { return d == 0; })) continue;
         for (int64_t i = t * n_slots; i < (t + 1) * n_slots; ++i) {
+            if (i + ahead < n && rows[i + ahead] >= 0) PREFETCH(place_of + rows[i + ahead]);
             const int32_t row = rows[i];
             if (row < 0) continue;
             if (place_of[row] < 0) {
@@ -222,13 +224,35 @@ inline void adagrad(const Table& table, int64_t row, const float* gradient, int3
     float* RESTRICT totals = table.totals + row * table.width;
     float* RESTRICT squares = table.squares + row * table.width;
     table.last[row] = now;
-    for (int64_t k = 0; k < table.width; ++k) {
-        squares[k] += gradient[k] * gradient[k];
+    const bool is_regularised = step.l1 != 0 || step.l2 != 0;
+    for (int64_t k = 0; k < table.width; ++k) squares[k] += gradient[k] * gradient[k];
+    for (int64_t k = 0; k < table.width; ++k)
+        weights[k] -= step_size(step, squares[k]) * gradient[k];
+    for (int64_t k = 0; is_regularised && k < table.width; ++k) {
         const float size = step_size(step, squares[k]);
-        const float moved = weights[k] - size * gradient[k];
-        const float left = std::max(std::fabs(moved) - size * step.l1, 0.0f);
-        weights[k] = std::copysign(left / (1 + size * step.l2), moved);
-        totals[k] += weights[k];
+        const float left = std::max(std::fabs(weights[k]) - size * step.l1, 0.0f);
+        weights[k] = std::copysign(left / (1 + size * step.l2), weights[k]);
+    }
+    for (int64_t k = 0; k < table.width; ++k) totals[k] += weights[k];
+}
+
+inline void prefetch(const Table& table, int64_t row) {
+    PREFETCH(table.last + row);
+    for (const float* part : {table.weights, table.totals, table.squares}) {
+        const float* soon = part + row * table.width;
+        PREFETCH(soon);
+        PREFETCH(soon + std::min<int64_t>(16, table.width - 1));
+    }
+}
+
+// Step number `now` for some rows, each once.
+inline void adagrad(const Table& table, const int32_t* rows, int64_t n_rows,
+                    const float* gradient, int32_t now, const Step& step) {
+    const int64_t ahead = 8;
+    for (int64_t i = 0; i < n_rows; ++i) {
+        if (i + ahead < n_rows) prefetch(table, rows[i + ahead]);
+        catch_up(table, rows[i], now - 1, step);
+        adagrad(table, rows[i], gradient + i * table.width, now, step);
     }
 }
 

@@ -48,7 +48,8 @@ cdef extern from "kernels.hpp" namespace "costner_sparse" nogil:
         const Table& table, int64_t row, int32_t now, const _Step& step
     )
     void _adagrad "costner_sparse::adagrad"(
-        const Table& table, int64_t row, const float* gradient, int32_t now, const _Step& step
+        const Table& table, const int32_t* rows, int64_t n_rows, const float* gradient,
+        int32_t now, const _Step& step
     )
 
 
@@ -169,8 +170,5 @@ def adagrad(table, const int32_t[::1] rows, const float[:, ::1] gradient, int32_
         return
     cdef Table c_table = _table(table.weights, table.squares, table.totals, table.last)
     cdef _Step step = _step(settings)
-    cdef int64_t i
     with nogil:
-        for i in range(rows.shape[0]):
-            _catch_up(c_table, rows[i], now - 1, step)
-            _adagrad(c_table, rows[i], &gradient[i, 0], now, step)
+        _adagrad(c_table, &rows[0], rows.shape[0], &gradient[0, 0], now, step)
