@@ -1,0 +1,202 @@
+"""The linear model against CRFsuite and spaCy's `ner`: training from .spacy files, and tagging.
+
+    python benchmarks/linear.py [steps of ner] [seeds]
+
+CoNLL-2002 Spanish, one document a sentence. Ours by `costner fit --online` (5 epochs) and by
+`spacy train`, both with configs/sparse.cfg; spaCy's `ner` by `spacy train` with
+configs/baseline_ner.cfg, 6,000 steps unless told otherwise; CRFsuite by L-BFGS, c1 = c2 = 0.1, 100
+iterations, on the same features, made in Python as its users make them. What spaCy's commands
+train is trained in a process of its own, and seconds are those on the clock, its start, reading
+and saving included. Then all take turns at tagging testb, from words to entities.
+"""
+
+import os
+
+for _library in ("OMP", "OPENBLAS", "MKL"):
+    os.environ[f"{_library}_NUM_THREADS"] = "1"
+
+import subprocess  # noqa: E402
+import sys  # noqa: E402
+import time  # noqa: E402
+from functools import partial  # noqa: E402
+from pathlib import Path  # noqa: E402
+from tempfile import TemporaryDirectory  # noqa: E402
+from typing import Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple  # noqa: E402
+
+import pycrfsuite  # noqa: E402
+import spacy  # noqa: E402
+from spacy.language import Language  # noqa: E402
+from spacy.scorer import get_ner_prf  # noqa: E402
+from spacy.tokens import Doc, DocBin, Span  # noqa: E402
+from spacy.training import Example, iob_to_biluo, tags_to_entities  # noqa: E402
+from timing import compare  # noqa: E402
+
+ROOT = Path(__file__).parent.parent
+CONFIGS = ROOT / "configs"
+CORPUS = ROOT / "corpus" / "conll2002_es"
+TURNS = 9
+CRFSUITE = {"c1": 0.1, "c2": 0.1, "max_iterations": 100}
+AFFIXES, FLAGS = (
+    4,
+    {
+        "first": lambda word: word[:1].isupper(),
+        "upper": str.isupper,
+        "number": str.isdigit,
+        "digit": lambda word: any(map(str.isdigit, word)),
+        "hyphen": lambda word: "-" in word,
+    },
+)
+
+Tagger = Callable[[List[Doc]], List[Doc]]
+NLP = spacy.blank("es")
+
+
+class Trained(NamedTuple):
+    """What came of a training: seconds, megabytes, and what finds the entities of words."""
+
+    seconds: float
+    megabytes: float
+    tag: Tagger
+
+
+def path_of(part: str) -> Path:
+    return CORPUS / part / "esp.spacy"
+
+
+def read(part: str) -> List[Doc]:
+    return list(DocBin().from_disk(path_of(part)).get_docs(NLP.vocab))
+
+
+def words_of(docs: Sequence[Doc]) -> List[List[str]]:
+    return [[token.text for token in doc] for doc in docs]
+
+
+def f_score(tag: Tagger, part: str) -> float:
+    gold = read(part)
+    found = tag([Doc(doc.vocab, words) for doc, words in zip(gold, words_of(gold))])
+    return 100 * get_ner_prf([Example(x, y) for x, y in zip(found, gold)])["ents_f"]
+
+
+def pipe(nlp: Language, docs: List[Doc]) -> List[Doc]:
+    """Have a pipeline, which has a vocab of its own, find the entities."""
+    return list(nlp.pipe(Doc(nlp.vocab, words) for words in words_of(docs)))
+
+
+def by_spacy(output: Path, *arguments: object) -> Trained:
+    """Train by a command of spaCy."""
+    settings = ["--nlp.lang", "es", "--paths.train", path_of("train"), "--paths.dev"]
+    arguments = (*arguments, "--output", output, *settings, path_of("testa"))
+    command = [sys.executable, "-W", "ignore", "-m", "spacy", *map(str, arguments)]
+    began = time.perf_counter()
+    subprocess.run(command, check=True, capture_output=True)
+    seconds = time.perf_counter() - began
+    model = next(output / name for name in ("model-best", "model-last") if (output / name).exists())
+    n_bytes = sum(file.stat().st_size for file in model.rglob("*") if file.is_file())
+    return Trained(seconds, n_bytes / 1e6, partial(pipe, spacy.load(model)))
+
+
+def see(word: str, cache: Dict[str, List[Tuple[int, str]]]) -> List[Tuple[int, str]]:
+    """What configs/sparse.cfg sees of a word, and from how far away; worked out once."""
+    if word not in cache:
+        lexeme = NLP.vocab[word]
+        seen = [(2, f"word={word}"), (2, f"lower={lexeme.lower_}"), (2, f"shape={lexeme.shape_}")]
+        for n in range(1, min(len(word), AFFIXES) + 1):
+            seen += [(1, f"prefix{n}={word[:n]}"), (1, f"suffix{n}={word[-n:]}")]
+        cache[word] = seen + [(1, name) for name, is_so in FLAGS.items() if is_so(word)]
+    return cache[word]
+
+
+def features(words: List[str], cache: Dict[str, List[Tuple[int, str]]]) -> List[List[str]]:
+    """The features of each token, for CRFsuite."""
+    seen = [see(word, cache) for word in words]
+    return [
+        [
+            f"{there - t}:{name}"
+            for there in range(max(t - 2, 0), min(t + 3, len(words)))
+            for window, name in seen[there]
+            if abs(there - t) <= window
+        ]
+        for t in range(len(words))
+    ]
+
+
+def by_crfsuite(path: Path) -> Trained:
+    cache: Dict[str, List[Tuple[int, str]]] = {}
+    began = time.perf_counter()
+    trainer = pycrfsuite.Trainer(verbose=False)
+    docs = read("train")
+    for doc, words in zip(docs, words_of(docs)):
+        tags = [f"{t.ent_iob_}-{t.ent_type_}" if t.ent_type_ else "O" for t in doc]
+        trainer.append(features(words, cache), tags)
+    trainer.select("lbfgs", "crf1d")
+    trainer.set_params(CRFSUITE)
+    trainer.train(str(path))
+    tagger = pycrfsuite.Tagger()
+    tagger.open(str(path))
+    seconds = time.perf_counter() - began
+
+    def tag(docs: List[Doc]) -> List[Doc]:
+        for doc, words in zip(docs, words_of(docs)):
+            found = tags_to_entities(iob_to_biluo(tagger.tag(features(words, cache))))
+            doc.set_ents([Span(doc, first, last + 1, label) for label, first, last in found])
+        return docs
+
+    return Trained(seconds, path.stat().st_size / 1e6, tag)
+
+
+def train_all(folder: Path, n_steps: int, n_seeds: int) -> Iterator[Tuple[str, Trained]]:
+    sparse = CONFIGS / "sparse.cfg"
+    for seed in range(n_seeds):
+        own = ("--system.seed", seed)
+        online = ("costner", "fit", sparse, "--online", "--training.max_epochs", 5)
+        yield (
+            f"`costner fit --online`, seed {seed}",
+            by_spacy(folder / f"online{seed}", *online, *own),
+        )
+        yield (
+            f"`spacy train`, seed {seed}",
+            by_spacy(folder / f"train{seed}", "train", sparse, *own),
+        )
+    yield "CRFsuite", by_crfsuite(folder / "crfsuite")
+    ner = ("train", CONFIGS / "baseline_ner.cfg", "--training.max_steps", n_steps)
+    limits = ("--training.patience", 0, "--training.eval_frequency", 500)
+    yield f"`ner`, {n_steps:,} steps", by_spacy(folder / "ner", *ner, *limits)
+
+
+def compare_tagging(taggers: Dict[str, Tagger]) -> None:
+    docs = read("testb")
+    words = words_of(docs)
+    ours, *_ = taggers
+    timed = compare(
+        {name: lambda docs, tag=tag: tag(docs) for name, tag in taggers.items()},
+        ours,
+        TURNS,
+        prepare=lambda name: [Doc(NLP.vocab, some) for some in words],
+    )
+    print("\n| tagging | tokens/s | time, ours being 1 |\n|---|---|---|")
+    for name, (seconds, ratio, low, high) in timed.items():
+        speed = sum(map(len, docs)) / seconds
+        print(f"| {name} | {speed:,.0f} | {ratio:.2f} ({low:.2f} to {high:.2f}) |")
+
+
+def main(n_steps: int = 6_000, n_seeds: int = 3) -> None:
+    print("\n## The linear model against CRFsuite and spaCy's `ner`\n")
+    if not CORPUS.exists():
+        print(f"Not run: there is no {CORPUS.relative_to(ROOT)}. `python -m spacy project run` of")
+        print("`conll2002-fetch` and `conll2002-convert` makes it.")
+        return
+    print("CoNLL-2002 Spanish, from .spacy files to a saved pipeline; then testb, from words to")
+    print("entities, in turns: medians and quartiles.\n")
+    print("| | seconds | F on testa | F on testb | MB |\n|---|---|---|---|---|", flush=True)
+    taggers: Dict[str, Tagger] = {}
+    with TemporaryDirectory() as folder:
+        for name, (seconds, megabytes, tag) in train_all(Path(folder), n_steps, n_seeds):
+            scores = " | ".join(f"{f_score(tag, part):.2f}" for part in ("testa", "testb"))
+            print(f"| {name} | {seconds:.1f} | {scores} | {megabytes:.1f} |", flush=True)
+            if "seed" not in name or name.endswith("online`, seed 0"):
+                taggers[name.split(",")[0]] = tag
+        compare_tagging(taggers)
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
