@@ -1,0 +1,84 @@
+"""The corpora of the papers, as docs: one for each sentence."""
+
+from pathlib import Path
+from typing import Dict, Iterator, List, Optional, Sequence
+
+from spacy.tokens import Doc
+from spacy.training import Example
+from spacy.vocab import Vocab
+
+from .cells import ROOT
+
+ASSETS = ROOT / "assets"
+
+
+def read_columns(path: Path) -> Iterator[List[List[str]]]:
+    """Read a file of the CoNLL shared tasks: a token on each line, columns separated by blanks,
+    an empty line after each sentence.
+
+    path (Path): The file.
+    RETURNS (Iterator[List[List[str]]]): For each sentence the columns of its tokens.
+    RAISES (FileNotFoundError): If it isn't there.
+    """
+    if not path.exists():
+        raise FileNotFoundError(
+            f"{path.relative_to(ROOT)}: expected the corpus; `python -m spacy project assets` "
+            "fetches what may be fetched"
+        )
+    rows: List[List[str]] = []
+    for line in path.read_text(encoding="utf8").splitlines():
+        columns = line.split()
+        if columns and columns[0] != "-DOCSTART-":
+            rows.append(columns)
+        elif rows:
+            yield rows
+            rows = []
+    if rows:
+        yield rows
+
+
+def read_docs(path: Path, vocab: Vocab, limit: Optional[int] = None) -> List[Doc]:
+    """Read annotated sentences: words in the first column, IOB2 tags in the last and, if there
+    are three or more, parts of speech in the second, which become `token.tag_`.
+
+    path (Path): The file.
+    vocab (Vocab): The vocab of the docs.
+    limit (Optional[int]): The most sentences.
+    RETURNS (List[Doc]): The docs. An I- tag that continues nothing begins an entity, as in
+        conlleval.
+    """
+    docs = []
+    for rows in read_columns(path):
+        if len(docs) == limit:
+            break
+        words = [row[0] for row in rows]
+        tags = [row[1] for row in rows] if len(rows[0]) > 2 else None
+        docs.append(Doc(vocab, words=words, tags=tags, ents=_repaired([row[-1] for row in rows])))
+    return docs
+
+
+def _repaired(tags: Sequence[str]) -> List[str]:
+    repaired: List[str] = []
+    for tag, before in zip(tags, ["O", *tags]):
+        goes_on = tag[:1] != "I" or before[1:] == tag[1:]
+        repaired.append(tag if goes_on else f"B{tag[1:]}")
+    return repaired
+
+
+def as_examples(docs: Sequence[Doc]) -> List[Example]:
+    """Examples of docs: what is predicted has their words and parts of speech, no entities."""
+    return [Example(bare(doc), doc) for doc in docs]
+
+
+def bare(doc: Doc) -> Doc:
+    """A doc with the same words and parts of speech, without entities."""
+    return Doc(doc.vocab, words=[t.text for t in doc], tags=[t.tag_ for t in doc])
+
+
+def conll2002(vocab: Vocab, limit: Optional[int] = None) -> Dict[str, List[Doc]]:
+    """CoNLL-2002 Spanish: "train", "testa" and "testb". The limit is that of "train"."""
+    limits = {"train": limit}
+    return {
+        part: read_docs(ASSETS / "conll2002_es" / f"esp.{part}", vocab, limits.get(part))
+        for part in ("train", "testa", "testb")
+    }

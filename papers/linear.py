@@ -1,0 +1,127 @@
+"""The linear CRF of the papers: made, trained and scored within a process, without files."""
+
+import random
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
+
+import spacy
+from spacy.language import Language
+from spacy.scorer import get_ner_prf
+from spacy.tokens import Doc
+from spacy.training import Example
+from thinc.api import Adam, fix_random_seed
+from thinc.types import Floats2d
+
+from spacy_costner.component import CostSensitiveNER
+from spacy_costner.fit import Minimum, TotalLoss, Trained, minimise, read_batches, train
+from spacy_costner.layers import linear_part
+
+from .corpora import bare
+
+Block = Mapping[str, Any]
+
+SEQUENTIAL = {"@losses": "spacy_costner.Sequential.v1"}
+
+
+class Linear(NamedTuple):
+    """A linear CRF.
+
+    nlp (Language): A pipeline of nothing else.
+    ner (CostSensitiveNER): The component.
+    """
+
+    nlp: Language
+    ner: CostSensitiveNER
+
+    @property
+    def rows(self) -> Floats2d:
+        """Its weights, to read and to write; those of models made of the same docs and
+        features mean the same."""
+        return linear_part(self.ner.model)[1].rows
+
+
+def make_linear(
+    examples: Sequence[Example],
+    *,
+    features: Block,
+    loss: Block = SEQUENTIAL,
+    model: Optional[Block] = None,
+    seed: int = 0,
+    **settings: Any,
+) -> Linear:
+    """Make a linear CRF, with all weights 0.
+
+    examples (Sequence[Example]): What its features and labels are found in. Their docs have
+        to have the vocab that `shared_vocab` returns.
+    features (Block), loss (Block): The blocks of the config.
+    model (Optional[Block]): Other settings of the model, as of AdaGrad.
+    seed (int): For all that is drawn by chance.
+    **settings (Any): Other settings of the component, such as its decoding.
+    RETURNS (Linear): The model.
+    """
+    fix_random_seed(seed)
+    nlp = spacy.blank("xx", vocab=examples[0].reference.vocab)
+    architecture = {"@architectures": "spacy_costner.SparseCRF.v1", **(model or {})}
+    config: Dict[str, Any] = {
+        "model": {**architecture, "features": features},
+        "loss": loss,
+        "scheme": "IOB2",
+        **settings,
+    }
+    ner = nlp.add_pipe("cost_sensitive_ner", name="ner", config=config)
+    nlp.initialize(lambda: list(examples))
+    return Linear(nlp, ner)
+
+
+def fit_batch(
+    linear: Linear,
+    examples: Sequence[Example],
+    *,
+    c2: float,
+    max_iter: Optional[int] = None,
+    tolerance: float = 1e-5,
+) -> Minimum:
+    """Train by L-BFGS from the weights that it has: see `spacy_costner.fit.minimise`. A Gaussian
+    prior of variance v is c2 = 1 / (2 v)."""
+    total = TotalLoss(linear.ner, examples, c2=c2)
+    minimum = minimise(total, total.read_weights(), max_iter=max_iter, tolerance=tolerance)
+    total.write_weights(minimum.vector)
+    return minimum
+
+
+def fit_online(
+    linear: Linear, examples: Sequence[Example], *, epochs: int, batch_size: int = 16
+) -> Trained:
+    """Train by AdaGrad in small batches; the weights are their averages then."""
+    shuffled = random.sample(list(examples), len(examples))
+    batches = [shuffled[i : i + batch_size] for i in range(0, len(shuffled), batch_size)]
+    optimizer = Adam(use_averages=True)
+    trained = train(linear.ner, read_batches(linear.ner, batches), optimizer, max_epochs=epochs)
+    with linear.nlp.use_params(optimizer.averages):
+        average = linear.rows.copy()
+    linear.rows[:] = average
+    return trained
+
+
+def answers(linear: Linear, docs: Sequence[Doc]) -> List[Example]:
+    """Predict docs: examples of the answers and of the gold."""
+    predicted = linear.nlp.pipe([bare(doc) for doc in docs], batch_size=256)
+    return [Example(answer, doc) for answer, doc in zip(predicted, docs)]
+
+
+def entity_scores(found: Sequence[Example]) -> Dict[str, float]:
+    """Precision "p", recall "r" and "f" of entities, in per cent."""
+    scores = get_ner_prf(found)
+    return {name: 100 * scores[f"ents_{name}"] for name in "prf"}
+
+
+def sentence_counts(found: Sequence[Example]) -> List[List[int]]:
+    """For each sentence the entities of gold, of the answer, and of both: what a bootstrap
+    needs."""
+    counts = []
+    for eg in found:
+        gold, answer = (
+            {(ent.start, ent.end, ent.label) for ent in doc.ents}
+            for doc in (eg.reference, eg.predicted)
+        )
+        counts.append([len(gold), len(answer), len(gold & answer)])
+    return counts
