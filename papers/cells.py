@@ -2,8 +2,9 @@
 
     python -m papers.mixed_loss [--quick] [--jobs 2]
 
-A cell is a function of its settings and what it returned is a file of JSON, named by the cell. So an
-experiment that was stopped goes on where it was, and one whose settings were changed is run anew.
+A cell is a function of its settings, and what it returned is kept as a file of JSON, named by the
+cell. So an experiment that was stopped goes on where it was, and a cell whose settings were changed
+is run anew.
 """
 
 import json
