@@ -22,7 +22,7 @@ def read_columns(path: Path) -> Iterator[List[List[str]]]:
     """
     if not path.exists():
         raise FileNotFoundError(
-            f"{path.relative_to(ROOT)}: expected the corpus; `python -m spacy project assets` "
+            f"{path}: expected the corpus; `python -m spacy project assets` "
             "fetches what may be fetched"
         )
     rows: List[List[str]] = []

@@ -143,6 +143,17 @@ def mixed(batch: Batch, lam: float) -> float:
     return lam * sequential(batch) + (1 - lam) * pointwise(batch)
 
 
+def mixed_margin(batch: Batch, lam: float, multiplier: float) -> float:
+    """The same of the paths with their scores raised: s(y) + m C(y)"""
+
+    def raised(c: Chain, some: List[Path]) -> List[Path]:
+        return [Path(y, score + multiplier * c.costs(y)) for y, score in some]
+
+    return mixed(
+        [c._replace(paths=raised(c, c.paths), right=raised(c, c.right)) for c in batch], lam
+    )
+
+
 def markov(batch: Batch, k: int) -> float:
     """M_k = - sum over windows of k + 1 tags of log p(the window is right)
 

@@ -112,6 +112,10 @@ LOSSES: Dict[str, Case] = {
     "Sequential": Case(make_sequential, oracle_losses.sequential),
     "Pointwise": Case(make_pointwise, oracle_losses.pointwise),
     "Mixed": Case(partial(make_mixed, k=1.5), partial(oracle_losses.mixed, lam=0.6)),
+    "Mixed, cost": Case(
+        partial(make_mixed, lam=0.3, cost=HAMMING, multiplier=0.7),
+        partial(oracle_losses.mixed_margin, lam=0.3, multiplier=0.7),
+    ),
     "SoftmaxMargin": Case(
         partial(make_softmax_margin, cost=HAMMING, multiplier=0.7),
         partial(oracle_losses.softmax_margin, multiplier=0.7),

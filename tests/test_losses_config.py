@@ -32,6 +32,7 @@ BAD: List[Tuple[str, Callable[..., Loss], str, Tuple[Any, ...], Dict[str, Any]]]
     ("Mixed", make_mixed, "lam", (-0.1, 1.1, *NOT_NUMBERS), {}),
     ("Mixed", make_mixed, "k", NOT_AT_LEAST_0, {}),
     ("Mixed", make_mixed, "lam", (None,), {}),
+    ("Mixed", make_mixed, "multiplier", NOT_AT_LEAST_0, {"k": 1.0, **COST}),
     ("Mixed", make_mixed, "k", (2.0,), {"lam": 0.5}),
     ("SoftmaxMargin", make_softmax_margin, "multiplier", NOT_AT_LEAST_0, COST),
     ("MaxMargin", make_max_margin, "multiplier", NOT_AT_LEAST_0, COST),

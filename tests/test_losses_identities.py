@@ -111,6 +111,18 @@ def test_the_mixture_is_a_sum_over_all_orders(lam: float, batch: Annotated) -> N
 
 
 @some
+@given(annotated_NK(), multipliers)
+def test_the_whole_share_of_the_mixture_with_a_margin_is_softmax_margin(
+    batch: Annotated, m: float
+) -> None:
+    for gold in (batch.complete, batch.partial):
+        check_same(
+            mixed(batch.potentials, gold, lam=1.0, multiplier=m),
+            softmax_margin(batch.potentials, gold, multiplier=m),
+        )
+
+
+@some
 @given(annotated_NK())
 def test_softmax_margin_without_cost_is_the_likelihood(batch: Annotated) -> None:
     for gold in (batch.complete, batch.partial):

@@ -7,9 +7,16 @@ from thinc.types import Floats1d
 from thinc.util import get_array_module
 
 from .. import chain
-from ..types import Gold, Loss, LossResult, Potentials, add_to
+from ..types import Cost, Gold, Loss, LossResult, Potentials, add_to
 from .parameters import at_least, within
-from .scored import allowed_tags, gold_log_prob, gold_score, sequence_of, sequence_weights
+from .scored import (
+    allowed_tags,
+    augment,
+    gold_log_prob,
+    gold_score,
+    sequence_of,
+    sequence_weights,
+)
 
 
 def make_sequential() -> Loss:
@@ -22,13 +29,21 @@ def make_pointwise() -> Loss:
     return Loss(pointwise, weighs_tokens=True)
 
 
-def make_mixed(*, lam: Optional[float] = None, k: Optional[float] = None) -> Loss:
-    """Build the mixture of both: see `mixed`. One of the parameters is needed.
+def make_mixed(
+    *,
+    lam: Optional[float] = None,
+    k: Optional[float] = None,
+    cost: Optional[Cost] = None,
+    multiplier: float = 1.0,
+) -> Loss:
+    """Build the mixture of both: see `mixed`. One of lam and k is needed.
 
     lam (Optional[float]): The share of `sequential`, 0 to 1.
     k (Optional[float]): The order of the Markov loss of which the mixture is a multiple,
         0 or more, not only whole numbers: lam = k / (k + 1).
-    RAISES (ValueError): If both or none is given, or one is out of its range.
+    cost (Optional[Cost]): What each mistake costs, if there is to be a margin.
+    multiplier (float): How much score a unit of cost is worth, 0 or more.
+    RAISES (ValueError): If both or none of lam and k is given, or one is out of its range.
     """
     if (lam is None) == (k is None):
         raise ValueError(
@@ -37,7 +52,9 @@ def make_mixed(*, lam: Optional[float] = None, k: Optional[float] = None) -> Los
     if lam is None:
         order = at_least(0, "Mixed", "k", k)
         lam = order / (order + 1)
-    return Loss(partial(mixed, lam=within(0, 1, "Mixed", "lam", lam)), weighs_tokens=True)
+    lam = within(0, 1, "Mixed", "lam", lam)
+    multiplier = at_least(0, "Mixed", "multiplier", multiplier) if cost is not None else 0.0
+    return Loss(partial(mixed, lam=lam, multiplier=multiplier), cost, weighs_tokens=True)
 
 
 def sequential(potentials: Potentials, gold: Gold) -> LossResult:
@@ -76,21 +93,28 @@ def pointwise(potentials: Potentials, gold: Gold) -> LossResult:
     return LossResult(float(-(weights * log_p).sum()), backprop(-weights))
 
 
-def mixed(potentials: Potentials, gold: Gold, *, lam: float) -> LossResult:
+def mixed(potentials: Potentials, gold: Gold, *, lam: float, multiplier: float = 0.0) -> LossResult:
     """Something between whole paths and single tags.
 
         loss = lam (log Z - s(y*)) - (1 - lam) sum_t w_t log p(y_t = y*_t)
 
     With lam = k / (k + 1) and weights of 1 it is the k-th order Markov loss divided by
-    k + 1, which asks for every window of k + 1 tags to be right.
+    k + 1, which asks for every window of k + 1 tags to be right. With a multiplier m, wrong
+    paths are raised by m times their cost in all of that, as in `softmax_margin`, which lam = 1
+    gives then.
 
     potentials (Potentials): The scores of a batch.
-    gold (Gold): Gold tags, and the weights of the tokens.
+    gold (Gold): Gold tags, the weights of the tokens and, with a multiplier, the cost of each
+        answer.
     lam (float): 1 gives `sequential`, 0 gives `pointwise`.
+    multiplier (float): m, how much score a unit of cost is worth.
     RETURNS (LossResult): The sum over the sequences, in nats, and its gradient.
 
-    Tsuboi & Kashima, eq 3.4, theorem 1, and section 6 for the weights.
+    Tsuboi & Kashima, eq 3.4, theorem 1, and section 6 for the weights; Gimpel & Smith (2010),
+    eq 6, for the margin.
     """
+    if multiplier:
+        potentials = augment(potentials, gold, multiplier)
     if lam in (0, 1):
         return sequential(potentials, gold) if lam else pointwise(potentials, gold)
     paths = chain.posterior(potentials)
