@@ -77,8 +77,19 @@ def bare(doc: Doc) -> Doc:
 
 def conll2002(vocab: Vocab, limit: Optional[int] = None) -> Dict[str, List[Doc]]:
     """CoNLL-2002 Spanish: "train", "testa" and "testb". The limit is that of "train"."""
+    return conll(ASSETS / "conll2002_es" / "esp", vocab, limit)
+
+
+def conll(path: Path, vocab: Vocab, limit: Optional[int] = None) -> Dict[str, List[Doc]]:
+    """The parts of a corpus of the shared tasks of 2002 and 2003.
+
+    path (Path): Its files, without ".train", ".testa" and ".testb".
+    vocab (Vocab): The vocab of the docs.
+    limit (Optional[int]): The most sentences of "train".
+    RETURNS (Dict[str, List[Doc]]): "train", "testa" and "testb".
+    """
     limits = {"train": limit}
     return {
-        part: read_docs(ASSETS / "conll2002_es" / f"esp.{part}", vocab, limits.get(part))
+        part: read_docs(path.with_suffix(f".{part}"), vocab, limits.get(part))
         for part in ("train", "testa", "testb")
     }

@@ -51,15 +51,20 @@ def make_linear(
     """Make a linear CRF, with all weights 0.
 
     examples (Sequence[Example]): What its features and labels are found in. Their docs have
-        to have the vocab that `shared_vocab` returns.
+        to have the vocab of a pipeline, such as `spacy.blank("xx").vocab`: in a bare `Vocab`
+        words have no lower case, no shape and no flags.
     features (Block), loss (Block): The blocks of the config.
     model (Optional[Block]): Other settings of the model, as of AdaGrad.
     seed (int): For all that is drawn by chance.
     **settings (Any): Other settings of the component, such as its decoding.
     RETURNS (Linear): The model.
+    RAISES (ValueError): If the docs have a bare vocab.
     """
+    vocab = examples[0].reference.vocab
+    if not vocab.lex_attr_getters:
+        raise ValueError("make_linear: examples: expected the vocab of a pipeline, was: a bare one")
     fix_random_seed(seed)
-    nlp = spacy.blank("xx", vocab=examples[0].reference.vocab)
+    nlp = spacy.blank("xx", vocab=vocab)
     architecture = {"@architectures": "spacy_costner.SparseCRF.v1", **(model or {})}
     config: Dict[str, Any] = {
         "model": {**architecture, "features": features},
@@ -92,14 +97,19 @@ def fit_online(
     linear: Linear, examples: Sequence[Example], *, epochs: int, batch_size: int = 16
 ) -> Trained:
     """Train by AdaGrad in small batches; the weights are their averages then."""
-    shuffled = random.sample(list(examples), len(examples))
-    batches = [shuffled[i : i + batch_size] for i in range(0, len(shuffled), batch_size)]
+    batches = shuffled_batches(examples, batch_size)
     optimizer = Adam(use_averages=True)
     trained = train(linear.ner, read_batches(linear.ner, batches), optimizer, max_epochs=epochs)
     with linear.nlp.use_params(optimizer.averages):
         average = linear.rows.copy()
     linear.rows[:] = average
     return trained
+
+
+def shuffled_batches(examples: Sequence[Example], batch_size: int) -> List[List[Example]]:
+    """Examples in batches, in an order drawn by chance."""
+    shuffled = random.sample(list(examples), len(examples))
+    return [shuffled[i : i + batch_size] for i in range(0, len(shuffled), batch_size)]
 
 
 def answers(linear: Linear, docs: Sequence[Doc]) -> List[Example]:
