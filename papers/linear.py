@@ -1,7 +1,7 @@
 """The linear CRF of the papers: made, trained and scored within a process, without files."""
 
 import random
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 import spacy
 from spacy.language import Language
@@ -12,7 +12,7 @@ from thinc.api import Adam, fix_random_seed
 from thinc.types import Floats2d
 
 from spacy_costner.component import CostSensitiveNER
-from spacy_costner.fit import Minimum, TotalLoss, Trained, minimise, read_batches, train
+from spacy_costner.fit import Minimum, Step, TotalLoss, Trained, minimise, read_batches, train
 from spacy_costner.layers import linear_part
 
 from .corpora import bare
@@ -94,12 +94,30 @@ def fit_batch(
 
 
 def fit_online(
-    linear: Linear, examples: Sequence[Example], *, epochs: int, batch_size: int = 16
+    linear: Linear,
+    examples: Sequence[Example],
+    *,
+    epochs: int,
+    batch_size: int = 16,
+    on_epoch: Optional[Callable[[], None]] = None,
 ) -> Trained:
-    """Train by AdaGrad in small batches; the weights are their averages then."""
+    """Train by AdaGrad in small batches; the weights are their averages then. They are so, too,
+    where `on_epoch` is called, after each epoch."""
     batches = shuffled_batches(examples, batch_size)
     optimizer = Adam(use_averages=True)
-    trained = train(linear.ner, read_batches(linear.ner, batches), optimizer, max_epochs=epochs)
+
+    def report(step: Step) -> None:
+        if on_epoch is not None:
+            with linear.nlp.use_params(optimizer.averages):
+                on_epoch()
+
+    trained = train(
+        linear.ner,
+        read_batches(linear.ner, batches),
+        optimizer,
+        max_epochs=epochs,
+        on_epoch=report,
+    )
     with linear.nlp.use_params(optimizer.averages):
         average = linear.rows.copy()
     linear.rows[:] = average
