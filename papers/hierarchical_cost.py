@@ -69,7 +69,7 @@ class Method(NamedTuple):
     dial: Optional[str] = None
     grid: Tuple[float, ...] = (0.0,)
     model: Block = ADAGRAD
-    batch_size: int = 8
+    batch_size: int = 16
 
     def training(self, value: float, epochs: int) -> Dict[str, Any]:
         """The settings of `fit`.
@@ -91,21 +91,29 @@ METHODS = {
         "perceptron, 0/1 cost",
         {"@losses": PERCEPTRON, "cost": ZERO_ONE_COST},
         "alpha",
-        (2.0, 4.0, 8.0, 16.0, 32.0),
+        (1.0, 2.0, 4.0, 8.0, 16.0),
     ),
     "tree": Method(
         "perceptron, tree cost",
         {"@losses": PERCEPTRON, "cost": TREE_COST},
         "alpha",
-        (0.4, 0.8, 1.6, 3.2, 6.4),
+        (0.1, 0.2, 0.4, 0.8, 1.6),
+    ),
+    "steps": Method(
+        "perceptron, tree cost, the paper's alpha and steps",
+        {"@losses": PERCEPTRON, "cost": TREE_COST},
+        "alpha",
+        (9.0,),
+        STEPS_OF_ONE,
+        1,
     ),
     "pa": Method(
         "PA, tree cost",
         {"@losses": "spacy_costner.MIRA.v1", "cost": TREE_COST},
         "aggressiveness",
-        (0.003, 0.01, 0.03),
+        (0.1, 0.3, 1.0),
         STEPS_OF_ONE,
-        1,
+        8,
     ),
 }
 
@@ -135,7 +143,7 @@ class Protocol(NamedTuple):
 
 PROTOCOLS = {
     "paper": Protocol(
-        "the paper's", GOLD, False, {"none": 10, "zero_one": 10, "tree": 10, "pa": 3}
+        "the paper's", GOLD, False, {"none": 10, "zero_one": 10, "tree": 10, "pa": 3, "steps": 3}
     ),
     "honest": Protocol("the honest", PLAIN, True, {"none": 5, "zero_one": 5, "tree": 5}),
 }
@@ -143,7 +151,7 @@ PROTOCOLS = {
 PAPER_TABLE_1 = {"none": (0.94, "0", 6), "zero_one": (0.90, "47", 9), "tree": (0.88, "9", 10)}
 """Average cost, alpha and epochs."""
 
-PAPER_TABLE_2 = {"tree": (0.88, "9", 10), "pa": (0.87, "0.03", 29)}
+PAPER_TABLE_2 = {"tree": (0.88, "9", 10), "steps": (0.88, "9", 10), "pa": (0.87, "0.03", 29)}
 """Average cost, alpha or C, and epochs."""
 
 PAPER_TABLE_3 = {"none": 69.8, "tree": 70.7}
@@ -293,7 +301,7 @@ class Size(NamedTuple):
     folds: int
 
 
-FULL, QUICK = Size(None, 12, 10, N_FOLDS), Size(2000, 3, 2, 2)
+FULL, QUICK = Size(None, 8, 10, N_FOLDS), Size(2000, 3, 2, 2)
 
 
 class Outcome(NamedTuple):
@@ -415,7 +423,7 @@ Folds that are tested: {_tested(size)}.
 
 Features: {FEATURES["windows"]}, affixes of {FEATURES["affixes"]} characters that occur 30 times.
 Perceptron: AdaGrad, learn rate {ADAGRAD["learn_rate"]:g}, {METHODS["tree"].batch_size} sentences a
-step, averaged weights. PA: steps of 1, a sentence at a time, averaged.
+step, averaged weights. PA: steps of 1, {METHODS["pa"].batch_size} sentences a step, averaged.
 Alpha, C and the number of epochs T, up to {size.epochs}, are those with the least average cost on a
 {HELD_OUT}th of the training data of the first fold, with training on the rest of it. The mean over
 the folds is given, with their standard deviation."""
@@ -443,9 +451,9 @@ def table_1(outcomes: Mapping[str, Outcome]) -> str:
 
 
 def table_2(outcome: Outcome) -> str:
-    """The perceptron and PA, on the folds that both have."""
+    """The perceptron and PA, on the folds that all of them have."""
     header = ["", "paper", "alpha or C", "T", "ours", "alpha or C", "T"]
-    n_folds = len(outcome.folds["pa"])
+    n_folds = min(len(outcome.folds[method]) for method in PAPER_TABLE_2)
     same = outcome._replace(folds={name: some[:n_folds] for name, some in outcome.folds.items()})
     rows = [
         [METHODS[method].title, *published, *_columns([same], method)]
@@ -525,10 +533,21 @@ def draw(outcomes: Mapping[str, Outcome]) -> Any:
 
 CURVE = """
 Average cost on the held-out part against alpha, at the best number of epochs; the dashed line is
-alpha = 0. The paper's curve falls and is flat from 6 on, with the least cost at 9."""
+alpha = 0. The paper's curve, at 5 epochs, falls and is flat from 6 on, with the least cost at 9."""
 
 NOTES = """
-TODO"""
+What differs from the paper:
+
+- Its features of a token go with the tag and with each pair of tags; ours with the tag alone, and
+  pairs of tags have weights of their own.
+- It makes steps of 1, a sentence at a time: the last but one row of table 2. The others are
+  AdaGrad's, in small batches. So their scale of alpha is another: compare its place on the curve,
+  not its value.
+- It tunes on a quarter of the data of every fold, we on that of the first; it says neither how it
+  shuffled nor which tokens it had.
+- PA's step is measured on emissions and transitions, not on the weights of features, and so is
+  longer than the paper's for the same C.
+"""
 
 main = command(
     "hierarchical_cost", "Higashiyama et al.: a cost that knows the tree of categories", experiment

@@ -260,7 +260,7 @@ def test_chosen():
 @pytest.fixture
 def outcomes():
     costs = {"none": (3.0, 4.0, 5.0), "zero_one": (2.5, 3.6, 4.4), "tree": (2.0, 3.1, 4.2)}
-    costs["pa"] = costs["tree"][:2]
+    costs["pa"] = costs["steps"] = costs["tree"][:2]
     folds = {
         method: [{"cost": cost, "f": 100 - cost, "levels": [cost] * 6} for cost in some]
         for method, some in costs.items()
@@ -275,7 +275,7 @@ def outcomes():
 def test_tables(outcomes):
     first = table_1(outcomes).splitlines()
     assert len(first) == 5
-    assert "| perceptron, tree cost | 0.88 | 9 | 10 | 3.100 ± 1.100 | 0.4 | 2 |" in first[-1]
+    assert "| perceptron, tree cost | 0.88 | 9 | 10 | 3.100 ± 1.100 | 0.1 | 2 |" in first[-1]
     assert "| 2.550 ± 0.778 |" in table_2(outcomes["paper"])
     assert "| perceptron, no cost | 69.80 | 96.0 ± 1.0 | 96.0 ± 1.0 |" in table_3(outcomes)
 
