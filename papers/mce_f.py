@@ -557,30 +557,32 @@ def with_deviation(values: Sequence[float]) -> str:
 
 NOTES = f"""\
 "Sentences" is the share of those with all chunks or entities right and no other. Figures with ±
-are means and standard deviations over several orders of the sentences. "Above MAP" is the difference
-from our own MAP, with the middle 95 % and the two-sided p of a paired bootstrap over the sentences of
-the test part; the paper's is a McNemar test.
+are means and standard deviations over several orders of the sentences. "Above MAP" is the
+difference from our own MAP, with the middle 95 % and the two-sided p of a paired bootstrap over
+the sentences of the test part; the paper's is a McNemar test.
 
-What is as in the paper: the data, its split for choosing settings (the last {DEVELOPMENT:,} sentences of
-the training data for chunking, the development part for entities; then training anew, for chunking on
-all training data), IOB2, features of words and parts of speech in a window of 2 with pairs of
-neighbours, for entities also prefixes, suffixes and the shape; the penalty |w|^2 / C of MAP; slope 1
-and offset 0 of the sigmoid; psi = inf, but for the rows of expected counts (psi = 1), which the paper
-does not have.
+What is as in the paper: the data, its split for choosing settings (the last {DEVELOPMENT:,}
+sentences of the training data for chunking, the development part for entities; then training
+anew, for chunking on all training data), IOB2, features of words and parts of speech in a window
+of 2 with pairs of neighbours, for entities also prefixes, suffixes and the shape; the penalty
+|w|^2 / C of MAP; slope 1 and offset 0 of the sigmoid; psi = inf, but for the rows of expected
+counts (psi = 1), which the paper does not have.
 
-What differs: the paper trains MCE by QuickProp after ten online iterations, with the penalty of eq 9,
-and chooses C. Here all rows below ML are trained online by AdaGrad, {Online(0.1, 1).batch_size} sentences at
-a time, without penalty and with averaged weights, and the length of steps and the number of epochs are
-chosen. Averaging is worth something in itself: so "ML, online" is the likelihood trained in just this
-way, from the same MAP weights, to compare the others with. One row is eq 9 itself, with the expected
-counts, which have a gradient everywhere, by L-BFGS, with the paper's C for MCE-F, stopped early. ML is
-stopped, too. Features of the two tags before are left to the transitions of the chain. Spanish stands
-in the place of English, which may not be passed on: there are no figures of the paper for it.
+What differs: the paper trains MCE by QuickProp after ten online iterations, with the penalty of
+eq 9, and chooses C. Here all rows below ML are trained online by AdaGrad, four sentences at a
+time, without penalty and with averaged weights, and the length of steps and the number of epochs
+are chosen. Averaging is worth something in itself: so "ML, online" is the likelihood trained in
+just this way, from the same MAP weights, to compare the others with. One row is eq 9 itself, with
+the expected counts, which have a gradient everywhere, by L-BFGS, with the paper's C for MCE-F,
+stopped early. ML is stopped, too. Features of the two tags before are left to the transitions of
+the chain. Spanish stands in the place of English, which may not be passed on: there are no
+figures of the paper for it.
 
-MCE-F from 0 with psi = inf hardly learns what is outside of all chunks. Its false alarms are entities of
-the best wrong path, each against the best path without it; while nothing is known, that is a path with
-another wrong label there, and they take turns. Eq 13 to 16 can be read so that the rival of a false
-alarm is what is right in its place. From MAP weights the two come to the same.
+MCE-F from 0 with psi = inf hardly learns what is outside of all chunks. Its false alarms are
+entities of the best wrong path, each against the best path without it; while nothing is known,
+that is a path with another wrong label there, and they take turns. Eq 13 to 16 can be read so
+that the rival of a false alarm is what is right in its place. From MAP weights the two come to
+the same.
 """
 
 main = command(
