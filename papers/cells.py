@@ -15,7 +15,18 @@ from datetime import date
 from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Annotated, Any, Callable, Dict, List, NamedTuple, Sequence
+from typing import (
+    Annotated,
+    Any,
+    Callable,
+    Dict,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 import typer
 from tqdm import tqdm
@@ -79,7 +90,7 @@ class Runner:
         self.seconds += sum(result["seconds"] for result in found)
         return found
 
-    def _run(self, cells: Sequence[Cell]):
+    def _run(self, cells: Sequence[Cell]) -> Iterator[Tuple[Cell, Result]]:
         if self.jobs == 1 or len(cells) <= 1:
             yield from ((cell, timed(cell)) for cell in cells)
             return
@@ -94,7 +105,7 @@ class Runner:
     def _path(self, cell: Cell) -> Path:
         return self.folder / f"{cell.name}.json"
 
-    def _kept(self, cell: Cell):
+    def _kept(self, cell: Cell) -> Optional[Result]:
         if not self._path(cell).exists():
             return None
         kept = json.loads(self._path(cell).read_text())

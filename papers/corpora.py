@@ -47,7 +47,7 @@ def read_docs(path: Path, vocab: Vocab, limit: Optional[int] = None) -> List[Doc
     RETURNS (List[Doc]): The docs. An I- tag that continues nothing begins an entity, as in
         conlleval.
     """
-    docs = []
+    docs: List[Doc] = []
     for rows in read_columns(path):
         if len(docs) == limit:
             break

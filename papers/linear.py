@@ -60,7 +60,7 @@ def make_linear(
     RETURNS (Linear): The model.
     RAISES (ValueError): If the docs have a bare vocab.
     """
-    vocab = examples[0].reference.vocab
+    vocab: Any = examples[0].reference.vocab
     if not vocab.lex_attr_getters:
         raise ValueError("make_linear: examples: expected the vocab of a pipeline, was: a bare one")
     fix_random_seed(seed)
@@ -72,7 +72,7 @@ def make_linear(
         "scheme": "IOB2",
         **settings,
     }
-    ner = nlp.add_pipe("cost_sensitive_ner", name="ner", config=config)
+    ner: Any = nlp.add_pipe("cost_sensitive_ner", name="ner", config=config)
     nlp.initialize(lambda: list(examples))
     return Linear(nlp, ner)
 

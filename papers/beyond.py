@@ -1,0 +1,312 @@
+"""Losses, costs and decoding that none of the papers put together: docs/reproduction.md.
+
+python -m papers.beyond [--quick] [--jobs 2]
+"""
+
+import json
+from functools import partial
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
+
+import numpy
+import spacy
+from spacy.tokens import Doc
+from spacy.util import registry
+from spacy.vocab import Vocab
+from thinc.types import Floats1d, Floats2d
+
+from spacy_costner.scorers import count_docs
+from spacy_costner.significance import Difference, bootstrap, difference
+
+from .cells import ROOT, Cell, Result, Runner, command, table
+from .corpora import ASSETS, as_examples, conll2002, read_docs
+from .linear import Linear, answers, fit_online, make_linear
+
+SEEDS = (0, 1, 2)
+FIRST_EPOCHS, SECOND_EPOCHS = 6, 2
+QUICK = 200
+SECOND_RATES = (0.003, 0.01)
+"""The learning rates of a second loss, of which the better one on the dev set counts."""
+
+HAMMING = {"@misc": "spacy_costner.HammingCost.v1"}
+GENIA = ROOT / "corpus" / "genia"
+TREE = json.loads((ROOT / "papers" / "genia_tree.json").read_text())
+TREE_COST = {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": TREE}
+FLAGS = ["is_first_upper", "IS_UPPER", "IS_DIGIT", "has_digit", "has_hyphen"]
+WORDS = {"ORTH": 2, "LOWER": 2, "SHAPE": 2, "prefix": 1, "suffix": 1, "flags": 1}
+
+Block = Dict[str, Any]
+Docs = Dict[str, List[Doc]]
+
+
+class Corpus(NamedTuple):
+    """What is learned, and what mistakes cost.
+
+    read (Callable[[Vocab, bool], Docs]): Reads the docs "train", "dev" and "test"; fewer if
+        it is to be quick.
+    cost (Block): The cost.
+    multiplier (float): How much score a unit of it is worth in a margin.
+    features (Block): What is seen of tokens.
+    """
+
+    read: Callable[[Vocab, bool], Docs]
+    cost: Block
+    multiplier: float
+    features: Block
+
+
+class Method(NamedTuple):
+    """A way of training: a loss, and perhaps another one after it.
+
+    losses (Tuple[Block, ...]): The losses.
+    is_new (bool): Whether it is in none of the papers.
+    """
+
+    losses: Tuple[Block, ...]
+    is_new: bool
+
+
+class Score(NamedTuple):
+    """What is wanted.
+
+    name (str): What it is called.
+    of (Callable[[Floats2d], Floats1d]): From sums of the columns of COUNTS.
+    sign (int): 1 if more is better, -1 if less is.
+    """
+
+    name: str
+    of: Callable[[Floats2d], Floats1d]
+    sign: int
+
+
+COUNTS = ("right", "wrong", "missed", "cost", "tokens", "whole", "docs")
+"""What is counted in each doc; "whole": no mistake; "docs": 1."""
+
+
+def f_score(sums: Floats2d) -> Floats1d:
+    right, wrong, missed = sums.T[:3]
+    return 200 * right / (2 * right + wrong + missed)
+
+
+SCORES = (
+    Score("F", f_score, 1),
+    Score("average cost", lambda sums: sums[:, 3] / sums[:, 4], -1),
+    Score("sentences right", lambda sums: 100 * sums[:, 5] / sums[:, 6], 1),
+)
+
+
+def features(**more: Any) -> Block:
+    settings = {"windows": WORDS, "affixes": [1, 2, 3, 4], "flags": FLAGS}
+    return {"@misc": "spacy_costner.Features.v1", **settings, **more}
+
+
+def read_spanish(vocab: Vocab, quick: bool, limit: int = 8_323) -> Docs:
+    docs = conll2002(vocab, limit)
+    return parts(docs["train"], docs["testa"], docs["testb"], quick)
+
+
+def read_chunks(vocab: Vocab, quick: bool) -> Docs:
+    train = read_docs(ASSETS / "conll2000" / "train.txt", vocab)
+    test = read_docs(ASSETS / "conll2000" / "test.txt", vocab)
+    return parts(train[:8_000], train[8_000:], test, quick)
+
+
+def read_genia(vocab: Vocab, quick: bool) -> Docs:
+    """The first 40 % of the abstracts, about, then 10 % for dev and the last 10 % for test."""
+    docs = read_docs(GENIA / "genia.iob2", vocab)
+    tenth = len(docs) // 10
+    return parts(docs[: 4 * tenth], docs[-2 * tenth : -tenth], docs[-tenth:], quick)
+
+
+def parts(train: List[Doc], dev: List[Doc], test: List[Doc], quick: bool) -> Docs:
+    """The parts of a corpus, or the beginning of each."""
+    limit = QUICK if quick else None
+    return {"train": train[:limit], "dev": dev[:limit], "test": test[:limit]}
+
+
+CORPORA = {
+    "Spanish entities": Corpus(read_spanish, HAMMING, 1.0, features()),
+    "Spanish entities, 500 sentences": Corpus(
+        partial(read_spanish, limit=500), HAMMING, 1.0, features()
+    ),
+    "English chunks": Corpus(
+        read_chunks, HAMMING, 1.0, features(windows={**WORDS, "TAG": 2}, bigrams={"TAG": 2})
+    ),
+    "GENIA terms": Corpus(read_genia, TREE_COST, 0.1, features()),
+}
+
+
+def loss(name: str, **settings: Any) -> Block:
+    return {"@losses": f"spacy_costner.{name}.v1", **settings}
+
+
+def methods(corpus: Corpus) -> Dict[str, Method]:
+    """The ways of training, with the cost of a corpus."""
+    cost = {"cost": corpus.cost}
+    margin = {**cost, "multiplier": corpus.multiplier}
+    sequential, softmax_margin = loss("Sequential"), loss("SoftmaxMargin", **margin)
+    mixed_margin = loss("Mixed", k=3.0, **margin)
+    is_tree = corpus.cost is TREE_COST
+    mce_f = loss("MCEF", decay=0.99)
+    return {
+        "Sequential": Method((sequential,), False),
+        "Mixed": Method((loss("Mixed", k=3.0),), False),
+        "SoftmaxMargin": Method((softmax_margin,), is_tree),
+        "Perceptron with the cost": Method((loss("Perceptron", **cost, alpha=1.0),), False),
+        "Sequential, MCEF": Method((sequential, mce_f), False),
+        "Sequential, Risk": Method((sequential, loss("Risk", **cost)), is_tree),
+        "Mixed with a margin": Method((mixed_margin,), True),
+        "SoftmaxMargin, MCEF": Method((softmax_margin, mce_f), True),
+        "SoftmaxMargin, Risk": Method((softmax_margin, loss("Risk", **cost)), True),
+    }
+
+
+def decodings(corpus: Corpus) -> Dict[str, Block]:
+    return {
+        "best path": {"@misc": "spacy_costner.ViterbiDecoding.v1"},
+        "least cost": {"@misc": "spacy_costner.MinCostDecoding.v1", "cost": corpus.cost},
+        "threshold": {"@misc": "spacy_costner.ThresholdDecoding.v1", "threshold": 0.5},
+    }
+
+
+def train_and_count(corpus: str, method: str, seed: int, second_rate: float, quick: bool) -> Result:
+    """Train, and count what is right and wrong in dev and test, for each decoding."""
+    of = CORPORA[corpus]
+    docs = of.read(spacy.blank("xx").vocab, quick)
+    examples = as_examples(docs["train"])
+    first, *rest = methods(of)[method].losses
+    linear = make_linear(examples, features=of.features, loss=first, seed=seed)
+    fit_online(linear, examples, epochs=FIRST_EPOCHS)
+    for second in rest:
+        model = {"learn_rate": second_rate}
+        last = make_linear(examples, features=of.features, loss=second, model=model, seed=seed)
+        last.rows[:] = linear.rows
+        fit_online(last, examples, epochs=SECOND_EPOCHS, batch_size=64)
+        linear = last
+    return {
+        part: {name: count(linear, docs[part], of, block) for name, block in decodings(of).items()}
+        for part in ("dev", "test")
+    }
+
+
+def count(
+    linear: Linear, docs: Sequence[Doc], corpus: Corpus, decoding: Block
+) -> List[List[float]]:
+    """What is counted in each doc: see COUNTS."""
+    linear.ner.set_decoding(registry.resolve({"decoding": decoding})["decoding"])
+    cost = registry.resolve({"cost": corpus.cost})["cost"]
+    labels = linear.ner.labels
+    counts = count_docs(answers(linear, docs), cost, labels=labels, scheme="IOB2")
+    whole = (counts.wrong + counts.missed) == 0
+    columns = [*counts, whole, numpy.ones(len(whole))]
+    return numpy.stack(columns, axis=1).astype(float).round(3).tolist()
+
+
+class Outcome(NamedTuple):
+    """What came of a method with a decoding.
+
+    dev, test (Floats2d): What was counted, of each seed. Shape: (seeds, docs, columns)
+    """
+
+    name: str
+    is_new: bool
+    dev: Floats2d
+    test: Floats2d
+
+    def on(self, part: str, score: Score) -> Floats1d:
+        """A score of each seed."""
+        return score.of(getattr(self, part).sum(axis=1))
+
+
+def cell(corpus: str, method: str, seed: int, second_rate: float, quick: bool) -> Cell:
+    settings = {"corpus": corpus, "method": method, "seed": seed, "second_rate": second_rate}
+    name = "-".join(str(value) for value in settings.values()).replace(" ", "_")
+    return Cell(name, train_and_count, {**settings, "quick": quick})
+
+
+def run_corpus(run: Runner, corpus: str, quick: bool) -> Iterator[Outcome]:
+    """Run all methods; the rate of a second loss is chosen on the dev set, with the first seed."""
+    available = methods(CORPORA[corpus])
+    seeds = SEEDS[:1] if quick else SEEDS
+    rates = {
+        name: SECOND_RATES if len(method.losses) > 1 and not quick else SECOND_RATES[-1:]
+        for name, method in available.items()
+    }
+    tried = [(name, rate) for name in available for rate in rates[name]]
+    found = run([cell(corpus, name, seeds[0], rate, quick) for name, rate in tried])
+    dev_f = {
+        pair: f_score(numpy.asarray(result["dev"]["best path"]).sum(axis=0)[None])[0]
+        for pair, result in zip(tried, found)
+    }
+    best = {name: max(rates[name], key=lambda rate: dev_f[name, rate]) for name in available}
+    for name, method in available.items():
+        results = run([cell(corpus, name, seed, best[name], quick) for seed in seeds])
+        for decoding in decodings(CORPORA[corpus]):
+            dev, test = (
+                numpy.asarray([result[part][decoding] for result in results])
+                for part in ("dev", "test")
+            )
+            is_new = method.is_new or decoding != "best path"
+            yield Outcome(f"{name}; {decoding}", is_new, dev, test)
+
+
+def compare(ours: Outcome, other: Outcome, score: Score) -> Difference:
+    """Judge by a paired bootstrap over docs, each with what all seeds made of it."""
+    pair = [outcome.test.sum(axis=0) for outcome in (ours, other)]
+    value = score.of(pair[0].sum(axis=0)[None]) - score.of(pair[1].sum(axis=0)[None])
+    sampled = bootstrap(numpy.concatenate(pair, axis=1))
+    first, second = sampled[:, : len(COUNTS)], sampled[:, len(COUNTS) :]
+    return difference(float(value[0]), score.of(first) - score.of(second))
+
+
+def describe(outcomes: List[Outcome]) -> str:
+    """The scores on the test set; then the best of the papers against the best of the others,
+    both chosen on the dev set."""
+    rows = []
+    for outcome in outcomes:
+        cells = [_mean(outcome.on("test", score)) for score in SCORES]
+        rows.append([outcome.name, "" if outcome.is_new else "yes", *cells])
+    text = [table(["", "in a paper", *(score.name for score in SCORES)], rows)]
+    for score in SCORES:
+        ours, other = (
+            max(
+                (outcome for outcome in outcomes if outcome.is_new == is_new),
+                key=lambda outcome: score.sign * outcome.on("dev", score).mean(),
+            )
+            for is_new in (True, False)
+        )
+        found = compare(ours, other, score)
+        text.append(
+            f"- {score.name}: {ours.name} against {other.name}, chosen on the dev set: "
+            f"{found.value:+.3f} on test (95 %: {found.low:+.3f} to {found.high:+.3f}), "
+            f"p = {found.p:.3g}."
+        )
+    return f"{text[0]}\n\n" + "\n".join(text[1:])
+
+
+def _mean(values: Floats1d) -> str:
+    spread = f" ± {values.std(ddof=1):.2f}" if len(values) > 1 else ""
+    return f"{values.mean():.2f}{spread}" if values.mean() > 2 else f"{values.mean():.4f}"
+
+
+def experiment(run: Runner, quick: bool) -> str:
+    sections = [
+        f"### {corpus}\n\n{describe(list(run_corpus(run, corpus, quick)))}" for corpus in CORPORA
+    ]
+    return f"{INTRODUCTION}\n\n" + "\n\n".join(sections)
+
+
+INTRODUCTION = f"""\
+Linear models, online, by AdaGrad with averaging: {FIRST_EPOCHS} epochs of the first loss in
+batches of 16; {SECOND_EPOCHS} epochs of the second one, if there is one, in batches of 64, with
+the better one of the learning rates {SECOND_RATES} on the dev set. Seeds {SEEDS}; means and
+standard deviations on the test set. "In a paper" are the losses with costs that one of the papers
+has, answered by the best path. Costs: of wrong tags (Hamming) with a multiplier of 1 and, for
+GENIA, the distance in its tree, with 0.1. GENIA: sentences in the order of the corpus, the first
+40 % for training, the last 20 % for dev and test, tokens of `genia.iob2`. "Least cost" answers by
+expected cost, "threshold" with the entities of probability 0.5 or more. Differences are judged by
+the paired bootstrap over sentences, the counts of all seeds added up."""
+
+main = command("beyond", "Beyond the papers", experiment)
+
+if __name__ == "__main__":
+    main()
