@@ -54,21 +54,21 @@ def random_hmm(
     n_symbols: int,
     rng: Generator,
     *,
-    concentration: float = 1.0,
+    transitions: float = 1.0,
+    emissions: float = 1.0,
     balanced: bool = False,
 ) -> HMM:
-    """Draw an HMM: the probabilities of each state from the uniform distribution of all there
-    could be.
+    """Draw an HMM, the probabilities of each state from a Dirichlet distribution.
 
     n_states (int): K.
     n_symbols (int): V.
     rng (Generator): Where chance comes from.
-    concentration (float): Of the Dirichlet distribution of the transitions, 1 being uniform;
-        the higher, the more even they are.
+    transitions (float), emissions (float): Its concentration: 1 for the uniform distribution;
+        the higher, the more even they are, the lower, the fewer are probable.
     balanced (bool): Whether all states have the same probabilities of what comes after, each
         counted from itself; then they are equally frequent.
     """
-    transitions = rng.dirichlet(numpy.full(n_states, concentration), size=n_states)
+    after = rng.dirichlet(numpy.full(n_states, transitions), size=n_states)
     if balanced:
-        transitions = numpy.stack([numpy.roll(transitions[0], i) for i in range(n_states)])
-    return HMM(transitions, rng.dirichlet(numpy.ones(n_symbols), size=n_states))
+        after = numpy.stack([numpy.roll(after[0], i) for i in range(n_states)])
+    return HMM(after, rng.dirichlet(numpy.full(n_symbols, emissions), size=n_states))

@@ -255,16 +255,15 @@ def grid(learn_rates: Sequence[float], epochs: Sequence[int]) -> List[Setting]:
     return [Online(*pair) for pair in product(learn_rates, epochs)]
 
 
-ENTITIES = Plan(make_map((0, 1)), [make_ml(100), *from_map(grid((0.03, 0.1), (5,)), (0,))])
+ENTITIES = Plan(make_map((0, 1)), [make_ml(50), *from_map(grid((0.03, 0.1), (5,)), (0,))])
 
 FULL = {
     "conll2000": Plan(
         make_map((-1, 0, 1)),
         [
-            make_ml(100),
-            *from_zero(grid((0.1, 0.3), (10,))),
-            *from_map(grid((0.03, 0.1), (3, 10)), (0, 1, 2)),
-            in_batch((5,), 40),
+            make_ml(50),
+            *from_zero(grid((0.1,), (5,))),
+            *from_map(grid((0.03, 0.1), (5,)), (0, 1)),
         ],
     ),
     "conll2003_en": ENTITIES,

@@ -65,6 +65,7 @@ SGD_STEP = 0.01
 """The paper's, for all methods that have no step size of their own."""
 
 CS = (0.01, 0.1, 1.0)
+CS_WITH_M = (0.01, 1.0)
 CS_OF_RISK = (0.0, 0.01)
 MS = (1, 5, 10, 20)
 EPOCHS = (3, 6)
@@ -202,7 +203,7 @@ COSTS = {
 """Costs beside Hamming's for softmax-margin. All other mistakes cost 1."""
 
 NO_GRID: Sequence[Chosen] = ((None, None),)
-GRID: Sequence[Chosen] = tuple(product(CS, MS))
+GRID: Sequence[Chosen] = tuple(product(CS_WITH_M, MS))
 GRID_OF_RISK: Sequence[Chosen] = tuple(product(CS_OF_RISK, MS))
 
 OF_PERCEPTRON = Published(90.48, 83.98, "Y")

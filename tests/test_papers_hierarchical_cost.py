@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy
 import pytest
 import spacy
 from spacy.tokens import Doc
@@ -37,10 +38,12 @@ from papers.hierarchical_cost import (
     Outcome,
     Tuning,
     compare,
+    cross_validate,
     deal,
     divide,
     draw,
     fit,
+    rate,
     score,
     table_1,
     table_2,
@@ -235,9 +238,9 @@ def test_methods_learn(corpus, method):
     train, test = divide(GOLD, False, None, fold=0)
     scores = []
     settings = METHODS[method].training(METHODS[method].grid[0], epochs=8)
-    linear = fit(train, **settings, on_epoch=lambda linear: scores.append(score(linear, test)))
+    linear = fit(train, **settings, on_epoch=lambda linear: scores.append(score(linear, test)[0]))
     assert len(scores) == 8
-    assert scores[-1] == score(linear, test)
+    assert scores[-1] == score(linear, test)[0]
     assert (scores[-1]["cost"], scores[-1]["f"]) == (0, 100)
     assert scores[-1]["levels"] == [100] * 6
 
@@ -260,9 +263,12 @@ def test_chosen():
 @pytest.fixture
 def outcomes():
     costs = {"none": (3.0, 4.0, 5.0), "zero_one": (2.5, 3.6, 4.4), "tree": (2.0, 3.1, 4.2)}
-    costs["pa"] = costs["steps"] = costs["tree"][:2]
+    costs["pa"] = costs["paper_features"] = costs["tree"][:2]
     folds = {
-        method: [{"cost": cost, "f": 100 - cost, "levels": [cost] * 6} for cost in some]
+        method: [
+            {"cost": cost, "f": 100 - cost, "levels": [cost] * 6, "counts": [[1, 1, 0, cost, 10]]}
+            for cost in some
+        ]
         for method, some in costs.items()
     }
     tunings = {
@@ -275,22 +281,34 @@ def outcomes():
 def test_tables(outcomes):
     first = table_1(outcomes).splitlines()
     assert len(first) == 5
-    assert "| perceptron, tree cost | 0.88 | 9 | 10 | 3.100 ± 1.100 | 0.1 | 2 |" in first[-1]
+    assert "| perceptron, tree cost | 0.88 | 9 | 10 | 3.100 ± 1.100 | 0.2 | 2 |" in first[-1]
     assert "| 2.550 ± 0.778 |" in table_2(outcomes["paper"])
     assert "| perceptron, no cost | 69.80 | 96.0 ± 1.0 | 96.0 ± 1.0 |" in table_3(outcomes)
 
 
 def test_comparison(outcomes):
-    text = compare(outcomes)
-    ranked = "perceptron, tree cost < perceptron, 0/1 cost < perceptron, no cost"
-    assert text.count(f"average cost: {ranked}") == 2
-    # t = 0.9 / (0.1 / sqrt(3)) with 2 degrees of freedom.
-    assert outcomes["paper"].p_value("tree", "none", "cost") == pytest.approx(0.00409, abs=1e-5)
+    found = outcomes["paper"].difference("tree", "none", "cost")
+    # 30 tokens that cost 9.3 together, and 30 that cost 12.
+    assert found.value == pytest.approx(-0.09)
+    assert found.low < found.value < found.high
+    assert found.p == pytest.approx(2 / 10_001)
+    assert outcomes["paper"].difference("tree", "none", "f").p == 1
+    assert compare(outcomes).count("| perceptron, no cost | -0.090 (p = ") == 2
+
+
+def test_counts_of_sentences_add_up(corpus):
+    settings = METHODS["none"].training(0, epochs=1)
+    found = cross_validate({"tokenization": GOLD, "by_abstract": False, "limit": 20}, settings, 0)
+    sums = numpy.asarray(found["counts"]).sum(axis=0, keepdims=True)
+    assert len(found["counts"]) == 2
+    assert rate(sums, "cost") == pytest.approx(found["cost"])
+    assert rate(sums, "f") == pytest.approx(found["f"])
 
 
 def test_figure(outcomes):
     pytest.importorskip("matplotlib")
-    figure = draw(outcomes)
-    lines = figure.axes[1].lines
-    assert list(lines[1].get_xdata()) == list(METHODS["tree"].grid)
-    assert list(lines[2].get_ydata()) == [5.0, 5.0, 5.0, 5.0, 5.0]
+    (axes,) = draw(outcomes["paper"].tunings).axes
+    tree, zero_one, without = axes.lines
+    assert list(tree.get_xdata()) == list(METHODS["tree"].grid)
+    assert list(zero_one.get_ydata()) == [5.0] * len(METHODS["zero_one"].grid)
+    assert list(without.get_ydata()) == [4.0, 4.0]
