@@ -468,26 +468,28 @@ def describe(size: Size) -> str:
     """The protocols and the settings, in words."""
     limit = "" if size.limit is None else f", the first {size.limit:,} sentences"
     return f"""
-GENIA 3.02{limit}: 36 categories, outermost entities, IOB2, by `python -m papers.genia`.
-The cost is the distance in the tree of categories, 11 between an entity and O (eq 9 and 10); the
-average cost is that of a token (eq 11). {N_FOLDS} folds, seed {SEED}, of which not all are tested.
+GENIA 3.02{limit}: 36 categories, outermost entities, IOB2, by `python -m papers.genia`. The
+cost is the distance in the tree of categories, 11 between an entity and O (eq 9 and 10); the
+average cost is that of a token (eq 11). {N_FOLDS} folds, seed {SEED}, of which not all are
+tested.
 
-- {PROTOCOLS["paper"].title.capitalize()} protocol: sentences dealt out to the folds by chance, words
-  cut where entities begin and end. Both are guesses, and both give away a part of the answer: the
-  borders, and names that the same abstract has in other sentences. Folds tested:
+- {PROTOCOLS["paper"].title.capitalize()} protocol: sentences dealt out to the folds by chance,
+  words cut where entities begin and end. Both are guesses, and both give away a part of the
+  answer: the borders, and names that the same abstract has in other sentences. Folds tested:
   {_tested("paper", size)}.
-- {PROTOCOLS["honest"].title.capitalize()} protocol: abstracts dealt out to the folds, tokens as the text
-  has them. Folds tested: {_tested("honest", size)}.
+- {PROTOCOLS["honest"].title.capitalize()} protocol: abstracts dealt out to the folds, tokens as
+  the text has them. Folds tested: {_tested("honest", size)}.
 
-Features of the paper: words in a window of 2, prefixes and suffixes of {_listed(AFFIXES)} characters
-that occur {AFFIX_COUNT} times, 17 types of spelling. Ours are these, pairs of neighbouring words that
-occur twice, and the shape of the word and of its neighbours. The perceptrons: AdaGrad with a learn
-rate of {ADAGRAD["learn_rate"]:g}, {METHODS["tree"].batch_size} sentences a step, averaged weights. PA:
-steps of 1, {METHODS["pa"].batch_size} sentences a step, averaged weights.
+Features of the paper: words in a window of 2, prefixes and suffixes of {_listed(AFFIXES)}
+characters that occur {AFFIX_COUNT} times, 17 types of spelling. Ours are these, pairs of
+neighbouring words that occur twice, and the shape of the word and of its neighbours. The
+perceptrons: AdaGrad with a learn rate of {ADAGRAD["learn_rate"]:g},
+{METHODS["tree"].batch_size} sentences a step, averaged weights. PA: steps of 1,
+{METHODS["pa"].batch_size} sentences a step, averaged weights.
 
-Alpha, C and the number of epochs T, up to {size.epochs}, are those with the least average cost on a
-quarter of the training data of the first fold, with training on the rest of it. Figures are the mean
-of the folds and their standard deviation."""
+Alpha, C and the number of epochs T, up to {size.epochs}, are those with the least average cost
+on a quarter of the training data of the first fold, with training on the rest of it. Figures
+are the mean of the folds and their standard deviation."""
 
 
 def _tested(name: str, size: Size) -> str:
@@ -600,16 +602,17 @@ alpha = 0. The paper's curve, at 5 epochs, falls and is flat from 6 on, with the
 NOTES = """
 What differs from the paper:
 
-- Its features of a token go with the tag and with each pair of tags. Those of this library go with
-  the tag, and pairs of tags have weights of their own. The features that we added stand in for that;
-  they were chosen by hand on the held-out data. In table 2 there is a row without them.
-- It makes steps of 1, a sentence at a time. AdaGrad in small batches was better and faster in first
-  trials (with sentences of all folds, the only choice that was made so). Its scale of alpha is another:
-  compare the place on the curve, not the value.
-- It tests all folds, and tunes on a quarter of each of them. It says neither how it shuffled nor which
-  tokens it had.
-- PA's step is measured on emissions and transitions, not on the weights of features, and so is longer
-  than the paper's for the same C.
+- Its features of a token go with the tag and with each pair of tags. Those of this library go
+  with the tag, and pairs of tags have weights of their own. The features that we added stand in
+  for that; they were chosen by hand on the held-out data. In table 2 there is a row without
+  them.
+- It makes steps of 1, a sentence at a time. AdaGrad in small batches was better and faster in
+  first trials (with sentences of all folds, the only choice that was made so). Its scale of
+  alpha is another: compare the place on the curve, not the value.
+- It tests all folds, and tunes on a quarter of each of them. It says neither how it shuffled
+  nor which tokens it had.
+- PA's step is measured on emissions and transitions, not on the weights of features, and so is
+  longer than the paper's for the same C.
 """
 
 main = command(
