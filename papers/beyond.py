@@ -5,7 +5,7 @@ python -m papers.beyond [--quick] [--jobs 2]
 
 import json
 from functools import partial
-from itertools import islice
+from itertools import groupby, islice
 from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
 
 import numpy
@@ -72,11 +72,13 @@ class Score(NamedTuple):
     name (str): What it is called.
     of (Callable[[Floats2d], Floats1d]): From sums of the columns of COUNTS.
     sign (int): 1 if more is better, -1 if less is.
+    digits (int): Behind the point, in tables.
     """
 
     name: str
     of: Callable[[Floats2d], Floats1d]
     sign: int
+    digits: int
 
 
 COUNTS = ("right", "wrong", "missed", "cost", "tokens", "whole", "docs")
@@ -89,9 +91,9 @@ def f_score(sums: Floats2d) -> Floats1d:
 
 
 SCORES = (
-    Score("F", f_score, 1),
-    Score("average cost", lambda sums: sums[:, 3] / sums[:, 4], -1),
-    Score("sentences right", lambda sums: 100 * sums[:, 5] / sums[:, 6], 1),
+    Score("F", f_score, 1, 2),
+    Score("average cost", lambda sums: sums[:, 3] / sums[:, 4], -1, 4),
+    Score("sentences right", lambda sums: 100 * sums[:, 5] / sums[:, 6], 1, 2),
 )
 
 
@@ -207,13 +209,20 @@ def count(
 class Outcome(NamedTuple):
     """What came of a method with a decoding.
 
+    method, decoding (str): Their names.
+    is_new (bool): Whether none of the papers has that.
     dev, test (Floats2d): What was counted, of each seed. Shape: (seeds, docs, columns)
     """
 
-    name: str
+    method: str
+    decoding: str
     is_new: bool
     dev: Floats2d
     test: Floats2d
+
+    @property
+    def name(self) -> str:
+        return f"{self.method}; {self.decoding}"
 
     def on(self, part: str, score: Score) -> Floats1d:
         """A score of each seed."""
@@ -241,7 +250,7 @@ def run_corpus(run: Runner, corpus: str, quick: bool) -> List[Outcome]:
                 for part in ("dev", "test")
             )
             is_new = method.is_new or decoding != "best path"
-            outcomes.append(Outcome(f"{name}; {decoding}", is_new, dev, test))
+            outcomes.append(Outcome(name, decoding, is_new, dev, test))
     return outcomes
 
 
@@ -255,33 +264,42 @@ def compare(ours: Outcome, other: Outcome, score: Score) -> Difference:
 
 
 def describe(outcomes: List[Outcome]) -> str:
-    """The scores on the test set; then the best of the papers against the best of the others,
-    both chosen on the dev set."""
-    rows = []
-    for outcome in outcomes:
-        cells = [_mean(outcome.on("test", score)) for score in SCORES]
-        rows.append([outcome.name, "" if outcome.is_new else "yes", *cells])
-    text = [table(["", "in a paper", *(score.name for score in SCORES)], rows)]
-    for score in SCORES:
-        ours, other = (
-            max(
-                (outcome for outcome in outcomes if outcome.is_new == is_new),
-                key=lambda outcome: score.sign * outcome.on("dev", score).mean(),
-            )
-            for is_new in (True, False)
-        )
-        found = compare(ours, other, score)
-        text.append(
-            f"- {score.name}: {ours.name} against {other.name}, chosen on the dev set: "
-            f"{found.value:+.3f} on test (95 %: {found.low:+.3f} to {found.high:+.3f}), "
-            f"p = {found.p:.3g}."
-        )
-    return f"{text[0]}\n\n" + "\n".join(text[1:])
+    """The scores on the test set, each with the best of the papers against the best of the
+    others, both chosen on the dev set."""
+    return "\n\n".join(
+        f"{score_table(outcomes, score)}\n\n{describe_best(outcomes, score)}" for score in SCORES
+    )
 
 
-def _mean(values: Floats1d) -> str:
-    spread = f" ± {values.std(ddof=1):.2f}" if len(values) > 1 else ""
-    return f"{values.mean():.2f}{spread}" if values.mean() > 2 else f"{values.mean():.4f}"
+def score_table(outcomes: List[Outcome], score: Score) -> str:
+    """A score on the test set: a row for each method, a column for each decoding."""
+    rows = [
+        [method, *(mean(outcome.on("test", score), score.digits) for outcome in some)]
+        for method, some in groupby(outcomes, key=lambda outcome: outcome.method)
+    ]
+    return table([score.name, *dict.fromkeys(outcome.decoding for outcome in outcomes)], rows)
+
+
+def mean(values: Floats1d, digits: int) -> str:
+    spread = f" ± {values.std(ddof=1):.{digits}f}" if len(values) > 1 else ""
+    return f"{values.mean():.{digits}f}{spread}"
+
+
+def describe_best(outcomes: List[Outcome], score: Score) -> str:
+    new, known = (
+        max(
+            (outcome for outcome in outcomes if outcome.is_new == is_new),
+            key=lambda outcome: score.sign * outcome.on("dev", score).mean(),
+        )
+        for is_new in (True, False)
+    )
+    value, low, high, p = compare(new, known, score)
+    digits = score.digits
+    return (
+        f"Best of the others on the dev set: {new.name}. Best of the papers: {known.name}. Their "
+        f"difference on the test set: {value:+.{digits}f} (95 %: {low:+.{digits}f} to "
+        f"{high:+.{digits}f}), p = {p:.2g}."
+    )
 
 
 def experiment(run: Runner, quick: bool) -> str:

@@ -65,9 +65,11 @@ SGD_STEP = 0.01
 """The paper's, for all methods that have no step size of their own."""
 
 CS = (0.01, 0.1, 1.0)
-CS_WITH_M = (0.01, 1.0)
-CS_OF_RISK = (0.0, 0.01)
-MS = (1, 5, 10, 20)
+CS_OF_MIRA = (0.01, 1.0)
+CS_OF_MARGIN = (0.1,)
+CS_OF_RISK = (0.01,)
+MS = (0.2, 1, 5, 20)
+MS_OF_RISK = (1, 5, 20)
 EPOCHS = (3, 6)
 EPOCHS_OF_RISK = (2, 5)
 SEEDS = (0, 1, 2)
@@ -153,11 +155,9 @@ def likelihood(corpus: Corpus, c: float, m: None) -> Training:
     return Training({"@losses": "spacy_costner.Sequential.v1"}, ada_grad(corpus, c))
 
 
-def cost_augmented(
-    name: str, corpus: Corpus, c: float, m: float, *, cost: Block = HAMMING
-) -> Training:
+def cost_augmented(name: str, corpus: Corpus, c: float, m: float) -> Training:
     """Max-margin, eq 4, and softmax-margin, eq 6."""
-    loss = {"@losses": f"spacy_costner.{name}.v1", "cost": cost, "multiplier": m}
+    loss = {"@losses": f"spacy_costner.{name}.v1", "cost": HAMMING, "multiplier": m}
     return Training(loss, ada_grad(corpus, c))
 
 
@@ -196,15 +196,9 @@ def jensen_risk_bound(corpus: Corpus, c: float, m: float) -> Training:
     return Training(loss, sgd(SGD_STEP, penalty(corpus, c)))
 
 
-COSTS = {
-    "a miss costs 2": {"@misc": "spacy_costner.PrecisionRecallCost.v1", "miss": 2.0},
-    "a false alarm costs 2": {"@misc": "spacy_costner.PrecisionRecallCost.v1", "false_alarm": 2.0},
-}
-"""Costs beside Hamming's for softmax-margin. All other mistakes cost 1."""
-
 NO_GRID: Sequence[Chosen] = ((None, None),)
-GRID: Sequence[Chosen] = tuple(product(CS_WITH_M, MS))
-GRID_OF_RISK: Sequence[Chosen] = tuple(product(CS_OF_RISK, MS))
+GRID_OF_MARGIN: Sequence[Chosen] = tuple(product(CS_OF_MARGIN, MS))
+GRID_OF_RISK: Sequence[Chosen] = tuple(product(CS_OF_RISK, MS_OF_RISK))
 
 OF_PERCEPTRON = Published(90.48, 83.98, "Y")
 OF_MIRA = Published(91.13, 85.72, "0.01, 20, Y")
@@ -214,7 +208,7 @@ METHODS = {
     "perceptron_built_in": Method(
         "Perceptron, its own steps", OF_PERCEPTRON, partial(perceptron, built_in=True), NO_GRID
     ),
-    "mira": Method("MIRA", OF_MIRA, mira, GRID),
+    "mira": Method("MIRA", OF_MIRA, mira, tuple(product(CS_OF_MIRA, MS))),
     "mira_built_in": Method(
         "MIRA, its own steps",
         OF_MIRA,
@@ -228,7 +222,7 @@ METHODS = {
         "Max-Margin",
         Published(91.17, 85.28, "0.01, 1, Y"),
         partial(cost_augmented, "MaxMargin"),
-        GRID,
+        GRID_OF_MARGIN,
     ),
     "risk": Method(
         "Risk",
@@ -250,7 +244,7 @@ METHODS = {
         "Softmax-Margin",
         Published(91.30, 85.84, "0.01, 5, N"),
         partial(cost_augmented, "SoftmaxMargin"),
-        GRID,
+        GRID_OF_MARGIN,
     ),
 }
 """In the order of table 1."""
@@ -275,12 +269,6 @@ What was tried on the development data, with seed {first_seed}: the best F with 
 whatever the others are.
 
 {settings}
-
-Softmax-margin with the same settings and costs other than Hamming's, on the test data:
-
-{costs}
-
-The paper has no such table; it leaves costs made for entities to a technical report.
 
 What differs from the paper:
 
@@ -570,38 +558,28 @@ def start_of(corpus: Corpus, crf: Optional[Choice], seed: int) -> Optional[Resul
     """What `start_weights` takes, before it is JSON."""
     if crf is None:
         return None
-    return arguments(METHODS["crf"].training(corpus, crf.c, crf.m), crf, seed)
+    return arguments(corpus, "crf", crf, seed)
 
 
-def arguments(training: Training, choice: Choice, seed: int) -> Result:
-    """The arguments of `at_choice` but for its examples."""
+def arguments(corpus: Corpus, name: str, choice: Choice, seed: int) -> Result:
+    """The arguments of `at_choice`, for a method, but for its examples."""
+    training = METHODS[name].training(corpus, choice.c, choice.m)
     numbers = {"epochs": choice.epochs, "averaged": choice.averaged, "seed": seed}
     return {**training._asdict(), **numbers}
 
 
 def try_all(run: Runner, plan: Plan, corpus: Corpus, choices: Choices) -> Dict[str, List[Result]]:
-    """Train with the settings that were chosen, and with softmax-margin's and other costs.
-
-    RETURNS (Dict[str, List[Result]]): For each method and cost the results of the seeds.
-    """
-    trainings = {
-        name: (method.training(corpus, choices[name].c, choices[name].m), choices[name])
-        for name, method in METHODS.items()
-    }
-    best = choices["softmax_margin"]
-    for name, cost in COSTS.items():
-        training = cost_augmented("SoftmaxMargin", corpus, best.c, best.m, cost=cost)
-        trainings[name] = (training, best)
-    tried, cells = list(product(plan.seeds, trainings)), []
+    """Train with the settings that were chosen; for each method the results of the seeds."""
+    tried, cells = list(product(plan.seeds, METHODS)), []
     for seed, name in tried:
-        from_crf = name in METHODS and METHODS[name].from_crf
+        crf = choices["crf"] if METHODS[name].from_crf else None
         settings = {
             **plan.where,
-            "start": start_of(corpus, choices["crf"] if from_crf else None, seed),
-            "settings": arguments(*trainings[name], seed),
+            "start": start_of(corpus, crf, seed),
+            "settings": arguments(corpus, name, choices[name], seed),
         }
         cells.append(Cell(f"test-{name}-{seed}", try_out, settings))
-    found: Dict[str, List[Result]] = {name: [] for name in trainings}
+    found: Dict[str, List[Result]] = {name: [] for name in METHODS}
     for (_, name), result in zip(tried, run(cells)):
         found[name].append(result)
     return found
@@ -668,16 +646,6 @@ def settings_table(tried: Tried) -> str:
     return table(["", *(column[0] for column in columns)], rows)
 
 
-def costs_table(found: Mapping[str, Sequence[Result]]) -> str:
-    """Precision, recall and F of softmax-margin with each cost: means over the seeds."""
-    rows = []
-    for title, name in {"Hamming": "softmax_margin", **{name: name for name in COSTS}}.items():
-        gold, answered, both = numpy.moveaxis(counts_of(found, [name])[0].sum(axis=1), -1, 0)
-        scores = (both / answered, both / gold, 2 * both / (gold + answered))
-        rows.append([title, *(100 * float(score.mean()) for score in scores)])
-    return table(["", "precision", "recall", "F"], rows)
-
-
 def experiment(run: Runner, quick: bool) -> str:
     """Tune on development data, then train with what was chosen."""
     plan = Plan(find_corpus())
@@ -707,7 +675,6 @@ def experiment(run: Runner, quick: bool) -> str:
         epochs_of_risk=listed(EPOCHS_OF_RISK[plan.epochs]),
         results=results_table(choices, found),
         settings=settings_table(tried),
-        costs=costs_table(found),
     )
 
 
