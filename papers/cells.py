@@ -59,7 +59,7 @@ class Cell(NamedTuple):
 
 
 class Runner:
-    """Runs cells, and keeps what they return, with the seconds that they took."""
+    """Runs cells, and keeps what they return, with the seconds of a core that they took."""
 
     def __init__(self, folder: Path, jobs: int = 1) -> None:
         """Initialize.
@@ -114,10 +114,10 @@ class Runner:
 
 
 def timed(cell: Cell) -> Result:
-    """Run a cell; its result, and the seconds that it took."""
-    began = time.perf_counter()
+    """Run a cell; its result, and the seconds of a core that it took."""
+    began = time.process_time()
     result = cell.function(**cell.settings)
-    return {**result, "seconds": time.perf_counter() - began}
+    return {**result, "seconds": time.process_time() - began}
 
 
 Experiment = Callable[[Runner, bool], str]
