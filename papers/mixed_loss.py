@@ -1,0 +1,259 @@
+"""Tsuboi & Kashima, "A New Loss Function with 'Markov Property' for Information Extraction":
+losses between that of whole paths and that of single tags, on CoNLL-2002 Spanish.
+
+    python -m papers.mixed_loss [--quick] [--jobs 2]
+"""
+
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+
+import numpy
+import spacy
+from spacy.tokens import Token
+from thinc.types import Floats2d
+
+from spacy_costner.significance import bootstrap, difference
+
+from .cells import Cell, Result, Runner, command, table
+from .corpora import as_examples, conll2002
+from .linear import SEQUENTIAL, answers, entity_scores, fit_batch, make_linear, sentence_counts
+
+Setting = Mapping[str, float]
+Fit = Dict[str, Any]
+
+LOSSES: Dict[str, Dict[str, Any]] = {
+    "point": {"@losses": "spacy_costner.Pointwise.v1"},
+    **{f"k={k}": {"@losses": "spacy_costner.Mixed.v1", "k": k} for k in range(1, 6)},
+    "seq": SEQUENTIAL,
+}
+
+PAPER_1 = {
+    "precision": (77.91, 77.96, 77.95, 78.10, 78.03, 77.91, 78.10),
+    "recall": (76.71, 76.85, 76.88, 76.96, 76.85, 76.82, 76.85),
+    "F": (77.30, 77.40, 77.41, 77.53, 77.43, 77.36, 77.47),
+}
+"""The paper's table 1: the test set, for each of the losses."""
+
+PAPER_2 = {
+    100: (46.62, 46.65, 47.43, 47.33, 46.66, 45.60, 46.51),
+    200: (51.58, 51.65, 51.69, 52.01, 52.07, 51.02, 51.68),
+    300: (54.56, 54.13, 54.55, 54.72, 54.79, 54.43, 54.39),
+    400: (55.55, 55.49, 55.04, 55.32, 55.24, 55.5, 55.08),
+    600: (58.25, 58.25, 58.35, 57.97, 57.70, 57.74, 56.8),
+    800: (59.56, 59.72, 59.71, 59.65, 59.35, 59.49, 58.31),
+}
+"""The paper's table 2: by sentences of training, the mean F of development and test set, for each
+of the losses."""
+
+QUICK_LOSSES = ("point", "k=2", "seq")
+QUICK_SIZES = (100, 200)
+QUICK_LIMIT = 500
+
+SIZES = (100, 200, 300, 400)
+VARIANCES = (1.0, 4.0, 16.0)
+TOLERANCES = (1e-1, 1e-2)
+TOLERANCE = 1e-2
+N_SAMPLES = 10_000
+DEV, TEST = "testa", "testb"
+
+FLAGS = (
+    "is_first_upper", "IS_UPPER", "IS_LOWER", "has_upper", "IS_DIGIT", "has_digit", "has_hyphen",
+    "IS_PUNCT",
+)  # fmt: skip
+PERIOD = "ends_with_period"
+FEATURES = {
+    "@misc": "spacy_costner.Features.v1",
+    "windows": {"ORTH": 1, "flags": 1, f"_.{PERIOD}": 1},
+    "flags": list(FLAGS),
+}
+Token.set_extension(PERIOD, getter=lambda token: token.text.endswith("."), force=True)
+
+
+def descend(loss: str, settings: Sequence[Setting], limit: Optional[int]) -> Result:
+    """Train a CRF with one setting after another, each time from the weights that it has, and
+    score it each time.
+
+    loss (str): What the loss is called in the tables.
+    settings (Sequence[Setting]): "c2" and "tolerance" of each training: see
+        `fit_batch`.
+    limit (Optional[int]): How many sentences it is trained on, the first ones; None: all.
+    RETURNS (Result): The "fits": for each training its settings, how it ended, the scores of
+        development and test set, and the counts of entities in each sentence of the latter.
+    """
+    docs = conll2002(spacy.blank("xx").vocab, limit)
+    examples = as_examples(docs["train"])
+    linear = make_linear(examples, features=FEATURES, loss=LOSSES[loss])
+    fits = []
+    for setting in settings:
+        minimum = fit_batch(linear, examples, **setting)
+        found = {part: answers(linear, docs[part]) for part in (DEV, TEST)}
+        fits.append(
+            {
+                **setting,
+                "iterations": minimum.n_iterations,
+                "objective": minimum.value,
+                **{part: entity_scores(egs) for part, egs in found.items()},
+                "counts": sentence_counts(found[TEST]),
+            }
+        )
+    return {"fits": fits}
+
+
+def cell(name: str, loss: str, settings: Sequence[Setting], limit: Optional[int]) -> Cell:
+    """A cell of `descend`."""
+    arguments = {"loss": loss, "settings": list(settings), "limit": limit}
+    return Cell(f"{name}-{loss}", descend, arguments)
+
+
+def first_sentences(
+    run: Runner, losses: Sequence[str], sizes: Sequence[int]
+) -> Dict[int, Dict[str, List[Fit]]]:
+    """Train without a prior on so many first sentences, to one tolerance after another.
+
+    RETURNS (Dict[int, Dict[str, List[Fit]]]): The fits by size and by loss.
+    """
+    settings = [{"c2": 0.0, "tolerance": tolerance} for tolerance in TOLERANCES]
+    cells = [cell(str(size), loss, settings, size) for size in sizes for loss in losses]
+    fits = iter([result["fits"] for result in run(cells)])
+    return {size: {loss: next(fits) for loss in losses} for size in sizes}
+
+
+def all_sentences(
+    run: Runner, losses: Sequence[str], limit: Optional[int]
+) -> Tuple[List[Fit], Dict[str, Fit]]:
+    """Train with "seq" and one prior after another, and then with each loss and the prior that
+    was best on the development set.
+
+    RETURNS (Tuple[List[Fit], Dict[str, Fit]]): The fits with each prior, and those of each loss.
+    """
+    settings = [{"c2": 1 / (2 * variance), "tolerance": TOLERANCE} for variance in VARIANCES]
+    (tuning,) = run([cell("prior", "seq", settings, limit)])
+    best = [settings[best_on_dev(tuning["fits"])]]
+    results = run([cell("all", loss, best, limit) for loss in losses])
+    return tuning["fits"], {loss: found["fits"][0] for loss, found in zip(losses, results)}
+
+
+def best_on_dev(fits: Sequence[Fit]) -> int:
+    """Which of some fits has the best F on the development set."""
+    return max(range(len(fits)), key=lambda i: fits[i][DEV]["f"])
+
+
+def table_1(fits: Mapping[str, Fit]) -> str:
+    """All sentences: the paper's figures and ours.
+
+    fits (Mapping[str, Fit]): The fit of each loss, "seq" among them.
+    RETURNS (str): The table in Markdown.
+    """
+    rows: List[List[object]] = []
+    for key, (name, published) in zip("prf", PAPER_1.items()):
+        rows.append([f"{name}, paper", *_of(fits, published)])
+        rows.append([f"{name}, here", *(fit[TEST][key] for fit in fits.values())])
+    rows.append(["p of F against seq", *p_values(fits).values()])
+    rows.append(["F of the development set", *(fit[DEV]["f"] for fit in fits.values())])
+    rows.append(["iterations", *(fit["iterations"] for fit in fits.values())])
+    return table(["all sentences", *fits], rows)
+
+
+def p_values(fits: Mapping[str, Fit]) -> Dict[str, object]:
+    """Whether F of the test set differs from that of "seq" by more than chance: p of a paired
+    bootstrap over sentences.
+
+    fits (Mapping[str, Fit]): The fit of each loss, "seq" among them.
+    RETURNS (Dict[str, object]): p by loss; nothing for "seq" itself.
+    """
+    counts = numpy.concatenate([fit["counts"] for fit in fits.values()], axis=1)
+    samples = bootstrap(counts, n_samples=N_SAMPLES)
+    observed, sampled = (
+        dict(zip(fits, f_scores(sums).T)) for sums in (counts.sum(axis=0)[None], samples)
+    )
+    p: Dict[str, object] = dict.fromkeys(fits, "")
+    for loss in fits:
+        if loss != "seq":
+            value = float((observed[loss] - observed["seq"]).item())
+            p[loss] = difference(value, sampled[loss] - sampled["seq"]).p
+    return p
+
+
+def f_scores(sums: Floats2d) -> Floats2d:
+    """F of several systems, from the entities of gold, of the answer, and of both.
+
+    sums (Floats2d): These three of each system, side by side. Shape: (n, 3 M)
+    RETURNS (Floats2d): In per cent. Shape: (n, M)
+    """
+    gold, answered, right = sums.reshape(len(sums), -1, 3).transpose(2, 0, 1)
+    return 200 * right / (gold + answered)
+
+
+def table_2(fits: Mapping[int, Mapping[str, List[Fit]]], losses: Sequence[str]) -> str:
+    """The first sentences: the paper's figures and ours, by size and on the average of sizes.
+
+    fits (Mapping[int, Mapping[str, List[Fit]]]): Those of each loss, by size.
+    losses (Sequence[str]): The losses.
+    RETURNS (str): The table in Markdown.
+    """
+    published = [_of(losses, PAPER_2[size]) for size in fits]
+    found = [at_tolerance(by_loss, TOLERANCE) for by_loss in fits.values()]
+    rows: List[List[object]] = []
+    for size, theirs, ours in zip(
+        [*fits, "mean"], [*published, _mean(published)], [*found, _mean(found)]
+    ):
+        rows += [[f"{size}, paper", *theirs], [f"{size}, here", *ours]]
+    return table(["sentences", *losses], rows)
+
+
+def table_of_tolerances(fits: Mapping[int, Mapping[str, List[Fit]]], losses: Sequence[str]) -> str:
+    """What becomes of the means over sizes if training ends earlier or later."""
+    means = {t: _mean([at_tolerance(of, t) for of in fits.values()]) for t in TOLERANCES}
+    return table(["tolerance", *losses], [[f"{t:g}", *mean] for t, mean in means.items()])
+
+
+def at_tolerance(fits: Mapping[str, List[Fit]], tolerance: float) -> List[float]:
+    """The mean F of development and test set for each loss, trained to a tolerance."""
+    chosen = [next(f for f in tried if f["tolerance"] == tolerance) for tried in fits.values()]
+    return [(fit[DEV]["f"] + fit[TEST]["f"]) / 2 for fit in chosen]
+
+
+def _of(losses: Iterable[str], values: Sequence[float]) -> List[float]:
+    by_loss = dict(zip(LOSSES, values))
+    return [by_loss[loss] for loss in losses]
+
+
+def _mean(rows: Sequence[Sequence[float]]) -> List[float]:
+    return numpy.mean(rows, axis=0).tolist()
+
+
+def table_of_priors(fits: Sequence[Fit]) -> str:
+    """What "seq" comes to on the development set with each prior."""
+    return table(
+        ["variance", *(f"{1 / (2 * fit['c2']):g}" for fit in fits)],
+        [["F of the development set, seq", *(fit[DEV]["f"] for fit in fits)]],
+    )
+
+
+def experiment(run: Runner, quick: bool) -> str:
+    """Both tables. The second one is made first, as it is cheaper."""
+    losses = QUICK_LOSSES if quick else tuple(LOSSES)
+    small = first_sentences(run, losses, QUICK_SIZES if quick else SIZES)
+    priors, whole = all_sentences(run, losses, QUICK_LIMIT if quick else None)
+    return "\n\n".join(
+        [
+            SETTINGS,
+            "Table 1:",
+            table_1(whole),
+            "The prior was chosen by this:",
+            table_of_priors(priors),
+            "Table 2:",
+            table_2(small, losses),
+            "The means over sizes by the tolerance at which training ends:",
+            table_of_tolerances(small, losses),
+            NOTES,
+        ]
+    )
+
+
+SETTINGS = ""
+NOTES = ""
+
+main = command("mixed_loss", "Mixed losses (Tsuboi & Kashima)", experiment)
+
+if __name__ == "__main__":
+    main()
