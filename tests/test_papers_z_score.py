@@ -1,6 +1,7 @@
 """The experiments of the Z-score's paper: the equations against enumeration, the margin, HMMs."""
 
 from itertools import product
+from pathlib import Path
 from typing import Any, List
 
 import numpy
@@ -25,19 +26,26 @@ from papers.corpora import ASSETS, as_examples
 from papers.hmm import HMM, random_hmm
 from papers.linear import make_linear
 from papers.z_score import (
+    COLOURS,
+    CRF,
     FEATURES,
     MM_H,
     N_SENTENCES,
     NEAR,
     SOURCES,
+    TRUE,
     Z_100,
+    Z_H,
     Setting,
     Z,
     as_sequences,
+    draw,
+    expected_step,
     folds,
     hmms_as_hard,
     pooled,
     short_sequences,
+    table_1_row,
     tags_of,
     token_error,
 )
@@ -248,6 +256,31 @@ def test_token_error() -> None:
 def test_errors_are_pooled_over_tokens() -> None:
     results = [{"tokens": n, "methods": {Z: [error, None]}} for n, error in ((10, 20.0), (30, 0.0))]
     assert pooled(results, Z) == pytest.approx(5)
+
+
+def test_expected_step() -> None:
+    """3 of 4 pairs are O, O, and 7 of 8 tags of pairs O; 2 tags."""
+    vocab = spacy.blank("xx").vocab
+    words = ["a", "b", "c", "d", "e"]
+    doc = Doc(vocab, words=words, ents=["O", "O", "O", "O", "B-LOC"])
+    assert expected_step([[doc]]) == pytest.approx(4 * 3 / 4 - 4 * 7 / 8 + 1)
+
+
+def test_row_of_table_1() -> None:
+    names = (TRUE, Z, Z_100, MM_H, Z_H, CRF)
+    methods = {name: [float(i), 0.5 * i] for i, name in enumerate(names)}
+    of_each = [{Z: [0.5, 0.0]}, {Z: [1.5, 0.0]}]
+    row = table_1_row(3, {"methods": methods, "of_each": of_each})
+    assert row[:3] == [3, 0.0, "*15.82 (0.88)* 1.00 (0.500) 0.50 to 1.50"]
+    assert row[5:] == ["4.00 (2.000)", "5.00 (2.500)", "3"]
+
+
+def test_figure_1_is_drawn(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    found = {size: {name: [20.0, 0.1] for name in COLOURS} for size in (10, 20)}
+    draw(found, tmp_path / "figures" / "figure.svg")
+    text = (tmp_path / "figures" / "figure.svg").read_text(encoding="utf8")
+    assert all(name in text for name in COLOURS)
 
 
 @pytest.mark.skipif(not CORPUS.exists(), reason="needs CoNLL-2002 Spanish: spacy project assets")
