@@ -67,12 +67,14 @@ SGD_STEP = 0.01
 CS = (0.01, 0.1, 1.0)
 CS_OF_MIRA = (0.01, 1.0)
 CS_OF_MARGIN = (0.1,)
+"""The one that is best for the likelihood on CoNLL-2002 Spanish."""
+
 CS_OF_RISK = (0.01,)
 MS = (0.2, 1, 5, 20)
-MS_OF_RISK = (1, 5, 20)
+MS_OF_RISK = (0.2, 1, 5)
 EPOCHS = (3, 6)
 EPOCHS_OF_RISK = (2, 5)
-SEEDS = (0, 1, 2)
+SEEDS = (0, 1)
 N_SAMPLES = 10_000
 
 Chosen = Tuple[Optional[float], Optional[float]]
@@ -283,11 +285,15 @@ What differs from the paper:
   chosen, trained with the same seed, after {epochs_of_risk} epochs. "Its own steps" are those of
   the paper: after each sentence, of 1 for the perceptron, of at most C for MIRA.
 - C is the weight of the sum of the squared weights beside the loss of a whole epoch. MIRA has no
-  such penalty; its C is the longest step. There m does nothing of its own with MIRA's own steps:
-  from weights of 0, only C / m matters. The library measures the length of MIRA's steps on the
-  scores of tokens, so C is multiplied by the features that a token has on average, and its own
-  steps are divided by it.
+  such penalty; its C is the longest step. With MIRA's own steps m is 1, since from weights of 0
+  only C / m matters. The library measures the length of MIRA's steps on the scores of tokens, so
+  C is multiplied by the features that a token has on average, and its own steps are divided by
+  it.
 - Risk has no m in the library. Here it is the length of the steps, while the penalty stays.
+- Fewer settings were tried, to save time. The paper has m in 1, 5, 10, 20, and C in 0.01, 0.1, 1
+  with each, or 0, 0.01 for risk and JRB. Here max-margin and softmax-margin have only the C
+  that is best for CLL on the Spanish corpus, and JRB and risk only the one that the paper chose.
+  m = 0.2 was added after m = 1 had turned out better than more, on the development data.
 """
 
 
