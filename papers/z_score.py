@@ -628,18 +628,19 @@ with the second kind of HMMs.
 
 **Named entities.** There, O after O is too frequent for 81 times its frequency to be a weight that
 words could stand against. So the plain {Z} answers O for everything: with each penalty, which is
-the same for all weights; with legal paths only; with sampled paths; and without a weight of O after O,
-as the steps into and out of O have negative ones. What helps is to take the weight from the
+the same for all weights; with legal paths only; with sampled paths; and without a weight of O after
+O, as the steps into and out of O have negative ones. What helps is to take the weight from the
 transitions: to leave them out, to penalise them more, or the Hamming loss. Then the error is near
-that of the {CRF}. It did not help to have covariances of 0 where the paper's proposition 2 has them
-(of transitions that differ in both tags; they aren't 0). The paper doesn't say what kept its own
-{Z} from this: it has the same equations, tags and transitions.
+that of the {CRF} with S1 and S2; with S2+ the {CRF}, which can use transitions, is ahead. It did not
+help to have covariances of 0 where the paper's proposition 2 has them (of transitions that differ
+in both tags; they aren't 0). The paper doesn't say what kept its own {Z} from this: it has the same
+equations, tags and transitions.
 
 It doesn't say either which 300 sentences it took, or how they were divided. That matters more than
 the method: names recur within an article, and the articles lie across folds that are shuffled,
-where all errors are lower. Nor does it say whether S2 has to do with spelling, as section 4.1 could
-mean. In the other columns the errors with S1 are nearest to the paper's, and S2 is worth little; as
-much as in the paper it is only worth with spelling.
+where all errors are lower. Nor does it say whether spelling, an example of its section 4.1, is part
+of S2. In the other columns the errors with S1 are nearest to the paper's, and S2 is worth little
+more; it takes S2+ to gain as much as the paper does.
 
 The seconds in the tables are those of the processor, the minutes above those of the clock, of cells
 that ran side by side."""
