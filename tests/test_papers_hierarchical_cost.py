@@ -283,7 +283,7 @@ def test_tables(outcomes):
     assert len(first) == 5
     assert "| perceptron, tree cost | 0.88 | 9 | 10 | 3.100 ± 1.100 | 0.2 | 2 |" in first[-1]
     assert "| 2.550 ± 0.778 |" in table_2(outcomes["paper"])
-    assert "| perceptron, no cost | 69.80 | 96.0 ± 1.0 | 96.0 ± 1.0 |" in table_3(outcomes)
+    assert "| perceptron, no cost | 69.8 | 96.0 ± 1.0 | 96.0 ± 1.0 |" in table_3(outcomes)
 
 
 def test_comparison(outcomes):
