@@ -162,7 +162,7 @@ def test_settings_are_chosen_and_shown() -> None:
     tried = [
         Choice(0.01, 5, 3, False, 70.0),
         Choice(0.1, 5, 3, True, 72.0),
-        Choice(0.1, 10, 3, False, 71.0),
+        Choice(0.1, 20, 3, False, 71.0),
     ]
     assert best_of(tried).describe() == "0.1, 5, 3, Y"
     header, _, row = [line.split(" | ") for line in settings_table({"jrb": tried}).splitlines()]
@@ -171,7 +171,7 @@ def test_settings_are_chosen_and_shown() -> None:
         "C = 0.01": "70.00",
         "C = 0.1": "72.00",
         "m = 5": "72.00",
-        "m = 10": "71.00",
+        "m = 20": "71.00",
         "avg. N": "71.00",
         "avg. Y |": "72.00 |",
     }
