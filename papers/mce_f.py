@@ -214,7 +214,7 @@ class Plan(NamedTuple):
 
 def make_map(exponents: Sequence[int]) -> Criterion:
     """MAP, with C = 10^n of these n."""
-    return Criterion("MAP", SEQUENTIAL, [Batch(n) for n in exponents])
+    return Criterion("MAP", SEQUENTIAL, [Batch(n) for n in exponents], from_map=True)
 
 
 def make_ml(max_iter: int) -> Criterion:
@@ -228,26 +228,21 @@ def from_zero(settings: Sequence[Setting]) -> List[Criterion]:
         Criterion("MCE (sig), from 0", MCE_SIG, settings),
         Criterion("MCE (log), from 0", MCE_LOG, settings),
         Criterion("MCE-F, from 0", MCE_F, settings),
-        Criterion("MCE-F, expected counts, from 0", EXPECTED_F, settings),
     ]
+
+
+ML_ONLINE, BY_F, BY_EXPECTED_F = "ML, online", "MCE-F", "MCE-F, expected counts"
 
 
 def from_map(settings: Sequence[Setting], seeds: Sequence[int]) -> List[Criterion]:
     """The rows of table 2, and what they are to be compared with: ML trained in the same way."""
     losses = {
-        "ML, online": SEQUENTIAL,
-        "MCE (log)": MCE_LOG,
+        ML_ONLINE: SEQUENTIAL,
         "MCE (sig)": MCE_SIG,
-        "MCE-F": MCE_F,
-        "MCE-F, expected counts": EXPECTED_F,
+        BY_F: MCE_F,
+        BY_EXPECTED_F: EXPECTED_F,
     }
     return [Criterion(name, loss, settings, True, seeds) for name, loss in losses.items()]
-
-
-def in_batch(exponents: Sequence[int], max_iter: int) -> Criterion:
-    """MCE-F, with the penalty of eq 9."""
-    settings = [Batch(n, max_iter) for n in exponents]
-    return Criterion("MCE-F, expected counts, L-BFGS", EXPECTED_F, settings, True)
 
 
 def grid(learn_rates: Sequence[float], epochs: Sequence[int]) -> List[Setting]:
@@ -259,7 +254,7 @@ ENTITIES = Plan(make_map((0, 1)), [make_ml(50), *from_map(grid((0.03, 0.1), (5,)
 
 FULL = {
     "conll2000": Plan(
-        make_map((-1, 0, 1)),
+        make_map((0, 1)),
         [
             make_ml(50),
             *from_zero(grid((0.1,), (5,))),
@@ -267,13 +262,13 @@ FULL = {
         ],
     ),
     "conll2003_en": ENTITIES,
-    "conll2002_es": ENTITIES._replace(limit=2000),
+    "conll2002_es": ENTITIES._replace(limit=1000),
 }
 
 SOME = grid((0.1,), (5,))
 QUICK = {
     "conll2000": Plan(
-        make_map((0,)), [make_ml(50), *from_zero(SOME), *from_map(SOME, (0,))], limit=1000
+        make_map((0,)), [make_ml(50), *from_zero(SOME), *from_map(SOME, (0,))], limit=400
     )
 }
 
@@ -423,20 +418,38 @@ class Study:
 
     def rows(self) -> List[Row]:
         """Run all. MAP comes first."""
-        (by_map,) = self.rows_of([self.plan.by_map], None)
+        by_map = self.map_row()
         return [by_map, *self.rows_of(self.plan.others, by_map.setting)]
 
-    def rows_of(self, criteria: Sequence[Criterion], start: Optional[Setting]) -> List[Row]:
+    def map_row(self) -> Row:
+        """Choose the C of MAP, and train with it: on the test part from one C to the next, which
+        comes to the same weights in less time."""
+        criterion = self.plan.by_map
+        tried = self.run(
+            [
+                self.cell("development", criterion, setting, None, 0)
+                for setting in criterion.settings
+            ]
+        )
+        scores = [f_of(result) for result in tried]
+        i_best = scores.index(max(scores))
+        before: Optional[Setting] = None
+        for setting in criterion.settings[: i_best + 1]:
+            (result,) = self.run([self.cell("test", criterion, setting, before, 0)])
+            before = setting
+        return Row(criterion.name, criterion.settings[i_best], scores[i_best], [result])
+
+    def rows_of(self, criteria: Sequence[Criterion], start: Setting) -> List[Row]:
         """Choose the settings of criteria, and train with these.
 
         criteria (Sequence[Criterion]): The criteria.
-        start (Optional[Setting]): The setting of the MAP model that they may start from.
+        start (Setting): That of the MAP model that they may start from.
         """
         tried = [
             (criterion, setting)
             for criterion in criteria
             for setting in criterion.settings
-            if len(criterion.settings) > 1 or criterion is self.plan.by_map
+            if len(criterion.settings) > 1
         ]
         found = self.run([self.cell("development", *pair, start, 0) for pair in tried])
         scores = {
@@ -471,7 +484,7 @@ class Study:
         start: Optional[Setting],
         seed: int,
     ) -> Cell:
-        """The cell of a criterion, setting and seed."""
+        """The cell of a criterion, setting and seed, which may start from a MAP model."""
         name = self.name(part, criterion, setting, seed)
         settings: Dict[str, Any] = {
             "task": self.task,
@@ -484,7 +497,7 @@ class Study:
         }
         if criterion is self.plan.by_map:
             settings["keep"] = name
-        elif criterion.from_map:
+        if criterion.from_map and start is not None:
             settings["start"] = self.name(part, self.plan.by_map, start, 0)
         return Cell(name, trained, settings)
 
@@ -509,7 +522,21 @@ def section(run: Runner, task: str, plan: Plan) -> str:
         return f"### {files.title}\n\nNot run: it takes {names}."
     rows = Study(run, task, plan).rows()
     lines = [line(row, rows[0], TABLES_1_AND_2.get(task, {})) for row in rows]
-    return f"### {files.title}\n\n{table(HEADER, lines)}"
+    size = f" The first {plan.limit:,} sentences of each file." if plan.limit else ""
+    return f"### {files.title}\n\n{table(HEADER, lines)}\n\n{against_online(rows)}{size}"
+
+
+def against_online(rows: Sequence[Row]) -> str:
+    """What MCE-F gains over the likelihood that is trained in the same way."""
+    of_name = {row.name: row for row in rows}
+    online = of_name[ML_ONLINE].results
+    gaps = {
+        name: compared(row.results, online)[0]
+        for name, row in of_name.items()
+        if name in (BY_F, BY_EXPECTED_F)
+    }
+    found = [f"{name} {interval(gap)}, p = {gap.p:.4f}" for name, gap in gaps.items()]
+    return f"F above that of {ML_ONLINE}: {'; '.join(found)}."
 
 
 HEADER = (
@@ -558,30 +585,38 @@ NOTES = f"""\
 "Sentences" is the share of those with all chunks or entities right and no other. Figures with ±
 are means and standard deviations over several orders of the sentences. "Above MAP" is the
 difference from our own MAP, with the middle 95 % and the two-sided p of a paired bootstrap over
-the sentences of the test part; the paper's is a McNemar test.
+the sentences of the test part; the paper has a McNemar test. The paper's figures are those of
+tables 1 (MAP, ML, "from 0") and 2 (the others, from MAP).
 
 What is as in the paper: the data, its split for choosing settings (the last {DEVELOPMENT:,}
 sentences of the training data for chunking, the development part for entities; then training
 anew, for chunking on all training data), IOB2, features of words and parts of speech in a window
 of 2 with pairs of neighbours, for entities also prefixes, suffixes and the shape; the penalty
-|w|^2 / C of MAP; slope 1 and offset 0 of the sigmoid; psi = inf, but for the rows of expected
+|w|^2 / C of MAP; slope 1 and offset 0 of the sigmoid; psi = inf, but for the row of expected
 counts (psi = 1), which the paper does not have.
 
 What differs: the paper trains MCE by QuickProp after ten online iterations, with the penalty of
-eq 9, and chooses C. Here all rows below ML are trained online by AdaGrad, four sentences at a
-time, without penalty and with averaged weights, and the length of steps and the number of epochs
-are chosen. Averaging is worth something in itself: so "ML, online" is the likelihood trained in
-just this way, from the same MAP weights, to compare the others with. One row is eq 9 itself, with
-the expected counts, which have a gradient everywhere, by L-BFGS, with the paper's C for MCE-F,
-stopped early. ML is stopped, too. Features of the two tags before are left to the transitions of
-the chain. Spanish stands in the place of English, which may not be passed on: there are no
-figures of the paper for it.
+eq 9, and chooses C. Here all of "from 0" and "from MAP" is trained online by AdaGrad, four
+sentences at a time, without penalty and with averaged weights; what is chosen is the length of
+the steps, of two, and for "from 0" nothing. Small and averaged steps are worth something in
+themselves: so "{ML_ONLINE}" is the likelihood trained in just this way, from the same MAP
+weights, to compare the others with. Of C only 1 and 10 were tried, in place of eleven values, for
+want of time. ML is stopped early. The tags of the two words before, which are features of Kudo &
+Matsumoto, are left to the transitions of the chain. Spanish stands in for English, which may not
+be passed on; the paper has no figures for it.
+
+Why figures differ: our MAP is below the paper's, and all that starts from it stays below the
+paper's, too. The paper doesn't list its features. Tried on the development part of chunking, with
+2,000 sentences to learn from: pairs in the window that are no neighbours, which the paper may
+have meant, gained nothing; triples of parts of speech and the shape of words did, but the paper
+doesn't have these. More epochs, a larger C and MCE-F by L-BFGS were not tried on all data for
+want of time.
 
 MCE-F from 0 with psi = inf hardly learns what is outside of all chunks. Its false alarms are
 entities of the best wrong path, each against the best path without it; while nothing is known,
-that is a path with another wrong label there, and they take turns. Eq 13 to 16 can be read so
-that the rival of a false alarm is what is right in its place. From MAP weights the two come to
-the same.
+that is a path with another wrong label there, and they take turns. Eq 15 and 16 can be read so
+that the rival of a false alarm is what is right in its place, which has no such trap. It is that
+loss that is to start from a model of the likelihood.
 """
 
 main = command(

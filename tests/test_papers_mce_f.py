@@ -116,6 +116,21 @@ def test_settings_are_chosen_on_the_development_part(
     assert all(part in start for part, start in of_part)
 
 
+def test_map_goes_on_from_one_penalty_to_the_next(task: str) -> None:
+    asked: List[Dict[str, Any]] = []
+
+    def runner(cells: List[Cell]) -> List[Dict[str, Any]]:
+        asked.extend(cell.settings for cell in cells)
+        return [result([2, 2, int(cell.settings["setting"]["n"] == 1)]) for cell in cells]
+
+    (row,) = Study(runner, task, Plan(make_map((0, 1, 2)), [])).rows()
+    assert (row.setting, row.development) == (Batch(1), 50)
+    on_test = [settings for settings in asked if settings["part"] == "test"]
+    assert [settings["setting"]["n"] for settings in on_test] == [0, 1]
+    assert "start" not in on_test[0] and on_test[1]["start"] == on_test[0]["keep"]
+    assert not any("start" in settings for settings in asked if settings["part"] == "development")
+
+
 def test_what_starts_from_map_has_its_weights(task: str, tmp_path: Path) -> None:
     tiny = [Online(1e-6, 1)]
     others = [
