@@ -48,8 +48,11 @@ QUICK_LOSSES = ("point", "k=2", "seq")
 QUICK_SIZES = (100, 200)
 QUICK_LIMIT = 500
 
-SIZES = (100, 200, 300, 400)
+SIZES = (100, 200, 300)
 VARIANCES = (1.0, 4.0, 16.0)
+VARIANCE = 4.0
+"""That of table 1: not the best of them, but with it training takes half as long as with that."""
+
 TOLERANCES = (1e-1, 1e-2)
 TOLERANCE = 1e-2
 N_SAMPLES = 10_000
@@ -120,21 +123,18 @@ def first_sentences(
 def all_sentences(
     run: Runner, losses: Sequence[str], limit: Optional[int]
 ) -> Tuple[List[Fit], Dict[str, Fit]]:
-    """Train with "seq" and one prior after another, and then with each loss and the prior that
-    was best on the development set.
+    """Train with "seq" and one prior after another, and with each loss and the prior of table 1.
 
     RETURNS (Tuple[List[Fit], Dict[str, Fit]]): The fits with each prior, and those of each loss.
     """
-    settings = [{"c2": 1 / (2 * variance), "tolerance": TOLERANCE} for variance in VARIANCES]
-    (tuning,) = run([cell("prior", "seq", settings, limit)])
-    best = [settings[best_on_dev(tuning["fits"])]]
-    results = run([cell("all", loss, best, limit) for loss in losses])
+    (tuning,) = run([cell("prior", "seq", [prior(v) for v in VARIANCES], limit)])
+    results = run([cell("all", loss, [prior(VARIANCE)], limit) for loss in losses])
     return tuning["fits"], {loss: found["fits"][0] for loss, found in zip(losses, results)}
 
 
-def best_on_dev(fits: Sequence[Fit]) -> int:
-    """Which of some fits has the best F on the development set."""
-    return max(range(len(fits)), key=lambda i: fits[i][DEV]["f"])
+def prior(variance: float) -> Setting:
+    """The settings of a training with a Gaussian prior."""
+    return {"c2": 1 / (2 * variance), "tolerance": TOLERANCE}
 
 
 def table_1(fits: Mapping[str, Fit]) -> str:
@@ -222,10 +222,11 @@ def _mean(rows: Sequence[Sequence[float]]) -> List[float]:
 
 
 def table_of_priors(fits: Sequence[Fit]) -> str:
-    """What "seq" comes to on the development set with each prior."""
+    """What "seq" comes to with each prior, on the development and on the test set."""
+    names = {DEV: "F of the development set, seq", TEST: "F of the test set, seq"}
     return table(
         ["variance", *(f"{1 / (2 * fit['c2']):g}" for fit in fits)],
-        [["F of the development set, seq", *(fit[DEV]["f"] for fit in fits)]],
+        [[name, *(fit[part]["f"] for fit in fits)] for part, name in names.items()],
     )
 
 
@@ -250,8 +251,41 @@ def experiment(run: Runner, quick: bool) -> str:
     )
 
 
-SETTINGS = ""
-NOTES = ""
+SETTINGS = f"""\
+CoNLL-2002 Spanish in IOB2: `testa` is the development set, `testb` the test set. A feature is a
+word, or that it is so of a word: {", ".join(FLAGS)}, {PERIOD}; each of the
+token, of the one before and of the one after. L-BFGS starts from weights of 0 and ends when ten
+iterations lower the objective by less than {TOLERANCE:g} of it. Nothing is drawn by chance but
+the {N_SAMPLES:,} samples of the paired bootstrap over sentences, with seed 0."""
+
+NOTES = """\
+What differs from the paper, and what was cut:
+
+- The paper names one of its features of spelling, the full stop at the end of a word, and refers to
+  another paper for the others. These are ours.
+- The paper tunes the variance of the prior for each loss, on the development set. Here only "seq"
+  was tried with several, each time from the weights of the one before. All losses then have the
+  same variance, from weights of 0. It isn't the best that was tried: training takes longer
+  with larger ones, and there was no time for that.
+- The paper has conjugate gradient and doesn't say when it ends. Without a prior that matters: most
+  sentences can be learned by heart, so that weights grow for as long as training lasts, while the
+  objective hardly changes.
+- Steps that IOB2 forbids are impossible here, in training and in answers. The paper lets the model
+  learn that. By its own account it is the weights of steps never seen that harm "seq" where there
+  is little data; those of the forbidden ones can't, here.
+- Table 2 has no 600 and 800 sentences, and its mean is that of the sizes here, the paper's too.
+- The paper counts one sentence less in each part of the corpus.
+- Most of the minutes above are those of the clock, on a machine that was shared with others: of a
+  core it was far less.
+
+What it shows: with all data the losses can hardly be told apart, in the paper as here. Of six
+comparisons on the test set one has a p below 0.05, that of "point", and on the development set
+"point" is the last. When training ends matters as much as the loss does: compare "seq" in table 1
+with the same variance in the table of priors. With few sentences the losses differ by more, but not
+in the same direction for each size. There all of them are below the paper's figures for 100 to 300
+sentences. On the development set, with 200, neither fewer iterations nor other features of spelling
+(outlines, types of characters, prefixes and suffixes) brought them up. What the paper's optimizer
+would make of it has not been tried."""
 
 main = command("mixed_loss", "Mixed losses (Tsuboi & Kashima)", experiment)
 

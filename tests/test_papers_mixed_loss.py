@@ -18,7 +18,6 @@ from papers.mixed_loss import (
     PAPER_1,
     PAPER_2,
     TOLERANCE,
-    best_on_dev,
     descend,
     f_scores,
     p_values,
@@ -74,10 +73,6 @@ def test_only_the_first_sentences_are_learned_from(corpus: None) -> None:
     settings = [{"c2": 0.05, "tolerance": 1e-3}]
     all_of_it, first = (descend("seq", settings, limit)["fits"][0] for limit in (None, 1))
     assert first["objective"] < all_of_it["objective"]
-
-
-def test_the_prior_is_chosen_on_the_development_set() -> None:
-    assert best_on_dev([fit(70, 80), fit(75, 60), fit(60, 90)]) == 1
 
 
 def test_f_is_that_of_the_counts() -> None:
