@@ -633,8 +633,8 @@ O, as the steps into and out of O have negative ones. What helps is to take the 
 transitions: to leave them out, to penalise them more, or the Hamming loss. Then the error is near
 that of the {CRF} with S1 and S2; with S2+ the {CRF}, which can use transitions, is ahead. It did
 not help to have covariances of 0 where the paper's proposition 2 has them (of transitions that
-differ in both tags; they aren't 0). The paper doesn't say what kept its own {Z} from this: it has the same
-equations, tags and transitions.
+differ in both tags; they aren't 0). The paper doesn't say what kept its own {Z} from this: it has
+the same equations, tags and transitions.
 
 It doesn't say either which 300 sentences it took, or how they were divided. That matters more than
 the method: names recur within an article, and the articles lie across folds that are shuffled,
