@@ -362,9 +362,10 @@ Without a prior it depends on the optimizer what is learned. Most sentences can 
 in many ways, and the weights grow for as long as training lasts. L-BFGS comes to the same objective
 in fewer iterations, but to worse answers. Ending it sooner didn't help, nor did other features of
 spelling (outlines, types of characters, prefixes and suffixes), on 200 sentences and the
-development set. So table 2 has the paper's optimizer. With it no loss is behind "seq" in the
-mean over sizes, as in the paper, but by less than there; with L-BFGS nothing of that can be seen. There is one fit for
-each cell of the table, though, and which loss is best changes from size to size."""
+development set. So table 2 has the paper's optimizer. With it no loss is behind "seq" in the mean
+over sizes, as in the paper, but they are less far ahead; with L-BFGS nothing of that can be seen.
+There is one fit for each cell of the table, though, and which loss is best changes from size to
+size."""
 
 main = command("mixed_loss", "Mixed losses (Tsuboi & Kashima)", experiment)
 
