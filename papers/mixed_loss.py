@@ -64,7 +64,7 @@ SIZES = tuple(PAPER_2)
 SIZES_OF_LBFGS = SIZES[:4]
 VARIANCES = (1.0, 4.0, 16.0)
 VARIANCE = 4.0
-"""That of table 1: not the best of them, but with it training takes half as long as with that."""
+"""That of table 1: not the best of them, which takes more iterations."""
 
 TOLERANCES = (1e-1, 1e-2)
 TOLERANCE = 1e-2
