@@ -12,7 +12,19 @@ import tarfile
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Dict, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import (
+    IO,
+    Annotated,
+    Any,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    NamedTuple,
+    Sequence,
+    Tuple,
+    cast,
+)
 from xml.etree import ElementTree
 
 import typer
@@ -94,7 +106,7 @@ def read_sentences(archive: Path) -> Iterator[Sentence]:
     seen = set()
     with tarfile.open(archive) as files:
         name = next(name for name in files.getnames() if name.endswith(".xml"))
-        articles = ElementTree.parse(files.extractfile(name)).getroot().iter("article")
+        articles = ElementTree.parse(cast(IO[bytes], files.extractfile(name))).iter("article")
     for article in articles:
         abstract = article.findtext("articleinfo/bibliomisc", "").strip()
         if abstract in seen:

@@ -160,13 +160,13 @@ PROTOCOLS = {
         "the paper's",
         GOLD,
         False,
-        {"none": 5, "zero_one": 5, "tree": 5, "pa": 2, "paper_features": 2},
+        {"none": 10, "zero_one": 10, "tree": 10, "pa": 2, "paper_features": 2},
     ),
     "honest": Protocol(
         "the honest",
         PLAIN,
         True,
-        {"none": 3, "zero_one": 3, "tree": 3},
+        {"none": 10, "zero_one": 10, "tree": 10},
         {"zero_one": (4.0, 8.0), "tree": (0.4, 0.8)},
     ),
 }
@@ -564,13 +564,11 @@ def compare(outcomes: Mapping[str, Outcome]) -> str:
     for name, outcome in outcomes.items():
         for method in ("zero_one", "none"):
             cells = [outcome.difference("tree", method, what) for what in NAMES]
-            rows.append(
-                [PROTOCOLS[name].title, METHODS[method].title]
-                + [
-                    f"{found.value:+.{DIGITS[what]}f} (p = {found.p:.2g})"
-                    for what, found in zip(NAMES, cells)
-                ]
-            )
+            differences = [
+                f"{found.value:+.{DIGITS[what]}f} (p = {found.p:.2g})"
+                for what, found in zip(NAMES, cells)
+            ]
+            rows.append([PROTOCOLS[name].title, METHODS[method].title, *differences])
     return table(["protocol", "tree cost against", *NAMES.values()], rows)
 
 

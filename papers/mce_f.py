@@ -143,8 +143,9 @@ class Batch(NamedTuple):
     def fit(self, linear: Linear, examples: Sequence[Example]) -> str:
         """Train. How it ended."""
         c2 = 0.0 if self.n is None else 10.0**-self.n
-        limits = {"max_iter": self.max_iter, "tolerance": self.tolerance}
-        return fit_batch(linear, examples, c2=c2, **limits).describe()
+        return fit_batch(
+            linear, examples, c2=c2, max_iter=self.max_iter, tolerance=self.tolerance
+        ).describe()
 
 
 class Online(NamedTuple):
@@ -168,8 +169,9 @@ class Online(NamedTuple):
 
     def fit(self, linear: Linear, examples: Sequence[Example]) -> str:
         """Train. How it ended."""
-        limits = {"epochs": self.epochs, "batch_size": self.batch_size}
-        return fit_online(linear, examples, **limits).describe()
+        return fit_online(
+            linear, examples, epochs=self.epochs, batch_size=self.batch_size
+        ).describe()
 
 
 Setting = Union[Batch, Online]
@@ -236,7 +238,7 @@ ML_ONLINE, BY_F, BY_EXPECTED_F = "ML, online", "MCE-F", "MCE-F, expected counts"
 
 def from_map(settings: Sequence[Setting], seeds: Sequence[int]) -> List[Criterion]:
     """The rows of table 2, and what they are to be compared with: ML trained in the same way."""
-    losses = {
+    losses: Dict[str, Block] = {
         ML_ONLINE: SEQUENTIAL,
         "MCE (sig)": MCE_SIG,
         BY_F: MCE_F,
