@@ -70,10 +70,13 @@ def train(
     on_epoch (Callable): Called after each epoch. What a KeyboardInterrupt leaves is what was
         learned so far.
     RETURNS (Trained): What it came to.
+    RAISES (ValueError): If it would have no end.
     """
+    if not (max_epochs or max_steps):
+        raise ValueError("fit: max_epochs, max_steps: expected one of them above 0, both are 0")
     value, n_epochs, n_steps, reason = float("nan"), 0, 0, "trained"
     try:
-        while not max_epochs or n_epochs < max_epochs:
+        while batches and (not max_epochs or n_epochs < max_epochs):
             random.shuffle(batches)
             total, n_annotated = 0.0, 0
             for seen, reading in batches:
