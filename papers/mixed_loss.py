@@ -29,7 +29,7 @@ from .linear import (
     sentence_counts,
 )
 
-Setting = Mapping[str, float]
+Setting = Mapping[str, Any]
 Fit = Dict[str, Any]
 
 LOSSES: Dict[str, Dict[str, Any]] = {

@@ -177,6 +177,11 @@ def test_minimise_ends_at_the_minimum_or_where_it_is_told_to() -> None:
     assert few.value == pytest.approx(bowl(few.vector)[0])
 
 
+def test_minimise_from_the_minimum_says_what_it_is() -> None:
+    found = minimise(bowl, numpy.ones(30))
+    assert found.n_iterations == 0 and found.value == bowl(numpy.ones(30))[0]
+
+
 def test_an_interruption_leaves_the_best_so_far() -> None:
     calls = 0
 

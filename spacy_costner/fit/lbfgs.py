@@ -35,12 +35,13 @@ def minimise(
     """
     solve = scipy_minimize()
     descent = Descent(tolerance, on_step)
-    best, n_evaluations, slope = start, 0, 0.0
+    best, n_evaluations, slope, at_start = start, 0, 0.0, float("nan")
 
     def evaluate(vector: Floats1d) -> Tuple[float, Floats1d]:
-        nonlocal n_evaluations, slope
-        n_evaluations += 1
+        nonlocal n_evaluations, slope, at_start
         value, gradient = function(vector)
+        at_start = at_start if n_evaluations else value
+        n_evaluations += 1
         slope = float(numpy.abs(gradient).max(initial=0))
         return value, gradient
 
@@ -60,7 +61,8 @@ def minimise(
         reason = _reason(len(descent), max_iter, str(result.message))
     except KeyboardInterrupt:
         pass
-    return Minimum(best, descent.value, len(descent), n_evaluations, reason)
+    value = descent.value if len(descent) else at_start
+    return Minimum(best, value, len(descent), n_evaluations, reason)
 
 
 def scipy_minimize() -> Callable[..., Any]:
