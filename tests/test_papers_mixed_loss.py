@@ -17,12 +17,16 @@ from papers.mixed_loss import (
     LOSSES,
     PAPER_1,
     PAPER_2,
+    best_on_dev,
     conjugate_gradient,
     descend,
     f_scores,
     p_values,
+    prior,
     table_1,
     table_2,
+    table_of_priors,
+    variance,
 )
 from spacy_costner.layers import linear_part
 
@@ -97,12 +101,13 @@ def test_chance_is_told_from_differences() -> None:
 def test_tables_set_ours_beside_the_papers() -> None:
     counts = [[1, 1, 1]] * 5
     fits = {
-        "k=2": fit(70.0, 80.0, iterations=9, counts=counts),
-        "seq": fit(71.0, 81.0, iterations=8, counts=counts),
+        "k=2": fit(70.0, 80.0, **prior(4), counts=counts),
+        "seq": fit(71.0, 81.0, **prior(16), counts=counts),
     }
     lines = table_1(fits).splitlines()
     assert "| F, paper | 77.41 | 77.47 |" in lines
     assert "| F, here | 80.00 | 81.00 |" in lines
+    assert "| variance of the prior | 4 | 16 |" in lines
 
 
 def test_the_table_of_sizes_has_means() -> None:
@@ -115,3 +120,13 @@ def test_the_table_of_sizes_has_means() -> None:
         "| mean, paper | 49.09 |",
         "| mean, here | 46.00 |",
     ]
+
+
+def test_the_prior_of_each_loss_is_chosen_on_the_development_set() -> None:
+    tried = {
+        "point": [fit(70.0, 90.0, **prior(4)), fit(71.0, 80.0, **prior(16))],
+        "seq": [fit(73.0, 60.0, **prior(4)), fit(72.0, 99.0, **prior(16))],
+    }
+    assert [variance(best_on_dev(fits)) for fits in tried.values()] == ["16", "4"]
+    lines = table_of_priors(tried).splitlines()
+    assert lines[2:] == ["| variance 4 | 70.00 | 73.00 |", "| variance 16 | 71.00 | 72.00 |"]
