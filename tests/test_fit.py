@@ -322,6 +322,11 @@ def test_command_line(experiment: Experiment, tmp_path: Path) -> None:
     assert result.exit_code == 1 and "c2: expected a finite number" in result.output
 
 
+ONE_BY_ONE = {
+    "@batchers": "spacy.batch_by_sequence.v1",
+    "size": 1,
+    "get_length": None,
+}
 ONLINE = {"training": {"max_epochs": 20, "max_steps": 0}}
 
 
@@ -378,6 +383,25 @@ def test_fit_online_makes_an_ordinary_pipeline(experiment: Experiment) -> None:
     assert fitted.outcome.describe().startswith("trained: 20 epochs")
     doc = nlp(Doc(nlp.vocab, words=["Rain", "in", "Paris"]))
     assert [(ent.text, ent.label_) for ent in doc.ents] == [("Paris", "city")]
+
+
+def test_less_than_an_epoch_is_saved(experiment: Experiment) -> None:
+    training = {"max_epochs": 0, "max_steps": 1, "batcher": ONE_BY_ONE}
+    fitted = fit_online(sparse_config(experiment, training=training), experiment.output_path)
+    assert (fitted.outcome.n_epochs, fitted.outcome.n_steps) == (0, 1)
+    loss = spacy.load(fitted.path).meta["performance"]["ner_loss"]
+    assert loss == pytest.approx(fitted.outcome.value) and loss > 0
+
+
+def test_an_interruption_before_the_first_step_is_saved(
+    monkeypatch: pytest.MonkeyPatch, experiment: Experiment
+) -> None:
+    def interrupted(self: TotalLoss, vector: numpy.ndarray) -> Tuple[float, numpy.ndarray]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(TotalLoss, "__call__", interrupted)
+    fitted = fit(sparse_config(experiment), experiment.output_path)
+    assert "ner_loss" not in spacy.load(fitted.path).meta["performance"]
 
 
 @pytest.mark.parametrize("limits", [{"max_epochs": 0}, {"max_epochs": -1}])

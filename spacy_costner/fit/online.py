@@ -17,8 +17,8 @@ from .descent import OnStep, Step, ignore
 class Trained(NamedTuple):
     """What online training came to.
 
-    value (float): The loss of the last whole epoch, for each annotated token or, where the
-        loss is one ratio, for each step.
+    value (float): The loss of the last whole epoch or, if there is none, of the steps, for each
+        annotated token or, where the loss is one ratio, for each step.
     n_epochs (int): Whole epochs.
     n_steps (int): Steps.
     reason (str): Why it ended.
@@ -86,6 +86,8 @@ def train(
                 total += batch_value
                 n_annotated += n_tokens
                 n_steps += 1
+                if not n_epochs:
+                    value = total / max(n_annotated, 1)
             value, n_epochs = total / max(n_annotated, 1), n_epochs + 1
             on_epoch(Step(n_epochs, value))
     except KeyboardInterrupt:

@@ -1,5 +1,6 @@
 """What comes before and after a fit: the pipeline, its corpora, its scores."""
 
+from math import isfinite
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Sequence
 
@@ -132,13 +133,12 @@ def save(ready: Preparation, scores: Dict[str, Any], loss: float, output_path: P
 
     ready (Preparation): The pipeline.
     scores (Dict[str, Any]): Its scores.
-    loss (float): The loss of the component.
+    loss (float): The loss of the component; left out where it isn't known.
     output_path (Path): Where it goes, as "model-last".
     RETURNS (Path): Where it is.
     """
-    update_meta(
-        ready.training, ready.nlp, {"other_scores": scores, "losses": {ready.ner.name: loss}}
-    )
+    losses = {ready.ner.name: loss} if isfinite(loss) else {}
+    update_meta(ready.training, ready.nlp, {"other_scores": scores, "losses": losses})
     path = output_path / DIR_MODEL
     path.mkdir(parents=True, exist_ok=True)
     create_before_to_disk_callback(ready.training["before_to_disk"])(ready.nlp).to_disk(path)
