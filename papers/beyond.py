@@ -13,14 +13,14 @@ import spacy
 from spacy.tokens import Doc
 from spacy.util import registry
 from spacy.vocab import Vocab
-from thinc.types import Floats1d, Floats2d
+from thinc.types import Floats1d, Floats2d, FloatsXd
 
 from spacy_costner.scorers import count_docs
-from spacy_costner.significance import Difference, bootstrap, difference
+from spacy_costner.significance import Difference
 
 from .cells import ROOT, Cell, Result, Runner, command, table
 from .corpora import ASSETS, as_examples, conll2002, read_docs
-from .linear import Linear, answers, fit_online, make_linear
+from .linear import Linear, answers, fit_online, make_linear, paired_differences
 
 SEEDS = (0, 1, 2)
 FIRST_EPOCHS, SECOND_EPOCHS = 6, 2
@@ -73,13 +73,13 @@ class Score(NamedTuple):
     """What is wanted.
 
     name (str): What it is called.
-    of (Callable[[Floats2d], Floats1d]): From sums of the columns of COUNTS.
+    of (Callable[[FloatsXd], FloatsXd]): From sums of the columns of COUNTS.
     sign (int): 1 if more is better, -1 if less is.
     digits (int): Behind the point, in tables.
     """
 
     name: str
-    of: Callable[[Floats2d], Floats1d]
+    of: Callable[[FloatsXd], FloatsXd]
     sign: int
     digits: int
 
@@ -88,15 +88,15 @@ COUNTS = ("right", "wrong", "missed", "cost", "tokens", "whole", "docs")
 """What is counted in each doc; "whole": no mistake; "docs": 1."""
 
 
-def f_score(sums: Floats2d) -> Floats1d:
-    right, wrong, missed = sums.T[:3]
+def f_of_mistakes(sums: FloatsXd) -> FloatsXd:
+    right, wrong, missed = numpy.moveaxis(sums, -1, 0)[:3]
     return 200 * right / (2 * right + wrong + missed)
 
 
 SCORES = (
-    Score("F", f_score, 1, 2),
-    Score("average cost", lambda sums: sums[:, 3] / sums[:, 4], -1, 4),
-    Score("sentences right", lambda sums: 100 * sums[:, 5] / sums[:, 6], 1, 2),
+    Score("F", f_of_mistakes, 1, 2),
+    Score("average cost", lambda sums: sums[..., 3] / sums[..., 4], -1, 4),
+    Score("sentences right", lambda sums: 100 * sums[..., 5] / sums[..., 6], 1, 2),
 )
 
 
@@ -261,11 +261,8 @@ def run_corpus(run: Runner, corpus: str, quick: bool) -> List[Outcome]:
 
 def compare(ours: Outcome, other: Outcome, score: Score) -> Difference:
     """Judge by a paired bootstrap over docs, each with what all seeds made of it."""
-    pair = [outcome.test.sum(axis=0) for outcome in (ours, other)]
-    value = score.of(pair[0].sum(axis=0)[None]) - score.of(pair[1].sum(axis=0)[None])
-    sampled = bootstrap(numpy.concatenate(pair, axis=1))
-    first, second = sampled[:, : len(COUNTS)], sampled[:, len(COUNTS) :]
-    return difference(float(value[0]), score.of(first) - score.of(second))
+    counts = numpy.stack([other.test.sum(axis=0), ours.test.sum(axis=0)])[:, None]
+    return paired_differences(counts, score.of)[1]
 
 
 def describe(outcomes: List[Outcome]) -> str:

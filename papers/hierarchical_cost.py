@@ -1,7 +1,7 @@
 """Higashiyama et al.: the structured perceptron with a cost that knows the tree of categories."""
 
 import random
-from functools import lru_cache
+from functools import lru_cache, partial
 from statistics import mean, stdev
 from typing import (
     Any,
@@ -19,18 +19,18 @@ from typing import (
 import numpy
 import spacy
 from spacy.training import Example
-from thinc.types import Floats1d, Floats2d
+from thinc.types import FloatsXd
 
 from spacy_costner.costs import make_hierarchical_cost
 from spacy_costner.drawing import ACCENT, MUTED, SECOND, drawing, save
 from spacy_costner.hierarchy import make_tree
 from spacy_costner.scorers import cost_scores, count_docs
-from spacy_costner.significance import Difference, bootstrap, difference
+from spacy_costner.significance import Difference
 
 from .cells import ROOT, Cell, Result, Runner, command, table
 from .corpora import as_examples
 from .genia import GOLD, PLAIN, TREE, genia
-from .linear import Block, Linear, answers, fit_online, make_linear
+from .linear import Block, Linear, answers, fit_online, make_linear, paired_differences
 
 FIGURE = ROOT / "docs" / "figures" / "hierarchical_cost.svg"
 SEED = 0
@@ -363,19 +363,17 @@ class Outcome(NamedTuple):
     def difference(self, one: str, other: str, what: str) -> Difference:
         """How far a method is from another over the folds that both have, by a paired bootstrap
         over sentences."""
-        pairs = list(zip(self.folds[one], self.folds[other]))
+        pairs = list(zip(self.folds[other], self.folds[one]))
         counts = numpy.asarray(
-            [[*a, *b] for pair in pairs for a, b in zip(*(fold["counts"] for fold in pair))]
+            [[[row for fold in folds for row in fold["counts"]]] for folds in zip(*pairs)]
         )
-        sums = numpy.concatenate([counts.sum(axis=0, keepdims=True), bootstrap(counts)])
-        differences = numpy.subtract(*(rate(some, what) for some in numpy.split(sums, 2, axis=1)))
-        return difference(float(differences[0]), differences[1:])
+        return paired_differences(counts, partial(rate, what=what))[1]
 
 
-def rate(counts: Floats2d, what: str) -> Floats1d:
+def rate(counts: FloatsXd, what: str) -> FloatsXd:
     """The "cost" or "f" of counts of entities that are right, wrong and missed, of cost and of
-    tokens. Shape: (N, 5) to (N,)"""
-    right, wrong, missed, cost, tokens = counts.T
+    tokens. Shape: (..., 5) to (...)"""
+    right, wrong, missed, cost, tokens = numpy.moveaxis(counts, -1, 0)
     return cost / tokens if what == "cost" else 200 * right / (2 * right + wrong + missed)
 
 

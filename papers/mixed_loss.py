@@ -11,11 +11,9 @@ import spacy
 from scipy.optimize import minimize
 from spacy.tokens import Doc, Token
 from spacy.training import Example
-from thinc.types import Floats2d
 
 from spacy_costner.fit import TotalLoss
 from spacy_costner.fit.descent import Descent, ignore
-from spacy_costner.significance import bootstrap, difference
 
 from .cells import Cell, Result, Runner, command, table
 from .corpora import as_examples, conll2002
@@ -24,8 +22,10 @@ from .linear import (
     Linear,
     answers,
     entity_scores,
+    f_score,
     fit_batch,
     make_linear,
+    paired_differences,
     sentence_counts,
 )
 
@@ -232,27 +232,10 @@ def p_values(fits: Mapping[str, Fit]) -> Dict[str, object]:
     fits (Mapping[str, Fit]): The fit of each loss, "seq" among them.
     RETURNS (Dict[str, object]): p by loss; nothing for "seq" itself.
     """
-    counts = numpy.concatenate([fit["counts"] for fit in fits.values()], axis=1)
-    samples = bootstrap(counts, n_samples=N_SAMPLES)
-    observed, sampled = (
-        dict(zip(fits, f_scores(sums).T)) for sums in (counts.sum(axis=0)[None], samples)
-    )
-    p: Dict[str, object] = dict.fromkeys(fits, "")
-    for loss in fits:
-        if loss != "seq":
-            value = float((observed[loss] - observed["seq"]).item())
-            p[loss] = difference(value, sampled[loss] - sampled["seq"]).p
-    return p
-
-
-def f_scores(sums: Floats2d) -> Floats2d:
-    """F of several systems, from the entities of gold, of the answer, and of both.
-
-    sums (Floats2d): These three of each system, side by side. Shape: (n, 3 M)
-    RETURNS (Floats2d): In per cent. Shape: (n, M)
-    """
-    gold, answered, right = sums.reshape(len(sums), -1, 3).transpose(2, 0, 1)
-    return 200 * right / (gold + answered)
+    counts = numpy.asarray([[fit["counts"]] for fit in fits.values()], dtype="float64")
+    baseline = [*fits].index("seq")
+    found = paired_differences(counts, f_score, baseline=baseline, n_samples=N_SAMPLES)
+    return {loss: "" if loss == "seq" else one.p for loss, one in zip(fits, found)}
 
 
 def table_2(fits: Mapping[int, Mapping[str, Fit]], losses: Sequence[str]) -> str:

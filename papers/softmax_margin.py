@@ -30,11 +30,19 @@ from thinc.types import Floats1d, Floats2d, FloatsXd
 
 from spacy_costner.fit import read_batches, train
 from spacy_costner.layers import linear_part
-from spacy_costner.significance import bootstrap, difference
 
 from .cells import Cell, Result, Runner, command, table
 from .corpora import ASSETS, as_examples, conll
-from .linear import Block, Linear, answers, make_linear, sentence_counts, shuffled_batches
+from .linear import (
+    Block,
+    Linear,
+    answers,
+    f_score,
+    make_linear,
+    paired_differences,
+    sentence_counts,
+    shuffled_batches,
+)
 
 CORPORA = {
     "CoNLL-2003 English": ASSETS / "conll2003_en" / "eng",
@@ -465,16 +473,6 @@ def total_f(counts: Floats2d) -> float:
     return float(f_score(counts.sum(axis=0)))
 
 
-def f_score(counts: FloatsXd) -> FloatsXd:
-    """F in per cent, 0 where there is nothing.
-
-    counts (FloatsXd): Entities of gold, of the answer, and of both. Shape: (..., 3)
-    RETURNS (FloatsXd): Shape: (...)
-    """
-    gold, answered, both = numpy.moveaxis(counts, -1, 0)
-    return 200 * both / numpy.maximum(gold + answered, 1)
-
-
 def levels(counts: FloatsXd, baseline: int, *, n_samples: int = N_SAMPLES) -> List[float]:
     """How likely differences as large in the mean F of the seeds are by chance: the paired
     bootstrap over sentences, two-sided.
@@ -484,19 +482,8 @@ def levels(counts: FloatsXd, baseline: int, *, n_samples: int = N_SAMPLES) -> Li
     n_samples (int): Samples of sentences.
     RETURNS (List[float]): The level of each method.
     """
-    n_docs = counts.shape[2]
-    sums = bootstrap(numpy.moveaxis(counts, 2, 0).reshape(n_docs, -1), n_samples=n_samples)
-    sampled = mean_f(sums.reshape(-1, *counts.shape[:2], 3))
-    value = mean_f(counts.sum(axis=2))
-    return [
-        difference(float(value[i] - value[baseline]), sampled[:, i] - sampled[:, baseline]).p
-        for i in range(len(counts))
-    ]
-
-
-def mean_f(counts: FloatsXd) -> FloatsXd:
-    """The mean F of the seeds. Shape: (..., S, 3) to (...)"""
-    return f_score(counts).mean(axis=-1)
+    found = paired_differences(counts, f_score, baseline=baseline, n_samples=n_samples)
+    return [one.p for one in found]
 
 
 class Plan(NamedTuple):

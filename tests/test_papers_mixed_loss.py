@@ -11,7 +11,7 @@ from spacy.tokens import Doc
 
 from papers import corpora
 from papers.corpora import as_examples
-from papers.linear import make_linear
+from papers.linear import f_score, make_linear
 from papers.mixed_loss import (
     FEATURES,
     LOSSES,
@@ -20,7 +20,6 @@ from papers.mixed_loss import (
     best_on_dev,
     conjugate_gradient,
     descend,
-    f_scores,
     p_values,
     prior,
     table_1,
@@ -87,7 +86,7 @@ def test_only_the_first_sentences_are_learned_from(corpus: None) -> None:
 
 def test_f_is_that_of_the_counts() -> None:
     sums = numpy.asarray([[10, 10, 5, 4, 2, 2], [1, 0, 0, 1, 1, 1]])
-    assert_allclose(f_scores(sums), [[50, 200 * 2 / 6], [0, 100]])
+    assert_allclose(f_score(sums.reshape(2, 2, 3)), [[50, 200 * 2 / 6], [0, 100]])
 
 
 def test_chance_is_told_from_differences() -> None:
