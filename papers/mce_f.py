@@ -21,16 +21,9 @@ from spacy_costner.significance import Difference, bootstrap, difference
 
 from .cells import OUTPUT, Cell, Result, Runner, command, table
 from .corpora import ASSETS, as_examples, read_docs
-from .linear import (
-    SEQUENTIAL,
-    Block,
-    Linear,
-    answers,
-    fit_batch,
-    fit_online,
-    make_linear,
-    sentence_counts,
-)
+from .linear import fit_batch, fit_online, make_linear
+from .scores import sentence_counts
+from .tagger import SEQUENTIAL, Block, Tagger, answers
 
 WEIGHTS = OUTPUT / "mce_f" / "weights"
 DEVELOPMENT = 2000
@@ -45,6 +38,7 @@ class Task(NamedTuple):
     folder (str): Where its files are, below assets.
     train (str), development (Optional[str]), test (str): The files.
     features (Block): What is seen of tokens.
+    scheme (str): The tag scheme.
     """
 
     title: str
@@ -53,6 +47,7 @@ class Task(NamedTuple):
     development: Optional[str]
     test: str
     features: Block
+    scheme: str = "IOB2"
 
     def path(self, file: str) -> Path:
         """Where a file is."""
@@ -66,6 +61,14 @@ CHUNK_FEATURES = {
 }
 """Words and parts of speech, as in Kudo & Matsumoto (2001), and pairs of neighbours."""
 
+SPELLING_FEATURES = {
+    **CHUNK_FEATURES,
+    "windows": {"ORTH": 2, "TAG": 2, "SHAPE": 1, "prefix": 0, "suffix": 0},
+    "affixes": [2, 3],
+    "min_count": {"ORTH+ORTH": 2},
+}
+"""Also how words are spelled, which the paper has for entities only."""
+
 ENTITY_FEATURES = {
     "@misc": "spacy_costner.Features.v1",
     "windows": {"ORTH": 2, "TAG": 2, "SHAPE": 2, "prefix": 2, "suffix": 2},
@@ -77,6 +80,15 @@ ENTITY_FEATURES = {
 TASKS = {
     "conll2000": Task(
         "CoNLL-2000 chunking", "conll2000", "train.txt", None, "test.txt", CHUNK_FEATURES
+    ),
+    "conll2000_biluo": Task(
+        "CoNLL-2000 chunking, other tags and features",
+        "conll2000",
+        "train.txt",
+        None,
+        "test.txt",
+        SPELLING_FEATURES,
+        "BILUO",
     ),
     "conll2003_en": Task(
         "CoNLL-2003 English",
@@ -140,7 +152,7 @@ class Batch(NamedTuple):
         """Settings of the model."""
         return {}
 
-    def fit(self, linear: Linear, examples: Sequence[Example]) -> str:
+    def fit(self, linear: Tagger, examples: Sequence[Example]) -> str:
         """Train. How it ended."""
         c2 = 0.0 if self.n is None else 10.0**-self.n
         return fit_batch(
@@ -167,7 +179,7 @@ class Online(NamedTuple):
         """Settings of the model."""
         return {"learn_rate": self.learn_rate}
 
-    def fit(self, linear: Linear, examples: Sequence[Example]) -> str:
+    def fit(self, linear: Tagger, examples: Sequence[Example]) -> str:
         """Train. How it ended."""
         return fit_online(
             linear, examples, epochs=self.epochs, batch_size=self.batch_size
@@ -252,19 +264,17 @@ def grid(learn_rates: Sequence[float], epochs: Sequence[int]) -> List[Setting]:
     return [Online(*pair) for pair in product(learn_rates, epochs)]
 
 
-ENTITIES = Plan(make_map((0, 1)), [make_ml(50), *from_map(grid((0.03, 0.1), (5,)), (0,))])
+STEPS = grid((0.03, 0.1), (5,))
+ENTITIES = Plan(make_map((0, 1)), [make_ml(50), *from_map(STEPS, (0,))])
 
 FULL = {
     "conll2000": Plan(
         make_map((0, 1)),
-        [
-            make_ml(50),
-            *from_zero(grid((0.1,), (5,))),
-            *from_map(grid((0.03, 0.1), (5,)), (0, 1)),
-        ],
+        [make_ml(50), *from_zero(grid((0.1,), (5,))), *from_map(STEPS, (0, 1))],
     ),
+    "conll2000_biluo": Plan(make_map((0, 1)), from_map(STEPS, (0, 1))),
     "conll2003_en": ENTITIES,
-    "conll2002_es": ENTITIES._replace(limit=1000),
+    "conll2002_es": ENTITIES,
 }
 
 SOME = grid((0.1,), (5,))
@@ -320,8 +330,14 @@ def trained(
     train, test = read_once(task, part, limit)
     examples = as_examples(train)
     how = OPTIMIZERS[optimizer](**setting)
-    features = TASKS[task].features
-    linear = make_linear(examples, features=features, loss=loss, model=how.model(), seed=seed)
+    linear = make_linear(
+        examples,
+        features=TASKS[task].features,
+        loss=loss,
+        model=how.model(),
+        seed=seed,
+        scheme=TASKS[task].scheme,
+    )
     if start is not None:
         linear.rows[:] = numpy.load(weights_of(start))
     ended = how.fit(linear, examples)
@@ -336,7 +352,7 @@ def weights_of(name: str) -> Path:
     return WEIGHTS / f"{name}.npy"
 
 
-def scored(linear: Linear, docs: Sequence[Doc]) -> Result:
+def scored(linear: Tagger, docs: Sequence[Doc]) -> Result:
     """The counts of each sentence."""
     return {"counts": sentence_counts(answers(linear, docs))}
 

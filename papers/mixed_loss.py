@@ -17,17 +17,9 @@ from spacy_costner.fit.descent import Descent, ignore
 
 from .cells import Cell, Result, Runner, command, table
 from .corpora import as_examples, conll2002
-from .linear import (
-    SEQUENTIAL,
-    Linear,
-    answers,
-    entity_scores,
-    f_score,
-    fit_batch,
-    make_linear,
-    paired_differences,
-    sentence_counts,
-)
+from .linear import fit_batch, make_linear
+from .scores import entity_scores, f_score, paired_differences, sentence_counts
+from .tagger import SEQUENTIAL, Tagger, answers
 
 Setting = Mapping[str, Any]
 Fit = Dict[str, Any]
@@ -139,14 +131,14 @@ def conjugate_gradient(loss: str, tolerance: float, limit: Optional[int]) -> Res
 
 def untrained(
     loss: str, limit: Optional[int]
-) -> Tuple[Dict[str, List[Doc]], List[Example], Linear]:
+) -> Tuple[Dict[str, List[Doc]], List[Example], Tagger]:
     """The corpus, the examples to train on, and a CRF with weights of 0."""
     docs = conll2002(spacy.blank("xx").vocab, limit)
     examples = as_examples(docs["train"])
     return docs, examples, make_linear(examples, features=FEATURES, loss=LOSSES[loss])
 
 
-def scores(linear: Linear, docs: Mapping[str, List[Doc]]) -> Dict[str, Any]:
+def scores(linear: Tagger, docs: Mapping[str, List[Doc]]) -> Dict[str, Any]:
     """The scores of development and test set, and the counts of the latter."""
     found = {part: answers(linear, docs[part]) for part in (DEV, TEST)}
     return {

@@ -33,16 +33,9 @@ from spacy_costner.layers import linear_part
 
 from .cells import Cell, Result, Runner, command, table
 from .corpora import ASSETS, as_examples, conll
-from .linear import (
-    Block,
-    Linear,
-    answers,
-    f_score,
-    make_linear,
-    paired_differences,
-    sentence_counts,
-    shuffled_batches,
-)
+from .linear import make_linear, shuffled_batches
+from .scores import f_score, paired_differences, sentence_counts
+from .tagger import Block, Tagger, answers
 
 CORPORA = {
     "CoNLL-2003 English": ASSETS / "conll2003_en" / "eng",
@@ -359,7 +352,7 @@ def checkpoints(
     epochs: Sequence[int],
     seed: int,
     start: Optional[Floats2d] = None,
-) -> Iterator[Tuple[int, bool, Linear]]:
+) -> Iterator[Tuple[int, bool, Tagger]]:
     """Train a linear CRF online, and look at it on the way.
 
     examples (Sequence[Example]): What it learns from.
@@ -367,7 +360,7 @@ def checkpoints(
     epochs (Sequence[int]): After how many epochs to look at it, ascending.
     seed (int): For the order of the examples.
     start (Optional[Floats2d]): Its first weights.
-    RETURNS (Iterator[Tuple[int, bool, Linear]]): The epochs so far; whether the weights are
+    RETURNS (Iterator[Tuple[int, bool, Tagger]]): The epochs so far; whether the weights are
         averages; and the model, which has these weights until the next is asked for.
     """
     linear = make_linear(examples, features=FEATURES, loss=loss, model=model, seed=seed)
@@ -384,7 +377,7 @@ def checkpoints(
 
 def at_choice(
     examples: Sequence[Example], seed: int, epochs: int, averaged: bool, **training: Any
-) -> Linear:
+) -> Tagger:
     """Train a linear CRF with the settings that were chosen; arguments as of `checkpoints`. For
     averages it is a model that has them as its weights."""
     for _, is_average, linear in checkpoints(examples, seed=seed, epochs=[epochs], **training):
@@ -463,7 +456,7 @@ def try_out(
     }
 
 
-def count(linear: Linear, docs: Sequence[Doc]) -> Floats2d:
+def count(linear: Tagger, docs: Sequence[Doc]) -> Floats2d:
     """What `sentence_counts` counts, as an array. Shape: (D, 3)"""
     return numpy.asarray(sentence_counts(answers(linear, docs)), dtype="float64")
 

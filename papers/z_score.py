@@ -33,7 +33,8 @@ from .chains import (
 )
 from .corpora import as_examples, conll2002
 from .hmm import HMM, random_hmm
-from .linear import Linear, answers, fit_online, make_linear
+from .linear import fit_online, make_linear
+from .tagger import Tagger, answers
 
 FIGURE = ROOT / "docs" / "figures" / "z_score.svg"
 
@@ -226,7 +227,7 @@ class Setting(NamedTuple):
     o_after_o: bool = True
     legal: bool = False
 
-    def of(self, sequences: Sequences, linear: Linear) -> Sequences:
+    def of(self, sequences: Sequences, linear: Tagger) -> Sequences:
         """Sequences as this has them."""
         steps = numpy.full((sequences.n_tags, sequences.n_tags), self.step)
         if not self.o_after_o:
@@ -245,7 +246,7 @@ class Method(NamedTuple):
     train: Callable[..., Floats1d]
     settings: List[Setting]
 
-    def error(self, linear: Linear, setting: Setting, train: Sequences, test: Sequences) -> float:
+    def error(self, linear: Tagger, setting: Setting, train: Sequences, test: Sequences) -> float:
         """Train, and count the errors, in per cent."""
         weights = self.train(setting.of(train, linear), c2=setting.c2)
         return setting.of(test, linear).error(weights)
@@ -284,10 +285,10 @@ def folds(source: str) -> List[List[Doc]]:
     return [docs[i : i + size] for i in range(0, N_SENTENCES, size)]
 
 
-def as_sequences(linear: Linear, docs: Sequence[Doc]) -> Sequences:
+def as_sequences(linear: Tagger, docs: Sequence[Doc]) -> Sequences:
     """Docs as sequences.
 
-    linear (Linear): Says what the features and the tags are.
+    linear (Tagger): Says what the features and the tags are.
     docs (Sequence[Doc]): The docs, annotated.
     """
     features, weights = linear_part(linear.ner.model)
@@ -335,7 +336,7 @@ def named_entities(source: str, features: str, fold: int) -> Result:
     return {"tokens": len(fifth.tags), "methods": found, "largest": largest}
 
 
-def fitted_margin(train: Sequence[Doc], features: str) -> Linear:
+def fitted_margin(train: Sequence[Doc], features: str) -> Tagger:
     """The margin method with the Hamming loss as the library has it: by online training."""
     examples = as_examples(train)
     linear = make_linear(examples, features=FEATURES[features], loss=MAX_MARGIN)

@@ -13,14 +13,9 @@ from spacy.training import Example
 
 from papers.cells import Cell, Runner, table, write_section
 from papers.corpora import as_examples, read_docs
-from papers.linear import (
-    answers,
-    entity_scores,
-    fit_batch,
-    fit_online,
-    make_linear,
-    sentence_counts,
-)
+from papers.linear import fit_batch, fit_online, make_linear
+from papers.scores import entity_scores, sentence_counts
+from papers.tagger import answers
 
 from .test_entry_points import FEATURES
 

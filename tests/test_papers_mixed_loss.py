@@ -11,7 +11,7 @@ from spacy.tokens import Doc
 
 from papers import corpora
 from papers.corpora import as_examples
-from papers.linear import f_score, make_linear
+from papers.linear import make_linear
 from papers.mixed_loss import (
     FEATURES,
     LOSSES,
@@ -27,6 +27,7 @@ from papers.mixed_loss import (
     table_of_priors,
     variance,
 )
+from papers.scores import f_score
 from spacy_costner.layers import linear_part
 
 from .test_papers import CORPUS
