@@ -464,7 +464,8 @@ batches of {LINEAR_BATCHES[0]}; {LINEAR_EPOCHS[1]} epochs of the second one, if 
 batches of {LINEAR_BATCHES[1]}, with {SECOND} of the learning rate. The CNN is that of
 `configs/cnn.cfg`, the hybrid that of `configs/hybrid.cfg`, by Adam with averaging, batches of
 1,000 tokens, 500 for chunks and 250 for 500 sentences: 3 epochs, 5 for chunks and 15 with 500
-sentences, and a third of that of a second loss. Seeds {SEEDS}; means and standard deviations on the test set.
+sentences, and a third of that of a second loss. Seeds {SEEDS}; means and standard deviations on
+the test set.
 "The papers" are the losses with costs that one of the papers has, answered by the best path; in
 the last row of each table those of linear models, which is what they have.
 Costs: of wrong tags (Hamming) with a multiplier of 1 and, for GENIA, the distance in its tree,

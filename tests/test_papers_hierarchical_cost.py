@@ -11,7 +11,6 @@ import pytest
 import spacy
 from spacy.tokens import Doc
 
-from papers import hierarchical_cost
 from papers.corpora import ASSETS, as_examples
 from papers.genia import (
     ARCHIVE,
@@ -30,24 +29,20 @@ from papers.genia import (
     tag_plain,
     tokenize,
 )
-from papers.hierarchical_cost import (
+from papers.hierarchical_cost import study
+from papers.hierarchical_cost.methods import METHODS, PROTOCOLS, STEPS_OF_ONE
+from papers.hierarchical_cost.page import compare, draw, table_1, table_2, table_3
+from papers.hierarchical_cost.study import (
     COST,
     LEVELS,
-    METHODS,
-    PROTOCOLS,
     Outcome,
     Tuning,
-    compare,
     cross_validate,
     deal,
     divide,
-    draw,
     fit,
     rate,
     score,
-    table_1,
-    table_2,
-    table_3,
     take_out,
 )
 from spacy_costner.layers import linear_part
@@ -210,7 +205,7 @@ def corpus(monkeypatch):
     ]
     examples = as_examples(docs)
     abstracts = [str(i // 2) for i in range(len(docs))]
-    monkeypatch.setattr(hierarchical_cost, "read", lambda tokenization: (examples, abstracts))
+    monkeypatch.setattr(study, "read", lambda tokenization: (examples, abstracts))
     return examples, abstracts
 
 
@@ -248,7 +243,7 @@ def test_methods_learn(corpus, method):
 def test_steps_of_one(corpus):
     train, _ = divide(GOLD, False, None, fold=0)
     settings = {**METHODS["none"].training(0, epochs=1), "batch_size": 1}
-    settings["model"] = hierarchical_cost.STEPS_OF_ONE
+    settings["model"] = STEPS_OF_ONE
     linear = fit(train[:1], **settings)
     _, weights = linear_part(linear.ner.model)
     used = weights.rows[weights.rows != 0]

@@ -7,27 +7,22 @@ import numpy
 import pytest
 from numpy.testing import assert_allclose
 
-from papers import mce_f
 from papers.cells import Cell, Runner
-from papers.mce_f import (
+from papers.mce_f import page, plans, study
+from papers.mce_f.page import line, section
+from papers.mce_f.plans import (
     EXPECTED_F,
     MCE_F,
+    TASKS,
     Batch,
     Criterion,
     Online,
     Plan,
-    Row,
-    Study,
     Task,
-    columns,
-    compared,
     grid,
-    line,
     make_map,
-    scores_of,
-    section,
-    sentences,
 )
+from papers.mce_f.study import Row, Study, columns, compared, scores_of, sentences
 
 WORDS = ["Ana NN B-NP", "Lee NN I-NP", "sees VB B-VP", "Rome NN B-NP", ". . O"]
 FEATURES = {"@misc": "spacy_costner.Features.v1", "windows": {"ORTH": 1, "TAG": 1}}
@@ -39,11 +34,11 @@ def task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     for file, n_sentences in (("train", 12), ("test", 2)):
         text = "".join("\n".join(WORDS[i % 3 :]) + "\n\n" for i in range(n_sentences))
         (tmp_path / file).write_text(text)
-    monkeypatch.setattr(mce_f, "ASSETS", tmp_path)
-    monkeypatch.setattr(mce_f, "WEIGHTS", tmp_path / "weights")
-    tasks = {"small": Task("Small", "", "train", None, "test", FEATURES)}
-    monkeypatch.setattr(mce_f, "TASKS", tasks)
-    mce_f.read_once.cache_clear()
+    for module in (page, plans):
+        monkeypatch.setattr(module, "ASSETS", tmp_path)
+    monkeypatch.setattr(study, "WEIGHTS", tmp_path / "weights")
+    monkeypatch.setitem(TASKS, "small", Task("Small", "", "train", None, "test", FEATURES))
+    study.read_once.cache_clear()
     return "small"
 
 

@@ -9,30 +9,24 @@ import spacy
 from numpy.testing import assert_allclose
 from spacy.training import Example
 
-from papers import softmax_margin
 from papers.cells import Runner
 from papers.corpora import as_examples, conll
-from papers.softmax_margin import (
+from papers.scores import f_score
+from papers.softmax_margin import study
+from papers.softmax_margin.methods import (
     METHODS,
     SGD_STEP,
-    Choice,
     Corpus,
     Training,
-    at_choice,
-    best_of,
-    checkpoints,
-    experiment,
-    f_score,
-    find_corpus,
     jensen_risk_bound,
-    levels,
     likelihood,
     mira,
     penalty,
     perceptron,
     risk,
-    settings_table,
 )
+from papers.softmax_margin.page import experiment, settings_table
+from papers.softmax_margin.study import Choice, at_choice, best_of, checkpoints, find_corpus, levels
 
 SENTENCES = """\
 -DOCSTART- -X- O O
@@ -78,11 +72,11 @@ def test_corpus_of_2003_is_read(examples: List[Example]) -> None:
 
 
 def test_the_corpus_of_the_paper_comes_first(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(softmax_margin, "CORPORA", {"a": path, "b": path})
+    monkeypatch.setattr(study, "CORPORA", {"a": path, "b": path})
     assert find_corpus() == "a"
-    monkeypatch.setattr(softmax_margin, "CORPORA", {"a": path.parent / "none", "b": path})
+    monkeypatch.setattr(study, "CORPORA", {"a": path.parent / "none", "b": path})
     assert find_corpus() == "b"
-    monkeypatch.setattr(softmax_margin, "CORPORA", {"a": path.parent / "none"})
+    monkeypatch.setattr(study, "CORPORA", {"a": path.parent / "none"})
     with pytest.raises(FileNotFoundError, match="any of a"):
         find_corpus()
 
@@ -178,7 +172,7 @@ def test_settings_are_chosen_and_shown() -> None:
 
 
 def test_the_experiment(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(softmax_margin, "CORPORA", {"tiny": path})
+    monkeypatch.setattr(study, "CORPORA", {"tiny": path})
     text = experiment(Runner(tmp_path / "cells"), True)
     assert "tiny: 2 sentences" in text
     for method in METHODS.values():

@@ -11,7 +11,9 @@ from numpy.random import default_rng
 from numpy.testing import assert_allclose
 from spacy.tokens import Doc
 
-from papers.chains import (
+from papers.corpora import ASSETS, as_examples
+from papers.linear import make_linear
+from papers.z_score.chains import (
     Moments,
     Sequences,
     best_hamming_z_score,
@@ -22,33 +24,20 @@ from papers.chains import (
     most_likely,
     summed,
 )
-from papers.corpora import ASSETS, as_examples
-from papers.hmm import HMM, random_hmm
-from papers.linear import make_linear
-from papers.z_score import (
-    COLOURS,
-    CRF,
+from papers.z_score.entities import (
     FEATURES,
-    MM_H,
     N_SENTENCES,
-    NEAR,
     SOURCES,
-    TRUE,
-    Z_100,
-    Z_H,
     Setting,
-    Z,
     as_sequences,
-    draw,
-    expected_step,
     folds,
-    hmms_as_hard,
-    pooled,
-    short_sequences,
-    table_1_row,
     tags_of,
     token_error,
 )
+from papers.z_score.hmm import HMM, random_hmm
+from papers.z_score.markov import NEAR, hmms_as_hard, short_sequences
+from papers.z_score.page import COLOURS, draw, expected_step, pooled, table_1_row
+from papers.z_score.published import CRF, MM_H, TRUE, Z_100, Z_H, Z
 from spacy_costner.losses import max_margin
 from spacy_costner.types import Constraints
 

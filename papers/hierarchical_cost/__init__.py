@@ -1,0 +1,1 @@
+"""Higashiyama et al.: the structured perceptron with a cost that knows the tree of categories."""
