@@ -315,28 +315,42 @@ def expected_counts(batch: Batch) -> Counts:
 
 
 def best_counts(batch: Batch, slope: float, offset: float) -> Counts:
-    """l(without - with) of gold entities is missed, the rest of 1 is found; l(with - without)
-    of the wrong entities of the best wrong path is made up."""
+    """l(without - with) of gold entities is missed, the rest of 1 is found; that of gold's tags
+    in the place of the wrong entities of the best wrong path is made up."""
     tp = fp = fn = 0.0
     for c in batch:
         for e in entities(c, c.gold):
-            has, has_not = best_with_and_without(c, e)
+            has, has_not = map(best_score, with_and_without(c, e))
             missed = sigmoid(slope * (has_not - has) + offset)
             tp, fn = tp + c.weight * (1 - missed), fn + c.weight * missed
         for e in made_up(c, best(c.wrong).tags) if c.wrong else ():
-            has, has_not = best_with_and_without(c, e)
-            fp += c.weight * sigmoid(slope * (has - has_not) + offset)
+            has, has_not = map(best_score, with_and_without_gold(c, e))
+            fp += c.weight * sigmoid(slope * (has_not - has) + offset)
     return Counts(tp, fp, fn)
 
 
-def best_with_and_without(c: Chain, e: Segment) -> Tuple[float, float]:
-    has, has_not = with_and_without(c, e)
-    return max(has, default=-math.inf), max(has_not, default=-math.inf)
+def best_score(some: Sequence[float]) -> float:
+    return max(some, default=-math.inf)
 
 
 def with_and_without(c: Chain, e: Segment) -> Tuple[List[float], List[float]]:
     """The scores of the paths that have an entity, and of those that have not."""
     has = [e in entities(c, path.tags) for path in c.paths]
+    return (
+        [path.score for path, it in zip(c.paths, has) if it],
+        [path.score for path, it in zip(c.paths, has) if not it],
+    )
+
+
+def with_and_without_gold(c: Chain, e: Segment) -> Tuple[List[float], List[float]]:
+    """The scores of the paths that have gold's tags in the place of an entity, which goes up to
+    the token after it and ends where gold is unknown, and of those that have not."""
+    place = []
+    for t in range(e[0], min(e[1] + 1, len(c.gold))):
+        if c.gold[t] < 0:
+            break
+        place.append(t)
+    has = [all(path.tags[t] == c.gold[t] for t in place) for path in c.paths]
     return (
         [path.score for path, it in zip(c.paths, has) if it],
         [path.score for path, it in zip(c.paths, has) if not it],
@@ -383,8 +397,11 @@ def choices_of_mce(c: Chain) -> List[List[float]]:
 def choices_of_mce_f(c: Chain) -> List[List[float]]:
     if not c.wrong:
         return []
-    some = entities(c, c.gold) | made_up(c, best(c.wrong).tags)
-    return [scores(c.wrong), *(each for e in some for each in with_and_without(c, e))]
+    pairs = [
+        *(with_and_without(c, e) for e in entities(c, c.gold)),
+        *(with_and_without_gold(c, e) for e in made_up(c, best(c.wrong).tags)),
+    ]
+    return [scores(c.wrong), *(each for pair in pairs for each in pair)]
 
 
 def choices_of_zscore(c: Chain, multiplier: float) -> List[List[float]]:

@@ -113,9 +113,10 @@ def mce_f(
 
     With psi = 1 the counts are the exact expected ones of the model, by the probability of
     each gold entity. With psi = inf they are sums of l(d), the sigmoid of how far the best
-    path without an entity is ahead of the best one with it, over gold entities (TP, FN),
-    and the other way round over the wrong entities of the best wrong path (FP). Not convex:
-    start from a model of the likelihood. Tokens that are not annotated don't count.
+    path without something that is right is ahead of the best one with it: without an entity
+    of gold (TP, FN), and without gold's tags in the place of a wrong entity of the best wrong
+    path (FP). Not convex: start from a model of the likelihood. Tokens that are not annotated
+    don't count.
 
     potentials (Potentials): The scores of a batch.
     gold (Gold): Gold tags, and which tags begin and go on with an entity.
@@ -170,21 +171,21 @@ def expected_counts(potentials: Potentials, gold: Gold) -> Counted:
 def best_counts(potentials: Potentials, gold: Gold, *, slope: float, offset: float) -> Counted:
     """How many entities the best paths find, smoothed.
 
-        TP = sum of 1 - l(d),  FN = sum of l(d),  d = without - with    over gold entities
-        FP = sum of l(d),  d = with - without    over wrong entities of the best wrong path
+        TP = sum of 1 - l(d),  FN = sum of l(d)    over gold entities
+        FP = sum of l(d)    over the places of wrong entities of the best wrong path
+        d = without - with
 
-    with and without are the scores of the best path that has an entity and of the best
-    that has not.
+    with and without are the scores of the best path that has an entity, or that has gold's
+    tags in a place, and of the best that has not.
 
     RETURNS (Counted): The counts.
     """
     right = gold_entities(gold, potentials)
-    wrong = wrong_entities(gold, potentials, right)
+    wrong = right_in_place(wrong_entities(gold, potentials, right), gold, potentials)
     scores, backprop_scores = chain.segment_max_scores(potentials, _join(right, wrong))
     xp = get_array_module(scores)
     is_right = xp.arange(scores.shape[1]) < len(right.begin)
-    sign = xp.where(is_right, -1.0, 1.0)
-    losses, slopes = sigmoid(sign * (scores[0] - scores[1]), slope=slope, offset=offset)
+    losses, slopes = sigmoid(scores[1] - scores[0], slope=slope, offset=offset)
     weights = xp.concatenate([_weights(gold, potentials, found)[1] for found in (right, wrong)])
     missed = float((weights * losses)[is_right].sum())
     made_up = float((weights * losses)[~is_right].sum())
@@ -192,8 +193,8 @@ def best_counts(potentials: Potentials, gold: Gold, *, slope: float, offset: flo
 
     def backprop(d: Counts) -> Potentials:
         d_losses = xp.where(is_right, d.false_negatives - d.true_positives, d.false_positives)
-        d_lead = d_losses * weights * slopes * sign
-        return backprop_scores(xp.stack([d_lead, -d_lead]))
+        d_lead = d_losses * weights * slopes
+        return backprop_scores(xp.stack([-d_lead, d_lead]))
 
     return Counts(n_right - missed, made_up, missed), backprop
 
@@ -215,6 +216,20 @@ def wrong_entities(gold: Gold, potentials: Potentials, right: Segments) -> Segme
     same_end = end_of[found.begin] == found.end
     is_right = same_end & (first_tag_of[found.begin] == _first_tags(found))
     return _take(found, known[found.begin] & ~is_right)
+
+
+def right_in_place(wrong: Segments, gold: Gold, potentials: Potentials) -> Segments:
+    """What is right in the place of wrong entities: gold's tags of their tokens and of the token
+    after, which says where an entity ends; as far as these are annotated."""
+    tags = to_numpy(gold.tags)
+    end_of_sequence = numpy.cumsum(to_numpy(potentials.lengths))
+    which = numpy.searchsorted(end_of_sequence, wrong.begin, side="right")
+    unknown = numpy.append(numpy.flatnonzero(tags < 0), len(tags))
+    first_unknown = unknown[numpy.searchsorted(unknown, wrong.begin)]
+    end = numpy.minimum(wrong.end + 1, numpy.minimum(end_of_sequence[which], first_unknown))
+    inside = [tags[begin:stop] for begin, stop in zip(wrong.begin, end)]
+    anything = numpy.ones_like(cast(Array2d, wrong.after))
+    return Segments(wrong.begin, end, numpy.concatenate([tags[:0], *inside]), anything)
 
 
 def _first_tags(entities: Segments) -> Ints1d:
