@@ -9,7 +9,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 import numpy
 import spacy
 from scipy.optimize import minimize
-from spacy.tokens import Doc, Token
+from spacy.tokens import Doc
 from spacy.training import Example
 
 from spacy_costner.fit import TotalLoss
@@ -19,7 +19,7 @@ from .cells import Cell, Result, Runner, command, table
 from .corpora import as_examples, conll2002
 from .linear import fit_batch, make_linear
 from .scores import entity_scores, f_score, paired_differences, sentence_counts
-from .tagger import SEQUENTIAL, Tagger, answers
+from .tagger import SEQUENTIAL, Tagger, answers, features_of
 
 Setting = Mapping[str, Any]
 Fit = Dict[str, Any]
@@ -63,17 +63,7 @@ TOLERANCE = 1e-2
 N_SAMPLES = 10_000
 DEV, TEST = "testa", "testb"
 
-FLAGS = (
-    "is_first_upper", "IS_UPPER", "IS_LOWER", "has_upper", "IS_DIGIT", "has_digit", "has_hyphen",
-    "IS_PUNCT",
-)  # fmt: skip
-PERIOD = "ends_with_period"
-FEATURES = {
-    "@misc": "spacy_costner.Features.v1",
-    "windows": {"ORTH": 1, "flags": 1, f"_.{PERIOD}": 1},
-    "flags": list(FLAGS),
-}
-Token.set_extension(PERIOD, getter=lambda token: token.text.endswith("."), force=True)
+FEATURES = features_of("mixed_loss")
 
 
 def descend(loss: str, settings: Sequence[Setting], limit: Optional[int]) -> Result:
@@ -315,7 +305,7 @@ def experiment(run: Runner, quick: bool) -> str:
 
 SETTINGS = f"""\
 CoNLL-2002 Spanish in IOB2: `testa` is the development set, `testb` the test set. A feature is a
-word, or that it is so of a word: {", ".join(FLAGS)}, {PERIOD}; each of the
+word, or that it is so of a word: {", ".join(FEATURES["flags"])}; each of the
 token, of the one before and of the one after. Training starts from weights of 0 and ends when ten
 iterations lower the objective by less than {TOLERANCE:g} of it. Nothing is drawn by chance but
 the {N_SAMPLES:,} samples of the paired bootstrap over sentences, with seed 0."""

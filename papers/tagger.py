@@ -1,22 +1,30 @@
 """A tagger of the papers: made and asked within a process, without files."""
 
-from typing import Any, List, Mapping, NamedTuple, Optional, Sequence
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 import spacy
 from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example
+from spacy.util import load_config
 from thinc.api import Optimizer, fix_random_seed
 from thinc.types import Floats2d, FloatsXd
 
 from spacy_costner.component import CostSensitiveNER
 from spacy_costner.layers import linear_part
 
+from .cells import ROOT
 from .corpora import bare
 
 Block = Mapping[str, Any]
 
 SEQUENTIAL = {"@losses": "spacy_costner.Sequential.v1"}
+
+
+def features_of(experiment: str) -> Dict[str, Any]:
+    """What the config of an experiment, in configs/papers, says of features."""
+    config = load_config(ROOT / "configs" / "papers" / f"{experiment}.cfg")
+    return dict(config["components"]["ner"]["model"]["features"])
 
 
 class Tagger(NamedTuple):

@@ -28,6 +28,11 @@ STEPS = {"training": {"max_steps": 7, "eval_frequency": 7}}
 """Enough to come to the second loss of a schedule."""
 
 
+GENIA = "configs/papers/hierarchical_cost.cfg"
+TREE = {"components": {"ner": {"loss": {"cost": {"tree": {"place": {"city": {}, "country": {}}}}}}}}
+"""In the place of that of GENIA."""
+
+
 @pytest.fixture
 def paths(tmp_path: Path) -> Dict[str, str]:
     """A tiny corpus on disk, as overrides of a config."""
@@ -72,6 +77,8 @@ def test_baseline_differs_in_the_component_only() -> None:
 @pytest.mark.parametrize("path", [*COMPLETE, *SHORT], ids=name)
 def test_trains(path: Path, paths: Dict[str, str], tmp_path: Path) -> None:
     config = put_onto(load_config(path, overrides=paths), STEPS)
+    if path.match(GENIA):
+        config = put_onto(config, TREE)
     train(init_nlp(config), tmp_path)
     trained = spacy.load(tmp_path / "model-last")
     assert sorted(trained.pipe_labels["ner"]) == ["city", "country"]

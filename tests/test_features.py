@@ -289,3 +289,8 @@ def test_character_types(word: str, expected: str) -> None:
 def test_there_are_17_character_types() -> None:
     assert len({*SPELLINGS, *OUTLINES}) == 17
     assert set(words.FLAGS) >= {"IS_TITLE", "LIKE_NUM", "has_upper", "is_first_upper"}
+
+
+@pytest.mark.parametrize("word, expected", [("Sr.", "yes"), (".", "yes"), ("3.5", None)])
+def test_words_that_end_with_a_period(word: str, expected: Optional[str]) -> None:
+    assert words.flag("ends_with_period")(VOCAB[word]) == expected

@@ -48,7 +48,7 @@ def test_features_see_the_neighbours_only() -> None:
     docs = [Doc(spacy.blank("xx").vocab, words=words, ents=ents)]
     features, _ = linear_part(make_linear(as_examples(docs), features=FEATURES).ner.model)
     names = set(features.names())
-    assert {"ORTH[-1]=El", "ORTH=Sr.", "ORTH[+1]=ve", "_.ends_with_period[-1]=True"} <= names
+    assert {"ORTH[-1]=El", "ORTH=Sr.", "ORTH[+1]=ve", "ends_with_period[-1]=yes"} <= names
     assert not any("[-2]" in name or "[+2]" in name for name in names)
 
 

@@ -11,21 +11,17 @@ from typing import (
 )
 
 from ..genia import GOLD, PLAIN, TREE
-from ..tagger import Block
+from ..tagger import Block, features_of
 
-AFFIXES, AFFIX_COUNT = [1, 2, 3, 4], 30
+FEATURES = features_of("hierarchical_cost")
 PAPER_FEATURES: Block = {
-    "@misc": "spacy_costner.Features.v1",
-    "windows": {"ORTH": 2, "prefix": 0, "suffix": 0, "character_type": 0},
-    "affixes": AFFIXES,
-    "min_count": {"prefix": AFFIX_COUNT, "suffix": AFFIX_COUNT},
+    "@misc": FEATURES["@misc"],
+    "windows": {kind: size for kind, size in FEATURES["windows"].items() if kind != "SHAPE"},
+    "affixes": FEATURES["affixes"],
+    "min_count": {kind: FEATURES["min_count"][kind] for kind in ("prefix", "suffix")},
 }
-FEATURES: Block = {
-    **PAPER_FEATURES,
-    "windows": {**PAPER_FEATURES["windows"], "SHAPE": 1},
-    "bigrams": {"ORTH": 1},
-    "min_count": {**PAPER_FEATURES["min_count"], "ORTH+ORTH": 2},
-}
+"""Without what stands in for features of pairs of tags."""
+
 ADAGRAD: Block = {"learn_rate": 1.0}
 STEPS_OF_ONE: Block = {"learn_rate": 1e6, "eps": 1e6}
 """AdaGrad as plain SGD: what it has added up is nothing beside eps."""
@@ -95,7 +91,7 @@ METHODS = {
         "PA, tree cost",
         {"@losses": "spacy_costner.MIRA.v1", "cost": TREE_COST},
         "aggressiveness",
-        (0.1, 0.3, 1.0),
+        (0.1, 0.3),
         STEPS_OF_ONE,
         8,
     ),
@@ -109,6 +105,7 @@ class Protocol(NamedTuple):
     tokenization (str): PLAIN or GOLD.
     by_abstract (bool): Whether the sentences of an abstract stay together.
     methods (Sequence[str]): The methods that are tested.
+    epochs (int): The most epochs.
     grids (Mapping[str, Tuple[float, ...]]): The values that are tried, where not all are.
     """
 
@@ -116,6 +113,7 @@ class Protocol(NamedTuple):
     tokenization: str
     by_abstract: bool
     methods: Sequence[str]
+    epochs: int
     grids: Mapping[str, Tuple[float, ...]] = {}
 
     def data(self, limit: Optional[int]) -> Dict[str, Any]:
@@ -133,12 +131,14 @@ PROTOCOLS = {
         GOLD,
         False,
         ("none", "zero_one", "tree", "pa", "paper_features"),
+        10,
     ),
     "honest": Protocol(
         "the honest",
         PLAIN,
         True,
         ("none", "zero_one", "tree"),
+        6,
         {"zero_one": (4.0, 8.0, 16.0), "tree": (0.4, 0.8, 1.6)},
     ),
 }

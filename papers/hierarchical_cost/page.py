@@ -12,7 +12,7 @@ from typing import (
 from spacy_costner.drawing import ACCENT, MUTED, SECOND, drawing, save
 
 from ..cells import ROOT, Runner, command, table
-from .methods import ADAGRAD, AFFIX_COUNT, AFFIXES, METHODS, PROTOCOLS
+from .methods import ADAGRAD, METHODS, PAPER_FEATURES, PROTOCOLS
 from .study import DIGITS, FULL, LEVELS, N_FOLDS, QUICK, SEED, Outcome, Size, Tuning, run_protocol
 
 FIGURE = ROOT / "docs" / "figures" / "hierarchical_cost.svg"
@@ -65,6 +65,8 @@ def experiment(run: Runner, quick: bool) -> str:
 def describe(size: Size) -> str:
     """The protocols and the settings, in words."""
     limit = "" if size.limit is None else f", the first {size.limit:,} sentences"
+    affixes = _listed(PAPER_FEATURES["affixes"])
+    affix_count = PAPER_FEATURES["min_count"]["prefix"]
     return f"""
 GENIA 3.02{limit}: 36 categories, outermost entities, IOB2, by `python -m papers.genia`. The
 cost is the distance in the tree of categories, 11 between an entity and O (eq 9 and 10); the
@@ -77,16 +79,21 @@ tested.
 - {PROTOCOLS["honest"].title.capitalize()} protocol: abstracts dealt out to the folds, tokens as
   the text has them.
 
-Features of the paper: words in a window of 2, prefixes and suffixes of {_listed(AFFIXES)}
-characters that occur {AFFIX_COUNT} times, 17 types of spelling. Ours are these, pairs of
+Features of the paper: words in a window of 2, prefixes and suffixes of {affixes}
+characters that occur {affix_count} times, 17 types of spelling. Ours are these, pairs of
 neighbouring words that occur twice, and the shape of the word and of its neighbours. The
 perceptrons: AdaGrad with a learn rate of {ADAGRAD["learn_rate"]:g},
 {METHODS["tree"].batch_size} sentences a step, averaged weights. PA: steps of 1,
 {METHODS["pa"].batch_size} sentences a step, averaged weights.
 
-Alpha, C and the number of epochs T, up to {size.epochs}, are those with the least average cost
-on a quarter of the training data of the first fold, with training on the rest of it. Figures
-are the mean of the folds and their standard deviation."""
+Alpha, C and the number of epochs T, up to {_epochs("paper", size)} in the paper's protocol and
+{_epochs("honest", size)} in the honest one, are those with the least average cost on a quarter of
+the training data of the first fold, with training on the rest of it. Figures are the mean of the
+folds and their standard deviation."""
+
+
+def _epochs(name: str, size: Size) -> int:
+    return min(PROTOCOLS[name].epochs, size.epochs)
 
 
 def _listed(numbers: Sequence[int]) -> str:

@@ -267,6 +267,7 @@ def run_protocol(run: Runner, name: str, size: Size) -> Outcome:
 def tune(run: Runner, name: str, data: Dict[str, Any], size: Size) -> Dict[str, Tuning]:
     """Train each method of a protocol with each value of its dial, on held-out training data."""
     protocol = PROTOCOLS[name]
+    epochs = min(protocol.epochs, size.epochs)
     grids = {
         method: protocol.grids.get(method, METHODS[method].grid)[: size.values]
         for method in protocol.methods
@@ -275,7 +276,7 @@ def tune(run: Runner, name: str, data: Dict[str, Any], size: Size) -> Dict[str, 
         Cell(
             f"{name}_{method}_{value}",
             validate,
-            {"data": data, "training": METHODS[method].training(value, size.epochs)},
+            {"data": data, "training": METHODS[method].training(value, epochs)},
         )
         for method, grid in grids.items()
         for value in grid

@@ -8,7 +8,7 @@ from spacy.training import Example
 
 from ..corpora import ASSETS
 from ..linear import fit_batch, fit_online
-from ..tagger import SEQUENTIAL, Block, Tagger
+from ..tagger import SEQUENTIAL, Block, Tagger, features_of
 
 
 class Task(NamedTuple):
@@ -34,11 +34,7 @@ class Task(NamedTuple):
         return ASSETS / self.folder / file
 
 
-CHUNK_FEATURES = {
-    "@misc": "spacy_costner.Features.v1",
-    "windows": {"ORTH": 2, "TAG": 2},
-    "bigrams": {"ORTH": 2, "TAG": 2},
-}
+CHUNK_FEATURES = features_of("mce_f")
 """Words and parts of speech, as in Kudo & Matsumoto (2001), and pairs of neighbours."""
 
 SPELLING_FEATURES = {

@@ -10,23 +10,9 @@ from typing import (
     Tuple,
 )
 
-from ..tagger import Block
+from ..tagger import Block, features_of
 
-FEATURES = {
-    "@misc": "spacy_costner.Features.v1",
-    "windows": {
-        "ORTH": 2,
-        "LOWER": 2,
-        "SHAPE": 2,
-        "TAG": 2,
-        "prefix": 1,
-        "suffix": 1,
-        "flags": 1,
-    },
-    "affixes": [1, 2, 3, 4],
-    "flags": ["is_first_upper", "IS_UPPER", "IS_DIGIT", "has_digit", "has_hyphen"],
-}
-
+FEATURES = features_of("softmax_margin")
 HAMMING = {"@misc": "spacy_costner.HammingCost.v1"}
 
 BATCH_SIZE = 16

@@ -16,7 +16,7 @@ from spacy_costner.layers import linear_part
 from ..cells import Result
 from ..corpora import as_examples, conll2002
 from ..linear import fit_online, make_linear
-from ..tagger import Tagger, answers
+from ..tagger import Tagger, answers, features_of
 from .chains import (
     Sequences,
     best_hamming_z_score,
@@ -33,14 +33,11 @@ N_SAMPLED = 150
 TIMED_C2 = 0.1
 EPOCHS = 10
 FLAGS = ["is_first_upper", "IS_UPPER", "IS_DIGIT", "has_digit", "has_hyphen"]
+S2 = features_of("z_score")
 FEATURES: Dict[str, Dict[str, Any]] = {
-    "S1": {"@misc": "spacy_costner.Features.v1", "windows": {"ORTH": 0}},
-    "S2": {"@misc": "spacy_costner.Features.v1", "windows": {"ORTH": 1}},
-    "S2+": {
-        "@misc": "spacy_costner.Features.v1",
-        "windows": {"ORTH": 1, "flags": 1},
-        "flags": FLAGS,
-    },
+    "S1": {**S2, "windows": {"ORTH": 0}},
+    "S2": S2,
+    "S2+": {**S2, "windows": {"ORTH": 1, "flags": 1}, "flags": FLAGS},
 }
 Z_SCORE = {"@losses": "spacy_costner.ZScore.v1"}
 MAX_MARGIN = {

@@ -111,7 +111,8 @@ def make_features(
         LOWER and SHAPE with 2, prefix, suffix and flags with 1.
     affixes (Sequence[int]): The lengths of prefixes and suffixes in characters.
     flags (Sequence[str]): What "flags" are: spaCy's yes-or-no attributes of words,
-        such as IS_TITLE, and has_digit, has_hyphen, has_upper and is_first_upper.
+        such as IS_TITLE, and has_digit, has_hyphen, has_upper, is_first_upper and
+        ends_with_period.
     bigrams (Optional[Dict[str, int]]): The kinds, of those in windows, of which pairs of
         neighbours are features too, and how far to either side.
     gazetteers (Optional[Dict[str, str]]): Files with a phrase on each line, by the name that

@@ -13,6 +13,7 @@ OWN_FLAGS: Dict[str, Callable[[str], bool]] = {
     "has_digit": lambda word: any(map(str.isdigit, word)),
     "has_hyphen": lambda word: "-" in word,
     "has_upper": lambda word: any(map(str.isupper, word)),
+    "ends_with_period": lambda word: word.endswith("."),
     "is_first_upper": lambda word: word[:1].isupper(),
 }
 LEXEME_FLAGS = tuple(
