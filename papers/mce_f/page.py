@@ -145,8 +145,8 @@ the paper may have meant, gained nothing; triples of parts of speech and the sha
 but the paper doesn't have these. With all the data but the development part, twelve epochs of
 MCE-F came to no more there than five, and the triples gained little. With BILUO and spelling it
 reaches the paper's 94.0, from a MAP model that is better than the paper's; what MCE-F gains over
-MAP is less then, and the likelihood trained on in the same way gains nearly as much. A larger C and MCE-F
-by L-BFGS were not tried on all data for want of time.
+MAP is less then, and the likelihood trained on in the same way gains nearly as much. A larger C
+and MCE-F by L-BFGS were not tried on all data for want of time.
 
 What a false alarm costs is read off section 4.2: how far the best path without gold's tags in its
 place is ahead of the best one with them. Where a wrong entity competes with the best path without
