@@ -13,8 +13,6 @@ from typing import (
 from ..genia import GOLD, PLAIN, TREE
 from ..tagger import Block, features_of
 
-N_FOLDS = 10
-
 FEATURES = features_of("hierarchical_cost")
 PAPER_FEATURES: Block = {
     "@misc": FEATURES["@misc"],
@@ -43,7 +41,6 @@ class Method(NamedTuple):
     model (Block): The optimizer.
     batch_size (int): Sentences in a step.
     features (Block): What is seen of tokens.
-    folds (int): How many of the folds are tested.
     """
 
     title: str
@@ -53,7 +50,6 @@ class Method(NamedTuple):
     model: Block = ADAGRAD
     batch_size: int = 16
     features: Block = FEATURES
-    folds: int = N_FOLDS
 
     def training(self, value: float, epochs: int) -> Dict[str, Any]:
         """The settings of `fit`.
@@ -90,7 +86,6 @@ METHODS = {
         "alpha",
         (0.8, 1.6),
         features=PAPER_FEATURES,
-        folds=3,
     ),
     "pa": Method(
         "PA, tree cost",
@@ -99,7 +94,6 @@ METHODS = {
         (0.1, 0.3),
         STEPS_OF_ONE,
         8,
-        folds=3,
     ),
 }
 
