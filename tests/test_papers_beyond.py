@@ -8,18 +8,10 @@ import pytest
 import spacy
 from spacy.util import registry
 
-from papers import beyond
-from papers.beyond import (
-    ARCHITECTURES,
-    CORPORA,
-    COUNTS,
-    SCORES,
-    Outcome,
-    best_row,
-    compare,
-    describe,
-    score_table,
-)
+from papers.beyond import grid, study
+from papers.beyond.grid import CORPORA
+from papers.beyond.page import best_row, describe, score_table
+from papers.beyond.study import ARCHITECTURES, COUNTS, SCORES, Outcome, compare
 from papers.cells import Runner
 from papers.corpora import as_examples, read_docs
 from papers.linear import make_linear
@@ -91,10 +83,10 @@ def test_a_row_for_each_method() -> None:
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("name", CORPORA)
 def test_all_blocks_of_the_grid_are_those_of_the_registry(name: str, architecture: str) -> None:
-    for method in beyond.methods(CORPORA[name], architecture).values():
+    for method in grid.methods(CORPORA[name], architecture).values():
         for block in method.losses:
             assert registry.resolve({"loss": block})["loss"].compute
-    for block in beyond.decodings(CORPORA[name]).values():
+    for block in grid.decodings(CORPORA[name]).values():
         assert registry.resolve({"decoding": block})["decoding"].decode
 
 
@@ -105,8 +97,8 @@ def test_what_is_decoded_in_many_ways_is_what_the_pipeline_answers(tmp_path: Pat
     corpus = CORPORA["Spanish entities"]
     tagger = make_linear(as_examples(docs), features=corpus.features)
     tagger.rows[:] = numpy.random.default_rng(0).normal(size=tagger.rows.shape)
-    found = beyond.answers_by_decoding(tagger, docs, corpus)
-    for name, block in beyond.decodings(corpus).items():
+    found = study.answers_by_decoding(tagger, docs, corpus)
+    for name, block in grid.decodings(corpus).items():
         tagger.ner.set_decoding(registry.resolve({"decoding": block})["decoding"])
         assert sentence_counts(found[name]) == sentence_counts(answers(tagger, docs))
 
@@ -119,7 +111,7 @@ def test_the_grid_of_a_small_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         read=lambda vocab, quick: {"train": docs, "dev": docs, "test": docs}
     )
     monkeypatch.setitem(CORPORA, "small", small)
-    outcomes = beyond.run_corpus(Runner(tmp_path / "cells"), "small", quick=True)
+    outcomes = study.run_corpus(Runner(tmp_path / "cells"), "small", quick=True)
     assert len(outcomes) == (9 + 7 + 7) * 4
     assert sum(not one.is_new for one in outcomes) == 6 + 5 + 5
     assert len(list((tmp_path / "cells").iterdir())) == 5 + 3 + 3

@@ -1,0 +1,1 @@
+"""Losses, costs and decoding that none of the papers put together."""
