@@ -10,12 +10,14 @@ import spacy
 from numpy.testing import assert_allclose
 from spacy.tokens import Doc
 from spacy.training import Example
+from spacy.util import load_config
 
-from papers.cells import Cell, Runner, table, write_section
+from papers.cells import ROOT, Cell, Runner, table, write_section
 from papers.corpora import as_examples, read_docs
 from papers.linear import fit_batch, fit_online, make_linear
+from papers.neural import ROWS, cnn_block, fit_neural, hybrid_block
 from papers.scores import entity_scores, sentence_counts
-from papers.tagger import answers
+from papers.tagger import answers, features_of, make_tagger
 
 from .test_entry_points import FEATURES
 
@@ -120,6 +122,47 @@ def test_weights_can_be_handed_on(docs: List[Doc]) -> None:
     other.rows[:] = one.rows
     assert fit_batch(other, examples, c2=0.1).n_iterations <= 12
     assert_allclose(other.rows, one.rows, atol=0.02)
+
+
+LINEAR = {"@architectures": "spacy_costner.SparseCRF.v1", "features": FEATURES}
+MODELS = {
+    "linear": LINEAR,
+    "CNN": cnn_block(["NORM", "TAG"]),
+    "hybrid": hybrid_block(["NORM", "SHAPE"], FEATURES, 0.1),
+}
+
+
+@pytest.mark.parametrize("model", MODELS.values(), ids=[*MODELS])
+def test_all_weights_can_be_handed_on(docs: List[Doc], model: Dict[str, Any]) -> None:
+    examples = as_examples(docs)
+    one, other = (make_tagger(examples, model=model, seed=seed) for seed in (0, 1))
+    fit_neural(one, examples, epochs=2, words=5)
+    before = one.ner.model.predict(docs).emissions
+    assert abs(other.ner.model.predict(docs).emissions - before).max() > 0
+    other.write_weights(one.read_weights())
+    assert_allclose(other.ner.model.predict(docs).emissions, before, atol=1e-6)
+    assert_allclose(one.ner.model.predict(docs).emissions, before)
+
+
+@pytest.mark.parametrize("name", ["CNN", "hybrid"])
+def test_a_cnn_learns(docs: List[Doc], name: str) -> None:
+    examples = as_examples(docs)
+    tagger = make_tagger(examples, model=MODELS[name])
+    fit_neural(tagger, examples, epochs=40, words=5, learn_rate=0.01)
+    assert entity_scores(answers(tagger, docs))["f"] == 100
+
+
+def test_the_cnn_is_that_of_the_configs() -> None:
+    expected = load_config(ROOT / "configs" / "cnn.cfg")["components"]["tok2vec"]["model"]
+    attributes = expected["embed"]["attrs"]
+    model = cnn_block(attributes)["tok2vec"]
+    assert [ROWS[name] for name in attributes] == expected["embed"]["rows"]
+    assert model["embed"] == {**expected["embed"], "width": model["encode"]["width"]}
+    assert model["encode"] == expected["encode"]
+
+
+def test_features_come_from_the_configs() -> None:
+    assert features_of("z_score")["windows"] == {"ORTH": 1}
 
 
 def test_counts_are_of_exact_entities(docs: List[Doc]) -> None:
