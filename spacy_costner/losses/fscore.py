@@ -221,15 +221,19 @@ def wrong_entities(gold: Gold, potentials: Potentials, right: Segments) -> Segme
 def right_in_place(wrong: Segments, gold: Gold, potentials: Potentials) -> Segments:
     """What is right in the place of wrong entities: gold's tags of their tokens and of the token
     after, which says where an entity ends; as far as these are annotated."""
-    tags = to_numpy(gold.tags)
-    end_of_sequence = numpy.cumsum(to_numpy(potentials.lengths))
-    which = numpy.searchsorted(end_of_sequence, wrong.begin, side="right")
-    unknown = numpy.append(numpy.flatnonzero(tags < 0), len(tags))
-    first_unknown = unknown[numpy.searchsorted(unknown, wrong.begin)]
-    end = numpy.minimum(wrong.end + 1, numpy.minimum(end_of_sequence[which], first_unknown))
-    inside = [tags[begin:stop] for begin, stop in zip(wrong.begin, end)]
+    tags, begin = to_numpy(gold.tags), wrong.begin
+    end_of_sequence = numpy.cumsum(potentials.lengths)
+    which = numpy.searchsorted(end_of_sequence, begin, side="right")
+    end = numpy.minimum(wrong.end + 1, end_of_sequence[which])
+    unknown = numpy.flatnonzero(tags < 0)
+    if len(unknown):
+        next_unknown = numpy.append(unknown, len(tags))[numpy.searchsorted(unknown, begin)]
+        end = numpy.minimum(end, next_unknown)
+    lengths = end - begin
+    before = numpy.cumsum(lengths) - lengths
+    inside = numpy.repeat(begin - before, lengths) + numpy.arange(lengths.sum())
     anything = numpy.ones_like(cast(Array2d, wrong.after))
-    return Segments(wrong.begin, end, numpy.concatenate([tags[:0], *inside]), anything)
+    return Segments(begin, end, tags[inside], anything)
 
 
 def _first_tags(entities: Segments) -> Ints1d:
