@@ -75,9 +75,7 @@ def fit_online(
         max_epochs=epochs,
         on_epoch=report,
     )
-    with linear.nlp.use_params(optimizer.averages):
-        average = linear.rows.copy()
-    linear.rows[:] = average
+    linear.write_weights(linear.read_weights(optimizer))
     return trained
 
 

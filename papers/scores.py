@@ -29,6 +29,12 @@ def sentence_counts(found: Sequence[Example]) -> List[List[int]]:
     return counts
 
 
+def spread(values: Sequence[float], digits: int = 2) -> str:
+    """The mean and, of several, the standard deviation, as tables have them."""
+    deviation = f" ± {numpy.std(values, ddof=1):.{digits}f}" if len(values) > 1 else ""
+    return f"{numpy.mean(values):.{digits}f}{deviation}"
+
+
 def f_score(counts: FloatsXd) -> FloatsXd:
     """F in per cent, 0 where there is nothing.
 

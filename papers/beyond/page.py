@@ -3,9 +3,8 @@
 from itertools import groupby
 from typing import List
 
-from thinc.types import Floats1d
-
 from ..cells import Runner, command, table
+from ..scores import spread
 from .grid import CORPORA
 from .study import (
     LINEAR_BATCHES,
@@ -51,14 +50,9 @@ def score_table(outcomes: List[Outcome], score: Score) -> str:
     for (architecture, method), own in groupby(
         outcomes, key=lambda outcome: (outcome.architecture, outcome.method)
     ):
-        values = [mean(outcome.on("test", score), score.digits) for outcome in own]
+        values = [spread(outcome.on("test", score), score.digits) for outcome in own]
         rows.append([architecture, method, *values])
     return table(["", score.name, *dict.fromkeys(outcome.decoding for outcome in outcomes)], rows)
-
-
-def mean(values: Floats1d, digits: int) -> str:
-    spread = f" ± {values.std(ddof=1):.{digits}f}" if len(values) > 1 else ""
-    return f"{values.mean():.{digits}f}{spread}"
 
 
 def best_row(some: List[Outcome], known: List[Outcome], score: Score) -> List[object]:

@@ -2,7 +2,7 @@
 
 import random
 from functools import lru_cache, partial
-from statistics import mean, stdev
+from statistics import mean
 from typing import (
     Any,
     Callable,
@@ -28,7 +28,7 @@ from ..cells import Cell, Result, Runner
 from ..corpora import as_examples
 from ..genia import TREE, genia
 from ..linear import fit_online, make_linear
-from ..scores import paired_differences
+from ..scores import paired_differences, spread
 from ..tagger import Block, Tagger, answers
 from .methods import METHODS, PROTOCOLS
 
@@ -214,8 +214,7 @@ class Outcome(NamedTuple):
 
     def spread(self, method: str, what: str) -> str:
         """The mean, and how much folds differ."""
-        values = [fold[what] for fold in self.folds[method]]
-        return f"{mean(values):.{DIGITS[what]}f} ± {stdev(values):.{DIGITS[what]}f}"
+        return spread([fold[what] for fold in self.folds[method]], DIGITS[what])
 
     def difference(self, one: str, other: str, what: str) -> Difference:
         """How far a method is from another over the folds that both have, by a paired bootstrap

@@ -1,12 +1,12 @@
 """The section of MCE-F on the page: its tables, and what differs."""
 
-from statistics import mean, stdev
 from typing import Dict, List, Sequence, Tuple
 
 from spacy_costner.significance import Difference
 
 from ..cells import Runner, command, table
 from ..corpora import ASSETS
+from ..scores import spread
 from .plans import BY_EXPECTED_F, BY_F, FULL, ML_ONLINE, QUICK, TASKS, Plan
 from .study import DEVELOPMENT, Row, Study, columns, compared, scores_of
 
@@ -85,7 +85,7 @@ HEADER = (
 def line(row: Row, map_row: Row, published: Published) -> List[object]:
     """A row of the table as it is shown."""
     paper = [f"{value:.2f}" for value in published.get(row.name, ())] or ["", ""]
-    ours = [with_deviation(values) for values in scores_of(columns(row.results).sum(axis=0))]
+    ours = [spread(values) for values in scores_of(columns(row.results).sum(axis=0))]
     gaps: List[object] = ["", "", "", ""]
     if row is not map_row:
         found = compared(row.results, map_row.results)
@@ -97,12 +97,6 @@ def line(row: Row, map_row: Row, published: Published) -> List[object]:
 def interval(gap: Difference) -> str:
     """A difference, and where 95 % of the samples are."""
     return f"{gap.value:+.2f} [{gap.low:+.2f}, {gap.high:+.2f}]"
-
-
-def with_deviation(values: Sequence[float]) -> str:
-    """The mean and, of more than one, the standard deviation."""
-    deviation = f" ± {stdev(values):.2f}" if len(values) > 1 else ""
-    return f"{mean(values):.2f}{deviation}"
 
 
 NOTES = f"""\

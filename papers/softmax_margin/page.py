@@ -10,10 +10,10 @@ from typing import (
 )
 
 import numpy
-from thinc.types import Floats1d, FloatsXd
+from thinc.types import FloatsXd
 
 from ..cells import Cell, Result, Runner, command, table
-from ..scores import f_score
+from ..scores import f_score, spread
 from .methods import (
     BASELINES,
     BATCH_SIZE,
@@ -135,13 +135,6 @@ def results_table(choices: Choices, found: Mapping[str, Sequence[Result]]) -> st
 def counts_of(found: Mapping[str, Sequence[Result]], names: Sequence[str]) -> FloatsXd:
     """Counts of the test data. Shape: (names, seeds, sentences, 3)"""
     return numpy.asarray([[one["counts"] for one in found[name]] for name in names])
-
-
-def spread(values: Floats1d) -> str:
-    """The mean and, of several, the standard deviation."""
-    if len(values) == 1:
-        return f"{values[0]:.2f}"
-    return f"{values.mean():.2f} ± {values.std(ddof=1):.2f}"
 
 
 def settings_table(tried: Tried) -> str:
