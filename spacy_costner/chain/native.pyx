@@ -20,6 +20,14 @@ import numpy
 
 from ..types import Potentials
 from .batched.max_product import BestPath
+from .validation import (
+    check_allowed,
+    check_derivatives,
+    check_potentials,
+    check_segments,
+    check_tags,
+    check_values,
+)
 
 np.import_array()
 
@@ -135,6 +143,8 @@ cdef class _Batch:
     cdef object potentials, emissions, transitions, start, end, lengths
 
     def __cinit__(self, potentials):
+        if not _are_potentials(potentials):
+            check_potentials(potentials)
         emissions = potentials.emissions
         self.typenum = np.NPY_DOUBLE if emissions.dtype == numpy.float64 else np.NPY_FLOAT
         self.potentials = potentials
@@ -152,30 +162,6 @@ cdef class _Batch:
         self.scores.n_sequences = np.PyArray_DIM(self.lengths, 0)
         self.scores.n_tokens = np.PyArray_DIM(self.emissions, 0)
         self.scores.n_tags = np.PyArray_DIM(self.emissions, 1)
-        self._validate()
-
-    cdef _validate(self):
-        cdef int64_t total = 0, s
-        cdef np.npy_intp n_tags = self.scores.n_tags
-        cdef cbool negative = False
-        for s in range(self.scores.n_sequences):
-            negative |= self.scores.lengths[s] < 0
-            total += self.scores.lengths[s]
-        if negative or total != self.scores.n_tokens:
-            raise ValueError(
-                f"expected lengths that add up to the {self.scores.n_tokens} rows of the "
-                f"emissions, was: {self.lengths}"
-            )
-        if (
-            np.PyArray_DIM(self.transitions, 0) != n_tags
-            or np.PyArray_DIM(self.transitions, 1) != n_tags
-            or np.PyArray_DIM(self.start, 0) != n_tags
-            or np.PyArray_DIM(self.end, 0) != n_tags
-        ):
-            raise ValueError(
-                f"expected transitions, start and end scores of {n_tags} tags, was: "
-                f"{self.transitions.shape}, {self.start.shape}, {self.end.shape}"
-            )
 
     cdef int n_threads(self):
         cdef int64_t work = self.scores.n_tokens * self.scores.n_tags * self.scores.n_tags
@@ -200,50 +186,87 @@ cdef class _Batch:
         cdef np.npy_intp[1] shape = [self.scores.n_sequences]
         return np.PyArray_EMPTY(1, shape, np.NPY_DOUBLE, 0)
 
-    cdef object path(self, tags):
+    cdef object path(self, tags, name="tags"):
         """A tag for each token. Shape: (N,)"""
-        path = _contiguous(tags, np.NPY_INT64, 1)
         cdef int64_t n_tokens = self.scores.n_tokens, n_tags = self.scores.n_tags, t
-        cdef const int64_t* tag = <const int64_t*>np.PyArray_DATA(path)
-        cdef cbool valid = np.PyArray_DIM(path, 0) == n_tokens
-        if valid:
-            for t in range(n_tokens):
-                valid &= 0 <= tag[t] < n_tags
+        cdef const int64_t* tag
+        cdef cbool valid = _has_type(tags, np.NPY_INT64, 1) and np.PyArray_DIM(tags, 0) == n_tokens
         if not valid:
-            raise ValueError(
-                f"expected a tag from 0 to {n_tags - 1} for each of the {n_tokens} tokens, "
-                f"was: {path}"
-            )
+            check_tags(tags, self.potentials, name)
+        path = _contiguous(tags, np.NPY_INT64, 1)
+        tag = <const int64_t*>np.PyArray_DATA(path)
+        valid = True
+        for t in range(n_tokens):
+            valid &= 0 <= tag[t] < n_tags
+        if not valid:
+            check_tags(tags, self.potentials, name)
         return path
 
     cdef object sets(self, allowed, Sets* out):
         """Sets of tags for the kernels to read, and the array that they lie in."""
-        if allowed.ndim == 1:
-            array = self.path(allowed)
+        if getattr(allowed, "ndim", 2) == 1:
+            array = self.path(allowed, "allowed")
             out.truths = NULL
             out.tags = <const int64_t*>np.PyArray_DATA(array)
             return array
-        array = _contiguous(allowed, np.NPY_BOOL, 2)
-        if (
-            np.PyArray_DIM(array, 0) != self.scores.n_tokens
-            or np.PyArray_DIM(array, 1) != self.scores.n_tags
+        if not (
+            _has_type(allowed, np.NPY_BOOL, 2)
+            and np.PyArray_DIM(allowed, 0) == self.scores.n_tokens
+            and np.PyArray_DIM(allowed, 1) == self.scores.n_tags
         ):
-            raise ValueError(
-                f"expected a truth value for each of {self.scores.n_tokens} tokens and "
-                f"{self.scores.n_tags} tags, was: {array.shape}"
-            )
+            check_allowed(allowed, self.potentials)
+        array = _contiguous(allowed, np.NPY_BOOL, 2)
         out.truths = <const uint8_t*>np.PyArray_DATA(array)
         out.tags = NULL
         return array
 
     cdef object weights(self, d_scores):
-        weights = _contiguous(d_scores, np.NPY_DOUBLE, 1)
-        if np.PyArray_DIM(weights, 0) != self.scores.n_sequences:
-            raise ValueError(
-                f"expected a derivative for each of the {self.scores.n_sequences} sequences, "
-                f"was: {weights.shape}"
-            )
-        return weights
+        return _derivatives(d_scores, (self.scores.n_sequences,), "sequences")
+
+
+cdef inline cbool _has_type(array, int typenum, int n_dimensions):
+    return (
+        np.PyArray_CheckExact(array)
+        and np.PyArray_TYPE(array) == typenum
+        and np.PyArray_NDIM(array) == n_dimensions
+    )
+
+
+cdef inline cbool _are_floats(array, int n_dimensions):
+    return (
+        _has_type(array, np.NPY_FLOAT, n_dimensions)
+        or _has_type(array, np.NPY_DOUBLE, n_dimensions)
+    ) and np.PyArray_ISNOTSWAPPED(array)
+
+
+cdef cbool _are_potentials(potentials):
+    """Whether these are scores of the usual types that fit together; of others
+    `check_potentials` says what is wrong, if anything is."""
+    emissions, transitions, start, end, lengths = potentials
+    cdef np.npy_intp n_tags, total = 0, s
+    cdef int32_t length
+    if not (
+        _are_floats(emissions, 2) and _are_floats(transitions, 2)
+        and _are_floats(start, 1) and _are_floats(end, 1) and _has_type(lengths, np.NPY_INT32, 1)
+    ):
+        return False
+    n_tags = np.PyArray_DIM(emissions, 1)
+    for s in range(np.PyArray_DIM(lengths, 0)):
+        length = (<int32_t*>np.PyArray_GETPTR1(lengths, s))[0]
+        if length < 0:
+            return False
+        total += length
+    return (
+        n_tags > 0 and np.PyArray_DIM(emissions, 0) == total
+        and np.PyArray_DIM(transitions, 0) == n_tags and np.PyArray_DIM(transitions, 1) == n_tags
+        and np.PyArray_DIM(start, 0) == n_tags and np.PyArray_DIM(end, 0) == n_tags
+    )
+
+
+cdef object _derivatives(d_values, shape, what):
+    if not _are_floats(d_values, len(shape)) or d_values.shape != shape:
+        check_derivatives(d_values, shape, what)
+    return _contiguous(d_values, np.NPY_DOUBLE, len(shape))
 
 
 cdef inline object _contiguous(array, int typenum, int n_dimensions):
@@ -417,7 +440,7 @@ cdef class Posterior:
     def log_partition(self):
         log_z = self.batch.empty_scores()
         cdef double* out = <double*>np.PyArray_DATA(log_z)
-        cdef Answer answer = Answer(self, self.batch, self.batch.scores.n_sequences, None)
+        cdef Answer answer = Answer(self, self.batch, log_z.shape, "sequences", None)
         with nogil:
             answer.asked = self.messages.get().log_partition(out)
         return log_z, answer
@@ -427,16 +450,17 @@ cdef class Posterior:
         array = self.batch.sets(allowed, &sets)
         log_p = _empty(self.batch.scores.n_tokens)
         cdef double* out = <double*>np.PyArray_DATA(log_p)
-        cdef Answer answer = Answer(self, self.batch, self.batch.scores.n_tokens, None)
+        cdef Answer answer = Answer(self, self.batch, log_p.shape, "tokens", None)
         with nogil:
             answer.asked = self.messages.get().log_marginals(sets, out)
         return log_p, answer
 
     def expectation(self, values):
+        check_values(values, self.batch.potentials)
         means = self.batch.empty_scores()
         cdef double* out = <double*>np.PyArray_DATA(means)
         cdef _Batch of_steps = _Batch(_in_type_of(values, self.batch))
-        cdef Answer answer = Answer(self, self.batch, self.batch.scores.n_sequences, of_steps)
+        cdef Answer answer = Answer(self, self.batch, means.shape, "sequences", of_steps)
         with nogil:
             answer.asked = self.messages.get().expectation(of_steps.scores, out)
         return means, answer
@@ -446,7 +470,7 @@ cdef class Posterior:
         array = self.batch.sets(allowed, &sets)
         log_sums = self.batch.empty_scores()
         cdef double* out = <double*>np.PyArray_DATA(log_sums)
-        cdef Answer answer = Answer(self, self.batch, self.batch.scores.n_sequences, None)
+        cdef Answer answer = Answer(self, self.batch, log_sums.shape, "sequences", None)
         with nogil:
             answer.asked = self.messages.get().outside(sets, out)
         return log_sums, answer
@@ -455,7 +479,7 @@ cdef class Posterior:
         cdef _Runs runs = _Runs(self.batch, segments)
         log_p = _empty(runs.runs.n_runs)
         cdef double* out = <double*>np.PyArray_DATA(log_p)
-        cdef Answer answer = Answer(self, self.batch, runs.runs.n_runs, runs)
+        cdef Answer answer = Answer(self, self.batch, log_p.shape, "segments", runs)
         with nogil:
             answer.asked = self.messages.get().segments(runs.runs, out)
         return log_p, answer
@@ -485,12 +509,12 @@ cdef class BestWays:
 
     def segment_max_scores(self, segments):
         cdef _Runs runs = _Runs(self.batch, segments)
-        scores = _empty(2 * runs.runs.n_runs)
+        scores = _empty(2 * runs.runs.n_runs).reshape(2, runs.runs.n_runs)
         cdef double* out = <double*>np.PyArray_DATA(scores)
-        cdef Answer answer = Answer(self, self.batch, 2 * runs.runs.n_runs, runs)
+        cdef Answer answer = Answer(self, self.batch, scores.shape, "segments", runs)
         with nogil:
             answer.asked = self.messages.get().segments(runs.runs, out)
-        return scores.reshape(2, runs.runs.n_runs), answer
+        return scores, answer
 
 
 cdef object _in_type_of(values, _Batch batch):
@@ -511,6 +535,7 @@ cdef class _Runs:
     cdef object arrays
 
     def __cinit__(self, _Batch batch, segments):
+        check_segments(segments, batch.potentials)
         begin = _contiguous(segments.begin, np.NPY_INT64, 1)
         end = _contiguous(segments.end, np.NPY_INT64, 1)
         tags = _contiguous(segments.tags, np.NPY_INT64, 1)
@@ -523,22 +548,6 @@ cdef class _Runs:
         self.runs.end = <const int64_t*>np.PyArray_DATA(end)
         self.runs.tags = <const int64_t*>np.PyArray_DATA(tags)
         self.runs.n_runs = np.PyArray_DIM(begin, 0)
-        self._validate(batch)
-
-    cdef _validate(self, _Batch batch):
-        begin, end, tags, after = self.arrays
-        cdef int64_t n_tokens = batch.scores.n_tokens, n_tags = batch.scores.n_tags, total = 0, i
-        cdef cbool valid = np.PyArray_DIM(end, 0) == self.runs.n_runs
-        for i in range(self.runs.n_runs if valid else 0):
-            valid &= 0 <= self.runs.begin[i] < self.runs.end[i] <= n_tokens
-            total += self.runs.end[i] - self.runs.begin[i]
-        valid &= total == np.PyArray_DIM(tags, 0)
-        for i in range(total if valid else 0):
-            valid &= 0 <= self.runs.tags[i] < n_tags
-        if not valid or (after is not None and after.shape != (self.runs.n_runs, n_tags)):
-            raise ValueError(
-                f"expected segments of {n_tokens} tokens and {n_tags} tags, was: {self.arrays}"
-            )
 
 
 @cython.final
@@ -547,13 +556,13 @@ cdef class Answer:
 
     cdef _Batch batch
     cdef unique_ptr[Asked] asked
-    cdef int64_t n_answers
-    cdef object messages, more
+    cdef object messages, shape, what, more
 
-    def __cinit__(self, messages, _Batch batch, int64_t n_answers, more):
+    def __cinit__(self, messages, _Batch batch, shape, what, more):
         self.messages = messages
         self.batch = batch
-        self.n_answers = n_answers
+        self.shape = shape
+        self.what = what
         self.more = more
 
     @property
@@ -567,15 +576,7 @@ cdef class Answer:
         return None
 
     cdef object derivatives(self, d_answers):
-        weights = np.PyArray_FROMANY(
-            d_answers, np.NPY_DOUBLE, 0, 2, np.NPY_ARRAY_IN_ARRAY | np.NPY_ARRAY_FORCECAST
-        )
-        if np.PyArray_SIZE(weights) != self.n_answers:
-            raise ValueError(
-                f"expected a derivative for each of the {self.n_answers} answers, was: "
-                f"{weights.shape}"
-            )
-        return weights
+        return _derivatives(d_answers, self.shape, self.what)
 
     def __call__(self, d_answers):
         cdef Gradient out

@@ -19,6 +19,7 @@ from thinc.util import get_array_module
 
 from ...types import Potentials, Scored, map_scores
 from ..constraints import Allowed, truth_values
+from ..validation import check_allowed, check_derivatives, check_values
 from .log_domain import log_sum_exp, logarithm, zero_if_infinite
 from .neighbours import (
     PRECISE,
@@ -42,7 +43,8 @@ def expectation(potentials: Potentials, values: Potentials) -> Scored:
         legal path has the mean 0. Shape: (B,)
     """
     xp = get_array_module(potentials.emissions)
-    packing = pack(potentials.lengths, xp)
+    packing = pack(potentials)
+    check_values(values, potentials)
     before, after = neighbours(potentials, packing)
     unary = tag_probabilities(before, after)
     values = map_scores(zero_if_infinite, values)
@@ -52,6 +54,7 @@ def expectation(potentials: Potentials, values: Potentials) -> Scored:
     means = sum_by_sequence((mean_tag + mean_pair)[:, 0], packing)
 
     def backprop(d_means: Floats1d) -> Potentials:
+        check_derivatives(d_means, means.shape)
         weighted = unary * xp.asarray(d_means, dtype=unary.dtype)[packing.sequence, None]
         sides, laid = Sides(potentials, packing, before, after), weighted * (of_tag - mean_tag)
         if not values.transitions.any():
@@ -83,13 +86,15 @@ def log_marginals(
         derivative with respect to them, shape (N,), to that of the potentials.
     """
     xp = get_array_module(potentials.emissions)
-    packing = pack(potentials.lengths, xp)
+    packing = pack(potentials)
+    check_allowed(allowed, potentials)
     truths = truth_values(xp.asarray(allowed), len(potentials.start))
     before, after = neighbours(potentials, packing)
     unary = tag_probabilities(before, after)
     log_p, given = _given(truths[packing.tokens], unary, before, after)
 
     def backprop(d_log_p: Floats1d) -> Potentials:
+        check_derivatives(d_log_p, log_p.shape, "tokens")
         weights = xp.where(xp.isfinite(log_p), xp.asarray(d_log_p)[packing.tokens], 0.0)
         laid = (given - unary) * weights.astype(unary.dtype)[:, None]
         return Sides(potentials, packing, before, after).spread(laid, laid, laid)

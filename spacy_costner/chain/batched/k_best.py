@@ -14,6 +14,7 @@ from thinc.types import Floats2d, Floats3d, Ints2d, Ints3d
 from thinc.util import get_array_module
 
 from ...types import Potentials
+from ..validation import check_count
 from .packing import Packing, fold_ends, pack, unpack
 
 
@@ -49,9 +50,11 @@ def k_best(potentials: Potentials, k: int) -> BestPaths:
     potentials (Potentials): The scores of a batch.
     k (int): How many, at least 1.
     RETURNS (BestPaths): Their tags and scores.
+    RAISES (ValueError): If k is less than 1.
     """
+    check_count("k", k)
     xp = get_array_module(potentials.emissions)
-    packing = pack(potentials.lengths, xp)
+    packing = pack(potentials)
     ways = _forward(potentials, packing, k)
     ends = unpack(xp.arange(len(packing.tokens)), packing)[packing.last]
     n_tags = len(potentials.transitions)

@@ -80,7 +80,7 @@ def neighbours(potentials: Potentials, packing: Packing, leftwards: bool) -> Nei
 def log_partition(potentials: Potentials) -> Scored:
     """As `sum_product.log_partition`."""
     xp = get_array_module(potentials.emissions)
-    packing = pack(potentials.lengths, xp)
+    packing = pack(potentials)
     before = neighbours(potentials, packing, leftwards=True)
     log_z = _log_z(before.reach, packing)
 
@@ -99,7 +99,7 @@ def log_partition(potentials: Potentials) -> Scored:
 def pairwise_marginals(potentials: Potentials) -> Floats3d:
     """As `sum_product.pairwise_marginals`."""
     xp = get_array_module(potentials.emissions)
-    packing = pack(potentials.lengths, xp)
+    packing = pack(potentials)
     before = neighbours(potentials, packing, leftwards=True)
     unary = _unary(potentials, before, _log_z(before.reach, packing))
     pairs = xp.zeros(unary.shape + unary.shape[1:])

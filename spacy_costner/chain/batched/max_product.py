@@ -89,7 +89,7 @@ def best_path(potentials: Potentials) -> BestPath:
     potentials (Potentials): The scores of a batch.
     RETURNS (BestPath): Its tags and its score. Of several best paths it is one.
     """
-    packing = pack(potentials.lengths, get_array_module(potentials.emissions))
+    packing = pack(potentials)
     tags = unpack(_trace_back(best_predecessors(potentials, packing)), packing)
     return BestPath(tags, path_score(potentials, tags)[0])
 
@@ -103,7 +103,7 @@ def max_marginals(potentials: Potentials) -> Floats2d:
     RETURNS (Floats2d): The scores, in float64; minus infinity where no legal path leads
         through the tag. Shape: (N, K)
     """
-    packing = pack(potentials.lengths, get_array_module(potentials.emissions))
+    packing = pack(potentials)
     before, after = best_neighbours(potentials, packing)
     return unpack(before.reach + after.predicted, packing)
 

@@ -277,7 +277,5 @@ def _with_lost(scaled: ScaledNeighbours, lost: Array1d, potentials: Potentials) 
     exact: Any = None
     if sequences.any():
         taken, _ = select(potentials, sequences)
-        exact = log_domain.neighbours(
-            taken, pack(taken.lengths, get_array_module(lost)), scaled.leftwards
-        )
+        exact = log_domain.neighbours(taken, pack(taken), scaled.leftwards)
     return SumNeighbours(potentials, scaled, sequences[packing.sequence], exact)

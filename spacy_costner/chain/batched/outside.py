@@ -18,6 +18,7 @@ from thinc.util import get_array_module
 
 from ...types import Potentials, Scored
 from ..constraints import Allowed, restrict, truth_values
+from ..validation import check_allowed, check_derivatives
 from .max_product import BestPath
 from .neighbours import Sides
 from .packing import fold_ends, pack
@@ -37,6 +38,7 @@ def log_partition_outside(potentials: Potentials, allowed: Allowed) -> Scored:
     sides, totals, shares = _leave(potentials, allowed, SUM)
 
     def backprop(d_totals: Floats1d) -> Potentials:
+        check_derivatives(d_totals, totals.shape)
         weights = get_array_module(shares).asarray(d_totals)[sides.packing.sequence]
         mass = shares * weights[:, None]
         return sides.spread(mass, mass, mass)
@@ -65,7 +67,8 @@ def _leave(
     """The messages of the set on the left and of all paths on the right; the totals of all
     ways to leave the set, and the share of leaving it at each tag."""
     xp = get_array_module(potentials.emissions)
-    packing = pack(potentials.lengths, xp)
+    packing = pack(potentials)
+    check_allowed(allowed, potentials)
     allowed = truth_values(xp.asarray(allowed), len(potentials.start))
     before = semiring.predecessors(restrict(potentials, allowed), packing)
     after = semiring.successors(potentials, packing)

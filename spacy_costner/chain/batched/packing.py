@@ -11,6 +11,7 @@ from thinc.types import Array1d, Floats1d, Floats2d, Ints1d, Ints2d
 from thinc.util import get_array_module
 
 from ...types import Potentials
+from ..validation import check_potentials
 
 
 class Packing(NamedTuple):
@@ -64,14 +65,16 @@ class Packing(NamedTuple):
         return (self.later, self.before) if leftwards else (self.before, self.later)
 
 
-def pack(lengths: Ints1d, xp: Any = numpy) -> Packing:
+def pack(potentials: Potentials) -> Packing:
     """Plan how a batch is stood upright.
 
-    lengths (Ints1d): Tokens of each sequence, on the host. Shape: (B,)
-    xp: The array module of all but `offsets`.
-    RETURNS (Packing): The plan.
+    potentials (Potentials): The scores of the batch.
+    RETURNS (Packing): The plan, `offsets` on the host.
+    RAISES (ValueError): If they don't fit together.
     """
-    lengths = numpy.asarray(lengths, dtype="int64")
+    check_potentials(potentials)
+    xp = get_array_module(potentials.emissions)
+    lengths = potentials.lengths.astype("int64")
     order = numpy.argsort(-lengths, kind="stable")
     longest = int(lengths.max(initial=0))
     running = len(lengths) - numpy.searchsorted(numpy.sort(lengths), numpy.arange(longest), "right")

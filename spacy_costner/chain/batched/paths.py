@@ -4,6 +4,7 @@ from thinc.types import Floats1d, Ints1d
 from thinc.util import get_array_module
 
 from ...types import Potentials, Scored, add_to
+from ..validation import check_derivatives, check_tags
 from .packing import fold_ends, pack, sum_by_sequence, unfold_ends
 from .sum_product import log_partition
 
@@ -20,7 +21,8 @@ def path_score(potentials: Potentials, tags: Ints1d) -> Scored:
         forbidden one. Shape: (B,)
     """
     xp = get_array_module(potentials.emissions)
-    packing = pack(potentials.lengths, xp)
+    packing = pack(potentials)
+    check_tags(tags, potentials)
     rows = xp.arange(len(packing.tokens))
     path = xp.asarray(tags)[packing.tokens]
     came_from, went_to = path[packing.before], path[packing.later]
@@ -29,6 +31,7 @@ def path_score(potentials: Potentials, tags: Ints1d) -> Scored:
     scores = sum_by_sequence(steps, packing)
 
     def backprop(d_scores: Floats1d) -> Potentials:
+        check_derivatives(d_scores, scores.shape)
         d_steps = xp.where(xp.isfinite(scores), d_scores, 0.0)[packing.sequence]
         d_emissions = xp.zeros_like(potentials.emissions)
         d_emissions[rows, path] = d_steps
@@ -59,6 +62,7 @@ def path_log_prob(potentials: Potentials, tags: Ints1d) -> Scored:
     legal = xp.isfinite(scores)
 
     def backprop(d_log_p: Floats1d) -> Potentials:
+        check_derivatives(d_log_p, scores.shape)
         expected = backprop_all(xp.where(legal, -d_log_p, 0.0))
         return add_to(backprop_path(d_log_p), expected)
 

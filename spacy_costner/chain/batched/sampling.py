@@ -5,6 +5,7 @@ from thinc.types import Ints2d
 from thinc.util import get_array_module
 
 from ...types import Potentials
+from ..validation import check_count
 from .neighbours import predecessors
 from .packing import pack, unpack
 
@@ -20,13 +21,15 @@ def sample_paths(potentials: Potentials, n: int, rng: Generator) -> Ints2d:
     where the largest of scores with Gumbel noise is a draw from their exponentials.
 
     potentials (Potentials): The scores of a batch.
-    n (int): How many paths to draw of each sequence.
+    n (int): How many paths to draw of each sequence, at least 1.
     rng (Generator): Where chance comes from.
     RETURNS (Ints2d): The tags of each draw; they mean nothing for a sequence without a
         legal path. Shape: (n, N)
+    RAISES (ValueError): If n is less than 1.
     """
+    check_count("n", n)
     xp = get_array_module(potentials.emissions)
-    packing = pack(potentials.lengths, xp)
+    packing = pack(potentials)
     alpha = predecessors(potentials, packing).reach
     tags = xp.zeros((len(alpha), n), dtype="int64")
     for t in range(packing.n_steps - 1, -1, -1):

@@ -20,6 +20,7 @@ from thinc.types import Array1d, Array2d, Floats1d, Floats2d, Ints1d
 from thinc.util import get_array_module
 
 from ...types import Potentials
+from ..validation import check_derivatives, check_segments
 from .log_domain import log_sum_exp, zero_if_infinite
 from .neighbours import Sides
 from .packing import add_up, fold_ends, pack, running_sum, sum_by_group, unpack
@@ -124,6 +125,7 @@ def segment_log_probs(
     log_z = zero_if_infinite(log_sum_exp(anyway, axis=1))
 
     def backprop(d_log_p: Floats1d) -> Potentials:
+        check_derivatives(d_log_p, totals.shape, "segments")
         weights = xp.where(xp.isfinite(totals), xp.asarray(d_log_p), 0.0)[turns.segment, None]
         parting = shares * weights
         return _spread(sides, turns, parting, xp.exp(anyway - log_z[:, None]) * weights)
@@ -151,6 +153,7 @@ def segment_max_scores(
     ]
 
     def backprop(d_scores: Floats2d) -> Potentials:
+        check_derivatives(d_scores, (2, len(segments.begin)), "segments")
         parting = xp.zeros_like(scores)
         for d_score, (_, shares) in zip(xp.asarray(d_scores), chosen):
             parting += shares * d_score[turns.segment, None]
@@ -161,7 +164,8 @@ def segment_max_scores(
 
 def _part(potentials: Potentials, segments: Segments, semiring: Semiring) -> Parting:
     xp = get_array_module(potentials.emissions)
-    packing = pack(potentials.lengths, xp)
+    packing = pack(potentials)
+    check_segments(segments, potentials)
     sides = Sides(potentials, packing, *semiring.neighbours(potentials, packing))
     turns = _turns(segments, sides)
     tags = xp.arange(len(potentials.transitions))

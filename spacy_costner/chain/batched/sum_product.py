@@ -18,6 +18,7 @@ from thinc.types import Array1d, Array2d, Floats1d, Floats2d, Floats3d
 from thinc.util import get_array_module
 
 from ...types import Potentials, Scored
+from ..validation import check_derivatives
 from . import log_domain
 from .log_domain import zero_if_infinite
 from .packing import (
@@ -94,7 +95,7 @@ def log_partition(potentials: Potentials) -> Scored:
         how often each step is expected to be taken: the marginals. Shape: (B,)
     """
     xp = get_array_module(potentials.emissions)
-    packing = pack(potentials.lengths, xp)
+    packing = pack(potentials)
     kernel = exponentiate(fold_ends(potentials, packing), potentials.transitions, packing)
     alpha = forward(kernel, packing)
     log_z = sum_by_sequence(xp.log(xp.maximum(alpha.scale, SMALLEST)) + kernel.shift, packing)
@@ -103,6 +104,7 @@ def log_partition(potentials: Potentials) -> Scored:
         log_z[lost] = log_domain.log_partition(select(potentials, lost)[0])[0]
 
     def backprop(d_log_z: Floats1d) -> Potentials:
+        check_derivatives(d_log_z, log_z.shape)
         posterior = _posterior(kernel, alpha, packing)
         weights = xp.where(posterior.lost, 0.0, d_log_z).astype(alpha.values.dtype)
         weights = weights[packing.sequence]
@@ -135,7 +137,7 @@ def pairwise_marginals(potentials: Potentials) -> Floats3d:
     RETURNS (Floats3d): p(y_{t-1} = i, y_t = j), 0 at first tokens. Shape: (N, K, K)
     """
     xp = get_array_module(potentials.emissions)
-    packing = pack(potentials.lengths, xp)
+    packing = pack(potentials)
     kernel = exponentiate(fold_ends(potentials, packing), potentials.transitions, packing)
     alpha = forward(kernel, packing)
     posterior = _posterior(kernel, alpha, packing)

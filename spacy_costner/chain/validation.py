@@ -1,0 +1,167 @@
+"""What the functions of the chain take: every array is checked here before a recursion sees it.
+
+Compiled code looks for itself, fast, and comes here to say what is wrong.
+"""
+
+from typing import TYPE_CHECKING, Any, Tuple
+
+import numpy
+from thinc.util import get_array_module
+
+from ..types import Potentials
+
+MOST_TOKENS = 2**31 - 1
+"""Of one sequence, as compiled code counts them."""
+
+if TYPE_CHECKING:
+    from .batched.segments import Segments
+
+
+def check_potentials(potentials: Potentials, name: str = "potentials") -> None:
+    """Check types, shapes and lengths.
+
+    potentials (Potentials): The scores of a batch.
+    name (str): What to call them.
+    RAISES (ValueError): If they aren't those of one batch.
+    """
+    _check_floats(f"{name}.emissions", potentials.emissions, 2)
+    n_tokens, n_tags = potentials.emissions.shape
+    if n_tags < 1:
+        raise ValueError(f"{name}.emissions: expected scores of at least 1 tag, got 0")
+    shapes = {"transitions": (n_tags, n_tags), "start": (n_tags,), "end": (n_tags,)}
+    for field, shape in shapes.items():
+        scores = getattr(potentials, field)
+        _check_floats(f"{name}.{field}", scores, len(shape))
+        _check_shape(f"{name}.{field}", scores, shape, f"scores of {n_tags} tags")
+    _check_lengths(f"{name}.lengths", potentials.lengths, n_tokens)
+
+
+def check_values(values: Potentials, potentials: Potentials) -> None:
+    """Check values of the steps of a batch.
+
+    values (Potentials): A value of each step.
+    potentials (Potentials): The scores of the batch, checked.
+    RAISES (ValueError): If they aren't of the same shapes.
+    """
+    for field, scores in zip(Potentials._fields[:4], potentials):
+        of_steps = getattr(values, field)
+        _check_floats(f"values.{field}", of_steps, scores.ndim)
+        _check_shape(f"values.{field}", of_steps, scores.shape, "the shape of the scores")
+    _check_lengths("values.lengths", values.lengths, len(values.emissions))
+    if not numpy.array_equal(values.lengths, potentials.lengths):
+        raise ValueError(
+            f"values.lengths: expected those of the potentials, {potentials.lengths}, "
+            f"got {values.lengths}"
+        )
+
+
+def check_tags(tags: Any, potentials: Potentials, name: str = "tags") -> None:
+    """Check a tag for each token.
+
+    tags (Ints1d): The tags.
+    potentials (Potentials): The scores of the batch, checked.
+    name (str): What to call them.
+    RAISES (ValueError): If they aren't tags of its tokens.
+    """
+    n_tokens, n_tags = potentials.emissions.shape
+    _check_kind(name, tags, "iu", "integers", 1)
+    if tags.shape != (n_tokens,) or ((tags < 0) | (tags >= n_tags)).any():
+        raise ValueError(
+            f"{name}: expected a tag from 0 to {n_tags - 1} for each of the {n_tokens} tokens, "
+            f"got {tags}"
+        )
+
+
+def check_allowed(allowed: Any, potentials: Potentials) -> None:
+    """Check a set of tags for each token.
+
+    allowed (Allowed): The sets.
+    potentials (Potentials): The scores of the batch, checked.
+    RAISES (ValueError): If they aren't sets of its tags.
+    """
+    if getattr(allowed, "ndim", 2) == 1:
+        return check_tags(allowed, potentials, "allowed")
+    _check_kind("allowed", allowed, "b", "truth values", 2)
+    _check_shape("allowed", allowed, potentials.emissions.shape, "a truth value a token and tag")
+
+
+def check_segments(segments: "Segments", potentials: Potentials) -> None:
+    """Check that segments are runs of tokens, each in one sequence.
+
+    segments (Segments): The segments.
+    potentials (Potentials): The scores of the batch, checked.
+    RAISES (ValueError): If they aren't.
+    """
+    begin, end, tags, after = segments
+    for field, places in zip(segments._fields, (begin, end, tags)):
+        _check_kind(f"segments.{field}", places, "iu", "integers", 1)
+    n_tags = potentials.emissions.shape[1]
+    _check_shape("segments.end", end, begin.shape, "as many as of segments.begin")
+    sequence_ends = numpy.append(numpy.cumsum(potentials.lengths, dtype="int64"), -1)
+    past = sequence_ends[numpy.searchsorted(sequence_ends[:-1], begin, side="right")]
+    wrong = (begin < 0) | (begin >= end) | (end > past)
+    if wrong.any():
+        raise ValueError(
+            "segments: expected begin < end within one sequence, got (begin, end) = "
+            f"({begin[wrong][0]}, {end[wrong][0]}), lengths {potentials.lengths}"
+        )
+    _check_shape("segments.tags", tags, (int((end - begin).sum()),), "a tag for each token")
+    if ((tags < 0) | (tags >= n_tags)).any():
+        raise ValueError(f"segments.tags: expected tags from 0 to {n_tags - 1}, got {tags}")
+    if after is not None:
+        _check_kind("segments.after", after, "b", "truth values", 2)
+        _check_shape("segments.after", after, (len(begin), n_tags), "truth values of each tag")
+
+
+def check_derivatives(d_values: Any, shape: Tuple[int, ...], what: str = "sequences") -> None:
+    """Check what is handed to a callback.
+
+    d_values (FloatsXd): The derivatives.
+    shape (Tuple[int, ...]): One for each answer.
+    what (str): What the answers are of.
+    RAISES (ValueError): If there aren't as many derivatives as answers.
+    """
+    _check_kind("derivatives", d_values, "fiu", "real numbers", len(shape))
+    _check_shape("derivatives", d_values, shape, f"one for each of the {shape[-1]} {what}")
+
+
+def check_count(name: str, count: Any) -> None:
+    """Check how many are asked for.
+
+    name (str): The argument.
+    count (int): How many.
+    RAISES (ValueError): If it isn't an integer of at least 1.
+    """
+    is_integer = isinstance(count, (int, numpy.integer)) and not isinstance(count, bool)
+    if not is_integer or count < 1:
+        raise ValueError(f"{name}: expected an integer of at least 1, got {count!r}")
+
+
+def _check_floats(name: str, scores: Any, n_dimensions: int) -> None:
+    _check_kind(name, scores, "f", "float32 or float64", n_dimensions)
+    if str(scores.dtype) not in ("float32", "float64"):
+        raise ValueError(f"{name}: expected float32 or float64, got {scores.dtype}")
+
+
+def _check_kind(name: str, array: Any, kinds: str, what: str, n_dimensions: int) -> None:
+    if not isinstance(array, get_array_module(array).ndarray):
+        raise ValueError(f"{name}: expected an array of {what}, got {type(array).__name__}")
+    if array.dtype.kind not in kinds:
+        raise ValueError(f"{name}: expected {what}, got an array of {array.dtype}")
+    if array.ndim != n_dimensions:
+        raise ValueError(f"{name}: expected {n_dimensions} dimensions, got the shape {array.shape}")
+
+
+def _check_shape(name: str, array: Any, shape: Tuple[int, ...], what: str) -> None:
+    if array.shape != shape:
+        raise ValueError(f"{name}: expected {what}, shape {shape}, got {array.shape}")
+
+
+def _check_lengths(name: str, lengths: Any, n_tokens: int) -> None:
+    _check_kind(name, lengths, "iu", "integers", 1)
+    in_range = ((lengths >= 0) & (lengths <= min(n_tokens, MOST_TOKENS))).all()
+    if not in_range or int(lengths.sum(dtype="int64")) != n_tokens:
+        raise ValueError(
+            f"{name}: expected lengths that add up to the {n_tokens} rows of the emissions, "
+            f"got {lengths}"
+        )
