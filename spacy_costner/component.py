@@ -245,7 +245,10 @@ class CostSensitiveNER(TrainablePipe):
         k (int): How many, at least 1.
         RETURNS (List[List[Reading]]): For each doc up to k readings, with their entities and
             their probability, the most probable first.
+        RAISES (ValueError): If `docs` is a doc, or k less than 1.
         """
+        if isinstance(docs, Doc):
+            raise ValueError("docs: expected several docs, as [doc], got a Doc")
         docs = list(docs)
         return readings(docs, self.beliefs(docs), read_presets(docs), k, self.vocab.strings)
 

@@ -15,6 +15,7 @@ from .batched.posterior import OfEach, WayBack
 from .batched.segments import select_segments
 from .compiled import asked_of, is_used_for, native
 from .constraints import Allowed
+from .validation import check_derivatives, check_potentials
 
 
 def posterior(potentials: Potentials) -> "Posterior":
@@ -143,12 +144,14 @@ def entropy(potentials: Potentials) -> Scored:
         callback to their gradient, which is the covariance of the features times the
         potentials, negative. Shape: (B,)
     """
+    check_potentials(potentials)
     dtype = potentials.emissions.dtype
     exact = map_scores(lambda scores: scores.astype("float64"), potentials)
     paths = posterior(exact)
     log_z, (mean_score, backprop_mean) = paths.log_partition()[0], paths.expectation(exact)
 
     def backprop(d_entropy: Floats1d) -> Potentials:
+        check_derivatives(d_entropy, log_z.shape)
         return map_scores(lambda scores: scores.astype(dtype), backprop_mean(-d_entropy))
 
     return zero_if_infinite(log_z) - mean_score, backprop

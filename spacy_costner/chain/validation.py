@@ -6,7 +6,7 @@ Compiled code looks for itself, fast, and comes here to say what is wrong.
 from typing import TYPE_CHECKING, Any, Tuple
 
 import numpy
-from thinc.util import get_array_module
+from thinc.util import is_cupy_array
 
 from ..types import Potentials
 
@@ -144,7 +144,7 @@ def _check_floats(name: str, scores: Any, n_dimensions: int) -> None:
 
 
 def _check_kind(name: str, array: Any, kinds: str, what: str, n_dimensions: int) -> None:
-    if not isinstance(array, get_array_module(array).ndarray):
+    if not (isinstance(array, numpy.ndarray) or is_cupy_array(array)):
         raise ValueError(f"{name}: expected an array of {what}, got {type(array).__name__}")
     if array.dtype.kind not in kinds:
         raise ValueError(f"{name}: expected {what}, got an array of {array.dtype}")

@@ -24,7 +24,7 @@ def path_score(potentials: Potentials, tags: Ints1d) -> Scored:
     packing = pack(potentials)
     check_tags(tags, potentials)
     rows = xp.arange(len(packing.tokens))
-    path = xp.asarray(tags)[packing.tokens]
+    path = xp.asarray(tags, dtype="int64")[packing.tokens]
     came_from, went_to = path[packing.before], path[packing.later]
     steps = fold_ends(potentials, packing)[rows, path].astype("float64")
     steps[packing.later] += potentials.transitions[came_from, went_to]

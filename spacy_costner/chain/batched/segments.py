@@ -166,6 +166,7 @@ def _part(potentials: Potentials, segments: Segments, semiring: Semiring) -> Par
     xp = get_array_module(potentials.emissions)
     packing = pack(potentials)
     check_segments(segments, potentials)
+    segments = Segments(*(places.astype("int64") for places in segments[:3]), segments.after)
     sides = Sides(potentials, packing, *semiring.neighbours(potentials, packing))
     turns = _turns(segments, sides)
     tags = xp.arange(len(potentials.transitions))

@@ -1,0 +1,209 @@
+"""Calls of the chain with one argument spoiled: wrong shapes, types, lengths and numbers.
+
+    python -m tests.hostile [number of calls] [seed]
+
+Each is refused by a ValueError that names the argument, by compiled and by array code alike, or
+answered by both. Built with sanitizers, compiled code must not read or write outside.
+"""
+
+import sys
+import warnings
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
+
+import numpy
+
+from spacy_costner import chain
+from spacy_costner.chain.compiled import array_code
+from spacy_costner.types import Potentials
+
+from .batches import random_potentials
+
+Rng = numpy.random.Generator
+NUMBERS = (numpy.nan, numpy.inf, -numpy.inf, -1, 0, 1, 5, 1e30, 2**31, 2**32 + 3, 2**63 - 1)
+TYPES = ("float16", "float32", "float64", "longdouble", "complex128", "object", "str", "bool")
+TYPES += ("int8", "int32", "int64", "uint64", ">f8", ">i4")
+
+
+class Call(NamedTuple):
+    """A function of the chain and its arguments.
+
+    name (str): The function.
+    arguments (Dict[str, Any]): What it takes; potentials and segments taken apart, as
+        `potentials.start`.
+    derivatives (Any): What its callback takes, if it has one.
+    """
+
+    name: str
+    arguments: Dict[str, Any]
+    derivatives: Any = None
+
+
+def random_call(rng: Rng) -> Call:
+    """A call that is right."""
+    lengths = rng.integers(0, 7, size=rng.integers(1, 5))
+    potentials = random_potentials(
+        list(lengths), int(rng.choice([1, 2, 5, 17])), float(rng.choice([1.0, 100.0])),
+        str(rng.choice(["float32", "float64"])), seed=int(rng.integers(2**32)),
+    )  # fmt: skip
+    for scores in potentials[:4]:
+        scores[rng.uniform(size=scores.shape) < rng.choice([0.0, 0.3])] = -numpy.inf
+    n_sequences, (n_tokens, n_tags) = len(lengths), potentials.emissions.shape
+    name = str(rng.choice(list(MORE_ARGUMENTS)))
+    arguments = {f"potentials.{field}": a for field, a in potentials._asdict().items()}
+    arguments.update(MORE_ARGUMENTS[name](potentials, rng))
+    n = len(arguments.get("segments.begin", ()))
+    shapes = {"segment_log_probs": (n,), "segment_max_scores": (2, n), "log_marginals": (n_tokens,)}
+    return Call(name, arguments, rng.normal(size=shapes.get(name, (n_sequences,))))
+
+
+def _nothing(potentials: Potentials, rng: Rng) -> Dict[str, Any]:
+    return {}
+
+
+def _tags(potentials: Potentials, rng: Rng) -> Dict[str, Any]:
+    return {"tags": rng.integers(potentials.emissions.shape[1], size=len(potentials.emissions))}
+
+
+def _allowed(potentials: Potentials, rng: Rng) -> Dict[str, Any]:
+    if rng.integers(2):
+        return {"allowed": _tags(potentials, rng)["tags"]}
+    return {"allowed": rng.uniform(size=potentials.emissions.shape) < 0.5}
+
+
+def _values(potentials: Potentials, rng: Rng) -> Dict[str, Any]:
+    values = [rng.normal(size=scores.shape) for scores in potentials[:4]]
+    return {f"values.{f}": a for f, a in zip(potentials._fields, [*values, potentials.lengths])}
+
+
+def _segments(potentials: Potentials, rng: Rng) -> Dict[str, Any]:
+    tokens = numpy.flatnonzero(rng.uniform(size=len(potentials.emissions)) < 0.5)
+    ends = numpy.cumsum(potentials.lengths)
+    past = ends[numpy.searchsorted(ends, tokens, side="right")]
+    end = rng.integers(tokens, past) + 1
+    n_tags = potentials.emissions.shape[1]
+    return {
+        "segments.begin": tokens,
+        "segments.end": end,
+        "segments.tags": rng.integers(n_tags, size=int((end - tokens).sum())),
+        "segments.after": rng.uniform(size=(len(tokens), n_tags)) < 0.7
+        if rng.integers(2)
+        else None,
+    }
+
+
+MORE_ARGUMENTS: Dict[str, Callable[[Potentials, Rng], Dict[str, Any]]] = {
+    "log_partition": _nothing,
+    "marginals": _nothing,
+    "best_path": _nothing,
+    "entropy": _nothing,
+    "path_score": _tags,
+    "path_log_prob": _tags,
+    "best_outside": _allowed,
+    "log_partition_outside": _allowed,
+    "log_marginals": _allowed,
+    "expectation": _values,
+    "segment_log_probs": _segments,
+    "segment_max_scores": _segments,
+    "k_best": lambda potentials, rng: {"k": int(rng.integers(1, 6))},
+    "sample_paths": lambda potentials, rng: {"n": int(rng.integers(1, 6))},
+}
+
+
+def spoil(call: Call, rng: Rng) -> Call:
+    """Make one argument, or what the callback takes, into something else."""
+    names = [*call.arguments, "derivatives"]
+    name = names[rng.integers(len(names))]
+    how = WAYS[rng.integers(len(WAYS))]
+    if call.arguments.get(name, 0) is None:
+        how = _to_something_else
+    if name == "derivatives":
+        return call._replace(derivatives=how(call.derivatives, rng))
+    return call._replace(arguments={**call.arguments, name: how(call.arguments[name], rng)})
+
+
+def _to_type(array: Any, rng: Rng) -> Any:
+    return numpy.asarray(array).astype(str(rng.choice(TYPES)))
+
+
+def _to_size(array: Any, rng: Rng) -> Any:
+    array = numpy.atleast_1d(array)
+    shape = [int(rng.choice([0, 1, n, n + 1, max(n - 1, 0), 2 * n])) for n in array.shape]
+    return numpy.resize(array, shape)
+
+
+def _to_shape(array: Any, rng: Rng) -> Any:
+    array = numpy.atleast_1d(array)
+    shapes = (array.T, array.ravel(), array[None], array[..., None], array[..., ::-1])
+    return shapes[rng.integers(len(shapes))]
+
+
+def _with_number(array: Any, rng: Rng) -> Any:
+    array = numpy.array(array)
+    number = NUMBERS[rng.integers(len(NUMBERS))]
+    with numpy.errstate(invalid="ignore", over="ignore"):
+        if array.dtype.kind in "iu" and numpy.isfinite(number):
+            array = array.astype("int64")
+        if array.size:
+            array.flat[rng.integers(array.size)] = numpy.asarray(number).astype(array.dtype)
+    return array
+
+
+def _to_something_else(array: Any, rng: Rng) -> Any:
+    others: List[Any] = [None, 0, -1, "B", [], numpy.asarray(array).tolist(), numpy.zeros(())]
+    return others[rng.integers(len(others))]
+
+
+FORMS = {"potentials": Potentials, "values": Potentials, "segments": chain.Segments}
+WAYS = (_to_type, _to_size, _to_size, _to_shape, _with_number, _with_number, _to_something_else)
+
+
+def refusal(call: Call, seed: int) -> Optional[str]:
+    """Make a call.
+
+    RETURNS (Optional[str]): The message of its ValueError; None if it has an answer.
+    """
+    arguments: Dict[str, Any] = {}
+    for name, value in call.arguments.items():
+        whole, _, field = name.partition(".")
+        arguments.setdefault(whole, {})
+        arguments[whole] = {**arguments[whole], field: value} if field else value
+    for whole in arguments.keys() & FORMS.keys():
+        arguments[whole] = FORMS[whole](**arguments[whole])
+    if call.name == "sample_paths":
+        arguments["rng"] = numpy.random.default_rng(seed)
+    try:
+        answer = getattr(chain, call.name)(**arguments)
+        if isinstance(answer, tuple) and callable(answer[-1]):
+            answer[-1](call.derivatives)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def compare(seed: int, i: int) -> bool:
+    """Spoil a call, and make it to compiled and to array code.
+
+    RETURNS (bool): Whether it was refused.
+    RAISES (AssertionError): If one form refuses what the other answers, or doesn't name what
+        was spoiled.
+    """
+    rng = numpy.random.default_rng([seed, i])
+    right = random_call(rng)
+    assert refusal(right, i) is None, (seed, i, right)
+    call = spoil(right, rng)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        message = refusal(call, i)
+        with array_code():
+            expected = refusal(call, i)
+    assert message == expected, (seed, i, call, message, expected)
+    return message is not None
+
+
+def main(n_calls: int = 10_000, seed: int = 0) -> None:
+    refused = sum(compare(seed, i) for i in range(n_calls))
+    print(f"{n_calls} calls, {refused} refused, {n_calls - refused} answered")
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
