@@ -67,7 +67,6 @@ cdef extern from "kernels/interface.hpp" namespace "costner" nogil:
 
     cdef cppclass Asked:
         void backprop(const double* d_answers, const Gradient& out) except +
-        vector[char] lost
 
     cdef cppclass _Posterior "costner::Posterior":
         void backprop(
@@ -183,8 +182,9 @@ cdef class _Batch:
         return Potentials(d_emissions, d_transitions, d_start, d_end, self.potentials.lengths)
 
     cdef object empty_scores(self):
+        """Zeros, the scores of sequences without tokens."""
         cdef np.npy_intp[1] shape = [self.scores.n_sequences]
-        return np.PyArray_EMPTY(1, shape, np.NPY_DOUBLE, 0)
+        return np.PyArray_ZEROS(1, shape, np.NPY_DOUBLE, 0)
 
     cdef object path(self, tags, name="tags"):
         """A tag for each token. Shape: (N,)"""
@@ -403,8 +403,7 @@ def path_log_prob(potentials, tags):
 
 @cython.final
 cdef class Posterior:
-    """As `batched.Posterior`, but for sequences that scaled messages lose: the callbacks leave
-    those out, and say so in `lost`."""
+    """As `batched.Posterior`."""
 
     cdef _Batch batch
     cdef unique_ptr[_Posterior] messages
@@ -416,10 +415,10 @@ cdef class Posterior:
         with nogil:
             self.messages = make_posterior(self.batch.scores, n_threads)
 
-    def backprop(self, ways_back):
+    def backprop(self, *ways_back):
         """The sum of the gradients of some answers.
 
-        ways_back (Sequence[Tuple[Answer, Floats1d]]): Answers of this posterior, with the
+        *ways_back (Tuple[Answer, Floats1d]): Answers of this posterior, with the
             derivatives with respect to them.
         """
         cdef vector[const Asked*] asked
@@ -448,7 +447,7 @@ cdef class Posterior:
     def log_marginals(self, allowed):
         cdef Sets sets
         array = self.batch.sets(allowed, &sets)
-        log_p = _empty(self.batch.scores.n_tokens)
+        log_p = _impossible(self.batch.scores.n_tokens)
         cdef double* out = <double*>np.PyArray_DATA(log_p)
         cdef Answer answer = Answer(self, self.batch, log_p.shape, "tokens", None)
         with nogil:
@@ -468,7 +467,7 @@ cdef class Posterior:
     def log_partition_outside(self, allowed):
         cdef Sets sets
         array = self.batch.sets(allowed, &sets)
-        log_sums = self.batch.empty_scores()
+        log_sums = _impossible(self.batch.scores.n_sequences)
         cdef double* out = <double*>np.PyArray_DATA(log_sums)
         cdef Answer answer = Answer(self, self.batch, log_sums.shape, "sequences", None)
         with nogil:
@@ -477,7 +476,7 @@ cdef class Posterior:
 
     def segment_log_probs(self, segments):
         cdef _Runs runs = _Runs(self.batch, segments)
-        log_p = _empty(runs.runs.n_runs)
+        log_p = _impossible(runs.runs.n_runs)
         cdef double* out = <double*>np.PyArray_DATA(log_p)
         cdef Answer answer = Answer(self, self.batch, log_p.shape, "segments", runs)
         with nogil:
@@ -527,6 +526,13 @@ cdef object _empty(np.npy_intp size):
     return np.PyArray_EMPTY(1, &size, np.NPY_DOUBLE, 0)
 
 
+cdef object _impossible(np.npy_intp size):
+    """The logarithms of what no legal path does."""
+    log_p = _empty(size)
+    log_p.fill(-numpy.inf)
+    return log_p
+
+
 @cython.final
 cdef class _Runs:
     """Segments as the kernels read them; keeps the arrays alive."""
@@ -564,16 +570,6 @@ cdef class Answer:
         self.shape = shape
         self.what = what
         self.more = more
-
-    @property
-    def lost(self):
-        """The sequences that this can't answer for, None if it can for all."""
-        cdef vector[char]* lost = &self.asked.get().lost
-        cdef size_t s
-        for s in range(lost.size()):
-            if lost[0][s]:
-                return numpy.asarray([lost[0][s] != 0 for s in range(lost.size())])
-        return None
 
     cdef object derivatives(self, d_answers):
         return _derivatives(d_answers, self.shape, self.what)

@@ -149,7 +149,6 @@ class BestWaysOf<Score>::SegmentScores final : public Asked {
     SegmentScores(const BestWaysOf& owner, const Runs& runs, double* scores)
         : owner_(owner), chain_(owner.chain_), runs_(runs, owner.chain_, owner.order_),
           with_(runs.n_runs), without_(runs.n_runs) {
-        lost.resize(chain_.n_sequences);
         Buffer<double> row(owner.width_);
         for (int64_t s = 0; s < chain_.n_sequences; s++)
             for (int64_t i : runs_[s]) {

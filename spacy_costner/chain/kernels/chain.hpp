@@ -55,12 +55,23 @@ inline Group without(const Group& group, const char* lost, int64_t* kept) {
     return rest;
 }
 
+inline bool any(const std::vector<char>& truths) {
+    return std::find(truths.begin(), truths.end(), 1) != truths.end();
+}
+
+inline std::vector<char> none_of(std::vector<char> truths) {
+    for (char& truth : truths) truth = !truth;
+    return truths;
+}
+
 // Groups of nearly equal length, so that few places in a group stand idle; no empty sequences.
 class Schedule {
   public:
-    Schedule(const int32_t* lengths, int64_t n_sequences, int most_rows, int n_threads) {
+    // left_out: Whether others work a sequence; empty: they work none.
+    Schedule(const int32_t* lengths, int64_t n_sequences, int most_rows, int n_threads,
+             const std::vector<char>& left_out = {}) {
         for (int64_t s = 0; s < n_sequences; s++)
-            if (lengths[s] > 0) order_.push_back(s);
+            if (lengths[s] > 0 && (left_out.empty() || !left_out[s])) order_.push_back(s);
         std::stable_sort(order_.begin(), order_.end(),
                          [=](int64_t a, int64_t b) { return lengths[a] > lengths[b]; });
         const int64_t n = order_.size();

@@ -14,8 +14,8 @@
 //     s'_t = w ((v_t - E_p[v_t]) alpha_t + A_t - m_t alpha_t),  m_t = sum_j A_t[j] beta_t[j]
 //
 // n_t is m_{t+1}, but not to the last digit: mass that isn't 0 in sum adds up in long sequences.
-template <class Real>
-class PosteriorOf<Real>::Expectation final : public Question {
+template <class Score, class Real>
+class PosteriorOf<Score, Real>::Expectation final : public Question {
   public:
     Expectation(const PosteriorOf& owner, const Scores& values, double* means)
         : Question(owner), values_(values), width_(owner.width_), start_(width_), end_(width_),
@@ -23,7 +23,6 @@ class PosteriorOf<Real>::Expectation final : public Question {
         fetch(values_.start, start_);
         fetch(values_.end, end_);
         weigh_pairs();
-        std::fill_n(means, owner.chain_.n_sequences, 0.0);
         std::vector<Buffer<Real>> rows;
         for (int i = 0; i < owner.sums_.n_threads_; i++) rows.emplace_back(width_);
         owner.for_groups([&](const Group& group, int thread) {
@@ -56,22 +55,23 @@ class PosteriorOf<Real>::Expectation final : public Question {
     std::size_t n_counts() const override { return has_pairs_ ? this->owner_.sums_.by_source_.size : 0; }
 
     // sum_t w p(i, j) V[i, j]
-    void finish(const double*, const std::vector<Buffer<Real>>& counts, Real* d_transitions) const override {
+    void finish(const double*, const std::vector<Buffer<Real>>& counts, Score* d_transitions) const override {
         if (!has_pairs_) return;
         const std::size_t n = static_cast<std::size_t>(this->chain_.n_tags) * this->chain_.n_tags;
-        Buffer<Real> pairs(n);
+        Buffer<Score> pairs(n);
+        std::fill_n(pairs + 0, n, Score(0));
         this->owner_.sums_.collect_pairs({counts.begin(), counts.end()}, pairs);
         for (std::size_t i = 0; i < n; i++)
             if (std::isfinite(values_.transitions[i])) d_transitions[i] += pairs[i] * values_.transitions[i];
     }
 
     // A row of values, 0 where it is infinite.
-    void fetch(const Real* from, Real* to) const {
-        const Vec<Real> lowest = splat(std::numeric_limits<Real>::lowest());
+    void fetch(const Score* from, Real* to) const {
+        const Vec<Real> infinite = splat(Real(-INFINITY));
         this->owner_.rows_.fetch(from, to);
         for (int k = 0; k < width_; k += LANES<Real>) {
             const Vec<Real> x = load(to + k);
-            store(to + k, x >= lowest ? x : splat(Real(0)));
+            store(to + k, x > infinite ? x : splat(Real(0)));
         }
     }
 
@@ -92,7 +92,7 @@ class PosteriorOf<Real>::Expectation final : public Question {
         const int n_tags = this->chain_.n_tags;
         const std::size_t size = static_cast<std::size_t>(n_tags) * width_;
         has_pairs_ = std::any_of(values_.transitions, values_.transitions + static_cast<std::size_t>(n_tags) * n_tags,
-                                 [](Real x) { return x != 0 && std::isfinite(x); });
+                                 [](Score x) { return x != 0 && std::isfinite(x); });
         if (!has_pairs_) return;
         Buffer<Real> weighted(size), transposed(size);
         std::fill_n(transposed + 0, size, Real(0));
@@ -121,7 +121,7 @@ class PosteriorOf<Real>::Expectation final : public Question {
             }
             of_tags_[t] = sum_lanes<Real>(tags);
             of_pairs_[t] = sum_lanes<Real>(pairs);
-            total += static_cast<double>(of_tags_[t]) + of_pairs_[t];
+            total += static_cast<double>(of_tags_[t]) + static_cast<double>(of_pairs_[t]);
         }
         return total;
     }
@@ -214,7 +214,7 @@ class PosteriorOf<Real>::Expectation final : public Question {
         }
     }
 
-    const Chain<Real> values_;
+    const Chain<Score> values_;
     const int width_;
     Buffer<Real> start_, end_, before_;
     Matrix<Real> by_source_, by_target_;

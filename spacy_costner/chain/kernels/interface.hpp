@@ -60,7 +60,6 @@ class Asked {
   public:
     virtual ~Asked() = default;
     virtual void backprop(const double* d_answers, const Gradient& out) const = 0;
-    std::vector<char> lost;  // sequences that others have to answer for: 0 in the gradient
 };
 
 // The distribution of paths: messages from both sides.

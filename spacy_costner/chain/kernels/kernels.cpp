@@ -10,13 +10,14 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <mutex>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "chain.hpp"
 #include "interface.hpp"
-#include "log_domain.hpp"
+#include "extended.hpp"
 #include "memory.hpp"
 #include "paths.hpp"
 #include "runs.hpp"

@@ -9,7 +9,7 @@
 // (+, *): absent entries are 0.
 struct Sums {
     template <class Real>
-    static constexpr Real absent = 0;
+    inline static const Real absent = 0;
     template <class Real>
     INLINE static Vec<Real> add(Vec<Real> total, Real x, Vec<Real> weights) {
         return total + x * weights;
@@ -21,7 +21,7 @@ struct Sums {
 // (max, +): absent entries are minus infinity.
 struct Maxima {
     template <class Real>
-    static constexpr Real absent = -std::numeric_limits<Real>::infinity();
+    inline static const Real absent = Real(-INFINITY);
     template <class Real>
     INLINE static Vec<Real> add(Vec<Real> total, Real x, Vec<Real> weights) {
         return larger<Real>(x + weights, total);

@@ -14,13 +14,13 @@
 #include "best_ways.hpp"
 
 inline std::unique_ptr<SumProduct> make_sum_product(const Scores& scores, int n_threads) {
-    if (scores.wide) return std::make_unique<SumProductOf<double>>(scores, n_threads);
-    return std::make_unique<SumProductOf<float>>(scores, n_threads);
+    if (scores.wide) return std::make_unique<SumProductOf<double, double>>(scores, n_threads);
+    return std::make_unique<SumProductOf<float, float>>(scores, n_threads);
 }
 
 inline std::unique_ptr<Posterior> make_posterior(const Scores& scores, int n_threads) {
-    if (scores.wide) return std::make_unique<PosteriorOf<double>>(scores, n_threads);
-    return std::make_unique<PosteriorOf<float>>(scores, n_threads);
+    if (scores.wide) return std::make_unique<PosteriorOf<double, double>>(scores, n_threads);
+    return std::make_unique<PosteriorOf<float, float>>(scores, n_threads);
 }
 
 inline std::unique_ptr<BestWays> make_best_ways(const Scores& scores, int n_threads) {

@@ -15,19 +15,18 @@
 //     p(y_{t-1} = i | in the set until t - 1, y_t = j)
 //         = a_{t-1}[i] M[i, j] / sum_{k in S_{t-1}} a_{t-1}[k] M[k, j]
 
-template <class Real>
-class PosteriorOf<Real>::Outside final : public Question {
+template <class Score, class Real>
+class PosteriorOf<Score, Real>::Outside final : public Question {
   public:
     Outside(const PosteriorOf& owner, const Sets& allowed, double* log_sums)
         : Question(owner), width_(owner.width_), sets_(allowed, owner.chain_.n_tokens, owner.rows_.order),
           stay_(sets_.size()), leave_(owner.chain_.n_tokens * width_), p_(owner.chain_.n_sequences) {
         this->for_sequences([&](int64_t s) {
             p_[s] = follow(s);
-            this->lost[s] = p_[s] > 0 && p_[s] < SMALLEST;
-            log_sums[s] = owner.log_z_[s] + std::log(p_[s]);
+            using std::log;
+            this->lost[s] = p_[s] > 0 && p_[s] < Wide<Real>(SMALLEST<Real>);
+            log_sums[s] = owner.log_z_[s] + log(p_[s]);
         });
-        for (int64_t s = 0; s < owner.chain_.n_sequences; s++)
-            if (owner.chain_.lengths[s] == 0) log_sums[s] = -INFINITY;
     }
 
   private:
@@ -44,7 +43,7 @@ class PosteriorOf<Real>::Outside final : public Question {
     }
 
     void lay_mass(const Group& group, const double* d_log_sums, Spread& spread, Real* pairs) const override {
-        Buffer<double> scratch(width_);
+        Buffer<Wide<Real>> scratch(width_);
         Buffer<Real> passed(width_), mass(2 * width_);
         for (int r = 0; r < group.size; r++) {
             const int64_t s = group.sequences[r];
@@ -55,12 +54,12 @@ class PosteriorOf<Real>::Outside final : public Question {
     std::size_t n_counts() const override { return static_cast<std::size_t>(this->chain_.n_tags) * width_; }
 
     Real weight(int64_t s, const double* d_log_sums) const {
-        return static_cast<Real>(p_[s] > 0 ? d_log_sums[s] / p_[s] : 0.0);
+        return static_cast<Real>(p_[s] > 0 ? d_log_sums[s] / p_[s] : Wide<Real>(0));
     }
 
     // The rows x and a of a sequence. RETURNS p(outside).
-    double follow(int64_t s) {
-        double p = 0;
+    Wide<Real> follow(int64_t s) {
+        Wide<Real> p = 0;
         for (int64_t t = this->chain_.begins[s]; t < this->owner_.past(s); t++) {
             Real* row = leave_ + t * width_;
             if (t == this->chain_.begins[s])
@@ -94,7 +93,7 @@ class PosteriorOf<Real>::Outside final : public Question {
 
     // Lays the mass that leaves the set, carries it back to where it was in the set, and counts
     // the pairs on its way.
-    void back_in_set(int64_t s, Real weight, Real* left, double* scratch, Real* passed, Real* mass, Real* pairs) const {
+    void back_in_set(int64_t s, Real weight, Real* left, Wide<Real>* scratch, Real* passed, Real* mass, Real* pairs) const {
         const int64_t begin = this->chain_.begins[s], length = this->chain_.lengths[s];
         Real* before = mass + width_;
         std::fill_n(mass, width_, Real(0));
@@ -115,7 +114,7 @@ class PosteriorOf<Real>::Outside final : public Question {
             divide_by_messages(t, mass, scratch);
             for (const int& i : from) {
                 const Real* transitions = this->owner_.transition_row(i);
-                const double stay = stay_[sets_.index(i)];
+                const Wide<Real> stay = stay_[sets_.index(i)];
                 for (int k = 0; k < width_; k++)
                     passed[k] = static_cast<Real>(stay * transitions[k] * scratch[k]);
                 before[i] = pass(passed, pairs + static_cast<std::size_t>(i) * width_);
@@ -134,29 +133,29 @@ class PosteriorOf<Real>::Outside final : public Question {
     }
 
     // mass[j] / sum_{i in S_{t-1}} a_{t-1}[i] M[i, j], in float64: both may be small.
-    void divide_by_messages(int64_t t, const Real* mass, double* to) const {
-        std::fill_n(to, width_, 0.0);
+    void divide_by_messages(int64_t t, const Real* mass, Wide<Real>* to) const {
+        std::fill_n(to, width_, Wide<Real>(0));
         for (const int& i : sets_[t - 1]) {
             const Real* transitions = this->owner_.transition_row(i);
-            const double stay = stay_[sets_.index(i)];
+            const Wide<Real> stay = stay_[sets_.index(i)];
             for (int k = 0; k < width_; k++) to[k] += stay * transitions[k];
         }
-        for (int k = 0; k < width_; k++) to[k] = to[k] > 0 ? mass[k] / to[k] : 0.0;
+        for (int k = 0; k < width_; k++) to[k] = to[k] > 0 ? mass[k] / to[k] : Wide<Real>(0);
     }
 
-    void finish(const double*, const std::vector<Buffer<Real>>& threads, Real* d_transitions) const override {
+    void finish(const double*, const std::vector<Buffer<Real>>& threads, Score* d_transitions) const override {
         const int n_tags = this->chain_.n_tags;
         const std::vector<int>& order = this->owner_.rows_.order;
         for (const Buffer<Real>& pairs : threads)
             for (int i = 0; i < n_tags; i++)
                 for (int j = 0; j < n_tags; j++)
                     d_transitions[static_cast<std::size_t>(order[i]) * n_tags + order[j]] +=
-                        pairs[static_cast<std::size_t>(i) * width_ + j];
+                        static_cast<Score>(pairs[static_cast<std::size_t>(i) * width_ + j]);
     }
 
     const int width_;
     const TagSets sets_;
     std::vector<Real> stay_;  // a, for the tags of the sets
     Buffer<Real> leave_;      // x
-    std::vector<double> p_;
+    std::vector<Wide<Real>> p_;
 };

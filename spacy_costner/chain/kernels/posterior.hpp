@@ -17,46 +17,58 @@
 // Mass that is spread both ways adds up to 0 at every token. What rounding leaves over would add
 // up along the sequence, spread as all paths are, and is taken off every BALANCED tokens.
 //
-// alpha and beta are at least SMALLEST where they count, so that r and q stay in range. Of a
-// sequence without such messages, or with an answer below SMALLEST, the question is answered
-// by others: it is lost.
+// alpha and beta are at least SMALLEST where they count, so that r and q stay in range. A
+// sequence without such messages, or with an answer below SMALLEST, is lost: a posterior of
+// Real = Extended answers for it. There only sequences without a legal path are lost.
 
 constexpr int64_t BALANCED = 64;
 
-template <class Real>
+template <class Score, class Real>
 class PosteriorOf final : public Posterior {
   public:
-    PosteriorOf(const Scores& scores, int n_threads)
-        : sums_(scores, n_threads), chain_(sums_.chain_), rows_(sums_.rows_),
+    PosteriorOf(const Scores& scores, int n_threads, const std::vector<char>& left_out = {})
+        : sums_(scores, n_threads, left_out), left_out_(sums_.lost_), chain_(sums_.chain_), rows_(sums_.rows_),
           width_(sums_.width_), transposed_(sums_.transpose()),
           beta_(chain_.n_tokens * width_), log_z_(chain_.n_sequences) {
-        sums_.log_partition(log_z_.data());
+        sums_.run_forward(log_z_.data());
         std::vector<char>& lost = sums_.lost_;
         std::vector<Backward> threads;
         for (int i = 0; i < sums_.n_threads_; i++) threads.emplace_back(sums_, transposed_);
         for_groups([&](const Group& group, int thread) { backward(group, threads[thread], lost); });
+        if constexpr (!IS_EXTENDED)
+            for (int64_t s = 0; s < chain_.n_sequences; s++)
+                if (lost[s]) log_z_[s] = exact(lost)->log_z_[s];
     }
 
     void backprop(const std::vector<const Asked*>& asked, const std::vector<const double*>& d_answers,
                   const Gradient& out) const override;
     std::unique_ptr<Asked> log_partition(double* log_z) const override {
-        return std::make_unique<LogPartition>(*this, log_z);
+        return rescued(std::make_unique<LogPartition>(*this, log_z),
+                       [&](const auto& rest) { return rest.log_partition(log_z); });
     }
     std::unique_ptr<Asked> log_marginals(const Sets& allowed, double* log_p) const override {
-        return std::make_unique<LogMarginals>(*this, allowed, log_p);
+        return rescued(std::make_unique<LogMarginals>(*this, allowed, log_p),
+                       [&](const auto& rest) { return rest.log_marginals(allowed, log_p); });
     }
     std::unique_ptr<Asked> expectation(const Scores& values, double* means) const override {
-        return std::make_unique<Expectation>(*this, values, means);
+        return rescued(std::make_unique<Expectation>(*this, values, means),
+                       [&](const auto& rest) { return rest.expectation(values, means); });
     }
     std::unique_ptr<Asked> outside(const Sets& allowed, double* log_sums) const override {
-        return std::make_unique<Outside>(*this, allowed, log_sums);
+        return rescued(std::make_unique<Outside>(*this, allowed, log_sums),
+                       [&](const auto& rest) { return rest.outside(allowed, log_sums); });
     }
     std::unique_ptr<Asked> segments(const Runs& runs, double* log_p) const override {
-        return std::make_unique<SegmentProbs>(*this, runs, log_p);
+        return rescued(std::make_unique<SegmentProbs>(*this, runs, log_p),
+                       [&](const auto& rest) { return rest.segments(runs, log_p); });
     }
 
   private:
-    using Backward = typename SumProductOf<Real>::Backward;
+    template <class, class>
+    friend class PosteriorOf;
+    using Exact = PosteriorOf<Score, Extended>;
+    static constexpr bool IS_EXTENDED = std::is_same_v<Real, Extended>;
+    using Backward = typename SumProductOf<Score, Real>::Backward;
     class Spread;
     class Question;
     class LogPartition;
@@ -64,6 +76,31 @@ class PosteriorOf final : public Posterior {
     class Expectation;
     class Outside;
     class SegmentProbs;
+
+    void add_gradient(const std::vector<const Asked*>& asked, const std::vector<const double*>& d_answers,
+                      Score* d_emissions, Score* d_transitions) const;
+
+    static const Question* question(const Asked* asked) { return static_cast<const Question*>(asked); }
+
+    // The question with the answers of the sequences that it lost; again(rest) asks the same.
+    template <class Again>
+    std::unique_ptr<Asked> rescued(std::unique_ptr<Question> question, Again again) const {
+        if constexpr (!IS_EXTENDED)
+            if (any(question->lost)) {
+                question->rest_owner = exact(question->lost);
+                question->rest = again(*question->rest_owner);
+            }
+        return question;
+    }
+
+    // The posterior of the sequences that are lost. Most questions lose the same.
+    std::shared_ptr<const Exact> exact(const std::vector<char>& lost) const {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        if (!exact_ || exact_of_ != lost)
+            exact_ = std::make_shared<const Exact>(sums_.scores_, sums_.n_threads_, none_of(lost));
+        exact_of_ = lost;
+        return exact_;
+    }
 
     template <class Work>
     void for_groups(Work work) const {
@@ -109,19 +146,23 @@ class PosteriorOf final : public Posterior {
     }
     Real factor(int64_t token) const { return sums_.factors_[token]; }
 
-    SumProductOf<Real> sums_;
-    const Chain<Real>& chain_;
+    SumProductOf<Score, Real> sums_;
+    const std::vector<char> left_out_;  // sequences of which nothing is known here
+    const Chain<Score>& chain_;
     const Rows<Real>& rows_;
     const int width_;
     const Matrix<Real> transposed_;
     Buffer<Real> beta_;
     std::vector<double> log_z_;
+    mutable std::mutex mutex_;
+    mutable std::shared_ptr<const Exact> exact_;
+    mutable std::vector<char> exact_of_;
 };
 
 // Mass on its way along the sequences of a group: the scratch memory of one thread, and the
 // pairs it has counted.
-template <class Real>
-class PosteriorOf<Real>::Spread {
+template <class Score, class Real>
+class PosteriorOf<Score, Real>::Spread {
   public:
     explicit Spread(const PosteriorOf& owner)
         : pairs(owner.sums_.by_source_.size), owner_(owner), width_(owner.width_),
@@ -243,7 +284,7 @@ class PosteriorOf<Real>::Spread {
     }
 
     // The mass on tags, to the rows of the tokens.
-    void put(Real* d_emissions) {
+    void put(Score* d_emissions) {
         const int n_tags = owner_.chain_.n_tags;
         for (int r = 0; r < group_.size; r++) {
             const int64_t s = group_.sequences[r];

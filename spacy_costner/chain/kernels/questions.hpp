@@ -3,15 +3,19 @@
 
 // The way back is mass on tags: laid where it belongs, or as sources that spread to both sides.
 // Several questions go back together, their mass added up before it spreads.
-template <class Real>
-class PosteriorOf<Real>::Question : public Asked {
+template <class Score, class Real>
+class PosteriorOf<Score, Real>::Question : public Asked {
   public:
     void backprop(const double* d_answers, const Gradient& out) const override {
         owner_.backprop({this}, {d_answers}, out);
     }
 
   protected:
-    friend class PosteriorOf<Real>;
+    friend class PosteriorOf<Score, Real>;
+
+    std::vector<char> lost;                  // sequences of which `rest` has the answers, if anyone
+    std::shared_ptr<const Exact> rest_owner;  // of `rest`, which goes first
+    std::unique_ptr<Asked> rest;
 
     explicit Question(const PosteriorOf& owner) : owner_(owner), chain_(owner.chain_) {
         lost = owner.sums_.lost_;
@@ -31,7 +35,7 @@ class PosteriorOf<Real>::Question : public Asked {
     virtual void count(const Group&, const double*, Spread&, Real*) const {}
     virtual std::size_t n_counts() const { return 0; }
     // Adds what is left to the gradient of the transitions.
-    virtual void finish(const double*, const std::vector<Buffer<Real>>&, Real*) const {}
+    virtual void finish(const double*, const std::vector<Buffer<Real>>&, Score*) const {}
 
     // Calls work(s) for each sequence that is not lost.
     template <class Work>
@@ -43,32 +47,52 @@ class PosteriorOf<Real>::Question : public Asked {
     }
 
     const PosteriorOf& owner_;
-    const Chain<Real>& chain_;
+    const Chain<Score>& chain_;
 };
 
 // The gradient of the sum of some answers of this posterior, each with its derivatives.
-template <class Real>
-void PosteriorOf<Real>::backprop(const std::vector<const Asked*>& asked,
-                                 const std::vector<const double*>& d_answers, const Gradient& out) const {
+template <class Score, class Real>
+void PosteriorOf<Score, Real>::backprop(const std::vector<const Asked*>& asked,
+                                        const std::vector<const double*>& d_answers, const Gradient& out) const {
+    Score* d_emissions = static_cast<Score*>(out.emissions);
+    Score* d_transitions = static_cast<Score*>(out.transitions);
+    std::fill_n(d_transitions, static_cast<std::size_t>(chain_.n_tags) * chain_.n_tags, Score(0));
+    const auto is_of_first = [&](const Asked* each) { return question(each)->lost == question(asked[0])->lost; };
+    if (!asked.empty() && std::all_of(asked.begin(), asked.end(), is_of_first)) {
+        add_gradient(asked, d_answers, d_emissions, d_transitions);
+    } else {
+        std::fill_n(d_emissions, chain_.n_tokens * chain_.n_tags, Score(0));
+        std::vector<Score> of_one(chain_.n_tokens * chain_.n_tags);
+        for (std::size_t i = 0; i < asked.size(); i++) {
+            add_gradient({asked[i]}, {d_answers[i]}, of_one.data(), d_transitions);
+            for (std::size_t at = 0; at < of_one.size(); at++) d_emissions[at] += of_one[at];
+        }
+    }
+    collect_ends(chain_, d_emissions, static_cast<Score*>(out.start), static_cast<Score*>(out.end));
+}
+
+// Sets the emissions' part of the gradient, adds the transitions' part, of questions that have
+// lost the same sequences.
+template <class Score, class Real>
+void PosteriorOf<Score, Real>::add_gradient(const std::vector<const Asked*>& asked,
+                                            const std::vector<const double*>& d_answers, Score* d_emissions,
+                                            Score* d_transitions) const {
     std::vector<const Question*> questions;
+    std::vector<const Asked*> rests;
     std::vector<std::vector<Buffer<Real>>> counts(asked.size());  // of each question and thread
-    std::vector<char> lost(chain_.n_sequences);
     typename Question::Ways ways = {false, false, true};
     for (std::size_t i = 0; i < asked.size(); i++) {
-        questions.push_back(static_cast<const Question*>(asked[i]));
+        questions.push_back(question(asked[i]));
+        rests.push_back(questions[i]->rest.get());
         const typename Question::Ways its = questions[i]->ways();
         ways = {ways.left || its.left, ways.right || its.right, ways.balanced && its.balanced};
-        for (int64_t s = 0; s < chain_.n_sequences; s++) lost[s] |= asked[i]->lost[s];
         for (int thread = 0; thread < sums_.n_threads_; thread++) {
             counts[i].emplace_back(questions[i]->n_counts());
             std::fill_n(counts[i][thread] + 0, questions[i]->n_counts(), Real(0));
         }
     }
-    Real* d_emissions = static_cast<Real*>(out.emissions);
-    for (int64_t s = 0; s < chain_.n_sequences; s++)
-        if (lost[s])
-            std::fill_n(d_emissions + chain_.begins[s] * chain_.n_tags,
-                        static_cast<int64_t>(chain_.lengths[s]) * chain_.n_tags, Real(0));
+    const std::vector<char>& lost = questions[0]->lost;
+    if constexpr (!IS_EXTENDED) sums_.clear_rows(lost, d_emissions);
     std::vector<Spread> spreads;
     for (int thread = 0; thread < sums_.n_threads_; thread++) spreads.emplace_back(*this);
     for_groups([&](const Group& group, int thread) {
@@ -87,18 +111,19 @@ void PosteriorOf<Real>::backprop(const std::vector<const Asked*>& asked,
         if (ways.right) spread.count_right();
         spread.put(d_emissions);
     });
-    Real* d_transitions = static_cast<Real*>(out.transitions);
     sums_.collect_pairs(sums_.pairs_of(spreads), d_transitions);
     for (std::size_t i = 0; i < asked.size(); i++) questions[i]->finish(d_answers[i], counts[i], d_transitions);
-    collect_ends(chain_, d_emissions, static_cast<Real*>(out.start), static_cast<Real*>(out.end));
+    if constexpr (!IS_EXTENDED)
+        if (rests[0]) questions[0]->rest_owner->add_gradient(rests, d_answers, d_emissions, d_transitions);
 }
 
 // log Z. Its gradient is the marginals, mass that has been spread already.
-template <class Real>
-class PosteriorOf<Real>::LogPartition final : public Question {
+template <class Score, class Real>
+class PosteriorOf<Score, Real>::LogPartition final : public Question {
   public:
     LogPartition(const PosteriorOf& owner, double* log_z) : Question(owner) {
-        std::copy(owner.log_z_.begin(), owner.log_z_.end(), log_z);
+        for (int64_t s = 0; s < owner.chain_.n_sequences; s++)
+            if (!owner.left_out_[s]) log_z[s] = owner.log_z_[s];
     }
 
   private:
@@ -125,29 +150,30 @@ class PosteriorOf<Real>::LogPartition final : public Question {
 //     s_t[k] = w (1[k in S_t] / p - 1) beta_t[k],  p = sum_{k in S_t} alpha_t[k] beta_t[k]
 //
 // and s' the same with alpha.
-template <class Real>
-class PosteriorOf<Real>::LogMarginals final : public Question {
+template <class Score, class Real>
+class PosteriorOf<Score, Real>::LogMarginals final : public Question {
   public:
     LogMarginals(const PosteriorOf& owner, const Sets& allowed, double* log_p)
         : Question(owner), sets_(allowed, owner.chain_.n_tokens, owner.rows_.order),
           p_(owner.chain_.n_tokens) {
         this->for_sequences([&](int64_t s) {
+            using std::log;
             bool small = false;
             for (int64_t t = this->chain_.begins[s]; t < owner.past(s); t++) {
                 p_[t] = probability(t);
-                small |= p_[t] > 0 && p_[t] < SMALLEST;
-                log_p[t] = std::log(p_[t]);
+                small |= p_[t] > 0 && p_[t] < Wide<Real>(SMALLEST<Real>);
+                log_p[t] = log(p_[t]);
             }
             this->lost[s] = small;
         });
     }
 
   private:
-    double probability(int64_t token) const {
+    Wide<Real> probability(int64_t token) const {
         const Real *alpha = this->owner_.alpha_row(token), *beta = this->owner_.beta_row(token);
-        double p = 0;
-        for (int k : sets_[token]) p += static_cast<double>(alpha[k]) * beta[k];
-        return std::min(p, 1.0);
+        Wide<Real> p = 0;
+        for (int k : sets_[token]) p += static_cast<Wide<Real>>(alpha[k]) * beta[k];
+        return std::min(p, Wide<Real>(1));
     }
 
     void lay(const Group& group, const double* d_log_p, Spread& spread) const override {
@@ -156,8 +182,8 @@ class PosteriorOf<Real>::LogMarginals final : public Question {
             const int64_t s = group.sequences[r];
             Real *left = spread.left(r), *right = spread.right(r);
             for (int64_t t = this->chain_.begins[s]; t < this->owner_.past(s); t++) {
-                const double weight = p_[t] > 0 ? d_log_p[t] : 0.0;
-                const double on_set = p_[t] > 0 ? weight / p_[t] - weight : 0.0;
+                const Wide<Real> weight = p_[t] > 0 ? d_log_p[t] : 0.0;
+                const Wide<Real> on_set = p_[t] > 0 ? weight / p_[t] - weight : Wide<Real>(0);
                 lay_on(sets_[t], this->owner_.beta_row(t), on_set, -weight, left, before.data());
                 lay_on(sets_[t], this->owner_.alpha_row(t), on_set, -weight, right, before.data());
                 left += this->owner_.width_, right += this->owner_.width_;
@@ -166,7 +192,7 @@ class PosteriorOf<Real>::LogMarginals final : public Question {
     }
 
     // Adds a message times one weight on a set, and times another elsewhere.
-    void lay_on(const Places& set, const Real* message, double on_set, double elsewhere, Real* to, Real* before) const {
+    void lay_on(const Places& set, const Real* message, Wide<Real> on_set, Wide<Real> elsewhere, Real* to, Real* before) const {
         for (const int& k : set) before[&k - set.first] = to[k];
         const Vec<Real> weight = splat(static_cast<Real>(elsewhere));
         for (int k = 0; k < this->owner_.width_; k += LANES<Real>)
@@ -175,5 +201,5 @@ class PosteriorOf<Real>::LogMarginals final : public Question {
     }
 
     const TagSets sets_;
-    std::vector<double> p_;
+    std::vector<Wide<Real>> p_;
 };

@@ -40,17 +40,19 @@ class Rows {
         } else {
             for (int k = 0; k < n_tags_; k++) to[k] = from[order[k]];
         }
-        for (int k = n_tags_; k < width; k++) to[k] = -std::numeric_limits<Real>::infinity();
+        for (int k = n_tags_; k < width; k++) to[k] = Real(-INFINITY);
     }
 
-    INLINE void put(const Real* from, Real* to) const {
+    template <class Score>
+    INLINE void put(const Real* from, Score* to) const {
         if (in_order_) {
             int k = 0;
-            for (; k + LANES<Real> <= n_tags_; k += LANES<Real>)
-                store_anywhere(to + k, load(from + k));
-            for (; k < n_tags_; k++) to[k] = from[k];
+            if constexpr (std::is_same_v<Score, Real>)
+                for (; k + LANES<Real> <= n_tags_; k += LANES<Real>)
+                    store_anywhere(to + k, load(from + k));
+            for (; k < n_tags_; k++) to[k] = static_cast<Score>(from[k]);
         } else {
-            for (int k = 0; k < n_tags_; k++) to[order[k]] = from[k];
+            for (int k = 0; k < n_tags_; k++) to[order[k]] = static_cast<Score>(from[k]);
         }
     }
 

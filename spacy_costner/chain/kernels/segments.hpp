@@ -17,8 +17,8 @@
 //
 // between them, and on the pairs that lead from token to token, the marginals are taken off.
 
-template <class Real>
-class PosteriorOf<Real>::SegmentProbs final : public Question {
+template <class Score, class Real>
+class PosteriorOf<Score, Real>::SegmentProbs final : public Question {
   public:
     SegmentProbs(const PosteriorOf& owner, const Runs& runs, double* log_p)
         : Question(owner), width_(owner.width_), runs_(runs, owner.chain_, owner.rows_.order),
@@ -44,14 +44,14 @@ class PosteriorOf<Real>::SegmentProbs final : public Question {
                 if (possible_[i]) go_along(group.sequences[r], i, d_log_p[i], spread, r);
     }
 
-    void finish(const double* d_log_p, const std::vector<Buffer<Real>>&, Real* d_transitions) const override {
+    void finish(const double* d_log_p, const std::vector<Buffer<Real>>&, Score* d_transitions) const override {
         for (int64_t s = 0; s < this->chain_.n_sequences; s++)
             for (int64_t i : runs_[s])
                 if (possible_[i]) add_pairs(s, i, d_log_p[i], d_transitions);
     }
 
-    double step(int64_t t, int from, int to) const {
-        return static_cast<double>(this->owner_.factor(t - 1)) *
+    Wide<Real> step(int64_t t, int from, int to) const {
+        return static_cast<Wide<Real>>(this->owner_.factor(t - 1)) *
                this->owner_.transition_row(from)[to] * this->owner_.emission_row(t)[to];
     }
 
@@ -75,15 +75,16 @@ class PosteriorOf<Real>::SegmentProbs final : public Question {
 
     double log_probability(int64_t s, int64_t i) {
         const int64_t begin = runs_.begin(i), end = runs_.end(i);
-        double log_p = std::log(static_cast<double>(this->owner_.alpha_row(begin)[runs_.tag(i, begin)]));
-        for_steps(i, [&](int64_t t, int before, int tag) { log_p += std::log(step(t, before, tag)); });
-        double tail = 0;
+        using std::log;
+        double log_p = log(static_cast<Wide<Real>>(this->owner_.alpha_row(begin)[runs_.tag(i, begin)]));
+        for_steps(i, [&](int64_t t, int before, int tag) { log_p += log(step(t, before, tag)); });
+        Wide<Real> tail = 0;
         if (is_over(s, i))
             tail = this->owner_.beta_row(end - 1)[runs_.tag(i, end - 1)];
         else
-            for_followers(i, [&](int k, double step) { tail += step * this->owner_.beta_row(end)[k]; });
+            for_followers(i, [&](int k, Wide<Real> step) { tail += step * this->owner_.beta_row(end)[k]; });
         tails_[i] = tail;
-        return log_p + std::log(tail);
+        return log_p + log(tail);
     }
 
     // The sources of a run.
@@ -96,7 +97,7 @@ class PosteriorOf<Real>::SegmentProbs final : public Question {
         if (is_over(s, i)) return;
         row = right + (end - first) * width_;
         add(this->owner_.alpha_row(end), -weight, row);
-        for_followers(i, [&](int k, double step) { row[k] += static_cast<Real>(weight * step / tails_[i]); });
+        for_followers(i, [&](int k, Wide<Real> step) { row[k] += static_cast<Real>(weight * step / tails_[i]); });
     }
 
     void add(const Real* row, double weight, Real* to) const {
@@ -114,7 +115,7 @@ class PosteriorOf<Real>::SegmentProbs final : public Question {
         if (is_over(s, i)) return;
         take_off(end, end - first, weight, spread, r);
         Real* row = spread.left(r) + (end - first) * width_;
-        for_followers(i, [&](int k, double step) { row[k] += share(i, k, weight * step); });
+        for_followers(i, [&](int k, Wide<Real> step) { row[k] += share(i, k, weight * step); });
     }
 
     void take_off(int64_t token, int64_t t, double weight, Spread& spread, int r) const {
@@ -123,23 +124,23 @@ class PosteriorOf<Real>::SegmentProbs final : public Question {
     }
 
     // Of the mass of a run, what goes on to tag k.
-    Real share(int64_t i, int k, double step) const {
+    Real share(int64_t i, int k, Wide<Real> step) const {
         return static_cast<Real>(step * this->owner_.beta_row(runs_.end(i))[k] / tails_[i]);
     }
 
-    void add_pairs(int64_t s, int64_t i, double weight, Real* d_transitions) const {
+    void add_pairs(int64_t s, int64_t i, double weight, Score* d_transitions) const {
         const std::vector<int>& order = this->owner_.rows_.order;
         const int64_t n_tags = this->chain_.n_tags;
         for_steps(i, [&](int64_t, int before, int tag) {
-            d_transitions[order[before] * n_tags + order[tag]] += static_cast<Real>(weight);
+            d_transitions[order[before] * n_tags + order[tag]] += static_cast<Score>(weight);
         });
         if (is_over(s, i)) return;
-        Real* row = d_transitions + order[runs_.tag(i, runs_.end(i) - 1)] * n_tags;
-        for_followers(i, [&](int k, double step) { row[order[k]] += share(i, k, weight * step); });
+        Score* row = d_transitions + order[runs_.tag(i, runs_.end(i) - 1)] * n_tags;
+        for_followers(i, [&](int k, Wide<Real> step) { row[order[k]] += static_cast<Score>(share(i, k, weight * step)); });
     }
 
     const int width_;
     const RunsOfSequences runs_;
-    std::vector<double> tails_;
+    std::vector<Wide<Real>> tails_;
     std::vector<char> possible_;
 };

@@ -17,20 +17,20 @@
 //   rounding, which is divided out. beta is only kept where alpha is positive, and 0 elsewhere,
 //   where it counts for nothing and could overflow.
 // * A small entry may underflow, and with it the paths that pass through it. So a sequence with
-//   an entry that should be positive and is below SMALLEST is lost, and is computed again in the
-//   log domain. Each sequence keeps its least entry that isn't certainly 0; only where that is
+//   an entry that should be positive and is below SMALLEST is lost, and is computed again with
+//   Real = Extended, which loses none but those without a legal path. Each sequence keeps its least entry that isn't certainly 0; only where that is
 //   below SMALLEST are rows searched for entries that a legal step leads to.
 // * Sequences of nearly equal length go side by side, so that each step is a small matrix
 //   product; and pairs of neighbouring tags are one matrix product over all tokens at the end.
 
-constexpr double SMALLEST = 1e-30;      // entries below this may have lost digits
 constexpr double COMFORTABLE = 1.0 / 1024;  // sums above this may wait a step for their factor
 constexpr double LARGEST = 1e30;
 
 // log of a product of many factors, without the logarithm of each.
+template <class Number>
 class LogProduct {
   public:
-    INLINE void multiply(double factor) {
+    INLINE void multiply(Number factor) {
         product_ *= factor;
         if (++n_factors_ % 8 == 0) settle();
     }
@@ -41,42 +41,65 @@ class LogProduct {
 
   private:
     INLINE void settle() {
-        log_ += ::log(product_);
+        using std::log;
+        log_ += log(product_);
         product_ = 1.0;
     }
-    double log_ = 0.0, product_ = 1.0;
+    double log_ = 0.0;
+    Number product_ = 1.0;
     unsigned n_factors_ = 0;
 };
 
-template <class Real>
+template <class Score, class Real>
 class PosteriorOf;
 
-template <class Real>
+template <class Score, class Real>
 class SumProductOf final : public SumProduct {
   public:
-    SumProductOf(const Scores& scores, int n_threads)
-        : chain_(scores), rows_(chain_), width_(rows_.width), n_threads_(n_threads),
-          schedule_(chain_.lengths, chain_.n_sequences, ROWS, n_threads),
+    SumProductOf(const Scores& scores, int n_threads, const std::vector<char>& left_out = {})
+        : scores_(scores), chain_(scores), rows_(chain_), width_(rows_.width), n_threads_(n_threads),
+          schedule_(chain_.lengths, chain_.n_sequences, ROWS, n_threads, left_out),
           memory_(chain_.n_tokens * (2 * width_ + 1)), emissions_(memory_),
           alpha_(emissions_ + chain_.n_tokens * width_),
-          factors_(alpha_ + chain_.n_tokens * width_), lost_(chain_.n_sequences) {
+          factors_(alpha_ + chain_.n_tokens * width_), lost_(left_out) {
+        lost_.resize(chain_.n_sequences);
         exponentiate_transitions();
     }
 
     void log_partition(double* log_z) override {
-        std::fill(log_z, log_z + chain_.n_sequences, 0.0);
-        in_threads(schedule_.groups(), n_threads_, [&](const Group& group, int) {
-            forward(group, log_z);
-            for (int r = 0; r < group.size; r++) {
-                const int64_t s = group.sequences[r];
-                if (lost_[s]) log_z[s] = LogDomain<Real>(chain_, s).log_partition();
-            }
-        });
+        run_forward(log_z);
+        if constexpr (!IS_EXTENDED)
+            if (any(lost_)) Exact(scores_, n_threads_, none_of(lost_)).log_partition(log_z);
     }
 
     void backprop(const double* d_log_z, const Gradient& out) override {
-        Real* d_emissions = static_cast<Real*>(out.emissions);
-        Real* d_transitions = static_cast<Real*>(out.transitions);
+        Score* d_emissions = static_cast<Score*>(out.emissions);
+        Score* d_transitions = static_cast<Score*>(out.transitions);
+        std::fill_n(d_transitions, static_cast<std::size_t>(chain_.n_tags) * chain_.n_tags, Score(0));
+        add_marginals(d_log_z, d_emissions, d_transitions);
+        collect_ends(chain_, d_emissions, static_cast<Score*>(out.start), static_cast<Score*>(out.end));
+    }
+
+  private:
+    template <class, class>
+    friend class SumProductOf;
+    friend class PosteriorOf<Score, Real>;
+    using Exact = SumProductOf<Score, Extended>;
+    static constexpr bool IS_EXTENDED = std::is_same_v<Real, Extended>;
+
+    void run_forward(double* log_z) {
+        in_threads(schedule_.groups(), n_threads_, [&](const Group& group, int) { forward(group, log_z); });
+    }
+
+    void clear_rows(const std::vector<char>& of_sequences, Score* d_emissions) const {
+        for (int64_t s = 0; s < chain_.n_sequences; s++)
+            if (of_sequences[s])
+                std::fill_n(d_emissions + chain_.begins[s] * chain_.n_tags,
+                            static_cast<int64_t>(chain_.lengths[s]) * chain_.n_tags, Score(0));
+    }
+
+    // Sets the emissions' part of the gradient, adds the transitions' part.
+    void add_marginals(const double* d_log_z, Score* d_emissions, Score* d_transitions) const {
         const Matrix<Real> transposed = transpose();
         std::vector<Backward> threads;
         for (int i = 0; i < n_threads_; i++) threads.emplace_back(*this, transposed);
@@ -85,13 +108,15 @@ class SumProductOf final : public SumProduct {
             threads[thread].run(group, d_log_z, d_emissions, lost);
         });
         collect_pairs(pairs_of(threads), d_transitions);
-        for (int64_t s = 0; s < chain_.n_sequences; s++)
-            if (lost[s]) LogDomain<Real>(chain_, s).backprop(d_log_z[s], d_emissions, d_transitions);
-        collect_ends(chain_, d_emissions, static_cast<Real*>(out.start), static_cast<Real*>(out.end));
+        if constexpr (!IS_EXTENDED)
+            if (any(lost)) {
+                clear_rows(lost, d_emissions);
+                std::vector<double> log_z(chain_.n_sequences);
+                Exact exact(scores_, n_threads_, none_of(lost));
+                exact.run_forward(log_z.data());
+                exact.add_marginals(d_log_z, d_emissions, d_transitions);
+            }
     }
-
-  private:
-    friend class PosteriorOf<Real>;
 
     struct ForwardStep {
         const Real* emissions[ROWS];
@@ -112,7 +137,7 @@ class SumProductOf final : public SumProduct {
     void exponentiate_transitions() {
         const int n_tags = chain_.n_tags;
         const std::vector<int>& order = rows_.order;
-        const Real* end = chain_.transitions + static_cast<std::size_t>(n_tags) * n_tags;
+        const Score* end = chain_.transitions + static_cast<std::size_t>(n_tags) * n_tags;
         shift_ = finite_or_0(*std::max_element(chain_.transitions, end));
         transitions_ = Buffer<Real>(static_cast<std::size_t>(n_tags) * width_);
         Vec<Real> least = splat(Real(1));
@@ -121,7 +146,7 @@ class SumProductOf final : public SumProduct {
             rows_.fetch(chain_.transitions + static_cast<std::size_t>(order[i]) * n_tags, row);
             least = smaller<Real>(lower_and_exponentiate(row, shift_), least);
         }
-        small_transitions_ = !(smallest_lane<Real>(least) >= Real(SMALLEST));
+        small_transitions_ = !(smallest_lane<Real>(least) >= SMALLEST<Real>);
         by_source_ = Matrix<Real>::pack(transitions_, n_tags, Sums());
     }
 
@@ -138,7 +163,7 @@ class SumProductOf final : public SumProduct {
 
     // exp(row - shift) in place; the least result that should be positive, lane by lane.
     INLINE Vec<Real> lower_and_exponentiate(Real* row, Real shift) const {
-        const Vec<Real> forbidden = splat(-std::numeric_limits<Real>::infinity());
+        const Vec<Real> forbidden = splat(Real(-INFINITY));
         Vec<Real> least = splat(Real(1));
         for (int k = 0; k < width_; k += LANES<Real>) {
             const Vec<Real> x = load(row + k) - shift;
@@ -149,7 +174,10 @@ class SumProductOf final : public SumProduct {
         return least;
     }
 
-    static Real finite_or_0(Real x) { return std::isfinite(x) ? x : Real(0); }
+    static Real finite_or_0(Real x) {
+        using std::isfinite;
+        return isfinite(x) ? x : Real(0);
+    }
 
     // E of one sequence, each row 1 at most. RETURNS what its rows were lowered by in all.
     double exponentiate(int64_t s) {
@@ -163,16 +191,16 @@ class SumProductOf final : public SumProduct {
             for (int k = LANES<Real>; k < width_; k += LANES<Real>)
                 largest = larger<Real>(load(row + k), largest);
             const Real shift = finite_or_0(largest_lane<Real>(largest));
-            shifts += shift;
+            shifts += static_cast<double>(shift);
             least = smaller<Real>(lower_and_exponentiate(row, shift), least);
         }
-        lost_[s] = small_transitions_ || !(smallest_lane<Real>(least) >= Real(SMALLEST));
+        lost_[s] = small_transitions_ || !(smallest_lane<Real>(least) >= SMALLEST<Real>);
         return shifts;
     }
 
     void forward(const Group& group, double* log_z) {
         ForwardStep step;
-        LogProduct factors[ROWS];
+        LogProduct<Wide<Real>> factors[ROWS];
         int64_t tokens[ROWS];
         for (int r = 0; r < group.size; r++) {
             const int64_t s = group.sequences[r];
@@ -206,29 +234,30 @@ class SumProductOf final : public SumProduct {
         for (int r = 0; r < group.size; r++) {
             const int64_t s = group.sequences[r];
             log_z[s] -= factors[r].log();
-            if (!lost_[s] && !(smallest_lane<Real>(step.least[r]) >= Real(SMALLEST)))
+            if (!lost_[s] && !(smallest_lane<Real>(step.least[r]) >= SMALLEST<Real>))
                 lost_[s] = alpha_is_lost(s);
         }
     }
 
     // RETURNS c_t, or 1 after normalising a message at once whose sum is too small to wait: then
     // c_{t-1} is as if it had led to the result.
-    INLINE Real normalise(int64_t s, int64_t t, Real sum, LogProduct& factors) {
+    INLINE Real normalise(int64_t s, int64_t t, Real sum, LogProduct<Wide<Real>>& factors) {
         if (!(sum >= Real(COMFORTABLE) && sum <= Real(LARGEST))) return normalise_at_once(s, t, sum, factors);
         const Real factor = 1 / sum;
         factors.multiply(factor);
         return factor;
     }
 
-    Real normalise_at_once(int64_t s, int64_t t, Real sum, LogProduct& factors) {
-        if (!(sum >= Real(SMALLEST) && sum <= Real(LARGEST)) || alpha_row_is_lost(s, t)) {
+    Real normalise_at_once(int64_t s, int64_t t, Real sum, LogProduct<Wide<Real>>& factors) {
+        if (!(sum >= SMALLEST<Real> && sum <= Real(LARGEST)) || alpha_row_is_lost(s, t)) {
             lost_[s] = true;
+            factors.multiply(Wide<Real>(1) / sum);
             return 0;
         }
         const int64_t token = chain_.begins[s] + t;
         for (int k = 0; k < width_; k++) alpha_[token * width_ + k] /= sum;
         if (t > 0) factors_[token - 1] /= sum;
-        factors.multiply(1.0 / sum);
+        factors.multiply(Wide<Real>(1) / sum);
         return 1;
     }
 
@@ -246,7 +275,7 @@ class SumProductOf final : public SumProduct {
         const Real* alpha = alpha_ + token * width_;
         const Real* before = alpha - width_;
         for (int j = 0; j < chain_.n_tags; j++) {
-            if (emissions[j] == 0 || alpha[j] >= Real(SMALLEST)) continue;
+            if (emissions[j] == 0 || alpha[j] >= SMALLEST<Real>) continue;
             for (int i = 0; i < chain_.n_tags; i++)
                 if (before[i] > 0 && transitions_[static_cast<std::size_t>(i) * width_ + j] > 0) return true;
         }
@@ -260,10 +289,9 @@ class SumProductOf final : public SumProduct {
         return pairs;
     }
 
-    // What all threads have counted, times M.
-    void collect_pairs(const std::vector<const Real*>& counts, Real* d_transitions) const {
+    // Adds what all threads have counted, times M.
+    void collect_pairs(const std::vector<const Real*>& counts, Score* d_transitions) const {
         const int n_tags = chain_.n_tags;
-        std::fill(d_transitions, d_transitions + static_cast<std::size_t>(n_tags) * n_tags, Real(0));
         for (const Panel<Real>& panel : by_source_.panels) {
             const int n_columns = panel.n_vectors * LANES<Real>;
             const int past = std::min(n_columns, n_tags - panel.column);
@@ -273,14 +301,15 @@ class SumProductOf final : public SumProduct {
                 for (int c = 0; c < past; c++) {
                     Real sum = 0;
                     for (const Real* pairs : counts) sum += pairs[at + c];
-                    d_transitions[static_cast<std::size_t>(i) * n_tags + rows_.order[panel.column + c]] =
-                        sum * by_source_.entries[at + c];
+                    d_transitions[static_cast<std::size_t>(i) * n_tags + rows_.order[panel.column + c]] +=
+                        static_cast<Score>(sum * by_source_.entries[at + c]);
                 }
             }
         }
     }
 
-    const Chain<Real> chain_;
+    const Scores scores_;
+    const Chain<Score> chain_;
     const Rows<Real> rows_;
     const int width_, n_threads_;
     const Schedule schedule_;
@@ -294,8 +323,8 @@ class SumProductOf final : public SumProduct {
 };
 
 // The backward pass of one thread: its scratch memory, and the pairs it has summed.
-template <class Real>
-class SumProductOf<Real>::Backward {
+template <class Score, class Real>
+class SumProductOf<Score, Real>::Backward {
   public:
     Backward(const SumProductOf& owner, const Matrix<Real>& transposed)
         : pairs(owner.by_source_.size), owner_(owner), transposed_(transposed), width_(owner.width_),
@@ -304,7 +333,7 @@ class SumProductOf<Real>::Backward {
         std::fill(pairs + 0, pairs + owner.by_source_.size, Real(0));
     }
 
-    void run(const Group& group, const double* weights, Real* d_emissions, std::vector<char>& lost) {
+    void run(const Group& group, const double* weights, Score* d_emissions, std::vector<char>& lost) {
         const Group rest = without(group, lost.data(), kept_);
         Real *beta[ROWS], *row = beta_;
         for (int r = 0; r < rest.size; r++) {
@@ -324,7 +353,7 @@ class SumProductOf<Real>::Backward {
         Vec<Real> least[ROWS];
         recur(group, beta, least);
         for (int r = 0; r < group.size; r++)
-            if (!(smallest_lane<Real>(least[r]) >= Real(SMALLEST)))
+            if (!(smallest_lane<Real>(least[r]) >= SMALLEST<Real>))
                 lost[group.sequences[r]] = beta_is_lost(group.sequences[r], beta[r]);
     }
 
@@ -390,7 +419,7 @@ class SumProductOf<Real>::Backward {
         const Real* alpha = owner_.alpha_ + owner_.chain_.begins[s] * width_;
         for (int64_t t = 0; t + 1 < owner_.chain_.lengths[s]; t++, alpha += width_, beta += width_)
             for (int i = 0; i < n_tags; i++) {
-                if (alpha[i] == 0 || beta[i] >= Real(SMALLEST)) continue;
+                if (alpha[i] == 0 || beta[i] >= SMALLEST<Real>) continue;
                 const Real* transitions = owner_.transitions_ + static_cast<std::size_t>(i) * width_;
                 for (int j = 0; j < n_tags; j++)
                     if (transitions[j] > 0 && beta[width_ + j] > 0) return true;
@@ -400,7 +429,7 @@ class SumProductOf<Real>::Backward {
 
     // Tag probabilities alpha_t beta_t go out; beta_t becomes what alpha_{t-1} M has to be
     // multiplied by to give the probabilities of pairs.
-    void finish(int64_t s, Real weight, Real* beta, Real* d_emissions) {
+    void finish(int64_t s, Real weight, Real* beta, Score* d_emissions) {
         const int64_t begin = owner_.chain_.begins[s], length = owner_.chain_.lengths[s];
         const int n_tags = owner_.chain_.n_tags;
         Real pair_scale = 0;

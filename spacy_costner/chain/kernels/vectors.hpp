@@ -17,6 +17,12 @@ struct Simd {
 };
 #endif
 
+template <>
+struct Simd<Extended> {
+    typedef Extended Vec, Aligned, Anywhere;
+    static constexpr int lanes = 1;
+};
+
 template <class Real>
 using Vec = typename Simd<Real>::Vec;
 
@@ -67,14 +73,21 @@ INLINE Vec<Real> swap_lanes(Vec<Real> x, std::integer_sequence<int, LANE...>) {
 
 template <class Real, int WIDTH = LANES<Real> / 2, class Fold>
 INLINE Vec<Real> fold_lanes(Vec<Real> x, Fold fold) {
-    const auto lanes = std::make_integer_sequence<int, LANES<Real>>();
-    x = fold(x, swap_lanes<WIDTH, Real>(x, lanes));
-    if constexpr (WIDTH > 1) return fold_lanes<Real, WIDTH / 2>(x, fold);
+    if constexpr (WIDTH > 0) {
+        const auto lanes = std::make_integer_sequence<int, LANES<Real>>();
+        x = fold(x, swap_lanes<WIDTH, Real>(x, lanes));
+        if constexpr (WIDTH > 1) return fold_lanes<Real, WIDTH / 2>(x, fold);
+    }
     return x;
 }
 
 template <class Real>
-INLINE Real first_lane(Vec<Real> x) { return x[0]; }
+INLINE Real first_lane(Vec<Real> x) {
+    if constexpr (LANES<Real> == 1)
+        return x;
+    else
+        return x[0];
+}
 #else
 template <class Real, class Fold>
 INLINE Real fold_lanes(Real x, Fold) { return x; }

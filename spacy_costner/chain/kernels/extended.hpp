@@ -1,0 +1,111 @@
+// Numbers that neither underflow nor overflow: what scaled messages cannot hold is computed with
+// them once more, by the same code.
+#pragma once
+
+#include <cmath>
+#include <limits>
+
+namespace costner {
+
+// mantissa * 2^(256 exponent), |mantissa| from 2^-128 to 2^128; of 0 the exponent is -infinity.
+// Additions seldom have to move a mantissa then, and need no logarithm.
+struct Extended {
+    double mantissa, exponent;
+
+    Extended() : mantissa(0), exponent(-INFINITY) {}
+    Extended(double x) : mantissa(x), exponent(0) {
+        if (!std::isfinite(x)) exponent = INFINITY;
+        while (std::isfinite(mantissa) && std::fabs(mantissa) >= 0x1p128) move(0x1p-256, 1);
+        while (mantissa != 0 && std::fabs(mantissa) < 0x1p-128) move(0x1p256, -1);
+        if (mantissa == 0) exponent = -INFINITY;
+    }
+    explicit operator double() const {
+        const double places = std::fmin(std::fmax(exponent, -8), 8);
+        return std::ldexp(mantissa, static_cast<int>(256 * places));
+    }
+    explicit operator float() const { return static_cast<float>(static_cast<double>(*this)); }
+
+    void move(double factor, double by) {
+        mantissa *= factor;
+        exponent += by;
+    }
+};
+
+// A result whose mantissa is out of its bounds by one step at most.
+inline Extended settled(double mantissa, double exponent) {
+    Extended x;
+    const double size = std::fabs(mantissa);
+    x.mantissa = size >= 0x1p128 ? mantissa * 0x1p-256 : size < 0x1p-128 ? mantissa * 0x1p256 : mantissa;
+    x.exponent = size >= 0x1p128 ? exponent + 1 : size < 0x1p-128 ? exponent - 1 : exponent;
+    if (mantissa == 0) x.exponent = -INFINITY;
+    return x;
+}
+
+inline Extended operator*(Extended a, Extended b) {
+    return settled(a.mantissa * b.mantissa, a.exponent + b.exponent);
+}
+inline Extended operator/(Extended a, Extended b) {
+    return settled(a.mantissa / b.mantissa, a.exponent - b.exponent);
+}
+inline Extended operator+(Extended a, Extended b) {
+    if (a.exponent == b.exponent) return settled(a.mantissa + b.mantissa, a.exponent);
+    if (a.exponent < b.exponent) return b + a;
+    if (a.exponent - b.exponent > 1) return a;
+    return settled(a.mantissa + b.mantissa * 0x1p-256, a.exponent);
+}
+inline Extended operator-(Extended a) {
+    a.mantissa = -a.mantissa;
+    return a;
+}
+inline Extended operator-(Extended a, Extended b) { return a + -b; }
+inline Extended& operator+=(Extended& a, Extended b) { return a = a + b; }
+inline Extended& operator*=(Extended& a, Extended b) { return a = a * b; }
+inline Extended& operator/=(Extended& a, Extended b) { return a = a / b; }
+
+inline bool operator<(Extended a, Extended b) { return (a - b).mantissa < 0; }
+inline bool operator>(Extended a, Extended b) { return b < a; }
+inline bool operator<=(Extended a, Extended b) { return (a - b).mantissa <= 0; }
+inline bool operator>=(Extended a, Extended b) { return b <= a; }
+inline bool operator==(Extended a, Extended b) {
+    return a.mantissa == b.mantissa && a.exponent == b.exponent;
+}
+inline bool operator!=(Extended a, Extended b) { return !(a == b); }
+
+constexpr double LOG_OF_A_STEP = 256 * 0.693147180559945309417232;
+
+inline double log(Extended x) {
+    if (x.mantissa == 0) return -INFINITY;
+    return std::log(x.mantissa) + x.exponent * LOG_OF_A_STEP;
+}
+
+inline bool isfinite(Extended x) { return std::isfinite(x.mantissa); }
+
+// exp(x) for x <= 0; what is positive or not a number stays as it is.
+inline Extended exp_of_negative(Extended score) {
+    const double x = static_cast<double>(score);
+    if (!(x <= 0)) return score;
+    if (x == -INFINITY) return 0.0;
+    const double exponent = std::nearbyint(x / LOG_OF_A_STEP);
+    const double rest = x - exponent * LOG_OF_A_STEP;
+    return settled(std::fabs(rest) < LOG_OF_A_STEP ? std::exp(rest) : 1.0, exponent);
+}
+
+// Entries below it may have lost digits.
+template <class Real>
+constexpr Real SMALLEST = Real(1e-30);
+template <>
+inline const Extended SMALLEST<Extended> = settled(1.0, -1e300);
+
+// What sums are kept in that a Real may be too narrow for.
+template <class Real>
+struct WideOf {
+    typedef double type;
+};
+template <>
+struct WideOf<Extended> {
+    typedef Extended type;
+};
+template <class Real>
+using Wide = typename WideOf<Real>::type;
+
+}  // namespace costner
