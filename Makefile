@@ -3,7 +3,7 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN = $(VENV)/bin
 
-.PHONY: install format check test demo bench dist clean
+.PHONY: install format check test sanitize demo bench dist clean
 
 install: $(VENV)/installed
 
@@ -24,6 +24,20 @@ check: install
 
 test: install
 	$(BIN)/python -m pytest
+
+# A copy of the tree with extension modules that stop at the first read or write outside.
+SANITIZED = build/sanitize
+sanitize: install
+	$(BIN)/python -m pip install --quiet cython setuptools
+	mkdir -p $(SANITIZED)
+	cp -r setup.py setup.cfg pyproject.toml README.md spacy_costner tests configs $(SANITIZED)
+	find $(SANITIZED) -name "*.so" -delete
+	cd $(SANITIZED) && SANITIZE=1 $(abspath $(BIN))/python setup.py --quiet build_ext --inplace
+	cd $(SANITIZED) && export LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
+		ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 && \
+		$(abspath $(BIN))/python -m pytest -q -p no:cacheprovider tests/test_native.py tests/test_sparse.py \
+			tests/test_hostile.py tests/test_chain*.py && \
+		$(abspath $(BIN))/python -m tests.hostile 10000
 
 demo: install
 	$(BIN)/python -m spacy project run demo

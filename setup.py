@@ -1,5 +1,6 @@
 """The compiled chain and sparse rows; without a compiler the package installs all the same."""
 
+import os
 import sys
 from glob import glob
 
@@ -8,6 +9,9 @@ from setuptools import Extension, setup
 
 KERNELS = "spacy_costner/chain/kernels/"
 FLAGS = ["/std:c++17", "/O2"] if sys.platform == "win32" else ["-std=c++17", "-O3", "-g0"]
+SANITIZERS = ["-fsanitize=address,undefined", "-fno-omit-frame-pointer", "-O1", "-g1"]
+if "SANITIZE" in os.environ:  # see `make sanitize`
+    FLAGS += SANITIZERS
 
 native = Extension(
     "spacy_costner.chain.native",
@@ -16,7 +20,7 @@ native = Extension(
     include_dirs=[numpy.get_include(), "spacy_costner/chain"],
     define_macros=[("NPY_NO_DEPRECATED_API", "NPY_1_7_API_VERSION")],
     extra_compile_args=FLAGS,
-    extra_link_args=[] if sys.platform == "win32" else ["-pthread"],
+    extra_link_args=[] if sys.platform == "win32" else ["-pthread", *FLAGS[3:]],
     language="c++",
     optional=True,
 )

@@ -51,7 +51,8 @@ class Matrix {
     static Matrix pack(const Real* entries, int n_tags, Semiring) {
         Matrix matrix;
         const int width = padded<Real>(n_tags), n_vectors = width / LANES<Real>;
-        const int n_panels = (n_vectors + PANEL - 1) / PANEL;
+        constexpr int MOST_VECTORS = std::is_same_v<Real, Extended> ? 1 << 20 : PANEL;
+        const int n_panels = (n_vectors + MOST_VECTORS - 1) / MOST_VECTORS;
         matrix.entries = Buffer<Real>(static_cast<std::size_t>(n_tags) * width);
         matrix.sources.reserve(static_cast<std::size_t>(n_tags) * n_panels);
         for (int p = 0; p < n_panels; p++) {
@@ -136,11 +137,36 @@ INLINE void multiply_by_width(const Matrix<Real>& matrix, const Panel<Real>& pan
         multiply_by_width<Semiring, Real, N_ROWS, N_VECTORS - 1>(matrix, panel, rows, finish);
 }
 
+// STEP^d of Extended for d <= 0, as far as it counts.
+INLINE double step_down(double d) { return d == 0 ? 1.0 : d == -1 ? 0x1p-256 : d == -2 ? 0x1p-512 : 0.0; }
+
+// Of extended numbers all totals of a row at once: first their exponents, then their mantissas.
+template <class Finish>
+void multiply_extended(const Matrix<Extended>& matrix, const Extended* row, int r, Finish& finish) {
+    const Panel<Extended>& panel = matrix.panels[0];
+    const int n = panel.n_vectors;
+    const int* sources = matrix.sources.data();
+    std::vector<double> sums(n), most(n, -INFINITY);
+    double *sum = sums.data(), *exponent = most.data();
+    for (int k = 0; k < panel.n_sources; k++) {
+        const Extended x = row[sources[k]], *entries = matrix.entries + static_cast<std::size_t>(k) * n;
+        for (int j = 0; j < n; j++) exponent[j] = std::max(exponent[j], x.exponent + entries[j].exponent);
+    }
+    for (int k = 0; k < panel.n_sources; k++) {
+        const Extended x = row[sources[k]], *entries = matrix.entries + static_cast<std::size_t>(k) * n;
+        for (int j = 0; j < n; j++)
+            sum[j] += x.mantissa * entries[j].mantissa * step_down(x.exponent + entries[j].exponent - exponent[j]);
+    }
+    for (int j = 0; j < n; j++) finish(r, j, settled(sum[j], exponent[j]));
+}
+
 // Multiply n_rows rows of messages, 1 to ROWS, with a matrix; finish(row, column, totals) takes
 // the results a vector at a time.
 template <class Semiring, class Real, int N_ROWS = ROWS, class Finish>
 void multiply(const Matrix<Real>& matrix, const Real* const* rows, int n_rows, Finish& finish) {
-    if (n_rows == N_ROWS) {
+    if constexpr (std::is_same_v<Real, Extended>) {
+        for (int r = 0; r < n_rows; r++) multiply_extended(matrix, rows[r], r, finish);
+    } else if (n_rows == N_ROWS) {
         for (const Panel<Real>& panel : matrix.panels)
             multiply_by_width<Semiring, Real, N_ROWS>(matrix, panel, rows, finish);
     } else if constexpr (N_ROWS > 1) {
@@ -182,6 +208,25 @@ INLINE void add_outer_block(const Real* before, const Real* ahead, int width, in
     } else {
         add_outer_rows<Real, N_ROWS, N_VECTORS>(before, ahead, width, n_steps, sources, sums);
     }
+}
+
+// The same of extended numbers.
+inline void add_outer(const Matrix<Extended>& matrix, const Extended* before, const Extended* ahead, int width,
+                      int64_t n_steps, Extended* sums) {
+    const int n = matrix.panels[0].n_vectors;
+    for (int64_t t = 0; t < n_steps; t++, before += width, ahead += width)
+        for (int k = 0; k < matrix.panels[0].n_sources; k++) {
+            const Extended x = before[matrix.sources[k]];
+            Extended* to = sums + static_cast<std::size_t>(k) * n;
+            for (int j = 0; j < n; j++) {
+                const double exponent = x.exponent + ahead[j].exponent;
+                const double most = std::max(exponent, to[j].exponent);
+                to[j].mantissa = to[j].mantissa * step_down(to[j].exponent - most) +
+                                 x.mantissa * ahead[j].mantissa * step_down(exponent - most);
+                to[j].exponent = most;
+            }
+        }
+    for (std::size_t i = 0; i < matrix.size; i++) sums[i] = settled(sums[i].mantissa, sums[i].exponent);
 }
 
 // Adds sum over t of before[t][i] * ahead[t][j] to the sums, laid out as the matrix's entries,
