@@ -47,7 +47,7 @@ def random_call(rng: Rng) -> Call:
     )  # fmt: skip
     for scores in potentials[:4]:
         scores[rng.uniform(size=scores.shape) < rng.choice([0.0, 0.3])] = -numpy.inf
-    n_sequences, (n_tokens, n_tags) = len(lengths), potentials.emissions.shape
+    n_sequences, n_tokens = len(lengths), len(potentials.emissions)
     name = str(rng.choice(list(MORE_ARGUMENTS)))
     arguments = {f"potentials.{field}": a for field, a in potentials._asdict().items()}
     arguments.update(MORE_ARGUMENTS[name](potentials, rng))
@@ -122,7 +122,8 @@ def spoil(call: Call, rng: Rng) -> Call:
 
 
 def _to_type(array: Any, rng: Rng) -> Any:
-    return numpy.asarray(array).astype(str(rng.choice(TYPES)))
+    with numpy.errstate(invalid="ignore", over="ignore"):
+        return numpy.asarray(array).astype(str(rng.choice(TYPES)))
 
 
 def _to_size(array: Any, rng: Rng) -> Any:

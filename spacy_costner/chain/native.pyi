@@ -1,6 +1,6 @@
-from typing import Callable, List, Optional, Sequence, Tuple
+from typing import Callable, List, Tuple
 
-from thinc.types import Array1d, Floats1d, Floats2d, Ints1d
+from thinc.types import Floats1d, Floats2d, Ints1d
 
 from ..types import Potentials, Scored
 from .batched.max_product import BestPath
@@ -22,7 +22,9 @@ class Answer:
 
 class Posterior:
     def __init__(self, potentials: Potentials) -> None: ...
-    def backprop(self, *ways_back: Tuple[Answer, Floats1d]) -> Potentials: ...
+    def backprop(
+        self, *ways_back: Tuple[Callable[[Floats1d], Potentials], Floats1d]
+    ) -> Potentials: ...
     def log_partition(self) -> Tuple[Floats1d, Answer]: ...
     def log_marginals(self, allowed: Allowed) -> Tuple[Floats1d, Answer]: ...
     def expectation(self, values: Potentials) -> Tuple[Floats1d, Answer]: ...

@@ -44,24 +44,6 @@ class Segments(NamedTuple):
     after: Optional[Array2d] = None
 
 
-def select_segments(segments: Segments, tokens: Array1d) -> Segments:
-    """The segments in some of the sequences, on their own.
-
-    tokens (Array1d): The tokens of these sequences, as `packing.select` gives them.
-        Shape: (N,)
-    """
-    taken = tokens[segments.begin]
-    n_tokens = segments.end - segments.begin
-    begin = (numpy.cumsum(tokens) - 1)[segments.begin[taken]]
-    after = segments.after
-    return Segments(
-        begin=begin,
-        end=begin + n_tokens[taken],
-        tags=segments.tags[numpy.repeat(taken, n_tokens)],
-        after=None if after is None else after[taken],
-    )
-
-
 class Turns(NamedTuple):
     """The tokens at which a path can part from a segment, segment after segment.
 
@@ -166,7 +148,8 @@ def _part(potentials: Potentials, segments: Segments, semiring: Semiring) -> Par
     xp = get_array_module(potentials.emissions)
     packing = pack(potentials)
     check_segments(segments, potentials)
-    segments = Segments(*(places.astype("int64") for places in segments[:3]), segments.after)
+    begin, end, tags = (places.astype("int64") for places in segments[:3])
+    segments = segments._replace(begin=begin, end=end, tags=tags)
     sides = Sides(potentials, packing, *semiring.neighbours(potentials, packing))
     turns = _turns(segments, sides)
     tags = xp.arange(len(potentials.transitions))
@@ -239,7 +222,17 @@ def _spread(sides: Sides, turns: Turns, parting: Floats2d, anyway: Floats2d) -> 
     d_pairs = add_up(places, (along + parting) * (going_on & ~opens), (n_tags, n_tags))
     d_pairs -= sides.before.pairs(_on_rows(anyway * (going_on & ~opens), turns, sides))
     d_transitions = gradient.transitions + d_pairs.astype(gradient.transitions.dtype)
-    return gradient._replace(transitions=d_transitions)
+    return _on_legal_steps(gradient._replace(transitions=d_transitions), sides.potentials)
+
+
+def _on_legal_steps(gradient: Potentials, potentials: Potentials) -> Potentials:
+    """The gradient without what rounding leaves on forbidden steps, where mass cancels."""
+    xp = get_array_module(potentials.emissions)
+    arrays = [
+        xp.where(xp.isneginf(scores), xp.zeros_like(array), array)
+        for array, scores in zip(gradient[:4], potentials[:4])
+    ]
+    return Potentials._make([*arrays, gradient.lengths])
 
 
 def _along(parting: Floats2d, turns: Turns) -> Floats2d:
