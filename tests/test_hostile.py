@@ -58,3 +58,32 @@ def test_counts(count: Any) -> None:
         chain.k_best(POTENTIALS, count)
     with pytest.raises(ValueError, match="n: expected an integer of at least 1, got"):
         chain.sample_paths(POTENTIALS, count, numpy.random.default_rng(0))
+
+
+def test_a_long_sequence_of_large_scores_is_answered_by_compiled_code() -> None:
+    """Scaled messages lose it; everything asked of it agrees with the log domain."""
+    potentials = random_potentials([300], 4, 50.0, seed=3)
+    potentials.transitions[[0, 1, 2], [1, 3, 0]] = -numpy.inf
+    tags = numpy.random.default_rng(0).integers(4, size=300)
+    values = random_potentials([300], 4, seed=4)
+    for name, argument, n in (("log_marginals", tags, 300), ("expectation", values, 1)):
+        answers, backprop = getattr(chain, name)(potentials, argument)
+        weights = numpy.random.default_rng(1).normal(size=n)
+        with array_code():
+            expected, expected_backprop = getattr(chain, name)(potentials, argument)
+        numpy.testing.assert_allclose(answers, expected, rtol=1e-9, atol=1e-9)
+        for array, wanted in zip(backprop(weights)[:4], expected_backprop(weights)[:4]):
+            numpy.testing.assert_allclose(array, wanted, rtol=1e-7, atol=1e-7)
+
+
+def test_array_code_leaves_nothing_on_forbidden_steps_of_segments() -> None:
+    for seed in range(20):
+        potentials = random_potentials([9, 6], 4, seed=seed)
+        rng = numpy.random.default_rng(seed)
+        forbidden = rng.uniform(size=(4, 4)) < 0.3
+        potentials.transitions[forbidden] = -numpy.inf
+        tags = rng.integers(4, size=3)
+        segments = chain.Segments(numpy.array([2, 10]), numpy.array([4, 11]), tags)
+        with array_code():
+            _, backprop = chain.segment_max_scores(potentials, segments)
+        assert (backprop(rng.normal(size=(2, 2))).transitions[forbidden] == 0).all()
