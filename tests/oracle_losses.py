@@ -33,6 +33,7 @@ class Chain(NamedTuple):
     weight (float): Of the sequence.
     opening (numpy.ndarray), continuing (numpy.ndarray): As in `Gold`. Shape: (K,)
     is_right (Callable): Whether a path agrees with gold at some token.
+    features (List[List[Any]]): What each token shows, each thing of the value 1.
     """
 
     paths: List[Path]
@@ -46,6 +47,7 @@ class Chain(NamedTuple):
     opening: numpy.ndarray
     continuing: numpy.ndarray
     is_right: Callable[[int, Tags], bool]
+    features: List[List[Any]]
 
     def costs(self, y: Tags) -> float:
         """C(y*, y) = sum_t cost[t, y_t]"""
@@ -99,6 +101,10 @@ def sequences(
                 opening=_or(gold.opening, numpy.zeros(n_tags, dtype=bool)),
                 continuing=_or(gold.continuing, numpy.zeros(n_tags, dtype=bool)),
                 is_right=is_right,
+                features=[
+                    [("token", t)] if gold.features is None else shown[shown >= 0].tolist()
+                    for t, shown in enumerate(_or(gold.features, gold.tags)[tokens])
+                ],
             )
         )
     return batch
@@ -216,7 +222,7 @@ def mira(batch: Batch, multiplier: float, aggressiveness: float) -> float:
     total = 0.0
     for c in batch:
         h, a = lead(c, multiplier), aggressiveness
-        n = squared_distance(rival(c, multiplier).tags, best(c.right).tags)
+        n = squared_distance(c, rival(c, multiplier).tags, best(c.right).tags)
         if h > 0:
             total += c.weight * (h * h / (2 * n) if h < a * n else a * h - a * a * n / 2)
     return total
@@ -230,15 +236,17 @@ def rival(c: Chain, multiplier: float) -> Path:
     return max(c.paths, key=lambda path: path.score + multiplier * c.costs(path.tags))
 
 
-def squared_distance(one: Tags, other: Tags) -> int:
-    """|| f(y) - f(y') ||^2, f how often a path has each token, pair, start and end."""
-    f, g = features(one), features(other)
+def squared_distance(c: Chain, one: Tags, other: Tags) -> int:
+    """|| f(y) - f(y') ||^2, f how often a path has each feature with each tag, each pair of
+    tags, start and end."""
+    f, g = features(c, one), features(c, other)
     return sum((f[feature] - g[feature]) ** 2 for feature in f | g)
 
 
-def features(y: Tags) -> Counter:
+def features(c: Chain, y: Tags) -> Counter:
     ends = [("start", y[0]), ("end", y[-1])] if y else []
-    return Counter([*enumerate(y), *(("step", *pair) for pair in pairwise(y)), *ends])
+    shown = [(each, tag) for some, tag in zip(c.features, y) for each in some]
+    return Counter([*shown, *(("pair", *pair) for pair in pairwise(y)), *ends])
 
 
 # Minimum classification error

@@ -237,7 +237,7 @@ def take(potentials: Potentials, gold: Gold, which: List[int]) -> Tuple[Potentia
     """Some of the sequences of a batch."""
     tokens = [n for b in which for n in range(*oracle.spans(potentials)[b].indices(10**6))]
     fields = gold._asdict()
-    for field in ("tags", "allowed", "cost", "token_weights"):
+    for field in ("tags", "allowed", "cost", "token_weights", "features"):
         fields[field] = None if fields[field] is None else fields[field][tokens]
     fields["weights"] = None if gold.weights is None else gold.weights[which]
     taken = potentials._replace(
