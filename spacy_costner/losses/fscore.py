@@ -17,7 +17,12 @@ from ..tags import runs
 from ..types import Gold, Loss, LossResult, Potentials, map_scores
 from .mce import sigmoid
 from .parameters import above, finite, one_of, within
-from .scored import allowed_tags, sequence_of, sequence_weights
+from .scored import (
+    allowed_tags,
+    possible_only,
+    sequence_of,
+    sequence_weights,
+)
 
 
 class Counts(NamedTuple):
@@ -97,6 +102,7 @@ class RunningTotals:
         return result
 
 
+@possible_only
 def mce_f(
     potentials: Potentials,
     gold: Gold,

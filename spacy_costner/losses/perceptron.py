@@ -17,6 +17,7 @@ from .scored import (
     difference,
     gold_path,
     hinge,
+    possible_only,
     scored_as,
     sequence_of,
 )
@@ -75,6 +76,7 @@ def perceptron(potentials: Potentials, gold: Gold, *, alpha: float = 0.0) -> Los
     return max_margin(potentials, gold, multiplier=alpha)
 
 
+@possible_only
 def mira(
     potentials: Potentials, gold: Gold, *, multiplier: float = 1.0, aggressiveness: float = 0.01
 ) -> LossResult:
