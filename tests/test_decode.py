@@ -180,6 +180,22 @@ def test_threshold_gains_most(beliefs: Beliefs, threshold: float) -> None:
     assert all(one[1] <= other[0] for one, other in pairwise(found))
 
 
+def test_what_is_as_probable_as_the_threshold_is_answered() -> None:
+    beliefs = sure({"a": 0.5, "O": 0.5}, {"b": 0.75, "O": 0.25}, {"c": 0.25, "O": 0.75})
+    probs = beliefs.likely_entities(0.0)[1]
+    assert probs.tolist() == pytest.approx([0.5, 0.75, 0.25])
+    for label, p in zip("abc", probs.tolist()):
+        for threshold, answered in ((p, True), (numpy.nextafter(p, 1), False)):
+            decoding = make_threshold(threshold=1.0, labels={label: float(threshold)})
+            assert [name for _, _, name in answer(decoding, beliefs)] == [label] * answered
+
+
+def test_what_gains_nothing_is_chosen_and_what_loses_is_not() -> None:
+    entities = columns([(0, 1, 0), (2, 4, 1), (3, 5, 0)])
+    gains = numpy.asarray([0.0, -1e-12, 0.0])
+    assert rows(without_overlap(entities, gains)) == [(0, 1, 0), (3, 5, 0)]
+
+
 @given(seeds)
 def test_no_choice_without_overlap_gains_more(rng: numpy.random.Generator) -> None:
     n = int(rng.integers(6))
@@ -366,6 +382,14 @@ def test_beliefs_are_those_of_the_calibrated_scores(
         *(array / overall for array in beliefs.scores[1:4]),
         lengths=beliefs.scores.lengths,
     )
+    paths, path_probs = calibrated.best_paths(3)
+    for b, here in enumerate(oracle.spans(by_hand)):
+        ranked = oracle.k_best(by_hand, b)
+        probs = dict(zip((path.tags for path in ranked), oracle.probabilities(ranked)))
+        best = [*sorted(probs.values(), reverse=True)[:3], 0.0, 0.0][:3]
+        numpy.testing.assert_allclose(path_probs[:, b], best, atol=1e-9)
+        of_paths = [probs[tuple(path)] for path in paths[: len(ranked), here].tolist()]
+        numpy.testing.assert_allclose(of_paths, path_probs[: len(ranked), b], atol=1e-9)
     expected = probs_of_entities(Beliefs(by_hand, tags, is_space=beliefs.is_space))
     found = calibrated.entity_probs(columns(list(expected)))
     numpy.testing.assert_allclose(found, list(expected.values()), atol=1e-9)
