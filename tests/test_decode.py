@@ -29,6 +29,7 @@ from spacy_costner.tags import Entities, Tags
 from spacy_costner.types import Potentials
 
 from . import oracle
+from .batches import random_potentials
 from .strategies import free_potentials_NK, seeds
 
 TAG_SETS = (Tags(["a"]), Tags(["a", "b"], "IOB2"), Tags(["a", "b"]))
@@ -119,6 +120,18 @@ def test_likely_entities_are_all_there_are(beliefs: Beliefs, floor: float) -> No
         assert p == pytest.approx(expected[entity], abs=1e-9)
         assert p >= floor
     assert list(found) == sorted(found, key=lambda entity: (entity[:2], -found[entity]))
+
+
+def test_white_space_of_the_next_doc_is_not_part_of_an_entity() -> None:
+    tags, is_space = Tags(["a", "b"], "IOB2"), numpy.asarray([False, True, True, False])
+    scores = random_potentials([2, 2], len(tags))
+    possible = ~(is_space[:, None] & tags.opening)
+    constraints = tags.constraints._replace(emissions=possible)
+    found = Beliefs(chain.constrain(scores, constraints), tags, is_space=is_space)
+    expected = probs_of_entities(found)
+    numpy.testing.assert_allclose(
+        found.entity_probs(columns(list(expected))), list(expected.values()), atol=1e-9
+    )
 
 
 def test_flat_scores_don_t_take_forever() -> None:

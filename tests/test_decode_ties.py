@@ -4,6 +4,7 @@ import math
 from typing import Any, Dict, List, NamedTuple, Tuple
 
 import numpy
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -107,13 +108,17 @@ def table_of(columns: Dict[str, Dict[str, float]], otherwise: float) -> Any:
     return cost
 
 
-def test_no_probability_makes_up_for_a_cost() -> None:
-    """b is out of the question, and costs less than a all the same: by 7e-5 and 2e-6 of the
+@pytest.mark.parametrize("gaps", [(6.5e-5, 2e-6, 5e-7), (2e-6, 6.5e-5, 5e-7), (5e-7, 2e-6, 5e-7)])
+@pytest.mark.parametrize("lengths", [[1, 1, 1], [3]])
+def test_no_probability_makes_up_for_a_cost(gaps: Tuple[float, ...], lengths: List[int]) -> None:
+    """b is out of the question, and costs less than a all the same: by 6.5e-5 and 2e-6 of the
     worst mistake; less than 1e-6 is nothing."""
     decoding = make_min_cost(cost=table_of({"b": {"a": 0.0, "O": 0.0}}, otherwise=1.0))
-    gaps = (6.5e-5, 2e-6, 5e-7)
-    found = answer(decoding, sure(*({"a": 1 - gap, "O": gap} for gap in gaps)))
-    assert [label for _, _, label in found] == ["b", "b", "a"]
+    beliefs = sure(*({"a": 1 - gap, "O": gap} for gap in gaps))
+    beliefs.scores = beliefs.scores._replace(lengths=numpy.asarray(lengths, dtype="int32"))
+    found = answer(decoding, beliefs)
+    of_tokens = [label for begin, end, label in found for _ in range(begin, end)]
+    assert of_tokens == ["a" if gap < SAME else "b" for gap in gaps]
 
 
 def test_a_tie_goes_to_an_improbable_label_before_a_node() -> None:
