@@ -352,7 +352,11 @@ class CostSensitiveNER(TrainablePipe):
         examples = list(examples)
         validate_examples(examples, "CostSensitiveNER.get_loss")
         self.check_finite(scores)
-        return self.objective(examples, scores, self.tags, self.progress)
+        find = self.model.attrs.get("find_features")
+        features = None
+        if find is not None and self.objective.loss.at(self.progress).uses_features:
+            features = find(self.model, [eg.predicted for eg in examples])
+        return self.objective(examples, scores, self.tags, self.progress, features)
 
     def rehearse(
         self,

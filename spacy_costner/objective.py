@@ -7,7 +7,7 @@ import numpy
 from spacy.strings import StringStore
 from spacy.training import Example
 from thinc.api import to_numpy
-from thinc.types import Array1d, Array2d, Floats1d, Ints1d
+from thinc.types import Array1d, Array2d, Floats1d, Ints1d, Ints2d
 from thinc.util import get_array_module
 
 from . import chain
@@ -84,6 +84,7 @@ class Reading(NamedTuple):
     path (Ints1d): The gold tag of each token, -1 where it is missing. Shape: (N,)
     token_weights (Optional[Floats1d]): How much each token counts; None: 1. Shape: (N,)
     weights (Optional[Floats1d]): How much each doc counts; None: 1. Shape: (B,)
+    features (Optional[Ints2d]): As in `Gold`. Shape: (N, S)
     """
 
     lengths: Ints1d
@@ -94,6 +95,7 @@ class Reading(NamedTuple):
     path: Ints1d
     token_weights: Optional[Floats1d]
     weights: Optional[Floats1d]
+    features: Optional[Ints2d]
 
     def constrain(self, scores: Potentials) -> Chains:
         """The chains of these scores, without the paths that can't be."""
@@ -151,7 +153,12 @@ class Objective:
             )
 
     def __call__(
-        self, examples: Sequence[Example], scores: Potentials, tags: Tags, progress: Progress
+        self,
+        examples: Sequence[Example],
+        scores: Potentials,
+        tags: Tags,
+        progress: Progress,
+        features: Optional[Ints2d] = None,
     ) -> Tuple[float, Potentials]:
         """Compute the loss and its gradient.
 
@@ -159,17 +166,22 @@ class Objective:
         scores (Potentials): The model's potentials of the predicted docs.
         tags (Tags): The tag set.
         progress (Progress): How far training has come.
+        features (Optional[Ints2d]): As in `Gold`, if the loss uses them. Shape: (N, S)
         RETURNS (Tuple[float, Potentials]): The loss for each annotated token or, where it
             is one ratio, for the batch; and the gradient of the loss as a whole.
         """
-        result, n_annotated = self.evaluate(self.read(examples, tags), scores, tags, progress)
+        reading = self.read(examples, tags, features)
+        result, n_annotated = self.evaluate(reading, scores, tags, progress)
         return result.value / n_annotated, result.gradient
 
-    def read(self, examples: Sequence[Example], tags: Tags) -> Reading:
+    def read(
+        self, examples: Sequence[Example], tags: Tags, features: Optional[Ints2d] = None
+    ) -> Reading:
         """Read all that has to be known of a batch beside its scores.
 
         examples (Sequence[Example]): The batch.
         tags (Tags): The tag set.
+        features (Optional[Ints2d]): As in `Gold`. Shape: (N, S)
         RETURNS (Reading): What `evaluate` takes, as often as the scores change.
         """
         tokens = read_presets([eg.predicted for eg in examples])
@@ -184,6 +196,7 @@ class Objective:
             path=gold_tags(annotated, tags),
             token_weights=token_weights(self.weights, annotated, tags, examples, tokens),
             weights=example_weights(self.weights, examples),
+            features=features,
         )
 
     def evaluate(
@@ -235,6 +248,7 @@ class Objective:
             opening=chains.widen(tags.opening),
             continuing=chains.widen(tags.continuing),
             stands_for=None if chains.tracks is None else chains.tracks.stands_for,
+            features=reading.features,
         )
         return chains, _to_array_module_of(scores, gold)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Callable, NamedTuple, Optional, Protocol, Tuple, TypeAlias
 
 import numpy
-from thinc.types import Array1d, Array2d, Floats1d, Floats2d, FloatsXd, Ints1d
+from thinc.types import Array1d, Array2d, Floats1d, Floats2d, FloatsXd, Ints1d, Ints2d
 
 FORBIDDEN = -numpy.inf
 """The score of a step that no path may take. Every gradient there is exactly 0."""
@@ -65,6 +65,8 @@ class Gold(NamedTuple):
         Shape: (K,)
     stands_for (Optional[Ints1d]): The tag that each tag scores as, where some tags share
         their scores; None: itself. Shape: (K,)
+    features (Optional[Ints2d]): The features of each token, each of the value 1; -1 stands
+        for none. None: each token has one, which no other has. Shape: (N, S)
     """
 
     tags: Ints1d
@@ -75,6 +77,7 @@ class Gold(NamedTuple):
     opening: Optional[Array1d] = None
     continuing: Optional[Array1d] = None
     stands_for: Optional[Ints1d] = None
+    features: Optional[Ints2d] = None
 
 
 class LossResult(NamedTuple):
@@ -141,6 +144,7 @@ class Loss:
     cost (Optional[Cost]): The cost that `compute` expects in `Gold.cost`, if any.
     weighs_tokens (bool): Whether `compute` has a use for the weights of single tokens.
         Losses with a cost always have: it is part of the cost.
+    uses_features (bool): Whether `compute` has a use for the features of tokens.
     is_ratio (bool): Whether its value is one ratio over the batch, not a sum that grows
         with it.
     is_smooth (bool): Whether it is a function of potentials and gold without kinks or jumps,
@@ -152,6 +156,7 @@ class Loss:
     compute: Callable[[Potentials, Gold], LossResult]
     cost: Optional[Cost] = None
     weighs_tokens: bool = False
+    uses_features: bool = False
     is_ratio: bool = False
     is_smooth: bool = True
     is_solvable: bool = False

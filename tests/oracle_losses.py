@@ -33,6 +33,8 @@ class Chain(NamedTuple):
     weight (float): Of the sequence.
     opening (numpy.ndarray), continuing (numpy.ndarray): As in `Gold`. Shape: (K,)
     is_right (Callable): Whether a path agrees with gold at some token.
+    features (List[List[Any]]): What each token shows, each thing of the value 1.
+    goes_on (numpy.ndarray): Whether a tag that goes on with its entity may follow. Shape: (K,)
     """
 
     paths: List[Path]
@@ -46,6 +48,8 @@ class Chain(NamedTuple):
     opening: numpy.ndarray
     continuing: numpy.ndarray
     is_right: Callable[[int, Tags], bool]
+    features: List[List[Any]]
+    goes_on: numpy.ndarray
 
     def costs(self, y: Tags) -> float:
         """C(y*, y) = sum_t cost[t, y_t]"""
@@ -79,6 +83,7 @@ def sequences(
     token_weights = numpy.broadcast_to(token_weights, n_tokens)
     weights = numpy.broadcast_to(_or(gold.weights, 1.0), len(potentials.lengths))
     batch = []
+    continuing = _or(gold.continuing, numpy.zeros(n_tags, dtype=bool))
     for b, tokens in enumerate(oracle.spans(potentials)):
         paths = list(oracle.paths(potentials, b))
 
@@ -97,8 +102,13 @@ def sequences(
                 token_weights=token_weights[tokens],
                 weight=float(weights[b]),
                 opening=_or(gold.opening, numpy.zeros(n_tags, dtype=bool)),
-                continuing=_or(gold.continuing, numpy.zeros(n_tags, dtype=bool)),
+                continuing=continuing,
                 is_right=is_right,
+                features=[
+                    [("token", t)] if gold.features is None else shown[shown >= 0].tolist()
+                    for t, shown in enumerate(_or(gold.features, gold.tags)[tokens])
+                ],
+                goes_on=(potentials.transitions[:, continuing] > -math.inf).any(axis=1),
             )
         )
     return batch
@@ -216,7 +226,7 @@ def mira(batch: Batch, multiplier: float, aggressiveness: float) -> float:
     total = 0.0
     for c in batch:
         h, a = lead(c, multiplier), aggressiveness
-        n = squared_distance(rival(c, multiplier).tags, best(c.right).tags)
+        n = squared_distance(c, rival(c, multiplier).tags, best(c.right).tags)
         if h > 0:
             total += c.weight * (h * h / (2 * n) if h < a * n else a * h - a * a * n / 2)
     return total
@@ -230,15 +240,17 @@ def rival(c: Chain, multiplier: float) -> Path:
     return max(c.paths, key=lambda path: path.score + multiplier * c.costs(path.tags))
 
 
-def squared_distance(one: Tags, other: Tags) -> int:
-    """|| f(y) - f(y') ||^2, f how often a path has each token, pair, start and end."""
-    f, g = features(one), features(other)
+def squared_distance(c: Chain, one: Tags, other: Tags) -> int:
+    """|| f(y) - f(y') ||^2, f how often a path has each feature with each tag, each pair of
+    tags, start and end."""
+    f, g = features(c, one), features(c, other)
     return sum((f[feature] - g[feature]) ** 2 for feature in f | g)
 
 
-def features(y: Tags) -> Counter:
+def features(c: Chain, y: Tags) -> Counter:
     ends = [("start", y[0]), ("end", y[-1])] if y else []
-    return Counter([*enumerate(y), *(("step", *pair) for pair in pairwise(y)), *ends])
+    shown = [(each, tag) for some, tag in zip(c.features, y) for each in some]
+    return Counter([*shown, *(("pair", *pair) for pair in pairwise(y)), *ends])
 
 
 # Minimum classification error
@@ -343,10 +355,11 @@ def with_and_without(c: Chain, e: Segment) -> Tuple[List[float], List[float]]:
 
 
 def with_and_without_gold(c: Chain, e: Segment) -> Tuple[List[float], List[float]]:
-    """The scores of the paths that have gold's tags in the place of an entity, which goes up to
-    the token after it and ends where gold is unknown, and of those that have not."""
+    """The scores of the paths that have gold's tags in the place of an entity, and of those that
+    have not. The place ends where gold is unknown; the token after the entity is of it if the
+    entity might have gone on there."""
     place = []
-    for t in range(e[0], min(e[1] + 1, len(c.gold))):
+    for t in range(e[0], min(e[1] + bool(c.goes_on[e[2][-1]]), len(c.gold))):
         if c.gold[t] < 0:
             break
         place.append(t)

@@ -153,6 +153,7 @@ def annotated_NK(draw: Any, cost: Optional[Cost] = None) -> Annotated:  # noqa: 
         weights=weights,
         opening=opening,
         continuing=continuing,
+        features=draw(st.none() | st.just(rng.integers(-1, 4, size=(n_tokens, 3)))),
     )
     allowed = draw(sets_NK(path, continuing))
     partial = complete._replace(

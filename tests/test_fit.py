@@ -327,12 +327,13 @@ ONE_BY_ONE = {
     "size": 1,
     "get_length": None,
 }
+MIRA = loss_block("MIRA", cost=HAMMING, aggressiveness=100.0)
 ONLINE = {"training": {"max_epochs": 20, "max_steps": 0}}
 
 
 def test_online_steps_are_those_of_update() -> None:
     """One batch after another: the same weights, averages and progress."""
-    settings = {"model": {**SPARSE, "L1": 0.001}, "loss": loss_block("MaxMargin", cost=HAMMING)}
+    settings = {"model": {**SPARSE, "L1": 0.001}, "loss": MIRA}
     (one, examples), (other, _) = initialized(**settings), initialized(**settings)
     batches = [examples[:2], examples[2:]]
     sgd, online = Adam(use_averages=True), Adam(use_averages=True)

@@ -5,6 +5,7 @@ from typing import List, Optional
 import numpy
 import pytest
 import spacy
+from hypothesis import given
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 
@@ -19,6 +20,8 @@ from spacy_costner.gold import (
     trim,
 )
 from spacy_costner.tags import Entities, Tags
+
+from .strategies import seeds
 
 TAGS = Tags(["LOC", "PER"])
 NLP = spacy.blank("en")
@@ -111,6 +114,17 @@ def test_white_space_is_trimmed_off_both_ends() -> None:
     is_space = numpy.asarray([True, False, True, False, True, True])
     trimmed = trim(entities([0, 3, 0], [3, 5, 1], [5, 6, 0]), is_space)
     assert [column.tolist() for column in trimmed] == [[1, 3], [2, 4], [0, 1]]
+
+
+@given(seeds)
+def test_an_entity_is_from_its_first_word_to_its_last(rng: numpy.random.Generator) -> None:
+    is_space = rng.uniform(size=6) < rng.choice([0.2, 0.5, 0.9])
+    spans = [[begin, end, 1] for begin in range(6) for end in range(begin + 1, 7)]
+    expected = []
+    for begin, end, label in spans:
+        words = [t for t in range(begin, end) if not is_space[t]]
+        expected += [[words[0], words[-1] + 1, label]] if words else []
+    assert numpy.stack(trim(entities(*spans), is_space), axis=1).tolist() == expected
 
 
 def test_nothing_ruled_out_needs_no_mask() -> None:

@@ -9,7 +9,7 @@ import pytest
 import spacy
 import srsly
 from spacy.language import Language
-from spacy.tokens import Doc
+from spacy.tokens import Doc, Span
 from spacy.training import Example
 from thinc.api import Model, Optimizer, use_ops
 
@@ -19,7 +19,7 @@ from spacy_costner.layers import SparseWeights, build_sparse_crf, linear_part
 from spacy_costner.sparse import arrays
 from spacy_costner.types import Gold
 
-from .test_entry_points import FEATURES, REQUIRED, TOK2VEC, declared, resolve
+from .test_entry_points import FEATURES, HAMMING, REQUIRED, TOK2VEC, declared, resolve
 
 SPARSE = {"@architectures": "spacy_costner.SparseCRF.v1", "features": FEATURES}
 HYBRID = {**SPARSE, "@architectures": "spacy_costner.HybridCRF.v1", "tok2vec": TOK2VEC}
@@ -98,6 +98,31 @@ def test_gradients_are_those_of_the_loss(name: str) -> None:
         expected = central_difference(value, model, weights.rows, index)
         assert gradient[index] == pytest.approx(expected, abs=2e-3), index
     assert gradient.any()
+
+
+@pytest.mark.parametrize(("words", "step"), [("Ana saw Rome", 3 / 24), ("Ana saw Ana", 3 / 32)])
+def test_a_step_of_mira_is_that_of_the_paper(words: str, step: float) -> None:
+    """tau = cost / || difference of features ||^2, from weights of 0, after which the margin is
+    the cost. Names are entities; the rival has it the other way round."""
+    features = {"@misc": "spacy_costner.Features.v1", "windows": {"ORTH": 1, "SHAPE": 0}}
+    loss = {"@losses": "spacy_costner.MIRA.v1", "cost": HAMMING, "aggressiveness": 100.0}
+    nlp = pipeline({**SPARSE, "features": features}, loss=loss, scheme="IOB2")
+    doc = Doc(nlp.vocab, words=words.split())
+    gold = Doc(nlp.vocab, words=words.split())
+    gold.ents = [Span(gold, t, t + 1, "X") for t, token in enumerate(gold) if token.is_title]
+    nlp.initialize(lambda: [Example(doc, gold)])
+    ner = nlp.get_pipe("ner")
+    potentials, backprop = ner.model.begin_update([doc])
+    gradient = ner.get_loss([Example(doc, gold)], potentials)[1]
+    found = gradient.emissions.max()
+    assert found == pytest.approx(step, rel=1e-6)
+    backprop(gradient)
+    weights = linear_part(ner.model)[1]
+    rows, part = weights.gradient()
+    weights.rows[rows] -= part
+    after = ner.model.predict([doc])
+    margin = -sum(float((a * b).sum()) for a, b in zip(after[:4], gradient[:4])) / found
+    assert margin == pytest.approx(len(doc), rel=1e-5)
 
 
 def central_difference(

@@ -237,7 +237,7 @@ def take(potentials: Potentials, gold: Gold, which: List[int]) -> Tuple[Potentia
     """Some of the sequences of a batch."""
     tokens = [n for b in which for n in range(*oracle.spans(potentials)[b].indices(10**6))]
     fields = gold._asdict()
-    for field in ("tags", "allowed", "cost", "token_weights"):
+    for field in ("tags", "allowed", "cost", "token_weights", "features"):
         fields[field] = None if fields[field] is None else fields[field][tokens]
     fields["weights"] = None if gold.weights is None else gold.weights[which]
     taken = potentials._replace(
@@ -357,6 +357,33 @@ def test_batches_without_tokens(name: str, lengths: List[int]) -> None:
         assert value == 0
         assert gradient.emissions.shape == (0, 3)
         assert (oracle.vector(gradient) == 0).all()
+
+
+@each_loss
+@pytest.mark.parametrize("how", ["gold is forbidden", "no path is legal"])
+@pytest.mark.parametrize("which", [[1], [0, 2], [0, 1, 2, 3]])
+def test_what_is_impossible_is_left_out(name: str, how: str, which: List[int]) -> None:
+    """With one warning, and no other."""
+    potentials, complete, some = example([4, 3, 5, 1], 3)
+    some = some._replace(weights=numpy.asarray([1.0, 0.5, 2.0, 1.5]))
+    some.allowed[[1, 5, 8, 12]] = complete.tags[[1, 5, 8, 12], None] == numpy.arange(3)
+    for b in which:
+        token = [1, 5, 8, 12][b]
+        potentials.emissions[
+            token, complete.tags[token] if how[0] == "g" else slice(None)
+        ] = -math.inf
+    others = [b for b in range(4) if b not in which]
+    for gold in (complete, some):
+        with pytest.warns(UserWarning, match=f"{len(which)} of 4 sequences are left out") as seen:
+            result = LOSSES[name].compute(potentials, gold)
+        assert len(seen) == 1
+        expected = LOSSES[name].compute(*take(potentials, gold, others))
+        check_forbidden(result.gradient, potentials)
+        check_same_but_for_emissions(result, expected)
+        tokens = [n for b in which for n in range(*oracle.spans(potentials)[b].indices(13))]
+        assert (result.gradient.emissions[tokens] == 0).all()
+        left = numpy.delete(result.gradient.emissions, tokens, axis=0)
+        assert_allclose(left, expected.gradient.emissions, rtol=1e-7, atol=1e-9)
 
 
 @each_loss

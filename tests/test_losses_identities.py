@@ -184,7 +184,7 @@ def test_steps_of_mira(batch: Annotated, aggressiveness: float) -> None:
     for b, c in enumerate(oracle_losses.sequences(potentials, gold)):
         assume(all(oracle_losses.gap(s) > GAP for s in oracle_losses.choices_of_margin(c, 1.0)))
         rival, right = oracle_losses.rival(c, 1.0).tags, oracle_losses.best(c.right).tags
-        n = max(oracle_losses.squared_distance(rival, right), 1)
+        n = max(oracle_losses.squared_distance(c, rival, right), 1e-9)
         ways = [oracle.vector(oracle.features(potentials, b, y)) for y in (rival, right)]
         step = min(aggressiveness, oracle_losses.lead(c, 1.0) / n)
         expected += step * (ways[0] - ways[1])

@@ -211,8 +211,8 @@ What differs from the paper:
   honest protocol three alphas were tried for each cost.
 - It tests all folds, and tunes on a quarter of each of them. It says neither how it shuffled
   nor which tokens it had.
-- PA's step is measured on emissions and transitions, not on the weights of features, and so is
-  longer than the paper's for the same C.
+- PA was run when its step was measured on emissions and transitions, not on the weights of
+  features as now, and so was longer than the paper's for the same C.
 """
 
 main = command(

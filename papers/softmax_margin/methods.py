@@ -36,11 +36,9 @@ class Corpus(NamedTuple):
     """What a method has to know of its corpus.
 
     n_batches (int): Batches of an epoch.
-    n_active (float): Features that a token has on average.
     """
 
     n_batches: int
-    n_active: float
 
 
 class Training(NamedTuple):
@@ -121,20 +119,14 @@ def perceptron(corpus: Corpus, c: None, m: None, *, built_in: bool = False) -> T
 
 
 def mira(corpus: Corpus, c: float, m: float, *, built_in: bool = False) -> Training:
-    """1-best MIRA, by AdaGrad or by its own steps, after each sentence.
-
-    The loss measures steps on the scores of tokens and transitions. A token's score is the sum of
-    the weights of its features, which a step of the same length moves by their number.
-    """
+    """1-best MIRA, by AdaGrad or by its own steps, after each sentence."""
     loss = {
         "@losses": "spacy_costner.MIRA.v1",
         "cost": HAMMING,
         "multiplier": m,
-        "aggressiveness": c * corpus.n_active,
+        "aggressiveness": c,
     }
-    if built_in:
-        return Training(loss, sgd(1 / corpus.n_active), 1)
-    return Training(loss, ada_grad(corpus, None))
+    return Training(loss, sgd(1.0), 1) if built_in else Training(loss, ada_grad(corpus, None))
 
 
 def risk(corpus: Corpus, c: float, m: float) -> Training:

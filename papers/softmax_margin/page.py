@@ -75,9 +75,9 @@ What differs from the paper:
   the paper: after each sentence, of 1 for the perceptron, of at most C for MIRA.
 - C is the weight of the sum of the squared weights beside the loss of a whole epoch. MIRA has no
   such penalty; its C is the longest step. With MIRA's own steps m is 1, since from weights of 0
-  only C / m matters. The library measures the length of MIRA's steps on the scores of tokens, so
-  C is multiplied by the features that a token has on average, and its own steps are divided by
-  it.
+  only C / m matters. When these were run, the library measured MIRA's steps on the scores of
+  tokens, not on the weights as now; C was multiplied by the features that a token has on average,
+  and its own steps were divided by it.
 - The minutes above are those of a busy machine, on which other experiments ran.
 - Risk has no m in the library. Here it is the length of the steps, while the penalty stays.
 - The paper tries m = 1, 5, 10, 20. In place of 10, and of 10 and 20 for risk and JRB, 0.2 is
@@ -164,7 +164,7 @@ def experiment(run: Runner, quick: bool) -> str:
         plan = plan._replace(limit=600, seeds=(0,), grid=slice(None, None, 4), epochs=slice(1))
     facts = run([Cell("corpus", survey, plan.where)])[0]
     n_batches = -(-facts["sentences"][0] // BATCH_SIZE)
-    corpus = Corpus(n_batches, facts["n_active"])
+    corpus = Corpus(n_batches)
     tried = tune_all(run, plan, corpus)
     choices = {name: best_of(choices) for name, choices in tried.items()}
     found = try_all(run, plan, corpus, choices)

@@ -4,18 +4,18 @@ from itertools import combinations
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy
-from thinc.types import Array2d, Ints1d
+from thinc.types import Array2d, Floats2d, Ints1d
 
 from .. import chain
 from ..hierarchy import Tree, TreeSource, make_tree
 from ..tags import Tags
 from ..types import Cost, CostTable, Potentials
 from .beliefs import Beliefs
-from .decoders import Answer, Decoding, Settings, best_entities
+from .decoders import Answer, Decoding, Settings
+from .ties import best_of_tied
 
 TIE = 1e-6
-"""What a unit of log-probability is worth, in the cost of the worst mistake: it decides
-between answers that cost the same, as under costs that leave boundaries free."""
+"""What counts as the same expected cost of a token, in the cost of the worst mistake."""
 
 LEAST_LIKELY = 1e-30
 
@@ -62,8 +62,9 @@ class MinCost:
 
         argmin_a sum_t sum_k p(y_t = k) cost[k, a_t]
 
-    Of answers that cost the same it gives the one of the more probable tags, and a label of
-    the chain rather than a node above it.
+    Of answers that cost the same it gives one with the fewest nodes in place of labels, and of
+    these that of the most probable tags. The same means: each choice in turn, token after
+    token, costs at most 1e-6 of the worst mistake more than the best from there on.
     """
 
     def __init__(self, cost: Cost, tree: Optional[Tree]) -> None:
@@ -83,8 +84,11 @@ class MinCost:
         tags = beliefs.tags
         labels, covers, table = self.choices(tags, settings)
         answers = Tags(labels, tags.scheme.name)
-        scores = _scores(beliefs, answers, _below(covers, answers, tags), table)
-        return Answer(best_entities(scores, answers), labels, covers)
+        below = _below(covers, answers, tags)
+        scores = _scores(beliefs, answers, below, table)
+        likely = _log_probs(beliefs, below)
+        path = best_of_tied(scores, likely, TIE * float(table.max(initial=0.0)))
+        return Answer(answers.decode(path, scores.lengths), labels, covers)
 
     def choices(self, tags: Tags, settings: Settings) -> Choices:
         """What can be answered for the labels of a chain; made once for each tag set.
@@ -157,18 +161,13 @@ def _scores(
 ) -> Potentials:
     """Potentials over answers, of which the best path is the answer.
 
-    s(a) = sum_t - E_p[cost[y_t, a_t]] + TIE max(cost) log p(a_t)
-
-    A node has less than the most probable of the labels below, and never wins a tie.
+    s(a) = - sum_t E_p[cost[y_t, a_t]]
     """
-    marginals = beliefs.marginals.astype("float64")
     possible = numpy.isfinite(beliefs.potentials.emissions)
-    likely = [marginals, *(marginals[:, tags].max(axis=1, keepdims=True) / 2 for tags in below)]
     allowed = [possible, *(possible[:, tags].any(axis=1, keepdims=True) for tags in below)]
-    ties = numpy.log(numpy.maximum(numpy.concatenate(likely, axis=1), LEAST_LIKELY))
     n_tags = len(answers)
     free = Potentials(
-        emissions=TIE * table.max(initial=0.0) * ties - marginals @ table,
+        emissions=-(beliefs.marginals.astype("float64") @ table),
         transitions=numpy.zeros((n_tags, n_tags)),
         start=numpy.zeros(n_tags),
         end=numpy.zeros(n_tags),
@@ -176,3 +175,14 @@ def _scores(
     )
     mask = numpy.concatenate(allowed, axis=1)
     return chain.constrain(free, answers.constraints._replace(emissions=mask))
+
+
+def _log_probs(beliefs: Beliefs, below: Sequence[Ints1d]) -> Floats2d:
+    """The log-probability of each answer at each token. A node has less than all labels of a
+    sequence together, so that it never wins a tie against one. Shape: (N, tags of answers)"""
+    marginals = beliefs.marginals.astype("float64")
+    probs = [marginals, *(marginals[:, tags].sum(axis=1, keepdims=True) for tags in below)]
+    log_probs = numpy.log(numpy.maximum(numpy.concatenate(probs, axis=1), LEAST_LIKELY))
+    longest = int(beliefs.potentials.lengths.max(initial=0))
+    log_probs[:, marginals.shape[1] :] += numpy.log(LEAST_LIKELY) * (longest + 1)
+    return log_probs

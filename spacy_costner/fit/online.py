@@ -48,7 +48,9 @@ def read_batches(
     features, _ = linear_part(ner.model)
     seen = [(batch, features.find([eg.predicted for eg in batch])) for batch in batches]
     return [
-        (found, ner.objective.read(batch, ner.tags)) for batch, found in seen if len(found.rows)
+        (found, ner.objective.read(batch, ner.tags, found.rows))
+        for batch, found in seen
+        if len(found.rows)
     ]
 
 

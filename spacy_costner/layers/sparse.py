@@ -1,6 +1,6 @@
 """A CRF on sparse features: the linear model."""
 
-from typing import Callable, Iterable, List, Optional, Tuple, cast
+from typing import Callable, Iterable, List, Optional, Sequence, Tuple, cast
 
 import numpy
 from spacy.tokens import Doc
@@ -36,7 +36,8 @@ def build_sparse_crf(
     nO (Optional[int]): K, the number of tags. The component sets it from its labels.
     RETURNS (Model[List[Doc], Potentials]): The model. Its shims are `Features` and
         `SparseWeights`. Its attribute "collect_features" takes it and docs, and makes the
-        vocabulary of features of them; "resize_output" takes it and a larger K.
+        vocabulary of features of them; "find_features" takes the same and finds theirs;
+        "resize_output" takes it and a larger K.
     RAISES (ValueError): If a number is out of its range.
     """
     where = "spacy_costner.SparseCRF"
@@ -58,6 +59,7 @@ def build_sparse_crf(
         attrs={
             "feature_dropout": dropout,
             "collect_features": collect_features,
+            "find_features": find_features,
             "resize_output": resize_sparse_crf,
         },
     )
@@ -150,6 +152,16 @@ def collect_features(model: Model[List[Doc], Potentials], docs: Iterable[Doc]) -
     docs (Iterable[Doc]): What features are found in.
     """
     linear_part(model)[0].collect(docs)
+
+
+def find_features(model: Model[List[Doc], Potentials], docs: Sequence[Doc]) -> Ints2d:
+    """The features of tokens, of which their scores are the sums.
+
+    model (Model[List[Doc], Potentials]): A model of `build_sparse_crf`.
+    docs (Sequence[Doc]): The docs.
+    RETURNS (Ints2d): As in `Gold`; those that dropout takes are among them. Shape: (N, S)
+    """
+    return linear_part(model)[0].find(docs).rows
 
 
 def resize_sparse_crf(model: Model[List[Doc], Potentials], nO: int) -> Model[List[Doc], Potentials]:

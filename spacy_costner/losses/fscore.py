@@ -17,7 +17,12 @@ from ..tags import runs
 from ..types import Gold, Loss, LossResult, Potentials, map_scores
 from .mce import sigmoid
 from .parameters import above, finite, one_of, within
-from .scored import allowed_tags, sequence_of, sequence_weights
+from .scored import (
+    allowed_tags,
+    possible_only,
+    sequence_of,
+    sequence_weights,
+)
 
 
 class Counts(NamedTuple):
@@ -97,6 +102,7 @@ class RunningTotals:
         return result
 
 
+@possible_only
 def mce_f(
     potentials: Potentials,
     gold: Gold,
@@ -219,12 +225,15 @@ def wrong_entities(gold: Gold, potentials: Potentials, right: Segments) -> Segme
 
 
 def right_in_place(wrong: Segments, gold: Gold, potentials: Potentials) -> Segments:
-    """What is right in the place of wrong entities: gold's tags of their tokens and of the token
-    after, which says where an entity ends; as far as these are annotated."""
+    """What is right in the place of wrong entities: gold's tags of their tokens, as far as these
+    are annotated. Where an entity may go on behind its last tag (IOB2), only the token after
+    says where it ends: there its tag belongs to the place."""
     tags, begin = to_numpy(gold.tags), wrong.begin
     end_of_sequence = numpy.cumsum(potentials.lengths)
     which = numpy.searchsorted(end_of_sequence, begin, side="right")
-    end = numpy.minimum(wrong.end + 1, end_of_sequence[which])
+    goes_on = numpy.isfinite(to_numpy(potentials.transitions))[:, to_numpy(gold.continuing)]
+    last_tag = wrong.tags[numpy.cumsum(wrong.end - begin) - 1]
+    end = numpy.minimum(wrong.end + goes_on.any(axis=1)[last_tag], end_of_sequence[which])
     unknown = numpy.flatnonzero(tags < 0)
     if len(unknown):
         next_unknown = numpy.append(unknown, len(tags))[numpy.searchsorted(unknown, begin)]

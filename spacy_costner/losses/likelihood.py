@@ -14,6 +14,7 @@ from .scored import (
     augment,
     gold_log_prob,
     gold_score,
+    possible_only,
     sequence_of,
     sequence_weights,
 )
@@ -57,6 +58,7 @@ def make_mixed(
     return Loss(partial(mixed, lam=lam, multiplier=multiplier), cost, weighs_tokens=True)
 
 
+@possible_only
 def sequential(potentials: Potentials, gold: Gold) -> LossResult:
     """The negative log-likelihood of the gold path, the usual loss of a CRF.
 
@@ -75,6 +77,7 @@ def sequential(potentials: Potentials, gold: Gold) -> LossResult:
     return LossResult(float(-(weights * log_p).sum()), backprop(-weights))
 
 
+@possible_only
 def pointwise(potentials: Potentials, gold: Gold) -> LossResult:
     """The negative log-likelihood of each gold tag by itself.
 
@@ -93,6 +96,7 @@ def pointwise(potentials: Potentials, gold: Gold) -> LossResult:
     return LossResult(float(-(weights * log_p).sum()), backprop(-weights))
 
 
+@possible_only
 def mixed(potentials: Potentials, gold: Gold, *, lam: float, multiplier: float = 0.0) -> LossResult:
     """Something between whole paths and single tags.
 

@@ -16,6 +16,7 @@ from .scored import (
     difference,
     gold_path,
     hinge,
+    possible_only,
     sequence_weights,
 )
 
@@ -70,6 +71,7 @@ def softmax_margin(potentials: Potentials, gold: Gold, *, multiplier: float = 1.
     return sequential(augment(potentials, gold, multiplier), gold)
 
 
+@possible_only
 def max_margin(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> LossResult:
     """The structured hinge loss: gold has to lead every path by the cost of that path.
 
@@ -90,6 +92,7 @@ def max_margin(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -
     return difference(above, below, gold, hinge)
 
 
+@possible_only
 def risk(potentials: Potentials, gold: Gold) -> LossResult:
     """The cost that is to be expected when a path is drawn from the model.
 
@@ -110,6 +113,7 @@ def risk(potentials: Potentials, gold: Gold) -> LossResult:
     return LossResult(float((weights * expected).sum()), backprop(weights))
 
 
+@possible_only
 def jensen_risk_bound(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> LossResult:
     """An upper bound of the risk that costs two passes over the chain.
 

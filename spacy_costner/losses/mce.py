@@ -11,7 +11,16 @@ from .. import chain
 from ..blocks import number
 from ..types import Gold, Loss, LossResult, Potentials
 from .parameters import above, finite, one_of
-from .scored import allowed_tags, best_wrong, difference, gold_path, gold_score, level, sharpen
+from .scored import (
+    allowed_tags,
+    best_wrong,
+    difference,
+    gold_path,
+    gold_score,
+    level,
+    possible_only,
+    sharpen,
+)
 
 
 def make_mce(
@@ -43,6 +52,7 @@ def make_mce(
     return Loss(compute, is_smooth=number(psi) != math.inf)
 
 
+@possible_only
 def mce(
     potentials: Potentials,
     gold: Gold,

@@ -1,10 +1,10 @@
 """Mistake-driven losses: the structured perceptron and passive-aggressive updates."""
 
 from functools import partial
-from typing import Optional, Tuple
+from typing import Optional, Sequence, Tuple
 
 import numpy
-from thinc.types import Floats1d, Ints1d
+from thinc.types import Floats1d, Ints1d, Ints2d
 from thinc.util import get_array_module
 
 from .. import chain
@@ -17,9 +17,13 @@ from .scored import (
     difference,
     gold_path,
     hinge,
+    possible_only,
     scored_as,
     sequence_of,
 )
+
+NO_DISTANCE = 1e-9
+"""Less than any distance of paths that have not the same features."""
 
 
 def make_perceptron(*, cost: Optional[Cost] = None, alpha: float = 0.0) -> Loss:
@@ -51,7 +55,7 @@ def make_mira(*, cost: Cost, multiplier: float = 1.0, aggressiveness: float = 0.
     multiplier = at_least(0, "MIRA", "multiplier", multiplier)
     aggressiveness = above(0, "MIRA", "aggressiveness", aggressiveness)
     compute = partial(mira, multiplier=multiplier, aggressiveness=aggressiveness)
-    return Loss(compute, cost, is_smooth=False)
+    return Loss(compute, cost, uses_features=True, is_smooth=False)
 
 
 def perceptron(potentials: Potentials, gold: Gold, *, alpha: float = 0.0) -> LossResult:
@@ -72,6 +76,7 @@ def perceptron(potentials: Potentials, gold: Gold, *, alpha: float = 0.0) -> Los
     return max_margin(potentials, gold, multiplier=alpha)
 
 
+@possible_only
 def mira(
     potentials: Potentials, gold: Gold, *, multiplier: float = 1.0, aggressiveness: float = 0.01
 ) -> LossResult:
@@ -81,56 +86,73 @@ def mira(
                a h - a^2 n / 2       otherwise
 
     h is the value of `max_margin`, n the squared length of the difference between the
-    features of its path and of gold. The gradient is the step min(a, h / n) along that
-    difference, taken over the features that the potentials themselves are.
+    features of its path and of gold: of each feature of a token with each tag, of each
+    transition, and of start and end. Where gold doesn't say what features tokens have, each
+    has one of its own. The gradient is the step min(a, h / n) along that difference.
 
     potentials (Potentials): The scores of a batch.
-    gold (Gold): Gold tags and the cost of each answer.
+    gold (Gold): Gold tags, the cost of each answer, and the features of tokens.
     multiplier (float): m, how much score a unit of cost is worth.
     aggressiveness (float): a, the longest step ("C" in the papers).
     RETURNS (LossResult): The sum over the sequences, and its gradient.
 
-    Crammer et al. (2006), PA-I; Gimpel & Smith (2010), section 4.1.
+    Crammer et al. (2006), PA-I; Gimpel & Smith (2010), section 4.1; Higashiyama et al., tau.
     """
     raised = augment(potentials, gold, multiplier)
     rival, above = best_wrong(raised, gold)
     right = gold_path(potentials, gold)
-    n = squared_distance(potentials, scored_as(rival, gold), scored_as(right, gold))
+    paths = scored_as(rival, gold), scored_as(right, gold)
+    n = squared_distance(potentials, *paths, gold.features)
 
     def step(lead: Floats1d) -> Tuple[Floats1d, Floats1d]:
         a, (h, _) = aggressiveness, hinge(lead)
         xp = get_array_module(h)
-        steps = xp.minimum(a, h / xp.maximum(n, 1))
+        steps = xp.minimum(a, h / xp.maximum(n, NO_DISTANCE))
         return steps * h - steps**2 * n / 2, steps
 
     return difference(above, chain.path_score(potentials, right), gold, step)
 
 
-def squared_distance(potentials: Potentials, one: Ints1d, other: Ints1d) -> Floats1d:
-    """How far apart two paths are in the features that the potentials are.
+def squared_distance(
+    potentials: Potentials, one: Ints1d, other: Ints1d, features: Optional[Ints2d] = None
+) -> Floats1d:
+    """How far apart two paths are, in features.
 
         n = || f(y) - f(y') ||^2
 
     potentials (Potentials): The scores of a batch.
     one (Ints1d): A path of each sequence. Shape: (N,)
     other (Ints1d): Another. Shape: (N,)
-    RETURNS (Floats1d): Shape: (B,)
+    features (Optional[Ints2d]): As in `Gold`. Shape: (N, S)
+    RETURNS (Floats1d): Whole numbers. Shape: (B,)
     """
     xp = get_array_module(potentials.emissions)
     n_tags, lengths = len(potentials.transitions), potentials.lengths
-    by_sequence = sequence_of(potentials)
-    begins = (numpy.cumsum(lengths) - lengths)[lengths > 0]
-    later = xp.asarray(numpy.delete(numpy.arange(len(by_sequence)), begins))
-    paths = (one, other)
-    differs = (one != other).astype("float64")
-    ends = xp.asarray(numpy.concatenate([begins, begins + lengths[lengths > 0] - 1]))
-    at_ends = xp.zeros_like(differs) + xp.bincount(ends, minlength=len(differs))[: len(differs)]
-    distance = _sum(by_sequence, 2 * differs * (1 + at_ends), len(lengths))
-    step_of = [(by_sequence[later] * n_tags + y[later - 1]) * n_tags + y[later] for y in paths]
-    steps, inverse = xp.unique(xp.concatenate(step_of), return_inverse=True)
-    signs = xp.repeat(xp.asarray([1.0, -1.0]), len(later))
-    counts = _sum(inverse, signs, len(steps))
-    return distance + _sum(steps // n_tags**2, counts**2, len(lengths))
+    sequence, ends = sequence_of(potentials), numpy.cumsum(lengths)[lengths > 0]
+    begins = ends - lengths[lengths > 0]
+    later = xp.asarray(numpy.delete(numpy.arange(len(sequence)), begins))
+    at_ends = xp.asarray(numpy.concatenate([begins, ends - 1]))
+    at_ends = at_ends[one[at_ends] != other[at_ends]]
+    token = xp.flatnonzero(one != other)
+    shown = token[:, None] if features is None else features[token].astype("int64")
+    row, slot = xp.nonzero(shown >= 0)
+    token, feature = token[row], shown[row, slot]
+    emissions = [feature * n_tags + y[token] for y in (one, other)]
+    transitions = [y[later - 1] * n_tags + y[later] for y in (one, other)]
+    distance = _squared_differences(sequence[token], emissions, len(lengths))
+    distance += _squared_differences(sequence[later], transitions, len(lengths))
+    return distance + 2 * _sum(sequence[at_ends], xp.ones(len(at_ends)), len(lengths))
+
+
+def _squared_differences(groups: Ints1d, pair: Sequence[Ints1d], n_groups: int) -> Floats1d:
+    """How often each number is in the first of a pair of arrays, less how often in the other,
+    squared and added up over each group. Shapes: (R,), (R,) each to (G,)"""
+    xp = get_array_module(groups)
+    both = xp.concatenate(pair)
+    n = int(both.max(initial=0)) + 1
+    found, inverse = xp.unique(xp.tile(groups, 2) * n + both, return_inverse=True)
+    signs = xp.repeat(xp.asarray([1.0, -1.0]), len(groups))
+    return _sum(found // n, _sum(inverse, signs, len(found)) ** 2, n_groups)
 
 
 def _sum(groups: Ints1d, weights: Floats1d, n_groups: int) -> Floats1d:

@@ -1,16 +1,68 @@
 """What most losses are made of: the difference of two scores of a sequence."""
 
-from typing import Callable, Tuple
+import warnings
+from functools import wraps
+from typing import Any, Callable, Tuple, TypeVar, cast
 
 import numpy
 from thinc.types import Array1d, Floats1d, FloatsXd, Ints1d
 from thinc.util import get_array_module
 
 from .. import chain
+from ..chain.batched.packing import add_selected, select
 from ..types import Gold, LossResult, Potentials, Scored, add_to, map_scores
 
 Link = Callable[[Floats1d], Tuple[Floats1d, Floats1d]]
 """Takes each difference to its loss and to the derivative of that. Shape: (B,)"""
+
+
+ComputeT = TypeVar("ComputeT", bound=Callable[..., Any])
+
+
+def possible_only(compute: ComputeT) -> ComputeT:
+    """Have a loss leave out the sequences without a legal path that agrees with gold: to each
+    of them belong the value 0 and the gradient 0.
+
+    compute (Callable): Takes potentials and gold to a LossResult, or to a tuple that begins
+        with one.
+    RETURNS (Callable): The same, which warns once of what it leaves out.
+    """
+
+    @wraps(compute)
+    def compute_possible(potentials: Potentials, gold: Gold, **settings: Any) -> Any:
+        possible = has_gold_path(potentials, gold)
+        if possible.all():
+            return compute(potentials, gold, **settings)
+        warnings.warn(
+            f"losses: {int((~possible).sum())} of {len(possible)} sequences are left out, as no "
+            "legal path agrees with their gold",
+            stacklevel=2,
+        )
+        taken, tokens = select(potentials, possible)
+        found = compute(taken, _select_gold(gold, possible, tokens), **settings)
+        result = found if isinstance(found, LossResult) else found[0]
+        zeros = map_scores(get_array_module(tokens).zeros_like, potentials)
+        result = result._replace(gradient=add_selected(zeros, result.gradient, tokens))
+        return result if isinstance(found, LossResult) else (result, *found[1:])
+
+    return cast(ComputeT, compute_possible)
+
+
+def has_gold_path(potentials: Potentials, gold: Gold) -> Array1d:
+    """Whether any legal path agrees with gold, for each sequence. Shape: (B,)"""
+    if gold.allowed is None:
+        scores = chain.path_score(potentials, gold.tags)[0]
+    else:
+        scores = chain.best_path(chain.restrict(potentials, gold.allowed)).scores
+    return ~get_array_module(scores).isneginf(scores)
+
+
+def _select_gold(gold: Gold, which: Array1d, tokens: Array1d) -> Gold:
+    """The gold of some sequences, given which tokens are theirs."""
+    of_tokens = ("tags", "allowed", "cost", "token_weights", "features")
+    taken = {name: getattr(gold, name) for name in of_tokens}
+    taken = {name: None if array is None else array[tokens] for name, array in taken.items()}
+    return gold._replace(weights=None if gold.weights is None else gold.weights[which], **taken)
 
 
 def identity(lead: Floats1d) -> Tuple[Floats1d, Floats1d]:

@@ -9,7 +9,14 @@ from thinc.util import get_array_module
 from .. import chain
 from ..types import Cost, Gold, Loss, LossResult, Potentials, add_to, map_scores
 from .parameters import above
-from .scored import annotated, augment, level, sequence_weights, zero_forbidden
+from .scored import (
+    annotated,
+    augment,
+    level,
+    possible_only,
+    sequence_weights,
+    zero_forbidden,
+)
 
 
 def make_zscore(*, cost: Optional[Cost] = None, multiplier: float = 1.0) -> Loss:
@@ -25,6 +32,7 @@ def make_zscore(*, cost: Optional[Cost] = None, multiplier: float = 1.0) -> Loss
     return Loss(compute, cost, is_ratio=True, is_solvable=cost is None)
 
 
+@possible_only
 def zscore(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> LossResult:
     """How far gold stands below the mean score of all paths, in standard deviations.
 
