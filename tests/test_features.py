@@ -240,7 +240,7 @@ def test_words_are_forgotten_when_there_are_too_many(monkeypatch: pytest.MonkeyP
     expected = found_names(collected(), TRAIN)
     for _ in range(2):
         assert [name for doc in TRAIN for name in found_names(features, [doc])] == expected
-    assert features._look._n_words <= 7
+    assert features._look._seen.n_words <= 7
 
 
 @pytest.mark.parametrize(
