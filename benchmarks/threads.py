@@ -13,12 +13,13 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Dict, List, NamedTuple, Tuple
 
 import numpy
 import spacy
 from spacy.language import Language
 from spacy.tokens import DocBin
+from thinc.types import Floats2d
 
 from spacy_costner import chain
 
@@ -39,14 +40,20 @@ def made_up_texts(n_words: int = N_WORDS) -> List[str]:
     return [" ".join(words[i : i + WORDS_A_TEXT]) for i in range(0, n_words, WORDS_A_TEXT)]
 
 
+class Read(NamedTuple):
+    """The entities of a text, and how the model scores the tags of its tokens."""
+
+    ents: List[Tuple[int, int, str]]
+    scores: Floats2d
+
+
 def read(
     nlp: Language, texts: List[str], made_up: List[str], size: int, share: int, n_shares: int
-) -> Dict[str, List[Any]]:
+) -> Dict[str, Read]:
     """What one of some threads does: read all texts, one by one, in an order of its own, and its
     share of the others, in batches.
 
-    RETURNS (Dict[str, List[Any]]): The entities of each text, and how the model scores the tags
-        of their tokens.
+    RETURNS (Dict[str, Read]): The answer to each text.
     """
     order = list(range(len(texts)))
     random.Random(share).shuffle(order)
@@ -56,10 +63,17 @@ def read(
     model = nlp.get_pipe("ner").model
     batches = [model.predict(docs[i : i + size]).emissions for i in range(0, len(docs), size)]
     scores = numpy.split(numpy.concatenate(batches), numpy.cumsum([len(doc) for doc in docs]))
-    return {
-        doc.text: [[(ent.start, ent.end, ent.label_) for ent in doc.ents], some.round(4).tolist()]
-        for doc, some in zip(docs, scores)
-    }
+    ents = [[(ent.start, ent.end, ent.label_) for ent in doc.ents] for doc in docs]
+    return {doc.text: Read(*answer) for doc, *answer in zip(docs, ents, scores)}
+
+
+def n_different(found: Dict[str, Read], expected: Dict[str, Read]) -> int:
+    """The texts that were read otherwise. Scores may differ by what the order of a sum makes."""
+    return sum(
+        answer.ents != expected[text].ents
+        or not numpy.allclose(answer.scores, expected[text].scores, rtol=1e-4, atol=1e-4)
+        for text, answer in found.items()
+    )
 
 
 class Setting(NamedTuple):
@@ -86,12 +100,11 @@ def differences(path: str, texts: List[str], made_up: List[str], runs: int) -> T
             work = partial(read, nlp, texts, made_up, size, n_shares=N_THREADS)
             with ThreadPoolExecutor(N_THREADS) as pool:
                 found = list(pool.map(work, range(N_THREADS)))
-            in_threads += sum(
-                answers[text] != expected[text] for answers in found for text in answers
+            in_threads += sum(n_different(answers, expected) for answers in found)
+            afterwards += n_different(read(nlp, texts, made_up, size, 0, 1), expected)
+            print(
+                f"{path}: run {run}: {in_threads}, {afterwards} so far", file=sys.stderr, flush=True
             )
-            found_then = read(nlp, texts, made_up, size, 0, 1)
-            afterwards += sum(found_then[text] != expected[text] for text in expected)
-            print(f"{path}: run {run}: {in_threads}, {afterwards} so far", file=sys.stderr)
     chain.set_threads(1)
     return in_threads, afterwards
 
