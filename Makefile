@@ -3,7 +3,7 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN = $(VENV)/bin
 
-.PHONY: install format check test demo bench dist clean
+.PHONY: install format check test pythons demo bench dist clean
 
 install: $(VENV)/installed
 
@@ -24,6 +24,14 @@ check: install
 
 test: install
 	$(BIN)/python -m pytest
+
+# The tests on every Python that pyenv has, each in an environment of its own.
+PYTHONS = $(wildcard $(HOME)/.pyenv/versions/3.1[0-9]*)
+pythons:
+	@echo "Free-threaded ones: $(or $(notdir $(filter %t,$(PYTHONS))),none)"
+	for home in $(PYTHONS); do \
+		$(MAKE) test VENV=$(VENV)-$$(basename $$home) PYTHON=$$home/bin/python3 || exit 1; \
+	done
 
 demo: install
 	$(BIN)/python -m spacy project run demo

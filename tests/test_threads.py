@@ -198,3 +198,24 @@ def test_compiled_numbers_under_thread_sanitizer(tmp_path: Path) -> None:
         pytest.skip("no g++ with ThreadSanitizer")
     done = subprocess.run([str(program)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_system_without_threads_to_spare_is_no_end() -> None:
+    """The chain does with the threads that it gets; the process went down with it before."""
+    program = """
+import resource
+from pathlib import Path
+import numpy
+from spacy_costner import chain
+from tests.batches import random_potentials
+potentials = random_potentials([600] * 4, 17)
+expected = chain.log_partition(potentials)[0]
+chain.set_threads(2)
+in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (in_use + 6 * 2**20, resource.RLIM_INFINITY))
+numpy.testing.assert_allclose(chain.log_partition(potentials)[0], expected)
+"""
+    if not Path("/proc/self/statm").exists():
+        pytest.skip("limits of memory are set as on Linux")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
