@@ -16,10 +16,10 @@ import numpy
 import pytest
 import spacy
 from spacy.language import Language
-from spacy.tokens import Doc
+from spacy.tokens import Doc, Span
 from thinc.api import fix_random_seed
 
-from spacy_costner import chain, sparse
+from spacy_costner import annotate, chain, sparse
 from spacy_costner.features import Features, gazetteer, make_features
 from spacy_costner.layers import linear_part
 from spacy_costner.sparse import AdaGrad
@@ -219,3 +219,25 @@ numpy.testing.assert_allclose(chain.log_partition(potentials)[0], expected)
         pytest.skip("limits of memory are set as on Linux")
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_pipelines_with_confidence_are_made_at_once() -> None:
+    """Whoever comes second finds the extension attribute, or sets the same again."""
+    meeting = Barrier(2)
+
+    class Late:
+        """Spans, of which both threads hear that there is no such attribute."""
+
+        @staticmethod
+        def has_extension(name: str) -> bool:
+            known = Span.has_extension(name)
+            meet(meeting)
+            return known
+
+        set_extension, get_extension = Span.set_extension, Span.get_extension
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(annotate, "Span", Late)
+        in_threads(lambda _: annotate.register(annotate.Confidence(extension="late")), 2)
+    assert Span.get_extension("late")[2] is annotate.confidence_of
+    Span.remove_extension("late")
