@@ -3,7 +3,7 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN = $(VENV)/bin
 
-.PHONY: install format check test sanitize demo bench dist clean
+.PHONY: install format check test pythons sanitize demo bench dist clean
 
 install: $(VENV)/installed
 
@@ -38,6 +38,14 @@ sanitize: install
 		$(abspath $(BIN))/python -m pytest -q -p no:cacheprovider tests/test_native.py tests/test_sparse.py \
 			tests/test_hostile.py tests/test_chain*.py && \
 		$(abspath $(BIN))/python -m tests.hostile 10000
+
+# The tests on every Python that pyenv has, each in an environment of its own.
+PYTHONS = $(wildcard $(HOME)/.pyenv/versions/3.1[0-9]*)
+pythons:
+	@echo "Free-threaded ones: $(or $(notdir $(filter %t,$(PYTHONS))),none)"
+	for home in $(PYTHONS); do \
+		$(MAKE) test VENV=$(VENV)-$$(basename $$home) PYTHON=$$home/bin/python3 || exit 1; \
+	done
 
 demo: install
 	$(BIN)/python -m spacy project run demo

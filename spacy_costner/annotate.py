@@ -62,7 +62,8 @@ def register(confidence: Confidence) -> None:
     """
     name = confidence.extension
     if not Span.has_extension(name):
-        Span.set_extension(name, getter=confidence_of)
+        # By force, as another thread that loads a pipeline may have come first.
+        Span.set_extension(name, getter=confidence_of, force=True)
     elif Span.get_extension(name)[2] is not confidence_of:
         raise ValueError(
             "spacy_costner.Confidence: extension: expected a name that no other extension of "

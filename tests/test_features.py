@@ -240,7 +240,13 @@ def test_words_are_forgotten_when_there_are_too_many(monkeypatch: pytest.MonkeyP
     expected = found_names(collected(), TRAIN)
     for _ in range(2):
         assert [name for doc in TRAIN for name in found_names(features, [doc])] == expected
-    assert features._look._n_words <= 7
+    assert features._look._seen.n_words <= 7
+
+
+def test_features_have_numbers_in_32_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spacy_costner.features.lookup.MOST_ROWS", 5)
+    with pytest.raises(ValueError, match=r"linear CRF: expected at most 5, got \d+"):
+        collected(bigrams=None).find(NEW)
 
 
 @pytest.mark.parametrize(

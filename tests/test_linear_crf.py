@@ -288,6 +288,15 @@ def test_weights_of_any_size_are_saved(scale: float) -> None:
     numpy.testing.assert_allclose(again.rows, weights.rows, rtol=1e-2)
 
 
+def test_features_without_weights_are_refused() -> None:
+    """The rows below those of the features are there, but they are transitions."""
+    features, weights = linear_part(crf())
+    beyond = numpy.asarray([[0, len(features)]], dtype="int32")
+    message = f"rows: expected less than {len(features)}, got {len(features)}"
+    with pytest.raises(ValueError, match=message):
+        weights.score(beyond)
+
+
 def test_damaged_weights_are_refused() -> None:
     data = linear_part(crf())[1].to_bytes()
     saved = srsly.msgpack_loads(data)

@@ -1,5 +1,7 @@
 """Sparse rows of weights: both forms do what dense ones would do."""
 
+import pickle
+import re
 from typing import Any, Tuple
 
 import numpy
@@ -162,3 +164,85 @@ def test_merged_rows_score_as_all_rows_do(seed: int) -> None:
     expected = arrays.sum_rows(rows, weights.astype("float32"))
     found = arrays.sum_rows(merged.rows, (vectors * merged.roots[:, None]).astype("float32"))
     numpy.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def ints(*numbers: int) -> numpy.ndarray:
+    return numpy.asarray(numbers, dtype="int32")
+
+
+def floats(*shape: int) -> numpy.ndarray:
+    return numpy.zeros(shape, dtype="float32")
+
+
+def table_with(**parts: numpy.ndarray) -> Table:
+    return fresh_table()._replace(**parts)
+
+
+AROUND = (ints(0, 1, 2, 3).reshape(2, 2), ints(2), ints(0, 1), ints(0, 1), ints(0, 9))
+ROWS = ints(*range(4)).reshape(2, 2)
+BEYOND = ints(0, -1, V, 1).reshape(2, 2)
+WRONG = {
+    "look_around": [
+        ("sum of lengths: expected 2, got 3", {1: ints(3)}),
+        ("lengths: expected at least 0, got -1", {1: ints(3, -1)}),
+        ("columns: expected less than 2, got 2", {2: ints(0, 2)}),
+        ("columns: expected at least 0, got -1", {2: ints(0, -1)}),
+        ("length of offsets: expected 2, got 1", {3: ints(0)}),
+        ("length of first_rows: expected 2, got 3", {4: ints(0, 9, 9)}),
+    ],
+    "sum_rows": [(f"rows: expected less than {V}, got {V}", {0: BEYOND})],
+    "collect_rows": [
+        (f"rows: expected less than {V}, got {V}", {0: BEYOND}),
+        ("length of d_scores: expected 2, got 1", {1: floats(1, K)}),
+    ],
+    "add_rows": [
+        (f"rows: expected less than {V}, got {V}", {0: BEYOND}),
+        ("length of d_scores: expected 2, got 3", {1: floats(3, K)}),
+        ("width of gradient: expected 2, got 3", {1: floats(2, 2)}),
+    ],
+    "catch_up": [
+        (f"rows: expected less than {V}, got {V}", {1: BEYOND.reshape(-1)}),
+        (f"width of table.totals: expected {K}, got 2", {0: table_with(totals=floats(V, 2))}),
+        (f"length of table.squares: expected {V}, got 2", {0: table_with(squares=floats(2, K))}),
+    ],
+    "adagrad": [
+        (f"rows: expected less than {V}, got {V}", {1: ints(0, V)}),
+        ("rows: expected at least 0, got -1", {1: ints(0, -1)}),
+        ("length of gradient: expected 2, got 1", {2: floats(1, K)}),
+        (f"width of gradient: expected {K}, got 4", {2: floats(2, 4)}),
+        (f"length of table.last: expected {V}, got 2", {0: table_with(last=ints(0, 0))}),
+    ],
+}
+
+
+@form
+@pytest.mark.parametrize(
+    ("name", "message", "changes"),
+    [(name, *case) for name, cases in WRONG.items() for case in cases],
+)
+def test_what_does_not_fit_is_named(form: Any, name: str, message: str, changes: Any) -> None:
+    """Neither form reads or writes outside of its arguments, nor changes them before it says so."""
+    table, settings = fresh_table(), AdaGrad(L2=0.1)
+    right = {
+        "look_around": AROUND,
+        "sum_rows": (ROWS, floats(V, K)),
+        "collect_rows": (ROWS, floats(2, K), numpy.full(V, -1, dtype="int32")),
+        "add_rows": (ROWS, floats(2, K), numpy.zeros((V, K))),
+        "catch_up": (table, ROWS.reshape(-1), 1, settings),
+        "adagrad": (table, ints(0, 1), floats(2, K), 1, settings),
+    }[name]
+    getattr(form, name)(*right)
+    before = pickle.dumps(right)
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        getattr(form, name)(*(changes.get(i, value) for i, value in enumerate(right)))
+    assert pickle.dumps(right) == before
+
+
+@form
+def test_wrong_numbers_are_named(form: Any) -> None:
+    numbers, keys = form.Numbers(), numpy.arange(2, dtype="uint64")
+    with pytest.raises(ValueError, match=r"^length of numbers: expected 2, got 1$"):
+        numbers.set(keys, ints(0))
+    with pytest.raises(ValueError, match=r"^numbers: expected at least 0, got -1$"):
+        numbers.set(keys, ints(0, -1))
+    assert numbers.find(keys).tolist() == [-1, -1]

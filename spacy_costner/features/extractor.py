@@ -139,14 +139,17 @@ class Features(Shim):
 
     @property
     def _look(self) -> "Lookup":
-        if self._lookup is None:
+        """Threads that ask at once for the first time each make one; any of them will do."""
+        look = self._lookup
+        if look is None:
             if self._values is None:
                 raise ValueError(
                     "features of a linear CRF: expected a vocabulary, made by `nlp.initialize` "
                     "or loaded, there is none"
                 )
-            self._lookup = Lookup(self.template.columns, self._values, self._pairs, self._phrases)
-        return self._lookup
+            look = Lookup(self.template.columns, self._values, self._pairs, self._phrases)
+            self._lookup = look
+        return look
 
     def __getstate__(self) -> Dict[str, Any]:
         return {**self.__dict__, "_lookup": None}

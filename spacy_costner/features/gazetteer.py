@@ -1,7 +1,7 @@
 """Phrases of a file, found in docs."""
 
 from pathlib import Path
-from typing import Optional, Sequence, Union
+from typing import Optional, Sequence, Tuple, Union
 
 import numpy
 from spacy.matcher import PhraseMatcher
@@ -23,8 +23,7 @@ class Gazetteer:
         phrases (Sequence[str]): The phrases, their tokens separated by white space.
         """
         self.phrases = list(phrases)
-        self._matcher: Optional[PhraseMatcher] = None
-        self._vocab: Optional[Vocab] = None
+        self._made: Optional[Tuple[Vocab, PhraseMatcher]] = None
 
     @classmethod
     def from_file(cls, path: Union[str, Path]) -> "Gazetteer":
@@ -64,9 +63,10 @@ class Gazetteer:
         return places
 
     def _matcher_of(self, vocab: Vocab) -> PhraseMatcher:
-        if self._matcher is None or self._vocab is not vocab:
-            self._matcher, self._vocab = PhraseMatcher(vocab, attr="LOWER"), vocab
-            self._matcher.add(
-                "phrase", [Doc(vocab, words=phrase.split()) for phrase in self.phrases]
-            )
-        return self._matcher
+        """The matcher for a vocab. Other threads see it when it is whole; two may make it."""
+        made = self._made
+        if made is None or made[0] is not vocab:
+            made = vocab, PhraseMatcher(vocab, attr="LOWER")
+            made[1].add("phrase", [Doc(vocab, words=phrase.split()) for phrase in self.phrases])
+            self._made = made
+        return made[1]

@@ -1,5 +1,6 @@
 """A vocabulary of features, arranged for looking things up by array operations."""
 
+from threading import Lock
 from typing import Dict, Iterable, List, Optional, Sequence
 
 import numpy
@@ -15,9 +16,48 @@ from .tokens import Tokens
 MOST_WORDS = 1 << 18
 """Words that are remembered at a time, with what can be seen of them."""
 
+MOST_ROWS = (1 << 31) - 1
+"""Features that have a number: rows are int32."""
+
+
+class SeenWords:
+    """Rows of what can be seen of words.
+
+    Rows are only added, and are there before `numbers` has their words: so any threads may
+    read, without waiting. Those that add wait for each other. `table` grows by another taking
+    its place, so it is to be read after `numbers`.
+    """
+
+    def __init__(self, width: int) -> None:
+        """Initialize without words.
+
+        width (int): What is seen of each.
+        """
+        self.numbers = sparse.Numbers()
+        self.table: Ints2d = numpy.zeros((0, width), dtype="int32")
+        self.n_words = 0
+        self._adding = Lock()
+
+    def add(self, orth: Array1d, rows: Ints2d) -> None:
+        """Add words, but for those that another thread has added meanwhile.
+
+        orth (Array1d): Their hashes, each once. Shape: (W,)
+        rows (Ints2d): What is seen of them. Shape: (W, width)
+        """
+        with self._adding:
+            is_new = self.numbers.find(orth) < 0
+            first, end = self.n_words, self.n_words + int(is_new.sum())
+            if end > len(self.table):
+                larger = numpy.full((2 * end, self.table.shape[1]), -1, dtype="int32")
+                larger[:first] = self.table[:first]
+                self.table = larger
+            self.table[first:end] = rows[is_new]
+            self.numbers.set(orth[is_new], numpy.arange(first, end, dtype="int32"))
+            self.n_words = end
+
 
 class Lookup:
-    """A vocabulary, arranged for looking things up."""
+    """A vocabulary, arranged for looking things up. Threads may share it."""
 
     def __init__(
         self,
@@ -55,11 +95,13 @@ class Lookup:
         per_slot = [sizes.get(column.name, 0) for column, _ in self.slots]
         self.slot_columns = _int32(self.index[column.name] for column, _ in self.slots)
         self.slot_offsets = _int32(offset for _, offset in self.slots)
-        self.first_rows = (numpy.cumsum([0, *per_slot])[:-1]).astype("int32")
         self.n_rows = sum(per_slot)
-        self._n_words = 0
-        self._table: Ints2d
-        self._forget_words()
+        if self.n_rows > MOST_ROWS:
+            raise ValueError(
+                f"features of a linear CRF: expected at most {MOST_ROWS}, got {self.n_rows}"
+            )
+        self.first_rows = (numpy.cumsum([0, *per_slot])[:-1]).astype("int32")
+        self._seen = SeenWords(len(self.of_words))
 
     def values(self, tokens: Tokens, vocab: Optional[Vocab]) -> Ints2d:
         """The number of the value of each token in each column, -1 for none. Shape: (N, C)"""
@@ -81,32 +123,25 @@ class Lookup:
         return found
 
     def _of_words(self, orth: Array1d, vocab: Vocab) -> Ints2d:
-        words = self._words.find(orth)
+        seen = self._seen
+        words = seen.numbers.find(orth)
         if (words < 0).any():
-            if self._n_words > MOST_WORDS:
-                self._forget_words()
+            if seen.n_words > MOST_WORDS:
+                self._seen = seen = SeenWords(len(self.of_words))
                 words[:] = -1
-            self._learn_words(numpy.unique(orth[words < 0]), vocab)
-            words = self._words.find(orth)
-        return self._table[words]
+            unseen = numpy.unique(orth[words < 0])
+            seen.add(unseen, self._look_at(unseen, vocab))
+            words = seen.numbers.find(orth)
+        return seen.table[words]
 
-    def _learn_words(self, orth: Array1d, vocab: Vocab) -> None:
-        first, end = self._n_words, self._n_words + len(orth)
-        if end > len(self._table):
-            larger = numpy.full((2 * end, len(self.of_words)), -1, dtype="int32")
-            larger[:first] = self._table[:first]
-            self._table = larger
+    def _look_at(self, orth: Array1d, vocab: Vocab) -> Ints2d:
+        """What can be seen of words. Shape: (W, columns of words)"""
         views = [(column.view, self.numbers[column.name]) for column in self.of_words]
-        for word, key in enumerate(orth.tolist(), first):
-            lexeme = vocab[key]
-            self._table[word] = [numbers.get(view(lexeme), -1) for view, numbers in views if view]
-        self._words.set(orth, numpy.arange(first, end, dtype="int32"))
-        self._n_words = end
-
-    def _forget_words(self) -> None:
-        self._words = sparse.Numbers()
-        self._n_words = 0
-        self._table = numpy.zeros((0, len(self.of_words)), dtype="int32")
+        lexemes = [vocab[key] for key in orth.tolist()]
+        rows = [
+            [numbers.get(view(word), -1) for view, numbers in views if view] for word in lexemes
+        ]
+        return numpy.asarray(rows, dtype="int32").reshape(len(orth), len(views))
 
 
 def _hashes(values: Sequence[str]) -> Array1d:

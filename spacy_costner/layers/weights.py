@@ -1,6 +1,7 @@
 """The weights of a linear CRF as Thinc sees them: trained, averaged and saved with a model."""
 
 from contextlib import contextmanager
+from threading import Lock
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import numpy
@@ -13,6 +14,10 @@ from .. import sparse
 from ..sparse import AdaGrad, Table
 
 AVERAGE = "average"
+
+_CATCHING_UP = Lock()
+"""Held while a prediction does in some rows what regularisation has left to do. When it is done
+no other prediction changes these rows."""
 
 
 class SparseWeights(Shim):
@@ -118,7 +123,7 @@ class SparseWeights(Shim):
         RETURNS (Floats2d): Shape: (N, K)
         """
         self._work_out(rows)
-        return sparse.sum_rows(rows, self.table.weights)
+        return sparse.sum_rows(rows, self.table.weights[: self.n_features])
 
     def add_gradient(
         self,
@@ -196,13 +201,14 @@ class SparseWeights(Shim):
     def _work_out(self, rows: Optional[Ints2d] = None) -> None:
         """Do in some rows, or in all, what regularisation has left to do."""
         settings = self.settings
-        if self._averaged or not (settings.L1 or settings.L2):
+        if self._averaged or not self.step or not (settings.L1 or settings.L2):
             return
         if rows is None:
             if (self.table.last == self.step).all():
                 return
             rows = numpy.arange(len(self.table.weights), dtype="int32")
-        sparse.catch_up(self.table, rows.reshape(-1), self.step, settings)
+        with _CATCHING_UP:
+            sparse.catch_up(self.table, rows.reshape(-1), self.step, settings)
 
     def _set_table(self, weights: Floats2d) -> None:
         self.table = Table(

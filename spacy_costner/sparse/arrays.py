@@ -1,7 +1,8 @@
 """Sparse rows of weights, in array code. `native` has the same, compiled.
 
 N tokens have S slots; each slot of a token names one of V rows of weights, or none, as -1.
-Rows of K weights are added up to the token's scores. All arrays are NumPy's.
+Rows of K weights are added up to the token's scores. All arrays are NumPy's. Shapes that don't
+go together and indices out of their range raise a ValueError before anything is changed.
 """
 
 from typing import Dict, Tuple
@@ -9,11 +10,12 @@ from typing import Dict, Tuple
 import numpy
 from thinc.types import Array1d, Floats2d, Ints1d, Ints2d
 
+from .checks import below, not_negative, same
 from .table import AdaGrad, Table
 
 
 class Numbers:
-    """Numbers of 64-bit keys."""
+    """Numbers of 64-bit keys. Threads may find some while others set some."""
 
     def __init__(self) -> None:
         self._numbers: Dict[int, int] = {}
@@ -24,6 +26,8 @@ class Numbers:
         keys (Array1d): In uint64. Shape: (N,)
         numbers (Ints1d): Not negative, in int32. Shape: (N,)
         """
+        same("length of numbers", len(numbers), len(keys))
+        not_negative("numbers", numbers)
         self._numbers.update(zip(keys.tolist(), numbers.tolist()))
 
     def find(self, keys: Array1d) -> Ints1d:
@@ -48,6 +52,12 @@ def look_around(
     first_rows (Ints1d): The row of its value 0. Shape: (S,)
     RETURNS (Ints2d): In int32. Shape: (N, S)
     """
+    not_negative("lengths", lengths)
+    same("sum of lengths", int(lengths.sum(dtype="int64")), len(values))
+    same("length of offsets", len(offsets), len(columns))
+    same("length of first_rows", len(first_rows), len(columns))
+    not_negative("columns", columns)
+    below("columns", columns, values.shape[1])
     ends = numpy.cumsum(lengths)
     begin, end = numpy.repeat(ends - lengths, lengths), numpy.repeat(ends, lengths)
     there = numpy.arange(len(values))[:, None] + offsets
@@ -63,6 +73,7 @@ def sum_rows(rows: Ints2d, weights: Floats2d) -> Floats2d:
     weights (Floats2d): Shape: (V, K)
     RETURNS (Floats2d): Shape: (N, K)
     """
+    below("rows", rows, len(weights))
     scores = numpy.zeros((len(rows), weights.shape[1]), dtype="float32")
     for slot in rows.T:
         known = slot >= 0
@@ -79,6 +90,8 @@ def collect_rows(rows: Ints2d, d_scores: Floats2d, place_of: Ints1d) -> Tuple[In
     RETURNS (Tuple[Ints1d, Floats2d]): Each row that has a part in it, once; and its
         gradient. Shapes: (A,), (A, K)
     """
+    same("length of d_scores", len(d_scores), len(rows))
+    below("rows", rows, len(place_of))
     part = (rows >= 0) & d_scores.any(axis=1)[:, None]
     active, place = numpy.unique(rows[part], return_inverse=True)
     gradient = numpy.zeros((len(active), d_scores.shape[1]), dtype="float32")
@@ -93,6 +106,9 @@ def add_rows(rows: Ints2d, d_scores: Floats2d, gradient: Floats2d) -> None:
     d_scores (Floats2d): Derivative with respect to the scores, in float32. Shape: (N, K)
     gradient (Floats2d): What is added to, in float64. Shape: (V, K)
     """
+    same("length of d_scores", len(d_scores), len(rows))
+    same("width of gradient", gradient.shape[1], d_scores.shape[1])
+    below("rows", rows, len(gradient))
     for slot in rows.T:
         known = slot >= 0
         numpy.add.at(gradient, slot[known], d_scores[known])
@@ -110,6 +126,8 @@ def catch_up(table: Table, rows: Ints1d, now: int, settings: AdaGrad) -> None:
     now (int): The step.
     settings (AdaGrad): The regularisation.
     """
+    _check_table(table)
+    below("rows", rows, len(table.weights))
     rows = numpy.unique(rows[rows >= 0])
     rows = rows[table.last[rows] < now]
     n_steps = (now - table.last[rows]).astype("float64")[:, None]
@@ -119,6 +137,15 @@ def catch_up(table: Table, rows: Ints1d, now: int, settings: AdaGrad) -> None:
     total, left = _idle(size, n_steps, step * settings.L1, step * settings.L2, settings)
     table.totals[rows] += sign * total
     table.weights[rows] = sign * left
+
+
+def _check_table(table: Table) -> None:
+    n_rows, width = table.weights.shape
+    for name in ("squares", "totals"):
+        array = getattr(table, name)
+        same(f"length of table.{name}", len(array), n_rows)
+        same(f"width of table.{name}", array.shape[1], width)
+    same("length of table.last", len(table.last), n_rows)
 
 
 def _idle(
@@ -149,6 +176,10 @@ def adagrad(table: Table, rows: Ints1d, gradient: Floats2d, now: int, settings: 
     now (int): The number of the step, from 1.
     settings (AdaGrad): The length of steps and the regularisation.
     """
+    not_negative("rows", rows)
+    below("rows", rows, len(table.weights))
+    same("length of gradient", len(gradient), len(rows))
+    same("width of gradient", gradient.shape[1], table.weights.shape[1])
     catch_up(table, rows, now - 1, settings)
     table.squares[rows] += gradient**2
     step = settings.learn_rate / (numpy.sqrt(table.squares[rows]) + settings.eps)

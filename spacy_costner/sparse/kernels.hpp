@@ -4,9 +4,12 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <vector>
 
 #if defined(__GNUC__)
@@ -19,50 +22,88 @@
 
 namespace costner_sparse {
 
-// From 64-bit keys to numbers from 0, by open addressing.
+// From 64-bit keys to numbers from 0, by open addressing. Any threads may find keys while others
+// set some; those that set wait for each other. A place gets its key once, before its number: who
+// sees the number sees the key, and all that was written before. Tables that have become too
+// small stay for those that read them still; together they are no larger than the one in use.
 class Numbers {
   public:
-    Numbers() : keys_(16), numbers_(16, -1), n_(0) {}
+    Numbers() { add_table(16); }
 
-    int32_t find(uint64_t key) const {
-        for (size_t at = slot(key);; at = (at + 1) & (keys_.size() - 1)) {
-            if (numbers_[at] < 0) return -1;
-            if (keys_[at] == key) return numbers_[at];
-        }
+    void find(const uint64_t* keys, int64_t n, int32_t* numbers) const {
+        const Places& places = *in_use_.load(std::memory_order_acquire);
+        for (int64_t i = 0; i < n; ++i) numbers[i] = find(places, keys[i]);
     }
 
-    void set(uint64_t key, int32_t number) {
-        if (2 * (n_ + 1) > keys_.size()) grow();
-        for (size_t at = slot(key);; at = (at + 1) & (keys_.size() - 1)) {
-            if (numbers_[at] >= 0 && keys_[at] != key) continue;
-            n_ += numbers_[at] < 0;
-            keys_[at] = key;
-            numbers_[at] = number;
-            return;
-        }
+    void set(const uint64_t* keys, const int32_t* numbers, int64_t n) {
+        const std::lock_guard<std::mutex> lock(writing_);
+        make_room(n);
+        for (int64_t i = 0; i < n; ++i)
+            n_keys_ += set(*tables_.back(), keys[i], static_cast<uint32_t>(numbers[i]) + 1);
     }
 
   private:
-    size_t slot(uint64_t key) const {
+    struct Place {
+        uint64_t key;
+        std::atomic<uint32_t> number_and_1;  // 0: nothing is here
+    };
+    using Places = std::vector<Place>;
+
+    static size_t slot(const Places& places, uint64_t key) {
         key ^= key >> 32;
         key *= 0x9E3779B97F4A7C15ull;
-        return (key >> 20) & (keys_.size() - 1);
+        return (key >> 20) & (places.size() - 1);
     }
 
-    void grow() {
-        std::vector<uint64_t> keys(2 * keys_.size());
-        std::vector<int32_t> numbers(keys.size(), -1);
-        keys.swap(keys_);
-        numbers.swap(numbers_);
-        n_ = 0;
-        for (size_t at = 0; at < keys.size(); ++at)
-            if (numbers[at] >= 0) set(keys[at], numbers[at]);
+    static int32_t find(const Places& places, uint64_t key) {
+        for (size_t at = slot(places, key);; at = (at + 1) & (places.size() - 1)) {
+            const uint32_t number = places[at].number_and_1.load(std::memory_order_acquire);
+            if (number == 0 || places[at].key == key) return static_cast<int32_t>(number - 1);
+        }
     }
 
-    std::vector<uint64_t> keys_;
-    std::vector<int32_t> numbers_;
-    size_t n_;
+    // Whether the key is new.
+    static bool set(Places& places, uint64_t key, uint32_t number_and_1) {
+        for (size_t at = slot(places, key);; at = (at + 1) & (places.size() - 1)) {
+            const bool is_free = places[at].number_and_1.load(std::memory_order_relaxed) == 0;
+            if (!is_free && places[at].key != key) continue;
+            if (is_free) places[at].key = key;
+            places[at].number_and_1.store(number_and_1, std::memory_order_release);
+            return is_free;
+        }
+    }
+
+    void make_room(int64_t n) {
+        const Places& old = *tables_.back();
+        size_t size = old.size();
+        while (2 * (n_keys_ + n) > size) size *= 2;
+        if (size > old.size()) add_table(size);
+    }
+
+    // A table with what is in the last one.
+    void add_table(size_t size) {
+        auto larger = std::make_unique<Places>(size);
+        if (!tables_.empty())
+            for (const Place& place : *tables_.back())
+                if (const uint32_t number = place.number_and_1.load(std::memory_order_relaxed))
+                    set(*larger, place.key, number);
+        tables_.push_back(std::move(larger));
+        in_use_.store(tables_.back().get(), std::memory_order_release);
+    }
+
+    std::vector<std::unique_ptr<Places>> tables_;
+    std::atomic<const Places*> in_use_;
+    size_t n_keys_ = 0;
+    std::mutex writing_;
 };
+
+// Whether all row ids are below n_rows.
+inline bool are_below(const int32_t* rows, int64_t n, int64_t n_rows) {
+    const int32_t last = static_cast<int32_t>(std::min<int64_t>(n_rows - 1, INT32_MAX));
+    int32_t is_beyond = 0;
+    for (int64_t i = 0; i < n; ++i) is_beyond |= rows[i] > last;
+    return !is_beyond;
+}
 
 // What each token sees: slot s shows the value in a column of the token some places away, as a
 // row of weights.
@@ -77,7 +118,7 @@ inline void look_around(const int32_t* values, int64_t n_columns, const int32_t*
                 const int64_t there = t + offsets[s];
                 int32_t value = -1;
                 if (there >= begin && there < end) value = values[there * n_columns + columns[s]];
-                *rows++ = value < 0 ? -1 : first_rows[s] + value;
+                *rows++ = value < 0 ? -1 : static_cast<int32_t>(first_rows[s] + int64_t(value));
             }
         begin = end;
     }
@@ -117,7 +158,7 @@ inline void collect_rows(const int32_t* rows, int64_t n_tokens, int64_t n_slots,
             if (i + ahead < n && rows[i + ahead] >= 0) PREFETCH(place_of + rows[i + ahead]);
             const int32_t row = rows[i];
             if (row < 0) continue;
-            if (place_of[row] < 0) {
+            if (static_cast<uint32_t>(place_of[row]) >= active.size()) {
                 place_of[row] = static_cast<int32_t>(active.size());
                 active.push_back(row);
                 gradient.resize(gradient.size() + width);

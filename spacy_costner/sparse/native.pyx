@@ -1,18 +1,22 @@
 # distutils: language = c++
 # cython: language_level = 3, boundscheck = False, wraparound = False
 """The functions of `arrays`, compiled for the CPU: kernels.hpp. They take C-contiguous arrays
-of the types that `arrays` says."""
+of the types that `arrays` says, and check shapes and indices before C++ sees them."""
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libcpp.vector cimport vector
 
 import numpy
 
+from .checks import wrong
+
 
 cdef extern from "kernels.hpp" namespace "costner_sparse" nogil:
     cdef cppclass _Numbers "costner_sparse::Numbers":
-        int32_t find(uint64_t key)
-        void set(uint64_t key, int32_t number) except +
+        void find(const uint64_t* keys, int64_t n, int32_t* numbers)
+        void set(const uint64_t* keys, const int32_t* numbers, int64_t n) except +
+
+    bint _are_below "costner_sparse::are_below"(const int32_t* rows, int64_t n, int64_t n_rows)
 
     cdef struct _Step "costner_sparse::Step":
         float learn_rate
@@ -53,23 +57,50 @@ cdef extern from "kernels.hpp" namespace "costner_sparse" nogil:
     )
 
 
+cdef int _same(str name, int64_t got, int64_t expected) except -1:
+    """Check a size."""
+    if got != expected:
+        raise wrong(name, expected, got)
+    return 0
+
+
+cdef int _below(str name, const int32_t[::1] indices, int64_t n) except -1:
+    """Check that indices are below n; they may be negative."""
+    cdef bint fit = True
+    if indices.shape[0]:
+        with nogil:
+            fit = _are_below(&indices[0], indices.shape[0], n)
+    if not fit:
+        raise wrong(name, f"less than {n}", int(numpy.max(indices)))
+    return 0
+
+
+cdef int _not_negative(str name, const int32_t[::1] numbers) except -1:
+    cdef int64_t i
+    for i in range(numbers.shape[0]):
+        if numbers[i] < 0:
+            raise wrong(name, "at least 0", numbers[i])
+    return 0
+
+
 cdef class Numbers:
     """From 64-bit keys to numbers: see `arrays.Numbers`."""
 
     cdef _Numbers numbers
 
     def set(self, const uint64_t[::1] keys, const int32_t[::1] numbers):
-        cdef int64_t i
-        for i in range(keys.shape[0]):
-            self.numbers.set(keys[i], numbers[i])
+        _same("length of numbers", numbers.shape[0], keys.shape[0])
+        _not_negative("numbers", numbers)
+        if keys.shape[0]:
+            with nogil:
+                self.numbers.set(&keys[0], &numbers[0], keys.shape[0])
 
     def find(self, const uint64_t[::1] keys):
         found = numpy.empty(keys.shape[0], dtype="int32")
         cdef int32_t[::1] out = found
-        cdef int64_t i
-        with nogil:
-            for i in range(keys.shape[0]):
-                out[i] = self.numbers.find(keys[i])
+        if keys.shape[0]:
+            with nogil:
+                self.numbers.find(&keys[0], keys.shape[0], &out[0])
         return found
 
 
@@ -78,6 +109,12 @@ def look_around(
     const int32_t[::1] offsets, const int32_t[::1] first_rows
 ):
     n_tokens, n_slots = values.shape[0], columns.shape[0]
+    _not_negative("lengths", lengths)
+    _same("sum of lengths", _sum(lengths), n_tokens)
+    _same("length of offsets", offsets.shape[0], n_slots)
+    _same("length of first_rows", first_rows.shape[0], n_slots)
+    _not_negative("columns", columns)
+    _below("columns", columns, values.shape[1])
     rows = numpy.empty((n_tokens, n_slots), dtype="int32")
     cdef int32_t[:, ::1] out = rows
     if n_tokens and n_slots:
@@ -89,10 +126,28 @@ def look_around(
     return rows
 
 
+cdef int64_t _sum(const int32_t[::1] numbers):
+    cdef int64_t i, total = 0
+    for i in range(numbers.shape[0]):
+        total += numbers[i]
+    return total
+
+
+cdef int _check_rows(const int32_t[:, ::1] rows, int64_t n_rows) except -1:
+    cdef bint fit = True
+    if rows.shape[0] and rows.shape[1]:
+        with nogil:
+            fit = _are_below(&rows[0, 0], rows.shape[0] * rows.shape[1], n_rows)
+    if not fit:
+        raise wrong("rows", f"less than {n_rows}", int(numpy.max(rows)))
+    return 0
+
+
 def sum_rows(const int32_t[:, ::1] rows, const float[:, ::1] weights):
+    _check_rows(rows, weights.shape[0])
     scores = numpy.zeros((rows.shape[0], weights.shape[1]), dtype="float32")
     cdef float[:, ::1] out = scores
-    if rows.shape[0] and rows.shape[1] and weights.shape[0]:
+    if rows.shape[0] and rows.shape[1] and weights.shape[0] and weights.shape[1]:
         with nogil:
             _sum_rows(
                 &rows[0, 0], rows.shape[0], rows.shape[1], &weights[0, 0], weights.shape[1],
@@ -107,7 +162,9 @@ def collect_rows(
     cdef vector[int32_t] active
     cdef vector[float] gradient
     cdef int64_t width = d_scores.shape[1]
-    if rows.shape[0] and rows.shape[1] and width:
+    _same("length of d_scores", d_scores.shape[0], rows.shape[0])
+    _check_rows(rows, place_of.shape[0])
+    if rows.shape[0] and rows.shape[1] and width and place_of.shape[0]:
         with nogil:
             _collect_rows(
                 &rows[0, 0], rows.shape[0], rows.shape[1], &d_scores[0, 0], width,
@@ -124,6 +181,9 @@ def collect_rows(
 def add_rows(
     const int32_t[:, ::1] rows, const float[:, ::1] d_scores, double[:, ::1] gradient
 ):
+    _same("length of d_scores", d_scores.shape[0], rows.shape[0])
+    _same("width of gradient", gradient.shape[1], d_scores.shape[1])
+    _check_rows(rows, gradient.shape[0])
     if rows.shape[0] and rows.shape[1] and gradient.shape[0] and gradient.shape[1]:
         with nogil:
             _add_rows(
@@ -136,6 +196,12 @@ cdef Table _table(
     float[:, ::1] weights, float[:, ::1] squares, float[:, ::1] totals, int32_t[::1] last
 ):
     cdef Table table
+    cdef int64_t n_rows = weights.shape[0], width = weights.shape[1]
+    _same("length of table.squares", squares.shape[0], n_rows)
+    _same("width of table.squares", squares.shape[1], width)
+    _same("length of table.totals", totals.shape[0], n_rows)
+    _same("width of table.totals", totals.shape[1], width)
+    _same("length of table.last", last.shape[0], n_rows)
     table.weights = &weights[0, 0]
     table.squares = &squares[0, 0]
     table.totals = &totals[0, 0]
@@ -154,11 +220,10 @@ cdef _Step _step(settings):
 
 
 def catch_up(table, const int32_t[::1] rows, int32_t now, settings):
-    if not rows.shape[0]:
-        return
     cdef Table c_table = _table(table.weights, table.squares, table.totals, table.last)
     cdef _Step step = _step(settings)
     cdef int64_t i
+    _below("rows", rows, len(table.weights))
     with nogil:
         for i in range(rows.shape[0]):
             if rows[i] >= 0:
@@ -166,9 +231,13 @@ def catch_up(table, const int32_t[::1] rows, int32_t now, settings):
 
 
 def adagrad(table, const int32_t[::1] rows, const float[:, ::1] gradient, int32_t now, settings):
-    if not rows.shape[0]:
-        return
     cdef Table c_table = _table(table.weights, table.squares, table.totals, table.last)
     cdef _Step step = _step(settings)
+    _not_negative("rows", rows)
+    _below("rows", rows, len(table.weights))
+    _same("length of gradient", gradient.shape[0], rows.shape[0])
+    _same("width of gradient", gradient.shape[1], c_table.width)
+    if not rows.shape[0] or not c_table.width:
+        return
     with nogil:
         _adagrad(c_table, &rows[0], rows.shape[0], &gradient[0, 0], now, step)

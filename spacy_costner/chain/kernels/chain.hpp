@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -115,8 +116,8 @@ class FlushToZero {
 #endif
 };
 
-// Calls work(group, thread) for every group, thread i taking every n-th, so that results don't
-// depend on timing.
+// Calls work(group, thread) for every group, share i having every n-th, so that results don't
+// depend on timing, nor on how many threads the system has left.
 template <class Work>
 void in_threads(const std::vector<Group>& groups, int n_threads, Work work) {
     const auto work_share = [&](int thread) {
@@ -124,9 +125,13 @@ void in_threads(const std::vector<Group>& groups, int n_threads, Work work) {
         for (std::size_t g = thread; g < groups.size(); g += n_threads) work(groups[g], thread);
     };
     std::vector<std::thread> others;
-    for (int i = 1; i < n_threads && i < static_cast<int>(groups.size()); i++)
-        others.emplace_back(work_share, i);
+    const int n_shares = std::min(n_threads, static_cast<int>(groups.size()));
+    try {
+        for (int i = 1; i < n_shares; i++) others.emplace_back(work_share, i);
+    } catch (const std::system_error&) {
+    }
     work_share(0);
+    for (int i = static_cast<int>(others.size()) + 1; i < n_shares; i++) work_share(i);
     for (std::thread& other : others) other.join();
 }
 

@@ -5,6 +5,7 @@
 // registers: with 16 registers 6 times 2 results, with 32 of them 8 times 2.
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -125,29 +126,29 @@ std::vector<InstructionSet> find_instruction_sets() {
 }
 
 const std::vector<InstructionSet> all_sets = find_instruction_sets();
-InstructionSet in_use = all_sets[0];
+std::atomic<const InstructionSet*> in_use{&all_sets[0]};
 
 }  // namespace
 
 std::unique_ptr<SumProduct> make_sum_product(const Scores& scores, int n_threads) {
-    return in_use.make_sum_product(scores, n_threads);
+    return in_use.load()->make_sum_product(scores, n_threads);
 }
 
 std::unique_ptr<Posterior> make_posterior(const Scores& scores, int n_threads) {
-    return in_use.make_posterior(scores, n_threads);
+    return in_use.load()->make_posterior(scores, n_threads);
 }
 
 std::unique_ptr<BestWays> make_best_ways(const Scores& scores, int n_threads) {
-    return in_use.make_best_ways(scores, n_threads);
+    return in_use.load()->make_best_ways(scores, n_threads);
 }
 
 void best_path(const Scores& scores, int64_t* tags, double* path_scores, int n_threads) {
-    in_use.best_path(scores, tags, path_scores, n_threads);
+    in_use.load()->best_path(scores, tags, path_scores, n_threads);
 }
 
 void best_outside(const Scores& scores, const Sets& allowed, int64_t* tags, double* path_scores,
                   int n_threads) {
-    in_use.best_outside(scores, allowed, tags, path_scores, n_threads);
+    in_use.load()->best_outside(scores, allowed, tags, path_scores, n_threads);
 }
 
 void path_score(const Scores& scores, const int64_t* tags, double* path_scores) {
@@ -178,6 +179,6 @@ std::vector<const char*> instruction_sets() {
     return names;
 }
 
-void use_instruction_set(int which) { in_use = all_sets[which]; }
+void use_instruction_set(int which) { in_use = &all_sets[which]; }
 
 }  // namespace costner

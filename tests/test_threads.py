@@ -1,0 +1,243 @@
+"""A pipeline that threads share answers what it answers in one: at length in
+benchmarks/threads.py."""
+
+import pickle
+import shutil
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from threading import Barrier, BrokenBarrierError, Event, local
+from typing import Any, Callable, Iterator, List
+
+import numpy
+import pytest
+import spacy
+from spacy.language import Language
+from spacy.tokens import Doc, Span
+from thinc.api import fix_random_seed
+
+from spacy_costner import annotate, chain, sparse
+from spacy_costner.features import Features, gazetteer, make_features
+from spacy_costner.layers import linear_part
+from spacy_costner.sparse import AdaGrad
+
+from .test_component import SMALL
+from .test_linear_crf import HYBRID, SPARSE, crf, pipeline, train
+from .test_sparse import form
+
+N_THREADS = 8
+TEXTS = ["Who is Shaka Khan?", "I like London and Berlin."]
+NUMBERS_IN_THREADS = Path(__file__).parent / "numbers_in_threads.cpp"
+models = pytest.mark.parametrize(
+    "model", [SPARSE, HYBRID, SMALL["model"]], ids=["sparse", "hybrid", "cnn"]
+)
+
+
+@pytest.fixture(autouse=True)
+def unruly() -> Iterator[None]:
+    """Threads take turns as often as they can, and the chain has two of its own."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    chain.set_threads(2)
+    yield
+    chain.set_threads(1)
+    sys.setswitchinterval(before)
+
+
+def in_threads(work: Callable[[int], Any], n_threads: int = N_THREADS) -> List[Any]:
+    with ThreadPoolExecutor(n_threads) as pool:
+        return list(pool.map(work, range(n_threads)))
+
+
+def fresh_texts(share: int) -> List[str]:
+    """Texts of words that nobody else has, some as in training."""
+    return [f"Who{share} is{i} Shaka{share}x{i} Khan? London{i}x{share}." for i in range(40)]
+
+
+def read(nlp: Language, share: int) -> List[Any]:
+    docs = [nlp(text) for text in [*TEXTS, *fresh_texts(share)]]
+    scores = [nlp.get_pipe("ner").model.predict([doc]).emissions for doc in docs]
+    return [([(e.start, e.end, e.label_) for e in doc.ents], doc.text) for doc in docs], scores
+
+
+@models
+def test_answers_are_those_of_one_thread(model: Any) -> None:
+    fix_random_seed(0)
+    nlp = pipeline(model)
+    train(nlp)
+    loaded = [pipeline(model).from_bytes(nlp.to_bytes()) for _ in range(2)]
+    expected = [read(loaded[0], share) for share in range(N_THREADS)]
+    together = in_threads(lambda share: read(loaded[1], share))
+    afterwards = [read(loaded[1], share) for share in range(N_THREADS)]
+    assert any(ents for ents, _ in expected[0][0])
+    for found in (together, afterwards):
+        for (answers, scores), (expected_answers, expected_scores) in zip(found, expected):
+            assert answers == expected_answers
+            for some, others in zip(scores, expected_scores):
+                numpy.testing.assert_allclose(some, others, rtol=1e-5, atol=1e-5)
+
+
+def test_words_that_threads_see_at_once() -> None:
+    """Both are about to look at their words before either writes down what it sees."""
+    vocab = spacy.blank("en").vocab
+    names = ["a", "b", "c", "d", "e", "f"]
+    docs = [Doc(vocab, words=names[:3]), Doc(vocab, words=names[3:])]
+    features = Features(make_features(windows={"ORTH": 0}))
+    features.collect(docs)
+    expected = [features.find([doc]).rows.tolist() for doc in docs]
+    features = Features(features.template).from_bytes(features.to_bytes())
+    [column], meeting, met = features._look.of_words, Barrier(2), local()
+
+    def view(lexeme: Any) -> Any:
+        if not hasattr(met, "done"):
+            met.done = True
+            meet(meeting)
+        return column.view(lexeme)
+
+    features._look.of_words = [column._replace(view=view)]
+    assert in_threads(lambda i: features.find([docs[i]]).rows.tolist(), 2) == expected
+    assert [features.find([doc]).rows.tolist() for doc in docs] == expected
+
+
+def meet(barrier: Barrier) -> None:
+    """Wait for the other thread, but not for long: it may have to wait for this one."""
+    with suppress(BrokenBarrierError):
+        barrier.wait(timeout=0.5)
+
+
+def test_words_are_forgotten_while_others_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spacy_costner.features.lookup.MOST_WORDS", 10)
+    vocab = spacy.blank("en").vocab
+    features = Features(make_features(windows={"ORTH": 0}))
+    docs = [Doc(vocab, words=[f"{i}-{j}" for j in range(7)]) for i in range(50)]
+    features.collect(docs)
+    expected = [features.find([doc]).rows.tolist() for doc in docs]
+    for found in in_threads(lambda _: [features.find([doc]).rows.tolist() for doc in docs]):
+        assert found == expected
+
+
+@form
+def test_numbers_are_found_while_others_are_set(form: Any) -> None:
+    numbers, is_over = form.Numbers(), Event()
+    keys = numpy.random.default_rng(0).permutation(5000).astype("uint64") * 2**33
+    values = numpy.arange(len(keys), dtype="int32")
+
+    def work(i: int) -> None:
+        while i and not is_over.is_set():
+            found = numbers.find(keys)
+            assert ((found == values) | (found == -1)).all()
+        for first in range(0, 0 if i else len(keys), 50):
+            numbers.set(keys[first : first + 50], values[first : first + 50])
+            assert (numbers.find(keys[: first + 50]) >= 0).all()
+        is_over.set()
+
+    in_threads(work, 4)
+    numpy.testing.assert_array_equal(numbers.find(keys), values)
+
+
+def test_a_gazetteer_is_asked_when_it_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    vocab = spacy.blank("en").vocab
+    phrases, doc = gazetteer.Gazetteer(["New York"]), Doc(vocab, words=["New", "York"])
+    expected = gazetteer.Gazetteer(["New York"]).find([doc]).tolist()
+    meeting, met = Barrier(2), local()
+
+    def slow_doc(*args: Any, **kwargs: Any) -> Doc:
+        met.done = True
+        time.sleep(0.05)
+        return Doc(*args, **kwargs)
+
+    monkeypatch.setattr(gazetteer, "Doc", slow_doc)
+
+    def find(i: int) -> Any:
+        meet(meeting)
+        time.sleep(0.02 * i)
+        return phrases.find([doc]).tolist()
+
+    assert in_threads(find, 2) == [expected, expected] and any(expected)
+
+
+def test_predictions_after_training_take_turns_to_catch_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regularisation leaves something to do in rows that had no gradient; once, not twice."""
+    inside: List[int] = []
+    catch_up = sparse.catch_up
+
+    def alone(*args: Any) -> None:
+        inside.append(0)
+        time.sleep(0.002)
+        catch_up(*args)
+        assert inside == [0]
+        inside.pop()
+
+    weights = linear_part(crf(L2=0.1))[1]
+    weights.step = 5
+    monkeypatch.setattr(sparse, "catch_up", alone)
+    rows = numpy.arange(weights.n_features, dtype="int32")[:, None]
+    found = in_threads(lambda _: weights.score(rows))
+    assert all((scores == found[0]).all() for scores in found)
+    assert weights.settings == AdaGrad(L2=0.1)
+
+
+def test_a_pipeline_that_threads_have_used_is_pickled(tmp_path: Path) -> None:
+    nlp = pipeline(SPARSE)
+    train(nlp)
+    in_threads(lambda share: read(nlp, share))
+    expected = [[ent.text for ent in nlp(text).ents] for text in TEXTS]
+    assert any(expected)
+    for docs in (nlp.pipe(TEXTS, n_process=2), pickle.loads(pickle.dumps(nlp)).pipe(TEXTS)):
+        assert [[ent.text for ent in doc.ents] for doc in docs] == expected
+
+
+def test_compiled_numbers_under_thread_sanitizer(tmp_path: Path) -> None:
+    compiler, program = shutil.which("g++"), tmp_path / "numbers"
+    build = [str(compiler), "-std=c++17", "-O1", "-g", "-fsanitize=thread", "-pthread"]
+    build += ["-I", str(Path(sparse.__file__).parent), str(NUMBERS_IN_THREADS), "-o", str(program)]
+    if compiler is None or subprocess.run(build, capture_output=True).returncode:
+        pytest.skip("no g++ with ThreadSanitizer")
+    done = subprocess.run([str(program)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_system_without_threads_to_spare_is_no_end() -> None:
+    """The chain does with the threads that it gets; the process went down with it before."""
+    program = """
+import resource
+from pathlib import Path
+import numpy
+from spacy_costner import chain
+from tests.batches import random_potentials
+potentials = random_potentials([600] * 4, 17)
+expected = chain.log_partition(potentials)[0]
+chain.set_threads(2)
+in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (in_use + 6 * 2**20, resource.RLIM_INFINITY))
+numpy.testing.assert_allclose(chain.log_partition(potentials)[0], expected)
+"""
+    if not Path("/proc/self/statm").exists():
+        pytest.skip("limits of memory are set as on Linux")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_pipelines_with_confidence_are_made_at_once() -> None:
+    """Whoever comes second finds the extension attribute, or sets the same again."""
+    meeting = Barrier(2)
+
+    class Late:
+        """Spans, of which both threads hear that there is no such attribute."""
+
+        @staticmethod
+        def has_extension(name: str) -> bool:
+            known = Span.has_extension(name)
+            meet(meeting)
+            return known
+
+        set_extension, get_extension = Span.set_extension, Span.get_extension
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(annotate, "Span", Late)
+        in_threads(lambda _: annotate.register(annotate.Confidence(extension="late")), 2)
+    assert Span.get_extension("late")[2] is annotate.confidence_of
+    Span.remove_extension("late")
