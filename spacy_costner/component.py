@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import (
     Any,
     Callable,
+    ContextManager,
     Dict,
     Iterable,
     Iterator,
@@ -20,16 +21,37 @@ from typing import (
 )
 
 import numpy
+import srsly
 from spacy.language import Language
 from spacy.pipeline import TrainablePipe
 from spacy.tokens import Doc
 from spacy.training import Example, validate_examples, validate_get_examples
-from spacy.util import check_lexeme_norms
+from spacy.util import check_lexeme_norms, to_bytes, to_disk
 from spacy.vocab import Vocab
 from thinc.api import Model, Optimizer, set_dropout_rate
 
 from . import chain
-from .annotate import NOTHING, Confidence, Prediction, Reading, annotate, rate, readings, register
+from .annotate import (
+    NOTHING,
+    Confidence,
+    Prediction,
+    Reading,
+    annotate,
+    make_confidence,
+    rate,
+    readings,
+    register,
+)
+from .consistency import (
+    MADE,
+    check_cfg,
+    check_digest,
+    check_model,
+    check_names,
+    load_model,
+    refusing,
+    sign,
+)
 from .decode import Answer, Beliefs, Decoding, Temperature, make_viterbi
 from .gold import MISSING, NEGATED, Tokens, Weights, possible_tags, read_presets
 from .losses import LossSchedule
@@ -37,8 +59,6 @@ from .objective import Objective
 from .rehearsal import divergence
 from .tags import Tags
 from .types import Constraints, Loss, Potentials, Progress
-
-SERIALIZED = ("cfg", "vocab", "model")
 
 
 class CostSensitiveNER(TrainablePipe):
@@ -84,14 +104,12 @@ class CostSensitiveNER(TrainablePipe):
         self.cfg: Dict[str, Any] = {
             "labels": [],
             "scheme": scheme,
-            "sentence_boundaries": sentence_boundaries,
             "progress": Progress()._asdict(),
             "n_examples": 0,
             "cost_tables": [],
             "temperature": Temperature()._asdict(),
         }
         self._configured: Dict[str, Any] = {}
-        self.cfg["configured"] = self._configured
         self.set_decoding(decoding or make_viterbi())
         self.set_confidence(confidence)
         self.objective = Objective(
@@ -141,6 +159,7 @@ class CostSensitiveNER(TrainablePipe):
         if self.model.has_dim("nO"):
             self.set_output(len(self.tags))
             self.cfg["cost_tables"] = self.objective.prepare(self.tags)
+            self.check_decoding(self.tags)
         return 1
 
     def initialize(
@@ -264,7 +283,7 @@ class CostSensitiveNER(TrainablePipe):
             tokens,
             self.tags,
             self.vocab.strings,
-            sentence_boundaries=self.cfg["sentence_boundaries"],
+            sentence_boundaries=self.objective.sentence_boundaries,
         )
         return self.tags.constraints._replace(emissions=possible)
 
@@ -272,7 +291,10 @@ class CostSensitiveNER(TrainablePipe):
         """Answer in another way from now on, without training again.
 
         decoding (Decoding): The way. Its settings are in `cfg["decoding"]` then.
+        RAISES (ValueError): If its settings don't fit the labels of a trained model.
         """
+        if self.labels and self.model.has_dim("nO"):
+            decoding.check(self.tags, decoding.settings)
         self._decoding = decoding
         self.cfg["decoding"] = deepcopy(decoding.settings)
         self._configured["decoding"] = deepcopy(decoding.settings)
@@ -302,7 +324,7 @@ class CostSensitiveNER(TrainablePipe):
     def confidence(self) -> Optional[Confidence]:
         """Where it is written how probable entities are."""
         settings = self.cfg["confidence"]
-        return settings and Confidence(**settings)
+        return settings and make_confidence(**settings)
 
     def update(
         self,
@@ -401,6 +423,47 @@ class CostSensitiveNER(TrainablePipe):
         epochs += n_examples / max(self.cfg["n_examples"], 1)
         self.cfg["progress"] = Progress(steps + 1, epochs)._asdict()
 
+    def to_disk(self, path: Union[str, Path], *, exclude: Iterable[str] = ()) -> None:
+        """Save the component.
+
+        path (Union[str, Path]): A directory.
+        exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
+        """
+        cfg, model = self._save(exclude)
+        parts: Dict[str, Callable[[Path], Any]] = {
+            "cfg": lambda file: srsly.write_json(file, cfg),
+            "vocab": lambda file: self.vocab.to_disk(file, exclude=exclude),
+            "model": lambda file: file.write_bytes(model),
+        }
+        to_disk(path, parts, exclude)
+
+    def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
+        """Save the component.
+
+        exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
+        RETURNS (bytes): What `from_bytes` takes.
+        """
+        cfg, model = self._save(exclude)
+        parts: Dict[str, Callable[[], bytes]] = {
+            "cfg": lambda: srsly.json_dumps(cfg),
+            "vocab": lambda: self.vocab.to_bytes(exclude=exclude),
+            "model": lambda: model,
+        }
+        return to_bytes(parts, exclude)
+
+    def _save(self, exclude: Iterable[str]) -> Tuple[Dict[str, Any], bytes]:
+        """What goes into the files cfg and model."""
+        tables = self._decoding.tables if self.labels else None
+        cfg = {
+            **self.cfg,
+            "configured": self._configured,
+            "decoding_tables": tables and tables(self.tags),
+        }
+        if "model" in exclude:
+            return cfg, b""
+        model = self.model.to_bytes()
+        return sign(cfg, model), model
+
     def from_disk(
         self, path: Union[str, Path], *, exclude: Iterable[str] = ()
     ) -> "CostSensitiveNER":
@@ -409,19 +472,19 @@ class CostSensitiveNER(TrainablePipe):
         path (Union[str, Path]): The directory that `to_disk` wrote.
         exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
         RETURNS (CostSensitiveNER): The component.
-        RAISES (ValueError): If a file is missing, damaged or not of such a component.
+        RAISES (ValueError): If a file is missing, damaged, not of such a component or not of
+            the same save as the other.
         """
-        for part in (part for part in SERIALIZED if part not in exclude):
-            try:
-                super().from_disk(path, exclude=[other for other in SERIALIZED if other != part])
-            except Exception as error:
-                file = Path(path) / part
-                raise ValueError(
-                    f"{self.name}: {file}: expected the {part} of a trained cost_sensitive_ner "
-                    f"with this config, could not read it: {error}"
-                ) from error
-        self._settle()
-        return self
+        readers: Dict[str, Callable[[Path], Any]] = {
+            "cfg": srsly.read_json,
+            "vocab": lambda file: self.vocab.from_disk(file, exclude=exclude),
+            "model": Path.read_bytes,
+        }
+        saved = {}
+        for part in (part for part in readers if part not in exclude):
+            with self._refusing(part, f"{path}/"):
+                saved[part] = readers[part](Path(path) / part)
+        return self._load(saved, f"{path}/")
 
     def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> "CostSensitiveNER":
         """Load the component.
@@ -429,19 +492,60 @@ class CostSensitiveNER(TrainablePipe):
         bytes_data (bytes): What `to_bytes` returned.
         exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
         RETURNS (CostSensitiveNER): The component.
+        RAISES (ValueError): As `from_disk` does.
         """
-        super().from_bytes(bytes_data, exclude=exclude)
-        self._settle()
+        with self._refusing("cfg and model", ""):
+            parts = srsly.msgpack_loads(bytes_data)
+            saved = {name: parts[name] for name in parts if name not in exclude}
+            if "vocab" in saved:
+                self.vocab.from_bytes(saved["vocab"], exclude=exclude)
+            if "cfg" in saved:
+                saved["cfg"] = srsly.json_loads(saved["cfg"])
+        return self._load(saved, "")
+
+    def _refusing(self, part: str, where: str) -> ContextManager[None]:
+        expected = f"the {part} of a trained cost_sensitive_ner with this config"
+        return refusing(f"{self.name}: {where}{part}", expected)
+
+    def _load(self, saved: Dict[str, Any], where: str) -> "CostSensitiveNER":
+        """Take over what was read, if it fits together and fits the config.
+
+        saved (Dict[str, Any]): Of "cfg" and "model", what was read.
+        where (str): What messages call the directory.
+        """
+        if "cfg" in saved:
+            with self._refusing("cfg", where):
+                check_cfg(saved["cfg"], self.cfg)
+            if "model" in saved:
+                check_digest(saved["cfg"], saved["model"], f"{self.name}: {where}model")
+            with self._refusing("cfg", where):
+                self._settle(saved["cfg"])
+        with self._refusing("model", where):
+            if "model" in saved:
+                load_model(self.model, saved["model"])
+            check_model(self.model, len(self.tags) if self.labels else None)
         return self
 
-    def _settle(self) -> None:
+    def _settle(self, saved: Dict[str, Any]) -> None:
         """Make use of a cfg that was loaded. What was set on the component that wrote it
         holds, but not where the config says something else now than it said then."""
+        then, tables = saved.get("configured", self._configured), saved.get("decoding_tables")
+        self.cfg.update({name: saved[name] for name in saved if name not in MADE})
         self.objective.restore(self.cfg["cost_tables"], self.tags)
         for name, settings in self._configured.items():
-            if self.cfg["configured"].get(name) != settings:
+            if then.get(name) != settings:
                 self.cfg[name] = deepcopy(settings)
-        self.cfg["configured"] = self._configured
+        # Models of 0.1 have the tables among the settings, and sentence_boundaries as well.
+        self.cfg.pop("sentence_boundaries", None)
+        if tables is None and "table" in saved.get("decoding", ()):
+            tables, self.cfg["decoding"] = saved["decoding"], deepcopy(self._configured["decoding"])
+        if self._decoding.restore is not None and tables:
+            self._decoding.restore(tables)
+        check_names(self.cfg["decoding"], self._configured["decoding"], "decoding")
+        if self.labels:
+            self.check_decoding(self.tags)
+        for label in self.labels:
+            self.vocab.strings.add(label)
         if self.confidence is not None:
             register(self.confidence)
 

@@ -1,5 +1,6 @@
 """A CRF on sparse features and on the vectors of a Tok2Vec, trained together."""
 
+from functools import partial
 from typing import Callable, List, Optional, Tuple, cast
 
 import numpy
@@ -51,13 +52,12 @@ def build_hybrid_crf(
     )
     return Model(
         "hybrid_crf",
-        forward,
+        partial(forward, part_dropout=part_dropout),
         init=init,
         dims={"nO": nO},
         layers=[sparse, dense],
         refs={"tok2vec": tok2vec, "emissions": emissions},
         attrs={
-            "part_dropout": part_dropout,
             "collect_features": collect_features,
             "resize_output": resize_hybrid_crf,
         },
@@ -65,12 +65,12 @@ def build_hybrid_crf(
 
 
 def forward(
-    model: Model[List[Doc], Potentials], docs: List[Doc], is_train: bool
+    model: Model[List[Doc], Potentials], docs: List[Doc], is_train: bool, *, part_dropout: float
 ) -> Tuple[Potentials, Callable[[Potentials], List[Doc]]]:
     sparse, dense = model.layers
     potentials, backprop_sparse = sparse(docs, is_train)
     ragged, backprop_dense = dense(docs, is_train)
-    rate = model.attrs["part_dropout"] if is_train else 0.0
+    rate = part_dropout if is_train else 0.0
     shares = model.ops.asarray2f(_shares(potentials.lengths, rate))
     from_sparse, from_dense = shares[:, :1], shares[:, 1:]
     total = from_sparse * potentials.emissions + from_dense * ragged.data

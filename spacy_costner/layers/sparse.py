@@ -54,9 +54,8 @@ def build_sparse_crf(
         forward,
         init=init,
         dims={"nO": nO},
-        shims=[Features(features), SparseWeights(settings)],
+        shims=[Features(features, dropout), SparseWeights(settings)],
         attrs={
-            "feature_dropout": dropout,
             "collect_features": collect_features,
             "resize_output": resize_sparse_crf,
         },
@@ -100,10 +99,10 @@ def score_seen(
     RETURNS (Tuple[Potentials, Callable[[Potentials], None]]): The scores, and what takes their
         gradient and keeps it for the next step.
     """
-    _, weights = linear_part(model)
+    features, weights = linear_part(model)
     rows, scale = seen.rows, 1.0
-    if is_train and model.attrs["feature_dropout"]:
-        rows, scale = _drop(rows, model.attrs["feature_dropout"])
+    if is_train and features.dropout:
+        rows, scale = _drop(rows, features.dropout)
     asarray = model.ops.asarray
     potentials = Potentials(
         emissions=cast(Floats2d, asarray(weights.score(rows) * numpy.float32(scale))),
