@@ -8,6 +8,7 @@ from spacy.tokens import Doc
 from thinc.api import Linear, Model, chain, list2ragged, with_array, zero_init
 from thinc.types import Floats2d, Ints1d, Ragged
 
+from ..blocks import number
 from ..features import Template
 from ..types import Potentials
 from .dense import resize_emissions
@@ -41,7 +42,7 @@ def build_hybrid_crf(
     RAISES (ValueError): If a number is out of its range.
     """
     where = "spacy_costner.HybridCRF"
-    if not 0 <= part_dropout <= 1:
+    if not 0 <= number(part_dropout) <= 1:
         raise ValueError(f"{where}: part_dropout: expected 0 to 1, was: {part_dropout}")
     sparse = build_sparse_crf(
         features, learn_rate=learn_rate, L1=L1, L2=L2, dropout=dropout, eps=eps, nO=nO

@@ -7,7 +7,7 @@ from spacy.tokens import Doc
 from thinc.api import Model, to_numpy
 from thinc.types import Floats1d, Floats2d, Ints2d
 
-from ..blocks import check_cost
+from ..blocks import check_cost, number
 from ..features import Features, Seen, Template
 from ..sparse import AdaGrad
 from ..types import Potentials
@@ -40,11 +40,11 @@ def build_sparse_crf(
     RAISES (ValueError): If a number is out of its range.
     """
     where = "spacy_costner.SparseCRF"
-    if not 0 <= dropout < 1:
+    if not 0 <= number(dropout) < 1:
         raise ValueError(f"{where}: dropout: expected at least 0 and less than 1, was: {dropout}")
-    if not learn_rate > 0:
+    if not number(learn_rate) > 0:
         raise ValueError(f"{where}: learn_rate: expected more than 0, was: {learn_rate}")
-    if not eps > 0:
+    if not number(eps) > 0:
         raise ValueError(f"{where}: eps: expected more than 0, was: {eps}")
     settings = AdaGrad(
         learn_rate, check_cost(L1, f"{where}: L1"), check_cost(L2, f"{where}: L2"), eps
