@@ -4,11 +4,9 @@ from copy import deepcopy
 from dataclasses import asdict
 from functools import partial
 from itertools import islice
-from pathlib import Path
 from typing import (
     Any,
     Callable,
-    ContextManager,
     Dict,
     Iterable,
     Iterator,
@@ -21,12 +19,10 @@ from typing import (
 )
 
 import numpy
-import srsly
 from spacy.language import Language
-from spacy.pipeline import TrainablePipe
 from spacy.tokens import Doc
 from spacy.training import Example, validate_examples, validate_get_examples
-from spacy.util import check_lexeme_norms, to_bytes, to_disk
+from spacy.util import check_lexeme_norms
 from spacy.vocab import Vocab
 from thinc.api import Model, Optimizer, set_dropout_rate
 
@@ -42,16 +38,7 @@ from .annotate import (
     readings,
     register,
 )
-from .consistency import (
-    MADE,
-    check_cfg,
-    check_digest,
-    check_model,
-    check_names,
-    load_model,
-    refusing,
-    sign,
-)
+from .consistency import MADE, SavedPipe, check_names
 from .decode import Answer, Beliefs, Decoding, Temperature, make_viterbi
 from .gold import MISSING, NEGATED, Tokens, Weights, possible_tags, read_presets
 from .losses import LossSchedule
@@ -61,7 +48,7 @@ from .tags import Tags
 from .types import Constraints, Loss, Potentials, Progress
 
 
-class CostSensitiveNER(TrainablePipe):
+class CostSensitiveNER(SavedPipe):
     """A linear-chain CRF over the tokens of a doc, with the contract of spaCy's `ner`."""
 
     def __init__(
@@ -423,108 +410,15 @@ class CostSensitiveNER(TrainablePipe):
         epochs += n_examples / max(self.cfg["n_examples"], 1)
         self.cfg["progress"] = Progress(steps + 1, epochs)._asdict()
 
-    def to_disk(self, path: Union[str, Path], *, exclude: Iterable[str] = ()) -> None:
-        """Save the component.
+    def _n_tags(self) -> Optional[int]:
+        return len(self.tags) if self.labels else None
 
-        path (Union[str, Path]): A directory.
-        exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
-        """
-        cfg, model = self._save(exclude)
-        parts: Dict[str, Callable[[Path], Any]] = {
-            "cfg": lambda file: srsly.write_json(file, cfg),
-            "vocab": lambda file: self.vocab.to_disk(file, exclude=exclude),
-            "model": lambda file: file.write_bytes(model),
-        }
-        to_disk(path, parts, exclude)
-
-    def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
-        """Save the component.
-
-        exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
-        RETURNS (bytes): What `from_bytes` takes.
-        """
-        cfg, model = self._save(exclude)
-        parts: Dict[str, Callable[[], bytes]] = {
-            "cfg": lambda: srsly.json_dumps(cfg),
-            "vocab": lambda: self.vocab.to_bytes(exclude=exclude),
-            "model": lambda: model,
-        }
-        return to_bytes(parts, exclude)
-
-    def _save(self, exclude: Iterable[str]) -> Tuple[Dict[str, Any], bytes]:
-        """What goes into the files cfg and model."""
+    def _made(self) -> Dict[str, Any]:
         tables = self._decoding.tables if self.labels else None
-        cfg = {
-            **self.cfg,
+        return {
             "configured": self._configured,
             "decoding_tables": tables and tables(self.tags),
         }
-        if "model" in exclude:
-            return cfg, b""
-        model = self.model.to_bytes()
-        return sign(cfg, model), model
-
-    def from_disk(
-        self, path: Union[str, Path], *, exclude: Iterable[str] = ()
-    ) -> "CostSensitiveNER":
-        """Load the component.
-
-        path (Union[str, Path]): The directory that `to_disk` wrote.
-        exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
-        RETURNS (CostSensitiveNER): The component.
-        RAISES (ValueError): If a file is missing, damaged, not of such a component or not of
-            the same save as the other.
-        """
-        readers: Dict[str, Callable[[Path], Any]] = {
-            "cfg": srsly.read_json,
-            "vocab": lambda file: self.vocab.from_disk(file, exclude=exclude),
-            "model": Path.read_bytes,
-        }
-        saved = {}
-        for part in (part for part in readers if part not in exclude):
-            with self._refusing(part, f"{path}/"):
-                saved[part] = readers[part](Path(path) / part)
-        return self._load(saved, f"{path}/")
-
-    def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> "CostSensitiveNER":
-        """Load the component.
-
-        bytes_data (bytes): What `to_bytes` returned.
-        exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
-        RETURNS (CostSensitiveNER): The component.
-        RAISES (ValueError): As `from_disk` does.
-        """
-        with self._refusing("cfg and model", ""):
-            parts = srsly.msgpack_loads(bytes_data)
-            saved = {name: parts[name] for name in parts if name not in exclude}
-            if "vocab" in saved:
-                self.vocab.from_bytes(saved["vocab"], exclude=exclude)
-            if "cfg" in saved:
-                saved["cfg"] = srsly.json_loads(saved["cfg"])
-        return self._load(saved, "")
-
-    def _refusing(self, part: str, where: str) -> ContextManager[None]:
-        expected = f"the {part} of a trained cost_sensitive_ner with this config"
-        return refusing(f"{self.name}: {where}{part}", expected)
-
-    def _load(self, saved: Dict[str, Any], where: str) -> "CostSensitiveNER":
-        """Take over what was read, if it fits together and fits the config.
-
-        saved (Dict[str, Any]): Of "cfg" and "model", what was read.
-        where (str): What messages call the directory.
-        """
-        if "cfg" in saved:
-            with self._refusing("cfg", where):
-                check_cfg(saved["cfg"], self.cfg)
-            if "model" in saved:
-                check_digest(saved["cfg"], saved["model"], f"{self.name}: {where}model")
-            with self._refusing("cfg", where):
-                self._settle(saved["cfg"])
-        with self._refusing("model", where):
-            if "model" in saved:
-                load_model(self.model, saved["model"])
-            check_model(self.model, len(self.tags) if self.labels else None)
-        return self
 
     def _settle(self, saved: Dict[str, Any]) -> None:
         """Make use of a cfg that was loaded. What was set on the component that wrote it

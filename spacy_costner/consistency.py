@@ -10,11 +10,25 @@ to be changed without training; the rest, `FREE`, may be edited by hand.
 import hashlib
 import json
 from contextlib import contextmanager
-from typing import Any, Dict, Iterable, Iterator, List, Optional
+from pathlib import Path
+from typing import (
+    Any,
+    Callable,
+    ContextManager,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Optional,
+    Tuple,
+    Union,
+)
 
 import numpy
 import srsly
+from spacy.pipeline import TrainablePipe
 from spacy.tokens import Doc
+from spacy.util import to_bytes, to_disk
 from thinc.api import Model
 from thinc.util import get_array_module
 
@@ -31,6 +45,119 @@ MADE = (DIGEST, "configured", "decoding_tables")
 
 FREE = ("decoding", "confidence", "temperature", "progress", "n_examples")
 """What may be changed in a saved `cfg`. A model saved anew has a digest of its own."""
+
+
+class SavedPipe(TrainablePipe):
+    """A component of which `cfg` and `model` are saved as one."""
+
+    cfg: Cfg
+
+    def _n_tags(self) -> Optional[int]:
+        """K, if there are labels."""
+        return None
+
+    def _made(self) -> Cfg:
+        """What is in a saved cfg besides."""
+        return {}
+
+    def _settle(self, saved: Cfg) -> None:
+        """Make use of a cfg that was loaded."""
+
+    def to_disk(self, path: Union[str, Path], *, exclude: Iterable[str] = ()) -> None:
+        """Save the component.
+
+        path (Union[str, Path]): A directory.
+        exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
+        """
+        cfg, model = self._save(exclude)
+        parts: Dict[str, Callable[[Path], Any]] = {
+            "cfg": lambda file: srsly.write_json(file, cfg),
+            "vocab": lambda file: self.vocab.to_disk(file, exclude=exclude),
+            "model": lambda file: file.write_bytes(model),
+        }
+        to_disk(path, parts, exclude)
+
+    def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
+        """Save the component.
+
+        exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
+        RETURNS (bytes): What `from_bytes` takes.
+        """
+        cfg, model = self._save(exclude)
+        parts: Dict[str, Callable[[], bytes]] = {
+            "cfg": lambda: srsly.json_dumps(cfg),
+            "vocab": lambda: self.vocab.to_bytes(exclude=exclude),
+            "model": lambda: model,
+        }
+        return to_bytes(parts, exclude)
+
+    def _save(self, exclude: Iterable[str]) -> Tuple[Dict[str, Any], bytes]:
+        """What goes into the files cfg and model."""
+        cfg = {**self.cfg, **self._made()}
+        if "model" in exclude:
+            return cfg, b""
+        model = self.model.to_bytes()
+        return sign(cfg, model), model
+
+    def from_disk(self, path: Union[str, Path], *, exclude: Iterable[str] = ()) -> "SavedPipe":
+        """Load the component.
+
+        path (Union[str, Path]): The directory that `to_disk` wrote.
+        exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
+        RETURNS (CostSensitiveNER): The component.
+        RAISES (ValueError): If a file is missing, damaged, not of such a component or not of
+            the same save as the other.
+        """
+        readers: Dict[str, Callable[[Path], Any]] = {
+            "cfg": srsly.read_json,
+            "vocab": lambda file: self.vocab.from_disk(file, exclude=exclude),
+            "model": Path.read_bytes,
+        }
+        saved = {}
+        for part in (part for part in readers if part not in exclude):
+            with self._refusing(part, f"{path}/"):
+                saved[part] = readers[part](Path(path) / part)
+        return self._load(saved, f"{path}/")
+
+    def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> "SavedPipe":
+        """Load the component.
+
+        bytes_data (bytes): What `to_bytes` returned.
+        exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
+        RETURNS (CostSensitiveNER): The component.
+        RAISES (ValueError): As `from_disk` does.
+        """
+        with self._refusing("cfg and model", ""):
+            parts = srsly.msgpack_loads(bytes_data)
+            saved = {name: parts[name] for name in parts if name not in exclude}
+            if "vocab" in saved:
+                self.vocab.from_bytes(saved["vocab"], exclude=exclude)
+            if "cfg" in saved:
+                saved["cfg"] = srsly.json_loads(saved["cfg"])
+        return self._load(saved, "")
+
+    def _refusing(self, part: str, where: str) -> ContextManager[None]:
+        expected = f"the {part} of a trained cost_sensitive_ner with this config"
+        return refusing(f"{self.name}: {where}{part}", expected)
+
+    def _load(self, saved: Dict[str, Any], where: str) -> "SavedPipe":
+        """Take over what was read, if it fits together and fits the config.
+
+        saved (Dict[str, Any]): Of "cfg" and "model", what was read.
+        where (str): What messages call the directory.
+        """
+        if "cfg" in saved:
+            with self._refusing("cfg", where):
+                check_cfg(saved["cfg"], self.cfg)
+            if "model" in saved:
+                check_digest(saved["cfg"], saved["model"], f"{self.name}: {where}model")
+            with self._refusing("cfg", where):
+                self._settle(saved["cfg"])
+        with self._refusing("model", where):
+            if "model" in saved:
+                load_model(self.model, saved["model"])
+            check_model(self.model, self._n_tags())
+        return self
 
 
 @contextmanager
@@ -193,7 +320,8 @@ def check_model(model: Model[List[Doc], Potentials], n_tags: Optional[int]) -> N
 
 def _check_linear(model: Model) -> None:
     features, weights = linear_part(model)
-    if weights.is_allocated and weights.n_features != len(features):
+    are_there = features.is_collected == weights.is_allocated
+    if not are_there or (weights.is_allocated and weights.n_features != len(features)):
         raise ValueError(
             f"expected weights of {len(features)} features, got those of {weights.n_features}"
         )

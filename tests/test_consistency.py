@@ -199,6 +199,13 @@ def test_as_many_features_as_weights(saved: Path, tmp_path: Path) -> None:
         spacy.load(saved_as_before(nlp, tmp_path))
 
 
+def test_weights_that_are_missing(saved: Path, tmp_path: Path) -> None:
+    nlp = spacy.load(saved / "sparse")
+    linear_part(nlp.get_pipe("ner").model)[1]._n_features = None
+    with pytest.raises(ValueError, match=r"expected weights of \d+ features, got those of 0"):
+        spacy.load(saved_as_before(nlp, tmp_path))
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
