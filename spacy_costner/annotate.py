@@ -9,6 +9,7 @@ from spacy.strings import StringStore
 from spacy.tokens import Doc, Span, SpanGroup
 from thinc.types import Array1d, Floats1d
 
+from .blocks import number
 from .decode import LEAST, Answer, Beliefs
 from .gold import MISSING, Tokens, trim
 from .tags import Entities
@@ -45,9 +46,9 @@ def make_confidence(
     """
     where = "spacy_costner.Confidence"
     for name, value in (("spans_key", spans_key), ("extension", extension)):
-        if not value:
+        if not value or not isinstance(value, str):
             raise ValueError(f"{where}: {name}: expected a name, was: {value!r}")
-    if second_choice is not None and not LEAST <= second_choice <= 1:
+    if second_choice is not None and not LEAST <= number(second_choice) <= 1:
         raise ValueError(
             f"{where}: second_choice: expected null or a probability from {LEAST} to 1, "
             f"was: {second_choice!r}"

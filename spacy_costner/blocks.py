@@ -1,7 +1,8 @@
 """Checks of what a config says: numbers, names of labels, costs."""
 
 import math
-from functools import cache
+from functools import cache, partial
+from pathlib import Path
 from typing import Any, Dict, Mapping, Sequence, Tuple
 
 from thinc.api import Config, ConfigValidationError
@@ -75,3 +76,24 @@ def without_repetition(pairs: Sequence[Tuple[str, Any]]) -> Dict[str, Any]:
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"expected each name once, found twice: {twice!r}")
     return mapping
+
+
+def describe(value: Any) -> Any:
+    """Say what a block of the config has made, in the same way in every process.
+
+    value (Any): Numbers, names, and factories' results: partial functions, trees, matrices.
+    RETURNS (Any): JSON.
+    """
+    if isinstance(value, partial):
+        return describe([value.func, value.args, value.keywords])
+    if isinstance(value, Mapping):
+        return {str(name): describe(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [describe(part) for part in value]
+    if isinstance(value, Path):
+        return str(value)
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    if hasattr(value, "source"):
+        return describe(value.source)
+    return getattr(value, "__qualname__", type(value).__qualname__)

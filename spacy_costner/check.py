@@ -199,7 +199,9 @@ def look(
         for corpus, examples in corpora.items()
     }
     labels = tuple(sorted(counts["train"]) if given is None else given)
-    settings = Settings(labels, ner.cfg["sentence_boundaries"], ner.objective.incorrect_spans_key)
+    settings = Settings(
+        labels, ner.objective.sentence_boundaries, ner.objective.incorrect_spans_key
+    )
     findings = [*_of_config(ner, settings), *_of_labels(counts, settings)]
     for corpus, examples in corpora.items():
         findings += _of_corpus(corpus, examples, settings)

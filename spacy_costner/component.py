@@ -4,7 +4,6 @@ from copy import deepcopy
 from dataclasses import asdict
 from functools import partial
 from itertools import islice
-from pathlib import Path
 from typing import (
     Any,
     Callable,
@@ -21,7 +20,6 @@ from typing import (
 
 import numpy
 from spacy.language import Language
-from spacy.pipeline import TrainablePipe
 from spacy.tokens import Doc
 from spacy.training import Example, validate_examples, validate_get_examples
 from spacy.util import check_lexeme_norms
@@ -29,7 +27,18 @@ from spacy.vocab import Vocab
 from thinc.api import Model, Optimizer, set_dropout_rate
 
 from . import chain
-from .annotate import NOTHING, Confidence, Prediction, Reading, annotate, rate, readings, register
+from .annotate import (
+    NOTHING,
+    Confidence,
+    Prediction,
+    Reading,
+    annotate,
+    make_confidence,
+    rate,
+    readings,
+    register,
+)
+from .consistency import MADE, SavedPipe, check_names
 from .decode import Answer, Beliefs, Decoding, Temperature, make_viterbi
 from .gold import MISSING, NEGATED, Tokens, Weights, possible_tags, read_presets
 from .losses import LossSchedule
@@ -38,10 +47,8 @@ from .rehearsal import divergence
 from .tags import Tags
 from .types import Constraints, Loss, Potentials, Progress
 
-SERIALIZED = ("cfg", "vocab", "model")
 
-
-class CostSensitiveNER(TrainablePipe):
+class CostSensitiveNER(SavedPipe):
     """A linear-chain CRF over the tokens of a doc, with the contract of spaCy's `ner`."""
 
     def __init__(
@@ -84,14 +91,12 @@ class CostSensitiveNER(TrainablePipe):
         self.cfg: Dict[str, Any] = {
             "labels": [],
             "scheme": scheme,
-            "sentence_boundaries": sentence_boundaries,
             "progress": Progress()._asdict(),
             "n_examples": 0,
             "cost_tables": [],
             "temperature": Temperature()._asdict(),
         }
         self._configured: Dict[str, Any] = {}
-        self.cfg["configured"] = self._configured
         self.set_decoding(decoding or make_viterbi())
         self.set_confidence(confidence)
         self.objective = Objective(
@@ -141,6 +146,7 @@ class CostSensitiveNER(TrainablePipe):
         if self.model.has_dim("nO"):
             self.set_output(len(self.tags))
             self.cfg["cost_tables"] = self.objective.prepare(self.tags)
+            self.check_decoding(self.tags)
         return 1
 
     def initialize(
@@ -267,7 +273,7 @@ class CostSensitiveNER(TrainablePipe):
             tokens,
             self.tags,
             self.vocab.strings,
-            sentence_boundaries=self.cfg["sentence_boundaries"],
+            sentence_boundaries=self.objective.sentence_boundaries,
         )
         return self.tags.constraints._replace(emissions=possible)
 
@@ -275,7 +281,10 @@ class CostSensitiveNER(TrainablePipe):
         """Answer in another way from now on, without training again.
 
         decoding (Decoding): The way. Its settings are in `cfg["decoding"]` then.
+        RAISES (ValueError): If its settings don't fit the labels of a trained model.
         """
+        if self.labels and self.model.has_dim("nO"):
+            decoding.check(self.tags, decoding.settings)
         self._decoding = decoding
         self.cfg["decoding"] = deepcopy(decoding.settings)
         self._configured["decoding"] = deepcopy(decoding.settings)
@@ -305,7 +314,7 @@ class CostSensitiveNER(TrainablePipe):
     def confidence(self) -> Optional[Confidence]:
         """Where it is written how probable entities are."""
         settings = self.cfg["confidence"]
-        return settings and Confidence(**settings)
+        return settings and make_confidence(**settings)
 
     def update(
         self,
@@ -408,47 +417,36 @@ class CostSensitiveNER(TrainablePipe):
         epochs += n_examples / max(self.cfg["n_examples"], 1)
         self.cfg["progress"] = Progress(steps + 1, epochs)._asdict()
 
-    def from_disk(
-        self, path: Union[str, Path], *, exclude: Iterable[str] = ()
-    ) -> "CostSensitiveNER":
-        """Load the component.
+    def _n_tags(self) -> Optional[int]:
+        return len(self.tags) if self.labels else None
 
-        path (Union[str, Path]): The directory that `to_disk` wrote.
-        exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
-        RETURNS (CostSensitiveNER): The component.
-        RAISES (ValueError): If a file is missing, damaged or not of such a component.
-        """
-        for part in (part for part in SERIALIZED if part not in exclude):
-            try:
-                super().from_disk(path, exclude=[other for other in SERIALIZED if other != part])
-            except Exception as error:
-                file = Path(path) / part
-                raise ValueError(
-                    f"{self.name}: {file}: expected the {part} of a trained cost_sensitive_ner "
-                    f"with this config, could not read it: {error}"
-                ) from error
-        self._settle()
-        return self
+    def _made(self) -> Dict[str, Any]:
+        tables = self._decoding.tables if self.labels else None
+        return {
+            "configured": self._configured,
+            "decoding_tables": tables and tables(self.tags),
+        }
 
-    def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> "CostSensitiveNER":
-        """Load the component.
-
-        bytes_data (bytes): What `to_bytes` returned.
-        exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
-        RETURNS (CostSensitiveNER): The component.
-        """
-        super().from_bytes(bytes_data, exclude=exclude)
-        self._settle()
-        return self
-
-    def _settle(self) -> None:
+    def _settle(self, saved: Dict[str, Any]) -> None:
         """Make use of a cfg that was loaded. What was set on the component that wrote it
         holds, but not where the config says something else now than it said then."""
+        then, tables = saved.get("configured", self._configured), saved.get("decoding_tables")
+        self.cfg.update({name: saved[name] for name in saved if name not in MADE})
         self.objective.restore(self.cfg["cost_tables"], self.tags)
         for name, settings in self._configured.items():
-            if self.cfg["configured"].get(name) != settings:
+            if then.get(name) != settings:
                 self.cfg[name] = deepcopy(settings)
-        self.cfg["configured"] = self._configured
+        # Models of 0.1 have the tables among the settings, and sentence_boundaries as well.
+        self.cfg.pop("sentence_boundaries", None)
+        if tables is None and "table" in saved.get("decoding", ()):
+            tables, self.cfg["decoding"] = saved["decoding"], deepcopy(self._configured["decoding"])
+        if self._decoding.restore is not None and tables:
+            self._decoding.restore(tables)
+        check_names(self.cfg["decoding"], self._configured["decoding"], "decoding")
+        if self.labels:
+            self.check_decoding(self.tags)
+        for label in self.labels:
+            self.vocab.strings.add(label)
         if self.confidence is not None:
             register(self.confidence)
 

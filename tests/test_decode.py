@@ -341,15 +341,26 @@ def test_choices_stand_in_where_a_file_is_gone(tmp_path: Path) -> None:
     def decoding() -> Decoding:
         return make_min_cost(cost=make_hierarchical_cost(tree=str(file)), tree=str(file))
 
-    beliefs, settings = sure({"a": 0.34, "b": 0.33, "c": 0.33}), {}
-    expected = decoding().decode(beliefs, settings)
-    settings = json.loads(json.dumps(settings))
+    def restored(saved: Any) -> Decoding:
+        again = decoding()
+        assert again.restore is not None
+        again.restore(saved)
+        return again
+
+    beliefs, first = sure({"a": 0.34, "b": 0.33, "c": 0.33}), decoding()
+    assert first.tables is not None
+    expected = first.decode(beliefs, first.settings)
+    saved = json.loads(json.dumps(first.tables(beliefs.tags)))
     file.unlink()
-    found = decoding().decode(beliefs, settings)
+    found = restored(saved).decode(beliefs, {})
+    assert first.settings == {}
     assert found.labels == expected.labels and rows(found.entities) == rows(expected.entities)
     numpy.testing.assert_array_equal(found.covers, expected.covers)
-    with pytest.raises(ValueError, match=r"tree\.json"):
-        decoding().decode(beliefs, {})
+    for missing in ({}, {**saved, "chain": ["a"]}, {**saved, "of": "another cost"}):
+        with pytest.raises(ValueError, match=r"tree\.json"):
+            restored(missing).decode(beliefs, {})
+    with pytest.raises(ValueError, match="saved choices: expected finite arrays"):
+        restored({**saved, "covers": [[True]]}).decode(beliefs, {})
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ FLOORS = [
     {"chain", "tags", "hierarchy", "matrix", "sparse"},
     {"costs", "decode", "features", "forbidden", "losses", "rehearsal"},
     {"layers", "gold"},
-    {"annotate", "objective", "scorers"},
+    {"annotate", "consistency", "objective", "scorers"},
     {"component"},
     {"factory", "fit", "inference", "trials"},
     {"calibrate", "check", "compare", "explain", "tune"},

@@ -42,15 +42,19 @@ class Decoding:
     """A way of answering, as the config names it.
 
     decode (Callable[[Beliefs, Settings], Answer]): Makes the answer.
-    check (Callable[[Tags, Settings], Any]): Raises a ValueError if the settings don't fit the
-        labels, before training begins.
+    check (Callable[[Tags, Settings], Any]): Raises a ValueError if a setting is out of its
+        range or doesn't fit the labels: before training begins, and at load.
     settings (Settings): The settings that a component starts with. They can be changed on a
         trained one, in its `cfg["decoding"]`, and are saved with it.
+    tables (Optional[Callable[[Tags], Any]]): What else to save: JSON that `restore` takes.
+    restore (Optional[Callable[[Any], None]]): Takes it over from a saved model.
     """
 
     decode: Callable[[Beliefs, Settings], Answer]
     check: Callable[[Tags, Settings], Any]
     settings: Settings = field(default_factory=dict)
+    tables: Optional[Callable[[Tags], Any]] = None
+    restore: Optional[Callable[[Any], None]] = None
 
 
 def make_viterbi(*, bias: float = 0.0, labels: Dict[str, float] = NOTHING) -> Decoding:
@@ -64,10 +68,12 @@ def make_viterbi(*, bias: float = 0.0, labels: Dict[str, float] = NOTHING) -> De
     labels (Dict[str, float]): The same for the tags of single labels, in its place.
     RAISES (ValueError): If a bias is not finite.
     """
-    where = "spacy_costner.ViterbiDecoding"
+    check = partial(
+        check_numbers, "bias", "spacy_costner.ViterbiDecoding", least=-numpy.inf, most=numpy.inf
+    )
     settings = {"bias": bias, "labels": dict(labels)}
-    check_numbers(settings, "bias", where, least=-numpy.inf, most=numpy.inf)
-    return Decoding(viterbi, partial(of_labels, "bias"), settings)
+    check(None, settings)
+    return Decoding(viterbi, check, settings)
 
 
 def viterbi(beliefs: Beliefs, settings: Settings) -> Answer:
@@ -110,9 +116,10 @@ def make_threshold(*, threshold: float = 0.5, labels: Dict[str, float] = NOTHING
     labels (Dict[str, float]): The same for single labels, in its place.
     RAISES (ValueError): If a threshold is not between 0 and 1.
     """
+    check = partial(check_numbers, "threshold", "spacy_costner.ThresholdDecoding", least=0, most=1)
     settings = {"threshold": threshold, "labels": dict(labels)}
-    check_numbers(settings, "threshold", "spacy_costner.ThresholdDecoding", least=0, most=1)
-    return Decoding(decode_threshold, partial(of_labels, "threshold"), settings)
+    check(None, settings)
+    return Decoding(decode_threshold, check, settings)
 
 
 def decode_threshold(beliefs: Beliefs, settings: Settings) -> Answer:
@@ -178,15 +185,26 @@ def of_labels(name: str, tags: Tags, settings: Settings) -> Floats1d:
 
 
 def check_numbers(
-    settings: Mapping[str, Any], name: str, where: str, *, least: float, most: float
+    name: str,
+    where: str,
+    tags: Optional[Tags],
+    settings: Settings,
+    *,
+    least: float,
+    most: float,
 ) -> None:
     """Check a setting and that of each label.
 
-    RAISES (ValueError): If one is not a finite number of the range.
+    RAISES (ValueError): If one is not a finite number of the range, or a label is none of the
+        chain, if that is known.
     """
+    if not isinstance(settings["labels"], Mapping):
+        raise ValueError(f"{where}: labels: expected a mapping, got {settings['labels']!r}")
     check_names(settings["labels"], f"{where}: labels")
     named = {f"labels.{label}": value for label, value in settings["labels"].items()}
     for field_, value in {name: settings[name], **named}.items():
         if not (least <= number(value) <= most and numpy.isfinite(number(value))):
             bounds = f" from {least} to {most}" if numpy.isfinite(least) else ""
             raise ValueError(f"{where}: {field_}: expected a finite number{bounds}, was: {value!r}")
+    if tags is not None:
+        of_labels(name, tags, settings)

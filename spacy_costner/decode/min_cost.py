@@ -1,12 +1,14 @@
 """The answer of least expected cost, with labels of the tree that stand for several."""
 
+import json
 from itertools import combinations
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy
 from thinc.types import Array2d, Floats2d, Ints1d
 
 from .. import chain
+from ..blocks import describe
 from ..hierarchy import Tree, TreeSource, make_tree
 from ..tags import Tags
 from ..types import Cost, CostTable, Potentials
@@ -39,7 +41,7 @@ def make_min_cost(*, cost: Cost, tree: Optional[TreeSource] = None) -> Decoding:
     """
     where = "spacy_costner.MinCostDecoding: tree"
     min_cost = MinCost(cost, None if tree is None else make_tree(tree, where))
-    return Decoding(min_cost, min_cost.choices)
+    return Decoding(min_cost, min_cost.check, tables=min_cost.save, restore=min_cost.restore)
 
 
 class Choices(NamedTuple):
@@ -71,18 +73,18 @@ class MinCost:
         self.cost = cost
         self.tree = tree
         self._choices: Dict[Tuple[str, ...], Choices] = {}
+        self._saved: Dict[str, Any] = {}
 
     def __call__(self, beliefs: Beliefs, settings: Settings) -> Answer:
         """Decode a batch.
 
         beliefs (Beliefs): The probabilities.
-        settings (Settings): Keeps the choices, so that they travel with the pipeline: they
-            stand in where cost or tree can't be made any more, for want of a file.
+        settings (Settings): None.
         RETURNS (Answer): The entities.
         RAISES (ValueError): If a label has no cost or is not in the tree.
         """
         tags = beliefs.tags
-        labels, covers, table = self.choices(tags, settings)
+        labels, covers, table = self.choices(tags)
         answers = Tags(labels, tags.scheme.name)
         below = _below(covers, answers, tags)
         scores = _scores(beliefs, answers, below, table)
@@ -90,29 +92,60 @@ class MinCost:
         path = best_of_tied(scores, likely, TIE * float(table.max(initial=0.0)))
         return Answer(answers.decode(path, scores.lengths), labels, covers)
 
-    def choices(self, tags: Tags, settings: Settings) -> Choices:
+    def check(self, tags: Tags, settings: Settings) -> Choices:
+        """The same as `choices`: see `Decoding`."""
+        return self.choices(tags)
+
+    def save(self, tags: Tags) -> Dict[str, Any]:
+        """The choices, so that they travel with the pipeline.
+
+        tags (Tags): The tags of the chain.
+        RETURNS (Dict[str, Any]): What `restore` takes, with the cost and the tree by which
+            they were made.
+        RAISES (ValueError): If a label has no cost or is not in the tree.
+        """
+        choices = self.choices(tags)
+        return {
+            "of": self._origin,
+            "chain": list(tags.labels),
+            "answers": list(choices.labels),
+            "covers": choices.covers.tolist(),
+            "table": choices.table.tolist(),
+        }
+
+    def restore(self, saved: Dict[str, Any]) -> None:
+        """Take over the choices of a saved pipeline. They stand in where the cost or the tree
+        can't be made any more, for want of a file.
+
+        saved (Dict[str, Any]): What `save` returned.
+        """
+        self._saved = saved
+
+    @property
+    def _origin(self) -> str:
+        """The cost and the tree as the config has them."""
+        return json.dumps(describe((self.cost, self.tree)))
+
+    def choices(self, tags: Tags) -> Choices:
         """What can be answered for the labels of a chain; made once for each tag set.
 
         tags (Tags): The tags of the chain.
-        settings (Settings): As above.
         RETURNS (Choices): The labels of the chain, and with a tree the nodes above them.
         RAISES (ValueError): If a label has no cost or is not in the tree.
         """
         if tags.names not in self._choices:
-            self._choices[tags.names] = self._choose(tags, settings)
+            self._choices[tags.names] = self._choose(tags)
         return self._choices[tags.names]
 
-    def _choose(self, tags: Tags, settings: Settings) -> Choices:
+    def _choose(self, tags: Tags) -> Choices:
+        saved = self._saved
         try:
-            choices = self._make(tags)
+            return self._make(tags)
         except ValueError:
-            if settings.get("chain") != list(tags.labels):
+            of_another = saved.get("of", self._origin) != self._origin
+            if of_another or saved.get("chain") != list(tags.labels):
                 raise
-            covers = numpy.asarray(settings["covers"], dtype=bool)
-            return Choices(tuple(settings["answers"]), covers, numpy.asarray(settings["table"]))
-        settings["chain"], settings["answers"] = list(tags.labels), list(choices.labels)
-        settings["covers"], settings["table"] = choices.covers.tolist(), choices.table.tolist()
-        return choices
+        return _read(saved, tags)
 
     def _make(self, tags: Tags) -> Choices:
         nodes = {} if self.tree is None else inner_nodes(self.tree, tags.labels)
@@ -122,6 +155,20 @@ class MinCost:
             row[[tags.labels.index(label) for label in below]] = True
         table = self.cost(Tags(labels, tags.scheme.name))[: len(tags)]
         return Choices(labels, covers, table.astype("float64"))
+
+
+def _read(saved: Dict[str, Any], tags: Tags) -> Choices:
+    """What `MinCost.save` returned, checked."""
+    labels = tuple(saved["answers"])
+    covers = numpy.asarray(saved["covers"], dtype=bool)
+    table = numpy.asarray(saved["table"], dtype="float64")
+    shapes = (len(labels), len(tags.labels)), (len(tags), len(Tags(labels, tags.scheme.name)))
+    if (covers.shape, table.shape) != shapes or not numpy.isfinite(table).all():
+        raise ValueError(
+            f"spacy_costner.MinCostDecoding: saved choices: expected finite arrays of {shapes}, "
+            f"got {covers.shape}, {table.shape}"
+        )
+    return Choices(labels, covers, table)
 
 
 def inner_nodes(tree: Tree, labels: Sequence[str]) -> Dict[str, List[str]]:

@@ -43,13 +43,15 @@ class Features(Shim):
     What can be seen of a word is worked out once and remembered.
     """
 
-    def __init__(self, template: Template) -> None:
+    def __init__(self, template: Template, dropout: float = 0.0) -> None:
         """Initialize without any features.
 
         template (Template): What is seen of tokens.
+        dropout (float): The share of features that tokens lose in training.
         """
         super().__init__(None)
         self.template = template
+        self.dropout = dropout
         self._clear()
 
     def _clear(self) -> None:
@@ -68,7 +70,11 @@ class Features(Shim):
 
     def __len__(self) -> int:
         """V, the number of features."""
-        return self._look.n_rows
+        values = {**(self._values or {}), **self._pairs}
+        return sum(
+            len(column.offsets) * len(values.get(column.name, ()))
+            for column in self.template.columns
+        )
 
     def find(self, docs: Sequence[Doc]) -> Seen:
         """Find the features of tokens.
@@ -155,7 +161,7 @@ class Features(Shim):
         return {**self.__dict__, "_lookup": None}
 
     def __deepcopy__(self, memo: Dict[int, Any]) -> "Features":
-        return Features(self.template).from_bytes(self.to_bytes())
+        return Features(self.template, self.dropout).from_bytes(self.to_bytes())
 
     def finish_update(self, optimizer: Optimizer) -> None:
         """Nothing: features are not trained."""
@@ -170,8 +176,17 @@ class Features(Shim):
         """
         pairs = {name: keys.astype("<i8").tobytes() for name, keys in self._pairs.items()}
         return srsly.msgpack_dumps(
-            {"values": self._values, "pairs": pairs, "phrases": self._phrases}
+            {
+                "columns": self._template(),
+                "values": self._values,
+                "pairs": pairs,
+                "phrases": self._phrases,
+            }
         )
+
+    def _template(self) -> List[List[Any]]:
+        """What of the template says which feature a row is."""
+        return [[column.name, list(column.offsets)] for column in self.template.columns]
 
     def from_bytes(self, data: bytes) -> "Features":
         """Load the vocabulary.
@@ -186,19 +201,44 @@ class Features(Shim):
             pairs = {
                 name: numpy.frombuffer(keys, dtype="<i8") for name, keys in saved["pairs"].items()
             }
+            found = saved.get("columns", [*(values or {}), *pairs])
+            _check_values(self.template.columns, values, pairs, phrases)
         except Exception as error:
             raise ValueError(
                 f"features of a linear CRF: expected what was saved of them, was damaged: {error}"
             ) from error
-        expected = [column.name for column in self.template.columns]
-        if values is not None and sorted([*values, *pairs]) != sorted(expected):
+        # Before 0.2 only the names of columns were saved.
+        template = self._template()
+        expected = template if "columns" in saved else [name for name, _ in template]
+        if values is not None and found != expected:
             raise ValueError(
-                f"features of a linear CRF: expected those of the config, {expected}, "
-                f"was: {[*values, *pairs]}"
+                f"features of a linear CRF: expected those of the config, {expected}, was: {found}"
             )
         self._clear()
         self._values, self._pairs, self._phrases = values, pairs, phrases
         return self
+
+
+def _check_values(
+    columns: Sequence[Column],
+    values: Optional[Dict[str, List[str]]],
+    pairs: Dict[str, Array1d],
+    phrases: Dict[str, List[str]],
+) -> None:
+    """Check that a vocabulary is lists of strings, and pairs of their numbers."""
+    for name, names in [*(values or {}).items(), *phrases.items()]:
+        if not isinstance(names, list) or not all(isinstance(value, str) for value in names):
+            raise ValueError(f"{name}: expected a list of strings, got {type(names).__name__}")
+        if name not in phrases and len(set(names)) < len(names):
+            raise ValueError(f"{name}: expected each value once")
+    for column in columns:
+        keys = pairs.get(column.name, numpy.zeros(0, dtype="<i8"))
+        numbers = numpy.stack([keys >> 32, keys & 0xFFFFFFFF])
+        n_values = len((values or {}).get(column.pair_of or "", ()))
+        if numbers.size and not (numbers.min() >= 0 and numbers.max() < n_values):
+            raise ValueError(f"{column.name}: expected pairs of {n_values} values")
+        if column.kind == GAZETTEER and values is not None and column.name not in phrases:
+            raise ValueError(f"{column.name}: expected phrases, found none")
 
 
 def _read_all(

@@ -1,5 +1,6 @@
 """A CRF on sparse features and on the vectors of a Tok2Vec, trained together."""
 
+from functools import partial
 from typing import Callable, List, Optional, Tuple, cast
 
 import numpy
@@ -7,6 +8,7 @@ from spacy.tokens import Doc
 from thinc.api import Linear, Model, chain, list2ragged, with_array, zero_init
 from thinc.types import Floats2d, Ints1d, Ragged
 
+from ..blocks import number
 from ..features import Template
 from ..types import Potentials
 from .dense import resize_emissions
@@ -40,7 +42,7 @@ def build_hybrid_crf(
     RAISES (ValueError): If a number is out of its range.
     """
     where = "spacy_costner.HybridCRF"
-    if not 0 <= part_dropout <= 1:
+    if not 0 <= number(part_dropout) <= 1:
         raise ValueError(f"{where}: part_dropout: expected 0 to 1, was: {part_dropout}")
     sparse = build_sparse_crf(
         features, learn_rate=learn_rate, L1=L1, L2=L2, dropout=dropout, eps=eps, nO=nO
@@ -51,13 +53,12 @@ def build_hybrid_crf(
     )
     return Model(
         "hybrid_crf",
-        forward,
+        partial(forward, part_dropout=part_dropout),
         init=init,
         dims={"nO": nO},
         layers=[sparse, dense],
         refs={"tok2vec": tok2vec, "emissions": emissions},
         attrs={
-            "part_dropout": part_dropout,
             "collect_features": collect_features,
             "resize_output": resize_hybrid_crf,
         },
@@ -65,12 +66,12 @@ def build_hybrid_crf(
 
 
 def forward(
-    model: Model[List[Doc], Potentials], docs: List[Doc], is_train: bool
+    model: Model[List[Doc], Potentials], docs: List[Doc], is_train: bool, *, part_dropout: float
 ) -> Tuple[Potentials, Callable[[Potentials], List[Doc]]]:
     sparse, dense = model.layers
     potentials, backprop_sparse = sparse(docs, is_train)
     ragged, backprop_dense = dense(docs, is_train)
-    rate = model.attrs["part_dropout"] if is_train else 0.0
+    rate = part_dropout if is_train else 0.0
     shares = model.ops.asarray2f(_shares(potentials.lengths, rate))
     from_sparse, from_dense = shares[:, :1], shares[:, 1:]
     total = from_sparse * potentials.emissions + from_dense * ragged.data

@@ -7,7 +7,7 @@ from spacy.tokens import Doc
 from thinc.api import Model, to_numpy
 from thinc.types import Floats1d, Floats2d, Ints2d
 
-from ..blocks import check_cost
+from ..blocks import check_cost, number
 from ..features import Features, Seen, Template
 from ..sparse import AdaGrad
 from ..types import Potentials
@@ -41,11 +41,11 @@ def build_sparse_crf(
     RAISES (ValueError): If a number is out of its range.
     """
     where = "spacy_costner.SparseCRF"
-    if not 0 <= dropout < 1:
+    if not 0 <= number(dropout) < 1:
         raise ValueError(f"{where}: dropout: expected at least 0 and less than 1, was: {dropout}")
-    if not learn_rate > 0:
+    if not number(learn_rate) > 0:
         raise ValueError(f"{where}: learn_rate: expected more than 0, was: {learn_rate}")
-    if not eps > 0:
+    if not number(eps) > 0:
         raise ValueError(f"{where}: eps: expected more than 0, was: {eps}")
     settings = AdaGrad(
         learn_rate, check_cost(L1, f"{where}: L1"), check_cost(L2, f"{where}: L2"), eps
@@ -55,9 +55,8 @@ def build_sparse_crf(
         forward,
         init=init,
         dims={"nO": nO},
-        shims=[Features(features), SparseWeights(settings)],
+        shims=[Features(features, dropout), SparseWeights(settings)],
         attrs={
-            "feature_dropout": dropout,
             "collect_features": collect_features,
             "find_features": find_features,
             "resize_output": resize_sparse_crf,
@@ -102,10 +101,10 @@ def score_seen(
     RETURNS (Tuple[Potentials, Callable[[Potentials], None]]): The scores, and what takes their
         gradient and keeps it for the next step.
     """
-    _, weights = linear_part(model)
+    features, weights = linear_part(model)
     rows, scale = seen.rows, 1.0
-    if is_train and model.attrs["feature_dropout"]:
-        rows, scale = _drop(rows, model.attrs["feature_dropout"])
+    if is_train and features.dropout:
+        rows, scale = _drop(rows, features.dropout)
     asarray = model.ops.asarray
     potentials = Potentials(
         emissions=cast(Floats2d, asarray(weights.score(rows) * numpy.float32(scale))),

@@ -1,0 +1,413 @@
+"""Saved models, damaged in every way we could think of: each is refused at load by a ValueError, or
+answers as before.
+
+    python -m tests.corruption --cases 1000 --seed 0
+
+Ours, and so damaged here: `ner/cfg` and `ner/model`, which belong to one save, and the block
+`[components.ner]` of config.cfg, from the file or overridden at load. Not ours: the vocab, the
+tokenizer, meta.json, the rest of config.cfg, and other components, a shared tok2vec among them.
+These may be exchanged, and what tokens look like changes with them.
+
+Free, as they are made to be changed without training, and so not damaged but checked to do what
+they say: decoding, confidence, temperature, scorer. A file with its digest taken out counts as
+saved by an older version: it has to be refused or to answer, without an error and without a crash.
+"""
+
+import argparse
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import struct
+import sys
+import tempfile
+import warnings
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+import numpy
+import spacy
+import srsly
+from spacy.language import Language
+from spacy.util import registry
+from thinc.api import fix_random_seed, to_numpy
+
+from .test_component import SMALL, TEXTS, TRAIN, examples
+
+TOK2VEC = SMALL["model"]["tok2vec"]
+FEATURES = {
+    "@misc": "spacy_costner.Features.v1",
+    "windows": {"ORTH": 1, "SHAPE": 1, "prefix": 0, "flags": 1},
+    "affixes": [1, 2],
+    "bigrams": {"SHAPE": 1},
+}
+SPARSE = {"@architectures": "spacy_costner.SparseCRF.v1", "features": FEATURES}
+MODELS: Dict[str, Dict[str, Any]] = {
+    "sparse": SPARSE,
+    "hybrid": {**SPARSE, "@architectures": "spacy_costner.HybridCRF.v1", "tok2vec": TOK2VEC},
+    "cnn": SMALL["model"],
+}
+HOSTILE: List[Any] = [
+    None, True, False, 0, 1, -1, 3, 1e-9, -0.5, 1e39, 2**31, 2**40, "", "x", "nan", "inf", [], {},
+    [1], ["LOC"], ["LOC", "LOC"], {"x": 1}, [[0.0]], b"", b"\x00" * 8,
+]  # fmt: skip
+SECONDS = 60
+GIGABYTES = 16
+Answer = List[Any]
+
+
+class Case(NamedTuple):
+    """One way to damage a model.
+
+    name (str): What was done.
+    files (Dict[str, bytes]): The files with their new content.
+    config (Dict[str, Any]): Overrides at load.
+    expected (Optional[Answer]): What may be answered; None: anything, but no error.
+    """
+
+    name: str
+    files: Dict[str, bytes]
+    config: Dict[str, Any]
+    expected: Optional[Answer]
+
+
+class Subject(NamedTuple):
+    """A model to damage.
+
+    path (Path): The pipeline.
+    other (Path): Another training of the same config.
+    answer (Answer): What it answers.
+    free (List[Tuple[Dict[str, Any], Answer]]): Overrides, and what they lead to.
+    """
+
+    path: Path
+    other: Path
+    answer: Answer
+    free: List[Tuple[Dict[str, Any], Answer]]
+
+
+def train(kind: str, seed: int, path: Path) -> None:
+    """Train a small pipeline and save it."""
+    fix_random_seed(seed)
+    nlp = spacy.blank("xx")
+    nlp.add_pipe("cost_sensitive_ner", name="ner", config={"model": MODELS[kind]})
+    batch = examples(nlp)[: len(TRAIN) - seed]
+    optimizer = nlp.initialize(lambda: examples(nlp))
+    for _ in range(15):
+        nlp.update(batch, sgd=optimizer, losses={})
+    nlp.get_pipe("ner").cfg["temperature"] = {"overall": 1.5, "labels": {"LOC": 1.25}}
+    nlp.to_disk(path)
+
+
+def answer(nlp: Language) -> Answer:
+    """Entities, with all the digits of their probabilities and of the scores."""
+    docs = [nlp(text) for text in TEXTS]
+    ner = nlp.get_pipe("ner")
+    scores = to_numpy(ner.beliefs(docs).potentials.emissions).astype("float64")
+    ents = [[(ent.start, ent.end, ent.label_, ent._.confidence) for ent in d.ents] for d in docs]
+    return json.loads(json.dumps([list(ner.labels), ents, scores.tolist()]))
+
+
+def load(path: Path, config: Dict[str, Any]) -> Answer:
+    """What a saved pipeline answers. Confidence is on, so that every probability counts."""
+    confidence = {"components.ner.confidence": {"@misc": "spacy_costner.Confidence.v1"}}
+    return answer(spacy.load(path, config={**confidence, **config}))
+
+
+def make_subject(kind: str, folder: Path) -> Subject:
+    """Train a model and find out what it answers."""
+    path, other = folder / kind, folder / f"{kind}-other"
+    train(kind, 0, path)
+    train(kind, 1, other)
+    threshold = {"@misc": "spacy_costner.ThresholdDecoding.v1", "threshold": 0.05, "labels": {}}
+    bias = {"@misc": "spacy_costner.ViterbiDecoding.v1", "bias": 9.0, "labels": {"LOC": -9.0}}
+    free = [({}, load(path, {}))]
+    for block in (threshold, bias):
+        nlp = spacy.load(
+            path, config={"components.ner.confidence": {"@misc": "spacy_costner.Confidence.v1"}}
+        )
+        nlp.get_pipe("ner").set_decoding(registry.resolve({"decoding": block})["decoding"])
+        free.append(({"components.ner.decoding": block}, answer(nlp)))
+    free.append(({"components.ner.scorer": {"@scorers": "spacy.ner_scorer.v1"}}, free[0][1]))
+    return Subject(path, other, free[0][1], free)
+
+
+def places(value: Any, path: Tuple[Any, ...] = ()) -> Iterator[Tuple[Any, ...]]:
+    """The ways to all that is in a structure."""
+    yield path
+    for key, part in value.items() if isinstance(value, dict) else enumerate(value):
+        if isinstance(part, (dict, list)):
+            yield from places(part, (*path, key))
+        else:
+            yield (*path, key)
+
+
+def edit(value: Any, path: Tuple[Any, ...], change: Callable[[Any], Any]) -> Any:
+    """A structure with another value at one place."""
+    if not path:
+        return change(value)
+    copied = dict(value) if isinstance(value, dict) else list(value)
+    copied[path[0]] = edit(copied[path[0]], path[1:], change)
+    return copied
+
+
+def change_at_random(rng: random.Random) -> Callable[[Any], Any]:
+    """Some change of a value: another one, its order reversed, a part of it gone or twice."""
+
+    def change(value: Any) -> Any:
+        kind = rng.randrange(5)
+        if isinstance(value, numpy.ndarray) and value.size:
+            changed = value.copy()
+            changed.flat[rng.randrange(value.size)] = rng.choice([numpy.nan, numpy.inf, 3.0, -1e30])
+            return [changed, changed[:1], changed[::-1].copy(), value * 2, value.T.copy()][kind]
+        if isinstance(value, (list, bytes)) and value and kind:
+            return [value[::-1], value[1:], value[:1], value + value[:1]][kind - 1]
+        if isinstance(value, dict) and value and kind:
+            return {name: value[name] for name in list(value)[1:]}
+        if isinstance(value, (int, float)) and kind > 2:
+            return value + rng.choice([1, -1, 0.5])
+        return rng.choice(HOSTILE)
+
+    return change
+
+
+def flip(data: bytes, rng: random.Random) -> bytes:
+    """One bit, or a few bytes at one place, turned over."""
+    place, changed = rng.randrange(len(data)), bytearray(data)
+    if rng.random() < 0.7:
+        changed[place] ^= 1 << rng.randrange(8)
+    else:
+        changed[place : place + 4] = rng.randbytes(4)
+    return bytes(changed)
+
+
+def edit_model(data: bytes, rng: random.Random) -> bytes:
+    """Something in the msgpack of a model changed, that of its shims included."""
+    saved = srsly.msgpack_loads(data)
+    saved["shims"] = [[srsly.msgpack_loads(shim) for shim in shims] for shims in saved["shims"]]
+    top = rng.choice([name for name in saved if any(saved[name])])
+    path = rng.choice([path for path in places(saved) if path[:1] == (top,)])
+    changed = edit(saved, path, change_at_random(rng))
+    with suppress(TypeError):  # no lists any more
+        changed["shims"] = [[srsly.msgpack_dumps(s) for s in shims] for shims in changed["shims"]]
+    return srsly.msgpack_dumps(changed)
+
+
+def edit_config(text: str, rng: random.Random) -> Tuple[str, str]:
+    """Something in the model or the scheme of the config changed; what is free stays.
+
+    RETURNS (Tuple[str, str]): The setting, and the text.
+    """
+    lines = text.splitlines(keepends=True)
+    ours, section = {}, ""
+    for i, line in enumerate(lines):
+        section = line.strip(" []\n") if line.startswith("[") else section
+        if section == "components.ner" or section.startswith("components.ner.model"):
+            ours[i] = section
+    place = rng.choice([i for i in ours if "=" in lines[i] and "confidence" not in lines[i]])
+    name, value = lines[place].split("=", 1)
+    others = ["null", "0", "1", "2", "true", '"x"', "[]", "{}", '{"ORTH":2}', '"IOB2"', "nan"]
+    kind = rng.randrange(3)
+    if kind == 2:
+        value = flip(value.encode(), rng).decode("latin1").replace("\n", " ") + "\n"
+    lines[place] = [f"{name}={rng.choice(others)}\n", "", f"{name}={value}"][kind]
+    return f"{ours[place]}.{name.strip()}", "".join(lines)
+
+
+OVERRIDES: List[Tuple[str, Any]] = [
+    ("scheme", "IOB2"),
+    ("scheme", "x"),
+    ("loss", {"@losses": "spacy_costner.Perceptron.v1"}),
+    ("incorrect_spans_key", "wrong"),
+    *(("model", block) for block in MODELS.values()),
+    ("model.nO", 3),
+    ("model.nO", 13),
+    ("model.learn_rate", 1.0),
+    ("model.dropout", 0.5),
+    ("model.part_dropout", 0.5),
+    ("model.L1", 0.1),
+    ("model.features.windows", {"ORTH": 2, "SHAPE": 1, "prefix": 0, "flags": 1}),
+    ("model.features.windows", {"SHAPE": 1, "ORTH": 1, "prefix": 0, "flags": 1}),
+    ("model.features.windows", {"ORTH": 1, "LOWER": 1, "prefix": 0, "flags": 1}),
+    ("model.features.windows", {"ORTH": 9, "SHAPE": 9, "prefix": 9, "flags": 9}),
+    ("model.features.affixes", [2, 1]),
+    ("model.features.affixes", [1, 3]),
+    ("model.features.flags", ["IS_UPPER", "is_first_upper"]),
+    ("model.features.bigrams", {}),
+    ("model.features.bigrams", {"SHAPE": 2}),
+    ("model.features.min_count", 2),
+    ("model.tok2vec.width", 8),
+    ("model.tok2vec.depth", 2),
+    ("model.tok2vec.embed_size", 100),
+    ("model.tok2vec.window_size", 2),
+    ("model.tok2vec.maxout_pieces", 3),
+    ("model.tok2vec.subword_features", False),
+]
+
+
+KINDS = "flip cut swap json json model model config override override free old".split()  # noqa: SIM905
+FREE = ("decoding", "confidence", "temperature")
+
+
+def make_case(subject: Subject, rng: random.Random) -> Case:
+    """One case, by chance."""
+    names = ["cfg", "model"]
+    old = {name: (subject.path / "ner" / name).read_bytes() for name in names}
+    other = {name: (subject.other / "ner" / name).read_bytes() for name in names}
+    part = rng.choice(names)
+    file, data, same = f"ner/{part}", old[part], subject.answer
+    kind = rng.choice(KINDS)
+    if kind == "flip":
+        changed = flip(data, rng)
+        sets = part == "cfg" and free_settings(changed) != free_settings(data)
+        return Case(f"{kind} {part}", {file: changed}, {}, None if sets else same)
+    if kind == "cut":
+        return Case(kind, {file: data[: rng.randrange(len(data))]}, {}, same)
+    if kind == "swap":
+        return Case(f"{kind} {part}", {file: other[part]}, {}, same)
+    if kind == "json":
+        cfg = json.loads(old["cfg"])
+        return Case(*edit_cfg(cfg, rng), {}, same)
+    if kind in ("model", "old"):
+        files = {"ner/model": edit_model(old["model"], rng)}
+        if kind == "old":
+            cfg = {name: v for name, v in json.loads(old["cfg"]).items() if name != "digest"}
+            files["ner/cfg"] = json.dumps(cfg).encode()
+        return Case(kind, files, {}, same if kind == "model" else None)
+    if kind == "config":
+        where, text = edit_config((subject.path / "config.cfg").read_text(encoding="utf8"), rng)
+        return Case(f"{kind} {where}", {"config.cfg": text.encode("utf8")}, {}, same)
+    if kind == "override":
+        name, value = rng.choice(OVERRIDES)
+        return Case(f"{kind} {name} = {value}", {}, {f"components.ner.{name}": value}, same)
+    config, expected = rng.choice(subject.free)
+    return Case(kind, {}, config, expected)
+
+
+def free_settings(cfg: bytes) -> List[Any]:
+    """What may be edited in cfg: other digits there are other settings."""
+    try:
+        saved = srsly.json_loads(cfg)
+        return [saved.get(name) for name in FREE]
+    except (ValueError, AttributeError):
+        return []
+
+
+def edit_cfg(cfg: Dict[str, Any], rng: random.Random) -> Tuple[str, Dict[str, bytes]]:
+    """Something in cfg changed. A free setting gets only what it can't be."""
+    path = rng.choice([path for path in places(cfg) if path])
+    change = change_at_random(rng)
+    if path[0] in FREE:
+        bad = [None, "x", float("nan"), float("inf"), [], [[1]], "nan", "inf", {"x": 1}]
+        change = lambda _: rng.choice(bad)  # noqa: E731
+    changed = edit(cfg, path, change)
+    text = json.dumps(changed, default=lambda value: value.hex())
+    return f"json {'.'.join(map(str, path))}", {"ner/cfg": text.encode()}
+
+
+def outcome(case: Case, path: Path) -> str:
+    """What becomes of a case: "refused", "same" or what is wrong."""
+    before = {name: (path / name).read_bytes() for name in case.files}
+    for name, content in case.files.items():
+        (path / name).write_bytes(content)
+    try:
+        found = load(path, case.config)
+    except ValueError:
+        return "refused"
+    except Exception as error:
+        return f"error: {type(error).__name__}: {error}"
+    finally:
+        for name, content in before.items():
+            (path / name).write_bytes(content)
+    if case.expected is None:
+        return "answered"
+    return "same" if found == case.expected else "different"
+
+
+def run(subject: Subject, cases: List[Case]) -> List[str]:
+    """The outcomes of cases, each chunk of them in a process of its own."""
+    outcomes: List[str] = []
+    while len(outcomes) < len(cases):
+        chunk = cases[len(outcomes) : len(outcomes) + 50]
+        lines, status = _in_a_child(subject, chunk)
+        outcomes += lines
+        if len(lines) < len(chunk):
+            outcomes.append(f"crash: {signal.Signals(os.WTERMSIG(status)).name}")
+    return outcomes
+
+
+def _in_a_child(subject: Subject, cases: List[Case]) -> Tuple[List[str], int]:
+    read, write = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        child = os.fork()
+    if not child:
+        os.close(read)
+        resource.setrlimit(resource.RLIMIT_AS, (GIGABYTES << 30, GIGABYTES << 30))
+        warnings.simplefilter("ignore")
+        for case in cases:
+            signal.alarm(SECONDS)
+            line = outcome(case, subject.path).encode("utf8", "replace")
+            os.write(write, struct.pack("<I", len(line)) + line)
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as stream:
+        data = stream.read()
+    status, lines = os.waitpid(child, 0)[1], []
+    while data:
+        size = 4 + struct.unpack("<I", data[:4])[0]
+        lines.append(data[4:size].decode("utf8"))
+        data = data[size:]
+    return lines, status
+
+
+def corrupt(kind: str, n_cases: int, seed: int) -> List[Tuple[Case, str]]:
+    """Damage a model so often.
+
+    kind (str): One of `MODELS`.
+    n_cases (int): How often.
+    seed (int): Of chance.
+    RETURNS (List[Tuple[Case, str]]): Cases and outcomes.
+    """
+    folder = Path(tempfile.mkdtemp())
+    try:
+        subject, rng = make_subject(kind, folder), random.Random(seed)
+        cases = [make_case(subject, rng) for _ in range(n_cases)]
+        return list(zip(cases, run(subject, cases)))
+    finally:
+        shutil.rmtree(folder)
+
+
+def is_right(case: Case, found: str) -> bool:
+    """Whether an outcome is as it should be. What is free must not be refused. Registries are
+    not ours, nor is a tok2vec: they have errors of their own for what is of the wrong type."""
+    if case.name == "free":
+        return found == "same"
+    if case.name.startswith("config") and ("tok2vec" in case.name or "@" in case.name):
+        return found in ("refused", "same") or found.startswith("error")
+    return found in ("refused", "same") or (found == "answered" and case.expected is None)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--cases", type=int, default=1000, help="of each kind of model")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--models", nargs="+", default=list(MODELS))
+    arguments = parser.parse_args()
+    n_wrong = 0
+    for kind in arguments.models:
+        results = corrupt(kind, arguments.cases, arguments.seed)
+        wrong = [(case, found) for case, found in results if not is_right(case, found)]
+        n_wrong += len(wrong)
+        print(kind, dict(Counter(found.split(":")[0] for _, found in results)), len(wrong), "wrong")
+        for case, found in wrong:
+            print(f"  {case.name} {list(case.files)} {case.config}: {found}")
+    return int(n_wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
