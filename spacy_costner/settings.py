@@ -27,6 +27,7 @@ def check_settings(config: Mapping[str, Any], source: object = None) -> None:
     source (object): What the message begins with, such as its file.
     RAISES (ValueError): If there is a setting that nothing reads.
     """
+    registry._entry_point_factories.get_all()  # Factories are registered then.
     for section, schema in SCHEMAS.items():
         _check(config.get(section, {}), schema.__annotations__, section, source)
     initialized = config.get("initialize", {}).get("components", {})
