@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Callable, Dict, List, NamedTuple, Optional
+from typing import Annotated, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import spacy
 import srsly
@@ -29,6 +29,8 @@ from .experiment import CONFIG, SEQUENTIAL, make_corpus
 ROOM = 1_000_000
 """Bytes: the least that a disk has to have, so that all that is left can be taken by halves."""
 
+ENDED = "had ended"
+
 SPARSE = """
 [components.ner.model]
 @architectures = "spacy_costner.SparseCRF.v1"
@@ -39,6 +41,10 @@ windows = {"ORTH":2,"LOWER":2,"SHAPE":2}
 
 [training]
 """
+
+
+Expected = Dict[str, Dict[str, str]]
+Found = Counter[Tuple[str, str, str]]
 
 
 class Task(NamedTuple):
@@ -88,32 +94,50 @@ def main(
     """Kill, and fill."""
     registry.cli.get_all()
     rng = random.Random(seed)
+    found: Found = Counter()
     with tempfile.TemporaryDirectory() as name:
         sources = prepare(Path(name))
-        found: Counter = Counter()
         tasks = make_tasks(sources, Path(name) / "work")
         expected = {task.name: signatures(task) for task in tasks}
-        timings = {task.name: measure(task) for task in tasks}
-        for i in range(kills):
-            task = tasks[i // 2 % len(tasks)]
-            moment = kill(task, timings[task.name], rng, while_writing=i % 2 == 1)
-            found[task.name, moment, judge(task, expected[task.name])] += 1
-            if i % 5 == 0:
-                again(task, expected[task.name])
+        kill_them(tasks, expected, found, rng, kills)
         if disk is None:
             typer.echo("full disk: left out, no --disk given")
-        elif shutil.disk_usage(disk).total > 64 * ROOM or shutil.disk_usage(disk).free < ROOM:
-            typer.echo(f"full disk: left out, expected 1 to 64 MB on {disk}")
+        elif not ROOM < shutil.disk_usage(disk).free <= 64 * ROOM:
+            typer.echo(f"full disk: left out, expected 1 to 64 MB free on {disk}")
         else:
-            for i in range(fills):
-                task = make_tasks(sources, disk / "work")[i % len(tasks)]
-                what = fill(task, disk, rng)
-                found[task.name, what, judge(task, expected[task.name])] += 1
-                again(task, expected[task.name])
-    for (name, moment, state), n in sorted(found.items()):
-        typer.echo(f"{name:<24}{moment:<16}{state:<8}{n:>4}")
-    typer.echo(f"{sum(found.values())} in all")
+            fill_it(make_tasks(sources, disk / "work"), expected, found, rng, fills, disk)
+    for (task, moment, state), n in sorted(found.items()):
+        typer.echo(f"{task:<26}{moment:<16}{state:<8}{n:>4}")
+    for moment in sorted({moment for _, moment, _ in found}):
+        typer.echo(f"{moment}: {sum(n for key, n in found.items() if key[1] == moment)}")
     sys.exit(any(state == "BROKEN" for *_, state in found))
+
+
+def kill_them(
+    tasks: List[Task], expected: Expected, found: Found, rng: random.Random, kills: int
+) -> None:
+    """Kill commands, half of them while they write, until so many have been killed."""
+    timings = {task.name: measure(task) for task in tasks} if kills else {}
+    i = done = 0
+    while done < kills:
+        task = tasks[i // 2 % len(tasks)]
+        moment = kill(task, timings[task.name], rng, while_writing=i % 2 == 1)
+        found[task.name, moment, judge(task, expected[task.name])] += 1
+        if i % 5 == 0:
+            again(task, expected[task.name])
+        done += moment != ENDED
+        i += 1
+
+
+def fill_it(
+    tasks: List[Task], expected: Expected, found: Found, rng: random.Random, fills: int, disk: Path
+) -> None:
+    """Carry commands out on a disk without enough room."""
+    for i in range(fills):
+        task = tasks[i % len(tasks)]
+        how = fill(task, disk, rng)
+        found[task.name, how, judge(task, expected[task.name])] += 1
+        again(task, expected[task.name])
 
 
 def prepare(folder: Path) -> Path:
@@ -128,16 +152,16 @@ def prepare(folder: Path) -> Path:
     for steps, name in ((2, "older"), (1, "pipeline")):
         command = ["fit", str(folder / "base.cfg"), "--max-iter", str(steps)]
         run([*command, "--output", str(folder / name)])
-    run(compare(folder, folder / "compared", steps=3))
+    run(compare(folder, folder / "compared", seed=3))
     return folder
 
 
-def compare(folder: Path, output: Path, *, steps: int) -> List[str]:
+def compare(folder: Path, output: Path, *, seed: int) -> List[str]:
     """The command line."""
     given = ["compare", str(folder / "base.cfg"), "--losses", str(folder / "sequential.cfg")]
     given += ["--output", str(output)]
     test = ["--test", str(folder / "corpus.spacy"), "--samples", "9"]
-    return [*given, *test, "--training.max_steps", str(steps)]
+    return [*given, *test, "--training.seed", str(seed)]
 
 
 def make_tasks(folder: Path, work: Path) -> List[Task]:
@@ -151,7 +175,7 @@ def make_tasks(folder: Path, work: Path) -> List[Task]:
             given = ["fit", config, "--output", output, *options]
             tasks.append(Task(f"{name}, {where}", given, work, last, old))
         before = None if old is None else folder / "compared"
-        given = compare(folder, work, steps=5)
+        given = compare(folder, work, seed=5)
         tasks.append(Task(f"compare, {where}", given, work, best, before))
     places = (
         ("in place", work, pipeline),
@@ -229,7 +253,7 @@ def kill(task: Task, timing: Timing, rng: random.Random, *, while_writing: bool)
     if alive:
         os.kill(process, signal.SIGKILL)
         alive = os.WIFSIGNALED(os.waitpid(process, 0)[1])
-    return ("killed writing" if is_writing(task) else "killed") if alive else "had ended"
+    return ("killed writing" if is_writing(task) else "killed") if alive else ENDED
 
 
 def fill(task: Task, disk: Path, rng: random.Random) -> str:
@@ -255,11 +279,17 @@ def signature(path: Path) -> str:
 
 
 def signatures(task: Task) -> Dict[str, str]:
-    """Old and new pipeline of a command that isn't killed."""
+    """Old and new pipeline of a command that isn't killed.
+
+    RAISES (RuntimeError): If they are the same.
+    """
     task.reset()
     old = signature(task.path) if task.path.exists() else "nothing"
     run(task.arguments)
-    return {old: "old", signature(task.path): "new"}
+    new = signature(task.path)
+    if new == old:
+        raise RuntimeError(f"{task.name}: expected another pipeline than the older one")
+    return {old: "old", new: "new"}
 
 
 def judge(task: Task, expected: Dict[str, str]) -> str:
