@@ -152,16 +152,16 @@ def prepare(folder: Path) -> Path:
     for steps, name in ((2, "older"), (1, "pipeline")):
         command = ["fit", str(folder / "base.cfg"), "--max-iter", str(steps)]
         run([*command, "--output", str(folder / name)])
-    run(compare(folder, folder / "compared", seed=3))
+    run(compare(folder, folder / "compared", rate=0.01))
     return folder
 
 
-def compare(folder: Path, output: Path, *, seed: int) -> List[str]:
+def compare(folder: Path, output: Path, *, rate: float) -> List[str]:
     """The command line."""
     given = ["compare", str(folder / "base.cfg"), "--losses", str(folder / "sequential.cfg")]
     given += ["--output", str(output)]
     test = ["--test", str(folder / "corpus.spacy"), "--samples", "9"]
-    return [*given, *test, "--training.seed", str(seed)]
+    return [*given, *test, "--components.ner.model.learn_rate", str(rate)]
 
 
 def make_tasks(folder: Path, work: Path) -> List[Task]:
@@ -175,7 +175,7 @@ def make_tasks(folder: Path, work: Path) -> List[Task]:
             given = ["fit", config, "--output", output, *options]
             tasks.append(Task(f"{name}, {where}", given, work, last, old))
         before = None if old is None else folder / "compared"
-        given = compare(folder, work, seed=5)
+        given = compare(folder, work, rate=0.02)
         tasks.append(Task(f"compare, {where}", given, work, best, before))
     places = (
         ("in place", work, pipeline),
