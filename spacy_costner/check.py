@@ -27,6 +27,7 @@ from spacy.util import load_config, load_model_from_config, registry, resolve_do
 from .component import CostSensitiveNER
 from .gold import first_words
 from .inference import get_component
+from .settings import check_overrides, check_settings
 from .tags import Tags
 
 FEW = 20
@@ -158,9 +159,12 @@ def check(
         "paths.train".
     name (Optional[str]): The component; None: the only one of ours.
     RETURNS (Check): What was found.
-    RAISES (ValueError): If the config has no component of ours, or several and none is named.
+    RAISES (ValueError): If the config has no component of ours, or several and none is named, or
+        a setting that nothing reads.
     """
+    check_overrides(load_config(config_path, interpolate=False), overrides)
     config = load_config(config_path, overrides=dict(overrides), interpolate=False)
+    check_settings(config, config_path)
     nlp = load_model_from_config(config, auto_fill=True)
     name = name or _only(
         [other for other, pipe in nlp.pipeline if isinstance(pipe, CostSensitiveNER)]

@@ -30,6 +30,8 @@ from .drawing import require_matplotlib, save
 from .explain import as_text, draw_transitions, explain, write_json
 from .fit import Step, describe_fit, fit, fit_online
 from .report import gather, page
+from .saving import check_file, check_folder, save_file, save_folder
+from .settings import check_overrides
 from .trials import Outcome
 from .tune import Aim, draw, tune
 
@@ -148,6 +150,7 @@ def fit_cli(
     with errors_shown(), show_validation_error(config_path, hint_fill=False):
         if online and given:
             raise ValueError(f"fit: expected no more options with --online, was: {given}")
+        check_overrides(load_config(config_path, interpolate=False), overrides)
         config = load_config(config_path, overrides=overrides, interpolate=False)
         unit = "epoch" if online else "it"
         with tqdm(desc="fit", unit=unit, total=max_iter) as bar:
@@ -190,9 +193,10 @@ def calibrate_cli(
     stay the same.
     """
     with errors_shown():
+        check_folder(output_path)
         nlp, examples = load(model, dev_path, use_gpu, code_path)
         result = calibrate(nlp, examples, name=name, per_label=per_label)
-        nlp.to_disk(output_path)
+        save_folder(output_path, nlp.to_disk)
     typer.echo(f"temperature: {result.temperature.overall:.3f}")
     for label, temperature in result.temperature.labels.items():
         typer.echo(f"  {label}: {temperature:.3f}")
@@ -237,10 +241,12 @@ def tune_cli(
     precision or recall, and saves the pipeline with it.
     """
     with errors_shown():
+        check_folder(output_path)
+        check_file(plot_path, [model, dev_path])
         nlp, examples = load(model, dev_path, use_gpu, code_path)
         aim = Aim(beta, precision, recall)
         tuning = tune(nlp, examples, name=name, dial=dial, aim=aim)
-        nlp.to_disk(output_path)
+        save_folder(output_path, nlp.to_disk)
         typer.echo(f"{dial:>9}{'P':>8}{'R':>8}{'F':>8}")
         for point in tuning.points:
             mark = "  <- chosen" if point == tuning.chosen else ""
@@ -307,6 +313,8 @@ def explain_cli(
     weights of transitions and, of a text, the features and weights behind the tag of each token.
     """
     with errors_shown():
+        for path in (json_path, picture_path):
+            check_file(path, [model])
         import_code(code_path)
         found = explain(load_model(model), name=name, text=text, n_features=n_features)
         typer.echo(as_text(found))
@@ -339,13 +347,13 @@ def report_cli(
     sentences, and the transitions. One HTML file that needs nothing else.
     """
     with errors_shown():
+        check_file(output_path, [model, test_path])
         require_matplotlib()
         nlp, examples = load(model, test_path, use_gpu, code_path)
         found = gather(
             nlp, examples, name=name, source=model, corpus=str(test_path), n_mistakes=n_mistakes
         )
-        output_path.parent.mkdir(parents=True, exist_ok=True)
-        output_path.write_text(page(found), encoding="utf8")
+        save_file(output_path, partial(Path.write_text, data=page(found), encoding="utf8"))
     typer.echo(f"Written to {output_path}")
 
 

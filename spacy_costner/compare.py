@@ -1,5 +1,6 @@
 """Which loss is best for a corpus: trials of several, one row for each."""
 
+from functools import partial
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence
@@ -9,6 +10,7 @@ import srsly
 from confection import SimpleFrozenDict
 from thinc.types import Floats2d, FloatsXd
 
+from .saving import save_file
 from .scorers import DocCounts
 from .significance import Difference, bootstrap, difference
 from .trials import Failed, Finished, Outcome, carry_out, plan
@@ -94,7 +96,7 @@ def compare(
         "cost": trials[0].measure.cost,
         "losses": [row.as_json() for row in rows],
     }
-    srsly.write_json(output_path / "comparison.json", record)
+    save_file(output_path / "comparison.json", partial(srsly.write_json, data=record))
     return rows
 
 

@@ -5,6 +5,7 @@ config to start from. spaCy does the training. Each trial has a folder of its ow
 
     config.cfg     what was trained
     log.txt        spaCy's training table or, if it failed, why
+    training       the pipeline while it is trained
     model-best     the pipeline
     trained.json   that training came to its end, and the seconds that it took
     counts.json    what the pipeline gets right and wrong in each doc
@@ -46,7 +47,9 @@ from spacy.training.loop import train
 from spacy.util import load_config, registry
 from thinc.api import Config
 
+from .saving import replace_folder
 from .scorers import DocCounts, count_docs
+from .settings import check_overrides, check_settings
 
 FACTORY = "cost_sensitive_ner"
 COST_SCORER = "spacy_costner.cost_scorer.v1"
@@ -144,6 +147,8 @@ def plan(
     RAISES (ValueError): If the configs don't go together.
     """
     base = load_config(config_path, interpolate=False)
+    check_overrides(base, overrides)
+    check_settings(base, config_path)
     component = component_name(base, config_path)
     measure = what_to_measure(fill_in(base, overrides), component, test_path)
     losses = read_losses(loss_paths, component)
@@ -152,7 +157,9 @@ def plan(
         for loss, changes in losses.items():
             seeded = put_onto(put_onto(base, changes), _seed(seed))
             path = output_path / loss / f"seed-{seed}"
-            trials.append(Trial(loss, seed, fill_in(seeded, overrides), measure, path))
+            config = fill_in(seeded, overrides)
+            check_settings(config, loss)
+            trials.append(Trial(loss, seed, config, measure, path))
     return trials
 
 
@@ -287,19 +294,22 @@ def attempt(trial: Trial, use_gpu: int = -1) -> Outcome:
 
 
 def train_trial(trial: Trial, use_gpu: int) -> float:
-    """Train a pipeline, in an empty folder.
+    """Train a pipeline. An older one stays until the new one is whole.
 
     RETURNS (float): The seconds that it took.
     """
-    shutil.rmtree(trial.path, ignore_errors=True)
-    trial.path.mkdir(parents=True)
+    work = trial.path / "training"
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
     trial.config.to_disk(trial.path / "config.cfg")
     begin = perf_counter()
     with (trial.path / "log.txt").open("w", encoding="utf8") as log:
         nlp = init_nlp(trial.config, use_gpu=use_gpu)
-        train(nlp, trial.path, use_gpu=use_gpu, stdout=log, stderr=log)
+        train(nlp, work, use_gpu=use_gpu, stdout=log, stderr=log)
     seconds = perf_counter() - begin
-    shutil.rmtree(trial.path / "model-last")
+    (trial.path / "trained.json").unlink(missing_ok=True)
+    replace_folder(work / "model-best", trial.path / "model-best")
+    shutil.rmtree(work)
     return seconds
 
 

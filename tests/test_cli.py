@@ -1,7 +1,9 @@
 """`python -m spacy costner …`."""
 
+import shutil
+from errno import ENOSPC
 from pathlib import Path
-from typing import Any, List
+from typing import Any, Dict, List
 
 import pytest
 import spacy
@@ -11,6 +13,8 @@ from spacy.training.loop import train
 from spacy.util import load_model_from_config, registry
 from thinc.api import Config
 from typer.testing import CliRunner
+
+from spacy_costner.component import CostSensitiveNER
 
 from .experiment import CONFIG, Experiment, make_corpus
 
@@ -90,3 +94,48 @@ def test_tune_says_what_is_wrong(pipeline_path: Path, tmp_path: Path) -> None:
     result = run("tune", *paths, "-o", tmp_path / "out", "--name", "parser")
     assert result.exit_code == 1 and "was: 'parser'" in result.output
     assert not (tmp_path / "out").exists()
+
+
+def content(folder: Path) -> Dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("command", ["calibrate", "tune"])
+def test_onto_its_input(pipeline_path: Path, tmp_path: Path, command: str) -> None:
+    """The pipeline takes the place of the one it was made of; a full disk leaves that."""
+    path, corpus = tmp_path / "model", pipeline_path / "corpus.spacy"
+    shutil.copytree(pipeline_path / "model-last", path)
+    (path / "notes.txt").write_text("mine")
+    before = content(path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CostSensitiveNER, "to_disk", full)
+        result = run(command, path, corpus, "--output", path)
+    assert result.exit_code == 1 and "No space left" in result.output
+    assert content(path) == before and [*tmp_path.iterdir()] == [path]
+    assert run(command, path, corpus, "--output", path).exit_code == 0
+    spacy.load(path)
+    after = content(path)
+    assert after != before and after[f"{path / 'notes.txt'}"] == b"mine"
+    assert [*tmp_path.iterdir()] == [path]
+
+
+def full(*arguments: Any, **options: Any) -> None:
+    raise OSError(ENOSPC, "No space left on device")
+
+
+def test_outputs_that_would_destroy_inputs(pipeline_path: Path) -> None:
+    before = content(pipeline_path)
+    model, corpus = pipeline_path / "model-last", pipeline_path / "corpus.spacy"
+    for output in (corpus, model, model / "meta.json"):
+        result = run("report", model, corpus, "--output", output)
+        assert result.exit_code == 1 and "expected another file than the input" in result.output
+    for command in ("calibrate", "tune"):
+        result = run(command, model, corpus, "--output", corpus)
+        assert result.exit_code == 1 and "expected a folder to save in" in result.output
+        result = run(command, model, corpus, "--output", pipeline_path)
+        assert result.exit_code == 1 and "or that of a pipeline, got: [" in result.output
+    result = run("tune", model, corpus, "--output", pipeline_path / "new", "--plot", corpus)
+    assert result.exit_code == 1 and "expected another file than the input" in result.output
+    result = run("explain", model, "--json", model / "meta.json")
+    assert result.exit_code == 1 and "expected another file than the input" in result.output
+    assert content(pipeline_path) == before

@@ -10,6 +10,7 @@ from thinc.api import Config
 
 from spacy_costner.trials import (
     HAMMING,
+    Failed,
     Finished,
     Trial,
     attempt,
@@ -157,6 +158,29 @@ def test_another_config_is_trained_anew(experiment: Experiment) -> None:
     again = attempt(trial)
     assert isinstance(first, Finished) and isinstance(again, Finished)
     assert again.seconds != first.seconds
+
+
+@pytest.mark.parametrize("step", ["train", "replace_folder"])
+def test_a_pipeline_stays_until_another_is_whole(
+    experiment: Experiment, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """And is not taken for the other one, nor the other one for it."""
+    first = plan_of(experiment)[0]
+    outcome = attempt(first)
+    before = (first.path / "model-best" / "ner" / "model").read_bytes()
+    (trial, *_) = plan_of(experiment, **{"training.max_steps": 3})
+    with monkeypatch.context() as patch:
+        patch.delattr(f"spacy_costner.trials.{step}")
+        assert isinstance(attempt(trial), Failed)
+    assert (trial.path / "model-best" / "ner" / "model").read_bytes() == before
+    assert (trial.path / "trained.json").exists() is (step == "train")
+    if step == "train":
+        again = attempt(first)
+        assert isinstance(again, Finished) and isinstance(outcome, Finished)
+        assert again.seconds == outcome.seconds
+    assert isinstance(attempt(trial), Finished)
+    assert (trial.path / "model-best" / "ner" / "model").read_bytes() != before
+    assert not (trial.path / "training").exists()
 
 
 def test_side_by_side_is_one_after_another(experiment: Experiment) -> None:

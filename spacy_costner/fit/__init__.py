@@ -91,7 +91,7 @@ def fit(
         check_loss(nlp, ner)
         check_options(ner, c2=c2, n_sampled=n_sampled)
 
-    ready = prepare(config, check)
+    ready = prepare(config, output_path, check)
     ner, examples = ready.ner, ready.examples
     limits: Dict[str, Any] = {"max_iter": max_iter, "tolerance": tolerance, "on_step": on_step}
     everything: AllExamples
@@ -121,7 +121,7 @@ def fit_online(config: Config, output_path: Path, *, on_epoch: OnStep = ignore) 
     RETURNS (Fitted): Where it is and what it came to.
     RAISES (ValueError): If the config's component can't be fitted, or it has no end.
     """
-    ready = prepare(config, lambda nlp, ner: check_end(nlp))
+    ready = prepare(config, output_path, lambda nlp, ner: check_end(nlp))
     nlp, ner, training = ready.nlp, ready.ner, ready.training
     random.shuffle(ready.examples)
     batches = read_batches(ner, training["batcher"](ready.examples))

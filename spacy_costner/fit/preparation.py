@@ -18,6 +18,8 @@ from spacy.util import (
 from thinc.api import Config
 
 from ..component import CostSensitiveNER
+from ..saving import check_folder, save_folder
+from ..settings import check_settings
 
 DIR_MODEL = "model-last"
 
@@ -41,16 +43,22 @@ class Preparation(NamedTuple):
     dev_corpus: Corpus
 
 
-def prepare(config: Config, check: Callable[[Language, CostSensitiveNER], None]) -> Preparation:
+def prepare(
+    config: Config, output_path: Path, check: Callable[[Language, CostSensitiveNER], None]
+) -> Preparation:
     """Make a pipeline ready to be fitted. The training corpus is read once, for initialization
     and for training, which spaCy's `init_nlp` doesn't do; that takes longest.
 
     config (Config): A config for `spacy train`.
+    output_path (Path): Where the pipeline will go, as "model-last".
     check (Callable): Raises an error if the component can't be fitted so. Nothing has been read
         then.
     RETURNS (Preparation): The pipeline and what belongs to it.
-    RAISES (ValueError): If another component than ours would have to be trained.
+    RAISES (ValueError): If another component than ours would have to be trained, there is a
+        setting that nothing reads, or the output can't go there.
     """
+    check_settings(config)
+    check_folder(output_path / DIR_MODEL)
     seed = config.interpolate()["training"].get("seed")
     if seed is not None:
         fix_random_seed(seed)
@@ -140,6 +148,6 @@ def save(ready: Preparation, scores: Dict[str, Any], loss: float, output_path: P
     losses = {ready.ner.name: loss} if isfinite(loss) else {}
     update_meta(ready.training, ready.nlp, {"other_scores": scores, "losses": losses})
     path = output_path / DIR_MODEL
-    path.mkdir(parents=True, exist_ok=True)
-    create_before_to_disk_callback(ready.training["before_to_disk"])(ready.nlp).to_disk(path)
+    before_to_disk = create_before_to_disk_callback(ready.training["before_to_disk"])
+    save_folder(path, before_to_disk(ready.nlp).to_disk)
     return path

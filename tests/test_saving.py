@@ -1,0 +1,267 @@
+"""Saves: whenever a process ends, or the disk is full, the old is there or the new, whole."""
+
+import errno
+import os
+import sys
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator
+
+import pytest
+
+from spacy_costner import saving
+from spacy_costner.saving import check_file, check_folder, replace_folder, save_file, save_folder
+
+posix = pytest.mark.skipif(os.name != "posix", reason="folders are not replaced like this here")
+
+Files = Dict[str, str]
+
+
+def pipeline(text: str) -> Files:
+    """What could be a pipeline."""
+    names = ["config.cfg", "meta.json", "ner/model", "vocab/strings.json"]
+    return {name: f"{text} {name}" for name in names}
+
+
+OLD, NEW = pipeline("old"), pipeline("new")
+
+
+def writer(files: Files) -> Callable[[Path], None]:
+    def write(folder: Path) -> None:
+        for name, text in files.items():
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text(text)
+
+    return write
+
+
+def files_of(folder: Path) -> Files:
+    return {
+        str(path.relative_to(folder)): path.read_text()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+class Killed(BaseException):
+    """The process is no more."""
+
+
+class Clock:
+    """Ends a process, as it were, at one of the times that it asks something of the disk."""
+
+    left = sys.maxsize
+
+    def __call__(self, event: str, arguments: Any) -> None:
+        if event.split(".")[0] in ("open", "os", "shutil", "fcntl", "ctypes"):
+            self.left -= 1
+        if self.left < 0:
+            raise Killed
+
+    @contextmanager
+    def after(self, n: int) -> Iterator[None]:
+        """Nothing reaches the disk after so many times."""
+        self.left = n
+        try:
+            yield
+        finally:
+            self.left = sys.maxsize
+
+
+@pytest.fixture(scope="session")
+def clock() -> Clock:
+    clock = Clock()
+    sys.addaudithook(clock)
+    return clock
+
+
+@pytest.fixture(params=[True, False])
+def can_exchange(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> bool:
+    if request.param:
+        (tmp_path / "one").mkdir()
+        (tmp_path / "other").mkdir()
+        if not saving.exchange(tmp_path / "one", tmp_path / "other"):
+            pytest.skip("this disk can't exchange folders")
+        (tmp_path / "one").rmdir()
+        (tmp_path / "other").rmdir()
+    else:
+        monkeypatch.setattr(saving, "exchange", lambda one, other: False)
+    return request.param
+
+
+@posix
+def test_killed_at_any_time(tmp_path: Path, clock: Clock, can_exchange: bool) -> None:
+    """The old folder or the new one; afterwards the next save leaves nothing else."""
+    path, seen = tmp_path / "model", []
+    for n in range(1000):
+        save_folder(path, writer(OLD))
+        (path / "notes.txt").write_text("mine")
+        finished = False
+        with suppress(Killed), clock.after(n):
+            save_folder(path, writer(NEW))
+            finished = True
+        whole = path if can_exchange or path.exists() else check_folder(path)
+        there = files_of(whole)
+        assert there in ({**OLD, "notes.txt": "mine"}, {**NEW, "notes.txt": "mine"}), n
+        seen.append("new" in there["meta.json"])
+        check_folder(path)
+        assert os.listdir(tmp_path) == ["model"]
+        if finished:
+            break
+    assert finished and seen == sorted(seen) and 20 < seen.index(True) < n
+
+
+@posix
+def test_without_exchange_there_is_a_moment_of_nothing(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is met in the test above: were it not, that would show nothing about it."""
+    monkeypatch.setattr(saving, "exchange", lambda one, other: False)
+    missing = 0
+    for n in range(200):
+        save_folder(tmp_path / "model", writer(OLD))
+        with suppress(Killed), clock.after(n):
+            save_folder(tmp_path / "model", writer(NEW))
+        missing += not (tmp_path / "model").exists()
+    assert missing > 0
+
+
+def test_a_file_is_killed_at_any_time(tmp_path: Path, clock: Clock) -> None:
+    path, seen, n = tmp_path / "page.html", [], 0
+    while True:
+        path.write_text("old")
+        with suppress(Killed), clock.after(n):
+            save_file(path, lambda there: there.write_text("new"))
+            break
+        seen.append(path.read_text())
+        n += 1
+    assert {*seen} <= {"old", "new"} and seen.count("old") > 5
+    save_file(path, lambda there: there.write_text("newer"))
+    assert path.read_text() == "newer" and os.listdir(tmp_path) == ["page.html"]
+
+
+@pytest.mark.parametrize("where", ["write", "fsync", "mkdir", "rename"])
+@pytest.mark.parametrize("save", [save_folder, save_file])
+def test_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, save: Callable, can_exchange: bool
+) -> None:
+    path = tmp_path / "model"
+    folder = save is save_folder
+    save(path, writer(OLD) if folder else lambda there: there.write_text("old"))
+
+    def full(*arguments: Any, **options: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def write(there: Path) -> None:
+        if where == "write":
+            full()
+        (writer(NEW) if folder else Path.write_bytes)(there, *([] if folder else [b"new"]))
+
+    def moving(move: Callable) -> Callable:
+        return lambda self, target: (full if self.suffix == ".saving" else move)(self, target)
+
+    if where == "rename":
+        monkeypatch.setattr(saving, "exchange", lambda one, other: False)
+        monkeypatch.setattr(Path, "rename", moving(Path.rename))
+        monkeypatch.setattr(Path, "replace", moving(Path.replace))
+    elif where != "write":
+        monkeypatch.setattr(os, where, full)
+    if where == "mkdir" and not folder:
+        pytest.skip("a file needs no folder")
+    with pytest.raises(OSError, match="No space left"):
+        save(path, write)
+    monkeypatch.undo()
+    assert (files_of(path) if folder else path.read_text()) == (OLD if folder else "old")
+    assert os.listdir(tmp_path) == ["model"]
+
+
+def test_what_a_folder_holds_besides_stays(tmp_path: Path) -> None:
+    """Files and folders of the user, links among them."""
+    path = tmp_path / "model"
+    save_folder(path, writer({**OLD, "parser/model": "of an older pipeline"}))
+    (path / "mine").mkdir()
+    (path / "mine" / "a.txt").write_text("a")
+    (path / "link").symlink_to("nowhere")
+    path.chmod(0o750)
+    save_folder(path, writer(NEW))
+    kept = {"mine/a.txt": "a", "parser/model": "of an older pipeline"}
+    assert files_of(path) == {**NEW, **kept}
+    assert os.readlink(path / "link") == "nowhere" and path.stat().st_mode & 0o777 == 0o750
+
+
+def test_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Relative ones, links to folders, links to nothing, folders that aren't there."""
+    (tmp_path / "disk").mkdir()
+    monkeypatch.chdir(tmp_path)
+    Path("model").symlink_to("disk/model")
+    for files in (OLD, NEW):
+        save_folder("model", writer(files))
+        assert Path("model").is_symlink() and files_of(tmp_path / "disk" / "model") == files
+    save_folder(Path("a", "b", "..", "c"), writer(NEW))
+    assert files_of(tmp_path / "a" / "c") == NEW
+    save_folder("model/inner", writer(OLD))
+    save_folder("model", writer(OLD))
+    assert files_of(Path("model", "inner")) == OLD
+    Path("page").symlink_to("disk/page")
+    for text in ("one", "other"):
+        save_file("page", lambda there, text=text: there.write_text(text))
+        assert Path("page").is_symlink() and Path("disk", "page").read_text() == text
+    save_file(os.devnull, lambda there: there.write_text("nothing"))
+
+
+def test_where_a_folder_cannot_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("mine")
+    save_folder(tmp_path / "model", writer(OLD))
+    for path in (tmp_path / "file", tmp_path / "file" / "model"):
+        with pytest.raises(ValueError, match=r"expected a folder to save in, got a file: .*file"):
+            save_folder(path, writer(NEW))
+    with pytest.raises(ValueError, match=r"that of a pipeline, got: \['file', 'model'\]"):
+        check_folder(tmp_path)
+    with pytest.raises(ValueError, match="a folder that can be replaced, got a mount"):
+        check_folder("/")
+    monkeypatch.chdir(tmp_path / "model")
+    with pytest.raises(ValueError, match=r"\.: expected .* or the working directory"):
+        check_folder(".")
+    assert files_of(tmp_path) == {"file": "mine", **{f"model/{n}": t for n, t in OLD.items()}}
+
+
+@posix
+def test_what_another_process_writes_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "model"
+
+    def write(there: Path) -> None:
+        writer(OLD)(there)
+        save_folder(path, writer(NEW))
+        assert files_of(there) == OLD
+
+    save_folder(path, write)
+    assert files_of(path) == OLD and os.listdir(tmp_path) == ["model"]
+    (tmp_path / ".model.saving").mkdir()
+    (tmp_path / ".model.0123.old").mkdir()
+    check_folder(path)
+    assert len(os.listdir(tmp_path)) == 3
+
+
+def test_a_folder_in_the_place_of_another(tmp_path: Path) -> None:
+    for files in (OLD, NEW):
+        (tmp_path / "work").mkdir()
+        writer(files)(tmp_path / "work")
+        replace_folder(tmp_path / "work", tmp_path / "model")
+        assert files_of(tmp_path) == {f"model/{name}": text for name, text in files.items()}
+
+
+def test_files_that_are_inputs(tmp_path: Path) -> None:
+    model, corpus = tmp_path / "model", tmp_path / "test.spacy"
+    save_folder(model, writer(OLD))
+    corpus.write_text("docs")
+    (model / "page.html").write_text("old page")
+    (tmp_path / "link").symlink_to(corpus)
+    for path in (corpus, tmp_path / "link", tmp_path / "model" / ".." / "test.spacy", model):
+        with pytest.raises(ValueError, match="expected another file than the input, got: "):
+            check_file(path, [str(model), corpus])
+    with pytest.raises(ValueError, match=r"meta\.json: expected another file .*model"):
+        check_file(model / "meta.json", [model])
+    for other in (None, tmp_path / "page.html", model / "page.html", model / "new.json"):
+        check_file(other, [model, corpus, "en_core_web_sm"])

@@ -1,0 +1,131 @@
+"""Settings that nothing reads are refused, with the nearest that is read."""
+
+from pathlib import Path
+from typing import Any, Dict
+
+import pytest
+from spacy.language import Language
+from spacy.util import load_config, registry
+from thinc.api import Config
+
+from spacy_costner.check import check
+from spacy_costner.fit import fit, fit_online
+from spacy_costner.settings import check_overrides, check_settings
+from spacy_costner.trials import plan
+
+from .experiment import Experiment
+from .test_cli import run
+
+ROOT = Path(__file__).parent.parent
+SPARSE = ROOT / "configs" / "sparse.cfg"
+CONFIGS = sorted((ROOT / "configs").rglob("*.cfg"))
+
+MISSPELT = [
+    ("training.max_epoch", "max_epochs"),
+    ("training.batcher.sise", "size"),
+    ("training.optimizer.learn_rat", "learn_rate"),
+    ("nlp.batchsize", "batch_size"),
+    ("initialize.after_int", "after_init"),
+    ("components.ner.schem", "scheme"),
+    ("components.ner.model.dropuot", "dropout"),
+    ("components.ner.model.features.window", "windows"),
+    ("components.ner.decoding.biass", "bias"),
+    ("corpora.train.limits", "limit"),
+]
+"""What spaCy reads over, or refuses without a word of what is meant."""
+
+
+@pytest.mark.parametrize(("path", "near"), MISSPELT)
+def test_the_nearest_is_named(path: str, near: str) -> None:
+    config = load_config(SPARSE, overrides={path: 1}, interpolate=False)
+    section, name = path.rsplit(".", 1)
+    message = rf"^x\.cfg: {path}: expected a setting of \[{section}\], got '{name}': "
+    with pytest.raises(ValueError, match=f"{message}did you mean '{near}'"):
+        check_settings(config, "x.cfg")
+
+
+def test_what_is_known_is_named_where_nothing_is_near() -> None:
+    config = load_config(SPARSE, overrides={"components.ner.loss.zzz": 1}, interpolate=False)
+    with pytest.raises(ValueError, match=r"loss\], got 'zzz': known: none"):
+        check_settings(config)
+    config = load_config(SPARSE, interpolate=False)
+    config["initialize"]["components"]["nre"] = {"labels": ["a"]}
+    with pytest.raises(ValueError, match=r"initialize\.components\.nre: .* mean 'ner'\?"):
+        check_settings(config)
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_configs_are_read(path: Path) -> None:
+    check_settings(load_config(path, interpolate=False))
+
+
+def test_a_function_may_take_any_settings() -> None:
+    """Or be unknown before the user's code is imported: spaCy says so then."""
+    blocks: Dict[str, Any] = {
+        "any": {"@misc": "tests.any_settings", "zzz": 1, "*": {"more": {"@misc": "unknown.v1"}}},
+        "other": {"factory": "tests_any_factory", "zzz": 1},
+        "sourced": {"source": "en_core_web_sm", "component": "ner"},
+        "two": {"@misc": "unknown.v1", "@layers": "unknown.v1"},
+    }
+    registry.misc("tests.any_settings", func=lambda **settings: settings)
+    check_settings({"components": blocks})
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("paths.trian", r"^paths\.trian: .* \[paths\], got 'trian': did you mean 'train'\?"),
+        ("system.sed", r"^system\.sed: .* did you mean 'seed'\?"),
+        ("components.nre.scheme", r"^components\.nre: .* \[components\], .* mean 'ner'\?"),
+        ("trainig.seed", r"^trainig: expected a setting of the config, .* mean 'training'\?"),
+    ],
+)
+def test_options_that_are_not_read(path: str, message: str) -> None:
+    config = load_config(SPARSE, interpolate=False)
+    with pytest.raises(ValueError, match=message):
+        check_overrides(config, {path: 1})
+
+
+def test_options_that_are_read() -> None:
+    """Because they are there, because they are referred to, or because spaCy has them."""
+    text = '[paths]\na = "x"\n\n[corpora]\nb = ${paths.b}\n'
+    config = Config().from_str(text, interpolate=False)
+    others = ["paths.a", "paths.b", "paths.train", "corpora.d", "training.seed", "system.seed"]
+    check_overrides(config, dict.fromkeys(others))
+    assert "train" in Language.default_config["paths"]
+
+
+def test_commands_refuse_them(experiment: Experiment, tmp_path: Path) -> None:
+    base = load_config(SPARSE, overrides={"training.max_epoch": 2}, interpolate=False)
+    for train in (fit, fit_online):
+        with pytest.raises(ValueError, match=r"^training\.max_epoch: .* mean 'max_epochs'\?"):
+            train(base, tmp_path / "out")
+    overrides = {"training.max_epoch": 2}
+    with pytest.raises(ValueError, match=r"training\.max_epoch: .* mean 'max_epochs'\?"):
+        check(experiment.config_path, overrides=overrides)
+    paths = experiment.loss_paths, experiment.test_path, experiment.output_path
+    with pytest.raises(ValueError, match=r"training\.max_epoch: .* mean 'max_epochs'\?"):
+        plan(experiment.config_path, *paths, seeds=[0], overrides=overrides)
+    with pytest.raises(ValueError, match=r"^paths\.tst: expected a setting of \[paths\]"):
+        plan(experiment.config_path, *paths, seeds=[0], overrides={"paths.tst": "x"})
+    loss = experiment.loss_paths[1]
+    loss.write_text(loss.read_text().replace("dropout", "drop_out"))
+    with pytest.raises(ValueError, match=r"^risk: training\.drop_out: .* mean 'dropout'\?"):
+        plan(experiment.config_path, *paths, seeds=[0], overrides={})
+    text = experiment.config_path.read_text()
+    experiment.config_path.write_text(text.replace("max_steps", "max_step"))
+    with pytest.raises(ValueError, match=r"base\.cfg: training\.max_step: .* mean 'max_steps'\?"):
+        plan(experiment.config_path, *paths, seeds=[0], overrides={})
+    assert not experiment.output_path.exists() and not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("command", ["fit", "check", "compare"])
+@pytest.mark.parametrize("option", ["training.max_epoch", "paths.trian"])
+def test_command_lines_refuse_them(experiment: Experiment, command: str, option: str) -> None:
+    given = [experiment.config_path, f"--{option}", "2"]
+    output = ["--output", experiment.output_path]
+    losses = ["--losses", experiment.loss_paths[0], "--test", experiment.test_path]
+    more = {"fit": output, "check": [], "compare": [*output, *losses]}[command]
+    result = run(command, *given, *more)
+    assert result.exit_code == 1 and f"{option}: expected a setting" in result.output
+    assert not experiment.output_path.exists()
