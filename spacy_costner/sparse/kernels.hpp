@@ -124,10 +124,12 @@ inline void look_around(const int32_t* values, int64_t n_columns, const int32_t*
     }
 }
 
-// scores[t] = sum of the rows of token t.
-inline void sum_rows(const int32_t* rows, int64_t n_tokens, int64_t n_slots, const float* weights,
-                     int64_t width, float* RESTRICT scores) {
+// scores[t] = sum of the rows of token t. Whether all of them are there; others are left out.
+inline bool sum_rows(const int32_t* rows, int64_t n_tokens, int64_t n_slots, const float* weights,
+                     int64_t n_rows, int64_t width, float* RESTRICT scores) {
     const int64_t n = n_tokens * n_slots, ahead = 16;
+    const uint32_t past = static_cast<uint32_t>(std::min<int64_t>(n_rows, INT32_MAX));
+    bool are_there = true;
     for (int64_t t = 0; t < n_tokens; ++t, scores += width) {
         std::fill(scores, scores + width, 0.0f);
         for (int64_t i = t * n_slots; i < (t + 1) * n_slots; ++i) {
@@ -136,11 +138,15 @@ inline void sum_rows(const int32_t* rows, int64_t n_tokens, int64_t n_slots, con
                 PREFETCH(soon);
                 PREFETCH(soon + 16);
             }
-            if (rows[i] < 0) continue;
+            if (static_cast<uint32_t>(rows[i]) >= past) {
+                are_there &= rows[i] < 0;
+                continue;
+            }
             const float* row = weights + rows[i] * width;
             for (int64_t k = 0; k < width; ++k) scores[k] += row[k];
         }
     }
+    return are_there;
 }
 
 // The rows that a batch has to do with, each once, and the sum of the gradients of the tokens

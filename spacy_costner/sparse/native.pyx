@@ -36,9 +36,9 @@ cdef extern from "kernels.hpp" namespace "costner_sparse" nogil:
         const int32_t* columns, const int32_t* offsets, const int32_t* first_rows,
         int64_t n_slots, int32_t* rows
     )
-    void _sum_rows "costner_sparse::sum_rows"(
+    bint _sum_rows "costner_sparse::sum_rows"(
         const int32_t* rows, int64_t n_tokens, int64_t n_slots, const float* weights,
-        int64_t width, float* scores
+        int64_t n_rows, int64_t width, float* scores
     )
     void _collect_rows "costner_sparse::collect_rows"(
         const int32_t* rows, int64_t n_tokens, int64_t n_slots, const float* d_scores,
@@ -144,15 +144,19 @@ cdef int _check_rows(const int32_t[:, ::1] rows, int64_t n_rows) except -1:
 
 
 def sum_rows(const int32_t[:, ::1] rows, const float[:, ::1] weights):
-    _check_rows(rows, weights.shape[0])
+    cdef bint fit = True
     scores = numpy.zeros((rows.shape[0], weights.shape[1]), dtype="float32")
     cdef float[:, ::1] out = scores
     if rows.shape[0] and rows.shape[1] and weights.shape[0] and weights.shape[1]:
         with nogil:
-            _sum_rows(
-                &rows[0, 0], rows.shape[0], rows.shape[1], &weights[0, 0], weights.shape[1],
-                &out[0, 0]
+            fit = _sum_rows(
+                &rows[0, 0], rows.shape[0], rows.shape[1], &weights[0, 0], weights.shape[0],
+                weights.shape[1], &out[0, 0]
             )
+    else:
+        _check_rows(rows, weights.shape[0])
+    if not fit:
+        _check_rows(rows, weights.shape[0])
     return scores
 
 
