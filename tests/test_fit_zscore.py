@@ -226,6 +226,29 @@ def test_solve_finds_the_shortest_solution(rank: int) -> None:
     assert found.reason.startswith("converged")
 
 
+@pytest.mark.parametrize("dtype, rounding", [("float32", 1e-5), ("float64", 1e-13)])
+def test_solve_stays_with_the_shortest_solution(dtype: str, rounding: float) -> None:
+    """However long it is let run."""
+    for n, rank in ((12, 5), (60, 20)):
+        matrix, right = random_equations(n, rank)
+        single = matrix.astype(dtype)
+        found = solve(single.__matmul__, right.astype(dtype), tolerance=-1.0, max_iter=1000)
+        expected = numpy.linalg.pinv(matrix, rcond=1e-10) @ right
+        assert_allclose(found.vector, expected, atol=rounding * abs(expected).max())
+        assert found.n_iterations < 1.5 * rank
+
+
+def test_the_shortest_best_z_score() -> None:
+    """Scores are in float32."""
+    equations, examples = read(c2=0.0)
+    dense = Dense(equations, examples, GOLD)
+    precision = float(numpy.finfo("float32").eps)
+    found = solve(equations, equations.right, tolerance=-1.0, max_iter=1000, precision=precision)
+    equations.write_weights(found.vector)
+    shortest = numpy.linalg.pinv(dense.matrix, rcond=1e-8) @ dense.right
+    assert_allclose(equations.weights.rows.ravel(), shortest, atol=2e-5)
+
+
 def test_solve_ends_where_it_is_told_to() -> None:
     matrix, right = random_equations(12, 12)
     few = solve(matrix.__matmul__, right, max_iter=3)

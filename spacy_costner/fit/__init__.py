@@ -9,6 +9,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Dict, NamedTuple, Optional, Union
 
+import numpy
 from spacy.language import Language
 from thinc.api import Config
 
@@ -99,7 +100,8 @@ def fit(
         everything = equations = ZScoreEquations(
             ner, examples, c2=c2, n_sampled=n_sampled, seed=ready.training["seed"] or 0
         )
-        minimum = solve(equations, equations.right, **limits)
+        precision = float(numpy.finfo("float32").eps)  # of scores
+        minimum = solve(equations, equations.right, precision=precision, **limits)
     else:
         everything = total = TotalLoss(ner, examples, c2=c2)
         minimum = minimise(total, total.read_weights(), **limits)

@@ -26,10 +26,9 @@ def solve(
     right (Floats1d): b. Shape: (D,)
     max_iter (Optional[int]), tolerance (float), on_step (Callable): See `lbfgs.minimise`. The
         slope is the largest residual.
-    precision (Optional[float]): The relative error of A and b; None: that of b's numbers. It
-        ends where only the error is left: a residual that is nothing beside b, or a direction
-        whose curvature is nothing beside the largest, along which A says nothing. To go on
-        would lead away from the shortest solution.
+    precision (Optional[float]): The relative error of A x and b; None: that of b's numbers. It
+        ends where the residual is as small beside b, as what is left then is but error: steps
+        along it would lead away from the shortest solution.
     RETURNS (Minimum): What it came to, in float64.
 
     Hestenes & Stiefel (1952).
@@ -37,7 +36,7 @@ def solve(
     descent, reason = Descent(tolerance, on_step), "converged"
     noise = 4 * (numpy.finfo(right.dtype).eps if precision is None else precision)
     residual = direction = right = right.astype("float64")
-    best, value, steepest = numpy.zeros_like(right), 0.0, 0.0
+    best, value = numpy.zeros_like(right), 0.0
     try:
         while residual.any() and not descent.has_settled:
             if len(descent) == max_iter:
@@ -45,11 +44,7 @@ def solve(
                 break
             product = multiply(direction)
             curvature, length = float(direction @ product), float(residual @ residual)
-            steepest = max(steepest, curvature / float(direction @ direction))
-            if not (
-                length > noise**2 * float(right @ right)
-                and curvature > noise * steepest * float(direction @ direction)
-            ):
+            if not (curvature > 0 and length > noise**2 * float(right @ right)):
                 reason = "converged as far as the scores are exact"
                 break
             best = best + length / curvature * direction
