@@ -66,7 +66,9 @@ def _check(names: Collection[str], known: Collection[str], section: str, source:
         if name in known:
             continue
         near = get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(known)) or 'none'}"
+        hint = (
+            f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(known)) or 'none'}"
+        )
         path = f"{section}.{name}" if section else name
         raise ValueError(
             f"{'' if source is None else f'{source}: '}{path}: expected a setting of "
