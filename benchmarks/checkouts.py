@@ -1,0 +1,142 @@
+"""This checkout against another one, such as the commit before: the same tasks, in turns.
+
+    git worktree add ../before HEAD~1 && (cd ../before && make install)
+    python benchmarks/checkouts.py ../before [turns]
+
+Each checkout has a process of its own, which does a task when it is told to. The ratio is the time
+of this checkout over that of the other, turn by turn: above 1, this one is slower.
+"""
+
+import os
+
+for _library in ("OMP", "OPENBLAS", "MKL"):
+    os.environ[f"{_library}_NUM_THREADS"] = "1"
+
+import subprocess  # noqa: E402
+import sys  # noqa: E402
+import time  # noqa: E402
+from functools import partial  # noqa: E402
+from pathlib import Path  # noqa: E402
+from statistics import quantiles  # noqa: E402
+from typing import Callable, Dict, List  # noqa: E402
+
+ROOT = Path(__file__).parent.parent
+DEMO = ROOT / "corpus" / "demo"
+LEAST_SECONDS = 0.05
+"""As long a task is repeated for a turn."""
+
+
+def make_tasks() -> Dict[str, Callable[[], object]]:
+    """Tasks on which both checkouts agree: losses, the chain, training and tagging."""
+    from losses import LOSSES, random_batch
+
+    from spacy_costner import chain
+
+    tasks: Dict[str, Callable[[], object]] = {}
+    for n_labels in (4, 18):
+        batch = random_batch(n_labels)
+        n_tags = len(batch[0].start)
+        for name in LOSSES:
+            tasks[f"{name}, K = {n_tags}"] = partial(LOSSES[name], *batch)
+        tasks[f"best path, K = {n_tags}"] = partial(chain.best_path, batch[0])
+        tasks[f"marginals, K = {n_tags}"] = partial(chain.marginals, batch[0])
+    for config in ("sparse", "cnn", "hybrid"):
+        tasks.update(pipeline_tasks(config))
+    return tasks
+
+
+def pipeline_tasks(config: str) -> Dict[str, Callable[[], object]]:
+    """Updates, tagging, and saving and loading of a shipped config on the demo corpus."""
+    from spacy.training import Corpus
+    from spacy.training.initialize import init_nlp
+    from spacy.util import load_config
+    from thinc.api import fix_random_seed
+
+    paths = {"paths.train": str(DEMO / "train.spacy"), "paths.dev": str(DEMO / "dev.spacy")}
+    fix_random_seed(0)
+    nlp = init_nlp(load_config(ROOT / "configs" / f"{config}.cfg", paths))
+    examples = list(Corpus(DEMO / "train.spacy")(nlp))[:64]
+    optimizer = nlp.resume_training()
+    for _ in range(3):
+        nlp.update(examples, sgd=optimizer)
+    texts = [eg.reference.text for eg in Corpus(DEMO / "test.spacy")(nlp)]
+    return {
+        f"{config}: update of 64 docs": lambda: nlp.update(examples, sgd=optimizer),
+        f"{config}: tag {len(texts)} texts": lambda: list(nlp.pipe(texts)),
+        f"{config}: tag one text": lambda: nlp(texts[0]),
+        f"{config}: to bytes and back": lambda: nlp.get_pipe("ner").from_bytes(
+            nlp.get_pipe("ner").to_bytes()
+        ),
+    }
+
+
+def work() -> None:
+    """Do what standard input says, and tell the seconds that each repetition took."""
+    tasks = make_tasks()
+    repeats: Dict[str, int] = {}
+    print(*tasks, sep="\t", flush=True)
+    for line in sys.stdin:
+        name = line.rstrip("\n")
+        if name not in repeats:
+            repeats[name] = max(1, round(LEAST_SECONDS / max(seconds_of(tasks[name], 1), 1e-6)))
+        print(seconds_of(tasks[name], repeats[name]), flush=True)
+
+
+def seconds_of(task: Callable[[], object], n_times: int) -> float:
+    began = time.perf_counter()
+    for _ in range(n_times):
+        task()
+    return (time.perf_counter() - began) / n_times
+
+
+def start(checkout: Path) -> "subprocess.Popen[str]":
+    """A process in which a checkout's package is imported."""
+    path = os.pathsep.join([str(checkout), str(ROOT / "benchmarks")])
+    return subprocess.Popen(
+        [sys.executable, "-W", "ignore", __file__, "--work"],
+        env={**os.environ, "PYTHONPATH": path},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def ask(process: "subprocess.Popen[str]", name: str) -> float:
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write(name + "\n")
+    process.stdin.flush()
+    return float(process.stdout.readline())
+
+
+def main(other: str, turns: int = 15) -> None:
+    here, there = start(ROOT), start(Path(other).resolve())
+    names = []
+    for process in (here, there):
+        assert process.stdout is not None
+        names.append(process.stdout.readline().rstrip("\n").split("\t"))
+    print(f"\n## This checkout against {Path(other).name}\n")
+    print("| task | ms | ratio: median | quartiles |\n|---|---|---|---|")
+    for name in (name for name in names[0] if name in names[1]):
+        ours: List[float] = []
+        ratios: List[float] = []
+        for turn in range(turns + 1):
+            order = (here, there) if turn % 2 else (there, here)
+            took = {process.pid: ask(process, name) for process in order}
+            if turn:
+                ours.append(took[here.pid])
+                ratios.append(took[here.pid] / took[there.pid])
+        low, middle, high = quantiles(ratios, n=4)
+        print(
+            f"| {name} | {sorted(ours)[turns // 2] * 1e3:.3f} | {middle:.3f} "
+            f"| {low:.3f} to {high:.3f} |",
+            flush=True,
+        )
+    for process in (here, there):
+        process.communicate()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--work"]:
+        work()
+    else:
+        main(sys.argv[1], *map(int, sys.argv[2:]))
