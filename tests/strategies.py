@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Optional
 import numpy
 from hypothesis import strategies as st
 
-from spacy_costner.chain import Segments, constrain
+from spacy_costner.chain import Segments
 from spacy_costner.tags import Entities, Tags
 from spacy_costner.types import Constraints, Cost, CostTable, Gold, Potentials
 
@@ -49,6 +49,16 @@ def constraints_NK(draw: Any, n_tokens: int, n_tags: int) -> Constraints:  # noq
     return Constraints(*(draw(st.none() | truths(shape)) for shape in shapes))
 
 
+def mask(potentials: Potentials, constraints: Constraints) -> Potentials:
+    """The scores, minus infinity where a constraint says no."""
+    pairs = zip(potentials[:4], constraints)
+    arrays = [
+        scores if possible is None else numpy.where(possible, scores, -numpy.inf)
+        for scores, possible in pairs
+    ]
+    return Potentials(*arrays, lengths=potentials.lengths)
+
+
 @st.composite
 def potentials_NK(  # noqa: N802
     draw: Any, longest: int = 5, most_tags: int = 4, constrained: bool = True
@@ -58,7 +68,7 @@ def potentials_NK(  # noqa: N802
     potentials = draw(free_potentials_NK(draw(lengths_B(n_tags, longest)), n_tags))
     if constrained:
         constraints = constraints_NK(len(potentials.emissions), n_tags)
-        potentials = constrain(potentials, draw(constraints))
+        potentials = mask(potentials, draw(constraints))
     return potentials
 
 
@@ -190,7 +200,7 @@ def any_tags_NK(draw: Any) -> Problem:  # noqa: N802
     _allow(path, constraints, potentials.lengths)
     table = draw(seeds).uniform(0, 2, size=(n_tags, n_tags)) * (1 - numpy.eye(n_tags))
     opening, continuing = (numpy.arange(n_tags) == tag for tag in (1, 2))
-    return Problem(constrain(potentials, constraints), path, table, opening, continuing)
+    return Problem(mask(potentials, constraints), path, table, opening, continuing)
 
 
 @st.composite
@@ -203,7 +213,7 @@ def tag_set_NK(draw: Any, cost: Cost) -> Problem:  # noqa: N802
         emissions=draw(truths((len(path), len(tags)))) | _one_hot(path, len(tags))
     )
     return Problem(
-        constrain(draw(free_potentials_NK(lengths, len(tags))), constraints),
+        mask(draw(free_potentials_NK(lengths, len(tags))), constraints),
         path,
         cost(tags).astype("float64"),
         tags.having(tags.scheme.opening),

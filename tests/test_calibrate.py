@@ -42,7 +42,7 @@ def test_slope_of_the_loss(beliefs: Beliefs, rng: numpy.random.Generator) -> Non
         step = numpy.eye(len(logs))[i] * 1e-5
         above, below = (surprise(beliefs, logs + by, entities, right) for by in (step, -step))
         expected = (above - below) / 2e-5
-        assert found[i] == pytest.approx(expected, rel=1e-3, abs=1e-3)
+        assert found[i] == pytest.approx(expected, rel=1e-6, abs=1e-6)
 
 
 @pytest.mark.parametrize("scheme", ["BILUO", "IOB2"])

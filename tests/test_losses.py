@@ -203,7 +203,8 @@ def test_gradients_by_differences(name: str, data: st.DataObject) -> None:
     case, batch = LOSSES[name], data.draw(annotated_NK())
     for gold in (batch.complete, batch.partial):
         assume(is_clear(case, batch.potentials, gold))
-        check_loss_gradient(partial(case.compute, gold=gold), batch.potentials)
+        compute, define = partial(case.compute, gold=gold), partial(case.expected, gold=gold)
+        check_loss_gradient(compute, define, batch.potentials)
 
 
 @each_loss

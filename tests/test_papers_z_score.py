@@ -91,7 +91,7 @@ def test_z_score_is_the_dense_solution(value: float) -> None:
     dense = Dense(sequences, all_paths())
     assert_allclose(Moments(sequences, c2=0.0).right, dense.right, atol=1e-9)
     expected = dense.solve(0.01, dense.right)
-    assert_allclose(best_z_score(sequences, c2=0.01), expected, atol=1e-3)
+    assert_allclose(best_z_score(sequences, c2=0.01), expected, atol=1e-6)
 
 
 def test_only_legal_paths() -> None:
@@ -102,7 +102,7 @@ def test_only_legal_paths() -> None:
     sequences = drawn()._replace(tags=tags, constraints=Constraints(transitions=possible))
     dense = Dense(sequences, paths)
     found = best_z_score(sequences, c2=0.01)
-    assert_allclose(found, dense.solve(0.01, dense.right), atol=1e-3)
+    assert_allclose(found, dense.solve(0.01, dense.right), atol=1e-6)
     decoded = sequences.decode(-found).reshape(-1, LENGTH)
     assert (numpy.diff(decoded) >= 0).all()
 
@@ -111,11 +111,11 @@ def test_hamming_z_score_is_the_least_variance_at_a_lead_of_1() -> None:
     sequences, c2 = drawn(), 0.01
     dense = Dense(sequences, all_paths())
     theta = best_hamming_z_score(sequences, c2=c2)
-    assert dense.right @ theta - dense.mean_loss == pytest.approx(1, abs=1e-3)
+    assert dense.right @ theta - dense.mean_loss == pytest.approx(1, abs=1e-6)
     of_gold, of_loss = dense.solve(c2, dense.right), dense.solve(c2, dense.of_loss)
     lead = 1 + dense.mean_loss + dense.right @ of_loss
     expected = lead / (dense.right @ of_gold) * of_gold - of_loss
-    assert_allclose(theta, expected, atol=1e-3)
+    assert_allclose(theta, expected, atol=1e-6)
 
 
 def test_sampled_paths_come_near_to_all() -> None:

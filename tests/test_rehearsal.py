@@ -69,7 +69,11 @@ def test_divergence_is_that_of_enumerated_paths(n_added: int) -> None:
     result = divergence(scores, teacher, constraints)
     assert result.value > 0.1
     assert result.value == pytest.approx(enumerated(scores, teacher, constraints), rel=1e-6)
-    check_loss_gradient(lambda moved: divergence(moved, teacher, constraints), scores)
+    check_loss_gradient(
+        lambda moved: divergence(moved, teacher, constraints),
+        lambda moved: enumerated(moved, teacher, constraints),
+        scores,
+    )
     assert n_added == 0 or not result.gradient.emissions[:, 3:].any()
 
 

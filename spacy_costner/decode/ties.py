@@ -38,7 +38,7 @@ def best_of_tied(scores: Potentials, log_probs: Floats2d, tolerance: float) -> I
 
 def _most_probable(scores: Potentials, log_probs: Floats2d, tolerance: float) -> Ints1d:
     """The best path by log-probability over the transitions without much regret."""
-    packing = pack(scores.lengths)
+    packing = pack(scores)
     after, transitions = best_successors(scores, packing), scores.transitions
     likely, came_from = log_probs[packing.tokens], numpy.zeros(log_probs.shape, dtype="int64")
     first = after.reach[packing.rows(0)]

@@ -20,6 +20,7 @@ from .parameters import above, finite, one_of, within
 from .scored import (
     allowed_tags,
     possible_only,
+    scored_as,
     sequence_of,
     sequence_weights,
 )
@@ -231,9 +232,11 @@ def right_in_place(wrong: Segments, gold: Gold, potentials: Potentials) -> Segme
     tags, begin = to_numpy(gold.tags), wrong.begin
     end_of_sequence = numpy.cumsum(potentials.lengths)
     which = numpy.searchsorted(end_of_sequence, begin, side="right")
-    goes_on = numpy.isfinite(to_numpy(potentials.transitions))[:, to_numpy(gold.continuing)]
+    follows = numpy.isfinite(to_numpy(potentials.transitions))[:, to_numpy(gold.continuing)]
+    scored = to_numpy(scored_as(get_array_module(gold.tags).arange(len(follows)), gold))
+    goes_on = numpy.isin(scored, scored[follows.any(axis=1)])
     last_tag = wrong.tags[numpy.cumsum(wrong.end - begin) - 1]
-    end = numpy.minimum(wrong.end + goes_on.any(axis=1)[last_tag], end_of_sequence[which])
+    end = numpy.minimum(wrong.end + goes_on[last_tag], end_of_sequence[which])
     unknown = numpy.flatnonzero(tags < 0)
     if len(unknown):
         next_unknown = numpy.append(unknown, len(tags))[numpy.searchsorted(unknown, begin)]
