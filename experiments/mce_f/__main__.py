@@ -1,4 +1,4 @@
-"""`python -m papers.z_score [--quick] [--jobs 2]`."""
+"""`python -m experiments.mce_f [--quick] [--jobs 2]`."""
 
 from .page import main
 

@@ -97,4 +97,4 @@ Differences are judged by the paired bootstrap over sentences, the counts of all
 Nothing was tuned but the perceptron's alpha of GENIA, which is that of the experiment above; and
 two losses have more epochs than one."""
 
-main = command("beyond", "Beyond the papers", experiment)
+main = command("combinations", "Beyond the papers", experiment)

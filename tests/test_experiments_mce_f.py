@@ -7,10 +7,10 @@ import numpy
 import pytest
 from numpy.testing import assert_allclose
 
-from papers.cells import Cell, Runner
-from papers.mce_f import page, plans, study
-from papers.mce_f.page import line, section
-from papers.mce_f.plans import (
+from experiments.cells import Cell, Runner
+from experiments.mce_f import page, plans, study
+from experiments.mce_f.page import line, section
+from experiments.mce_f.plans import (
     EXPECTED_F,
     MCE_F,
     TASKS,
@@ -22,7 +22,7 @@ from papers.mce_f.plans import (
     grid,
     make_map,
 )
-from papers.mce_f.study import Row, Study, columns, compared, scores_of, sentences
+from experiments.mce_f.study import Row, Study, columns, compared, scores_of, sentences
 
 WORDS = ["Ana NN B-NP", "Lee NN I-NP", "sees VB B-VP", "Rome NN B-NP", ". . O"]
 FEATURES = {"@misc": "spacy_costner.Features.v1", "windows": {"ORTH": 1, "TAG": 1}}

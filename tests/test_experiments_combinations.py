@@ -8,17 +8,17 @@ import pytest
 import spacy
 from spacy.util import registry
 
-from papers.beyond import grid, study
-from papers.beyond.grid import CORPORA
-from papers.beyond.page import best_row, describe, score_table
-from papers.beyond.study import ARCHITECTURES, COUNTS, SCORES, Outcome, compare
-from papers.cells import Runner
-from papers.corpora import as_examples, read_docs
-from papers.linear import make_linear
-from papers.scores import sentence_counts
-from papers.tagger import answers
+from experiments.combinations import grid, study
+from experiments.combinations.grid import CORPORA
+from experiments.combinations.page import best_row, describe, score_table
+from experiments.combinations.study import ARCHITECTURES, COUNTS, SCORES, Outcome, compare
+from experiments.cells import Runner
+from experiments.corpora import as_examples, read_docs
+from experiments.linear import make_linear
+from experiments.scores import sentence_counts
+from experiments.tagger import answers
 
-from .test_papers import CORPUS
+from .test_experiments import CORPUS
 
 
 def outcome(

@@ -1,6 +1,6 @@
 """The GENIA corpus, as published in XML, to columns: a word and an IOB2 tag on each line.
 
-    python -m papers.genia
+    python -m experiments.genia
 
 Terms stand in terms; an entity is an outermost one. A coordination ("CD4 and CD8 cells") is one
 entity if all that it joins is of one category. If not, what is inside of it counts.
@@ -51,7 +51,7 @@ PLAIN_TOKEN = re.compile(rf"\d+(?:[.,]\d+)+(?!{RUN})|{RUN}|\S")
 JOINED_TOKEN = re.compile(rf"{RUN}(?:(?:[-'.]|(?<=\d),(?=\d)){RUN})*|\S")
 """The same, but hyphens, apostrophes and full stops between letters or digits join them."""
 
-TREE: Dict[str, Any] = json.loads((ROOT / "papers" / "genia_tree.json").read_text())
+TREE: Dict[str, Any] = json.loads((ROOT / "experiments" / "genia_tree.json").read_text())
 """The categories of GENIA 3.0 (Kim et al., 2003), by the names that they have in 3.02."""
 
 Span = Tuple[int, int]
@@ -224,7 +224,7 @@ def _write(path: Path, blocks: Iterable[str]) -> None:
 
 
 def genia(tokenization: str, vocab: Vocab, folder: Path = CORPUS) -> Tuple[List[Doc], List[str]]:
-    """GENIA, as `python -m papers.genia` wrote it.
+    """GENIA, as `python -m experiments.genia` wrote it.
 
     tokenization (str): PLAIN or GOLD.
     vocab (Vocab): The vocab of the docs.
@@ -233,7 +233,9 @@ def genia(tokenization: str, vocab: Vocab, folder: Path = CORPUS) -> Tuple[List[
     RAISES (FileNotFoundError): If it isn't there.
     """
     if not (folder / INDEX).exists():
-        raise FileNotFoundError(f"{folder}: expected GENIA; `python -m papers.genia` writes it")
+        raise FileNotFoundError(
+            f"{folder}: expected GENIA; `python -m experiments.genia` writes it"
+        )
     lines = (folder / INDEX).read_text(encoding="utf8").splitlines()
     docs = read_docs(folder / f"{tokenization}.iob2", vocab)
     return docs, [line.split("\t")[1] for line in lines]

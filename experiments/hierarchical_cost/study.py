@@ -40,7 +40,7 @@ HELD_OUT = 4
 SCHEME = "IOB2"
 
 COST = make_hierarchical_cost(tree=TREE)
-LEVELS = make_tree(TREE, "papers.hierarchical_cost")
+LEVELS = make_tree(TREE, "experiments.hierarchical_cost")
 
 
 @lru_cache

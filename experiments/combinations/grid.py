@@ -29,7 +29,7 @@ class Corpus(NamedTuple):
     cost (Block): The cost.
     multiplier (float): How much score a unit of it is worth in a margin.
     alpha (float): The same for the perceptron of linear models; that of GENIA is the one that
-        papers.hierarchical_cost chose, whose steps are 20 times as long.
+        experiments.hierarchical_cost chose, whose steps are 20 times as long.
     features (Block): What a linear model sees of tokens.
     attributes (Sequence[str]): What a CNN sees of them.
     epochs (int): How often a CNN goes through it.

@@ -1,4 +1,4 @@
-"""The experiments with the cost of a tree, and the corpus of theirs: papers/genia.py."""
+"""The experiments with the cost of a tree, and the corpus of theirs: experiments/genia.py."""
 
 import io
 import tarfile
@@ -11,8 +11,8 @@ import pytest
 import spacy
 from spacy.tokens import Doc
 
-from papers.corpora import ASSETS, as_examples
-from papers.genia import (
+from experiments.corpora import ASSETS, as_examples
+from experiments.genia import (
     ARCHIVE,
     GOLD,
     JOINED_TOKEN,
@@ -29,10 +29,10 @@ from papers.genia import (
     tag_plain,
     tokenize,
 )
-from papers.hierarchical_cost import study
-from papers.hierarchical_cost.methods import METHODS, PROTOCOLS, STEPS_OF_ONE
-from papers.hierarchical_cost.page import compare, draw, table_1, table_2, table_3
-from papers.hierarchical_cost.study import (
+from experiments.hierarchical_cost import study
+from experiments.hierarchical_cost.methods import METHODS, PROTOCOLS, STEPS_OF_ONE
+from experiments.hierarchical_cost.page import compare, draw, table_1, table_2, table_3
+from experiments.hierarchical_cost.study import (
     COST,
     LEVELS,
     Outcome,
@@ -153,7 +153,7 @@ def test_convert(archive, tmp_path):
 
 
 def test_no_corpus(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"papers\.genia"):
+    with pytest.raises(FileNotFoundError, match=r"experiments\.genia"):
         genia(PLAIN, spacy.blank("xx").vocab, tmp_path)
 
 

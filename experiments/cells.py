@@ -1,6 +1,6 @@
 """Experiments as tables of cells: finished ones are kept, the others are run side by side.
 
-    python -m papers.mixed_loss [--quick] [--jobs 2]
+    python -m experiments.mixed_loss [--quick] [--jobs 2]
 
 A cell is a function of its settings, and what it returned is kept as a file of JSON, named by the
 cell. So an experiment that was stopped goes on where it was, and a cell whose settings were changed
@@ -33,7 +33,7 @@ from tqdm import tqdm
 from typer import Option
 
 ROOT = Path(__file__).parent.parent
-OUTPUT = ROOT / "training" / "papers"
+OUTPUT = ROOT / "training" / "experiments"
 PAGE = ROOT / "docs" / "reproduction.md"
 PACKAGES = ("spacy-costner", "spacy", "thinc", "numpy", "scipy")
 
@@ -151,7 +151,7 @@ def provenance(name: str, seconds: float) -> str:
     """Where figures come from: the command, the time of all cells, the versions."""
     versions = ", ".join(f"{package} {version(package)}" for package in PACKAGES)
     return (
-        f"`python -m papers.{name}`, {date.today()}: {seconds / 60:.0f} minutes of one core, "
+        f"`python -m experiments.{name}`, {date.today()}: {seconds / 60:.0f} minutes of one core, "
         f"Python {platform.python_version()}, {versions}."
     )
 

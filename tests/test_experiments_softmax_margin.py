@@ -9,11 +9,11 @@ import spacy
 from numpy.testing import assert_allclose
 from spacy.training import Example
 
-from papers.cells import Runner
-from papers.corpora import as_examples, conll
-from papers.scores import f_score
-from papers.softmax_margin import study
-from papers.softmax_margin.methods import (
+from experiments.cells import Runner
+from experiments.corpora import as_examples, conll
+from experiments.scores import f_score
+from experiments.softmax_margin import study
+from experiments.softmax_margin.methods import (
     METHODS,
     SGD_STEP,
     Corpus,
@@ -25,8 +25,15 @@ from papers.softmax_margin.methods import (
     perceptron,
     risk,
 )
-from papers.softmax_margin.page import experiment, settings_table
-from papers.softmax_margin.study import Choice, at_choice, best_of, checkpoints, find_corpus, levels
+from experiments.softmax_margin.page import experiment, settings_table
+from experiments.softmax_margin.study import (
+    Choice,
+    at_choice,
+    best_of,
+    checkpoints,
+    find_corpus,
+    levels,
+)
 
 SENTENCES = """\
 -DOCSTART- -X- O O

@@ -11,9 +11,9 @@ from numpy.random import default_rng
 from numpy.testing import assert_allclose
 from spacy.tokens import Doc
 
-from papers.corpora import ASSETS, as_examples
-from papers.linear import make_linear
-from papers.z_score.chains import (
+from experiments.corpora import ASSETS, as_examples
+from experiments.linear import make_linear
+from experiments.z_score.chains import (
     Moments,
     Sequences,
     best_hamming_z_score,
@@ -24,7 +24,7 @@ from papers.z_score.chains import (
     most_likely,
     summed,
 )
-from papers.z_score.entities import (
+from experiments.z_score.entities import (
     FEATURES,
     N_SENTENCES,
     SOURCES,
@@ -34,10 +34,10 @@ from papers.z_score.entities import (
     tags_of,
     token_error,
 )
-from papers.z_score.hmm import HMM, random_hmm
-from papers.z_score.markov import NEAR, hmms_as_hard, short_sequences
-from papers.z_score.page import COLOURS, draw, expected_step, pooled, table_1_row
-from papers.z_score.published import CRF, MM_H, TRUE, Z_100, Z_H, Z
+from experiments.z_score.hmm import HMM, random_hmm
+from experiments.z_score.markov import NEAR, hmms_as_hard, short_sequences
+from experiments.z_score.page import COLOURS, draw, expected_step, pooled, table_1_row
+from experiments.z_score.published import CRF, MM_H, TRUE, Z_100, Z_H, Z
 from spacy_costner.losses import max_margin
 from spacy_costner.types import Constraints
 

@@ -69,7 +69,7 @@ def describe(size: Size) -> str:
     affixes = _listed(PAPER_FEATURES["affixes"])
     affix_count = PAPER_FEATURES["min_count"]["prefix"]
     return f"""
-GENIA 3.02{limit}: 36 categories, outermost entities, IOB2, by `python -m papers.genia`. The
+GENIA 3.02{limit}: 36 categories, outermost entities, IOB2, by `python -m experiments.genia`. The
 cost is the distance in the tree of categories, 11 between an entity and O (eq 9 and 10); the
 average cost is that of a token (eq 11). {N_FOLDS} folds, seed {SEED}, of which {size.folds} are
 tested.

@@ -9,10 +9,10 @@ import spacy
 from numpy.testing import assert_allclose
 from spacy.tokens import Doc
 
-from papers import corpora
-from papers.corpora import as_examples
-from papers.linear import make_linear
-from papers.mixed_loss import (
+from experiments import corpora
+from experiments.corpora import as_examples
+from experiments.linear import make_linear
+from experiments.mixed_loss import (
     FEATURES,
     LOSSES,
     PAPER_1,
@@ -27,10 +27,10 @@ from papers.mixed_loss import (
     table_of_priors,
     variance,
 )
-from papers.scores import f_score
+from experiments.scores import f_score
 from spacy_costner.layers import linear_part
 
-from .test_papers import CORPUS
+from .test_experiments import CORPUS
 
 
 def fit(dev: float, test: float, **settings: Any) -> Dict[str, Any]:

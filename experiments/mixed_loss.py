@@ -1,7 +1,7 @@
 """Tsuboi & Kashima, "A New Loss Function with 'Markov Property' for Information Extraction":
 losses between that of whole paths and that of single tags, on CoNLL-2002 Spanish.
 
-    python -m papers.mixed_loss [--quick] [--jobs 2]
+    python -m experiments.mixed_loss [--quick] [--jobs 2]
 """
 
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple

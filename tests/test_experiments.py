@@ -12,12 +12,12 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from spacy.util import load_config
 
-from papers.cells import ROOT, Cell, Runner, table, write_section
-from papers.corpora import as_examples, read_docs
-from papers.linear import fit_batch, fit_online, make_linear
-from papers.neural import ROWS, cnn_block, fit_neural, hybrid_block
-from papers.scores import entity_scores, sentence_counts
-from papers.tagger import answers, features_of, make_tagger
+from experiments.cells import ROOT, Cell, Runner, table, write_section
+from experiments.corpora import as_examples, read_docs
+from experiments.linear import fit_batch, fit_online, make_linear
+from experiments.neural import ROWS, cnn_block, fit_neural, hybrid_block
+from experiments.scores import entity_scores, sentence_counts
+from experiments.tagger import answers, features_of, make_tagger
 
 from .test_entry_points import FEATURES
 

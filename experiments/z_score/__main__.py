@@ -1,4 +1,4 @@
-"""`python -m papers.beyond [--quick] [--jobs 2]`."""
+"""`python -m experiments.z_score [--quick] [--jobs 2]`."""
 
 from .page import main
 
