@@ -1,7 +1,7 @@
 """Which loss is best for a corpus: trials of several, one row for each."""
 
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 import numpy
@@ -9,8 +9,17 @@ import srsly
 from confection import SimpleFrozenDict
 from thinc.types import Floats2d, FloatsXd
 
+from .metrics import (
+    Difference,
+    f_score,
+    markdown_table,
+    mean_and_deviation,
+    paired_differences,
+    precision,
+    ratio,
+    recall,
+)
 from .scorers import DocCounts
-from .significance import Difference, bootstrap, difference
 from .trials import Failed, Finished, Outcome, carry_out, plan
 
 
@@ -125,25 +134,19 @@ def summarise(finished: Sequence[Finished], *, n_samples: int = 10_000) -> List[
     of_loss = {loss: [one for one in finished if one.loss == loss] for loss in losses}
     # Shape: (L, S, D, C): losses, seeds, docs, and what is counted.
     counts = numpy.stack([[_columns(one.counts) for one in of_loss[loss]] for loss in losses])
-    n_losses, n_seeds, n_docs, n_columns = counts.shape
-    if n_docs == 0:
+    if not counts.shape[2]:
         raise ValueError("compare: test: expected docs with annotated entities, found none")
     by_seed = scores_of(counts.sum(axis=2))
-    sums = bootstrap(numpy.moveaxis(counts, 2, 0).reshape(n_docs, -1), n_samples=n_samples)
-    sampled = scores_of(sums.reshape(-1, n_losses, n_seeds, n_columns))
+    differences = paired_differences(
+        counts, lambda sums: numpy.stack([*scores_of(sums).values()]), n_samples=n_samples
+    )
     return [
         Row(
             loss=loss,
             seconds=mean(one.seconds for one in of_loss[loss]),
             scores={name: float(values[i].mean()) for name, values in by_seed.items()},
             by_seed={name: values[i].tolist() for name, values in by_seed.items()},
-            differences={
-                name: difference(
-                    float(values[i].mean() - values[0].mean()),
-                    (sampled[name][:, i] - sampled[name][:, 0]).mean(axis=-1),
-                )
-                for name, values in by_seed.items()
-            },
+            differences={name: found[i] for name, found in zip(by_seed, differences)},
         )
         for i, loss in enumerate(losses)
     ]
@@ -165,16 +168,12 @@ def scores_of(sums: FloatsXd) -> Dict[str, FloatsXd]:
     """
     right, wrong, missed, cost, tokens, exact, docs = numpy.moveaxis(sums, -1, 0)
     return {
-        "ents_f": _ratio(2 * right, 2 * right + wrong + missed),
-        "ents_p": _ratio(right, right + wrong),
-        "ents_r": _ratio(right, right + missed),
-        "ents_cost": _ratio(cost, tokens),
-        "ents_sent_acc": _ratio(exact, docs),
+        "ents_f": f_score(right, wrong, missed),
+        "ents_p": precision(right, wrong),
+        "ents_r": recall(right, missed),
+        "ents_cost": ratio(cost, tokens),
+        "ents_sent_acc": ratio(exact, docs),
     }
-
-
-def _ratio(numerator: FloatsXd, denominator: FloatsXd) -> FloatsXd:
-    return numerator / numpy.where(denominator == 0, 1, denominator)
 
 
 def describe(outcome: Outcome) -> str:
@@ -194,25 +193,14 @@ def table(rows: Sequence[Row]) -> str:
         standard deviation, if there is more than one seed.
     """
     head = ["loss", "F", "P", "R", "cost", "sentences", "seconds", "p of F", "p of cost"]
-    cells = [head, ["---", *["--:"] * (len(head) - 1)], *map(_cells, rows)]
-    widths = [max(map(len, column)) for column in zip(*cells)]
-    return "\n".join(
-        f"| {line[0]:<{widths[0]}} | "
-        + " | ".join(f"{cell:>{width}}" for cell, width in zip(line[1:], widths[1:]))
-        + " |"
-        for line in cells
-    )
+    return markdown_table(head, [_cells(row) for row in rows], align=True)
 
 
 def _cells(row: Row) -> List[str]:
-    percents = [_cell(row.by_seed[f"ents_{name}"], 100, 2) for name in ("f", "p", "r")]
-    cost = _cell(row.by_seed["ents_cost"], 1, 4)
-    sentences = _cell(row.by_seed["ents_sent_acc"], 100, 2)
+    percents = [
+        mean_and_deviation([100 * value for value in row.by_seed[f"ents_{name}"]])
+        for name in ("f", "p", "r", "sent_acc")
+    ]
+    cost = mean_and_deviation(row.by_seed["ents_cost"], 4)
     levels = [f"{row.differences[name].p:.4f}" for name in ("ents_f", "ents_cost")]
-    return [row.loss, *percents, cost, sentences, f"{row.seconds:.0f}", *levels]
-
-
-def _cell(values: Sequence[float], factor: float, digits: int) -> str:
-    scaled = [factor * value for value in values]
-    deviation = f" ± {stdev(scaled):.{digits}f}" if len(scaled) > 1 else ""
-    return f"{mean(scaled):.{digits}f}{deviation}"
+    return [row.loss, *percents[:3], cost, percents[3], f"{row.seconds:.0f}", *levels]

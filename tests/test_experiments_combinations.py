@@ -8,11 +8,11 @@ import pytest
 import spacy
 from spacy.util import registry
 
+from experiments.cells import Runner
 from experiments.combinations import grid, study
 from experiments.combinations.grid import CORPORA
 from experiments.combinations.page import best_row, describe, score_table
 from experiments.combinations.study import ARCHITECTURES, COUNTS, SCORES, Outcome, compare
-from experiments.cells import Runner
 from experiments.corpora import as_examples, read_docs
 from experiments.linear import make_linear
 from experiments.scores import sentence_counts

@@ -10,7 +10,7 @@ import spacy_costner
 
 ROOT = Path(spacy_costner.__file__).parent
 FLOORS = [
-    {"types", "blocks", "drawing", "reliability", "significance", "start"},
+    {"types", "blocks", "drawing", "reliability", "metrics", "runs", "start"},
     {"chain", "tags", "hierarchy", "matrix", "sparse"},
     {"costs", "decode", "features", "forbidden", "losses", "rehearsal"},
     {"layers", "gold"},

@@ -1,9 +1,9 @@
 """Whether one system is better than another, or was lucky with the test docs."""
 
-from typing import NamedTuple
+from typing import Callable, List, NamedTuple
 
 import numpy
-from thinc.types import Floats1d, Floats2d
+from thinc.types import Floats1d, Floats2d, FloatsXd
 
 BLOCK = 2**22
 """How many docs are drawn at once, at most: what fits into memory with ease."""
@@ -64,3 +64,33 @@ def difference(value: float, sampled: Floats1d) -> Difference:
     tail = min(int((sampled <= 0).sum()), int((sampled >= 0).sum()))
     low, high = numpy.percentile(sampled, [2.5, 97.5]).tolist()
     return Difference(value, low, high, min(1.0, 2 * (1 + tail) / (1 + len(sampled))))
+
+
+def paired_differences(
+    counts: FloatsXd,
+    score: Callable[[FloatsXd], FloatsXd],
+    *,
+    baseline: int = 0,
+    n_samples: int = 10_000,
+) -> List[List[Difference]]:
+    """Compare systems with one of them by the mean scores of their seeds: the paired bootstrap
+    over docs, with the same samples for all systems, seeds and scores.
+
+    counts (FloatsXd): What was counted of each system, with each seed, in each doc. Shape:
+        (systems, seeds, docs, columns)
+    score (Callable[[FloatsXd], FloatsXd]): Makes scores of counts that are added up over docs.
+        Shape: (..., columns) to (scores, ...)
+    baseline (int): The system that all are compared with.
+    n_samples (int): How many samples of docs.
+    RETURNS (List[List[Difference]]): For each score one for each system.
+    """
+    n_systems, n_seeds, n_docs, n_columns = counts.shape
+    sums = bootstrap(numpy.moveaxis(counts, 2, 0).reshape(n_docs, -1), n_samples=n_samples)
+    sampled = score(sums.reshape(-1, n_systems, n_seeds, n_columns))
+    return [
+        [
+            difference(float(mean[i] - mean[baseline]), means[:, i] - means[:, baseline])
+            for i in range(n_systems)
+        ]
+        for mean, means in zip(score(counts.sum(axis=2)).mean(axis=-1), sampled.mean(axis=-1))
+    ]
