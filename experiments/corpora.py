@@ -1,15 +1,17 @@
 """The corpora of the papers, as docs: one for each sentence."""
 
 from pathlib import Path
-from typing import Dict, Iterator, List, Optional, Sequence
+from typing import Iterator, List, Optional, Sequence
 
 from spacy.tokens import Doc
 from spacy.training import Example
 from spacy.vocab import Vocab
 
-from .cells import ROOT
+from .runner import ROOT
 
 ASSETS = ROOT / "assets"
+SPANISH = {"train": "esp.train", "dev": "esp.testa", "test": "esp.testb"}
+"""The files of CoNLL-2002 Spanish, in assets/conll2002_es."""
 
 
 def read_columns(path: Path) -> Iterator[List[List[str]]]:
@@ -26,34 +28,32 @@ def read_columns(path: Path) -> Iterator[List[List[str]]]:
             "fetches what may be fetched"
         )
     rows: List[List[str]] = []
-    for line in path.read_text(encoding="utf8").splitlines():
+    for line in [*path.read_text(encoding="utf8").splitlines(), ""]:
         columns = line.split()
         if columns and columns[0] != "-DOCSTART-":
             rows.append(columns)
         elif rows:
             yield rows
             rows = []
-    if rows:
-        yield rows
 
 
-def read_docs(path: Path, vocab: Vocab, limit: Optional[int] = None) -> List[Doc]:
+def read_docs(
+    path: Path, vocab: Vocab, begin: Optional[int] = None, end: Optional[int] = None
+) -> List[Doc]:
     """Read annotated sentences: words in the first column, IOB2 tags in the last and, if there
     are three or more, parts of speech in the second, which become `token.tag_`.
 
     path (Path): The file.
     vocab (Vocab): The vocab of the docs.
-    limit (Optional[int]): The most sentences.
+    begin, end (Optional[int]): Which sentences, as in a slice.
     RETURNS (List[Doc]): The docs. An I- tag that continues nothing begins an entity, as in
         conlleval.
     """
     docs: List[Doc] = []
-    for rows in read_columns(path):
-        if len(docs) == limit:
-            break
-        words = [row[0] for row in rows]
+    for rows in list(read_columns(path))[begin:end]:
         tags = [row[1] for row in rows] if len(rows[0]) > 2 else None
-        docs.append(Doc(vocab, words=words, tags=tags, ents=_repaired([row[-1] for row in rows])))
+        ents = _repaired([row[-1] for row in rows])
+        docs.append(Doc(vocab, words=[row[0] for row in rows], tags=tags, ents=ents))
     return docs
 
 
@@ -73,23 +73,3 @@ def as_examples(docs: Sequence[Doc]) -> List[Example]:
 def bare(doc: Doc) -> Doc:
     """A doc with the same words and parts of speech, without entities."""
     return Doc(doc.vocab, words=[t.text for t in doc], tags=[t.tag_ for t in doc])
-
-
-def conll2002(vocab: Vocab, limit: Optional[int] = None) -> Dict[str, List[Doc]]:
-    """CoNLL-2002 Spanish: "train", "testa" and "testb". The limit is that of "train"."""
-    return conll(ASSETS / "conll2002_es" / "esp", vocab, limit)
-
-
-def conll(path: Path, vocab: Vocab, limit: Optional[int] = None) -> Dict[str, List[Doc]]:
-    """The parts of a corpus of the shared tasks of 2002 and 2003.
-
-    path (Path): Its files, without ".train", ".testa" and ".testb".
-    vocab (Vocab): The vocab of the docs.
-    limit (Optional[int]): The most sentences of "train".
-    RETURNS (Dict[str, List[Doc]]): "train", "testa" and "testb".
-    """
-    limits = {"train": limit}
-    return {
-        part: read_docs(path.with_suffix(f".{part}"), vocab, limits.get(part))
-        for part in ("train", "testa", "testb")
-    }

@@ -7,38 +7,33 @@ entity if all that it joins is of one category. If not, what is inside of it cou
 """
 
 import json
+import random
 import re
 import tarfile
 from collections import Counter
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import (
-    IO,
-    Annotated,
-    Any,
-    Dict,
-    Iterable,
-    Iterator,
-    List,
-    NamedTuple,
-    Sequence,
-    Tuple,
-    cast,
-)
+from typing import IO, Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import cast as as_type
 from xml.etree import ElementTree
 
+import spacy
 import typer
 from spacy.tokens import Doc
-from spacy.vocab import Vocab
-from typer import Option
 
-from .cells import ROOT
 from .corpora import ASSETS, read_docs
+from .runner import ROOT
 
 ARCHIVE = ASSETS / "genia" / "GENIAcorpus3.02.tgz"
 CORPUS = ROOT / "corpus" / "genia"
 INDEX = "sentences.tsv"
 SECTIONS = ("title", "abstract")
+SEED = 0
+N_FOLDS = 10
+HELD_OUT = 4
+"""One in so many sentences or abstracts of the training data is held out for tuning."""
+
 CATEGORY = re.compile(r"G#([^\s()]+)")
 
 PLAIN, GOLD = "genia", "genia_gold_tokens"
@@ -85,17 +80,6 @@ class Sentence(NamedTuple):
     entities: List[Entity]
 
 
-class Tagged(NamedTuple):
-    """A sentence in tokens.
-
-    words (List[str]): Its tokens.
-    tags (List[str]): Their IOB2 tags.
-    """
-
-    words: List[str]
-    tags: List[str]
-
-
 def read_sentences(archive: Path) -> Iterator[Sentence]:
     """Read the corpus. Of abstracts that are in it twice, the first counts.
 
@@ -106,7 +90,7 @@ def read_sentences(archive: Path) -> Iterator[Sentence]:
     seen = set()
     with tarfile.open(archive) as files:
         name = next(name for name in files.getnames() if name.endswith(".xml"))
-        articles = ElementTree.parse(cast(IO[bytes], files.extractfile(name))).iter("article")
+        articles = ElementTree.parse(as_type(IO[bytes], files.extractfile(name))).iter("article")
     for article in articles:
         abstract = article.findtext("articleinfo/bibliomisc", "").strip()
         if abstract in seen:
@@ -169,24 +153,20 @@ def encode(tokens: Sequence[Span], entities: Sequence[Entity]) -> List[str]:
     return tags
 
 
-def tag_plain(sentence: Sentence) -> Tagged:
-    """A sentence in the tokens that its text has."""
-    return _tagged(sentence, tokenize(sentence.text, PLAIN_TOKEN))
+def tag(sentence: Sentence, tokenization: str) -> Tuple[List[str], List[str]]:
+    """The words of a sentence and their tags.
 
-
-def tag_gold(sentence: Sentence) -> Tagged:
-    """A sentence in words that are cut where entities begin and end, as in the papers. They give
-    away a part of the answer."""
-    borders = [place for entity in sentence.entities for place in (entity.begin, entity.end)]
-    return _tagged(sentence, tokenize(sentence.text, JOINED_TOKEN, borders))
-
-
-def _tagged(sentence: Sentence, tokens: Sequence[Span]) -> Tagged:
+    sentence (Sentence): The sentence.
+    tokenization (str): PLAIN for the tokens that its text has; GOLD for words that are cut where
+        entities begin and end, as in the papers, which gives away a part of the answer.
+    RETURNS (Tuple[List[str], List[str]]): Those.
+    """
+    tokens = tokenize(sentence.text, PLAIN_TOKEN)
+    if tokenization == GOLD:
+        borders = [place for entity in sentence.entities for place in (entity.begin, entity.end)]
+        tokens = tokenize(sentence.text, JOINED_TOKEN, borders)
     words = [sentence.text[begin:end] for begin, end in tokens]
-    return Tagged(words, encode(tokens, sentence.entities))
-
-
-TOKENIZATIONS = {PLAIN: tag_plain, GOLD: tag_gold}
+    return words, encode(tokens, sentence.entities)
 
 
 def convert(archive: Path, output: Path) -> Dict[str, Counter]:
@@ -199,35 +179,33 @@ def convert(archive: Path, output: Path) -> Dict[str, Counter]:
     """
     sentences = [sentence for sentence in read_sentences(archive) if sentence.text.strip()]
     output.mkdir(parents=True, exist_ok=True)
-    index = [f"{i}\t{s.abstract}\t{s.section}\n" for i, s in enumerate(sentences)]
-    _write(output / INDEX, index)
+    _write(
+        output / INDEX,
+        (f"{i}\t{one.abstract}\t{one.section}\n" for i, one in enumerate(sentences)),
+    )
     counts = {}
-    for name, tag in TOKENIZATIONS.items():
-        tagged = [tag(sentence) for sentence in sentences]
-        _write(output / f"{name}.iob2", map(_columns, tagged))
+    for name in (PLAIN, GOLD):
+        tagged = [tag(sentence, name) for sentence in sentences]
+        rows = ([f"{word}\t{iob}\n" for word, iob in zip(*one)] for one in tagged)
+        _write(output / f"{name}.iob2", ("".join([*lines, "\n"]) for lines in rows))
         counts[name] = Counter(
             sentences=len(tagged),
             tokens=sum(len(words) for words, _ in tagged),
-            entities=sum(tag.startswith("B-") for _, tags in tagged for tag in tags),
+            entities=sum(iob.startswith("B-") for _, tags in tagged for iob in tags),
             marked=sum(len(sentence.entities) for sentence in sentences),
         )
     return counts
-
-
-def _columns(tagged: Tagged) -> str:
-    lines = [f"{word}\t{tag}\n" for word, tag in zip(*tagged)]
-    return "".join([*lines, "\n"])
 
 
 def _write(path: Path, blocks: Iterable[str]) -> None:
     path.write_text("".join(blocks), encoding="utf8", newline="\n")
 
 
-def genia(tokenization: str, vocab: Vocab, folder: Path = CORPUS) -> Tuple[List[Doc], List[str]]:
+@lru_cache
+def read_genia(tokenization: str, folder: Path = CORPUS) -> Tuple[List[Doc], List[str]]:
     """GENIA, as `python -m experiments.genia` wrote it.
 
     tokenization (str): PLAIN or GOLD.
-    vocab (Vocab): The vocab of the docs.
     folder (Path): Where it is.
     RETURNS (Tuple[List[Doc], List[str]]): A doc for each sentence, and its abstract.
     RAISES (FileNotFoundError): If it isn't there.
@@ -237,19 +215,62 @@ def genia(tokenization: str, vocab: Vocab, folder: Path = CORPUS) -> Tuple[List[
             f"{folder}: expected GENIA; `python -m experiments.genia` writes it"
         )
     lines = (folder / INDEX).read_text(encoding="utf8").splitlines()
-    docs = read_docs(folder / f"{tokenization}.iob2", vocab)
+    docs = read_docs(folder / f"{tokenization}.iob2", spacy.blank("xx").vocab)
     return docs, [line.split("\t")[1] for line in lines]
 
 
-def main(
-    archive: Annotated[Path, Option(help="The corpus as published")] = ARCHIVE,
-    output: Annotated[Path, Option(help="The folder to write to")] = CORPUS,
-) -> None:
+def deal(groups: Sequence[Any], n_folds: int, seed: int = SEED) -> List[List[int]]:
+    """Deal out a corpus by chance.
+
+    groups (Sequence[Any]): For each sentence what it belongs to; groups stay together.
+    n_folds (int): How many folds.
+    seed (int): For chance.
+    RETURNS (List[List[int]]): The sentences of each fold.
+    """
+    names = sorted(set(groups))
+    random.Random(seed).shuffle(names)
+    fold_of = {name: i % n_folds for i, name in enumerate(names)}
+    folds: List[List[int]] = [[] for _ in range(n_folds)]
+    for i, group in enumerate(groups):
+        folds[fold_of[group]].append(i)
+    return folds
+
+
+def take_out(groups: Sequence[Any], n_folds: int, fold: int) -> Tuple[List[int], List[int]]:
+    """The sentences that are not in a fold, and those that are."""
+    folds = deal(groups, n_folds)
+    rest = sorted(i for number, some in enumerate(folds) if number != fold for i in some)
+    return rest, folds[fold]
+
+
+def divide(
+    tokenization: str, by_abstract: bool, limit: Optional[int], fold: int, held_out: bool = False
+) -> Dict[str, List[Doc]]:
+    """Divide the corpus.
+
+    tokenization (str): PLAIN or GOLD.
+    by_abstract (bool): Whether the sentences of an abstract stay together.
+    limit (Optional[int]): The most sentences.
+    fold (int): The fold that is tested.
+    held_out (bool): Whether a part of its training data is taken for development in its place.
+    RETURNS (Dict[str, List[Doc]]): "train", and "test" or "dev".
+    """
+    docs, abstracts = read_genia(tokenization)
+    groups: Sequence[Any] = abstracts[:limit] if by_abstract else range(len(docs[:limit]))
+    train, test = take_out(groups, N_FOLDS, fold)
+    if held_out:
+        learn, held = take_out([groups[i] for i in train], HELD_OUT, 0)
+        train, test = [train[i] for i in learn], [train[i] for i in held]
+    part = "dev" if held_out else "test"
+    return {"train": [docs[i] for i in train], part: [docs[i] for i in test]}
+
+
+def main() -> None:
     """Convert GENIA 3.02 from XML to columns, in two tokenizations."""
-    for name, counts in convert(archive, output).items():
+    for name, counts in convert(ARCHIVE, CORPUS).items():
         numbers = ", ".join(f"{count:,} {what}" for what, count in counts.items())
-        typer.echo(f"{output / name}.iob2: {numbers}")
+        typer.echo(f"{CORPUS / name}.iob2: {numbers}")
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

@@ -1,10 +1,9 @@
-"""A tagger of the papers: made and asked within a process, without files."""
+"""A tagger of the papers: made within a process, without files."""
 
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 import spacy
 from spacy.language import Language
-from spacy.tokens import Doc
 from spacy.training import Example
 from spacy.util import load_config
 from thinc.api import Optimizer, fix_random_seed
@@ -13,18 +12,84 @@ from thinc.types import Floats2d, FloatsXd
 from spacy_costner.component import CostSensitiveNER
 from spacy_costner.layers import linear_part
 
-from .cells import ROOT
-from .corpora import bare
+from .runner import ROOT
 
 Block = Mapping[str, Any]
 
-SEQUENTIAL = {"@losses": "spacy_costner.Sequential.v1"}
+SEQUENTIAL: Block = {"@losses": "spacy_costner.Sequential.v1"}
+HAMMING: Block = {"@misc": "spacy_costner.HammingCost.v1"}
+FLAGS = ["is_first_upper", "IS_UPPER", "IS_DIGIT", "has_digit", "has_hyphen"]
+
+WIDTH = 96
+ROWS = {"NORM": 5000, "PREFIX": 1000, "SUFFIX": 2500, "SHAPE": 2500, "TAG": 500}
+
+
+def loss_block(name: str, **settings: Any) -> Block:
+    """The block of one of our losses."""
+    return {"@losses": f"spacy_costner.{name}.v1", **settings}
 
 
 def features_of(experiment: str) -> Dict[str, Any]:
     """What the config of an experiment, in configs/papers, says of features."""
     config = load_config(ROOT / "configs" / "papers" / f"{experiment}.cfg")
     return dict(config["components"]["ner"]["model"]["features"])
+
+
+def features_block(**settings: Any) -> Block:
+    """The block of a template of features."""
+    return {"@misc": "spacy_costner.Features.v1", **settings}
+
+
+def linear_block(features: Block, **settings: Any) -> Block:
+    """The linear CRF of the papers.
+
+    features (Block): What it sees of tokens.
+    **settings (Any): Those of AdaGrad.
+    """
+    architecture = {"@architectures": "spacy_costner.SparseCRF.v1", **settings}
+    return {**architecture, "features": features}
+
+
+def cnn_block(attributes: Sequence[str]) -> Block:
+    """The CNN of configs/cnn.cfg.
+
+    attributes (Sequence[str]): What it sees of tokens, some of ROWS.
+    """
+    return {"@architectures": "spacy_costner.LinearChainCRF.v1", "tok2vec": _tok2vec(attributes)}
+
+
+def hybrid_block(attributes: Sequence[str], features: Block, learn_rate: float) -> Block:
+    """The hybrid of configs/hybrid.cfg.
+
+    attributes (Sequence[str]): What the CNN sees of tokens, some of ROWS.
+    features (Block): What the linear part sees.
+    learn_rate (float): That of AdaGrad.
+    """
+    return {
+        "@architectures": "spacy_costner.HybridCRF.v1",
+        "tok2vec": _tok2vec(attributes),
+        "features": features,
+        "learn_rate": learn_rate,
+        "part_dropout": 1.0,
+    }
+
+
+def _tok2vec(attributes: Sequence[str]) -> Block:
+    embed = {
+        "@architectures": "spacy.MultiHashEmbed.v2",
+        "width": WIDTH,
+        "attrs": list(attributes),
+        "rows": [ROWS[name] for name in attributes],
+        "include_static_vectors": False,
+    }
+    encode = {
+        "@architectures": "spacy.MaxoutWindowEncoder.v2",
+        "width": WIDTH,
+        "depth": 4,
+        "window_size": 1,
+        "maxout_pieces": 3,
+    }
+    return {"@architectures": "spacy.Tok2Vec.v2", "embed": embed, "encode": encode}
 
 
 class Tagger(NamedTuple):
@@ -89,16 +154,10 @@ def make_tagger(
     """
     vocab: Any = examples[0].reference.vocab
     if not vocab.lex_attr_getters:
-        raise ValueError("make_tagger: examples: expected the vocab of a pipeline, was: a bare one")
+        raise ValueError("make_tagger: examples: expected the vocab of a pipeline, got a bare one")
     fix_random_seed(seed)
     nlp = spacy.blank("xx", vocab=vocab)
     config = {"model": dict(model), "loss": dict(loss), "scheme": scheme}
     ner: Any = nlp.add_pipe("cost_sensitive_ner", name="ner", config=config)
     nlp.initialize(lambda: list(examples))
     return Tagger(nlp, ner)
-
-
-def answers(tagger: Tagger, docs: Sequence[Doc]) -> List[Example]:
-    """Predict docs: examples of the answers and of the gold."""
-    predicted = tagger.nlp.pipe([bare(doc) for doc in docs], batch_size=256)
-    return [Example(answer, doc) for answer, doc in zip(predicted, docs)]
