@@ -1,4 +1,4 @@
-"""Gimpel & Smith (2010) again: steps, averages and penalties by hand, statistics, tables."""
+"""Gimpel & Smith (2010) again: steps and penalties by hand, settings, the whole of it."""
 
 from pathlib import Path
 from typing import Any, List
@@ -9,15 +9,19 @@ import spacy
 from numpy.testing import assert_allclose
 from spacy.training import Example
 
-from experiments.cells import Runner
-from experiments.corpora import as_examples, conll
-from experiments.scores import f_score
-from experiments.softmax_margin import study
-from experiments.softmax_margin.methods import (
+from experiments import softmax_margin
+from experiments.corpora import as_examples, read_docs
+from experiments.runner import Runner, fill, template
+from experiments.scores import System, best_on_dev
+from experiments.softmax_margin import (
     METHODS,
     SGD_STEP,
-    Corpus,
+    Facts,
     Training,
+    best_settings,
+    describe,
+    experiment,
+    find_corpus,
     jensen_risk_bound,
     likelihood,
     mira,
@@ -25,15 +29,7 @@ from experiments.softmax_margin.methods import (
     perceptron,
     risk,
 )
-from experiments.softmax_margin.page import experiment, settings_table
-from experiments.softmax_margin.study import (
-    Choice,
-    at_choice,
-    best_of,
-    checkpoints,
-    find_corpus,
-    levels,
-)
+from experiments.training import run_stages
 
 SENTENCES = """\
 -DOCSTART- -X- O O
@@ -48,7 +44,7 @@ Rome NNP I-NP I-LOC
 sleeps VBZ I-VP O
 """
 
-CORPUS = Corpus(n_batches=4, n_active=20.0)
+FACTS = Facts(n_batches=4, n_active=20.0)
 
 
 @pytest.fixture
@@ -60,13 +56,14 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def examples(path: Path) -> List[Example]:
-    return as_examples(conll(path, spacy.blank("xx").vocab)["train"])
+    return as_examples(read_docs(path.with_suffix(".train"), spacy.blank("xx").vocab))
 
 
-def weights(examples: List[Example], training: Training, **settings: Any) -> numpy.ndarray:
+def weights(examples: List[Example], training: Training, start: Any = None) -> numpy.ndarray:
     """The weights after one epoch of one step."""
-    settings = {"epochs": 1, "averaged": False, "seed": 0, **settings}
-    return at_choice(examples, **training._asdict(), **settings).rows.copy()
+    stage = training.stage([1], [False], 0)
+    first = None if start is None else [start]
+    return run_stages(examples, [stage], first, lambda tagger, **facts: None)[0]
 
 
 def test_corpus_of_2003_is_read(examples: List[Example]) -> None:
@@ -79,30 +76,17 @@ def test_corpus_of_2003_is_read(examples: List[Example]) -> None:
 
 
 def test_the_corpus_of_the_paper_comes_first(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(study, "CORPORA", {"a": path, "b": path})
+    monkeypatch.setattr(softmax_margin, "CORPORA", {"a": path, "b": path})
     assert find_corpus() == "a"
-    monkeypatch.setattr(study, "CORPORA", {"a": path.parent / "none", "b": path})
+    monkeypatch.setattr(softmax_margin, "CORPORA", {"a": path.parent / "none", "b": path})
     assert find_corpus() == "b"
-    monkeypatch.setattr(study, "CORPORA", {"a": path.parent / "none"})
+    monkeypatch.setattr(softmax_margin, "CORPORA", {"a": path.parent / "none"})
     with pytest.raises(FileNotFoundError, match="any of a"):
         find_corpus()
 
 
-def test_averages_are_of_the_weights_after_each_step(examples: List[Example]) -> None:
-    training = likelihood(CORPUS, 0.1, None)._asdict()
-    seen = {}
-    for n, averaged, linear in checkpoints(examples, epochs=[1, 2], seed=0, **training):
-        seen[n, averaged] = linear.rows.copy()
-    assert not numpy.allclose(seen[1, False], seen[2, False])
-    assert_allclose(seen[1, True], seen[1, False], atol=1e-6)
-    assert_allclose(seen[2, True], (seen[1, False] + seen[2, False]) / 2, atol=1e-6)
-    for averaged in (False, True):
-        linear = at_choice(examples, epochs=2, averaged=averaged, seed=0, **training)
-        assert_allclose(linear.rows, seen[2, averaged], atol=1e-6)
-
-
 def test_the_perceptron_makes_whole_steps(examples: List[Example]) -> None:
-    found = weights(examples[:1], perceptron(CORPUS, None, None, built_in=True))
+    found = weights(examples[:1], perceptron(FACTS, None, None, built_in=True))
     assert_allclose(found, found.round(), atol=1e-4)
     assert found.any()
 
@@ -110,30 +94,30 @@ def test_the_perceptron_makes_whole_steps(examples: List[Example]) -> None:
 def test_mira_makes_steps_of_c_at_most(examples: List[Example]) -> None:
     """Each weight moves by C times the difference of a feature's counts."""
     c = 1e-3
-    found = weights(examples[:1], mira(CORPUS, c, 5, built_in=True)) / c
+    found = weights(examples[:1], mira(FACTS, c, 5, built_in=True)) / c
     assert_allclose(found, found.round(), atol=1e-3)
     assert found.any()
 
 
 def test_mira_mends_a_mistake(examples: List[Example]) -> None:
     """Where C doesn't matter, the steps for m times the cost are m times as long."""
-    one, five = (weights(examples[:1], mira(CORPUS, 1e3, m, built_in=True)) for m in (1, 5))
+    one, five = (weights(examples[:1], mira(FACTS, 1e3, m, built_in=True)) for m in (1, 5))
     assert_allclose(five, 5 * one, rtol=1e-3, atol=1e-6)
     assert one.any()
 
 
 def test_risk_is_multiplied_and_its_penalty_is_not(examples: List[Example]) -> None:
-    start = weights(examples, likelihood(CORPUS, 0.0, None))
-    gradient = (start - weights(examples, risk(CORPUS, 0.0, 1), start=start)) / SGD_STEP
+    start = weights(examples, likelihood(FACTS, 0.0, None))
+    gradient = (start - weights(examples, risk(FACTS, 0.0, 1), start=start)) / SGD_STEP
     assert numpy.abs(gradient).max() > 0.01
-    expected = (start - 5 * SGD_STEP * gradient) / (1 + SGD_STEP * penalty(CORPUS, 3.0))
-    assert_allclose(weights(examples, risk(CORPUS, 3.0, 5), start=start), expected, atol=1e-5)
+    expected = (start - 5 * SGD_STEP * gradient) / (1 + SGD_STEP * penalty(FACTS, 3.0))
+    assert_allclose(weights(examples, risk(FACTS, 3.0, 5), start=start), expected, atol=1e-5)
 
 
 def test_the_bound_is_the_risk_where_costs_are_small(examples: List[Example]) -> None:
-    start = weights(examples, likelihood(CORPUS, 0.0, None))
+    start = weights(examples, likelihood(FACTS, 0.0, None))
     of_risk, of_bound = (
-        weights(examples, method(CORPUS, 0.0, m), start=start) - start
+        weights(examples, method(FACTS, 0.0, m), start=start) - start
         for method, m in ((risk, 1), (jensen_risk_bound, 1e-2))
     )
     assert_allclose(of_bound / 1e-2, of_risk, atol=0.05 * numpy.abs(of_risk).max())
@@ -141,47 +125,32 @@ def test_the_bound_is_the_risk_where_costs_are_small(examples: List[Example]) ->
 
 def test_the_penalty_of_an_epoch() -> None:
     """L2 is of half the sum of squares, and is added at each of four steps."""
-    assert CORPUS.n_batches * penalty(CORPUS, 0.1) / 2 == pytest.approx(0.1)
-
-
-def test_f_by_hand() -> None:
-    assert f_score(numpy.asarray([[4, 6, 3], [0, 0, 0]])).tolist() == [60, 0]
-
-
-def test_levels_are_of_the_mean_of_the_seeds() -> None:
-    rng = numpy.random.default_rng(0)
-    right, some = (
-        numpy.full((60, 3), 2),
-        numpy.stack([*[numpy.full(60, 2)] * 2, rng.integers(2, size=60)], 1),
-    )
-    counts = numpy.asarray([[right, some], [some, right], [some, some]])
-    assert levels(counts, 0, n_samples=100)[:2] == [1, 1]
-    assert levels(counts, 0, n_samples=100)[2] == pytest.approx(2 / 101)
+    assert FACTS.n_batches * penalty(FACTS, 0.1) / 2 == pytest.approx(0.1)
 
 
 def test_settings_are_chosen_and_shown() -> None:
-    tried = [
-        Choice(0.01, 5, 3, False, 70.0),
-        Choice(0.1, 5, 3, True, 72.0),
-        Choice(0.1, 20, 3, False, 71.0),
+    def tried(c: float, m: float, epochs: int, averaged: bool, f: float) -> System:
+        settings = {"c": c, "m": m, "epochs": epochs, "averaged": averaged}
+        return System("jrb", numpy.asarray([[f, 100 - f, 100 - f]]), (), settings)
+
+    systems = [
+        tried(0.01, 5, 3, False, 70),
+        tried(0.1, 5, 3, True, 72),
+        tried(0.1, 20, 3, False, 71),
     ]
-    assert best_of(tried).describe() == "0.1, 5, 3, Y"
-    header, _, row = [line.split(" | ") for line in settings_table({"jrb": tried}).splitlines()]
-    shown = {name: value for name, value in zip(header[1:], row[1:]) if value.strip()}
-    assert shown == {
-        "C = 0.01": "70.00",
-        "C = 0.1": "72.00",
-        "m = 5": "72.00",
-        "m = 20": "71.00",
-        "avg. N": "71.00",
-        "avg. Y |": "72.00 |",
-    }
+    assert describe(best_on_dev(systems).settings) == "0.1, 5, 3, Y"
+    shown = best_settings(systems).split(" | ")
+    assert shown == ["70.00", "72.00", *[""] * 3, "72.00", "71.00", "71.00", "72.00"]
+    assert describe({"c": 0.1, "m": None, "epochs": 3, "averaged": False}) == "0.1, 3, N"
 
 
 def test_the_experiment(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(study, "CORPORA", {"tiny": path})
-    text = experiment(Runner(tmp_path / "cells"), True)
-    assert "tiny: 2 sentences" in text
-    for method in METHODS.values():
-        published = f"| {method.title} | {method.published.dev:.2f} | {method.published.test:.2f} |"
-        assert published in text
+    monkeypatch.setattr(softmax_margin, "CORPORA", {"tiny": path})
+    monkeypatch.setattr(softmax_margin, "ROOT", path.parent)
+    monkeypatch.setattr("experiments.training.ROOT", path.parent)
+    figures = experiment(Runner(tmp_path / "runs"), True)
+    assert "tiny: 2 sentences" in fill(template("softmax_margin"), {"provenance": "", **figures})
+    assert list(figures["ours"]) == list(METHODS)
+    runs = {file.stem for file in (tmp_path / "runs").iterdir()}
+    assert {f"test-0-{name}" for name in METHODS} < runs
+    assert {"tune-None-None-perceptron", "tune-0.01-1-mira_built_in"} < runs
