@@ -11,6 +11,7 @@ import pytest
 import spacy
 from spacy.tokens import Doc
 
+from experiments import genia
 from experiments.corpora import ASSETS, as_examples
 from experiments.genia import (
     ARCHIVE,
@@ -22,30 +23,30 @@ from experiments.genia import (
     Entity,
     Sentence,
     convert,
-    encode,
-    genia,
-    read_terms,
-    tag_gold,
-    tag_plain,
-    tokenize,
-)
-from experiments.hierarchical_cost import study
-from experiments.hierarchical_cost.methods import METHODS, PROTOCOLS, STEPS_OF_ONE
-from experiments.hierarchical_cost.page import compare, draw, table_1, table_2, table_3
-from experiments.hierarchical_cost.study import (
-    COST,
-    LEVELS,
-    Outcome,
-    Tuning,
-    cross_validate,
     deal,
     divide,
-    fit,
-    rate,
-    score,
+    encode,
+    read_genia,
+    read_terms,
+    tag,
     take_out,
+    tokenize,
 )
-from spacy_costner.layers import linear_part
+from experiments.hierarchical_cost import (
+    METHODS,
+    SPLITS,
+    STEPS_OF_ONE,
+    TREE_COST,
+    best_setting,
+    cells,
+    draw,
+    table_of_differences,
+    table_of_levels,
+)
+from experiments.scores import COST, F, System, compare, system
+from experiments.training import run_stages, train_and_count
+from spacy_costner.costs import make_hierarchical_cost
+from spacy_costner.hierarchy import make_tree
 from spacy_costner.tags import Tags
 
 ARTICLE = """
@@ -121,8 +122,8 @@ def test_tags_of_entities_that_end_within_tokens():
 
 def test_two_tokenizations_of_a_sentence():
     sentence = Sentence("1", "title", "CD28-mediated", [Entity(0, 4, "virus")])
-    assert tag_plain(sentence) == (["CD28", "-", "mediated"], ["B-virus", "O", "O"])
-    assert tag_gold(sentence) == (["CD28", "-mediated"], ["B-virus", "O"])
+    assert tag(sentence, PLAIN) == (["CD28", "-", "mediated"], ["B-virus", "O", "O"])
+    assert tag(sentence, GOLD) == (["CD28", "-mediated"], ["B-virus", "O"])
 
 
 @pytest.fixture
@@ -146,7 +147,7 @@ def test_convert(archive, tmp_path):
     counts = convert(archive, tmp_path / "corpus")
     assert counts[PLAIN] == Counter(sentences=4, tokens=10, entities=1, marked=1)
     assert counts[GOLD] == Counter(sentences=4, tokens=6, entities=1, marked=1)
-    docs, abstracts = genia(PLAIN, spacy.blank("xx").vocab, tmp_path / "corpus")
+    docs, abstracts = read_genia(PLAIN, tmp_path / "corpus")
     assert [doc.text.strip() for doc in docs] == ["A", "HIV - 1 is", "B", "C - 1 ."]
     assert [(ent.text, ent.label_) for ent in docs[1].ents] == [("HIV - 1", "virus")]
     assert abstracts == ["1", "1", "2", "2"]
@@ -154,7 +155,7 @@ def test_convert(archive, tmp_path):
 
 def test_no_corpus(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"experiments\.genia"):
-        genia(PLAIN, spacy.blank("xx").vocab, tmp_path)
+        read_genia(PLAIN, tmp_path)
 
 
 @pytest.mark.skipif(not ARCHIVE.exists(), reason="GENIA is not in assets/genia")
@@ -169,9 +170,10 @@ def test_published_corpus(tmp_path):
 
 
 def test_tree():
-    leaves = [name for name in LEVELS.lineages if name not in above(TREE)]
-    assert (len(leaves), LEVELS.depth) == (36, 6)
-    assert COST(Tags(leaves, "IOB2")).max() == 11
+    levels = make_tree(TREE, "tree")
+    leaves = [name for name in levels.lineages if name not in above(TREE)]
+    assert (len(leaves), levels.depth) == (36, 6)
+    assert make_hierarchical_cost(tree=TREE)(Tags(leaves, "IOB2")).max() == 11
 
 
 def above(nodes):
@@ -203,106 +205,98 @@ def corpus(monkeypatch):
         Doc(vocab, words=line.split(), ents=[labels.get(word, "O") for word in line.split()])
         for line in lines
     ]
-    examples = as_examples(docs)
     abstracts = [str(i // 2) for i in range(len(docs))]
-    monkeypatch.setattr(study, "read", lambda tokenization: (examples, abstracts))
-    return examples, abstracts
+    monkeypatch.setattr(genia, "read_genia", lambda tokenization: (docs, abstracts))
+    return docs, abstracts
 
 
 @pytest.mark.parametrize("by_abstract", [False, True])
 def test_held_out_data_is_training_data(corpus, by_abstract):
-    examples, abstracts = corpus
-    train, test = divide(GOLD, by_abstract, None, fold=0)
-    learn, held = divide(GOLD, by_abstract, None, fold=0, held_out=True)
-    assert {id(eg) for eg in [*train, *test]} == {id(eg) for eg in examples}
-    assert {id(eg) for eg in [*learn, *held]} == {id(eg) for eg in train}
+    docs, abstracts = corpus
+    train, test = divide(GOLD, by_abstract, None, fold=0).values()
+    learn, held = divide(GOLD, by_abstract, None, fold=0, held_out=True).values()
+    assert {id(doc) for doc in [*train, *test]} == {id(doc) for doc in docs}
+    assert {id(doc) for doc in [*learn, *held]} == {id(doc) for doc in train}
     assert 3 * len(held) == len(learn)
     if by_abstract:
-        of = {id(eg): abstract for eg, abstract in zip(examples, abstracts)}
+        of = {id(doc): abstract for doc, abstract in zip(docs, abstracts)}
         for one, other in ((train, test), (learn, held)):
-            assert not {of[id(eg)] for eg in one} & {of[id(eg)] for eg in other}
-
-
-def test_limit(corpus):
-    train, test = divide(GOLD, False, 20, fold=1)
-    assert (len(train), len(test)) == (18, 2)
+            assert not {of[id(doc)] for doc in one} & {of[id(doc)] for doc in other}
+    assert [*map(len, divide(GOLD, False, 20, fold=1).values())] == [18, 2]
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_methods_learn(corpus, method):
-    train, test = divide(GOLD, False, None, fold=0)
-    scores = []
-    settings = METHODS[method].training(METHODS[method].grid[0], epochs=8)
-    linear = fit(train, **settings, on_epoch=lambda linear: scores.append(score(linear, test)[0]))
-    assert len(scores) == 8
-    assert scores[-1] == score(linear, test)[0]
-    assert (scores[-1]["cost"], scores[-1]["f"]) == (0, 100)
-    assert scores[-1]["levels"] == [100] * 6
+    stage = METHODS[method].stage(METHODS[method].grid[0], range(1, 9))
+    data = {"tokenization": GOLD, "by_abstract": False, "limit": None, "fold": 0}
+    looks = train_and_count(data, [stage], cost=TREE_COST)
+    assert [look["epochs"] for look in looks] == [*range(1, 9)]
+    last = system(method, looks[-1:])
+    assert (last.on("test", COST)[0], last.on("test", F)[0]) == (0, 100)
+    assert looks[-1]["levels"] == [100] * 6
 
 
 def test_steps_of_one(corpus):
-    train, _ = divide(GOLD, False, None, fold=0)
-    settings = {**METHODS["none"].training(0, epochs=1), "batch_size": 1}
-    settings["model"] = STEPS_OF_ONE
-    linear = fit(train[:1], **settings)
-    _, weights = linear_part(linear.ner.model)
-    used = weights.rows[weights.rows != 0]
+    method = METHODS["none"]._replace(optimizer=STEPS_OF_ONE, batch_size=1)
+    examples = as_examples(divide(GOLD, False, None, fold=0)["train"][:1])
+    (rows, *_) = run_stages(examples, [method.stage(0, [1])], None, lambda tagger, **facts: None)
+    used = rows[rows != 0]
     assert len(used) and abs(used) == pytest.approx(abs(used).round(), abs=1e-4)
 
 
+def with_cost(cost, **settings):
+    """A system with this average cost of a token on dev and test, for each fold."""
+    rows = [numpy.asarray([[1, 1, 0, 10 * one, 10, 0, 1]] * 30) for one in cost]
+    return System("", numpy.stack([one.sum(axis=0) for one in rows]), rows, settings)
+
+
 def test_chosen():
-    tuning = Tuning((1.0, 2.0, 4.0), [[3.0, 2.0, 2.5], [2.0, 1.5, 1.5], [4.0, 3.0, 1.9]])
-    assert tuning.chosen == (2.0, 2)
+    costs = {1.0: [3.0, 2.0, 2.5], 2.0: [2.0, 1.5, 1.5], 4.0: [4.0, 3.0, 1.9]}
+    tuned = [
+        with_cost([cost], value=value, epochs=i + 1)
+        for value, some in costs.items()
+        for i, cost in enumerate(some)
+    ]
+    assert best_setting(tuned) == best_setting(tuned[::-1]) == {"value": 2.0, "epochs": 2}
 
 
 @pytest.fixture
 def outcomes():
     costs = {"none": (3.0, 4.0, 5.0), "zero_one": (2.5, 3.6, 4.4), "tree": (2.0, 3.1, 4.2)}
-    costs["pa"] = costs["paper_features"] = costs["tree"][:2]
-    folds = {
-        method: [
-            {"cost": cost, "f": 100 - cost, "levels": [cost] * 6, "counts": [[1, 1, 0, cost, 10]]}
-            for cost in some
-        ]
-        for method, some in costs.items()
-    }
-    tunings = {
-        method: Tuning(METHODS[method].grid, [[5.0, 4.0 + i] for i in METHODS[method].grid])
-        for method in METHODS
-    }
-    return dict.fromkeys(PROTOCOLS, Outcome(tunings, folds))
+    levels = {"value": 0.2, "epochs": 2, "levels": [[cost] * 6 for cost in (1, 3)]}
+    found = {method: with_cost(some, **levels) for method, some in costs.items()}
+    return dict.fromkeys(SPLITS, found)
 
 
 def test_tables(outcomes):
-    first = table_1(outcomes).splitlines()
-    assert len(first) == 5
-    assert "| perceptron, tree cost | 0.88 | 9 | 10 | 3.100 ± 1.100 | 0.2 | 2 |" in first[-1]
-    assert "| 2.550 ± 0.778 |" in table_2(outcomes["paper"])
-    assert "| perceptron, no cost | 69.8 | 96.0 ± 1.0 | 96.0 ± 1.0 |" in table_3(outcomes)
+    shown = cells(outcomes["paper"]["tree"])
+    assert shown == {"cost": "3.100 ± 1.100 | 0.2 | 2", "f": "66.7 ± 0.0"}
+    assert cells(with_cost([2.0, 3.1], value=0.0, epochs=2))["cost"] == "2.550 ± 0.778 | 0 | 2"
+    assert "| perceptron, tree cost | 2.0 | 2.0 |" in table_of_levels(outcomes)
 
 
 def test_comparison(outcomes):
-    found = outcomes["paper"].difference("tree", "none", "cost")
-    # 30 tokens that cost 9.3 together, and 30 that cost 12.
-    assert found.value == pytest.approx(-0.09)
-    assert found.low < found.value < found.high
-    assert found.p == pytest.approx(2 / 10_001)
-    assert outcomes["paper"].difference("tree", "none", "f").p == 1
-    assert compare(outcomes).count("| perceptron, no cost | -0.090 (p = ") == 2
+    one, other = (outcomes["paper"][name].joined() for name in ("tree", "none"))
+    (((cost,), (f,)),) = [compare([one], other, [COST, F])]
+    # 90 tokens that cost 9.3 together for each ten, and 90 that cost 12.
+    assert cost.value == pytest.approx(-0.9)
+    assert cost.low < cost.value < cost.high
+    assert cost.p == pytest.approx(2 / 10_001)
+    assert f.p == 1
+    assert table_of_differences(outcomes).count("| perceptron, no cost | -0.900 (p = ") == 2
 
 
-def test_counts_of_sentences_add_up(corpus):
-    settings = METHODS["none"].training(0, epochs=1)
-    found = cross_validate({"tokenization": GOLD, "by_abstract": False, "limit": 20}, settings, 0)
-    sums = numpy.asarray(found["counts"]).sum(axis=0, keepdims=True)
-    assert len(found["counts"]) == 2
-    assert rate(sums, "cost") == pytest.approx(found["cost"])
-    assert rate(sums, "f") == pytest.approx(found["f"])
-
-
-def test_figure(outcomes):
+def test_figure():
     pytest.importorskip("matplotlib")
-    (axes,) = draw(outcomes["paper"].tunings).axes
+    tuned = {
+        method: [
+            with_cost([cost], value=value, epochs=1)
+            for value in METHODS[method].grid
+            for cost in (5.0, 4.0 + value)
+        ]
+        for method in ("none", "zero_one", "tree")
+    }
+    (axes,) = draw(tuned).axes
     tree, zero_one, without = axes.lines
     assert list(tree.get_xdata()) == list(METHODS["tree"].grid)
     assert list(zero_one.get_ydata()) == [5.0] * len(METHODS["zero_one"].grid)

@@ -11,9 +11,8 @@ from numpy.random import default_rng
 from numpy.testing import assert_allclose
 from spacy.tokens import Doc
 
-from experiments.corpora import ASSETS, as_examples
-from experiments.linear import make_linear
-from experiments.z_score.chains import (
+from experiments.chains import (
+    HMM,
     Moments,
     Sequences,
     best_hamming_z_score,
@@ -22,22 +21,31 @@ from experiments.z_score.chains import (
     features_as_matrix,
     largest_margin,
     most_likely,
+    random_hmm,
     summed,
 )
-from experiments.z_score.entities import (
+from experiments.corpora import ASSETS, as_examples
+from experiments.tagger import linear_block, make_tagger
+from experiments.z_score import COLOURS, draw, expected_step, pooled, table_1_row
+from experiments.z_score_runs import (
+    CRF,
     FEATURES,
+    MM_H,
     N_SENTENCES,
+    NEAR,
     SOURCES,
+    TRUE,
+    Z_100,
+    Z_H,
     Setting,
+    Z,
     as_sequences,
     folds,
+    hmms_as_hard,
+    short_sequences,
     tags_of,
     token_error,
 )
-from experiments.z_score.hmm import HMM, random_hmm
-from experiments.z_score.markov import NEAR, hmms_as_hard, short_sequences
-from experiments.z_score.page import COLOURS, draw, expected_step, pooled, table_1_row
-from experiments.z_score.published import CRF, MM_H, TRUE, Z_100, Z_H, Z
 from spacy_costner.losses import max_margin
 from spacy_costner.types import Constraints
 
@@ -216,7 +224,7 @@ def docs() -> List[Doc]:
 
 
 def test_docs_as_sequences() -> None:
-    linear = make_linear(as_examples(docs()), features=FEATURES["S2"])
+    linear = make_tagger(as_examples(docs()), model=linear_block(FEATURES["S2"]))
     sequences = as_sequences(linear, docs())
     names = linear.ner.tags.names
     assert [names[tag] for tag in sequences.tags] == ["B-PER", "I-PER", "O", "B-LOC", "B-LOC", "O"]
