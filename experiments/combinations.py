@@ -2,21 +2,18 @@
 models, a CNN and a hybrid."""
 
 from itertools import groupby
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 from spacy_costner.metrics import markdown_table
 
-from .corpora import SPANISH
 from .genia import TREE
-from .runner import Figures, Runner
+from .runner import Figures, Runner, spec
 from .scores import COST, WHOLE, F, Score, System, best_on_dev, compare, system
 from .tagger import (
-    FLAGS,
     HAMMING,
     SEQUENTIAL,
     Block,
     cnn_block,
-    features_block,
     hybrid_block,
     linear_block,
     loss_block,
@@ -39,23 +36,16 @@ SECOND_EPOCHS = 3
 SCORES = (F, COST, WHOLE)
 ARCHITECTURES = ("linear", "CNN", "hybrid")
 TREE_COST: Block = {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": TREE}
-WORDS = {"ORTH": 2, "LOWER": 2, "SHAPE": 2, "prefix": 1, "suffix": 1, "flags": 1}
-ATTRIBUTES = ("NORM", "PREFIX", "SUFFIX", "SHAPE")
-
-
-def seen(**more: Any) -> Block:
-    """What a linear model sees of tokens."""
-    return features_block(**{"windows": WORDS, "affixes": [1, 2, 3, 4], "flags": FLAGS, **more})
+SPEC = spec("combinations")
 
 
 class Corpus(NamedTuple):
     """What is learned, and what mistakes cost.
 
-    data (Dict[str, Tuple]): The files and sentences of its parts: see `training.read`.
+    data (Dict[str, Any]): The files and sentences of its parts: see `training.read`.
     cost (Block): The cost.
     multiplier (float): How much score a unit of it is worth in a margin.
-    alpha (float): The same for the perceptron of linear models; that of GENIA is the one that
-        hierarchical_cost.py chose, whose steps are 20 times as long.
+    alpha (float): The same for the perceptron of linear models.
     features (Block): What a linear model sees of tokens.
     attributes (Sequence[str]): What a CNN sees of them.
     epochs (int): How often a CNN goes through it.
@@ -63,44 +53,35 @@ class Corpus(NamedTuple):
     """
 
     data: Dict[str, Any]
-    cost: Block = HAMMING
-    multiplier: float = 1.0
-    alpha: float = 1.0
-    features: Block = seen()
-    attributes: Sequence[str] = ATTRIBUTES
-    epochs: int = 3
-    words: int = 1_000
+    cost: Block
+    multiplier: float
+    alpha: float
+    features: Block
+    attributes: Sequence[str]
+    epochs: int
+    words: int
 
 
-def spanish(limit: int) -> Dict[str, Any]:
-    """The files of CoNLL-2002 Spanish, with so many sentences to learn from."""
-    ends = {"train": limit}
-    return {p: (f"assets/conll2002_es/{file}", 0, ends.get(p)) for p, file in SPANISH.items()}
+def corpus(settings: Mapping[str, Any]) -> Corpus:
+    """A corpus of the spec. What it doesn't say is that of Spanish entities."""
+    features, more = (
+        SPEC["features"],
+        {key: settings[key] for key in ["bigrams"] if key in settings},
+    )
+    windows = {**features["windows"], **settings.get("windows", {})}
+    return Corpus(
+        {part: settings[part] for part in ("train", "dev", "test")},
+        TREE_COST if "cost" in settings else HAMMING,
+        settings.get("multiplier", 1.0),
+        settings.get("alpha", 1.0),
+        {**features, "windows": windows, **more},
+        settings.get("attributes", ("NORM", "PREFIX", "SUFFIX", "SHAPE")),
+        settings.get("epochs", 3),
+        settings.get("words", 1_000),
+    )
 
 
-CHUNKS = "assets/conll2000/train.txt"
-GENIA = "corpus/genia/genia.iob2"
-CORPORA = {
-    "Spanish entities": Corpus(spanish(8_323)),
-    "Spanish entities, 500 sentences": Corpus(spanish(500), epochs=15, words=250),
-    "English chunks, 4,000 sentences": Corpus(
-        {
-            "train": (CHUNKS, 0, 4_000),
-            "dev": (CHUNKS, 8_000, None),
-            "test": ("assets/conll2000/test.txt", 0, None),
-        },
-        features=seen(windows={**WORDS, "TAG": 2}, bigrams={"TAG": 2}),
-        attributes=(*ATTRIBUTES, "TAG"),
-        epochs=5,
-        words=500,
-    ),
-    "GENIA terms": Corpus(
-        {"train": (GENIA, 0, 7_412), "dev": (GENIA, -3_706, -1_853), "test": (GENIA, -1_853, None)},
-        TREE_COST,
-        0.1,
-        0.04,
-    ),
-}
+CORPORA = {each["title"]: corpus(each) for each in SPEC["corpora"].values()}
 
 
 class Method(NamedTuple):
@@ -119,25 +100,22 @@ def methods(corpus: Corpus, architecture: str) -> Dict[str, Method]:
     only, to save time."""
     cost = {"cost": corpus.cost}
     margin = {**cost, "multiplier": corpus.multiplier}
-    softmax_margin = loss_block("SoftmaxMargin", **margin)
     alpha = corpus.alpha if architecture == "linear" else corpus.multiplier
-    perceptron = loss_block("Perceptron", **cost, alpha=alpha)
-    is_tree = corpus.cost is TREE_COST
-    mce_f, risk = loss_block("MCEF", decay=0.99), loss_block("Risk", **cost)
-    all_methods = {
-        "Sequential": Method((SEQUENTIAL,), False),
-        "Mixed": Method((loss_block("Mixed", k=3.0),), False),
-        "SoftmaxMargin": Method((softmax_margin,), is_tree),
-        "Perceptron with the cost": Method((perceptron,), False),
-        "Sequential, MCEF": Method((SEQUENTIAL, mce_f), False),
-        "Sequential, Risk": Method((SEQUENTIAL, risk), is_tree),
-        "Mixed with a margin": Method((loss_block("Mixed", k=3.0, **margin),), True),
-        "SoftmaxMargin, MCEF": Method((softmax_margin, mce_f), True),
-        "SoftmaxMargin, Risk": Method((softmax_margin, risk), True),
+    losses = {
+        "Sequential": SEQUENTIAL,
+        "Mixed": loss_block("Mixed", k=3.0),
+        "MixedMargin": loss_block("Mixed", k=3.0, **margin),
+        "SoftmaxMargin": loss_block("SoftmaxMargin", **margin),
+        "Perceptron": loss_block("Perceptron", **cost, alpha=alpha),
+        "MCEF": loss_block("MCEF", decay=0.99),
+        "Risk": loss_block("Risk", **cost),
     }
+    new = {"any", "tree"} if corpus.cost is TREE_COST else {"any"}
     return {
-        name: method
-        for name, method in all_methods.items()
+        name: Method(
+            tuple(losses[each] for each in method["losses"]), method.get("new_with") in new
+        )
+        for name, method in SPEC["methods"].items()
         if architecture == "linear" or "Mixed" not in name
     }
 

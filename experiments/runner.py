@@ -7,6 +7,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
+from spacy.util import load_config
+from thinc.api import Config
 from tqdm import tqdm
 
 from spacy_costner.runs import Done, Failed, MakeExecutor, Run, kept, local_processes, run_all
@@ -73,6 +75,11 @@ def run_experiment(name: str, *, quick: bool, jobs: int) -> str:
     if not quick:
         write_section(PAGE, name, text)
     return text
+
+
+def spec(name: str) -> Config:
+    """What an experiment is made of: corpora, settings, methods, grids, published figures."""
+    return load_config(ROOT / "experiments" / f"{name}.cfg", interpolate=True)
 
 
 def provenance(name: str, seconds: float) -> str:
