@@ -4,9 +4,9 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 
 from spacy_costner.metrics import Difference, markdown_table
 
-from .runner import ROOT, Figures, Runner
+from .runner import ROOT, Figures, Runner, spec
 from .scores import WHOLE, F, System, best_on_dev, compare
-from .tagger import SEQUENTIAL, Block, features_block, features_of, linear_block, loss_block
+from .tagger import SEQUENTIAL, Block, features_of, linear_block
 from .training import Stage
 from .tuning import Trial, test, tune
 
@@ -33,61 +33,16 @@ class Task(NamedTuple):
     published: Mapping[str, Tuple[float, float]] = {}
 
 
-def files(folder: str, **names: str) -> Dict[str, str]:
-    """Files of the assets."""
-    return {part: f"assets/{folder}/{name}" for part, name in names.items()}
-
-
-CHUNK_FEATURES = features_of("mce_f")
-"""Words and parts of speech, as in Kudo & Matsumoto (2001), and pairs of neighbours."""
-
-SPELLING_FEATURES = {
-    **CHUNK_FEATURES,
-    "windows": {"ORTH": 2, "TAG": 2, "SHAPE": 1, "prefix": 0, "suffix": 0},
-    "affixes": [2, 3],
-    "min_count": {"ORTH+ORTH": 2},
-}
-"""Also how words are spelled, which the paper has for entities only."""
-
-ENTITY_FEATURES = features_block(
-    windows={"ORTH": 2, "TAG": 2, "SHAPE": 2, "prefix": 2, "suffix": 2},
-    affixes=[1, 2, 3, 4],
-    bigrams={"ORTH": 2, "TAG": 2, "SHAPE": 2},
-)
-"""Also what characters words are made of, and how they begin and end: section 5.2."""
-
-CHUNKS = files("conll2000", train="train.txt", test="test.txt")
-OF_CHUNKS = {
-    "ML": (93.19, 56.26),
-    "MAP": (93.71, 59.15),
-    "MCE (sig), from 0": (93.85, 60.14),
-    "MCE (log), from 0": (93.92, 60.19),
-    "MCE-F, from 0": (93.96, 60.44),
-    "MCE (sig)": (93.97, 60.59),
-    "MCE-F": (94.03, 60.74),
-}
-OF_ENTITIES = {
-    "ML": (82.39, 75.71),
-    "MAP": (83.79, 77.39),
-    "MCE (sig), from 0": (83.82, 77.52),
-    "MCE (log), from 0": (84.30, 78.02),
-    "MCE-F, from 0": (84.72, 78.72),
-    "MCE (sig)": (84.57, 77.71),
-    "MCE-F": (85.29, 79.26),
-}
-ENGLISH = files("conll2003_en", train="eng.train", dev="eng.testa", test="eng.testb")
-SPANISH = files("conll2002_es", train="esp.train", dev="esp.testa", test="esp.testb")
+SPEC = spec("mce_f")
 TASKS = {
-    "conll2000": Task("CoNLL-2000 chunking", CHUNKS, CHUNK_FEATURES, "IOB2", OF_CHUNKS),
-    "conll2000_biluo": Task(
-        "CoNLL-2000 chunking, other tags and features",
-        CHUNKS,
-        SPELLING_FEATURES,
-        "BILUO",
-        OF_CHUNKS,
-    ),
-    "conll2003_en": Task("CoNLL-2003 English", ENGLISH, ENTITY_FEATURES, "IOB2", OF_ENTITIES),
-    "conll2002_es": Task("CoNLL-2002 Spanish", SPANISH, ENTITY_FEATURES),
+    name: Task(
+        **{
+            **task,
+            "features": {**features_of("mce_f"), **SPEC["features"][task["features"]]},
+            "published": SPEC["published"][task["published"]],
+        }
+    )
+    for name, task in SPEC["tasks"].items()
 }
 
 
@@ -136,27 +91,7 @@ class Criterion(NamedTuple):
     seeds: Sequence[int] = (0,)
 
 
-MCE_SIG = loss_block("MCE", smoothing="sigmoid", psi="inf")
-MCE_LOG = loss_block("MCE", smoothing="logistic", psi="inf")
-MCE_F, EXPECTED_F = loss_block("MCEF", psi="inf"), loss_block("MCEF", psi=1)
 ML_ONLINE, BY_F, BY_EXPECTED_F = "ML, online", "MCE-F", "MCE-F, expected counts"
-ML = Criterion("ML", SEQUENTIAL, [batch(None, 50)])
-FROM_ZERO = [
-    Criterion(f"{name}, from 0", loss, [online(0.1)])
-    for name, loss in (("MCE (sig)", MCE_SIG), ("MCE (log)", MCE_LOG), (BY_F, MCE_F))
-]
-
-
-def from_map(seeds: Sequence[int], *steps: float) -> List[Criterion]:
-    """The rows of table 2, and what they are to be compared with: ML trained in the same way."""
-    losses = {
-        ML_ONLINE: SEQUENTIAL,
-        "MCE (sig)": MCE_SIG,
-        BY_F: MCE_F,
-        BY_EXPECTED_F: EXPECTED_F,
-    }
-    settings = [online(step) for step in steps]
-    return [Criterion(name, loss, settings, True, seeds) for name, loss in losses.items()]
 
 
 class Plan(NamedTuple):
@@ -172,15 +107,27 @@ class Plan(NamedTuple):
     limit: Optional[int] = None
 
 
-CS = [batch(0), batch(1)]
-ENTITIES = Plan(CS, [ML, *from_map((0,), 0.03, 0.1)])
-FULL = {
-    "conll2000": Plan(CS, [ML, *FROM_ZERO, *from_map((0, 1), 0.03, 0.1)]),
-    "conll2000_biluo": Plan(CS, from_map((0, 1), 0.03, 0.1)),
-    "conll2003_en": ENTITIES,
-    "conll2002_es": ENTITIES,
-}
-QUICK = {"conll2000": Plan(CS[:1], [ML, *FROM_ZERO, *from_map((0,), 0.1)], limit=400)}
+def plan_of(
+    exponents: Sequence[int],
+    groups: Sequence[str],
+    seeds: Sequence[int],
+    steps: Sequence[float],
+    limit: Optional[int] = None,
+) -> Plan:
+    """A plan of the spec."""
+    settings = {
+        "stopped": ([batch(None, 50)], (0,)),
+        "from 0": ([online(0.1)], (0,)),
+        "from MAP": ([online(step) for step in steps], seeds),
+    }
+    rows = [
+        Criterion(
+            name, row["loss"], settings[row["group"]][0], row["from_map"], settings[row["group"]][1]
+        )
+        for name, row in SPEC["rows"].items()
+        if row["group"] in groups
+    ]
+    return Plan([batch(n) for n in exponents], rows, limit)
 
 
 def data_of(task: Task, part: str, limit: Optional[int]) -> Dict[str, Any]:
@@ -299,7 +246,7 @@ def interval(gap: Difference) -> str:
 
 def experiment(run: Runner, quick: bool) -> Figures:
     """All tables."""
-    plans = QUICK if quick else FULL
+    plans = {name: plan_of(**each) for name, each in SPEC["quick" if quick else "full"].items()}
     return {
         "tasks": "\n\n".join(section(run, name, plan) for name, plan in plans.items()),
         "development": DEVELOPMENT,

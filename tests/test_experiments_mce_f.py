@@ -9,8 +9,6 @@ import pytest
 
 from experiments import mce_f
 from experiments.mce_f import (
-    EXPECTED_F,
-    MCE_F,
     TASKS,
     Criterion,
     Plan,
@@ -25,11 +23,12 @@ from experiments.mce_f import (
 )
 from experiments.runner import Runner
 from experiments.scores import F, System
-from experiments.tagger import features_block
+from experiments.tagger import features_block, loss_block
 from experiments.training import read
 
 WORDS = ["Ana NN B-NP", "Lee NN I-NP", "sees VB B-VP", "Rome NN B-NP", ". . O"]
 FEATURES = features_block(windows={"ORTH": 1, "TAG": 1})
+MCE_F, EXPECTED_F = loss_block("MCEF", psi="inf"), loss_block("MCEF", psi=1)
 LIMIT = 12
 
 
