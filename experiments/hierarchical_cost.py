@@ -8,8 +8,8 @@ import numpy
 from spacy_costner.drawing import ACCENT, MUTED, SECOND, drawing, save
 from spacy_costner.metrics import markdown_table
 
-from .genia import GOLD, N_FOLDS, PLAIN, SEED, TREE
-from .runner import ROOT, Figures, Runner, listed
+from .genia import N_FOLDS, SEED, TREE
+from .runner import ROOT, Figures, Runner, listed, spec
 from .scores import COST, F, System, best_on_dev, compare
 from .tagger import Block, features_of, linear_block, loss_block
 from .training import Stage
@@ -25,12 +25,12 @@ PAPER_FEATURES: Block = {
 }
 """Without what stands in for features of pairs of tags."""
 
-ADAGRAD: Block = {"learn_rate": 1.0}
-STEPS_OF_ONE: Block = {"learn_rate": 1e6, "eps": 1e6}
-"""AdaGrad as plain SGD: what it has added up is nothing beside eps."""
-
+SPEC = spec("hierarchical_cost")
+ADAGRAD, STEPS_OF_ONE = SPEC["optimizers"]["adagrad"], SPEC["optimizers"]["steps_of_one"]
+FEATURES_BY_NAME = {"ours": FEATURES, "paper": PAPER_FEATURES}
 TREE_COST: Block = {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": TREE}
-ZERO_ONE_COST: Block = {"@misc": "spacy_costner.ZeroOneCost.v1"}
+COSTS = {"tree": TREE_COST, "zero_one": {"@misc": "spacy_costner.ZeroOneCost.v1"}}
+PERCEPTRONS = ("none", "zero_one", "tree")
 AVERAGE_COST, F_SCORE = COST._replace(digits=3), F._replace(digits=1)
 
 
@@ -38,59 +38,33 @@ class Method(NamedTuple):
     """A way of training.
 
     title (str): What it is called.
-    loss (Block): The loss, without what is tuned.
+    loss (str), cost (Optional[str]): The loss, and its cost if it has one.
     tuned (Optional[str]): The setting of the loss that is tuned.
     grid (Sequence[float]): The values that are tried.
     optimizer (Block): The settings of AdaGrad.
     batch_size (int): Sentences in a step.
-    features (Block): What is seen of tokens.
+    features (str): What is seen of tokens: "ours", or those of the "paper" only.
     """
 
     title: str
-    loss: Block
+    loss: str
+    cost: Optional[str] = None
     tuned: Optional[str] = None
     grid: Sequence[float] = (0.0,)
     optimizer: Block = ADAGRAD
     batch_size: int = 16
-    features: Block = FEATURES
+    features: str = "ours"
 
     def stage(self, value: float, epochs: Sequence[int]) -> Stage:
         """The training with a value of what is tuned: see `training.fit_online`."""
+        more: Dict[str, Any] = {"cost": COSTS[self.cost]} if self.cost else {}
+        more |= {self.tuned: value} if self.tuned else {}
         return {
             "fit": "online",
-            "loss": {**self.loss, **({self.tuned: value} if self.tuned else {})},
-            "model": linear_block(self.features, **self.optimizer),
+            "loss": loss_block(self.loss, **more),
+            "model": linear_block(FEATURES_BY_NAME[self.features], **self.optimizer),
             "settings": {"epochs": epochs, "batch_size": self.batch_size},
         }
-
-
-WITH_TREE = loss_block("Perceptron", cost=TREE_COST)
-METHODS = {
-    "none": Method("perceptron, no cost", loss_block("Perceptron")),
-    "zero_one": Method(
-        "perceptron, 0/1 cost",
-        loss_block("Perceptron", cost=ZERO_ONE_COST),
-        "alpha",
-        (2.0, 4.0, 8.0, 16.0),
-    ),
-    "tree": Method("perceptron, tree cost", WITH_TREE, "alpha", (0.2, 0.4, 0.8, 1.6, 3.2)),
-    "paper_features": Method(
-        "perceptron, tree cost, features of the paper only",
-        WITH_TREE,
-        "alpha",
-        (0.8, 1.6),
-        features=PAPER_FEATURES,
-    ),
-    "pa": Method(
-        "PA, tree cost",
-        loss_block("MIRA", cost=TREE_COST),
-        "aggressiveness",
-        (0.1, 0.3),
-        STEPS_OF_ONE,
-        8,
-    ),
-}
-PERCEPTRONS = ("none", "zero_one", "tree")
 
 
 class Split(NamedTuple):
@@ -112,19 +86,6 @@ class Split(NamedTuple):
     grids: Mapping[str, Sequence[float]] = {}
 
 
-SPLITS = {
-    "paper": Split("the paper's split", GOLD, False, (*PERCEPTRONS, "pa", "paper_features"), 10),
-    "document": Split(
-        "the document-level split",
-        PLAIN,
-        True,
-        PERCEPTRONS,
-        6,
-        {"zero_one": (4.0, 8.0, 16.0), "tree": (0.4, 0.8, 1.6)},
-    ),
-}
-
-
 class Size(NamedTuple):
     """How much of it all is run.
 
@@ -139,7 +100,8 @@ class Size(NamedTuple):
     folds: int
 
 
-FULL, QUICK = Size(None, 10, 10, N_FOLDS), Size(2000, 3, 2, 2)
+METHODS = {name: Method(**method) for name, method in SPEC["methods"].items()}
+SPLITS = {name: Split(**split) for name, split in SPEC["splits"].items()}
 
 Tuned = Dict[str, List[System]]
 
@@ -263,7 +225,7 @@ def draw(tuned: Mapping[str, Sequence[System]]) -> Any:
 
 def experiment(run: Runner, quick: bool) -> Figures:
     """Tables 1, 2 and 3, and figure 2."""
-    size = QUICK if quick else FULL
+    size = Size(**SPEC["quick" if quick else "full"])
     found = {name: run_split(run, name, size) for name in SPLITS}
     outcomes = {name: systems for name, (_, systems) in found.items()}
     if not quick:

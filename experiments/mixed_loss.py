@@ -9,38 +9,15 @@ from spacy_costner.metrics import markdown_table
 from spacy_costner.runs import Run
 
 from .corpora import SPANISH
-from .runner import Figures, Runner, listed
+from .runner import Figures, Runner, listed, spec
 from .scores import F, P, R, System, best_on_dev, compare, system
-from .tagger import SEQUENTIAL, Block, features_of, linear_block, loss_block
+from .tagger import Block, features_of, linear_block
 from .training import training
 
-LOSSES: Dict[str, Block] = {
-    "point": loss_block("Pointwise"),
-    **{f"k={k}": loss_block("Mixed", k=k) for k in range(1, 6)},
-    "seq": SEQUENTIAL,
-}
-
-PAPER_1 = {
-    "precision": (77.91, 77.96, 77.95, 78.10, 78.03, 77.91, 78.10),
-    "recall": (76.71, 76.85, 76.88, 76.96, 76.85, 76.82, 76.85),
-    "F": (77.30, 77.40, 77.41, 77.53, 77.43, 77.36, 77.47),
-}
-"""The paper's table 1: the test set, for each of the losses."""
-
-PAPER_2 = {
-    100: (46.62, 46.65, 47.43, 47.33, 46.66, 45.60, 46.51),
-    200: (51.58, 51.65, 51.69, 52.01, 52.07, 51.02, 51.68),
-    300: (54.56, 54.13, 54.55, 54.72, 54.79, 54.43, 54.39),
-    400: (55.55, 55.49, 55.04, 55.32, 55.24, 55.5, 55.08),
-    600: (58.25, 58.25, 58.35, 57.97, 57.70, 57.74, 56.8),
-    800: (59.56, 59.72, 59.71, 59.65, 59.35, 59.49, 58.31),
-}
-"""The paper's table 2: by sentences of training, the mean F of development and test set, for each
-of the losses."""
-
-QUICK_LOSSES, QUICK_SIZES, QUICK_LIMIT = ("point", "k=2", "seq"), (100, 200), 500
-SIZES = tuple(PAPER_2)
-SIZES_OF_LBFGS = SIZES[:4]
+SPEC = spec("mixed_loss")
+LOSSES: Dict[str, Block] = SPEC["losses"]
+PAPER_1 = SPEC["paper_1"]
+PAPER_2 = {int(size): figures for size, figures in SPEC["paper_2"].items()}
 VARIANCES = ((4.0,), (16.0, 64.0))
 """Of the prior of table 1. Those that stand together are tried one after another, each from the
 weights of the one before."""
@@ -173,22 +150,15 @@ def _mean(rows: Sequence[Sequence[float]]) -> List[float]:
 
 def experiment(run: Runner, quick: bool) -> Figures:
     """Both tables. The second one is made first, as it is cheaper."""
-    losses = QUICK_LOSSES if quick else tuple(LOSSES)
+    losses, sizes, sizes_of_lbfgs, limit = SPEC["quick" if quick else "full"].values()
     of_cg = [{"tolerance": TOLERANCE}]
     of_lbfgs = [{"c2": 0.0, "tolerance": tolerance} for tolerance in TOLERANCES]
     small = {
-        size: fit_all(run, f"{size}-conjugate", losses, size, of_cg, "conjugate")
-        for size in (QUICK_SIZES if quick else SIZES)
+        size: fit_all(run, f"{size}-conjugate", losses, size, of_cg, "conjugate") for size in sizes
     }
-    compared = {
-        size: fit_all(run, str(size), losses, size, of_lbfgs)
-        for size in (QUICK_SIZES if quick else SIZES_OF_LBFGS)
-    }
+    compared = {size: fit_all(run, str(size), losses, size, of_lbfgs) for size in sizes_of_lbfgs}
     series = [
-        fit_all(
-            run, f"all-{some[0]:g}", losses, QUICK_LIMIT if quick else None, [*map(prior, some)]
-        )
-        for some in VARIANCES
+        fit_all(run, f"all-{some[0]:g}", losses, limit, [*map(prior, some)]) for some in VARIANCES
     ]
     tried = {loss: [fit for fits in series for fit in fits[loss]] for loss in losses}
     return {

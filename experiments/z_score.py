@@ -13,43 +13,10 @@ from spacy_costner.drawing import ACCENT, ALERT, MUTED, SECOND, drawing, save
 from spacy_costner.metrics import markdown_table
 from spacy_costner.runs import Run
 
+from . import z_score_runs as of
 from .runner import ROOT, Figures, Runner, listed
 from .tagger import FLAGS
-from .z_score_runs import (
-    ALL_O,
-    APART,
-    C2,
-    CRF,
-    CRF_C2,
-    EPOCHS,
-    FEATURES,
-    KINDS,
-    LONG,
-    LOW_PENALTIES,
-    MARGIN,
-    METHODS,
-    MM_H,
-    N_FOLDS,
-    N_JUDGING,
-    N_SAMPLED,
-    N_SENTENCES,
-    N_TEST,
-    N_TRAINING,
-    NEAR,
-    PENALTIES,
-    SOURCES,
-    TRUE,
-    Z_100,
-    Z_H,
-    Setting,
-    Z,
-    folds,
-    long_sequences,
-    named_entities,
-    short_sequences,
-    tags_of,
-    training_times,
-)
+from .z_score_runs import CRF, FEATURES, KINDS, METHODS, MM_H, TRUE, Z_100, Z_H, Setting, Z
 
 PAPER_1 = {
     3: {Z: (15.82, 0.88), Z_100: (15.91, 0.43), MM_H: (15.81, 5.63)},
@@ -110,7 +77,7 @@ def figure_1(run: Runner, quick: bool) -> Figures:
     sizes, n_runs = (SIZES[:2], 5) if quick else (SIZES, FIGURE_RUNS)
     results = run(
         [
-            Run(f"figure-1-{size}", short_sequences, {"size": size, "n_runs": n_runs})
+            Run(f"figure-1-{size}", of.short_sequences, {"size": size, "n_runs": n_runs})
             for size in sizes
         ]
     )
@@ -137,7 +104,7 @@ def table_1(run: Runner, quick: bool) -> Figures:
             [
                 Run(
                     f"table-1-{kind.split()[0]}-{n}",
-                    long_sequences,
+                    of.long_sequences,
                     {"error": PAPER_1[n][MM_H][0], "n_symbols": n, "kind": kind, **sizes},
                 )
                 for kind in kinds
@@ -174,14 +141,14 @@ def table_1_row(n_symbols: int, result: Mapping[str, Any]) -> List[object]:
 
 def table_2(run: Runner, quick: bool) -> Figures:
     """Table 2, for each way to have sentences and folds; and what was chosen for it."""
-    sources, n_folds = (["shuffled"], 2) if quick else (list(SOURCES), N_FOLDS)
+    sources, n_folds = (["shuffled"], 2) if quick else (list(of.SOURCES), of.N_FOLDS)
     columns = [(features, source) for features in FEATURES for source in sources]
     results = iter(
         run(
             [
                 Run(
                     f"table-2-{source}-{features}-{fold}",
-                    named_entities,
+                    of.named_entities,
                     {"source": source, "features": features, "fold": fold},
                 )
                 for features, source in columns
@@ -192,7 +159,7 @@ def table_2(run: Runner, quick: bool) -> Figures:
     found = {column: [next(results) for _ in range(n_folds)] for column in columns}
     rows = [
         [name, *(pooled(found[column], name) for column in columns)]
-        for name in (ALL_O, *METHODS, MM_H)
+        for name in (of.ALL_O, *METHODS, MM_H)
     ]
     published = [
         [f"*{name}, paper*", *(PAPER_2[features[:2]][name] for features, _ in columns)]
@@ -204,10 +171,10 @@ def table_2(run: Runner, quick: bool) -> Figures:
     return {
         "table_2": markdown_table(header, rows + published),
         "tested": n_folds,
-        "sources": "; ".join(f'"{source}": {SOURCES[source]}' for source in sources),
-        "chosen": chosen(first, APART),
+        "sources": "; ".join(f'"{source}": {of.SOURCES[source]}' for source in sources),
+        "chosen": chosen(first, of.APART),
         "step": step,
-        "expected": expected_step(folds(sources[0])),
+        "expected": expected_step(of.folds(sources[0])),
         "word": word,
     }
 
@@ -219,7 +186,7 @@ def expected_step(parts: Sequence[Sequence[Doc]]) -> float:
 
     parts (Sequence[Sequence[Doc]]): The docs.
     """
-    sequences = [tags_of(doc) for part in parts for doc in part]
+    sequences = [of.tags_of(doc) for part in parts for doc in part]
     pairs = [pair for tags in sequences for pair in pairwise(tags)]
     k = len({tag for tags in sequences for tag in tags})
     both = sum(pair == ("O", "O") for pair in pairs) / len(pairs)
@@ -244,7 +211,9 @@ def chosen(results: Sequence[Mapping[str, Any]], name: str) -> str:
 def times(run: Runner, quick: bool) -> Figures:
     """The times of section 6."""
     features = ["S1"] if quick else ["S1", "S2"]
-    results = run([Run(f"times-{name}", training_times, {"features": name}) for name in features])
+    results = run(
+        [Run(f"times-{name}", of.training_times, {"features": name}) for name in features]
+    )
     rows = []
     for key, label in TIMED.items():
         ours = [result["methods"][key] for result in results]
@@ -260,19 +229,19 @@ def experiment(run: Runner, quick: bool) -> Figures:
         found |= part(run, quick)
     return {
         **found,
-        "n_test": N_TEST,
-        "long": LONG,
-        "n_training": N_TRAINING,
-        "near": NEAR,
-        "n_judging": N_JUDGING,
-        "c2": C2,
-        "crf_c2": CRF_C2,
-        "margin": MARGIN,
-        "n_sentences": N_SENTENCES,
+        "n_test": of.N_TEST,
+        "long": of.LONG,
+        "n_training": of.N_TRAINING,
+        "near": of.NEAR,
+        "n_judging": of.N_JUDGING,
+        "c2": of.C2,
+        "crf_c2": of.CRF_C2,
+        "margin": of.MARGIN,
+        "n_sentences": of.N_SENTENCES,
         "flags": listed(FLAGS),
-        "penalties": listed(PENALTIES),
-        "low_penalties": listed(LOW_PENALTIES),
-        "n_epochs": EPOCHS,
-        "n_sampled": N_SAMPLED,
+        "penalties": listed(of.PENALTIES),
+        "low_penalties": listed(of.LOW_PENALTIES),
+        "n_epochs": of.EPOCHS,
+        "n_sampled": of.N_SAMPLED,
         "figure": FIGURE.name,
     }
