@@ -20,8 +20,8 @@ SEQUENTIAL: Block = {"@losses": "spacy_costner.Sequential.v1"}
 HAMMING: Block = {"@misc": "spacy_costner.HammingCost.v1"}
 FLAGS = ["is_first_upper", "IS_UPPER", "IS_DIGIT", "has_digit", "has_hyphen"]
 
-WIDTH = 96
-ROWS = {"NORM": 5000, "PREFIX": 1000, "SUFFIX": 2500, "SHAPE": 2500, "TAG": 500}
+TAG_ROWS = 500
+"""Rows of the embedding of parts of speech, which configs/cnn.cfg hasn't."""
 
 
 def loss_block(name: str, **settings: Any) -> Block:
@@ -53,7 +53,7 @@ def linear_block(features: Block, **settings: Any) -> Block:
 def cnn_block(attributes: Sequence[str]) -> Block:
     """The CNN of configs/cnn.cfg.
 
-    attributes (Sequence[str]): What it sees of tokens, some of ROWS.
+    attributes (Sequence[str]): What it sees of tokens, those of configs/cnn.cfg and TAG.
     """
     return {"@architectures": "spacy_costner.LinearChainCRF.v1", "tok2vec": _tok2vec(attributes)}
 
@@ -61,7 +61,7 @@ def cnn_block(attributes: Sequence[str]) -> Block:
 def hybrid_block(attributes: Sequence[str], features: Block, learn_rate: float) -> Block:
     """The hybrid of configs/hybrid.cfg.
 
-    attributes (Sequence[str]): What the CNN sees of tokens, some of ROWS.
+    attributes (Sequence[str]): What the CNN sees of tokens, those of configs/cnn.cfg and TAG.
     features (Block): What the linear part sees.
     learn_rate (float): That of AdaGrad.
     """
@@ -75,21 +75,10 @@ def hybrid_block(attributes: Sequence[str], features: Block, learn_rate: float) 
 
 
 def _tok2vec(attributes: Sequence[str]) -> Block:
-    embed = {
-        "@architectures": "spacy.MultiHashEmbed.v2",
-        "width": WIDTH,
-        "attrs": list(attributes),
-        "rows": [ROWS[name] for name in attributes],
-        "include_static_vectors": False,
-    }
-    encode = {
-        "@architectures": "spacy.MaxoutWindowEncoder.v2",
-        "width": WIDTH,
-        "depth": 4,
-        "window_size": 1,
-        "maxout_pieces": 3,
-    }
-    return {"@architectures": "spacy.Tok2Vec.v2", "embed": embed, "encode": encode}
+    model = load_config(ROOT / "configs" / "cnn.cfg")["components"]["tok2vec"]["model"]
+    rows = {**dict(zip(model["embed"]["attrs"], model["embed"]["rows"])), "TAG": TAG_ROWS}
+    sizes = {"attrs": list(attributes), "rows": [rows[name] for name in attributes]}
+    return {**model, "embed": {**model["embed"], "width": model["encode"]["width"], **sizes}}
 
 
 class Tagger(NamedTuple):
