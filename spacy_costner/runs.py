@@ -28,8 +28,6 @@ from typing import (
     Union,
 )
 
-import srsly
-
 ValueT = TypeVar("ValueT")
 MakeExecutor = Callable[[], Executor]
 """Starts what runs are handed to. Its workers have to see the files that we see."""
@@ -157,7 +155,7 @@ def kept(path: Path, key: str) -> Optional[Any]:
     """Read a value that was kept; None if there is none of that key."""
     if not path.exists():
         return None
-    found = srsly.read_json(path)
+    found = json.loads(path.read_text(encoding="utf8"))
     return found["value"] if found["key"] == key else None
 
 
@@ -167,14 +165,15 @@ def remembered(path: Path, key: str, make: Callable[[], ValueT]) -> ValueT:
     path (Path): The file.
     key (str): What the value depends on; a file with another key is no use.
     make (Callable[[], ValueT]): Makes the value, which JSON can hold and which isn't None.
-    RETURNS (ValueT): The value, as JSON holds it.
+    RETURNS (ValueT): The value, as JSON holds it, floats to the last digit.
     """
     value = kept(path, key)
     if value is None:
         made = make()
         path.parent.mkdir(parents=True, exist_ok=True)
         written = path.with_suffix(".part")
-        srsly.write_json(written, {"key": key, "value": made})
+        text = json.dumps({"key": key, "value": made})
+        written.write_text(text, encoding="utf8")
         written.replace(path)
-        value = srsly.read_json(path)["value"]
+        value = json.loads(text)["value"]
     return value

@@ -113,11 +113,16 @@ def test_a_run_that_is_killed_while_it_writes_leaves_what_was_there(
     path = tmp_path / "value.json"
     remembered(path, "a", lambda: 1)
 
-    def half(path: Path, value: Any) -> None:
-        path.write_text('{"key": "b", "val')
+    def half(path: Path, text: str, **settings: Any) -> None:
+        path.write_bytes(text[:10].encode())
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("srsly.write_json", half)
-    with pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Path, "write_text", half)
         remembered(path, "b", lambda: 2)
     assert remembered(path, "a", lambda: 3) == 1
+
+
+def test_floats_are_kept_to_the_last_digit(tmp_path: Path) -> None:
+    for _ in range(2):
+        assert remembered(tmp_path / "value.json", "a", lambda: [1 / 3, 1e-300]) == [1 / 3, 1e-300]
