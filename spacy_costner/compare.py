@@ -19,6 +19,7 @@ from .metrics import (
     ratio,
     recall,
 )
+from .runs import MakeExecutor
 from .scorers import DocCounts
 from .trials import Failed, Finished, Outcome, carry_out, plan
 
@@ -57,6 +58,7 @@ def compare(
     jobs: int = 1,
     use_gpu: int = -1,
     code_path: Optional[Path] = None,
+    make_executor: Optional[MakeExecutor] = None,
     on_outcome: Optional[Callable[[Outcome], None]] = None,
 ) -> List[Row]:
     """Train one config with several losses, and compare what comes of them.
@@ -75,6 +77,8 @@ def compare(
     jobs (int): How many trainings go side by side, each in a process of its own.
     use_gpu (int): The GPU, or -1.
     code_path (Optional[Path]): A Python file that registers further functions.
+    make_executor (Optional[MakeExecutor]): Starts what trainings are handed to, if it isn't `jobs`
+        processes of this machine: see `runs.run_all`.
     on_outcome (Optional[Callable[[Outcome], None]]): Is told what comes of each trial.
     RETURNS (List[Row]): A row for each loss.
     RAISES (ValueError): If an argument is out of its range, if configs don't go together
@@ -87,7 +91,8 @@ def compare(
     seeds = list(dict.fromkeys(seeds))
     trials = plan(config_path, loss_paths, test_path, output_path, seeds=seeds, overrides=overrides)
     outcomes = []
-    for outcome in carry_out(trials, jobs=jobs, use_gpu=use_gpu, code_path=code_path):
+    settings: Dict[str, Any] = {"jobs": jobs, "use_gpu": use_gpu, "code_path": code_path}
+    for outcome in carry_out(trials, make_executor=make_executor, **settings):
         outcomes.append(outcome)
         if on_outcome is not None:
             on_outcome(outcome)
