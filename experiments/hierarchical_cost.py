@@ -110,8 +110,7 @@ def run_split(run: Runner, name: str, size: Size) -> Tuple[Tuned, Dict[str, Syst
     """Tune the methods on a split, and test them.
 
     run (Runner): Runs the trainings.
-    name (str): The split.
-    size (Size): How much of it.
+    name (str), size (Size): The split, and how much of it.
     RETURNS (Tuple[Tuned, Dict[str, System]]): All that was tried, and what was chosen, by method.
     """
     split = SPLITS[name]

@@ -159,8 +159,7 @@ def systems_of(run: Runner, name: str, plan: Plan) -> List[System]:
     training data and scored on the test part.
 
     run (Runner): Runs the trainings.
-    name (str): The task.
-    plan (Plan): What is done with it.
+    name (str), plan (Plan): The task, and what is done with it.
     RETURNS (List[System]): One for each row, MAP first; "setting" is what was chosen.
     """
     task, by_map = TASKS[name], Criterion("MAP", SEQUENTIAL, plan.by_map)
