@@ -14,12 +14,12 @@ $(VENV)/installed: setup.cfg setup.py pyproject.toml $(wildcard spacy_costner/*/
 	touch $@
 
 format: install
-	$(BIN)/ruff check --fix spacy_costner tests scripts benchmarks papers
-	$(BIN)/ruff format spacy_costner tests scripts benchmarks papers
+	$(BIN)/ruff check --fix spacy_costner tests scripts benchmarks experiments
+	$(BIN)/ruff format spacy_costner tests scripts benchmarks experiments
 
 check: install
-	$(BIN)/ruff check spacy_costner tests scripts benchmarks papers
-	$(BIN)/ruff format --check spacy_costner tests scripts benchmarks papers
+	$(BIN)/ruff check spacy_costner tests scripts benchmarks experiments
+	$(BIN)/ruff format --check spacy_costner tests scripts benchmarks experiments
 	$(BIN)/mypy
 
 test: install

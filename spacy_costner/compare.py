@@ -2,7 +2,7 @@
 
 from functools import partial
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 import numpy
@@ -11,8 +11,18 @@ from confection import SimpleFrozenDict
 from thinc.types import Floats2d, FloatsXd
 
 from .saving import save_file
+from .metrics import (
+    Difference,
+    f_score,
+    markdown_table,
+    mean_and_deviation,
+    paired_differences,
+    precision,
+    ratio,
+    recall,
+)
+from .runs import MakeExecutor
 from .scorers import DocCounts
-from .significance import Difference, bootstrap, difference
 from .trials import Failed, Finished, Outcome, carry_out, plan
 
 
@@ -50,6 +60,7 @@ def compare(
     jobs: int = 1,
     use_gpu: int = -1,
     code_path: Optional[Path] = None,
+    make_executor: Optional[MakeExecutor] = None,
     on_outcome: Optional[Callable[[Outcome], None]] = None,
 ) -> List[Row]:
     """Train one config with several losses, and compare what comes of them.
@@ -68,6 +79,8 @@ def compare(
     jobs (int): How many trainings go side by side, each in a process of its own.
     use_gpu (int): The GPU, or -1.
     code_path (Optional[Path]): A Python file that registers further functions.
+    make_executor (Optional[MakeExecutor]): Starts what trainings are handed to, if it isn't `jobs`
+        processes of this machine: see `runs.run_all`.
     on_outcome (Optional[Callable[[Outcome], None]]): Is told what comes of each trial.
     RETURNS (List[Row]): A row for each loss.
     RAISES (ValueError): If an argument is out of its range, if configs don't go together
@@ -80,7 +93,8 @@ def compare(
     seeds = list(dict.fromkeys(seeds))
     trials = plan(config_path, loss_paths, test_path, output_path, seeds=seeds, overrides=overrides)
     outcomes = []
-    for outcome in carry_out(trials, jobs=jobs, use_gpu=use_gpu, code_path=code_path):
+    settings: Dict[str, Any] = {"jobs": jobs, "use_gpu": use_gpu, "code_path": code_path}
+    for outcome in carry_out(trials, make_executor=make_executor, **settings):
         outcomes.append(outcome)
         if on_outcome is not None:
             on_outcome(outcome)
@@ -127,25 +141,19 @@ def summarise(finished: Sequence[Finished], *, n_samples: int = 10_000) -> List[
     of_loss = {loss: [one for one in finished if one.loss == loss] for loss in losses}
     # Shape: (L, S, D, C): losses, seeds, docs, and what is counted.
     counts = numpy.stack([[_columns(one.counts) for one in of_loss[loss]] for loss in losses])
-    n_losses, n_seeds, n_docs, n_columns = counts.shape
-    if n_docs == 0:
+    if not counts.shape[2]:
         raise ValueError("compare: test: expected docs with annotated entities, found none")
     by_seed = scores_of(counts.sum(axis=2))
-    sums = bootstrap(numpy.moveaxis(counts, 2, 0).reshape(n_docs, -1), n_samples=n_samples)
-    sampled = scores_of(sums.reshape(-1, n_losses, n_seeds, n_columns))
+    differences = paired_differences(
+        counts, lambda sums: numpy.stack([*scores_of(sums).values()]), n_samples=n_samples
+    )
     return [
         Row(
             loss=loss,
             seconds=mean(one.seconds for one in of_loss[loss]),
             scores={name: float(values[i].mean()) for name, values in by_seed.items()},
             by_seed={name: values[i].tolist() for name, values in by_seed.items()},
-            differences={
-                name: difference(
-                    float(values[i].mean() - values[0].mean()),
-                    (sampled[name][:, i] - sampled[name][:, 0]).mean(axis=-1),
-                )
-                for name, values in by_seed.items()
-            },
+            differences={name: found[i] for name, found in zip(by_seed, differences)},
         )
         for i, loss in enumerate(losses)
     ]
@@ -167,16 +175,12 @@ def scores_of(sums: FloatsXd) -> Dict[str, FloatsXd]:
     """
     right, wrong, missed, cost, tokens, exact, docs = numpy.moveaxis(sums, -1, 0)
     return {
-        "ents_f": _ratio(2 * right, 2 * right + wrong + missed),
-        "ents_p": _ratio(right, right + wrong),
-        "ents_r": _ratio(right, right + missed),
-        "ents_cost": _ratio(cost, tokens),
-        "ents_sent_acc": _ratio(exact, docs),
+        "ents_f": f_score(right, wrong, missed),
+        "ents_p": precision(right, wrong),
+        "ents_r": recall(right, missed),
+        "ents_cost": ratio(cost, tokens),
+        "ents_sent_acc": ratio(exact, docs),
     }
-
-
-def _ratio(numerator: FloatsXd, denominator: FloatsXd) -> FloatsXd:
-    return numerator / numpy.where(denominator == 0, 1, denominator)
 
 
 def describe(outcome: Outcome) -> str:
@@ -196,25 +200,14 @@ def table(rows: Sequence[Row]) -> str:
         standard deviation, if there is more than one seed.
     """
     head = ["loss", "F", "P", "R", "cost", "sentences", "seconds", "p of F", "p of cost"]
-    cells = [head, ["---", *["--:"] * (len(head) - 1)], *map(_cells, rows)]
-    widths = [max(map(len, column)) for column in zip(*cells)]
-    return "\n".join(
-        f"| {line[0]:<{widths[0]}} | "
-        + " | ".join(f"{cell:>{width}}" for cell, width in zip(line[1:], widths[1:]))
-        + " |"
-        for line in cells
-    )
+    return markdown_table(head, [_cells(row) for row in rows], align=True)
 
 
 def _cells(row: Row) -> List[str]:
-    percents = [_cell(row.by_seed[f"ents_{name}"], 100, 2) for name in ("f", "p", "r")]
-    cost = _cell(row.by_seed["ents_cost"], 1, 4)
-    sentences = _cell(row.by_seed["ents_sent_acc"], 100, 2)
+    percents = [
+        mean_and_deviation([100 * value for value in row.by_seed[f"ents_{name}"]])
+        for name in ("f", "p", "r", "sent_acc")
+    ]
+    cost = mean_and_deviation(row.by_seed["ents_cost"], 4)
     levels = [f"{row.differences[name].p:.4f}" for name in ("ents_f", "ents_cost")]
-    return [row.loss, *percents, cost, sentences, f"{row.seconds:.0f}", *levels]
-
-
-def _cell(values: Sequence[float], factor: float, digits: int) -> str:
-    scaled = [factor * value for value in values]
-    deviation = f" ± {stdev(scaled):.{digits}f}" if len(scaled) > 1 else ""
-    return f"{mean(scaled):.{digits}f}{deviation}"
+    return [row.loss, *percents[:3], cost, percents[3], f"{row.seconds:.0f}", *levels]

@@ -14,18 +14,12 @@ What is there already is used as long as the config and the files that it names 
 same. So trials that were stopped go on where they were.
 """
 
-import json
 import shutil
-import traceback
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from hashlib import sha256
-from multiprocessing import get_context
-from os.path import isdir, isfile
+from functools import lru_cache
 from pathlib import Path
 from time import perf_counter
 from typing import (
     Any,
-    Callable,
     Dict,
     Iterator,
     List,
@@ -33,13 +27,11 @@ from typing import (
     NamedTuple,
     Optional,
     Sequence,
-    TypeVar,
     Union,
 )
 
 import numpy
 import spacy
-import srsly
 from spacy.cli._util import import_code, setup_gpu
 from spacy.training import Corpus
 from spacy.training.initialize import init_nlp
@@ -48,6 +40,8 @@ from spacy.util import load_config, registry
 from thinc.api import Config
 
 from .saving import replace_folder
+from .runs import Failed as RunFailed
+from .runs import MakeExecutor, Run, fingerprint, local_processes, remembered, run_all
 from .scorers import DocCounts, count_docs
 from .settings import check_overrides, check_settings
 
@@ -63,8 +57,6 @@ SAME_FOR_ALL = frozenset(
 """Settings of [training] in which a loss has no say: where, on what, and for how long."""
 
 CALLBACKS = ("before_init", "after_init")
-
-ValueT = TypeVar("ValueT")
 
 
 class Measure(NamedTuple):
@@ -246,7 +238,12 @@ def fill_in(config: Config, overrides: Mapping[str, Any]) -> Config:
 
 
 def carry_out(
-    trials: Sequence[Trial], *, jobs: int = 1, use_gpu: int = -1, code_path: Optional[Path] = None
+    trials: Sequence[Trial],
+    *,
+    jobs: int = 1,
+    use_gpu: int = -1,
+    code_path: Optional[Path] = None,
+    make_executor: Optional[MakeExecutor] = None,
 ) -> Iterator[Outcome]:
     """Train and score. A trial that fails doesn't stop the others.
 
@@ -254,43 +251,49 @@ def carry_out(
     jobs (int): How many go side by side; more than one in processes of their own.
     use_gpu (int): The GPU, or -1.
     code_path (Optional[Path]): A Python file that registers further functions.
-    YIELDS (Outcome): What comes of them, one after another as they end.
+    make_executor (Optional[MakeExecutor]): Starts the executor, if it isn't to be `jobs` local
+        processes: see `runs.run_all`.
+    YIELDS (Outcome): What comes of them, one after another as they end. Why one failed is in its
+        `log.txt`, too.
     """
-    if jobs == 1:
-        import_code(code_path)
-        yield from (attempt(trial, use_gpu) for trial in trials)
-        return
-    spawn = get_context("spawn")
-    with ProcessPoolExecutor(jobs, spawn, import_code, (code_path,)) as pool:
-        outcomes = [pool.submit(attempt, trial, use_gpu) for trial in trials]
-        yield from (outcome.result() for outcome in as_completed(outcomes))
+    settings = {"use_gpu": use_gpu, "code_path": code_path}
+    runs = [Run(f"{t.loss}/seed-{t.seed}", attempt, {"trial": t, **settings}) for t in trials]
+    for run, ended in run_all(runs, make_executor or local_processes(jobs)):
+        trial = run.settings["trial"]
+        if isinstance(ended, RunFailed):
+            trial.path.mkdir(parents=True, exist_ok=True)
+            with (trial.path / "log.txt").open("a", encoding="utf8") as log:
+                log.write(ended.trace)
+            yield Failed(trial.loss, trial.seed, ended.reason)
+        else:
+            yield ended.value
 
 
-def attempt(trial: Trial, use_gpu: int = -1) -> Outcome:
+def attempt(trial: Trial, use_gpu: int = -1, code_path: Optional[Path] = None) -> Finished:
     """Train and score, as far as that isn't done yet.
 
     trial (Trial): The trial.
     use_gpu (int): The GPU, or -1.
-    RETURNS (Outcome): What came of it. Why it failed is in `log.txt`, too.
+    code_path (Optional[Path]): A Python file that registers further functions.
+    RETURNS (Finished): What came of it.
     """
-    try:
-        setup_gpu(use_gpu, silent=True)
-        seconds = remembered(
-            trial.path / "trained.json",
-            fingerprint(trial.config),
-            lambda: train_trial(trial, use_gpu),
-        )
-        counts = remembered(
-            trial.path / "counts.json",
-            fingerprint(trial.config, trial.measure),
-            lambda: [column.tolist() for column in count_answers(trial)],
-        )
-        return Finished(trial.loss, trial.seed, seconds, DocCounts(*map(numpy.asarray, counts)))
-    except Exception as error:
-        trial.path.mkdir(parents=True, exist_ok=True)
-        with (trial.path / "log.txt").open("a", encoding="utf8") as log:
-            traceback.print_exc(file=log)
-        return Failed(trial.loss, trial.seed, f"{type(error).__name__}: {error}")
+    import_once(code_path)
+    setup_gpu(use_gpu, silent=True)
+    seconds = remembered(
+        trial.path / "trained.json",
+        fingerprint(trial.config),
+        lambda: train_trial(trial, use_gpu),
+    )
+    counts = remembered(
+        trial.path / "counts.json",
+        fingerprint(trial.config, trial.measure),
+        lambda: [column.tolist() for column in count_answers(trial)],
+    )
+    return Finished(trial.loss, trial.seed, seconds, DocCounts(*map(numpy.asarray, counts)))
+
+
+import_once = lru_cache(import_code)
+"""Registers the functions of a file, once in each process."""
 
 
 def train_trial(trial: Trial, use_gpu: int) -> float:
@@ -326,45 +329,3 @@ def count_answers(trial: Trial) -> DocCounts:
         labels=nlp.pipe_labels.get(component, ()),
         scheme=scheme,
     )
-
-
-def fingerprint(*parts: Any) -> str:
-    """A digest of settings and of the files that they name.
-
-    *parts (Any): Settings, as JSON can hold them.
-    RETURNS (str): The digest. In folders only .spacy files count.
-    """
-    digest = sha256(json.dumps(parts, sort_keys=True).encode("utf8"))
-    for text in sorted(set(_texts(parts))):
-        for file in sorted(Path(text).rglob("*.spacy")) if isdir(text) else [Path(text)]:
-            if isfile(file):
-                digest.update(file.read_bytes())
-    return digest.hexdigest()
-
-
-def _texts(settings: Any) -> Iterator[str]:
-    if isinstance(settings, str):
-        yield settings
-    elif isinstance(settings, Mapping):
-        yield from _texts(list(settings.values()))
-    elif isinstance(settings, (list, tuple)):
-        for setting in settings:
-            yield from _texts(setting)
-
-
-def remembered(path: Path, key: str, make: Callable[[], ValueT]) -> ValueT:
-    """Read a value from a file, or make it and write it down.
-
-    path (Path): The file.
-    key (str): What the value depends on; a file with another key is no use.
-    make (Callable[[], ValueT]): Makes the value, which JSON can hold.
-    RETURNS (ValueT): The value, as JSON holds it.
-    """
-    if path.exists():
-        found = srsly.read_json(path)
-        if found["key"] == key:
-            return found["value"]
-    written = path.with_suffix(".part")
-    srsly.write_json(written, {"key": key, "value": make()})
-    written.replace(path)
-    return srsly.read_json(path)["value"]

@@ -1,6 +1,8 @@
 """Comparisons: rows counted by hand, and a small one from end to end."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, List
 
 import numpy
@@ -138,7 +140,9 @@ def test_a_comparison_is_written_down_and_taken_up_again(
         assert written["scores"] == pytest.approx(row.scores)
         assert written["differences"]["ents_f"]["p"] == pytest.approx(row.differences["ents_f"].p)
     monkeypatch.delattr(trials, "train")
-    for row, again in zip(rows, compare(*experiment, seeds=[0, 1], n_samples=20)):
+    threads = partial(ThreadPoolExecutor, 2)
+    settings = {"seeds": [0, 1], "n_samples": 20}
+    for row, again in zip(rows, compare(*experiment, make_executor=threads, **settings)):
         assert again.as_json() == row._replace(seconds=again.seconds).as_json()
 
 

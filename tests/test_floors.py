@@ -10,7 +10,7 @@ import spacy_costner
 
 ROOT = Path(spacy_costner.__file__).parent
 FLOORS = [
-    {"types", "blocks", "drawing", "reliability", "saving", "settings", "significance", "start"},
+    {"types", "blocks", "drawing", "reliability", "metrics", "runs", "saving", "settings", "start"},
     {"chain", "tags", "hierarchy", "matrix", "sparse"},
     {"costs", "decode", "features", "forbidden", "losses", "rehearsal"},
     {"layers", "gold"},

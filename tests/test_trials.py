@@ -1,6 +1,5 @@
 """What is trained: configs put together, and results that are kept."""
 
-from pathlib import Path
 from typing import Any, Dict, List
 
 import pytest
@@ -15,10 +14,8 @@ from spacy_costner.trials import (
     Trial,
     attempt,
     carry_out,
-    fingerprint,
     plan,
     put_onto,
-    remembered,
 )
 
 from .experiment import SHORT, Experiment
@@ -96,31 +93,6 @@ def test_losses_have_names_of_their_own(experiment: Experiment) -> None:
     twice = [*experiment.loss_paths, experiment.loss_paths[0]]
     with pytest.raises(ValueError, match=r"sequential\.cfg: expected files of different names"):
         plan_of(experiment._replace(loss_paths=twice))
-
-
-def test_fingerprints_know_settings_and_files(tmp_path: Path) -> None:
-    file, folder = tmp_path / "tree.json", tmp_path / "corpus"
-    folder.mkdir()
-    seen = set()
-    for text in ("one", "two"):
-        file.write_text(text)
-        seen.add(fingerprint({"tree": str(file)}))
-        (folder / "train.spacy").write_text(text)
-        seen.add(fingerprint([str(folder)], 1.0))
-        seen.add(fingerprint([str(folder)], 2.0))
-    assert len(seen) == 6
-    assert fingerprint({"a": "", "b": "x" * 300}) == fingerprint({"b": "x" * 300, "a": ""})
-
-
-def test_values_are_remembered_for_as_long_as_the_key_is_the_same(tmp_path: Path) -> None:
-    made = []
-
-    def make() -> int:
-        made.append(1)
-        return len(made)
-
-    values = [remembered(tmp_path / "value.json", key, make) for key in ("a", "a", "b", "a")]
-    assert values == [1, 1, 2, 3]
 
 
 def test_a_trial_leaves_what_is_needed(experiment: Experiment) -> None:

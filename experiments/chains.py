@@ -1,0 +1,336 @@
+"""Linear chains on arrays, for what the paper of the Z-score does without entities: labels of any
+kind, every sequence of which is possible; the Z-score in closed form, also with the Hamming loss,
+the margin method, the likelihood; hidden Markov models to draw sequences from."""
+
+from typing import Callable, NamedTuple, Optional, Tuple
+
+import numpy
+from numpy.random import Generator
+from scipy.optimize import minimize
+from scipy.sparse import csr_matrix
+from thinc.types import Floats1d, Floats2d, Ints1d, Ints2d
+
+from spacy_costner import chain
+from spacy_costner.fit import Minimum, minimise, solve
+from spacy_costner.fit.sampled import SampledPaths, draw
+from spacy_costner.fit.zscore import AllPaths, Paths
+from spacy_costner.losses import max_margin, sequential
+from spacy_costner.losses.scored import level, zero_forbidden
+from spacy_costner.types import Constraints, Gold, LossResult, Potentials
+
+MOST_PLANES = 1000
+"""Cutting planes after which the margin's optimum is given up."""
+
+NO_SHARE = 1e-9
+"""Cutting planes with no more of a share are dropped."""
+
+Objective = Callable[[Floats1d], Tuple[float, Floats1d]]
+"""Takes a vector to value and gradient."""
+
+
+class Sequences(NamedTuple):
+    """Labelled sequences.
+
+    seen (csr_matrix): The features of each token, as ones. Shape: (N, V)
+    tags (Ints1d): The gold tag of each token. Shape: (N,)
+    lengths (Ints1d): Tokens of each sequence. Shape: (B,)
+    steps (Floats2d): The value of each transition as a feature: 1, less where its weight is
+        to be penalised more, 0 where it has none. Shape: (K, K)
+    constraints (Constraints): The possible paths; all, if nothing is said.
+    """
+
+    seen: csr_matrix
+    tags: Ints1d
+    lengths: Ints1d
+    steps: Floats2d
+    constraints: Constraints = Constraints()
+
+    @property
+    def n_tags(self) -> int:
+        """K."""
+        return len(self.steps)
+
+    @property
+    def size(self) -> int:
+        """How many weights there are: D = (V + K) K."""
+        return (self.seen.shape[1] + self.n_tags) * self.n_tags
+
+    @property
+    def gold(self) -> Gold:
+        """Gold with the Hamming cost."""
+        cost = numpy.arange(self.n_tags) != self.tags[:, None]
+        return Gold(tags=self.tags, cost=cost.astype("float64"))
+
+    def score(self, vector: Floats1d) -> Potentials:
+        """The scores under some weights: those of the features, then of the steps. Shape: (D,)"""
+        k = self.n_tags
+        weights = vector.reshape(-1, k)
+        scores = Potentials(
+            emissions=self.seen @ weights[:-k],
+            transitions=self.steps * weights[-k:],
+            start=numpy.zeros(k),
+            end=numpy.zeros(k),
+            lengths=self.lengths,
+        )
+        return chain.constrain(scores, self.constraints)
+
+    def collect(self, gradient: Potentials) -> Floats1d:
+        """The derivative with respect to scores as one with respect to weights. Shape: (D,)"""
+        transitions = self.steps * gradient.transitions
+        return numpy.concatenate([self.seen.T @ gradient.emissions, transitions]).reshape(-1)
+
+    def decode(self, vector: Floats1d) -> Ints1d:
+        """The best paths under some weights. Shape: (N,)"""
+        return chain.best_path(self.score(vector)).tags
+
+    def error(self, vector: Floats1d) -> float:
+        """How many tags are wrong under some weights, in per cent."""
+        return 100 * float((self.decode(vector) != self.tags).mean())
+
+
+def features_as_matrix(rows: Ints2d, n_features: int) -> csr_matrix:
+    """Features of tokens as a matrix of zeros and ones.
+
+    rows (Ints2d): The features of each token, -1 for none. Shape: (N, S)
+    n_features (int): V.
+    """
+    token, slot = numpy.nonzero(rows >= 0)
+    ones = numpy.ones(len(token))
+    return csr_matrix((ones, (token, rows[token, slot])), shape=(len(rows), n_features))
+
+
+class Moments:
+    """The equations of the best Z-score: see `spacy_costner.fit.ZScoreEquations`, whose features
+    are those of a component with entities."""
+
+    def __init__(
+        self, sequences: Sequences, *, c2: float, n_sampled: Optional[int] = None, seed: int = 0
+    ) -> None:
+        """Find b*.
+
+        sequences (Sequences): The training data.
+        c2 (float), n_sampled (Optional[int]), seed (int): See there.
+        """
+        self.sequences = sequences
+        self.c2 = c2
+        self.ones = numpy.ones(len(sequences.lengths))
+        legal = level(sequences.score(numpy.zeros(sequences.size)))
+        self.paths: Paths
+        if n_sampled is None:
+            self.paths = AllPaths(legal)
+        else:
+            tags = draw(legal, n_sampled, numpy.random.default_rng(seed))
+            self.paths = SampledPaths(tags, sequences.lengths, sequences.n_tags)
+        self.average = self.paths.average(self.ones)
+        gold = chain.path_score(legal, sequences.tags)[1](self.ones)
+        self.right = sequences.collect(gold) - sequences.collect(self.average)
+
+    def __call__(self, vector: Floats1d) -> Floats1d:
+        """(C* + 2 c2 I) times a vector."""
+        return self.covariance(self.sequences.score(vector)) + 2 * self.c2 * vector
+
+    def covariance(self, values: Potentials) -> Floats1d:
+        """The covariance of the features with the value of a path."""
+        covariance = self.paths.covariance(zero_forbidden(values), self.ones)
+        return self.sequences.collect(covariance)
+
+
+def best_z_score(
+    sequences: Sequences, *, c2: float, n_sampled: Optional[int] = None, seed: int = 0
+) -> Floats1d:
+    """The weights of the best Z-score, up to their scale: section 5.
+
+    sequences (Sequences): The training data.
+    c2 (float), n_sampled (Optional[int]), seed (int): See `Moments`.
+    RETURNS (Floats1d): theta. Shape: (D,)
+    """
+    moments = Moments(sequences, c2=c2, n_sampled=n_sampled, seed=seed)
+    return solve(moments, moments.right).vector
+
+
+def best_hamming_z_score(sequences: Sequences, *, c2: float) -> Floats1d:
+    """The weights of the best Z-score with the Hamming loss: section 5.1.
+
+        theta = C*^-1 (alpha b* - c_l),  alpha = max(0, 1 + mu_l + b*'C*^-1 c_l) / b*'C*^-1 b*
+
+    which is the least variance of theta'f(y) + l(y) at which gold leads its mean by 1. (The
+    paper has 1 - mu_l - b*'C*^-1 c_l.)
+
+    sequences (Sequences): The training data.
+    c2 (float): See `Moments`.
+    RETURNS (Floats1d): theta. Shape: (D,)
+    """
+    moments = Moments(sequences, c2=c2)
+    zeros = sequences._replace(constraints=Constraints()).score(numpy.zeros(sequences.size))
+    cost = sequences.gold.cost
+    mean = float((moments.average.emissions * cost).sum())
+    of_gold = solve(moments, moments.right).vector
+    of_loss = solve(moments, moments.covariance(zeros._replace(emissions=cost))).vector
+    lead = max(0.0, 1 + mean + float(moments.right @ of_loss))
+    return lead / float(moments.right @ of_gold) * of_gold - of_loss
+
+
+def most_likely(sequences: Sequences, *, c2: float) -> Floats1d:
+    """The weights of the CRF: the most likely ones, less c2 times the sum of their squares."""
+    total = summed(sequences, sequential)
+
+    def penalised(vector: Floats1d) -> Tuple[float, Floats1d]:
+        value, gradient = total(vector)
+        return value + c2 * float(vector @ vector), gradient + 2 * c2 * vector
+
+    return minimise(penalised, numpy.zeros(sequences.size)).vector
+
+
+def largest_margin(sequences: Sequences, *, c: float, tolerance: float) -> Minimum:
+    """The weights of the margin method with the Hamming loss: the least of C times
+    `losses.max_margin` and half the sum of their squares. See `cutting_planes`."""
+    return cutting_planes(summed(sequences, max_margin), sequences.size, c=c, tolerance=tolerance)
+
+
+def summed(sequences: Sequences, loss: Callable[[Potentials, Gold], LossResult]) -> Objective:
+    """A loss as a function of the weights."""
+    gold = sequences.gold
+
+    def evaluate(vector: Floats1d) -> Tuple[float, Floats1d]:
+        value, gradient = loss(sequences.score(vector), gold)
+        return value, sequences.collect(gradient)
+
+    return evaluate
+
+
+def cutting_planes(function: Objective, size: int, *, c: float, tolerance: float) -> Minimum:
+    """Minimise a convex function with kinks, times C, and half the sum of the squares.
+
+    Each evaluation gives a plane that the function is nowhere below. The least of all planes
+    and the squares is a bound from below, and where it is the function is evaluated next.
+
+    function (Objective): Value and a subgradient.
+    size (int): D.
+    c (float): C.
+    tolerance (float): It ends when the best value is above the bound by less than this
+        share of it.
+    RETURNS (Minimum): What it came to.
+
+    Teo, Vishwanathan, Smola & Le (2010), algorithm 3.
+    """
+    planes = Planes(*(numpy.zeros(shape) for shape in ((0, size), 0, 0)))
+    vector = best = numpy.zeros(size)
+    least = float("inf")
+    for n in range(1, MOST_PLANES + 1):
+        value, slope = function(vector)
+        objective = c * value + float(vector @ vector) / 2
+        if objective < least:
+            best, least = vector, objective
+        planes = planes.add(c * slope, c * (value - float(slope @ vector)))
+        vector = -planes.shares @ planes.slopes
+        bound = float(planes.shares @ planes.offsets) - float(vector @ vector) / 2
+        if least - bound <= tolerance * least:
+            return Minimum(best, least, n, n, "converged")
+    return Minimum(best, least, MOST_PLANES, MOST_PLANES, "iterations used up")
+
+
+class Planes(NamedTuple):
+    """Planes that a function is nowhere below, and what is least of them and half the squares.
+
+    slopes (Floats2d): Shape: (P, D)
+    offsets (Floats1d): Their values at 0. Shape: (P,)
+    shares (Floats1d): How much each plane holds the least up; they add up to 1. Shape: (P,)
+    """
+
+    slopes: Floats2d
+    offsets: Floats1d
+    shares: Floats1d
+
+    def add(self, slope: Floats1d, offset: float) -> "Planes":
+        """Those with a share, and one more."""
+        held = self.shares > NO_SHARE
+        slopes = numpy.concatenate([self.slopes[held], slope[None]])
+        offsets = numpy.append(self.offsets[held], offset)
+        return Planes(slopes, offsets, best_shares(slopes @ slopes.T, offsets))
+
+
+def best_shares(products: Floats2d, offsets: Floats1d) -> Floats1d:
+    """The a of all that are at least 0 and add up to 1 with the largest b'a - a'G a / 2.
+
+    products (Floats2d): G. Shape: (P, P)
+    offsets (Floats1d): b. Shape: (P,)
+    """
+    scale = float(numpy.abs(products).max()) or 1.0
+    g, b = products / scale, offsets / scale
+    ones = numpy.ones(len(b))
+    found = minimize(
+        lambda a: (float(a @ g @ a) / 2 - float(a @ b), g @ a - b),
+        ones / len(b),
+        jac=True,
+        method="SLSQP",
+        bounds=[(0, 1)] * len(b),
+        constraints={"type": "eq", "fun": lambda a: a.sum() - 1, "jac": lambda a: ones},
+        options={"ftol": 1e-14, "maxiter": 300},
+    )
+    shares = found.x.clip(0)
+    return shares / shares.sum()
+
+
+class HMM(NamedTuple):
+    """A hidden Markov model whose first state is any, each as probable as the other.
+
+    transitions (Floats2d): The probability of each state after each. Shape: (K, K)
+    emissions (Floats2d): That of each symbol in each state. Shape: (K, V)
+    """
+
+    transitions: Floats2d
+    emissions: Floats2d
+
+    @property
+    def weights(self) -> Floats1d:
+        """Its logarithms, as weights of `Sequences`. Shape: (D,)"""
+        return numpy.concatenate([numpy.log(self.emissions.T), numpy.log(self.transitions)]).ravel()
+
+    def sample(self, n: int, length: int, rng: Generator) -> Sequences:
+        """Draw sequences.
+
+        n (int): How many.
+        length (int): Their length.
+        rng (Generator): Where chance comes from.
+        """
+        k, v = self.emissions.shape
+        states = numpy.empty((n, length), dtype="int32")
+        states[:, 0] = rng.integers(k, size=n)
+        for t in range(1, length):
+            states[:, t] = drawn(self.transitions[states[:, t - 1]], rng)
+        symbols = drawn(self.emissions[states.ravel()], rng)
+        lengths = numpy.full(n, length, dtype="int32")
+        return Sequences(
+            features_as_matrix(symbols[:, None], v), states.ravel(), lengths, numpy.ones((k, k))
+        )
+
+
+def drawn(probabilities: Floats2d, rng: Generator) -> Ints2d:
+    """One of the columns of each row, drawn by its probabilities. Shape: (R, C) to (R,)"""
+    passed = probabilities.cumsum(axis=1) < rng.random((len(probabilities), 1))
+    return passed[:, :-1].sum(axis=1)
+
+
+def random_hmm(
+    n_states: int,
+    n_symbols: int,
+    rng: Generator,
+    *,
+    transitions: float = 1.0,
+    emissions: float = 1.0,
+    balanced: bool = False,
+) -> HMM:
+    """Draw an HMM, the probabilities of each state from a Dirichlet distribution.
+
+    n_states (int): K.
+    n_symbols (int): V.
+    rng (Generator): Where chance comes from.
+    transitions (float), emissions (float): Its concentration: 1 for the uniform distribution;
+        the higher, the more even they are, the lower, the fewer are probable.
+    balanced (bool): Whether all states have the same probabilities of what comes after, each
+        counted from itself; then they are equally frequent.
+    """
+    after = rng.dirichlet(numpy.full(n_states, transitions), size=n_states)
+    if balanced:
+        after = numpy.stack([numpy.roll(after[0], i) for i in range(n_states)])
+    return HMM(after, rng.dirichlet(numpy.full(n_symbols, emissions), size=n_states))

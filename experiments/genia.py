@@ -1,0 +1,276 @@
+"""The GENIA corpus, as published in XML, to columns: a word and an IOB2 tag on each line.
+
+    python -m experiments.genia
+
+Terms stand in terms; an entity is an outermost one. A coordination ("CD4 and CD8 cells") is one
+entity if all that it joins is of one category. If not, what is inside of it counts.
+"""
+
+import json
+import random
+import re
+import tarfile
+from collections import Counter
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+from typing import IO, Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import cast as as_type
+from xml.etree import ElementTree
+
+import spacy
+import typer
+from spacy.tokens import Doc
+
+from .corpora import ASSETS, read_docs
+from .runner import ROOT
+
+ARCHIVE = ASSETS / "genia" / "GENIAcorpus3.02.tgz"
+CORPUS = ROOT / "corpus" / "genia"
+INDEX = "sentences.tsv"
+SECTIONS = ("title", "abstract")
+SEED = 0
+N_FOLDS = 10
+HELD_OUT = 4
+"""One in so many sentences or abstracts of the training data is held out for tuning."""
+
+CATEGORY = re.compile(r"G#([^\s()]+)")
+
+PLAIN, GOLD = "genia", "genia_gold_tokens"
+"""The two tokenizations, and what their files are called."""
+
+RUN = r"[^\W_]+"
+PLAIN_TOKEN = re.compile(rf"\d+(?:[.,]\d+)+(?!{RUN})|{RUN}|\S")
+"""A number, a run of letters and digits, or any other character by itself."""
+
+JOINED_TOKEN = re.compile(rf"{RUN}(?:(?:[-'.]|(?<=\d),(?=\d)){RUN})*|\S")
+"""The same, but hyphens, apostrophes and full stops between letters or digits join them."""
+
+TREE: Dict[str, Any] = json.loads((ROOT / "experiments" / "genia_tree.json").read_text())
+"""The categories of GENIA 3.0 (Kim et al., 2003), by the names that they have in 3.02."""
+
+Span = Tuple[int, int]
+"""The first character and the one behind the last."""
+
+
+class Entity(NamedTuple):
+    """An entity of a sentence.
+
+    begin, end (int): Its first character, and the one behind its last.
+    label (str): Its category.
+    """
+
+    begin: int
+    end: int
+    label: str
+
+
+class Sentence(NamedTuple):
+    """A sentence of the corpus.
+
+    abstract (str): The number of its abstract.
+    section (str): "title" or "abstract".
+    text (str): Its text, without mark-up.
+    entities (List[Entity]): Its entities, in their order; they don't overlap.
+    """
+
+    abstract: str
+    section: str
+    text: str
+    entities: List[Entity]
+
+
+def read_sentences(archive: Path) -> Iterator[Sentence]:
+    """Read the corpus. Of abstracts that are in it twice, the first counts.
+
+    archive (Path): The .tgz as published.
+    RETURNS (Iterator[Sentence]): The sentences, with the title before the abstract.
+    RAISES (FileNotFoundError): If it isn't there.
+    """
+    seen = set()
+    with tarfile.open(archive) as files:
+        name = next(name for name in files.getnames() if name.endswith(".xml"))
+        articles = ElementTree.parse(as_type(IO[bytes], files.extractfile(name))).iter("article")
+    for article in articles:
+        abstract = article.findtext("articleinfo/bibliomisc", "").strip()
+        if abstract in seen:
+            continue
+        seen.add(abstract)
+        for section in SECTIONS:
+            for element in article.iterfind(f"{section}/sentence"):
+                yield Sentence(abstract, section, *read_terms(element))
+
+
+def read_terms(element: ElementTree.Element, begin: int = 0) -> Tuple[str, List[Entity]]:
+    """Read the text of an element, and the outermost entities below it.
+
+    element (Element): The element.
+    begin (int): Where its text begins in that of the sentence.
+    RETURNS (Tuple[str, List[Entity]]): Those.
+    """
+    text, entities = element.text or "", []
+    for child in element:
+        start = begin + len(text)
+        inner, below = read_terms(child, start)
+        labels = set(CATEGORY.findall(child.get("sem", "")))
+        entities += [Entity(start, start + len(inner), *labels)] if len(labels) == 1 else below
+        text += inner + (child.tail or "")
+    return text, entities
+
+
+def tokenize(text: str, pattern: "re.Pattern[str]", borders: Iterable[int] = ()) -> List[Span]:
+    """Cut a text into tokens.
+
+    text (str): The text.
+    pattern (re.Pattern): What a token is.
+    borders (Iterable[int]): Characters before which tokens are cut, whatever they are.
+    RETURNS (List[Span]): The tokens.
+    """
+    places = sorted(set(borders))
+    tokens: List[Span] = []
+    for match in pattern.finditer(text):
+        begin, end = match.span()
+        cuts = [begin, *(place for place in places if begin < place < end), end]
+        tokens += pairwise(cuts)
+    return tokens
+
+
+def encode(tokens: Sequence[Span], entities: Sequence[Entity]) -> List[str]:
+    """Write entities as tags. One that begins or ends within a token has the whole of it; of two
+    that meet in a token, the first has it.
+
+    tokens (Sequence[Span]): The tokens.
+    entities (Sequence[Entity]): The entities, in their order.
+    RETURNS (List[str]): The IOB2 tag of each token.
+    """
+    tags = ["O"] * len(tokens)
+    for entity in entities:
+        prefix = "B"
+        for i, (begin, end) in enumerate(tokens):
+            if begin < entity.end and end > entity.begin and tags[i] == "O":
+                tags[i] = f"{prefix}-{entity.label}"
+                prefix = "I"
+    return tags
+
+
+def tag(sentence: Sentence, tokenization: str) -> Tuple[List[str], List[str]]:
+    """The words of a sentence and their tags.
+
+    sentence (Sentence): The sentence.
+    tokenization (str): PLAIN for the tokens that its text has; GOLD for words that are cut where
+        entities begin and end, as in the papers, which gives away a part of the answer.
+    RETURNS (Tuple[List[str], List[str]]): Those.
+    """
+    tokens = tokenize(sentence.text, PLAIN_TOKEN)
+    if tokenization == GOLD:
+        borders = [place for entity in sentence.entities for place in (entity.begin, entity.end)]
+        tokens = tokenize(sentence.text, JOINED_TOKEN, borders)
+    words = [sentence.text[begin:end] for begin, end in tokens]
+    return words, encode(tokens, sentence.entities)
+
+
+def convert(archive: Path, output: Path) -> Dict[str, Counter]:
+    """Write the corpus in both tokenizations, and of which abstract each sentence is.
+
+    archive (Path): The .tgz as published.
+    output (Path): The folder of genia.iob2, genia_gold_tokens.iob2 and sentences.tsv.
+    RETURNS (Dict[str, Counter]): For each tokenization what there is: "sentences", "tokens",
+        "entities", and "marked", what the entities were before tokens came in their way.
+    """
+    sentences = [sentence for sentence in read_sentences(archive) if sentence.text.strip()]
+    output.mkdir(parents=True, exist_ok=True)
+    _write(
+        output / INDEX,
+        (f"{i}\t{one.abstract}\t{one.section}\n" for i, one in enumerate(sentences)),
+    )
+    counts = {}
+    for name in (PLAIN, GOLD):
+        tagged = [tag(sentence, name) for sentence in sentences]
+        rows = ([f"{word}\t{iob}\n" for word, iob in zip(*one)] for one in tagged)
+        _write(output / f"{name}.iob2", ("".join([*lines, "\n"]) for lines in rows))
+        counts[name] = Counter(
+            sentences=len(tagged),
+            tokens=sum(len(words) for words, _ in tagged),
+            entities=sum(iob.startswith("B-") for _, tags in tagged for iob in tags),
+            marked=sum(len(sentence.entities) for sentence in sentences),
+        )
+    return counts
+
+
+def _write(path: Path, blocks: Iterable[str]) -> None:
+    path.write_text("".join(blocks), encoding="utf8", newline="\n")
+
+
+@lru_cache
+def read_genia(tokenization: str, folder: Path = CORPUS) -> Tuple[List[Doc], List[str]]:
+    """GENIA, as `python -m experiments.genia` wrote it.
+
+    tokenization (str): PLAIN or GOLD.
+    folder (Path): Where it is.
+    RETURNS (Tuple[List[Doc], List[str]]): A doc for each sentence, and its abstract.
+    RAISES (FileNotFoundError): If it isn't there.
+    """
+    if not (folder / INDEX).exists():
+        raise FileNotFoundError(
+            f"{folder}: expected GENIA; `python -m experiments.genia` writes it"
+        )
+    lines = (folder / INDEX).read_text(encoding="utf8").splitlines()
+    docs = read_docs(folder / f"{tokenization}.iob2", spacy.blank("xx").vocab)
+    return docs, [line.split("\t")[1] for line in lines]
+
+
+def deal(groups: Sequence[Any], n_folds: int, seed: int = SEED) -> List[List[int]]:
+    """Deal out a corpus by chance.
+
+    groups (Sequence[Any]): For each sentence what it belongs to; groups stay together.
+    n_folds (int): How many folds.
+    seed (int): For chance.
+    RETURNS (List[List[int]]): The sentences of each fold.
+    """
+    names = sorted(set(groups))
+    random.Random(seed).shuffle(names)
+    fold_of = {name: i % n_folds for i, name in enumerate(names)}
+    folds: List[List[int]] = [[] for _ in range(n_folds)]
+    for i, group in enumerate(groups):
+        folds[fold_of[group]].append(i)
+    return folds
+
+
+def take_out(groups: Sequence[Any], n_folds: int, fold: int) -> Tuple[List[int], List[int]]:
+    """The sentences that are not in a fold, and those that are."""
+    folds = deal(groups, n_folds)
+    rest = sorted(i for number, some in enumerate(folds) if number != fold for i in some)
+    return rest, folds[fold]
+
+
+def divide(
+    tokenization: str, by_abstract: bool, limit: Optional[int], fold: int, held_out: bool = False
+) -> Dict[str, List[Doc]]:
+    """Divide the corpus.
+
+    tokenization (str): PLAIN or GOLD.
+    by_abstract (bool): Whether the sentences of an abstract stay together.
+    limit (Optional[int]): The most sentences.
+    fold (int): The fold that is tested.
+    held_out (bool): Whether a part of its training data is taken for development in its place.
+    RETURNS (Dict[str, List[Doc]]): "train", and "test" or "dev".
+    """
+    docs, abstracts = read_genia(tokenization)
+    groups: Sequence[Any] = abstracts[:limit] if by_abstract else range(len(docs[:limit]))
+    train, test = take_out(groups, N_FOLDS, fold)
+    if held_out:
+        learn, held = take_out([groups[i] for i in train], HELD_OUT, 0)
+        train, test = [train[i] for i in learn], [train[i] for i in held]
+    part = "dev" if held_out else "test"
+    return {"train": [docs[i] for i in train], part: [docs[i] for i in test]}
+
+
+def main() -> None:
+    """Convert GENIA 3.02 from XML to columns, in two tokenizations."""
+    for name, counts in convert(ARCHIVE, CORPUS).items():
+        numbers = ", ".join(f"{count:,} {what}" for what, count in counts.items())
+        typer.echo(f"{CORPUS / name}.iob2: {numbers}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,1 +1,0 @@
-"""Losses, costs and decoding that none of the papers put together."""

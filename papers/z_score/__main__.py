@@ -1,6 +1,0 @@
-"""`python -m papers.z_score [--quick] [--jobs 2]`."""
-
-from .page import main
-
-if __name__ == "__main__":
-    main()

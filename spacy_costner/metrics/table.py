@@ -1,0 +1,38 @@
+"""Tables in Markdown."""
+
+from typing import List, Sequence
+
+import numpy
+
+
+def markdown_table(
+    header: Sequence[object], rows: Sequence[Sequence[object]], *, align: bool = False
+) -> str:
+    """Write a table in Markdown.
+
+    header (Sequence[object]): The names of the columns.
+    rows (Sequence[Sequence[object]]): The cells. Floats get two digits.
+    align (bool): Whether to pad the cells, with all columns but the first to the right.
+    RETURNS (str): The table.
+    """
+    rule = ["---", *["--:" if align else "---"] * (len(header) - 1)]
+    lines = [[_text(cell) for cell in line] for line in (header, rule, *rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (_padded(lines) if align else lines))
+
+
+def mean_and_deviation(values: Sequence[float], digits: int = 2) -> str:
+    """The mean and, if there are several values, their standard deviation, for a table."""
+    deviation = f" ± {numpy.std(values, ddof=1):.{digits}f}" if len(values) > 1 else ""
+    return f"{numpy.mean(values):.{digits}f}{deviation}"
+
+
+def _text(cell: object) -> str:
+    return f"{cell:.2f}" if isinstance(cell, float) else str(cell)
+
+
+def _padded(lines: Sequence[Sequence[str]]) -> List[List[str]]:
+    widths = [max(map(len, column)) for column in zip(*lines)]
+    return [
+        [line[0].ljust(widths[0]), *(cell.rjust(n) for cell, n in zip(line[1:], widths[1:]))]
+        for line in lines
+    ]

@@ -1,0 +1,287 @@
+"""What the experiments are made with: kept runs, pages, corpora, training in stages, scores."""
+
+import re
+from pathlib import Path
+from typing import Any, Dict, List
+
+import numpy
+import pytest
+import spacy
+from numpy.testing import assert_allclose
+from spacy.tokens import Doc
+from spacy.util import registry
+
+from experiments import runner
+from experiments.combinations import CORPORA, decodings
+from experiments.corpora import as_examples, read_docs
+from experiments.runner import PAGE, ROOT, Runner, fill, template, write_section
+from experiments.scores import COST, WHOLE, F, P, R, System, best_on_dev, compare, system
+from experiments.tagger import cnn_block, features_of, hybrid_block, linear_block, make_tagger
+from experiments.training import (
+    counts_of,
+    fit_batch,
+    fit_neural,
+    fit_online,
+    predict,
+    run_stages,
+    train_and_count,
+)
+from spacy_costner.runs import Run
+
+from .test_entry_points import FEATURES
+from .test_runs import square
+
+CORPUS = """\
+-DOCSTART- -X- O
+
+Ana NC B-PER
+Lee AQ I-PER
+ve VMI O
+Roma NC I-LOC
+
+Roma NC B-LOC
+duerme VMI O
+"""
+NAMES = sorted(path.stem for path in (ROOT / "experiments").glob("*.md"))
+
+
+def no_look(**facts: Any) -> None:
+    """For fits that nobody looks at."""
+
+
+def squares(*numbers: int) -> List[Run]:
+    return [Run(f"square-{x}", square, {"x": x}) for x in numbers]
+
+
+def test_runs_are_kept_and_what_is_finished_beside_an_error(tmp_path: Path) -> None:
+    run = Runner(tmp_path)
+    assert [found["square"] for found in run(squares(2, 3))] == [4, 9]
+    assert 0 <= run.seconds < 1
+    other = Run("square-2", square, {"x": 5})
+    assert [found["square"] for found in Runner(tmp_path)([other])] == [25]
+    with pytest.raises(ValueError, match=r"1 of 3 runs failed\nsquare--1: ValueError: below 0"):
+        run(squares(2, -1, 4))
+    assert {path.name for path in tmp_path.iterdir()} == {f"square-{x}.json" for x in (2, 3, 4)}
+
+
+def test_sections_are_replaced(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# Page\n")
+    for name, text in (("a", "first"), ("b", "second"), ("a", "third")):
+        write_section(page, name, f"## {name.upper()}\n\n{text}")
+    text = page.read_text()
+    assert "first" not in text
+    assert text.index("# Page") < text.index("## A\n\nthird") < text.index("## B\n\nsecond")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_page_is_the_templates_filled_in(name: str) -> None:
+    section = PAGE.read_text(encoding="utf8").split(f"<!-- {name} -->")[1]
+    text = section.split(f"<!-- end of {name} -->")[0].split()
+    pieces = re.split(r"\{[^}]*\}", " ".join(template(name).split()))
+    assert re.fullmatch(".*".join(map(re.escape, pieces)), " ".join(text))
+
+
+def test_an_experiment_fills_its_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a full run writes the page."""
+    monkeypatch.setattr(runner, "PAGE", tmp_path / "page.md")
+    monkeypatch.setattr(runner, "OUTPUT", tmp_path)
+    monkeypatch.setattr(
+        "experiments.combinations.experiment",
+        lambda run, quick: {
+            "corpora": str(quick),
+            **dict.fromkeys(("second", "seeds"), 1),
+            **dict.fromkeys(("epochs", "batches"), (1, 2)),
+        },
+    )
+    for quick in (True, False):
+        text = runner.run_experiment("combinations", quick=quick, jobs=1)
+        assert "`python -m experiments combinations`, 20" in text and text.endswith(str(quick))
+        assert (tmp_path / "page.md").exists() != quick
+    assert fill("{a} {b[c]:g}\n", {"a": 1, "b": {"c": 2.0}}) == "1 2"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "corpus.txt"
+    path.write_text(CORPUS)
+    return path
+
+
+@pytest.fixture
+def docs(file: Path) -> List[Doc]:
+    return read_docs(file, spacy.blank("xx").vocab)
+
+
+def test_corpora_are_read(docs: List[Doc], file: Path) -> None:
+    """An I- tag that continues nothing begins an entity."""
+    assert [[(ent.text, ent.label_) for ent in doc.ents] for doc in docs] == [
+        [("Ana Lee", "PER"), ("Roma", "LOC")],
+        [("Roma", "LOC")],
+    ]
+    bare = [eg.predicted for eg in as_examples(docs)]
+    assert not any(doc.ents for doc in bare)
+    assert [token.tag_ for token in bare[1]] == ["NC", "VMI"]
+    assert [d.text for d in read_docs(file, docs[0].vocab, -1)] == [docs[1].text]
+    with pytest.raises(FileNotFoundError, match=r"none\.txt: expected the corpus"):
+        read_docs(file.parent / "none.txt", docs[0].vocab)
+
+
+LINEAR = linear_block(FEATURES)
+MODELS = {
+    "linear": LINEAR,
+    "CNN": cnn_block(["NORM", "TAG"]),
+    "hybrid": hybrid_block(["NORM", "SHAPE"], FEATURES, 0.1),
+}
+
+
+@pytest.mark.parametrize(
+    "model, fit, settings",
+    [
+        ("linear", fit_batch, {"c2": 0.01}),
+        ("linear", fit_online, {"epochs": [30]}),
+        ("CNN", fit_neural, {"epochs": 40, "words": 5, "learn_rate": 0.01}),
+        ("hybrid", fit_neural, {"epochs": 40, "words": 5, "learn_rate": 0.01}),
+    ],
+)
+def test_models_learn(docs: List[Doc], model: str, fit: Any, settings: Dict[str, Any]) -> None:
+    examples = as_examples(docs)
+    tagger = make_tagger(examples, model=MODELS[model])
+    fit(tagger, examples, no_look, **settings)
+    counts = counts_of(predict(tagger, docs)["best path"], tagger)
+    assert counts.tolist() == [[2, 0, 0, 0, 4, 1, 1], [1, 0, 0, 0, 2, 1, 1]]
+
+
+def test_counts_are_of_exact_entities(docs: List[Doc]) -> None:
+    examples = as_examples(docs[:1])
+    tagger = make_tagger(examples, model=LINEAR)
+    words = [t.text for t in docs[0]]
+    examples[0].predicted = Doc(docs[0].vocab, words=words, ents=["B-PER", "O", "O", "B-LOC"])
+    assert counts_of(examples, tagger).tolist() == [[1, 1, 1, 1, 4, 0, 1]]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_all_weights_can_be_handed_on(docs: List[Doc], model: str) -> None:
+    examples = as_examples(docs)
+    one, other = (make_tagger(examples, model=MODELS[model], seed=seed) for seed in (0, 1))
+    fit_neural(one, examples, no_look, epochs=2, words=5)
+    before = one.ner.model.predict(docs).emissions
+    assert abs(other.ner.model.predict(docs).emissions - before).max() > 0
+    other.write_weights(one.read_weights())
+    assert_allclose(other.ner.model.predict(docs).emissions, before, atol=1e-6)
+    assert_allclose(one.ner.model.predict(docs).emissions, before)
+
+
+def test_stages_go_on_from_each_other(docs: List[Doc]) -> None:
+    batch = {"fit": "batch", "model": LINEAR, "settings": {"c2": 0.1}}
+    seen: List[Any] = []
+    stages = [batch, {**batch, "after": 0}, batch]
+
+    def look(tagger: Any, **facts: Any) -> None:
+        seen.append((tagger.rows.copy(), facts))
+
+    last = run_stages(as_examples(docs), stages, None, look)
+    (first, one), (second, two), (third, three) = seen
+    assert [facts["stage"] for _, facts in seen] == [0, 1, 2]
+    assert two["iterations"] <= 12 and two["iterations"] < one["iterations"] == three["iterations"]
+    assert_allclose(second, first, atol=0.02)
+    assert_allclose(third, first)
+    assert_allclose(last[0], third)
+    run_stages(as_examples(docs), [batch], last, look)
+    assert seen[-1][1]["iterations"] <= 12
+
+
+def test_averages_are_of_the_weights_after_each_step(docs: List[Doc]) -> None:
+    examples, seen = as_examples(docs), {}
+    tagger = make_tagger(examples, model=LINEAR)
+
+    def look(epochs: int, averaged: bool) -> None:
+        seen[epochs, averaged] = tagger.rows.copy()
+
+    fit_online(tagger, examples, look, epochs=[1, 2], averaged=[False, True])
+    assert not numpy.allclose(seen[1, False], seen[2, False])
+    assert_allclose(seen[1, True], seen[1, False], atol=1e-6)
+    assert_allclose(seen[2, True], (seen[1, False] + seen[2, False]) / 2, atol=1e-6)
+    assert_allclose(tagger.rows, seen[2, True])
+    for averaged in (False, True):
+        again = make_tagger(examples, model=LINEAR)
+        fit_online(again, examples, no_look, epochs=[2], averaged=[averaged])
+        assert_allclose(again.rows, seen[2, averaged], atol=1e-6)
+
+
+def test_dev_is_summed_test_is_counted_and_the_start_is_kept(file: Path) -> None:
+    data = {"train": [str(file), 0, 1], "dev": [str(file), 0, None], "test": [str(file), 1, None]}
+    online = {"fit": "online", "model": LINEAR, "settings": {"epochs": [2]}}
+    one, two = train_and_count(data, [online, {**online, "after": 0}])
+    (again,) = train_and_count(data, [online], start=[online])
+    assert {**again, "stage": 1} == two != one
+    (sums,), (rows,) = two["dev"].values(), two["test"].values()
+    assert sums[6] == 2 and len(rows) == 1 and rows[0][4] == 2
+    tree = {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": {"name": {"PER": {}, "LOC": {}}}}
+    (look,) = train_and_count(data, [online], cost=tree)
+    assert len(look["levels"]) == 2
+
+
+def test_what_is_decoded_in_many_ways_is_what_the_pipeline_answers(docs: List[Doc]) -> None:
+    corpus = CORPORA["Spanish entities"]
+    tagger = make_tagger(as_examples(docs), model=linear_block(corpus.features))
+    tagger.rows[:] = numpy.random.default_rng(0).normal(size=tagger.rows.shape)
+    found = predict(tagger, docs, decodings(corpus))
+    for name, block in decodings(corpus).items():
+        tagger.ner.set_decoding(registry.resolve({"decoding": block})["decoding"])
+        piped = tagger.nlp.pipe([eg.predicted for eg in as_examples(docs)])
+        for eg, doc in zip(found[name], piped):
+            assert [(e.start, e.end, e.label) for e in eg.x.ents] == [
+                (e.start, e.end, e.label) for e in doc.ents
+            ]
+
+
+def test_features_and_the_cnn_are_those_of_the_configs() -> None:
+    assert features_of("z_score")["windows"] == {"ORTH": 1}
+    embed = cnn_block(["SHAPE", "TAG"])["tok2vec"]["embed"]
+    assert (embed["attrs"], embed["rows"], embed["width"]) == (["SHAPE", "TAG"], [2500, 500], 96)
+
+
+def rows_of(*right: int, n_docs: int = 30) -> List[Any]:
+    """For each seed the counts of docs with an entity each, of which so many are found."""
+    docs = numpy.arange(n_docs)
+    ones = numpy.ones(n_docs)
+    found = [(docs < n).astype(float) for n in right]
+    return [numpy.stack([f, 0 * f, 1 - f, 1 - f, 2 * ones, f, ones], axis=1) for f in found]
+
+
+def system_of(name: str, dev: List[int], test: List[int]) -> System:
+    return System(name, numpy.stack([one.sum(axis=0) for one in rows_of(*dev)]), rows_of(*test))
+
+
+def test_scores_are_those_of_the_counts() -> None:
+    good = system_of("good", [30, 30], [30, 24])
+    assert good.on("test", F).tolist() == pytest.approx([100, 100 * 48 / 54])
+    assert good.on("test", P).tolist() == [100, 100]
+    assert good.on("test", R).tolist() == good.on("test", WHOLE).tolist() == [100, 80]
+    assert good.on("test", COST).tolist() == pytest.approx([0, 0.1])
+    assert good.spread(WHOLE) == "90.00 ± 14.14"
+    assert good.added().on("test", F).tolist() == pytest.approx([100 * 108 / 114])
+    assert good.joined().test[0].shape == (60, 7)
+    look = {"dev": {"a": [1], "b": [2]}, "test": {"a": [[3]], "b": [[4]]}}
+    assert system("b", [look], "b").dev.tolist() == [[2]]
+
+
+def test_the_best_is_chosen_on_dev() -> None:
+    good, bad = system_of("good", [30, 30], [15, 15]), system_of("bad", [10, 10], [30, 30])
+    assert best_on_dev([bad, good, good._replace(name="later")]).name == "good"
+    assert best_on_dev([bad, good], COST).name == "good"
+
+
+def test_mean_scores_of_seeds_are_compared() -> None:
+    """What a system has with one seed counts as often as what the other has with two."""
+    rng = numpy.random.default_rng(0)
+    right = rng.integers(2, size=60)
+    better = numpy.stack([right + 1, 1 - right, 1 - right, *[right] * 4], axis=1)
+    worse = better + numpy.asarray([-1, 1, 1, 0, 0, 0, 0])
+    one, two = System("one", (), [worse]), System("two", (), [better, better])
+    (((gap,),),) = [compare([two], one)]
+    # Each sentence has one entity more of two, in whatever sample.
+    assert_allclose([gap.value, gap.low, gap.high], 50)
+    assert gap.p < 0.001
+    assert compare([one], one)[0][0].p == 1

@@ -1,0 +1,290 @@
+"""The experiments of the Z-score's paper: the equations against enumeration, the margin, HMMs."""
+
+from itertools import product
+from pathlib import Path
+from typing import Any, List
+
+import numpy
+import pytest
+import spacy
+from numpy.random import default_rng
+from numpy.testing import assert_allclose
+from spacy.tokens import Doc
+
+from experiments.chains import (
+    HMM,
+    Moments,
+    Sequences,
+    best_hamming_z_score,
+    best_z_score,
+    cutting_planes,
+    features_as_matrix,
+    largest_margin,
+    most_likely,
+    random_hmm,
+    summed,
+)
+from experiments.corpora import ASSETS, as_examples
+from experiments.tagger import linear_block, make_tagger
+from experiments.z_score import COLOURS, draw, expected_step, pooled, table_1_row
+from experiments.z_score_runs import (
+    CRF,
+    FEATURES,
+    MM_H,
+    N_SENTENCES,
+    NEAR,
+    SOURCES,
+    TRUE,
+    Z_100,
+    Z_H,
+    Setting,
+    Z,
+    as_sequences,
+    folds,
+    hmms_as_hard,
+    short_sequences,
+    tags_of,
+    token_error,
+)
+from spacy_costner.losses import max_margin
+from spacy_costner.types import Constraints
+
+K, SYMBOLS, LENGTH = 2, 3, 4
+CORPUS = ASSETS / "conll2002_es" / "esp.train"
+
+
+def drawn(n: int = 3, length: int = LENGTH) -> Sequences:
+    rng = default_rng(0)
+    return random_hmm(K, SYMBOLS, rng).sample(n, length, rng)
+
+
+def counts(sequences: Sequences, b: int, tags: Any) -> numpy.ndarray:
+    """How often a path of a sequence has each feature."""
+    found = numpy.zeros((SYMBOLS + K, K))
+    seen = sequences.seen.toarray()[b * LENGTH : (b + 1) * LENGTH]
+    for t, tag in enumerate(tags):
+        found[:SYMBOLS, tag] += seen[t]
+        if t:
+            found[SYMBOLS + tags[t - 1], tag] += sequences.steps[tags[t - 1], tag]
+    return found.ravel()
+
+
+class Dense:
+    """C*, b*, c_l and mu_l by listing the paths."""
+
+    def __init__(self, sequences: Sequences, paths: List[Any]) -> None:
+        self.matrix = numpy.zeros((sequences.size, sequences.size))
+        self.right, self.of_loss = numpy.zeros((2, sequences.size))
+        self.mean_loss = 0.0
+        for b in range(len(sequences.lengths)):
+            gold = sequences.tags[b * LENGTH : (b + 1) * LENGTH]
+            of_paths = numpy.asarray([counts(sequences, b, tags) for tags in paths])
+            losses = (numpy.asarray(paths) != gold).sum(axis=1)
+            self.matrix += numpy.cov(of_paths.T, bias=True)
+            self.right += counts(sequences, b, gold) - of_paths.mean(axis=0)
+            self.of_loss += (of_paths - of_paths.mean(axis=0)).T @ losses / len(paths)
+            self.mean_loss += losses.mean()
+
+    def solve(self, c2: float, right: numpy.ndarray) -> numpy.ndarray:
+        return numpy.linalg.solve(self.matrix + 2 * c2 * numpy.eye(len(right)), right)
+
+
+def all_paths() -> List[Any]:
+    return list(product(range(K), repeat=LENGTH))
+
+
+@pytest.mark.parametrize("value", [1.0, 0.5])
+def test_z_score_is_the_dense_solution(value: float) -> None:
+    sequences = drawn()._replace(steps=numpy.asarray([[1.0, value], [value, 1.0]]))
+    dense = Dense(sequences, all_paths())
+    assert_allclose(Moments(sequences, c2=0.0).right, dense.right, atol=1e-9)
+    expected = dense.solve(0.01, dense.right)
+    assert_allclose(best_z_score(sequences, c2=0.01), expected, atol=1e-6)
+
+
+def test_only_legal_paths() -> None:
+    """The second state can't be followed by the first."""
+    paths = [path for path in all_paths() if list(path) == sorted(path)]
+    possible = numpy.asarray([[True, True], [False, True]])
+    tags = numpy.asarray([0, 0, 0, 1] * 3, dtype="int32")
+    sequences = drawn()._replace(tags=tags, constraints=Constraints(transitions=possible))
+    dense = Dense(sequences, paths)
+    found = best_z_score(sequences, c2=0.01)
+    assert_allclose(found, dense.solve(0.01, dense.right), atol=1e-6)
+    decoded = sequences.decode(-found).reshape(-1, LENGTH)
+    assert (numpy.diff(decoded) >= 0).all()
+
+
+def test_hamming_z_score_is_the_least_variance_at_a_lead_of_1() -> None:
+    sequences, c2 = drawn(), 0.01
+    dense = Dense(sequences, all_paths())
+    theta = best_hamming_z_score(sequences, c2=c2)
+    assert dense.right @ theta - dense.mean_loss == pytest.approx(1, abs=1e-6)
+    of_gold, of_loss = dense.solve(c2, dense.right), dense.solve(c2, dense.of_loss)
+    lead = 1 + dense.mean_loss + dense.right @ of_loss
+    expected = lead / (dense.right @ of_gold) * of_gold - of_loss
+    assert_allclose(theta, expected, atol=1e-6)
+
+
+def test_sampled_paths_come_near_to_all() -> None:
+    sequences = drawn(n=20)
+    exact = best_z_score(sequences, c2=0.1)
+    near = best_z_score(sequences, c2=0.1, n_sampled=2000)
+    assert 0 < abs(near - exact).max() < 0.05 * abs(exact).max()
+
+
+def test_cutting_planes_find_a_kink() -> None:
+    """|x - 1| + 3 |y + 2| twice, and half the squares: at x = 1 and y = -2."""
+
+    def value_and_slope(vector: numpy.ndarray) -> Any:
+        off = vector - [1, -2]
+        return float(abs(off) @ [1, 3]), numpy.sign(off) * [1, 3]
+
+    found = cutting_planes(value_and_slope, 2, c=2.0, tolerance=1e-6)
+    assert_allclose(found.vector, [1, -2], atol=1e-2)
+    assert found.value == pytest.approx(2.5, rel=1e-5)
+    assert found.reason == "converged"
+
+
+def test_margin_is_near_its_optimum() -> None:
+    """No step in any direction helps more than the tolerance allows."""
+    sequences, rng = drawn(n=10), default_rng(1)
+    found = largest_margin(sequences, c=1.0, tolerance=1e-4)
+    loss = summed(sequences, max_margin)
+    for _ in range(50):
+        near = found.vector + 0.1 * rng.normal(size=sequences.size)
+        assert loss(near)[0] + near @ near / 2 > (1 - 1e-4) * found.value
+
+
+def test_all_methods_learn_what_is_certain() -> None:
+    sure = numpy.asarray([[0.98, 0.01, 0.01], [0.01, 0.98, 0.01]])
+    hmm, rng = HMM(numpy.asarray([[0.9, 0.1], [0.2, 0.8]]), sure), default_rng(0)
+    train, test = hmm.sample(30, 20, rng), hmm.sample(30, 20, rng)
+    assert test.error(hmm.weights) < 3
+    for weights in (
+        best_z_score(train, c2=1e-3),
+        best_hamming_z_score(train, c2=1e-3),
+        most_likely(train, c2=1e-2),
+        largest_margin(train, c=1.0, tolerance=1e-3).vector,
+    ):
+        assert test.error(weights) < 6
+        assert test.error(-weights) > 50
+
+
+def test_sequences_of_an_hmm_have_its_frequencies() -> None:
+    rng = default_rng(0)
+    hmm = random_hmm(3, 4, rng)
+    sequences = hmm.sample(400, 50, rng)
+    assert sequences.lengths.tolist() == [50] * 400
+    tags = sequences.tags.reshape(400, 50)
+    pairs, n = numpy.zeros((3, 3)), numpy.bincount(sequences.tags)
+    numpy.add.at(pairs, (tags[:, :-1].ravel(), tags[:, 1:].ravel()), 1)
+    assert_allclose(pairs / pairs.sum(axis=1, keepdims=True), hmm.transitions, atol=0.02)
+    emitted = numpy.stack(
+        [sequences.seen.toarray()[sequences.tags == k].mean(axis=0) for k in range(3)]
+    )
+    assert n.min() > 1000
+    assert_allclose(emitted, hmm.emissions, atol=0.03)
+    assert numpy.bincount(tags[:, 0]).min() > 90
+
+
+def test_kinds_of_hmms() -> None:
+    rng = default_rng(0)
+    balanced = random_hmm(3, 4, rng, balanced=True).transitions
+    assert_allclose(balanced.sum(axis=0), 1)
+    assert_allclose(numpy.diag(balanced), balanced[0, 0])
+    even = random_hmm(2, 4, rng, transitions=1e4, emissions=1e-2)
+    assert_allclose(even.transitions, 0.5, atol=0.05)
+    assert even.emissions.max(axis=1).min() > 0.9
+
+
+def test_hmms_are_as_hard_as_wanted() -> None:
+    (hmm,), n_drawn = hmms_as_hard(20.0, 3, 1)
+    test = hmm.sample(2000, 100, default_rng(7))
+    assert test.error(hmm.weights) == pytest.approx(20, abs=5 * NEAR)
+    assert n_drawn > 1
+
+
+def test_short_sequences() -> None:
+    found = short_sequences(5, 1)["methods"]
+    assert {Z, MM_H} < set(found)
+    assert Z_100 not in found
+    assert all(0 <= error <= 100 and seconds >= 0 for error, seconds in found.values())
+
+
+def test_features_as_matrix() -> None:
+    rows = numpy.asarray([[2, -1], [0, 2], [-1, -1]])
+    assert features_as_matrix(rows, 3).toarray().tolist() == [[0, 0, 1], [1, 0, 1], [0, 0, 0]]
+
+
+def docs() -> List[Doc]:
+    vocab = spacy.blank("xx").vocab
+    first = Doc(vocab, words=["Ana", "Lee", "ve", "Roma"], ents=["B-PER", "I-PER", "O", "B-LOC"])
+    return [first, Doc(vocab, words=["Roma", "duerme"], ents=["B-LOC", "O"])]
+
+
+def test_docs_as_sequences() -> None:
+    linear = make_tagger(as_examples(docs()), model=linear_block(FEATURES["S2"]))
+    sequences = as_sequences(linear, docs())
+    names = linear.ner.tags.names
+    assert [names[tag] for tag in sequences.tags] == ["B-PER", "I-PER", "O", "B-LOC", "B-LOC", "O"]
+    assert sequences.lengths.tolist() == [4, 2]
+    seen = sequences.seen.toarray()
+    assert seen.sum(axis=1).tolist() == [2, 3, 3, 2, 2, 2]
+    apart = Setting(0.1, 0.01, o_after_o=False).of(sequences, linear)
+    assert apart.steps[0, 0] == 0
+    assert apart.steps[1, 0] == 0.01
+    legal = Setting(0.1, legal=True).of(sequences, linear)
+    inside = names.index("I-PER")
+    assert legal.score(numpy.zeros(legal.size)).transitions[0, inside] == -numpy.inf
+    assert sequences.score(numpy.zeros(legal.size)).transitions[0, inside] == 0
+
+
+def test_token_error() -> None:
+    gold = docs()
+    gold[0].set_ents([gold[0].ents[1]])
+    assert tags_of(gold[0]) == ["O", "O", "O", "B-LOC"]
+    egs = as_examples(docs())
+    for eg, answer in zip(egs, gold):
+        eg.predicted.set_ents(list(answer.ents))
+    assert token_error(egs) == pytest.approx(100 * 2 / 6)
+
+
+def test_errors_are_pooled_over_tokens() -> None:
+    results = [{"tokens": n, "methods": {Z: [error, None]}} for n, error in ((10, 20.0), (30, 0.0))]
+    assert pooled(results, Z) == pytest.approx(5)
+
+
+def test_expected_step() -> None:
+    """3 of 4 pairs are O, O, and 7 of 8 tags of pairs O; 2 tags."""
+    vocab = spacy.blank("xx").vocab
+    words = ["a", "b", "c", "d", "e"]
+    doc = Doc(vocab, words=words, ents=["O", "O", "O", "O", "B-LOC"])
+    assert expected_step([[doc]]) == pytest.approx(4 * 3 / 4 - 4 * 7 / 8 + 1)
+
+
+def test_row_of_table_1() -> None:
+    names = (TRUE, Z, Z_100, MM_H, Z_H, CRF)
+    methods = {name: [float(i), 0.5 * i] for i, name in enumerate(names)}
+    of_each = [{Z: [0.5, 0.0]}, {Z: [1.5, 0.0]}]
+    row = table_1_row(3, {"methods": methods, "of_each": of_each})
+    assert row[:3] == [3, 0.0, "*15.82 (0.88)* 1.00 (0.500) 0.50 to 1.50"]
+    assert row[5:] == ["4.00 (2.000)", "5.00 (2.500)", "3"]
+
+
+def test_figure_1_is_drawn(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    found = {size: {name: [20.0, 0.1] for name in COLOURS} for size in (10, 20)}
+    draw(found, tmp_path / "figures" / "figure.svg")
+    text = (tmp_path / "figures" / "figure.svg").read_text(encoding="utf8")
+    assert all(name in text for name in COLOURS)
+
+
+@pytest.mark.skipif(not CORPUS.exists(), reason="needs CoNLL-2002 Spanish: spacy project assets")
+@pytest.mark.parametrize("source", SOURCES)
+def test_folds_have_each_sentence_once(source: str) -> None:
+    parts = folds(source)
+    assert [len(part) for part in parts] == [N_SENTENCES // 5] * 5
+    assert len({id(doc) for part in parts for doc in part}) == N_SENTENCES
+    first = [" ".join(token.text for token in doc) for doc in parts[0]]
+    assert (first[0] == "Melbourne ( Australia ) , 25 may ( EFE ) .") == (source == "blocks")

@@ -1,0 +1,98 @@
+"""F by hand; the bootstrap against the obvious loop, and p-values counted by hand; tables."""
+
+from importlib import import_module
+
+import numpy
+import pytest
+
+from spacy_costner.metrics import (
+    bootstrap,
+    difference,
+    f_score,
+    markdown_table,
+    mean_and_deviation,
+    paired_differences,
+    precision,
+    recall,
+)
+
+COUNTS = numpy.random.default_rng(0).integers(5, size=(7, 3)).astype("float64")
+
+
+def test_samples_are_sums_over_docs_drawn_with_replacement() -> None:
+    sums = bootstrap(COUNTS, n_samples=20, seed=3)
+    drawn = numpy.random.default_rng(3).integers(len(COUNTS), size=(20, len(COUNTS)))
+    for sample, docs in zip(sums, drawn):
+        assert sample.tolist() == sum(COUNTS[doc] for doc in docs).tolist()
+
+
+def test_the_size_of_blocks_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    at_once = bootstrap(COUNTS, n_samples=20)
+    module = import_module("spacy_costner.metrics.bootstrap")
+    monkeypatch.setattr(module, "BLOCK", 3 * len(COUNTS))
+    assert bootstrap(COUNTS, n_samples=20).tolist() == at_once.tolist()
+
+
+def test_samples_scatter_as_they_should() -> None:
+    sums = bootstrap(COUNTS, n_samples=20_000)
+    assert sums.mean(axis=0) == pytest.approx(COUNTS.sum(axis=0), rel=0.01)
+    assert sums.var(axis=0) == pytest.approx(len(COUNTS) * COUNTS.var(axis=0), rel=0.05)
+
+
+def test_comparisons_are_paired() -> None:
+    sums = bootstrap(numpy.stack([COUNTS[:, 0], COUNTS[:, 0] + 1], axis=1), n_samples=50)
+    assert set(sums[:, 1] - sums[:, 0]) == {len(COUNTS)}
+
+
+def test_p_counted_by_hand() -> None:
+    sampled = numpy.asarray([-1.0, 0.0, *[1.0] * 97])
+    assert difference(1.0, sampled).p == pytest.approx(2 * (1 + 2) / (1 + 99))
+    assert difference(-1.0, -sampled).p == difference(1.0, sampled).p
+    assert difference(1.0, numpy.ones(99)).p == pytest.approx(2 / 100)
+
+
+def test_no_difference_has_p_1() -> None:
+    assert difference(0.0, numpy.zeros(99)) == (0.0, 0.0, 0.0, 1.0)
+
+
+def test_interval() -> None:
+    value, low, high, _ = difference(0.5, numpy.linspace(0, 1, 1001))
+    assert (value, low, high) == pytest.approx((0.5, 0.025, 0.975))
+
+
+def test_f_by_hand() -> None:
+    right, wrong, missed = numpy.asarray([[3, 0, 0], [3, 0, 2], [1, 0, 0]])
+    assert f_score(right, wrong, missed).tolist() == [0.6, 0, 0]
+    assert (precision(3, 3), recall(3, 1), precision(0, 0)) == (0.5, 0.75, 0)
+    p, r = precision(3, 3), recall(3, 1)
+    for beta in (0.5, 1, 2):
+        expected = (1 + beta**2) * p * r / (beta**2 * p + r)
+        assert f_score(3, 3, 1, beta) == pytest.approx(expected)
+
+
+def test_mean_scores_of_seeds_are_compared() -> None:
+    """What one seed wins and the other loses is no difference; each score has its own."""
+    good, bad = numpy.full((60, 3), [1, 0, 0]), numpy.full((60, 3), [0, 1, 1])
+    counts = numpy.asarray([[good, bad], [bad, good], [good, good]])
+
+    def scores(sums: numpy.ndarray) -> numpy.ndarray:
+        right, wrong, missed = numpy.moveaxis(sums, -1, 0)
+        return numpy.stack([f_score(right, wrong, missed), wrong])
+
+    f, wrongs = paired_differences(counts, scores, n_samples=100)
+    assert [(one.value, one.p) for one in f] == [(0, 1), (0, 1), (0.5, 2 / 101)]
+    assert [one.value for one in wrongs] == [0, 0, -30]
+    assert paired_differences(counts, scores, baseline=2, n_samples=100)[0][0].value == -0.5
+
+
+def test_tables_are_markdown() -> None:
+    rows = [["ours", 1 / 3], ["theirs", 100.0]]
+    assert markdown_table(["", "F"], rows[:1]) == "|  | F |\n| --- | --- |\n| ours | 0.33 |"
+    assert markdown_table(["", "F"], rows, align=True).splitlines() == [
+        "|        |      F |",
+        "| ---    |    --: |",
+        "| ours   |   0.33 |",
+        "| theirs | 100.00 |",
+    ]
+    assert mean_and_deviation([1, 3], 1) == "2.0 ± 1.4"
+    assert mean_and_deviation([1]) == "1.00"

@@ -1,0 +1,128 @@
+"""Runs: by any executor, kept, and one failure by itself."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from os import _exit
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional
+
+import pytest
+
+from spacy_costner.runs import (
+    Done,
+    Failed,
+    MakeExecutor,
+    Run,
+    fingerprint,
+    local_processes,
+    remembered,
+    run_all,
+    run_one,
+)
+
+
+def square(x: int) -> Dict[str, Any]:
+    if x < 0:
+        raise ValueError("below 0")
+    return {"x": x, "square": x * x}
+
+
+def squares(folder: Path, *numbers: int) -> List[Run]:
+    return [Run(f"square-{x}", square, {"x": x}, folder / f"square-{x}.json") for x in numbers]
+
+
+EXECUTORS: Dict[str, Callable[[], Optional[MakeExecutor]]] = {
+    "here": lambda: local_processes(1),
+    "processes": lambda: local_processes(2),
+    "other": lambda: lambda: ThreadPoolExecutor(2),
+}
+
+
+@pytest.mark.parametrize("name", EXECUTORS)
+def test_runs_are_kept_and_one_failure_does_not_stop_the_others(tmp_path: Path, name: str) -> None:
+    runs = squares(tmp_path, 2, -1, 3)
+    found = {run.name: ended for run, ended in run_all(runs, EXECUTORS[name]())}
+    failed = found.pop("square--1")
+    assert isinstance(failed, Failed) and failed.reason == "ValueError: below 0"
+    assert "in square" in failed.trace
+    assert {name: ended.value["square"] for name, ended in found.items()} == {
+        "square-2": 4,
+        "square-3": 9,
+    }
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["square-2.json", "square-3.json"]
+    changed = json.loads(runs[2].path.read_text())
+    changed["value"][0]["square"] = 99
+    runs[2].path.write_text(json.dumps(changed))
+    assert run_one(runs[2]).value["square"] == 99
+    other = runs[2]._replace(settings={"x": 4})
+    assert run_one(other).value["square"] == 16
+
+
+def die() -> None:
+    _exit(1)
+
+
+def test_a_worker_that_is_killed_is_a_failure() -> None:
+    ((_, ended),) = run_all([Run("die", die, {})], local_processes(2))
+    assert isinstance(ended, Failed) and "BrokenProcessPool" in ended.reason
+
+
+def test_what_is_not_kept_is_run_each_time() -> None:
+    for _ in range(2):
+        ended = run_one(Run("two", square, {"x": 2}))
+        assert isinstance(ended, Done) and ended.value["square"] == 4 and ended.seconds >= 0
+
+
+def test_the_executor_is_shut_down() -> None:
+    executor = ThreadPoolExecutor(1)
+    running = run_all([Run("two", square, {"x": 2})] * 3, lambda: executor)
+    next(running)
+    running.close()
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        executor.submit(square, 2)
+
+
+def test_fingerprints_know_settings_and_files(tmp_path: Path) -> None:
+    file, folder = tmp_path / "tree.json", tmp_path / "corpus"
+    folder.mkdir()
+    seen = set()
+    for text in ("one", "two"):
+        file.write_text(text)
+        seen.add(fingerprint({"tree": str(file)}))
+        (folder / "train.spacy").write_text(text)
+        seen.add(fingerprint([str(folder)], 1.0))
+        seen.add(fingerprint([str(folder)], 2.0))
+    assert len(seen) == 6
+    assert fingerprint({"a": "", "b": "x" * 300}) == fingerprint({"b": "x" * 300, "a": ""})
+
+
+def test_values_are_remembered_for_as_long_as_the_key_is_the_same(tmp_path: Path) -> None:
+    made = []
+
+    def make() -> int:
+        made.append(1)
+        return len(made)
+
+    values = [remembered(tmp_path / "value.json", key, make) for key in ("a", "a", "b", "a")]
+    assert values == [1, 1, 2, 3]
+
+
+def test_a_run_that_is_killed_while_it_writes_leaves_what_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "value.json"
+    remembered(path, "a", lambda: 1)
+
+    def half(path: Path, text: str, **settings: Any) -> None:
+        path.write_bytes(text[:10].encode())
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Path, "write_text", half)
+        remembered(path, "b", lambda: 2)
+    assert remembered(path, "a", lambda: 3) == 1
+
+
+def test_floats_are_kept_to_the_last_digit(tmp_path: Path) -> None:
+    for _ in range(2):
+        assert remembered(tmp_path / "value.json", "a", lambda: [1 / 3, 1e-300]) == [1 / 3, 1e-300]
