@@ -7,7 +7,7 @@ BIN = $(VENV)/bin
 
 install: $(VENV)/installed
 
-$(VENV)/installed: setup.cfg setup.py pyproject.toml $(wildcard spacy_costner/*/*.pyx spacy_costner/*/*.hpp spacy_costner/*/kernels/*)
+$(VENV)/installed: setup.cfg setup.py pyproject.toml $(wildcard spacy_costner/*/*.pyx spacy_costner/*/*.hpp spacy_costner/*/cpp/*)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable ".[dev]"

@@ -7,7 +7,7 @@ from glob import glob
 import numpy
 from setuptools import Extension, setup
 
-KERNELS = "spacy_costner/chain/kernels/"
+KERNELS = "spacy_costner/chain/cpp/"
 FLAGS = ["/std:c++17", "/O2"] if sys.platform == "win32" else ["-std=c++17", "-O3", "-g0"]
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-omit-frame-pointer", "-O1", "-g1"]
 if "SANITIZE" in os.environ:  # see `make sanitize`

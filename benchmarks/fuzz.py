@@ -14,8 +14,8 @@ import numpy
 from numpy.testing import assert_allclose
 
 from spacy_costner import chain
-from spacy_costner.chain import batched
-from spacy_costner.chain.batched import log_domain
+from spacy_costner.chain import array as batched
+from spacy_costner.chain.array import log_domain
 from spacy_costner.types import Potentials
 
 LONGEST, MOST_TAGS, MOST_SEQUENCES = 200, 80, 6

@@ -11,11 +11,11 @@ from scipy.sparse import csr_matrix
 from thinc.types import Floats1d, Floats2d, Ints1d, Ints2d
 
 from spacy_costner import chain
-from spacy_costner.fit import Minimum, minimise, solve
-from spacy_costner.fit.sampled import SampledPaths, draw
-from spacy_costner.fit.zscore import AllPaths, Paths
 from spacy_costner.losses import max_margin, sequential
-from spacy_costner.losses.scored import level, zero_forbidden
+from spacy_costner.losses.composition import level, zero_forbidden
+from spacy_costner.training import Minimum, minimise, solve
+from spacy_costner.training.sampled import SampledPaths, draw
+from spacy_costner.training.zscore import AllPaths, Paths
 from spacy_costner.types import Constraints, Gold, LossResult, Potentials
 
 MOST_PLANES = 1000
@@ -100,8 +100,8 @@ def features_as_matrix(rows: Ints2d, n_features: int) -> csr_matrix:
 
 
 class Moments:
-    """The equations of the best Z-score: see `spacy_costner.fit.ZScoreEquations`, whose features
-    are those of a component with entities."""
+    """The equations of the best Z-score: see `spacy_costner.training.ZScoreEquations`, whose
+    features are those of a component with entities."""
 
     def __init__(
         self, sequences: Sequences, *, c2: float, n_sampled: Optional[int] = None, seed: int = 0

@@ -5,7 +5,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 
 import numpy
 
-from spacy_costner.drawing import ACCENT, MUTED, SECOND, drawing, save
+from spacy_costner.commands.plots import ACCENT, MUTED, SECOND, drawing, save
 from spacy_costner.metrics import markdown_table
 
 from .genia import N_FOLDS, SEED, TREE

@@ -5,8 +5,8 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 import numpy
 
+from spacy_costner.commands.runs import Run
 from spacy_costner.metrics import markdown_table
-from spacy_costner.runs import Run
 
 from .corpora import SPANISH
 from .runner import Figures, Runner, listed, spec

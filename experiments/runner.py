@@ -11,7 +11,15 @@ from spacy.util import load_config
 from thinc.api import Config
 from tqdm import tqdm
 
-from spacy_costner.runs import Done, Failed, MakeExecutor, Run, kept, local_processes, run_all
+from spacy_costner.commands.runs import (
+    Done,
+    Failed,
+    MakeExecutor,
+    Run,
+    kept,
+    local_processes,
+    run_all,
+)
 
 ROOT = Path(__file__).parent.parent
 OUTPUT = ROOT / "training" / "experiments"
@@ -29,7 +37,7 @@ class Runner:
         """Initialize.
 
         folder (Path): Where results are kept, in files named by the runs.
-        make_executor (Optional[MakeExecutor]): See `spacy_costner.runs.run_all`.
+        make_executor (Optional[MakeExecutor]): See `spacy_costner.commands.runs.run_all`.
         """
         self.folder = folder
         self.make_executor = make_executor

@@ -6,8 +6,8 @@ from itertools import product
 from statistics import mean
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from spacy_costner.layers import linear_part
-from spacy_costner.runs import Run
+from spacy_costner.commands.runs import Run
+from spacy_costner.ml import linear_part
 
 from .corpora import ASSETS
 from .runner import ROOT, Figures, Runner, listed

@@ -9,8 +9,8 @@ from spacy.util import load_config
 from thinc.api import Optimizer, fix_random_seed
 from thinc.types import Floats2d, FloatsXd
 
-from spacy_costner.component import CostSensitiveNER
-from spacy_costner.layers import linear_part
+from spacy_costner.ml import linear_part
+from spacy_costner.pipeline.component import CostSensitiveNER
 
 from .runner import ROOT
 

@@ -22,13 +22,13 @@ from spacy.util import minibatch, registry
 from thinc.api import Adam
 from thinc.types import Floats2d, FloatsXd
 
-from spacy_costner.annotate import rate
-from spacy_costner.fit import Step, TotalLoss, minimise, read_batches, train
-from spacy_costner.fit.descent import Descent, ignore
-from spacy_costner.gold import read_presets
-from spacy_costner.hierarchy import make_tree
-from spacy_costner.runs import Run
-from spacy_costner.scorers import count_at_level, count_docs, entity_pairs
+from spacy_costner.commands.runs import Run
+from spacy_costner.costs.label_tree import make_tree
+from spacy_costner.pipeline.annotations import rate
+from spacy_costner.pipeline.scorers import count_at_level, count_docs, entity_pairs
+from spacy_costner.pipeline.targets import read_presets
+from spacy_costner.training import Step, TotalLoss, minimise, read_batches, train
+from spacy_costner.training.convergence import Descent, ignore
 
 from .corpora import as_examples, bare, read_docs
 from .genia import divide
@@ -143,7 +143,7 @@ def fit_batch(
     tolerance: float = 1e-5,
 ) -> None:
     """Train a linear model by L-BFGS from the weights that it has: see
-    `spacy_costner.fit.minimise`. A Gaussian prior of variance v is c2 = 1 / (2 v)."""
+    `spacy_costner.training.minimise`. A Gaussian prior of variance v is c2 = 1 / (2 v)."""
     total = TotalLoss(tagger.ner, examples, c2=c2)
     minimum = minimise(total, total.read_weights(), max_iter=max_iter, tolerance=tolerance)
     total.write_weights(minimum.vector)

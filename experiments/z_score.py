@@ -9,9 +9,9 @@ from typing import Any, List, Mapping, Sequence
 import numpy
 from spacy.tokens import Doc
 
-from spacy_costner.drawing import ACCENT, ALERT, MUTED, SECOND, drawing, save
+from spacy_costner.commands.plots import ACCENT, ALERT, MUTED, SECOND, drawing, save
+from spacy_costner.commands.runs import Run
 from spacy_costner.metrics import markdown_table
-from spacy_costner.runs import Run
 
 from . import z_score_runs as of
 from .runner import ROOT, Figures, Runner, listed

@@ -12,8 +12,8 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.types import Floats1d
 
-from spacy_costner.fit import ZScoreEquations, solve
-from spacy_costner.layers import linear_part
+from spacy_costner.ml import linear_part
+from spacy_costner.training import ZScoreEquations, solve
 
 from .chains import (
     HMM,

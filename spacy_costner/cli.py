@@ -23,17 +23,17 @@ from spacy.util import load_config, load_model
 from tqdm import tqdm
 from typer import Argument, Option
 
-from .calibrate import calibrate
-from .check import check
-from .compare import compare, describe, table
-from .drawing import require_matplotlib, save
-from .explain import as_text, draw_transitions, explain, write_json
-from .fit import Step, describe_fit, fit, fit_online
-from .report import gather, page
+from .commands.calibrate import calibrate
+from .commands.check import check
+from .commands.compare import compare, describe, table
+from .commands.explain import as_text, draw_transitions, explain, write_json
+from .commands.plots import require_matplotlib, save
+from .commands.report import gather, page
+from .commands.trials import Outcome
+from .commands.tune import Aim, draw, tune
 from .saving import check_file, check_folder, save_file, save_folder
 from .settings import check_overrides
-from .trials import Outcome
-from .tune import Aim, draw, tune
+from .training import Step, describe_fit, fit, fit_online
 
 costner = typer.Typer(
     name="costner", help="Train for what mistakes cost (spacy-costner).", no_args_is_help=True

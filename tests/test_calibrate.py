@@ -11,16 +11,16 @@ from spacy.tokens import Span
 from spacy.training import Example
 
 from spacy_costner import chain
-from spacy_costner.calibrate import _at, _slopes, _temperature, calibrate, fit
-from spacy_costner.decode import Beliefs, Temperature, make_viterbi, temper
-from spacy_costner.inference import infer, select
+from spacy_costner.commands.calibrate import _at, _slopes, _temperature, calibrate, fit
+from spacy_costner.commands.dev_predictions import infer, select
+from spacy_costner.decoding import Beliefs, Temperature, make_viterbi, temper
 from spacy_costner.tags import Tags
 
 from .batches import random_potentials
 from .strategies import seeds
-from .test_annotate import load
+from .test_annotations import load
 from .test_component import TEXTS, ents, examples, pipeline
-from .test_decode import beliefs, columns, probs_of_entities
+from .test_decoding import beliefs, columns, probs_of_entities
 
 
 def surprise(beliefs: Beliefs, logs: Any, entities: Any, right: Any) -> float:

@@ -7,7 +7,7 @@ import pytest
 from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Example
 
-from spacy_costner.check import Check, Finding, check, look
+from spacy_costner.commands.check import Check, Finding, check, look
 
 from .experiment import CONFIG, make_corpus
 from .test_cli import run

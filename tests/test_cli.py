@@ -14,7 +14,7 @@ from spacy.util import load_model_from_config, registry
 from thinc.api import Config
 from typer.testing import CliRunner
 
-from spacy_costner.component import CostSensitiveNER
+from spacy_costner.pipeline.component import CostSensitiveNER
 
 from .experiment import CONFIG, Experiment, make_corpus
 

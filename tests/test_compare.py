@@ -8,10 +8,10 @@ from typing import Any, List
 import numpy
 import pytest
 
-from spacy_costner import trials
-from spacy_costner.compare import compare, describe, summarise, table
-from spacy_costner.scorers import DocCounts
-from spacy_costner.trials import Failed, Finished, Outcome
+from spacy_costner.commands import trials
+from spacy_costner.commands.compare import compare, describe, summarise, table
+from spacy_costner.commands.trials import Failed, Finished, Outcome
+from spacy_costner.pipeline.scorers import DocCounts
 
 from .experiment import SHORT, Experiment
 

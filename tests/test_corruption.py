@@ -22,6 +22,6 @@ def test_nothing_is_wrong_in_silence(kind: str) -> None:
 
 
 def test_without_the_digest_answers_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spacy_costner.consistency.check_digest", lambda *_: None)
+    monkeypatch.setattr("spacy_costner.pipeline.serialization.check_digest", lambda *_: None)
     wrong = [found for case, found in corrupt("sparse", 130, seed=1) if not is_right(case, found)]
     assert wrong.count("different") > 1

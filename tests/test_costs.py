@@ -9,7 +9,8 @@ import numpy
 import pytest
 from thinc.api import Config
 
-from spacy_costner.costs import (
+from spacy_costner.costs.label_tree import make_tree
+from spacy_costner.costs.tables import (
     hamming_cost,
     make_hamming_cost,
     make_hierarchical_cost,
@@ -18,12 +19,11 @@ from spacy_costner.costs import (
     make_sum_cost,
     make_zero_one_cost,
 )
-from spacy_costner.hierarchy import make_tree
 from spacy_costner.tags import Tags
 from spacy_costner.types import Cost
 
 from .test_entry_points import resolve
-from .test_hierarchy import GENIA, leaves_of
+from .test_label_tree import GENIA, leaves_of
 
 LABELS = ["city", "micro-state", "country", "doctor"]
 TREE = {"location": {"city": {}, "country": {"micro-state": {}}}, "person": {"doctor": {}}}

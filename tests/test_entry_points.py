@@ -10,8 +10,8 @@ import pytest
 from spacy.util import registry
 from thinc.api import Model
 
-from spacy_costner.gold import Weights
 from spacy_costner.losses import LossSchedule
+from spacy_costner.pipeline.targets import Weights
 from spacy_costner.tags import Tags
 from spacy_costner.types import Loss
 

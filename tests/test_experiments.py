@@ -26,7 +26,7 @@ from experiments.training import (
     run_stages,
     train_and_count,
 )
-from spacy_costner.runs import Run
+from spacy_costner.commands.runs import Run
 
 from .test_entry_points import FEATURES
 from .test_runs import square

@@ -45,8 +45,8 @@ from experiments.hierarchical_cost import (
 )
 from experiments.scores import COST, F, System, compare, system
 from experiments.training import run_stages, train_and_count
-from spacy_costner.costs import make_hierarchical_cost
-from spacy_costner.hierarchy import make_tree
+from spacy_costner.costs.label_tree import make_tree
+from spacy_costner.costs.tables import make_hierarchical_cost
 from spacy_costner.tags import Tags
 
 ARTICLE = """

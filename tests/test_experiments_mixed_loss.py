@@ -25,7 +25,7 @@ from experiments.runner import Runner
 from experiments.scores import F, System, best_on_dev
 from experiments.tagger import linear_block, make_tagger
 from experiments.training import read
-from spacy_costner.layers import linear_part
+from spacy_costner.ml import linear_part
 
 from .test_experiments import CORPUS
 

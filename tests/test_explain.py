@@ -10,12 +10,12 @@ import spacy
 import srsly
 from spacy.language import Language
 
-from spacy_costner.explain import as_text, draw_transitions, explain, steps
-from spacy_costner.layers import linear_part
+from spacy_costner.commands.explain import as_text, draw_transitions, explain, steps
+from spacy_costner.ml import linear_part
 
 from .test_cli import run
 from .test_entry_points import TOK2VEC
-from .test_fit import initialized
+from .test_training import initialized
 
 
 @pytest.fixture

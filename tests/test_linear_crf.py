@@ -15,7 +15,7 @@ from thinc.api import Model, Optimizer, use_ops
 
 from spacy_costner import sparse
 from spacy_costner.features import make_features
-from spacy_costner.layers import SparseWeights, build_sparse_crf, linear_part
+from spacy_costner.ml import SparseWeights, build_sparse_crf, linear_part
 from spacy_costner.sparse import arrays
 from spacy_costner.types import Gold
 

@@ -14,7 +14,7 @@ from spacy.training import Example
 from thinc.api import fix_random_seed, to_numpy
 
 from .test_component import SMALL, TEXTS, TRAIN, ents, pipeline, train
-from .test_start import LISTENING
+from .test_warm_start import LISTENING
 
 TAGGER = {"model": {"@architectures": "spacy.Tagger.v2", "tok2vec": LISTENING["tok2vec"]}}
 

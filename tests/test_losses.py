@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from spacy_costner import chain
-from spacy_costner.costs import (
+from spacy_costner.costs.tables import (
     make_hamming_cost,
     make_hierarchical_cost,
     make_matrix_cost,

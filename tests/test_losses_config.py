@@ -7,7 +7,7 @@ import pytest
 from spacy.util import registry
 from thinc.api import Config
 
-from spacy_costner.costs import hamming_cost
+from spacy_costner.costs.tables import hamming_cost
 from spacy_costner.losses.fscore import make_mce_f
 from spacy_costner.losses.likelihood import make_mixed, make_pointwise, make_sequential
 from spacy_costner.losses.margin import (

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from spacy_costner import chain
-from spacy_costner.chain import batched
+from spacy_costner.chain import array as batched
 from spacy_costner.chain.compiled import array_code
 from spacy_costner.types import Potentials
 

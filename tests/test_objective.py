@@ -12,11 +12,11 @@ from spacy.tokens import Doc, Span, Token
 from spacy.training import Example
 
 from spacy_costner import chain
-from spacy_costner.component import CostSensitiveNER
-from spacy_costner.costs import hamming_cost
-from spacy_costner.gold import gold_cost
+from spacy_costner.costs.tables import hamming_cost
 from spacy_costner.losses import risk, sequential
 from spacy_costner.losses.schedule import make_schedule
+from spacy_costner.pipeline.component import CostSensitiveNER
+from spacy_costner.pipeline.targets import gold_cost
 from spacy_costner.tags import Tags
 from spacy_costner.types import CostTable, Gold, Loss, LossResult, Potentials, TagSet
 
@@ -25,7 +25,7 @@ from .batches import random_potentials
 from .gradients import check_loss_directions
 from .oracle_losses import Batch
 from .test_component import pipeline
-from .test_forbidden import entities
+from .test_incorrect_spans import entities
 
 HAMMING = {"@misc": "spacy_costner.HammingCost.v1"}
 TAGS = Tags(["LOC", "PER"], "IOB2")

@@ -11,11 +11,11 @@ from spacy.util import load_config, load_model_from_config, registry
 from thinc.api import Config
 
 from spacy_costner import __version__
+from spacy_costner.commands.trials import put_onto
 from spacy_costner.features import make_features
 from spacy_costner.features.template import GAZETTEER, WORD_VIEWS
 from spacy_costner.features.words import OWN_FLAGS
-from spacy_costner.layers import build_sparse_crf
-from spacy_costner.trials import put_onto
+from spacy_costner.ml import build_sparse_crf
 
 from .test_entry_points import declared
 

@@ -14,16 +14,16 @@ from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 
-from spacy_costner.drawing import COLOURS
-from spacy_costner.layers import linear_part
-from spacy_costner.report import Findings, gather, page
-from spacy_costner.report.mistakes import KINDS, Stretch, stretches
-from spacy_costner.report.words import cost, number, percent, probability
+from spacy_costner.commands.plots import COLOURS
+from spacy_costner.commands.report import Findings, gather, page
+from spacy_costner.commands.report.mistakes import KINDS, Stretch, stretches
+from spacy_costner.commands.report.words import cost, number, percent, probability
+from spacy_costner.ml import linear_part
 
 from .test_cli import run
 from .test_entry_points import TOK2VEC
-from .test_fit import SPARSE
-from .test_fit import initialized as dense_or_sparse
+from .test_training import SPARSE
+from .test_training import initialized as dense_or_sparse
 
 TREE = {"place": {"city": {}, "country": {}}, "person": {}}
 HIERARCHICAL = {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": TREE}

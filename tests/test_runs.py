@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, Optional
 
 import pytest
 
-from spacy_costner.runs import (
+from spacy_costner.commands.runs import (
     Done,
     Failed,
     MakeExecutor,

@@ -15,12 +15,12 @@ from spacy.tokens import Doc, DocBin, Span, SpanGroup
 from spacy.training import Example
 from thinc.api import Config, fix_random_seed
 
-from spacy_costner.costs import (
+from spacy_costner.costs.tables import (
     make_hierarchical_cost,
     make_precision_recall_cost,
     make_zero_one_cost,
 )
-from spacy_costner.scorers import count_docs, make_confidence_scorer, make_cost_scorer
+from spacy_costner.pipeline.scorers import count_docs, make_confidence_scorer, make_cost_scorer
 
 from .test_component import examples, pipeline, train
 

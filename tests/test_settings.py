@@ -8,10 +8,10 @@ from spacy.language import Language
 from spacy.util import load_config, registry
 from thinc.api import Config
 
-from spacy_costner.check import check
-from spacy_costner.fit import fit, fit_online
+from spacy_costner.commands.check import check
+from spacy_costner.commands.trials import plan
 from spacy_costner.settings import check_overrides, check_settings
-from spacy_costner.trials import plan
+from spacy_costner.training import fit, fit_online
 
 from .experiment import Experiment
 from .test_cli import run

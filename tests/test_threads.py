@@ -19,9 +19,10 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span
 from thinc.api import fix_random_seed
 
-from spacy_costner import annotate, chain, sparse
+from spacy_costner import chain, sparse
 from spacy_costner.features import Features, gazetteer, make_features
-from spacy_costner.layers import linear_part
+from spacy_costner.ml import linear_part
+from spacy_costner.pipeline import annotations as annotate
 from spacy_costner.sparse import AdaGrad
 
 from .test_component import SMALL

@@ -7,7 +7,7 @@ import spacy
 from spacy.util import load_config
 from thinc.api import Config
 
-from spacy_costner.trials import (
+from spacy_costner.commands.trials import (
     HAMMING,
     Failed,
     Finished,
@@ -116,7 +116,7 @@ def test_another_measure_needs_no_other_training(
 ) -> None:
     trial = plan_of(experiment)[0]
     first = attempt(trial)
-    monkeypatch.delattr("spacy_costner.trials.train")
+    monkeypatch.delattr("spacy_costner.commands.trials.train")
     zero_one = trial.measure._replace(cost={"@misc": "spacy_costner.ZeroOneCost.v1"})
     again = attempt(trial._replace(measure=zero_one))
     assert isinstance(first, Finished) and isinstance(again, Finished)
@@ -142,7 +142,7 @@ def test_a_pipeline_stays_until_another_is_whole(
     before = (first.path / "model-best" / "ner" / "model").read_bytes()
     (trial, *_) = plan_of(experiment, **{"training.max_steps": 3})
     with monkeypatch.context() as patch:
-        patch.delattr(f"spacy_costner.trials.{step}")
+        patch.delattr(f"spacy_costner.commands.trials.{step}")
         assert isinstance(attempt(trial), Failed)
     assert (trial.path / "model-best" / "ner" / "model").read_bytes() == before
     assert (trial.path / "trained.json").exists() is (step == "train")

@@ -8,9 +8,9 @@ import pytest
 import spacy
 from spacy.training import Example
 
-from spacy_costner.tune import DIALS, Aim, Point, Tuning, choose, draw, tune
+from spacy_costner.commands.tune import DIALS, Aim, Point, Tuning, choose, draw, tune
 
-from .test_annotate import load
+from .test_annotations import load
 from .test_component import TEXTS, ents, examples
 
 POINTS = [

@@ -5,8 +5,8 @@ infinity; a sequence without a legal path has the log partition minus infinity a
 gradient 0. Sequences without tokens score 0.
 """
 
-from . import batched
-from .batched import Segments, k_best, pairwise_marginals, sample_paths
+from . import array as batched
+from .array import Segments, k_best, pairwise_marginals, sample_paths
 from .best_ways import BestWays, best_ways, max_marginals, segment_max_scores
 from .compiled import compiled, set_threads
 from .constraints import Allowed, constrain, restrict, truth_values

@@ -3,7 +3,7 @@
 from typing import Union
 
 from ..types import Potentials
-from . import batched
+from . import array as batched
 from .compiled import asked_of, is_used_for, native
 
 BestWays = Union["native.BestWays", batched.BestWays]

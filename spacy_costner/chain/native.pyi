@@ -3,8 +3,8 @@ from typing import Callable, List, Tuple
 from thinc.types import Floats1d, Floats2d, Ints1d
 
 from ..types import Potentials, Scored
-from .batched.max_product import BestPath
-from .batched.segments import Segments
+from .array.max_product import BestPath
+from .array.segments import Segments
 from .constraints import Allowed
 
 def log_partition(potentials: Potentials) -> Scored: ...

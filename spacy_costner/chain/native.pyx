@@ -3,7 +3,7 @@
 """The recursions of `batched`, compiled for the CPU.
 
 The functions take and give what those of `batched` take and give; this file checks the
-arrays and hands them to the C++ in kernels/, where sequences are worked as they stand, a
+arrays and hands them to the C++ in cpp/, where sequences are worked as they stand, a
 few side by side, without the GIL. How that differs from the textbook is told there:
 sum_product.hpp and max_product.hpp.
 """
@@ -19,7 +19,7 @@ from libcpp.vector cimport vector
 import numpy
 
 from ..types import Potentials
-from .batched.max_product import BestPath
+from .array.max_product import BestPath
 from .validation import (
     check_allowed,
     check_derivatives,
@@ -32,7 +32,7 @@ from .validation import (
 np.import_array()
 
 
-cdef extern from "kernels/interface.hpp" namespace "costner" nogil:
+cdef extern from "cpp/interface.hpp" namespace "costner" nogil:
     cdef struct Scores:
         cbool wide
         const void* emissions
@@ -311,13 +311,13 @@ cdef class _LogPartition:
 
 
 def log_partition(potentials):
-    """As `batched.log_partition`."""
+    """As `array.log_partition`."""
     backprop = _LogPartition(_Batch(potentials))
     return backprop.forward(), backprop
 
 
 def marginals(potentials):
-    """As `batched.marginals`."""
+    """As `array.marginals`."""
     backprop = log_partition(potentials)[1]
     return backprop(numpy.ones(len(potentials.lengths))).emissions
 
@@ -355,7 +355,7 @@ cdef class _Path:
 
 
 def path_score(potentials, tags):
-    """As `batched.path_score`."""
+    """As `array.path_score`."""
     path = _Path(_Batch(potentials), tags)
     return path.scores, path
 
@@ -396,14 +396,14 @@ cdef class _PathLogProb:
 
 
 def path_log_prob(potentials, tags):
-    """As `batched.path_log_prob`."""
+    """As `array.path_log_prob`."""
     path = _PathLogProb(_Batch(potentials), tags)
     return path.log_probs, path
 
 
 @cython.final
 cdef class Posterior:
-    """As `batched.Posterior`."""
+    """As `array.Posterior`."""
 
     cdef _Batch batch
     cdef unique_ptr[_Posterior] messages
@@ -486,7 +486,7 @@ cdef class Posterior:
 
 @cython.final
 cdef class BestWays:
-    """As `batched.BestWays`."""
+    """As `array.BestWays`."""
 
     cdef _Batch batch
     cdef unique_ptr[_BestWays] messages
@@ -585,7 +585,7 @@ cdef class Answer:
 
 
 def best_path(potentials):
-    """As `batched.best_path`."""
+    """As `array.best_path`."""
     cdef _Batch batch = _Batch(potentials)
     cdef np.npy_intp[1] shape = [batch.scores.n_tokens]
     cdef int n_threads = batch.n_threads()
@@ -599,7 +599,7 @@ def best_path(potentials):
 
 
 def best_outside(potentials, allowed):
-    """As `batched.best_outside`."""
+    """As `array.best_outside`."""
     cdef _Batch batch = _Batch(potentials)
     cdef np.npy_intp[1] shape = [batch.scores.n_tokens]
     cdef int n_threads = batch.n_threads()

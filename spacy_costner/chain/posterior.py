@@ -6,8 +6,8 @@ from thinc.types import Floats1d
 from thinc.util import get_array_module
 
 from ..types import Potentials, Scored, map_scores
-from . import batched
-from .batched.log_domain import zero_if_infinite
+from . import array as batched
+from .array.log_domain import zero_if_infinite
 from .compiled import asked_of, is_used_for, native
 from .validation import check_derivatives, check_potentials
 

@@ -14,7 +14,7 @@ MOST_TOKENS = 2**31 - 1
 """Of one sequence, as compiled code counts them."""
 
 if TYPE_CHECKING:
-    from .batched.segments import Segments
+    from .array.segments import Segments
 
 
 def check_potentials(potentials: Potentials, name: str = "potentials") -> None:

@@ -5,7 +5,17 @@ from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, U
 
 from spacy.attrs import IDS
 
-from .words import FLAGS, WordView, character_type, flag, lower, orth, prefix, shape, suffix
+from .words import (
+    FLAGS,
+    WordView,
+    character_type,
+    flag,
+    lower,
+    orth,
+    prefix,
+    shape,
+    suffix,
+)
 
 ATTRIBUTES = (
     "NORM", "PREFIX", "SUFFIX", "CLUSTER", "LEMMA", "POS", "TAG", "DEP", "MORPH", "ENT_TYPE",

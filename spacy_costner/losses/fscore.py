@@ -11,19 +11,19 @@ from thinc.types import Array1d, Array2d, Floats1d, Ints1d
 from thinc.util import get_array_module
 
 from .. import chain
-from ..blocks import number
 from ..chain import Segments
 from ..tags import runs
 from ..types import Gold, Loss, LossResult, Potentials, map_scores
-from .mce import sigmoid
-from .parameters import above, finite, one_of, within
-from .scored import (
+from ..validation import number
+from .composition import (
     allowed_tags,
     possible_only,
     scored_as,
     sequence_of,
     sequence_weights,
 )
+from .mce import sigmoid
+from .parameters import above, finite, one_of, within
 
 
 class Counts(NamedTuple):

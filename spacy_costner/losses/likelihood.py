@@ -8,8 +8,7 @@ from thinc.util import get_array_module
 
 from .. import chain
 from ..types import Cost, Gold, Loss, LossResult, Potentials, add_to
-from .parameters import at_least, within
-from .scored import (
+from .composition import (
     allowed_tags,
     augment,
     gold_log_prob,
@@ -18,6 +17,7 @@ from .scored import (
     sequence_of,
     sequence_weights,
 )
+from .parameters import at_least, within
 
 
 def make_sequential() -> Loss:

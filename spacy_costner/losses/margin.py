@@ -8,9 +8,7 @@ from thinc.util import get_array_module
 
 from .. import chain
 from ..types import Cost, Gold, Loss, LossResult, Potentials, map_scores
-from .likelihood import sequential
-from .parameters import at_least
-from .scored import (
+from .composition import (
     augment,
     best_wrong,
     difference,
@@ -19,6 +17,8 @@ from .scored import (
     possible_only,
     sequence_weights,
 )
+from .likelihood import sequential
+from .parameters import at_least
 
 
 def make_softmax_margin(*, cost: Cost, multiplier: float = 1.0) -> Loss:

@@ -8,10 +8,9 @@ from thinc.types import Floats1d
 from thinc.util import get_array_module
 
 from .. import chain
-from ..blocks import number
 from ..types import Gold, Loss, LossResult, Potentials
-from .parameters import above, finite, one_of
-from .scored import (
+from ..validation import number
+from .composition import (
     allowed_tags,
     best_wrong,
     difference,
@@ -21,6 +20,7 @@ from .scored import (
     possible_only,
     sharpen,
 )
+from .parameters import above, finite, one_of
 
 
 def make_mce(

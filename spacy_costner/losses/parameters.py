@@ -3,7 +3,7 @@
 import math
 from typing import Collection, Optional, TypeVar
 
-from ..blocks import number
+from ..validation import number
 
 ChoiceT = TypeVar("ChoiceT")
 

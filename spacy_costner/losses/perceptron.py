@@ -9,9 +9,7 @@ from thinc.util import get_array_module
 
 from .. import chain
 from ..types import Cost, Gold, Loss, LossResult, Potentials
-from .margin import max_margin
-from .parameters import above, at_least
-from .scored import (
+from .composition import (
     augment,
     best_wrong,
     difference,
@@ -21,6 +19,8 @@ from .scored import (
     scored_as,
     sequence_of,
 )
+from .margin import max_margin
+from .parameters import above, at_least
 
 NO_DISTANCE = 1e-9
 """Less than any distance of paths that have not the same features."""

@@ -8,8 +8,7 @@ from thinc.util import get_array_module
 
 from .. import chain
 from ..types import Cost, Gold, Loss, LossResult, Potentials, add_to, map_scores
-from .parameters import above
-from .scored import (
+from .composition import (
     annotated,
     augment,
     level,
@@ -17,6 +16,7 @@ from .scored import (
     sequence_weights,
     zero_forbidden,
 )
+from .parameters import above
 
 
 def make_zscore(*, cost: Optional[Cost] = None, multiplier: float = 1.0) -> Loss:

@@ -1,0 +1,260 @@
+"""Paths that have a segment, and paths that don't.
+
+A segment is a run of tokens with given tags, and what may follow it. A path goes along a
+segment up to some token p and there takes a tag k; it has the segment if it gets to the
+token after and k may follow, and misses it otherwise. The paths that take k at p count
+
+    along_p exp(transitions[tag_{p-1}, k]) exp(emissions[p, k]) beta_p[k]
+    along_p = alpha_begin[tag_begin] prod_{begin < q < p} exp(transitions[tag_{q-1}, tag_q])
+                                                          exp(emissions[q, tag_q])
+
+and, at the first token, alpha_begin[k] beta_begin[k]. Each path is counted at one p and k,
+so that sums and maxima over them are exact, and nothing is subtracted. A `Turn` is a token
+of a segment, or the one after.
+"""
+
+from typing import Callable, NamedTuple, Optional, Tuple
+
+import numpy
+from thinc.types import Array1d, Array2d, Floats1d, Floats2d, Ints1d
+from thinc.util import get_array_module
+
+from ...types import Potentials
+from ..validation import check_derivatives, check_segments
+from .log_domain import log_sum_exp, zero_if_infinite
+from .messages import Sides
+from .packing import (
+    add_up,
+    fold_ends,
+    pack,
+    running_sum,
+    sum_by_group,
+    unpack,
+)
+from .semiring import MAX, SUM, Semiring
+
+
+class Segments(NamedTuple):
+    """Runs of tokens with given tags, each within one sequence. NumPy arrays.
+
+    begin (Ints1d): The first token of each segment. Shape: (S,)
+    end (Ints1d): The token after its last one. Shape: (S,)
+    tags (Ints1d): The tags of the tokens of the first segment, then of the second, and so
+        on; in all as many as the segments have tokens.
+    after (Optional[Array2d]): True for the tags that the token after the segment may
+        have, if the sequence goes on there; None if any. Shape: (S, K)
+    """
+
+    begin: Ints1d
+    end: Ints1d
+    tags: Ints1d
+    after: Optional[Array2d] = None
+
+
+class Turns(NamedTuple):
+    """The tokens at which a path can part from a segment, segment after segment.
+
+    segment (Ints1d): The segment of each turn. Shape: (R,)
+    first (Ints1d): The first turn of that segment. Shape: (R,)
+    row (Ints1d): The packed row of the token; any if the sequence is over. Shape: (R,)
+    tag (Ints1d): The tag that the segment has there; any after it. Shape: (R,)
+    tag_before (Ints1d): The tag that it has at the token before. Shape: (R,)
+    opens (Array1d): At the first token. Shape: (R,)
+    inside (Array1d): At a token of the segment. Shape: (R,)
+    over (Array1d): After a segment that ends its sequence. Shape: (R,)
+    """
+
+    segment: Ints1d
+    first: Ints1d
+    row: Ints1d
+    tag: Ints1d
+    tag_before: Ints1d
+    opens: Array1d
+    inside: Array1d
+    over: Array1d
+
+
+class Parting(NamedTuple):
+    """The paths of a batch as they part from segments.
+
+    sides (Sides): The messages from both sides.
+    turns (Turns): Where paths can part.
+    scores (Floats2d): The total of the paths that take each tag at each turn, having gone
+        along the segment so far. Shape: (R, K)
+    anyway (Floats2d): The total of all paths that have each tag at the token of each turn.
+        Shape: (R, K)
+    has (Array2d): Whether such a path has the segment. Shape: (R, K)
+    misses (Array2d): Whether it does not. (Where it goes on along, neither.) Shape: (R, K)
+    """
+
+    sides: Sides
+    turns: Turns
+    scores: Floats2d
+    anyway: Floats2d
+    has: Array2d
+    misses: Array2d
+
+
+def segment_log_probs(
+    potentials: Potentials, segments: Segments
+) -> Tuple[Floats1d, Callable[[Floats1d], Potentials]]:
+    """The log-probability that a path has a segment, for each segment.
+
+        log p(y_begin = tag_begin, ..., y_{end-1} = tag_{end-1}, y_end in after)
+
+    potentials (Potentials): The scores of a batch.
+    segments (Segments): The segments.
+    RETURNS (Tuple): The log-probabilities, minus infinity where no legal path has the
+        segment, in float64, shape (S,); and the callback that takes the derivative with
+        respect to them, shape (S,), to that of the potentials.
+    """
+    xp = get_array_module(potentials.emissions)
+    sides, turns, scores, anyway, has, _ = _part(potentials, segments, SUM)
+    totals, shares = SUM.choose(xp.where(has, scores, -xp.inf), turns.segment, len(segments.begin))
+    log_z = zero_if_infinite(log_sum_exp(anyway, axis=1))
+
+    def backprop(d_log_p: Floats1d) -> Potentials:
+        check_derivatives(d_log_p, totals.shape, "segments")
+        weights = xp.where(xp.isfinite(totals), xp.asarray(d_log_p), 0.0)[turns.segment, None]
+        parting = shares * weights
+        return _spread(sides, turns, parting, xp.exp(anyway - log_z[:, None]) * weights)
+
+    return totals - log_z[turns.opens], backprop
+
+
+def segment_max_scores(
+    potentials: Potentials, segments: Segments
+) -> Tuple[Floats2d, Callable[[Floats2d], Potentials]]:
+    """The score of the best path that has a segment and of the best that has not.
+
+    potentials (Potentials): The scores of a batch.
+    segments (Segments): The segments.
+    RETURNS (Tuple): The scores with each segment and the scores without it, minus infinity
+        where there is no legal path, in float64, shape (2, S); and the callback that takes
+        the derivative with respect to them, shape (2, S), to that of the potentials,
+        which is 1 on every step of the path.
+    """
+    xp = get_array_module(potentials.emissions)
+    sides, turns, scores, _, has, misses = _part(potentials, segments, MAX)
+    chosen = [
+        MAX.choose(xp.where(which, scores, -xp.inf), turns.segment, len(segments.begin))
+        for which in (has, misses)
+    ]
+
+    def backprop(d_scores: Floats2d) -> Potentials:
+        check_derivatives(d_scores, (2, len(segments.begin)), "segments")
+        parting = xp.zeros_like(scores)
+        for d_score, (_, shares) in zip(xp.asarray(d_scores), chosen):
+            parting += shares * d_score[turns.segment, None]
+        return _spread(sides, turns, parting, xp.zeros_like(parting))
+
+    return xp.stack([totals for totals, _ in chosen]), backprop
+
+
+def _part(potentials: Potentials, segments: Segments, semiring: Semiring) -> Parting:
+    xp = get_array_module(potentials.emissions)
+    packing = pack(potentials)
+    check_segments(segments, potentials)
+    begin, end, tags = (places.astype("int64") for places in segments[:3])
+    segments = segments._replace(begin=begin, end=end, tags=tags)
+    sides = Sides(potentials, packing, *semiring.neighbours(potentials, packing))
+    turns = _turns(segments, sides)
+    tags = xp.arange(len(potentials.transitions))
+    along = turns.inside[:, None] & (tags == turns.tag[:, None])
+    has = xp.repeat((~turns.inside)[:, None], len(tags), axis=1)
+    if segments.after is not None:
+        has &= xp.asarray(segments.after)[turns.segment] | turns.over[:, None]
+    return Parting(sides, turns, *_scores(turns, sides), has, ~has & ~along)
+
+
+def _turns(segments: Segments, sides: Sides) -> Turns:
+    n_tokens = segments.end - segments.begin
+    segment = numpy.repeat(numpy.arange(len(n_tokens)), n_tokens + 1)
+    first = (numpy.cumsum(n_tokens + 1) - n_tokens - 1)[segment]
+    position = numpy.arange(len(segment)) - first
+    inside = position < n_tokens[segment]
+    sequence_ends = numpy.cumsum(sides.potentials.lengths)
+    over = ~inside & numpy.isin(segments.end, sequence_ends)[segment]
+    tag = numpy.zeros(len(segment), dtype="int64")
+    tag[inside] = segments.tags
+    xp = get_array_module(sides.potentials.emissions)
+    row_of_token = unpack(xp.arange(len(sides.packing.tokens)), sides.packing)
+    return Turns(
+        segment=xp.asarray(segment),
+        first=xp.asarray(first),
+        row=row_of_token[xp.asarray(numpy.where(over, 0, segments.begin[segment] + position))],
+        tag=xp.asarray(tag),
+        tag_before=xp.asarray(numpy.roll(tag, 1)),
+        opens=xp.asarray(position == 0),
+        inside=xp.asarray(inside),
+        over=xp.asarray(over),
+    )
+
+
+def _scores(turns: Turns, sides: Sides) -> Tuple[Floats2d, Floats2d]:
+    """The totals `scores` and `anyway` of `Parting`."""
+    xp = get_array_module(turns.row)
+    emissions = fold_ends(sides.potentials, sides.packing)[turns.row]
+    onwards = emissions + sides.after.predicted[turns.row]
+    to_here = sides.before.predicted[turns.row]
+    from_before = sides.potentials.transitions[turns.tag_before].astype("float64")
+    to_tag = xp.where(turns.opens[:, None], to_here, from_before)
+    at_tag = xp.arange(len(turns.row)), turns.tag
+    step = xp.where(turns.inside, to_tag[at_tag] + emissions[at_tag], 0.0)
+    possible = xp.isfinite(step)
+    along = running_sum(xp.where(possible, step, 0.0), turns.first)
+    along = xp.where(running_sum(~possible, turns.first) > 0, -xp.inf, along)[:, None]
+    if_over = xp.where(xp.arange(emissions.shape[1]) == 0, along, -xp.inf)
+    scores = xp.where(turns.over[:, None], if_over, along + to_tag + onwards)
+    return scores, to_here + onwards
+
+
+def _spread(sides: Sides, turns: Turns, parting: Floats2d, anyway: Floats2d) -> Potentials:
+    """Count the steps of paths that part from segments, less those of paths anyway.
+
+    parting (Floats2d): Mass that takes each tag at each turn. Shape: (R, K)
+    anyway (Floats2d): Mass on each tag at each turn to be taken off on the whole way.
+        Shape: (R, K)
+    """
+    opens, inside, going_on = (each[:, None] for each in (turns.opens, turns.inside, ~turns.over))
+    along = _along(parting, turns)
+    stays, leaves = (along - anyway) * inside, (parting - anyway * ~inside) * going_on
+    gradient = sides.spread(
+        to_left=_on_rows((stays + leaves) * opens, turns, sides),
+        to_right=_on_rows(leaves, turns, sides),
+        surplus=_on_rows(leaves * opens - stays * ~opens, turns, sides),
+    )
+    n_tags = parting.shape[1]
+    places = turns.tag_before[:, None] * n_tags + get_array_module(parting).arange(n_tags)
+    d_pairs = add_up(places, (along + parting) * (going_on & ~opens), (n_tags, n_tags))
+    d_pairs -= sides.before.pairs(_on_rows(anyway * (going_on & ~opens), turns, sides))
+    d_transitions = gradient.transitions + d_pairs.astype(gradient.transitions.dtype)
+    return _on_legal_steps(gradient._replace(transitions=d_transitions), sides.potentials)
+
+
+def _on_legal_steps(gradient: Potentials, potentials: Potentials) -> Potentials:
+    """The gradient without what rounding leaves on forbidden steps, where mass cancels."""
+    xp = get_array_module(potentials.emissions)
+    arrays = [
+        xp.where(xp.isneginf(scores), xp.zeros_like(array), array)
+        for array, scores in zip(gradient[:4], potentials[:4])
+    ]
+    return Potentials._make([*arrays, gradient.lengths])
+
+
+def _along(parting: Floats2d, turns: Turns) -> Floats2d:
+    """The mass that goes on along the segment at each turn, to part later. Shape: (R, K)"""
+    xp = get_array_module(parting)
+    here = parting.sum(axis=1)
+    in_all = sum_by_group(here, turns.segment, len(here))
+    later = in_all[turns.segment] - running_sum(here, turns.first) - here
+    along = xp.zeros_like(parting)
+    along[xp.arange(len(here)), turns.tag] = xp.where(turns.inside, later, 0.0)
+    return along
+
+
+def _on_rows(mass: Floats2d, turns: Turns, sides: Sides) -> Floats2d:
+    """Lay mass at turns on the rows of their tokens. Shape: (R, K) to (N, K)"""
+    n_tags = mass.shape[1]
+    places = turns.row[:, None] * n_tags + get_array_module(mass).arange(n_tags)
+    return add_up(places, mass, sides.potentials.emissions.shape)

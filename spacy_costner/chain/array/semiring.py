@@ -1,0 +1,80 @@
+"""Sums over paths and best paths by the same code.
+
+A recursion over paths needs messages from both sides and a way to choose among scores.
+Summing, each score has the share exp(score - total) in the total; maximising, one best
+score has it all. The shares are the derivatives of the total.
+"""
+
+from typing import Callable, NamedTuple, Tuple
+
+from thinc.types import Floats1d, Floats2d, Ints1d
+from thinc.util import get_array_module
+
+from ...types import Potentials
+from .log_domain import logarithm, zero_if_infinite
+from .max_product import (
+    best_neighbours,
+    best_predecessors,
+    best_successors,
+)
+from .messages import Neighbours, neighbours, predecessors, successors
+from .packing import Packing, sum_by_group
+
+Choice = Callable[[Floats2d, Ints1d, int], Tuple[Floats1d, Floats2d]]
+"""Takes scores, shape (R, K), the group of each row, shape (R,), and the number G of groups
+to the totals of the groups, shape (G,), and the shares, shape (R, K). A group without any
+possible score has the total minus infinity and no shares."""
+
+
+class Semiring(NamedTuple):
+    """How the scores of paths are put together.
+
+    neighbours (Callable): Runs the messages from both sides.
+    predecessors (Callable): Runs those from the left.
+    successors (Callable): Runs those from the right.
+    choose (Choice): Puts the scores of groups together.
+    """
+
+    neighbours: Callable[[Potentials, Packing], Tuple[Neighbours, Neighbours]]
+    predecessors: Callable[[Potentials, Packing], Neighbours]
+    successors: Callable[[Potentials, Packing], Neighbours]
+    choose: Choice
+
+
+def choose_all(scores: Floats2d, groups: Ints1d, n_groups: int) -> Tuple[Floats1d, Floats2d]:
+    """The log-sum of each group. As `Choice`."""
+    xp = get_array_module(scores)
+    largest = zero_if_infinite(scores.max(axis=1))
+    shares = xp.exp(scores - largest[:, None])
+    of_rows = logarithm(shares.sum(axis=1)) + largest
+    largest_of_all = zero_if_infinite(_maximum(of_rows, groups, n_groups))
+    sums = sum_by_group(xp.exp(of_rows - largest_of_all[groups]), groups, n_groups)
+    totals = logarithm(sums) + largest_of_all
+    shares *= xp.exp(xp.minimum(largest - zero_if_infinite(totals)[groups], 0))[:, None]
+    return totals, shares
+
+
+def choose_best(scores: Floats2d, groups: Ints1d, n_groups: int) -> Tuple[Floats1d, Floats2d]:
+    """The best score of each group. As `Choice`."""
+    xp = get_array_module(scores)
+    best = scores.argmax(axis=1)
+    of_rows = scores[xp.arange(len(scores)), best]
+    totals = _maximum(of_rows, groups, n_groups)
+    ties = xp.nonzero((of_rows == totals[groups]) & xp.isfinite(of_rows))[0]
+    chosen = xp.full(n_groups, -1)
+    chosen[groups[ties]] = ties
+    chosen = chosen[chosen >= 0]
+    shares = xp.zeros_like(scores)
+    shares[chosen, best[chosen]] = 1
+    return totals, shares
+
+
+def _maximum(rows: Floats1d, groups: Ints1d, n_groups: int) -> Floats1d:
+    xp = get_array_module(rows)
+    largest = xp.full(n_groups, -xp.inf)
+    xp.maximum.at(largest, groups, rows)
+    return largest
+
+
+SUM = Semiring(neighbours, predecessors, successors, choose_all)
+MAX = Semiring(best_neighbours, best_predecessors, best_successors, choose_best)

@@ -1,0 +1,381 @@
+// The distribution of paths, with the messages of both sides kept, and what is asked of it.
+// No include guard: one_isa.hpp includes it once for each instruction set.
+//
+// With alpha and beta of sum_product.hpp, p(y_t = j) = alpha_t[j] beta_t[j]. A gradient is mass
+// that is laid on tags and spread to both sides by the probabilities of neighbouring tags (see
+// array/neighbours.py). Here mass is divided by the message that comes from the other side,
+// and so spreads by the same products as the messages do:
+//
+//     r_{t-1}[i] = s_{t-1}[i] + sum_j M[i, j] c_{t-1} E_t[j] r_t[j],      mass = alpha r
+//     q_t[j]     = s'_t[j] + E_t[j] sum_i c_{t-1} q_{t-1}[i] M[i, j],     mass = beta q
+//
+// with the sources s and s', mass laid at t divided by alpha_t and by beta_t. The pairs of tags
+// that mass passes are
+//
+//     sum_t (alpha_{t-1}[i] c_{t-1} E_t[j] r_t[j] + c_{t-1} q_{t-1}[i] E_t[j] beta_t[j]) M[i, j]
+//
+// Mass that is spread both ways adds up to 0 at every token. What rounding leaves over would add
+// up along the sequence, spread as all paths are, and is taken off every BALANCED tokens.
+//
+// alpha and beta are at least SMALLEST where they count, so that r and q stay in range. A
+// sequence without such messages, or with an answer below SMALLEST, is lost: a posterior of
+// Real = Extended answers for it. There only sequences without a legal path are lost.
+
+constexpr int64_t BALANCED = 64;
+
+template <class Score, class Real>
+class PosteriorOf final : public Posterior {
+  public:
+    PosteriorOf(const Scores& scores, int n_threads, const std::vector<char>& left_out = {})
+        : sums_(scores, n_threads, left_out), left_out_(sums_.lost_), chain_(sums_.chain_), rows_(sums_.rows_),
+          width_(sums_.width_), transposed_(sums_.transpose()),
+          beta_(chain_.n_tokens * width_), log_z_(chain_.n_sequences) {
+        sums_.run_forward(log_z_.data());
+        std::vector<char>& lost = sums_.lost_;
+        std::vector<Backward> threads;
+        for (int i = 0; i < sums_.n_threads_; i++) threads.emplace_back(sums_, transposed_);
+        for_groups([&](const Group& group, int thread) { backward(group, threads[thread], lost); });
+        if constexpr (!IS_EXTENDED)
+            for (int64_t s = 0; s < chain_.n_sequences; s++)
+                if (lost[s]) log_z_[s] = exact(lost)->log_z_[s];
+    }
+
+    void backprop(const std::vector<const Asked*>& asked, const std::vector<const double*>& d_answers,
+                  const Gradient& out) const override;
+    std::unique_ptr<Asked> log_partition(double* log_z) const override {
+        return rescued(std::make_unique<LogPartition>(*this, log_z),
+                       [&](const auto& rest) { return rest.log_partition(log_z); });
+    }
+    std::unique_ptr<Asked> log_marginals(const Sets& allowed, double* log_p) const override {
+        return rescued(std::make_unique<LogMarginals>(*this, allowed, log_p),
+                       [&](const auto& rest) { return rest.log_marginals(allowed, log_p); });
+    }
+    std::unique_ptr<Asked> expectation(const Scores& values, double* means) const override {
+        return rescued(std::make_unique<Expectation>(*this, values, means),
+                       [&](const auto& rest) { return rest.expectation(values, means); });
+    }
+    std::unique_ptr<Asked> outside(const Sets& allowed, double* log_sums) const override {
+        return rescued(std::make_unique<Outside>(*this, allowed, log_sums),
+                       [&](const auto& rest) { return rest.outside(allowed, log_sums); });
+    }
+    std::unique_ptr<Asked> segments(const Runs& runs, double* log_p) const override {
+        return rescued(std::make_unique<SegmentProbs>(*this, runs, log_p),
+                       [&](const auto& rest) { return rest.segments(runs, log_p); });
+    }
+
+  private:
+    template <class, class>
+    friend class PosteriorOf;
+    using Exact = PosteriorOf<Score, Extended>;
+    static constexpr bool IS_EXTENDED = std::is_same_v<Real, Extended>;
+    using Backward = typename SumProductOf<Score, Real>::Backward;
+    class Spread;
+    class Question;
+    class LogPartition;
+    class LogMarginals;
+    class Expectation;
+    class Outside;
+    class SegmentProbs;
+
+    void add_gradient(const std::vector<const Asked*>& asked, const std::vector<const double*>& d_answers,
+                      Score* d_emissions, Score* d_transitions) const;
+
+    static const Question* question(const Asked* asked) { return static_cast<const Question*>(asked); }
+
+    // The question with the answers of the sequences that it lost; again(rest) asks the same.
+    template <class Again>
+    std::unique_ptr<Asked> rescued(std::unique_ptr<Question> question, Again again) const {
+        if constexpr (!IS_EXTENDED)
+            if (any(question->lost)) {
+                question->rest_owner = exact(question->lost);
+                question->rest = again(*question->rest_owner);
+            }
+        return question;
+    }
+
+    // The posterior of the sequences that are lost. Most questions lose the same.
+    std::shared_ptr<const Exact> exact(const std::vector<char>& lost) const {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        if (!exact_ || exact_of_ != lost)
+            exact_ = std::make_shared<const Exact>(sums_.scores_, sums_.n_threads_, none_of(lost));
+        exact_of_ = lost;
+        return exact_;
+    }
+
+    template <class Work>
+    void for_groups(Work work) const {
+        in_threads(sums_.schedule_.groups(), sums_.n_threads_, work);
+    }
+
+    // beta, so that sum_k alpha_t[k] beta_t[k] is 1 without rounding.
+    void backward(const Group& group, Backward& thread, std::vector<char>& lost) {
+        int64_t kept[ROWS];
+        const Group rest = without(group, lost.data(), kept);
+        Real* beta[ROWS];
+        for (int r = 0; r < rest.size; r++)
+            beta[r] = beta_ + chain_.begins[rest.sequences[r]] * width_;
+        thread.backward(rest, beta, lost.data());
+        for (int r = 0; r < rest.size; r++) {
+            const int64_t s = rest.sequences[r];
+            for (int64_t t = chain_.begins[s]; t < past(s) && !lost[s]; t++) normalise(t);
+        }
+    }
+
+    void normalise(int64_t token) {
+        const Real* alpha = alpha_row(token);
+        Real* beta = beta_ + token * width_;
+        Vec<Real> overlap = splat(Real(0));
+        for (int k = 0; k < width_; k += LANES<Real>) overlap += load(alpha + k) * load(beta + k);
+        const Real scale = 1 / sum_lanes<Real>(overlap);
+        for (int k = 0; k < width_; k += LANES<Real>) store(beta + k, load(beta + k) * scale);
+    }
+
+    // Adds the marginals of a token, as often as `weight` says.
+    void add_marginals(int64_t token, Real weight, Real* to) const {
+        const Real *alpha = alpha_row(token), *beta = beta_row(token);
+        for (int k = 0; k < width_; k += LANES<Real>)
+            store(to + k, load(to + k) + load(alpha + k) * load(beta + k) * weight);
+    }
+
+    int64_t past(int64_t s) const { return chain_.begins[s] + chain_.lengths[s]; }
+    const Real* alpha_row(int64_t token) const { return sums_.alpha_ + token * width_; }
+    const Real* beta_row(int64_t token) const { return beta_ + token * width_; }
+    const Real* emission_row(int64_t token) const { return sums_.emissions_ + token * width_; }
+    const Real* transition_row(int place) const {
+        return sums_.transitions_ + static_cast<std::size_t>(place) * width_;
+    }
+    Real factor(int64_t token) const { return sums_.factors_[token]; }
+
+    SumProductOf<Score, Real> sums_;
+    const std::vector<char> left_out_;  // sequences of which nothing is known here
+    const Chain<Score>& chain_;
+    const Rows<Real>& rows_;
+    const int width_;
+    const Matrix<Real> transposed_;
+    Buffer<Real> beta_;
+    std::vector<double> log_z_;
+    mutable std::mutex mutex_;
+    mutable std::shared_ptr<const Exact> exact_;
+    mutable std::vector<char> exact_of_;
+};
+
+// Mass on its way along the sequences of a group: the scratch memory of one thread, and the
+// pairs it has counted.
+template <class Score, class Real>
+class PosteriorOf<Score, Real>::Spread {
+  public:
+    explicit Spread(const PosteriorOf& owner)
+        : pairs(owner.sums_.by_source_.size), owner_(owner), width_(owner.width_),
+          room_(owner.sums_.schedule_.most_tokens_in_a_group(owner.chain_.lengths) * width_),
+          memory_(3 * room_), left_(memory_), right_(left_ + room_), weights_(right_ + room_) {
+        std::fill(pairs + 0, pairs + owner.sums_.by_source_.size, Real(0));
+    }
+
+    // Turn to the sequences of a group that aren't lost, without sources.
+    const Group& take(const Group& group, const std::vector<char>& lost) {
+        group_ = without(group, lost.data(), kept_);
+        int64_t token = 0;
+        for (int r = 0; r < group_.size; r++) {
+            offset_[r] = token * width_;
+            token += owner_.chain_.lengths[group_.sequences[r]];
+        }
+        std::fill_n(left_, token * width_, Real(0));
+        std::fill_n(right_, token * width_, Real(0));
+        return group_;
+    }
+
+    // Rows of the r-th sequence. First sources, s and s'; then mass on tags, and c_t q_t.
+    Real* left(int r) { return left_ + offset_[r]; }
+    Real* right(int r) { return right_ + offset_[r]; }
+
+    // Rows to calculate with before mass spreads.
+    Real* scratch(int r) { return weights_ + offset_[r]; }
+
+    // Leftwards; rows of `left` become mass.
+    void to_left() {
+        if (group_.size == 0) return;
+        LeftStep step;
+        const Real* after[ROWS];
+        int64_t last[ROWS] = {};
+        for (int r = 0; r < group_.size; r++) {
+            last[r] = owner_.chain_.lengths[group_.sequences[r]] - 1;
+            const int64_t token = owner_.chain_.begins[group_.sequences[r]] + last[r];
+            step.emissions[r] = owner_.emission_row(token);
+            step.alpha[r] = owner_.alpha_row(token);
+            step.left[r] = left(r) + last[r] * width_;
+            step.weights[r] = weights_ + offset_[r] + last[r] * width_;
+            step.factor[r] = factor_into(r, last[r]);
+            for (int k = 0; k < width_; k += LANES<Real>) step(r, k, splat(Real(0)));
+        }
+        int running = 0;
+        for (int64_t t = last[0]; t > 0; t--) {
+            while (running < group_.size && last[running] >= t) running++;
+            for (int r = 0; r < running; r++) {
+                after[r] = step.weights[r];
+                step.emissions[r] -= width_;
+                step.alpha[r] -= width_;
+                step.left[r] -= width_;
+                step.weights[r] -= width_;
+                step.factor[r] = factor_into(r, t - 1);
+            }
+            multiply<Sums>(owner_.transposed_, after, running, step);
+            for (int r = 0; r < running && t % BALANCED == 0; r++) balance_left(r, t - 1);
+        }
+    }
+
+    // Rightwards; adds to the mass in `left` what comes from tokens before.
+    void to_right(bool balanced = true) {
+        RightStep step;
+        int64_t tokens[ROWS] = {};
+        for (int r = 0; r < group_.size; r++) {
+            tokens[r] = owner_.chain_.begins[group_.sequences[r]];
+            step.emissions[r] = owner_.emission_row(tokens[r]);
+            step.beta[r] = owner_.beta_row(tokens[r]);
+            step.left[r] = left(r);
+            step.right[r] = right(r);
+            step.factor[r] = splat(owner_.factor(tokens[r]));
+            for (int k = 0; k < width_; k += LANES<Real>) step(r, k, splat(Real(0)));
+        }
+        int running = group_.size;
+        for (int64_t t = 1;; t++) {
+            while (running > 0 && owner_.chain_.lengths[group_.sequences[running - 1]] <= t) running--;
+            if (running == 0) break;
+            const Real* before[ROWS] = {};
+            for (int r = 0; r < running; r++) {
+                before[r] = step.right[r];
+                step.emissions[r] += width_;
+                step.beta[r] += width_;
+                step.left[r] += width_;
+                step.right[r] += width_;
+                step.factor[r] = splat(owner_.factor(tokens[r] + t));
+            }
+            multiply<Sums>(owner_.sums_.by_source_, before, running, step);
+            for (int r = 0; r < running && balanced && t % BALANCED == 0; r++) balance_right(r, t);
+        }
+    }
+
+    // Take `share` of the marginals off the pairs that mass passed from t - 1 to t, leftwards.
+    void take_off_pairs(int r, int64_t t, Real share) {
+        const int64_t token = owner_.chain_.begins[group_.sequences[r]] + t;
+        const Real *emissions = owner_.emission_row(token), *beta = owner_.beta_row(token);
+        Real* weights = weights_ + offset_[r] + t * width_;
+        const Vec<Real> scale = factor_into(r, t) * share;
+        for (int k = 0; k < width_; k += LANES<Real>)
+            store(weights + k, load(weights + k) - scale * load(emissions + k) * load(beta + k));
+    }
+
+    // The pairs that mass passed leftwards, and rightwards.
+    void count_left() {
+        for (int r = 0; r < group_.size; r++) count(alpha(r), weights_ + offset_[r], r, pairs);
+    }
+
+    void count_right() {
+        for (int r = 0; r < group_.size; r++) {
+            fill_weights(r, [](int64_t) { return Real(1); });
+            count(right(r), weights_ + offset_[r], r, pairs);
+        }
+    }
+
+    // The marginals of all pairs, as often as `weight` says.
+    void count_marginals(int r, Real weight, Real* to) {
+        const int64_t begin = owner_.chain_.begins[group_.sequences[r]];
+        fill_weights(r, [&](int64_t t) { return weight * owner_.factor(begin + t - 1); });
+        count(alpha(r), weights_ + offset_[r], r, to);
+    }
+
+    // The mass on tags, to the rows of the tokens.
+    void put(Score* d_emissions) {
+        const int n_tags = owner_.chain_.n_tags;
+        for (int r = 0; r < group_.size; r++) {
+            const int64_t s = group_.sequences[r];
+            for (int64_t t = 0; t < owner_.chain_.lengths[s]; t++)
+                owner_.rows_.put(left(r) + t * width_, d_emissions + (owner_.chain_.begins[s] + t) * n_tags);
+        }
+    }
+
+    Buffer<Real> pairs;
+
+  private:
+    struct LeftStep {
+        const Real *emissions[ROWS], *alpha[ROWS];
+        Real *left[ROWS], *weights[ROWS];
+        Vec<Real> factor[ROWS];
+
+        INLINE void operator()(int r, int column, Vec<Real> total) {
+            const Vec<Real> a = load(alpha[r] + column), zero = splat(Real(0));
+            const Vec<Real> x = a > zero ? load(left[r] + column) + total : zero;
+            store(left[r] + column, a * x);
+            store(weights[r] + column, x * load(emissions[r] + column) * factor[r]);
+        }
+    };
+
+    struct RightStep {
+        const Real *emissions[ROWS], *beta[ROWS];
+        Real *left[ROWS], *right[ROWS];
+        Vec<Real> factor[ROWS];
+
+        INLINE void operator()(int r, int column, Vec<Real> total) {
+            const Vec<Real> x = total * load(emissions[r] + column);
+            store(left[r] + column, load(left[r] + column) + load(beta[r] + column) * x);
+            store(right[r] + column, (load(right[r] + column) + x) * factor[r]);
+        }
+    };
+
+    void balance_left(int r, int64_t t) {
+        const int64_t token = owner_.chain_.begins[group_.sequences[r]] + t;
+        Real* mass = left(r) + t * width_;
+        Vec<Real> total = splat(Real(0));
+        for (int k = 0; k < width_; k += LANES<Real>) total += load(mass + k);
+        const Real surplus = sum_lanes<Real>(total);
+        owner_.add_marginals(token, -surplus, mass);
+        take_off_pairs(r, t, surplus);
+    }
+
+    void balance_right(int r, int64_t t) {
+        const int64_t token = owner_.chain_.begins[group_.sequences[r]] + t;
+        const Real *alpha = owner_.alpha_row(token), *beta = owner_.beta_row(token);
+        Real* onwards = right(r) + t * width_;
+        Vec<Real> total = splat(Real(0));
+        for (int k = 0; k < width_; k += LANES<Real>) total += load(onwards + k) * load(beta + k);
+        const Real surplus = sum_lanes<Real>(total);
+        for (int k = 0; k < width_; k += LANES<Real>)
+            store(onwards + k, load(onwards + k) - load(alpha + k) * surplus);
+        owner_.add_marginals(token, -surplus / owner_.factor(token), left(r) + t * width_);
+    }
+
+    // c_{t-1}; of the first token, which no step leads to, 0.
+    Vec<Real> factor_into(int r, int64_t t) const {
+        const int64_t before = owner_.chain_.begins[group_.sequences[r]] + t - 1;
+        return splat(t > 0 ? owner_.factor(before) : Real(0));
+    }
+
+    const Real* alpha(int r) const {
+        return owner_.alpha_row(owner_.chain_.begins[group_.sequences[r]]);
+    }
+
+    // E_t beta_t times scale(t), for all tokens but the first.
+    template <class Scale>
+    void fill_weights(int r, Scale scale) {
+        const int64_t s = group_.sequences[r], begin = owner_.chain_.begins[s];
+        for (int64_t t = 1; t < owner_.chain_.lengths[s]; t++) {
+            const Real *emissions = owner_.emission_row(begin + t), *beta = owner_.beta_row(begin + t);
+            Real* weights = weights_ + offset_[r] + t * width_;
+            const Vec<Real> factor = splat(static_cast<Real>(scale(t)));
+            for (int k = 0; k < width_; k += LANES<Real>)
+                store(weights + k, load(emissions + k) * load(beta + k) * factor);
+        }
+    }
+
+    void count(const Real* before, const Real* ahead, int r, Real* to) {
+        const int64_t length = owner_.chain_.lengths[group_.sequences[r]];
+        add_outer(owner_.sums_.by_source_, before, ahead + width_, width_, length - 1, to);
+    }
+
+    const PosteriorOf& owner_;
+    const int width_;
+    const int64_t room_;
+    Buffer<Real> memory_;
+    Real *const left_, *const right_, *const weights_;
+    Group group_ = {};
+    int64_t kept_[ROWS], offset_[ROWS];
+};

@@ -1,0 +1,1 @@
+"""What `python -m spacy costner` does: one module a command."""

@@ -1,0 +1,311 @@
+"""A look at corpora and config before training: what would not be learned as it stands.
+
+`spacy debug data` looks at the data of spaCy's own `ner` and knows no other.
+"""
+
+from collections import Counter
+from pathlib import Path
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+)
+
+from spacy.schemas import ConfigSchemaInit, ConfigSchemaTraining
+from spacy.tokens import Doc, Span
+from spacy.training import Example
+from spacy.util import load_config, load_model_from_config, registry, resolve_dot_names
+
+from ..pipeline.component import CostSensitiveNER
+from ..pipeline.targets import first_words
+from ..settings import check_overrides, check_settings
+from ..tags import Tags
+from .dev_predictions import get_component
+
+FEW = 20
+"""Entities of a label of which there are fewer are hardly learned."""
+
+ERROR, WARNING = "error", "warning"
+
+
+class Place(NamedTuple):
+    """Where something was found.
+
+    doc (int): The number of the doc in its corpus, 0 for the first.
+    words (str): Its first words.
+    text (str): What was found; empty if it is the doc as a whole.
+    """
+
+    doc: int
+    words: str
+    text: str = ""
+
+
+class Finding(NamedTuple):
+    """Something that training would stumble over.
+
+    severity (str): "error" or "warning".
+    corpus (str): "config", "train" or "dev".
+    message (str): What it is, and what becomes of it.
+    places (List[Place]): All places where it was found.
+    """
+
+    severity: str
+    corpus: str
+    message: str
+    places: List[Place]
+
+
+class Count(NamedTuple):
+    """How much of a label there is.
+
+    label (str): The label.
+    train (int): Its entities in the training corpus.
+    dev (int): Its entities in the development corpus.
+    """
+
+    label: str
+    train: int
+    dev: int
+
+
+class Check(NamedTuple):
+    """What was found.
+
+    component (str): The component that it is about.
+    docs (Dict[str, int]): The number of docs of each corpus.
+    tokens (Dict[str, int]): The number of their tokens.
+    counts (List[Count]): How much of each label there is, in alphabetical order.
+    findings (List[Finding]): Errors, then warnings.
+    """
+
+    component: str
+    docs: Dict[str, int]
+    tokens: Dict[str, int]
+    counts: List[Count]
+    findings: List[Finding]
+
+    @property
+    def has_errors(self) -> bool:
+        return any(finding.severity == ERROR for finding in self.findings)
+
+
+class Settings(NamedTuple):
+    """What of the component decides on what can be learned.
+
+    labels (Tuple[str, ...]): Its labels.
+    sentence_boundaries (bool): Whether entities end where sentences do.
+    incorrect_spans_key (Optional[str]): Where docs have spans that are no entities.
+    """
+
+    labels: Tuple[str, ...]
+    sentence_boundaries: bool
+    incorrect_spans_key: Optional[str]
+
+
+OfEntity = Callable[[Span, Settings], bool]
+"""Whether an entity of a reference doc has a problem."""
+
+
+def _in_space(ent: Span, settings: Settings) -> bool:
+    return (ent[0].is_space or ent[-1].is_space) and not _only_space(ent, settings)
+
+
+def _only_space(ent: Span, settings: Settings) -> bool:
+    return all(token.is_space for token in ent)
+
+
+def _crosses(ent: Span, settings: Settings) -> bool:
+    return any(token.is_sent_start for token in ent[1:]) and settings.sentence_boundaries
+
+
+def _is_incorrect(ent: Span, settings: Settings) -> bool:
+    spans = ent.doc.spans.get(settings.incorrect_spans_key or "", ())
+    place = (ent.start, ent.end)
+    return any((s.start, s.end) == place and s.label_ in ("", ent.label_) for s in spans)
+
+
+def _is_unknown(ent: Span, settings: Settings) -> bool:
+    return ent.label_ not in settings.labels
+
+
+OF_ENTITIES: List[Tuple[str, str, OfEntity]] = [
+    (ERROR, "entities cross the beginning of a sentence: their docs are left out", _crosses),
+    (ERROR, "entities are among the incorrect spans: their docs are left out", _is_incorrect),
+    (WARNING, "entities of labels that the component is not given: they count as O", _is_unknown),
+    (WARNING, "entities are nothing but white space: they are left out", _only_space),
+    (WARNING, "white space at an end of entities: it is taken off", _in_space),
+]
+
+
+def check(
+    config_path: Path,
+    *,
+    overrides: Mapping[str, Any] = {},
+    name: Optional[str] = None,
+) -> Check:
+    """Look at the corpora of a config, and whether the config fits them.
+
+    config_path (Path): The config, as for `spacy train`.
+    overrides (Mapping[str, Any]): Settings in place of those of the config, such as
+        "paths.train".
+    name (Optional[str]): The component; None: the only one of ours.
+    RETURNS (Check): What was found.
+    RAISES (ValueError): If the config has no component of ours, or several and none is named, or
+        a setting that nothing reads.
+    """
+    check_overrides(load_config(config_path, interpolate=False), overrides)
+    config = load_config(config_path, overrides=dict(overrides), interpolate=False)
+    check_settings(config, config_path)
+    nlp = load_model_from_config(config, auto_fill=True)
+    name = name or _only(
+        [other for other, pipe in nlp.pipeline if isinstance(pipe, CostSensitiveNER)]
+    )
+    interpolated = nlp.config.interpolate()
+    training = registry.resolve(interpolated["training"], schema=ConfigSchemaTraining)
+    readers = resolve_dot_names(interpolated, [training["train_corpus"], training["dev_corpus"]])
+    corpora = {corpus: list(read(nlp)) for corpus, read in zip(("train", "dev"), readers)}
+    init = registry.resolve(interpolated["initialize"], schema=ConfigSchemaInit)
+    given = init["components"].get(name, {}).get("labels")
+    return look(get_component(nlp, name), corpora, given)
+
+
+def _only(names: List[str]) -> str:
+    if len(names) != 1:
+        raise ValueError(
+            f"expected a config with one cost_sensitive_ner, or the name of one, found: {names}"
+        )
+    return names[0]
+
+
+def look(
+    ner: CostSensitiveNER,
+    corpora: Mapping[str, Sequence[Example]],
+    given: Optional[Sequence[str]] = None,
+) -> Check:
+    """Look at corpora that a component is to learn.
+
+    ner (CostSensitiveNER): The component, not initialized.
+    corpora (Mapping[str, Sequence[Example]]): "train" and "dev".
+    given (Optional[Sequence[str]]): Its labels; None: those of the training corpus.
+    RETURNS (Check): What was found.
+    """
+    counts = {
+        corpus: Counter(ent.label_ for eg in examples for ent in eg.reference.ents)
+        for corpus, examples in corpora.items()
+    }
+    labels = tuple(sorted(counts["train"]) if given is None else given)
+    settings = Settings(
+        labels, ner.objective.sentence_boundaries, ner.objective.incorrect_spans_key
+    )
+    findings = [*_of_config(ner, settings), *_of_labels(counts, settings)]
+    for corpus, examples in corpora.items():
+        findings += _of_corpus(corpus, examples, settings)
+    findings += _of_both(corpora["train"], corpora["dev"])
+    every = sorted({*labels, *counts["train"], *counts["dev"]})
+    return Check(
+        component=ner.name,
+        docs={corpus: len(examples) for corpus, examples in corpora.items()},
+        tokens={corpus: sum(len(eg.reference) for eg in egs) for corpus, egs in corpora.items()},
+        counts=[Count(label, counts["train"][label], counts["dev"][label]) for label in every],
+        findings=sorted(findings, key=lambda finding: finding.severity != ERROR),
+    )
+
+
+def _of_config(ner: CostSensitiveNER, settings: Settings) -> Iterator[Finding]:
+    """Whether costs, weights and decoding can be made for the labels."""
+    if not settings.labels:
+        yield Finding(ERROR, "train", "no entities, and no labels are given", [])
+        return
+    tags = Tags(settings.labels, ner.cfg["scheme"])
+    checks = (
+        lambda: ner.objective.prepare(tags),
+        lambda: ner.check_decoding(tags),
+    )
+    for fits in checks:
+        try:
+            fits()
+        except ValueError as error:
+            yield Finding(ERROR, "config", str(error), [])
+
+
+def _of_labels(counts: Mapping[str, Counter], settings: Settings) -> Iterator[Finding]:
+    for label in settings.labels:
+        n = counts["train"][label]
+        if n < FEW:
+            yield Finding(WARNING, "train", f"{label}: {n} entities, fewer than {FEW}", [])
+        if not counts["dev"][label]:
+            yield Finding(WARNING, "dev", f"{label}: no entity: what is learned is not seen", [])
+
+
+def _of_corpus(corpus: str, examples: Sequence[Example], settings: Settings) -> Iterator[Finding]:
+    """What is wrong with single docs and entities."""
+    places: Dict[Tuple[str, str], List[Place]] = {}
+    is_outside = False
+    for i, eg in enumerate(examples):
+        is_outside = is_outside or any(token.ent_iob == 2 for token in eg.reference)
+        for severity, message, text in _of_doc(eg, settings):
+            place = Place(i, first_words(eg.reference), text)
+            places.setdefault((severity, message), []).append(place)
+    for (severity, message), found in places.items():
+        yield Finding(severity, corpus, message, found)
+    if not is_outside:
+        message = "no token is annotated as O: what is no entity can't be learned"
+        yield Finding(ERROR if corpus == "train" else WARNING, corpus, message, [])
+    yield from _contradictions(corpus, examples)
+
+
+def _of_doc(eg: Example, settings: Settings) -> Iterator[Tuple[str, str, str]]:
+    """The problems of a doc: severity, message and the text that has it."""
+    doc = eg.reference
+    if len(doc) and not any(token.ent_iob for token in doc):
+        yield WARNING, "docs without annotation of entities: nothing is learned from them", ""
+    for ent in doc.ents:
+        for severity, message, has_problem in OF_ENTITIES:
+            if has_problem(ent, settings):
+                yield severity, message, f"{ent.text!r} {ent.label_}"
+    if [token.text for token in doc] != [token.text for token in eg.predicted]:
+        message = "entities don't begin and end with tokens: they are missing, not learned"
+        for ent in doc.ents:
+            if not eg.get_aligned_spans_y2x([ent]):
+                yield WARNING, message, f"{ent.text!r} {ent.label_}"
+
+
+def _contradictions(corpus: str, examples: Sequence[Example]) -> Iterator[Finding]:
+    """Docs of the same words with other entities. Those with missing annotation don't count."""
+    first: Dict[Tuple[str, ...], int] = {}
+    places = []
+    for i, eg in enumerate(examples):
+        doc = eg.reference
+        if not len(doc) or not all(token.ent_iob for token in doc):
+            continue
+        before = first.setdefault(tuple(token.text for token in doc), i)
+        here, there = _entities(doc), _entities(examples[before].reference)
+        if here != there:
+            text = f"{[*here - there]} against {[*there - here]} in doc {before}"
+            places.append(Place(i, first_words(doc), text))
+    if places:
+        yield Finding(WARNING, corpus, "docs of the same words have other entities", places)
+
+
+def _entities(doc: Doc) -> Set[Tuple[str, str, int]]:
+    return {(ent.text, ent.label_, ent.start) for ent in doc.ents}
+
+
+def _of_both(train: Sequence[Example], dev: Sequence[Example]) -> Iterator[Finding]:
+    known = {eg.reference.text for eg in train}
+    places = [
+        Place(i, first_words(eg.reference))
+        for i, eg in enumerate(dev)
+        if eg.reference.text in known and len(eg.reference)
+    ]
+    if places:
+        yield Finding(WARNING, "dev", "docs are in the training corpus, too", places)

@@ -1,0 +1,121 @@
+"""A pipeline's beliefs about development docs, found once, to be decoded in many ways."""
+
+from typing import Iterable, List, NamedTuple, Sequence, cast
+
+import numpy
+from spacy.language import Language
+from spacy.tokens import Doc
+from spacy.training import Example
+from spacy.util import minibatch
+from thinc.api import to_numpy
+from thinc.types import Array1d, Ints1d
+
+from ..decoding import Beliefs, Decoding
+from ..pipeline.component import CostSensitiveNER
+from ..pipeline.targets import MISSING, annotation, read_presets, read_reference, trim
+from ..tags import Entities
+from ..types import map_scores
+
+
+class Development(NamedTuple):
+    """Annotated docs, and what a model believes of them.
+
+    examples (List[Example]): The docs as they come to the component, with their annotation.
+    beliefs (Beliefs): The beliefs, of the tokens of all docs one after another.
+    gold (Entities): The annotated entities; label -1 is one that the model doesn't have.
+    known (Array1d): True for the tokens that are annotated, but not before the model saw
+        them. Shape: (N,)
+    """
+
+    examples: List[Example]
+    beliefs: Beliefs
+    gold: Entities
+    known: Array1d
+
+    def answer(self, decoding: Decoding) -> Entities:
+        """The entities that count of an answer."""
+        found = trim(
+            decoding.decode(self.beliefs, decoding.settings).entities, self.beliefs.is_space
+        )
+        return select(found, self.counts(found))
+
+    def counts(self, entities: Entities) -> Array1d:
+        """True for the entities that lie in such tokens. Shape: (E,)"""
+        unknown = numpy.concatenate([[0], numpy.cumsum(~self.known)])
+        return unknown[entities.end] == unknown[entities.begin]
+
+    def right(self, entities: Entities) -> Array1d:
+        """True for the entities that are annotated. Shape: (E,)"""
+        return numpy.isin(self._keys(entities), self._keys(self.gold))
+
+    def _keys(self, entities: Entities) -> Ints1d:
+        n_labels = len(self.beliefs.tags.labels) + 1
+        extents = entities.begin.astype("int64") * (len(self.known) + 1) + entities.end
+        return extents * n_labels + (entities.label + 1)
+
+
+def select(entities: Entities, which: Array1d) -> Entities:
+    """Some of the entities.
+
+    which (Array1d): True for these. Shape: (E,)
+    """
+    return Entities(*(column[which] for column in entities))
+
+
+def get_component(nlp: Language, name: str) -> CostSensitiveNER:
+    """Get a component of ours.
+
+    nlp (Language): The pipeline.
+    name (str): Its name.
+    RETURNS (CostSensitiveNER): The component.
+    RAISES (ValueError): If there is none of that name, or it is another's.
+    """
+    ours = [other for other, pipe in nlp.pipeline if isinstance(pipe, CostSensitiveNER)]
+    if name not in ours:
+        raise ValueError(f"expected the name of a cost_sensitive_ner, one of {ours}, was: {name!r}")
+    return cast(CostSensitiveNER, nlp.get_pipe(name))
+
+
+def infer(nlp: Language, name: str, examples: Iterable[Example]) -> Development:
+    """Run docs through a pipeline, up to a component of ours.
+
+    nlp (Language): The pipeline.
+    name (str): The name of the component.
+    examples (Iterable[Example]): The docs, with their annotation.
+    RETURNS (Development): The docs, and what the component believes of them.
+    RAISES (ValueError): If there is no such component, or nothing annotated.
+    """
+    ner, examples = get_component(nlp, name), [eg for eg in examples if len(eg.predicted)]
+    docs: Iterable[Doc] = [eg.predicted.copy() for eg in examples]
+    for _, pipe in nlp.pipeline[: nlp.pipe_names.index(name)]:
+        docs = (
+            pipe.pipe(docs, batch_size=nlp.batch_size) if hasattr(pipe, "pipe") else map(pipe, docs)
+        )
+    docs = list(docs)
+    examples = [Example(doc, eg.reference) for doc, eg in zip(docs, examples)]
+    tokens = read_presets(docs)
+    annotated = annotation(read_reference(examples, tokens), ner.tags, nlp.vocab.strings)
+    if not annotated.known.any():
+        raise ValueError("expected docs with entities annotated, found none")
+    development = Development(
+        examples=examples,
+        beliefs=_believe(ner, docs, nlp.batch_size),
+        gold=trim(annotated.entities, tokens.is_space),
+        known=annotated.known & (tokens.iob == MISSING),
+    )
+    return development._replace(gold=select(development.gold, development.counts(development.gold)))
+
+
+def _believe(ner: CostSensitiveNER, docs: Sequence[Doc], batch_size: int) -> Beliefs:
+    """The beliefs about docs, batch after batch, in one."""
+    batches = [ner.beliefs(batch, preset=True) for batch in minibatch(docs, batch_size)]
+    scores = [map_scores(to_numpy, beliefs.scores) for beliefs in batches]
+    return Beliefs(
+        scores[0]._replace(
+            emissions=numpy.concatenate([each.emissions for each in scores]),
+            lengths=numpy.concatenate([each.lengths for each in scores]),
+        ),
+        ner.tags,
+        temperature=batches[0].temperature,
+        is_space=numpy.concatenate([beliefs.is_space for beliefs in batches]),
+    )

@@ -1,0 +1,1 @@
+"""What mistakes cost: tables, the label tree, the matrix of the user."""

@@ -1,0 +1,165 @@
+"""The tree of labels: what stands above a label, and how far two of them are apart.
+
+A tree is written as mappings in mappings, in a block of the config or in a JSON or YAML
+file. A leaf holds nothing: {} or null. Any node may be a label.
+
+    {"location": {"city": {}, "country": {}}, "person": {}}
+
+The nodes on top, level 1, are joined by a root without a name.
+"""
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Dict, Iterator, Mapping, Sequence, Tuple, Union
+
+import numpy
+import srsly
+from thinc.types import Ints2d
+
+from ..validation import check_names, without_repetition
+
+TreeSource = Union[str, Path, Dict[str, Any]]
+"""A tree as the config gives it: the path of a file, or the mappings themselves."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """A tree of labels. A file is read when something is first asked of it.
+
+    source (TreeSource): The mappings, or the path of a JSON or YAML file.
+    where (str): What messages call it.
+    """
+
+    source: TreeSource
+    where: str
+
+    @cached_property
+    def lineages(self) -> Dict[str, Tuple[str, ...]]:
+        """For each node the nodes from the top down to itself.
+
+        RAISES (ValueError): If the file can't be read or holds no tree.
+        """
+        nodes = self.source if isinstance(self.source, dict) else _read(self.source, self.where)
+        return parse_lineages(nodes, self.where)
+
+    @property
+    def depth(self) -> int:
+        """The number of levels."""
+        return max(len(lineage) for lineage in self.lineages.values())
+
+    def lineage(self, label: str) -> Tuple[str, ...]:
+        """The nodes from the top down to a label, itself included.
+
+        label (str): The label.
+        RETURNS (Tuple[str, ...]): The nodes, as many as the level of the label.
+        RAISES (ValueError): If it is not in the tree.
+        """
+        if label not in self.lineages:
+            raise ValueError(
+                f"{self.where}: expected a node for every label, found none for {label!r}"
+            )
+        return self.lineages[label]
+
+    def ancestor(self, label: str, level: int) -> str:
+        """The node above a label at a level.
+
+        label (str): The label.
+        level (int): The level, 1 on top.
+        RETURNS (str): The node; the label itself if it stands no deeper.
+        RAISES (ValueError): If the label is not in the tree.
+        """
+        return self.lineage(label)[:level][-1]
+
+    def distance(self, one: str, other: str) -> int:
+        """The number of edges between two labels.
+
+        one (str): A label.
+        other (str): Another.
+        RETURNS (int): The distance.
+        RAISES (ValueError): If one is not in the tree.
+        """
+        return int(self.distances([one, other])[0, 1])
+
+    def distances(self, labels: Sequence[str]) -> Ints2d:
+        """The number of edges between each two of some labels.
+
+            d(i, j) = level(i) + level(j) - 2 level(the deepest node above or at both)
+
+        labels (Sequence[str]): The labels.
+        RETURNS (Ints2d): The distances. Shape: (labels, labels)
+        RAISES (ValueError): If one is not in the tree.
+
+        Higashiyama et al., before eq 8.
+        """
+        lineages = [self.lineage(label) for label in labels]
+        number = {node: i for i, node in enumerate(self.lineages)}
+        nodes = numpy.full((len(labels), self.depth), -1)
+        for row, lineage in zip(nodes, lineages):
+            row[: len(lineage)] = [number[node] for node in lineage]
+        levels = (nodes >= 0).sum(axis=1)
+        shared = ((nodes[:, None] == nodes) & (nodes >= 0)).sum(axis=2)
+        return levels[:, None] + levels - 2 * shared
+
+
+def make_tree(source: TreeSource, where: str) -> Tree:
+    """Build a tree. What the config itself says is checked at once, a file when it is read.
+
+    source (TreeSource): The mappings, or the path of a JSON or YAML file.
+    where (str): What messages call it.
+    RETURNS (Tree): The tree.
+    RAISES (ValueError): If the mappings are not a tree, or have names that a config can't
+        write and read again.
+    """
+    if not isinstance(source, dict):
+        return Tree(source, f"{where}: {source}")
+    parse_lineages(source, where)
+    check_names(source, where)
+    return Tree(source, where)
+
+
+def parse_lineages(nodes: Any, where: str) -> Dict[str, Tuple[str, ...]]:
+    """Find the place of each node of a tree.
+
+    nodes (Any): The mappings.
+    where (str): What messages call them.
+    RETURNS (Dict[str, Tuple[str, ...]]): For each node the nodes from the top down to itself.
+    RAISES (ValueError): If a node appears twice or under itself, has no name, or holds
+        anything else than nodes; or if there is none.
+    """
+    lineages: Dict[str, Tuple[str, ...]] = {}
+    for lineage in _walk(nodes, (), where):
+        node = lineage[-1]
+        if node in lineages:
+            raise ValueError(f"{where}: expected each node once, found twice: {node!r}")
+        lineages[node] = lineage
+    if not lineages:
+        raise ValueError(f"{where}: expected at least one node, found none")
+    return lineages
+
+
+def _walk(nodes: Any, above: Tuple[str, ...], where: str) -> Iterator[Tuple[str, ...]]:
+    """The lineages of all nodes of a mapping, top down."""
+    if not isinstance(nodes, Mapping):
+        place = f"under {above[-1]!r}" if above else "on top"
+        raise ValueError(f"{where}: expected a mapping of nodes {place}, was: {nodes!r}")
+    for node, below in nodes.items():
+        if not isinstance(node, str) or not node:
+            raise ValueError(f"{where}: expected strings as names, was: {node!r}")
+        if node in above:
+            raise ValueError(f"{where}: expected a tree, found {node!r} under itself")
+        yield (*above, node)
+        yield from _walk({} if below is None else below, (*above, node), where)
+
+
+def _read(path: Union[str, Path], where: str) -> Any:
+    try:
+        if Path(path).suffix in (".yaml", ".yml"):
+            return srsly.read_yaml(path)
+        text = Path(path).read_text(encoding="utf8")
+        return json.loads(text, object_pairs_hook=without_repetition)
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"{where}: expected a JSON or YAML file of nodes, could not read it: {error}"
+        ) from error

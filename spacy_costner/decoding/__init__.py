@@ -1,0 +1,26 @@
+"""Which answer to give to what the chain says, and how likely it is to be right."""
+
+from .decoders import (
+    Answer,
+    Decoding,
+    Settings,
+    make_threshold,
+    make_viterbi,
+    without_overlap,
+)
+from .min_cost import make_min_cost
+from .posterior import LEAST, Beliefs, Temperature, temper
+
+__all__ = [
+    "LEAST",
+    "Answer",
+    "Beliefs",
+    "Decoding",
+    "Settings",
+    "Temperature",
+    "make_min_cost",
+    "make_threshold",
+    "make_viterbi",
+    "temper",
+    "without_overlap",
+]

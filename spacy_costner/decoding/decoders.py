@@ -1,0 +1,210 @@
+"""Which answer to give: the best path, the least expected cost, or all that is likely enough."""
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Tuple
+
+import numpy
+from confection import SimpleFrozenDict
+from thinc.api import to_numpy
+from thinc.types import Array2d, Floats1d
+from thinc.util import get_array_module
+
+from .. import chain
+from ..tags import Entities, Tags
+from ..types import Potentials
+from ..validation import check_names, number
+from .posterior import Beliefs
+
+NOTHING: Dict[str, Any] = SimpleFrozenDict()
+"""A block of the config that may be left out."""
+
+Settings = Dict[str, Any]
+"""What can be set on a trained component: numbers, names, and what is made of them."""
+
+
+class Answer(NamedTuple):
+    """The entities that a batch is answered with.
+
+    entities (Entities): The entities, in order and without overlap.
+    labels (Tuple[str, ...]): What their labels, which are indices, are called.
+    covers (Optional[Array2d]): Which labels of the chain each of these stands for; None if
+        they are the labels of the chain. Shape: (labels, labels of the chain)
+    """
+
+    entities: Entities
+    labels: Tuple[str, ...]
+    covers: Optional[Array2d] = None
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """A way of answering, as the config names it.
+
+    decode (Callable[[Beliefs, Settings], Answer]): Makes the answer.
+    check (Callable[[Tags, Settings], Any]): Raises a ValueError if a setting is out of its
+        range or doesn't fit the labels: before training begins, and at load.
+    settings (Settings): The settings that a component starts with. They can be changed on a
+        trained one, in its `cfg["decoding"]`, and are saved with it.
+    tables (Optional[Callable[[Tags], Any]]): What else to save: JSON that `restore` takes.
+    restore (Optional[Callable[[Any], None]]): Takes it over from a saved model.
+    """
+
+    decode: Callable[[Beliefs, Settings], Answer]
+    check: Callable[[Tags, Settings], Any]
+    settings: Settings = field(default_factory=dict)
+    tables: Optional[Callable[[Tags], Any]] = None
+    restore: Optional[Callable[[Any], None]] = None
+
+
+def make_viterbi(*, bias: float = 0.0, labels: Dict[str, float] = NOTHING) -> Decoding:
+    """Build decoding by the best path: see `viterbi`.
+
+        [components.ner.decoding]
+        @misc = "spacy_costner.ViterbiDecoding.v1"
+        bias = 0.5
+
+    bias (float): Added to the scores of all tags but O: above 0 for more entities.
+    labels (Dict[str, float]): The same for the tags of single labels, in its place.
+    RAISES (ValueError): If a bias is not finite.
+    """
+    check = partial(
+        check_numbers, "bias", "spacy_costner.ViterbiDecoding", least=-numpy.inf, most=numpy.inf
+    )
+    settings = {"bias": bias, "labels": dict(labels)}
+    check(None, settings)
+    return Decoding(viterbi, check, settings)
+
+
+def viterbi(beliefs: Beliefs, settings: Settings) -> Answer:
+    """The entities of the best path.
+
+        argmax_y s(y) + sum_t bias[label(y_t)]
+
+    beliefs (Beliefs): The scores.
+    settings (Settings): "bias" and "labels", as `make_viterbi` takes them.
+    RETURNS (Answer): The entities.
+    RAISES (ValueError): If a label is none of the chain.
+
+    With a bias: Minkov et al., 2006, "NER Systems that Suit User's Preferences: Adjusting the
+    Recall-Precision Trade-off for Entity Extraction".
+    """
+    tags, scores = beliefs.tags, beliefs.scores
+    bias = of_labels("bias", tags, settings)
+    if bias.any():
+        xp = get_array_module(scores.emissions)
+        of_tag = numpy.append(bias, 0.0)[tags.label_of]
+        biased = scores.emissions + xp.asarray(of_tag, dtype=scores.emissions.dtype)
+        scores = scores._replace(emissions=biased)
+    return Answer(best_entities(scores, tags), tags.labels)
+
+
+def best_entities(scores: Potentials, tags: Tags) -> Entities:
+    """The entities of the best path of each sequence."""
+    return tags.decode(to_numpy(chain.best_path(scores).tags), scores.lengths)
+
+
+def make_threshold(*, threshold: float = 0.5, labels: Dict[str, float] = NOTHING) -> Decoding:
+    """Build decoding by the probability of entities: see `threshold`.
+
+        [components.ner.decoding]
+        @misc = "spacy_costner.ThresholdDecoding.v1"
+        threshold = 0.7
+        labels = {"drug": 0.2}
+
+    threshold (float): The probability from which on entities are answered.
+    labels (Dict[str, float]): The same for single labels, in its place.
+    RAISES (ValueError): If a threshold is not between 0 and 1.
+    """
+    check = partial(check_numbers, "threshold", "spacy_costner.ThresholdDecoding", least=0, most=1)
+    settings = {"threshold": threshold, "labels": dict(labels)}
+    check(None, settings)
+    return Decoding(decode_threshold, check, settings)
+
+
+def decode_threshold(beliefs: Beliefs, settings: Settings) -> Answer:
+    """All entities that are likely enough; where these overlap, those that lead to the least
+    expected cost if a false alarm costs the threshold, and a miss what that lacks of 1.
+
+        argmax sum_e p(e) - threshold[label(e)],  over sets of entities without overlap
+
+    From 0.5 on, entities that are likely enough never overlap.
+
+    beliefs (Beliefs): The probabilities.
+    settings (Settings): "threshold" and "labels", as `make_threshold` takes them.
+    RETURNS (Answer): The entities. None has a probability below `LEAST`.
+    RAISES (ValueError): If a label is none of the chain.
+    """
+    tags = beliefs.tags
+    thresholds = of_labels("threshold", tags, settings)
+    entities, probs = beliefs.likely_entities(float(thresholds.min(initial=1.0)))
+    gains = probs - thresholds[entities.label]
+    return Answer(without_overlap(entities, gains), tags.labels)
+
+
+def without_overlap(entities: Entities, gains: Floats1d) -> Entities:
+    """Choose entities that gain most and don't overlap (weighted interval scheduling).
+
+        best_i = max(best_{i-1}, gain_i + best of the entities that end before i begins)
+
+    entities (Entities): Entities that may overlap.
+    gains (Floats1d): What each gains; those that gain less than nothing are never chosen.
+        Shape: (E,)
+    RETURNS (Entities): Those chosen, in order.
+    """
+    chosen = numpy.flatnonzero(gains >= 0)
+    chosen = chosen[numpy.argsort(entities.end[chosen], kind="stable")]
+    begin, end, label = (column[chosen] for column in entities)
+    before = numpy.searchsorted(end, begin, side="right").tolist()
+    best, take = [0.0], []
+    for gain, n_before in zip(gains[chosen].tolist(), before):
+        with_it = gain + best[n_before]
+        take.append(with_it >= best[-1])
+        best.append(max(with_it, best[-1]))
+    kept, i = [], len(take)
+    while i > 0:
+        if take[i - 1]:
+            kept.append(i - 1)
+            i = before[i - 1]
+        else:
+            i -= 1
+    order = numpy.asarray(kept[::-1], dtype="int64")
+    return Entities(begin[order], end[order], label[order])
+
+
+def of_labels(name: str, tags: Tags, settings: Settings) -> Floats1d:
+    """A setting, for each label. Shape: (labels,)
+
+    RAISES (ValueError): If it is set for a label that the chain doesn't have.
+    """
+    unknown = sorted(set(settings["labels"]) - set(tags.labels))
+    if unknown:
+        raise ValueError(f"decoding: labels: expected any of {tags.labels}, was: {unknown[0]!r}")
+    values = [settings["labels"].get(label, settings[name]) for label in tags.labels]
+    return numpy.asarray(values, dtype="float64")
+
+
+def check_numbers(
+    name: str,
+    where: str,
+    tags: Optional[Tags],
+    settings: Settings,
+    *,
+    least: float,
+    most: float,
+) -> None:
+    """Check a setting and that of each label.
+
+    RAISES (ValueError): If one is not a finite number of the range, or a label is none of the
+        chain, if that is known.
+    """
+    if not isinstance(settings["labels"], Mapping):
+        raise ValueError(f"{where}: labels: expected a mapping, got {settings['labels']!r}")
+    check_names(settings["labels"], f"{where}: labels")
+    named = {f"labels.{label}": value for label, value in settings["labels"].items()}
+    for field_, value in {name: settings[name], **named}.items():
+        if not (least <= number(value) <= most and numpy.isfinite(number(value))):
+            bounds = f" from {least} to {most}" if numpy.isfinite(least) else ""
+            raise ValueError(f"{where}: {field_}: expected a finite number{bounds}, was: {value!r}")
+    if tags is not None:
+        of_labels(name, tags, settings)

@@ -1,0 +1,235 @@
+"""The answer of least expected cost, with labels of the tree that stand for several."""
+
+import json
+from itertools import combinations
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy
+from thinc.types import Array2d, Floats2d, Ints1d
+
+from .. import chain
+from ..costs.label_tree import Tree, TreeSource, make_tree
+from ..tags import Tags
+from ..types import Cost, CostTable, Potentials
+from ..validation import describe
+from .decoders import Answer, Decoding, Settings
+from .posterior import Beliefs
+from .ties import best_of_tied
+
+TIE = 1e-6
+"""What counts as the same expected cost of a token, in the cost of the worst mistake."""
+
+LEAST_LIKELY = 1e-30
+
+
+def make_min_cost(*, cost: Cost, tree: Optional[TreeSource] = None) -> Decoding:
+    """Build decoding by expected cost: see `MinCost`.
+
+        [components.ner.decoding]
+        @misc = "spacy_costner.MinCostDecoding.v1"
+        tree = "assets/tree.json"
+
+        [components.ner.decoding.cost]
+        @misc = "spacy_costner.HierarchicalCost.v1"
+        tree = "assets/tree.json"
+
+    cost (Cost): What each mistake costs.
+    tree (Optional[TreeSource]): A tree of the labels: then a node that stands above several
+        of them is answered where it is expected to cost less than each. The cost has to
+        know these nodes too.
+    RAISES (ValueError): If a tree in the config is none.
+    """
+    where = "spacy_costner.MinCostDecoding: tree"
+    min_cost = MinCost(cost, None if tree is None else make_tree(tree, where))
+    return Decoding(min_cost, min_cost.check, tables=min_cost.save, restore=min_cost.restore)
+
+
+class Choices(NamedTuple):
+    """What can be answered, and what that costs.
+
+    labels (Tuple[str, ...]): The labels of the chain, then nodes above them.
+    covers (Array2d): Which labels of the chain each stands for. Shape: (labels, labels of
+        the chain)
+    table (CostTable): The cost of each answer, [gold tag, answered tag], where the tags
+        answered are those of all labels.
+    """
+
+    labels: Tuple[str, ...]
+    covers: Array2d
+    table: CostTable
+
+
+class MinCost:
+    """Answers with the legal tags of least expected cost, exactly.
+
+        argmin_a sum_t sum_k p(y_t = k) cost[k, a_t]
+
+    Of answers that cost the same it gives one with the fewest nodes in place of labels, and of
+    these that of the most probable tags. The same means: each choice in turn, token after
+    token, costs at most 1e-6 of the worst mistake more than the best from there on.
+    """
+
+    def __init__(self, cost: Cost, tree: Optional[Tree]) -> None:
+        self.cost = cost
+        self.tree = tree
+        self._choices: Dict[Tuple[str, ...], Choices] = {}
+        self._saved: Dict[str, Any] = {}
+
+    def __call__(self, beliefs: Beliefs, settings: Settings) -> Answer:
+        """Decode a batch.
+
+        beliefs (Beliefs): The probabilities.
+        settings (Settings): None.
+        RETURNS (Answer): The entities.
+        RAISES (ValueError): If a label has no cost or is not in the tree.
+        """
+        tags = beliefs.tags
+        labels, covers, table = self.choices(tags)
+        answers = Tags(labels, tags.scheme.name)
+        below = _below(covers, answers, tags)
+        scores = _scores(beliefs, answers, below, table)
+        likely = _log_probs(beliefs, below)
+        path = best_of_tied(scores, likely, TIE * float(table.max(initial=0.0)))
+        return Answer(answers.decode(path, scores.lengths), labels, covers)
+
+    def check(self, tags: Tags, settings: Settings) -> Choices:
+        """The same as `choices`: see `Decoding`."""
+        return self.choices(tags)
+
+    def save(self, tags: Tags) -> Dict[str, Any]:
+        """The choices, so that they travel with the pipeline.
+
+        tags (Tags): The tags of the chain.
+        RETURNS (Dict[str, Any]): What `restore` takes, with the cost and the tree by which
+            they were made.
+        RAISES (ValueError): If a label has no cost or is not in the tree.
+        """
+        choices = self.choices(tags)
+        return {
+            "of": self._origin,
+            "chain": list(tags.labels),
+            "answers": list(choices.labels),
+            "covers": choices.covers.tolist(),
+            "table": choices.table.tolist(),
+        }
+
+    def restore(self, saved: Dict[str, Any]) -> None:
+        """Take over the choices of a saved pipeline. They stand in where the cost or the tree
+        can't be made any more, for want of a file.
+
+        saved (Dict[str, Any]): What `save` returned.
+        """
+        self._saved = saved
+
+    @property
+    def _origin(self) -> str:
+        """The cost and the tree as the config has them."""
+        return json.dumps(describe((self.cost, self.tree)))
+
+    def choices(self, tags: Tags) -> Choices:
+        """What can be answered for the labels of a chain; made once for each tag set.
+
+        tags (Tags): The tags of the chain.
+        RETURNS (Choices): The labels of the chain, and with a tree the nodes above them.
+        RAISES (ValueError): If a label has no cost or is not in the tree.
+        """
+        if tags.names not in self._choices:
+            self._choices[tags.names] = self._choose(tags)
+        return self._choices[tags.names]
+
+    def _choose(self, tags: Tags) -> Choices:
+        saved = self._saved
+        try:
+            return self._make(tags)
+        except ValueError:
+            of_another = saved.get("of", self._origin) != self._origin
+            if of_another or saved.get("chain") != list(tags.labels):
+                raise
+        return _read(saved, tags)
+
+    def _make(self, tags: Tags) -> Choices:
+        nodes = {} if self.tree is None else inner_nodes(self.tree, tags.labels)
+        labels = (*tags.labels, *nodes)
+        covers = numpy.eye(len(labels), len(tags.labels), dtype=bool)
+        for row, below in zip(covers[len(tags.labels) :], nodes.values()):
+            row[[tags.labels.index(label) for label in below]] = True
+        table = self.cost(Tags(labels, tags.scheme.name))[: len(tags)]
+        return Choices(labels, covers, table.astype("float64"))
+
+
+def _read(saved: Dict[str, Any], tags: Tags) -> Choices:
+    """What `MinCost.save` returned, checked."""
+    labels = tuple(saved["answers"])
+    covers = numpy.asarray(saved["covers"], dtype=bool)
+    table = numpy.asarray(saved["table"], dtype="float64")
+    shapes = (len(labels), len(tags.labels)), (len(tags), len(Tags(labels, tags.scheme.name)))
+    if (covers.shape, table.shape) != shapes or not numpy.isfinite(table).all():
+        raise ValueError(
+            f"spacy_costner.MinCostDecoding: saved choices: expected finite arrays of {shapes}, "
+            f"got {covers.shape}, {table.shape}"
+        )
+    return Choices(labels, covers, table)
+
+
+def inner_nodes(tree: Tree, labels: Sequence[str]) -> Dict[str, List[str]]:
+    """The nodes that are the nearest above two labels, and no labels themselves. Any other
+    node above labels is farther from all of them than one of these.
+
+    tree (Tree): The tree.
+    labels (Sequence[str]): The labels.
+    RETURNS (Dict[str, List[str]]): For each node the labels below it; in the tree's order.
+    RAISES (ValueError): If a label is not in the tree.
+    """
+    lineages = {label: tree.lineage(label) for label in labels}
+    nearest = {
+        [a for a, b in zip(one, other) if a == b][-1]
+        for one, other in combinations(lineages.values(), 2)
+        if one[0] == other[0]
+    }
+    return {
+        node: [label for label in labels if node in lineages[label]]
+        for node in tree.lineages
+        if node in nearest and node not in lineages
+    }
+
+
+def _below(covers: Array2d, answers: Tags, tags: Tags) -> List[Ints1d]:
+    """For each tag of a node the tags of the chain that it stands for: those of the same
+    prefix and of a label below. The tags of the chain come first among those of answers."""
+    prefix_of = numpy.asarray(tags.prefix_of)
+    return [
+        numpy.flatnonzero((prefix_of == prefix) & covers[label][tags.label_of])
+        for prefix, label in zip(answers.prefix_of[len(tags) :], answers.label_of[len(tags) :])
+    ]
+
+
+def _scores(
+    beliefs: Beliefs, answers: Tags, below: Sequence[Ints1d], table: CostTable
+) -> Potentials:
+    """Potentials over answers, of which the best path is the answer.
+
+    s(a) = - sum_t E_p[cost[y_t, a_t]]
+    """
+    possible = numpy.isfinite(beliefs.potentials.emissions)
+    allowed = [possible, *(possible[:, tags].any(axis=1, keepdims=True) for tags in below)]
+    n_tags = len(answers)
+    free = Potentials(
+        emissions=-(beliefs.marginals.astype("float64") @ table),
+        transitions=numpy.zeros((n_tags, n_tags)),
+        start=numpy.zeros(n_tags),
+        end=numpy.zeros(n_tags),
+        lengths=beliefs.potentials.lengths,
+    )
+    mask = numpy.concatenate(allowed, axis=1)
+    return chain.constrain(free, answers.constraints._replace(emissions=mask))
+
+
+def _log_probs(beliefs: Beliefs, below: Sequence[Ints1d]) -> Floats2d:
+    """The log-probability of each answer at each token. A node has less than all labels of a
+    sequence together, so that it never wins a tie against one. Shape: (N, tags of answers)"""
+    marginals = beliefs.marginals.astype("float64")
+    probs = [marginals, *(marginals[:, tags].sum(axis=1, keepdims=True) for tags in below)]
+    log_probs = numpy.log(numpy.maximum(numpy.concatenate(probs, axis=1), LEAST_LIKELY))
+    longest = int(beliefs.potentials.lengths.max(initial=0))
+    log_probs[:, marginals.shape[1] :] += numpy.log(LEAST_LIKELY) * (longest + 1)
+    return log_probs

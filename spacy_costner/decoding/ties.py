@@ -1,0 +1,55 @@
+"""Which of several best paths is the answer."""
+
+import numpy
+from thinc.types import Floats2d, Ints1d
+
+from .. import chain
+from ..chain.array.max_product import best_successors
+from ..chain.array.packing import pack, select, unpack
+from ..types import Potentials
+
+
+def best_of_tied(scores: Potentials, log_probs: Floats2d, tolerance: float) -> Ints1d:
+    """The most probable of the best paths: those that are best but for a tolerance a token.
+
+        gamma_t[i] = max_j transitions[i, j] + emissions[t+1, j] + gamma_{t+1}[j]
+        regret_t[i, j] = gamma_t[i] - (transitions[i, j] + emissions[t+1, j] + gamma_{t+1}[j])
+        argmax_y sum_t log p(y_t)    where regret_t[y_t, y_{t+1}] <= tolerance for all t
+
+    What a path scores less than the best is the sum of its regrets. So the answer is within
+    T times the tolerance of the best path, whatever its probability.
+
+    scores (Potentials): What counts first, as NumPy arrays.
+    log_probs (Floats2d): What counts where scores are tied. Shape: (N, K)
+    tolerance (float): What a choice at one token may cost.
+    RETURNS (Ints1d): The tag of each token. Shape: (N,)
+    """
+    through, lengths = chain.max_marginals(scores), scores.lengths
+    least = through.max(axis=1) - tolerance * numpy.repeat(lengths, lengths)
+    several = (through >= least[:, None]).sum(axis=1) > 1
+    sequence = numpy.repeat(numpy.arange(len(lengths)), lengths)
+    has_ties = numpy.bincount(sequence[several], minlength=len(lengths)) > 0
+    path = through.argmax(axis=1)
+    if has_ties.any():
+        taken, tokens = select(scores, has_ties)
+        path[tokens] = _most_probable(taken, log_probs[tokens], tolerance)
+    return path
+
+
+def _most_probable(scores: Potentials, log_probs: Floats2d, tolerance: float) -> Ints1d:
+    """The best path by log-probability over the transitions without much regret."""
+    packing = pack(scores)
+    after, transitions = best_successors(scores, packing), scores.transitions
+    likely, came_from = log_probs[packing.tokens], numpy.zeros(log_probs.shape, dtype="int64")
+    first = after.reach[packing.rows(0)]
+    likely[packing.rows(0)][first < first.max(axis=1, keepdims=True) - tolerance] = -numpy.inf
+    for before, rows in packing.walk(leftwards=False):
+        ways = transitions + after.reach[rows][:, None, :]
+        tied = ways >= after.predicted[before][:, :, None] - tolerance
+        arrivals = numpy.where(tied, likely[before][:, :, None], -numpy.inf)
+        came_from[rows] = arrivals.argmax(axis=1)
+        likely[rows] += arrivals.max(axis=1)
+    path = likely.argmax(axis=1)
+    for rows, before in packing.walk(leftwards=True):
+        path[before] = came_from[rows][numpy.arange(len(path[rows])), path[rows]]
+    return unpack(path, packing)

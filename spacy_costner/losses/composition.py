@@ -1,0 +1,235 @@
+"""What most losses are made of: the difference of two scores of a sequence."""
+
+import warnings
+from functools import wraps
+from typing import Any, Callable, Tuple, TypeVar, cast
+
+import numpy
+from thinc.types import Array1d, Floats1d, FloatsXd, Ints1d
+from thinc.util import get_array_module
+
+from .. import chain
+from ..chain.array.packing import add_selected, select
+from ..types import Gold, LossResult, Potentials, Scored, add_to, map_scores
+
+Link = Callable[[Floats1d], Tuple[Floats1d, Floats1d]]
+"""Takes each difference to its loss and to the derivative of that. Shape: (B,)"""
+
+
+ComputeT = TypeVar("ComputeT", bound=Callable[..., Any])
+
+
+def possible_only(compute: ComputeT) -> ComputeT:
+    """Have a loss leave out the sequences without a legal path that agrees with gold: to each
+    of them belong the value 0 and the gradient 0.
+
+    compute (Callable): Takes potentials and gold to a LossResult, or to a tuple that begins
+        with one.
+    RETURNS (Callable): The same, which warns once of what it leaves out.
+    """
+
+    @wraps(compute)
+    def compute_possible(potentials: Potentials, gold: Gold, **settings: Any) -> Any:
+        possible = has_gold_path(potentials, gold)
+        if possible.all():
+            return compute(potentials, gold, **settings)
+        warnings.warn(
+            f"losses: {int((~possible).sum())} of {len(possible)} sequences are left out, as no "
+            "legal path agrees with their gold",
+            stacklevel=2,
+        )
+        taken, tokens = select(potentials, possible)
+        found = compute(taken, _select_gold(gold, possible, tokens), **settings)
+        result = found if isinstance(found, LossResult) else found[0]
+        zeros = map_scores(get_array_module(tokens).zeros_like, potentials)
+        result = result._replace(gradient=add_selected(zeros, result.gradient, tokens))
+        return result if isinstance(found, LossResult) else (result, *found[1:])
+
+    return cast(ComputeT, compute_possible)
+
+
+def has_gold_path(potentials: Potentials, gold: Gold) -> Array1d:
+    """Whether any legal path agrees with gold, for each sequence. Shape: (B,)"""
+    if gold.allowed is None:
+        scores = chain.path_score(potentials, gold.tags)[0]
+    else:
+        scores = chain.best_path(chain.restrict(potentials, gold.allowed)).scores
+    return ~get_array_module(scores).isneginf(scores)
+
+
+def _select_gold(gold: Gold, which: Array1d, tokens: Array1d) -> Gold:
+    """The gold of some sequences, given which tokens are theirs."""
+    of_tokens = ("tags", "allowed", "cost", "token_weights", "features")
+    taken = {name: getattr(gold, name) for name in of_tokens}
+    taken = {name: None if array is None else array[tokens] for name, array in taken.items()}
+    return gold._replace(weights=None if gold.weights is None else gold.weights[which], **taken)
+
+
+def identity(lead: Floats1d) -> Tuple[Floats1d, Floats1d]:
+    """The difference itself."""
+    return lead, get_array_module(lead).ones_like(lead)
+
+
+def hinge(lead: Floats1d) -> Tuple[Floats1d, Floats1d]:
+    """max(0, lead). At 0, where a rival stands level with gold, the derivative is 1, so
+    that training moves away from there."""
+    return lead.clip(0), (lead >= 0).astype(lead.dtype)
+
+
+def difference(above: Scored, below: Scored, gold: Gold, link: Link = identity) -> LossResult:
+    """The sum over the sequences of link(above - below), with its gradient.
+
+    above (Scored): What is to sink, such as log Z.
+    below (Scored): What is to rise, such as the score of gold.
+    gold (Gold): Gold, for the weights of the sequences.
+    link (Link): What is made of the difference of a sequence.
+    RETURNS (LossResult): The sum.
+    """
+    (high, backprop_high), (low, backprop_low) = above, below
+    values, slopes = link(high - low)
+    weights = sequence_weights(gold, high)
+    slopes = slopes * weights
+    gradient = add_to(backprop_high(slopes), backprop_low(-slopes))
+    return LossResult(float((weights * values).sum()), gradient)
+
+
+def gold_score(potentials: Potentials, gold: Gold) -> Scored:
+    """The score of gold: of the gold path or, where the annotation is partial, the
+    log-sum over the paths Y* that agree with it.
+
+        log sum_{y in Y*} exp(s(y))
+
+    RETURNS (Scored): The scores and the callback to their gradient. Shape: (B,)
+    """
+    if gold.allowed is None:
+        return chain.path_score(potentials, gold.tags)
+    return chain.log_partition(chain.restrict(potentials, gold.allowed))
+
+
+def gold_log_prob(potentials: Potentials, gold: Gold) -> Scored:
+    """The log-probability of gold: of the gold path or, where the annotation is partial, of
+    all paths Y* that agree with it.
+
+        log p(Y*) = log sum_{y in Y*} exp(s(y)) - log Z
+
+    RETURNS (Scored): The log-probabilities and the callback to their gradient. Shape: (B,)
+    """
+    if gold.allowed is None:
+        return chain.path_log_prob(potentials, gold.tags)
+    gold_sum, backprop_gold = gold_score(potentials, gold)
+    log_z, backprop_all = chain.log_partition(potentials)
+
+    def backprop(d_log_p: Floats1d) -> Potentials:
+        return add_to(backprop_gold(d_log_p), backprop_all(-d_log_p))
+
+    return gold_sum - log_z, backprop
+
+
+def gold_path(potentials: Potentials, gold: Gold) -> Ints1d:
+    """The gold path or, where the annotation is partial, the best that agrees with it.
+
+    RETURNS (Ints1d): Shape: (N,)
+    """
+    if gold.allowed is None:
+        return gold.tags
+    return chain.best_path(chain.restrict(potentials, gold.allowed)).tags
+
+
+def best_wrong(potentials: Potentials, gold: Gold) -> Tuple[Ints1d, Scored]:
+    """The best path that does not agree with gold.
+
+    RETURNS (Tuple[Ints1d, Scored]): Its tags, shape (N,); and its score, minus infinity where
+        there is none, with the callback to its gradient.
+    """
+    path, scores = chain.best_outside(potentials, allowed_tags(potentials, gold))
+    return path, (scores, chain.path_score(potentials, path)[1])
+
+
+def allowed_tags(potentials: Potentials, gold: Gold) -> chain.Allowed:
+    """The tags that agree with the annotation, for complete annotation too."""
+    if gold.allowed is not None:
+        return gold.allowed
+    if gold.stands_for is None:
+        return gold.tags
+    return gold.stands_for[gold.tags][:, None] == gold.stands_for
+
+
+def scored_as(tags: Ints1d, gold: Gold) -> Ints1d:
+    """The tags whose scores these tags have."""
+    return tags if gold.stands_for is None else gold.stands_for[tags]
+
+
+def augment(potentials: Potentials, gold: Gold, multiplier: float) -> Potentials:
+    """Raise every answer by its cost, if it has one: s(y) + m C(y*, y)."""
+    if gold.cost is None:
+        return potentials
+    raised = gold.cost.astype(potentials.emissions.dtype)
+    raised *= multiplier
+    raised += potentials.emissions
+    return potentials._replace(emissions=raised)
+
+
+def sequence_weights(gold: Gold, like: Floats1d) -> Floats1d:
+    """How much each sequence counts. Shape: (B,)"""
+    if gold.weights is None:
+        return get_array_module(like).ones_like(like)
+    return gold.weights
+
+
+def annotated(gold: Gold, potentials: Potentials) -> Floats1d:
+    """1 for the sequences of which anything is annotated, else 0. Shape: (B,)"""
+    xp = get_array_module(potentials.emissions)
+    n_sequences = len(potentials.lengths)
+    if gold.allowed is None:
+        return xp.ones(n_sequences)
+    known = ~gold.allowed.all(axis=1)
+    return (sum_by_sequence(known, potentials) > 0).astype("float64")
+
+
+def sum_by_sequence(tokens: Array1d, potentials: Potentials) -> Floats1d:
+    """Add up one number a token over each sequence, in float64. Shape: (N,) to (B,)"""
+    xp = get_array_module(tokens)
+    sequence = sequence_of(potentials)
+    if len(sequence) == 0:
+        return xp.zeros(len(potentials.lengths))
+    return xp.bincount(
+        sequence, weights=tokens.astype("float64"), minlength=len(potentials.lengths)
+    )
+
+
+def sequence_of(potentials: Potentials) -> Ints1d:
+    """The sequence of each token. Shape: (N,)"""
+    xp = get_array_module(potentials.emissions)
+    lengths = potentials.lengths
+    return xp.asarray(numpy.repeat(numpy.arange(len(lengths)), lengths))
+
+
+def level(potentials: Potentials) -> Potentials:
+    """Scores under which all legal paths are equally probable."""
+    return map_scores(_level, potentials)
+
+
+def zero_forbidden(potentials: Potentials) -> Potentials:
+    """The scores, 0 in place of minus infinity, so that they can be multiplied."""
+    return map_scores(_finite, potentials)
+
+
+def sharpen(potentials: Potentials, psi: float) -> Potentials:
+    """All scores times psi, above 0; forbidden steps stay forbidden."""
+    return map_scores(lambda scores: psi * scores, potentials)
+
+
+def _level(scores: FloatsXd) -> FloatsXd:
+    xp = get_array_module(scores)
+    levelled = xp.zeros_like(scores)
+    return xp.where(xp.isneginf(scores), scores, levelled) if _any_forbidden(scores) else levelled
+
+
+def _finite(scores: FloatsXd) -> FloatsXd:
+    xp = get_array_module(scores)
+    return xp.where(xp.isneginf(scores), 0, scores) if _any_forbidden(scores) else scores
+
+
+def _any_forbidden(scores: FloatsXd) -> bool:
+    """Much sooner said than which."""
+    return float(scores.min(initial=0)) == -numpy.inf

@@ -1,0 +1,119 @@
+"""A CRF on sparse features and on the vectors of a Tok2Vec, trained together."""
+
+from functools import partial
+from typing import Callable, List, Optional, Tuple, cast
+
+import numpy
+from spacy.tokens import Doc
+from thinc.api import Linear, Model, chain, list2ragged, with_array, zero_init
+from thinc.types import Floats2d, Ints1d, Ragged
+
+from ..features import Template
+from ..types import Potentials
+from ..validation import number
+from .dense import resize_emissions
+from .sparse import build_sparse_crf, collect_features
+
+
+def build_hybrid_crf(
+    tok2vec: Model[List[Doc], List[Floats2d]],
+    features: Template,
+    learn_rate: float = 0.05,
+    L1: float = 0.0,
+    L2: float = 0.0,
+    dropout: float = 0.0,
+    eps: float = 1e-8,
+    part_dropout: float = 0.0,
+    nO: Optional[int] = None,
+) -> Model[List[Doc], Potentials]:
+    """Build a linear-chain CRF whose emissions are the sum of those of sparse features and of
+    those of a Tok2Vec.
+
+    tok2vec (Model[List[Doc], List[Floats2d]]): Any Tok2Vec, a listener too. It learns with
+        the optimizer of the config.
+    features (Template): What is seen of tokens.
+    learn_rate, L1, L2, dropout, eps (float): Of the sparse part: see `build_sparse_crf`.
+    part_dropout (float): The share of docs that have only one of the two parts in a step of
+        training, either of them as often; its emissions count double. So each part learns to
+        do without the other.
+    nO (Optional[int]): K, the number of tags. The component sets it from its labels.
+    RETURNS (Model[List[Doc], Potentials]): The model, with the attributes "collect_features"
+        and "resize_output"; reference "tok2vec" is the Tok2Vec.
+    RAISES (ValueError): If a number is out of its range.
+    """
+    where = "spacy_costner.HybridCRF"
+    if not 0 <= number(part_dropout) <= 1:
+        raise ValueError(f"{where}: part_dropout: expected 0 to 1, was: {part_dropout}")
+    sparse = build_sparse_crf(
+        features, learn_rate=learn_rate, L1=L1, L2=L2, dropout=dropout, eps=eps, nO=nO
+    )
+    emissions = Linear(nO, tok2vec.maybe_get_dim("nO"), init_W=zero_init)
+    dense: Model[List[Doc], Ragged] = chain(
+        tok2vec, cast(Model, list2ragged()), with_array(emissions)
+    )
+    return Model(
+        "hybrid_crf",
+        partial(forward, part_dropout=part_dropout),
+        init=init,
+        dims={"nO": nO},
+        layers=[sparse, dense],
+        refs={"tok2vec": tok2vec, "emissions": emissions},
+        attrs={
+            "collect_features": collect_features,
+            "resize_output": resize_hybrid_crf,
+        },
+    )
+
+
+def forward(
+    model: Model[List[Doc], Potentials], docs: List[Doc], is_train: bool, *, part_dropout: float
+) -> Tuple[Potentials, Callable[[Potentials], List[Doc]]]:
+    sparse, dense = model.layers
+    potentials, backprop_sparse = sparse(docs, is_train)
+    ragged, backprop_dense = dense(docs, is_train)
+    rate = part_dropout if is_train else 0.0
+    shares = model.ops.asarray2f(_shares(potentials.lengths, rate))
+    from_sparse, from_dense = shares[:, :1], shares[:, 1:]
+    total = from_sparse * potentials.emissions + from_dense * ragged.data
+
+    def backprop(gradient: Potentials) -> List[Doc]:
+        d_total = gradient.emissions
+        backprop_sparse(gradient._replace(emissions=from_sparse * d_total))
+        return backprop_dense(Ragged(from_dense * d_total, ragged.lengths))
+
+    return potentials._replace(emissions=total), backprop
+
+
+def _shares(lengths: Ints1d, rate: float) -> Floats2d:
+    """What the emissions of the two parts are multiplied by at each token: 1 and 1 or, in so
+    many of the docs, 2 and 0 or 0 and 2. Shape: (N, 2)"""
+    shares = numpy.ones((len(lengths), 2), dtype="float32")
+    if rate:
+        chance = numpy.random.uniform(size=len(lengths))
+        shares[chance < rate] = (2, 0)
+        shares[chance < rate / 2] = (0, 2)
+    return numpy.repeat(shares, lengths, axis=0)
+
+
+def init(
+    model: Model[List[Doc], Potentials],
+    X: Optional[List[Doc]] = None,
+    Y: Optional[Potentials] = None,
+) -> None:
+    sparse, dense = model.layers
+    sparse.initialize(X=X)
+    dense.initialize(X=X)
+
+
+def resize_hybrid_crf(model: Model[List[Doc], Potentials], nO: int) -> Model[List[Doc], Potentials]:
+    """Make room for new tags behind the old ones, whose scores stay as they are.
+
+    model (Model[List[Doc], Potentials]): A model of `build_hybrid_crf`.
+    nO (int): The new K.
+    RETURNS (Model[List[Doc], Potentials]): The same model.
+    """
+    sparse, _ = model.layers
+    sparse.attrs["resize_output"](sparse, nO)
+    resize_emissions(model, nO)
+    model.set_dim("nO", nO, force=True)
+    return model

@@ -1,0 +1,177 @@
+"""A CRF on sparse features: the linear model."""
+
+from typing import Callable, Iterable, List, Optional, Sequence, Tuple, cast
+
+import numpy
+from spacy.tokens import Doc
+from thinc.api import Model, to_numpy
+from thinc.types import Floats1d, Floats2d, Ints2d
+
+from ..features import Features, Seen, Template
+from ..sparse import AdaGrad
+from ..types import Potentials
+from ..validation import check_cost, number
+from .weights import SparseWeights
+
+
+def build_sparse_crf(
+    features: Template,
+    learn_rate: float = 0.05,
+    L1: float = 0.0,
+    L2: float = 0.0,
+    dropout: float = 0.0,
+    eps: float = 1e-8,
+    nO: Optional[int] = None,
+) -> Model[List[Doc], Potentials]:
+    """Build a linear-chain CRF on sparse features.
+
+    features (Template): What is seen of tokens.
+    learn_rate (float): Of AdaGrad, with which this model learns, whatever the optimizer of
+        the config is.
+    L1 (float): Weight of the sum of the absolute weights, for each step.
+    L2 (float): Weight of half the sum of the squared weights, for each step.
+    dropout (float): The share of features that tokens lose in training.
+    eps (float): How far gradients have to add up before steps have their full length. Near 0
+        a feature makes a full step for whatever little it is first needed.
+    nO (Optional[int]): K, the number of tags. The component sets it from its labels.
+    RETURNS (Model[List[Doc], Potentials]): The model. Its shims are `Features` and
+        `SparseWeights`. Its attribute "collect_features" takes it and docs, and makes the
+        vocabulary of features of them; "find_features" takes the same and finds theirs;
+        "resize_output" takes it and a larger K.
+    RAISES (ValueError): If a number is out of its range.
+    """
+    where = "spacy_costner.SparseCRF"
+    if not 0 <= number(dropout) < 1:
+        raise ValueError(f"{where}: dropout: expected at least 0 and less than 1, was: {dropout}")
+    if not number(learn_rate) > 0:
+        raise ValueError(f"{where}: learn_rate: expected more than 0, was: {learn_rate}")
+    if not number(eps) > 0:
+        raise ValueError(f"{where}: eps: expected more than 0, was: {eps}")
+    settings = AdaGrad(
+        learn_rate, check_cost(L1, f"{where}: L1"), check_cost(L2, f"{where}: L2"), eps
+    )
+    model: Model[List[Doc], Potentials] = Model(
+        "sparse_crf",
+        forward,
+        init=init,
+        dims={"nO": nO},
+        shims=[Features(features, dropout), SparseWeights(settings)],
+        attrs={
+            "collect_features": collect_features,
+            "find_features": find_features,
+            "resize_output": resize_sparse_crf,
+        },
+    )
+    return model
+
+
+def linear_part(model: Model) -> Tuple[Features, SparseWeights]:
+    """The features and the weights of a linear CRF, or of the linear part of a hybrid.
+
+    model (Model): The model.
+    RETURNS (Tuple[Features, SparseWeights]): Those.
+    RAISES (ValueError): If it has no such part.
+    """
+    for node in model.walk():
+        if len(node.shims) == 2 and isinstance(node.shims[1], SparseWeights):
+            return cast(Features, node.shims[0]), node.shims[1]
+    raise ValueError(f"expected a model with sparse features, was: {model.name}")
+
+
+def forward(
+    model: Model[List[Doc], Potentials], docs: List[Doc], is_train: bool
+) -> Tuple[Potentials, Callable[[Potentials], List[Doc]]]:
+    potentials, add_gradient = score_seen(model, linear_part(model)[0].find(docs), is_train)
+
+    def backprop(gradient: Potentials) -> List[Doc]:
+        add_gradient(gradient)
+        return docs
+
+    return potentials, backprop
+
+
+def score_seen(
+    model: Model[List[Doc], Potentials], seen: Seen, is_train: bool
+) -> Tuple[Potentials, Callable[[Potentials], None]]:
+    """Score tokens whose features have been found.
+
+    model (Model[List[Doc], Potentials]): A linear CRF.
+    seen (Seen): What its features found.
+    is_train (bool): Whether features are dropped.
+    RETURNS (Tuple[Potentials, Callable[[Potentials], None]]): The scores, and what takes their
+        gradient and keeps it for the next step.
+    """
+    features, weights = linear_part(model)
+    rows, scale = seen.rows, 1.0
+    if is_train and features.dropout:
+        rows, scale = _drop(rows, features.dropout)
+    asarray = model.ops.asarray
+    potentials = Potentials(
+        emissions=cast(Floats2d, asarray(weights.score(rows) * numpy.float32(scale))),
+        transitions=cast(Floats2d, asarray(weights.transitions.copy())),
+        start=cast(Floats1d, asarray(weights.start.copy())),
+        end=cast(Floats1d, asarray(weights.end.copy())),
+        lengths=seen.lengths,
+    )
+
+    def add_gradient(gradient: Potentials) -> None:
+        weights.add_gradient(
+            rows,
+            to_numpy(gradient.emissions) * numpy.float32(scale),
+            transitions=to_numpy(gradient.transitions),
+            start=to_numpy(gradient.start),
+            end=to_numpy(gradient.end),
+        )
+
+    return potentials, add_gradient
+
+
+def _drop(rows: Ints2d, rate: float) -> Tuple[Ints2d, float]:
+    """Features without some of them, and what to multiply scores by to make up for them."""
+    lost = numpy.random.uniform(size=rows.shape) < rate
+    return numpy.where(lost, numpy.int32(-1), rows), 1 / (1 - rate)
+
+
+def init(
+    model: Model[List[Doc], Potentials],
+    X: Optional[List[Doc]] = None,
+    Y: Optional[Potentials] = None,
+) -> None:
+    features, weights = linear_part(model)
+    if not features.is_collected and X is not None:
+        features.collect(X)
+    if model.has_dim("nO"):
+        weights.allocate(len(features), model.get_dim("nO"))
+
+
+def collect_features(model: Model[List[Doc], Potentials], docs: Iterable[Doc]) -> None:
+    """Make the vocabulary of features of a model.
+
+    model (Model[List[Doc], Potentials]): A model with sparse features.
+    docs (Iterable[Doc]): What features are found in.
+    """
+    linear_part(model)[0].collect(docs)
+
+
+def find_features(model: Model[List[Doc], Potentials], docs: Sequence[Doc]) -> Ints2d:
+    """The features of tokens, of which their scores are the sums.
+
+    model (Model[List[Doc], Potentials]): A model of `build_sparse_crf`.
+    docs (Sequence[Doc]): The docs.
+    RETURNS (Ints2d): As in `Gold`; those that dropout takes are among them. Shape: (N, S)
+    """
+    return linear_part(model)[0].find(docs).rows
+
+
+def resize_sparse_crf(model: Model[List[Doc], Potentials], nO: int) -> Model[List[Doc], Potentials]:
+    """Make room for new tags behind the old ones, whose scores stay as they are.
+
+    model (Model[List[Doc], Potentials]): A model of `build_sparse_crf`.
+    nO (int): The new K.
+    RETURNS (Model[List[Doc], Potentials]): The same model.
+    """
+    _, weights = linear_part(model)
+    if weights.is_allocated:
+        weights.resize(nO)
+    model.set_dim("nO", nO, force=True)
+    return model

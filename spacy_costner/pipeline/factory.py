@@ -1,0 +1,95 @@
+"""How a config becomes a component: the factory and its default config."""
+
+from typing import Callable, List, Optional, Union
+
+from spacy.language import Language
+from spacy.tokens import Doc
+from thinc.api import Config, Model
+
+from ..decoding import Decoding
+from ..losses import LossSchedule
+from ..types import Loss, Potentials
+from .annotations import Confidence
+from .component import CostSensitiveNER
+from .targets import Weights
+
+DEFAULT_CONFIG = Config().from_str(
+    """
+[cost_sensitive_ner]
+scheme = "BILUO"
+weights = null
+incorrect_spans_key = null
+sentence_boundaries = false
+confidence = null
+
+[cost_sensitive_ner.model]
+@architectures = "spacy_costner.LinearChainCRF.v1"
+nO = null
+
+[cost_sensitive_ner.model.tok2vec]
+@architectures = "spacy.HashEmbedCNN.v2"
+pretrained_vectors = null
+width = 96
+depth = 4
+embed_size = 2000
+window_size = 1
+maxout_pieces = 3
+subword_features = true
+
+[cost_sensitive_ner.loss]
+@losses = "spacy_costner.Sequential.v1"
+
+[cost_sensitive_ner.decoding]
+@misc = "spacy_costner.ViterbiDecoding.v1"
+
+[cost_sensitive_ner.scorer]
+@scorers = "spacy.ner_scorer.v1"
+"""
+)["cost_sensitive_ner"]
+
+
+@Language.factory(
+    "cost_sensitive_ner",
+    assigns=["doc.ents", "token.ent_iob", "token.ent_type"],
+    default_config=DEFAULT_CONFIG,
+    default_score_weights={"ents_f": 1.0, "ents_p": 0.0, "ents_r": 0.0, "ents_per_type": None},
+)
+def make_cost_sensitive_ner(
+    nlp: Language,
+    name: str,
+    model: Model[List[Doc], Potentials],
+    loss: Union[Loss, LossSchedule],
+    weights: Optional[Weights],
+    scheme: str,
+    incorrect_spans_key: Optional[str],
+    sentence_boundaries: bool,
+    decoding: Decoding,
+    confidence: Optional[Confidence],
+    scorer: Optional[Callable],
+) -> CostSensitiveNER:
+    """Build a named entity recogniser that is trained for what mistakes cost.
+
+    model (Model[List[Doc], Potentials]): From docs to the scores of a chain.
+    loss (Union[Loss, LossSchedule]): What training minimises.
+    weights (Optional[Weights]): How much single tokens and examples count in training.
+    scheme (str): How tags write entities down, "BILUO" or "IOB2".
+    incorrect_spans_key (Optional[str]): The key in `doc.spans` of reference docs under which
+        there are spans that are known not to be entities.
+    sentence_boundaries (bool): Whether entities end where sentences do.
+    decoding (Decoding): Which answer is given to what the model says.
+    confidence (Optional[Confidence]): Where it is written how probable entities are.
+    scorer (Optional[Callable]): The scoring method.
+    """
+    return CostSensitiveNER(
+        nlp.vocab,
+        model,
+        name,
+        loss=loss,
+        weights=weights,
+        scheme=scheme,
+        incorrect_spans_key=incorrect_spans_key,
+        sentence_boundaries=sentence_boundaries,
+        decoding=decoding,
+        confidence=confidence,
+        scorer=scorer,
+    )

@@ -1,0 +1,209 @@
+"""Training of the linear model alone, faster and further than by `spacy train`.
+
+To the optimum of the loss, on all examples at once: by L-BFGS or, for the Z-score, by the linear
+equations that its optimum solves. Or online, by the steps of `spacy train`.
+"""
+
+import random
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, Dict, NamedTuple, Optional, Union
+
+import numpy
+from spacy.language import Language
+from thinc.api import Config
+
+from ..ml import linear_part
+from ..pipeline.component import CostSensitiveNER
+from ..types import Progress
+from .conjugate import solve
+from .convergence import Minimum, OnStep, Step, ignore
+from .examples import AllExamples
+from .lbfgs import minimise, scipy_minimize
+from .objective import TotalLoss
+from .online import Trained, read_batches, train
+from .preparation import annotate, component_to_fit, evaluate, prepare, save
+from .zscore import ZScoreEquations
+
+__all__ = [
+    "Fitted",
+    "Minimum",
+    "Step",
+    "TotalLoss",
+    "Trained",
+    "ZScoreEquations",
+    "annotate",
+    "check_loss",
+    "component_to_fit",
+    "describe_fit",
+    "fit",
+    "fit_online",
+    "minimise",
+    "read_batches",
+    "solve",
+    "train",
+]
+
+DEV_SCORES = {"ents_f": "F", "ents_p": "precision", "ents_r": "recall"}
+
+
+class Fitted(NamedTuple):
+    """A pipeline that was fitted and saved.
+
+    path (Path): Where it is.
+    outcome (Union[Minimum, Trained]): What the training came to.
+    n_weights (int): The weights of the model.
+    scores (Dict[str, Any]): Its scores on the dev corpus.
+    """
+
+    path: Path
+    outcome: Union[Minimum, Trained]
+    n_weights: int
+    scores: Dict[str, Any]
+
+
+def fit(
+    config: Config,
+    output_path: Path,
+    *,
+    c2: float = 0.1,
+    max_iter: Optional[int] = None,
+    tolerance: float = 1e-5,
+    n_sampled: Optional[int] = None,
+    on_step: OnStep = ignore,
+) -> Fitted:
+    """Train the linear model of a config on all examples at once, and save the pipeline.
+
+    What the config says of batches, epochs and the optimizer has no effect. With L-BFGS a
+    model that [initialize] starts from a trained one starts there, others at 0. The best
+    Z-score, without a cost, is the same wherever it is looked for.
+
+    config (Config): A config for `spacy train`.
+    output_path (Path): Where the pipeline goes, as "model-last".
+    c2 (float): Weight of the sum of the squared weights, as CRFsuite's.
+    max_iter (Optional[int]), tolerance (float), on_step (Callable): See `minimise` and `solve`.
+    n_sampled (Optional[int]): For the Z-score: see `ZScoreEquations`.
+    RETURNS (Fitted): Where it is and what it came to.
+    RAISES (ValueError): If the config's component or loss can't be fitted, or not so.
+    RAISES (ImportError): If SciPy is missing, and needed.
+    """
+
+    def check(nlp: Language, ner: CostSensitiveNER) -> None:
+        check_loss(nlp, ner)
+        check_options(ner, c2=c2, n_sampled=n_sampled)
+
+    ready = prepare(config, output_path, check)
+    ner, examples = ready.ner, ready.examples
+    limits: Dict[str, Any] = {"max_iter": max_iter, "tolerance": tolerance, "on_step": on_step}
+    everything: AllExamples
+    if is_solvable(ner):
+        everything = equations = ZScoreEquations(
+            ner, examples, c2=c2, n_sampled=n_sampled, seed=ready.training["seed"] or 0
+        )
+        precision = float(numpy.finfo("float32").eps)  # of scores
+        minimum = solve(equations, equations.right, precision=precision, **limits)
+    else:
+        everything = total = TotalLoss(ner, examples, c2=c2)
+        minimum = minimise(total, total.read_weights(), **limits)
+    everything.write_weights(minimum.vector)
+    scores = evaluate(ready.nlp, ready.dev_corpus)
+    path = save(ready, scores, minimum.value, output_path)
+    return Fitted(path, minimum, everything.weights.rows.size, scores)
+
+
+def fit_online(config: Config, output_path: Path, *, on_epoch: OnStep = ignore) -> Fitted:
+    """Train the linear model of a config by the steps of `spacy train`, and save the pipeline.
+
+    The batches are made once, by the config's batcher, and come in another order in each
+    epoch. It ends after the config's `max_epochs` or `max_steps`; nothing is scored before.
+
+    config (Config): A config for `spacy train`.
+    output_path (Path): Where the pipeline goes, as "model-last".
+    on_epoch (Callable): See `train`.
+    RETURNS (Fitted): Where it is and what it came to.
+    RAISES (ValueError): If the config's component can't be fitted, or it has no end.
+    """
+    ready = prepare(config, output_path, lambda nlp, ner: check_end(nlp))
+    nlp, ner, training = ready.nlp, ready.ner, ready.training
+    random.shuffle(ready.examples)
+    batches = read_batches(ner, training["batcher"](ready.examples))
+    optimizer = training["optimizer"]
+    limits = {name: training[name] for name in ("max_epochs", "max_steps")}
+    trained = train(ner, batches, optimizer, **limits, on_epoch=on_epoch)
+    with nlp.use_params(optimizer.averages) if optimizer.averages else nullcontext():
+        scores = evaluate(nlp, ready.dev_corpus)
+        path = save(ready, scores, trained.value, output_path)
+    return Fitted(path, trained, linear_part(ner.model)[1].rows.size, scores)
+
+
+def is_solvable(ner: CostSensitiveNER) -> bool:
+    """Whether linear equations give the optimum of a component's loss."""
+    return ner.objective.loss.at(Progress()).is_solvable
+
+
+def check_loss(nlp: Language, ner: CostSensitiveNER) -> None:
+    """Check that a loss has an optimum that can be found.
+
+    RAISES (ValueError): If it hasn't.
+    """
+    stages = ner.objective.loss.stages
+    if len(stages) > 1 or not stages[0].is_smooth:
+        raise ValueError(
+            f"fit: components.{ner.name}.loss: expected one loss without kinks and memory, such as "
+            "Sequential, Pointwise, SoftmaxMargin, Risk or MCE, or --online, was: "
+            f"{nlp.config['components'][ner.name]['loss'].get('@losses')}"
+        )
+
+
+def check_options(ner: CostSensitiveNER, *, c2: float, n_sampled: Optional[int]) -> None:
+    """Check what can be checked before anything is read.
+
+    RAISES (ValueError): If an option is out of its range, or there is no use for it.
+    RAISES (ImportError): If SciPy is missing, and needed.
+    """
+    if not 0 <= c2 < float("inf"):
+        raise ValueError(f"fit: c2: expected a finite number of at least 0, was: {c2}")
+    if not is_solvable(ner):
+        scipy_minimize()
+    if n_sampled is None:
+        return
+    if not is_solvable(ner):
+        raise ValueError(
+            f"fit: sampled: expected the loss spacy_costner.ZScore.v1 without a cost in "
+            f"components.{ner.name}.loss, others don't draw paths; was: {n_sampled} paths"
+        )
+    if n_sampled < 2:
+        raise ValueError(f"fit: sampled: expected at least 2 paths of each doc, was: {n_sampled}")
+    if not c2 > 0:
+        raise ValueError(
+            "fit: c2: expected more than 0 with sampled paths, without which the equations need "
+            f"not have a solution, was: {c2}"
+        )
+
+
+def check_end(nlp: Language) -> None:
+    """Check that online training has an end.
+
+    RAISES (ValueError): If it hasn't.
+    """
+    training = nlp.config["training"]
+    limits = {name: training[name] for name in ("max_epochs", "max_steps")}
+    if not max(limits.values()) > 0 or min(limits.values()) < 0:
+        raise ValueError(
+            "fit: training: expected max_epochs or max_steps of at least 1, and neither below 0, "
+            f"was: {limits}"
+        )
+
+
+def describe_fit(fitted: Fitted) -> str:
+    """What came of a fit, in words."""
+    scores = fitted.scores
+    parts = [
+        f"{name} {scores[key]:.4f}"
+        for key, name in DEV_SCORES.items()
+        if scores.get(key) is not None
+    ]
+    return (
+        f"{fitted.outcome.describe()}\n{fitted.n_weights:,} weights\n"
+        f"dev: {', '.join(parts) or 'not scored'}\nSaved to {fitted.path}"
+    )

@@ -1,0 +1,108 @@
+"""All examples, read once, and all weights of a linear model as one vector."""
+
+from typing import Iterable, Iterator, NamedTuple, Sequence, Tuple
+
+import numpy
+from spacy.training import Example
+from thinc.types import Floats1d, Floats2d, Ints2d
+
+from .. import sparse
+from ..ml import linear_part
+from ..pipeline.component import CostSensitiveNER
+from ..pipeline.objective import Reading
+from ..types import Potentials
+
+BATCH_SIZE = 256
+"""Docs whose messages the chain keeps at a time."""
+
+
+class Batch(NamedTuple):
+    """Docs that are scored together.
+
+    rows (Ints2d): The features of each token, merged. Shape: (N, S)
+    reading (Reading): What the loss has to know.
+    """
+
+    rows: Ints2d
+    reading: Reading
+
+
+class AllExamples:
+    """All examples, and the weights of a linear model as one vector of D numbers.
+
+    What docs say is read once. Features that only ever occur together share a part of the
+    vector: see `sparse.Merged`. A vector is in float64, the scores are in float32.
+    """
+
+    def __init__(
+        self, ner: CostSensitiveNER, examples: Sequence[Example], *, batch_size: int = 0
+    ) -> None:
+        """Read the examples.
+
+        ner (CostSensitiveNER): An initialized component with a linear model.
+        examples (Sequence[Example]): All examples.
+        batch_size (int): How many are scored together; 0 for so many as do no harm.
+        """
+        self.ner = ner
+        self.features, self.weights = linear_part(ner.model)
+        rows = self.features.find([eg.predicted for eg in examples]).rows
+        self.merged = sparse.merge_equal(rows, self.weights.n_features)
+        self.batches = list(self._read(examples, batch_size or BATCH_SIZE))
+        self.shape = (len(self.merged.roots) + self.weights.n_tags + 2, self.weights.n_tags)
+
+    def _read(self, examples: Sequence[Example], size: int) -> Iterable[Batch]:
+        start = 0
+        for i in range(0, len(examples), size):
+            reading = self.ner.objective.read(examples[i : i + size], self.ner.tags)
+            end = start + int(reading.lengths.sum())
+            yield Batch(self.merged.rows[start:end], reading)
+            start = end
+
+    def score(self, vector: Floats1d) -> Iterator[Tuple[Batch, Potentials]]:
+        """The scores of each batch, under the weights that a vector stands for.
+
+        vector (Floats1d): Shape: (D,)
+        """
+        n_groups = len(self.merged.roots)
+        weights = vector.reshape(self.shape).astype("float32")
+        weights[:n_groups] *= self.merged.roots[:, None]
+        for batch in self.batches:
+            scores = Potentials(
+                emissions=sparse.sum_rows(batch.rows, weights),
+                transitions=weights[n_groups:-2],
+                start=weights[-2],
+                end=weights[-1],
+                lengths=batch.reading.lengths,
+            )
+            yield batch, scores
+
+    def collect(self, gradients: Iterable[Tuple[Batch, Potentials]]) -> Floats1d:
+        """Add up derivatives with respect to scores, as one with respect to the vector.
+
+        gradients (Iterable[Tuple[Batch, Potentials]]): That of each batch.
+        RETURNS (Floats1d): Shape: (D,)
+        """
+        n_groups, sums = len(self.merged.roots), numpy.zeros(self.shape)
+        for batch, gradient in gradients:
+            sparse.add_rows(batch.rows, _float32(gradient.emissions), sums)
+            sums[n_groups:-2] += gradient.transitions
+            sums[-2] += gradient.start
+            sums[-1] += gradient.end
+        sums[:n_groups] *= self.merged.roots[:, None]
+        return sums.reshape(-1)
+
+    def read_weights(self) -> Floats1d:
+        """The vector nearest to the weights of the model. Shape: (D,)"""
+        n_features, rows = self.weights.n_features, self.weights.rows.astype("float64")
+        groups = self.merged.merge(rows[:n_features])
+        return numpy.concatenate([groups, rows[n_features:]]).reshape(-1)
+
+    def write_weights(self, vector: Floats1d) -> None:
+        """Give the model the weights that a vector stands for. Shape: (D,)"""
+        n_groups, vectors = len(self.merged.roots), vector.reshape(self.shape)
+        features = self.merged.spread(vectors[:n_groups])
+        self.weights.rows[:] = numpy.concatenate([features, vectors[n_groups:]])
+
+
+def _float32(scores: Floats2d) -> Floats2d:
+    return numpy.ascontiguousarray(scores, dtype="float32")

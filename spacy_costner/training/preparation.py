@@ -1,0 +1,153 @@
+"""What comes before and after a fit: the pipeline, its corpora, its scores."""
+
+from math import isfinite
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Sequence
+
+from spacy.language import Language
+from spacy.schemas import ConfigSchemaTraining
+from spacy.training import Example
+from spacy.training.initialize import get_sourced_components
+from spacy.training.loop import create_before_to_disk_callback, update_meta
+from spacy.util import (
+    fix_random_seed,
+    load_model_from_config,
+    registry,
+    resolve_dot_names,
+)
+from thinc.api import Config
+
+from ..pipeline.component import CostSensitiveNER
+from ..saving import check_folder, save_folder
+from ..settings import check_settings
+
+DIR_MODEL = "model-last"
+
+Corpus = Callable[[Language], Iterable[Example]]
+
+
+class Preparation(NamedTuple):
+    """A pipeline that is ready to be fitted.
+
+    nlp (Language): The pipeline, initialized.
+    training (Dict[str, Any]): The block [training] of its config, resolved.
+    ner (CostSensitiveNER): The component to fit.
+    examples (List[Example]): The training corpus.
+    dev_corpus (Corpus): Reads the dev corpus.
+    """
+
+    nlp: Language
+    training: Dict[str, Any]
+    ner: CostSensitiveNER
+    examples: List[Example]
+    dev_corpus: Corpus
+
+
+def prepare(
+    config: Config, output_path: Path, check: Callable[[Language, CostSensitiveNER], None]
+) -> Preparation:
+    """Make a pipeline ready to be fitted. The training corpus is read once, for initialization
+    and for training, which spaCy's `init_nlp` doesn't do; that takes longest.
+
+    config (Config): A config for `spacy train`.
+    output_path (Path): Where the pipeline will go, as "model-last".
+    check (Callable): Raises an error if the component can't be fitted so. Nothing has been read
+        then.
+    RETURNS (Preparation): The pipeline and what belongs to it.
+    RAISES (ValueError): If another component than ours would have to be trained, there is a
+        setting that nothing reads, or the output can't go there.
+    """
+    check_settings(config)
+    check_folder(output_path / DIR_MODEL)
+    seed = config.interpolate()["training"].get("seed")
+    if seed is not None:
+        fix_random_seed(seed)
+    nlp = load_model_from_config(config, auto_fill=True)
+    resolved = nlp.config.interpolate()
+    training = registry.resolve(resolved["training"], schema=ConfigSchemaTraining)
+    ner = component_to_fit(nlp, training["frozen_components"])
+    check(nlp, ner)
+    train_corpus, dev_corpus = resolve_dot_names(
+        resolved, [training["train_corpus"], training["dev_corpus"]]
+    )
+    examples = list(train_corpus(nlp))
+    sourced = [
+        name
+        for name in get_sourced_components(resolved)
+        if name not in training["frozen_components"]
+    ]
+    if sourced:
+        with nlp.select_pipes(enable=sourced):
+            nlp.resume_training(sgd=training["optimizer"])
+    with nlp.select_pipes(disable=[*training["frozen_components"], *sourced]):
+        nlp.initialize(lambda: examples, sgd=training["optimizer"])
+    annotate(nlp, examples, training["annotating_components"], before=ner.name)
+    return Preparation(nlp, training, ner, examples, dev_corpus)
+
+
+def component_to_fit(nlp: Language, frozen: Sequence[str]) -> CostSensitiveNER:
+    """The component of a pipeline that can be fitted.
+
+    nlp (Language): The pipeline.
+    frozen (Sequence[str]): Components that aren't to be trained.
+    RETURNS (CostSensitiveNER): The component.
+    RAISES (ValueError): If it isn't the only one to be trained, or its model won't do.
+    """
+    trained: Dict[str, Any] = {
+        name: pipe
+        for name, pipe in nlp.pipeline
+        if getattr(pipe, "is_trainable", False) and name not in frozen
+    }
+    if not (len(trained) == 1 and all(isinstance(p, CostSensitiveNER) for p in trained.values())):
+        raise ValueError(
+            "fit: nlp.pipeline: expected one component to train, of factory 'cost_sensitive_ner', "
+            f"and others in training.frozen_components, was: {[*trained]}"
+        )
+    ((name, ner),) = trained.items()
+    if ner.model.name != "sparse_crf":
+        raise ValueError(
+            f"fit: components.{name}.model: expected spacy_costner.SparseCRF.v1, was: "
+            f"{nlp.config['components'][name]['model'].get('@architectures')}"
+        )
+    return ner
+
+
+def annotate(nlp: Language, examples: List[Example], names: Sequence[str], *, before: str) -> None:
+    """Have components annotate the predicted docs, as `spacy train` does.
+
+    nlp (Language): The pipeline.
+    examples (List[Example]): The examples; their predicted docs are replaced.
+    names (Sequence[str]): The annotating components.
+    before (str): The component that the annotation is for. It isn't among them.
+    """
+    for name in nlp.pipe_names[: nlp.pipe_names.index(before)]:
+        if name in names:
+            pipe: Any = nlp.get_pipe(name)
+            docs = list(pipe.pipe([eg.predicted for eg in examples], batch_size=nlp.batch_size))
+            for eg, doc in zip(examples, docs):
+                eg.predicted = doc
+
+
+def evaluate(nlp: Language, corpus: Corpus) -> Dict[str, Any]:
+    """The scores of a pipeline; none if that is interrupted, so that it is saved all the same."""
+    try:
+        return nlp.evaluate(list(corpus(nlp)))
+    except KeyboardInterrupt:
+        return {}
+
+
+def save(ready: Preparation, scores: Dict[str, Any], loss: float, output_path: Path) -> Path:
+    """Save a fitted pipeline, with its scores.
+
+    ready (Preparation): The pipeline.
+    scores (Dict[str, Any]): Its scores.
+    loss (float): The loss of the component; left out where it isn't known.
+    output_path (Path): Where it goes, as "model-last".
+    RETURNS (Path): Where it is.
+    """
+    losses = {ready.ner.name: loss} if isfinite(loss) else {}
+    update_meta(ready.training, ready.nlp, {"other_scores": scores, "losses": losses})
+    path = output_path / DIR_MODEL
+    before_to_disk = create_before_to_disk_callback(ready.training["before_to_disk"])
+    save_folder(path, before_to_disk(ready.nlp).to_disk)
+    return path

@@ -1,0 +1,122 @@
+"""The best Z-score of a linear model, as the solution of linear equations."""
+
+from typing import Iterator, List, Optional, Protocol, Sequence, Tuple
+
+import numpy
+from spacy.training import Example
+from thinc.types import Array2d, Floats1d
+
+from .. import chain
+from ..losses.composition import annotated, level, sequence_weights, zero_forbidden
+from ..losses.zscore import mean_right, scaled
+from ..pipeline.component import CostSensitiveNER
+from ..pipeline.incorrect_spans import Tracks
+from ..types import Potentials, Progress, add_to
+from .examples import AllExamples, Batch
+from .sampled import SampledPaths, draw
+
+
+class Paths(Protocol):
+    """Paths of each sequence of a batch, each as probable as the other."""
+
+    def average(self, weights: Floats1d) -> Potentials:
+        """How often they take each step on average, times the weights, added up."""
+
+    def covariance(self, values: Potentials, weights: Floats1d) -> Potentials:
+        """The covariance of that with the value of a path, times the weights, added up."""
+
+
+class AllPaths:
+    """All legal paths."""
+
+    def __init__(self, potentials: Potentials) -> None:
+        """Run the messages.
+
+        potentials (Potentials): Minus infinity where a step is not legal, else 0.
+        """
+        self._posterior = chain.posterior(potentials)
+
+    def average(self, weights: Floats1d) -> Potentials:
+        return self._posterior.log_partition()[1](weights)
+
+    def covariance(self, values: Potentials, weights: Floats1d) -> Potentials:
+        return self._posterior.expectation(values)[1](weights)
+
+
+class ZScoreEquations(AllExamples):
+    """The linear equations whose solution has the best Z-score.
+
+        (C* + 2 c2 I) theta = b*
+
+    b* adds up over the sequences how often gold takes each step beyond the mean of all legal
+    paths, as features; C* is the sum of the covariances of that. What `losses.zscore` says of
+    partial annotation, weights and sequences without annotation holds here too. Without
+    penalty the scale of theta is of no account. C* is never formed: its product with a vector
+    is one pass of `chain.marginals_jvp`, at scores of 0.
+
+    Ricci, De Bie & Cristianini, sections 3 to 5; the penalty is ours.
+    """
+
+    def __init__(
+        self,
+        ner: CostSensitiveNER,
+        examples: Sequence[Example],
+        *,
+        c2: float,
+        n_sampled: Optional[int] = None,
+        seed: int = 0,
+    ) -> None:
+        """Read the examples.
+
+        ner (CostSensitiveNER): An initialized component with a linear model.
+        examples (Sequence[Example]): All examples.
+        c2 (float): Weight of the penalty.
+        n_sampled (Optional[int]): How many paths to draw of each sequence, once, to stand for
+            all of them (section 6); None: all legal paths.
+        seed (int): Of the draws.
+        """
+        super().__init__(ner, examples)
+        self.c2 = c2
+        self.n_sampled = n_sampled
+        self._rng = numpy.random.default_rng(seed)
+        self._weights: List[Floats1d] = []
+        self._samples: List[Array2d] = []
+        self.right = self.collect(self._differences())
+
+    def __call__(self, vector: Floats1d) -> Floats1d:
+        """The product of the matrix and a vector. Shape: (D,) to (D,)"""
+        return self.collect(self._covariances(vector)) + 2 * self.c2 * vector
+
+    def _differences(self) -> Iterator[Tuple[Batch, Potentials]]:
+        """b* as steps. What is drawn is drawn here."""
+        ner, start = self.ner, numpy.zeros(self.shape).reshape(-1)
+        loss = ner.objective.loss.at(Progress())
+        for batch, scores in self.score(start):
+            chains, gold = ner.objective.pose(batch.reading, scores, ner.tags, loss)
+            legal = level(chains.potentials)
+            weights = sequence_weights(gold, annotated(gold, legal)) * annotated(gold, legal)
+            if self.n_sampled is not None:
+                self._samples.append(draw(legal, self.n_sampled, self._rng))
+            self._weights.append(weights)
+            average = self._paths(len(self._weights) - 1, legal).average(weights)
+            ahead = add_to(scaled(-1.0, average), mean_right(legal, gold, weights))
+            yield batch, narrowed(ahead, chains.tracks)
+
+    def _covariances(self, vector: Floats1d) -> Iterator[Tuple[Batch, Potentials]]:
+        """C* times a vector, as steps."""
+        for i, (batch, scores) in enumerate(self.score(vector)):
+            chains = batch.reading.constrain(scores)
+            paths = self._paths(i, level(chains.potentials))
+            values = zero_forbidden(chains.potentials)
+            yield batch, narrowed(paths.covariance(values, self._weights[i]), chains.tracks)
+
+    def _paths(self, i: int, legal: Potentials) -> Paths:
+        """The paths of a batch."""
+        if self.n_sampled is None:
+            return AllPaths(legal)
+        return SampledPaths(self._samples[i], legal.lengths, len(legal.start))
+
+
+def narrowed(gradient: Potentials, tracks: Optional[Tracks]) -> Potentials:
+    """A gradient as that of the tags of the model."""
+    return gradient if tracks is None else tracks.narrow(gradient)

@@ -1,0 +1,274 @@
+"""Answers and confidences as spaCy's users meet them: in docs, configs and saved pipelines."""
+
+import pickle
+from pathlib import Path
+from typing import Any, Dict, Iterator, List
+
+import numpy
+import pytest
+import spacy
+from spacy.cli.find_threshold import find_threshold
+from spacy.language import Language
+from spacy.tokens import Doc, DocBin, Span
+from spacy.tokens.underscore import Underscore
+from spacy.training import Example
+from thinc.api import fix_random_seed
+
+from spacy_costner.decoding import LEAST
+from spacy_costner.pipeline.annotations import confidence_of, make_confidence
+from spacy_costner.tags import Entities
+
+from .test_component import TEXTS, ents, examples, pipeline, train
+
+CONFIDENCE = {"@misc": "spacy_costner.Confidence.v1", "second_choice": 0.05}
+THRESHOLD = {"@misc": "spacy_costner.ThresholdDecoding.v1", "threshold": 0.5}
+TREE = {"name": {"LOC": {}, "PERSON": {}, "sports-team": {}}}
+HIERARCHICAL = {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": TREE}
+MIN_COST = {"@misc": "spacy_costner.MinCostDecoding.v1", "cost": HIERARCHICAL, "tree": TREE}
+TEXT = "Khan likes the Red Sox of London and Berlin.\nWho is Shaka?"
+
+
+@pytest.fixture(autouse=True)
+def extensions() -> Iterator[None]:
+    """Each test finds spans without extension attributes."""
+    yield
+    if Span.has_extension("confidence"):
+        Span.remove_extension("confidence")
+
+
+def load(path: Path, **settings: Any) -> Language:
+    return spacy.load(path, config={"components": {"ner": settings}})
+
+
+def scores(doc: Doc, key: str = "confidence") -> List[float]:
+    return doc.spans[key].attrs["scores"].tolist()
+
+
+# Confidence
+
+
+def test_confidence_is_off_unless_asked_for(unsure: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Underscore, "span_extensions", {})
+    doc = load(unsure)(TEXT)
+    assert not doc.spans and not Span.has_extension("confidence")
+
+
+@pytest.mark.parametrize("scheme", ["BILUO", "IOB2"])
+def test_confidence_is_the_share_of_sampled_readings(scheme: str) -> None:
+    """The one estimate that knows nothing of segments: how many of all readings agree."""
+    fix_random_seed(0)
+    nlp = pipeline(scheme=scheme, confidence=CONFIDENCE)
+    train(nlp, steps=12)
+    ner = nlp.get_pipe("ner")
+    docs = [nlp("Berlin likes Shaka Khan"), nlp("London\n")]
+    for doc, readings in zip(docs, ner.readings([doc.copy() for doc in docs], k=5000)):
+        assert sum(reading.prob for reading in readings) == pytest.approx(1, abs=1e-3)
+        groups = [doc.spans["confidence"], doc.spans["confidence_second_choice"]]
+        assert any(len(group) for group in groups)
+        for group in groups:
+            for span, score in zip(group, group.attrs["scores"]):
+                place = (span.start, span.end, span.label)
+                share = sum(
+                    prob
+                    for entities, prob in readings
+                    if place in {(ent.start, ent.end, ent.label) for ent in entities}
+                )
+                assert score == pytest.approx(share, abs=1e-3)
+
+
+def test_confidence_in_docs(unsure: Path) -> None:
+    nlp = load(unsure, confidence=CONFIDENCE)
+    ner = nlp.get_pipe("ner")
+    docs = list(nlp.pipe([*TEXTS, TEXT, TEXT]))
+    beliefs = ner.beliefs(docs)
+    n_before = 0
+    for doc in docs:
+        assert [*doc.spans["confidence"]] == [*doc.ents]
+        assert scores(doc) == [ent._.confidence for ent in doc.ents]
+        for group in doc.spans.values():
+            for span, score in zip(group, group.attrs["scores"]):
+                assert span._.confidence == confidence_of(span) == score
+                label = ner.labels.index(span.label_)
+                place = (span.start + n_before, span.end + n_before, label)
+                entity = Entities(*numpy.asarray([place]).T)
+                assert beliefs.entity_probs(entity)[0] == pytest.approx(score, abs=1e-5)
+        second = doc.spans["confidence_second_choice"]
+        answered = {(ent.start, ent.end, ent.label) for ent in doc.ents}
+        assert not answered & {(span.start, span.end, span.label) for span in second}
+        assert all(score >= 0.05 for score in scores(doc, "confidence_second_choice"))
+        n_before += len(doc)
+    assert any(doc.ents for doc in docs)
+    assert any(len(doc.spans["confidence_second_choice"]) for doc in docs)
+    assert doc[0:1]._.confidence is None or doc[0:1] in [*doc.spans["confidence"], *second]
+
+
+def test_confidence_survives(unsure: Path) -> None:
+    nlp = load(unsure, confidence=CONFIDENCE)
+    expected = [scores(doc) for doc in nlp.pipe([TEXT, "", TEXTS[1]])]
+    assert expected[1] == []
+    copy = pickle.loads(pickle.dumps(nlp))
+    others = [*copy.pipe([TEXT, "", TEXTS[1]], n_process=2)]
+    box = DocBin(docs=others)
+    stored = list(DocBin().from_bytes(box.to_bytes()).get_docs(nlp.vocab))
+    for docs in (others, stored):
+        for doc, probs in zip(docs, expected):
+            assert scores(doc) == pytest.approx(probs, abs=1e-6)
+            assert [ent._.confidence for ent in doc.spans["confidence"]] == scores(doc)
+
+
+def test_annotation_from_before_has_no_confidence(unsure: Path) -> None:
+    nlp = load(unsure, confidence=CONFIDENCE)
+    doc = nlp.make_doc(TEXT)
+    doc.set_ents([Span(doc, 0, 2, label="CITY")], default="missing")
+    nlp.get_pipe("ner")(doc)
+    assert doc.ents[0].label_ == "CITY"
+    assert [*doc.spans["confidence"]] == [*doc.ents][1:]
+    assert all(span.start >= 2 for group in doc.spans.values() for span in group)
+
+
+def test_an_extension_of_that_name_is_not_overwritten(unsure: Path) -> None:
+    Span.set_extension("confidence", default=None)
+    with pytest.raises(
+        ValueError, match=r"extension: expected a name that no other .*'confidence'"
+    ):
+        load(unsure, confidence=CONFIDENCE)
+    nlp = load(unsure, confidence={**CONFIDENCE, "extension": "ner_confidence"})
+    doc = nlp(TEXT)
+    assert [ent._.ner_confidence for ent in doc.ents] == scores(doc)
+    Span.remove_extension("ner_confidence")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"spans_key": ""}, "spans_key: expected a name"),
+        ({"extension": ""}, "extension: expected a name"),
+        ({"second_choice": 1.5}, f"second_choice: expected null or a probability from {LEAST}"),
+        ({"second_choice": 0.0}, "second_choice: expected"),
+    ],
+)
+def test_bad_settings_are_named(settings: Dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make_confidence(**settings)
+
+
+def test_readings_and_entropy(unsure: Path) -> None:
+    nlp = load(unsure)
+    ner = nlp.get_pipe("ner")
+    docs = [nlp(TEXT), nlp(""), nlp("Berlin lost")]
+    beliefs = ner.beliefs(docs)
+    assert beliefs.marginals.shape == (sum(map(len, docs)), len(ner.tags))
+    numpy.testing.assert_allclose(beliefs.marginals.sum(axis=1), 1, rtol=1e-4)
+    found = ner.readings(docs, k=3)
+    assert [len(each) for each in found] == [3, 1, 3]
+    assert found[1][0].ents == [] and found[1][0].prob == 1.0
+    for doc, each in zip(docs, found):
+        probs = [prob for _, prob in each]
+        assert probs == sorted(probs, reverse=True) and sum(probs) <= 1 + 1e-5
+        assert each[0].ents == list(doc.ents)
+    every = ner.readings([docs[2]], k=10_000)[0]
+    surprise = -sum(prob * numpy.log(prob) for _, prob in every)
+    assert beliefs.entropy[2] == pytest.approx(surprise, abs=1e-3) and beliefs.entropy[1] == 0
+
+
+# Decoding
+
+
+def test_the_best_path_is_the_default(unsure: Path) -> None:
+    viterbi = {"@misc": "spacy_costner.ViterbiDecoding.v1"}
+    assert ents(load(unsure)(TEXT)) == ents(load(unsure, decoding=viterbi)(TEXT))
+
+
+def test_decoding_is_set_on_a_trained_pipeline(unsure: Path, tmp_path: Path) -> None:
+    nlp = load(unsure, decoding=THRESHOLD)
+    ner = nlp.get_pipe("ner")
+    n_found = []
+    for threshold in (0.02, 0.3, 1.0):
+        ner.cfg["decoding"]["threshold"] = threshold
+        n_found.append(len(nlp(TEXT).ents))
+    assert n_found[0] >= n_found[1] and n_found[0] > n_found[2] == 0
+    ner.cfg["decoding"]["labels"]["LOC"] = 0.02
+    expected = ents(nlp(TEXT))
+    assert expected and {label for _, _, label in expected} == {"LOC"}
+    nlp.to_disk(tmp_path)
+    assert ents(spacy.load(tmp_path)(TEXT)) == expected
+    assert ents(load(tmp_path, decoding={**THRESHOLD, "threshold": 1.0})(TEXT)) == []
+    again = pickle.loads(pickle.dumps(nlp))
+    assert ents(again(TEXT)) == expected
+
+
+def test_the_config_is_heard_where_it_says_something_new(unsure: Path, tmp_path: Path) -> None:
+    nlp = load(unsure, decoding=THRESHOLD, confidence=CONFIDENCE)
+    nlp.get_pipe("ner").cfg["decoding"]["threshold"] = 0.02
+    nlp.get_pipe("ner").cfg["confidence"]["spans_key"] = "sure"
+    nlp.to_disk(tmp_path)
+    same = load(tmp_path, confidence=None).get_pipe("ner")
+    assert same.cfg["decoding"]["threshold"] == 0.02 and same.confidence is None
+    other = load(tmp_path, decoding={**THRESHOLD, "threshold": 0.9}).get_pipe("ner")
+    assert other.cfg["decoding"]["threshold"] == 0.9 and other.confidence.spans_key == "sure"
+    other = load(tmp_path, decoding={"@misc": "spacy_costner.ViterbiDecoding.v1", "bias": 1.0})
+    assert other.get_pipe("ner").cfg["decoding"] == {"bias": 1.0, "labels": {}}
+
+
+def test_a_node_of_the_tree_is_answered(unsure: Path, tmp_path: Path) -> None:
+    nlp = load(unsure, decoding=MIN_COST, confidence=CONFIDENCE)
+    ner = nlp.get_pipe("ner")
+    output = ner.model.get_ref("emissions")
+    units = [ner.tags.names.index(f"U-{label}") for label in ner.labels]
+    output.get_param("W")[units] = 0
+    output.get_param("b")[units] = 50
+    nlp.to_disk(tmp_path)
+    for pipe in (nlp, spacy.load(tmp_path)):
+        doc = pipe("London")
+        assert [ent.label_ for ent in doc.ents] == ["name"]
+        assert doc.ents[0]._.confidence == pytest.approx(1, abs=1e-3)
+        assert pipe.get_pipe("ner").labels == ("LOC", "PERSON", "sports-team")
+
+
+@pytest.mark.parametrize(
+    ("decoding", "message"),
+    [
+        ({**THRESHOLD, "labels": {"GPE": 0.2}}, r"decoding: labels: .*was: 'GPE'"),
+        ({**MIN_COST, "tree": {"place": {"LOC": {}}}}, "MinCostDecoding: tree: .*'PERSON'"),
+    ],
+)
+def test_settings_that_don_t_fit_are_named_before_training(
+    decoding: Dict[str, Any], message: str
+) -> None:
+    nlp = pipeline(decoding=decoding)
+    with pytest.raises(ValueError, match=message):
+        nlp.initialize(lambda: examples(nlp))
+
+
+def test_training_anew_forgets_the_temperature(unsure: Path) -> None:
+    nlp = load(unsure)
+    nlp.get_pipe("ner").cfg["temperature"]["overall"] = 3.0
+    nlp.initialize(lambda: examples(nlp))
+    assert nlp.get_pipe("ner").cfg["temperature"]["overall"] == 1.0
+
+
+def test_find_threshold_of_spacy(
+    unsure: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    nlp = load(unsure, decoding=THRESHOLD)
+    nlp.to_disk(tmp_path / "model")
+    data = DocBin(docs=[eg.reference for eg in examples(nlp)])
+    data.to_disk(tmp_path / "dev.spacy")
+    best, score, every = find_threshold(
+        str(tmp_path / "model"),
+        tmp_path / "dev.spacy",
+        "ner",
+        "decoding.threshold",
+        "ents_f",
+        n_trials=5,
+    )
+    assert len(every) == 5 and len(set(every.values())) > 1
+    assert score == max(every.values()) and every[1.0] == 0.0
+    nlp.get_pipe("ner").cfg["decoding"]["threshold"] = best
+    assert nlp.evaluate(examples(nlp))["ents_f"] == pytest.approx(score)
+
+
+def test_scores_count_what_was_decoded(unsure: Path) -> None:
+    nlp = load(unsure, decoding={**THRESHOLD, "threshold": 1.0})
+    batch = [Example(eg.predicted, eg.reference) for eg in examples(nlp)]
+    assert nlp.evaluate(batch)["ents_r"] == 0.0

@@ -1,0 +1,419 @@
+"""Answers and probabilities, against enumeration of all paths."""
+
+import json
+from itertools import combinations, pairwise
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Set, Tuple
+
+import numpy
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spacy_costner import chain
+from spacy_costner.costs.label_tree import make_tree
+from spacy_costner.costs.tables import make_hierarchical_cost, make_precision_recall_cost
+from spacy_costner.decoding import (
+    LEAST,
+    Beliefs,
+    Decoding,
+    Temperature,
+    make_min_cost,
+    make_threshold,
+    make_viterbi,
+    temper,
+)
+from spacy_costner.decoding.decoders import without_overlap
+from spacy_costner.decoding.min_cost import inner_nodes
+from spacy_costner.tags import Entities, Tags
+from spacy_costner.types import Potentials
+
+from . import oracle
+from .batches import random_potentials
+from .strategies import free_potentials_NK, seeds
+
+TAG_SETS = (Tags(["a"]), Tags(["a", "b"], "IOB2"), Tags(["a", "b"]))
+TREE = {"top": {"a": {}, "b": {}}}
+
+Entity = Tuple[int, int, int]
+
+
+@st.composite
+def beliefs(draw: Any, spaces: bool = True) -> Beliefs:
+    """One or two short sequences under the constraints of a scheme, some with white space and
+    with tags ruled out."""
+    tags, rng = draw(st.sampled_from(TAG_SETS)), draw(seeds)
+    most = 4 if len(tags) < 9 else 3
+    lengths = rng.integers(most + 1, size=rng.choice([1, 2])).astype("int32")
+    n_tokens = int(lengths.sum())
+    is_space = (rng.uniform(size=n_tokens) < 0.3) & (spaces and bool(rng.integers(2)))
+    possible = numpy.ones((n_tokens, len(tags)), dtype=bool)
+    scheme = tags.scheme
+    border = {scheme.begin, scheme.last, scheme.unit} - {scheme.inside}
+    possible[is_space] &= ~tags.having(border)
+    constraints = tags.constraints._replace(emissions=possible)
+    scores = chain.constrain(draw(free_potentials_NK(lengths, len(tags))), constraints)
+    return Beliefs(scores, tags, is_space=is_space)
+
+
+def entities_of(beliefs: Beliefs, b: int, path: Tuple[int, ...]) -> Set[Entity]:
+    """The entities of a path of sequence b, read off tag by tag, without white space at
+    their ends."""
+    tags, start = beliefs.tags, oracle.spans(beliefs.scores)[b].start
+    found: List[List[int]] = []
+    for t, tag in enumerate(path):
+        prefix = tags.prefix_of[tag]
+        if prefix in ("B", "U"):
+            found.append([start + t, start + t + 1, int(tags.label_of[tag])])
+        elif prefix != "O":
+            found[-1][1] = start + t + 1
+    for entity in found:
+        while beliefs.is_space[entity[1] - 1]:
+            entity[1] -= 1
+    return {(begin, end, label) for begin, end, label in found}
+
+
+def probs_of_entities(beliefs: Beliefs) -> Dict[Entity, float]:
+    """Every entity that some path has, and how probable it is."""
+    probs: Dict[Entity, float] = {}
+    for b in range(len(beliefs.scores.lengths)):
+        legal = oracle.paths(beliefs.scores, b)
+        for p, path in zip(oracle.probabilities(legal), legal):
+            for entity in entities_of(beliefs, b, path.tags):
+                probs[entity] = probs.get(entity, 0.0) + p
+    return probs
+
+
+def columns(entities: List[Entity]) -> Entities:
+    return Entities(*numpy.asarray(entities, dtype="int64").reshape(-1, 3).T)
+
+
+def rows(entities: Entities) -> List[Entity]:
+    return list(zip(*(column.tolist() for column in entities)))
+
+
+@given(beliefs())
+def test_entity_probabilities(beliefs: Beliefs) -> None:
+    expected = probs_of_entities(beliefs)
+    found = beliefs.entity_probs(columns(list(expected)))
+    numpy.testing.assert_allclose(found, list(expected.values()), atol=1e-9)
+
+
+@given(beliefs())
+def test_an_entity_of_several_labels_is_any_of_them(beliefs: Beliefs) -> None:
+    expected = probs_of_entities(beliefs)
+    extents = sorted({(begin, end, 0) for begin, end, _ in expected})
+    covers = numpy.ones((1, len(beliefs.tags.labels)), dtype=bool)
+    found = beliefs.entity_probs(columns(extents), covers)
+    of_extent = [sum(p for e, p in expected.items() if e[:2] == extent[:2]) for extent in extents]
+    numpy.testing.assert_allclose(found, of_extent, atol=1e-9)
+
+
+@given(beliefs(), st.sampled_from([0.0, 0.02, 0.1, 0.3, 0.6]))
+def test_likely_entities_are_all_there_are(beliefs: Beliefs, floor: float) -> None:
+    expected = probs_of_entities(beliefs)
+    entities, probs = beliefs.likely_entities(floor)
+    found = dict(zip(rows(entities), probs.tolist()))
+    floor, rounding = max(floor, LEAST), 1e-9
+    assert {entity for entity, p in expected.items() if p > floor + rounding} <= set(found)
+    for entity, p in found.items():
+        assert p == pytest.approx(expected[entity], abs=1e-9)
+        assert p >= floor
+    assert list(found) == sorted(found, key=lambda entity: (entity[:2], -found[entity]))
+
+
+def test_white_space_of_the_next_doc_is_not_part_of_an_entity() -> None:
+    tags, is_space = Tags(["a", "b"], "IOB2"), numpy.asarray([False, True, True, False])
+    scores = random_potentials([2, 2], len(tags))
+    possible = ~(is_space[:, None] & tags.opening)
+    constraints = tags.constraints._replace(emissions=possible)
+    found = Beliefs(chain.constrain(scores, constraints), tags, is_space=is_space)
+    expected = probs_of_entities(found)
+    numpy.testing.assert_allclose(
+        found.entity_probs(columns(list(expected))), list(expected.values()), atol=1e-9
+    )
+
+
+def test_flat_scores_don_t_take_forever() -> None:
+    tags = Tags(["a", "b", "c"])
+    scores = Potentials(
+        emissions=numpy.zeros((3000, len(tags)), dtype="float32"),
+        transitions=numpy.zeros((len(tags), len(tags)), dtype="float32"),
+        start=numpy.zeros(len(tags), dtype="float32"),
+        end=numpy.zeros(len(tags), dtype="float32"),
+        lengths=numpy.asarray([3000], dtype="int32"),
+    )
+    entities, probs = Beliefs(chain.constrain(scores, tags.constraints), tags).likely_entities(0.0)
+    inside = entities.begin > 100
+    opened = numpy.bincount(entities.begin, probs)
+    assert 3000 < len(probs) < 3000 / LEAST
+    assert opened.max() < 1 and inside.any()
+
+
+def answer(decoding: Decoding, beliefs: Beliefs) -> List[Tuple[int, int, str]]:
+    entities, labels, _ = decoding.decode(beliefs, decoding.settings)
+    return [(begin, end, labels[label]) for begin, end, label in rows(entities)]
+
+
+@given(beliefs(spaces=False), st.sampled_from([0.0, -2.0, 2.0, 20.0]))
+def test_viterbi_with_a_bias(beliefs: Beliefs, bias: float) -> None:
+    scores, tags = beliefs.scores, beliefs.tags
+    of_label = {"a": bias + 1}
+    entities = rows(
+        make_viterbi(bias=bias, labels=of_label).decode(
+            beliefs, {"bias": bias, "labels": of_label}
+        )[0]
+    )
+    added = [0.0 if x < 0 else of_label.get(tags.labels[x], bias) for x in tags.label_of]
+    for b in range(len(scores.lengths)):
+        ranked = sorted(
+            oracle.paths(scores, b),
+            key=lambda path: -path.score - sum(added[tag] for tag in path.tags),
+        )
+        here = oracle.spans(scores)[b]
+        mine = {e for e in entities if here.start <= e[0] < here.stop}
+        assert mine == entities_of(beliefs, b, ranked[0].tags)
+
+
+@given(beliefs(), st.sampled_from([0.0, 0.05, 0.2, 0.5, 0.8, 1.0]))
+def test_threshold_gains_most(beliefs: Beliefs, threshold: float) -> None:
+    tags = beliefs.tags
+    decoding = make_threshold(threshold=threshold, labels={"a": threshold / 2})
+    gains = {
+        entity: p - decoding.settings["labels"].get(tags.labels[entity[2]], threshold)
+        for entity, p in probs_of_entities(beliefs).items()
+        if p >= LEAST
+    }
+    found = rows(decoding.decode(beliefs, decoding.settings)[0])
+    best = 0.0
+    for b in range(len(beliefs.scores.lengths)):
+        sets = {frozenset(entities_of(beliefs, b, p.tags)) for p in oracle.paths(beliefs.scores, b)}
+        best += max(sum(gains.get(e, -1.0) for e in some) for some in {*sets, frozenset()})
+    assert sum(gains.get(e, -1.0) for e in found) == pytest.approx(best, abs=1e-9)
+    assert all(one[1] <= other[0] for one, other in pairwise(found))
+
+
+def test_what_is_as_probable_as_the_threshold_is_answered() -> None:
+    beliefs = sure({"a": 0.5, "O": 0.5}, {"b": 0.75, "O": 0.25}, {"c": 0.25, "O": 0.75})
+    probs = beliefs.likely_entities(0.0)[1]
+    assert probs.tolist() == pytest.approx([0.5, 0.75, 0.25])
+    for label, p in zip("abc", probs.tolist()):
+        for threshold, answered in ((p, True), (numpy.nextafter(p, 1), False)):
+            decoding = make_threshold(threshold=1.0, labels={label: float(threshold)})
+            assert [name for _, _, name in answer(decoding, beliefs)] == [label] * answered
+
+
+def test_what_gains_nothing_is_chosen_and_what_loses_is_not() -> None:
+    entities = columns([(0, 1, 0), (2, 4, 1), (3, 5, 0)])
+    gains = numpy.asarray([0.0, -1e-12, 0.0])
+    assert rows(without_overlap(entities, gains)) == [(0, 1, 0), (3, 5, 0)]
+
+
+@given(seeds)
+def test_no_choice_without_overlap_gains_more(rng: numpy.random.Generator) -> None:
+    n = int(rng.integers(6))
+    begin = rng.integers(8, size=n)
+    entities = Entities(begin, begin + rng.integers(1, 4, size=n), rng.integers(2, size=n))
+    gains = rng.uniform(-0.3, 1, size=n)
+    value = dict(zip(rows(entities), gains.tolist()))
+    chosen = rows(without_overlap(entities, numpy.asarray([value[e] for e in rows(entities)])))
+    sets = [some for size in range(n + 1) for some in combinations(value, size)]
+    legal = [
+        some for some in sets if all(a[1] <= b[0] or b[1] <= a[0] for a, b in combinations(some, 2))
+    ]
+    assert chosen == sorted(chosen) and tuple(sorted(chosen)) in {tuple(sorted(s)) for s in legal}
+    best = max(sum(value[e] for e in some) for some in legal)
+    assert sum(value[e] for e in chosen) == pytest.approx(best)
+
+
+COST = make_precision_recall_cost(miss=3.0, wrong_boundary=0.5)
+HIERARCHICAL = make_hierarchical_cost(tree=TREE)
+
+
+def least_cost(beliefs: Beliefs, decoding: Decoding) -> Tuple[Any, float]:
+    """The least expected cost of an answer, with what counts as the same; and that of the
+    answer given."""
+    labels, covers, table = decoding.check(beliefs.tags, {})
+    answers = Tags(labels, beliefs.tags.scheme.name)
+    entities = decoding.decode(beliefs, decoding.settings)[0]
+    given_ = answers.encode(entities, len(beliefs.scores.emissions))
+    least, costs = 0.0, 0.0
+    for b, here in enumerate(oracle.spans(beliefs.scores)):
+        legal = oracle.paths(beliefs.scores, b)
+        probs = oracle.probabilities(legal)
+
+        def cost(tags: Any, legal: Any = legal, probs: Any = probs) -> float:
+            return sum(
+                p * table[y, a] for p, path in zip(probs, legal) for y, a in zip(path.tags, tags)
+            )
+
+        # Whatever the scheme and the tokens allow: every path of the chain, with each of its
+        # entities under every label that stands for its own.
+        some = {()}
+        for path in legal:
+            some |= set(relabelled(path.tags, beliefs.tags, answers, covers))
+        least += min(map(cost, some - {()} or {()}))
+        costs += cost(given_[here])
+    same = 1e-6 * table.max(initial=0.0) * len(given_)
+    return pytest.approx(least, abs=same + 1e-9), costs
+
+
+def relabelled(
+    path: Tuple[int, ...], tags: Tags, answers: Tags, covers: numpy.ndarray
+) -> List[Tuple[int, ...]]:
+    ways: List[Tuple[Tuple[int, ...], int]] = [((), -1)]
+    for tag in path:
+        prefix, label = tags.prefix_of[tag], tags.label_of[tag]
+        longer = []
+        for so_far, current in ways:
+            if prefix == "O":
+                longer.append(((*so_far, 0), -1))
+                continue
+            goes_on = bool(tags.continuing[tag])
+            stand = [current] if goes_on else numpy.flatnonzero(covers[:, label]).tolist()
+            longer += [((*so_far, int(answers.index(prefix, x))), x) for x in stand]
+        ways = longer
+    return [way for way, _ in ways]
+
+
+@given(beliefs(), st.sampled_from([make_min_cost(cost=COST), make_min_cost(cost=HIERARCHICAL)]))
+def test_least_expected_cost(beliefs: Beliefs, decoding: Decoding) -> None:
+    least, found = least_cost(beliefs, decoding)
+    assert found == least
+
+
+@given(beliefs())
+def test_least_expected_cost_with_inner_nodes(beliefs: Beliefs) -> None:
+    decoding = make_min_cost(cost=HIERARCHICAL, tree=TREE)
+    least, found = least_cost(beliefs, decoding)
+    assert found == least
+
+
+def sure(*probs: Dict[str, float]) -> Beliefs:
+    """Tokens, each a sequence, with these probabilities of being O or of an entity."""
+    tags = Tags(["a", "b", "c", "d"])
+    emissions = numpy.full((len(probs), len(tags)), -100.0)
+    for row, p in zip(emissions, probs):
+        for label, value in p.items():
+            row[tags.names.index(label if label == "O" else f"U-{label}")] = numpy.log(value)
+    zeros = numpy.zeros(len(tags))
+    lengths = numpy.ones(len(probs), dtype="int32")
+    free = Potentials(emissions, numpy.zeros((len(tags), len(tags))), zeros, zeros, lengths)
+    return Beliefs(chain.constrain(free, tags.constraints), tags)
+
+
+def test_a_node_above_is_answered_where_it_costs_less() -> None:
+    """a, b, c are 2 apart, 1 from x and 3 or 2 from d; O costs 4 against all."""
+    tree = {"y": {"x": {"a": {}, "b": {}, "c": {}}, "d": {}}}
+    decoding = make_min_cost(cost=make_hierarchical_cost(tree=tree), tree=tree)
+    third = {"a": 0.33, "b": 0.33, "c": 0.33}
+    cases = {
+        "x": {**third, "O": 0.01},
+        "O": {"a": 0.2, "b": 0.2, "c": 0.1, "O": 0.5},
+        "a": {"a": 0.6, "b": 0.2, "c": 0.2},
+        "b": {"a": 0.5, "b": 0.5 + 1e-4},
+        "d": {"d": 1.0},
+    }
+    beliefs = sure(*cases.values())
+    expected = [(i, i + 1, label) for i, label in enumerate(cases) if label != "O"]
+    assert answer(decoding, beliefs) == expected
+    entities, labels, covers = decoding.decode(beliefs, decoding.settings)
+    assert labels == ("a", "b", "c", "d", "y", "x")
+    assert beliefs.entity_probs(entities, covers)[0] == pytest.approx(0.99)
+
+
+def test_nodes_that_can_be_answered() -> None:
+    tree = make_tree({"z": {"y": {"x": {"a": {}, "b": {}}, "c": {"d": {}}}}, "e": {"f": {}}}, "t")
+    assert inner_nodes(tree, ["a", "b", "c", "d", "f"]) == {
+        "y": ["a", "b", "c", "d"],
+        "x": ["a", "b"],
+    }
+    assert inner_nodes(tree, ["a", "f"]) == {}
+    with pytest.raises(ValueError, match="'nowhere'"):
+        inner_nodes(tree, ["a", "nowhere"])
+
+
+def test_choices_stand_in_where_a_file_is_gone(tmp_path: Path) -> None:
+    tree = {"y": {"x": {"a": {}, "b": {}, "c": {}}, "d": {}}}
+    file = tmp_path / "tree.json"
+    file.write_text(json.dumps(tree))
+
+    def decoding() -> Decoding:
+        return make_min_cost(cost=make_hierarchical_cost(tree=str(file)), tree=str(file))
+
+    def restored(saved: Any) -> Decoding:
+        again = decoding()
+        assert again.restore is not None
+        again.restore(saved)
+        return again
+
+    beliefs, first = sure({"a": 0.34, "b": 0.33, "c": 0.33}), decoding()
+    assert first.tables is not None
+    expected = first.decode(beliefs, first.settings)
+    saved = json.loads(json.dumps(first.tables(beliefs.tags)))
+    file.unlink()
+    found = restored(saved).decode(beliefs, {})
+    assert first.settings == {}
+    assert found.labels == expected.labels and rows(found.entities) == rows(expected.entities)
+    numpy.testing.assert_array_equal(found.covers, expected.covers)
+    for missing in ({}, {**saved, "chain": ["a"]}, {**saved, "of": "another cost"}):
+        with pytest.raises(ValueError, match=r"tree\.json"):
+            restored(missing).decode(beliefs, {})
+    with pytest.raises(ValueError, match="saved choices: expected finite arrays"):
+        restored({**saved, "covers": [[True]]}).decode(beliefs, {})
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: make_viterbi(bias=float("nan")), "ViterbiDecoding: bias: expected a finite"),
+        (lambda: make_viterbi(labels={"a": "x"}), r"ViterbiDecoding: labels\.a: expected"),
+        (lambda: make_threshold(threshold=1.5), "ThresholdDecoding: threshold: .* from 0 to 1"),
+        (lambda: make_threshold(labels={"a": -1}), r"labels\.a: expected a finite number from 0"),
+        (lambda: make_min_cost(cost=COST, tree={"a": {"a": {}}}), "MinCostDecoding: tree"),
+    ],
+)
+def test_bad_settings_are_named(make: Callable[[], Decoding], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_an_unknown_label_is_named() -> None:
+    for decoding in (make_viterbi(labels={"z": 1.0}), make_threshold(labels={"z": 1.0})):
+        with pytest.raises(ValueError, match=r"decoding: labels: expected any of .*'a'.*was: 'z'"):
+            decoding.decode(sure({"a": 1.0}), decoding.settings)
+
+
+def test_temperature_is_that_of_the_distribution() -> None:
+    beliefs = sure({"a": 0.8, "O": 0.2})
+    warm = temper(beliefs.scores, beliefs.tags, Temperature(2.0))
+    p = Beliefs(warm, beliefs.tags).entity_probs(columns([(0, 1, 0)]))
+    assert p == pytest.approx(numpy.sqrt(0.8) / (numpy.sqrt(0.8) + numpy.sqrt(0.2)), rel=1e-9)
+
+
+@given(beliefs(), st.sampled_from([0.5, 2.0]), st.sampled_from([{}, {"a": 3.0}]))
+def test_beliefs_are_those_of_the_calibrated_scores(
+    beliefs: Beliefs, overall: float, labels: Dict[str, float]
+) -> None:
+    temperature = Temperature(overall, labels)
+    calibrated = Beliefs(
+        beliefs.scores, beliefs.tags, temperature=temperature, is_space=beliefs.is_space
+    )
+    tags = beliefs.tags
+    divisor = [labels.get(tags.labels[x], overall) if x >= 0 else overall for x in tags.label_of]
+    by_hand = Potentials(
+        beliefs.scores.emissions / numpy.asarray(divisor),
+        *(array / overall for array in beliefs.scores[1:4]),
+        lengths=beliefs.scores.lengths,
+    )
+    paths, path_probs = calibrated.best_paths(3)
+    for b, here in enumerate(oracle.spans(by_hand)):
+        ranked = oracle.k_best(by_hand, b)
+        probs = dict(zip((path.tags for path in ranked), oracle.probabilities(ranked)))
+        best = [*sorted(probs.values(), reverse=True)[:3], 0.0, 0.0][:3]
+        numpy.testing.assert_allclose(path_probs[:, b], best, atol=1e-9)
+        of_paths = [probs[tuple(path)] for path in paths[: len(ranked), here].tolist()]
+        numpy.testing.assert_allclose(of_paths, path_probs[: len(ranked), b], atol=1e-9)
+    expected = probs_of_entities(Beliefs(by_hand, tags, is_space=beliefs.is_space))
+    found = calibrated.entity_probs(columns(list(expected)))
+    numpy.testing.assert_allclose(found, list(expected.values()), atol=1e-9)

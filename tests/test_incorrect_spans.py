@@ -1,0 +1,70 @@
+"""Forbidden spans: the larger chain has just the paths without them."""
+
+from typing import List, Tuple
+
+import numpy
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spacy_costner import chain
+from spacy_costner.pipeline.incorrect_spans import ForbiddenSpan, make_tracks
+from spacy_costner.tags import SCHEMES, Tags
+from spacy_costner.types import Potentials
+from tests import oracle
+
+LENGTHS = (3, 0, 2)
+BEGINS = (0, 3, 3)
+
+
+@st.composite
+def spans(draw: st.DrawFn) -> List[ForbiddenSpan]:
+    """Forbidden spans, overlapping ones too."""
+    drawn = draw(st.lists(st.tuples(*[st.integers(0, 2)] * 3, st.integers(0, 1)), min_size=1))
+    found = []
+    for sequence, begin, length, label in drawn:
+        end = begin + length + 1
+        if end <= LENGTHS[sequence]:
+            at = BEGINS[sequence]
+            found.append(ForbiddenSpan(sequence, at + begin, at + end, label))
+    return found or [ForbiddenSpan(0, 0, 1, 0)]
+
+
+def entities(tags: Tags, path: Tuple[int, ...]) -> List[Tuple[int, int, int]]:
+    lengths = numpy.asarray([len(path)], dtype="int32")
+    return list(
+        zip(
+            *(
+                column.tolist()
+                for column in tags.decode(numpy.asarray(path, dtype="int32"), lengths)
+            )
+        )
+    )
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@given(spans=spans(), seed=st.integers(0, 100))
+def test_only_the_forbidden_paths_are_gone(
+    scheme: str, spans: List[ForbiddenSpan], seed: int
+) -> None:
+    tags = Tags(["x", "y"], scheme)
+    rng = numpy.random.default_rng(seed)
+    shapes = ((sum(LENGTHS), len(tags)), (len(tags), len(tags)), len(tags), len(tags))
+    lengths = numpy.asarray(LENGTHS, dtype="int32")
+    potentials = Potentials(*(rng.normal(size=shape) for shape in shapes), lengths)
+    tracks = make_tracks(tags, spans, len(potentials.emissions))
+    wide = chain.constrain(tracks.widen(potentials), tracks.constraints)
+    legal = chain.constrain(potentials, tags.constraints)
+    numpy.testing.assert_allclose(chain.log_partition(wide)[0], chain.log_partition(legal)[0])
+    wide = chain.restrict(wide, tracks.right)
+    log_z, backprop = chain.log_partition(wide)
+    gradient = tracks.narrow(backprop(numpy.ones(len(lengths))))
+
+    expected = oracle.vector(oracle.zeros(potentials))
+    for b, begin in enumerate(BEGINS):
+        bad = {(s.begin - begin, s.end - begin, s.label) for s in spans if s.sequence == b}
+        kept = [path for path in oracle.paths(legal, b) if not bad & set(entities(tags, path.tags))]
+        assert log_z[b] == pytest.approx(oracle.log_sum_exp([path.score for path in kept]))
+        for p, path in zip(oracle.probabilities(kept), kept):
+            expected = expected + p * oracle.vector(oracle.features(potentials, b, path.tags))
+    numpy.testing.assert_allclose(oracle.vector(gradient), expected, atol=1e-9)

@@ -1,0 +1,204 @@
+"""The tree of labels, judged by walking along its edges."""
+
+import json
+import pickle
+from collections import deque
+from pathlib import Path
+from typing import Any, Dict
+
+import numpy
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spacy_costner.costs.label_tree import Tree, make_tree
+
+PLACES = {
+    "location": {"city": {}, "country": {"micro-state": {}}},
+    "person": {},
+    "sports-team": None,
+}
+GENIA = Path(__file__).parents[2] / "shared" / "data" / "genia" / "GENIA_ontology.json"
+
+
+@st.composite
+def nested(draw: st.DrawFn) -> Dict[str, Any]:
+    """A tree of up to nine nodes, each below an earlier one or on top."""
+    root: Dict[str, Any] = {}
+    nodes = [root]
+    for i in range(draw(st.integers(1, 9))):
+        below: Dict[str, Any] = {}
+        nodes[draw(st.integers(0, i))][f"node-{i}"] = below
+        nodes.append(below)
+    return root
+
+
+def edges_between(tree: Dict[str, Any], one: str, other: str) -> int:
+    """The length of the shortest path, found by walking."""
+    neighbours: Dict[str, set] = {}
+
+    def join(name: str, below: Dict[str, Any]) -> None:
+        for child, grandchildren in below.items():
+            neighbours.setdefault(name, set()).add(child)
+            neighbours.setdefault(child, set()).add(name)
+            join(child, grandchildren)
+
+    join("the root", tree)
+    steps = {one: 0}
+    queue = deque([one])
+    while queue:
+        here = queue.popleft()
+        for there in neighbours[here] - set(steps):
+            steps[there] = steps[here] + 1
+            queue.append(there)
+    return steps[other]
+
+
+@given(nested())
+def test_distances_are_those_of_a_walk(nodes: Dict[str, Any]) -> None:
+    tree = make_tree(nodes, "tree")
+    labels = sorted(tree.lineages)
+    distances = tree.distances(labels)
+    assert distances.tolist() == [
+        [edges_between(nodes, one, other) for other in labels] for one in labels
+    ]
+    assert tree.distance(labels[0], labels[-1]) == distances[0, -1]
+
+
+@given(nested())
+def test_distances_are_a_metric(nodes: Dict[str, Any]) -> None:
+    tree = make_tree(nodes, "tree")
+    d = tree.distances(list(tree.lineages))
+    assert (d == d.T).all()
+    assert ((d == 0) == numpy.eye(len(d), dtype=bool)).all()
+    assert (d[:, None, :] <= d[:, :, None] + d[None, :, :]).all()
+
+
+def test_levels_count_from_the_top() -> None:
+    tree = make_tree(PLACES, "tree")
+    assert tree.depth == 3
+    assert tree.lineage("micro-state") == ("location", "country", "micro-state")
+    assert tree.lineage("sports-team") == ("sports-team",)
+    above = [tree.ancestor("micro-state", level) for level in (1, 2, 3, 9)]
+    assert above == ["location", "country", "micro-state", "micro-state"]
+    assert tree.ancestor("location", 2) == "location"
+
+
+def test_inner_nodes_are_labels() -> None:
+    tree = make_tree(PLACES, "tree")
+    assert tree.distances(["location", "city", "micro-state"]).tolist() == [
+        [0, 1, 2],
+        [1, 0, 3],
+        [2, 3, 0],
+    ]
+
+
+def test_no_labels_have_no_distances() -> None:
+    assert make_tree(PLACES, "tree").distances([]).shape == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "name, text",
+    [
+        ("tree.json", '{"location": {"city": {}, "micro-state": null}, "person": {}}'),
+        ("tree.yaml", "location:\n  city: {}\n  micro-state:\nperson: {}\n"),
+        ("tree.yml", '{"location": {"city": {}, "micro-state": null}, "person": {}}'),
+    ],
+)
+@pytest.mark.parametrize("as_path", [str, Path])
+def test_files_hold_the_same_tree(tmp_path: Path, name: str, text: str, as_path: type) -> None:
+    (tmp_path / name).write_text(text, encoding="utf8")
+    tree = make_tree(as_path(tmp_path / name), "tree")
+    assert tree.lineages == {
+        "location": ("location",),
+        "city": ("location", "city"),
+        "micro-state": ("location", "micro-state"),
+        "person": ("person",),
+    }
+
+
+BAD = [
+    ({"a": {"b": {}}, "b": {}}, "expected each node once, found twice: 'b'"),
+    ({"a": {"b": {"a": {}}}}, "expected a tree, found 'a' under itself"),
+    ({"a": ["b", "c"]}, r"expected a mapping of nodes under 'a', was: \['b', 'c'\]"),
+    ({"a": {"b": 3}}, "expected a mapping of nodes under 'b', was: 3"),
+    ({"": {}}, "expected strings as names, was: ''"),
+    ({}, "expected at least one node, found none"),
+]
+
+
+@pytest.mark.parametrize("nodes, message", BAD)
+def test_a_block_that_is_no_tree_is_refused_at_once(nodes: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^SomeCost: tree: {message}$"):
+        make_tree(nodes, "SomeCost: tree")
+
+
+@pytest.mark.parametrize("nodes, message", [*BAD, (["a"], r"expected a mapping of nodes on top")])
+def test_a_file_that_is_no_tree_is_refused_when_read(
+    tmp_path: Path, nodes: Any, message: str
+) -> None:
+    path = tmp_path / "tree.json"
+    path.write_text(json.dumps(nodes), encoding="utf8")
+    tree = make_tree(path, "SomeCost: tree")
+    with pytest.raises(ValueError, match=rf"SomeCost: tree: .*tree\.json: {message}"):
+        tree.distances(["a"])
+
+
+@pytest.mark.parametrize(
+    "name, text, message",
+    [
+        ("missing.json", None, "could not read it: .*No such file"),
+        ("missing.yaml", None, "could not read it"),
+        ("broken.json", "{", "could not read it"),
+        ("broken.yaml", "a: [", "could not read it"),
+        ("twice.json", '{"a": {"b": {}, "b": {}}}', "found twice: 'b'"),
+        ("twice.yaml", "a:\n  b: {}\n  b: {}\n", 'duplicate key "b"'),
+        ("cycle.yaml", "a: &a\n  b: *a\n", "found 'b' under itself"),
+        ("number.yaml", "a:\n  7: {}\n", "expected strings as names, was: 7"),
+        ("binary.json", b"\xff\xfe", "could not read it"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named(
+    tmp_path: Path, name: str, text: Any, message: str
+) -> None:
+    path = tmp_path / name
+    if text is not None:
+        path.write_bytes(text if isinstance(text, bytes) else text.encode("utf8"))
+    tree = make_tree(path, "tree")
+    with pytest.raises(ValueError, match=rf"(?s){name}: .*{message}"):
+        tree.lineage("a")
+
+
+@pytest.mark.parametrize("name", ["e.g.", "a\n", "[a]\n[b]"])
+def test_a_block_whose_names_a_config_would_lose_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="tree: expected names that a spaCy config can"):
+        make_tree({"top": {name: {}}}, "tree")
+
+
+def test_a_label_that_is_missing_is_named() -> None:
+    with pytest.raises(
+        ValueError, match="tree: expected a node for every label, found none for 'x'"
+    ):
+        make_tree(PLACES, "tree").distances(["city", "x"])
+
+
+@pytest.mark.parametrize("read", [False, True])
+def test_a_tree_can_be_pickled(read: bool) -> None:
+    tree = make_tree(PLACES, "tree")
+    if read:
+        tree.distances(["city"])
+    assert pickle.loads(pickle.dumps(tree)).lineages == tree.lineages
+
+
+@pytest.mark.skipif(not GENIA.exists(), reason=f"needs GENIA's tree at {GENIA}")
+def test_the_tree_of_genia() -> None:
+    tree = make_tree(GENIA, "tree")
+    leaves = leaves_of(tree)
+    assert len(leaves) == 36
+    assert tree.depth == 6
+    assert tree.distances(leaves).max() == 10
+
+
+def leaves_of(tree: Tree) -> list:
+    inner = {node for lineage in tree.lineages.values() for node in lineage[:-1]}
+    return [node for node in tree.lineages if node not in inner]

@@ -1,0 +1,103 @@
+"""The layers: gradients down to every parameter, and room for new tags."""
+
+from typing import Any, Tuple
+
+import numpy
+import pytest
+import spacy
+from spacy.ml.models import build_hash_embed_cnn_tok2vec
+from spacy.tokens import Doc
+from thinc.api import Model, use_ops
+
+from spacy_costner import chain
+from spacy_costner.losses import sequential
+from spacy_costner.ml import build_linear_chain_crf
+from spacy_costner.types import Gold
+
+VOCAB = spacy.blank("en").vocab
+DOCS = [Doc(VOCAB, words=words.split()) for words in ("a b c", "", "d")]
+GOLD = Gold(numpy.asarray([0, 2, 1, 1], dtype="int32"))
+
+
+def crf(n_tags: int) -> Model:
+    tok2vec = build_hash_embed_cnn_tok2vec(
+        width=4,
+        depth=1,
+        embed_size=20,
+        window_size=1,
+        maxout_pieces=2,
+        subword_features=False,
+        pretrained_vectors=None,
+    )
+    model = build_linear_chain_crf(tok2vec, nO=n_tags)
+    model.initialize(X=DOCS)
+    rng = numpy.random.default_rng(0)
+    for layer in (model.get_ref("emissions"), model.get_ref("output_layer")):
+        for name in layer.param_names:
+            layer.get_param(name)[:] = rng.normal(size=layer.get_param(name).shape)
+    return model
+
+
+def loss(model: Model) -> float:
+    return sequential(model.predict(DOCS), GOLD).value
+
+
+@pytest.mark.parametrize(
+    ("ref", "name"),
+    [
+        ("emissions", "W"),
+        ("emissions", "b"),
+        ("output_layer", "transitions"),
+        ("output_layer", "start"),
+        ("output_layer", "end"),
+    ],
+)
+def test_gradients_are_those_of_the_loss(ref: str, name: str) -> None:
+    with use_ops("numpy"):
+        model = crf(3)
+    potentials, backprop = model.begin_update(DOCS)
+    backprop(sequential(potentials, GOLD).gradient)
+    layer = model.get_ref(ref)
+    param, gradient = layer.get_param(name), layer.get_grad(name)
+    for index in numpy.ndindex(param.shape):
+        assert gradient[index] == pytest.approx(difference(model, param, index), abs=2e-3)
+
+
+def difference(model: Model, param: Any, index: Tuple[int, ...], step: float = 1e-2) -> float:
+    """Central difference; the parameters are float32."""
+    value = param[index]
+    param[index] = value + step
+    above = loss(model)
+    param[index] = value - step
+    below = loss(model)
+    param[index] = value
+    return (above - below) / (2 * step)
+
+
+def test_potentials_are_ragged() -> None:
+    potentials = crf(3).predict(DOCS)
+    assert potentials.emissions.shape == (4, 3)
+    assert potentials.lengths.tolist() == [3, 0, 1]
+    assert len(chain.log_partition(potentials)[0]) == 3
+
+
+def test_resizing_keeps_the_scores_of_the_old_tags() -> None:
+    model = crf(3)
+    before = model.predict(DOCS)
+    old = {node.id for node in model.walk()}
+    model.attrs["resize_output"](model, 5)
+    after = model.predict(DOCS)
+    numpy.testing.assert_array_equal(after.emissions[:, :3], before.emissions)
+    numpy.testing.assert_array_equal(after.transitions[:3, :3], before.transitions)
+    assert after.emissions.shape == (4, 5) and not after.emissions[:, 3:].any()
+    assert model.get_dim("nO") == 5
+    assert model.get_ref("emissions").id not in old
+    assert model.get_ref("output_layer").id not in old
+
+
+def test_bytes_keep_the_size() -> None:
+    model = crf(3)
+    model.attrs["resize_output"](model, 5)
+    fresh = build_linear_chain_crf(crf(2).get_ref("tok2vec"))
+    fresh.from_bytes(model.to_bytes())
+    numpy.testing.assert_array_equal(fresh.predict(DOCS).emissions, model.predict(DOCS).emissions)

@@ -1,0 +1,156 @@
+"""Figures: right in what they say, at home in light and dark."""
+
+import re
+import sys
+from math import nan
+from pathlib import Path
+from typing import Any, List
+
+import numpy
+import pytest
+
+from spacy_costner.commands.plots import (
+    COLOURS,
+    MOST_NUMBERED,
+    as_svg,
+    drawing,
+    heat_map,
+    precision_recall,
+    reliability_diagram,
+    save,
+    wilson,
+)
+from spacy_costner.metrics.calibration import reliability
+
+POINTS = [(0.1, 0.5, 0.9), (0.5, 0.8, 0.7), (0.9, 1.0, 0.1)]
+NAMES = {"ylabel": "from", "xlabel": "to", "unit": "weight"}
+
+
+def heat(values: List[List[float]], **settings: Any) -> Any:
+    rows, columns = numpy.shape(values)
+    names = [[f"{way}{i}" for i in range(n)] for way, n in (("row", rows), ("column", columns))]
+    return heat_map(numpy.asarray(values), *names, **NAMES, **settings)
+
+
+def texts(figure: Any) -> List[str]:
+    return re.findall(r"<text [^>]*>([^<]*)</text>", as_svg(figure, "x"))
+
+
+def test_cells_have_their_numbers() -> None:
+    shown = texts(heat([[1.25, -2.0], [nan, 0.0]], number="{:.2f}"))
+    assert {"1.25", "-2.00", "row0", "row1", "column1", "from", "to", "weight"} <= set(shown)
+    assert "nan" not in shown and "0.00" not in shown
+
+
+def test_large_heat_maps_have_colours_only() -> None:
+    n = MOST_NUMBERED + 1
+    assert "1.25" not in texts(heat(numpy.full((n, n), 1.25).tolist(), number="{:.2f}"))
+    assert "1.25" in texts(heat(numpy.full((n - 1, n - 1), 1.25).tolist(), number="{:.2f}"))
+
+
+def colours_of(figure: Any) -> Any:
+    (image,) = figure.axes[0].images
+    return image.to_rgba(image.get_array())
+
+
+def test_signs_have_colours_and_nothing_has_none() -> None:
+    (down, nought, none, up) = colours_of(heat([[-2.0, 0.0, nan, 2.0]]))[0]
+    assert down[0] > down[2] and up[2] > up[0]
+    assert down[3] == up[3] == 1 and nought[3] == pytest.approx(0, abs=0.01)
+    assert 0 < none[3] < 1 and none[0] == none[1] == none[2]
+
+
+def test_numbers_that_are_all_positive_begin_at_nothing() -> None:
+    nought, half, full = colours_of(heat([[0.0, 1.0, 4.0]]))[0][:, 3]
+    assert (nought, full) == (0, 1)
+    assert half == pytest.approx(0.5, abs=0.01)  # by the square root
+
+
+@pytest.mark.parametrize("values", [[[0.0, 0.0]], [[nan, nan]]])
+def test_heat_map_of_nothing(values: List[List[float]]) -> None:
+    assert "<svg" in as_svg(heat(values), "x")
+
+
+def test_page_has_a_variable_for_each_colour() -> None:
+    figure = precision_recall({"a": POINTS, "b": POINTS[:2]}, (0.6, 0.8), chosen_name="now")
+    text = as_svg(figure, "x")
+    assert {f"var(--{name})" in text for name in COLOURS} == {True}
+    assert not re.search("|".join(COLOURS.values()), text)
+
+
+def test_ids_are_those_that_are_used_and_ours() -> None:
+    text = as_svg(heat([[1.0, -1.0]]), "steps")
+    ids = re.findall(r' id="([^"]*)"', text)
+    used = set(re.findall(r'(?:url\(|href=")#([\w-]+)', text))
+    assert ids and set(ids) == used and len(ids) == len(used)
+    assert all(name.startswith("steps-") for name in ids)
+
+
+def test_svg_says_nothing_of_elsewhere() -> None:
+    text = as_svg(heat([[1.0, -1.0]]), "x")
+    without_names = re.sub(r'xmlns(:\w+)?="[^"]*"', "", text)
+    assert "http" not in without_names and "matplotlib" not in text
+    assert "<style" not in text
+
+
+def test_labels_are_text_and_nothing_else() -> None:
+    figure = heat_map(numpy.ones((1, 3)), ["<b>&"], ["$x^2$", "\u65e5\u672c", "_"], **NAMES)
+    text = as_svg(figure, "x")
+    assert "&lt;b&gt;&amp;" in text and "<b>" not in text
+    assert "$x^2$" in text and "\u65e5\u672c" in text
+
+
+def test_curve_goes_through_its_points() -> None:
+    figure = precision_recall({"threshold": POINTS}, (0.6, 0.8), chosen_name="now")
+    (axes,) = figure.axes
+    curves = [line.get_xydata().tolist() for line in axes.lines]
+    assert [[recall, precision] for _, precision, recall in POINTS] in curves
+    assert [[0.8, 0.6]] in curves
+    assert {"now", "settings of the threshold", "0.5"} <= set(texts(figure))
+    for f in (0.5, 0.9):
+        assert any(
+            len(curve) == 100 and all(2 * p * r / (p + r) == pytest.approx(f) for r, p in curve)
+            for curve in curves
+        )
+
+
+def test_picture_is_of_settings_that_are_any_good() -> None:
+    axes = precision_recall({"threshold": POINTS}, (0.6, 0.8), chosen_name="now").axes[0]
+    assert axes.get_xlim()[0] == pytest.approx(0.6)
+    assert axes.get_ylim()[0] == pytest.approx(0.4)
+
+
+def test_curve_of_nothing_right() -> None:
+    figure = precision_recall({"bias": [(0.0, 0.0, 0.0)]}, (0.0, 0.0), chosen_name="now")
+    assert "now" in texts(figure)
+
+
+def test_reliability_by_bin() -> None:
+    probs, right = numpy.asarray([0.91, 0.95, 0.55]), numpy.asarray([True, False, True])
+    above, below = reliability_diagram(reliability(probs, right)).axes
+    points = sorted(point for line in above.lines for point in line.get_xydata().tolist())
+    assert [0.55, 1.0] in points and any(numpy.allclose(point, [0.93, 0.5]) for point in points)
+    assert [bar.get_height() for bar in below.patches] == [0, 0, 0, 0, 0, 1, 0, 0, 0, 2]
+
+
+def test_wilson_by_hand() -> None:
+    low, high = wilson(0.5, 10)
+    middle, reach = 0.5, 1.96 * numpy.sqrt(0.25 / 10 + 1.96**2 / 400) / (1 + 1.96**2 / 10)
+    assert (low, high) == pytest.approx((middle - reach, middle + reach))
+    for share in (0.0, 1.0):
+        low, high = wilson(share, 1)
+        assert -1e-12 < low < high < 1 + 1e-12
+    assert numpy.subtract(*wilson(0.3, 1000)[::-1]) < 0.06
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg"])
+def test_files_are_written(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"heat.{suffix}"
+    save(heat([[1.0, -1.0]], title="Weights"), path)
+    assert len(path.read_bytes()) > 2000
+
+
+def test_missing_matplotlib_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ImportError, match=r"spacy-costner\[report\]"), drawing():
+        pass

@@ -1,0 +1,439 @@
+"""Files that were saved together are loaded together, and with the config that they are of."""
+
+import json
+import pickle
+import shutil
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Tuple
+
+import numpy
+import pytest
+import spacy
+import srsly
+from spacy.language import Language
+from spacy.tokens import Doc
+from thinc.api import Optimizer, fix_random_seed
+
+from spacy_costner.ml import linear_part
+
+from .corruption import FEATURES, MODELS
+from .test_component import SOFTMAX_MARGIN, TEXTS, ents, examples, pipeline, train
+from .test_warm_start import LISTENING
+
+SAVED_BEFORE = Path(__file__).parent / "saved_by_0.1"
+VITERBI = {"@misc": "spacy_costner.ViterbiDecoding.v1", "bias": 0.0, "labels": {}}
+kinds = pytest.mark.parametrize("kind", MODELS)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a pipeline of each kind."""
+    folder = tmp_path_factory.mktemp("saved")
+    for kind, model in MODELS.items():
+        fix_random_seed(0)
+        nlp = pipeline(model=model, decoding=VITERBI)
+        train(nlp, steps=20)
+        nlp.to_disk(folder / kind)
+    return folder
+
+
+def load(path: Path, **settings: Any) -> Language:
+    """Load a pipeline with other settings of its component."""
+    return spacy.load(path, config={f"components.ner.{k}": v for k, v in settings.items()})
+
+
+def edit_cfg(path: Path, to: Path, **settings: Any) -> Path:
+    """A copy of a pipeline with other values in cfg."""
+    shutil.copytree(path, to)
+    cfg = json.loads((to / "ner" / "cfg").read_text(encoding="utf8"))
+    text = json.dumps({**cfg, **settings})
+    (to / "ner" / "cfg").write_text(text, encoding="utf8")
+    return to
+
+
+def answers(nlp: Language) -> List[Any]:
+    return [ents(nlp(text)) for text in TEXTS]
+
+
+# What was saved before there was a digest
+
+
+def test_a_model_saved_before_answers_as_it_did() -> None:
+    nlp = spacy.load(SAVED_BEFORE)
+    expected = json.loads((SAVED_BEFORE / "expected.json").read_text(encoding="utf8"))
+    for text, entities in expected:
+        found = nlp(text).ents
+        assert [[e.start_char, e.end_char, e.label_] for e in found] == [e[:3] for e in entities]
+        probs = [ent._.confidence for ent in found]
+        assert probs == pytest.approx([e[3] for e in entities], abs=2e-4)
+    ner = nlp.get_pipe("ner")
+    assert ner.cfg["decoding"] == {} and ner.objective.sentence_boundaries
+    again = spacy.blank("en").from_config(nlp.config).from_bytes(nlp.to_bytes())
+    assert answers(again) == answers(nlp)
+    assert answers(load(SAVED_BEFORE, decoding=VITERBI)) != answers(nlp)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"scheme": "BILUO"}, "scheme: expected that of the trained model, 'BILUO', got 'IOB2'"),
+        ({"decoding": {"chain": ["x"], "table": []}}, r"MatrixCost: matrix: costs\.csv"),
+    ],
+)
+def test_what_was_saved_before_has_to_fit(
+    settings: Dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        spacy.load(edit_cfg(SAVED_BEFORE, tmp_path / "model", **settings))
+
+
+# What is not of one save, or not of the config
+
+
+@kinds
+@pytest.mark.parametrize("part", ["cfg", "model"])
+def test_files_of_two_saves_don_t_mix(kind: str, part: str, saved: Path, tmp_path: Path) -> None:
+    nlp = spacy.load(saved / kind)
+    shutil.copytree(saved / kind, tmp_path / "mixed")
+    nlp.update(examples(nlp), sgd=Optimizer(0.01))
+    nlp.to_disk(tmp_path / "later")
+    assert spacy.load(tmp_path / "mixed")
+    shutil.copy(tmp_path / "later" / "ner" / part, tmp_path / "mixed" / "ner" / part)
+    message = r"ner.model: expected the model that was saved with this cfg, digest '\w+', got '\w+'"
+    with pytest.raises(ValueError, match=message):
+        spacy.load(tmp_path / "mixed")
+
+
+@kinds
+@pytest.mark.parametrize("labels", [["PERSON", "LOC", "sports-team"], ["LOC", "PERSON", "x"]])
+def test_labels_are_those_of_the_weights(
+    kind: str, labels: List[str], saved: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=r"ner.model: expected the model that was saved with"):
+        spacy.load(edit_cfg(saved / kind, tmp_path / "model", labels=labels))
+
+
+@kinds
+def test_another_scheme_is_refused(kind: str, saved: Path) -> None:
+    message = r"ner.cfg: .*scheme: expected that of the trained model, 'BILUO', got 'IOB2' in the"
+    with pytest.raises(ValueError, match=message):
+        load(saved / kind, scheme="IOB2")
+
+
+@pytest.mark.parametrize("kind", ["sparse", "hybrid"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"windows": {"ORTH": 3, "SHAPE": 1, "prefix": 0, "flags": 1}},
+        {"windows": {"SHAPE": 1, "ORTH": 1, "prefix": 0, "flags": 1}},
+        {"windows": {"LOWER": 1, "SHAPE": 1, "prefix": 0, "flags": 1}},
+        {"affixes": [2, 1]},
+        {"bigrams": {}},
+    ],
+)
+def test_another_template_is_refused(kind: str, settings: Dict[str, Any], saved: Path) -> None:
+    with pytest.raises(ValueError, match=r"ner.model: .* expected those of the config, \[\['"):
+        load(saved / kind, **{"model.features": {**FEATURES, **settings}})
+
+
+def test_another_look_at_words_is_refused(tmp_path: Path) -> None:
+    embed = {"@architectures": "spacy.MultiHashEmbed.v2", "width": 16, "rows": [50, 50]}
+    embed = {**embed, "attrs": ["NORM", "SHAPE"], "include_static_vectors": False}
+    encode = {"@architectures": "spacy.MaxoutWindowEncoder.v2", "width": 16, "window_size": 1}
+    encode = {**encode, "maxout_pieces": 2, "depth": 1}
+    tok2vec = {"@architectures": "spacy.Tok2Vec.v2", "embed": embed, "encode": encode}
+    nlp = pipeline(model={**MODELS["cnn"], "tok2vec": tok2vec})
+    train(nlp, steps=1)
+    nlp.to_disk(tmp_path)
+    assert load(tmp_path)
+    with pytest.raises(ValueError, match="extract_features: expected the attrs of the config"):
+        load(tmp_path, **{"model.tok2vec.embed.attrs": ["SHAPE", "NORM"]})
+
+
+def saved_as_before(nlp: Language, path: Path) -> Path:
+    """Save without a digest."""
+    with numpy.errstate(invalid="ignore"):
+        nlp.to_disk(path)
+    file = path / "ner" / "cfg"
+    cfg = srsly.read_json(file)
+    del cfg["digest"]
+    srsly.write_json(file, cfg)
+    return path
+
+
+@kinds
+def test_as_many_tags_as_weights(kind: str, saved: Path, tmp_path: Path) -> None:
+    before = saved_as_before(spacy.load(saved / kind), tmp_path / "before")
+    with pytest.raises(ValueError, match=r"ner.model: .*expected the weights of 9 tags, got {'nO'"):
+        spacy.load(edit_cfg(before, tmp_path / "model", labels=["LOC", "PERSON"]))
+
+
+@kinds
+@pytest.mark.parametrize("value", [numpy.nan, numpy.inf])
+def test_weights_have_to_be_finite(kind: str, value: float, saved: Path, tmp_path: Path) -> None:
+    nlp = spacy.load(saved / kind)
+    model = nlp.get_pipe("ner").model
+    if kind == "sparse":
+        linear_part(model)[1].rows[3, 2] = value
+    else:
+        model.get_ref("emissions").get_param("b")[2] = value
+    with pytest.raises(ValueError, match=r"ner.model: .*expected finite weights"):
+        spacy.load(saved_as_before(nlp, tmp_path))
+
+
+@pytest.mark.parametrize("kind", ["hybrid", "cnn"])
+def test_a_row_that_would_be_broadcast_is_refused(kind: str, saved: Path, tmp_path: Path) -> None:
+    nlp = spacy.load(saved / kind)
+    emissions = nlp.get_pipe("ner").model.get_ref("emissions")
+    emissions.set_param("b", emissions.get_param("b")[:1])
+    with pytest.raises(ValueError, match=r"ner.model: .* weights of 13 tags, got {'b\[0\]': 1}"):
+        spacy.load(saved_as_before(nlp, tmp_path))
+
+
+def test_as_many_features_as_weights(saved: Path, tmp_path: Path) -> None:
+    nlp = spacy.load(saved / "sparse")
+    features, weights = linear_part(nlp.get_pipe("ner").model)
+    weights.allocate(len(features) - 1, weights.n_tags)
+    message = rf"expected weights of {len(features)} features, got those of {len(features) - 1}"
+    with pytest.raises(ValueError, match=message):
+        spacy.load(saved_as_before(nlp, tmp_path))
+
+
+def test_weights_that_are_missing(saved: Path, tmp_path: Path) -> None:
+    nlp = spacy.load(saved / "sparse")
+    linear_part(nlp.get_pipe("ner").model)[1]._n_features = None
+    with pytest.raises(ValueError, match=r"expected weights of \d+ features, got those of 0"):
+        spacy.load(saved_as_before(nlp, tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"labels": "LOC"}, "labels: expected a list of distinct strings, got 'LOC'"),
+        ({"labels": ["LOC", "LOC"]}, "labels: expected a list of distinct strings"),
+        ({"labels": ["LOC", 1]}, "labels: expected a list of distinct strings"),
+        ({"labels": ["LOC", ""]}, "labels: expected a list of distinct strings"),
+        ({"temperature": None}, "temperature: expected a mapping"),
+        ({"temperature": {"overall": 1.0}}, "temperature: expected a mapping with"),
+        ({"temperature": {"overall": 0, "labels": {}}}, "temperature: overall: .* got 0"),
+        ({"temperature": {"overall": None, "labels": {}}}, "temperature: overall: .* got None"),
+        ({"temperature": {"overall": "nan", "labels": {}}}, "temperature: overall: .* 'nan'"),
+        ({"temperature": {"overall": 1, "labels": {"LOC": -1}}}, "temperature: LOC: .* got -1"),
+        ({"temperature": {"overall": 1, "labels": {"x": 1}}}, "temperature.labels: .*'x'"),
+        ({"decoding": {"bias": 1.0}}, "decoding: expected a mapping with .*labels"),
+        ({"decoding": {"bias": None, "labels": {}}}, "ViterbiDecoding: bias: expected a finite"),
+        ({"decoding": {"bias": 0, "labels": {"x": 1}}}, "decoding: labels: expected any of"),
+        ({"decoding": {"bias": 0, "labels": [1]}}, "ViterbiDecoding: labels: expected a mapping"),
+        ({"decoding": {"bias": 0, "labels": {}, "threshold": 1}}, "decoding: expected a mapping"),
+        ({"confidence": {"spans_key": 3}}, "Confidence: spans_key: expected a name, was: 3"),
+        ({"confidence": {"second_choice": "x"}}, "Confidence: second_choice: expected null or"),
+        ({"confidence": [1]}, "confidence"),
+        ({"progress": {"steps": None, "epochs": 1}}, "steps: expected a finite number"),
+        ({"n_examples": "x"}, "n_examples: expected a finite number of at least 0"),
+        ({"cost_tables": [[[0.0]]]}, "cost_tables: expected finite costs of 13 x 13 tags"),
+    ],
+)
+def test_a_setting_of_the_wrong_kind_is_named(
+    settings: Dict[str, Any], message: str, saved: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=rf"ner.cfg: expected the cfg .*{message}"):
+        spacy.load(edit_cfg(saved / "sparse", tmp_path / "model", **settings))
+
+
+@pytest.mark.parametrize("name", ["temperature", "decoding", "labels", "cost_tables"])
+def test_no_setting_goes_missing(name: str, saved: Path, tmp_path: Path) -> None:
+    shutil.copytree(saved / "sparse", tmp_path / "model")
+    file = tmp_path / "model" / "ner" / "cfg"
+    srsly.write_json(file, {k: v for k, v in srsly.read_json(file).items() if k != name})
+    with pytest.raises(ValueError, match=rf"ner.cfg: .* got no {name}"):
+        spacy.load(tmp_path / "model")
+
+
+def test_free_settings_may_be_edited(saved: Path, tmp_path: Path) -> None:
+    free = {
+        "decoding": {"bias": 50.0, "labels": {}},
+        "temperature": {"overall": 2.0, "labels": {"LOC": 3.0}},
+        "confidence": {"spans_key": "sure", "extension": "sure", "second_choice": 0.5},
+    }
+    nlp = spacy.load(edit_cfg(saved / "sparse", tmp_path / "model", **free))
+    ner = nlp.get_pipe("ner")
+    assert {name: ner.cfg[name] for name in free} == free
+    doc = nlp("Rome fell")
+    assert len(doc.spans["sure"]) > 0 and doc.ents[0]._.sure < 1
+
+
+# What a model survives
+
+
+def through_disk(nlp: Language, path: Path) -> Language:
+    nlp.to_disk(path)
+    return spacy.load(path)
+
+
+def through_bytes(nlp: Language, path: Path) -> Language:
+    return spacy.blank("en").from_config(nlp.config).from_bytes(nlp.to_bytes())
+
+
+def through_the_component(nlp: Language, path: Path) -> Language:
+    other = spacy.blank("en").from_config(nlp.config)
+    other.get_pipe("ner").from_bytes(nlp.get_pipe("ner").to_bytes(exclude=["vocab"]))
+    return other
+
+
+def through_a_source(nlp: Language, path: Path) -> Language:
+    other = spacy.blank("en", vocab=nlp.vocab)
+    other.add_pipe("ner", source=nlp)
+    return through_disk(other, path)
+
+
+def through_another_process(nlp: Language, path: Path) -> Language:
+    assert [ents(doc) for doc in nlp.pipe(TEXTS, n_process=2)] == answers(nlp)
+    return through_disk(nlp, path)
+
+
+def in_parts(nlp: Language, path: Path) -> Language:
+    """The files one by one, the vocab and the model first."""
+    nlp.get_pipe("ner").to_disk(path)
+    other = spacy.blank("en", vocab=nlp.vocab).from_config(nlp.config, vocab=nlp.vocab)
+    ner = other.get_pipe("ner")
+    ner.from_disk(path, exclude=["cfg", "vocab"]).from_disk(path, exclude=["model"])
+    return other
+
+
+WAYS: List[Callable[[Language, Path], Language]] = [
+    through_disk, through_bytes, through_the_component, through_a_source, through_another_process,
+    in_parts, lambda nlp, path: pickle.loads(pickle.dumps(nlp)),
+]  # fmt: skip
+
+
+@kinds
+@pytest.mark.parametrize("way", WAYS)
+def test_models_survive(
+    kind: str, way: Callable[[Language, Path], Language], saved: Path, tmp_path: Path
+) -> None:
+    nlp = spacy.load(saved / kind)
+    again = way(nlp, tmp_path / "model")
+    assert answers(again) == answers(nlp)
+    assert answers(through_disk(again, tmp_path / "again")) == answers(nlp)
+
+
+@kinds
+def test_a_changed_model_can_be_saved_again(kind: str, saved: Path, tmp_path: Path) -> None:
+    nlp = spacy.load(saved / kind)
+    optimizer = Optimizer(0.01, use_averages=True)
+    nlp.get_pipe("ner").add_label("GPE")
+    for i in range(3):
+        nlp.update(examples(nlp), sgd=optimizer)
+        again = through_disk(nlp, tmp_path / str(i))
+    assert again.get_pipe("ner").labels == nlp.get_pipe("ner").labels
+    with nlp.use_params(optimizer.averages):
+        expected = answers(nlp)
+        averaged = through_disk(nlp, tmp_path / "averaged")
+    assert answers(averaged) == expected
+    nlp.initialize(lambda: examples(nlp))
+    assert through_disk(nlp, tmp_path / "initialized")
+
+
+def test_what_was_not_trained_can_be_saved(tmp_path: Path) -> None:
+    nlp = pipeline()
+    assert through_disk(nlp, tmp_path / "empty").get_pipe("ner").labels == ()
+    nlp.get_pipe("ner").add_label("LOC")
+    assert through_bytes(nlp, tmp_path).get_pipe("ner").labels == ("LOC",)
+
+
+def test_a_shared_tok2vec_is_another_component(tmp_path: Path) -> None:
+    nlp = spacy.blank("en")
+    nlp.add_pipe("tok2vec", config={"model": MODELS["cnn"]["tok2vec"]})
+    nlp.add_pipe("cost_sensitive_ner", name="ner", config={"model": LISTENING})
+    train(nlp, steps=10)
+    assert answers(through_disk(nlp, tmp_path / "shared")) == answers(nlp)
+    expected = answers(nlp)
+    nlp.replace_listeners("tok2vec", "ner", ["model.tok2vec"])
+    assert answers(through_disk(nlp, tmp_path / "replaced")) == expected
+
+
+# One home for a setting
+
+
+def test_sentence_boundaries_hold_everywhere(saved: Path) -> None:
+    nlp = load(saved / "sparse", sentence_boundaries=True)
+    ner = nlp.get_pipe("ner")
+    ner.set_decoding(
+        load(saved / "sparse", decoding={**VITERBI, "bias": 60.0}).get_pipe("ner")._decoding
+    )
+    doc = Doc(nlp.vocab, words=["Shaka", "Khan"], sent_starts=[True, True])
+    assert [ent.text for ent in ner(doc.copy()).ents] == ["Shaka", "Khan"]
+    gold = doc.copy()
+    gold.set_ents([spacy.tokens.Span(gold, 0, 2, "PERSON")])
+    example = spacy.training.Example(doc.copy(), gold)
+    with pytest.warns(UserWarning, match="cross a sentence boundary"):
+        ner.get_loss([example], ner.model.predict([doc]))
+    again = spacy.blank("en").from_config(nlp.config).from_bytes(nlp.to_bytes())
+    assert again.get_pipe("ner").objective.sentence_boundaries
+    assert "sentence_boundaries" not in ner.cfg
+
+
+@pytest.mark.parametrize("kind", ["sparse", "hybrid"])
+def test_dropout_is_that_of_the_config(kind: str, saved: Path) -> None:
+    nlp = load(saved / kind, **{"model.dropout": 0.9})
+    model = nlp.get_pipe("ner").model
+    docs = [nlp.make_doc(text) for text in TEXTS]
+    first, second = (model(docs, is_train=True)[0].emissions for _ in range(2))
+    assert (first != second).any()
+
+
+def test_part_dropout_is_that_of_the_config(saved: Path) -> None:
+    nlp = load(saved / "hybrid", **{"model.part_dropout": 1.0})
+    model, docs = nlp.get_pipe("ner").model, [nlp.make_doc(text) for text in TEXTS * 5]
+    first, second = (model(docs, is_train=True)[0].emissions for _ in range(2))
+    assert (first != second).any()
+
+
+def min_cost(tree: Path) -> Dict[str, Any]:
+    cost = {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": str(tree)}
+    return {"@misc": "spacy_costner.MinCostDecoding.v1", "cost": cost, "tree": str(tree)}
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    path = tmp_path / "tree.json"
+    path.write_text('{"name": {"LOC": {}, "PERSON": {}, "sports-team": {}}}')
+    return path
+
+
+def test_predicting_writes_to_no_setting(saved: Path, tree: Path, tmp_path: Path) -> None:
+    nlp = load(saved / "sparse", decoding=min_cost(tree))
+    ner = nlp.get_pipe("ner")
+    before = json.dumps(ner.cfg)
+    expected = answers(nlp)
+    assert json.dumps(ner.cfg) == before and ner.cfg["decoding"] == {}
+    nlp.to_disk(tmp_path / "model")
+    tree.unlink()
+    again = spacy.load(tmp_path / "model")
+    assert answers(again) == expected
+    assert answers(through_disk(again, tmp_path / "again")) == expected
+    gone = tmp_path / "another.json"
+    with pytest.raises(ValueError, match=r"another\.json"):
+        load(tmp_path / "model", decoding=min_cost(gone))
+
+
+def test_decoding_has_to_know_a_label_that_is_added(saved: Path, tree: Path) -> None:
+    ner = load(saved / "sparse", decoding=min_cost(tree)).get_pipe("ner")
+    with pytest.raises(ValueError, match=r"tree: .*'GPE'"):
+        ner.add_label("GPE")
+
+
+def test_decoding_that_doesn_t_fit_is_refused_when_it_is_set(saved: Path, tree: Path) -> None:
+    tree.write_text('{"LOC": {}}')
+    ner = spacy.load(saved / "sparse").get_pipe("ner")
+    config = spacy.registry.resolve({"decoding": min_cost(tree)})
+    with pytest.raises(ValueError, match=r"tree: .*'PERSON'"):
+        ner.set_decoding(config["decoding"])
+    assert ner.cfg["decoding"] == {"bias": 0.0, "labels": {}}
+
+
+def test_the_loss_of_the_config_holds(saved: Path) -> None:
+    loss: Tuple[Any, ...] = (
+        load(saved / "cnn", loss=SOFTMAX_MARGIN).get_pipe("ner").objective.loss.stages
+    )
+    assert loss[0].cost is not None

@@ -1,0 +1,214 @@
+"""From docs to gold paths and to what the docs rule out."""
+
+from typing import List, Optional
+
+import numpy
+import pytest
+import spacy
+from hypothesis import given
+from spacy.tokens import Doc, Span
+from spacy.training import Example
+
+from spacy_costner.pipeline.targets import (
+    allowed_tags,
+    annotation,
+    gold_cost,
+    gold_tags,
+    possible_tags,
+    read_docs,
+    read_reference,
+    trim,
+)
+from spacy_costner.tags import Entities, Tags
+
+from .strategies import seeds
+
+TAGS = Tags(["LOC", "PER"])
+NLP = spacy.blank("en")
+VOCAB = NLP.vocab
+
+
+def names(path: List[int]) -> List[str]:
+    return ["-" if tag < 0 else TAGS.names[tag] for tag in path]
+
+
+def gold_names(*examples: Example) -> List[str]:
+    reference = read_reference(examples, read_docs([eg.predicted for eg in examples]))
+    return names(gold_tags(annotation(reference, TAGS, VOCAB.strings), TAGS))
+
+
+def doc_of(words: str, ents: Optional[List[str]] = None) -> Doc:
+    return Doc(VOCAB, words=words.split(" "), ents=ents)
+
+
+def example(words: str, ents: List[str]) -> Example:
+    return Example(doc_of(words), doc_of(words, ents))
+
+
+def test_entities_become_tags() -> None:
+    first = example("Ana lives in New York City", ["B-PER", "O", "O", "B-LOC", "I-LOC", "I-LOC"])
+    second = example("York", ["B-LOC"])
+    assert gold_names(first, second) == ["U-PER", "O", "O", "B-LOC", "I-LOC", "L-LOC", "U-LOC"]
+
+
+def test_entities_that_touch_stay_two() -> None:
+    assert gold_names(example("a b c", ["B-LOC", "B-LOC", "I-LOC"])) == ["U-LOC", "B-LOC", "L-LOC"]
+
+
+def test_an_entity_does_not_run_on_into_the_next_doc() -> None:
+    first, second = example("a", ["B-LOC"]), example("b", ["B-LOC"])
+    assert gold_names(first, second) == ["U-LOC", "U-LOC"]
+
+
+def test_no_entities_is_annotation_and_none_at_all_is_missing() -> None:
+    empty = example("a b", ["O", "O"])
+    unset = Example(doc_of("a b"), doc_of("a b"))
+    assert gold_names(empty, unset) == ["O", "O", "-", "-"]
+
+
+def test_missing_tokens_stay_missing() -> None:
+    doc = doc_of("a b \n d")
+    reference = doc_of("a b \n d")
+    reference.set_ents([Span(reference, 1, 2, "LOC")], default="missing")
+    assert gold_names(Example(doc, reference)) == ["-", "U-LOC", "-", "-"]
+
+
+def test_other_labels_are_outside() -> None:
+    assert gold_names(example("a b", ["B-GPE", "B-LOC"])) == ["O", "U-LOC"]
+
+
+def test_misaligned_entities_are_missing() -> None:
+    predicted = Doc(
+        VOCAB, words=["New", "York-", "based", "Ana"], spaces=[True, False, True, False]
+    )
+    reference = Doc(
+        VOCAB,
+        words=["New", "York", "-based", "Ana"],
+        spaces=[True, False, True, False],
+        ents=["B-LOC", "I-LOC", "O", "B-PER"],
+    )
+    assert gold_names(Example(predicted, reference)) == ["-", "-", "O", "U-PER"]
+
+
+def test_entities_of_other_tokenisation_are_found() -> None:
+    predicted = Doc(VOCAB, words=["New", "York", "City"])
+    reference = Doc(VOCAB, words=["New York", "City"], ents=["B-LOC", "O"])
+    assert gold_names(Example(predicted, reference), example("x", ["O"])) == [
+        "B-LOC",
+        "L-LOC",
+        "O",
+        "O",
+    ]
+
+
+def test_no_docs_and_empty_docs() -> None:
+    assert gold_names() == []
+    assert gold_names(Example(Doc(VOCAB), Doc(VOCAB))) == []
+
+
+def entities(*spans: List[int]) -> Entities:
+    return Entities(*numpy.asarray(spans, dtype="int32").reshape(-1, 3).T)
+
+
+def test_white_space_is_trimmed_off_both_ends() -> None:
+    is_space = numpy.asarray([True, False, True, False, True, True])
+    trimmed = trim(entities([0, 3, 0], [3, 5, 1], [5, 6, 0]), is_space)
+    assert [column.tolist() for column in trimmed] == [[1, 3], [2, 4], [0, 1]]
+
+
+@given(seeds)
+def test_an_entity_is_from_its_first_word_to_its_last(rng: numpy.random.Generator) -> None:
+    is_space = rng.uniform(size=6) < rng.choice([0.2, 0.5, 0.9])
+    spans = [[begin, end, 1] for begin in range(6) for end in range(begin + 1, 7)]
+    expected = []
+    for begin, end, label in spans:
+        words = [t for t in range(begin, end) if not is_space[t]]
+        expected += [[words[0], words[-1] + 1, label]] if words else []
+    assert numpy.stack(trim(entities(*spans), is_space), axis=1).tolist() == expected
+
+
+def test_nothing_ruled_out_needs_no_mask() -> None:
+    tokens = read_docs([doc_of("a b c")])
+    assert possible_tags(tokens, TAGS, VOCAB.strings, sentence_boundaries=True) is None
+
+
+def possible_names(doc: Doc, tags: Tags = TAGS, **settings: bool) -> List[str]:
+    possible = possible_tags(read_docs([doc]), tags, VOCAB.strings, **settings)
+    return [" ".join(name for name, ok in zip(tags.names, row) if ok) for row in possible]
+
+
+def test_white_space_neither_begins_nor_ends_an_entity() -> None:
+    everything = " ".join(TAGS.names)
+    assert possible_names(doc_of("a \n b"), sentence_boundaries=False) == [
+        everything,
+        "O I-LOC I-PER",
+        everything,
+    ]
+    iob2 = Tags(["LOC"], "IOB2")
+    assert possible_names(doc_of("\n"), iob2, sentence_boundaries=False) == ["O I-LOC"]
+
+
+def test_entities_do_not_cross_sentences_when_asked() -> None:
+    doc = doc_of("a b")
+    doc[1].is_sent_start = True
+    assert possible_tags(read_docs([doc]), TAGS, VOCAB.strings, sentence_boundaries=False) is None
+    assert possible_names(doc, sentence_boundaries=True)[1] == "O B-LOC U-LOC B-PER U-PER"
+
+
+def test_presets_rule_out_all_else() -> None:
+    doc = doc_of("a b c d \n f")
+    doc.set_ents(
+        [Span(doc, 0, 2, "LOC"), Span(doc, 4, 5, "GPE")],
+        outside=[Span(doc, 2, 3)],
+        blocked=[Span(doc, 3, 4)],
+        default="missing",
+    )
+    assert possible_names(doc, sentence_boundaries=True) == [
+        "B-LOC",
+        "L-LOC",
+        "O",
+        "O",
+        "O",
+        " ".join(TAGS.names),
+    ]
+
+
+def test_missing_tokens_allow_all_and_cost_nothing() -> None:
+    path = numpy.asarray([1, -1])
+    table = numpy.asarray([[0, 2], [3, 0]], dtype="float32")
+    tags = Tags(["LOC"], "IOB2")
+    allowed = allowed_tags(numpy.asarray([0, -1]), tags, numpy.asarray([2]))
+    assert allowed.tolist() == [[True, False, False], [True, True, True]]
+    assert gold_cost(path, table, None).tolist() == [[3, 0], [0, 0]]
+    assert gold_cost(path, table, numpy.asarray([2.0, 5.0])).tolist() == [[6, 0], [0, 0]]
+
+
+def test_complete_gold_needs_no_mask() -> None:
+    assert allowed_tags(numpy.asarray([1, 0]), Tags(["LOC"], "IOB2"), numpy.asarray([2])) is None
+
+
+def test_what_is_missing_after_an_entity_is_no_more_of_it() -> None:
+    """But of the next doc it may be anything that the scheme allows there."""
+    tags = Tags(["LOC"], "IOB2")
+    path = numpy.asarray([1, -1, -1, 1, -1])
+    allowed = allowed_tags(path, tags, numpy.asarray([4, 1]))
+    either, not_inside = [True, True, True], [True, True, False]
+    assert allowed[[1, 2, 4]].tolist() == [not_inside, either, either]
+
+
+def test_what_follows_a_preset_entity_is_no_more_of_it() -> None:
+    doc = Doc(NLP.vocab, words=["New", "York", "City"])
+    doc.set_ents([Span(doc, 0, 2, "LOC")], default="missing")
+    possible = possible_tags(
+        read_docs([doc]), Tags(["LOC"], "IOB2"), NLP.vocab.strings, sentence_boundaries=False
+    )
+    assert possible.tolist() == [[False, True, False], [False, False, True], [True, True, False]]
+
+
+@pytest.mark.parametrize("text", ["Ana lives in New York", ""])
+def test_a_real_tokenizer_aligns(text: str) -> None:
+    begin = text.find("New York")
+    spans = [(begin, begin + 8, "LOC")] if begin >= 0 else []
+    eg = Example.from_dict(NLP.make_doc(text), {"entities": spans})
+    found = gold_names(eg)
+    assert found == (["O", "O", "O", "B-LOC", "L-LOC"] if spans else [])

@@ -1,0 +1,440 @@
+"""Batch training of the linear model: its objective, its optimum, its pipeline."""
+
+import random
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any, Dict, List, Tuple
+
+import numpy
+import pytest
+import spacy
+from numpy.testing import assert_allclose
+from scipy.optimize import minimize
+from spacy.language import Language
+from spacy.tokens import Doc
+from spacy.training import Corpus, Example
+from spacy.util import load_config
+from thinc.api import Adam, Config
+
+from spacy_costner.chain import constrain
+from spacy_costner.commands.trials import put_onto
+from spacy_costner.ml import linear_part
+from spacy_costner.training import (
+    TotalLoss,
+    annotate,
+    check_loss,
+    component_to_fit,
+    describe_fit,
+    fit,
+    fit_online,
+    minimise,
+    read_batches,
+    train,
+)
+from spacy_costner.types import Gold, Potentials
+
+from . import oracle_losses
+from .experiment import Experiment
+from .test_cli import run
+from .test_entry_points import FEATURES, HAMMING, TOK2VEC
+
+TEXTS = [
+    ("Ana saw Rome", "B-X O B-X"),
+    ("Rome saw Rome saw", "B-X O B-X O"),
+    ("Ana Lee", "B-X I-X"),
+]
+FEW_FEATURES = {**FEATURES, "windows": {"ORTH": 0, "LOWER": 0, "SHAPE": 0}}
+SPARSE = {"@architectures": "spacy_costner.SparseCRF.v1", "features": FEW_FEATURES}
+SPARSE_CONFIG: Dict[str, Any] = {"components": {"ner": {"model": SPARSE}}}
+
+
+def loss_block(name: str, **settings: Any) -> Dict[str, Any]:
+    return {"@losses": f"spacy_costner.{name}.v1", **settings}
+
+
+def initialized(**settings: Any) -> Tuple[Language, List[Example]]:
+    nlp = spacy.blank("en")
+    config = {"model": SPARSE, "scheme": "IOB2", **settings}
+    nlp.add_pipe("cost_sensitive_ner", name="ner", config=config)
+    examples = []
+    for text, tags in TEXTS:
+        words = text.split()
+        reference = Doc(nlp.vocab, words=words, ents=tags.split())
+        examples.append(Example(Doc(nlp.vocab, words=words), reference))
+    nlp.initialize(lambda: examples)
+    return nlp, examples
+
+
+def total_loss(c2: float = 0.1, **settings: Any) -> TotalLoss:
+    nlp, examples = initialized(**settings)
+    return TotalLoss(nlp.get_pipe("ner"), examples, c2=c2)
+
+
+def enumerated(total: TotalLoss, c2: float, rows: numpy.ndarray) -> float:
+    """The objective of `Sequential`, from all paths, of all weights, in float64."""
+    _, examples = initialized()
+    tags = total.ner.tags
+    seen = total.features.find([eg.predicted for eg in examples])
+    n = total.weights.n_features
+    emissions = numpy.asarray([rows[list(slots[slots >= 0])].sum(axis=0) for slots in seen.rows])
+    below = rows[n:]
+    scores = Potentials(emissions, below[:-2], below[-2], below[-1], seen.lengths)
+    names = [name for _, text in TEXTS for name in text.split()]
+    gold = Gold(tags=numpy.asarray([tags.names.index(name) for name in names]))
+    batch = oracle_losses.sequences(constrain(scores, tags.constraints), gold)
+    return oracle_losses.sequential(batch) + c2 * float((rows**2).sum())
+
+
+def test_the_objective_is_that_of_all_paths_and_all_weights() -> None:
+    total = total_loss(c2=0.3)
+    vector = numpy.random.default_rng(0).normal(size=total.read_weights().shape)
+    total.write_weights(vector)
+    rows = total.weights.rows.astype("float64")
+    assert len(total.merged.roots) < total.weights.n_features
+    assert total(vector)[0] == pytest.approx(enumerated(total, 0.3, rows), rel=1e-5)
+    assert_allclose(total.read_weights(), vector, atol=1e-6)
+
+
+SMOOTH = {
+    "Sequential": {},
+    "Pointwise": {},
+    "Mixed": {"k": 1.0},
+    "SoftmaxMargin": {"cost": HAMMING},
+    "Risk": {"cost": HAMMING},
+    "JensenRiskBound": {"cost": HAMMING},
+    "MCE": {},
+    "MCEF": {},
+    "ZScore": {},
+}
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_gradients(name: str) -> None:
+    total = total_loss(loss=loss_block(name, **SMOOTH[name]))
+    rng = numpy.random.default_rng(1)
+    at = rng.normal(size=total.read_weights().shape)
+    gradient = total(at)[1]
+    for _ in range(8):
+        step = 1e-2 * rng.normal(size=at.shape)
+        difference = total(at + step)[0] - total(at - step)[0]
+        assert difference == pytest.approx(2 * float(gradient @ step), rel=2e-3, abs=2e-4)
+
+
+def test_all_weights_get_the_gradient_of_their_own() -> None:
+    """The gradient of merged features, spread, is that of `update` for each of them."""
+    nlp, examples = initialized()
+    ner = nlp.get_pipe("ner")
+    total = TotalLoss(ner, examples, c2=0.0)
+    total.write_weights(numpy.random.default_rng(2).normal(size=total.read_weights().shape))
+    gradient = total(total.read_weights())[1].reshape(total.shape)
+    potentials, backprop = ner.model.begin_update([eg.predicted for eg in examples])
+    backprop(ner.get_loss(examples, potentials)[1])
+    rows, expected = linear_part(ner.model)[1].gradient()
+    n_groups = len(total.merged.roots)
+    spread = numpy.concatenate([total.merged.spread(gradient[:n_groups]), gradient[n_groups:]])
+    assert_allclose(spread[rows], expected, atol=1e-5)
+
+
+def test_the_optimum_is_that_of_the_enumerated_objective() -> None:
+    c2 = 0.2
+    total = total_loss(c2=c2)
+    found = minimise(total, total.read_weights(), tolerance=1e-9)
+    total.write_weights(found.vector)
+    shape = total.weights.rows.shape
+    rows = minimize(
+        lambda flat: enumerated(total, c2, flat.reshape(shape)), numpy.zeros(shape).reshape(-1)
+    )
+    assert found.reason.startswith("converged")
+    assert found.value == pytest.approx(rows.fun, rel=1e-5)
+    assert_allclose(total.weights.rows, rows.x.reshape(shape), atol=5e-3)
+
+
+def test_more_batches_than_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = total_loss()
+    monkeypatch.setattr("spacy_costner.training.examples.BATCH_SIZE", 2)
+    two = total_loss()
+    vector = numpy.random.default_rng(3).normal(size=one.read_weights().shape)
+    assert (len(one.batches), len(two.batches)) == (1, 2)
+    assert_allclose(two(vector)[0], one(vector)[0], rtol=1e-6)
+    assert_allclose(two(vector)[1], one(vector)[1], atol=1e-5)
+    assert len(total_loss(loss=loss_block("ZScore")).batches) == 1
+
+
+def bowl(vector: numpy.ndarray) -> Tuple[float, numpy.ndarray]:
+    scale = numpy.arange(1, len(vector) + 1) ** 3
+    return 1 + float((scale * (vector - 1) ** 2).sum()), 2 * scale * (vector - 1)
+
+
+def test_minimise_ends_at_the_minimum_or_where_it_is_told_to() -> None:
+    steps: List[Any] = []
+    found = minimise(bowl, numpy.zeros(30), on_step=steps.append)
+    assert found.reason == "converged" and found.value == pytest.approx(1, abs=1e-3)
+    assert [step.iteration for step in steps] == list(range(1, found.n_iterations + 1))
+    assert steps[-1].value == found.value < steps[0].value
+    few = minimise(bowl, numpy.zeros(30), max_iter=3)
+    assert (few.n_iterations, few.reason) == (3, "iterations used up")
+    assert few.value == pytest.approx(bowl(few.vector)[0])
+
+
+def test_minimise_from_the_minimum_says_what_it_is() -> None:
+    found = minimise(bowl, numpy.ones(30))
+    assert found.n_iterations == 0 and found.value == bowl(numpy.ones(30))[0]
+
+
+def test_an_interruption_leaves_the_best_so_far() -> None:
+    calls = 0
+
+    def interrupted(vector: numpy.ndarray) -> Tuple[float, numpy.ndarray]:
+        nonlocal calls
+        calls += 1
+        if calls == 8:
+            raise KeyboardInterrupt
+        return bowl(vector)
+
+    found = minimise(interrupted, numpy.zeros(30))
+    assert found.reason == "interrupted" and found.n_iterations > 2
+    assert (
+        bowl(found.vector)[0] == pytest.approx(found.value)
+        and found.value < bowl(numpy.zeros(30))[0]
+    )
+
+
+def test_an_interruption_before_the_first_step_leaves_the_start() -> None:
+    def interrupted(vector: numpy.ndarray) -> Tuple[float, numpy.ndarray]:
+        raise KeyboardInterrupt
+
+    found = minimise(interrupted, numpy.ones(3))
+    assert found.n_iterations == 0 and (found.vector == 1).all()
+
+
+def sparse_config(experiment: Experiment, **changes: Any) -> Config:
+    base = load_config(experiment.config_path, interpolate=False)
+    return put_onto(put_onto(base, SPARSE_CONFIG), changes)
+
+
+def test_fit_makes_an_ordinary_pipeline(experiment: Experiment) -> None:
+    steps: List[Any] = []
+    fitted = fit(sparse_config(experiment), experiment.output_path, c2=0.01, on_step=steps.append)
+    nlp = spacy.load(fitted.path)
+    assert fitted.path == experiment.output_path / "model-last"
+    assert fitted.scores["ents_f"] == nlp.meta["performance"]["ents_f"] == 1.0
+    assert len(steps) == fitted.outcome.n_iterations
+    doc = nlp(Doc(nlp.vocab, words=["Rain", "in", "Paris", ",", "France", "."]))
+    assert [(ent.text, ent.label_) for ent in doc.ents] == [
+        ("Paris", "city"),
+        ("France", "country"),
+    ]
+    assert nlp.config["components"]["ner"]["model"]["@architectures"] == SPARSE["@architectures"]
+
+
+def test_an_interruption_of_scoring_leaves_the_pipeline(
+    monkeypatch: pytest.MonkeyPatch, experiment: Experiment
+) -> None:
+    def interrupted(self: Language, examples: List[Example]) -> Dict[str, Any]:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Language, "evaluate", interrupted)
+        fitted = fit(sparse_config(experiment), experiment.output_path, c2=0.01)
+    assert fitted.scores == {} and "dev: not scored" in describe_fit(fitted)
+    nlp = spacy.load(fitted.path)
+    doc = nlp(Doc(nlp.vocab, words=["Rain", "in", "Paris"]))
+    assert [ent.text for ent in doc.ents] == ["Paris"]
+
+
+def test_fit_starts_from_a_trained_model(experiment: Experiment) -> None:
+    first = fit(sparse_config(experiment), experiment.output_path / "first", max_iter=4)
+    start = {"@callbacks": "spacy_costner.start_from.v1", "path": str(first.path)}
+    config = sparse_config(experiment, initialize={"after_init": start})
+    second = fit(config, experiment.output_path / "second", max_iter=1)
+    assert second.outcome.value < first.outcome.value
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"loss": loss_block("MaxMargin", cost=HAMMING)}, "expected one loss without kinks"),
+        ({"loss": loss_block("Perceptron")}, "ner.loss.*was: spacy_costner.Perceptron.v1"),
+        ({"loss": loss_block("MCE", psi="inf")}, "expected one loss without kinks"),
+        ({"loss": loss_block("MCEF", psi="inf")}, "expected one loss without kinks"),
+        (
+            {
+                "model": {
+                    **SPARSE,
+                    "@architectures": "spacy_costner.HybridCRF.v1",
+                    "tok2vec": TOK2VEC,
+                }
+            },
+            "ner.model: expected spacy_costner.SparseCRF.v1, was: spacy_costner.HybridCRF.v1",
+        ),
+    ],
+)
+def test_what_cannot_be_fitted(changes: Dict[str, Any], message: str) -> None:
+    nlp, _ = initialized(**changes)
+    with pytest.raises(ValueError, match=message):
+        check_loss(nlp, component_to_fit(nlp, []))
+
+
+def test_other_components_are_frozen() -> None:
+    nlp, _ = initialized()
+    nlp.add_pipe("tagger", first=True)
+    with pytest.raises(ValueError, match=r"training.frozen_components, was: \['tagger', 'ner'\]"):
+        component_to_fit(nlp, [])
+    assert component_to_fit(nlp, ["tagger"]) is nlp.get_pipe("ner")
+
+
+def test_annotating_components_come_first() -> None:
+    """What they set is there when features are looked for."""
+    model = {**SPARSE, "features": {**FEATURES, "windows": {"TAG": 0}}}
+    nlp, examples = initialized(model=model)
+    ruler = nlp.add_pipe("attribute_ruler", name="ruler", first=True)
+    ruler.add([[{"ORTH": "Rome"}]], {"TAG": "CITY"})
+    annotate(nlp, examples, [], before="ner")
+    assert not any(token.tag_ for eg in examples for token in eg.predicted)
+    annotate(nlp, examples, ["ruler"], before="ner")
+    tagged = [token.text for eg in examples for token in eg.predicted if token.tag_ == "CITY"]
+    assert tagged == ["Rome", "Rome", "Rome"]
+
+
+def test_missing_scipy_is_named(monkeypatch: pytest.MonkeyPatch, experiment: Experiment) -> None:
+    monkeypatch.setitem(sys.modules, "scipy.optimize", None)
+    with pytest.raises(ImportError, match=r"pip install 'spacy-costner\[fit\]'"):
+        fit(sparse_config(experiment), experiment.output_path)
+    with pytest.raises(ImportError):
+        minimise(bowl, numpy.zeros(2))
+
+
+def test_a_negative_penalty_is_refused(experiment: Experiment) -> None:
+    with pytest.raises(ValueError, match="c2: expected a finite number of at least 0"):
+        fit(sparse_config(experiment), experiment.output_path, c2=-1.0)
+
+
+def test_command_line(experiment: Experiment, tmp_path: Path) -> None:
+    path = tmp_path / "sparse.cfg"
+    sparse_config(experiment).to_disk(path)
+    given = partial(run, "fit", path, "--output", tmp_path / "fitted")
+    result = given("--c2", 0.01, "--max-iter", 30, "--nlp.batch_size", 7)
+    assert result.exit_code == 0, result.output
+    assert "dev: F 1.0000" in result.output
+    assert spacy.load(tmp_path / "fitted" / "model-last").config["nlp"]["batch_size"] == 7
+    result = given("--c2", -1)
+    assert result.exit_code == 1 and "c2: expected a finite number" in result.output
+
+
+ONE_BY_ONE = {
+    "@batchers": "spacy.batch_by_sequence.v1",
+    "size": 1,
+    "get_length": None,
+}
+MIRA = loss_block("MIRA", cost=HAMMING, aggressiveness=100.0)
+ONLINE = {"training": {"max_epochs": 20, "max_steps": 0}}
+
+
+def test_online_steps_are_those_of_update() -> None:
+    """One batch after another: the same weights, averages and progress."""
+    settings = {"model": {**SPARSE, "L1": 0.001}, "loss": MIRA}
+    (one, examples), (other, _) = initialized(**settings), initialized(**settings)
+    batches = [examples[:2], examples[2:]]
+    sgd, online = Adam(use_averages=True), Adam(use_averages=True)
+    random.seed(0)
+    ner = other.get_pipe("ner")
+    trained = train(ner, read_batches(ner, batches), online, max_epochs=3)
+    random.seed(0)
+    losses: Dict[str, float] = {}
+    for _ in range(3):
+        random.shuffle(batches)
+        for batch in batches:
+            one.update(batch, sgd=sgd, losses=losses)
+    expected, found = (linear_part(nlp.get_pipe("ner").model)[1] for nlp in (one, other))
+    assert_allclose(found.rows, expected.rows, atol=1e-6)
+    assert found.rows.any()
+    with one.use_params(sgd.averages), other.use_params(online.averages):
+        assert_allclose(found.rows, expected.rows, atol=1e-6)
+    assert ner.progress == one.get_pipe("ner").progress
+    assert (trained.n_epochs, trained.n_steps, trained.reason) == (3, 6, "trained")
+
+
+def test_online_training_ends_where_it_is_told_to() -> None:
+    nlp, examples = initialized()
+    ner = nlp.get_pipe("ner")
+    batches = read_batches(ner, [[eg] for eg in examples])
+    steps: List[Any] = []
+    trained = train(ner, batches, Adam(), max_epochs=9, max_steps=7, on_epoch=steps.append)
+    assert (trained.n_epochs, trained.n_steps, trained.reason) == (2, 7, "steps used up")
+    assert [step.iteration for step in steps] == [1, 2] and trained.value == steps[-1].value
+
+    def interrupt(step: Any) -> None:
+        raise KeyboardInterrupt
+
+    trained = train(ner, batches, Adam(), max_epochs=9, on_epoch=interrupt)
+    assert (trained.n_epochs, trained.reason) == (1, "interrupted")
+    assert train(ner, [], Adam(), max_epochs=0, max_steps=5).n_steps == 0
+    with pytest.raises(ValueError, match="max_epochs, max_steps: expected one of them above 0"):
+        train(ner, batches, Adam(), max_epochs=0)
+
+
+def test_fit_online_makes_an_ordinary_pipeline(experiment: Experiment) -> None:
+    """With a loss that has kinks, too; and the averages are what is scored and saved."""
+    ner = {**SPARSE_CONFIG["components"]["ner"], "loss": loss_block("Perceptron")}
+    config = sparse_config(experiment, components={"ner": ner}, **ONLINE)
+    fitted = fit_online(config, experiment.output_path)
+    nlp = spacy.load(fitted.path)
+    assert fitted.scores["ents_f"] == nlp.meta["performance"]["ents_f"] == 1.0
+    assert fitted.outcome.describe().startswith("trained: 20 epochs")
+    doc = nlp(Doc(nlp.vocab, words=["Rain", "in", "Paris"]))
+    assert [(ent.text, ent.label_) for ent in doc.ents] == [("Paris", "city")]
+
+
+def test_less_than_an_epoch_is_saved(experiment: Experiment) -> None:
+    training = {"max_epochs": 0, "max_steps": 1, "batcher": ONE_BY_ONE}
+    fitted = fit_online(sparse_config(experiment, training=training), experiment.output_path)
+    assert (fitted.outcome.n_epochs, fitted.outcome.n_steps) == (0, 1)
+    loss = spacy.load(fitted.path).meta["performance"]["ner_loss"]
+    assert loss == pytest.approx(fitted.outcome.value) and loss > 0
+
+
+def test_an_interruption_before_the_first_step_is_saved(
+    monkeypatch: pytest.MonkeyPatch, experiment: Experiment
+) -> None:
+    def interrupted(self: TotalLoss, vector: numpy.ndarray) -> Tuple[float, numpy.ndarray]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(TotalLoss, "__call__", interrupted)
+    fitted = fit(sparse_config(experiment), experiment.output_path)
+    assert "ner_loss" not in spacy.load(fitted.path).meta["performance"]
+
+
+@pytest.mark.parametrize("limits", [{"max_epochs": 0}, {"max_epochs": -1}])
+def test_online_training_has_to_end(limits: Dict[str, int], experiment: Experiment) -> None:
+    config = sparse_config(experiment, training={"max_steps": 0, **limits})
+    with pytest.raises(ValueError, match="training: expected max_epochs or max_steps"):
+        fit_online(config, experiment.output_path)
+
+
+def test_the_training_corpus_is_read_once(
+    monkeypatch: pytest.MonkeyPatch, experiment: Experiment
+) -> None:
+    n_read = 0
+    read = Corpus.__call__
+
+    def counted(self: Corpus, nlp: Language) -> Any:
+        nonlocal n_read
+        n_read += 1
+        return read(self, nlp)
+
+    monkeypatch.setattr(Corpus, "__call__", counted)
+    fit_online(sparse_config(experiment, **ONLINE), experiment.output_path)
+    assert n_read == 2
+
+
+def test_command_line_online(experiment: Experiment, tmp_path: Path) -> None:
+    path = tmp_path / "sparse.cfg"
+    sparse_config(experiment, **ONLINE).to_disk(path)
+    given = partial(run, "fit", path, "--output", tmp_path / "fitted", "--online")
+    result = given("--training.max_epochs", 30)
+    assert result.exit_code == 0, result.output
+    assert "trained: 30 epochs" in result.output and "dev: F 1.0000" in result.output
+    result = given("--c2", 0.1)
+    assert result.exit_code == 1
+    assert "expected no more options with --online, was: {'c2': 0.1}" in result.output
