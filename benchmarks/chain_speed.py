@@ -1,6 +1,6 @@
 """The chain against pytorch-crf and torch-struct: loss with gradient, and Viterbi.
 
-    python benchmarks/chain_speed.py [turns]
+    python benchmarks/chain_speed.py [deviations]
 
 Each library is used as its documentation says: pytorch-crf and torch-struct on padded batches
 with a mask or lengths, ours on ragged ones. Lengths are drawn evenly from half the mean to one
@@ -152,9 +152,9 @@ def check(tasks: Dict[str, Tasks]) -> None:
             numpy.testing.assert_allclose(tasks[name].loss().item(), value, rtol=1e-4)
 
 
-def print_table(title: str, task: str, turns: int) -> None:
+def print_table(title: str, task: str, deviations: int) -> None:
     print(f"\n## {title}\n")
-    print("How many times as long the peer takes: median over turns, and quartiles.\n")
+    print("How many times as long the peer takes: median over deviations, and quartiles.\n")
     print(f"| (B, mean T, K) | {OURS} | {PYTORCH_CRF} | {TORCH_STRUCT} |")
     print("|---|---|---|---|")
     for shape in SHAPES:
@@ -164,7 +164,9 @@ def print_table(title: str, task: str, turns: int) -> None:
         if other is not None:
             tasks[TORCH_STRUCT] = other
         check(tasks)
-        timed = compare({name: getattr(each, task) for name, each in tasks.items()}, OURS, turns)
+        timed = compare(
+            {name: getattr(each, task) for name, each in tasks.items()}, OURS, deviations
+        )
         cells = [str(shape), f"{timed[OURS].seconds * 1e6:,.0f} µs"]
         for name in (PYTORCH_CRF, TORCH_STRUCT):
             if name not in timed:
@@ -175,11 +177,11 @@ def print_table(title: str, task: str, turns: int) -> None:
         print(f"| {' | '.join(cells)} |", flush=True)
 
 
-def main(turns: int = 15) -> None:
+def main(deviations: int = 15) -> None:
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore", module="torch_struct")
-    print_table("Chain: loss and gradient", "loss", turns)
-    print_table("Chain: Viterbi", "viterbi", turns)
+    print_table("Chain: loss and gradient", "loss", deviations)
+    print_table("Chain: Viterbi", "viterbi", deviations)
 
 
 if __name__ == "__main__":

@@ -57,8 +57,8 @@ def compare(potentials: Potentials, rng: numpy.random.Generator) -> Dict[str, fl
     assert_allclose(best.scores, chain.path_score(exact, best.tags)[0], rtol=1e-9, atol=1e-6)
     assert (best.scores[legal] <= expected[legal] + 1e-6 * (1 + abs(expected[legal]))).all()
     assert (numpy.isneginf(best.scores) == ~legal).all()
-    second = chain.best_outside(potentials, best.tags)
-    wanted = batched.best_outside(exact, best.tags).scores
+    second = chain.best_path_excluding(potentials, best.tags)
+    wanted = batched.best_path_excluding(exact, best.tags).scores
     assert_allclose(second.scores, wanted, rtol=1e-9, atol=1e-6)
     found = numpy.isfinite(second.scores)
     score = chain.path_score(exact, second.tags)[0]

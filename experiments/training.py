@@ -24,11 +24,11 @@ from thinc.types import Floats2d, FloatsXd
 
 from spacy_costner.commands.runs import Run
 from spacy_costner.costs.label_tree import make_tree
-from spacy_costner.pipeline.annotations import rate
+from spacy_costner.pipeline.annotations import score_spans
 from spacy_costner.pipeline.scorers import count_at_level, count_docs, entity_pairs
 from spacy_costner.pipeline.targets import read_presets
 from spacy_costner.training import Step, TotalLoss, minimise, read_batches, train
-from spacy_costner.training.convergence import Descent, ignore
+from spacy_costner.training.convergence import Convergence, ignore
 
 from .corpora import as_examples, bare, read_docs
 from .genia import divide
@@ -156,7 +156,7 @@ def fit_conjugate(
     """Train a linear model without a prior by nonlinear conjugate gradient. It ends when the last
     ten iterations made the objective smaller by less than `tolerance` times it."""
     total = TotalLoss(tagger.ner, examples, c2=0.0)
-    descent = Descent(tolerance, ignore)
+    descent = Convergence(tolerance, ignore)
 
     def after_iteration(intermediate_result: Any) -> None:
         descent.add(float(intermediate_result.fun), 0.0)
@@ -273,11 +273,11 @@ def predict(
     ner = tagger.ner
     found: Dict[str, List[Example]] = {name: [] for name in decodings}
     for batch in minibatch(docs, 256):
-        beliefs = ner.beliefs(batch)
+        posterior = ner.posterior(batch)
         for name, block in decodings.items():
             ner.set_decoding(registry.resolve({"decoding": dict(block)})["decoding"])
             predicted = [bare(doc) for doc in batch]
-            rated = rate(ner.answer(beliefs), beliefs, read_presets(predicted), None)
+            rated = score_spans(ner.answer(posterior), posterior, read_presets(predicted), None)
             ner.set_annotations(predicted, rated)
             found[name] += map(Example, predicted, batch)
     return found

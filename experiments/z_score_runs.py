@@ -142,7 +142,7 @@ def hmms_as_hard(error: float, n_symbols: int, n: int, **settings: Any) -> Tuple
             found.append(hmm)
         if len(found) == n:
             return found, n_drawn
-    raise ValueError(f"hmms_as_hard: error: expected one that occurs, was: {error}")
+    raise ValueError(f"hmms_as_hard: error: expected one that occurs, got {error}")
 
 
 N_SENTENCES = 300

@@ -41,7 +41,7 @@ costner = typer.Typer(
 app.add_typer(costner)
 
 ModelArg = Annotated[str, Argument(help="Trained pipeline: a package or a folder")]
-DevArg = Annotated[Path, Argument(help="Development docs: .spacy file or folder", exists=True)]
+DevArg = Annotated[Path, Argument(help="DevPredictions docs: .spacy file or folder", exists=True)]
 OutputOption = Annotated[Path, Option("--output", "-o", help="Folder to save the pipeline in")]
 NameOption = Annotated[str, Option("--name", help="Name of the component")]
 GpuOption = Annotated[int, Option("--gpu-id", "-g", help="GPU ID or -1 for CPU")]
@@ -149,7 +149,7 @@ def fit_cli(
     given: Dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     with errors_shown(), show_validation_error(config_path, hint_fill=False):
         if online and given:
-            raise ValueError(f"fit: expected no more options with --online, was: {given}")
+            raise ValueError(f"fit: expected no more options with --online, got {given}")
         check_overrides(load_config(config_path, interpolate=False), overrides)
         config = load_config(config_path, overrides=overrides, interpolate=False)
         unit = "epoch" if online else "it"

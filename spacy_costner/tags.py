@@ -214,5 +214,5 @@ def get_scheme(name: str) -> Scheme:
     """
     if name not in SCHEMES:
         expected = " or ".join(repr(known) for known in SCHEMES)
-        raise ValueError(f"scheme: expected {expected}, was: {name!r}")
+        raise ValueError(f"scheme: expected {expected}, got {name!r}")
     return SCHEMES[name]

@@ -63,7 +63,7 @@ class Gold(NamedTuple):
     opening (Optional[Array1d]): Which tags begin an entity. Shape: (K,)
     continuing (Optional[Array1d]): Which tags go on with the entity of the token before.
         Shape: (K,)
-    stands_for (Optional[Ints1d]): The tag that each tag scores as, where some tags share
+    tied_to (Optional[Ints1d]): The tag that each tag scores as, where some tags share
         their scores; None: itself. Shape: (K,)
     features (Optional[Ints2d]): The features of each token, each of the value 1; -1 stands
         for none. None: each token has one, which no other has. Shape: (N, S)
@@ -76,7 +76,7 @@ class Gold(NamedTuple):
     weights: Optional[Floats1d] = None
     opening: Optional[Array1d] = None
     continuing: Optional[Array1d] = None
-    stands_for: Optional[Ints1d] = None
+    tied_to: Optional[Ints1d] = None
     features: Optional[Ints2d] = None
 
 
@@ -91,7 +91,7 @@ class LossResult(NamedTuple):
     gradient: Potentials
 
 
-Scored = Tuple[Floats1d, Callable[[Floats1d], Potentials]]
+ScoreWithVjp = Tuple[Floats1d, Callable[[Floats1d], Potentials]]
 """One score a sequence, in float64, shape (B,); and the callback that takes the
 derivative of anything with respect to those scores, shape (B,), to its derivative with
 respect to the potentials."""
@@ -114,7 +114,7 @@ class TagSet(Protocol):
 
 
 CostTable: TypeAlias = Floats2d
-"""What each mistake costs, [gold tag, answered tag]: never negative, 0 on the diagonal.
+"""What each mistake costs, [gold tag, predicted tag]: never negative, 0 on the diagonal.
 Shape: (K, K)"""
 
 Cost = Callable[[TagSet], CostTable]

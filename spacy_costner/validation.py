@@ -1,6 +1,7 @@
 """Checks of what a config says: numbers, names of labels, costs."""
 
 import math
+import warnings
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Dict, Mapping, Sequence, Tuple
@@ -28,7 +29,7 @@ def check_cost(cost: float, where: str) -> float:
     RAISES (ValueError): If it is negative or not finite.
     """
     if not 0 <= number(cost) < math.inf:
-        raise ValueError(f"{where}: expected a finite number of at least 0, was: {cost!r}")
+        raise ValueError(f"{where}: expected a finite number of at least 0, got {cost!r}")
     return number(cost)
 
 
@@ -48,7 +49,7 @@ def check_names(block: Mapping[str, Any], where: str) -> None:
         if not _survives(name, is_section):
             raise ValueError(
                 f"{where}: expected names that a spaCy config can write and read again, "
-                f"was: {name!r}"
+                f"got {name!r}"
             )
         if is_section:
             check_names(value, where)
@@ -81,7 +82,7 @@ def without_repetition(pairs: Sequence[Tuple[str, Any]]) -> Dict[str, Any]:
 def describe(value: Any) -> Any:
     """Say what a block of the config has made, in the same way in every process.
 
-    value (Any): Numbers, names, and factories' results: partial functions, trees, matrices.
+    value (Any): IdMap, names, and factories' results: partial functions, trees, matrices.
     RETURNS (Any): JSON.
     """
     if isinstance(value, partial):
@@ -97,3 +98,8 @@ def describe(value: Any) -> Any:
     if hasattr(value, "source"):
         return describe(value.source)
     return getattr(value, "__qualname__", type(value).__qualname__)
+
+
+def warn_of_old_name(old: str, new: str) -> None:
+    """Say what an old name is called now."""
+    warnings.warn(f"{old} is deprecated, use {new}", DeprecationWarning, stacklevel=3)

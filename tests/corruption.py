@@ -66,7 +66,7 @@ class Case(NamedTuple):
     name (str): What was done.
     files (Dict[str, bytes]): The files with their new content.
     config (Dict[str, Any]): Overrides at load.
-    expected (Optional[Answer]): What may be answered; None: anything, but no error.
+    expected (Optional[Answer]): What may be predicted; None: anything, but no error.
     """
 
     name: str
@@ -107,7 +107,7 @@ def answer(nlp: Language) -> Answer:
     """Entities, with all the digits of their probabilities and of the scores."""
     docs = [nlp(text) for text in TEXTS]
     ner = nlp.get_pipe("ner")
-    scores = to_numpy(ner.beliefs(docs).potentials.emissions).astype("float64")
+    scores = to_numpy(ner.posterior(docs).potentials.emissions).astype("float64")
     ents = [[(ent.start, ent.end, ent.label_, ent._.confidence) for ent in d.ents] for d in docs]
     return json.loads(json.dumps([list(ner.labels), ents, scores.tolist()]))
 
@@ -324,7 +324,7 @@ def outcome(case: Case, path: Path) -> str:
         for name, content in before.items():
             (path / name).write_bytes(content)
     if case.expected is None:
-        return "answered"
+        return "predicted"
     return "same" if found == case.expected else "different"
 
 
@@ -389,7 +389,7 @@ def is_right(case: Case, found: str) -> bool:
         return found == "same"
     if case.name.startswith("config") and ("tok2vec" in case.name or "@" in case.name):
         return found in ("refused", "same") or found.startswith("error")
-    return found in ("refused", "same") or (found == "answered" and case.expected is None)
+    return found in ("refused", "same") or (found == "predicted" and case.expected is None)
 
 
 def main() -> int:

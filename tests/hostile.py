@@ -3,7 +3,7 @@
     python -m tests.hostile [number of calls] [seed]
 
 Each is refused by a ValueError that names the argument, by compiled and by array code alike, or
-answered by both. Built with sanitizers, compiled code must not read or write outside.
+predicted by both. Built with sanitizers, compiled code must not read or write outside.
 """
 
 import sys
@@ -98,8 +98,8 @@ MORE_ARGUMENTS: Dict[str, Callable[[Potentials, Rng], Dict[str, Any]]] = {
     "entropy": _nothing,
     "path_score": _tags,
     "path_log_prob": _tags,
-    "best_outside": _allowed,
-    "log_partition_outside": _allowed,
+    "best_path_excluding": _allowed,
+    "log_partition_excluding": _allowed,
     "log_marginals": _allowed,
     "expectation": _values,
     "segment_log_probs": _segments,
@@ -203,7 +203,7 @@ def compare(seed: int, i: int) -> bool:
 
 def main(n_calls: int = 10_000, seed: int = 0) -> None:
     refused = sum(compare(seed, i) for i in range(n_calls))
-    print(f"{n_calls} calls, {refused} refused, {n_calls - refused} answered")
+    print(f"{n_calls} calls, {refused} refused, {n_calls - refused} predicted")
 
 
 if __name__ == "__main__":

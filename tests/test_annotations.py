@@ -20,7 +20,7 @@ from spacy_costner.tags import Entities
 
 from .test_component import TEXTS, ents, examples, pipeline, train
 
-CONFIDENCE = {"@misc": "spacy_costner.Confidence.v1", "second_choice": 0.05}
+CONFIDENCE = {"@misc": "spacy_costner.Confidence.v1", "alternatives": 0.05}
 THRESHOLD = {"@misc": "spacy_costner.ThresholdDecoding.v1", "threshold": 0.5}
 TREE = {"name": {"LOC": {}, "PERSON": {}, "sports-team": {}}}
 HIERARCHICAL = {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": TREE}
@@ -61,9 +61,9 @@ def test_confidence_is_the_share_of_sampled_readings(scheme: str) -> None:
     train(nlp, steps=12)
     ner = nlp.get_pipe("ner")
     docs = [nlp("Berlin likes Shaka Khan"), nlp("London\n")]
-    for doc, readings in zip(docs, ner.readings([doc.copy() for doc in docs], k=5000)):
+    for doc, readings in zip(docs, ner.k_best([doc.copy() for doc in docs], k=5000)):
         assert sum(reading.prob for reading in readings) == pytest.approx(1, abs=1e-3)
-        groups = [doc.spans["confidence"], doc.spans["confidence_second_choice"]]
+        groups = [doc.spans["confidence"], doc.spans["confidence_alternatives"]]
         assert any(len(group) for group in groups)
         for group in groups:
             for span, score in zip(group, group.attrs["scores"]):
@@ -80,7 +80,7 @@ def test_confidence_in_docs(unsure: Path) -> None:
     nlp = load(unsure, confidence=CONFIDENCE)
     ner = nlp.get_pipe("ner")
     docs = list(nlp.pipe([*TEXTS, TEXT, TEXT]))
-    beliefs = ner.beliefs(docs)
+    posterior = ner.posterior(docs)
     n_before = 0
     for doc in docs:
         assert [*doc.spans["confidence"]] == [*doc.ents]
@@ -91,14 +91,14 @@ def test_confidence_in_docs(unsure: Path) -> None:
                 label = ner.labels.index(span.label_)
                 place = (span.start + n_before, span.end + n_before, label)
                 entity = Entities(*numpy.asarray([place]).T)
-                assert beliefs.entity_probs(entity)[0] == pytest.approx(score, abs=1e-5)
-        second = doc.spans["confidence_second_choice"]
-        answered = {(ent.start, ent.end, ent.label) for ent in doc.ents}
-        assert not answered & {(span.start, span.end, span.label) for span in second}
-        assert all(score >= 0.05 for score in scores(doc, "confidence_second_choice"))
+                assert posterior.entity_probs(entity)[0] == pytest.approx(score, abs=1e-5)
+        second = doc.spans["confidence_alternatives"]
+        predicted = {(ent.start, ent.end, ent.label) for ent in doc.ents}
+        assert not predicted & {(span.start, span.end, span.label) for span in second}
+        assert all(score >= 0.05 for score in scores(doc, "confidence_alternatives"))
         n_before += len(doc)
     assert any(doc.ents for doc in docs)
-    assert any(len(doc.spans["confidence_second_choice"]) for doc in docs)
+    assert any(len(doc.spans["confidence_alternatives"]) for doc in docs)
     assert doc[0:1]._.confidence is None or doc[0:1] in [*doc.spans["confidence"], *second]
 
 
@@ -143,8 +143,8 @@ def test_an_extension_of_that_name_is_not_overwritten(unsure: Path) -> None:
     [
         ({"spans_key": ""}, "spans_key: expected a name"),
         ({"extension": ""}, "extension: expected a name"),
-        ({"second_choice": 1.5}, f"second_choice: expected null or a probability from {LEAST}"),
-        ({"second_choice": 0.0}, "second_choice: expected"),
+        ({"alternatives": 1.5}, f"alternatives: expected null or a probability from {LEAST}"),
+        ({"alternatives": 0.0}, "alternatives: expected"),
     ],
 )
 def test_bad_settings_are_named(settings: Dict[str, Any], message: str) -> None:
@@ -156,10 +156,10 @@ def test_readings_and_entropy(unsure: Path) -> None:
     nlp = load(unsure)
     ner = nlp.get_pipe("ner")
     docs = [nlp(TEXT), nlp(""), nlp("Berlin lost")]
-    beliefs = ner.beliefs(docs)
-    assert beliefs.marginals.shape == (sum(map(len, docs)), len(ner.tags))
-    numpy.testing.assert_allclose(beliefs.marginals.sum(axis=1), 1, rtol=1e-4)
-    found = ner.readings(docs, k=3)
+    posterior = ner.posterior(docs)
+    assert posterior.marginals.shape == (sum(map(len, docs)), len(ner.tags))
+    numpy.testing.assert_allclose(posterior.marginals.sum(axis=1), 1, rtol=1e-4)
+    found = ner.k_best(docs, k=3)
     assert [len(each) for each in found] == [3, 1, 3]
     assert found[1][0].ents == [] and found[1][0].prob == 1.0
     for doc, each in zip(docs, found):
@@ -168,7 +168,7 @@ def test_readings_and_entropy(unsure: Path) -> None:
         assert each[0].ents == list(doc.ents)
     every = ner.readings([docs[2]], k=10_000)[0]
     surprise = -sum(prob * numpy.log(prob) for _, prob in every)
-    assert beliefs.entropy[2] == pytest.approx(surprise, abs=1e-3) and beliefs.entropy[1] == 0
+    assert posterior.entropy[2] == pytest.approx(surprise, abs=1e-3) and posterior.entropy[1] == 0
 
 
 # Decoding
@@ -228,7 +228,7 @@ def test_a_node_of_the_tree_is_answered(unsure: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("decoding", "message"),
     [
-        ({**THRESHOLD, "labels": {"GPE": 0.2}}, r"decoding: labels: .*was: 'GPE'"),
+        ({**THRESHOLD, "labels": {"GPE": 0.2}}, r"decoding: labels: .*got 'GPE'"),
         ({**MIN_COST, "tree": {"place": {"LOC": {}}}}, "MinCostDecoding: tree: .*'PERSON'"),
     ],
 )
@@ -272,3 +272,15 @@ def test_scores_count_what_was_decoded(unsure: Path) -> None:
     nlp = load(unsure, decoding={**THRESHOLD, "threshold": 1.0})
     batch = [Example(eg.predicted, eg.reference) for eg in examples(nlp)]
     assert nlp.evaluate(batch)["ents_r"] == 0.0
+
+
+def test_old_names_are_accepted(unsure: Path) -> None:
+    nlp = load(unsure)
+    doc, ner = nlp.make_doc(TEXT), nlp.get_pipe("ner")
+    with pytest.warns(DeprecationWarning, match="beliefs is deprecated, use posterior"):
+        assert (ner.beliefs([doc]).marginals == ner.posterior([doc]).marginals).all()
+    with pytest.warns(DeprecationWarning, match="readings is deprecated, use k_best"):
+        assert len(ner.readings([doc], 2)[0]) == 2
+    with pytest.warns(DeprecationWarning, match="second_choice is deprecated, use alternatives"):
+        old = make_confidence(second_choice=0.05)
+    assert (old.least, old.alternatives_key) == (0.05, "confidence_second_choice")

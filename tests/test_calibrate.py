@@ -12,35 +12,35 @@ from spacy.training import Example
 
 from spacy_costner import chain
 from spacy_costner.commands.calibrate import _at, _slopes, _temperature, calibrate, fit
-from spacy_costner.commands.dev_predictions import infer, select
-from spacy_costner.decoding import Beliefs, Temperature, make_viterbi, temper
+from spacy_costner.commands.dev_predictions import predict_dev, select
+from spacy_costner.decoding import Posterior, Temperature, make_viterbi, temper
 from spacy_costner.tags import Tags
 
 from .batches import random_potentials
 from .strategies import seeds
 from .test_annotations import load
 from .test_component import TEXTS, ents, examples, pipeline
-from .test_decoding import beliefs, columns, probs_of_entities
+from .test_decoding import columns, posterior, probs_of_entities
 
 
-def surprise(beliefs: Beliefs, logs: Any, entities: Any, right: Any) -> float:
-    temperature = _temperature(logs, beliefs.tags.labels)
-    p = _at(beliefs, temperature).entity_probs(entities)
+def surprise(posterior: Posterior, logs: Any, entities: Any, right: Any) -> float:
+    temperature = _temperature(logs, posterior.tags.labels)
+    p = _at(posterior, temperature).entity_probs(entities)
     return -float(numpy.log(numpy.where(right, p, 1 - p)).sum())
 
 
-@given(beliefs(), seeds)
-def test_slope_of_the_loss(beliefs: Beliefs, rng: numpy.random.Generator) -> None:
-    logs = rng.uniform(-0.5, 0.5, size=len(beliefs.tags.labels) + 1)
-    tempered = _at(beliefs, _temperature(logs, beliefs.tags.labels))
-    entities = columns(list(probs_of_entities(beliefs)))
+@given(posterior(), seeds)
+def test_slope_of_the_loss(posterior: Posterior, rng: numpy.random.Generator) -> None:
+    logs = rng.uniform(-0.5, 0.5, size=len(posterior.tags.labels) + 1)
+    tempered = _at(posterior, _temperature(logs, posterior.tags.labels))
+    entities = columns(list(probs_of_entities(posterior)))
     probs = tempered.entity_probs(entities)
     entities = select(entities, (probs > 1e-3) & (probs < 1 - 1e-3))
     right = rng.uniform(size=len(entities.begin)) < 0.5
     found = _slopes(tempered, entities, right)
     for i in range(len(logs)):
         step = numpy.eye(len(logs))[i] * 1e-5
-        above, below = (surprise(beliefs, logs + by, entities, right) for by in (step, -step))
+        above, below = (surprise(posterior, logs + by, entities, right) for by in (step, -step))
         expected = (above - below) / 2e-5
         assert found[i] == pytest.approx(expected, rel=1e-6, abs=1e-6)
 
@@ -51,17 +51,17 @@ def test_the_temperature_is_that_of_the_truth(scheme: str, true: float) -> None:
     """Gold is drawn from the model's distribution at a temperature: it is found again."""
     tags = Tags(["a", "b"], scheme)
     potentials = random_potentials([4] * 3000, len(tags), scale=3.0, seed=1)
-    beliefs = Beliefs(chain.constrain(potentials, tags.constraints), tags)
-    truth = temper(beliefs.scores, tags, Temperature(true))
+    posterior = Posterior(chain.constrain(potentials, tags.constraints), tags)
+    truth = temper(posterior.scores, tags, Temperature(true))
     rng = numpy.random.default_rng(2)
     path = chain.sample_paths(truth, 1, rng)[0]
     gold = set(zip(*(column.tolist() for column in tags.decode(path, potentials.lengths))))
-    answered = make_viterbi().decode(beliefs, make_viterbi().settings).entities
-    rows = zip(*(column.tolist() for column in answered))
+    predicted = make_viterbi().decode(posterior, make_viterbi().settings).entities
+    rows = zip(*(column.tolist() for column in predicted))
     right = numpy.asarray([entity in gold for entity in rows])
-    found = fit(beliefs, answered, right, per_label=False)
+    found = fit(posterior, predicted, right, per_label=False)
     assert found.overall == pytest.approx(true, rel=0.07) and not found.labels
-    by_label = fit(beliefs, answered, right, per_label=True)
+    by_label = fit(posterior, predicted, right, per_label=True)
     assert list(by_label.labels) == ["a", "b"]
     assert [*by_label.labels.values()] == pytest.approx([true, true], rel=0.2)
 
@@ -80,7 +80,7 @@ def test_calibration_is_set_and_saved(unsure: Path, tmp_path: Path) -> None:
     loaded = spacy.load(tmp_path)
     assert [ents(loaded(text)) for text in TEXTS] == before
     docs = [loaded(text) for text in TEXTS if text]
-    for one, other in zip(*(n.get_pipe("ner").beliefs(docs).marginals for n in (nlp, loaded))):
+    for one, other in zip(*(n.get_pipe("ner").posterior(docs).marginals for n in (nlp, loaded))):
         numpy.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
     # Every answer is right, and the model was not sure: it becomes more certain.
     assert result.temperature.overall < 1
@@ -90,7 +90,7 @@ def test_calibration_is_set_and_saved(unsure: Path, tmp_path: Path) -> None:
 
 def test_what_cannot_be_calibrated_is_said(unsure: Path) -> None:
     nlp = load(unsure)
-    with pytest.raises(ValueError, match=r"cost_sensitive_ner, one of \['ner'\], was: 'other'"):
+    with pytest.raises(ValueError, match=r"cost_sensitive_ner, one of \['ner'\], got 'other'"):
         calibrate(nlp, examples(nlp), name="other")
     nothing = [Example(nlp.make_doc("a b"), nlp.make_doc("a b"))]
     with pytest.raises(ValueError, match="with entities annotated, found none"):
@@ -116,7 +116,7 @@ def test_development_docs(unsure: Path) -> None:
     missing.set_ents(missing.ents[:1], outside=[missing[0:2]], default="missing")
     preset = batch[0].predicted
     preset.set_ents([Span(preset, 0, 1, label="LOC")], default="missing")
-    development = infer(nlp, "ner", batch)
+    development = predict_dev(nlp, "ner", batch)
     n_first, n_second = len(batch[0].predicted), len(batch[1].predicted)
     # Alphabetical: LOC, PERSON, sports-team. Berlin is missing.
     assert entities(development.gold) == [
@@ -130,13 +130,13 @@ def test_development_docs(unsure: Path) -> None:
     some = columns([(0, 1, 0), (2, 4, 1), (2, 4, 0), (n_first + 2, n_first + 4, 0)])
     assert development.right(some).tolist() == [False, True, False, False]
     assert development.counts(some).tolist() == [False, True, True, False]
-    assert len(development.beliefs.scores.lengths) == 3
+    assert len(development.posterior.scores.lengths) == 3
     # The docs given stay as they were.
     assert not batch[1].predicted.has_annotation("ENT_IOB")
 
 
 def test_development_docs_go_through_what_comes_before() -> None:
-    """With a listener, beliefs are those of the tensor that the shared tok2vec makes."""
+    """With a listener, posterior are those of the tensor that the shared tok2vec makes."""
     nlp = spacy.blank("en")
     nlp.batch_size = 2
     nlp.add_pipe("tok2vec", config={"model": {"width": 16, "depth": 1}})
@@ -147,8 +147,8 @@ def test_development_docs_go_through_what_comes_before() -> None:
     optimizer = nlp.initialize(lambda: batch)
     for _ in range(5):
         nlp.update(batch, sgd=optimizer)
-    development = infer(nlp, "ner", examples(nlp))
+    development = predict_dev(nlp, "ner", examples(nlp))
     docs = [doc for doc in nlp.pipe(TEXTS) if len(doc)]
-    expected = nlp.get_pipe("ner").beliefs(docs).marginals
-    numpy.testing.assert_allclose(development.beliefs.marginals, expected, atol=1e-5)
+    expected = nlp.get_pipe("ner").posterior(docs).marginals
+    numpy.testing.assert_allclose(development.posterior.marginals, expected, atol=1e-5)
     assert expected.std() > 0

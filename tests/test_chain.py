@@ -246,7 +246,7 @@ def test_ragged_batch_equals_its_sequences_one_by_one(potentials: Potentials) ->
     assert_allclose(oracle.vector(shared), total, **CLOSE)
 
 
-# Numbers
+# IdMap
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -70,7 +70,7 @@ def test_max_marginals(potentials: Potentials) -> None:
 @given(potentials_NK(), st.data())
 def test_best_outside(potentials: Potentials, data: st.DataObject) -> None:
     allowed = data.draw(allowed_NK(potentials))
-    best = chain.best_outside(potentials, allowed)
+    best = chain.best_path_excluding(potentials, allowed)
     for b, tokens in enumerate(oracle.spans(potentials)):
         which = leaves(allowed, potentials, b)
         assert_allclose(best.scores[b], best_scores(potentials, b, which, 1)[0], **CLOSE)
@@ -87,7 +87,7 @@ def test_best_outside_one_path_is_the_second_best(
     best, of_two = chain.best_path(potentials), chain.k_best(potentials, 2)
     only = best.tags[:, None] == numpy.arange(len(potentials.transitions))
     legal = best.scores > -numpy.inf
-    outside = chain.best_outside(potentials, only).scores
+    outside = chain.best_path_excluding(potentials, only).scores
     assert_allclose(outside[legal], of_two.scores[1][legal], **CLOSE)
 
 
@@ -145,7 +145,7 @@ def test_best_paths_of_long_sequences() -> None:
     assert_array_equal(of_two.tags[0], best.tags)
     assert_allclose(chain.path_score(exact, of_two.tags[1])[0], of_two.scores[1], rtol=1e-6)
     assert_allclose(chain.max_marginals(potentials).max(axis=1)[:-1], best.scores[0], rtol=1e-6)
-    outside = chain.best_outside(potentials, best.tags[:, None] == numpy.arange(3))
+    outside = chain.best_path_excluding(potentials, best.tags[:, None] == numpy.arange(3))
     assert_allclose(outside.scores, of_two.scores[1], rtol=1e-6)
 
 
@@ -156,7 +156,7 @@ def test_batch_without_tokens(lengths: List[int]) -> None:
     assert best.tags.shape == (2, 0)
     assert_array_equal(best.scores, [[0.0] * len(lengths), [-numpy.inf] * len(lengths)])
     assert chain.max_marginals(potentials).shape == (0, 3)
-    outside = chain.best_outside(potentials, numpy.ones((0, 3), dtype=bool))
+    outside = chain.best_path_excluding(potentials, numpy.ones((0, 3), dtype=bool))
     assert_array_equal(outside.scores, [-numpy.inf] * len(lengths))
     assert chain.sample_paths(potentials, 4, numpy.random.default_rng(0)).shape == (4, 0)
 
@@ -166,7 +166,7 @@ def test_no_legal_path() -> None:
     assert (chain.k_best(potentials, 2).scores[:, 1] == -numpy.inf).all()
     assert (chain.max_marginals(potentials)[2:5] == -numpy.inf).all()
     allowed = numpy.zeros((6, 2), dtype=bool)
-    assert chain.best_outside(potentials, allowed).scores[1] == -numpy.inf
+    assert chain.best_path_excluding(potentials, allowed).scores[1] == -numpy.inf
 
 
 # Drawn paths

@@ -87,8 +87,8 @@ PRIMITIVES: Dict[str, Primitive] = {
         lambda potentials, _: [oracle.entropy(potentials, b) for b in of_sequences(potentials)],
         lambda potentials: st.none(),
     ),
-    "log_partition_outside": Primitive(
-        chain.log_partition_outside,
+    "log_partition_excluding": Primitive(
+        chain.log_partition_excluding,
         lambda potentials, allowed: [
             oracle.log_sum(potentials, b, lambda y, b=b: leaves(allowed, potentials, b, y))
             for b in of_sequences(potentials)
@@ -141,7 +141,7 @@ def example(name: str, potentials: Potentials, seed: int = 0) -> Any:
     shape = potentials.emissions.shape
     if name == "expectation":
         return random_potentials(potentials.lengths.tolist(), shape[1], seed=seed)
-    if name in ("log_marginals", "log_partition_outside"):
+    if name in ("log_marginals", "log_partition_excluding"):
         return rng.uniform(size=shape) < 0.5
     if name == "segment_log_probs":
         begin = numpy.flatnonzero(rng.uniform(size=shape[0]) < 0.3)
@@ -247,7 +247,7 @@ def test_all_paths_are_those_inside_a_set_and_those_outside(data: st.DataObject)
     potentials = data.draw(potentials_NK())
     allowed = data.draw(allowed_NK(potentials))
     inside = chain.log_partition(chain.restrict(potentials, allowed))[0]
-    outside = chain.log_partition_outside(potentials, allowed)[0]
+    outside = chain.log_partition_excluding(potentials, allowed)[0]
     assert_allclose(numpy.logaddexp(inside, outside), chain.log_partition(potentials)[0])
 
 
@@ -256,7 +256,7 @@ def test_outside_keeps_its_digits_where_the_set_has_all_the_probability() -> Non
     allowed = numpy.arange(3)[None] == numpy.zeros((6, 1))
     potentials.emissions[:, 0] += 60
     expected = oracle.log_sum(potentials, 0, lambda y: any(y)).value
-    assert_allclose(chain.log_partition_outside(potentials, allowed)[0], expected, rtol=1e-12)
+    assert_allclose(chain.log_partition_excluding(potentials, allowed)[0], expected, rtol=1e-12)
 
 
 def test_outside_that_only_a_tiny_message_leads_to() -> None:
@@ -265,7 +265,7 @@ def test_outside_that_only_a_tiny_message_leads_to() -> None:
     potentials.emissions[0] = [0, -46, -numpy.inf]
     potentials.transitions[:2, 2] = [-numpy.inf, -60]
     allowed = numpy.asarray([[True, True, False]] * 2)
-    values = chain.log_partition_outside(potentials, allowed)[0]
+    values = chain.log_partition_excluding(potentials, allowed)[0]
     assert_allclose(values, [-106], rtol=1e-6)
 
 

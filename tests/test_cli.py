@@ -92,7 +92,7 @@ def test_tune(pipeline_path: Path, tmp_path: Path) -> None:
 def test_tune_says_what_is_wrong(pipeline_path: Path, tmp_path: Path) -> None:
     paths = [pipeline_path / "model-last", pipeline_path / "corpus.spacy"]
     result = run("tune", *paths, "-o", tmp_path / "out", "--name", "parser")
-    assert result.exit_code == 1 and "was: 'parser'" in result.output
+    assert result.exit_code == 1 and "got 'parser'" in result.output
     assert not (tmp_path / "out").exists()
 
 

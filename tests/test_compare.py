@@ -121,7 +121,7 @@ def test_outcomes_in_a_line() -> None:
 @pytest.mark.parametrize("argument", ["seeds", "n_samples", "jobs"])
 def test_sizes_are_checked(experiment: Experiment, argument: str) -> None:
     value: Any = () if argument == "seeds" else 0
-    with pytest.raises(ValueError, match=r"expected at least 1, was: 0"):
+    with pytest.raises(ValueError, match=r"expected at least 1, got 0"):
         compare(*experiment, **{argument: value})
 
 

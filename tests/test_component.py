@@ -168,7 +168,7 @@ def test_negated_labels_of_old_are_named(trained: Language) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"scheme": "BIO"}, "scheme: expected 'BILUO' or 'IOB2', was: 'BIO'"),
+        ({"scheme": "BIO"}, "scheme: expected 'BILUO' or 'IOB2', got 'BIO'"),
         ({"loss": {**SOFTMAX_MARGIN, "multiplier": -1}}, "multiplier: expected .* at least 0"),
     ],
 )

@@ -37,7 +37,9 @@ EDGES = {
 }
 MATRIX = {
     gold: {
-        answered: float(10 * i + j) for j, answered in enumerate([*LABELS, "O"]) if answered != gold
+        predicted: float(10 * i + j)
+        for j, predicted in enumerate([*LABELS, "O"])
+        if predicted != gold
     }
     for i, gold in enumerate([*LABELS, "O"])
 }
@@ -47,38 +49,38 @@ Tag = Tuple[str, str]
 """A prefix and a label, "" and "O" for O."""
 
 
-def hamming(gold: Tag, answered: Tag) -> float:
+def hamming(gold: Tag, predicted: Tag) -> float:
     return 1.0
 
 
-def zero_one(gold: Tag, answered: Tag) -> float:
-    return 0.0 if gold[1] == answered[1] else 1.0
+def zero_one(gold: Tag, predicted: Tag) -> float:
+    return 0.0 if gold[1] == predicted[1] else 1.0
 
 
-def hierarchical(gold: Tag, answered: Tag) -> float:
-    if gold[1] == answered[1]:
+def hierarchical(gold: Tag, predicted: Tag) -> float:
+    if gold[1] == predicted[1]:
         return 0.0
-    if "O" in (gold[1], answered[1]):
+    if "O" in (gold[1], predicted[1]):
         return 6.0
-    return float(EDGES.get((gold[1], answered[1])) or EDGES[answered[1], gold[1]])
+    return float(EDGES.get((gold[1], predicted[1])) or EDGES[predicted[1], gold[1]])
 
 
-def precision_recall(gold: Tag, answered: Tag) -> float:
+def precision_recall(gold: Tag, predicted: Tag) -> float:
     weights = {"false_alarm": 2.0, "miss": 3.0, "wrong_label": 0.5, "wrong_boundary": 0.1}
     if gold[1] == "O":
         return weights["false_alarm"]
     weights.update(OVERRIDES.get(gold[1], {}))
-    if answered[1] == "O":
+    if predicted[1] == "O":
         return weights["miss"]
-    return weights["wrong_label" if answered[1] != gold[1] else "wrong_boundary"]
+    return weights["wrong_label" if predicted[1] != gold[1] else "wrong_boundary"]
 
 
-def matrix(gold: Tag, answered: Tag) -> float:
-    return 0.7 if gold[1] == answered[1] else MATRIX[gold[1]][answered[1]]
+def matrix(gold: Tag, predicted: Tag) -> float:
+    return 0.7 if gold[1] == predicted[1] else MATRIX[gold[1]][predicted[1]]
 
 
-def total(gold: Tag, answered: Tag) -> float:
-    return 0.5 * hierarchical(gold, answered) + hamming(gold, answered)
+def total(gold: Tag, predicted: Tag) -> float:
+    return 0.5 * hierarchical(gold, predicted) + hamming(gold, predicted)
 
 
 COSTS: List[Tuple[Cost, Callable[[Tag, Tag], float]]] = [
@@ -117,7 +119,7 @@ def test_tables_are_as_defined(
         for prefix, label in zip(tags.prefix_of, tags.label_of)
     ]
     expected = [
-        [0.0 if gold == answered else definition(gold, answered) for answered in parts]
+        [0.0 if gold == predicted else definition(gold, predicted) for predicted in parts]
         for gold in parts
     ]
     table = cost(tags)
@@ -178,7 +180,7 @@ def test_a_matrix_can_stand_in_a_file(tmp_path: Path, tags: Tags, suffix: str) -
     columns = ["O", *reversed(LABELS)]
     lines = [["gold", *columns]]
     for gold in [*LABELS, "O"]:
-        lines.append([gold, *(str(MATRIX[gold].get(answered, "")) for answered in columns)])
+        lines.append([gold, *(str(MATRIX[gold].get(predicted, "")) for predicted in columns)])
     path.write_bytes(("\ufeff" + suffix.join(", ".join(line) for line in lines)).encode("utf8"))
     expected = make_matrix_cost(matrix=MATRIX)(tags)
     numpy.testing.assert_array_equal(make_matrix_cost(matrix=path)(tags), expected)
@@ -261,7 +263,7 @@ def test_costs_are_written_as_blocks(text: str, like: int, rewritten: bool, tags
     numpy.testing.assert_array_equal(table, COSTS[like][0](tags))
 
 
-NUMBER = "expected a finite number of at least 0, was: "
+NUMBER = "expected a finite number of at least 0, got "
 ONE_LABEL = {"city": {"O": 1.0}, "O": {"city": 1.0}}
 
 
@@ -283,12 +285,12 @@ ONE_LABEL = {"city": {"O": 1.0}, "O": {"city": 1.0}}
             make_precision_recall_cost,
             {"labels": {"city": {"mis": 2.0}}},
             "PrecisionRecallCost: labels.city: expected any of false_alarm, miss, wrong_label, "
-            "wrong_boundary, was: 'mis'",
+            "wrong_boundary, got 'mis'",
         ),
         (
             make_precision_recall_cost,
             {"labels": {"e.g.": {"miss": 2.0}}},
-            "PrecisionRecallCost: labels: expected names that a spaCy config can .*was: 'e.g.'",
+            "PrecisionRecallCost: labels: expected names that a spaCy config can .*got 'e.g.'",
         ),
         (make_hierarchical_cost, {"tree": {"a": 1}}, "HierarchicalCost: tree: expected a mapping"),
         (
@@ -299,12 +301,12 @@ ONE_LABEL = {"city": {"O": 1.0}, "O": {"city": 1.0}}
         (
             make_matrix_cost,
             {"matrix": {"O": {"O": 1.0}}},
-            r"MatrixCost: matrix: O.O: expected 0 \(it is right\), was: 1.0",
+            r"MatrixCost: matrix: O.O: expected 0 \(it is right\), got 1.0",
         ),
         (
             make_matrix_cost,
             {"matrix": {"O": {"a:b": 1.0}}},
-            "MatrixCost: matrix: expected names that a spaCy config can .*was: 'a:b'",
+            "MatrixCost: matrix: expected names that a spaCy config can .*got 'a:b'",
         ),
         (
             make_matrix_cost,
@@ -312,7 +314,7 @@ ONE_LABEL = {"city": {"O": 1.0}, "O": {"city": 1.0}}
             f"MatrixCost: wrong_boundary: {NUMBER}-0.5",
         ),
         (make_sum_cost, {"costs": {}}, "SumCost: costs: expected at least one cost, found none"),
-        (make_sum_cost, {"costs": {"a": 3}}, "SumCost: costs.a: expected a cost, was: 3"),
+        (make_sum_cost, {"costs": {"a": 3}}, "SumCost: costs.a: expected a cost, got 3"),
         (
             make_sum_cost,
             {"costs": {"a": hamming_cost}, "weights": {"a": -1.0}},
@@ -321,7 +323,7 @@ ONE_LABEL = {"city": {"O": 1.0}, "O": {"city": 1.0}}
         (
             make_sum_cost,
             {"costs": {"a": hamming_cost}, "weights": {"b": 1.0}},
-            r"SumCost: weights: expected any of \['a'\], was: 'b'",
+            r"SumCost: weights: expected any of \['a'\], got 'b'",
         ),
     ],
 )
@@ -337,7 +339,7 @@ def test_what_is_wrong_in_the_config_is_named_at_once(
     [
         (
             make_precision_recall_cost(labels={"drug": {"miss": 2.0}}),
-            r"PrecisionRecallCost: labels: expected any of \('city', .*, was: 'drug'",
+            r"PrecisionRecallCost: labels: expected any of \('city', .*, got 'drug'",
         ),
         (
             make_hierarchical_cost(tree={"city": {}}),

@@ -15,8 +15,8 @@ from spacy_costner.costs.label_tree import make_tree
 from spacy_costner.costs.tables import make_hierarchical_cost, make_precision_recall_cost
 from spacy_costner.decoding import (
     LEAST,
-    Beliefs,
     Decoding,
+    Posterior,
     Temperature,
     make_min_cost,
     make_threshold,
@@ -39,7 +39,7 @@ Entity = Tuple[int, int, int]
 
 
 @st.composite
-def beliefs(draw: Any, spaces: bool = True) -> Beliefs:
+def posterior(draw: Any, spaces: bool = True) -> Posterior:
     """One or two short sequences under the constraints of a scheme, some with white space and
     with tags ruled out."""
     tags, rng = draw(st.sampled_from(TAG_SETS)), draw(seeds)
@@ -53,13 +53,13 @@ def beliefs(draw: Any, spaces: bool = True) -> Beliefs:
     possible[is_space] &= ~tags.having(border)
     constraints = tags.constraints._replace(emissions=possible)
     scores = chain.constrain(draw(free_potentials_NK(lengths, len(tags))), constraints)
-    return Beliefs(scores, tags, is_space=is_space)
+    return Posterior(scores, tags, is_space=is_space)
 
 
-def entities_of(beliefs: Beliefs, b: int, path: Tuple[int, ...]) -> Set[Entity]:
+def entities_of(posterior: Posterior, b: int, path: Tuple[int, ...]) -> Set[Entity]:
     """The entities of a path of sequence b, read off tag by tag, without white space at
     their ends."""
-    tags, start = beliefs.tags, oracle.spans(beliefs.scores)[b].start
+    tags, start = posterior.tags, oracle.spans(posterior.scores)[b].start
     found: List[List[int]] = []
     for t, tag in enumerate(path):
         prefix = tags.prefix_of[tag]
@@ -68,18 +68,18 @@ def entities_of(beliefs: Beliefs, b: int, path: Tuple[int, ...]) -> Set[Entity]:
         elif prefix != "O":
             found[-1][1] = start + t + 1
     for entity in found:
-        while beliefs.is_space[entity[1] - 1]:
+        while posterior.is_space[entity[1] - 1]:
             entity[1] -= 1
     return {(begin, end, label) for begin, end, label in found}
 
 
-def probs_of_entities(beliefs: Beliefs) -> Dict[Entity, float]:
+def probs_of_entities(posterior: Posterior) -> Dict[Entity, float]:
     """Every entity that some path has, and how probable it is."""
     probs: Dict[Entity, float] = {}
-    for b in range(len(beliefs.scores.lengths)):
-        legal = oracle.paths(beliefs.scores, b)
+    for b in range(len(posterior.scores.lengths)):
+        legal = oracle.paths(posterior.scores, b)
         for p, path in zip(oracle.probabilities(legal), legal):
-            for entity in entities_of(beliefs, b, path.tags):
+            for entity in entities_of(posterior, b, path.tags):
                 probs[entity] = probs.get(entity, 0.0) + p
     return probs
 
@@ -92,27 +92,27 @@ def rows(entities: Entities) -> List[Entity]:
     return list(zip(*(column.tolist() for column in entities)))
 
 
-@given(beliefs())
-def test_entity_probabilities(beliefs: Beliefs) -> None:
-    expected = probs_of_entities(beliefs)
-    found = beliefs.entity_probs(columns(list(expected)))
+@given(posterior())
+def test_entity_probabilities(posterior: Posterior) -> None:
+    expected = probs_of_entities(posterior)
+    found = posterior.entity_probs(columns(list(expected)))
     numpy.testing.assert_allclose(found, list(expected.values()), atol=1e-9)
 
 
-@given(beliefs())
-def test_an_entity_of_several_labels_is_any_of_them(beliefs: Beliefs) -> None:
-    expected = probs_of_entities(beliefs)
+@given(posterior())
+def test_an_entity_of_several_labels_is_any_of_them(posterior: Posterior) -> None:
+    expected = probs_of_entities(posterior)
     extents = sorted({(begin, end, 0) for begin, end, _ in expected})
-    covers = numpy.ones((1, len(beliefs.tags.labels)), dtype=bool)
-    found = beliefs.entity_probs(columns(extents), covers)
+    covers = numpy.ones((1, len(posterior.tags.labels)), dtype=bool)
+    found = posterior.entity_probs(columns(extents), covers)
     of_extent = [sum(p for e, p in expected.items() if e[:2] == extent[:2]) for extent in extents]
     numpy.testing.assert_allclose(found, of_extent, atol=1e-9)
 
 
-@given(beliefs(), st.sampled_from([0.0, 0.02, 0.1, 0.3, 0.6]))
-def test_likely_entities_are_all_there_are(beliefs: Beliefs, floor: float) -> None:
-    expected = probs_of_entities(beliefs)
-    entities, probs = beliefs.likely_entities(floor)
+@given(posterior(), st.sampled_from([0.0, 0.02, 0.1, 0.3, 0.6]))
+def test_likely_entities_are_all_there_are(posterior: Posterior, floor: float) -> None:
+    expected = probs_of_entities(posterior)
+    entities, probs = posterior.likely_entities(floor)
     found = dict(zip(rows(entities), probs.tolist()))
     floor, rounding = max(floor, LEAST), 1e-9
     assert {entity for entity, p in expected.items() if p > floor + rounding} <= set(found)
@@ -127,7 +127,7 @@ def test_white_space_of_the_next_doc_is_not_part_of_an_entity() -> None:
     scores = random_potentials([2, 2], len(tags))
     possible = ~(is_space[:, None] & tags.opening)
     constraints = tags.constraints._replace(emissions=possible)
-    found = Beliefs(chain.constrain(scores, constraints), tags, is_space=is_space)
+    found = Posterior(chain.constrain(scores, constraints), tags, is_space=is_space)
     expected = probs_of_entities(found)
     numpy.testing.assert_allclose(
         found.entity_probs(columns(list(expected))), list(expected.values()), atol=1e-9
@@ -143,25 +143,27 @@ def test_flat_scores_don_t_take_forever() -> None:
         end=numpy.zeros(len(tags), dtype="float32"),
         lengths=numpy.asarray([3000], dtype="int32"),
     )
-    entities, probs = Beliefs(chain.constrain(scores, tags.constraints), tags).likely_entities(0.0)
+    entities, probs = Posterior(chain.constrain(scores, tags.constraints), tags).likely_entities(
+        0.0
+    )
     inside = entities.begin > 100
     opened = numpy.bincount(entities.begin, probs)
     assert 3000 < len(probs) < 3000 / LEAST
     assert opened.max() < 1 and inside.any()
 
 
-def answer(decoding: Decoding, beliefs: Beliefs) -> List[Tuple[int, int, str]]:
-    entities, labels, _ = decoding.decode(beliefs, decoding.settings)
+def answer(decoding: Decoding, posterior: Posterior) -> List[Tuple[int, int, str]]:
+    entities, labels, _ = decoding.decode(posterior, decoding.settings)
     return [(begin, end, labels[label]) for begin, end, label in rows(entities)]
 
 
-@given(beliefs(spaces=False), st.sampled_from([0.0, -2.0, 2.0, 20.0]))
-def test_viterbi_with_a_bias(beliefs: Beliefs, bias: float) -> None:
-    scores, tags = beliefs.scores, beliefs.tags
+@given(posterior(spaces=False), st.sampled_from([0.0, -2.0, 2.0, 20.0]))
+def test_viterbi_with_a_bias(posterior: Posterior, bias: float) -> None:
+    scores, tags = posterior.scores, posterior.tags
     of_label = {"a": bias + 1}
     entities = rows(
         make_viterbi(bias=bias, labels=of_label).decode(
-            beliefs, {"bias": bias, "labels": of_label}
+            posterior, {"bias": bias, "labels": of_label}
         )[0]
     )
     added = [0.0 if x < 0 else of_label.get(tags.labels[x], bias) for x in tags.label_of]
@@ -172,35 +174,37 @@ def test_viterbi_with_a_bias(beliefs: Beliefs, bias: float) -> None:
         )
         here = oracle.spans(scores)[b]
         mine = {e for e in entities if here.start <= e[0] < here.stop}
-        assert mine == entities_of(beliefs, b, ranked[0].tags)
+        assert mine == entities_of(posterior, b, ranked[0].tags)
 
 
-@given(beliefs(), st.sampled_from([0.0, 0.05, 0.2, 0.5, 0.8, 1.0]))
-def test_threshold_gains_most(beliefs: Beliefs, threshold: float) -> None:
-    tags = beliefs.tags
+@given(posterior(), st.sampled_from([0.0, 0.05, 0.2, 0.5, 0.8, 1.0]))
+def test_threshold_gains_most(posterior: Posterior, threshold: float) -> None:
+    tags = posterior.tags
     decoding = make_threshold(threshold=threshold, labels={"a": threshold / 2})
     gains = {
         entity: p - decoding.settings["labels"].get(tags.labels[entity[2]], threshold)
-        for entity, p in probs_of_entities(beliefs).items()
+        for entity, p in probs_of_entities(posterior).items()
         if p >= LEAST
     }
-    found = rows(decoding.decode(beliefs, decoding.settings)[0])
+    found = rows(decoding.decode(posterior, decoding.settings)[0])
     best = 0.0
-    for b in range(len(beliefs.scores.lengths)):
-        sets = {frozenset(entities_of(beliefs, b, p.tags)) for p in oracle.paths(beliefs.scores, b)}
+    for b in range(len(posterior.scores.lengths)):
+        sets = {
+            frozenset(entities_of(posterior, b, p.tags)) for p in oracle.paths(posterior.scores, b)
+        }
         best += max(sum(gains.get(e, -1.0) for e in some) for some in {*sets, frozenset()})
     assert sum(gains.get(e, -1.0) for e in found) == pytest.approx(best, abs=1e-9)
     assert all(one[1] <= other[0] for one, other in pairwise(found))
 
 
 def test_what_is_as_probable_as_the_threshold_is_answered() -> None:
-    beliefs = sure({"a": 0.5, "O": 0.5}, {"b": 0.75, "O": 0.25}, {"c": 0.25, "O": 0.75})
-    probs = beliefs.likely_entities(0.0)[1]
+    posterior = sure({"a": 0.5, "O": 0.5}, {"b": 0.75, "O": 0.25}, {"c": 0.25, "O": 0.75})
+    probs = posterior.likely_entities(0.0)[1]
     assert probs.tolist() == pytest.approx([0.5, 0.75, 0.25])
     for label, p in zip("abc", probs.tolist()):
-        for threshold, answered in ((p, True), (numpy.nextafter(p, 1), False)):
+        for threshold, predicted in ((p, True), (numpy.nextafter(p, 1), False)):
             decoding = make_threshold(threshold=1.0, labels={label: float(threshold)})
-            assert [name for _, _, name in answer(decoding, beliefs)] == [label] * answered
+            assert [name for _, _, name in answer(decoding, posterior)] == [label] * predicted
 
 
 def test_what_gains_nothing_is_chosen_and_what_loses_is_not() -> None:
@@ -230,16 +234,16 @@ COST = make_precision_recall_cost(miss=3.0, wrong_boundary=0.5)
 HIERARCHICAL = make_hierarchical_cost(tree=TREE)
 
 
-def least_cost(beliefs: Beliefs, decoding: Decoding) -> Tuple[Any, float]:
+def least_cost(posterior: Posterior, decoding: Decoding) -> Tuple[Any, float]:
     """The least expected cost of an answer, with what counts as the same; and that of the
     answer given."""
-    labels, covers, table = decoding.check(beliefs.tags, {})
-    answers = Tags(labels, beliefs.tags.scheme.name)
-    entities = decoding.decode(beliefs, decoding.settings)[0]
-    given_ = answers.encode(entities, len(beliefs.scores.emissions))
+    labels, covers, table = decoding.check(posterior.tags, {})
+    answers = Tags(labels, posterior.tags.scheme.name)
+    entities = decoding.decode(posterior, decoding.settings)[0]
+    given_ = answers.encode(entities, len(posterior.scores.emissions))
     least, costs = 0.0, 0.0
-    for b, here in enumerate(oracle.spans(beliefs.scores)):
-        legal = oracle.paths(beliefs.scores, b)
+    for b, here in enumerate(oracle.spans(posterior.scores)):
+        legal = oracle.paths(posterior.scores, b)
         probs = oracle.probabilities(legal)
 
         def cost(tags: Any, legal: Any = legal, probs: Any = probs) -> float:
@@ -251,7 +255,7 @@ def least_cost(beliefs: Beliefs, decoding: Decoding) -> Tuple[Any, float]:
         # entities under every label that stands for its own.
         some = {()}
         for path in legal:
-            some |= set(relabelled(path.tags, beliefs.tags, answers, covers))
+            some |= set(relabelled(path.tags, posterior.tags, answers, covers))
         least += min(map(cost, some - {()} or {()}))
         costs += cost(given_[here])
     same = 1e-6 * table.max(initial=0.0) * len(given_)
@@ -276,20 +280,20 @@ def relabelled(
     return [way for way, _ in ways]
 
 
-@given(beliefs(), st.sampled_from([make_min_cost(cost=COST), make_min_cost(cost=HIERARCHICAL)]))
-def test_least_expected_cost(beliefs: Beliefs, decoding: Decoding) -> None:
-    least, found = least_cost(beliefs, decoding)
+@given(posterior(), st.sampled_from([make_min_cost(cost=COST), make_min_cost(cost=HIERARCHICAL)]))
+def test_least_expected_cost(posterior: Posterior, decoding: Decoding) -> None:
+    least, found = least_cost(posterior, decoding)
     assert found == least
 
 
-@given(beliefs())
-def test_least_expected_cost_with_inner_nodes(beliefs: Beliefs) -> None:
+@given(posterior())
+def test_least_expected_cost_with_inner_nodes(posterior: Posterior) -> None:
     decoding = make_min_cost(cost=HIERARCHICAL, tree=TREE)
-    least, found = least_cost(beliefs, decoding)
+    least, found = least_cost(posterior, decoding)
     assert found == least
 
 
-def sure(*probs: Dict[str, float]) -> Beliefs:
+def sure(*probs: Dict[str, float]) -> Posterior:
     """Tokens, each a sequence, with these probabilities of being O or of an entity."""
     tags = Tags(["a", "b", "c", "d"])
     emissions = numpy.full((len(probs), len(tags)), -100.0)
@@ -299,7 +303,7 @@ def sure(*probs: Dict[str, float]) -> Beliefs:
     zeros = numpy.zeros(len(tags))
     lengths = numpy.ones(len(probs), dtype="int32")
     free = Potentials(emissions, numpy.zeros((len(tags), len(tags))), zeros, zeros, lengths)
-    return Beliefs(chain.constrain(free, tags.constraints), tags)
+    return Posterior(chain.constrain(free, tags.constraints), tags)
 
 
 def test_a_node_above_is_answered_where_it_costs_less() -> None:
@@ -314,12 +318,12 @@ def test_a_node_above_is_answered_where_it_costs_less() -> None:
         "b": {"a": 0.5, "b": 0.5 + 1e-4},
         "d": {"d": 1.0},
     }
-    beliefs = sure(*cases.values())
+    posterior = sure(*cases.values())
     expected = [(i, i + 1, label) for i, label in enumerate(cases) if label != "O"]
-    assert answer(decoding, beliefs) == expected
-    entities, labels, covers = decoding.decode(beliefs, decoding.settings)
+    assert answer(decoding, posterior) == expected
+    entities, labels, covers = decoding.decode(posterior, decoding.settings)
     assert labels == ("a", "b", "c", "d", "y", "x")
-    assert beliefs.entity_probs(entities, covers)[0] == pytest.approx(0.99)
+    assert posterior.entity_probs(entities, covers)[0] == pytest.approx(0.99)
 
 
 def test_nodes_that_can_be_answered() -> None:
@@ -347,20 +351,20 @@ def test_choices_stand_in_where_a_file_is_gone(tmp_path: Path) -> None:
         again.restore(saved)
         return again
 
-    beliefs, first = sure({"a": 0.34, "b": 0.33, "c": 0.33}), decoding()
+    posterior, first = sure({"a": 0.34, "b": 0.33, "c": 0.33}), decoding()
     assert first.tables is not None
-    expected = first.decode(beliefs, first.settings)
-    saved = json.loads(json.dumps(first.tables(beliefs.tags)))
+    expected = first.decode(posterior, first.settings)
+    saved = json.loads(json.dumps(first.tables(posterior.tags)))
     file.unlink()
-    found = restored(saved).decode(beliefs, {})
+    found = restored(saved).decode(posterior, {})
     assert first.settings == {}
     assert found.labels == expected.labels and rows(found.entities) == rows(expected.entities)
     numpy.testing.assert_array_equal(found.covers, expected.covers)
     for missing in ({}, {**saved, "chain": ["a"]}, {**saved, "of": "another cost"}):
         with pytest.raises(ValueError, match=r"tree\.json"):
-            restored(missing).decode(beliefs, {})
+            restored(missing).decode(posterior, {})
     with pytest.raises(ValueError, match="saved choices: expected finite arrays"):
-        restored({**saved, "covers": [[True]]}).decode(beliefs, {})
+        restored({**saved, "covers": [[True]]}).decode(posterior, {})
 
 
 @pytest.mark.parametrize(
@@ -380,31 +384,31 @@ def test_bad_settings_are_named(make: Callable[[], Decoding], message: str) -> N
 
 def test_an_unknown_label_is_named() -> None:
     for decoding in (make_viterbi(labels={"z": 1.0}), make_threshold(labels={"z": 1.0})):
-        with pytest.raises(ValueError, match=r"decoding: labels: expected any of .*'a'.*was: 'z'"):
+        with pytest.raises(ValueError, match=r"decoding: labels: expected any of .*'a'.*got 'z'"):
             decoding.decode(sure({"a": 1.0}), decoding.settings)
 
 
 def test_temperature_is_that_of_the_distribution() -> None:
-    beliefs = sure({"a": 0.8, "O": 0.2})
-    warm = temper(beliefs.scores, beliefs.tags, Temperature(2.0))
-    p = Beliefs(warm, beliefs.tags).entity_probs(columns([(0, 1, 0)]))
+    posterior = sure({"a": 0.8, "O": 0.2})
+    warm = temper(posterior.scores, posterior.tags, Temperature(2.0))
+    p = Posterior(warm, posterior.tags).entity_probs(columns([(0, 1, 0)]))
     assert p == pytest.approx(numpy.sqrt(0.8) / (numpy.sqrt(0.8) + numpy.sqrt(0.2)), rel=1e-9)
 
 
-@given(beliefs(), st.sampled_from([0.5, 2.0]), st.sampled_from([{}, {"a": 3.0}]))
+@given(posterior(), st.sampled_from([0.5, 2.0]), st.sampled_from([{}, {"a": 3.0}]))
 def test_beliefs_are_those_of_the_calibrated_scores(
-    beliefs: Beliefs, overall: float, labels: Dict[str, float]
+    posterior: Posterior, overall: float, labels: Dict[str, float]
 ) -> None:
     temperature = Temperature(overall, labels)
-    calibrated = Beliefs(
-        beliefs.scores, beliefs.tags, temperature=temperature, is_space=beliefs.is_space
+    calibrated = Posterior(
+        posterior.scores, posterior.tags, temperature=temperature, is_space=posterior.is_space
     )
-    tags = beliefs.tags
+    tags = posterior.tags
     divisor = [labels.get(tags.labels[x], overall) if x >= 0 else overall for x in tags.label_of]
     by_hand = Potentials(
-        beliefs.scores.emissions / numpy.asarray(divisor),
-        *(array / overall for array in beliefs.scores[1:4]),
-        lengths=beliefs.scores.lengths,
+        posterior.scores.emissions / numpy.asarray(divisor),
+        *(array / overall for array in posterior.scores[1:4]),
+        lengths=posterior.scores.lengths,
     )
     paths, path_probs = calibrated.best_paths(3)
     for b, here in enumerate(oracle.spans(by_hand)):
@@ -414,6 +418,6 @@ def test_beliefs_are_those_of_the_calibrated_scores(
         numpy.testing.assert_allclose(path_probs[:, b], best, atol=1e-9)
         of_paths = [probs[tuple(path)] for path in paths[: len(ranked), here].tolist()]
         numpy.testing.assert_allclose(of_paths, path_probs[: len(ranked), b], atol=1e-9)
-    expected = probs_of_entities(Beliefs(by_hand, tags, is_space=beliefs.is_space))
+    expected = probs_of_entities(Posterior(by_hand, tags, is_space=posterior.is_space))
     found = calibrated.entity_probs(columns(list(expected)))
     numpy.testing.assert_allclose(found, list(expected.values()), atol=1e-9)

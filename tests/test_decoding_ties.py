@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spacy_costner.costs.tables import make_hierarchical_cost, make_zero_one_cost
-from spacy_costner.decoding import Beliefs, Decoding, make_min_cost
+from spacy_costner.decoding import Decoding, Posterior, make_min_cost
 from spacy_costner.tags import Tags
 from spacy_costner.types import TagSet
 
 from . import oracle
-from .test_decoding import TREE, answer, beliefs, relabelled, sure
+from .test_decoding import TREE, answer, posterior, relabelled, sure
 
 SAME = 1e-6
 """What counts as the same expected cost of a token, in the cost of the worst mistake."""
@@ -30,12 +30,12 @@ class Choice(NamedTuple):
     prefers: Tuple[int, float]
 
 
-def choices(beliefs: Beliefs, decoding: Decoding, b: int) -> List[Choice]:
+def choices(posterior: Posterior, decoding: Decoding, b: int) -> List[Choice]:
     """All legal answers to a sequence."""
-    labels, covers, table = decoding.check(beliefs.tags, {})
-    answers, n_tags = Tags(labels, beliefs.tags.scheme.name), len(beliefs.tags)
-    legal = oracle.paths(beliefs.scores, b)
-    of_tag = numpy.zeros((int(beliefs.scores.lengths[b]), n_tags))
+    labels, covers, table = decoding.check(posterior.tags, {})
+    answers, n_tags = Tags(labels, posterior.tags.scheme.name), len(posterior.tags)
+    legal = oracle.paths(posterior.scores, b)
+    of_tag = numpy.zeros((int(posterior.scores.lengths[b]), n_tags))
     for p, path in zip(oracle.probabilities(legal), legal):
         of_tag[range(len(path.tags)), path.tags] += p
     prefixes, label_of = numpy.asarray(answers.prefix_of), answers.label_of
@@ -52,7 +52,7 @@ def choices(beliefs: Beliefs, decoding: Decoding, b: int) -> List[Choice]:
         n_nodes = sum(tag >= n_tags for tag in tags)
         return Choice(tags, cost, (-n_nodes, sum(log_prob(t, tag) for t, tag in enumerate(tags))))
 
-    some = {tags for y in legal for tags in relabelled(y.tags, beliefs.tags, answers, covers)}
+    some = {tags for y in legal for tags in relabelled(y.tags, posterior.tags, answers, covers)}
     return [choice(tags) for tags in sorted(some)]
 
 
@@ -78,16 +78,18 @@ DECODINGS = (
 )
 
 
-@given(beliefs(spaces=False), st.sampled_from(DECODINGS))
+@given(posterior(spaces=False), st.sampled_from(DECODINGS))
 def test_the_most_probable_of_answers_that_cost_the_same(
-    beliefs: Beliefs, decoding: Decoding
+    posterior: Posterior, decoding: Decoding
 ) -> None:
-    labels, _, table = decoding.check(beliefs.tags, {})
-    entities = decoding.decode(beliefs, decoding.settings)[0]
-    given_ = Tags(labels, beliefs.tags.scheme.name).encode(entities, len(beliefs.scores.emissions))
+    labels, _, table = decoding.check(posterior.tags, {})
+    entities = decoding.decode(posterior, decoding.settings)[0]
+    given_ = Tags(labels, posterior.tags.scheme.name).encode(
+        entities, len(posterior.scores.emissions)
+    )
     same = SAME * float(table.max())
-    for b, here in enumerate(oracle.spans(beliefs.scores)):
-        some = choices(beliefs, decoding, b)
+    for b, here in enumerate(oracle.spans(posterior.scores)):
+        some = choices(posterior, decoding, b)
         found = next(each for each in some if each.tags == tuple(given_[here].tolist()))
         candidates = tied(some, same)
         assert found.tags in {each.tags for each in candidates}
@@ -114,9 +116,9 @@ def test_no_probability_makes_up_for_a_cost(gaps: Tuple[float, ...], lengths: Li
     """b is out of the question, and costs less than a all the same: by 6.5e-5 and 2e-6 of the
     worst mistake; less than 1e-6 is nothing."""
     decoding = make_min_cost(cost=table_of({"b": {"a": 0.0, "O": 0.0}}, otherwise=1.0))
-    beliefs = sure(*({"a": 1 - gap, "O": gap} for gap in gaps))
-    beliefs.scores = beliefs.scores._replace(lengths=numpy.asarray(lengths, dtype="int32"))
-    found = answer(decoding, beliefs)
+    posterior = sure(*({"a": 1 - gap, "O": gap} for gap in gaps))
+    posterior.scores = posterior.scores._replace(lengths=numpy.asarray(lengths, dtype="int32"))
+    found = answer(decoding, posterior)
     of_tokens = [label for begin, end, label in found for _ in range(begin, end)]
     assert of_tokens == ["a" if gap < SAME else "b" for gap in gaps]
 

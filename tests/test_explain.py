@@ -74,7 +74,7 @@ def test_reasons_add_up_to_the_score_of_the_path(nlp: Language) -> None:
 
 
 def test_what_cannot_be_explained(nlp: Language) -> None:
-    with pytest.raises(ValueError, match=r"one of \['ner'\], was: 'other'"):
+    with pytest.raises(ValueError, match=r"one of \['ner'\], got 'other'"):
         explain(nlp, name="other")
     dense = {"@architectures": "spacy_costner.LinearChainCRF.v1", "tok2vec": TOK2VEC}
     with pytest.raises(ValueError, match=r"components\.ner\.model: expected a model with sparse"):

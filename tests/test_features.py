@@ -252,16 +252,16 @@ def test_features_have_numbers_in_32_bits(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"windows": {"WORD": 1}}, r"windows: expected some of ORTH.*was: 'WORD'"),
+        ({"windows": {"WORD": 1}}, r"windows: expected some of ORTH.*got 'WORD'"),
         ({"windows": {"ORTH": -1}}, r"windows\.ORTH: expected a whole number of at least 0"),
         ({"windows": {"_.": 1}}, r"windows: expected some of"),
         ({"bigrams": {"words": 1}}, r"bigrams: expected some of ORTH"),
         ({"bigrams": {"LOWER": 0}}, r"bigrams\.LOWER: expected a whole number of at least 1"),
         ({"bigrams": {"TAG": 1}}, r"bigrams: expected some of the kinds in windows, .*'TAG'"),
-        ({"affixes": [0]}, r"affixes: expected a whole number of at least 1, was: 0"),
-        ({"flags": ["IS_NICE"]}, r"flags: expected some of .*IS_TITLE.*was: 'IS_NICE'"),
+        ({"affixes": [0]}, r"affixes: expected a whole number of at least 1, got 0"),
+        ({"flags": ["IS_NICE"]}, r"flags: expected some of .*IS_TITLE.*got 'IS_NICE'"),
         ({"min_count": 0}, r"min_count: expected a whole number of at least 1"),
-        ({"min_count": {"ORTHO": 2}}, r"min_count: expected some of .*ORTH.*was: ORTHO"),
+        ({"min_count": {"ORTHO": 2}}, r"min_count: expected some of .*ORTH.*got ORTHO"),
     ],
 )
 def test_bad_templates_are_named(settings: Dict[str, Any], message: str) -> None:

@@ -37,7 +37,7 @@ def test_segments_in_one_sequence(name: str, change: Dict[str, Any]) -> None:
 )
 def test_lengths_as_they_are(lengths: Any) -> None:
     potentials = POTENTIALS._replace(lengths=numpy.array(lengths, dtype="int64"))
-    for name in ("log_partition", "best_path", "posterior", "best_ways"):
+    for name in ("log_partition", "best_path", "forward_backward", "max_messages"):
         with pytest.raises(ValueError, match=r"potentials\.lengths: expected lengths"):
             getattr(chain, name)(potentials)
 

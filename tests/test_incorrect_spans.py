@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spacy_costner import chain
-from spacy_costner.pipeline.incorrect_spans import ForbiddenSpan, make_tracks
+from spacy_costner.pipeline.incorrect_spans import IncorrectSpan, augment_tags
 from spacy_costner.tags import SCHEMES, Tags
 from spacy_costner.types import Potentials
 from tests import oracle
@@ -18,7 +18,7 @@ BEGINS = (0, 3, 3)
 
 
 @st.composite
-def spans(draw: st.DrawFn) -> List[ForbiddenSpan]:
+def spans(draw: st.DrawFn) -> List[IncorrectSpan]:
     """Forbidden spans, overlapping ones too."""
     drawn = draw(st.lists(st.tuples(*[st.integers(0, 2)] * 3, st.integers(0, 1)), min_size=1))
     found = []
@@ -26,8 +26,8 @@ def spans(draw: st.DrawFn) -> List[ForbiddenSpan]:
         end = begin + length + 1
         if end <= LENGTHS[sequence]:
             at = BEGINS[sequence]
-            found.append(ForbiddenSpan(sequence, at + begin, at + end, label))
-    return found or [ForbiddenSpan(0, 0, 1, 0)]
+            found.append(IncorrectSpan(sequence, at + begin, at + end, label))
+    return found or [IncorrectSpan(0, 0, 1, 0)]
 
 
 def entities(tags: Tags, path: Tuple[int, ...]) -> List[Tuple[int, int, int]]:
@@ -45,20 +45,20 @@ def entities(tags: Tags, path: Tuple[int, ...]) -> List[Tuple[int, int, int]]:
 @pytest.mark.parametrize("scheme", SCHEMES)
 @given(spans=spans(), seed=st.integers(0, 100))
 def test_only_the_forbidden_paths_are_gone(
-    scheme: str, spans: List[ForbiddenSpan], seed: int
+    scheme: str, spans: List[IncorrectSpan], seed: int
 ) -> None:
     tags = Tags(["x", "y"], scheme)
     rng = numpy.random.default_rng(seed)
     shapes = ((sum(LENGTHS), len(tags)), (len(tags), len(tags)), len(tags), len(tags))
     lengths = numpy.asarray(LENGTHS, dtype="int32")
     potentials = Potentials(*(rng.normal(size=shape) for shape in shapes), lengths)
-    tracks = make_tracks(tags, spans, len(potentials.emissions))
-    wide = chain.constrain(tracks.widen(potentials), tracks.constraints)
+    tracks = augment_tags(tags, spans, len(potentials.emissions))
+    wide = chain.constrain(tracks.expand(potentials), tracks.constraints)
     legal = chain.constrain(potentials, tags.constraints)
     numpy.testing.assert_allclose(chain.log_partition(wide)[0], chain.log_partition(legal)[0])
     wide = chain.restrict(wide, tracks.right)
     log_z, backprop = chain.log_partition(wide)
-    gradient = tracks.narrow(backprop(numpy.ones(len(lengths))))
+    gradient = tracks.collapse(backprop(numpy.ones(len(lengths))))
 
     expected = oracle.vector(oracle.zeros(potentials))
     for b, begin in enumerate(BEGINS):

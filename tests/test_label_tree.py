@@ -120,9 +120,9 @@ def test_files_hold_the_same_tree(tmp_path: Path, name: str, text: str, as_path:
 BAD = [
     ({"a": {"b": {}}, "b": {}}, "expected each node once, found twice: 'b'"),
     ({"a": {"b": {"a": {}}}}, "expected a tree, found 'a' under itself"),
-    ({"a": ["b", "c"]}, r"expected a mapping of nodes under 'a', was: \['b', 'c'\]"),
-    ({"a": {"b": 3}}, "expected a mapping of nodes under 'b', was: 3"),
-    ({"": {}}, "expected strings as names, was: ''"),
+    ({"a": ["b", "c"]}, r"expected a mapping of nodes under 'a', got \['b', 'c'\]"),
+    ({"a": {"b": 3}}, "expected a mapping of nodes under 'b', got 3"),
+    ({"": {}}, "expected strings as names, got ''"),
     ({}, "expected at least one node, found none"),
 ]
 
@@ -154,7 +154,7 @@ def test_a_file_that_is_no_tree_is_refused_when_read(
         ("twice.json", '{"a": {"b": {}, "b": {}}}', "found twice: 'b'"),
         ("twice.yaml", "a:\n  b: {}\n  b: {}\n", 'duplicate key "b"'),
         ("cycle.yaml", "a: &a\n  b: *a\n", "found 'b' under itself"),
-        ("number.yaml", "a:\n  7: {}\n", "expected strings as names, was: 7"),
+        ("number.yaml", "a:\n  7: {}\n", "expected strings as names, got 7"),
         ("binary.json", b"\xff\xfe", "could not read it"),
     ],
 )

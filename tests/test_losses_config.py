@@ -67,7 +67,7 @@ BAD: List[Tuple[str, Callable[..., Loss], str, Tuple[Any, ...], Dict[str, Any]]]
 def test_a_bad_parameter_is_named(
     loss: str, make: Callable[..., Loss], field: str, value: Any, others: Dict[str, Any]
 ) -> None:
-    with pytest.raises(ValueError, match=rf"spacy_costner\.{loss}: .*{field}.*expected.*was: "):
+    with pytest.raises(ValueError, match=rf"spacy_costner\.{loss}: .*{field}.*expected.*got "):
         make(**{**others, field: value})
 
 
@@ -147,7 +147,7 @@ def test_a_loss_is_a_schedule_of_one_stage() -> None:
     ],
 )
 def test_as_many_ends_as_losses_but_one(losses: List[Loss], settings: Dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"Schedule: expected two losses .* steps or epochs.*was:"):
+    with pytest.raises(ValueError, match=r"Schedule: expected two losses .* steps or epochs.*got "):
         make_schedule(*losses, **settings)
 
 
@@ -156,13 +156,13 @@ def test_as_many_ends_as_losses_but_one(losses: List[Loss], settings: Dict[str, 
     "ends", [(0, 5), (-1, 5), (5, 5), (7, 5), (math.nan, 5), (5, math.nan), (5, math.inf)]
 )
 def test_ends_grow(unit: str, ends: Tuple[float, float]) -> None:
-    with pytest.raises(ValueError, match=rf"Schedule: {unit}: expected growing numbers.*was: "):
+    with pytest.raises(ValueError, match=rf"Schedule: {unit}: expected growing numbers.*got "):
         make_schedule(FIRST, SECOND, THIRD, **{unit: ends})
 
 
 @pytest.mark.parametrize("stage", [hamming_cost, make_schedule(FIRST, SECOND, steps=[1]), None])
 def test_stages_are_losses(stage: Any) -> None:
-    with pytest.raises(ValueError, match=r"Schedule: expected .*losses.*was: "):
+    with pytest.raises(ValueError, match=r"Schedule: expected .*losses.*got "):
         make_schedule(FIRST, stage, steps=[10])
 
 

@@ -274,5 +274,5 @@ def test_wrong_derivatives() -> None:
 
 
 def test_wrong_number_of_threads() -> None:
-    with pytest.raises(ValueError, match="at least 1 thread, was: 0"):
+    with pytest.raises(ValueError, match="at least 1 thread, got 0"):
         chain.set_threads(0)

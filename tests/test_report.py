@@ -152,15 +152,15 @@ def test_mistakes_by_hand(found: Findings) -> None:
 
 def test_entities_of_a_mistake(found: Findings) -> None:
     mistake = found.mistakes.shown[1]
-    (gold,), (answered,) = mistake.gold, mistake.answered
+    (gold,), (predicted,) = mistake.gold, mistake.predicted
     assert mistake.text[gold.start : gold.end] == "Old Oslo"
-    assert mistake.text[answered.start : answered.end] == "Oslo"
-    assert (gold.label, gold.state, answered.state) == ("city", "wrong", "wrong")
+    assert mistake.text[predicted.start : predicted.end] == "Oslo"
+    assert (gold.label, gold.state, predicted.state) == ("city", "wrong", "wrong")
     assert mistake.doc == 3  # the empty doc is none
-    assert answered.prob is not None and gold.prob is not None
-    assert answered.prob > 0.9 > 0.1 > gold.prob > 0
-    beliefs = pipeline().get_pipe("ner").beliefs([eg.predicted for eg in corpus(pipeline())])
-    assert beliefs.marginals[11, 1] == pytest.approx(answered.prob, abs=1e-2)
+    assert predicted.prob is not None and gold.prob is not None
+    assert predicted.prob > 0.9 > 0.1 > gold.prob > 0
+    posterior = pipeline().get_pipe("ner").posterior([eg.predicted for eg in corpus(pipeline())])
+    assert posterior.marginals[11, 1] == pytest.approx(predicted.prob, abs=1e-2)
 
 
 def test_only_so_many_mistakes_are_shown(found: Findings) -> None:
@@ -235,7 +235,7 @@ def test_nodes_of_the_tree_can_be_answers() -> None:
     assert found.dial is None and numpy.isnan(found.setting.value)
     assert counts(found.levels[0])[0] == 2
     mistake = next(one for one in found.mistakes.shown if one.text == "Rome fell .")
-    assert (mistake.kind, mistake.cost, mistake.answered[0].label) == ("wrong label", 1, "place")
+    assert (mistake.kind, mistake.cost, mistake.predicted[0].label) == ("wrong label", 1, "place")
     assert "present setting" in page(found)
 
 
@@ -304,7 +304,7 @@ def test_sentences_are_shown_where_there_are_any() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gold", "answered", "kind"),
+    ("gold", "predicted", "kind"),
     [
         ([(0, 2, "a")], [], "missed"),
         ([], [(0, 2, "a")], "false alarm"),
@@ -314,16 +314,18 @@ def test_sentences_are_shown_where_there_are_any() -> None:
         ([(0, 2, "a")], [(1, 2, "b")], "label and boundary"),
     ],
 )
-def test_kinds(gold: List[Any], answered: List[Any], kind: str) -> None:
-    (stretch,) = stretches(gold, answered)
-    assert stretch == Stretch(0, 2, gold, answered)
+def test_kinds(gold: List[Any], predicted: List[Any], kind: str) -> None:
+    (stretch,) = stretches(gold, predicted)
+    assert stretch == Stretch(0, 2, gold, predicted)
     assert stretch.kind == kind and kind in KINDS
 
 
 def test_stretches_are_chains_of_overlap() -> None:
     gold = [(0, 2, "a"), (3, 5, "a"), (5, 6, "a"), (8, 9, "b")]
-    answered = [(1, 4, "a"), (6, 7, "a"), (8, 9, "b")]
-    assert [(s.begin, s.end, len(s.gold), len(s.answered)) for s in stretches(gold, answered)] == [
+    predicted = [(1, 4, "a"), (6, 7, "a"), (8, 9, "b")]
+    assert [
+        (s.begin, s.end, len(s.gold), len(s.predicted)) for s in stretches(gold, predicted)
+    ] == [
         (0, 5, 2, 1),
         (5, 6, 1, 0),
         (6, 7, 0, 1),
@@ -432,7 +434,7 @@ def test_every_picture_has_axes_and_units(found: Findings) -> None:
             "precision (share of answers)",
         ],
         "reliability": ["confidence (probability of the entity)", "share of these that are right"],
-        "confusion": ["annotated", "answered", "cost"],
+        "confusion": ["annotated", "predicted", "cost"],
         "transitions": ["from", "to", "weight"],
     }.items():
         picture = re.search(rf'<figure id="{name}-picture">.*?</figure>', text, flags=re.DOTALL)
@@ -468,7 +470,7 @@ def test_page_of_a_pipeline_that_answers_nothing() -> None:
     assert counts(found.total) == (0, 0, 4) and found.setting.precision == 1.0
     text = page(found)
     assert check(text).tags.count("svg") == 3
-    assert "No entity was answered" in text
+    assert "No entity was predicted" in text
 
 
 def test_page_of_a_pipeline_without_mistakes() -> None:
@@ -539,7 +541,7 @@ def test_command_line_says_what_is_wrong(
         DocBin().to_disk(paths[1])
     result = run("report", *paths, "--output", tmp_path / "report.html", *options)
     assert result.exit_code == 1
-    assert ("was: 'parser'" if options else "found none") in result.output
+    assert ("got 'parser'" if options else "found none") in result.output
     assert not (tmp_path / "report.html").exists()
 
 

@@ -30,12 +30,12 @@ HIERARCHICAL = make_hierarchical_cost(tree=TREE)
 VOCAB = spacy.blank("en").vocab
 
 
-def example(answered: List[str], gold: List[str]) -> Example:
+def example(predicted: List[str], gold: List[str]) -> Example:
     """An example of as many tokens as tags; "-" is missing."""
     words = [f"w{i}" for i in range(len(gold))]
     missing = [None if tag == "-" else tag for tag in gold]
     return Example(
-        Doc(VOCAB, words=words, ents=answered),
+        Doc(VOCAB, words=words, ents=predicted),
         Doc(VOCAB, words=words, ents=missing),  # type: ignore[arg-type]
     )
 
@@ -59,7 +59,7 @@ def test_scores_counted_by_hand() -> None:
     # Of ten tokens one has its label's sibling (2 edges), one is missed and one is a false
     # alarm (4 each, 3 edges being the farthest).
     assert scores["ents_cost"] == pytest.approx((2 + 4 + 4) / 10)
-    # The three, and a U-city that is answered B-city.
+    # The three, and a U-city that is predicted B-city.
     assert scores["ents_tag_acc"] == pytest.approx(6 / 10)
     assert scores["ents_sent_acc"] == pytest.approx(1 / 3)
     # 2 right, 2 wrong, 3 missed; on top city for country is right.
@@ -190,7 +190,7 @@ def test_docs_without_entities_have_no_f_but_a_cost() -> None:
 
 
 def test_other_tokens_are_aligned() -> None:
-    answered = Doc(
+    predicted = Doc(
         VOCAB,
         words=["New", "York", "beats", "Fiji", "Inc"],
         spaces=[True, True, True, False, False],
@@ -202,16 +202,16 @@ def test_other_tokens_are_aligned() -> None:
         spaces=[True, False, True, False],
         ents=["B-city", "O", "O", "B-country"],
     )
-    scores = score([Example(answered, gold)])
+    scores = score([Example(predicted, gold)])
     assert scores["ents_confusion"]["city"] == {"city": 2}
     assert scores["ents_f"] == scores["ents_f_level_2"] == 1.0
     assert scores["ents_sent_acc"] == 1.0
 
 
 def test_entities_that_answer_one_token_twice_are_right_once() -> None:
-    answered = Doc(VOCAB, words=["New", "York"], ents=["B-city", "B-city"])
+    predicted = Doc(VOCAB, words=["New", "York"], ents=["B-city", "B-city"])
     gold = Doc(VOCAB, words=["New York"], ents=["B-city"])
-    scores = score([Example(answered, gold)])
+    scores = score([Example(predicted, gold)])
     assert scores["ents_f"] == scores["ents_f_level_2"] == pytest.approx(2 / 3)
     assert scores["ents_sent_acc"] == 0.0
 

@@ -225,8 +225,8 @@ def test_weights_that_are_missing(saved: Path, tmp_path: Path) -> None:
         ({"decoding": {"bias": 0, "labels": {"x": 1}}}, "decoding: labels: expected any of"),
         ({"decoding": {"bias": 0, "labels": [1]}}, "ViterbiDecoding: labels: expected a mapping"),
         ({"decoding": {"bias": 0, "labels": {}, "threshold": 1}}, "decoding: expected a mapping"),
-        ({"confidence": {"spans_key": 3}}, "Confidence: spans_key: expected a name, was: 3"),
-        ({"confidence": {"second_choice": "x"}}, "Confidence: second_choice: expected null or"),
+        ({"confidence": {"spans_key": 3}}, "Confidence: spans_key: expected a name, got 3"),
+        ({"confidence": {"alternatives": "x"}}, "Confidence: alternatives: expected null or"),
         ({"confidence": [1]}, "confidence"),
         ({"progress": {"steps": None, "epochs": 1}}, "steps: expected a finite number"),
         ({"n_examples": "x"}, "n_examples: expected a finite number of at least 0"),
@@ -253,7 +253,7 @@ def test_free_settings_may_be_edited(saved: Path, tmp_path: Path) -> None:
     free = {
         "decoding": {"bias": 50.0, "labels": {}},
         "temperature": {"overall": 2.0, "labels": {"LOC": 3.0}},
-        "confidence": {"spans_key": "sure", "extension": "sure", "second_choice": 0.5},
+        "confidence": {"spans_key": "sure", "extension": "sure", "alternatives": 0.5},
     }
     nlp = spacy.load(edit_cfg(saved / "sparse", tmp_path / "model", **free))
     ner = nlp.get_pipe("ner")

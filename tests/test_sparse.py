@@ -99,9 +99,9 @@ def test_lazy_steps_equal_eager_ones(form: Any, l1: float, l2: float) -> None:
         totals += weights
         taken_to_0 |= bool(((weights == 0) & (squares > 0)).any())
         if now % 13 == 0:
-            form.catch_up(table, numpy.asarray([3, -1, 3, 5], dtype="int32"), now, settings)
+            form.lazy_regularise(table, numpy.asarray([3, -1, 3, 5], dtype="int32"), now, settings)
     assert (table.last < now).any(), "all rows were active: nothing was lazy"
-    form.catch_up(table, numpy.arange(V, dtype="int32"), now, settings)
+    form.lazy_regularise(table, numpy.arange(V, dtype="int32"), now, settings)
     numpy.testing.assert_allclose(table.weights, weights, atol=1e-5)
     numpy.testing.assert_allclose(table.totals, totals, atol=1e-3)
     assert taken_to_0 == (l1 > 0)
@@ -114,7 +114,7 @@ def test_neighbours(form: Any) -> None:
     slots = {"columns": [0, 0, 1], "offsets": [0, -1, 2], "first_rows": [100, 200, 300]}
     arguments = {name: numpy.asarray(slot, dtype="int32") for name, slot in slots.items()}
     lengths = numpy.asarray([3, 0, 1], dtype="int32")
-    rows = form.look_around(values, lengths, **arguments)
+    rows = form.gather_window(values, lengths, **arguments)
     assert rows.dtype == numpy.int32
     assert rows.tolist() == [[100, -1, 307], [101, 200, -1], [102, 201, -1], [103, -1, -1]]
 
@@ -124,7 +124,7 @@ def test_numbers_of_keys(form: Any) -> None:
     rng = numpy.random.default_rng(3)
     keys = numpy.unique(rng.integers(0, 2**63, size=5000, dtype="uint64"))
     keys = numpy.append(keys, numpy.arange(100, dtype="uint64"))
-    numbers = form.Numbers()
+    numbers = form.IdMap()
     assert numbers.find(keys).max() == -1
     numbers.set(keys[:3000], numpy.arange(3000, dtype="int32"))
     numbers.set(keys[4000:], numpy.arange(4000, len(keys), dtype="int32"))
@@ -182,7 +182,7 @@ AROUND = (ints(0, 1, 2, 3).reshape(2, 2), ints(2), ints(0, 1), ints(0, 1), ints(
 ROWS = ints(*range(4)).reshape(2, 2)
 BEYOND = ints(0, -1, V, 1).reshape(2, 2)
 WRONG = {
-    "look_around": [
+    "gather_window": [
         ("sum of lengths: expected 2, got 3", {1: ints(3)}),
         ("lengths: expected at least 0, got -1", {1: ints(3, -1)}),
         ("columns: expected less than 2, got 2", {2: ints(0, 2)}),
@@ -200,7 +200,7 @@ WRONG = {
         ("length of d_scores: expected 2, got 3", {1: floats(3, K)}),
         ("width of gradient: expected 2, got 3", {1: floats(2, 2)}),
     ],
-    "catch_up": [
+    "lazy_regularise": [
         (f"rows: expected less than {V}, got {V}", {1: BEYOND.reshape(-1)}),
         (f"width of table.totals: expected {K}, got 2", {0: table_with(totals=floats(V, 2))}),
         (f"length of table.squares: expected {V}, got 2", {0: table_with(squares=floats(2, K))}),
@@ -224,11 +224,11 @@ def test_what_does_not_fit_is_named(form: Any, name: str, message: str, changes:
     """Neither form reads or writes outside of its arguments, nor changes them before it says so."""
     table, settings = fresh_table(), AdaGrad(L2=0.1)
     right = {
-        "look_around": AROUND,
+        "gather_window": AROUND,
         "sum_rows": (ROWS, floats(V, K)),
         "collect_rows": (ROWS, floats(2, K), numpy.full(V, -1, dtype="int32")),
         "add_rows": (ROWS, floats(2, K), numpy.zeros((V, K))),
-        "catch_up": (table, ROWS.reshape(-1), 1, settings),
+        "lazy_regularise": (table, ROWS.reshape(-1), 1, settings),
         "adagrad": (table, ints(0, 1), floats(2, K), 1, settings),
     }[name]
     getattr(form, name)(*right)
@@ -240,7 +240,7 @@ def test_what_does_not_fit_is_named(form: Any, name: str, message: str, changes:
 
 @form
 def test_wrong_numbers_are_named(form: Any) -> None:
-    numbers, keys = form.Numbers(), numpy.arange(2, dtype="uint64")
+    numbers, keys = form.IdMap(), numpy.arange(2, dtype="uint64")
     with pytest.raises(ValueError, match=r"^length of numbers: expected 2, got 1$"):
         numbers.set(keys, ints(0))
     with pytest.raises(ValueError, match=r"^numbers: expected at least 0, got -1$"):

@@ -85,5 +85,5 @@ def test_without_labels_all_is_outside() -> None:
 
 
 def test_an_unknown_scheme_is_named() -> None:
-    with pytest.raises(ValueError, match="scheme: expected 'BILUO' or 'IOB2', was: 'BIO'"):
+    with pytest.raises(ValueError, match="scheme: expected 'BILUO' or 'IOB2', got 'BIO'"):
         Tags(["PER"], "BIO")

@@ -31,7 +31,7 @@ from .test_sparse import form
 
 N_THREADS = 8
 TEXTS = ["Who is Shaka Khan?", "I like London and Berlin."]
-NUMBERS_IN_THREADS = Path(__file__).parent / "numbers_in_threads.cpp"
+NUMBERS_IN_THREADS = Path(__file__).parent / "id_map_in_threads.cpp"
 models = pytest.mark.parametrize(
     "model", [SPARSE, HYBRID, SMALL["model"]], ids=["sparse", "hybrid", "cnn"]
 )
@@ -122,7 +122,7 @@ def test_words_are_forgotten_while_others_read(monkeypatch: pytest.MonkeyPatch) 
 
 @form
 def test_numbers_are_found_while_others_are_set(form: Any) -> None:
-    numbers, is_over = form.Numbers(), Event()
+    numbers, is_over = form.IdMap(), Event()
     keys = numpy.random.default_rng(0).permutation(5000).astype("uint64") * 2**33
     values = numpy.arange(len(keys), dtype="int32")
 
@@ -163,18 +163,18 @@ def test_a_gazetteer_is_asked_when_it_is_whole(monkeypatch: pytest.MonkeyPatch) 
 def test_predictions_after_training_take_turns_to_catch_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Regularisation leaves something to do in rows that had no gradient; once, not twice."""
     inside: List[int] = []
-    catch_up = sparse.catch_up
+    lazy_regularise = sparse.lazy_regularise
 
     def alone(*args: Any) -> None:
         inside.append(0)
         time.sleep(0.002)
-        catch_up(*args)
+        lazy_regularise(*args)
         assert inside == [0]
         inside.pop()
 
     weights = linear_part(crf(L2=0.1))[1]
     weights.step = 5
-    monkeypatch.setattr(sparse, "catch_up", alone)
+    monkeypatch.setattr(sparse, "lazy_regularise", alone)
     rows = numpy.arange(weights.n_features, dtype="int32")[:, None]
     found = in_threads(lambda _: weights.score(rows))
     assert all((scores == found[0]).all() for scores in found)

@@ -255,7 +255,7 @@ def test_fit_starts_from_a_trained_model(experiment: Experiment) -> None:
     ("changes", "message"),
     [
         ({"loss": loss_block("MaxMargin", cost=HAMMING)}, "expected one loss without kinks"),
-        ({"loss": loss_block("Perceptron")}, "ner.loss.*was: spacy_costner.Perceptron.v1"),
+        ({"loss": loss_block("Perceptron")}, "ner.loss.*got spacy_costner.Perceptron.v1"),
         ({"loss": loss_block("MCE", psi="inf")}, "expected one loss without kinks"),
         ({"loss": loss_block("MCEF", psi="inf")}, "expected one loss without kinks"),
         (
@@ -266,7 +266,7 @@ def test_fit_starts_from_a_trained_model(experiment: Experiment) -> None:
                     "tok2vec": TOK2VEC,
                 }
             },
-            "ner.model: expected spacy_costner.SparseCRF.v1, was: spacy_costner.HybridCRF.v1",
+            "ner.model: expected spacy_costner.SparseCRF.v1, got spacy_costner.HybridCRF.v1",
         ),
     ],
 )
@@ -279,7 +279,7 @@ def test_what_cannot_be_fitted(changes: Dict[str, Any], message: str) -> None:
 def test_other_components_are_frozen() -> None:
     nlp, _ = initialized()
     nlp.add_pipe("tagger", first=True)
-    with pytest.raises(ValueError, match=r"training.frozen_components, was: \['tagger', 'ner'\]"):
+    with pytest.raises(ValueError, match=r"training.frozen_components, got \['tagger', 'ner'\]"):
         component_to_fit(nlp, [])
     assert component_to_fit(nlp, ["tagger"]) is nlp.get_pipe("ner")
 
@@ -437,4 +437,4 @@ def test_command_line_online(experiment: Experiment, tmp_path: Path) -> None:
     assert "trained: 30 epochs" in result.output and "dev: F 1.0000" in result.output
     result = given("--c2", 0.1)
     assert result.exit_code == 1
-    assert "expected no more options with --online, was: {'c2': 0.1}" in result.output
+    assert "expected no more options with --online, got {'c2': 0.1}" in result.output

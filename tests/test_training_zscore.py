@@ -305,7 +305,7 @@ def test_with_a_cost_it_is_descended(experiment: Experiment) -> None:
 @pytest.mark.parametrize(
     ("changes", "options", "message"),
     [
-        (ZSCORE, {"n_sampled": 1}, "sampled: expected at least 2 paths of each doc, was: 1"),
+        (ZSCORE, {"n_sampled": 1}, "sampled: expected at least 2 paths of each doc, got 1"),
         (ZSCORE, {"n_sampled": 9, "c2": 0.0}, "c2: expected more than 0 with sampled paths"),
         ({}, {"n_sampled": 9}, "sampled: expected the loss spacy_costner.ZScore.v1 without a cost"),
     ],

@@ -12,10 +12,10 @@ from spacy_costner.commands.trials import (
     Failed,
     Finished,
     Trial,
-    attempt,
-    carry_out,
     plan,
     put_onto,
+    run_trial,
+    run_trials,
 )
 
 from .experiment import SHORT, Experiment
@@ -97,7 +97,7 @@ def test_losses_have_names_of_their_own(experiment: Experiment) -> None:
 
 def test_a_trial_leaves_what_is_needed(experiment: Experiment) -> None:
     trial = plan_of(experiment)[0]
-    outcome = attempt(trial)
+    outcome = run_trial(trial)
     assert isinstance(outcome, Finished)
     assert outcome.seconds > 0
     assert {path.name for path in trial.path.iterdir()} == {
@@ -115,19 +115,19 @@ def test_another_measure_needs_no_other_training(
     experiment: Experiment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trial = plan_of(experiment)[0]
-    first = attempt(trial)
+    first = run_trial(trial)
     monkeypatch.delattr("spacy_costner.commands.trials.train")
     zero_one = trial.measure._replace(cost={"@misc": "spacy_costner.ZeroOneCost.v1"})
-    again = attempt(trial._replace(measure=zero_one))
+    again = run_trial(trial._replace(measure=zero_one))
     assert isinstance(first, Finished) and isinstance(again, Finished)
     assert again.seconds == first.seconds
     assert again.counts.right.tolist() == first.counts.right.tolist()
 
 
 def test_another_config_is_trained_anew(experiment: Experiment) -> None:
-    first = attempt(plan_of(experiment)[0])
+    first = run_trial(plan_of(experiment)[0])
     (trial, *_) = plan_of(experiment, **{"training.max_steps": 3})
-    again = attempt(trial)
+    again = run_trial(trial)
     assert isinstance(first, Finished) and isinstance(again, Finished)
     assert again.seconds != first.seconds
 
@@ -138,19 +138,20 @@ def test_a_pipeline_stays_until_another_is_whole(
 ) -> None:
     """And is not taken for the other one, nor the other one for it."""
     first = plan_of(experiment)[0]
-    outcome = attempt(first)
+    outcome = run_trial(first)
     before = (first.path / "model-best" / "ner" / "model").read_bytes()
     (trial, *_) = plan_of(experiment, **{"training.max_steps": 3})
     with monkeypatch.context() as patch:
         patch.delattr(f"spacy_costner.commands.trials.{step}")
-        assert isinstance(attempt(trial), Failed)
+        (failed,) = run_trials([trial])
+    assert isinstance(failed, Failed)
     assert (trial.path / "model-best" / "ner" / "model").read_bytes() == before
     assert (trial.path / "trained.json").exists() is (step == "train")
     if step == "train":
-        again = attempt(first)
+        again = run_trial(first)
         assert isinstance(again, Finished) and isinstance(outcome, Finished)
         assert again.seconds == outcome.seconds
-    assert isinstance(attempt(trial), Finished)
+    assert isinstance(run_trial(trial), Finished)
     assert (trial.path / "model-best" / "ner" / "model").read_bytes() != before
     assert not (trial.path / "training").exists()
 
@@ -158,8 +159,8 @@ def test_a_pipeline_stays_until_another_is_whole(
 def test_side_by_side_is_one_after_another(experiment: Experiment) -> None:
     trials = plan_of(experiment)[:2]
     apart = [trial._replace(path=trial.path / "apart") for trial in trials]
-    one = {found.loss: found for found in carry_out(trials)}
-    two = {found.loss: found for found in carry_out(apart, jobs=2)}
+    one = {found.loss: found for found in run_trials(trials)}
+    two = {found.loss: found for found in run_trials(apart, jobs=2)}
     assert set(one) == set(two)
     for loss, found in one.items():
         other = two[loss]

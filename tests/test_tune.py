@@ -48,7 +48,7 @@ def test_f_score_by_hand() -> None:
     ("aim", "message"),
     [
         (Aim(precision=0.95), r"precision: expected a floor that is reached, 0\.9000 or less"),
-        (Aim(recall=1.0), r"recall: expected a floor that is reached, 0\.9000 or less, was: 1"),
+        (Aim(recall=1.0), r"recall: expected a floor that is reached, 0\.9000 or less, got 1"),
         (Aim(precision=0.5, recall=0.5), "found both"),
     ],
 )
@@ -88,7 +88,7 @@ def test_the_setting_is_saved(unsure: Path, tmp_path: Path, dial: str) -> None:
 
 def test_what_cannot_be_tuned_is_said(unsure: Path) -> None:
     nlp = load(unsure)
-    with pytest.raises(ValueError, match=r"dial: expected one of \['threshold', 'bias'\], was"):
+    with pytest.raises(ValueError, match=r"dial: expected one of \['threshold', 'bias'\], got"):
         tune(nlp, examples(nlp), dial="volume")
     with pytest.raises(ValueError, match="with entities, found none"):
         tune(nlp, [Example.from_dict(nlp.make_doc("a b"), {"entities": []})])

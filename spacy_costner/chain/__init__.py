@@ -7,21 +7,21 @@ gradient 0. Sequences without tokens score 0.
 
 from . import array as batched
 from .array import Segments, k_best, pairwise_marginals, sample_paths
-from .best_ways import BestWays, best_ways, max_marginals, segment_max_scores
 from .compiled import compiled, set_threads
-from .constraints import Allowed, constrain, restrict, truth_values
-from .posterior import (
-    Posterior,
+from .constraints import Allowed, constrain, restrict, to_mask
+from .forward_backward import (
+    ForwardBackward,
     entropy,
     expectation,
+    forward_backward,
     log_marginals,
-    log_partition_outside,
+    log_partition_excluding,
     marginals_jvp,
-    posterior,
     segment_log_probs,
 )
+from .max_messages import MaxMessages, max_marginals, max_messages, segment_max_scores
 
-best_outside = compiled(batched.best_outside)
+best_path_excluding = compiled(batched.best_path_excluding)
 best_path = compiled(batched.best_path)
 log_partition = compiled(batched.log_partition)
 marginals = compiled(batched.marginals)
@@ -30,30 +30,30 @@ path_score = compiled(batched.path_score)
 
 __all__ = [
     "Allowed",
-    "BestWays",
-    "Posterior",
+    "ForwardBackward",
+    "MaxMessages",
     "Segments",
-    "best_outside",
     "best_path",
-    "best_ways",
+    "best_path_excluding",
     "constrain",
     "entropy",
     "expectation",
+    "forward_backward",
     "k_best",
     "log_marginals",
     "log_partition",
-    "log_partition_outside",
+    "log_partition_excluding",
     "marginals",
     "marginals_jvp",
     "max_marginals",
+    "max_messages",
     "pairwise_marginals",
     "path_log_prob",
     "path_score",
-    "posterior",
     "restrict",
     "sample_paths",
     "segment_log_probs",
     "segment_max_scores",
     "set_threads",
-    "truth_values",
+    "to_mask",
 ]

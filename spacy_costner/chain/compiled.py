@@ -48,7 +48,7 @@ def compiled(function: FunctionT) -> FunctionT:
     return cast(FunctionT, choose)
 
 
-def asked_of(messages: Callable[[Potentials], Any], function: FunctionT) -> FunctionT:
+def query(messages: Callable[[Potentials], Any], function: FunctionT) -> FunctionT:
     """Make a function of what is asked of messages.
 
     messages (Callable): Takes potentials to an object with a method of the function's name.
@@ -72,7 +72,7 @@ def set_threads(n_threads: int) -> None:
     RAISES (ValueError): If it is less than 1.
     """
     if n_threads < 1:
-        raise ValueError(f"expected at least 1 thread, was: {n_threads}")
+        raise ValueError(f"expected at least 1 thread, got {n_threads}")
     if native is not None:
         native.set_threads(n_threads)
 

@@ -29,7 +29,7 @@ def constrain(potentials: Potentials, constraints: Constraints) -> Potentials:
     )
 
 
-def truth_values(allowed: Allowed, n_tags: int) -> Array2d:
+def to_mask(allowed: Allowed, n_tags: int) -> Array2d:
     """Which tags are allowed at each token. Shape: (N, K)"""
     if allowed.ndim == 2:
         return allowed

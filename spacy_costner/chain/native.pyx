@@ -65,30 +65,30 @@ cdef extern from "cpp/interface.hpp" namespace "costner" nogil:
         const uint8_t* after
         int64_t n_runs
 
-    cdef cppclass Asked:
+    cdef cppclass Query:
         void backprop(const double* d_answers, const Gradient& out) except +
 
-    cdef cppclass _Posterior "costner::Posterior":
+    cdef cppclass _ForwardBackward "costner::ForwardBackward":
         void backprop(
-            const vector[const Asked*]&, const vector[const double*]& d_answers, const Gradient& out
+            const vector[const Query*]&, const vector[const double*]& d_answers, const Gradient& out
         ) except +
-        unique_ptr[Asked] log_partition(double* log_z) except +
-        unique_ptr[Asked] log_marginals(const Sets& allowed, double* log_p) except +
-        unique_ptr[Asked] expectation(const Scores& values, double* means) except +
-        unique_ptr[Asked] outside(const Sets& allowed, double* log_sums) except +
-        unique_ptr[Asked] segments(const Runs& runs, double* log_p) except +
+        unique_ptr[Query] log_partition(double* log_z) except +
+        unique_ptr[Query] log_marginals(const Sets& allowed, double* log_p) except +
+        unique_ptr[Query] expectation(const Scores& values, double* means) except +
+        unique_ptr[Query] outside(const Sets& allowed, double* log_sums) except +
+        unique_ptr[Query] segments(const Runs& runs, double* log_p) except +
 
-    cdef cppclass _BestWays "costner::BestWays":
+    cdef cppclass _MaxMessages "costner::MaxMessages":
         void max_marginals(double* scores) except +
-        unique_ptr[Asked] segments(const Runs& runs, double* scores) except +
+        unique_ptr[Query] segments(const Runs& runs, double* scores) except +
 
     unique_ptr[SumProduct] make_sum_product(const Scores&, int n_threads) except +
-    unique_ptr[_Posterior] make_posterior(const Scores&, int n_threads) except +
-    unique_ptr[_BestWays] make_best_ways(const Scores&, int n_threads) except +
+    unique_ptr[_ForwardBackward] make_forward_backward(const Scores&, int n_threads) except +
+    unique_ptr[_MaxMessages] make_max_messages(const Scores&, int n_threads) except +
     void _best_path "costner::best_path"(
         const Scores&, int64_t* tags, double* out, int n_threads
     ) except +
-    void _best_outside "costner::best_outside"(
+    void _best_path_excluding "costner::best_path_excluding"(
         const Scores&, const Sets& allowed, int64_t* tags, double* out, int n_threads
     ) except +
     void _path_score "costner::path_score"(const Scores&, const int64_t* tags, double* out) except +
@@ -113,7 +113,7 @@ def set_threads(int n_threads):
     """
     global most_threads
     if n_threads < 1:
-        raise ValueError(f"expected at least 1 thread, was: {n_threads}")
+        raise ValueError(f"expected at least 1 thread, got {n_threads}")
     most_threads = n_threads
 
 
@@ -402,31 +402,31 @@ def path_log_prob(potentials, tags):
 
 
 @cython.final
-cdef class Posterior:
-    """As `array.Posterior`."""
+cdef class ForwardBackward:
+    """As `array.ForwardBackward`."""
 
     cdef _Batch batch
-    cdef unique_ptr[_Posterior] messages
+    cdef unique_ptr[_ForwardBackward] messages
 
     def __cinit__(self, potentials):
         cdef int n_threads
         self.batch = _Batch(potentials)
         n_threads = self.batch.n_threads()
         with nogil:
-            self.messages = make_posterior(self.batch.scores, n_threads)
+            self.messages = make_forward_backward(self.batch.scores, n_threads)
 
-    def backprop(self, *ways_back):
+    def backprop(self, *vjps):
         """The sum of the gradients of some answers.
 
-        *ways_back (Tuple[Answer, Floats1d]): Answers of this posterior, with the
+        *vjps (Tuple[Answer, Floats1d]): Answers of this posterior, with the
             derivatives with respect to them.
         """
-        cdef vector[const Asked*] asked
+        cdef vector[const Query*] asked
         cdef vector[const double*] d_answers
         cdef Gradient out
         cdef Answer answer
         kept = []
-        for answer, d_answer in ways_back:
+        for answer, d_answer in vjps:
             weights = answer.derivatives(d_answer)
             kept.append(weights)
             asked.push_back(answer.asked.get())
@@ -464,7 +464,7 @@ cdef class Posterior:
             answer.asked = self.messages.get().expectation(of_steps.scores, out)
         return means, answer
 
-    def log_partition_outside(self, allowed):
+    def log_partition_excluding(self, allowed):
         cdef Sets sets
         array = self.batch.sets(allowed, &sets)
         log_sums = _impossible(self.batch.scores.n_sequences)
@@ -485,18 +485,18 @@ cdef class Posterior:
 
 
 @cython.final
-cdef class BestWays:
-    """As `array.BestWays`."""
+cdef class MaxMessages:
+    """As `array.MaxMessages`."""
 
     cdef _Batch batch
-    cdef unique_ptr[_BestWays] messages
+    cdef unique_ptr[_MaxMessages] messages
 
     def __cinit__(self, potentials):
         cdef int n_threads
         self.batch = _Batch(potentials)
         n_threads = self.batch.n_threads()
         with nogil:
-            self.messages = make_best_ways(self.batch.scores, n_threads)
+            self.messages = make_max_messages(self.batch.scores, n_threads)
 
     def max_marginals(self):
         cdef np.npy_intp[2] shape = [self.batch.scores.n_tokens, self.batch.scores.n_tags]
@@ -561,7 +561,7 @@ cdef class Answer:
     """The way back from an answer; keeps alive what it came from."""
 
     cdef _Batch batch
-    cdef unique_ptr[Asked] asked
+    cdef unique_ptr[Query] asked
     cdef object messages, shape, what, more
 
     def __cinit__(self, messages, _Batch batch, shape, what, more):
@@ -598,8 +598,8 @@ def best_path(potentials):
     return BestPath(tags, scores)
 
 
-def best_outside(potentials, allowed):
-    """As `array.best_outside`."""
+def best_path_excluding(potentials, allowed):
+    """As `array.best_path_excluding`."""
     cdef _Batch batch = _Batch(potentials)
     cdef np.npy_intp[1] shape = [batch.scores.n_tokens]
     cdef int n_threads = batch.n_threads()
@@ -610,5 +610,5 @@ def best_outside(potentials, allowed):
     cdef int64_t* path = <int64_t*>np.PyArray_DATA(tags)
     cdef double* out = <double*>np.PyArray_DATA(scores)
     with nogil:
-        _best_outside(batch.scores, sets, path, out, n_threads)
+        _best_path_excluding(batch.scores, sets, path, out, n_threads)
     return BestPath(tags, scores)

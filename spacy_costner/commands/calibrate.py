@@ -7,10 +7,10 @@ from spacy.language import Language
 from spacy.training import Example
 from thinc.types import Array1d, Floats1d
 
-from ..decoding import Beliefs, Temperature, make_viterbi
+from ..decoding import Posterior, Temperature, make_viterbi
 from ..metrics.calibration import calibration_error, reliability
 from ..tags import Entities
-from .dev_predictions import get_component, infer
+from .dev_predictions import get_component, predict_dev
 
 MOST_STEPS = 60
 PRECISION = 1e-3
@@ -49,41 +49,43 @@ def calibrate(
     RETURNS (Calibration): The temperature, and what it is good for.
     RAISES (ValueError): If there is no such component, or no entity to learn from.
     """
-    development = infer(nlp, name, examples)
-    before = development.beliefs
-    answered = development.answer(make_viterbi())
-    if not len(answered.begin):
+    development = predict_dev(nlp, name, examples)
+    before = development.posterior
+    predicted = development.answer(make_viterbi())
+    if not len(predicted.begin):
         raise ValueError(f"{name}: expected answers to calibrate, found no entity")
-    right = development.right(answered)
-    temperature = fit(before, answered, right, per_label=per_label)
+    right = development.right(predicted)
+    temperature = fit(before, predicted, right, per_label=per_label)
     get_component(nlp, name).cfg["temperature"] = temperature._asdict()
-    probs = _at(before, temperature).entity_probs(answered)
+    probs = _at(before, temperature).entity_probs(predicted)
     return Calibration(
         temperature=temperature,
-        error_before=calibration_error(before.entity_probs(answered), right),
+        error_before=calibration_error(before.entity_probs(predicted), right),
         error=calibration_error(probs, right),
         reliability=reliability(probs, right),
     )
 
 
-def fit(beliefs: Beliefs, answered: Entities, right: Array1d, *, per_label: bool) -> Temperature:
+def fit(
+    posterior: Posterior, predicted: Entities, right: Array1d, *, per_label: bool
+) -> Temperature:
     """Find the temperature at which whether entities are right surprises least.
 
         min_T  - sum_{e right} log p_T(e) - sum_{e wrong} log(1 - p_T(e))
 
-    over the entities answered. Each label is held to the overall temperature as if one more
+    over the entities predicted. Each label is held to the overall temperature as if one more
     entity said that it has it.
 
-    beliefs (Beliefs): The scores.
-    answered (Entities): The entities.
+    posterior (Posterior): The scores.
+    predicted (Entities): The entities.
     right (Array1d): True for those that are right. Shape: (E,)
     per_label (bool): Whether each label gets a temperature of its own.
     RETURNS (Temperature): The temperature.
     """
-    labels = beliefs.tags.labels
+    labels = posterior.tags.labels
 
     def of_overall(logs: Floats1d) -> Floats1d:
-        slopes = _slopes(_at(beliefs, _temperature(logs, ())), answered, right)
+        slopes = _slopes(_at(posterior, _temperature(logs, ())), predicted, right)
         return slopes.sum(keepdims=True)
 
     overall = _minimise(of_overall, numpy.zeros(1))
@@ -91,7 +93,7 @@ def fit(beliefs: Beliefs, answered: Entities, right: Array1d, *, per_label: bool
         return _temperature(overall, ())
 
     def of_labels(logs: Floats1d) -> Floats1d:
-        slopes = _slopes(_at(beliefs, _temperature(logs, labels)), answered, right)
+        slopes = _slopes(_at(posterior, _temperature(logs, labels)), predicted, right)
         apart = logs[1:] - logs[0]
         return slopes + 2 * numpy.append(-apart.sum(), apart)
 
@@ -103,27 +105,29 @@ def _temperature(logs: Floats1d, labels: Tuple[str, ...]) -> Temperature:
     return Temperature(overall, dict(zip(labels, of_labels)))
 
 
-def _at(beliefs: Beliefs, temperature: Temperature) -> Beliefs:
-    return Beliefs(beliefs.scores, beliefs.tags, temperature=temperature, is_space=beliefs.is_space)
+def _at(posterior: Posterior, temperature: Temperature) -> Posterior:
+    return Posterior(
+        posterior.scores, posterior.tags, temperature=temperature, is_space=posterior.is_space
+    )
 
 
-def _slopes(beliefs: Beliefs, answered: Entities, right: Array1d) -> Floats1d:
+def _slopes(posterior: Posterior, predicted: Entities, right: Array1d) -> Floats1d:
     """The derivative of the loss with respect to the logarithm of each temperature: the
     overall one, then those of the labels. Shape: (1 + labels,)
 
         d loss / d log T = - sum over scores s of  d loss / d (s / T)  s / T
     """
-    log_ways, which, backprop = beliefs.entity_log_probs(answered)
+    log_ways, which, backprop = posterior.entity_log_probs(predicted)
     ways = numpy.exp(log_ways)
     p = numpy.clip(numpy.bincount(which, ways, minlength=len(right)), 1e-12, 1 - 1e-7)
     d_p = numpy.where(right, -1 / p, 1 / (1 - p))
     gradient = backprop(d_p[which] * ways)
     products = [
         numpy.where(numpy.isfinite(scores), scores, 0).astype("float64") * slopes
-        for scores, slopes in zip(beliefs.potentials[:4], gradient[:4])
+        for scores, slopes in zip(posterior.potentials[:4], gradient[:4])
     ]
-    of_tags, label_of = products[0].sum(axis=0), beliefs.tags.label_of + 1
-    slopes = numpy.bincount(label_of, of_tags, minlength=len(beliefs.tags.labels) + 1)
+    of_tags, label_of = products[0].sum(axis=0), posterior.tags.label_of + 1
+    slopes = numpy.bincount(label_of, of_tags, minlength=len(posterior.tags.labels) + 1)
     slopes[0] += sum(product.sum() for product in products[1:])
     return -slopes
 

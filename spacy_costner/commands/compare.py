@@ -23,7 +23,7 @@ from ..metrics import (
 from ..pipeline.scorers import DocCounts
 from ..saving import save_file
 from .runs import MakeExecutor
-from .trials import Failed, Finished, Outcome, carry_out, plan
+from .trials import Failed, Finished, Outcome, plan, run_trials
 
 
 class Row(NamedTuple):
@@ -89,12 +89,12 @@ def compare(
     sizes = {"losses": len(loss_paths), "seeds": len(seeds), "samples": n_samples, "jobs": jobs}
     for name, size in sizes.items():
         if size < 1:
-            raise ValueError(f"compare: {name}: expected at least 1, was: {size}")
+            raise ValueError(f"compare: {name}: expected at least 1, got {size}")
     seeds = list(dict.fromkeys(seeds))
     trials = plan(config_path, loss_paths, test_path, output_path, seeds=seeds, overrides=overrides)
     outcomes = []
     settings: Dict[str, Any] = {"jobs": jobs, "use_gpu": use_gpu, "code_path": code_path}
-    for outcome in carry_out(trials, make_executor=make_executor, **settings):
+    for outcome in run_trials(trials, make_executor=make_executor, **settings):
         outcomes.append(outcome)
         if on_outcome is not None:
             on_outcome(outcome)

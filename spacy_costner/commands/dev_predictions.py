@@ -1,4 +1,4 @@
-"""A pipeline's beliefs about development docs, found once, to be decoded in many ways."""
+"""A pipeline's posterior about development docs, found once, to be decoded in many ways."""
 
 from typing import Iterable, List, NamedTuple, Sequence, cast
 
@@ -10,32 +10,32 @@ from spacy.util import minibatch
 from thinc.api import to_numpy
 from thinc.types import Array1d, Ints1d
 
-from ..decoding import Beliefs, Decoding
+from ..decoding import Decoding, Posterior
 from ..pipeline.component import CostSensitiveNER
 from ..pipeline.targets import MISSING, annotation, read_presets, read_reference, trim
 from ..tags import Entities
 from ..types import map_scores
 
 
-class Development(NamedTuple):
+class DevPredictions(NamedTuple):
     """Annotated docs, and what a model believes of them.
 
     examples (List[Example]): The docs as they come to the component, with their annotation.
-    beliefs (Beliefs): The beliefs, of the tokens of all docs one after another.
+    posterior (Posterior): The posterior, of the tokens of all docs one after another.
     gold (Entities): The annotated entities; label -1 is one that the model doesn't have.
     known (Array1d): True for the tokens that are annotated, but not before the model saw
         them. Shape: (N,)
     """
 
     examples: List[Example]
-    beliefs: Beliefs
+    posterior: Posterior
     gold: Entities
     known: Array1d
 
     def answer(self, decoding: Decoding) -> Entities:
         """The entities that count of an answer."""
         found = trim(
-            decoding.decode(self.beliefs, decoding.settings).entities, self.beliefs.is_space
+            decoding.decode(self.posterior, decoding.settings).entities, self.posterior.is_space
         )
         return select(found, self.counts(found))
 
@@ -49,7 +49,7 @@ class Development(NamedTuple):
         return numpy.isin(self._keys(entities), self._keys(self.gold))
 
     def _keys(self, entities: Entities) -> Ints1d:
-        n_labels = len(self.beliefs.tags.labels) + 1
+        n_labels = len(self.posterior.tags.labels) + 1
         extents = entities.begin.astype("int64") * (len(self.known) + 1) + entities.end
         return extents * n_labels + (entities.label + 1)
 
@@ -72,17 +72,17 @@ def get_component(nlp: Language, name: str) -> CostSensitiveNER:
     """
     ours = [other for other, pipe in nlp.pipeline if isinstance(pipe, CostSensitiveNER)]
     if name not in ours:
-        raise ValueError(f"expected the name of a cost_sensitive_ner, one of {ours}, was: {name!r}")
+        raise ValueError(f"expected the name of a cost_sensitive_ner, one of {ours}, got {name!r}")
     return cast(CostSensitiveNER, nlp.get_pipe(name))
 
 
-def infer(nlp: Language, name: str, examples: Iterable[Example]) -> Development:
+def predict_dev(nlp: Language, name: str, examples: Iterable[Example]) -> DevPredictions:
     """Run docs through a pipeline, up to a component of ours.
 
     nlp (Language): The pipeline.
     name (str): The name of the component.
     examples (Iterable[Example]): The docs, with their annotation.
-    RETURNS (Development): The docs, and what the component believes of them.
+    RETURNS (DevPredictions): The docs, and what the component believes of them.
     RAISES (ValueError): If there is no such component, or nothing annotated.
     """
     ner, examples = get_component(nlp, name), [eg for eg in examples if len(eg.predicted)]
@@ -97,25 +97,25 @@ def infer(nlp: Language, name: str, examples: Iterable[Example]) -> Development:
     annotated = annotation(read_reference(examples, tokens), ner.tags, nlp.vocab.strings)
     if not annotated.known.any():
         raise ValueError("expected docs with entities annotated, found none")
-    development = Development(
+    development = DevPredictions(
         examples=examples,
-        beliefs=_believe(ner, docs, nlp.batch_size),
+        posterior=_posterior(ner, docs, nlp.batch_size),
         gold=trim(annotated.entities, tokens.is_space),
         known=annotated.known & (tokens.iob == MISSING),
     )
     return development._replace(gold=select(development.gold, development.counts(development.gold)))
 
 
-def _believe(ner: CostSensitiveNER, docs: Sequence[Doc], batch_size: int) -> Beliefs:
-    """The beliefs about docs, batch after batch, in one."""
-    batches = [ner.beliefs(batch, preset=True) for batch in minibatch(docs, batch_size)]
-    scores = [map_scores(to_numpy, beliefs.scores) for beliefs in batches]
-    return Beliefs(
+def _posterior(ner: CostSensitiveNER, docs: Sequence[Doc], batch_size: int) -> Posterior:
+    """The posterior about docs, batch after batch, in one."""
+    batches = [ner.posterior(batch, preset=True) for batch in minibatch(docs, batch_size)]
+    scores = [map_scores(to_numpy, posterior.scores) for posterior in batches]
+    return Posterior(
         scores[0]._replace(
             emissions=numpy.concatenate([each.emissions for each in scores]),
             lengths=numpy.concatenate([each.lengths for each in scores]),
         ),
         ner.tags,
         temperature=batches[0].temperature,
-        is_space=numpy.concatenate([beliefs.is_space for beliefs in batches]),
+        is_space=numpy.concatenate([posterior.is_space for posterior in batches]),
     )

@@ -244,7 +244,7 @@ def fill_in(config: Config, overrides: Mapping[str, Any]) -> Config:
     return Config().from_str(config.to_str(interpolate=False), overrides=dict(overrides))
 
 
-def carry_out(
+def run_trials(
     trials: Sequence[Trial],
     *,
     jobs: int = 1,
@@ -264,7 +264,7 @@ def carry_out(
         `log.txt`, too.
     """
     settings = {"use_gpu": use_gpu, "code_path": code_path}
-    runs = [Run(f"{t.loss}/seed-{t.seed}", attempt, {"trial": t, **settings}) for t in trials]
+    runs = [Run(f"{t.loss}/seed-{t.seed}", run_trial, {"trial": t, **settings}) for t in trials]
     for run, ended in run_all(runs, make_executor or local_processes(jobs)):
         trial = run.settings["trial"]
         if isinstance(ended, RunFailed):
@@ -276,7 +276,7 @@ def carry_out(
             yield ended.value
 
 
-def attempt(trial: Trial, use_gpu: int = -1, code_path: Optional[Path] = None) -> Finished:
+def run_trial(trial: Trial, use_gpu: int = -1, code_path: Optional[Path] = None) -> Finished:
     """Train and score, as far as that isn't done yet.
 
     trial (Trial): The trial.

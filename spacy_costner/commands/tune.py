@@ -10,7 +10,7 @@ from spacy.util import registry
 
 from ..decoding import LEAST, make_viterbi, without_overlap
 from ..tags import Entities
-from .dev_predictions import Development, get_component, infer, select
+from .dev_predictions import DevPredictions, get_component, predict_dev, select
 from .plots import precision_recall, save
 
 
@@ -19,7 +19,7 @@ class Point(NamedTuple):
 
     value (float): The setting.
     precision (float): The share of answers that are right; 1 if there are none.
-    recall (float): The share of annotated entities that are answered.
+    recall (float): The share of annotated entities that are predicted.
     """
 
     value: float
@@ -61,7 +61,7 @@ class Dial(NamedTuple):
 
     block: str
     values: Tuple[float, ...]
-    answers: Callable[[Development], Callable[[float], Entities]]
+    answers: Callable[[DevPredictions], Callable[[float], Entities]]
 
 
 class Tuning(NamedTuple):
@@ -77,12 +77,12 @@ class Tuning(NamedTuple):
     chosen: Point
 
 
-def _by_bias(development: Development) -> Callable[[float], Entities]:
+def _by_bias(development: DevPredictions) -> Callable[[float], Entities]:
     return lambda bias: development.answer(make_viterbi(bias=bias))
 
 
-def _by_threshold(development: Development) -> Callable[[float], Entities]:
-    entities, probs = development.beliefs.likely_entities(LEAST)
+def _by_threshold(development: DevPredictions) -> Callable[[float], Entities]:
+    entities, probs = development.posterior.likely_entities(LEAST)
 
     def answer(threshold: float) -> Entities:
         chosen = without_overlap(entities, probs - threshold)
@@ -125,17 +125,17 @@ def tune(
         setting that reaches the floor.
     """
     if dial not in DIALS:
-        raise ValueError(f"dial: expected one of {list(DIALS)}, was: {dial!r}")
-    points = sweep(infer(nlp, name, examples), dial)
+        raise ValueError(f"dial: expected one of {list(DIALS)}, got {dial!r}")
+    points = sweep(predict_dev(nlp, name, examples), dial)
     chosen = choose(points, aim)
     use_decoding(nlp, name, {"@misc": DIALS[dial].block, dial: chosen.value, "labels": {}})
     return Tuning(dial, points, chosen)
 
 
-def sweep(development: Development, dial: str) -> List[Point]:
+def sweep(development: DevPredictions, dial: str) -> List[Point]:
     """Try all settings of a dial.
 
-    development (Development): The docs, and what a model believes of them.
+    development (DevPredictions): The docs, and what a model believes of them.
     dial (str): "threshold" or "bias": see `decode`.
     RETURNS (List[Point]): What each setting is good for.
     RAISES (ValueError): If there is no entity in the docs.
@@ -146,9 +146,9 @@ def sweep(development: Development, dial: str) -> List[Point]:
     return [_point(value, answer(value), development) for value in DIALS[dial].values]
 
 
-def _point(value: float, answered: Entities, development: Development) -> Point:
-    n_right = int(development.right(answered).sum())
-    n_answered, n_gold = len(answered.begin), len(development.gold.begin)
+def _point(value: float, predicted: Entities, development: DevPredictions) -> Point:
+    n_right = int(development.right(predicted).sum())
+    n_answered, n_gold = len(predicted.begin), len(development.gold.begin)
     return Point(value, n_right / n_answered if n_answered else 1.0, n_right / n_gold)
 
 
@@ -174,7 +174,7 @@ def _best_above(points: List[Point], floor: str, least: float, other: str) -> Po
     if not reached:
         highest = max(getattr(point, floor) for point in points)
         raise ValueError(
-            f"{floor}: expected a floor that is reached, {highest:.4f} or less, was: {least}"
+            f"{floor}: expected a floor that is reached, {highest:.4f} or less, got {least}"
         )
     return max(reached, key=lambda point: (getattr(point, other), getattr(point, floor)))
 

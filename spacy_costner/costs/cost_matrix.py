@@ -1,7 +1,7 @@
 """The user's own costs over labels: what it costs to answer one for another.
 
-They are written as a block of the config, [gold][answered], or in a CSV file: its first row
-names the labels answered, the first cell of every other row the gold label.
+They are written as a block of the config, [gold][predicted], or in a CSV file: its first row
+names the labels predicted, the first cell of every other row the gold label.
 
     gold,city,country,O
     city,0,1,5
@@ -36,7 +36,7 @@ class Matrix:
 
     @cached_property
     def rows(self) -> Dict[str, Dict[str, float]]:
-        """The costs, [gold][answered].
+        """The costs, [gold][predicted].
 
         RAISES (ValueError): If the file can't be read or holds no costs.
         """
@@ -46,21 +46,21 @@ class Matrix:
         _check_rows(rows, self.where)
         return rows
 
-    def cost(self, gold: str, answered: str) -> float:
+    def cost(self, gold: str, predicted: str) -> float:
         """What a wrong label costs.
 
         gold (str): The gold label, or "O".
-        answered (str): The label answered, or "O".
+        predicted (str): The label predicted, or "O".
         RETURNS (float): The cost, 0 if they are the same.
         RAISES (ValueError): If the matrix doesn't say.
         """
-        if gold == answered:
+        if gold == predicted:
             return 0.0
         try:
-            return self.rows[gold][answered]
+            return self.rows[gold][predicted]
         except KeyError:
             raise ValueError(
-                f"{self.where}: expected what it costs to answer {answered!r} for {gold!r}, "
+                f"{self.where}: expected what it costs to answer {predicted!r} for {gold!r}, "
                 "found nothing"
             ) from None
 
@@ -83,21 +83,19 @@ def make_matrix(source: MatrixSource, where: str) -> Matrix:
 
 def _check_rows(rows: Dict[str, Dict[str, float]], where: str) -> None:
     for gold, row in rows.items():
-        for answered, cost in row.items():
-            check_cost(cost, f"{where}: {gold}.{answered}")
+        for predicted, cost in row.items():
+            check_cost(cost, f"{where}: {gold}.{predicted}")
         if row.get(gold, 0) != 0:
-            raise ValueError(
-                f"{where}: {gold}.{gold}: expected 0 (it is right), was: {row[gold]!r}"
-            )
+            raise ValueError(f"{where}: {gold}.{gold}: expected 0 (it is right), got {row[gold]!r}")
 
 
 def _read_rows(path: Union[str, Path], where: str) -> Dict[str, Dict[str, float]]:
     try:
         with Path(path).open(encoding="utf-8-sig", newline="") as file:
             rows = [row for row in csv.reader(file, skipinitialspace=True) if row] or [[]]
-        answered = rows[0][1:]
+        predicted = rows[0][1:]
         return without_repetition(
-            [(gold, _parse_row(gold, answered, cells)) for gold, *cells in rows[1:]]
+            [(gold, _parse_row(gold, predicted, cells)) for gold, *cells in rows[1:]]
         )
     except (OSError, ValueError, csv.Error) as error:
         raise ValueError(
@@ -105,10 +103,10 @@ def _read_rows(path: Union[str, Path], where: str) -> Dict[str, Dict[str, float]
         ) from error
 
 
-def _parse_row(gold: str, answered: List[str], cells: List[str]) -> Dict[str, float]:
+def _parse_row(gold: str, predicted: List[str], cells: List[str]) -> Dict[str, float]:
     """The costs of a gold label. Those of empty cells are left out."""
-    if len(cells) != len(answered):
-        raise ValueError(f"row {gold!r}: expected {len(answered)} costs, found {len(cells)}")
+    if len(cells) != len(predicted):
+        raise ValueError(f"row {gold!r}: expected {len(predicted)} costs, found {len(cells)}")
     return without_repetition(
-        [(label, float(cell)) for label, cell in zip(answered, cells) if cell]
+        [(label, float(cell)) for label, cell in zip(predicted, cells) if cell]
     )

@@ -143,10 +143,10 @@ def _walk(nodes: Any, above: Tuple[str, ...], where: str) -> Iterator[Tuple[str,
     """The lineages of all nodes of a mapping, top down."""
     if not isinstance(nodes, Mapping):
         place = f"under {above[-1]!r}" if above else "on top"
-        raise ValueError(f"{where}: expected a mapping of nodes {place}, was: {nodes!r}")
+        raise ValueError(f"{where}: expected a mapping of nodes {place}, got {nodes!r}")
     for node, below in nodes.items():
         if not isinstance(node, str) or not node:
-            raise ValueError(f"{where}: expected strings as names, was: {node!r}")
+            raise ValueError(f"{where}: expected strings as names, got {node!r}")
         if node in above:
             raise ValueError(f"{where}: expected a tree, found {node!r} under itself")
         yield (*above, node)

@@ -1,4 +1,4 @@
-"""What a mistake costs: tables over tags, [gold, answered], 0 on the diagonal.
+"""What a mistake costs: tables over tags, [gold, predicted], 0 on the diagonal.
 
 Each factory returns a `Cost`: a function that makes the table of a tag set. They are
 built before the labels are known and are called when they are. A file that a config names
@@ -142,7 +142,7 @@ def make_precision_recall_cost(
         if unknown:
             expected = ", ".join(Weights._fields)
             raise ValueError(
-                f"{where}: labels.{label}: expected any of {expected}, was: {unknown[0]!r}"
+                f"{where}: labels.{label}: expected any of {expected}, got {unknown[0]!r}"
             )
         per_label[label] = _check_weights(overall._replace(**own), f"{where}: labels.{label}")
     return partial(precision_recall_cost, overall=overall, per_label=per_label)
@@ -172,7 +172,7 @@ def precision_recall_cost(
     if unknown:
         raise ValueError(
             f"spacy_costner.PrecisionRecallCost: labels: expected any of {tags.labels}, "
-            f"was: {unknown[0]!r}"
+            f"got {unknown[0]!r}"
         )
     rows = [per_label.get(label, overall) for label in tags.labels]
     weights = Weights(*numpy.asarray(rows, dtype="float64").reshape(-1, len(Weights._fields)).T)
@@ -189,8 +189,8 @@ def make_matrix_cost(*, matrix: MatrixSource, wrong_boundary: float = 0.0) -> Co
     """Build the cost that the user writes down: see `matrix_cost`.
 
     matrix (MatrixSource): What it costs to answer one label for another. Either a block of
-        the config, `matrix.<gold>.<answered>`, which travels with the pipeline; or the
-        path of a CSV file, which doesn't: its first row names the answered labels, the
+        the config, `matrix.<gold>.<predicted>`, which travels with the pipeline; or the
+        path of a CSV file, which doesn't: its first row names the predicted labels, the
         first cell of each further row the gold one. O is "O". The diagonal is 0 and may be
         left out.
     wrong_boundary (float): Cost of the right label with another prefix.
@@ -216,7 +216,9 @@ def matrix_cost(tags: TagSet, *, matrix: Matrix, wrong_boundary: float) -> CostT
         no costs.
     """
     labels = [*tags.labels, OUTSIDE]
-    table = numpy.asarray([[matrix.cost(gold, answered) for answered in labels] for gold in labels])
+    table = numpy.asarray(
+        [[matrix.cost(gold, predicted) for predicted in labels] for gold in labels]
+    )
     numpy.fill_diagonal(table, wrong_boundary)
     return _over_tags(table, tags)
 
@@ -248,10 +250,10 @@ def make_sum_cost(*, costs: Dict[str, Any], weights: Dict[str, float] = NOTHING)
         raise ValueError(f"{where}: costs: expected at least one cost, found none")
     for name, cost in costs.items():
         if not callable(cost):
-            raise ValueError(f"{where}: costs.{name}: expected a cost, was: {cost!r}")
+            raise ValueError(f"{where}: costs.{name}: expected a cost, got {cost!r}")
     for name, weight in weights.items():
         if name not in costs:
-            raise ValueError(f"{where}: weights: expected any of {list(costs)}, was: {name!r}")
+            raise ValueError(f"{where}: weights: expected any of {list(costs)}, got {name!r}")
         check_cost(weight, f"{where}: weights.{name}")
     terms = tuple((weights.get(name, 1.0), cost) for name, cost in costs.items())
     return partial(weighted_sum, terms=terms)

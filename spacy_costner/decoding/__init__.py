@@ -1,7 +1,7 @@
 """Which answer to give to what the chain says, and how likely it is to be right."""
 
 from .decoders import (
-    Answer,
+    DecodedSpans,
     Decoding,
     Settings,
     make_threshold,
@@ -9,13 +9,13 @@ from .decoders import (
     without_overlap,
 )
 from .min_cost import make_min_cost
-from .posterior import LEAST, Beliefs, Temperature, temper
+from .posterior import LEAST, Posterior, Temperature, temper
 
 __all__ = [
     "LEAST",
-    "Answer",
-    "Beliefs",
+    "DecodedSpans",
     "Decoding",
+    "Posterior",
     "Settings",
     "Temperature",
     "make_min_cost",

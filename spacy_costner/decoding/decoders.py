@@ -14,7 +14,7 @@ from .. import chain
 from ..tags import Entities, Tags
 from ..types import Potentials
 from ..validation import check_names, number
-from .posterior import Beliefs
+from .posterior import Posterior
 
 NOTHING: Dict[str, Any] = SimpleFrozenDict()
 """A block of the config that may be left out."""
@@ -23,8 +23,8 @@ Settings = Dict[str, Any]
 """What can be set on a trained component: numbers, names, and what is made of them."""
 
 
-class Answer(NamedTuple):
-    """The entities that a batch is answered with.
+class DecodedSpans(NamedTuple):
+    """The entities that a batch is predicted with.
 
     entities (Entities): The entities, in order and without overlap.
     labels (Tuple[str, ...]): What their labels, which are indices, are called.
@@ -41,7 +41,7 @@ class Answer(NamedTuple):
 class Decoding:
     """A way of answering, as the config names it.
 
-    decode (Callable[[Beliefs, Settings], Answer]): Makes the answer.
+    decode (Callable[[Posterior, Settings], DecodedSpans]): Makes the answer.
     check (Callable[[Tags, Settings], Any]): Raises a ValueError if a setting is out of its
         range or doesn't fit the labels: before training begins, and at load.
     settings (Settings): The settings that a component starts with. They can be changed on a
@@ -50,7 +50,7 @@ class Decoding:
     restore (Optional[Callable[[Any], None]]): Takes it over from a saved model.
     """
 
-    decode: Callable[[Beliefs, Settings], Answer]
+    decode: Callable[[Posterior, Settings], DecodedSpans]
     check: Callable[[Tags, Settings], Any]
     settings: Settings = field(default_factory=dict)
     tables: Optional[Callable[[Tags], Any]] = None
@@ -76,27 +76,27 @@ def make_viterbi(*, bias: float = 0.0, labels: Dict[str, float] = NOTHING) -> De
     return Decoding(viterbi, check, settings)
 
 
-def viterbi(beliefs: Beliefs, settings: Settings) -> Answer:
+def viterbi(posterior: Posterior, settings: Settings) -> DecodedSpans:
     """The entities of the best path.
 
         argmax_y s(y) + sum_t bias[label(y_t)]
 
-    beliefs (Beliefs): The scores.
+    posterior (Posterior): The scores.
     settings (Settings): "bias" and "labels", as `make_viterbi` takes them.
-    RETURNS (Answer): The entities.
+    RETURNS (DecodedSpans): The entities.
     RAISES (ValueError): If a label is none of the chain.
 
     With a bias: Minkov et al., 2006, "NER Systems that Suit User's Preferences: Adjusting the
     Recall-Precision Trade-off for Entity Extraction".
     """
-    tags, scores = beliefs.tags, beliefs.scores
+    tags, scores = posterior.tags, posterior.scores
     bias = of_labels("bias", tags, settings)
     if bias.any():
         xp = get_array_module(scores.emissions)
         of_tag = numpy.append(bias, 0.0)[tags.label_of]
         biased = scores.emissions + xp.asarray(of_tag, dtype=scores.emissions.dtype)
         scores = scores._replace(emissions=biased)
-    return Answer(best_entities(scores, tags), tags.labels)
+    return DecodedSpans(best_entities(scores, tags), tags.labels)
 
 
 def best_entities(scores: Potentials, tags: Tags) -> Entities:
@@ -112,7 +112,7 @@ def make_threshold(*, threshold: float = 0.5, labels: Dict[str, float] = NOTHING
         threshold = 0.7
         labels = {"drug": 0.2}
 
-    threshold (float): The probability from which on entities are answered.
+    threshold (float): The probability from which on entities are predicted.
     labels (Dict[str, float]): The same for single labels, in its place.
     RAISES (ValueError): If a threshold is not between 0 and 1.
     """
@@ -122,7 +122,7 @@ def make_threshold(*, threshold: float = 0.5, labels: Dict[str, float] = NOTHING
     return Decoding(decode_threshold, check, settings)
 
 
-def decode_threshold(beliefs: Beliefs, settings: Settings) -> Answer:
+def decode_threshold(posterior: Posterior, settings: Settings) -> DecodedSpans:
     """All entities that are likely enough; where these overlap, those that lead to the least
     expected cost if a false alarm costs the threshold, and a miss what that lacks of 1.
 
@@ -130,16 +130,16 @@ def decode_threshold(beliefs: Beliefs, settings: Settings) -> Answer:
 
     From 0.5 on, entities that are likely enough never overlap.
 
-    beliefs (Beliefs): The probabilities.
+    posterior (Posterior): The probabilities.
     settings (Settings): "threshold" and "labels", as `make_threshold` takes them.
-    RETURNS (Answer): The entities. None has a probability below `LEAST`.
+    RETURNS (DecodedSpans): The entities. None has a probability below `LEAST`.
     RAISES (ValueError): If a label is none of the chain.
     """
-    tags = beliefs.tags
+    tags = posterior.tags
     thresholds = of_labels("threshold", tags, settings)
-    entities, probs = beliefs.likely_entities(float(thresholds.min(initial=1.0)))
+    entities, probs = posterior.likely_entities(float(thresholds.min(initial=1.0)))
     gains = probs - thresholds[entities.label]
-    return Answer(without_overlap(entities, gains), tags.labels)
+    return DecodedSpans(without_overlap(entities, gains), tags.labels)
 
 
 def without_overlap(entities: Entities, gains: Floats1d) -> Entities:
@@ -179,7 +179,7 @@ def of_labels(name: str, tags: Tags, settings: Settings) -> Floats1d:
     """
     unknown = sorted(set(settings["labels"]) - set(tags.labels))
     if unknown:
-        raise ValueError(f"decoding: labels: expected any of {tags.labels}, was: {unknown[0]!r}")
+        raise ValueError(f"decoding: labels: expected any of {tags.labels}, got {unknown[0]!r}")
     values = [settings["labels"].get(label, settings[name]) for label in tags.labels]
     return numpy.asarray(values, dtype="float64")
 
@@ -205,6 +205,6 @@ def check_numbers(
     for field_, value in {name: settings[name], **named}.items():
         if not (least <= number(value) <= most and numpy.isfinite(number(value))):
             bounds = f" from {least} to {most}" if numpy.isfinite(least) else ""
-            raise ValueError(f"{where}: {field_}: expected a finite number{bounds}, was: {value!r}")
+            raise ValueError(f"{where}: {field_}: expected a finite number{bounds}, got {value!r}")
     if tags is not None:
         of_labels(name, tags, settings)

@@ -12,8 +12,8 @@ from ..costs.label_tree import Tree, TreeSource, make_tree
 from ..tags import Tags
 from ..types import Cost, CostTable, Potentials
 from ..validation import describe
-from .decoders import Answer, Decoding, Settings
-from .posterior import Beliefs
+from .decoders import DecodedSpans, Decoding, Settings
+from .posterior import Posterior
 from .ties import best_of_tied
 
 TIE = 1e-6
@@ -35,7 +35,7 @@ def make_min_cost(*, cost: Cost, tree: Optional[TreeSource] = None) -> Decoding:
 
     cost (Cost): What each mistake costs.
     tree (Optional[TreeSource]): A tree of the labels: then a node that stands above several
-        of them is answered where it is expected to cost less than each. The cost has to
+        of them is predicted where it is expected to cost less than each. The cost has to
         know these nodes too.
     RAISES (ValueError): If a tree in the config is none.
     """
@@ -45,13 +45,13 @@ def make_min_cost(*, cost: Cost, tree: Optional[TreeSource] = None) -> Decoding:
 
 
 class Choices(NamedTuple):
-    """What can be answered, and what that costs.
+    """What can be predicted, and what that costs.
 
     labels (Tuple[str, ...]): The labels of the chain, then nodes above them.
     covers (Array2d): Which labels of the chain each stands for. Shape: (labels, labels of
         the chain)
-    table (CostTable): The cost of each answer, [gold tag, answered tag], where the tags
-        answered are those of all labels.
+    table (CostTable): The cost of each answer, [gold tag, predicted tag], where the tags
+        predicted are those of all labels.
     """
 
     labels: Tuple[str, ...]
@@ -75,22 +75,22 @@ class MinCost:
         self._choices: Dict[Tuple[str, ...], Choices] = {}
         self._saved: Dict[str, Any] = {}
 
-    def __call__(self, beliefs: Beliefs, settings: Settings) -> Answer:
+    def __call__(self, posterior: Posterior, settings: Settings) -> DecodedSpans:
         """Decode a batch.
 
-        beliefs (Beliefs): The probabilities.
+        posterior (Posterior): The probabilities.
         settings (Settings): None.
-        RETURNS (Answer): The entities.
+        RETURNS (DecodedSpans): The entities.
         RAISES (ValueError): If a label has no cost or is not in the tree.
         """
-        tags = beliefs.tags
+        tags = posterior.tags
         labels, covers, table = self.choices(tags)
         answers = Tags(labels, tags.scheme.name)
         below = _below(covers, answers, tags)
-        scores = _scores(beliefs, answers, below, table)
-        likely = _log_probs(beliefs, below)
+        scores = _scores(posterior, answers, below, table)
+        likely = _log_probs(posterior, below)
         path = best_of_tied(scores, likely, TIE * float(table.max(initial=0.0)))
-        return Answer(answers.decode(path, scores.lengths), labels, covers)
+        return DecodedSpans(answers.decode(path, scores.lengths), labels, covers)
 
     def check(self, tags: Tags, settings: Settings) -> Choices:
         """The same as `choices`: see `Decoding`."""
@@ -127,7 +127,7 @@ class MinCost:
         return json.dumps(describe((self.cost, self.tree)))
 
     def choices(self, tags: Tags) -> Choices:
-        """What can be answered for the labels of a chain; made once for each tag set.
+        """What can be predicted for the labels of a chain; made once for each tag set.
 
         tags (Tags): The tags of the chain.
         RETURNS (Choices): The labels of the chain, and with a tree the nodes above them.
@@ -204,32 +204,32 @@ def _below(covers: Array2d, answers: Tags, tags: Tags) -> List[Ints1d]:
 
 
 def _scores(
-    beliefs: Beliefs, answers: Tags, below: Sequence[Ints1d], table: CostTable
+    posterior: Posterior, answers: Tags, below: Sequence[Ints1d], table: CostTable
 ) -> Potentials:
     """Potentials over answers, of which the best path is the answer.
 
     s(a) = - sum_t E_p[cost[y_t, a_t]]
     """
-    possible = numpy.isfinite(beliefs.potentials.emissions)
+    possible = numpy.isfinite(posterior.potentials.emissions)
     allowed = [possible, *(possible[:, tags].any(axis=1, keepdims=True) for tags in below)]
     n_tags = len(answers)
     free = Potentials(
-        emissions=-(beliefs.marginals.astype("float64") @ table),
+        emissions=-(posterior.marginals.astype("float64") @ table),
         transitions=numpy.zeros((n_tags, n_tags)),
         start=numpy.zeros(n_tags),
         end=numpy.zeros(n_tags),
-        lengths=beliefs.potentials.lengths,
+        lengths=posterior.potentials.lengths,
     )
     mask = numpy.concatenate(allowed, axis=1)
     return chain.constrain(free, answers.constraints._replace(emissions=mask))
 
 
-def _log_probs(beliefs: Beliefs, below: Sequence[Ints1d]) -> Floats2d:
+def _log_probs(posterior: Posterior, below: Sequence[Ints1d]) -> Floats2d:
     """The log-probability of each answer at each token. A node has less than all labels of a
     sequence together, so that it never wins a tie against one. Shape: (N, tags of answers)"""
-    marginals = beliefs.marginals.astype("float64")
+    marginals = posterior.marginals.astype("float64")
     probs = [marginals, *(marginals[:, tags].sum(axis=1, keepdims=True) for tags in below)]
     log_probs = numpy.log(numpy.maximum(numpy.concatenate(probs, axis=1), LEAST_LIKELY))
-    longest = int(beliefs.potentials.lengths.max(initial=0))
+    longest = int(posterior.potentials.lengths.max(initial=0))
     log_probs[:, marginals.shape[1] :] += numpy.log(LEAST_LIKELY) * (longest + 1)
     return log_probs

@@ -21,7 +21,7 @@ here or there are disjoint, so that a token is in at most 1 / LEAST entities tha
 
 
 class Temperature(NamedTuple):
-    """How far scores are to be trusted. Beliefs are those of scores / temperature.
+    """How far scores are to be trusted. Posterior are those of scores / temperature.
 
     overall (float): For transitions, O, and labels without a temperature of their own.
     labels (Mapping[str, float]): For the emissions of single labels.
@@ -32,7 +32,7 @@ class Temperature(NamedTuple):
 
 
 def temper(potentials: Potentials, tags: Tags, temperature: Temperature) -> Potentials:
-    """Divide scores by a temperature: above 1, all beliefs are less certain.
+    """Divide scores by a temperature: above 1, all posterior are less certain.
 
         p(y) = exp(s(y) / temperature) / Z
 
@@ -54,7 +54,7 @@ def temper(potentials: Potentials, tags: Tags, temperature: Temperature) -> Pote
     return tempered._replace(emissions=potentials.emissions / of_tag)
 
 
-class Beliefs:
+class Posterior:
     """The scores of a batch and what follows from them. Messages run when first asked for."""
 
     def __init__(
@@ -65,7 +65,7 @@ class Beliefs:
         temperature: Temperature = Temperature(),  # noqa: B008
         is_space: Optional[Array1d] = None,
     ) -> None:
-        """Form beliefs.
+        """Form posterior.
 
         scores (Potentials): The model's scores, under all constraints.
         tags (Tags): Their tags.
@@ -84,9 +84,9 @@ class Beliefs:
         return temper(map_scores(to_numpy, self.scores), self.tags, self.temperature)
 
     @cached_property
-    def posterior(self) -> chain.Posterior:
+    def forward_backward(self) -> chain.ForwardBackward:
         """The distribution of paths."""
-        return chain.posterior(self.potentials)
+        return chain.forward_backward(self.potentials)
 
     @cached_property
     def marginals(self) -> Floats2d:
@@ -106,7 +106,7 @@ class Beliefs:
             descending; 0 where a sequence has no further path. Shape: (k, B)
         """
         tags, scores = chain.k_best(self.potentials, k)
-        log_z = self.posterior.log_partition()[0]
+        log_z = self.forward_backward.log_partition()[0]
         return tags, numpy.minimum(numpy.exp(scores - log_z), 1.0)
 
     def entity_probs(self, entities: Entities, covers: Optional[Array2d] = None) -> Floats1d:
@@ -140,7 +140,7 @@ class Beliefs:
         ways = Entities(entities.begin[which], entities.end[which], label)
         if self._last_goes_on and self.is_space.any():
             which, ways = self._into_space(which, ways)
-        log_probs, backprop = self.posterior.segment_log_probs(self._segments(ways))
+        log_probs, backprop = self.forward_backward.segment_log_probs(self._segments(ways))
         return log_probs, which, backprop
 
     @cached_property
@@ -217,10 +217,10 @@ class _Steps:
     p(y_{t+1} = j | y_t = i), from the probability of the two tags in a row
     """
 
-    def __init__(self, beliefs: Beliefs, probable: Array2d) -> None:
-        tags, within = beliefs.tags, beliefs.tags.within
+    def __init__(self, posterior: Posterior, probable: Array2d) -> None:
+        tags, within = posterior.tags, posterior.tags.within
         inner = numpy.ones(len(probable), dtype=bool)
-        lengths = beliefs.potentials.lengths
+        lengths = posterior.potentials.lengths
         inner[(numpy.cumsum(lengths) - 1)[lengths > 0]] = False
         from_tag, to_tag = numpy.nonzero(within)
         follows = numpy.zeros_like(probable)
@@ -229,8 +229,8 @@ class _Steps:
         token, step = numpy.nonzero(possible)
         pairs = numpy.stack([from_tag[step], to_tag[step]], axis=1).reshape(-1)
         segments = chain.Segments(token, token + 2, pairs)
-        log_probs = beliefs.posterior.segment_log_probs(segments)[0]
-        share = numpy.exp(log_probs) / beliefs.marginals[token, from_tag[step]]
+        log_probs = posterior.forward_backward.segment_log_probs(segments)[0]
+        share = numpy.exp(log_probs) / posterior.marginals[token, from_tag[step]]
         key = token * len(tags) + from_tag[step]
         order = numpy.argsort(key, kind="stable")
         self.n_tags = len(tags)

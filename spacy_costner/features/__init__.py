@@ -1,6 +1,6 @@
 """Tokens to sparse features, from a template in the config."""
 
-from .extractor import Features, Seen
+from .extractor import FeatureBatch, Features
 from .template import Template, make_features
 
-__all__ = ["Features", "Seen", "Template", "make_features"]
+__all__ = ["FeatureBatch", "Features", "Template", "make_features"]

@@ -19,7 +19,7 @@ from .template import GAZETTEER, Column, Template
 from .tokens import Tokens, read_tokens
 
 
-class Seen(NamedTuple):
+class FeatureBatch(NamedTuple):
     """What is seen of the tokens of a batch.
 
     rows (Ints2d): The features of each token: each slot shows one, or none, as -1. In int32.
@@ -76,19 +76,19 @@ class Features(Shim):
             for column in self.template.columns
         )
 
-    def find(self, docs: Sequence[Doc]) -> Seen:
+    def find(self, docs: Sequence[Doc]) -> FeatureBatch:
         """Find the features of tokens.
 
         docs (Sequence[Doc]): The docs.
-        RETURNS (Seen): Their features.
+        RETURNS (FeatureBatch): Their features.
         """
         look = self._look
         tokens = read_tokens(docs, look.of_tokens, look.gazetteers)
         values = look.values(tokens, docs[0].vocab if docs else None)
-        rows = sparse.look_around(
+        rows = sparse.gather_window(
             values, tokens.lengths, look.slot_columns, look.slot_offsets, look.first_rows
         )
-        return Seen(rows, tokens.lengths)
+        return FeatureBatch(rows, tokens.lengths)
 
     def names(self) -> List[str]:
         """What the features are called, such as "LOWER[-1]=of".
@@ -212,7 +212,7 @@ class Features(Shim):
         expected = template if "columns" in saved else [name for name, _ in template]
         if values is not None and found != expected:
             raise ValueError(
-                f"features of a linear CRF: expected those of the config, {expected}, was: {found}"
+                f"features of a linear CRF: expected those of the config, {expected}, got {found}"
             )
         self._clear()
         self._values, self._pairs, self._phrases = values, pairs, phrases

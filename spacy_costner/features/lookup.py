@@ -33,7 +33,7 @@ class SeenWords:
 
         width (int): What is seen of each.
         """
-        self.numbers = sparse.Numbers()
+        self.numbers = sparse.IdMap()
         self.table: Ints2d = numpy.zeros((0, width), dtype="int32")
         self.n_words = 0
         self._adding = Lock()
@@ -82,10 +82,10 @@ class Lookup:
         self.numbers: Dict[str, Dict[Optional[str], int]] = {
             name: {v: i for i, v in enumerate(names)} for name, names in values.items()
         }
-        self.keys = {column.name: sparse.Numbers() for column in self.of_tokens}
+        self.keys = {column.name: sparse.IdMap() for column in self.of_tokens}
         for name, keys in self.keys.items():
             keys.set(_hashes(values[name]), numpy.arange(len(values[name]), dtype="int32"))
-        self.pairs = {name: sparse.Numbers() for name in pairs}
+        self.pairs = {name: sparse.IdMap() for name in pairs}
         for name, pair_keys in pairs.items():
             self.pairs[name].set(
                 pair_keys.astype("uint64"), numpy.arange(len(pair_keys), dtype="int32")

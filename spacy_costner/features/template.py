@@ -153,13 +153,13 @@ def _check(template: Template) -> None:
         if kind not in template.windows:
             raise ValueError(
                 f"{where}: bigrams: expected some of the kinds in windows, "
-                f"{', '.join(template.windows)}, was: {kind!r}"
+                f"{', '.join(template.windows)}, got {kind!r}"
             )
     for size in template.affixes:
         _check_count(size, 1, f"{where}: affixes")
     for name in template.flags:
         if name not in FLAGS:
-            raise ValueError(f"{where}: flags: expected some of {', '.join(FLAGS)}, was: {name!r}")
+            raise ValueError(f"{where}: flags: expected some of {', '.join(FLAGS)}, got {name!r}")
     by_kind = template.min_count
     for count in by_kind.values() if isinstance(by_kind, Mapping) else (by_kind,):
         _check_count(count, 1, f"{where}: min_count")
@@ -168,7 +168,7 @@ def _check(template: Template) -> None:
         if unknown := sorted(set(by_kind) - kinds):
             raise ValueError(
                 f"{where}: min_count: expected some of {', '.join(sorted(kinds))}, "
-                f"was: {', '.join(unknown)}"
+                f"got {', '.join(unknown)}"
             )
 
 
@@ -179,10 +179,10 @@ def _check_kind(kind: str, where: str) -> None:
     if not (kind.startswith(EXTENSION) and len(kind) > len(EXTENSION)):
         raise ValueError(
             f"{where}: expected some of {', '.join(known)} or an extension attribute such as "
-            f"{EXTENSION}name, was: {kind!r}"
+            f"{EXTENSION}name, got {kind!r}"
         )
 
 
 def _check_count(value: int, least: int, where: str) -> None:
     if not isinstance(value, int) or value < least:
-        raise ValueError(f"{where}: expected a whole number of at least {least}, was: {value!r}")
+        raise ValueError(f"{where}: expected a whole number of at least {least}, got {value!r}")

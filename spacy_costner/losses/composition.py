@@ -10,9 +10,9 @@ from thinc.util import get_array_module
 
 from .. import chain
 from ..chain.array.packing import add_selected, select
-from ..types import Gold, LossResult, Potentials, Scored, add_to, map_scores
+from ..types import Gold, LossResult, Potentials, ScoreWithVjp, add_to, map_scores
 
-Link = Callable[[Floats1d], Tuple[Floats1d, Floats1d]]
+Transform = Callable[[Floats1d], Tuple[Floats1d, Floats1d]]
 """Takes each difference to its loss and to the derivative of that. Shape: (B,)"""
 
 
@@ -76,43 +76,45 @@ def hinge(lead: Floats1d) -> Tuple[Floats1d, Floats1d]:
     return lead.clip(0), (lead >= 0).astype(lead.dtype)
 
 
-def difference(above: Scored, below: Scored, gold: Gold, link: Link = identity) -> LossResult:
-    """The sum over the sequences of link(above - below), with its gradient.
+def difference(
+    above: ScoreWithVjp, below: ScoreWithVjp, gold: Gold, transform: Transform = identity
+) -> LossResult:
+    """The sum over the sequences of transform(above - below), with its gradient.
 
-    above (Scored): What is to sink, such as log Z.
-    below (Scored): What is to rise, such as the score of gold.
+    above (ScoreWithVjp): What is to sink, such as log Z.
+    below (ScoreWithVjp): What is to rise, such as the score of gold.
     gold (Gold): Gold, for the weights of the sequences.
-    link (Link): What is made of the difference of a sequence.
+    transform (Transform): What is made of the difference of a sequence.
     RETURNS (LossResult): The sum.
     """
     (high, backprop_high), (low, backprop_low) = above, below
-    values, slopes = link(high - low)
+    values, slopes = transform(high - low)
     weights = sequence_weights(gold, high)
     slopes = slopes * weights
     gradient = add_to(backprop_high(slopes), backprop_low(-slopes))
     return LossResult(float((weights * values).sum()), gradient)
 
 
-def gold_score(potentials: Potentials, gold: Gold) -> Scored:
+def gold_score(potentials: Potentials, gold: Gold) -> ScoreWithVjp:
     """The score of gold: of the gold path or, where the annotation is partial, the
     log-sum over the paths Y* that agree with it.
 
         log sum_{y in Y*} exp(s(y))
 
-    RETURNS (Scored): The scores and the callback to their gradient. Shape: (B,)
+    RETURNS (ScoreWithVjp): The scores and the callback to their gradient. Shape: (B,)
     """
     if gold.allowed is None:
         return chain.path_score(potentials, gold.tags)
     return chain.log_partition(chain.restrict(potentials, gold.allowed))
 
 
-def gold_log_prob(potentials: Potentials, gold: Gold) -> Scored:
+def gold_log_prob(potentials: Potentials, gold: Gold) -> ScoreWithVjp:
     """The log-probability of gold: of the gold path or, where the annotation is partial, of
     all paths Y* that agree with it.
 
         log p(Y*) = log sum_{y in Y*} exp(s(y)) - log Z
 
-    RETURNS (Scored): The log-probabilities and the callback to their gradient. Shape: (B,)
+    RETURNS (ScoreWithVjp): The log-probabilities and the callback to their gradient. Shape: (B,)
     """
     if gold.allowed is None:
         return chain.path_log_prob(potentials, gold.tags)
@@ -135,13 +137,13 @@ def gold_path(potentials: Potentials, gold: Gold) -> Ints1d:
     return chain.best_path(chain.restrict(potentials, gold.allowed)).tags
 
 
-def best_wrong(potentials: Potentials, gold: Gold) -> Tuple[Ints1d, Scored]:
+def best_competitor(potentials: Potentials, gold: Gold) -> Tuple[Ints1d, ScoreWithVjp]:
     """The best path that does not agree with gold.
 
-    RETURNS (Tuple[Ints1d, Scored]): Its tags, shape (N,); and its score, minus infinity where
+    RETURNS (Tuple[Ints1d, ScoreWithVjp]): Its tags, shape (N,); and its score, minus infinity where
         there is none, with the callback to its gradient.
     """
-    path, scores = chain.best_outside(potentials, allowed_tags(potentials, gold))
+    path, scores = chain.best_path_excluding(potentials, allowed_tags(potentials, gold))
     return path, (scores, chain.path_score(potentials, path)[1])
 
 
@@ -149,17 +151,17 @@ def allowed_tags(potentials: Potentials, gold: Gold) -> chain.Allowed:
     """The tags that agree with the annotation, for complete annotation too."""
     if gold.allowed is not None:
         return gold.allowed
-    if gold.stands_for is None:
+    if gold.tied_to is None:
         return gold.tags
-    return gold.stands_for[gold.tags][:, None] == gold.stands_for
+    return gold.tied_to[gold.tags][:, None] == gold.tied_to
 
 
-def scored_as(tags: Ints1d, gold: Gold) -> Ints1d:
+def score_transformed(tags: Ints1d, gold: Gold) -> Ints1d:
     """The tags whose scores these tags have."""
-    return tags if gold.stands_for is None else gold.stands_for[tags]
+    return tags if gold.tied_to is None else gold.tied_to[tags]
 
 
-def augment(potentials: Potentials, gold: Gold, multiplier: float) -> Potentials:
+def cost_augment(potentials: Potentials, gold: Gold, multiplier: float) -> Potentials:
     """Raise every answer by its cost, if it has one: s(y) + m C(y*, y)."""
     if gold.cost is None:
         return potentials

@@ -18,7 +18,7 @@ from ..validation import number
 from .composition import (
     allowed_tags,
     possible_only,
-    scored_as,
+    score_transformed,
     sequence_of,
     sequence_weights,
 )
@@ -69,7 +69,7 @@ def make_mce_f(
     )
     if number(psi) == 1 and (number(slope), number(offset)) != (1, 0):
         raise ValueError(
-            "spacy_costner.MCEF: slope, offset: expected 1 and 0, as psi is 1, was: "
+            "spacy_costner.MCEF: slope, offset: expected 1 and 0, as psi is 1, got "
             f"{slope!r}, {offset!r}"
         )
     totals = RunningTotals(compute, within(0, 1, "MCEF", "decay", decay))
@@ -158,7 +158,7 @@ def expected_counts(potentials: Potentials, gold: Gold) -> Counted:
     """
     entities = gold_entities(gold, potentials)
     weights, of_entity = _weights(gold, potentials, entities)
-    paths = chain.posterior(potentials)
+    paths = chain.forward_backward(potentials)
     log_p, backprop_log_p = paths.segment_log_probs(entities)
     xp = get_array_module(log_p)
     p = xp.exp(log_p)
@@ -214,7 +214,7 @@ def gold_entities(gold: Gold, potentials: Potentials) -> Segments:
 def wrong_entities(gold: Gold, potentials: Potentials, right: Segments) -> Segments:
     """The entities of the best path that is not gold, but for those that are gold's or that
     begin where gold is not annotated."""
-    path, scores = chain.best_outside(potentials, allowed_tags(potentials, gold))
+    path, scores = chain.best_path_excluding(potentials, allowed_tags(potentials, gold))
     tags, known = to_numpy(path), to_numpy(gold.tags) >= 0
     has_path = numpy.repeat(numpy.isfinite(to_numpy(scores)), potentials.lengths)
     found = _entities(numpy.where(has_path, tags, -1), gold, potentials)
@@ -233,7 +233,7 @@ def right_in_place(wrong: Segments, gold: Gold, potentials: Potentials) -> Segme
     end_of_sequence = numpy.cumsum(potentials.lengths)
     which = numpy.searchsorted(end_of_sequence, begin, side="right")
     follows = numpy.isfinite(to_numpy(potentials.transitions))[:, to_numpy(gold.continuing)]
-    scored = to_numpy(scored_as(get_array_module(gold.tags).arange(len(follows)), gold))
+    scored = to_numpy(score_transformed(get_array_module(gold.tags).arange(len(follows)), gold))
     goes_on = numpy.isin(scored, scored[follows.any(axis=1)])
     last_tag = wrong.tags[numpy.cumsum(wrong.end - begin) - 1]
     end = numpy.minimum(wrong.end + goes_on[last_tag], end_of_sequence[which])

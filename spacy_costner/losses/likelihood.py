@@ -10,7 +10,7 @@ from .. import chain
 from ..types import Cost, Gold, Loss, LossResult, Potentials, add_to
 from .composition import (
     allowed_tags,
-    augment,
+    cost_augment,
     gold_log_prob,
     gold_score,
     possible_only,
@@ -48,7 +48,7 @@ def make_mixed(
     """
     if (lam is None) == (k is None):
         raise ValueError(
-            f"spacy_costner.Mixed: lam, k: expected one of the two, was: {lam!r}, {k!r}"
+            f"spacy_costner.Mixed: lam, k: expected one of the two, got {lam!r}, {k!r}"
         )
     if lam is None:
         order = at_least(0, "Mixed", "k", k)
@@ -118,10 +118,10 @@ def mixed(potentials: Potentials, gold: Gold, *, lam: float, multiplier: float =
     eq 6, for the margin.
     """
     if multiplier:
-        potentials = augment(potentials, gold, multiplier)
+        potentials = cost_augment(potentials, gold, multiplier)
     if lam in (0, 1):
         return sequential(potentials, gold) if lam else pointwise(potentials, gold)
-    paths = chain.posterior(potentials)
+    paths = chain.forward_backward(potentials)
     (log_z, backprop_all), (score, backprop_gold) = (
         paths.log_partition(),
         gold_score(potentials, gold),

@@ -9,8 +9,8 @@ from thinc.util import get_array_module
 from .. import chain
 from ..types import Cost, Gold, Loss, LossResult, Potentials, map_scores
 from .composition import (
-    augment,
-    best_wrong,
+    best_competitor,
+    cost_augment,
     difference,
     gold_path,
     hinge,
@@ -68,7 +68,7 @@ def softmax_margin(potentials: Potentials, gold: Gold, *, multiplier: float = 1.
 
     Gimpel & Smith (2010), eq 6.
     """
-    return sequential(augment(potentials, gold, multiplier), gold)
+    return sequential(cost_augment(potentials, gold, multiplier), gold)
 
 
 @possible_only
@@ -86,8 +86,8 @@ def max_margin(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -
 
     Taskar, Guestrin & Koller (2003); Gimpel & Smith (2010), eq 4.
     """
-    raised = augment(potentials, gold, multiplier)
-    _, above = best_wrong(raised, gold)
+    raised = cost_augment(potentials, gold, multiplier)
+    _, above = best_competitor(raised, gold)
     below = chain.path_score(potentials, gold_path(potentials, gold))
     return difference(above, below, gold, hinge)
 
@@ -129,5 +129,5 @@ def jensen_risk_bound(potentials: Potentials, gold: Gold, *, multiplier: float =
 
     Gimpel & Smith (2010), section 3.1.
     """
-    raised = augment(potentials, gold, multiplier)
+    raised = cost_augment(potentials, gold, multiplier)
     return difference(chain.log_partition(raised), chain.log_partition(potentials), gold)

@@ -12,7 +12,7 @@ from ..types import Gold, Loss, LossResult, Potentials
 from ..validation import number
 from .composition import (
     allowed_tags,
-    best_wrong,
+    best_competitor,
     difference,
     gold_path,
     gold_score,
@@ -81,22 +81,22 @@ def mce(
 
     Suzuki, McDermott & Isozaki (2006), eq 5 to 10.
     """
-    link = partial(SMOOTHINGS[smoothing], slope=slope, offset=offset)
+    transform = partial(SMOOTHINGS[smoothing], slope=slope, offset=offset)
     if psi == math.inf:
-        _, best = best_wrong(potentials, gold)
+        _, best = best_competitor(potentials, gold)
         return difference(
-            best, chain.path_score(potentials, gold_path(potentials, gold)), gold, link
+            best, chain.path_score(potentials, gold_path(potentials, gold)), gold, transform
         )
     right = allowed_tags(potentials, gold)
     sharp = potentials if psi == 1 else sharpen(potentials, psi)
-    wrong_sum, backprop_wrong = chain.log_partition_outside(sharp, right)
+    wrong_sum, backprop_wrong = chain.log_partition_excluding(sharp, right)
     known_sum, backprop_known = gold_score(sharp, gold)
     if normalise:
         equal = level(potentials)
-        wrong_sum = wrong_sum - chain.log_partition_outside(equal, right)[0].clip(0)
+        wrong_sum = wrong_sum - chain.log_partition_excluding(equal, right)[0].clip(0)
         known_sum = known_sum - gold_score(equal, gold)[0]
     wrong, known = (wrong_sum / psi, backprop_wrong), (known_sum / psi, backprop_known)
-    return difference(wrong, known, gold, link)
+    return difference(wrong, known, gold, transform)
 
 
 def sigmoid(d: Floats1d, *, slope: float, offset: float) -> Tuple[Floats1d, Floats1d]:

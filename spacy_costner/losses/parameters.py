@@ -53,4 +53,4 @@ def one_of(choices: Collection[ChoiceT], loss: str, name: str, value: ChoiceT) -
 
 
 def _message(loss: str, name: str, expected: str, value: object) -> str:
-    return f"spacy_costner.{loss}: {name}: expected {expected}, was: {value!r}"
+    return f"spacy_costner.{loss}: {name}: expected {expected}, got {value!r}"

@@ -10,13 +10,13 @@ from thinc.util import get_array_module
 from .. import chain
 from ..types import Cost, Gold, Loss, LossResult, Potentials
 from .composition import (
-    augment,
-    best_wrong,
+    best_competitor,
+    cost_augment,
     difference,
     gold_path,
     hinge,
     possible_only,
-    scored_as,
+    score_transformed,
     sequence_of,
 )
 from .margin import max_margin
@@ -39,7 +39,7 @@ def make_perceptron(*, cost: Optional[Cost] = None, alpha: float = 0.0) -> Loss:
     if (cost is None) != (alpha == 0):
         raise ValueError(
             "spacy_costner.Perceptron: alpha: expected a number above 0 with a cost, and 0 "
-            f"without, was: {alpha!r}"
+            f"without, got {alpha!r}"
         )
     return Loss(partial(perceptron, alpha=alpha), cost, is_smooth=False)
 
@@ -98,10 +98,10 @@ def mira(
 
     Crammer et al. (2006), PA-I; Gimpel & Smith (2010), section 4.1; Higashiyama et al., tau.
     """
-    raised = augment(potentials, gold, multiplier)
-    rival, above = best_wrong(raised, gold)
+    raised = cost_augment(potentials, gold, multiplier)
+    rival, above = best_competitor(raised, gold)
     right = gold_path(potentials, gold)
-    paths = scored_as(rival, gold), scored_as(right, gold)
+    paths = score_transformed(rival, gold), score_transformed(right, gold)
     n = squared_distance(potentials, *paths, gold.features)
 
     def step(lead: Floats1d) -> Tuple[Floats1d, Floats1d]:

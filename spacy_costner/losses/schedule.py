@@ -22,16 +22,16 @@ def make_schedule(
     """
     for loss in losses:
         if not isinstance(loss, Loss):
-            raise ValueError(f"spacy_costner.Schedule: expected losses, was: {loss!r}")
+            raise ValueError(f"spacy_costner.Schedule: expected losses, got {loss!r}")
     name, ends = ("epochs", epochs) if epochs else ("steps", steps)
     if len(losses) < 2 or (steps and epochs) or len(ends) != len(losses) - 1:
         raise ValueError(
             "spacy_costner.Schedule: expected two losses or more, and either steps or epochs with "
-            f"one number less, was: {len(losses)} losses, steps={steps!r}, epochs={epochs!r}"
+            f"one number less, got {len(losses)} losses, steps={steps!r}, epochs={epochs!r}"
         )
     if not all(begin < end < math.inf for begin, end in pairwise([0, *ends])):
         raise ValueError(
-            f"spacy_costner.Schedule: {name}: expected growing numbers above 0, was: {ends!r}"
+            f"spacy_costner.Schedule: {name}: expected growing numbers above 0, got {ends!r}"
         )
     return LossSchedule(losses, tuple(ends), name)
 

@@ -10,7 +10,7 @@ from .. import chain
 from ..types import Cost, Gold, Loss, LossResult, Potentials, add_to, map_scores
 from .composition import (
     annotated,
-    augment,
+    cost_augment,
     level,
     possible_only,
     sequence_weights,
@@ -51,8 +51,8 @@ def zscore(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> Lo
 
     Ricci, De Bie & Cristianini, definition 1 and section 5.1.
     """
-    scores = zero_forbidden(augment(potentials, gold, multiplier))
-    paths = chain.posterior(level(potentials))
+    scores = zero_forbidden(cost_augment(potentials, gold, multiplier))
+    paths = chain.forward_backward(level(potentials))
     mean, backprop_mean = paths.expectation(scores)
     weights = sequence_weights(gold, mean) * annotated(gold, potentials)
     average, covariance = paths.log_partition()[1](-weights), backprop_mean(weights)

@@ -43,7 +43,7 @@ def build_hybrid_crf(
     """
     where = "spacy_costner.HybridCRF"
     if not 0 <= number(part_dropout) <= 1:
-        raise ValueError(f"{where}: part_dropout: expected 0 to 1, was: {part_dropout}")
+        raise ValueError(f"{where}: part_dropout: expected 0 to 1, got {part_dropout}")
     sparse = build_sparse_crf(
         features, learn_rate=learn_rate, L1=L1, L2=L2, dropout=dropout, eps=eps, nO=nO
     )

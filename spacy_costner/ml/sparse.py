@@ -7,7 +7,7 @@ from spacy.tokens import Doc
 from thinc.api import Model, to_numpy
 from thinc.types import Floats1d, Floats2d, Ints2d
 
-from ..features import Features, Seen, Template
+from ..features import FeatureBatch, Features, Template
 from ..sparse import AdaGrad
 from ..types import Potentials
 from ..validation import check_cost, number
@@ -42,11 +42,11 @@ def build_sparse_crf(
     """
     where = "spacy_costner.SparseCRF"
     if not 0 <= number(dropout) < 1:
-        raise ValueError(f"{where}: dropout: expected at least 0 and less than 1, was: {dropout}")
+        raise ValueError(f"{where}: dropout: expected at least 0 and less than 1, got {dropout}")
     if not number(learn_rate) > 0:
-        raise ValueError(f"{where}: learn_rate: expected more than 0, was: {learn_rate}")
+        raise ValueError(f"{where}: learn_rate: expected more than 0, got {learn_rate}")
     if not number(eps) > 0:
-        raise ValueError(f"{where}: eps: expected more than 0, was: {eps}")
+        raise ValueError(f"{where}: eps: expected more than 0, got {eps}")
     settings = AdaGrad(
         learn_rate, check_cost(L1, f"{where}: L1"), check_cost(L2, f"{where}: L2"), eps
     )
@@ -75,7 +75,7 @@ def linear_part(model: Model) -> Tuple[Features, SparseWeights]:
     for node in model.walk():
         if len(node.shims) == 2 and isinstance(node.shims[1], SparseWeights):
             return cast(Features, node.shims[0]), node.shims[1]
-    raise ValueError(f"expected a model with sparse features, was: {model.name}")
+    raise ValueError(f"expected a model with sparse features, got {model.name}")
 
 
 def forward(
@@ -91,12 +91,12 @@ def forward(
 
 
 def score_seen(
-    model: Model[List[Doc], Potentials], seen: Seen, is_train: bool
+    model: Model[List[Doc], Potentials], seen: FeatureBatch, is_train: bool
 ) -> Tuple[Potentials, Callable[[Potentials], None]]:
     """Score tokens whose features have been found.
 
     model (Model[List[Doc], Potentials]): A linear CRF.
-    seen (Seen): What its features found.
+    seen (FeatureBatch): What its features found.
     is_train (bool): Whether features are dropped.
     RETURNS (Tuple[Potentials, Callable[[Potentials], None]]): The scores, and what takes their
         gradient and keeps it for the next step.

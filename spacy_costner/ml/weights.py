@@ -208,7 +208,7 @@ class SparseWeights(Shim):
                 return
             rows = numpy.arange(len(self.table.weights), dtype="int32")
         with _CATCHING_UP:
-            sparse.catch_up(self.table, rows.reshape(-1), self.step, settings)
+            sparse.lazy_regularise(self.table, rows.reshape(-1), self.step, settings)
 
     def _set_table(self, weights: Floats2d) -> None:
         self.table = Table(

@@ -9,9 +9,9 @@ from spacy.strings import StringStore
 from spacy.tokens import Doc, Span, SpanGroup
 from thinc.types import Array1d, Floats1d
 
-from ..decoding import LEAST, Answer, Beliefs
+from ..decoding import LEAST, DecodedSpans, Posterior
 from ..tags import Entities
-from ..validation import number
+from ..validation import number, warn_of_old_name
 from .targets import MISSING, Tokens, trim
 
 SOURCE = "cost_sensitive_ner"
@@ -25,35 +25,62 @@ class Confidence:
     spans_key (str): The key in `doc.spans` of the entities; their probabilities are its
         `attrs["scores"]`, as for spaCy's `spancat`.
     extension (str): The extension attribute of spans that tells it: `span._.confidence`.
-    second_choice (Optional[float]): If given, entities that are not answered, but that are
-        at least so probable, are in `doc.spans`, under the same key with "_second_choice".
+    alternatives (Optional[float]): If given, entities that are not predicted, but that are
+        at least so probable, are in `doc.spans`, under the same key with "_alternatives".
+    second_choice (Optional[float]): The old name of `alternatives`; the key then ends in
+        "_second_choice".
     """
 
     spans_key: str = "confidence"
     extension: str = "confidence"
+    alternatives: Optional[float] = None
     second_choice: Optional[float] = None
+
+    @property
+    def least(self) -> Optional[float]:
+        """The least probability of an alternative; None for no alternatives."""
+        return self.second_choice if self.alternatives is None else self.alternatives
+
+    @property
+    def alternatives_key(self) -> str:
+        """The key in `doc.spans` of the alternatives."""
+        name = "second_choice" if self.alternatives is None else "alternatives"
+        return f"{self.spans_key}_{name}"
 
 
 def make_confidence(
     *,
     spans_key: str = "confidence",
     extension: str = "confidence",
+    alternatives: Optional[float] = None,
     second_choice: Optional[float] = None,
 ) -> Confidence:
     """Build the settings: see `Confidence`.
 
-    RAISES (ValueError): If a name is empty, or the floor is out of its range.
+    RAISES (ValueError): If a name is empty, or a probability is out of its range.
+    """
+    if second_choice is not None:
+        warn_of_old_name("spacy_costner.Confidence: second_choice", "alternatives")
+    return checked(Confidence(spans_key, extension, alternatives, second_choice))
+
+
+def checked(confidence: Confidence) -> Confidence:
+    """The same settings.
+
+    RAISES (ValueError): If a name is empty, or a probability is out of its range.
     """
     where = "spacy_costner.Confidence"
-    for name, value in (("spans_key", spans_key), ("extension", extension)):
+    for name in ("spans_key", "extension"):
+        value = getattr(confidence, name)
         if not value or not isinstance(value, str):
-            raise ValueError(f"{where}: {name}: expected a name, was: {value!r}")
-    if second_choice is not None and not LEAST <= number(second_choice) <= 1:
-        raise ValueError(
-            f"{where}: second_choice: expected null or a probability from {LEAST} to 1, "
-            f"was: {second_choice!r}"
-        )
-    return Confidence(spans_key, extension, second_choice)
+            raise ValueError(f"{where}: {name}: expected a name, got {value!r}")
+    for name in ("alternatives", "second_choice"):
+        value = getattr(confidence, name)
+        if value is not None and not LEAST <= number(value) <= 1:
+            raise ValueError(
+                f"{where}: {name}: expected null or a probability from {LEAST} to 1, got {value!r}"
+            )
+    return confidence
 
 
 def register(confidence: Confidence) -> None:
@@ -68,7 +95,7 @@ def register(confidence: Confidence) -> None:
     elif Span.get_extension(name)[2] is not confidence_of:
         raise ValueError(
             "spacy_costner.Confidence: extension: expected a name that no other extension of "
-            f"Span has, was: {name!r}"
+            f"Span has, got {name!r}"
         )
 
 
@@ -91,7 +118,7 @@ def confidence_of(span: Span) -> Optional[float]:
     return None
 
 
-class Rated(NamedTuple):
+class ScoredSpans(NamedTuple):
     """Entities of a batch, and how probable they are.
 
     entities (Entities): The entities, ordered by begin and end.
@@ -104,7 +131,7 @@ class Rated(NamedTuple):
     probs: Optional[Floats1d] = None
 
 
-NOTHING = Rated(Entities(*numpy.zeros((3, 0), dtype="int32")), (), numpy.zeros(0))
+NOTHING = ScoredSpans(Entities(*numpy.zeros((3, 0), dtype="int32")), (), numpy.zeros(0))
 """No entities."""
 
 
@@ -112,38 +139,38 @@ class Prediction(NamedTuple):
     """What docs are to be annotated with.
 
     tokens (Tokens): Their tokens, as they were annotated before.
-    answer (Rated): The entities, none of them where something was annotated before.
-    second_choice (Optional[Rated]): Others that are probable.
+    answer (ScoredSpans): The entities, none of them where something was annotated before.
+    alternatives (Optional[ScoredSpans]): Others that are probable.
     """
 
     tokens: Tokens
-    answer: Rated
-    second_choice: Optional[Rated] = None
+    answer: ScoredSpans
+    alternatives: Optional[ScoredSpans] = None
 
 
-def rate(
-    answer: Answer, beliefs: Beliefs, tokens: Tokens, confidence: Optional[Confidence]
+def score_spans(
+    answer: DecodedSpans, posterior: Posterior, tokens: Tokens, confidence: Optional[Confidence]
 ) -> Prediction:
     """Make annotation of an answer.
 
-    answer (Answer): The answer.
-    beliefs (Beliefs): The probabilities.
+    answer (DecodedSpans): The answer.
+    posterior (Posterior): The probabilities.
     tokens (Tokens): The tokens of the docs.
     confidence (Optional[Confidence]): Whether and how to say how sure we are.
     RETURNS (Prediction): The entities that are new, without white space at their ends.
     """
     entities = _unset(trim(answer.entities, tokens.is_space), tokens)
     if confidence is None:
-        return Prediction(tokens, Rated(entities, answer.labels))
-    rated = Rated(entities, answer.labels, beliefs.entity_probs(entities, answer.covers))
-    if confidence.second_choice is None:
+        return Prediction(tokens, ScoredSpans(entities, answer.labels))
+    rated = ScoredSpans(entities, answer.labels, posterior.entity_probs(entities, answer.covers))
+    if confidence.least is None:
         return Prediction(tokens, rated)
-    others, probs = beliefs.likely_entities(confidence.second_choice)
+    others, probs = posterior.likely_entities(confidence.least)
     given = set(zip(*(column.tolist() for column in entities)))
     is_other = [e not in given for e in zip(*(column.tolist() for column in others))]
     other = numpy.asarray(is_other, dtype=bool) & _is_unset(others, tokens)
     second = Entities(*(column[other] for column in others))
-    return Prediction(tokens, rated, Rated(second, beliefs.tags.labels, probs[other]))
+    return Prediction(tokens, rated, ScoredSpans(second, posterior.tags.labels, probs[other]))
 
 
 def _unset(entities: Entities, tokens: Tokens) -> Entities:
@@ -172,21 +199,20 @@ def annotate(
     strings (StringStore): The strings of their vocabulary.
     confidence (Optional[Confidence]): Where to write probabilities.
     """
-    tokens, answer, second_choice = prediction
+    tokens, answer, alternatives = prediction
     ends = numpy.cumsum(tokens.lengths).tolist()
     groups = _by_doc(docs, answer, tokens, strings)
     for doc, end, (spans, probs) in zip(docs, ends, groups):
         _set_ents(doc, spans, preset=tokens.iob[end - len(doc) : end] != MISSING)
         if confidence is not None:
             _set_group(doc, confidence.spans_key, spans, probs)
-    if confidence is not None and confidence.second_choice is not None:
-        assert second_choice is not None
-        key = confidence.spans_key + "_second_choice"
-        for doc, (spans, probs) in zip(docs, _by_doc(docs, second_choice, tokens, strings)):
-            _set_group(doc, key, spans, probs)
+    if confidence is not None and confidence.least is not None:
+        assert alternatives is not None
+        for doc, (spans, probs) in zip(docs, _by_doc(docs, alternatives, tokens, strings)):
+            _set_group(doc, confidence.alternatives_key, spans, probs)
 
 
-class Reading(NamedTuple):
+class Hypothesis(NamedTuple):
     """One way to read a doc.
 
     ents (List[Span]): Its entities.
@@ -197,34 +223,34 @@ class Reading(NamedTuple):
     prob: float
 
 
-def readings(
-    docs: Sequence[Doc], beliefs: Beliefs, tokens: Tokens, k: int, strings: StringStore
-) -> List[List[Reading]]:
+def k_best(
+    docs: Sequence[Doc], posterior: Posterior, tokens: Tokens, k: int, strings: StringStore
+) -> List[List[Hypothesis]]:
     """The most probable ways to read docs.
 
     docs (Sequence[Doc]): The docs.
-    beliefs (Beliefs): The probabilities.
+    posterior (Posterior): The probabilities.
     tokens (Tokens): The tokens of the docs.
     k (int): How many, at least 1.
     strings (StringStore): The strings of their vocabulary.
-    RETURNS (List[List[Reading]]): For each doc up to k readings, the most probable first.
+    RETURNS (List[List[Hypothesis]]): For each doc up to k hypotheses, the most probable first.
     RAISES (ValueError): If `docs` is a doc, or k less than 1.
     """
     if isinstance(docs, Doc):
         raise ValueError("docs: expected several docs, as [doc], got a Doc")
-    tags, probs = beliefs.best_paths(k)
-    found: List[List[Reading]] = [[] for _ in docs]
+    tags, probs = posterior.best_paths(k)
+    found: List[List[Hypothesis]] = [[] for _ in docs]
     for path, prob in zip(tags, probs):
-        entities = trim(beliefs.tags.decode(path, tokens.lengths), tokens.is_space)
-        by_doc = _by_doc(docs, Rated(entities, beliefs.tags.labels), tokens, strings)
+        entities = trim(posterior.tags.decode(path, tokens.lengths), tokens.is_space)
+        by_doc = _by_doc(docs, ScoredSpans(entities, posterior.tags.labels), tokens, strings)
         for of_doc, (spans, _), p in zip(found, by_doc, prob.tolist()):
             if p > 0:
-                of_doc.append(Reading(spans, p))
+                of_doc.append(Hypothesis(spans, p))
     return found
 
 
 def _by_doc(
-    docs: Iterable[Doc], rated: Rated, tokens: Tokens, strings: StringStore
+    docs: Iterable[Doc], rated: ScoredSpans, tokens: Tokens, strings: StringStore
 ) -> Iterator[Tuple[List[Span], Optional[Floats1d]]]:
     """The entities of each doc and their probabilities."""
     labels = [strings.add(label) for label in rated.labels]

@@ -27,21 +27,22 @@ from spacy.vocab import Vocab
 from thinc.api import Model, Optimizer, set_dropout_rate
 
 from .. import chain
-from ..decoding import Answer, Beliefs, Decoding, Temperature, make_viterbi
+from ..decoding import DecodedSpans, Decoding, Posterior, Temperature, make_viterbi
 from ..losses import LossSchedule
 from ..tags import Tags
 from ..types import Constraints, Loss, Potentials, Progress
 from .annotations import (
     NOTHING,
     Confidence,
+    Hypothesis,
     Prediction,
-    Reading,
     annotate,
-    make_confidence,
-    rate,
-    readings,
+    checked,
+    k_best,
     register,
+    score_spans,
 )
+from .deprecated import OldMethods
 from .objective import Objective
 from .rehearsal import divergence
 from .serialization import MADE, SavedPipe, check_names
@@ -55,7 +56,7 @@ from .targets import (
 )
 
 
-class CostSensitiveNER(SavedPipe):
+class CostSensitiveNER(OldMethods, SavedPipe):
     """A linear-chain CRF over the tokens of a doc, with the contract of spaCy's `ner`."""
 
     def __init__(
@@ -144,7 +145,7 @@ class CostSensitiveNER(SavedPipe):
         if not isinstance(label, str) or not label or label.startswith(NEGATED):
             raise ValueError(
                 f"{self.name}: label: expected a string without {NEGATED!r} in front (for spans "
-                f"that are no entities there is incorrect_spans_key), was: {label!r}"
+                f"that are no entities there is incorrect_spans_key), got {label!r}"
             )
         if label in self.labels:
             return 0
@@ -220,16 +221,16 @@ class CostSensitiveNER(SavedPipe):
         tokens = read_presets(docs)
         if not len(tokens.iob):
             return Prediction(tokens, NOTHING, NOTHING)
-        beliefs = self._beliefs(docs, tokens)
-        return rate(self.answer(beliefs), beliefs, tokens, self.confidence)
+        posterior = self._posterior(docs, tokens)
+        return score_spans(self.answer(posterior), posterior, tokens, self.confidence)
 
-    def answer(self, beliefs: Beliefs) -> Answer:
+    def answer(self, posterior: Posterior) -> DecodedSpans:
         """Choose the answer to what is believed, as decoding is set.
 
-        beliefs (Beliefs): The probabilities.
-        RETURNS (Answer): The entities.
+        posterior (Posterior): The probabilities.
+        RETURNS (DecodedSpans): The entities.
         """
-        return self._decoding.decode(beliefs, self.cfg["decoding"])
+        return self._decoding.decode(posterior, self.cfg["decoding"])
 
     def set_annotations(self, docs: Iterable[Doc], prediction: Prediction) -> None:
         """Write predicted entities to the docs. What was annotated before stays as it was.
@@ -239,35 +240,35 @@ class CostSensitiveNER(SavedPipe):
         """
         annotate(list(docs), prediction, self.vocab.strings, self.confidence)
 
-    def beliefs(self, docs: Iterable[Doc], *, preset: bool = False) -> Beliefs:
+    def posterior(self, docs: Iterable[Doc], *, preset: bool = False) -> Posterior:
         """Find out how probable tags and entities are.
 
         docs (Iterable[Doc]): The docs, not all of them empty.
         preset (bool): Whether entities that docs have already are right; otherwise it is
             as if they had none.
-        RETURNS (Beliefs): The probabilities, of the tokens of all docs one after another.
+        RETURNS (Posterior): The probabilities, of the tokens of all docs one after another.
         """
         docs = list(docs)
         tokens = read_presets(docs)
-        return self._beliefs(docs, tokens if preset else _without_presets(tokens))
+        return self._posterior(docs, tokens if preset else _without_presets(tokens))
 
-    def readings(self, docs: Iterable[Doc], k: int = 5) -> List[List[Reading]]:
+    def k_best(self, docs: Iterable[Doc], k: int = 5) -> List[List[Hypothesis]]:
         """Find the most probable ways to read docs, whatever entities these have already.
 
         docs (Iterable[Doc]): The docs, not all of them empty.
         k (int): How many, at least 1.
-        RETURNS (List[List[Reading]]): For each doc up to k readings, with their entities and
+        RETURNS (List[List[Hypothesis]]): For each doc up to k hypotheses, with their entities and
             their probability, the most probable first.
         RAISES (ValueError): If `docs` is a doc, or k less than 1.
         """
         if isinstance(docs, Doc):
             raise ValueError("docs: expected several docs, as [doc], got a Doc")
         docs = list(docs)
-        return readings(docs, self.beliefs(docs), read_presets(docs), k, self.vocab.strings)
+        return k_best(docs, self.posterior(docs), read_presets(docs), k, self.vocab.strings)
 
-    def _beliefs(self, docs: List[Doc], tokens: Tokens) -> Beliefs:
+    def _posterior(self, docs: List[Doc], tokens: Tokens) -> Posterior:
         self._require_labels()
-        return Beliefs(
+        return Posterior(
             chain.constrain(self.model.predict(docs), self._constraints(tokens)),
             self.tags,
             temperature=Temperature(**self.cfg["temperature"]),
@@ -285,7 +286,7 @@ class CostSensitiveNER(SavedPipe):
         return self.tags.constraints._replace(emissions=possible)
 
     def set_decoding(self, decoding: Decoding) -> None:
-        """Answer in another way from now on, without training again.
+        """Decode in another way from now on, without training again.
 
         decoding (Decoding): The way. Its settings are in `cfg["decoding"]` then.
         RAISES (ValueError): If its settings don't fit the labels of a trained model.
@@ -321,7 +322,9 @@ class CostSensitiveNER(SavedPipe):
     def confidence(self) -> Optional[Confidence]:
         """Where it is written how probable entities are."""
         settings = self.cfg["confidence"]
-        return settings and make_confidence(**settings)
+        if settings and not isinstance(settings, dict):
+            raise ValueError(f"confidence: expected a block of settings, got {settings!r}")
+        return settings and checked(Confidence(**settings))
 
     def update(
         self,
@@ -334,7 +337,7 @@ class CostSensitiveNER(SavedPipe):
         """Learn from a batch.
 
         examples (Iterable[Example]): The batch.
-        drop (float): The dropout rate.
+        drop (float): The dropout score_spans.
         sgd (Optional[Optimizer]): The optimizer.
         losses (Optional[Dict[str, float]]): Where the loss is added up, under the name of
             the component: the objective's true value, divided by the annotated tokens.
@@ -386,7 +389,7 @@ class CostSensitiveNER(SavedPipe):
         `rehearsal.divergence`. Labels that were added since are left alone.
 
         examples (Iterable[Example]): A batch. Only the text counts, not the annotation.
-        drop (float): The dropout rate.
+        drop (float): The dropout score_spans.
         sgd (Optional[Optimizer]): The optimizer.
         losses (Optional[Dict[str, float]]): Where the divergence is added up, in nats for each
             token, under the name of the component.
@@ -441,7 +444,11 @@ class CostSensitiveNER(SavedPipe):
         self.cfg.update({name: saved[name] for name in saved if name not in MADE})
         self.objective.restore(self.cfg["cost_tables"], self.tags)
         for name, settings in self._configured.items():
-            if then.get(name) != settings:
+            # Models of 0.1 don't have all settings that there are now.
+            before = then.get(name)
+            if isinstance(before, dict) and isinstance(settings, dict):
+                before = {**dict.fromkeys(settings), **before}
+            if before != settings:
                 self.cfg[name] = deepcopy(settings)
         # Models of 0.1 have the tables among the settings, and sentence_boundaries as well.
         self.cfg.pop("sentence_boundaries", None)
@@ -468,7 +475,7 @@ class CostSensitiveNER(SavedPipe):
             if not numpy.isfinite(total):
                 raise ValueError(
                     f"{self.name}: {field}: expected finite scores, found {total}. The model was "
-                    "not updated; try a lower learning rate or gradient clipping"
+                    "not updated; try a lower learning score_spans or gradient clipping"
                 )
 
 

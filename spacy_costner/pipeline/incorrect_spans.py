@@ -2,7 +2,7 @@
 
 That tokens s to e are no entity of a label is not a matter of single tags or of pairs. So
 each forbidden start gets tags of its own, a track: an entity of that label that begins at s
-has to take them and keeps to them to its end. Tracks score as the tags that they stand for,
+has to take them and keeps to them to its end. AugmentedTags score as the tags that they stand for,
 so that the chain is the same; but where a path has a forbidden span, and there only, the last
 tag of a track stands where the span ends. Right paths don't have it; no algorithm knows more.
 """
@@ -20,7 +20,7 @@ BEGIN, INSIDE, LAST, UNIT = range(4)
 """The tags of a label on a track."""
 
 
-class ForbiddenSpan(NamedTuple):
+class IncorrectSpan(NamedTuple):
     """Tokens that are no entity.
 
     sequence (int): The sequence.
@@ -35,23 +35,23 @@ class ForbiddenSpan(NamedTuple):
     label: int
 
 
-class Tracks(NamedTuple):
+class AugmentedTags(NamedTuple):
     """A tag set with tracks for the forbidden spans of a batch. K' is the larger K.
 
-    stands_for (Ints1d): The tag that each tag scores as. Shape: (K',)
+    tied_to (Ints1d): The tag that each tag scores as. Shape: (K',)
     constraints (Constraints): What the paths of the larger chain may do; K' for K.
     right (Array2d): False for the tags that end a forbidden span. Shape: (N, K')
     n_tags (int): K.
     """
 
-    stands_for: Ints1d
+    tied_to: Ints1d
     constraints: Constraints
     right: Array2d
     n_tags: int
 
-    def widen(self, potentials: Potentials) -> Potentials:
+    def expand(self, potentials: Potentials) -> Potentials:
         """The same scores for the larger chain, without its constraints."""
-        columns = get_array_module(potentials.emissions).asarray(self.stands_for)
+        columns = get_array_module(potentials.emissions).asarray(self.tied_to)
         return Potentials(
             emissions=potentials.emissions[:, columns],
             transitions=potentials.transitions[columns][:, columns],
@@ -60,10 +60,10 @@ class Tracks(NamedTuple):
             lengths=potentials.lengths,
         )
 
-    def narrow(self, gradient: Potentials) -> Potentials:
+    def collapse(self, gradient: Potentials) -> Potentials:
         """The gradient of the larger chain as that of the chain it was made of."""
         xp = get_array_module(gradient.emissions)
-        sums = xp.asarray(self.stands_for)[:, None] == xp.arange(self.n_tags)
+        sums = xp.asarray(self.tied_to)[:, None] == xp.arange(self.n_tags)
         sums = sums.astype(gradient.emissions.dtype)
         return Potentials(
             emissions=gradient.emissions @ sums,
@@ -74,36 +74,36 @@ class Tracks(NamedTuple):
         )
 
 
-def make_tracks(tags: Tags, spans: List[ForbiddenSpan], n_tokens: int) -> Tracks:
+def augment_tags(tags: Tags, spans: List[IncorrectSpan], n_tokens: int) -> AugmentedTags:
     """Plan the tracks of a batch.
 
     tags (Tags): The tag set.
-    spans (List[ForbiddenSpan]): The forbidden spans, one at least.
+    spans (List[IncorrectSpan]): The forbidden spans, one at least.
     n_tokens (int): N.
-    RETURNS (Tracks): The larger tag set.
+    RETURNS (AugmentedTags): The larger tag set.
     """
     blocks = _blocks(tags, spans)
     parts = (tags.scheme.begin, tags.scheme.inside, tags.scheme.last, tags.scheme.unit)
-    stands_for = list(range(len(tags)))
+    tied_to = list(range(len(tags)))
     for label, _ in blocks:
-        stands_for += [int(tags.index(part, label)) for part in parts]
+        tied_to += [int(tags.index(part, label)) for part in parts]
     constraints = _constraints(tags, len(blocks))
     possible, right = _possible(tags, spans, blocks, n_tokens)
     constraints = constraints._replace(emissions=possible)
-    return Tracks(numpy.asarray(stands_for), constraints, right, n_tags=len(tags))
+    return AugmentedTags(numpy.asarray(tied_to), constraints, right, n_tags=len(tags))
 
 
 Blocks = Dict[Tuple[int, int], int]
 """Label and number of a track, to the first of its four tags."""
 
 
-def _blocks(tags: Tags, spans: List[ForbiddenSpan]) -> Blocks:
+def _blocks(tags: Tags, spans: List[IncorrectSpan]) -> Blocks:
     """Lay the tracks behind the tags: as many of a label as a sequence has starts of it."""
     tracks = sorted({(span.label, number) for span, number in _numbered(spans)})
     return {track: len(tags) + 4 * i for i, track in enumerate(tracks)}
 
 
-def _numbered(spans: List[ForbiddenSpan]) -> Iterator[Tuple[ForbiddenSpan, int]]:
+def _numbered(spans: List[IncorrectSpan]) -> Iterator[Tuple[IncorrectSpan, int]]:
     """The spans, each with the number of its track among those of its sequence and label."""
     starts: Dict[Tuple[int, int], List[int]] = {}
     for span in spans:
@@ -126,7 +126,7 @@ def _constraints(tags: Tags, n_tracks: int) -> Constraints:
 
 
 def _possible(
-    tags: Tags, spans: List[ForbiddenSpan], blocks: Blocks, n_tokens: int
+    tags: Tags, spans: List[IncorrectSpan], blocks: Blocks, n_tokens: int
 ) -> Tuple[Array2d, Array2d]:
     """Where the tracks begin, in place of the tags that they stand for; and where they end
     without ending a forbidden span. Shapes: (N, K')"""

@@ -14,7 +14,7 @@ from .. import chain
 from ..losses import LossSchedule
 from ..tags import OUTSIDE, Entities, Tags
 from ..types import Constraints, CostTable, Gold, Loss, LossResult, Potentials, Progress
-from .incorrect_spans import Tracks, make_tracks
+from .incorrect_spans import AugmentedTags, augment_tags
 from .targets import (
     NEGATED,
     Annotation,
@@ -24,10 +24,10 @@ from .targets import (
     annotation,
     example_weights,
     first_words,
-    forbidden_spans,
     gold_cost,
     gold_tags,
     possible_tags,
+    read_incorrect_spans,
     read_presets,
     read_reference,
     token_weights,
@@ -40,19 +40,19 @@ class Chains(NamedTuple):
     but are not right.
 
     potentials (Potentials): Their scores. K' tags, which is K unless spans are forbidden.
-    tracks (Optional[Tracks]): What the tags beyond K are, if there are any.
+    tracks (Optional[AugmentedTags]): What the tags beyond K are, if there are any.
     free (bool): Whether all that the tag scheme allows is possible.
     """
 
     potentials: Potentials
-    tracks: Optional[Tracks]
+    tracks: Optional[AugmentedTags]
     free: bool
 
-    def widen(self, columns: Optional[Array2d]) -> Optional[Array2d]:
+    def expand(self, columns: Optional[Array2d]) -> Optional[Array2d]:
         """What is said of each of K tags, said of all tags. Shape: (..., K) to (..., K')"""
         if columns is None or self.tracks is None:
             return columns
-        return columns[..., self.tracks.stands_for]
+        return columns[..., self.tracks.tied_to]
 
     def without_incorrect(self, allowed: Array2d) -> Array2d:
         """The tags that are allowed, without those that end an incorrect span. Shape: (N, K')"""
@@ -67,7 +67,7 @@ class Chains(NamedTuple):
         if not docs.any():
             return self
         xp = get_array_module(scores.emissions)
-        every = scores if self.tracks is None else self.tracks.widen(scores)
+        every = scores if self.tracks is None else self.tracks.expand(scores)
         tokens = xp.asarray(numpy.repeat(docs, scores.lengths))[:, None]
         emissions = xp.where(tokens, every.emissions, self.potentials.emissions)
         return self._replace(potentials=self.potentials._replace(emissions=emissions))
@@ -79,7 +79,7 @@ class Reading(NamedTuple):
     lengths (Ints1d): Tokens of each doc. Shape: (B,)
     first_words (List[str]): What each doc is called in messages; none if all is free.
     constraints (Constraints): What the tag scheme and the docs allow.
-    tracks (Optional[Tracks]): The tags of the chain, if spans are forbidden.
+    tracks (Optional[AugmentedTags]): The tags of the chain, if spans are forbidden.
     free (bool): Whether all that the tag scheme allows is possible.
     path (Ints1d): The gold tag of each token, -1 where it is missing. Shape: (N,)
     token_weights (Optional[Floats1d]): How much each token counts; None: 1. Shape: (N,)
@@ -90,7 +90,7 @@ class Reading(NamedTuple):
     lengths: Ints1d
     first_words: List[str]
     constraints: Constraints
-    tracks: Optional[Tracks]
+    tracks: Optional[AugmentedTags]
     free: bool
     path: Ints1d
     token_weights: Optional[Floats1d]
@@ -102,9 +102,9 @@ class Reading(NamedTuple):
         tracks, possible = self.tracks, self.constraints.emissions
         if tracks is None:
             return Chains(chain.constrain(scores, self.constraints), None, self.free)
-        wide = chain.constrain(tracks.widen(scores), tracks.constraints)
+        wide = chain.constrain(tracks.expand(scores), tracks.constraints)
         if possible is not None:
-            wide = chain.restrict(wide, possible[:, tracks.stands_for])
+            wide = chain.restrict(wide, possible[:, tracks.tied_to])
         return Chains(wide, tracks, self.free)
 
 
@@ -215,7 +215,7 @@ class Objective:
         chains, gold = self.pose(reading, scores, tags, loss)
         result = loss.compute(chains.potentials, gold)
         if chains.tracks is not None:
-            result = result._replace(gradient=chains.tracks.narrow(result.gradient))
+            result = result._replace(gradient=chains.tracks.collapse(result.gradient))
         return result, 1 if loss.is_ratio else max(int((gold.tags >= 0).sum()), 1)
 
     def pose(
@@ -236,18 +236,18 @@ class Objective:
         table, weights = self.cost_table(loss, tags), reading.token_weights
         allowed = allowed_tags(path, tags, reading.lengths)
         if chains.tracks is not None:
-            allowed = chain.truth_values(path, len(tags)) if allowed is None else allowed
+            allowed = chain.to_mask(path, len(tags)) if allowed is None else allowed
             out = numpy.repeat(left_out, reading.lengths)[:, None]
-            allowed = chains.without_incorrect(chains.widen(allowed)) | out
+            allowed = chains.without_incorrect(chains.expand(allowed)) | out
         gold = Gold(
             tags=wide_path,
             allowed=allowed,
-            cost=None if table is None else chains.widen(gold_cost(path, table, weights)),
+            cost=None if table is None else chains.expand(gold_cost(path, table, weights)),
             token_weights=weights,
             weights=reading.weights,
-            opening=chains.widen(tags.opening),
-            continuing=chains.widen(tags.continuing),
-            stands_for=None if chains.tracks is None else chains.tracks.stands_for,
+            opening=chains.expand(tags.opening),
+            continuing=chains.expand(tags.continuing),
+            tied_to=None if chains.tracks is None else chains.tracks.tied_to,
             features=reading.features,
         )
         return chains, _to_array_module_of(scores, gold)
@@ -265,7 +265,7 @@ class Objective:
         if unknown:
             raise ValueError(
                 f"{self.name}: weights: labels: expected some of {(*tags.labels, OUTSIDE)}, "
-                f"was: {unknown}"
+                f"got {unknown}"
             )
         tables = [self.cost_table(stage, tags) for stage in self.loss.stages]
         return [None if table is None else table.tolist() for table in tables]
@@ -314,24 +314,24 @@ class Objective:
                 if ent.label_.startswith(NEGATED):
                     raise ValueError(
                         f"{self.name}: entities: expected spans that are no entities in doc.spans, "
-                        f"under the incorrect_spans_key of the config, was: {ent.label_!r} in "
+                        f"under the incorrect_spans_key of the config, got {ent.label_!r} in "
                         f"{first_words(eg.reference)}"
                     )
 
     def _constraints(
         self, examples: Sequence[Example], tokens: Tokens, tags: Tags
-    ) -> Tuple[Constraints, Optional[Tracks], bool]:
+    ) -> Tuple[Constraints, Optional[AugmentedTags], bool]:
         """What the tag scheme, the docs and the forbidden spans allow: see `Reading`."""
         possible = possible_tags(
             tokens, tags, self.strings, sentence_boundaries=self.sentence_boundaries
         )
         spans = []
         if self.incorrect_spans_key is not None:
-            spans = forbidden_spans(examples, self.incorrect_spans_key, tags, tokens)
+            spans = read_incorrect_spans(examples, self.incorrect_spans_key, tags, tokens)
         constraints = tags.constraints._replace(emissions=possible)
         if not spans:
             return constraints, None, possible is None
-        return constraints, make_tracks(tags, spans, len(tokens.iob)), False
+        return constraints, augment_tags(tags, spans, len(tokens.iob)), False
 
     def _gold_path(
         self, reading: Reading, chains: Chains, tags: Tags
@@ -343,8 +343,8 @@ class Objective:
             return path, path, numpy.zeros(len(lengths), dtype=bool)
         allowed = allowed_tags(path, tags, lengths)
         if allowed is None:
-            allowed = chain.truth_values(path, len(tags))
-        allowed = chains.without_incorrect(chains.widen(allowed))
+            allowed = chain.to_mask(path, len(tags))
+        allowed = chains.without_incorrect(chains.expand(allowed))
         found = chain.best_path(chain.restrict(chains.potentials, allowed))
         left_out = ~numpy.isfinite(to_numpy(found.scores))
         known = (path >= 0) & ~numpy.repeat(left_out, lengths)

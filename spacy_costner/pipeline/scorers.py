@@ -152,8 +152,8 @@ class DocCounts(NamedTuple):
     """What there is to count in each of D docs.
 
     right (Ints1d): Entities found. Shape: (D,)
-    wrong (Ints1d): Entities answered that are not gold. Shape: (D,)
-    missed (Ints1d): Entities of gold that were not answered. Shape: (D,)
+    wrong (Ints1d): Entities predicted that are not gold. Shape: (D,)
+    missed (Ints1d): Entities of gold that were not predicted. Shape: (D,)
     cost (Floats1d): What the mistakes cost. Shape: (D,)
     tokens (Ints1d): Annotated tokens. Shape: (D,)
     """
@@ -202,30 +202,30 @@ class TagPairs(NamedTuple):
     tags (Tags): The tags of all labels that there are: those of the component, then those
         that only the docs have.
     gold (Ints1d): The tag of each token, -1 where it is not annotated. Shape: (N,)
-    answered (Ints1d): The tag of the answer. Shape: (N,)
+    predicted (Ints1d): The tag of the answer. Shape: (N,)
     lengths (Ints1d): Tokens of each doc. Shape: (B,)
     """
 
     tags: Tags
     gold: Ints1d
-    answered: Ints1d
+    predicted: Ints1d
     lengths: Ints1d
 
     def look_up(self, table: Floats2d) -> Floats1d:
         """What a table over tags says of each token; 0 where it is not annotated.
 
-        table (Floats2d): A number for each pair, [gold, answered]. Shape: (K, K)
+        table (Floats2d): A number for each pair, [gold, predicted]. Shape: (K, K)
         RETURNS (Floats1d): Shape: (N,)
         """
-        return numpy.where(self.gold >= 0, table[self.gold, self.answered], 0)
+        return numpy.where(self.gold >= 0, table[self.gold, self.predicted], 0)
 
     def over_labels(self, table: Floats2d) -> Floats2d:
-        """The same, added up over the tokens of each pair of labels, [gold, answered], with O
+        """The same, added up over the tokens of each pair of labels, [gold, predicted], with O
         last. Shape: (labels + 1, labels + 1)"""
         n_labels = len(self.tags.labels) + 1
         sums = numpy.zeros((n_labels, n_labels), dtype=table.dtype)
         label_of = self.tags.label_of
-        numpy.add.at(sums, (label_of[self.gold], label_of[self.answered]), self.look_up(table))
+        numpy.add.at(sums, (label_of[self.gold], label_of[self.predicted]), self.look_up(table))
         return sums
 
 
@@ -241,12 +241,11 @@ def compare_tags(
     """
     examples = list(examples)
     tags = Tags(_all_labels(examples, labels), scheme)
-    predicted = read_docs([eg.x for eg in examples])
+    tokens = read_docs([eg.x for eg in examples])
     strings = StringStore()
-    gold = gold_tags(annotation(read_reference(examples, predicted), tags, strings), tags)
-    found = annotation(predicted, tags, strings)
-    answered = tags.encode(found.entities, len(gold))
-    return TagPairs(tags, gold, answered, predicted.lengths)
+    gold = gold_tags(annotation(read_reference(examples, tokens), tags, strings), tags)
+    predicted = tags.encode(annotation(tokens, tags, strings).entities, len(gold))
+    return TagPairs(tags, gold, predicted, tokens.lengths)
 
 
 def entity_pairs(examples: Iterable[Example]) -> EntityPairs:
@@ -268,13 +267,13 @@ def count_by_label(
     RETURNS (Dict[str, PRFScore]): The counts of each label, in alphabetical order.
     """
     counts: Dict[str, PRFScore] = defaultdict(PRFScore)
-    for gold, answered in pairs:
+    for gold, predicted in pairs:
         if lift is not None:
             gold = {(lift(x), begin, end) for x, begin, end in gold}
-            answered = [(lift(x), begin, end) for x, begin, end in answered]
-        for label in {entity[0] for entity in [*gold, *answered]}:
+            predicted = [(lift(x), begin, end) for x, begin, end in predicted]
+        for label in {entity[0] for entity in [*gold, *predicted]}:
             own = {entity for entity in gold if entity[0] == label}
-            counts[label] += _compare(own, [e for e in answered if e[0] == label])
+            counts[label] += _compare(own, [e for e in predicted if e[0] == label])
     return dict(sorted(counts.items()))
 
 
@@ -308,7 +307,7 @@ def _token_scores(
         return dict.fromkeys(["ents_cost", "ents_tag_acc", "ents_confusion"])
     return {
         "ents_cost": float(pairs.look_up(cost(pairs.tags))[known].mean(dtype="float64")),
-        "ents_tag_acc": float((pairs.gold == pairs.answered)[known].mean()),
+        "ents_tag_acc": float((pairs.gold == pairs.predicted)[known].mean()),
         "ents_confusion": _confusion(pairs),
     }
 
@@ -343,14 +342,14 @@ def _entity_scores(examples: List[Example], tree: Optional[Tree]) -> Scores:
 
 
 def _entities(eg: Example) -> Tuple[Set[Entity], List[Entity]]:
-    """Gold and answered entities, the latter without those in tokens that are not annotated."""
-    answered = [_in_reference(eg, ent) for ent in eg.x.ents]
+    """Gold and predicted entities, the latter without those in tokens that are not annotated."""
+    predicted = [_in_reference(eg, ent) for ent in eg.x.ents]
     gold = {(ent.label_, ent.start, ent.end) for ent in eg.y.ents}
-    return gold, [entity for entity in answered if entity is not None]
+    return gold, [entity for entity in predicted if entity is not None]
 
 
 def _in_reference(eg: Example, ent: Span) -> Optional[Entity]:
-    """An answered entity in the tokens of the reference; None if these are not annotated."""
+    """An predicted entity in the tokens of the reference; None if these are not annotated."""
     tokens = eg.alignment.x2y[ent.start : ent.end]
     if not len(tokens):
         return None
@@ -383,9 +382,9 @@ def _confidence_scores(
     }
 
 
-def _compare(gold: Set[Entity], answered: List[Entity]) -> PRFScore:
+def _compare(gold: Set[Entity], predicted: List[Entity]) -> PRFScore:
     left = set(gold)
-    for entity in answered:
+    for entity in predicted:
         left.discard(entity)
     n_right = len(gold) - len(left)
-    return PRFScore(tp=n_right, fp=len(answered) - n_right, fn=len(left))
+    return PRFScore(tp=n_right, fp=len(predicted) - n_right, fn=len(left))

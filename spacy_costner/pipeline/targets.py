@@ -18,7 +18,7 @@ from ..tags import OUTSIDE as OUTSIDE_TAG
 from ..tags import Entities, Tags, runs
 from ..types import CostTable
 from ..validation import check_cost
-from .incorrect_spans import ForbiddenSpan
+from .incorrect_spans import IncorrectSpan
 
 MISSING, INSIDE, OUTSIDE, BEGIN = range(4)
 """The values of spaCy's ENT_IOB. BEGIN without a type is a blocked token."""
@@ -75,7 +75,7 @@ def read_docs(docs: Sequence[Doc]) -> Tokens:
 
 
 def read_presets(docs: Sequence[Doc]) -> Tokens:
-    """Read the tokens of docs that are to be answered. Whoever sets `doc.ents`, as an entity
+    """Read the tokens of docs that are to be predicted. Whoever sets `doc.ents`, as an entity
     ruler does, makes O of all other tokens and means nothing by it. So O is only taken as
     preset in docs that have missing tokens too, those where it was chosen.
 
@@ -238,9 +238,9 @@ def example_weights(weights: Weights, examples: Sequence[Example]) -> Optional[F
     return numpy.asarray([eg.reference._.get(weights.example) for eg in examples], dtype="float64")
 
 
-def forbidden_spans(
+def read_incorrect_spans(
     examples: Sequence[Example], key: str, tags: Tags, tokens: Tokens
-) -> List[ForbiddenSpan]:
+) -> List[IncorrectSpan]:
     """The spans that are known not to be entities.
 
     examples (Sequence[Example]): The examples.
@@ -248,7 +248,7 @@ def forbidden_spans(
         label is an entity of no label at all.
     tags (Tags): The tag set.
     tokens (Tokens): The tokens of their predicted docs.
-    RETURNS (List[ForbiddenSpan]): The spans, one a label.
+    RETURNS (List[IncorrectSpan]): The spans, one a label.
     """
     found = []
     for i, eg in enumerate(examples):
@@ -257,7 +257,7 @@ def forbidden_spans(
         for span in eg.get_aligned_spans_y2x(spans, allow_overlap=True) if spans else ():
             labels = [span.label_] if span.label_ else tags.labels
             found += [
-                ForbiddenSpan(i, start + span.start, start + span.end, tags.labels.index(label))
+                IncorrectSpan(i, start + span.start, start + span.end, tags.labels.index(label))
                 for label in labels
                 if label in tags.labels
             ]

@@ -48,7 +48,7 @@ def start_from(
             raise ValueError(f"{where}: expected a component with a model in both pipelines")
         labels, found = nlp.pipe_labels.get(name), trained.pipe_labels.get(name)
         if labels != found:
-            raise ValueError(f"{where}: expected labels {labels}, was: {found}")
+            raise ValueError(f"{where}: expected labels {labels}, got {found}")
         try:
             models[name].from_bytes(weights[name].to_bytes())
         except Exception as error:

@@ -12,24 +12,24 @@ try:
 except ImportError:  # the chain has warned already
     form = arrays  # type: ignore[misc]
 
-Numbers = form.Numbers
-look_around = form.look_around
+IdMap = form.IdMap
+gather_window = form.gather_window
 sum_rows = form.sum_rows
 collect_rows = form.collect_rows
 add_rows = form.add_rows
-catch_up = form.catch_up
+lazy_regularise = form.lazy_regularise
 adagrad = form.adagrad
 
 __all__ = [
     "AdaGrad",
+    "IdMap",
     "Merged",
-    "Numbers",
     "Table",
     "adagrad",
     "add_rows",
-    "catch_up",
     "collect_rows",
-    "look_around",
+    "gather_window",
+    "lazy_regularise",
     "merge_equal",
     "sum_rows",
 ]

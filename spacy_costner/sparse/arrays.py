@@ -14,8 +14,8 @@ from .checks import below, not_negative, same
 from .table import AdaGrad, Table
 
 
-class Numbers:
-    """Numbers of 64-bit keys. Threads may find some while others set some."""
+class IdMap:
+    """IdMap of 64-bit keys. Threads may find some while others set some."""
 
     def __init__(self) -> None:
         self._numbers: Dict[int, int] = {}
@@ -40,7 +40,7 @@ class Numbers:
         return numpy.asarray([get(key, -1) for key in keys.tolist()], dtype="int32")
 
 
-def look_around(
+def gather_window(
     values: Ints2d, lengths: Ints1d, columns: Ints1d, offsets: Ints1d, first_rows: Ints1d
 ) -> Ints2d:
     """The rows of tokens, from what they and their neighbours are.
@@ -114,7 +114,7 @@ def add_rows(rows: Ints2d, d_scores: Floats2d, gradient: Floats2d) -> None:
         numpy.add.at(gradient, slot[known], d_scores[known])
 
 
-def catch_up(table: Table, rows: Ints1d, now: int, settings: AdaGrad) -> None:
+def lazy_regularise(table: Table, rows: Ints1d, now: int, settings: AdaGrad) -> None:
     """Work out rows up to a step, as if they had had no gradient since `last`.
 
     With u the size of a weight and c = L1 / L2, n steps of length a take it to
@@ -180,7 +180,7 @@ def adagrad(table: Table, rows: Ints1d, gradient: Floats2d, now: int, settings: 
     below("rows", rows, len(table.weights))
     same("length of gradient", len(gradient), len(rows))
     same("width of gradient", gradient.shape[1], table.weights.shape[1])
-    catch_up(table, rows, now - 1, settings)
+    lazy_regularise(table, rows, now - 1, settings)
     table.squares[rows] += gradient**2
     step = settings.learn_rate / (numpy.sqrt(table.squares[rows]) + settings.eps)
     moved = table.weights[rows] - step * gradient

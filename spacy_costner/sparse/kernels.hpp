@@ -26,9 +26,9 @@ namespace costner_sparse {
 // set some; those that set wait for each other. A place gets its key once, before its number: who
 // sees the number sees the key, and all that was written before. Tables that have become too
 // small stay for those that read them still; together they are no larger than the one in use.
-class Numbers {
+class IdMap {
   public:
-    Numbers() { add_table(16); }
+    IdMap() { add_table(16); }
 
     void find(const uint64_t* keys, int64_t n, int32_t* numbers) const {
         const Places& places = *in_use_.load(std::memory_order_acquire);
@@ -107,7 +107,7 @@ inline bool are_below(const int32_t* rows, int64_t n, int64_t n_rows) {
 
 // What each token sees: slot s shows the value in a column of the token some places away, as a
 // row of weights.
-inline void look_around(const int32_t* values, int64_t n_columns, const int32_t* lengths,
+inline void gather_window(const int32_t* values, int64_t n_columns, const int32_t* lengths,
                         int64_t n_sequences, const int32_t* columns, const int32_t* offsets,
                         const int32_t* first_rows, int64_t n_slots, int32_t* rows) {
     int64_t begin = 0;
@@ -243,7 +243,7 @@ inline void decay_only(float& weight, float& total, float n_steps, float decay) 
 }
 
 // Do for a row what steps up to `now` would have done without a gradient.
-inline void catch_up(const Table& table, int64_t row, int32_t now, const Step& step) {
+inline void lazy_regularise(const Table& table, int64_t row, int32_t now, const Step& step) {
     const int32_t n_steps = now - table.last[row];
     if (n_steps <= 0) return;
     table.last[row] = now;
@@ -298,7 +298,7 @@ inline void adagrad(const Table& table, const int32_t* rows, int64_t n_rows,
     const int64_t ahead = 8;
     for (int64_t i = 0; i < n_rows; ++i) {
         if (i + ahead < n_rows) prefetch(table, rows[i + ahead]);
-        catch_up(table, rows[i], now - 1, step);
+        lazy_regularise(table, rows[i], now - 1, step);
         adagrad(table, rows[i], gradient + i * table.width, now, step);
     }
 }

@@ -59,10 +59,10 @@ def merge_equal(rows: Ints2d, n_rows: int) -> Merged:
     order = numpy.argsort(first_token[first], kind="stable")
     number = numpy.empty(len(order), dtype="int32")
     number[order] = numpy.arange(len(order), dtype="int32")
-    stands_for = numpy.full(n_rows + 1, -1, dtype="int32")  # the last one for no row at all
-    stands_for[first] = number
+    tied_to = numpy.full(n_rows + 1, -1, dtype="int32")  # the last one for no row at all
+    tied_to[first] = number
     return Merged(
-        rows=_to_the_left(stands_for[rows]),
+        rows=_to_the_left(tied_to[rows]),
         group_of=number[group.reshape(-1)],
         roots=numpy.sqrt(sizes[order]),
     )

@@ -12,7 +12,7 @@ from .checks import wrong
 
 
 cdef extern from "kernels.hpp" namespace "costner_sparse" nogil:
-    cdef cppclass _Numbers "costner_sparse::Numbers":
+    cdef cppclass _IdMap "costner_sparse::IdMap":
         void find(const uint64_t* keys, int64_t n, int32_t* numbers)
         void set(const uint64_t* keys, const int32_t* numbers, int64_t n) except +
 
@@ -31,7 +31,7 @@ cdef extern from "kernels.hpp" namespace "costner_sparse" nogil:
         int32_t* last
         int64_t width
 
-    void _look_around "costner_sparse::look_around"(
+    void _gather_window "costner_sparse::gather_window"(
         const int32_t* values, int64_t n_columns, const int32_t* lengths, int64_t n_sequences,
         const int32_t* columns, const int32_t* offsets, const int32_t* first_rows,
         int64_t n_slots, int32_t* rows
@@ -48,7 +48,7 @@ cdef extern from "kernels.hpp" namespace "costner_sparse" nogil:
         const int32_t* rows, int64_t n_tokens, int64_t n_slots, const float* d_scores,
         int64_t width, double* gradient
     )
-    void _catch_up "costner_sparse::catch_up"(
+    void _lazy_regularise "costner_sparse::lazy_regularise"(
         const Table& table, int64_t row, int32_t now, const _Step& step
     )
     void _adagrad "costner_sparse::adagrad"(
@@ -83,10 +83,10 @@ cdef int _not_negative(str name, const int32_t[::1] numbers) except -1:
     return 0
 
 
-cdef class Numbers:
-    """From 64-bit keys to numbers: see `arrays.Numbers`."""
+cdef class IdMap:
+    """From 64-bit keys to numbers: see `arrays.IdMap`."""
 
-    cdef _Numbers numbers
+    cdef _IdMap numbers
 
     def set(self, const uint64_t[::1] keys, const int32_t[::1] numbers):
         _same("length of numbers", numbers.shape[0], keys.shape[0])
@@ -104,7 +104,7 @@ cdef class Numbers:
         return found
 
 
-def look_around(
+def gather_window(
     const int32_t[:, ::1] values, const int32_t[::1] lengths, const int32_t[::1] columns,
     const int32_t[::1] offsets, const int32_t[::1] first_rows
 ):
@@ -119,7 +119,7 @@ def look_around(
     cdef int32_t[:, ::1] out = rows
     if n_tokens and n_slots:
         with nogil:
-            _look_around(
+            _gather_window(
                 &values[0, 0], values.shape[1], &lengths[0], lengths.shape[0], &columns[0],
                 &offsets[0], &first_rows[0], columns.shape[0], &out[0, 0]
             )
@@ -223,7 +223,7 @@ cdef _Step _step(settings):
     return step
 
 
-def catch_up(table, const int32_t[::1] rows, int32_t now, settings):
+def lazy_regularise(table, const int32_t[::1] rows, int32_t now, settings):
     cdef Table c_table = _table(table.weights, table.squares, table.totals, table.last)
     cdef _Step step = _step(settings)
     cdef int64_t i
@@ -231,7 +231,7 @@ def catch_up(table, const int32_t[::1] rows, int32_t now, settings):
     with nogil:
         for i in range(rows.shape[0]):
             if rows[i] >= 0:
-                _catch_up(c_table, rows[i], now, step)
+                _lazy_regularise(c_table, rows[i], now, step)
 
 
 def adagrad(table, const int32_t[::1] rows, const float[:, ::1] gradient, int32_t now, settings):

@@ -150,7 +150,7 @@ def check_loss(nlp: Language, ner: CostSensitiveNER) -> None:
     if len(stages) > 1 or not stages[0].is_smooth:
         raise ValueError(
             f"fit: components.{ner.name}.loss: expected one loss without kinks and memory, such as "
-            "Sequential, Pointwise, SoftmaxMargin, Risk or MCE, or --online, was: "
+            "Sequential, Pointwise, SoftmaxMargin, Risk or MCE, or --online, got "
             f"{nlp.config['components'][ner.name]['loss'].get('@losses')}"
         )
 
@@ -162,7 +162,7 @@ def check_options(ner: CostSensitiveNER, *, c2: float, n_sampled: Optional[int])
     RAISES (ImportError): If SciPy is missing, and needed.
     """
     if not 0 <= c2 < float("inf"):
-        raise ValueError(f"fit: c2: expected a finite number of at least 0, was: {c2}")
+        raise ValueError(f"fit: c2: expected a finite number of at least 0, got {c2}")
     if not is_solvable(ner):
         scipy_minimize()
     if n_sampled is None:
@@ -170,14 +170,14 @@ def check_options(ner: CostSensitiveNER, *, c2: float, n_sampled: Optional[int])
     if not is_solvable(ner):
         raise ValueError(
             f"fit: sampled: expected the loss spacy_costner.ZScore.v1 without a cost in "
-            f"components.{ner.name}.loss, others don't draw paths; was: {n_sampled} paths"
+            f"components.{ner.name}.loss, others don't draw paths; got {n_sampled} paths"
         )
     if n_sampled < 2:
-        raise ValueError(f"fit: sampled: expected at least 2 paths of each doc, was: {n_sampled}")
+        raise ValueError(f"fit: sampled: expected at least 2 paths of each doc, got {n_sampled}")
     if not c2 > 0:
         raise ValueError(
             "fit: c2: expected more than 0 with sampled paths, without which the equations need "
-            f"not have a solution, was: {c2}"
+            f"not have a solution, got {c2}"
         )
 
 
@@ -191,7 +191,7 @@ def check_end(nlp: Language) -> None:
     if not max(limits.values()) > 0 or min(limits.values()) < 0:
         raise ValueError(
             "fit: training: expected max_epochs or max_steps of at least 1, and neither below 0, "
-            f"was: {limits}"
+            f"got {limits}"
         )
 
 

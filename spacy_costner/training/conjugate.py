@@ -5,7 +5,7 @@ from typing import Callable, Optional
 import numpy
 from thinc.types import Floats1d
 
-from .convergence import Descent, Minimum, OnStep, ignore
+from .convergence import Convergence, Minimum, OnStep, ignore
 
 
 def solve(
@@ -33,7 +33,7 @@ def solve(
 
     Hestenes & Stiefel (1952).
     """
-    descent, reason = Descent(tolerance, on_step), "converged"
+    descent, reason = Convergence(tolerance, on_step), "converged"
     noise = 4 * (numpy.finfo(right.dtype).eps if precision is None else precision)
     residual = direction = right = right.astype("float64")
     best, value = numpy.zeros_like(right), 0.0

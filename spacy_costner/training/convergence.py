@@ -52,7 +52,7 @@ def ignore(step: Step) -> None:
     """What is done with steps that nobody asks for."""
 
 
-class Descent:
+class Convergence:
     """The iterations so far."""
 
     def __init__(self, tolerance: float, on_step: OnStep) -> None:

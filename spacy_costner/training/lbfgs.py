@@ -5,7 +5,7 @@ from typing import Any, Callable, Optional, Tuple
 import numpy
 from thinc.types import Floats1d
 
-from .convergence import Descent, Minimum, OnStep, ignore
+from .convergence import Convergence, Minimum, OnStep, ignore
 
 MEMORIES = 6
 """Earlier steps that L-BFGS remembers; CRFsuite's default, too."""
@@ -34,7 +34,7 @@ def minimise(
     Liu & Nocedal (1989).
     """
     solve = scipy_minimize()
-    descent = Descent(tolerance, on_step)
+    descent = Convergence(tolerance, on_step)
     best, n_evaluations, slope, at_start = start, 0, 0.0, float("nan")
 
     def evaluate(vector: Floats1d) -> Tuple[float, Floats1d]:

@@ -7,7 +7,7 @@ from typing import Iterable, List, NamedTuple, Tuple
 from spacy.training import Example
 from thinc.api import Optimizer
 
-from ..features import Seen
+from ..features import FeatureBatch
 from ..ml import linear_part, score_seen
 from ..pipeline.component import CostSensitiveNER
 from ..pipeline.objective import Reading
@@ -38,12 +38,12 @@ class Trained(NamedTuple):
 
 def read_batches(
     ner: CostSensitiveNER, batches: Iterable[List[Example]]
-) -> List[Tuple[Seen, Reading]]:
+) -> List[Tuple[FeatureBatch, Reading]]:
     """Read what there is to know of batches: the features of the tokens, and what is gold.
 
     ner (CostSensitiveNER): An initialized component with a linear model.
     batches (Iterable[List[Example]]): The batches.
-    RETURNS (List[Tuple[Seen, Reading]]): That of each batch with any tokens.
+    RETURNS (List[Tuple[FeatureBatch, Reading]]): That of each batch with any tokens.
     """
     features, _ = linear_part(ner.model)
     seen = [(batch, features.find([eg.predicted for eg in batch])) for batch in batches]
@@ -56,7 +56,7 @@ def read_batches(
 
 def train(
     ner: CostSensitiveNER,
-    batches: List[Tuple[Seen, Reading]],
+    batches: List[Tuple[FeatureBatch, Reading]],
     optimizer: Optimizer,
     *,
     max_epochs: int,
@@ -66,7 +66,7 @@ def train(
     """Make a step for each batch, in another order in each epoch.
 
     ner (CostSensitiveNER): An initialized component with a linear model.
-    batches (List[Tuple[Seen, Reading]]): What `read_batches` returned. They are shuffled.
+    batches (List[Tuple[FeatureBatch, Reading]]): What `read_batches` returned. They are shuffled.
     optimizer (Optimizer): Says whether averages are kept.
     max_epochs (int), max_steps (int): When to end; 0 for no limit. Not both 0.
     on_epoch (Callable): Called after each epoch. What a KeyboardInterrupt leaves is what was
@@ -98,7 +98,7 @@ def train(
 
 
 def step(
-    ner: CostSensitiveNER, seen: Seen, reading: Reading, optimizer: Optimizer
+    ner: CostSensitiveNER, seen: FeatureBatch, reading: Reading, optimizer: Optimizer
 ) -> Tuple[float, int]:
     """Learn from a batch, as `CostSensitiveNER.update` does.
 

@@ -101,12 +101,12 @@ def component_to_fit(nlp: Language, frozen: Sequence[str]) -> CostSensitiveNER:
     if not (len(trained) == 1 and all(isinstance(p, CostSensitiveNER) for p in trained.values())):
         raise ValueError(
             "fit: nlp.pipeline: expected one component to train, of factory 'cost_sensitive_ner', "
-            f"and others in training.frozen_components, was: {[*trained]}"
+            f"and others in training.frozen_components, got {[*trained]}"
         )
     ((name, ner),) = trained.items()
     if ner.model.name != "sparse_crf":
         raise ValueError(
-            f"fit: components.{name}.model: expected spacy_costner.SparseCRF.v1, was: "
+            f"fit: components.{name}.model: expected spacy_costner.SparseCRF.v1, got "
             f"{nlp.config['components'][name]['model'].get('@architectures')}"
         )
     return ner

@@ -10,7 +10,7 @@ from .. import chain
 from ..losses.composition import annotated, level, sequence_weights, zero_forbidden
 from ..losses.zscore import mean_right, scaled
 from ..pipeline.component import CostSensitiveNER
-from ..pipeline.incorrect_spans import Tracks
+from ..pipeline.incorrect_spans import AugmentedTags
 from ..types import Potentials, Progress, add_to
 from .examples import AllExamples, Batch
 from .sampled import SampledPaths, draw
@@ -34,7 +34,7 @@ class AllPaths:
 
         potentials (Potentials): Minus infinity where a step is not legal, else 0.
         """
-        self._posterior = chain.posterior(potentials)
+        self._posterior = chain.forward_backward(potentials)
 
     def average(self, weights: Floats1d) -> Potentials:
         return self._posterior.log_partition()[1](weights)
@@ -117,6 +117,6 @@ class ZScoreEquations(AllExamples):
         return SampledPaths(self._samples[i], legal.lengths, len(legal.start))
 
 
-def narrowed(gradient: Potentials, tracks: Optional[Tracks]) -> Potentials:
+def narrowed(gradient: Potentials, tracks: Optional[AugmentedTags]) -> Potentials:
     """A gradient as that of the tags of the model."""
-    return gradient if tracks is None else tracks.narrow(gradient)
+    return gradient if tracks is None else tracks.collapse(gradient)

@@ -1,27 +1,27 @@
 """The recursions as array code, for NumPy and CuPy alike: the readable form."""
 
-from .best_ways import BestWays
 from .covariance import expectation, log_marginals
+from .excluding import best_path_excluding, log_partition_excluding
+from .forward_backward import ForwardBackward
 from .k_best import k_best
+from .max_messages import MaxMessages
 from .max_product import best_path, max_marginals
-from .outside import best_outside, log_partition_outside
 from .paths import path_log_prob, path_score
-from .posterior import Posterior
 from .sampling import sample_paths
 from .segments import Segments, segment_log_probs, segment_max_scores
 from .sum_product import log_partition, marginals, pairwise_marginals
 
 __all__ = [
-    "BestWays",
-    "Posterior",
+    "ForwardBackward",
+    "MaxMessages",
     "Segments",
-    "best_outside",
     "best_path",
+    "best_path_excluding",
     "expectation",
     "k_best",
     "log_marginals",
     "log_partition",
-    "log_partition_outside",
+    "log_partition_excluding",
     "marginals",
     "max_marginals",
     "pairwise_marginals",

@@ -7,7 +7,7 @@ the tag at s and the step that is the tag j at t this is
     sum_k p(y_s = k) (v[k] - E_p[v]) p(y_t = j | y_s = k)
 
 that is, the mass p(y_s = k) (v[k] - E_p[v]) is laid on the tags at s, where it adds up to
-0, and spread to both sides. The masses of all tokens are spread at once, by one recursion
+0, and propagate to both sides. The masses of all tokens are propagate at once, by one recursion
 to each side. No K^T paths, no d x d matrix (after Li & Eisner, 2009, "First- and
 Second-Order Expectation Semirings", with conditional probabilities for their weights).
 """
@@ -17,14 +17,14 @@ from typing import Callable, Tuple
 from thinc.types import Array2d, Floats1d, Floats2d
 from thinc.util import get_array_module
 
-from ...types import Potentials, Scored, map_scores
-from ..constraints import Allowed, truth_values
+from ...types import Potentials, ScoreWithVjp, map_scores
+from ..constraints import Allowed, to_mask
 from ..validation import check_allowed, check_derivatives, check_values
 from .log_domain import log_sum_exp, logarithm, zero_if_infinite
 from .messages import (
     PRECISE,
-    Sides,
-    SumNeighbours,
+    BothSides,
+    SumProductMessages,
     log_tag_probabilities,
     neighbours,
     tag_probabilities,
@@ -32,14 +32,14 @@ from .messages import (
 from .packing import fold_ends, pack, sum_by_sequence, unpack
 
 
-def expectation(potentials: Potentials, values: Potentials) -> Scored:
+def expectation(potentials: Potentials, values: Potentials) -> ScoreWithVjp:
     """The mean of a value that adds up over the steps of a path.
 
         E_p[v(y)],  v(y) = sum of the values of the steps of y
 
     potentials (Potentials): The scores of a batch.
     values (Potentials): The value of each step; minus infinity counts as 0.
-    RETURNS (Scored): The means, and the callback to their gradient. A sequence without a
+    RETURNS (ScoreWithVjp): The means, and the callback to their gradient. A sequence without a
         legal path has the mean 0. Shape: (B,)
     """
     xp = get_array_module(potentials.emissions)
@@ -56,14 +56,14 @@ def expectation(potentials: Potentials, values: Potentials) -> Scored:
     def backprop(d_means: Floats1d) -> Potentials:
         check_derivatives(d_means, means.shape)
         weighted = unary * xp.asarray(d_means, dtype=unary.dtype)[packing.sequence, None]
-        sides, laid = Sides(potentials, packing, before, after), weighted * (of_tag - mean_tag)
+        sides, laid = BothSides(potentials, packing, before, after), weighted * (of_tag - mean_tag)
         if not values.transitions.any():
-            return sides.spread(laid, laid, laid)
+            return sides.propagate(laid, laid, laid)
         of_next, mean_next = after.mean(values.transitions), xp.zeros_like(mean_pair)
         mean_next[packing.before] = mean_pair[packing.later]
         to_left = laid + weighted * (of_next - mean_next)
         to_right = laid + weighted * (of_pair - mean_pair)
-        gradient = sides.spread(to_left, to_right, laid)
+        gradient = sides.propagate(to_left, to_right, laid)
         d_pairs = values.transitions * before.pairs(weighted)
         d_pairs -= before.pairs(weighted * mean_pair)
         d_transitions = gradient.transitions + d_pairs.astype(gradient.transitions.dtype)
@@ -88,7 +88,7 @@ def log_marginals(
     xp = get_array_module(potentials.emissions)
     packing = pack(potentials)
     check_allowed(allowed, potentials)
-    truths = truth_values(xp.asarray(allowed), len(potentials.start))
+    truths = to_mask(xp.asarray(allowed), len(potentials.start))
     before, after = neighbours(potentials, packing)
     unary = tag_probabilities(before, after)
     log_p, given = _given(truths[packing.tokens], unary, before, after)
@@ -97,13 +97,13 @@ def log_marginals(
         check_derivatives(d_log_p, log_p.shape, "tokens")
         weights = xp.where(xp.isfinite(log_p), xp.asarray(d_log_p)[packing.tokens], 0.0)
         laid = (given - unary) * weights.astype(unary.dtype)[:, None]
-        return Sides(potentials, packing, before, after).spread(laid, laid, laid)
+        return BothSides(potentials, packing, before, after).propagate(laid, laid, laid)
 
     return unpack(log_p, packing), backprop
 
 
 def _given(
-    allowed: Array2d, unary: Floats2d, before: SumNeighbours, after: SumNeighbours
+    allowed: Array2d, unary: Floats2d, before: SumProductMessages, after: SumProductMessages
 ) -> Tuple[Floats1d, Floats2d]:
     """log p(y_t in allowed_t), shape (N,), and p(y_t = j | y_t in allowed_t), shape (N, K)."""
     xp = get_array_module(unary)

@@ -12,14 +12,14 @@ import numpy
 from thinc.types import Floats1d, Floats2d, Floats3d
 from thinc.util import get_array_module
 
-from ...types import Potentials, Scored
+from ...types import Potentials, ScoreWithVjp
 from .packing import Packing, fold_ends, pack, unfold_ends, unpack
 
 FloatsT = TypeVar("FloatsT", Floats1d, Floats2d, Floats3d)
 
 
-class Neighbours(NamedTuple):
-    """As `neighbours.Neighbours`.
+class MessagesOfSide(NamedTuple):
+    """As `neighbours.MessagesOfSide`.
 
     packing (Packing): How the batch is stood upright.
     leftwards (bool): Whether the neighbour is the token before.
@@ -40,15 +40,15 @@ class Neighbours(NamedTuple):
             pairs = self.reach[beside][:, :, None] + self.transitions
             yield rows, beside, _exp(pairs - zero_if_infinite(self.predicted[rows])[:, None, :])
 
-    def spread(self, sources: Floats2d) -> Floats2d:
-        """As `neighbours.Neighbours.spread`."""
+    def propagate(self, sources: Floats2d) -> Floats2d:
+        """As `neighbours.MessagesOfSide.propagate`."""
         mass = sources.astype("float64")
         for rows, beside, conditional in self.conditionals():
             mass[beside] += (conditional * mass[rows][:, None, :]).sum(axis=2)
         return mass
 
     def pairs(self, mass: Floats2d) -> Floats2d:
-        """As `neighbours.Neighbours.pairs`."""
+        """As `neighbours.MessagesOfSide.pairs`."""
         xp = get_array_module(mass)
         total = xp.zeros_like(self.transitions)
         for rows, _, conditional in self.conditionals():
@@ -56,7 +56,7 @@ class Neighbours(NamedTuple):
         return total if self.leftwards else total.T
 
     def mean(self, values: Floats2d) -> Floats2d:
-        """As `neighbours.Neighbours.mean`."""
+        """As `neighbours.MessagesOfSide.mean`."""
         means = get_array_module(values).zeros_like(self.reach)
         oriented = values if self.leftwards else values.T
         for rows, _, conditional in self.conditionals():
@@ -64,7 +64,7 @@ class Neighbours(NamedTuple):
         return means
 
 
-def neighbours(potentials: Potentials, packing: Packing, leftwards: bool) -> Neighbours:
+def neighbours(potentials: Potentials, packing: Packing, leftwards: bool) -> MessagesOfSide:
     """Run the messages that say what the neighbours of each token are."""
     emissions = fold_ends(potentials, packing).astype("float64")
     transitions = potentials.transitions.astype("float64")
@@ -74,10 +74,10 @@ def neighbours(potentials: Potentials, packing: Packing, leftwards: bool) -> Nei
     for beside, rows in packing.walk(not leftwards):
         predicted[rows] = log_sum_exp(reach[beside][:, :, None] + transitions, axis=1)
         reach[rows] += predicted[rows]
-    return Neighbours(packing, leftwards, transitions, reach, predicted)
+    return MessagesOfSide(packing, leftwards, transitions, reach, predicted)
 
 
-def log_partition(potentials: Potentials) -> Scored:
+def log_partition(potentials: Potentials) -> ScoreWithVjp:
     """As `sum_product.log_partition`."""
     xp = get_array_module(potentials.emissions)
     packing = pack(potentials)
@@ -127,7 +127,7 @@ def zero_if_infinite(scores: FloatsT) -> FloatsT:
     return xp.where(xp.isfinite(scores), scores, xp.zeros_like(scores))
 
 
-def _unary(potentials: Potentials, before: Neighbours, log_z: Floats1d) -> Floats2d:
+def _unary(potentials: Potentials, before: MessagesOfSide, log_z: Floats1d) -> Floats2d:
     after = neighbours(potentials, before.packing, leftwards=False)
     log_z_of_row = zero_if_infinite(log_z)[before.packing.sequence]
     return _exp(before.reach + after.predicted - log_z_of_row[:, None])

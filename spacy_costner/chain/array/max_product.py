@@ -28,8 +28,8 @@ class BestPath(NamedTuple):
     scores: Floats1d
 
 
-class BestNeighbours(NamedTuple):
-    """As `neighbours.Neighbours`, where each tag has one neighbour only: the best.
+class MaxProductMessages(NamedTuple):
+    """As `neighbours.MessagesOfSide`, where each tag has one neighbour only: the best.
 
     packing (Packing): How the batch is stood upright.
     leftwards (bool): Whether the neighbour is the token before.
@@ -44,8 +44,8 @@ class BestNeighbours(NamedTuple):
     predicted: Floats2d
     tags: Ints2d
 
-    def spread(self, sources: Floats2d) -> Floats2d:
-        """As `neighbours.Neighbours.spread`."""
+    def propagate(self, sources: Floats2d) -> Floats2d:
+        """As `neighbours.MessagesOfSide.propagate`."""
         xp = get_array_module(sources)
         mass = sources.astype("float64")
         for rows, beside in self.packing.walk(self.leftwards):
@@ -55,7 +55,7 @@ class BestNeighbours(NamedTuple):
         return mass
 
     def pairs(self, mass: Floats2d) -> Floats2d:
-        """As `neighbours.Neighbours.pairs`."""
+        """As `neighbours.MessagesOfSide.pairs`."""
         xp = get_array_module(mass)
         rows, _ = self.packing.pairs(self.leftwards)
         n_tags = mass.shape[1]
@@ -64,19 +64,19 @@ class BestNeighbours(NamedTuple):
         return total if self.leftwards else total.T
 
 
-def best_neighbours(
+def max_product_messages(
     potentials: Potentials, packing: Packing
-) -> Tuple[BestNeighbours, BestNeighbours]:
+) -> Tuple[MaxProductMessages, MaxProductMessages]:
     """The best tags before and after each tag. As `neighbours.neighbours`."""
     return best_predecessors(potentials, packing), best_successors(potentials, packing)
 
 
-def best_predecessors(potentials: Potentials, packing: Packing) -> BestNeighbours:
+def best_predecessors(potentials: Potentials, packing: Packing) -> MaxProductMessages:
     """The best tag before each tag. As `neighbours.predecessors`."""
     return _messages(potentials, packing, leftwards=True)
 
 
-def best_successors(potentials: Potentials, packing: Packing) -> BestNeighbours:
+def best_successors(potentials: Potentials, packing: Packing) -> MaxProductMessages:
     """The best tag after each tag. As `neighbours.successors`."""
     return _messages(potentials, packing, leftwards=False)
 
@@ -104,11 +104,11 @@ def max_marginals(potentials: Potentials) -> Floats2d:
         through the tag. Shape: (N, K)
     """
     packing = pack(potentials)
-    before, after = best_neighbours(potentials, packing)
+    before, after = max_product_messages(potentials, packing)
     return unpack(before.reach + after.predicted, packing)
 
 
-def _messages(potentials: Potentials, packing: Packing, leftwards: bool) -> BestNeighbours:
+def _messages(potentials: Potentials, packing: Packing, leftwards: bool) -> MaxProductMessages:
     emissions = fold_ends(potentials, packing).astype("float64")
     xp = get_array_module(emissions)
     from_tag = potentials.transitions.T if leftwards else potentials.transitions
@@ -120,10 +120,10 @@ def _messages(potentials: Potentials, packing: Packing, leftwards: bool) -> Best
         tags[rows] = arrivals.argmax(axis=2)
         predicted[rows] = xp.take_along_axis(arrivals, tags[rows][:, :, None], axis=2)[:, :, 0]
         reach[rows] += predicted[rows]
-    return BestNeighbours(packing, leftwards, reach, predicted, tags)
+    return MaxProductMessages(packing, leftwards, reach, predicted, tags)
 
 
-def _trace_back(before: BestNeighbours) -> Ints1d:
+def _trace_back(before: MaxProductMessages) -> Ints1d:
     xp = get_array_module(before.reach)
     path = before.reach.argmax(axis=1)
     for rows, beside in before.packing.walk(leftwards=True):

@@ -13,7 +13,7 @@ beta_t[j] with it. So both have the same form,
 
 with reach, the message with the emission of its token, and predicted, the message without.
 Everything of second order (covariances, probabilities given other tags) is a mass laid on
-tags and spread by these conditional probabilities: sums of positive numbers of which none
+tags and propagate by these conditional probabilities: sums of positive numbers of which none
 exceeds the mass, so that nothing overflows and no small probability is divided by.
 """
 
@@ -39,7 +39,7 @@ PRECISE = 1e-15
 """Two numbers above it have a product that float32 holds with all its digits."""
 
 
-class Neighbours(Protocol):
+class MessagesOfSide(Protocol):
     """The tags on one side of each token, given its own: those of the tokens before
     (leftwards) or of the tokens after. Rows are packed."""
 
@@ -51,7 +51,7 @@ class Neighbours(Protocol):
     def predicted(self) -> Floats2d:
         """Logarithm of the message without it. Shape: (N, K)"""
 
-    def spread(self, sources: Floats2d) -> Floats2d:
+    def propagate(self, sources: Floats2d) -> Floats2d:
         """Carry mass to the neighbours, and from there to theirs, to the end of the chain.
 
             mass_{t-1}[i] = sources_{t-1}[i] + sum_j p(y_{t-1} = i | y_t = j) mass_t[j]
@@ -65,35 +65,35 @@ class Neighbours(Protocol):
 
             sum_t p(y_{t-1} = i | y_t = j) mass_t[j]
 
-        mass (Floats2d): Mass on each tag, spread. Shape: (N, K)
+        mass (Floats2d): Mass on each tag, propagate. Shape: (N, K)
         RETURNS (Floats2d): [from, to] in the order of the text. Shape: (K, K)
         """
 
 
-class Sides(NamedTuple):
+class BothSides(NamedTuple):
     """A batch, and what stands on both sides of each token.
 
     potentials (Potentials): The batch that gradients refer to.
     packing (Packing): How it is stood upright.
-    before (Neighbours): The tags before each tag.
-    after (Neighbours): The tags after each tag.
+    before (MessagesOfSide): The tags before each tag.
+    after (MessagesOfSide): The tags after each tag.
     """
 
     potentials: Potentials
     packing: Packing
-    before: Neighbours
-    after: Neighbours
+    before: MessagesOfSide
+    after: MessagesOfSide
 
-    def spread(self, to_left: Floats2d, to_right: Floats2d, surplus: Floats2d) -> Potentials:
+    def propagate(self, to_left: Floats2d, to_right: Floats2d, surplus: Floats2d) -> Potentials:
         """Spread mass to both sides and count the steps it takes.
 
-        to_left (Floats2d): Mass laid on tags and spread to those before. Shape: (N, K)
-        to_right (Floats2d): Mass laid on tags and spread to those after. Shape: (N, K)
+        to_left (Floats2d): Mass laid on tags and propagate to those before. Shape: (N, K)
+        to_right (Floats2d): Mass laid on tags and propagate to those after. Shape: (N, K)
         surplus (Floats2d): What is laid on a tag for both sides but counts once.
             Shape: (N, K)
         RETURNS (Potentials): The mass that takes each step: a gradient.
         """
-        left, right = self.before.spread(to_left), self.after.spread(to_right)
+        left, right = self.before.propagate(to_left), self.after.propagate(to_right)
         dtype = self.potentials.emissions.dtype
         return unfold_ends(
             (left + right - surplus).astype(dtype),
@@ -103,19 +103,19 @@ class Sides(NamedTuple):
         )
 
 
-class SumNeighbours(NamedTuple):
-    """`Neighbours` by scaled messages, and in the log domain where these are lost.
+class SumProductMessages(NamedTuple):
+    """`MessagesOfSide` by scaled messages, and in the log domain where these are lost.
 
     potentials (Potentials): The scores.
-    scaled (ScaledNeighbours): By scaled messages.
+    scaled (ScaledMessages): By scaled messages.
     lost (Array1d): The rows for which these don't hold. Shape: (N,)
-    exact (Optional[log_domain.Neighbours]): In the log domain, for those rows only.
+    exact (Optional[log_domain.MessagesOfSide]): In the log domain, for those rows only.
     """
 
     potentials: Potentials
-    scaled: "ScaledNeighbours"
+    scaled: "ScaledMessages"
     lost: Array1d
-    exact: Optional[log_domain.Neighbours]
+    exact: Optional[log_domain.MessagesOfSide]
 
     @property
     def reach(self) -> Floats2d:
@@ -125,9 +125,9 @@ class SumNeighbours(NamedTuple):
     def predicted(self) -> Floats2d:
         return self._join(self.scaled.log_predicted(), self.exact and self.exact.predicted)
 
-    def spread(self, sources: Floats2d) -> Floats2d:
-        mass = self.scaled.spread(self._kept(sources))
-        return self._join(mass, self.exact and self.exact.spread(sources[self.lost]))
+    def propagate(self, sources: Floats2d) -> Floats2d:
+        mass = self.scaled.propagate(self._kept(sources))
+        return self._join(mass, self.exact and self.exact.propagate(sources[self.lost]))
 
     def pairs(self, mass: Floats2d) -> Floats2d:
         total = self.scaled.pairs(self._kept(mass))
@@ -155,7 +155,7 @@ class SumNeighbours(NamedTuple):
         return rows
 
 
-class ScaledNeighbours(NamedTuple):
+class ScaledMessages(NamedTuple):
     """Scaled messages towards each row.
 
     packing (Packing): How the batch is stood upright.
@@ -178,7 +178,7 @@ class ScaledNeighbours(NamedTuple):
     def log_predicted(self) -> Floats2d:
         return logarithm(self.predicted) + self.scale[:, None]
 
-    def spread(self, sources: Floats2d) -> Floats2d:
+    def propagate(self, sources: Floats2d) -> Floats2d:
         mass = sources.astype(self.reach.dtype)
         onwards = self.transitions.T
         for rows, beside in self.packing.walk(self.leftwards):
@@ -199,7 +199,9 @@ class ScaledNeighbours(NamedTuple):
         return means * self.inverse
 
 
-def neighbours(potentials: Potentials, packing: Packing) -> Tuple[SumNeighbours, SumNeighbours]:
+def neighbours(
+    potentials: Potentials, packing: Packing
+) -> Tuple[SumProductMessages, SumProductMessages]:
     """The tags before and after each tag.
 
     potentials (Potentials): The scores of a batch.
@@ -211,7 +213,7 @@ def neighbours(potentials: Potentials, packing: Packing) -> Tuple[SumNeighbours,
 
 def predecessors(
     potentials: Potentials, packing: Packing, kernel: Optional[Kernel] = None
-) -> SumNeighbours:
+) -> SumProductMessages:
     """The tags before each tag. As `neighbours`."""
     kernel = kernel or _exponentiate(potentials, packing)
     alpha = sum_product.forward(kernel, packing)
@@ -223,7 +225,7 @@ def predecessors(
     )
     scale = _log_scale(alpha.scale, kernel, packing, leftwards=True)
     scale[packing.later] += kernel.transition_shift
-    scaled = ScaledNeighbours(
+    scaled = ScaledMessages(
         packing, True, kernel.transitions, alpha.values, predicted, _inverse(predicted), scale
     )
     return _with_lost(scaled, lost, potentials)
@@ -231,20 +233,20 @@ def predecessors(
 
 def successors(
     potentials: Potentials, packing: Packing, kernel: Optional[Kernel] = None
-) -> SumNeighbours:
+) -> SumProductMessages:
     """The tags after each tag. As `neighbours`."""
     kernel = kernel or _exponentiate(potentials, packing)
     beta = sum_product.backward(kernel, packing)
     ahead = kernel.emissions * beta.values
     predicted = beta.values * beta.scale[:, None]
     scale = _log_scale(beta.scale, kernel, packing, leftwards=False)
-    scaled = ScaledNeighbours(
+    scaled = ScaledMessages(
         packing, False, kernel.transitions.T, ahead, predicted, _inverse(predicted), scale
     )
     return _with_lost(scaled, kernel.lost | beta.lost, potentials)
 
 
-def tag_probabilities(before: SumNeighbours, after: SumNeighbours) -> Floats2d:
+def tag_probabilities(before: SumProductMessages, after: SumProductMessages) -> Floats2d:
     """p(y_t = j). Shape: (N, K)"""
     xp = get_array_module(before.lost)
     unary = before.scaled.reach * after.scaled.predicted
@@ -256,7 +258,7 @@ def tag_probabilities(before: SumNeighbours, after: SumNeighbours) -> Floats2d:
     return unary
 
 
-def log_tag_probabilities(before: Neighbours, after: Neighbours) -> Floats2d:
+def log_tag_probabilities(before: MessagesOfSide, after: MessagesOfSide) -> Floats2d:
     """log p(y_t = j). Shape: (N, K)"""
     joint = before.reach + after.predicted
     return joint - zero_if_infinite(log_sum_exp(joint, axis=1))[:, None]
@@ -278,11 +280,11 @@ def _log_scale(scale: Floats1d, kernel: Kernel, packing: Packing, leftwards: boo
     return sum_beyond(per_row, packing, leftwards)
 
 
-def _with_lost(scaled: ScaledNeighbours, lost: Array1d, potentials: Potentials) -> SumNeighbours:
+def _with_lost(scaled: ScaledMessages, lost: Array1d, potentials: Potentials) -> SumProductMessages:
     packing = scaled.packing
     sequences = sum_product.sequences(lost, packing)
     exact: Any = None
     if sequences.any():
         taken, _ = select(potentials, sequences)
         exact = log_domain.neighbours(taken, pack(taken), scaled.leftwards)
-    return SumNeighbours(potentials, scaled, sequences[packing.sequence], exact)
+    return SumProductMessages(potentials, scaled, sequences[packing.sequence], exact)

@@ -3,20 +3,20 @@
 from thinc.types import Floats1d, Ints1d
 from thinc.util import get_array_module
 
-from ...types import Potentials, Scored, add_to
+from ...types import Potentials, ScoreWithVjp, add_to
 from ..validation import check_derivatives, check_tags
 from .packing import fold_ends, pack, sum_by_sequence, unfold_ends
 from .sum_product import log_partition
 
 
-def path_score(potentials: Potentials, tags: Ints1d) -> Scored:
+def path_score(potentials: Potentials, tags: Ints1d) -> ScoreWithVjp:
     """Score one path a sequence.
 
         s(y) = start[y_1] + sum_t emissions[t, y_t] + sum_t transitions[y_{t-1}, y_t] + end[y_T]
 
     potentials (Potentials): The scores of a batch.
     tags (Ints1d): The tag of each token. Shape: (N,)
-    RETURNS (Scored): The scores, minus infinity for a forbidden path; and the callback
+    RETURNS (ScoreWithVjp): The scores, minus infinity for a forbidden path; and the callback
         to their gradient, which is 1 on every step of the path, and 0 everywhere for a
         forbidden one. Shape: (B,)
     """
@@ -45,14 +45,14 @@ def path_score(potentials: Potentials, tags: Ints1d) -> Scored:
     return scores, backprop
 
 
-def path_log_prob(potentials: Potentials, tags: Ints1d) -> Scored:
+def path_log_prob(potentials: Potentials, tags: Ints1d) -> ScoreWithVjp:
     """The log-probability of one path a sequence.
 
         log p(y) = s(y) - log Z
 
     potentials (Potentials): The scores of a batch.
     tags (Ints1d): The tag of each token. Shape: (N,)
-    RETURNS (Scored): The log-probabilities, minus infinity for a forbidden path; and the
+    RETURNS (ScoreWithVjp): The log-probabilities, minus infinity for a forbidden path; and the
         callback to their gradient, the steps of the path less those expected, 0 everywhere
         for a forbidden one. Shape: (B,)
     """

@@ -22,7 +22,7 @@ from thinc.util import get_array_module
 from ...types import Potentials
 from ..validation import check_derivatives, check_segments
 from .log_domain import log_sum_exp, zero_if_infinite
-from .messages import Sides
+from .messages import BothSides
 from .packing import (
     add_up,
     fold_ends,
@@ -51,7 +51,7 @@ class Segments(NamedTuple):
     after: Optional[Array2d] = None
 
 
-class Turns(NamedTuple):
+class Deviations(NamedTuple):
     """The tokens at which a path can part from a segment, segment after segment.
 
     segment (Ints1d): The segment of each turn. Shape: (R,)
@@ -77,20 +77,20 @@ class Turns(NamedTuple):
 class Parting(NamedTuple):
     """The paths of a batch as they part from segments.
 
-    sides (Sides): The messages from both sides.
-    turns (Turns): Where paths can part.
+    sides (BothSides): The messages from both sides.
+    deviations (Deviations): Where paths can part.
     scores (Floats2d): The total of the paths that take each tag at each turn, having gone
         along the segment so far. Shape: (R, K)
-    anyway (Floats2d): The total of all paths that have each tag at the token of each turn.
+    unconditional (Floats2d): The total of all paths that have each tag at the token of each turn.
         Shape: (R, K)
     has (Array2d): Whether such a path has the segment. Shape: (R, K)
     misses (Array2d): Whether it does not. (Where it goes on along, neither.) Shape: (R, K)
     """
 
-    sides: Sides
-    turns: Turns
+    sides: BothSides
+    deviations: Deviations
     scores: Floats2d
-    anyway: Floats2d
+    unconditional: Floats2d
     has: Array2d
     misses: Array2d
 
@@ -109,17 +109,21 @@ def segment_log_probs(
         respect to them, shape (S,), to that of the potentials.
     """
     xp = get_array_module(potentials.emissions)
-    sides, turns, scores, anyway, has, _ = _part(potentials, segments, SUM)
-    totals, shares = SUM.choose(xp.where(has, scores, -xp.inf), turns.segment, len(segments.begin))
-    log_z = zero_if_infinite(log_sum_exp(anyway, axis=1))
+    sides, deviations, scores, unconditional, has, _ = _part(potentials, segments, SUM)
+    totals, shares = SUM.choose(
+        xp.where(has, scores, -xp.inf), deviations.segment, len(segments.begin)
+    )
+    log_z = zero_if_infinite(log_sum_exp(unconditional, axis=1))
 
     def backprop(d_log_p: Floats1d) -> Potentials:
         check_derivatives(d_log_p, totals.shape, "segments")
-        weights = xp.where(xp.isfinite(totals), xp.asarray(d_log_p), 0.0)[turns.segment, None]
+        weights = xp.where(xp.isfinite(totals), xp.asarray(d_log_p), 0.0)[deviations.segment, None]
         parting = shares * weights
-        return _spread(sides, turns, parting, xp.exp(anyway - log_z[:, None]) * weights)
+        return _propagate(
+            sides, deviations, parting, xp.exp(unconditional - log_z[:, None]) * weights
+        )
 
-    return totals - log_z[turns.opens], backprop
+    return totals - log_z[deviations.opens], backprop
 
 
 def segment_max_scores(
@@ -135,9 +139,9 @@ def segment_max_scores(
         which is 1 on every step of the path.
     """
     xp = get_array_module(potentials.emissions)
-    sides, turns, scores, _, has, misses = _part(potentials, segments, MAX)
+    sides, deviations, scores, _, has, misses = _part(potentials, segments, MAX)
     chosen = [
-        MAX.choose(xp.where(which, scores, -xp.inf), turns.segment, len(segments.begin))
+        MAX.choose(xp.where(which, scores, -xp.inf), deviations.segment, len(segments.begin))
         for which in (has, misses)
     ]
 
@@ -145,8 +149,8 @@ def segment_max_scores(
         check_derivatives(d_scores, (2, len(segments.begin)), "segments")
         parting = xp.zeros_like(scores)
         for d_score, (_, shares) in zip(xp.asarray(d_scores), chosen):
-            parting += shares * d_score[turns.segment, None]
-        return _spread(sides, turns, parting, xp.zeros_like(parting))
+            parting += shares * d_score[deviations.segment, None]
+        return _propagate(sides, deviations, parting, xp.zeros_like(parting))
 
     return xp.stack([totals for totals, _ in chosen]), backprop
 
@@ -157,17 +161,17 @@ def _part(potentials: Potentials, segments: Segments, semiring: Semiring) -> Par
     check_segments(segments, potentials)
     begin, end, tags = (places.astype("int64") for places in segments[:3])
     segments = segments._replace(begin=begin, end=end, tags=tags)
-    sides = Sides(potentials, packing, *semiring.neighbours(potentials, packing))
-    turns = _turns(segments, sides)
+    sides = BothSides(potentials, packing, *semiring.neighbours(potentials, packing))
+    deviations = _deviations(segments, sides)
     tags = xp.arange(len(potentials.transitions))
-    along = turns.inside[:, None] & (tags == turns.tag[:, None])
-    has = xp.repeat((~turns.inside)[:, None], len(tags), axis=1)
+    along = deviations.inside[:, None] & (tags == deviations.tag[:, None])
+    has = xp.repeat((~deviations.inside)[:, None], len(tags), axis=1)
     if segments.after is not None:
-        has &= xp.asarray(segments.after)[turns.segment] | turns.over[:, None]
-    return Parting(sides, turns, *_scores(turns, sides), has, ~has & ~along)
+        has &= xp.asarray(segments.after)[deviations.segment] | deviations.over[:, None]
+    return Parting(sides, deviations, *_scores(deviations, sides), has, ~has & ~along)
 
 
-def _turns(segments: Segments, sides: Sides) -> Turns:
+def _deviations(segments: Segments, sides: BothSides) -> Deviations:
     n_tokens = segments.end - segments.begin
     segment = numpy.repeat(numpy.arange(len(n_tokens)), n_tokens + 1)
     first = (numpy.cumsum(n_tokens + 1) - n_tokens - 1)[segment]
@@ -179,7 +183,7 @@ def _turns(segments: Segments, sides: Sides) -> Turns:
     tag[inside] = segments.tags
     xp = get_array_module(sides.potentials.emissions)
     row_of_token = unpack(xp.arange(len(sides.packing.tokens)), sides.packing)
-    return Turns(
+    return Deviations(
         segment=xp.asarray(segment),
         first=xp.asarray(first),
         row=row_of_token[xp.asarray(numpy.where(over, 0, segments.begin[segment] + position))],
@@ -191,43 +195,47 @@ def _turns(segments: Segments, sides: Sides) -> Turns:
     )
 
 
-def _scores(turns: Turns, sides: Sides) -> Tuple[Floats2d, Floats2d]:
-    """The totals `scores` and `anyway` of `Parting`."""
-    xp = get_array_module(turns.row)
-    emissions = fold_ends(sides.potentials, sides.packing)[turns.row]
-    onwards = emissions + sides.after.predicted[turns.row]
-    to_here = sides.before.predicted[turns.row]
-    from_before = sides.potentials.transitions[turns.tag_before].astype("float64")
-    to_tag = xp.where(turns.opens[:, None], to_here, from_before)
-    at_tag = xp.arange(len(turns.row)), turns.tag
-    step = xp.where(turns.inside, to_tag[at_tag] + emissions[at_tag], 0.0)
+def _scores(deviations: Deviations, sides: BothSides) -> Tuple[Floats2d, Floats2d]:
+    """The totals `scores` and `unconditional` of `Parting`."""
+    xp = get_array_module(deviations.row)
+    emissions = fold_ends(sides.potentials, sides.packing)[deviations.row]
+    onwards = emissions + sides.after.predicted[deviations.row]
+    to_here = sides.before.predicted[deviations.row]
+    from_before = sides.potentials.transitions[deviations.tag_before].astype("float64")
+    to_tag = xp.where(deviations.opens[:, None], to_here, from_before)
+    at_tag = xp.arange(len(deviations.row)), deviations.tag
+    step = xp.where(deviations.inside, to_tag[at_tag] + emissions[at_tag], 0.0)
     possible = xp.isfinite(step)
-    along = running_sum(xp.where(possible, step, 0.0), turns.first)
-    along = xp.where(running_sum(~possible, turns.first) > 0, -xp.inf, along)[:, None]
+    along = running_sum(xp.where(possible, step, 0.0), deviations.first)
+    along = xp.where(running_sum(~possible, deviations.first) > 0, -xp.inf, along)[:, None]
     if_over = xp.where(xp.arange(emissions.shape[1]) == 0, along, -xp.inf)
-    scores = xp.where(turns.over[:, None], if_over, along + to_tag + onwards)
+    scores = xp.where(deviations.over[:, None], if_over, along + to_tag + onwards)
     return scores, to_here + onwards
 
 
-def _spread(sides: Sides, turns: Turns, parting: Floats2d, anyway: Floats2d) -> Potentials:
-    """Count the steps of paths that part from segments, less those of paths anyway.
+def _propagate(
+    sides: BothSides, deviations: Deviations, parting: Floats2d, unconditional: Floats2d
+) -> Potentials:
+    """Count the steps of paths that part from segments, less those of paths unconditional.
 
     parting (Floats2d): Mass that takes each tag at each turn. Shape: (R, K)
-    anyway (Floats2d): Mass on each tag at each turn to be taken off on the whole way.
+    unconditional (Floats2d): Mass on each tag at each turn to be taken off on the whole way.
         Shape: (R, K)
     """
-    opens, inside, going_on = (each[:, None] for each in (turns.opens, turns.inside, ~turns.over))
-    along = _along(parting, turns)
-    stays, leaves = (along - anyway) * inside, (parting - anyway * ~inside) * going_on
-    gradient = sides.spread(
-        to_left=_on_rows((stays + leaves) * opens, turns, sides),
-        to_right=_on_rows(leaves, turns, sides),
-        surplus=_on_rows(leaves * opens - stays * ~opens, turns, sides),
+    opens, inside, going_on = (
+        each[:, None] for each in (deviations.opens, deviations.inside, ~deviations.over)
+    )
+    along = _along(parting, deviations)
+    stays, leaves = (along - unconditional) * inside, (parting - unconditional * ~inside) * going_on
+    gradient = sides.propagate(
+        to_left=_on_rows((stays + leaves) * opens, deviations, sides),
+        to_right=_on_rows(leaves, deviations, sides),
+        surplus=_on_rows(leaves * opens - stays * ~opens, deviations, sides),
     )
     n_tags = parting.shape[1]
-    places = turns.tag_before[:, None] * n_tags + get_array_module(parting).arange(n_tags)
+    places = deviations.tag_before[:, None] * n_tags + get_array_module(parting).arange(n_tags)
     d_pairs = add_up(places, (along + parting) * (going_on & ~opens), (n_tags, n_tags))
-    d_pairs -= sides.before.pairs(_on_rows(anyway * (going_on & ~opens), turns, sides))
+    d_pairs -= sides.before.pairs(_on_rows(unconditional * (going_on & ~opens), deviations, sides))
     d_transitions = gradient.transitions + d_pairs.astype(gradient.transitions.dtype)
     return _on_legal_steps(gradient._replace(transitions=d_transitions), sides.potentials)
 
@@ -242,19 +250,19 @@ def _on_legal_steps(gradient: Potentials, potentials: Potentials) -> Potentials:
     return Potentials._make([*arrays, gradient.lengths])
 
 
-def _along(parting: Floats2d, turns: Turns) -> Floats2d:
+def _along(parting: Floats2d, deviations: Deviations) -> Floats2d:
     """The mass that goes on along the segment at each turn, to part later. Shape: (R, K)"""
     xp = get_array_module(parting)
     here = parting.sum(axis=1)
-    in_all = sum_by_group(here, turns.segment, len(here))
-    later = in_all[turns.segment] - running_sum(here, turns.first) - here
+    in_all = sum_by_group(here, deviations.segment, len(here))
+    later = in_all[deviations.segment] - running_sum(here, deviations.first) - here
     along = xp.zeros_like(parting)
-    along[xp.arange(len(here)), turns.tag] = xp.where(turns.inside, later, 0.0)
+    along[xp.arange(len(here)), deviations.tag] = xp.where(deviations.inside, later, 0.0)
     return along
 
 
-def _on_rows(mass: Floats2d, turns: Turns, sides: Sides) -> Floats2d:
-    """Lay mass at turns on the rows of their tokens. Shape: (R, K) to (N, K)"""
+def _on_rows(mass: Floats2d, deviations: Deviations, sides: BothSides) -> Floats2d:
+    """Lay mass at deviations on the rows of their tokens. Shape: (R, K) to (N, K)"""
     n_tags = mass.shape[1]
-    places = turns.row[:, None] * n_tags + get_array_module(mass).arange(n_tags)
+    places = deviations.row[:, None] * n_tags + get_array_module(mass).arange(n_tags)
     return add_up(places, mass, sides.potentials.emissions.shape)

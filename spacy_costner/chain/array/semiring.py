@@ -13,11 +13,11 @@ from thinc.util import get_array_module
 from ...types import Potentials
 from .log_domain import logarithm, zero_if_infinite
 from .max_product import (
-    best_neighbours,
     best_predecessors,
     best_successors,
+    max_product_messages,
 )
-from .messages import Neighbours, neighbours, predecessors, successors
+from .messages import MessagesOfSide, neighbours, predecessors, successors
 from .packing import Packing, sum_by_group
 
 Choice = Callable[[Floats2d, Ints1d, int], Tuple[Floats1d, Floats2d]]
@@ -35,9 +35,9 @@ class Semiring(NamedTuple):
     choose (Choice): Puts the scores of groups together.
     """
 
-    neighbours: Callable[[Potentials, Packing], Tuple[Neighbours, Neighbours]]
-    predecessors: Callable[[Potentials, Packing], Neighbours]
-    successors: Callable[[Potentials, Packing], Neighbours]
+    neighbours: Callable[[Potentials, Packing], Tuple[MessagesOfSide, MessagesOfSide]]
+    predecessors: Callable[[Potentials, Packing], MessagesOfSide]
+    successors: Callable[[Potentials, Packing], MessagesOfSide]
     choose: Choice
 
 
@@ -77,4 +77,4 @@ def _maximum(rows: Floats1d, groups: Ints1d, n_groups: int) -> Floats1d:
 
 
 SUM = Semiring(neighbours, predecessors, successors, choose_all)
-MAX = Semiring(best_neighbours, best_predecessors, best_successors, choose_best)
+MAX = Semiring(max_product_messages, best_predecessors, best_successors, choose_best)

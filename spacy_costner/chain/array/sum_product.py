@@ -17,7 +17,7 @@ from typing import NamedTuple
 from thinc.types import Array1d, Array2d, Floats1d, Floats2d, Floats3d
 from thinc.util import get_array_module
 
-from ...types import Potentials, Scored
+from ...types import Potentials, ScoreWithVjp
 from ..validation import check_derivatives
 from . import log_domain
 from .log_domain import zero_if_infinite
@@ -70,7 +70,7 @@ class Messages(NamedTuple):
     lost: Array1d
 
 
-class Posterior(NamedTuple):
+class ForwardBackward(NamedTuple):
     """What forward and backward messages say together.
 
     unary (Floats2d): p(y_t = j). Shape: (N, K)
@@ -85,13 +85,13 @@ class Posterior(NamedTuple):
     lost: Array1d
 
 
-def log_partition(potentials: Potentials) -> Scored:
+def log_partition(potentials: Potentials) -> ScoreWithVjp:
     """The logarithm of the sum over all paths.
 
         log Z = log sum_y exp(s(y))
 
     potentials (Potentials): The scores of a batch.
-    RETURNS (Scored): log Z of each sequence, and the callback to its gradient, which is
+    RETURNS (ScoreWithVjp): log Z of each sequence, and the callback to its gradient, which is
         how often each step is expected to be taken: the marginals. Shape: (B,)
     """
     xp = get_array_module(potentials.emissions)
@@ -203,7 +203,7 @@ def backward(kernel: Kernel, packing: Packing) -> Messages:
     return Messages(beta, scale, lost)
 
 
-def _posterior(kernel: Kernel, alpha: Messages, packing: Packing) -> Posterior:
+def _posterior(kernel: Kernel, alpha: Messages, packing: Packing) -> ForwardBackward:
     xp = get_array_module(kernel.emissions)
     beta = backward(kernel, packing)
     unary = alpha.values * beta.values
@@ -214,7 +214,7 @@ def _posterior(kernel: Kernel, alpha: Messages, packing: Packing) -> Posterior:
     unary /= xp.maximum(overlap, SMALLEST)[:, None]
     ahead = kernel.emissions[packing.later] * beta.values[packing.later]
     ahead /= xp.maximum(pairs, SMALLEST)[:, None]
-    return Posterior(unary, ahead, sequences(lost, packing))
+    return ForwardBackward(unary, ahead, sequences(lost, packing))
 
 
 def _normalise(messages: Floats2d, scale: Floats1d, rows: slice) -> None:

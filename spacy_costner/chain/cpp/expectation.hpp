@@ -33,23 +33,23 @@ class PosteriorOf<Score, Real>::Expectation final : public Question {
     }
 
   private:
-    void lay(const Group& group, const double* d_means, Spread& spread) const override {
+    void lay(const Group& group, const double* d_means, Spread& propagate) const override {
         Buffer<Real> values(width_), after(has_pairs_ && group.size ? this->chain_.lengths[group.sequences[0]] * width_ : 0);
         for (int r = 0; r < group.size; r++) {
             const int64_t s = group.sequences[r];
-            if (has_pairs_) find_pairs_after(s, after, spread.scratch(r));
-            lay_sources(s, static_cast<Real>(d_means[s]), values, after, spread.left(r), spread.right(r));
+            if (has_pairs_) find_pairs_after(s, after, propagate.scratch(r));
+            lay_sources(s, static_cast<Real>(d_means[s]), values, after, propagate.left(r), propagate.right(r));
         }
     }
 
-    void lay_mass(const Group& group, const double* d_means, Spread& spread, Real*) const override {
+    void lay_mass(const Group& group, const double* d_means, Spread& propagate, Real*) const override {
         for (int r = 0; r < group.size && has_pairs_; r++)
-            lay_on_pairs(group.sequences[r], static_cast<Real>(d_means[group.sequences[r]]), spread, r);
+            lay_on_pairs(group.sequences[r], static_cast<Real>(d_means[group.sequences[r]]), propagate, r);
     }
 
-    void count(const Group& group, const double* d_means, Spread& spread, Real* counts) const override {
+    void count(const Group& group, const double* d_means, Spread& propagate, Real* counts) const override {
         for (int r = 0; r < group.size && has_pairs_; r++)
-            spread.count_marginals(r, static_cast<Real>(d_means[group.sequences[r]]), counts);
+            propagate.count_marginals(r, static_cast<Real>(d_means[group.sequences[r]]), counts);
     }
 
     std::size_t n_counts() const override { return has_pairs_ ? this->owner_.sums_.by_source_.size : 0; }
@@ -199,18 +199,18 @@ class PosteriorOf<Score, Real>::Expectation final : public Question {
     }
 
     // Mass of pairs, on their second tags and on the pairs themselves as far as V is not 0.
-    void lay_on_pairs(int64_t s, Real weight, Spread& spread, int r) const {
+    void lay_on_pairs(int64_t s, Real weight, Spread& propagate, int r) const {
         const int64_t begin = this->chain_.begins[s], length = this->chain_.lengths[s];
         for (int64_t t = 1; t < length; t++) {
             const Real* alpha = this->owner_.alpha_row(begin + t);
             const Real* beta = this->owner_.beta_row(begin + t);
             const Real* before = before_ + (begin + t) * width_;
             const Real mean = of_pairs_[begin + t];
-            Real* mass = spread.left(r) + t * width_;
+            Real* mass = propagate.left(r) + t * width_;
             for (int k = 0; k < width_; k += LANES<Real>)
                 store(mass + k, load(mass + k) + (load(before + k) - load(alpha + k) * mean) *
                                                      load(beta + k) * weight);
-            spread.take_off_pairs(r, t, weight * mean);
+            propagate.take_off_pairs(r, t, weight * mean);
         }
     }
 

@@ -1,4 +1,4 @@
-// Numbers that neither underflow nor overflow: what scaled messages cannot hold is computed with
+// IdMap that neither underflow nor overflow: what scaled messages cannot hold is computed with
 // them once more, by the same code.
 #pragma once
 

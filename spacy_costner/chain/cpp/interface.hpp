@@ -56,43 +56,43 @@ struct Runs {
 
 // A question that was asked of a posterior, for as many ways back as asked. It holds on to the
 // posterior and to the arrays that came with it.
-class Asked {
+class Query {
   public:
-    virtual ~Asked() = default;
+    virtual ~Query() = default;
     virtual void backprop(const double* d_answers, const Gradient& out) const = 0;
 };
 
 // The distribution of paths: messages from both sides.
-class Posterior {
+class ForwardBackward {
   public:
-    virtual ~Posterior() = default;
+    virtual ~ForwardBackward() = default;
     // The gradient of some answers together.
-    virtual void backprop(const std::vector<const Asked*>& asked, const std::vector<const double*>& d_answers,
+    virtual void backprop(const std::vector<const Query*>& asked, const std::vector<const double*>& d_answers,
                           const Gradient& out) const = 0;
-    virtual std::unique_ptr<Asked> log_partition(double* log_z) const = 0;                              // (B,)
-    virtual std::unique_ptr<Asked> log_marginals(const Sets& allowed, double* log_p) const = 0;         // (N,)
-    virtual std::unique_ptr<Asked> expectation(const Scores& values, double* means) const = 0;          // (B,)
-    virtual std::unique_ptr<Asked> outside(const Sets& allowed, double* log_sums) const = 0;            // (B,)
-    virtual std::unique_ptr<Asked> segments(const Runs& runs, double* log_p) const = 0;                 // (S,)
+    virtual std::unique_ptr<Query> log_partition(double* log_z) const = 0;                              // (B,)
+    virtual std::unique_ptr<Query> log_marginals(const Sets& allowed, double* log_p) const = 0;         // (N,)
+    virtual std::unique_ptr<Query> expectation(const Scores& values, double* means) const = 0;          // (B,)
+    virtual std::unique_ptr<Query> outside(const Sets& allowed, double* log_sums) const = 0;            // (B,)
+    virtual std::unique_ptr<Query> segments(const Runs& runs, double* log_p) const = 0;                 // (S,)
 };
 
-std::unique_ptr<Posterior> make_posterior(const Scores& scores, int n_threads);
+std::unique_ptr<ForwardBackward> make_forward_backward(const Scores& scores, int n_threads);
 
 // The best paths: messages from both sides.
-class BestWays {
+class MaxMessages {
   public:
-    virtual ~BestWays() = default;
+    virtual ~MaxMessages() = default;
     virtual void max_marginals(double* scores) = 0;                                 // (N, K)
-    virtual std::unique_ptr<Asked> segments(const Runs& runs, double* scores) = 0;  // (2, S)
+    virtual std::unique_ptr<Query> segments(const Runs& runs, double* scores) = 0;  // (2, S)
 };
 
-std::unique_ptr<BestWays> make_best_ways(const Scores& scores, int n_threads);
+std::unique_ptr<MaxMessages> make_max_messages(const Scores& scores, int n_threads);
 
 // The tags of the best path of each sequence, (N,), and its score, (B,).
 void best_path(const Scores& scores, int64_t* tags, double* path_scores, int n_threads);
 
 // The same of the best that leaves a set at least once.
-void best_outside(const Scores& scores, const Sets& allowed, int64_t* tags, double* path_scores,
+void best_path_excluding(const Scores& scores, const Sets& allowed, int64_t* tags, double* path_scores,
                   int n_threads);
 
 // The score of the given path of each sequence, (B,).

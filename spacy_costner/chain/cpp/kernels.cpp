@@ -21,7 +21,7 @@
 #include "extended.hpp"
 #include "memory.hpp"
 #include "paths.hpp"
-#include "runs.hpp"
+#include "segment_arrays.hpp"
 #include "tag_order.hpp"
 #include "tag_sets.hpp"
 
@@ -102,10 +102,10 @@ namespace {
 struct InstructionSet {
     const char* name;
     std::unique_ptr<SumProduct> (*make_sum_product)(const Scores&, int);
-    std::unique_ptr<Posterior> (*make_posterior)(const Scores&, int);
-    std::unique_ptr<BestWays> (*make_best_ways)(const Scores&, int);
+    std::unique_ptr<ForwardBackward> (*make_forward_backward)(const Scores&, int);
+    std::unique_ptr<MaxMessages> (*make_max_messages)(const Scores&, int);
     void (*best_path)(const Scores&, int64_t*, double*, int);
-    void (*best_outside)(const Scores&, const Sets&, int64_t*, double*, int);
+    void (*best_path_excluding)(const Scores&, const Sets&, int64_t*, double*, int);
 };
 
 std::vector<InstructionSet> find_instruction_sets() {
@@ -114,14 +114,14 @@ std::vector<InstructionSet> find_instruction_sets() {
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl"))
-        found.push_back({"avx512", avx512::make_sum_product, avx512::make_posterior, avx512::make_best_ways,
-                         avx512::best_path, avx512::best_outside});
+        found.push_back({"avx512", avx512::make_sum_product, avx512::make_forward_backward, avx512::make_max_messages,
+                         avx512::best_path, avx512::best_path_excluding});
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        found.push_back({"avx2", avx2::make_sum_product, avx2::make_posterior, avx2::make_best_ways,
-                         avx2::best_path, avx2::best_outside});
+        found.push_back({"avx2", avx2::make_sum_product, avx2::make_forward_backward, avx2::make_max_messages,
+                         avx2::best_path, avx2::best_path_excluding});
 #endif
-    found.push_back({"baseline", baseline::make_sum_product, baseline::make_posterior, baseline::make_best_ways,
-                         baseline::best_path, baseline::best_outside});
+    found.push_back({"baseline", baseline::make_sum_product, baseline::make_forward_backward, baseline::make_max_messages,
+                         baseline::best_path, baseline::best_path_excluding});
     return found;
 }
 
@@ -134,21 +134,21 @@ std::unique_ptr<SumProduct> make_sum_product(const Scores& scores, int n_threads
     return in_use.load()->make_sum_product(scores, n_threads);
 }
 
-std::unique_ptr<Posterior> make_posterior(const Scores& scores, int n_threads) {
-    return in_use.load()->make_posterior(scores, n_threads);
+std::unique_ptr<ForwardBackward> make_forward_backward(const Scores& scores, int n_threads) {
+    return in_use.load()->make_forward_backward(scores, n_threads);
 }
 
-std::unique_ptr<BestWays> make_best_ways(const Scores& scores, int n_threads) {
-    return in_use.load()->make_best_ways(scores, n_threads);
+std::unique_ptr<MaxMessages> make_max_messages(const Scores& scores, int n_threads) {
+    return in_use.load()->make_max_messages(scores, n_threads);
 }
 
 void best_path(const Scores& scores, int64_t* tags, double* path_scores, int n_threads) {
     in_use.load()->best_path(scores, tags, path_scores, n_threads);
 }
 
-void best_outside(const Scores& scores, const Sets& allowed, int64_t* tags, double* path_scores,
+void best_path_excluding(const Scores& scores, const Sets& allowed, int64_t* tags, double* path_scores,
                   int n_threads) {
-    in_use.load()->best_outside(scores, allowed, tags, path_scores, n_threads);
+    in_use.load()->best_path_excluding(scores, allowed, tags, path_scores, n_threads);
 }
 
 void path_score(const Scores& scores, const int64_t* tags, double* path_scores) {

@@ -42,7 +42,7 @@ class MaxProduct {
     }
 
     // The same of the best paths that leave a set.
-    void best_outside(const Sets& allowed, int64_t* tags, double* scores) const {
+    void best_path_excluding(const Sets& allowed, int64_t* tags, double* scores) const {
         const TagSets sets(allowed, chain_.n_tokens, rows_.order);
         std::vector<double> stay(sets.size());
         std::fill(scores, scores + chain_.n_sequences, -INFINITY);

@@ -2,7 +2,7 @@
 // No include guard: one_isa.hpp includes it once for each instruction set.
 //
 // With alpha and beta of sum_product.hpp, p(y_t = j) = alpha_t[j] beta_t[j]. A gradient is mass
-// that is laid on tags and spread to both sides by the probabilities of neighbouring tags (see
+// that is laid on tags and propagate to both sides by the probabilities of neighbouring tags (see
 // array/neighbours.py). Here mass is divided by the message that comes from the other side,
 // and so spreads by the same products as the messages do:
 //
@@ -14,8 +14,8 @@
 //
 //     sum_t (alpha_{t-1}[i] c_{t-1} E_t[j] r_t[j] + c_{t-1} q_{t-1}[i] E_t[j] beta_t[j]) M[i, j]
 //
-// Mass that is spread both ways adds up to 0 at every token. What rounding leaves over would add
-// up along the sequence, spread as all paths are, and is taken off every BALANCED tokens.
+// Mass that is propagate both ways adds up to 0 at every token. What rounding leaves over would add
+// up along the sequence, propagate as all paths are, and is taken off every BALANCED tokens.
 //
 // alpha and beta are at least SMALLEST where they count, so that r and q stay in range. A
 // sequence without such messages, or with an answer below SMALLEST, is lost: a posterior of
@@ -24,7 +24,7 @@
 constexpr int64_t BALANCED = 64;
 
 template <class Score, class Real>
-class PosteriorOf final : public Posterior {
+class PosteriorOf final : public ForwardBackward {
   public:
     PosteriorOf(const Scores& scores, int n_threads, const std::vector<char>& left_out = {})
         : sums_(scores, n_threads, left_out), left_out_(sums_.lost_), chain_(sums_.chain_), rows_(sums_.rows_),
@@ -40,25 +40,25 @@ class PosteriorOf final : public Posterior {
                 if (lost[s]) log_z_[s] = exact(lost)->log_z_[s];
     }
 
-    void backprop(const std::vector<const Asked*>& asked, const std::vector<const double*>& d_answers,
+    void backprop(const std::vector<const Query*>& asked, const std::vector<const double*>& d_answers,
                   const Gradient& out) const override;
-    std::unique_ptr<Asked> log_partition(double* log_z) const override {
+    std::unique_ptr<Query> log_partition(double* log_z) const override {
         return rescued(std::make_unique<LogPartition>(*this, log_z),
                        [&](const auto& rest) { return rest.log_partition(log_z); });
     }
-    std::unique_ptr<Asked> log_marginals(const Sets& allowed, double* log_p) const override {
+    std::unique_ptr<Query> log_marginals(const Sets& allowed, double* log_p) const override {
         return rescued(std::make_unique<LogMarginals>(*this, allowed, log_p),
                        [&](const auto& rest) { return rest.log_marginals(allowed, log_p); });
     }
-    std::unique_ptr<Asked> expectation(const Scores& values, double* means) const override {
+    std::unique_ptr<Query> expectation(const Scores& values, double* means) const override {
         return rescued(std::make_unique<Expectation>(*this, values, means),
                        [&](const auto& rest) { return rest.expectation(values, means); });
     }
-    std::unique_ptr<Asked> outside(const Sets& allowed, double* log_sums) const override {
+    std::unique_ptr<Query> outside(const Sets& allowed, double* log_sums) const override {
         return rescued(std::make_unique<Outside>(*this, allowed, log_sums),
                        [&](const auto& rest) { return rest.outside(allowed, log_sums); });
     }
-    std::unique_ptr<Asked> segments(const Runs& runs, double* log_p) const override {
+    std::unique_ptr<Query> segments(const Runs& runs, double* log_p) const override {
         return rescued(std::make_unique<SegmentProbs>(*this, runs, log_p),
                        [&](const auto& rest) { return rest.segments(runs, log_p); });
     }
@@ -77,14 +77,14 @@ class PosteriorOf final : public Posterior {
     class Outside;
     class SegmentProbs;
 
-    void add_gradient(const std::vector<const Asked*>& asked, const std::vector<const double*>& d_answers,
+    void add_gradient(const std::vector<const Query*>& asked, const std::vector<const double*>& d_answers,
                       Score* d_emissions, Score* d_transitions) const;
 
-    static const Question* question(const Asked* asked) { return static_cast<const Question*>(asked); }
+    static const Question* question(const Query* asked) { return static_cast<const Question*>(asked); }
 
     // The question with the answers of the sequences that it lost; again(rest) asks the same.
     template <class Again>
-    std::unique_ptr<Asked> rescued(std::unique_ptr<Question> question, Again again) const {
+    std::unique_ptr<Query> rescued(std::unique_ptr<Question> question, Again again) const {
         if constexpr (!IS_EXTENDED)
             if (any(question->lost)) {
                 question->rest_owner = exact(question->lost);

@@ -32,16 +32,16 @@ class PosteriorOf<Score, Real>::SegmentProbs final : public Question {
     }
 
   private:
-    void lay(const Group& group, const double* d_log_p, Spread& spread) const override {
+    void lay(const Group& group, const double* d_log_p, Spread& propagate) const override {
         for (int r = 0; r < group.size; r++)
             for (int64_t i : runs_[group.sequences[r]])
-                if (possible_[i]) lay_run(group.sequences[r], i, d_log_p[i], spread.left(r), spread.right(r));
+                if (possible_[i]) lay_run(group.sequences[r], i, d_log_p[i], propagate.left(r), propagate.right(r));
     }
 
-    void lay_mass(const Group& group, const double* d_log_p, Spread& spread, Real*) const override {
+    void lay_mass(const Group& group, const double* d_log_p, Spread& propagate, Real*) const override {
         for (int r = 0; r < group.size; r++)
             for (int64_t i : runs_[group.sequences[r]])
-                if (possible_[i]) go_along(group.sequences[r], i, d_log_p[i], spread, r);
+                if (possible_[i]) go_along(group.sequences[r], i, d_log_p[i], propagate, r);
     }
 
     void finish(const double* d_log_p, const std::vector<Buffer<Real>>&, Score* d_transitions) const override {
@@ -106,21 +106,21 @@ class PosteriorOf<Score, Real>::SegmentProbs final : public Question {
     }
 
     // The tags on the way and the one after it, and the pairs that lead to them.
-    void go_along(int64_t s, int64_t i, double weight, Spread& spread, int r) const {
+    void go_along(int64_t s, int64_t i, double weight, Spread& propagate, int r) const {
         const int64_t end = runs_.end(i), first = this->chain_.begins[s];
         for_steps(i, [&](int64_t t, int, int tag) {
-            take_off(t, t - first, weight, spread, r);
-            spread.left(r)[(t - first) * width_ + tag] += static_cast<Real>(weight);
+            take_off(t, t - first, weight, propagate, r);
+            propagate.left(r)[(t - first) * width_ + tag] += static_cast<Real>(weight);
         });
         if (is_over(s, i)) return;
-        take_off(end, end - first, weight, spread, r);
-        Real* row = spread.left(r) + (end - first) * width_;
+        take_off(end, end - first, weight, propagate, r);
+        Real* row = propagate.left(r) + (end - first) * width_;
         for_followers(i, [&](int k, Wide<Real> step) { row[k] += share(i, k, weight * step); });
     }
 
-    void take_off(int64_t token, int64_t t, double weight, Spread& spread, int r) const {
-        this->owner_.add_marginals(token, static_cast<Real>(-weight), spread.left(r) + t * width_);
-        spread.take_off_pairs(r, t, static_cast<Real>(weight));
+    void take_off(int64_t token, int64_t t, double weight, Spread& propagate, int r) const {
+        this->owner_.add_marginals(token, static_cast<Real>(-weight), propagate.left(r) + t * width_);
+        propagate.take_off_pairs(r, t, static_cast<Real>(weight));
     }
 
     // Of the mass of a run, what goes on to tag k.

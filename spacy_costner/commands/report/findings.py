@@ -13,7 +13,7 @@ from thinc.types import Floats2d
 
 from ...costs.label_tree import Tree, make_tree
 from ...costs.tables import hamming_cost
-from ...pipeline.annotations import Confidence, Rated, annotate, rate
+from ...pipeline.annotations import Confidence, ScoredSpans, annotate, score_spans
 from ...pipeline.component import CostSensitiveNER
 from ...pipeline.scorers import (
     TagPairs,
@@ -26,7 +26,7 @@ from ...pipeline.scorers import (
 from ...pipeline.targets import read_presets
 from ...tags import OUTSIDE
 from ...types import Cost
-from ..dev_predictions import Development, get_component, infer
+from ..dev_predictions import DevPredictions, get_component, predict_dev
 from ..explain import Steps, TagProfile, explain, steps
 from ..tune import DIALS, Point, sweep
 from .mistakes import Mistakes, find_mistakes
@@ -74,7 +74,7 @@ class About(NamedTuple):
 
 
 class Confusion(NamedTuple):
-    """What was taken for what, [gold, answered].
+    """What was taken for what, [gold, predicted].
 
     labels (List[str]): The labels that are ever mistaken, and O, which comes last.
     cost (Floats2d): What that cost, over all tokens; of the right label it is the cost of
@@ -142,7 +142,7 @@ def gather(
         has no cost or is not in the tree.
     """
     ner = get_component(nlp, name)
-    development = infer(nlp, name, examples)
+    development = predict_dev(nlp, name, examples)
     curves = {dial: sweep(development, dial) for dial in DIALS}
     rated = answer(ner, development)
     examples = development.examples
@@ -175,20 +175,20 @@ def gather(
         pricing=pricing,
         confusion=confuse(pairs, table, order),
         mistakes=find_mistakes(development, pairs, table, rated, n_mistakes),
-        steps=steps(ner.tags, development.beliefs.scores),
+        steps=steps(ner.tags, development.posterior.scores),
         features=profiles(nlp, name),
     )
 
 
-def answer(ner: CostSensitiveNER, development: Development) -> Rated:
-    """Answer docs, from what is believed of them already, and write the answers to them.
+def answer(ner: CostSensitiveNER, development: DevPredictions) -> ScoredSpans:
+    """Decode docs, from what is believed of them already, and write the answers to them.
 
     ner (CostSensitiveNER): The component.
-    development (Development): The docs. They get entities and, in a group, their confidence.
-    RETURNS (Rated): The answers.
+    development (DevPredictions): The docs. They get entities and, in a group, their confidence.
+    RETURNS (ScoredSpans): The answers.
     """
-    docs, beliefs = [eg.predicted for eg in development.examples], development.beliefs
-    prediction = rate(ner.answer(beliefs), beliefs, read_presets(docs), CONFIDENCE)
+    docs, posterior = [eg.predicted for eg in development.examples], development.posterior
+    prediction = score_spans(ner.answer(posterior), posterior, read_presets(docs), CONFIDENCE)
     annotate(docs, prediction, ner.vocab.strings, CONFIDENCE)
     return prediction.answer
 

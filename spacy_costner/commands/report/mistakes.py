@@ -11,10 +11,10 @@ import numpy
 from spacy.tokens import Doc
 from thinc.types import Floats1d, Floats2d
 
-from ...pipeline.annotations import Rated
+from ...pipeline.annotations import ScoredSpans
 from ...pipeline.scorers import TagPairs
 from ...tags import Entities
-from ..dev_predictions import Development
+from ..dev_predictions import DevPredictions
 
 MISS, FALSE_ALARM = "missed", "false alarm"
 WRONG_LABEL, WRONG_BOUNDARY, OTHER = "wrong label", "wrong boundary", "label and boundary"
@@ -52,7 +52,7 @@ class Mistake(NamedTuple):
     cost (float): What it costs.
     text (str): The sentence or, of a long one, the part around the mistake.
     gold (List[Mark]): The annotated entities.
-    answered (List[Mark]): Those answered.
+    predicted (List[Mark]): Those predicted.
     """
 
     doc: int
@@ -60,7 +60,7 @@ class Mistake(NamedTuple):
     cost: float
     text: str
     gold: List[Mark]
-    answered: List[Mark]
+    predicted: List[Mark]
 
 
 class Mistakes(NamedTuple):
@@ -83,41 +83,41 @@ class Stretch(NamedTuple):
     begin (int): The first token.
     end (int): The one after the last.
     gold (List[Entity]): The entities of gold.
-    answered (List[Entity]): Those answered.
+    predicted (List[Entity]): Those predicted.
     """
 
     begin: int
     end: int
     gold: List[Entity]
-    answered: List[Entity]
+    predicted: List[Entity]
 
     @property
     def kind(self) -> str:
         """One of `KINDS`."""
-        if not self.answered:
+        if not self.predicted:
             return MISS
         if not self.gold:
             return FALSE_ALARM
-        if [entity[:2] for entity in self.gold] == [entity[:2] for entity in self.answered]:
+        if [entity[:2] for entity in self.gold] == [entity[:2] for entity in self.predicted]:
             return WRONG_LABEL
-        labels = {entity[2] for entity in [*self.gold, *self.answered]}
+        labels = {entity[2] for entity in [*self.gold, *self.predicted]}
         return WRONG_BOUNDARY if len(labels) == 1 else OTHER
 
 
 def find_mistakes(
-    development: Development, pairs: TagPairs, table: Floats2d, rated: Rated, n_shown: int
+    development: DevPredictions, pairs: TagPairs, table: Floats2d, rated: ScoredSpans, n_shown: int
 ) -> Mistakes:
     """Find the mistakes.
 
-    development (Development): The docs, with their answers, and what is believed of them.
+    development (DevPredictions): The docs, with their answers, and what is believed of them.
     pairs (TagPairs): Their tags.
     table (Floats2d): What each mistake costs. Shape: (K, K)
-    rated (Rated): The answers that the component gave.
+    rated (ScoredSpans): The answers that the component gave.
     n_shown (int): How many to show.
     RETURNS (Mistakes): The mistakes.
     """
-    gold, answered = entities_of(pairs)
-    wrong = [stretch for stretch in stretches(gold, answered) if stretch.gold != stretch.answered]
+    gold, predicted = entities_of(pairs)
+    wrong = [stretch for stretch in stretches(gold, predicted) if stretch.gold != stretch.predicted]
     costs = cost_of(wrong, pairs.look_up(table))
     probs = ask(development, [entity for stretch in wrong for entity in stretch.gold])
     if rated.probs is not None:
@@ -125,7 +125,7 @@ def find_mistakes(
     order = sorted(
         range(len(wrong)), key=lambda i: (-costs[i], -sureness(wrong[i], probs), wrong[i].begin)
     )
-    in_text = _Texts([eg.predicted for eg in development.examples], gold, answered, probs)
+    in_text = _Texts([eg.predicted for eg in development.examples], gold, predicted, probs)
     kinds = [stretch.kind for stretch in wrong]
     return Mistakes(
         counts={kind: Counter(kinds)[kind] for kind in KINDS},
@@ -139,10 +139,10 @@ def entities_of(pairs: TagPairs) -> Tuple[List[Entity], List[Entity]]:
     not annotated."""
     unknown = pairs.gold < 0
     gold = pairs.tags.decode(numpy.where(unknown, 0, pairs.gold), pairs.lengths)
-    answered = pairs.tags.decode(pairs.answered, pairs.lengths)
+    predicted = pairs.tags.decode(pairs.predicted, pairs.lengths)
     labels = pairs.tags.labels
     return list(_named(gold, labels)), [
-        entity for entity in _named(answered, labels) if not unknown[entity[0] : entity[1]].any()
+        entity for entity in _named(predicted, labels) if not unknown[entity[0] : entity[1]].any()
     ]
 
 
@@ -151,20 +151,20 @@ def _named(entities: Entities, labels: Sequence[str]) -> Iterable[Entity]:
     return ((begin, end, labels[label]) for begin, end, label in zip(*columns))
 
 
-def stretches(gold: Sequence[Entity], answered: Sequence[Entity]) -> List[Stretch]:
+def stretches(gold: Sequence[Entity], predicted: Sequence[Entity]) -> List[Stretch]:
     """Put entities that overlap together.
 
     gold (Sequence[Entity]): Entities of gold, in order and without overlap.
-    answered (Sequence[Entity]): Entities of the answer, likewise.
+    predicted (Sequence[Entity]): Entities of the answer, likewise.
     RETURNS (List[Stretch]): The stretches, in order.
     """
     found: List[Stretch] = []
-    both = [(*entity, False) for entity in gold] + [(*entity, True) for entity in answered]
+    both = [(*entity, False) for entity in gold] + [(*entity, True) for entity in predicted]
     for begin, end, label, is_answer in sorted(both):
         if not found or begin >= found[-1].end:
             found.append(Stretch(begin, end, [], []))
         found[-1] = found[-1]._replace(end=max(end, found[-1].end))
-        (found[-1].answered if is_answer else found[-1].gold).append((begin, end, label))
+        (found[-1].predicted if is_answer else found[-1].gold).append((begin, end, label))
     return found
 
 
@@ -179,20 +179,20 @@ def cost_of(wrong: Sequence[Stretch], costs: Floats1d) -> Floats1d:
     return total[[s.end for s in wrong]] - total[[s.begin for s in wrong]]
 
 
-def ask(development: Development, entities: Sequence[Entity]) -> Dict[Entity, float]:
+def ask(development: DevPredictions, entities: Sequence[Entity]) -> Dict[Entity, float]:
     """How probable the model holds entities to be, as far as it has their labels."""
-    index = {label: i for i, label in enumerate(development.beliefs.tags.labels)}
+    index = {label: i for i, label in enumerate(development.posterior.tags.labels)}
     ours = [(begin, end, label) for begin, end, label in entities if label in index]
     columns = [(begin, end, index[label]) for begin, end, label in ours]
     arrays = numpy.asarray(columns, dtype="int64").reshape(-1, 3).T
-    return dict(zip(ours, development.beliefs.entity_probs(Entities(*arrays)).tolist()))
+    return dict(zip(ours, development.posterior.entity_probs(Entities(*arrays)).tolist()))
 
 
 def sureness(stretch: Stretch, probs: Dict[Entity, float]) -> float:
     """How sure the model is of its mistake: of the answer or, if there is none, that no
     entity of gold is there."""
-    if stretch.answered:
-        return max(probs.get(entity, 0.0) for entity in stretch.answered)
+    if stretch.predicted:
+        return max(probs.get(entity, 0.0) for entity in stretch.predicted)
     return 1 - max(probs.get(entity, 0.0) for entity in stretch.gold)
 
 
@@ -203,16 +203,16 @@ class _Texts:
         self,
         docs: Sequence[Doc],
         gold: Sequence[Entity],
-        answered: Sequence[Entity],
+        predicted: Sequence[Entity],
         probs: Dict[Entity, float],
     ) -> None:
         self.docs = docs
         self.gold = gold
-        self.answered = answered
+        self.predicted = predicted
         self.probs = probs
         lengths = [len(doc) for doc in docs]
         self.starts = numpy.cumsum([0, *lengths])[:-1]
-        self.right = set(gold) & set(answered)
+        self.right = set(gold) & set(predicted)
 
     def show(self, stretch: Stretch, cost: float) -> Mistake:
         i = int(numpy.searchsorted(self.starts, stretch.begin, side="right")) - 1
@@ -240,7 +240,7 @@ class _Texts:
             cost=cost,
             text=text,
             gold=marks(self.gold, stretch.gold),
-            answered=marks(self.answered, stretch.answered),
+            predicted=marks(self.predicted, stretch.predicted),
         )
 
     def _state(self, entity: Entity, own: Sequence[Entity]) -> str:

@@ -114,7 +114,7 @@ def _scores(findings: Findings) -> str:
 def _counts(
     what: str, rows: Sequence[Tuple[str, PRFScore]], total: Optional[PRFScore] = None
 ) -> str:
-    head = [what, "F %", "precision %", "recall %", "annotated", "answered", "right"]
+    head = [what, "F %", "precision %", "recall %", "annotated", "predicted", "right"]
     lines = [_count_cells(name, counts) for name, counts in rows]
     foot = None if total is None else _count_cells("all", total)
     return _table(head, lines, foot, bar=1)
@@ -183,7 +183,7 @@ def _dial(curve: Optional[Picture]) -> str:
 
 def _confidence(findings: Findings, reliability: Optional[Picture]) -> str:
     if reliability is None:
-        return "<p>No entity was answered, so there is no confidence to look at.</p>"
+        return "<p>No entity was predicted, so there is no confidence to look at.</p>"
     return (
         "<p>Whether an answer of confidence 0.7 is right in 70 % of cases. If not: "
         "<code>python -m spacy costner calibrate</code>, on development docs.</p>\n"
@@ -221,7 +221,7 @@ def _mistakes(findings: Findings) -> str:
 def _mistake(mistake: Mistake, unit: str) -> str:
     lines = "".join(
         f"<dt>{name}</dt><dd>{_render(mistake.text, marks)}</dd>"
-        for name, marks in (("annotated", mistake.gold), ("answered", mistake.answered))
+        for name, marks in (("annotated", mistake.gold), ("predicted", mistake.predicted))
     )
     return (
         f"<li><p><b>{mistake.kind}</b> &middot; {unit}: {cost(mistake.cost)} &middot; "

@@ -42,7 +42,7 @@ def curve(findings: Findings) -> Picture:
 
 
 def reliability_picture(findings: Findings) -> Optional[Picture]:
-    """Confidence against the share that is right; None if nothing was answered."""
+    """Confidence against the share that is right; None if nothing was predicted."""
     rows = findings.scores["ents_reliability"]
     if rows is None:
         return None
@@ -68,15 +68,15 @@ def confusion_picture(findings: Findings) -> Optional[Picture]:
         labels,
         labels,
         ylabel="annotated",
-        xlabel="answered",
+        xlabel="predicted",
         unit=unit,
         number="{:,.0f}" if cost.max() >= 10 or not priced else "{:.2g}",
     )
     how = (
         f"What mistakes cost (<code>{escape(findings.pricing.name)}</code>), added up over all "
-        "tokens, by annotated label (rows) and answered label (columns)."
+        "tokens, by annotated label (rows) and predicted label (columns)."
         if priced
-        else "Tokens with a wrong tag, by annotated label (rows) and answered label (columns)."
+        else "Tokens with a wrong tag, by annotated label (rows) and predicted label (columns)."
     )
     caption = (
         f"{how} O is no entity: its column has what was missed, its row false alarms, the diagonal "

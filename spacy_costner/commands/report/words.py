@@ -1,4 +1,4 @@
-"""Numbers as the report writes them."""
+"""IdMap as the report writes them."""
 
 import math
 from typing import Optional

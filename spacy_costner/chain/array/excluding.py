@@ -16,23 +16,23 @@ from typing import Tuple
 from thinc.types import Floats1d, Floats2d
 from thinc.util import get_array_module
 
-from ...types import Potentials, Scored
-from ..constraints import Allowed, restrict, truth_values
+from ...types import Potentials, ScoreWithVjp
+from ..constraints import Allowed, restrict, to_mask
 from ..validation import check_allowed, check_derivatives
 from .max_product import BestPath
-from .messages import Sides
+from .messages import BothSides
 from .packing import fold_ends, pack
 from .semiring import MAX, SUM, Semiring
 
 
-def log_partition_outside(potentials: Potentials, allowed: Allowed) -> Scored:
+def log_partition_excluding(potentials: Potentials, allowed: Allowed) -> ScoreWithVjp:
     """The logarithm of the sum over all paths that leave a set at least once.
 
         log sum_{y: y_t not in allowed_t for some t} exp(s(y))
 
     potentials (Potentials): The scores of a batch.
     allowed (Allowed): The tags that paths of the set have.
-    RETURNS (Scored): The log-sums, minus infinity where no legal path leaves the set, and
+    RETURNS (ScoreWithVjp): The log-sums, minus infinity where no legal path leaves the set, and
         the callback to their gradient. Shape: (B,)
     """
     sides, totals, shares = _leave(potentials, allowed, SUM)
@@ -41,12 +41,12 @@ def log_partition_outside(potentials: Potentials, allowed: Allowed) -> Scored:
         check_derivatives(d_totals, totals.shape)
         weights = get_array_module(shares).asarray(d_totals)[sides.packing.sequence]
         mass = shares * weights[:, None]
-        return sides.spread(mass, mass, mass)
+        return sides.propagate(mass, mass, mass)
 
     return totals, backprop
 
 
-def best_outside(potentials: Potentials, allowed: Allowed) -> BestPath:
+def best_path_excluding(potentials: Potentials, allowed: Allowed) -> BestPath:
     """Find the best path among those that leave a set at least once.
 
         argmax_{y: y_t not in allowed_t for some t} s(y)
@@ -57,22 +57,22 @@ def best_outside(potentials: Potentials, allowed: Allowed) -> BestPath:
         the set.
     """
     sides, totals, shares = _leave(potentials, allowed, MAX)
-    steps = sides.spread(shares, shares, shares)
+    steps = sides.propagate(shares, shares, shares)
     return BestPath(steps.emissions.argmax(axis=1), totals)
 
 
 def _leave(
     potentials: Potentials, allowed: Allowed, semiring: Semiring
-) -> Tuple[Sides, Floats1d, Floats2d]:
+) -> Tuple[BothSides, Floats1d, Floats2d]:
     """The messages of the set on the left and of all paths on the right; the totals of all
     ways to leave the set, and the share of leaving it at each tag."""
     xp = get_array_module(potentials.emissions)
     packing = pack(potentials)
     check_allowed(allowed, potentials)
-    allowed = truth_values(xp.asarray(allowed), len(potentials.start))
+    allowed = to_mask(xp.asarray(allowed), len(potentials.start))
     before = semiring.predecessors(restrict(potentials, allowed), packing)
     after = semiring.successors(potentials, packing)
     scores = before.predicted + fold_ends(potentials, packing) + after.predicted
     scores = xp.where(allowed[packing.tokens], -xp.inf, scores)
     totals, shares = semiring.choose(scores, packing.sequence, packing.n_sequences)
-    return Sides(potentials, packing, before, after), totals, shares
+    return BothSides(potentials, packing, before, after), totals, shares

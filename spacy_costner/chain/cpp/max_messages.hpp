@@ -8,7 +8,7 @@
 // for the maximum again, where it is asked for.
 
 template <class Score>
-class BestWaysOf final : public BestWays {
+class BestWaysOf final : public MaxMessages {
   public:
     BestWaysOf(const Scores& scores, int n_threads)
         : max_(scores, n_threads), chain_(max_.chain_), order_(max_.rows_.order),
@@ -26,7 +26,7 @@ class BestWaysOf final : public BestWays {
                 out[t * chain_.n_tags + order_[k]] = delta_row(t)[k] + row_of(gamma_, t)[k];
     }
 
-    std::unique_ptr<Asked> segments(const Runs& runs, double* scores) override {
+    std::unique_ptr<Query> segments(const Runs& runs, double* scores) override {
         run_forward();
         return std::make_unique<SegmentScores>(*this, runs, scores);
     }
@@ -96,7 +96,7 @@ class BestWaysOf final : public BestWays {
         }
     }
 
-    // Turns at a token to the tag where `score` and both rows add up to the most, if that is best.
+    // Deviations at a token to the tag where `score` and both rows add up to the most, if that is best.
     void consider(int64_t token, double score, const double* one, const double* other, Turn& best) const {
         const auto both = [=](int k) { return load(one + k) + load(other + k); };
         Vec<double> most = both(0);
@@ -143,7 +143,7 @@ class BestWaysOf final : public BestWays {
 //
 // or, at the first token b, delta_b[k] + gamma_b[k].
 template <class Score>
-class BestWaysOf<Score>::SegmentScores final : public Asked {
+class BestWaysOf<Score>::SegmentScores final : public Query {
   public:
     // scores: With each run, then without. Shape: (2, S)
     SegmentScores(const BestWaysOf& owner, const Runs& runs, double* scores)
@@ -210,7 +210,7 @@ class BestWaysOf<Score>::SegmentScores final : public Asked {
         }
     }
 
-    // Counts the steps of a path from the first token of a run to where it turns, and lays its
+    // Counts the steps of a path from the first token of a run to where it deviations, and lays its
     // mass at both ends.
     void go_along(int64_t s, int64_t i, const Turn& turn, double mass, Masses& left, Masses& right,
                   Score* d_emissions, Score* d_transitions) const {

@@ -9,7 +9,7 @@ from .max_product import max_marginals
 from .segments import Segments, segment_max_scores
 
 
-class BestWays(NamedTuple):
+class MaxMessages(NamedTuple):
     """How the best paths go through each tag of each sequence. The questions are the functions
     of the same name; the compiled form runs the messages once for all of them.
 

@@ -1,10 +1,10 @@
 // What can be asked of a posterior, each question with its way back.
 // No include guard: one_isa.hpp includes it once for each instruction set.
 
-// The way back is mass on tags: laid where it belongs, or as sources that spread to both sides.
+// The way back is mass on tags: laid where it belongs, or as sources that propagate to both sides.
 // Several questions go back together, their mass added up before it spreads.
 template <class Score, class Real>
-class PosteriorOf<Score, Real>::Question : public Asked {
+class PosteriorOf<Score, Real>::Question : public Query {
   public:
     void backprop(const double* d_answers, const Gradient& out) const override {
         owner_.backprop({this}, {d_answers}, out);
@@ -15,7 +15,7 @@ class PosteriorOf<Score, Real>::Question : public Asked {
 
     std::vector<char> lost;                  // sequences of which `rest` has the answers, if anyone
     std::shared_ptr<const Exact> rest_owner;  // of `rest`, which goes first
-    std::unique_ptr<Asked> rest;
+    std::unique_ptr<Query> rest;
 
     explicit Question(const PosteriorOf& owner) : owner_(owner), chain_(owner.chain_) {
         lost = owner.sums_.lost_;
@@ -52,12 +52,12 @@ class PosteriorOf<Score, Real>::Question : public Asked {
 
 // The gradient of the sum of some answers of this posterior, each with its derivatives.
 template <class Score, class Real>
-void PosteriorOf<Score, Real>::backprop(const std::vector<const Asked*>& asked,
+void PosteriorOf<Score, Real>::backprop(const std::vector<const Query*>& asked,
                                         const std::vector<const double*>& d_answers, const Gradient& out) const {
     Score* d_emissions = static_cast<Score*>(out.emissions);
     Score* d_transitions = static_cast<Score*>(out.transitions);
     std::fill_n(d_transitions, static_cast<std::size_t>(chain_.n_tags) * chain_.n_tags, Score(0));
-    const auto is_of_first = [&](const Asked* each) { return question(each)->lost == question(asked[0])->lost; };
+    const auto is_of_first = [&](const Query* each) { return question(each)->lost == question(asked[0])->lost; };
     if (!asked.empty() && std::all_of(asked.begin(), asked.end(), is_of_first)) {
         add_gradient(asked, d_answers, d_emissions, d_transitions);
     } else {
@@ -74,11 +74,11 @@ void PosteriorOf<Score, Real>::backprop(const std::vector<const Asked*>& asked,
 // Sets the emissions' part of the gradient, adds the transitions' part, of questions that have
 // lost the same sequences.
 template <class Score, class Real>
-void PosteriorOf<Score, Real>::add_gradient(const std::vector<const Asked*>& asked,
+void PosteriorOf<Score, Real>::add_gradient(const std::vector<const Query*>& asked,
                                             const std::vector<const double*>& d_answers, Score* d_emissions,
                                             Score* d_transitions) const {
     std::vector<const Question*> questions;
-    std::vector<const Asked*> rests;
+    std::vector<const Query*> rests;
     std::vector<std::vector<Buffer<Real>>> counts(asked.size());  // of each question and thread
     typename Question::Ways ways = {false, false, true};
     for (std::size_t i = 0; i < asked.size(); i++) {
@@ -96,20 +96,20 @@ void PosteriorOf<Score, Real>::add_gradient(const std::vector<const Asked*>& ask
     std::vector<Spread> spreads;
     for (int thread = 0; thread < sums_.n_threads_; thread++) spreads.emplace_back(*this);
     for_groups([&](const Group& group, int thread) {
-        Spread& spread = spreads[thread];
-        const Group& rest = spread.take(group, lost);
+        Spread& propagate = spreads[thread];
+        const Group& rest = propagate.take(group, lost);
         const auto each = [&](auto step) {
             for (std::size_t i = 0; i < asked.size(); i++)
                 step(*questions[i], d_answers[i], static_cast<Real*>(counts[i][thread]));
         };
-        each([&](const Question& q, const double* d, Real*) { q.lay(rest, d, spread); });
-        if (ways.left) spread.to_left();
-        each([&](const Question& q, const double* d, Real* n) { q.lay_mass(rest, d, spread, n); });
-        if (ways.left) spread.count_left();
-        each([&](const Question& q, const double* d, Real* n) { q.count(rest, d, spread, n); });
-        if (ways.right) spread.to_right(ways.balanced);
-        if (ways.right) spread.count_right();
-        spread.put(d_emissions);
+        each([&](const Question& q, const double* d, Real*) { q.lay(rest, d, propagate); });
+        if (ways.left) propagate.to_left();
+        each([&](const Question& q, const double* d, Real* n) { q.lay_mass(rest, d, propagate, n); });
+        if (ways.left) propagate.count_left();
+        each([&](const Question& q, const double* d, Real* n) { q.count(rest, d, propagate, n); });
+        if (ways.right) propagate.to_right(ways.balanced);
+        if (ways.right) propagate.count_right();
+        propagate.put(d_emissions);
     });
     sums_.collect_pairs(sums_.pairs_of(spreads), d_transitions);
     for (std::size_t i = 0; i < asked.size(); i++) questions[i]->finish(d_answers[i], counts[i], d_transitions);
@@ -117,7 +117,7 @@ void PosteriorOf<Score, Real>::add_gradient(const std::vector<const Asked*>& ask
         if (rests[0]) questions[0]->rest_owner->add_gradient(rests, d_answers, d_emissions, d_transitions);
 }
 
-// log Z. Its gradient is the marginals, mass that has been spread already.
+// log Z. Its gradient is the marginals, mass that has been propagate already.
 template <class Score, class Real>
 class PosteriorOf<Score, Real>::LogPartition final : public Question {
   public:
@@ -129,18 +129,18 @@ class PosteriorOf<Score, Real>::LogPartition final : public Question {
   private:
     typename Question::Ways ways() const override { return {false, false, true}; }
 
-    void lay_mass(const Group& group, const double* d_log_z, Spread& spread, Real*) const override {
+    void lay_mass(const Group& group, const double* d_log_z, Spread& propagate, Real*) const override {
         for (int r = 0; r < group.size; r++) {
             const int64_t s = group.sequences[r];
-            Real* row = spread.left(r);
+            Real* row = propagate.left(r);
             for (int64_t t = this->chain_.begins[s]; t < this->owner_.past(s); t++, row += this->owner_.width_)
                 this->owner_.add_marginals(t, static_cast<Real>(d_log_z[s]), row);
         }
     }
 
-    void count(const Group& group, const double* d_log_z, Spread& spread, Real*) const override {
+    void count(const Group& group, const double* d_log_z, Spread& propagate, Real*) const override {
         for (int r = 0; r < group.size; r++)
-            spread.count_marginals(r, static_cast<Real>(d_log_z[group.sequences[r]]), spread.pairs);
+            propagate.count_marginals(r, static_cast<Real>(d_log_z[group.sequences[r]]), propagate.pairs);
     }
 };
 
@@ -176,11 +176,11 @@ class PosteriorOf<Score, Real>::LogMarginals final : public Question {
         return std::min(p, Wide<Real>(1));
     }
 
-    void lay(const Group& group, const double* d_log_p, Spread& spread) const override {
+    void lay(const Group& group, const double* d_log_p, Spread& propagate) const override {
         std::vector<Real> before(this->chain_.n_tags);
         for (int r = 0; r < group.size; r++) {
             const int64_t s = group.sequences[r];
-            Real *left = spread.left(r), *right = spread.right(r);
+            Real *left = propagate.left(r), *right = propagate.right(r);
             for (int64_t t = this->chain_.begins[s]; t < this->owner_.past(s); t++) {
                 const Wide<Real> weight = p_[t] > 0 ? d_log_p[t] : 0.0;
                 const Wide<Real> on_set = p_[t] > 0 ? weight / p_[t] - weight : Wide<Real>(0);

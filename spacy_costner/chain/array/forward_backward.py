@@ -4,21 +4,21 @@ from typing import Callable, NamedTuple, Tuple
 
 from thinc.types import Floats1d
 
-from ...types import Potentials, Scored, add_to
+from ...types import Potentials, ScoreWithVjp, add_to
 from ..constraints import Allowed
 from .covariance import expectation, log_marginals
-from .outside import log_partition_outside
+from .excluding import log_partition_excluding
 from .segments import Segments, segment_log_probs
 from .sum_product import log_partition
 
 OfEach = Tuple[Floats1d, Callable[[Floats1d], Potentials]]
-"""As `Scored`, but one number a token or a segment."""
+"""As `ScoreWithVjp`, but one number a token or a segment."""
 
-WayBack = Tuple[Callable[[Floats1d], Potentials], Floats1d]
+ValueWithVjp = Tuple[Callable[[Floats1d], Potentials], Floats1d]
 """The callback that came with an answer, and the derivative with respect to that answer."""
 
 
-class Posterior(NamedTuple):
+class ForwardBackward(NamedTuple):
     """The distribution p(y) = exp(s(y)) / Z over the paths of each sequence. The questions are
     the functions of the same name; the compiled form runs the messages once for all of them.
 
@@ -27,25 +27,25 @@ class Posterior(NamedTuple):
 
     potentials: Potentials
 
-    def backprop(self, *ways_back: WayBack) -> Potentials:
-        """The sum of the gradients of several answers, which spread together.
+    def backprop(self, *vjps: ValueWithVjp) -> Potentials:
+        """The sum of the gradients of several answers, which propagate together.
 
-        *ways_back (WayBack): The answers.
+        *vjps (ValueWithVjp): The answers.
         RETURNS (Potentials): The gradient.
         """
-        return add_to(*(backprop(d_values) for backprop, d_values in ways_back))
+        return add_to(*(backprop(d_values) for backprop, d_values in vjps))
 
-    def log_partition(self) -> Scored:
+    def log_partition(self) -> ScoreWithVjp:
         return log_partition(self.potentials)
 
     def log_marginals(self, allowed: Allowed) -> OfEach:
         return log_marginals(self.potentials, allowed)
 
-    def expectation(self, values: Potentials) -> Scored:
+    def expectation(self, values: Potentials) -> ScoreWithVjp:
         return expectation(self.potentials, values)
 
-    def log_partition_outside(self, allowed: Allowed) -> Scored:
-        return log_partition_outside(self.potentials, allowed)
+    def log_partition_excluding(self, allowed: Allowed) -> ScoreWithVjp:
+        return log_partition_excluding(self.potentials, allowed)
 
     def segment_log_probs(self, segments: Segments) -> OfEach:
         return segment_log_probs(self.potentials, segments)

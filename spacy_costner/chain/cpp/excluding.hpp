@@ -32,22 +32,22 @@ class PosteriorOf<Score, Real>::Outside final : public Question {
   private:
     typename Question::Ways ways() const override { return {false, true, false}; }
 
-    void lay(const Group& group, const double* d_log_sums, Spread& spread) const override {
+    void lay(const Group& group, const double* d_log_sums, Spread& propagate) const override {
         for (int r = 0; r < group.size; r++) {
             const int64_t s = group.sequences[r], first = this->chain_.begins[s] * width_;
             const Vec<Real> scale = splat(weight(s, d_log_sums));
-            Real* right = spread.right(r);
+            Real* right = propagate.right(r);
             for (int64_t i = 0; i < this->chain_.lengths[s] * width_; i += LANES<Real>)
                 store(right + i, load(right + i) + load(leave_ + first + i) * scale);
         }
     }
 
-    void lay_mass(const Group& group, const double* d_log_sums, Spread& spread, Real* pairs) const override {
+    void lay_mass(const Group& group, const double* d_log_sums, Spread& propagate, Real* pairs) const override {
         Buffer<Wide<Real>> scratch(width_);
         Buffer<Real> passed(width_), mass(2 * width_);
         for (int r = 0; r < group.size; r++) {
             const int64_t s = group.sequences[r];
-            back_in_set(s, weight(s, d_log_sums), spread.left(r), scratch, passed, mass, pairs);
+            back_in_set(s, weight(s, d_log_sums), propagate.left(r), scratch, passed, mass, pairs);
         }
     }
 

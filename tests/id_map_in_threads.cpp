@@ -18,7 +18,7 @@ constexpr int N_WRITERS = 3, N_READERS = 5;
 
 uint64_t key_of(int64_t i) { return static_cast<uint64_t>(i + 1) * 0x9E3779B97F4A7C15ull; }
 
-costner_sparse::Numbers numbers;
+costner_sparse::IdMap numbers;
 std::mutex adding;
 std::vector<std::vector<int64_t>> tables;
 std::atomic<int64_t*> table{nullptr};
