@@ -166,7 +166,7 @@ def test_readings_and_entropy(unsure: Path) -> None:
         probs = [prob for _, prob in each]
         assert probs == sorted(probs, reverse=True) and sum(probs) <= 1 + 1e-5
         assert each[0].ents == list(doc.ents)
-    every = ner.readings([docs[2]], k=10_000)[0]
+    every = ner.k_best([docs[2]], k=10_000)[0]
     surprise = -sum(prob * numpy.log(prob) for _, prob in every)
     assert posterior.entropy[2] == pytest.approx(surprise, abs=1e-3) and posterior.entropy[1] == 0
 
