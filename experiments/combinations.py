@@ -4,13 +4,13 @@ models, a CNN and a hybrid."""
 from itertools import groupby
 from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
+from spacy_costner.costs.tables import HAMMING
 from spacy_costner.metrics import markdown_table
 
 from .genia import TREE
 from .runner import Figures, Runner, spec
 from .scores import COST, WHOLE, F, Score, System, best_on_dev, compare, system
 from .tagger import (
-    HAMMING,
     SEQUENTIAL,
     Block,
     cnn_block,

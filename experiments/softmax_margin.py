@@ -7,13 +7,13 @@ from statistics import mean
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from spacy_costner.commands.runs import Run
+from spacy_costner.costs.tables import HAMMING
 from spacy_costner.ml import linear_part
 
 from .corpora import ASSETS
 from .runner import ROOT, Figures, Runner, listed
 from .scores import F, System, best_on_dev, compare
 from .tagger import (
-    HAMMING,
     SEQUENTIAL,
     Block,
     features_of,

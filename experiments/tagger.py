@@ -17,7 +17,6 @@ from .runner import ROOT
 Block = Mapping[str, Any]
 
 SEQUENTIAL: Block = {"@losses": "spacy_costner.Sequential.v1"}
-HAMMING: Block = {"@misc": "spacy_costner.HammingCost.v1"}
 FLAGS = ["is_first_upper", "IS_UPPER", "IS_DIGIT", "has_digit", "has_hyphen"]
 
 TAG_ROWS = 500

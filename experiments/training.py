@@ -24,6 +24,7 @@ from thinc.types import Floats2d, FloatsXd
 
 from spacy_costner.commands.runs import Run
 from spacy_costner.costs.label_tree import make_tree
+from spacy_costner.costs.tables import HAMMING
 from spacy_costner.pipeline.annotations import score_spans
 from spacy_costner.pipeline.scorers import count_at_level, count_docs, entity_pairs
 from spacy_costner.pipeline.targets import read_presets
@@ -33,7 +34,7 @@ from spacy_costner.training.convergence import Convergence, ignore
 from .corpora import as_examples, bare, read_docs
 from .genia import divide
 from .runner import ROOT
-from .tagger import HAMMING, Block, Tagger, make_tagger
+from .tagger import Block, Tagger, make_tagger
 
 Stage = Mapping[str, Any]
 Look = Dict[str, Any]

@@ -12,6 +12,7 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.types import Floats1d
 
+from spacy_costner.costs.tables import HAMMING
 from spacy_costner.ml import linear_part
 from spacy_costner.training import ZScoreEquations, solve
 
@@ -26,7 +27,7 @@ from .chains import (
     random_hmm,
 )
 from .corpora import ASSETS, as_examples, read_docs
-from .tagger import FLAGS, HAMMING, Tagger, features_of, linear_block, loss_block, make_tagger
+from .tagger import FLAGS, Tagger, features_of, linear_block, loss_block, make_tagger
 from .training import BEST_PATH, fit_online, predict
 
 Z, Z_100, Z_H, MM_H, CRF = "Z-score", "Z-score (100)", "Z-score (H)", "MM (H)", "CRF"

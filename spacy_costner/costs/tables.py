@@ -21,6 +21,9 @@ from ..validation import check_cost, check_names
 from .cost_matrix import Matrix, MatrixSource, make_matrix
 from .label_tree import Tree, TreeSource, make_tree
 
+HAMMING = {"@misc": "spacy_costner.HammingCost.v1"}
+"""The block of the cost where a config has none."""
+
 NOTHING: Dict[str, Any] = SimpleFrozenDict()
 """A block of the config that may be left out."""
 

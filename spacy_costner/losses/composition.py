@@ -9,7 +9,7 @@ from thinc.types import Array1d, Floats1d, FloatsXd, Ints1d
 from thinc.util import get_array_module
 
 from .. import chain
-from ..chain.array.packing import add_selected, select
+from ..chain.array.packing import add_selected, select, sum_by_group
 from ..types import Gold, LossResult, Potentials, ScoreWithVjp, add_to, map_scores
 
 Transform = Callable[[Floats1d], Tuple[Floats1d, Floats1d]]
@@ -185,18 +185,7 @@ def annotated(gold: Gold, potentials: Potentials) -> Floats1d:
     if gold.allowed is None:
         return xp.ones(n_sequences)
     known = ~gold.allowed.all(axis=1)
-    return (sum_by_sequence(known, potentials) > 0).astype("float64")
-
-
-def sum_by_sequence(tokens: Array1d, potentials: Potentials) -> Floats1d:
-    """Add up one number a token over each sequence, in float64. Shape: (N,) to (B,)"""
-    xp = get_array_module(tokens)
-    sequence = sequence_of(potentials)
-    if len(sequence) == 0:
-        return xp.zeros(len(potentials.lengths))
-    return xp.bincount(
-        sequence, weights=tokens.astype("float64"), minlength=len(potentials.lengths)
-    )
+    return (sum_by_group(known, sequence_of(potentials), n_sequences) > 0).astype("float64")
 
 
 def sequence_of(potentials: Potentials) -> Ints1d:

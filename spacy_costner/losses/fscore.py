@@ -14,7 +14,7 @@ from .. import chain
 from ..chain import Segments
 from ..tags import runs
 from ..types import Gold, Loss, LossResult, Potentials, map_scores
-from ..validation import number
+from ..validation import above, finite, number, one_of, within
 from .composition import (
     allowed_tags,
     possible_only,
@@ -23,7 +23,6 @@ from .composition import (
     sequence_weights,
 )
 from .mce import sigmoid
-from .parameters import above, finite, one_of, within
 
 
 class Counts(NamedTuple):

@@ -8,6 +8,7 @@ from thinc.util import get_array_module
 
 from .. import chain
 from ..types import Cost, Gold, Loss, LossResult, Potentials, add_to
+from ..validation import at_least, within
 from .composition import (
     allowed_tags,
     cost_augment,
@@ -17,7 +18,6 @@ from .composition import (
     sequence_of,
     sequence_weights,
 )
-from .parameters import at_least, within
 
 
 def make_sequential() -> Loss:

@@ -8,6 +8,7 @@ from thinc.util import get_array_module
 
 from .. import chain
 from ..types import Cost, Gold, Loss, LossResult, Potentials, map_scores
+from ..validation import at_least
 from .composition import (
     best_competitor,
     cost_augment,
@@ -18,7 +19,6 @@ from .composition import (
     sequence_weights,
 )
 from .likelihood import sequential
-from .parameters import at_least
 
 
 def make_softmax_margin(*, cost: Cost, multiplier: float = 1.0) -> Loss:

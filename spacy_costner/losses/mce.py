@@ -9,7 +9,7 @@ from thinc.util import get_array_module
 
 from .. import chain
 from ..types import Gold, Loss, LossResult, Potentials
-from ..validation import number
+from ..validation import above, finite, number, one_of
 from .composition import (
     allowed_tags,
     best_competitor,
@@ -20,7 +20,6 @@ from .composition import (
     possible_only,
     sharpen,
 )
-from .parameters import above, finite, one_of
 
 
 def make_mce(

@@ -9,6 +9,7 @@ from thinc.util import get_array_module
 
 from .. import chain
 from ..types import Cost, Gold, Loss, LossResult, Potentials
+from ..validation import above, at_least
 from .composition import (
     best_competitor,
     cost_augment,
@@ -20,7 +21,6 @@ from .composition import (
     sequence_of,
 )
 from .margin import max_margin
-from .parameters import above, at_least
 
 NO_DISTANCE = 1e-9
 """Less than any distance of paths that have not the same features."""

@@ -8,6 +8,7 @@ from thinc.util import get_array_module
 
 from .. import chain
 from ..types import Cost, Gold, Loss, LossResult, Potentials, add_to, map_scores
+from ..validation import above
 from .composition import (
     annotated,
     cost_augment,
@@ -16,7 +17,6 @@ from .composition import (
     sequence_weights,
     zero_forbidden,
 )
-from .parameters import above
 
 
 def make_zscore(*, cost: Optional[Cost] = None, multiplier: float = 1.0) -> Loss:
