@@ -1,7 +1,6 @@
-"""`python -m spacy costner …`: read arguments, call, print.
+"""The commands of `python -m spacy costner`.
 
-spaCy imports this module for its entry point in the group `spacy_cli`, and does no more
-with that.
+spaCy imports this module through its entry point in the group `spacy_cli`.
 """
 
 from contextlib import contextmanager
@@ -25,24 +24,27 @@ from typer import Argument, Option
 
 from .commands.calibrate import calibrate
 from .commands.check import check
-from .commands.compare import compare, describe, table
+from .commands.compare import Outcome, compare, describe, table
+from .commands.deprecated import old_option
 from .commands.explain import as_text, draw_transitions, explain, write_json
 from .commands.plots import require_matplotlib, save
 from .commands.report import gather, page
-from .commands.trials import Outcome
 from .commands.tune import Aim, draw, tune
+from .metrics import text_table
 from .saving import check_file, check_folder, save_file, save_folder
 from .settings import check_overrides
 from .training import Step, describe_fit, fit, fit_online
 
 costner = typer.Typer(
-    name="costner", help="Train for what mistakes cost (spacy-costner).", no_args_is_help=True
+    name="costner",
+    help="Cost-sensitive named entity recognition.",
+    no_args_is_help=True,
 )
 app.add_typer(costner)
 
 ModelArg = Annotated[str, Argument(help="Trained pipeline: a package or a folder")]
-DevArg = Annotated[Path, Argument(help="DevPredictions docs: .spacy file or folder", exists=True)]
-OutputOption = Annotated[Path, Option("--output", "-o", help="Folder to save the pipeline in")]
+DevArg = Annotated[Path, Argument(help="Development docs: .spacy file or folder", exists=True)]
+OutputOption = Annotated[Path, Option("--output", "-o", help="Output folder for the pipeline")]
 NameOption = Annotated[str, Option("--name", help="Name of the component")]
 GpuOption = Annotated[int, Option("--gpu-id", "-g", help="GPU ID or -1 for CPU")]
 CodeOption = Annotated[
@@ -56,35 +58,31 @@ CodeOption = Annotated[
 )
 def compare_cli(
     ctx: typer.Context,
-    config_path: Annotated[Path, Argument(help="Config to start from", exists=True)],
+    config_path: Annotated[Path, Argument(help="Base config", exists=True)],
     losses: Annotated[
-        str, Option("--losses", "-l", help="Comma-separated paths of configs, one for each loss")
+        str, Option("--losses", "-l", help="Comma-separated paths of configs, one per loss")
     ],
     test_path: Annotated[
-        Path, Option("--test", "-t", help="Corpus to score on: .spacy file or folder", exists=True)
+        Path, Option("--test", "-t", help="Test docs: .spacy file or folder", exists=True)
     ],
     output_path: Annotated[
-        Path, Option("--output", "-o", help="Folder to keep trainings and results in")
+        Path, Option("--output", "-o", help="Output folder for pipelines and results")
     ],
-    seeds: Annotated[
-        str, Option("--seeds", "-s", help="Comma-separated seeds to train each loss with")
-    ] = "0",
-    n_samples: Annotated[
-        int, Option("--samples", help="Samples of docs that the test of significance draws")
-    ] = 10_000,
-    jobs: Annotated[int, Option("--jobs", "-j", help="Trainings that go side by side")] = 1,
+    seeds: Annotated[str, Option("--seeds", "-s", help="Comma-separated random seeds")] = "0",
+    n_samples: Annotated[int, Option("--samples", help="Number of bootstrap samples")] = 10_000,
+    jobs: Annotated[int, Option("--jobs", "-j", help="Number of parallel trainings")] = 1,
     use_gpu: GpuOption = -1,
     code_path: CodeOption = None,
 ) -> None:
     """
-    Train one config with several losses, on the same data, with the same budget and
-    seeds, and print how well each answers. A loss is given as a config of its own:
-    its blocks of components and training take the place of those of the first config.
-    Settings that hold for all are given as for `spacy train`, e.g. --paths.train.
-    Trainings that came to their end are kept in the output folder and not done again.
+    Train a config with several losses and compare their scores. All losses get the same
+    data, training budget and seeds. Each loss is given as a config: its [components] and
+    [training] settings replace those of the base config. Override settings of all variants
+    as in `spacy train`, e.g. --paths.train ./train.spacy. Finished trainings are kept in the
+    output folder and not repeated.
 
-    The last columns say how likely F and cost differ from those of the first loss by
-    chance (paired bootstrap over docs, two-sided).
+    The last two columns are p-values of the differences in F and in cost from the first
+    loss (paired bootstrap over docs, two-sided).
     """
     overrides = parse_config_overrides(ctx.args)
     with errors_shown():
@@ -109,39 +107,39 @@ def fit_cli(
     ctx: typer.Context,
     config_path: Annotated[Path, Argument(help="Config of a linear model", exists=True)],
     output_path: Annotated[
-        Path, Option("--output", "-o", help="Folder to save the pipeline in, as model-last")
+        Path, Option("--output", "-o", help="Output folder for the pipeline, model-last")
     ],
     online: Annotated[
-        bool, Option("--online", help="By the steps of `spacy train`, on examples read once")
+        bool, Option("--online", help="Train with the optimizer of the config instead of L-BFGS")
     ] = False,
     c2: Annotated[
         Optional[float],
-        Option("--c2", help="Weight of the sum of the squared weights, as CRFsuite's: 0.1"),
+        Option("--c2", help="Coefficient of L2 regularization, as in CRFsuite", show_default="0.1"),
     ] = None,
     max_iter: Annotated[
-        Optional[int], Option("--max-iter", help="The most iterations", min=1)
+        Optional[int],
+        Option("--max-iter", help="Maximum number of iterations", min=1, show_default="unlimited"),
     ] = None,
     tolerance: Annotated[
         Optional[float],
         Option(
             "--tolerance",
-            help="End when ten iterations gain less than this share of the objective: 0.00001",
+            help="Stop when ten iterations improve the objective by less than this share",
+            show_default="0.00001",
         ),
     ] = None,
     n_sampled: Annotated[
         Optional[int],
-        Option("--sampled", help="For ZScore: draw so many paths of each doc, in place of all"),
+        Option("--sampled", help="For ZScore: paths to sample per doc", show_default="all"),
     ] = None,
     code_path: CodeOption = None,
 ) -> None:
     """
-    Train a linear model (spacy_costner.SparseCRF.v1) to the optimum of its loss: by
-    L-BFGS over all examples at once, not by online steps as `spacy train` does with the
-    same config. The optimum of spacy_costner.ZScore.v1 without a cost is the solution of
-    linear equations, which conjugate gradient finds. With --online: by the steps of `spacy
-    train`, in a fraction of the time, until max_epochs or max_steps of the config. Settings
-    are given as for `spacy train`, e.g. --paths.train. Ctrl-C ends it, and the best model so
-    far is saved.
+    Train a linear model (spacy_costner.SparseCRF.v1) to the optimum of its loss with L-BFGS.
+    For spacy_costner.ZScore.v1 without a cost, solve for the optimum with conjugate gradient.
+    With --online, train as `spacy train` does, but faster: until max_epochs or max_steps,
+    and only the final model is scored. Override settings as in `spacy train`, e.g. --paths.train ./train.spacy.
+    Press Ctrl-C to stop and save the best model so far.
     """
     overrides = parse_config_overrides(ctx.args)
     import_code(code_path)
@@ -163,14 +161,14 @@ def fit_cli(
 
 
 def show_step(bar: tqdm, step: Step) -> None:
-    """Move a progress bar."""
+    """Update the progress bar."""
     slope = {} if step.slope is None else {"slope": f"{step.slope:.2g}"}
     bar.set_postfix(objective=f"{step.value:.6g}", **slope, refresh=False)
     bar.update()
 
 
 def show(outcome: Outcome) -> None:
-    """Print what came of a trial."""
+    """Print the outcome of a variant."""
     typer.echo(describe(outcome))
 
 
@@ -181,16 +179,15 @@ def calibrate_cli(
     output_path: OutputOption,
     name: NameOption = "ner",
     per_label: Annotated[
-        bool, Option("--per-label", help="Give each label a temperature of its own")
+        bool, Option("--per-label", help="Fit a temperature for each label")
     ] = False,
     use_gpu: GpuOption = -1,
     code_path: CodeOption = None,
 ) -> None:
     """
-    Make confidences mean what they say: of the entities of confidence 0.7, 70 % are to be
-    right. Fits a temperature to development docs, which should be other docs than those
-    the pipeline was trained on, and saves the pipeline with it. Answers of the best path
-    stay the same.
+    Calibrate confidences, so that about 70 % of the entities with confidence 0.7 are correct.
+    Fits a temperature on development docs, which should not be training docs. Predictions of
+    Viterbi decoding don't change.
     """
     with errors_shown():
         check_folder(output_path)
@@ -200,13 +197,19 @@ def calibrate_cli(
     typer.echo(f"temperature: {result.temperature.overall:.3f}")
     for label, temperature in result.temperature.labels.items():
         typer.echo(f"  {label}: {temperature:.3f}")
-    typer.echo(f"\n{'confidence':<12}{'entities':>9}{'mean':>8}{'right':>8}")
-    for row in result.reliability:
-        if row["n"]:
-            between = f"{row['from']:.1f} to {row['to']:.1f}"
-            typer.echo(f"{between:<12}{row['n']:>9}{row['confidence']:>8.3f}{row['right']:>8.3f}")
+    rows = [
+        [
+            f"{row['from']:.1f} to {row['to']:.1f}",
+            row["n"],
+            f"{row['confidence']:.3f}",
+            f"{row['right']:.3f}",
+        ]
+        for row in result.reliability
+        if row["n"]
+    ]
+    typer.echo("\n" + text_table([["confidence", "entities", "mean", "precision"], *rows]))
     typer.echo(
-        f"\nexpected calibration error: {result.error:.4f}, was {result.error_before:.4f}\n"
+        f"\nexpected calibration error: {result.error:.4f}, before: {result.error_before:.4f}\n"
         f"Saved to {output_path}"
     )
 
@@ -217,45 +220,53 @@ def tune_cli(
     dev_path: DevArg,
     output_path: OutputOption,
     name: NameOption = "ner",
-    dial: Annotated[
-        str, Option("--dial", "-d", help="What to turn: threshold or bias")
+    parameter: Annotated[
+        str, Option("--parameter", "-p", help="Parameter to tune: threshold or bias")
     ] = "threshold",
     beta: Annotated[
-        float, Option("--beta", "-b", help="Best F-beta: recall counts so many times as much")
+        float, Option("--beta", "-b", help="Beta of F-beta: weight of recall over precision")
     ] = 1.0,
     precision: Annotated[
-        Optional[float], Option("--precision", help="Best recall with at least this precision")
+        Optional[float],
+        Option("--precision", help="Required precision: maximise recall instead of F-beta"),
     ] = None,
     recall: Annotated[
-        Optional[float], Option("--recall", help="Best precision with at least this recall")
+        Optional[float],
+        Option("--recall", help="Required recall: maximise precision instead of F-beta"),
     ] = None,
     plot_path: Annotated[
-        Optional[Path], Option("--plot", help="Picture of the curve (needs matplotlib)")
+        Optional[Path], Option("--plot", help="Output file for a plot (requires matplotlib)")
     ] = None,
     use_gpu: GpuOption = -1,
     code_path: CodeOption = None,
+    dial: Annotated[Optional[str], old_option("--dial", "-d", new="--parameter")] = None,
 ) -> None:
     """
-    Set the dial between precision and recall on development docs, without training. Tries
-    all settings on one pass of the model, takes the best one for F-beta or for a floor of
-    precision or recall, and saves the pipeline with it.
+    Choose the decision threshold, or the bias, that gives the best F-beta on development docs,
+    or the best recall at a required precision. No retraining: the model runs once, and all
+    values are tried on its output.
     """
+    parameter = dial or parameter
     with errors_shown():
         check_folder(output_path)
         check_file(plot_path, [model, dev_path])
         nlp, examples = load(model, dev_path, use_gpu, code_path)
         aim = Aim(beta, precision, recall)
-        tuning = tune(nlp, examples, name=name, dial=dial, aim=aim)
+        tuning = tune(nlp, examples, name=name, parameter=parameter, aim=aim)
         save_folder(output_path, nlp.to_disk)
-        typer.echo(f"{dial:>9}{'P':>8}{'R':>8}{'F':>8}")
-        for point in tuning.points:
-            mark = "  <- chosen" if point == tuning.chosen else ""
-            scores = f"{point.precision:>8.4f}{point.recall:>8.4f}{point.f_score():>8.4f}"
-            typer.echo(f"{point.value:>9g}{scores}{mark}")
+        rows = [
+            [
+                f"{point.value:g}",
+                *(f"{score:.4f}" for score in (point.precision, point.recall, point.f_score())),
+                "<- chosen" if point == tuning.chosen else "",
+            ]
+            for point in tuning.points
+        ]
+        typer.echo(text_table([[parameter, "P", "R", "F", ""], *rows]))
         typer.echo(f"\nSaved to {output_path}")
         if plot_path is not None:
             draw(tuning, plot_path)
-            typer.echo(f"Drawn to {plot_path}")
+            typer.echo(f"Plot saved to {plot_path}")
 
 
 @costner.command(
@@ -265,24 +276,25 @@ def check_cli(
     ctx: typer.Context,
     config_path: Annotated[Path, Argument(help="Config to train with", exists=True)],
     name: Annotated[Optional[str], Option("--name", help="Name of the component")] = None,
-    n_places: Annotated[int, Option("--places", "-n", help="Docs to show of each finding")] = 3,
+    n_places: Annotated[int, Option("--places", "-n", help="Docs to show per finding")] = 3,
     code_path: CodeOption = None,
 ) -> None:
     """
-    Look at corpora and config before training: how much there is of each label, what can't
-    be learned as it stands, and whether costs, trees and weights fit the labels. Settings are
-    given as for `spacy train`, e.g. --paths.train. The exit code is 1 if there are errors.
+    Check your data and config before training: entities per label, annotation that can't be
+    learned, and whether costs, label trees and weights fit the labels. Override settings as in
+    `spacy train`, e.g. --paths.train ./train.spacy. The exit code is 1 if there are errors.
     """
     overrides = parse_config_overrides(ctx.args)
     with errors_shown():
         import_code(code_path)
         found = check(config_path, overrides=overrides, name=name)
-    width = max([len("label"), *(len(count.label) for count in found.counts)])
-    typer.echo(f"{found.component}\n\n{'label':<{width}}{'train':>10}{'dev':>10}")
-    for row in found.counts:
-        typer.echo(f"{row.label:<{width}}{row.train:>10}{row.dev:>10}")
-    for what, numbers in (("docs", found.docs), ("tokens", found.tokens)):
-        typer.echo(f"{what:<{width}}{numbers['train']:>10}{numbers['dev']:>10}")
+    totals = (("docs", found.docs), ("tokens", found.tokens))
+    rows = [
+        ["label", "train", "dev"],
+        *found.counts,
+        *([what, numbers["train"], numbers["dev"]] for what, numbers in totals),
+    ]
+    typer.echo(f"{found.component}\n\n{text_table(rows)}")
     for finding in found.findings:
         number = f" ({len(finding.places)})" if finding.places else ""
         typer.echo(f"\n{finding.severity}: {finding.corpus}: {finding.message}{number}")
@@ -296,24 +308,27 @@ def check_cli(
 def explain_cli(
     model: ModelArg,
     text: Annotated[
-        Optional[str], Option("--text", "-t", help="Text to answer and explain")
+        Optional[str], Option("--text", "-t", help="Text to predict and explain")
     ] = None,
     name: NameOption = "ner",
     n_features: Annotated[
-        int, Option("--features", "-n", help="Features to show of each tag and token", min=1)
+        int, Option("--features", "-n", help="Number of features to show per tag and token", min=1)
     ] = 10,
-    json_path: Annotated[Optional[Path], Option("--json", help="JSON file to write to")] = None,
-    picture_path: Annotated[
-        Optional[Path], Option("--picture", help="Picture of the transitions (needs matplotlib)")
+    json_path: Annotated[Optional[Path], Option("--json", help="Output JSON file")] = None,
+    plot_path: Annotated[
+        Optional[Path],
+        Option("--plot", help="Output file for a plot of transition weights (requires matplotlib)"),
     ] = None,
     code_path: CodeOption = None,
+    picture_path: Annotated[Optional[Path], old_option("--picture", new="--plot")] = None,
 ) -> None:
     """
-    Show what a linear model has learned: the strongest features for and against each tag, the
-    weights of transitions and, of a text, the features and weights behind the tag of each token.
+    Show the weights of a linear model: the strongest features for and against each tag, the
+    transition weights and, for a text, the features behind the tag of each token.
     """
+    plot_path = picture_path or plot_path
     with errors_shown():
-        for path in (json_path, picture_path):
+        for path in (json_path, plot_path):
             check_file(path, [model])
         import_code(code_path)
         found = explain(load_model(model), name=name, text=text, n_features=n_features)
@@ -321,30 +336,28 @@ def explain_cli(
         if json_path is not None:
             write_json(found, json_path)
             typer.echo(f"Written to {json_path}")
-        if picture_path is not None:
-            title = "Weights of transitions"
-            save(draw_transitions(found.transitions, title=title), picture_path)
-            typer.echo(f"Drawn to {picture_path}")
+        if plot_path is not None:
+            save(draw_transitions(found.transitions, title="Transition weights"), plot_path)
+            typer.echo(f"Plot saved to {plot_path}")
 
 
 @costner.command("report")
 def report_cli(
     model: ModelArg,
-    test_path: Annotated[
-        Path, Argument(help="Docs to report on: .spacy file or folder", exists=True)
-    ],
-    output_path: Annotated[Path, Option("--output", "-o", help="HTML file to write to")],
+    test_path: Annotated[Path, Argument(help="Test docs: .spacy file or folder", exists=True)],
+    output_path: Annotated[Path, Option("--output", "-o", help="Output HTML file")],
     name: NameOption = "ner",
     n_mistakes: Annotated[
-        int, Option("--mistakes", "-n", help="The costliest mistakes to show", min=0)
+        int, Option("--mistakes", "-n", help="Number of mistakes to show, costliest first", min=0)
     ] = 20,
     use_gpu: GpuOption = -1,
     code_path: CodeOption = None,
 ) -> None:
     """
-    Write a page to look at of a pipeline on a test corpus: scores by label and by level of the
-    tree, precision and recall, confidence, confusion by cost, the costliest mistakes in their
-    sentences, and the transitions. One HTML file that needs nothing else.
+    Write an HTML report of a pipeline on a test corpus: scores by label and by level of the
+    label tree, the precision-recall curve, calibration, the confusion matrix by cost, the
+    costliest mistakes in their sentences, and the transition weights. The file is
+    self-contained.
     """
     with errors_shown():
         check_file(output_path, [model, test_path])
@@ -360,7 +373,7 @@ def report_cli(
 def load(
     model: str, dev_path: Path, use_gpu: int, code_path: Optional[Path]
 ) -> Tuple[Language, List[Example]]:
-    """Load a pipeline and docs to run it on."""
+    """Load a pipeline and docs."""
     setup_gpu(use_gpu, silent=True)
     import_code(code_path)
     nlp = load_model(model)
@@ -369,7 +382,7 @@ def load(
 
 @contextmanager
 def errors_shown() -> Iterator[None]:
-    """Print what went wrong as a message, and exit with code 1."""
+    """Print errors without a traceback and exit with code 1."""
     try:
         yield
     except (ValueError, ImportError, OSError) as error:

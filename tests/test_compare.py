@@ -8,16 +8,22 @@ from typing import Any, List
 import numpy
 import pytest
 
-from spacy_costner.commands import trials
-from spacy_costner.commands.compare import compare, describe, summarise, table
-from spacy_costner.commands.trials import Failed, Finished, Outcome
+from spacy_costner.commands.compare import (
+    Failed,
+    Finished,
+    Outcome,
+    compare,
+    describe,
+    summarise,
+    table,
+)
 from spacy_costner.pipeline.scorers import DocCounts
 
 from .experiment import SHORT, Experiment
 
 
 def finished(loss: str, *docs: List[float], seed: int = 0, seconds: float = 10) -> Finished:
-    """A trial with these counts of right, wrong, missed, cost and tokens for each doc."""
+    """A variant with these counts of right, wrong, missed, cost and tokens for each doc."""
     columns = numpy.asarray(docs, dtype="float64").T
     return Finished(loss, seed, seconds, DocCounts(*columns))
 
@@ -61,8 +67,8 @@ def f_of(docs: List[List[float]]) -> float:
 
 
 def test_significance_against_a_loop() -> None:
-    trials_ = [finished("poor", *POOR), finished("good", *GOOD)]
-    found = summarise(trials_, n_samples=200)[1].differences["ents_f"]
+    both = [finished("poor", *POOR), finished("good", *GOOD)]
+    found = summarise(both, n_samples=200)[1].differences["ents_f"]
     drawn = numpy.random.default_rng(0).integers(3, size=(200, 3))
     samples = [f_of([GOOD[i] for i in ids]) - f_of([POOR[i] for i in ids]) for ids in drawn]
     not_better = sum(sample <= 0 for sample in samples)
@@ -139,7 +145,7 @@ def test_a_comparison_is_written_down_and_taken_up_again(
     for row, written in zip(rows, record["losses"]):
         assert written["scores"] == pytest.approx(row.scores)
         assert written["differences"]["ents_f"]["p"] == pytest.approx(row.differences["ents_f"].p)
-    monkeypatch.delattr(trials, "train")
+    monkeypatch.delattr("spacy_costner.commands.compare.train")
     threads = partial(ThreadPoolExecutor, 2)
     settings = {"seeds": [0, 1], "n_samples": 20}
     for row, again in zip(rows, compare(*experiment, make_executor=threads, **settings)):

@@ -7,16 +7,9 @@ import spacy
 from spacy.util import load_config
 from thinc.api import Config
 
-from spacy_costner.commands.trials import (
-    HAMMING,
-    Failed,
-    Finished,
-    Trial,
-    plan,
-    put_onto,
-    run_trial,
-    run_trials,
-)
+from spacy_costner.commands.compare import Failed, Finished, run_variant, run_variants
+from spacy_costner.commands.config_variants import Variant, make_variants, put_onto
+from spacy_costner.costs.tables import HAMMING
 
 from .experiment import SHORT, Experiment
 
@@ -24,8 +17,8 @@ SEQUENTIAL = {"@losses": "spacy_costner.Sequential.v1"}
 RISK = {"@losses": "spacy_costner.Risk.v1", "cost": HAMMING}
 
 
-def plan_of(experiment: Experiment, **overrides: Any) -> List[Trial]:
-    return plan(*experiment, seeds=[0, 1], overrides=overrides)
+def variants_of(experiment: Experiment, **overrides: Any) -> List[Variant]:
+    return make_variants(*experiment, seeds=[0, 1], overrides=overrides)
 
 
 def test_settings_of_the_same_block_are_put_together() -> None:
@@ -51,21 +44,21 @@ def test_another_factory_takes_the_whole_place() -> None:
     assert put_onto(there, same)["ner"] == {**there["ner"], "scheme": "IOB2"}
 
 
-def test_plan(experiment: Experiment) -> None:
-    trials = plan_of(experiment, **{"training.max_steps": 3})
-    assert [(trial.loss, trial.seed) for trial in trials] == [
+def test_variants(experiment: Experiment) -> None:
+    variants = variants_of(experiment, **{"training.max_steps": 3})
+    assert [(variant.loss, variant.seed) for variant in variants] == [
         *(("sequential", 0), ("risk", 0), ("sequential", 1), ("risk", 1))
     ]
-    for trial in trials:
-        training, ner = trial.config["training"], trial.config["components"]["ner"]
-        assert (training["seed"], training["max_steps"]) == (trial.seed, 3)
+    for variant in variants:
+        training, ner = variant.config["training"], variant.config["components"]["ner"]
+        assert (training["seed"], training["max_steps"]) == (variant.seed, 3)
         assert training["gpu_allocator"] is None
         assert training["eval_frequency"] == 3
-        assert training.get("dropout") == (0.0 if trial.loss == "risk" else None)
-        assert ner["loss"] == (RISK if trial.loss == "risk" else SEQUENTIAL)
+        assert training.get("dropout") == (0.0 if variant.loss == "risk" else None)
+        assert ner["loss"] == (RISK if variant.loss == "risk" else SEQUENTIAL)
         assert ner["model"]["tok2vec"]["width"] == 8
-        assert trial.measure == ("ner", "IOB2", HAMMING, str(experiment.test_path))
-        assert trial.path == experiment.output_path / trial.loss / f"seed-{trial.seed}"
+        assert variant.measure == ("ner", "IOB2", HAMMING, str(experiment.test_path))
+        assert variant.path == experiment.output_path / variant.loss / f"seed-{variant.seed}"
 
 
 def test_the_scorer_says_what_mistakes_cost(experiment: Experiment) -> None:
@@ -75,36 +68,36 @@ def test_the_scorer_says_what_mistakes_cost(experiment: Experiment) -> None:
         load_config(experiment.config_path), {"components": {"ner": {"scorer": scorer}}}
     )
     config.to_disk(experiment.config_path)
-    for trial in plan_of(experiment):
-        assert trial.measure.cost == cost
+    for variant in variants_of(experiment):
+        assert variant.measure.cost == cost
 
 
 @pytest.mark.parametrize("text", ["[nlp]\nlang = 'en'", SHORT.replace("[components.ner", "[other")])
 def test_a_config_without_the_component_is_named(experiment: Experiment, text: str) -> None:
     experiment.loss_paths[1].write_text(text)
     with pytest.raises(ValueError, match=r"risk\.cfg: expected a component 'ner'"):
-        plan_of(experiment)
+        variants_of(experiment)
     experiment.config_path.write_text(text)
     with pytest.raises(ValueError, match=r"base\.cfg: expected one component .*, found: \[\]"):
-        plan_of(experiment)
+        variants_of(experiment)
 
 
 def test_losses_have_names_of_their_own(experiment: Experiment) -> None:
     twice = [*experiment.loss_paths, experiment.loss_paths[0]]
     with pytest.raises(ValueError, match=r"sequential\.cfg: expected files of different names"):
-        plan_of(experiment._replace(loss_paths=twice))
+        variants_of(experiment._replace(loss_paths=twice))
 
 
-def test_a_trial_leaves_what_is_needed(experiment: Experiment) -> None:
-    trial = plan_of(experiment)[0]
-    outcome = run_trial(trial)
+def test_a_variant_leaves_what_is_needed(experiment: Experiment) -> None:
+    variant = variants_of(experiment)[0]
+    outcome = run_variant(variant)
     assert isinstance(outcome, Finished)
     assert outcome.seconds > 0
-    assert {path.name for path in trial.path.iterdir()} == {
+    assert {path.name for path in variant.path.iterdir()} == {
         *("config.cfg", "log.txt", "model-best", "trained.json", "counts.json")
     }
-    assert "ENTS_F" in (trial.path / "log.txt").read_text()
-    nlp = spacy.load(trial.path / "model-best")
+    assert "ENTS_F" in (variant.path / "log.txt").read_text()
+    nlp = spacy.load(variant.path / "model-best")
     assert nlp.config["training"]["seed"] == 0
     tokens = [6, 3, 3, 1]
     assert outcome.counts.tokens.tolist() == tokens
@@ -114,20 +107,20 @@ def test_a_trial_leaves_what_is_needed(experiment: Experiment) -> None:
 def test_another_measure_needs_no_other_training(
     experiment: Experiment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trial = plan_of(experiment)[0]
-    first = run_trial(trial)
-    monkeypatch.delattr("spacy_costner.commands.trials.train")
-    zero_one = trial.measure._replace(cost={"@misc": "spacy_costner.ZeroOneCost.v1"})
-    again = run_trial(trial._replace(measure=zero_one))
+    variant = variants_of(experiment)[0]
+    first = run_variant(variant)
+    monkeypatch.delattr("spacy_costner.commands.compare.train")
+    zero_one = variant.measure._replace(cost={"@misc": "spacy_costner.ZeroOneCost.v1"})
+    again = run_variant(variant._replace(measure=zero_one))
     assert isinstance(first, Finished) and isinstance(again, Finished)
     assert again.seconds == first.seconds
     assert again.counts.right.tolist() == first.counts.right.tolist()
 
 
 def test_another_config_is_trained_anew(experiment: Experiment) -> None:
-    first = run_trial(plan_of(experiment)[0])
-    (trial, *_) = plan_of(experiment, **{"training.max_steps": 3})
-    again = run_trial(trial)
+    first = run_variant(variants_of(experiment)[0])
+    (variant, *_) = variants_of(experiment, **{"training.max_steps": 3})
+    again = run_variant(variant)
     assert isinstance(first, Finished) and isinstance(again, Finished)
     assert again.seconds != first.seconds
 
@@ -137,30 +130,30 @@ def test_a_pipeline_stays_until_another_is_whole(
     experiment: Experiment, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     """And is not taken for the other one, nor the other one for it."""
-    first = plan_of(experiment)[0]
-    outcome = run_trial(first)
+    first = variants_of(experiment)[0]
+    outcome = run_variant(first)
     before = (first.path / "model-best" / "ner" / "model").read_bytes()
-    (trial, *_) = plan_of(experiment, **{"training.max_steps": 3})
+    (variant, *_) = variants_of(experiment, **{"training.max_steps": 3})
     with monkeypatch.context() as patch:
-        patch.delattr(f"spacy_costner.commands.trials.{step}")
-        (failed,) = run_trials([trial])
+        patch.delattr(f"spacy_costner.commands.compare.{step}")
+        (failed,) = run_variants([variant])
     assert isinstance(failed, Failed)
-    assert (trial.path / "model-best" / "ner" / "model").read_bytes() == before
-    assert (trial.path / "trained.json").exists() is (step == "train")
+    assert (variant.path / "model-best" / "ner" / "model").read_bytes() == before
+    assert (variant.path / "trained.json").exists() is (step == "train")
     if step == "train":
-        again = run_trial(first)
+        again = run_variant(first)
         assert isinstance(again, Finished) and isinstance(outcome, Finished)
         assert again.seconds == outcome.seconds
-    assert isinstance(run_trial(trial), Finished)
-    assert (trial.path / "model-best" / "ner" / "model").read_bytes() != before
-    assert not (trial.path / "training").exists()
+    assert isinstance(run_variant(variant), Finished)
+    assert (variant.path / "model-best" / "ner" / "model").read_bytes() != before
+    assert not (variant.path / "training").exists()
 
 
 def test_side_by_side_is_one_after_another(experiment: Experiment) -> None:
-    trials = plan_of(experiment)[:2]
-    apart = [trial._replace(path=trial.path / "apart") for trial in trials]
-    one = {found.loss: found for found in run_trials(trials)}
-    two = {found.loss: found for found in run_trials(apart, jobs=2)}
+    variants = variants_of(experiment)[:2]
+    apart = [variant._replace(path=variant.path / "apart") for variant in variants]
+    one = {found.loss: found for found in run_variants(variants)}
+    two = {found.loss: found for found in run_variants(apart, jobs=2)}
     assert set(one) == set(two)
     for loss, found in one.items():
         other = two[loss]

@@ -10,7 +10,7 @@ import spacy
 import srsly
 from spacy.language import Language
 
-from spacy_costner.commands.explain import as_text, draw_transitions, explain, steps
+from spacy_costner.commands.explain import as_text, draw_transitions, explain, transition_weights
 from spacy_costner.ml import linear_part
 
 from .test_cli import run
@@ -42,10 +42,10 @@ def test_strongest_features(nlp: Language) -> None:
     assert explain(nlp, n_features=1).tags[1].in_favour == [("ORTH=Rome", 3.0)]
 
 
-def test_steps(nlp: Language) -> None:
+def test_transition_weights(nlp: Language) -> None:
     ner = nlp.get_pipe("ner")
-    table = steps(ner.tags, linear_part(ner.model)[1])
-    assert table == steps(ner.tags, ner.model.predict([nlp.make_doc("Rome")]))
+    table = transition_weights(ner.tags, linear_part(ner.model)[1])
+    assert table == transition_weights(ner.tags, ner.model.predict([nlp.make_doc("Rome")]))
     assert table.origins == ["O", "B-X", "I-X", "(start)"]
     assert table.targets == ["O", "B-X", "I-X", "(end)"]
     assert table.weights == [
@@ -69,7 +69,7 @@ def test_reasons_add_up_to_the_score_of_the_path(nlp: Language) -> None:
     score = sum(potentials.emissions[t, k] for t, k in enumerate(path))
     score += sum(potentials.transitions[i, j] for i, j in pairwise(path))
     score += potentials.start[path[0]] + potentials.end[path[-1]]
-    assert sum(token.score + token.step for token in tokens) == pytest.approx(score)
+    assert sum(token.score + token.transition for token in tokens) == pytest.approx(score)
     assert explain(nlp).tokens == [] and explain(nlp, text="").tokens == []
 
 
@@ -83,7 +83,7 @@ def test_what_cannot_be_explained(nlp: Language) -> None:
 
 def test_command_line(nlp: Language, tmp_path: Path) -> None:
     nlp.to_disk(tmp_path / "pipeline")
-    given = ["--json", tmp_path / "out.json", "--picture", tmp_path / "steps.png"]
+    given = ["--json", tmp_path / "out.json", "--plot", tmp_path / "transitions.png"]
     result = run("explain", tmp_path / "pipeline", "--text", "Rome", *given)
     assert result.exit_code == 0, result.output
     assert "ORTH=Rome +3.00" in result.output and "from \\ to" in result.output
@@ -92,11 +92,11 @@ def test_command_line(nlp: Language, tmp_path: Path) -> None:
     assert saved == srsly.json_loads(srsly.json_dumps(again))
     first = saved["tokens"][0]["features"][0]
     assert first == {"feature": "ORTH=Rome", "weight": pytest.approx(3, abs=2e-3)}
-    assert (tmp_path / "steps.png").read_bytes()[1:4] == b"PNG"
+    assert (tmp_path / "transitions.png").read_bytes()[1:4] == b"PNG"
     assert run("explain", tmp_path / "pipeline", "--name", "x").exit_code == 1
 
 
-def test_text_shows_forbidden_steps_as_dots(nlp: Language) -> None:
+def test_text_shows_forbidden_transitions_as_dots(nlp: Language) -> None:
     lines = as_text(explain(nlp)).splitlines()
     (start,) = (line for line in lines if line.startswith("(start)"))
     assert start.split() == ["(start)", "+0.50", "+1.50", ".", "."]

@@ -8,12 +8,14 @@ import pytest
 from spacy_costner.metrics import (
     bootstrap,
     difference,
+    f_beta,
     f_score,
     markdown_table,
     mean_and_deviation,
     paired_differences,
     precision,
     recall,
+    text_table,
 )
 
 COUNTS = numpy.random.default_rng(0).integers(5, size=(7, 3)).astype("float64")
@@ -68,6 +70,8 @@ def test_f_by_hand() -> None:
     for beta in (0.5, 1, 2):
         expected = (1 + beta**2) * p * r / (beta**2 * p + r)
         assert f_score(3, 3, 1, beta) == pytest.approx(expected)
+        assert f_beta(p, r, beta) == pytest.approx(expected)
+    assert f_beta(0.0, 0.0) == 0
 
 
 def test_mean_scores_of_seeds_are_compared() -> None:
@@ -96,3 +100,12 @@ def test_tables_are_markdown() -> None:
     ]
     assert mean_and_deviation([1, 3], 1) == "2.0 ± 1.4"
     assert mean_and_deviation([1]) == "1.00"
+
+
+def test_tables_for_the_terminal() -> None:
+    rows = [["label", "P", ""], ["a", 0.5, "best"], ["other", 10, ""]]
+    assert text_table(rows).splitlines() == [
+        "label     P",
+        "a      0.50  best",
+        "other    10",
+    ]

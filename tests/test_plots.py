@@ -11,7 +11,7 @@ import pytest
 
 from spacy_costner.commands.plots import (
     COLOURS,
-    MOST_NUMBERED,
+    MAX_NUMBERED,
     as_svg,
     drawing,
     heat_map,
@@ -43,7 +43,7 @@ def test_cells_have_their_numbers() -> None:
 
 
 def test_large_heat_maps_have_colours_only() -> None:
-    n = MOST_NUMBERED + 1
+    n = MAX_NUMBERED + 1
     assert "1.25" not in texts(heat(numpy.full((n, n), 1.25).tolist(), number="{:.2f}"))
     assert "1.25" in texts(heat(numpy.full((n - 1, n - 1), 1.25).tolist(), number="{:.2f}"))
 
@@ -106,7 +106,7 @@ def test_curve_goes_through_its_points() -> None:
     curves = [line.get_xydata().tolist() for line in axes.lines]
     assert [[recall, precision] for _, precision, recall in POINTS] in curves
     assert [[0.8, 0.6]] in curves
-    assert {"now", "settings of the threshold", "0.5"} <= set(texts(figure))
+    assert {"now", "values of the threshold", "0.5"} <= set(texts(figure))
     for f in (0.5, 0.9):
         assert any(
             len(curve) == 100 and all(2 * p * r / (p + r) == pytest.approx(f) for r, p in curve)

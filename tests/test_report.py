@@ -170,11 +170,14 @@ def test_only_so_many_mistakes_are_shown(found: Findings) -> None:
 
 def test_present_setting_lies_on_its_curve() -> None:
     threshold = {"@misc": "spacy_costner.ThresholdDecoding.v1", "threshold": 0.5}
-    for settings, dial, value in (({}, "bias", 0.0), ({"decoding": threshold}, "threshold", 0.5)):
+    for settings, parameter, value in (
+        ({}, "bias", 0.0),
+        ({"decoding": threshold}, "threshold", 0.5),
+    ):
         found = findings(pipeline(**settings))
-        assert found.dial == dial and found.setting.value == value
+        assert found.parameter == parameter and found.setting.value == value
         assert (found.setting.precision, found.setting.recall) == (0.25, 0.25)
-        assert found.setting in found.curves[dial]
+        assert found.setting in found.curves[parameter]
         assert sorted(found.curves) == ["bias", "threshold"]
 
 
@@ -232,11 +235,11 @@ def test_nodes_of_the_tree_can_be_answers() -> None:
     weights.emissions[rome] = [-5, 0, -5, 0, -5, 0, -5]  # any label, but surely one
     found = gather(nlp, corpus(nlp))
     assert counts(found.labels["place"]) == (0, 1, 0)
-    assert found.dial is None and numpy.isnan(found.setting.value)
+    assert found.parameter is None and numpy.isnan(found.setting.value)
     assert counts(found.levels[0])[0] == 2
     mistake = next(one for one in found.mistakes.shown if one.text == "Rome fell .")
     assert (mistake.kind, mistake.cost, mistake.predicted[0].label) == ("wrong label", 1, "place")
-    assert "present setting" in page(found)
+    assert "current setting" in page(found)
 
 
 def test_labels_that_only_the_corpus_has() -> None:
@@ -350,7 +353,7 @@ def test_corpus_without_entities(docs: List[Tuple[str, str]], message: str) -> N
 # The page
 
 
-SECTIONS = ["scores", "dial", "confidence", "confusion", "mistakes", "model"]
+SECTIONS = ["scores", "curve", "confidence", "confusion", "mistakes", "model"]
 VOID = {"meta", "br"}
 
 
@@ -431,13 +434,16 @@ def test_every_picture_has_axes_and_units(found: Findings) -> None:
     for name, labels in {
         "precision-recall": [
             "recall (share of annotated entities)",
-            "precision (share of answers)",
+            "precision (share of predicted entities)",
         ],
-        "reliability": ["confidence (probability of the entity)", "share of these that are right"],
+        "reliability": [
+            "confidence (probability of the entity)",
+            "precision (share of correct entities)",
+        ],
         "confusion": ["annotated", "predicted", "cost"],
         "transitions": ["from", "to", "weight"],
     }.items():
-        picture = re.search(rf'<figure id="{name}-picture">.*?</figure>', text, flags=re.DOTALL)
+        picture = re.search(rf'<figure id="{name}-plot">.*?</figure>', text, flags=re.DOTALL)
         assert picture is not None
         for label in labels:
             assert f">{label}</text>" in picture[0]
@@ -479,7 +485,7 @@ def test_page_of_a_pipeline_without_mistakes() -> None:
     assert found.total.fscore == pytest.approx(1) and found.mistakes.shown == []
     text = page(found)
     assert check(text).tags.count("svg") == 3
-    assert "All tags are right." in text and "There is none to show." in text
+    assert "All tags are correct." in text and "No mistakes to show." in text
 
 
 def test_page_of_a_model_without_features() -> None:
@@ -487,7 +493,7 @@ def test_page_of_a_model_without_features() -> None:
     nlp, some = dense_or_sparse(model=dense)
     nlp.get_pipe("ner").model.get_ref("output_layer").get_param("transitions")[0, 1] = 2.5
     found = gather(nlp, some)
-    assert found.features == [] and found.steps.weights[0][1] == 2.5
+    assert found.features == [] and found.transitions.weights[0][1] == 2.5
     text = page(found)
     check(text)
     assert "<details" not in text and ">2.5</text>" in text

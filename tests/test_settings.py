@@ -9,7 +9,7 @@ from spacy.util import load_config, registry
 from thinc.api import Config
 
 from spacy_costner.commands.check import check
-from spacy_costner.commands.trials import plan
+from spacy_costner.commands.config_variants import make_variants
 from spacy_costner.settings import check_overrides, check_settings
 from spacy_costner.training import fit, fit_online
 
@@ -105,17 +105,17 @@ def test_commands_refuse_them(experiment: Experiment, tmp_path: Path) -> None:
         check(experiment.config_path, overrides=overrides)
     paths = experiment.loss_paths, experiment.test_path, experiment.output_path
     with pytest.raises(ValueError, match=r"training\.max_epoch: .* mean 'max_epochs'\?"):
-        plan(experiment.config_path, *paths, seeds=[0], overrides=overrides)
+        make_variants(experiment.config_path, *paths, seeds=[0], overrides=overrides)
     with pytest.raises(ValueError, match=r"^paths\.tst: expected a setting of \[paths\]"):
-        plan(experiment.config_path, *paths, seeds=[0], overrides={"paths.tst": "x"})
+        make_variants(experiment.config_path, *paths, seeds=[0], overrides={"paths.tst": "x"})
     loss = experiment.loss_paths[1]
     loss.write_text(loss.read_text().replace("dropout", "drop_out"))
     with pytest.raises(ValueError, match=r"^risk: training\.drop_out: .* mean 'dropout'\?"):
-        plan(experiment.config_path, *paths, seeds=[0], overrides={})
+        make_variants(experiment.config_path, *paths, seeds=[0], overrides={})
     text = experiment.config_path.read_text()
     experiment.config_path.write_text(text.replace("max_steps", "max_step"))
     with pytest.raises(ValueError, match=r"base\.cfg: training\.max_step: .* mean 'max_steps'\?"):
-        plan(experiment.config_path, *paths, seeds=[0], overrides={})
+        make_variants(experiment.config_path, *paths, seeds=[0], overrides={})
     assert not experiment.output_path.exists() and not (tmp_path / "out").exists()
 
 

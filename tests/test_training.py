@@ -18,7 +18,7 @@ from spacy.util import load_config
 from thinc.api import Adam, Config
 
 from spacy_costner.chain import constrain
-from spacy_costner.commands.trials import put_onto
+from spacy_costner.commands.config_variants import put_onto
 from spacy_costner.ml import linear_part
 from spacy_costner.training import (
     TotalLoss,

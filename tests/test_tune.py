@@ -1,4 +1,4 @@
-"""The dial: what its settings are good for, which one is chosen, where it is written."""
+"""Thresholds and biases: their scores, which one is chosen, where it is written."""
 
 import sys
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 import spacy
 from spacy.training import Example
 
-from spacy_costner.commands.tune import DIALS, Aim, Point, Tuning, choose, draw, tune
+from spacy_costner.commands.tune import PARAMETERS, Aim, Point, Tuning, choose, draw, tune
 
 from .test_annotations import load
 from .test_component import TEXTS, ents, examples
@@ -57,39 +57,39 @@ def test_an_aim_that_is_not_reached_is_named(aim: Aim, message: str) -> None:
         choose(POINTS, aim)
 
 
-@pytest.mark.parametrize("dial", DIALS)
-def test_points_are_what_the_pipeline_scores(unsure: Path, dial: str) -> None:
+@pytest.mark.parametrize("parameter", PARAMETERS)
+def test_points_are_what_the_pipeline_scores(unsure: Path, parameter: str) -> None:
     nlp = load(unsure)
-    tuning = tune(nlp, examples(nlp), dial=dial)
-    assert [point.value for point in tuning.points] == list(DIALS[dial].values)
+    tuning = tune(nlp, examples(nlp), parameter=parameter)
+    assert [point.value for point in tuning.points] == list(PARAMETERS[parameter].values)
     assert len({point.recall for point in tuning.points}) > 1
     ner = nlp.get_pipe("ner")
-    assert ner.cfg["decoding"][dial] == tuning.chosen.value
+    assert ner.cfg["decoding"][parameter] == tuning.chosen.value
     for point in [*tuning.points[::11], tuning.chosen]:
-        ner.cfg["decoding"][dial] = point.value
+        ner.cfg["decoding"][parameter] = point.value
         scores = nlp.evaluate(examples(nlp))
         assert point.recall == pytest.approx(scores["ents_r"])
         assert point.f_score() == pytest.approx(scores["ents_f"])
 
 
-@pytest.mark.parametrize("dial", DIALS)
-def test_the_setting_is_saved(unsure: Path, tmp_path: Path, dial: str) -> None:
+@pytest.mark.parametrize("parameter", PARAMETERS)
+def test_the_setting_is_saved(unsure: Path, tmp_path: Path, parameter: str) -> None:
     nlp = load(unsure)
-    tuning = tune(nlp, examples(nlp), dial=dial, aim=Aim(recall=0.01))
+    tuning = tune(nlp, examples(nlp), parameter=parameter, aim=Aim(recall=0.01))
     expected = [ents(nlp(text)) for text in TEXTS]
     nlp.to_disk(tmp_path)
     for copy in (spacy.load(tmp_path), spacy.blank("en").from_config(nlp.config)):
         block = copy.config["components"]["ner"]["decoding"]
-        assert block[dial] == tuning.chosen.value
-        assert block["@misc"] == DIALS[dial].block
-        assert copy.get_pipe("ner").cfg["decoding"][dial] == tuning.chosen.value
+        assert block[parameter] == tuning.chosen.value
+        assert block["@misc"] == PARAMETERS[parameter].block
+        assert copy.get_pipe("ner").cfg["decoding"][parameter] == tuning.chosen.value
     assert [ents(spacy.load(tmp_path)(text)) for text in TEXTS] == expected
 
 
 def test_what_cannot_be_tuned_is_said(unsure: Path) -> None:
     nlp = load(unsure)
-    with pytest.raises(ValueError, match=r"dial: expected one of \['threshold', 'bias'\], got"):
-        tune(nlp, examples(nlp), dial="volume")
+    with pytest.raises(ValueError, match=r"parameter: expected one of \['threshold', 'bias'\]"):
+        tune(nlp, examples(nlp), parameter="volume")
     with pytest.raises(ValueError, match="with entities, found none"):
         tune(nlp, [Example.from_dict(nlp.make_doc("a b"), {"entities": []})])
 

@@ -1,4 +1,4 @@
-"""Calibration: a temperature at which confidences mean what they say, from development docs."""
+"""Calibrate confidences by a temperature, fitted on development docs."""
 
 from typing import Any, Dict, Iterable, List, NamedTuple, Tuple
 
@@ -14,20 +14,19 @@ from .dev_predictions import get_component, predict_dev
 
 MOST_STEPS = 60
 PRECISION = 1e-3
-"""Of the logarithm of a temperature."""
+"""Where the steps in the logarithm of a temperature end."""
 
 HOTTEST = numpy.log(100)
-"""A label that is always right, or never, would have no limit."""
+"""The limit for a label whose predictions are all correct, or all wrong."""
 
 
 class Calibration(NamedTuple):
-    """What came of a calibration.
+    """The result of a calibration.
 
     temperature (Temperature): The temperature.
-    error_before (float): The expected calibration error of the answers with the temperature
-        that the component had.
-    error (float): The same with this one.
-    reliability (List[Dict[str, Any]]): Confidence and precision now: see `reliability`.
+    error_before (float): The expected calibration error before.
+    error (float): The expected calibration error after.
+    reliability (List[Dict[str, Any]]): Confidence and precision after: see `reliability`.
     """
 
     temperature: Temperature
@@ -39,22 +38,22 @@ class Calibration(NamedTuple):
 def calibrate(
     nlp: Language, examples: Iterable[Example], *, name: str = "ner", per_label: bool = False
 ) -> Calibration:
-    """Fit the temperature of a component to development docs, and set it.
+    """Fit the temperature of a component on development docs, and set it.
 
-    nlp (Language): The trained pipeline. What it answers with its best paths stays the same,
-        as do its weights.
-    examples (Iterable[Example]): The docs. They should not be those it was trained on.
+    nlp (Language): The trained pipeline. Its weights and the predictions of Viterbi decoding
+        don't change.
+    examples (Iterable[Example]): The docs. They should not be training docs.
     name (str): The name of the component.
-    per_label (bool): Whether each label gets a temperature of its own.
-    RETURNS (Calibration): The temperature, and what it is good for.
-    RAISES (ValueError): If there is no such component, or no entity to learn from.
+    per_label (bool): Whether to fit a temperature for each label.
+    RETURNS (Calibration): The temperature, and the calibration error before and after.
+    RAISES (ValueError): If there is no such component, or no entity is predicted.
     """
-    development = predict_dev(nlp, name, examples)
-    before = development.posterior
-    predicted = development.answer(make_viterbi())
+    dev = predict_dev(nlp, name, examples)
+    before = dev.posterior
+    predicted = dev.decode(make_viterbi())
     if not len(predicted.begin):
         raise ValueError(f"{name}: expected answers to calibrate, found no entity")
-    right = development.right(predicted)
+    right = dev.right(predicted)
     temperature = fit(before, predicted, right, per_label=per_label)
     get_component(nlp, name).cfg["temperature"] = temperature._asdict()
     probs = _at(before, temperature).entity_probs(predicted)
@@ -69,17 +68,16 @@ def calibrate(
 def fit(
     posterior: Posterior, predicted: Entities, right: Array1d, *, per_label: bool
 ) -> Temperature:
-    """Find the temperature at which whether entities are right surprises least.
+    """Find the temperature with the lowest log loss on the predicted entities.
 
         min_T  - sum_{e right} log p_T(e) - sum_{e wrong} log(1 - p_T(e))
 
-    over the entities predicted. Each label is held to the overall temperature as if one more
-    entity said that it has it.
+    The temperature of each label is regularised towards the overall one.
 
-    posterior (Posterior): The scores.
-    predicted (Entities): The entities.
-    right (Array1d): True for those that are right. Shape: (E,)
-    per_label (bool): Whether each label gets a temperature of its own.
+    posterior (Posterior): The posterior.
+    predicted (Entities): The predicted entities.
+    right (Array1d): True for those that are correct. Shape: (E,)
+    per_label (bool): Whether to fit a temperature for each label.
     RETURNS (Temperature): The temperature.
     """
     labels = posterior.tags.labels
@@ -112,16 +110,16 @@ def _at(posterior: Posterior, temperature: Temperature) -> Posterior:
 
 
 def _slopes(posterior: Posterior, predicted: Entities, right: Array1d) -> Floats1d:
-    """The derivative of the loss with respect to the logarithm of each temperature: the
-    overall one, then those of the labels. Shape: (1 + labels,)
+    """The derivative of the log loss with respect to the logarithm of each temperature: the
+    overall one, then the labels' own. Shape: (1 + labels,)
 
         d loss / d log T = - sum over scores s of  d loss / d (s / T)  s / T
     """
-    log_ways, which, backprop = posterior.entity_log_probs(predicted)
-    ways = numpy.exp(log_ways)
-    p = numpy.clip(numpy.bincount(which, ways, minlength=len(right)), 1e-12, 1 - 1e-7)
+    log_probs, which, backprop = posterior.entity_log_probs(predicted)
+    probs = numpy.exp(log_probs)
+    p = numpy.clip(numpy.bincount(which, probs, minlength=len(right)), 1e-12, 1 - 1e-7)
     d_p = numpy.where(right, -1 / p, 1 / (1 - p))
-    gradient = backprop(d_p[which] * ways)
+    gradient = backprop(d_p[which] * probs)
     products = [
         numpy.where(numpy.isfinite(scores), scores, 0).astype("float64") * slopes
         for scores, slopes in zip(posterior.potentials[:4], gradient[:4])
@@ -133,12 +131,12 @@ def _slopes(posterior: Posterior, predicted: Entities, right: Array1d) -> Floats
 
 
 def _minimise(slope: Any, start: Floats1d) -> Floats1d:
-    """Walk downhill, each coordinate by steps of its own: longer while the slope keeps its
-    sign, half as long the other way when it turns.
+    """Minimise by RPROP: each coordinate has its own step size, which grows while the sign of
+    the gradient stays the same and is halved when it changes.
 
     slope (Callable[[Floats1d], Floats1d]): The gradient.
-    start (Floats1d): Where to begin.
-    RETURNS (Floats1d): Where the steps have become too short to matter.
+    start (Floats1d): The initial point.
+    RETURNS (Floats1d): The point where all step sizes are below `PRECISION`.
 
     Riedmiller & Braun, 1993, "A Direct Adaptive Method for Faster Backpropagation Learning:
     The RPROP Algorithm".

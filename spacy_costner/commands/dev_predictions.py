@@ -1,4 +1,4 @@
-"""A pipeline's posterior about development docs, found once, to be decoded in many ways."""
+"""The posterior of development docs, computed once for all decodings."""
 
 from typing import Iterable, List, NamedTuple, Sequence, cast
 
@@ -18,13 +18,12 @@ from ..types import map_scores
 
 
 class DevPredictions(NamedTuple):
-    """Annotated docs, and what a model believes of them.
+    """Annotated docs with their posterior.
 
-    examples (List[Example]): The docs as they come to the component, with their annotation.
-    posterior (Posterior): The posterior, of the tokens of all docs one after another.
-    gold (Entities): The annotated entities; label -1 is one that the model doesn't have.
-    known (Array1d): True for the tokens that are annotated, but not before the model saw
-        them. Shape: (N,)
+    examples (List[Example]): The docs as the component gets them, with their annotation.
+    posterior (Posterior): The posterior of the tokens of all docs, concatenated.
+    gold (Entities): The annotated entities. Label -1: a label that the component doesn't have.
+    known (Array1d): True for tokens that are annotated and have no preset. Shape: (N,)
     """
 
     examples: List[Example]
@@ -32,15 +31,15 @@ class DevPredictions(NamedTuple):
     gold: Entities
     known: Array1d
 
-    def answer(self, decoding: Decoding) -> Entities:
-        """The entities that count of an answer."""
+    def decode(self, decoding: Decoding) -> Entities:
+        """Predict entities. Only those that count: see `counts`."""
         found = trim(
             decoding.decode(self.posterior, decoding.settings).entities, self.posterior.is_space
         )
         return select(found, self.counts(found))
 
     def counts(self, entities: Entities) -> Array1d:
-        """True for the entities that lie in such tokens. Shape: (E,)"""
+        """True for the entities whose tokens are all known. Shape: (E,)"""
         unknown = numpy.concatenate([[0], numpy.cumsum(~self.known)])
         return unknown[entities.end] == unknown[entities.begin]
 
@@ -63,12 +62,12 @@ def select(entities: Entities, which: Array1d) -> Entities:
 
 
 def get_component(nlp: Language, name: str) -> CostSensitiveNER:
-    """Get a component of ours.
+    """Get a `cost_sensitive_ner` component.
 
     nlp (Language): The pipeline.
-    name (str): Its name.
+    name (str): The name of the component.
     RETURNS (CostSensitiveNER): The component.
-    RAISES (ValueError): If there is none of that name, or it is another's.
+    RAISES (ValueError): If there is none of that name, or it is of another type.
     """
     ours = [other for other, pipe in nlp.pipeline if isinstance(pipe, CostSensitiveNER)]
     if name not in ours:
@@ -77,13 +76,13 @@ def get_component(nlp: Language, name: str) -> CostSensitiveNER:
 
 
 def predict_dev(nlp: Language, name: str, examples: Iterable[Example]) -> DevPredictions:
-    """Run docs through a pipeline, up to a component of ours.
+    """Run a pipeline on docs and compute the posterior of a component.
 
     nlp (Language): The pipeline.
     name (str): The name of the component.
-    examples (Iterable[Example]): The docs, with their annotation.
-    RETURNS (DevPredictions): The docs, and what the component believes of them.
-    RAISES (ValueError): If there is no such component, or nothing annotated.
+    examples (Iterable[Example]): The annotated docs.
+    RETURNS (DevPredictions): The docs with their posterior.
+    RAISES (ValueError): If there is no such component, or no annotation.
     """
     ner, examples = get_component(nlp, name), [eg for eg in examples if len(eg.predicted)]
     docs: Iterable[Doc] = [eg.predicted.copy() for eg in examples]
@@ -97,17 +96,17 @@ def predict_dev(nlp: Language, name: str, examples: Iterable[Example]) -> DevPre
     annotated = annotation(read_reference(examples, tokens), ner.tags, nlp.vocab.strings)
     if not annotated.known.any():
         raise ValueError("expected docs with entities annotated, found none")
-    development = DevPredictions(
+    dev = DevPredictions(
         examples=examples,
         posterior=_posterior(ner, docs, nlp.batch_size),
         gold=trim(annotated.entities, tokens.is_space),
         known=annotated.known & (tokens.iob == MISSING),
     )
-    return development._replace(gold=select(development.gold, development.counts(development.gold)))
+    return dev._replace(gold=select(dev.gold, dev.counts(dev.gold)))
 
 
 def _posterior(ner: CostSensitiveNER, docs: Sequence[Doc], batch_size: int) -> Posterior:
-    """The posterior about docs, batch after batch, in one."""
+    """The posterior of docs, computed by batches and concatenated."""
     batches = [ner.posterior(batch, preset=True) for batch in minibatch(docs, batch_size)]
     scores = [map_scores(to_numpy, posterior.scores) for posterior in batches]
     return Posterior(

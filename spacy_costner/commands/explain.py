@@ -1,4 +1,4 @@
-"""What a linear model has learned, and what is behind its answers, in the names of features."""
+"""Explain a linear model and its predictions by the weights of features."""
 
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Union
@@ -11,6 +11,7 @@ from thinc.api import to_numpy
 from thinc.types import Array1d, Floats1d, Floats2d
 
 from .. import chain
+from ..metrics import text_table
 from ..ml import SparseWeights, linear_part
 from ..pipeline.component import CostSensitiveNER
 from ..pipeline.targets import possible_tags, read_presets
@@ -23,18 +24,18 @@ START, END = "(start)", "(end)"
 
 
 class Weighted(NamedTuple):
-    """A feature, and its weight for some tag."""
+    """A feature with its weight for a tag."""
 
     feature: str
     weight: float
 
 
 class TagProfile(NamedTuple):
-    """What speaks for and against a tag.
+    """The strongest features for and against a tag.
 
     tag (str): The tag.
-    in_favour (List[Weighted]): The features of the largest weights above 0, the largest first.
-    against (List[Weighted]): Those of the weights furthest below 0.
+    in_favour (List[Weighted]): The features with the highest weights, highest first.
+    against (List[Weighted]): The features with the lowest weights, lowest first.
     """
 
     tag: str
@@ -42,11 +43,11 @@ class TagProfile(NamedTuple):
     against: List[Weighted]
 
 
-class Steps(NamedTuple):
-    """The weights of steps; None where the tag scheme forbids one.
+class TransitionWeights(NamedTuple):
+    """The transition weights. None where the tag scheme forbids a transition.
 
-    origins (List[str]): Tags, and the start.
-    targets (List[str]): Tags, and the end.
+    origins (List[str]): The tags and the start.
+    targets (List[str]): The tags and the end.
     weights (List[List[Optional[float]]]): [from, to]. Shape: (K + 1, K + 1)
     """
 
@@ -56,37 +57,37 @@ class Steps(NamedTuple):
 
 
 class TokenReasons(NamedTuple):
-    """Why a token has its tag.
+    """The weights behind the tag of a token.
 
     token (str): The token.
     tag (str): Its tag in the best path.
-    score (float): The sum of the weights of all its features for that tag.
-    step (float): The weight of the step from the tag before, or from the start; of the last
-        token that to the end, too.
-    features (List[Weighted]): Its features of the largest weights, of either sign.
+    score (float): The sum of the weights of its features for that tag.
+    transition (float): The weight of the transition from the previous tag or the start; for the
+        last token, plus that of the transition to the end.
+    features (List[Weighted]): Its features with the largest absolute weights.
     """
 
     token: str
     tag: str
     score: float
-    step: float
+    transition: float
     features: List[Weighted]
 
 
 class Explanation(NamedTuple):
-    """All of it.
+    """The explanation of a model.
 
-    tags (List[TagProfile]): The tags.
-    transitions (Steps): The steps.
-    tokens (List[TokenReasons]): The tokens of a text, if there is one.
+    tags (List[TagProfile]): The strongest features of each tag.
+    transitions (TransitionWeights): The transition weights.
+    tokens (List[TokenReasons]): The tokens of the text, if one is given.
     """
 
     tags: List[TagProfile]
-    transitions: Steps
+    transitions: TransitionWeights
     tokens: List[TokenReasons]
 
     def to_dict(self) -> Dict[str, Any]:
-        """The same as JSON can hold it."""
+        """The explanation as JSON."""
         return {
             "tags": [
                 {
@@ -107,13 +108,13 @@ class Explanation(NamedTuple):
 def explain(
     nlp: Language, *, name: str = "ner", text: Optional[str] = None, n_features: int = 10
 ) -> Explanation:
-    """Show what a linear model has learned. Of a hybrid, it is the linear part that is shown.
+    """Show the weights of a linear model, or of the linear part of a hybrid model.
 
     nlp (Language): A trained pipeline.
     name (str): The name of the component.
-    text (Optional[str]): A text to answer.
-    n_features (int): How many features to show of each tag and of each token.
-    RETURNS (Explanation): What there is to say.
+    text (Optional[str]): A text to predict and explain.
+    n_features (int): Number of features to show for each tag and each token.
+    RETURNS (Explanation): The explanation.
     RAISES (ValueError): If there is no such component, or its model has no sparse features.
     """
     ner = linear_component(nlp, name)
@@ -128,13 +129,13 @@ def explain(
         for k, tag in enumerate(ner.tags.names)
     ]
     tokens = [] if text is None else reasons(ner, read(nlp, name, text), names, n_features)
-    return Explanation(tags, steps(ner.tags, weights), tokens)
+    return Explanation(tags, transition_weights(ner.tags, weights), tokens)
 
 
 def linear_component(nlp: Language, name: str) -> CostSensitiveNER:
-    """The component of a pipeline, with a linear model.
+    """Get a component with a linear model.
 
-    RAISES (ValueError): If it is missing or something else.
+    RAISES (ValueError): If there is none of that name.
     """
     ner = get_component(nlp, name)
     try:
@@ -147,25 +148,25 @@ def linear_component(nlp: Language, name: str) -> CostSensitiveNER:
 def strongest(
     names: Sequence[str], strength: Floats1d, n_features: int, *, sign: float = 1.0
 ) -> List[Weighted]:
-    """The features of the largest numbers above 0.
+    """Find the features of the greatest strength above 0.
 
-    names (Sequence[str]): What features are called. Length: V
-    strength (Floats1d): A number for each. Shape: (V,)
-    n_features (int): How many to name at most.
-    sign (float): What the numbers have to be multiplied by to be weights.
-    RETURNS (List[Weighted]): The largest first.
+    names (Sequence[str]): The names of features. Length: V
+    strength (Floats1d): The strength of each. Shape: (V,)
+    n_features (int): Maximum number of features.
+    sign (float): The sign of the weights: weight = sign * strength.
+    RETURNS (List[Weighted]): The strongest first.
     """
     order = numpy.argsort(-strength, kind="stable")[:n_features]
     return [Weighted(names[i], sign * float(strength[i])) for i in order if strength[i] > 0]
 
 
-def steps(tags: Tags, weights: Union[SparseWeights, Potentials]) -> Steps:
-    """The weights of the steps that the tag scheme allows.
+def transition_weights(tags: Tags, weights: Union[SparseWeights, Potentials]) -> TransitionWeights:
+    """Get the weights of the transitions that the tag scheme allows.
 
     tags (Tags): The tags.
-    weights (Union[SparseWeights, Potentials]): What has transitions, start and end: the
-        weights of a linear model, or the scores of any.
-    RETURNS (Steps): The weights.
+    weights (Union[SparseWeights, Potentials]): The weights of a linear model or the scores of
+        any, with transitions, start and end.
+    RETURNS (TransitionWeights): The weights.
     """
     constraints, n_tags = tags.constraints, len(tags)
     table = numpy.full((n_tags + 1, n_tags + 1), numpy.nan)
@@ -173,7 +174,7 @@ def steps(tags: Tags, weights: Union[SparseWeights, Potentials]) -> Steps:
     table[-1, :-1] = _where(constraints.start, weights.start)
     table[:-1, -1] = _where(constraints.end, weights.end)
     values = [[None if numpy.isnan(w) else float(w) for w in row] for row in table]
-    return Steps([*tags.names, START], [*tags.names, END], values)
+    return TransitionWeights([*tags.names, START], [*tags.names, END], values)
 
 
 def _where(possible: Optional[Array1d], weights: Floats2d) -> Floats2d:
@@ -181,7 +182,7 @@ def _where(possible: Optional[Array1d], weights: Floats2d) -> Floats2d:
 
 
 def read(nlp: Language, name: str, text: str) -> Doc:
-    """A doc as the component gets it, from the components before it."""
+    """Run the components before this one."""
     with nlp.select_pipes(disable=nlp.pipe_names[nlp.pipe_names.index(name) :]):
         return nlp(text)
 
@@ -189,12 +190,12 @@ def read(nlp: Language, name: str, text: str) -> Doc:
 def reasons(
     ner: CostSensitiveNER, doc: Doc, names: Sequence[str], n_features: int
 ) -> List[TokenReasons]:
-    """Find the best path of a doc, and say why.
+    """Find the best path of a doc and the weights behind it.
 
     ner (CostSensitiveNER): The component.
-    doc (Doc): The doc, as it comes to the component.
-    names (Sequence[str]): What features are called. Length: V
-    n_features (int): How many to name of each token at most.
+    doc (Doc): The doc, as the component gets it.
+    names (Sequence[str]): The names of features. Length: V
+    n_features (int): Maximum number of features for each token.
     RETURNS (List[TokenReasons]): One for each token.
     """
     features, weights = linear_part(ner.model)
@@ -205,18 +206,18 @@ def reasons(
         seen = rows[t][rows[t] >= 0]
         own = weights.emissions[seen, tag].astype("float64")
         order = numpy.argsort(-numpy.abs(own), kind="stable")[:n_features]
-        step = float(weights.transitions[path[t - 1], tag] if t else weights.start[tag])
+        transition = float(weights.transitions[path[t - 1], tag] if t else weights.start[tag])
         if t == len(path) - 1:
-            step += float(weights.end[tag])
+            transition += float(weights.end[tag])
         reasons_of = [Weighted(names[seen[i]], float(own[i])) for i in order if own[i]]
         found.append(
-            TokenReasons(doc[t].text, ner.tags.names[tag], float(own.sum()), step, reasons_of)
+            TokenReasons(doc[t].text, ner.tags.names[tag], float(own.sum()), transition, reasons_of)
         )
     return found
 
 
 def best_path(ner: CostSensitiveNER, doc: Doc) -> List[int]:
-    """The best path of a doc. With another decoding than Viterbi, the answer may differ."""
+    """The best path of a doc. The prediction may differ if the decoding is not Viterbi."""
     if not len(doc):
         return []
     possible = possible_tags(
@@ -231,14 +232,14 @@ def best_path(ner: CostSensitiveNER, doc: Doc) -> List[int]:
 
 
 def as_text(explanation: Explanation) -> str:
-    """Tables to read."""
+    """Format an explanation for the terminal."""
     blocks = [
         f"{tag.tag}\n  for      {_list(tag.in_favour)}\n  against  {_list(tag.against)}"
         for tag in explanation.tags
     ]
-    blocks.append(_step_table(explanation.transitions))
+    blocks.append(_transition_table(explanation.transitions))
     blocks += [
-        f"{token.token}  {token.tag}  {token.score:+.2f}, step {token.step:+.2f}\n"
+        f"{token.token}  {token.tag}  {token.score:+.2f}, transition {token.transition:+.2f}\n"
         f"  {_list(token.features)}"
         for token in explanation.tokens
     ]
@@ -249,27 +250,24 @@ def _list(some: Sequence[Weighted]) -> str:
     return "  ".join(f"{one.feature} {one.weight:+.2f}" for one in some) or "-"
 
 
-def _step_table(table: Steps) -> str:
+def _transition_table(table: TransitionWeights) -> str:
     """One line for each tag to come from; "." is forbidden."""
-    width = max(len(name) for name in [*table.origins, *table.targets, "-00.00"]) + 2
     cells = [["." if w is None else f"{w:+.2f}" for w in row] for row in table.weights]
-    lines = zip(["from \\ to", *table.origins], [table.targets, *cells])
-    return "\n".join(
-        f"{name:<{width + 2}}" + "".join(f"{cell:>{width}}" for cell in row) for name, row in lines
-    )
+    rows = [[name, *row] for name, row in zip(table.origins, cells)]
+    return text_table([["from \\ to", *table.targets], *rows])
 
 
 def write_json(explanation: Explanation, path: Path) -> None:
-    """Write all of it to a file."""
+    """Write an explanation to a JSON file."""
     srsly.write_json(path, explanation.to_dict())
 
 
-def draw_transitions(table: Steps, *, title: str = "") -> Any:
-    """Draw the weights of the steps; those that are forbidden are grey.
+def draw_transitions(table: TransitionWeights, *, title: str = "") -> Any:
+    """Plot transition weights. Forbidden transitions are grey.
 
-    table (Steps): The steps.
+    table (TransitionWeights): The transition weights.
     title (str): The title.
-    RETURNS (Figure): The figure, of matplotlib.
+    RETURNS (Figure): The figure.
     RAISES (ImportError): If matplotlib is not installed.
     """
     return heat_map(

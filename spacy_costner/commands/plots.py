@@ -1,8 +1,7 @@
-"""Figures: heat maps, precision against recall, reliability. By matplotlib (extra "report").
+"""Plots: heat maps, precision against recall, reliability diagrams. Needs matplotlib.
 
-A figure is saved to a file, in the colours below, or written into a page, where each of
-these colours is a variable of the page's style sheet and nothing is behind the figure:
-the same drawing goes with light and dark.
+A figure is saved to a file, or embedded in a page as SVG. There the colours below are replaced by
+variables of the style sheet, for light and dark mode.
 """
 
 import re
@@ -16,6 +15,8 @@ from warnings import catch_warnings, filterwarnings
 import numpy
 from thinc.types import Floats2d
 
+from ..metrics import f_beta
+
 INK, MUTED, RULE = "#1c2733", "#66727e", "#d5dbe1"
 ACCENT, SECOND, ALERT = "#2467a6", "#8a6a1f", "#c2442a"
 COLOURS = {
@@ -26,10 +27,10 @@ COLOURS = {
     "second": SECOND,
     "alert": ALERT,
 }
-"""What the colours are called in the style sheet of a page."""
+"""The variables of the style sheet."""
 
 BLUE, RED, GREY = (0.16, 0.47, 0.77), (0.85, 0.33, 0.2), (0.5, 0.5, 0.5)
-"""The colours of heat maps, on light and dark alike."""
+"""The colours of heat maps, in light and dark mode."""
 
 SETTINGS: Any = {
     "axes.edgecolor": MUTED,
@@ -56,12 +57,12 @@ SETTINGS: Any = {
     "ytick.major.width": 0.6,
 }
 
-MOST_NUMBERED = 15
-"""Heat maps of more rows or columns don't have their numbers in their cells."""
+MAX_NUMBERED = 15
+"""Maximum rows or columns of a heat map with numbers in its cells."""
 
 
 def require_matplotlib() -> None:
-    """Check that there is matplotlib, before work begins that would be lost without.
+    """Check that matplotlib is installed.
 
     RAISES (ImportError): If it is not installed.
     """
@@ -75,9 +76,9 @@ def require_matplotlib() -> None:
 
 @contextmanager
 def drawing() -> Iterator[Any]:
-    """Draw in our manner.
+    """Set up matplotlib.
 
-    YIELDS (Type[Figure]): The class of matplotlib's figures.
+    YIELDS (Type[Figure]): Matplotlib's Figure class.
     RAISES (ImportError): If matplotlib is not installed.
     """
     require_matplotlib()
@@ -85,7 +86,7 @@ def drawing() -> Iterator[Any]:
     from matplotlib.figure import Figure
 
     with rc_context(SETTINGS), catch_warnings():
-        # A label may be written in letters that matplotlib's font lacks; a browser's has them.
+        # Matplotlib's font may lack glyphs of a label that the browser's font has.
         filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
         yield Figure
 
@@ -94,17 +95,17 @@ def save(figure: Any, path: Path) -> None:
     """Save a figure.
 
     figure (Figure): The figure.
-    path (Path): The picture; its suffix says in which format.
+    path (Path): The file. Its suffix determines the format.
     """
     with drawing():
         figure.savefig(path)
 
 
 def as_svg(figure: Any, name: str) -> str:
-    """Write a figure to stand in a page, which has a variable for each of our colours.
+    """Render a figure as SVG for a page whose style sheet has our colours as variables.
 
     figure (Figure): The figure.
-    name (str): Another one for each figure of the page.
+    name (str): A name that is unique on the page.
     RETURNS (str): The <svg> element.
     """
     buffer = StringIO()
@@ -121,7 +122,7 @@ def as_svg(figure: Any, name: str) -> str:
 
 
 def _with_own_ids(text: str, name: str) -> str:
-    """Leave only the ids that something refers to, and have them begin with a name."""
+    """Remove ids that nothing refers to, and prefix the others with a name."""
     used = set(re.findall(r'(?:url\(|href=")#([\w-]+)', text))
     text = re.sub(
         r' id="([^"]*)"',
@@ -142,22 +143,21 @@ def heat_map(
     number: str = "{:.1f}",
     title: str = "",
 ) -> Any:
-    """Draw a table of numbers: blue above 0, red below; where all are 0 or more, red.
+    """Plot a heat map: blue above 0, red below. If no value is below 0, red on a square root
+    scale, so that small values can be seen.
 
-    The scale of those goes by the square root, so that small ones can be seen beside large.
-
-    values (Floats2d): The numbers; NaN, which is grey, where there is none. Shape: (R, C)
-    rows (Sequence[str]): What the rows are called.
-    columns (Sequence[str]): What the columns are called.
-    ylabel (str): What the rows are.
-    xlabel (str): What the columns are.
-    unit (str): What the numbers are.
-    number (str): How one is written in its cell.
+    values (Floats2d): The values. NaN is grey. Shape: (R, C)
+    rows (Sequence[str]): The names of the rows.
+    columns (Sequence[str]): The names of the columns.
+    ylabel (str): The label of the y axis.
+    xlabel (str): The label of the x axis.
+    unit (str): The label of the colour bar.
+    number (str): The format of the numbers in the cells.
     title (str): The title.
     RETURNS (Figure): The figure.
     RAISES (ImportError): If matplotlib is not installed.
     """
-    numbered = max(values.shape) <= MOST_NUMBERED
+    numbered = max(values.shape) <= MAX_NUMBERED
     cell = 0.42 if numbered else max(0.13, 0.24 - 0.002 * max(values.shape))
     margin = 0.07 * max(map(len, [*rows, *columns]))
     width, height = margin + 1.5 + cell * len(columns), margin + 0.7 + cell * len(rows)
@@ -210,60 +210,61 @@ def _write_numbers(axes: Any, image: Any, number: str) -> None:
             axes.text(j, i, text, ha="center", va="center", fontsize=7, color=colour)
 
 
-Settings = Sequence[Tuple[float, float, float]]
-"""The settings of a dial, each with precision and recall."""
+Points = Sequence[Tuple[float, float, float]]
+"""Values of a parameter, each with precision and recall."""
 
 
 def precision_recall(
-    curves: Mapping[str, Settings],
+    curves: Mapping[str, Points],
     chosen: Tuple[float, float],
     *,
     chosen_name: str,
     title: str = "",
 ) -> Any:
-    """Draw precision against recall, with lines of equal F and a point.
+    """Plot precision against recall, with lines of equal F and a highlighted point.
 
-    Settings whose F is much below the best may lie outside of the picture.
+    Points with an F far below the best may be outside of the plot.
 
-    curves (Mapping[str, Settings]): Dials, by name; at most two.
-    chosen (Tuple[float, float]): Precision and recall of the point.
-    chosen_name (str): What the point is called.
+    curves (Mapping[str, Points]): One or two curves: for each parameter its points.
+    chosen (Tuple[float, float]): Precision and recall of the highlighted point.
+    chosen_name (str): Its name in the legend.
     title (str): The title.
     RETURNS (Figure): The figure.
     RAISES (ImportError): If matplotlib is not installed.
     """
-    good = {dial: _good_ones(points) for dial, points in curves.items()}
+    good = {name: _good_ones(points) for name, points in curves.items()}
     seen = [chosen, *(point[1:] for points in good.values() for point in points)]
     with drawing() as figure_class:
         figure = figure_class(figsize=(5.2, 4.9), layout="constrained")
         axes = figure.add_subplot()
         axes.set(
             xlabel="recall (share of annotated entities)",
-            ylabel="precision (share of answers)",
+            ylabel="precision (share of predicted entities)",
             title=title,
             xlim=_limits([recall for _, recall in seen]),
             ylim=_limits([precision for precision, _ in seen]),
         )
         _draw_lines_of_equal_f(axes)
-        for (dial, points), colour in zip(curves.items(), (ACCENT, SECOND)):
+        for (name, points), colour in zip(curves.items(), (ACCENT, SECOND)):
             _, precision, recall = zip(*points)
             axes.plot(recall, precision, color=colour, linewidth=1.3, marker=".", markersize=3)
-            away = [point for point in good[dial] if dist(point[1:], chosen) > 0.04]
-            _name_settings(axes, _spread(away, 5), colour)
-            axes.plot([], [], color=colour, marker=".", label=f"settings of the {dial}")
+            away = [point for point in good[name] if dist(point[1:], chosen) > 0.04]
+            _label_points(axes, _spread(away, 5), colour)
+            axes.plot([], [], color=colour, marker=".", label=f"values of the {name}")
         axes.plot([chosen[1]], [chosen[0]], "o", color=ALERT, markersize=7, label=chosen_name)
         figure.legend(loc="outside upper left", frameon=False, fontsize=8)
         return figure
 
 
-def _good_ones(points: Settings) -> Settings:
-    """Those whose F is at least 0.8 of the best; all, if F is 0."""
-    f_scores = numpy.asarray([2 * p * r / (p + r) if p + r else 0.0 for _, p, r in points])
+def _good_ones(points: Points) -> Points:
+    """The points with an F of at least 0.8 of the best."""
+    _, p, r = numpy.asarray(points).T
+    f_scores = f_beta(p, r)
     return [point for point, f in zip(points, f_scores) if f >= 0.8 * f_scores.max()]
 
 
 def _limits(values: Sequence[float]) -> Tuple[float, float]:
-    """From a tenth well below all values up to 1."""
+    """From a multiple of 0.1 below all values to 1."""
     return max(0.0, float(numpy.floor(10 * min(values) - 0.5)) / 10), 1.005
 
 
@@ -277,7 +278,7 @@ def _draw_lines_of_equal_f(axes: Any) -> None:
         _annotate(axes, name, (1.005, float(precision[-1])), MUTED, va="center")
 
 
-def _name_settings(axes: Any, points: Settings, colour: str) -> None:
+def _label_points(axes: Any, points: Points, colour: str) -> None:
     for value, precision, recall in points:
         _annotate(axes, f"{value:g}", (recall, precision), colour)
 
@@ -287,8 +288,8 @@ def _annotate(axes: Any, text: str, place: Tuple[float, float], colour: str, **m
     axes.annotate(text, place, xytext=(4, 3), color=colour, **settings, **more)
 
 
-def _spread(points: Settings, n: int) -> Settings:
-    """Points that stand well apart: about as many as asked for."""
+def _spread(points: Points, n: int) -> Points:
+    """About n points at equal distances along the curve."""
     if not points:
         return []
     places = numpy.asarray([point[1:] for point in points])
@@ -300,9 +301,9 @@ def _spread(points: Settings, n: int) -> Settings:
 
 
 def reliability_diagram(rows: Sequence[Mapping[str, Any]], *, title: str = "") -> Any:
-    """Draw how many answers are right against how sure they are.
+    """Plot precision against confidence.
 
-    rows (Sequence[Mapping[str, Any]]): The bins: see `reliability.reliability`.
+    rows (Sequence[Mapping[str, Any]]): The bins: see `calibration.reliability`.
     title (str): The title.
     RETURNS (Figure): The figure.
     RAISES (ImportError): If matplotlib is not installed.
@@ -317,7 +318,7 @@ def reliability_diagram(rows: Sequence[Mapping[str, Any]], *, title: str = "") -
         above.plot([0, 1], [0, 1], color=MUTED, linewidth=0.8, linestyle=(0, (4, 3)))
         above.vlines(sure, low, high, color=ACCENT, linewidth=1.2, alpha=0.5)
         above.plot(sure, right, color=ACCENT, linewidth=1.2, marker="o", markersize=4)
-        above.set(xlim=(0, 1.01), ylim=(0, 1.02), ylabel="share of these that are right")
+        above.set(xlim=(0, 1.01), ylim=(0, 1.02), ylabel="precision (share of correct entities)")
         above.set_title(title)
         width = rows[0]["to"] - rows[0]["from"]
         middles = [(row["from"] + row["to"]) / 2 for row in rows]
@@ -330,14 +331,14 @@ def reliability_diagram(rows: Sequence[Mapping[str, Any]], *, title: str = "") -
 
 
 def wilson(share: float, n: int, z: float = 1.96) -> Tuple[float, float]:
-    """Between which shares the true one lies, with 95 % confidence.
+    """The Wilson score interval of a share.
 
         (p + z^2 / 2n ± z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n)
 
-    share (float): The share p that was seen.
-    n (int): Of how many.
+    share (float): The observed share p.
+    n (int): The number of observations.
     z (float): The quantile of the normal distribution.
-    RETURNS (Tuple[float, float]): The least and the most.
+    RETURNS (Tuple[float, float]): The bounds.
 
     Wilson, 1927, "Probable Inference, the Law of Succession, and Statistical Inference".
     """

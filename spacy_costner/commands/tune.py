@@ -1,4 +1,4 @@
-"""The dial between precision and recall, set on development docs by one pass of the model."""
+"""Choose a decision threshold or a bias on development docs. No retraining."""
 
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Tuple
@@ -9,17 +9,18 @@ from spacy.training import Example
 from spacy.util import registry
 
 from ..decoding import LEAST, make_viterbi, without_overlap
+from ..metrics import f_beta, precision, recall
 from ..tags import Entities
 from .dev_predictions import DevPredictions, get_component, predict_dev, select
 from .plots import precision_recall, save
 
 
 class Point(NamedTuple):
-    """What a setting of the dial is good for.
+    """The scores at a value of a parameter.
 
-    value (float): The setting.
-    precision (float): The share of answers that are right; 1 if there are none.
-    recall (float): The share of annotated entities that are predicted.
+    value (float): The value.
+    precision (float): Precision; 1 if nothing is predicted.
+    recall (float): Recall.
     """
 
     value: float
@@ -27,21 +28,14 @@ class Point(NamedTuple):
     recall: float
 
     def f_score(self, beta: float = 1.0) -> float:
-        """The weighted harmonic mean of precision and recall.
-
-            (1 + beta^2) P R / (beta^2 P + R)
-
-        beta (float): How many times as important recall is.
-        """
-        precision, recall = self.precision, self.recall
-        weighted = beta**2 * precision + recall
-        return (1 + beta**2) * precision * recall / weighted if weighted else 0.0
+        """F-beta: see `metrics.f_beta`."""
+        return float(f_beta(self.precision, self.recall, beta))
 
 
 class Aim(NamedTuple):
-    """What a setting is chosen for. With a floor, it is the best of the other.
+    """What to optimise: F-beta or, if one of precision and recall is required, the other.
 
-    beta (float): For F-beta, without a floor.
+    beta (float): How many times as important recall is as precision.
     precision (Optional[float]): Best recall with at least this precision.
     recall (Optional[float]): Best precision with at least this recall.
     """
@@ -51,53 +45,53 @@ class Aim(NamedTuple):
     recall: Optional[float] = None
 
 
-class Dial(NamedTuple):
-    """Something that can be turned.
+class Parameter(NamedTuple):
+    """A parameter of a decoding.
 
-    block (str): The decoding that has it.
-    values (Tuple[float, ...]): What is tried.
-    answers (Callable): Takes development docs to a function from value to answer.
+    block (str): The registered name of the decoding.
+    values (Tuple[float, ...]): The values to try.
+    make_decoder (Callable): Takes development docs to a function from value to entities.
     """
 
     block: str
     values: Tuple[float, ...]
-    answers: Callable[[DevPredictions], Callable[[float], Entities]]
+    make_decoder: Callable[[DevPredictions], Callable[[float], Entities]]
 
 
 class Tuning(NamedTuple):
-    """What came of tuning.
+    """The result of tuning.
 
-    dial (str): What was turned.
-    points (List[Point]): What each value is good for.
-    chosen (Point): The one that serves the aim best.
+    parameter (str): "threshold" or "bias".
+    points (List[Point]): The scores at each value.
+    chosen (Point): The best of them.
     """
 
-    dial: str
+    parameter: str
     points: List[Point]
     chosen: Point
 
 
-def _by_bias(development: DevPredictions) -> Callable[[float], Entities]:
-    return lambda bias: development.answer(make_viterbi(bias=bias))
+def _by_bias(dev: DevPredictions) -> Callable[[float], Entities]:
+    return lambda bias: dev.decode(make_viterbi(bias=bias))
 
 
-def _by_threshold(development: DevPredictions) -> Callable[[float], Entities]:
-    entities, probs = development.posterior.likely_entities(LEAST)
+def _by_threshold(dev: DevPredictions) -> Callable[[float], Entities]:
+    entities, probs = dev.posterior.likely_entities(LEAST)
 
-    def answer(threshold: float) -> Entities:
+    def decode(threshold: float) -> Entities:
         chosen = without_overlap(entities, probs - threshold)
-        return select(chosen, development.counts(chosen))
+        return select(chosen, dev.counts(chosen))
 
-    return answer
+    return decode
 
 
-DIALS: Dict[str, Dial] = {
-    "threshold": Dial(
+PARAMETERS: Dict[str, Parameter] = {
+    "threshold": Parameter(
         "spacy_costner.ThresholdDecoding.v1",
         tuple(numpy.linspace(LEAST, 0.99, 99).round(4).tolist()),
         _by_threshold,
     ),
-    "bias": Dial(
+    "bias": Parameter(
         "spacy_costner.ViterbiDecoding.v1",
         tuple(numpy.linspace(-10, 10, 81).round(4).tolist()),
         _by_bias,
@@ -110,55 +104,61 @@ def tune(
     examples: Iterable[Example],
     *,
     name: str = "ner",
-    dial: str = "threshold",
+    parameter: str = "threshold",
     aim: Aim = Aim(),  # noqa: B008
 ) -> Tuning:
-    """Turn the dial on development docs, and leave the component with the best setting.
+    """Choose the best value of a parameter on development docs, and set it.
 
-    nlp (Language): The trained pipeline. Its config and its component get the setting.
-    examples (Iterable[Example]): The docs. They should not be those it was trained on.
+    nlp (Language): The trained pipeline. Its config and its component are updated.
+    examples (Iterable[Example]): The docs. They should not be training docs.
     name (str): The name of the component.
-    dial (str): "threshold" or "bias": see `decode`.
-    aim (Aim): What is best.
-    RETURNS (Tuning): What each setting is good for, and the one chosen.
-    RAISES (ValueError): If there is no such dial or component, no entity in the docs, or no
-        setting that reaches the floor.
+    parameter (str): "threshold" or "bias".
+    aim (Aim): What to optimise.
+    RETURNS (Tuning): The scores at each value, and the value chosen.
+    RAISES (ValueError): If there is no such parameter or component, no entity in the docs, or no
+        value with the required precision or recall.
     """
-    if dial not in DIALS:
-        raise ValueError(f"dial: expected one of {list(DIALS)}, got {dial!r}")
-    points = sweep(predict_dev(nlp, name, examples), dial)
+    if parameter not in PARAMETERS:
+        raise ValueError(f"parameter: expected one of {list(PARAMETERS)}, got {parameter!r}")
+    points = sweep(predict_dev(nlp, name, examples), parameter)
     chosen = choose(points, aim)
-    use_decoding(nlp, name, {"@misc": DIALS[dial].block, dial: chosen.value, "labels": {}})
-    return Tuning(dial, points, chosen)
+    block = {"@misc": PARAMETERS[parameter].block, parameter: chosen.value, "labels": {}}
+    use_decoding(nlp, name, block)
+    return Tuning(parameter, points, chosen)
 
 
-def sweep(development: DevPredictions, dial: str) -> List[Point]:
-    """Try all settings of a dial.
+def sweep(dev: DevPredictions, parameter: str) -> List[Point]:
+    """Try all values of a parameter.
 
-    development (DevPredictions): The docs, and what a model believes of them.
-    dial (str): "threshold" or "bias": see `decode`.
-    RETURNS (List[Point]): What each setting is good for.
+    dev (DevPredictions): The docs, with their posterior.
+    parameter (str): "threshold" or "bias".
+    RETURNS (List[Point]): The scores at each value.
     RAISES (ValueError): If there is no entity in the docs.
     """
-    if not len(development.gold.begin):
+    if not len(dev.gold.begin):
         raise ValueError("expected docs with entities, found none")
-    answer = DIALS[dial].answers(development)
-    return [_point(value, answer(value), development) for value in DIALS[dial].values]
+    _, values, make_decoder = PARAMETERS[parameter]
+    decode = make_decoder(dev)
+    return [_point(value, decode(value), dev) for value in values]
 
 
-def _point(value: float, predicted: Entities, development: DevPredictions) -> Point:
-    n_right = int(development.right(predicted).sum())
-    n_answered, n_gold = len(predicted.begin), len(development.gold.begin)
-    return Point(value, n_right / n_answered if n_answered else 1.0, n_right / n_gold)
+def _point(value: float, predicted: Entities, dev: DevPredictions) -> Point:
+    n_right, n_predicted = int(dev.right(predicted).sum()), len(predicted.begin)
+    return Point(
+        value,
+        float(precision(n_right, n_predicted - n_right)) if n_predicted else 1.0,
+        float(recall(n_right, len(dev.gold.begin) - n_right)),
+    )
 
 
 def choose(points: Iterable[Point], aim: Aim) -> Point:
-    """Choose the setting that serves an aim best.
+    """Choose the best point.
 
-    points (Iterable[Point]): What settings are good for.
-    aim (Aim): The aim.
+    points (Iterable[Point]): The scores at each value.
+    aim (Aim): What to optimise.
     RETURNS (Point): The best one.
-    RAISES (ValueError): If both floors are given, or none of the points reaches the floor.
+    RAISES (ValueError): If both precision and recall are required, or no point has what is
+        required.
     """
     if aim.precision is not None and aim.recall is not None:
         raise ValueError("expected a floor of precision or of recall, found both")
@@ -180,11 +180,11 @@ def _best_above(points: List[Point], floor: str, least: float, other: str) -> Po
 
 
 def use_decoding(nlp: Language, name: str, block: Dict[str, Any]) -> None:
-    """Let a component answer in another way, and have the config say so.
+    """Set the decoding of a component, in its config too.
 
     nlp (Language): The pipeline.
     name (str): The name of the component.
-    block (Dict[str, Any]): The block of the config.
+    block (Dict[str, Any]): The config block of the decoding.
     RAISES (ValueError): If there is no such component.
     """
     get_component(nlp, name).set_decoding(registry.resolve({"decoding": block})["decoding"])
@@ -192,18 +192,18 @@ def use_decoding(nlp: Language, name: str, block: Dict[str, Any]) -> None:
 
 
 def draw(tuning: Tuning, path: Path) -> None:
-    """Draw the precision-recall curve with the chosen setting.
+    """Plot the precision-recall curve with the chosen value.
 
-    tuning (Tuning): What came of tuning.
-    path (Path): The picture; its suffix says in which format.
+    tuning (Tuning): The result of tuning.
+    path (Path): The file. Its suffix determines the format.
     RAISES (ImportError): If matplotlib is not installed.
     """
-    value, precision, recall = tuning.chosen
-    scores = f"P {precision:.3f}, R {recall:.3f}, F {tuning.chosen.f_score():.3f}"
+    point = tuning.chosen
+    scores = f"P {point.precision:.3f}, R {point.recall:.3f}, F {point.f_score():.3f}"
     figure = precision_recall(
-        {tuning.dial: tuning.points},
-        (precision, recall),
-        chosen_name=f"{tuning.dial} {value:g}: {scores}",
-        title=f"Precision and recall by {tuning.dial}, development docs",
+        {tuning.parameter: tuning.points},
+        (point.precision, point.recall),
+        chosen_name=f"{tuning.parameter} {point.value:g}: {scores}",
+        title=f"Precision and recall by {tuning.parameter}, development docs",
     )
     save(figure, path)

@@ -1,13 +1,14 @@
-"""Scores from counts, whether their differences may be chance, and tables of them."""
+"""Scores, significance tests, and tables of scores."""
 
 from .bootstrap import Difference, bootstrap, difference, paired_differences
-from .f_score import f_score, precision, ratio, recall
-from .table import markdown_table, mean_and_deviation
+from .f_score import f_beta, f_score, precision, ratio, recall
+from .table import markdown_table, mean_and_deviation, text_table
 
 __all__ = [
     "Difference",
     "bootstrap",
     "difference",
+    "f_beta",
     "f_score",
     "markdown_table",
     "mean_and_deviation",
@@ -15,4 +16,5 @@ __all__ = [
     "precision",
     "ratio",
     "recall",
+    "text_table",
 ]

@@ -1,4 +1,4 @@
-"""Precision, recall and F from counts, of one system or of an array of them."""
+"""Precision, recall and F, of one system or of an array of them."""
 
 import numpy
 from thinc.types import FloatsXd
@@ -20,6 +20,20 @@ def f_score(right: FloatsXd, wrong: FloatsXd, missed: FloatsXd, beta: float = 1.
     return ratio(weighted, weighted + wrong + squared * missed)
 
 
+def f_beta(p: FloatsXd, r: FloatsXd, beta: float = 1.0) -> FloatsXd:
+    """F-beta from precision and recall, their weighted harmonic mean: the same as `f_score`.
+
+        F = (1 + beta^2) P R / (beta^2 P + R)
+
+    p (FloatsXd): Precision.
+    r (FloatsXd): Recall.
+    beta (float): How many times as important recall is as precision.
+    RETURNS (FloatsXd): F from 0 to 1; 0 where both are 0. Shape: that of P and R.
+    """
+    squared = beta**2
+    return ratio((1 + squared) * p * r, squared * p + r)
+
+
 def precision(right: FloatsXd, wrong: FloatsXd) -> FloatsXd:
     """The share of predicted entities that are gold: see `f_score`."""
     return ratio(right, right + wrong)
@@ -31,5 +45,5 @@ def recall(right: FloatsXd, missed: FloatsXd) -> FloatsXd:
 
 
 def ratio(numerator: FloatsXd, denominator: FloatsXd) -> FloatsXd:
-    """A share, 0 of nothing."""
+    """Divide; 0 where the denominator is 0."""
     return numerator / numpy.where(denominator == 0, 1, denominator)

@@ -1,4 +1,4 @@
-"""Tables in Markdown."""
+"""Tables, in Markdown and for the terminal."""
 
 from typing import List, Sequence
 
@@ -18,6 +18,16 @@ def markdown_table(
     rule = ["---", *["--:" if align else "---"] * (len(header) - 1)]
     lines = [[_text(cell) for cell in line] for line in (header, rule, *rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in (_padded(lines) if align else lines))
+
+
+def text_table(rows: Sequence[Sequence[object]]) -> str:
+    """Write a table for the terminal, with all columns but the first to the right.
+
+    rows (Sequence[Sequence[object]]): The header, if there is one, and the cells.
+    RETURNS (str): The table.
+    """
+    lines = _padded([[_text(cell) for cell in row] for row in rows])
+    return "\n".join("  ".join(line).rstrip() for line in lines)
 
 
 def mean_and_deviation(values: Sequence[float], digits: int = 2) -> str:

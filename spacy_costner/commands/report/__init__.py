@@ -1,4 +1,4 @@
-"""A trained pipeline on a test corpus, in one HTML page to look at."""
+"""An HTML report of a trained pipeline on a test corpus."""
 
 from .findings import Findings, gather
 from .page import page

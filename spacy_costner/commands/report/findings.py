@@ -1,4 +1,4 @@
-"""What there is to say of a trained pipeline on a corpus, as data: nothing is drawn here."""
+"""Evaluate a trained pipeline on a corpus: the data of a report, before it is rendered."""
 
 from dataclasses import asdict
 from datetime import date
@@ -27,20 +27,20 @@ from ...pipeline.targets import read_presets
 from ...tags import OUTSIDE
 from ...types import Cost
 from ..dev_predictions import DevPredictions, get_component, predict_dev
-from ..explain import Steps, TagProfile, explain, steps
-from ..tune import DIALS, Point, sweep
+from ..explain import TagProfile, TransitionWeights, explain, transition_weights
+from ..tune import PARAMETERS, Point, sweep
 from .mistakes import Mistakes, find_mistakes
 
 CONFIDENCE = Confidence(spans_key="report")
 
 
 class Pricing(NamedTuple):
-    """What mistakes cost.
+    """The cost of mistakes.
 
     cost (Cost): The cost.
-    tree (Optional[Tree]): The tree of labels, if there is one.
-    name (str): What the cost is called in the config; empty if there is none there, and each
-        wrong tag costs 1.
+    tree (Optional[Tree]): The label tree, if there is one.
+    name (str): The registered name of the cost. Empty if the config has none: each wrong tag
+        costs 1.
     """
 
     cost: Cost
@@ -49,17 +49,17 @@ class Pricing(NamedTuple):
 
 
 class About(NamedTuple):
-    """What a report is about.
+    """The pipeline and the corpus of a report.
 
     pipeline (str): The name of the pipeline.
     version (str): Its version.
-    source (str): Where it was loaded from.
+    source (str): The path or package it was loaded from.
     corpus (str): The name of the corpus.
     component (str): The name of the component.
-    day (date): The day of the report.
-    settings (Dict[str, str]): How the component is set, in words.
-    docs (int): Docs that are annotated.
-    tokens (int): Their tokens, those that are annotated.
+    day (date): The date of the report.
+    settings (Dict[str, str]): The settings of the component, as text.
+    docs (int): Number of annotated docs.
+    tokens (int): Number of annotated tokens.
     """
 
     pipeline: str
@@ -74,11 +74,11 @@ class About(NamedTuple):
 
 
 class Confusion(NamedTuple):
-    """What was taken for what, [gold, predicted].
+    """The confusion matrix, [gold, predicted].
 
-    labels (List[str]): The labels that are ever mistaken, and O, which comes last.
-    cost (Floats2d): What that cost, over all tokens; of the right label it is the cost of
-        wrong boundaries. Shape: (labels, labels)
+    labels (List[str]): The labels with mistakes, then O.
+    cost (Floats2d): The cost of each pair, summed over tokens. The diagonal is the cost of wrong
+        boundaries. Shape: (labels, labels)
     """
 
     labels: List[str]
@@ -86,22 +86,22 @@ class Confusion(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """What there is to say.
+    """The results.
 
-    about (About): What it is about.
-    total (PRFScore): The entities that are right, wrong and missed.
-    scores (Dict[str, Any]): What `scorers.cost_scores` has to say.
-    labels (Dict[str, PRFScore]): Entities by label.
-    levels (List[PRFScore]): Entities by level of the tree, from the top; none without one.
-    curves (Dict[str, List[Point]]): What other settings of each dial are good for.
-    setting (Point): What the present setting is good for; its value is that of the dial, NaN
-        if the decoding has none.
-    dial (Optional[str]): The dial of the decoding.
-    pricing (Pricing): What mistakes cost.
-    confusion (Confusion): What was taken for what.
+    about (About): The pipeline and the corpus.
+    total (PRFScore): Counts of entities: correct, wrong and missed.
+    scores (Dict[str, Any]): The scores of `scorers.cost_scores`.
+    labels (Dict[str, PRFScore]): Counts by label.
+    levels (List[PRFScore]): Counts by level of the label tree, from the top; empty without one.
+    curves (Dict[str, List[Point]]): Precision and recall at each threshold and at each bias.
+    setting (Point): Precision and recall of the pipeline. Its value is its threshold or bias, NaN
+        if its decoding has neither.
+    parameter (Optional[str]): "threshold" or "bias", as the decoding has it.
+    pricing (Pricing): The cost of mistakes.
+    confusion (Confusion): The confusion matrix.
     mistakes (Mistakes): The mistakes.
-    steps (Steps): The weights of transitions.
-    features (List[TagProfile]): What speaks for and against tags; none if the model has no
+    transitions (TransitionWeights): The transition weights.
+    features (List[TagProfile]): The strongest features of each tag; empty if the model has no
         sparse features.
     """
 
@@ -112,11 +112,11 @@ class Findings(NamedTuple):
     levels: List[PRFScore]
     curves: Dict[str, List[Point]]
     setting: Point
-    dial: Optional[str]
+    parameter: Optional[str]
     pricing: Pricing
     confusion: Confusion
     mistakes: Mistakes
-    steps: Steps
+    transitions: TransitionWeights
     features: List[TagProfile]
 
 
@@ -129,23 +129,24 @@ def gather(
     corpus: str = "",
     n_mistakes: int = 20,
 ) -> Findings:
-    """Run a pipeline once over a corpus, and find what there is to say.
+    """Evaluate a pipeline on a corpus.
 
-    nlp (Language): The trained pipeline. It stays as it is.
-    examples (Iterable[Example]): The docs. They should be none that it was trained or tuned on.
+    nlp (Language): The trained pipeline. It is not modified.
+    examples (Iterable[Example]): The docs. They should be neither training docs nor docs used to
+        tune or calibrate.
     name (str): The name of the component.
-    source (str): Where the pipeline was loaded from, to be written on the page.
-    corpus (str): Where the docs are from, likewise.
-    n_mistakes (int): How many mistakes to show.
-    RETURNS (Findings): What there is to say.
+    source (str): The path or package of the pipeline, shown on the page.
+    corpus (str): The path of the docs, shown on the page.
+    n_mistakes (int): Number of mistakes to show.
+    RETURNS (Findings): The results.
     RAISES (ValueError): If there is no such component, no annotated entity, or a label that
-        has no cost or is not in the tree.
+        has no cost or is not in the label tree.
     """
     ner = get_component(nlp, name)
-    development = predict_dev(nlp, name, examples)
-    curves = {dial: sweep(development, dial) for dial in DIALS}
-    rated = answer(ner, development)
-    examples = development.examples
+    dev = predict_dev(nlp, name, examples)
+    curves = {parameter: sweep(dev, parameter) for parameter in PARAMETERS}
+    scored = predict(ner, dev)
+    examples = dev.examples
     pricing = find_pricing(nlp.config.interpolate()["components"][name])
     settings = {"labels": ner.labels, "scheme": ner.cfg["scheme"]}
     scores = cost_scores(
@@ -157,7 +158,7 @@ def gather(
     order = in_order(labels, pricing.tree)
     pairs = compare_tags(examples, **settings)
     table = pricing.cost(pairs.tags)
-    dial = next((dial for dial in DIALS if dial in ner.cfg["decoding"]), None)
+    parameter = next((one for one in PARAMETERS if one in ner.cfg["decoding"]), None)
     tree = pricing.tree
     return Findings(
         about=describe(nlp, name, pricing, pairs)._replace(source=source, corpus=corpus),
@@ -167,37 +168,38 @@ def gather(
         levels=[count_at_level(entities, tree, 1 + i) for i in range(tree.depth)] if tree else [],
         curves=curves,
         setting=Point(
-            ner.cfg["decoding"].get(dial, numpy.nan),
+            ner.cfg["decoding"].get(parameter, numpy.nan),
             total.precision if total.tp + total.fp else 1.0,
             total.recall,
         ),
-        dial=dial,
+        parameter=parameter,
         pricing=pricing,
         confusion=confuse(pairs, table, order),
-        mistakes=find_mistakes(development, pairs, table, rated, n_mistakes),
-        steps=steps(ner.tags, development.posterior.scores),
+        mistakes=find_mistakes(dev, pairs, table, scored, n_mistakes),
+        transitions=transition_weights(ner.tags, dev.posterior.scores),
         features=profiles(nlp, name),
     )
 
 
-def answer(ner: CostSensitiveNER, development: DevPredictions) -> ScoredSpans:
-    """Decode docs, from what is believed of them already, and write the answers to them.
+def predict(ner: CostSensitiveNER, dev: DevPredictions) -> ScoredSpans:
+    """Decode the posterior of docs, and set their entities.
 
     ner (CostSensitiveNER): The component.
-    development (DevPredictions): The docs. They get entities and, in a group, their confidence.
-    RETURNS (ScoredSpans): The answers.
+    dev (DevPredictions): The docs. They get entities and a span group with confidences.
+    RETURNS (ScoredSpans): The predicted entities.
     """
-    docs, posterior = [eg.predicted for eg in development.examples], development.posterior
+    docs, posterior = [eg.predicted for eg in dev.examples], dev.posterior
     prediction = score_spans(ner.answer(posterior), posterior, read_presets(docs), CONFIDENCE)
     annotate(docs, prediction, ner.vocab.strings, CONFIDENCE)
     return prediction.answer
 
 
 def find_pricing(component: Mapping[str, Any]) -> Pricing:
-    """What mistakes cost: as the scorer says, otherwise the loss, otherwise decoding.
+    """Find the cost and the label tree in the config: of the scorer, the loss or the decoding,
+    whichever comes first.
 
-    component (Mapping[str, Any]): The block of the component in the config.
-    RETURNS (Pricing): The cost; that of Hamming if none is found. And the tree.
+    component (Mapping[str, Any]): The config block of the component.
+    RETURNS (Pricing): The cost, the Hamming cost if there is none, and the label tree.
     """
     blocks = [component.get(part) for part in ("scorer", "loss", "decoding")]
     cost = _first(blocks, "cost")
@@ -210,7 +212,7 @@ def find_pricing(component: Mapping[str, Any]) -> Pricing:
 
 
 def _first(blocks: Iterable[Any], key: str) -> Any:
-    """The first value of a key, in blocks or the blocks in them; None if there is none."""
+    """The first value of a key in nested blocks, or None."""
     for block in blocks:
         if isinstance(block, Mapping):
             found = block.get(key)
@@ -221,18 +223,18 @@ def _first(blocks: Iterable[Any], key: str) -> Any:
 
 
 def in_order(labels: Iterable[str], tree: Optional[Tree]) -> List[str]:
-    """Labels in the order of the tree, so that neighbours stand together; or in theirs."""
+    """Sort labels in the order of the label tree, or alphabetically without one."""
     nodes = [] if tree is None else list(tree.lineages)
     return sorted(labels, key=lambda label: nodes.index(label) if nodes else 0)
 
 
 def confuse(pairs: TagPairs, table: Floats2d, order: Sequence[str]) -> Confusion:
-    """What was taken for what.
+    """Compute the confusion matrix.
 
-    pairs (TagPairs): The tags of gold and of the answer.
-    table (Floats2d): What each mistake costs. Shape: (K, K)
-    order (Sequence[str]): The labels of both, in the order that they are to have.
-    RETURNS (Confusion): The cost. Labels that are never mistaken are left out.
+    pairs (TagPairs): The gold and predicted tags.
+    table (Floats2d): The cost table. Shape: (K, K)
+    order (Sequence[str]): All labels, in the order to use.
+    RETURNS (Confusion): The confusion matrix, without labels that have no mistakes.
     """
     cost = pairs.over_labels(table.astype("float64"))
     n_wrong = pairs.over_labels(1 - numpy.eye(len(pairs.tags)))
@@ -245,7 +247,7 @@ def confuse(pairs: TagPairs, table: Floats2d, order: Sequence[str]) -> Confusion
 
 
 def profiles(nlp: Language, name: str, n_features: int = 6) -> List[TagProfile]:
-    """What speaks for and against each tag; nothing if the model has no sparse features."""
+    """The strongest features of each tag; empty if the model has no sparse features."""
     try:
         return explain(nlp, name=name, n_features=n_features).tags
     except ValueError:
@@ -253,13 +255,13 @@ def profiles(nlp: Language, name: str, n_features: int = 6) -> List[TagProfile]:
 
 
 def describe(nlp: Language, name: str, pricing: Pricing, pairs: TagPairs) -> About:
-    """Say what a report is about."""
+    """Describe the pipeline and the corpus."""
     block, cfg = nlp.config.interpolate()["components"][name], get_component(nlp, name).cfg
     known = pairs.gold >= 0
     doc = numpy.repeat(numpy.arange(len(pairs.lengths)), pairs.lengths)
     temperature = f"{cfg['temperature']['overall']:.3f}"
     if cfg["temperature"]["labels"]:
-        temperature += ", labels have their own"
+        temperature += ", and one for each label"
     return About(
         pipeline=f"{nlp.meta['lang']}_{nlp.meta['name']}",
         version=nlp.meta["version"],
@@ -280,7 +282,7 @@ def describe(nlp: Language, name: str, pricing: Pricing, pairs: TagPairs) -> Abo
 
 
 def decoding_in_words(block: str, settings: Mapping[str, Any]) -> str:
-    """The decoding and its dial, if it has one."""
-    values = [f"{dial} {settings[dial]:g}" for dial in DIALS if dial in settings]
+    """The decoding with its threshold or bias, if it has one."""
+    values = [f"{name} {settings[name]:g}" for name in PARAMETERS if name in settings]
     values += [f"{label} {value:g}" for label, value in settings.get("labels", {}).items()]
     return ", ".join([block, *values])

@@ -1,7 +1,7 @@
-"""The mistakes of a pipeline: where gold and answer differ, what each costs, and its text.
+"""The mistakes of a pipeline: where gold and predicted entities differ, with cost and text.
 
-A mistake is a stretch of tokens in which entities of gold and of the answer overlap, in a
-chain, without being the same: a miss, a false alarm, a wrong label, a wrong boundary.
+A mistake is a stretch of tokens with overlapping gold and predicted entities that are not the
+same: a miss, a false alarm, a wrong label, a wrong boundary.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ WRONG_LABEL, WRONG_BOUNDARY, OTHER = "wrong label", "wrong boundary", "label and
 KINDS = (MISS, FALSE_ALARM, WRONG_LABEL, WRONG_BOUNDARY, OTHER)
 
 MOST_TOKENS = 60
-"""Longer sentences are cut."""
+"""Longer sentences are shortened."""
 
 Entity = Tuple[int, int, str]
 """Begin and end in tokens of all docs, and the label."""
@@ -34,7 +34,7 @@ class Mark(NamedTuple):
     end (int): The one after its last.
     label (str): Its label.
     state (str): "right"; "wrong", if it is part of the mistake; "other", of another one.
-    prob (Optional[float]): How probable the model holds it to be; None if it wasn't asked.
+    prob (Optional[float]): Its probability, if known.
     """
 
     start: int
@@ -52,7 +52,7 @@ class Mistake(NamedTuple):
     cost (float): What it costs.
     text (str): The sentence or, of a long one, the part around the mistake.
     gold (List[Mark]): The annotated entities.
-    predicted (List[Mark]): Those predicted.
+    predicted (List[Mark]): The predicted entities.
     """
 
     doc: int
@@ -64,12 +64,12 @@ class Mistake(NamedTuple):
 
 
 class Mistakes(NamedTuple):
-    """All of them, and some to show.
+    """All mistakes.
 
-    counts (Dict[str, int]): How many there are of each kind.
-    costs (Dict[str, float]): What those cost.
-    shown (List[Mistake]): The costliest, and of those that cost the same the ones that the
-        model was surest of.
+    counts (Dict[str, int]): The number of each kind.
+    costs (Dict[str, float]): The cost of each kind.
+    shown (List[Mistake]): The costliest. Those of the same cost are sorted by the model's
+        confidence in its mistake.
     """
 
     counts: Dict[str, int]
@@ -78,12 +78,12 @@ class Mistakes(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """Where entities of gold and of the answer overlap.
+    """A stretch of tokens with overlapping gold and predicted entities.
 
     begin (int): The first token.
     end (int): The one after the last.
-    gold (List[Entity]): The entities of gold.
-    predicted (List[Entity]): Those predicted.
+    gold (List[Entity]): The gold entities.
+    predicted (List[Entity]): The predicted entities.
     """
 
     begin: int
@@ -105,27 +105,26 @@ class Stretch(NamedTuple):
 
 
 def find_mistakes(
-    development: DevPredictions, pairs: TagPairs, table: Floats2d, rated: ScoredSpans, n_shown: int
+    dev: DevPredictions, pairs: TagPairs, table: Floats2d, scored: ScoredSpans, n_shown: int
 ) -> Mistakes:
     """Find the mistakes.
 
-    development (DevPredictions): The docs, with their answers, and what is believed of them.
-    pairs (TagPairs): Their tags.
-    table (Floats2d): What each mistake costs. Shape: (K, K)
-    rated (ScoredSpans): The answers that the component gave.
-    n_shown (int): How many to show.
+    dev (DevPredictions): The docs, with predicted entities, and their posterior.
+    pairs (TagPairs): The gold and predicted tags.
+    table (Floats2d): The cost table. Shape: (K, K)
+    scored (ScoredSpans): The predicted entities.
+    n_shown (int): Number of mistakes to show.
     RETURNS (Mistakes): The mistakes.
     """
     gold, predicted = entities_of(pairs)
     wrong = [stretch for stretch in stretches(gold, predicted) if stretch.gold != stretch.predicted]
     costs = cost_of(wrong, pairs.look_up(table))
-    probs = ask(development, [entity for stretch in wrong for entity in stretch.gold])
-    if rated.probs is not None:
-        probs.update(zip(_named(rated.entities, rated.labels), rated.probs.tolist()))
-    order = sorted(
-        range(len(wrong)), key=lambda i: (-costs[i], -sureness(wrong[i], probs), wrong[i].begin)
-    )
-    in_text = _Texts([eg.predicted for eg in development.examples], gold, predicted, probs)
+    probs = gold_probs(dev, [entity for stretch in wrong for entity in stretch.gold])
+    if scored.probs is not None:
+        probs.update(zip(_named(scored.entities, scored.labels), scored.probs.tolist()))
+    sure = [mistake_confidence(stretch, probs) for stretch in wrong]
+    order = sorted(range(len(wrong)), key=lambda i: (-costs[i], -sure[i], wrong[i].begin))
+    in_text = _Texts([eg.predicted for eg in dev.examples], gold, predicted, probs)
     kinds = [stretch.kind for stretch in wrong]
     return Mistakes(
         counts={kind: Counter(kinds)[kind] for kind in KINDS},
@@ -135,8 +134,7 @@ def find_mistakes(
 
 
 def entities_of(pairs: TagPairs) -> Tuple[List[Entity], List[Entity]]:
-    """The entities of gold and of the answer, the latter without those in tokens that are
-    not annotated."""
+    """The gold and predicted entities, the latter without those in unannotated tokens."""
     unknown = pairs.gold < 0
     gold = pairs.tags.decode(numpy.where(unknown, 0, pairs.gold), pairs.lengths)
     predicted = pairs.tags.decode(pairs.predicted, pairs.lengths)
@@ -152,52 +150,52 @@ def _named(entities: Entities, labels: Sequence[str]) -> Iterable[Entity]:
 
 
 def stretches(gold: Sequence[Entity], predicted: Sequence[Entity]) -> List[Stretch]:
-    """Put entities that overlap together.
+    """Group overlapping entities.
 
-    gold (Sequence[Entity]): Entities of gold, in order and without overlap.
-    predicted (Sequence[Entity]): Entities of the answer, likewise.
+    gold (Sequence[Entity]): Gold entities, in order and without overlap.
+    predicted (Sequence[Entity]): Predicted entities, likewise.
     RETURNS (List[Stretch]): The stretches, in order.
     """
     found: List[Stretch] = []
     both = [(*entity, False) for entity in gold] + [(*entity, True) for entity in predicted]
-    for begin, end, label, is_answer in sorted(both):
+    for begin, end, label, is_predicted in sorted(both):
         if not found or begin >= found[-1].end:
             found.append(Stretch(begin, end, [], []))
         found[-1] = found[-1]._replace(end=max(end, found[-1].end))
-        (found[-1].predicted if is_answer else found[-1].gold).append((begin, end, label))
+        (found[-1].predicted if is_predicted else found[-1].gold).append((begin, end, label))
     return found
 
 
 def cost_of(wrong: Sequence[Stretch], costs: Floats1d) -> Floats1d:
-    """What each stretch costs: the sum over its tokens.
+    """The cost of each stretch: the sum over its tokens.
 
     wrong (Sequence[Stretch]): The stretches.
-    costs (Floats1d): What each token costs. Shape: (N,)
+    costs (Floats1d): The cost of each token. Shape: (N,)
     RETURNS (Floats1d): Shape: (stretches,)
     """
     total = numpy.concatenate([[0], numpy.cumsum(costs, dtype="float64")])
     return total[[s.end for s in wrong]] - total[[s.begin for s in wrong]]
 
 
-def ask(development: DevPredictions, entities: Sequence[Entity]) -> Dict[Entity, float]:
-    """How probable the model holds entities to be, as far as it has their labels."""
-    index = {label: i for i, label in enumerate(development.posterior.tags.labels)}
+def gold_probs(dev: DevPredictions, entities: Sequence[Entity]) -> Dict[Entity, float]:
+    """The probabilities of entities whose labels the model has."""
+    index = {label: i for i, label in enumerate(dev.posterior.tags.labels)}
     ours = [(begin, end, label) for begin, end, label in entities if label in index]
     columns = [(begin, end, index[label]) for begin, end, label in ours]
     arrays = numpy.asarray(columns, dtype="int64").reshape(-1, 3).T
-    return dict(zip(ours, development.posterior.entity_probs(Entities(*arrays)).tolist()))
+    return dict(zip(ours, dev.posterior.entity_probs(Entities(*arrays)).tolist()))
 
 
-def sureness(stretch: Stretch, probs: Dict[Entity, float]) -> float:
-    """How sure the model is of its mistake: of the answer or, if there is none, that no
-    entity of gold is there."""
+def mistake_confidence(stretch: Stretch, probs: Dict[Entity, float]) -> float:
+    """The model's confidence in its mistake: the probability of the predicted entity or, if there
+    is none, that of no gold entity."""
     if stretch.predicted:
         return max(probs.get(entity, 0.0) for entity in stretch.predicted)
     return 1 - max(probs.get(entity, 0.0) for entity in stretch.gold)
 
 
 class _Texts:
-    """Shows stretches in their text."""
+    """Renders stretches in their text."""
 
     def __init__(
         self,
@@ -252,14 +250,14 @@ def _end_of(doc: Doc, end: int) -> int:
 
 
 def _within(entities: Sequence[Entity], begin: int, end: int) -> Sequence[Entity]:
-    """The entities that have tokens in a stretch."""
+    """The entities with tokens in a stretch."""
     first = numpy.searchsorted([entity[1] for entity in entities], begin, side="right")
     last = numpy.searchsorted([entity[0] for entity in entities], end)
     return entities[int(first) : int(last)]
 
 
 def _window(doc: Doc, begin: int, end: int) -> Tuple[int, int]:
-    """The sentences around some tokens or, if these are too long, some tokens more."""
+    """The sentences around some tokens or, if these are too long, some tokens on each side."""
     first, last = 0, len(doc)
     if doc.has_annotation("SENT_START"):
         first, last = doc[begin].sent.start, doc[end - 1].sent.end

@@ -1,4 +1,4 @@
-"""One self-contained HTML page of findings: no script, no network, light or dark."""
+"""Render a self-contained HTML page: no scripts, no network, light and dark mode."""
 
 from html import escape
 from importlib.resources import files
@@ -9,7 +9,7 @@ from spacy.scorer import PRFScore
 
 from .findings import Findings
 from .mistakes import Mark, Mistake
-from .pictures import Picture, pictures
+from .plots import Plot, confusion_plot, curve, reliability_plot, transitions_plot
 from .words import cost, number, percent, probability
 
 PAGE = """<!DOCTYPE html>
@@ -32,20 +32,19 @@ ENTITY = '<mark class="{state}">{text}<span class="label">{label}</span></mark>'
 
 
 def page(findings: Findings) -> str:
-    """Write a report.
+    """Render a report.
 
-    findings (Findings): What there is to say.
-    RETURNS (str): The page.
+    findings (Findings): The results.
+    RETURNS (str): The HTML.
     RAISES (ImportError): If matplotlib is not installed.
     """
-    curve, reliability, confusion, transitions = pictures(findings)
     sections = [
         ("scores", "Scores", _scores(findings)),
-        ("dial", "Precision and recall", _dial(curve)),
-        ("confidence", "Confidence", _confidence(findings, reliability)),
-        ("confusion", "Confusion", _confusion(findings, confusion)),
+        ("curve", "Precision and recall", _curve(findings)),
+        ("confidence", "Confidence", _confidence(findings)),
+        ("confusion", "Confusion matrix", _confusion(findings)),
         ("mistakes", "Costliest mistakes", _mistakes(findings)),
-        ("model", "Transitions", _model(findings, transitions)),
+        ("model", "Transition weights", _model(findings)),
     ]
     links = "".join(f'<a href="#{name}">{title}</a>' for name, title, _ in sections)
     parts = [
@@ -68,11 +67,16 @@ def _header(findings: Findings) -> str:
     about, total, scores = findings.about, findings.total, findings.scores
     tiles = [
         ("F", percent(total.fscore), "%", "of entities"),
-        ("Precision", percent(total.precision), "%", f"of {number(total.tp + total.fp)} answers"),
+        ("Precision", percent(total.precision), "%", f"of {number(total.tp + total.fp)} predicted"),
         ("Recall", percent(total.recall), "%", f"of {number(total.tp + total.fn)} annotated"),
         ("Cost", number(scores["ents_cost"], 4), "", "per token"),
         ("Calibration error", number(scores["ents_ece"], 4), "", "0 is best"),
-        ("Docs wholly right", percent(scores["ents_sent_acc"]), "%", f"of {number(about.docs)}"),
+        (
+            "Docs without mistakes",
+            percent(scores["ents_sent_acc"]),
+            "%",
+            f"of {number(about.docs)}",
+        ),
     ]
     cells = "".join(
         f"<div><dt>{name}</dt><dd>{value}<small>{unit and f' {unit}'}</small></dd>"
@@ -89,7 +93,7 @@ def _header(findings: Findings) -> str:
     rows = "".join(f"<dt>{name}</dt><dd>{escape(fact)}</dd>" for name, fact in facts.items())
     day = f'<time datetime="{about.day.isoformat()}">{about.day.isoformat()}</time>'
     return (
-        f"<header>\n<p>Named entities: how good the answers are &middot; {day}</p>\n"
+        f"<header>\n<p>Named entity recognition: evaluation &middot; {day}</p>\n"
         f"<h1>{escape(about.pipeline)} <small>{escape(about.version)}</small></h1>\n"
         f'<dl class="tiles">{cells}</dl>\n<dl class="facts">{rows}</dl>\n</header>'
     )
@@ -97,15 +101,14 @@ def _header(findings: Findings) -> str:
 
 def _scores(findings: Findings) -> str:
     parts = [
-        "<p>An entity is right if its first and last token and its label are those of the "
-        "annotation.</p>",
+        "<p>An entity is correct if its boundaries and its label are those of the annotation.</p>",
         _counts("label", list(findings.labels.items()), findings.total),
     ]
     if findings.levels:
         levels = [(f"level {i}", counts) for i, counts in enumerate(findings.levels, 1)]
         parts += [
-            "<p>With each label replaced by the node above it at a level of the label tree, 1 on "
-            "top: mistakes between labels that share that node don't count.</p>",
+            "<p>Scores with each label replaced by its ancestor at a level of the label tree, 1 "
+            "at the top. Confusing two labels with the same ancestor is not a mistake.</p>",
             _counts("tree", levels),
         ]
     return "\n".join(parts)
@@ -114,20 +117,20 @@ def _scores(findings: Findings) -> str:
 def _counts(
     what: str, rows: Sequence[Tuple[str, PRFScore]], total: Optional[PRFScore] = None
 ) -> str:
-    head = [what, "F %", "precision %", "recall %", "annotated", "predicted", "right"]
+    head = [what, "F %", "precision %", "recall %", "annotated", "predicted", "correct"]
     lines = [_count_cells(name, counts) for name, counts in rows]
     foot = None if total is None else _count_cells("all", total)
     return _table(head, lines, foot, bar=1)
 
 
 def _count_cells(name: str, counts: PRFScore) -> List[str]:
-    n_gold, n_answered = counts.tp + counts.fn, counts.tp + counts.fp
+    n_gold, n_predicted = counts.tp + counts.fn, counts.tp + counts.fp
     return [
         escape(name),
         percent(counts.fscore),
-        percent(counts.precision if n_answered else None),
+        percent(counts.precision if n_predicted else None),
         percent(counts.recall if n_gold else None),
-        *map(number, (n_gold, n_answered, counts.tp)),
+        *map(number, (n_gold, n_predicted, counts.tp)),
     ]
 
 
@@ -138,12 +141,12 @@ def _table(
     *,
     bar: Optional[int] = None,
 ) -> str:
-    """A table of numbers with names in the first column.
+    """Render a table of numbers with names in the first column.
 
-    head (Sequence[str]): What the columns are.
+    head (Sequence[str]): The header.
     rows (Sequence[Sequence[str]]): The cells, in HTML.
-    foot (Optional[Sequence[str]]): A row below a line.
-    bar (Optional[int]): A column of percents behind which bars are drawn.
+    foot (Optional[Sequence[str]]): The footer.
+    bar (Optional[int]): A column of percentages to draw bars behind.
     """
 
     def line(cells: Sequence[str]) -> str:
@@ -164,43 +167,43 @@ def _table(
     )
 
 
-def _picture(picture: Picture) -> str:
-    scroll = ' class="scroll" tabindex="0"' if picture.may_scroll else ""
+def _plot(plot: Plot) -> str:
+    scroll = ' class="scroll" tabindex="0"' if plot.may_scroll else ""
     return (
-        f'<figure id="{picture.name}-picture">\n<div{scroll} role="img" aria-labelledby='
-        f'"{picture.name}-caption">{picture.svg}</div>\n'
-        f'<figcaption id="{picture.name}-caption">{picture.caption}</figcaption>\n</figure>'
+        f'<figure id="{plot.name}-plot">\n<div{scroll} role="img" aria-labelledby='
+        f'"{plot.name}-caption">{plot.svg}</div>\n'
+        f'<figcaption id="{plot.name}-caption">{plot.caption}</figcaption>\n</figure>'
     )
 
 
-def _dial(curve: Optional[Picture]) -> str:
-    assert curve is not None
+def _curve(findings: Findings) -> str:
     return (
-        "<p>The dial between false alarms and misses can be turned without training again: "
-        "<code>python -m spacy costner tune</code>, on development docs.</p>\n" + _picture(curve)
+        "<p>To choose another threshold or bias, without retraining: "
+        "<code>python -m spacy costner tune</code>, on development docs.</p>\n"
+        + _plot(curve(findings))
     )
 
 
-def _confidence(findings: Findings, reliability: Optional[Picture]) -> str:
+def _confidence(findings: Findings) -> str:
+    reliability = reliability_plot(findings)
     if reliability is None:
-        return "<p>No entity was predicted, so there is no confidence to look at.</p>"
+        return "<p>No entity was predicted.</p>"
     return (
-        "<p>Whether an answer of confidence 0.7 is right in 70 % of cases. If not: "
+        "<p>About 70 % of the entities with confidence 0.7 should be correct. If they are not: "
         "<code>python -m spacy costner calibrate</code>, on development docs.</p>\n"
-        + _picture(reliability)
+        + _plot(reliability)
     )
 
 
-def _confusion(findings: Findings, confusion: Optional[Picture]) -> str:
-    if confusion is None:
-        return "<p>All tags are right.</p>"
-    return "<p>Which labels are taken for which.</p>\n" + _picture(confusion)
+def _confusion(findings: Findings) -> str:
+    confusion = confusion_plot(findings)
+    return "<p>All tags are correct.</p>" if confusion is None else _plot(confusion)
 
 
 def _mistakes(findings: Findings) -> str:
     mistakes = findings.mistakes
     if not mistakes.shown:
-        return "<p>There is none to show.</p>"
+        return "<p>No mistakes to show.</p>"
     n, total = sum(mistakes.counts.values()), sum(mistakes.costs.values())
     rows = [
         [kind, number(mistakes.counts[kind]), cost(mistakes.costs[kind])]
@@ -210,10 +213,10 @@ def _mistakes(findings: Findings) -> str:
     table = _table(["kind", "number", unit], rows, ["all", number(n), cost(total)])
     items = "\n".join(_mistake(mistake, unit) for mistake in mistakes.shown)
     return (
-        f"{table}\n<p>The costliest first; of those that cost the same, the ones that the model "
-        "was surest of. Above is the annotation, below the answer, both with the probability that "
-        'the model gives them. <mark class="wrong">Part of the mistake</mark> '
-        '<mark class="right">right</mark> <mark class="other">part of another mistake</mark></p>\n'
+        f"{table}\n<p>Sorted by cost, then by the model's confidence. The annotation is "
+        "above the prediction, each with the model's probability. "
+        '<mark class="wrong">part of the mistake</mark> <mark class="right">correct</mark> '
+        '<mark class="other">part of another mistake</mark></p>\n'
         f'<ol class="mistakes">\n{items}\n</ol>'
     )
 
@@ -230,7 +233,7 @@ def _mistake(mistake: Mistake, unit: str) -> str:
 
 
 def _render(text: str, marks: Sequence[Mark]) -> str:
-    """A text with its entities, by displaCy."""
+    """Render a text with its entities, by displaCy."""
     ents = [
         {
             "start": mark.start,
@@ -254,12 +257,8 @@ def _label(mark: Mark) -> str:
     return escape(mark.label) + prob
 
 
-def _model(findings: Findings, transitions: Optional[Picture]) -> str:
-    assert transitions is not None
-    parts = [
-        "<p>What the chain has learned of which tag follows which.</p>",
-        _picture(transitions),
-    ]
+def _model(findings: Findings) -> str:
+    parts = [_plot(transitions_plot(findings))]
     if findings.features:
         rows = [
             [

@@ -1,7 +1,7 @@
-"""The pictures of a report, each with its caption."""
+"""The plots of a report, each with its caption."""
 
 from html import escape
-from typing import List, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 from ..explain import draw_transitions
 from ..plots import as_svg, heat_map, precision_recall, reliability_diagram
@@ -9,55 +9,60 @@ from .findings import Findings
 from .words import number, percent
 
 
-class Picture(NamedTuple):
-    """A picture to stand in a page.
+class Plot(NamedTuple):
+    """A plot on the page.
 
-    name (str): Its name, which its ids begin with.
-    svg (str): The <svg> element.
-    caption (str): What it shows, in HTML.
-    may_scroll (bool): Whether it is rather moved than made smaller where there is no room.
+    name (str): Its name, the prefix of its ids.
+    figure (Figure): The figure.
+    caption (str): The caption, in HTML.
+    may_scroll (bool): Whether to scroll it, rather than scale it down, on narrow screens.
     """
 
     name: str
-    svg: str
+    figure: Any
     caption: str
     may_scroll: bool = False
 
+    @property
+    def svg(self) -> str:
+        """The <svg> element."""
+        return as_svg(self.figure, self.name)
 
-def curve(findings: Findings) -> Picture:
-    """Precision against recall, and where the pipeline stands now."""
+
+def curve(findings: Findings) -> Plot:
+    """Precision against recall, and the point of the pipeline."""
     value, precision, recall = findings.setting
-    setting = f"{findings.dial} {value:g}" if findings.dial else "minimum cost"
+    setting = f"{findings.parameter} {value:g}" if findings.parameter else "minimum cost"
     scores = f"P {percent(precision)}, R {percent(recall)}"
     figure = precision_recall(
-        findings.curves, (precision, recall), chosen_name=f"present setting: {scores}"
+        findings.curves, (precision, recall), chosen_name=f"current setting: {scores}"
     )
     caption = (
-        f"Precision against recall, both as shares from 0 to 1. The large point is the pipeline as "
-        f"it is set now ({escape(setting)}); the curves are what other settings of the threshold "
-        "and of the bias would give on these docs, with some settings written beside them. Grey "
-        "lines join points of equal F. Settings of much lower F are left out."
+        f"Precision against recall, from 0 to 1. The large point is the pipeline with its current "
+        f"setting ({escape(setting)}). The curves show other values of the threshold and of the "
+        "bias on these docs, some with their value. Grey lines are lines of equal F. Values with a "
+        "much lower F are left out."
     )
-    return Picture("precision-recall", as_svg(figure, "precision-recall"), caption)
+    return Plot("precision-recall", figure, caption)
 
 
-def reliability_picture(findings: Findings) -> Optional[Picture]:
-    """Confidence against the share that is right; None if nothing was predicted."""
+def reliability_plot(findings: Findings) -> Optional[Plot]:
+    """Confidence against precision; None if nothing was predicted."""
     rows = findings.scores["ents_reliability"]
     if rows is None:
         return None
     caption = (
-        "Of the answers of about equal confidence, the share that is right; and, below, how many "
-        "such answers there are. On the dashed line confidence means what it says; below it the "
-        "model is too sure of itself. Vertical lines are 95 % intervals (Wilson). Expected "
-        f"calibration error: {number(findings.scores['ents_ece'], 4)}, at temperature "
+        "Precision of predicted entities by confidence, and the number of entities in each bin. On "
+        "the dashed line, confidences are calibrated; below it, the model is overconfident. "
+        "Vertical lines are 95 % confidence intervals (Wilson). Expected calibration error: "
+        f"{number(findings.scores['ents_ece'], 4)}, at temperature "
         f"{escape(findings.about.settings['temperature'])}."
     )
-    return Picture("reliability", as_svg(reliability_diagram(rows), "reliability"), caption)
+    return Plot("reliability", reliability_diagram(rows), caption)
 
 
-def confusion_picture(findings: Findings) -> Optional[Picture]:
-    """What was taken for what; None if there was no mistake."""
+def confusion_plot(findings: Findings) -> Optional[Plot]:
+    """The confusion matrix; None if there are no mistakes."""
     labels, cost = findings.confusion
     if not findings.mistakes.shown and not cost.any():
         return None
@@ -73,40 +78,24 @@ def confusion_picture(findings: Findings) -> Optional[Picture]:
         number="{:,.0f}" if cost.max() >= 10 or not priced else "{:.2g}",
     )
     how = (
-        f"What mistakes cost (<code>{escape(findings.pricing.name)}</code>), added up over all "
-        "tokens, by annotated label (rows) and predicted label (columns)."
+        f"Cost of mistakes (<code>{escape(findings.pricing.name)}</code>), summed over all tokens, "
+        "by annotated label (rows) and predicted label (columns)."
         if priced
         else "Tokens with a wrong tag, by annotated label (rows) and predicted label (columns)."
     )
     caption = (
-        f"{how} O is no entity: its column has what was missed, its row false alarms, the diagonal "
-        "wrong boundaries. The colour goes by the square root. Labels that were never mistaken "
-        "are left out."
+        f"{how} O stands for no entity: its column has the missed entities, its row the false "
+        "alarms. The diagonal has the wrong boundaries. Colours are on a square root scale. Labels "
+        "without mistakes are left out."
     )
-    return Picture("confusion", as_svg(figure, "confusion"), caption, may_scroll=True)
+    return Plot("confusion", figure, caption, may_scroll=True)
 
 
-def transitions_picture(findings: Findings) -> Picture:
-    """The weights of transitions."""
+def transitions_plot(findings: Findings) -> Plot:
+    """The transition weights."""
     caption = (
-        "The weight of the step from each tag (rows) to each (columns), as a score in nats: above "
-        "0, blue, the model likes the step; below 0, red, it doesn't. Grey steps are forbidden by "
-        "the tag scheme."
+        "Weight of the transition from each tag (rows) to each tag (columns), in nats. Blue: above "
+        "0, the model favours the transition. Red: below 0. Grey: forbidden by the tag scheme."
     )
-    figure = draw_transitions(findings.steps)
-    return Picture("transitions", as_svg(figure, "transitions"), caption, may_scroll=True)
-
-
-def pictures(findings: Findings) -> List[Optional[Picture]]:
-    """All pictures, in the order of the page; None where there is nothing to draw.
-
-    findings (Findings): What there is to say.
-    RETURNS (List[Optional[Picture]]): Curve, reliability, confusion, transitions.
-    RAISES (ImportError): If matplotlib is not installed.
-    """
-    return [
-        curve(findings),
-        reliability_picture(findings),
-        confusion_picture(findings),
-        transitions_picture(findings),
-    ]
+    figure = draw_transitions(findings.transitions)
+    return Plot("transitions", figure, caption, may_scroll=True)

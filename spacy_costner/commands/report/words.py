@@ -1,11 +1,11 @@
-"""IdMap as the report writes them."""
+"""Format numbers for the report."""
 
 import math
 from typing import Optional
 
 
 def number(value: Optional[float], digits: int = 0) -> str:
-    """A number with thousands set apart; a dash for none.
+    """Format a number with a thousands separator, None and NaN as a dash.
 
     value (Optional[float]): The number.
     digits (int): Digits after the point.
@@ -14,7 +14,7 @@ def number(value: Optional[float], digits: int = 0) -> str:
 
 
 def percent(share: Optional[float], digits: int = 2) -> str:
-    """A share in percent, without the sign; a dash for none.
+    """Format a share in percent, without the sign.
 
     share (Optional[float]): The share.
     digits (int): Digits after the point.
@@ -23,12 +23,12 @@ def percent(share: Optional[float], digits: int = 2) -> str:
 
 
 def probability(prob: float) -> str:
-    """A probability in percent, with the sign, and without digits that say nothing."""
+    """Format a probability in percent, with the sign."""
     if 0 < prob < 0.005:
         return "< 1 %"
     return "> 99 %" if 0.995 <= prob < 1 else f"{percent(prob, 0)} %"
 
 
 def cost(value: float) -> str:
-    """A cost: with two digits, if it is no whole number."""
+    """Format a cost: with two digits unless it is a whole number."""
     return number(value, 0 if float(value).is_integer() else 2)

@@ -1,0 +1,178 @@
+"""Variants of one config: each loss with each seed.
+
+A loss is given as a short config of its own: its blocks take the place of those of the base
+config.
+"""
+
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, NamedTuple, Sequence
+
+from spacy.util import load_config
+from thinc.api import Config
+
+from ..costs.tables import HAMMING
+from ..settings import check_overrides, check_settings
+
+FACTORY = "cost_sensitive_ner"
+COST_SCORER = "spacy_costner.cost_scorer.v1"
+SAME_FOR_ALL = frozenset(
+    [
+        *("seed", "gpu_allocator", "train_corpus", "dev_corpus"),
+        *("max_steps", "max_epochs", "patience", "eval_frequency"),
+    ]
+)
+"""Settings of [training] that the config of a loss does not change."""
+
+CALLBACKS = ("before_init", "after_init")
+
+
+class Measure(NamedTuple):
+    """How predictions are scored, the same for all losses.
+
+    component (str): The name of the component.
+    scheme (str): The tag scheme of the cost.
+    cost (Dict[str, Any]): The block of the cost.
+    test_path (str): The corpus: a .spacy file or a folder of them.
+    """
+
+    component: str
+    scheme: str
+    cost: Dict[str, Any]
+    test_path: str
+
+
+class Variant(NamedTuple):
+    """The config with one loss and one seed.
+
+    loss (str): The name of the loss.
+    seed (int): The seed.
+    config (Config): The config, with variables filled in.
+    measure (Measure): How its predictions are scored.
+    path (Path): Its folder.
+    """
+
+    loss: str
+    seed: int
+    config: Config
+    measure: Measure
+    path: Path
+
+
+def make_variants(
+    config_path: Path,
+    loss_paths: Sequence[Path],
+    test_path: Path,
+    output_path: Path,
+    *,
+    seeds: Sequence[int],
+    overrides: Mapping[str, Any],
+) -> List[Variant]:
+    """Make a variant of each loss with each seed.
+
+    config_path (Path): The base config. The cost of its scorer is used if that is
+        `spacy_costner.cost_scorer.v1`, the Hamming cost otherwise.
+    loss_paths (Sequence[Path]): A config for each loss. The file name is the name of the loss.
+    test_path (Path): The corpus to score on.
+    output_path (Path): The folder for the variants' folders, `<loss>/seed-<seed>`.
+    seeds (Sequence[int]): The seeds.
+    overrides (Mapping[str, Any]): Settings for all variants, such as "paths.train".
+    RETURNS (List[Variant]): The variants: all losses with the first seed, then with the next.
+    RAISES (ValueError): If the configs don't fit each other.
+    """
+    base = load_config(config_path, interpolate=False)
+    check_overrides(base, overrides)
+    check_settings(base, config_path)
+    component = component_name(base, config_path)
+    measure = what_to_measure(fill_in(base, overrides), component, test_path)
+    losses = read_losses(loss_paths, component)
+    variants = []
+    for seed in seeds:
+        for loss, changes in losses.items():
+            seeded = put_onto(put_onto(base, changes), _seed(seed))
+            path = output_path / loss / f"seed-{seed}"
+            config = fill_in(seeded, overrides)
+            check_settings(config, loss)
+            variants.append(Variant(loss, seed, config, measure, path))
+    return variants
+
+
+def component_name(config: Config, path: Path) -> str:
+    """The name of the one component of our factory in a config.
+
+    RAISES (ValueError): If there is none or more than one.
+    """
+    blocks = config.get("components", {}).items()
+    names = [name for name, block in blocks if block.get("factory") == FACTORY]
+    if len(names) != 1:
+        raise ValueError(f"{path}: expected one component of factory {FACTORY!r}, found: {names}")
+    return names[0]
+
+
+def what_to_measure(config: Config, component: str, test_path: Path) -> Measure:
+    """Read from a config how predictions are scored."""
+    block = config["components"][component]
+    scorer = block.get("scorer") or {}
+    cost = scorer["cost"] if scorer.get("@scorers") == COST_SCORER else HAMMING
+    return Measure(component, block.get("scheme", "BILUO"), cost, str(test_path))
+
+
+def read_losses(paths: Sequence[Path], component: str) -> Dict[str, Dict[str, Any]]:
+    """Read the blocks that each loss changes.
+
+    paths (Sequence[Path]): A config for each loss.
+    component (str): The name of the component.
+    RETURNS (Dict[str, Dict[str, Any]]): For each file name its [components], its [training]
+        without `SAME_FOR_ALL`, and its initialization callbacks.
+    RAISES (ValueError): If two files have the same name, or one has no such component.
+    """
+    losses: Dict[str, Dict[str, Any]] = {}
+    for path in paths:
+        config = load_config(path, interpolate=False)
+        if path.stem in losses:
+            raise ValueError(f"{path}: expected files of different names, as they name the losses")
+        if component not in config.get("components", {}):
+            raise ValueError(f"{path}: expected a component {component!r}, as the config has it")
+        training, initialize = config.get("training", {}), config.get("initialize", {})
+        losses[path.stem] = {
+            "components": config["components"],
+            "training": {name: training[name] for name in training if name not in SAME_FOR_ALL},
+            "initialize": {name: initialize[name] for name in CALLBACKS if name in initialize},
+        }
+    return losses
+
+
+def put_onto(config: Mapping[str, Any], changes: Mapping[str, Any]) -> Config:
+    """Merge blocks into a config.
+
+    A block with a registered function or another factory replaces the whole block. Of other
+    blocks, only the settings given are replaced.
+
+    config (Mapping[str, Any]): The config. It is not modified.
+    changes (Mapping[str, Any]): The blocks.
+    RETURNS (Config): The new config.
+    """
+    merged = Config(dict(config))
+    for name, value in changes.items():
+        there = config.get(name)
+        if isinstance(value, dict) and isinstance(there, dict) and not _is_other(value, there):
+            value = put_onto(there, value)
+        merged[name] = value
+    return merged
+
+
+def _is_other(block: Mapping[str, Any], there: Mapping[str, Any]) -> bool:
+    """Whether a block replaces the whole block of that name."""
+    names_function = any(name.startswith("@") for name in block)
+    return names_function or block.get("factory", there.get("factory")) != there.get("factory")
+
+
+def _seed(seed: int) -> Dict[str, Dict[str, int]]:
+    return {"system": {"seed": seed}, "training": {"seed": seed}}
+
+
+def fill_in(config: Config, overrides: Mapping[str, Any]) -> Config:
+    """Fill in variables and overrides.
+
+    RAISES (ConfigValidationError): If an override's section doesn't exist.
+    """
+    return Config().from_str(config.to_str(interpolate=False), overrides=dict(overrides))
