@@ -23,7 +23,7 @@ from ...pipeline.scorers import (
     count_by_label,
     entity_pairs,
 )
-from ...pipeline.targets import read_presets
+from ...pipeline.token_attrs import read_presets
 from ...tags import OUTSIDE
 from ...types import Cost
 from ..dev_predictions import DevPredictions, get_component, predict_dev
@@ -188,9 +188,9 @@ def answer(ner: CostSensitiveNER, development: DevPredictions) -> ScoredSpans:
     RETURNS (ScoredSpans): The answers.
     """
     docs, posterior = [eg.predicted for eg in development.examples], development.posterior
-    prediction = score_spans(ner.answer(posterior), posterior, read_presets(docs), CONFIDENCE)
+    prediction = score_spans(ner.decode(posterior), posterior, read_presets(docs), CONFIDENCE)
     annotate(docs, prediction, ner.vocab.strings, CONFIDENCE)
-    return prediction.answer
+    return prediction.predicted
 
 
 def find_pricing(component: Mapping[str, Any]) -> Pricing:
