@@ -27,7 +27,7 @@ from spacy_costner.costs.label_tree import make_tree
 from spacy_costner.costs.tables import HAMMING
 from spacy_costner.pipeline.annotations import score_spans
 from spacy_costner.pipeline.scorers import count_at_level, count_docs, entity_pairs
-from spacy_costner.pipeline.targets import read_presets
+from spacy_costner.pipeline.token_attrs import read_presets
 from spacy_costner.training import Step, TotalLoss, minimise, read_batches, train
 from spacy_costner.training.convergence import Convergence, ignore
 
@@ -278,7 +278,7 @@ def predict(
         for name, block in decodings.items():
             ner.set_decoding(registry.resolve({"decoding": dict(block)})["decoding"])
             predicted = [bare(doc) for doc in batch]
-            rated = score_spans(ner.answer(posterior), posterior, read_presets(predicted), None)
+            rated = score_spans(ner.decode(posterior), posterior, read_presets(predicted), None)
             ner.set_annotations(predicted, rated)
             found[name] += map(Example, predicted, batch)
     return found

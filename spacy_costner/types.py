@@ -63,8 +63,8 @@ class Gold(NamedTuple):
     opening (Optional[Array1d]): Which tags begin an entity. Shape: (K,)
     continuing (Optional[Array1d]): Which tags go on with the entity of the token before.
         Shape: (K,)
-    tied_to (Optional[Ints1d]): The tag that each tag scores as, where some tags share
-        their scores; None: itself. Shape: (K,)
+    tied_to (Optional[Ints1d]): The tag of the model that each tag has its scores from, if the
+        chain has more tags than the model. None: itself. Shape: (K,)
     features (Optional[Ints2d]): The features of each token, each of the value 1; -1 stands
         for none. None: each token has one, which no other has. Shape: (N, S)
     """

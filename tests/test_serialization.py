@@ -67,7 +67,7 @@ def test_a_model_saved_before_answers_as_it_did() -> None:
         probs = [ent._.confidence for ent in found]
         assert probs == pytest.approx([e[3] for e in entities], abs=2e-4)
     ner = nlp.get_pipe("ner")
-    assert ner.cfg["decoding"] == {} and ner.objective.sentence_boundaries
+    assert ner.cfg["decoding"] == {} and ner.sentence_boundaries
     again = spacy.blank("en").from_config(nlp.config).from_bytes(nlp.to_bytes())
     assert answers(again) == answers(nlp)
     assert answers(load(SAVED_BEFORE, decoding=VITERBI)) != answers(nlp)
@@ -369,7 +369,7 @@ def test_sentence_boundaries_hold_everywhere(saved: Path) -> None:
     with pytest.warns(UserWarning, match="cross a sentence boundary"):
         ner.get_loss([example], ner.model.predict([doc]))
     again = spacy.blank("en").from_config(nlp.config).from_bytes(nlp.to_bytes())
-    assert again.get_pipe("ner").objective.sentence_boundaries
+    assert again.get_pipe("ner").sentence_boundaries
     assert "sentence_boundaries" not in ner.cfg
 
 

@@ -11,14 +11,11 @@ from spacy.training import Example
 
 from spacy_costner.pipeline.targets import (
     allowed_tags,
-    annotation,
     gold_cost,
     gold_tags,
     possible_tags,
-    read_docs,
-    read_reference,
-    trim,
 )
+from spacy_costner.pipeline.token_attrs import read_docs, read_reference, trim
 from spacy_costner.tags import Entities, Tags
 
 from .strategies import seeds
@@ -34,7 +31,8 @@ def names(path: List[int]) -> List[str]:
 
 def gold_names(*examples: Example) -> List[str]:
     reference = read_reference(examples, read_docs([eg.predicted for eg in examples]))
-    return names(gold_tags(annotation(reference, TAGS, VOCAB.strings), TAGS))
+    entities = reference.entities(TAGS, VOCAB.strings)
+    return names(gold_tags(entities, reference.is_annotated, TAGS))
 
 
 def doc_of(words: str, ents: Optional[List[str]] = None) -> Doc:

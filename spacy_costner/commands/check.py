@@ -25,7 +25,7 @@ from spacy.training import Example
 from spacy.util import load_config, load_model_from_config, registry, resolve_dot_names
 
 from ..pipeline.component import CostSensitiveNER
-from ..pipeline.targets import first_words
+from ..pipeline.token_attrs import first_words
 from ..settings import check_overrides, check_settings
 from ..tags import Tags
 from .dev_predictions import get_component
@@ -203,9 +203,7 @@ def look(
         for corpus, examples in corpora.items()
     }
     labels = tuple(sorted(counts["train"]) if given is None else given)
-    settings = Settings(
-        labels, ner.objective.sentence_boundaries, ner.objective.incorrect_spans_key
-    )
+    settings = Settings(labels, ner.sentence_boundaries, ner.objective.incorrect_spans_key)
     findings = [*_of_config(ner, settings), *_of_labels(counts, settings)]
     for corpus, examples in corpora.items():
         findings += _of_corpus(corpus, examples, settings)

@@ -12,7 +12,7 @@ from thinc.types import Array1d, Ints1d
 
 from ..decoding import Decoding, Posterior
 from ..pipeline.component import CostSensitiveNER
-from ..pipeline.targets import MISSING, annotation, read_presets, read_reference, trim
+from ..pipeline.token_attrs import read_presets, read_reference, trim
 from ..tags import Entities
 from ..types import map_scores
 
@@ -93,14 +93,14 @@ def predict_dev(nlp: Language, name: str, examples: Iterable[Example]) -> DevPre
     docs = list(docs)
     examples = [Example(doc, eg.reference) for doc, eg in zip(docs, examples)]
     tokens = read_presets(docs)
-    annotated = annotation(read_reference(examples, tokens), ner.tags, nlp.vocab.strings)
-    if not annotated.known.any():
+    reference = read_reference(examples, tokens)
+    if not reference.is_annotated.any():
         raise ValueError("expected docs with entities annotated, found none")
     dev = DevPredictions(
         examples=examples,
         posterior=_posterior(ner, docs, nlp.batch_size),
-        gold=trim(annotated.entities, tokens.is_space),
-        known=annotated.known & (tokens.iob == MISSING),
+        gold=trim(reference.entities(ner.tags, nlp.vocab.strings), tokens.is_space),
+        known=reference.is_annotated & ~tokens.is_annotated,
     )
     return dev._replace(gold=select(dev.gold, dev.counts(dev.gold)))
 

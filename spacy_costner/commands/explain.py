@@ -14,7 +14,7 @@ from .. import chain
 from ..metrics import text_table
 from ..ml import SparseWeights, linear_part
 from ..pipeline.component import CostSensitiveNER
-from ..pipeline.targets import possible_tags, read_presets
+from ..pipeline.token_attrs import read_presets
 from ..tags import Tags
 from ..types import Potentials
 from .dev_predictions import get_component
@@ -220,13 +220,7 @@ def best_path(ner: CostSensitiveNER, doc: Doc) -> List[int]:
     """The best path of a doc. The prediction may differ if the decoding is not Viterbi."""
     if not len(doc):
         return []
-    possible = possible_tags(
-        read_presets([doc]),
-        ner.tags,
-        ner.vocab.strings,
-        sentence_boundaries=ner.objective.sentence_boundaries,
-    )
-    constraints = ner.tags.constraints._replace(emissions=possible)
+    constraints = ner.constraints(read_presets([doc]))
     potentials = chain.constrain(ner.model.predict([doc]), constraints)
     return to_numpy(chain.best_path(potentials).tags).tolist()
 

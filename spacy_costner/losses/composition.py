@@ -127,37 +127,43 @@ def gold_log_prob(potentials: Potentials, gold: Gold) -> ScoreWithVjp:
     return gold_sum - log_z, backprop
 
 
-def gold_path(potentials: Potentials, gold: Gold) -> Ints1d:
-    """The gold path or, where the annotation is partial, the best that agrees with it.
+def best_gold(potentials: Potentials, gold: Gold) -> Tuple[Ints1d, ScoreWithVjp]:
+    """The gold path or, where the annotation is partial, the best path that agrees with it.
 
-    RETURNS (Ints1d): Shape: (N,)
+    RETURNS (Tuple[Ints1d, ScoreWithVjp]): Its tags, those of the model, shape (N,); and its score
+        with the callback to its gradient.
     """
-    if gold.allowed is None:
-        return gold.tags
-    return chain.best_path(chain.restrict(potentials, gold.allowed)).tags
+    path = gold.tags
+    if gold.allowed is not None:
+        path = chain.best_path(chain.restrict(potentials, gold.allowed)).tags
+    return _model_tags(path, gold), chain.path_score(potentials, path)
 
 
 def best_competitor(potentials: Potentials, gold: Gold) -> Tuple[Ints1d, ScoreWithVjp]:
     """The best path that does not agree with gold.
 
-    RETURNS (Tuple[Ints1d, ScoreWithVjp]): Its tags, shape (N,); and its score, minus infinity where
-        there is none, with the callback to its gradient.
+    RETURNS (Tuple[Ints1d, ScoreWithVjp]): Its tags, those of the model, shape (N,); and its score,
+        minus infinity where there is none, with the callback to its gradient.
     """
-    path, scores = chain.best_path_excluding(potentials, allowed_tags(potentials, gold))
-    return path, (scores, chain.path_score(potentials, path)[1])
+    path, scores = chain.best_path_excluding(potentials, allowed_tags(gold))
+    return _model_tags(path, gold), (scores, chain.path_score(potentials, path)[1])
 
 
-def allowed_tags(potentials: Potentials, gold: Gold) -> chain.Allowed:
-    """The tags that agree with the annotation, for complete annotation too."""
-    if gold.allowed is not None:
-        return gold.allowed
-    if gold.tied_to is None:
-        return gold.tags
-    return gold.tied_to[gold.tags][:, None] == gold.tied_to
+def allowed_tags(gold: Gold) -> chain.Allowed:
+    """The tags that agree with the annotation, complete or partial."""
+    return gold.tags if gold.allowed is None else gold.allowed
 
 
-def score_transformed(tags: Ints1d, gold: Gold) -> Ints1d:
-    """The tags whose scores these tags have."""
+def can_continue(potentials: Potentials, gold: Gold) -> Array1d:
+    """True for the tags of tokens after which their entity can continue. Shape: (K,)"""
+    xp = get_array_module(potentials.transitions)
+    continues = xp.isfinite(potentials.transitions)[:, xp.asarray(gold.continuing)].any(axis=1)
+    tags = _model_tags(xp.arange(len(continues)), gold)
+    return xp.isin(tags, tags[continues])
+
+
+def _model_tags(tags: Ints1d, gold: Gold) -> Ints1d:
+    """The tags of the model whose scores these tags have."""
     return tags if gold.tied_to is None else gold.tied_to[tags]
 
 

@@ -17,8 +17,8 @@ from ..types import Gold, Loss, LossResult, Potentials, map_scores
 from ..validation import above, finite, number, one_of, within
 from .composition import (
     allowed_tags,
+    can_continue,
     possible_only,
-    score_transformed,
     sequence_of,
     sequence_weights,
 )
@@ -213,7 +213,7 @@ def gold_entities(gold: Gold, potentials: Potentials) -> Segments:
 def wrong_entities(gold: Gold, potentials: Potentials, right: Segments) -> Segments:
     """The entities of the best path that is not gold, but for those that are gold's or that
     begin where gold is not annotated."""
-    path, scores = chain.best_path_excluding(potentials, allowed_tags(potentials, gold))
+    path, scores = chain.best_path_excluding(potentials, allowed_tags(gold))
     tags, known = to_numpy(path), to_numpy(gold.tags) >= 0
     has_path = numpy.repeat(numpy.isfinite(to_numpy(scores)), potentials.lengths)
     found = _entities(numpy.where(has_path, tags, -1), gold, potentials)
@@ -231,9 +231,7 @@ def right_in_place(wrong: Segments, gold: Gold, potentials: Potentials) -> Segme
     tags, begin = to_numpy(gold.tags), wrong.begin
     end_of_sequence = numpy.cumsum(potentials.lengths)
     which = numpy.searchsorted(end_of_sequence, begin, side="right")
-    follows = numpy.isfinite(to_numpy(potentials.transitions))[:, to_numpy(gold.continuing)]
-    scored = to_numpy(score_transformed(get_array_module(gold.tags).arange(len(follows)), gold))
-    goes_on = numpy.isin(scored, scored[follows.any(axis=1)])
+    goes_on = to_numpy(can_continue(potentials, gold))
     last_tag = wrong.tags[numpy.cumsum(wrong.end - begin) - 1]
     end = numpy.minimum(wrong.end + goes_on[last_tag], end_of_sequence[which])
     unknown = numpy.flatnonzero(tags < 0)

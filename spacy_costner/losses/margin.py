@@ -11,9 +11,9 @@ from ..types import Cost, Gold, Loss, LossResult, Potentials, map_scores
 from ..validation import at_least
 from .composition import (
     best_competitor,
+    best_gold,
     cost_augment,
     difference,
-    gold_path,
     hinge,
     possible_only,
     sequence_weights,
@@ -88,7 +88,7 @@ def max_margin(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -
     """
     raised = cost_augment(potentials, gold, multiplier)
     _, above = best_competitor(raised, gold)
-    below = chain.path_score(potentials, gold_path(potentials, gold))
+    _, below = best_gold(potentials, gold)
     return difference(above, below, gold, hinge)
 
 

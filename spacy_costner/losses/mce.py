@@ -13,8 +13,8 @@ from ..validation import above, finite, number, one_of
 from .composition import (
     allowed_tags,
     best_competitor,
+    best_gold,
     difference,
-    gold_path,
     gold_score,
     level,
     possible_only,
@@ -82,11 +82,9 @@ def mce(
     """
     transform = partial(SMOOTHINGS[smoothing], slope=slope, offset=offset)
     if psi == math.inf:
-        _, best = best_competitor(potentials, gold)
-        return difference(
-            best, chain.path_score(potentials, gold_path(potentials, gold)), gold, transform
-        )
-    right = allowed_tags(potentials, gold)
+        (_, best), (_, known) = best_competitor(potentials, gold), best_gold(potentials, gold)
+        return difference(best, known, gold, transform)
+    right = allowed_tags(gold)
     sharp = potentials if psi == 1 else sharpen(potentials, psi)
     wrong_sum, backprop_wrong = chain.log_partition_excluding(sharp, right)
     known_sum, backprop_known = gold_score(sharp, gold)

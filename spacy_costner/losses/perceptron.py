@@ -7,17 +7,15 @@ import numpy
 from thinc.types import Floats1d, Ints1d, Ints2d
 from thinc.util import get_array_module
 
-from .. import chain
 from ..types import Cost, Gold, Loss, LossResult, Potentials
 from ..validation import above, at_least
 from .composition import (
     best_competitor,
+    best_gold,
     cost_augment,
     difference,
-    gold_path,
     hinge,
     possible_only,
-    score_transformed,
     sequence_of,
 )
 from .margin import max_margin
@@ -100,9 +98,8 @@ def mira(
     """
     raised = cost_augment(potentials, gold, multiplier)
     rival, above = best_competitor(raised, gold)
-    right = gold_path(potentials, gold)
-    paths = score_transformed(rival, gold), score_transformed(right, gold)
-    n = squared_distance(potentials, *paths, gold.features)
+    right, below = best_gold(potentials, gold)
+    n = squared_distance(potentials, rival, right, gold.features)
 
     def step(lead: Floats1d) -> Tuple[Floats1d, Floats1d]:
         a, (h, _) = aggressiveness, hinge(lead)
@@ -110,7 +107,7 @@ def mira(
         steps = xp.minimum(a, h / xp.maximum(n, NO_DISTANCE))
         return steps * h - steps**2 * n / 2, steps
 
-    return difference(above, chain.path_score(potentials, right), gold, step)
+    return difference(above, below, gold, step)
 
 
 def squared_distance(

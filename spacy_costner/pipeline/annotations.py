@@ -1,4 +1,4 @@
-"""From answers back to docs: their entities and, if asked for, how sure of them we are."""
+"""Predicted entities and their probabilities, and writing them to docs."""
 
 from bisect import bisect_left
 from dataclasses import dataclass
@@ -12,21 +12,21 @@ from thinc.types import Array1d, Floats1d
 from ..decoding import LEAST, DecodedSpans, Posterior
 from ..tags import Entities
 from ..validation import number, warn_of_old_name
-from .targets import MISSING, Tokens, trim
+from .token_attrs import TokenAttrs, trim
 
 SOURCE = "cost_sensitive_ner"
-"""Stands in the attributes of our span groups, by which their spans find their scores."""
+"""In the attributes of our span groups, to find the scores of their spans."""
 
 
 @dataclass(frozen=True)
 class Confidence:
-    """How sure the component is of its answers, and where that is written.
+    """Where the probabilities of entities are written.
 
-    spans_key (str): The key in `doc.spans` of the entities; their probabilities are its
-        `attrs["scores"]`, as for spaCy's `spancat`.
-    extension (str): The extension attribute of spans that tells it: `span._.confidence`.
-    alternatives (Optional[float]): If given, entities that are not predicted, but that are
-        at least so probable, are in `doc.spans`, under the same key with "_alternatives".
+    spans_key (str): The key of the entities in `doc.spans`. Their probabilities are in the
+        group's `attrs["scores"]`, as for spaCy's `spancat`.
+    extension (str): The extension attribute of spans for it: `span._.confidence`.
+    alternatives (Optional[float]): If given, other entities with at least this probability are in
+        `doc.spans`, under the same key with "_alternatives".
     second_choice (Optional[float]): The old name of `alternatives`; the key then ends in
         "_second_choice".
     """
@@ -38,7 +38,7 @@ class Confidence:
 
     @property
     def least(self) -> Optional[float]:
-        """The least probability of an alternative; None for no alternatives."""
+        """The minimum probability of an alternative; None for no alternatives."""
         return self.second_choice if self.alternatives is None else self.alternatives
 
     @property
@@ -65,8 +65,9 @@ def make_confidence(
 
 
 def checked(confidence: Confidence) -> Confidence:
-    """The same settings.
+    """Check settings.
 
+    RETURNS (Confidence): The same settings.
     RAISES (ValueError): If a name is empty, or a probability is out of its range.
     """
     where = "spacy_costner.Confidence"
@@ -84,13 +85,13 @@ def checked(confidence: Confidence) -> Confidence:
 
 
 def register(confidence: Confidence) -> None:
-    """Give spans their extension attribute, if they don't have it already.
+    """Register the extension attribute of spans.
 
-    RAISES (ValueError): If something else has an attribute of that name.
+    RAISES (ValueError): If there is another extension attribute of that name.
     """
     name = confidence.extension
     if not Span.has_extension(name):
-        # By force, as another thread that loads a pipeline may have come first.
+        # Forced, as another thread that loads a pipeline may have registered it meanwhile.
         Span.set_extension(name, getter=confidence_of, force=True)
     elif Span.get_extension(name)[2] is not confidence_of:
         raise ValueError(
@@ -100,10 +101,10 @@ def register(confidence: Confidence) -> None:
 
 
 def confidence_of(span: Span) -> Optional[float]:
-    """The probability of an entity, as a component wrote it to its doc.
+    """The probability of an entity, as a component has written it to the doc.
 
     span (Span): The entity.
-    RETURNS (Optional[float]): None if it was not written.
+    RETURNS (Optional[float]): None if there is none.
     """
     place = (span.start, span.end)
     for group in span.doc.spans.values():
@@ -119,10 +120,10 @@ def confidence_of(span: Span) -> Optional[float]:
 
 
 class ScoredSpans(NamedTuple):
-    """Entities of a batch, and how probable they are.
+    """Entities of a batch with their probabilities.
 
     entities (Entities): The entities, ordered by begin and end.
-    labels (Tuple[str, ...]): What their labels are called.
+    labels (Tuple[str, ...]): The names of their labels.
     probs (Optional[Floats1d]): Their probabilities. Shape: (E,)
     """
 
@@ -136,53 +137,59 @@ NOTHING = ScoredSpans(Entities(*numpy.zeros((3, 0), dtype="int32")), (), numpy.z
 
 
 class Prediction(NamedTuple):
-    """What docs are to be annotated with.
+    """The prediction for a batch of docs.
 
-    tokens (Tokens): Their tokens, as they were annotated before.
-    answer (ScoredSpans): The entities, none of them where something was annotated before.
-    alternatives (Optional[ScoredSpans]): Others that are probable.
+    tokens (TokenAttrs): Their tokens with preset annotation.
+    predicted (ScoredSpans): The predicted entities, without those in preset tokens.
+    alternatives (Optional[ScoredSpans]): Other probable entities.
     """
 
-    tokens: Tokens
-    answer: ScoredSpans
+    tokens: TokenAttrs
+    predicted: ScoredSpans
     alternatives: Optional[ScoredSpans] = None
 
 
 def score_spans(
-    answer: DecodedSpans, posterior: Posterior, tokens: Tokens, confidence: Optional[Confidence]
+    decoded: DecodedSpans,
+    posterior: Posterior,
+    tokens: TokenAttrs,
+    confidence: Optional[Confidence],
 ) -> Prediction:
-    """Make annotation of an answer.
+    """Compute the probabilities of decoded entities.
 
-    answer (DecodedSpans): The answer.
+    decoded (DecodedSpans): The entities.
     posterior (Posterior): The probabilities.
-    tokens (Tokens): The tokens of the docs.
-    confidence (Optional[Confidence]): Whether and how to say how sure we are.
-    RETURNS (Prediction): The entities that are new, without white space at their ends.
+    tokens (TokenAttrs): The tokens of the docs.
+    confidence (Optional[Confidence]): Which probabilities to compute; None: none.
+    RETURNS (Prediction): The entities without white space at their ends, and without those in
+        preset tokens.
     """
-    entities = _unset(trim(answer.entities, tokens.is_space), tokens)
+    entities = _unset(trim(decoded.entities, tokens.is_space), tokens)
     if confidence is None:
-        return Prediction(tokens, ScoredSpans(entities, answer.labels))
-    rated = ScoredSpans(entities, answer.labels, posterior.entity_probs(entities, answer.covers))
+        return Prediction(tokens, ScoredSpans(entities, decoded.labels))
+    probs = posterior.entity_probs(entities, decoded.covers)
+    predicted = ScoredSpans(entities, decoded.labels, probs)
     if confidence.least is None:
-        return Prediction(tokens, rated)
+        return Prediction(tokens, predicted)
     others, probs = posterior.likely_entities(confidence.least)
-    given = set(zip(*(column.tolist() for column in entities)))
-    is_other = [e not in given for e in zip(*(column.tolist() for column in others))]
+    known = set(zip(*(column.tolist() for column in entities)))
+    is_other = [e not in known for e in zip(*(column.tolist() for column in others))]
     other = numpy.asarray(is_other, dtype=bool) & _is_unset(others, tokens)
-    second = Entities(*(column[other] for column in others))
-    return Prediction(tokens, rated, ScoredSpans(second, posterior.tags.labels, probs[other]))
+    alternatives = Entities(*(column[other] for column in others))
+    scored = ScoredSpans(alternatives, posterior.tags.labels, probs[other])
+    return Prediction(tokens, predicted, scored)
 
 
-def _unset(entities: Entities, tokens: Tokens) -> Entities:
+def _unset(entities: Entities, tokens: TokenAttrs) -> Entities:
     if not tokens.iob.any():
         return entities
     unset = _is_unset(entities, tokens)
     return Entities(*(column[unset] for column in entities))
 
 
-def _is_unset(entities: Entities, tokens: Tokens) -> Array1d:
-    """True for the entities none of whose tokens was annotated before. Shape: (E,)"""
-    n_set = numpy.concatenate([[0], numpy.cumsum(tokens.iob != MISSING)])
+def _is_unset(entities: Entities, tokens: TokenAttrs) -> Array1d:
+    """True for entities without preset tokens. Shape: (E,)"""
+    n_set = numpy.concatenate([[0], numpy.cumsum(tokens.is_annotated)])
     return n_set[entities.end] == n_set[entities.begin]
 
 
@@ -192,18 +199,19 @@ def annotate(
     strings: StringStore,
     confidence: Optional[Confidence],
 ) -> None:
-    """Write entities to docs. What was annotated before stays as it was.
+    """Write entities to docs. Preset annotation stays as it is.
 
     docs (Sequence[Doc]): The docs.
     prediction (Prediction): What to write.
     strings (StringStore): The strings of their vocabulary.
     confidence (Optional[Confidence]): Where to write probabilities.
     """
-    tokens, answer, alternatives = prediction
+    tokens, predicted, alternatives = prediction
     ends = numpy.cumsum(tokens.lengths).tolist()
-    groups = _by_doc(docs, answer, tokens, strings)
+    preset = tokens.is_annotated
+    groups = _by_doc(docs, predicted, tokens, strings)
     for doc, end, (spans, probs) in zip(docs, ends, groups):
-        _set_ents(doc, spans, preset=tokens.iob[end - len(doc) : end] != MISSING)
+        _set_ents(doc, spans, preset=preset[end - len(doc) : end])
         if confidence is not None:
             _set_group(doc, confidence.spans_key, spans, probs)
     if confidence is not None and confidence.least is not None:
@@ -213,10 +221,10 @@ def annotate(
 
 
 class Hypothesis(NamedTuple):
-    """One way to read a doc.
+    """One analysis of a doc.
 
     ents (List[Span]): Its entities.
-    prob (float): How probable it is that just these are the entities.
+    prob (float): The probability that exactly these are the entities.
     """
 
     ents: List[Span]
@@ -224,20 +232,18 @@ class Hypothesis(NamedTuple):
 
 
 def k_best(
-    docs: Sequence[Doc], posterior: Posterior, tokens: Tokens, k: int, strings: StringStore
+    docs: Sequence[Doc], posterior: Posterior, tokens: TokenAttrs, k: int, strings: StringStore
 ) -> List[List[Hypothesis]]:
-    """The most probable ways to read docs.
+    """The k most probable analyses of docs.
 
     docs (Sequence[Doc]): The docs.
     posterior (Posterior): The probabilities.
-    tokens (Tokens): The tokens of the docs.
-    k (int): How many, at least 1.
+    tokens (TokenAttrs): The tokens of the docs.
+    k (int): The number of analyses, at least 1.
     strings (StringStore): The strings of their vocabulary.
     RETURNS (List[List[Hypothesis]]): For each doc up to k hypotheses, the most probable first.
-    RAISES (ValueError): If `docs` is a doc, or k less than 1.
+    RAISES (ValueError): If k is less than 1.
     """
-    if isinstance(docs, Doc):
-        raise ValueError("docs: expected several docs, as [doc], got a Doc")
     tags, probs = posterior.best_paths(k)
     found: List[List[Hypothesis]] = [[] for _ in docs]
     for path, prob in zip(tags, probs):
@@ -250,19 +256,19 @@ def k_best(
 
 
 def _by_doc(
-    docs: Iterable[Doc], rated: ScoredSpans, tokens: Tokens, strings: StringStore
+    docs: Iterable[Doc], scored: ScoredSpans, tokens: TokenAttrs, strings: StringStore
 ) -> Iterator[Tuple[List[Span], Optional[Floats1d]]]:
     """The entities of each doc and their probabilities."""
-    labels = [strings.add(label) for label in rated.labels]
-    entities = list(zip(*(column.tolist() for column in rated.entities)))
+    labels = [strings.add(label) for label in scored.labels]
+    entities = list(zip(*(column.tolist() for column in scored.entities)))
     ends = numpy.cumsum(tokens.lengths)
-    lasts = numpy.searchsorted(rated.entities.begin, ends).tolist()
+    lasts = numpy.searchsorted(scored.entities.begin, ends).tolist()
     start, first = 0, 0
     for doc, end, last in zip(docs, ends.tolist(), lasts):
         spans = [
             Span(doc, b - start, e - start, label=labels[x]) for b, e, x in entities[first:last]
         ]
-        yield spans, None if rated.probs is None else rated.probs[first:last]
+        yield spans, None if scored.probs is None else scored.probs[first:last]
         start, first = end, last
 
 
@@ -272,7 +278,7 @@ def _set_group(doc: Doc, key: str, spans: List[Span], probs: Optional[Floats1d])
 
 
 def _set_ents(doc: Doc, spans: List[Span], preset: Array1d) -> None:
-    """Set the entities of a doc, and O elsewhere, where nothing was preset."""
+    """Set the entities of a doc. Other tokens become O unless they are preset."""
     if not preset.any():
         doc.set_ents(spans)
         return

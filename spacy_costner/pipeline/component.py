@@ -1,4 +1,4 @@
-"""The pipeline component: where docs, layers and losses meet."""
+"""The pipeline component `cost_sensitive_ner`."""
 
 from copy import deepcopy
 from dataclasses import asdict
@@ -18,13 +18,13 @@ from typing import (
     Union,
 )
 
-import numpy
 from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example, validate_examples, validate_get_examples
 from spacy.util import check_lexeme_norms
 from spacy.vocab import Vocab
 from thinc.api import Model, Optimizer, set_dropout_rate
+from thinc.types import Ints2d
 
 from .. import chain
 from ..decoding import DecodedSpans, Decoding, Posterior, Temperature, make_viterbi
@@ -43,21 +43,21 @@ from .annotations import (
     score_spans,
 )
 from .deprecated import OldMethods
-from .objective import Objective
+from .objective import NEGATED, Objective, check_finite
 from .rehearsal import divergence
-from .serialization import MADE, SavedPipe, check_names
-from .targets import (
-    MISSING,
-    NEGATED,
-    Tokens,
-    Weights,
-    possible_tags,
-    read_presets,
-)
+from .serialization import SavedPipe, check_names, load_settings
+from .targets import Targets, Weights, possible_tags
+from .token_attrs import TokenAttrs, read_presets
+
+ComputeLoss = Callable[[List[Example], Potentials], Tuple[float, Potentials]]
 
 
 class CostSensitiveNER(OldMethods, SavedPipe):
-    """A linear-chain CRF over the tokens of a doc, with the contract of spaCy's `ner`."""
+    """A named entity recognizer with a linear-chain CRF. It has the methods of spaCy's `ner`.
+
+    `cfg` has what is saved: the labels, the scheme, the settings that can be changed without
+    training (decoding, confidence, temperature) and the progress of training.
+    """
 
     def __init__(
         self,
@@ -77,24 +77,25 @@ class CostSensitiveNER(OldMethods, SavedPipe):
         """Initialize the component.
 
         vocab (Vocab): The shared vocabulary.
-        model (Model[List[Doc], Potentials]): From docs to the scores of a chain.
-        name (str): Its name in the pipeline and in the losses.
-        loss (Union[Loss, LossSchedule]): What training minimises.
-        weights (Optional[Weights]): How much single tokens and examples count.
-        scheme (str): How tags write entities down, "BILUO" or "IOB2".
-        incorrect_spans_key (Optional[str]): Where reference docs have spans that are no
-            entities.
+        model (Model[List[Doc], Potentials]): Predicts the potentials of the chain.
+        name (str): The name of the component, also in the losses.
+        loss (Union[Loss, LossSchedule]): The training loss.
+        weights (Optional[Weights]): The weights of tokens and examples in training.
+        scheme (str): The tag scheme, "BILUO" or "IOB2".
+        incorrect_spans_key (Optional[str]): The key in `doc.spans` of reference docs for spans
+            that are not entities.
         sentence_boundaries (bool): Whether entities end where sentences do.
-        decoding (Optional[Decoding]): Which answer is given; None: the best path.
-        confidence (Optional[Confidence]): Where it is written how probable entities are.
+        decoding (Optional[Decoding]): How entities are predicted. Defaults to the best path.
+        confidence (Optional[Confidence]): Where to write the probabilities of entities.
         scorer (Optional[Callable]): The scoring method.
-        RAISES (ValueError): If the scheme is unknown, weights and loss don't go together, or
-            spans have an extension attribute of the name that confidence is to have.
+        RAISES (ValueError): If the scheme is unknown, the loss doesn't use the weights, or
+            another extension attribute of spans has the name of the confidence.
         """
         self.vocab = vocab
         self.model = model
         self.name = name
         self.scorer = scorer
+        self.sentence_boundaries = sentence_boundaries
         self._rehearsal_model: Optional[Model[List[Doc], Potentials]] = None
         self.cfg: Dict[str, Any] = {
             "labels": [],
@@ -108,18 +109,13 @@ class CostSensitiveNER(OldMethods, SavedPipe):
         self.set_decoding(decoding or make_viterbi())
         self.set_confidence(confidence)
         self.objective = Objective(
-            name,
-            vocab.strings,
-            loss,
-            weights=weights,
-            incorrect_spans_key=incorrect_spans_key,
-            sentence_boundaries=sentence_boundaries,
+            name, vocab.strings, loss, weights=weights, incorrect_spans_key=incorrect_spans_key
         )
         self._tags = Tags((), scheme)
 
     @property
     def labels(self) -> Tuple[str, ...]:
-        """The labels that the component can give to an entity."""
+        """The labels of the component."""
         return tuple(self.cfg["labels"])
 
     @property
@@ -135,12 +131,12 @@ class CostSensitiveNER(OldMethods, SavedPipe):
         return self._tags
 
     def add_label(self, label: str) -> int:
-        """Add a label, to a trained model too: what it knows of the others stays.
+        """Add a label. A trained model keeps what it has learned about the others.
 
         label (str): The label.
-        RETURNS (int): 1, or 0 if the component has it already.
-        RAISES (ValueError): If the label is not a string, is empty, or begins with a "!", by
-            which spaCy 2 marked spans that are no entities.
+        RETURNS (int): 1, or 0 if the component already has the label.
+        RAISES (ValueError): If the label is not a string, is empty, or begins with "!", the
+            prefix of spaCy 2 for spans that are not entities.
         """
         if not isinstance(label, str) or not label or label.startswith(NEGATED):
             raise ValueError(
@@ -166,11 +162,11 @@ class CostSensitiveNER(OldMethods, SavedPipe):
     ) -> None:
         """Initialize the component for training.
 
-        get_examples (Callable[[], Iterable[Example]]): Returns a sample of the examples.
-        nlp (Optional[Language]): The pipeline.
-        labels (Optional[Sequence[str]]): The labels, as `spacy init labels` writes them.
-            Otherwise they are those of the examples, in alphabetical order.
-        RAISES (ValueError): If there is no label, or the loss or the decoding has a cost,
+        get_examples (Callable[[], Iterable[Example]]): Returns the training examples.
+        nlp (Optional[Language]): The current `nlp` object.
+        labels (Optional[Sequence[str]]): The labels, as `spacy init labels` writes them. Defaults
+            to those of the examples, in alphabetical order.
+        RAISES (ValueError): If there are no labels, or the loss or the decoding has a cost,
             weights or settings that don't fit the labels.
         """
         validate_get_examples(partial(_first, get_examples), "CostSensitiveNER.initialize")
@@ -193,8 +189,8 @@ class CostSensitiveNER(OldMethods, SavedPipe):
         self.model.initialize(X=[eg.predicted for eg in _first(get_examples)])
 
     def _read_corpus(self, examples: Iterable[Example]) -> Set[str]:
-        """Go through the examples, once, as they may have to be read from a file: count them,
-        show them to a model that makes its features of them, and find their labels."""
+        """Count the examples, collect the features of a linear model, and find the labels. The
+        examples are read once, as they may come from a file."""
         labels: Set[str] = set()
         self.cfg["n_examples"] = 0
 
@@ -212,7 +208,7 @@ class CostSensitiveNER(OldMethods, SavedPipe):
         return labels
 
     def predict(self, docs: Iterable[Doc]) -> Prediction:
-        """Find the entities of docs, without changing these.
+        """Predict the entities of docs, without modifying them.
 
         docs (Iterable[Doc]): The docs.
         RETURNS (Prediction): Their entities.
@@ -222,10 +218,10 @@ class CostSensitiveNER(OldMethods, SavedPipe):
         if not len(tokens.iob):
             return Prediction(tokens, NOTHING, NOTHING)
         posterior = self._posterior(docs, tokens)
-        return score_spans(self.answer(posterior), posterior, tokens, self.confidence)
+        return score_spans(self.decode(posterior), posterior, tokens, self.confidence)
 
-    def answer(self, posterior: Posterior) -> DecodedSpans:
-        """Choose the answer to what is believed, as decoding is set.
+    def decode(self, posterior: Posterior) -> DecodedSpans:
+        """Decode entities, with the current settings of decoding.
 
         posterior (Posterior): The probabilities.
         RETURNS (DecodedSpans): The entities.
@@ -233,7 +229,7 @@ class CostSensitiveNER(OldMethods, SavedPipe):
         return self._decoding.decode(posterior, self.cfg["decoding"])
 
     def set_annotations(self, docs: Iterable[Doc], prediction: Prediction) -> None:
-        """Write predicted entities to the docs. What was annotated before stays as it was.
+        """Write predicted entities to docs. Preset annotation stays as it is.
 
         docs (Iterable[Doc]): The docs.
         prediction (Prediction): What `predict` returned for them.
@@ -241,23 +237,22 @@ class CostSensitiveNER(OldMethods, SavedPipe):
         annotate(list(docs), prediction, self.vocab.strings, self.confidence)
 
     def posterior(self, docs: Iterable[Doc], *, preset: bool = False) -> Posterior:
-        """Find out how probable tags and entities are.
+        """Compute the probabilities of tags and entities.
 
         docs (Iterable[Doc]): The docs, not all of them empty.
-        preset (bool): Whether entities that docs have already are right; otherwise it is
-            as if they had none.
-        RETURNS (Posterior): The probabilities, of the tokens of all docs one after another.
+        preset (bool): Whether the entities of the docs are taken as given, or ignored.
+        RETURNS (Posterior): The probabilities, with the tokens of all docs in one array.
         """
         docs = list(docs)
         tokens = read_presets(docs)
-        return self._posterior(docs, tokens if preset else _without_presets(tokens))
+        return self._posterior(docs, tokens if preset else tokens.without_annotation())
 
     def k_best(self, docs: Iterable[Doc], k: int = 5) -> List[List[Hypothesis]]:
-        """Find the most probable ways to read docs, whatever entities these have already.
+        """Predict the k most probable analyses of docs. Preset entities are ignored.
 
         docs (Iterable[Doc]): The docs, not all of them empty.
-        k (int): How many, at least 1.
-        RETURNS (List[List[Hypothesis]]): For each doc up to k hypotheses, with their entities and
+        k (int): The number of analyses, at least 1.
+        RETURNS (List[List[Hypothesis]]): Up to k hypotheses for each doc, with their entities and
             their probability, the most probable first.
         RAISES (ValueError): If `docs` is a doc, or k less than 1.
         """
@@ -266,29 +261,30 @@ class CostSensitiveNER(OldMethods, SavedPipe):
         docs = list(docs)
         return k_best(docs, self.posterior(docs), read_presets(docs), k, self.vocab.strings)
 
-    def _posterior(self, docs: List[Doc], tokens: Tokens) -> Posterior:
+    def _posterior(self, docs: List[Doc], tokens: TokenAttrs) -> Posterior:
         self._require_labels()
         return Posterior(
-            chain.constrain(self.model.predict(docs), self._constraints(tokens)),
+            chain.constrain(self.model.predict(docs), self.constraints(tokens)),
             self.tags,
             temperature=Temperature(**self.cfg["temperature"]),
             is_space=tokens.is_space,
         )
 
-    def _constraints(self, tokens: Tokens) -> Constraints:
-        """What the tag scheme and the docs allow."""
+    def constraints(self, tokens: TokenAttrs) -> Constraints:
+        """The paths that the tag scheme and the docs allow, in training and in prediction.
+
+        tokens (TokenAttrs): The tokens of the docs.
+        RETURNS (Constraints): The constraints.
+        """
         possible = possible_tags(
-            tokens,
-            self.tags,
-            self.vocab.strings,
-            sentence_boundaries=self.objective.sentence_boundaries,
+            tokens, self.tags, self.vocab.strings, sentence_boundaries=self.sentence_boundaries
         )
         return self.tags.constraints._replace(emissions=possible)
 
     def set_decoding(self, decoding: Decoding) -> None:
-        """Decode in another way from now on, without training again.
+        """Change the decoding, without training again. Its settings are in `cfg["decoding"]`.
 
-        decoding (Decoding): The way. Its settings are in `cfg["decoding"]` then.
+        decoding (Decoding): The decoding.
         RAISES (ValueError): If its settings don't fit the labels of a trained model.
         """
         if self.labels and self.model.has_dim("nO"):
@@ -298,20 +294,20 @@ class CostSensitiveNER(OldMethods, SavedPipe):
         self._configured["decoding"] = deepcopy(decoding.settings)
 
     def check_decoding(self, tags: Tags) -> None:
-        """Check that the settings of decoding fit some labels.
+        """Check that the settings of decoding fit the labels.
 
-        tags (Tags): The tags of the labels.
-        RAISES (ValueError): If one is for another label, or a label has no cost or is not in
-            the tree.
+        tags (Tags): The tag set.
+        RAISES (ValueError): If a setting is for another label, or a label has no cost or is not
+            in the tree.
         """
         self._decoding.check(tags, self.cfg["decoding"])
 
     def set_confidence(self, confidence: Optional[Confidence]) -> None:
-        """Write from now on how probable entities are, or don't any more.
+        """Change where the probabilities of entities are written. The settings are in
+        `cfg["confidence"]`.
 
-        confidence (Optional[Confidence]): Where to; None: nowhere. Its settings are in
-            `cfg["confidence"]` then.
-        RAISES (ValueError): If spans have an extension attribute of that name already.
+        confidence (Optional[Confidence]): The settings. None: they are not written.
+        RAISES (ValueError): If another extension attribute of spans has that name.
         """
         if confidence is not None:
             register(confidence)
@@ -320,7 +316,7 @@ class CostSensitiveNER(OldMethods, SavedPipe):
 
     @property
     def confidence(self) -> Optional[Confidence]:
-        """Where it is written how probable entities are."""
+        """Where the probabilities of entities are written."""
         settings = self.cfg["confidence"]
         if settings and not isinstance(settings, dict):
             raise ValueError(f"confidence: expected a block of settings, got {settings!r}")
@@ -334,29 +330,42 @@ class CostSensitiveNER(OldMethods, SavedPipe):
         sgd: Optional[Optimizer] = None,
         losses: Optional[Dict[str, float]] = None,
     ) -> Dict[str, float]:
-        """Learn from a batch.
+        """Update the model with a batch of examples.
 
         examples (Iterable[Example]): The batch.
-        drop (float): The dropout score_spans.
+        drop (float): The dropout rate.
         sgd (Optional[Optimizer]): The optimizer.
-        losses (Optional[Dict[str, float]]): Where the loss is added up, under the name of
-            the component: the objective's true value, divided by the annotated tokens.
+        losses (Optional[Dict[str, float]]): The losses to add to, by component name. The loss is
+            the exact value of the objective, divided by the number of annotated tokens.
         RETURNS (Dict[str, float]): The losses.
         """
         examples = list(examples)
+        validate_examples(examples, "CostSensitiveNER.update")
+        losses = self._learn(examples, self.get_loss, drop, sgd, losses)
+        if any(len(eg.predicted) for eg in examples):
+            self.advance(len(examples))
+        return losses
+
+    def _learn(
+        self,
+        examples: List[Example],
+        compute_loss: ComputeLoss,
+        drop: float,
+        sgd: Optional[Optimizer],
+        losses: Optional[Dict[str, float]],
+    ) -> Dict[str, float]:
         losses = {} if losses is None else losses
         losses.setdefault(self.name, 0.0)
-        validate_examples(examples, "CostSensitiveNER.update")
-        if not any(len(eg.predicted) for eg in examples):
+        docs = [eg.predicted for eg in examples]
+        if not any(len(doc) for doc in docs):
             return losses
         set_dropout_rate(self.model, drop)
-        potentials, backprop = self.model.begin_update([eg.predicted for eg in examples])
-        loss, gradient = self.get_loss(examples, potentials)
+        scores, backprop = self.model.begin_update(docs)
+        loss, gradient = compute_loss(examples, scores)
         backprop(gradient)
         if sgd not in (None, False):
             self.finish_update(sgd)
         losses[self.name] += loss
-        self.advance(len(examples))
         return losses
 
     def get_loss(self, examples: Iterable[Example], scores: Potentials) -> Tuple[float, Potentials]:
@@ -364,18 +373,30 @@ class CostSensitiveNER(OldMethods, SavedPipe):
 
         examples (Iterable[Example]): The batch.
         scores (Potentials): The model's potentials of the predicted docs.
-        RETURNS (Tuple[float, Potentials]): The loss for each annotated token or, where it
-            is one ratio, for the batch; and the gradient of the loss as a whole.
+        RETURNS (Tuple[float, Potentials]): The loss per annotated token or, if the loss is one
+            ratio, of the batch; and the gradient of the loss of the batch.
         RAISES (ValueError): If a score is not a number or infinite.
         """
         examples = list(examples)
         validate_examples(examples, "CostSensitiveNER.get_loss")
-        self.check_finite(scores)
-        find = self.model.attrs.get("find_features")
-        features = None
+        check_finite(scores, self.name)
+        find, features = self.model.attrs.get("find_features"), None
         if find is not None and self.objective.loss.at(self.progress).uses_features:
             features = find(self.model, [eg.predicted for eg in examples])
-        return self.objective(examples, scores, self.tags, self.progress, features)
+        targets = self.targets(examples, features)
+        result, n_annotated = self.objective.evaluate(targets, scores, self.tags, self.progress)
+        return result.value / n_annotated, result.gradient
+
+    def targets(self, examples: Sequence[Example], features: Optional[Ints2d] = None) -> Targets:
+        """Make the training targets of a batch.
+
+        examples (Sequence[Example]): The batch.
+        features (Optional[Ints2d]): As in `Gold`, if the loss uses them. Shape: (N, S)
+        RETURNS (Targets): The targets, to be used with any scores of the same docs.
+        """
+        tokens = read_presets([eg.predicted for eg in examples])
+        constraints = self.constraints(tokens)
+        return self.objective.targets(examples, tokens, self.tags, constraints, features)
 
     def rehearse(
         self,
@@ -385,33 +406,31 @@ class CostSensitiveNER(OldMethods, SavedPipe):
         sgd: Optional[Optimizer] = None,
         losses: Optional[Dict[str, float]] = None,
     ) -> Dict[str, float]:
-        """Keep to what the model said when `nlp.resume_training` was called: see
-        `rehearsal.divergence`. Labels that were added since are left alone.
+        """Update the model to keep its predictions from before `nlp.resume_training`: see
+        `rehearsal.divergence`. Labels that were added since then are ignored.
 
-        examples (Iterable[Example]): A batch. Only the text counts, not the annotation.
-        drop (float): The dropout score_spans.
+        examples (Iterable[Example]): A batch. Its annotation is not used.
+        drop (float): The dropout rate.
         sgd (Optional[Optimizer]): The optimizer.
-        losses (Optional[Dict[str, float]]): Where the divergence is added up, in nats for each
-            token, under the name of the component.
+        losses (Optional[Dict[str, float]]): The losses to add to, by component name. The loss is
+            the divergence in nats per token.
         RETURNS (Dict[str, float]): The losses.
         """
         examples = list(examples)
-        losses = {} if losses is None else losses
-        losses.setdefault(self.name, 0.0)
         validate_examples(examples, "CostSensitiveNER.rehearse")
+        if self._rehearsal_model is None:
+            examples = []
+        return self._learn(examples, self._get_divergence, drop, sgd, losses)
+
+    def _get_divergence(
+        self, examples: List[Example], scores: Potentials
+    ) -> Tuple[float, Potentials]:
+        assert self._rehearsal_model is not None
+        check_finite(scores, self.name)
         docs = [eg.predicted for eg in examples]
-        if self._rehearsal_model is None or not any(len(doc) for doc in docs):
-            return losses
-        set_dropout_rate(self.model, drop)
-        scores, backprop = self.model.begin_update(docs)
-        self.check_finite(scores)
-        constraints = self._constraints(_without_presets(read_presets(docs)))
+        constraints = self.constraints(read_presets(docs).without_annotation())
         result = divergence(scores, self._rehearsal_model.predict(docs), constraints)
-        backprop(result.gradient)
-        if sgd not in (None, False):
-            self.finish_update(sgd)
-        losses[self.name] += result.value / len(scores.emissions)
-        return losses
+        return result.value / len(scores.emissions), result.gradient
 
     @property
     def progress(self) -> Progress:
@@ -419,9 +438,9 @@ class CostSensitiveNER(OldMethods, SavedPipe):
         return Progress(**self.cfg["progress"])
 
     def advance(self, n_examples: int) -> None:
-        """Keep count of a step of training.
+        """Count an update.
 
-        n_examples (int): The examples that it was made with.
+        n_examples (int): The number of its examples.
         """
         steps, epochs = self.progress
         epochs += n_examples / max(self.cfg["n_examples"], 1)
@@ -438,22 +457,8 @@ class CostSensitiveNER(OldMethods, SavedPipe):
         }
 
     def _settle(self, saved: Dict[str, Any]) -> None:
-        """Make use of a cfg that was loaded. What was set on the component that wrote it
-        holds, but not where the config says something else now than it said then."""
-        then, tables = saved.get("configured", self._configured), saved.get("decoding_tables")
-        self.cfg.update({name: saved[name] for name in saved if name not in MADE})
+        tables = load_settings(self.cfg, self._configured, saved)
         self.objective.restore(self.cfg["cost_tables"], self.tags)
-        for name, settings in self._configured.items():
-            # Models of 0.1 don't have all settings that there are now.
-            before = then.get(name)
-            if isinstance(before, dict) and isinstance(settings, dict):
-                before = {**dict.fromkeys(settings), **before}
-            if before != settings:
-                self.cfg[name] = deepcopy(settings)
-        # Models of 0.1 have the tables among the settings, and sentence_boundaries as well.
-        self.cfg.pop("sentence_boundaries", None)
-        if tables is None and "table" in saved.get("decoding", ()):
-            tables, self.cfg["decoding"] = saved["decoding"], deepcopy(self._configured["decoding"])
         if self._decoding.restore is not None and tables:
             self._decoding.restore(tables)
         check_names(self.cfg["decoding"], self._configured["decoding"], "decoding")
@@ -464,26 +469,7 @@ class CostSensitiveNER(OldMethods, SavedPipe):
         if self.confidence is not None:
             register(self.confidence)
 
-    def check_finite(self, scores: Potentials) -> None:
-        """Check scores before anything is learned from them.
-
-        scores (Potentials): The model's potentials.
-        RAISES (ValueError): If a score is not a number or infinite.
-        """
-        for field in ("emissions", "transitions", "start", "end"):
-            total = float(getattr(scores, field).sum())
-            if not numpy.isfinite(total):
-                raise ValueError(
-                    f"{self.name}: {field}: expected finite scores, found {total}. The model was "
-                    "not updated; try a lower learning score_spans or gradient clipping"
-                )
-
 
 def _first(get_examples: Callable[[], Iterable[Example]], n_examples: int = 10) -> List[Example]:
-    """As many examples as it takes to see what they look like."""
+    """The first examples, to validate them and to infer the shapes of the model."""
     return list(islice(get_examples(), n_examples))
-
-
-def _without_presets(tokens: Tokens) -> Tokens:
-    """The tokens as if nothing had been annotated before."""
-    return tokens._replace(iob=numpy.full_like(tokens.iob, MISSING))

@@ -27,7 +27,8 @@ from ..costs.label_tree import Tree, TreeSource, make_tree
 from ..metrics.calibration import calibration_error, reliability
 from ..tags import OUTSIDE, Tags
 from ..types import Cost
-from .targets import annotation, gold_tags, read_docs, read_reference
+from .targets import gold_tags
+from .token_attrs import read_docs, read_reference
 
 Scores = Dict[str, Any]
 Entity = Tuple[str, int, int]
@@ -243,8 +244,9 @@ def compare_tags(
     tags = Tags(_all_labels(examples, labels), scheme)
     tokens = read_docs([eg.x for eg in examples])
     strings = StringStore()
-    gold = gold_tags(annotation(read_reference(examples, tokens), tags, strings), tags)
-    predicted = tags.encode(annotation(tokens, tags, strings).entities, len(gold))
+    reference = read_reference(examples, tokens)
+    gold = gold_tags(reference.entities(tags, strings), reference.is_annotated, tags)
+    predicted = tags.encode(tokens.entities(tags, strings), len(gold))
     return TagPairs(tags, gold, predicted, tokens.lengths)
 
 

@@ -1,4 +1,4 @@
-"""All examples, read once, and all weights of a linear model as one vector."""
+"""The targets of all examples, and the weights of a linear model as one vector."""
 
 from typing import Iterable, Iterator, NamedTuple, Sequence, Tuple
 
@@ -9,29 +9,29 @@ from thinc.types import Floats1d, Floats2d, Ints2d
 from .. import sparse
 from ..ml import linear_part
 from ..pipeline.component import CostSensitiveNER
-from ..pipeline.objective import Reading
+from ..pipeline.targets import Targets
 from ..types import Potentials
 
 BATCH_SIZE = 256
-"""Docs whose messages the chain keeps at a time."""
+"""Number of docs that are scored together, to bound the memory of the chain's messages."""
 
 
 class Batch(NamedTuple):
     """Docs that are scored together.
 
     rows (Ints2d): The features of each token, merged. Shape: (N, S)
-    reading (Reading): What the loss has to know.
+    targets (Targets): Their targets.
     """
 
     rows: Ints2d
-    reading: Reading
+    targets: Targets
 
 
 class AllExamples:
-    """All examples, and the weights of a linear model as one vector of D numbers.
+    """The targets of all examples, and the weights of a linear model as a vector of D numbers.
 
-    What docs say is read once. Features that only ever occur together share a part of the
-    vector: see `sparse.Merged`. A vector is in float64, the scores are in float32.
+    Docs are read once. Features that always occur together share a part of the vector: see
+    `sparse.Merged`. A vector is in float64, the scores are in float32.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class AllExamples:
 
         ner (CostSensitiveNER): An initialized component with a linear model.
         examples (Sequence[Example]): All examples.
-        batch_size (int): How many are scored together; 0 for so many as do no harm.
+        batch_size (int): How many are scored together; 0 for the default.
         """
         self.ner = ner
         self.features, self.weights = linear_part(ner.model)
@@ -53,13 +53,13 @@ class AllExamples:
     def _read(self, examples: Sequence[Example], size: int) -> Iterable[Batch]:
         start = 0
         for i in range(0, len(examples), size):
-            reading = self.ner.objective.read(examples[i : i + size], self.ner.tags)
-            end = start + int(reading.lengths.sum())
-            yield Batch(self.merged.rows[start:end], reading)
+            targets = self.ner.targets(examples[i : i + size])
+            end = start + int(targets.lengths.sum())
+            yield Batch(self.merged.rows[start:end], targets)
             start = end
 
     def score(self, vector: Floats1d) -> Iterator[Tuple[Batch, Potentials]]:
-        """The scores of each batch, under the weights that a vector stands for.
+        """Compute the scores of each batch with the weights of a vector.
 
         vector (Floats1d): Shape: (D,)
         """
@@ -72,12 +72,12 @@ class AllExamples:
                 transitions=weights[n_groups:-2],
                 start=weights[-2],
                 end=weights[-1],
-                lengths=batch.reading.lengths,
+                lengths=batch.targets.lengths,
             )
             yield batch, scores
 
     def collect(self, gradients: Iterable[Tuple[Batch, Potentials]]) -> Floats1d:
-        """Add up derivatives with respect to scores, as one with respect to the vector.
+        """Sum gradients with respect to scores into one with respect to the vector.
 
         gradients (Iterable[Tuple[Batch, Potentials]]): That of each batch.
         RETURNS (Floats1d): Shape: (D,)
@@ -92,13 +92,13 @@ class AllExamples:
         return sums.reshape(-1)
 
     def read_weights(self) -> Floats1d:
-        """The vector nearest to the weights of the model. Shape: (D,)"""
+        """The vector that is closest to the weights of the model. Shape: (D,)"""
         n_features, rows = self.weights.n_features, self.weights.rows.astype("float64")
         groups = self.merged.merge(rows[:n_features])
         return numpy.concatenate([groups, rows[n_features:]]).reshape(-1)
 
     def write_weights(self, vector: Floats1d) -> None:
-        """Give the model the weights that a vector stands for. Shape: (D,)"""
+        """Set the weights of the model from a vector. Shape: (D,)"""
         n_groups, vectors = len(self.merged.roots), vector.reshape(self.shape)
         features = self.merged.spread(vectors[:n_groups])
         self.weights.rows[:] = numpy.concatenate([features, vectors[n_groups:]])

@@ -42,7 +42,7 @@ class TotalLoss(AllExamples):
             nonlocal value
             for batch, scores in self.score(vector):
                 result, _ = self.ner.objective.evaluate(
-                    batch.reading, scores, self.ner.tags, Progress()
+                    batch.targets, scores, self.ner.tags, Progress()
                 )
                 value += result.value
                 yield batch, result.gradient

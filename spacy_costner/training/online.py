@@ -1,5 +1,4 @@
-"""Online training of the linear model: small steps, as in `spacy train`, on examples that are
-read once."""
+"""Online training of the linear model: the updates of `spacy train`, with examples read once."""
 
 import random
 from typing import Iterable, List, NamedTuple, Tuple
@@ -10,7 +9,8 @@ from thinc.api import Optimizer
 from ..features import FeatureBatch
 from ..ml import linear_part, score_seen
 from ..pipeline.component import CostSensitiveNER
-from ..pipeline.objective import Reading
+from ..pipeline.objective import check_finite
+from ..pipeline.targets import Targets
 from .convergence import OnStep, Step, ignore
 
 
@@ -38,35 +38,31 @@ class Trained(NamedTuple):
 
 def read_batches(
     ner: CostSensitiveNER, batches: Iterable[List[Example]]
-) -> List[Tuple[FeatureBatch, Reading]]:
-    """Read what there is to know of batches: the features of the tokens, and what is gold.
+) -> List[Tuple[FeatureBatch, Targets]]:
+    """Extract the features of batches and make their targets.
 
     ner (CostSensitiveNER): An initialized component with a linear model.
     batches (Iterable[List[Example]]): The batches.
-    RETURNS (List[Tuple[FeatureBatch, Reading]]): That of each batch with any tokens.
+    RETURNS (List[Tuple[FeatureBatch, Targets]]): Those of each batch that has tokens.
     """
     features, _ = linear_part(ner.model)
     seen = [(batch, features.find([eg.predicted for eg in batch])) for batch in batches]
-    return [
-        (found, ner.objective.read(batch, ner.tags, found.rows))
-        for batch, found in seen
-        if len(found.rows)
-    ]
+    return [(found, ner.targets(batch, found.rows)) for batch, found in seen if len(found.rows)]
 
 
 def train(
     ner: CostSensitiveNER,
-    batches: List[Tuple[FeatureBatch, Reading]],
+    batches: List[Tuple[FeatureBatch, Targets]],
     optimizer: Optimizer,
     *,
     max_epochs: int,
     max_steps: int = 0,
     on_epoch: OnStep = ignore,
 ) -> Trained:
-    """Make a step for each batch, in another order in each epoch.
+    """Update the model with each batch, in another order in each epoch.
 
     ner (CostSensitiveNER): An initialized component with a linear model.
-    batches (List[Tuple[FeatureBatch, Reading]]): What `read_batches` returned. They are shuffled.
+    batches (List[Tuple[FeatureBatch, Targets]]): What `read_batches` returned. They are shuffled.
     optimizer (Optimizer): Says whether averages are kept.
     max_epochs (int), max_steps (int): When to end; 0 for no limit. Not both 0.
     on_epoch (Callable): Called after each epoch. What a KeyboardInterrupt leaves is what was
@@ -81,10 +77,10 @@ def train(
         while batches and (not max_epochs or n_epochs < max_epochs):
             random.shuffle(batches)
             total, n_annotated = 0.0, 0
-            for seen, reading in batches:
+            for seen, targets in batches:
                 if max_steps and n_steps == max_steps:
                     return Trained(value, n_epochs, n_steps, "steps used up")
-                batch_value, n_tokens = step(ner, seen, reading, optimizer)
+                batch_value, n_tokens = step(ner, seen, targets, optimizer)
                 total += batch_value
                 n_annotated += n_tokens
                 n_steps += 1
@@ -98,16 +94,16 @@ def train(
 
 
 def step(
-    ner: CostSensitiveNER, seen: FeatureBatch, reading: Reading, optimizer: Optimizer
+    ner: CostSensitiveNER, seen: FeatureBatch, targets: Targets, optimizer: Optimizer
 ) -> Tuple[float, int]:
-    """Learn from a batch, as `CostSensitiveNER.update` does.
+    """Update the model with a batch, as `CostSensitiveNER.update` does.
 
-    RETURNS (Tuple[float, int]): The loss, and what it is to be divided by.
+    RETURNS (Tuple[float, int]): The loss of the batch, and the number to divide it by.
     """
     scores, add_gradient = score_seen(ner.model, seen, is_train=True)
-    ner.check_finite(scores)
-    result, n_annotated = ner.objective.evaluate(reading, scores, ner.tags, ner.progress)
+    check_finite(scores, ner.name)
+    result, n_annotated = ner.objective.evaluate(targets, scores, ner.tags, ner.progress)
     add_gradient(result.gradient)
     ner.finish_update(optimizer)
-    ner.advance(len(reading.lengths))
+    ner.advance(len(targets.lengths))
     return result.value, n_annotated

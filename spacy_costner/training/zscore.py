@@ -10,8 +10,7 @@ from .. import chain
 from ..losses.composition import annotated, level, sequence_weights, zero_forbidden
 from ..losses.zscore import mean_right, scaled
 from ..pipeline.component import CostSensitiveNER
-from ..pipeline.incorrect_spans import AugmentedTags
-from ..types import Potentials, Progress, add_to
+from ..types import Potentials, add_to
 from .examples import AllExamples, Batch
 from .sampled import SampledPaths, draw
 
@@ -89,34 +88,28 @@ class ZScoreEquations(AllExamples):
 
     def _differences(self) -> Iterator[Tuple[Batch, Potentials]]:
         """b* as steps. What is drawn is drawn here."""
-        ner, start = self.ner, numpy.zeros(self.shape).reshape(-1)
-        loss = ner.objective.loss.at(Progress())
+        start = numpy.zeros(self.shape).reshape(-1)
         for batch, scores in self.score(start):
-            chains, gold = ner.objective.pose(batch.reading, scores, ner.tags, loss)
-            legal = level(chains.potentials)
+            potentials, gold = batch.targets.to_loss_inputs(scores)
+            legal = level(potentials)
             weights = sequence_weights(gold, annotated(gold, legal)) * annotated(gold, legal)
             if self.n_sampled is not None:
                 self._samples.append(draw(legal, self.n_sampled, self._rng))
             self._weights.append(weights)
             average = self._paths(len(self._weights) - 1, legal).average(weights)
             ahead = add_to(scaled(-1.0, average), mean_right(legal, gold, weights))
-            yield batch, narrowed(ahead, chains.tracks)
+            yield batch, batch.targets.collapse(ahead)
 
     def _covariances(self, vector: Floats1d) -> Iterator[Tuple[Batch, Potentials]]:
         """C* times a vector, as steps."""
         for i, (batch, scores) in enumerate(self.score(vector)):
-            chains = batch.reading.constrain(scores)
-            paths = self._paths(i, level(chains.potentials))
-            values = zero_forbidden(chains.potentials)
-            yield batch, narrowed(paths.covariance(values, self._weights[i]), chains.tracks)
+            potentials = batch.targets.constrain(scores)
+            paths = self._paths(i, level(potentials))
+            gradient = paths.covariance(zero_forbidden(potentials), self._weights[i])
+            yield batch, batch.targets.collapse(gradient)
 
     def _paths(self, i: int, legal: Potentials) -> Paths:
         """The paths of a batch."""
         if self.n_sampled is None:
             return AllPaths(legal)
         return SampledPaths(self._samples[i], legal.lengths, len(legal.start))
-
-
-def narrowed(gradient: Potentials, tracks: Optional[AugmentedTags]) -> Potentials:
-    """A gradient as that of the tags of the model."""
-    return gradient if tracks is None else tracks.collapse(gradient)

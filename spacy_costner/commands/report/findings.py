@@ -23,7 +23,7 @@ from ...pipeline.scorers import (
     count_by_label,
     entity_pairs,
 )
-from ...pipeline.targets import read_presets
+from ...pipeline.token_attrs import read_presets
 from ...tags import OUTSIDE
 from ...types import Cost
 from ..dev_predictions import DevPredictions, get_component, predict_dev
@@ -189,9 +189,9 @@ def predict(ner: CostSensitiveNER, dev: DevPredictions) -> ScoredSpans:
     RETURNS (ScoredSpans): The predicted entities.
     """
     docs, posterior = [eg.predicted for eg in dev.examples], dev.posterior
-    prediction = score_spans(ner.answer(posterior), posterior, read_presets(docs), CONFIDENCE)
+    prediction = score_spans(ner.decode(posterior), posterior, read_presets(docs), CONFIDENCE)
     annotate(docs, prediction, ner.vocab.strings, CONFIDENCE)
-    return prediction.answer
+    return prediction.predicted
 
 
 def find_pricing(component: Mapping[str, Any]) -> Pricing:

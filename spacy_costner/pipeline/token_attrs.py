@@ -1,0 +1,160 @@
+"""Token attributes of docs as arrays: their words and their annotation.
+
+Docs are read once per batch. Nothing here loops over tokens in Python, except where the tokens of
+the reference and of the predicted doc differ.
+"""
+
+from typing import NamedTuple, Sequence, Tuple
+
+import numpy
+from spacy.attrs import ENT_IOB, ENT_TYPE, IS_SPACE, ORTH, SENT_START
+from spacy.strings import StringStore
+from spacy.tokens import Doc
+from spacy.training import Example
+from thinc.types import Array1d, Ints1d
+
+from ..tags import Entities, Tags, runs
+
+MISSING, INSIDE, OUTSIDE, BEGIN = range(4)
+"""The values of spaCy's ENT_IOB. BEGIN without a type is a blocked token."""
+
+
+class TokenAttrs(NamedTuple):
+    """Token attributes of a batch of docs.
+
+    orth (Ints1d): Hash of the word. Shape: (N,)
+    iob (Ints1d): ENT_IOB, as above. Shape: (N,)
+    label (Ints1d): Hash of the entity label, 0 for none. Shape: (N,)
+    is_space (Array1d): True for white space. Shape: (N,)
+    sent_start (Array1d): True for the first token of a sentence, except at the start of a doc.
+        Shape: (N,)
+    lengths (Ints1d): Number of tokens of each doc. Shape: (B,)
+    """
+
+    orth: Ints1d
+    iob: Ints1d
+    label: Ints1d
+    is_space: Array1d
+    sent_start: Array1d
+    lengths: Ints1d
+
+    @property
+    def is_annotated(self) -> Array1d:
+        """True for tokens whose entity annotation is not missing. Shape: (N,)"""
+        return self.iob != MISSING
+
+    def without_annotation(self) -> "TokenAttrs":
+        """The same tokens with their entity annotation missing."""
+        return self._replace(iob=numpy.full_like(self.iob, MISSING))
+
+    def of_doc(self, i: int) -> slice:
+        """The positions of a doc's tokens."""
+        end = int(self.lengths[: i + 1].sum())
+        return slice(end - int(self.lengths[i]), end)
+
+    def entities(self, tags: Tags, strings: StringStore) -> Entities:
+        """Find the annotated entities.
+
+        tags (Tags): The tag set.
+        strings (StringStore): The strings of the labels' hashes.
+        RETURNS (Entities): The entities. Label -1 is a label that the tag set doesn't have.
+        """
+        opening = (self.iob == BEGIN) & (self.label != 0)
+        begin, end = runs(opening, self.iob == INSIDE, self.lengths)
+        known = {strings.as_int(label): i for i, label in enumerate(tags.labels)}
+        label = [known.get(int(hash_), -1) for hash_ in self.label[begin]]
+        return Entities(begin, end, numpy.asarray(label, dtype="int32"))
+
+
+def read_docs(docs: Sequence[Doc]) -> TokenAttrs:
+    """Read a batch of docs.
+
+    docs (Sequence[Doc]): The docs.
+    RETURNS (TokenAttrs): Their tokens.
+    """
+    attrs = [ORTH, ENT_IOB, ENT_TYPE, IS_SPACE, SENT_START]
+    arrays = [doc.to_array(attrs) for doc in docs]
+    columns = numpy.concatenate([numpy.zeros((0, len(attrs)), dtype="uint64"), *arrays]).T
+    lengths = numpy.asarray([len(doc) for doc in docs], dtype="int32")
+    sent_start = columns[4] == 1
+    sent_start[(numpy.cumsum(lengths) - lengths)[lengths > 0]] = False
+    return TokenAttrs(
+        orth=columns[0],
+        iob=columns[1].astype("int32"),
+        label=columns[2],
+        is_space=columns[3] == 1,
+        sent_start=sent_start,
+        lengths=lengths,
+    )
+
+
+def read_presets(docs: Sequence[Doc]) -> TokenAttrs:
+    """Read docs that are to be predicted, with their preset annotation. Setting `doc.ents`, as an
+    entity ruler does, makes all other tokens O. So O is only preset in docs that also have
+    missing tokens.
+
+    docs (Sequence[Doc]): The docs.
+    RETURNS (TokenAttrs): Their tokens. Annotation is missing where nothing is preset.
+    """
+    tokens = read_docs(docs)
+    of_doc = numpy.repeat(numpy.arange(len(tokens.lengths)), tokens.lengths)
+    n_missing = numpy.bincount(of_doc, tokens.iob == MISSING, len(tokens.lengths))
+    by_default = (tokens.iob == OUTSIDE) & (n_missing == 0)[of_doc]
+    return tokens._replace(iob=numpy.where(by_default, MISSING, tokens.iob))
+
+
+def read_reference(examples: Sequence[Example], predicted: TokenAttrs) -> TokenAttrs:
+    """Read gold annotation, aligned to the tokens of the predicted docs.
+
+    examples (Sequence[Example]): The examples.
+    predicted (TokenAttrs): The tokens of their predicted docs.
+    RETURNS (TokenAttrs): The same tokens with the entities of the reference. Annotation is
+        missing for tokens that can't be aligned, or whose entity can't.
+    """
+    reference = read_docs([eg.reference for eg in examples])
+    if numpy.array_equal(reference.orth, predicted.orth) and numpy.array_equal(
+        reference.lengths, predicted.lengths
+    ):
+        return predicted._replace(iob=reference.iob, label=reference.label)
+    iob, label = numpy.zeros_like(predicted.iob), numpy.zeros_like(predicted.label)
+    for i, eg in enumerate(examples):
+        here, there = predicted.of_doc(i), reference.of_doc(i)
+        if numpy.array_equal(predicted.orth[here], reference.orth[there]):
+            iob[here], label[here] = reference.iob[there], reference.label[there]
+        else:
+            iob[here], label[here] = _align(eg)
+    return predicted._replace(iob=iob, label=label)
+
+
+def _align(eg: Example) -> Tuple[Ints1d, Ints1d]:
+    outside = [iob == OUTSIDE for iob in eg.get_aligned("ENT_IOB")]
+    iob = numpy.where(outside, OUTSIDE, MISSING)
+    label = numpy.zeros(len(iob), dtype="uint64")
+    for span in eg.get_aligned_spans_y2x(eg.reference.ents):
+        iob[span.start : span.end] = INSIDE
+        iob[span.start] = BEGIN
+        label[span.start : span.end] = span.label
+    return iob, label
+
+
+def trim(entities: Entities, is_space: Array1d) -> Entities:
+    """Remove white space from both ends of entities, and drop entities of white space only.
+
+    entities (Entities): The entities.
+    is_space (Array1d): True for white space. Shape: (N,)
+    RETURNS (Entities): The remaining entities.
+    """
+    if not is_space.any():
+        return entities
+    begin, end, label = entities
+    words = numpy.append(numpy.flatnonzero(~is_space), len(is_space))
+    first = words[numpy.searchsorted(words, begin)]
+    last = words[numpy.searchsorted(words, end) - 1]
+    keep = first < end
+    return Entities(first[keep], last[keep] + 1, label[keep])
+
+
+def first_words(doc: Doc, n_words: int = 8) -> str:
+    """The first words of a doc, to identify it in messages."""
+    text = doc[:n_words].text
+    return repr(text + " …" if len(doc) > n_words else text)
