@@ -216,6 +216,38 @@ def test_arrays_of_any_layout() -> None:
     assert_array_equal(native.log_partition(turned)[0], native.log_partition(potentials)[0])
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("n_tags", [3, 17])
+def test_sequences_that_need_numbers_of_each_width(
+    instruction_set: str, n_tags: int, dtype: str
+) -> None:
+    """Each question loses other sequences to float64, and to numbers with longer exponents."""
+    potentials = random_potentials([40] * 12, n_tags, seed=n_tags, dtype=dtype)
+    rng = numpy.random.default_rng(n_tags)
+    forbidden = rng.uniform(size=(n_tags, n_tags)) < 0.2
+    potentials.transitions[forbidden & ~numpy.eye(n_tags, dtype=bool)] = -numpy.inf
+    scales = numpy.array([1, 10, 20, 40, 80, 160, 320, 640, 1280, 1e4, 3, 60])
+    potentials.emissions[:] *= numpy.repeat(scales, 40)[:, None]
+    potentials.emissions[-60, :] = -numpy.inf
+    exact = in_precision(potentials, "float64")
+    questions = [("log_partition",), ("log_marginals", tags_of(potentials)),
+                 ("log_partition_outside", native.best_path(potentials).tags),
+                 ("expectation", random_potentials([40] * 12, n_tags, seed=1))]  # fmt: skip
+    of_both = []
+    for posterior in (native.Posterior(potentials), batched.Posterior(exact)):
+        asked = [getattr(posterior, name)(*arguments) for name, *arguments in questions]
+        weights = [numpy.random.default_rng(2).normal(size=len(answer)) for answer, _ in asked]
+        ways_back = [(backprop, each) for (_, backprop), each in zip(asked, weights)]
+        of_both.append(([answer for answer, _ in asked], posterior.backprop(*ways_back)))
+    (answers, gradient), (expected, expected_gradient) = of_both
+    tolerance = {"float32": 2e-4, "float64": 1e-9}[dtype]
+    for answer, wanted in zip(answers, expected):
+        assert_allclose(answer, wanted, rtol=tolerance, atol=tolerance)
+    for array, wanted, like in zip(gradient[:4], expected_gradient[:4], potentials[:4]):
+        assert_allclose(array, wanted, rtol=tolerance, atol=tolerance * abs(wanted).max())
+        assert (array[numpy.isneginf(like)] == 0).all()
+
+
 # The door
 
 

@@ -94,16 +94,18 @@ inline Extended exp_of_negative(Extended score) {
 template <class Real>
 constexpr Real SMALLEST = Real(1e-30);
 template <>
+inline constexpr double SMALLEST<double> = 1e-280;
+template <>
 inline const Extended SMALLEST<Extended> = settled(1.0, -1e300);
 
-// What sums are kept in that a Real may be too narrow for.
+// What sums are kept in that a Real may be too narrow for, and sequences that it loses.
 template <class Real>
 struct WideOf {
-    typedef double type;
+    typedef Extended type;
 };
 template <>
-struct WideOf<Extended> {
-    typedef Extended type;
+struct WideOf<float> {
+    typedef double type;
 };
 template <class Real>
 using Wide = typename WideOf<Real>::type;
