@@ -208,10 +208,8 @@ def readings(
     k (int): How many, at least 1.
     strings (StringStore): The strings of their vocabulary.
     RETURNS (List[List[Reading]]): For each doc up to k readings, the most probable first.
-    RAISES (ValueError): If `docs` is a doc, or k less than 1.
+    RAISES (ValueError): If k is less than 1.
     """
-    if isinstance(docs, Doc):
-        raise ValueError("docs: expected several docs, as [doc], got a Doc")
     tags, probs = beliefs.best_paths(k)
     found: List[List[Reading]] = [[] for _ in docs]
     for path, prob in zip(tags, probs):
