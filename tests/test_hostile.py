@@ -79,15 +79,16 @@ def test_a_long_sequence_of_large_scores_is_answered_by_compiled_code() -> None:
 
 def test_array_code_leaves_nothing_on_forbidden_steps_of_segments() -> None:
     for seed in range(20):
-        potentials = random_potentials([9, 6], 4, seed=seed)
         rng = numpy.random.default_rng(seed)
-        forbidden = rng.uniform(size=(4, 4)) < 0.3
-        potentials.transitions[forbidden] = -numpy.inf
-        tags = rng.integers(4, size=3)
-        segments = chain.Segments(numpy.array([2, 10]), numpy.array([4, 11]), tags)
+        potentials = random_potentials([9, 6], 5, seed=seed)
+        for scores in potentials[:4]:
+            scores[rng.uniform(size=scores.shape) < 0.3] = -numpy.inf
+        segments = chain.Segments(*hostile._segments(potentials, rng).values())
         with array_code():
-            _, backprop = chain.segment_max_scores(potentials, segments)
-        assert (backprop(rng.normal(size=(2, 2))).transitions[forbidden] == 0).all()
+            answers, backprop = chain.segment_max_scores(potentials, segments)
+        gradient = backprop(rng.normal(size=answers.shape))
+        for scores, array in zip(potentials[:4], gradient[:4]):
+            assert (array[numpy.isneginf(scores)] == 0).all()
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int32", "uint64"])
