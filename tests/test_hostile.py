@@ -83,7 +83,7 @@ def test_array_code_leaves_nothing_on_forbidden_steps_of_segments() -> None:
         potentials = random_potentials([9, 6], 5, seed=seed)
         for scores in potentials[:4]:
             scores[rng.uniform(size=scores.shape) < 0.3] = -numpy.inf
-        segments = chain.Segments(*hostile._segments(potentials, rng).values())
+        segments = chain.Segments(*hostile.random_segments(potentials, rng).values())
         with array_code():
             answers, backprop = chain.segment_max_scores(potentials, segments)
         gradient = backprop(rng.normal(size=answers.shape))
