@@ -14,12 +14,14 @@ struct Extended {
 
     Extended() : mantissa(0), exponent(-INFINITY) {}
     Extended(double x) : mantissa(x), exponent(0) {
+        if (std::fabs(x) >= 0x1p-128 && std::fabs(x) < 0x1p128) return;
         if (!std::isfinite(x)) exponent = INFINITY;
         while (std::isfinite(mantissa) && std::fabs(mantissa) >= 0x1p128) move(0x1p-256, 1);
         while (mantissa != 0 && std::fabs(mantissa) < 0x1p-128) move(0x1p256, -1);
         if (mantissa == 0) exponent = -INFINITY;
     }
     explicit operator double() const {
+        if (exponent == 0) return mantissa;
         const double places = std::fmin(std::fmax(exponent, -8), 8);
         return std::ldexp(mantissa, static_cast<int>(256 * places));
     }
