@@ -1,5 +1,5 @@
-// Numbers that neither underflow nor overflow: what scaled messages cannot hold is computed with
-// them once more, by the same code.
+// Numbers that neither underflow nor overflow: what scaled messages of floats and then of doubles
+// cannot hold is computed with them once more, by the same code.
 #pragma once
 
 #include <cmath>
