@@ -32,9 +32,10 @@ sanitize: install
 	mkdir -p $(SANITIZED)
 	cp -r setup.py setup.cfg pyproject.toml README.md spacy_costner tests configs $(SANITIZED)
 	find $(SANITIZED) -name "*.so" -delete
-	cd $(SANITIZED) && SANITIZE=1 $(abspath $(BIN))/python setup.py --quiet build_ext --inplace
+	cd $(SANITIZED) && SANITIZE=1 $(abspath $(BIN))/python setup.py --quiet build_ext --inplace --force
 	cd $(SANITIZED) && export LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
 		ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 && \
+		$(abspath $(BIN))/python -c "import spacy_costner.chain.native, spacy_costner.sparse.native" && \
 		$(abspath $(BIN))/python -m pytest -q -p no:cacheprovider tests/test_native.py tests/test_sparse.py \
 			tests/test_hostile.py tests/test_chain*.py && \
 		$(abspath $(BIN))/python -m tests.hostile 10000

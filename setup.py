@@ -8,10 +8,12 @@ import numpy
 from setuptools import Extension, setup
 
 KERNELS = "spacy_costner/chain/cpp/"
-FLAGS = ["/std:c++17", "/O2"] if sys.platform == "win32" else ["-std=c++17", "-O3", "-g0"]
-SANITIZERS = ["-fsanitize=address,undefined", "-fno-omit-frame-pointer", "-O1", "-g1"]
-if "SANITIZE" in os.environ:  # see `make sanitize`
-    FLAGS += SANITIZERS
+ON_WINDOWS = sys.platform == "win32"
+FLAGS = ["/std:c++17", "/O2"] if ON_WINDOWS else ["-std=c++17", "-O3", "-g0"]
+LINK_FLAGS = [] if ON_WINDOWS else ["-pthread"]
+if "SANITIZE" in os.environ:  # see `make sanitize`; one instruction set, which builds sooner
+    LINK_FLAGS += ["-fsanitize=address,undefined"]
+    FLAGS += [*LINK_FLAGS, "-fno-omit-frame-pointer", "-O1", "-g1", "-DON_X86=0"]
 
 native = Extension(
     "spacy_costner.chain.native",
@@ -20,7 +22,7 @@ native = Extension(
     include_dirs=[numpy.get_include(), "spacy_costner/chain"],
     define_macros=[("NPY_NO_DEPRECATED_API", "NPY_1_7_API_VERSION")],
     extra_compile_args=FLAGS,
-    extra_link_args=[] if sys.platform == "win32" else ["-pthread", *FLAGS[3:]],
+    extra_link_args=LINK_FLAGS,
     language="c++",
     optional=True,
 )
@@ -30,7 +32,8 @@ sparse = Extension(
     sources=["spacy_costner/sparse/native.pyx"],
     depends=glob("spacy_costner/sparse/*.hpp"),
     include_dirs=["spacy_costner/sparse"],
-    extra_compile_args=FLAGS + ([] if sys.platform == "win32" else ["-fno-math-errno"]),
+    extra_compile_args=FLAGS + ([] if ON_WINDOWS else ["-fno-math-errno"]),
+    extra_link_args=LINK_FLAGS,
     language="c++",
     optional=True,
 )

@@ -75,7 +75,7 @@ def _values(potentials: Potentials, rng: Rng) -> Dict[str, Any]:
     return {f"values.{f}": a for f, a in zip(potentials._fields, [*values, potentials.lengths])}
 
 
-def _segments(potentials: Potentials, rng: Rng) -> Dict[str, Any]:
+def random_segments(potentials: Potentials, rng: Rng) -> Dict[str, Any]:
     tokens = numpy.flatnonzero(rng.uniform(size=len(potentials.emissions)) < 0.5)
     ends = numpy.cumsum(potentials.lengths)
     past = ends[numpy.searchsorted(ends, tokens, side="right")]
@@ -102,8 +102,8 @@ MORE_ARGUMENTS: Dict[str, Callable[[Potentials, Rng], Dict[str, Any]]] = {
     "log_partition_excluding": _allowed,
     "log_marginals": _allowed,
     "expectation": _values,
-    "segment_log_probs": _segments,
-    "segment_max_scores": _segments,
+    "segment_log_probs": random_segments,
+    "segment_max_scores": random_segments,
     "k_best": lambda potentials, rng: {"k": int(rng.integers(1, 6))},
     "sample_paths": lambda potentials, rng: {"n": int(rng.integers(1, 6))},
 }

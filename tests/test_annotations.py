@@ -169,6 +169,8 @@ def test_readings_and_entropy(unsure: Path) -> None:
     every = ner.k_best([docs[2]], k=10_000)[0]
     surprise = -sum(prob * numpy.log(prob) for _, prob in every)
     assert posterior.entropy[2] == pytest.approx(surprise, abs=1e-3) and posterior.entropy[1] == 0
+    with pytest.raises(ValueError, match=r"docs: expected several docs, as \[doc\], got a Doc"):
+        ner.k_best(docs[0])
 
 
 # Decoding

@@ -12,6 +12,7 @@ from . import hostile
 from .batches import random_potentials
 
 POTENTIALS = random_potentials([3, 2], 4)
+LENGTHS = numpy.array([9, 6], "int32")
 SEGMENT = {"begin": [1], "end": [3], "tags": [0, 1]}
 
 
@@ -78,12 +79,38 @@ def test_a_long_sequence_of_large_scores_is_answered_by_compiled_code() -> None:
 
 def test_array_code_leaves_nothing_on_forbidden_steps_of_segments() -> None:
     for seed in range(20):
-        potentials = random_potentials([9, 6], 4, seed=seed)
         rng = numpy.random.default_rng(seed)
-        forbidden = rng.uniform(size=(4, 4)) < 0.3
-        potentials.transitions[forbidden] = -numpy.inf
-        tags = rng.integers(4, size=3)
-        segments = chain.Segments(numpy.array([2, 10]), numpy.array([4, 11]), tags)
+        potentials = random_potentials([9, 6], 5, seed=seed)
+        for scores in potentials[:4]:
+            scores[rng.uniform(size=scores.shape) < 0.3] = -numpy.inf
+        segments = chain.Segments(*hostile.random_segments(potentials, rng).values())
         with array_code():
-            _, backprop = chain.segment_max_scores(potentials, segments)
-        assert (backprop(rng.normal(size=(2, 2))).transitions[forbidden] == 0).all()
+            answers, backprop = chain.segment_max_scores(potentials, segments)
+        gradient = backprop(rng.normal(size=answers.shape))
+        for scores, array in zip(potentials[:4], gradient[:4]):
+            assert (array[numpy.isneginf(scores)] == 0).all()
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "uint64"])
+def test_lengths_of_any_integers(dtype: str) -> None:
+    """Array code takes apart what scaled messages lose."""
+    potentials = random_potentials([9, 6], 3, 1e4)._replace(lengths=numpy.array([9, 6], dtype))
+    segments = chain.Segments(*(numpy.array(each, "int64") for each in SEGMENT.values()))
+    with array_code():
+        for name, *arguments in (("expectation", potentials), ("segment_max_scores", segments)):
+            expected, _ = getattr(chain, name)(potentials._replace(lengths=LENGTHS), *arguments)
+            answer, _ = getattr(chain, name)(potentials, *arguments)
+            numpy.testing.assert_array_equal(answer, expected)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "longdouble", "int8", "uint64"])
+def test_derivatives_of_any_real_numbers(dtype: str) -> None:
+    for name in hostile.MORE_ARGUMENTS:
+        rng = numpy.random.default_rng(0)
+        call = hostile.random_call(rng)
+        while call.name != name:
+            call = hostile.random_call(rng)
+        call = call._replace(derivatives=numpy.asarray(call.derivatives).astype(dtype))
+        with array_code():
+            assert hostile.refusal(call, 0) is None
+        assert hostile.refusal(call, 0) is None

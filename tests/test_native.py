@@ -1,5 +1,6 @@
 """The compiled chain against the array code: the same numbers on any batch."""
 
+import math
 import subprocess
 import sys
 from types import FunctionType
@@ -16,6 +17,7 @@ from spacy_costner.chain import array as batched
 from spacy_costner.chain.compiled import array_code
 from spacy_costner.types import Potentials
 
+from . import oracle
 from .batches import forbid_all, in_precision, random_potentials
 
 native = pytest.importorskip("spacy_costner.chain.native")
@@ -82,9 +84,9 @@ def assert_same_scored(name: str, potentials: Potentials, *args: numpy.ndarray) 
     for array, wanted, like in zip(gradient[:4], expected_gradient[:4], potentials[:4]):
         assert array.dtype == like.dtype
         largest = max(1.0, abs(wanted).max(initial=0))
-        atol = (
-            max(tolerance["atol"], rounding_of(exact) * len(scores)) * largest
-        )  # the log domain rounds more
+        # The log domain of array code rounds so much, compiled code doesn't (see
+        # test_probabilities_of_large_scores).
+        atol = max(tolerance["atol"], rounding_of(exact)) * largest
         assert_allclose(array, wanted, rtol=tolerance["rtol"], atol=atol)
         assert (array[numpy.isneginf(like)] == 0).all()
 
@@ -165,6 +167,27 @@ def test_threads_change_nothing_but_the_last_digits(threads: None) -> None:
 # Hard cases
 
 
+@pytest.mark.parametrize("gap", [0.0, 500.0, 5000.0])
+def test_probabilities_of_large_scores(gap: float) -> None:
+    """Scores of which every sum is exact: no digit of a probability is lost to their size, nor
+    where some scores are so much smaller that scaled messages lose the sequence."""
+    rng = numpy.random.default_rng(0)
+    potentials = random_potentials([5, 1, 4], 3, 2.0)
+    for array in potentials[:4]:
+        array[:] = numpy.round(array * 64) / 64
+    potentials.emissions[:] += numpy.round(rng.uniform(-1e6, 1e6, size=(10, 1)))
+    potentials.transitions[:] += 12345
+    potentials.emissions[[1, 7], [0, 2]] -= gap
+    expected = numpy.zeros_like(potentials.emissions)
+    for b, tokens in enumerate(oracle.spans(potentials)):
+        paths = oracle.paths(potentials, b)
+        best = max(path.score for path in paths)
+        weights = [math.exp(path.score - best) for path in paths]
+        for path, weight in zip(paths, weights):
+            expected[range(tokens.start, tokens.stop), path.tags] += weight / math.fsum(weights)
+    assert_allclose(native.marginals(potentials), expected, rtol=1e-12)
+
+
 @pytest.mark.parametrize("lengths", [[], [0], [0, 0], [1], [0, 1, 0]])
 def test_batches_without_steps(lengths: List[int]) -> None:
     for dtype in ("float32", "float64"):
@@ -214,6 +237,38 @@ def test_arrays_of_any_layout() -> None:
         lengths=potentials.lengths.astype("int64"),
     )
     assert_array_equal(native.log_partition(turned)[0], native.log_partition(potentials)[0])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("n_tags", [3, 17])
+def test_sequences_that_need_numbers_of_each_width(
+    instruction_set: str, n_tags: int, dtype: str
+) -> None:
+    """Each question loses other sequences to float64, and to numbers with longer exponents."""
+    potentials = random_potentials([40] * 12, n_tags, seed=n_tags, dtype=dtype)
+    rng = numpy.random.default_rng(n_tags)
+    forbidden = rng.uniform(size=(n_tags, n_tags)) < 0.2
+    potentials.transitions[forbidden & ~numpy.eye(n_tags, dtype=bool)] = -numpy.inf
+    scales = numpy.array([1, 10, 20, 40, 80, 160, 320, 640, 1280, 1e4, 3, 60])
+    potentials.emissions[:] *= numpy.repeat(scales, 40)[:, None]
+    potentials.emissions[-60, :] = -numpy.inf
+    exact = in_precision(potentials, "float64")
+    questions = [("log_partition",), ("log_marginals", tags_of(potentials)),
+                 ("log_partition_outside", native.best_path(potentials).tags),
+                 ("expectation", random_potentials([40] * 12, n_tags, seed=1))]  # fmt: skip
+    of_both = []
+    for posterior in (native.Posterior(potentials), batched.Posterior(exact)):
+        asked = [getattr(posterior, name)(*arguments) for name, *arguments in questions]
+        weights = [numpy.random.default_rng(2).normal(size=len(answer)) for answer, _ in asked]
+        ways_back = [(backprop, each) for (_, backprop), each in zip(asked, weights)]
+        of_both.append(([answer for answer, _ in asked], posterior.backprop(*ways_back)))
+    (answers, gradient), (expected, expected_gradient) = of_both
+    tolerance = {"float32": 2e-4, "float64": 1e-9}[dtype]
+    for answer, wanted in zip(answers, expected):
+        assert_allclose(answer, wanted, rtol=tolerance, atol=tolerance)
+    for array, wanted, like in zip(gradient[:4], expected_gradient[:4], potentials[:4]):
+        assert_allclose(array, wanted, rtol=tolerance, atol=tolerance * abs(wanted).max())
+        assert (array[numpy.isneginf(like)] == 0).all()
 
 
 # The door

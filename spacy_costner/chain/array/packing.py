@@ -189,7 +189,7 @@ def select(potentials: Potentials, which: Array1d) -> Tuple[Potentials, Array1d]
     """
     xp = get_array_module(potentials.emissions)
     on_host = which if xp is numpy else which.get()
-    tokens = xp.asarray(numpy.repeat(on_host, potentials.lengths))
+    tokens = xp.asarray(numpy.repeat(on_host, potentials.lengths.astype("int64")))
     taken = potentials._replace(
         emissions=potentials.emissions[tokens], lengths=potentials.lengths[on_host]
     )

@@ -5,7 +5,13 @@ from thinc.util import get_array_module
 
 from ...types import Potentials, ScoreWithVjp, add_to
 from ..validation import check_derivatives, check_tags
-from .packing import fold_ends, pack, sum_by_sequence, unfold_ends
+from .packing import (
+    fold_ends,
+    pack,
+    sum_by_group,
+    sum_by_sequence,
+    unfold_ends,
+)
 from .sum_product import log_partition
 
 
@@ -36,9 +42,8 @@ def path_score(potentials: Potentials, tags: Ints1d) -> ScoreWithVjp:
         d_emissions = xp.zeros_like(potentials.emissions)
         d_emissions[rows, path] = d_steps
         n_tags = len(potentials.transitions)
-        d_transitions = xp.bincount(
-            came_from * n_tags + went_to, weights=d_steps[packing.later], minlength=n_tags**2
-        )
+        pairs = came_from * n_tags + went_to
+        d_transitions = sum_by_group(d_steps[packing.later], pairs, n_tags**2)
         d_transitions = d_transitions.reshape(n_tags, n_tags).astype(d_emissions.dtype)
         return unfold_ends(d_emissions, d_transitions, packing, potentials.lengths)
 

@@ -177,7 +177,7 @@ def _deviations(segments: Segments, sides: BothSides) -> Deviations:
     first = (numpy.cumsum(n_tokens + 1) - n_tokens - 1)[segment]
     position = numpy.arange(len(segment)) - first
     inside = position < n_tokens[segment]
-    sequence_ends = numpy.cumsum(sides.potentials.lengths)
+    sequence_ends = numpy.cumsum(sides.potentials.lengths, dtype="int64")
     over = ~inside & numpy.isin(segments.end, sequence_ends)[segment]
     tag = numpy.zeros(len(segment), dtype="int64")
     tag[inside] = segments.tags

@@ -1,5 +1,5 @@
-// IdMap that neither underflow nor overflow: what scaled messages cannot hold is computed with
-// them once more, by the same code.
+// IdMap that neither underflow nor overflow: what scaled messages of floats and then of doubles
+// cannot hold is computed with them once more, by the same code.
 #pragma once
 
 #include <cmath>
@@ -14,12 +14,14 @@ struct Extended {
 
     Extended() : mantissa(0), exponent(-INFINITY) {}
     Extended(double x) : mantissa(x), exponent(0) {
+        if (std::fabs(x) >= 0x1p-128 && std::fabs(x) < 0x1p128) return;
         if (!std::isfinite(x)) exponent = INFINITY;
         while (std::isfinite(mantissa) && std::fabs(mantissa) >= 0x1p128) move(0x1p-256, 1);
         while (mantissa != 0 && std::fabs(mantissa) < 0x1p-128) move(0x1p256, -1);
         if (mantissa == 0) exponent = -INFINITY;
     }
     explicit operator double() const {
+        if (exponent == 0) return mantissa;
         const double places = std::fmin(std::fmax(exponent, -8), 8);
         return std::ldexp(mantissa, static_cast<int>(256 * places));
     }
@@ -94,16 +96,18 @@ inline Extended exp_of_negative(Extended score) {
 template <class Real>
 constexpr Real SMALLEST = Real(1e-30);
 template <>
+inline constexpr double SMALLEST<double> = 1e-280;
+template <>
 inline const Extended SMALLEST<Extended> = settled(1.0, -1e300);
 
-// What sums are kept in that a Real may be too narrow for.
+// What sums are kept in that a Real may be too narrow for, and sequences that it loses.
 template <class Real>
 struct WideOf {
-    typedef double type;
+    typedef Extended type;
 };
 template <>
-struct WideOf<Extended> {
-    typedef Extended type;
+struct WideOf<float> {
+    typedef double type;
 };
 template <class Real>
 using Wide = typename WideOf<Real>::type;

@@ -33,10 +33,12 @@
 #define INLINE_LAMBDA
 #endif
 
+#ifndef ON_X86
 #if defined(__GNUC__) && defined(__x86_64__)
 #define ON_X86 1
 #else
 #define ON_X86 0
+#endif
 #endif
 
 namespace costner {

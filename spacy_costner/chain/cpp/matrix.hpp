@@ -51,7 +51,6 @@ class Matrix {
     static Matrix pack(const Real* entries, int n_tags, Semiring) {
         Matrix matrix;
         const int width = padded<Real>(n_tags), n_vectors = width / LANES<Real>;
-        constexpr int MOST_VECTORS = std::is_same_v<Real, Extended> ? 1 << 20 : PANEL;
         const int n_panels = (n_vectors + MOST_VECTORS - 1) / MOST_VECTORS;
         matrix.entries = Buffer<Real>(static_cast<std::size_t>(n_tags) * width);
         matrix.sources.reserve(static_cast<std::size_t>(n_tags) * n_panels);
@@ -63,6 +62,7 @@ class Matrix {
         return matrix;
     }
 
+    static constexpr int MOST_VECTORS = std::is_same_v<Real, Extended> ? 64 : PANEL;
     std::size_t size = 0;
     Buffer<Real> entries;
     std::vector<int> sources;
@@ -140,24 +140,28 @@ INLINE void multiply_by_width(const Matrix<Real>& matrix, const Panel<Real>& pan
 // STEP^d of Extended for d <= 0, as far as it counts.
 INLINE double step_down(double d) { return d == 0 ? 1.0 : d == -1 ? 0x1p-256 : d == -2 ? 0x1p-512 : 0.0; }
 
-// Of extended numbers all totals of a row at once: first their exponents, then their mantissas.
+// Of extended numbers many totals of a row at once: first their exponents, then their mantissas.
 template <class Finish>
 void multiply_extended(const Matrix<Extended>& matrix, const Extended* row, int r, Finish& finish) {
-    const Panel<Extended>& panel = matrix.panels[0];
-    const int n = panel.n_vectors;
-    const int* sources = matrix.sources.data();
-    std::vector<double> sums(n), most(n, -INFINITY);
-    double *sum = sums.data(), *exponent = most.data();
-    for (int k = 0; k < panel.n_sources; k++) {
-        const Extended x = row[sources[k]], *entries = matrix.entries + static_cast<std::size_t>(k) * n;
-        for (int j = 0; j < n; j++) exponent[j] = std::max(exponent[j], x.exponent + entries[j].exponent);
+    constexpr int MOST = std::decay_t<decltype(matrix)>::MOST_VECTORS;
+    for (const Panel<Extended>& panel : matrix.panels) {
+        const int* sources = matrix.sources.data() + panel.first_source;
+        const int n = panel.n_vectors;
+        double sum[MOST], exponent[MOST];
+        std::fill_n(sum, n, 0.0);
+        std::fill_n(exponent, n, -INFINITY);
+        const Extended* entries = matrix.entries + panel.offset;
+        for (int k = 0; k < panel.n_sources; k++, entries += n)
+            for (int j = 0; j < n; j++)
+                exponent[j] = std::max(exponent[j], row[sources[k]].exponent + entries[j].exponent);
+        entries = matrix.entries + panel.offset;
+        for (int k = 0; k < panel.n_sources; k++, entries += n) {
+            const Extended x = row[sources[k]];
+            for (int j = 0; j < n; j++)
+                sum[j] += x.mantissa * entries[j].mantissa * step_down(x.exponent + entries[j].exponent - exponent[j]);
+        }
+        for (int j = 0; j < n; j++) finish(r, panel.column + j, settled(sum[j], exponent[j]));
     }
-    for (int k = 0; k < panel.n_sources; k++) {
-        const Extended x = row[sources[k]], *entries = matrix.entries + static_cast<std::size_t>(k) * n;
-        for (int j = 0; j < n; j++)
-            sum[j] += x.mantissa * entries[j].mantissa * step_down(x.exponent + entries[j].exponent - exponent[j]);
-    }
-    for (int j = 0; j < n; j++) finish(r, j, settled(sum[j], exponent[j]));
 }
 
 // Multiply n_rows rows of messages, 1 to ROWS, with a matrix; finish(row, column, totals) takes
@@ -213,17 +217,18 @@ INLINE void add_outer_block(const Real* before, const Real* ahead, int width, in
 // The same of extended numbers.
 inline void add_outer(const Matrix<Extended>& matrix, const Extended* before, const Extended* ahead, int width,
                       int64_t n_steps, Extended* sums) {
-    const int n = matrix.panels[0].n_vectors;
     for (int64_t t = 0; t < n_steps; t++, before += width, ahead += width)
-        for (int k = 0; k < matrix.panels[0].n_sources; k++) {
-            const Extended x = before[matrix.sources[k]];
-            Extended* to = sums + static_cast<std::size_t>(k) * n;
-            for (int j = 0; j < n; j++) {
-                const double exponent = x.exponent + ahead[j].exponent;
-                const double most = std::max(exponent, to[j].exponent);
-                to[j].mantissa = to[j].mantissa * step_down(to[j].exponent - most) +
-                                 x.mantissa * ahead[j].mantissa * step_down(exponent - most);
-                to[j].exponent = most;
+        for (const Panel<Extended>& panel : matrix.panels) {
+            Extended* to = sums + panel.offset;
+            for (int k = 0; k < panel.n_sources; k++, to += panel.n_vectors) {
+                const Extended x = before[matrix.sources[panel.first_source + k]], *y = ahead + panel.column;
+                for (int j = 0; j < panel.n_vectors; j++) {
+                    const double exponent = x.exponent + y[j].exponent;
+                    const double most = std::max(exponent, to[j].exponent);
+                    to[j].mantissa = to[j].mantissa * step_down(to[j].exponent - most) +
+                                     x.mantissa * y[j].mantissa * step_down(exponent - most);
+                    to[j].exponent = most;
+                }
             }
         }
     for (std::size_t i = 0; i < matrix.size; i++) sums[i] = settled(sums[i].mantissa, sums[i].exponent);

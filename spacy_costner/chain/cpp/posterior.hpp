@@ -18,8 +18,8 @@
 // up along the sequence, propagate as all paths are, and is taken off every BALANCED tokens.
 //
 // alpha and beta are at least SMALLEST where they count, so that r and q stay in range. A
-// sequence without such messages, or with an answer below SMALLEST, is lost: a posterior of
-// Real = Extended answers for it. There only sequences without a legal path are lost.
+// sequence without such messages is lost: a posterior of wider numbers answers for it. Of
+// Real = Extended only sequences without a legal path are lost.
 
 constexpr int64_t BALANCED = 64;
 
@@ -27,7 +27,7 @@ template <class Score, class Real>
 class PosteriorOf final : public ForwardBackward {
   public:
     PosteriorOf(const Scores& scores, int n_threads, const std::vector<char>& left_out = {})
-        : sums_(scores, n_threads, left_out), left_out_(sums_.lost_), chain_(sums_.chain_), rows_(sums_.rows_),
+        : sums_(scores, n_threads, left_out), chain_(sums_.chain_), rows_(sums_.rows_),
           width_(sums_.width_), transposed_(sums_.transpose()),
           beta_(chain_.n_tokens * width_), log_z_(chain_.n_sequences) {
         sums_.run_forward(log_z_.data());
@@ -37,7 +37,7 @@ class PosteriorOf final : public ForwardBackward {
         for_groups([&](const Group& group, int thread) { backward(group, threads[thread], lost); });
         if constexpr (!IS_EXTENDED)
             for (int64_t s = 0; s < chain_.n_sequences; s++)
-                if (lost[s]) log_z_[s] = exact(lost)->log_z_[s];
+                if (lost[s]) log_z_[s] = wider(lost)->log_z_[s];
     }
 
     void backprop(const std::vector<const Query*>& asked, const std::vector<const double*>& d_answers,
@@ -66,7 +66,7 @@ class PosteriorOf final : public ForwardBackward {
   private:
     template <class, class>
     friend class PosteriorOf;
-    using Exact = PosteriorOf<Score, Extended>;
+    using Wider = PosteriorOf<Score, Wide<Real>>;
     static constexpr bool IS_EXTENDED = std::is_same_v<Real, Extended>;
     using Backward = typename SumProductOf<Score, Real>::Backward;
     class Spread;
@@ -77,8 +77,10 @@ class PosteriorOf final : public ForwardBackward {
     class Outside;
     class SegmentProbs;
 
-    void add_gradient(const std::vector<const Query*>& asked, const std::vector<const double*>& d_answers,
-                      Score* d_emissions, Score* d_transitions) const;
+    using AskedOf = std::vector<const Query*>;
+    using Derivatives = std::vector<const double*>;
+    void add_gradient(const AskedOf&, const Derivatives&, Score* d_emissions, Score* d_transitions) const;
+    void add_gradient_of_alike(const AskedOf&, const Derivatives&, Score* d_emissions, Score* d_transitions) const;
 
     static const Question* question(const Query* asked) { return static_cast<const Question*>(asked); }
 
@@ -87,19 +89,19 @@ class PosteriorOf final : public ForwardBackward {
     std::unique_ptr<Query> rescued(std::unique_ptr<Question> question, Again again) const {
         if constexpr (!IS_EXTENDED)
             if (any(question->lost)) {
-                question->rest_owner = exact(question->lost);
+                question->rest_owner = wider(question->lost);
                 question->rest = again(*question->rest_owner);
             }
         return question;
     }
 
     // The posterior of the sequences that are lost. Most questions lose the same.
-    std::shared_ptr<const Exact> exact(const std::vector<char>& lost) const {
+    std::shared_ptr<const Wider> wider(const std::vector<char>& lost) const {
         const std::lock_guard<std::mutex> lock(mutex_);
-        if (!exact_ || exact_of_ != lost)
-            exact_ = std::make_shared<const Exact>(sums_.scores_, sums_.n_threads_, none_of(lost));
-        exact_of_ = lost;
-        return exact_;
+        if (!wider_ || wider_of_ != lost)
+            wider_ = std::make_shared<const Wider>(sums_.scores_, sums_.n_threads_, none_of(lost));
+        wider_of_ = lost;
+        return wider_;
     }
 
     template <class Work>
@@ -147,7 +149,6 @@ class PosteriorOf final : public ForwardBackward {
     Real factor(int64_t token) const { return sums_.factors_[token]; }
 
     SumProductOf<Score, Real> sums_;
-    const std::vector<char> left_out_;  // sequences of which nothing is known here
     const Chain<Score>& chain_;
     const Rows<Real>& rows_;
     const int width_;
@@ -155,8 +156,8 @@ class PosteriorOf final : public ForwardBackward {
     Buffer<Real> beta_;
     std::vector<double> log_z_;
     mutable std::mutex mutex_;
-    mutable std::shared_ptr<const Exact> exact_;
-    mutable std::vector<char> exact_of_;
+    mutable std::shared_ptr<const Wider> wider_;
+    mutable std::vector<char> wider_of_;
 };
 
 // Mass on its way along the sequences of a group: the scratch memory of one thread, and the

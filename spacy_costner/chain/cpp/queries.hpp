@@ -14,7 +14,7 @@ class PosteriorOf<Score, Real>::Question : public Query {
     friend class PosteriorOf<Score, Real>;
 
     std::vector<char> lost;                  // sequences of which `rest` has the answers, if anyone
-    std::shared_ptr<const Exact> rest_owner;  // of `rest`, which goes first
+    std::shared_ptr<const Wider> rest_owner;  // of `rest`, which goes first
     std::unique_ptr<Query> rest;
 
     explicit Question(const PosteriorOf& owner) : owner_(owner), chain_(owner.chain_) {
@@ -57,26 +57,33 @@ void PosteriorOf<Score, Real>::backprop(const std::vector<const Query*>& asked,
     Score* d_emissions = static_cast<Score*>(out.emissions);
     Score* d_transitions = static_cast<Score*>(out.transitions);
     std::fill_n(d_transitions, static_cast<std::size_t>(chain_.n_tags) * chain_.n_tags, Score(0));
-    const auto is_of_first = [&](const Query* each) { return question(each)->lost == question(asked[0])->lost; };
-    if (!asked.empty() && std::all_of(asked.begin(), asked.end(), is_of_first)) {
-        add_gradient(asked, d_answers, d_emissions, d_transitions);
-    } else {
+    if (asked.empty())
         std::fill_n(d_emissions, chain_.n_tokens * chain_.n_tags, Score(0));
-        std::vector<Score> of_one(chain_.n_tokens * chain_.n_tags);
-        for (std::size_t i = 0; i < asked.size(); i++) {
-            add_gradient({asked[i]}, {d_answers[i]}, of_one.data(), d_transitions);
-            for (std::size_t at = 0; at < of_one.size(); at++) d_emissions[at] += of_one[at];
-        }
-    }
+    else
+        add_gradient(asked, d_answers, d_emissions, d_transitions);
     collect_ends(chain_, d_emissions, static_cast<Score*>(out.start), static_cast<Score*>(out.end));
 }
 
-// Sets the emissions' part of the gradient, adds the transitions' part, of questions that have
-// lost the same sequences.
+// Sets the emissions' part of the gradient, of the sequences that aren't left out; adds the
+// transitions' part.
 template <class Score, class Real>
-void PosteriorOf<Score, Real>::add_gradient(const std::vector<const Query*>& asked,
-                                            const std::vector<const double*>& d_answers, Score* d_emissions,
+void PosteriorOf<Score, Real>::add_gradient(const AskedOf& asked, const Derivatives& d_answers, Score* d_emissions,
                                             Score* d_transitions) const {
+    const auto is_of_first = [&](const Query* each) { return question(each)->lost == question(asked[0])->lost; };
+    if (std::all_of(asked.begin(), asked.end(), is_of_first))
+        return add_gradient_of_alike(asked, d_answers, d_emissions, d_transitions);
+    add_gradient_of_alike({asked[0]}, {d_answers[0]}, d_emissions, d_transitions);
+    std::vector<Score> of_one(chain_.n_tokens * chain_.n_tags);
+    for (std::size_t i = 1; i < asked.size(); i++) {
+        add_gradient_of_alike({asked[i]}, {d_answers[i]}, of_one.data(), d_transitions);
+        for (std::size_t at = 0; at < of_one.size(); at++) d_emissions[at] += of_one[at];
+    }
+}
+
+// The same, of questions that have lost the same sequences.
+template <class Score, class Real>
+void PosteriorOf<Score, Real>::add_gradient_of_alike(const AskedOf& asked, const Derivatives& d_answers,
+                                                     Score* d_emissions, Score* d_transitions) const {
     std::vector<const Question*> questions;
     std::vector<const Query*> rests;
     std::vector<std::vector<Buffer<Real>>> counts(asked.size());  // of each question and thread
@@ -122,8 +129,9 @@ template <class Score, class Real>
 class PosteriorOf<Score, Real>::LogPartition final : public Question {
   public:
     LogPartition(const PosteriorOf& owner, double* log_z) : Question(owner) {
-        for (int64_t s = 0; s < owner.chain_.n_sequences; s++)
-            if (!owner.left_out_[s]) log_z[s] = owner.log_z_[s];
+        owner.for_groups([&](const Group& group, int) {
+            for (int r = 0; r < group.size; r++) log_z[group.sequences[r]] = owner.log_z_[group.sequences[r]];
+        });
     }
 
   private:
@@ -158,13 +166,10 @@ class PosteriorOf<Score, Real>::LogMarginals final : public Question {
           p_(owner.chain_.n_tokens) {
         this->for_sequences([&](int64_t s) {
             using std::log;
-            bool small = false;
             for (int64_t t = this->chain_.begins[s]; t < owner.past(s); t++) {
                 p_[t] = probability(t);
-                small |= p_[t] > 0 && p_[t] < Wide<Real>(SMALLEST<Real>);
                 log_p[t] = log(p_[t]);
             }
-            this->lost[s] = small;
         });
     }
 

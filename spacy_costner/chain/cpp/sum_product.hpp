@@ -17,14 +17,16 @@
 //   rounding, which is divided out. beta is only kept where alpha is positive, and 0 elsewhere,
 //   where it counts for nothing and could overflow.
 // * A small entry may underflow, and with it the paths that pass through it. So a sequence with
-//   an entry that should be positive and is below SMALLEST is lost, and is computed again with
-//   Real = Extended, which loses none but those without a legal path. Each sequence keeps its least entry that isn't certainly 0; only where that is
-//   below SMALLEST are rows searched for entries that a legal step leads to.
+//   an entry that should be positive and is below SMALLEST is lost, and is computed again in
+//   double, and what that loses with Real = Extended, which loses none but those without a legal
+//   path. Each sequence keeps its least entry that isn't certainly 0; only where that is below
+//   SMALLEST are rows searched for entries that a legal step leads to.
 // * Sequences of nearly equal length go side by side, so that each step is a small matrix
 //   product; and pairs of neighbouring tags are one matrix product over all tokens at the end.
 
 constexpr double COMFORTABLE = 1.0 / 1024;  // sums above this may wait a step for their factor
-constexpr double LARGEST = 1e30;
+template <class Real>
+inline const Real LARGEST = Real(1) / SMALLEST<Real>;
 
 // log of a product of many factors, without the logarithm of each.
 template <class Number>
@@ -61,15 +63,17 @@ class SumProductOf final : public SumProduct {
           schedule_(chain_.lengths, chain_.n_sequences, ROWS, n_threads, left_out),
           memory_(chain_.n_tokens * (2 * width_ + 1)), emissions_(memory_),
           alpha_(emissions_ + chain_.n_tokens * width_),
-          factors_(alpha_ + chain_.n_tokens * width_), lost_(left_out) {
-        lost_.resize(chain_.n_sequences);
+          factors_(alpha_ + chain_.n_tokens * width_), lost_(chain_.n_sequences) {
         exponentiate_transitions();
     }
 
     void log_partition(double* log_z) override {
         run_forward(log_z);
         if constexpr (!IS_EXTENDED)
-            if (any(lost_)) Exact(scores_, n_threads_, none_of(lost_)).log_partition(log_z);
+            if (any(lost_)) {
+                wider_ = std::make_unique<Wider>(scores_, n_threads_, none_of(lost_));
+                wider_->log_partition(log_z);
+            }
     }
 
     void backprop(const double* d_log_z, const Gradient& out) override {
@@ -84,7 +88,7 @@ class SumProductOf final : public SumProduct {
     template <class, class>
     friend class SumProductOf;
     friend class PosteriorOf<Score, Real>;
-    using Exact = SumProductOf<Score, Extended>;
+    using Wider = SumProductOf<Score, Wide<Real>>;
     static constexpr bool IS_EXTENDED = std::is_same_v<Real, Extended>;
 
     void run_forward(double* log_z) {
@@ -111,10 +115,11 @@ class SumProductOf final : public SumProduct {
         if constexpr (!IS_EXTENDED)
             if (any(lost)) {
                 clear_rows(lost, d_emissions);
+                if (wider_ && lost == lost_) return wider_->add_marginals(d_log_z, d_emissions, d_transitions);
                 std::vector<double> log_z(chain_.n_sequences);
-                Exact exact(scores_, n_threads_, none_of(lost));
-                exact.run_forward(log_z.data());
-                exact.add_marginals(d_log_z, d_emissions, d_transitions);
+                Wider wider(scores_, n_threads_, none_of(lost));
+                wider.log_partition(log_z.data());
+                wider.add_marginals(d_log_z, d_emissions, d_transitions);
             }
     }
 
@@ -198,14 +203,14 @@ class SumProductOf final : public SumProduct {
         return shifts;
     }
 
-    void forward(const Group& group, double* log_z) {
+    void forward(const Group& whole, double* log_z) {
         ForwardStep step;
         LogProduct<Wide<Real>> factors[ROWS];
-        int64_t tokens[ROWS];
+        int64_t tokens[ROWS], kept[ROWS];
+        for (int r = 0; r < whole.size; r++) log_z[whole.sequences[r]] = exponentiate(whole.sequences[r]);
+        const Group group = IS_EXTENDED ? whole : without(whole, lost_.data(), kept);
         for (int r = 0; r < group.size; r++) {
-            const int64_t s = group.sequences[r];
-            log_z[s] = exponentiate(s);
-            tokens[r] = chain_.begins[s];
+            tokens[r] = chain_.begins[group.sequences[r]];
             step.alpha[r] = alpha_ + tokens[r] * width_;
             step.sum[r] = step.least[r] = splat(Real(0));
             for (int k = 0; k < width_; k += LANES<Real>) {
@@ -242,14 +247,14 @@ class SumProductOf final : public SumProduct {
     // RETURNS c_t, or 1 after normalising a message at once whose sum is too small to wait: then
     // c_{t-1} is as if it had led to the result.
     INLINE Real normalise(int64_t s, int64_t t, Real sum, LogProduct<Wide<Real>>& factors) {
-        if (!(sum >= Real(COMFORTABLE) && sum <= Real(LARGEST))) return normalise_at_once(s, t, sum, factors);
+        if (!(sum >= Real(COMFORTABLE) && sum <= LARGEST<Real>)) return normalise_at_once(s, t, sum, factors);
         const Real factor = 1 / sum;
         factors.multiply(factor);
         return factor;
     }
 
     Real normalise_at_once(int64_t s, int64_t t, Real sum, LogProduct<Wide<Real>>& factors) {
-        if (!(sum >= SMALLEST<Real> && sum <= Real(LARGEST)) || alpha_row_is_lost(s, t)) {
+        if (!(sum >= SMALLEST<Real> && sum <= LARGEST<Real>) || alpha_row_is_lost(s, t)) {
             lost_[s] = true;
             factors.multiply(Wide<Real>(1) / sum);
             return 0;
@@ -317,6 +322,7 @@ class SumProductOf final : public SumProduct {
     Real *const emissions_, *const alpha_, *const factors_;
     Buffer<Real> transitions_;
     std::vector<char> lost_;
+    std::unique_ptr<Wider> wider_;  // of the sequences that the forward pass has lost
     Real shift_ = 0;
     bool small_transitions_ = false;
     Matrix<Real> by_source_;

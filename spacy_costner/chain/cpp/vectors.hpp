@@ -121,7 +121,7 @@ INLINE Real smallest_lane(Vec<Real> x) {
 // where it is shifted into the exponent. The polynomial is that of Cephes' expf (Moshier, 1992).
 #if VECTOR_BYTES
 INLINE Vec<float> exp_of_negative(Vec<float> x) {
-    typedef decltype(x < x) Bits;
+    typedef unsigned Bits __attribute__((vector_size(VECTOR_BYTES)));
     const Vec<float> rounder = splat(12582912.0f), lowest = splat(-87.0f);
     const Vec<float> t = larger<float>(x, lowest) * 1.44269504f + rounder;
     const Vec<float> n = t - rounder;
