@@ -10,7 +10,7 @@ import numpy
 import pytest
 import spacy
 from numpy.testing import assert_allclose
-from scipy.optimize import minimize
+from scipy.optimize import check_grad, minimize
 from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Corpus, Example
@@ -34,7 +34,7 @@ from spacy_costner.training import (
 )
 from spacy_costner.types import Gold, Potentials
 
-from . import oracle_losses
+from . import oracle, oracle_losses
 from .experiment import Experiment
 from .test_cli import run
 from .test_entry_points import FEATURES, HAMMING, TOK2VEC
@@ -71,28 +71,46 @@ def total_loss(c2: float = 0.1, **settings: Any) -> TotalLoss:
     return TotalLoss(nlp.get_pipe("ner"), examples, c2=c2)
 
 
-def enumerated(total: TotalLoss, c2: float, rows: numpy.ndarray) -> float:
-    """The objective of `Sequential`, from all paths, of all weights, in float64."""
-    _, examples = initialized()
-    tags = total.ner.tags
-    seen = total.features.find([eg.predicted for eg in examples])
-    n = total.weights.n_features
-    emissions = numpy.asarray([rows[list(slots[slots >= 0])].sum(axis=0) for slots in seen.rows])
-    below = rows[n:]
-    scores = Potentials(emissions, below[:-2], below[-2], below[-1], seen.lengths)
-    names = [name for _, text in TEXTS for name in text.split()]
-    gold = Gold(tags=numpy.asarray([tags.names.index(name) for name in names]))
-    batch = oracle_losses.sequences(constrain(scores, tags.constraints), gold)
-    return oracle_losses.sequential(batch) + c2 * float((rows**2).sum())
+class Enumerated:
+    """The objective of `Sequential` and its gradient, from all paths, of all weights, in float64."""
+
+    def __init__(self, total: TotalLoss, c2: float) -> None:
+        _, examples = initialized()
+        self.c2, self.tags = c2, total.ner.tags
+        self.shape, self.n = total.weights.rows.shape, total.weights.n_features
+        self.seen = total.features.find([eg.predicted for eg in examples])
+        names = [name for _, text in TEXTS for name in text.split()]
+        self.gold = numpy.asarray([self.tags.names.index(name) for name in names])
+
+    def __call__(self, flat: numpy.ndarray) -> Tuple[float, numpy.ndarray]:
+        rows = flat.reshape(self.shape)
+        emissions = [rows[list(slots[slots >= 0])].sum(axis=0) for slots in self.seen.rows]
+        below = rows[self.n :]
+        scores = Potentials(
+            numpy.asarray(emissions), below[:-2], below[-2], below[-1], self.seen.lengths
+        )
+        legal = constrain(scores, self.tags.constraints)
+        batch = oracle_losses.sequences(legal, Gold(tags=self.gold))
+        value = oracle_losses.sequential(batch) + self.c2 * float((rows**2).sum())
+        gradient = self.spread(oracle.gold_gradient(legal, self.gold)) + 2 * self.c2 * rows
+        return value, gradient.reshape(-1)
+
+    def spread(self, gradient: Potentials) -> numpy.ndarray:
+        """From the gradient of potentials to that of all weights."""
+        rows = numpy.zeros(self.shape)
+        for slots, row in zip(self.seen.rows, gradient.emissions):
+            numpy.add.at(rows, slots[slots >= 0], row)
+        rows[self.n :] = numpy.vstack([gradient.transitions, gradient.start, gradient.end])
+        return rows
 
 
 def test_the_objective_is_that_of_all_paths_and_all_weights() -> None:
     total = total_loss(c2=0.3)
     vector = numpy.random.default_rng(0).normal(size=total.read_weights().shape)
     total.write_weights(vector)
-    rows = total.weights.rows.astype("float64")
+    rows = total.weights.rows.astype("float64").reshape(-1)
     assert len(total.merged.roots) < total.weights.n_features
-    assert total(vector)[0] == pytest.approx(enumerated(total, 0.3, rows), rel=1e-5)
+    assert total(vector)[0] == pytest.approx(Enumerated(total, 0.3)(rows)[0], rel=1e-5)
     assert_allclose(total.read_weights(), vector, atol=1e-6)
 
 
@@ -141,10 +159,9 @@ def test_the_optimum_is_that_of_the_enumerated_objective() -> None:
     total = total_loss(c2=c2)
     found = minimise(total, total.read_weights(), tolerance=1e-9)
     total.write_weights(found.vector)
-    shape = total.weights.rows.shape
-    rows = minimize(
-        lambda flat: enumerated(total, c2, flat.reshape(shape)), numpy.zeros(shape).reshape(-1)
-    )
+    enumerated, shape = Enumerated(total, c2), total.weights.rows.shape
+    rows = minimize(enumerated, numpy.zeros(shape).reshape(-1), jac=True)
+    assert check_grad(lambda at: enumerated(at)[0], lambda at: enumerated(at)[1], rows.x) < 1e-3
     assert found.reason.startswith("converged")
     assert found.value == pytest.approx(rows.fun, rel=1e-5)
     assert_allclose(total.weights.rows, rows.x.reshape(shape), atol=5e-3)
