@@ -13,7 +13,7 @@ from spacy_costner.commands.compare import compare, describe, summarise, table
 from spacy_costner.commands.trials import Failed, Finished, Outcome
 from spacy_costner.pipeline.scorers import DocCounts
 
-from .experiment import SHORT, Experiment
+from .support.experiment import SHORT, Experiment
 
 
 def finished(loss: str, *docs: List[float], seed: int = 0, seconds: float = 10) -> Finished:

@@ -12,8 +12,8 @@ from thinc.api import Config
 
 from spacy_costner.commands.trials import put_onto
 
-from .experiment import make_corpus
-from .test_entry_points import declared
+from .support.config import declared
+from .support.experiment import make_corpus
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 COMPLETE = sorted(CONFIGS.glob("*.cfg"))

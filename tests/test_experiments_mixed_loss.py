@@ -27,7 +27,7 @@ from experiments.tagger import linear_block, make_tagger
 from experiments.training import read
 from spacy_costner.ml import linear_part
 
-from .test_experiments import CORPUS
+from .support.papers import CORPUS
 
 
 def fit(dev: float, test: float, **settings: Any) -> System:

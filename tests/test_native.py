@@ -16,7 +16,7 @@ from spacy_costner.chain import array as batched
 from spacy_costner.chain.compiled import array_code
 from spacy_costner.types import Potentials
 
-from .batches import forbid_all, in_precision, random_potentials
+from .support.batches import forbid_all, in_precision, random_potentials
 
 native = pytest.importorskip("spacy_costner.chain.native")
 

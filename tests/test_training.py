@@ -14,11 +14,9 @@ from scipy.optimize import check_grad, minimize
 from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Corpus, Example
-from spacy.util import load_config
-from thinc.api import Adam, Config
+from thinc.api import Adam
 
 from spacy_costner.chain import constrain
-from spacy_costner.commands.trials import put_onto
 from spacy_costner.ml import linear_part
 from spacy_costner.training import (
     TotalLoss,
@@ -35,35 +33,17 @@ from spacy_costner.training import (
 from spacy_costner.types import Gold, Potentials
 
 from . import oracle, oracle_losses
-from .experiment import Experiment
-from .test_cli import run
-from .test_entry_points import FEATURES, HAMMING, TOK2VEC
-
-TEXTS = [
-    ("Ana saw Rome", "B-X O B-X"),
-    ("Rome saw Rome saw", "B-X O B-X O"),
-    ("Ana Lee", "B-X I-X"),
-]
-FEW_FEATURES = {**FEATURES, "windows": {"ORTH": 0, "LOWER": 0, "SHAPE": 0}}
-SPARSE = {"@architectures": "spacy_costner.SparseCRF.v1", "features": FEW_FEATURES}
-SPARSE_CONFIG: Dict[str, Any] = {"components": {"ner": {"model": SPARSE}}}
-
-
-def loss_block(name: str, **settings: Any) -> Dict[str, Any]:
-    return {"@losses": f"spacy_costner.{name}.v1", **settings}
-
-
-def initialized(**settings: Any) -> Tuple[Language, List[Example]]:
-    nlp = spacy.blank("en")
-    config = {"model": SPARSE, "scheme": "IOB2", **settings}
-    nlp.add_pipe("cost_sensitive_ner", name="ner", config=config)
-    examples = []
-    for text, tags in TEXTS:
-        words = text.split()
-        reference = Doc(nlp.vocab, words=words, ents=tags.split())
-        examples.append(Example(Doc(nlp.vocab, words=words), reference))
-    nlp.initialize(lambda: examples)
-    return nlp, examples
+from .support.commands import run
+from .support.config import FEATURES, HAMMING, TOK2VEC
+from .support.experiment import Experiment
+from .support.fitting import (
+    SPARSE,
+    SPARSE_CONFIG,
+    TEXTS,
+    initialized,
+    loss_block,
+    sparse_config,
+)
 
 
 def total_loss(c2: float = 0.1, **settings: Any) -> TotalLoss:
@@ -72,7 +52,7 @@ def total_loss(c2: float = 0.1, **settings: Any) -> TotalLoss:
 
 
 class Enumerated:
-    """The objective of `Sequential` and its gradient, from all paths, of all weights, in float64."""
+    """The objective of `Sequential` from all paths, and its gradient by all weights, in float64."""
 
     def __init__(self, total: TotalLoss, c2: float) -> None:
         _, examples = initialized()
@@ -223,11 +203,6 @@ def test_an_interruption_before_the_first_step_leaves_the_start() -> None:
 
     found = minimise(interrupted, numpy.ones(3))
     assert found.n_iterations == 0 and (found.vector == 1).all()
-
-
-def sparse_config(experiment: Experiment, **changes: Any) -> Config:
-    base = load_config(experiment.config_path, interpolate=False)
-    return put_onto(put_onto(base, SPARSE_CONFIG), changes)
 
 
 def test_fit_makes_an_ordinary_pipeline(experiment: Experiment) -> None:

@@ -18,7 +18,7 @@ from spacy_costner.commands.trials import (
     run_trials,
 )
 
-from .experiment import SHORT, Experiment
+from .support.experiment import SHORT, Experiment
 
 SEQUENTIAL = {"@losses": "spacy_costner.Sequential.v1"}
 RISK = {"@losses": "spacy_costner.Risk.v1", "cost": HAMMING}
