@@ -3,7 +3,7 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN = $(VENV)/bin
 
-.PHONY: install format check test pythons sanitize demo bench dist clean
+.PHONY: install format check test test-slow pythons sanitize demo bench dist clean
 
 install: $(VENV)/installed
 
@@ -22,8 +22,13 @@ check: install
 	$(BIN)/ruff format --check spacy_costner tests scripts benchmarks experiments
 	$(BIN)/mypy
 
+# Tests run on all cores; what CI runs and a first look need not is marked `slow`.
+PYTEST = $(BIN)/python -m pytest -n auto --dist loadfile
 test: install
-	$(BIN)/python -m pytest
+	$(PYTEST) -m "not slow"
+
+test-slow: install
+	$(PYTEST) -m slow
 
 # A copy of the tree with extension modules that stop at the first read or write outside.
 SANITIZED = build/sanitize
@@ -45,7 +50,7 @@ PYTHONS = $(wildcard $(HOME)/.pyenv/versions/3.1[0-9]*)
 pythons:
 	@echo "Free-threaded ones: $(or $(notdir $(filter %t,$(PYTHONS))),none)"
 	for home in $(PYTHONS); do \
-		$(MAKE) test VENV=$(VENV)-$$(basename $$home) PYTHON=$$home/bin/python3 || exit 1; \
+		$(MAKE) test test-slow VENV=$(VENV)-$$(basename $$home) PYTHON=$$home/bin/python3 || exit 1; \
 	done
 
 demo: install

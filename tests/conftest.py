@@ -6,8 +6,8 @@ import pytest
 from hypothesis import settings
 from thinc.api import fix_random_seed
 
-from .experiment import Experiment, make_experiment
-from .test_component import pipeline, train
+from .support.experiment import Experiment, make_experiment
+from .support.pipelines import pipeline, train
 
 settings.register_profile("chain", max_examples=60, deadline=None)
 settings.load_profile("chain")

@@ -36,7 +36,7 @@ from spacy.language import Language
 from spacy.util import registry
 from thinc.api import fix_random_seed, to_numpy
 
-from .test_component import SMALL, TEXTS, TRAIN, examples
+from .support.pipelines import SMALL, TEXTS, TRAIN, examples
 
 TOK2VEC = SMALL["model"]["tok2vec"]
 FEATURES = {

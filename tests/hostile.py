@@ -16,7 +16,7 @@ from spacy_costner import chain
 from spacy_costner.chain.compiled import array_code
 from spacy_costner.types import Potentials
 
-from .batches import random_potentials
+from .support.batches import random_potentials
 
 Rng = numpy.random.Generator
 NUMBERS = (numpy.nan, numpy.inf, -numpy.inf, -1, 0, 1, 5, 1e30, 2**31, 2**32 + 3, 2**63 - 1)

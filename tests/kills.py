@@ -24,7 +24,7 @@ import typer
 from spacy.cli._util import app
 from spacy.util import registry
 
-from .experiment import CONFIG, SEQUENTIAL, make_corpus
+from .support.experiment import CONFIG, SEQUENTIAL, make_corpus
 
 ROOM = 1_000_000
 """Bytes: the least that a disk has to have, so that all that is left can be taken by halves."""

@@ -165,7 +165,16 @@ def log_partition(potentials: Potentials, allowed: Optional[numpy.ndarray] = Non
 
 def expected_features(potentials: Potentials, b: int) -> Potentials:
     """E_p[f(y)]: the gradient of log Z."""
-    return _from_vector(log_sum(potentials, b).gradient, potentials)
+    return from_vector(log_sum(potentials, b).gradient, potentials)
+
+
+def gold_gradient(potentials: Potentials, gold: numpy.ndarray) -> Potentials:
+    """The gradient of - sum_b log p(y*_b), y* (N,) complete."""
+    flat = vector(zeros(potentials))
+    for b, tokens in enumerate(spans(potentials)):
+        right = tuple(gold[tokens].tolist())
+        flat -= log_probability(potentials, b, lambda y, right=right: y == right).gradient
+    return from_vector(flat, potentials)
 
 
 # Best paths
@@ -217,7 +226,7 @@ def vector(gradient: Potentials) -> numpy.ndarray:
     return numpy.concatenate([array.ravel() for array in gradient[:4]]).astype("float64")
 
 
-def _from_vector(flat: numpy.ndarray, like: Potentials) -> Potentials:
+def from_vector(flat: numpy.ndarray, like: Potentials) -> Potentials:
     pieces = numpy.split(flat, numpy.cumsum([array.size for array in like[:3]]))
     arrays = [piece.reshape(array.shape) for piece, array in zip(pieces, like[:4])]
     return Potentials(*arrays, lengths=like.lengths)

@@ -8,7 +8,6 @@ import numpy
 import pytest
 import spacy
 from spacy.cli.find_threshold import find_threshold
-from spacy.language import Language
 from spacy.tokens import Doc, DocBin, Span
 from spacy.tokens.underscore import Underscore
 from spacy.training import Example
@@ -18,7 +17,7 @@ from spacy_costner.decoding import LEAST
 from spacy_costner.pipeline.annotations import confidence_of, make_confidence
 from spacy_costner.tags import Entities
 
-from .test_component import TEXTS, ents, examples, pipeline, train
+from .support.pipelines import TEXTS, ents, examples, load, pipeline, train
 
 CONFIDENCE = {"@misc": "spacy_costner.Confidence.v1", "alternatives": 0.05}
 THRESHOLD = {"@misc": "spacy_costner.ThresholdDecoding.v1", "threshold": 0.5}
@@ -34,10 +33,6 @@ def extensions() -> Iterator[None]:
     yield
     if Span.has_extension("confidence"):
         Span.remove_extension("confidence")
-
-
-def load(path: Path, **settings: Any) -> Language:
-    return spacy.load(path, config={"components": {"ner": settings}})
 
 
 def scores(doc: Doc, key: str = "confidence") -> List[float]:

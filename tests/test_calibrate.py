@@ -16,11 +16,10 @@ from spacy_costner.commands.dev_predictions import predict_dev, select
 from spacy_costner.decoding import Posterior, Temperature, make_viterbi, temper
 from spacy_costner.tags import Tags
 
-from .batches import random_potentials
-from .strategies import seeds
-from .test_annotations import load
-from .test_component import TEXTS, ents, examples, pipeline
-from .test_decoding import columns, posterior, probs_of_entities
+from .support.batches import random_potentials
+from .support.pipelines import TEXTS, ents, examples, load, pipeline
+from .support.posteriors import columns, posterior, probs_of_entities
+from .support.strategies import seeds
 
 
 def surprise(posterior: Posterior, logs: Any, entities: Any, right: Any) -> float:

@@ -12,9 +12,9 @@ from spacy_costner import chain
 from spacy_costner.types import Constraints, Potentials
 
 from . import oracle
-from .batches import forbid_all, random_potentials, single
-from .gradients import check_gradient
-from .strategies import allowed_NK, constraints_NK, potentials_NK, tags_N, weights_B
+from .support.batches import forbid_all, random_potentials, single
+from .support.gradients import check_gradient
+from .support.strategies import allowed_NK, constraints_NK, potentials_NK, tags_N, weights_B
 
 CLOSE = {"rtol": 1e-9, "atol": 1e-9}
 few = settings(max_examples=15)

@@ -16,9 +16,9 @@ from spacy_costner import chain
 from spacy_costner.types import Potentials
 
 from . import oracle
-from .batches import forbid_all, in_precision, random_potentials
-from .gradients import check_gradient
-from .strategies import allowed_NK, potentials_NK, segments_S, values_NK
+from .support.batches import forbid_all, in_precision, random_potentials
+from .support.gradients import check_gradient
+from .support.strategies import allowed_NK, potentials_NK, segments_S, values_NK
 
 
 class Primitive(NamedTuple):

@@ -9,9 +9,9 @@ from spacy.training import Example
 
 from spacy_costner.commands.check import Check, Finding, check, look
 
-from .experiment import CONFIG, make_corpus
-from .test_cli import run
-from .test_component import pipeline
+from .support.commands import run
+from .support.experiment import CONFIG, make_corpus
+from .support.pipelines import pipeline
 
 NLP = pipeline(sentence_boundaries=True, incorrect_spans_key="wrong")
 WORDS = ["Paris", "in", "\n", "France", "."]

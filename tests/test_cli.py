@@ -7,22 +7,15 @@ from typing import Any, Dict, List
 
 import pytest
 import spacy
-from spacy.cli._util import app
 from spacy.training.initialize import init_nlp
 from spacy.training.loop import train
-from spacy.util import load_model_from_config, registry
+from spacy.util import load_model_from_config
 from thinc.api import Config
-from typer.testing import CliRunner
 
 from spacy_costner.pipeline.component import CostSensitiveNER
 
-from .experiment import CONFIG, Experiment, make_corpus
-
-
-def run(*arguments: Any) -> Any:
-    """Run a command, with all commands loaded as spaCy loads them."""
-    registry.cli.get_all()
-    return CliRunner().invoke(app, ["costner", *map(str, arguments)])
+from .support.commands import run
+from .support.experiment import CONFIG, Experiment, make_corpus
 
 
 def options(experiment: Experiment) -> List[Any]:

@@ -19,7 +19,7 @@ from spacy_costner.commands.compare import (
 )
 from spacy_costner.pipeline.scorers import DocCounts
 
-from .experiment import SHORT, Experiment
+from .support.experiment import SHORT, Experiment
 
 
 def finished(loss: str, *docs: List[float], seed: int = 0, seconds: float = 10) -> Finished:

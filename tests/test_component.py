@@ -12,57 +12,7 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 from thinc.api import ConfigValidationError, fix_random_seed, to_numpy
 
-SMALL = {
-    "model": {
-        "@architectures": "spacy_costner.LinearChainCRF.v1",
-        "tok2vec": {
-            "@architectures": "spacy.HashEmbedCNN.v2",
-            "pretrained_vectors": None,
-            "width": 16,
-            "depth": 1,
-            "embed_size": 200,
-            "window_size": 1,
-            "maxout_pieces": 2,
-            "subword_features": True,
-        },
-    }
-}
-SOFTMAX_MARGIN = {
-    "@losses": "spacy_costner.SoftmaxMargin.v1",
-    "multiplier": 1.0,
-    "cost": {"@misc": "spacy_costner.HammingCost.v1"},
-}
-TRAIN: List[Tuple[str, Dict[str, Any]]] = [
-    ("Who is Shaka Khan?", {"entities": [(7, 17, "PERSON")]}),
-    ("I like London and Berlin.", {"entities": [(7, 13, "LOC"), (18, 24, "LOC")]}),
-    ("The Red Sox lost.", {"entities": [(4, 11, "sports-team")]}),
-    ("", {"entities": []}),
-]
-TEXTS = [text for text, _ in TRAIN]
-
-
-def pipeline(**settings: Any) -> Language:
-    nlp = spacy.blank("en")
-    nlp.add_pipe("cost_sensitive_ner", name="ner", config={**SMALL, **settings})
-    return nlp
-
-
-def examples(nlp: Language) -> List[Example]:
-    return [Example.from_dict(nlp.make_doc(text), gold) for text, gold in TRAIN]
-
-
-def train(nlp: Language, steps: int = 60) -> Dict[str, float]:
-    """Overfit; returns the losses of the last step."""
-    batch = examples(nlp)
-    optimizer = nlp.initialize(lambda: batch)
-    optimizer.learn_rate = 0.01
-    for _ in range(steps):
-        losses = nlp.update(batch, sgd=optimizer, losses={})
-    return losses
-
-
-def ents(doc: Doc) -> List[Tuple[int, int, str]]:
-    return [(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents]
+from .support.pipelines import SOFTMAX_MARGIN, TEXTS, TRAIN, ents, examples, pipeline, train
 
 
 @pytest.fixture(scope="module")

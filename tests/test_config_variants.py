@@ -11,7 +11,7 @@ from spacy_costner.commands.compare import Failed, Finished, run_variant, run_va
 from spacy_costner.commands.config_variants import Variant, make_variants, put_onto
 from spacy_costner.costs.tables import HAMMING
 
-from .experiment import SHORT, Experiment
+from .support.experiment import SHORT, Experiment
 
 SEQUENTIAL = {"@losses": "spacy_costner.Sequential.v1"}
 RISK = {"@losses": "spacy_costner.Risk.v1", "cost": HAMMING}

@@ -12,8 +12,9 @@ from thinc.api import Config
 
 from spacy_costner.commands.config_variants import put_onto
 
-from .experiment import make_corpus
-from .test_entry_points import declared
+from .support.config import declared
+from .support.experiment import make_corpus
+from .support.slow import slow_but
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 COMPLETE = sorted(CONFIGS.glob("*.cfg"))
@@ -74,7 +75,7 @@ def test_baseline_differs_in_the_component_only() -> None:
     assert ours == baseline
 
 
-@pytest.mark.parametrize("path", [*COMPLETE, *SHORT], ids=name)
+@pytest.mark.parametrize("path", [*COMPLETE, *slow_but(SHORT)], ids=name)
 def test_trains(path: Path, paths: Dict[str, str], tmp_path: Path) -> None:
     config = put_onto(load_config(path, overrides=paths), STEPS)
     if path.match(GENIA):

@@ -7,9 +7,10 @@ import pytest
 pytest.importorskip("resource", reason="needs fork and limits of resources")
 
 from .corruption import KINDS, MODELS, corrupt, is_right
+from .support.slow import slow_but
 
 
-@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("kind", slow_but(MODELS, "sparse"))
 def test_nothing_is_wrong_in_silence(kind: str) -> None:
     results = corrupt(kind, 130, seed=1)
     wrong = [
@@ -21,6 +22,7 @@ def test_nothing_is_wrong_in_silence(kind: str) -> None:
     assert found["refused"] > 60 and found["same"] > 10
 
 
+@pytest.mark.slow
 def test_without_the_digest_answers_change(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spacy_costner.pipeline.serialization.check_digest", lambda *_: None)
     wrong = [found for case, found in corrupt("sparse", 130, seed=1) if not is_right(case, found)]

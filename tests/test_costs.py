@@ -22,8 +22,8 @@ from spacy_costner.costs.tables import (
 from spacy_costner.tags import Tags
 from spacy_costner.types import Cost
 
-from .test_entry_points import resolve
-from .test_label_tree import GENIA, leaves_of
+from .support.config import resolve
+from .support.trees import GENIA, leaves_of
 
 LABELS = ["city", "micro-state", "country", "doctor"]
 TREE = {"location": {"city": {}, "country": {"micro-state": {}}}, "person": {"doctor": {}}}

@@ -14,7 +14,7 @@ from spacy_costner.tags import Tags
 from spacy_costner.types import TagSet
 
 from . import oracle
-from .test_decoding import TREE, answer, posterior, relabelled, sure
+from .support.posteriors import TREE, answer, posterior, relabelled, sure
 
 SAME = 1e-6
 """What counts as the same expected cost of a token, in the cost of the worst mistake."""

@@ -8,7 +8,7 @@ import pytest
 from spacy.tokens import Doc, Token
 from thinc.api import fix_random_seed
 
-from .test_component import pipeline, train
+from .support.pipelines import pipeline, train
 
 DOCS = Path(__file__).parent.parent / "docs"
 

@@ -28,20 +28,10 @@ from experiments.training import (
 )
 from spacy_costner.commands.runs import Run
 
-from .test_entry_points import FEATURES
-from .test_runs import square
+from .support.config import FEATURES
+from .support.papers import CORPUS, system_of
+from .support.runs import square
 
-CORPUS = """\
--DOCSTART- -X- O
-
-Ana NC B-PER
-Lee AQ I-PER
-ve VMI O
-Roma NC I-LOC
-
-Roma NC B-LOC
-duerme VMI O
-"""
 NAMES = sorted(path.stem for path in (ROOT / "experiments").glob("*.md"))
 
 
@@ -240,18 +230,6 @@ def test_features_and_the_cnn_are_those_of_the_configs() -> None:
     assert features_of("z_score")["windows"] == {"ORTH": 1}
     embed = cnn_block(["SHAPE", "TAG"])["tok2vec"]["embed"]
     assert (embed["attrs"], embed["rows"], embed["width"]) == (["SHAPE", "TAG"], [2500, 500], 96)
-
-
-def rows_of(*right: int, n_docs: int = 30) -> List[Any]:
-    """For each seed the counts of docs with an entity each, of which so many are found."""
-    docs = numpy.arange(n_docs)
-    ones = numpy.ones(n_docs)
-    found = [(docs < n).astype(float) for n in right]
-    return [numpy.stack([f, 0 * f, 1 - f, 1 - f, 2 * ones, f, ones], axis=1) for f in found]
-
-
-def system_of(name: str, dev: List[int], test: List[int]) -> System:
-    return System(name, numpy.stack([one.sum(axis=0) for one in rows_of(*dev)]), rows_of(*test))
 
 
 def test_scores_are_those_of_the_counts() -> None:

@@ -20,7 +20,7 @@ from experiments.combinations import (
 from experiments.runner import Runner
 from experiments.scores import COST, WHOLE, F, compare
 
-from .test_experiments import CORPUS, system_of
+from .support.papers import CORPUS, system_of
 
 
 def outcome(

@@ -27,7 +27,8 @@ from experiments.tagger import linear_block, make_tagger
 from experiments.training import read
 from spacy_costner.ml import linear_part
 
-from .test_experiments import CORPUS
+from .support.papers import CORPUS
+from .support.slow import slow_but
 
 
 def fit(dev: float, test: float, **settings: Any) -> System:
@@ -63,7 +64,7 @@ def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return lambda *arguments: Runner(tmp_path / "runs")([task("", *arguments)])[0]
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", slow_but(LOSSES, "k=1"))
 def test_each_training_goes_on_where_the_last_one_ended(train: Any, loss: str) -> None:
     settings = [{"c2": 0.5, "tolerance": 1e-3}, {"c2": 0.05, "tolerance": 1e-3}]
     first, second, same = train(loss, None, [*settings, settings[1]], "batch")

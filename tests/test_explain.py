@@ -13,9 +13,9 @@ from spacy.language import Language
 from spacy_costner.commands.explain import as_text, draw_transitions, explain, transition_weights
 from spacy_costner.ml import linear_part
 
-from .test_cli import run
-from .test_entry_points import TOK2VEC
-from .test_training import initialized
+from .support.commands import run
+from .support.config import TOK2VEC
+from .support.fitting import initialized
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import pytest
 import spacy_costner
 
 ROOT = Path(spacy_costner.__file__).parent
+TESTS = Path(__file__).parent
 FLOORS = [
     {"types", "validation", "metrics", "saving", "settings"},
     {"chain", "sparse", "tags"},
@@ -28,9 +29,9 @@ def room(path: Path) -> str:
     return path.relative_to(ROOT).parts[0].removesuffix(".py")
 
 
-def imported_rooms(path: Path) -> Iterator[str]:
-    """The rooms that a file imports from, inside of functions too."""
-    package = ["spacy_costner", *path.relative_to(ROOT).parts[:-1]]
+def imported_rooms(path: Path, root: Path = ROOT) -> Iterator[str]:
+    """The rooms of a package that a file of it imports from, inside of functions too."""
+    package = [root.name, *path.relative_to(root).parts[:-1]]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf8"))):
         if isinstance(node, ast.Import):
             names = [alias.name.split(".") for alias in node.names]
@@ -40,7 +41,7 @@ def imported_rooms(path: Path) -> Iterator[str]:
             names = [[*base, alias.name] for alias in node.names]
         else:
             continue
-        yield from (name[1] for name in names if name[0] == "spacy_costner" and len(name) > 1)
+        yield from (name[1] for name in names if name[0] == root.name and len(name) > 1)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -51,12 +52,19 @@ def test_imports_go_down(path: Path) -> None:
         assert other == own or FLOOR[other] < FLOOR[own], f"{own} imports {other}"
 
 
-def test_every_import_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(f"{__name__}.ROOT", tmp_path)
-    (tmp_path / "losses").mkdir()
-    path = tmp_path / "losses" / "margin.py"
+def test_no_test_module_imports_another() -> None:
+    """What several need is in tests/support."""
+    for path in TESTS.rglob("*.py"):
+        for other in imported_rooms(path, TESTS):
+            assert not other.startswith("test_"), f"{path.name} imports {other}"
+
+
+def test_every_import_is_seen(tmp_path: Path) -> None:
+    root = tmp_path / "spacy_costner"
+    path = root / "losses" / "margin.py"
+    path.parent.mkdir(parents=True)
     path.write_text(
         "from ..chain import best_path\nfrom .. import tags\nfrom . import scored\n"
         "def f():\n    from spacy_costner.pipeline.component import CostSensitiveNER\n"
     )
-    assert set(imported_rooms(path)) == {"chain", "tags", "losses", "pipeline"}
+    assert set(imported_rooms(path, root)) == {"chain", "tags", "losses", "pipeline"}

@@ -9,7 +9,7 @@ from spacy_costner import chain
 from spacy_costner.chain.compiled import array_code
 
 from . import hostile
-from .batches import random_potentials
+from .support.batches import random_potentials
 
 POTENTIALS = random_potentials([3, 2], 4)
 LENGTHS = numpy.array([9, 6], "int32")

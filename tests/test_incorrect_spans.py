@@ -1,6 +1,6 @@
 """Forbidden spans: the larger chain has just the paths without them."""
 
-from typing import List, Tuple
+from typing import List
 
 import numpy
 import pytest
@@ -12,6 +12,8 @@ from spacy_costner.pipeline.incorrect_spans import IncorrectSpan, augment_tags
 from spacy_costner.tags import SCHEMES, Tags
 from spacy_costner.types import Potentials
 from tests import oracle
+
+from .support.posteriors import entities
 
 LENGTHS = (3, 0, 2)
 BEGINS = (0, 3, 3)
@@ -28,18 +30,6 @@ def spans(draw: st.DrawFn) -> List[IncorrectSpan]:
             at = BEGINS[sequence]
             found.append(IncorrectSpan(sequence, at + begin, at + end, label))
     return found or [IncorrectSpan(0, 0, 1, 0)]
-
-
-def entities(tags: Tags, path: Tuple[int, ...]) -> List[Tuple[int, int, int]]:
-    lengths = numpy.asarray([len(path)], dtype="int32")
-    return list(
-        zip(
-            *(
-                column.tolist()
-                for column in tags.decode(numpy.asarray(path, dtype="int32"), lengths)
-            )
-        )
-    )
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

@@ -11,14 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spacy_costner.costs.label_tree import Tree, make_tree
+from spacy_costner.costs.label_tree import make_tree
+
+from .support.trees import GENIA, leaves_of
 
 PLACES = {
     "location": {"city": {}, "country": {"micro-state": {}}},
     "person": {},
     "sports-team": None,
 }
-GENIA = Path(__file__).parents[2] / "shared" / "data" / "genia" / "GENIA_ontology.json"
 
 
 @st.composite
@@ -197,8 +198,3 @@ def test_the_tree_of_genia() -> None:
     assert len(leaves) == 36
     assert tree.depth == 6
     assert tree.distances(leaves).max() == 10
-
-
-def leaves_of(tree: Tree) -> list:
-    inner = {node for lineage in tree.lineages.values() for node in lineage[:-1]}
-    return [node for node in tree.lineages if node not in inner]

@@ -14,17 +14,14 @@ from spacy.training import Example
 from thinc.api import Model, Optimizer, use_ops
 
 from spacy_costner import sparse
-from spacy_costner.features import make_features
-from spacy_costner.ml import SparseWeights, build_sparse_crf, linear_part
+from spacy_costner.ml import SparseWeights, linear_part
 from spacy_costner.sparse import arrays
 from spacy_costner.types import Gold
 
-from .test_entry_points import FEATURES, HAMMING, REQUIRED, TOK2VEC, declared, resolve
+from .support.config import HAMMING, REQUIRED, declared, resolve
+from .support.linear import DOCS, HYBRID, SPARSE, crf, pipeline, train
+from .support.pipelines import TRAIN, examples
 
-SPARSE = {"@architectures": "spacy_costner.SparseCRF.v1", "features": FEATURES}
-HYBRID = {**SPARSE, "@architectures": "spacy_costner.HybridCRF.v1", "tok2vec": TOK2VEC}
-VOCAB = spacy.blank("en").vocab
-DOCS = [Doc(VOCAB, words=words.split()) for words in ("a b a c", "", "d A", "b")]
 GOLD = Gold(
     tags=numpy.asarray([0, 2, 1, 1, 0, 2, 1], dtype="int32"),
     cost=numpy.asarray(
@@ -34,41 +31,7 @@ GOLD = Gold(
     opening=numpy.asarray([False, True, True]),
     continuing=numpy.zeros(3, dtype=bool),
 )
-TRAIN = [
-    ("Who is Shaka Khan?", {"entities": [(7, 17, "PERSON")]}),
-    ("I like London and Berlin.", {"entities": [(7, 13, "LOC"), (18, 24, "LOC")]}),
-    ("The Red Sox lost.", {"entities": [(4, 11, "sports-team")]}),
-    ("", {"entities": []}),
-]
 both = pytest.mark.parametrize("model", [SPARSE, HYBRID], ids=["sparse", "hybrid"])
-
-
-def crf(n_tags: int = 3, **settings: Any) -> Model:
-    """A sparse CRF of random weights."""
-    model = build_sparse_crf(make_features(windows={"ORTH": 1, "LOWER": 0}), **settings, nO=n_tags)
-    model.initialize(X=DOCS)
-    weights = linear_part(model)[1]
-    weights.rows[:] = numpy.random.default_rng(0).normal(size=weights.rows.shape)
-    return model
-
-
-def pipeline(model: Dict[str, Any], **settings: Any) -> Language:
-    nlp = spacy.blank("en")
-    nlp.add_pipe("cost_sensitive_ner", name="ner", config={"model": model, **settings})
-    return nlp
-
-
-def examples(nlp: Language) -> List[Example]:
-    return [Example.from_dict(nlp.make_doc(text), gold) for text, gold in TRAIN]
-
-
-def train(nlp: Language, steps: int = 40, use_averages: bool = False) -> Optimizer:
-    batch = examples(nlp)
-    nlp.initialize(lambda: batch)
-    optimizer = Optimizer(0.01, use_averages=use_averages)
-    for _ in range(steps):
-        nlp.update(batch, sgd=optimizer, losses={})
-    return optimizer
 
 
 def found(nlp: Language) -> List[Any]:

@@ -13,8 +13,7 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.api import fix_random_seed, to_numpy
 
-from .test_component import SMALL, TEXTS, TRAIN, ents, pipeline, train
-from .test_warm_start import LISTENING
+from .support.pipelines import LISTENING, SMALL, TEXTS, TRAIN, ents, pipeline, train
 
 TAGGER = {"model": {"@architectures": "spacy.Tagger.v2", "tok2vec": LISTENING["tok2vec"]}}
 

@@ -36,13 +36,11 @@ from spacy_costner.losses.zscore import make_zscore
 from spacy_costner.types import Cost, Gold, Loss, LossResult, Potentials
 
 from . import oracle, oracle_losses
-from .batches import in_precision, random_potentials
-from .gradients import check_forbidden, check_loss_directions, check_loss_gradient
 from .oracle_losses import Batch, Chain
-from .strategies import annotated_NK
-
-GAP = 1e-3
-"""How far apart two paths have to be for a step of a difference not to change their order."""
+from .support.batches import in_precision
+from .support.gold import GAP, example
+from .support.gradients import check_forbidden, check_loss_directions, check_loss_gradient
+from .support.strategies import annotated_NK
 
 HAMMING = make_hamming_cost()
 COSTS: Dict[str, Optional[Cost]] = {
@@ -317,23 +315,6 @@ def unannotated(gold: Gold, potentials: Potentials, b: int) -> Gold:
 
 
 # Edges
-
-
-def example(lengths: List[int], n_tags: int, dtype: str = "float64", scale: float = 1.0) -> Any:
-    """A batch with complete and partial gold; tags are outside, opening, continuing and others."""
-    potentials = random_potentials(lengths, n_tags, scale, dtype)
-    rng = numpy.random.default_rng(1)
-    tags = rng.integers(n_tags, size=sum(lengths))
-    right = tags[:, None] == numpy.arange(n_tags)
-    opening, continuing = (numpy.arange(n_tags) == tag for tag in (1, 2))
-    complete = Gold(tags, None, (~right).astype(dtype), opening=opening, continuing=continuing)
-    missing = (rng.uniform(size=len(tags) + 1) < 0.3)[numpy.cumsum(tags != 2)]
-    partial_gold = complete._replace(
-        tags=numpy.where(missing, -1, tags),
-        allowed=right | missing[:, None],
-        cost=complete.cost * ~missing[:, None],
-    )
-    return potentials, complete, partial_gold
 
 
 @each_loss

@@ -22,7 +22,7 @@ from spacy_costner.losses.schedule import make_schedule
 from spacy_costner.losses.zscore import make_zscore
 from spacy_costner.types import Loss, Progress
 
-from .test_entry_points import resolve
+from .support.config import resolve
 
 COST = {"cost": hamming_cost}
 NOT_NUMBERS = (math.nan, math.inf, -math.inf)

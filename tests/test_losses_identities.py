@@ -30,9 +30,9 @@ from spacy_costner.losses.likelihood import make_mixed
 from spacy_costner.types import Gold, LossResult, Potentials, add_to, map_scores
 
 from . import oracle, oracle_losses
-from .batches import in_precision
-from .strategies import Annotated, annotated_NK
-from .test_losses import GAP, example
+from .support.batches import in_precision
+from .support.gold import GAP, example
+from .support.strategies import Annotated, annotated_NK
 
 ROUNDING = 1e-8
 multipliers = st.sampled_from([0.0, 0.3, 1.0, 5.0])

@@ -18,7 +18,7 @@ from spacy_costner.chain.compiled import array_code
 from spacy_costner.types import Potentials
 
 from . import oracle
-from .batches import forbid_all, in_precision, random_potentials
+from .support.batches import forbid_all, in_precision, random_potentials
 
 native = pytest.importorskip("spacy_costner.chain.native")
 

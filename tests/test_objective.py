@@ -21,11 +21,11 @@ from spacy_costner.tags import Tags
 from spacy_costner.types import CostTable, Gold, Loss, LossResult, Potentials, TagSet
 
 from . import oracle, oracle_losses
-from .batches import random_potentials
-from .gradients import check_loss_directions
 from .oracle_losses import Batch
-from .test_component import pipeline
-from .test_incorrect_spans import entities
+from .support.batches import random_potentials
+from .support.gradients import check_loss_directions
+from .support.pipelines import pipeline
+from .support.posteriors import entities
 
 HAMMING = {"@misc": "spacy_costner.HammingCost.v1"}
 TAGS = Tags(["LOC", "PER"], "IOB2")

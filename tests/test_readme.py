@@ -17,7 +17,7 @@ from spacy_costner.features.template import GAZETTEER, WORD_VIEWS
 from spacy_costner.features.words import OWN_FLAGS
 from spacy_costner.ml import build_sparse_crf
 
-from .test_entry_points import declared
+from .support.config import declared
 
 ROOT = Path(__file__).parent.parent
 

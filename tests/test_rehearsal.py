@@ -14,9 +14,9 @@ from spacy_costner.tags import Tags
 from spacy_costner.types import Constraints, Potentials
 
 from . import oracle
-from .batches import random_potentials
-from .gradients import check_loss_gradient
-from .test_component import TEXTS, examples, pipeline, train
+from .support.batches import random_potentials
+from .support.gradients import check_loss_gradient
+from .support.pipelines import TEXTS, examples, pipeline, train
 
 LENGTHS = [3, 0, 1, 4]
 SPARSE = {

@@ -20,10 +20,10 @@ from spacy_costner.commands.report.mistakes import KINDS, Stretch, stretches
 from spacy_costner.commands.report.words import cost, number, percent, probability
 from spacy_costner.ml import linear_part
 
-from .test_cli import run
-from .test_entry_points import TOK2VEC
-from .test_training import SPARSE
-from .test_training import initialized as dense_or_sparse
+from .support.commands import run
+from .support.config import TOK2VEC
+from .support.fitting import SPARSE
+from .support.fitting import initialized as dense_or_sparse
 
 TREE = {"place": {"city": {}, "country": {}}, "person": {}}
 HIERARCHICAL = {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": TREE}

@@ -20,11 +20,7 @@ from spacy_costner.commands.runs import (
     run_one,
 )
 
-
-def square(x: int) -> Dict[str, Any]:
-    if x < 0:
-        raise ValueError("below 0")
-    return {"x": x, "square": x * x}
+from .support.runs import square
 
 
 def squares(folder: Path, *numbers: int) -> List[Run]:

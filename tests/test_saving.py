@@ -114,6 +114,7 @@ def test_killed_at_any_time(tmp_path: Path, clock: Clock, can_exchange: bool) ->
 
 
 @posix
+@pytest.mark.slow
 def test_without_exchange_there_is_a_moment_of_nothing(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

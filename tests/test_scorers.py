@@ -22,7 +22,7 @@ from spacy_costner.costs.tables import (
 )
 from spacy_costner.pipeline.scorers import count_docs, make_confidence_scorer, make_cost_scorer
 
-from .test_component import examples, pipeline, train
+from .support.pipelines import examples, pipeline, train
 
 TREE = {"place": {"city": {}, "country": {}}, "sports-team": {}}
 LABELS = ["city", "country", "sports-team"]

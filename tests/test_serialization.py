@@ -17,12 +17,12 @@ from thinc.api import Optimizer, fix_random_seed
 from spacy_costner.ml import linear_part
 
 from .corruption import FEATURES, MODELS
-from .test_component import SOFTMAX_MARGIN, TEXTS, ents, examples, pipeline, train
-from .test_warm_start import LISTENING
+from .support.pipelines import LISTENING, SOFTMAX_MARGIN, TEXTS, ents, examples, pipeline, train
+from .support.slow import slow_but
 
 SAVED_BEFORE = Path(__file__).parent / "saved_by_0.1"
 VITERBI = {"@misc": "spacy_costner.ViterbiDecoding.v1", "bias": 0.0, "labels": {}}
-kinds = pytest.mark.parametrize("kind", MODELS)
+kinds = pytest.mark.parametrize("kind", slow_but(MODELS, "hybrid"))
 
 
 @pytest.fixture(scope="module")

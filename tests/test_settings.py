@@ -13,8 +13,8 @@ from spacy_costner.commands.config_variants import make_variants
 from spacy_costner.settings import check_overrides, check_settings
 from spacy_costner.training import fit, fit_online
 
-from .experiment import Experiment
-from .test_cli import run
+from .support.commands import run
+from .support.experiment import Experiment
 
 ROOT = Path(__file__).parent.parent
 SPARSE = ROOT / "configs" / "sparse.cfg"

@@ -13,6 +13,8 @@ from typing import Dict, List
 import pytest
 import spacy
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 TIMEOUT = 600
 """In seconds."""

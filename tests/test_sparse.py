@@ -2,23 +2,17 @@
 
 import pickle
 import re
-from typing import Any, Tuple
+from typing import Any
 
 import numpy
 import pytest
 
 from spacy_costner.sparse import AdaGrad, Table, arrays, merge_equal
 
-try:
-    from spacy_costner.sparse import native
-
-    FORMS: Tuple[Any, ...] = (arrays, native)
-except ImportError:
-    FORMS = (arrays,)
+from .support.sparse_forms import form
 
 V, K, S, N = 11, 3, 4, 9
 REGULARISATIONS = [(0.0, 0.0), (0.2, 0.0), (0.0, 0.1), (0.2, 0.3), (3.0, 0.0)]
-form = pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__.split(".")[-1])
 
 
 def random_rows(rng: numpy.random.Generator, n_tokens: int = N) -> numpy.ndarray:

@@ -18,7 +18,7 @@ from spacy_costner.pipeline.targets import (
 from spacy_costner.pipeline.token_attrs import read_docs, read_reference, trim
 from spacy_costner.tags import Entities, Tags
 
-from .strategies import seeds
+from .support.strategies import seeds
 
 TAGS = Tags(["LOC", "PER"])
 NLP = spacy.blank("en")

@@ -25,9 +25,9 @@ from spacy_costner.ml import linear_part
 from spacy_costner.pipeline import annotations as annotate
 from spacy_costner.sparse import AdaGrad
 
-from .test_component import SMALL
-from .test_linear_crf import HYBRID, SPARSE, crf, pipeline, train
-from .test_sparse import form
+from .support.linear import HYBRID, SPARSE, crf, pipeline, train
+from .support.pipelines import SMALL
+from .support.sparse_forms import form
 
 N_THREADS = 8
 TEXTS = ["Who is Shaka Khan?", "I like London and Berlin."]
@@ -208,7 +208,7 @@ import resource
 from pathlib import Path
 import numpy
 from spacy_costner import chain
-from tests.batches import random_potentials
+from tests.support.batches import random_potentials
 potentials = random_potentials([600] * 4, 17)
 expected = chain.log_partition(potentials)[0]
 chain.set_threads(2)

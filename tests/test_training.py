@@ -10,15 +10,13 @@ import numpy
 import pytest
 import spacy
 from numpy.testing import assert_allclose
-from scipy.optimize import minimize
+from scipy.optimize import check_grad, minimize
 from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Corpus, Example
-from spacy.util import load_config
-from thinc.api import Adam, Config
+from thinc.api import Adam
 
 from spacy_costner.chain import constrain
-from spacy_costner.commands.config_variants import put_onto
 from spacy_costner.ml import linear_part
 from spacy_costner.training import (
     TotalLoss,
@@ -34,36 +32,18 @@ from spacy_costner.training import (
 )
 from spacy_costner.types import Gold, Potentials
 
-from . import oracle_losses
-from .experiment import Experiment
-from .test_cli import run
-from .test_entry_points import FEATURES, HAMMING, TOK2VEC
-
-TEXTS = [
-    ("Ana saw Rome", "B-X O B-X"),
-    ("Rome saw Rome saw", "B-X O B-X O"),
-    ("Ana Lee", "B-X I-X"),
-]
-FEW_FEATURES = {**FEATURES, "windows": {"ORTH": 0, "LOWER": 0, "SHAPE": 0}}
-SPARSE = {"@architectures": "spacy_costner.SparseCRF.v1", "features": FEW_FEATURES}
-SPARSE_CONFIG: Dict[str, Any] = {"components": {"ner": {"model": SPARSE}}}
-
-
-def loss_block(name: str, **settings: Any) -> Dict[str, Any]:
-    return {"@losses": f"spacy_costner.{name}.v1", **settings}
-
-
-def initialized(**settings: Any) -> Tuple[Language, List[Example]]:
-    nlp = spacy.blank("en")
-    config = {"model": SPARSE, "scheme": "IOB2", **settings}
-    nlp.add_pipe("cost_sensitive_ner", name="ner", config=config)
-    examples = []
-    for text, tags in TEXTS:
-        words = text.split()
-        reference = Doc(nlp.vocab, words=words, ents=tags.split())
-        examples.append(Example(Doc(nlp.vocab, words=words), reference))
-    nlp.initialize(lambda: examples)
-    return nlp, examples
+from . import oracle, oracle_losses
+from .support.commands import run
+from .support.config import FEATURES, HAMMING, TOK2VEC
+from .support.experiment import Experiment
+from .support.fitting import (
+    SPARSE,
+    SPARSE_CONFIG,
+    TEXTS,
+    initialized,
+    loss_block,
+    sparse_config,
+)
 
 
 def total_loss(c2: float = 0.1, **settings: Any) -> TotalLoss:
@@ -71,28 +51,46 @@ def total_loss(c2: float = 0.1, **settings: Any) -> TotalLoss:
     return TotalLoss(nlp.get_pipe("ner"), examples, c2=c2)
 
 
-def enumerated(total: TotalLoss, c2: float, rows: numpy.ndarray) -> float:
-    """The objective of `Sequential`, from all paths, of all weights, in float64."""
-    _, examples = initialized()
-    tags = total.ner.tags
-    seen = total.features.find([eg.predicted for eg in examples])
-    n = total.weights.n_features
-    emissions = numpy.asarray([rows[list(slots[slots >= 0])].sum(axis=0) for slots in seen.rows])
-    below = rows[n:]
-    scores = Potentials(emissions, below[:-2], below[-2], below[-1], seen.lengths)
-    names = [name for _, text in TEXTS for name in text.split()]
-    gold = Gold(tags=numpy.asarray([tags.names.index(name) for name in names]))
-    batch = oracle_losses.sequences(constrain(scores, tags.constraints), gold)
-    return oracle_losses.sequential(batch) + c2 * float((rows**2).sum())
+class Enumerated:
+    """The objective of `Sequential` from all paths, and its gradient by all weights, in float64."""
+
+    def __init__(self, total: TotalLoss, c2: float) -> None:
+        _, examples = initialized()
+        self.c2, self.tags = c2, total.ner.tags
+        self.shape, self.n = total.weights.rows.shape, total.weights.n_features
+        self.seen = total.features.find([eg.predicted for eg in examples])
+        names = [name for _, text in TEXTS for name in text.split()]
+        self.gold = numpy.asarray([self.tags.names.index(name) for name in names])
+
+    def __call__(self, flat: numpy.ndarray) -> Tuple[float, numpy.ndarray]:
+        rows = flat.reshape(self.shape)
+        emissions = [rows[list(slots[slots >= 0])].sum(axis=0) for slots in self.seen.rows]
+        below = rows[self.n :]
+        scores = Potentials(
+            numpy.asarray(emissions), below[:-2], below[-2], below[-1], self.seen.lengths
+        )
+        legal = constrain(scores, self.tags.constraints)
+        batch = oracle_losses.sequences(legal, Gold(tags=self.gold))
+        value = oracle_losses.sequential(batch) + self.c2 * float((rows**2).sum())
+        gradient = self.spread(oracle.gold_gradient(legal, self.gold)) + 2 * self.c2 * rows
+        return value, gradient.reshape(-1)
+
+    def spread(self, gradient: Potentials) -> numpy.ndarray:
+        """From the gradient of potentials to that of all weights."""
+        rows = numpy.zeros(self.shape)
+        for slots, row in zip(self.seen.rows, gradient.emissions):
+            numpy.add.at(rows, slots[slots >= 0], row)
+        rows[self.n :] = numpy.vstack([gradient.transitions, gradient.start, gradient.end])
+        return rows
 
 
 def test_the_objective_is_that_of_all_paths_and_all_weights() -> None:
     total = total_loss(c2=0.3)
     vector = numpy.random.default_rng(0).normal(size=total.read_weights().shape)
     total.write_weights(vector)
-    rows = total.weights.rows.astype("float64")
+    rows = total.weights.rows.astype("float64").reshape(-1)
     assert len(total.merged.roots) < total.weights.n_features
-    assert total(vector)[0] == pytest.approx(enumerated(total, 0.3, rows), rel=1e-5)
+    assert total(vector)[0] == pytest.approx(Enumerated(total, 0.3)(rows)[0], rel=1e-5)
     assert_allclose(total.read_weights(), vector, atol=1e-6)
 
 
@@ -141,10 +139,9 @@ def test_the_optimum_is_that_of_the_enumerated_objective() -> None:
     total = total_loss(c2=c2)
     found = minimise(total, total.read_weights(), tolerance=1e-9)
     total.write_weights(found.vector)
-    shape = total.weights.rows.shape
-    rows = minimize(
-        lambda flat: enumerated(total, c2, flat.reshape(shape)), numpy.zeros(shape).reshape(-1)
-    )
+    enumerated, shape = Enumerated(total, c2), total.weights.rows.shape
+    rows = minimize(enumerated, numpy.zeros(shape).reshape(-1), jac=True)
+    assert check_grad(lambda at: enumerated(at)[0], lambda at: enumerated(at)[1], rows.x) < 1e-3
     assert found.reason.startswith("converged")
     assert found.value == pytest.approx(rows.fun, rel=1e-5)
     assert_allclose(total.weights.rows, rows.x.reshape(shape), atol=5e-3)
@@ -206,11 +203,6 @@ def test_an_interruption_before_the_first_step_leaves_the_start() -> None:
 
     found = minimise(interrupted, numpy.ones(3))
     assert found.n_iterations == 0 and (found.vector == 1).all()
-
-
-def sparse_config(experiment: Experiment, **changes: Any) -> Config:
-    base = load_config(experiment.config_path, interpolate=False)
-    return put_onto(put_onto(base, SPARSE_CONFIG), changes)
 
 
 def test_fit_makes_an_ordinary_pipeline(experiment: Experiment) -> None:

@@ -18,10 +18,10 @@ from spacy_costner.training.sampled import SampledPaths, draw
 from spacy_costner.types import Potentials
 
 from . import oracle
-from .experiment import Experiment
-from .test_cli import run
-from .test_entry_points import HAMMING
-from .test_training import SPARSE, TEXTS, initialized, loss_block, sparse_config
+from .support.commands import run
+from .support.config import HAMMING
+from .support.experiment import Experiment
+from .support.fitting import SPARSE, TEXTS, initialized, loss_block, sparse_config
 
 ZSCORE = {"components": {"ner": {"loss": loss_block("ZScore")}}}
 C2 = 0.05

@@ -10,8 +10,7 @@ from spacy.training import Example
 
 from spacy_costner.commands.tune import PARAMETERS, Aim, Point, Tuning, choose, draw, tune
 
-from .test_annotations import load
-from .test_component import TEXTS, ents, examples
+from .support.pipelines import TEXTS, ents, examples, load
 
 POINTS = [
     Point(0.1, precision=0.5, recall=0.9),

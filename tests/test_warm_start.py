@@ -10,12 +10,16 @@ from spacy.language import Language
 from spacy.tokens import DocBin
 from thinc.api import Config
 
-from .test_component import SMALL, SOFTMAX_MARGIN, TEXTS, ents, examples, pipeline, train
-
-LISTENING = {
-    "@architectures": "spacy_costner.LinearChainCRF.v1",
-    "tok2vec": {"@architectures": "spacy.Tok2VecListener.v1", "width": 16, "upstream": "*"},
-}
+from .support.pipelines import (
+    LISTENING,
+    SMALL,
+    SOFTMAX_MARGIN,
+    TEXTS,
+    ents,
+    examples,
+    pipeline,
+    train,
+)
 
 
 @pytest.fixture(scope="module")

@@ -13,10 +13,10 @@ from .forward_backward import (
     ForwardBackward,
     entropy,
     expectation,
+    forward_backward,
     log_marginals,
     log_partition_excluding,
     marginals_jvp,
-    posterior,
     segment_log_probs,
 )
 from .max_messages import MaxMessages, max_marginals, max_messages, segment_max_scores

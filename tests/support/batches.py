@@ -7,7 +7,7 @@ import numpy
 from spacy_costner import chain
 from spacy_costner.types import Potentials
 
-from . import oracle
+from .. import oracle
 
 
 def random_potentials(

@@ -1,0 +1,62 @@
+"""Blocks of configs, and the names that setup.cfg declares."""
+
+from configparser import ConfigParser
+from pathlib import Path
+from typing import Any, Dict
+
+from spacy.util import registry
+
+SETUP = Path(__file__).parents[2] / "setup.cfg"
+FEATURES = {"@misc": "spacy_costner.Features.v1"}
+HAMMING = {"@misc": "spacy_costner.HammingCost.v1"}
+TOK2VEC = {
+    "@architectures": "spacy.HashEmbedCNN.v2",
+    "pretrained_vectors": None,
+    "width": 8,
+    "depth": 1,
+    "embed_size": 20,
+    "window_size": 1,
+    "maxout_pieces": 2,
+    "subword_features": False,
+}
+REQUIRED: Dict[str, Dict[str, Any]] = {
+    "spacy_costner.LinearChainCRF.v1": {"tok2vec": TOK2VEC},
+    "spacy_costner.SparseCRF.v1": {"features": FEATURES},
+    "spacy_costner.HybridCRF.v1": {"features": FEATURES, "tok2vec": TOK2VEC},
+    "spacy_costner.Mixed.v1": {"k": 2.0},
+    "spacy_costner.SoftmaxMargin.v1": {"cost": HAMMING},
+    "spacy_costner.MaxMargin.v1": {"cost": HAMMING},
+    "spacy_costner.Risk.v1": {"cost": HAMMING},
+    "spacy_costner.JensenRiskBound.v1": {"cost": HAMMING},
+    "spacy_costner.MIRA.v1": {"cost": HAMMING},
+    "spacy_costner.Schedule.v1": {
+        "steps": [10],
+        "*": {
+            "first": {"@losses": "spacy_costner.Sequential.v1"},
+            "then": {"@losses": "spacy_costner.Pointwise.v1"},
+        },
+    },
+    "spacy_costner.HierarchicalCost.v1": {"tree": {"place": {"city": {}}, "sports-team": {}}},
+    "spacy_costner.MatrixCost.v1": {
+        "matrix": {
+            "city": {"sports-team": 2.0, "O": 1.0},
+            "sports-team": {"city": 2.0, "O": 1.0},
+            "O": {"city": 0.5, "sports-team": 0.5},
+        }
+    },
+    "spacy_costner.SumCost.v1": {"costs": {"hamming": HAMMING}},
+    "spacy_costner.cost_scorer.v1": {"cost": HAMMING},
+}
+
+
+def declared(group: str) -> Dict[str, str]:
+    parser = ConfigParser(delimiters=("=",))
+    parser.optionxform = str  # type: ignore[assignment, method-assign]
+    parser.read(SETUP, encoding="utf8")
+    lines = parser["options.entry_points"].get(group, "").strip().splitlines()
+    return dict(line.split(" = ") for line in lines)
+
+
+def resolve(group: str, name: str, **settings: Any) -> Any:
+    block = {f"@{group}": name, **REQUIRED.get(name, {}), **settings}
+    return registry.resolve({"block": block})["block"]

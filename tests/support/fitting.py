@@ -1,0 +1,46 @@
+"""A linear model and three sentences to fit it to."""
+
+from typing import Any, Dict, List, Tuple
+
+import spacy
+from spacy.language import Language
+from spacy.tokens import Doc
+from spacy.training import Example
+from spacy.util import load_config
+from thinc.api import Config
+
+from spacy_costner.commands.config_variants import put_onto
+
+from .config import FEATURES
+from .experiment import Experiment
+
+TEXTS = [
+    ("Ana saw Rome", "B-X O B-X"),
+    ("Rome saw Rome saw", "B-X O B-X O"),
+    ("Ana Lee", "B-X I-X"),
+]
+FEW_FEATURES = {**FEATURES, "windows": {"ORTH": 0, "LOWER": 0, "SHAPE": 0}}
+SPARSE = {"@architectures": "spacy_costner.SparseCRF.v1", "features": FEW_FEATURES}
+SPARSE_CONFIG: Dict[str, Any] = {"components": {"ner": {"model": SPARSE}}}
+
+
+def loss_block(name: str, **settings: Any) -> Dict[str, Any]:
+    return {"@losses": f"spacy_costner.{name}.v1", **settings}
+
+
+def initialized(**settings: Any) -> Tuple[Language, List[Example]]:
+    nlp = spacy.blank("en")
+    config = {"model": SPARSE, "scheme": "IOB2", **settings}
+    nlp.add_pipe("cost_sensitive_ner", name="ner", config=config)
+    examples = []
+    for text, tags in TEXTS:
+        words = text.split()
+        reference = Doc(nlp.vocab, words=words, ents=tags.split())
+        examples.append(Example(Doc(nlp.vocab, words=words), reference))
+    nlp.initialize(lambda: examples)
+    return nlp, examples
+
+
+def sparse_config(experiment: Experiment, **changes: Any) -> Config:
+    base = load_config(experiment.config_path, interpolate=False)
+    return put_onto(put_onto(base, SPARSE_CONFIG), changes)

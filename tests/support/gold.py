@@ -1,0 +1,29 @@
+"""Batches with gold."""
+
+from typing import Any, List
+
+import numpy
+
+from spacy_costner.types import Gold
+
+from .batches import random_potentials
+
+GAP = 1e-3
+"""How far apart two paths have to be for a step of a difference not to change their order."""
+
+
+def example(lengths: List[int], n_tags: int, dtype: str = "float64", scale: float = 1.0) -> Any:
+    """A batch with complete and partial gold; tags are outside, opening, continuing and others."""
+    potentials = random_potentials(lengths, n_tags, scale, dtype)
+    rng = numpy.random.default_rng(1)
+    tags = rng.integers(n_tags, size=sum(lengths))
+    right = tags[:, None] == numpy.arange(n_tags)
+    opening, continuing = (numpy.arange(n_tags) == tag for tag in (1, 2))
+    complete = Gold(tags, None, (~right).astype(dtype), opening=opening, continuing=continuing)
+    missing = (rng.uniform(size=len(tags) + 1) < 0.3)[numpy.cumsum(tags != 2)]
+    partial_gold = complete._replace(
+        tags=numpy.where(missing, -1, tags),
+        allowed=right | missing[:, None],
+        cost=complete.cost * ~missing[:, None],
+    )
+    return potentials, complete, partial_gold

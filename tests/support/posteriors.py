@@ -1,0 +1,119 @@
+"""Posteriors of short sequences, and the entities of their paths."""
+
+from typing import Any, Dict, List, Set, Tuple
+
+import numpy
+from hypothesis import strategies as st
+
+from spacy_costner import chain
+from spacy_costner.decoding import Decoding, Posterior
+from spacy_costner.tags import Entities, Tags
+from spacy_costner.types import Potentials
+
+from .. import oracle
+from .strategies import TAG_SETS, free_potentials_NK, seeds
+
+TREE = {"top": {"a": {}, "b": {}}}
+Entity = Tuple[int, int, int]
+
+
+@st.composite
+def posterior(draw: Any, spaces: bool = True) -> Posterior:
+    """One or two short sequences under the constraints of a scheme, some with white space and
+    with tags ruled out."""
+    tags, rng = draw(st.sampled_from(TAG_SETS)), draw(seeds)
+    most = 4 if len(tags) < 9 else 3
+    lengths = rng.integers(most + 1, size=rng.choice([1, 2])).astype("int32")
+    n_tokens = int(lengths.sum())
+    is_space = (rng.uniform(size=n_tokens) < 0.3) & (spaces and bool(rng.integers(2)))
+    possible = numpy.ones((n_tokens, len(tags)), dtype=bool)
+    scheme = tags.scheme
+    border = {scheme.begin, scheme.last, scheme.unit} - {scheme.inside}
+    possible[is_space] &= ~tags.having(border)
+    constraints = tags.constraints._replace(emissions=possible)
+    scores = chain.constrain(draw(free_potentials_NK(lengths, len(tags))), constraints)
+    return Posterior(scores, tags, is_space=is_space)
+
+
+def entities_of(posterior: Posterior, b: int, path: Tuple[int, ...]) -> Set[Entity]:
+    """The entities of a path of sequence b, read off tag by tag, without white space at
+    their ends."""
+    tags, start = posterior.tags, oracle.spans(posterior.scores)[b].start
+    found: List[List[int]] = []
+    for t, tag in enumerate(path):
+        prefix = tags.prefix_of[tag]
+        if prefix in ("B", "U"):
+            found.append([start + t, start + t + 1, int(tags.label_of[tag])])
+        elif prefix != "O":
+            found[-1][1] = start + t + 1
+    for entity in found:
+        while posterior.is_space[entity[1] - 1]:
+            entity[1] -= 1
+    return {(begin, end, label) for begin, end, label in found}
+
+
+def probs_of_entities(posterior: Posterior) -> Dict[Entity, float]:
+    """Every entity that some path has, and how probable it is."""
+    probs: Dict[Entity, float] = {}
+    for b in range(len(posterior.scores.lengths)):
+        legal = oracle.paths(posterior.scores, b)
+        for p, path in zip(oracle.probabilities(legal), legal):
+            for entity in entities_of(posterior, b, path.tags):
+                probs[entity] = probs.get(entity, 0.0) + p
+    return probs
+
+
+def columns(entities: List[Entity]) -> Entities:
+    return Entities(*numpy.asarray(entities, dtype="int64").reshape(-1, 3).T)
+
+
+def rows(entities: Entities) -> List[Entity]:
+    return list(zip(*(column.tolist() for column in entities)))
+
+
+def answer(decoding: Decoding, posterior: Posterior) -> List[Tuple[int, int, str]]:
+    entities, labels, _ = decoding.decode(posterior, decoding.settings)
+    return [(begin, end, labels[label]) for begin, end, label in rows(entities)]
+
+
+def relabelled(
+    path: Tuple[int, ...], tags: Tags, answers: Tags, covers: numpy.ndarray
+) -> List[Tuple[int, ...]]:
+    ways: List[Tuple[Tuple[int, ...], int]] = [((), -1)]
+    for tag in path:
+        prefix, label = tags.prefix_of[tag], tags.label_of[tag]
+        longer = []
+        for so_far, current in ways:
+            if prefix == "O":
+                longer.append(((*so_far, 0), -1))
+                continue
+            goes_on = bool(tags.continuing[tag])
+            stand = [current] if goes_on else numpy.flatnonzero(covers[:, label]).tolist()
+            longer += [((*so_far, int(answers.index(prefix, x))), x) for x in stand]
+        ways = longer
+    return [way for way, _ in ways]
+
+
+def sure(*probs: Dict[str, float]) -> Posterior:
+    """Tokens, each a sequence, with these probabilities of being O or of an entity."""
+    tags = Tags(["a", "b", "c", "d"])
+    emissions = numpy.full((len(probs), len(tags)), -100.0)
+    for row, p in zip(emissions, probs):
+        for label, value in p.items():
+            row[tags.names.index(label if label == "O" else f"U-{label}")] = numpy.log(value)
+    zeros = numpy.zeros(len(tags))
+    lengths = numpy.ones(len(probs), dtype="int32")
+    free = Potentials(emissions, numpy.zeros((len(tags), len(tags))), zeros, zeros, lengths)
+    return Posterior(chain.constrain(free, tags.constraints), tags)
+
+
+def entities(tags: Tags, path: Tuple[int, ...]) -> List[Tuple[int, int, int]]:
+    lengths = numpy.asarray([len(path)], dtype="int32")
+    return list(
+        zip(
+            *(
+                column.tolist()
+                for column in tags.decode(numpy.asarray(path, dtype="int32"), lengths)
+            )
+        )
+    )
