@@ -98,7 +98,7 @@ def test_what_cannot_be_calibrated_is_said(unsure: Path) -> None:
     silent = pipeline()
     silent.initialize(lambda: examples(silent))
     silent.get_pipe("ner").model.get_ref("emissions").get_param("b")[0] = 100
-    with pytest.raises(ValueError, match="ner: expected answers to calibrate"):
+    with pytest.raises(ValueError, match="ner: expected predicted entities to calibrate"):
         calibrate(silent, examples(silent))
 
 

@@ -33,7 +33,7 @@ def found(train: List[Example], dev: Optional[List[Example]] = None, **settings:
 def test_nothing_wrong() -> None:
     result = found([])
     assert result.findings == [] and not result.has_errors
-    assert [tuple(count) for count in result.counts] == [("city", 20, 2), ("country", 20, 2)]
+    assert result.counts == [("city", 20, 2), ("country", 20, 2)]
     assert result.docs == {"train": 20, "dev": 2} and result.tokens["train"] == 100
 
 
@@ -96,7 +96,7 @@ def test_what_is_wrong_with_labels() -> None:
     ]
     result = found([], given=["city"])
     assert [f.message for f in result.findings if f.places and f.corpus == "train"] == [
-        "entities of labels that the component is not given: they count as O"
+        "entities of labels that the component doesn't have: they count as O"
     ]
 
 

@@ -64,33 +64,21 @@ class Finding(NamedTuple):
     places: List[Place]
 
 
-class Count(NamedTuple):
-    """Number of entities of a label.
-
-    label (str): The label.
-    train (int): Entities in the training corpus.
-    dev (int): Entities in the development corpus.
-    """
-
-    label: str
-    train: int
-    dev: int
-
-
 class Check(NamedTuple):
     """The result of a check.
 
     component (str): The name of the component.
     docs (Dict[str, int]): Number of docs of each corpus.
     tokens (Dict[str, int]): Number of tokens of each corpus.
-    counts (List[Count]): Number of entities of each label, in alphabetical order.
+    counts (List[Tuple[str, int, int]]): Each label, in alphabetical order, with the number of its
+        entities in the training and in the development corpus.
     findings (List[Finding]): Errors, then warnings.
     """
 
     component: str
     docs: Dict[str, int]
     tokens: Dict[str, int]
-    counts: List[Count]
+    counts: List[Tuple[str, int, int]]
     findings: List[Finding]
 
     @property
@@ -214,7 +202,7 @@ def look(
         component=ner.name,
         docs={corpus: len(examples) for corpus, examples in corpora.items()},
         tokens={corpus: sum(len(eg.reference) for eg in egs) for corpus, egs in corpora.items()},
-        counts=[Count(label, counts["train"][label], counts["dev"][label]) for label in every],
+        counts=[(label, counts["train"][label], counts["dev"][label]) for label in every],
         findings=sorted(findings, key=lambda finding: finding.severity != ERROR),
     )
 
