@@ -125,7 +125,7 @@ def without_repetition(pairs: Sequence[Tuple[str, Any]]) -> Dict[str, Any]:
     if len(mapping) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"expected each name once, found twice: {twice!r}")
+        raise ValueError(f"expected each name once, got {twice!r} twice")
     return mapping
 
 

@@ -339,9 +339,9 @@ def test_stretches_are_chains_of_overlap() -> None:
 @pytest.mark.parametrize(
     ("docs", "message"),
     [
-        ([], "with entities annotated, found none"),
-        ([("", "")], "with entities annotated, found none"),
-        ([("Rome", "O")], "docs with entities, found none"),
+        ([], "with annotated entities, got none"),
+        ([("", "")], "with annotated entities, got none"),
+        ([("Rome", "O")], "docs with entities, got none"),
     ],
 )
 def test_corpus_without_entities(docs: List[Tuple[str, str]], message: str) -> None:
@@ -547,7 +547,7 @@ def test_command_line_says_what_is_wrong(
         DocBin().to_disk(paths[1])
     result = run("report", *paths, "--output", tmp_path / "report.html", *options)
     assert result.exit_code == 1
-    assert ("got 'parser'" if options else "found none") in result.output
+    assert ("got 'parser'" if options else "got none") in result.output
     assert not (tmp_path / "report.html").exists()
 
 

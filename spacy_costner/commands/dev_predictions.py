@@ -95,7 +95,7 @@ def predict_dev(nlp: Language, name: str, examples: Iterable[Example]) -> DevPre
     tokens = read_presets(docs)
     annotated = annotation(read_reference(examples, tokens), ner.tags, nlp.vocab.strings)
     if not annotated.known.any():
-        raise ValueError("expected docs with entities annotated, found none")
+        raise ValueError("expected docs with annotated entities, got none")
     dev = DevPredictions(
         examples=examples,
         posterior=_posterior(ner, docs, nlp.batch_size),

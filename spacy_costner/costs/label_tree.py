@@ -58,7 +58,7 @@ class Tree:
         """
         if label not in self.lineages:
             raise ValueError(
-                f"{self.where}: expected a node for every label, found none for {label!r}"
+                f"{self.where}: expected a node for every label, got none for {label!r}"
             )
         return self.lineages[label]
 
@@ -132,10 +132,10 @@ def parse_lineages(nodes: Any, where: str) -> Dict[str, Tuple[str, ...]]:
     for lineage in _walk(nodes, (), where):
         node = lineage[-1]
         if node in lineages:
-            raise ValueError(f"{where}: expected each node once, found twice: {node!r}")
+            raise ValueError(f"{where}: expected each node once, got {node!r} twice")
         lineages[node] = lineage
     if not lineages:
-        raise ValueError(f"{where}: expected at least one node, found none")
+        raise ValueError(f"{where}: expected at least one node, got none")
     return lineages
 
 
@@ -148,7 +148,7 @@ def _walk(nodes: Any, above: Tuple[str, ...], where: str) -> Iterator[Tuple[str,
         if not isinstance(node, str) or not node:
             raise ValueError(f"{where}: expected strings as names, got {node!r}")
         if node in above:
-            raise ValueError(f"{where}: expected a tree, found {node!r} under itself")
+            raise ValueError(f"{where}: expected a tree, got {node!r} under itself")
         yield (*above, node)
         yield from _walk({} if below is None else below, (*above, node), where)
 

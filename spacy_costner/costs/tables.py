@@ -247,7 +247,7 @@ def make_sum_cost(*, costs: Dict[str, Any], weights: Dict[str, float] = NOTHING)
     """
     where = "spacy_costner.SumCost"
     if not costs:
-        raise ValueError(f"{where}: costs: expected at least one cost, found none")
+        raise ValueError(f"{where}: costs: expected at least one cost, got none")
     for name, cost in costs.items():
         if not callable(cost):
             raise ValueError(f"{where}: costs.{name}: expected a cost, got {cost!r}")
