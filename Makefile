@@ -1,11 +1,20 @@
-# The words a contributor needs; CI and the README call only these.
+# The words a contributor needs; CI and the README call only these. `make help` lists them.
 VENV ?= .venv
 PYTHON ?= python3
 BIN = $(VENV)/bin
 
-.PHONY: install format check test test-slow pythons sanitize demo bench dist clean
+SOURCES = spacy_costner tests scripts benchmarks experiments
+
+.PHONY: install help hooks format check test test-slow pythons sanitize demo bench dist clean
 
 install: $(VENV)/installed
+
+help:
+	@grep '^.PHONY' $(firstword $(MAKEFILE_LIST)) | cut -d" " -f2-
+
+hooks: install
+	$(BIN)/python -m pip install --quiet pre-commit
+	$(BIN)/pre-commit install
 
 $(VENV)/installed: setup.cfg setup.py pyproject.toml $(wildcard spacy_costner/*/*.pyx spacy_costner/*/*.hpp spacy_costner/*/cpp/*)
 	$(PYTHON) -m venv $(VENV)
@@ -14,12 +23,12 @@ $(VENV)/installed: setup.cfg setup.py pyproject.toml $(wildcard spacy_costner/*/
 	touch $@
 
 format: install
-	$(BIN)/ruff check --fix spacy_costner tests scripts benchmarks experiments
-	$(BIN)/ruff format spacy_costner tests scripts benchmarks experiments
+	$(BIN)/ruff check --fix $(SOURCES)
+	$(BIN)/ruff format $(SOURCES)
 
 check: install
-	$(BIN)/ruff check spacy_costner tests scripts benchmarks experiments
-	$(BIN)/ruff format --check spacy_costner tests scripts benchmarks experiments
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy
 
 # Tests run on all cores; what CI runs and a first look need not is marked `slow`.

@@ -138,8 +138,8 @@ def fit_cli(
     Train a linear model (spacy_costner.SparseCRF.v1) to the optimum of its loss with L-BFGS.
     For spacy_costner.ZScore.v1 without a cost, solve for the optimum with conjugate gradient.
     With --online, train as `spacy train` does, but faster: until max_epochs or max_steps,
-    and only the final model is scored. Override settings as in `spacy train`,
-    e.g. --paths.train ./train.spacy. Press Ctrl-C to stop and save the best model so far.
+    and only the final model is scored. Override settings as in `spacy train`, e.g.
+    --paths.train ./train.spacy. Press Ctrl-C to stop and save the best model so far.
     """
     overrides = parse_config_overrides(ctx.args)
     import_code(code_path)

@@ -12,9 +12,9 @@ ChoiceT = TypeVar("ChoiceT")
 
 
 def number(value: Any) -> float:
-    """What a config says, as a number: `psi = inf` and `psi = nan` come as text.
+    """Convert a config value to a number: `psi = inf` and `psi = nan` are strings.
 
-    RETURNS (float): The number; NaN, which no check lets pass, if it is none.
+    RETURNS (float): The number; NaN, which every check refuses, if it is not a number.
     """
     try:
         return float(value)
@@ -23,10 +23,10 @@ def number(value: Any) -> float:
 
 
 def check_cost(cost: float, where: str) -> float:
-    """Check what a mistake costs.
+    """Check a cost.
 
     cost (float): The cost.
-    where (str): What messages call it.
+    where (str): Its name in error messages.
     RETURNS (float): The cost.
     RAISES (ValueError): If it is negative or not finite.
     """
@@ -36,12 +36,12 @@ def check_cost(cost: float, where: str) -> float:
 
 
 def at_least(least: float, loss: str, name: str, value: Optional[float]) -> float:
-    """Check a number that has a lower bound.
+    """Check a number with a lower bound.
 
-    least (float): The least that it may be.
-    loss (str): The loss, as the config names it.
-    name (str): The parameter, as the config names it.
-    value (Optional[float]): What the config says.
+    least (float): The lower bound.
+    loss (str): The name of the loss in the config.
+    name (str): The name of the parameter.
+    value (Optional[float]): The value.
     RETURNS (float): The value.
     RAISES (ValueError): If it is less or not finite.
     """
@@ -51,28 +51,28 @@ def at_least(least: float, loss: str, name: str, value: Optional[float]) -> floa
 
 
 def above(least: float, loss: str, name: str, value: float) -> float:
-    """Check a number that has to be more than another; see `at_least`."""
+    """Check a number that must be above a bound; see `at_least`."""
     if not least < number(value) < math.inf:
         raise ValueError(_message(loss, name, f"a number above {least}", value))
     return number(value)
 
 
 def finite(loss: str, name: str, value: float) -> float:
-    """Check a number that may be any; see `at_least`."""
+    """Check a finite number; see `at_least`."""
     if not math.isfinite(number(value)):
         raise ValueError(_message(loss, name, "a finite number", value))
     return number(value)
 
 
 def within(least: float, most: float, loss: str, name: str, value: float) -> float:
-    """Check a number that has two bounds; see `at_least`."""
+    """Check a number with two bounds; see `at_least`."""
     if not least <= number(value) <= most:
         raise ValueError(_message(loss, name, f"a number from {least} to {most}", value))
     return number(value)
 
 
 def one_of(choices: Collection[ChoiceT], loss: str, name: str, value: ChoiceT) -> ChoiceT:
-    """Check a value that is one of some; see `at_least`."""
+    """Check a value of a fixed set; see `at_least`."""
     if value not in choices:
         expected = " or ".join(repr(choice) for choice in choices)
         raise ValueError(_message(loss, name, expected, value))
@@ -86,13 +86,13 @@ def _message(loss: str, name: str, expected: str, value: object) -> str:
 def check_names(block: Mapping[str, Any], where: str) -> None:
     """Check that a config with this block can be written and read again.
 
-    A trained pipeline takes its config along as text, and not every label survives that: a
-    dot in the name of a section, say, reads as two sections. Such a pipeline would be
-    trained and saved, and could not be loaded.
+    The config is saved as text with the pipeline. Some labels can't be read again: a dot in the
+    name of a section, for example, is read as two sections. Such a pipeline could be trained and
+    saved, but not loaded.
 
-    block (Mapping[str, Any]): The block, with blocks in it.
-    where (str): What messages call it.
-    RAISES (ValueError): If one of the names doesn't come back as it was.
+    block (Mapping[str, Any]): The block, with nested blocks.
+    where (str): Its name in error messages.
+    RAISES (ValueError): If a name is not the same when it is read again.
     """
     for name, value in block.items():
         is_section = isinstance(value, Mapping)
@@ -119,20 +119,20 @@ def without_repetition(pairs: Sequence[Tuple[str, Any]]) -> Dict[str, Any]:
 
     pairs (Sequence[Tuple[str, Any]]): The names and values.
     RETURNS (Dict[str, Any]): The mapping.
-    RAISES (ValueError): If a name stands there twice.
+    RAISES (ValueError): If a name is not unique.
     """
     mapping = dict(pairs)
     if len(mapping) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"expected each name once, found twice: {twice!r}")
+        raise ValueError(f"expected each name once, got {twice!r} twice")
     return mapping
 
 
 def describe(value: Any) -> Any:
-    """Say what a block of the config has made, in the same way in every process.
+    """Describe what a block of the config was resolved to, the same in every process.
 
-    value (Any): IdMap, names, and factories' results: partial functions, trees, matrices.
+    value (Any): Numbers, names, and the results of factories: partial functions, trees, matrices.
     RETURNS (Any): JSON.
     """
     if isinstance(value, partial):
@@ -151,5 +151,5 @@ def describe(value: Any) -> Any:
 
 
 def warn_of_old_name(old: str, new: str) -> None:
-    """Say what an old name is called now."""
+    """Warn that a name is deprecated."""
     warnings.warn(f"{old} is deprecated, use {new}", DeprecationWarning, stacklevel=3)

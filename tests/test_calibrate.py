@@ -92,12 +92,12 @@ def test_what_cannot_be_calibrated_is_said(unsure: Path) -> None:
     with pytest.raises(ValueError, match=r"cost_sensitive_ner, one of \['ner'\], got 'other'"):
         calibrate(nlp, examples(nlp), name="other")
     nothing = [Example(nlp.make_doc("a b"), nlp.make_doc("a b"))]
-    with pytest.raises(ValueError, match="with entities annotated, found none"):
+    with pytest.raises(ValueError, match="with annotated entities, got none"):
         calibrate(nlp, nothing)
     silent = pipeline()
     silent.initialize(lambda: examples(silent))
     silent.get_pipe("ner").model.get_ref("emissions").get_param("b")[0] = 100
-    with pytest.raises(ValueError, match="ner: expected answers to calibrate"):
+    with pytest.raises(ValueError, match="ner: expected predicted entities to calibrate"):
         calibrate(silent, examples(silent))
 
 

@@ -33,7 +33,7 @@ def found(train: List[Example], dev: Optional[List[Example]] = None, **settings:
 def test_nothing_wrong() -> None:
     result = found([])
     assert result.findings == [] and not result.has_errors
-    assert [tuple(count) for count in result.counts] == [("city", 20, 2), ("country", 20, 2)]
+    assert result.counts == [("city", 20, 2), ("country", 20, 2)]
     assert result.docs == {"train": 20, "dev": 2} and result.tokens["train"] == 100
 
 
@@ -62,13 +62,13 @@ def misaligned() -> Example:
         (
             example(["B-city", "O", "B-city", "O", "O"]),
             "warning",
-            "nothing but white",
+            "only whitespace",
             "'\\n' city",
         ),
         (
             example(["B-city", "O", "B-country", "I-country", "O"]),
             "warning",
-            "white space at an end",
+            "begin or end with whitespace",
             "'\\n France' country",
         ),
         (misaligned(), "warning", "don't begin and end with tokens", "'Paris' city"),
@@ -92,11 +92,11 @@ def test_what_is_wrong_with_labels() -> None:
     result = found([example(["B-river", *TAGS[1:]])])
     assert messages(result.findings) == [
         "warning train: river: 1 entities, fewer than 20",
-        "warning dev: river: no entity: what is learned is not seen",
+        "warning dev: river: no entity: its scores are unknown",
     ]
     result = found([], given=["city"])
     assert [f.message for f in result.findings if f.places and f.corpus == "train"] == [
-        "entities of labels that the component is not given: they count as O"
+        "entities of labels that the component doesn't have: they count as O"
     ]
 
 
@@ -104,8 +104,8 @@ def test_what_is_wrong_with_corpora() -> None:
     one, other = example(), example(["B-country", *TAGS[1:]])
     result = found([one, other], dev=[example(), example([*TAGS[:4], None])])
     assert messages(result.findings) == [
-        "warning train: docs of the same words have other entities",
-        "warning dev: docs are in the training corpus, too",
+        "warning train: docs with the same words have different entities",
+        "warning dev: docs are in the training corpus as well",
     ]
     assert result.findings[0].places[0].doc == 21
     assert "'country', 0)] against [('Paris', 'city', 0)] in doc 20" in (

@@ -100,7 +100,7 @@ def test_seeds_count_together() -> None:
 
 def test_no_docs_are_no_comparison() -> None:
     empty = Finished("a", 0, 1.0, DocCounts(*numpy.zeros((5, 0))))
-    with pytest.raises(ValueError, match="test: expected docs with annotated entities"):
+    with pytest.raises(ValueError, match="test: expected docs with annotated entities, got none"):
         summarise([empty])
 
 

@@ -78,7 +78,7 @@ def test_a_config_without_the_component_is_named(experiment: Experiment, text: s
     with pytest.raises(ValueError, match=r"risk\.cfg: expected a component 'ner'"):
         variants_of(experiment)
     experiment.config_path.write_text(text)
-    with pytest.raises(ValueError, match=r"base\.cfg: expected one component .*, found: \[\]"):
+    with pytest.raises(ValueError, match=r"base\.cfg: expected one component .*, got \[\]"):
         variants_of(experiment)
 
 

@@ -301,7 +301,7 @@ ONE_LABEL = {"city": {"O": 1.0}, "O": {"city": 1.0}}
         (
             make_matrix_cost,
             {"matrix": {"O": {"O": 1.0}}},
-            r"MatrixCost: matrix: O.O: expected 0 \(it is right\), got 1.0",
+            r"MatrixCost: matrix: O.O: expected 0 on the diagonal, got 1.0",
         ),
         (
             make_matrix_cost,
@@ -313,7 +313,7 @@ ONE_LABEL = {"city": {"O": 1.0}, "O": {"city": 1.0}}
             {"matrix": ONE_LABEL, "wrong_boundary": -0.5},
             f"MatrixCost: wrong_boundary: {NUMBER}-0.5",
         ),
-        (make_sum_cost, {"costs": {}}, "SumCost: costs: expected at least one cost, found none"),
+        (make_sum_cost, {"costs": {}}, "SumCost: costs: expected at least one cost, got none"),
         (make_sum_cost, {"costs": {"a": 3}}, "SumCost: costs.a: expected a cost, got 3"),
         (
             make_sum_cost,
@@ -343,7 +343,7 @@ def test_what_is_wrong_in_the_config_is_named_at_once(
         ),
         (
             make_hierarchical_cost(tree={"city": {}}),
-            "HierarchicalCost: tree: expected a node for every label, found none for 'micro-state'",
+            "HierarchicalCost: tree: expected a node for every label, got none for 'micro-state'",
         ),
         (
             make_hierarchical_cost(tree="no/such/tree.json"),
@@ -351,7 +351,7 @@ def test_what_is_wrong_in_the_config_is_named_at_once(
         ),
         (
             make_matrix_cost(matrix=ONE_LABEL),
-            "MatrixCost: matrix: expected what it costs to answer 'micro-state' for 'city'",
+            "MatrixCost: matrix: expected a cost for gold 'city' and predicted 'micro-state'",
         ),
         (
             make_matrix_cost(matrix="no/such/costs.csv"),
@@ -367,15 +367,15 @@ def test_what_is_wrong_with_the_labels_is_named_with_the_table(cost: Cost, messa
 @pytest.mark.parametrize(
     "text, message",
     [
-        ("", "what it costs to answer 'O' for 'city'"),
+        ("", "expected a cost for gold 'city' and predicted 'O'"),
         ("gold,city,O\ncity,0,x\n", "could not read it: .*'x'"),
-        ("gold,city,O\ncity,0\n", "row 'city': expected 2 costs, found 1"),
-        ("gold,city,city\ncity,0,1\n", "found twice: 'city'"),
-        ("gold,city,O\ncity,0,1\ncity,0,1\n", "found twice: 'city'"),
+        ("gold,city,O\ncity,0\n", "row 'city': expected 2 costs, got 1"),
+        ("gold,city,city\ncity,0,1\n", "got 'city' twice"),
+        ("gold,city,O\ncity,0,1\ncity,0,1\n", "got 'city' twice"),
         ("gold,city,O\ncity,0,-1\n", f"city.O: {NUMBER}-1.0"),
         ("gold,city,O\ncity,0,inf\n", f"city.O: {NUMBER}inf"),
         ("gold,city,O\ncity,2,1\n", "city.city: expected 0"),
-        ("gold,city,O\ncity,0,\n", "what it costs to answer 'O' for 'city'"),
+        ("gold,city,O\ncity,0,\n", "expected a cost for gold 'city' and predicted 'O'"),
         (b"\xff\xfe", "could not read it"),
     ],
 )

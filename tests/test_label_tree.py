@@ -119,12 +119,12 @@ def test_files_hold_the_same_tree(tmp_path: Path, name: str, text: str, as_path:
 
 
 BAD = [
-    ({"a": {"b": {}}, "b": {}}, "expected each node once, found twice: 'b'"),
-    ({"a": {"b": {"a": {}}}}, "expected a tree, found 'a' under itself"),
+    ({"a": {"b": {}}, "b": {}}, "expected each node once, got 'b' twice"),
+    ({"a": {"b": {"a": {}}}}, "expected a tree, got 'a' under itself"),
     ({"a": ["b", "c"]}, r"expected a mapping of nodes under 'a', got \['b', 'c'\]"),
     ({"a": {"b": 3}}, "expected a mapping of nodes under 'b', got 3"),
     ({"": {}}, "expected strings as names, got ''"),
-    ({}, "expected at least one node, found none"),
+    ({}, "expected at least one node, got none"),
 ]
 
 
@@ -152,9 +152,9 @@ def test_a_file_that_is_no_tree_is_refused_when_read(
         ("missing.yaml", None, "could not read it"),
         ("broken.json", "{", "could not read it"),
         ("broken.yaml", "a: [", "could not read it"),
-        ("twice.json", '{"a": {"b": {}, "b": {}}}', "found twice: 'b'"),
+        ("twice.json", '{"a": {"b": {}, "b": {}}}', "got 'b' twice"),
         ("twice.yaml", "a:\n  b: {}\n  b: {}\n", 'duplicate key "b"'),
-        ("cycle.yaml", "a: &a\n  b: *a\n", "found 'b' under itself"),
+        ("cycle.yaml", "a: &a\n  b: *a\n", "got 'b' under itself"),
         ("number.yaml", "a:\n  7: {}\n", "expected strings as names, got 7"),
         ("binary.json", b"\xff\xfe", "could not read it"),
     ],
@@ -178,7 +178,7 @@ def test_a_block_whose_names_a_config_would_lose_is_refused(name: str) -> None:
 
 def test_a_label_that_is_missing_is_named() -> None:
     with pytest.raises(
-        ValueError, match="tree: expected a node for every label, found none for 'x'"
+        ValueError, match="tree: expected a node for every label, got none for 'x'"
     ):
         make_tree(PLACES, "tree").distances(["city", "x"])
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import List, Set
 
 import pytest
+import srsly
 from spacy.schemas import ConfigSchemaInit
 from spacy.util import load_config, load_model_from_config, registry
 from thinc.api import Config
@@ -118,7 +119,24 @@ def test_links_lead_somewhere(name: str) -> None:
     assert [link for link in links if not (ROOT / name).parent.joinpath(link).exists()] == []
 
 
-def test_changelog_is_up_to_date() -> None:
-    head = re.search(r"^## \[([^]]+)\]", read("CHANGELOG.md"), flags=re.MULTILINE)
-    assert head is not None
-    assert head[1] in {"Unreleased", __version__}
+def test_changelog_and_citation_are_of_the_version() -> None:
+    unreleased, newest, *_ = re.findall(r"^## (.*)", read("CHANGELOG.md"), flags=re.MULTILINE)
+    citation = srsly.yaml_loads(read("CITATION.cff"))
+    assert unreleased == "[Unreleased]"
+    assert newest == f"[{__version__}] - {citation['date-released']}"
+    assert citation["version"] == __version__
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/develop.md"])
+def test_make_knows_the_words(name: str) -> None:
+    targets = re.findall(r"^([a-z]+):", read("Makefile"), flags=re.MULTILINE)
+    words = re.findall(r"(?:`|^)make ([a-z]+)", read(name), flags=re.MULTILINE)
+    assert words and set(words) <= set(targets)
+
+
+def test_hooks_are_the_linters_of_make_check() -> None:
+    recipe = re.search(r"^check: install\n((?:\t.*\n)+)", read("Makefile"), flags=re.MULTILINE)
+    assert recipe is not None
+    commands = [line.split("/")[1].replace(" $(SOURCES)", "") for line in recipe[1].splitlines()]
+    (repo,) = srsly.yaml_loads(read(".pre-commit-config.yaml"))["repos"]
+    assert [hook["entry"] for hook in repo["hooks"]] == commands

@@ -46,9 +46,9 @@ def test_f_score_by_hand() -> None:
 @pytest.mark.parametrize(
     ("aim", "message"),
     [
-        (Aim(precision=0.95), r"precision: expected a floor that is reached, 0\.9000 or less"),
-        (Aim(recall=1.0), r"recall: expected a floor that is reached, 0\.9000 or less, got 1"),
-        (Aim(precision=0.5, recall=0.5), "found both"),
+        (Aim(precision=0.95), r"precision: expected 0\.9000 or less"),
+        (Aim(recall=1.0), r"recall: expected 0\.9000 or less, the highest value found, got 1"),
+        (Aim(precision=0.5, recall=0.5), "got both"),
     ],
 )
 def test_an_aim_that_is_not_reached_is_named(aim: Aim, message: str) -> None:
@@ -89,7 +89,7 @@ def test_what_cannot_be_tuned_is_said(unsure: Path) -> None:
     nlp = load(unsure)
     with pytest.raises(ValueError, match=r"parameter: expected one of \['threshold', 'bias'\]"):
         tune(nlp, examples(nlp), parameter="volume")
-    with pytest.raises(ValueError, match="with entities, found none"):
+    with pytest.raises(ValueError, match="with entities, got none"):
         tune(nlp, [Example.from_dict(nlp.make_doc("a b"), {"entities": []})])
 
 

@@ -52,7 +52,7 @@ def calibrate(
     before = dev.posterior
     predicted = dev.decode(make_viterbi())
     if not len(predicted.begin):
-        raise ValueError(f"{name}: expected answers to calibrate, found no entity")
+        raise ValueError(f"{name}: expected predicted entities to calibrate, got none")
     right = dev.right(predicted)
     temperature = fit(before, predicted, right, per_label=per_label)
     get_component(nlp, name).cfg["temperature"] = temperature._asdict()

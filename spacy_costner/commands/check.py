@@ -1,6 +1,6 @@
-"""A look at corpora and config before training: what would not be learned as it stands.
+"""Check data and config before training.
 
-`spacy debug data` looks at the data of spaCy's own `ner` and knows no other.
+`spacy debug data` checks the data of spaCy's own `ner` only.
 """
 
 from collections import Counter
@@ -31,17 +31,17 @@ from ..tags import Tags
 from .dev_predictions import get_component
 
 FEW = 20
-"""Entities of a label of which there are fewer are hardly learned."""
+"""Labels with fewer entities get a warning."""
 
 ERROR, WARNING = "error", "warning"
 
 
 class Place(NamedTuple):
-    """Where something was found.
+    """The place of a finding.
 
-    doc (int): The number of the doc in its corpus, 0 for the first.
-    words (str): Its first words.
-    text (str): What was found; empty if it is the doc as a whole.
+    doc (int): The index of the doc in its corpus.
+    words (str): The first words of the doc.
+    text (str): The text found; empty for the whole doc.
     """
 
     doc: int
@@ -50,12 +50,12 @@ class Place(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """Something that training would stumble over.
+    """A problem in data or config.
 
     severity (str): "error" or "warning".
     corpus (str): "config", "train" or "dev".
-    message (str): What it is, and what becomes of it.
-    places (List[Place]): All places where it was found.
+    message (str): The problem and its effect.
+    places (List[Place]): All places.
     """
 
     severity: str
@@ -64,33 +64,21 @@ class Finding(NamedTuple):
     places: List[Place]
 
 
-class Count(NamedTuple):
-    """How much of a label there is.
-
-    label (str): The label.
-    train (int): Its entities in the training corpus.
-    dev (int): Its entities in the development corpus.
-    """
-
-    label: str
-    train: int
-    dev: int
-
-
 class Check(NamedTuple):
-    """What was found.
+    """The result of a check.
 
-    component (str): The component that it is about.
-    docs (Dict[str, int]): The number of docs of each corpus.
-    tokens (Dict[str, int]): The number of their tokens.
-    counts (List[Count]): How much of each label there is, in alphabetical order.
+    component (str): The name of the component.
+    docs (Dict[str, int]): Number of docs of each corpus.
+    tokens (Dict[str, int]): Number of tokens of each corpus.
+    counts (List[Tuple[str, int, int]]): Each label, in alphabetical order, with the number of its
+        entities in the training and in the development corpus.
     findings (List[Finding]): Errors, then warnings.
     """
 
     component: str
     docs: Dict[str, int]
     tokens: Dict[str, int]
-    counts: List[Count]
+    counts: List[Tuple[str, int, int]]
     findings: List[Finding]
 
     @property
@@ -99,11 +87,11 @@ class Check(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """What of the component decides on what can be learned.
+    """Settings of the component that affect what can be learned.
 
     labels (Tuple[str, ...]): Its labels.
-    sentence_boundaries (bool): Whether entities end where sentences do.
-    incorrect_spans_key (Optional[str]): Where docs have spans that are no entities.
+    sentence_boundaries (bool): Whether entities may not cross sentence boundaries.
+    incorrect_spans_key (Optional[str]): The span group of incorrect entities.
     """
 
     labels: Tuple[str, ...]
@@ -138,11 +126,11 @@ def _is_unknown(ent: Span, settings: Settings) -> bool:
 
 
 OF_ENTITIES: List[Tuple[str, str, OfEntity]] = [
-    (ERROR, "entities cross the beginning of a sentence: their docs are left out", _crosses),
-    (ERROR, "entities are among the incorrect spans: their docs are left out", _is_incorrect),
-    (WARNING, "entities of labels that the component is not given: they count as O", _is_unknown),
-    (WARNING, "entities are nothing but white space: they are left out", _only_space),
-    (WARNING, "white space at an end of entities: it is taken off", _in_space),
+    (ERROR, "entities cross the beginning of a sentence: their docs are not used", _crosses),
+    (ERROR, "entities are among the incorrect spans: their docs are not used", _is_incorrect),
+    (WARNING, "entities of labels that the component doesn't have: they count as O", _is_unknown),
+    (WARNING, "entities are only whitespace: they are not used", _only_space),
+    (WARNING, "entities begin or end with whitespace: it is removed", _in_space),
 ]
 
 
@@ -152,15 +140,14 @@ def check(
     overrides: Mapping[str, Any] = {},
     name: Optional[str] = None,
 ) -> Check:
-    """Look at the corpora of a config, and whether the config fits them.
+    """Check the corpora of a config, and whether the config fits them.
 
     config_path (Path): The config, as for `spacy train`.
-    overrides (Mapping[str, Any]): Settings in place of those of the config, such as
-        "paths.train".
-    name (Optional[str]): The component; None: the only one of ours.
-    RETURNS (Check): What was found.
-    RAISES (ValueError): If the config has no component of ours, or several and none is named, or
-        a setting that nothing reads.
+    overrides (Mapping[str, Any]): Settings to override, such as "paths.train".
+    name (Optional[str]): The name of the component. Optional if the config has only one.
+    RETURNS (Check): The result.
+    RAISES (ValueError): If the config has no `cost_sensitive_ner`, or several and none is named,
+        or an unknown setting.
     """
     check_overrides(load_config(config_path, interpolate=False), overrides)
     config = load_config(config_path, overrides=dict(overrides), interpolate=False)
@@ -181,7 +168,7 @@ def check(
 def _only(names: List[str]) -> str:
     if len(names) != 1:
         raise ValueError(
-            f"expected a config with one cost_sensitive_ner, or the name of one, found: {names}"
+            f"expected a config with one cost_sensitive_ner, or the name of one, got {names}"
         )
     return names[0]
 
@@ -191,12 +178,12 @@ def look(
     corpora: Mapping[str, Sequence[Example]],
     given: Optional[Sequence[str]] = None,
 ) -> Check:
-    """Look at corpora that a component is to learn.
+    """Check corpora for a component.
 
     ner (CostSensitiveNER): The component, not initialized.
     corpora (Mapping[str, Sequence[Example]]): "train" and "dev".
-    given (Optional[Sequence[str]]): Its labels; None: those of the training corpus.
-    RETURNS (Check): What was found.
+    given (Optional[Sequence[str]]): Its labels. None: the labels of the training corpus.
+    RETURNS (Check): The result.
     """
     counts = {
         corpus: Counter(ent.label_ for eg in examples for ent in eg.reference.ents)
@@ -213,15 +200,15 @@ def look(
         component=ner.name,
         docs={corpus: len(examples) for corpus, examples in corpora.items()},
         tokens={corpus: sum(len(eg.reference) for eg in egs) for corpus, egs in corpora.items()},
-        counts=[Count(label, counts["train"][label], counts["dev"][label]) for label in every],
+        counts=[(label, counts["train"][label], counts["dev"][label]) for label in every],
         findings=sorted(findings, key=lambda finding: finding.severity != ERROR),
     )
 
 
 def _of_config(ner: CostSensitiveNER, settings: Settings) -> Iterator[Finding]:
-    """Whether costs, weights and decoding can be made for the labels."""
+    """Check that costs, weights and decoding fit the labels."""
     if not settings.labels:
-        yield Finding(ERROR, "train", "no entities, and no labels are given", [])
+        yield Finding(ERROR, "train", "no entities and no labels", [])
         return
     tags = Tags(settings.labels, ner.cfg["scheme"])
     checks = (
@@ -241,11 +228,11 @@ def _of_labels(counts: Mapping[str, Counter], settings: Settings) -> Iterator[Fi
         if n < FEW:
             yield Finding(WARNING, "train", f"{label}: {n} entities, fewer than {FEW}", [])
         if not counts["dev"][label]:
-            yield Finding(WARNING, "dev", f"{label}: no entity: what is learned is not seen", [])
+            yield Finding(WARNING, "dev", f"{label}: no entity: its scores are unknown", [])
 
 
 def _of_corpus(corpus: str, examples: Sequence[Example], settings: Settings) -> Iterator[Finding]:
-    """What is wrong with single docs and entities."""
+    """Problems of docs and entities."""
     places: Dict[Tuple[str, str], List[Place]] = {}
     is_outside = False
     for i, eg in enumerate(examples):
@@ -256,29 +243,29 @@ def _of_corpus(corpus: str, examples: Sequence[Example], settings: Settings) -> 
     for (severity, message), found in places.items():
         yield Finding(severity, corpus, message, found)
     if not is_outside:
-        message = "no token is annotated as O: what is no entity can't be learned"
+        message = "no token is annotated as O: the model can't learn what is not an entity"
         yield Finding(ERROR if corpus == "train" else WARNING, corpus, message, [])
     yield from _contradictions(corpus, examples)
 
 
 def _of_doc(eg: Example, settings: Settings) -> Iterator[Tuple[str, str, str]]:
-    """The problems of a doc: severity, message and the text that has it."""
+    """The problems of a doc: severity, message and text."""
     doc = eg.reference
     if len(doc) and not any(token.ent_iob for token in doc):
-        yield WARNING, "docs without annotation of entities: nothing is learned from them", ""
+        yield WARNING, "docs without annotation of entities: they are not used", ""
     for ent in doc.ents:
         for severity, message, has_problem in OF_ENTITIES:
             if has_problem(ent, settings):
                 yield severity, message, f"{ent.text!r} {ent.label_}"
     if [token.text for token in doc] != [token.text for token in eg.predicted]:
-        message = "entities don't begin and end with tokens: they are missing, not learned"
+        message = "entities don't begin and end with tokens: their tokens count as missing values"
         for ent in doc.ents:
             if not eg.get_aligned_spans_y2x([ent]):
                 yield WARNING, message, f"{ent.text!r} {ent.label_}"
 
 
 def _contradictions(corpus: str, examples: Sequence[Example]) -> Iterator[Finding]:
-    """Docs of the same words with other entities. Those with missing annotation don't count."""
+    """Docs with the same words and other entities, without those that are partly annotated."""
     first: Dict[Tuple[str, ...], int] = {}
     places = []
     for i, eg in enumerate(examples):
@@ -291,7 +278,7 @@ def _contradictions(corpus: str, examples: Sequence[Example]) -> Iterator[Findin
             text = f"{[*here - there]} against {[*there - here]} in doc {before}"
             places.append(Place(i, first_words(doc), text))
     if places:
-        yield Finding(WARNING, corpus, "docs of the same words have other entities", places)
+        yield Finding(WARNING, corpus, "docs with the same words have different entities", places)
 
 
 def _entities(doc: Doc) -> Set[Tuple[str, str, int]]:
@@ -306,4 +293,4 @@ def _of_both(train: Sequence[Example], dev: Sequence[Example]) -> Iterator[Findi
         if eg.reference.text in known and len(eg.reference)
     ]
     if places:
-        yield Finding(WARNING, "dev", "docs are in the training corpus, too", places)
+        yield Finding(WARNING, "dev", "docs are in the training corpus as well", places)

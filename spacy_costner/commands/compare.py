@@ -298,7 +298,7 @@ def summarise(finished: Sequence[Finished], *, n_samples: int = 10_000) -> List[
     # Shape: (L, S, D, C): losses, seeds, docs, and what is counted.
     counts = numpy.stack([[_columns(one.counts) for one in of_loss[loss]] for loss in losses])
     if not counts.shape[2]:
-        raise ValueError("compare: test: expected docs with annotated entities, found none")
+        raise ValueError("compare: test: expected docs with annotated entities, got none")
     by_seed = scores_of(counts.sum(axis=2))
     differences = paired_differences(
         counts, lambda sums: numpy.stack([*scores_of(sums).values()]), n_samples=n_samples

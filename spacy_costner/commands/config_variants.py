@@ -104,7 +104,7 @@ def component_name(config: Config, path: Path) -> str:
     blocks = config.get("components", {}).items()
     names = [name for name, block in blocks if block.get("factory") == FACTORY]
     if len(names) != 1:
-        raise ValueError(f"{path}: expected one component of factory {FACTORY!r}, found: {names}")
+        raise ValueError(f"{path}: expected one component of factory {FACTORY!r}, got {names}")
     return names[0]
 
 

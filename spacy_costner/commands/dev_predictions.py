@@ -95,7 +95,7 @@ def predict_dev(nlp: Language, name: str, examples: Iterable[Example]) -> DevPre
     tokens = read_presets(docs)
     reference = read_reference(examples, tokens)
     if not reference.is_annotated.any():
-        raise ValueError("expected docs with entities annotated, found none")
+        raise ValueError("expected docs with annotated entities, got none")
     dev = DevPredictions(
         examples=examples,
         posterior=_posterior(ner, docs, nlp.batch_size),

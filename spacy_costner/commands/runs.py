@@ -1,8 +1,8 @@
-"""Independent runs, carried out by an executor: local processes, or a cluster.
+"""Run independent tasks with an executor, such as local processes or a cluster, and cache results.
 
-A run is a function of a module with settings that JSON can hold. What is kept is a file of JSON
-with a key, the fingerprint of what it depends on: a file with another key is no use. It is written
-beside and then renamed, so that what is there is whole.
+A run is a module-level function with settings that can be written as JSON. Its result is cached as
+a JSON file with a key, the fingerprint of the settings and of the files they name. A file with
+another key is not used. Files are written under a temporary name and renamed.
 """
 
 import json
@@ -30,17 +30,17 @@ from typing import (
 
 ValueT = TypeVar("ValueT")
 MakeExecutor = Callable[[], Executor]
-"""Starts what runs are handed to. Its workers have to see the files that we see."""
+"""Makes an executor. Its workers need access to the same files."""
 
 
 class Run(NamedTuple):
-    """Something to run.
+    """A task.
 
-    name (str): Its name.
-    function (Callable[..., Any]): A function of a module.
-    settings (Dict[str, Any]): Its arguments, by name.
-    path (Optional[Path]): Where its result is kept, which JSON has to be able to hold then, with
-        the settings; None if it isn't kept, or the function does that itself.
+    name (str): The name of the run.
+    function (Callable[..., Any]): A module-level function.
+    settings (Dict[str, Any]): Its keyword arguments.
+    path (Optional[Path]): The file to cache the result in, which must be valid JSON, as must the
+        settings. None: no cache, or the function has its own.
     """
 
     name: str
@@ -50,16 +50,16 @@ class Run(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What a kept result has to have been made by."""
+        """The key of the cached result."""
         function = f"{self.function.__module__}.{self.function.__qualname__}"
         return fingerprint(function, self.settings)
 
 
 class Done(NamedTuple):
-    """A run that came to its end.
+    """A finished run.
 
-    value (Any): What the function returned.
-    seconds (float): The CPU time that it took.
+    value (Any): The return value.
+    seconds (float): CPU time.
     """
 
     value: Any
@@ -67,7 +67,7 @@ class Done(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """A run that didn't, and why: in a line, and in full."""
+    """A failed run, with the error in a line and its traceback."""
 
     reason: str
     trace: str
@@ -79,12 +79,12 @@ Ended = Union[Done, Failed]
 def run_all(
     runs: Sequence[Run], make_executor: Optional[MakeExecutor] = None
 ) -> Iterator[Tuple[Run, Ended]]:
-    """Carry out runs. One that fails doesn't stop the others.
+    """Execute runs. One that fails doesn't stop the others.
 
     runs (Sequence[Run]): The runs.
-    make_executor (Optional[MakeExecutor]): Starts the executor, such as `local_processes(4)`;
-        None: they run here, one after another.
-    YIELDS (Tuple[Run, Ended]): What came of each, as they end.
+    make_executor (Optional[MakeExecutor]): Makes the executor, such as `local_processes(4)`.
+        None: execute in this process, one after another.
+    YIELDS (Tuple[Run, Ended]): The runs with their results, in the order in which they finish.
     """
     if make_executor is None:
         yield from ((run, run_one(run)) for run in runs)
@@ -99,14 +99,14 @@ def run_all(
 
 
 def local_processes(jobs: int) -> Optional[MakeExecutor]:
-    """So many processes on this machine; with one job, none but this."""
+    """An executor of parallel processes on this machine; None for one job."""
     if jobs == 1:
         return None
     return partial(ProcessPoolExecutor, jobs, mp_context=get_context("spawn"))
 
 
 def run_one(run: Run) -> Ended:
-    """Carry out a run, or read what was kept of it."""
+    """Execute a run, or read its cached result."""
     if run.path is None:
         return _ended(lambda: _timed(run))
     path = run.path
@@ -120,7 +120,7 @@ def _timed(run: Run) -> Done:
 
 
 def _ended(get: Callable[[], Ended]) -> Ended:
-    """What is returned, or why nothing is: a worker that was killed is a failure, too."""
+    """The result, or the failure. A killed worker is a failure, too."""
     try:
         return get()
     except Exception as error:
@@ -128,10 +128,10 @@ def _ended(get: Callable[[], Ended]) -> Ended:
 
 
 def fingerprint(*parts: Any) -> str:
-    """A digest of settings and of the files that they name.
+    """Compute a digest of settings and of the files they name.
 
-    *parts (Any): Settings, as JSON can hold them.
-    RETURNS (str): The digest. In folders only .spacy files count.
+    *parts (Any): Settings, valid JSON.
+    RETURNS (str): The digest. Of folders only .spacy files are included.
     """
     digest = sha256(json.dumps(parts, sort_keys=True).encode("utf8"))
     for text in sorted(set(_texts(parts))):
@@ -152,7 +152,7 @@ def _texts(settings: Any) -> Iterator[str]:
 
 
 def kept(path: Path, key: str) -> Optional[Any]:
-    """Read a value that was kept; None if there is none of that key."""
+    """Read a cached value; None if there is none with that key."""
     if not path.exists():
         return None
     found = json.loads(path.read_text(encoding="utf8"))
@@ -160,12 +160,12 @@ def kept(path: Path, key: str) -> Optional[Any]:
 
 
 def remembered(path: Path, key: str, make: Callable[[], ValueT]) -> ValueT:
-    """Read a value from a file, or make it and write it down.
+    """Read a cached value, or compute it and cache it.
 
     path (Path): The file.
-    key (str): What the value depends on; a file with another key is no use.
-    make (Callable[[], ValueT]): Makes the value, which JSON can hold and which isn't None.
-    RETURNS (ValueT): The value, as JSON holds it, floats to the last digit.
+    key (str): The key. A file with another key is not used.
+    make (Callable[[], ValueT]): Computes the value, which must be valid JSON and not None.
+    RETURNS (ValueT): The value as read from JSON. Floats are exact.
     """
     value = kept(path, key)
     if value is None:

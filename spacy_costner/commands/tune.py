@@ -136,7 +136,7 @@ def sweep(dev: DevPredictions, parameter: str) -> List[Point]:
     RAISES (ValueError): If there is no entity in the docs.
     """
     if not len(dev.gold.begin):
-        raise ValueError("expected docs with entities, found none")
+        raise ValueError("expected docs with entities, got none")
     _, values, make_decoder = PARAMETERS[parameter]
     decode = make_decoder(dev)
     return [_point(value, decode(value), dev) for value in values]
@@ -161,22 +161,22 @@ def choose(points: Iterable[Point], aim: Aim) -> Point:
         required.
     """
     if aim.precision is not None and aim.recall is not None:
-        raise ValueError("expected a floor of precision or of recall, found both")
-    for floor, other in (("precision", "recall"), ("recall", "precision")):
-        least = getattr(aim, floor)
+        raise ValueError("precision, recall: expected only one of them, got both")
+    for required, other in (("precision", "recall"), ("recall", "precision")):
+        least = getattr(aim, required)
         if least is not None:
-            return _best_above(list(points), floor, least, other)
+            return _best_above(list(points), required, least, other)
     return max(points, key=lambda point: point.f_score(aim.beta))
 
 
-def _best_above(points: List[Point], floor: str, least: float, other: str) -> Point:
-    reached = [point for point in points if getattr(point, floor) >= least]
+def _best_above(points: List[Point], required: str, least: float, other: str) -> Point:
+    reached = [point for point in points if getattr(point, required) >= least]
     if not reached:
-        highest = max(getattr(point, floor) for point in points)
+        highest = max(getattr(point, required) for point in points)
         raise ValueError(
-            f"{floor}: expected a floor that is reached, {highest:.4f} or less, got {least}"
+            f"{required}: expected {highest:.4f} or less, the highest value found, got {least}"
         )
-    return max(reached, key=lambda point: (getattr(point, other), getattr(point, floor)))
+    return max(reached, key=lambda point: (getattr(point, other), getattr(point, required)))
 
 
 def use_decoding(nlp: Language, name: str, block: Dict[str, Any]) -> None:

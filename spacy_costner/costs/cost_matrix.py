@@ -1,14 +1,14 @@
-"""The user's own costs over labels: what it costs to answer one for another.
+"""Cost matrices over labels, given by the user.
 
-They are written as a block of the config, [gold][predicted], or in a CSV file: its first row
-names the labels predicted, the first cell of every other row the gold label.
+A matrix is a block of the config, [gold][predicted], or a CSV file: the first row has the
+predicted labels, the first cell of every other row the gold label.
 
     gold,city,country,O
     city,0,1,5
     country,1,0,5
     O,2,2,0
 
-The diagonal is 0 and may be left out.
+The diagonal is 0 and can be omitted.
 """
 
 import csv
@@ -25,10 +25,10 @@ MatrixSource = Union[str, Path, Dict[str, Dict[str, float]]]
 
 @dataclass(frozen=True, eq=False)
 class Matrix:
-    """Costs over labels. A file is read when a cost is first asked of it.
+    """A cost matrix over labels. A file is read when its first cost is needed.
 
     source (MatrixSource): The rows, or the path of a CSV file.
-    where (str): What messages call it.
+    where (str): Its name in error messages.
     """
 
     source: MatrixSource
@@ -47,12 +47,12 @@ class Matrix:
         return rows
 
     def cost(self, gold: str, predicted: str) -> float:
-        """What a wrong label costs.
+        """Get the cost of a wrong label.
 
         gold (str): The gold label, or "O".
-        predicted (str): The label predicted, or "O".
+        predicted (str): The predicted label, or "O".
         RETURNS (float): The cost, 0 if they are the same.
-        RAISES (ValueError): If the matrix doesn't say.
+        RAISES (ValueError): If the matrix has no such cost.
         """
         if gold == predicted:
             return 0.0
@@ -60,19 +60,19 @@ class Matrix:
             return self.rows[gold][predicted]
         except KeyError:
             raise ValueError(
-                f"{self.where}: expected what it costs to answer {predicted!r} for {gold!r}, "
-                "found nothing"
+                f"{self.where}: expected a cost for gold {gold!r} and predicted {predicted!r}, "
+                "got none"
             ) from None
 
 
 def make_matrix(source: MatrixSource, where: str) -> Matrix:
-    """Build a matrix. What the config itself says is checked at once, a file when it is read.
+    """Build a cost matrix. A block of the config is checked at once, a file when it is read.
 
     source (MatrixSource): The rows, or the path of a CSV file.
-    where (str): What messages call it.
+    where (str): Its name in error messages.
     RETURNS (Matrix): The matrix.
-    RAISES (ValueError): If a cost is wrong, or if a label is one that a config can't write
-        and read again.
+    RAISES (ValueError): If a cost is invalid, or a label can't be written to a config and read
+        again.
     """
     if not isinstance(source, dict):
         return Matrix(source, f"{where}: {source}")
@@ -86,7 +86,9 @@ def _check_rows(rows: Dict[str, Dict[str, float]], where: str) -> None:
         for predicted, cost in row.items():
             check_cost(cost, f"{where}: {gold}.{predicted}")
         if row.get(gold, 0) != 0:
-            raise ValueError(f"{where}: {gold}.{gold}: expected 0 (it is right), got {row[gold]!r}")
+            raise ValueError(
+                f"{where}: {gold}.{gold}: expected 0 on the diagonal, got {row[gold]!r}"
+            )
 
 
 def _read_rows(path: Union[str, Path], where: str) -> Dict[str, Dict[str, float]]:
@@ -104,9 +106,9 @@ def _read_rows(path: Union[str, Path], where: str) -> Dict[str, Dict[str, float]
 
 
 def _parse_row(gold: str, predicted: List[str], cells: List[str]) -> Dict[str, float]:
-    """The costs of a gold label. Those of empty cells are left out."""
+    """The costs of a gold label, without empty cells."""
     if len(cells) != len(predicted):
-        raise ValueError(f"row {gold!r}: expected {len(predicted)} costs, found {len(cells)}")
+        raise ValueError(f"row {gold!r}: expected {len(predicted)} costs, got {len(cells)}")
     return without_repetition(
         [(label, float(cell)) for label, cell in zip(predicted, cells) if cell]
     )

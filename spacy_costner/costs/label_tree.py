@@ -1,11 +1,11 @@
-"""The tree of labels: what stands above a label, and how far two of them are apart.
+"""The label tree: ancestors of labels, and distances between labels.
 
-A tree is written as mappings in mappings, in a block of the config or in a JSON or YAML
-file. A leaf holds nothing: {} or null. Any node may be a label.
+A tree is given as nested mappings, in a block of the config or in a JSON or YAML file. Leaves
+are empty: {} or null. Any node may be a label.
 
     {"location": {"city": {}, "country": {}}, "person": {}}
 
-The nodes on top, level 1, are joined by a root without a name.
+The nodes of level 1, at the top, are children of a root without a name.
 """
 
 import json
@@ -26,10 +26,10 @@ TreeSource = Union[str, Path, Dict[str, Any]]
 
 @dataclass(frozen=True, eq=False)
 class Tree:
-    """A tree of labels. A file is read when something is first asked of it.
+    """A label tree. A file is read when it is first needed.
 
     source (TreeSource): The mappings, or the path of a JSON or YAML file.
-    where (str): What messages call it.
+    where (str): Its name in error messages.
     """
 
     source: TreeSource
@@ -37,9 +37,9 @@ class Tree:
 
     @cached_property
     def lineages(self) -> Dict[str, Tuple[str, ...]]:
-        """For each node the nodes from the top down to itself.
+        """For each node, the path from the top down to it.
 
-        RAISES (ValueError): If the file can't be read or holds no tree.
+        RAISES (ValueError): If the file can't be read or is not a tree.
         """
         nodes = self.source if isinstance(self.source, dict) else _read(self.source, self.where)
         return parse_lineages(nodes, self.where)
@@ -50,42 +50,42 @@ class Tree:
         return max(len(lineage) for lineage in self.lineages.values())
 
     def lineage(self, label: str) -> Tuple[str, ...]:
-        """The nodes from the top down to a label, itself included.
+        """Get the path from the top down to a label, itself included.
 
         label (str): The label.
-        RETURNS (Tuple[str, ...]): The nodes, as many as the level of the label.
+        RETURNS (Tuple[str, ...]): The nodes. Length: the level of the label.
         RAISES (ValueError): If it is not in the tree.
         """
         if label not in self.lineages:
             raise ValueError(
-                f"{self.where}: expected a node for every label, found none for {label!r}"
+                f"{self.where}: expected a node for every label, got none for {label!r}"
             )
         return self.lineages[label]
 
     def ancestor(self, label: str, level: int) -> str:
-        """The node above a label at a level.
+        """Get the ancestor of a label at a level.
 
         label (str): The label.
-        level (int): The level, 1 on top.
-        RETURNS (str): The node; the label itself if it stands no deeper.
+        level (int): The level, 1 at the top.
+        RETURNS (str): The ancestor; the label itself if it is not below that level.
         RAISES (ValueError): If the label is not in the tree.
         """
         return self.lineage(label)[:level][-1]
 
     def distance(self, one: str, other: str) -> int:
-        """The number of edges between two labels.
+        """Get the number of edges between two labels.
 
-        one (str): A label.
-        other (str): Another.
+        one (str): The first label.
+        other (str): The second label.
         RETURNS (int): The distance.
         RAISES (ValueError): If one is not in the tree.
         """
         return int(self.distances([one, other])[0, 1])
 
     def distances(self, labels: Sequence[str]) -> Ints2d:
-        """The number of edges between each two of some labels.
+        """Get the number of edges between each pair of labels.
 
-            d(i, j) = level(i) + level(j) - 2 level(the deepest node above or at both)
+            d(i, j) = level(i) + level(j) - 2 level(lowest common ancestor of i and j)
 
         labels (Sequence[str]): The labels.
         RETURNS (Ints2d): The distances. Shape: (labels, labels)
@@ -104,13 +104,13 @@ class Tree:
 
 
 def make_tree(source: TreeSource, where: str) -> Tree:
-    """Build a tree. What the config itself says is checked at once, a file when it is read.
+    """Build a label tree. A block of the config is checked at once, a file when it is read.
 
     source (TreeSource): The mappings, or the path of a JSON or YAML file.
-    where (str): What messages call it.
+    where (str): Its name in error messages.
     RETURNS (Tree): The tree.
-    RAISES (ValueError): If the mappings are not a tree, or have names that a config can't
-        write and read again.
+    RAISES (ValueError): If the mappings are not a tree, or a name can't be written to a config and
+        read again.
     """
     if not isinstance(source, dict):
         return Tree(source, f"{where}: {source}")
@@ -120,27 +120,27 @@ def make_tree(source: TreeSource, where: str) -> Tree:
 
 
 def parse_lineages(nodes: Any, where: str) -> Dict[str, Tuple[str, ...]]:
-    """Find the place of each node of a tree.
+    """Get the path to each node of a tree.
 
     nodes (Any): The mappings.
-    where (str): What messages call them.
-    RETURNS (Dict[str, Tuple[str, ...]]): For each node the nodes from the top down to itself.
-    RAISES (ValueError): If a node appears twice or under itself, has no name, or holds
-        anything else than nodes; or if there is none.
+    where (str): Their name in error messages.
+    RETURNS (Dict[str, Tuple[str, ...]]): For each node, the path from the top down to it.
+    RAISES (ValueError): If there is no node, or a node appears twice or under itself, has no
+        name, or has a value other than a mapping or null.
     """
     lineages: Dict[str, Tuple[str, ...]] = {}
     for lineage in _walk(nodes, (), where):
         node = lineage[-1]
         if node in lineages:
-            raise ValueError(f"{where}: expected each node once, found twice: {node!r}")
+            raise ValueError(f"{where}: expected each node once, got {node!r} twice")
         lineages[node] = lineage
     if not lineages:
-        raise ValueError(f"{where}: expected at least one node, found none")
+        raise ValueError(f"{where}: expected at least one node, got none")
     return lineages
 
 
 def _walk(nodes: Any, above: Tuple[str, ...], where: str) -> Iterator[Tuple[str, ...]]:
-    """The lineages of all nodes of a mapping, top down."""
+    """The paths to all nodes of a mapping, top down."""
     if not isinstance(nodes, Mapping):
         place = f"under {above[-1]!r}" if above else "on top"
         raise ValueError(f"{where}: expected a mapping of nodes {place}, got {nodes!r}")
@@ -148,7 +148,7 @@ def _walk(nodes: Any, above: Tuple[str, ...], where: str) -> Iterator[Tuple[str,
         if not isinstance(node, str) or not node:
             raise ValueError(f"{where}: expected strings as names, got {node!r}")
         if node in above:
-            raise ValueError(f"{where}: expected a tree, found {node!r} under itself")
+            raise ValueError(f"{where}: expected a tree, got {node!r} under itself")
         yield (*above, node)
         yield from _walk({} if below is None else below, (*above, node), where)
 

@@ -1,11 +1,11 @@
-"""What a mistake costs: tables over tags, [gold, predicted], 0 on the diagonal.
+"""Costs: tables over tags, [gold, predicted], 0 on the diagonal.
 
-Each factory returns a `Cost`: a function that makes the table of a tag set. They are
-built before the labels are known and are called when they are. A file that a config names
-is read then, too: a pipeline loads without it.
+Each factory returns a `Cost`: a function that makes the cost table of a tag set. Factories are
+called when the config is loaded, costs when the labels are known. Files named in the config are
+read only then, so a pipeline loads without them.
 
-All but one are tables over labels, with O last, where the tags of O (label -1) find it. The
-diagonal of such a table says what the right label with a wrong prefix costs: a wrong boundary.
+All costs but Hamming are tables over labels, with O last (its label is -1). The diagonal of such a
+table is the cost of a wrong boundary: the correct label with a wrong prefix.
 """
 
 from functools import partial
@@ -25,7 +25,7 @@ HAMMING = {"@misc": "spacy_costner.HammingCost.v1"}
 """The block of the cost where a config has none."""
 
 NOTHING: Dict[str, Any] = SimpleFrozenDict()
-"""A block of the config that may be left out."""
+"""The default of an optional block."""
 
 
 def make_hamming_cost() -> Cost:
@@ -34,7 +34,7 @@ def make_hamming_cost() -> Cost:
 
 
 def hamming_cost(tags: TagSet) -> CostTable:
-    """Every wrong tag costs 1.
+    """1 for every wrong tag.
 
         cost[i, j] = 1 if i != j else 0
 
@@ -50,14 +50,14 @@ def make_zero_one_cost() -> Cost:
 
 
 def zero_one_cost(tags: TagSet) -> CostTable:
-    """Every wrong label costs 1; a wrong boundary is free.
+    """1 for every wrong label, 0 for a wrong boundary.
 
         cost[i, j] = 1 if label(i) != label(j) else 0
 
     tags (TagSet): The tag set.
     RETURNS (CostTable): Shape: (K, K)
 
-    Higashiyama et al., eq 12; O is a label of its own.
+    Higashiyama et al., eq 12. O is a label, too.
     """
     return _over_tags(1.0 - numpy.eye(len(tags.labels) + 1), tags)
 
@@ -65,25 +65,25 @@ def zero_one_cost(tags: TagSet) -> CostTable:
 def make_hierarchical_cost(*, tree: TreeSource) -> Cost:
     """Build the hierarchical cost: see `hierarchical_cost`.
 
-    tree (TreeSource): The tree of labels: a block of the config, which travels with the
-        pipeline, or the path of a JSON or YAML file, which doesn't.
-    RAISES (ValueError): If a block is not a tree.
+    tree (TreeSource): The label tree: a block of the config, which is saved with the pipeline, or
+        the path of a JSON or YAML file, which is not.
+    RAISES (ValueError): If the block is not a tree.
     """
     tree_ = make_tree(tree, "spacy_costner.HierarchicalCost: tree")
     return partial(hierarchical_cost, tree=tree_)
 
 
 def hierarchical_cost(tags: TagSet, *, tree: Tree) -> CostTable:
-    """A wrong label costs its distance to gold in the tree; a miss and a false alarm cost
-    one more than the longest distance; a wrong boundary is free.
+    """The distance in the label tree for a wrong label, one more than the longest distance for a
+    miss and a false alarm, 0 for a wrong boundary.
 
         cost[i, j] = d(label(i), label(j))             between entities
         cost[i, j] = M = max_{e, e'} d(e, e') + 1      between an entity and O
 
     tags (TagSet): The tag set.
-    tree (Tree): The tree; d is the number of edges between two nodes.
+    tree (Tree): The label tree; d is the number of edges between two nodes.
     RETURNS (CostTable): Shape: (K, K)
-    RAISES (ValueError): If a label is not in the tree, or its file can't be read.
+    RAISES (ValueError): If a label is not in the label tree, or its file can't be read.
 
     Higashiyama et al., eq 9 and 10.
     """
@@ -95,12 +95,12 @@ def hierarchical_cost(tags: TagSet, *, tree: Tree) -> CostTable:
 
 
 class Weights(NamedTuple):
-    """What each kind of mistake costs.
+    """The cost of each kind of mistake.
 
-    false_alarm (float): Gold is O, the answer an entity; by the label of the answer.
-    miss (float): Gold is an entity, the answer O; by the label of gold.
-    wrong_label (float): Both are entities, of two labels; by the label of gold.
-    wrong_boundary (float): The right label with another prefix.
+    false_alarm (float): Gold is O, predicted is an entity. By predicted label.
+    miss (float): Gold is an entity, predicted is O. By gold label.
+    wrong_label (float): Both are entities of different labels. By gold label.
+    wrong_boundary (float): The correct label with another prefix.
     """
 
     false_alarm: float
@@ -117,7 +117,7 @@ def make_precision_recall_cost(
     wrong_boundary: float = 1.0,
     labels: Dict[str, Dict[str, float]] = NOTHING,
 ) -> Cost:
-    """Build the cost that trades precision for recall: see `precision_recall_cost`.
+    """Build the cost that trades precision against recall: see `precision_recall_cost`.
 
         [components.ner.loss.cost]
         @misc = "spacy_costner.PrecisionRecallCost.v1"
@@ -128,13 +128,12 @@ def make_precision_recall_cost(
         [components.ner.loss.cost.labels.drug]
         miss = 5.0
 
-    false_alarm (float): Weight of an entity where gold is O.
-    miss (float): Weight of O where gold is an entity.
-    wrong_label (float): Weight of an entity of another label.
-    wrong_boundary (float): Weight of the right label with another prefix.
-    labels (Dict[str, Dict[str, float]]): The same names, for a label to which other
-        weights apply.
-    RAISES (ValueError): If a weight has another name than these, is negative or not finite.
+    false_alarm (float): Cost of an entity where gold is O.
+    miss (float): Cost of O where gold is an entity.
+    wrong_label (float): Cost of an entity of another label.
+    wrong_boundary (float): Cost of the correct label with another prefix.
+    labels (Dict[str, Dict[str, float]]): The same settings for single labels.
+    RAISES (ValueError): If a setting is unknown, negative or not finite.
     """
     where = "spacy_costner.PrecisionRecallCost"
     overall = _check_weights(Weights(false_alarm, miss, wrong_label, wrong_boundary), where)
@@ -160,16 +159,16 @@ def _check_weights(weights: Weights, where: str) -> Weights:
 def precision_recall_cost(
     tags: TagSet, *, overall: Weights, per_label: Mapping[str, Weights]
 ) -> CostTable:
-    """Mistakes cost what their kind does, for the label concerned.
+    """The cost of each kind of mistake, by label.
 
         cost[O, x] = false_alarm(x)       cost[x, x'] = wrong_label(x)
         cost[x, O] = miss(x)              cost[B-x, I-x] = wrong_boundary(x)
 
     tags (TagSet): The tag set.
-    overall (Weights): What mistakes cost.
-    per_label (Mapping[str, Weights]): What they cost for some labels.
+    overall (Weights): The default costs.
+    per_label (Mapping[str, Weights]): The costs of single labels.
     RETURNS (CostTable): Shape: (K, K)
-    RAISES (ValueError): If there are weights of a label that the tag set doesn't have.
+    RAISES (ValueError): If there are costs of a label that the tag set doesn't have.
     """
     unknown = sorted(set(per_label) - set(tags.labels))
     if unknown:
@@ -189,14 +188,13 @@ def precision_recall_cost(
 
 
 def make_matrix_cost(*, matrix: MatrixSource, wrong_boundary: float = 0.0) -> Cost:
-    """Build the cost that the user writes down: see `matrix_cost`.
+    """Build the cost of a matrix given by the user: see `matrix_cost`.
 
-    matrix (MatrixSource): What it costs to answer one label for another. Either a block of
-        the config, `matrix.<gold>.<predicted>`, which travels with the pipeline; or the
-        path of a CSV file, which doesn't: its first row names the predicted labels, the
-        first cell of each further row the gold one. O is "O". The diagonal is 0 and may be
-        left out.
-    wrong_boundary (float): Cost of the right label with another prefix.
+    matrix (MatrixSource): The cost matrix: a block of the config, `matrix.<gold>.<predicted>`,
+        which is saved with the pipeline, or the path of a CSV file, which is not. The first row
+        of the file has the predicted labels, the first cell of each other row the gold label. O
+        is "O". The diagonal is 0 and can be omitted.
+    wrong_boundary (float): Cost of the correct label with another prefix.
     RAISES (ValueError): If a cost is negative or not finite, or not 0 on the diagonal.
     """
     where = "spacy_costner.MatrixCost"
@@ -206,17 +204,16 @@ def make_matrix_cost(*, matrix: MatrixSource, wrong_boundary: float = 0.0) -> Co
 
 
 def matrix_cost(tags: TagSet, *, matrix: Matrix, wrong_boundary: float) -> CostTable:
-    """Mistakes cost what the user says.
+    """The costs of a matrix given by the user.
 
         cost[i, j] = matrix[label(i)][label(j)]        labels differ
         cost[B-x, I-x] = wrong_boundary
 
     tags (TagSet): The tag set.
     matrix (Matrix): Costs over labels and O.
-    wrong_boundary (float): Cost of the right label with another prefix.
+    wrong_boundary (float): Cost of the correct label with another prefix.
     RETURNS (CostTable): Shape: (K, K)
-    RAISES (ValueError): If a label is not in the matrix, or its file can't be read or holds
-        no costs.
+    RAISES (ValueError): If a label is not in the matrix, or its file can't be read.
     """
     labels = [*tags.labels, OUTSIDE]
     table = numpy.asarray(
@@ -242,15 +239,15 @@ def make_sum_cost(*, costs: Dict[str, Any], weights: Dict[str, float] = NOTHING)
         [components.ner.loss.cost.costs.boundaries]
         @misc = "spacy_costner.HammingCost.v1"
 
-    costs (Dict[str, Cost]): The costs, under names of your choice: a block for each. (The
-        signature says Any, as confection takes no blocks for the values of a Dict[str, Cost].)
-    weights (Dict[str, float]): What each is multiplied by, 0 or more; 1 if left out.
-    RAISES (ValueError): If there is no cost or a value is none, if there is a weight for no
-        cost, or if one is negative or not finite.
+    costs (Dict[str, Cost]): The costs, a block for each, under names of your choice. (The type is
+        Any, as confection accepts no blocks as values of a Dict[str, Cost].)
+    weights (Dict[str, float]): The weight of each cost, 0 or more; 1 if omitted.
+    RAISES (ValueError): If there is no cost, if a value is not a cost, or if a weight is negative,
+        not finite or has no cost.
     """
     where = "spacy_costner.SumCost"
     if not costs:
-        raise ValueError(f"{where}: costs: expected at least one cost, found none")
+        raise ValueError(f"{where}: costs: expected at least one cost, got none")
     for name, cost in costs.items():
         if not callable(cost):
             raise ValueError(f"{where}: costs.{name}: expected a cost, got {cost!r}")
@@ -263,22 +260,22 @@ def make_sum_cost(*, costs: Dict[str, Any], weights: Dict[str, float] = NOTHING)
 
 
 def weighted_sum(tags: TagSet, *, terms: Sequence[Tuple[float, Cost]]) -> CostTable:
-    """Mistakes cost the sum of what they cost under several costs.
+    """The weighted sum of several costs.
 
         cost[i, j] = sum_n w_n cost_n[i, j]
 
     tags (TagSet): The tag set.
-    terms (Sequence[Tuple[float, Cost]]): Weights and costs, at least one.
+    terms (Sequence[Tuple[float, Cost]]): The weights and costs, at least one.
     RETURNS (CostTable): Shape: (K, K)
     """
     return sum(numpy.float32(weight) * cost(tags) for weight, cost in terms)
 
 
 def _over_tags(table: Floats2d, tags: TagSet) -> CostTable:
-    """Write a table over labels out over tags.
+    """Expand a table over labels to tags.
 
-    table (Floats2d): Costs over labels and, last, O; its diagonal is what a wrong boundary
-        costs. Shape: (labels + 1, labels + 1)
+    table (Floats2d): Costs over labels and, last, O. The diagonal is the cost of a wrong boundary.
+        Shape: (labels + 1, labels + 1)
     tags (TagSet): The tag set.
     RETURNS (CostTable): Shape: (K, K)
     """

@@ -1,4 +1,4 @@
-"""Whether one system is better than another, or was lucky with the test docs."""
+"""Significance of the difference between systems: the paired bootstrap."""
 
 from typing import Callable, List, NamedTuple
 
@@ -6,16 +6,16 @@ import numpy
 from thinc.types import Floats1d, Floats2d, FloatsXd
 
 BLOCK = 2**22
-"""How many docs are drawn at once, at most: what fits into memory with ease."""
+"""Maximum number of docs drawn at once, to limit memory."""
 
 
 class Difference(NamedTuple):
-    """How far the score of a system is from that of another.
+    """The difference between the scores of two systems.
 
-    value (float): The difference on the docs there are.
-    low, high (float): The middle 95 % of the differences over samples lie between these.
-    p (float): Twice the share of samples that show none, or one of the other sign: the
-        two-sided level of significance.
+    value (float): The difference on the test docs.
+    low, high (float): The 95 % confidence interval.
+    p (float): The two-sided p-value: twice the share of samples in which the difference is 0 or
+        has the other sign.
     """
 
     value: float
@@ -25,14 +25,14 @@ class Difference(NamedTuple):
 
 
 def bootstrap(counts: Floats2d, *, n_samples: int = 10_000, seed: int = 0) -> Floats2d:
-    """Add up counts over samples of docs, each of as many docs as there are, drawn with
-    replacement. All columns see the same samples, which makes comparisons of them paired.
+    """Sum counts over samples of D docs, drawn with replacement. All columns use the same samples,
+    so comparisons of columns are paired.
 
         sums[i, m] = sum_d n_id counts[d, m],  n_i ~ Multinomial(D; 1/D, ..., 1/D)
 
-    counts (Floats2d): What was counted in each of D docs, at least one. Shape: (D, M)
-    n_samples (int): How many samples, at least one.
-    seed (int): The same seed draws the same samples.
+    counts (Floats2d): The counts of each doc. Shape: (D, M)
+    n_samples (int): Number of samples.
+    seed (int): The random seed.
     RETURNS (Floats2d): Shape: (n_samples, M)
 
     Koehn (2004), as in Gimpel & Smith (2010), section 4.2.
@@ -45,7 +45,7 @@ def bootstrap(counts: Floats2d, *, n_samples: int = 10_000, seed: int = 0) -> Fl
 
 
 def _times_drawn(rng: numpy.random.Generator, n_docs: int, n_samples: int) -> Floats2d:
-    """How often each doc is in each sample. Shape: (n_samples, D)"""
+    """Number of times each doc is in each sample. Shape: (n_samples, D)"""
     drawn = rng.integers(n_docs, size=(n_samples, n_docs))
     cells = drawn + n_docs * numpy.arange(n_samples)[:, None]
     times = numpy.bincount(cells.ravel(), minlength=n_samples * n_docs)
@@ -53,13 +53,13 @@ def _times_drawn(rng: numpy.random.Generator, n_docs: int, n_samples: int) -> Fl
 
 
 def difference(value: float, sampled: Floats1d) -> Difference:
-    """Judge a difference by what it is in samples.
+    """Compute the confidence interval and the p-value of a difference.
 
         p = min(1, 2 (1 + min(#(d_i <= 0), #(d_i >= 0))) / (1 + n))
 
-    value (float): The difference d on the docs there are.
+    value (float): The difference d on the test docs.
     sampled (Floats1d): The difference on each of n samples. Shape: (n,)
-    RETURNS (Difference): The judgement.
+    RETURNS (Difference): The difference, with interval and p-value.
     """
     tail = min(int((sampled <= 0).sum()), int((sampled >= 0).sum()))
     low, high = numpy.percentile(sampled, [2.5, 97.5]).tolist()
@@ -73,16 +73,16 @@ def paired_differences(
     baseline: int = 0,
     n_samples: int = 10_000,
 ) -> List[List[Difference]]:
-    """Compare systems with one of them by the mean scores of their seeds: the paired bootstrap
-    over docs, with the same samples for all systems, seeds and scores.
+    """Compare systems with a baseline by the paired bootstrap over docs. Scores are averaged over
+    seeds. The samples are the same for all systems, seeds and scores.
 
-    counts (FloatsXd): What was counted of each system, with each seed, in each doc. Shape:
+    counts (FloatsXd): The counts of each system, seed and doc. Shape:
         (systems, seeds, docs, columns)
-    score (Callable[[FloatsXd], FloatsXd]): Makes scores of counts that are added up over docs.
+    score (Callable[[FloatsXd], FloatsXd]): Computes scores from counts summed over docs.
         Shape: (..., columns) to (scores, ...)
-    baseline (int): The system that all are compared with.
-    n_samples (int): How many samples of docs.
-    RETURNS (List[List[Difference]]): For each score one for each system.
+    baseline (int): The index of the baseline.
+    n_samples (int): Number of samples.
+    RETURNS (List[List[Difference]]): For each score, the difference of each system.
     """
     n_systems, n_seeds, n_docs, n_columns = counts.shape
     sums = bootstrap(numpy.moveaxis(counts, 2, 0).reshape(n_docs, -1), n_samples=n_samples)

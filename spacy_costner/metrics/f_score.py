@@ -13,7 +13,7 @@ def f_score(right: FloatsXd, wrong: FloatsXd, missed: FloatsXd, beta: float = 1.
     wrong (FloatsXd): Predicted entities that are not gold.
     missed (FloatsXd): Gold entities that are not predicted.
     beta (float): How many times as important recall is as precision.
-    RETURNS (FloatsXd): F from 0 to 1; 0 where there is nothing. Shape: that of the counts.
+    RETURNS (FloatsXd): F from 0 to 1; 0 where all counts are 0. Shape: that of the counts.
     """
     squared = beta**2
     weighted = (1 + squared) * right

@@ -11,8 +11,8 @@ def markdown_table(
     """Write a table in Markdown.
 
     header (Sequence[object]): The names of the columns.
-    rows (Sequence[Sequence[object]]): The cells. Floats get two digits.
-    align (bool): Whether to pad the cells, with all columns but the first to the right.
+    rows (Sequence[Sequence[object]]): The cells. Floats are written with two digits.
+    align (bool): Whether to pad the cells, and right-align all columns but the first.
     RETURNS (str): The table.
     """
     rule = ["---", *["--:" if align else "---"] * (len(header) - 1)]
@@ -21,9 +21,9 @@ def markdown_table(
 
 
 def text_table(rows: Sequence[Sequence[object]]) -> str:
-    """Write a table for the terminal, with all columns but the first to the right.
+    """Write a table for the terminal, with all columns but the first right-aligned.
 
-    rows (Sequence[Sequence[object]]): The header, if there is one, and the cells.
+    rows (Sequence[Sequence[object]]): The header and the cells.
     RETURNS (str): The table.
     """
     lines = _padded([[_text(cell) for cell in row] for row in rows])

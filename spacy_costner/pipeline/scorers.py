@@ -1,4 +1,4 @@
-"""How good the answers are, and what their mistakes cost."""
+"""Scorers: F, the cost of mistakes, and calibration."""
 
 from collections import defaultdict
 from functools import partial
@@ -35,11 +35,11 @@ Entity = Tuple[str, int, int]
 """A label, and begin and end in tokens of the reference."""
 
 EntityPairs = List[Tuple[Set[Entity], List[Entity]]]
-"""The entities of gold and of the answer, for each of some docs."""
+"""The gold and predicted entities of each doc."""
 
 
 def make_cost_scorer(*, cost: Cost, tree: Optional[TreeSource] = None) -> Callable[..., Scores]:
-    """Build a scorer that knows what mistakes cost: see `cost_scores`.
+    """Build a scorer for the cost of mistakes: see `cost_scores`.
 
         [components.ner.scorer]
         @scorers = "spacy_costner.cost_scorer.v1"
@@ -49,22 +49,22 @@ def make_cost_scorer(*, cost: Cost, tree: Optional[TreeSource] = None) -> Callab
         @misc = "spacy_costner.HierarchicalCost.v1"
         tree = "assets/tree.json"
 
-    To choose the best model of `spacy train` by its cost, give that a negative weight, and
-    take away the weight of F, which spaCy would otherwise add (it also makes weights with a
-    positive sum add up to 1, and rounds them to two digits):
+    To select the best model of `spacy train` by its cost, give the cost a negative weight and
+    set the weight of F to 0. spaCy would add it otherwise. (It also normalises weights with a
+    positive sum, and rounds them to two digits.)
 
         [training.score_weights]
         ents_cost = -1.0
         ents_f = 0.0
 
-    The training table shows the cost times 100, as it does all scores. A score with weight
-    `null` is not in the table but, like the others named there, in the model's meta.json;
-    `ents_confusion` is no number and can have no other weight. `spacy evaluate` prints
-    spaCy's own scores only, and writes all of them to its --output.
+    The training table shows all scores times 100, the cost too. A score with weight `null` is
+    not in the table, but in the model's meta.json. `ents_confusion` is not a number: its weight
+    must be `null`. `spacy evaluate` prints spaCy's own scores only. All scores are in its
+    --output.
 
-    cost (Cost): What each mistake costs.
-    tree (Optional[TreeSource]): The tree of labels, if F is wanted on each of its levels.
-    RAISES (ValueError): If a tree in the config is none.
+    cost (Cost): The cost.
+    tree (Optional[TreeSource]): The label tree, to get F on each of its levels.
+    RAISES (ValueError): If the tree in the config is not a tree.
     """
     levels = None if tree is None else make_tree(tree, "spacy_costner.cost_scorer: tree")
     return partial(cost_scores, cost, levels)
@@ -81,29 +81,29 @@ def cost_scores(
     confidence: Optional[Mapping[str, Any]] = None,
     **settings: Any,
 ) -> Scores:
-    """Score the entities of some docs.
+    """Score entities and the cost of mistakes.
 
-    Docs without annotation, tokens where it is missing and entities that reach into such
-    tokens don't count; nor do empty docs. Labels that the component doesn't have count as
-    wrong answers, and need a cost too. What can't be scored is None.
+    Ignored are empty docs, docs without annotation, tokens without annotation and entities that
+    include such tokens. Entities of labels that the component doesn't have are mistakes, and need
+    a cost, too. Scores that can't be computed are None.
 
-    cost (Cost): What each mistake costs.
-    tree (Optional[Tree]): The tree of labels, for `ents_f_level_…`.
+    cost (Cost): The cost.
+    tree (Optional[Tree]): The label tree, for `ents_f_level_…`.
     examples (Iterable[Example]): The examples, with predicted docs.
     labels (Sequence[str]): The labels of the component.
     scheme (str): The tag scheme of the component.
-    confidence (Optional[Mapping[str, Any]]): The component's settings of confidence, if on.
-    **settings (Any): Other settings of the component: none is used.
+    confidence (Optional[Mapping[str, Any]]): The component's confidence settings, if enabled.
+    **settings (Any): Other settings of the component. Not used.
     RETURNS (Dict[str, Any]): spaCy's `ents_p`, `ents_r`, `ents_f` and `ents_per_type`, and
-        - `ents_cost`: average cost of a token; lower is better.
-        - `ents_tag_acc`: share of the tokens with the right tag.
-        - `ents_sent_acc`: share of the docs with all entities right and no other.
-        - `ents_f_level_1`, `ents_f_level_2`, …: F where each label is replaced by the node
-          above it at that level of the tree, 1 on top.
-        - `ents_ece` and `ents_reliability`, where confidence is on: see `confidence_scores`.
-        - `ents_confusion`: tokens by label of gold and then of the answer, "O" included;
-          what never happened is left out.
-    RAISES (ValueError): If a label has no cost, or is not in the tree.
+        - `ents_cost`: mean cost per token; lower is better.
+        - `ents_tag_acc`: share of tokens with the correct tag.
+        - `ents_sent_acc`: share of docs with all entities correct and no others.
+        - `ents_f_level_1`, `ents_f_level_2`, …: F with each label replaced by its ancestor at
+          that level of the label tree, 1 at the top.
+        - `ents_ece` and `ents_reliability`, if confidence is enabled: see `confidence_scores`.
+        - `ents_confusion`: the confusion matrix in tokens, by gold label and then by predicted
+          label, "O" included, without zeros.
+    RAISES (ValueError): If a label has no cost, or is not in the label tree.
 
     Higashiyama et al., eq 11, for `ents_cost`; Suzuki et al. for the accuracies.
     """
@@ -117,7 +117,7 @@ def cost_scores(
 
 
 def make_confidence_scorer() -> Callable[..., Scores]:
-    """Build a scorer that knows what confidences are worth: see `confidence_scores`.
+    """Build a scorer for calibration: see `confidence_scores`.
 
     [components.ner.scorer]
     @scorers = "spacy_costner.confidence_scorer.v1"
@@ -132,30 +132,30 @@ def confidence_scores(
     confidence: Optional[Mapping[str, Any]] = None,
     **settings: Any,
 ) -> Scores:
-    """Score the entities of some docs, and the confidence in them.
+    """Score entities and the calibration of their confidences.
 
     examples (Iterable[Example]): The examples, with predicted docs.
-    labels (Sequence[str]): The labels of the component. Confidence in others, nodes of a
-        tree, is not that one label is right, and doesn't count.
-    confidence (Optional[Mapping[str, Any]]): The component's settings of confidence, if on.
-    **settings (Any): Other settings of the component: none is used.
+    labels (Sequence[str]): The labels of the component. Entities of inner nodes of a label tree
+        are ignored: their confidence is not that of a label.
+    confidence (Optional[Mapping[str, Any]]): The component's confidence settings, if enabled.
+    **settings (Any): Other settings of the component. Not used.
     RETURNS (Dict[str, Any]): spaCy's `ents_p`, `ents_r`, `ents_f` and `ents_per_type`, and
-        - `ents_ece`: the expected calibration error of the entities' confidence, in ten bins;
-          lower is better. None without entities, or where confidence is off.
-        - `ents_reliability`: the number of entities, their mean confidence and the share of
-          them that is right, bin by bin: see `reliability`.
+        - `ents_ece`: expected calibration error, in ten bins; lower is better. None without
+          entities, or if confidence is not enabled.
+        - `ents_reliability`: number of entities, mean confidence and precision of each bin: see
+          `reliability`.
     """
     annotated = _annotated(examples)
     return {**get_ner_prf(annotated), **_confidence_scores(annotated, confidence, labels)}
 
 
 class DocCounts(NamedTuple):
-    """What there is to count in each of D docs.
+    """The counts of each of D docs.
 
-    right (Ints1d): Entities found. Shape: (D,)
-    wrong (Ints1d): Entities predicted that are not gold. Shape: (D,)
-    missed (Ints1d): Entities of gold that were not predicted. Shape: (D,)
-    cost (Floats1d): What the mistakes cost. Shape: (D,)
+    right (Ints1d): Predicted entities that are gold. Shape: (D,)
+    wrong (Ints1d): Predicted entities that are not gold. Shape: (D,)
+    missed (Ints1d): Gold entities that are not predicted. Shape: (D,)
+    cost (Floats1d): The cost of mistakes. Shape: (D,)
     tokens (Ints1d): Annotated tokens. Shape: (D,)
     """
 
@@ -173,10 +173,10 @@ def count_docs(
     labels: Sequence[str] = (),
     scheme: str = "BILUO",
 ) -> DocCounts:
-    """Count what `cost_scores` scores, doc by doc, for docs that it counts.
+    """Compute the counts behind `cost_scores` for each doc that is not ignored there.
 
     examples (Iterable[Example]): The examples, with predicted docs.
-    cost (Cost): What each mistake costs.
+    cost (Cost): The cost.
     labels (Sequence[str]): The labels of the component.
     scheme (str): The tag scheme of the component.
     RETURNS (DocCounts): The counts.
@@ -198,13 +198,13 @@ def count_docs(
 
 
 class TagPairs(NamedTuple):
-    """The tags of gold and of the answer, side by side.
+    """The gold and predicted tags of tokens.
 
-    tags (Tags): The tags of all labels that there are: those of the component, then those
-        that only the docs have.
-    gold (Ints1d): The tag of each token, -1 where it is not annotated. Shape: (N,)
-    predicted (Ints1d): The tag of the answer. Shape: (N,)
-    lengths (Ints1d): Tokens of each doc. Shape: (B,)
+    tags (Tags): The tags of all labels: those of the component, then those that only the docs
+        have.
+    gold (Ints1d): The gold tag of each token, -1 where it is not annotated. Shape: (N,)
+    predicted (Ints1d): The predicted tag of each token. Shape: (N,)
+    lengths (Ints1d): Number of tokens of each doc. Shape: (B,)
     """
 
     tags: Tags
@@ -213,15 +213,15 @@ class TagPairs(NamedTuple):
     lengths: Ints1d
 
     def look_up(self, table: Floats2d) -> Floats1d:
-        """What a table over tags says of each token; 0 where it is not annotated.
+        """Look up the tags of each token in a table; 0 where it is not annotated.
 
-        table (Floats2d): A number for each pair, [gold, predicted]. Shape: (K, K)
+        table (Floats2d): A value for each pair of tags, [gold, predicted]. Shape: (K, K)
         RETURNS (Floats1d): Shape: (N,)
         """
         return numpy.where(self.gold >= 0, table[self.gold, self.predicted], 0)
 
     def over_labels(self, table: Floats2d) -> Floats2d:
-        """The same, added up over the tokens of each pair of labels, [gold, predicted], with O
+        """Look up tags, and sum over the tokens of each pair of labels, [gold, predicted], with O
         last. Shape: (labels + 1, labels + 1)"""
         n_labels = len(self.tags.labels) + 1
         sums = numpy.zeros((n_labels, n_labels), dtype=table.dtype)
@@ -233,12 +233,12 @@ class TagPairs(NamedTuple):
 def compare_tags(
     examples: Iterable[Example], *, labels: Sequence[str] = (), scheme: str = "BILUO"
 ) -> TagPairs:
-    """Find the tags of gold and of the answer.
+    """Get the gold and predicted tags.
 
     examples (Iterable[Example]): The examples, with predicted docs.
     labels (Sequence[str]): The labels of the component.
     scheme (str): The tag scheme of the component.
-    RETURNS (TagPairs): The tags, of the tokens of all predicted docs one after another.
+    RETURNS (TagPairs): The tags of the tokens of all predicted docs, concatenated.
     """
     examples = list(examples)
     tags = Tags(_all_labels(examples, labels), scheme)
@@ -251,10 +251,10 @@ def compare_tags(
 
 
 def entity_pairs(examples: Iterable[Example]) -> EntityPairs:
-    """Find the entities of gold and of the answer that count.
+    """Get the gold and predicted entities of annotated docs.
 
     examples (Iterable[Example]): The examples, with predicted docs.
-    RETURNS (EntityPairs): Those of each doc that is annotated.
+    RETURNS (EntityPairs): The entities of each doc.
     """
     return [_entities(eg) for eg in _annotated(examples)]
 
@@ -262,10 +262,10 @@ def entity_pairs(examples: Iterable[Example]) -> EntityPairs:
 def count_by_label(
     pairs: EntityPairs, lift: Optional[Callable[[str], str]] = None
 ) -> Dict[str, PRFScore]:
-    """Count the entities that are right, wrong and missed, by the rules of spaCy's F.
+    """Count correct, wrong and missed entities, as spaCy's scorer does.
 
-    pairs (EntityPairs): The entities of gold and of the answer.
-    lift (Optional[Callable[[str], str]]): What stands for a label, if not it itself.
+    pairs (EntityPairs): The gold and predicted entities.
+    lift (Optional[Callable[[str], str]]): Replaces labels, for example by their ancestors.
     RETURNS (Dict[str, PRFScore]): The counts of each label, in alphabetical order.
     """
     counts: Dict[str, PRFScore] = defaultdict(PRFScore)
@@ -280,13 +280,13 @@ def count_by_label(
 
 
 def count_at_level(pairs: EntityPairs, tree: Tree, level: int) -> PRFScore:
-    """The same over all labels, with each replaced by the node above it at a level of the tree.
+    """Count entities with each label replaced by its ancestor at a level of the label tree.
 
-    pairs (EntityPairs): The entities of gold and of the answer.
-    tree (Tree): The tree of labels.
-    level (int): The level, 1 on top.
+    pairs (EntityPairs): The gold and predicted entities.
+    tree (Tree): The label tree.
+    level (int): The level, 1 at the top.
     RETURNS (PRFScore): The counts.
-    RAISES (ValueError): If a label is not in the tree.
+    RAISES (ValueError): If a label is not in the label tree.
     """
     counts = count_by_label(pairs, lambda label: tree.ancestor(label, level))
     return sum(counts.values(), PRFScore())
@@ -299,9 +299,9 @@ def _annotated(examples: Iterable[Example]) -> List[Example]:
 def _token_scores(
     examples: List[Example], cost: Cost, labels: Sequence[str], scheme: str
 ) -> Scores:
-    """The scores that compare tag with tag.
+    """The scores of tags.
 
-    ents_cost = 1/N sum_t cost[gold_t, answered_t]
+    ents_cost = 1/N sum_t cost[gold_t, predicted_t]
     """
     pairs = compare_tags(examples, labels=labels, scheme=scheme)
     known = pairs.gold >= 0
@@ -331,7 +331,7 @@ def _confusion(pairs: TagPairs) -> Dict[str, Dict[str, int]]:
 
 
 def _entity_scores(examples: List[Example], tree: Optional[Tree]) -> Scores:
-    """The scores that compare entity with entity, by the rules of spaCy's F."""
+    """The scores of entities, counted as spaCy's scorer does."""
     pairs = entity_pairs(examples)
     compared = [_compare(*pair) for pair in pairs]
     right = [not (score.fp or score.fn) for score in compared]
@@ -344,14 +344,14 @@ def _entity_scores(examples: List[Example], tree: Optional[Tree]) -> Scores:
 
 
 def _entities(eg: Example) -> Tuple[Set[Entity], List[Entity]]:
-    """Gold and predicted entities, the latter without those in tokens that are not annotated."""
+    """Gold and predicted entities, the latter without those in unannotated tokens."""
     predicted = [_in_reference(eg, ent) for ent in eg.x.ents]
     gold = {(ent.label_, ent.start, ent.end) for ent in eg.y.ents}
     return gold, [entity for entity in predicted if entity is not None]
 
 
 def _in_reference(eg: Example, ent: Span) -> Optional[Entity]:
-    """An predicted entity in the tokens of the reference; None if these are not annotated."""
+    """A predicted entity in tokens of the reference; None if these are not annotated."""
     tokens = eg.alignment.x2y[ent.start : ent.end]
     if not len(tokens):
         return None
@@ -363,7 +363,7 @@ def _in_reference(eg: Example, ent: Span) -> Optional[Entity]:
 def _confidence_scores(
     examples: List[Example], confidence: Optional[Mapping[str, Any]], labels: Sequence[str]
 ) -> Scores:
-    """Confidence against how many answers are right."""
+    """The scores of confidences."""
     probs, right = [], []
     for eg in examples:
         if confidence is None or confidence["spans_key"] not in eg.x.spans:
@@ -377,10 +377,10 @@ def _confidence_scores(
                 right.append(entity in gold)
     if not probs:
         return {"ents_ece": None, "ents_reliability": None}
-    answers = numpy.asarray(probs), numpy.asarray(right)
+    scored = numpy.asarray(probs), numpy.asarray(right)
     return {
-        "ents_ece": calibration_error(*answers),
-        "ents_reliability": reliability(*answers),
+        "ents_ece": calibration_error(*scored),
+        "ents_reliability": reliability(*scored),
     }
 
 
