@@ -10,7 +10,6 @@ to be changed without training; the rest, `FREE`, may be edited by hand.
 import hashlib
 import json
 from contextlib import contextmanager
-from copy import deepcopy
 from pathlib import Path
 from typing import (
     Any,
@@ -236,31 +235,6 @@ def check_cfg(cfg: Any, own: Cfg) -> None:
     for name, value in {**cfg["progress"], "n_examples": cfg["n_examples"]}.items():
         _check_number(value, name)
     _check_tables(cfg["cost_tables"], len(Tags(labels, scheme)))
-
-
-def load_settings(cfg: Cfg, configured: Cfg, saved: Cfg) -> Optional[Any]:
-    """Load saved settings. A setting that was changed on the component keeps its saved value,
-    unless the config now differs from the config at the time of saving.
-
-    cfg (Cfg): The cfg of the component. It is updated.
-    configured (Cfg): The settings as the config has them.
-    saved (Cfg): The cfg that was saved.
-    RETURNS (Optional[Any]): The saved tables of the decoding.
-    """
-    then, tables = saved.get("configured", configured), saved.get("decoding_tables")
-    cfg.update({name: saved[name] for name in saved if name not in MADE})
-    for name, settings in configured.items():
-        # Models of 0.1 don't have all of today's settings.
-        before = then.get(name)
-        if isinstance(before, dict) and isinstance(settings, dict):
-            before = {**dict.fromkeys(settings), **before}
-        if before != settings:
-            cfg[name] = deepcopy(settings)
-    # Models of 0.1 have sentence_boundaries, and the tables among the settings of decoding.
-    cfg.pop("sentence_boundaries", None)
-    if tables is None and "table" in saved.get("decoding", ()):
-        tables, cfg["decoding"] = saved["decoding"], deepcopy(configured["decoding"])
-    return tables
 
 
 def _check_temperature(temperature: Any, labels: List[str]) -> None:

@@ -10,7 +10,6 @@ from thinc.types import Array1d, Array2d, Floats1d, Floats2d, Ints1d
 from thinc.util import get_array_module
 
 from .. import chain
-from ..losses.composition import allowed_tags as agreeing_tags
 from ..tags import OUTSIDE, Entities, Tags
 from ..types import Constraints, CostTable, Gold, Potentials
 from ..validation import check_cost
@@ -79,7 +78,7 @@ class Targets(NamedTuple):
         RETURNS (Targets): The targets over the tags of `augment_tags`.
         """
         gold, augmented = self.gold, augment_tags(tags, spans, len(self.gold.tags))
-        columns, allowed = augmented.tied_to, self._allowed(len(tags))
+        columns, allowed = augmented.tied_to, chain.to_mask(gold.paths, len(tags))
         emissions = augmented.constraints.emissions
         if self.constraints.emissions is not None:
             emissions = emissions & self.constraints.emissions[:, columns]
@@ -104,7 +103,7 @@ class Targets(NamedTuple):
         gold, possible = self.gold, self.constraints.emissions
         if possible is None:
             return self, numpy.zeros(len(self.lengths), dtype=bool)
-        allowed = self._allowed(possible.shape[1])
+        allowed = chain.to_mask(gold.paths, possible.shape[1])
         paths = self.constraints._replace(emissions=possible & allowed)
         found = chain.best_path(chain.constrain(_zeros(possible, self.lengths), paths))
         left_out = numpy.isneginf(found.scores)
@@ -115,10 +114,6 @@ class Targets(NamedTuple):
             possible = possible | tokens[:, None]
         constraints = self.constraints._replace(emissions=possible)
         return self._replace(gold=gold, constraints=constraints), left_out
-
-    def _allowed(self, n_tags: int) -> Array2d:
-        """The tags that agree with gold. Shape: (N, K)"""
-        return chain.to_mask(agreeing_tags(self.gold), n_tags)
 
 
 def _zeros(possible: Array2d, lengths: Ints1d) -> Potentials:
