@@ -93,9 +93,8 @@ class Targets(NamedTuple):
             augmented=augmented,
         )
 
-    def relax(self) -> "Tuple[Targets, Array1d]":
-        """Leave out the docs whose gold is impossible: nothing is annotated in them any more, and
-        every tag is possible.
+    def leave_out_impossible(self) -> "Tuple[Targets, Array1d]":
+        """Leave out the docs whose gold is impossible, as if they were not annotated.
 
         RETURNS (Tuple[Targets, Array1d]): The targets, and True for the docs that are left out.
             Shape: (B,)
@@ -111,9 +110,7 @@ class Targets(NamedTuple):
         gold = gold._replace(tags=numpy.where((gold.tags >= 0) & ~tokens, found.tags, -1))
         if left_out.any():
             gold = gold._replace(allowed=allowed | tokens[:, None])
-            possible = possible | tokens[:, None]
-        constraints = self.constraints._replace(emissions=possible)
-        return self._replace(gold=gold, constraints=constraints), left_out
+        return self._replace(gold=gold), left_out
 
 
 def _zeros(possible: Array2d, lengths: Ints1d) -> Potentials:
@@ -157,7 +154,8 @@ def possible_tags(
     tokens: TokenAttrs, tags: Tags, strings: StringStore, *, sentence_boundaries: bool
 ) -> Optional[Array2d]:
     """The tags that docs allow. Preset annotation rules out all other tags. White space can't
-    begin or end an entity. If asked for, no entity crosses the start of a sentence.
+    begin or end an entity. With `sentence_boundaries`, no entity crosses the start of a sentence.
+    One path is always possible: that with only the preset entities.
 
     tokens (TokenAttrs): The tokens of the docs.
     tags (Tags): The tag set.
