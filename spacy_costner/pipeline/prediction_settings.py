@@ -12,7 +12,7 @@ from ..decoding import DecodedSpans, Decoding, Posterior
 from ..tags import Tags
 from .annotations import Confidence, checked, register
 from .objective import Objective
-from .serialization import MADE, Cfg, SavedPipe, check_names
+from .serialization import SAVED_ONLY, Cfg, SavedPipe, check_names
 
 
 class PredictionSettings(SavedPipe):
@@ -87,14 +87,14 @@ class PredictionSettings(SavedPipe):
     def _n_tags(self) -> Optional[int]:
         return len(self.tags) if self.labels else None
 
-    def _made(self) -> Cfg:
+    def _saved_extras(self) -> Cfg:
         tables = self._decoding.tables if self.labels else None
         return {
             "configured": self._configured,
             "decoding_tables": tables and tables(self.tags),
         }
 
-    def _settle(self, saved: Cfg) -> None:
+    def _load_cfg(self, saved: Cfg) -> None:
         tables = load_settings(self.cfg, self._configured, saved)
         self.objective.restore(self.cfg["cost_tables"], self.tags)
         if self._decoding.restore is not None and tables:
@@ -118,7 +118,7 @@ def load_settings(cfg: Cfg, configured: Cfg, saved: Cfg) -> Optional[Any]:
     RETURNS (Optional[Any]): The saved tables of the decoding.
     """
     then, tables = saved.get("configured", configured), saved.get("decoding_tables")
-    cfg.update({name: saved[name] for name in saved if name not in MADE})
+    cfg.update({name: saved[name] for name in saved if name not in SAVED_ONLY})
     for name, settings in configured.items():
         # Models of 0.1 don't have all of today's settings.
         before = then.get(name)

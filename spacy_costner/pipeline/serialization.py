@@ -4,7 +4,7 @@
     ner/model    the parameters of the model and its features: msgpack
 
 A digest in `cfg` shows that both are from the same save. It covers the bytes of `model`, and `cfg`
-except for `FREE`, the settings that may be edited without training.
+except for `EDITABLE`, the settings that may be edited without training.
 """
 
 import hashlib
@@ -40,10 +40,10 @@ from ..types import Potentials, Progress
 Cfg = Dict[str, Any]
 
 DIGEST = "digest"
-MADE = (DIGEST, "configured", "decoding_tables")
+SAVED_ONLY = (DIGEST, "configured", "decoding_tables")
 """The keys that only a saved `cfg` has."""
 
-FREE = ("decoding", "confidence", "temperature", "progress", "n_examples")
+EDITABLE = ("decoding", "confidence", "temperature", "progress", "n_examples")
 """The keys of a saved `cfg` that may be edited. The digest doesn't cover them."""
 
 
@@ -56,11 +56,11 @@ class SavedPipe(TrainablePipe):
         """The number of tags K; None if there are no labels."""
         return None
 
-    def _made(self) -> Cfg:
+    def _saved_extras(self) -> Cfg:
         """The additional keys of a saved cfg."""
         return {}
 
-    def _settle(self, saved: Cfg) -> None:
+    def _load_cfg(self, saved: Cfg) -> None:
         """Load a saved cfg into the component."""
 
     def to_disk(self, path: Union[str, Path], *, exclude: Iterable[str] = ()) -> None:
@@ -93,7 +93,7 @@ class SavedPipe(TrainablePipe):
 
     def _save(self, exclude: Iterable[str]) -> Tuple[Dict[str, Any], bytes]:
         """The contents of the files cfg and model."""
-        cfg = {**self.cfg, **self._made()}
+        cfg = {**self.cfg, **self._saved_extras()}
         if "model" in exclude:
             return cfg, b""
         model = self.model.to_bytes()
@@ -152,7 +152,7 @@ class SavedPipe(TrainablePipe):
             if "model" in saved:
                 check_digest(saved["cfg"], saved["model"], f"{self.name}: {where}model")
             with self._refusing("cfg", where):
-                self._settle(saved["cfg"])
+                self._load_cfg(saved["cfg"])
         with self._refusing("model", where):
             if "model" in saved:
                 load_model(self.model, saved["model"])
@@ -198,12 +198,12 @@ def check_digest(cfg: Cfg, model: bytes, where: str) -> None:
         raise ValueError(
             f"{where}: expected the model that was saved with this cfg, digest {cfg[DIGEST]!r}, "
             f"got {found!r}: one of the two was changed, or is of another save. Of cfg, "
-            f"{', '.join(FREE)} may be edited"
+            f"{', '.join(EDITABLE)} may be edited"
         )
 
 
 def _digest(cfg: Cfg, model: bytes) -> str:
-    covered = {name: value for name, value in cfg.items() if name not in (*FREE, DIGEST)}
+    covered = {name: value for name, value in cfg.items() if name not in (*EDITABLE, DIGEST)}
     digest = hashlib.blake2b(json.dumps(covered, sort_keys=True).encode(), digest_size=16)
     digest.update(model)
     return digest.hexdigest()
