@@ -46,6 +46,7 @@ from .targets import Targets, Weights, possible_tags
 from .token_attrs import TokenAttrs, read_presets
 
 ComputeLoss = Callable[[List[Example], Potentials], Tuple[float, Potentials]]
+"""Takes a batch and the model's potentials to the loss and its gradient."""
 
 
 class CostSensitiveNER(OldMethods, PredictionSettings):
@@ -289,6 +290,7 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
         sgd: Optional[Optimizer],
         losses: Optional[Dict[str, float]],
     ) -> Dict[str, float]:
+        """Update the model with the gradient of a loss. Batches without tokens have none."""
         losses = {} if losses is None else losses
         losses.setdefault(self.name, 0.0)
         docs = [eg.predicted for eg in examples]
@@ -354,7 +356,7 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
         examples = list(examples)
         validate_examples(examples, "CostSensitiveNER.rehearse")
         if self._rehearsal_model is None:
-            examples = []
+            examples = []  # nothing to rehearse
         return self._learn(examples, self._get_divergence, drop, sgd, losses)
 
     def _get_divergence(
