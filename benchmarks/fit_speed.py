@@ -53,7 +53,7 @@ def read(n_docs: int) -> Tuple[TotalLoss, List[Example], float]:
     total = TotalLoss(ner, examples, c2=0.0)
     seconds = time.process_time() - began
     total.batches = [
-        batch._replace(reading=batch.reading._replace(constraints=Constraints()))
+        batch._replace(targets=batch.targets._replace(constraints=Constraints()))
         for batch in total.batches
     ]
     return total, examples, seconds
@@ -95,7 +95,7 @@ def crfsuite(total: TotalLoss, examples: List[Example], c2: float) -> Run:
 
 
 def _docs(total: TotalLoss, examples: List[Example]):
-    paths = [tag for batch in total.batches for tag in batch.reading.path.tolist()]
+    paths = [tag for batch in total.batches for tag in batch.targets.gold.tags.tolist()]
     start = 0
     for eg in examples:
         yield paths[start : start + len(eg.predicted)], eg

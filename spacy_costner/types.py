@@ -8,7 +8,7 @@ Transitions are indexed [from, to]. The score of a path y is
 """
 
 from dataclasses import dataclass
-from typing import Callable, NamedTuple, Optional, Protocol, Tuple, TypeAlias
+from typing import Callable, NamedTuple, Optional, Protocol, Tuple, TypeAlias, Union
 
 import numpy
 from thinc.types import Array1d, Array2d, Floats1d, Floats2d, FloatsXd, Ints1d, Ints2d
@@ -78,6 +78,11 @@ class Gold(NamedTuple):
     continuing: Optional[Array1d] = None
     tied_to: Optional[Ints1d] = None
     features: Optional[Ints2d] = None
+
+    @property
+    def paths(self) -> Union[Ints1d, Array2d]:
+        """The right paths: one tag for each token, or the tags that are allowed."""
+        return self.tags if self.allowed is None else self.allowed
 
 
 class LossResult(NamedTuple):

@@ -210,6 +210,32 @@ def test_paths_with_incorrect_spans_are_wrong(
     check_loss(ner, batch, define, gold._replace(allowed=allowed), ends_wrong_span)
 
 
+@pytest.mark.parametrize("name, settings, define", FORBIDDEN)
+def test_targets_are_made_once_for_all_scores(
+    name: str, settings: Dict[str, Any], define: Callable[[Batch], float]
+) -> None:
+    ner = recogniser(loss=loss_block(name, **settings), incorrect_spans_key="wrong")
+    batch = with_wrong_spans(examples(ner))
+    batch[3].reference.set_ents([batch[3].reference.ents[1]], default="missing")
+    batch[1].reference.spans["wrong"] = list(batch[1].reference.ents)
+    with pytest.warns(UserWarning, match="left out of training.*'in Rome'") as caught:
+        targets = ner.targets(batch)
+    assert len(caught) == 1 and targets.n_annotated == 4
+    before, unused = deepcopy(targets), ner.objective.loss
+    for seed in range(3):
+        scores = scores_of(batch, seed)
+        ner.objective.loss = deepcopy(unused)
+        result, n_annotated = ner.objective.evaluate(targets, scores, ner.tags, ner.progress)
+        ner.objective.loss = deepcopy(unused)
+        with pytest.warns(UserWarning, match="left out"):
+            value, gradient = ner.get_loss(batch, scores)
+        assert result.value / n_annotated == value
+        for one, other in zip(result.gradient, gradient):
+            assert_allclose(one, other, rtol=0, atol=0)
+    for one, other in zip(targets.gold, before.gold):
+        assert (one is None) == (other is None) and (one is None or (one == other).all())
+
+
 EVERY_LOSS = {
     **{name: {} for name in ("Sequential", "Pointwise", "Perceptron", "MCE", "MCEF", "ZScore")},
     **{

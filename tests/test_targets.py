@@ -1,5 +1,6 @@
 """From docs to gold paths and to what the docs rule out."""
 
+from itertools import pairwise
 from typing import List, Optional
 
 import numpy
@@ -9,6 +10,7 @@ from hypothesis import given
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 
+from spacy_costner import chain
 from spacy_costner.pipeline.targets import (
     allowed_tags,
     gold_cost,
@@ -16,7 +18,8 @@ from spacy_costner.pipeline.targets import (
     possible_tags,
 )
 from spacy_costner.pipeline.token_attrs import read_docs, read_reference, trim
-from spacy_costner.tags import Entities, Tags
+from spacy_costner.tags import SCHEMES, Entities, Tags
+from spacy_costner.types import Potentials
 
 from .support.strategies import seeds
 
@@ -201,6 +204,32 @@ def test_what_follows_a_preset_entity_is_no_more_of_it() -> None:
         read_docs([doc]), Tags(["LOC"], "IOB2"), NLP.vocab.strings, sentence_boundaries=False
     )
     assert possible.tolist() == [[False, True, False], [False, False, True], [True, True, False]]
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@given(seeds)
+def test_the_preset_entities_are_always_a_possible_path(
+    scheme: str, rng: numpy.random.Generator
+) -> None:
+    tags = Tags(["LOC", "PER"], scheme)
+    doc = Doc(VOCAB, words=rng.choice(["a", "\n"], size=6).tolist())
+    starts = numpy.flatnonzero(rng.uniform(size=6) < 0.4).tolist()
+    ends = [rng.integers(a, b) + 1 for a, b in pairwise([*starts, 6])]
+    names = rng.choice(["LOC", "PER", "GPE"], size=len(starts))
+    for token in doc:
+        token.is_sent_start = bool(rng.integers(2))
+    doc.set_ents(
+        [Span(doc, a, int(b), str(x)) for a, b, x in zip(starts, ends, names)], default="missing"
+    )
+    tokens = read_docs([doc])
+    possible = possible_tags(tokens, tags, VOCAB.strings, sentence_boundaries=True)
+    shapes = ((6, len(tags)), (len(tags), len(tags)), len(tags), len(tags))
+    scores = Potentials(*(numpy.zeros(shape) for shape in shapes), tokens.lengths)
+    if possible is not None:
+        entities = tokens.entities(tags, VOCAB.strings)
+        path = gold_tags(entities, numpy.ones(6, dtype=bool), tags)
+        legal = chain.constrain(scores, tags.constraints._replace(emissions=possible))
+        assert chain.path_score(legal, path)[0] == 0
 
 
 @pytest.mark.parametrize("text", ["Ana lives in New York", ""])

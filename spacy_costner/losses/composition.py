@@ -145,13 +145,8 @@ def best_competitor(potentials: Potentials, gold: Gold) -> Tuple[Ints1d, ScoreWi
     RETURNS (Tuple[Ints1d, ScoreWithVjp]): Its tags, those of the model, shape (N,); and its score,
         minus infinity where there is none, with the callback to its gradient.
     """
-    path, scores = chain.best_path_excluding(potentials, allowed_tags(gold))
+    path, scores = chain.best_path_excluding(potentials, gold.paths)
     return _model_tags(path, gold), (scores, chain.path_score(potentials, path)[1])
-
-
-def allowed_tags(gold: Gold) -> chain.Allowed:
-    """The tags that agree with the annotation, complete or partial."""
-    return gold.tags if gold.allowed is None else gold.allowed
 
 
 def can_continue(potentials: Potentials, gold: Gold) -> Array1d:

@@ -16,7 +16,6 @@ from ..tags import runs
 from ..types import Gold, Loss, LossResult, Potentials, map_scores
 from ..validation import above, finite, number, one_of, within
 from .composition import (
-    allowed_tags,
     can_continue,
     possible_only,
     sequence_of,
@@ -213,7 +212,7 @@ def gold_entities(gold: Gold, potentials: Potentials) -> Segments:
 def wrong_entities(gold: Gold, potentials: Potentials, right: Segments) -> Segments:
     """The entities of the best path that is not gold, but for those that are gold's or that
     begin where gold is not annotated."""
-    path, scores = chain.best_path_excluding(potentials, allowed_tags(gold))
+    path, scores = chain.best_path_excluding(potentials, gold.paths)
     tags, known = to_numpy(path), to_numpy(gold.tags) >= 0
     has_path = numpy.repeat(numpy.isfinite(to_numpy(scores)), potentials.lengths)
     found = _entities(numpy.where(has_path, tags, -1), gold, potentials)

@@ -10,7 +10,6 @@ from .. import chain
 from ..types import Cost, Gold, Loss, LossResult, Potentials, add_to
 from ..validation import at_least, within
 from .composition import (
-    allowed_tags,
     cost_augment,
     gold_log_prob,
     gold_score,
@@ -91,7 +90,7 @@ def pointwise(potentials: Potentials, gold: Gold) -> LossResult:
 
     Kakade, Teh & Roweis (2002); L_0 of Tsuboi & Kashima, eq 2.2, weights as in section 6.
     """
-    log_p, backprop = chain.log_marginals(potentials, allowed_tags(gold))
+    log_p, backprop = chain.log_marginals(potentials, gold.paths)
     weights = weights_of_tokens(potentials, gold)
     return LossResult(float(-(weights * log_p).sum()), backprop(-weights))
 
@@ -126,7 +125,7 @@ def mixed(potentials: Potentials, gold: Gold, *, lam: float, multiplier: float =
         paths.log_partition(),
         gold_score(potentials, gold),
     )
-    log_p, backprop_tags = paths.log_marginals(allowed_tags(gold))
+    log_p, backprop_tags = paths.log_marginals(gold.paths)
     whole, single = (
         lam * sequence_weights(gold, log_z),
         (1 - lam) * weights_of_tokens(potentials, gold),

@@ -11,7 +11,6 @@ from .. import chain
 from ..types import Gold, Loss, LossResult, Potentials
 from ..validation import above, finite, number, one_of
 from .composition import (
-    allowed_tags,
     best_competitor,
     best_gold,
     difference,
@@ -84,7 +83,7 @@ def mce(
     if psi == math.inf:
         (_, best), (_, known) = best_competitor(potentials, gold), best_gold(potentials, gold)
         return difference(best, known, gold, transform)
-    right = allowed_tags(gold)
+    right = gold.paths
     sharp = potentials if psi == 1 else sharpen(potentials, psi)
     wrong_sum, backprop_wrong = chain.log_partition_excluding(sharp, right)
     known_sum, backprop_known = gold_score(sharp, gold)

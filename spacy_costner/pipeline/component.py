@@ -1,7 +1,5 @@
 """The pipeline component `cost_sensitive_ner`."""
 
-from copy import deepcopy
-from dataclasses import asdict
 from functools import partial
 from itertools import islice
 from typing import (
@@ -27,7 +25,7 @@ from thinc.api import Model, Optimizer, set_dropout_rate
 from thinc.types import Ints2d
 
 from .. import chain
-from ..decoding import DecodedSpans, Decoding, Posterior, Temperature, make_viterbi
+from ..decoding import Decoding, Posterior, Temperature, make_viterbi
 from ..losses import LossSchedule
 from ..tags import Tags
 from ..types import Constraints, Loss, Potentials, Progress
@@ -37,22 +35,21 @@ from .annotations import (
     Hypothesis,
     Prediction,
     annotate,
-    checked,
     k_best,
-    register,
     score_spans,
 )
 from .deprecated import OldMethods
 from .objective import NEGATED, Objective, check_finite
+from .prediction_settings import PredictionSettings
 from .rehearsal import divergence
-from .serialization import SavedPipe, check_names, load_settings
 from .targets import Targets, Weights, possible_tags
 from .token_attrs import TokenAttrs, read_presets
 
 ComputeLoss = Callable[[List[Example], Potentials], Tuple[float, Potentials]]
+"""Takes a batch and the model's potentials to the loss and its gradient."""
 
 
-class CostSensitiveNER(OldMethods, SavedPipe):
+class CostSensitiveNER(OldMethods, PredictionSettings):
     """A named entity recognizer with a linear-chain CRF. It has the methods of spaCy's `ner`.
 
     `cfg` has what is saved: the labels, the scheme, the settings that can be changed without
@@ -114,21 +111,9 @@ class CostSensitiveNER(OldMethods, SavedPipe):
         self._tags = Tags((), scheme)
 
     @property
-    def labels(self) -> Tuple[str, ...]:
-        """The labels of the component."""
-        return tuple(self.cfg["labels"])
-
-    @property
     def label_data(self) -> Tuple[str, ...]:
         """The labels in the form that `initialize` takes."""
         return self.labels
-
-    @property
-    def tags(self) -> Tags:
-        """The tags of the chain."""
-        if self._tags.labels != self.labels or self._tags.scheme.name != self.cfg["scheme"]:
-            self._tags = Tags(self.labels, self.cfg["scheme"])
-        return self._tags
 
     def add_label(self, label: str) -> int:
         """Add a label. A trained model keeps what it has learned about the others.
@@ -220,14 +205,6 @@ class CostSensitiveNER(OldMethods, SavedPipe):
         posterior = self._posterior(docs, tokens)
         return score_spans(self.decode(posterior), posterior, tokens, self.confidence)
 
-    def decode(self, posterior: Posterior) -> DecodedSpans:
-        """Decode entities, with the current settings of decoding.
-
-        posterior (Posterior): The probabilities.
-        RETURNS (DecodedSpans): The entities.
-        """
-        return self._decoding.decode(posterior, self.cfg["decoding"])
-
     def set_annotations(self, docs: Iterable[Doc], prediction: Prediction) -> None:
         """Write predicted entities to docs. Preset annotation stays as it is.
 
@@ -281,47 +258,6 @@ class CostSensitiveNER(OldMethods, SavedPipe):
         )
         return self.tags.constraints._replace(emissions=possible)
 
-    def set_decoding(self, decoding: Decoding) -> None:
-        """Change the decoding, without training again. Its settings are in `cfg["decoding"]`.
-
-        decoding (Decoding): The decoding.
-        RAISES (ValueError): If its settings don't fit the labels of a trained model.
-        """
-        if self.labels and self.model.has_dim("nO"):
-            decoding.check(self.tags, decoding.settings)
-        self._decoding = decoding
-        self.cfg["decoding"] = deepcopy(decoding.settings)
-        self._configured["decoding"] = deepcopy(decoding.settings)
-
-    def check_decoding(self, tags: Tags) -> None:
-        """Check that the settings of decoding fit the labels.
-
-        tags (Tags): The tag set.
-        RAISES (ValueError): If a setting is for another label, or a label has no cost or is not
-            in the tree.
-        """
-        self._decoding.check(tags, self.cfg["decoding"])
-
-    def set_confidence(self, confidence: Optional[Confidence]) -> None:
-        """Change where the probabilities of entities are written. The settings are in
-        `cfg["confidence"]`.
-
-        confidence (Optional[Confidence]): The settings. None: they are not written.
-        RAISES (ValueError): If another extension attribute of spans has that name.
-        """
-        if confidence is not None:
-            register(confidence)
-        self.cfg["confidence"] = confidence and asdict(confidence)
-        self._configured["confidence"] = confidence and asdict(confidence)
-
-    @property
-    def confidence(self) -> Optional[Confidence]:
-        """Where the probabilities of entities are written."""
-        settings = self.cfg["confidence"]
-        if settings and not isinstance(settings, dict):
-            raise ValueError(f"confidence: expected a block of settings, got {settings!r}")
-        return settings and checked(Confidence(**settings))
-
     def update(
         self,
         examples: Iterable[Example],
@@ -354,6 +290,7 @@ class CostSensitiveNER(OldMethods, SavedPipe):
         sgd: Optional[Optimizer],
         losses: Optional[Dict[str, float]],
     ) -> Dict[str, float]:
+        """Update the model with the gradient of a loss. Batches without tokens have none."""
         losses = {} if losses is None else losses
         losses.setdefault(self.name, 0.0)
         docs = [eg.predicted for eg in examples]
@@ -419,7 +356,7 @@ class CostSensitiveNER(OldMethods, SavedPipe):
         examples = list(examples)
         validate_examples(examples, "CostSensitiveNER.rehearse")
         if self._rehearsal_model is None:
-            examples = []
+            examples = []  # nothing to rehearse
         return self._learn(examples, self._get_divergence, drop, sgd, losses)
 
     def _get_divergence(
@@ -445,29 +382,6 @@ class CostSensitiveNER(OldMethods, SavedPipe):
         steps, epochs = self.progress
         epochs += n_examples / max(self.cfg["n_examples"], 1)
         self.cfg["progress"] = Progress(steps + 1, epochs)._asdict()
-
-    def _n_tags(self) -> Optional[int]:
-        return len(self.tags) if self.labels else None
-
-    def _made(self) -> Dict[str, Any]:
-        tables = self._decoding.tables if self.labels else None
-        return {
-            "configured": self._configured,
-            "decoding_tables": tables and tables(self.tags),
-        }
-
-    def _settle(self, saved: Dict[str, Any]) -> None:
-        tables = load_settings(self.cfg, self._configured, saved)
-        self.objective.restore(self.cfg["cost_tables"], self.tags)
-        if self._decoding.restore is not None and tables:
-            self._decoding.restore(tables)
-        check_names(self.cfg["decoding"], self._configured["decoding"], "decoding")
-        if self.labels:
-            self.check_decoding(self.tags)
-        for label in self.labels:
-            self.vocab.strings.add(label)
-        if self.confidence is not None:
-            register(self.confidence)
 
 
 def _first(get_examples: Callable[[], Iterable[Example]], n_examples: int = 10) -> List[Example]:

@@ -1,4 +1,4 @@
-"""How a config becomes a component: the factory and its default config."""
+"""The factory of the component and its default config."""
 
 from typing import Callable, List, Optional, Union
 
@@ -67,17 +67,17 @@ def make_cost_sensitive_ner(
     confidence: Optional[Confidence],
     scorer: Optional[Callable],
 ) -> CostSensitiveNER:
-    """Build a named entity recogniser that is trained for what mistakes cost.
+    """Build a named entity recognizer that is trained for the costs of mistakes.
 
-    model (Model[List[Doc], Potentials]): From docs to the scores of a chain.
-    loss (Union[Loss, LossSchedule]): What training minimises.
-    weights (Optional[Weights]): How much single tokens and examples count in training.
-    scheme (str): How tags write entities down, "BILUO" or "IOB2".
-    incorrect_spans_key (Optional[str]): The key in `doc.spans` of reference docs under which
-        there are spans that are known not to be entities.
+    model (Model[List[Doc], Potentials]): Predicts the potentials of the chain.
+    loss (Union[Loss, LossSchedule]): The training loss.
+    weights (Optional[Weights]): The weights of tokens and examples in training.
+    scheme (str): The tag scheme, "BILUO" or "IOB2".
+    incorrect_spans_key (Optional[str]): The key in `doc.spans` of reference docs for spans that
+        are known not to be entities.
     sentence_boundaries (bool): Whether entities end where sentences do.
-    decoding (Decoding): Which answer is given to what the model says.
-    confidence (Optional[Confidence]): Where it is written how probable entities are.
+    decoding (Decoding): How entities are predicted.
+    confidence (Optional[Confidence]): Where to write the probabilities of entities.
     scorer (Optional[Callable]): The scoring method.
     """
     return CostSensitiveNER(

@@ -1,10 +1,11 @@
-"""Spans that are known not to be entities, as a chain with more tags.
+"""Incorrect spans: spans that are known not to be entities, as a chain with more tags.
 
-That tokens s to e are no entity of a label is not a matter of single tags or of pairs. So
-each forbidden start gets tags of its own, a track: an entity of that label that begins at s
-has to take them and keeps to them to its end. AugmentedTags score as the tags that they stand for,
-so that the chain is the same; but where a path has a forbidden span, and there only, the last
-tag of a track stands where the span ends. Right paths don't have it; no algorithm knows more.
+Whether tokens s to e are an entity can't be seen from one tag or from two. So each token s where
+incorrect spans of a label start gets its own copies of the label's tags. An entity of that label
+that starts at s has to use these copies to its end. Copies have the scores of their originals, so
+the paths and their scores stay the same. But a path has an incorrect span if and only if it has
+the last tag of a copy where that span ends. Gold excludes these tags, and no algorithm of the
+chain has to know of incorrect spans.
 """
 
 from typing import Dict, Iterator, List, NamedTuple, Tuple
@@ -17,11 +18,11 @@ from ..tags import Tags
 from ..types import Constraints, Potentials
 
 BEGIN, INSIDE, LAST, UNIT = range(4)
-"""The tags of a label on a track."""
+"""The order of the four tags in a copy."""
 
 
 class IncorrectSpan(NamedTuple):
-    """Tokens that are no entity.
+    """Tokens that are not an entity of a label.
 
     sequence (int): The sequence.
     begin (int): The first token, counted over the batch.
@@ -36,11 +37,11 @@ class IncorrectSpan(NamedTuple):
 
 
 class AugmentedTags(NamedTuple):
-    """A tag set with tracks for the forbidden spans of a batch. K' is the larger K.
+    """The tags of the model and their copies for the incorrect spans of a batch: K' tags in all.
 
-    tied_to (Ints1d): The tag that each tag scores as. Shape: (K',)
-    constraints (Constraints): What the paths of the larger chain may do; K' for K.
-    right (Array2d): False for the tags that end a forbidden span. Shape: (N, K')
+    tied_to (Ints1d): The tag of the model that each tag has its scores from. Shape: (K',)
+    constraints (Constraints): The possible paths over K' tags.
+    right (Array2d): False for the tags that end an incorrect span. Shape: (N, K')
     n_tags (int): K.
     """
 
@@ -50,7 +51,7 @@ class AugmentedTags(NamedTuple):
     n_tags: int
 
     def expand(self, potentials: Potentials) -> Potentials:
-        """The same scores for the larger chain, without its constraints."""
+        """The scores of K tags as those of K' tags, without constraints."""
         columns = get_array_module(potentials.emissions).asarray(self.tied_to)
         return Potentials(
             emissions=potentials.emissions[:, columns],
@@ -61,7 +62,7 @@ class AugmentedTags(NamedTuple):
         )
 
     def collapse(self, gradient: Potentials) -> Potentials:
-        """The gradient of the larger chain as that of the chain it was made of."""
+        """The gradient with respect to K' tags as that with respect to K tags."""
         xp = get_array_module(gradient.emissions)
         sums = xp.asarray(self.tied_to)[:, None] == xp.arange(self.n_tags)
         sums = sums.astype(gradient.emissions.dtype)
@@ -75,36 +76,37 @@ class AugmentedTags(NamedTuple):
 
 
 def augment_tags(tags: Tags, spans: List[IncorrectSpan], n_tokens: int) -> AugmentedTags:
-    """Plan the tracks of a batch.
+    """Make the copies of tags for the incorrect spans of a batch.
 
     tags (Tags): The tag set.
-    spans (List[IncorrectSpan]): The forbidden spans, one at least.
+    spans (List[IncorrectSpan]): The incorrect spans, at least one.
     n_tokens (int): N.
-    RETURNS (AugmentedTags): The larger tag set.
+    RETURNS (AugmentedTags): The tags with their copies.
     """
-    blocks = _blocks(tags, spans)
+    copies = _copies(tags, spans)
     parts = (tags.scheme.begin, tags.scheme.inside, tags.scheme.last, tags.scheme.unit)
     tied_to = list(range(len(tags)))
-    for label, _ in blocks:
+    for label, _ in copies:
         tied_to += [int(tags.index(part, label)) for part in parts]
-    constraints = _constraints(tags, len(blocks))
-    possible, right = _possible(tags, spans, blocks, n_tokens)
+    constraints = _constraints(tags, len(copies))
+    possible, right = _possible(tags, spans, copies, n_tokens)
     constraints = constraints._replace(emissions=possible)
     return AugmentedTags(numpy.asarray(tied_to), constraints, right, n_tags=len(tags))
 
 
-Blocks = Dict[Tuple[int, int], int]
-"""Label and number of a track, to the first of its four tags."""
+Copies = Dict[Tuple[int, int], int]
+"""Label and number of a copy, to the first of its four tags."""
 
 
-def _blocks(tags: Tags, spans: List[IncorrectSpan]) -> Blocks:
-    """Lay the tracks behind the tags: as many of a label as a sequence has starts of it."""
-    tracks = sorted({(span.label, number) for span, number in _numbered(spans)})
-    return {track: len(tags) + 4 * i for i, track in enumerate(tracks)}
+def _copies(tags: Tags, spans: List[IncorrectSpan]) -> Copies:
+    """Number the tags of the copies after those of the model. A label has as many copies as its
+    incorrect spans have starts in one sequence."""
+    copies = sorted({(span.label, number) for span, number in _numbered(spans)})
+    return {copy: len(tags) + 4 * i for i, copy in enumerate(copies)}
 
 
 def _numbered(spans: List[IncorrectSpan]) -> Iterator[Tuple[IncorrectSpan, int]]:
-    """The spans, each with the number of its track among those of its sequence and label."""
+    """The spans, each with the number of its start among those of its sequence and label."""
     starts: Dict[Tuple[int, int], List[int]] = {}
     for span in spans:
         known = starts.setdefault((span.sequence, span.label), [])
@@ -113,10 +115,10 @@ def _numbered(spans: List[IncorrectSpan]) -> Iterator[Tuple[IncorrectSpan, int]]
         yield span, known.index(span.begin)
 
 
-def _constraints(tags: Tags, n_tracks: int) -> Constraints:
+def _constraints(tags: Tags, n_copies: int) -> Constraints:
     scheme = tags.constraints
-    opens = numpy.concatenate([scheme.start, numpy.tile([True, False, False, True], n_tracks)])
-    closes = numpy.concatenate([scheme.end, numpy.tile([False, False, True, True], n_tracks)])
+    opens = numpy.concatenate([scheme.start, numpy.tile([True, False, False, True], n_copies)])
+    closes = numpy.concatenate([scheme.end, numpy.tile([False, False, True, True], n_copies)])
     transitions = closes[:, None] & opens[None, :]
     transitions[: len(tags), : len(tags)] = scheme.transitions
     for first in range(len(tags), len(opens), 4):
@@ -126,14 +128,14 @@ def _constraints(tags: Tags, n_tracks: int) -> Constraints:
 
 
 def _possible(
-    tags: Tags, spans: List[IncorrectSpan], blocks: Blocks, n_tokens: int
+    tags: Tags, spans: List[IncorrectSpan], copies: Copies, n_tokens: int
 ) -> Tuple[Array2d, Array2d]:
-    """Where the tracks begin, in place of the tags that they stand for; and where they end
-    without ending a forbidden span. Shapes: (N, K')"""
-    possible, right = numpy.ones((2, n_tokens, len(tags) + 4 * len(blocks)), dtype=bool)
-    firsts = numpy.asarray(list(blocks.values()))
+    """The possible tags: a copy begins where its spans start, in place of the original. And the
+    tags that don't end an incorrect span. Shapes: (N, K')"""
+    possible, right = numpy.ones((2, n_tokens, len(tags) + 4 * len(copies)), dtype=bool)
+    firsts = numpy.asarray(list(copies.values()))
     possible[:, firsts + BEGIN] = possible[:, firsts + UNIT] = False
-    numbered = [(span, blocks[span.label, number]) for span, number in _numbered(spans)]
+    numbered = [(span, copies[span.label, number]) for span, number in _numbered(spans)]
     for span, first in numbered:
         possible[span.begin, tags.index(tags.scheme.begin, span.label)] = False
         possible[span.begin, tags.index(tags.scheme.unit, span.label)] = False

@@ -103,7 +103,7 @@ class Objective:
             spans = read_incorrect_spans(examples, self.incorrect_spans_key, tags, tokens)
             if spans:
                 targets = targets.exclude(spans, tags)
-        targets, left_out = targets.relax()
+        targets, left_out = targets.leave_out_impossible()
         self._warn_of_left_out(examples, left_out)
         return targets
 

@@ -1,4 +1,4 @@
-"""What keeps a model from forgetting: its distance from what it was."""
+"""Rehearsal: the divergence of a model from an earlier one, so that it doesn't forget."""
 
 import numpy
 
@@ -11,13 +11,13 @@ def divergence(scores: Potentials, teacher: Potentials, constraints: Constraints
 
         sum_y  p(y) log (p(y) / q(y))  =  log Z_q - log Z_p - E_p[s_q(y) - s_p(y)]
 
-    The teacher may have fewer tags, K' of K: those that the model had before labels were added.
-    Only paths of these are compared, so that nothing is said of how probable the others are.
-    The gradient is the difference of the marginals, of tags and of transitions.
+    The teacher may have fewer tags, K' of K, if labels were added to the model. Only the paths of
+    these tags are compared, so that the probabilities of the other paths are free.
+    The gradient is the difference of the marginals of tags and of transitions.
 
     scores (Potentials): The model's scores of a batch. Shapes: (N, K), (K, K), (K,), (K,)
     teacher (Potentials): The teacher's. Shapes: (N, K'), (K', K'), (K',), (K',)
-    constraints (Constraints): What paths are possible, of K tags or of K'.
+    constraints (Constraints): The possible paths, of K tags or of K'.
     RETURNS (LossResult): The sum over the sequences, in nats, and its gradient with respect to
         the model's scores.
 
@@ -51,7 +51,7 @@ def _first_tags(scores: Potentials, n_tags: int) -> Potentials:
 
 
 def _first_allowed(constraints: Constraints, n_tags: int) -> Constraints:
-    """What is possible for the first tags."""
+    """The constraints of the first tags."""
     columns = (..., slice(n_tags))
     transitions = constraints.transitions
     first = [None if allowed is None else allowed[columns] for allowed in constraints]

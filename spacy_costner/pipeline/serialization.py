@@ -1,16 +1,15 @@
-"""Whether what was saved of a component fits together, and fits the config.
+"""Saving and loading the component. Saved files have to fit each other and the config.
 
     ner/cfg      labels, scheme and settings: JSON
     ner/model    the parameters of the model and its features: msgpack
 
-A digest in `cfg` ties both to one save. It covers the bytes of `model` and what of `cfg` is not
-to be changed without training; the rest, `FREE`, may be edited by hand.
+A digest in `cfg` shows that both are from the same save. It covers the bytes of `model`, and `cfg`
+except for `EDITABLE`, the settings that may be edited without training.
 """
 
 import hashlib
 import json
 from contextlib import contextmanager
-from copy import deepcopy
 from pathlib import Path
 from typing import (
     Any,
@@ -41,28 +40,28 @@ from ..types import Potentials, Progress
 Cfg = Dict[str, Any]
 
 DIGEST = "digest"
-MADE = (DIGEST, "configured", "decoding_tables")
-"""What is in a saved `cfg` only."""
+SAVED_ONLY = (DIGEST, "configured", "decoding_tables")
+"""The keys that only a saved `cfg` has."""
 
-FREE = ("decoding", "confidence", "temperature", "progress", "n_examples")
-"""What may be changed in a saved `cfg`. A model saved anew has a digest of its own."""
+EDITABLE = ("decoding", "confidence", "temperature", "progress", "n_examples")
+"""The keys of a saved `cfg` that may be edited. The digest doesn't cover them."""
 
 
 class SavedPipe(TrainablePipe):
-    """A component of which `cfg` and `model` are saved as one."""
+    """A component whose `cfg` and `model` are saved and loaded together."""
 
     cfg: Cfg
 
     def _n_tags(self) -> Optional[int]:
-        """K, if there are labels."""
+        """The number of tags K; None if there are no labels."""
         return None
 
-    def _made(self) -> Cfg:
-        """What is in a saved cfg besides."""
+    def _saved_extras(self) -> Cfg:
+        """The additional keys of a saved cfg."""
         return {}
 
-    def _settle(self, saved: Cfg) -> None:
-        """Make use of a cfg that was loaded."""
+    def _load_cfg(self, saved: Cfg) -> None:
+        """Load a saved cfg into the component."""
 
     def to_disk(self, path: Union[str, Path], *, exclude: Iterable[str] = ()) -> None:
         """Save the component.
@@ -93,8 +92,8 @@ class SavedPipe(TrainablePipe):
         return to_bytes(parts, exclude)
 
     def _save(self, exclude: Iterable[str]) -> Tuple[Dict[str, Any], bytes]:
-        """What goes into the files cfg and model."""
-        cfg = {**self.cfg, **self._made()}
+        """The contents of the files cfg and model."""
+        cfg = {**self.cfg, **self._saved_extras()}
         if "model" in exclude:
             return cfg, b""
         model = self.model.to_bytes()
@@ -106,7 +105,7 @@ class SavedPipe(TrainablePipe):
         path (Union[str, Path]): The directory that `to_disk` wrote.
         exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
         RETURNS (CostSensitiveNER): The component.
-        RAISES (ValueError): If a file is missing, damaged, not of such a component or not of
+        RAISES (ValueError): If a file is missing, damaged, not of such a component or not from
             the same save as the other.
         """
         readers: Dict[str, Callable[[Path], Any]] = {
@@ -142,10 +141,10 @@ class SavedPipe(TrainablePipe):
         return refusing(f"{self.name}: {where}{part}", expected)
 
     def _load(self, saved: Dict[str, Any], where: str) -> "SavedPipe":
-        """Take over what was read, if it fits together and fits the config.
+        """Load the contents of the files, if they fit each other and the config.
 
-        saved (Dict[str, Any]): Of "cfg" and "model", what was read.
-        where (str): What messages call the directory.
+        saved (Dict[str, Any]): The contents of "cfg" and "model", if they were read.
+        where (str): The directory, for messages.
         """
         if "cfg" in saved:
             with self._refusing("cfg", where):
@@ -153,7 +152,7 @@ class SavedPipe(TrainablePipe):
             if "model" in saved:
                 check_digest(saved["cfg"], saved["model"], f"{self.name}: {where}model")
             with self._refusing("cfg", where):
-                self._settle(saved["cfg"])
+                self._load_cfg(saved["cfg"])
         with self._refusing("model", where):
             if "model" in saved:
                 load_model(self.model, saved["model"])
@@ -163,11 +162,11 @@ class SavedPipe(TrainablePipe):
 
 @contextmanager
 def refusing(where: str, expected: str) -> Iterator[None]:
-    """Name the file in whatever goes wrong.
+    """Name the file in the message of any error.
 
     where (str): The file.
-    expected (str): What should be there.
-    RAISES (ValueError): If anything goes wrong.
+    expected (str): Its expected contents.
+    RAISES (ValueError): In place of any error.
     """
     try:
         yield
@@ -176,22 +175,22 @@ def refusing(where: str, expected: str) -> Iterator[None]:
 
 
 def sign(cfg: Cfg, model: bytes) -> Cfg:
-    """Tie a cfg to the model that is saved with it.
+    """Add the digest of a cfg and the model that is saved with it.
 
-    cfg (Cfg): What is to be saved of settings.
-    model (bytes): What is to be saved of the model.
-    RETURNS (Cfg): The same with a digest.
+    cfg (Cfg): The settings to save.
+    model (bytes): The model to save.
+    RETURNS (Cfg): The settings with the digest.
     """
-    # As it will be read: JSON doesn't keep every digit of a number.
+    # The digest is of the cfg as it will be read: JSON doesn't keep all digits of a number.
     return {**cfg, DIGEST: _digest(srsly.json_loads(srsly.json_dumps(cfg)), model)}
 
 
 def check_digest(cfg: Cfg, model: bytes, where: str) -> None:
-    """Check that a cfg and a model are of one save. Those without a digest are older.
+    """Check that a cfg and a model are from the same save. Older models don't have a digest.
 
-    cfg (Cfg): What was saved of settings.
-    model (bytes): What was saved of the model.
-    where (str): What messages call them.
+    cfg (Cfg): The saved settings.
+    model (bytes): The saved model.
+    where (str): The file, for the message.
     RAISES (ValueError): If they are not.
     """
     found = _digest(cfg, model)
@@ -199,23 +198,23 @@ def check_digest(cfg: Cfg, model: bytes, where: str) -> None:
         raise ValueError(
             f"{where}: expected the model that was saved with this cfg, digest {cfg[DIGEST]!r}, "
             f"got {found!r}: one of the two was changed, or is of another save. Of cfg, "
-            f"{', '.join(FREE)} may be edited"
+            f"{', '.join(EDITABLE)} may be edited"
         )
 
 
 def _digest(cfg: Cfg, model: bytes) -> str:
-    covered = {name: value for name, value in cfg.items() if name not in (*FREE, DIGEST)}
+    covered = {name: value for name, value in cfg.items() if name not in (*EDITABLE, DIGEST)}
     digest = hashlib.blake2b(json.dumps(covered, sort_keys=True).encode(), digest_size=16)
     digest.update(model)
     return digest.hexdigest()
 
 
 def check_cfg(cfg: Any, own: Cfg) -> None:
-    """Check a cfg by itself and against that of the config.
+    """Check a saved cfg, by itself and against the config.
 
-    cfg (Any): What was saved.
-    own (Cfg): That of the component as the config has built it.
-    RAISES (ValueError): If something is missing, of the wrong kind or for another scheme.
+    cfg (Any): The saved cfg.
+    own (Cfg): The cfg of the component that was built from the config.
+    RAISES (ValueError): If something is missing, of the wrong type or for another scheme.
     """
     if not isinstance(cfg, dict):
         raise ValueError(f"expected a mapping, got {cfg!r}")
@@ -238,31 +237,6 @@ def check_cfg(cfg: Any, own: Cfg) -> None:
     _check_tables(cfg["cost_tables"], len(Tags(labels, scheme)))
 
 
-def load_settings(cfg: Cfg, configured: Cfg, saved: Cfg) -> Optional[Any]:
-    """Load saved settings. A setting that was changed on the component keeps its saved value,
-    unless the config now differs from the config at the time of saving.
-
-    cfg (Cfg): The cfg of the component. It is updated.
-    configured (Cfg): The settings as the config has them.
-    saved (Cfg): The cfg that was saved.
-    RETURNS (Optional[Any]): The saved tables of the decoding.
-    """
-    then, tables = saved.get("configured", configured), saved.get("decoding_tables")
-    cfg.update({name: saved[name] for name in saved if name not in MADE})
-    for name, settings in configured.items():
-        # Models of 0.1 don't have all of today's settings.
-        before = then.get(name)
-        if isinstance(before, dict) and isinstance(settings, dict):
-            before = {**dict.fromkeys(settings), **before}
-        if before != settings:
-            cfg[name] = deepcopy(settings)
-    # Models of 0.1 have sentence_boundaries, and the tables among the settings of decoding.
-    cfg.pop("sentence_boundaries", None)
-    if tables is None and "table" in saved.get("decoding", ()):
-        tables, cfg["decoding"] = saved["decoding"], deepcopy(configured["decoding"])
-    return tables
-
-
 def _check_temperature(temperature: Any, labels: List[str]) -> None:
     check_names(temperature, Temperature._fields, "temperature")
     of_labels = temperature["labels"]
@@ -274,13 +248,13 @@ def _check_temperature(temperature: Any, labels: List[str]) -> None:
 def check_names(
     block: Any, names: Iterable[str], where: str, *, optional: Optional[Iterable[str]] = None
 ) -> None:
-    """Check which names a block has.
+    """Check the names in a block of settings.
 
     block (Any): The block.
-    names (Iterable[str]): What it has to have.
-    where (str): What messages call it.
-    optional (Optional[Iterable[str]]): What it may have besides; None: nothing.
-    RAISES (ValueError): If it is no mapping, lacks a name or has another.
+    names (Iterable[str]): The required names.
+    where (str): The block's name, for the message.
+    optional (Optional[Iterable[str]]): The optional names.
+    RAISES (ValueError): If it is not a mapping, lacks a name or has an unknown one.
     """
     needed, allowed = set(names), {*names, *(optional or ())}
     if not isinstance(block, dict) or not needed <= set(block) <= allowed:
@@ -309,9 +283,9 @@ def _check_tables(tables: Any, n_tags: int) -> None:
 def load_model(model: Model[List[Doc], Potentials], data: bytes) -> None:
     """Load a model.
 
-    model (Model[List[Doc], Potentials]): As the config has built it.
-    data (bytes): What was saved.
-    RAISES (ValueError): If it is that of another config.
+    model (Model[List[Doc], Potentials]): The model that was built from the config.
+    data (bytes): The saved model.
+    RAISES (ValueError): If it was saved with another config.
     """
     before = [node.attrs.get("columns") for node in model.walk()]
     model.from_bytes(data)
@@ -324,10 +298,10 @@ def load_model(model: Model[List[Doc], Potentials], data: bytes) -> None:
 
 
 def check_model(model: Model[List[Doc], Potentials], n_tags: Optional[int]) -> None:
-    """Check that the parts of a model are of one size, and its weights finite.
+    """Check that the parts of a model have the same number of tags, and finite weights.
 
     model (Model[List[Doc], Potentials]): The model.
-    n_tags (Optional[int]): K of the labels; None if there are none.
+    n_tags (Optional[int]): K, according to the labels; None if there are none.
     RAISES (ValueError): If they are not.
     """
     if not model.has_dim("nO"):
@@ -354,7 +328,7 @@ def _check_linear(model: Model) -> None:
 
 
 def _sizes(model: Model) -> Dict[str, int]:
-    """What the arrays of a CRF say of K. Those that are not there say nothing."""
+    """The number of tags K according to each array of a CRF that is allocated."""
     sizes = {}
     emissions = model.get_ref("emissions") if model.has_ref("emissions") else None
     for node in model.walk():

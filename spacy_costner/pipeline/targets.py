@@ -10,7 +10,6 @@ from thinc.types import Array1d, Array2d, Floats1d, Floats2d, Ints1d
 from thinc.util import get_array_module
 
 from .. import chain
-from ..losses.composition import allowed_tags as agreeing_tags
 from ..tags import OUTSIDE, Entities, Tags
 from ..types import Constraints, CostTable, Gold, Potentials
 from ..validation import check_cost
@@ -79,7 +78,7 @@ class Targets(NamedTuple):
         RETURNS (Targets): The targets over the tags of `augment_tags`.
         """
         gold, augmented = self.gold, augment_tags(tags, spans, len(self.gold.tags))
-        columns, allowed = augmented.tied_to, self._allowed(len(tags))
+        columns, allowed = augmented.tied_to, chain.to_mask(gold.paths, len(tags))
         emissions = augmented.constraints.emissions
         if self.constraints.emissions is not None:
             emissions = emissions & self.constraints.emissions[:, columns]
@@ -94,9 +93,8 @@ class Targets(NamedTuple):
             augmented=augmented,
         )
 
-    def relax(self) -> "Tuple[Targets, Array1d]":
-        """Leave out the docs whose gold is impossible: nothing is annotated in them any more, and
-        every tag is possible.
+    def leave_out_impossible(self) -> "Tuple[Targets, Array1d]":
+        """Leave out the docs whose gold is impossible, as if they were not annotated.
 
         RETURNS (Tuple[Targets, Array1d]): The targets, and True for the docs that are left out.
             Shape: (B,)
@@ -104,7 +102,7 @@ class Targets(NamedTuple):
         gold, possible = self.gold, self.constraints.emissions
         if possible is None:
             return self, numpy.zeros(len(self.lengths), dtype=bool)
-        allowed = self._allowed(possible.shape[1])
+        allowed = chain.to_mask(gold.paths, possible.shape[1])
         paths = self.constraints._replace(emissions=possible & allowed)
         found = chain.best_path(chain.constrain(_zeros(possible, self.lengths), paths))
         left_out = numpy.isneginf(found.scores)
@@ -112,13 +110,7 @@ class Targets(NamedTuple):
         gold = gold._replace(tags=numpy.where((gold.tags >= 0) & ~tokens, found.tags, -1))
         if left_out.any():
             gold = gold._replace(allowed=allowed | tokens[:, None])
-            possible = possible | tokens[:, None]
-        constraints = self.constraints._replace(emissions=possible)
-        return self._replace(gold=gold, constraints=constraints), left_out
-
-    def _allowed(self, n_tags: int) -> Array2d:
-        """The tags that agree with gold. Shape: (N, K)"""
-        return chain.to_mask(agreeing_tags(self.gold), n_tags)
+        return self._replace(gold=gold), left_out
 
 
 def _zeros(possible: Array2d, lengths: Ints1d) -> Potentials:
@@ -162,7 +154,8 @@ def possible_tags(
     tokens: TokenAttrs, tags: Tags, strings: StringStore, *, sentence_boundaries: bool
 ) -> Optional[Array2d]:
     """The tags that docs allow. Preset annotation rules out all other tags. White space can't
-    begin or end an entity. If asked for, no entity crosses the start of a sentence.
+    begin or end an entity. With `sentence_boundaries`, no entity crosses the start of a sentence.
+    One path is always possible: that with only the preset entities.
 
     tokens (TokenAttrs): The tokens of the docs.
     tags (Tags): The tag set.

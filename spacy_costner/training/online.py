@@ -15,12 +15,12 @@ from .convergence import OnStep, Step, ignore
 
 
 class Trained(NamedTuple):
-    """What online training came to.
+    """The result of online training.
 
-    value (float): The loss of the last whole epoch or, if there is none, of the steps, for each
-        annotated token or, where the loss is one ratio, for each step.
-    n_epochs (int): Whole epochs.
-    n_steps (int): Steps.
+    value (float): The loss of the last complete epoch or, if there is none, of all steps; per
+        annotated token or, if the loss is one ratio, per step.
+    n_epochs (int): Number of complete epochs.
+    n_steps (int): Number of steps.
     reason (str): Why it ended.
     """
 
@@ -30,7 +30,7 @@ class Trained(NamedTuple):
     reason: str
 
     def describe(self) -> str:
-        """In words."""
+        """A line of text."""
         return (
             f"{self.reason}: {self.n_epochs} epochs, {self.n_steps:,} steps, loss {self.value:.6g}"
         )
@@ -63,12 +63,12 @@ def train(
 
     ner (CostSensitiveNER): An initialized component with a linear model.
     batches (List[Tuple[FeatureBatch, Targets]]): What `read_batches` returned. They are shuffled.
-    optimizer (Optimizer): Says whether averages are kept.
+    optimizer (Optimizer): The optimizer. It may keep averages.
     max_epochs (int), max_steps (int): When to end; 0 for no limit. Not both 0.
-    on_epoch (Callable): Called after each epoch. What a KeyboardInterrupt leaves is what was
-        learned so far.
-    RETURNS (Trained): What it came to.
-    RAISES (ValueError): If it would have no end.
+    on_epoch (Callable): Called after each epoch. A KeyboardInterrupt ends training and keeps the
+        weights so far.
+    RETURNS (Trained): The result.
+    RAISES (ValueError): If both limits are 0.
     """
     if not (max_epochs or max_steps):
         raise ValueError("fit: max_epochs, max_steps: expected one of them above 0, both are 0")

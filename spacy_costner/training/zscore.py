@@ -1,4 +1,4 @@
-"""The best Z-score of a linear model, as the solution of linear equations."""
+"""The linear equations whose solution has the best Z-score of a linear model."""
 
 from typing import Iterator, List, Optional, Protocol, Sequence, Tuple
 
@@ -16,22 +16,22 @@ from .sampled import SampledPaths, draw
 
 
 class Paths(Protocol):
-    """Paths of each sequence of a batch, each as probable as the other."""
+    """A uniform distribution over paths of each sequence of a batch."""
 
     def average(self, weights: Floats1d) -> Potentials:
-        """How often they take each step on average, times the weights, added up."""
+        """The mean counts of tags and transitions, times the weights, summed over sequences."""
 
     def covariance(self, values: Potentials, weights: Floats1d) -> Potentials:
-        """The covariance of that with the value of a path, times the weights, added up."""
+        """The covariances of these counts with the value of a path, times the weights, summed."""
 
 
 class AllPaths:
     """All legal paths."""
 
     def __init__(self, potentials: Potentials) -> None:
-        """Run the messages.
+        """Run forward-backward.
 
-        potentials (Potentials): Minus infinity where a step is not legal, else 0.
+        potentials (Potentials): Minus infinity where a tag or transition is not legal, else 0.
         """
         self._posterior = chain.forward_backward(potentials)
 
@@ -47,11 +47,11 @@ class ZScoreEquations(AllExamples):
 
         (C* + 2 c2 I) theta = b*
 
-    b* adds up over the sequences how often gold takes each step beyond the mean of all legal
-    paths, as features; C* is the sum of the covariances of that. What `losses.zscore` says of
-    partial annotation, weights and sequences without annotation holds here too. Without
-    penalty the scale of theta is of no account. C* is never formed: its product with a vector
-    is one pass of `chain.marginals_jvp`, at scores of 0.
+    b* is the sum over the sequences of gold's feature counts minus their mean over all legal
+    paths. C* is the sum of the covariances of these counts. Partial annotation, weights and
+    sequences without annotation are treated as in `losses.zscore`. Without a penalty the scale of
+    theta doesn't matter. C* is never formed: its product with a vector is the gradient of the
+    expected score of a path, at scores of 0.
 
     Ricci, De Bie & Cristianini, sections 3 to 5; the penalty is ours.
     """
@@ -70,9 +70,9 @@ class ZScoreEquations(AllExamples):
         ner (CostSensitiveNER): An initialized component with a linear model.
         examples (Sequence[Example]): All examples.
         c2 (float): Weight of the penalty.
-        n_sampled (Optional[int]): How many paths to draw of each sequence, once, to stand for
-            all of them (section 6); None: all legal paths.
-        seed (int): Of the draws.
+        n_sampled (Optional[int]): How many paths to draw once for each sequence, in place of all
+            legal paths (section 6). None: all legal paths.
+        seed (int): The seed of the draws.
         """
         super().__init__(ner, examples)
         self.c2 = c2
@@ -87,7 +87,7 @@ class ZScoreEquations(AllExamples):
         return self.collect(self._covariances(vector)) + 2 * self.c2 * vector
 
     def _differences(self) -> Iterator[Tuple[Batch, Potentials]]:
-        """b* as steps. What is drawn is drawn here."""
+        """b* as a gradient of each batch. Paths are drawn here."""
         start = numpy.zeros(self.shape).reshape(-1)
         for batch, scores in self.score(start):
             potentials, gold = batch.targets.to_loss_inputs(scores)
@@ -101,7 +101,7 @@ class ZScoreEquations(AllExamples):
             yield batch, batch.targets.collapse(ahead)
 
     def _covariances(self, vector: Floats1d) -> Iterator[Tuple[Batch, Potentials]]:
-        """C* times a vector, as steps."""
+        """C* times a vector, as a gradient of each batch."""
         for i, (batch, scores) in enumerate(self.score(vector)):
             potentials = batch.targets.constrain(scores)
             paths = self._paths(i, level(potentials))
