@@ -205,7 +205,7 @@ class Features(Shim):
             _check_values(self.template.columns, values, pairs, phrases)
         except Exception as error:
             raise ValueError(
-                f"features of a linear CRF: expected what was saved of them, was damaged: {error}"
+                f"features of a linear CRF: expected what was saved of them, found damage: {error}"
             ) from error
         # Before 0.2 only the names of columns were saved.
         template = self._template()

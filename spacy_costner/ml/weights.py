@@ -270,7 +270,7 @@ class SparseWeights(Shim):
             self.table.weights[used] = weights * numpy.float32(saved["scale"])
         except Exception as error:
             raise ValueError(
-                f"weights of a linear CRF: expected what was saved of them, was damaged: {error}"
+                f"weights of a linear CRF: expected what was saved of them, found damage: {error}"
             ) from error
         return self
 

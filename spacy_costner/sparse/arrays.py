@@ -46,7 +46,7 @@ def gather_window(
     """The rows of tokens, from what they and their neighbours are.
 
     values (Ints2d): What each token is in each of C respects; -1 for nothing. Shape: (N, C)
-    lengths (Ints1d): Tokens of each sequence. Neighbours are of the same. Shape: (B,)
+    lengths (Ints1d): Tokens of each sequence. Tokens of a sequence stand side by side. Shape: (B,)
     columns (Ints1d): The respect that each slot shows. Shape: (S,)
     offsets (Ints1d): How far to the right its neighbour is. Shape: (S,)
     first_rows (Ints1d): The row of its value 0. Shape: (S,)
