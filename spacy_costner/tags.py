@@ -1,8 +1,7 @@
 """Tag schemes as data; tag sets; entities to tags and back.
 
-A tag is O, or a scheme's prefix and a label. Which one a name means is never read from
-the name: a tag set keeps the prefix and the label of each tag side by side, so labels
-may contain anything, hyphens included.
+A tag is O, or a scheme's prefix and a label. A tag set keeps the prefix and
+the label of each tag separately and never parses the name of a tag, so labels may have hyphens.
 """
 
 from functools import cached_property
@@ -17,7 +16,7 @@ OUTSIDE = "O"
 
 
 class Scheme(NamedTuple):
-    """How the tokens of an entity are told apart by their prefixes.
+    """How tags encode entities.
 
     name (str): Name in the config.
     begin (str): The first of several tokens.

@@ -1,4 +1,4 @@
-"""Scores from counts, whether their differences may be chance, and tables of them."""
+"""F-score, calibration error, bootstrap tests and Markdown tables."""
 
 from .bootstrap import Difference, bootstrap, difference, paired_differences
 from .f_score import f_score, precision, ratio, recall
