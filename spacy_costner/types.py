@@ -65,8 +65,8 @@ class Gold(NamedTuple):
         Shape: (K,)
     tied_to (Optional[Ints1d]): The tag that each tag scores as, where some tags share
         their scores; None: itself. Shape: (K,)
-    features (Optional[Ints2d]): The features of each token, each of the value 1; -1
-        for none. None: each token has one feature of its own. Shape: (N, S)
+    features (Optional[Ints2d]): The features of each token, each of the value 1; -1 stands
+        for none. None: each token has one, which no other has. Shape: (N, S)
     """
 
     tags: Ints1d

@@ -1,4 +1,4 @@
-"""Checks of config values: numbers, names of labels, costs."""
+"""Checks of what a config says: numbers, names of labels, costs."""
 
 import math
 import warnings
@@ -10,9 +10,9 @@ from thinc.api import Config, ConfigValidationError
 
 
 def number(value: Any) -> float:
-    """A config value as a number: `psi = inf` and `psi = nan` come as text.
+    """What a config says, as a number: `psi = inf` and `psi = nan` come as text.
 
-    RETURNS (float): The number; NaN, which every check refuses, if it isn't one.
+    RETURNS (float): The number; NaN, which no check lets pass, if it is none.
     """
     try:
         return float(value)
@@ -24,7 +24,7 @@ def check_cost(cost: float, where: str) -> float:
     """Check what a mistake costs.
 
     cost (float): The cost.
-    where (str): Its name in error messages.
+    where (str): What messages call it.
     RETURNS (float): The cost.
     RAISES (ValueError): If it is negative or not finite.
     """
@@ -36,12 +36,12 @@ def check_cost(cost: float, where: str) -> float:
 def check_names(block: Mapping[str, Any], where: str) -> None:
     """Check that a config with this block can be written and read again.
 
-    A trained pipeline saves its config as text, and not every label can be written and read again.
-    For example, a dot in the name of a section gives two sections. Such a pipeline could be
-    trained and saved, but not loaded.
+    A trained pipeline takes its config along as text, and not every label survives that: a
+    dot in the name of a section, say, reads as two sections. Such a pipeline would be
+    trained and saved, and could not be loaded.
 
     block (Mapping[str, Any]): The block, with blocks in it.
-    where (str): Its name in error messages.
+    where (str): What messages call it.
     RAISES (ValueError): If one of the names doesn't come back as it was.
     """
     for name, value in block.items():
@@ -69,7 +69,7 @@ def without_repetition(pairs: Sequence[Tuple[str, Any]]) -> Dict[str, Any]:
 
     pairs (Sequence[Tuple[str, Any]]): The names and values.
     RETURNS (Dict[str, Any]): The mapping.
-    RAISES (ValueError): If a name is there twice.
+    RAISES (ValueError): If a name stands there twice.
     """
     mapping = dict(pairs)
     if len(mapping) < len(pairs):
@@ -80,9 +80,9 @@ def without_repetition(pairs: Sequence[Tuple[str, Any]]) -> Dict[str, Any]:
 
 
 def describe(value: Any) -> Any:
-    """Describe what a block of the config has built, in the same way in every process.
+    """Say what a block of the config has made, in the same way in every process.
 
-    value (Any): Numbers, names, and factories' results: partial functions, trees, matrices.
+    value (Any): IdMap, names, and factories' results: partial functions, trees, matrices.
     RETURNS (Any): JSON.
     """
     if isinstance(value, partial):
@@ -101,5 +101,5 @@ def describe(value: Any) -> Any:
 
 
 def warn_of_old_name(old: str, new: str) -> None:
-    """Warn that a name is deprecated."""
+    """Say what an old name is called now."""
     warnings.warn(f"{old} is deprecated, use {new}", DeprecationWarning, stacklevel=3)

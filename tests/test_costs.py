@@ -351,7 +351,7 @@ def test_what_is_wrong_in_the_config_is_named_at_once(
         ),
         (
             make_matrix_cost(matrix=ONE_LABEL),
-            "MatrixCost: matrix: expected the cost of predicting 'micro-state' for 'city'",
+            "MatrixCost: matrix: expected what it costs to answer 'micro-state' for 'city'",
         ),
         (
             make_matrix_cost(matrix="no/such/costs.csv"),
@@ -367,7 +367,7 @@ def test_what_is_wrong_with_the_labels_is_named_with_the_table(cost: Cost, messa
 @pytest.mark.parametrize(
     "text, message",
     [
-        ("", "the cost of predicting 'O' for 'city'"),
+        ("", "what it costs to answer 'O' for 'city'"),
         ("gold,city,O\ncity,0,x\n", "could not read it: .*'x'"),
         ("gold,city,O\ncity,0\n", "row 'city': expected 2 costs, found 1"),
         ("gold,city,city\ncity,0,1\n", "found twice: 'city'"),
@@ -375,7 +375,7 @@ def test_what_is_wrong_with_the_labels_is_named_with_the_table(cost: Cost, messa
         ("gold,city,O\ncity,0,-1\n", f"city.O: {NUMBER}-1.0"),
         ("gold,city,O\ncity,0,inf\n", f"city.O: {NUMBER}inf"),
         ("gold,city,O\ncity,2,1\n", "city.city: expected 0"),
-        ("gold,city,O\ncity,0,\n", "the cost of predicting 'O' for 'city'"),
+        ("gold,city,O\ncity,0,\n", "what it costs to answer 'O' for 'city'"),
         (b"\xff\xfe", "could not read it"),
     ],
 )

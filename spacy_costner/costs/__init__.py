@@ -1,1 +1,1 @@
-"""What mistakes cost: cost tables, the label tree, the user's cost matrix."""
+"""What mistakes cost: tables, the label tree, the matrix of the user."""

@@ -1,14 +1,14 @@
-"""The user's own costs for pairs of labels.
+"""The user's own costs over labels: what it costs to answer one for another.
 
-They are a block of the config, [gold][predicted], or a CSV file: its first row has the predicted
-labels, the first cell of every other row the gold label.
+They are written as a block of the config, [gold][predicted], or in a CSV file: its first row
+names the labels predicted, the first cell of every other row the gold label.
 
     gold,city,country,O
     city,0,1,5
     country,1,0,5
     O,2,2,0
 
-The diagonal is 0 and can be omitted.
+The diagonal is 0 and may be left out.
 """
 
 import csv
@@ -25,10 +25,10 @@ MatrixSource = Union[str, Path, Dict[str, Dict[str, float]]]
 
 @dataclass(frozen=True, eq=False)
 class Matrix:
-    """Costs over labels. A file is read when a cost is first needed.
+    """Costs over labels. A file is read when a cost is first asked of it.
 
     source (MatrixSource): The rows, or the path of a CSV file.
-    where (str): Its name in error messages.
+    where (str): What messages call it.
     """
 
     source: MatrixSource
@@ -47,12 +47,12 @@ class Matrix:
         return rows
 
     def cost(self, gold: str, predicted: str) -> float:
-        """The cost of a predicted label.
+        """What a wrong label costs.
 
         gold (str): The gold label, or "O".
         predicted (str): The label predicted, or "O".
         RETURNS (float): The cost, 0 if they are the same.
-        RAISES (ValueError): If the matrix has no such cost.
+        RAISES (ValueError): If the matrix doesn't say.
         """
         if gold == predicted:
             return 0.0
@@ -60,16 +60,16 @@ class Matrix:
             return self.rows[gold][predicted]
         except KeyError:
             raise ValueError(
-                f"{self.where}: expected the cost of predicting {predicted!r} for {gold!r}, "
+                f"{self.where}: expected what it costs to answer {predicted!r} for {gold!r}, "
                 "found nothing"
             ) from None
 
 
 def make_matrix(source: MatrixSource, where: str) -> Matrix:
-    """Build a matrix. A block of the config is checked at once, a file when it is read.
+    """Build a matrix. What the config itself says is checked at once, a file when it is read.
 
     source (MatrixSource): The rows, or the path of a CSV file.
-    where (str): Its name in error messages.
+    where (str): What messages call it.
     RETURNS (Matrix): The matrix.
     RAISES (ValueError): If a cost is wrong, or if a label is one that a config can't write
         and read again.
@@ -104,7 +104,7 @@ def _read_rows(path: Union[str, Path], where: str) -> Dict[str, Dict[str, float]
 
 
 def _parse_row(gold: str, predicted: List[str], cells: List[str]) -> Dict[str, float]:
-    """The costs of a gold label. Empty cells are omitted."""
+    """The costs of a gold label. Those of empty cells are left out."""
     if len(cells) != len(predicted):
         raise ValueError(f"row {gold!r}: expected {len(predicted)} costs, found {len(cells)}")
     return without_repetition(

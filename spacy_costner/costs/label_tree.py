@@ -1,11 +1,11 @@
-"""The label tree: ancestors and distances of labels.
+"""The tree of labels: what stands above a label, and how far two of them are apart.
 
-A tree is a nested mapping, in a block of the config or in a JSON or YAML file. A leaf is {} or
-null. Every node can be a label.
+A tree is written as mappings in mappings, in a block of the config or in a JSON or YAML
+file. A leaf holds nothing: {} or null. Any node may be a label.
 
     {"location": {"city": {}, "country": {}}, "person": {}}
 
-The top nodes, level 1, are children of a root without a name.
+The nodes on top, level 1, are joined by a root without a name.
 """
 
 import json
@@ -26,10 +26,10 @@ TreeSource = Union[str, Path, Dict[str, Any]]
 
 @dataclass(frozen=True, eq=False)
 class Tree:
-    """A tree of labels. A file is read when it is first needed.
+    """A tree of labels. A file is read when something is first asked of it.
 
     source (TreeSource): The mappings, or the path of a JSON or YAML file.
-    where (str): Its name in error messages.
+    where (str): What messages call it.
     """
 
     source: TreeSource
@@ -37,7 +37,7 @@ class Tree:
 
     @cached_property
     def lineages(self) -> Dict[str, Tuple[str, ...]]:
-        """For each node, the nodes from the top to it, itself included.
+        """For each node the nodes from the top down to itself.
 
         RAISES (ValueError): If the file can't be read or holds no tree.
         """
@@ -50,7 +50,7 @@ class Tree:
         return max(len(lineage) for lineage in self.lineages.values())
 
     def lineage(self, label: str) -> Tuple[str, ...]:
-        """The nodes from the top to a label, itself included.
+        """The nodes from the top down to a label, itself included.
 
         label (str): The label.
         RETURNS (Tuple[str, ...]): The nodes, as many as the level of the label.
@@ -104,10 +104,10 @@ class Tree:
 
 
 def make_tree(source: TreeSource, where: str) -> Tree:
-    """Build a tree. A block of the config is checked at once, a file when it is read.
+    """Build a tree. What the config itself says is checked at once, a file when it is read.
 
     source (TreeSource): The mappings, or the path of a JSON or YAML file.
-    where (str): Its name in error messages.
+    where (str): What messages call it.
     RETURNS (Tree): The tree.
     RAISES (ValueError): If the mappings are not a tree, or have names that a config can't
         write and read again.
@@ -120,12 +120,11 @@ def make_tree(source: TreeSource, where: str) -> Tree:
 
 
 def parse_lineages(nodes: Any, where: str) -> Dict[str, Tuple[str, ...]]:
-    """Find the ancestors of each node of a tree.
+    """Find the place of each node of a tree.
 
     nodes (Any): The mappings.
-    where (str): Their name in error messages.
-    RETURNS (Dict[str, Tuple[str, ...]]): For each node, the nodes from the top to it, itself
-        included.
+    where (str): What messages call them.
+    RETURNS (Dict[str, Tuple[str, ...]]): For each node the nodes from the top down to itself.
     RAISES (ValueError): If a node appears twice or under itself, has no name, or holds
         anything else than nodes; or if there is none.
     """

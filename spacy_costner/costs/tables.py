@@ -1,11 +1,11 @@
-"""Cost tables over tags, [gold, predicted], 0 on the diagonal.
+"""What a mistake costs: tables over tags, [gold, predicted], 0 on the diagonal.
 
-Each factory returns a `Cost`: a function that makes the cost table of a tag set. Costs are built
-before the labels are known and called afterwards. Files that a config names are read then, too: a
-pipeline loads without them.
+Each factory returns a `Cost`: a function that makes the table of a tag set. They are
+built before the labels are known and are called when they are. A file that a config names
+is read then, too: a pipeline loads without it.
 
-All but one start from a table over labels, with O last (label -1). Its diagonal is the cost of the
-right label with a wrong prefix: a wrong boundary.
+All but one are tables over labels, with O last, where the tags of O (label -1) find it. The
+diagonal of such a table says what the right label with a wrong prefix costs: a wrong boundary.
 """
 
 from functools import partial
@@ -22,7 +22,7 @@ from .cost_matrix import Matrix, MatrixSource, make_matrix
 from .label_tree import Tree, TreeSource, make_tree
 
 NOTHING: Dict[str, Any] = SimpleFrozenDict()
-"""An optional block of the config."""
+"""A block of the config that may be left out."""
 
 
 def make_hamming_cost() -> Cost:
@@ -47,7 +47,7 @@ def make_zero_one_cost() -> Cost:
 
 
 def zero_one_cost(tags: TagSet) -> CostTable:
-    """Every wrong label costs 1; a wrong boundary costs 0.
+    """Every wrong label costs 1; a wrong boundary is free.
 
         cost[i, j] = 1 if label(i) != label(j) else 0
 
@@ -62,8 +62,8 @@ def zero_one_cost(tags: TagSet) -> CostTable:
 def make_hierarchical_cost(*, tree: TreeSource) -> Cost:
     """Build the hierarchical cost: see `hierarchical_cost`.
 
-    tree (TreeSource): The tree of labels: a block of the config, which is saved with the
-        pipeline, or the path of a JSON or YAML file, which isn't.
+    tree (TreeSource): The tree of labels: a block of the config, which travels with the
+        pipeline, or the path of a JSON or YAML file, which doesn't.
     RAISES (ValueError): If a block is not a tree.
     """
     tree_ = make_tree(tree, "spacy_costner.HierarchicalCost: tree")
@@ -72,7 +72,7 @@ def make_hierarchical_cost(*, tree: TreeSource) -> Cost:
 
 def hierarchical_cost(tags: TagSet, *, tree: Tree) -> CostTable:
     """A wrong label costs its distance to gold in the tree; a miss and a false alarm cost
-    one more than the longest distance; a wrong boundary costs 0.
+    one more than the longest distance; a wrong boundary is free.
 
         cost[i, j] = d(label(i), label(j))             between entities
         cost[i, j] = M = max_{e, e'} d(e, e') + 1      between an entity and O
@@ -94,9 +94,9 @@ def hierarchical_cost(tags: TagSet, *, tree: Tree) -> CostTable:
 class Weights(NamedTuple):
     """What each kind of mistake costs.
 
-    false_alarm (float): Gold is O, the prediction an entity; by the predicted label.
-    miss (float): Gold is an entity, the prediction O; by the gold label.
-    wrong_label (float): Both are entities, with different labels; by the gold label.
+    false_alarm (float): Gold is O, the answer an entity; by the label of the answer.
+    miss (float): Gold is an entity, the answer O; by the label of gold.
+    wrong_label (float): Both are entities, of two labels; by the label of gold.
     wrong_boundary (float): The right label with another prefix.
     """
 
@@ -114,7 +114,7 @@ def make_precision_recall_cost(
     wrong_boundary: float = 1.0,
     labels: Dict[str, Dict[str, float]] = NOTHING,
 ) -> Cost:
-    """Build a cost for each kind of mistake: see `precision_recall_cost`.
+    """Build the cost that trades precision for recall: see `precision_recall_cost`.
 
         [components.ner.loss.cost]
         @misc = "spacy_costner.PrecisionRecallCost.v1"
@@ -157,7 +157,7 @@ def _check_weights(weights: Weights, where: str) -> Weights:
 def precision_recall_cost(
     tags: TagSet, *, overall: Weights, per_label: Mapping[str, Weights]
 ) -> CostTable:
-    """The cost of a mistake depends on its kind and on the label.
+    """Mistakes cost what their kind does, for the label concerned.
 
         cost[O, x] = false_alarm(x)       cost[x, x'] = wrong_label(x)
         cost[x, O] = miss(x)              cost[B-x, I-x] = wrong_boundary(x)
@@ -186,12 +186,13 @@ def precision_recall_cost(
 
 
 def make_matrix_cost(*, matrix: MatrixSource, wrong_boundary: float = 0.0) -> Cost:
-    """Build the user's own cost: see `matrix_cost`.
+    """Build the cost that the user writes down: see `matrix_cost`.
 
-    matrix (MatrixSource): The cost of predicting one label for another. Either a block of the
-        config, `matrix.<gold>.<predicted>`, which is saved with the pipeline; or the path of a
-        CSV file, which isn't: its first row has the predicted labels, the first cell of every
-        other row the gold label. O is "O". The diagonal is 0 and can be omitted.
+    matrix (MatrixSource): What it costs to answer one label for another. Either a block of
+        the config, `matrix.<gold>.<predicted>`, which travels with the pipeline; or the
+        path of a CSV file, which doesn't: its first row names the predicted labels, the
+        first cell of each further row the gold one. O is "O". The diagonal is 0 and may be
+        left out.
     wrong_boundary (float): Cost of the right label with another prefix.
     RAISES (ValueError): If a cost is negative or not finite, or not 0 on the diagonal.
     """
@@ -202,7 +203,7 @@ def make_matrix_cost(*, matrix: MatrixSource, wrong_boundary: float = 0.0) -> Co
 
 
 def matrix_cost(tags: TagSet, *, matrix: Matrix, wrong_boundary: float) -> CostTable:
-    """The cost of a mistake is given by the user.
+    """Mistakes cost what the user says.
 
         cost[i, j] = matrix[label(i)][label(j)]        labels differ
         cost[B-x, I-x] = wrong_boundary
@@ -240,7 +241,7 @@ def make_sum_cost(*, costs: Dict[str, Any], weights: Dict[str, float] = NOTHING)
 
     costs (Dict[str, Cost]): The costs, under names of your choice: a block for each. (The
         signature says Any, as confection takes no blocks for the values of a Dict[str, Cost].)
-    weights (Dict[str, float]): The weight of each cost, 0 or more; default 1.
+    weights (Dict[str, float]): What each is multiplied by, 0 or more; 1 if left out.
     RAISES (ValueError): If there is no cost or a value is none, if there is a weight for no
         cost, or if one is negative or not finite.
     """
@@ -259,7 +260,7 @@ def make_sum_cost(*, costs: Dict[str, Any], weights: Dict[str, float] = NOTHING)
 
 
 def weighted_sum(tags: TagSet, *, terms: Sequence[Tuple[float, Cost]]) -> CostTable:
-    """A weighted sum of costs.
+    """Mistakes cost the sum of what they cost under several costs.
 
         cost[i, j] = sum_n w_n cost_n[i, j]
 
@@ -271,7 +272,7 @@ def weighted_sum(tags: TagSet, *, terms: Sequence[Tuple[float, Cost]]) -> CostTa
 
 
 def _over_tags(table: Floats2d, tags: TagSet) -> CostTable:
-    """Expand a table over labels to tags.
+    """Write a table over labels out over tags.
 
     table (Floats2d): Costs over labels and, last, O; its diagonal is what a wrong boundary
         costs. Shape: (labels + 1, labels + 1)

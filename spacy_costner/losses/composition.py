@@ -189,7 +189,7 @@ def annotated(gold: Gold, potentials: Potentials) -> Floats1d:
 
 
 def sum_by_sequence(tokens: Array1d, potentials: Potentials) -> Floats1d:
-    """Sum one number per token over each sequence, in float64. Shape: (N,) to (B,)"""
+    """Add up one number a token over each sequence, in float64. Shape: (N,) to (B,)"""
     xp = get_array_module(tokens)
     sequence = sequence_of(potentials)
     if len(sequence) == 0:

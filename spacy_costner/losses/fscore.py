@@ -1,4 +1,4 @@
-"""MCE-F: a smooth version of 1 - F over entities."""
+"""MCE-F: the segmentation F-score itself, smoothed."""
 
 import math
 from dataclasses import dataclass, field
@@ -27,20 +27,20 @@ from .parameters import above, finite, one_of, within
 
 
 class Counts(NamedTuple):
-    """Smooth counts of entities."""
+    """Smoothed counts of entities: found, found but wrong, and missed."""
 
     true_positives: float
     false_positives: float
     false_negatives: float
 
     def plus(self, other: "Counts", decay: float = 1.0) -> "Counts":
-        """These counts times a factor, plus others."""
+        """These, multiplied by a factor, and others."""
         return Counts(*(decay * mine + theirs for mine, theirs in zip(self, other)))
 
 
 NOTHING_YET = Counts(0.0, 0.0, 0.0)
 ONE_FOUND = Counts(1.0, 0.0, 0.0)
-"""Always added: without a true positive the loss would be infinite."""
+"""What there always is on top: with no true positives the loss would be infinite."""
 
 
 def make_mce_f(
@@ -53,8 +53,8 @@ def make_mce_f(
 ) -> Loss:
     """Build the F-score loss: see `mce_f`.
 
-    gamma (float): Weight of recall relative to precision, above 0.
-    psi (float): 1 for exact expected counts, "inf" for best paths.
+    gamma (float): How much more recall counts than precision, above 0.
+    psi (float): 1 for exact expected counts, "inf" for the best paths alone.
     slope (float): With psi = inf, how steep the sigmoid is, above 0.
     offset (float): With psi = inf, where it is steep.
     decay (float): What running totals are multiplied by at each batch, 0 to 1.
@@ -78,10 +78,11 @@ def make_mce_f(
 
 @dataclass
 class RunningTotals:
-    """The F-score loss of a batch, with the counts of earlier batches.
+    """The F-score loss of a batch on top of those before it.
 
-    F is not a sum over sentences: that of a small batch is noisy, and that of a batch without
-    entities is not finite. One true positive is always added.
+    An F-score is no sum over sentences: that of a small batch says little, and that of one
+    without entities is not even finite. One true positive is never forgotten, however many
+    batches without entities there are.
 
     compute (Callable): `mce_f` with its parameters.
     decay (float): What the totals are multiplied by at each batch.
@@ -113,15 +114,16 @@ def mce_f(
     offset: float = 0.0,
     before: Counts = ONE_FOUND,
 ) -> Tuple[LossResult, Counts]:
-    """A smooth version of 1 - F over entities.
+    """How much better the F-score of whole entities could be.
 
         loss = (gamma^2 FN + FP) / ((gamma^2 + 1) TP),  F_gamma = 1 / (1 + loss)
 
-    With psi = 1 the counts are expected counts, from the probability of each gold entity. With
-    psi = inf they are sums of l(d), the sigmoid of the score of the best path without something
-    minus that of the best path with it: a gold entity (TP, FN), and the gold tags in place of a
-    wrong entity of the best competitor (FP). Not convex: it needs a likelihood model to start
-    from. Missing tokens don't count.
+    With psi = 1 the counts are the exact expected ones of the model, by the probability of
+    each gold entity. With psi = inf they are sums of l(d), the sigmoid of how far the best
+    path without something that is right is ahead of the best one with it: without an entity
+    of gold (TP, FN), and without gold's tags in the place of a wrong entity of the best wrong
+    path (FP). Not convex: start from a model of the likelihood. Tokens that are not annotated
+    don't count.
 
     potentials (Potentials): The scores of a batch.
     gold (Gold): Gold tags, and which tags begin and go on with an entity.
@@ -147,7 +149,7 @@ respect to the potentials."""
 
 
 def expected_counts(potentials: Potentials, gold: Gold) -> Counted:
-    """Expected counts of entities.
+    """How many entities the model is expected to find, exactly.
 
         TP = sum over gold entities of p(entity),  FN = sum of 1 - p(entity)
         FP = expected number of entities - TP
@@ -174,10 +176,10 @@ def expected_counts(potentials: Potentials, gold: Gold) -> Counted:
 
 
 def best_counts(potentials: Potentials, gold: Gold, *, slope: float, offset: float) -> Counted:
-    """Smooth counts of entities, from best paths.
+    """How many entities the best paths find, smoothed.
 
         TP = sum of 1 - l(d),  FN = sum of l(d)    over gold entities
-        FP = sum of l(d)    over the places of wrong entities of the best competitor
+        FP = sum of l(d)    over the places of wrong entities of the best wrong path
         d = without - with
 
     with and without are the scores of the best path that has an entity, or that has gold's
@@ -210,8 +212,8 @@ def gold_entities(gold: Gold, potentials: Potentials) -> Segments:
 
 
 def wrong_entities(gold: Gold, potentials: Potentials, right: Segments) -> Segments:
-    """The entities of the best competitor, except gold entities and those that begin in missing
-    tokens."""
+    """The entities of the best path that is not gold, but for those that are gold's or that
+    begin where gold is not annotated."""
     path, scores = chain.best_path_excluding(potentials, allowed_tags(potentials, gold))
     tags, known = to_numpy(path), to_numpy(gold.tags) >= 0
     has_path = numpy.repeat(numpy.isfinite(to_numpy(scores)), potentials.lengths)
@@ -224,9 +226,9 @@ def wrong_entities(gold: Gold, potentials: Potentials, right: Segments) -> Segme
 
 
 def right_in_place(wrong: Segments, gold: Gold, potentials: Potentials) -> Segments:
-    """The gold tags in place of wrong entities, as far as their tokens are annotated. If an entity
-    may continue after its last tag (IOB2), the next token determines where it ends: its tag then
-    belongs to the place."""
+    """What is right in the place of wrong entities: gold's tags of their tokens, as far as these
+    are annotated. Where an entity may go on behind its last tag (IOB2), only the token after
+    says where it ends: there its tag belongs to the place."""
     tags, begin = to_numpy(gold.tags), wrong.begin
     end_of_sequence = numpy.cumsum(potentials.lengths)
     which = numpy.searchsorted(end_of_sequence, begin, side="right")
@@ -274,14 +276,14 @@ def _join(one: Segments, other: Segments) -> Segments:
 
 
 def _weights(gold: Gold, potentials: Potentials, entities: Segments) -> Tuple[Floats1d, Floats1d]:
-    """The weight of each sequence and of each entity. Shapes: (B,), (S,)"""
+    """How much each sequence counts, and each entity. Shapes: (B,), (S,)"""
     xp = get_array_module(potentials.emissions)
     weights = sequence_weights(gold, xp.ones(len(potentials.lengths)))
     return weights, weights[sequence_of(potentials)[xp.asarray(entities.begin)]]
 
 
 def _opening_steps(potentials: Potentials, gold: Gold) -> Potentials:
-    """1 on the opening tags of every annotated token, 0 elsewhere."""
+    """1 on every annotated token's tags that begin an entity, 0 on all other steps."""
     xp = get_array_module(potentials.emissions)
     opening = (gold.tags >= 0)[:, None] & xp.asarray(gold.opening)
     zeros = map_scores(xp.zeros_like, potentials)

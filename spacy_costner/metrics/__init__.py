@@ -1,4 +1,4 @@
-"""F-score, calibration error, bootstrap tests and Markdown tables."""
+"""Scores from counts, whether their differences may be chance, and tables of them."""
 
 from .bootstrap import Difference, bootstrap, difference, paired_differences
 from .f_score import f_score, precision, ratio, recall

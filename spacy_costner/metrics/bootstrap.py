@@ -1,4 +1,4 @@
-"""Paired bootstrap: the significance of differences between systems."""
+"""Whether one system is better than another, or was lucky with the test docs."""
 
 from typing import Callable, List, NamedTuple
 
@@ -6,16 +6,16 @@ import numpy
 from thinc.types import Floats1d, Floats2d, FloatsXd
 
 BLOCK = 2**22
-"""The maximum number of docs drawn at once, to limit memory."""
+"""How many docs are drawn at once, at most: what fits into memory with ease."""
 
 
 class Difference(NamedTuple):
-    """The difference between the scores of two systems.
+    """How far the score of a system is from that of another.
 
     value (float): The difference on the docs there are.
-    low, high (float): The 95 % interval of the difference over samples.
-    p (float): The two-sided p-value: twice the share of samples with no difference or one of
-        the other sign.
+    low, high (float): The middle 95 % of the differences over samples lie between these.
+    p (float): Twice the share of samples that show none, or one of the other sign: the
+        two-sided level of significance.
     """
 
     value: float
@@ -53,13 +53,13 @@ def _times_drawn(rng: numpy.random.Generator, n_docs: int, n_samples: int) -> Fl
 
 
 def difference(value: float, sampled: Floats1d) -> Difference:
-    """Compute the interval and p-value of a difference from bootstrap samples.
+    """Judge a difference by what it is in samples.
 
         p = min(1, 2 (1 + min(#(d_i <= 0), #(d_i >= 0))) / (1 + n))
 
     value (float): The difference d on the docs there are.
     sampled (Floats1d): The difference on each of n samples. Shape: (n,)
-    RETURNS (Difference): The result.
+    RETURNS (Difference): The judgement.
     """
     tail = min(int((sampled <= 0).sum()), int((sampled >= 0).sum()))
     low, high = numpy.percentile(sampled, [2.5, 97.5]).tolist()
@@ -73,14 +73,14 @@ def paired_differences(
     baseline: int = 0,
     n_samples: int = 10_000,
 ) -> List[List[Difference]]:
-    """Compare systems with a baseline by the mean scores over seeds: a paired bootstrap over docs,
-    with the same samples for all systems, seeds and scores.
+    """Compare systems with one of them by the mean scores of their seeds: the paired bootstrap
+    over docs, with the same samples for all systems, seeds and scores.
 
     counts (FloatsXd): What was counted of each system, with each seed, in each doc. Shape:
         (systems, seeds, docs, columns)
     score (Callable[[FloatsXd], FloatsXd]): Makes scores of counts that are added up over docs.
         Shape: (..., columns) to (scores, ...)
-    baseline (int): The index of the baseline.
+    baseline (int): The system that all are compared with.
     n_samples (int): How many samples of docs.
     RETURNS (List[List[Difference]]): For each score one for each system.
     """

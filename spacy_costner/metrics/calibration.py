@@ -1,4 +1,4 @@
-"""Calibration error and reliability of confidences."""
+"""Whether confidences mean what they say: of all answers that are 70 % sure, 70 % are right."""
 
 from typing import Any, Dict, List
 
@@ -9,15 +9,15 @@ N_BINS = 10
 
 
 def reliability(probs: Floats1d, right: Array1d, *, n_bins: int = N_BINS) -> List[Dict[str, Any]]:
-    """Compare the confidence of predictions with the share that is correct.
+    """Compare how sure answers are with how many of them are right.
 
-    probs (Floats1d): The probability of each prediction. Shape: (E,)
-    right (Array1d): True for correct predictions. Shape: (E,)
+    probs (Floats1d): The probability of each answer. Shape: (E,)
+    right (Array1d): True for those that are right. Shape: (E,)
     n_bins (int): Bins of equal width.
-    RETURNS (List[Dict[str, Any]]): For each bin, by increasing confidence, "from" (included) and
-        "to" (excluded), the number of predictions "n", their mean "confidence", and the share
-        "right" that is correct; the latter two are None for an empty bin. Probability 1 is in the
-        last bin.
+    RETURNS (List[Dict[str, Any]]): For each bin, from unsure to sure, "from" and "to", the
+        number of answers "n", their mean "confidence", and the share "right" of those that
+        are; the latter two None for an empty bin. From "from" on, up to below "to"; answers
+        of probability 1 are in the last bin.
     """
     bins = _bins(probs, n_bins)
     counts = numpy.bincount(bins, minlength=n_bins)
@@ -36,12 +36,12 @@ def reliability(probs: Floats1d, right: Array1d, *, n_bins: int = N_BINS) -> Lis
 
 
 def calibration_error(probs: Floats1d, right: Array1d, *, n_bins: int = N_BINS) -> float:
-    """The expected calibration error: the mean distance of confidence and precision.
+    """The expected calibration error: how far confidence and precision are apart.
 
-        sum_bins n_bin / n |mean confidence - share of correct predictions|
+        sum_bins n_bin / n |mean confidence - share of right answers|
 
-    probs (Floats1d): The probability of each prediction, at least one. Shape: (E,)
-    right (Array1d): True for correct predictions. Shape: (E,)
+    probs (Floats1d): The probability of each answer, at least one. Shape: (E,)
+    right (Array1d): True for those that are right. Shape: (E,)
     n_bins (int): Bins of equal width.
     RETURNS (float): The error, between 0 and 1.
 

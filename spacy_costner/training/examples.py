@@ -30,8 +30,8 @@ class Batch(NamedTuple):
 class AllExamples:
     """All examples, and the weights of a linear model as one vector of D numbers.
 
-    Docs are read once. Features that occur in the same tokens share a part of the vector: see
-    `sparse.Merged`. A vector is in float64, the scores are in float32.
+    What docs say is read once. Features that only ever occur together share a part of the
+    vector: see `sparse.Merged`. A vector is in float64, the scores are in float32.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class AllExamples:
 
         ner (CostSensitiveNER): An initialized component with a linear model.
         examples (Sequence[Example]): All examples.
-        batch_size (int): How many are scored together; 0 for a default.
+        batch_size (int): How many are scored together; 0 for so many as do no harm.
         """
         self.ner = ner
         self.features, self.weights = linear_part(ner.model)
@@ -59,7 +59,7 @@ class AllExamples:
             start = end
 
     def score(self, vector: Floats1d) -> Iterator[Tuple[Batch, Potentials]]:
-        """The scores of each batch, with the weights of a vector.
+        """The scores of each batch, under the weights that a vector stands for.
 
         vector (Floats1d): Shape: (D,)
         """
@@ -77,7 +77,7 @@ class AllExamples:
             yield batch, scores
 
     def collect(self, gradients: Iterable[Tuple[Batch, Potentials]]) -> Floats1d:
-        """Sum the gradients with respect to scores to one with respect to the vector.
+        """Add up derivatives with respect to scores, as one with respect to the vector.
 
         gradients (Iterable[Tuple[Batch, Potentials]]): That of each batch.
         RETURNS (Floats1d): Shape: (D,)
@@ -98,7 +98,7 @@ class AllExamples:
         return numpy.concatenate([groups, rows[n_features:]]).reshape(-1)
 
     def write_weights(self, vector: Floats1d) -> None:
-        """Set the weights of the model from a vector. Shape: (D,)"""
+        """Give the model the weights that a vector stands for. Shape: (D,)"""
         n_groups, vectors = len(self.merged.roots), vector.reshape(self.shape)
         features = self.merged.spread(vectors[:n_groups])
         self.weights.rows[:] = numpy.concatenate([features, vectors[n_groups:]])

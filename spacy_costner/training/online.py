@@ -1,5 +1,5 @@
-"""Online training of the linear model: the updates of `spacy train`, on examples that are read
-once."""
+"""Online training of the linear model: small steps, as in `spacy train`, on examples that are
+read once."""
 
 import random
 from typing import Iterable, List, NamedTuple, Tuple
@@ -15,7 +15,7 @@ from .convergence import OnStep, Step, ignore
 
 
 class Trained(NamedTuple):
-    """The result of online training.
+    """What online training came to.
 
     value (float): The loss of the last whole epoch or, if there is none, of the steps, for each
         annotated token or, where the loss is one ratio, for each step.
@@ -39,7 +39,7 @@ class Trained(NamedTuple):
 def read_batches(
     ner: CostSensitiveNER, batches: Iterable[List[Example]]
 ) -> List[Tuple[FeatureBatch, Reading]]:
-    """Read the features and the gold of batches.
+    """Read what there is to know of batches: the features of the tokens, and what is gold.
 
     ner (CostSensitiveNER): An initialized component with a linear model.
     batches (Iterable[List[Example]]): The batches.
@@ -63,15 +63,15 @@ def train(
     max_steps: int = 0,
     on_epoch: OnStep = ignore,
 ) -> Trained:
-    """Update the weights with each batch, in a new order in each epoch.
+    """Make a step for each batch, in another order in each epoch.
 
     ner (CostSensitiveNER): An initialized component with a linear model.
     batches (List[Tuple[FeatureBatch, Reading]]): What `read_batches` returned. They are shuffled.
     optimizer (Optimizer): Says whether averages are kept.
     max_epochs (int), max_steps (int): When to end; 0 for no limit. Not both 0.
-    on_epoch (Callable): Called after each epoch. A KeyboardInterrupt ends training and keeps the
-        weights so far.
-    RETURNS (Trained): The result.
+    on_epoch (Callable): Called after each epoch. What a KeyboardInterrupt leaves is what was
+        learned so far.
+    RETURNS (Trained): What it came to.
     RAISES (ValueError): If it would have no end.
     """
     if not (max_epochs or max_steps):
@@ -100,7 +100,7 @@ def train(
 def step(
     ner: CostSensitiveNER, seen: FeatureBatch, reading: Reading, optimizer: Optimizer
 ) -> Tuple[float, int]:
-    """Update the weights with a batch, as `CostSensitiveNER.update` does.
+    """Learn from a batch, as `CostSensitiveNER.update` does.
 
     RETURNS (Tuple[float, int]): The loss, and what it is to be divided by.
     """

@@ -17,13 +17,13 @@ from .sampled import SampledPaths, draw
 
 
 class Paths(Protocol):
-    """Paths of each sequence of a batch, all with the same probability."""
+    """Paths of each sequence of a batch, each as probable as the other."""
 
     def average(self, weights: Floats1d) -> Potentials:
-        """The mean features of the paths, weighted and summed."""
+        """How often they take each step on average, times the weights, added up."""
 
     def covariance(self, values: Potentials, weights: Floats1d) -> Potentials:
-        """The covariance of the features with the value of a path, weighted and summed."""
+        """The covariance of that with the value of a path, times the weights, added up."""
 
 
 class AllPaths:
@@ -32,7 +32,7 @@ class AllPaths:
     def __init__(self, potentials: Potentials) -> None:
         """Run the messages.
 
-        potentials (Potentials): Minus infinity for forbidden tags and transitions, else 0.
+        potentials (Potentials): Minus infinity where a step is not legal, else 0.
         """
         self._posterior = chain.forward_backward(potentials)
 
@@ -48,10 +48,10 @@ class ZScoreEquations(AllExamples):
 
         (C* + 2 c2 I) theta = b*
 
-    b* is the sum over the sequences of the features of gold minus their mean over all legal paths.
-    C* is the sum of the covariances of the features. Partial annotation, weights and sequences
-    without annotation are treated as in `losses.zscore`. Without penalty the scale of theta makes
-    no difference. C* is never formed: its product with a vector
+    b* adds up over the sequences how often gold takes each step beyond the mean of all legal
+    paths, as features; C* is the sum of the covariances of that. What `losses.zscore` says of
+    partial annotation, weights and sequences without annotation holds here too. Without
+    penalty the scale of theta is of no account. C* is never formed: its product with a vector
     is one pass of `chain.marginals_jvp`, at scores of 0.
 
     Ricci, De Bie & Cristianini, sections 3 to 5; the penalty is ours.
@@ -71,7 +71,7 @@ class ZScoreEquations(AllExamples):
         ner (CostSensitiveNER): An initialized component with a linear model.
         examples (Sequence[Example]): All examples.
         c2 (float): Weight of the penalty.
-        n_sampled (Optional[int]): How many paths to sample from each sequence, once, in place of
+        n_sampled (Optional[int]): How many paths to draw of each sequence, once, to stand for
             all of them (section 6); None: all legal paths.
         seed (int): Of the draws.
         """
