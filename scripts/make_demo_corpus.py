@@ -109,7 +109,7 @@ def make_doc(nlp: Language, text: str, entities: List[Entity]) -> Doc:
     spans = [doc.char_span(start, end, label=label) for start, end, label in entities]
     doc.ents = [span for span in spans if span is not None]
     if len(doc.ents) < len(entities):
-        raise ValueError(f"expected entities that begin and end with tokens, was: {text!r}")
+        raise ValueError(f"expected entities that begin and end with tokens, got {text!r}")
     return doc
 
 

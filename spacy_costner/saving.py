@@ -1,7 +1,7 @@
-"""Saving: what was there stays until the new is whole.
+"""Atomic saving: the old file or folder stays until the new one is complete.
 
-It is written beside, flushed and put in its place. A process that is killed, or a full disk, leaves
-the old under its path or the new, never a part.
+The new one is written beside the old one, flushed, and put in its place. If the process is killed
+or the disk is full, the path has the old one or the new one, never a part of it.
 """
 
 import ctypes
@@ -26,8 +26,8 @@ Write = Callable[[Path], object]
 
 
 def check_folder(path: Union[str, Path]) -> Path:
-    """Look, before any work, at where a folder is to be saved. What killed processes left beside
-    is cleared away; if one of them left nothing under the path, what was there is put back.
+    """Check the path of a folder before any work. Files that killed processes left beside it are
+    removed. If a killed process left nothing at the path, the old folder is restored.
 
     path (Union[str, Path]): Where a pipeline is to be saved.
     RETURNS (Path): The same, without symbolic links.
@@ -53,7 +53,7 @@ def check_folder(path: Union[str, Path]) -> Path:
 
 
 def check_file(path: Optional[Path], inputs: Iterable[Union[str, Path]]) -> None:
-    """Look, before any work, at where a file is to be saved.
+    """Check the path of a file before any work.
 
     path (Optional[Path]): The file, if there is one. What is there will be replaced.
     inputs (Iterable[Union[str, Path]]): Files and folders that are read; names of packages count
@@ -71,7 +71,7 @@ def check_file(path: Optional[Path], inputs: Iterable[Union[str, Path]]) -> None
 
 
 def save_folder(path: Union[str, Path], write: Write) -> None:
-    """Save a folder. What an older one holds besides stays.
+    """Save a folder. Other files of an older folder are kept.
 
     path (Union[str, Path]): Where. If it is a symbolic link, it stays one.
     write (Callable[[Path], object]): Writes it, to the empty folder that it is given.
@@ -87,7 +87,7 @@ def save_folder(path: Union[str, Path], write: Write) -> None:
 
 
 def replace_folder(new: Path, path: Path) -> None:
-    """Put a folder that is whole in the place of another one, if there is one, which goes.
+    """Replace a folder, if there is one, by a complete one.
 
     new (Path): The folder. It isn't there afterwards.
     path (Path): Its place, on the same disk.
@@ -119,7 +119,7 @@ def save_file(path: Union[str, Path], write: Write) -> None:
 
 
 def publish(new: Path, path: Path) -> None:
-    """Put a folder that is whole, and flushed, in the place of another one.
+    """Swap a complete and flushed folder with another one.
 
     Where the system can exchange them, there is one of them under the path at any time. Elsewhere
     there is none for a moment; the old one is beside, and `check_folder` puts it back.
@@ -142,7 +142,7 @@ def publish(new: Path, path: Path) -> None:
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Have two folders change places.
+    """Swap two folders.
 
     RETURNS (bool): Whether they did: not every system can do that, nor every disk.
     """
@@ -156,7 +156,7 @@ def exchange(one: Path, other: Path) -> bool:
 
 
 def clear(target: Path) -> None:
-    """Clear away what killed processes left beside a path; put back what was there."""
+    """Remove what killed processes left beside a path; restore what was there."""
     pattern = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{8}}\.(saving|old)")
     names = os.listdir(target.parent) if target.parent.is_dir() else []
     for left in [target.with_name(name) for name in names if pattern.fullmatch(name)]:

@@ -1,5 +1,5 @@
-"""Settings that nothing reads. spaCy drops those of [training], [nlp] and [initialize] that it
-doesn't know, in silence; others that are misspelt get here an error with the nearest name."""
+"""Errors for settings that nothing reads, with the nearest name. spaCy silently drops unknown
+settings of [training], [nlp] and [initialize]."""
 
 import inspect
 from difflib import get_close_matches
@@ -21,10 +21,10 @@ CHECKED = frozenset([*SCHEMAS, "components", "corpora", "pretraining"])
 
 
 def check_settings(config: Mapping[str, Any], source: object = None) -> None:
-    """Check that there is something to read each setting of a config.
+    """Check that every setting of a config is read by something.
 
     config (Mapping[str, Any]): A config for `spacy train`, complete or not.
-    source (object): What the message begins with, such as its file.
+    source (object): The start of the message, such as its file.
     RAISES (ValueError): If there is a setting that nothing reads.
     """
     registry._entry_point_factories.get_all()  # Factories are registered then.
@@ -40,7 +40,7 @@ def check_settings(config: Mapping[str, Any], source: object = None) -> None:
 
 
 def check_overrides(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> None:
-    """Check that there is something that settings of the command line take the place of.
+    """Check that settings of the command line exist in the config.
 
     config (Mapping[str, Any]): The config as it is in its file, variables not filled in.
     overrides (Mapping[str, Any]): The settings, such as "paths.train".

@@ -1,8 +1,7 @@
 """Tag schemes as data; tag sets; entities to tags and back.
 
-A tag is O, or a scheme's prefix and a label. Which one a name means is never read from
-the name: a tag set keeps the prefix and the label of each tag side by side, so labels
-may contain anything, hyphens included.
+A tag is O, or a scheme's prefix and a label. A tag set keeps the prefix and the label of each tag
+separately and never parses the name of a tag, so labels may have hyphens.
 """
 
 from functools import cached_property
@@ -17,16 +16,15 @@ OUTSIDE = "O"
 
 
 class Scheme(NamedTuple):
-    """How the tokens of an entity are told apart by their prefixes.
+    """How tags encode entities.
 
     name (str): Name in the config.
     begin (str): The first of several tokens.
     inside (str): A token between first and last.
     last (str): The last of several tokens.
     unit (str): The only token.
-    within (FrozenSet[Tuple[str, str]]): Which prefix may follow which inside of an
-        entity. All else that may follow is a new entity or O, after a token that may
-        be the last of one.
+    within (FrozenSet[Tuple[str, str]]): The allowed transitions inside an entity. After a token
+        that may be the last of an entity, a new entity or O may follow.
     """
 
     name: str
@@ -92,8 +90,8 @@ class Entities(NamedTuple):
 class Tags:
     """All tags of a scheme over some labels.
 
-    Tag 0 is O; then, label after label, the scheme's prefixes. A label that is added at
-    the end leaves the numbers of the others as they are.
+    Tag 0 is O; then, label after label, the scheme's prefixes. Adding a label at the end doesn't
+    change the numbers of the others.
     """
 
     def __init__(self, labels: Iterable[str], scheme: str = "BILUO") -> None:
@@ -155,7 +153,7 @@ class Tags:
 
     @cached_property
     def within(self) -> Array2d:
-        """True for the steps inside of an entity, [from, to]. Shape: (K, K)"""
+        """True for the transitions inside an entity, [from, to]. Shape: (K, K)"""
         same_label = (self.label_of[:, None] == self.label_of) & (self.label_of >= 0)
         goes_on = [[(a, b) in self.scheme.within for b in self.prefix_of] for a in self.prefix_of]
         return same_label & numpy.asarray(goes_on)

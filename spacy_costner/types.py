@@ -1,7 +1,7 @@
-"""The shapes that chain, losses, layers and component hand to each other.
+"""The types and shapes that chain, losses, models and the component exchange.
 
-B sequences stand one after another in a batch, without padding; N is their number
-of tokens in all, T the number of tokens of one of them, K the number of tags.
+The B sequences of a batch stand one after another, without padding. N is the number of tokens in
+all of them, T the number of tokens of one, K the number of tags.
 Transitions are indexed [from, to]. The score of a path y is
 
     s(y) = start[y_1] + sum_t emissions[t, y_t] + sum_t transitions[y_{t-1}, y_t] + end[y_T]
@@ -14,7 +14,7 @@ import numpy
 from thinc.types import Array1d, Array2d, Floats1d, Floats2d, FloatsXd, Ints1d, Ints2d
 
 FORBIDDEN = -numpy.inf
-"""The score of a step that no path may take. Every gradient there is exactly 0."""
+"""The score of a forbidden tag or transition. Every gradient there is exactly 0."""
 
 
 class Potentials(NamedTuple):
@@ -35,12 +35,12 @@ class Potentials(NamedTuple):
 
 
 class Constraints(NamedTuple):
-    """What a path may do, as arrays of truth values; None means anything.
+    """Masks of allowed tags and transitions; None allows all.
 
-    emissions (Array2d): Tags possible at each token. Shape: (N, K)
-    transitions (Array2d): Tags possible after each tag, [from, to]. Shape: (K, K)
-    start (Array1d): Tags possible at the first token. Shape: (K,)
-    end (Array1d): Tags possible at the last token. Shape: (K,)
+    emissions (Array2d): Tags allowed at each token. Shape: (N, K)
+    transitions (Array2d): Tags allowed after each tag, [from, to]. Shape: (K, K)
+    start (Array1d): Tags allowed at the first token. Shape: (K,)
+    end (Array1d): Tags allowed at the last token. Shape: (K,)
     """
 
     emissions: Optional[Array2d] = None
@@ -50,16 +50,16 @@ class Constraints(NamedTuple):
 
 
 class Gold(NamedTuple):
-    """What is known of the right paths of a batch.
+    """The targets of a batch: what is known of the gold paths.
 
     tags (Ints1d): The gold tag of each token, -1 where the annotation leaves several
         tags possible. Shape: (N,)
     allowed (Optional[Array2d]): True where the annotation leaves a tag possible; None
         if `tags` says it all. Shape: (N, K)
-    cost (Optional[Floats2d]): What it costs to answer each tag at each token, the weight
-        of the token included; 0 on gold. None for losses without a cost. Shape: (N, K)
-    token_weights (Optional[Floats1d]): How much each token counts; None: 1. Shape: (N,)
-    weights (Optional[Floats1d]): How much each sequence counts; None: 1. Shape: (B,)
+    cost (Optional[Floats2d]): The cost of predicting each tag at each token, including the
+        weight of the token; 0 on gold. None for losses without a cost. Shape: (N, K)
+    token_weights (Optional[Floats1d]): Weight of each token; None: 1. Shape: (N,)
+    weights (Optional[Floats1d]): Weight of each sequence; None: 1. Shape: (B,)
     opening (Optional[Array1d]): Which tags begin an entity. Shape: (K,)
     continuing (Optional[Array1d]): Which tags go on with the entity of the token before.
         Shape: (K,)
@@ -97,13 +97,13 @@ class LossResult(NamedTuple):
 
 
 ScoreWithVjp = Tuple[Floats1d, Callable[[Floats1d], Potentials]]
-"""One score a sequence, in float64, shape (B,); and the callback that takes the
-derivative of anything with respect to those scores, shape (B,), to its derivative with
-respect to the potentials."""
+"""One score per sequence, in float64, shape (B,); and its vector-Jacobian product: the callback
+from the derivative with respect to those scores, shape (B,), to that with respect to the
+potentials."""
 
 
 class TagSet(Protocol):
-    """What a cost may ask of a tag set (`tags.Tags` is the one)."""
+    """The part of a tag set that costs use (see `tags.Tags`)."""
 
     @property
     def labels(self) -> Tuple[str, ...]: ...
@@ -127,7 +127,7 @@ Cost = Callable[[TagSet], CostTable]
 
 
 class Progress(NamedTuple):
-    """How far training has come since the component was initialized.
+    """The progress of training since the component was initialized.
 
     steps (int): Updates so far.
     epochs (float): Passes over the training examples so far.
@@ -138,7 +138,7 @@ class Progress(NamedTuple):
 
 
 def nothing_to_forget() -> None:
-    """What losses do that remember nothing. (A pipeline with a lambda could not be pickled.)"""
+    """Do nothing: `forget` of losses without state. (A lambda could not be pickled.)"""
 
 
 @dataclass(frozen=True)
@@ -147,15 +147,15 @@ class Loss:
 
     compute (Callable): Takes potentials and gold to value and gradient.
     cost (Optional[Cost]): The cost that `compute` expects in `Gold.cost`, if any.
-    weighs_tokens (bool): Whether `compute` has a use for the weights of single tokens.
-        Losses with a cost always have: it is part of the cost.
-    uses_features (bool): Whether `compute` has a use for the features of tokens.
+    weighs_tokens (bool): Whether `compute` uses token weights. Losses with a cost always do: the
+        weights are part of the cost.
+    uses_features (bool): Whether `compute` uses the features of tokens.
     is_ratio (bool): Whether its value is one ratio over the batch, not a sum that grows
         with it.
     is_smooth (bool): Whether it is a function of potentials and gold without kinks or jumps,
         as batch methods of optimisation need it.
     is_solvable (bool): Whether its minimum for a linear model solves linear equations.
-    forget (Callable): Called where training begins anew, for losses that remember batches.
+    forget (Callable): Called when training starts anew, for losses that keep state.
     """
 
     compute: Callable[[Potentials, Gold], LossResult]
@@ -173,7 +173,7 @@ class Loss:
 
     @property
     def stages(self) -> "Tuple[Loss, ...]":
-        """The losses that training will come to minimise."""
+        """All losses that training minimises, in order."""
         return (self,)
 
 

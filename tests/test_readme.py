@@ -64,7 +64,6 @@ def test_block_to_paste_is_the_softmax_margin() -> None:
 
 
 PAGES = ["docs/confidence.md", "docs/decoding.md", "docs/losses.md", "docs/report.md"]
-RUN = ["docs/annotation.md", "docs/maintaining.md"]  # their examples: test_doc_examples.py
 
 
 def blocks_to_paste() -> List[str]:
@@ -113,10 +112,22 @@ def test_configs_that_are_spoken_of_are_there(name: str) -> None:
     assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/develop.md", "docs/linear.md", *PAGES, *RUN])
+EVERY_PAGE = ["README.md", *(f"docs/{path.name}" for path in sorted(ROOT.glob("docs/*.md")))]
+
+
+def anchors(name: str) -> Set[str]:
+    """What a link to a heading of a page may say behind its #."""
+    headings = re.findall(r"^#+ (.*)$", read(name), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("name", EVERY_PAGE)
 def test_links_lead_somewhere(name: str) -> None:
-    links = re.findall(r"\]\(([^)#:]+)\)", read(name))
-    assert [link for link in links if not (ROOT / name).parent.joinpath(link).exists()] == []
+    for link in re.findall(r"\]\(([^):]+)\)", read(name)):
+        path, _, heading = link.partition("#")
+        target = (ROOT / name).parent.joinpath(path) if path else ROOT / name
+        assert target.exists(), link
+        assert not heading or heading in anchors(str(target.resolve().relative_to(ROOT))), link
 
 
 def test_changelog_and_citation_are_of_the_version() -> None:

@@ -1,4 +1,4 @@
-"""Which answer to give to what the chain says, and how likely it is to be right."""
+"""Decoding: from scores to predicted entities, and their probabilities."""
 
 from .decoders import (
     DecodedSpans,

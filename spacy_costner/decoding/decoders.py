@@ -1,4 +1,4 @@
-"""Which answer to give: the best path, the least expected cost, or all that is likely enough."""
+"""Viterbi and threshold decoding, and what all decodings share."""
 
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,18 +17,18 @@ from ..validation import check_names, number
 from .posterior import Posterior
 
 NOTHING: Dict[str, Any] = SimpleFrozenDict()
-"""A block of the config that may be left out."""
+"""An optional block of the config."""
 
 Settings = Dict[str, Any]
-"""What can be set on a trained component: numbers, names, and what is made of them."""
+"""Settings that can be changed on a trained component, as JSON."""
 
 
 class DecodedSpans(NamedTuple):
-    """The entities that a batch is predicted with.
+    """The predicted entities of a batch.
 
     entities (Entities): The entities, in order and without overlap.
-    labels (Tuple[str, ...]): What their labels, which are indices, are called.
-    covers (Optional[Array2d]): Which labels of the chain each of these stands for; None if
+    labels (Tuple[str, ...]): The names of the labels, by index.
+    covers (Optional[Array2d]): The labels of the chain that each of these covers; None if
         they are the labels of the chain. Shape: (labels, labels of the chain)
     """
 
@@ -39,15 +39,15 @@ class DecodedSpans(NamedTuple):
 
 @dataclass(frozen=True)
 class Decoding:
-    """A way of answering, as the config names it.
+    """A decoding, as the config names it.
 
-    decode (Callable[[Posterior, Settings], DecodedSpans]): Makes the answer.
+    decode (Callable[[Posterior, Settings], DecodedSpans]): Decodes a batch.
     check (Callable[[Tags, Settings], Any]): Raises a ValueError if a setting is out of its
         range or doesn't fit the labels: before training begins, and at load.
     settings (Settings): The settings that a component starts with. They can be changed on a
         trained one, in its `cfg["decoding"]`, and are saved with it.
     tables (Optional[Callable[[Tags], Any]]): What else to save: JSON that `restore` takes.
-    restore (Optional[Callable[[Any], None]]): Takes it over from a saved model.
+    restore (Optional[Callable[[Any], None]]): Restores it from a saved model.
     """
 
     decode: Callable[[Posterior, Settings], DecodedSpans]
@@ -65,7 +65,7 @@ def make_viterbi(*, bias: float = 0.0, labels: Dict[str, float] = NOTHING) -> De
         bias = 0.5
 
     bias (float): Added to the scores of all tags but O: above 0 for more entities.
-    labels (Dict[str, float]): The same for the tags of single labels, in its place.
+    labels (Dict[str, float]): Bias per label, in place of the overall one.
     RAISES (ValueError): If a bias is not finite.
     """
     check = partial(
@@ -84,7 +84,7 @@ def viterbi(posterior: Posterior, settings: Settings) -> DecodedSpans:
     posterior (Posterior): The scores.
     settings (Settings): "bias" and "labels", as `make_viterbi` takes them.
     RETURNS (DecodedSpans): The entities.
-    RAISES (ValueError): If a label is none of the chain.
+    RAISES (ValueError): If the chain doesn't have a label.
 
     With a bias: Minkov et al., 2006, "NER Systems that Suit User's Preferences: Adjusting the
     Recall-Precision Trade-off for Entity Extraction".
@@ -112,8 +112,8 @@ def make_threshold(*, threshold: float = 0.5, labels: Dict[str, float] = NOTHING
         threshold = 0.7
         labels = {"drug": 0.2}
 
-    threshold (float): The probability from which on entities are predicted.
-    labels (Dict[str, float]): The same for single labels, in its place.
+    threshold (float): The least probability of predicted entities.
+    labels (Dict[str, float]): Threshold per label, in place of the overall one.
     RAISES (ValueError): If a threshold is not between 0 and 1.
     """
     check = partial(check_numbers, "threshold", "spacy_costner.ThresholdDecoding", least=0, most=1)
@@ -123,17 +123,17 @@ def make_threshold(*, threshold: float = 0.5, labels: Dict[str, float] = NOTHING
 
 
 def decode_threshold(posterior: Posterior, settings: Settings) -> DecodedSpans:
-    """All entities that are likely enough; where these overlap, those that lead to the least
-    expected cost if a false alarm costs the threshold, and a miss what that lacks of 1.
+    """All entities with at least the threshold as probability. Of overlapping ones, those with the
+    lowest expected cost if a false alarm costs the threshold and a miss 1 minus the threshold.
 
         argmax sum_e p(e) - threshold[label(e)],  over sets of entities without overlap
 
-    From 0.5 on, entities that are likely enough never overlap.
+    With a threshold of 0.5 or more, these entities never overlap.
 
     posterior (Posterior): The probabilities.
     settings (Settings): "threshold" and "labels", as `make_threshold` takes them.
     RETURNS (DecodedSpans): The entities. None has a probability below `LEAST`.
-    RAISES (ValueError): If a label is none of the chain.
+    RAISES (ValueError): If the chain doesn't have a label.
     """
     tags = posterior.tags
     thresholds = of_labels("threshold", tags, settings)
@@ -143,12 +143,12 @@ def decode_threshold(posterior: Posterior, settings: Settings) -> DecodedSpans:
 
 
 def without_overlap(entities: Entities, gains: Floats1d) -> Entities:
-    """Choose entities that gain most and don't overlap (weighted interval scheduling).
+    """Choose entities without overlap and with the largest gain (weighted interval scheduling).
 
         best_i = max(best_{i-1}, gain_i + best of the entities that end before i begins)
 
     entities (Entities): Entities that may overlap.
-    gains (Floats1d): What each gains; those that gain less than nothing are never chosen.
+    gains (Floats1d): The gain of each; those with a negative gain are never chosen.
         Shape: (E,)
     RETURNS (Entities): Those chosen, in order.
     """

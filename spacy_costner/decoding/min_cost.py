@@ -1,4 +1,4 @@
-"""The answer of least expected cost, with labels of the tree that stand for several."""
+"""Minimum-expected-cost decoding, with inner nodes of the label tree."""
 
 import json
 from itertools import combinations
@@ -17,7 +17,7 @@ from .posterior import Posterior
 from .ties import best_of_tied
 
 TIE = 1e-6
-"""What counts as the same expected cost of a token, in the cost of the worst mistake."""
+"""Tolerance of equal expected costs per token, as a share of the largest cost."""
 
 LEAST_LIKELY = 1e-30
 
@@ -34,10 +34,9 @@ def make_min_cost(*, cost: Cost, tree: Optional[TreeSource] = None) -> Decoding:
         tree = "assets/tree.json"
 
     cost (Cost): What each mistake costs.
-    tree (Optional[TreeSource]): A tree of the labels: then a node that stands above several
-        of them is predicted where it is expected to cost less than each. The cost has to
-        know these nodes too.
-    RAISES (ValueError): If a tree in the config is none.
+    tree (Optional[TreeSource]): A label tree: then an inner node is predicted where its expected
+        cost is lower than that of each label below it. The cost has to have these nodes too.
+    RAISES (ValueError): If a tree in the config is not a tree.
     """
     where = "spacy_costner.MinCostDecoding: tree"
     min_cost = MinCost(cost, None if tree is None else make_tree(tree, where))
@@ -45,13 +44,13 @@ def make_min_cost(*, cost: Cost, tree: Optional[TreeSource] = None) -> Decoding:
 
 
 class Choices(NamedTuple):
-    """What can be predicted, and what that costs.
+    """The labels and nodes that can be predicted, and their costs.
 
     labels (Tuple[str, ...]): The labels of the chain, then nodes above them.
-    covers (Array2d): Which labels of the chain each stands for. Shape: (labels, labels of
+    covers (Array2d): The labels of the chain that each covers. Shape: (labels, labels of
         the chain)
-    table (CostTable): The cost of each answer, [gold tag, predicted tag], where the tags
-        predicted are those of all labels.
+    table (CostTable): The costs, [gold tag, predicted tag], where predicted tags are those of
+        all labels and nodes.
     """
 
     labels: Tuple[str, ...]
@@ -60,13 +59,13 @@ class Choices(NamedTuple):
 
 
 class MinCost:
-    """Answers with the legal tags of least expected cost, exactly.
+    """Predicts the legal tags with the lowest expected cost, exactly.
 
         argmin_a sum_t sum_k p(y_t = k) cost[k, a_t]
 
-    Of answers that cost the same it gives one with the fewest nodes in place of labels, and of
-    these that of the most probable tags. The same means: each choice in turn, token after
-    token, costs at most 1e-6 of the worst mistake more than the best from there on.
+    In a tie it predicts as few nodes in place of labels as possible, and then the most probable
+    tags. A tie is: each tag in turn, token after token, has an expected cost at most 1e-6 of the
+    largest cost above that of the best tag there, each with the best tags after it.
     """
 
     def __init__(self, cost: Cost, tree: Optional[Tree]) -> None:
@@ -97,7 +96,7 @@ class MinCost:
         return self.choices(tags)
 
     def save(self, tags: Tags) -> Dict[str, Any]:
-        """The choices, so that they travel with the pipeline.
+        """The choices, to be saved with the pipeline.
 
         tags (Tags): The tags of the chain.
         RETURNS (Dict[str, Any]): What `restore` takes, with the cost and the tree by which
@@ -114,8 +113,8 @@ class MinCost:
         }
 
     def restore(self, saved: Dict[str, Any]) -> None:
-        """Take over the choices of a saved pipeline. They stand in where the cost or the tree
-        can't be made any more, for want of a file.
+        """Restore the choices of a saved pipeline. They are used if the cost or the tree can't be
+        built because a file is missing.
 
         saved (Dict[str, Any]): What `save` returned.
         """
@@ -127,7 +126,7 @@ class MinCost:
         return json.dumps(describe((self.cost, self.tree)))
 
     def choices(self, tags: Tags) -> Choices:
-        """What can be predicted for the labels of a chain; made once for each tag set.
+        """The choices for the labels of a chain, computed once per tag set.
 
         tags (Tags): The tags of the chain.
         RETURNS (Choices): The labels of the chain, and with a tree the nodes above them.
@@ -172,8 +171,8 @@ def _read(saved: Dict[str, Any], tags: Tags) -> Choices:
 
 
 def inner_nodes(tree: Tree, labels: Sequence[str]) -> Dict[str, List[str]]:
-    """The nodes that are the nearest above two labels, and no labels themselves. Any other
-    node above labels is farther from all of them than one of these.
+    """The nodes that are the lowest common ancestor of two labels, and not labels themselves. Any
+    other node is farther from all labels below it than one of these.
 
     tree (Tree): The tree.
     labels (Sequence[str]): The labels.
@@ -194,8 +193,8 @@ def inner_nodes(tree: Tree, labels: Sequence[str]) -> Dict[str, List[str]]:
 
 
 def _below(covers: Array2d, answers: Tags, tags: Tags) -> List[Ints1d]:
-    """For each tag of a node the tags of the chain that it stands for: those of the same
-    prefix and of a label below. The tags of the chain come first among those of answers."""
+    """For each tag of a node, the tags of the chain that it covers: those with the same prefix and
+    a label below. Among the predicted tags, those of the chain come first."""
     prefix_of = numpy.asarray(tags.prefix_of)
     return [
         numpy.flatnonzero((prefix_of == prefix) & covers[label][tags.label_of])
@@ -206,7 +205,7 @@ def _below(covers: Array2d, answers: Tags, tags: Tags) -> List[Ints1d]:
 def _scores(
     posterior: Posterior, answers: Tags, below: Sequence[Ints1d], table: CostTable
 ) -> Potentials:
-    """Potentials over answers, of which the best path is the answer.
+    """Potentials over predicted tags whose best path has the lowest expected cost.
 
     s(a) = - sum_t E_p[cost[y_t, a_t]]
     """
@@ -225,8 +224,9 @@ def _scores(
 
 
 def _log_probs(posterior: Posterior, below: Sequence[Ints1d]) -> Floats2d:
-    """The log-probability of each answer at each token. A node has less than all labels of a
-    sequence together, so that it never wins a tie against one. Shape: (N, tags of answers)"""
+    """The log-probability of each predicted tag at each token. That of a node is below those of all
+    labels of a sequence together, so that it never wins a tie against a label.
+    Shape: (N, predicted tags)"""
     marginals = posterior.marginals.astype("float64")
     probs = [marginals, *(marginals[:, tags].sum(axis=1, keepdims=True) for tags in below)]
     log_probs = numpy.log(numpy.maximum(numpy.concatenate(probs, axis=1), LEAST_LIKELY))

@@ -1,7 +1,7 @@
-"""What the chain holds to be likely: the exact probabilities of tags and of entities.
+"""The posterior: exact probabilities of tags, entities and paths.
 
-An entity is a run of tokens with given tags, at whose end no tag goes on with it, so that
-its probability is that of a segment. Nothing is sampled and no beam is searched.
+An entity is a segment: a run of tokens with given tags, after which no tag continues it. There is
+no sampling and no beam search.
 """
 
 from functools import cached_property
@@ -16,12 +16,12 @@ from ..tags import Entities, Tags
 from ..types import Potentials, map_scores
 
 LEAST = 0.01
-"""Entities of a lower probability are not looked for. The events that one entity begins
-here or there are disjoint, so that a token is in at most 1 / LEAST entities that are."""
+"""The least probability of entities that are searched for. The entities that contain a token
+exclude each other, so a token is in at most 1 / LEAST of them."""
 
 
 class Temperature(NamedTuple):
-    """How far scores are to be trusted. Posterior are those of scores / temperature.
+    """The temperature by which scores are divided before probabilities are computed.
 
     overall (float): For transitions, O, and labels without a temperature of their own.
     labels (Mapping[str, float]): For the emissions of single labels.
@@ -32,7 +32,7 @@ class Temperature(NamedTuple):
 
 
 def temper(potentials: Potentials, tags: Tags, temperature: Temperature) -> Potentials:
-    """Divide scores by a temperature: above 1, all posterior are less certain.
+    """Divide scores by a temperature: above 1, the posterior is less certain.
 
         p(y) = exp(s(y) / temperature) / Z
 
@@ -55,7 +55,7 @@ def temper(potentials: Potentials, tags: Tags, temperature: Temperature) -> Pote
 
 
 class Posterior:
-    """The scores of a batch and what follows from them. Messages run when first asked for."""
+    """The posterior of a batch. Messages are computed when they are first needed."""
 
     def __init__(
         self,
@@ -65,13 +65,13 @@ class Posterior:
         temperature: Temperature = Temperature(),  # noqa: B008
         is_space: Optional[Array1d] = None,
     ) -> None:
-        """Form posterior.
+        """Initialize the posterior.
 
         scores (Potentials): The model's scores, under all constraints.
         tags (Tags): Their tags.
-        temperature (Temperature): How far they are to be trusted.
-        is_space (Optional[Array1d]): True for white space, which is no end of an entity:
-            one that goes on into it counts as the entity before it. Shape: (N,)
+        temperature (Temperature): The temperature of the scores.
+        is_space (Optional[Array1d]): True for white space, which can't end an entity: an
+            entity that continues into it counts as the entity before it. Shape: (N,)
         """
         self.scores = scores
         self.tags = tags
@@ -95,7 +95,7 @@ class Posterior:
 
     @property
     def entropy(self) -> Floats1d:
-        """How uncertain the path of each sequence is, in nats. Shape: (B,)"""
+        """The entropy of the path of each sequence, in nats. Shape: (B,)"""
         return chain.entropy(self.potentials)[0]
 
     def best_paths(self, k: int) -> Tuple[Ints2d, Floats2d]:
@@ -110,14 +110,14 @@ class Posterior:
         return tags, numpy.minimum(numpy.exp(scores - log_z), 1.0)
 
     def entity_probs(self, entities: Entities, covers: Optional[Array2d] = None) -> Floats1d:
-        """The probability that just these tokens are an entity, with this label.
+        """The probability that exactly these tokens are an entity with this label.
 
             p(y has B-x at b, I-x … after it, L-x at e - 1)          BILUO
             p(y has B-x at b, I-x … after it, and not I-x at e)      IOB2
 
         entities (Entities): Any entities; they may overlap.
-        covers (Optional[Array2d]): Which labels of the chain each label of the entities
-            stands for, where that is not itself: the probabilities of all of them add up.
+        covers (Optional[Array2d]): The labels of the chain that each label of the
+            entities covers, if not itself: their probabilities are summed.
             Shape: (labels of the entities, labels)
         RETURNS (Floats1d): The probabilities, in float64. Shape: (E,)
         """
@@ -172,7 +172,7 @@ class Posterior:
         return numpy.repeat(which, n_ways), longer
 
     def likely_entities(self, floor: float) -> Tuple[Entities, Floats1d]:
-        """All entities of at least some probability, overlapping ones too.
+        """All entities with at least some probability, including overlapping ones.
 
         floor (float): The probability; `LEAST` if that is more.
         RETURNS (Tuple[Entities, Floats1d]): The entities, ordered by begin and end, and
@@ -186,7 +186,7 @@ class Posterior:
         return Entities(*(column[order] for column in entities)), probs[order]
 
     def _reachable(self, floor: float) -> Entities:
-        """The entities that are at least so likely to be there or to go on behind their end.
+        """The entities that are there, or continue after their end, with at least this probability.
 
         p(y_b..y_t is part of one entity) = p(y_b..y_{t-1} is) p(y_t | y_{t-1})
         """
@@ -212,7 +212,7 @@ class Posterior:
 
 
 class _Steps:
-    """The steps inside of entities, between tags that are probable.
+    """The transitions inside entities, between probable tags.
 
     p(y_{t+1} = j | y_t = i), from the probability of the two tags in a row
     """
@@ -237,10 +237,10 @@ class _Steps:
         self.key, self.to_tag, self.share = key[order], to_tag[step][order], share[order]
 
     def from_tags(self, token: Ints1d, tag: Ints1d) -> Tuple[Ints1d, Ints1d, Floats1d]:
-        """The steps from some tags of some tokens.
+        """The transitions from some tags of some tokens.
 
-        RETURNS (Tuple[Ints1d, Ints1d, Floats1d]): For each step the index of the tag that it
-            is from, the tag that it leads to, and its probability given the former.
+        RETURNS (Tuple[Ints1d, Ints1d, Floats1d]): For each transition the index of the tag that
+            it is from, the tag that it leads to, and its probability given the former.
         """
         key = token * self.n_tags + tag
         first = numpy.searchsorted(self.key, key)

@@ -1,4 +1,4 @@
-"""Which of several best paths is the answer."""
+"""The most probable of several best paths."""
 
 import numpy
 from thinc.types import Floats2d, Ints1d
@@ -10,18 +10,18 @@ from ..types import Potentials
 
 
 def best_of_tied(scores: Potentials, log_probs: Floats2d, tolerance: float) -> Ints1d:
-    """The most probable of the best paths: those that are best but for a tolerance a token.
+    """The most probable of the best paths, with a tolerance per token.
 
         gamma_t[i] = max_j transitions[i, j] + emissions[t+1, j] + gamma_{t+1}[j]
         regret_t[i, j] = gamma_t[i] - (transitions[i, j] + emissions[t+1, j] + gamma_{t+1}[j])
         argmax_y sum_t log p(y_t)    where regret_t[y_t, y_{t+1}] <= tolerance for all t
 
-    What a path scores less than the best is the sum of its regrets. So the answer is within
-    T times the tolerance of the best path, whatever its probability.
+    The score of a path is that of the best one minus the sum of its regrets. The result is
+    therefore within T times the tolerance of the best path, whatever its probability.
 
-    scores (Potentials): What counts first, as NumPy arrays.
-    log_probs (Floats2d): What counts where scores are tied. Shape: (N, K)
-    tolerance (float): What a choice at one token may cost.
+    scores (Potentials): The scores to maximise, as NumPy arrays.
+    log_probs (Floats2d): The log-probabilities that decide ties. Shape: (N, K)
+    tolerance (float): The regret that is allowed at each token.
     RETURNS (Ints1d): The tag of each token. Shape: (N,)
     """
     through, lengths = chain.max_marginals(scores), scores.lengths

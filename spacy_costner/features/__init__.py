@@ -1,4 +1,4 @@
-"""Tokens to sparse features, from a template in the config."""
+"""Sparse features of tokens, from a template in the config."""
 
 from .extractor import FeatureBatch, Features
 from .template import Template, make_features

@@ -1,4 +1,4 @@
-"""From docs to rows of weights, by an exact vocabulary of features."""
+"""Extract features of docs as rows of weights, with an exact vocabulary."""
 
 from collections import Counter
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
@@ -20,9 +20,9 @@ from .tokens import Tokens, read_tokens
 
 
 class FeatureBatch(NamedTuple):
-    """What is seen of the tokens of a batch.
+    """The features of the tokens of a batch.
 
-    rows (Ints2d): The features of each token: each slot shows one, or none, as -1. In int32.
+    rows (Ints2d): The features of each token: one per slot, -1 for none. In int32.
         Shape: (N, S)
     lengths (Ints1d): Tokens of each doc, in int32. Shape: (B,)
     """
@@ -34,19 +34,19 @@ class FeatureBatch(NamedTuple):
 class Features(Shim):
     """The features of tokens.
 
-    A column is one respect in which tokens are looked at. Its values that were there often
-    enough in training are numbered. A slot is a column seen from some places away; each slot
-    and value is one feature, and no two features share a number:
+    A column is one kind of value of a token. Its values that are frequent enough in training are
+    numbered. A slot is a column at some offset. Each slot and value is one feature with a row of
+    its own:
 
         row = first row of the slot + number of the value
 
-    What can be seen of a word is worked out once and remembered.
+    Features of a word are computed once and cached.
     """
 
     def __init__(self, template: Template, dropout: float = 0.0) -> None:
         """Initialize without any features.
 
-        template (Template): What is seen of tokens.
+        template (Template): The template of the features.
         dropout (float): The share of features that tokens lose in training.
         """
         super().__init__(None)
@@ -65,7 +65,7 @@ class Features(Shim):
 
     @property
     def is_collected(self) -> bool:
-        """Whether it is known what is a feature."""
+        """Whether there is a vocabulary."""
         return self._values is not None
 
     def __len__(self) -> int:
@@ -91,7 +91,7 @@ class Features(Shim):
         return FeatureBatch(rows, tokens.lengths)
 
     def names(self) -> List[str]:
-        """What the features are called, such as "LOWER[-1]=of".
+        """The names of the features, such as "LOWER[-1]=of".
 
         RETURNS (List[str]): A name for each row. Length: V
         """
@@ -112,9 +112,9 @@ class Features(Shim):
         return [f"{names[key >> 32]}+{names[key & 0xFFFFFFFF]}" for key in keys]
 
     def collect(self, docs: Iterable[Doc]) -> None:
-        """Make the vocabulary of features.
+        """Build the vocabulary of features.
 
-        docs (Iterable[Doc]): What features are found in.
+        docs (Iterable[Doc]): The docs to take features from.
         """
         self._clear()
         columns = self.template.columns
@@ -164,10 +164,10 @@ class Features(Shim):
         return Features(self.template, self.dropout).from_bytes(self.to_bytes())
 
     def finish_update(self, optimizer: Optimizer) -> None:
-        """Nothing: features are not trained."""
+        """Do nothing: features are not trained."""
 
     def to_device(self, device_type: str, device_id: int) -> None:
-        """Nothing: features are found on the CPU."""
+        """Do nothing: features are extracted on the CPU."""
 
     def to_bytes(self) -> bytes:
         """Save the vocabulary.
@@ -205,7 +205,7 @@ class Features(Shim):
             _check_values(self.template.columns, values, pairs, phrases)
         except Exception as error:
             raise ValueError(
-                f"features of a linear CRF: expected what was saved of them, was damaged: {error}"
+                f"features of a linear CRF: expected what was saved of them, found damage: {error}"
             ) from error
         # Before 0.2 only the names of columns were saved.
         template = self._template()

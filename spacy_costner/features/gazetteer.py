@@ -1,4 +1,4 @@
-"""Phrases of a file, found in docs."""
+"""Gazetteers: find the phrases of a file in docs."""
 
 from pathlib import Path
 from typing import Optional, Sequence, Tuple, Union
@@ -42,7 +42,7 @@ class Gazetteer:
         return cls([line.strip() for line in lines if line.strip()])
 
     def find(self, docs: Sequence[Doc]) -> Array1d:
-        """Where in a phrase the tokens of docs are.
+        """Find the positions of tokens in phrases.
 
         docs (Sequence[Doc]): The docs.
         RETURNS (Array1d): The hash of one of `PLACES` for each token in one, otherwise 0.

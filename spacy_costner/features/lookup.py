@@ -1,4 +1,4 @@
-"""A vocabulary of features, arranged for looking things up by array operations."""
+"""Lookup of features in a vocabulary, with array operations."""
 
 from threading import Lock
 from typing import Dict, Iterable, List, Optional, Sequence
@@ -21,7 +21,7 @@ MOST_ROWS = (1 << 31) - 1
 
 
 class SeenWords:
-    """Rows of what can be seen of words.
+    """Cached values of words.
 
     Rows are only added, and are there before `numbers` has their words: so any threads may
     read, without waiting. Those that add wait for each other. `table` grows by another taking
@@ -31,7 +31,7 @@ class SeenWords:
     def __init__(self, width: int) -> None:
         """Initialize without words.
 
-        width (int): What is seen of each.
+        width (int): The number of values of each word.
         """
         self.numbers = sparse.IdMap()
         self.table: Ints2d = numpy.zeros((0, width), dtype="int32")
@@ -57,7 +57,7 @@ class SeenWords:
 
 
 class Lookup:
-    """A vocabulary, arranged for looking things up. Threads may share it."""
+    """A vocabulary with fast lookup. Threads can share it."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class Lookup:
         return seen.table[words]
 
     def _look_at(self, orth: Array1d, vocab: Vocab) -> Ints2d:
-        """What can be seen of words. Shape: (W, columns of words)"""
+        """The values of words. Shape: (W, columns of words)"""
         views = [(column.view, self.numbers[column.name]) for column in self.of_words]
         lexemes = [vocab[key] for key in orth.tolist()]
         rows = [
@@ -153,7 +153,7 @@ def _int32(numbers: Iterable[int]) -> Ints1d:
 
 
 def of_tokens(columns: Sequence[Column]) -> List[Column]:
-    """The columns that are not a matter of the word alone."""
+    """The columns that depend on the token and not only on the word."""
     return [column for column in columns if column.view is None and column.pair_of is None]
 
 

@@ -1,4 +1,4 @@
-"""What the config says of features."""
+"""The template of features in the config."""
 
 from dataclasses import dataclass, field
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
@@ -32,13 +32,13 @@ DEFAULT_FLAGS = ("is_first_upper", "IS_UPPER", "IS_DIGIT", "has_digit", "has_hyp
 
 
 class Column(NamedTuple):
-    """One respect in which tokens are looked at.
+    """One kind of value of a token.
 
-    name (str): What the names of features begin with.
-    offsets (Tuple[int, ...]): The places from which it is seen, 0 the token itself.
-    kind (str): What the config calls it.
-    view (Optional[WordView]): Makes the value of a word. None where it is not a matter of
-        the word alone.
+    name (str): The start of the names of its features.
+    offsets (Tuple[int, ...]): The offsets of its slots, 0 for the token itself.
+    kind (str): Its name in the config.
+    view (Optional[WordView]): Computes the value of a word. None if it depends on the token and
+        not only on the word.
     pair_of (Optional[str]): The column of which this one has the values at a token and at
         the next.
     """
@@ -52,7 +52,7 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True)
 class Template:
-    """What is seen of tokens: see `make_features`."""
+    """The template of features: see `make_features`."""
 
     windows: Mapping[str, int] = field(default_factory=lambda: dict(WINDOWS))
     affixes: Sequence[int] = AFFIXES
@@ -79,7 +79,7 @@ class Template:
         return columns
 
     def least_count(self, kind: str) -> int:
-        """How often a value has to be there to be a feature."""
+        """How often a value has to occur to be a feature."""
         if isinstance(self.min_count, int):
             return self.min_count
         return self.min_count.get(kind, 1)
@@ -114,8 +114,8 @@ def make_features(
 ) -> Template:
     """Build a template of features.
 
-    windows (Optional[Dict[str, int]]): How far to either side tokens are looked at, for each
-        kind of feature; 0 for the token only. Kinds are attributes of spaCy such as ORTH,
+    windows (Optional[Dict[str, int]]): For each kind of feature, up to how many tokens to either
+        side it is used; 0 for the token only. Kinds are attributes of spaCy such as ORTH,
         LOWER, NORM, SHAPE, TAG, POS and LEMMA; "_.name" for an extension attribute of tokens;
         "prefix", "suffix", "flags", "character_type" and "gazetteer". If left out, ORTH,
         LOWER and SHAPE with 2, prefix, suffix and flags with 1.

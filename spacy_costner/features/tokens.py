@@ -1,4 +1,4 @@
-"""Tokens as features see them, before it is known what is a feature."""
+"""The values of tokens, before they are looked up in the vocabulary."""
 
 from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence
 

@@ -1,4 +1,4 @@
-"""What can be seen of a word by itself. Each view takes a lexeme to a value, or to None."""
+"""Values of words. Each view maps a lexeme to a value or None."""
 
 import re
 from typing import Callable, Dict, Optional
@@ -33,22 +33,22 @@ def lower(lexeme: Lexeme) -> str:
 
 
 def shape(lexeme: Lexeme) -> str:
-    """Its letters and digits by kind, as spaCy writes them: Xxxxx, dd-dd."""
+    """The shape of the word as in spaCy: Xxxxx, dd-dd."""
     return lexeme.shape_
 
 
 def prefix(size: int) -> WordView:
-    """So many first characters, of words that have as many."""
+    """The first characters, of words that are long enough."""
     return lambda lexeme: lexeme.orth_[:size] if len(lexeme.orth_) >= size else None
 
 
 def suffix(size: int) -> WordView:
-    """So many last characters, of words that have as many."""
+    """The last characters, of words that are long enough."""
     return lambda lexeme: lexeme.orth_[-size:] if len(lexeme.orth_) >= size else None
 
 
 def flag(name: str) -> WordView:
-    """Something that is so of a word or is not."""
+    """A yes-or-no attribute of a word."""
     if name in OWN_FLAGS:
         is_so = OWN_FLAGS[name]
         return lambda lexeme: YES if is_so(lexeme.orth_) else None

@@ -1,8 +1,7 @@
 """The training losses: potentials and gold in, value and gradient out.
 
-One file a family. A loss returns the sum over the sequences of a batch, and its gradient
-is the gradient of just that value. Each has a factory of its own, which checks its
-parameters and which setup.cfg names.
+One file per family. A loss returns the sum over the sequences of a batch, and the gradient of
+exactly this value. Each loss has a factory, which checks its parameters and which setup.cfg names.
 """
 
 from .fscore import mce_f

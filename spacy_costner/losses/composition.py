@@ -1,4 +1,4 @@
-"""What most losses are made of: the difference of two scores of a sequence."""
+"""Building blocks of losses: most are a difference of two scores of a sequence."""
 
 import warnings
 from functools import wraps
@@ -13,19 +13,19 @@ from ..chain.array.packing import add_selected, select, sum_by_group
 from ..types import Gold, LossResult, Potentials, ScoreWithVjp, add_to, map_scores
 
 Transform = Callable[[Floats1d], Tuple[Floats1d, Floats1d]]
-"""Takes each difference to its loss and to the derivative of that. Shape: (B,)"""
+"""Maps differences to losses and their derivatives. Shape: (B,)"""
 
 
 ComputeT = TypeVar("ComputeT", bound=Callable[..., Any])
 
 
 def possible_only(compute: ComputeT) -> ComputeT:
-    """Have a loss leave out the sequences without a legal path that agrees with gold: to each
-    of them belong the value 0 and the gradient 0.
+    """Make a loss leave out sequences without a legal path that agrees with gold: their value and
+    gradient are 0.
 
     compute (Callable): Takes potentials and gold to a LossResult, or to a tuple that begins
         with one.
-    RETURNS (Callable): The same, which warns once of what it leaves out.
+    RETURNS (Callable): The same loss. It warns about sequences that it leaves out.
     """
 
     @wraps(compute)
@@ -71,8 +71,8 @@ def identity(lead: Floats1d) -> Tuple[Floats1d, Floats1d]:
 
 
 def hinge(lead: Floats1d) -> Tuple[Floats1d, Floats1d]:
-    """max(0, lead). At 0, where a rival stands level with gold, the derivative is 1, so
-    that training moves away from there."""
+    """max(0, lead). At 0, where a competitor has the score of gold, the derivative is 1, so that
+    training moves away from there."""
     return lead.clip(0), (lead >= 0).astype(lead.dtype)
 
 
@@ -81,10 +81,10 @@ def difference(
 ) -> LossResult:
     """The sum over the sequences of transform(above - below), with its gradient.
 
-    above (ScoreWithVjp): What is to sink, such as log Z.
-    below (ScoreWithVjp): What is to rise, such as the score of gold.
+    above (ScoreWithVjp): The score to decrease, such as log Z.
+    below (ScoreWithVjp): The score to increase, such as that of gold.
     gold (Gold): Gold, for the weights of the sequences.
-    transform (Transform): What is made of the difference of a sequence.
+    transform (Transform): Maps the difference of a sequence to its loss.
     RETURNS (LossResult): The sum.
     """
     (high, backprop_high), (low, backprop_low) = above, below
@@ -140,7 +140,7 @@ def best_gold(potentials: Potentials, gold: Gold) -> Tuple[Ints1d, ScoreWithVjp]
 
 
 def best_competitor(potentials: Potentials, gold: Gold) -> Tuple[Ints1d, ScoreWithVjp]:
-    """The best path that does not agree with gold.
+    """The best competitor: the best path that does not agree with gold.
 
     RETURNS (Tuple[Ints1d, ScoreWithVjp]): Its tags, those of the model, shape (N,); and its score,
         minus infinity where there is none, with the callback to its gradient.
@@ -163,7 +163,7 @@ def _model_tags(tags: Ints1d, gold: Gold) -> Ints1d:
 
 
 def cost_augment(potentials: Potentials, gold: Gold, multiplier: float) -> Potentials:
-    """Raise every answer by its cost, if it has one: s(y) + m C(y*, y)."""
+    """Add the cost to the scores, if there is one: s(y) + m C(y*, y)."""
     if gold.cost is None:
         return potentials
     raised = gold.cost.astype(potentials.emissions.dtype)
@@ -173,14 +173,14 @@ def cost_augment(potentials: Potentials, gold: Gold, multiplier: float) -> Poten
 
 
 def sequence_weights(gold: Gold, like: Floats1d) -> Floats1d:
-    """How much each sequence counts. Shape: (B,)"""
+    """The weight of each sequence. Shape: (B,)"""
     if gold.weights is None:
         return get_array_module(like).ones_like(like)
     return gold.weights
 
 
 def annotated(gold: Gold, potentials: Potentials) -> Floats1d:
-    """1 for the sequences of which anything is annotated, else 0. Shape: (B,)"""
+    """1 for sequences with any annotation, else 0. Shape: (B,)"""
     xp = get_array_module(potentials.emissions)
     n_sequences = len(potentials.lengths)
     if gold.allowed is None:
@@ -197,17 +197,17 @@ def sequence_of(potentials: Potentials) -> Ints1d:
 
 
 def level(potentials: Potentials) -> Potentials:
-    """Scores under which all legal paths are equally probable."""
+    """Scores with which all legal paths have the same probability."""
     return map_scores(_level, potentials)
 
 
 def zero_forbidden(potentials: Potentials) -> Potentials:
-    """The scores, 0 in place of minus infinity, so that they can be multiplied."""
+    """The scores with 0 in place of minus infinity, so that they can be multiplied."""
     return map_scores(_finite, potentials)
 
 
 def sharpen(potentials: Potentials, psi: float) -> Potentials:
-    """All scores times psi, above 0; forbidden steps stay forbidden."""
+    """All scores times psi, above 0; forbidden tags and transitions stay forbidden."""
     return map_scores(lambda scores: psi * scores, potentials)
 
 
@@ -223,5 +223,5 @@ def _finite(scores: FloatsXd) -> FloatsXd:
 
 
 def _any_forbidden(scores: FloatsXd) -> bool:
-    """Much sooner said than which."""
+    """Faster than finding which."""
     return float(scores.min(initial=0)) == -numpy.inf

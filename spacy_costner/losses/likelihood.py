@@ -1,4 +1,4 @@
-"""Losses that make gold probable: as a whole, token by token, and between the two."""
+"""Likelihood losses: of paths, of single tags, and their weighted sum."""
 
 from functools import partial
 from typing import Optional
@@ -36,13 +36,13 @@ def make_mixed(
     cost: Optional[Cost] = None,
     multiplier: float = 1.0,
 ) -> Loss:
-    """Build the mixture of both: see `mixed`. One of lam and k is needed.
+    """Build the weighted sum of both: see `mixed`. Exactly one of lam and k is needed.
 
-    lam (Optional[float]): The share of `sequential`, 0 to 1.
+    lam (Optional[float]): The weight of `sequential`, 0 to 1.
     k (Optional[float]): The order of the Markov loss of which the mixture is a multiple,
         0 or more, not only whole numbers: lam = k / (k + 1).
-    cost (Optional[Cost]): What each mistake costs, if there is to be a margin.
-    multiplier (float): How much score a unit of cost is worth, 0 or more.
+    cost (Optional[Cost]): What each mistake costs, for cost-augmented scores.
+    multiplier (float): Score per unit of cost, 0 or more.
     RAISES (ValueError): If both or none of lam and k is given, or one is out of its range.
     """
     if (lam is None) == (k is None):
@@ -97,20 +97,19 @@ def pointwise(potentials: Potentials, gold: Gold) -> LossResult:
 
 @possible_only
 def mixed(potentials: Potentials, gold: Gold, *, lam: float, multiplier: float = 0.0) -> LossResult:
-    """Something between whole paths and single tags.
+    """The weighted sum of `sequential` and `pointwise`.
 
         loss = lam (log Z - s(y*)) - (1 - lam) sum_t w_t log p(y_t = y*_t)
 
     With lam = k / (k + 1) and weights of 1 it is the k-th order Markov loss divided by
-    k + 1, which asks for every window of k + 1 tags to be right. With a multiplier m, wrong
-    paths are raised by m times their cost in all of that, as in `softmax_margin`, which lam = 1
-    gives then.
+    k + 1, the likelihood of windows of k + 1 tags. With a multiplier m, the scores are
+    cost-augmented as in `softmax_margin`, which is the case lam = 1.
 
     potentials (Potentials): The scores of a batch.
     gold (Gold): Gold tags, the weights of the tokens and, with a multiplier, the cost of each
-        answer.
+        tag at each token.
     lam (float): 1 gives `sequential`, 0 gives `pointwise`.
-    multiplier (float): m, how much score a unit of cost is worth.
+    multiplier (float): m, score per unit of cost.
     RETURNS (LossResult): The sum over the sequences, in nats, and its gradient.
 
     Tsuboi & Kashima, eq 3.4, theorem 1, and section 6 for the weights; Gimpel & Smith (2010),
@@ -136,7 +135,7 @@ def mixed(potentials: Potentials, gold: Gold, *, lam: float, multiplier: float =
 
 
 def weights_of_tokens(potentials: Potentials, gold: Gold) -> Floats1d:
-    """How much each token counts, its sequence's weight included. Shape: (N,)"""
+    """The weight of each token, including that of its sequence. Shape: (N,)"""
     xp = get_array_module(potentials.emissions)
     by_sequence = sequence_weights(gold, xp.ones(len(potentials.lengths)))
     weights = by_sequence[sequence_of(potentials)]

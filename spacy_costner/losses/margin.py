@@ -1,4 +1,4 @@
-"""Losses that ask for a lead over mistakes that grows with their cost, and risks."""
+"""Margin losses, whose margin grows with the cost of a mistake, and expected cost."""
 
 from functools import partial
 from typing import cast
@@ -25,7 +25,7 @@ def make_softmax_margin(*, cost: Cost, multiplier: float = 1.0) -> Loss:
     """Build the softmax-margin: see `softmax_margin`.
 
     cost (Cost): What each mistake costs.
-    multiplier (float): How much score a unit of cost is worth, 0 or more.
+    multiplier (float): Score per unit of cost, 0 or more.
     RAISES (ValueError): If the multiplier is negative or not finite.
     """
     multiplier = at_least(0, "SoftmaxMargin", "multiplier", multiplier)
@@ -54,16 +54,16 @@ def make_jensen_risk_bound(*, cost: Cost, multiplier: float = 1.0) -> Loss:
 
 
 def softmax_margin(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> LossResult:
-    """The likelihood loss, but wrong paths are raised by their cost while training.
+    """The negative log-likelihood of cost-augmented scores.
 
         loss = log sum_y exp(s(y) + m C(y*, y)) - s(y*)
 
-    Convex; an upper bound of `sequential`, to which it falls with m = 0, and of
+    Convex; an upper bound of `sequential`, which it equals for m = 0, and of
     `max_margin`. With partial annotation s(y*) is the log-sum over the paths that agree.
 
     potentials (Potentials): The scores of a batch.
-    gold (Gold): Gold tags and the cost of each answer.
-    multiplier (float): m, how much score a unit of cost is worth.
+    gold (Gold): Gold tags and the cost of each tag at each token.
+    multiplier (float): m, score per unit of cost.
     RETURNS (LossResult): The sum over the sequences, and its gradient.
 
     Gimpel & Smith (2010), eq 6.
@@ -73,15 +73,15 @@ def softmax_margin(potentials: Potentials, gold: Gold, *, multiplier: float = 1.
 
 @possible_only
 def max_margin(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> LossResult:
-    """The structured hinge loss: gold has to lead every path by the cost of that path.
+    """The structured hinge loss: the margin to every path has to be at least its cost.
 
         loss = max_y (s(y) + m C(y*, y)) - s(y*)
 
     Convex. With partial annotation s(y*) is the score of the best path that agrees.
 
     potentials (Potentials): The scores of a batch.
-    gold (Gold): Gold tags and the cost of each answer.
-    multiplier (float): m, how much score a unit of cost is worth.
+    gold (Gold): Gold tags and the cost of each tag at each token.
+    multiplier (float): m, score per unit of cost.
     RETURNS (LossResult): The sum over the sequences, and a subgradient of it.
 
     Taskar, Guestrin & Koller (2003); Gimpel & Smith (2010), eq 4.
@@ -94,14 +94,14 @@ def max_margin(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -
 
 @possible_only
 def risk(potentials: Potentials, gold: Gold) -> LossResult:
-    """The cost that is to be expected when a path is drawn from the model.
+    """The expected cost of a path that is drawn from the model.
 
         loss = sum_y p(y) C(y*, y)
 
-    Not convex: start from a model of the likelihood.
+    Not convex: it needs a likelihood model to start from.
 
     potentials (Potentials): The scores of a batch.
-    gold (Gold): The cost of each answer.
+    gold (Gold): The cost of each tag at each token.
     RETURNS (LossResult): The sum over the sequences, in units of cost, and its gradient.
 
     Gimpel & Smith (2010), eq 5.
@@ -115,16 +115,16 @@ def risk(potentials: Potentials, gold: Gold) -> LossResult:
 
 @possible_only
 def jensen_risk_bound(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> LossResult:
-    """An upper bound of the risk that costs two passes over the chain.
+    """An upper bound of the risk that needs only two passes over the chain.
 
         loss = log sum_y p(y) exp(m C(y*, y))
 
-    It is what `softmax_margin` is above `sequential`. Not convex: start from a model of
-    the likelihood.
+    It is `softmax_margin` minus `sequential`. Not convex: it needs a likelihood model to start
+    from.
 
     potentials (Potentials): The scores of a batch.
-    gold (Gold): The cost of each answer.
-    multiplier (float): m, how much score a unit of cost is worth.
+    gold (Gold): The cost of each tag at each token.
+    multiplier (float): m, score per unit of cost.
     RETURNS (LossResult): The sum over the sequences, and its gradient.
 
     Gimpel & Smith (2010), section 3.1.

@@ -1,4 +1,4 @@
-"""Minimum classification error: smoothed counts of wrong paths, and of wrong entities."""
+"""Minimum classification error: a smooth count of the sequences with any mistake."""
 
 import math
 from functools import partial
@@ -34,9 +34,9 @@ def make_mce(
     smoothing (str): "sigmoid" or "logistic".
     slope (float): How steep it is, above 0.
     offset (float): Where it is steep.
-    psi (float): How much the best wrong paths stand out from the others, above 0; "inf"
-        counts the best one alone.
-    normalise (bool): Whether to take the mean over the wrong paths, not the sum.
+    psi (float): Weight of better competitors, above 0: 1 weights all by their probability,
+        "inf" uses only the best one.
+    normalise (bool): Whether to use the mean over competitors and not the sum.
     RAISES (ValueError): If a parameter is out of its range.
     """
     compute = partial(
@@ -61,16 +61,16 @@ def mce(
     psi: float = 1.0,
     normalise: bool = False,
 ) -> LossResult:
-    """A smooth count of the sentences that are not wholly right.
+    """A smooth count of the sequences with any mistake.
 
         loss = l(d),  d = -g(y*) + (1 / psi) log(1 / (|Y| - 1) sum_{y != y*} exp(psi g(y)))
 
     where g is the score of a path and l either 1 / (1 + exp(-x)), the sigmoid, or
     log(1 + exp(x)) / slope, the logistic, of x = slope d + offset. The factor 1 / (|Y| - 1)
-    counts only with `normalise`. With psi = inf, d compares gold with the best wrong path.
-    Partial annotation puts the paths that agree with it together in the same way, their
-    number in place of |Y| - 1. The sigmoid is not convex: start from a model of the
-    likelihood.
+    counts only with `normalise`. With psi = inf, d compares gold with the best
+    competitor. With partial annotation the paths that agree with it are summed in the same way,
+    with their number in place of |Y| - 1. The sigmoid is not convex: it needs a likelihood model
+    to start from.
 
     potentials (Potentials): The scores of a batch.
     gold (Gold): Gold tags.

@@ -1,4 +1,4 @@
-"""Mistake-driven losses: the structured perceptron and passive-aggressive updates."""
+"""Mistake-driven losses: the structured perceptron and MIRA."""
 
 from functools import partial
 from typing import Optional, Sequence, Tuple
@@ -21,14 +21,14 @@ from .composition import (
 from .margin import max_margin
 
 NO_DISTANCE = 1e-9
-"""Less than any distance of paths that have not the same features."""
+"""Less than the distance of any two paths with different features."""
 
 
 def make_perceptron(*, cost: Optional[Cost] = None, alpha: float = 0.0) -> Loss:
     """Build the cost-sensitive structured perceptron: see `perceptron`.
 
     cost (Optional[Cost]): What each mistake costs. Needed unless alpha is 0.
-    alpha (float): How much score a unit of cost is worth, 0 or more. 0 is the structured
+    alpha (float): Score per unit of cost, 0 or more. 0 is the structured
         perceptron of Collins (2002).
     RAISES (ValueError): If alpha is negative or not finite, or there is a cost without
         alpha or alpha without a cost.
@@ -46,8 +46,8 @@ def make_mira(*, cost: Cost, multiplier: float = 1.0, aggressiveness: float = 0.
     """Build 1-best MIRA: see `mira`.
 
     cost (Cost): What each mistake costs.
-    multiplier (float): How much score a unit of cost is worth, 0 or more.
-    aggressiveness (float): The longest step, above 0.
+    multiplier (float): Score per unit of cost, 0 or more.
+    aggressiveness (float): The maximum size of an update, above 0.
     RAISES (ValueError): If a number is out of its range.
     """
     multiplier = at_least(0, "MIRA", "multiplier", multiplier)
@@ -57,16 +57,16 @@ def make_mira(*, cost: Cost, multiplier: float = 1.0, aggressiveness: float = 0.
 
 
 def perceptron(potentials: Potentials, gold: Gold, *, alpha: float = 0.0) -> LossResult:
-    """The structured perceptron with a cost in its search for mistakes.
+    """The structured perceptron with cost-augmented inference.
 
         loss = s(y^) + alpha C(y*, y^) - s(y*),  y^ = argmax_y s(y) + alpha C(y*, y)
 
-    Its gradient is the perceptron's update; with a cost it is `max_margin`. The recipe of
-    the paper is plain SGD with steps of 1, and averaged weights.
+    Its gradient is the perceptron's update; with a cost it is `max_margin`. The paper uses
+    plain SGD with a learning rate of 1 and averaged weights.
 
     potentials (Potentials): The scores of a batch.
-    gold (Gold): Gold tags and, unless alpha is 0, the cost of each answer.
-    alpha (float): How much score a unit of cost is worth.
+    gold (Gold): Gold tags and, unless alpha is 0, the cost of each tag at each token.
+    alpha (float): Score per unit of cost.
     RETURNS (LossResult): The sum over the sequences, and a subgradient of it.
 
     Higashiyama et al., eq 5 to 7; Collins (2002).
@@ -78,20 +78,20 @@ def perceptron(potentials: Potentials, gold: Gold, *, alpha: float = 0.0) -> Los
 def mira(
     potentials: Potentials, gold: Gold, *, multiplier: float = 1.0, aggressiveness: float = 0.01
 ) -> LossResult:
-    """1-best MIRA, also called PA-I: the shortest step that mends a mistake, up to a limit.
+    """1-best MIRA, also called PA-I: the smallest update that corrects a mistake, up to a limit.
 
         loss = h^2 / (2 n)           if h < a n
                a h - a^2 n / 2       otherwise
 
     h is the value of `max_margin`, n the squared length of the difference between the
     features of its path and of gold: of each feature of a token with each tag, of each
-    transition, and of start and end. Where gold doesn't say what features tokens have, each
-    has one of its own. The gradient is the step min(a, h / n) along that difference.
+    transition, and of start and end. Without features in
+    gold, each token has one of its own. The gradient is min(a, h / n) times that difference.
 
     potentials (Potentials): The scores of a batch.
-    gold (Gold): Gold tags, the cost of each answer, and the features of tokens.
-    multiplier (float): m, how much score a unit of cost is worth.
-    aggressiveness (float): a, the longest step ("C" in the papers).
+    gold (Gold): Gold tags, the cost of each tag at each token, and the features of tokens.
+    multiplier (float): m, score per unit of cost.
+    aggressiveness (float): a, the maximum size of an update ("C" in the papers).
     RETURNS (LossResult): The sum over the sequences, and its gradient.
 
     Crammer et al. (2006), PA-I; Gimpel & Smith (2010), section 4.1; Higashiyama et al., tau.
@@ -113,7 +113,7 @@ def mira(
 def squared_distance(
     potentials: Potentials, one: Ints1d, other: Ints1d, features: Optional[Ints2d] = None
 ) -> Floats1d:
-    """How far apart two paths are, in features.
+    """The squared distance of two paths in feature space.
 
         n = || f(y) - f(y') ||^2
 
@@ -142,8 +142,8 @@ def squared_distance(
 
 
 def _squared_differences(groups: Ints1d, pair: Sequence[Ints1d], n_groups: int) -> Floats1d:
-    """How often each number is in the first of a pair of arrays, less how often in the other,
-    squared and added up over each group. Shapes: (R,), (R,) each to (G,)"""
+    """The count of each number in the first of a pair of arrays minus that in the other, squared
+    and summed over each group. Shapes: (R,), (R,) each to (G,)"""
     xp = get_array_module(groups)
     both = xp.concatenate(pair)
     n = int(both.max(initial=0)) + 1

@@ -1,4 +1,4 @@
-"""One loss for a while, then another."""
+"""One loss first, then another."""
 
 import math
 from dataclasses import dataclass
@@ -11,14 +11,13 @@ from ..types import Loss, Progress
 def make_schedule(
     *losses: Loss, steps: Sequence[int] = (), epochs: Sequence[float] = ()
 ) -> "LossSchedule":
-    """Build a schedule of losses, such as a likelihood first and then a loss that is not
-    convex.
+    """Build a schedule of losses, for example a likelihood first, then a loss that is not convex.
 
     *losses (Loss): The losses, first to last.
-    steps (Sequence[int]): After how many updates in all each but the last one ends.
-    epochs (Sequence[float]): The same in passes over the training examples, instead.
-    RAISES (ValueError): If a loss is none (or a schedule itself), if there are not as many
-        ends as losses but one, if they don't grow, or if both kinds are given.
+    steps (Sequence[int]): The number of updates after which each but the last loss ends.
+    epochs (Sequence[float]): Instead: the same in passes over the training examples.
+    RAISES (ValueError): If an argument is not a loss (or is a schedule), if the number of ends
+        is not that of the losses minus 1, if they don't increase, or if both kinds are given.
     """
     for loss in losses:
         if not isinstance(loss, Loss):
@@ -38,7 +37,7 @@ def make_schedule(
 
 @dataclass(frozen=True)
 class LossSchedule:
-    """Losses that follow each other; to be used in place of a `Loss`.
+    """A sequence of losses, used in place of a `Loss`.
 
     stages (Tuple[Loss, ...]): The losses, first to last.
     ends (Tuple[float, ...]): Where each but the last one ends.

@@ -1,4 +1,4 @@
-"""The Z-score: how far gold stands above all paths, in standard deviations of their scores."""
+"""The Z-score of the gold path among all paths."""
 
 from functools import partial
 from typing import Optional
@@ -24,7 +24,7 @@ def make_zscore(*, cost: Optional[Cost] = None, multiplier: float = 1.0) -> Loss
 
     cost (Optional[Cost]): What each mistake costs; the Hamming cost is the paper's "Hamming
         loss". Without weight decay training then has no finite optimum.
-    multiplier (float): How much score a unit of cost is worth, above 0.
+    multiplier (float): Score per unit of cost, above 0.
     RAISES (ValueError): If the multiplier is not above 0, or not finite.
     """
     multiplier = above(0, "ZScore", "multiplier", multiplier)
@@ -34,19 +34,19 @@ def make_zscore(*, cost: Optional[Cost] = None, multiplier: float = 1.0) -> Loss
 
 @possible_only
 def zscore(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> LossResult:
-    """How far gold stands below the mean score of all paths, in standard deviations.
+    """The negative Z-score of the gold path.
 
         loss = - sum (s(y*) - mu) / sqrt(sum sigma^2)
 
-    mu and sigma^2 are the mean and the variance of the score over all legal paths, each as
-    probable as the other. With partial annotation s(y*) is the mean over the paths that
+    mu and sigma^2 are the mean and the variance of the score over all legal paths, each with
+    the same probability. With partial annotation s(y*) is the mean over the paths that
     agree with it; their log-sum would stay above mu as all scores go to 0, and sigma would
-    not. With a cost, s(y) is s(y) + m C(y*, y). Where all legal paths score the same the
-    loss is 0 and so is its gradient: don't start at 0.
+    vanish. With a cost, s(y) is s(y) + m C(y*, y). If all legal paths have the same score,
+    the loss and its gradient are 0: it needs a likelihood model to start from.
 
     potentials (Potentials): The scores of a batch.
-    gold (Gold): Gold tags and, if there is one, the cost of each answer.
-    multiplier (float): m, how much score a unit of cost is worth.
+    gold (Gold): Gold tags and, if there is one, the cost of each tag at each token.
+    multiplier (float): m, score per unit of cost.
     RETURNS (LossResult): One ratio for the batch, and its gradient.
 
     Ricci, De Bie & Cristianini, definition 1 and section 5.1.
@@ -64,14 +64,14 @@ def zscore(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> Lo
 
 
 def rounding(scores: Potentials) -> float:
-    """A variance that could be but the rounding of scores that are all the same."""
+    """The variance that rounding can give to scores that are all equal."""
     xp = get_array_module(scores.emissions)
     largest = max(float(max(array.max(), -array.min())) for array in scores[:4] if array.size)
     return 100 * float(xp.finfo(scores.emissions.dtype).eps) * len(scores.emissions) * largest**2
 
 
 def mean_right(potentials: Potentials, gold: Gold, weights: Floats1d) -> Potentials:
-    """How often the paths that agree with gold take each step, on average."""
+    """The mean features of the paths that agree with gold."""
     if gold.allowed is None:
         return chain.path_score(potentials, gold.tags)[1](weights)
     return chain.log_partition(level(chain.restrict(potentials, gold.allowed)))[1](weights)

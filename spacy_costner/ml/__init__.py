@@ -1,4 +1,4 @@
-"""The Thinc side: from docs to potentials, and from their gradient back."""
+"""Thinc models: from docs to potentials, and backprop of their gradient."""
 
 from .dense import build_linear_chain_crf
 from .hybrid import build_hybrid_crf

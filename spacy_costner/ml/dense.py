@@ -25,7 +25,7 @@ def build_linear_chain_crf(
 ) -> Model[List[Doc], Potentials]:
     """Build a linear-chain CRF over the vectors of a Tok2Vec.
 
-    tok2vec (Model[List[Doc], List[Floats2d]]): Any Tok2Vec, a listener too.
+    tok2vec (Model[List[Doc], List[Floats2d]]): Any Tok2Vec or listener.
     nO (Optional[int]): K, the number of tags. The component sets it from its labels.
     RETURNS (Model[List[Doc], Potentials]): The model. Its attribute "resize_output"
         takes it and a larger K; reference "tok2vec" is the Tok2Vec.
@@ -94,7 +94,7 @@ def init(
 def resize_linear_chain_crf(
     model: Model[List[Doc], Potentials], nO: int
 ) -> Model[List[Doc], Potentials]:
-    """Make room for new tags behind the old ones, whose scores stay as they are.
+    """Add tags after the existing ones, whose scores don't change.
 
     model (Model[List[Doc], Potentials]): A model of `build_linear_chain_crf`.
     nO (int): The new K.
@@ -108,7 +108,7 @@ def resize_linear_chain_crf(
 
 
 def resize_emissions(model: Model[List[Doc], Potentials], nO: int) -> None:
-    """Make room for new tags in the linear layer that makes emissions of vectors.
+    """Add tags to the linear layer from vectors to emissions.
 
     model (Model[List[Doc], Potentials]): A model that has it as its reference "emissions".
     nO (int): The new K.
@@ -120,7 +120,7 @@ def resize_emissions(model: Model[List[Doc], Potentials], nO: int) -> None:
 
 
 def _resize_transitions(layer: Model[Ragged, Potentials], nO: int) -> Model[Ragged, Potentials]:
-    """A layer of its own identity, so that no optimiser takes it for the smaller one."""
+    """Create a new layer, so that optimizers don't use the state of the smaller one."""
     larger = Transitions(nO)
     if layer.has_param("transitions"):
         larger.initialize()

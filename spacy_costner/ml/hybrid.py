@@ -26,16 +26,16 @@ def build_hybrid_crf(
     part_dropout: float = 0.0,
     nO: Optional[int] = None,
 ) -> Model[List[Doc], Potentials]:
-    """Build a linear-chain CRF whose emissions are the sum of those of sparse features and of
-    those of a Tok2Vec.
+    """Build a linear-chain CRF whose emissions are the sum of those of sparse features and those
+    of a Tok2Vec.
 
-    tok2vec (Model[List[Doc], List[Floats2d]]): Any Tok2Vec, a listener too. It learns with
-        the optimizer of the config.
-    features (Template): What is seen of tokens.
+    tok2vec (Model[List[Doc], List[Floats2d]]): Any Tok2Vec or listener. It is trained by the
+        optimizer of the config.
+    features (Template): The template of features.
     learn_rate, L1, L2, dropout, eps (float): Of the sparse part: see `build_sparse_crf`.
-    part_dropout (float): The share of docs that have only one of the two parts in a step of
-        training, either of them as often; its emissions count double. So each part learns to
-        do without the other.
+    part_dropout (float): The share of docs that use only one of the two parts in an update, each
+        part equally often; its emissions are doubled. Each part thus learns to predict without the
+        other.
     nO (Optional[int]): K, the number of tags. The component sets it from its labels.
     RETURNS (Model[List[Doc], Potentials]): The model, with the attributes "collect_features"
         and "resize_output"; reference "tok2vec" is the Tok2Vec.
@@ -85,8 +85,8 @@ def forward(
 
 
 def _shares(lengths: Ints1d, rate: float) -> Floats2d:
-    """What the emissions of the two parts are multiplied by at each token: 1 and 1 or, in so
-    many of the docs, 2 and 0 or 0 and 2. Shape: (N, 2)"""
+    """The factors of the emissions of the two parts at each token: 1 and 1 or, in the share
+    `part_dropout` of the docs, 2 and 0 or 0 and 2. Shape: (N, 2)"""
     shares = numpy.ones((len(lengths), 2), dtype="float32")
     if rate:
         chance = numpy.random.uniform(size=len(lengths))
@@ -106,7 +106,7 @@ def init(
 
 
 def resize_hybrid_crf(model: Model[List[Doc], Potentials], nO: int) -> Model[List[Doc], Potentials]:
-    """Make room for new tags behind the old ones, whose scores stay as they are.
+    """Add tags after the existing ones, whose scores don't change.
 
     model (Model[List[Doc], Potentials]): A model of `build_hybrid_crf`.
     nO (int): The new K.

@@ -25,18 +25,18 @@ def build_sparse_crf(
 ) -> Model[List[Doc], Potentials]:
     """Build a linear-chain CRF on sparse features.
 
-    features (Template): What is seen of tokens.
-    learn_rate (float): Of AdaGrad, with which this model learns, whatever the optimizer of
-        the config is.
-    L1 (float): Weight of the sum of the absolute weights, for each step.
-    L2 (float): Weight of half the sum of the squared weights, for each step.
+    features (Template): The template of features.
+    learn_rate (float): Of AdaGrad, which trains this model, whatever the optimizer of the config
+        is.
+    L1 (float): Weight of the sum of the absolute weights, for each update.
+    L2 (float): Weight of half the sum of the squared weights, for each update.
     dropout (float): The share of features that tokens lose in training.
-    eps (float): How far gradients have to add up before steps have their full length. Near 0
-        a feature makes a full step for whatever little it is first needed.
+    eps (float): How large the sum of gradients has to be before updates have full size. Near 0
+        even a small first gradient gives a full update.
     nO (Optional[int]): K, the number of tags. The component sets it from its labels.
     RETURNS (Model[List[Doc], Potentials]): The model. Its shims are `Features` and
-        `SparseWeights`. Its attribute "collect_features" takes it and docs, and makes the
-        vocabulary of features of them; "find_features" takes the same and finds theirs;
+        `SparseWeights`. Its attribute "collect_features" takes it and docs, and builds the
+        vocabulary from them; "find_features" takes the same and returns their features;
         "resize_output" takes it and a larger K.
     RAISES (ValueError): If a number is out of its range.
     """
@@ -69,7 +69,7 @@ def linear_part(model: Model) -> Tuple[Features, SparseWeights]:
     """The features and the weights of a linear CRF, or of the linear part of a hybrid.
 
     model (Model): The model.
-    RETURNS (Tuple[Features, SparseWeights]): Those.
+    RETURNS (Tuple[Features, SparseWeights]): The features and the weights.
     RAISES (ValueError): If it has no such part.
     """
     for node in model.walk():
@@ -93,13 +93,13 @@ def forward(
 def score_seen(
     model: Model[List[Doc], Potentials], seen: FeatureBatch, is_train: bool
 ) -> Tuple[Potentials, Callable[[Potentials], None]]:
-    """Score tokens whose features have been found.
+    """Score tokens from their features.
 
     model (Model[List[Doc], Potentials]): A linear CRF.
-    seen (FeatureBatch): What its features found.
+    seen (FeatureBatch): The features of the tokens.
     is_train (bool): Whether features are dropped.
-    RETURNS (Tuple[Potentials, Callable[[Potentials], None]]): The scores, and what takes their
-        gradient and keeps it for the next step.
+    RETURNS (Tuple[Potentials, Callable[[Potentials], None]]): The scores, and the callback that
+        keeps their gradient for the next update.
     """
     features, weights = linear_part(model)
     rows, scale = seen.rows, 1.0
@@ -127,7 +127,7 @@ def score_seen(
 
 
 def _drop(rows: Ints2d, rate: float) -> Tuple[Ints2d, float]:
-    """Features without some of them, and what to multiply scores by to make up for them."""
+    """Drop some features, and return the factor of the scores that makes up for them."""
     lost = numpy.random.uniform(size=rows.shape) < rate
     return numpy.where(lost, numpy.int32(-1), rows), 1 / (1 - rate)
 
@@ -145,26 +145,26 @@ def init(
 
 
 def collect_features(model: Model[List[Doc], Potentials], docs: Iterable[Doc]) -> None:
-    """Make the vocabulary of features of a model.
+    """Build the vocabulary of features of a model.
 
     model (Model[List[Doc], Potentials]): A model with sparse features.
-    docs (Iterable[Doc]): What features are found in.
+    docs (Iterable[Doc]): The docs to take features from.
     """
     linear_part(model)[0].collect(docs)
 
 
 def find_features(model: Model[List[Doc], Potentials], docs: Sequence[Doc]) -> Ints2d:
-    """The features of tokens, of which their scores are the sums.
+    """Find the features of tokens, whose weights sum to their scores.
 
     model (Model[List[Doc], Potentials]): A model of `build_sparse_crf`.
     docs (Sequence[Doc]): The docs.
-    RETURNS (Ints2d): As in `Gold`; those that dropout takes are among them. Shape: (N, S)
+    RETURNS (Ints2d): As in `Gold`, including those that dropout drops. Shape: (N, S)
     """
     return linear_part(model)[0].find(docs).rows
 
 
 def resize_sparse_crf(model: Model[List[Doc], Potentials], nO: int) -> Model[List[Doc], Potentials]:
-    """Make room for new tags behind the old ones, whose scores stay as they are.
+    """Add tags after the existing ones, whose scores don't change.
 
     model (Model[List[Doc], Potentials]): A model of `build_sparse_crf`.
     nO (int): The new K.

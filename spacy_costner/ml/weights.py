@@ -1,4 +1,4 @@
-"""The weights of a linear CRF as Thinc sees them: trained, averaged and saved with a model."""
+"""The weights of a linear CRF as a Thinc shim: trained, averaged and saved with a model."""
 
 from contextlib import contextmanager
 from threading import Lock
@@ -21,17 +21,17 @@ no other prediction changes these rows."""
 
 
 class SparseWeights(Shim):
-    """A row of K weights for each of V features, and below them K + 2 more: the transitions
-    from each tag, the start and the end.
+    """A row of K weights for each of V features, and K + 2 more rows: the transitions from each
+    tag, the start and the end.
 
-    All weights start at 0 and are stepped by AdaGrad, whatever the optimizer of the config
-    is. Where that one keeps averages, so does this: uniform ones (Collins, 2002).
+    All weights start at 0 and are trained by AdaGrad, whatever the optimizer of the config is. If
+    that keeps averages, so does this: uniform ones (Collins, 2002).
     """
 
     def __init__(self, settings: AdaGrad = AdaGrad()) -> None:  # noqa: B008 (immutable)
         """Initialize without weights.
 
-        settings (AdaGrad): The steps.
+        settings (AdaGrad): The settings of updates.
         """
         super().__init__(None)
         self.settings = settings
@@ -59,28 +59,28 @@ class SparseWeights(Shim):
 
     @property
     def rows(self) -> Floats2d:
-        """All weights, to read and to write. Shape: (V + K + 2, K)"""
+        """All weights, readable and writable. Shape: (V + K + 2, K)"""
         self._work_out()
         return self.table.weights
 
     @property
     def emissions(self) -> Floats2d:
-        """Weights of the features, to read and to write. Shape: (V, K)"""
+        """Weights of the features, readable and writable. Shape: (V, K)"""
         return self.rows[: self.n_features]
 
     @property
     def transitions(self) -> Floats2d:
-        """Weights of the steps from tag to tag, to read and to write. Shape: (K, K)"""
+        """Weights of the transitions, [from, to], readable and writable. Shape: (K, K)"""
         return self._below[:-2]
 
     @property
     def start(self) -> Floats1d:
-        """Weights of the first tag, to read and to write. Shape: (K,)"""
+        """Weights of the first tag, readable and writable. Shape: (K,)"""
         return self._below[-2]
 
     @property
     def end(self) -> Floats1d:
-        """Weights of the last tag, to read and to write. Shape: (K,)"""
+        """Weights of the last tag, readable and writable. Shape: (K,)"""
         return self._below[-1]
 
     @property
@@ -94,7 +94,7 @@ class SparseWeights(Shim):
         return numpy.arange(self.n_features, len(self.table.weights), dtype="int32")
 
     def allocate(self, n_features: int, n_tags: int) -> None:
-        """Make weights, all 0.
+        """Create weights of 0.
 
         n_features (int): V.
         n_tags (int): K.
@@ -103,7 +103,7 @@ class SparseWeights(Shim):
         self._set_table(numpy.zeros((n_features + n_tags + 2, n_tags), dtype="float32"))
 
     def resize(self, n_tags: int) -> None:
-        """Make room for new tags behind the old ones, which keep their weights.
+        """Add tags after the existing ones, which keep their weights.
 
         n_tags (int): The new K.
         """
@@ -134,7 +134,7 @@ class SparseWeights(Shim):
         start: Floats1d,
         end: Floats1d,
     ) -> None:
-        """Keep a gradient for the next step.
+        """Keep a gradient for the next update.
 
         rows (Ints2d): The features of each token, -1 for none. Shape: (N, S)
         d_emissions (Floats2d): Derivative with respect to the emissions. Shape: (N, K)
@@ -163,7 +163,7 @@ class SparseWeights(Shim):
         )
 
     def finish_update(self, optimizer: Optimizer) -> None:
-        """Make a step with the gradient that was kept.
+        """Update the weights with the kept gradient.
 
         optimizer (Optimizer): Says whether averages are wanted; otherwise not used. `nlp.rehearse`
             gives a function in its place.
@@ -181,7 +181,7 @@ class SparseWeights(Shim):
 
     @contextmanager
     def use_params(self, params: Dict[Tuple[int, str], Any]) -> Iterator[None]:
-        """Have the average of the weights over all steps for a while.
+        """Use the average of the weights over all updates temporarily.
 
         params (Dict[Tuple[int, str], Any]): The averages of an optimizer.
         """
@@ -199,7 +199,7 @@ class SparseWeights(Shim):
             self.table, self._averaged = table, False
 
     def _work_out(self, rows: Optional[Ints2d] = None) -> None:
-        """Do in some rows, or in all, what regularisation has left to do."""
+        """Apply the pending regularisation to some rows, or to all."""
         settings = self.settings
         if self._averaged or not self.step or not (settings.L1 or settings.L2):
             return
@@ -228,7 +228,7 @@ class SparseWeights(Shim):
         return copied
 
     def to_device(self, device_type: str, device_id: int) -> None:
-        """Nothing: the weights stay on the CPU."""
+        """Do nothing: the weights stay on the CPU."""
 
     def to_bytes(self) -> bytes:
         """Save the weights, in 16 bits each, without rows that are 0 throughout.
@@ -270,7 +270,7 @@ class SparseWeights(Shim):
             self.table.weights[used] = weights * numpy.float32(saved["scale"])
         except Exception as error:
             raise ValueError(
-                f"weights of a linear CRF: expected what was saved of them, was damaged: {error}"
+                f"weights of a linear CRF: expected what was saved of them, found damage: {error}"
             ) from error
         return self
 

@@ -1,6 +1,6 @@
-"""Sparse rows of weights: adding them up, and steps that touch only what a batch has to do with.
+"""Sparse weights: sums of rows, and updates of only the rows that a batch uses.
 
-Compiled where there was a compiler (`native`), array code elsewhere (`arrays`).
+Compiled code (`native`) if it was built, otherwise array code (`arrays`).
 """
 
 from . import arrays

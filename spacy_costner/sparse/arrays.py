@@ -1,4 +1,4 @@
-"""Sparse rows of weights, in array code. `native` has the same, compiled.
+"""Sparse weights in array code. `native` has the same functions, compiled.
 
 N tokens have S slots; each slot of a token names one of V rows of weights, or none, as -1.
 Rows of K weights are added up to the token's scores. All arrays are NumPy's. Shapes that don't
@@ -15,13 +15,13 @@ from .table import AdaGrad, Table
 
 
 class IdMap:
-    """IdMap of 64-bit keys. Threads may find some while others set some."""
+    """Map 64-bit keys to numbers. Threads can find keys while others set some."""
 
     def __init__(self) -> None:
         self._numbers: Dict[int, int] = {}
 
     def set(self, keys: Array1d, numbers: Ints1d) -> None:
-        """Give keys their numbers.
+        """Set the numbers of keys.
 
         keys (Array1d): In uint64. Shape: (N,)
         numbers (Ints1d): Not negative, in int32. Shape: (N,)
@@ -43,12 +43,12 @@ class IdMap:
 def gather_window(
     values: Ints2d, lengths: Ints1d, columns: Ints1d, offsets: Ints1d, first_rows: Ints1d
 ) -> Ints2d:
-    """The rows of tokens, from what they and their neighbours are.
+    """Find the rows of tokens, from the values in their windows.
 
-    values (Ints2d): What each token is in each of C respects; -1 for nothing. Shape: (N, C)
-    lengths (Ints1d): Tokens of each sequence. Neighbours are of the same. Shape: (B,)
-    columns (Ints1d): The respect that each slot shows. Shape: (S,)
-    offsets (Ints1d): How far to the right its neighbour is. Shape: (S,)
+    values (Ints2d): The value of each token in each of C columns; -1 for none. Shape: (N, C)
+    lengths (Ints1d): Tokens of each sequence. Tokens of a sequence stand side by side. Shape: (B,)
+    columns (Ints1d): The column of each slot. Shape: (S,)
+    offsets (Ints1d): The offset of each slot, positive to the right. Shape: (S,)
     first_rows (Ints1d): The row of its value 0. Shape: (S,)
     RETURNS (Ints2d): In int32. Shape: (N, S)
     """
@@ -67,7 +67,7 @@ def gather_window(
 
 
 def sum_rows(rows: Ints2d, weights: Floats2d) -> Floats2d:
-    """Scores of tokens: the sums of their rows.
+    """Sum the rows of each token.
 
     rows (Ints2d): In int32. Shape: (N, S)
     weights (Floats2d): Shape: (V, K)
@@ -82,13 +82,13 @@ def sum_rows(rows: Ints2d, weights: Floats2d) -> Floats2d:
 
 
 def collect_rows(rows: Ints2d, d_scores: Floats2d, place_of: Ints1d) -> Tuple[Ints1d, Floats2d]:
-    """The gradient with respect to the rows, where it is not 0.
+    """Compute the gradient with respect to the rows that are used.
 
     rows (Ints2d): In int32. Shape: (N, S)
     d_scores (Floats2d): Derivative with respect to the scores, in float32. Shape: (N, K)
     place_of (Ints1d): Scratch: -1 everywhere, before and after. Shape: (V,)
-    RETURNS (Tuple[Ints1d, Floats2d]): Each row that has a part in it, once; and its
-        gradient. Shapes: (A,), (A, K)
+    RETURNS (Tuple[Ints1d, Floats2d]): Each row that is used, once; and its gradient.
+        Shapes: (A,), (A, K)
     """
     same("length of d_scores", len(d_scores), len(rows))
     below("rows", rows, len(place_of))
@@ -100,7 +100,7 @@ def collect_rows(rows: Ints2d, d_scores: Floats2d, place_of: Ints1d) -> Tuple[In
 
 
 def add_rows(rows: Ints2d, d_scores: Floats2d, gradient: Floats2d) -> None:
-    """Add the gradient with respect to the rows to one that has a place for all of them.
+    """Add the gradient with respect to the rows to a dense one.
 
     rows (Ints2d): In int32. Shape: (N, S)
     d_scores (Floats2d): Derivative with respect to the scores, in float32. Shape: (N, K)
@@ -115,13 +115,13 @@ def add_rows(rows: Ints2d, d_scores: Floats2d, gradient: Floats2d) -> None:
 
 
 def lazy_regularise(table: Table, rows: Ints1d, now: int, settings: AdaGrad) -> None:
-    """Work out rows up to a step, as if they had had no gradient since `last`.
+    """Apply the regularisation of rows up to a step, without gradients since `last`.
 
     With u the size of a weight and c = L1 / L2, n steps of length a take it to
 
         u_n = (u + c) (1 + a L2)^-n - c, until that is 0
 
-    table (Table): Where it happens.
+    table (Table): The weights.
     rows (Ints1d): The rows; may repeat, and be -1. Shape: (A,)
     now (int): The step.
     settings (AdaGrad): The regularisation.
@@ -168,13 +168,13 @@ def _idle(
 
 
 def adagrad(table: Table, rows: Ints1d, gradient: Floats2d, now: int, settings: AdaGrad) -> None:
-    """Make a step in some rows. See `AdaGrad`.
+    """Update some rows. See `AdaGrad`.
 
     table (Table): Where it happens.
     rows (Ints1d): The rows, each once. Shape: (A,)
     gradient (Floats2d): Their gradient, in float32. Shape: (A, K)
     now (int): The number of the step, from 1.
-    settings (AdaGrad): The length of steps and the regularisation.
+    settings (AdaGrad): The learning rate and the regularisation.
     """
     not_negative("rows", rows)
     below("rows", rows, len(table.weights))

@@ -1,4 +1,4 @@
-"""What is wrong with arguments, as compiled and array code say it."""
+"""Checks of arguments, for compiled and array code."""
 
 import numpy
 from thinc.types import ArrayXd

@@ -1,4 +1,4 @@
-"""Rows that no token tells apart, merged into one."""
+"""Merge rows that the same tokens have."""
 
 from typing import NamedTuple
 
@@ -7,14 +7,15 @@ from thinc.types import Floats1d, Floats2d, Ints1d, Ints2d
 
 
 class Merged(NamedTuple):
-    """Groups of rows of weights, each of which all tokens have or don't have together.
+    """Groups of rows of weights that occur in exactly the same tokens.
 
-    Rows of a group that start alike stay alike under any gradient method, as their gradient
-    is the same. So one vector v does for a group of c rows w: with
+    Rows of a group that start with the same weights keep the same weights with any gradient
+    method, because their gradients are equal. One vector v therefore replaces a group of c rows w:
+    with
 
         v = sqrt(c) w
 
-    gradients, lengths and angles are those of all rows, and so is each step.
+    gradients, lengths and angles are those of all rows, and so is each update.
 
     rows (Ints2d): The groups of each token, from the left; -1 for none. Shape: (N, S')
     group_of (Ints1d): The group of each row. Shape: (V,)

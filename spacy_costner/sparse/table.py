@@ -1,4 +1,4 @@
-"""Weights of which each step of training moves a few rows."""
+"""Weights of which each update changes a few rows."""
 
 from typing import NamedTuple
 
@@ -10,8 +10,8 @@ class Table(NamedTuple):
 
     weights (Floats2d): Shape: (V, K)
     squares (Floats2d): Sum of the squared gradients so far. Shape: (V, K)
-    totals (Floats2d): Sum of the weights after each step so far. Shape: (V, K)
-    last (Ints1d): The step up to which a row is worked out. Shape: (V,)
+    totals (Floats2d): Sum of the weights after each update so far. Shape: (V, K)
+    last (Ints1d): The last update up to which a row is regularised. Shape: (V,)
     """
 
     weights: Floats2d
@@ -21,7 +21,8 @@ class Table(NamedTuple):
 
 
 class AdaGrad(NamedTuple):
-    """How far a step goes: AdaGrad (Duchi, Hazan and Singer, 2011), composite mirror descent.
+    """The learning rate and regularisation of AdaGrad
+    (Duchi, Hazan and Singer, 2011), composite mirror descent.
 
     With g the gradient of a weight w and h the sum of its squares so far,
 
@@ -29,13 +30,13 @@ class AdaGrad(NamedTuple):
         v = w - a g
         w = sign(v) max(|v| - a L1, 0) / (1 + a L2)
 
-    In steps in which g = 0 only the last line has an effect; it is worked out when the
-    weight is asked for next.
+    In updates in which g = 0 only the last line has an effect. It is computed when the weight is
+    next used.
 
-    learn_rate (float): The length of the first step of a weight, if its gradient is large.
-    L1 (float): Weight of the sum of the absolute weights; leads to weights that are 0.
+    learn_rate (float): The size of the first update of a weight, if its gradient is large.
+    L1 (float): Weight of the sum of the absolute weights; sets weights to 0.
     L2 (float): Weight of half the sum of the squared weights.
-    eps (float): Makes steps short as long as gradients have been small.
+    eps (float): Makes updates small while gradients have been small.
     """
 
     learn_rate: float = 0.05

@@ -1,7 +1,7 @@
-"""Training of the linear model alone, faster and further than by `spacy train`.
+"""Training of the linear model, faster than `spacy train` or to the optimum.
 
-To the optimum of the loss, on all examples at once: by L-BFGS or, for the Z-score, by the linear
-equations that its optimum solves. Or online, by the steps of `spacy train`.
+Batch training uses all examples in each iteration: L-BFGS or, for the Z-score, linear equations.
+Online training makes the updates of `spacy train`.
 """
 
 import random
@@ -51,7 +51,7 @@ class Fitted(NamedTuple):
     """A pipeline that was fitted and saved.
 
     path (Path): Where it is.
-    outcome (Union[Minimum, Trained]): What the training came to.
+    outcome (Union[Minimum, Trained]): The result of the training.
     n_weights (int): The weights of the model.
     scores (Dict[str, Any]): Its scores on the dev corpus.
     """
@@ -74,16 +74,16 @@ def fit(
 ) -> Fitted:
     """Train the linear model of a config on all examples at once, and save the pipeline.
 
-    What the config says of batches, epochs and the optimizer has no effect. With L-BFGS a
-    model that [initialize] starts from a trained one starts there, others at 0. The best
-    Z-score, without a cost, is the same wherever it is looked for.
+    Batches, epochs and the optimizer of the config are not used. L-BFGS starts from weights of 0
+    or, if [initialize] says so, from a trained model. The best Z-score, without a cost, doesn't
+    depend on the start.
 
     config (Config): A config for `spacy train`.
     output_path (Path): Where the pipeline goes, as "model-last".
     c2 (float): Weight of the sum of the squared weights, as CRFsuite's.
     max_iter (Optional[int]), tolerance (float), on_step (Callable): See `minimise` and `solve`.
     n_sampled (Optional[int]): For the Z-score: see `ZScoreEquations`.
-    RETURNS (Fitted): Where it is and what it came to.
+    RETURNS (Fitted): The saved pipeline and the result.
     RAISES (ValueError): If the config's component or loss can't be fitted, or not so.
     RAISES (ImportError): If SciPy is missing, and needed.
     """
@@ -112,10 +112,10 @@ def fit(
 
 
 def fit_online(config: Config, output_path: Path, *, on_epoch: OnStep = ignore) -> Fitted:
-    """Train the linear model of a config by the steps of `spacy train`, and save the pipeline.
+    """Train the linear model of a config by the updates of `spacy train`, and save the pipeline.
 
-    The batches are made once, by the config's batcher, and come in another order in each
-    epoch. It ends after the config's `max_epochs` or `max_steps`; nothing is scored before.
+    The config's batcher makes the batches once. They are shuffled in each epoch. Training ends
+    after the config's `max_epochs` or `max_steps`. The model is evaluated only at the end.
 
     config (Config): A config for `spacy train`.
     output_path (Path): Where the pipeline goes, as "model-last".
@@ -156,7 +156,7 @@ def check_loss(nlp: Language, ner: CostSensitiveNER) -> None:
 
 
 def check_options(ner: CostSensitiveNER, *, c2: float, n_sampled: Optional[int]) -> None:
-    """Check what can be checked before anything is read.
+    """Check the options before anything is read.
 
     RAISES (ValueError): If an option is out of its range, or there is no use for it.
     RAISES (ImportError): If SciPy is missing, and needed.
@@ -196,7 +196,7 @@ def check_end(nlp: Language) -> None:
 
 
 def describe_fit(fitted: Fitted) -> str:
-    """What came of a fit, in words."""
+    """Describe the result of a fit."""
     scores = fitted.scores
     parts = [
         f"{name} {scores[key]:.4f}"

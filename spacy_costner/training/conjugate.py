@@ -1,4 +1,4 @@
-"""The solution of linear equations, by conjugate gradient."""
+"""Linear equations, solved by conjugate gradients."""
 
 from typing import Callable, Optional
 

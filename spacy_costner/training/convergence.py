@@ -1,4 +1,4 @@
-"""A minimisation: what is told of it, and when it ends."""
+"""The progress and the stopping rule of a minimisation."""
 
 from typing import Callable, List, NamedTuple, Optional
 
@@ -9,7 +9,7 @@ PERIOD = 10
 
 
 class Step(NamedTuple):
-    """Where an iteration came to.
+    """The result of an iteration.
 
     iteration (int): Its number, from 1.
     value (float): The objective.
@@ -22,7 +22,7 @@ class Step(NamedTuple):
 
 
 class Minimum(NamedTuple):
-    """What the minimisation came to.
+    """The result of a minimisation.
 
     vector (Floats1d): The best vector found.
     value (float): The objective there.
@@ -49,7 +49,7 @@ OnStep = Callable[[Step], None]
 
 
 def ignore(step: Step) -> None:
-    """What is done with steps that nobody asks for."""
+    """Ignore a step."""
 
 
 class Convergence:
@@ -75,7 +75,7 @@ class Convergence:
         return self.values[-1] if self.values else float("nan")
 
     def add(self, value: float, slope: float) -> None:
-        """Take note of an iteration."""
+        """Record an iteration."""
         self.values.append(value)
         self.on_step(Step(len(self.values), value, slope))
 

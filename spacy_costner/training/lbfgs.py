@@ -19,16 +19,16 @@ def minimise(
     tolerance: float = 1e-5,
     on_step: OnStep = ignore,
 ) -> Minimum:
-    """Minimise a function by L-BFGS, until it is told to stop or gets no further.
+    """Minimise a function by L-BFGS, until it converges or is stopped.
 
     function (Callable): Takes a vector to value and gradient.
     start (Floats1d): Where to start. Shape: (D,)
-    max_iter (Optional[int]): The most iterations.
+    max_iter (Optional[int]): The maximum number of iterations.
     tolerance (float): It ends when the last ten iterations made the value smaller by less
         than this share of it; CRFsuite's `delta`.
-    on_step (Callable): Called after each iteration. What a KeyboardInterrupt leaves is the
-        best so far.
-    RETURNS (Minimum): What it came to.
+    on_step (Callable): Called after each iteration. After a KeyboardInterrupt the best vector so
+        far is returned.
+    RETURNS (Minimum): The result.
     RAISES (ImportError): If SciPy is missing.
 
     Liu & Nocedal (1989).

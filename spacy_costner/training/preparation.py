@@ -1,4 +1,4 @@
-"""What comes before and after a fit: the pipeline, its corpora, its scores."""
+"""Before and after a fit: load the pipeline and its corpora, evaluate, save."""
 
 from math import isfinite
 from pathlib import Path
@@ -46,7 +46,7 @@ class Preparation(NamedTuple):
 def prepare(
     config: Config, output_path: Path, check: Callable[[Language, CostSensitiveNER], None]
 ) -> Preparation:
-    """Make a pipeline ready to be fitted. The training corpus is read once, for initialization
+    """Prepare a pipeline for fitting. The training corpus is read once, for initialization
     and for training, which spaCy's `init_nlp` doesn't do; that takes longest.
 
     config (Config): A config for `spacy train`.

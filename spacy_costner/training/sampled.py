@@ -1,4 +1,4 @@
-"""Means and covariances of the steps of paths that were drawn, in place of all paths."""
+"""Means and covariances of the features of sampled paths, in place of all paths."""
 
 import numpy
 from thinc.types import Array1d, Array2d, Floats1d, Floats2d, Ints1d
@@ -12,7 +12,7 @@ def draw(potentials: Potentials, n: int, rng: numpy.random.Generator) -> Array2d
 
     potentials (Potentials): The scores of a batch.
     n (int): How many paths of each sequence.
-    rng (Generator): Where chance comes from.
+    rng (Generator): The random generator.
     RETURNS (Array2d): Their tags. Shape: (n, N)
     """
     tags = chain.sample_paths(potentials, n, rng)
@@ -20,10 +20,10 @@ def draw(potentials: Potentials, n: int, rng: numpy.random.Generator) -> Array2d
 
 
 class SampledPaths:
-    """Paths of each sequence of a batch, each as probable as the other. n of each."""
+    """Paths of each sequence of a batch, all with the same probability. n of each."""
 
     def __init__(self, tags: Array2d, lengths: Ints1d, n_tags: int) -> None:
-        """Find the steps of the paths.
+        """Find the tags and transitions of the paths.
 
         tags (Array2d): Their tags. Shape: (n, N)
         lengths (Ints1d): Tokens of each sequence. Shape: (B,)
@@ -39,7 +39,7 @@ class SampledPaths:
         self.pairs = (n_tags * self.tags[:, :-1] + self.tags[:, 1:])[:, self.later[1:]]
 
     def average(self, weights: Floats1d) -> Potentials:
-        """How often the paths take each step on average, times the weights, added up.
+        """The mean features of the paths, weighted and summed.
 
         weights (Floats1d): Of the sequences. Shape: (B,)
         """
@@ -47,7 +47,7 @@ class SampledPaths:
         return self._count(numpy.broadcast_to(weights / n, (n, len(self.lengths))))
 
     def covariance(self, values: Potentials, weights: Floats1d) -> Potentials:
-        """The covariance of that with the value of a path, times the weights, added up.
+        """The covariance of the features with the value of a path, weighted and summed.
 
         values (Potentials): The value of each step; all of them finite.
         weights (Floats1d): Of the sequences. Shape: (B,)
