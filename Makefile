@@ -31,13 +31,14 @@ check: install
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy
 
-# Tests run on all cores; what CI runs and a first look need not is marked `slow`.
+# On all cores. With COVERAGE=1, test-slow prints how much of the package both have run.
 PYTEST = $(BIN)/python -m pytest -n auto --dist loadfile
+COVERAGE ?=
 test: install
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "not slow" $(if $(COVERAGE),--cov --cov-report=)
 
 test-slow: install
-	$(PYTEST) -m slow
+	$(PYTEST) -m slow $(if $(COVERAGE),--cov --cov-append --cov-report=term:skip-covered)
 
 # A copy of the tree with extension modules that stop at the first read or write outside.
 SANITIZED = build/sanitize
@@ -50,7 +51,7 @@ sanitize: install
 	cd $(SANITIZED) && export LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
 		ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 && \
 		$(abspath $(BIN))/python -c "import spacy_costner.chain.native, spacy_costner.sparse.native" && \
-		$(abspath $(BIN))/python -m pytest -q -p no:cacheprovider tests/test_native.py tests/test_sparse.py \
+		$(abspath $(BIN))/python -m pytest -p no:cacheprovider tests/test_native.py tests/test_sparse.py \
 			tests/test_hostile.py tests/test_chain*.py && \
 		$(abspath $(BIN))/python -m tests.hostile 10000
 
@@ -78,4 +79,4 @@ dist: install
 	$(BIN)/python -m build
 
 clean:
-	rm -rf $(VENV) $(VENV)-bench build dist *.egg-info
+	rm -rf $(VENV) $(VENV)-bench build dist *.egg-info .coverage
