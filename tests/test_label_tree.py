@@ -176,9 +176,7 @@ def test_a_block_whose_names_a_config_would_lose_is_refused(name: str) -> None:
 
 
 def test_a_label_that_is_missing_is_named() -> None:
-    with pytest.raises(
-        ValueError, match="tree: expected a node for every label, got none for 'x'"
-    ):
+    with pytest.raises(ValueError, match="tree: expected a node for every label, got none for 'x'"):
         make_tree(PLACES, "tree").distances(["city", "x"])
 
 
