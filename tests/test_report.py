@@ -123,8 +123,8 @@ def test_scores_are_those_of_spacy_evaluate(found: Findings) -> None:
 
 def test_confusion_by_hand(found: Findings) -> None:
     """Distances in the tree; a miss or a false alarm is one more than the longest, 3."""
-    assert found.confusion[0] == ["city", "country", "person", "O"]
-    assert found.confusion[1].tolist() == [
+    assert found.confusion.labels == ["city", "country", "person", "O"]
+    assert found.confusion.cost.tolist() == [
         [0, 0, 0, 8],
         [2, 0, 0, 0],
         [0, 0, 0, 0],
@@ -201,7 +201,7 @@ def test_without_cost_tags_are_counted() -> None:
     found = findings(pipeline(scorer={"@scorers": "spacy.ner_scorer.v1"}))
     assert found.levels == [] and found.about.settings["cost"] == "each wrong tag costs 1"
     # city: Old missed, Oslo inside instead of first, Lima missed
-    assert found.confusion[1].tolist() == [
+    assert found.confusion.cost.tolist() == [
         [1, 0, 0, 2],
         [1, 0, 0, 0],
         [0, 0, 0, 0],
@@ -222,7 +222,7 @@ def test_costs_of_mistakes_add_up(scheme: str, seed: int) -> None:
     assert total > 5
     assert sum(found.mistakes.costs.values()) == pytest.approx(total)
     assert sum(mistake.cost for mistake in found.mistakes.shown) == pytest.approx(total)
-    assert found.confusion[1].sum() == pytest.approx(total)
+    assert found.confusion.cost.sum() == pytest.approx(total)
 
 
 def test_nodes_of_the_tree_can_be_answers() -> None:

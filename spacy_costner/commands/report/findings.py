@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 from datetime import date
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
 
 import numpy
 from spacy.language import Language
@@ -73,6 +73,18 @@ class About(NamedTuple):
     tokens: int
 
 
+class Confusion(NamedTuple):
+    """The confusion matrix.
+
+    labels (List[str]): The labels with mistakes, then O.
+    cost (Floats2d): The cost of each pair, [gold, predicted], summed over tokens. The diagonal is
+        the cost of wrong boundaries. Shape: (labels, labels)
+    """
+
+    labels: List[str]
+    cost: Floats2d
+
+
 class Findings(NamedTuple):
     """The results.
 
@@ -86,7 +98,7 @@ class Findings(NamedTuple):
         if its decoding has neither.
     parameter (Optional[str]): "threshold" or "bias", as the decoding has it.
     pricing (Pricing): The cost of mistakes.
-    confusion (Tuple[List[str], Floats2d]): The confusion matrix: see `confuse`.
+    confusion (Confusion): The confusion matrix.
     mistakes (Mistakes): The mistakes.
     transitions (TransitionWeights): The transition weights.
     features (List[TagProfile]): The strongest features of each tag; empty if the model has no
@@ -102,7 +114,7 @@ class Findings(NamedTuple):
     setting: Point
     parameter: Optional[str]
     pricing: Pricing
-    confusion: Tuple[List[str], Floats2d]
+    confusion: Confusion
     mistakes: Mistakes
     transitions: TransitionWeights
     features: List[TagProfile]
@@ -216,15 +228,13 @@ def in_order(labels: Iterable[str], tree: Optional[Tree]) -> List[str]:
     return sorted(labels, key=lambda label: nodes.index(label) if nodes else 0)
 
 
-def confuse(pairs: TagPairs, table: Floats2d, order: Sequence[str]) -> Tuple[List[str], Floats2d]:
+def confuse(pairs: TagPairs, table: Floats2d, order: Sequence[str]) -> Confusion:
     """Compute the confusion matrix.
 
     pairs (TagPairs): The gold and predicted tags.
     table (Floats2d): The cost table. Shape: (K, K)
     order (Sequence[str]): All labels, in the order to use.
-    RETURNS (Tuple[List[str], Floats2d]): The labels with mistakes, then O; and the cost of each
-        pair of them, [gold, predicted], summed over tokens. The diagonal is the cost of wrong
-        boundaries. Shape: (labels, labels)
+    RETURNS (Confusion): The confusion matrix.
     """
     cost = pairs.over_labels(table.astype("float64"))
     n_wrong = pairs.over_labels(1 - numpy.eye(len(pairs.tags)))
@@ -233,7 +243,7 @@ def confuse(pairs: TagPairs, table: Floats2d, order: Sequence[str]) -> Tuple[Lis
     rows = [i for i in indices if mistaken[i]]
     names = [pairs.tags.labels[i] for i in rows]
     rows.append(len(pairs.tags.labels))
-    return [*names, OUTSIDE], cost[numpy.ix_(rows, rows)]
+    return Confusion([*names, OUTSIDE], cost[numpy.ix_(rows, rows)])
 
 
 def profiles(nlp: Language, name: str, n_features: int = 6) -> List[TagProfile]:
