@@ -10,6 +10,8 @@ from thinc.util import is_cupy_array
 
 from ..types import Potentials
 
+FLOATS = (numpy.dtype("float32"), numpy.dtype("float64"))
+
 MOST_TOKENS = 2**31 - 1
 """Of one sequence, as compiled code counts them."""
 
@@ -47,6 +49,8 @@ def check_values(values: Potentials, potentials: Potentials) -> None:
         of_steps = getattr(values, field)
         _check_floats(f"values.{field}", of_steps, scores.ndim)
         _check_shape(f"values.{field}", of_steps, scores.shape, "the shape of the scores")
+    if values.lengths is potentials.lengths:
+        return
     _check_lengths("values.lengths", values.lengths, len(values.emissions))
     if not numpy.array_equal(values.lengths, potentials.lengths):
         raise ValueError(
@@ -139,7 +143,7 @@ def check_count(name: str, count: Any) -> None:
 
 def _check_floats(name: str, scores: Any, n_dimensions: int) -> None:
     _check_kind(name, scores, "f", "float32 or float64", n_dimensions)
-    if str(scores.dtype) not in ("float32", "float64"):
+    if scores.dtype not in FLOATS:
         raise ValueError(f"{name}: expected float32 or float64, got {scores.dtype}")
 
 

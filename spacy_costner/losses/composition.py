@@ -2,7 +2,8 @@
 
 import warnings
 from functools import wraps
-from typing import Any, Callable, Tuple, TypeVar, cast
+from math import isfinite
+from typing import Any, Callable, Dict, Tuple, TypeVar, cast
 
 import numpy
 from thinc.types import Array1d, Floats1d, FloatsXd, Ints1d
@@ -19,33 +20,53 @@ Transform = Callable[[Floats1d], Tuple[Floats1d, Floats1d]]
 ComputeT = TypeVar("ComputeT", bound=Callable[..., Any])
 
 
-def possible_only(compute: ComputeT) -> ComputeT:
+def possible_only(*, is_finite: bool) -> Callable[[ComputeT], ComputeT]:
     """Make a loss leave out sequences without a legal path that agrees with gold: their value and
     gradient are 0.
 
-    compute (Callable): Takes potentials and gold to a LossResult, or to a tuple that begins
-        with one.
-    RETURNS (Callable): The same loss. It warns about sequences that it leaves out.
+    is_finite (bool): Whether the value is finite with such sequences, too. If not, a finite
+        value says that there are none, and gold is not checked.
+    RETURNS (Callable): A decorator of a function from potentials and gold to a LossResult, or
+        to a tuple that begins with one. The loss warns about sequences that it leaves out.
     """
 
-    @wraps(compute)
-    def compute_possible(potentials: Potentials, gold: Gold, **settings: Any) -> Any:
-        possible = has_gold_path(potentials, gold)
-        if possible.all():
-            return compute(potentials, gold, **settings)
-        warnings.warn(
-            f"losses: {int((~possible).sum())} of {len(possible)} sequences are left out, as no "
-            "legal path agrees with their gold",
-            stacklevel=2,
-        )
-        taken, tokens = select(potentials, possible)
-        found = compute(taken, _select_gold(gold, possible, tokens), **settings)
-        result = found if isinstance(found, LossResult) else found[0]
-        zeros = map_scores(get_array_module(tokens).zeros_like, potentials)
-        result = result._replace(gradient=add_selected(zeros, result.gradient, tokens))
-        return result if isinstance(found, LossResult) else (result, *found[1:])
+    def decorate(compute: ComputeT) -> ComputeT:
+        @wraps(compute)
+        def compute_possible(potentials: Potentials, gold: Gold, **settings: Any) -> Any:
+            if not is_finite:
+                with numpy.errstate(invalid="ignore"):
+                    found = compute(potentials, gold, **settings)
+                if isfinite(found.value):
+                    return found
+            possible = has_gold_path(potentials, gold)
+            if possible.all():
+                return compute(potentials, gold, **settings)
+            return _compute_some(compute, potentials, gold, possible, settings)
 
-    return cast(ComputeT, compute_possible)
+        return cast(ComputeT, compute_possible)
+
+    return decorate
+
+
+def _compute_some(
+    compute: Callable[..., Any],
+    potentials: Potentials,
+    gold: Gold,
+    possible: Array1d,
+    settings: Dict[str, Any],
+) -> Any:
+    """The loss of some sequences, with a gradient of 0 for the others."""
+    warnings.warn(
+        f"losses: {int((~possible).sum())} of {len(possible)} sequences are left out, as no "
+        "legal path agrees with their gold",
+        stacklevel=3,
+    )
+    taken, tokens = select(potentials, possible)
+    found = compute(taken, _select_gold(gold, possible, tokens), **settings)
+    result = found if isinstance(found, LossResult) else found[0]
+    zeros = map_scores(get_array_module(tokens).zeros_like, potentials)
+    result = result._replace(gradient=add_selected(zeros, result.gradient, tokens))
+    return result if isinstance(found, LossResult) else (result, *found[1:])
 
 
 def has_gold_path(potentials: Potentials, gold: Gold) -> Array1d:

@@ -101,7 +101,7 @@ class RunningTotals:
         return result
 
 
-@possible_only
+@possible_only(is_finite=True)
 def mce_f(
     potentials: Potentials,
     gold: Gold,

@@ -57,7 +57,7 @@ def make_mixed(
     return Loss(partial(mixed, lam=lam, multiplier=multiplier), cost, weighs_tokens=True)
 
 
-@possible_only
+@possible_only(is_finite=False)
 def sequential(potentials: Potentials, gold: Gold) -> LossResult:
     """The negative log-likelihood of the gold path, the usual loss of a CRF.
 
@@ -76,7 +76,7 @@ def sequential(potentials: Potentials, gold: Gold) -> LossResult:
     return LossResult(float(-(weights * log_p).sum()), backprop(-weights))
 
 
-@possible_only
+@possible_only(is_finite=False)
 def pointwise(potentials: Potentials, gold: Gold) -> LossResult:
     """The negative log-likelihood of each gold tag by itself.
 
@@ -95,7 +95,7 @@ def pointwise(potentials: Potentials, gold: Gold) -> LossResult:
     return LossResult(float(-(weights * log_p).sum()), backprop(-weights))
 
 
-@possible_only
+@possible_only(is_finite=False)
 def mixed(potentials: Potentials, gold: Gold, *, lam: float, multiplier: float = 0.0) -> LossResult:
     """The weighted sum of `sequential` and `pointwise`.
 

@@ -50,7 +50,7 @@ def make_mce(
     return Loss(compute, is_smooth=number(psi) != math.inf)
 
 
-@possible_only
+@possible_only(is_finite=True)
 def mce(
     potentials: Potentials,
     gold: Gold,

@@ -74,7 +74,7 @@ def perceptron(potentials: Potentials, gold: Gold, *, alpha: float = 0.0) -> Los
     return max_margin(potentials, gold, multiplier=alpha)
 
 
-@possible_only
+@possible_only(is_finite=False)
 def mira(
     potentials: Potentials, gold: Gold, *, multiplier: float = 1.0, aggressiveness: float = 0.01
 ) -> LossResult:
@@ -130,15 +130,17 @@ def squared_distance(
     later = xp.asarray(numpy.delete(numpy.arange(len(sequence)), begins))
     at_ends = xp.asarray(numpy.concatenate([begins, ends - 1]))
     at_ends = at_ends[one[at_ends] != other[at_ends]]
+    transitions = [y[later - 1] * n_tags + y[later] for y in (one, other)]
+    distance = _squared_differences(sequence[later], transitions, len(lengths))
+    distance += 2 * _sum(sequence[at_ends], xp.ones(len(at_ends)), len(lengths))
     token = xp.flatnonzero(one != other)
-    shown = token[:, None] if features is None else features[token].astype("int64")
+    if features is None:
+        return distance + 2 * _sum(sequence[token], xp.ones(len(token)), len(lengths))
+    shown = features[token].astype("int64")
     row, slot = xp.nonzero(shown >= 0)
     token, feature = token[row], shown[row, slot]
     emissions = [feature * n_tags + y[token] for y in (one, other)]
-    transitions = [y[later - 1] * n_tags + y[later] for y in (one, other)]
-    distance = _squared_differences(sequence[token], emissions, len(lengths))
-    distance += _squared_differences(sequence[later], transitions, len(lengths))
-    return distance + 2 * _sum(sequence[at_ends], xp.ones(len(at_ends)), len(lengths))
+    return distance + _squared_differences(sequence[token], emissions, len(lengths))
 
 
 def _squared_differences(groups: Ints1d, pair: Sequence[Ints1d], n_groups: int) -> Floats1d:

@@ -32,7 +32,7 @@ def make_zscore(*, cost: Optional[Cost] = None, multiplier: float = 1.0) -> Loss
     return Loss(compute, cost, is_ratio=True, is_solvable=cost is None)
 
 
-@possible_only
+@possible_only(is_finite=True)
 def zscore(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> LossResult:
     """The negative Z-score of the gold path.
 
