@@ -257,7 +257,7 @@ def test_sequences_that_need_numbers_of_each_width(
                  ("log_partition_outside", native.best_path(potentials).tags),
                  ("expectation", random_potentials([40] * 12, n_tags, seed=1))]  # fmt: skip
     of_both = []
-    for posterior in (native.Posterior(potentials), batched.Posterior(exact)):
+    for posterior in (native.ForwardBackward(potentials), batched.ForwardBackward(exact)):
         asked = [getattr(posterior, name)(*arguments) for name, *arguments in questions]
         weights = [numpy.random.default_rng(2).normal(size=len(answer)) for answer, _ in asked]
         ways_back = [(backprop, each) for (_, backprop), each in zip(asked, weights)]

@@ -6,7 +6,7 @@ gradient 0. Sequences without tokens score 0.
 """
 
 from . import array as batched
-from .array import Segments, k_best, pairwise_marginals, sample_paths
+from .array import Segments, k_best, sample_paths
 from .compiled import compiled, set_threads
 from .constraints import Allowed, constrain, restrict, to_mask
 from .forward_backward import (
@@ -16,7 +16,6 @@ from .forward_backward import (
     forward_backward,
     log_marginals,
     log_partition_excluding,
-    marginals_jvp,
     segment_log_probs,
 )
 from .max_messages import MaxMessages, max_marginals, max_messages, segment_max_scores
@@ -44,10 +43,8 @@ __all__ = [
     "log_partition",
     "log_partition_excluding",
     "marginals",
-    "marginals_jvp",
     "max_marginals",
     "max_messages",
-    "pairwise_marginals",
     "path_log_prob",
     "path_score",
     "restrict",

@@ -3,7 +3,6 @@
 from typing import Union
 
 from thinc.types import Floats1d
-from thinc.util import get_array_module
 
 from ..types import Potentials, ScoreWithVjp, map_scores
 from . import array as batched
@@ -30,20 +29,6 @@ expectation = query(forward_backward, batched.expectation)
 log_marginals = query(forward_backward, batched.log_marginals)
 log_partition_excluding = query(forward_backward, batched.log_partition_excluding)
 segment_log_probs = query(forward_backward, batched.segment_log_probs)
-
-
-def marginals_jvp(potentials: Potentials, direction: Potentials) -> Potentials:
-    """The derivative of all marginals as the potentials move in a direction.
-
-        H v = Cov_p[f] v,  H the Hessian of log Z, f(y) how often y takes each step
-
-    potentials (Potentials): The scores of a batch.
-    direction (Potentials): How much each score moves; minus infinity counts as 0.
-    RETURNS (Potentials): How much the expected number of times that each step is taken
-        changes, summed over the batch where the step is one of all sequences.
-    """
-    xp = get_array_module(potentials.emissions)
-    return expectation(potentials, direction)[1](xp.ones(len(potentials.lengths)))
 
 
 def entropy(potentials: Potentials) -> ScoreWithVjp:

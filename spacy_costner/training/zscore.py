@@ -51,7 +51,7 @@ class ZScoreEquations(AllExamples):
     paths, as features; C* is the sum of the covariances of that. What `losses.zscore` says of
     partial annotation, weights and sequences without annotation holds here too. Without
     penalty the scale of theta is of no account. C* is never formed: its product with a vector
-    is one pass of `chain.marginals_jvp`, at scores of 0.
+    is the gradient of `chain.expectation`, at scores of 0.
 
     Ricci, De Bie & Cristianini, sections 3 to 5; the penalty is ours.
     """

@@ -96,18 +96,6 @@ def log_partition(potentials: Potentials) -> ScoreWithVjp:
     return log_z, backprop
 
 
-def pairwise_marginals(potentials: Potentials) -> Floats3d:
-    """As `sum_product.pairwise_marginals`."""
-    xp = get_array_module(potentials.emissions)
-    packing = pack(potentials)
-    before = neighbours(potentials, packing, leftwards=True)
-    unary = _unary(potentials, before, _log_z(before.reach, packing))
-    pairs = xp.zeros(unary.shape + unary.shape[1:])
-    for rows, _, conditional in before.conditionals():
-        pairs[rows] = conditional * unary[rows][:, None, :]
-    return unpack(pairs, packing)
-
-
 def log_sum_exp(scores: Any, axis: int) -> Any:
     """log sum exp along an axis; minus infinity where nothing is possible."""
     xp = get_array_module(scores)

@@ -14,7 +14,7 @@ and is computed again by `log_domain`, where any finite scores are right.
 
 from typing import NamedTuple
 
-from thinc.types import Array1d, Array2d, Floats1d, Floats2d, Floats3d
+from thinc.types import Array1d, Array2d, Floats1d, Floats2d
 from thinc.util import get_array_module
 
 from ...types import Potentials, ScoreWithVjp
@@ -29,7 +29,6 @@ from .packing import (
     select,
     sum_by_sequence,
     unfold_ends,
-    unpack,
 )
 
 SMALLEST = 1e-30
@@ -129,27 +128,6 @@ def marginals(potentials: Potentials) -> Floats2d:
     xp = get_array_module(potentials.emissions)
     backprop = log_partition(potentials)[1]
     return backprop(xp.ones(len(potentials.lengths))).emissions
-
-
-def pairwise_marginals(potentials: Potentials) -> Floats3d:
-    """The probability of each pair of tags at each token and the one before.
-
-    RETURNS (Floats3d): p(y_{t-1} = i, y_t = j), 0 at first tokens. Shape: (N, K, K)
-    """
-    xp = get_array_module(potentials.emissions)
-    packing = pack(potentials)
-    kernel = exponentiate(fold_ends(potentials, packing), potentials.transitions, packing)
-    alpha = forward(kernel, packing)
-    posterior = _posterior(kernel, alpha, packing)
-    n_tags = len(kernel.transitions)
-    rows = xp.zeros((len(packing.tokens), n_tags, n_tags), dtype=kernel.emissions.dtype)
-    before = alpha.values[packing.before][:, :, None]
-    rows[packing.later] = before * kernel.transitions * posterior.ahead[:, None, :]
-    pairs = unpack(rows, packing)
-    if posterior.lost.any():
-        taken, tokens = select(potentials, posterior.lost)
-        pairs[tokens] = log_domain.pairwise_marginals(taken)
-    return pairs
 
 
 def exponentiate(emissions: Floats2d, transitions: Floats2d, packing: Packing) -> Kernel:
