@@ -254,7 +254,7 @@ def test_sequences_that_need_numbers_of_each_width(
     potentials.emissions[-60, :] = -numpy.inf
     exact = in_precision(potentials, "float64")
     questions = [("log_partition",), ("log_marginals", tags_of(potentials)),
-                 ("log_partition_outside", native.best_path(potentials).tags),
+                 ("log_partition_excluding", native.best_path(potentials).tags),
                  ("expectation", random_potentials([40] * 12, n_tags, seed=1))]  # fmt: skip
     of_both = []
     for posterior in (native.ForwardBackward(potentials), batched.ForwardBackward(exact)):

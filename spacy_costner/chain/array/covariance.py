@@ -23,10 +23,10 @@ from ..validation import check_allowed, check_derivatives, check_values
 from .log_domain import log_sum_exp, logarithm, zero_if_infinite
 from .messages import (
     PRECISE,
-    BothSides,
+    BothMessages,
     SumProductMessages,
     log_tag_probabilities,
-    neighbours,
+    sum_product_messages,
     tag_probabilities,
 )
 from .packing import fold_ends, pack, sum_by_sequence, unpack
@@ -45,28 +45,31 @@ def expectation(potentials: Potentials, values: Potentials) -> ScoreWithVjp:
     xp = get_array_module(potentials.emissions)
     packing = pack(potentials)
     check_values(values, potentials)
-    before, after = neighbours(potentials, packing)
+    before, after = sum_product_messages(potentials, packing)
     unary = tag_probabilities(before, after)
     values = map_scores(zero_if_infinite, values)
-    of_tag, of_pair = fold_ends(values, packing), before.mean(values.transitions)
+    of_tag, of_transition = fold_ends(values, packing), before.mean(values.transitions)
     mean_tag = (unary * of_tag).sum(axis=1, keepdims=True)
-    mean_pair = (unary * of_pair).sum(axis=1, keepdims=True)
-    means = sum_by_sequence((mean_tag + mean_pair)[:, 0], packing)
+    mean_transition = (unary * of_transition).sum(axis=1, keepdims=True)
+    means = sum_by_sequence((mean_tag + mean_transition)[:, 0], packing)
 
     def backprop(d_means: Floats1d) -> Potentials:
         check_derivatives(d_means, means.shape)
         weighted = unary * xp.asarray(d_means, dtype=unary.dtype)[packing.sequence, None]
-        sides, laid = BothSides(potentials, packing, before, after), weighted * (of_tag - mean_tag)
+        messages, sources = (
+            BothMessages(potentials, packing, before, after),
+            weighted * (of_tag - mean_tag),
+        )
         if not values.transitions.any():
-            return sides.propagate(laid, laid, laid)
-        of_next, mean_next = after.mean(values.transitions), xp.zeros_like(mean_pair)
-        mean_next[packing.before] = mean_pair[packing.later]
-        to_left = laid + weighted * (of_next - mean_next)
-        to_right = laid + weighted * (of_pair - mean_pair)
-        gradient = sides.propagate(to_left, to_right, laid)
-        d_pairs = values.transitions * before.pairs(weighted)
-        d_pairs -= before.pairs(weighted * mean_pair)
-        d_transitions = gradient.transitions + d_pairs.astype(gradient.transitions.dtype)
+            return messages.propagate(sources, sources, sources)
+        of_next, mean_next = after.mean(values.transitions), xp.zeros_like(mean_transition)
+        mean_next[packing.before] = mean_transition[packing.later]
+        to_left = sources + weighted * (of_next - mean_next)
+        to_right = sources + weighted * (of_transition - mean_transition)
+        gradient = messages.propagate(to_left, to_right, sources)
+        d_transitions = values.transitions * before.expected_transitions(weighted)
+        d_transitions -= before.expected_transitions(weighted * mean_transition)
+        d_transitions = gradient.transitions + d_transitions.astype(gradient.transitions.dtype)
         return gradient._replace(transitions=d_transitions)
 
     return means, backprop
@@ -89,15 +92,15 @@ def log_marginals(
     packing = pack(potentials)
     check_allowed(allowed, potentials)
     truths = to_mask(xp.asarray(allowed), len(potentials.start))
-    before, after = neighbours(potentials, packing)
+    before, after = sum_product_messages(potentials, packing)
     unary = tag_probabilities(before, after)
     log_p, given = _given(truths[packing.tokens], unary, before, after)
 
     def backprop(d_log_p: Floats1d) -> Potentials:
         check_derivatives(d_log_p, log_p.shape, "tokens")
         weights = xp.where(xp.isfinite(log_p), xp.asarray(d_log_p)[packing.tokens], 0.0)
-        laid = (given - unary) * weights.astype(unary.dtype)[:, None]
-        return BothSides(potentials, packing, before, after).propagate(laid, laid, laid)
+        sources = (given - unary) * weights.astype(unary.dtype)[:, None]
+        return BothMessages(potentials, packing, before, after).propagate(sources, sources, sources)
 
     return unpack(log_p, packing), backprop
 

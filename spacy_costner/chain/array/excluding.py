@@ -20,7 +20,7 @@ from ...types import Potentials, ScoreWithVjp
 from ..constraints import Allowed, restrict, to_mask
 from ..validation import check_allowed, check_derivatives
 from .max_product import BestPath
-from .messages import BothSides
+from .messages import BothMessages
 from .packing import fold_ends, pack
 from .semiring import MAX, SUM, Semiring
 
@@ -35,13 +35,13 @@ def log_partition_excluding(potentials: Potentials, allowed: Allowed) -> ScoreWi
     RETURNS (ScoreWithVjp): The log-sums, minus infinity where no legal path leaves the set, and
         the callback to their gradient. Shape: (B,)
     """
-    sides, totals, shares = _leave(potentials, allowed, SUM)
+    messages, totals, shares = _leave(potentials, allowed, SUM)
 
     def backprop(d_totals: Floats1d) -> Potentials:
         check_derivatives(d_totals, totals.shape)
-        weights = get_array_module(shares).asarray(d_totals)[sides.packing.sequence]
+        weights = get_array_module(shares).asarray(d_totals)[messages.packing.sequence]
         mass = shares * weights[:, None]
-        return sides.propagate(mass, mass, mass)
+        return messages.propagate(mass, mass, mass)
 
     return totals, backprop
 
@@ -56,14 +56,14 @@ def best_path_excluding(potentials: Potentials, allowed: Allowed) -> BestPath:
     RETURNS (BestPath): Its tags, and its score, minus infinity where no legal path leaves
         the set.
     """
-    sides, totals, shares = _leave(potentials, allowed, MAX)
-    steps = sides.propagate(shares, shares, shares)
+    messages, totals, shares = _leave(potentials, allowed, MAX)
+    steps = messages.propagate(shares, shares, shares)
     return BestPath(steps.emissions.argmax(axis=1), totals)
 
 
 def _leave(
     potentials: Potentials, allowed: Allowed, semiring: Semiring
-) -> Tuple[BothSides, Floats1d, Floats2d]:
+) -> Tuple[BothMessages, Floats1d, Floats2d]:
     """The messages of the set on the left and of all paths on the right; the totals of all
     ways to leave the set, and the share of leaving it at each tag."""
     xp = get_array_module(potentials.emissions)
@@ -75,4 +75,4 @@ def _leave(
     scores = before.predicted + fold_ends(potentials, packing) + after.predicted
     scores = xp.where(allowed[packing.tokens], -xp.inf, scores)
     totals, shares = semiring.choose(scores, packing.sequence, packing.n_sequences)
-    return BothSides(potentials, packing, before, after), totals, shares
+    return BothMessages(potentials, packing, before, after), totals, shares

@@ -11,10 +11,10 @@ from .excluding import log_partition_excluding
 from .segments import Segments, segment_log_probs
 from .sum_product import log_partition
 
-OfEach = Tuple[Floats1d, Callable[[Floats1d], Potentials]]
+ValuesWithVjp = Tuple[Floats1d, Callable[[Floats1d], Potentials]]
 """As `ScoreWithVjp`, but one number a token or a segment."""
 
-ValueWithVjp = Tuple[Callable[[Floats1d], Potentials], Floats1d]
+VjpWithDerivative = Tuple[Callable[[Floats1d], Potentials], Floats1d]
 """The callback that came with an answer, and the derivative with respect to that answer."""
 
 
@@ -27,7 +27,7 @@ class ForwardBackward(NamedTuple):
 
     potentials: Potentials
 
-    def backprop(self, *vjps: ValueWithVjp) -> Potentials:
+    def backprop(self, *vjps: VjpWithDerivative) -> Potentials:
         """The sum of the gradients of several answers, which propagate together.
 
         *vjps (ValueWithVjp): The answers.
@@ -38,7 +38,7 @@ class ForwardBackward(NamedTuple):
     def log_partition(self) -> ScoreWithVjp:
         return log_partition(self.potentials)
 
-    def log_marginals(self, allowed: Allowed) -> OfEach:
+    def log_marginals(self, allowed: Allowed) -> ValuesWithVjp:
         return log_marginals(self.potentials, allowed)
 
     def expectation(self, values: Potentials) -> ScoreWithVjp:
@@ -47,5 +47,5 @@ class ForwardBackward(NamedTuple):
     def log_partition_excluding(self, allowed: Allowed) -> ScoreWithVjp:
         return log_partition_excluding(self.potentials, allowed)
 
-    def segment_log_probs(self, segments: Segments) -> OfEach:
+    def segment_log_probs(self, segments: Segments) -> ValuesWithVjp:
         return segment_log_probs(self.potentials, segments)

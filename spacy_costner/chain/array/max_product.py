@@ -33,14 +33,14 @@ class MaxProductMessages(NamedTuple):
 
     packing (Packing): How the batch is stood upright.
     leftwards (bool): Whether the neighbour is the token before.
-    reach (Floats2d): Messages with the emissions of the row. Shape: (N, K)
+    filtered (Floats2d): Messages with the emissions of the row. Shape: (N, K)
     predicted (Floats2d): Messages without them. Shape: (N, K)
     tags (Ints2d): The best neighbour of each tag. Shape: (N, K)
     """
 
     packing: Packing
     leftwards: bool
-    reach: Floats2d
+    filtered: Floats2d
     predicted: Floats2d
     tags: Ints2d
 
@@ -48,16 +48,16 @@ class MaxProductMessages(NamedTuple):
         """As `neighbours.MessagesOfSide.propagate`."""
         xp = get_array_module(sources)
         mass = sources.astype("float64")
-        for rows, beside in self.packing.walk(self.leftwards):
+        for rows, adjacent in self.packing.walk(self.leftwards):
             moved, tags = mass[rows], self.tags[rows]
             place = xp.arange(len(tags))[:, None] * tags.shape[1] + tags
-            mass[beside] += add_up(place, moved, moved.shape)
+            mass[adjacent] += add_up(place, moved, moved.shape)
         return mass
 
-    def pairs(self, mass: Floats2d) -> Floats2d:
+    def expected_transitions(self, mass: Floats2d) -> Floats2d:
         """As `neighbours.MessagesOfSide.pairs`."""
         xp = get_array_module(mass)
-        rows, _ = self.packing.pairs(self.leftwards)
+        rows, _ = self.packing.transition_rows(self.leftwards)
         n_tags = mass.shape[1]
         place = self.tags[rows] * n_tags + xp.arange(n_tags)
         total = add_up(place, mass[rows], (n_tags, n_tags))
@@ -105,7 +105,7 @@ def max_marginals(potentials: Potentials) -> Floats2d:
     """
     packing = pack(potentials)
     before, after = max_product_messages(potentials, packing)
-    return unpack(before.reach + after.predicted, packing)
+    return unpack(before.filtered + after.predicted, packing)
 
 
 def _messages(potentials: Potentials, packing: Packing, leftwards: bool) -> MaxProductMessages:
@@ -113,19 +113,19 @@ def _messages(potentials: Potentials, packing: Packing, leftwards: bool) -> MaxP
     xp = get_array_module(emissions)
     from_tag = potentials.transitions.T if leftwards else potentials.transitions
     transitions = xp.ascontiguousarray(from_tag, dtype="float64")
-    reach, predicted = emissions.copy(), xp.zeros_like(emissions)
+    filtered, predicted = emissions.copy(), xp.zeros_like(emissions)
     tags = xp.zeros(emissions.shape, dtype="int64")
-    for beside, rows in packing.walk(not leftwards):
-        arrivals = reach[beside][:, None, :] + transitions
+    for adjacent, rows in packing.walk(not leftwards):
+        arrivals = filtered[adjacent][:, None, :] + transitions
         tags[rows] = arrivals.argmax(axis=2)
         predicted[rows] = xp.take_along_axis(arrivals, tags[rows][:, :, None], axis=2)[:, :, 0]
-        reach[rows] += predicted[rows]
-    return MaxProductMessages(packing, leftwards, reach, predicted, tags)
+        filtered[rows] += predicted[rows]
+    return MaxProductMessages(packing, leftwards, filtered, predicted, tags)
 
 
 def _trace_back(before: MaxProductMessages) -> Ints1d:
-    xp = get_array_module(before.reach)
-    path = before.reach.argmax(axis=1)
-    for rows, beside in before.packing.walk(leftwards=True):
-        path[beside] = before.tags[rows][xp.arange(len(path[rows])), path[rows]]
+    xp = get_array_module(before.filtered)
+    path = before.filtered.argmax(axis=1)
+    for rows, adjacent in before.packing.walk(leftwards=True):
+        path[adjacent] = before.tags[rows][xp.arange(len(path[rows])), path[rows]]
     return path

@@ -44,7 +44,7 @@ class MessagesOfSide(Protocol):
     (leftwards) or of the tokens after. Rows are packed."""
 
     @property
-    def reach(self) -> Floats2d:
+    def filtered(self) -> Floats2d:
         """Logarithm of the message with the emission of its token. Shape: (N, K)"""
 
     @property
@@ -60,7 +60,7 @@ class MessagesOfSide(Protocol):
         RETURNS (Floats2d): Mass that each tag has in the end. Shape: (N, K)
         """
 
-    def pairs(self, mass: Floats2d) -> Floats2d:
+    def expected_transitions(self, mass: Floats2d) -> Floats2d:
         """Add up how much of a mass passes from each tag to each neighbour.
 
             sum_t p(y_{t-1} = i | y_t = j) mass_t[j]
@@ -70,7 +70,7 @@ class MessagesOfSide(Protocol):
         """
 
 
-class BothSides(NamedTuple):
+class BothMessages(NamedTuple):
     """A batch, and what stands on both sides of each token.
 
     potentials (Potentials): The batch that gradients refer to.
@@ -97,7 +97,9 @@ class BothSides(NamedTuple):
         dtype = self.potentials.emissions.dtype
         return unfold_ends(
             (left + right - surplus).astype(dtype),
-            (self.before.pairs(left) + self.after.pairs(right)).astype(dtype),
+            (
+                self.before.expected_transitions(left) + self.after.expected_transitions(right)
+            ).astype(dtype),
             self.packing,
             self.potentials.lengths,
         )
@@ -108,17 +110,17 @@ class SumProductMessages(NamedTuple):
 
     potentials (Potentials): The scores.
     scaled (ScaledMessages): By scaled messages.
-    lost (Array1d): The rows for which these don't hold. Shape: (N,)
+    underflow (Array1d): The rows for which these don't hold. Shape: (N,)
     exact (Optional[log_domain.MessagesOfSide]): In the log domain, for those rows only.
     """
 
     potentials: Potentials
     scaled: "ScaledMessages"
-    lost: Array1d
+    underflow: Array1d
     exact: Optional[log_domain.MessagesOfSide]
 
     @property
-    def reach(self) -> Floats2d:
+    def filtered(self) -> Floats2d:
         return self.predicted + fold_ends(self.potentials, self.scaled.packing)
 
     @property
@@ -127,11 +129,15 @@ class SumProductMessages(NamedTuple):
 
     def propagate(self, sources: Floats2d) -> Floats2d:
         mass = self.scaled.propagate(self._kept(sources))
-        return self._join(mass, self.exact and self.exact.propagate(sources[self.lost]))
+        return self._join(mass, self.exact and self.exact.propagate(sources[self.underflow]))
 
-    def pairs(self, mass: Floats2d) -> Floats2d:
-        total = self.scaled.pairs(self._kept(mass))
-        return total if self.exact is None else total + self.exact.pairs(mass[self.lost])
+    def expected_transitions(self, mass: Floats2d) -> Floats2d:
+        total = self.scaled.expected_transitions(self._kept(mass))
+        return (
+            total
+            if self.exact is None
+            else total + self.exact.expected_transitions(mass[self.underflow])
+        )
 
     def mean(self, values: Floats2d) -> Floats2d:
         """The mean of a value of pairs, over the neighbours of each tag.
@@ -147,11 +153,11 @@ class SumProductMessages(NamedTuple):
         if self.exact is None:
             return rows
         xp = get_array_module(rows)
-        return xp.where(self.lost[:, None], xp.zeros_like(rows), rows)
+        return xp.where(self.underflow[:, None], xp.zeros_like(rows), rows)
 
     def _join(self, rows: Floats2d, exact: Optional[Floats2d]) -> Floats2d:
         if exact is not None:
-            rows[self.lost] = exact
+            rows[self.underflow] = exact
         return rows
 
 
@@ -161,7 +167,7 @@ class ScaledMessages(NamedTuple):
     packing (Packing): How the batch is stood upright.
     leftwards (bool): Whether the neighbour is the token before.
     transitions (Floats2d): Exponentiated, [tag of the neighbour, tag]. Shape: (K, K)
-    reach (Floats2d): Messages with the emissions of the row. Shape: (N, K)
+    filtered (Floats2d): Messages with the emissions of the row. Shape: (N, K)
     predicted (Floats2d): Messages without them. Shape: (N, K)
     inverse (Floats2d): 1 / predicted where that is positive. Shape: (N, K)
     scale (Floats1d): Logarithm of what `predicted` was divided by. Shape: (N,)
@@ -170,7 +176,7 @@ class ScaledMessages(NamedTuple):
     packing: Packing
     leftwards: bool
     transitions: Floats2d
-    reach: Floats2d
+    filtered: Floats2d
     predicted: Floats2d
     inverse: Floats2d
     scale: Floats1d
@@ -179,27 +185,29 @@ class ScaledMessages(NamedTuple):
         return logarithm(self.predicted) + self.scale[:, None]
 
     def propagate(self, sources: Floats2d) -> Floats2d:
-        mass = sources.astype(self.reach.dtype)
+        mass = sources.astype(self.filtered.dtype)
         onwards = self.transitions.T
-        for rows, beside in self.packing.walk(self.leftwards):
-            mass[beside] += self.reach[beside] * ((mass[rows] * self.inverse[rows]) @ onwards)
+        for rows, adjacent in self.packing.walk(self.leftwards):
+            mass[adjacent] += self.filtered[adjacent] * (
+                (mass[rows] * self.inverse[rows]) @ onwards
+            )
         return mass
 
-    def pairs(self, mass: Floats2d) -> Floats2d:
-        rows, beside = self.packing.pairs(self.leftwards)
+    def expected_transitions(self, mass: Floats2d) -> Floats2d:
+        rows, adjacent = self.packing.transition_rows(self.leftwards)
         weights = (mass * self.inverse)[rows]
-        total = self.transitions * (self.reach[beside].T @ weights)
+        total = self.transitions * (self.filtered[adjacent].T @ weights)
         return total if self.leftwards else total.T
 
     def mean(self, values: Floats2d) -> Floats2d:
-        rows, beside = self.packing.pairs(self.leftwards)
-        means = get_array_module(values).zeros_like(self.reach)
+        rows, adjacent = self.packing.transition_rows(self.leftwards)
+        means = get_array_module(values).zeros_like(self.filtered)
         oriented = values if self.leftwards else values.T
-        means[rows] = self.reach[beside] @ (self.transitions * oriented)
+        means[rows] = self.filtered[adjacent] @ (self.transitions * oriented)
         return means * self.inverse
 
 
-def neighbours(
+def sum_product_messages(
     potentials: Potentials, packing: Packing
 ) -> Tuple[SumProductMessages, SumProductMessages]:
     """The tags before and after each tag.
@@ -219,16 +227,16 @@ def predecessors(
     alpha = sum_product.forward(kernel, packing)
     predicted = get_array_module(alpha.values).ones_like(alpha.values)
     predicted[packing.later] = alpha.values[packing.before] @ kernel.transitions
-    lost = kernel.lost | alpha.lost
-    lost[packing.later] |= sum_product.reached(
-        predicted[packing.later] < SMALLEST, alpha.values[packing.before] > 0, kernel.reach
+    underflow = kernel.underflow | alpha.underflow
+    underflow[packing.later] |= sum_product.underflows(
+        predicted[packing.later] < SMALLEST, alpha.values[packing.before] > 0, kernel.legal
     )
     scale = _log_scale(alpha.scale, kernel, packing, leftwards=True)
     scale[packing.later] += kernel.transition_shift
     scaled = ScaledMessages(
         packing, True, kernel.transitions, alpha.values, predicted, _inverse(predicted), scale
     )
-    return _with_lost(scaled, lost, potentials)
+    return _with_fallback(scaled, underflow, potentials)
 
 
 def successors(
@@ -243,24 +251,24 @@ def successors(
     scaled = ScaledMessages(
         packing, False, kernel.transitions.T, ahead, predicted, _inverse(predicted), scale
     )
-    return _with_lost(scaled, kernel.lost | beta.lost, potentials)
+    return _with_fallback(scaled, kernel.underflow | beta.underflow, potentials)
 
 
 def tag_probabilities(before: SumProductMessages, after: SumProductMessages) -> Floats2d:
     """p(y_t = j). Shape: (N, K)"""
-    xp = get_array_module(before.lost)
-    unary = before.scaled.reach * after.scaled.predicted
+    xp = get_array_module(before.underflow)
+    unary = before.scaled.filtered * after.scaled.predicted
     total = unary.sum(axis=1)
     unary /= xp.maximum(total, SMALLEST)[:, None]
-    lost = before.lost | after.lost | (total < PRECISE)
-    if lost.any():
-        unary[lost] = xp.exp(log_tag_probabilities(before, after)[lost])
+    underflow = before.underflow | after.underflow | (total < PRECISE)
+    if underflow.any():
+        unary[underflow] = xp.exp(log_tag_probabilities(before, after)[underflow])
     return unary
 
 
 def log_tag_probabilities(before: MessagesOfSide, after: MessagesOfSide) -> Floats2d:
     """log p(y_t = j). Shape: (N, K)"""
-    joint = before.reach + after.predicted
+    joint = before.filtered + after.predicted
     return joint - zero_if_infinite(log_sum_exp(joint, axis=1))[:, None]
 
 
@@ -280,11 +288,13 @@ def _log_scale(scale: Floats1d, kernel: Kernel, packing: Packing, leftwards: boo
     return sum_beyond(per_row, packing, leftwards)
 
 
-def _with_lost(scaled: ScaledMessages, lost: Array1d, potentials: Potentials) -> SumProductMessages:
+def _with_fallback(
+    scaled: ScaledMessages, underflow: Array1d, potentials: Potentials
+) -> SumProductMessages:
     packing = scaled.packing
-    sequences = sum_product.sequences(lost, packing)
+    sequences = sum_product.sequences(underflow, packing)
     exact: Any = None
     if sequences.any():
         taken, _ = select(potentials, sequences)
-        exact = log_domain.neighbours(taken, pack(taken), scaled.leftwards)
+        exact = log_domain.sum_product_messages(taken, pack(taken), scaled.leftwards)
     return SumProductMessages(potentials, scaled, sequences[packing.sequence], exact)

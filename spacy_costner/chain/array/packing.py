@@ -60,7 +60,7 @@ class Packing(NamedTuple):
             return (self.step(t) for t in range(self.n_steps - 1, 0, -1))
         return (self.step(t)[::-1] for t in range(1, self.n_steps))
 
-    def pairs(self, leftwards: bool) -> Tuple[Any, Any]:
+    def transition_rows(self, leftwards: bool) -> Tuple[Any, Any]:
         """The rows that all steps of a walk come from, and the rows they go to."""
         return (self.later, self.before) if leftwards else (self.before, self.later)
 

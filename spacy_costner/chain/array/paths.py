@@ -31,9 +31,9 @@ def path_score(potentials: Potentials, tags: Ints1d) -> ScoreWithVjp:
     check_tags(tags, potentials)
     rows = xp.arange(len(packing.tokens))
     path = xp.asarray(tags, dtype="int64")[packing.tokens]
-    came_from, went_to = path[packing.before], path[packing.later]
+    tag_from, tag_to = path[packing.before], path[packing.later]
     steps = fold_ends(potentials, packing)[rows, path].astype("float64")
-    steps[packing.later] += potentials.transitions[came_from, went_to]
+    steps[packing.later] += potentials.transitions[tag_from, tag_to]
     scores = sum_by_sequence(steps, packing)
 
     def backprop(d_scores: Floats1d) -> Potentials:
@@ -42,8 +42,8 @@ def path_score(potentials: Potentials, tags: Ints1d) -> ScoreWithVjp:
         d_emissions = xp.zeros_like(potentials.emissions)
         d_emissions[rows, path] = d_steps
         n_tags = len(potentials.transitions)
-        pairs = came_from * n_tags + went_to
-        d_transitions = sum_by_group(d_steps[packing.later], pairs, n_tags**2)
+        transitions = tag_from * n_tags + tag_to
+        d_transitions = sum_by_group(d_steps[packing.later], transitions, n_tags**2)
         d_transitions = d_transitions.reshape(n_tags, n_tags).astype(d_emissions.dtype)
         return unfold_ends(d_emissions, d_transitions, packing, potentials.lengths)
 

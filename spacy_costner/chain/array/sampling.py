@@ -30,13 +30,13 @@ def sample_paths(potentials: Potentials, n: int, rng: Generator) -> Ints2d:
     check_count("n", n)
     xp = get_array_module(potentials.emissions)
     packing = pack(potentials)
-    alpha = predecessors(potentials, packing).reach
+    alpha = predecessors(potentials, packing).filtered
     tags = xp.zeros((len(alpha), n), dtype="int64")
     for t in range(packing.n_steps - 1, -1, -1):
         rows = packing.rows(t)
         scores = xp.repeat(alpha[rows][:, None, :], n, axis=1)
         if t + 1 < packing.n_steps:
-            after, going_on = packing.step(t + 1)
-            scores[: going_on.stop - going_on.start] += potentials.transitions.T[tags[after]]
+            after, continues = packing.step(t + 1)
+            scores[: continues.stop - continues.start] += potentials.transitions.T[tags[after]]
         tags[rows] = (scores + xp.asarray(rng.gumbel(size=scores.shape))).argmax(axis=2)
     return unpack(tags, packing).T

@@ -17,7 +17,7 @@ from .max_product import (
     best_successors,
     max_product_messages,
 )
-from .messages import MessagesOfSide, neighbours, predecessors, successors
+from .messages import MessagesOfSide, predecessors, successors, sum_product_messages
 from .packing import Packing, sum_by_group
 
 Choice = Callable[[Floats2d, Ints1d, int], Tuple[Floats1d, Floats2d]]
@@ -29,13 +29,13 @@ possible score has the total minus infinity and no shares."""
 class Semiring(NamedTuple):
     """How the scores of paths are put together.
 
-    neighbours (Callable): Runs the messages from both sides.
+    both (Callable): Runs the messages from both sides.
     predecessors (Callable): Runs those from the left.
     successors (Callable): Runs those from the right.
     choose (Choice): Puts the scores of groups together.
     """
 
-    neighbours: Callable[[Potentials, Packing], Tuple[MessagesOfSide, MessagesOfSide]]
+    both: Callable[[Potentials, Packing], Tuple[MessagesOfSide, MessagesOfSide]]
     predecessors: Callable[[Potentials, Packing], MessagesOfSide]
     successors: Callable[[Potentials, Packing], MessagesOfSide]
     choose: Choice
@@ -76,5 +76,5 @@ def _maximum(rows: Floats1d, groups: Ints1d, n_groups: int) -> Floats1d:
     return largest
 
 
-SUM = Semiring(neighbours, predecessors, successors, choose_all)
+SUM = Semiring(sum_product_messages, predecessors, successors, choose_all)
 MAX = Semiring(max_product_messages, best_predecessors, best_successors, choose_best)

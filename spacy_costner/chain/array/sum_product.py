@@ -43,8 +43,8 @@ class Kernel(NamedTuple):
         Shape: (N,)
     transition_shift (Floats1d): What each transition was lowered by. Shape: (1,)
     possible (Array2d): Which tags a row may have. Shape: (N, K)
-    reach (Floats2d): 1 where a transition is allowed, else 0. Shape: (K, K)
-    lost (Array1d): Rows in which an exponential fell below SMALLEST. Shape: (N,)
+    legal (Floats2d): 1 where a transition is allowed, else 0. Shape: (K, K)
+    underflow (Array1d): Rows in which an exponential fell below SMALLEST. Shape: (N,)
     """
 
     emissions: Floats2d
@@ -52,8 +52,8 @@ class Kernel(NamedTuple):
     shift: Floats1d
     transition_shift: Floats1d
     possible: Array2d
-    reach: Floats2d
-    lost: Array1d
+    legal: Floats2d
+    underflow: Array1d
 
 
 class Messages(NamedTuple):
@@ -61,12 +61,12 @@ class Messages(NamedTuple):
 
     values (Floats2d): alpha or beta, each row divided by its sum. Shape: (N, K)
     scale (Floats1d): What each row was divided by. Shape: (N,)
-    lost (Array1d): Rows in which an entry fell below SMALLEST. Shape: (N,)
+    underflow (Array1d): Rows in which an entry fell below SMALLEST. Shape: (N,)
     """
 
     values: Floats2d
     scale: Floats1d
-    lost: Array1d
+    underflow: Array1d
 
 
 class ForwardBackward(NamedTuple):
@@ -76,12 +76,12 @@ class ForwardBackward(NamedTuple):
     ahead (Floats2d): For each row but the first of a sequence, what alpha of the row
         before and the transition have to be multiplied by to give p(y_{t-1}, y_t).
         Shape: (N - offsets[1], K)
-    lost (Array1d): The sequences for which this does not hold. Shape: (B,)
+    underflow (Array1d): The sequences for which this does not hold. Shape: (B,)
     """
 
     unary: Floats2d
     ahead: Floats2d
-    lost: Array1d
+    underflow: Array1d
 
 
 def log_partition(potentials: Potentials) -> ScoreWithVjp:
@@ -98,22 +98,22 @@ def log_partition(potentials: Potentials) -> ScoreWithVjp:
     kernel = exponentiate(fold_ends(potentials, packing), potentials.transitions, packing)
     alpha = forward(kernel, packing)
     log_z = sum_by_sequence(xp.log(xp.maximum(alpha.scale, SMALLEST)) + kernel.shift, packing)
-    lost = sequences(alpha.lost | kernel.lost, packing)
-    if lost.any():
-        log_z[lost] = log_domain.log_partition(select(potentials, lost)[0])[0]
+    underflow = sequences(alpha.underflow | kernel.underflow, packing)
+    if underflow.any():
+        log_z[underflow] = log_domain.log_partition(select(potentials, underflow)[0])[0]
 
     def backprop(d_log_z: Floats1d) -> Potentials:
         check_derivatives(d_log_z, log_z.shape)
         posterior = _posterior(kernel, alpha, packing)
-        weights = xp.where(posterior.lost, 0.0, d_log_z).astype(alpha.values.dtype)
+        weights = xp.where(posterior.underflow, 0.0, d_log_z).astype(alpha.values.dtype)
         weights = weights[packing.sequence]
         d_emissions = posterior.unary * weights[:, None]
         ahead = posterior.ahead * weights[packing.later, None]
         d_transitions = alpha.values[packing.before].T @ ahead * kernel.transitions
         gradient = unfold_ends(d_emissions, d_transitions, packing, potentials.lengths)
-        if posterior.lost.any():
-            taken, tokens = select(potentials, posterior.lost)
-            exact = log_domain.log_partition(taken)[1](d_log_z[posterior.lost])
+        if posterior.underflow.any():
+            taken, tokens = select(potentials, posterior.underflow)
+            exact = log_domain.log_partition(taken)[1](d_log_z[posterior.underflow])
             gradient = add_selected(gradient, exact, tokens)
         return gradient
 
@@ -140,10 +140,10 @@ def exponentiate(emissions: Floats2d, transitions: Floats2d, packing: Packing) -
     possible, allowed = emissions > -xp.inf, transitions > -xp.inf
     shift = row_shift.astype("float64")
     shift[packing.later] += transition_shift
-    lost = ((scaled < SMALLEST) & possible).any(axis=1)
-    lost |= ((scaled_transitions < SMALLEST) & allowed).any()
-    reach = allowed.astype(emissions.dtype)
-    return Kernel(scaled, scaled_transitions, shift, transition_shift, possible, reach, lost)
+    underflow = ((scaled < SMALLEST) & possible).any(axis=1)
+    underflow |= ((scaled_transitions < SMALLEST) & allowed).any()
+    legal = allowed.astype(emissions.dtype)
+    return Kernel(scaled, scaled_transitions, shift, transition_shift, possible, legal, underflow)
 
 
 def forward(kernel: Kernel, packing: Packing) -> Messages:
@@ -157,9 +157,11 @@ def forward(kernel: Kernel, packing: Packing) -> Messages:
             alpha[rows] *= alpha[before] @ kernel.transitions
         _normalise(alpha, scale, rows)
     small = (alpha * xp.minimum(scale, 1)[:, None] < SMALLEST) & kernel.possible
-    lost = scale < SMALLEST
-    lost[packing.later] |= reached(small[packing.later], alpha[packing.before] > 0, kernel.reach)
-    return Messages(alpha, scale, lost)
+    underflow = scale < SMALLEST
+    underflow[packing.later] |= underflows(
+        small[packing.later], alpha[packing.before] > 0, kernel.legal
+    )
+    return Messages(alpha, scale, underflow)
 
 
 def backward(kernel: Kernel, packing: Packing) -> Messages:
@@ -172,13 +174,13 @@ def backward(kernel: Kernel, packing: Packing) -> Messages:
         beta[before] = (kernel.emissions[rows] * beta[rows]) @ kernel.transitions.T
         _normalise(beta, scale, before)
     small = beta * xp.minimum(scale, 1)[:, None] < SMALLEST
-    lost = scale < SMALLEST
-    lost[packing.before] |= reached(
+    underflow = scale < SMALLEST
+    underflow[packing.before] |= underflows(
         small[packing.before],
         (beta[packing.later] > 0) & kernel.possible[packing.later],
-        kernel.reach.T,
+        kernel.legal.T,
     )
-    return Messages(beta, scale, lost)
+    return Messages(beta, scale, underflow)
 
 
 def _posterior(kernel: Kernel, alpha: Messages, packing: Packing) -> ForwardBackward:
@@ -186,13 +188,13 @@ def _posterior(kernel: Kernel, alpha: Messages, packing: Packing) -> ForwardBack
     beta = backward(kernel, packing)
     unary = alpha.values * beta.values
     overlap = unary.sum(axis=1)
-    pairs = (overlap * beta.scale)[packing.before]
-    lost = kernel.lost | alpha.lost | beta.lost | (overlap < SMALLEST)
-    lost[packing.later] |= pairs < SMALLEST
+    joint = (overlap * beta.scale)[packing.before]
+    underflow = kernel.underflow | alpha.underflow | beta.underflow | (overlap < SMALLEST)
+    underflow[packing.later] |= joint < SMALLEST
     unary /= xp.maximum(overlap, SMALLEST)[:, None]
     ahead = kernel.emissions[packing.later] * beta.values[packing.later]
-    ahead /= xp.maximum(pairs, SMALLEST)[:, None]
-    return ForwardBackward(unary, ahead, sequences(lost, packing))
+    ahead /= xp.maximum(joint, SMALLEST)[:, None]
+    return ForwardBackward(unary, ahead, sequences(underflow, packing))
 
 
 def _normalise(messages: Floats2d, scale: Floats1d, rows: slice) -> None:
@@ -203,14 +205,14 @@ def _normalise(messages: Floats2d, scale: Floats1d, rows: slice) -> None:
     messages[rows] /= total[:, None]
 
 
-def reached(small: Array2d, positive: Array2d, reach: Floats2d) -> Array1d:
+def underflows(small: Array2d, positive: Array2d, legal: Floats2d) -> Array1d:
     """In which rows an entry is small though an allowed transition leads to it from a
     positive entry of the row before. Shapes: (N, K), (N, K), (K, K) to (N,)"""
     xp = get_array_module(small)
     found = small.any(axis=1)
     rows = xp.nonzero(found)[0]
     if len(rows):
-        led_to = positive[rows].astype(reach.dtype) @ reach > 0
+        led_to = positive[rows].astype(legal.dtype) @ legal > 0
         found[rows] = (small[rows] & led_to).any(axis=1)
     return found
 
