@@ -1,8 +1,8 @@
-"""The linear chain: every recursion, and nothing else.
+"""Algorithms on linear chains: forward-backward, Viterbi, k-best, sampling, gradients.
 
-Each function takes `Potentials` of NumPy or CuPy arrays. Forbidden steps score minus
-infinity; a sequence without a legal path has the log partition minus infinity and the
-gradient 0. Sequences without tokens score 0.
+Each function takes `Potentials`. Forbidden tags and transitions have the potential minus
+infinity. A sequence without a legal path has the log partition function minus infinity and the
+gradient 0. A sequence without tokens has the score 0.
 """
 
 from . import array as batched

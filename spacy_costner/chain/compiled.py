@@ -1,5 +1,4 @@
-"""Which form of a recursion runs: the compiled one for NumPy arrays, where it is there,
-and array code for the rest."""
+"""Dispatch between compiled code, for NumPy arrays, and array code."""
 
 import warnings
 from contextlib import contextmanager
@@ -25,50 +24,54 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 _in_use = native is not None
 
 
-def is_used_for(potentials: Potentials) -> bool:
-    """Whether the compiled form works on these arrays."""
-    return _in_use and type(potentials.emissions) is numpy.ndarray
+def form_of(array_form: FunctionT, potentials: Potentials) -> FunctionT:
+    """The compiled form of a function or class where it can be used, or else its array code.
+
+    array_form (Callable): The array code; the compiled form has the same name in `native`.
+    potentials (Potentials): The scores of a batch.
+    """
+    if _in_use and type(potentials.emissions) is numpy.ndarray:
+        return cast(FunctionT, getattr(native, array_form.__name__))
+    return array_form
 
 
 def compiled(function: FunctionT) -> FunctionT:
-    """Give a function of potentials its compiled form, of the same name in `native`.
+    """Make a function of potentials run compiled where it can.
 
     function (Callable): The array code, taking potentials first.
     RETURNS (Callable): The same function, fast on NumPy arrays.
     """
     if native is None:
         return function
-    native_form = getattr(native, function.__name__)
 
     @wraps(function)
-    def choose(potentials: Potentials, *args: Any, **kwargs: Any) -> Any:
-        form = native_form if is_used_for(potentials) else function
-        return form(potentials, *args, **kwargs)
+    def dispatch(potentials: Potentials, *args: Any, **kwargs: Any) -> Any:
+        return form_of(function, potentials)(potentials, *args, **kwargs)
 
-    return cast(FunctionT, choose)
+    return cast(FunctionT, dispatch)
 
 
 def query(messages: Callable[[Potentials], Any], function: FunctionT) -> FunctionT:
-    """Make a function of what is asked of messages.
+    """Make a function of a query of messages.
 
-    messages (Callable): Takes potentials to an object with a method of the function's name.
-    function (Callable): The array code, taking potentials first.
+    messages (Callable): Takes potentials and returns an object that has the query as a method.
+    function (Callable): The array code, of the name of the method, taking potentials first.
     RETURNS (Callable): The same function, fast on NumPy arrays.
     """
 
     @wraps(function)
-    def ask(potentials: Potentials, *args: Any, **kwargs: Any) -> Any:
+    def dispatch(potentials: Potentials, *args: Any, **kwargs: Any) -> Any:
         return getattr(messages(potentials), function.__name__)(*args, **kwargs)
 
-    return cast(FunctionT, ask)
+    return cast(FunctionT, dispatch)
 
 
 def set_threads(n_threads: int) -> None:
-    """Spread the sequences of each batch over threads; the default is one.
+    """Distribute the sequences of each batch over threads; the default is one.
 
-    Only the compiled chain does; a batch that is too small for it takes fewer.
+    Only compiled code does; a small batch uses fewer threads.
 
-    n_threads (int): How many at most.
+    n_threads (int): Maximum number of threads.
     RAISES (ValueError): If it is less than 1.
     """
     if n_threads < 1:
@@ -79,7 +82,7 @@ def set_threads(n_threads: int) -> None:
 
 @contextmanager
 def array_code() -> Iterator[None]:
-    """Leave the compiled chain unused, to compare with it."""
+    """Use array code in place of compiled code, to compare them."""
     global _in_use
     before, _in_use = _in_use, False
     try:

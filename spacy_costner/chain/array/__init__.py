@@ -1,4 +1,4 @@
-"""The recursions as array code, for NumPy and CuPy alike: the readable form."""
+"""The algorithms as array code: the reference for the compiled form."""
 
 from .covariance import expectation, log_marginals
 from .excluding import best_path_excluding, log_partition_excluding

@@ -1,15 +1,16 @@
-"""Derivatives of marginals: the covariance of the features, times a direction.
+"""Expectations and marginals of sets of tags, with gradients.
 
-The derivative of E_p[v(y)] with respect to the score of a step is the covariance of v and
-of how often the step is taken; as a whole, the Hessian of log Z times v. For a value v of
-the tag at s and the step that is the tag j at t this is
+The derivative of E_p[v(y)] with respect to a potential is the covariance of v(y) and of the
+number of times that y uses this potential; all of them are the Hessian of log Z times v. For a
+value v of the tag at s and the emission of tag j at t this is
 
     sum_k p(y_s = k) (v[k] - E_p[v]) p(y_t = j | y_s = k)
 
-that is, the mass p(y_s = k) (v[k] - E_p[v]) is laid on the tags at s, where it adds up to
-0, and propagate to both sides. The masses of all tokens are propagate at once, by one recursion
-to each side. No K^T paths, no d x d matrix (after Li & Eisner, 2009, "First- and
-Second-Order Expectation Semirings", with conditional probabilities for their weights).
+So the mass p(y_s = k) (v[k] - E_p[v]), which adds up to 0 over the tags at s, is propagated
+in both directions by the conditional probabilities of adjacent tags. One recursion in each
+direction does so for all tokens s. Neither the K^T paths nor the matrix of covariances are
+enumerated (after Li & Eisner, 2009, "First- and Second-Order Expectation Semirings", with
+conditional probabilities for their weights).
 """
 
 from typing import Callable, Tuple
@@ -33,14 +34,14 @@ from .packing import fold_ends, pack, sum_by_sequence, unpack
 
 
 def expectation(potentials: Potentials, values: Potentials) -> ScoreWithVjp:
-    """The mean of a value that adds up over the steps of a path.
+    """The expectation of a value that adds up over the tags and transitions of a path.
 
-        E_p[v(y)],  v(y) = sum of the values of the steps of y
+        E_p[v(y)],  v(y) = sum of the values of the tags and transitions of y
 
     potentials (Potentials): The scores of a batch.
-    values (Potentials): The value of each step; minus infinity counts as 0.
-    RETURNS (ScoreWithVjp): The means, and the callback to their gradient. A sequence without a
-        legal path has the mean 0. Shape: (B,)
+    values (Potentials): The values; minus infinity counts as 0.
+    RETURNS (ScoreWithVjp): The expectations, 0 for a sequence without a legal path; and the
+        callback to their gradient. Shape: (B,)
     """
     xp = get_array_module(potentials.emissions)
     packing = pack(potentials)
@@ -78,14 +79,14 @@ def expectation(potentials: Potentials, values: Potentials) -> ScoreWithVjp:
 def log_marginals(
     potentials: Potentials, allowed: Allowed
 ) -> Tuple[Floats1d, Callable[[Floats1d], Potentials]]:
-    """The log-probability that the tag of a token is one of a set, for each token.
+    """The log-probability that the tag of a token is in a set, for each token.
 
         log p(y_t in allowed_t)
 
     potentials (Potentials): The scores of a batch.
     allowed (Allowed): The set of each token.
-    RETURNS (Tuple): The log-probabilities, minus infinity where no legal path leads
-        through the set, in float64, shape (N,); and the callback that takes the
+    RETURNS (Tuple): The log-probabilities, minus infinity where no legal path has
+        such a tag, in float64, shape (N,); and the callback that takes the
         derivative with respect to them, shape (N,), to that of the potentials.
     """
     xp = get_array_module(potentials.emissions)

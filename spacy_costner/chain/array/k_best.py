@@ -1,6 +1,6 @@
 """The k best paths.
 
-The k best paths to a tag are among the k best to each tag before:
+The k best paths that end in a tag extend the k best that end in each tag before:
 
     delta_t[., j] = the k largest of delta_{t-1}[r, i] + transitions[i, j], + emissions[t, j]
 
@@ -32,11 +32,11 @@ class BestPaths(NamedTuple):
 
 
 class Merged(NamedTuple):
-    """The k best ways to each tag of some rows, the best first.
+    """The k best paths that end in each tag of some rows, the best first.
 
     scores (Floats3d): Their scores. Shape: (R, k, K)
-    tags (Ints3d): The tag before. Shape: (R, k, K)
-    ranks (Ints3d): Which of the ways to that tag. Shape: (R, k, K)
+    tags (Ints3d): The previous tag. Shape: (R, k, K)
+    ranks (Ints3d): The rank of the path that ends in the previous tag. Shape: (R, k, K)
     """
 
     scores: Floats3d
@@ -85,9 +85,9 @@ def _forward(potentials: Potentials, packing: Packing, k: int) -> Merged:
 
 
 def _merge(delta: Floats3d, transitions: Floats2d, k: int) -> Merged:
-    """Merge lists: the head of each list competes, and the winner's next one takes its place.
+    """Merge the lists of all previous tags: take the best head k times, and advance its list.
 
-    delta (Floats3d): The k best scores of each tag before. Shape: (R, k, K)
+    delta (Floats3d): The k best scores of each previous tag. Shape: (R, k, K)
     """
     xp = get_array_module(delta)
     n_rows, _, n_tags = delta.shape
@@ -106,7 +106,7 @@ def _merge(delta: Floats3d, transitions: Floats2d, k: int) -> Merged:
 
 
 def _trace_back(tags: Ints2d, ranks: Ints2d, best: Merged, packing: Packing) -> None:
-    """Fill in, from the ends of the sequences on, the tags of the paths. Shape: (N, k)"""
+    """Fill in the tags of the paths, from the last tokens backwards. Shape: (N, k)"""
     xp = get_array_module(tags)
     for rows, before in packing.walk(leftwards=True):
         row = xp.arange(rows.start, rows.stop)[:, None]

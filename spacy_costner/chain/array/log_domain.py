@@ -1,4 +1,4 @@
-"""Sums over all paths in the log domain and in float64: slow, and right for any scores.
+"""Forward and backward messages in the log domain and float64: slow, exact for any scores.
 
 The same messages as in `sum_product`, as logarithms:
 
@@ -19,13 +19,13 @@ FloatsT = TypeVar("FloatsT", Floats1d, Floats2d, Floats3d)
 
 
 class MessagesOfSide(NamedTuple):
-    """As `neighbours.MessagesOfSide`.
+    """As `messages.MessagesOfSide`.
 
-    packing (Packing): How the batch is stood upright.
-    leftwards (bool): Whether the neighbour is the token before.
-    transitions (Floats2d): Scores, [tag of the neighbour, tag]. Shape: (K, K)
-    filtered (Floats2d): Messages with the emissions of the row. Shape: (N, K)
-    predicted (Floats2d): Messages without them. Shape: (N, K)
+    packing (Packing): The order of the rows.
+    leftwards (bool): Whether the adjacent token is the one before.
+    transitions (Floats2d): Scores, [adjacent tag, tag]. Shape: (K, K)
+    filtered (Floats2d): Messages with the emission of the row. Shape: (N, K)
+    predicted (Floats2d): Messages without it. Shape: (N, K)
     """
 
     packing: Packing
@@ -35,20 +35,20 @@ class MessagesOfSide(NamedTuple):
     predicted: Floats2d
 
     def conditionals(self) -> Iterator[Tuple[slice, slice, Floats3d]]:
-        """The rows of a step, their neighbours, and p(neighbour = k | tag = j) as [row, k, j]."""
+        """Rows, their adjacent rows, and p(adjacent tag = k | tag = j) as [row, k, j]."""
         for rows, adjacent in self.packing.walk(self.leftwards):
             joint = self.filtered[adjacent][:, :, None] + self.transitions
             yield rows, adjacent, _exp(joint - zero_if_infinite(self.predicted[rows])[:, None, :])
 
     def propagate(self, sources: Floats2d) -> Floats2d:
-        """As `neighbours.MessagesOfSide.propagate`."""
+        """As `messages.MessagesOfSide.propagate`."""
         mass = sources.astype("float64")
         for rows, adjacent, conditional in self.conditionals():
             mass[adjacent] += (conditional * mass[rows][:, None, :]).sum(axis=2)
         return mass
 
     def expected_transitions(self, mass: Floats2d) -> Floats2d:
-        """As `neighbours.MessagesOfSide.pairs`."""
+        """As `messages.MessagesOfSide.expected_transitions`."""
         xp = get_array_module(mass)
         total = xp.zeros_like(self.transitions)
         for rows, _, conditional in self.conditionals():
@@ -56,7 +56,7 @@ class MessagesOfSide(NamedTuple):
         return total if self.leftwards else total.T
 
     def mean(self, values: Floats2d) -> Floats2d:
-        """As `neighbours.MessagesOfSide.mean`."""
+        """As `messages.MessagesOfSide.mean`."""
         means = get_array_module(values).zeros_like(self.filtered)
         oriented = values if self.leftwards else values.T
         for rows, _, conditional in self.conditionals():
@@ -67,7 +67,7 @@ class MessagesOfSide(NamedTuple):
 def sum_product_messages(
     potentials: Potentials, packing: Packing, leftwards: bool
 ) -> MessagesOfSide:
-    """Run the messages that say what the neighbours of each token are."""
+    """Compute the messages of one direction."""
     emissions = fold_ends(potentials, packing).astype("float64")
     transitions = potentials.transitions.astype("float64")
     transitions = transitions if leftwards else transitions.T
@@ -99,7 +99,7 @@ def log_partition(potentials: Potentials) -> ScoreWithVjp:
 
 
 def log_sum_exp(scores: Any, axis: int) -> Any:
-    """log sum exp along an axis; minus infinity where nothing is possible."""
+    """log sum exp along an axis; minus infinity if all scores are."""
     xp = get_array_module(scores)
     largest = zero_if_infinite(scores.max(axis=axis, keepdims=True))
     return logarithm(xp.exp(scores - largest).sum(axis=axis)) + largest.squeeze(axis)

@@ -1,9 +1,9 @@
-"""The best paths: Viterbi's recursion, forwards and backwards.
+"""Max-product messages: the Viterbi recursion, forwards and backwards.
 
 delta_t[j]     = max_i (delta_{t-1}[i] + transitions[i, j]) + emissions[t, j]
 gamma_{t-1}[i] = max_j (transitions[i, j] + emissions[t, j] + gamma_t[j])
 
-In float64, so that the scores of long sequences lose nothing.
+In float64, so that the scores of long sequences keep their precision.
 """
 
 from typing import NamedTuple, Tuple
@@ -29,13 +29,13 @@ class BestPath(NamedTuple):
 
 
 class MaxProductMessages(NamedTuple):
-    """As `neighbours.MessagesOfSide`, where each tag has one neighbour only: the best.
+    """As `messages.MessagesOfSide`, where each tag has only one adjacent tag: the best.
 
-    packing (Packing): How the batch is stood upright.
-    leftwards (bool): Whether the neighbour is the token before.
-    filtered (Floats2d): Messages with the emissions of the row. Shape: (N, K)
-    predicted (Floats2d): Messages without them. Shape: (N, K)
-    tags (Ints2d): The best neighbour of each tag. Shape: (N, K)
+    packing (Packing): The order of the rows.
+    leftwards (bool): Whether the adjacent token is the one before.
+    filtered (Floats2d): Messages with the emission of the row. Shape: (N, K)
+    predicted (Floats2d): Messages without it. Shape: (N, K)
+    tags (Ints2d): The best adjacent tag of each tag. Shape: (N, K)
     """
 
     packing: Packing
@@ -45,7 +45,7 @@ class MaxProductMessages(NamedTuple):
     tags: Ints2d
 
     def propagate(self, sources: Floats2d) -> Floats2d:
-        """As `neighbours.MessagesOfSide.propagate`."""
+        """As `messages.MessagesOfSide.propagate`."""
         xp = get_array_module(sources)
         mass = sources.astype("float64")
         for rows, adjacent in self.packing.walk(self.leftwards):
@@ -55,7 +55,7 @@ class MaxProductMessages(NamedTuple):
         return mass
 
     def expected_transitions(self, mass: Floats2d) -> Floats2d:
-        """As `neighbours.MessagesOfSide.pairs`."""
+        """As `messages.MessagesOfSide.expected_transitions`."""
         xp = get_array_module(mass)
         rows, _ = self.packing.transition_rows(self.leftwards)
         n_tags = mass.shape[1]
@@ -67,17 +67,17 @@ class MaxProductMessages(NamedTuple):
 def max_product_messages(
     potentials: Potentials, packing: Packing
 ) -> Tuple[MaxProductMessages, MaxProductMessages]:
-    """The best tags before and after each tag. As `neighbours.neighbours`."""
+    """The max-product messages of both directions."""
     return best_predecessors(potentials, packing), best_successors(potentials, packing)
 
 
 def best_predecessors(potentials: Potentials, packing: Packing) -> MaxProductMessages:
-    """The best tag before each tag. As `neighbours.predecessors`."""
+    """The forward messages, with the best tag before each tag."""
     return _messages(potentials, packing, leftwards=True)
 
 
 def best_successors(potentials: Potentials, packing: Packing) -> MaxProductMessages:
-    """The best tag after each tag. As `neighbours.successors`."""
+    """The backward messages, with the best tag after each tag."""
     return _messages(potentials, packing, leftwards=False)
 
 
@@ -87,7 +87,7 @@ def best_path(potentials: Potentials) -> BestPath:
         argmax_y s(y)
 
     potentials (Potentials): The scores of a batch.
-    RETURNS (BestPath): Its tags and its score. Of several best paths it is one.
+    RETURNS (BestPath): Its tags and its score. If several are best, one of them.
     """
     packing = pack(potentials)
     tags = unpack(_trace_back(best_predecessors(potentials, packing)), packing)
@@ -100,8 +100,8 @@ def max_marginals(potentials: Potentials) -> Floats2d:
         max_{y: y_t = k} s(y)
 
     potentials (Potentials): The scores of a batch.
-    RETURNS (Floats2d): The scores, in float64; minus infinity where no legal path leads
-        through the tag. Shape: (N, K)
+    RETURNS (Floats2d): The scores, in float64; minus infinity where no legal path has
+        the tag. Shape: (N, K)
     """
     packing = pack(potentials)
     before, after = max_product_messages(potentials, packing)

@@ -1,7 +1,7 @@
-"""Which tag stands beside each tag, and how anything laid on tags spreads along the chain.
+"""Conditional probabilities of adjacent tags, and propagation of mass by them.
 
-Given the tag of a token, the tags before it are a Markov chain walked leftwards, and the
-tags after it one walked rightwards. With alpha and beta of `sum_product`,
+Given the tag of a token, the tags before it are a Markov chain that runs leftwards, and the
+tags after it one that runs rightwards. With alpha and beta of `sum_product`,
 
     p(y_{t-1} = i | y_t = j) = alpha_{t-1}[i] exp(transitions[i, j]) / predicted_t[j]
     p(y_{t+1} = j | y_t = i) = exp(transitions[i, j]) ahead_{t+1}[j] / beta_t[i]
@@ -9,12 +9,12 @@ tags after it one walked rightwards. With alpha and beta of `sum_product`,
 where predicted_t[j] is alpha_t[j] without exp(emissions[t, j]), and ahead_t[j] is
 beta_t[j] with it. So both have the same form,
 
-    p(neighbour = k | tag = j) = reach[k] exp(transition) / predicted[j]
+    p(adjacent tag = k | tag = j) = filtered[k] exp(transition) / predicted[j]
 
-with reach, the message with the emission of its token, and predicted, the message without.
-Everything of second order (covariances, probabilities given other tags) is a mass laid on
-tags and propagate by these conditional probabilities: sums of positive numbers of which none
-exceeds the mass, so that nothing overflows and no small probability is divided by.
+where `filtered` is the message with the emission of its token, and `predicted` is the message
+without it. Second-order quantities (covariances, conditional probabilities) are a mass on tags
+that these conditional probabilities propagate. Each is a sum of positive numbers that do not
+exceed the mass, so that nothing overflows and no small probability is a divisor.
 """
 
 from typing import Any, NamedTuple, Optional, Protocol, Tuple
@@ -36,12 +36,13 @@ from .packing import (
 from .sum_product import SMALLEST, Kernel
 
 PRECISE = 1e-15
-"""Two numbers above it have a product that float32 holds with all its digits."""
+"""The product of two numbers above it is a normal number of float32."""
 
 
 class MessagesOfSide(Protocol):
-    """The tags on one side of each token, given its own: those of the tokens before
-    (leftwards) or of the tokens after. Rows are packed."""
+    """The messages of one direction: forward messages, which give the distribution of the
+    previous tag given a tag (leftwards), or backward messages, for the next tag. Rows are
+    packed."""
 
     @property
     def filtered(self) -> Floats2d:
@@ -52,31 +53,32 @@ class MessagesOfSide(Protocol):
         """Logarithm of the message without it. Shape: (N, K)"""
 
     def propagate(self, sources: Floats2d) -> Floats2d:
-        """Carry mass to the neighbours, and from there to theirs, to the end of the chain.
+        """Propagate mass to the adjacent tags, and on to the end of the chain.
 
             mass_{t-1}[i] = sources_{t-1}[i] + sum_j p(y_{t-1} = i | y_t = j) mass_t[j]
 
-        sources (Floats2d): Mass laid on each tag. Shape: (N, K)
-        RETURNS (Floats2d): Mass that each tag has in the end. Shape: (N, K)
+        sources (Floats2d): Mass put on each tag. Shape: (N, K)
+        RETURNS (Floats2d): Mass of each tag after propagation. Shape: (N, K)
         """
 
     def expected_transitions(self, mass: Floats2d) -> Floats2d:
-        """Add up how much of a mass passes from each tag to each neighbour.
+        """The mass on each transition, added up over the tokens.
 
             sum_t p(y_{t-1} = i | y_t = j) mass_t[j]
 
-        mass (Floats2d): Mass on each tag, propagate. Shape: (N, K)
-        RETURNS (Floats2d): [from, to] in the order of the text. Shape: (K, K)
+        mass (Floats2d): Mass on each tag, propagated; with the marginals, the result is the
+            expected number of transitions. Shape: (N, K)
+        RETURNS (Floats2d): [from, to]. Shape: (K, K)
         """
 
 
 class BothMessages(NamedTuple):
-    """A batch, and what stands on both sides of each token.
+    """A batch, and its messages of both directions.
 
     potentials (Potentials): The batch that gradients refer to.
-    packing (Packing): How it is stood upright.
-    before (MessagesOfSide): The tags before each tag.
-    after (MessagesOfSide): The tags after each tag.
+    packing (Packing): The order of the rows.
+    before (MessagesOfSide): The forward messages.
+    after (MessagesOfSide): The backward messages.
     """
 
     potentials: Potentials
@@ -85,13 +87,12 @@ class BothMessages(NamedTuple):
     after: MessagesOfSide
 
     def propagate(self, to_left: Floats2d, to_right: Floats2d, surplus: Floats2d) -> Potentials:
-        """Spread mass to both sides and count the steps it takes.
+        """Propagate mass in both directions, and add it up for each potential.
 
-        to_left (Floats2d): Mass laid on tags and propagate to those before. Shape: (N, K)
-        to_right (Floats2d): Mass laid on tags and propagate to those after. Shape: (N, K)
-        surplus (Floats2d): What is laid on a tag for both sides but counts once.
-            Shape: (N, K)
-        RETURNS (Potentials): The mass that takes each step: a gradient.
+        to_left (Floats2d): Mass to propagate to the tags before. Shape: (N, K)
+        to_right (Floats2d): Mass to propagate to the tags after. Shape: (N, K)
+        surplus (Floats2d): Mass that is in both and counts once. Shape: (N, K)
+        RETURNS (Potentials): The mass of each tag and each transition: a gradient.
         """
         left, right = self.before.propagate(to_left), self.after.propagate(to_right)
         dtype = self.potentials.emissions.dtype
@@ -106,12 +107,13 @@ class BothMessages(NamedTuple):
 
 
 class SumProductMessages(NamedTuple):
-    """`MessagesOfSide` by scaled messages, and in the log domain where these are lost.
+    """`MessagesOfSide` by scaled messages, and by the log domain where these underflow.
 
     potentials (Potentials): The scores.
     scaled (ScaledMessages): By scaled messages.
-    underflow (Array1d): The rows for which these don't hold. Shape: (N,)
-    exact (Optional[log_domain.MessagesOfSide]): In the log domain, for those rows only.
+    underflow (Array1d): The rows of sequences that underflow. Shape: (N,)
+    exact (Optional[log_domain.MessagesOfSide]): In the log domain, for
+        those rows only.
     """
 
     potentials: Potentials
@@ -140,12 +142,12 @@ class SumProductMessages(NamedTuple):
         )
 
     def mean(self, values: Floats2d) -> Floats2d:
-        """The mean of a value of pairs, over the neighbours of each tag.
+        """The conditional expectation of a value of the transition, given each tag.
 
             sum_i p(y_{t-1} = i | y_t = j) values[i, j]
 
-        values (Floats2d): A value of each pair, [from, to]. Shape: (K, K)
-        RETURNS (Floats2d): Its means; 0 for tokens without neighbour. Shape: (N, K)
+        values (Floats2d): The value of each transition, [from, to]. Shape: (K, K)
+        RETURNS (Floats2d): The expectations, 0 where there is no adjacent token. Shape: (N, K)
         """
         return self._join(self.scaled.mean(values), self.exact and self.exact.mean(values))
 
@@ -162,15 +164,15 @@ class SumProductMessages(NamedTuple):
 
 
 class ScaledMessages(NamedTuple):
-    """Scaled messages towards each row.
+    """Scaled messages of one direction.
 
-    packing (Packing): How the batch is stood upright.
-    leftwards (bool): Whether the neighbour is the token before.
-    transitions (Floats2d): Exponentiated, [tag of the neighbour, tag]. Shape: (K, K)
-    filtered (Floats2d): Messages with the emissions of the row. Shape: (N, K)
-    predicted (Floats2d): Messages without them. Shape: (N, K)
+    packing (Packing): The order of the rows.
+    leftwards (bool): Whether the adjacent token is the one before.
+    transitions (Floats2d): Exponentiated, [adjacent tag, tag]. Shape: (K, K)
+    filtered (Floats2d): Messages with the emission of the row. Shape: (N, K)
+    predicted (Floats2d): Messages without it. Shape: (N, K)
     inverse (Floats2d): 1 / predicted where that is positive. Shape: (N, K)
-    scale (Floats1d): Logarithm of what `predicted` was divided by. Shape: (N,)
+    scale (Floats1d): Logarithm of the factor that `predicted` was divided by. Shape: (N,)
     """
 
     packing: Packing
@@ -210,10 +212,10 @@ class ScaledMessages(NamedTuple):
 def sum_product_messages(
     potentials: Potentials, packing: Packing
 ) -> Tuple[SumProductMessages, SumProductMessages]:
-    """The tags before and after each tag.
+    """The forward and backward messages.
 
     potentials (Potentials): The scores of a batch.
-    packing (Packing): How it is stood upright.
+    packing (Packing): The order of the rows.
     """
     kernel = _exponentiate(potentials, packing)
     return predecessors(potentials, packing, kernel), successors(potentials, packing, kernel)
@@ -222,7 +224,7 @@ def sum_product_messages(
 def predecessors(
     potentials: Potentials, packing: Packing, kernel: Optional[Kernel] = None
 ) -> SumProductMessages:
-    """The tags before each tag. As `neighbours`."""
+    """The forward messages. As `sum_product_messages`."""
     kernel = kernel or _exponentiate(potentials, packing)
     alpha = sum_product.forward(kernel, packing)
     predicted = get_array_module(alpha.values).ones_like(alpha.values)
@@ -242,7 +244,7 @@ def predecessors(
 def successors(
     potentials: Potentials, packing: Packing, kernel: Optional[Kernel] = None
 ) -> SumProductMessages:
-    """The tags after each tag. As `neighbours`."""
+    """The backward messages. As `sum_product_messages`."""
     kernel = kernel or _exponentiate(potentials, packing)
     beta = sum_product.backward(kernel, packing)
     ahead = kernel.emissions * beta.values
@@ -282,7 +284,7 @@ def _exponentiate(potentials: Potentials, packing: Packing) -> Kernel:
 
 
 def _log_scale(scale: Floats1d, kernel: Kernel, packing: Packing, leftwards: bool) -> Floats1d:
-    """What the messages towards each row were divided by so far, as a logarithm."""
+    """The logarithm of all factors that the message of each row was divided by."""
     xp = get_array_module(scale)
     per_row = logarithm(xp.maximum(scale, SMALLEST)) + kernel.shift
     return sum_beyond(per_row, packing, leftwards)

@@ -16,15 +16,15 @@ from .sum_product import log_partition
 
 
 def path_score(potentials: Potentials, tags: Ints1d) -> ScoreWithVjp:
-    """Score one path a sequence.
+    """The score of one path a sequence.
 
         s(y) = start[y_1] + sum_t emissions[t, y_t] + sum_t transitions[y_{t-1}, y_t] + end[y_T]
 
     potentials (Potentials): The scores of a batch.
     tags (Ints1d): The tag of each token. Shape: (N,)
     RETURNS (ScoreWithVjp): The scores, minus infinity for a forbidden path; and the callback
-        to their gradient, which is 1 on every step of the path, and 0 everywhere for a
-        forbidden one. Shape: (B,)
+        to their gradient: the number of times that the path uses each potential, 0 for a
+        forbidden path. Shape: (B,)
     """
     xp = get_array_module(potentials.emissions)
     packing = pack(potentials)
@@ -58,8 +58,8 @@ def path_log_prob(potentials: Potentials, tags: Ints1d) -> ScoreWithVjp:
     potentials (Potentials): The scores of a batch.
     tags (Ints1d): The tag of each token. Shape: (N,)
     RETURNS (ScoreWithVjp): The log-probabilities, minus infinity for a forbidden path; and the
-        callback to their gradient, the steps of the path less those expected, 0 everywhere
-        for a forbidden one. Shape: (B,)
+        callback to their gradient: the counts of the path minus the expected counts, 0 for a
+        forbidden path. Shape: (B,)
     """
     xp = get_array_module(potentials.emissions)
     scores, backprop_path = path_score(potentials, tags)

@@ -1,4 +1,4 @@
-"""Paths drawn at random."""
+"""Sampling of paths."""
 
 from numpy.random import Generator
 from thinc.types import Ints2d
@@ -11,20 +11,20 @@ from .packing import pack, unpack
 
 
 def sample_paths(potentials: Potentials, n: int, rng: Generator) -> Ints2d:
-    """Draw paths from the distribution p(y) = exp(s(y)) / Z.
+    """Sample paths from the distribution p(y) = exp(s(y)) / Z.
 
-    Forward filtering, backward sampling: the last tag from alpha_T, then each tag from
-    what may stand before the one drawn already,
+    Forward filtering, backward sampling: the last tag is drawn from alpha_T, then each tag
+    given the next one,
 
         y_{t-1} ~ alpha_{t-1}[i] exp(transitions[i, y_t])
 
-    where the largest of scores with Gumbel noise is a draw from their exponentials.
+    by the Gumbel-max trick.
 
     potentials (Potentials): The scores of a batch.
-    n (int): How many paths to draw of each sequence, at least 1.
-    rng (Generator): Where chance comes from.
-    RETURNS (Ints2d): The tags of each draw; they mean nothing for a sequence without a
-        legal path. Shape: (n, N)
+    n (int): Number of paths to sample for each sequence, at least 1.
+    rng (Generator): The random number generator.
+    RETURNS (Ints2d): The tags of each sample; arbitrary for a sequence without a legal
+        path. Shape: (n, N)
     RAISES (ValueError): If n is less than 1.
     """
     check_count("n", n)

@@ -1,16 +1,17 @@
-"""Paths that have a segment, and paths that don't.
+"""The probability of segments, and the best paths with and without them.
 
-A segment is a run of tokens with given tags, and what may follow it. A path goes along a
-segment up to some token p and there takes a tag k; it has the segment if it gets to the
-token after and k may follow, and misses it otherwise. The paths that take k at p count
+A segment is a sequence of tokens with given tags, and the tags allowed after it. A path shares
+a prefix with the segment, up to some token p where it has a tag k. It has the segment if p is
+the token after it and k is allowed there; otherwise it deviates from the segment at p. The
+total of the paths with prefix p and tag k is
 
-    along_p exp(transitions[tag_{p-1}, k]) exp(emissions[p, k]) beta_p[k]
-    along_p = alpha_begin[tag_begin] prod_{begin < q < p} exp(transitions[tag_{q-1}, tag_q])
-                                                          exp(emissions[q, tag_q])
+    prefix_p exp(transitions[tag_{p-1}, k]) exp(emissions[p, k]) beta_p[k]
+    prefix_p = alpha_begin[tag_begin] prod_{begin < q < p} exp(transitions[tag_{q-1}, tag_q])
+                                                           exp(emissions[q, tag_q])
 
-and, at the first token, alpha_begin[k] beta_begin[k]. Each path is counted at one p and k,
-so that sums and maxima over them are exact, and nothing is subtracted. A `Turn` is a token
-of a segment, or the one after.
+and, at the first token, alpha_begin[k] beta_begin[k]. Each path has one p and k, so that sums
+and maxima over them are exact without any subtraction. `Deviations` lists the tokens p: those
+of each segment and the one after.
 """
 
 from typing import Callable, NamedTuple, Optional, Tuple
@@ -35,14 +36,14 @@ from .semiring import MAX, SUM, Semiring
 
 
 class Segments(NamedTuple):
-    """Runs of tokens with given tags, each within one sequence. NumPy arrays.
+    """Spans of tokens with given tags, each within one sequence. NumPy arrays.
 
     begin (Ints1d): The first token of each segment. Shape: (S,)
     end (Ints1d): The token after its last one. Shape: (S,)
     tags (Ints1d): The tags of the tokens of the first segment, then of the second, and so
         on; in all as many as the segments have tokens.
-    after (Optional[Array2d]): True for the tags that the token after the segment may
-        have, if the sequence goes on there; None if any. Shape: (S, K)
+    after (Optional[Array2d]): True for the tags allowed at the token after the segment,
+        if the sequence has one; None: all. Shape: (S, K)
     """
 
     begin: Ints1d
@@ -52,16 +53,16 @@ class Segments(NamedTuple):
 
 
 class Deviations(NamedTuple):
-    """The tokens at which a path can part from a segment, segment after segment.
+    """The tokens at which a path can deviate from a segment, segment after segment.
 
-    segment (Ints1d): The segment of each turn. Shape: (R,)
-    first (Ints1d): The first turn of that segment. Shape: (R,)
-    row (Ints1d): The packed row of the token; any if the sequence is over. Shape: (R,)
-    tag (Ints1d): The tag that the segment has there; any after it. Shape: (R,)
-    tag_before (Ints1d): The tag that it has at the token before. Shape: (R,)
-    opens (Array1d): At the first token. Shape: (R,)
-    inside (Array1d): At a token of the segment. Shape: (R,)
-    over (Array1d): After a segment that ends its sequence. Shape: (R,)
+    segment (Ints1d): The segment of each deviation. Shape: (R,)
+    first (Ints1d): The first deviation of that segment. Shape: (R,)
+    row (Ints1d): The packed row of the token; arbitrary after the end of the sequence. Shape: (R,)
+    tag (Ints1d): The tag of the segment there; arbitrary after it. Shape: (R,)
+    tag_before (Ints1d): The tag of the segment at the token before. Shape: (R,)
+    opens (Array1d): True at the first token. Shape: (R,)
+    inside (Array1d): True at a token of the segment. Shape: (R,)
+    over (Array1d): True after a segment that ends its sequence. Shape: (R,)
     """
 
     segment: Ints1d
@@ -75,16 +76,16 @@ class Deviations(NamedTuple):
 
 
 class SegmentPaths(NamedTuple):
-    """The paths of a batch as they part from segments.
+    """The paths of a batch, by the deviation at which they leave a segment.
 
-    messages (BothSides): The messages from both sides.
-    deviations (Deviations): Where paths can part.
-    scores (Floats2d): The total of the paths that take each tag at each turn, having gone
-        along the segment so far. Shape: (R, K)
-    unconditional (Floats2d): The total of all paths that have each tag at the token of each turn.
-        Shape: (R, K)
-    has (Array2d): Whether such a path has the segment. Shape: (R, K)
-    misses (Array2d): Whether it does not. (Where it goes on along, neither.) Shape: (R, K)
+    messages (BothMessages): The messages of both directions.
+    deviations (Deviations): The tokens at which paths can deviate.
+    scores (Floats2d): The total of the paths with each tag at each deviation and the tags of
+        the segment before it. Shape: (R, K)
+    unconditional (Floats2d): The total of all paths with each tag at the token of each
+        deviation. Shape: (R, K)
+    has (Array2d): True if the paths of `scores` have the segment. Shape: (R, K)
+    misses (Array2d): True if they do not; neither for its own tag. Shape: (R, K)
     """
 
     messages: BothMessages
@@ -98,7 +99,7 @@ class SegmentPaths(NamedTuple):
 def segment_log_probs(
     potentials: Potentials, segments: Segments
 ) -> Tuple[Floats1d, Callable[[Floats1d], Potentials]]:
-    """The log-probability that a path has a segment, for each segment.
+    """The log-probability of each segment.
 
         log p(y_begin = tag_begin, ..., y_{end-1} = tag_{end-1}, y_end in after)
 
@@ -129,14 +130,14 @@ def segment_log_probs(
 def segment_max_scores(
     potentials: Potentials, segments: Segments
 ) -> Tuple[Floats2d, Callable[[Floats2d], Potentials]]:
-    """The score of the best path that has a segment and of the best that has not.
+    """The scores of the best path with each segment and of the best path without it.
 
     potentials (Potentials): The scores of a batch.
     segments (Segments): The segments.
     RETURNS (Tuple): The scores with each segment and the scores without it, minus infinity
         where there is no legal path, in float64, shape (2, S); and the callback that takes
         the derivative with respect to them, shape (2, S), to that of the potentials,
-        which is 1 on every step of the path.
+        the number of times that the best path uses each potential.
     """
     xp = get_array_module(potentials.emissions)
     messages, deviations, scores, _, has, misses = _segment_paths(potentials, segments, MAX)
@@ -216,11 +217,10 @@ def _scores(deviations: Deviations, messages: BothMessages) -> Tuple[Floats2d, F
 def _propagate(
     messages: BothMessages, deviations: Deviations, mass: Floats2d, unconditional: Floats2d
 ) -> Potentials:
-    """Count the steps of paths that part from segments, less those of paths unconditional.
+    """The gradient: mass of the paths that deviate, minus mass of all paths at those tokens.
 
-    mass (Floats2d): Mass that takes each tag at each turn. Shape: (R, K)
-    unconditional (Floats2d): Mass on each tag at each turn to be taken off on the whole way.
-        Shape: (R, K)
+    mass (Floats2d): Mass on each tag at each deviation. Shape: (R, K)
+    unconditional (Floats2d): Mass to subtract at each tag of each deviation. Shape: (R, K)
     """
     opens, inside, continues = (
         each[:, None] for each in (deviations.opens, deviations.inside, ~deviations.over)
@@ -239,11 +239,11 @@ def _propagate(
         _on_rows(unconditional * (continues & ~opens), deviations, messages)
     )
     d_transitions = gradient.transitions + d_transitions.astype(gradient.transitions.dtype)
-    return _on_legal_steps(gradient._replace(transitions=d_transitions), messages.potentials)
+    return _zero_if_forbidden(gradient._replace(transitions=d_transitions), messages.potentials)
 
 
-def _on_legal_steps(gradient: Potentials, potentials: Potentials) -> Potentials:
-    """The gradient without what rounding leaves on forbidden steps, where mass cancels."""
+def _zero_if_forbidden(gradient: Potentials, potentials: Potentials) -> Potentials:
+    """The gradient, exactly 0 on forbidden potentials, where rounding errors may remain."""
     xp = get_array_module(potentials.emissions)
     arrays = [
         xp.where(xp.isneginf(scores), xp.zeros_like(array), array)
@@ -253,7 +253,7 @@ def _on_legal_steps(gradient: Potentials, potentials: Potentials) -> Potentials:
 
 
 def _prefix_mass(mass: Floats2d, deviations: Deviations) -> Floats2d:
-    """The mass that goes on along the segment at each turn, to part later. Shape: (R, K)"""
+    """The mass on the tag of the segment at each token, to deviate later. Shape: (R, K)"""
     xp = get_array_module(mass)
     here = mass.sum(axis=1)
     in_all = sum_by_group(here, deviations.segment, len(here))
@@ -264,7 +264,7 @@ def _prefix_mass(mass: Floats2d, deviations: Deviations) -> Floats2d:
 
 
 def _on_rows(mass: Floats2d, deviations: Deviations, messages: BothMessages) -> Floats2d:
-    """Lay mass at deviations on the rows of their tokens. Shape: (R, K) to (N, K)"""
+    """Add up mass of deviations by the rows of their tokens. Shape: (R, K) to (N, K)"""
     n_tags = mass.shape[1]
     places = deviations.row[:, None] * n_tags + get_array_module(mass).arange(n_tags)
     return add_up(places, mass, messages.potentials.emissions.shape)

@@ -1,15 +1,15 @@
 """Sums over all paths, by scaled forward and backward messages.
 
-alpha_t[j] sums over the paths that end in tag j at step t; beta_t[i] over the ways to go
-on from tag i at step t (Rabiner, 1989, sections III.A and V.A):
+alpha_t[j] is the sum over the paths that end in tag j at token t; beta_t[i] is the sum over
+the continuations of tag i at token t (Rabiner, 1989, sections III.A and V.A):
 
     alpha_t[j]    = sum_i alpha_{t-1}[i] exp(transitions[i, j]) exp(emissions[t, j])
     beta_{t-1}[i] = sum_j exp(transitions[i, j]) exp(emissions[t, j]) beta_t[j]
 
-on exponentiated scores, so that a step is one matrix product, and divided at each step
-by its sum. A small entry may underflow then, and with it the paths that pass through it.
-So a sequence with an entry that should be positive and is below SMALLEST counts as lost
-and is computed again by `log_domain`, where any finite scores are right.
+The potentials are exponentiated, so that each message is one matrix product, and each message
+is divided by its sum. A small entry may underflow then, and with it the paths through it. So a
+sequence that has a possible entry below SMALLEST is marked as underflow and computed again by
+`log_domain`, which is exact for any finite scores.
 """
 
 from typing import NamedTuple
@@ -35,16 +35,16 @@ SMALLEST = 1e-30
 
 
 class Kernel(NamedTuple):
-    """The scores of a packed batch, exponentiated.
+    """The exponentiated potentials of a packed batch.
 
     emissions (Floats2d): exp(emissions - shift), 1 at most. Shape: (N, K)
     transitions (Floats2d): exp(transitions - their largest), 1 at most. Shape: (K, K)
-    shift (Floats1d): What each row was lowered by, the transition to it included.
+    shift (Floats1d): The shift of each row, with that of the transition to it.
         Shape: (N,)
-    transition_shift (Floats1d): What each transition was lowered by. Shape: (1,)
-    possible (Array2d): Which tags a row may have. Shape: (N, K)
+    transition_shift (Floats1d): The shift of the transitions. Shape: (1,)
+    possible (Array2d): The mask of the tags possible in each row. Shape: (N, K)
     legal (Floats2d): 1 where a transition is allowed, else 0. Shape: (K, K)
-    underflow (Array1d): Rows in which an exponential fell below SMALLEST. Shape: (N,)
+    underflow (Array1d): Rows with a possible entry below SMALLEST. Shape: (N,)
     """
 
     emissions: Floats2d
@@ -60,8 +60,8 @@ class Messages(NamedTuple):
     """The messages of one direction.
 
     values (Floats2d): alpha or beta, each row divided by its sum. Shape: (N, K)
-    scale (Floats1d): What each row was divided by. Shape: (N,)
-    underflow (Array1d): Rows in which an entry fell below SMALLEST. Shape: (N,)
+    scale (Floats1d): The sum that each row was divided by. Shape: (N,)
+    underflow (Array1d): Rows with a possible entry below SMALLEST. Shape: (N,)
     """
 
     values: Floats2d
@@ -70,13 +70,13 @@ class Messages(NamedTuple):
 
 
 class ForwardBackward(NamedTuple):
-    """What forward and backward messages say together.
+    """The posterior, from forward and backward messages.
 
     unary (Floats2d): p(y_t = j). Shape: (N, K)
-    ahead (Floats2d): For each row but the first of a sequence, what alpha of the row
-        before and the transition have to be multiplied by to give p(y_{t-1}, y_t).
+    ahead (Floats2d): For each row but the first of a sequence, the factor f with
+        p(y_{t-1} = i, y_t = j) = alpha_{t-1}[i] exp(transitions[i, j]) f_t[j].
         Shape: (N - offsets[1], K)
-    underflow (Array1d): The sequences for which this does not hold. Shape: (B,)
+    underflow (Array1d): The sequences that underflow. Shape: (B,)
     """
 
     unary: Floats2d
@@ -85,13 +85,13 @@ class ForwardBackward(NamedTuple):
 
 
 def log_partition(potentials: Potentials) -> ScoreWithVjp:
-    """The logarithm of the sum over all paths.
+    """The log partition function.
 
         log Z = log sum_y exp(s(y))
 
     potentials (Potentials): The scores of a batch.
-    RETURNS (ScoreWithVjp): log Z of each sequence, and the callback to its gradient, which is
-        how often each step is expected to be taken: the marginals. Shape: (B,)
+    RETURNS (ScoreWithVjp): log Z of each sequence, and the callback to its gradient: the
+        expected number of times that a path uses each potential. Shape: (B,)
     """
     xp = get_array_module(potentials.emissions)
     packing = pack(potentials)
@@ -121,7 +121,7 @@ def log_partition(potentials: Potentials) -> ScoreWithVjp:
 
 
 def marginals(potentials: Potentials) -> Floats2d:
-    """The probability of each tag at each token, p(y_t = k).
+    """The marginals, p(y_t = k).
 
     RETURNS (Floats2d): Shape: (N, K)
     """
@@ -131,7 +131,7 @@ def marginals(potentials: Potentials) -> Floats2d:
 
 
 def exponentiate(emissions: Floats2d, transitions: Floats2d, packing: Packing) -> Kernel:
-    """Take the scores of a packed, folded batch out of the log domain."""
+    """Exponentiate the scores of a packed batch; see `fold_ends`."""
     xp = get_array_module(emissions)
     row_shift = zero_if_infinite(emissions.max(axis=1))
     transition_shift = zero_if_infinite(transitions.max(keepdims=True))[0]
@@ -147,7 +147,7 @@ def exponentiate(emissions: Floats2d, transitions: Floats2d, packing: Packing) -
 
 
 def forward(kernel: Kernel, packing: Packing) -> Messages:
-    """The messages alpha."""
+    """The forward messages alpha."""
     xp = get_array_module(kernel.emissions)
     alpha = kernel.emissions.copy()
     scale = xp.empty(len(alpha), dtype=alpha.dtype)
@@ -165,7 +165,7 @@ def forward(kernel: Kernel, packing: Packing) -> Messages:
 
 
 def backward(kernel: Kernel, packing: Packing) -> Messages:
-    """The messages beta."""
+    """The backward messages beta."""
     xp = get_array_module(kernel.emissions)
     beta = xp.ones_like(kernel.emissions)
     scale = xp.ones(len(beta), dtype=beta.dtype)
@@ -198,7 +198,7 @@ def _posterior(kernel: Kernel, alpha: Messages, packing: Packing) -> ForwardBack
 
 
 def _normalise(messages: Floats2d, scale: Floats1d, rows: slice) -> None:
-    """Divide rows by their sums, in place; a row of zeros stays one."""
+    """Divide rows by their sums, in place; rows of zeros stay."""
     total = messages[rows].sum(axis=1)
     scale[rows] = total
     total[total == 0] = 1
@@ -206,8 +206,8 @@ def _normalise(messages: Floats2d, scale: Floats1d, rows: slice) -> None:
 
 
 def underflows(small: Array2d, positive: Array2d, legal: Floats2d) -> Array1d:
-    """In which rows an entry is small though an allowed transition leads to it from a
-    positive entry of the row before. Shapes: (N, K), (N, K), (K, K) to (N,)"""
+    """The rows with a small entry that a legal transition connects to a positive entry of the
+    adjacent row. Shapes: (N, K), (N, K), (K, K) to (N,)"""
     xp = get_array_module(small)
     found = small.any(axis=1)
     rows = xp.nonzero(found)[0]
@@ -218,5 +218,5 @@ def underflows(small: Array2d, positive: Array2d, legal: Floats2d) -> Array1d:
 
 
 def sequences(rows: Array1d, packing: Packing) -> Array1d:
-    """The sequences with any of these rows. Shape: (N,) to (B,)"""
+    """The mask of the sequences with any of these rows. Shape: (N,) to (B,)"""
     return sum_by_sequence(rows, packing) > 0
