@@ -6,7 +6,7 @@ gradient 0. A sequence without tokens has the score 0.
 """
 
 from . import array as batched
-from .array import Segments, k_best, sample_paths
+from .array import Segments
 from .compiled import compiled, set_threads
 from .constraints import Allowed, constrain, restrict, to_mask
 from .forward_backward import (
@@ -22,10 +22,12 @@ from .max_messages import MaxMessages, max_marginals, max_messages, segment_max_
 
 best_path_excluding = compiled(batched.best_path_excluding)
 best_path = compiled(batched.best_path)
+k_best = compiled(batched.k_best)
 log_partition = compiled(batched.log_partition)
 marginals = compiled(batched.marginals)
 path_log_prob = compiled(batched.path_log_prob)
 path_score = compiled(batched.path_score)
+sample_paths = compiled(batched.sample_paths)
 
 __all__ = [
     "Allowed",

@@ -1,4 +1,4 @@
-"""Dispatch between compiled code, for NumPy arrays, and array code."""
+"""Dispatch between compiled code, which runs on the CPU, and array code."""
 
 import warnings
 from contextlib import contextmanager
@@ -6,8 +6,10 @@ from functools import wraps
 from typing import Any, Callable, Iterator, TypeVar, cast
 
 import numpy
+from thinc.util import get_array_module, is_cupy_array
 
 from ..types import Potentials
+from .host import OnHost
 
 try:
     from . import native
@@ -29,17 +31,22 @@ def form_of(array_form: FunctionT, potentials: Potentials) -> FunctionT:
 
     array_form (Callable): The array code; the compiled form has the same name in `native`.
     potentials (Potentials): The scores of a batch.
+    RETURNS (Callable): The form to call. For CuPy arrays it copies arguments to the host and
+        results back.
     """
-    if _in_use and type(potentials.emissions) is numpy.ndarray:
-        return cast(FunctionT, getattr(native, array_form.__name__))
-    return array_form
+    if not _in_use:
+        return array_form
+    form = getattr(native, array_form.__name__, array_form)
+    if is_cupy_array(potentials.emissions):
+        return cast(FunctionT, OnHost(form, get_array_module(potentials.emissions).asarray))
+    return cast(FunctionT, form if type(potentials.emissions) is numpy.ndarray else array_form)
 
 
 def compiled(function: FunctionT) -> FunctionT:
-    """Make a function of potentials run compiled where it can.
+    """Make a function of potentials run on the CPU, and compiled if it has a compiled form.
 
     function (Callable): The array code, taking potentials first.
-    RETURNS (Callable): The same function, fast on NumPy arrays.
+    RETURNS (Callable): The same function.
     """
     if native is None:
         return function
@@ -56,7 +63,7 @@ def query(messages: Callable[[Potentials], Any], function: FunctionT) -> Functio
 
     messages (Callable): Takes potentials and returns an object that has the query as a method.
     function (Callable): The array code, of the name of the method, taking potentials first.
-    RETURNS (Callable): The same function, fast on NumPy arrays.
+    RETURNS (Callable): The same function.
     """
 
     @wraps(function)
