@@ -14,6 +14,8 @@ from spacy_costner.types import Potentials, map_scores
 
 from .support.batches import random_potentials
 
+pytest.importorskip("spacy_costner.chain.native")
+
 POTENTIALS = random_potentials([3, 0, 2], 3)
 TAGS = numpy.array([0, 2, 1, 1, 0])
 SEGMENTS = Segments(numpy.array([1, 3]), numpy.array([3, 4]), numpy.array([2, 1, 1]))

@@ -86,7 +86,7 @@ def check_allowed(allowed: Any, potentials: Potentials) -> None:
 
 
 def check_segments(segments: "Segments", potentials: Potentials) -> None:
-    """Check that segments are runs of tokens, each in one sequence.
+    """Check that segments are spans of tokens, each within one sequence.
 
     segments (Segments): The segments.
     potentials (Potentials): The scores of the batch, checked.

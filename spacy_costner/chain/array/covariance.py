@@ -57,10 +57,8 @@ def expectation(potentials: Potentials, values: Potentials) -> ScoreWithVjp:
     def backprop(d_means: Floats1d) -> Potentials:
         check_derivatives(d_means, means.shape)
         weighted = unary * xp.asarray(d_means, dtype=unary.dtype)[packing.sequence, None]
-        messages, sources = (
-            BothMessages(potentials, packing, before, after),
-            weighted * (of_tag - mean_tag),
-        )
+        messages = BothMessages(potentials, packing, before, after)
+        sources = weighted * (of_tag - mean_tag)
         if not values.transitions.any():
             return messages.propagate(sources, sources, sources)
         of_next, mean_next = after.mean(values.transitions), xp.zeros_like(mean_transition)

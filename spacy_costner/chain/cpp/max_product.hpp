@@ -3,10 +3,10 @@
 //
 //     delta_t[j] = max_i (delta_{t-1}[i] + transitions[i, j]) + emissions[t, j]
 //
-// In float64, so that long sequences lose nothing and ties fall everywhere the same. Difference
-// compared to the textbook: no pointers back are kept. The one pointer a token that the trace
-// back asks for is found by looking for the largest delta_{t-1}[i] + transitions[i, j] again,
-// which costs K a token where keeping them costs K^2.
+// In float64, so that long sequences keep their precision and ties are broken everywhere the
+// same. Difference from the textbook: no back pointers are kept. The trace back needs one a token,
+// and computes the maximum over delta_{t-1}[i] + transitions[i, j] again, which costs K a token
+// where keeping them costs K^2.
 //
 // The best path outside a set, with the tags S_t of the set at t, leaves the set at the first
 // token whose tag is not in S_t:
