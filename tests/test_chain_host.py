@@ -57,6 +57,7 @@ def assert_gradient_on_device(gradient: Potentials, expected: Potentials) -> Non
     ("function", "args"),
     [
         (chain.log_partition, ()),
+        (chain.entropy, ()),
         (chain.path_score, (TAGS,)),
         (chain.path_log_prob, (TAGS,)),
         (chain.expectation, (random_potentials([3, 0, 2], 3, seed=1),)),

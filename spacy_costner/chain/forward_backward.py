@@ -7,7 +7,7 @@ from thinc.types import Floats1d
 from ..types import Potentials, ScoreWithVjp, map_scores
 from . import array as batched
 from .array.log_domain import zero_if_infinite
-from .compiled import form_of, native, query
+from .compiled import compiled, form_of, native, query
 from .validation import check_derivatives, check_potentials
 
 ForwardBackward = Union["native.ForwardBackward", batched.ForwardBackward]
@@ -30,6 +30,7 @@ log_partition_excluding = query(forward_backward, batched.log_partition_excludin
 segment_log_probs = query(forward_backward, batched.segment_log_probs)
 
 
+@compiled
 def entropy(potentials: Potentials) -> ScoreWithVjp:
     """The entropy of the distribution of paths.
 
