@@ -95,18 +95,6 @@ def expectation(
     return sum((p * value(path.tags) for p, path in zip(probabilities(legal), legal)), 0.0)
 
 
-def pairwise_marginals(potentials: Potentials) -> numpy.ndarray:
-    """p(y_{t-1} = i, y_t = j), 0 at first tokens. Shape: (N, K, K)"""
-    n_tokens, n_tags = potentials.emissions.shape
-    pairs = numpy.zeros((n_tokens, n_tags, n_tags))
-    for b, tokens in enumerate(spans(potentials)):
-        legal = paths(potentials, b)
-        for p, path in zip(probabilities(legal), legal):
-            for t, (i, j) in enumerate(pairwise(path.tags), start=1):
-                pairs[tokens.start + t, i, j] += p
-    return pairs
-
-
 # Values with their gradients
 
 

@@ -225,24 +225,6 @@ def test_long_sequence_of_large_scores(name: str) -> None:
 
 @given(st.data())
 @settings(max_examples=20)
-def test_marginals_jvp_is_the_derivative_of_the_marginals(data: st.DataObject) -> None:
-    potentials = data.draw(potentials_NK(longest=4))
-    direction = data.draw(values_NK(potentials))
-    ones, step = numpy.ones(len(potentials.lengths)), 1e-5
-
-    def expected_steps(distance: float) -> numpy.ndarray:
-        finite = [numpy.nan_to_num(array, neginf=0.0) for array in direction[:4]]
-        arrays = [array + distance * v for array, v in zip(potentials, finite)]
-        moved = Potentials(*arrays, lengths=potentials.lengths)
-        return oracle.vector(chain.log_partition(moved)[1](ones))
-
-    derivative = (expected_steps(step) - expected_steps(-step)) / (2 * step)
-    computed = oracle.vector(chain.marginals_jvp(potentials, direction))
-    assert_allclose(computed, derivative, rtol=1e-5, atol=1e-6)
-
-
-@given(st.data())
-@settings(max_examples=20)
 def test_all_paths_are_those_inside_a_set_and_those_outside(data: st.DataObject) -> None:
     potentials = data.draw(potentials_NK())
     allowed = data.draw(allowed_NK(potentials))

@@ -1,12 +1,12 @@
-"""The linear chain: every recursion, and nothing else.
+"""Algorithms on linear chains: forward-backward, Viterbi, k-best, sampling, gradients.
 
-Each function takes `Potentials` of NumPy or CuPy arrays. Forbidden steps score minus
-infinity; a sequence without a legal path has the log partition minus infinity and the
-gradient 0. Sequences without tokens score 0.
+Each function takes `Potentials`. Forbidden tags and transitions have the potential minus
+infinity. A sequence without a legal path has the log partition function minus infinity and the
+gradient 0. A sequence without tokens has the score 0.
 """
 
 from . import array as batched
-from .array import Segments, k_best, pairwise_marginals, sample_paths
+from .array import Segments
 from .compiled import compiled, set_threads
 from .constraints import Allowed, constrain, restrict, to_mask
 from .forward_backward import (
@@ -16,17 +16,18 @@ from .forward_backward import (
     forward_backward,
     log_marginals,
     log_partition_excluding,
-    marginals_jvp,
     segment_log_probs,
 )
 from .max_messages import MaxMessages, max_marginals, max_messages, segment_max_scores
 
 best_path_excluding = compiled(batched.best_path_excluding)
 best_path = compiled(batched.best_path)
+k_best = compiled(batched.k_best)
 log_partition = compiled(batched.log_partition)
 marginals = compiled(batched.marginals)
 path_log_prob = compiled(batched.path_log_prob)
 path_score = compiled(batched.path_score)
+sample_paths = compiled(batched.sample_paths)
 
 __all__ = [
     "Allowed",
@@ -44,10 +45,8 @@ __all__ = [
     "log_partition",
     "log_partition_excluding",
     "marginals",
-    "marginals_jvp",
     "max_marginals",
     "max_messages",
-    "pairwise_marginals",
     "path_log_prob",
     "path_score",
     "restrict",

@@ -1,5 +1,4 @@
-"""Which form of a recursion runs: the compiled one for NumPy arrays, where it is there,
-and array code for the rest."""
+"""Dispatch between compiled code, which runs on the CPU, and array code."""
 
 import warnings
 from contextlib import contextmanager
@@ -7,8 +6,10 @@ from functools import wraps
 from typing import Any, Callable, Iterator, TypeVar, cast
 
 import numpy
+from thinc.util import get_array_module, is_cupy_array
 
 from ..types import Potentials
+from .host import OnHost
 
 try:
     from . import native
@@ -25,50 +26,59 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 _in_use = native is not None
 
 
-def is_used_for(potentials: Potentials) -> bool:
-    """Whether the compiled form works on these arrays."""
-    return _in_use and type(potentials.emissions) is numpy.ndarray
+def form_of(array_form: FunctionT, potentials: Potentials) -> FunctionT:
+    """The compiled form of a function or class where it can be used, or else its array code.
+
+    array_form (Callable): The array code; the compiled form has the same name in `native`.
+    potentials (Potentials): The scores of a batch.
+    RETURNS (Callable): The form to call. For CuPy arrays it copies arguments to the host and
+        results back.
+    """
+    if not _in_use:
+        return array_form
+    form = getattr(native, array_form.__name__, array_form)
+    if is_cupy_array(potentials.emissions):
+        return cast(FunctionT, OnHost(form, get_array_module(potentials.emissions).asarray))
+    return cast(FunctionT, form if type(potentials.emissions) is numpy.ndarray else array_form)
 
 
 def compiled(function: FunctionT) -> FunctionT:
-    """Give a function of potentials its compiled form, of the same name in `native`.
+    """Make a function of potentials run on the CPU, and compiled if it has a compiled form.
 
     function (Callable): The array code, taking potentials first.
-    RETURNS (Callable): The same function, fast on NumPy arrays.
+    RETURNS (Callable): The same function.
     """
     if native is None:
         return function
-    native_form = getattr(native, function.__name__)
 
     @wraps(function)
-    def choose(potentials: Potentials, *args: Any, **kwargs: Any) -> Any:
-        form = native_form if is_used_for(potentials) else function
-        return form(potentials, *args, **kwargs)
+    def dispatch(potentials: Potentials, *args: Any, **kwargs: Any) -> Any:
+        return form_of(function, potentials)(potentials, *args, **kwargs)
 
-    return cast(FunctionT, choose)
+    return cast(FunctionT, dispatch)
 
 
 def query(messages: Callable[[Potentials], Any], function: FunctionT) -> FunctionT:
-    """Make a function of what is asked of messages.
+    """Make a function of a query of messages.
 
-    messages (Callable): Takes potentials to an object with a method of the function's name.
-    function (Callable): The array code, taking potentials first.
-    RETURNS (Callable): The same function, fast on NumPy arrays.
+    messages (Callable): Takes potentials and returns an object that has the query as a method.
+    function (Callable): The array code, of the name of the method, taking potentials first.
+    RETURNS (Callable): The same function.
     """
 
     @wraps(function)
-    def ask(potentials: Potentials, *args: Any, **kwargs: Any) -> Any:
+    def dispatch(potentials: Potentials, *args: Any, **kwargs: Any) -> Any:
         return getattr(messages(potentials), function.__name__)(*args, **kwargs)
 
-    return cast(FunctionT, ask)
+    return cast(FunctionT, dispatch)
 
 
 def set_threads(n_threads: int) -> None:
-    """Spread the sequences of each batch over threads; the default is one.
+    """Distribute the sequences of each batch over threads; the default is one.
 
-    Only the compiled chain does; a batch that is too small for it takes fewer.
+    Only compiled code does; a small batch uses fewer threads.
 
-    n_threads (int): How many at most.
+    n_threads (int): Maximum number of threads.
     RAISES (ValueError): If it is less than 1.
     """
     if n_threads < 1:
@@ -79,7 +89,7 @@ def set_threads(n_threads: int) -> None:
 
 @contextmanager
 def array_code() -> Iterator[None]:
-    """Leave the compiled chain unused, to compare with it."""
+    """Use array code in place of compiled code, to compare them."""
     global _in_use
     before, _in_use = _in_use, False
     try:

@@ -1,4 +1,4 @@
-"""Hard constraints as masks: applied once, they bind every algorithm of the chain."""
+"""Hard constraints as masks on the potentials, which every algorithm of the chain respects."""
 
 from typing import Optional, Union
 
@@ -8,18 +8,17 @@ from thinc.util import get_array_module
 from ..types import FORBIDDEN, Constraints, Potentials
 
 Allowed = Union[Ints1d, Array2d]
-"""A set of paths, by the tags that they may have at each token: truth values, shape (N, K), or
-the one tag, shape (N,)."""
+"""A set of paths, given by the tags allowed at each token: a mask, shape (N, K), or one tag a
+token, shape (N,)."""
 
 
 def constrain(potentials: Potentials, constraints: Constraints) -> Potentials:
-    """Forbid every step that the constraints don't allow.
+    """Set the potentials of forbidden tags and transitions to minus infinity.
 
     potentials (Potentials): The scores of a batch.
-    constraints (Constraints): What is possible.
-    RETURNS (Potentials): The same scores, minus infinity where a step is impossible.
-        Its gradient is the gradient of the unconstrained scores too, as it is 0 on
-        every forbidden step.
+    constraints (Constraints): The tags and transitions that are allowed.
+    RETURNS (Potentials): The constrained potentials. Their gradient is that of the
+        unconstrained ones too, as it is 0 on everything forbidden.
     """
     return potentials._replace(
         emissions=_mask(potentials.emissions, constraints.emissions),
@@ -30,18 +29,18 @@ def constrain(potentials: Potentials, constraints: Constraints) -> Potentials:
 
 
 def to_mask(allowed: Allowed, n_tags: int) -> Array2d:
-    """Which tags are allowed at each token. Shape: (N, K)"""
+    """The mask of the tags allowed at each token. Shape: (N, K)"""
     if allowed.ndim == 2:
         return allowed
     return allowed[:, None] == get_array_module(allowed).arange(n_tags)
 
 
 def restrict(potentials: Potentials, allowed: Optional[Array2d]) -> Potentials:
-    """Forbid every tag that a token may not have.
+    """Forbid the tags that are not allowed at a token.
 
     potentials (Potentials): The scores of a batch.
-    allowed (Optional[Array2d]): True where a tag is possible. Shape: (N, K)
-    RETURNS (Potentials): The scores of the paths that remain.
+    allowed (Optional[Array2d]): True where a tag is allowed. Shape: (N, K)
+    RETURNS (Potentials): The potentials, minus infinity where a tag is forbidden.
     """
     return constrain(potentials, Constraints(emissions=allowed))
 

@@ -1,29 +1,27 @@
-"""The distribution of paths and what can be asked of it, by compiled or by array code."""
+"""The distribution of paths and its queries, by compiled or array code."""
 
 from typing import Union
 
 from thinc.types import Floats1d
-from thinc.util import get_array_module
 
 from ..types import Potentials, ScoreWithVjp, map_scores
 from . import array as batched
 from .array.log_domain import zero_if_infinite
-from .compiled import is_used_for, native, query
+from .compiled import compiled, form_of, native, query
 from .validation import check_derivatives, check_potentials
 
 ForwardBackward = Union["native.ForwardBackward", batched.ForwardBackward]
 
 
 def forward_backward(potentials: Potentials) -> ForwardBackward:
-    """Run the messages of both sides, once for all that is to be asked.
+    """Compute the forward and backward messages once, for several queries.
 
     potentials (Potentials): The scores of a batch.
-    RETURNS (ForwardBackward): p(y) = exp(s(y)) / Z over the paths of each sequence. Its methods are
-        the functions of this module that have their name, and `log_partition`.
+    RETURNS (ForwardBackward): The distribution p(y) = exp(s(y)) / Z over the paths of each
+        sequence. Its methods are `log_partition` and the functions of this module, without
+        the potentials.
     """
-    if is_used_for(potentials):
-        return native.ForwardBackward(potentials)
-    return batched.ForwardBackward(potentials)
+    return form_of(batched.ForwardBackward, potentials)(potentials)
 
 
 expectation = query(forward_backward, batched.expectation)
@@ -32,29 +30,16 @@ log_partition_excluding = query(forward_backward, batched.log_partition_excludin
 segment_log_probs = query(forward_backward, batched.segment_log_probs)
 
 
-def marginals_jvp(potentials: Potentials, direction: Potentials) -> Potentials:
-    """The derivative of all marginals as the potentials move in a direction.
-
-        H v = Cov_p[f] v,  H the Hessian of log Z, f(y) how often y takes each step
-
-    potentials (Potentials): The scores of a batch.
-    direction (Potentials): How much each score moves; minus infinity counts as 0.
-    RETURNS (Potentials): How much the expected number of times that each step is taken
-        changes, summed over the batch where the step is one of all sequences.
-    """
-    xp = get_array_module(potentials.emissions)
-    return expectation(potentials, direction)[1](xp.ones(len(potentials.lengths)))
-
-
+@compiled
 def entropy(potentials: Potentials) -> ScoreWithVjp:
-    """How uncertain the path is.
+    """The entropy of the distribution of paths.
 
         -E_p[log p(y)] = log Z - E_p[s(y)]
 
     potentials (Potentials): The scores of a batch.
     RETURNS (ScoreWithVjp): The entropies in nats, 0 for a sequence without a legal path; and the
-        callback to their gradient, which is the covariance of the features times the
-        potentials, negative. Shape: (B,)
+        callback to their gradient, minus the covariance of the features times the potentials.
+        Shape: (B,)
     """
     check_potentials(potentials)
     dtype = potentials.emissions.dtype

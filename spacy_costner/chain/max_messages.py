@@ -1,24 +1,22 @@
-"""Best paths of all kinds, by compiled or by array code."""
+"""Max-product messages and their queries, by compiled or array code."""
 
 from typing import Union
 
 from ..types import Potentials
 from . import array as batched
-from .compiled import is_used_for, native, query
+from .compiled import form_of, native, query
 
 MaxMessages = Union["native.MaxMessages", batched.MaxMessages]
 
 
 def max_messages(potentials: Potentials) -> MaxMessages:
-    """Run the messages of both sides, once for all that is to be asked.
+    """Compute the max-product messages of both directions once, for several queries.
 
     potentials (Potentials): The scores of a batch.
-    RETURNS (MaxMessages): How the best paths go. Its methods are the functions of this module that
-        have their name.
+    RETURNS (MaxMessages): The messages. Its methods are the functions of this module, without
+        the potentials.
     """
-    if is_used_for(potentials):
-        return native.MaxMessages(potentials)
-    return batched.MaxMessages(potentials)
+    return form_of(batched.MaxMessages, potentials)(potentials)
 
 
 max_marginals = query(max_messages, batched.max_marginals)

@@ -1,11 +1,11 @@
 # distutils: language = c++
 # cython: language_level = 3, boundscheck = False, wraparound = False
-"""The recursions of `batched`, compiled for the CPU.
+"""The recursions of `array`, compiled for the CPU.
 
-The functions take and give what those of `batched` take and give; this file checks the
-arrays and hands them to the C++ in cpp/, where sequences are worked as they stand, a
-few side by side, without the GIL. How that differs from the textbook is told there:
-sum_product.hpp and max_product.hpp.
+The functions have the arguments and results of those in `array`. This file checks the arrays
+and passes them to the C++ in cpp/, which processes a few sequences side by side, without
+padding and without the GIL. sum_product.hpp and max_product.hpp say how that differs from the
+textbook.
 """
 
 cimport cython
@@ -33,7 +33,7 @@ np.import_array()
 
 
 cdef extern from "cpp/interface.hpp" namespace "costner" nogil:
-    cdef struct Scores:
+    cdef struct _Potentials "costner::Potentials":
         cbool wide
         const void* emissions
         const void* transitions
@@ -54,49 +54,49 @@ cdef extern from "cpp/interface.hpp" namespace "costner" nogil:
         void log_partition(double* log_z) except +
         void backprop(const double* d_log_z, const Gradient& out) except +
 
-    cdef struct Sets:
-        const uint8_t* truths
+    cdef struct _Allowed "costner::Allowed":
+        const uint8_t* mask
         const int64_t* tags
 
-    cdef struct Runs:
+    cdef struct _Segments "costner::Segments":
         const int64_t* begin
         const int64_t* end
         const int64_t* tags
         const uint8_t* after
-        int64_t n_runs
+        int64_t n_segments
 
     cdef cppclass Query:
-        void backprop(const double* d_answers, const Gradient& out) except +
+        void backprop(const double* d_values, const Gradient& out) except +
 
     cdef cppclass _ForwardBackward "costner::ForwardBackward":
         void backprop(
-            const vector[const Query*]&, const vector[const double*]& d_answers, const Gradient& out
+            const vector[const Query*]&, const vector[const double*]& d_values, const Gradient& out
         ) except +
         unique_ptr[Query] log_partition(double* log_z) except +
-        unique_ptr[Query] log_marginals(const Sets& allowed, double* log_p) except +
-        unique_ptr[Query] expectation(const Scores& values, double* means) except +
-        unique_ptr[Query] outside(const Sets& allowed, double* log_sums) except +
-        unique_ptr[Query] segments(const Runs& runs, double* log_p) except +
+        unique_ptr[Query] log_marginals(const _Allowed& allowed, double* log_p) except +
+        unique_ptr[Query] expectation(const _Potentials& values, double* means) except +
+        unique_ptr[Query] log_partition_excluding(const _Allowed& allowed, double* log_sums) except +
+        unique_ptr[Query] segment_log_probs(const _Segments& segments, double* log_p) except +
 
     cdef cppclass _MaxMessages "costner::MaxMessages":
         void max_marginals(double* scores) except +
-        unique_ptr[Query] segments(const Runs& runs, double* scores) except +
+        unique_ptr[Query] segment_max_scores(const _Segments& segments, double* scores) except +
 
-    unique_ptr[SumProduct] make_sum_product(const Scores&, int n_threads) except +
-    unique_ptr[_ForwardBackward] make_forward_backward(const Scores&, int n_threads) except +
-    unique_ptr[_MaxMessages] make_max_messages(const Scores&, int n_threads) except +
+    unique_ptr[SumProduct] make_sum_product(const _Potentials&, int n_threads) except +
+    unique_ptr[_ForwardBackward] make_forward_backward(const _Potentials&, int n_threads) except +
+    unique_ptr[_MaxMessages] make_max_messages(const _Potentials&, int n_threads) except +
     void _best_path "costner::best_path"(
-        const Scores&, int64_t* tags, double* out, int n_threads
+        const _Potentials&, int64_t* tags, double* out, int n_threads
     ) except +
     void _best_path_excluding "costner::best_path_excluding"(
-        const Scores&, const Sets& allowed, int64_t* tags, double* out, int n_threads
+        const _Potentials&, const _Allowed& allowed, int64_t* tags, double* out, int n_threads
     ) except +
-    void _path_score "costner::path_score"(const Scores&, const int64_t* tags, double* out) except +
+    void _path_score "costner::path_score"(const _Potentials&, const int64_t* tags, double* out) except +
     void add_path_gradient(
-        const Scores&, const int64_t* tags, const double* path_scores, const double* weights,
+        const _Potentials&, const int64_t* tags, const double* path_scores, const double* weights,
         const Gradient& out
     ) except +
-    void fill_with_zeros(const Scores&, const Gradient& out) except +
+    void fill_with_zeros(const _Potentials&, const Gradient& out) except +
     vector[const char*] _instruction_sets "costner::instruction_sets"()
     void _use_instruction_set "costner::use_instruction_set"(int which)
 
@@ -107,9 +107,9 @@ cdef int most_threads = 1
 
 
 def set_threads(int n_threads):
-    """Spread the sequences of a batch over threads.
+    """Distribute the sequences of a batch over threads.
 
-    n_threads (int): How many at most; a small batch takes fewer.
+    n_threads (int): Maximum number of threads; a small batch uses fewer.
     """
     global most_threads
     if n_threads < 1:
@@ -118,7 +118,7 @@ def set_threads(int n_threads):
 
 
 def instruction_sets():
-    """What this machine can run, fastest first.
+    """The instruction sets that this machine supports, fastest first.
 
     RETURNS (List[str]): The names.
     """
@@ -126,7 +126,7 @@ def instruction_sets():
 
 
 def use_instruction_set(name):
-    """Choose how the kernels run from now on; the default is the fastest way.
+    """Set the instruction set of the kernels; the default is the fastest.
 
     name (str): One of `instruction_sets()`.
     """
@@ -137,7 +137,7 @@ def use_instruction_set(name):
 cdef class _Batch:
     """Potentials as the kernels read them; keeps the arrays alive."""
 
-    cdef Scores scores
+    cdef _Potentials scores
     cdef int typenum
     cdef object potentials, emissions, transitions, start, end, lengths
 
@@ -167,7 +167,7 @@ cdef class _Batch:
         return max(1, min(most_threads, work // SHARE_OF_A_THREAD))
 
     cdef object empty_gradient(self, Gradient* gradient):
-        """Potentials to be filled in."""
+        """Potentials that are not initialised."""
         cdef np.npy_intp[2] emissions = [self.scores.n_tokens, self.scores.n_tags]
         cdef np.npy_intp[2] transitions = [self.scores.n_tags, self.scores.n_tags]
         cdef np.npy_intp[1] ends = [self.scores.n_tags]
@@ -202,11 +202,11 @@ cdef class _Batch:
             check_tags(tags, self.potentials, name)
         return path
 
-    cdef object sets(self, allowed, Sets* out):
-        """Sets of tags for the kernels to read, and the array that they lie in."""
+    cdef object sets(self, allowed, _Allowed* out):
+        """Fill in the sets of tags. RETURNS the array that holds them."""
         if getattr(allowed, "ndim", 2) == 1:
             array = self.path(allowed, "allowed")
-            out.truths = NULL
+            out.mask = NULL
             out.tags = <const int64_t*>np.PyArray_DATA(array)
             return array
         if not (
@@ -216,7 +216,7 @@ cdef class _Batch:
         ):
             check_allowed(allowed, self.potentials)
         array = _contiguous(allowed, np.NPY_BOOL, 2)
-        out.truths = <const uint8_t*>np.PyArray_DATA(array)
+        out.mask = <const uint8_t*>np.PyArray_DATA(array)
         out.tags = NULL
         return array
 
@@ -240,8 +240,8 @@ cdef inline cbool _are_floats(array, int n_dimensions):
 
 
 cdef cbool _are_potentials(potentials):
-    """Whether these are scores of the usual types that fit together; of others
-    `check_potentials` says what is wrong, if anything is."""
+    """Whether types and shapes are the usual ones; if not, `check_potentials` decides and
+    raises the error."""
     emissions, transitions, start, end, lengths = potentials
     cdef np.npy_intp n_tags, total = 0, s
     cdef int32_t length
@@ -277,7 +277,7 @@ cdef inline object _contiguous(array, int typenum, int n_dimensions):
 
 @cython.final
 cdef class _LogPartition:
-    """The forward messages of a batch; called, the backward pass."""
+    """The forward messages of a batch; calling it runs the backward pass."""
 
     cdef _Batch batch
     cdef unique_ptr[SumProduct] messages
@@ -362,7 +362,8 @@ def path_score(potentials, tags):
 
 @cython.final
 cdef class _PathLogProb:
-    """Paths against all paths; called, the steps they take less those expected."""
+    """log p of a path a sequence; calling it gives the gradient, counts on the path minus expected
+    counts."""
 
     cdef _Path path
     cdef _LogPartition messages
@@ -416,72 +417,72 @@ cdef class ForwardBackward:
             self.messages = make_forward_backward(self.batch.scores, n_threads)
 
     def backprop(self, *vjps):
-        """The sum of the gradients of some answers.
+        """The sum of the gradients of several queries.
 
-        *vjps (Tuple[Answer, Floats1d]): Answers of this posterior, with the
-            derivatives with respect to them.
+        *vjps (Tuple[Vjp, Floats1d]): The callback of each query of this object, and the
+            derivative with respect to its values.
         """
-        cdef vector[const Query*] asked
-        cdef vector[const double*] d_answers
+        cdef vector[const Query*] queries
+        cdef vector[const double*] d_values
         cdef Gradient out
-        cdef Answer answer
+        cdef Vjp vjp
         kept = []
-        for answer, d_answer in vjps:
-            weights = answer.derivatives(d_answer)
+        for vjp, d_value in vjps:
+            weights = vjp.derivatives(d_value)
             kept.append(weights)
-            asked.push_back(answer.asked.get())
-            d_answers.push_back(<const double*>np.PyArray_DATA(weights))
+            queries.push_back(vjp.query.get())
+            d_values.push_back(<const double*>np.PyArray_DATA(weights))
         gradient = self.batch.empty_gradient(&out)
         with nogil:
-            self.messages.get().backprop(asked, d_answers, out)
+            self.messages.get().backprop(queries, d_values, out)
         return gradient
 
     def log_partition(self):
         log_z = self.batch.empty_scores()
         cdef double* out = <double*>np.PyArray_DATA(log_z)
-        cdef Answer answer = Answer(self, self.batch, log_z.shape, "sequences", None)
+        cdef Vjp vjp = Vjp(self, self.batch, log_z.shape, "sequences", None)
         with nogil:
-            answer.asked = self.messages.get().log_partition(out)
-        return log_z, answer
+            vjp.query = self.messages.get().log_partition(out)
+        return log_z, vjp
 
     def log_marginals(self, allowed):
-        cdef Sets sets
+        cdef _Allowed sets
         array = self.batch.sets(allowed, &sets)
         log_p = _impossible(self.batch.scores.n_tokens)
         cdef double* out = <double*>np.PyArray_DATA(log_p)
-        cdef Answer answer = Answer(self, self.batch, log_p.shape, "tokens", None)
+        cdef Vjp vjp = Vjp(self, self.batch, log_p.shape, "tokens", None)
         with nogil:
-            answer.asked = self.messages.get().log_marginals(sets, out)
-        return log_p, answer
+            vjp.query = self.messages.get().log_marginals(sets, out)
+        return log_p, vjp
 
     def expectation(self, values):
         check_values(values, self.batch.potentials)
         means = self.batch.empty_scores()
         cdef double* out = <double*>np.PyArray_DATA(means)
-        cdef _Batch of_steps = _Batch(_in_type_of(values, self.batch))
-        cdef Answer answer = Answer(self, self.batch, means.shape, "sequences", of_steps)
+        cdef _Batch batch_of_values = _Batch(_in_type_of(values, self.batch))
+        cdef Vjp vjp = Vjp(self, self.batch, means.shape, "sequences", batch_of_values)
         with nogil:
-            answer.asked = self.messages.get().expectation(of_steps.scores, out)
-        return means, answer
+            vjp.query = self.messages.get().expectation(batch_of_values.scores, out)
+        return means, vjp
 
     def log_partition_excluding(self, allowed):
-        cdef Sets sets
+        cdef _Allowed sets
         array = self.batch.sets(allowed, &sets)
         log_sums = _impossible(self.batch.scores.n_sequences)
         cdef double* out = <double*>np.PyArray_DATA(log_sums)
-        cdef Answer answer = Answer(self, self.batch, log_sums.shape, "sequences", None)
+        cdef Vjp vjp = Vjp(self, self.batch, log_sums.shape, "sequences", None)
         with nogil:
-            answer.asked = self.messages.get().outside(sets, out)
-        return log_sums, answer
+            vjp.query = self.messages.get().log_partition_excluding(sets, out)
+        return log_sums, vjp
 
     def segment_log_probs(self, segments):
-        cdef _Runs runs = _Runs(self.batch, segments)
-        log_p = _impossible(runs.runs.n_runs)
+        cdef _SegmentArrays arrays = _SegmentArrays(self.batch, segments)
+        log_p = _impossible(arrays.segments.n_segments)
         cdef double* out = <double*>np.PyArray_DATA(log_p)
-        cdef Answer answer = Answer(self, self.batch, log_p.shape, "segments", runs)
+        cdef Vjp vjp = Vjp(self, self.batch, log_p.shape, "segments", arrays)
         with nogil:
-            answer.asked = self.messages.get().segments(runs.runs, out)
-        return log_p, answer
+            vjp.query = self.messages.get().segment_log_probs(arrays.segments, out)
+        return log_p, vjp
 
 
 @cython.final
@@ -507,13 +508,13 @@ cdef class MaxMessages:
         return scores
 
     def segment_max_scores(self, segments):
-        cdef _Runs runs = _Runs(self.batch, segments)
-        scores = _empty(2 * runs.runs.n_runs).reshape(2, runs.runs.n_runs)
+        cdef _SegmentArrays arrays = _SegmentArrays(self.batch, segments)
+        scores = _empty(2 * arrays.segments.n_segments).reshape(2, arrays.segments.n_segments)
         cdef double* out = <double*>np.PyArray_DATA(scores)
-        cdef Answer answer = Answer(self, self.batch, scores.shape, "segments", runs)
+        cdef Vjp vjp = Vjp(self, self.batch, scores.shape, "segments", arrays)
         with nogil:
-            answer.asked = self.messages.get().segments(runs.runs, out)
-        return scores, answer
+            vjp.query = self.messages.get().segment_max_scores(arrays.segments, out)
+        return scores, vjp
 
 
 cdef object _in_type_of(values, _Batch batch):
@@ -527,41 +528,80 @@ cdef object _empty(np.npy_intp size):
 
 
 cdef object _impossible(np.npy_intp size):
-    """The logarithms of what no legal path does."""
+    """Log-probabilities of 0. Shape: (size,)"""
     log_p = _empty(size)
     log_p.fill(-numpy.inf)
     return log_p
 
 
+cdef cbool _are_segments(segments, _Batch batch):
+    """Whether segments are in int64 and fit the batch; otherwise `check_segments` decides."""
+    begin, end, tags, after = segments
+    if after is not None or not (
+        _has_type(begin, np.NPY_INT64, 1)
+        and _has_type(end, np.NPY_INT64, 1)
+        and _has_type(tags, np.NPY_INT64, 1)
+    ):
+        return False
+    cdef int64_t n = np.PyArray_DIM(begin, 0), n_tags = batch.scores.n_tags, total = 0
+    cdef int64_t i, first, past, s = 0, start = 0, tag
+    if np.PyArray_DIM(end, 0) != n:
+        return False
+    for i in range(n):
+        first = (<int64_t*>np.PyArray_GETPTR1(begin, i))[0]
+        past = (<int64_t*>np.PyArray_GETPTR1(end, i))[0]
+        if first < start:
+            s = start = 0
+        while s < batch.scores.n_sequences and start + batch.scores.lengths[s] <= first:
+            start += batch.scores.lengths[s]
+            s += 1
+        if (
+            s == batch.scores.n_sequences
+            or first < 0
+            or past <= first
+            or past > start + batch.scores.lengths[s]
+        ):
+            return False
+        total += past - first
+    if np.PyArray_DIM(tags, 0) != total:
+        return False
+    for i in range(total):
+        tag = (<int64_t*>np.PyArray_GETPTR1(tags, i))[0]
+        if tag < 0 or tag >= n_tags:
+            return False
+    return True
+
+
 @cython.final
-cdef class _Runs:
+cdef class _SegmentArrays:
     """Segments as the kernels read them; keeps the arrays alive."""
 
-    cdef Runs runs
+    cdef _Segments segments
     cdef object arrays
 
     def __cinit__(self, _Batch batch, segments):
-        check_segments(segments, batch.potentials)
+        if not _are_segments(segments, batch):
+            check_segments(segments, batch.potentials)
         begin = _contiguous(segments.begin, np.NPY_INT64, 1)
         end = _contiguous(segments.end, np.NPY_INT64, 1)
         tags = _contiguous(segments.tags, np.NPY_INT64, 1)
         after = segments.after
         if after is not None:
             after = _contiguous(after, np.NPY_BOOL, 2)
-            self.runs.after = <const uint8_t*>np.PyArray_DATA(after)
+            self.segments.after = <const uint8_t*>np.PyArray_DATA(after)
         self.arrays = (begin, end, tags, after)
-        self.runs.begin = <const int64_t*>np.PyArray_DATA(begin)
-        self.runs.end = <const int64_t*>np.PyArray_DATA(end)
-        self.runs.tags = <const int64_t*>np.PyArray_DATA(tags)
-        self.runs.n_runs = np.PyArray_DIM(begin, 0)
+        self.segments.begin = <const int64_t*>np.PyArray_DATA(begin)
+        self.segments.end = <const int64_t*>np.PyArray_DATA(end)
+        self.segments.tags = <const int64_t*>np.PyArray_DATA(tags)
+        self.segments.n_segments = np.PyArray_DIM(begin, 0)
 
 
 @cython.final
-cdef class Answer:
-    """The way back from an answer; keeps alive what it came from."""
+cdef class Vjp:
+    """The vector-Jacobian product of a query; keeps alive the arrays that it needs."""
 
     cdef _Batch batch
-    cdef unique_ptr[Query] asked
+    cdef unique_ptr[Query] query
     cdef object messages, shape, what, more
 
     def __cinit__(self, messages, _Batch batch, shape, what, more):
@@ -571,16 +611,16 @@ cdef class Answer:
         self.what = what
         self.more = more
 
-    cdef object derivatives(self, d_answers):
-        return _derivatives(d_answers, self.shape, self.what)
+    cdef object derivatives(self, d_values):
+        return _derivatives(d_values, self.shape, self.what)
 
-    def __call__(self, d_answers):
+    def __call__(self, d_values):
         cdef Gradient out
-        weights = self.derivatives(d_answers)
+        weights = self.derivatives(d_values)
         gradient = self.batch.empty_gradient(&out)
         cdef const double* d_out = <const double*>np.PyArray_DATA(weights)
         with nogil:
-            self.asked.get().backprop(d_out, out)
+            self.query.get().backprop(d_out, out)
         return gradient
 
 
@@ -603,7 +643,7 @@ def best_path_excluding(potentials, allowed):
     cdef _Batch batch = _Batch(potentials)
     cdef np.npy_intp[1] shape = [batch.scores.n_tokens]
     cdef int n_threads = batch.n_threads()
-    cdef Sets sets
+    cdef _Allowed sets
     array = batch.sets(allowed, &sets)
     tags = np.PyArray_EMPTY(1, shape, np.NPY_INT64, 0)
     scores = batch.empty_scores()

@@ -1,6 +1,6 @@
-"""What the functions of the chain take: every array is checked here before a recursion sees it.
+"""Checks of the arguments of the chain's functions.
 
-Compiled code looks for itself, fast, and comes here to say what is wrong.
+Compiled code has fast checks of its own, and calls these to raise the error.
 """
 
 from typing import TYPE_CHECKING, Any, Tuple
@@ -13,7 +13,7 @@ from ..types import Potentials
 FLOATS = (numpy.dtype("float32"), numpy.dtype("float64"))
 
 MOST_TOKENS = 2**31 - 1
-"""Of one sequence, as compiled code counts them."""
+"""Maximum length of a sequence: compiled code has 32-bit lengths."""
 
 if TYPE_CHECKING:
     from .array.segments import Segments
@@ -23,8 +23,8 @@ def check_potentials(potentials: Potentials, name: str = "potentials") -> None:
     """Check types, shapes and lengths.
 
     potentials (Potentials): The scores of a batch.
-    name (str): What to call them.
-    RAISES (ValueError): If they aren't those of one batch.
+    name (str): The name in messages.
+    RAISES (ValueError): If types, shapes or lengths are not those of one batch.
     """
     _check_floats(f"{name}.emissions", potentials.emissions, 2)
     n_tokens, n_tags = potentials.emissions.shape
@@ -39,16 +39,16 @@ def check_potentials(potentials: Potentials, name: str = "potentials") -> None:
 
 
 def check_values(values: Potentials, potentials: Potentials) -> None:
-    """Check values of the steps of a batch.
+    """Check values of the tags and transitions of a batch.
 
-    values (Potentials): A value of each step.
+    values (Potentials): The value of each tag and each transition.
     potentials (Potentials): The scores of the batch, checked.
     RAISES (ValueError): If they aren't of the same shapes.
     """
     for field, scores in zip(Potentials._fields[:4], potentials):
-        of_steps = getattr(values, field)
-        _check_floats(f"values.{field}", of_steps, scores.ndim)
-        _check_shape(f"values.{field}", of_steps, scores.shape, "the shape of the scores")
+        array = getattr(values, field)
+        _check_floats(f"values.{field}", array, scores.ndim)
+        _check_shape(f"values.{field}", array, scores.shape, "the shape of the scores")
     if values.lengths is potentials.lengths:
         return
     _check_lengths("values.lengths", values.lengths, len(values.emissions))
@@ -64,7 +64,7 @@ def check_tags(tags: Any, potentials: Potentials, name: str = "tags") -> None:
 
     tags (Ints1d): The tags.
     potentials (Potentials): The scores of the batch, checked.
-    name (str): What to call them.
+    name (str): The name in messages.
     RAISES (ValueError): If they aren't tags of its tokens.
     """
     n_tokens, n_tags = potentials.emissions.shape
@@ -90,7 +90,7 @@ def check_allowed(allowed: Any, potentials: Potentials) -> None:
 
 
 def check_segments(segments: "Segments", potentials: Potentials) -> None:
-    """Check that segments are runs of tokens, each in one sequence.
+    """Check that segments are spans of tokens, each within one sequence.
 
     segments (Segments): The segments.
     potentials (Potentials): The scores of the batch, checked.
@@ -121,19 +121,19 @@ def check_derivatives(d_values: Any, shape: Tuple[int, ...], what: str = "sequen
     """Check what is handed to a callback.
 
     d_values (FloatsXd): The derivatives.
-    shape (Tuple[int, ...]): One for each answer.
-    what (str): What the answers are of.
-    RAISES (ValueError): If there aren't as many derivatives as answers.
+    shape (Tuple[int, ...]): The shape of the values.
+    what (str): What has one value each, in messages.
+    RAISES (ValueError): If the derivatives have another shape or type.
     """
     _check_kind("derivatives", d_values, "fiu", "real numbers", len(shape))
     _check_shape("derivatives", d_values, shape, f"one for each of the {shape[-1]} {what}")
 
 
 def check_count(name: str, count: Any) -> None:
-    """Check how many are asked for.
+    """Check a number of paths.
 
     name (str): The argument.
-    count (int): How many.
+    count (int): The number.
     RAISES (ValueError): If it isn't an integer of at least 1.
     """
     is_integer = isinstance(count, (int, numpy.integer)) and not isinstance(count, bool)

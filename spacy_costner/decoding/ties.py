@@ -41,10 +41,10 @@ def _most_probable(scores: Potentials, log_probs: Floats2d, tolerance: float) ->
     packing = pack(scores)
     after, transitions = best_successors(scores, packing), scores.transitions
     likely, came_from = log_probs[packing.tokens], numpy.zeros(log_probs.shape, dtype="int64")
-    first = after.reach[packing.rows(0)]
+    first = after.filtered[packing.rows(0)]
     likely[packing.rows(0)][first < first.max(axis=1, keepdims=True) - tolerance] = -numpy.inf
     for before, rows in packing.walk(leftwards=False):
-        ways = transitions + after.reach[rows][:, None, :]
+        ways = transitions + after.filtered[rows][:, None, :]
         tied = ways >= after.predicted[before][:, :, None] - tolerance
         arrivals = numpy.where(tied, likely[before][:, :, None], -numpy.inf)
         came_from[rows] = arrivals.argmax(axis=1)

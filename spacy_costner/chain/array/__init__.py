@@ -1,4 +1,4 @@
-"""The recursions as array code, for NumPy and CuPy alike: the readable form."""
+"""The algorithms as array code: the reference for the compiled form."""
 
 from .covariance import expectation, log_marginals
 from .excluding import best_path_excluding, log_partition_excluding
@@ -9,7 +9,7 @@ from .max_product import best_path, max_marginals
 from .paths import path_log_prob, path_score
 from .sampling import sample_paths
 from .segments import Segments, segment_log_probs, segment_max_scores
-from .sum_product import log_partition, marginals, pairwise_marginals
+from .sum_product import log_partition, marginals
 
 __all__ = [
     "ForwardBackward",
@@ -24,7 +24,6 @@ __all__ = [
     "log_partition_excluding",
     "marginals",
     "max_marginals",
-    "pairwise_marginals",
     "path_log_prob",
     "path_score",
     "sample_paths",

@@ -1,15 +1,16 @@
-"""Derivatives of marginals: the covariance of the features, times a direction.
+"""Expectations and marginals of sets of tags, with gradients.
 
-The derivative of E_p[v(y)] with respect to the score of a step is the covariance of v and
-of how often the step is taken; as a whole, the Hessian of log Z times v. For a value v of
-the tag at s and the step that is the tag j at t this is
+The derivative of E_p[v(y)] with respect to a potential is the covariance of v(y) and of the
+number of times that y uses this potential; all of them are the Hessian of log Z times v. For a
+value v of the tag at s and the emission of tag j at t this is
 
     sum_k p(y_s = k) (v[k] - E_p[v]) p(y_t = j | y_s = k)
 
-that is, the mass p(y_s = k) (v[k] - E_p[v]) is laid on the tags at s, where it adds up to
-0, and propagate to both sides. The masses of all tokens are propagate at once, by one recursion
-to each side. No K^T paths, no d x d matrix (after Li & Eisner, 2009, "First- and
-Second-Order Expectation Semirings", with conditional probabilities for their weights).
+So the mass p(y_s = k) (v[k] - E_p[v]), which adds up to 0 over the tags at s, is propagated
+in both directions by the conditional probabilities of adjacent tags. One recursion in each
+direction does so for all tokens s. Neither the K^T paths nor the matrix of covariances are
+enumerated (after Li & Eisner, 2009, "First- and Second-Order Expectation Semirings", with
+conditional probabilities for their weights).
 """
 
 from typing import Callable, Tuple
@@ -23,50 +24,51 @@ from ..validation import check_allowed, check_derivatives, check_values
 from .log_domain import log_sum_exp, logarithm, zero_if_infinite
 from .messages import (
     PRECISE,
-    BothSides,
+    BothMessages,
     SumProductMessages,
     log_tag_probabilities,
-    neighbours,
+    sum_product_messages,
     tag_probabilities,
 )
 from .packing import fold_ends, pack, sum_by_sequence, unpack
 
 
 def expectation(potentials: Potentials, values: Potentials) -> ScoreWithVjp:
-    """The mean of a value that adds up over the steps of a path.
+    """The expectation of a value that adds up over the tags and transitions of a path.
 
-        E_p[v(y)],  v(y) = sum of the values of the steps of y
+        E_p[v(y)],  v(y) = sum of the values of the tags and transitions of y
 
     potentials (Potentials): The scores of a batch.
-    values (Potentials): The value of each step; minus infinity counts as 0.
-    RETURNS (ScoreWithVjp): The means, and the callback to their gradient. A sequence without a
-        legal path has the mean 0. Shape: (B,)
+    values (Potentials): The values; minus infinity counts as 0.
+    RETURNS (ScoreWithVjp): The expectations, 0 for a sequence without a legal path; and the
+        callback to their gradient. Shape: (B,)
     """
     xp = get_array_module(potentials.emissions)
     packing = pack(potentials)
     check_values(values, potentials)
-    before, after = neighbours(potentials, packing)
+    before, after = sum_product_messages(potentials, packing)
     unary = tag_probabilities(before, after)
     values = map_scores(zero_if_infinite, values)
-    of_tag, of_pair = fold_ends(values, packing), before.mean(values.transitions)
+    of_tag, of_transition = fold_ends(values, packing), before.mean(values.transitions)
     mean_tag = (unary * of_tag).sum(axis=1, keepdims=True)
-    mean_pair = (unary * of_pair).sum(axis=1, keepdims=True)
-    means = sum_by_sequence((mean_tag + mean_pair)[:, 0], packing)
+    mean_transition = (unary * of_transition).sum(axis=1, keepdims=True)
+    means = sum_by_sequence((mean_tag + mean_transition)[:, 0], packing)
 
     def backprop(d_means: Floats1d) -> Potentials:
         check_derivatives(d_means, means.shape)
         weighted = unary * xp.asarray(d_means, dtype=unary.dtype)[packing.sequence, None]
-        sides, laid = BothSides(potentials, packing, before, after), weighted * (of_tag - mean_tag)
+        messages = BothMessages(potentials, packing, before, after)
+        sources = weighted * (of_tag - mean_tag)
         if not values.transitions.any():
-            return sides.propagate(laid, laid, laid)
-        of_next, mean_next = after.mean(values.transitions), xp.zeros_like(mean_pair)
-        mean_next[packing.before] = mean_pair[packing.later]
-        to_left = laid + weighted * (of_next - mean_next)
-        to_right = laid + weighted * (of_pair - mean_pair)
-        gradient = sides.propagate(to_left, to_right, laid)
-        d_pairs = values.transitions * before.pairs(weighted)
-        d_pairs -= before.pairs(weighted * mean_pair)
-        d_transitions = gradient.transitions + d_pairs.astype(gradient.transitions.dtype)
+            return messages.propagate(sources, sources, sources)
+        of_next, mean_next = after.mean(values.transitions), xp.zeros_like(mean_transition)
+        mean_next[packing.before] = mean_transition[packing.later]
+        to_left = sources + weighted * (of_next - mean_next)
+        to_right = sources + weighted * (of_transition - mean_transition)
+        gradient = messages.propagate(to_left, to_right, sources)
+        d_transitions = values.transitions * before.expected_transitions(weighted)
+        d_transitions -= before.expected_transitions(weighted * mean_transition)
+        d_transitions = gradient.transitions + d_transitions.astype(gradient.transitions.dtype)
         return gradient._replace(transitions=d_transitions)
 
     return means, backprop
@@ -75,29 +77,29 @@ def expectation(potentials: Potentials, values: Potentials) -> ScoreWithVjp:
 def log_marginals(
     potentials: Potentials, allowed: Allowed
 ) -> Tuple[Floats1d, Callable[[Floats1d], Potentials]]:
-    """The log-probability that the tag of a token is one of a set, for each token.
+    """The log-probability that the tag of a token is in a set, for each token.
 
         log p(y_t in allowed_t)
 
     potentials (Potentials): The scores of a batch.
     allowed (Allowed): The set of each token.
-    RETURNS (Tuple): The log-probabilities, minus infinity where no legal path leads
-        through the set, in float64, shape (N,); and the callback that takes the
+    RETURNS (Tuple): The log-probabilities, minus infinity where no legal path has
+        such a tag, in float64, shape (N,); and the callback that takes the
         derivative with respect to them, shape (N,), to that of the potentials.
     """
     xp = get_array_module(potentials.emissions)
     packing = pack(potentials)
     check_allowed(allowed, potentials)
     truths = to_mask(xp.asarray(allowed), len(potentials.start))
-    before, after = neighbours(potentials, packing)
+    before, after = sum_product_messages(potentials, packing)
     unary = tag_probabilities(before, after)
     log_p, given = _given(truths[packing.tokens], unary, before, after)
 
     def backprop(d_log_p: Floats1d) -> Potentials:
         check_derivatives(d_log_p, log_p.shape, "tokens")
         weights = xp.where(xp.isfinite(log_p), xp.asarray(d_log_p)[packing.tokens], 0.0)
-        laid = (given - unary) * weights.astype(unary.dtype)[:, None]
-        return BothSides(potentials, packing, before, after).propagate(laid, laid, laid)
+        sources = (given - unary) * weights.astype(unary.dtype)[:, None]
+        return BothMessages(potentials, packing, before, after).propagate(sources, sources, sources)
 
     return unpack(log_p, packing), backprop
 

@@ -1,4 +1,4 @@
-"""The distribution of paths, to be asked several things."""
+"""The distribution of paths and its queries."""
 
 from typing import Callable, NamedTuple, Tuple
 
@@ -11,26 +11,26 @@ from .excluding import log_partition_excluding
 from .segments import Segments, segment_log_probs
 from .sum_product import log_partition
 
-OfEach = Tuple[Floats1d, Callable[[Floats1d], Potentials]]
-"""As `ScoreWithVjp`, but one number a token or a segment."""
+ValuesWithVjp = Tuple[Floats1d, Callable[[Floats1d], Potentials]]
+"""As `ScoreWithVjp`, with one value a token or a segment."""
 
-ValueWithVjp = Tuple[Callable[[Floats1d], Potentials], Floats1d]
-"""The callback that came with an answer, and the derivative with respect to that answer."""
+VjpWithDerivative = Tuple[Callable[[Floats1d], Potentials], Floats1d]
+"""The callback that a query returned, and the derivative with respect to its values."""
 
 
 class ForwardBackward(NamedTuple):
-    """The distribution p(y) = exp(s(y)) / Z over the paths of each sequence. The questions are
-    the functions of the same name; the compiled form runs the messages once for all of them.
+    """The distribution p(y) = exp(s(y)) / Z over the paths of each sequence. Its methods are the
+    functions of the same name. The compiled form computes the messages once for all of them.
 
     potentials (Potentials): The scores of a batch.
     """
 
     potentials: Potentials
 
-    def backprop(self, *vjps: ValueWithVjp) -> Potentials:
-        """The sum of the gradients of several answers, which propagate together.
+    def backprop(self, *vjps: VjpWithDerivative) -> Potentials:
+        """The sum of the gradients of several queries.
 
-        *vjps (ValueWithVjp): The answers.
+        *vjps (VjpWithDerivative): The callbacks, with the derivatives of their values.
         RETURNS (Potentials): The gradient.
         """
         return add_to(*(backprop(d_values) for backprop, d_values in vjps))
@@ -38,7 +38,7 @@ class ForwardBackward(NamedTuple):
     def log_partition(self) -> ScoreWithVjp:
         return log_partition(self.potentials)
 
-    def log_marginals(self, allowed: Allowed) -> OfEach:
+    def log_marginals(self, allowed: Allowed) -> ValuesWithVjp:
         return log_marginals(self.potentials, allowed)
 
     def expectation(self, values: Potentials) -> ScoreWithVjp:
@@ -47,5 +47,5 @@ class ForwardBackward(NamedTuple):
     def log_partition_excluding(self, allowed: Allowed) -> ScoreWithVjp:
         return log_partition_excluding(self.potentials, allowed)
 
-    def segment_log_probs(self, segments: Segments) -> OfEach:
+    def segment_log_probs(self, segments: Segments) -> ValuesWithVjp:
         return segment_log_probs(self.potentials, segments)

@@ -1,6 +1,6 @@
 """The k best paths.
 
-The k best paths to a tag are among the k best to each tag before:
+The k best paths that end in a tag extend the k best that end in each tag before:
 
     delta_t[., j] = the k largest of delta_{t-1}[r, i] + transitions[i, j], + emissions[t, j]
 
@@ -32,11 +32,11 @@ class BestPaths(NamedTuple):
 
 
 class Merged(NamedTuple):
-    """The k best ways to each tag of some rows, the best first.
+    """The k best paths that end in each tag of some rows, the best first.
 
     scores (Floats3d): Their scores. Shape: (R, k, K)
-    tags (Ints3d): The tag before. Shape: (R, k, K)
-    ranks (Ints3d): Which of the ways to that tag. Shape: (R, k, K)
+    tags (Ints3d): The previous tag. Shape: (R, k, K)
+    ranks (Ints3d): The rank of the path that ends in the previous tag. Shape: (R, k, K)
     """
 
     scores: Floats3d
@@ -55,10 +55,10 @@ def k_best(potentials: Potentials, k: int) -> BestPaths:
     check_count("k", k)
     xp = get_array_module(potentials.emissions)
     packing = pack(potentials)
-    ways = _forward(potentials, packing, k)
+    best = _forward(potentials, packing, k)
     ends = unpack(xp.arange(len(packing.tokens)), packing)[packing.last]
     n_tags = len(potentials.transitions)
-    at_end = ways.scores[ends].reshape(len(ends), k * n_tags)
+    at_end = best.scores[ends].reshape(len(ends), k * n_tags)
     order = xp.argsort(-at_end, axis=1)[:, :k]
     scores = xp.full((k, packing.n_sequences), -xp.inf)
     scores[0] = 0
@@ -66,7 +66,7 @@ def k_best(potentials: Potentials, k: int) -> BestPaths:
     tags = xp.zeros((len(packing.tokens), k), dtype="int64")
     ranks = tags.copy()
     tags[ends], ranks[ends] = order % n_tags, order // n_tags
-    _trace_back(tags, ranks, ways, packing)
+    _trace_back(tags, ranks, best, packing)
     return BestPaths(unpack(tags, packing).T, scores)
 
 
@@ -75,19 +75,19 @@ def _forward(potentials: Potentials, packing: Packing, k: int) -> Merged:
     emissions = fold_ends(potentials, packing).astype("float64")
     transitions = potentials.transitions.astype("float64")
     shape = (len(emissions), k, emissions.shape[1])
-    ways = Merged(xp.full(shape, -xp.inf), xp.zeros(shape, "int64"), xp.zeros(shape, "int64"))
-    ways.scores[:, 0] = emissions
+    best = Merged(xp.full(shape, -xp.inf), xp.zeros(shape, "int64"), xp.zeros(shape, "int64"))
+    best.scores[:, 0] = emissions
     for before, rows in packing.walk(leftwards=False):
-        merged = _merge(ways.scores[before], transitions, k)
-        ways.scores[rows] = merged.scores + emissions[rows][:, None, :]
-        ways.tags[rows], ways.ranks[rows] = merged.tags, merged.ranks
-    return ways
+        merged = _merge(best.scores[before], transitions, k)
+        best.scores[rows] = merged.scores + emissions[rows][:, None, :]
+        best.tags[rows], best.ranks[rows] = merged.tags, merged.ranks
+    return best
 
 
 def _merge(delta: Floats3d, transitions: Floats2d, k: int) -> Merged:
-    """Merge lists: the head of each list competes, and the winner's next one takes its place.
+    """Merge the lists of all previous tags: take the best head k times, and advance its list.
 
-    delta (Floats3d): The k best scores of each tag before. Shape: (R, k, K)
+    delta (Floats3d): The k best scores of each previous tag. Shape: (R, k, K)
     """
     xp = get_array_module(delta)
     n_rows, _, n_tags = delta.shape
@@ -105,10 +105,10 @@ def _merge(delta: Floats3d, transitions: Floats2d, k: int) -> Merged:
     return Merged(*(xp.stack(each, axis=1) for each in zip(*merged)))
 
 
-def _trace_back(tags: Ints2d, ranks: Ints2d, ways: Merged, packing: Packing) -> None:
-    """Fill in, from the ends of the sequences on, the tags of the paths. Shape: (N, k)"""
+def _trace_back(tags: Ints2d, ranks: Ints2d, best: Merged, packing: Packing) -> None:
+    """Fill in the tags of the paths, from the last tokens backwards. Shape: (N, k)"""
     xp = get_array_module(tags)
     for rows, before in packing.walk(leftwards=True):
         row = xp.arange(rows.start, rows.stop)[:, None]
         at = (row, ranks[rows], tags[rows])
-        tags[before], ranks[before] = ways.tags[at], ways.ranks[at]
+        tags[before], ranks[before] = best.tags[at], best.ranks[at]

@@ -1,4 +1,4 @@
-"""Sums over all paths in the log domain and in float64: slow, and right for any scores.
+"""Forward and backward messages in the log domain and float64: slow, exact for any scores.
 
 The same messages as in `sum_product`, as logarithms:
 
@@ -19,36 +19,36 @@ FloatsT = TypeVar("FloatsT", Floats1d, Floats2d, Floats3d)
 
 
 class MessagesOfSide(NamedTuple):
-    """As `neighbours.MessagesOfSide`.
+    """As `messages.MessagesOfSide`.
 
-    packing (Packing): How the batch is stood upright.
-    leftwards (bool): Whether the neighbour is the token before.
-    transitions (Floats2d): Scores, [tag of the neighbour, tag]. Shape: (K, K)
-    reach (Floats2d): Messages with the emissions of the row. Shape: (N, K)
-    predicted (Floats2d): Messages without them. Shape: (N, K)
+    packing (Packing): The order of the rows.
+    leftwards (bool): Whether the adjacent token is the one before.
+    transitions (Floats2d): Scores, [adjacent tag, tag]. Shape: (K, K)
+    filtered (Floats2d): Messages with the emission of the row. Shape: (N, K)
+    predicted (Floats2d): Messages without it. Shape: (N, K)
     """
 
     packing: Packing
     leftwards: bool
     transitions: Floats2d
-    reach: Floats2d
+    filtered: Floats2d
     predicted: Floats2d
 
     def conditionals(self) -> Iterator[Tuple[slice, slice, Floats3d]]:
-        """The rows of a step, their neighbours, and p(neighbour = k | tag = j) as [row, k, j]."""
-        for rows, beside in self.packing.walk(self.leftwards):
-            pairs = self.reach[beside][:, :, None] + self.transitions
-            yield rows, beside, _exp(pairs - zero_if_infinite(self.predicted[rows])[:, None, :])
+        """Rows, their adjacent rows, and p(adjacent tag = k | tag = j) as [row, k, j]."""
+        for rows, adjacent in self.packing.walk(self.leftwards):
+            joint = self.filtered[adjacent][:, :, None] + self.transitions
+            yield rows, adjacent, _exp(joint - zero_if_infinite(self.predicted[rows])[:, None, :])
 
     def propagate(self, sources: Floats2d) -> Floats2d:
-        """As `neighbours.MessagesOfSide.propagate`."""
+        """As `messages.MessagesOfSide.propagate`."""
         mass = sources.astype("float64")
-        for rows, beside, conditional in self.conditionals():
-            mass[beside] += (conditional * mass[rows][:, None, :]).sum(axis=2)
+        for rows, adjacent, conditional in self.conditionals():
+            mass[adjacent] += (conditional * mass[rows][:, None, :]).sum(axis=2)
         return mass
 
-    def pairs(self, mass: Floats2d) -> Floats2d:
-        """As `neighbours.MessagesOfSide.pairs`."""
+    def expected_transitions(self, mass: Floats2d) -> Floats2d:
+        """As `messages.MessagesOfSide.expected_transitions`."""
         xp = get_array_module(mass)
         total = xp.zeros_like(self.transitions)
         for rows, _, conditional in self.conditionals():
@@ -56,38 +56,40 @@ class MessagesOfSide(NamedTuple):
         return total if self.leftwards else total.T
 
     def mean(self, values: Floats2d) -> Floats2d:
-        """As `neighbours.MessagesOfSide.mean`."""
-        means = get_array_module(values).zeros_like(self.reach)
+        """As `messages.MessagesOfSide.mean`."""
+        means = get_array_module(values).zeros_like(self.filtered)
         oriented = values if self.leftwards else values.T
         for rows, _, conditional in self.conditionals():
             means[rows] = (conditional * oriented).sum(axis=1)
         return means
 
 
-def neighbours(potentials: Potentials, packing: Packing, leftwards: bool) -> MessagesOfSide:
-    """Run the messages that say what the neighbours of each token are."""
+def sum_product_messages(
+    potentials: Potentials, packing: Packing, leftwards: bool
+) -> MessagesOfSide:
+    """Compute the messages of one direction."""
     emissions = fold_ends(potentials, packing).astype("float64")
     transitions = potentials.transitions.astype("float64")
     transitions = transitions if leftwards else transitions.T
-    reach = emissions.copy()
+    filtered = emissions.copy()
     predicted = get_array_module(emissions).zeros_like(emissions)
-    for beside, rows in packing.walk(not leftwards):
-        predicted[rows] = log_sum_exp(reach[beside][:, :, None] + transitions, axis=1)
-        reach[rows] += predicted[rows]
-    return MessagesOfSide(packing, leftwards, transitions, reach, predicted)
+    for adjacent, rows in packing.walk(not leftwards):
+        predicted[rows] = log_sum_exp(filtered[adjacent][:, :, None] + transitions, axis=1)
+        filtered[rows] += predicted[rows]
+    return MessagesOfSide(packing, leftwards, transitions, filtered, predicted)
 
 
 def log_partition(potentials: Potentials) -> ScoreWithVjp:
     """As `sum_product.log_partition`."""
     xp = get_array_module(potentials.emissions)
     packing = pack(potentials)
-    before = neighbours(potentials, packing, leftwards=True)
-    log_z = _log_z(before.reach, packing)
+    before = sum_product_messages(potentials, packing, leftwards=True)
+    log_z = _log_z(before.filtered, packing)
 
     def backprop(d_log_z: Floats1d) -> Potentials:
         weights = xp.asarray(d_log_z, dtype="float64")[packing.sequence]
         d_emissions = _unary(potentials, before, log_z) * weights[:, None]
-        d_transitions = before.pairs(d_emissions)
+        d_transitions = before.expected_transitions(d_emissions)
         dtype = potentials.emissions.dtype
         return unfold_ends(
             d_emissions.astype(dtype), d_transitions.astype(dtype), packing, potentials.lengths
@@ -96,20 +98,8 @@ def log_partition(potentials: Potentials) -> ScoreWithVjp:
     return log_z, backprop
 
 
-def pairwise_marginals(potentials: Potentials) -> Floats3d:
-    """As `sum_product.pairwise_marginals`."""
-    xp = get_array_module(potentials.emissions)
-    packing = pack(potentials)
-    before = neighbours(potentials, packing, leftwards=True)
-    unary = _unary(potentials, before, _log_z(before.reach, packing))
-    pairs = xp.zeros(unary.shape + unary.shape[1:])
-    for rows, _, conditional in before.conditionals():
-        pairs[rows] = conditional * unary[rows][:, None, :]
-    return unpack(pairs, packing)
-
-
 def log_sum_exp(scores: Any, axis: int) -> Any:
-    """log sum exp along an axis; minus infinity where nothing is possible."""
+    """log sum exp along an axis; minus infinity if all scores are."""
     xp = get_array_module(scores)
     largest = zero_if_infinite(scores.max(axis=axis, keepdims=True))
     return logarithm(xp.exp(scores - largest).sum(axis=axis)) + largest.squeeze(axis)
@@ -128,9 +118,9 @@ def zero_if_infinite(scores: FloatsT) -> FloatsT:
 
 
 def _unary(potentials: Potentials, before: MessagesOfSide, log_z: Floats1d) -> Floats2d:
-    after = neighbours(potentials, before.packing, leftwards=False)
+    after = sum_product_messages(potentials, before.packing, leftwards=False)
     log_z_of_row = zero_if_infinite(log_z)[before.packing.sequence]
-    return _exp(before.reach + after.predicted - log_z_of_row[:, None])
+    return _exp(before.filtered + after.predicted - log_z_of_row[:, None])
 
 
 def _log_z(alpha: Floats2d, packing: Packing) -> Floats1d:

@@ -1,4 +1,4 @@
-"""The best paths, to be asked several things."""
+"""Max-product messages and their queries."""
 
 from typing import Callable, NamedTuple, Tuple
 
@@ -10,8 +10,8 @@ from .segments import Segments, segment_max_scores
 
 
 class MaxMessages(NamedTuple):
-    """How the best paths go through each tag of each sequence. The questions are the functions
-    of the same name; the compiled form runs the messages once for all of them.
+    """The best paths of each sequence. The methods are the functions of the same name. The
+    compiled form computes the messages once for all of them.
 
     potentials (Potentials): The scores of a batch.
     """

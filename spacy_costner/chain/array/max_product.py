@@ -1,9 +1,9 @@
-"""The best paths: Viterbi's recursion, forwards and backwards.
+"""Max-product messages: the Viterbi recursion, forwards and backwards.
 
 delta_t[j]     = max_i (delta_{t-1}[i] + transitions[i, j]) + emissions[t, j]
 gamma_{t-1}[i] = max_j (transitions[i, j] + emissions[t, j] + gamma_t[j])
 
-In float64, so that the scores of long sequences lose nothing.
+In float64, so that the scores of long sequences keep their precision.
 """
 
 from typing import NamedTuple, Tuple
@@ -29,35 +29,35 @@ class BestPath(NamedTuple):
 
 
 class MaxProductMessages(NamedTuple):
-    """As `neighbours.MessagesOfSide`, where each tag has one neighbour only: the best.
+    """As `messages.MessagesOfSide`, where each tag has only one adjacent tag: the best.
 
-    packing (Packing): How the batch is stood upright.
-    leftwards (bool): Whether the neighbour is the token before.
-    reach (Floats2d): Messages with the emissions of the row. Shape: (N, K)
-    predicted (Floats2d): Messages without them. Shape: (N, K)
-    tags (Ints2d): The best neighbour of each tag. Shape: (N, K)
+    packing (Packing): The order of the rows.
+    leftwards (bool): Whether the adjacent token is the one before.
+    filtered (Floats2d): Messages with the emission of the row. Shape: (N, K)
+    predicted (Floats2d): Messages without it. Shape: (N, K)
+    tags (Ints2d): The best adjacent tag of each tag. Shape: (N, K)
     """
 
     packing: Packing
     leftwards: bool
-    reach: Floats2d
+    filtered: Floats2d
     predicted: Floats2d
     tags: Ints2d
 
     def propagate(self, sources: Floats2d) -> Floats2d:
-        """As `neighbours.MessagesOfSide.propagate`."""
+        """As `messages.MessagesOfSide.propagate`."""
         xp = get_array_module(sources)
         mass = sources.astype("float64")
-        for rows, beside in self.packing.walk(self.leftwards):
+        for rows, adjacent in self.packing.walk(self.leftwards):
             moved, tags = mass[rows], self.tags[rows]
             place = xp.arange(len(tags))[:, None] * tags.shape[1] + tags
-            mass[beside] += add_up(place, moved, moved.shape)
+            mass[adjacent] += add_up(place, moved, moved.shape)
         return mass
 
-    def pairs(self, mass: Floats2d) -> Floats2d:
-        """As `neighbours.MessagesOfSide.pairs`."""
+    def expected_transitions(self, mass: Floats2d) -> Floats2d:
+        """As `messages.MessagesOfSide.expected_transitions`."""
         xp = get_array_module(mass)
-        rows, _ = self.packing.pairs(self.leftwards)
+        rows, _ = self.packing.transition_rows(self.leftwards)
         n_tags = mass.shape[1]
         place = self.tags[rows] * n_tags + xp.arange(n_tags)
         total = add_up(place, mass[rows], (n_tags, n_tags))
@@ -67,17 +67,17 @@ class MaxProductMessages(NamedTuple):
 def max_product_messages(
     potentials: Potentials, packing: Packing
 ) -> Tuple[MaxProductMessages, MaxProductMessages]:
-    """The best tags before and after each tag. As `neighbours.neighbours`."""
+    """The max-product messages of both directions."""
     return best_predecessors(potentials, packing), best_successors(potentials, packing)
 
 
 def best_predecessors(potentials: Potentials, packing: Packing) -> MaxProductMessages:
-    """The best tag before each tag. As `neighbours.predecessors`."""
+    """The forward messages, with the best tag before each tag."""
     return _messages(potentials, packing, leftwards=True)
 
 
 def best_successors(potentials: Potentials, packing: Packing) -> MaxProductMessages:
-    """The best tag after each tag. As `neighbours.successors`."""
+    """The backward messages, with the best tag after each tag."""
     return _messages(potentials, packing, leftwards=False)
 
 
@@ -87,7 +87,7 @@ def best_path(potentials: Potentials) -> BestPath:
         argmax_y s(y)
 
     potentials (Potentials): The scores of a batch.
-    RETURNS (BestPath): Its tags and its score. Of several best paths it is one.
+    RETURNS (BestPath): Its tags and its score. If several are best, one of them.
     """
     packing = pack(potentials)
     tags = unpack(_trace_back(best_predecessors(potentials, packing)), packing)
@@ -100,12 +100,12 @@ def max_marginals(potentials: Potentials) -> Floats2d:
         max_{y: y_t = k} s(y)
 
     potentials (Potentials): The scores of a batch.
-    RETURNS (Floats2d): The scores, in float64; minus infinity where no legal path leads
-        through the tag. Shape: (N, K)
+    RETURNS (Floats2d): The scores, in float64; minus infinity where no legal path has
+        the tag. Shape: (N, K)
     """
     packing = pack(potentials)
     before, after = max_product_messages(potentials, packing)
-    return unpack(before.reach + after.predicted, packing)
+    return unpack(before.filtered + after.predicted, packing)
 
 
 def _messages(potentials: Potentials, packing: Packing, leftwards: bool) -> MaxProductMessages:
@@ -113,19 +113,19 @@ def _messages(potentials: Potentials, packing: Packing, leftwards: bool) -> MaxP
     xp = get_array_module(emissions)
     from_tag = potentials.transitions.T if leftwards else potentials.transitions
     transitions = xp.ascontiguousarray(from_tag, dtype="float64")
-    reach, predicted = emissions.copy(), xp.zeros_like(emissions)
+    filtered, predicted = emissions.copy(), xp.zeros_like(emissions)
     tags = xp.zeros(emissions.shape, dtype="int64")
-    for beside, rows in packing.walk(not leftwards):
-        arrivals = reach[beside][:, None, :] + transitions
+    for adjacent, rows in packing.walk(not leftwards):
+        arrivals = filtered[adjacent][:, None, :] + transitions
         tags[rows] = arrivals.argmax(axis=2)
         predicted[rows] = xp.take_along_axis(arrivals, tags[rows][:, :, None], axis=2)[:, :, 0]
-        reach[rows] += predicted[rows]
-    return MaxProductMessages(packing, leftwards, reach, predicted, tags)
+        filtered[rows] += predicted[rows]
+    return MaxProductMessages(packing, leftwards, filtered, predicted, tags)
 
 
 def _trace_back(before: MaxProductMessages) -> Ints1d:
-    xp = get_array_module(before.reach)
-    path = before.reach.argmax(axis=1)
-    for rows, beside in before.packing.walk(leftwards=True):
-        path[beside] = before.tags[rows][xp.arange(len(path[rows])), path[rows]]
+    xp = get_array_module(before.filtered)
+    path = before.filtered.argmax(axis=1)
+    for rows, adjacent in before.packing.walk(leftwards=True):
+        path[adjacent] = before.tags[rows][xp.arange(len(path[rows])), path[rows]]
     return path

@@ -1,7 +1,8 @@
-"""Ragged batches stood upright: all first tokens, then all second tokens, and so on.
+"""Packing of ragged batches by position: all first tokens, then all second tokens, and so on.
 
-The recursions run step by step over the sequences still running. With the longest
-sequence first, those are always the first rows of a step, so that a step is a slice.
+A recursion computes one position of all sequences at a time. With the longest sequence first,
+the sequences that have a next token are the first rows of a position, so that each position is
+a slice. Such a position is called a step.
 """
 
 from typing import Any, Iterator, NamedTuple, Tuple
@@ -15,9 +16,9 @@ from ..validation import check_potentials
 
 
 class Packing(NamedTuple):
-    """Where each token of a ragged batch stands when the batch is stood upright.
+    """The order of the tokens of a packed batch.
 
-    n_sequences (int): B, the sequences of the batch, empty ones too.
+    n_sequences (int): B, the number of sequences, with the empty ones.
     offsets (Ints1d): Step t is rows offsets[t] to offsets[t + 1]; on the host.
         Shape: (T + 1,)
     tokens (Ints1d): The token in each row. Shape: (N,)
@@ -50,27 +51,27 @@ class Packing(NamedTuple):
         return slice(int(self.offsets[t]), int(self.offsets[t + 1]))
 
     def step(self, t: int) -> Tuple[slice, slice]:
-        """The rows of step t, and those of step t - 1 that lead to them."""
+        """The rows of step t, and the rows of the tokens before them."""
         rows, before = self.rows(t), int(self.offsets[t - 1])
         return rows, slice(before, before + rows.stop - rows.start)
 
     def walk(self, leftwards: bool) -> Iterator[Tuple[slice, slice]]:
-        """The rows come from and the rows gone to, step after step along the chain."""
+        """The rows of each step and the adjacent rows of the next, in order."""
         if leftwards:
             return (self.step(t) for t in range(self.n_steps - 1, 0, -1))
         return (self.step(t)[::-1] for t in range(1, self.n_steps))
 
-    def pairs(self, leftwards: bool) -> Tuple[Any, Any]:
-        """The rows that all steps of a walk come from, and the rows they go to."""
+    def transition_rows(self, leftwards: bool) -> Tuple[Any, Any]:
+        """The same for all steps of a walk at once."""
         return (self.later, self.before) if leftwards else (self.before, self.later)
 
 
 def pack(potentials: Potentials) -> Packing:
-    """Plan how a batch is stood upright.
+    """Compute the packing of a batch.
 
     potentials (Potentials): The scores of the batch.
-    RETURNS (Packing): The plan, `offsets` on the host.
-    RAISES (ValueError): If they don't fit together.
+    RETURNS (Packing): The packing, with `offsets` on the host.
+    RAISES (ValueError): If shapes, types or lengths don't fit together.
     """
     check_potentials(potentials)
     xp = get_array_module(potentials.emissions)
@@ -98,10 +99,9 @@ def pack(potentials: Potentials) -> Packing:
 def fold_ends(potentials: Potentials, packing: Packing) -> Floats2d:
     """Add the start and end scores to the emissions of the first and last tokens.
 
-    What remains is a chain of emissions and transitions alone, which is all that the
-    recursions see.
+    The recursions use these emissions and the transitions only.
 
-    RETURNS (Floats2d): The emissions, a row a token, packed. Shape: (N, K)
+    RETURNS (Floats2d): The emissions, packed. Shape: (N, K)
     """
     emissions = potentials.emissions.copy()
     emissions[packing.first] += potentials.start
@@ -112,7 +112,7 @@ def fold_ends(potentials: Potentials, packing: Packing) -> Floats2d:
 def unfold_ends(
     d_emissions: Floats2d, d_transitions: Floats2d, packing: Packing, lengths: Ints1d
 ) -> Potentials:
-    """Take the gradient of a packed, folded chain to the gradient of its potentials."""
+    """The gradient of the potentials, from the gradient of packed emissions and transitions."""
     d_tokens = unpack(d_emissions, packing)
     return Potentials(
         emissions=d_tokens,
@@ -124,19 +124,19 @@ def unfold_ends(
 
 
 def unpack(rows: Any, packing: Packing) -> Any:
-    """Put rows back in the order of the tokens."""
+    """Put packed rows in the order of the tokens."""
     tokens = get_array_module(rows).empty_like(rows)
     tokens[packing.tokens] = rows
     return tokens
 
 
 def sum_by_sequence(rows: Array1d, packing: Packing) -> Floats1d:
-    """Add up one number a row over each sequence, in float64. Shape: (N,) to (B,)"""
+    """The sum of one number a row over each sequence, in float64. Shape: (N,) to (B,)"""
     return sum_by_group(rows, packing.sequence, packing.n_sequences)
 
 
 def sum_by_group(numbers: Array1d, groups: Ints1d, n_groups: int) -> Floats1d:
-    """Add up the numbers of each group, in float64. Shape: (R,) to (G,)"""
+    """The sum of the numbers of each group, in float64. Shape: (R,) to (G,)"""
     xp = get_array_module(numbers)
     if numbers.size == 0:
         return xp.zeros(n_groups, dtype="float64")
@@ -144,9 +144,9 @@ def sum_by_group(numbers: Array1d, groups: Ints1d, n_groups: int) -> Floats1d:
 
 
 def sum_beyond(rows: Floats1d, packing: Packing, leftwards: bool) -> Floats1d:
-    """Add up one number a row over all tokens of the sequence on one side of it.
+    """The sum of one number a row over the tokens before it in its sequence, or after it.
 
-    leftwards (bool): Whether over those before it rather than those after.
+    leftwards (bool): Whether over the tokens before.
     RETURNS (Floats1d): Shape: (N,)
     """
     xp = get_array_module(rows)
@@ -161,10 +161,10 @@ def sum_beyond(rows: Floats1d, packing: Packing, leftwards: bool) -> Floats1d:
 
 
 def running_sum(numbers: Floats1d, first: Ints1d) -> Floats1d:
-    """Add up, for each number, those before it in its group, in float64.
+    """The sum of the numbers before each number in its group, in float64.
 
     numbers (Floats1d): The numbers, group after group. Shape: (R,)
-    first (Ints1d): Where the group of each number begins. Shape: (R,)
+    first (Ints1d): The index of the first number of the group of each number. Shape: (R,)
     """
     numbers = numbers.astype("float64")
     before = get_array_module(numbers).cumsum(numbers) - numbers
@@ -172,20 +172,22 @@ def running_sum(numbers: Floats1d, first: Ints1d) -> Floats1d:
 
 
 def add_up(places: Ints2d, mass: Floats2d, shape: Tuple[int, int]) -> Floats2d:
-    """Add up mass at places of an array, given as positions in the array laid flat.
+    """Add up mass at flat indices of an array.
 
-    places (Ints2d): Where each mass goes. Shape: (R, K)
+    places (Ints2d): The index of each mass. Shape: (R, K)
+    mass (Floats2d): The mass. Shape: (R, K)
+    shape (Tuple[int, int]): The shape of the array.
     RETURNS (Floats2d): The array, in float64.
     """
     return sum_by_group(mass.ravel(), places.ravel(), shape[0] * shape[1]).reshape(shape)
 
 
 def select(potentials: Potentials, which: Array1d) -> Tuple[Potentials, Array1d]:
-    """Take some of the sequences of a batch.
+    """Select some of the sequences of a batch.
 
-    which (Array1d): True for the sequences to take. Shape: (B,)
-    RETURNS (Tuple[Potentials, Array1d]): Their potentials, and which tokens of the
-        batch are theirs. Shape: (N,)
+    which (Array1d): True for the sequences to select. Shape: (B,)
+    RETURNS (Tuple[Potentials, Array1d]): Their potentials, and the mask of their tokens in the
+        batch, shape (N,).
     """
     xp = get_array_module(potentials.emissions)
     on_host = which if xp is numpy else which.get()
@@ -197,12 +199,12 @@ def select(potentials: Potentials, which: Array1d) -> Tuple[Potentials, Array1d]
 
 
 def add_selected(gradient: Potentials, part: Potentials, tokens: Array1d) -> Potentials:
-    """Put the gradient of some sequences, which is 0 there so far, back among the others.
+    """Add the gradient of selected sequences to the gradient of a batch that is 0 for them.
 
     gradient (Potentials): The gradient of a batch; its emissions are filled in.
-    part (Potentials): The gradient of what `select` took.
-    tokens (Array1d): Which tokens that were. Shape: (N,)
-    RETURNS (Potentials): The gradient of all.
+    part (Potentials): The gradient of the selected sequences.
+    tokens (Array1d): The mask of their tokens. Shape: (N,)
+    RETURNS (Potentials): The gradient of all sequences.
     """
     gradient.emissions[tokens] = part.emissions
     return gradient._replace(

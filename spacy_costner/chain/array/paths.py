@@ -16,24 +16,24 @@ from .sum_product import log_partition
 
 
 def path_score(potentials: Potentials, tags: Ints1d) -> ScoreWithVjp:
-    """Score one path a sequence.
+    """The score of one path a sequence.
 
         s(y) = start[y_1] + sum_t emissions[t, y_t] + sum_t transitions[y_{t-1}, y_t] + end[y_T]
 
     potentials (Potentials): The scores of a batch.
     tags (Ints1d): The tag of each token. Shape: (N,)
     RETURNS (ScoreWithVjp): The scores, minus infinity for a forbidden path; and the callback
-        to their gradient, which is 1 on every step of the path, and 0 everywhere for a
-        forbidden one. Shape: (B,)
+        to their gradient: the number of times that the path uses each potential, 0 for a
+        forbidden path. Shape: (B,)
     """
     xp = get_array_module(potentials.emissions)
     packing = pack(potentials)
     check_tags(tags, potentials)
     rows = xp.arange(len(packing.tokens))
     path = xp.asarray(tags, dtype="int64")[packing.tokens]
-    came_from, went_to = path[packing.before], path[packing.later]
+    tag_from, tag_to = path[packing.before], path[packing.later]
     steps = fold_ends(potentials, packing)[rows, path].astype("float64")
-    steps[packing.later] += potentials.transitions[came_from, went_to]
+    steps[packing.later] += potentials.transitions[tag_from, tag_to]
     scores = sum_by_sequence(steps, packing)
 
     def backprop(d_scores: Floats1d) -> Potentials:
@@ -42,8 +42,8 @@ def path_score(potentials: Potentials, tags: Ints1d) -> ScoreWithVjp:
         d_emissions = xp.zeros_like(potentials.emissions)
         d_emissions[rows, path] = d_steps
         n_tags = len(potentials.transitions)
-        pairs = came_from * n_tags + went_to
-        d_transitions = sum_by_group(d_steps[packing.later], pairs, n_tags**2)
+        transitions = tag_from * n_tags + tag_to
+        d_transitions = sum_by_group(d_steps[packing.later], transitions, n_tags**2)
         d_transitions = d_transitions.reshape(n_tags, n_tags).astype(d_emissions.dtype)
         return unfold_ends(d_emissions, d_transitions, packing, potentials.lengths)
 
@@ -58,8 +58,8 @@ def path_log_prob(potentials: Potentials, tags: Ints1d) -> ScoreWithVjp:
     potentials (Potentials): The scores of a batch.
     tags (Ints1d): The tag of each token. Shape: (N,)
     RETURNS (ScoreWithVjp): The log-probabilities, minus infinity for a forbidden path; and the
-        callback to their gradient, the steps of the path less those expected, 0 everywhere
-        for a forbidden one. Shape: (B,)
+        callback to their gradient: the counts of the path minus the expected counts, 0 for a
+        forbidden path. Shape: (B,)
     """
     xp = get_array_module(potentials.emissions)
     scores, backprop_path = path_score(potentials, tags)

@@ -1,4 +1,4 @@
-"""Paths drawn at random."""
+"""Sampling of paths."""
 
 from numpy.random import Generator
 from thinc.types import Ints2d
@@ -11,32 +11,32 @@ from .packing import pack, unpack
 
 
 def sample_paths(potentials: Potentials, n: int, rng: Generator) -> Ints2d:
-    """Draw paths from the distribution p(y) = exp(s(y)) / Z.
+    """Sample paths from the distribution p(y) = exp(s(y)) / Z.
 
-    Forward filtering, backward sampling: the last tag from alpha_T, then each tag from
-    what may stand before the one drawn already,
+    Forward filtering, backward sampling: the last tag is drawn from alpha_T, then each tag
+    given the next one,
 
         y_{t-1} ~ alpha_{t-1}[i] exp(transitions[i, y_t])
 
-    where the largest of scores with Gumbel noise is a draw from their exponentials.
+    by the Gumbel-max trick.
 
     potentials (Potentials): The scores of a batch.
-    n (int): How many paths to draw of each sequence, at least 1.
-    rng (Generator): Where chance comes from.
-    RETURNS (Ints2d): The tags of each draw; they mean nothing for a sequence without a
-        legal path. Shape: (n, N)
+    n (int): Number of paths to sample for each sequence, at least 1.
+    rng (Generator): The random number generator.
+    RETURNS (Ints2d): The tags of each sample; arbitrary for a sequence without a legal
+        path. Shape: (n, N)
     RAISES (ValueError): If n is less than 1.
     """
     check_count("n", n)
     xp = get_array_module(potentials.emissions)
     packing = pack(potentials)
-    alpha = predecessors(potentials, packing).reach
+    alpha = predecessors(potentials, packing).filtered
     tags = xp.zeros((len(alpha), n), dtype="int64")
     for t in range(packing.n_steps - 1, -1, -1):
         rows = packing.rows(t)
         scores = xp.repeat(alpha[rows][:, None, :], n, axis=1)
         if t + 1 < packing.n_steps:
-            after, going_on = packing.step(t + 1)
-            scores[: going_on.stop - going_on.start] += potentials.transitions.T[tags[after]]
+            after, continues = packing.step(t + 1)
+            scores[: continues.stop - continues.start] += potentials.transitions.T[tags[after]]
         tags[rows] = (scores + xp.asarray(rng.gumbel(size=scores.shape))).argmax(axis=2)
     return unpack(tags, packing).T

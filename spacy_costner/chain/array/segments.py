@@ -1,16 +1,17 @@
-"""Paths that have a segment, and paths that don't.
+"""The probability of segments, and the best paths with and without them.
 
-A segment is a run of tokens with given tags, and what may follow it. A path goes along a
-segment up to some token p and there takes a tag k; it has the segment if it gets to the
-token after and k may follow, and misses it otherwise. The paths that take k at p count
+A segment is a sequence of tokens with given tags, and the tags allowed after it. A path shares
+a prefix with the segment, up to some token p where it has a tag k. It has the segment if p is
+the token after it and k is allowed there; otherwise it deviates from the segment at p. The
+total of the paths with prefix p and tag k is
 
-    along_p exp(transitions[tag_{p-1}, k]) exp(emissions[p, k]) beta_p[k]
-    along_p = alpha_begin[tag_begin] prod_{begin < q < p} exp(transitions[tag_{q-1}, tag_q])
-                                                          exp(emissions[q, tag_q])
+    prefix_p exp(transitions[tag_{p-1}, k]) exp(emissions[p, k]) beta_p[k]
+    prefix_p = alpha_begin[tag_begin] prod_{begin < q < p} exp(transitions[tag_{q-1}, tag_q])
+                                                           exp(emissions[q, tag_q])
 
-and, at the first token, alpha_begin[k] beta_begin[k]. Each path is counted at one p and k,
-so that sums and maxima over them are exact, and nothing is subtracted. A `Turn` is a token
-of a segment, or the one after.
+and, at the first token, alpha_begin[k] beta_begin[k]. Each path has one p and k, so that sums
+and maxima over them are exact without any subtraction. `Deviations` lists the tokens p: those
+of each segment and the one after.
 """
 
 from typing import Callable, NamedTuple, Optional, Tuple
@@ -22,7 +23,7 @@ from thinc.util import get_array_module
 from ...types import Potentials
 from ..validation import check_derivatives, check_segments
 from .log_domain import log_sum_exp, zero_if_infinite
-from .messages import BothSides
+from .messages import BothMessages
 from .packing import (
     add_up,
     fold_ends,
@@ -35,14 +36,14 @@ from .semiring import MAX, SUM, Semiring
 
 
 class Segments(NamedTuple):
-    """Runs of tokens with given tags, each within one sequence. NumPy arrays.
+    """Spans of tokens with given tags, each within one sequence. NumPy arrays.
 
     begin (Ints1d): The first token of each segment. Shape: (S,)
     end (Ints1d): The token after its last one. Shape: (S,)
     tags (Ints1d): The tags of the tokens of the first segment, then of the second, and so
         on; in all as many as the segments have tokens.
-    after (Optional[Array2d]): True for the tags that the token after the segment may
-        have, if the sequence goes on there; None if any. Shape: (S, K)
+    after (Optional[Array2d]): True for the tags allowed at the token after the segment,
+        if the sequence has one; None: all. Shape: (S, K)
     """
 
     begin: Ints1d
@@ -52,16 +53,16 @@ class Segments(NamedTuple):
 
 
 class Deviations(NamedTuple):
-    """The tokens at which a path can part from a segment, segment after segment.
+    """The tokens at which a path can deviate from a segment, segment after segment.
 
-    segment (Ints1d): The segment of each turn. Shape: (R,)
-    first (Ints1d): The first turn of that segment. Shape: (R,)
-    row (Ints1d): The packed row of the token; any if the sequence is over. Shape: (R,)
-    tag (Ints1d): The tag that the segment has there; any after it. Shape: (R,)
-    tag_before (Ints1d): The tag that it has at the token before. Shape: (R,)
-    opens (Array1d): At the first token. Shape: (R,)
-    inside (Array1d): At a token of the segment. Shape: (R,)
-    over (Array1d): After a segment that ends its sequence. Shape: (R,)
+    segment (Ints1d): The segment of each deviation. Shape: (R,)
+    first (Ints1d): The first deviation of that segment. Shape: (R,)
+    row (Ints1d): The packed row of the token; arbitrary after the end of the sequence. Shape: (R,)
+    tag (Ints1d): The tag of the segment there; arbitrary after it. Shape: (R,)
+    tag_before (Ints1d): The tag of the segment at the token before. Shape: (R,)
+    opens (Array1d): True at the first token. Shape: (R,)
+    inside (Array1d): True at a token of the segment. Shape: (R,)
+    over (Array1d): True after a segment that ends its sequence. Shape: (R,)
     """
 
     segment: Ints1d
@@ -74,20 +75,20 @@ class Deviations(NamedTuple):
     over: Array1d
 
 
-class Parting(NamedTuple):
-    """The paths of a batch as they part from segments.
+class SegmentPaths(NamedTuple):
+    """The paths of a batch, by the deviation at which they leave a segment.
 
-    sides (BothSides): The messages from both sides.
-    deviations (Deviations): Where paths can part.
-    scores (Floats2d): The total of the paths that take each tag at each turn, having gone
-        along the segment so far. Shape: (R, K)
-    unconditional (Floats2d): The total of all paths that have each tag at the token of each turn.
-        Shape: (R, K)
-    has (Array2d): Whether such a path has the segment. Shape: (R, K)
-    misses (Array2d): Whether it does not. (Where it goes on along, neither.) Shape: (R, K)
+    messages (BothMessages): The messages of both directions.
+    deviations (Deviations): The tokens at which paths can deviate.
+    scores (Floats2d): The total of the paths with each tag at each deviation and the tags of
+        the segment before it. Shape: (R, K)
+    unconditional (Floats2d): The total of all paths with each tag at the token of each
+        deviation. Shape: (R, K)
+    has (Array2d): True if the paths of `scores` have the segment. Shape: (R, K)
+    misses (Array2d): True if they do not; neither for its own tag. Shape: (R, K)
     """
 
-    sides: BothSides
+    messages: BothMessages
     deviations: Deviations
     scores: Floats2d
     unconditional: Floats2d
@@ -98,7 +99,7 @@ class Parting(NamedTuple):
 def segment_log_probs(
     potentials: Potentials, segments: Segments
 ) -> Tuple[Floats1d, Callable[[Floats1d], Potentials]]:
-    """The log-probability that a path has a segment, for each segment.
+    """The log-probability of each segment.
 
         log p(y_begin = tag_begin, ..., y_{end-1} = tag_{end-1}, y_end in after)
 
@@ -109,7 +110,7 @@ def segment_log_probs(
         respect to them, shape (S,), to that of the potentials.
     """
     xp = get_array_module(potentials.emissions)
-    sides, deviations, scores, unconditional, has, _ = _part(potentials, segments, SUM)
+    messages, deviations, scores, unconditional, has, _ = _segment_paths(potentials, segments, SUM)
     totals, shares = SUM.choose(
         xp.where(has, scores, -xp.inf), deviations.segment, len(segments.begin)
     )
@@ -118,9 +119,9 @@ def segment_log_probs(
     def backprop(d_log_p: Floats1d) -> Potentials:
         check_derivatives(d_log_p, totals.shape, "segments")
         weights = xp.where(xp.isfinite(totals), xp.asarray(d_log_p), 0.0)[deviations.segment, None]
-        parting = shares * weights
+        mass = shares * weights
         return _propagate(
-            sides, deviations, parting, xp.exp(unconditional - log_z[:, None]) * weights
+            messages, deviations, mass, xp.exp(unconditional - log_z[:, None]) * weights
         )
 
     return totals - log_z[deviations.opens], backprop
@@ -129,17 +130,17 @@ def segment_log_probs(
 def segment_max_scores(
     potentials: Potentials, segments: Segments
 ) -> Tuple[Floats2d, Callable[[Floats2d], Potentials]]:
-    """The score of the best path that has a segment and of the best that has not.
+    """The scores of the best path with each segment and of the best path without it.
 
     potentials (Potentials): The scores of a batch.
     segments (Segments): The segments.
     RETURNS (Tuple): The scores with each segment and the scores without it, minus infinity
         where there is no legal path, in float64, shape (2, S); and the callback that takes
         the derivative with respect to them, shape (2, S), to that of the potentials,
-        which is 1 on every step of the path.
+        the number of times that the best path uses each potential.
     """
     xp = get_array_module(potentials.emissions)
-    sides, deviations, scores, _, has, misses = _part(potentials, segments, MAX)
+    messages, deviations, scores, _, has, misses = _segment_paths(potentials, segments, MAX)
     chosen = [
         MAX.choose(xp.where(which, scores, -xp.inf), deviations.segment, len(segments.begin))
         for which in (has, misses)
@@ -147,42 +148,42 @@ def segment_max_scores(
 
     def backprop(d_scores: Floats2d) -> Potentials:
         check_derivatives(d_scores, (2, len(segments.begin)), "segments")
-        parting = xp.zeros_like(scores)
+        mass = xp.zeros_like(scores)
         for d_score, (_, shares) in zip(xp.asarray(d_scores), chosen):
-            parting += shares * d_score[deviations.segment, None]
-        return _propagate(sides, deviations, parting, xp.zeros_like(parting))
+            mass += shares * d_score[deviations.segment, None]
+        return _propagate(messages, deviations, mass, xp.zeros_like(mass))
 
     return xp.stack([totals for totals, _ in chosen]), backprop
 
 
-def _part(potentials: Potentials, segments: Segments, semiring: Semiring) -> Parting:
+def _segment_paths(potentials: Potentials, segments: Segments, semiring: Semiring) -> SegmentPaths:
     xp = get_array_module(potentials.emissions)
     packing = pack(potentials)
     check_segments(segments, potentials)
     begin, end, tags = (places.astype("int64") for places in segments[:3])
     segments = segments._replace(begin=begin, end=end, tags=tags)
-    sides = BothSides(potentials, packing, *semiring.neighbours(potentials, packing))
-    deviations = _deviations(segments, sides)
+    messages = BothMessages(potentials, packing, *semiring.both(potentials, packing))
+    deviations = _deviations(segments, messages)
     tags = xp.arange(len(potentials.transitions))
-    along = deviations.inside[:, None] & (tags == deviations.tag[:, None])
+    prefix = deviations.inside[:, None] & (tags == deviations.tag[:, None])
     has = xp.repeat((~deviations.inside)[:, None], len(tags), axis=1)
     if segments.after is not None:
         has &= xp.asarray(segments.after)[deviations.segment] | deviations.over[:, None]
-    return Parting(sides, deviations, *_scores(deviations, sides), has, ~has & ~along)
+    return SegmentPaths(messages, deviations, *_scores(deviations, messages), has, ~has & ~prefix)
 
 
-def _deviations(segments: Segments, sides: BothSides) -> Deviations:
+def _deviations(segments: Segments, messages: BothMessages) -> Deviations:
     n_tokens = segments.end - segments.begin
     segment = numpy.repeat(numpy.arange(len(n_tokens)), n_tokens + 1)
     first = (numpy.cumsum(n_tokens + 1) - n_tokens - 1)[segment]
     position = numpy.arange(len(segment)) - first
     inside = position < n_tokens[segment]
-    sequence_ends = numpy.cumsum(sides.potentials.lengths, dtype="int64")
+    sequence_ends = numpy.cumsum(messages.potentials.lengths, dtype="int64")
     over = ~inside & numpy.isin(segments.end, sequence_ends)[segment]
     tag = numpy.zeros(len(segment), dtype="int64")
     tag[inside] = segments.tags
-    xp = get_array_module(sides.potentials.emissions)
-    row_of_token = unpack(xp.arange(len(sides.packing.tokens)), sides.packing)
+    xp = get_array_module(messages.potentials.emissions)
+    row_of_token = unpack(xp.arange(len(messages.packing.tokens)), messages.packing)
     return Deviations(
         segment=xp.asarray(segment),
         first=xp.asarray(first),
@@ -195,53 +196,54 @@ def _deviations(segments: Segments, sides: BothSides) -> Deviations:
     )
 
 
-def _scores(deviations: Deviations, sides: BothSides) -> Tuple[Floats2d, Floats2d]:
+def _scores(deviations: Deviations, messages: BothMessages) -> Tuple[Floats2d, Floats2d]:
     """The totals `scores` and `unconditional` of `Parting`."""
     xp = get_array_module(deviations.row)
-    emissions = fold_ends(sides.potentials, sides.packing)[deviations.row]
-    onwards = emissions + sides.after.predicted[deviations.row]
-    to_here = sides.before.predicted[deviations.row]
-    from_before = sides.potentials.transitions[deviations.tag_before].astype("float64")
+    emissions = fold_ends(messages.potentials, messages.packing)[deviations.row]
+    onwards = emissions + messages.after.predicted[deviations.row]
+    to_here = messages.before.predicted[deviations.row]
+    from_before = messages.potentials.transitions[deviations.tag_before].astype("float64")
     to_tag = xp.where(deviations.opens[:, None], to_here, from_before)
     at_tag = xp.arange(len(deviations.row)), deviations.tag
     step = xp.where(deviations.inside, to_tag[at_tag] + emissions[at_tag], 0.0)
     possible = xp.isfinite(step)
-    along = running_sum(xp.where(possible, step, 0.0), deviations.first)
-    along = xp.where(running_sum(~possible, deviations.first) > 0, -xp.inf, along)[:, None]
-    if_over = xp.where(xp.arange(emissions.shape[1]) == 0, along, -xp.inf)
-    scores = xp.where(deviations.over[:, None], if_over, along + to_tag + onwards)
+    prefix = running_sum(xp.where(possible, step, 0.0), deviations.first)
+    prefix = xp.where(running_sum(~possible, deviations.first) > 0, -xp.inf, prefix)[:, None]
+    if_over = xp.where(xp.arange(emissions.shape[1]) == 0, prefix, -xp.inf)
+    scores = xp.where(deviations.over[:, None], if_over, prefix + to_tag + onwards)
     return scores, to_here + onwards
 
 
 def _propagate(
-    sides: BothSides, deviations: Deviations, parting: Floats2d, unconditional: Floats2d
+    messages: BothMessages, deviations: Deviations, mass: Floats2d, unconditional: Floats2d
 ) -> Potentials:
-    """Count the steps of paths that part from segments, less those of paths unconditional.
+    """The gradient: mass of the paths that deviate, minus mass of all paths at those tokens.
 
-    parting (Floats2d): Mass that takes each tag at each turn. Shape: (R, K)
-    unconditional (Floats2d): Mass on each tag at each turn to be taken off on the whole way.
-        Shape: (R, K)
+    mass (Floats2d): Mass on each tag at each deviation. Shape: (R, K)
+    unconditional (Floats2d): Mass to subtract at each tag of each deviation. Shape: (R, K)
     """
-    opens, inside, going_on = (
+    opens, inside, continues = (
         each[:, None] for each in (deviations.opens, deviations.inside, ~deviations.over)
     )
-    along = _along(parting, deviations)
-    stays, leaves = (along - unconditional) * inside, (parting - unconditional * ~inside) * going_on
-    gradient = sides.propagate(
-        to_left=_on_rows((stays + leaves) * opens, deviations, sides),
-        to_right=_on_rows(leaves, deviations, sides),
-        surplus=_on_rows(leaves * opens - stays * ~opens, deviations, sides),
+    prefix = _prefix_mass(mass, deviations)
+    stays, leaves = (prefix - unconditional) * inside, (mass - unconditional * ~inside) * continues
+    gradient = messages.propagate(
+        to_left=_on_rows((stays + leaves) * opens, deviations, messages),
+        to_right=_on_rows(leaves, deviations, messages),
+        surplus=_on_rows(leaves * opens - stays * ~opens, deviations, messages),
     )
-    n_tags = parting.shape[1]
-    places = deviations.tag_before[:, None] * n_tags + get_array_module(parting).arange(n_tags)
-    d_pairs = add_up(places, (along + parting) * (going_on & ~opens), (n_tags, n_tags))
-    d_pairs -= sides.before.pairs(_on_rows(unconditional * (going_on & ~opens), deviations, sides))
-    d_transitions = gradient.transitions + d_pairs.astype(gradient.transitions.dtype)
-    return _on_legal_steps(gradient._replace(transitions=d_transitions), sides.potentials)
+    n_tags = mass.shape[1]
+    places = deviations.tag_before[:, None] * n_tags + get_array_module(mass).arange(n_tags)
+    d_transitions = add_up(places, (prefix + mass) * (continues & ~opens), (n_tags, n_tags))
+    d_transitions -= messages.before.expected_transitions(
+        _on_rows(unconditional * (continues & ~opens), deviations, messages)
+    )
+    d_transitions = gradient.transitions + d_transitions.astype(gradient.transitions.dtype)
+    return _zero_if_forbidden(gradient._replace(transitions=d_transitions), messages.potentials)
 
 
-def _on_legal_steps(gradient: Potentials, potentials: Potentials) -> Potentials:
-    """The gradient without what rounding leaves on forbidden steps, where mass cancels."""
+def _zero_if_forbidden(gradient: Potentials, potentials: Potentials) -> Potentials:
+    """The gradient, exactly 0 on forbidden potentials, where rounding errors may remain."""
     xp = get_array_module(potentials.emissions)
     arrays = [
         xp.where(xp.isneginf(scores), xp.zeros_like(array), array)
@@ -250,19 +252,19 @@ def _on_legal_steps(gradient: Potentials, potentials: Potentials) -> Potentials:
     return Potentials._make([*arrays, gradient.lengths])
 
 
-def _along(parting: Floats2d, deviations: Deviations) -> Floats2d:
-    """The mass that goes on along the segment at each turn, to part later. Shape: (R, K)"""
-    xp = get_array_module(parting)
-    here = parting.sum(axis=1)
+def _prefix_mass(mass: Floats2d, deviations: Deviations) -> Floats2d:
+    """The mass on the tag of the segment at each token, to deviate later. Shape: (R, K)"""
+    xp = get_array_module(mass)
+    here = mass.sum(axis=1)
     in_all = sum_by_group(here, deviations.segment, len(here))
     later = in_all[deviations.segment] - running_sum(here, deviations.first) - here
-    along = xp.zeros_like(parting)
-    along[xp.arange(len(here)), deviations.tag] = xp.where(deviations.inside, later, 0.0)
-    return along
+    prefix = xp.zeros_like(mass)
+    prefix[xp.arange(len(here)), deviations.tag] = xp.where(deviations.inside, later, 0.0)
+    return prefix
 
 
-def _on_rows(mass: Floats2d, deviations: Deviations, sides: BothSides) -> Floats2d:
-    """Lay mass at deviations on the rows of their tokens. Shape: (R, K) to (N, K)"""
+def _on_rows(mass: Floats2d, deviations: Deviations, messages: BothMessages) -> Floats2d:
+    """Add up mass of deviations by the rows of their tokens. Shape: (R, K) to (N, K)"""
     n_tags = mass.shape[1]
     places = deviations.row[:, None] * n_tags + get_array_module(mass).arange(n_tags)
-    return add_up(places, mass, sides.potentials.emissions.shape)
+    return add_up(places, mass, messages.potentials.emissions.shape)

@@ -1,8 +1,8 @@
-"""Sums over paths and best paths by the same code.
+"""The sum-product and the max-product semiring, so that both share code.
 
-A recursion over paths needs messages from both sides and a way to choose among scores.
-Summing, each score has the share exp(score - total) in the total; maximising, one best
-score has it all. The shares are the derivatives of the total.
+A semiring has the messages of both directions and the total of a group of scores: log-sum-exp
+or the maximum. The shares are the derivatives of the total: exp(score - total), or 1 for one
+best score and 0 for the others.
 """
 
 from typing import Callable, NamedTuple, Tuple
@@ -17,25 +17,25 @@ from .max_product import (
     best_successors,
     max_product_messages,
 )
-from .messages import MessagesOfSide, neighbours, predecessors, successors
+from .messages import MessagesOfSide, predecessors, successors, sum_product_messages
 from .packing import Packing, sum_by_group
 
 Choice = Callable[[Floats2d, Ints1d, int], Tuple[Floats1d, Floats2d]]
-"""Takes scores, shape (R, K), the group of each row, shape (R,), and the number G of groups
-to the totals of the groups, shape (G,), and the shares, shape (R, K). A group without any
-possible score has the total minus infinity and no shares."""
+"""Takes scores, shape (R, K), the group of each row, shape (R,), and the number G of groups.
+Returns the totals of the groups, shape (G,), and the shares, shape (R, K). A group whose scores
+are all minus infinity has the total minus infinity and the shares 0."""
 
 
 class Semiring(NamedTuple):
-    """How the scores of paths are put together.
+    """Messages and totals.
 
-    neighbours (Callable): Runs the messages from both sides.
-    predecessors (Callable): Runs those from the left.
-    successors (Callable): Runs those from the right.
-    choose (Choice): Puts the scores of groups together.
+    both (Callable): The messages of both directions.
+    predecessors (Callable): The forward messages.
+    successors (Callable): The backward messages.
+    choose (Choice): The totals of groups of scores, and the shares.
     """
 
-    neighbours: Callable[[Potentials, Packing], Tuple[MessagesOfSide, MessagesOfSide]]
+    both: Callable[[Potentials, Packing], Tuple[MessagesOfSide, MessagesOfSide]]
     predecessors: Callable[[Potentials, Packing], MessagesOfSide]
     successors: Callable[[Potentials, Packing], MessagesOfSide]
     choose: Choice
@@ -76,5 +76,5 @@ def _maximum(rows: Floats1d, groups: Ints1d, n_groups: int) -> Floats1d:
     return largest
 
 
-SUM = Semiring(neighbours, predecessors, successors, choose_all)
+SUM = Semiring(sum_product_messages, predecessors, successors, choose_all)
 MAX = Semiring(max_product_messages, best_predecessors, best_successors, choose_best)

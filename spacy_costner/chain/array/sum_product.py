@@ -1,20 +1,20 @@
 """Sums over all paths, by scaled forward and backward messages.
 
-alpha_t[j] sums over the paths that end in tag j at step t; beta_t[i] over the ways to go
-on from tag i at step t (Rabiner, 1989, sections III.A and V.A):
+alpha_t[j] is the sum over the paths that end in tag j at token t; beta_t[i] is the sum over
+the continuations of tag i at token t (Rabiner, 1989, sections III.A and V.A):
 
     alpha_t[j]    = sum_i alpha_{t-1}[i] exp(transitions[i, j]) exp(emissions[t, j])
     beta_{t-1}[i] = sum_j exp(transitions[i, j]) exp(emissions[t, j]) beta_t[j]
 
-on exponentiated scores, so that a step is one matrix product, and divided at each step
-by its sum. A small entry may underflow then, and with it the paths that pass through it.
-So a sequence with an entry that should be positive and is below SMALLEST counts as lost
-and is computed again by `log_domain`, where any finite scores are right.
+The potentials are exponentiated, so that each message is one matrix product, and each message
+is divided by its sum. A small entry may underflow then, and with it the paths through it. So a
+sequence that has a possible entry below SMALLEST is marked as underflow and computed again by
+`log_domain`, which is exact for any finite scores.
 """
 
 from typing import NamedTuple
 
-from thinc.types import Array1d, Array2d, Floats1d, Floats2d, Floats3d
+from thinc.types import Array1d, Array2d, Floats1d, Floats2d
 from thinc.util import get_array_module
 
 from ...types import Potentials, ScoreWithVjp
@@ -29,23 +29,22 @@ from .packing import (
     select,
     sum_by_sequence,
     unfold_ends,
-    unpack,
 )
 
 SMALLEST = 1e-30
 
 
 class Kernel(NamedTuple):
-    """The scores of a packed batch, exponentiated.
+    """The exponentiated potentials of a packed batch.
 
     emissions (Floats2d): exp(emissions - shift), 1 at most. Shape: (N, K)
     transitions (Floats2d): exp(transitions - their largest), 1 at most. Shape: (K, K)
-    shift (Floats1d): What each row was lowered by, the transition to it included.
+    shift (Floats1d): The shift of each row, with that of the transition to it.
         Shape: (N,)
-    transition_shift (Floats1d): What each transition was lowered by. Shape: (1,)
-    possible (Array2d): Which tags a row may have. Shape: (N, K)
-    reach (Floats2d): 1 where a transition is allowed, else 0. Shape: (K, K)
-    lost (Array1d): Rows in which an exponential fell below SMALLEST. Shape: (N,)
+    transition_shift (Floats1d): The shift of the transitions. Shape: (1,)
+    possible (Array2d): The mask of the tags possible in each row. Shape: (N, K)
+    legal (Floats2d): 1 where a transition is allowed, else 0. Shape: (K, K)
+    underflow (Array1d): Rows with a possible entry below SMALLEST. Shape: (N,)
     """
 
     emissions: Floats2d
@@ -53,68 +52,68 @@ class Kernel(NamedTuple):
     shift: Floats1d
     transition_shift: Floats1d
     possible: Array2d
-    reach: Floats2d
-    lost: Array1d
+    legal: Floats2d
+    underflow: Array1d
 
 
 class Messages(NamedTuple):
     """The messages of one direction.
 
     values (Floats2d): alpha or beta, each row divided by its sum. Shape: (N, K)
-    scale (Floats1d): What each row was divided by. Shape: (N,)
-    lost (Array1d): Rows in which an entry fell below SMALLEST. Shape: (N,)
+    scale (Floats1d): The sum that each row was divided by. Shape: (N,)
+    underflow (Array1d): Rows with a possible entry below SMALLEST. Shape: (N,)
     """
 
     values: Floats2d
     scale: Floats1d
-    lost: Array1d
+    underflow: Array1d
 
 
 class ForwardBackward(NamedTuple):
-    """What forward and backward messages say together.
+    """The posterior, from forward and backward messages.
 
     unary (Floats2d): p(y_t = j). Shape: (N, K)
-    ahead (Floats2d): For each row but the first of a sequence, what alpha of the row
-        before and the transition have to be multiplied by to give p(y_{t-1}, y_t).
+    ahead (Floats2d): For each row but the first of a sequence, the factor f with
+        p(y_{t-1} = i, y_t = j) = alpha_{t-1}[i] exp(transitions[i, j]) f_t[j].
         Shape: (N - offsets[1], K)
-    lost (Array1d): The sequences for which this does not hold. Shape: (B,)
+    underflow (Array1d): The sequences that underflow. Shape: (B,)
     """
 
     unary: Floats2d
     ahead: Floats2d
-    lost: Array1d
+    underflow: Array1d
 
 
 def log_partition(potentials: Potentials) -> ScoreWithVjp:
-    """The logarithm of the sum over all paths.
+    """The log partition function.
 
         log Z = log sum_y exp(s(y))
 
     potentials (Potentials): The scores of a batch.
-    RETURNS (ScoreWithVjp): log Z of each sequence, and the callback to its gradient, which is
-        how often each step is expected to be taken: the marginals. Shape: (B,)
+    RETURNS (ScoreWithVjp): log Z of each sequence, and the callback to its gradient: the
+        expected number of times that a path uses each potential. Shape: (B,)
     """
     xp = get_array_module(potentials.emissions)
     packing = pack(potentials)
     kernel = exponentiate(fold_ends(potentials, packing), potentials.transitions, packing)
     alpha = forward(kernel, packing)
     log_z = sum_by_sequence(xp.log(xp.maximum(alpha.scale, SMALLEST)) + kernel.shift, packing)
-    lost = sequences(alpha.lost | kernel.lost, packing)
-    if lost.any():
-        log_z[lost] = log_domain.log_partition(select(potentials, lost)[0])[0]
+    underflow = sequences(alpha.underflow | kernel.underflow, packing)
+    if underflow.any():
+        log_z[underflow] = log_domain.log_partition(select(potentials, underflow)[0])[0]
 
     def backprop(d_log_z: Floats1d) -> Potentials:
         check_derivatives(d_log_z, log_z.shape)
         posterior = _posterior(kernel, alpha, packing)
-        weights = xp.where(posterior.lost, 0.0, d_log_z).astype(alpha.values.dtype)
+        weights = xp.where(posterior.underflow, 0.0, d_log_z).astype(alpha.values.dtype)
         weights = weights[packing.sequence]
         d_emissions = posterior.unary * weights[:, None]
         ahead = posterior.ahead * weights[packing.later, None]
         d_transitions = alpha.values[packing.before].T @ ahead * kernel.transitions
         gradient = unfold_ends(d_emissions, d_transitions, packing, potentials.lengths)
-        if posterior.lost.any():
-            taken, tokens = select(potentials, posterior.lost)
-            exact = log_domain.log_partition(taken)[1](d_log_z[posterior.lost])
+        if posterior.underflow.any():
+            taken, tokens = select(potentials, posterior.underflow)
+            exact = log_domain.log_partition(taken)[1](d_log_z[posterior.underflow])
             gradient = add_selected(gradient, exact, tokens)
         return gradient
 
@@ -122,7 +121,7 @@ def log_partition(potentials: Potentials) -> ScoreWithVjp:
 
 
 def marginals(potentials: Potentials) -> Floats2d:
-    """The probability of each tag at each token, p(y_t = k).
+    """The marginals, p(y_t = k).
 
     RETURNS (Floats2d): Shape: (N, K)
     """
@@ -131,29 +130,8 @@ def marginals(potentials: Potentials) -> Floats2d:
     return backprop(xp.ones(len(potentials.lengths))).emissions
 
 
-def pairwise_marginals(potentials: Potentials) -> Floats3d:
-    """The probability of each pair of tags at each token and the one before.
-
-    RETURNS (Floats3d): p(y_{t-1} = i, y_t = j), 0 at first tokens. Shape: (N, K, K)
-    """
-    xp = get_array_module(potentials.emissions)
-    packing = pack(potentials)
-    kernel = exponentiate(fold_ends(potentials, packing), potentials.transitions, packing)
-    alpha = forward(kernel, packing)
-    posterior = _posterior(kernel, alpha, packing)
-    n_tags = len(kernel.transitions)
-    rows = xp.zeros((len(packing.tokens), n_tags, n_tags), dtype=kernel.emissions.dtype)
-    before = alpha.values[packing.before][:, :, None]
-    rows[packing.later] = before * kernel.transitions * posterior.ahead[:, None, :]
-    pairs = unpack(rows, packing)
-    if posterior.lost.any():
-        taken, tokens = select(potentials, posterior.lost)
-        pairs[tokens] = log_domain.pairwise_marginals(taken)
-    return pairs
-
-
 def exponentiate(emissions: Floats2d, transitions: Floats2d, packing: Packing) -> Kernel:
-    """Take the scores of a packed, folded batch out of the log domain."""
+    """Exponentiate the scores of a packed batch; see `fold_ends`."""
     xp = get_array_module(emissions)
     row_shift = zero_if_infinite(emissions.max(axis=1))
     transition_shift = zero_if_infinite(transitions.max(keepdims=True))[0]
@@ -162,14 +140,14 @@ def exponentiate(emissions: Floats2d, transitions: Floats2d, packing: Packing) -
     possible, allowed = emissions > -xp.inf, transitions > -xp.inf
     shift = row_shift.astype("float64")
     shift[packing.later] += transition_shift
-    lost = ((scaled < SMALLEST) & possible).any(axis=1)
-    lost |= ((scaled_transitions < SMALLEST) & allowed).any()
-    reach = allowed.astype(emissions.dtype)
-    return Kernel(scaled, scaled_transitions, shift, transition_shift, possible, reach, lost)
+    underflow = ((scaled < SMALLEST) & possible).any(axis=1)
+    underflow |= ((scaled_transitions < SMALLEST) & allowed).any()
+    legal = allowed.astype(emissions.dtype)
+    return Kernel(scaled, scaled_transitions, shift, transition_shift, possible, legal, underflow)
 
 
 def forward(kernel: Kernel, packing: Packing) -> Messages:
-    """The messages alpha."""
+    """The forward messages alpha."""
     xp = get_array_module(kernel.emissions)
     alpha = kernel.emissions.copy()
     scale = xp.empty(len(alpha), dtype=alpha.dtype)
@@ -179,13 +157,15 @@ def forward(kernel: Kernel, packing: Packing) -> Messages:
             alpha[rows] *= alpha[before] @ kernel.transitions
         _normalise(alpha, scale, rows)
     small = (alpha * xp.minimum(scale, 1)[:, None] < SMALLEST) & kernel.possible
-    lost = scale < SMALLEST
-    lost[packing.later] |= reached(small[packing.later], alpha[packing.before] > 0, kernel.reach)
-    return Messages(alpha, scale, lost)
+    underflow = scale < SMALLEST
+    underflow[packing.later] |= underflows(
+        small[packing.later], alpha[packing.before] > 0, kernel.legal
+    )
+    return Messages(alpha, scale, underflow)
 
 
 def backward(kernel: Kernel, packing: Packing) -> Messages:
-    """The messages beta."""
+    """The backward messages beta."""
     xp = get_array_module(kernel.emissions)
     beta = xp.ones_like(kernel.emissions)
     scale = xp.ones(len(beta), dtype=beta.dtype)
@@ -194,13 +174,13 @@ def backward(kernel: Kernel, packing: Packing) -> Messages:
         beta[before] = (kernel.emissions[rows] * beta[rows]) @ kernel.transitions.T
         _normalise(beta, scale, before)
     small = beta * xp.minimum(scale, 1)[:, None] < SMALLEST
-    lost = scale < SMALLEST
-    lost[packing.before] |= reached(
+    underflow = scale < SMALLEST
+    underflow[packing.before] |= underflows(
         small[packing.before],
         (beta[packing.later] > 0) & kernel.possible[packing.later],
-        kernel.reach.T,
+        kernel.legal.T,
     )
-    return Messages(beta, scale, lost)
+    return Messages(beta, scale, underflow)
 
 
 def _posterior(kernel: Kernel, alpha: Messages, packing: Packing) -> ForwardBackward:
@@ -208,35 +188,35 @@ def _posterior(kernel: Kernel, alpha: Messages, packing: Packing) -> ForwardBack
     beta = backward(kernel, packing)
     unary = alpha.values * beta.values
     overlap = unary.sum(axis=1)
-    pairs = (overlap * beta.scale)[packing.before]
-    lost = kernel.lost | alpha.lost | beta.lost | (overlap < SMALLEST)
-    lost[packing.later] |= pairs < SMALLEST
+    joint = (overlap * beta.scale)[packing.before]
+    underflow = kernel.underflow | alpha.underflow | beta.underflow | (overlap < SMALLEST)
+    underflow[packing.later] |= joint < SMALLEST
     unary /= xp.maximum(overlap, SMALLEST)[:, None]
     ahead = kernel.emissions[packing.later] * beta.values[packing.later]
-    ahead /= xp.maximum(pairs, SMALLEST)[:, None]
-    return ForwardBackward(unary, ahead, sequences(lost, packing))
+    ahead /= xp.maximum(joint, SMALLEST)[:, None]
+    return ForwardBackward(unary, ahead, sequences(underflow, packing))
 
 
 def _normalise(messages: Floats2d, scale: Floats1d, rows: slice) -> None:
-    """Divide rows by their sums, in place; a row of zeros stays one."""
+    """Divide rows by their sums, in place; rows of zeros stay."""
     total = messages[rows].sum(axis=1)
     scale[rows] = total
     total[total == 0] = 1
     messages[rows] /= total[:, None]
 
 
-def reached(small: Array2d, positive: Array2d, reach: Floats2d) -> Array1d:
-    """In which rows an entry is small though an allowed transition leads to it from a
-    positive entry of the row before. Shapes: (N, K), (N, K), (K, K) to (N,)"""
+def underflows(small: Array2d, positive: Array2d, legal: Floats2d) -> Array1d:
+    """The rows with a small entry that a legal transition connects to a positive entry of the
+    adjacent row. Shapes: (N, K), (N, K), (K, K) to (N,)"""
     xp = get_array_module(small)
     found = small.any(axis=1)
     rows = xp.nonzero(found)[0]
     if len(rows):
-        led_to = positive[rows].astype(reach.dtype) @ reach > 0
+        led_to = positive[rows].astype(legal.dtype) @ legal > 0
         found[rows] = (small[rows] & led_to).any(axis=1)
     return found
 
 
 def sequences(rows: Array1d, packing: Packing) -> Array1d:
-    """The sequences with any of these rows. Shape: (N,) to (B,)"""
+    """The mask of the sequences with any of these rows. Shape: (N,) to (B,)"""
     return sum_by_sequence(rows, packing) > 0

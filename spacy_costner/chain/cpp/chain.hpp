@@ -1,4 +1,4 @@
-// A batch of chains with its types known, and the order in which its sequences are worked.
+// A batch of chains with its types known, and the order in which its sequences are processed.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ struct Chain {
     int64_t n_sequences, n_tokens;
     int n_tags;
 
-    explicit Chain(const Scores& scores)
+    explicit Chain(const Potentials& scores)
         : emissions(static_cast<const Real*>(scores.emissions)),
           transitions(static_cast<const Real*>(scores.transitions)),
           start(static_cast<const Real*>(scores.start)),
@@ -42,27 +42,27 @@ struct Chain {
     }
 };
 
-// Sequences that are worked side by side, the longest first.
+// Sequences that are processed side by side, the longest first.
 struct Group {
     const int64_t* sequences;
     int size;
 };
 
-// What is left of a group without the sequences that are lost; `kept` holds it.
-inline Group without(const Group& group, const char* lost, int64_t* kept) {
+// A group without the sequences that underflow; `kept` holds it.
+inline Group without(const Group& group, const char* underflow, int64_t* kept) {
     Group rest = {kept, 0};
     for (int r = 0; r < group.size; r++)
-        if (!lost[group.sequences[r]]) kept[rest.size++] = group.sequences[r];
+        if (!underflow[group.sequences[r]]) kept[rest.size++] = group.sequences[r];
     return rest;
 }
 
-inline bool any(const std::vector<char>& truths) {
-    return std::find(truths.begin(), truths.end(), 1) != truths.end();
+inline bool any(const std::vector<char>& mask) {
+    return std::find(mask.begin(), mask.end(), 1) != mask.end();
 }
 
-inline std::vector<char> none_of(std::vector<char> truths) {
-    for (char& truth : truths) truth = !truth;
-    return truths;
+inline std::vector<char> none_of(std::vector<char> mask) {
+    for (char& truth : mask) truth = !truth;
+    return mask;
 }
 
 // Groups of nearly equal length, so that few places in a group stand idle; no empty sequences.

@@ -1,4 +1,4 @@
-// Paths that leave a set of paths at least once.
+// The paths outside a set of paths.
 // No include guard: one_isa.hpp includes it once for each instruction set.
 //
 // With the tags S_t of the set at t, a path leaves it at the first token whose tag is not in S_t.
@@ -9,45 +9,45 @@
 //     p(outside) = sum_t sum_{j not in S_t} x_t[j] beta_t[j]
 //
 // a may underflow only where nearly all paths have left the set before. The gradient of
-// log p(outside) + log Z is the mass x_t[j] beta_t[j] / p(outside), which spreads rightwards
-// among all paths and leftwards within the set:
+// log p(outside) + log Z is the mass x_t[j] beta_t[j] / p(outside), propagated rightwards
+// by all paths and leftwards within the set:
 //
 //     p(y_{t-1} = i | in the set until t - 1, y_t = j)
 //         = a_{t-1}[i] M[i, j] / sum_{k in S_{t-1}} a_{t-1}[k] M[k, j]
 
 template <class Score, class Real>
-class PosteriorOf<Score, Real>::Outside final : public Question {
+class PosteriorOf<Score, Real>::Excluding final : public QueryBase {
   public:
-    Outside(const PosteriorOf& owner, const Sets& allowed, double* log_sums)
-        : Question(owner), width_(owner.width_), sets_(allowed, owner.chain_.n_tokens, owner.rows_.order),
+    Excluding(const PosteriorOf& owner, const Allowed& allowed, double* log_sums)
+        : QueryBase(owner), width_(owner.width_), sets_(allowed, owner.chain_.n_tokens, owner.rows_.order),
           stay_(sets_.size()), leave_(owner.chain_.n_tokens * width_), p_(owner.chain_.n_sequences) {
         this->for_sequences([&](int64_t s) {
             p_[s] = follow(s);
             using std::log;
-            this->lost[s] = p_[s] > 0 && p_[s] < Wide<Real>(SMALLEST<Real>);
+            this->underflow[s] = p_[s] > 0 && p_[s] < Wide<Real>(SMALLEST<Real>);
             log_sums[s] = owner.log_z_[s] + log(p_[s]);
         });
     }
 
   private:
-    typename Question::Ways ways() const override { return {false, true, false}; }
+    typename QueryBase::Directions directions() const override { return {false, true, false}; }
 
-    void lay(const Group& group, const double* d_log_sums, Spread& propagate) const override {
+    void add_sources(const Group& group, const double* d_log_sums, Propagation& propagation) const override {
         for (int r = 0; r < group.size; r++) {
             const int64_t s = group.sequences[r], first = this->chain_.begins[s] * width_;
             const Vec<Real> scale = splat(weight(s, d_log_sums));
-            Real* right = propagate.right(r);
+            Real* right = propagation.right(r);
             for (int64_t i = 0; i < this->chain_.lengths[s] * width_; i += LANES<Real>)
                 store(right + i, load(right + i) + load(leave_ + first + i) * scale);
         }
     }
 
-    void lay_mass(const Group& group, const double* d_log_sums, Spread& propagate, Real* pairs) const override {
+    void add_mass(const Group& group, const double* d_log_sums, Propagation& propagation, Real* pairs) const override {
         Buffer<Wide<Real>> scratch(width_);
         Buffer<Real> passed(width_), mass(2 * width_);
         for (int r = 0; r < group.size; r++) {
             const int64_t s = group.sequences[r];
-            back_in_set(s, weight(s, d_log_sums), propagate.left(r), scratch, passed, mass, pairs);
+            back_in_set(s, weight(s, d_log_sums), propagation.left(r), scratch, passed, mass, pairs);
         }
     }
 
@@ -91,8 +91,8 @@ class PosteriorOf<Score, Real>::Outside final : public Question {
             store(row + k, load(row + k) * load(emissions + k));
     }
 
-    // Lays the mass that leaves the set, carries it back to where it was in the set, and counts
-    // the pairs on its way.
+    // Adds the mass that leaves the set, propagates it leftwards within the set, and counts its
+    // transitions.
     void back_in_set(int64_t s, Real weight, Real* left, Wide<Real>* scratch, Real* passed, Real* mass, Real* pairs) const {
         const int64_t begin = this->chain_.begins[s], length = this->chain_.lengths[s];
         Real* before = mass + width_;
@@ -122,7 +122,7 @@ class PosteriorOf<Score, Real>::Outside final : public Question {
         }
     }
 
-    // Adds a row of mass to a row of pairs. RETURNS its sum.
+    // Adds a row of mass to a row of transition counts. RETURNS its sum.
     Real pass(const Real* mass, Real* pairs) const {
         Vec<Real> total = splat(Real(0));
         for (int k = 0; k < width_; k += LANES<Real>) {

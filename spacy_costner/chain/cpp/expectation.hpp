@@ -1,24 +1,24 @@
-// Means of values that add up over the steps of a path.
+// Expectations of values that add up over the tags and transitions of a path.
 // No include guard: one_isa.hpp includes it once for each instruction set.
 
-// E_p[v(y)]: of a value v_t[k] of tags and V[i, j] of pairs of tags. Given the tag j at t, the
+// E_p[v(y)]: of a value v_t[k] of tags and V[i, j] of transitions. Given the tag j at t, the
 // mean of V with the tag before and that with the tag after are
 //
 //     A_t[j] / alpha_t[j],  A_t[j] = c_{t-1} E_t[j] sum_i alpha_{t-1}[i] M[i, j] V[i, j]
 //     B_t[i] / beta_t[i],   B_t[i] = c_t sum_j M[i, j] V[i, j] E_{t+1}[j] beta_{t+1}[j]
 //
-// With weight w the gradient is the mass w p (v - E_p[v]) on tags and on pairs; that of pairs
-// spreads leftwards from its first tag and rightwards from its second:
+// With weight w the gradient is the mass w p (v - E_p[v]) on tags and on transitions; that of a transition
+// is propagated leftwards from its first tag and rightwards from its second:
 //
 //     s_t  = w ((v_t - E_p[v_t]) beta_t + B_t - n_t beta_t),    n_t = sum_j B_t[j] alpha_t[j]
 //     s'_t = w ((v_t - E_p[v_t]) alpha_t + A_t - m_t alpha_t),  m_t = sum_j A_t[j] beta_t[j]
 //
 // n_t is m_{t+1}, but not to the last digit: mass that isn't 0 in sum adds up in long sequences.
 template <class Score, class Real>
-class PosteriorOf<Score, Real>::Expectation final : public Question {
+class PosteriorOf<Score, Real>::Expectation final : public QueryBase {
   public:
-    Expectation(const PosteriorOf& owner, const Scores& values, double* means)
-        : Question(owner), values_(values), width_(owner.width_), start_(width_), end_(width_),
+    Expectation(const PosteriorOf& owner, const Potentials& values, double* means)
+        : QueryBase(owner), values_(values), width_(owner.width_), start_(width_), end_(width_),
           of_tags_(owner.chain_.n_tokens), of_pairs_(owner.chain_.n_tokens) {
         fetch(values_.start, start_);
         fetch(values_.end, end_);
@@ -27,29 +27,29 @@ class PosteriorOf<Score, Real>::Expectation final : public Question {
         for (int i = 0; i < owner.sums_.n_threads_; i++) rows.emplace_back(width_);
         owner.for_groups([&](const Group& group, int thread) {
             for (int r = 0; r < group.size; r++)
-                if (!this->lost[group.sequences[r]])
+                if (!this->underflow[group.sequences[r]])
                     means[group.sequences[r]] = mean(group.sequences[r], rows[thread]);
         });
     }
 
   private:
-    void lay(const Group& group, const double* d_means, Spread& propagate) const override {
+    void add_sources(const Group& group, const double* d_means, Propagation& propagation) const override {
         Buffer<Real> values(width_), after(has_pairs_ && group.size ? this->chain_.lengths[group.sequences[0]] * width_ : 0);
         for (int r = 0; r < group.size; r++) {
             const int64_t s = group.sequences[r];
-            if (has_pairs_) find_pairs_after(s, after, propagate.scratch(r));
-            lay_sources(s, static_cast<Real>(d_means[s]), values, after, propagate.left(r), propagate.right(r));
+            if (has_pairs_) find_pairs_after(s, after, propagation.scratch(r));
+            fill_sources(s, static_cast<Real>(d_means[s]), values, after, propagation.left(r), propagation.right(r));
         }
     }
 
-    void lay_mass(const Group& group, const double* d_means, Spread& propagate, Real*) const override {
+    void add_mass(const Group& group, const double* d_means, Propagation& propagation, Real*) const override {
         for (int r = 0; r < group.size && has_pairs_; r++)
-            lay_on_pairs(group.sequences[r], static_cast<Real>(d_means[group.sequences[r]]), propagate, r);
+            add_transition_mass(group.sequences[r], static_cast<Real>(d_means[group.sequences[r]]), propagation, r);
     }
 
-    void count(const Group& group, const double* d_means, Spread& propagate, Real* counts) const override {
+    void count(const Group& group, const double* d_means, Propagation& propagation, Real* counts) const override {
         for (int r = 0; r < group.size && has_pairs_; r++)
-            propagate.count_marginals(r, static_cast<Real>(d_means[group.sequences[r]]), counts);
+            propagation.count_marginals(r, static_cast<Real>(d_means[group.sequences[r]]), counts);
     }
 
     std::size_t n_counts() const override { return has_pairs_ ? this->owner_.sums_.by_source_.size : 0; }
@@ -149,7 +149,7 @@ class PosteriorOf<Score, Real>::Expectation final : public Question {
     }
 
     // The sources of a sequence; `after` holds its rows B.
-    void lay_sources(int64_t s, Real weight, Real* values, const Real* after, Real* left, Real* right) const {
+    void fill_sources(int64_t s, Real weight, Real* values, const Real* after, Real* left, Real* right) const {
         for (int64_t t = this->chain_.begins[s]; t < this->owner_.past(s); t++) {
             const Real *alpha = this->owner_.alpha_row(t), *beta = this->owner_.beta_row(t);
             const Real* before = before_ + t * width_;
@@ -198,19 +198,19 @@ class PosteriorOf<Score, Real>::Expectation final : public Question {
         multiply_all(by_target_, scratch + width_, length - 1, keep);
     }
 
-    // Mass of pairs, on their second tags and on the pairs themselves as far as V is not 0.
-    void lay_on_pairs(int64_t s, Real weight, Spread& propagate, int r) const {
+    // Mass of transitions where V is not 0, on their second tags and on the transitions themselves.
+    void add_transition_mass(int64_t s, Real weight, Propagation& propagation, int r) const {
         const int64_t begin = this->chain_.begins[s], length = this->chain_.lengths[s];
         for (int64_t t = 1; t < length; t++) {
             const Real* alpha = this->owner_.alpha_row(begin + t);
             const Real* beta = this->owner_.beta_row(begin + t);
             const Real* before = before_ + (begin + t) * width_;
             const Real mean = of_pairs_[begin + t];
-            Real* mass = propagate.left(r) + t * width_;
+            Real* mass = propagation.left(r) + t * width_;
             for (int k = 0; k < width_; k += LANES<Real>)
                 store(mass + k, load(mass + k) + (load(before + k) - load(alpha + k) * mean) *
                                                      load(beta + k) * weight);
-            propagate.take_off_pairs(r, t, weight * mean);
+            propagation.take_off_pairs(r, t, weight * mean);
         }
     }
 

@@ -1,5 +1,5 @@
-// IdMap that neither underflow nor overflow: what scaled messages of floats and then of doubles
-// cannot hold is computed with them once more, by the same code.
+// Numbers that neither underflow nor overflow. Sequences whose scaled messages underflow as floats
+// and as doubles are computed again with them, by the same code.
 #pragma once
 
 #include <cmath>
@@ -100,7 +100,7 @@ inline constexpr double SMALLEST<double> = 1e-280;
 template <>
 inline const Extended SMALLEST<Extended> = settled(1.0, -1e300);
 
-// What sums are kept in that a Real may be too narrow for, and sequences that it loses.
+// The wider type: for sums that need its range, and for sequences that underflow in Real.
 template <class Real>
 struct WideOf {
     typedef Extended type;

@@ -1,4 +1,4 @@
-// What the compiled chain offers to Cython, whichever instruction set runs it.
+// The functions and classes of the compiled chain, for all instruction sets.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,9 @@
 
 namespace costner {
 
-// The potentials of a batch as Python hands them over, C-contiguous; see types.py.
+// The potentials of a batch as Python passes them, C-contiguous; see types.py.
 // B sequences stand one after another; N tokens in all, K tags.
-struct Scores {
+struct Potentials {
     bool wide;                // float64, else float32
     const void* emissions;    // (N, K)
     const void* transitions;  // (K, K), [from, to]
@@ -21,7 +21,7 @@ struct Scores {
     int n_tags;
 };
 
-// Where the derivative with respect to each potential goes; shapes and type as in Scores.
+// Where the derivative with respect to each potential goes; shapes and type as in Potentials.
 struct Gradient {
     void* emissions;
     void* transitions;
@@ -29,7 +29,7 @@ struct Gradient {
     void* end;
 };
 
-// Sums over all paths of a batch: forward messages kept for as many backward passes as asked.
+// Sum-product of a batch: keeps the forward messages for any number of backward passes.
 class SumProduct {
   public:
     virtual ~SumProduct() = default;
@@ -37,71 +37,71 @@ class SumProduct {
     virtual void backprop(const double* d_log_z, const Gradient& out) = 0;  // (B,)
 };
 
-std::unique_ptr<SumProduct> make_sum_product(const Scores& scores, int n_threads);
+std::unique_ptr<SumProduct> make_sum_product(const Potentials& scores, int n_threads);
 
-// Sets of tags, one a token: truth values, (N, K), or the tag of each set of one, (N,).
-struct Sets {
-    const uint8_t* truths;  // or null
+// The tags allowed at each token: a mask, (N, K), or one tag a token, (N,).
+struct Allowed {
+    const uint8_t* mask;  // or null
     const int64_t* tags;
 };
 
-// Runs of tokens with given tags; see `Segments`.
-struct Runs {
+// Spans of tokens with given tags; see array/segments.py.
+struct Segments {
     const int64_t* begin;   // (S,)
     const int64_t* end;     // (S,)
-    const int64_t* tags;    // one run after another
+    const int64_t* tags;    // one segment after another
     const uint8_t* after;   // (S, K), or null
-    int64_t n_runs;
+    int64_t n_segments;
 };
 
-// A question that was asked of a posterior, for as many ways back as asked. It holds on to the
-// posterior and to the arrays that came with it.
+// The vector-Jacobian product of a query of the posterior; may be called several times. It refers
+// to the posterior and to the arrays of the query.
 class Query {
   public:
     virtual ~Query() = default;
-    virtual void backprop(const double* d_answers, const Gradient& out) const = 0;
+    virtual void backprop(const double* d_values, const Gradient& out) const = 0;
 };
 
-// The distribution of paths: messages from both sides.
+// The distribution of paths: forward and backward messages.
 class ForwardBackward {
   public:
     virtual ~ForwardBackward() = default;
-    // The gradient of some answers together.
-    virtual void backprop(const std::vector<const Query*>& asked, const std::vector<const double*>& d_answers,
+    // The sum of the gradients of several queries.
+    virtual void backprop(const std::vector<const Query*>& queries, const std::vector<const double*>& d_values,
                           const Gradient& out) const = 0;
-    virtual std::unique_ptr<Query> log_partition(double* log_z) const = 0;                              // (B,)
-    virtual std::unique_ptr<Query> log_marginals(const Sets& allowed, double* log_p) const = 0;         // (N,)
-    virtual std::unique_ptr<Query> expectation(const Scores& values, double* means) const = 0;          // (B,)
-    virtual std::unique_ptr<Query> outside(const Sets& allowed, double* log_sums) const = 0;            // (B,)
-    virtual std::unique_ptr<Query> segments(const Runs& runs, double* log_p) const = 0;                 // (S,)
+    virtual std::unique_ptr<Query> log_partition(double* log_z) const = 0;  // (B,)
+    virtual std::unique_ptr<Query> log_marginals(const Allowed& allowed, double* log_p) const = 0;  // (N,)
+    virtual std::unique_ptr<Query> expectation(const Potentials& values, double* means) const = 0;  // (B,)
+    virtual std::unique_ptr<Query> log_partition_excluding(const Allowed& allowed, double* log_sums) const = 0;  // (B,)
+    virtual std::unique_ptr<Query> segment_log_probs(const Segments& segments, double* log_p) const = 0;  // (S,)
 };
 
-std::unique_ptr<ForwardBackward> make_forward_backward(const Scores& scores, int n_threads);
+std::unique_ptr<ForwardBackward> make_forward_backward(const Potentials& scores, int n_threads);
 
-// The best paths: messages from both sides.
+// Max-product messages of both directions.
 class MaxMessages {
   public:
     virtual ~MaxMessages() = default;
     virtual void max_marginals(double* scores) = 0;                                 // (N, K)
-    virtual std::unique_ptr<Query> segments(const Runs& runs, double* scores) = 0;  // (2, S)
+    virtual std::unique_ptr<Query> segment_max_scores(const Segments& segments, double* scores) = 0;  // (2, S)
 };
 
-std::unique_ptr<MaxMessages> make_max_messages(const Scores& scores, int n_threads);
+std::unique_ptr<MaxMessages> make_max_messages(const Potentials& scores, int n_threads);
 
 // The tags of the best path of each sequence, (N,), and its score, (B,).
-void best_path(const Scores& scores, int64_t* tags, double* path_scores, int n_threads);
+void best_path(const Potentials& scores, int64_t* tags, double* path_scores, int n_threads);
 
-// The same of the best that leaves a set at least once.
-void best_path_excluding(const Scores& scores, const Sets& allowed, int64_t* tags, double* path_scores,
+// The same for the best path outside a set.
+void best_path_excluding(const Potentials& scores, const Allowed& allowed, int64_t* tags, double* path_scores,
                   int n_threads);
 
 // The score of the given path of each sequence, (B,).
-void path_score(const Scores& scores, const int64_t* tags, double* path_scores);
+void path_score(const Potentials& scores, const int64_t* tags, double* path_scores);
 
 // Adds the derivative of the weighted sum of the scores of legal paths.
-void add_path_gradient(const Scores& scores, const int64_t* tags, const double* path_scores,
+void add_path_gradient(const Potentials& scores, const int64_t* tags, const double* path_scores,
                        const double* weights, const Gradient& out);
-void fill_with_zeros(const Scores& scores, const Gradient& out);
+void fill_with_zeros(const Potentials& scores, const Gradient& out);
 
 // The names of the instruction sets that run here, fastest first; and which to use from now on.
 std::vector<const char*> instruction_sets();

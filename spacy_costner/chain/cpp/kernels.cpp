@@ -1,5 +1,5 @@
-// Compiles the kernels once for each instruction set and picks one at run time, so that one
-// binary runs everywhere and is fast where it can be.
+// Compiles the kernels once for each instruction set and selects one at run time, so that one
+// binary runs on every machine and uses its fastest instructions.
 //
 // ROWS and PANEL are the rows of messages and the vectors of a row that one product keeps in
 // registers: with 16 registers 6 times 2 results, with 32 of them 8 times 2.
@@ -103,11 +103,11 @@ namespace {
 
 struct InstructionSet {
     const char* name;
-    std::unique_ptr<SumProduct> (*make_sum_product)(const Scores&, int);
-    std::unique_ptr<ForwardBackward> (*make_forward_backward)(const Scores&, int);
-    std::unique_ptr<MaxMessages> (*make_max_messages)(const Scores&, int);
-    void (*best_path)(const Scores&, int64_t*, double*, int);
-    void (*best_path_excluding)(const Scores&, const Sets&, int64_t*, double*, int);
+    std::unique_ptr<SumProduct> (*make_sum_product)(const Potentials&, int);
+    std::unique_ptr<ForwardBackward> (*make_forward_backward)(const Potentials&, int);
+    std::unique_ptr<MaxMessages> (*make_max_messages)(const Potentials&, int);
+    void (*best_path)(const Potentials&, int64_t*, double*, int);
+    void (*best_path_excluding)(const Potentials&, const Allowed&, int64_t*, double*, int);
 };
 
 std::vector<InstructionSet> find_instruction_sets() {
@@ -132,35 +132,35 @@ std::atomic<const InstructionSet*> in_use{&all_sets[0]};
 
 }  // namespace
 
-std::unique_ptr<SumProduct> make_sum_product(const Scores& scores, int n_threads) {
+std::unique_ptr<SumProduct> make_sum_product(const Potentials& scores, int n_threads) {
     return in_use.load()->make_sum_product(scores, n_threads);
 }
 
-std::unique_ptr<ForwardBackward> make_forward_backward(const Scores& scores, int n_threads) {
+std::unique_ptr<ForwardBackward> make_forward_backward(const Potentials& scores, int n_threads) {
     return in_use.load()->make_forward_backward(scores, n_threads);
 }
 
-std::unique_ptr<MaxMessages> make_max_messages(const Scores& scores, int n_threads) {
+std::unique_ptr<MaxMessages> make_max_messages(const Potentials& scores, int n_threads) {
     return in_use.load()->make_max_messages(scores, n_threads);
 }
 
-void best_path(const Scores& scores, int64_t* tags, double* path_scores, int n_threads) {
+void best_path(const Potentials& scores, int64_t* tags, double* path_scores, int n_threads) {
     in_use.load()->best_path(scores, tags, path_scores, n_threads);
 }
 
-void best_path_excluding(const Scores& scores, const Sets& allowed, int64_t* tags, double* path_scores,
+void best_path_excluding(const Potentials& scores, const Allowed& allowed, int64_t* tags, double* path_scores,
                   int n_threads) {
     in_use.load()->best_path_excluding(scores, allowed, tags, path_scores, n_threads);
 }
 
-void path_score(const Scores& scores, const int64_t* tags, double* path_scores) {
+void path_score(const Potentials& scores, const int64_t* tags, double* path_scores) {
     if (scores.wide)
         score_paths(Chain<double>(scores), tags, path_scores);
     else
         score_paths(Chain<float>(scores), tags, path_scores);
 }
 
-void add_path_gradient(const Scores& scores, const int64_t* tags, const double* path_scores,
+void add_path_gradient(const Potentials& scores, const int64_t* tags, const double* path_scores,
                        const double* weights, const Gradient& out) {
     if (scores.wide)
         add_steps(Chain<double>(scores), tags, path_scores, weights, out);
@@ -168,7 +168,7 @@ void add_path_gradient(const Scores& scores, const int64_t* tags, const double* 
         add_steps(Chain<float>(scores), tags, path_scores, weights, out);
 }
 
-void fill_with_zeros(const Scores& scores, const Gradient& out) {
+void fill_with_zeros(const Potentials& scores, const Gradient& out) {
     if (scores.wide)
         fill_with_zeros(Chain<double>(scores), out);
     else

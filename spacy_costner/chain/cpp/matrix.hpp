@@ -234,7 +234,7 @@ inline void add_outer(const Matrix<Extended>& matrix, const Extended* before, co
     for (std::size_t i = 0; i < matrix.size; i++) sums[i] = settled(sums[i].mantissa, sums[i].exponent);
 }
 
-// Adds sum over t of before[t][i] * ahead[t][j] to the sums, laid out as the matrix's entries,
+// Adds sum over t of before[t][i] * ahead[t][j] to the sums, in the layout of the matrix's entries,
 // for the entries that the matrix has.
 template <class Real>
 void add_outer(const Matrix<Real>& matrix, const Real* before, const Real* ahead, int width,

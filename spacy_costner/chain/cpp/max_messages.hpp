@@ -1,16 +1,16 @@
-// Best paths of all kinds, from the messages of both sides.
+// Max-product messages of both directions, and their queries.
 // No include guard: one_isa.hpp includes it once for each instruction set.
 //
 //     delta_t[j]     = max_i (delta_{t-1}[i] + M[i, j]) + E_t[j]
 //     gamma_{t-1}[i] = max_j (M[i, j] + E_t[j] + gamma_t[j])
 //
-// In float64, as in max_product.hpp. How the best path goes on from a tag is found by looking
-// for the maximum again, where it is asked for.
+// In float64, as in max_product.hpp. No back pointers are kept:
+// where the best tag before or after a tag is needed, the maximum is computed again.
 
 template <class Score>
-class BestWaysOf final : public MaxMessages {
+class MaxMessagesOf final : public MaxMessages {
   public:
-    BestWaysOf(const Scores& scores, int n_threads)
+    MaxMessagesOf(const Potentials& scores, int n_threads)
         : max_(scores, n_threads), chain_(max_.chain_), order_(max_.rows_.order),
           width_(max_.width_),
           by_target_(Matrix<double>::pack(max_.by_target_, chain_.n_tags, Maxima())),
@@ -26,16 +26,16 @@ class BestWaysOf final : public MaxMessages {
                 out[t * chain_.n_tags + order_[k]] = delta_row(t)[k] + row_of(gamma_, t)[k];
     }
 
-    std::unique_ptr<Query> segments(const Runs& runs, double* scores) override {
+    std::unique_ptr<Query> segment_max_scores(const Segments& segments, double* scores) override {
         run_forward();
-        return std::make_unique<SegmentScores>(*this, runs, scores);
+        return std::make_unique<SegmentMaxScores>(*this, segments, scores);
     }
 
   private:
-    class SegmentScores;
+    class SegmentMaxScores;
 
-    // A token and the tag, by its place, that a path takes there; what the path scores.
-    struct Turn {
+    // A token where a path deviates, its tag there (by its place), and the score of the path.
+    struct Deviation {
         double score = -INFINITY;
         int64_t token = 0;
         int tag = 0;
@@ -96,8 +96,8 @@ class BestWaysOf final : public MaxMessages {
         }
     }
 
-    // Deviations at a token to the tag where `score` and both rows add up to the most, if that is best.
-    void consider(int64_t token, double score, const double* one, const double* other, Turn& best) const {
+    // Deviates at a token to the tag with the largest sum of `score` and both rows, if that is best.
+    void consider(int64_t token, double score, const double* one, const double* other, Deviation& best) const {
         const auto both = [=](int k) { return load(one + k) + load(other + k); };
         Vec<double> most = both(0);
         for (int k = LANES<double>; k < width_; k += LANES<double>) most = larger<double>(both(k), most);
@@ -133,28 +133,29 @@ class BestWaysOf final : public MaxMessages {
     bool has_delta_ = false;
 };
 
-// The best score with each run of tags, and the best without it.
+// The score of the best path with each segment, and of the best path without it.
 //
-// A path goes along a run up to some token t and there takes another tag, or gets to the token
-// after and takes one that may not follow: then it misses the run. It has it if that tag may
-// follow, or the sequence is over. Paths that turn at t with tag k score
+// A path shares a prefix with the segment, up to some token t where it has another tag, or the
+// token after the segment. It has the segment if its tag after the segment is allowed there, or
+// if the sequence ends with the segment. The best path that deviates at t with tag k scores
 //
-//     along_{t-1} + M[y_{t-1}, k] + E_t[k] + gamma_t[k],  along_t = delta_b[y_b] + steps from b to t,
+//     prefix_{t-1} + M[y_{t-1}, k] + E_t[k] + gamma_t[k],
+//     prefix_t = delta_b[y_b] + sum_{b < u <= t} (M[y_{u-1}, y_u] + E_u[y_u])
 //
 // or, at the first token b, delta_b[k] + gamma_b[k].
 template <class Score>
-class BestWaysOf<Score>::SegmentScores final : public Query {
+class MaxMessagesOf<Score>::SegmentMaxScores final : public Query {
   public:
-    // scores: With each run, then without. Shape: (2, S)
-    SegmentScores(const BestWaysOf& owner, const Runs& runs, double* scores)
-        : owner_(owner), chain_(owner.chain_), runs_(runs, owner.chain_, owner.order_),
-          with_(runs.n_runs), without_(runs.n_runs) {
+    // scores: With each segment, then without. Shape: (2, S)
+    SegmentMaxScores(const MaxMessagesOf& owner, const Segments& segments, double* scores)
+        : owner_(owner), chain_(owner.chain_), segments_(segments, owner.chain_, owner.order_),
+          with_(segments.n_segments), without_(segments.n_segments) {
         Buffer<double> row(owner.width_);
         for (int64_t s = 0; s < chain_.n_sequences; s++)
-            for (int64_t i : runs_[s]) {
-                find_turns(s, i, row);
+            for (int64_t i : segments_[s]) {
+                find_deviations(s, i, row);
                 scores[i] = with_[i].score;
-                scores[runs.n_runs + i] = without_[i].score;
+                scores[segments.n_segments + i] = without_[i].score;
             }
     }
 
@@ -164,12 +165,12 @@ class BestWaysOf<Score>::SegmentScores final : public Query {
         fill_with_zeros(chain_, out);
         for (int64_t s = 0; s < chain_.n_sequences; s++) {
             Masses left, right;
-            for (int64_t i : runs_[s]) {
-                go_along(s, i, with_[i], d_scores[i], left, right, d_emissions, d_transitions);
-                go_along(s, i, without_[i], d_scores[runs_.size() + i], left, right, d_emissions, d_transitions);
+            for (int64_t i : segments_[s]) {
+                add_prefix(s, i, with_[i], d_scores[i], left, right, d_emissions, d_transitions);
+                add_prefix(s, i, without_[i], d_scores[segments_.size() + i], left, right, d_emissions, d_transitions);
             }
-            spread_left(s, left, d_emissions, d_transitions);
-            spread_right(s, right, d_emissions, d_transitions);
+            propagate_left(s, left, d_emissions, d_transitions);
+            propagate_right(s, right, d_emissions, d_transitions);
         }
         collect_ends(chain_, d_emissions, static_cast<Score*>(out.start), static_cast<Score*>(out.end));
     }
@@ -186,44 +187,44 @@ class BestWaysOf<Score>::SegmentScores final : public Query {
         return owner_.transition_row(from)[to] + owner_.row_of(owner_.emissions_, t)[to];
     }
 
-    void find_turns(int64_t s, int64_t i, double* row) {
-        const int64_t begin = runs_.begin(i), end = runs_.end(i);
-        double along = 0;
+    void find_deviations(int64_t s, int64_t i, double* row) {
+        const int64_t begin = segments_.begin(i), end = segments_.end(i);
+        double prefix = 0;
         for (int64_t t = begin; t < end; t++) {
-            const int tag = runs_.tag(i, t);
+            const int tag = segments_.tag(i, t);
             const bool opens = t == begin;
-            const int before = opens ? 0 : runs_.tag(i, t - 1);
+            const int before = opens ? 0 : segments_.tag(i, t - 1);
             std::copy_n(opens ? owner_.delta_row(t) : owner_.transition_row(before), owner_.width_, row);
             row[tag] = -INFINITY;
-            owner_.consider(t, along, row, owner_.row_of(opens ? owner_.gamma_ : owner_.ahead_, t), without_[i]);
-            along += opens ? owner_.delta_row(t)[tag] : step(t, before, tag);
+            owner_.consider(t, prefix, row, owner_.row_of(opens ? owner_.gamma_ : owner_.ahead_, t), without_[i]);
+            prefix += opens ? owner_.delta_row(t)[tag] : step(t, before, tag);
         }
         if (end == owner_.past(s)) {
-            with_[i] = {along, end, 0};
+            with_[i] = {prefix, end, 0};
             return;
         }
         for (const bool follows : {true, false}) {
-            std::copy_n(owner_.transition_row(runs_.tag(i, end - 1)), owner_.width_, row);
+            std::copy_n(owner_.transition_row(segments_.tag(i, end - 1)), owner_.width_, row);
             for (int k = 0; k < chain_.n_tags; k++)
-                if (runs_.may_follow(i, k) != follows) row[k] = -INFINITY;
-            owner_.consider(end, along, row, owner_.row_of(owner_.ahead_, end), follows ? with_[i] : without_[i]);
+                if (segments_.may_follow(i, k) != follows) row[k] = -INFINITY;
+            owner_.consider(end, prefix, row, owner_.row_of(owner_.ahead_, end), follows ? with_[i] : without_[i]);
         }
     }
 
-    // Counts the steps of a path from the first token of a run to where it deviations, and lays its
-    // mass at both ends.
-    void go_along(int64_t s, int64_t i, const Turn& turn, double mass, Masses& left, Masses& right,
+    // Counts the transitions of a path from the first token of a segment to its deviation, and
+    // adds mass at both ends, to be propagated.
+    void add_prefix(int64_t s, int64_t i, const Deviation& deviation, double mass, Masses& left, Masses& right,
                   Score* d_emissions, Score* d_transitions) const {
-        if (!std::isfinite(turn.score) || mass == 0) return;
-        const int64_t begin = runs_.begin(i);
-        int before = turn.token == begin ? turn.tag : runs_.tag(i, begin);
+        if (!std::isfinite(deviation.score) || mass == 0) return;
+        const int64_t begin = segments_.begin(i);
+        int before = deviation.token == begin ? deviation.tag : segments_.tag(i, begin);
         left.push_back({begin, before, mass});
-        for (int64_t t = begin + 1; t <= turn.token && t < owner_.past(s); t++) {
-            const int tag = t == turn.token ? turn.tag : runs_.tag(i, t);
+        for (int64_t t = begin + 1; t <= deviation.token && t < owner_.past(s); t++) {
+            const int tag = t == deviation.token ? deviation.tag : segments_.tag(i, t);
             count(t, before, tag, mass, d_emissions, d_transitions);
             before = tag;
         }
-        if (turn.token < owner_.past(s)) right.push_back({turn.token, turn.tag, mass});
+        if (deviation.token < owner_.past(s)) right.push_back({deviation.token, deviation.tag, mass});
     }
 
     void count(int64_t t, int before, int tag, double mass, Score* d_emissions, Score* d_transitions) const {
@@ -235,14 +236,14 @@ class BestWaysOf<Score>::SegmentScores final : public Query {
         to[row * chain_.n_tags + owner_.order_[tag]] += static_cast<Score>(mass);
     }
 
-    // Leftwards each tag passes its mass to the best tag before it.
-    void spread_left(int64_t s, Masses& sources, Score* d_emissions, Score* d_transitions) const {
+    // Leftwards: each tag passes its mass to the best tag before it.
+    void propagate_left(int64_t s, Masses& sources, Score* d_emissions, Score* d_transitions) const {
         std::sort(sources.begin(), sources.end(), [](const Mass& a, const Mass& b) { return a.token > b.token; });
         Moving moving(chain_.n_tags);
         auto source = sources.begin();
         for (int64_t t = source == sources.end() ? -1 : source->token; t >= chain_.begins[s]; t--) {
             for (; source != sources.end() && source->token == t; source++) moving.add(source->tag, source->mass);
-            moving.turn();
+            moving.advance();
             for (int tag : moving.tags()) add(t, tag, moving.mass(tag), d_emissions);
             if (t == chain_.begins[s]) break;
             for (int tag : moving.tags()) {
@@ -253,14 +254,14 @@ class BestWaysOf<Score>::SegmentScores final : public Query {
         }
     }
 
-    // Rightwards, to the best tag after it.
-    void spread_right(int64_t s, Masses& sources, Score* d_emissions, Score* d_transitions) const {
+    // Rightwards: to the best tag after it.
+    void propagate_right(int64_t s, Masses& sources, Score* d_emissions, Score* d_transitions) const {
         std::sort(sources.begin(), sources.end(), [](const Mass& a, const Mass& b) { return a.token < b.token; });
         Moving moving(chain_.n_tags);
         auto source = sources.begin();
         for (int64_t t = source == sources.end() ? owner_.past(s) : source->token; t + 1 < owner_.past(s); t++) {
             for (; source != sources.end() && source->token == t; source++) moving.add(source->tag, source->mass);
-            moving.turn();
+            moving.advance();
             for (int tag : moving.tags()) {
                 const int after = owner_.next(tag, t + 1);
                 count(t + 1, tag, after, moving.mass(tag), d_emissions, d_transitions);
@@ -269,7 +270,7 @@ class BestWaysOf<Score>::SegmentScores final : public Query {
         }
     }
 
-    // Mass on some tags of one token, and that which has moved on to the next.
+    // Mass on some tags of one token, and the mass passed to the next token.
     class Moving {
       public:
         explicit Moving(int n_tags) : mass_(n_tags), moved_(n_tags), has_moved_(n_tags) {}
@@ -281,7 +282,7 @@ class BestWaysOf<Score>::SegmentScores final : public Query {
         }
 
         // Goes to the next token.
-        void turn() {
+        void advance() {
             for (int tag : tags_) mass_[tag] = 0;
             for (int tag : moved_tags_) has_moved_[tag] = false;
             mass_.swap(moved_);
@@ -298,8 +299,8 @@ class BestWaysOf<Score>::SegmentScores final : public Query {
         std::vector<int> tags_, moved_tags_;
     };
 
-    const BestWaysOf& owner_;
+    const MaxMessagesOf& owner_;
     const Chain<Score>& chain_;
-    const RunsOfSequences runs_;
-    std::vector<Turn> with_, without_;
+    const SegmentsOfSequences segments_;
+    std::vector<Deviation> with_, without_;
 };

@@ -3,25 +3,25 @@
 //
 //     delta_t[j] = max_i (delta_{t-1}[i] + transitions[i, j]) + emissions[t, j]
 //
-// In float64, so that long sequences lose nothing and ties fall everywhere the same. Difference
-// compared to the textbook: no pointers back are kept. The one pointer a token that the trace
-// back asks for is found by looking for the largest delta_{t-1}[i] + transitions[i, j] again,
-// which costs K a token where keeping them costs K^2.
+// In float64, so that long sequences keep their precision and ties are broken everywhere the
+// same. Difference from the textbook: no back pointers are kept. The trace back needs one a token,
+// and computes the maximum over delta_{t-1}[i] + transitions[i, j] again, which costs K a token
+// where keeping them costs K^2.
 //
-// The best path that leaves a set, with the tags S_t of the set at t, leaves it at the first
-// token whose tag is not in S_t. Until then it has stayed,
+// The best path outside a set, with the tags S_t of the set at t, leaves the set at the first
+// token whose tag is not in S_t:
 //
 //     stay_t[j]  = max_{i in S_{t-1}} (stay_{t-1}[i] + transitions[i, j]) + emissions[t, j]    for j in S_t
 //     leave_t[j] = the same                                                              for j not in S_t
 //     delta_t[j] = max(leave_t[j], max_i (delta_{t-1}[i] + transitions[i, j]) + emissions[t, j])
 
 template <class Score>
-class BestWaysOf;
+class MaxMessagesOf;
 
 template <class Score>
 class MaxProduct {
   public:
-    MaxProduct(const Scores& scores, int n_threads)
+    MaxProduct(const Potentials& scores, int n_threads)
         : chain_(scores), n_threads_(n_threads), rows_(chain_), width_(rows_.width),
           schedule_(chain_.lengths, chain_.n_sequences, ROWS, n_threads),
           by_target_(static_cast<std::size_t>(chain_.n_tags) * width_),
@@ -41,8 +41,8 @@ class MaxProduct {
         });
     }
 
-    // The same of the best paths that leave a set.
-    void best_path_excluding(const Sets& allowed, int64_t* tags, double* scores) const {
+    // The same for the best paths outside a set.
+    void best_path_excluding(const Allowed& allowed, int64_t* tags, double* scores) const {
         const TagSets sets(allowed, chain_.n_tokens, rows_.order);
         std::vector<double> stay(sets.size());
         std::fill(scores, scores + chain_.n_sequences, -INFINITY);
@@ -54,13 +54,13 @@ class MaxProduct {
             });
             for (int r = 0; r < group.size; r++) {
                 const int64_t s = group.sequences[r];
-                scores[s] = trace_back_outside(s, delta[r], sets, stay.data(), tags);
+                scores[s] = trace_back_excluding(s, delta[r], sets, stay.data(), tags);
             }
         });
     }
 
   private:
-    friend class BestWaysOf<Score>;
+    friend class MaxMessagesOf<Score>;
 
     struct Step {
         double* delta[ROWS];
@@ -137,8 +137,8 @@ class MaxProduct {
         }
     }
 
-    // From the emissions of a token, who stays in the set there; those who leave it score
-    // `leave` more than the emissions. At the first token delta is that already.
+    // The scores `stay` of a token, from its emissions, and the scores `leave`, relative to the
+    // emissions. At the first token delta is `leave` already.
     void leave(int64_t begin, int64_t t, const TagSets& sets, double* stay, double* emissions, double* leave) const {
         if (t == 0) {
             for (const int& k : sets[begin]) {
@@ -177,7 +177,7 @@ class MaxProduct {
         return score;
     }
 
-    double trace_back_outside(int64_t s, const double* delta, const TagSets& sets, const double* stay,
+    double trace_back_excluding(int64_t s, const double* delta, const TagSets& sets, const double* stay,
                               int64_t* tags) const {
         const int64_t begin = chain_.begins[s];
         int64_t t = chain_.lengths[s] - 1;

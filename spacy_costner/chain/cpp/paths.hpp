@@ -1,4 +1,4 @@
-// The score of given paths, and the steps that they take.
+// The score of given paths, and its gradient.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +35,8 @@ void fill_with_zeros(const Chain<Real>& chain, const Gradient& out) {
     std::fill_n(static_cast<Real*>(out.end), n_tags, Real(0));
 }
 
-// Adds the derivative of sum_s weights[s] s(y_s), legal paths only: each step counts its weight.
+// Adds the derivative of sum_s weights[s] s(y_s), over legal paths: each tag and transition of a
+// path counts its weight.
 template <class Real>
 void add_steps(const Chain<Real>& chain, const int64_t* tags, const double* scores,
                const double* weights, const Gradient& out) {

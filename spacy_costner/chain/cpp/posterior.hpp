@@ -1,66 +1,67 @@
-// The distribution of paths, with the messages of both sides kept, and what is asked of it.
+// The distribution of paths, with forward and backward messages, for several queries.
 // No include guard: one_isa.hpp includes it once for each instruction set.
 //
 // With alpha and beta of sum_product.hpp, p(y_t = j) = alpha_t[j] beta_t[j]. A gradient is mass
-// that is laid on tags and propagate to both sides by the probabilities of neighbouring tags (see
-// array/neighbours.py). Here mass is divided by the message that comes from the other side,
-// and so spreads by the same products as the messages do:
+// on tags, propagated in both directions by the conditional probabilities of adjacent tags (see
+// array/messages.py). Here mass that moves leftwards is divided by alpha, and mass that
+// moves rightwards by beta, so that its recursion has the matrix product of the messages:
 //
 //     r_{t-1}[i] = s_{t-1}[i] + sum_j M[i, j] c_{t-1} E_t[j] r_t[j],      mass = alpha r
 //     q_t[j]     = s'_t[j] + E_t[j] sum_i c_{t-1} q_{t-1}[i] M[i, j],     mass = beta q
 //
-// with the sources s and s', mass laid at t divided by alpha_t and by beta_t. The pairs of tags
-// that mass passes are
+// with the sources s and s', mass put on tags at t divided by alpha_t and by beta_t. The mass on
+// transitions is
 //
 //     sum_t (alpha_{t-1}[i] c_{t-1} E_t[j] r_t[j] + c_{t-1} q_{t-1}[i] E_t[j] beta_t[j]) M[i, j]
 //
-// Mass that is propagate both ways adds up to 0 at every token. What rounding leaves over would add
-// up along the sequence, propagate as all paths are, and is taken off every BALANCED tokens.
+// Mass that is propagated in both directions adds up to 0 at every token. Rounding errors would
+// accumulate along the sequence, in proportion to the marginals. They are subtracted every BALANCED
+// tokens.
 //
 // alpha and beta are at least SMALLEST where they count, so that r and q stay in range. A
-// sequence without such messages is lost: a posterior of wider numbers answers for it. Of
-// Real = Extended only sequences without a legal path are lost.
+// sequence without such messages is marked as underflow: the posterior of the wider type computes
+// it. With Real = Extended only sequences without a legal path are marked.
 
 constexpr int64_t BALANCED = 64;
 
 template <class Score, class Real>
 class PosteriorOf final : public ForwardBackward {
   public:
-    PosteriorOf(const Scores& scores, int n_threads, const std::vector<char>& left_out = {})
+    PosteriorOf(const Potentials& scores, int n_threads, const std::vector<char>& left_out = {})
         : sums_(scores, n_threads, left_out), chain_(sums_.chain_), rows_(sums_.rows_),
           width_(sums_.width_), transposed_(sums_.transpose()),
           beta_(chain_.n_tokens * width_), log_z_(chain_.n_sequences) {
         sums_.run_forward(log_z_.data());
-        std::vector<char>& lost = sums_.lost_;
+        std::vector<char>& underflow = sums_.underflow_;
         std::vector<Backward> threads;
         for (int i = 0; i < sums_.n_threads_; i++) threads.emplace_back(sums_, transposed_);
-        for_groups([&](const Group& group, int thread) { backward(group, threads[thread], lost); });
+        for_groups([&](const Group& group, int thread) { backward(group, threads[thread], underflow); });
         if constexpr (!IS_EXTENDED)
             for (int64_t s = 0; s < chain_.n_sequences; s++)
-                if (lost[s]) log_z_[s] = wider(lost)->log_z_[s];
+                if (underflow[s]) log_z_[s] = wider(underflow)->log_z_[s];
     }
 
-    void backprop(const std::vector<const Query*>& asked, const std::vector<const double*>& d_answers,
+    void backprop(const std::vector<const Query*>& queries, const std::vector<const double*>& d_values,
                   const Gradient& out) const override;
     std::unique_ptr<Query> log_partition(double* log_z) const override {
-        return rescued(std::make_unique<LogPartition>(*this, log_z),
+        return with_fallback(std::make_unique<LogPartition>(*this, log_z),
                        [&](const auto& rest) { return rest.log_partition(log_z); });
     }
-    std::unique_ptr<Query> log_marginals(const Sets& allowed, double* log_p) const override {
-        return rescued(std::make_unique<LogMarginals>(*this, allowed, log_p),
+    std::unique_ptr<Query> log_marginals(const Allowed& allowed, double* log_p) const override {
+        return with_fallback(std::make_unique<LogMarginals>(*this, allowed, log_p),
                        [&](const auto& rest) { return rest.log_marginals(allowed, log_p); });
     }
-    std::unique_ptr<Query> expectation(const Scores& values, double* means) const override {
-        return rescued(std::make_unique<Expectation>(*this, values, means),
+    std::unique_ptr<Query> expectation(const Potentials& values, double* means) const override {
+        return with_fallback(std::make_unique<Expectation>(*this, values, means),
                        [&](const auto& rest) { return rest.expectation(values, means); });
     }
-    std::unique_ptr<Query> outside(const Sets& allowed, double* log_sums) const override {
-        return rescued(std::make_unique<Outside>(*this, allowed, log_sums),
-                       [&](const auto& rest) { return rest.outside(allowed, log_sums); });
+    std::unique_ptr<Query> log_partition_excluding(const Allowed& allowed, double* log_sums) const override {
+        return with_fallback(std::make_unique<Excluding>(*this, allowed, log_sums),
+                       [&](const auto& rest) { return rest.log_partition_excluding(allowed, log_sums); });
     }
-    std::unique_ptr<Query> segments(const Runs& runs, double* log_p) const override {
-        return rescued(std::make_unique<SegmentProbs>(*this, runs, log_p),
-                       [&](const auto& rest) { return rest.segments(runs, log_p); });
+    std::unique_ptr<Query> segment_log_probs(const Segments& segments, double* log_p) const override {
+        return with_fallback(std::make_unique<SegmentLogProbs>(*this, segments, log_p),
+                       [&](const auto& rest) { return rest.segment_log_probs(segments, log_p); });
     }
 
   private:
@@ -69,38 +70,38 @@ class PosteriorOf final : public ForwardBackward {
     using Wider = PosteriorOf<Score, Wide<Real>>;
     static constexpr bool IS_EXTENDED = std::is_same_v<Real, Extended>;
     using Backward = typename SumProductOf<Score, Real>::Backward;
-    class Spread;
-    class Question;
+    class Propagation;
+    class QueryBase;
     class LogPartition;
     class LogMarginals;
     class Expectation;
-    class Outside;
-    class SegmentProbs;
+    class Excluding;
+    class SegmentLogProbs;
 
-    using AskedOf = std::vector<const Query*>;
+    using Queries = std::vector<const Query*>;
     using Derivatives = std::vector<const double*>;
-    void add_gradient(const AskedOf&, const Derivatives&, Score* d_emissions, Score* d_transitions) const;
-    void add_gradient_of_alike(const AskedOf&, const Derivatives&, Score* d_emissions, Score* d_transitions) const;
+    void add_gradient(const Queries&, const Derivatives&, Score* d_emissions, Score* d_transitions) const;
+    void add_gradient_of_alike(const Queries&, const Derivatives&, Score* d_emissions, Score* d_transitions) const;
 
-    static const Question* question(const Query* asked) { return static_cast<const Question*>(asked); }
+    static const QueryBase* to_base(const Query* queries) { return static_cast<const QueryBase*>(queries); }
 
-    // The question with the answers of the sequences that it lost; again(rest) asks the same.
+    // A query, with the same query of the wider posterior, again(rest), if sequences underflow.
     template <class Again>
-    std::unique_ptr<Query> rescued(std::unique_ptr<Question> question, Again again) const {
+    std::unique_ptr<Query> with_fallback(std::unique_ptr<QueryBase> query, Again again) const {
         if constexpr (!IS_EXTENDED)
-            if (any(question->lost)) {
-                question->rest_owner = wider(question->lost);
-                question->rest = again(*question->rest_owner);
+            if (any(query->underflow)) {
+                query->rest_owner = wider(query->underflow);
+                query->rest = again(*query->rest_owner);
             }
-        return question;
+        return query;
     }
 
-    // The posterior of the sequences that are lost. Most questions lose the same.
-    std::shared_ptr<const Wider> wider(const std::vector<char>& lost) const {
+    // The wider posterior of the sequences that underflow. Most queries have the same ones.
+    std::shared_ptr<const Wider> wider(const std::vector<char>& underflow) const {
         const std::lock_guard<std::mutex> lock(mutex_);
-        if (!wider_ || wider_of_ != lost)
-            wider_ = std::make_shared<const Wider>(sums_.scores_, sums_.n_threads_, none_of(lost));
-        wider_of_ = lost;
+        if (!wider_ || wider_of_ != underflow)
+            wider_ = std::make_shared<const Wider>(sums_.scores_, sums_.n_threads_, none_of(underflow));
+        wider_of_ = underflow;
         return wider_;
     }
 
@@ -110,16 +111,16 @@ class PosteriorOf final : public ForwardBackward {
     }
 
     // beta, so that sum_k alpha_t[k] beta_t[k] is 1 without rounding.
-    void backward(const Group& group, Backward& thread, std::vector<char>& lost) {
+    void backward(const Group& group, Backward& thread, std::vector<char>& underflow) {
         int64_t kept[ROWS];
-        const Group rest = without(group, lost.data(), kept);
+        const Group rest = without(group, underflow.data(), kept);
         Real* beta[ROWS];
         for (int r = 0; r < rest.size; r++)
             beta[r] = beta_ + chain_.begins[rest.sequences[r]] * width_;
-        thread.backward(rest, beta, lost.data());
+        thread.backward(rest, beta, underflow.data());
         for (int r = 0; r < rest.size; r++) {
             const int64_t s = rest.sequences[r];
-            for (int64_t t = chain_.begins[s]; t < past(s) && !lost[s]; t++) normalise(t);
+            for (int64_t t = chain_.begins[s]; t < past(s) && !underflow[s]; t++) normalise(t);
         }
     }
 
@@ -132,7 +133,7 @@ class PosteriorOf final : public ForwardBackward {
         for (int k = 0; k < width_; k += LANES<Real>) store(beta + k, load(beta + k) * scale);
     }
 
-    // Adds the marginals of a token, as often as `weight` says.
+    // Adds the marginals of a token times `weight`.
     void add_marginals(int64_t token, Real weight, Real* to) const {
         const Real *alpha = alpha_row(token), *beta = beta_row(token);
         for (int k = 0; k < width_; k += LANES<Real>)
@@ -160,21 +161,21 @@ class PosteriorOf final : public ForwardBackward {
     mutable std::vector<char> wider_of_;
 };
 
-// Mass on its way along the sequences of a group: the scratch memory of one thread, and the
-// pairs it has counted.
+// Propagation of mass in the sequences of a group: the scratch memory of one thread, and its
+// mass on transitions.
 template <class Score, class Real>
-class PosteriorOf<Score, Real>::Spread {
+class PosteriorOf<Score, Real>::Propagation {
   public:
-    explicit Spread(const PosteriorOf& owner)
+    explicit Propagation(const PosteriorOf& owner)
         : pairs(owner.sums_.by_source_.size), owner_(owner), width_(owner.width_),
           room_(owner.sums_.schedule_.most_tokens_in_a_group(owner.chain_.lengths) * width_),
           memory_(3 * room_), left_(memory_), right_(left_ + room_), weights_(right_ + room_) {
         std::fill(pairs + 0, pairs + owner.sums_.by_source_.size, Real(0));
     }
 
-    // Turn to the sequences of a group that aren't lost, without sources.
-    const Group& take(const Group& group, const std::vector<char>& lost) {
-        group_ = without(group, lost.data(), kept_);
+    // Starts with the sequences of a group that don't underflow, without sources.
+    const Group& take(const Group& group, const std::vector<char>& underflow) {
+        group_ = without(group, underflow.data(), kept_);
         int64_t token = 0;
         for (int r = 0; r < group_.size; r++) {
             offset_[r] = token * width_;
@@ -189,7 +190,7 @@ class PosteriorOf<Score, Real>::Spread {
     Real* left(int r) { return left_ + offset_[r]; }
     Real* right(int r) { return right_ + offset_[r]; }
 
-    // Rows to calculate with before mass spreads.
+    // Scratch rows, free until propagation.
     Real* scratch(int r) { return weights_ + offset_[r]; }
 
     // Leftwards; rows of `left` become mass.
@@ -255,7 +256,7 @@ class PosteriorOf<Score, Real>::Spread {
         }
     }
 
-    // Take `share` of the marginals off the pairs that mass passed from t - 1 to t, leftwards.
+    // Subtracts `share` times the marginals of the transitions from t - 1 to t from the leftward mass.
     void take_off_pairs(int r, int64_t t, Real share) {
         const int64_t token = owner_.chain_.begins[group_.sequences[r]] + t;
         const Real *emissions = owner_.emission_row(token), *beta = owner_.beta_row(token);
@@ -265,7 +266,7 @@ class PosteriorOf<Score, Real>::Spread {
             store(weights + k, load(weights + k) - scale * load(emissions + k) * load(beta + k));
     }
 
-    // The pairs that mass passed leftwards, and rightwards.
+    // Adds up the mass on transitions, leftwards and rightwards.
     void count_left() {
         for (int r = 0; r < group_.size; r++) count(alpha(r), weights_ + offset_[r], r, pairs);
     }
@@ -277,7 +278,7 @@ class PosteriorOf<Score, Real>::Spread {
         }
     }
 
-    // The marginals of all pairs, as often as `weight` says.
+    // Adds the expected transitions times `weight`.
     void count_marginals(int r, Real weight, Real* to) {
         const int64_t begin = owner_.chain_.begins[group_.sequences[r]];
         fill_weights(r, [&](int64_t t) { return weight * owner_.factor(begin + t - 1); });
@@ -344,7 +345,7 @@ class PosteriorOf<Score, Real>::Spread {
         owner_.add_marginals(token, -surplus / owner_.factor(token), left(r) + t * width_);
     }
 
-    // c_{t-1}; of the first token, which no step leads to, 0.
+    // c_{t-1}; of the first token, which has no transition to it, 0.
     Vec<Real> factor_into(int r, int64_t t) const {
         const int64_t before = owner_.chain_.begins[group_.sequences[r]] + t - 1;
         return splat(t > 0 ? owner_.factor(before) : Real(0));

@@ -1,48 +1,48 @@
-// What can be asked of a posterior, each question with its way back.
+// The queries of a posterior, each with its vector-Jacobian product.
 // No include guard: one_isa.hpp includes it once for each instruction set.
 
-// The way back is mass on tags: laid where it belongs, or as sources that propagate to both sides.
-// Several questions go back together, their mass added up before it spreads.
+// The gradient is mass on tags: added directly, or as sources to be propagated in both directions.
+// Several queries share one propagation: their sources are added up first.
 template <class Score, class Real>
-class PosteriorOf<Score, Real>::Question : public Query {
+class PosteriorOf<Score, Real>::QueryBase : public Query {
   public:
-    void backprop(const double* d_answers, const Gradient& out) const override {
-        owner_.backprop({this}, {d_answers}, out);
+    void backprop(const double* d_values, const Gradient& out) const override {
+        owner_.backprop({this}, {d_values}, out);
     }
 
   protected:
     friend class PosteriorOf<Score, Real>;
 
-    std::vector<char> lost;                  // sequences of which `rest` has the answers, if anyone
-    std::shared_ptr<const Wider> rest_owner;  // of `rest`, which goes first
+    std::vector<char> underflow;                  // sequences that `rest` computes, if any
+    std::shared_ptr<const Wider> rest_owner;  // of `rest`, which is destroyed first
     std::unique_ptr<Query> rest;
 
-    explicit Question(const PosteriorOf& owner) : owner_(owner), chain_(owner.chain_) {
-        lost = owner.sums_.lost_;
+    explicit QueryBase(const PosteriorOf& owner) : owner_(owner), chain_(owner.chain_) {
+        underflow = owner.sums_.underflow_;
     }
 
-    // Which ways mass spreads, and whether what spreads adds up to 0 at every token.
-    struct Ways {
+    // The directions of propagation, and whether the mass adds up to 0 at every token.
+    struct Directions {
         bool left, right, balanced;
     };
-    virtual Ways ways() const { return {true, true, true}; }
+    virtual Directions directions() const { return {true, true, true}; }
     // Adds the sources s and s' of a group of sequences.
-    virtual void lay(const Group&, const double*, Spread&) const {}
-    // Adds mass where it belongs, and what it weighs on pairs that mass passes leftwards. The
+    virtual void add_sources(const Group&, const double*, Propagation&) const {}
+    // Adds mass directly, and weights of the transitions that the leftward mass passes. The
     // numbers are n_counts() that a thread keeps for `finish`.
-    virtual void lay_mass(const Group&, const double*, Spread&, Real*) const {}
-    // Counts pairs that mass does not pass as it spreads.
-    virtual void count(const Group&, const double*, Spread&, Real*) const {}
+    virtual void add_mass(const Group&, const double*, Propagation&, Real*) const {}
+    // Counts transitions that propagation does not.
+    virtual void count(const Group&, const double*, Propagation&, Real*) const {}
     virtual std::size_t n_counts() const { return 0; }
     // Adds what is left to the gradient of the transitions.
     virtual void finish(const double*, const std::vector<Buffer<Real>>&, Score*) const {}
 
-    // Calls work(s) for each sequence that is not lost.
+    // Calls work(s) for each sequence that doesn't underflow.
     template <class Work>
     void for_sequences(Work work) const {
         owner_.for_groups([&](const Group& group, int) {
             for (int r = 0; r < group.size; r++)
-                if (!lost[group.sequences[r]]) work(group.sequences[r]);
+                if (!underflow[group.sequences[r]]) work(group.sequences[r]);
         });
     }
 
@@ -50,105 +50,105 @@ class PosteriorOf<Score, Real>::Question : public Query {
     const Chain<Score>& chain_;
 };
 
-// The gradient of the sum of some answers of this posterior, each with its derivatives.
+// The sum of the gradients of several queries of this posterior.
 template <class Score, class Real>
-void PosteriorOf<Score, Real>::backprop(const std::vector<const Query*>& asked,
-                                        const std::vector<const double*>& d_answers, const Gradient& out) const {
+void PosteriorOf<Score, Real>::backprop(const std::vector<const Query*>& queries,
+                                        const std::vector<const double*>& d_values, const Gradient& out) const {
     Score* d_emissions = static_cast<Score*>(out.emissions);
     Score* d_transitions = static_cast<Score*>(out.transitions);
     std::fill_n(d_transitions, static_cast<std::size_t>(chain_.n_tags) * chain_.n_tags, Score(0));
-    if (asked.empty())
+    if (queries.empty())
         std::fill_n(d_emissions, chain_.n_tokens * chain_.n_tags, Score(0));
     else
-        add_gradient(asked, d_answers, d_emissions, d_transitions);
+        add_gradient(queries, d_values, d_emissions, d_transitions);
     collect_ends(chain_, d_emissions, static_cast<Score*>(out.start), static_cast<Score*>(out.end));
 }
 
 // Sets the emissions' part of the gradient, of the sequences that aren't left out; adds the
 // transitions' part.
 template <class Score, class Real>
-void PosteriorOf<Score, Real>::add_gradient(const AskedOf& asked, const Derivatives& d_answers, Score* d_emissions,
+void PosteriorOf<Score, Real>::add_gradient(const Queries& queries, const Derivatives& d_values, Score* d_emissions,
                                             Score* d_transitions) const {
-    const auto is_of_first = [&](const Query* each) { return question(each)->lost == question(asked[0])->lost; };
-    if (std::all_of(asked.begin(), asked.end(), is_of_first))
-        return add_gradient_of_alike(asked, d_answers, d_emissions, d_transitions);
-    add_gradient_of_alike({asked[0]}, {d_answers[0]}, d_emissions, d_transitions);
+    const auto is_of_first = [&](const Query* each) { return to_base(each)->underflow == to_base(queries[0])->underflow; };
+    if (std::all_of(queries.begin(), queries.end(), is_of_first))
+        return add_gradient_of_alike(queries, d_values, d_emissions, d_transitions);
+    add_gradient_of_alike({queries[0]}, {d_values[0]}, d_emissions, d_transitions);
     std::vector<Score> of_one(chain_.n_tokens * chain_.n_tags);
-    for (std::size_t i = 1; i < asked.size(); i++) {
-        add_gradient_of_alike({asked[i]}, {d_answers[i]}, of_one.data(), d_transitions);
+    for (std::size_t i = 1; i < queries.size(); i++) {
+        add_gradient_of_alike({queries[i]}, {d_values[i]}, of_one.data(), d_transitions);
         for (std::size_t at = 0; at < of_one.size(); at++) d_emissions[at] += of_one[at];
     }
 }
 
-// The same, of questions that have lost the same sequences.
+// The same, for queries with the same sequences that underflow.
 template <class Score, class Real>
-void PosteriorOf<Score, Real>::add_gradient_of_alike(const AskedOf& asked, const Derivatives& d_answers,
+void PosteriorOf<Score, Real>::add_gradient_of_alike(const Queries& queries, const Derivatives& d_values,
                                                      Score* d_emissions, Score* d_transitions) const {
-    std::vector<const Question*> questions;
+    std::vector<const QueryBase*> bases;
     std::vector<const Query*> rests;
-    std::vector<std::vector<Buffer<Real>>> counts(asked.size());  // of each question and thread
-    typename Question::Ways ways = {false, false, true};
-    for (std::size_t i = 0; i < asked.size(); i++) {
-        questions.push_back(question(asked[i]));
-        rests.push_back(questions[i]->rest.get());
-        const typename Question::Ways its = questions[i]->ways();
-        ways = {ways.left || its.left, ways.right || its.right, ways.balanced && its.balanced};
+    std::vector<std::vector<Buffer<Real>>> counts(queries.size());  // of each query and thread
+    typename QueryBase::Directions directions = {false, false, true};
+    for (std::size_t i = 0; i < queries.size(); i++) {
+        bases.push_back(to_base(queries[i]));
+        rests.push_back(bases[i]->rest.get());
+        const typename QueryBase::Directions its = bases[i]->directions();
+        directions = {directions.left || its.left, directions.right || its.right, directions.balanced && its.balanced};
         for (int thread = 0; thread < sums_.n_threads_; thread++) {
-            counts[i].emplace_back(questions[i]->n_counts());
-            std::fill_n(counts[i][thread] + 0, questions[i]->n_counts(), Real(0));
+            counts[i].emplace_back(bases[i]->n_counts());
+            std::fill_n(counts[i][thread] + 0, bases[i]->n_counts(), Real(0));
         }
     }
-    const std::vector<char>& lost = questions[0]->lost;
-    if constexpr (!IS_EXTENDED) sums_.clear_rows(lost, d_emissions);
-    std::vector<Spread> spreads;
-    for (int thread = 0; thread < sums_.n_threads_; thread++) spreads.emplace_back(*this);
+    const std::vector<char>& underflow = bases[0]->underflow;
+    if constexpr (!IS_EXTENDED) sums_.clear_rows(underflow, d_emissions);
+    std::vector<Propagation> propagations;
+    for (int thread = 0; thread < sums_.n_threads_; thread++) propagations.emplace_back(*this);
     for_groups([&](const Group& group, int thread) {
-        Spread& propagate = spreads[thread];
-        const Group& rest = propagate.take(group, lost);
+        Propagation& propagation = propagations[thread];
+        const Group& rest = propagation.take(group, underflow);
         const auto each = [&](auto step) {
-            for (std::size_t i = 0; i < asked.size(); i++)
-                step(*questions[i], d_answers[i], static_cast<Real*>(counts[i][thread]));
+            for (std::size_t i = 0; i < queries.size(); i++)
+                step(*bases[i], d_values[i], static_cast<Real*>(counts[i][thread]));
         };
-        each([&](const Question& q, const double* d, Real*) { q.lay(rest, d, propagate); });
-        if (ways.left) propagate.to_left();
-        each([&](const Question& q, const double* d, Real* n) { q.lay_mass(rest, d, propagate, n); });
-        if (ways.left) propagate.count_left();
-        each([&](const Question& q, const double* d, Real* n) { q.count(rest, d, propagate, n); });
-        if (ways.right) propagate.to_right(ways.balanced);
-        if (ways.right) propagate.count_right();
-        propagate.put(d_emissions);
+        each([&](const QueryBase& q, const double* d, Real*) { q.add_sources(rest, d, propagation); });
+        if (directions.left) propagation.to_left();
+        each([&](const QueryBase& q, const double* d, Real* n) { q.add_mass(rest, d, propagation, n); });
+        if (directions.left) propagation.count_left();
+        each([&](const QueryBase& q, const double* d, Real* n) { q.count(rest, d, propagation, n); });
+        if (directions.right) propagation.to_right(directions.balanced);
+        if (directions.right) propagation.count_right();
+        propagation.put(d_emissions);
     });
-    sums_.collect_pairs(sums_.pairs_of(spreads), d_transitions);
-    for (std::size_t i = 0; i < asked.size(); i++) questions[i]->finish(d_answers[i], counts[i], d_transitions);
+    sums_.collect_pairs(sums_.pairs_of(propagations), d_transitions);
+    for (std::size_t i = 0; i < queries.size(); i++) bases[i]->finish(d_values[i], counts[i], d_transitions);
     if constexpr (!IS_EXTENDED)
-        if (rests[0]) questions[0]->rest_owner->add_gradient(rests, d_answers, d_emissions, d_transitions);
+        if (rests[0]) bases[0]->rest_owner->add_gradient(rests, d_values, d_emissions, d_transitions);
 }
 
-// log Z. Its gradient is the marginals, mass that has been propagate already.
+// log Z. Its gradient is the marginals, mass that needs no propagation.
 template <class Score, class Real>
-class PosteriorOf<Score, Real>::LogPartition final : public Question {
+class PosteriorOf<Score, Real>::LogPartition final : public QueryBase {
   public:
-    LogPartition(const PosteriorOf& owner, double* log_z) : Question(owner) {
+    LogPartition(const PosteriorOf& owner, double* log_z) : QueryBase(owner) {
         owner.for_groups([&](const Group& group, int) {
             for (int r = 0; r < group.size; r++) log_z[group.sequences[r]] = owner.log_z_[group.sequences[r]];
         });
     }
 
   private:
-    typename Question::Ways ways() const override { return {false, false, true}; }
+    typename QueryBase::Directions directions() const override { return {false, false, true}; }
 
-    void lay_mass(const Group& group, const double* d_log_z, Spread& propagate, Real*) const override {
+    void add_mass(const Group& group, const double* d_log_z, Propagation& propagation, Real*) const override {
         for (int r = 0; r < group.size; r++) {
             const int64_t s = group.sequences[r];
-            Real* row = propagate.left(r);
+            Real* row = propagation.left(r);
             for (int64_t t = this->chain_.begins[s]; t < this->owner_.past(s); t++, row += this->owner_.width_)
                 this->owner_.add_marginals(t, static_cast<Real>(d_log_z[s]), row);
         }
     }
 
-    void count(const Group& group, const double* d_log_z, Spread& propagate, Real*) const override {
+    void count(const Group& group, const double* d_log_z, Propagation& propagation, Real*) const override {
         for (int r = 0; r < group.size; r++)
-            propagate.count_marginals(r, static_cast<Real>(d_log_z[group.sequences[r]]), propagate.pairs);
+            propagation.count_marginals(r, static_cast<Real>(d_log_z[group.sequences[r]]), propagation.pairs);
     }
 };
 
@@ -159,10 +159,10 @@ class PosteriorOf<Score, Real>::LogPartition final : public Question {
 //
 // and s' the same with alpha.
 template <class Score, class Real>
-class PosteriorOf<Score, Real>::LogMarginals final : public Question {
+class PosteriorOf<Score, Real>::LogMarginals final : public QueryBase {
   public:
-    LogMarginals(const PosteriorOf& owner, const Sets& allowed, double* log_p)
-        : Question(owner), sets_(allowed, owner.chain_.n_tokens, owner.rows_.order),
+    LogMarginals(const PosteriorOf& owner, const Allowed& allowed, double* log_p)
+        : QueryBase(owner), sets_(allowed, owner.chain_.n_tokens, owner.rows_.order),
           p_(owner.chain_.n_tokens) {
         this->for_sequences([&](int64_t s) {
             using std::log;
@@ -181,23 +181,23 @@ class PosteriorOf<Score, Real>::LogMarginals final : public Question {
         return std::min(p, Wide<Real>(1));
     }
 
-    void lay(const Group& group, const double* d_log_p, Spread& propagate) const override {
+    void add_sources(const Group& group, const double* d_log_p, Propagation& propagation) const override {
         std::vector<Real> before(this->chain_.n_tags);
         for (int r = 0; r < group.size; r++) {
             const int64_t s = group.sequences[r];
-            Real *left = propagate.left(r), *right = propagate.right(r);
+            Real *left = propagation.left(r), *right = propagation.right(r);
             for (int64_t t = this->chain_.begins[s]; t < this->owner_.past(s); t++) {
                 const Wide<Real> weight = p_[t] > 0 ? d_log_p[t] : 0.0;
                 const Wide<Real> on_set = p_[t] > 0 ? weight / p_[t] - weight : Wide<Real>(0);
-                lay_on(sets_[t], this->owner_.beta_row(t), on_set, -weight, left, before.data());
-                lay_on(sets_[t], this->owner_.alpha_row(t), on_set, -weight, right, before.data());
+                add_on(sets_[t], this->owner_.beta_row(t), on_set, -weight, left, before.data());
+                add_on(sets_[t], this->owner_.alpha_row(t), on_set, -weight, right, before.data());
                 left += this->owner_.width_, right += this->owner_.width_;
             }
         }
     }
 
     // Adds a message times one weight on a set, and times another elsewhere.
-    void lay_on(const Places& set, const Real* message, Wide<Real> on_set, Wide<Real> elsewhere, Real* to, Real* before) const {
+    void add_on(const Places& set, const Real* message, Wide<Real> on_set, Wide<Real> elsewhere, Real* to, Real* before) const {
         for (const int& k : set) before[&k - set.first] = to[k];
         const Vec<Real> weight = splat(static_cast<Real>(elsewhere));
         for (int k = 0; k < this->owner_.width_; k += LANES<Real>)

@@ -1,4 +1,4 @@
-// Runs of tokens with given tags, by the sequences that they are in.
+// Segments by the sequences that they are in.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace costner {
 
-// Some of the runs, by number.
+// Some of the segments, by number.
 struct RunNumbers {
     const int64_t *first, *past;
 
@@ -18,49 +18,49 @@ struct RunNumbers {
     const int64_t* end() const { return past; }
 };
 
-class RunsOfSequences {
+class SegmentsOfSequences {
   public:
     // order: The tag at each place, in the kernels' order.
     template <class Real>
-    RunsOfSequences(const Runs& runs, const Chain<Real>& chain, const std::vector<int>& order)
-        : runs_(runs), order_(order), place_of_(order.size()), offsets_(chain.n_sequences + 1),
-          numbers_(runs.n_runs), first_tags_(runs.n_runs) {
+    SegmentsOfSequences(const Segments& segments, const Chain<Real>& chain, const std::vector<int>& order)
+        : segments_(segments), order_(order), place_of_(order.size()), offsets_(chain.n_sequences + 1),
+          numbers_(segments.n_segments), first_tags_(segments.n_segments) {
         for (std::size_t p = 0; p < order.size(); p++) place_of_[order[p]] = static_cast<int>(p);
-        std::vector<int64_t> sequence(runs.n_runs);
+        std::vector<int64_t> sequence(segments.n_segments);
         int64_t n_tags = 0;
-        for (int64_t i = 0; i < runs.n_runs; i++) {
+        for (int64_t i = 0; i < segments.n_segments; i++) {
             first_tags_[i] = n_tags;
-            n_tags += runs.end[i] - runs.begin[i];
+            n_tags += segments.end[i] - segments.begin[i];
             const auto& begins = chain.begins;
-            sequence[i] = std::upper_bound(begins.begin(), begins.end(), runs.begin[i]) - begins.begin() - 1;
+            sequence[i] = std::upper_bound(begins.begin(), begins.end(), segments.begin[i]) - begins.begin() - 1;
             offsets_[sequence[i] + 1]++;
         }
         for (int64_t s = 0; s < chain.n_sequences; s++) offsets_[s + 1] += offsets_[s];
         std::vector<int64_t> next = offsets_;
-        for (int64_t i = 0; i < runs.n_runs; i++) numbers_[next[sequence[i]]++] = i;
+        for (int64_t i = 0; i < segments.n_segments; i++) numbers_[next[sequence[i]]++] = i;
     }
 
-    int64_t size() const { return runs_.n_runs; }
+    int64_t size() const { return segments_.n_segments; }
 
-    // The runs in sequence s.
+    // The segments in sequence s.
     RunNumbers operator[](int64_t s) const {
         return {numbers_.data() + offsets_[s], numbers_.data() + offsets_[s + 1]};
     }
 
-    int64_t begin(int64_t i) const { return runs_.begin[i]; }
-    int64_t end(int64_t i) const { return runs_.end[i]; }
+    int64_t begin(int64_t i) const { return segments_.begin[i]; }
+    int64_t end(int64_t i) const { return segments_.end[i]; }
 
-    // The tag of run i at a token, by its place.
+    // The tag of segment i at a token, by its place.
     int tag(int64_t i, int64_t token) const {
-        return place_of_[runs_.tags[first_tags_[i] + token - runs_.begin[i]]];
+        return place_of_[segments_.tags[first_tags_[i] + token - segments_.begin[i]]];
     }
 
     bool may_follow(int64_t i, int place) const {
-        return !runs_.after || runs_.after[i * static_cast<int64_t>(order_.size()) + order_[place]];
+        return !segments_.after || segments_.after[i * static_cast<int64_t>(order_.size()) + order_[place]];
     }
 
   private:
-    const Runs runs_;
+    const Segments segments_;
     const std::vector<int>& order_;
     std::vector<int> place_of_;
     std::vector<int64_t> offsets_, numbers_, first_tags_;

@@ -1,30 +1,30 @@
-// Runs of tokens that have given tags.
+// The log-probability of segments.
 // No include guard: one_isa.hpp includes it once for each instruction set.
 //
-// The probability of the run of tags y_b, ..., y_{e-1} with what may follow is
+// The probability of the segment y_b, ..., y_{e-1} with the tags allowed after it is
 //
 //     p = alpha_b[y_b] prod_{b < t < e} (c_{t-1} M[y_{t-1}, y_t] E_t[y_t]) tail
 //     tail = c_{e-1} sum_{k in after} M[y_{e-1}, k] E_e[k] beta_e[k], or beta_{e-1}[y_{e-1}] at the end
 //
-// Its logarithm's gradient, with weight w, are the steps of the run, the mass w - w p(y_b) that
-// spreads leftwards from its first token,
+// Its logarithm's gradient, with weight w, are the counts of the segment, the mass w - w p(y_b)
+// propagated leftwards from its first token,
 //
 //     s_b[k] = w (1[k = y_b] / alpha_b[y_b] - beta_b[k]),
 //
-// and the mass that spreads rightwards from the token after it,
+// and the mass propagated rightwards from the token after it,
 //
 //     s'_e[k] = w (1[k in after] c_{e-1} M[y_{e-1}, k] E_e[k] / tail - alpha_e[k]);
 //
-// between them, and on the pairs that lead from token to token, the marginals are taken off.
+// At the tokens between them, and on their transitions, the marginals are subtracted.
 
 template <class Score, class Real>
-class PosteriorOf<Score, Real>::SegmentProbs final : public Question {
+class PosteriorOf<Score, Real>::SegmentLogProbs final : public QueryBase {
   public:
-    SegmentProbs(const PosteriorOf& owner, const Runs& runs, double* log_p)
-        : Question(owner), width_(owner.width_), runs_(runs, owner.chain_, owner.rows_.order),
-          tails_(runs.n_runs), possible_(runs.n_runs) {
+    SegmentLogProbs(const PosteriorOf& owner, const Segments& segments, double* log_p)
+        : QueryBase(owner), width_(owner.width_), segments_(segments, owner.chain_, owner.rows_.order),
+          tails_(segments.n_segments), possible_(segments.n_segments) {
         this->for_sequences([&](int64_t s) {
-            for (int64_t i : runs_[s]) {
+            for (int64_t i : segments_[s]) {
                 log_p[i] = log_probability(s, i);
                 possible_[i] = std::isfinite(log_p[i]);
             }
@@ -32,21 +32,21 @@ class PosteriorOf<Score, Real>::SegmentProbs final : public Question {
     }
 
   private:
-    void lay(const Group& group, const double* d_log_p, Spread& propagate) const override {
+    void add_sources(const Group& group, const double* d_log_p, Propagation& propagation) const override {
         for (int r = 0; r < group.size; r++)
-            for (int64_t i : runs_[group.sequences[r]])
-                if (possible_[i]) lay_run(group.sequences[r], i, d_log_p[i], propagate.left(r), propagate.right(r));
+            for (int64_t i : segments_[group.sequences[r]])
+                if (possible_[i]) add_segment_sources(group.sequences[r], i, d_log_p[i], propagation.left(r), propagation.right(r));
     }
 
-    void lay_mass(const Group& group, const double* d_log_p, Spread& propagate, Real*) const override {
+    void add_mass(const Group& group, const double* d_log_p, Propagation& propagation, Real*) const override {
         for (int r = 0; r < group.size; r++)
-            for (int64_t i : runs_[group.sequences[r]])
-                if (possible_[i]) go_along(group.sequences[r], i, d_log_p[i], propagate, r);
+            for (int64_t i : segments_[group.sequences[r]])
+                if (possible_[i]) add_prefix(group.sequences[r], i, d_log_p[i], propagation, r);
     }
 
     void finish(const double* d_log_p, const std::vector<Buffer<Real>>&, Score* d_transitions) const override {
         for (int64_t s = 0; s < this->chain_.n_sequences; s++)
-            for (int64_t i : runs_[s])
+            for (int64_t i : segments_[s])
                 if (possible_[i]) add_pairs(s, i, d_log_p[i], d_transitions);
     }
 
@@ -55,42 +55,42 @@ class PosteriorOf<Score, Real>::SegmentProbs final : public Question {
                this->owner_.transition_row(from)[to] * this->owner_.emission_row(t)[to];
     }
 
-    // Calls work(t, tag before, tag) for the tokens of a run but the first.
+    // Calls work(t, tag before, tag) for the tokens of a segment but the first.
     template <class Work>
     void for_steps(int64_t i, Work work) const {
-        for (int64_t t = runs_.begin(i) + 1; t < runs_.end(i); t++)
-            work(t, runs_.tag(i, t - 1), runs_.tag(i, t));
+        for (int64_t t = segments_.begin(i) + 1; t < segments_.end(i); t++)
+            work(t, segments_.tag(i, t - 1), segments_.tag(i, t));
     }
 
     // Calls work(k, c M[y_{e-1}, k] E_e[k]) for the tags that may follow.
     template <class Work>
     void for_followers(int64_t i, Work work) const {
-        const int64_t end = runs_.end(i);
-        const int last = runs_.tag(i, end - 1);
+        const int64_t end = segments_.end(i);
+        const int last = segments_.tag(i, end - 1);
         for (int k = 0; k < this->chain_.n_tags; k++)
-            if (runs_.may_follow(i, k)) work(k, step(end, last, k));
+            if (segments_.may_follow(i, k)) work(k, step(end, last, k));
     }
 
-    bool is_over(int64_t s, int64_t i) const { return runs_.end(i) == this->owner_.past(s); }
+    bool is_over(int64_t s, int64_t i) const { return segments_.end(i) == this->owner_.past(s); }
 
     double log_probability(int64_t s, int64_t i) {
-        const int64_t begin = runs_.begin(i), end = runs_.end(i);
+        const int64_t begin = segments_.begin(i), end = segments_.end(i);
         using std::log;
-        double log_p = log(static_cast<Wide<Real>>(this->owner_.alpha_row(begin)[runs_.tag(i, begin)]));
+        double log_p = log(static_cast<Wide<Real>>(this->owner_.alpha_row(begin)[segments_.tag(i, begin)]));
         for_steps(i, [&](int64_t t, int before, int tag) { log_p += log(step(t, before, tag)); });
         Wide<Real> tail = 0;
         if (is_over(s, i))
-            tail = this->owner_.beta_row(end - 1)[runs_.tag(i, end - 1)];
+            tail = this->owner_.beta_row(end - 1)[segments_.tag(i, end - 1)];
         else
             for_followers(i, [&](int k, Wide<Real> step) { tail += step * this->owner_.beta_row(end)[k]; });
         tails_[i] = tail;
         return log_p + log(tail);
     }
 
-    // The sources of a run.
-    void lay_run(int64_t s, int64_t i, double weight, Real* left, Real* right) const {
-        const int64_t begin = runs_.begin(i), end = runs_.end(i), first = this->chain_.begins[s];
-        const int tag = runs_.tag(i, begin);
+    // The sources of a segment.
+    void add_segment_sources(int64_t s, int64_t i, double weight, Real* left, Real* right) const {
+        const int64_t begin = segments_.begin(i), end = segments_.end(i), first = this->chain_.begins[s];
+        const int tag = segments_.tag(i, begin);
         Real* row = left + (begin - first) * width_;
         add(this->owner_.beta_row(begin), -weight, row);
         row[tag] += static_cast<Real>(weight / this->owner_.alpha_row(begin)[tag]);
@@ -105,27 +105,27 @@ class PosteriorOf<Score, Real>::SegmentProbs final : public Question {
         for (int k = 0; k < width_; k += LANES<Real>) store(to + k, load(to + k) + load(row + k) * scale);
     }
 
-    // The tags on the way and the one after it, and the pairs that lead to them.
-    void go_along(int64_t s, int64_t i, double weight, Spread& propagate, int r) const {
-        const int64_t end = runs_.end(i), first = this->chain_.begins[s];
+    // The tags of the segment but the first and the tag after it, with the transitions to them.
+    void add_prefix(int64_t s, int64_t i, double weight, Propagation& propagation, int r) const {
+        const int64_t end = segments_.end(i), first = this->chain_.begins[s];
         for_steps(i, [&](int64_t t, int, int tag) {
-            take_off(t, t - first, weight, propagate, r);
-            propagate.left(r)[(t - first) * width_ + tag] += static_cast<Real>(weight);
+            take_off(t, t - first, weight, propagation, r);
+            propagation.left(r)[(t - first) * width_ + tag] += static_cast<Real>(weight);
         });
         if (is_over(s, i)) return;
-        take_off(end, end - first, weight, propagate, r);
-        Real* row = propagate.left(r) + (end - first) * width_;
+        take_off(end, end - first, weight, propagation, r);
+        Real* row = propagation.left(r) + (end - first) * width_;
         for_followers(i, [&](int k, Wide<Real> step) { row[k] += share(i, k, weight * step); });
     }
 
-    void take_off(int64_t token, int64_t t, double weight, Spread& propagate, int r) const {
-        this->owner_.add_marginals(token, static_cast<Real>(-weight), propagate.left(r) + t * width_);
-        propagate.take_off_pairs(r, t, static_cast<Real>(weight));
+    void take_off(int64_t token, int64_t t, double weight, Propagation& propagation, int r) const {
+        this->owner_.add_marginals(token, static_cast<Real>(-weight), propagation.left(r) + t * width_);
+        propagation.take_off_pairs(r, t, static_cast<Real>(weight));
     }
 
-    // Of the mass of a run, what goes on to tag k.
+    // The part of the mass of a segment that has tag k after it.
     Real share(int64_t i, int k, Wide<Real> step) const {
-        return static_cast<Real>(step * this->owner_.beta_row(runs_.end(i))[k] / tails_[i]);
+        return static_cast<Real>(step * this->owner_.beta_row(segments_.end(i))[k] / tails_[i]);
     }
 
     void add_pairs(int64_t s, int64_t i, double weight, Score* d_transitions) const {
@@ -135,12 +135,12 @@ class PosteriorOf<Score, Real>::SegmentProbs final : public Question {
             d_transitions[order[before] * n_tags + order[tag]] += static_cast<Score>(weight);
         });
         if (is_over(s, i)) return;
-        Score* row = d_transitions + order[runs_.tag(i, runs_.end(i) - 1)] * n_tags;
+        Score* row = d_transitions + order[segments_.tag(i, segments_.end(i) - 1)] * n_tags;
         for_followers(i, [&](int k, Wide<Real> step) { row[order[k]] += static_cast<Score>(share(i, k, weight * step)); });
     }
 
     const int width_;
-    const RunsOfSequences runs_;
+    const SegmentsOfSequences segments_;
     std::vector<Wide<Real>> tails_;
     std::vector<char> possible_;
 };

@@ -1,30 +1,30 @@
 // Sums over all paths, by scaled forward and backward messages.
 // No include guard: one_isa.hpp includes it once for each instruction set.
 //
-// alpha_t[j] sums over the paths that end in tag j at token t; beta_t[i] over the ways to go on
-// from tag i at token t (Rabiner, 1989, sections III.A and V.A), on exponentiated scores E, M:
+// alpha_t[j] is the sum over the paths that end in tag j at token t; beta_t[i] is the sum over the
+// continuations of tag i at token t (Rabiner, 1989, sections III.A and V.A), on exponentiated scores E, M:
 //
 //     alpha_t[j]    = c_{t-1} sum_i alpha_{t-1}[i] M[i, j] E_t[j],    c_t = 1 / sum_j alpha_t[j]
 //     beta_{t-1}[i] = c_{t-1} sum_j M[i, j] E_t[j] beta_t[j],         beta_T = c_T
 //     log Z         = - sum_t log c_t + what the scores were lowered by
 //
-// Several differences compared to the textbook:
+// Differences from the textbook:
 //
-// * The factor c_{t-1} that normalises a message is applied one step late, to the message that
-//   follows, so that summing and dividing don't delay the recursion. Where a sum is so small
+// * The factor c_{t-1} that normalises a message is applied one token late, to the next
+//   message, so that summing and dividing don't delay the recursion. Where a sum is so small
 //   that the next product could underflow, the message is normalised at once.
 // * beta uses alpha's factors, so sum_k alpha_t[k] beta_t[k] is 1 at every token but for
 //   rounding, which is divided out. beta is only kept where alpha is positive, and 0 elsewhere,
 //   where it counts for nothing and could overflow.
 // * A small entry may underflow, and with it the paths that pass through it. So a sequence with
-//   an entry that should be positive and is below SMALLEST is lost, and is computed again in
-//   double, and what that loses with Real = Extended, which loses none but those without a legal
-//   path. Each sequence keeps its least entry that isn't certainly 0; only where that is below
-//   SMALLEST are rows searched for entries that a legal step leads to.
-// * Sequences of nearly equal length go side by side, so that each step is a small matrix
-//   product; and pairs of neighbouring tags are one matrix product over all tokens at the end.
+//   an entry that should be positive and is below SMALLEST is marked as underflow and computed
+//   again in double, and if that underflows with Real = Extended, where only sequences without a
+//   legal path are marked. Each sequence keeps its least entry that isn't certainly 0; only where
+//   that is below SMALLEST are rows searched for entries that a legal transition leads to.
+// * Sequences of nearly equal length are processed side by side, so that each token is a small
+//   matrix product; and expected transitions are one matrix product over all tokens at the end.
 
-constexpr double COMFORTABLE = 1.0 / 1024;  // sums above this may wait a step for their factor
+constexpr double COMFORTABLE = 1.0 / 1024;  // sums above this may wait a token for their factor
 template <class Real>
 inline const Real LARGEST = Real(1) / SMALLEST<Real>;
 
@@ -58,20 +58,20 @@ class PosteriorOf;
 template <class Score, class Real>
 class SumProductOf final : public SumProduct {
   public:
-    SumProductOf(const Scores& scores, int n_threads, const std::vector<char>& left_out = {})
+    SumProductOf(const Potentials& scores, int n_threads, const std::vector<char>& left_out = {})
         : scores_(scores), chain_(scores), rows_(chain_), width_(rows_.width), n_threads_(n_threads),
           schedule_(chain_.lengths, chain_.n_sequences, ROWS, n_threads, left_out),
           memory_(chain_.n_tokens * (2 * width_ + 1)), emissions_(memory_),
           alpha_(emissions_ + chain_.n_tokens * width_),
-          factors_(alpha_ + chain_.n_tokens * width_), lost_(chain_.n_sequences) {
+          factors_(alpha_ + chain_.n_tokens * width_), underflow_(chain_.n_sequences) {
         exponentiate_transitions();
     }
 
     void log_partition(double* log_z) override {
         run_forward(log_z);
         if constexpr (!IS_EXTENDED)
-            if (any(lost_)) {
-                wider_ = std::make_unique<Wider>(scores_, n_threads_, none_of(lost_));
+            if (any(underflow_)) {
+                wider_ = std::make_unique<Wider>(scores_, n_threads_, none_of(underflow_));
                 wider_->log_partition(log_z);
             }
     }
@@ -107,17 +107,17 @@ class SumProductOf final : public SumProduct {
         const Matrix<Real> transposed = transpose();
         std::vector<Backward> threads;
         for (int i = 0; i < n_threads_; i++) threads.emplace_back(*this, transposed);
-        std::vector<char> lost = lost_;
+        std::vector<char> underflow = underflow_;
         in_threads(schedule_.groups(), n_threads_, [&](const Group& group, int thread) {
-            threads[thread].run(group, d_log_z, d_emissions, lost);
+            threads[thread].run(group, d_log_z, d_emissions, underflow);
         });
         collect_pairs(pairs_of(threads), d_transitions);
         if constexpr (!IS_EXTENDED)
-            if (any(lost)) {
-                clear_rows(lost, d_emissions);
-                if (wider_ && lost == lost_) return wider_->add_marginals(d_log_z, d_emissions, d_transitions);
+            if (any(underflow)) {
+                clear_rows(underflow, d_emissions);
+                if (wider_ && underflow == underflow_) return wider_->add_marginals(d_log_z, d_emissions, d_transitions);
                 std::vector<double> log_z(chain_.n_sequences);
-                Wider wider(scores_, n_threads_, none_of(lost));
+                Wider wider(scores_, n_threads_, none_of(underflow));
                 wider.log_partition(log_z.data());
                 wider.add_marginals(d_log_z, d_emissions, d_transitions);
             }
@@ -199,7 +199,7 @@ class SumProductOf final : public SumProduct {
             shifts += static_cast<double>(shift);
             least = smaller<Real>(lower_and_exponentiate(row, shift), least);
         }
-        lost_[s] = small_transitions_ || !(smallest_lane<Real>(least) >= SMALLEST<Real>);
+        underflow_[s] = small_transitions_ || !(smallest_lane<Real>(least) >= SMALLEST<Real>);
         return shifts;
     }
 
@@ -208,7 +208,7 @@ class SumProductOf final : public SumProduct {
         LogProduct<Wide<Real>> factors[ROWS];
         int64_t tokens[ROWS], kept[ROWS];
         for (int r = 0; r < whole.size; r++) log_z[whole.sequences[r]] = exponentiate(whole.sequences[r]);
-        const Group group = IS_EXTENDED ? whole : without(whole, lost_.data(), kept);
+        const Group group = IS_EXTENDED ? whole : without(whole, underflow_.data(), kept);
         for (int r = 0; r < group.size; r++) {
             tokens[r] = chain_.begins[group.sequences[r]];
             step.alpha[r] = alpha_ + tokens[r] * width_;
@@ -239,8 +239,8 @@ class SumProductOf final : public SumProduct {
         for (int r = 0; r < group.size; r++) {
             const int64_t s = group.sequences[r];
             log_z[s] -= factors[r].log();
-            if (!lost_[s] && !(smallest_lane<Real>(step.least[r]) >= SMALLEST<Real>))
-                lost_[s] = alpha_is_lost(s);
+            if (!underflow_[s] && !(smallest_lane<Real>(step.least[r]) >= SMALLEST<Real>))
+                underflow_[s] = alpha_is_lost(s);
         }
     }
 
@@ -255,7 +255,7 @@ class SumProductOf final : public SumProduct {
 
     Real normalise_at_once(int64_t s, int64_t t, Real sum, LogProduct<Wide<Real>>& factors) {
         if (!(sum >= SMALLEST<Real> && sum <= LARGEST<Real>) || alpha_row_is_lost(s, t)) {
-            lost_[s] = true;
+            underflow_[s] = true;
             factors.multiply(Wide<Real>(1) / sum);
             return 0;
         }
@@ -272,7 +272,7 @@ class SumProductOf final : public SumProduct {
         return false;
     }
 
-    // Whether a legal step leads to an entry that is below SMALLEST.
+    // Whether a legal transition leads to an entry that is below SMALLEST.
     bool alpha_row_is_lost(int64_t s, int64_t t) const {
         if (t == 0) return false;
         const int64_t token = chain_.begins[s] + t;
@@ -313,7 +313,7 @@ class SumProductOf final : public SumProduct {
         }
     }
 
-    const Scores scores_;
+    const Potentials scores_;
     const Chain<Score> chain_;
     const Rows<Real> rows_;
     const int width_, n_threads_;
@@ -321,14 +321,14 @@ class SumProductOf final : public SumProduct {
     Buffer<Real> memory_;  // one piece, for malloc to keep it for the next call
     Real *const emissions_, *const alpha_, *const factors_;
     Buffer<Real> transitions_;
-    std::vector<char> lost_;
-    std::unique_ptr<Wider> wider_;  // of the sequences that the forward pass has lost
+    std::vector<char> underflow_;
+    std::unique_ptr<Wider> wider_;  // of the sequences whose forward messages underflow
     Real shift_ = 0;
     bool small_transitions_ = false;
     Matrix<Real> by_source_;
 };
 
-// The backward pass of one thread: its scratch memory, and the pairs it has summed.
+// The backward pass of one thread: its scratch memory, and its expected transitions.
 template <class Score, class Real>
 class SumProductOf<Score, Real>::Backward {
   public:
@@ -339,28 +339,28 @@ class SumProductOf<Score, Real>::Backward {
         std::fill(pairs + 0, pairs + owner.by_source_.size, Real(0));
     }
 
-    void run(const Group& group, const double* weights, Score* d_emissions, std::vector<char>& lost) {
-        const Group rest = without(group, lost.data(), kept_);
+    void run(const Group& group, const double* weights, Score* d_emissions, std::vector<char>& underflow) {
+        const Group rest = without(group, underflow.data(), kept_);
         Real *beta[ROWS], *row = beta_;
         for (int r = 0; r < rest.size; r++) {
             beta[r] = row;
             row += owner_.chain_.lengths[rest.sequences[r]] * width_;
         }
-        backward(rest, beta, lost.data());
+        backward(rest, beta, underflow.data());
         for (int r = 0; r < rest.size; r++) {
             const int64_t s = rest.sequences[r];
-            if (!lost[s]) finish(s, static_cast<Real>(weights[s]), beta[r], d_emissions);
+            if (!underflow[s]) finish(s, static_cast<Real>(weights[s]), beta[r], d_emissions);
         }
     }
 
-    // beta of the sequences of a group, that of the r-th from beta[r] on; marks what is lost.
-    void backward(const Group& group, Real* const* beta, char* lost) {
+    // beta of the sequences of a group, that of the r-th from beta[r] on; marks sequences that underflow.
+    void backward(const Group& group, Real* const* beta, char* underflow) {
         if (group.size == 0) return;
         Vec<Real> least[ROWS];
         recur(group, beta, least);
         for (int r = 0; r < group.size; r++)
             if (!(smallest_lane<Real>(least[r]) >= SMALLEST<Real>))
-                lost[group.sequences[r]] = beta_is_lost(group.sequences[r], beta[r]);
+                underflow[group.sequences[r]] = beta_underflows(group.sequences[r], beta[r]);
     }
 
     Buffer<Real> pairs;
@@ -419,8 +419,8 @@ class SumProductOf<Score, Real>::Backward {
     // E beta of a token of sequence r; the one before and the one after it don't overlap.
     Real* ahead_row(int64_t t, int r) { return ahead_ + ((t % 2) * ROWS + r) * width_; }
 
-    // Whether a legal step leads on from an entry that is below SMALLEST.
-    bool beta_is_lost(int64_t s, const Real* beta) const {
+    // Whether a legal transition leads from an entry that is below SMALLEST.
+    bool beta_underflows(int64_t s, const Real* beta) const {
         const int n_tags = owner_.chain_.n_tags;
         const Real* alpha = owner_.alpha_ + owner_.chain_.begins[s] * width_;
         for (int64_t t = 0; t + 1 < owner_.chain_.lengths[s]; t++, alpha += width_, beta += width_)
@@ -434,7 +434,7 @@ class SumProductOf<Score, Real>::Backward {
     }
 
     // Tag probabilities alpha_t beta_t go out; beta_t becomes what alpha_{t-1} M has to be
-    // multiplied by to give the probabilities of pairs.
+    // multiplied by to give the probabilities of transitions.
     void finish(int64_t s, Real weight, Real* beta, Score* d_emissions) {
         const int64_t begin = owner_.chain_.begins[s], length = owner_.chain_.lengths[s];
         const int n_tags = owner_.chain_.n_tags;

@@ -10,7 +10,7 @@
 
 namespace costner {
 
-// Tags with as many ways in and out stand together, so that what a tag scheme forbids leaves
+// Tags with as many transitions in and out stand together, so that what a tag scheme forbids leaves
 // whole panels of the matrix empty: of BILUO, all I, all L, all B, then O and all U. Place p
 // holds tag order[p]. With few panels none would be empty, and tags stay as they are.
 template <class Score>

@@ -21,12 +21,12 @@ struct Places {
 
 class TagSets {
   public:
-    TagSets(const Sets& sets, int64_t n_tokens, const std::vector<int>& order)
+    TagSets(const Allowed& sets, int64_t n_tokens, const std::vector<int>& order)
         : offsets_(n_tokens + 1), place_of_(order.size()) {
         for (std::size_t p = 0; p < order.size(); p++) place_of_[order[p]] = static_cast<int>(p);
         places_.reserve(n_tokens);
-        if (sets.truths)
-            read(sets.truths, n_tokens);
+        if (sets.mask)
+            read(sets.mask, n_tokens);
         else
             for (int64_t t = 0; t < n_tokens; t++) {
                 places_.push_back(place_of_[sets.tags[t]]);
