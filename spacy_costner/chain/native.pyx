@@ -229,14 +229,14 @@ cdef inline cbool _has_type(array, int typenum, int n_dimensions):
         np.PyArray_CheckExact(array)
         and np.PyArray_TYPE(array) == typenum
         and np.PyArray_NDIM(array) == n_dimensions
+        and np.PyArray_ISBEHAVED_RO(array)
     )
 
 
 cdef inline cbool _are_floats(array, int n_dimensions):
-    return (
-        _has_type(array, np.NPY_FLOAT, n_dimensions)
-        or _has_type(array, np.NPY_DOUBLE, n_dimensions)
-    ) and np.PyArray_ISNOTSWAPPED(array)
+    return _has_type(array, np.NPY_FLOAT, n_dimensions) or _has_type(
+        array, np.NPY_DOUBLE, n_dimensions
+    )
 
 
 cdef cbool _are_potentials(potentials):
