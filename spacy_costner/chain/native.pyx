@@ -537,8 +537,9 @@ cdef object _impossible(np.npy_intp size):
 cdef cbool _are_segments(segments, _Batch batch):
     """Whether segments are in int64 and fit the batch; otherwise `check_segments` decides."""
     begin, end, tags, after = segments
-    if after is not None or not (
-        _has_type(begin, np.NPY_INT64, 1)
+    if not (
+        (after is None or _has_type(after, np.NPY_BOOL, 2))
+        and _has_type(begin, np.NPY_INT64, 1)
         and _has_type(end, np.NPY_INT64, 1)
         and _has_type(tags, np.NPY_INT64, 1)
     ):
@@ -546,6 +547,10 @@ cdef cbool _are_segments(segments, _Batch batch):
     cdef int64_t n = np.PyArray_DIM(begin, 0), n_tags = batch.scores.n_tags, total = 0
     cdef int64_t i, first, past, s = 0, start = 0, tag
     if np.PyArray_DIM(end, 0) != n:
+        return False
+    if after is not None and (
+        np.PyArray_DIM(after, 0) != n or np.PyArray_DIM(after, 1) != n_tags
+    ):
         return False
     for i in range(n):
         first = (<int64_t*>np.PyArray_GETPTR1(begin, i))[0]

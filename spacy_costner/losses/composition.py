@@ -174,8 +174,9 @@ def can_continue(potentials: Potentials, gold: Gold) -> Array1d:
     """True for the tags of tokens after which their entity can continue. Shape: (K,)"""
     xp = get_array_module(potentials.transitions)
     continues = xp.isfinite(potentials.transitions)[:, xp.asarray(gold.continuing)].any(axis=1)
-    tags = _model_tags(xp.arange(len(continues)), gold)
-    return xp.isin(tags, tags[continues])
+    if gold.tied_to is None:
+        return continues
+    return xp.isin(gold.tied_to, gold.tied_to[continues])
 
 
 def _model_tags(tags: Ints1d, gold: Gold) -> Ints1d:
