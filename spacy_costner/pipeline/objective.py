@@ -54,6 +54,10 @@ class Objective:
             that are not entities.
         RAISES (ValueError): If tokens have weights and the loss doesn't use them.
         """
+        if weights is not None and not isinstance(weights, Weights):
+            raise ValueError(
+                f"{name}: weights: expected a block of spacy_costner.Weights.v1, got {weights!r}"
+            )
         self.name = name
         self.strings = strings
         self.loss = loss
