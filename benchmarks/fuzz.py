@@ -14,7 +14,6 @@ import numpy
 from numpy.testing import assert_allclose
 
 from spacy_costner import chain
-from spacy_costner.chain import array as batched
 from spacy_costner.chain.array import log_domain
 from spacy_costner.types import Potentials
 
@@ -58,7 +57,7 @@ def compare(potentials: Potentials, rng: numpy.random.Generator) -> Dict[str, fl
     assert (best.scores[legal] <= expected[legal] + 1e-6 * (1 + abs(expected[legal]))).all()
     assert (numpy.isneginf(best.scores) == ~legal).all()
     second = chain.best_path_excluding(potentials, best.tags)
-    wanted = batched.best_path_excluding(exact, best.tags).scores
+    wanted = chain.array.best_path_excluding(exact, best.tags).scores
     assert_allclose(second.scores, wanted, rtol=1e-9, atol=1e-6)
     found = numpy.isfinite(second.scores)
     score = chain.path_score(exact, second.tags)[0]

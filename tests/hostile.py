@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 import numpy
 
 from spacy_costner import chain
-from spacy_costner.chain.compiled import array_code
+from spacy_costner.compiled import array_code
 from spacy_costner.types import Potentials
 
 from .support.batches import random_potentials

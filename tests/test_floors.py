@@ -11,7 +11,7 @@ import spacy_costner
 ROOT = Path(spacy_costner.__file__).parent
 TESTS = Path(__file__).parent
 FLOORS = [
-    {"types", "validation", "metrics", "saving", "settings"},
+    {"types", "compiled", "validation", "metrics", "saving", "settings"},
     {"chain", "sparse", "tags"},
     {"costs", "features", "losses"},
     {"decoding", "ml"},

@@ -6,7 +6,7 @@ import numpy
 import pytest
 
 from spacy_costner import chain
-from spacy_costner.chain.compiled import array_code
+from spacy_costner.compiled import array_code
 
 from . import hostile
 from .support.batches import random_potentials

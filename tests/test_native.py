@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from spacy_costner import chain
-from spacy_costner.chain import array as batched
-from spacy_costner.chain.compiled import array_code
+from spacy_costner.compiled import array_code
 from spacy_costner.types import Potentials
 
 from . import oracle
@@ -72,7 +71,7 @@ def assert_same_scored(name: str, potentials: Potentials, *args: numpy.ndarray) 
     """Check scores and gradients, those of float32 against the exact ones."""
     scores, backprop = getattr(native, name)(potentials, *args)
     exact = in_precision(potentials, "float64")
-    expected, expected_backprop = getattr(batched, name)(exact, *args)
+    expected, expected_backprop = getattr(chain.array, name)(exact, *args)
     tolerance = TOLERANCES[str(potentials.emissions.dtype)]
     assert scores.dtype == "float64"
     assert_allclose(
@@ -106,14 +105,14 @@ def test_path_score(potentials: Potentials) -> None:
 
 @given(batches())
 def test_path_log_prob(potentials: Potentials) -> None:
-    best = batched.best_path(potentials).tags
+    best = chain.array.best_path(potentials).tags
     assert_same_scored("path_log_prob", potentials, best)
     assert_same_scored("path_log_prob", potentials, tags_of(potentials))
 
 
 @given(batches())
 def test_marginals(potentials: Potentials) -> None:
-    expected = batched.marginals(in_precision(potentials, "float64"))
+    expected = chain.array.marginals(in_precision(potentials, "float64"))
     tolerance = TOLERANCES[str(potentials.emissions.dtype)]
     assert_allclose(native.marginals(potentials), expected, **tolerance)
 
@@ -121,7 +120,7 @@ def test_marginals(potentials: Potentials) -> None:
 @given(batches())
 def test_best_path(potentials: Potentials) -> None:
     best = native.best_path(potentials)
-    expected = batched.best_path(in_precision(potentials, "float64"))
+    expected = chain.array.best_path(in_precision(potentials, "float64"))
     assert_allclose(best.scores, expected.scores, rtol=1e-12, atol=1e-9)
     assert_allclose(native.path_score(potentials, best.tags)[0], best.scores, rtol=1e-12, atol=1e-9)
 
@@ -134,7 +133,7 @@ def test_best_path(potentials: Potentials) -> None:
 def test_each_instruction_set(instruction_set: str, n_tags: int, dtype: str) -> None:
     potentials = random_potentials([7, 0, 1, 12, 2, 30, 1, 9, 9, 4, 5], n_tags, dtype=dtype)
     assert_same_scored("log_partition", potentials)
-    assert_array_equal(native.best_path(potentials).tags, batched.best_path(potentials).tags)
+    assert_array_equal(native.best_path(potentials).tags, chain.array.best_path(potentials).tags)
 
 
 @pytest.mark.parametrize("n_labels", [1, 4, 18])
@@ -152,7 +151,7 @@ def test_tag_schemes(instruction_set: str, n_labels: int) -> None:
     potentials.start[~opens] = -numpy.inf
     potentials.end[unfinished] = -numpy.inf
     assert_same_scored("log_partition", potentials)
-    assert_array_equal(native.best_path(potentials).tags, batched.best_path(potentials).tags)
+    assert_array_equal(native.best_path(potentials).tags, chain.array.best_path(potentials).tags)
 
 
 def test_threads_change_nothing_but_the_last_digits(threads: None) -> None:
@@ -161,7 +160,7 @@ def test_threads_change_nothing_but_the_last_digits(threads: None) -> None:
     first, second = (native.log_partition(potentials)[1](numpy.ones(35)) for _ in range(2))
     for array, again in zip(first[:4], second[:4]):
         assert_array_equal(array, again)
-    assert_array_equal(native.best_path(potentials).tags, batched.best_path(potentials).tags)
+    assert_array_equal(native.best_path(potentials).tags, chain.array.best_path(potentials).tags)
 
 
 # Hard cases
@@ -257,7 +256,7 @@ def test_sequences_that_need_numbers_of_each_width(
                  ("log_partition_excluding", native.best_path(potentials).tags),
                  ("expectation", random_potentials([40] * 12, n_tags, seed=1))]  # fmt: skip
     of_both = []
-    for posterior in (native.ForwardBackward(potentials), batched.ForwardBackward(exact)):
+    for posterior in (native.ForwardBackward(potentials), chain.ForwardBackward(exact)):
         asked = [getattr(posterior, name)(*arguments) for name, *arguments in questions]
         weights = [numpy.random.default_rng(2).normal(size=len(answer)) for answer, _ in asked]
         ways_back = [(backprop, each) for (_, backprop), each in zip(asked, weights)]
@@ -282,7 +281,7 @@ with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     from spacy_costner import chain
 assert ["without its compiled chain" in str(each.message) for each in caught] == [True], caught
-assert chain.log_partition is chain.batched.log_partition
+assert chain.log_partition is chain.array.log_partition
 chain.set_threads(2)
 """
     subprocess.run([sys.executable, "-W", "error", "-c", program], check=True)

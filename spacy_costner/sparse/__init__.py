@@ -1,24 +1,17 @@
-"""Sparse weights: sums of rows, and updates of only the rows that a batch uses.
+"""Sparse weights: sums of rows, and updates of only the rows that a batch uses."""
 
-Compiled code (`native`) if it was built, otherwise array code (`arrays`).
-"""
-
+from ..compiled import compiled, form_of
 from . import arrays
 from .merge import Merged, merge_equal
 from .table import AdaGrad, Table
 
-try:
-    from . import native as form
-except ImportError:  # the chain has warned already
-    form = arrays  # type: ignore[misc]
-
-IdMap = form.IdMap
-gather_window = form.gather_window
-sum_rows = form.sum_rows
-collect_rows = form.collect_rows
-add_rows = form.add_rows
-lazy_regularise = form.lazy_regularise
-adagrad = form.adagrad
+IdMap = form_of(arrays.IdMap)
+gather_window = compiled(arrays.gather_window)
+sum_rows = compiled(arrays.sum_rows)
+collect_rows = compiled(arrays.collect_rows)
+add_rows = compiled(arrays.add_rows)
+lazy_regularise = compiled(arrays.lazy_regularise)
+adagrad = compiled(arrays.adagrad)
 
 __all__ = [
     "AdaGrad",

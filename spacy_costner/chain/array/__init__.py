@@ -2,9 +2,7 @@
 
 from .covariance import expectation, log_marginals
 from .excluding import best_path_excluding, log_partition_excluding
-from .forward_backward import ForwardBackward
 from .k_best import k_best
-from .max_messages import MaxMessages
 from .max_product import best_path, max_marginals
 from .paths import path_log_prob, path_score
 from .sampling import sample_paths
@@ -12,8 +10,6 @@ from .segments import Segments, segment_log_probs, segment_max_scores
 from .sum_product import log_partition, marginals
 
 __all__ = [
-    "ForwardBackward",
-    "MaxMessages",
     "Segments",
     "best_path",
     "best_path_excluding",

@@ -43,8 +43,8 @@ def expectation(potentials: Potentials, values: Potentials) -> ScoreWithVjp:
     RETURNS (ScoreWithVjp): The expectations, 0 for a sequence without a legal path; and the
         callback to their gradient. Shape: (B,)
     """
-    xp = get_array_module(potentials.emissions)
     packing = pack(potentials)
+    xp = get_array_module(potentials.emissions)
     check_values(values, potentials)
     before, after = sum_product_messages(potentials, packing)
     unary = tag_probabilities(before, after)
@@ -87,8 +87,8 @@ def log_marginals(
         such a tag, in float64, shape (N,); and the callback that takes the
         derivative with respect to them, shape (N,), to that of the potentials.
     """
-    xp = get_array_module(potentials.emissions)
     packing = pack(potentials)
+    xp = get_array_module(potentials.emissions)
     check_allowed(allowed, potentials)
     truths = to_mask(xp.asarray(allowed), len(potentials.start))
     before, after = sum_product_messages(potentials, packing)

@@ -67,8 +67,8 @@ def _leave(
 ) -> Tuple[BothMessages, Floats1d, Floats2d]:
     """The forward messages of the set and the backward messages of all paths; the totals, shape
     (B,); and the share of the paths that leave the set with each tag, shape (N, K)."""
-    xp = get_array_module(potentials.emissions)
     packing = pack(potentials)
+    xp = get_array_module(potentials.emissions)
     check_allowed(allowed, potentials)
     allowed = to_mask(xp.asarray(allowed), len(potentials.start))
     before = semiring.predecessors(restrict(potentials, allowed), packing)

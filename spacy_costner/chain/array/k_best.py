@@ -53,8 +53,8 @@ def k_best(potentials: Potentials, k: int) -> BestPaths:
     RAISES (ValueError): If k is less than 1.
     """
     check_count("k", k)
-    xp = get_array_module(potentials.emissions)
     packing = pack(potentials)
+    xp = get_array_module(potentials.emissions)
     best = _forward(potentials, packing, k)
     ends = unpack(xp.arange(len(packing.tokens)), packing)[packing.last]
     n_tags = len(potentials.transitions)

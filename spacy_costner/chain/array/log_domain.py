@@ -81,8 +81,8 @@ def sum_product_messages(
 
 def log_partition(potentials: Potentials) -> ScoreWithVjp:
     """As `sum_product.log_partition`."""
-    xp = get_array_module(potentials.emissions)
     packing = pack(potentials)
+    xp = get_array_module(potentials.emissions)
     before = sum_product_messages(potentials, packing, leftwards=True)
     log_z = _log_z(before.filtered, packing)
 

@@ -26,8 +26,8 @@ def path_score(potentials: Potentials, tags: Ints1d) -> ScoreWithVjp:
         to their gradient: the number of times that the path uses each potential, 0 for a
         forbidden path. Shape: (B,)
     """
-    xp = get_array_module(potentials.emissions)
     packing = pack(potentials)
+    xp = get_array_module(potentials.emissions)
     check_tags(tags, potentials)
     rows = xp.arange(len(packing.tokens))
     path = xp.asarray(tags, dtype="int64")[packing.tokens]
@@ -61,9 +61,9 @@ def path_log_prob(potentials: Potentials, tags: Ints1d) -> ScoreWithVjp:
         callback to their gradient: the counts of the path minus the expected counts, 0 for a
         forbidden path. Shape: (B,)
     """
-    xp = get_array_module(potentials.emissions)
     scores, backprop_path = path_score(potentials, tags)
     log_z, backprop_all = log_partition(potentials)
+    xp = get_array_module(scores)
     legal = xp.isfinite(scores)
 
     def backprop(d_log_p: Floats1d) -> Potentials:

@@ -28,8 +28,8 @@ def sample_paths(potentials: Potentials, n: int, rng: Generator) -> Ints2d:
     RAISES (ValueError): If n is less than 1.
     """
     check_count("n", n)
-    xp = get_array_module(potentials.emissions)
     packing = pack(potentials)
+    xp = get_array_module(potentials.emissions)
     alpha = predecessors(potentials, packing).filtered
     tags = xp.zeros((len(alpha), n), dtype="int64")
     for t in range(packing.n_steps - 1, -1, -1):

@@ -109,8 +109,8 @@ def segment_log_probs(
         segment, in float64, shape (S,); and the callback that takes the derivative with
         respect to them, shape (S,), to that of the potentials.
     """
-    xp = get_array_module(potentials.emissions)
     messages, deviations, scores, unconditional, has, _ = _segment_paths(potentials, segments, SUM)
+    xp = get_array_module(scores)
     totals, shares = SUM.choose(
         xp.where(has, scores, -xp.inf), deviations.segment, len(segments.begin)
     )
@@ -139,8 +139,8 @@ def segment_max_scores(
         the derivative with respect to them, shape (2, S), to that of the potentials,
         the number of times that the best path uses each potential.
     """
-    xp = get_array_module(potentials.emissions)
     messages, deviations, scores, _, has, misses = _segment_paths(potentials, segments, MAX)
+    xp = get_array_module(scores)
     chosen = [
         MAX.choose(xp.where(which, scores, -xp.inf), deviations.segment, len(segments.begin))
         for which in (has, misses)
@@ -157,8 +157,8 @@ def segment_max_scores(
 
 
 def _segment_paths(potentials: Potentials, segments: Segments, semiring: Semiring) -> SegmentPaths:
-    xp = get_array_module(potentials.emissions)
     packing = pack(potentials)
+    xp = get_array_module(potentials.emissions)
     check_segments(segments, potentials)
     begin, end, tags = (places.astype("int64") for places in segments[:3])
     segments = segments._replace(begin=begin, end=end, tags=tags)

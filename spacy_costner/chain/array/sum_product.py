@@ -93,8 +93,8 @@ def log_partition(potentials: Potentials) -> ScoreWithVjp:
     RETURNS (ScoreWithVjp): log Z of each sequence, and the callback to its gradient: the
         expected number of times that a path uses each potential. Shape: (B,)
     """
-    xp = get_array_module(potentials.emissions)
     packing = pack(potentials)
+    xp = get_array_module(potentials.emissions)
     kernel = exponentiate(fold_ends(potentials, packing), potentials.transitions, packing)
     alpha = forward(kernel, packing)
     log_z = sum_by_sequence(xp.log(xp.maximum(alpha.scale, SMALLEST)) + kernel.shift, packing)
@@ -125,9 +125,8 @@ def marginals(potentials: Potentials) -> Floats2d:
 
     RETURNS (Floats2d): Shape: (N, K)
     """
-    xp = get_array_module(potentials.emissions)
-    backprop = log_partition(potentials)[1]
-    return backprop(xp.ones(len(potentials.lengths))).emissions
+    log_z, backprop = log_partition(potentials)
+    return backprop(get_array_module(log_z).ones_like(log_z)).emissions
 
 
 def exponentiate(emissions: Floats2d, transitions: Floats2d, packing: Packing) -> Kernel:
