@@ -14,8 +14,6 @@ from typing import Any, Callable, Iterator, TypeVar, cast
 import numpy
 from thinc.util import get_array_module, is_cupy_array, to_numpy
 
-from .types import Potentials, map_scores
-
 FormT = TypeVar("FormT", bound=Callable[..., Any])
 
 _in_use = True
@@ -99,10 +97,10 @@ class OnHost:
 
     def _to_device(self, value: Any) -> Any:
         """Lengths stay on the host; callbacks run there."""
-        if isinstance(value, Potentials):
-            return map_scores(self.asarray, value)
         if isinstance(value, tuple):
-            return _rebuild(value, self._to_device)
+            on_device = _rebuild(value, self._to_device)
+            has_lengths = hasattr(value, "lengths")
+            return on_device._replace(lengths=value.lengths) if has_lengths else on_device
         if isinstance(value, numpy.ndarray):
             return self.asarray(value)
         return OnHost(value, self.asarray) if callable(value) else value
