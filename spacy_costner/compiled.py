@@ -98,9 +98,8 @@ class OnHost:
     def _to_device(self, value: Any) -> Any:
         """Lengths stay on the host; callbacks run there."""
         if isinstance(value, tuple):
-            on_device = _rebuild(value, self._to_device)
-            has_lengths = hasattr(value, "lengths")
-            return on_device._replace(lengths=value.lengths) if has_lengths else on_device
+            on_device, lengths = _rebuild(value, self._to_device), getattr(value, "lengths", None)
+            return on_device if lengths is None else on_device._replace(lengths=lengths)
         if isinstance(value, numpy.ndarray):
             return self.asarray(value)
         return OnHost(value, self.asarray) if callable(value) else value

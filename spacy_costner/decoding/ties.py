@@ -4,7 +4,7 @@ import numpy
 from thinc.types import Floats2d, Ints1d
 
 from .. import chain
-from ..chain.array.max_product import best_successors
+from ..chain.array.max_product import max_product_messages
 from ..chain.array.packing import pack, select, unpack
 from ..types import Potentials
 
@@ -39,7 +39,7 @@ def best_of_tied(scores: Potentials, log_probs: Floats2d, tolerance: float) -> I
 def _most_probable(scores: Potentials, log_probs: Floats2d, tolerance: float) -> Ints1d:
     """The best path by log-probability over the transitions without much regret."""
     packing = pack(scores)
-    after, transitions = best_successors(scores, packing), scores.transitions
+    after, transitions = max_product_messages(scores, packing, leftwards=False), scores.transitions
     likely, came_from = log_probs[packing.tokens], numpy.zeros(log_probs.shape, dtype="int64")
     first = after.filtered[packing.rows(0)]
     likely[packing.rows(0)][first < first.max(axis=1, keepdims=True) - tolerance] = -numpy.inf

@@ -15,22 +15,16 @@ conditional probabilities for their weights).
 
 from typing import Callable, Tuple
 
-from thinc.types import Array2d, Floats1d, Floats2d
+from thinc.types import Floats1d
 from thinc.util import get_array_module
 
 from ...types import Potentials, ScoreWithVjp, map_scores
 from ..constraints import Allowed, to_mask
 from ..validation import check_allowed, check_derivatives, check_values
-from .log_domain import log_sum_exp, logarithm, zero_if_infinite
-from .messages import (
-    PRECISE,
-    BothMessages,
-    SumProductMessages,
-    log_tag_probabilities,
-    sum_product_messages,
-    tag_probabilities,
-)
-from .packing import fold_ends, pack, sum_by_sequence, unpack
+from .log_domain import log_sum_exp, zero_if_infinite
+from .messages import BothMessages
+from .packing import add_to_transitions, fold_ends, pack, sum_by_sequence, unpack
+from .sum_product import log_tag_probabilities, sum_product_messages
 
 
 def expectation(potentials: Potentials, values: Potentials) -> ScoreWithVjp:
@@ -46,8 +40,8 @@ def expectation(potentials: Potentials, values: Potentials) -> ScoreWithVjp:
     packing = pack(potentials)
     xp = get_array_module(potentials.emissions)
     check_values(values, potentials)
-    before, after = sum_product_messages(potentials, packing)
-    unary = tag_probabilities(before, after)
+    before, after = (sum_product_messages(potentials, packing, side) for side in (True, False))
+    unary = xp.exp(log_tag_probabilities(before, after))
     values = map_scores(zero_if_infinite, values)
     of_tag, of_transition = fold_ends(values, packing), before.mean(values.transitions)
     mean_tag = (unary * of_tag).sum(axis=1, keepdims=True)
@@ -56,7 +50,7 @@ def expectation(potentials: Potentials, values: Potentials) -> ScoreWithVjp:
 
     def backprop(d_means: Floats1d) -> Potentials:
         check_derivatives(d_means, means.shape)
-        weighted = unary * xp.asarray(d_means, dtype=unary.dtype)[packing.sequence, None]
+        weighted = unary * xp.asarray(d_means, dtype="float64")[packing.sequence, None]
         messages = BothMessages(potentials, packing, before, after)
         sources = weighted * (of_tag - mean_tag)
         if not values.transitions.any():
@@ -68,8 +62,7 @@ def expectation(potentials: Potentials, values: Potentials) -> ScoreWithVjp:
         gradient = messages.propagate(to_left, to_right, sources)
         d_transitions = values.transitions * before.expected_transitions(weighted)
         d_transitions -= before.expected_transitions(weighted * mean_transition)
-        d_transitions = gradient.transitions + d_transitions.astype(gradient.transitions.dtype)
-        return gradient._replace(transitions=d_transitions)
+        return add_to_transitions(gradient, d_transitions)
 
     return means, backprop
 
@@ -90,33 +83,17 @@ def log_marginals(
     packing = pack(potentials)
     xp = get_array_module(potentials.emissions)
     check_allowed(allowed, potentials)
-    truths = to_mask(xp.asarray(allowed), len(potentials.start))
-    before, after = sum_product_messages(potentials, packing)
-    unary = tag_probabilities(before, after)
-    log_p, given = _given(truths[packing.tokens], unary, before, after)
+    allowed = to_mask(xp.asarray(allowed), len(potentials.start))[packing.tokens]
+    before, after = (sum_product_messages(potentials, packing, side) for side in (True, False))
+    log_unary = log_tag_probabilities(before, after)
+    log_allowed = xp.where(allowed, log_unary, -xp.inf)
+    log_p = log_sum_exp(log_allowed, axis=1)
 
     def backprop(d_log_p: Floats1d) -> Potentials:
         check_derivatives(d_log_p, log_p.shape, "tokens")
         weights = xp.where(xp.isfinite(log_p), xp.asarray(d_log_p)[packing.tokens], 0.0)
-        sources = (given - unary) * weights.astype(unary.dtype)[:, None]
+        given = xp.exp(log_allowed - zero_if_infinite(log_p)[:, None])
+        sources = (given - xp.exp(log_unary)) * weights[:, None]
         return BothMessages(potentials, packing, before, after).propagate(sources, sources, sources)
 
     return unpack(log_p, packing), backprop
-
-
-def _given(
-    allowed: Array2d, unary: Floats2d, before: SumProductMessages, after: SumProductMessages
-) -> Tuple[Floats1d, Floats2d]:
-    """log p(y_t in allowed_t), shape (N,), and p(y_t = j | y_t in allowed_t), shape (N, K)."""
-    xp = get_array_module(unary)
-    given = unary * allowed
-    p = given.sum(axis=1)
-    log_p = logarithm(p)
-    given /= xp.maximum(p, PRECISE)[:, None]
-    tiny = p < PRECISE
-    if tiny.any():
-        log_unary = log_tag_probabilities(before, after)[tiny]
-        log_given = xp.where(allowed[tiny], log_unary, -xp.inf)
-        log_p[tiny] = log_sum_exp(log_given, axis=1)
-        given[tiny] = xp.exp(log_given - zero_if_infinite(log_p[tiny])[:, None])
-    return log_p, given

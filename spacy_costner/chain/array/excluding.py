@@ -21,9 +21,8 @@ from ...types import Potentials, ScoreWithVjp
 from ..constraints import Allowed, restrict, to_mask
 from ..validation import check_allowed, check_derivatives
 from .max_product import BestPath
-from .messages import BothMessages
+from .messages import MAX, SUM, BothMessages, Semiring
 from .packing import fold_ends, pack
-from .semiring import MAX, SUM, Semiring
 
 
 def log_partition_excluding(potentials: Potentials, allowed: Allowed) -> ScoreWithVjp:
@@ -71,8 +70,8 @@ def _leave(
     xp = get_array_module(potentials.emissions)
     check_allowed(allowed, potentials)
     allowed = to_mask(xp.asarray(allowed), len(potentials.start))
-    before = semiring.predecessors(restrict(potentials, allowed), packing)
-    after = semiring.successors(potentials, packing)
+    before = semiring.messages(restrict(potentials, allowed), packing, True)
+    after = semiring.messages(potentials, packing, False)
     scores = before.predicted + fold_ends(potentials, packing) + after.predicted
     scores = xp.where(allowed[packing.tokens], -xp.inf, scores)
     totals, shares = semiring.choose(scores, packing.sequence, packing.n_sequences)

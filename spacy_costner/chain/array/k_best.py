@@ -56,7 +56,7 @@ def k_best(potentials: Potentials, k: int) -> BestPaths:
     packing = pack(potentials)
     xp = get_array_module(potentials.emissions)
     best = _forward(potentials, packing, k)
-    ends = unpack(xp.arange(len(packing.tokens)), packing)[packing.last]
+    ends = packing.ends
     n_tags = len(potentials.transitions)
     at_end = best.scores[ends].reshape(len(ends), k * n_tags)
     order = xp.argsort(-at_end, axis=1)[:, :k]
@@ -71,8 +71,8 @@ def k_best(potentials: Potentials, k: int) -> BestPaths:
 
 
 def _forward(potentials: Potentials, packing: Packing, k: int) -> Merged:
-    xp = get_array_module(potentials.emissions)
-    emissions = fold_ends(potentials, packing).astype("float64")
+    emissions = fold_ends(potentials, packing)
+    xp = get_array_module(emissions)
     transitions = potentials.transitions.astype("float64")
     shape = (len(emissions), k, emissions.shape[1])
     best = Merged(xp.full(shape, -xp.inf), xp.zeros(shape, "int64"), xp.zeros(shape, "int64"))

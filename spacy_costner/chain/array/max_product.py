@@ -6,7 +6,7 @@ gamma_{t-1}[i] = max_j (transitions[i, j] + emissions[t, j] + gamma_t[j])
 In float64, so that the scores of long sequences keep their precision.
 """
 
-from typing import NamedTuple, Tuple
+from typing import NamedTuple
 
 from thinc.types import Floats1d, Floats2d, Ints1d, Ints2d
 from thinc.util import get_array_module
@@ -45,7 +45,6 @@ class MaxProductMessages(NamedTuple):
     tags: Ints2d
 
     def propagate(self, sources: Floats2d) -> Floats2d:
-        """As `messages.MessagesOfSide.propagate`."""
         xp = get_array_module(sources)
         mass = sources.astype("float64")
         for rows, adjacent in self.packing.walk(self.leftwards):
@@ -55,7 +54,6 @@ class MaxProductMessages(NamedTuple):
         return mass
 
     def expected_transitions(self, mass: Floats2d) -> Floats2d:
-        """As `messages.MessagesOfSide.expected_transitions`."""
         xp = get_array_module(mass)
         rows, _ = self.packing.transition_rows(self.leftwards)
         n_tags = mass.shape[1]
@@ -65,20 +63,21 @@ class MaxProductMessages(NamedTuple):
 
 
 def max_product_messages(
-    potentials: Potentials, packing: Packing
-) -> Tuple[MaxProductMessages, MaxProductMessages]:
-    """The max-product messages of both directions."""
-    return best_predecessors(potentials, packing), best_successors(potentials, packing)
-
-
-def best_predecessors(potentials: Potentials, packing: Packing) -> MaxProductMessages:
-    """The forward messages, with the best tag before each tag."""
-    return _messages(potentials, packing, leftwards=True)
-
-
-def best_successors(potentials: Potentials, packing: Packing) -> MaxProductMessages:
-    """The backward messages, with the best tag after each tag."""
-    return _messages(potentials, packing, leftwards=False)
+    potentials: Potentials, packing: Packing, leftwards: bool
+) -> MaxProductMessages:
+    """The forward messages (leftwards), with the best tag before each tag, or the backward
+    messages, with the best tag after."""
+    filtered = fold_ends(potentials, packing)
+    xp = get_array_module(filtered)
+    from_tag = potentials.transitions.T if leftwards else potentials.transitions
+    transitions = xp.ascontiguousarray(from_tag, dtype="float64")
+    predicted, tags = xp.zeros_like(filtered), xp.zeros(filtered.shape, dtype="int64")
+    for adjacent, rows in packing.walk(not leftwards):
+        arrivals = filtered[adjacent][:, None, :] + transitions
+        tags[rows] = arrivals.argmax(axis=2)
+        predicted[rows] = xp.take_along_axis(arrivals, tags[rows][:, :, None], axis=2)[:, :, 0]
+        filtered[rows] += predicted[rows]
+    return MaxProductMessages(packing, leftwards, filtered, predicted, tags)
 
 
 def best_path(potentials: Potentials) -> BestPath:
@@ -90,7 +89,7 @@ def best_path(potentials: Potentials) -> BestPath:
     RETURNS (BestPath): Its tags and its score. If several are best, one of them.
     """
     packing = pack(potentials)
-    tags = unpack(_trace_back(best_predecessors(potentials, packing)), packing)
+    tags = unpack(_trace_back(max_product_messages(potentials, packing, True)), packing)
     return BestPath(tags, path_score(potentials, tags)[0])
 
 
@@ -104,23 +103,8 @@ def max_marginals(potentials: Potentials) -> Floats2d:
         the tag. Shape: (N, K)
     """
     packing = pack(potentials)
-    before, after = max_product_messages(potentials, packing)
+    before, after = (max_product_messages(potentials, packing, side) for side in (True, False))
     return unpack(before.filtered + after.predicted, packing)
-
-
-def _messages(potentials: Potentials, packing: Packing, leftwards: bool) -> MaxProductMessages:
-    emissions = fold_ends(potentials, packing).astype("float64")
-    xp = get_array_module(emissions)
-    from_tag = potentials.transitions.T if leftwards else potentials.transitions
-    transitions = xp.ascontiguousarray(from_tag, dtype="float64")
-    filtered, predicted = emissions.copy(), xp.zeros_like(emissions)
-    tags = xp.zeros(emissions.shape, dtype="int64")
-    for adjacent, rows in packing.walk(not leftwards):
-        arrivals = filtered[adjacent][:, None, :] + transitions
-        tags[rows] = arrivals.argmax(axis=2)
-        predicted[rows] = xp.take_along_axis(arrivals, tags[rows][:, :, None], axis=2)[:, :, 0]
-        filtered[rows] += predicted[rows]
-    return MaxProductMessages(packing, leftwards, filtered, predicted, tags)
 
 
 def _trace_back(before: MaxProductMessages) -> Ints1d:

@@ -46,6 +46,11 @@ class Packing(NamedTuple):
         """The rows that have a row before them."""
         return slice(len(self.tokens) - len(self.before), None)
 
+    @property
+    def ends(self) -> Ints1d:
+        """The row of the last token of each sequence that has one."""
+        return unpack(get_array_module(self.tokens).arange(len(self.tokens)), self)[self.last]
+
     def rows(self, t: int) -> slice:
         """The rows of step t."""
         return slice(int(self.offsets[t]), int(self.offsets[t + 1]))
@@ -101,26 +106,33 @@ def fold_ends(potentials: Potentials, packing: Packing) -> Floats2d:
 
     The recursions use these emissions and the transitions only.
 
-    RETURNS (Floats2d): The emissions, packed. Shape: (N, K)
+    RETURNS (Floats2d): The emissions, packed, in float64. Shape: (N, K)
     """
-    emissions = potentials.emissions.copy()
+    emissions = potentials.emissions.astype("float64")
     emissions[packing.first] += potentials.start
     emissions[packing.last] += potentials.end
     return emissions[packing.tokens]
 
 
 def unfold_ends(
-    d_emissions: Floats2d, d_transitions: Floats2d, packing: Packing, lengths: Ints1d
+    d_emissions: Floats2d, d_transitions: Floats2d, packing: Packing, potentials: Potentials
 ) -> Potentials:
     """The gradient of the potentials, from the gradient of packed emissions and transitions."""
-    d_tokens = unpack(d_emissions, packing)
+    dtype = potentials.emissions.dtype
+    d_tokens = unpack(d_emissions, packing).astype(dtype)
     return Potentials(
         emissions=d_tokens,
-        transitions=d_transitions,
+        transitions=d_transitions.astype(dtype),
         start=d_tokens[packing.first].sum(axis=0),
         end=d_tokens[packing.last].sum(axis=0),
-        lengths=lengths,
+        lengths=potentials.lengths,
     )
+
+
+def add_to_transitions(gradient: Potentials, d_transitions: Floats2d) -> Potentials:
+    """A gradient with more mass on transitions. Shape: (K, K)"""
+    total = gradient.transitions + d_transitions.astype(gradient.transitions.dtype)
+    return gradient._replace(transitions=total)
 
 
 def unpack(rows: Any, packing: Packing) -> Any:
@@ -141,23 +153,6 @@ def sum_by_group(numbers: Array1d, groups: Ints1d, n_groups: int) -> Floats1d:
     if numbers.size == 0:
         return xp.zeros(n_groups, dtype="float64")
     return xp.bincount(groups, weights=numbers.astype("float64"), minlength=n_groups)
-
-
-def sum_beyond(rows: Floats1d, packing: Packing, leftwards: bool) -> Floats1d:
-    """The sum of one number a row over the tokens before it in its sequence, or after it.
-
-    leftwards (bool): Whether over the tokens before.
-    RETURNS (Floats1d): Shape: (N,)
-    """
-    xp = get_array_module(rows)
-    step_0 = slice(0, packing.later.start)
-    first_of = xp.zeros(packing.n_sequences, dtype="int64")
-    first_of[packing.sequence[step_0]] = packing.tokens[step_0]
-    first = first_of[packing.sequence]
-    before = running_sum(unpack(rows, packing), unpack(first, packing))[packing.tokens]
-    if leftwards:
-        return before
-    return sum_by_sequence(rows, packing)[packing.sequence] - before - rows
 
 
 def running_sum(numbers: Floats1d, first: Ints1d) -> Floats1d:

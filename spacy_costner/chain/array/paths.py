@@ -32,20 +32,20 @@ def path_score(potentials: Potentials, tags: Ints1d) -> ScoreWithVjp:
     rows = xp.arange(len(packing.tokens))
     path = xp.asarray(tags, dtype="int64")[packing.tokens]
     tag_from, tag_to = path[packing.before], path[packing.later]
-    steps = fold_ends(potentials, packing)[rows, path].astype("float64")
+    steps = fold_ends(potentials, packing)[rows, path]
     steps[packing.later] += potentials.transitions[tag_from, tag_to]
     scores = sum_by_sequence(steps, packing)
 
     def backprop(d_scores: Floats1d) -> Potentials:
         check_derivatives(d_scores, scores.shape)
         d_steps = xp.where(xp.isfinite(scores), d_scores, 0.0)[packing.sequence]
-        d_emissions = xp.zeros_like(potentials.emissions)
+        d_emissions = xp.zeros(potentials.emissions.shape)
         d_emissions[rows, path] = d_steps
         n_tags = len(potentials.transitions)
         transitions = tag_from * n_tags + tag_to
         d_transitions = sum_by_group(d_steps[packing.later], transitions, n_tags**2)
-        d_transitions = d_transitions.reshape(n_tags, n_tags).astype(d_emissions.dtype)
-        return unfold_ends(d_emissions, d_transitions, packing, potentials.lengths)
+        d_transitions = d_transitions.reshape(n_tags, n_tags)
+        return unfold_ends(d_emissions, d_transitions, packing, potentials)
 
     return scores, backprop
 

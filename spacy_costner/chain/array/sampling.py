@@ -6,8 +6,8 @@ from thinc.util import get_array_module
 
 from ...types import Potentials
 from ..validation import check_count
-from .messages import predecessors
 from .packing import pack, unpack
+from .sum_product import sum_product_messages
 
 
 def sample_paths(potentials: Potentials, n: int, rng: Generator) -> Ints2d:
@@ -30,7 +30,7 @@ def sample_paths(potentials: Potentials, n: int, rng: Generator) -> Ints2d:
     check_count("n", n)
     packing = pack(potentials)
     xp = get_array_module(potentials.emissions)
-    alpha = predecessors(potentials, packing).filtered
+    alpha = sum_product_messages(potentials, packing, leftwards=True).filtered
     tags = xp.zeros((len(alpha), n), dtype="int64")
     for t in range(packing.n_steps - 1, -1, -1):
         rows = packing.rows(t)

@@ -23,8 +23,9 @@ from thinc.util import get_array_module
 from ...types import Potentials
 from ..validation import check_derivatives, check_segments
 from .log_domain import log_sum_exp, zero_if_infinite
-from .messages import BothMessages
+from .messages import MAX, SUM, BothMessages, Semiring
 from .packing import (
+    add_to_transitions,
     add_up,
     fold_ends,
     pack,
@@ -32,7 +33,6 @@ from .packing import (
     sum_by_group,
     unpack,
 )
-from .semiring import MAX, SUM, Semiring
 
 
 class Segments(NamedTuple):
@@ -162,7 +162,7 @@ def _segment_paths(potentials: Potentials, segments: Segments, semiring: Semirin
     check_segments(segments, potentials)
     begin, end, tags = (places.astype("int64") for places in segments[:3])
     segments = segments._replace(begin=begin, end=end, tags=tags)
-    messages = BothMessages(potentials, packing, *semiring.both(potentials, packing))
+    messages = semiring.both(potentials, packing)
     deviations = _deviations(segments, messages)
     tags = xp.arange(len(potentials.transitions))
     prefix = deviations.inside[:, None] & (tags == deviations.tag[:, None])
@@ -197,7 +197,7 @@ def _deviations(segments: Segments, messages: BothMessages) -> Deviations:
 
 
 def _scores(deviations: Deviations, messages: BothMessages) -> Tuple[Floats2d, Floats2d]:
-    """The totals `scores` and `unconditional` of `Parting`."""
+    """The totals `scores` and `unconditional` of `SegmentPaths`."""
     xp = get_array_module(deviations.row)
     emissions = fold_ends(messages.potentials, messages.packing)[deviations.row]
     onwards = emissions + messages.after.predicted[deviations.row]
@@ -238,8 +238,7 @@ def _propagate(
     d_transitions -= messages.before.expected_transitions(
         _on_rows(unconditional * (continues & ~opens), deviations, messages)
     )
-    d_transitions = gradient.transitions + d_transitions.astype(gradient.transitions.dtype)
-    return _zero_if_forbidden(gradient._replace(transitions=d_transitions), messages.potentials)
+    return _zero_if_forbidden(add_to_transitions(gradient, d_transitions), messages.potentials)
 
 
 def _zero_if_forbidden(gradient: Potentials, potentials: Potentials) -> Potentials:

@@ -1,87 +1,140 @@
-"""Sums over all paths, by scaled forward and backward messages.
+"""Sums over all paths: forward and backward messages, and propagation of mass by them.
 
-alpha_t[j] is the sum over the paths that end in tag j at token t; beta_t[i] is the sum over
-the continuations of tag i at token t (Rabiner, 1989, sections III.A and V.A):
+alpha_t[j] is the logarithm of the sum over the paths that end in tag j at token t; beta_t[i]
+of the sum over the continuations of tag i at token t (Rabiner, 1989, sections III.A and V.A):
 
-    alpha_t[j]    = sum_i alpha_{t-1}[i] exp(transitions[i, j]) exp(emissions[t, j])
-    beta_{t-1}[i] = sum_j exp(transitions[i, j]) exp(emissions[t, j]) beta_t[j]
+    alpha_t[j]    = log sum_i exp(alpha_{t-1}[i] + transitions[i, j]) + emissions[t, j]
+    beta_{t-1}[i] = log sum_j exp(transitions[i, j] + emissions[t, j] + beta_t[j])
 
-The potentials are exponentiated, so that each message is one matrix product, and each message
-is divided by its sum. A small entry may underflow then, and with it the paths through it. So a
-sequence that has a possible entry below SMALLEST is marked as underflow and computed again by
-`log_domain`, which is exact for any finite scores.
+Given the tag of a token, the tags before it are a Markov chain that runs leftwards, and the
+tags after it one that runs rightwards, both with conditional probabilities of the form
+
+    p(adjacent tag = k | tag = j) = exp(filtered[k] + transition - predicted[j])
+
+where `filtered` is the message with the emission of its token, and `predicted` is the message
+without it. Second-order quantities (covariances, conditional probabilities) are a mass on tags
+that these conditional probabilities propagate. Each is a sum of positive numbers that do not
+exceed the mass, so that nothing overflows and no small probability is a divisor.
+
+All is in float64. A sum is a product of exponentials, lowered by the largest, which is a matrix
+product for many rows. Where a sum is below SMALLEST the row underflows: it is computed by
+log-sum-exp and has its conditional probabilities in full, which is exact for any finite scores.
 """
 
-from typing import NamedTuple
+from typing import Iterator, NamedTuple, Tuple
 
-from thinc.types import Array1d, Array2d, Floats1d, Floats2d
+from thinc.types import Array1d, Floats1d, Floats2d, Floats3d, Ints1d
 from thinc.util import get_array_module
 
 from ...types import Potentials, ScoreWithVjp
 from ..validation import check_derivatives
-from . import log_domain
-from .log_domain import zero_if_infinite
-from .packing import (
-    Packing,
-    add_selected,
-    fold_ends,
-    pack,
-    select,
-    sum_by_sequence,
-    unfold_ends,
-)
+from .log_domain import log_sum_exp, logarithm, zero_if_infinite
+from .packing import Packing, fold_ends, pack, unfold_ends
 
-SMALLEST = 1e-30
+SMALLEST = 1e-280
 
 
-class Kernel(NamedTuple):
-    """The exponentiated potentials of a packed batch.
+class SumProductMessages(NamedTuple):
+    """As `messages.MessagesOfSide`.
 
-    emissions (Floats2d): exp(emissions - shift), 1 at most. Shape: (N, K)
-    transitions (Floats2d): exp(transitions - their largest), 1 at most. Shape: (K, K)
-    shift (Floats1d): The shift of each row, with that of the transition to it.
-        Shape: (N,)
-    transition_shift (Floats1d): The shift of the transitions. Shape: (1,)
-    possible (Array2d): The mask of the tags possible in each row. Shape: (N, K)
-    legal (Floats2d): 1 where a transition is allowed, else 0. Shape: (K, K)
-    underflow (Array1d): Rows with a possible entry below SMALLEST. Shape: (N,)
+    packing (Packing): The order of the rows.
+    leftwards (bool): Whether the adjacent token is the one before.
+    transitions (Floats2d): Scores, [adjacent tag, tag]. Shape: (K, K)
+    factors (Floats2d): exp(transitions - their largest). Shape: (K, K)
+    filtered (Floats2d): Messages with the emission of the row. Shape: (N, K)
+    predicted (Floats2d): Messages without it. Shape: (N, K)
+    scaled (Floats2d): exp(filtered - the largest of its row). Shape: (N, K)
+    inverse (Floats2d): 1 / (scaled @ factors) of the adjacent row; 0 of a row that underflows and
+        where no path has the tag. Shape: (N, K)
+    underflow (Array1d): True for a row that underflows. Shape: (N,)
     """
 
-    emissions: Floats2d
+    packing: Packing
+    leftwards: bool
     transitions: Floats2d
-    shift: Floats1d
-    transition_shift: Floats1d
-    possible: Array2d
-    legal: Floats2d
+    factors: Floats2d
+    filtered: Floats2d
+    predicted: Floats2d
+    scaled: Floats2d
+    inverse: Floats2d
     underflow: Array1d
 
+    def propagate(self, sources: Floats2d) -> Floats2d:
+        mass = sources.astype("float64")
+        for rows, adjacent in self.packing.walk(self.leftwards):
+            weights = (mass[rows] * self.inverse[rows]) @ self.factors.T
+            mass[adjacent] += self.scaled[adjacent] * weights
+            for which, conditional in self._conditionals(rows, adjacent):
+                moved = conditional * mass[rows][which][:, None, :]
+                mass[adjacent][which] += moved.sum(axis=2)
+        return mass
 
-class Messages(NamedTuple):
-    """The messages of one direction.
+    def expected_transitions(self, mass: Floats2d) -> Floats2d:
+        later, before = self.packing.transition_rows(self.leftwards)
+        total = self.factors * (self.scaled[before].T @ (mass * self.inverse)[later])
+        for rows, adjacent in self.packing.walk(self.leftwards):
+            for which, conditional in self._conditionals(rows, adjacent):
+                total += (conditional * mass[rows][which][:, None, :]).sum(axis=0)
+        return total if self.leftwards else total.T
 
-    values (Floats2d): alpha or beta, each row divided by its sum. Shape: (N, K)
-    scale (Floats1d): The sum that each row was divided by. Shape: (N,)
-    underflow (Array1d): Rows with a possible entry below SMALLEST. Shape: (N,)
-    """
+    def mean(self, values: Floats2d) -> Floats2d:
+        """The conditional expectation of a value of the transition, given each tag.
 
-    values: Floats2d
-    scale: Floats1d
-    underflow: Array1d
+            sum_i p(y_{t-1} = i | y_t = j) values[i, j]
+
+        values (Floats2d): The value of each transition, [from, to]. Shape: (K, K)
+        RETURNS (Floats2d): The expectations, 0 where there is no adjacent token. Shape: (N, K)
+        """
+        later, before = self.packing.transition_rows(self.leftwards)
+        means = get_array_module(values).zeros_like(self.filtered)
+        oriented = values if self.leftwards else values.T
+        means[later] = self.scaled[before] @ (self.factors * oriented)
+        means *= self.inverse
+        for rows, adjacent in self.packing.walk(self.leftwards):
+            for which, conditional in self._conditionals(rows, adjacent):
+                means[rows][which] = (conditional * oriented).sum(axis=1)
+        return means
+
+    def _conditionals(self, rows: slice, adjacent: slice) -> Iterator[Tuple[Ints1d, Floats3d]]:
+        """The rows of a step that underflow, if there are any, and p(adjacent tag = k | tag = j)
+        of each. Shapes: (U,), (U, K, K)"""
+        xp = get_array_module(self.filtered)
+        which = xp.nonzero(self.underflow[rows])[0]
+        if len(which):
+            joint = self.filtered[adjacent][which][:, :, None] + self.transitions
+            yield which, xp.exp(joint - zero_if_infinite(self.predicted[rows][which])[:, None, :])
 
 
-class ForwardBackward(NamedTuple):
-    """The posterior, from forward and backward messages.
-
-    unary (Floats2d): p(y_t = j). Shape: (N, K)
-    ahead (Floats2d): For each row but the first of a sequence, the factor f with
-        p(y_{t-1} = i, y_t = j) = alpha_{t-1}[i] exp(transitions[i, j]) f_t[j].
-        Shape: (N - offsets[1], K)
-    underflow (Array1d): The sequences that underflow. Shape: (B,)
-    """
-
-    unary: Floats2d
-    ahead: Floats2d
-    underflow: Array1d
+def sum_product_messages(
+    potentials: Potentials, packing: Packing, leftwards: bool
+) -> SumProductMessages:
+    """The forward messages (leftwards) or the backward messages."""
+    filtered = fold_ends(potentials, packing)
+    xp = get_array_module(filtered)
+    transitions = potentials.transitions.astype("float64")
+    transitions = transitions if leftwards else transitions.T
+    shift = zero_if_infinite(transitions.max(keepdims=True))
+    factors, legal = xp.exp(transitions - shift), (transitions > -xp.inf).astype("float64")
+    predicted, scaled, sums = (xp.zeros_like(filtered) for _ in range(3))
+    underflow = xp.zeros(len(filtered), dtype=bool)
+    for adjacent, rows in packing.walk(not leftwards):
+        before = filtered[adjacent]
+        largest = zero_if_infinite(before.max(axis=1, keepdims=True))
+        scaled[adjacent] = xp.exp(before - largest)
+        sums[rows] = scaled[adjacent] @ factors
+        predicted[rows] = logarithm(sums[rows]) + largest + shift
+        small = sums[rows] < SMALLEST
+        if small.any():
+            small &= (before > -xp.inf) @ legal > 0
+            which = xp.nonzero(small.any(axis=1))[0]
+            predicted[rows][which] = log_sum_exp(before[which][:, :, None] + transitions, axis=1)
+            underflow[rows][which] = True
+        filtered[rows] += predicted[rows]
+    inverse = xp.where(sums > 0, 1 / xp.maximum(sums, SMALLEST), 0.0)
+    inverse[underflow] = 0
+    return SumProductMessages(
+        packing, leftwards, transitions, factors, filtered, predicted, scaled, inverse, underflow
+    )
 
 
 def log_partition(potentials: Potentials) -> ScoreWithVjp:
@@ -95,27 +148,16 @@ def log_partition(potentials: Potentials) -> ScoreWithVjp:
     """
     packing = pack(potentials)
     xp = get_array_module(potentials.emissions)
-    kernel = exponentiate(fold_ends(potentials, packing), potentials.transitions, packing)
-    alpha = forward(kernel, packing)
-    log_z = sum_by_sequence(xp.log(xp.maximum(alpha.scale, SMALLEST)) + kernel.shift, packing)
-    underflow = sequences(alpha.underflow | kernel.underflow, packing)
-    if underflow.any():
-        log_z[underflow] = log_domain.log_partition(select(potentials, underflow)[0])[0]
+    before, ends = sum_product_messages(potentials, packing, leftwards=True), packing.ends
+    log_z = xp.zeros(packing.n_sequences)
+    log_z[packing.sequence[ends]] = log_sum_exp(before.filtered[ends], axis=1)
 
     def backprop(d_log_z: Floats1d) -> Potentials:
         check_derivatives(d_log_z, log_z.shape)
-        posterior = _posterior(kernel, alpha, packing)
-        weights = xp.where(posterior.underflow, 0.0, d_log_z).astype(alpha.values.dtype)
-        weights = weights[packing.sequence]
-        d_emissions = posterior.unary * weights[:, None]
-        ahead = posterior.ahead * weights[packing.later, None]
-        d_transitions = alpha.values[packing.before].T @ ahead * kernel.transitions
-        gradient = unfold_ends(d_emissions, d_transitions, packing, potentials.lengths)
-        if posterior.underflow.any():
-            taken, tokens = select(potentials, posterior.underflow)
-            exact = log_domain.log_partition(taken)[1](d_log_z[posterior.underflow])
-            gradient = add_selected(gradient, exact, tokens)
-        return gradient
+        after = sum_product_messages(potentials, packing, leftwards=False)
+        weights = xp.asarray(d_log_z, dtype="float64")[packing.sequence]
+        mass = xp.exp(log_tag_probabilities(before, after)) * weights[:, None]
+        return unfold_ends(mass, before.expected_transitions(mass), packing, potentials)
 
     return log_z, backprop
 
@@ -129,93 +171,7 @@ def marginals(potentials: Potentials) -> Floats2d:
     return backprop(get_array_module(log_z).ones_like(log_z)).emissions
 
 
-def exponentiate(emissions: Floats2d, transitions: Floats2d, packing: Packing) -> Kernel:
-    """Exponentiate the scores of a packed batch; see `fold_ends`."""
-    xp = get_array_module(emissions)
-    row_shift = zero_if_infinite(emissions.max(axis=1))
-    transition_shift = zero_if_infinite(transitions.max(keepdims=True))[0]
-    scaled = xp.exp(emissions - row_shift[:, None])
-    scaled_transitions = xp.exp(transitions - transition_shift)
-    possible, allowed = emissions > -xp.inf, transitions > -xp.inf
-    shift = row_shift.astype("float64")
-    shift[packing.later] += transition_shift
-    underflow = ((scaled < SMALLEST) & possible).any(axis=1)
-    underflow |= ((scaled_transitions < SMALLEST) & allowed).any()
-    legal = allowed.astype(emissions.dtype)
-    return Kernel(scaled, scaled_transitions, shift, transition_shift, possible, legal, underflow)
-
-
-def forward(kernel: Kernel, packing: Packing) -> Messages:
-    """The forward messages alpha."""
-    xp = get_array_module(kernel.emissions)
-    alpha = kernel.emissions.copy()
-    scale = xp.empty(len(alpha), dtype=alpha.dtype)
-    for t in range(packing.n_steps):
-        rows, before = packing.step(t)
-        if t > 0:
-            alpha[rows] *= alpha[before] @ kernel.transitions
-        _normalise(alpha, scale, rows)
-    small = (alpha * xp.minimum(scale, 1)[:, None] < SMALLEST) & kernel.possible
-    underflow = scale < SMALLEST
-    underflow[packing.later] |= underflows(
-        small[packing.later], alpha[packing.before] > 0, kernel.legal
-    )
-    return Messages(alpha, scale, underflow)
-
-
-def backward(kernel: Kernel, packing: Packing) -> Messages:
-    """The backward messages beta."""
-    xp = get_array_module(kernel.emissions)
-    beta = xp.ones_like(kernel.emissions)
-    scale = xp.ones(len(beta), dtype=beta.dtype)
-    for t in range(packing.n_steps - 1, 0, -1):
-        rows, before = packing.step(t)
-        beta[before] = (kernel.emissions[rows] * beta[rows]) @ kernel.transitions.T
-        _normalise(beta, scale, before)
-    small = beta * xp.minimum(scale, 1)[:, None] < SMALLEST
-    underflow = scale < SMALLEST
-    underflow[packing.before] |= underflows(
-        small[packing.before],
-        (beta[packing.later] > 0) & kernel.possible[packing.later],
-        kernel.legal.T,
-    )
-    return Messages(beta, scale, underflow)
-
-
-def _posterior(kernel: Kernel, alpha: Messages, packing: Packing) -> ForwardBackward:
-    xp = get_array_module(kernel.emissions)
-    beta = backward(kernel, packing)
-    unary = alpha.values * beta.values
-    overlap = unary.sum(axis=1)
-    joint = (overlap * beta.scale)[packing.before]
-    underflow = kernel.underflow | alpha.underflow | beta.underflow | (overlap < SMALLEST)
-    underflow[packing.later] |= joint < SMALLEST
-    unary /= xp.maximum(overlap, SMALLEST)[:, None]
-    ahead = kernel.emissions[packing.later] * beta.values[packing.later]
-    ahead /= xp.maximum(joint, SMALLEST)[:, None]
-    return ForwardBackward(unary, ahead, sequences(underflow, packing))
-
-
-def _normalise(messages: Floats2d, scale: Floats1d, rows: slice) -> None:
-    """Divide rows by their sums, in place; rows of zeros stay."""
-    total = messages[rows].sum(axis=1)
-    scale[rows] = total
-    total[total == 0] = 1
-    messages[rows] /= total[:, None]
-
-
-def underflows(small: Array2d, positive: Array2d, legal: Floats2d) -> Array1d:
-    """The rows with a small entry that a legal transition connects to a positive entry of the
-    adjacent row. Shapes: (N, K), (N, K), (K, K) to (N,)"""
-    xp = get_array_module(small)
-    found = small.any(axis=1)
-    rows = xp.nonzero(found)[0]
-    if len(rows):
-        led_to = positive[rows].astype(legal.dtype) @ legal > 0
-        found[rows] = (small[rows] & led_to).any(axis=1)
-    return found
-
-
-def sequences(rows: Array1d, packing: Packing) -> Array1d:
-    """The mask of the sequences with any of these rows. Shape: (N,) to (B,)"""
-    return sum_by_sequence(rows, packing) > 0
+def log_tag_probabilities(before: SumProductMessages, after: SumProductMessages) -> Floats2d:
+    """log p(y_t = j). Shape: (N, K)"""
+    joint = before.filtered + after.predicted
+    return joint - zero_if_infinite(log_sum_exp(joint, axis=1))[:, None]
