@@ -10,10 +10,10 @@ textbook.
 
 cimport cython
 cimport numpy as np
-from libc.math cimport isfinite
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libcpp cimport bool as cbool
 from libcpp.memory cimport unique_ptr
+from libcpp.string cimport string
 from libcpp.vector cimport vector
 
 import numpy
@@ -50,10 +50,6 @@ cdef extern from "cpp/interface.hpp" namespace "costner" nogil:
         void* start
         void* end
 
-    cdef cppclass SumProduct:
-        void log_partition(double* log_z) except +
-        void backprop(const double* d_log_z, const Gradient& out) except +
-
     cdef struct _Allowed "costner::Allowed":
         const uint8_t* mask
         const int64_t* tags
@@ -65,40 +61,31 @@ cdef extern from "cpp/interface.hpp" namespace "costner" nogil:
         const uint8_t* after
         int64_t n_segments
 
+    cdef struct _Arguments "costner::Arguments":
+        _Allowed allowed
+        _Segments segments
+        const _Potentials* values
+
     cdef cppclass Query:
-        void backprop(const double* d_values, const Gradient& out) except +
+        void backprop(const vector[const Query*]&, const vector[const double*]&, const Gradient&) except +
 
-    cdef cppclass _ForwardBackward "costner::ForwardBackward":
-        void backprop(
-            const vector[const Query*]&, const vector[const double*]& d_values, const Gradient& out
-        ) except +
-        unique_ptr[Query] log_partition(double* log_z) except +
-        unique_ptr[Query] log_marginals(const _Allowed& allowed, double* log_p) except +
-        unique_ptr[Query] expectation(const _Potentials& values, double* means) except +
-        unique_ptr[Query] log_partition_excluding(const _Allowed& allowed, double* log_sums) except +
-        unique_ptr[Query] segment_log_probs(const _Segments& segments, double* log_p) except +
+    cdef cppclass Messages:
+        unique_ptr[Query] query(const string& name, const _Arguments&, double* values) except +
 
-    cdef cppclass _MaxMessages "costner::MaxMessages":
-        void max_marginals(double* scores) except +
-        unique_ptr[Query] segment_max_scores(const _Segments& segments, double* scores) except +
-
-    unique_ptr[SumProduct] make_sum_product(const _Potentials&, int n_threads) except +
-    unique_ptr[_ForwardBackward] make_forward_backward(const _Potentials&, int n_threads) except +
-    unique_ptr[_MaxMessages] make_max_messages(const _Potentials&, int n_threads) except +
+    unique_ptr[Messages] make_forward_backward(const _Potentials&, int n_threads) except +
+    unique_ptr[Messages] make_max_messages(const _Potentials&, int n_threads) except +
+    unique_ptr[Query] _path_score "costner::path_score"(
+        const _Potentials&, const int64_t* tags, double* scores
+    ) except +
     void _best_path "costner::best_path"(
-        const _Potentials&, int64_t* tags, double* out, int n_threads
+        const _Potentials&, const _Allowed* excluded, int64_t* tags, double* scores, int n_threads
     ) except +
-    void _best_path_excluding "costner::best_path_excluding"(
-        const _Potentials&, const _Allowed& allowed, int64_t* tags, double* out, int n_threads
-    ) except +
-    void _path_score "costner::path_score"(const _Potentials&, const int64_t* tags, double* out) except +
-    void add_path_gradient(
-        const _Potentials&, const int64_t* tags, const double* path_scores, const double* weights,
-        const Gradient& out
-    ) except +
-    void fill_with_zeros(const _Potentials&, const Gradient& out) except +
     vector[const char*] _instruction_sets "costner::instruction_sets"()
     void _use_instruction_set "costner::use_instruction_set"(int which)
+
+cdef extern from "cpp/segment_arrays.hpp" namespace "costner" nogil:
+    cbool are_tags(const int64_t* tags, int64_t n, int n_tags)
+    cbool are_segments(const _Segments&, int64_t n, const _Potentials&)
 
 
 # A thread is only worth starting for so many products of a message and a transition.
@@ -181,48 +168,6 @@ cdef class _Batch:
         gradient.end = np.PyArray_DATA(d_end)
         return Potentials(d_emissions, d_transitions, d_start, d_end, self.potentials.lengths)
 
-    cdef object empty_scores(self):
-        """Zeros, the scores of sequences without tokens."""
-        cdef np.npy_intp[1] shape = [self.scores.n_sequences]
-        return np.PyArray_ZEROS(1, shape, np.NPY_DOUBLE, 0)
-
-    cdef object path(self, tags, name="tags"):
-        """A tag for each token. Shape: (N,)"""
-        cdef int64_t n_tokens = self.scores.n_tokens, n_tags = self.scores.n_tags, t
-        cdef const int64_t* tag
-        cdef cbool valid = _has_type(tags, np.NPY_INT64, 1) and np.PyArray_DIM(tags, 0) == n_tokens
-        if not valid:
-            check_tags(tags, self.potentials, name)
-        path = _contiguous(tags, np.NPY_INT64, 1)
-        tag = <const int64_t*>np.PyArray_DATA(path)
-        valid = True
-        for t in range(n_tokens):
-            valid &= 0 <= tag[t] < n_tags
-        if not valid:
-            check_tags(tags, self.potentials, name)
-        return path
-
-    cdef object sets(self, allowed, _Allowed* out):
-        """Fill in the sets of tags. RETURNS the array that holds them."""
-        if getattr(allowed, "ndim", 2) == 1:
-            array = self.path(allowed, "allowed")
-            out.mask = NULL
-            out.tags = <const int64_t*>np.PyArray_DATA(array)
-            return array
-        if not (
-            _has_type(allowed, np.NPY_BOOL, 2)
-            and np.PyArray_DIM(allowed, 0) == self.scores.n_tokens
-            and np.PyArray_DIM(allowed, 1) == self.scores.n_tags
-        ):
-            check_allowed(allowed, self.potentials)
-        array = _contiguous(allowed, np.NPY_BOOL, 2)
-        out.mask = <const uint8_t*>np.PyArray_DATA(array)
-        out.tags = NULL
-        return array
-
-    cdef object weights(self, d_scores):
-        return _derivatives(d_scores, (self.scores.n_sequences,), "sequences")
-
 
 cdef inline cbool _has_type(array, int typenum, int n_dimensions):
     return (
@@ -276,138 +221,146 @@ cdef inline object _contiguous(array, int typenum, int n_dimensions):
 
 
 @cython.final
-cdef class _LogPartition:
-    """The forward messages of a batch; calling it runs the backward pass."""
+cdef class _Query:
+    """The arguments of a query as the kernels read them; keeps the arrays alive."""
+
+    cdef _Arguments arguments
+    cdef object arrays
+
+    def __cinit__(self, *arrays):
+        self.arrays = arrays
+
+
+cdef _Query _of_tags(_Batch batch, tags, name="tags"):
+    """A tag for each token. Shape: (N,)"""
+    cdef int64_t n_tokens = batch.scores.n_tokens
+    if not _has_type(tags, np.NPY_INT64, 1) or np.PyArray_DIM(tags, 0) != n_tokens:
+        check_tags(tags, batch.potentials, name)
+    array = _contiguous(tags, np.NPY_INT64, 1)
+    cdef _Query query = _Query(array)
+    query.arguments.allowed.tags = <const int64_t*>np.PyArray_DATA(array)
+    if not are_tags(query.arguments.allowed.tags, n_tokens, batch.scores.n_tags):
+        check_tags(tags, batch.potentials, name)
+    return query
+
+
+cdef _Query _of_allowed(_Batch batch, allowed):
+    """Sets of tags. Shape: (N, K) or (N,)"""
+    if getattr(allowed, "ndim", 2) == 1:
+        return _of_tags(batch, allowed, "allowed")
+    if not (
+        _has_type(allowed, np.NPY_BOOL, 2)
+        and np.PyArray_DIM(allowed, 0) == batch.scores.n_tokens
+        and np.PyArray_DIM(allowed, 1) == batch.scores.n_tags
+    ):
+        check_allowed(allowed, batch.potentials)
+    array = _contiguous(allowed, np.NPY_BOOL, 2)
+    cdef _Query query = _Query(array)
+    query.arguments.allowed.mask = <const uint8_t*>np.PyArray_DATA(array)
+    return query
+
+
+cdef _Query _of_values(_Batch batch, values):
+    """Values of tags and transitions, in the precision of the batch."""
+    check_values(values, batch.potentials)
+    dtype = batch.emissions.dtype
+    arrays = (array.astype(dtype, copy=False) for array in values[:4])
+    cdef _Batch of_values = _Batch(Potentials(*arrays, values.lengths))
+    cdef _Query query = _Query(of_values)
+    query.arguments.values = &of_values.scores
+    return query
+
+
+cdef _Query _of_segments(_Batch batch, segments):
+    begin, end, tags, after = segments
+    cdef cbool are_usual = (
+        (after is None or _has_type(after, np.NPY_BOOL, 2))
+        and _has_type(begin, np.NPY_INT64, 1)
+        and _has_type(end, np.NPY_INT64, 1)
+        and _has_type(tags, np.NPY_INT64, 1)
+        and np.PyArray_DIM(begin, 0) == np.PyArray_DIM(end, 0)
+        and (after is None or after.shape == (len(begin), batch.scores.n_tags))
+    )
+    if not are_usual:
+        check_segments(segments, batch.potentials)
+    begin, end, tags = (_contiguous(array, np.NPY_INT64, 1) for array in (begin, end, tags))
+    after = None if after is None else _contiguous(after, np.NPY_BOOL, 2)
+    cdef _Query query = _Query(begin, end, tags, after)
+    cdef _Segments* out = &query.arguments.segments
+    out.begin = <const int64_t*>np.PyArray_DATA(begin)
+    out.end = <const int64_t*>np.PyArray_DATA(end)
+    out.tags = <const int64_t*>np.PyArray_DATA(tags)
+    if after is not None:
+        out.after = <const uint8_t*>np.PyArray_DATA(after)
+    out.n_segments = np.PyArray_DIM(begin, 0)
+    if not are_segments(out[0], np.PyArray_DIM(tags, 0), batch.scores):
+        check_segments(segments, batch.potentials)
+    return query
+
+
+cdef object _filled(tuple shape, double value):
+    cdef np.npy_intp[2] sizes = [shape[0], shape[1] if len(shape) == 2 else 1]
+    array = np.PyArray_EMPTY(len(shape), sizes, np.NPY_DOUBLE, 0)
+    array.fill(value)
+    return array
+
+
+@cython.final
+cdef class Vjp:
+    """The vector-Jacobian product of a query; keeps alive what it refers to."""
 
     cdef _Batch batch
-    cdef unique_ptr[SumProduct] messages
+    cdef unique_ptr[Query] query
+    cdef object owner, arguments, shape, what
 
-    def __cinit__(self, _Batch batch):
-        cdef int n_threads = batch.n_threads()
+    def __cinit__(self, owner, _Batch batch, _Query arguments, shape, what):
+        self.owner = owner
         self.batch = batch
-        with nogil:
-            self.messages = make_sum_product(batch.scores, n_threads)
+        self.arguments = arguments
+        self.shape = shape
+        self.what = what
 
-    cdef object forward(self):
-        cdef SumProduct* messages = self.messages.get()
-        log_z = self.batch.empty_scores()
-        cdef double* out = <double*>np.PyArray_DATA(log_z)
-        with nogil:
-            messages.log_partition(out)
-        return log_z
-
-    cdef fill_gradient(self, weights, Gradient* out):
-        cdef SumProduct* messages = self.messages.get()
-        cdef const double* d_log_z = <const double*>np.PyArray_DATA(weights)
-        with nogil:
-            messages.backprop(d_log_z, out[0])
-
-    def __call__(self, d_log_z):
-        cdef Gradient out
-        weights = self.batch.weights(d_log_z)
-        gradient = self.batch.empty_gradient(&out)
-        self.fill_gradient(weights, &out)
-        return gradient
+    def __call__(self, d_values):
+        return _gradient(self.batch, [(self, d_values)])
 
 
-def log_partition(potentials):
-    """As `array.log_partition`."""
-    backprop = _LogPartition(_Batch(potentials))
-    return backprop.forward(), backprop
+cdef object _gradient(_Batch batch, vjps):
+    """The sum of the gradients of queries of the same messages."""
+    cdef vector[const Query*] queries
+    cdef vector[const double*] d_values
+    cdef Gradient out
+    cdef Vjp vjp
+    kept = []
+    for vjp, d_value in vjps:
+        weights = _derivatives(d_value, vjp.shape, vjp.what)
+        kept.append(weights)
+        queries.push_back(vjp.query.get())
+        d_values.push_back(<const double*>np.PyArray_DATA(weights))
+    gradient = batch.empty_gradient(&out)
+    with nogil:
+        queries[0].backprop(queries, d_values, out)
+    return gradient
 
 
-def marginals(potentials):
-    """As `array.marginals`."""
-    backprop = log_partition(potentials)[1]
-    return backprop(numpy.ones(len(potentials.lengths))).emissions
-
-
-@cython.final
-cdef class _Path:
-    """A path through each sequence of a batch, and its score."""
+cdef class _Messages:
+    """Messages, computed once for several queries."""
 
     cdef _Batch batch
-    cdef object tags, scores
+    cdef unique_ptr[Messages] messages
 
-    def __cinit__(self, _Batch batch, tags):
-        self.batch = batch
-        self.tags = batch.path(tags)
-        self.scores = batch.empty_scores()
-        cdef const int64_t* path = <const int64_t*>np.PyArray_DATA(self.tags)
-        cdef double* out = <double*>np.PyArray_DATA(self.scores)
+    cdef object values(self, string name, _Query query, object shape, double default, what):
+        """The values of a query, and its VJP."""
+        values = _filled(shape, default)
+        cdef double* out = <double*>np.PyArray_DATA(values)
+        cdef Vjp vjp = Vjp(self, self.batch, query, shape, what)
         with nogil:
-            _path_score(batch.scores, path, out)
-
-    cdef add_gradient(self, weights, Gradient* out):
-        cdef const int64_t* path = <const int64_t*>np.PyArray_DATA(self.tags)
-        cdef const double* scores = <const double*>np.PyArray_DATA(self.scores)
-        cdef const double* d_scores = <const double*>np.PyArray_DATA(weights)
-        with nogil:
-            add_path_gradient(self.batch.scores, path, scores, d_scores, out[0])
-
-    def __call__(self, d_scores):
-        cdef Gradient out
-        weights = self.batch.weights(d_scores)
-        gradient = self.batch.empty_gradient(&out)
-        fill_with_zeros(self.batch.scores, out)
-        self.add_gradient(weights, &out)
-        return gradient
-
-
-def path_score(potentials, tags):
-    """As `array.path_score`."""
-    path = _Path(_Batch(potentials), tags)
-    return path.scores, path
+            vjp.query = self.messages.get().query(name, query.arguments, out)
+        return values, vjp
 
 
 @cython.final
-cdef class _PathLogProb:
-    """log p of a path a sequence; calling it gives the gradient, counts on the path minus expected
-    counts."""
-
-    cdef _Path path
-    cdef _LogPartition messages
-    cdef object log_probs
-
-    def __cinit__(self, _Batch batch, tags):
-        self.path = _Path(batch, tags)
-        self.messages = _LogPartition(batch)
-        self.log_probs = self.messages.forward()
-        cdef const double* score = <const double*>np.PyArray_DATA(self.path.scores)
-        cdef double* log_p = <double*>np.PyArray_DATA(self.log_probs)
-        cdef int64_t s
-        for s in range(batch.scores.n_sequences):
-            log_p[s] = score[s] - log_p[s] if isfinite(score[s]) else score[s]
-
-    def __call__(self, d_log_probs):
-        cdef _Batch batch = self.path.batch
-        cdef Gradient out
-        weights = batch.weights(d_log_probs)
-        negated = batch.empty_scores()
-        cdef const double* score = <const double*>np.PyArray_DATA(self.path.scores)
-        cdef const double* weight = <const double*>np.PyArray_DATA(weights)
-        cdef double* negative = <double*>np.PyArray_DATA(negated)
-        cdef int64_t s
-        for s in range(batch.scores.n_sequences):
-            negative[s] = -weight[s] if isfinite(score[s]) else 0
-        gradient = batch.empty_gradient(&out)
-        self.messages.fill_gradient(negated, &out)
-        self.path.add_gradient(weights, &out)
-        return gradient
-
-
-def path_log_prob(potentials, tags):
-    """As `array.path_log_prob`."""
-    path = _PathLogProb(_Batch(potentials), tags)
-    return path.log_probs, path
-
-
-@cython.final
-cdef class ForwardBackward:
-    """As `array.ForwardBackward`."""
-
-    cdef _Batch batch
-    cdef unique_ptr[_ForwardBackward] messages
+cdef class ForwardBackward(_Messages):
+    """As `queries.ForwardBackward`."""
 
     def __cinit__(self, potentials):
         cdef int n_threads
@@ -422,75 +375,42 @@ cdef class ForwardBackward:
         *vjps (Tuple[Vjp, Floats1d]): The callback of each query of this object, and the
             derivative with respect to its values.
         """
-        cdef vector[const Query*] queries
-        cdef vector[const double*] d_values
-        cdef Gradient out
         cdef Vjp vjp
-        kept = []
-        for vjp, d_value in vjps:
-            weights = vjp.derivatives(d_value)
-            kept.append(weights)
-            queries.push_back(vjp.query.get())
-            d_values.push_back(<const double*>np.PyArray_DATA(weights))
-        gradient = self.batch.empty_gradient(&out)
-        with nogil:
-            self.messages.get().backprop(queries, d_values, out)
-        return gradient
+        for vjp, _ in vjps:
+            if vjp.owner is not self:
+                raise ValueError("vjps: expected callbacks of queries of this object")
+        return _gradient(self.batch, vjps)
+
+    cdef object of_sequences(self, string name, _Query query, double default):
+        return self.values(name, query, (self.batch.scores.n_sequences,), default, "sequences")
 
     def log_partition(self):
-        log_z = self.batch.empty_scores()
-        cdef double* out = <double*>np.PyArray_DATA(log_z)
-        cdef Vjp vjp = Vjp(self, self.batch, log_z.shape, "sequences", None)
-        with nogil:
-            vjp.query = self.messages.get().log_partition(out)
-        return log_z, vjp
+        return self.of_sequences(b"log_partition", _Query(), 0)
 
-    def log_marginals(self, allowed):
-        cdef _Allowed sets
-        array = self.batch.sets(allowed, &sets)
-        log_p = _impossible(self.batch.scores.n_tokens)
-        cdef double* out = <double*>np.PyArray_DATA(log_p)
-        cdef Vjp vjp = Vjp(self, self.batch, log_p.shape, "tokens", None)
-        with nogil:
-            vjp.query = self.messages.get().log_marginals(sets, out)
-        return log_p, vjp
+    def path_log_prob(self, tags):
+        return self.of_sequences(b"path_log_prob", _of_tags(self.batch, tags), 0)
 
     def expectation(self, values):
-        check_values(values, self.batch.potentials)
-        means = self.batch.empty_scores()
-        cdef double* out = <double*>np.PyArray_DATA(means)
-        cdef _Batch batch_of_values = _Batch(_in_type_of(values, self.batch))
-        cdef Vjp vjp = Vjp(self, self.batch, means.shape, "sequences", batch_of_values)
-        with nogil:
-            vjp.query = self.messages.get().expectation(batch_of_values.scores, out)
-        return means, vjp
+        return self.of_sequences(b"expectation", _of_values(self.batch, values), 0)
 
     def log_partition_excluding(self, allowed):
-        cdef _Allowed sets
-        array = self.batch.sets(allowed, &sets)
-        log_sums = _impossible(self.batch.scores.n_sequences)
-        cdef double* out = <double*>np.PyArray_DATA(log_sums)
-        cdef Vjp vjp = Vjp(self, self.batch, log_sums.shape, "sequences", None)
-        with nogil:
-            vjp.query = self.messages.get().log_partition_excluding(sets, out)
-        return log_sums, vjp
+        query = _of_allowed(self.batch, allowed)
+        return self.of_sequences(b"log_partition_excluding", query, -numpy.inf)
+
+    def log_marginals(self, allowed):
+        query = _of_allowed(self.batch, allowed)
+        shape = (self.batch.scores.n_tokens,)
+        return self.values(b"log_marginals", query, shape, -numpy.inf, "tokens")
 
     def segment_log_probs(self, segments):
-        cdef _SegmentArrays arrays = _SegmentArrays(self.batch, segments)
-        log_p = _impossible(arrays.segments.n_segments)
-        cdef double* out = <double*>np.PyArray_DATA(log_p)
-        cdef Vjp vjp = Vjp(self, self.batch, log_p.shape, "segments", arrays)
-        with nogil:
-            vjp.query = self.messages.get().segment_log_probs(arrays.segments, out)
-        return log_p, vjp
+        cdef _Query query = _of_segments(self.batch, segments)
+        shape = (query.arguments.segments.n_segments,)
+        return self.values(b"segment_log_probs", query, shape, -numpy.inf, "segments")
 
 
 @cython.final
-cdef class MaxMessages:
-    """As `array.MaxMessages`."""
-
-    cdef _Batch batch
-    cdef unique_ptr[_MaxMessages] messages
+cdef class MaxMessages(_Messages):
+    """As `queries.MaxMessages`."""
 
     def __cinit__(self, potentials):
         cdef int n_threads
@@ -500,160 +420,64 @@ cdef class MaxMessages:
             self.messages = make_max_messages(self.batch.scores, n_threads)
 
     def max_marginals(self):
-        cdef np.npy_intp[2] shape = [self.batch.scores.n_tokens, self.batch.scores.n_tags]
-        scores = np.PyArray_EMPTY(2, shape, np.NPY_DOUBLE, 0)
-        cdef double* out = <double*>np.PyArray_DATA(scores)
-        with nogil:
-            self.messages.get().max_marginals(out)
-        return scores
+        shape = (self.batch.scores.n_tokens, self.batch.scores.n_tags)
+        return self.values(b"max_marginals", _Query(), shape, 0, None)[0]
 
     def segment_max_scores(self, segments):
-        cdef _SegmentArrays arrays = _SegmentArrays(self.batch, segments)
-        scores = _empty(2 * arrays.segments.n_segments).reshape(2, arrays.segments.n_segments)
-        cdef double* out = <double*>np.PyArray_DATA(scores)
-        cdef Vjp vjp = Vjp(self, self.batch, scores.shape, "segments", arrays)
-        with nogil:
-            vjp.query = self.messages.get().segment_max_scores(arrays.segments, out)
-        return scores, vjp
+        cdef _Query query = _of_segments(self.batch, segments)
+        shape = (2, query.arguments.segments.n_segments)
+        return self.values(b"segment_max_scores", query, shape, -numpy.inf, "segments")
 
 
-cdef object _in_type_of(values, _Batch batch):
-    """Potentials in the precision of a batch."""
-    dtype = batch.emissions.dtype
-    return Potentials(*(array.astype(dtype, copy=False) for array in values[:4]), values.lengths)
+def log_partition(potentials):
+    """As `array.log_partition`."""
+    return ForwardBackward(potentials).log_partition()
 
 
-cdef object _empty(np.npy_intp size):
-    return np.PyArray_EMPTY(1, &size, np.NPY_DOUBLE, 0)
+def marginals(potentials):
+    """As `array.marginals`."""
+    log_z, backprop = log_partition(potentials)
+    return backprop(numpy.ones(len(log_z))).emissions
 
 
-cdef object _impossible(np.npy_intp size):
-    """Log-probabilities of 0. Shape: (size,)"""
-    log_p = _empty(size)
-    log_p.fill(-numpy.inf)
-    return log_p
+def path_log_prob(potentials, tags):
+    """As `array.path_log_prob`."""
+    return ForwardBackward(potentials).path_log_prob(tags)
 
 
-cdef cbool _are_segments(segments, _Batch batch):
-    """Whether segments are in int64 and fit the batch; otherwise `check_segments` decides."""
-    begin, end, tags, after = segments
-    if not (
-        (after is None or _has_type(after, np.NPY_BOOL, 2))
-        and _has_type(begin, np.NPY_INT64, 1)
-        and _has_type(end, np.NPY_INT64, 1)
-        and _has_type(tags, np.NPY_INT64, 1)
-    ):
-        return False
-    cdef int64_t n = np.PyArray_DIM(begin, 0), n_tags = batch.scores.n_tags, total = 0
-    cdef int64_t i, first, past, s = 0, start = 0, tag
-    if np.PyArray_DIM(end, 0) != n:
-        return False
-    if after is not None and (
-        np.PyArray_DIM(after, 0) != n or np.PyArray_DIM(after, 1) != n_tags
-    ):
-        return False
-    for i in range(n):
-        first = (<int64_t*>np.PyArray_GETPTR1(begin, i))[0]
-        past = (<int64_t*>np.PyArray_GETPTR1(end, i))[0]
-        if first < start:
-            s = start = 0
-        while s < batch.scores.n_sequences and start + batch.scores.lengths[s] <= first:
-            start += batch.scores.lengths[s]
-            s += 1
-        if (
-            s == batch.scores.n_sequences
-            or first < 0
-            or past <= first
-            or past > start + batch.scores.lengths[s]
-        ):
-            return False
-        total += past - first
-    if np.PyArray_DIM(tags, 0) != total:
-        return False
-    for i in range(total):
-        tag = (<int64_t*>np.PyArray_GETPTR1(tags, i))[0]
-        if tag < 0 or tag >= n_tags:
-            return False
-    return True
-
-
-@cython.final
-cdef class _SegmentArrays:
-    """Segments as the kernels read them; keeps the arrays alive."""
-
-    cdef _Segments segments
-    cdef object arrays
-
-    def __cinit__(self, _Batch batch, segments):
-        if not _are_segments(segments, batch):
-            check_segments(segments, batch.potentials)
-        begin = _contiguous(segments.begin, np.NPY_INT64, 1)
-        end = _contiguous(segments.end, np.NPY_INT64, 1)
-        tags = _contiguous(segments.tags, np.NPY_INT64, 1)
-        after = segments.after
-        if after is not None:
-            after = _contiguous(after, np.NPY_BOOL, 2)
-            self.segments.after = <const uint8_t*>np.PyArray_DATA(after)
-        self.arrays = (begin, end, tags, after)
-        self.segments.begin = <const int64_t*>np.PyArray_DATA(begin)
-        self.segments.end = <const int64_t*>np.PyArray_DATA(end)
-        self.segments.tags = <const int64_t*>np.PyArray_DATA(tags)
-        self.segments.n_segments = np.PyArray_DIM(begin, 0)
-
-
-@cython.final
-cdef class Vjp:
-    """The vector-Jacobian product of a query; keeps alive the arrays that it needs."""
-
-    cdef _Batch batch
-    cdef unique_ptr[Query] query
-    cdef object messages, shape, what, more
-
-    def __cinit__(self, messages, _Batch batch, shape, what, more):
-        self.messages = messages
-        self.batch = batch
-        self.shape = shape
-        self.what = what
-        self.more = more
-
-    cdef object derivatives(self, d_values):
-        return _derivatives(d_values, self.shape, self.what)
-
-    def __call__(self, d_values):
-        cdef Gradient out
-        weights = self.derivatives(d_values)
-        gradient = self.batch.empty_gradient(&out)
-        cdef const double* d_out = <const double*>np.PyArray_DATA(weights)
-        with nogil:
-            self.query.get().backprop(d_out, out)
-        return gradient
+def path_score(potentials, tags):
+    """As `array.path_score`."""
+    cdef _Batch batch = _Batch(potentials)
+    cdef _Query path = _of_tags(batch, tags)
+    scores = _filled((batch.scores.n_sequences,), 0)
+    cdef double* out = <double*>np.PyArray_DATA(scores)
+    cdef Vjp vjp = Vjp(None, batch, path, scores.shape, "sequences")
+    with nogil:
+        vjp.query = _path_score(batch.scores, path.arguments.allowed.tags, out)
+    return scores, vjp
 
 
 def best_path(potentials):
     """As `array.best_path`."""
-    cdef _Batch batch = _Batch(potentials)
-    cdef np.npy_intp[1] shape = [batch.scores.n_tokens]
-    cdef int n_threads = batch.n_threads()
-    tags = np.PyArray_EMPTY(1, shape, np.NPY_INT64, 0)
-    scores = batch.empty_scores()
-    cdef int64_t* path = <int64_t*>np.PyArray_DATA(tags)
-    cdef double* out = <double*>np.PyArray_DATA(scores)
-    with nogil:
-        _best_path(batch.scores, path, out, n_threads)
-    return BestPath(tags, scores)
+    return _best(_Batch(potentials), None)
 
 
 def best_path_excluding(potentials, allowed):
     """As `array.best_path_excluding`."""
     cdef _Batch batch = _Batch(potentials)
+    return _best(batch, _of_allowed(batch, allowed))
+
+
+cdef object _best(_Batch batch, _Query excluded):
     cdef np.npy_intp[1] shape = [batch.scores.n_tokens]
     cdef int n_threads = batch.n_threads()
-    cdef _Allowed sets
-    array = batch.sets(allowed, &sets)
+    cdef const _Allowed* allowed = NULL
+    if excluded is not None:
+        allowed = &excluded.arguments.allowed
     tags = np.PyArray_EMPTY(1, shape, np.NPY_INT64, 0)
-    scores = batch.empty_scores()
+    scores = _filled((batch.scores.n_sequences,), 0)
     cdef int64_t* path = <int64_t*>np.PyArray_DATA(tags)
     cdef double* out = <double*>np.PyArray_DATA(scores)
     with nogil:
-        _best_path_excluding(batch.scores, sets, path, out, n_threads)
+        _best_path(batch.scores, allowed, path, out, n_threads)
     return BestPath(tags, scores)

@@ -7,7 +7,7 @@ from thinc.types import Floats1d
 
 from ..compiled import compiled, form_of
 from ..types import Potentials, ScoreWithVjp, add_to, map_scores
-from .array import covariance, excluding, max_product, segments, sum_product
+from .array import covariance, excluding, max_product, paths, segments, sum_product
 from .array.log_domain import zero_if_infinite
 from .validation import check_derivatives, check_potentials
 
@@ -31,6 +31,7 @@ class ForwardBackward(Potentials):
     log_marginals = covariance.log_marginals
     log_partition = sum_product.log_partition
     log_partition_excluding = excluding.log_partition_excluding
+    path_log_prob = paths.path_log_prob
     segment_log_probs = segments.segment_log_probs
 
     def backprop(self, *vjps: VjpWithDerivative) -> Potentials:

@@ -16,23 +16,23 @@
 //         = a_{t-1}[i] M[i, j] / sum_{k in S_{t-1}} a_{t-1}[k] M[k, j]
 
 template <class Score, class Real>
-class PosteriorOf<Score, Real>::Excluding final : public QueryBase {
+class Excluding final : public QueryBase<Score, Real> {
   public:
-    Excluding(const PosteriorOf& owner, const Allowed& allowed, double* log_sums)
-        : QueryBase(owner), width_(owner.width_), sets_(allowed, owner.chain_.n_tokens, owner.rows_.order),
-          stay_(sets_.size()), leave_(owner.chain_.n_tokens * width_), p_(owner.chain_.n_sequences) {
+    Excluding(const ForwardBackward<Score, Real>& owner, const Allowed& allowed, double* log_sums)
+        : QueryBase<Score, Real>(owner), width_(owner.width), sets_(allowed, owner.chain.n_tokens, owner.rows.order),
+          stay_(sets_.size()), leave_(owner.chain.n_tokens * width_), p_(owner.chain.n_sequences) {
         this->for_sequences([&](int64_t s) {
             p_[s] = follow(s);
             using std::log;
             this->underflow[s] = p_[s] > 0 && p_[s] < Wide<Real>(SMALLEST<Real>);
-            log_sums[s] = owner.log_z_[s] + log(p_[s]);
+            log_sums[s] = owner.forward.log_z[s] + log(p_[s]);
         });
     }
 
   private:
-    typename QueryBase::Directions directions() const override { return {false, true, false}; }
+    typename QueryBase<Score, Real>::Directions directions() const override { return {false, true, false}; }
 
-    void add_sources(const Group& group, const double* d_log_sums, Propagation& propagation) const override {
+    void add_sources(const Group& group, const double* d_log_sums, Propagation<Score, Real>& propagation) const override {
         for (int r = 0; r < group.size; r++) {
             const int64_t s = group.sequences[r], first = this->chain_.begins[s] * width_;
             const Vec<Real> scale = splat(weight(s, d_log_sums));
@@ -42,7 +42,7 @@ class PosteriorOf<Score, Real>::Excluding final : public QueryBase {
         }
     }
 
-    void add_mass(const Group& group, const double* d_log_sums, Propagation& propagation, Real* pairs) const override {
+    void add_mass(const Group& group, const double* d_log_sums, Propagation<Score, Real>& propagation, Real* pairs) const override {
         Buffer<Wide<Real>> scratch(width_);
         Buffer<Real> passed(width_), mass(2 * width_);
         for (int r = 0; r < group.size; r++) {
@@ -143,9 +143,9 @@ class PosteriorOf<Score, Real>::Excluding final : public QueryBase {
         for (int k = 0; k < width_; k++) to[k] = to[k] > 0 ? mass[k] / to[k] : Wide<Real>(0);
     }
 
-    void finish(const double*, const std::vector<Buffer<Real>>& threads, Score* d_transitions) const override {
+    void finish(const double*, const std::vector<Buffer<Real>>& threads, Score*, Score* d_transitions) const override {
         const int n_tags = this->chain_.n_tags;
-        const std::vector<int>& order = this->owner_.rows_.order;
+        const std::vector<int>& order = this->owner_.rows.order;
         for (const Buffer<Real>& pairs : threads)
             for (int i = 0; i < n_tags; i++)
                 for (int j = 0; j < n_tags; j++)

@@ -15,17 +15,17 @@
 //
 // n_t is m_{t+1}, but not to the last digit: mass that isn't 0 in sum adds up in long sequences.
 template <class Score, class Real>
-class PosteriorOf<Score, Real>::Expectation final : public QueryBase {
+class Expectation final : public QueryBase<Score, Real> {
   public:
-    Expectation(const PosteriorOf& owner, const Potentials& values, double* means)
-        : QueryBase(owner), values_(values), width_(owner.width_), start_(width_), end_(width_),
-          of_tags_(owner.chain_.n_tokens), of_pairs_(owner.chain_.n_tokens) {
+    Expectation(const ForwardBackward<Score, Real>& owner, const Potentials& values, double* means)
+        : QueryBase<Score, Real>(owner), values_(values), width_(owner.width), start_(width_), end_(width_),
+          of_tags_(owner.chain.n_tokens), of_pairs_(owner.chain.n_tokens) {
         fetch(values_.start, start_);
         fetch(values_.end, end_);
         weigh_pairs();
         std::vector<Buffer<Real>> rows;
-        for (int i = 0; i < owner.sums_.n_threads_; i++) rows.emplace_back(width_);
-        owner.for_groups([&](const Group& group, int thread) {
+        for (int i = 0; i < owner.forward.n_threads; i++) rows.emplace_back(width_);
+        owner.forward.for_groups([&](const Group& group, int thread) {
             for (int r = 0; r < group.size; r++)
                 if (!this->underflow[group.sequences[r]])
                     means[group.sequences[r]] = mean(group.sequences[r], rows[thread]);
@@ -33,7 +33,7 @@ class PosteriorOf<Score, Real>::Expectation final : public QueryBase {
     }
 
   private:
-    void add_sources(const Group& group, const double* d_means, Propagation& propagation) const override {
+    void add_sources(const Group& group, const double* d_means, Propagation<Score, Real>& propagation) const override {
         Buffer<Real> values(width_), after(has_pairs_ && group.size ? this->chain_.lengths[group.sequences[0]] * width_ : 0);
         for (int r = 0; r < group.size; r++) {
             const int64_t s = group.sequences[r];
@@ -42,25 +42,25 @@ class PosteriorOf<Score, Real>::Expectation final : public QueryBase {
         }
     }
 
-    void add_mass(const Group& group, const double* d_means, Propagation& propagation, Real*) const override {
+    void add_mass(const Group& group, const double* d_means, Propagation<Score, Real>& propagation, Real*) const override {
         for (int r = 0; r < group.size && has_pairs_; r++)
             add_transition_mass(group.sequences[r], static_cast<Real>(d_means[group.sequences[r]]), propagation, r);
     }
 
-    void count(const Group& group, const double* d_means, Propagation& propagation, Real* counts) const override {
+    void count(const Group& group, const double* d_means, Propagation<Score, Real>& propagation, Real* counts) const override {
         for (int r = 0; r < group.size && has_pairs_; r++)
             propagation.count_marginals(r, static_cast<Real>(d_means[group.sequences[r]]), counts);
     }
 
-    std::size_t n_counts() const override { return has_pairs_ ? this->owner_.sums_.by_source_.size : 0; }
+    std::size_t n_counts() const override { return has_pairs_ ? this->owner_.forward.by_source.size : 0; }
 
     // sum_t w p(i, j) V[i, j]
-    void finish(const double*, const std::vector<Buffer<Real>>& counts, Score* d_transitions) const override {
+    void finish(const double*, const std::vector<Buffer<Real>>& counts, Score*, Score* d_transitions) const override {
         if (!has_pairs_) return;
         const std::size_t n = static_cast<std::size_t>(this->chain_.n_tags) * this->chain_.n_tags;
         Buffer<Score> pairs(n);
         std::fill_n(pairs + 0, n, Score(0));
-        this->owner_.sums_.collect_pairs({counts.begin(), counts.end()}, pairs);
+        this->owner_.forward.collect_pairs({counts.begin(), counts.end()}, pairs);
         for (std::size_t i = 0; i < n; i++)
             if (std::isfinite(values_.transitions[i])) d_transitions[i] += pairs[i] * values_.transitions[i];
     }
@@ -68,7 +68,7 @@ class PosteriorOf<Score, Real>::Expectation final : public QueryBase {
     // A row of values, 0 where it is infinite.
     void fetch(const Score* from, Real* to) const {
         const Vec<Real> infinite = splat(Real(-INFINITY));
-        this->owner_.rows_.fetch(from, to);
+        this->owner_.rows.fetch(from, to);
         for (int k = 0; k < width_; k += LANES<Real>) {
             const Vec<Real> x = load(to + k);
             store(to + k, x > infinite ? x : splat(Real(0)));
@@ -99,7 +99,7 @@ class PosteriorOf<Score, Real>::Expectation final : public QueryBase {
         for (int i = 0; i < n_tags; i++) {
             Real* row = weighted + static_cast<std::size_t>(i) * width_;
             const Real* transitions = this->owner_.transition_row(i);
-            fetch(values_.transitions + static_cast<std::size_t>(this->owner_.rows_.order[i]) * n_tags, row);
+            fetch(values_.transitions + static_cast<std::size_t>(this->owner_.rows.order[i]) * n_tags, row);
             for (int k = 0; k < width_; k += LANES<Real>) store(row + k, load(row + k) * load(transitions + k));
             for (int j = 0; j < n_tags; j++) transposed[static_cast<std::size_t>(j) * width_ + i] = row[j];
         }
@@ -199,7 +199,7 @@ class PosteriorOf<Score, Real>::Expectation final : public QueryBase {
     }
 
     // Mass of transitions where V is not 0, on their second tags and on the transitions themselves.
-    void add_transition_mass(int64_t s, Real weight, Propagation& propagation, int r) const {
+    void add_transition_mass(int64_t s, Real weight, Propagation<Score, Real>& propagation, int r) const {
         const int64_t begin = this->chain_.begins[s], length = this->chain_.lengths[s];
         for (int64_t t = 1; t < length; t++) {
             const Real* alpha = this->owner_.alpha_row(begin + t);

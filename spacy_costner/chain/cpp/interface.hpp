@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace costner {
@@ -29,16 +30,6 @@ struct Gradient {
     void* end;
 };
 
-// Sum-product of a batch: keeps the forward messages for any number of backward passes.
-class SumProduct {
-  public:
-    virtual ~SumProduct() = default;
-    virtual void log_partition(double* log_z) = 0;                          // (B,)
-    virtual void backprop(const double* d_log_z, const Gradient& out) = 0;  // (B,)
-};
-
-std::unique_ptr<SumProduct> make_sum_product(const Potentials& scores, int n_threads);
-
 // The tags allowed at each token: a mask, (N, K), or one tag a token, (N,).
 struct Allowed {
     const uint8_t* mask;  // or null
@@ -54,54 +45,42 @@ struct Segments {
     int64_t n_segments;
 };
 
-// The vector-Jacobian product of a query of the posterior; may be called several times. It refers
-// to the posterior and to the arrays of the query.
+// What queries are about: each takes its part.
+struct Arguments {
+    Allowed allowed;           // a set of paths, or a path, by its tags
+    Segments segments;
+    const Potentials* values;  // of tags and transitions
+};
+
+class Query;
+using Queries = std::vector<const Query*>;
+using Derivatives = std::vector<const double*>;  // with respect to the values of each query
+
+// The vector-Jacobian product of a query; may be called several times. It refers to the messages and to the
+// arguments.
 class Query {
   public:
     virtual ~Query() = default;
-    virtual void backprop(const double* d_values, const Gradient& out) const = 0;
+    // The sum of the gradients of queries of the same messages, this one among them.
+    virtual void backprop(const Queries& queries, const Derivatives& d_values, const Gradient& out) const = 0;
 };
 
-// The distribution of paths: forward and backward messages.
-class ForwardBackward {
+// The messages of a batch, for several queries: one_isa.hpp and max_messages.hpp have their names.
+class Messages {
   public:
-    virtual ~ForwardBackward() = default;
-    // The sum of the gradients of several queries.
-    virtual void backprop(const std::vector<const Query*>& queries, const std::vector<const double*>& d_values,
-                          const Gradient& out) const = 0;
-    virtual std::unique_ptr<Query> log_partition(double* log_z) const = 0;  // (B,)
-    virtual std::unique_ptr<Query> log_marginals(const Allowed& allowed, double* log_p) const = 0;  // (N,)
-    virtual std::unique_ptr<Query> expectation(const Potentials& values, double* means) const = 0;  // (B,)
-    virtual std::unique_ptr<Query> log_partition_excluding(const Allowed& allowed, double* log_sums) const = 0;  // (B,)
-    virtual std::unique_ptr<Query> segment_log_probs(const Segments& segments, double* log_p) const = 0;  // (S,)
+    virtual ~Messages() = default;
+    // Sets the values of a query. RETURNS its gradient, null if it has none.
+    virtual std::unique_ptr<Query> query(const std::string& name, const Arguments& arguments, double* values) const = 0;
 };
 
-std::unique_ptr<ForwardBackward> make_forward_backward(const Potentials& scores, int n_threads);
-
-// Max-product messages of both directions.
-class MaxMessages {
-  public:
-    virtual ~MaxMessages() = default;
-    virtual void max_marginals(double* scores) = 0;                                 // (N, K)
-    virtual std::unique_ptr<Query> segment_max_scores(const Segments& segments, double* scores) = 0;  // (2, S)
-};
-
-std::unique_ptr<MaxMessages> make_max_messages(const Potentials& scores, int n_threads);
-
-// The tags of the best path of each sequence, (N,), and its score, (B,).
-void best_path(const Potentials& scores, int64_t* tags, double* path_scores, int n_threads);
-
-// The same for the best path outside a set.
-void best_path_excluding(const Potentials& scores, const Allowed& allowed, int64_t* tags, double* path_scores,
-                  int n_threads);
+std::unique_ptr<Messages> make_forward_backward(const Potentials& scores, int n_threads);
+std::unique_ptr<Messages> make_max_messages(const Potentials& scores, int n_threads);
 
 // The score of the given path of each sequence, (B,).
-void path_score(const Potentials& scores, const int64_t* tags, double* path_scores);
+std::unique_ptr<Query> path_score(const Potentials& scores, const int64_t* tags, double* path_scores);
 
-// Adds the derivative of the weighted sum of the scores of legal paths.
-void add_path_gradient(const Potentials& scores, const int64_t* tags, const double* path_scores,
-                       const double* weights, const Gradient& out);
-void fill_with_zeros(const Potentials& scores, const Gradient& out);
+// The tags of the best path of each sequence, (N,), and its score, (B,); outside a set, unless it is null.
+void best_path(const Potentials& scores, const Allowed* excluded, int64_t* tags, double* path_scores, int n_threads);
 
 // The names of the instruction sets that run here, fastest first; and which to use from now on.
 std::vector<const char*> instruction_sets();

@@ -12,6 +12,7 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -42,6 +43,18 @@
 #endif
 
 namespace costner {
+
+namespace {
+
+// The functions that are compiled for each instruction set.
+struct InstructionSet {
+    const char* name;
+    std::unique_ptr<Messages> (*make_forward_backward)(const Potentials&, int);
+    std::unique_ptr<Messages> (*make_max_messages)(const Potentials&, int);
+    void (*best_path)(const Potentials&, const Allowed*, int64_t*, double*, int);
+};
+
+}  // namespace
 
 #if ON_X86
 namespace avx512 {
@@ -101,29 +114,16 @@ namespace baseline {
 
 namespace {
 
-struct InstructionSet {
-    const char* name;
-    std::unique_ptr<SumProduct> (*make_sum_product)(const Potentials&, int);
-    std::unique_ptr<ForwardBackward> (*make_forward_backward)(const Potentials&, int);
-    std::unique_ptr<MaxMessages> (*make_max_messages)(const Potentials&, int);
-    void (*best_path)(const Potentials&, int64_t*, double*, int);
-    void (*best_path_excluding)(const Potentials&, const Allowed&, int64_t*, double*, int);
-};
-
 std::vector<InstructionSet> find_instruction_sets() {
     std::vector<InstructionSet> found;
 #if ON_X86
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl"))
-        found.push_back({"avx512", avx512::make_sum_product, avx512::make_forward_backward, avx512::make_max_messages,
-                         avx512::best_path, avx512::best_path_excluding});
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        found.push_back({"avx2", avx2::make_sum_product, avx2::make_forward_backward, avx2::make_max_messages,
-                         avx2::best_path, avx2::best_path_excluding});
+        found.push_back(avx512::functions("avx512"));
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) found.push_back(avx2::functions("avx2"));
 #endif
-    found.push_back({"baseline", baseline::make_sum_product, baseline::make_forward_backward, baseline::make_max_messages,
-                         baseline::best_path, baseline::best_path_excluding});
+    found.push_back(baseline::functions("baseline"));
     return found;
 }
 
@@ -132,47 +132,21 @@ std::atomic<const InstructionSet*> in_use{&all_sets[0]};
 
 }  // namespace
 
-std::unique_ptr<SumProduct> make_sum_product(const Potentials& scores, int n_threads) {
-    return in_use.load()->make_sum_product(scores, n_threads);
-}
-
-std::unique_ptr<ForwardBackward> make_forward_backward(const Potentials& scores, int n_threads) {
+std::unique_ptr<Messages> make_forward_backward(const Potentials& scores, int n_threads) {
     return in_use.load()->make_forward_backward(scores, n_threads);
 }
 
-std::unique_ptr<MaxMessages> make_max_messages(const Potentials& scores, int n_threads) {
+std::unique_ptr<Messages> make_max_messages(const Potentials& scores, int n_threads) {
     return in_use.load()->make_max_messages(scores, n_threads);
 }
 
-void best_path(const Potentials& scores, int64_t* tags, double* path_scores, int n_threads) {
-    in_use.load()->best_path(scores, tags, path_scores, n_threads);
+void best_path(const Potentials& scores, const Allowed* excluded, int64_t* tags, double* path_scores, int n_threads) {
+    in_use.load()->best_path(scores, excluded, tags, path_scores, n_threads);
 }
 
-void best_path_excluding(const Potentials& scores, const Allowed& allowed, int64_t* tags, double* path_scores,
-                  int n_threads) {
-    in_use.load()->best_path_excluding(scores, allowed, tags, path_scores, n_threads);
-}
-
-void path_score(const Potentials& scores, const int64_t* tags, double* path_scores) {
-    if (scores.wide)
-        score_paths(Chain<double>(scores), tags, path_scores);
-    else
-        score_paths(Chain<float>(scores), tags, path_scores);
-}
-
-void add_path_gradient(const Potentials& scores, const int64_t* tags, const double* path_scores,
-                       const double* weights, const Gradient& out) {
-    if (scores.wide)
-        add_steps(Chain<double>(scores), tags, path_scores, weights, out);
-    else
-        add_steps(Chain<float>(scores), tags, path_scores, weights, out);
-}
-
-void fill_with_zeros(const Potentials& scores, const Gradient& out) {
-    if (scores.wide)
-        fill_with_zeros(Chain<double>(scores), out);
-    else
-        fill_with_zeros(Chain<float>(scores), out);
+std::unique_ptr<Query> path_score(const Potentials& scores, const int64_t* tags, double* path_scores) {
+    if (scores.wide) return std::make_unique<PathScore<double>>(scores, tags, path_scores);
+    return std::make_unique<PathScore<float>>(scores, tags, path_scores);
 }
 
 std::vector<const char*> instruction_sets() {

@@ -8,27 +8,26 @@
 // where the best tag before or after a tag is needed, the maximum is computed again.
 
 template <class Score>
-class MaxMessagesOf final : public MaxMessages {
+class MaxMessages final : public Messages {
   public:
-    MaxMessagesOf(const Potentials& scores, int n_threads)
+    MaxMessages(const Potentials& scores, int n_threads)
         : max_(scores, n_threads), chain_(max_.chain_), order_(max_.rows_.order),
           width_(max_.width_),
           by_target_(Matrix<double>::pack(max_.by_target_, chain_.n_tags, Maxima())),
           emissions_(chain_.n_tokens * width_), gamma_(chain_.n_tokens * width_),
-          ahead_(chain_.n_tokens * width_) {
-        for_groups([&](const Group& group) { backward(group); });
+          ahead_(chain_.n_tokens * width_), delta_(chain_.n_tokens * width_) {
+        in_threads(max_.schedule_.groups(), max_.n_threads_, [&](const Group& group, int) {
+            double* rows[ROWS];
+            for (int r = 0; r < group.size; r++) rows[r] = delta_ + chain_.begins[group.sequences[r]] * width_;
+            max_.forward(group, rows);
+            backward(group);
+        });
     }
 
-    void max_marginals(double* out) override {
-        run_forward();
-        for (int64_t t = 0; t < chain_.n_tokens; t++)
-            for (int k = 0; k < chain_.n_tags; k++)
-                out[t * chain_.n_tags + order_[k]] = delta_row(t)[k] + row_of(gamma_, t)[k];
-    }
-
-    std::unique_ptr<Query> segment_max_scores(const Segments& segments, double* scores) override {
-        run_forward();
-        return std::make_unique<SegmentMaxScores>(*this, segments, scores);
+    std::unique_ptr<Query> query(const std::string& name, const Arguments& arguments, double* values) const override {
+        if (name == "segment_max_scores") return std::make_unique<SegmentMaxScores>(*this, arguments.segments, values);
+        max_marginals(values);
+        return nullptr;
     }
 
   private:
@@ -51,22 +50,11 @@ class MaxMessagesOf final : public MaxMessages {
         }
     };
 
-    template <class Work>
-    void for_groups(Work work) const {
-        in_threads(max_.schedule_.groups(), max_.n_threads_,
-                   [&](const Group& group, int) { work(group); });
-    }
-
-    void run_forward() {
-        if (has_delta_) return;
-        delta_ = Buffer<double>(chain_.n_tokens * width_);
-        for_groups([&](const Group& group) {
-            double* rows[ROWS];
-            for (int r = 0; r < group.size; r++)
-                rows[r] = delta_ + chain_.begins[group.sequences[r]] * width_;
-            max_.forward(group, rows);
-        });
-        has_delta_ = true;
+    // max_{y: y_t = k} s(y), shape (N, K).
+    void max_marginals(double* out) const {
+        for (int64_t t = 0; t < chain_.n_tokens; t++)
+            for (int k = 0; k < chain_.n_tags; k++)
+                out[t * chain_.n_tags + order_[k]] = delta_row(t)[k] + row_of(gamma_, t)[k];
     }
 
     void backward(const Group& group) {
@@ -130,7 +118,6 @@ class MaxMessagesOf final : public MaxMessages {
     const int width_;
     const Matrix<double> by_target_;
     Buffer<double> emissions_, gamma_, ahead_, delta_;
-    bool has_delta_ = false;
 };
 
 // The score of the best path with each segment, and of the best path without it.
@@ -144,10 +131,10 @@ class MaxMessagesOf final : public MaxMessages {
 //
 // or, at the first token b, delta_b[k] + gamma_b[k].
 template <class Score>
-class MaxMessagesOf<Score>::SegmentMaxScores final : public Query {
+class MaxMessages<Score>::SegmentMaxScores final : public Query {
   public:
     // scores: With each segment, then without. Shape: (2, S)
-    SegmentMaxScores(const MaxMessagesOf& owner, const Segments& segments, double* scores)
+    SegmentMaxScores(const MaxMessages& owner, const Segments& segments, double* scores)
         : owner_(owner), chain_(owner.chain_), segments_(segments, owner.chain_, owner.order_),
           with_(segments.n_segments), without_(segments.n_segments) {
         Buffer<double> row(owner.width_);
@@ -159,12 +146,13 @@ class MaxMessagesOf<Score>::SegmentMaxScores final : public Query {
             }
     }
 
-    void backprop(const double* d_scores, const Gradient& out) const override {
+    void backprop(const Queries&, const Derivatives& d_values, const Gradient& out) const override {
+        const double* d_scores = d_values[0];
         Score* d_emissions = static_cast<Score*>(out.emissions);
         Score* d_transitions = static_cast<Score*>(out.transitions);
         fill_with_zeros(chain_, out);
         for (int64_t s = 0; s < chain_.n_sequences; s++) {
-            Masses left, right;
+            std::vector<double> left(chain_.lengths[s] * chain_.n_tags), right(left.size());
             for (int64_t i : segments_[s]) {
                 add_prefix(s, i, with_[i], d_scores[i], left, right, d_emissions, d_transitions);
                 add_prefix(s, i, without_[i], d_scores[segments_.size() + i], left, right, d_emissions, d_transitions);
@@ -176,13 +164,6 @@ class MaxMessagesOf<Score>::SegmentMaxScores final : public Query {
     }
 
   private:
-    struct Mass {
-        int64_t token;
-        int tag;
-        double mass;
-    };
-    using Masses = std::vector<Mass>;
-
     double step(int64_t t, int from, int to) const {
         return owner_.transition_row(from)[to] + owner_.row_of(owner_.emissions_, t)[to];
     }
@@ -212,19 +193,19 @@ class MaxMessagesOf<Score>::SegmentMaxScores final : public Query {
     }
 
     // Counts the transitions of a path from the first token of a segment to its deviation, and
-    // adds mass at both ends, to be propagated.
-    void add_prefix(int64_t s, int64_t i, const Deviation& deviation, double mass, Masses& left, Masses& right,
-                  Score* d_emissions, Score* d_transitions) const {
+    // adds mass on the tags at both ends, (T, K), to be propagated.
+    void add_prefix(int64_t s, int64_t i, const Deviation& deviation, double mass, std::vector<double>& left,
+                    std::vector<double>& right, Score* d_emissions, Score* d_transitions) const {
         if (!std::isfinite(deviation.score) || mass == 0) return;
         const int64_t begin = segments_.begin(i);
         int before = deviation.token == begin ? deviation.tag : segments_.tag(i, begin);
-        left.push_back({begin, before, mass});
+        left[place(s, begin, before)] += mass;
         for (int64_t t = begin + 1; t <= deviation.token && t < owner_.past(s); t++) {
             const int tag = t == deviation.token ? deviation.tag : segments_.tag(i, t);
             count(t, before, tag, mass, d_emissions, d_transitions);
             before = tag;
         }
-        if (deviation.token < owner_.past(s)) right.push_back({deviation.token, deviation.tag, mass});
+        if (deviation.token < owner_.past(s)) right[place(s, deviation.token, deviation.tag)] += mass;
     }
 
     void count(int64_t t, int before, int tag, double mass, Score* d_emissions, Score* d_transitions) const {
@@ -236,70 +217,35 @@ class MaxMessagesOf<Score>::SegmentMaxScores final : public Query {
         to[row * chain_.n_tags + owner_.order_[tag]] += static_cast<Score>(mass);
     }
 
+    int64_t place(int64_t s, int64_t token, int tag) const { return (token - chain_.begins[s]) * chain_.n_tags + tag; }
+
     // Leftwards: each tag passes its mass to the best tag before it.
-    void propagate_left(int64_t s, Masses& sources, Score* d_emissions, Score* d_transitions) const {
-        std::sort(sources.begin(), sources.end(), [](const Mass& a, const Mass& b) { return a.token > b.token; });
-        Moving moving(chain_.n_tags);
-        auto source = sources.begin();
-        for (int64_t t = source == sources.end() ? -1 : source->token; t >= chain_.begins[s]; t--) {
-            for (; source != sources.end() && source->token == t; source++) moving.add(source->tag, source->mass);
-            moving.advance();
-            for (int tag : moving.tags()) add(t, tag, moving.mass(tag), d_emissions);
-            if (t == chain_.begins[s]) break;
-            for (int tag : moving.tags()) {
+    void propagate_left(int64_t s, std::vector<double>& mass, Score* d_emissions, Score* d_transitions) const {
+        for (int64_t t = owner_.past(s) - 1; t >= chain_.begins[s]; t--)
+            for (int tag = 0; tag < chain_.n_tags; tag++) {
+                const double moved = mass[place(s, t, tag)];
+                if (moved == 0) continue;
+                add(t, tag, moved, d_emissions);
+                if (t == chain_.begins[s]) continue;
                 const int before = owner_.previous(tag, t - 1);
-                add(owner_.order_[before], tag, moving.mass(tag), d_transitions);
-                moving.add(before, moving.mass(tag));
+                add(owner_.order_[before], tag, moved, d_transitions);
+                mass[place(s, t - 1, before)] += moved;
             }
-        }
     }
 
     // Rightwards: to the best tag after it.
-    void propagate_right(int64_t s, Masses& sources, Score* d_emissions, Score* d_transitions) const {
-        std::sort(sources.begin(), sources.end(), [](const Mass& a, const Mass& b) { return a.token < b.token; });
-        Moving moving(chain_.n_tags);
-        auto source = sources.begin();
-        for (int64_t t = source == sources.end() ? owner_.past(s) : source->token; t + 1 < owner_.past(s); t++) {
-            for (; source != sources.end() && source->token == t; source++) moving.add(source->tag, source->mass);
-            moving.advance();
-            for (int tag : moving.tags()) {
+    void propagate_right(int64_t s, std::vector<double>& mass, Score* d_emissions, Score* d_transitions) const {
+        for (int64_t t = chain_.begins[s]; t + 1 < owner_.past(s); t++)
+            for (int tag = 0; tag < chain_.n_tags; tag++) {
+                const double moved = mass[place(s, t, tag)];
+                if (moved == 0) continue;
                 const int after = owner_.next(tag, t + 1);
-                count(t + 1, tag, after, moving.mass(tag), d_emissions, d_transitions);
-                moving.add(after, moving.mass(tag));
+                count(t + 1, tag, after, moved, d_emissions, d_transitions);
+                mass[place(s, t + 1, after)] += moved;
             }
-        }
     }
 
-    // Mass on some tags of one token, and the mass passed to the next token.
-    class Moving {
-      public:
-        explicit Moving(int n_tags) : mass_(n_tags), moved_(n_tags), has_moved_(n_tags) {}
-
-        void add(int tag, double mass) {
-            if (!has_moved_[tag]) moved_tags_.push_back(tag);
-            has_moved_[tag] = true;
-            moved_[tag] += mass;
-        }
-
-        // Goes to the next token.
-        void advance() {
-            for (int tag : tags_) mass_[tag] = 0;
-            for (int tag : moved_tags_) has_moved_[tag] = false;
-            mass_.swap(moved_);
-            tags_.swap(moved_tags_);
-            moved_tags_.clear();
-        }
-
-        const std::vector<int>& tags() const { return tags_; }
-        double mass(int tag) const { return mass_[tag]; }
-
-      private:
-        std::vector<double> mass_, moved_;
-        std::vector<char> has_moved_;
-        std::vector<int> tags_, moved_tags_;
-    };
-
-    const MaxMessagesOf& owner_;
+    const MaxMessages& owner_;
     const Chain<Score>& chain_;
     const SegmentsOfSequences segments_;
     std::vector<Deviation> with_, without_;

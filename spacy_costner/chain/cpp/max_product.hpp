@@ -16,7 +16,7 @@
 //     delta_t[j] = max(leave_t[j], max_i (delta_{t-1}[i] + transitions[i, j]) + emissions[t, j])
 
 template <class Score>
-class MaxMessagesOf;
+class MaxMessages;
 
 template <class Score>
 class MaxProduct {
@@ -29,9 +29,10 @@ class MaxProduct {
         pack_transitions();
     }
 
-    // The tags of the best paths, (N,), and their scores, (B,).
-    void best_path(int64_t* tags, double* scores) const {
-        std::fill(scores, scores + chain_.n_sequences, 0.0);
+    // The tags of the best paths, (N,), and their scores, (B,); outside a set, unless it is null.
+    void best_path(const Allowed* excluded, int64_t* tags, double* scores) const {
+        std::fill(scores, scores + chain_.n_sequences, excluded ? -INFINITY : 0.0);
+        if (excluded) return best_path_excluding(*excluded, tags, scores);
         for_groups([&](const Group& group, double* const* delta, double*) {
             forward(group, delta);
             for (int r = 0; r < group.size; r++) {
@@ -41,11 +42,12 @@ class MaxProduct {
         });
     }
 
-    // The same for the best paths outside a set.
+  private:
+    friend class MaxMessages<Score>;
+
     void best_path_excluding(const Allowed& allowed, int64_t* tags, double* scores) const {
         const TagSets sets(allowed, chain_.n_tokens, rows_.order);
         std::vector<double> stay(sets.size());
-        std::fill(scores, scores + chain_.n_sequences, -INFINITY);
         for_groups([&](const Group& group, double* const* delta, double* scratch) {
             LeavingStep step;
             for (int r = 0; r < group.size; r++) step.leave[r] = scratch + r * width_;
@@ -58,9 +60,6 @@ class MaxProduct {
             }
         });
     }
-
-  private:
-    friend class MaxMessagesOf<Score>;
 
     struct Step {
         double* delta[ROWS];

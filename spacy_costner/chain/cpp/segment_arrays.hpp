@@ -10,8 +10,26 @@
 
 namespace costner {
 
+// Whether tags are those of the batch.
+inline bool are_tags(const int64_t* tags, int64_t n, int n_tags) {
+    return std::all_of(tags, tags + n, [=](int64_t tag) { return 0 <= tag && tag < n_tags; });
+}
+
+// Whether segments are spans of tokens, each within one sequence, with `n` tags in all.
+inline bool are_segments(const Segments& segments, int64_t n, const Potentials& scores) {
+    int64_t total = 0, s = 0, start = 0;
+    for (int64_t i = 0; i < segments.n_segments; i++) {
+        const int64_t begin = segments.begin[i], end = segments.end[i];
+        if (begin < start) s = start = 0;
+        while (s < scores.n_sequences && start + scores.lengths[s] <= begin) start += scores.lengths[s++];
+        if (s == scores.n_sequences || begin < 0 || end <= begin || end > start + scores.lengths[s]) return false;
+        total += end - begin;
+    }
+    return total == n && are_tags(segments.tags, n, scores.n_tags);
+}
+
 // Some of the segments, by number.
-struct RunNumbers {
+struct SegmentNumbers {
     const int64_t *first, *past;
 
     const int64_t* begin() const { return first; }
@@ -43,7 +61,7 @@ class SegmentsOfSequences {
     int64_t size() const { return segments_.n_segments; }
 
     // The segments in sequence s.
-    RunNumbers operator[](int64_t s) const {
+    SegmentNumbers operator[](int64_t s) const {
         return {numbers_.data() + offsets_[s], numbers_.data() + offsets_[s + 1]};
     }
 

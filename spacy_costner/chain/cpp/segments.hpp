@@ -18,10 +18,10 @@
 // At the tokens between them, and on their transitions, the marginals are subtracted.
 
 template <class Score, class Real>
-class PosteriorOf<Score, Real>::SegmentLogProbs final : public QueryBase {
+class SegmentLogProbs final : public QueryBase<Score, Real> {
   public:
-    SegmentLogProbs(const PosteriorOf& owner, const Segments& segments, double* log_p)
-        : QueryBase(owner), width_(owner.width_), segments_(segments, owner.chain_, owner.rows_.order),
+    SegmentLogProbs(const ForwardBackward<Score, Real>& owner, const Segments& segments, double* log_p)
+        : QueryBase<Score, Real>(owner), width_(owner.width), segments_(segments, owner.chain, owner.rows.order),
           tails_(segments.n_segments), possible_(segments.n_segments) {
         this->for_sequences([&](int64_t s) {
             for (int64_t i : segments_[s]) {
@@ -32,19 +32,19 @@ class PosteriorOf<Score, Real>::SegmentLogProbs final : public QueryBase {
     }
 
   private:
-    void add_sources(const Group& group, const double* d_log_p, Propagation& propagation) const override {
+    void add_sources(const Group& group, const double* d_log_p, Propagation<Score, Real>& propagation) const override {
         for (int r = 0; r < group.size; r++)
             for (int64_t i : segments_[group.sequences[r]])
                 if (possible_[i]) add_segment_sources(group.sequences[r], i, d_log_p[i], propagation.left(r), propagation.right(r));
     }
 
-    void add_mass(const Group& group, const double* d_log_p, Propagation& propagation, Real*) const override {
+    void add_mass(const Group& group, const double* d_log_p, Propagation<Score, Real>& propagation, Real*) const override {
         for (int r = 0; r < group.size; r++)
             for (int64_t i : segments_[group.sequences[r]])
                 if (possible_[i]) add_prefix(group.sequences[r], i, d_log_p[i], propagation, r);
     }
 
-    void finish(const double* d_log_p, const std::vector<Buffer<Real>>&, Score* d_transitions) const override {
+    void finish(const double* d_log_p, const std::vector<Buffer<Real>>&, Score*, Score* d_transitions) const override {
         for (int64_t s = 0; s < this->chain_.n_sequences; s++)
             for (int64_t i : segments_[s])
                 if (possible_[i]) add_pairs(s, i, d_log_p[i], d_transitions);
@@ -106,7 +106,7 @@ class PosteriorOf<Score, Real>::SegmentLogProbs final : public QueryBase {
     }
 
     // The tags of the segment but the first and the tag after it, with the transitions to them.
-    void add_prefix(int64_t s, int64_t i, double weight, Propagation& propagation, int r) const {
+    void add_prefix(int64_t s, int64_t i, double weight, Propagation<Score, Real>& propagation, int r) const {
         const int64_t end = segments_.end(i), first = this->chain_.begins[s];
         for_steps(i, [&](int64_t t, int, int tag) {
             take_off(t, t - first, weight, propagation, r);
@@ -118,7 +118,7 @@ class PosteriorOf<Score, Real>::SegmentLogProbs final : public QueryBase {
         for_followers(i, [&](int k, Wide<Real> step) { row[k] += share(i, k, weight * step); });
     }
 
-    void take_off(int64_t token, int64_t t, double weight, Propagation& propagation, int r) const {
+    void take_off(int64_t token, int64_t t, double weight, Propagation<Score, Real>& propagation, int r) const {
         this->owner_.add_marginals(token, static_cast<Real>(-weight), propagation.left(r) + t * width_);
         propagation.take_off_pairs(r, t, static_cast<Real>(weight));
     }
@@ -129,7 +129,7 @@ class PosteriorOf<Score, Real>::SegmentLogProbs final : public QueryBase {
     }
 
     void add_pairs(int64_t s, int64_t i, double weight, Score* d_transitions) const {
-        const std::vector<int>& order = this->owner_.rows_.order;
+        const std::vector<int>& order = this->owner_.rows.order;
         const int64_t n_tags = this->chain_.n_tags;
         for_steps(i, [&](int64_t, int before, int tag) {
             d_transitions[order[before] * n_tags + order[tag]] += static_cast<Score>(weight);

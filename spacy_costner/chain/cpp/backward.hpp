@@ -1,0 +1,138 @@
+// The backward messages of sum-product: beta of forward.hpp.
+// No include guard: one_isa.hpp includes it once for each instruction set.
+
+// The backward pass of one thread: its scratch memory, and its expected transitions.
+template <class Score, class Real>
+class ForwardMessages<Score, Real>::Backward {
+  public:
+    Backward(const ForwardMessages& owner, const Matrix<Real>& transposed)
+        : pairs(owner.by_source.size), owner_(owner), transposed_(transposed), width_(owner.width),
+          beta_(owner.schedule.most_tokens_in_a_group(owner.chain.lengths) * width_),
+          ahead_(2 * ROWS * width_), row_(width_) {
+        std::fill(pairs + 0, pairs + owner.by_source.size, Real(0));
+    }
+
+    void run(const Group& group, const double* weights, Score* d_emissions, std::vector<char>& underflow) {
+        const Group rest = without(group, underflow.data(), kept_);
+        Real *beta[ROWS], *row = beta_;
+        for (int r = 0; r < rest.size; r++) {
+            beta[r] = row;
+            row += owner_.chain.lengths[rest.sequences[r]] * width_;
+        }
+        backward(rest, beta, underflow.data());
+        for (int r = 0; r < rest.size; r++) {
+            const int64_t s = rest.sequences[r];
+            if (!underflow[s]) finish(s, static_cast<Real>(weights[s]), beta[r], d_emissions);
+        }
+    }
+
+    // beta of the sequences of a group, that of the r-th from beta[r] on; marks sequences that underflow.
+    void backward(const Group& group, Real* const* beta, char* underflow) {
+        if (group.size == 0) return;
+        Vec<Real> least[ROWS];
+        recur(group, beta, least);
+        for (int r = 0; r < group.size; r++)
+            if (!(smallest_lane<Real>(least[r]) >= SMALLEST<Real>))
+                underflow[group.sequences[r]] = beta_underflows(group.sequences[r], beta[r]);
+    }
+
+    Buffer<Real> pairs;
+
+  private:
+    struct Step {
+        const Real *emissions[ROWS], *alpha[ROWS];
+        Real *beta[ROWS], *ahead[ROWS];
+        Vec<Real> factor[ROWS];
+        Vec<Real>* least;
+
+        INLINE void operator()(int r, int column, Vec<Real> total) {
+            const Vec<Real> zero = splat(Real(0));
+            const decltype(zero < zero) reached = load(alpha[r] + column) > zero;
+            const Vec<Real> x = reached ? total * factor[r] : zero;
+            store(beta[r] + column, x);
+            store(ahead[r] + column, x * load(emissions[r] + column));
+            least[r] = smaller<Real>(reached ? x : splat(Real(1)), least[r]);
+        }
+    };
+
+    // Sets the least entry of beta that counts, of each sequence and lane by lane.
+    void recur(const Group& group, Real* const* beta, Vec<Real>* least) {
+        Step step;
+        step.least = least;
+        int64_t last[ROWS] = {};
+        const Real* after[ROWS];
+        for (int r = 0; r < group.size; r++) {
+            const int64_t s = group.sequences[r], length = owner_.chain.lengths[s];
+            last[r] = length - 1;
+            const int64_t token = owner_.chain.begins[s] + length - 1;
+            step.emissions[r] = owner_.emission_row(token);
+            step.alpha[r] = owner_.alpha_row(token);
+            step.beta[r] = beta[r] + last[r] * width_;
+            step.ahead[r] = ahead_row(last[r], r);
+            step.factor[r] = splat(owner_.factor(token));
+            least[r] = splat(Real(1));
+            for (int k = 0; k < width_; k += LANES<Real>) step(r, k, splat(Real(1)));
+        }
+        int running = 0;
+        for (int64_t t = last[0]; t > 0; t--) {
+            while (running < group.size && last[running] >= t) running++;
+            for (int r = 0; r < running; r++) {
+                const int64_t token = owner_.chain.begins[group.sequences[r]] + t - 1;
+                after[r] = step.ahead[r];
+                step.ahead[r] = ahead_row(t - 1, r);
+                step.emissions[r] -= width_;
+                step.alpha[r] -= width_;
+                step.beta[r] -= width_;
+                step.factor[r] = splat(owner_.factor(token));
+            }
+            multiply<Sums>(transposed_, after, running, step);
+        }
+    }
+
+    // E beta of a token of sequence r; the one before and the one after it don't overlap.
+    Real* ahead_row(int64_t t, int r) { return ahead_ + ((t % 2) * ROWS + r) * width_; }
+
+    // Whether a legal transition leads from an entry that is below SMALLEST.
+    bool beta_underflows(int64_t s, const Real* beta) const {
+        const int n_tags = owner_.chain.n_tags;
+        const Real* alpha = owner_.alpha_row(owner_.chain.begins[s]);
+        for (int64_t t = 0; t + 1 < owner_.chain.lengths[s]; t++, alpha += width_, beta += width_)
+            for (int i = 0; i < n_tags; i++) {
+                if (alpha[i] == 0 || beta[i] >= SMALLEST<Real>) continue;
+                const Real* transitions = owner_.transition_row(i);
+                for (int j = 0; j < n_tags; j++)
+                    if (transitions[j] > 0 && beta[width_ + j] > 0) return true;
+            }
+        return false;
+    }
+
+    // Tag probabilities alpha_t beta_t go out; beta_t becomes what alpha_{t-1} M has to be
+    // multiplied by to give the probabilities of transitions.
+    void finish(int64_t s, Real weight, Real* beta, Score* d_emissions) {
+        const int64_t begin = owner_.chain.begins[s], length = owner_.chain.lengths[s];
+        const int n_tags = owner_.chain.n_tags;
+        Real pair_scale = 0;
+        for (int64_t t = 0; t < length; t++) {
+            const Real* alpha = owner_.alpha_row(begin + t);
+            const Real* emissions = owner_.emission_row(begin + t);
+            Real* ahead = beta + t * width_;
+            Vec<Real> overlap = splat(Real(0));
+            for (int k = 0; k < width_; k += LANES<Real>) overlap += load(alpha + k) * load(ahead + k);
+            const Real scale = weight / sum_lanes<Real>(overlap);
+            for (int k = 0; k < width_; k += LANES<Real>) {
+                const Vec<Real> b = load(ahead + k);
+                store(row_ + k, load(alpha + k) * b * scale);
+                store(ahead + k, b * load(emissions + k) * pair_scale);
+            }
+            owner_.rows.put(row_, d_emissions + (begin + t) * n_tags);
+            pair_scale = scale * owner_.factor(begin + t);
+        }
+        add_outer(owner_.by_source, owner_.alpha_row(begin), beta + width_, width_, length - 1, static_cast<Real*>(pairs));
+    }
+
+    const ForwardMessages& owner_;
+    const Matrix<Real>& transposed_;
+    const int width_;
+    int64_t kept_[ROWS];
+    Buffer<Real> beta_, ahead_, row_;
+};

@@ -1,0 +1,126 @@
+// The distribution of paths, by forward and backward messages, for several queries.
+// No include guard: one_isa.hpp includes it once for each instruction set.
+//
+// alpha and beta of forward.hpp are at least SMALLEST where they count. A sequence without such
+// messages is marked as underflow: the same class with the wider type computes it. With
+// Real = Extended only sequences without a legal path are marked.
+
+template <class Score, class Real>
+class QueryBase;
+
+template <class Score, class Real>
+class ForwardBackward final : public Messages {
+  public:
+    static constexpr bool IS_EXTENDED = std::is_same_v<Real, Extended>;
+    using Wider = ForwardBackward<Score, Wide<Real>>;
+    using Backward = typename ForwardMessages<Score, Real>::Backward;
+
+    ForwardBackward(const Potentials& scores, int n_threads, const std::vector<char>& left_out = {})
+        : forward(scores, n_threads, left_out), chain(forward.chain), rows(forward.rows), width(forward.width),
+          scores_(scores) {}
+
+    // A query, with the same query of the wider type if sequences underflow.
+    std::unique_ptr<Query> query(const std::string& name, const Arguments& arguments, double* values) const override {
+        std::unique_ptr<QueryBase<Score, Real>> query = make_query(*this, name, arguments, values);
+        if constexpr (!IS_EXTENDED)
+            if (any(query->underflow)) {
+                query->rest_owner = wider(query->underflow);
+                query->rest = query->rest_owner->query(name, arguments, values);
+            }
+        return query;
+    }
+
+    // Computes beta when it is first needed. RETURNS the sequences that underflow.
+    const std::vector<char>& run_backward() const {
+        std::call_once(has_beta_, [&] {
+            beta_ = Buffer<Real>(chain.n_tokens * width);
+            transposed_ = forward.transpose();
+            underflow_ = forward.underflow;
+            std::vector<Backward> threads;
+            for (int i = 0; i < forward.n_threads; i++) threads.emplace_back(forward, transposed_);
+            forward.for_groups([&](const Group& group, int thread) { backward(group, threads[thread]); });
+        });
+        return underflow_;
+    }
+
+    // The gradient of the sum of log Z, times the weight of each sequence. Sets the emissions' part, of the
+    // sequences that `underflow` doesn't mark; adds the transitions' part.
+    void add_log_partition(const double* weights, const std::vector<char>& underflow, Score* d_emissions,
+                       Score* d_transitions) const {
+        const Matrix<Real> transposed = forward.transpose();
+        std::vector<Backward> threads;
+        for (int i = 0; i < forward.n_threads; i++) threads.emplace_back(forward, transposed);
+        std::vector<char> found = underflow;
+        forward.for_groups([&](const Group& group, int thread) { threads[thread].run(group, weights, d_emissions, found); });
+        forward.collect_pairs(forward.pairs_of(threads), d_transitions);
+        if constexpr (!IS_EXTENDED)
+            if (found != underflow) {
+                for (std::size_t s = 0; s < found.size(); s++) found[s] &= !underflow[s];
+                forward.clear_rows(found, d_emissions);
+                const Wider rest(scores_, forward.n_threads, none_of(found));
+                rest.add_log_partition(weights, rest.forward.underflow, d_emissions, d_transitions);
+            }
+    }
+
+    // Adds the marginals of a token times `weight`.
+    void add_marginals(int64_t token, Real weight, Real* to) const {
+        const Real *alpha = alpha_row(token), *beta = beta_row(token);
+        for (int k = 0; k < width; k += LANES<Real>)
+            store(to + k, load(to + k) + load(alpha + k) * load(beta + k) * weight);
+    }
+
+    const Real* alpha_row(int64_t token) const { return forward.alpha_row(token); }
+    const Real* beta_row(int64_t token) const { return beta_ + token * width; }
+    const Real* emission_row(int64_t token) const { return forward.emission_row(token); }
+    const Real* transition_row(int place) const { return forward.transition_row(place); }
+    Real factor(int64_t token) const { return forward.factor(token); }
+    int64_t past(int64_t s) const { return forward.past(s); }
+    const Matrix<Real>& transposed() const { return transposed_; }
+
+    const ForwardMessages<Score, Real> forward;
+    const Chain<Score>& chain;
+    const Rows<Real>& rows;
+    const int width;
+
+  private:
+    // The wider type, of the sequences that underflow. Most queries have the same ones.
+    std::shared_ptr<const Wider> wider(const std::vector<char>& underflow) const {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        if (!wider_ || wider_of_ != underflow)
+            wider_ = std::make_shared<const Wider>(scores_, forward.n_threads, none_of(underflow));
+        wider_of_ = underflow;
+        return wider_;
+    }
+
+    // beta, so that sum_k alpha_t[k] beta_t[k] is 1 without rounding.
+    void backward(const Group& group, Backward& thread) const {
+        int64_t kept[ROWS];
+        const Group rest = without(group, underflow_.data(), kept);
+        Real* beta[ROWS];
+        for (int r = 0; r < rest.size; r++)
+            beta[r] = beta_ + chain.begins[rest.sequences[r]] * width;
+        thread.backward(rest, beta, underflow_.data());
+        for (int r = 0; r < rest.size; r++) {
+            const int64_t s = rest.sequences[r];
+            for (int64_t t = chain.begins[s]; t < past(s) && !underflow_[s]; t++) normalise(t);
+        }
+    }
+
+    void normalise(int64_t token) const {
+        const Real* alpha = alpha_row(token);
+        Real* beta = beta_ + token * width;
+        Vec<Real> overlap = splat(Real(0));
+        for (int k = 0; k < width; k += LANES<Real>) overlap += load(alpha + k) * load(beta + k);
+        const Real scale = 1 / sum_lanes<Real>(overlap);
+        for (int k = 0; k < width; k += LANES<Real>) store(beta + k, load(beta + k) * scale);
+    }
+
+    const Potentials scores_;
+    mutable std::once_flag has_beta_;
+    mutable Buffer<Real> beta_;
+    mutable Matrix<Real> transposed_;
+    mutable std::vector<char> underflow_;
+    mutable std::mutex mutex_;
+    mutable std::shared_ptr<const Wider> wider_;
+    mutable std::vector<char> wider_of_;
+};
