@@ -16,7 +16,7 @@ hooks: install
 	$(BIN)/python -m pip install --quiet pre-commit
 	$(BIN)/pre-commit install
 
-$(VENV)/installed: setup.cfg setup.py pyproject.toml $(wildcard spacy_costner/*/*.pyx spacy_costner/*/*.hpp spacy_costner/*/cpp/*)
+$(VENV)/installed: setup.cfg setup.py pyproject.toml $(wildcard spacy_costner/*/*.p[xy][dx] spacy_costner/*/*.hpp spacy_costner/*/cpp/*)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable ".[dev]"

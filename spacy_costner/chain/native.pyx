@@ -32,62 +32,6 @@ from .validation import (
 np.import_array()
 
 
-cdef extern from "cpp/interface.hpp" namespace "costner" nogil:
-    cdef struct _Potentials "costner::Potentials":
-        cbool wide
-        const void* emissions
-        const void* transitions
-        const void* start
-        const void* end
-        const int32_t* lengths
-        int64_t n_sequences
-        int64_t n_tokens
-        int n_tags
-
-    cdef struct Gradient:
-        void* emissions
-        void* transitions
-        void* start
-        void* end
-
-    cdef struct _Allowed "costner::Allowed":
-        const uint8_t* mask
-        const int64_t* tags
-
-    cdef struct _Segments "costner::Segments":
-        const int64_t* begin
-        const int64_t* end
-        const int64_t* tags
-        const uint8_t* after
-        int64_t n_segments
-
-    cdef struct _Arguments "costner::Arguments":
-        _Allowed allowed
-        _Segments segments
-        const _Potentials* values
-
-    cdef cppclass Query:
-        void backprop(const vector[const Query*]&, const vector[const double*]&, const Gradient&) except +
-
-    cdef cppclass Messages:
-        unique_ptr[Query] query(const string& name, const _Arguments&, double* values) except +
-
-    unique_ptr[Messages] make_forward_backward(const _Potentials&, int n_threads) except +
-    unique_ptr[Messages] make_max_messages(const _Potentials&, int n_threads) except +
-    unique_ptr[Query] _path_score "costner::path_score"(
-        const _Potentials&, const int64_t* tags, double* scores
-    ) except +
-    void _best_path "costner::best_path"(
-        const _Potentials&, const _Allowed* excluded, int64_t* tags, double* scores, int n_threads
-    ) except +
-    vector[const char*] _instruction_sets "costner::instruction_sets"()
-    void _use_instruction_set "costner::use_instruction_set"(int which)
-
-cdef extern from "cpp/segment_arrays.hpp" namespace "costner" nogil:
-    cbool are_tags(const int64_t* tags, int64_t n, int n_tags)
-    cbool are_segments(const _Segments&, int64_t n, const _Potentials&)
-
-
 # A thread is only worth starting for so many products of a message and a transition.
 cdef int64_t SHARE_OF_A_THREAD = 300_000
 cdef int most_threads = 1
@@ -155,18 +99,18 @@ cdef class _Batch:
 
     cdef object empty_gradient(self, Gradient* gradient):
         """Potentials that are not initialised."""
-        cdef np.npy_intp[2] emissions = [self.scores.n_tokens, self.scores.n_tags]
-        cdef np.npy_intp[2] transitions = [self.scores.n_tags, self.scores.n_tags]
-        cdef np.npy_intp[1] ends = [self.scores.n_tags]
-        d_emissions = np.PyArray_EMPTY(2, emissions, self.typenum, 0)
-        d_transitions = np.PyArray_EMPTY(2, transitions, self.typenum, 0)
-        d_start = np.PyArray_EMPTY(1, ends, self.typenum, 0)
-        d_end = np.PyArray_EMPTY(1, ends, self.typenum, 0)
-        gradient.emissions = np.PyArray_DATA(d_emissions)
-        gradient.transitions = np.PyArray_DATA(d_transitions)
-        gradient.start = np.PyArray_DATA(d_start)
-        gradient.end = np.PyArray_DATA(d_end)
-        return Potentials(d_emissions, d_transitions, d_start, d_end, self.potentials.lengths)
+        arrays = [_empty_like(a) for a in (self.emissions, self.transitions, self.start, self.end)]
+        gradient.emissions = np.PyArray_DATA(arrays[0])
+        gradient.transitions = np.PyArray_DATA(arrays[1])
+        gradient.start = np.PyArray_DATA(arrays[2])
+        gradient.end = np.PyArray_DATA(arrays[3])
+        return Potentials(*arrays, self.potentials.lengths)
+
+
+cdef inline object _empty_like(array):
+    return np.PyArray_EMPTY(
+        np.PyArray_NDIM(array), np.PyArray_DIMS(array), np.PyArray_TYPE(array), 0
+    )
 
 
 cdef inline cbool _has_type(array, int typenum, int n_dimensions):

@@ -65,7 +65,7 @@ class Query {
     virtual void backprop(const Queries& queries, const Derivatives& d_values, const Gradient& out) const = 0;
 };
 
-// The messages of a batch, for several queries: one_isa.hpp and max_messages.hpp have their names.
+// The messages of a batch, for several queries: queries.hpp and max_messages.hpp have their names.
 class Messages {
   public:
     virtual ~Messages() = default;

@@ -1,0 +1,62 @@
+"""What native.pyx sees of the C++ in cpp/."""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libcpp cimport bool as cbool
+from libcpp.memory cimport unique_ptr
+from libcpp.string cimport string
+from libcpp.vector cimport vector
+
+cdef extern from "cpp/interface.hpp" namespace "costner" nogil:
+    cdef struct _Potentials "costner::Potentials":
+        cbool wide
+        const void* emissions
+        const void* transitions
+        const void* start
+        const void* end
+        const int32_t* lengths
+        int64_t n_sequences
+        int64_t n_tokens
+        int n_tags
+
+    cdef struct Gradient:
+        void* emissions
+        void* transitions
+        void* start
+        void* end
+
+    cdef struct _Allowed "costner::Allowed":
+        const uint8_t* mask
+        const int64_t* tags
+
+    cdef struct _Segments "costner::Segments":
+        const int64_t* begin
+        const int64_t* end
+        const int64_t* tags
+        const uint8_t* after
+        int64_t n_segments
+
+    cdef struct _Arguments "costner::Arguments":
+        _Allowed allowed
+        _Segments segments
+        const _Potentials* values
+
+    cdef cppclass Query:
+        void backprop(const vector[const Query*]&, const vector[const double*]&, const Gradient&) except +
+
+    cdef cppclass Messages:
+        unique_ptr[Query] query(const string& name, const _Arguments&, double* values) except +
+
+    unique_ptr[Messages] make_forward_backward(const _Potentials&, int n_threads) except +
+    unique_ptr[Messages] make_max_messages(const _Potentials&, int n_threads) except +
+    unique_ptr[Query] _path_score "costner::path_score"(
+        const _Potentials&, const int64_t* tags, double* scores
+    ) except +
+    void _best_path "costner::best_path"(
+        const _Potentials&, const _Allowed* excluded, int64_t* tags, double* scores, int n_threads
+    ) except +
+    vector[const char*] _instruction_sets "costner::instruction_sets"()
+    void _use_instruction_set "costner::use_instruction_set"(int which)
+
+cdef extern from "cpp/segment_arrays.hpp" namespace "costner" nogil:
+    cbool are_tags(const int64_t* tags, int64_t n, int n_tags)
+    cbool are_segments(const _Segments&, int64_t n, const _Potentials&)
