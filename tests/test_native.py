@@ -69,7 +69,7 @@ def rounding_of(potentials: Potentials) -> float:
 
 def assert_same_scored(name: str, potentials: Potentials, *args: numpy.ndarray) -> None:
     """Check scores and gradients, those of float32 against the exact ones."""
-    scores, backprop = getattr(native, name)(potentials, *args)
+    scores, backprop = getattr(chain, name)(potentials, *args)
     exact = in_precision(potentials, "float64")
     expected, expected_backprop = getattr(chain.array, name)(exact, *args)
     tolerance = TOLERANCES[str(potentials.emissions.dtype)]
@@ -114,7 +114,7 @@ def test_path_log_prob(potentials: Potentials) -> None:
 def test_marginals(potentials: Potentials) -> None:
     expected = chain.array.marginals(in_precision(potentials, "float64"))
     tolerance = TOLERANCES[str(potentials.emissions.dtype)]
-    assert_allclose(native.marginals(potentials), expected, **tolerance)
+    assert_allclose(chain.marginals(potentials), expected, **tolerance)
 
 
 @given(batches())
@@ -157,7 +157,7 @@ def test_tag_schemes(instruction_set: str, n_labels: int) -> None:
 def test_threads_change_nothing_but_the_last_digits(threads: None) -> None:
     potentials = random_potentials([200, 3, 0, 150, 90, 40, 77] * 5, 30, dtype="float32")
     assert_same_scored("log_partition", potentials)
-    first, second = (native.log_partition(potentials)[1](numpy.ones(35)) for _ in range(2))
+    first, second = (chain.log_partition(potentials)[1](numpy.ones(35)) for _ in range(2))
     for array, again in zip(first[:4], second[:4]):
         assert_array_equal(array, again)
     assert_array_equal(native.best_path(potentials).tags, chain.array.best_path(potentials).tags)
@@ -184,7 +184,7 @@ def test_probabilities_of_large_scores(gap: float) -> None:
         weights = [math.exp(path.score - best) for path in paths]
         for path, weight in zip(paths, weights):
             expected[range(tokens.start, tokens.stop), path.tags] += weight / math.fsum(weights)
-    assert_allclose(native.marginals(potentials), expected, rtol=1e-12)
+    assert_allclose(chain.marginals(potentials), expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("lengths", [[], [0], [0, 0], [1], [0, 1, 0]])
@@ -214,8 +214,8 @@ def test_a_path_that_underflows_until_it_is_the_only_one(gap: float) -> None:
 
 def test_a_long_sequence() -> None:
     potentials = random_potentials([100_000], 5, 3.0, dtype="float32")
-    log_z, backprop = native.log_partition(potentials)
-    exact, _ = native.log_partition(in_precision(potentials, "float64"))
+    log_z, backprop = chain.log_partition(potentials)
+    exact, _ = chain.log_partition(in_precision(potentials, "float64"))
     assert_allclose(log_z, exact, rtol=1e-6)
     assert_allclose(backprop(numpy.ones(1)).emissions.sum(axis=1), 1, rtol=1e-5)
 
@@ -223,7 +223,7 @@ def test_a_long_sequence() -> None:
 def test_what_is_not_a_number_comes_out_as_that() -> None:
     potentials = random_potentials([3, 2], 4, dtype="float32")
     potentials.emissions[1, 2] = numpy.nan
-    log_z, _ = native.log_partition(potentials)
+    log_z, _ = chain.log_partition(potentials)
     assert numpy.isnan(log_z[0])
     assert numpy.isfinite(log_z[1])
 
@@ -235,7 +235,7 @@ def test_arrays_of_any_layout() -> None:
         transitions=numpy.ascontiguousarray(potentials.transitions.T).T,
         lengths=potentials.lengths.astype("int64"),
     )
-    assert_array_equal(native.log_partition(turned)[0], native.log_partition(potentials)[0])
+    assert_array_equal(chain.log_partition(turned)[0], chain.log_partition(potentials)[0])
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -312,7 +312,7 @@ def wrong_batches() -> List[Tuple[str, Potentials]]:
 @pytest.mark.parametrize(("message", "potentials"), wrong_batches())
 def test_wrong_shapes(message: str, potentials: Potentials) -> None:
     with pytest.raises(ValueError, match=message):
-        native.log_partition(potentials)
+        chain.log_partition(potentials)
 
 
 @pytest.mark.parametrize("tags", [[0, 1, 2, 3], [0, 1, 2, 3, 4], [0, 1, 2, 3, -1]])
@@ -322,7 +322,7 @@ def test_wrong_tags(tags: List[int]) -> None:
 
 
 def test_wrong_derivatives() -> None:
-    _, backprop = native.log_partition(random_potentials([3, 2], 4))
+    _, backprop = chain.log_partition(random_potentials([3, 2], 4))
     with pytest.raises(ValueError, match="each of the 2 sequences"):
         backprop(numpy.ones(3))
 

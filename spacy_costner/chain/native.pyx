@@ -43,8 +43,6 @@ def set_threads(int n_threads):
     n_threads (int): Maximum number of threads; a small batch uses fewer.
     """
     global most_threads
-    if n_threads < 1:
-        raise ValueError(f"expected at least 1 thread, got {n_threads}")
     most_threads = n_threads
 
 
@@ -108,9 +106,8 @@ cdef class _Batch:
 
 
 cdef inline object _empty_like(array):
-    return np.PyArray_EMPTY(
-        np.PyArray_NDIM(array), np.PyArray_DIMS(array), np.PyArray_TYPE(array), 0
-    )
+    cdef int n_dims = np.PyArray_NDIM(array)
+    return np.PyArray_EMPTY(n_dims, np.PyArray_DIMS(array), np.PyArray_TYPE(array), 0)
 
 
 cdef inline cbool _has_type(array, int typenum, int n_dimensions):
@@ -122,10 +119,8 @@ cdef inline cbool _has_type(array, int typenum, int n_dimensions):
     )
 
 
-cdef inline cbool _are_floats(array, int n_dimensions):
-    return _has_type(array, np.NPY_FLOAT, n_dimensions) or _has_type(
-        array, np.NPY_DOUBLE, n_dimensions
-    )
+cdef inline cbool _are_floats(array, int n_dims):
+    return _has_type(array, np.NPY_FLOAT, n_dims) or _has_type(array, np.NPY_DOUBLE, n_dims)
 
 
 cdef cbool _are_potentials(potentials):
@@ -292,6 +287,17 @@ cdef class _Messages:
     cdef _Batch batch
     cdef unique_ptr[Messages] messages
 
+    def __cinit__(self, potentials):
+        cdef cbool are_max = isinstance(self, MaxMessages)
+        cdef int n_threads
+        self.batch = _Batch(potentials)
+        n_threads = self.batch.n_threads()
+        with nogil:
+            if are_max:
+                self.messages = make_max_messages(self.batch.scores, n_threads)
+            else:
+                self.messages = make_forward_backward(self.batch.scores, n_threads)
+
     cdef object values(self, string name, _Query query, object shape, double default, what):
         """The values of a query, and its VJP."""
         values = _filled(shape, default)
@@ -305,13 +311,6 @@ cdef class _Messages:
 @cython.final
 cdef class ForwardBackward(_Messages):
     """As `queries.ForwardBackward`."""
-
-    def __cinit__(self, potentials):
-        cdef int n_threads
-        self.batch = _Batch(potentials)
-        n_threads = self.batch.n_threads()
-        with nogil:
-            self.messages = make_forward_backward(self.batch.scores, n_threads)
 
     def backprop(self, *vjps):
         """The sum of the gradients of several queries.
@@ -356,13 +355,6 @@ cdef class ForwardBackward(_Messages):
 cdef class MaxMessages(_Messages):
     """As `queries.MaxMessages`."""
 
-    def __cinit__(self, potentials):
-        cdef int n_threads
-        self.batch = _Batch(potentials)
-        n_threads = self.batch.n_threads()
-        with nogil:
-            self.messages = make_max_messages(self.batch.scores, n_threads)
-
     def max_marginals(self):
         shape = (self.batch.scores.n_tokens, self.batch.scores.n_tags)
         return self.values(b"max_marginals", _Query(), shape, 0, None)[0]
@@ -373,20 +365,10 @@ cdef class MaxMessages(_Messages):
         return self.values(b"segment_max_scores", query, shape, -numpy.inf, "segments")
 
 
-def log_partition(potentials):
-    """As `array.log_partition`."""
-    return ForwardBackward(potentials).log_partition()
-
-
 def marginals(potentials):
     """As `array.marginals`."""
-    log_z, backprop = log_partition(potentials)
+    log_z, backprop = ForwardBackward(potentials).log_partition()
     return backprop(numpy.ones(len(log_z))).emissions
-
-
-def path_log_prob(potentials, tags):
-    """As `array.path_log_prob`."""
-    return ForwardBackward(potentials).path_log_prob(tags)
 
 
 def path_score(potentials, tags):
@@ -413,12 +395,11 @@ def best_path_excluding(potentials, allowed):
 
 
 cdef object _best(_Batch batch, _Query excluded):
-    cdef np.npy_intp[1] shape = [batch.scores.n_tokens]
     cdef int n_threads = batch.n_threads()
     cdef const _Allowed* allowed = NULL
     if excluded is not None:
         allowed = &excluded.arguments.allowed
-    tags = np.PyArray_EMPTY(1, shape, np.NPY_INT64, 0)
+    tags = numpy.empty(batch.scores.n_tokens, dtype="int64")
     scores = _filled((batch.scores.n_sequences,), 0)
     cdef int64_t* path = <int64_t*>np.PyArray_DATA(tags)
     cdef double* out = <double*>np.PyArray_DATA(scores)

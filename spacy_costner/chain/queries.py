@@ -5,7 +5,7 @@ from typing import Any, Callable, Tuple, TypeVar, cast
 
 from thinc.types import Floats1d
 
-from ..compiled import compiled, form_of
+from ..compiled import compiled, form_of, native_of
 from ..types import Potentials, ScoreWithVjp, add_to, map_scores
 from .array import covariance, excluding, max_product, paths, segments, sum_product
 from .array.log_domain import zero_if_infinite
@@ -81,6 +81,8 @@ def query(messages: Callable[[Potentials], Any], method: QueryT) -> QueryT:
     method (Callable): The array code, taking potentials first.
     RETURNS (Callable): The same function.
     """
+    if native_of("chain") is None:
+        return method
 
     @wraps(method)
     def function(potentials: Potentials, *args: Any, **kwargs: Any) -> Any:
