@@ -270,6 +270,18 @@ def test_sequences_that_need_numbers_of_each_width(
         assert (array[numpy.isneginf(like)] == 0).all()
 
 
+def test_marginals_of_messages_that_other_queries_use() -> None:
+    """Some sequences underflow in float32, some in float64, and one has no legal path."""
+    potentials = forbid_all(random_potentials([40] * 5, 9, dtype="float32", seed=1), 3)
+    potentials.emissions[:] *= numpy.repeat(numpy.float32([1, 40, 1e3, 1, 1e4]), 40)[:, None]
+    paths = native.ForwardBackward(potentials)
+    log_p, _ = paths.log_marginals(numpy.zeros(200, dtype="int64"))
+    expected = chain.array.marginals(in_precision(potentials, "float64"))
+    assert_allclose(paths.marginals(), expected, rtol=2e-4, atol=2e-4)
+    assert_allclose(paths.marginals()[:, 0], numpy.exp(log_p), rtol=2e-4, atol=2e-4)
+    assert (paths.marginals()[120:160] == 0).all()
+
+
 # The door
 
 

@@ -23,7 +23,6 @@ if native_of("chain") is None:
 best_path = compiled(array.best_path)
 best_path_excluding = compiled(array.best_path_excluding)
 k_best = compiled(array.k_best)
-marginals = compiled(array.marginals)
 path_score = compiled(array.path_score)
 sample_paths = compiled(array.sample_paths)
 
@@ -31,6 +30,7 @@ expectation = query(forward_backward, ForwardBackward.expectation)
 log_marginals = query(forward_backward, ForwardBackward.log_marginals)
 log_partition = query(forward_backward, ForwardBackward.log_partition)
 log_partition_excluding = query(forward_backward, ForwardBackward.log_partition_excluding)
+marginals = query(forward_backward, ForwardBackward.marginals)
 path_log_prob = query(forward_backward, ForwardBackward.path_log_prob)
 segment_log_probs = query(forward_backward, ForwardBackward.segment_log_probs)
 

@@ -345,6 +345,11 @@ cdef class ForwardBackward(_Messages):
         shape = (self.batch.scores.n_tokens,)
         return self.values(b"log_marginals", query, shape, -numpy.inf, "tokens")
 
+    def marginals(self):
+        shape = (self.batch.scores.n_tokens, self.batch.scores.n_tags)
+        p, _ = self.values(b"marginals", _Query(), shape, 0, None)
+        return p.astype(self.batch.emissions.dtype, copy=False)
+
     def segment_log_probs(self, segments):
         cdef _Query query = _of_segments(self.batch, segments)
         shape = (query.arguments.segments.n_segments,)
@@ -363,12 +368,6 @@ cdef class MaxMessages(_Messages):
         cdef _Query query = _of_segments(self.batch, segments)
         shape = (2, query.arguments.segments.n_segments)
         return self.values(b"segment_max_scores", query, shape, -numpy.inf, "segments")
-
-
-def marginals(potentials):
-    """As `array.marginals`."""
-    log_z, backprop = ForwardBackward(potentials).log_partition()
-    return backprop(numpy.ones(len(log_z))).emissions
 
 
 def path_score(potentials, tags):

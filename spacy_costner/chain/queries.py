@@ -31,6 +31,7 @@ class ForwardBackward(Potentials):
     log_marginals = covariance.log_marginals
     log_partition = sum_product.log_partition
     log_partition_excluding = excluding.log_partition_excluding
+    marginals = sum_product.marginals
     path_log_prob = paths.path_log_prob
     segment_log_probs = segments.segment_log_probs
 

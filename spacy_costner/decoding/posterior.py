@@ -91,7 +91,7 @@ class Posterior:
     @cached_property
     def marginals(self) -> Floats2d:
         """The probability of each tag at each token. Shape: (N, K)"""
-        return chain.marginals(self.potentials)
+        return self.forward_backward.marginals()
 
     @property
     def entropy(self) -> Floats1d:
