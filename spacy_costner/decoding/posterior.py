@@ -179,7 +179,7 @@ class Posterior:
             their probabilities. Shape: (E,)
         """
         floor = max(floor, LEAST)
-        entities = self._reachable(floor)
+        entities = self._reachable(0.999 * floor)  # marginals are rounded: see below
         probs = self.entity_probs(entities)
         order = numpy.lexsort((-probs, entities.end, entities.begin))
         order = order[probs[order] >= floor]
