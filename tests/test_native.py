@@ -243,7 +243,7 @@ def test_arrays_of_any_layout() -> None:
 def test_sequences_that_need_numbers_of_each_width(
     instruction_set: str, n_tags: int, dtype: str
 ) -> None:
-    """Each question loses other sequences to float64, and to numbers with longer exponents."""
+    """Each query has other sequences that need float64, and numbers with longer exponents."""
     potentials = random_potentials([40] * 12, n_tags, seed=n_tags, dtype=dtype)
     rng = numpy.random.default_rng(n_tags)
     forbidden = rng.uniform(size=(n_tags, n_tags)) < 0.2
@@ -252,15 +252,15 @@ def test_sequences_that_need_numbers_of_each_width(
     potentials.emissions[:] *= numpy.repeat(scales, 40)[:, None]
     potentials.emissions[-60, :] = -numpy.inf
     exact = in_precision(potentials, "float64")
-    questions = [("log_partition",), ("log_marginals", tags_of(potentials)),
+    queries = [("log_partition",), ("log_marginals", tags_of(potentials)),
                  ("log_partition_excluding", native.best_path(potentials).tags),
                  ("expectation", random_potentials([40] * 12, n_tags, seed=1))]  # fmt: skip
     of_both = []
     for posterior in (native.ForwardBackward(potentials), chain.ForwardBackward(exact)):
-        asked = [getattr(posterior, name)(*arguments) for name, *arguments in questions]
-        weights = [numpy.random.default_rng(2).normal(size=len(answer)) for answer, _ in asked]
-        ways_back = [(backprop, each) for (_, backprop), each in zip(asked, weights)]
-        of_both.append(([answer for answer, _ in asked], posterior.backprop(*ways_back)))
+        results = [getattr(posterior, name)(*arguments) for name, *arguments in queries]
+        weights = [numpy.random.default_rng(2).normal(size=len(answer)) for answer, _ in results]
+        vjps = [(backprop, each) for (_, backprop), each in zip(results, weights)]
+        of_both.append(([answer for answer, _ in results], posterior.backprop(*vjps)))
     (answers, gradient), (expected, expected_gradient) = of_both
     tolerance = {"float32": 2e-4, "float64": 1e-9}[dtype]
     for answer, wanted in zip(answers, expected):

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = ["spacy_costner", "tests", "experiments", "benchmarks", "scripts", "docs", "configs"]
-PYTHON, NATIVE = {".py", ".pyi"}, {".pyx", ".hpp", ".cpp"}
+PYTHON, NATIVE = {".py", ".pyi"}, {".pyx", ".pxd", ".hpp", ".cpp"}
 PROSE = {".md", ".cfg", ".yml", ".toml"}
 EXEMPT = {
     "CHANGELOG.md",
@@ -24,9 +24,10 @@ EXEMPT = {
     "tests/test_words.py",
 }
 EXEMPT_FOLDER = "tests/saved_by_0.1"
+CHAIN = "spacy_costner/chain"
 
 GONE = """
-BestNeighbours BestWays Neighbours ScaledNeighbours Sides SumNeighbours Turns
+BestNeighbours BestWays BestWaysOf Neighbours PosteriorOf ScaledNeighbours Sides SumNeighbours Turns
 asked_of best_neighbours best_outside best_ways log_partition_outside truth_values
 Scored augment best_wrong
 ForbiddenSpan Tracks forbidden_spans make_tracks stands_for widen
@@ -42,6 +43,11 @@ Asked Development Numbers Reading anyway hierarchy honest inference narrow pose 
 """
 """Words that are English, too: looked for as names in code."""
 
+GONE_FROM_CHAIN = """
+Answer Parting Question Runs Scores Sets along batched lost neighbours reach spread
+"""
+"""Looked for as names in chain/, where they had another meaning than they have elsewhere."""
+
 GONE_PHRASES = [
     r"expected [^\n]*, was\b",
     r"living with a model",
@@ -54,6 +60,7 @@ GONE_PHRASES = [
     r"the dial",
     r"pages? to look at",
     r"mean what they say",
+    r"ways? back",
 ]
 """Regular expressions: looked for everywhere."""
 
@@ -65,9 +72,6 @@ significance start trials
 """Modules and folders of the package and of experiments/."""
 
 NOT_YET = (
-    # chain
-    "Answer, BestWaysOf, Parting, PosteriorOf, Question, Runs, Scores, Sets",
-    "along, batched, lost, neighbours, reach, spread, way back",
     # losses, experiments
     "lead, trials",
     # pipeline, training, features
@@ -121,6 +125,13 @@ def test_is_gone(word: str) -> None:
 def test_is_gone_as_a_name(name: str) -> None:
     users = [str(path.relative_to(ROOT)) for path in files(PYTHON | NATIVE) if name in names(path)]
     assert users == []
+
+
+@pytest.mark.parametrize("name", GONE_FROM_CHAIN.split())
+def test_is_gone_from_the_chain(name: str) -> None:
+    chain = [path for path in files(PYTHON | NATIVE) if path.is_relative_to(ROOT / CHAIN)]
+    assert len(chain) > 30
+    assert [str(path.relative_to(ROOT)) for path in chain if name in names(path)] == []
 
 
 @pytest.mark.parametrize("module", GONE_MODULES.split())

@@ -179,7 +179,7 @@ class Posterior:
             their probabilities. Shape: (E,)
         """
         floor = max(floor, LEAST)
-        entities = self._reachable(0.999 * floor)  # marginals are rounded: see below
+        entities = self._reachable(0.999 * floor)  # they are rounded: `probs` decides
         probs = self.entity_probs(entities)
         order = numpy.lexsort((-probs, entities.end, entities.begin))
         order = order[probs[order] >= floor]
