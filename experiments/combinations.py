@@ -38,7 +38,9 @@ def losses(corpus: Corpus, architecture: str) -> Dict[str, Block]:
         "MixedMargin": loss_block("Mixed", k=3.0, **margin),
         "SoftmaxMargin": loss_block("SoftmaxMargin", **margin),
         "Perceptron": loss_block(
-            "Perceptron", **cost, alpha=corpus["alpha" if architecture == "linear" else "multiplier"]
+            "Perceptron",
+            **cost,
+            alpha=corpus["alpha" if architecture == "linear" else "multiplier"],
         ),
         "MCEF": loss_block("MCEF", decay=0.99),
         "Risk": loss_block("Risk", **cost),
@@ -98,7 +100,12 @@ def tok2vec(attributes: Sequence[str]) -> Block:
 
 
 def stage(
-    corpus: Corpus, architecture: str, loss: str, seed: int, is_second: bool, size: Mapping[str, Any]
+    corpus: Corpus,
+    architecture: str,
+    loss: str,
+    seed: int,
+    is_second: bool,
+    size: Mapping[str, Any],
 ) -> Stage:
     """The training with a loss. The second one has shorter steps, from where the first one came
     to."""

@@ -79,9 +79,7 @@ class System(NamedTuple):
         return self._replace(test=[sum(self.test)])
 
 
-def system(
-    name: str, looks: Sequence[Look], decoding: str = BEST_PATH, **settings: Any
-) -> System:
+def system(name: str, looks: Sequence[Look], decoding: str = BEST_PATH, **settings: Any) -> System:
     """A system of what was seen of it, one look for each seed: see `training.train_and_count`."""
     dev, test = (
         [numpy.asarray(look[part][decoding]) for look in looks if part in look]

@@ -170,9 +170,11 @@ def weights_of(ner: CostSensitiveNER) -> List[FloatsXd]:
     return [linear_part(ner.model)[1].rows, *dense] if is_sparse else dense
 
 
-def read_weights(ner: CostSensitiveNER, averages: Optional[Dict[Any, Any]] = None) -> List[FloatsXd]:
+def read_weights(
+    ner: CostSensitiveNER, averages: Optional[Dict[Any, Any]] = None
+) -> List[FloatsXd]:
     """Copies of all weights, or of the averages that an optimizer keeps of them."""
-    with nullcontext() if averages is None else ner.use_params(averages):
+    with nullcontext() if averages is None else ner.model.use_params(averages):
         return [weights.copy() for weights in weights_of(ner)]
 
 
@@ -239,7 +241,7 @@ def fit_online(
 
     def after_epoch(step: Step) -> None:
         for is_average in averaged if step.iteration in epochs else ():
-            with ner.use_params(optimizer.averages) if is_average else nullcontext():
+            with ner.model.use_params(optimizer.averages) if is_average else nullcontext():
                 look(epochs=step.iteration, averaged=is_average)
 
     read_once = read_batches(ner, batches)
@@ -302,7 +304,9 @@ def count(
     return found
 
 
-def counts_of(examples: Sequence[Example], ner: CostSensitiveNER, cost: Block = HAMMING) -> Floats2d:
+def counts_of(
+    examples: Sequence[Example], ner: CostSensitiveNER, cost: Block = HAMMING
+) -> Floats2d:
     """What is right and wrong in each doc: see COUNTS. Shape: (docs, columns)"""
     table = registry.resolve({"cost": dict(cost)})["cost"]
     counts = count_docs(examples, table, labels=ner.labels, scheme=ner.cfg["scheme"])

@@ -1,9 +1,12 @@
 """What the papers' experiments read and compare."""
 
+from pathlib import Path
 from typing import Any, List
 
 import numpy
+import pytest
 
+from experiments.corpora import read
 from experiments.scores import System
 
 CORPUS = """\
@@ -27,5 +30,24 @@ def rows_of(*right: int, n_docs: int = 30) -> List[Any]:
     return [numpy.stack([f, 0 * f, 1 - f, 1 - f, 2 * ones, f, ones], axis=1) for f in found]
 
 
-def system_of(name: str, dev: List[int], test: List[int]) -> System:
-    return System(name, numpy.stack([one.sum(axis=0) for one in rows_of(*dev)]), rows_of(*test))
+def system_of(name: str, dev: List[int], test: List[int], **settings: Any) -> System:
+    found = numpy.stack([one.sum(axis=0) for one in rows_of(*dev)])
+    return System(name, found, rows_of(*test), settings)
+
+
+def scored(dev: float, *test: float, name: str = "", **settings: Any) -> System:
+    """A system with this F on dev and, for each seed, on test, of 100 entities."""
+    sums = [numpy.asarray([[f, 100 - f, 100 - f, 0, 1, 0, 1]]) for f in (dev, *test)]
+    return System(name, sums[0], sums[1:], settings)
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a small corpus in the place of CoNLL-2002 Spanish."""
+    folder = tmp_path / "assets" / "conll2002_es"
+    folder.mkdir(parents=True)
+    for part in ("train", "testa", "testb"):
+        (folder / f"esp.{part}").write_text(CORPUS)
+    monkeypatch.setattr("experiments.corpora.ROOT", tmp_path)
+    read.cache_clear()
+    return tmp_path
