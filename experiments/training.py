@@ -62,7 +62,7 @@ def linear_block(features: Block, **settings: Any) -> Block:
 
 
 def in_turn(stage: Stage, settings: Sequence[Mapping[str, Any]]) -> List[Stage]:
-    """A stage with one setting of its fit after another, each from the weights of the one before."""
+    """A stage with one setting of its fit after another, each from the weights so far."""
     after = [None, *range(len(settings))]
     return [{**stage, "settings": one, "after": i} for one, i in zip(settings, after)]
 

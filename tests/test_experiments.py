@@ -19,7 +19,8 @@ from experiments.training import linear_block, make_ner, read_weights, run_stage
 from spacy_costner.commands.runs import Run
 
 from .support.config import FEATURES
-from .support.papers import CORPUS, system_of
+from .support.experiment import SENTENCES
+from .support.papers import system_of
 from .support.runs import square
 
 NAMES = sorted(path.stem for path in (ROOT / "experiments").glob("*.md"))
@@ -85,7 +86,7 @@ def test_an_experiment_fills_its_template(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "corpus.txt"
-    path.write_text(CORPUS)
+    path.write_text(SENTENCES)
     return path
 
 

@@ -1,26 +1,10 @@
 """What the papers' experiments read and compare."""
 
-from pathlib import Path
 from typing import Any, List
 
 import numpy
-import pytest
 
-from experiments.corpora import read
 from experiments.scores import System
-
-CORPUS = """\
--DOCSTART- -X- O
-
-Ana NC B-PER
-Lee AQ I-PER
-ve VMI O
-Roma NC I-LOC
-
-Roma NC B-LOC
-duerme VMI O
-"""
-
 
 def rows_of(*right: int, n_docs: int = 30) -> List[Any]:
     """For each seed the counts of docs with an entity each, of which so many are found."""
@@ -39,15 +23,3 @@ def scored(dev: float, *test: float, name: str = "", **settings: Any) -> System:
     """A system with this F on dev and, for each seed, on test, of 100 entities."""
     sums = [numpy.asarray([[f, 100 - f, 100 - f, 0, 1, 0, 1]]) for f in (dev, *test)]
     return System(name, sums[0], sums[1:], settings)
-
-
-@pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a small corpus in the place of CoNLL-2002 Spanish."""
-    folder = tmp_path / "assets" / "conll2002_es"
-    folder.mkdir(parents=True)
-    for part in ("train", "testa", "testb"):
-        (folder / f"esp.{part}").write_text(CORPUS)
-    monkeypatch.setattr("experiments.corpora.ROOT", tmp_path)
-    read.cache_clear()
-    return tmp_path
