@@ -35,8 +35,15 @@ from .chains import (
 )
 from .corpora import ASSETS, as_examples, read_docs, tags_of
 from .runner import Figures, Runner, spec
-from .training import BEST_PATH, Block, features_of, fit_online, linear_block, loss_block
-from .training import make_ner, predict
+from .training import (
+    BEST_PATH,
+    features_of,
+    fit_online,
+    linear_block,
+    loss_block,
+    make_ner,
+    predict,
+)
 
 Z, Z_100, Z_H, MM_H, CRF = "Z-score", "Z-score (100)", "Z-score (H)", "MM (H)", "CRF"
 TRUE, ALL_O = "true HMM", "O for everything"

@@ -6,6 +6,7 @@ import numpy
 
 from experiments.scores import System
 
+
 def rows_of(*right: int, n_docs: int = 30) -> List[Any]:
     """For each seed the counts of docs with an entity each, of which so many are found."""
     docs = numpy.arange(n_docs)
