@@ -4,9 +4,10 @@ import platform
 from datetime import date
 from importlib import import_module
 from importlib.metadata import version
+from itertools import product
 from pathlib import Path
 from string import Formatter
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 from spacy.util import load_config
 from thinc.api import Config
@@ -76,6 +77,20 @@ class Runner:
         done = [Done._make(found[run.name] or ()) for run in runs]
         self.seconds += sum(one.seconds for one in done)
         return [one.value for one in done]
+
+    def grid(self, name: str, function: Callable[..., Any], **values: Any) -> Dict[Any, Any]:
+        """Run a function with all combinations of some values of its arguments: what it returned,
+        by the combination."""
+        cells = [*product(*values.values())]
+        runs = [
+            Run(
+                "-".join([name, *map(str, cell)]).replace(" ", "_"),
+                function,
+                dict(zip(values, cell)),
+            )
+            for cell in cells
+        ]
+        return dict(zip(cells, self(runs)))
 
     def picture(self, name: str, figure: Any) -> str:
         """Save a figure of matplotlib: the name of the file."""

@@ -16,34 +16,17 @@ from spacy.training import Example
 from thinc.types import Floats1d
 
 from spacy_costner.commands.plots import ACCENT, ALERT, MUTED, SECOND, drawing
-from spacy_costner.commands.runs import Run
 from spacy_costner.costs.tables import HAMMING
 from spacy_costner.metrics import markdown_table
 from spacy_costner.ml import linear_part
 from spacy_costner.pipeline.component import CostSensitiveNER
 from spacy_costner.training import ZScoreEquations, solve
 
-from .chains import (
-    HMM,
-    Sequences,
-    best_hamming_z_score,
-    best_z_score,
-    features_as_matrix,
-    largest_margin,
-    most_likely,
-    random_hmm,
-)
+from . import chains, training
+from .chains import HMM, Sequences, best_hamming_z_score, best_z_score, most_likely
 from .corpora import ASSETS, as_examples, read_docs, tags_of
 from .runner import Figures, Runner, spec
-from .training import (
-    BEST_PATH,
-    features_of,
-    fit_online,
-    linear_block,
-    loss_block,
-    make_ner,
-    predict,
-)
+from .training import BEST_PATH, linear_block, loss_block, make_ner, predict
 
 Z, Z_100, Z_H, MM_H, CRF = "Z-score", "Z-score (100)", "Z-score (H)", "MM (H)", "CRF"
 TRUE, ALL_O = "true HMM", "O for everything"
@@ -52,7 +35,9 @@ APART = "Z-score, transitions penalised more"
 SPEC = spec("z_score")
 FULL, METHODS = SPEC["full"], SPEC["methods"]
 PAPER_1 = {int(n_symbols): figures for n_symbols, figures in SPEC["paper_1"].items()}
-FEATURES = {name: {**features_of("z_score"), **more} for name, more in SPEC["features"].items()}
+FEATURES = {
+    name: {**training.features_of("z_score"), **more} for name, more in SPEC["features"].items()
+}
 TRAINED_BY = {Z: best_z_score, Z_H: best_hamming_z_score, CRF: most_likely}
 COLOURS = {TRUE: MUTED, Z: ACCENT, Z_H: "#6ea8dc", MM_H: ALERT, CRF: SECOND}
 """What figure 1 shows."""
@@ -71,7 +56,7 @@ def measured(
         TRUE: lambda: hmm.weights,
         Z: lambda: best_z_score(train, c2=c2),
         Z_H: lambda: best_hamming_z_score(train, c2=c2),
-        MM_H: lambda: largest_margin(train, **FULL["margin"]).vector,
+        MM_H: lambda: chains.largest_margin(train, **FULL["margin"]).vector,
         CRF: lambda: most_likely(train, c2=FULL["crf_c2"]),
     }
     if sampled:
@@ -102,22 +87,21 @@ def short_sequences(size: int, n_runs: int) -> Dict[str, Any]:
     found = []
     for run in range(n_runs):
         rng = default_rng([1, run])
-        hmm = random_hmm(3, 4, rng)
+        hmm = chains.random_hmm(3, 4, rng)
         test, train = hmm.sample(FULL["n_test"], 10, rng), hmm.sample(size, 10, rng)
         found.append(measured(hmm, train, test, sampled=False))
     return {"methods": mean_of(found)}
 
 
-def long_sequences(
-    error: float, n_symbols: int, kind: str, n_hmms: int, n_runs: int
-) -> Dict[str, Any]:
+def long_sequences(n_symbols: int, kind: str, n_hmms: int, n_runs: int) -> Dict[str, Any]:
     """Table 1: sequences of 100 tokens, of HMMs of 2 states that are as hard as the paper's.
 
-    error (float), n_symbols (int), n_hmms (int): See `hmms_as_hard`.
-    kind (str), n_runs (int): See [kinds] in the spec, and how often each is trained.
+    n_symbols (int), kind (str): Symbols, and the kind of HMMs: see [kinds] in the spec.
+    n_hmms (int), n_runs (int): How many, and how often each is trained.
     RETURNS (Dict[str, Any]): The means of "methods", and those "of_each" HMM; how many were
         "drawn".
     """
+    error = PAPER_1[n_symbols][MM_H][0]
     hmms, n_drawn = hmms_as_hard(error, n_symbols, n_hmms, **SPEC["kinds"][kind])
     n_training, n_test, long = FULL["n_training"], FULL["n_test"], FULL["long"]
     of_each = []
@@ -145,7 +129,7 @@ def hmms_as_hard(error: float, n_symbols: int, n: int, **settings: Any) -> Tuple
     near, n_judging, long = FULL["near"], FULL["n_judging"], FULL["long"]
     for n_drawn in range(1, MOST_DRAWN + 1):
         rng = default_rng([2, n_symbols, n_drawn])
-        hmm = random_hmm(2, n_symbols, rng, **settings)
+        hmm = chains.random_hmm(2, n_symbols, rng, **settings)
         if all(
             abs(hmm.sample(size, long, rng).error(hmm.weights) - error) < tolerance
             for size, tolerance in ((n_judging // 20, 10 * near), (n_judging, near))
@@ -172,7 +156,7 @@ def as_sequences(ner: CostSensitiveNER, docs: Sequence[Doc]) -> Sequences:
     number = {name: i for i, name in enumerate(ner.tags.names)}
     tags = [number[tag] for doc in docs for tag in tags_of(doc)]
     return Sequences(
-        features_as_matrix(features.find(docs).rows, weights.n_features),
+        chains.features_as_matrix(features.find(docs).rows, weights.n_features),
         numpy.asarray(tags, dtype="int32"),
         numpy.asarray([len(doc) for doc in docs], dtype="int32"),
         numpy.ones((len(number), len(number))),
@@ -249,7 +233,7 @@ def fitted_margin(train: Sequence[Doc], features: str) -> CostSensitiveNER:
     """The margin method with the Hamming loss as the library has it: by online training."""
     examples, loss = as_examples(train), loss_block("MaxMargin", cost=HAMMING)
     ner = make_ner(examples, model=linear_block(FEATURES[features]), loss=loss)
-    fit_online(ner, examples, lambda **facts: None, epochs=[FULL["n_epochs"]])
+    training.fit_online(ner, examples, lambda **facts: None, epochs=[FULL["n_epochs"]])
     return ner
 
 
@@ -314,10 +298,8 @@ def draw(found: Mapping[int, Mapping[str, Sequence[float]]]) -> Any:
 def figure_1(run: Runner, size: Mapping[str, Any]) -> Figures:
     """Figure 1, as a picture and as a table."""
     sizes, n_runs = size["sizes"], size["n_runs"]
-    results = run(
-        [Run(f"figure-1-{n}", short_sequences, {"size": n, "n_runs": n_runs}) for n in sizes]
-    )
-    found = {n: result["methods"] for n, result in zip(sizes, results)}
+    results = run.grid("figure-1", short_sequences, size=sizes, n_runs=[n_runs])
+    found = {n: result["methods"] for (n, _), result in results.items()}
     last = found[max(sizes)]
     rows = [
         [name, *(of_size[name][0] for of_size in found.values()), f"{last[name][1]:.3f}"]
@@ -333,20 +315,12 @@ HEADER_1 = ["symbols", TRUE, Z, Z_100, MM_H, Z_H, CRF, f"{MM_H} : {Z}, seconds"]
 
 def table_1(run: Runner, size: Mapping[str, Any]) -> Figures:
     """Table 1, for HMMs of each kind."""
-    symbols, counts = size["symbols"], {"n_hmms": size["n_hmms"], "n_runs": size["times"]}
+    counts = {"n_hmms": [size["n_hmms"]], "n_runs": [size["times"]]}
+    grid = {"n_symbols": size["symbols"], "kind": size["kinds"], **counts}
+    results = run.grid("table-1", long_sequences, **grid)
     parts = []
-    runs = [
-        Run(
-            f"table-1-{kind.split()[0]}-{n}",
-            long_sequences,
-            {"error": PAPER_1[n][MM_H][0], "n_symbols": n, "kind": kind, **counts},
-        )
-        for kind in size["kinds"]
-        for n in symbols
-    ]
-    results = iter(run(runs))
     for kind in size["kinds"]:
-        found = {n: next(results) for n in symbols}
+        found = {cell[0]: result for cell, result in results.items() if cell[1] == kind}
         table = markdown_table(HEADER_1, [table_1_row(n, result) for n, result in found.items()])
         drawn = ", ".join(str(result["drawn"]) for result in found.values())
         what = "of any kind" if kind == "any" else f"with {kind}"
@@ -370,18 +344,10 @@ def table_1_row(n_symbols: int, result: Mapping[str, Any]) -> List[object]:
 def table_2(run: Runner, size: Mapping[str, Any]) -> Figures:
     """Table 2, for each way to have sentences and folds; and what was chosen for it."""
     sources, n_folds = size["sources_used"], size["tested"]
+    grid = {"features": [*FEATURES], "source": sources, "fold": range(n_folds)}
+    results = run.grid("table-2", named_entities, **grid)
     columns = [*product(FEATURES, sources)]
-    runs = [
-        Run(
-            f"table-2-{source}-{features}-{fold}",
-            named_entities,
-            {"source": source, "features": features, "fold": fold},
-        )
-        for features, source in columns
-        for fold in range(n_folds)
-    ]
-    results = run(runs)
-    found = [results[i : i + n_folds] for i in range(0, len(results), n_folds)]
+    found = [[results[(*column, fold)] for fold in range(n_folds)] for column in columns]
     rows = [[name, *(pooled(some, name) for some in found)] for name in (ALL_O, *METHODS, MM_H)]
     rows += [
         [f"*{name}, paper*", *(SPEC["paper_2"][features[:2]][name] for features, _ in columns)]
@@ -427,7 +393,7 @@ def chosen(results: Sequence[Mapping[str, Any]], name: str) -> str:
 
 def times(run: Runner, size: Mapping[str, Any]) -> Figures:
     """The times of section 6."""
-    results = run([Run(f"times-{n}", training_times, {"features": n}) for n in size["timed"]])
+    results = run.grid("times", training_times, features=size["timed"]).values()
     rows = []
     for key, label in SPEC["timed"].items():
         ours = [result["methods"][key] for result in results]
