@@ -160,10 +160,9 @@ def largest_margin(sequences: Sequences, *, c: float, tolerance: float) -> Minim
 
 def summed(sequences: Sequences, loss: Callable[[Potentials, Gold], LossResult]) -> Objective:
     """A loss as a function of the weights."""
-    gold = sequences.gold
 
     def evaluate(vector: Floats1d) -> Tuple[float, Floats1d]:
-        value, gradient = loss(sequences.score(vector), gold)
+        value, gradient = loss(sequences.score(vector), sequences.gold)
         return value, sequences.collect(gradient)
 
     return evaluate

@@ -9,7 +9,7 @@ run starts from, or with 0). A look is what is counted then in the dev and the t
 import json
 import random
 from contextlib import nullcontext
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 import numpy
@@ -124,11 +124,7 @@ def run_stages(
         ner = make_ner(examples, model=stage["model"], **made_of)
         if (begin := weights[stage.get("after")]) is not None:
             write_weights(ner, begin)
-
-        def look_now(of: CostSensitiveNER = ner, stage: int = i, **facts: Any) -> None:
-            look(of, stage=stage, **facts)
-
-        FITS[stage["fit"]](ner, examples, look_now, **stage["settings"])
+        FITS[stage["fit"]](ner, examples, partial(look, ner, stage=i), **stage["settings"])
         weights[i] = read_weights(ner)
     return weights[len(stages) - 1]
 

@@ -106,12 +106,9 @@ def long_sequences(n_symbols: int, kind: str, n_hmms: int, n_runs: int) -> Dict[
     n_training, n_test, long = FULL["n_training"], FULL["n_test"], FULL["long"]
     of_each = []
     for i, hmm in enumerate(hmms):
-        found = []
-        for run in range(n_runs):
-            rng = default_rng([3, n_symbols, i, run])
-            train, test = hmm.sample(n_training, long, rng), hmm.sample(n_test, long, rng)
-            found.append(measured(hmm, train, test, sampled=True))
-        of_each.append(mean_of(found))
+        rngs = [default_rng([3, n_symbols, i, run]) for run in range(n_runs)]
+        drawn = [[hmm.sample(n, long, rng) for n in (n_training, n_test)] for rng in rngs]
+        of_each.append(mean_of(measured(hmm, *each, sampled=True) for each in drawn))
     return {"methods": mean_of(of_each), "of_each": of_each, "drawn": n_drawn}
 
 
@@ -186,11 +183,11 @@ def vary(
 
 
 def chosen_error(
-    ner: CostSensitiveNER, parts: Sequence[Sequence[Doc]], method: Mapping[str, Any]
+    ner: CostSensitiveNER, parts: Sequence[Sequences], method: Mapping[str, Any]
 ) -> List[Any]:
     """Choose the setting of a method on the first two parts, train and test on the others: the
     error in per cent and the setting."""
-    train, held_out, all_train, test = (as_sequences(ner, docs) for docs in parts)
+    train, held_out, all_train, test = parts
     grid = {"c2": [0.0], "step": [1.0], **method}
     fixed = {key: value for key, value in method.items() if key not in ("by", "c2", "step")}
     settings = [{"c2": c2, "step": step} for c2, step in product(grid["c2"], grid["step"])]
@@ -218,15 +215,14 @@ def named_entities(source: str, features: str, fold: int) -> Dict[str, Any]:
     inner = [doc for part in parts if part not in (test, held_out) for doc in part]
     train = inner + held_out
     ner = make_ner(as_examples(train), model=linear_block(FEATURES[features]))
-    four, fifth = as_sequences(ner, train), as_sequences(ner, test)
-    found: Dict[str, List[Any]] = {ALL_O: [100 * float((fifth.tags != 0).mean()), None]}
-    for name, method in METHODS.items():
-        found[name] = chosen_error(ner, (inner, held_out, train, test), method)
+    sequences = [as_sequences(ner, docs) for docs in (inner, held_out, train, test)]
+    tags, k = sequences[3].tags, len(sequences[3].steps)
+    found = {name: chosen_error(ner, sequences, method) for name, method in METHODS.items()}
+    found[ALL_O] = [100 * float((tags != 0).mean()), None]
     found[MM_H] = [token_error(predict(fitted_margin(train, features), test)[BEST_PATH]), None]
-    k = len(four.steps)
-    plain = best_z_score(four, c2=FULL["c2"]).reshape(-1, k)
+    plain = best_z_score(sequences[2], c2=FULL["c2"]).reshape(-1, k)
     largest = [float(plain[-k, 0]), float(plain[:-k].max())]
-    return {"tokens": len(fifth.tags), "methods": found, "largest": largest}
+    return {"tokens": len(tags), "methods": found, "largest": largest}
 
 
 def fitted_margin(train: Sequence[Doc], features: str) -> CostSensitiveNER:
@@ -239,11 +235,7 @@ def fitted_margin(train: Sequence[Doc], features: str) -> CostSensitiveNER:
 
 def token_error(found: Iterable[Example]) -> float:
     """How many tags are wrong, in per cent."""
-    pairs = [
-        (tag, answer)
-        for eg in found
-        for tag, answer in zip(tags_of(eg.reference), tags_of(eg.predicted))
-    ]
+    pairs = [pair for eg in found for pair in zip(tags_of(eg.reference), tags_of(eg.predicted))]
     return 100 * sum(tag != answer for tag, answer in pairs) / len(pairs)
 
 
