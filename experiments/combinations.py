@@ -12,7 +12,7 @@ from spacy_costner.metrics import markdown_table
 from .corpora import ROOT, TREE_COST
 from .runner import Figures, Runner, spec
 from .scores import COST, WHOLE, F, Score, System, Trial, best_on_dev, compare, system, train_all
-from .training import BEST_PATH, SEQUENTIAL, VITERBI, Block, Stage, linear_block, loss_block
+from .training import BEST_PATH, Block, Stage, linear_block
 
 SCORES = (F, COST, WHOLE)
 ARCHITECTURES = ("linear", "CNN", "hybrid")
@@ -28,22 +28,13 @@ CORPORA = {each["title"]: {**SPEC["defaults"], **each} for each in SPEC["corpora
 Corpus = Mapping[str, Any]
 
 
-def losses(corpus: Corpus, architecture: str) -> Dict[str, Block]:
-    """The losses, with the cost of a corpus."""
-    cost = {"cost": cost_of(corpus)}
-    margin = {**cost, "multiplier": corpus["multiplier"]}
+def blocks(kind: str, corpus: Corpus, architecture: str = "linear") -> Dict[str, Block]:
+    """The "losses" or the "decodings", with the cost of a corpus and its weight."""
+    alpha = corpus["alpha" if architecture == "linear" else "multiplier"]
+    own = {**corpus, "cost": cost_of(corpus), "alpha": alpha}
     return {
-        "Sequential": SEQUENTIAL,
-        "Mixed": loss_block("Mixed", k=3.0),
-        "MixedMargin": loss_block("Mixed", k=3.0, **margin),
-        "SoftmaxMargin": loss_block("SoftmaxMargin", **margin),
-        "Perceptron": loss_block(
-            "Perceptron",
-            **cost,
-            alpha=corpus["alpha" if architecture == "linear" else "multiplier"],
-        ),
-        "MCEF": loss_block("MCEF", decay=0.99),
-        "Risk": loss_block("Risk", **cost),
+        name: {key: own[key] if value is None else value for key, value in block.items()}
+        for name, block in SPEC[kind].items()
     }
 
 
@@ -53,23 +44,11 @@ def cost_of(corpus: Corpus) -> Block:
 
 
 def methods(architecture: str) -> Dict[str, Any]:
-    """The ways of training: a loss, and perhaps another one after it. Those with Mixed are for
-    linear models only, to save time."""
+    """The ways of training. Those with Mixed are for linear models only, to save time."""
     return {
         name: method
         for name, method in SPEC["methods"].items()
         if architecture == "linear" or "Mixed" not in name
-    }
-
-
-def decodings(corpus: Corpus) -> Dict[str, Block]:
-    """The ways to predict."""
-    threshold = {"@misc": "spacy_costner.ThresholdDecoding.v1"}
-    return {
-        **VITERBI,
-        "least cost": {"@misc": "spacy_costner.MinCostDecoding.v1", "cost": cost_of(corpus)},
-        "threshold 0.3": {**threshold, "threshold": 0.3},
-        "threshold 0.4": {**threshold, "threshold": 0.4},
     }
 
 
@@ -118,7 +97,7 @@ def stage(
     return {
         "fit": "online" if architecture == "linear" else "neural",
         "model": model(corpus, architecture, share),
-        "loss": losses(corpus, architecture)[loss],
+        "loss": blocks("losses", corpus, architecture)[loss],
         "seed": seed,
         "after": 0 if is_second else None,
         "settings": settings,
@@ -144,7 +123,7 @@ def run_corpus(run: Runner, name: str, size: Mapping[str, Any]) -> List[System]:
                 ]
                 trials.append(Trial(f"{first}-{seed}", f"{name}-{architecture}", data, stages))
                 trained.append([(architecture, m) for m in own])
-    ways, cost = decodings(corpus), cost_of(corpus)
+    ways, cost = blocks("decodings", corpus), cost_of(corpus)
     looks: Dict[Tuple[str, str], List[Any]] = {}
     for keys, found in zip(trained, train_all(run, trials, decodings=ways, cost=cost)):
         for pair, look in zip(keys, found):
@@ -170,7 +149,7 @@ BEST_HEADER = (
 )
 
 
-def describe(systems: Sequence[System], ways: Sequence[str]) -> str:
+def describe(systems: Sequence[System]) -> str:
     """The scores on the test set, each with the best of the papers against the best of the
     others, both chosen on the dev set: for each architecture, then for all, as the papers have
     linear models."""
@@ -182,17 +161,17 @@ def describe(systems: Sequence[System], ways: Sequence[str]) -> str:
     others = [*new[0], *(one for own in groups[1:] for one in own)]
     pairs = [*zip(new, known), (others, known[0])]
     return "\n\n".join(
-        f"{score_table(systems, score, ways)}\n\n"
+        f"{score_table(systems, score)}\n\n"
         f"{markdown_table(BEST_HEADER, [best_row(*pair, score) for pair in pairs])}"
         for score in SCORES
     )
 
 
-def score_table(systems: Sequence[System], score: Score, ways: Sequence[str]) -> str:
+def score_table(systems: Sequence[System], score: Score) -> str:
     """A score on the test set: a row for each method, a column for each way to predict."""
     groups = groupby(systems, lambda one: (one.settings["architecture"], one.settings["method"]))
     rows = [[*names, *(one.spread(score) for one in own)] for names, own in groups]
-    return markdown_table(["", score.name, *ways], rows)
+    return markdown_table(["", score.name, *SPEC["decodings"]], rows)
 
 
 def best_row(some: Sequence[System], known: Sequence[System], score: Score) -> List[object]:
@@ -207,8 +186,5 @@ def best_row(some: Sequence[System], known: Sequence[System], score: Score) -> L
 
 def experiment(run: Runner, size: Mapping[str, Any]) -> Figures:
     """A section for each corpus."""
-    sections = [
-        f"### {name}\n\n{describe(run_corpus(run, name, size), [*decodings(corpus)])}"
-        for name, corpus in CORPORA.items()
-    ]
+    sections = [f"### {name}\n\n{describe(run_corpus(run, name, size))}" for name in CORPORA]
     return {"corpora": "\n\n".join(sections)}

@@ -7,7 +7,7 @@ from spacy_costner.metrics import Difference, markdown_table
 from .corpora import ROOT
 from .runner import Figures, Runner, spec
 from .scores import WHOLE, F, System, Trial, best_on_dev, compare, test, tune
-from .training import SEQUENTIAL, Stage, features_of, in_turn, linear_block
+from .training import Stage, features_of, in_turn, linear_block
 
 DEVELOPMENT = 2000
 """Sentences at the end of the training data that settings are chosen on, where there is no
@@ -50,12 +50,12 @@ def online(learn_rate: float, epochs: int = 5) -> Setting:
 def criteria(size: Mapping[str, Any]) -> Dict[str, Criterion]:
     """The rows of a task, MAP first."""
     tried = {
+        "MAP": [batch(n) for n in size["exponents"]],
         "stopped": [batch(None, 50)],
         "from 0": [online(0.1)],
         "from MAP": [online(step) for step in size["steps"]],
     }
-    by_map = {"loss": SEQUENTIAL, "tried": [batch(n) for n in size["exponents"]], "seeds": [0]}
-    others = {
+    return {
         name: {
             "loss": row["loss"],
             "from_map": row["group"] == "from MAP",
@@ -63,9 +63,8 @@ def criteria(size: Mapping[str, Any]) -> Dict[str, Criterion]:
             "seeds": size["seeds"] if row["group"] == "from MAP" else [0],
         }
         for name, row in SPEC["rows"].items()
-        if row["group"] in size["groups"]
+        if row["group"] in ["MAP", *size["groups"]]
     }
-    return {"MAP": {**by_map, "from_map": False}, **others}
 
 
 def data_of(task: Task, part: str, limit: Optional[int]) -> Dict[str, Any]:

@@ -208,8 +208,8 @@ def test_what_is_decoded_in_many_ways_is_what_the_pipeline_answers(docs: List[Do
     ner = make_ner(as_examples(docs), model=combinations.model(corpus, "linear"))
     (rows,) = training.weights_of(ner)
     rows[:] = numpy.random.default_rng(0).normal(size=rows.shape)
-    found = training.predict(ner, docs, combinations.decodings(corpus))
-    for name, block in combinations.decodings(corpus).items():
+    found = training.predict(ner, docs, combinations.blocks("decodings", corpus))
+    for name, block in combinations.blocks("decodings", corpus).items():
         ner.set_decoding(registry.resolve({"decoding": block})["decoding"])
         piped = ner.pipe([eg.predicted for eg in as_examples(docs)])
         for eg, doc in zip(found[name], piped):

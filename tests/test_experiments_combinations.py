@@ -37,7 +37,7 @@ def test_the_papers_have_linear_models() -> None:
         outcome("known", False, [30, 30], [30, 30], "CNN"),
         outcome("good", True, [29, 29], [30, 30], "CNN"),
     ]
-    table = describe([BAD, KNOWN, *cnn], ["best path"]).split("\n\n")[1].splitlines()
+    table = describe([BAD, KNOWN, *cnn]).split("\n\n")[1].splitlines()
     assert [line.split(" | ")[:2] for line in table[2:]] == [
         ["| linear: bad; best path", "linear: known; best path"],
         ["| CNN: good; best path", "CNN: known; best path"],
@@ -46,8 +46,9 @@ def test_the_papers_have_linear_models() -> None:
 
 
 def test_a_row_for_each_method() -> None:
-    lines = score_table([GOOD, KNOWN], WHOLE, ["best path"]).splitlines()
-    assert lines[0] == "|  | sentences right | best path |"
+    lines = score_table([GOOD, KNOWN], WHOLE).splitlines()
+    ways = ["best path", "least cost", "threshold 0.3", "threshold 0.4"]
+    assert lines[0] == f"|  | sentences right | {' | '.join(ways)} |"
     assert lines[2:] == [
         "| linear | good | 90.00 ± 14.14 |",
         "| linear | known | 50.00 ± 0.00 |",
@@ -57,11 +58,11 @@ def test_a_row_for_each_method() -> None:
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("name", CORPORA)
 def test_all_blocks_of_the_grid_are_those_of_the_registry(name: str, architecture: str) -> None:
-    losses = combinations.losses(CORPORA[name], architecture)
+    losses = combinations.blocks("losses", CORPORA[name], architecture)
     for method in combinations.methods(architecture).values():
         for loss in method["losses"]:
             assert registry.resolve({"loss": dict(losses[loss])})["loss"].compute
-    for block in combinations.decodings(CORPORA[name]).values():
+    for block in combinations.blocks("decodings", CORPORA[name]).values():
         assert registry.resolve({"decoding": dict(block)})["decoding"].decode
 
 
