@@ -12,7 +12,7 @@ from spacy_costner.metrics import markdown_table
 from .corpora import ROOT, TREE_COST
 from .runner import Figures, Runner, spec
 from .scores import COST, WHOLE, F, Score, System, Trial, best_on_dev, compare, system, train_all
-from .training import BEST_PATH, Block, Stage, linear_block
+from .training import BEST_PATH, Block, Stage, filled, linear_block
 
 SCORES = (F, COST, WHOLE)
 ARCHITECTURES = ("linear", "CNN", "hybrid")
@@ -31,11 +31,8 @@ Corpus = Mapping[str, Any]
 def blocks(kind: str, corpus: Corpus, architecture: str = "linear") -> Dict[str, Block]:
     """The "losses" or the "decodings", with the cost of a corpus and its weight."""
     alpha = corpus["alpha" if architecture == "linear" else "multiplier"]
-    own = {**corpus, "cost": cost_of(corpus), "alpha": alpha}
-    return {
-        name: {key: own[key] if value is None else value for key, value in block.items()}
-        for name, block in SPEC[kind].items()
-    }
+    own = {"cost": cost_of(corpus), "multiplier": corpus["multiplier"], "alpha": alpha}
+    return {name: filled(block, **own) for name, block in SPEC[kind].items()}
 
 
 def cost_of(corpus: Corpus) -> Block:

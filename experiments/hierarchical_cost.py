@@ -11,7 +11,7 @@ from spacy_costner.metrics import markdown_table
 from .corpora import N_FOLDS, SEED, TREE_COST
 from .runner import Figures, Runner, spec
 from .scores import COST, F, System, Trial, best_on_dev, compare, test, tune
-from .training import Stage, features_of, linear_block, loss_block
+from .training import Stage, features_of, filled, linear_block
 
 SPEC = spec("hierarchical_cost")
 METHODS = {name: {**SPEC["defaults"], **method} for name, method in SPEC["methods"].items()}
@@ -36,11 +36,9 @@ Tuned = Dict[str, List[System]]
 
 def stage(method: Mapping[str, Any], value: float, epochs: Sequence[int]) -> Stage:
     """The training with a value of what is tuned: see `training.fit_online`."""
-    more: Dict[str, Any] = {"cost": COSTS[method["cost"]]} if "cost" in method else {}
-    more |= {method["tuned"]: value} if "tuned" in method else {}
     return {
         "fit": "online",
-        "loss": loss_block(method["loss"], **more),
+        "loss": filled(method["loss"], **COSTS, value=value),
         "model": linear_block(FEATURES[method["features"]], **method["optimizer"]),
         "settings": {"epochs": epochs, "batch_size": method["batch_size"]},
     }

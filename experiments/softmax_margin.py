@@ -12,7 +12,7 @@ from spacy_costner.ml import linear_part
 from .corpora import ROOT, as_examples, parts_of, read
 from .runner import Figures, Runner, spec
 from .scores import F, System, Trial, best_on_dev, compare, test, tune
-from .training import Block, Stage, features_of, linear_block, loss_block, make_ner
+from .training import Block, Stage, features_of, filled, linear_block, make_ner
 
 CORPORA = {
     "CoNLL-2003 English": "assets/conll2003_en/eng",
@@ -24,7 +24,6 @@ SPEC = spec("softmax_margin")
 METHODS = {name: {**SPEC["defaults"], **method} for name, method in SPEC["methods"].items()}
 FEATURES = features_of("softmax_margin")
 BASELINES = ("crf", "softmax_margin")
-NO_COST = ("Perceptron", "Sequential")
 COLUMNS = {"c": (0.01, 0.1, 1.0), "m": (0.2, 1, 5, 20), "averaged": (False, True)}
 """Of the table of what was tried."""
 
@@ -65,8 +64,6 @@ class Plan:
         """The training by a method: see `training.fit_online`. "epochs" and "averaged" may be
         several."""
         method, (c, m) = METHODS[name], (settings["c"], settings["m"])
-        more = {} if method["loss"] in NO_COST else {"cost": HAMMING}
-        more |= {key: settings[what] for key, what in method["uses"].items()}
         epochs, averaged = (
             one if isinstance(one, (list, tuple)) else [one]
             for one in (settings["epochs"], settings["averaged"])
@@ -74,7 +71,7 @@ class Plan:
         batch_size = 1 if method["optimizer"] == "own" else self.size["batch_size"]
         return {
             "fit": "online",
-            "loss": loss_block(method["loss"], **more),
+            "loss": filled(method["loss"], cost=HAMMING, c=c, m=m),
             "model": linear_block(FEATURES, **self.optimizer(name, c, m)),
             "seed": seed,
             "settings": {"epochs": epochs, "averaged": averaged, "batch_size": batch_size},

@@ -56,6 +56,12 @@ def loss_block(name: str, **settings: Any) -> Block:
     return {"@losses": f"spacy_costner.{name}.v1", **settings}
 
 
+def filled(block: Block, **values: Any) -> Block:
+    """A block of a spec with values in their places, such as that of alpha for "<alpha>"."""
+    places = {f"<{name}>": value for name, value in values.items()}
+    return {k: places.get(v, v) if isinstance(v, str) else v for k, v in block.items()}
+
+
 def linear_block(features: Block, **settings: Any) -> Block:
     """The linear CRF of the papers, with its features and the settings of AdaGrad."""
     return {"@architectures": "spacy_costner.SparseCRF.v1", **settings, "features": features}
