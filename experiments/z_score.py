@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from functools import partial
 from itertools import pairwise, product
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 import numpy
 import spacy
@@ -26,7 +26,7 @@ from . import chains, training
 from .chains import HMM, Sequences, best_hamming_z_score, best_z_score, most_likely
 from .corpora import ASSETS, as_examples, read_docs, tags_of
 from .runner import Figures, Runner, spec
-from .training import BEST_PATH, linear_block, loss_block, make_ner, predict
+from .training import BEST_PATH, features_of, linear_block, loss_block, make_ner, predict
 
 Z, Z_100, Z_H, MM_H, CRF = "Z-score", "Z-score (100)", "Z-score (H)", "MM (H)", "CRF"
 TRUE, ALL_O = "true HMM", "O for everything"
@@ -35,9 +35,7 @@ APART = "Z-score, transitions penalised more"
 SPEC = spec("z_score")
 FULL, METHODS = SPEC["full"], SPEC["methods"]
 PAPER_1 = {int(n_symbols): figures for n_symbols, figures in SPEC["paper_1"].items()}
-FEATURES = {
-    name: {**training.features_of("z_score"), **more} for name, more in SPEC["features"].items()
-}
+FEATURES = {name: {**features_of("z_score"), **more} for name, more in SPEC["features"].items()}
 TRAINED_BY = {Z: best_z_score, Z_H: best_hamming_z_score, CRF: most_likely}
 COLOURS = {TRUE: MUTED, Z: ACCENT, Z_H: "#6ea8dc", MM_H: ALERT, CRF: SECOND}
 """What figure 1 shows."""
@@ -46,11 +44,13 @@ N_FOLDS = 5
 MOST_DRAWN = 20_000
 
 
-def measured(
-    hmm: HMM, train: Sequences, test: Sequences, *, sampled: bool
-) -> Dict[str, List[float]]:
+Measured = Dict[str, List[float]]
+"""By method, the test error in per cent and the seconds of training."""
+
+
+def measured(hmm: HMM, train: Sequences, test: Sequences, *, sampled: bool) -> Measured:
     """Train by each method, by sampled paths, too, if asked for. Those with a penalty have the same
-    everywhere. Of each the test error and the seconds of training, and of the true HMM."""
+    everywhere."""
     c2 = FULL["c2"]
     methods: Dict[str, Callable[[], Floats1d]] = {
         TRUE: lambda: hmm.weights,
@@ -75,7 +75,7 @@ def timed(function: Callable[[], Any]) -> Tuple[Any, float]:
     return value, time.process_time() - began
 
 
-def mean_of(found: Iterable[Mapping[str, Sequence[float]]]) -> Dict[str, List[float]]:
+def mean_of(found: Iterable[Measured]) -> Measured:
     """The means of what was measured several times."""
     rows = list(found)
     return {name: numpy.mean([row[name] for row in rows], axis=0).tolist() for name in rows[0]}
@@ -193,9 +193,9 @@ def chosen_error(
     settings = [{"c2": c2, "step": step} for c2, step in product(grid["c2"], grid["step"])]
 
     def error(setting: Mapping[str, float], some: Sequences, others: Sequences) -> float:
-        varied = partial(vary, ner=ner, step=setting["step"], **fixed)
-        weights = TRAINED_BY[method["by"]](varied(some), c2=setting["c2"])
-        return varied(others).error(weights)
+        more = {"step": setting["step"], **fixed}
+        weights = TRAINED_BY[method["by"]](vary(some, ner, **more), c2=setting["c2"])
+        return vary(others, ner, **more).error(weights)
 
     errors = [error(setting, train, held_out) for setting in settings]
     best = settings[int(numpy.argmin(errors))]
@@ -246,18 +246,11 @@ def training_times(features: str) -> Dict[str, Any]:
     test, *others = folds("shuffled")
     train = [doc for part in others for doc in part]
     examples, model = as_examples(train), linear_block(FEATURES[features])
-
-    def solved(n_sampled: Any) -> Tuple[CostSensitiveNER, float]:
+    fitted = {}
+    for name, n_sampled in (("exact", None), ("sampled", FULL["n_sampled"])):
         ner = make_ner(examples, model=model, loss=loss_block("ZScore"))
-
-        def fit() -> None:
-            equations = ZScoreEquations(ner, examples, c2=FULL["timed_c2"], n_sampled=n_sampled)
-            equations.write_weights(solve(equations, equations.right).vector)
-
-        return ner, timed(fit)[1]
-
-    fitted = {"exact": solved(None), "sampled": solved(FULL["n_sampled"])}
-    fitted["margin"] = timed(lambda: fitted_margin(train, features))
+        fitted[name] = ner, timed(partial(solve_equations, ner, examples, n_sampled))[1]
+    fitted["margin"] = timed(partial(fitted_margin, train, features))
     return {
         "methods": {
             name: [token_error(predict(ner, test)[BEST_PATH]), seconds]
@@ -266,7 +259,13 @@ def training_times(features: str) -> Dict[str, Any]:
     }
 
 
-def draw(found: Mapping[int, Mapping[str, Sequence[float]]]) -> Any:
+def solve_equations(ner: CostSensitiveNER, examples: Any, n_sampled: Optional[int]) -> None:
+    """The best Z-score as the library has it."""
+    equations = ZScoreEquations(ner, examples, c2=FULL["timed_c2"], n_sampled=n_sampled)
+    equations.write_weights(solve(equations, equations.right).vector)
+
+
+def draw(found: Mapping[int, Measured]) -> Any:
     """Draw figure 1: by the number of sequences, of each method the error and the seconds."""
     sizes = list(found)
     with drawing() as figure_class:
@@ -339,7 +338,7 @@ def table_2(run: Runner, size: Mapping[str, Any]) -> Figures:
     grid = {"features": [*FEATURES], "source": sources, "fold": range(n_folds)}
     results = run.grid("table-2", named_entities, **grid)
     columns = [*product(FEATURES, sources)]
-    found = [[results[(*column, fold)] for fold in range(n_folds)] for column in columns]
+    found = [[results[kind, source, i] for i in range(n_folds)] for kind, source in columns]
     rows = [[name, *(pooled(some, name) for some in found)] for name in (ALL_O, *METHODS, MM_H)]
     rows += [
         [f"*{name}, paper*", *(SPEC["paper_2"][features[:2]][name] for features, _ in columns)]
