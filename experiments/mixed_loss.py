@@ -14,8 +14,12 @@ from .training import Block, features_of, in_turn, linear_block
 
 SPEC = spec("mixed_loss")
 LOSSES: Dict[str, Block] = SPEC["losses"]
-PAPER_1 = SPEC["paper_1"]
-PAPER_2 = {int(size): figures for size, figures in SPEC["paper_2"].items()}
+PAPER_1, PAPER_2 = (
+    {row: dict(zip(LOSSES, figures)) for row, figures in SPEC[table].items()}
+    for table in ("paper_1", "paper_2")
+)
+"""The published figures, by score or size and by loss."""
+
 FEATURES = features_of("mixed_loss")
 
 Fits = Mapping[str, Sequence[System]]
@@ -51,7 +55,7 @@ def table_1(fits: Mapping[str, System]) -> str:
     from that of "seq" by more than chance."""
     rows: List[List[object]] = []
     for score in (P, R, F):
-        rows.append([f"{score.name}, paper", *_of(fits, PAPER_1[score.name])])
+        rows.append([f"{score.name}, paper", *(PAPER_1[score.name][loss] for loss in fits)])
         rows.append([f"{score.name}, here", *(fit.on("test", score)[0] for fit in fits.values())])
     (found,) = compare([*fits.values()], fits["seq"], n_samples=SPEC["full"]["n_samples"])
     levels = ["" if loss == "seq" else one.p for loss, one in zip(fits, found)]
@@ -72,7 +76,7 @@ def table_of_priors(tried: Fits) -> str:
 
 def table_2(fits: Mapping[int, Fits], losses: Sequence[str]) -> str:
     """The first sentences: the paper's figures and ours, by size and on the average of sizes."""
-    published = [_of(losses, PAPER_2[size]) for size in fits]
+    published = [[PAPER_2[str(size)][loss] for loss in losses] for size in fits]
     found = [mean_f(of_size, losses) for of_size in fits.values()]
     rows: List[List[object]] = []
     for size, theirs, ours in zip(
@@ -86,11 +90,6 @@ def mean_f(fits: Fits, losses: Sequence[str], i: int = 0) -> List[float]:
     """The mean F of development and test set, for each loss after the i-th training."""
     own = [fits[loss][i] for loss in losses]
     return [float(fit.on("dev", F)[0] + fit.on("test", F)[0]) / 2 for fit in own]
-
-
-def _of(losses: Sequence[str] | Mapping[str, Any], values: Sequence[float]) -> List[float]:
-    by_loss = dict(zip(LOSSES, values))
-    return [by_loss[loss] for loss in losses]
 
 
 def _mean(rows: Sequence[Sequence[float]]) -> List[float]:

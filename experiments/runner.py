@@ -83,11 +83,7 @@ class Runner:
         by the combination."""
         cells = [*product(*values.values())]
         runs = [
-            Run(
-                "-".join([name, *map(str, cell)]).replace(" ", "_"),
-                function,
-                dict(zip(values, cell)),
-            )
+            Run("-".join(map(str, (name, *cell))), function, dict(zip(values, cell)))
             for cell in cells
         ]
         return dict(zip(cells, self(runs)))

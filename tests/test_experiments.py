@@ -77,10 +77,8 @@ def test_an_experiment_fills_its_template(tmp_path: Path, monkeypatch: pytest.Mo
         assert text.endswith("200" if quick else "None")
         assert (tmp_path / "page.md").exists() != quick
     assert fill("{a} {b[c]:g}\n", {"a": 1, "b": {"c": 2.0}}) == "1 2"
-    assert (
-        fill("{a}; {a: or }; {a[1]:.1f}; {b}", {"a": [1, 2.0, 3], "b": [4]})
-        == "1, 2, 3; 1, 2 or 3; 2.0; 4"
-    )
+    figures = {"a": [1, 2.0, 3], "b": [4]}
+    assert fill("{a}; {a: or }; {a[1]:.1f}; {b}", figures) == "1, 2, 3; 1, 2 or 3; 2.0; 4"
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from spacy.training import Example
 
 from experiments import softmax_margin
 from experiments.corpora import as_examples, read_docs
-from experiments.runner import Runner, section
+from experiments.runner import Runner, fill, size_of, template
 from experiments.scores import best_on_dev
 from experiments.softmax_margin import METHODS, Plan, best_settings, describe, find_corpus
 from experiments.training import run_stages
@@ -133,9 +133,11 @@ def test_settings_are_chosen_and_shown() -> None:
 
 def test_the_experiment(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(softmax_margin, "CORPORA", {"tiny": path.name})
-    text = section("softmax_margin", Runner(tmp_path / "runs"), True)
+    size = size_of(softmax_margin.SPEC, quick=True)
+    figures = softmax_margin.experiment(Runner(tmp_path / "runs"), size)
+    text = fill(template("softmax_margin"), {**size, **figures, "provenance": ""})
     assert "tiny: 2 sentences" in text
-    assert text.count("| ") > 9 * len(METHODS)
+    assert list(figures["ours"]) == list(METHODS)
     runs = {file.stem for file in (tmp_path / "runs").iterdir()}
     assert {f"test-0-{name}" for name in METHODS} < runs
     assert {"tune-None-None-perceptron", "tune-0.01-1-mira_built_in"} < runs
