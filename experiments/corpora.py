@@ -25,11 +25,8 @@ TREE_COST = {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": TREE}
 
 
 def parts_of(path: str, limit: Optional[int] = None) -> Dict[str, Any]:
-    """The parts of a corpus of the CoNLL shared tasks of 2002 and 2003: see `read`.
-
-    path (str): Its files, without ".train" and so on.
-    limit (Optional[int]): The most sentences of "train".
-    """
+    """The parts of a corpus of the CoNLL shared tasks of 2002 and 2003, for `read`: the path of its
+    files without ".train" and so on, and the most sentences of "train"."""
     suffixes = {"train": "train", "dev": "testa", "test": "testb"}
     ends = {"train": limit}
     return {part: [f"{path}.{end}", 0, ends.get(part)] for part, end in suffixes.items()}
@@ -54,7 +51,6 @@ def read_columns(path: Path) -> Iterator[List[List[str]]]:
     """Read a file of the CoNLL shared tasks: a token on each line, columns separated by blanks,
     an empty line after each sentence.
 
-    path (Path): The file.
     RETURNS (Iterator[List[List[str]]]): For each sentence the columns of its tokens.
     RAISES (FileNotFoundError): If it isn't there.
     """
@@ -77,14 +73,8 @@ def read_docs(
     path: Path, vocab: Vocab, begin: Optional[int] = None, end: Optional[int] = None
 ) -> List[Doc]:
     """Read annotated sentences: words in the first column, IOB2 tags in the last and, if there
-    are three or more, parts of speech in the second, which become `token.tag_`.
-
-    path (Path): The file.
-    vocab (Vocab): The vocab of the docs.
-    begin, end (Optional[int]): Which sentences, as in a slice.
-    RETURNS (List[Doc]): The docs. An I- tag that continues nothing begins an entity, as in
-        conlleval.
-    """
+    are three or more, parts of speech in the second, which become `token.tag_`. An I- tag that
+    continues nothing begins an entity, as in conlleval. Begin and end are as in a slice."""
     docs: List[Doc] = []
     for rows in list(read_columns(path))[begin:end]:
         pos = [row[1] for row in rows] if len(rows[0]) > 2 else None
@@ -120,13 +110,8 @@ def read_genia(tokenization: str, folder: Path = GENIA) -> Tuple[List[Doc], List
 
 
 def deal(groups: Sequence[Any], n_folds: int, seed: int = SEED) -> List[List[int]]:
-    """Deal out a corpus by chance.
-
-    groups (Sequence[Any]): For each sentence what it belongs to; groups stay together.
-    n_folds (int): How many folds.
-    seed (int): For chance.
-    RETURNS (List[List[int]]): The sentences of each fold.
-    """
+    """Deal out a corpus by chance: the sentences of each fold. The groups to which sentences belong
+    stay together."""
     names = sorted(set(groups))
     random.Random(seed).shuffle(names)
     fold_of = {name: i % n_folds for i, name in enumerate(names)}

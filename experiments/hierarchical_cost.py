@@ -45,12 +45,8 @@ def stage(method: Mapping[str, Any], value: float, epochs: Sequence[int]) -> Sta
 
 
 def run_split(run: Runner, name: str, size: Mapping[str, Any]) -> Tuple[Tuned, Dict[str, System]]:
-    """Tune the methods on a split, and test them.
-
-    run (Runner): Runs the trainings.
-    name (str), size (Mapping[str, Any]): The split, and how much of it.
-    RETURNS (Tuple[Tuned, Dict[str, System]]): All that was tried, and what was chosen, by method.
-    """
+    """Tune the methods on a split, and test them: all that was tried, and what was chosen, by
+    method."""
     split = SPLITS[name]
     data = {key: split[key] for key in ("tokenization", "by_abstract")} | {"limit": size["limit"]}
     held_out = {**data, "fold": 0, "held_out": True}
@@ -120,12 +116,8 @@ def least(tuned: Sequence[System]) -> Dict[float, float]:
 
 
 def draw(tuned: Mapping[str, Sequence[System]]) -> Any:
-    """Draw the average cost against alpha, as in figure 2, on a log scale.
-
-    tuned (Mapping[str, Sequence[System]]): What was tried of the perceptrons without a cost and
-        with either.
-    RETURNS (Figure): A line for each cost, and one for alpha = 0.
-    """
+    """Draw the average cost against alpha, as in figure 2, on a log scale: a line for each cost
+    that the perceptron was tuned with, and one for alpha = 0."""
     with drawing() as figure_class:
         figure = figure_class(figsize=(4.8, 3.6), layout="constrained")
         axes = figure.add_subplot()

@@ -90,13 +90,8 @@ def systems_of(
     run: Runner, name: str, rows: Mapping[str, Criterion], limit: Optional[int] = None
 ) -> List[System]:
     """Settings are chosen on the development part, then the models are trained with them on all
-    training data and scored on the test part.
-
-    run (Runner): Runs the trainings.
-    name (str), limit (Optional[int]): The task, and the most sentences of each file.
-    rows (Mapping[str, Criterion]): The rows of the table, MAP first, with a smaller C first.
-    RETURNS (List[System]): One for each row; "setting" is what was chosen.
-    """
+    training data and scored on the test part: a system for each row; "setting" is what was chosen.
+    MAP is the first row, and tries a smaller C first."""
     task, by_map = TASKS[name], rows["MAP"]
 
     def trials(part: str, row: str, tried: Any, start: Any, seeds: Any = (0,)) -> List[Trial]:

@@ -55,10 +55,8 @@ class Runner:
         self.seconds = 0.0
 
     def __call__(self, runs: Sequence[Run]) -> List[Any]:
-        """Run, or take what is kept.
+        """Run, or take what is kept: what each function returned. Each run has a name of its own.
 
-        runs (Sequence[Run]): The runs, each with a name of its own.
-        RETURNS (List[Any]): What each function returned.
         RAISES (ValueError): If any failed, once the others have come to their end.
         """
         runs = [run._replace(path=self.folder / f"{run.name}.json") for run in runs]
@@ -96,13 +94,8 @@ class Runner:
 
 
 def run_experiment(name: str, *, quick: bool, jobs: int) -> str:
-    """Run an experiment.
-
-    name (str): The name of its spec.
-    quick (bool): Whether only a part of it; else its section of the page is written.
-    jobs (int): How many runs go side by side.
-    RETURNS (str): Its section.
-    """
+    """Run an experiment, with so many jobs side by side: its section of the page, which is written
+    if it isn't a quick part of it only."""
     folder = OUTPUT / name / ("quick" if quick else "full")
     figures = None if quick else PAGE.parent / "figures"
     runner = Runner(folder, local_processes(jobs), figures)
@@ -159,12 +152,7 @@ def fill(text: str, figures: Mapping[str, Any]) -> str:
 
 
 def write_section(page: Path, name: str, text: str) -> None:
-    """Put a section on a page in the place of the one of the same name, or at its end.
-
-    page (Path): A file in Markdown.
-    name (str): The name of the section.
-    text (str): The section.
-    """
+    """Put a section on a page in the place of the one of the same name, or at its end."""
     begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
     section = f"{begin}\n\n{text}\n\n{end}"
     before = page.read_text(encoding="utf8") if page.exists() else ""

@@ -106,12 +106,7 @@ class Trial(NamedTuple):
 
 
 def train_all(run: Runner, trials: Sequence[Trial], **more: Any) -> List[List[Look]]:
-    """Run trials: the looks of each.
-
-    run (Runner): Runs them.
-    trials (Sequence[Trial]): The trials.
-    **more (Any): See `training.train_and_count`.
-    """
+    """Run trials: the looks of each. What else there is, is that of `train_and_count`."""
     return run(
         [
             Run(
@@ -163,7 +158,6 @@ def compare(
 
     systems (Sequence[System]), baseline (System): The systems. The one of them with the most
         seeds has a multiple of the number of those of each other.
-    scores (Sequence[Score]): The scores.
     **settings (Any): See `paired_differences`.
     RETURNS (List[List[Difference]]): For each score one for each system.
     """

@@ -116,13 +116,10 @@ def run_stages(
     first: Optional[List[FloatsXd]],
     look: OnLook,
 ) -> List[FloatsXd]:
-    """Train in stages.
+    """Train in stages, at least one: the weights after the last one.
 
-    examples (Sequence[Example]): What is learned from.
-    stages (Sequence[Stage]): The stages, at least one.
     first (Optional[List[FloatsXd]]): The weights to start from.
     look (Callable): Takes the component and what a fit tells, whenever one may look.
-    RETURNS (List[FloatsXd]): The weights after the last stage.
     """
     weights: Dict[Optional[int], Any] = {None: first}
     for i, stage in enumerate(stages):
@@ -149,8 +146,6 @@ def make_ner(
     examples (Sequence[Example]): What its features and labels are found in. Their docs have
         to have the vocab of a pipeline, such as `spacy.blank("xx").vocab`: in a bare `Vocab`
         words have no lower case, no shape and no flags.
-    model (Block), loss (Block), scheme (str): The blocks of the config, and the tag scheme.
-    seed (int): For all that is drawn by chance.
     """
     fix_random_seed(seed)
     nlp = spacy.blank("xx", vocab=examples[0].reference.vocab)
