@@ -86,48 +86,55 @@ def stage(task: Task, row: Criterion, setting: Setting, seed: int = 0) -> Stage:
     return {**made_of, **fit, "loss": row["loss"], "seed": seed}
 
 
+def trials(
+    name: str, limit: Optional[int], part: str, rows: Mapping[str, Criterion], start: Any = ()
+) -> List[Trial]:
+    """The trials of rows on a part of a task, with what each tries and each of its seeds for the
+    test; of the development part, with the first one."""
+    data, task = data_of(TASKS[name], part, limit), TASKS[name]
+    return [
+        Trial(
+            criterion,
+            f"{name}-{part}-{each['title']}-{seed}",
+            data,
+            [stage(task, row, each, seed)],
+            {"setting": each},
+            start if row["from_map"] else (),
+        )
+        for criterion, row in rows.items()
+        for each in row["tried"]
+        for seed in (row["seeds"] if part == "test" else [0])
+    ]
+
+
 def systems_of(
     run: Runner, name: str, rows: Mapping[str, Criterion], limit: Optional[int] = None
 ) -> List[System]:
     """Settings are chosen on the development part, then the models are trained with them on all
     training data and scored on the test part: a system for each row; "setting" is what was chosen.
     MAP is the first row, and tries a smaller C first."""
-    task, by_map = TASKS[name], rows["MAP"]
 
-    def trials(part: str, row: str, tried: Any, start: Any, seeds: Any = (0,)) -> List[Trial]:
-        data, start = data_of(task, part, limit), start if rows[row]["from_map"] else ()
-        return [
-            Trial(
-                row,
-                f"{name}-{part}-{each['title']}-{seed}",
-                data,
-                [stage(task, rows[row], each, seed)],
-                {"setting": each},
-                start,
-            )
-            for each in tried
-            for seed in seeds
-        ]
-
-    def choose(names: Sequence[str], start: Sequence[Stage]) -> Dict[str, System]:
-        some = [one for row in names for one in trials("dev", row, rows[row]["tried"], start)]
-        return {row: best_on_dev(systems) for row, systems in tune(run, some).items()}
+    def choose(some: Mapping[str, Criterion], start: Sequence[Stage] = ()) -> Dict[str, System]:
+        tried = tune(run, trials(name, limit, "dev", some, start))
+        return {row: best_on_dev(systems) for row, systems in tried.items()}
 
     def chain(settings: Sequence[Setting]) -> List[Stage]:
-        first = stage(task, by_map, settings[0])
+        first = stage(TASKS[name], by_map, settings[0])
         return in_turn(first, [each["settings"] for each in settings])
 
-    best = choose(["MAP"], ())
+    by_map, others = rows["MAP"], {row: each for row, each in rows.items() if row != "MAP"}
+    best = choose({"MAP": by_map})
     used = by_map["tried"][: by_map["tried"].index(best["MAP"].settings["setting"]) + 1]
-    others = [row for row in rows if row != "MAP"]
-    best |= choose([row for row in others if len(rows[row]["tried"]) > 1], chain(used[-1:]))
+    tried = {row: each for row, each in others.items() if len(each["tried"]) > 1}
+    best |= choose(tried, chain(used[-1:]))
+    chosen = {
+        row: {**each, "tried": [best[row].settings["setting"]] if row in best else each["tried"]}
+        for row, each in rows.items()
+    }
     # From one C to the next, which comes to the same weights in less time.
     path = chain(used)
-    on_test = trials("test", "MAP", used[-1:], ())
-    on_test = [on_test[0]._replace(start=path[:-1])]
-    for row in others:
-        setting = best[row].settings["setting"] if row in best else rows[row]["tried"][0]
-        on_test += trials("test", row, [setting], path, rows[row]["seeds"])
+    first, *on_test = trials(name, limit, "test", chosen, path)
+    on_test = [first._replace(start=path[:-1]), *on_test]
     return [
         one._replace(dev=best[row].dev if row in best else one.dev)
         for row, one in test(run, on_test).items()
