@@ -46,32 +46,22 @@ class Sequences(NamedTuple):
     constraints: Constraints = Constraints()
 
     @property
-    def n_tags(self) -> int:
-        """K."""
-        return len(self.steps)
-
-    @property
     def size(self) -> int:
         """How many weights there are: D = (V + K) K."""
-        return (self.seen.shape[1] + self.n_tags) * self.n_tags
+        return (self.seen.shape[1] + len(self.steps)) * len(self.steps)
 
     @property
     def gold(self) -> Gold:
         """Gold with the Hamming cost."""
-        cost = numpy.arange(self.n_tags) != self.tags[:, None]
+        cost = numpy.arange(len(self.steps)) != self.tags[:, None]
         return Gold(tags=self.tags, cost=cost.astype("float64"))
 
     def score(self, vector: Floats1d) -> Potentials:
         """The scores under some weights: those of the features, then of the steps. Shape: (D,)"""
-        k = self.n_tags
+        k = len(self.steps)
         weights = vector.reshape(-1, k)
-        scores = Potentials(
-            emissions=self.seen @ weights[:-k],
-            transitions=self.steps * weights[-k:],
-            start=numpy.zeros(k),
-            end=numpy.zeros(k),
-            lengths=self.lengths,
-        )
+        emissions, transitions = self.seen @ weights[:-k], self.steps * weights[-k:]
+        scores = Potentials(emissions, transitions, numpy.zeros(k), numpy.zeros(k), self.lengths)
         return chain.constrain(scores, self.constraints)
 
     def collect(self, gradient: Potentials) -> Floats1d:
@@ -89,11 +79,7 @@ class Sequences(NamedTuple):
 
 
 def features_as_matrix(rows: Ints2d, n_features: int) -> csr_matrix:
-    """Features of tokens as a matrix of zeros and ones.
-
-    rows (Ints2d): The features of each token, -1 for none. Shape: (N, S)
-    n_features (int): V.
-    """
+    """The features of each token, (N, S) with -1 for none, as zeros and ones. Shape: (N, V)"""
     token, slot = numpy.nonzero(rows >= 0)
     ones = numpy.ones(len(token))
     return csr_matrix((ones, (token, rows[token, slot])), shape=(len(rows), n_features))
@@ -106,21 +92,14 @@ class Moments:
     def __init__(
         self, sequences: Sequences, *, c2: float, n_sampled: Optional[int] = None, seed: int = 0
     ) -> None:
-        """Find b*.
-
-        sequences (Sequences): The training data.
-        c2 (float), n_sampled (Optional[int]), seed (int): See there.
-        """
-        self.sequences = sequences
-        self.c2 = c2
+        """Find b*, `right`. For the arguments see there."""
+        self.sequences, self.c2 = sequences, c2
         self.ones = numpy.ones(len(sequences.lengths))
         legal = level(sequences.score(numpy.zeros(sequences.size)))
-        self.paths: Paths
-        if n_sampled is None:
-            self.paths = AllPaths(legal)
-        else:
+        self.paths: Paths = AllPaths(legal)
+        if n_sampled is not None:
             tags = draw(legal, n_sampled, numpy.random.default_rng(seed))
-            self.paths = SampledPaths(tags, sequences.lengths, sequences.n_tags)
+            self.paths = SampledPaths(tags, sequences.lengths, len(sequences.steps))
         self.average = self.paths.average(self.ones)
         gold = chain.path_score(legal, sequences.tags)[1](self.ones)
         self.right = sequences.collect(gold) - sequences.collect(self.average)
@@ -138,27 +117,19 @@ class Moments:
 def best_z_score(
     sequences: Sequences, *, c2: float, n_sampled: Optional[int] = None, seed: int = 0
 ) -> Floats1d:
-    """The weights of the best Z-score, up to their scale: section 5.
-
-    sequences (Sequences): The training data.
-    c2 (float), n_sampled (Optional[int]), seed (int): See `Moments`.
-    RETURNS (Floats1d): theta. Shape: (D,)
-    """
+    """The weights of the best Z-score, theta, up to their scale: section 5. For the arguments see
+    `Moments`. Shape: (D,)"""
     moments = Moments(sequences, c2=c2, n_sampled=n_sampled, seed=seed)
     return solve(moments, moments.right).vector
 
 
 def best_hamming_z_score(sequences: Sequences, *, c2: float) -> Floats1d:
-    """The weights of the best Z-score with the Hamming loss: section 5.1.
+    """The weights of the best Z-score with the Hamming loss: section 5.1. Shape: (D,)
 
         theta = C*^-1 (alpha b* - c_l),  alpha = max(0, 1 + mu_l + b*'C*^-1 c_l) / b*'C*^-1 b*
 
     which is the least variance of theta'f(y) + l(y) at which gold leads its mean by 1. (The
     paper has 1 - mu_l - b*'C*^-1 c_l.)
-
-    sequences (Sequences): The training data.
-    c2 (float): See `Moments`.
-    RETURNS (Floats1d): theta. Shape: (D,)
     """
     moments = Moments(sequences, c2=c2)
     zeros = sequences._replace(constraints=Constraints()).score(numpy.zeros(sequences.size))
@@ -166,8 +137,8 @@ def best_hamming_z_score(sequences: Sequences, *, c2: float) -> Floats1d:
     mean = float((moments.average.emissions * cost).sum())
     of_gold = solve(moments, moments.right).vector
     of_loss = solve(moments, moments.covariance(zeros._replace(emissions=cost))).vector
-    lead = max(0.0, 1 + mean + float(moments.right @ of_loss))
-    return lead / float(moments.right @ of_gold) * of_gold - of_loss
+    ahead = max(0.0, 1 + mean + float(moments.right @ of_loss))
+    return ahead / float(moments.right @ of_gold) * of_gold - of_loss
 
 
 def most_likely(sequences: Sequences, *, c2: float) -> Floats1d:
@@ -189,10 +160,9 @@ def largest_margin(sequences: Sequences, *, c: float, tolerance: float) -> Minim
 
 def summed(sequences: Sequences, loss: Callable[[Potentials, Gold], LossResult]) -> Objective:
     """A loss as a function of the weights."""
-    gold = sequences.gold
 
     def evaluate(vector: Floats1d) -> Tuple[float, Floats1d]:
-        value, gradient = loss(sequences.score(vector), gold)
+        value, gradient = loss(sequences.score(vector), sequences.gold)
         return value, sequences.collect(gradient)
 
     return evaluate
@@ -202,18 +172,13 @@ def cutting_planes(function: Objective, size: int, *, c: float, tolerance: float
     """Minimise a convex function with kinks, times C, and half the sum of the squares.
 
     Each evaluation gives a plane that the function is nowhere below. The least of all planes
-    and the squares is a bound from below, and where it is the function is evaluated next.
-
-    function (Objective): Value and a subgradient.
-    size (int): D.
-    c (float): C.
-    tolerance (float): It ends when the best value is above the bound by less than this
-        share of it.
-    RETURNS (Minimum): What it came to.
+    and the squares is a bound from below, and where it is the function is evaluated next. A plane's
+    share is how much it holds that up. It ends when the best value is above the bound by less than
+    a share of it, the tolerance.
 
     Teo, Vishwanathan, Smola & Le (2010), algorithm 3.
     """
-    planes = Planes(*(numpy.zeros(shape) for shape in ((0, size), 0, 0)))
+    slopes, offsets, shares = numpy.zeros((0, size)), numpy.zeros(0), numpy.zeros(0)
     vector = best = numpy.zeros(size)
     least = float("inf")
     for n in range(1, MOST_PLANES + 1):
@@ -221,40 +186,20 @@ def cutting_planes(function: Objective, size: int, *, c: float, tolerance: float
         objective = c * value + float(vector @ vector) / 2
         if objective < least:
             best, least = vector, objective
-        planes = planes.add(c * slope, c * (value - float(slope @ vector)))
-        vector = -planes.shares @ planes.slopes
-        bound = float(planes.shares @ planes.offsets) - float(vector @ vector) / 2
+        held = shares > NO_SHARE
+        slopes = numpy.concatenate([slopes[held], c * slope[None]])
+        offsets = numpy.append(offsets[held], c * (value - float(slope @ vector)))
+        shares = best_shares(slopes @ slopes.T, offsets)
+        vector = -shares @ slopes
+        bound = float(shares @ offsets) - float(vector @ vector) / 2
         if least - bound <= tolerance * least:
             return Minimum(best, least, n, n, "converged")
     return Minimum(best, least, MOST_PLANES, MOST_PLANES, "iterations used up")
 
 
-class Planes(NamedTuple):
-    """Planes that a function is nowhere below, and what is least of them and half the squares.
-
-    slopes (Floats2d): Shape: (P, D)
-    offsets (Floats1d): Their values at 0. Shape: (P,)
-    shares (Floats1d): How much each plane holds the least up; they add up to 1. Shape: (P,)
-    """
-
-    slopes: Floats2d
-    offsets: Floats1d
-    shares: Floats1d
-
-    def add(self, slope: Floats1d, offset: float) -> "Planes":
-        """Those with a share, and one more."""
-        held = self.shares > NO_SHARE
-        slopes = numpy.concatenate([self.slopes[held], slope[None]])
-        offsets = numpy.append(self.offsets[held], offset)
-        return Planes(slopes, offsets, best_shares(slopes @ slopes.T, offsets))
-
-
 def best_shares(products: Floats2d, offsets: Floats1d) -> Floats1d:
-    """The a of all that are at least 0 and add up to 1 with the largest b'a - a'G a / 2.
-
-    products (Floats2d): G. Shape: (P, P)
-    offsets (Floats1d): b. Shape: (P,)
-    """
+    """The a of all that are at least 0 and add up to 1 with the largest b'a - a'G a / 2, for
+    the products G, (P, P), and the offsets b, (P,). Shape: (P,)"""
     scale = float(numpy.abs(products).max()) or 1.0
     g, b = products / scale, offsets / scale
     ones = numpy.ones(len(b))
@@ -287,22 +232,15 @@ class HMM(NamedTuple):
         return numpy.concatenate([numpy.log(self.emissions.T), numpy.log(self.transitions)]).ravel()
 
     def sample(self, n: int, length: int, rng: Generator) -> Sequences:
-        """Draw sequences.
-
-        n (int): How many.
-        length (int): Their length.
-        rng (Generator): Where chance comes from.
-        """
+        """Draw n sequences of a length."""
         k, v = self.emissions.shape
         states = numpy.empty((n, length), dtype="int32")
         states[:, 0] = rng.integers(k, size=n)
         for t in range(1, length):
             states[:, t] = drawn(self.transitions[states[:, t - 1]], rng)
-        symbols = drawn(self.emissions[states.ravel()], rng)
+        seen = features_as_matrix(drawn(self.emissions[states.ravel()], rng)[:, None], v)
         lengths = numpy.full(n, length, dtype="int32")
-        return Sequences(
-            features_as_matrix(symbols[:, None], v), states.ravel(), lengths, numpy.ones((k, k))
-        )
+        return Sequences(seen, states.ravel(), lengths, numpy.ones((k, k)))
 
 
 def drawn(probabilities: Floats2d, rng: Generator) -> Ints2d:
@@ -322,9 +260,7 @@ def random_hmm(
 ) -> HMM:
     """Draw an HMM, the probabilities of each state from a Dirichlet distribution.
 
-    n_states (int): K.
-    n_symbols (int): V.
-    rng (Generator): Where chance comes from.
+    n_states (int), n_symbols (int): K and V.
     transitions (float), emissions (float): Its concentration: 1 for the uniform distribution;
         the higher, the more even they are, the lower, the fewer are probable.
     balanced (bool): Whether all states have the same probabilities of what comes after, each

@@ -2,205 +2,141 @@
 models, a CNN and a hybrid."""
 
 from itertools import groupby
-from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
+
+from spacy.util import load_config
 
 from spacy_costner.costs.tables import HAMMING
 from spacy_costner.metrics import markdown_table
 
-from .genia import TREE
+from .corpora import ROOT, TREE_COST
 from .runner import Figures, Runner, spec
-from .scores import COST, WHOLE, F, Score, System, best_on_dev, compare, system
-from .tagger import (
-    SEQUENTIAL,
-    Block,
-    cnn_block,
-    hybrid_block,
-    linear_block,
-    loss_block,
-)
-from .training import BEST_PATH, LEARN_RATE, VITERBI, Stage, training
-
-SEEDS = (0, 1, 2)
-QUICK = 200
-LINEAR_EPOCHS = (6, 2)
-"""Of the first loss, and of the second one."""
-LINEAR_BATCHES = (16, 64)
-"""Sentences."""
-ADAGRAD = {"linear": 0.05, "hybrid": 0.1}
-"""Learning rates of the sparse features."""
-SECOND = 0.2
-"""What a second loss has of the learning rates of the first one."""
-SECOND_EPOCHS = 3
-"""One epoch of the second loss for so many of the first one, with a CNN."""
+from .scores import COST, WHOLE, F, Score, System, Trial, best_on_dev, compare, system, train_all
+from .training import BEST_PATH, Block, Stage, filled, linear_block
 
 SCORES = (F, COST, WHOLE)
 ARCHITECTURES = ("linear", "CNN", "hybrid")
-TREE_COST: Block = {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": TREE}
+SECOND_EPOCHS = 3
+"""One epoch of the second loss for so many of the first one, with a CNN."""
+
+TAG_ROWS = 500
+"""Rows of the embedding of parts of speech, which configs/cnn.cfg hasn't."""
+
 SPEC = spec("combinations")
+LEARN_RATES = SPEC["learn_rates"]
+CORPORA = {each["title"]: {**SPEC["defaults"], **each} for each in SPEC["corpora"].values()}
+Corpus = Mapping[str, Any]
 
 
-class Corpus(NamedTuple):
-    """What is learned, and what mistakes cost.
-
-    data (Dict[str, Any]): The files and sentences of its parts: see `training.read`.
-    cost (Block): The cost.
-    multiplier (float): How much score a unit of it is worth in a margin.
-    alpha (float): The same for the perceptron of linear models.
-    features (Block): What a linear model sees of tokens.
-    attributes (Sequence[str]): What a CNN sees of them.
-    epochs (int): How often a CNN goes through it.
-    words (int): Tokens in a batch for a CNN.
-    """
-
-    data: Dict[str, Any]
-    cost: Block
-    multiplier: float
-    alpha: float
-    features: Block
-    attributes: Sequence[str]
-    epochs: int
-    words: int
+def blocks(kind: str, corpus: Corpus, architecture: str = "linear") -> Dict[str, Block]:
+    """The "losses" or the "decodings", with the cost of a corpus and its weight."""
+    alpha = corpus["alpha" if architecture == "linear" else "multiplier"]
+    own = {"cost": cost_of(corpus), "multiplier": corpus["multiplier"], "alpha": alpha}
+    return {name: filled(block, **own) for name, block in SPEC[kind].items()}
 
 
-def corpus(settings: Mapping[str, Any]) -> Corpus:
-    """A corpus of the spec. What it doesn't say is that of Spanish entities."""
-    features, more = (
-        SPEC["features"],
-        {key: settings[key] for key in ["bigrams"] if key in settings},
-    )
-    windows = {**features["windows"], **settings.get("windows", {})}
-    return Corpus(
-        {part: settings[part] for part in ("train", "dev", "test")},
-        TREE_COST if "cost" in settings else HAMMING,
-        settings.get("multiplier", 1.0),
-        settings.get("alpha", 1.0),
-        {**features, "windows": windows, **more},
-        settings.get("attributes", ("NORM", "PREFIX", "SUFFIX", "SHAPE")),
-        settings.get("epochs", 3),
-        settings.get("words", 1_000),
-    )
+def cost_of(corpus: Corpus) -> Block:
+    """What mistakes cost."""
+    return TREE_COST if corpus["cost"] == "tree" else HAMMING
 
 
-CORPORA = {each["title"]: corpus(each) for each in SPEC["corpora"].values()}
-
-
-class Method(NamedTuple):
-    """A way of training: a loss, and perhaps another one after it.
-
-    losses (Tuple[Block, ...]): The losses.
-    is_new (bool): Whether it is in none of the papers.
-    """
-
-    losses: Tuple[Block, ...]
-    is_new: bool
-
-
-def methods(corpus: Corpus, architecture: str) -> Dict[str, Method]:
-    """The ways of training, with the cost of a corpus. Those with Mixed are for linear models
-    only, to save time."""
-    cost = {"cost": corpus.cost}
-    margin = {**cost, "multiplier": corpus.multiplier}
-    alpha = corpus.alpha if architecture == "linear" else corpus.multiplier
-    losses = {
-        "Sequential": SEQUENTIAL,
-        "Mixed": loss_block("Mixed", k=3.0),
-        "MixedMargin": loss_block("Mixed", k=3.0, **margin),
-        "SoftmaxMargin": loss_block("SoftmaxMargin", **margin),
-        "Perceptron": loss_block("Perceptron", **cost, alpha=alpha),
-        "MCEF": loss_block("MCEF", decay=0.99),
-        "Risk": loss_block("Risk", **cost),
-    }
-    new = {"any", "tree"} if corpus.cost is TREE_COST else {"any"}
+def methods(architecture: str) -> Dict[str, Any]:
+    """The ways of training. Those with Mixed are for linear models only, to save time."""
     return {
-        name: Method(
-            tuple(losses[each] for each in method["losses"]), method.get("new_with") in new
-        )
+        name: method
         for name, method in SPEC["methods"].items()
         if architecture == "linear" or "Mixed" not in name
     }
 
 
-def decodings(corpus: Corpus) -> Dict[str, Block]:
-    """The ways to predict."""
-    threshold = {"@misc": "spacy_costner.ThresholdDecoding.v1"}
+def model(corpus: Corpus, architecture: str, share: float = 1.0) -> Block:
+    """A linear model, the CNN of configs/cnn.cfg or the hybrid of configs/hybrid.cfg, with a share
+    of the learning rate of its sparse features."""
+    features = {**SPEC["features"], **corpus["more"]}
+    features["windows"] = {**features["windows"], **corpus["windows"]}
+    if architecture == "linear":
+        return linear_block(features, learn_rate=LEARN_RATES["linear"] * share)
+    block: Block = {"@architectures": "spacy_costner.LinearChainCRF.v1"}
+    if architecture == "hybrid":
+        block = {
+            "@architectures": "spacy_costner.HybridCRF.v1",
+            "features": features,
+            "learn_rate": LEARN_RATES["hybrid"] * share,
+            "part_dropout": 1.0,
+        }
+    return {**block, "tok2vec": tok2vec(corpus["attributes"])}
+
+
+def tok2vec(attributes: Sequence[str]) -> Block:
+    """The CNN of configs/cnn.cfg, which sees some of the same attributes of tokens, and TAG."""
+    block = load_config(ROOT / "configs" / "cnn.cfg")["components"]["tok2vec"]["model"]
+    rows = {**dict(zip(block["embed"]["attrs"], block["embed"]["rows"])), "TAG": TAG_ROWS}
+    sizes = {"attrs": list(attributes), "rows": [rows[name] for name in attributes]}
+    return {**block, "embed": {**block["embed"], "width": block["encode"]["width"], **sizes}}
+
+
+def stage(
+    corpus: Corpus,
+    architecture: str,
+    loss: str,
+    seed: int,
+    is_second: bool,
+    size: Mapping[str, Any],
+) -> Stage:
+    """The training with a loss. The second one has shorter steps, from where the first one came
+    to."""
+    share = size["second"] if is_second else 1.0
+    settings: Dict[str, Any] = {"epochs": corpus["epochs"] // (SECOND_EPOCHS if is_second else 1)}
+    settings |= {"words": corpus["words"], "learn_rate": LEARN_RATES["CNN"] * share}
+    if architecture == "linear":
+        epochs, batch_size = (size[each][is_second] for each in ("epochs", "batches"))
+        settings = {"epochs": [epochs], "batch_size": batch_size}
     return {
-        **VITERBI,
-        "least cost": {"@misc": "spacy_costner.MinCostDecoding.v1", "cost": corpus.cost},
-        "threshold 0.3": {**threshold, "threshold": 0.3},
-        "threshold 0.4": {**threshold, "threshold": 0.4},
+        "fit": "online" if architecture == "linear" else "neural",
+        "model": model(corpus, architecture, share),
+        "loss": blocks("losses", corpus, architecture)[loss],
+        "seed": seed,
+        "after": 0 if is_second else None,
+        "settings": settings,
     }
 
 
-def stage(corpus: Corpus, architecture: str, loss: Block, seed: int, is_second: bool) -> Stage:
-    """The training with a loss. The second one has shorter steps, from where the first one came
-    to."""
-    share, after = (SECOND, 0) if is_second else (1.0, None)
-    what = {"loss": loss, "seed": seed, "after": after}
-    if architecture == "linear":
-        model = linear_block(corpus.features, learn_rate=ADAGRAD["linear"] * share)
-        settings = {"epochs": [LINEAR_EPOCHS[is_second]], "batch_size": LINEAR_BATCHES[is_second]}
-        return {**what, "fit": "online", "model": model, "settings": settings}
-    model = cnn_block(corpus.attributes)
-    if architecture == "hybrid":
-        learn_rate = ADAGRAD["hybrid"] * share
-        model = hybrid_block(corpus.attributes, corpus.features, learn_rate)
-    epochs = corpus.epochs // SECOND_EPOCHS if is_second else corpus.epochs
-    settings = {"epochs": epochs, "words": corpus.words, "learn_rate": LEARN_RATE * share}
-    return {**what, "fit": "neural", "model": model, "settings": settings}
-
-
-class Outcome(NamedTuple):
-    """What came of a method with an architecture and a decoding.
-
-    architecture, method, decoding (str): Their names.
-    is_new (bool): Whether none of the papers has that.
-    system (System): What was counted, with the counts of all seeds.
-    """
-
-    architecture: str
-    method: str
-    decoding: str
-    is_new: bool
-    system: System
-
-
-def run_corpus(run: Runner, name: str, quick: bool) -> List[Outcome]:
+def run_corpus(run: Runner, name: str, size: Mapping[str, Any]) -> List[System]:
     """Run all methods with all architectures and seeds: a loss in each run, with those that come
-    second to it."""
-    corpus, seeds = CORPORA[name], SEEDS[:1] if quick else SEEDS
-    data = corpus.data
-    if quick:
-        data = {part: (file, begin, begin + QUICK) for part, (file, begin, _) in data.items()}
-    grid = {architecture: methods(corpus, architecture) for architecture in ARCHITECTURES}
-    runs, trained = [], []
-    for seed in seeds:
-        for architecture, available in grid.items():
-            for first, method in available.items():
-                own = [m for m, each in available.items() if each.losses[:1] == method.losses]
-                if len(method.losses) == 1:
-                    stages = [
-                        stage(corpus, architecture, available[m].losses[-1], seed, m != first)
-                        for m in own
-                    ]
-                    key = f"{name}-{architecture}-{first}-{seed}".replace(" ", "_")
-                    more = {"decodings": decodings(corpus), "cost": corpus.cost}
-                    runs.append(training(key, data, stages, **more))
-                    trained.append([(architecture, m) for m in own])
+    second to it. A system for each decoding; "is_new" says whether none of the papers has it."""
+    corpus, limit = CORPORA[name], size["limit"]
+    data = {part: corpus[part] for part in ("train", "dev", "test")}
+    if limit:
+        data = {part: (file, begin, begin + limit) for part, (file, begin, _) in data.items()}
+    trials: List[Trial] = []
+    trained: List[List[Tuple[str, str]]] = []
+    for seed in size["seeds"]:
+        for architecture in ARCHITECTURES:
+            grid = {m: each["losses"] for m, each in methods(architecture).items()}
+            for first in (m for m, each in grid.items() if len(each) == 1):
+                own = [m for m, each in grid.items() if each[:1] == grid[first]]
+                stages = [
+                    stage(corpus, architecture, grid[m][-1], seed, m != first, size) for m in own
+                ]
+                trials.append(Trial(f"{first}-{seed}", f"{name}-{architecture}", data, stages))
+                trained.append([(architecture, m) for m in own])
+    ways, cost = blocks("decodings", corpus), cost_of(corpus)
     looks: Dict[Tuple[str, str], List[Any]] = {}
-    for keys, found in zip(trained, run(runs)):
+    for keys, found in zip(trained, train_all(run, trials, decodings=ways, cost=cost)):
         for pair, look in zip(keys, found):
             looks.setdefault(pair, []).append(look)
     return [
-        Outcome(
-            architecture,
-            method,
+        system(
+            f"{architecture}: {method}; {decoding}",
+            looks[architecture, method],
             decoding,
-            available[method].is_new or decoding != BEST_PATH,
-            system(f"{architecture}: {method}; {decoding}", looks[architecture, method], decoding),
+            architecture=architecture,
+            method=method,
+            is_new=each.get("new_with") in ("any", corpus["cost"]) or decoding != BEST_PATH,
         )
-        for architecture, available in grid.items()
-        for method in available
-        for decoding in decodings(corpus)
+        for architecture in ARCHITECTURES
+        for method, each in methods(architecture).items()
+        for decoding in ways
     ]
 
 
@@ -210,30 +146,29 @@ BEST_HEADER = (
 )
 
 
-def describe(outcomes: Sequence[Outcome]) -> str:
+def describe(systems: Sequence[System]) -> str:
     """The scores on the test set, each with the best of the papers against the best of the
     others, both chosen on the dev set: for each architecture, then for all, as the papers have
     linear models."""
-    groups = [list(own) for _, own in groupby(outcomes, key=lambda one: one.architecture)]
+    groups = [list(own) for _, own in groupby(systems, lambda one: one.settings["architecture"])]
     new, known = (
-        [[one.system for one in own if one.is_new == is_new] for own in groups]
+        [[one for one in own if one.settings["is_new"] == is_new] for own in groups]
         for is_new in (True, False)
     )
-    others = [*new[0], *(one.system for own in groups[1:] for one in own)]
+    others = [*new[0], *(one for own in groups[1:] for one in own)]
     pairs = [*zip(new, known), (others, known[0])]
     return "\n\n".join(
-        f"{score_table(outcomes, score)}\n\n"
+        f"{score_table(systems, score)}\n\n"
         f"{markdown_table(BEST_HEADER, [best_row(*pair, score) for pair in pairs])}"
         for score in SCORES
     )
 
 
-def score_table(outcomes: Sequence[Outcome], score: Score) -> str:
-    """A score on the test set: a row for each method, a column for each decoding."""
-    groups = groupby(outcomes, key=lambda outcome: (outcome.architecture, outcome.method))
-    rows = [[*names, *(outcome.system.spread(score) for outcome in own)] for names, own in groups]
-    ways = dict.fromkeys(outcome.decoding for outcome in outcomes)
-    return markdown_table(["", score.name, *ways], rows)
+def score_table(systems: Sequence[System], score: Score) -> str:
+    """A score on the test set: a row for each method, a column for each way to predict."""
+    groups = groupby(systems, lambda one: (one.settings["architecture"], one.settings["method"]))
+    rows = [[*names, *(one.spread(score) for one in own)] for names, own in groups]
+    return markdown_table(["", score.name, *SPEC["decodings"]], rows)
 
 
 def best_row(some: Sequence[System], known: Sequence[System], score: Score) -> List[object]:
@@ -246,13 +181,7 @@ def best_row(some: Sequence[System], known: Sequence[System], score: Score) -> L
     return [ours.name, theirs.name, f"{value:+.{digits}f}", interval, f"{p:.2g}"]
 
 
-def experiment(run: Runner, quick: bool) -> Figures:
+def experiment(run: Runner, size: Mapping[str, Any]) -> Figures:
     """A section for each corpus."""
-    sections = [f"### {name}\n\n{describe(run_corpus(run, name, quick))}" for name in CORPORA]
-    return {
-        "epochs": LINEAR_EPOCHS,
-        "batches": LINEAR_BATCHES,
-        "second": SECOND,
-        "seeds": SEEDS,
-        "corpora": "\n\n".join(sections),
-    }
+    sections = [f"### {name}\n\n{describe(run_corpus(run, name, size))}" for name in CORPORA]
+    return {"corpora": "\n\n".join(sections)}

@@ -1,31 +1,63 @@
-"""The corpora of the papers, as docs: one for each sentence."""
+"""The corpora of the papers, as docs: one for each sentence. GENIA has folds, too."""
 
+import json
+import random
+from functools import lru_cache
 from pathlib import Path
-from typing import Iterator, List, Optional, Sequence
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
+import spacy
 from spacy.tokens import Doc
 from spacy.training import Example
 from spacy.vocab import Vocab
 
-from .runner import ROOT
-
+ROOT = Path(__file__).parent.parent
 ASSETS = ROOT / "assets"
-SPANISH = {"train": "esp.train", "dev": "esp.testa", "test": "esp.testb"}
-"""The files of CoNLL-2002 Spanish, in assets/conll2002_es."""
+GENIA = ROOT / "corpus" / "genia"
+SEED, N_FOLDS = 0, 10
+HELD_OUT = 4
+"""One in so many sentences or abstracts of the training data is held out for tuning."""
+
+TREE: Dict[str, Any] = json.loads((ROOT / "experiments" / "genia_tree.json").read_text())
+"""The categories of GENIA 3.0 (Kim et al., 2003), by the names that they have in 3.02."""
+
+TREE_COST = {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": TREE}
+
+
+def parts_of(path: str, limit: Optional[int] = None) -> Dict[str, Any]:
+    """The parts of a corpus of the CoNLL shared tasks of 2002 and 2003, for `read`: the path of its
+    files without ".train" and so on, and the most sentences of "train"."""
+    suffixes = {"train": "train", "dev": "testa", "test": "testb"}
+    ends = {"train": limit}
+    return {part: [f"{path}.{end}", 0, ends.get(part)] for part, end in suffixes.items()}
+
+
+@lru_cache(maxsize=1)
+def read(data: str) -> Dict[str, List[Doc]]:
+    """Read the parts of a corpus.
+
+    data (str): In JSON, the file of each part, below the repository, and the first and the last
+        sentence, as in a slice; or the arguments of `divide`.
+    RETURNS (Dict[str, List[Doc]]): The docs of "train", and of "dev" or "test" or both.
+    """
+    parts = json.loads(data)
+    if "fold" in parts:
+        return divide(**parts)
+    vocab = spacy.blank("xx").vocab
+    return {part: read_docs(ROOT / file, vocab, *ends) for part, (file, *ends) in parts.items()}
 
 
 def read_columns(path: Path) -> Iterator[List[List[str]]]:
     """Read a file of the CoNLL shared tasks: a token on each line, columns separated by blanks,
     an empty line after each sentence.
 
-    path (Path): The file.
     RETURNS (Iterator[List[List[str]]]): For each sentence the columns of its tokens.
     RAISES (FileNotFoundError): If it isn't there.
     """
     if not path.exists():
         raise FileNotFoundError(
-            f"{path}: expected the corpus; `python -m spacy project assets` "
-            "fetches what may be fetched"
+            f"{path}: expected the corpus; `python -m spacy project assets --extra` fetches what "
+            "may be fetched, `scripts/convert_genia.py` converts GENIA"
         )
     rows: List[List[str]] = []
     for line in [*path.read_text(encoding="utf8").splitlines(), ""]:
@@ -41,28 +73,16 @@ def read_docs(
     path: Path, vocab: Vocab, begin: Optional[int] = None, end: Optional[int] = None
 ) -> List[Doc]:
     """Read annotated sentences: words in the first column, IOB2 tags in the last and, if there
-    are three or more, parts of speech in the second, which become `token.tag_`.
-
-    path (Path): The file.
-    vocab (Vocab): The vocab of the docs.
-    begin, end (Optional[int]): Which sentences, as in a slice.
-    RETURNS (List[Doc]): The docs. An I- tag that continues nothing begins an entity, as in
-        conlleval.
-    """
+    are three or more, parts of speech in the second, which become `token.tag_`. An I- tag that
+    continues nothing begins an entity, as in conlleval. Begin and end are as in a slice."""
     docs: List[Doc] = []
     for rows in list(read_columns(path))[begin:end]:
-        tags = [row[1] for row in rows] if len(rows[0]) > 2 else None
-        ents = _repaired([row[-1] for row in rows])
-        docs.append(Doc(vocab, words=[row[0] for row in rows], tags=tags, ents=ents))
+        pos = [row[1] for row in rows] if len(rows[0]) > 2 else None
+        tags = [row[-1] for row in rows]
+        begins = [t[:1] == "I" and before[1:] != t[1:] for t, before in zip(tags, ["O", *tags])]
+        ents = [f"B{tag[1:]}" if is_first else tag for tag, is_first in zip(tags, begins)]
+        docs.append(Doc(vocab, words=[row[0] for row in rows], tags=pos, ents=ents))
     return docs
-
-
-def _repaired(tags: Sequence[str]) -> List[str]:
-    repaired: List[str] = []
-    for tag, before in zip(tags, ["O", *tags]):
-        goes_on = tag[:1] != "I" or before[1:] == tag[1:]
-        repaired.append(tag if goes_on else f"B{tag[1:]}")
-    return repaired
 
 
 def as_examples(docs: Sequence[Doc]) -> List[Example]:
@@ -73,3 +93,58 @@ def as_examples(docs: Sequence[Doc]) -> List[Example]:
 def bare(doc: Doc) -> Doc:
     """A doc with the same words and parts of speech, without entities."""
     return Doc(doc.vocab, words=[t.text for t in doc], tags=[t.tag_ for t in doc])
+
+
+def tags_of(doc: Doc) -> List[str]:
+    """The IOB2 tag of each token."""
+    return [f"{t.ent_iob_}-{t.ent_type_}" if t.ent_type_ else "O" for t in doc]
+
+
+@lru_cache
+def read_genia(tokenization: str, folder: Path = GENIA) -> Tuple[List[Doc], List[str]]:
+    """GENIA in one of the tokenizations of scripts/convert_genia.py: a doc for each sentence, and
+    its abstract."""
+    docs = read_docs(folder / f"{tokenization}.iob2", spacy.blank("xx").vocab)
+    lines = (folder / "sentences.tsv").read_text(encoding="utf8").splitlines()
+    return docs, [line.split("\t")[1] for line in lines]
+
+
+def deal(groups: Sequence[Any], n_folds: int, seed: int = SEED) -> List[List[int]]:
+    """Deal out a corpus by chance: the sentences of each fold. The groups to which sentences belong
+    stay together."""
+    names = sorted(set(groups))
+    random.Random(seed).shuffle(names)
+    fold_of = {name: i % n_folds for i, name in enumerate(names)}
+    folds: List[List[int]] = [[] for _ in range(n_folds)]
+    for i, group in enumerate(groups):
+        folds[fold_of[group]].append(i)
+    return folds
+
+
+def take_out(groups: Sequence[Any], n_folds: int, fold: int) -> Tuple[List[int], List[int]]:
+    """The sentences that are not in a fold, and those that are."""
+    folds = deal(groups, n_folds)
+    rest = sorted(i for number, some in enumerate(folds) if number != fold for i in some)
+    return rest, folds[fold]
+
+
+def divide(
+    tokenization: str, by_abstract: bool, limit: Optional[int], fold: int, held_out: bool = False
+) -> Dict[str, List[Doc]]:
+    """Divide GENIA.
+
+    tokenization (str): See `read_genia`.
+    by_abstract (bool): Whether the sentences of an abstract stay together.
+    limit (Optional[int]): The most sentences.
+    fold (int): The fold that is tested.
+    held_out (bool): Whether a part of its training data is taken for development in its place.
+    RETURNS (Dict[str, List[Doc]]): "train", and "test" or "dev".
+    """
+    docs, abstracts = read_genia(tokenization)
+    groups: Sequence[Any] = abstracts[:limit] if by_abstract else range(len(docs[:limit]))
+    train, test = take_out(groups, N_FOLDS, fold)
+    if held_out:
+        learn, held = take_out([groups[i] for i in train], HELD_OUT, 0)
+        train, test = [train[i] for i in learn], [train[i] for i in held]
+    part = "dev" if held_out else "test"
+    return {"train": [docs[i] for i in train], part: [docs[i] for i in test]}

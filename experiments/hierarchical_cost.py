@@ -1,149 +1,68 @@
 """Higashiyama et al.: the perceptrons and passive-aggressive with the cost of a tree, on ten folds
 of GENIA. Methods are tuned on a part of the first fold's training data."""
 
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 import numpy
 
-from spacy_costner.commands.plots import ACCENT, MUTED, SECOND, drawing, save
+from spacy_costner.commands.plots import ACCENT, MUTED, SECOND, drawing
 from spacy_costner.metrics import markdown_table
 
-from .genia import N_FOLDS, SEED, TREE
-from .runner import ROOT, Figures, Runner, listed, spec
-from .scores import COST, F, System, best_on_dev, compare
-from .tagger import Block, features_of, linear_block, loss_block
-from .training import Stage
-from .tuning import Trial, test, tune
-
-FIGURE = ROOT / "docs" / "figures" / "hierarchical_cost.svg"
-FEATURES = features_of("hierarchical_cost")
-PAPER_FEATURES: Block = {
-    "@misc": FEATURES["@misc"],
-    "windows": {kind: size for kind, size in FEATURES["windows"].items() if kind != "SHAPE"},
-    "affixes": FEATURES["affixes"],
-    "min_count": {kind: FEATURES["min_count"][kind] for kind in ("prefix", "suffix")},
-}
-"""Without what stands in for features of pairs of tags."""
+from .corpora import N_FOLDS, SEED, TREE_COST
+from .runner import Figures, Runner, spec
+from .scores import COST, F, System, Trial, best_on_dev, compare, test, tune
+from .training import Stage, features_of, filled, linear_block
 
 SPEC = spec("hierarchical_cost")
-ADAGRAD, STEPS_OF_ONE = SPEC["optimizers"]["adagrad"], SPEC["optimizers"]["steps_of_one"]
-FEATURES_BY_NAME = {"ours": FEATURES, "paper": PAPER_FEATURES}
-TREE_COST: Block = {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": TREE}
+METHODS = {name: {**SPEC["defaults"], **method} for name, method in SPEC["methods"].items()}
+SPLITS = {name: {"grids": {}, **split} for name, split in SPEC["splits"].items()}
 COSTS = {"tree": TREE_COST, "zero_one": {"@misc": "spacy_costner.ZeroOneCost.v1"}}
 PERCEPTRONS = ("none", "zero_one", "tree")
 AVERAGE_COST, F_SCORE = COST._replace(digits=3), F._replace(digits=1)
 
-
-class Method(NamedTuple):
-    """A way of training.
-
-    title (str): What it is called.
-    loss (str), cost (Optional[str]): The loss, and its cost if it has one.
-    tuned (Optional[str]): The setting of the loss that is tuned.
-    grid (Sequence[float]): The values that are tried.
-    optimizer (Block): The settings of AdaGrad.
-    batch_size (int): Sentences in a step.
-    features (str): What is seen of tokens: "ours", or those of the "paper" only.
-    """
-
-    title: str
-    loss: str
-    cost: Optional[str] = None
-    tuned: Optional[str] = None
-    grid: Sequence[float] = (0.0,)
-    optimizer: Block = ADAGRAD
-    batch_size: int = 16
-    features: str = "ours"
-
-    def stage(self, value: float, epochs: Sequence[int]) -> Stage:
-        """The training with a value of what is tuned: see `training.fit_online`."""
-        more: Dict[str, Any] = {"cost": COSTS[self.cost]} if self.cost else {}
-        more |= {self.tuned: value} if self.tuned else {}
-        return {
-            "fit": "online",
-            "loss": loss_block(self.loss, **more),
-            "model": linear_block(FEATURES_BY_NAME[self.features], **self.optimizer),
-            "settings": {"epochs": epochs, "batch_size": self.batch_size},
-        }
-
-
-class Split(NamedTuple):
-    """How the corpus is divided.
-
-    title (str): What it is called.
-    tokenization (str): PLAIN or GOLD.
-    by_abstract (bool): Whether the sentences of an abstract stay together.
-    methods (Sequence[str]): The methods that are tested.
-    epochs (int): The most epochs.
-    grids (Mapping[str, Sequence[float]]): The values that are tried, where not all are.
-    """
-
-    title: str
-    tokenization: str
-    by_abstract: bool
-    methods: Sequence[str]
-    epochs: int
-    grids: Mapping[str, Sequence[float]] = {}
-
-
-class Size(NamedTuple):
-    """How much of it all is run.
-
-    limit (Optional[int]): The most sentences.
-    epochs (int), values (int), folds (int): The most epochs, values that are tried, and folds
-        that are tested.
-    """
-
-    limit: Optional[int]
-    epochs: int
-    values: int
-    folds: int
-
-
-METHODS = {name: Method(**method) for name, method in SPEC["methods"].items()}
-SPLITS = {name: Split(**split) for name, split in SPEC["splits"].items()}
+OURS = features_of("hierarchical_cost")
+FEATURES = {
+    "ours": OURS,
+    "paper": {
+        **{key: OURS[key] for key in ("@misc", "affixes")},
+        "windows": {kind: size for kind, size in OURS["windows"].items() if kind != "SHAPE"},
+        "min_count": {kind: OURS["min_count"][kind] for kind in ("prefix", "suffix")},
+    },
+}
+"""Those of the paper are without what stands in for features of pairs of tags."""
 
 Tuned = Dict[str, List[System]]
 
 
-def run_split(run: Runner, name: str, size: Size) -> Tuple[Tuned, Dict[str, System]]:
-    """Tune the methods on a split, and test them.
-
-    run (Runner): Runs the trainings.
-    name (str), size (Size): The split, and how much of it.
-    RETURNS (Tuple[Tuned, Dict[str, System]]): All that was tried, and what was chosen, by method.
-    """
-    split = SPLITS[name]
-    data = {
-        "tokenization": split.tokenization,
-        "by_abstract": split.by_abstract,
-        "limit": size.limit,
+def stage(method: Mapping[str, Any], value: float, epochs: Sequence[int]) -> Stage:
+    """The training with a value of what is tuned: see `training.fit_online`."""
+    return {
+        "fit": "online",
+        "loss": filled(method["loss"], **COSTS, value=value),
+        "model": linear_block(FEATURES[method["features"]], **method["optimizer"]),
+        "settings": {"epochs": epochs, "batch_size": method["batch_size"]},
     }
-    epochs = [*range(1, min(split.epochs, size.epochs) + 1)]
+
+
+def run_split(run: Runner, name: str, size: Mapping[str, Any]) -> Tuple[Tuned, Dict[str, System]]:
+    """Tune the methods on a split, and test them: all that was tried, and what was chosen, by
+    method."""
+    split = SPLITS[name]
+    data = {key: split[key] for key in ("tokenization", "by_abstract")} | {"limit": size["limit"]}
     held_out = {**data, "fold": 0, "held_out": True}
+    epochs = [*range(1, min(split["epochs"], size["epochs"]) + 1)]
     trials = [
-        Trial(
-            method,
-            f"{name}-{value}",
-            held_out,
-            METHODS[method].stage(value, epochs),
-            {"value": value},
-        )
-        for method in split.methods
-        for value in split.grids.get(method, METHODS[method].grid)[: size.values]
+        Trial(m, f"{name}-{v}", held_out, [stage(METHODS[m], v, epochs)], {"value": v})
+        for m in split["methods"]
+        for v in split["grids"].get(m, METHODS[m]["grid"])[: size["values"]]
     ]
     tuned = tune(run, trials, cost=TREE_COST)
-    chosen = {method: best_setting(tuned[method]) for method in split.methods}
+    chosen = {m: best_setting(tuned[m]) for m in split["methods"]}
+    stages = {m: [stage(METHODS[m], one["value"], [one["epochs"]])] for m, one in chosen.items()}
     folds = [
-        Trial(
-            method,
-            f"{name}-fold-{fold}",
-            {**data, "fold": fold},
-            METHODS[method].stage(best["value"], [best["epochs"]]),
-            best,
-        )
-        for fold in range(size.folds)
-        for method, best in chosen.items()
+        Trial(m, f"{name}-fold-{fold}", {**data, "fold": fold}, stages[m], chosen[m])
+        for fold in range(size["folds"])
+        for m in chosen
     ]
     return tuned, test(run, folds, cost=TREE_COST)
 
@@ -171,7 +90,7 @@ def table_of_levels(outcomes: Outcomes) -> str:
         for method in PERCEPTRONS:
             levels = numpy.mean(found[method].settings["levels"], axis=0)
             numbers = [f"{level:.1f}" for level in levels]
-            rows.append([SPLITS[name].title, METHODS[method].title, *numbers])
+            rows.append([SPLITS[name]["title"], METHODS[method]["title"], *numbers])
     return markdown_table(["split", "", *range(1, len(levels) + 1)], rows)
 
 
@@ -186,34 +105,27 @@ def table_of_differences(outcomes: Outcomes) -> str:
                 f"{gap.value:+.{score.digits}f} (p = {gap.p:.2g})"
                 for score, (gap,) in zip(scores, gaps)
             ]
-            rows.append([SPLITS[name].title, METHODS[method].title, *differences])
+            rows.append([SPLITS[name]["title"], METHODS[method]["title"], *differences])
     return markdown_table(["split", "tree cost against", *(score.name for score in scores)], rows)
 
 
 def least(tuned: Sequence[System]) -> Dict[float, float]:
     """The cost at the best number of epochs, of each value."""
-    values = sorted({one.settings["value"] for one in tuned})
-    return {
-        value: min(one.on("dev", COST)[0] for one in tuned if one.settings["value"] == value)
-        for value in values
-    }
+    costs = sorted((one.settings["value"], -one.on("dev", COST)[0]) for one in tuned)
+    return {value: -cost for value, cost in costs}
 
 
 def draw(tuned: Mapping[str, Sequence[System]]) -> Any:
-    """Draw the average cost against alpha, as in figure 2, on a log scale.
-
-    tuned (Mapping[str, Sequence[System]]): What was tried of the perceptrons without a cost and
-        with either.
-    RETURNS (Figure): A line for each cost, and one for alpha = 0.
-    """
+    """Draw the average cost against alpha, as in figure 2, on a log scale: a line for each cost
+    that the perceptron was tuned with, and one for alpha = 0."""
     with drawing() as figure_class:
         figure = figure_class(figsize=(4.8, 3.6), layout="constrained")
         axes = figure.add_subplot()
         for method, colour in (("tree", ACCENT), ("zero_one", SECOND)):
-            costs, title = least(tuned[method]), METHODS[method].title
+            costs, title = least(tuned[method]), METHODS[method]["title"]
             axes.plot([*costs], [*costs.values()], color=colour, marker=".", label=title)
         (without,) = least(tuned["none"]).values()
-        axes.axhline(without, color=MUTED, linestyle="--", label=METHODS["none"].title)
+        axes.axhline(without, color=MUTED, linestyle="--", label=METHODS["none"]["title"])
         axes.set(xscale="log", xlabel="alpha", ylabel="average cost of held-out data")
         values = sorted({value for line in axes.lines[:2] for value in line.get_xdata()})
         axes.set_xticks(values, [f"{value:g}" for value in values])
@@ -222,30 +134,19 @@ def draw(tuned: Mapping[str, Sequence[System]]) -> Any:
         return figure
 
 
-def experiment(run: Runner, quick: bool) -> Figures:
+def experiment(run: Runner, size: Mapping[str, Any]) -> Figures:
     """Tables 1, 2 and 3, and figure 2."""
-    size = Size(**SPEC["quick" if quick else "full"])
     found = {name: run_split(run, name, size) for name in SPLITS}
     outcomes = {name: systems for name, (_, systems) in found.items()}
-    if not quick:
-        FIGURE.parent.mkdir(exist_ok=True)
-        save(draw(found["paper"][0]), FIGURE)
     return {
-        "limit": "" if size.limit is None else f", the first {size.limit:,} sentences",
+        "limit": f", the first {size['limit']:,} sentences" if size["limit"] else "",
         "n_folds": N_FOLDS,
         "seed": SEED,
-        "tested": size.folds,
-        "affixes": listed(PAPER_FEATURES["affixes"]),
-        "affix_count": PAPER_FEATURES["min_count"]["prefix"],
-        "learn_rate": ADAGRAD["learn_rate"],
-        "batch_size": METHODS["tree"].batch_size,
-        "batch_size_of_pa": METHODS["pa"].batch_size,
-        "epochs": {name: min(split.epochs, size.epochs) for name, split in SPLITS.items()},
-        **{
-            split: {n: cells(one) for n, one in systems.items()}
-            for split, systems in outcomes.items()
-        },
+        "features": FEATURES["paper"],
+        "methods": METHODS,
+        "epochs": {name: min(split["epochs"], size["epochs"]) for name, split in SPLITS.items()},
+        **{name: {n: cells(one) for n, one in some.items()} for name, some in outcomes.items()},
         "differences": table_of_differences(outcomes),
         "levels": table_of_levels(outcomes),
-        "figure": FIGURE.name,
+        "figure": run.picture("hierarchical_cost", draw(found["paper"][0])),
     }

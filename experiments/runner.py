@@ -4,13 +4,16 @@ import platform
 from datetime import date
 from importlib import import_module
 from importlib.metadata import version
+from itertools import product
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from string import Formatter
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 from spacy.util import load_config
 from thinc.api import Config
 from tqdm import tqdm
 
+from spacy_costner.commands.plots import save
 from spacy_costner.commands.runs import (
     Done,
     Failed,
@@ -21,7 +24,8 @@ from spacy_costner.commands.runs import (
     run_all,
 )
 
-ROOT = Path(__file__).parent.parent
+from .corpora import ROOT
+
 OUTPUT = ROOT / "training" / "experiments"
 PAGE = ROOT / "docs" / "reproduction.md"
 PACKAGES = ("spacy-costner", "spacy", "thinc", "numpy", "scipy")
@@ -33,61 +37,90 @@ Figures = Dict[str, Any]
 class Runner:
     """Runs what has no result yet, and adds up the CPU time of all."""
 
-    def __init__(self, folder: Path, make_executor: Optional[MakeExecutor] = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        make_executor: Optional[MakeExecutor] = None,
+        figures: Optional[Path] = None,
+    ) -> None:
         """Initialize.
 
         folder (Path): Where results are kept, in files named by the runs.
         make_executor (Optional[MakeExecutor]): See `spacy_costner.commands.runs.run_all`.
+        figures (Optional[Path]): The folder of pictures; None: that of the results.
         """
         self.folder = folder
         self.make_executor = make_executor
+        self.figures = figures or folder
         self.seconds = 0.0
 
     def __call__(self, runs: Sequence[Run]) -> List[Any]:
-        """Run, or take what is kept.
+        """Run, or take what is kept: what each function returned. Each run has a name of its own.
 
-        runs (Sequence[Run]): The runs, each with a name of its own.
-        RETURNS (List[Any]): What each function returned.
         RAISES (ValueError): If any failed, once the others have come to their end.
         """
-        paths = {run.name: self.folder / f"{run.name}.json" for run in runs}
-        runs = [run._replace(path=paths[run.name]) for run in runs]
-        found = {run.name: kept(paths[run.name], run.key) for run in runs}
+        runs = [run._replace(path=self.folder / f"{run.name}.json") for run in runs]
+        found = {run.name: kept(run.path, run.key) for run in runs if run.path}
         todo = [run for run in runs if found[run.name] is None]
-        failed: List[str] = []
-        with tqdm(total=len(runs), initial=len(runs) - len(todo), unit="run") as bar:
-            for run, ended in run_all(todo, self.make_executor if len(todo) > 1 else None):
-                found[run.name] = ended
-                if isinstance(ended, Failed):
-                    failed.append(f"{run.name}: {ended.reason}\n{ended.trace}")
-                bar.set_postfix_str(run.name, refresh=False)
-                bar.update()
+        ended = run_all(todo, self.make_executor if len(todo) > 1 else None)
+        for run, one in tqdm(ended, total=len(todo), unit="run"):
+            found[run.name] = one
+        failed = [
+            f"{name}: {one.reason}\n{one.trace}"
+            for name, one in found.items()
+            if isinstance(one, Failed)
+        ]
         if failed:
             raise ValueError("\n".join([f"{len(failed)} of {len(runs)} runs failed", *failed]))
         done = [Done._make(found[run.name] or ()) for run in runs]
         self.seconds += sum(one.seconds for one in done)
         return [one.value for one in done]
 
+    def grid(self, name: str, function: Callable[..., Any], **values: Any) -> Dict[Any, Any]:
+        """Run a function with all combinations of some values of its arguments: what it returned,
+        by the combination."""
+        cells = [*product(*values.values())]
+        runs = [
+            Run("-".join(map(str, (name, *cell))), function, dict(zip(values, cell)))
+            for cell in cells
+        ]
+        return dict(zip(cells, self(runs)))
+
+    def picture(self, name: str, figure: Any) -> str:
+        """Save a figure of matplotlib: the name of the file."""
+        self.figures.mkdir(parents=True, exist_ok=True)
+        save(figure, self.figures / f"{name}.svg")
+        return f"{name}.svg"
+
 
 def run_experiment(name: str, *, quick: bool, jobs: int) -> str:
-    """Run an experiment.
-
-    name (str): The name of its spec.
-    quick (bool): Whether only a part of it; else its section of the page is written.
-    jobs (int): How many runs go side by side.
-    RETURNS (str): Its section.
-    """
-    runner = Runner(OUTPUT / name / ("quick" if quick else "full"), local_processes(jobs))
-    figures = import_module(f"experiments.{name}").experiment(runner, quick)
-    text = fill(template(name), {"provenance": provenance(name, runner.seconds), **figures})
+    """Run an experiment, with so many jobs side by side: its section of the page, which is written
+    if it isn't a quick part of it only."""
+    folder = OUTPUT / name / ("quick" if quick else "full")
+    figures = None if quick else PAGE.parent / "figures"
+    runner = Runner(folder, local_processes(jobs), figures)
+    text = section(name, runner, quick)
     if not quick:
         write_section(PAGE, name, text)
     return text
 
 
+def section(name: str, runner: Runner, quick: bool) -> str:
+    """Run an experiment and fill in its page with what the spec says of its size, what it returns
+    and where that comes from."""
+    size = size_of(spec(name), quick)
+    figures = import_module(f"experiments.{name}").experiment(runner, size)
+    return fill(template(name), {**size, **figures, "provenance": provenance(name, runner.seconds)})
+
+
 def spec(name: str) -> Config:
     """What an experiment is made of: corpora, settings, methods, grids, published figures."""
     return load_config(ROOT / "experiments" / f"{name}.cfg", interpolate=True)
+
+
+def size_of(config: Mapping[str, Any], quick: bool) -> Dict[str, Any]:
+    """How much is run: [full] of a spec, with what [quick] has in the place of it."""
+    return {**config["full"], **(config["quick"] if quick else {})}
 
 
 def provenance(name: str, seconds: float) -> str:
@@ -104,18 +137,22 @@ def template(name: str) -> str:
     return (ROOT / "experiments" / f"{name}.md").read_text(encoding="utf8")
 
 
+class _Page(Formatter):
+    def format_field(self, value: Any, format_spec: str) -> str:
+        """Values of a list stand one after another; the format says what is before the last one."""
+        if not isinstance(value, list):
+            return str(super().format_field(value, format_spec))
+        *most, last = (f"{one:g}" if isinstance(one, float) else str(one) for one in value)
+        return (format_spec or ", ").join([", ".join(most), last] if most else [last])
+
+
 def fill(text: str, figures: Mapping[str, Any]) -> str:
     """Fill in a template."""
-    return text.format_map(figures).strip()
+    return _Page().vformat(text, (), figures).strip()
 
 
 def write_section(page: Path, name: str, text: str) -> None:
-    """Put a section on a page in the place of the one of the same name, or at its end.
-
-    page (Path): A file in Markdown.
-    name (str): The name of the section.
-    text (str): The section.
-    """
+    """Put a section on a page in the place of the one of the same name, or at its end."""
     begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
     section = f"{begin}\n\n{text}\n\n{end}"
     before = page.read_text(encoding="utf8") if page.exists() else ""
@@ -125,9 +162,3 @@ def write_section(page: Path, name: str, text: str) -> None:
     else:
         section = f"{before.rstrip()}\n\n{section}\n"
     page.write_text(section, encoding="utf8")
-
-
-def listed(values: Sequence[object], last: str = ", ") -> str:
-    """Values in a sentence."""
-    *most, end = (f"{value:g}" if isinstance(value, float) else str(value) for value in values)
-    return last.join([", ".join(most), end]) if most else end

@@ -1,10 +1,12 @@
-"""From counts to scores of systems, and to judgements of their differences."""
+"""From runs to scores of systems: settings are tried on the dev part, the chosen ones are trained
+for the test part, and differences are judged."""
 
-from typing import Any, Callable, List, Mapping, NamedTuple, Sequence
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence
 
 import numpy
 from thinc.types import Floats1d, Floats2d, FloatsXd
 
+from spacy_costner.commands.runs import Run
 from spacy_costner.metrics import (
     Difference,
     f_score,
@@ -15,7 +17,8 @@ from spacy_costner.metrics import (
     recall,
 )
 
-from .training import BEST_PATH
+from .runner import Runner
+from .training import BEST_PATH, Look, Stage, train_and_count
 
 COUNTS = ("right", "wrong", "missed", "cost", "tokens", "whole", "docs")
 """What is counted in each doc; "whole": no mistake; "docs": 1."""
@@ -50,7 +53,7 @@ class System(NamedTuple):
     dev (Floats2d): The sums of COUNTS over the dev part, of each seed. Shape: (seeds, columns)
     test (Sequence[Floats2d]): The COUNTS of the test part, of each seed or fold. Shape: each
         (docs, columns)
-    settings (Mapping[str, Any]): What it was trained with, as far as that was chosen.
+    settings (Mapping[str, Any]): What it was trained with, and what else tells it from others.
     """
 
     name: str
@@ -76,15 +79,70 @@ class System(NamedTuple):
         return self._replace(test=[sum(self.test)])
 
 
-def system(
-    name: str, looks: Sequence[Mapping[str, Any]], decoding: str = BEST_PATH, **settings: Any
-) -> System:
+def system(name: str, looks: Sequence[Look], decoding: str = BEST_PATH, **settings: Any) -> System:
     """A system of what was seen of it, one look for each seed: see `training.train_and_count`."""
     dev, test = (
         [numpy.asarray(look[part][decoding]) for look in looks if part in look]
         for part in ("dev", "test")
     )
     return System(name, numpy.asarray(dev), test, settings)
+
+
+class Trial(NamedTuple):
+    """A run of `training.train_and_count`.
+
+    name (str): What the system is called.
+    key (str): What makes a name for the run, with that of the system.
+    data (Mapping[str, Any]), stages (Sequence[Stage]), start (Sequence[Stage]): See there.
+    settings (Mapping[str, Any]): What tells it from others of its name.
+    """
+
+    name: str
+    key: str
+    data: Mapping[str, Any]
+    stages: Sequence[Stage]
+    settings: Mapping[str, Any] = {}
+    start: Sequence[Stage] = ()
+
+
+def train_all(run: Runner, trials: Sequence[Trial], **more: Any) -> List[List[Look]]:
+    """Run trials: the looks of each. What else there is, is that of `train_and_count`."""
+    return run(
+        [
+            Run(
+                f"{one.key}-{one.name}".replace(" ", "_"),
+                train_and_count,
+                {"data": one.data, "stages": one.stages, "start": one.start, **more},
+            )
+            for one in trials
+        ]
+    )
+
+
+def tune(run: Runner, trials: Sequence[Trial], **more: Any) -> Dict[str, List[System]]:
+    """Train, and make a system of each look: see `train_all`. By name, the systems with the
+    settings of their trial and stage, and with the epochs that they had and whether weights are
+    averaged."""
+    found: Dict[str, List[System]] = {trial.name: [] for trial in trials}
+    for trial, looks in zip(trials, train_all(run, trials, **more)):
+        for look in looks:
+            facts = {key: look[key] for key in ("epochs", "averaged") if key in look}
+            settings = {**trial.stages[look["stage"]]["settings"], **trial.settings, **facts}
+            found[trial.name].append(system(trial.name, [look], **settings))
+    return found
+
+
+def test(run: Runner, trials: Sequence[Trial], **more: Any) -> Dict[str, System]:
+    """Train, and make a system of all trials with a name, which have a look each: see
+    `train_all`. "levels" are a setting, too, those of each trial."""
+    looks: Dict[str, List[Look]] = {trial.name: [] for trial in trials}
+    settings = {trial.name: trial.settings for trial in trials}
+    for trial, (look,) in zip(trials, train_all(run, trials, **more)):
+        looks[trial.name].append(look)
+    return {
+        name: system(name, own, **settings[name], levels=[look.get("levels") for look in own])
+        for name, own in looks.items()
+    }
 
 
 def best_on_dev(systems: Sequence[System], score: Score = F) -> System:
@@ -100,7 +158,6 @@ def compare(
 
     systems (Sequence[System]), baseline (System): The systems. The one of them with the most
         seeds has a multiple of the number of those of each other.
-    scores (Sequence[Score]): The scores.
     **settings (Any): See `paired_differences`.
     RETURNS (List[List[Difference]]): For each score one for each system.
     """

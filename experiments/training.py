@@ -1,15 +1,15 @@
 """The run that all experiments with entities are made of: train in stages, look on the way.
 
-A stage is a dict that JSON can hold: the arguments of `make_tagger`, the name of a way of training
-("fit", one of FITS), its "settings", and after which stage it goes on ("after", the number of one;
-if there is none it begins with the weights that the run starts from, or with 0). A look is what is
-counted then in the dev and the test part.
+A stage is a dict that JSON can hold: the "model" and "loss" blocks of the component, its "scheme"
+and the "seed"; the name of a way of training ("fit", one of FITS), its "settings", and after which
+stage it goes on ("after", the number of one; if there is none it begins with the weights that the
+run starts from, or with 0). A look is what is counted then in the dev and the test part.
 """
 
 import json
 import random
 from contextlib import nullcontext
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 import numpy
@@ -18,38 +18,59 @@ from scipy.optimize import minimize
 from spacy.tokens import Doc
 from spacy.training import Example
 from spacy.training.batchers import minibatch_by_words
-from spacy.util import minibatch, registry
-from thinc.api import Adam
+from spacy.util import load_config, minibatch, registry
+from thinc.api import Adam, fix_random_seed
 from thinc.types import Floats2d, FloatsXd
 
-from spacy_costner.commands.runs import Run
 from spacy_costner.costs.label_tree import make_tree
 from spacy_costner.costs.tables import HAMMING
+from spacy_costner.ml import linear_part
 from spacy_costner.pipeline.annotations import score_spans
+from spacy_costner.pipeline.component import CostSensitiveNER
 from spacy_costner.pipeline.scorers import count_at_level, count_docs, entity_pairs
 from spacy_costner.pipeline.token_attrs import read_presets
 from spacy_costner.training import Step, TotalLoss, minimise, read_batches, train
 from spacy_costner.training.convergence import Convergence, ignore
 
-from .corpora import as_examples, bare, read_docs
-from .genia import divide
-from .runner import ROOT
-from .tagger import Block, Tagger, make_tagger
+from .corpora import ROOT, as_examples, bare, read
 
+Block = Mapping[str, Any]
 Stage = Mapping[str, Any]
 Look = Dict[str, Any]
 OnLook = Callable[..., None]
 
 BEST_PATH = "best path"
 VITERBI: Mapping[str, Block] = {BEST_PATH: {"@misc": "spacy_costner.ViterbiDecoding.v1"}}
+SEQUENTIAL: Block = {"@losses": "spacy_costner.Sequential.v1"}
 DROPOUT = 0.2
-LEARN_RATE = 0.001
-"""That of a CNN; sparse features have AdaGrad's."""
 
 
-def training(name: str, data: Mapping[str, Any], stages: Sequence[Stage], **more: Any) -> Run:
-    """A run of `train_and_count`, by name."""
-    return Run(name, train_and_count, {"data": data, "stages": list(stages), **more})
+def features_of(experiment: str) -> Dict[str, Any]:
+    """What the config of an experiment, in configs/papers, says of features."""
+    config = load_config(ROOT / "configs" / "papers" / f"{experiment}.cfg")
+    return dict(config["components"]["ner"]["model"]["features"])
+
+
+def loss_block(name: str, **settings: Any) -> Block:
+    """The block of one of our losses."""
+    return {"@losses": f"spacy_costner.{name}.v1", **settings}
+
+
+def filled(block: Block, **values: Any) -> Block:
+    """A block of a spec with values in their places, such as that of alpha for "<alpha>"."""
+    places = {f"<{name}>": value for name, value in values.items()}
+    return {k: places.get(v, v) if isinstance(v, str) else v for k, v in block.items()}
+
+
+def linear_block(features: Block, **settings: Any) -> Block:
+    """The linear CRF of the papers, with its features and the settings of AdaGrad."""
+    return {"@architectures": "spacy_costner.SparseCRF.v1", **settings, "features": features}
+
+
+def in_turn(stage: Stage, settings: Sequence[Mapping[str, Any]]) -> List[Stage]:
+    """A stage with one setting of its fit after another, each from the weights so far."""
+    after = [None, *range(len(settings))]
+    return [{**stage, "settings": one, "after": i} for one, i in zip(settings, after)]
 
 
 def train_and_count(
@@ -62,7 +83,7 @@ def train_and_count(
 ) -> List[Look]:
     """Train in stages, and count what is right and wrong.
 
-    data (Mapping[str, Any]): See `read`.
+    data (Mapping[str, Any]): See `corpora.read`.
     stages (Sequence[Stage]): The stages.
     start (Sequence[Stage]): Stages before these, at which nobody looks. Their weights are kept
         for the next run in this process that starts from them.
@@ -75,33 +96,18 @@ def train_and_count(
     first = start_weights(json.dumps(data), json.dumps(start)) if start else None
     looks: List[Look] = []
 
-    def look(tagger: Tagger, **facts: Any) -> None:
-        looks.append({**facts, **count(tagger, docs, decodings, cost)})
+    def look(ner: CostSensitiveNER, **facts: Any) -> None:
+        looks.append({**facts, **count(ner, docs, decodings, cost)})
 
     run_stages(as_examples(docs["train"]), stages, first, look)
     return looks
 
 
 @lru_cache(maxsize=1)
-def read(data: str) -> Dict[str, List[Doc]]:
-    """Read the parts of a corpus.
-
-    data (str): In JSON, the file of each part, below the repository, and the first and the last
-        sentence, as in a slice; or the arguments of `genia.divide`.
-    RETURNS (Dict[str, List[Doc]]): The docs of "train", and of "dev" or "test" or both.
-    """
-    parts = json.loads(data)
-    if "fold" in parts:
-        return divide(**parts)
-    vocab = spacy.blank("xx").vocab
-    return {part: read_docs(ROOT / file, vocab, *ends) for part, (file, *ends) in parts.items()}
-
-
-@lru_cache(maxsize=1)
 def start_weights(data: str, stages: str) -> List[FloatsXd]:
     """The weights after some stages; data and stages in JSON."""
     examples = as_examples(read(data)["train"])
-    return run_stages(examples, json.loads(stages), None, lambda tagger, **facts: None)
+    return run_stages(examples, json.loads(stages), None, lambda ner, **facts: None)
 
 
 def run_stages(
@@ -110,32 +116,73 @@ def run_stages(
     first: Optional[List[FloatsXd]],
     look: OnLook,
 ) -> List[FloatsXd]:
-    """Train in stages.
+    """Train in stages, at least one: the weights after the last one.
 
-    examples (Sequence[Example]): What is learned from.
-    stages (Sequence[Stage]): The stages, at least one.
     first (Optional[List[FloatsXd]]): The weights to start from.
-    look (Callable): Takes the tagger and what a fit tells, whenever one may look.
-    RETURNS (List[FloatsXd]): The weights after the last stage.
+    look (Callable): Takes the component and what a fit tells, whenever one may look.
     """
     weights: Dict[Optional[int], Any] = {None: first}
     for i, stage in enumerate(stages):
         made_of = {name: stage[name] for name in ("loss", "seed", "scheme") if name in stage}
-        tagger = make_tagger(examples, model=stage["model"], **made_of)
-        begin = weights[stage.get("after")]
-        if begin is not None:
-            tagger.write_weights(begin)
-
-        def look_now(of: Tagger = tagger, stage: int = i, **facts: Any) -> None:
-            look(of, stage=stage, **facts)
-
-        FITS[stage["fit"]](tagger, examples, look_now, **stage["settings"])
-        weights[i] = tagger.read_weights()
+        ner = make_ner(examples, model=stage["model"], **made_of)
+        if (begin := weights[stage.get("after")]) is not None:
+            write_weights(ner, begin)
+        FITS[stage["fit"]](ner, examples, partial(look, ner, stage=i), **stage["settings"])
+        weights[i] = read_weights(ner)
     return weights[len(stages) - 1]
 
 
+def make_ner(
+    examples: Sequence[Example],
+    *,
+    model: Block,
+    loss: Block = SEQUENTIAL,
+    seed: int = 0,
+    scheme: str = "IOB2",
+) -> CostSensitiveNER:
+    """Make a component that hasn't learned anything. Those made of the same examples and model
+    have weights that mean the same.
+
+    examples (Sequence[Example]): What its features and labels are found in. Their docs have
+        to have the vocab of a pipeline, such as `spacy.blank("xx").vocab`: in a bare `Vocab`
+        words have no lower case, no shape and no flags.
+    """
+    fix_random_seed(seed)
+    nlp = spacy.blank("xx", vocab=examples[0].reference.vocab)
+    config = {"model": dict(model), "loss": dict(loss), "scheme": scheme}
+    ner: Any = nlp.add_pipe("cost_sensitive_ner", name="ner", config=config)
+    nlp.initialize(lambda: list(examples))
+    return ner
+
+
+def weights_of(ner: CostSensitiveNER) -> List[FloatsXd]:
+    """All weights, to read and to write; those of the linear part, if there is one, first."""
+    dense = [
+        node.get_param(name)
+        for node in ner.model.walk()
+        for name in node.param_names
+        if node.has_param(name)
+    ]
+    is_sparse = ner.model.name in ("sparse_crf", "hybrid_crf")
+    return [linear_part(ner.model)[1].rows, *dense] if is_sparse else dense
+
+
+def read_weights(
+    ner: CostSensitiveNER, averages: Optional[Dict[Any, Any]] = None
+) -> List[FloatsXd]:
+    """Copies of all weights, or of the averages that an optimizer keeps of them."""
+    with nullcontext() if averages is None else ner.model.use_params(averages):
+        return [weights.copy() for weights in weights_of(ner)]
+
+
+def write_weights(ner: CostSensitiveNER, values: Sequence[FloatsXd]) -> None:
+    """Set all weights to what `read_weights` returned, of this or of another component."""
+    for weights, value in zip(weights_of(ner), values):
+        weights[...] = value
+
+
 def fit_batch(
-    tagger: Tagger,
+    ner: CostSensitiveNER,
     examples: Sequence[Example],
     look: OnLook,
     *,
@@ -145,18 +192,18 @@ def fit_batch(
 ) -> None:
     """Train a linear model by L-BFGS from the weights that it has: see
     `spacy_costner.training.minimise`. A Gaussian prior of variance v is c2 = 1 / (2 v)."""
-    total = TotalLoss(tagger.ner, examples, c2=c2)
+    total = TotalLoss(ner, examples, c2=c2)
     minimum = minimise(total, total.read_weights(), max_iter=max_iter, tolerance=tolerance)
     total.write_weights(minimum.vector)
     look(iterations=minimum.n_iterations, objective=minimum.value)
 
 
 def fit_conjugate(
-    tagger: Tagger, examples: Sequence[Example], look: OnLook, *, tolerance: float
+    ner: CostSensitiveNER, examples: Sequence[Example], look: OnLook, *, tolerance: float
 ) -> None:
     """Train a linear model without a prior by nonlinear conjugate gradient. It ends when the last
     ten iterations made the objective smaller by less than `tolerance` times it."""
-    total = TotalLoss(tagger.ner, examples, c2=0.0)
+    total = TotalLoss(ner, examples, c2=0.0)
     descent = Convergence(tolerance, ignore)
 
     def after_iteration(intermediate_result: Any) -> None:
@@ -170,7 +217,7 @@ def fit_conjugate(
 
 
 def fit_online(
-    tagger: Tagger,
+    ner: CostSensitiveNER,
     examples: Sequence[Example],
     look: OnLook,
     *,
@@ -191,37 +238,36 @@ def fit_online(
 
     def after_epoch(step: Step) -> None:
         for is_average in averaged if step.iteration in epochs else ():
-            used = tagger.nlp.use_params(optimizer.averages) if is_average else nullcontext()
-            with used:
+            with ner.model.use_params(optimizer.averages) if is_average else nullcontext():
                 look(epochs=step.iteration, averaged=is_average)
 
-    read_once = read_batches(tagger.ner, batches)
-    train(tagger.ner, read_once, optimizer, max_epochs=max(epochs), on_epoch=after_epoch)
+    read_once = read_batches(ner, batches)
+    train(ner, read_once, optimizer, max_epochs=max(epochs), on_epoch=after_epoch)
     if averaged[-1]:
-        tagger.write_weights(tagger.read_weights(optimizer))
+        write_weights(ner, read_weights(ner, optimizer.averages))
 
 
 def fit_neural(
-    tagger: Tagger,
+    ner: CostSensitiveNER,
     examples: Sequence[Example],
     look: OnLook,
     *,
     epochs: int,
     words: int,
-    learn_rate: float = LEARN_RATE,
+    learn_rate: float = 0.001,
 ) -> None:
     """Train a model with a CNN by Adam in small batches; the weights are their averages then.
 
     epochs (int): How often it goes through the examples, each time in another order.
     words (int): Tokens in a batch, about.
-    learn_rate (float): Of Adam.
+    learn_rate (float): Of Adam; sparse features have AdaGrad's.
     """
     optimizer = Adam(learn_rate, L2=0.01, L2_is_weight_decay=True, grad_clip=1.0, use_averages=True)
     for _ in range(epochs):
         shuffled = random.sample(list(examples), len(examples))
         for batch in minibatch_by_words(shuffled, words):
-            tagger.ner.update(batch, drop=DROPOUT, sgd=optimizer)
-    tagger.write_weights(tagger.read_weights(optimizer))
+            ner.update(batch, drop=DROPOUT, sgd=optimizer)
+    write_weights(ner, read_weights(ner, optimizer.averages))
     look(epochs=epochs)
 
 
@@ -234,44 +280,41 @@ FITS: Dict[str, Callable[..., None]] = {
 
 
 def count(
-    tagger: Tagger,
+    ner: CostSensitiveNER,
     docs: Mapping[str, Sequence[Doc]],
     decodings: Mapping[str, Block] = VITERBI,
     cost: Block = HAMMING,
 ) -> Look:
     """Count what is right and wrong in the parts of a corpus but "train": see `train_and_count`.
-    If the cost has a tree, "levels" are F on each level of it, in "test", by the best path."""
+    If the cost has a tree, "levels" are F in per cent on each level of it, where categories are
+    replaced by those above them, 1 on top, in "test", by the best path."""
     found: Look = {}
     for part in docs.keys() - {"train"}:
-        predicted = predict(tagger, docs[part], decodings)
-        of_docs = {name: counts_of(egs, tagger, cost) for name, egs in predicted.items()}
+        predicted = predict(ner, docs[part], decodings)
+        of_docs = {name: counts_of(egs, ner, cost) for name, egs in predicted.items()}
         if part == "test" and "tree" in cost:
-            found["levels"] = f_by_level(predicted[BEST_PATH], cost)
+            tree = make_tree(cost["tree"], "experiments: cost")
+            pairs, levels = entity_pairs(predicted[BEST_PATH]), range(1, tree.depth + 1)
+            found["levels"] = [100 * count_at_level(pairs, tree, n).fscore for n in levels]
         is_dev = part == "dev"
         found[part] = {n: (c.sum(axis=0) if is_dev else c).tolist() for n, c in of_docs.items()}
     return found
 
 
-def counts_of(examples: Sequence[Example], tagger: Tagger, cost: Block = HAMMING) -> Floats2d:
+def counts_of(
+    examples: Sequence[Example], ner: CostSensitiveNER, cost: Block = HAMMING
+) -> Floats2d:
     """What is right and wrong in each doc: see COUNTS. Shape: (docs, columns)"""
     table = registry.resolve({"cost": dict(cost)})["cost"]
-    counts = count_docs(examples, table, labels=tagger.ner.labels, scheme=tagger.ner.cfg["scheme"])
+    counts = count_docs(examples, table, labels=ner.labels, scheme=ner.cfg["scheme"])
     whole = (counts.wrong + counts.missed) == 0
     return numpy.stack([*counts, whole, numpy.ones(len(whole))], axis=1).astype(float).round(3)
 
 
-def f_by_level(examples: Sequence[Example], cost: Block) -> List[float]:
-    """F in per cent where categories are replaced by those above them at a level of the tree, 1 on
-    top."""
-    tree, pairs = make_tree(cost["tree"], "experiments: cost"), entity_pairs(examples)
-    return [100 * count_at_level(pairs, tree, n).fscore for n in range(1, tree.depth + 1)]
-
-
 def predict(
-    tagger: Tagger, docs: Sequence[Doc], decodings: Mapping[str, Block] = VITERBI
+    ner: CostSensitiveNER, docs: Sequence[Doc], decodings: Mapping[str, Block] = VITERBI
 ) -> Dict[str, List[Example]]:
     """Examples of what is predicted and of the gold, for each decoding. The model is asked once."""
-    ner = tagger.ner
     found: Dict[str, List[Example]] = {name: [] for name in decodings}
     for batch in minibatch(docs, 256):
         posterior = ner.posterior(batch)

@@ -1,57 +1,272 @@
 """The Z-score (Ricci et al.): hidden Markov models in figure 1 and table 1, CoNLL-2002 Spanish in
 table 2 and the times of training."""
 
+import random
+import time
 from collections import Counter
-from itertools import pairwise
-from pathlib import Path
-from typing import Any, List, Mapping, Sequence
+from functools import partial
+from itertools import pairwise, product
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 import numpy
+import spacy
+from numpy.random import default_rng
 from spacy.tokens import Doc
+from spacy.training import Example
+from thinc.types import Floats1d
 
-from spacy_costner.commands.plots import ACCENT, ALERT, MUTED, SECOND, drawing, save
-from spacy_costner.commands.runs import Run
+from spacy_costner.commands.plots import ACCENT, ALERT, MUTED, SECOND, drawing
+from spacy_costner.costs.tables import HAMMING
 from spacy_costner.metrics import markdown_table
+from spacy_costner.ml import linear_part
+from spacy_costner.pipeline.component import CostSensitiveNER
+from spacy_costner.training import ZScoreEquations, solve
 
-from . import z_score_runs as of
-from .runner import ROOT, Figures, Runner, listed
-from .tagger import FLAGS
-from .z_score_runs import CRF, FEATURES, KINDS, METHODS, MM_H, TRUE, Z_100, Z_H, Setting, Z
+from . import chains, training
+from .chains import HMM, Sequences, best_hamming_z_score, best_z_score, most_likely
+from .corpora import ASSETS, as_examples, read_docs, tags_of
+from .runner import Figures, Runner, spec
+from .training import BEST_PATH, features_of, linear_block, loss_block, make_ner, predict
 
-PAPER_1 = {
-    3: {Z: (15.82, 0.88), Z_100: (15.91, 0.43), MM_H: (15.81, 5.63)},
-    5: {Z: (10.10, 1.28), Z_100: (10.13, 0.63), MM_H: (10.02, 8.29)},
-    7: {Z: (7.49, 1.80), Z_100: (7.58, 0.68), MM_H: (7.22, 10.68)},
-    9: {Z: (4.99, 2.48), Z_100: (4.99, 0.69), MM_H: (4.94, 14.24)},
-    11: {Z: (4.74, 3.29), Z_100: (4.78, 0.72), MM_H: (4.58, 16.03)},
-}
-"""The paper's table 1: by the number of symbols, test error in per cent and seconds."""
+Z, Z_100, Z_H, MM_H, CRF = "Z-score", "Z-score (100)", "Z-score (H)", "MM (H)", "CRF"
+TRUE, ALL_O = "true HMM", "O for everything"
+APART = "Z-score, transitions penalised more"
 
-PAPER_2 = {
-    "S1": {Z: 11.66, Z_H: 11.07, MM_H: 10.97, CRF: 12.01},
-    "S2": {Z: 8.01, Z_H: 7.89, MM_H: 8.11, CRF: 8.29},
-}
-"""The paper's table 2: test error in per cent."""
-
-PAPER_SECONDS = {"exact": 9465.34, "sampled": 607.45, "margin": 1043.16}
-"""Section 6: the average running times with S1."""
-
-TIMED = {"exact": "Z-score, all paths", "sampled": "Z-score, 150 sampled paths", "margin": MM_H}
-SIZES = (10, 20, 50, 100)
-FIGURE_RUNS, N_HMMS, N_RUNS = 20, 5, 2
-FIGURE = ROOT / "docs" / "figures" / "z_score.svg"
+SPEC = spec("z_score")
+FULL, METHODS = SPEC["full"], SPEC["methods"]
+PAPER_1 = {int(n_symbols): figures for n_symbols, figures in SPEC["paper_1"].items()}
+FEATURES = {name: {**features_of("z_score"), **more} for name, more in SPEC["features"].items()}
+TRAINED_BY = {Z: best_z_score, Z_H: best_hamming_z_score, CRF: most_likely}
 COLOURS = {TRUE: MUTED, Z: ACCENT, Z_H: "#6ea8dc", MM_H: ALERT, CRF: SECOND}
 """What figure 1 shows."""
 
+N_FOLDS = 5
+MOST_DRAWN = 20_000
 
-def draw(found: Mapping[int, Mapping[str, Sequence[float]]], path: Path) -> None:
-    """Draw figure 1.
 
-    found (Mapping[int, Mapping[str, Sequence[float]]]): By the number of sequences, of each
-        method the error and the seconds.
-    path (Path): The picture.
-    RAISES (ImportError): If matplotlib is not installed.
+Measured = Dict[str, List[float]]
+"""By method, the test error in per cent and the seconds of training."""
+
+
+def measured(hmm: HMM, train: Sequences, test: Sequences, *, sampled: bool) -> Measured:
+    """Train by each method, by sampled paths, too, if asked for. Those with a penalty have the same
+    everywhere."""
+    c2 = FULL["c2"]
+    methods: Dict[str, Callable[[], Floats1d]] = {
+        TRUE: lambda: hmm.weights,
+        Z: lambda: best_z_score(train, c2=c2),
+        Z_H: lambda: best_hamming_z_score(train, c2=c2),
+        MM_H: lambda: chains.largest_margin(train, **FULL["margin"]).vector,
+        CRF: lambda: most_likely(train, c2=FULL["crf_c2"]),
+    }
+    if sampled:
+        methods[Z_100] = lambda: best_z_score(train, c2=c2, n_sampled=100)
+    found = {}
+    for name, method in methods.items():
+        weights, seconds = timed(method)
+        found[name] = [test.error(weights), seconds]
+    return found
+
+
+def timed(function: Callable[[], Any]) -> Tuple[Any, float]:
+    """What a function returns, and the seconds of the processor that it takes."""
+    began = time.process_time()
+    value = function()
+    return value, time.process_time() - began
+
+
+def mean_of(found: Iterable[Measured]) -> Measured:
+    """The means of what was measured several times."""
+    rows = list(found)
+    return {name: numpy.mean([row[name] for row in rows], axis=0).tolist() for name in rows[0]}
+
+
+def short_sequences(size: int, n_runs: int) -> Dict[str, Any]:
+    """Figure 1: sequences of 10 tokens, so many for training, of HMMs of 3 states and 4 symbols,
+    another one in each run: the means of "methods"."""
+    found = []
+    for run in range(n_runs):
+        rng = default_rng([1, run])
+        hmm = chains.random_hmm(3, 4, rng)
+        test, train = hmm.sample(FULL["n_test"], 10, rng), hmm.sample(size, 10, rng)
+        found.append(measured(hmm, train, test, sampled=False))
+    return {"methods": mean_of(found)}
+
+
+def long_sequences(n_symbols: int, kind: str, n_hmms: int, n_runs: int) -> Dict[str, Any]:
+    """Table 1: sequences of 100 tokens, of HMMs of 2 states that are as hard as the paper's.
+
+    n_symbols (int), kind (str): Symbols, and the kind of HMMs: see [kinds] in the spec.
+    n_hmms (int), n_runs (int): How many, and how often each is trained.
+    RETURNS (Dict[str, Any]): The means of "methods", and those "of_each" HMM; how many were
+        "drawn".
     """
+    error = PAPER_1[n_symbols][MM_H][0]
+    hmms, n_drawn = hmms_as_hard(error, n_symbols, n_hmms, **SPEC["kinds"][kind])
+    n_training, n_test, long = FULL["n_training"], FULL["n_test"], FULL["long"]
+    of_each = []
+    for i, hmm in enumerate(hmms):
+        rngs = [default_rng([3, n_symbols, i, run]) for run in range(n_runs)]
+        drawn = [[hmm.sample(n, long, rng) for n in (n_training, n_test)] for rng in rngs]
+        of_each.append(mean_of(measured(hmm, *each, sampled=True) for each in drawn))
+    return {"methods": mean_of(of_each), "of_each": of_each, "drawn": n_drawn}
+
+
+def hmms_as_hard(error: float, n_symbols: int, n: int, **settings: Any) -> Tuple[List[HMM], int]:
+    """Draw HMMs of 2 states until there are so many whose own error is as wanted.
+
+    error (float): The error of the best path under the true probabilities, in per cent, with
+        the tolerance "near" of the spec.
+    n_symbols (int), **settings (Any): See `random_hmm`.
+    n (int): How many.
+    RETURNS (Tuple[List[HMM], int]): The HMMs, and how many were drawn.
+    RAISES (ValueError): If they are too rare.
+    """
+    found: List[HMM] = []
+    near, n_judging, long = FULL["near"], FULL["n_judging"], FULL["long"]
+    for n_drawn in range(1, MOST_DRAWN + 1):
+        rng = default_rng([2, n_symbols, n_drawn])
+        hmm = chains.random_hmm(2, n_symbols, rng, **settings)
+        if all(
+            abs(hmm.sample(size, long, rng).error(hmm.weights) - error) < tolerance
+            for size, tolerance in ((n_judging // 20, 10 * near), (n_judging, near))
+        ):
+            found.append(hmm)
+        if len(found) == n:
+            return found, n_drawn
+    raise ValueError(f"hmms_as_hard: error: expected one that occurs, got {error}")
+
+
+def folds(source: str) -> List[List[Doc]]:
+    """The sentences of a source, in 5 folds: see [sources] in the spec."""
+    n = FULL["n_sentences"]
+    path = ASSETS / "conll2002_es" / "esp.train"
+    docs = read_docs(path, spacy.blank("xx").vocab, 0, None if source == "drawn" else n)
+    if source != "blocks":
+        docs = random.Random(0).sample(docs, n)
+    return [docs[i : i + n // N_FOLDS] for i in range(0, n, n // N_FOLDS)]
+
+
+def as_sequences(ner: CostSensitiveNER, docs: Sequence[Doc]) -> Sequences:
+    """Annotated docs as sequences, with the features and the tags of a component."""
+    features, weights = linear_part(ner.model)
+    number = {name: i for i, name in enumerate(ner.tags.names)}
+    tags = [number[tag] for doc in docs for tag in tags_of(doc)]
+    return Sequences(
+        chains.features_as_matrix(features.find(docs).rows, weights.n_features),
+        numpy.asarray(tags, dtype="int32"),
+        numpy.asarray([len(doc) for doc in docs], dtype="int32"),
+        numpy.ones((len(number), len(number))),
+    )
+
+
+def vary(
+    sequences: Sequences,
+    ner: CostSensitiveNER,
+    *,
+    step: float = 1.0,
+    o_after_o: bool = True,
+    legal: bool = False,
+) -> Sequences:
+    """The same sequences with other transitions.
+
+    step (float): The value of a transition as a feature; its penalty is c2 / step^2 then, and at
+        0 it has no weight.
+    o_after_o (bool): Whether the transition from O to O has a weight.
+    legal (bool): Whether only legal paths are possible.
+    """
+    steps = numpy.full_like(sequences.steps, step)
+    if not o_after_o:
+        steps[0, 0] = 0.0
+    constraints = ner.tags.constraints if legal else sequences.constraints
+    return sequences._replace(steps=steps, constraints=constraints)
+
+
+def chosen_error(
+    ner: CostSensitiveNER, parts: Sequence[Sequences], method: Mapping[str, Any]
+) -> List[Any]:
+    """Choose the setting of a method on the first two parts, train and test on the others: the
+    error in per cent and the setting."""
+    train, held_out, all_train, test = parts
+    grid = {"c2": [0.0], "step": [1.0], **method}
+    fixed = {key: value for key, value in method.items() if key not in ("by", "c2", "step")}
+    settings = [{"c2": c2, "step": step} for c2, step in product(grid["c2"], grid["step"])]
+
+    def error(setting: Mapping[str, float], some: Sequences, others: Sequences) -> float:
+        more = {"step": setting["step"], **fixed}
+        weights = TRAINED_BY[method["by"]](vary(some, ner, **more), c2=setting["c2"])
+        return vary(others, ner, **more).error(weights)
+
+    errors = [error(setting, train, held_out) for setting in settings]
+    best = settings[int(numpy.argmin(errors))]
+    return [error(best, all_train, test), best]
+
+
+def named_entities(source: str, features: str, fold: int) -> Dict[str, Any]:
+    """Table 2: train on all folds but one by each method, and count its errors on that one. What
+    there is to choose is chosen by training on three of the four and counting on the fourth.
+
+    source (str), features (str), fold (int): See the spec, and which fold is the test set.
+    RETURNS (Dict[str, Any]): How many "tokens" there are; of each of the "methods" its error in per
+        cent and the chosen setting; and of the first of them the "largest" weights.
+    """
+    parts = folds(source)
+    test, held_out = parts[fold], parts[(fold + 1) % N_FOLDS]
+    inner = [doc for part in parts if part not in (test, held_out) for doc in part]
+    train = inner + held_out
+    ner = make_ner(as_examples(train), model=linear_block(FEATURES[features]))
+    sequences = [as_sequences(ner, docs) for docs in (inner, held_out, train, test)]
+    tags, k = sequences[3].tags, len(sequences[3].steps)
+    found = {name: chosen_error(ner, sequences, method) for name, method in METHODS.items()}
+    found[ALL_O] = [100 * float((tags != 0).mean()), None]
+    found[MM_H] = [token_error(predict(fitted_margin(train, features), test)[BEST_PATH]), None]
+    plain = best_z_score(sequences[2], c2=FULL["c2"]).reshape(-1, k)
+    largest = [float(plain[-k, 0]), float(plain[:-k].max())]
+    return {"tokens": len(tags), "methods": found, "largest": largest}
+
+
+def fitted_margin(train: Sequence[Doc], features: str) -> CostSensitiveNER:
+    """The margin method with the Hamming loss as the library has it: by online training."""
+    examples, loss = as_examples(train), loss_block("MaxMargin", cost=HAMMING)
+    ner = make_ner(examples, model=linear_block(FEATURES[features]), loss=loss)
+    training.fit_online(ner, examples, lambda **facts: None, epochs=[FULL["n_epochs"]])
+    return ner
+
+
+def token_error(found: Iterable[Example]) -> float:
+    """How many tags are wrong, in per cent."""
+    pairs = [pair for eg in found for pair in zip(tags_of(eg.reference), tags_of(eg.predicted))]
+    return 100 * sum(tag != answer for tag, answer in pairs) / len(pairs)
+
+
+def training_times(features: str) -> Dict[str, Any]:
+    """How long the library's own training takes, on four of the shuffled folds: the Z-score by
+    `ZScoreEquations`, with all paths and with sampled ones, and the margin. Of each of the
+    "methods" the error on the fifth fold and the seconds."""
+    test, *others = folds("shuffled")
+    train = [doc for part in others for doc in part]
+    examples, model = as_examples(train), linear_block(FEATURES[features])
+    fitted = {}
+    for name, n_sampled in (("exact", None), ("sampled", FULL["n_sampled"])):
+        ner = make_ner(examples, model=model, loss=loss_block("ZScore"))
+        fitted[name] = ner, timed(partial(solve_equations, ner, examples, n_sampled))[1]
+    fitted["margin"] = timed(partial(fitted_margin, train, features))
+    return {
+        "methods": {
+            name: [token_error(predict(ner, test)[BEST_PATH]), seconds]
+            for name, (ner, seconds) in fitted.items()
+        }
+    }
+
+
+def solve_equations(ner: CostSensitiveNER, examples: Any, n_sampled: Optional[int]) -> None:
+    """The best Z-score as the library has it."""
+    equations = ZScoreEquations(ner, examples, c2=FULL["timed_c2"], n_sampled=n_sampled)
+    equations.write_weights(solve(equations, equations.right).vector)
+
+
+def draw(found: Mapping[int, Measured]) -> Any:
+    """Draw figure 1: by the number of sequences, of each method the error and the seconds."""
     sizes = list(found)
     with drawing() as figure_class:
         figure = figure_class(figsize=(6.4, 2.7), layout="constrained")
@@ -68,62 +283,40 @@ def draw(found: Mapping[int, Mapping[str, Sequence[float]]], path: Path) -> None
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter("{x:g}")
         figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right center")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    save(figure, path)
+        return figure
 
 
-def figure_1(run: Runner, quick: bool) -> Figures:
+def figure_1(run: Runner, size: Mapping[str, Any]) -> Figures:
     """Figure 1, as a picture and as a table."""
-    sizes, n_runs = (SIZES[:2], 5) if quick else (SIZES, FIGURE_RUNS)
-    results = run(
-        [
-            Run(f"figure-1-{size}", of.short_sequences, {"size": size, "n_runs": n_runs})
-            for size in sizes
-        ]
-    )
-    found = {size: result["methods"] for size, result in zip(sizes, results)}
-    draw(found, run.folder / FIGURE.name if quick else FIGURE)
+    sizes, n_runs = size["sizes"], size["n_runs"]
+    results = run.grid("figure-1", short_sequences, size=sizes, n_runs=[n_runs])
+    found = {n: result["methods"] for (n, _), result in results.items()}
     last = found[max(sizes)]
     rows = [
         [name, *(of_size[name][0] for of_size in found.values()), f"{last[name][1]:.3f}"]
         for name in COLOURS
     ]
-    header = ["test error, %", *(f"{size} sequences" for size in sizes), f"seconds, {max(sizes)}"]
-    return {"figure_1": markdown_table(header, rows), "n_runs": n_runs, "last_seed": n_runs - 1}
+    header = ["test error, %", *(f"{n} sequences" for n in sizes), f"seconds, {max(sizes)}"]
+    figure = run.picture("z_score", draw(found))
+    return {"figure_1": markdown_table(header, rows), "last_seed": n_runs - 1, "figure": figure}
 
 
 HEADER_1 = ["symbols", TRUE, Z, Z_100, MM_H, Z_H, CRF, f"{MM_H} : {Z}, seconds"]
 
 
-def table_1(run: Runner, quick: bool) -> Figures:
+def table_1(run: Runner, size: Mapping[str, Any]) -> Figures:
     """Table 1, for HMMs of each kind."""
-    symbols, kinds = ((3, 7), list(KINDS)[:1]) if quick else (tuple(PAPER_1), list(KINDS))
-    sizes = {"n_hmms": 2, "n_runs": 1} if quick else {"n_hmms": N_HMMS, "n_runs": N_RUNS}
-    results = iter(
-        run(
-            [
-                Run(
-                    f"table-1-{kind.split()[0]}-{n}",
-                    of.long_sequences,
-                    {"error": PAPER_1[n][MM_H][0], "n_symbols": n, "kind": kind, **sizes},
-                )
-                for kind in kinds
-                for n in symbols
-            ]
-        )
-    )
+    counts = {"n_hmms": [size["n_hmms"]], "n_runs": [size["times"]]}
+    grid = {"n_symbols": size["symbols"], "kind": size["kinds"], **counts}
+    results = run.grid("table-1", long_sequences, **grid)
     parts = []
-    for kind in kinds:
-        found = {n: next(results) for n in symbols}
-        rows = [table_1_row(n, result) for n, result in found.items()]
-        drawn = listed([result["drawn"] for result in found.values()])
-        parts.append(
-            f"HMMs {KINDS_IN_WORDS[kind]} ({drawn} drawn):\n\n{markdown_table(HEADER_1, rows)}"
-        )
-    return {"table_1": "\n\n".join(parts), "n_hmms": sizes["n_hmms"], "times": sizes["n_runs"]}
-
-
-KINDS_IN_WORDS = {kind: "of any kind" if kind == "any" else f"with {kind}" for kind in KINDS}
+    for kind in size["kinds"]:
+        found = {cell[0]: result for cell, result in results.items() if cell[1] == kind}
+        table = markdown_table(HEADER_1, [table_1_row(n, result) for n, result in found.items()])
+        drawn = ", ".join(str(result["drawn"]) for result in found.values())
+        what = "of any kind" if kind == "any" else f"with {kind}"
+        parts.append(f"HMMs {what} ({drawn} drawn):\n\n{table}")
+    return {"table_1": "\n\n".join(parts)}
 
 
 def table_1_row(n_symbols: int, result: Mapping[str, Any]) -> List[object]:
@@ -139,42 +332,26 @@ def table_1_row(n_symbols: int, result: Mapping[str, Any]) -> List[object]:
     return [*row, f"{found[MM_H][1] / found[Z][1]:.0f}"]
 
 
-def table_2(run: Runner, quick: bool) -> Figures:
+def table_2(run: Runner, size: Mapping[str, Any]) -> Figures:
     """Table 2, for each way to have sentences and folds; and what was chosen for it."""
-    sources, n_folds = (["shuffled"], 2) if quick else (list(of.SOURCES), of.N_FOLDS)
-    columns = [(features, source) for features in FEATURES for source in sources]
-    results = iter(
-        run(
-            [
-                Run(
-                    f"table-2-{source}-{features}-{fold}",
-                    of.named_entities,
-                    {"source": source, "features": features, "fold": fold},
-                )
-                for features, source in columns
-                for fold in range(n_folds)
-            ]
-        )
-    )
-    found = {column: [next(results) for _ in range(n_folds)] for column in columns}
-    rows = [
-        [name, *(pooled(found[column], name) for column in columns)]
-        for name in (of.ALL_O, *METHODS, MM_H)
-    ]
-    published = [
-        [f"*{name}, paper*", *(PAPER_2[features[:2]][name] for features, _ in columns)]
+    sources, n_folds = size["sources_used"], size["tested"]
+    grid = {"features": [*FEATURES], "source": sources, "fold": range(n_folds)}
+    results = run.grid("table-2", named_entities, **grid)
+    columns = [*product(FEATURES, sources)]
+    found = [[results[kind, source, i] for i in range(n_folds)] for kind, source in columns]
+    rows = [[name, *(pooled(some, name) for some in found)] for name in (ALL_O, *METHODS, MM_H)]
+    rows += [
+        [f"*{name}, paper*", *(SPEC["paper_2"][features[:2]][name] for features, _ in columns)]
         for name in (Z, Z_H, MM_H, CRF)
     ]
     header = ["error, %", *(f"{features}, {source}" for features, source in columns)]
-    first = found[columns[0]]
-    step, word = numpy.mean([result["largest"] for result in first], axis=0)
+    step, word = numpy.mean([result["largest"] for result in found[0]], axis=0)
     return {
-        "table_2": markdown_table(header, rows + published),
-        "tested": n_folds,
-        "sources": "; ".join(f'"{source}": {of.SOURCES[source]}' for source in sources),
-        "chosen": chosen(first, of.APART),
+        "table_2": markdown_table(header, rows),
+        "sources": "; ".join(f'"{source}": {SPEC["sources"][source]}' for source in sources),
+        "chosen": chosen(found[0], APART),
         "step": step,
-        "expected": expected_step(of.folds(sources[0])),
+        "expected": expected_step(folds(sources[0])),
         "word": word,
     }
 
@@ -182,11 +359,9 @@ def table_2(run: Runner, quick: bool) -> Figures:
 def expected_step(parts: Sequence[Sequence[Doc]]) -> float:
     """The weight that O after O has beyond those of its tags, were nothing else to be learned:
 
-        K^2 p(O, O) - 2 K p(O) + 1
-
-    parts (Sequence[Sequence[Doc]]): The docs.
+    K^2 p(O, O) - 2 K p(O) + 1
     """
-    sequences = [of.tags_of(doc) for part in parts for doc in part]
+    sequences = [tags_of(doc) for part in parts for doc in part]
     pairs = [pair for tags in sequences for pair in pairwise(tags)]
     k = len({tag for tags in sequences for tag in tags})
     both = sum(pair == ("O", "O") for pair in pairs) / len(pairs)
@@ -202,46 +377,24 @@ def pooled(results: Sequence[Mapping[str, Any]], name: str) -> float:
 
 def chosen(results: Sequence[Mapping[str, Any]], name: str) -> str:
     """The settings that a method was given, and in how many folds."""
-    settings = Counter(Setting(*result["methods"][name][1]) for result in results)
-    return ", ".join(
-        f"({setting.c2:g}, {setting.step:g}) in {n}" for setting, n in settings.most_common()
-    )
+    found = [result["methods"][name][1] for result in results]
+    settings = Counter((setting["c2"], setting["step"]) for setting in found)
+    return ", ".join(f"({c2:g}, {step:g}) in {n}" for (c2, step), n in settings.most_common())
 
 
-def times(run: Runner, quick: bool) -> Figures:
+def times(run: Runner, size: Mapping[str, Any]) -> Figures:
     """The times of section 6."""
-    features = ["S1"] if quick else ["S1", "S2"]
-    results = run(
-        [Run(f"times-{name}", of.training_times, {"features": name}) for name in features]
-    )
+    results = run.grid("times", training_times, features=size["timed"]).values()
     rows = []
-    for key, label in TIMED.items():
+    for key, label in SPEC["timed"].items():
         ours = [result["methods"][key] for result in results]
         cells = (f"{seconds:.2f} ({error:.2f})" for error, seconds in ours)
-        rows.append([label, f"*{PAPER_SECONDS[key]:.0f}*", *cells])
-    return {"seconds": markdown_table(["seconds (error, %)", "*S1, paper*", *features], rows)}
+        rows.append([label, f"*{SPEC['paper_seconds'][key]:.0f}*", *cells])
+    header = ["seconds (error, %)", "*S1, paper*", *size["timed"]]
+    return {"seconds": markdown_table(header, rows)}
 
 
-def experiment(run: Runner, quick: bool) -> Figures:
+def experiment(run: Runner, size: Mapping[str, Any]) -> Figures:
     """Figure 1, tables 1 and 2, and the times."""
-    found: Figures = {}
-    for part in (figure_1, table_1, table_2, times):
-        found |= part(run, quick)
-    return {
-        **found,
-        "n_test": of.N_TEST,
-        "long": of.LONG,
-        "n_training": of.N_TRAINING,
-        "near": of.NEAR,
-        "n_judging": of.N_JUDGING,
-        "c2": of.C2,
-        "crf_c2": of.CRF_C2,
-        "margin": of.MARGIN,
-        "n_sentences": of.N_SENTENCES,
-        "flags": listed(FLAGS),
-        "penalties": listed(of.PENALTIES),
-        "low_penalties": listed(of.LOW_PENALTIES),
-        "n_epochs": of.EPOCHS,
-        "n_sampled": of.N_SAMPLED,
-        "figure": FIGURE.name,
-    }
+    parts = [part(run, size) for part in (figure_1, table_1, table_2, times)]
+    return {"flags": FEATURES["S2+"]["flags"], **parts[0], **parts[1], **parts[2], **parts[3]}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import settings
 from thinc.api import fix_random_seed
 
-from .support.experiment import Experiment, make_experiment
+from .support.experiment import SENTENCES, Experiment, make_experiment
 from .support.pipelines import pipeline, train
 
 settings.register_profile("chain", max_examples=60, deadline=None)
@@ -27,3 +27,17 @@ def unsure(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def experiment(tmp_path: Path) -> Experiment:
     return make_experiment(tmp_path)
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a small corpus in the place of CoNLL-2002 Spanish, for the experiments."""
+    from experiments.corpora import read
+
+    folder = tmp_path / "assets" / "conll2002_es"
+    folder.mkdir(parents=True)
+    for part in ("train", "testa", "testb"):
+        (folder / f"esp.{part}").write_text(SENTENCES)
+    monkeypatch.setattr("experiments.corpora.ROOT", tmp_path)
+    read.cache_clear()
+    return tmp_path

@@ -11,25 +11,16 @@ from numpy.testing import assert_allclose
 from spacy.tokens import Doc
 from spacy.util import registry
 
-from experiments import runner
-from experiments.combinations import CORPORA, decodings
-from experiments.corpora import as_examples, read_docs
-from experiments.runner import PAGE, ROOT, Runner, fill, template, write_section
+from experiments import combinations, runner, training
+from experiments.corpora import ROOT, as_examples, read_docs
+from experiments.runner import PAGE, Runner, fill, template, write_section
 from experiments.scores import COST, WHOLE, F, P, R, System, best_on_dev, compare, system
-from experiments.tagger import cnn_block, features_of, hybrid_block, linear_block, make_tagger
-from experiments.training import (
-    counts_of,
-    fit_batch,
-    fit_neural,
-    fit_online,
-    predict,
-    run_stages,
-    train_and_count,
-)
+from experiments.training import linear_block, make_ner, read_weights, run_stages, train_and_count
 from spacy_costner.commands.runs import Run
 
 from .support.config import FEATURES
-from .support.papers import CORPUS, system_of
+from .support.experiment import SENTENCES
+from .support.papers import system_of
 from .support.runs import square
 
 NAMES = sorted(path.stem for path in (ROOT / "experiments").glob("*.md"))
@@ -77,24 +68,23 @@ def test_an_experiment_fills_its_template(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(runner, "PAGE", tmp_path / "page.md")
     monkeypatch.setattr(runner, "OUTPUT", tmp_path)
     monkeypatch.setattr(
-        "experiments.combinations.experiment",
-        lambda run, quick: {
-            "corpora": str(quick),
-            **dict.fromkeys(("second", "seeds"), 1),
-            **dict.fromkeys(("epochs", "batches"), (1, 2)),
-        },
+        combinations, "experiment", lambda run, size: {"corpora": str(size["limit"])}
     )
     for quick in (True, False):
         text = runner.run_experiment("combinations", quick=quick, jobs=1)
-        assert "`python -m experiments combinations`, 20" in text and text.endswith(str(quick))
+        assert "`python -m experiments combinations`, 20" in text
+        assert "Seeds (0)" in text if quick else "Seeds (0, 1, 2)" in text
+        assert text.endswith("200" if quick else "None")
         assert (tmp_path / "page.md").exists() != quick
     assert fill("{a} {b[c]:g}\n", {"a": 1, "b": {"c": 2.0}}) == "1 2"
+    figures = {"a": [1, 2.0, 3], "b": [4]}
+    assert fill("{a}; {a: or }; {a[1]:.1f}; {b}", figures) == "1, 2, 3; 1, 2 or 3; 2.0; 4"
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "corpus.txt"
-    path.write_text(CORPUS)
+    path.write_text(SENTENCES)
     return path
 
 
@@ -118,48 +108,47 @@ def test_corpora_are_read(docs: List[Doc], file: Path) -> None:
 
 
 LINEAR = linear_block(FEATURES)
-MODELS = {
-    "linear": LINEAR,
-    "CNN": cnn_block(["NORM", "TAG"]),
-    "hybrid": hybrid_block(["NORM", "SHAPE"], FEATURES, 0.1),
+MODELS = {"linear": LINEAR} | {
+    name: combinations.model(combinations.CORPORA[corpus], name)
+    for name, corpus in (("CNN", "English chunks, 4,000 sentences"), ("hybrid", "GENIA terms"))
 }
 
 
 @pytest.mark.parametrize(
     "model, fit, settings",
     [
-        ("linear", fit_batch, {"c2": 0.01}),
-        ("linear", fit_online, {"epochs": [30]}),
-        ("CNN", fit_neural, {"epochs": 40, "words": 5, "learn_rate": 0.01}),
-        ("hybrid", fit_neural, {"epochs": 40, "words": 5, "learn_rate": 0.01}),
+        ("linear", "batch", {"c2": 0.01}),
+        ("linear", "online", {"epochs": [30]}),
+        ("CNN", "neural", {"epochs": 40, "words": 5, "learn_rate": 0.01}),
+        ("hybrid", "neural", {"epochs": 40, "words": 5, "learn_rate": 0.01}),
     ],
 )
-def test_models_learn(docs: List[Doc], model: str, fit: Any, settings: Dict[str, Any]) -> None:
+def test_models_learn(docs: List[Doc], model: str, fit: str, settings: Dict[str, Any]) -> None:
     examples = as_examples(docs)
-    tagger = make_tagger(examples, model=MODELS[model])
-    fit(tagger, examples, no_look, **settings)
-    counts = counts_of(predict(tagger, docs)["best path"], tagger)
+    ner = make_ner(examples, model=MODELS[model])
+    training.FITS[fit](ner, examples, no_look, **settings)
+    counts = training.counts_of(training.predict(ner, docs)["best path"], ner)
     assert counts.tolist() == [[2, 0, 0, 0, 4, 1, 1], [1, 0, 0, 0, 2, 1, 1]]
 
 
 def test_counts_are_of_exact_entities(docs: List[Doc]) -> None:
     examples = as_examples(docs[:1])
-    tagger = make_tagger(examples, model=LINEAR)
+    ner = make_ner(examples, model=LINEAR)
     words = [t.text for t in docs[0]]
     examples[0].predicted = Doc(docs[0].vocab, words=words, ents=["B-PER", "O", "O", "B-LOC"])
-    assert counts_of(examples, tagger).tolist() == [[1, 1, 1, 1, 4, 0, 1]]
+    assert training.counts_of(examples, ner).tolist() == [[1, 1, 1, 1, 4, 0, 1]]
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_all_weights_can_be_handed_on(docs: List[Doc], model: str) -> None:
     examples = as_examples(docs)
-    one, other = (make_tagger(examples, model=MODELS[model], seed=seed) for seed in (0, 1))
-    fit_neural(one, examples, no_look, epochs=2, words=5)
-    before = one.ner.model.predict(docs).emissions
-    assert abs(other.ner.model.predict(docs).emissions - before).max() > 0
-    other.write_weights(one.read_weights())
-    assert_allclose(other.ner.model.predict(docs).emissions, before, atol=1e-6)
-    assert_allclose(one.ner.model.predict(docs).emissions, before)
+    one, other = (make_ner(examples, model=MODELS[model], seed=seed) for seed in (0, 1))
+    training.fit_neural(one, examples, no_look, epochs=2, words=5)
+    before = one.model.predict(docs).emissions
+    assert abs(other.model.predict(docs).emissions - before).max() > 0
+    training.write_weights(other, read_weights(one))
+    assert_allclose(other.model.predict(docs).emissions, before, atol=1e-6)
+    assert_allclose(one.model.predict(docs).emissions, before)
 
 
 def test_stages_go_on_from_each_other(docs: List[Doc]) -> None:
@@ -167,8 +156,8 @@ def test_stages_go_on_from_each_other(docs: List[Doc]) -> None:
     seen: List[Any] = []
     stages = [batch, {**batch, "after": 0}, batch]
 
-    def look(tagger: Any, **facts: Any) -> None:
-        seen.append((tagger.rows.copy(), facts))
+    def look(ner: Any, **facts: Any) -> None:
+        seen.append((read_weights(ner)[0], facts))
 
     last = run_stages(as_examples(docs), stages, None, look)
     (first, one), (second, two), (third, three) = seen
@@ -183,20 +172,20 @@ def test_stages_go_on_from_each_other(docs: List[Doc]) -> None:
 
 def test_averages_are_of_the_weights_after_each_step(docs: List[Doc]) -> None:
     examples, seen = as_examples(docs), {}
-    tagger = make_tagger(examples, model=LINEAR)
+    ner = make_ner(examples, model=LINEAR)
 
     def look(epochs: int, averaged: bool) -> None:
-        seen[epochs, averaged] = tagger.rows.copy()
+        (seen[epochs, averaged],) = read_weights(ner)
 
-    fit_online(tagger, examples, look, epochs=[1, 2], averaged=[False, True])
+    training.fit_online(ner, examples, look, epochs=[1, 2], averaged=[False, True])
     assert not numpy.allclose(seen[1, False], seen[2, False])
     assert_allclose(seen[1, True], seen[1, False], atol=1e-6)
     assert_allclose(seen[2, True], (seen[1, False] + seen[2, False]) / 2, atol=1e-6)
-    assert_allclose(tagger.rows, seen[2, True])
+    assert_allclose(read_weights(ner)[0], seen[2, True])
     for averaged in (False, True):
-        again = make_tagger(examples, model=LINEAR)
-        fit_online(again, examples, no_look, epochs=[2], averaged=[averaged])
-        assert_allclose(again.rows, seen[2, averaged], atol=1e-6)
+        again = make_ner(examples, model=LINEAR)
+        training.fit_online(again, examples, no_look, epochs=[2], averaged=[averaged])
+        assert_allclose(read_weights(again)[0], seen[2, averaged], atol=1e-6)
 
 
 def test_dev_is_summed_test_is_counted_and_the_start_is_kept(file: Path) -> None:
@@ -213,13 +202,14 @@ def test_dev_is_summed_test_is_counted_and_the_start_is_kept(file: Path) -> None
 
 
 def test_what_is_decoded_in_many_ways_is_what_the_pipeline_answers(docs: List[Doc]) -> None:
-    corpus = CORPORA["Spanish entities"]
-    tagger = make_tagger(as_examples(docs), model=linear_block(corpus.features))
-    tagger.rows[:] = numpy.random.default_rng(0).normal(size=tagger.rows.shape)
-    found = predict(tagger, docs, decodings(corpus))
-    for name, block in decodings(corpus).items():
-        tagger.ner.set_decoding(registry.resolve({"decoding": block})["decoding"])
-        piped = tagger.nlp.pipe([eg.predicted for eg in as_examples(docs)])
+    corpus = combinations.CORPORA["Spanish entities"]
+    ner = make_ner(as_examples(docs), model=combinations.model(corpus, "linear"))
+    (rows,) = training.weights_of(ner)
+    rows[:] = numpy.random.default_rng(0).normal(size=rows.shape)
+    found = training.predict(ner, docs, combinations.blocks("decodings", corpus))
+    for name, block in combinations.blocks("decodings", corpus).items():
+        ner.set_decoding(registry.resolve({"decoding": block})["decoding"])
+        piped = ner.pipe([eg.predicted for eg in as_examples(docs)])
         for eg, doc in zip(found[name], piped):
             assert [(e.start, e.end, e.label) for e in eg.x.ents] == [
                 (e.start, e.end, e.label) for e in doc.ents
@@ -227,8 +217,8 @@ def test_what_is_decoded_in_many_ways_is_what_the_pipeline_answers(docs: List[Do
 
 
 def test_features_and_the_cnn_are_those_of_the_configs() -> None:
-    assert features_of("z_score")["windows"] == {"ORTH": 1}
-    embed = cnn_block(["SHAPE", "TAG"])["tok2vec"]["embed"]
+    assert training.features_of("z_score")["windows"] == {"ORTH": 1}
+    embed = combinations.tok2vec(["SHAPE", "TAG"])["embed"]
     assert (embed["attrs"], embed["rows"], embed["width"]) == (["SHAPE", "TAG"], [2500, 500], 96)
 
 

@@ -4,32 +4,24 @@ import json
 from pathlib import Path
 from typing import Any, Callable, Dict, List
 
-import numpy
 import pytest
 
 from experiments import mce_f
-from experiments.mce_f import (
-    TASKS,
-    Criterion,
-    Plan,
-    Setting,
-    Task,
-    batch,
-    data_of,
-    line,
-    online,
-    section,
-    systems_of,
-)
+from experiments.corpora import read
+from experiments.mce_f import TASKS, batch, data_of, line, online, systems_of
 from experiments.runner import Runner
-from experiments.scores import F, System
-from experiments.tagger import features_block, loss_block
-from experiments.training import read
+from experiments.scores import F
+from experiments.training import SEQUENTIAL, loss_block
+
+from .support.papers import scored
 
 WORDS = ["Ana NN B-NP", "Lee NN I-NP", "sees VB B-VP", "Rome NN B-NP", ". . O"]
-FEATURES = features_block(windows={"ORTH": 1, "TAG": 1})
 MCE_F, EXPECTED_F = loss_block("MCEF", psi="inf"), loss_block("MCEF", psi=1)
 LIMIT = 12
+
+
+def row(tried: Any, loss: Any = SEQUENTIAL, from_map: bool = False, seeds: Any = (0,)) -> Any:
+    return {"loss": loss, "tried": tried, "from_map": from_map, "seeds": seeds}
 
 
 @pytest.fixture
@@ -38,39 +30,35 @@ def task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     for file, n_sentences in (("train", LIMIT), ("test", 2)):
         text = "".join("\n".join(WORDS[i % 3 :]) + "\n\n" for i in range(n_sentences))
         (tmp_path / file).write_text(text)
-    for module in ("mce_f", "training"):
+    for module in ("mce_f", "corpora"):
         monkeypatch.setattr(f"experiments.{module}.ROOT", tmp_path)
-    files = {"train": "train", "test": "test"}
-    monkeypatch.setitem(TASKS, "small", Task("Small", files, FEATURES))
+    small = {"title": "Small", "files": {"train": "train", "test": "test"}}
+    monkeypatch.setitem(TASKS, "small", {**TASKS["conll2000"], **small})
+    monkeypatch.setitem(
+        mce_f.SPEC["features"], "chunks", {"windows": {"ORTH": 1, "TAG": 1}, "bigrams": {}}
+    )
+    monkeypatch.setattr(mce_f, "DEVELOPMENT", 3)
+    read.cache_clear()
     return "small"
 
 
-def rows(right: float) -> List[List[float]]:
-    """A sentence with two entities, and so many of two predicted ones are right."""
-    return [[right, 2 - right, 2 - right, 0, 1, right == 2, 1]]
-
-
 def asked(answer: Callable[[Any], float]) -> Any:
-    """A runner that answers with so many right entities, and what it was asked."""
+    """A runner that answers with so many right entities, of two and two predicted, and what it
+    was asked."""
     seen: List[Dict[str, Any]] = []
 
     def run(runs: Any) -> List[Any]:
         seen.extend(one.settings for one in runs)
-        found = [rows(answer(one.settings)) for one in runs]
-        return [[{"dev": {"best path": r[0]}, "test": {"best path": r}}] for r in found]
+        found = [answer(one.settings) for one in runs]
+        rows = [[r, 2 - r, 2 - r, 0, 1, r == 2, 1] for r in found]
+        looks = [{"dev": {"best path": r}, "test": {"best path": [r]}} for r in rows]
+        return [[{"stage": 0, **look}] for look in looks]
 
     return run, seen
 
 
-def setting_of(stage: Any) -> Any:
-    return stage["settings"]
-
-
 @pytest.mark.parametrize("limit", [LIMIT, None])
-def test_the_development_part_is_held_out(
-    task: str, limit: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(mce_f, "DEVELOPMENT", 3)
+def test_the_development_part_is_held_out(task: str, limit: Any) -> None:
     dev, test = (
         read.__wrapped__(json.dumps(data_of(TASKS[task], part, limit))) for part in ("dev", "test")
     )
@@ -83,21 +71,22 @@ def test_the_development_part_is_held_out(
 
 def test_a_task_without_files_says_what_it_takes(task: str, tmp_path: Path) -> None:
     (tmp_path / "test").unlink()
-    text = section(Runner(tmp_path / "runs"), task, Plan([batch(0)], []))
+    text = mce_f.section(Runner(tmp_path / "runs"), task, {})
     assert text == "### Small\n\nNot run: it takes `test`."
 
 
 def test_settings_are_chosen_on_the_development_part(task: str) -> None:
     tried = [online(0.1, 3), online(0.2, 3)]
-    best = tried[1].optimizer["learn_rate"]
+    best = tried[1]["optimizer"]["learn_rate"]
     run, seen = asked(
         lambda s: 1 + ("test" in s["data"] or s["stages"][0]["model"].get("learn_rate") == best)
     )
-    others = [
-        Criterion("MCE-F", MCE_F, tried, from_map=True, seeds=(0, 1)),
-        Criterion("from 0", MCE_F, [batch(None, 5)]),
-    ]
-    systems = systems_of(run, task, Plan([batch(0), batch(1)], others))
+    rows = {
+        "MAP": row([batch(0), batch(1)]),
+        "MCE-F": row(tried, MCE_F, from_map=True, seeds=(0, 1)),
+        "from 0": row([batch(None, 5)], MCE_F),
+    }
+    systems = systems_of(run, task, rows)
     chosen = [one.settings["setting"] for one in systems]
     assert chosen == [batch(0), tried[1], batch(None, 5)]
     developed = [one.on("dev", F)[0] if len(one.dev) else None for one in systems]
@@ -106,42 +95,35 @@ def test_settings_are_chosen_on_the_development_part(task: str) -> None:
     starts = [s for s in seen if s["start"]]
     assert len(starts) == 4
     assert all(s["stages"][0]["loss"] == MCE_F for s in starts)
-    assert all([setting_of(stage)["c2"] for stage in s["start"]] == [1.0] for s in starts)
+    assert all([stage["settings"]["c2"] for stage in s["start"]] == [1.0] for s in starts)
 
 
 def test_map_goes_on_from_one_penalty_to_the_next(task: str) -> None:
-    run, seen = asked(lambda s: float(setting_of(s["stages"][0])["c2"] == 0.1))
-    (one,) = systems_of(run, task, Plan([batch(n) for n in (0, 1, 2)], []))
+    run, seen = asked(lambda s: float(s["stages"][0]["settings"]["c2"] == 0.1))
+    (one,) = systems_of(run, task, {"MAP": row([batch(n) for n in (0, 1, 2)])})
     assert (one.settings["setting"], one.on("dev", F)[0]) == (batch(1), 50)
     (on_test,) = [s for s in seen if "test" in s["data"]]
     stages = [*on_test["start"], *on_test["stages"]]
-    assert [setting_of(stage)["c2"] for stage in stages] == [1.0, 0.1]
+    assert [stage["settings"]["c2"] for stage in stages] == [1.0, 0.1]
     assert not any(s["start"] for s in seen if "dev" in s["data"])
 
 
-def test_what_starts_from_map_has_its_weights(
-    task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(mce_f, "DEVELOPMENT", 3)
-    tiny: List[Setting] = [online(1e-6, 1)]
-    others = [
-        Criterion("from MAP", EXPECTED_F, tiny, from_map=True),
-        Criterion("from 0", EXPECTED_F, tiny),
-    ]
-    systems = systems_of(Runner(tmp_path / "runs"), task, Plan([batch(0)], others))
+def test_what_starts_from_map_has_its_weights(task: str, tmp_path: Path) -> None:
+    tiny = [online(1e-6, 1)]
+    rows = {
+        "MAP": row([batch(0)]),
+        "from MAP": row(tiny, EXPECTED_F, from_map=True),
+        "from 0": row(tiny, EXPECTED_F),
+    }
+    systems = systems_of(Runner(tmp_path / "runs"), task, rows)
     by_map, from_map, from_0 = [one.test[0].tolist() for one in systems]
     assert len(by_map) == 2
     assert from_map == by_map != from_0
 
 
 def test_a_line_of_the_table() -> None:
-    def of(name: str, setting: Setting, dev: float, *right: float) -> System:
-        test = [numpy.asarray(rows(n)) for n in right]
-        sums = numpy.asarray([[dev, 100 - dev, 100 - dev, 0, 1, 0, 1]])
-        return System(name, sums, test, {"setting": setting})
-
-    by_map = of("MAP", batch(0), 93, 1)
-    by_f = of("MCE-F", online(0.1, 3), 94, 2, 1)
+    by_map = scored(93, 50, name="MAP", setting=batch(0))
+    by_f = scored(94, 100, 50, name="MCE-F", setting=online(0.1, 3))
     cells = line(by_f, by_map, {"MCE-F": (94.03, 60.74)})
     assert cells[:5] == ["MCE-F", "steps of 0.1, 3 epochs", 94.0, "94.03", "75.00 ± 35.36"]
     assert cells[7] == "+25.00 [+25.00, +25.00]"

@@ -1,6 +1,5 @@
 """The experiment of Tsuboi & Kashima: features, what is tuned on what, tables."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy
@@ -8,37 +7,20 @@ import pytest
 import spacy
 from spacy.tokens import Doc
 
+from experiments import mixed_loss
 from experiments.corpora import as_examples
-from experiments.mixed_loss import (
-    FEATURES,
-    LOSSES,
-    PAPER_1,
-    PAPER_2,
-    prior,
-    table_1,
-    table_2,
-    table_of_priors,
-    task,
-    variance,
-)
+from experiments.mixed_loss import FEATURES, LOSSES, PAPER_1, PAPER_2, prior, table_1, table_2
 from experiments.runner import Runner
-from experiments.scores import F, System, best_on_dev
-from experiments.tagger import linear_block, make_tagger
-from experiments.training import read
+from experiments.scores import F, best_on_dev, train_all
+from experiments.training import linear_block, make_ner
 from spacy_costner.ml import linear_part
 
-from .support.papers import CORPUS
+from .support.papers import scored
 from .support.slow import slow_but
 
 
-def fit(dev: float, test: float, **settings: Any) -> System:
-    """A system with this F on dev and on test, of 100 entities."""
-    sums = [numpy.asarray([[f, 100 - f, 100 - f, 0, 1, 0, 1]]) for f in (dev, test)]
-    return System("", sums[0], [sums[1]], settings)
-
-
 def test_the_published_figures_agree_with_each_other() -> None:
-    for p, r, f in zip(*PAPER_1.values()):
+    for p, r, f in zip(*(row.values() for row in PAPER_1.values())):
         assert 2 * p * r / (p + r) == pytest.approx(f, abs=0.011)
     assert {len(row) for row in [*PAPER_1.values(), *PAPER_2.values()]} == {len(LOSSES)}
 
@@ -46,22 +28,17 @@ def test_the_published_figures_agree_with_each_other() -> None:
 def test_features_see_the_neighbours_only() -> None:
     words, ents = ["El", "Sr.", "Lee", "no", "ve"], ["O", "B-PER", "I-PER", "O", "O"]
     docs = [Doc(spacy.blank("xx").vocab, words=words, ents=ents)]
-    tagger = make_tagger(as_examples(docs), model=linear_block(FEATURES))
-    names = set(linear_part(tagger.ner.model)[0].names())
+    ner = make_ner(as_examples(docs), model=linear_block(FEATURES))
+    names = set(linear_part(ner.model)[0].names())
     assert {"ORTH[-1]=El", "ORTH=Sr.", "ORTH[+1]=ve", "ends_with_period[-1]=yes"} <= names
     assert not any("[-2]" in name or "[+2]" in name for name in names)
 
 
 @pytest.fixture
-def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def train(root: Any) -> Any:
     """Trains with a loss, on a small corpus: a look for each of the settings."""
-    folder = tmp_path / "assets" / "conll2002_es"
-    folder.mkdir(parents=True)
-    for part in ("train", "testa", "testb"):
-        (folder / f"esp.{part}").write_text(CORPUS)
-    monkeypatch.setattr("experiments.training.ROOT", tmp_path)
-    read.cache_clear()
-    return lambda *arguments: Runner(tmp_path / "runs")([task("", *arguments)])[0]
+    run = Runner(root / "runs")
+    return lambda *arguments: train_all(run, [mixed_loss.trial("", *arguments)])[0]
 
 
 @pytest.mark.parametrize("loss", slow_but(LOSSES, "k=1"))
@@ -92,13 +69,13 @@ def test_chance_is_told_from_differences() -> None:
     poor = numpy.asarray([[i % 2, 1 - i % 2, 1 - i % 2, 0, 1, 1, 1] for i in range(40)])
     fits = {"point": poor, "k=1": perfect, "seq": poor}
     lines = table_1(
-        {loss: fit(70, 70, **prior(4))._replace(test=[rows]) for loss, rows in fits.items()}
+        {loss: scored(70, 70, **prior(4))._replace(test=[rows]) for loss, rows in fits.items()}
     ).splitlines()
     assert "| p of F against seq | 1.00 | 0.00 |  |" in lines
 
 
 def test_tables_set_ours_beside_the_papers() -> None:
-    fits = {"k=2": fit(70, 80, **prior(4)), "seq": fit(71, 81, **prior(16))}
+    fits = {"k=2": scored(70, 80, **prior(4)), "seq": scored(71, 81, **prior(16))}
     lines = table_1(fits).splitlines()
     assert "| F, paper | 77.41 | 77.47 |" in lines
     assert "| F, here | 80.00 | 81.00 |" in lines
@@ -106,7 +83,7 @@ def test_tables_set_ours_beside_the_papers() -> None:
 
 
 def test_the_table_of_sizes_has_means() -> None:
-    fits = {100: {"seq": [fit(40, 42)]}, 200: {"seq": [fit(50, 52)]}}
+    fits = {100: {"seq": [scored(40, 42)]}, 200: {"seq": [scored(50, 52)]}}
     assert table_2(fits, ["seq"]).splitlines()[2:] == [
         "| 100, paper | 46.51 |",
         "| 100, here | 41.00 |",
@@ -119,9 +96,9 @@ def test_the_table_of_sizes_has_means() -> None:
 
 def test_the_prior_of_each_loss_is_chosen_on_the_development_set() -> None:
     tried = {
-        "point": [fit(70, 90, **prior(4)), fit(71, 80, **prior(16))],
-        "seq": [fit(73, 60, **prior(4)), fit(72, 99, **prior(16))],
+        "point": [scored(70, 90, **prior(4)), scored(71, 80, **prior(16))],
+        "seq": [scored(73, 60, **prior(4)), scored(72, 99, **prior(16))],
     }
-    assert [variance(best_on_dev(fits, F)) for fits in tried.values()] == ["16", "4"]
-    lines = table_of_priors(tried).splitlines()
+    assert [mixed_loss.variance(best_on_dev(fits, F)) for fits in tried.values()] == ["16", "4"]
+    lines = mixed_loss.table_of_priors(tried).splitlines()
     assert lines[2:] == ["| variance 4 | 70.00 | 73.00 |", "| variance 16 | 71.00 | 72.00 |"]

@@ -11,25 +11,12 @@ from spacy.training import Example
 
 from experiments import softmax_margin
 from experiments.corpora import as_examples, read_docs
-from experiments.runner import Runner, fill, template
-from experiments.scores import System, best_on_dev
-from experiments.softmax_margin import (
-    METHODS,
-    SGD_STEP,
-    Facts,
-    Training,
-    best_settings,
-    describe,
-    experiment,
-    find_corpus,
-    jensen_risk_bound,
-    likelihood,
-    mira,
-    penalty,
-    perceptron,
-    risk,
-)
+from experiments.runner import Runner, fill, size_of, template
+from experiments.scores import best_on_dev
+from experiments.softmax_margin import METHODS, Plan, best_settings, describe, find_corpus
 from experiments.training import run_stages
+
+from .support.papers import scored
 
 SENTENCES = """\
 -DOCSTART- -X- O O
@@ -44,13 +31,16 @@ Rome NNP I-NP I-LOC
 sleeps VBZ I-VP O
 """
 
-FACTS = Facts(n_batches=4)
+PLAN = Plan({}, softmax_margin.SPEC["full"], 4 * softmax_margin.SPEC["full"]["batch_size"])
+STEP = 0.01
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for part in ("train", "testa", "testb"):
         (tmp_path / f"eng.{part}").write_text(SENTENCES)
+    for module in ("softmax_margin", "corpora"):
+        monkeypatch.setattr(f"experiments.{module}.ROOT", tmp_path)
     return tmp_path / "eng"
 
 
@@ -59,11 +49,13 @@ def examples(path: Path) -> List[Example]:
     return as_examples(read_docs(path.with_suffix(".train"), spacy.blank("xx").vocab))
 
 
-def weights(examples: List[Example], training: Training, start: Any = None) -> numpy.ndarray:
-    """The weights after one epoch of one step."""
-    stage = training.stage([1], [False], 0)
+def weights(
+    examples: List[Example], name: str, c: Any = None, m: Any = None, start: Any = None
+) -> numpy.ndarray:
+    """The weights after one epoch of one step of a method."""
+    stage = PLAN.stage(name, {"c": c, "m": m, "epochs": 1, "averaged": False}, 0)
     first = None if start is None else [start]
-    return run_stages(examples, [stage], first, lambda tagger, **facts: None)[0]
+    return run_stages(examples, [stage], first, lambda ner, **facts: None)[0]
 
 
 def test_corpus_of_2003_is_read(examples: List[Example]) -> None:
@@ -76,17 +68,17 @@ def test_corpus_of_2003_is_read(examples: List[Example]) -> None:
 
 
 def test_the_corpus_of_the_paper_comes_first(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(softmax_margin, "CORPORA", {"a": path, "b": path})
+    monkeypatch.setattr(softmax_margin, "CORPORA", {"a": "eng", "b": "eng"})
     assert find_corpus() == "a"
-    monkeypatch.setattr(softmax_margin, "CORPORA", {"a": path.parent / "none", "b": path})
+    monkeypatch.setattr(softmax_margin, "CORPORA", {"a": "none", "b": "eng"})
     assert find_corpus() == "b"
-    monkeypatch.setattr(softmax_margin, "CORPORA", {"a": path.parent / "none"})
+    monkeypatch.setattr(softmax_margin, "CORPORA", {"a": "none"})
     with pytest.raises(FileNotFoundError, match="any of a"):
         find_corpus()
 
 
 def test_the_perceptron_makes_whole_steps(examples: List[Example]) -> None:
-    found = weights(examples[:1], perceptron(FACTS, None, None, built_in=True))
+    found = weights(examples[:1], "perceptron_built_in")
     assert_allclose(found, found.round(), atol=1e-4)
     assert found.any()
 
@@ -94,49 +86,44 @@ def test_the_perceptron_makes_whole_steps(examples: List[Example]) -> None:
 def test_mira_makes_steps_of_c_at_most(examples: List[Example]) -> None:
     """Each weight moves by C times the difference of a feature's counts."""
     c = 1e-3
-    found = weights(examples[:1], mira(FACTS, c, 5, built_in=True)) / c
+    found = weights(examples[:1], "mira_built_in", c, 5) / c
     assert_allclose(found, found.round(), atol=1e-4)
     assert found.any()
 
 
 def test_mira_mends_a_mistake(examples: List[Example]) -> None:
     """Where C doesn't matter, the steps for m times the cost are m times as long."""
-    one, five = (weights(examples[:1], mira(FACTS, 1e3, m, built_in=True)) for m in (1, 5))
+    one, five = (weights(examples[:1], "mira_built_in", 1e3, m) for m in (1, 5))
     assert_allclose(five, 5 * one, rtol=1e-3, atol=1e-6)
     assert one.any()
 
 
 def test_risk_is_multiplied_and_its_penalty_is_not(examples: List[Example]) -> None:
-    start = weights(examples, likelihood(FACTS, 0.0, None))
-    gradient = (start - weights(examples, risk(FACTS, 0.0, 1), start=start)) / SGD_STEP
+    start = weights(examples, "crf", 0.0)
+    gradient = (start - weights(examples, "risk", 0.0, 1, start=start)) / STEP
     assert numpy.abs(gradient).max() > 0.01
-    expected = (start - 5 * SGD_STEP * gradient) / (1 + SGD_STEP * penalty(FACTS, 3.0))
-    assert_allclose(weights(examples, risk(FACTS, 3.0, 5), start=start), expected, atol=1e-5)
+    expected = (start - 5 * STEP * gradient) / (1 + STEP * PLAN.penalty(3.0))
+    assert_allclose(weights(examples, "risk", 3.0, 5, start=start), expected, atol=1e-5)
 
 
 def test_the_bound_is_the_risk_where_costs_are_small(examples: List[Example]) -> None:
-    start = weights(examples, likelihood(FACTS, 0.0, None))
+    start = weights(examples, "crf", 0.0)
     of_risk, of_bound = (
-        weights(examples, method(FACTS, 0.0, m), start=start) - start
-        for method, m in ((risk, 1), (jensen_risk_bound, 1e-2))
+        weights(examples, method, 0.0, m, start) - start
+        for method, m in (("risk", 1), ("jrb", 1e-2))
     )
     assert_allclose(of_bound / 1e-2, of_risk, atol=0.05 * numpy.abs(of_risk).max())
 
 
 def test_the_penalty_of_an_epoch() -> None:
     """L2 is of half the sum of squares, and is added at each of four steps."""
-    assert FACTS.n_batches * penalty(FACTS, 0.1) / 2 == pytest.approx(0.1)
+    assert PLAN.n_batches * PLAN.penalty(0.1) / 2 == pytest.approx(0.1)
 
 
 def test_settings_are_chosen_and_shown() -> None:
-    def tried(c: float, m: float, epochs: int, averaged: bool, f: float) -> System:
-        settings = {"c": c, "m": m, "epochs": epochs, "averaged": averaged}
-        return System("jrb", numpy.asarray([[f, 100 - f, 100 - f]]), (), settings)
-
     systems = [
-        tried(0.01, 5, 3, False, 70),
-        tried(0.1, 5, 3, True, 72),
-        tried(0.1, 20, 3, False, 71),
+        scored(f, c=c, m=m, epochs=3, averaged=averaged)
+        for c, m, averaged, f in ((0.01, 5, False, 70), (0.1, 5, True, 72), (0.1, 20, False, 71))
     ]
     assert describe(best_on_dev(systems).settings) == "0.1, 5, 3, Y"
     shown = best_settings(systems).split(" | ")
@@ -145,11 +132,11 @@ def test_settings_are_chosen_and_shown() -> None:
 
 
 def test_the_experiment(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(softmax_margin, "CORPORA", {"tiny": path})
-    monkeypatch.setattr(softmax_margin, "ROOT", path.parent)
-    monkeypatch.setattr("experiments.training.ROOT", path.parent)
-    figures = experiment(Runner(tmp_path / "runs"), True)
-    assert "tiny: 2 sentences" in fill(template("softmax_margin"), {"provenance": "", **figures})
+    monkeypatch.setattr(softmax_margin, "CORPORA", {"tiny": path.name})
+    size = size_of(softmax_margin.SPEC, quick=True)
+    figures = softmax_margin.experiment(Runner(tmp_path / "runs"), size)
+    text = fill(template("softmax_margin"), {**size, **figures, "provenance": ""})
+    assert "tiny: 2 sentences" in text
     assert list(figures["ours"]) == list(METHODS)
     runs = {file.stem for file in (tmp_path / "runs").iterdir()}
     assert {f"test-0-{name}" for name in METHODS} < runs

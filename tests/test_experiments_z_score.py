@@ -11,41 +11,12 @@ from numpy.random import default_rng
 from numpy.testing import assert_allclose
 from spacy.tokens import Doc
 
-from experiments.chains import (
-    HMM,
-    Moments,
-    Sequences,
-    best_hamming_z_score,
-    best_z_score,
-    cutting_planes,
-    features_as_matrix,
-    largest_margin,
-    most_likely,
-    random_hmm,
-    summed,
-)
-from experiments.corpora import ASSETS, as_examples
-from experiments.tagger import linear_block, make_tagger
-from experiments.z_score import COLOURS, draw, expected_step, pooled, table_1_row
-from experiments.z_score_runs import (
-    CRF,
-    FEATURES,
-    MM_H,
-    N_SENTENCES,
-    NEAR,
-    SOURCES,
-    TRUE,
-    Z_100,
-    Z_H,
-    Setting,
-    Z,
-    as_sequences,
-    folds,
-    hmms_as_hard,
-    short_sequences,
-    tags_of,
-    token_error,
-)
+from experiments import chains, z_score
+from experiments.chains import HMM, Sequences, best_hamming_z_score, best_z_score, random_hmm
+from experiments.corpora import ASSETS, as_examples, tags_of
+from experiments.runner import Runner
+from experiments.training import linear_block, make_ner
+from experiments.z_score import CRF, FULL, MM_H, TRUE, Z_100, Z_H, Z, vary
 from spacy_costner.losses import max_margin
 from spacy_costner.types import Constraints
 
@@ -97,7 +68,7 @@ def all_paths() -> List[Any]:
 def test_z_score_is_the_dense_solution(value: float) -> None:
     sequences = drawn()._replace(steps=numpy.asarray([[1.0, value], [value, 1.0]]))
     dense = Dense(sequences, all_paths())
-    assert_allclose(Moments(sequences, c2=0.0).right, dense.right, atol=1e-9)
+    assert_allclose(chains.Moments(sequences, c2=0.0).right, dense.right, atol=1e-9)
     expected = dense.solve(0.01, dense.right)
     assert_allclose(best_z_score(sequences, c2=0.01), expected, atol=1e-6)
 
@@ -140,7 +111,7 @@ def test_cutting_planes_find_a_kink() -> None:
         off = vector - [1, -2]
         return float(abs(off) @ [1, 3]), numpy.sign(off) * [1, 3]
 
-    found = cutting_planes(value_and_slope, 2, c=2.0, tolerance=1e-6)
+    found = chains.cutting_planes(value_and_slope, 2, c=2.0, tolerance=1e-6)
     assert_allclose(found.vector, [1, -2], atol=1e-2)
     assert found.value == pytest.approx(2.5, rel=1e-5)
     assert found.reason == "converged"
@@ -149,8 +120,8 @@ def test_cutting_planes_find_a_kink() -> None:
 def test_margin_is_near_its_optimum() -> None:
     """No step in any direction helps more than the tolerance allows."""
     sequences, rng = drawn(n=10), default_rng(1)
-    found = largest_margin(sequences, c=1.0, tolerance=1e-4)
-    loss = summed(sequences, max_margin)
+    found = chains.largest_margin(sequences, c=1.0, tolerance=1e-4)
+    loss = chains.summed(sequences, max_margin)
     for _ in range(50):
         near = found.vector + 0.1 * rng.normal(size=sequences.size)
         assert loss(near)[0] + near @ near / 2 > (1 - 1e-4) * found.value
@@ -164,8 +135,8 @@ def test_all_methods_learn_what_is_certain() -> None:
     for weights in (
         best_z_score(train, c2=1e-3),
         best_hamming_z_score(train, c2=1e-3),
-        most_likely(train, c2=1e-2),
-        largest_margin(train, c=1.0, tolerance=1e-3).vector,
+        chains.most_likely(train, c2=1e-2),
+        chains.largest_margin(train, c=1.0, tolerance=1e-3).vector,
     ):
         assert test.error(weights) < 6
         assert test.error(-weights) > 50
@@ -199,14 +170,14 @@ def test_kinds_of_hmms() -> None:
 
 
 def test_hmms_are_as_hard_as_wanted() -> None:
-    (hmm,), n_drawn = hmms_as_hard(20.0, 3, 1)
+    (hmm,), n_drawn = z_score.hmms_as_hard(20.0, 3, 1)
     test = hmm.sample(2000, 100, default_rng(7))
-    assert test.error(hmm.weights) == pytest.approx(20, abs=5 * NEAR)
+    assert test.error(hmm.weights) == pytest.approx(20, abs=5 * FULL["near"])
     assert n_drawn > 1
 
 
 def test_short_sequences() -> None:
-    found = short_sequences(5, 1)["methods"]
+    found = z_score.short_sequences(5, 1)["methods"]
     assert {Z, MM_H} < set(found)
     assert Z_100 not in found
     assert all(0 <= error <= 100 and seconds >= 0 for error, seconds in found.values())
@@ -214,7 +185,11 @@ def test_short_sequences() -> None:
 
 def test_features_as_matrix() -> None:
     rows = numpy.asarray([[2, -1], [0, 2], [-1, -1]])
-    assert features_as_matrix(rows, 3).toarray().tolist() == [[0, 0, 1], [1, 0, 1], [0, 0, 0]]
+    assert chains.features_as_matrix(rows, 3).toarray().tolist() == [
+        [0, 0, 1],
+        [1, 0, 1],
+        [0, 0, 0],
+    ]
 
 
 def docs() -> List[Doc]:
@@ -224,17 +199,17 @@ def docs() -> List[Doc]:
 
 
 def test_docs_as_sequences() -> None:
-    linear = make_tagger(as_examples(docs()), model=linear_block(FEATURES["S2"]))
-    sequences = as_sequences(linear, docs())
-    names = linear.ner.tags.names
+    ner = make_ner(as_examples(docs()), model=linear_block(z_score.FEATURES["S2"]))
+    sequences = z_score.as_sequences(ner, docs())
+    names = ner.tags.names
     assert [names[tag] for tag in sequences.tags] == ["B-PER", "I-PER", "O", "B-LOC", "B-LOC", "O"]
     assert sequences.lengths.tolist() == [4, 2]
     seen = sequences.seen.toarray()
     assert seen.sum(axis=1).tolist() == [2, 3, 3, 2, 2, 2]
-    apart = Setting(0.1, 0.01, o_after_o=False).of(sequences, linear)
+    apart = vary(sequences, ner, step=0.01, o_after_o=False)
     assert apart.steps[0, 0] == 0
     assert apart.steps[1, 0] == 0.01
-    legal = Setting(0.1, legal=True).of(sequences, linear)
+    legal = vary(sequences, ner, legal=True)
     inside = names.index("I-PER")
     assert legal.score(numpy.zeros(legal.size)).transitions[0, inside] == -numpy.inf
     assert sequences.score(numpy.zeros(legal.size)).transitions[0, inside] == 0
@@ -247,12 +222,12 @@ def test_token_error() -> None:
     egs = as_examples(docs())
     for eg, answer in zip(egs, gold):
         eg.predicted.set_ents(list(answer.ents))
-    assert token_error(egs) == pytest.approx(100 * 2 / 6)
+    assert z_score.token_error(egs) == pytest.approx(100 * 2 / 6)
 
 
 def test_errors_are_pooled_over_tokens() -> None:
     results = [{"tokens": n, "methods": {Z: [error, None]}} for n, error in ((10, 20.0), (30, 0.0))]
-    assert pooled(results, Z) == pytest.approx(5)
+    assert z_score.pooled(results, Z) == pytest.approx(5)
 
 
 def test_expected_step() -> None:
@@ -260,31 +235,31 @@ def test_expected_step() -> None:
     vocab = spacy.blank("xx").vocab
     words = ["a", "b", "c", "d", "e"]
     doc = Doc(vocab, words=words, ents=["O", "O", "O", "O", "B-LOC"])
-    assert expected_step([[doc]]) == pytest.approx(4 * 3 / 4 - 4 * 7 / 8 + 1)
+    assert z_score.expected_step([[doc]]) == pytest.approx(4 * 3 / 4 - 4 * 7 / 8 + 1)
 
 
 def test_row_of_table_1() -> None:
     names = (TRUE, Z, Z_100, MM_H, Z_H, CRF)
     methods = {name: [float(i), 0.5 * i] for i, name in enumerate(names)}
     of_each = [{Z: [0.5, 0.0]}, {Z: [1.5, 0.0]}]
-    row = table_1_row(3, {"methods": methods, "of_each": of_each})
+    row = z_score.table_1_row(3, {"methods": methods, "of_each": of_each})
     assert row[:3] == [3, 0.0, "*15.82 (0.88)* 1.00 (0.500) 0.50 to 1.50"]
     assert row[5:] == ["4.00 (2.000)", "5.00 (2.500)", "3"]
 
 
 def test_figure_1_is_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    found = {size: {name: [20.0, 0.1] for name in COLOURS} for size in (10, 20)}
-    draw(found, tmp_path / "figures" / "figure.svg")
-    text = (tmp_path / "figures" / "figure.svg").read_text(encoding="utf8")
-    assert all(name in text for name in COLOURS)
+    found = {size: {name: [20.0, 0.1] for name in z_score.COLOURS} for size in (10, 20)}
+    name = Runner(tmp_path / "figures").picture("figure", z_score.draw(found))
+    text = (tmp_path / "figures" / name).read_text(encoding="utf8")
+    assert all(name in text for name in z_score.COLOURS)
 
 
 @pytest.mark.skipif(not CORPUS.exists(), reason="needs CoNLL-2002 Spanish: spacy project assets")
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("source", z_score.SPEC["sources"])
 def test_folds_have_each_sentence_once(source: str) -> None:
-    parts = folds(source)
-    assert [len(part) for part in parts] == [N_SENTENCES // 5] * 5
-    assert len({id(doc) for part in parts for doc in part}) == N_SENTENCES
+    parts = z_score.folds(source)
+    assert [len(part) for part in parts] == [FULL["n_sentences"] // 5] * 5
+    assert len({id(doc) for part in parts for doc in part}) == FULL["n_sentences"]
     first = [" ".join(token.text for token in doc) for doc in parts[0]]
     assert (first[0] == "Melbourne ( Australia ) , 25 may ( EFE ) .") == (source == "blocks")

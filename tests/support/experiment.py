@@ -13,6 +13,19 @@ CORPUS = [
     ("Paris", ["B-city"]),
 ]
 
+SENTENCES = """\
+-DOCSTART- -X- O
+
+Ana NC B-PER
+Lee AQ I-PER
+ve VMI O
+Roma NC I-LOC
+
+Roma NC B-LOC
+duerme VMI O
+"""
+"""In columns, for the experiments of the papers."""
+
 CONFIG = """
 [paths]
 train = "{corpus}"

@@ -1,43 +1,28 @@
 """The GENIA corpus, as published in XML, to columns: a word and an IOB2 tag on each line.
 
-    python -m experiments.genia
+    python scripts/convert_genia.py assets/genia/GENIAcorpus3.02.tgz corpus/genia
 
 Terms stand in terms; an entity is an outermost one. A coordination ("CD4 and CD8 cells") is one
 entity if all that it joins is of one category. If not, what is inside of it counts.
 """
 
-import json
-import random
 import re
 import tarfile
 from collections import Counter
-from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import IO, Dict, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
 from typing import cast as as_type
 from xml.etree import ElementTree
 
-import spacy
 import typer
-from spacy.tokens import Doc
 
-from .corpora import ASSETS, read_docs
-from .runner import ROOT
-
-ARCHIVE = ASSETS / "genia" / "GENIAcorpus3.02.tgz"
-CORPUS = ROOT / "corpus" / "genia"
 INDEX = "sentences.tsv"
 SECTIONS = ("title", "abstract")
-SEED = 0
-N_FOLDS = 10
-HELD_OUT = 4
-"""One in so many sentences or abstracts of the training data is held out for tuning."""
-
 CATEGORY = re.compile(r"G#([^\s()]+)")
 
 PLAIN, GOLD = "genia", "genia_gold_tokens"
-"""The two tokenizations, and what their files are called."""
+"""The two tokenizations, and the names of their files."""
 
 RUN = r"[^\W_]+"
 PLAIN_TOKEN = re.compile(rf"\d+(?:[.,]\d+)+(?!{RUN})|{RUN}|\S")
@@ -45,9 +30,6 @@ PLAIN_TOKEN = re.compile(rf"\d+(?:[.,]\d+)+(?!{RUN})|{RUN}|\S")
 
 JOINED_TOKEN = re.compile(rf"{RUN}(?:(?:[-'.]|(?<=\d),(?=\d)){RUN})*|\S")
 """The same, but hyphens, apostrophes and full stops between letters or digits join them."""
-
-TREE: Dict[str, Any] = json.loads((ROOT / "experiments" / "genia_tree.json").read_text())
-"""The categories of GENIA 3.0 (Kim et al., 2003), by the names that they have in 3.02."""
 
 Span = Tuple[int, int]
 """The first character and the one behind the last."""
@@ -201,76 +183,12 @@ def _write(path: Path, blocks: Iterable[str]) -> None:
     path.write_text("".join(blocks), encoding="utf8", newline="\n")
 
 
-@lru_cache
-def read_genia(tokenization: str, folder: Path = CORPUS) -> Tuple[List[Doc], List[str]]:
-    """GENIA, as `python -m experiments.genia` wrote it.
-
-    tokenization (str): PLAIN or GOLD.
-    folder (Path): Where it is.
-    RETURNS (Tuple[List[Doc], List[str]]): A doc for each sentence, and its abstract.
-    RAISES (FileNotFoundError): If it isn't there.
-    """
-    if not (folder / INDEX).exists():
-        raise FileNotFoundError(
-            f"{folder}: expected GENIA; `python -m experiments.genia` writes it"
-        )
-    lines = (folder / INDEX).read_text(encoding="utf8").splitlines()
-    docs = read_docs(folder / f"{tokenization}.iob2", spacy.blank("xx").vocab)
-    return docs, [line.split("\t")[1] for line in lines]
-
-
-def deal(groups: Sequence[Any], n_folds: int, seed: int = SEED) -> List[List[int]]:
-    """Deal out a corpus by chance.
-
-    groups (Sequence[Any]): For each sentence what it belongs to; groups stay together.
-    n_folds (int): How many folds.
-    seed (int): For chance.
-    RETURNS (List[List[int]]): The sentences of each fold.
-    """
-    names = sorted(set(groups))
-    random.Random(seed).shuffle(names)
-    fold_of = {name: i % n_folds for i, name in enumerate(names)}
-    folds: List[List[int]] = [[] for _ in range(n_folds)]
-    for i, group in enumerate(groups):
-        folds[fold_of[group]].append(i)
-    return folds
-
-
-def take_out(groups: Sequence[Any], n_folds: int, fold: int) -> Tuple[List[int], List[int]]:
-    """The sentences that are not in a fold, and those that are."""
-    folds = deal(groups, n_folds)
-    rest = sorted(i for number, some in enumerate(folds) if number != fold for i in some)
-    return rest, folds[fold]
-
-
-def divide(
-    tokenization: str, by_abstract: bool, limit: Optional[int], fold: int, held_out: bool = False
-) -> Dict[str, List[Doc]]:
-    """Divide the corpus.
-
-    tokenization (str): PLAIN or GOLD.
-    by_abstract (bool): Whether the sentences of an abstract stay together.
-    limit (Optional[int]): The most sentences.
-    fold (int): The fold that is tested.
-    held_out (bool): Whether a part of its training data is taken for development in its place.
-    RETURNS (Dict[str, List[Doc]]): "train", and "test" or "dev".
-    """
-    docs, abstracts = read_genia(tokenization)
-    groups: Sequence[Any] = abstracts[:limit] if by_abstract else range(len(docs[:limit]))
-    train, test = take_out(groups, N_FOLDS, fold)
-    if held_out:
-        learn, held = take_out([groups[i] for i in train], HELD_OUT, 0)
-        train, test = [train[i] for i in learn], [train[i] for i in held]
-    part = "dev" if held_out else "test"
-    return {"train": [docs[i] for i in train], part: [docs[i] for i in test]}
-
-
-def main() -> None:
+def main(archive: Path, output: Path) -> None:
     """Convert GENIA 3.02 from XML to columns, in two tokenizations."""
-    for name, counts in convert(ARCHIVE, CORPUS).items():
+    for name, counts in convert(archive, output).items():
         numbers = ", ".join(f"{count:,} {what}" for what, count in counts.items())
-        typer.echo(f"{CORPUS / name}.iob2: {numbers}")
+        typer.echo(f"{output / name}.iob2: {numbers}")
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -1,0 +1,144 @@
+"""GENIA from XML to columns: scripts/convert_genia.py."""
+
+import io
+import tarfile
+from collections import Counter
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from convert_genia import (
+    GOLD,
+    JOINED_TOKEN,
+    PLAIN,
+    PLAIN_TOKEN,
+    Entity,
+    Sentence,
+    convert,
+    encode,
+    read_terms,
+    tag,
+    tokenize,
+)
+
+from experiments import corpora
+
+ARCHIVE = corpora.ASSETS / "genia" / "GENIAcorpus3.02.tgz"
+ARTICLE = """
+<article><articleinfo><bibliomisc>{abstract}</bibliomisc></articleinfo>
+<title><sentence>{title}</sentence></title>
+<abstract><sentence>{text}</sentence><sentence> </sentence></abstract></article>
+"""
+
+
+def terms(text):
+    return read_terms(ElementTree.fromstring(f"<sentence>{text}</sentence>"))
+
+
+def words(text, pattern, borders=()):
+    return [text[begin:end] for begin, end in tokenize(text, pattern, borders)]
+
+
+def test_outermost_terms():
+    text, entities = terms(
+        'The <cons sem="G#other_name"><cons sem="G#DNA_N/A">IL-2 gene</cons> expression</cons>, '
+        '<cons sem="G#virus">HIV</cons>.'
+    )
+    assert text == "The IL-2 gene expression, HIV."
+    assert entities == [Entity(4, 24, "other_name"), Entity(26, 29, "virus")]
+
+
+def test_coordination_of_one_category():
+    text, entities = terms(
+        '<cons sem="(AND G#cell_type G#cell_type)"><cons>CD4</cons> and <cons>CD8</cons> cells'
+        "</cons>"
+    )
+    assert entities == [Entity(0, len(text), "cell_type")]
+
+
+def test_coordination_of_two_categories():
+    text, entities = terms(
+        '<cons sem="(OR G#virus G#atom)">a <cons sem="G#virus">b</cons> <cons>c</cons></cons> d'
+    )
+    assert (text, entities) == ("a b c d", [Entity(2, 3, "virus")])
+
+
+@pytest.mark.parametrize(
+    "text, plain, joined",
+    [
+        ("NF-kappa B", ["NF", "-", "kappa", "B"], ["NF-kappa", "B"]),
+        ("5'-end of 0.5", ["5", "'", "-", "end", "of", "0.5"], ["5", "'", "-", "end", "of", "0.5"]),
+        ("1,000 (CD4+)", ["1,000", "(", "CD4", "+", ")"], ["1,000", "(", "CD4", "+", ")"]),
+        (
+            "a,b 1.2x c.",
+            ["a", ",", "b", "1", ".", "2x", "c", "."],
+            ["a", ",", "b", "1.2x", "c", "."],
+        ),
+    ],
+)
+def test_tokens(text, plain, joined):
+    assert words(text, PLAIN_TOKEN) == plain
+    assert words(text, JOINED_TOKEN) == joined
+
+
+def test_tokens_are_cut_at_borders():
+    assert words("CD28-mediated one", JOINED_TOKEN, [0, 4, 13]) == ["CD28", "-mediated", "one"]
+
+
+def test_tags_of_entities_that_end_within_tokens():
+    tokens = [(0, 4), (4, 5), (6, 10)]
+    assert encode(tokens, [Entity(0, 5, "a"), Entity(6, 8, "b"), Entity(8, 10, "c")]) == [
+        "B-a",
+        "I-a",
+        "B-b",
+    ]
+    assert encode(tokens, [Entity(5, 6, "a")]) == ["O", "O", "O"]
+
+
+def test_two_tokenizations_of_a_sentence():
+    sentence = Sentence("1", "title", "CD28-mediated", [Entity(0, 4, "virus")])
+    assert tag(sentence, PLAIN) == (["CD28", "-", "mediated"], ["B-virus", "O", "O"])
+    assert tag(sentence, GOLD) == (["CD28", "-mediated"], ["B-virus", "O"])
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    hiv = '<cons sem="G#virus">HIV-1</cons>'
+    articles = [
+        ARTICLE.format(abstract="1", title="A", text=f"{hiv} is"),
+        ARTICLE.format(abstract="2", title="B", text="C-1."),
+        ARTICLE.format(abstract="1", title="A", text="again"),
+    ]
+    data = f"<set>{''.join(articles)}</set>".encode()
+    path = tmp_path / "genia.tgz"
+    with tarfile.open(path, "w:gz") as files:
+        member = tarfile.TarInfo("folder/corpus.xml")
+        member.size = len(data)
+        files.addfile(member, io.BytesIO(data))
+    return path
+
+
+def test_convert(archive, tmp_path):
+    counts = convert(archive, tmp_path / "corpus")
+    assert counts[PLAIN] == Counter(sentences=4, tokens=10, entities=1, marked=1)
+    assert counts[GOLD] == Counter(sentences=4, tokens=6, entities=1, marked=1)
+    docs, abstracts = corpora.read_genia(PLAIN, tmp_path / "corpus")
+    assert [doc.text.strip() for doc in docs] == ["A", "HIV - 1 is", "B", "C - 1 ."]
+    assert [(ent.text, ent.label_) for ent in docs[1].ents] == [("HIV - 1", "virus")]
+    assert abstracts == ["1", "1", "2", "2"]
+
+
+def test_no_corpus(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"convert_genia\.py"):
+        corpora.read_genia(PLAIN, tmp_path)
+
+
+@pytest.mark.skipif(not ARCHIVE.exists(), reason="GENIA is not in assets/genia")
+def test_published_corpus(tmp_path):
+    counts = convert(ARCHIVE, tmp_path)
+    assert counts[PLAIN] == Counter(sentences=18535, tokens=557979, entities=76555, marked=76557)
+    assert counts[GOLD] == Counter(sentences=18535, tokens=499241, entities=76557, marked=76557)
+    for name in (PLAIN, GOLD):
+        other = corpora.ASSETS / "genia" / f"{name}.iob2"
+        if other.exists():
+            assert (tmp_path / other.name).read_bytes() == other.read_bytes()
