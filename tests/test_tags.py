@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from spacy_costner.tags import SCHEMES, Entities, Tags
 
+from .support.split import split_path
+
 LABELS = ["PER", "sports-team"]
 
 
@@ -55,15 +57,6 @@ def count_segmentations(length: int) -> int:
         return 1
     entities = sum(len(LABELS) * count_segmentations(length - n) for n in range(1, length + 1))
     return count_segmentations(length - 1) + entities
-
-
-def split_path(tags: Tags, path: Tuple[int, ...]) -> Tuple[int, ...]:
-    """The split of O by its definition, for one sentence: O before an entity is O of its label."""
-    names = [tags.collapsed.names[tag] for tag in path]
-    for t, (name, following) in enumerate(pairwise(names)):
-        if name == "O" and following[:2] in ("B-", "U-"):
-            names[t] = f"O-{following[2:]}"
-    return tuple(tags.names.index(name) for name in names)
 
 
 def legal_paths(tags: Tags, length: int) -> List[Tuple[int, ...]]:
