@@ -33,14 +33,15 @@ from spacy_costner.losses.margin import (
 from spacy_costner.losses.mce import make_mce
 from spacy_costner.losses.perceptron import make_mira, make_perceptron
 from spacy_costner.losses.zscore import make_zscore
+from spacy_costner.tags import Tags
 from spacy_costner.types import Cost, Gold, Loss, LossResult, Potentials
 
 from . import oracle, oracle_losses
 from .oracle_losses import Batch, Chain, Split
-from .support.batches import in_precision
+from .support.batches import in_precision, random_potentials
 from .support.gold import GAP, example
 from .support.gradients import check_forbidden, check_loss_directions, check_loss_gradient
-from .support.split import split_NK, split_of
+from .support.split import on_chain, split_NK, split_of
 from .support.strategies import annotated_NK
 
 HAMMING = make_hamming_cost()
@@ -212,6 +213,23 @@ def test_values_and_gradients_with_a_split_outside(
         check_forbidden(result.gradient, potentials)
         if is_clear(case, potentials, annotation, split):
             check_loss_directions(partial(case.compute, gold=gold), potentials)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_places_of_several_wrong_entities_with_a_split_outside(seed: int) -> None:
+    """Some of the places end in an O, whichever it is, and some are no more than that."""
+    tags, case = Tags(["a"], "IOB2", "before"), LOSSES["MCEF, psi inf"]
+    potentials = random_potentials([4, 4], len(tags), scale=3.0, seed=seed)
+    potentials.emissions[:, 1] += 3
+    annotation = Gold(
+        numpy.asarray([0, 0, 0, 0, 1, 0, 1, 0]),
+        opening=tags.collapsed.opening,
+        continuing=tags.collapsed.continuing,
+    )
+    gold = on_chain(tags, tags.split_outside(annotation.tags, potentials.lengths), annotation)
+    potentials = chain.constrain(potentials, tags.constraints)
+    expected = case.expected(potentials, annotation, split_of(tags))
+    assert case.compute(potentials, gold).value == pytest.approx(expected)
 
 
 @each_loss
