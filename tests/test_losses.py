@@ -215,14 +215,14 @@ def test_values_and_gradients_with_a_split_outside(
             check_loss_directions(partial(case.compute, gold=gold), potentials)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", [188, *range(4)])
 def test_places_of_several_wrong_entities_with_a_split_outside(seed: int) -> None:
     """Some of the places end in an O, whichever it is, and some are no more than that."""
     tags, case = Tags(["a"], "IOB2", "before"), LOSSES["MCEF, psi inf"]
     potentials = random_potentials([4, 4], len(tags), scale=3.0, seed=seed)
     potentials.emissions[:, 1] += 3
     annotation = Gold(
-        numpy.asarray([0, 0, 0, 0, 1, 0, 1, 0]),
+        numpy.asarray([0, 0, 0, 0, 1, 2, 2, 0]),
         opening=tags.collapsed.opening,
         continuing=tags.collapsed.continuing,
     )
