@@ -288,13 +288,32 @@ EVERY_LOSS = {
 }
 
 
+@outsides
 @pytest.mark.parametrize("name", EVERY_LOSS)
-def test_a_doc_that_contradicts_itself_is_left_out(name: str) -> None:
+def test_a_doc_whose_presets_contradict_gold_is_left_out(name: str, outside: str) -> None:
+    ner = recogniser(loss=loss_block(name, **EVERY_LOSS[name]), outside=outside)
+    batch, fresh = examples(ner), ner.objective.loss
+    batch[1].predicted.ents = [Span(batch[1].predicted, 0, 1, "LOC")]
+    scores = scores_of(batch, tags=ner.chain_tags)
+    ner.objective.loss = deepcopy(fresh)
+    expected, gradient = ner.get_loss([batch[0], batch[3]], without(scores, slice(3, 5)))
+    ner.objective.loss = deepcopy(fresh)
+    with pytest.warns(UserWarning, match="left out of training.*'in Rome'"):
+        value, left = ner.get_loss(batch, scores)
+    assert value == pytest.approx(expected)
+    assert_allclose(left.emissions[3:5], 0, atol=1e-12)
+    assert_allclose(numpy.delete(left.emissions, [3, 4], axis=0), gradient.emissions, atol=1e-9)
+
+
+@outsides
+@pytest.mark.parametrize("name", EVERY_LOSS)
+def test_a_doc_that_contradicts_itself_is_left_out(name: str, outside: str) -> None:
     """Its gold is among the wrong spans; or no path is left at all, as it is preset too."""
-    ner = recogniser(loss=loss_block(name, **EVERY_LOSS[name]), incorrect_spans_key="wrong")
+    loss = loss_block(name, **EVERY_LOSS[name])
+    ner = recogniser(loss=loss, incorrect_spans_key="wrong", outside=outside)
     batch = with_wrong_spans(examples(ner))
     fresh = ner.objective.loss
-    scores = scores_of(batch)
+    scores = scores_of(batch, tags=ner.chain_tags)
     ner.objective.loss = deepcopy(fresh)
     expected, gradient = ner.get_loss([batch[0], batch[3]], without(scores, slice(3, 5)))
     wrong = batch[1].reference
