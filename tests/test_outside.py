@@ -10,8 +10,10 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example
 
+from spacy_costner.commands.calibrate import calibrate
 from spacy_costner.commands.explain import as_text, explain
 from spacy_costner.commands.report import gather, page
+from spacy_costner.commands.tune import tune
 from spacy_costner.costs.tables import make_hamming_cost
 from spacy_costner.decoding import make_min_cost, make_threshold, make_viterbi
 from spacy_costner.tags import Tags
@@ -144,7 +146,7 @@ def test_the_linear_model_is_fitted(
     assert spacy.load(fitted.path).get_pipe("ner").cfg["outside"] == "before"
 
 
-# What tools show
+# What tools do
 
 
 @pytest.fixture
@@ -155,6 +157,24 @@ def linear() -> Language:
     for _ in range(20):
         nlp.update(batch, sgd=optimizer)
     return nlp
+
+
+@pytest.mark.parametrize("per_label", [False, True])
+def test_confidences_are_calibrated(linear: Language, per_label: bool) -> None:
+    wrong = Doc(linear.vocab, words=["Ana", "saw", "Rome", "saw"], ents=["B-X", "O", "O", "O"])
+    assert len(linear("Ana saw Rome saw").ents) == 2
+    found = calibrate(linear, [Example(linear.make_doc(wrong.text), wrong)], per_label=per_label)
+    assert found.temperature.overall > 1 and found.error < found.error_before
+
+
+@pytest.mark.parametrize("parameter", ["threshold", "bias"])
+def test_decoding_is_tuned(trained: Language, parameter: str) -> None:
+    nlp = spacy.blank("en").from_config(trained.config).from_bytes(trained.to_bytes())
+    tuned = tune(nlp, examples(nlp), parameter=parameter)
+    assert (tuned.chosen.precision, tuned.chosen.recall) == (1.0, 1.0)
+    assert [ents(nlp(text)) for text in TEXTS] == EXPECTED
+    if parameter == "bias":
+        assert tuned.points[0].recall == 0 and tuned.points[-1].precision < 1
 
 
 def test_explain_shows_the_tags_of_the_chain(linear: Language) -> None:
