@@ -100,6 +100,11 @@ class Tags:
 
     Tag 0 is O; then, label after label, the scheme's prefixes and, if O is split, O before that
     label. Adding a label at the end doesn't change the numbers of the others.
+
+    prefix_of (Tuple[str, ...]): The prefix of each tag, "O" outside of entities. Length: K
+    label_of (Ints1d): Its label, as an index; -1 outside of entities. Shape: (K,)
+    next_label_of (Ints1d): The label of the entity that has to follow; -1 if none has to.
+        Shape: (K,)
     """
 
     def __init__(self, labels: Iterable[str], scheme: str = "BILUO", outside: str = SINGLE) -> None:
@@ -221,7 +226,7 @@ class Tags:
         return tags
 
     def split_outside(self, path: Ints1d, lengths: Ints1d) -> Ints1d:
-        """Give O before entities its own tags, if O is split.
+        """Replace O directly before an entity by the O of its label, if O is split.
 
         path (Ints1d): The tag of each token, -1 where it is not known. Shape: (N,)
         lengths (Ints1d): Tokens of each sequence. Shape: (B,)

@@ -281,11 +281,8 @@ def _max_scores(
     first = _take(segments, numpy.arange(len(segments.begin)) < n)
     scores, backprop = chain.segment_max_scores(potentials, _join(first, every))
     xp = get_array_module(scores)
-    by_tag, is_of = (
-        scores[0, n:].reshape(n_open, n_tags),
-        xp.asarray(numpy.stack([outside, ~outside])),
-    )
-    by_kind = xp.where(is_of[:, None], by_tag, -xp.inf)
+    kinds = xp.asarray(numpy.stack([outside, ~outside]))
+    by_kind = xp.where(kinds[:, None], scores[0, n:].reshape(n_open, n_tags), -xp.inf)
     chosen = by_kind.argmax(axis=2)[:, :, None] == xp.arange(n_tags)
 
     def backprop_chosen(d_scores: Floats2d) -> Potentials:
