@@ -221,6 +221,7 @@ def edit_config(text: str, rng: random.Random) -> Tuple[str, str]:
 OVERRIDES: List[Tuple[str, Any]] = [
     ("scheme", "IOB2"),
     ("scheme", "x"),
+    ("outside", "before"),
     ("loss", {"@losses": "spacy_costner.Perceptron.v1"}),
     ("incorrect_spans_key", "wrong"),
     *(("model", block) for block in MODELS.values()),

@@ -6,7 +6,7 @@ its value. Nothing here calls the package.
 
 import math
 from collections import Counter
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import numpy
@@ -35,6 +35,7 @@ class Chain(NamedTuple):
     is_right (Callable): Whether a path agrees with gold at some token.
     features (List[List[Any]]): What each token shows, each thing of the value 1.
     goes_on (numpy.ndarray): Whether a tag that goes on with its entity may follow. Shape: (K,)
+    on_chain (Callable): The tags of the chain that a path of annotation has, for its features.
     """
 
     paths: List[Path]
@@ -50,6 +51,7 @@ class Chain(NamedTuple):
     is_right: Callable[[int, Tags], bool]
     features: List[List[Any]]
     goes_on: numpy.ndarray
+    on_chain: Callable[[Tags], Tags]
 
     def costs(self, y: Tags) -> float:
         """C(y*, y) = sum_t cost[t, y_t]"""
@@ -68,15 +70,31 @@ class Chain(NamedTuple):
 Batch = List[Chain]
 
 
+class Split(NamedTuple):
+    """A chain with more tags than the annotation, which say no more.
+
+    chain_tag (Tags): A tag of the chain for each tag of annotation. Shape: (K,)
+    path (Callable): The path of the chain for a path of annotation.
+    """
+
+    chain_tag: Tags
+    path: Callable[[Tags], Tags]
+
+
 Ends = Callable[[int, int, Tags], bool]
 """Whether an incorrect entity of a path of some sequence ends at some token."""
 
 
 def sequences(
-    potentials: Potentials, gold: Gold, ends_incorrect: Ends = lambda b, t, y: False
+    potentials: Potentials,
+    gold: Gold,
+    ends_incorrect: Ends = lambda b, t, y: False,
+    split: Optional[Split] = None,
 ) -> Batch:
-    """List the paths of each sequence."""
-    n_tokens, n_tags = potentials.emissions.shape
+    """List the paths of each sequence, as annotation has them: gold is over its tags, and the
+    potentials over those of the chain, if that has others."""
+    n_tokens, n_tags = len(potentials.emissions), len(_or(gold.opening, potentials.start))
+    split = split or Split(tuple(range(n_tags)), lambda y: y)
     allowed = _or(gold.allowed, numpy.asarray(gold.tags)[:, None] == numpy.arange(n_tags))
     cost, token_weights = _or(gold.cost, numpy.zeros((1, 1))), _or(gold.token_weights, 1.0)
     cost = numpy.broadcast_to(cost, (n_tokens, n_tags))
@@ -85,7 +103,9 @@ def sequences(
     batch = []
     continuing = _or(gold.continuing, numpy.zeros(n_tags, dtype=bool))
     for b, tokens in enumerate(oracle.spans(potentials)):
-        paths = list(oracle.paths(potentials, b))
+        every = product(range(n_tags), repeat=tokens.stop - tokens.start)
+        paths = [Path(y, oracle.score(potentials, b, split.path(y))) for y in every]
+        paths = [path for path in paths if path.score > -math.inf]
 
         def is_right(t: int, y: Tags, b: int = b, here: numpy.ndarray = allowed[tokens]) -> bool:
             return bool(here[t, y[t]]) and not ends_incorrect(b, t, y)
@@ -108,10 +128,18 @@ def sequences(
                     [("token", t)] if gold.features is None else shown[shown >= 0].tolist()
                     for t, shown in enumerate(_or(gold.features, gold.tags)[tokens])
                 ],
-                goes_on=(potentials.transitions[:, continuing] > -math.inf).any(axis=1),
+                goes_on=goes_on(potentials, numpy.asarray(split.chain_tag), continuing),
+                on_chain=split.path,
             )
         )
     return batch
+
+
+def goes_on(
+    potentials: Potentials, chain_tag: numpy.ndarray, continuing: numpy.ndarray
+) -> numpy.ndarray:
+    steps = potentials.transitions[numpy.ix_(chain_tag, chain_tag[continuing])]
+    return (steps > -math.inf).any(axis=1)
 
 
 def _or(array: Optional[Any], default: Any) -> Any:
@@ -248,6 +276,7 @@ def squared_distance(c: Chain, one: Tags, other: Tags) -> int:
 
 
 def features(c: Chain, y: Tags) -> Counter:
+    y = c.on_chain(y)
     ends = [("start", y[0]), ("end", y[-1])] if y else []
     shown = [(each, tag) for some, tag in zip(c.features, y) for each in some]
     return Counter([*shown, *(("pair", *pair) for pair in pairwise(y)), *ends])

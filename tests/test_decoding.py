@@ -33,6 +33,7 @@ from .support.batches import random_potentials
 from .support.posteriors import (
     TREE,
     answer,
+    collapsed_paths,
     columns,
     entities_of,
     posterior,
@@ -184,25 +185,26 @@ HIERARCHICAL = make_hierarchical_cost(tree=TREE)
 def least_cost(posterior: Posterior, decoding: Decoding) -> Tuple[Any, float]:
     """The least expected cost of an answer, with what counts as the same; and that of the
     answer given."""
-    labels, covers, table = decoding.check(posterior.tags, {})
-    answers = Tags(labels, posterior.tags.scheme.name)
+    tags = posterior.tags.collapsed
+    labels, covers, table = decoding.check(tags, {})
+    answers = Tags(labels, tags.scheme.name)
     entities = decoding.decode(posterior, decoding.settings)[0]
     given_ = answers.encode(entities, len(posterior.scores.emissions))
     least, costs = 0.0, 0.0
     for b, here in enumerate(oracle.spans(posterior.scores)):
-        legal = oracle.paths(posterior.scores, b)
+        legal = collapsed_paths(posterior, b)
         probs = oracle.probabilities(legal)
 
-        def cost(tags: Any, legal: Any = legal, probs: Any = probs) -> float:
+        def cost(answer: Any, legal: Any = legal, probs: Any = probs) -> float:
             return sum(
-                p * table[y, a] for p, path in zip(probs, legal) for y, a in zip(path.tags, tags)
+                p * table[y, a] for p, path in zip(probs, legal) for y, a in zip(path.tags, answer)
             )
 
         # Whatever the scheme and the tokens allow: every path of the chain, with each of its
         # entities under every label that stands for its own.
         some = {()}
         for path in legal:
-            some |= set(relabelled(path.tags, posterior.tags, answers, covers))
+            some |= set(relabelled(path.tags, tags, answers, covers))
         least += min(map(cost, some - {()} or {()}))
         costs += cost(given_[here])
     same = 1e-6 * table.max(initial=0.0) * len(given_)
@@ -328,12 +330,17 @@ def test_beliefs_are_those_of_the_calibrated_scores(
     )
     paths, path_probs = calibrated.best_paths(3)
     for b, here in enumerate(oracle.spans(by_hand)):
-        ranked = oracle.k_best(by_hand, b)
+        ranked = collapsed_paths(Posterior(by_hand, tags), b)
         probs = dict(zip((path.tags for path in ranked), oracle.probabilities(ranked)))
+        assert len(probs) == len(ranked)
         best = [*sorted(probs.values(), reverse=True)[:3], 0.0, 0.0][:3]
         numpy.testing.assert_allclose(path_probs[:, b], best, atol=1e-9)
         of_paths = [probs[tuple(path)] for path in paths[: len(ranked), here].tolist()]
         numpy.testing.assert_allclose(of_paths, path_probs[: len(ranked), b], atol=1e-9)
+        marginals = numpy.zeros((here.stop - here.start, len(tags.collapsed)))
+        for path, p in probs.items():
+            marginals[range(len(path)), path] += p
+        numpy.testing.assert_allclose(calibrated.marginals[here], marginals, atol=1e-9)
     expected = probs_of_entities(Posterior(by_hand, tags, is_space=posterior.is_space))
     found = calibrated.entity_probs(columns(list(expected)))
     numpy.testing.assert_allclose(found, list(expected.values()), atol=1e-9)

@@ -14,7 +14,7 @@ from spacy_costner.tags import Tags
 from spacy_costner.types import TagSet
 
 from . import oracle
-from .support.posteriors import TREE, answer, posterior, relabelled, sure
+from .support.posteriors import TREE, answer, collapsed_paths, posterior, relabelled, sure
 
 SAME = 1e-6
 """What counts as the same expected cost of a token, in the cost of the worst mistake."""
@@ -32,9 +32,10 @@ class Choice(NamedTuple):
 
 def choices(posterior: Posterior, decoding: Decoding, b: int) -> List[Choice]:
     """All legal answers to a sequence."""
-    labels, covers, table = decoding.check(posterior.tags, {})
-    answers, n_tags = Tags(labels, posterior.tags.scheme.name), len(posterior.tags)
-    legal = oracle.paths(posterior.scores, b)
+    tags_ = posterior.tags.collapsed
+    labels, covers, table = decoding.check(tags_, {})
+    answers, n_tags = Tags(labels, tags_.scheme.name), len(tags_)
+    legal = collapsed_paths(posterior, b)
     of_tag = numpy.zeros((int(posterior.scores.lengths[b]), n_tags))
     for p, path in zip(oracle.probabilities(legal), legal):
         of_tag[range(len(path.tags)), path.tags] += p
@@ -52,7 +53,7 @@ def choices(posterior: Posterior, decoding: Decoding, b: int) -> List[Choice]:
         n_nodes = sum(tag >= n_tags for tag in tags)
         return Choice(tags, cost, (-n_nodes, sum(log_prob(t, tag) for t, tag in enumerate(tags))))
 
-    some = {tags for y in legal for tags in relabelled(y.tags, posterior.tags, answers, covers)}
+    some = {tags for y in legal for tags in relabelled(y.tags, tags_, answers, covers)}
     return [choice(tags) for tags in sorted(some)]
 
 
@@ -82,7 +83,7 @@ DECODINGS = (
 def test_the_most_probable_of_answers_that_cost_the_same(
     posterior: Posterior, decoding: Decoding
 ) -> None:
-    labels, _, table = decoding.check(posterior.tags, {})
+    labels, _, table = decoding.check(posterior.tags.collapsed, {})
     entities = decoding.decode(posterior, decoding.settings)[0]
     given_ = Tags(labels, posterior.tags.scheme.name).encode(
         entities, len(posterior.scores.emissions)

@@ -32,12 +32,13 @@ def spans(draw: st.DrawFn) -> List[IncorrectSpan]:
     return found or [IncorrectSpan(0, 0, 1, 0)]
 
 
+@pytest.mark.parametrize("outside", ["single", "before"])
 @pytest.mark.parametrize("scheme", SCHEMES)
 @given(spans=spans(), seed=st.integers(0, 100))
 def test_only_the_forbidden_paths_are_gone(
-    scheme: str, spans: List[IncorrectSpan], seed: int
+    scheme: str, outside: str, spans: List[IncorrectSpan], seed: int
 ) -> None:
-    tags = Tags(["x", "y"], scheme)
+    tags = Tags(["x", "y"], scheme, outside)
     rng = numpy.random.default_rng(seed)
     shapes = ((sum(LENGTHS), len(tags)), (len(tags), len(tags)), len(tags), len(tags))
     lengths = numpy.asarray(LENGTHS, dtype="int32")

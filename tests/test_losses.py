@@ -33,13 +33,15 @@ from spacy_costner.losses.margin import (
 from spacy_costner.losses.mce import make_mce
 from spacy_costner.losses.perceptron import make_mira, make_perceptron
 from spacy_costner.losses.zscore import make_zscore
+from spacy_costner.tags import Tags
 from spacy_costner.types import Cost, Gold, Loss, LossResult, Potentials
 
 from . import oracle, oracle_losses
-from .oracle_losses import Batch, Chain
-from .support.batches import in_precision
+from .oracle_losses import Batch, Chain, Split
+from .support.batches import in_precision, random_potentials
 from .support.gold import GAP, example
 from .support.gradients import check_forbidden, check_loss_directions, check_loss_gradient
+from .support.split import on_chain, split_NK, split_of
 from .support.strategies import annotated_NK
 
 HAMMING = make_hamming_cost()
@@ -80,10 +82,10 @@ class Case(NamedTuple):
             gold = gold._replace(cost=None)
         return loss.compute(potentials, gold)
 
-    def expected(self, potentials: Potentials, gold: Gold) -> float:
+    def expected(self, potentials: Potentials, gold: Gold, split: Optional[Split] = None) -> float:
         if self.build().cost is None:
             gold = gold._replace(cost=None)
-        return self.define(oracle_losses.sequences(potentials, gold))
+        return self.define(oracle_losses.sequences(potentials, gold, split=split))
 
 
 def mce_case(**settings: Any) -> Case:
@@ -169,9 +171,9 @@ RATIOS = ("MCEF", "MCEF, psi inf", "ZScore", "ZScore, cost")
 each_loss = pytest.mark.parametrize("name", LOSSES)
 
 
-def is_clear(case: Case, potentials: Potentials, gold: Gold) -> bool:
+def is_clear(case: Case, potentials: Potentials, gold: Gold, split: Optional[Split] = None) -> bool:
     """Whether nothing that the loss picks the best of has a tie."""
-    batch = oracle_losses.sequences(potentials, gold)
+    batch = oracle_losses.sequences(potentials, gold, split=split)
     return all(oracle_losses.gap(some) > GAP for c in batch for some in case.choices(c))
 
 
@@ -192,6 +194,42 @@ def test_values_and_gradients(name: str, cost: str, data: st.DataObject) -> None
         check_forbidden(result.gradient, batch.potentials)
         if is_clear(case, batch.potentials, gold):
             check_loss_directions(partial(case.compute, gold=gold), batch.potentials)
+
+
+@pytest.mark.parametrize("cost", [cost for cost in COSTS if COSTS[cost]])
+@each_loss
+@given(data=st.data())
+@settings(max_examples=8)
+def test_values_and_gradients_with_a_split_outside(
+    name: str, cost: str, data: st.DataObject
+) -> None:
+    """Paths have the scores of the chain; what is right and what it costs is that of annotation."""
+    case, batch = LOSSES[name], data.draw(split_NK(COSTS[cost]))
+    potentials, split = batch.potentials, split_of(batch.tags)
+    for gold, annotation in batch.golds:
+        result = case.compute(potentials, gold)
+        expected = case.expected(potentials, annotation, split)
+        assert result.value == pytest.approx(expected, rel=1e-8, abs=1e-8)
+        check_forbidden(result.gradient, potentials)
+        if is_clear(case, potentials, annotation, split):
+            check_loss_directions(partial(case.compute, gold=gold), potentials)
+
+
+@pytest.mark.parametrize("seed", [188, *range(4)])
+def test_places_of_several_wrong_entities_with_a_split_outside(seed: int) -> None:
+    """Some of the places end in an O, whichever it is, and some are no more than that."""
+    tags, case = Tags(["a"], "IOB2", "before"), LOSSES["MCEF, psi inf"]
+    potentials = random_potentials([4, 4], len(tags), scale=3.0, seed=seed)
+    potentials.emissions[:, 1] += 3
+    annotation = Gold(
+        numpy.asarray([0, 0, 0, 0, 1, 2, 2, 0]),
+        opening=tags.collapsed.opening,
+        continuing=tags.collapsed.continuing,
+    )
+    gold = on_chain(tags, tags.split_outside(annotation.tags, potentials.lengths), annotation)
+    potentials = chain.constrain(potentials, tags.constraints)
+    expected = case.expected(potentials, annotation, split_of(tags))
+    assert case.compute(potentials, gold).value == pytest.approx(expected)
 
 
 @each_loss

@@ -26,6 +26,7 @@ from .support.batches import random_potentials
 from .support.gradients import check_loss_directions
 from .support.pipelines import pipeline
 from .support.posteriors import entities
+from .support.split import split_of
 
 HAMMING = {"@misc": "spacy_costner.HammingCost.v1"}
 TAGS = Tags(["LOC", "PER"], "IOB2")
@@ -36,6 +37,7 @@ SENTENCES = [
     ("Lee or Rome", ["B-PER", "O", "B-LOC"]),
 ]
 PATHS = [[3, 4, 0], [0, 1], [], [3, 0, 1]]
+outsides = pytest.mark.parametrize("outside", ["single", "before"])
 
 
 def loss_block(name: str, **settings: Any) -> Dict[str, Any]:
@@ -57,9 +59,9 @@ def examples(nlp: Any) -> List[Example]:
     ]
 
 
-def scores_of(batch: Sequence[Example], seed: int = 0) -> Potentials:
+def scores_of(batch: Sequence[Example], seed: int = 0, tags: Tags = TAGS) -> Potentials:
     lengths = [len(eg.predicted) for eg in batch]
-    return random_potentials(lengths, len(TAGS), scale=2.0, seed=seed)
+    return random_potentials(lengths, len(tags), scale=2.0, seed=seed)
 
 
 def gold_of(paths: Sequence[Sequence[int]], weights: Optional[numpy.ndarray] = None) -> Gold:
@@ -81,16 +83,17 @@ def check_loss(
     ends_incorrect: oracle_losses.Ends = lambda b, t, y: False,
 ) -> None:
     """Check a component's value and gradient against the definition of its loss."""
+    tags, split = ner.chain_tags, split_of(ner.chain_tags) if ner.chain_tags.is_split else None
     is_ratio = ner.objective.loss.stages[0].is_ratio
     n_annotated = 1 if is_ratio else int((gold.tags >= 0).sum())
 
     def expected(moved: Potentials) -> float:
-        legal = chain.constrain(moved, TAGS.constraints)
-        return define(oracle_losses.sequences(legal, gold, ends_incorrect))
+        legal = chain.constrain(moved, tags.constraints)
+        return define(oracle_losses.sequences(legal, gold, ends_incorrect, split))
 
     unused = ner.objective.loss
     for seed in range(5):
-        scores = scores_of(batch, seed)
+        scores = scores_of(batch, seed, tags)
         ner.objective.loss = deepcopy(unused)  # as some keep count
         value, gradient = ner.get_loss(batch, scores)
         assert value * n_annotated == pytest.approx(expected(scores))
@@ -109,13 +112,15 @@ def extensions() -> Any:
     Doc.remove_extension("trust")
 
 
+@outsides
 @pytest.mark.parametrize("name", ["Pointwise", "SoftmaxMargin"])
-def test_weights_of_tokens_and_examples(name: str, extensions: None) -> None:
+def test_weights_of_tokens_and_examples(name: str, outside: str, extensions: None) -> None:
     weights = {"labels": {"PER": 2.0, "O": 0.5}, "boundary": 3.0, "token": "worth"}
     settings = {} if name == "Pointwise" else {"cost": HAMMING}
     ner = recogniser(
         loss=loss_block(name, **settings),
         weights={"@misc": "spacy_costner.Weights.v1", "example": "trust", **weights},
+        outside=outside,
     )
     batch = examples(ner)
     batch[0].reference[1]._.worth = 5.0
@@ -200,11 +205,18 @@ FORBIDDEN: List[Tuple[str, Dict[str, Any], Callable[[Batch], float]]] = [
 
 
 @pytest.mark.parametrize("missing", [False, True])
+@outsides
 @pytest.mark.parametrize("name, settings, define", FORBIDDEN)
 def test_paths_with_incorrect_spans_are_wrong(
-    name: str, settings: Dict[str, Any], define: Callable[[Batch], float], missing: bool
+    name: str,
+    settings: Dict[str, Any],
+    define: Callable[[Batch], float],
+    outside: str,
+    missing: bool,
 ) -> None:
-    ner = recogniser(loss=loss_block(name, **settings), incorrect_spans_key="wrong")
+    ner = recogniser(
+        loss=loss_block(name, **settings), incorrect_spans_key="wrong", outside=outside
+    )
     batch, paths = with_wrong_spans(examples(ner)), PATHS
     if missing:
         last = batch[3].reference
@@ -213,6 +225,31 @@ def test_paths_with_incorrect_spans_are_wrong(
     gold = gold_of(paths)
     allowed = (gold.tags < 0)[:, None] | (gold.tags[:, None] == numpy.arange(len(TAGS)))
     check_loss(ner, batch, define, gold._replace(allowed=allowed), ends_wrong_span)
+
+
+@outsides
+@pytest.mark.parametrize("missing", [[0], [1], [2], [0, 1], [1, 2]])
+@pytest.mark.parametrize("name, settings, define", FORBIDDEN)
+def test_missing_tokens_beside_annotated_ones(
+    name: str,
+    settings: Dict[str, Any],
+    define: Callable[[Batch], float],
+    missing: List[int],
+    outside: str,
+) -> None:
+    """Gold O before a missing token may be before an entity or not."""
+    ner = recogniser(loss=loss_block(name, **settings), outside=outside)
+    batch, paths = examples(ner), [list(path) for path in PATHS]
+    doc = batch[3].reference
+    others = [ent for ent in doc.ents if ent.start not in missing]
+    doc.set_ents(others, missing=[doc[t : t + 1] for t in missing])
+    for t in missing:
+        paths[3][t] = -1
+    gold = gold_of(paths)
+    allowed = (gold.tags < 0)[:, None] | (gold.tags[:, None] == numpy.arange(len(TAGS)))
+    follows = [8 - 3 + t for t in missing if t and paths[3][t - 1] > 0]
+    allowed[follows] &= ~TAGS.continuing
+    check_loss(ner, batch, define, gold._replace(allowed=allowed))
 
 
 @pytest.mark.parametrize("name, settings, define", FORBIDDEN)
@@ -251,13 +288,32 @@ EVERY_LOSS = {
 }
 
 
+@outsides
 @pytest.mark.parametrize("name", EVERY_LOSS)
-def test_a_doc_that_contradicts_itself_is_left_out(name: str) -> None:
+def test_a_doc_whose_presets_contradict_gold_is_left_out(name: str, outside: str) -> None:
+    ner = recogniser(loss=loss_block(name, **EVERY_LOSS[name]), outside=outside)
+    batch, fresh = examples(ner), ner.objective.loss
+    batch[1].predicted.ents = [Span(batch[1].predicted, 0, 1, "LOC")]
+    scores = scores_of(batch, tags=ner.chain_tags)
+    ner.objective.loss = deepcopy(fresh)
+    expected, gradient = ner.get_loss([batch[0], batch[3]], without(scores, slice(3, 5)))
+    ner.objective.loss = deepcopy(fresh)
+    with pytest.warns(UserWarning, match="left out of training.*'in Rome'"):
+        value, left = ner.get_loss(batch, scores)
+    assert value == pytest.approx(expected)
+    assert_allclose(left.emissions[3:5], 0, atol=1e-12)
+    assert_allclose(numpy.delete(left.emissions, [3, 4], axis=0), gradient.emissions, atol=1e-9)
+
+
+@outsides
+@pytest.mark.parametrize("name", EVERY_LOSS)
+def test_a_doc_that_contradicts_itself_is_left_out(name: str, outside: str) -> None:
     """Its gold is among the wrong spans; or no path is left at all, as it is preset too."""
-    ner = recogniser(loss=loss_block(name, **EVERY_LOSS[name]), incorrect_spans_key="wrong")
+    loss = loss_block(name, **EVERY_LOSS[name])
+    ner = recogniser(loss=loss, incorrect_spans_key="wrong", outside=outside)
     batch = with_wrong_spans(examples(ner))
     fresh = ner.objective.loss
-    scores = scores_of(batch)
+    scores = scores_of(batch, tags=ner.chain_tags)
     ner.objective.loss = deepcopy(fresh)
     expected, gradient = ner.get_loss([batch[0], batch[3]], without(scores, slice(3, 5)))
     wrong = batch[1].reference

@@ -27,15 +27,16 @@ SPARSE = {
 }
 
 
-def model_and_teacher(n_added: int) -> Any:
+def model_and_teacher(n_added: int, outside: str = "single") -> Any:
     """Scores of some tags, of fewer, and what is possible."""
-    tags = Tags(("LOC", "PERSON")[: 1 + n_added], "IOB2")
+    tags = Tags(("LOC", "PERSON")[: 1 + n_added], "IOB2", outside)
+    n_known = len(Tags(["LOC"], "IOB2", outside))
     rng = numpy.random.default_rng(3)
     possible = rng.uniform(size=(sum(LENGTHS), len(tags))) < 0.8
-    possible[:, 0] = True
+    possible[:, tags.label_of < 0] = True
     constraints = tags.constraints._replace(emissions=possible)
     scores = random_potentials(LENGTHS, len(tags), scale=2)
-    return scores, random_potentials(LENGTHS, 3, scale=2, seed=1), constraints
+    return scores, random_potentials(LENGTHS, n_known, scale=2, seed=1), constraints
 
 
 def enumerated(scores: Potentials, teacher: Potentials, constraints: Constraints) -> float:
@@ -63,9 +64,10 @@ def is_possible(tags: oracle.Tags, constraints: Constraints, token: int) -> bool
     )
 
 
+@pytest.mark.parametrize("outside", ["single", "before"])
 @pytest.mark.parametrize("n_added", [0, 1])
-def test_divergence_is_that_of_enumerated_paths(n_added: int) -> None:
-    scores, teacher, constraints = model_and_teacher(n_added)
+def test_divergence_is_that_of_enumerated_paths(n_added: int, outside: str) -> None:
+    scores, teacher, constraints = model_and_teacher(n_added, outside)
     result = divergence(scores, teacher, constraints)
     assert result.value > 0.1
     assert result.value == pytest.approx(enumerated(scores, teacher, constraints), rel=1e-6)
@@ -74,7 +76,7 @@ def test_divergence_is_that_of_enumerated_paths(n_added: int) -> None:
         lambda moved: enumerated(moved, teacher, constraints),
         scores,
     )
-    assert n_added == 0 or not result.gradient.emissions[:, 3:].any()
+    assert n_added == 0 or not result.gradient.emissions[:, len(teacher.start) :].any()
 
 
 def test_there_is_no_divergence_from_oneself() -> None:
@@ -84,7 +86,11 @@ def test_there_is_no_divergence_from_oneself() -> None:
     assert all(abs(array).max() < 1e-9 for array in result.gradient[:4])
 
 
-@pytest.mark.parametrize("settings", [{}, SPARSE], ids=["dense", "sparse"])
+@pytest.mark.parametrize(
+    "settings",
+    [{}, SPARSE, {"outside": "before"}, {**SPARSE, "outside": "before"}],
+    ids=["dense", "sparse", "dense, split", "sparse, split"],
+)
 def test_rehearsal_keeps_what_was_known(settings: Any) -> None:
     """A new label is learned from one text; the old ones are in texts without annotation."""
     divergences = {}

@@ -15,6 +15,7 @@ from spacy.tokens import Doc
 from thinc.api import Optimizer, fix_random_seed
 
 from spacy_costner.ml import linear_part
+from spacy_costner.pipeline.serialization import sign
 
 from .corruption import FEATURES, MODELS
 from .support.pipelines import LISTENING, SOFTMAX_MARGIN, TEXTS, ents, examples, pipeline, train
@@ -22,16 +23,20 @@ from .support.slow import slow_but
 
 SAVED_BEFORE = Path(__file__).parent / "saved_by_0.1"
 VITERBI = {"@misc": "spacy_costner.ViterbiDecoding.v1", "bias": 0.0, "labels": {}}
-kinds = pytest.mark.parametrize("kind", slow_but(MODELS, "hybrid"))
+KINDS: Dict[str, Dict[str, Any]] = {
+    **{kind: {"model": model} for kind, model in MODELS.items()},
+    "split": {"model": MODELS["sparse"], "outside": "before"},
+}
+kinds = pytest.mark.parametrize("kind", slow_but(KINDS, "hybrid", "split"))
 
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a pipeline of each kind."""
     folder = tmp_path_factory.mktemp("saved")
-    for kind, model in MODELS.items():
+    for kind, settings in KINDS.items():
         fix_random_seed(0)
-        nlp = pipeline(model=model, decoding=VITERBI)
+        nlp = pipeline(**settings, decoding=VITERBI)
         train(nlp, steps=20)
         nlp.to_disk(folder / kind)
     return folder
@@ -120,6 +125,41 @@ def test_another_scheme_is_refused(kind: str, saved: Path) -> None:
         load(saved / kind, scheme="IOB2")
 
 
+@pytest.mark.parametrize(
+    "kind, own, other", [("sparse", "single", "before"), ("split", "before", "single")]
+)
+def test_another_outside_is_refused(
+    kind: str, own: str, other: str, saved: Path, tmp_path: Path
+) -> None:
+    message = rf"ner.cfg: .*outside: expected that of the trained model, '{own}', got '{other}' in"
+    with pytest.raises(ValueError, match=message):
+        load(saved / kind, outside=other)
+    nlp = spacy.load(saved / kind)
+    of_other = pipeline(**{**KINDS[kind], "outside": other}).get_pipe("ner")
+    with pytest.raises(ValueError, match=rf"outside: expected .*'{own}', got '{other}'"):
+        of_other.from_bytes(nlp.get_pipe("ner").to_bytes())
+    damaged = saved_as_before(nlp, tmp_path / "damaged")
+    edited = edit_cfg(damaged, tmp_path / "edited", outside=other)
+    with pytest.raises(ValueError, match=r"expected the weights of \d+ tags"):
+        load(edited, outside=other)
+
+
+@pytest.mark.parametrize("digest", [True, False])
+def test_a_model_of_0_2_has_a_single_outside(digest: bool, saved: Path, tmp_path: Path) -> None:
+    """Its cfg doesn't name it."""
+    nlp = spacy.load(saved / "sparse")
+    shutil.copytree(saved / "sparse", tmp_path / "old")
+    cfg = srsly.read_json(tmp_path / "old" / "ner" / "cfg")
+    del cfg["outside"], cfg["digest"]
+    if digest:
+        cfg = sign(cfg, (tmp_path / "old" / "ner" / "model").read_bytes())
+    srsly.write_json(tmp_path / "old" / "ner" / "cfg", cfg)
+    old = spacy.load(tmp_path / "old")
+    assert answers(old) == answers(nlp) and old.get_pipe("ner").cfg["outside"] == "single"
+    with pytest.raises(ValueError, match=r"outside: expected .*'single', got 'before'"):
+        load(tmp_path / "old", outside="before")
+
+
 @pytest.mark.parametrize("kind", ["sparse", "hybrid"])
 @pytest.mark.parametrize(
     "settings",
@@ -164,7 +204,9 @@ def saved_as_before(nlp: Language, path: Path) -> Path:
 @kinds
 def test_as_many_tags_as_weights(kind: str, saved: Path, tmp_path: Path) -> None:
     before = saved_as_before(spacy.load(saved / kind), tmp_path / "before")
-    with pytest.raises(ValueError, match=r"ner.model: .*expected the weights of 9 tags, got {'nO'"):
+    n_tags = 11 if kind == "split" else 9
+    message = rf"ner.model: .*expected the weights of {n_tags} tags, got {{'nO'"
+    with pytest.raises(ValueError, match=message):
         spacy.load(edit_cfg(before, tmp_path / "model", labels=["LOC", "PERSON"]))
 
 
@@ -173,7 +215,7 @@ def test_as_many_tags_as_weights(kind: str, saved: Path, tmp_path: Path) -> None
 def test_weights_have_to_be_finite(kind: str, value: float, saved: Path, tmp_path: Path) -> None:
     nlp = spacy.load(saved / kind)
     model = nlp.get_pipe("ner").model
-    if kind == "sparse":
+    if kind in ("sparse", "split"):
         linear_part(model)[1].rows[3, 2] = value
     else:
         model.get_ref("emissions").get_param("b")[2] = value

@@ -206,12 +206,9 @@ def test_what_follows_a_preset_entity_is_no_more_of_it() -> None:
     assert possible.tolist() == [[False, True, False], [False, False, True], [True, True, False]]
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-@given(seeds)
-def test_the_preset_entities_are_always_a_possible_path(
-    scheme: str, rng: numpy.random.Generator
-) -> None:
-    tags = Tags(["LOC", "PER"], scheme)
+def random_doc(rng: numpy.random.Generator) -> Doc:
+    """Words and white space, sentences, and entities of any label; the others are missing, or O
+    too."""
     doc = Doc(VOCAB, words=rng.choice(["a", "\n"], size=6).tolist())
     starts = numpy.flatnonzero(rng.uniform(size=6) < 0.4).tolist()
     ends = [rng.integers(a, b) + 1 for a, b in pairwise([*starts, 6])]
@@ -219,15 +216,51 @@ def test_the_preset_entities_are_always_a_possible_path(
     for token in doc:
         token.is_sent_start = bool(rng.integers(2))
     doc.set_ents(
-        [Span(doc, a, int(b), str(x)) for a, b, x in zip(starts, ends, names)], default="missing"
+        [Span(doc, a, int(b), str(x)) for a, b, x in zip(starts, ends, names)],
+        default=str(rng.choice(["missing", "outside"])),
     )
-    tokens = read_docs([doc])
+    return doc
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@given(seeds)
+def test_a_split_outside_is_annotated_as_a_single_one(
+    scheme: str, rng: numpy.random.Generator
+) -> None:
+    tags = Tags(["LOC", "PER"], scheme, "before")
+    tokens = read_docs([random_doc(rng), Doc(VOCAB), random_doc(rng)])
+    settings = {"sentence_boundaries": bool(rng.integers(2))}
+    possible = possible_tags(tokens, tags, VOCAB.strings, **settings)
+    single = possible_tags(tokens, tags.collapsed, VOCAB.strings, **settings)
+    paths = [
+        gold_tags(tokens.entities(some, VOCAB.strings), tokens.is_annotated, some)
+        for some in (tags, tags.collapsed)
+    ]
+    assert numpy.where(paths[0] < 0, -1, tags.collapsed_of[paths[0]]).tolist() == paths[1].tolist()
+    allowed = allowed_tags(paths[0], tags, tokens.lengths)
+    for found, expected in (
+        (possible, single),
+        (allowed, allowed_tags(paths[1], tags.collapsed, tokens.lengths)),
+    ):
+        assert (found is None) == (expected is None)
+        assert found is None or (found == expected[:, tags.collapsed_of]).all()
+
+
+@pytest.mark.parametrize("outside", ["single", "before"])
+@pytest.mark.parametrize("scheme", SCHEMES)
+@given(seeds)
+def test_the_preset_entities_are_always_a_possible_path(
+    scheme: str, outside: str, rng: numpy.random.Generator
+) -> None:
+    tags = Tags(["LOC", "PER"], scheme, outside)
+    tokens = read_docs([random_doc(rng)])
     possible = possible_tags(tokens, tags, VOCAB.strings, sentence_boundaries=True)
     shapes = ((6, len(tags)), (len(tags), len(tags)), len(tags), len(tags))
     scores = Potentials(*(numpy.zeros(shape) for shape in shapes), tokens.lengths)
     if possible is not None:
         entities = tokens.entities(tags, VOCAB.strings)
         path = gold_tags(entities, numpy.ones(6, dtype=bool), tags)
+        path = tags.split_outside(path, tokens.lengths)
         legal = chain.constrain(scores, tags.constraints._replace(emissions=possible))
         assert chain.path_score(legal, path)[0] == 0
 

@@ -56,11 +56,12 @@ class Enumerated:
 
     def __init__(self, total: TotalLoss, c2: float) -> None:
         _, examples = initialized()
-        self.c2, self.tags = c2, total.ner.tags
+        self.c2, self.tags = c2, total.ner.chain_tags
         self.shape, self.n = total.weights.rows.shape, total.weights.n_features
         self.seen = total.features.find([eg.predicted for eg in examples])
         names = [name for _, text in TEXTS for name in text.split()]
-        self.gold = numpy.asarray([self.tags.names.index(name) for name in names])
+        gold = numpy.asarray([self.tags.names.index(name) for name in names])
+        self.gold = self.tags.split_outside(gold, self.seen.lengths)
 
     def __call__(self, flat: numpy.ndarray) -> Tuple[float, numpy.ndarray]:
         rows = flat.reshape(self.shape)
@@ -84,8 +85,12 @@ class Enumerated:
         return rows
 
 
-def test_the_objective_is_that_of_all_paths_and_all_weights() -> None:
-    total = total_loss(c2=0.3)
+outsides = pytest.mark.parametrize("outside", ["single", "before"])
+
+
+@outsides
+def test_the_objective_is_that_of_all_paths_and_all_weights(outside: str) -> None:
+    total = total_loss(c2=0.3, outside=outside)
     vector = numpy.random.default_rng(0).normal(size=total.read_weights().shape)
     total.write_weights(vector)
     rows = total.weights.rows.astype("float64").reshape(-1)
@@ -107,9 +112,10 @@ SMOOTH = {
 }
 
 
+@outsides
 @pytest.mark.parametrize("name", SMOOTH)
-def test_gradients(name: str) -> None:
-    total = total_loss(loss=loss_block(name, **SMOOTH[name]))
+def test_gradients(name: str, outside: str) -> None:
+    total = total_loss(loss=loss_block(name, **SMOOTH[name]), outside=outside)
     rng = numpy.random.default_rng(1)
     at = rng.normal(size=total.read_weights().shape)
     gradient = total(at)[1]

@@ -110,6 +110,10 @@ def test_what_does_not_fit_is_named(trained: Path) -> None:
     nlp.get_pipe("ner").add_label("other")
     with pytest.raises(ValueError, match=r"start_from: .*: ner: expected labels .*'other'"):
         start(nlp, trained)
+    with pytest.raises(ValueError, match=r"ner: expected scheme 'IOB2', got 'BILUO'"):
+        start(pipeline(scheme="IOB2"), trained)
+    with pytest.raises(ValueError, match=r"ner: expected outside 'before', got 'single'"):
+        start(pipeline(outside="before"), trained)
     tok2vec = {**SMALL["model"]["tok2vec"], "width": 8}
     with pytest.raises(ValueError, match=r"start_from: .*: ner: expected a model as in the config"):
         start(pipeline(model={**SMALL["model"], "tok2vec": tok2vec}), trained)

@@ -2,7 +2,7 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Callable, Dict, Optional, Sequence, Union
+from typing import Any, Callable, Dict, Optional, Sequence, Union
 
 from spacy.language import Language
 from spacy.util import load_model
@@ -37,8 +37,8 @@ def start_from(
     path (Union[str, Path]): The trained pipeline.
     components (Optional[Sequence[str]]): The names of the components.
     RETURNS (Language): The same pipeline, with new weights.
-    RAISES (ValueError): If the trained pipeline lacks a component, or has other labels or
-        another model.
+    RAISES (ValueError): If the trained pipeline lacks a component, or has other labels, other
+        tags or another model.
     """
     trained = load_model(path)
     models, weights = _models(nlp), _models(trained)
@@ -46,14 +46,22 @@ def start_from(
         where = f"spacy_costner.start_from: {path}: {name}"
         if name not in models or name not in weights:
             raise ValueError(f"{where}: expected a component with a model in both pipelines")
-        labels, found = nlp.pipe_labels.get(name), trained.pipe_labels.get(name)
-        if labels != found:
-            raise ValueError(f"{where}: expected labels {labels}, got {found}")
+        found = _tag_settings(trained, name)
+        for setting, own in _tag_settings(nlp, name).items():
+            if own != found[setting]:
+                raise ValueError(f"{where}: expected {setting} {own!r}, got {found[setting]!r}")
         try:
             models[name].from_bytes(weights[name].to_bytes())
         except Exception as error:
             raise ValueError(f"{where}: expected a model as in the config: {error}") from error
     return nlp
+
+
+def _tag_settings(nlp: Language, name: str) -> Dict[str, Any]:
+    """The settings of a component that say what its tags are."""
+    cfg = getattr(nlp.get_pipe(name), "cfg", {})
+    settings = {setting: cfg.get(setting) for setting in ("scheme", "outside")}
+    return {"labels": nlp.pipe_labels.get(name), **settings}
 
 
 def _models(nlp: Language) -> Dict[str, Model]:

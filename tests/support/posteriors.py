@@ -13,15 +13,20 @@ from spacy_costner.types import Potentials
 from .. import oracle
 from .strategies import TAG_SETS, free_potentials_NK, seeds
 
+POSTERIOR_TAGS = (
+    *TAG_SETS,
+    Tags(["a"], outside="before"),
+    Tags(["a", "b"], "IOB2", "before"),
+)
 TREE = {"top": {"a": {}, "b": {}}}
 Entity = Tuple[int, int, int]
 
 
 @st.composite
 def posterior(draw: Any, spaces: bool = True) -> Posterior:
-    """One or two short sequences under the constraints of a scheme, some with white space and
-    with tags ruled out."""
-    tags, rng = draw(st.sampled_from(TAG_SETS)), draw(seeds)
+    """One or two short sequences under the constraints of a scheme, with a single or a split O,
+    some with white space and with tags ruled out."""
+    tags, rng = draw(st.sampled_from(POSTERIOR_TAGS)), draw(seeds)
     most = 4 if len(tags) < 9 else 3
     lengths = rng.integers(most + 1, size=rng.choice([1, 2])).astype("int32")
     n_tokens = int(lengths.sum())
@@ -33,6 +38,15 @@ def posterior(draw: Any, spaces: bool = True) -> Posterior:
     constraints = tags.constraints._replace(emissions=possible)
     scores = chain.constrain(draw(free_potentials_NK(lengths, len(tags))), constraints)
     return Posterior(scores, tags, is_space=is_space)
+
+
+def collapsed_paths(posterior: Posterior, b: int) -> List[oracle.Path]:
+    """The legal paths of sequence b, over `tags.collapsed`, with the scores of the chain."""
+    of_tag = posterior.tags.collapsed_of.tolist()
+    return [
+        path._replace(tags=tuple(of_tag[tag] for tag in path.tags))
+        for path in oracle.paths(posterior.scores, b)
+    ]
 
 
 def entities_of(posterior: Posterior, b: int, path: Tuple[int, ...]) -> Set[Entity]:

@@ -186,8 +186,8 @@ def sets_NK(draw: Any, path: numpy.ndarray, continuing: numpy.ndarray) -> numpy.
     n_tags = len(continuing)
     entity = numpy.cumsum(~continuing[path])
     kinds = draw(seeds).choice(3, size=(len(path) + 1, 1), p=[0.6, 0.25, 0.15])[entity]
-    some = draw(truths((len(path), n_tags))) | _one_hot((path + 1) % n_tags, n_tags)
-    return _one_hot(path, n_tags) | (kinds == 1) | ((kinds == 2) & some)
+    some = draw(truths((len(path), n_tags))) | one_hot((path + 1) % n_tags, n_tags)
+    return one_hot(path, n_tags) | (kinds == 1) | ((kinds == 2) & some)
 
 
 @st.composite
@@ -208,9 +208,9 @@ def tag_set_NK(draw: Any, cost: Cost) -> Problem:  # noqa: N802
     """Entities under the constraints of a scheme, some tags of some tokens ruled out."""
     tags, rng = draw(st.sampled_from(TAG_SETS)), draw(seeds)
     lengths = rng.integers(4, size=rng.choice([1, 2], p=[0.4, 0.6])).astype("int32")
-    path = tags.encode(_entities(rng, lengths, len(tags.labels)), int(lengths.sum()))
+    path = tags.encode(random_entities(rng, lengths, len(tags.labels)), int(lengths.sum()))
     constraints = tags.constraints._replace(
-        emissions=draw(truths((len(path), len(tags)))) | _one_hot(path, len(tags))
+        emissions=draw(truths((len(path), len(tags)))) | one_hot(path, len(tags))
     )
     return Problem(
         mask(draw(free_potentials_NK(lengths, len(tags))), constraints),
@@ -221,7 +221,7 @@ def tag_set_NK(draw: Any, cost: Cost) -> Problem:  # noqa: N802
     )
 
 
-def _entities(rng: numpy.random.Generator, lengths: numpy.ndarray, n_labels: int) -> Entities:
+def random_entities(rng: numpy.random.Generator, lengths: numpy.ndarray, n_labels: int) -> Entities:
     """Entities of any lengths, one after another, with gaps."""
     found = []
     for end, n in zip(numpy.cumsum(lengths).tolist(), lengths.tolist()):
@@ -234,7 +234,7 @@ def _entities(rng: numpy.random.Generator, lengths: numpy.ndarray, n_labels: int
     return Entities(*numpy.asarray(found, dtype="int32").reshape(-1, 3).T)
 
 
-def _one_hot(path: numpy.ndarray, n_tags: int) -> numpy.ndarray:
+def one_hot(path: numpy.ndarray, n_tags: int) -> numpy.ndarray:
     return path[:, None] == numpy.arange(n_tags)
 
 

@@ -1,0 +1,113 @@
+"""Chains whose O is split, beside the same batches as annotation has them."""
+
+from itertools import pairwise
+from typing import Any, List, NamedTuple, Tuple
+
+import numpy
+from hypothesis import strategies as st
+
+from spacy_costner.tags import Tags
+from spacy_costner.types import Cost, Gold, Potentials
+
+from .. import oracle
+from ..oracle_losses import Split
+from .strategies import (
+    free_potentials_NK,
+    least_cost,
+    mask,
+    one_hot,
+    random_entities,
+    seeds,
+    sets_NK,
+    truths,
+)
+
+SPLIT_TAGS = tuple(
+    Tags(labels, scheme, "before")
+    for labels, scheme in ((["a", "b"], "IOB2"), (["a"], "BILUO"), (["a", "b"], "BILUO"))
+)
+
+
+def split_path(tags: Tags, path: oracle.Tags) -> oracle.Tags:
+    """The path of the chain, by definition: O before an entity is the O of its label.
+
+    tags (Tags): Tags with a split O.
+    path (Tuple[int, ...]): A path of one sequence, over `tags.collapsed`.
+    """
+    names = [tags.collapsed.names[tag] for tag in path]
+    for t, (name, following) in enumerate(pairwise(list(names))):
+        if name == "O" and following[:2] in ("B-", "U-"):
+            names[t] = f"O-{following[2:]}"
+    return tuple(tags.names.index(name) for name in names)
+
+
+def split_of(tags: Tags) -> Split:
+    """The split for `oracle_losses`."""
+    chain_tag = tuple(tags.names.index(name) for name in tags.collapsed.names)
+    return Split(chain_tag, lambda path: split_path(tags, path))
+
+
+class SplitBatch(NamedTuple):
+    """A batch whose O is split.
+
+    tags (Tags): The tags.
+    potentials (Potentials): The scores of the chain.
+    golds (List[Tuple[Gold, Gold]]): Complete and partial gold: of the chain, and as the
+        annotation has it.
+    """
+
+    tags: Tags
+    potentials: Potentials
+    golds: List[Tuple[Gold, Gold]]
+
+
+@st.composite
+def split_NK(draw: Any, cost: Cost) -> SplitBatch:  # noqa: N802
+    """Ragged batches with gold, weights and costs, some tags and transitions ruled out."""
+    tags, rng = draw(st.sampled_from(SPLIT_TAGS)), draw(seeds)
+    plain = tags.collapsed
+    lengths = rng.integers(4 if len(tags) > 8 else 5, size=rng.integers(1, 3)).astype("int32")
+    n_tokens, spans = int(lengths.sum()), numpy.split(numpy.arange(lengths.sum()), lengths.cumsum())
+    path = plain.encode(random_entities(rng, lengths, len(tags.labels)), n_tokens)
+    right = [tag for tokens in spans for tag in split_path(tags, tuple(path[tokens].tolist()))]
+    split = numpy.asarray(right, dtype="int32")
+    possible = draw(truths((n_tokens, len(tags)))) | one_hot(split, len(tags))
+    possible &= draw(truths((n_tokens, len(plain))))[:, tags.collapsed_of] | one_hot(
+        split, len(tags)
+    )
+    scores = mask(
+        draw(free_potentials_NK(lengths, len(tags))),
+        tags.constraints._replace(emissions=possible),
+    )
+    token_weights = rng.uniform(0, 2, size=n_tokens) if rng.integers(2) else None
+    factors = numpy.ones((n_tokens, 1)) if token_weights is None else token_weights[:, None]
+    table = cost(plain).astype("float64")
+    complete = Gold(
+        tags=path,
+        cost=table[path] * factors,
+        token_weights=token_weights,
+        weights=rng.uniform(0, 2, size=len(lengths)) if rng.integers(2) else None,
+        opening=plain.opening,
+        continuing=plain.continuing,
+        features=rng.integers(-1, 4, size=(n_tokens, 3)) if rng.integers(2) else None,
+    )
+    allowed = draw(sets_NK(path, plain.continuing))
+    partial = complete._replace(
+        tags=numpy.where(allowed.sum(axis=1) == 1, path, -1),
+        allowed=allowed,
+        cost=least_cost(table, allowed) * factors,
+    )
+    return SplitBatch(tags, scores, [(on_chain(tags, split, g), g) for g in (complete, partial)])
+
+
+def on_chain(tags: Tags, split: numpy.ndarray, gold: Gold) -> Gold:
+    """Gold of annotation for the chain, with the path that it is of."""
+    columns = tags.collapsed_of
+    return gold._replace(
+        tags=numpy.where(gold.tags < 0, -1, split),
+        allowed=None if gold.allowed is None else gold.allowed[:, columns],
+        cost=None if gold.cost is None else gold.cost[:, columns],
+        opening=tags.opening,
+        continuing=tags.continuing,
+        collapsed_of=columns,
+    )

@@ -1,0 +1,220 @@
+"""A component with `outside = "before"`, from training to its tools."""
+
+from itertools import pairwise
+from typing import Any, Dict, List
+
+import numpy
+import pytest
+import spacy
+from spacy.language import Language
+from spacy.tokens import Doc
+from spacy.training import Example
+
+from spacy_costner.commands.calibrate import calibrate
+from spacy_costner.commands.explain import as_text, explain
+from spacy_costner.commands.report import gather, page
+from spacy_costner.commands.tune import tune
+from spacy_costner.costs.tables import make_hamming_cost
+from spacy_costner.decoding import make_min_cost, make_threshold, make_viterbi
+from spacy_costner.tags import Tags
+from spacy_costner.training import fit, fit_online
+
+from .corruption import MODELS
+from .support.config import HAMMING
+from .support.experiment import Experiment
+from .support.fitting import SPARSE, initialized, loss_block, sparse_config
+from .support.pipelines import TEXTS, TRAIN, ents, examples, pipeline, train
+
+BEFORE = {"components": {"ner": {"outside": "before"}}}
+CONFIDENCE = {"@misc": "spacy_costner.Confidence.v1", "alternatives": 0.01}
+EXPECTED = [gold["entities"] for _, gold in TRAIN]
+
+
+@pytest.fixture(scope="module")
+def trained() -> Language:
+    nlp = pipeline(model=MODELS["sparse"], outside="before", confidence=CONFIDENCE)
+    train(nlp)
+    return nlp
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("scheme", ["BILUO", "IOB2"])
+def test_overfitting(kind: str, scheme: str) -> None:
+    nlp = pipeline(model=MODELS[kind], outside="before", scheme=scheme)
+    train(nlp)
+    assert [ents(nlp(text)) for text in TEXTS] == EXPECTED
+    ner = nlp.get_pipe("ner")
+    assert ner.tags == ner.chain_tags.collapsed and ner.tags.names == Tags(ner.labels, scheme).names
+    assert ner.model.get_dim("nO") == len(ner.chain_tags) == len(ner.tags) + len(ner.labels)
+
+
+def test_probabilities_are_over_the_tags_of_annotation(trained: Language) -> None:
+    ner, docs = trained.get_pipe("ner"), [trained.make_doc(text) for text in TEXTS]
+    posterior = ner.posterior(docs)
+    assert posterior.marginals.shape == (sum(map(len, docs)), len(ner.tags))
+    numpy.testing.assert_allclose(posterior.marginals.sum(axis=1), 1, rtol=1e-5)
+    assert [ner.tags.names[tag] for tag in posterior.marginals[:4].argmax(axis=1)] == [
+        "O",
+        "O",
+        "B-PERSON",
+        "L-PERSON",
+    ]
+    chain = posterior.chain_marginals[:4].argmax(axis=1)
+    assert [ner.chain_tags.names[tag] for tag in chain] == ["O", "O-PERSON", "B-PERSON", "L-PERSON"]
+    best = ner.k_best(docs[:1], k=2)[0]
+    assert [ent.text for ent in best[0].ents] == ["Shaka Khan"]
+    assert best[0].prob > best[1].prob
+    doc = trained(TEXTS[0])
+    p = float(doc.spans["confidence"].attrs["scores"][0])
+    assert p == pytest.approx(doc.ents[0]._.confidence) and p > 0.5
+    assert p >= best[0].prob
+
+
+@pytest.mark.parametrize(
+    "decoding",
+    [
+        make_viterbi(bias=0.1, labels={"LOC": 0.2}),
+        make_threshold(threshold=0.4),
+        make_min_cost(cost=make_hamming_cost()),
+    ],
+)
+def test_decoding_can_be_changed(trained: Language, decoding: Any) -> None:
+    nlp = spacy.blank("en").from_config(trained.config).from_bytes(trained.to_bytes())
+    nlp.get_pipe("ner").set_decoding(decoding)
+    assert [ents(nlp(text)) for text in TEXTS] == EXPECTED
+
+
+def test_a_bias_is_on_all_tags_but_those_outside(trained: Language) -> None:
+    nlp = spacy.blank("en").from_config(trained.config).from_bytes(trained.to_bytes())
+    ner = nlp.get_pipe("ner")
+    n_in_entities = []
+    for bias in (-1000.0, 0.0, 1000.0):
+        ner.set_decoding(make_viterbi(bias=bias))
+        n_in_entities.append(sum(token.ent_type != 0 for token in nlp(TEXTS[1])))
+    assert n_in_entities == [0, 2, len(nlp(TEXTS[1]))]
+
+
+def test_a_new_label_changes_no_scores(trained: Language) -> None:
+    nlp = spacy.blank("en").from_config(trained.config).from_bytes(trained.to_bytes())
+    ner, doc = nlp.get_pipe("ner"), nlp.make_doc(TEXTS[1])
+    before, names = ner.model.predict([doc]), ner.chain_tags.names
+    assert ner.add_label("GPE") == 1
+    after, n_tags = ner.model.predict([doc]), len(names)
+    assert ner.chain_tags.names[:n_tags] == names
+    assert ner.chain_tags.names[n_tags:] == ("B-GPE", "I-GPE", "L-GPE", "U-GPE", "O-GPE")
+    numpy.testing.assert_array_equal(after.transitions[:n_tags, :n_tags], before.transitions)
+    numpy.testing.assert_array_equal(after.emissions[:, :n_tags], before.emissions)
+    new = Example.from_dict(nlp.make_doc("See Mordor burn"), {"entities": [(4, 10, "GPE")]})
+    optimizer = nlp.resume_training()
+    for _ in range(30):
+        nlp.update([new, *examples(nlp)], sgd=optimizer)
+    again = spacy.blank("en").from_config(nlp.config).from_bytes(nlp.to_bytes())
+    assert ents(again("See Mordor burn")) == [(4, 10, "GPE")]
+    assert [ents(again(text)) for text in TEXTS] == EXPECTED
+
+
+def test_presets_and_white_space(trained: Language) -> None:
+    """What is before a preset entity is O of its label for the chain, and O in the doc."""
+    doc = Doc(trained.vocab, words=["I", "\n", "London", "and", "Berlin", "."])
+    doc.set_ents([spacy.tokens.Span(doc, 2, 3, "PERSON")], default="missing")
+    doc = trained.get_pipe("ner")(doc)
+    assert [(ent.text, ent.label_) for ent in doc.ents] == [("London", "PERSON"), ("Berlin", "LOC")]
+    assert [token.ent_iob_ for token in doc] == ["O", "O", "B", "O", "B", "O"]
+
+
+# Training of the linear model
+
+
+@pytest.mark.parametrize(
+    "train_all, name, settings",
+    [
+        (fit, "Sequential", {}),
+        (fit, "SoftmaxMargin", {"cost": HAMMING}),
+        (fit, "ZScore", {}),
+        (fit_online, "Sequential", {}),
+        (fit_online, "Pointwise", {}),
+        (fit_online, "MIRA", {"cost": HAMMING}),
+    ],
+)
+def test_the_linear_model_is_fitted(
+    train_all: Any, name: str, settings: Dict[str, Any], experiment: Experiment
+) -> None:
+    config = sparse_config(experiment, training={"max_epochs": 40, "max_steps": 0}).merge(BEFORE)
+    config["components"]["ner"]["loss"] = loss_block(name, **settings)
+    fitted = train_all(config, experiment.output_path)
+    assert fitted.scores["ents_f"] == 1.0
+    assert spacy.load(fitted.path).get_pipe("ner").cfg["outside"] == "before"
+
+
+# What tools do
+
+
+@pytest.fixture
+def linear() -> Language:
+    """A linear model of random weights."""
+    nlp, batch = initialized(outside="before")
+    optimizer = nlp.resume_training()
+    for _ in range(20):
+        nlp.update(batch, sgd=optimizer)
+    return nlp
+
+
+@pytest.mark.parametrize("per_label", [False, True])
+def test_confidences_are_calibrated(linear: Language, per_label: bool) -> None:
+    wrong = Doc(linear.vocab, words=["Ana", "saw", "Rome", "saw"], ents=["B-X", "O", "O", "O"])
+    assert len(linear("Ana saw Rome saw").ents) == 2
+    found = calibrate(linear, [Example(linear.make_doc(wrong.text), wrong)], per_label=per_label)
+    assert found.temperature.overall > 1 and found.error < found.error_before
+
+
+@pytest.mark.parametrize("parameter", ["threshold", "bias"])
+def test_decoding_is_tuned(trained: Language, parameter: str) -> None:
+    nlp = spacy.blank("en").from_config(trained.config).from_bytes(trained.to_bytes())
+    tuned = tune(nlp, examples(nlp), parameter=parameter)
+    assert (tuned.chosen.precision, tuned.chosen.recall) == (1.0, 1.0)
+    assert [ents(nlp(text)) for text in TEXTS] == EXPECTED
+    if parameter == "bias":
+        assert tuned.points[0].recall == 0 and tuned.points[-1].precision < 1
+
+
+def test_explain_shows_the_tags_of_the_chain(linear: Language) -> None:
+    ner, explanation = linear.get_pipe("ner"), explain(linear, text="Rome saw Rome")
+    assert [tag.tag for tag in explanation.tags] == ["O", "B-X", "I-X", "O-X"]
+    assert [token.tag for token in explanation.tokens] == ["B-X", "O-X", "B-X"]
+    assert explanation.transitions.origins == ["O", "B-X", "I-X", "O-X", "(start)"]
+    forbidden = [[w is None for w in row] for row in explanation.transitions.weights]
+    assert forbidden == [
+        [False, True, True, False, False],
+        [False, False, False, False, False],
+        [False, False, False, False, False],
+        [True, False, True, True, True],
+        [False, False, True, False, True],
+    ]
+    path = [ner.chain_tags.names.index(token.tag) for token in explanation.tokens]
+    potentials = ner.model.predict([linear.make_doc("Rome saw Rome")])
+    score = sum(potentials.emissions[t, k] for t, k in enumerate(path))
+    score += sum(potentials.transitions[i, j] for i, j in pairwise(path))
+    score += potentials.start[path[0]] + potentials.end[path[-1]]
+    found = sum(token.score + token.transition for token in explanation.tokens)
+    assert found == pytest.approx(score, rel=1e-5)
+    assert "\nO-X\n" in as_text(explanation)
+
+
+def test_the_report_has_a_single_outside(linear: Language) -> None:
+    """But for the transitions and the features of the model."""
+    wrong = [("Ana saw Rome", ["B-X", "B-X", "O"]), ("saw Ana", ["O", "O"])]
+    docs = [Doc(linear.vocab, words=words.split(), ents=tags) for words, tags in wrong]
+    batch: List[Example] = [Example(linear.make_doc(doc.text), doc) for doc in docs]
+    linear.config["components"]["ner"]["model"] = SPARSE
+    found = gather(linear, batch)
+    assert found.confusion.labels == ["X", "O"]
+    assert found.transitions.origins == ["O", "B-X", "I-X", "O-X", "(start)"]
+    assert "O-X" in page(found)
+
+
+def test_marginals_do_not_depend_on_where_docs_end(trained: Language) -> None:
+    """O before the first entity of the next doc is not before an entity."""
+    ner, docs = trained.get_pipe("ner"), [trained.make_doc(text) for text in TEXTS]
+    together = ner.posterior(docs).marginals
+    alone = [ner.posterior([doc]).marginals for doc in docs if len(doc)]
+    numpy.testing.assert_allclose(together, numpy.concatenate(alone), rtol=1e-4, atol=1e-6)
