@@ -68,6 +68,9 @@ class LabelMemory:
         self._numbers = {name: number_keys(found.keys) for name, found in counts.items()}
         self._features = {name: self._of_values(found) for name, found in counts.items()}
 
+    def __reduce__(self) -> Tuple[type, Tuple[Any, ...]]:
+        return LabelMemory, (self.labels, self.counts, self.text_ids, self.units)
+
     @property
     def names(self) -> List[str]:
         """The names of the features of an attribute, in the order of their numbers."""
