@@ -1,22 +1,19 @@
 """Extract features of docs as rows of weights, with an exact vocabulary."""
 
-from collections import Counter
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence
 
-import numpy
 import srsly
-from spacy.strings import StringStore
 from spacy.tokens import Doc
-from spacy.vocab import Vocab
 from thinc.api import Optimizer
 from thinc.shims import Shim
-from thinc.types import Array1d, Ints1d, Ints2d
+from thinc.types import Ints1d, Ints2d
 
 from .. import sparse
-from .gazetteer import PLACES, Gazetteer
-from .lookup import Lookup, of_tokens, pair_up
-from .template import GAZETTEER, Column, Template
-from .tokens import Tokens, read_tokens
+from .collecting import collect_vocabulary
+from .lookup import Lookup
+from .template import Form, Template
+from .tokens import read_tokens
+from .vocabulary import Vocabulary
 
 
 class FeatureBatch(NamedTuple):
@@ -52,38 +49,32 @@ class Features(Shim):
         super().__init__(None)
         self.template = template
         self.dropout = dropout
-        self._clear()
-
-    def _clear(self) -> None:
-        self._values: Optional[Dict[str, List[str]]] = None
-        self._pairs: Dict[str, Array1d] = {}
-        self._phrases: Dict[str, List[str]] = {}
-        self._forget()
-
-    def _forget(self) -> None:
+        self._vocabulary: Optional[Vocabulary] = None
         self._lookup: Optional[Lookup] = None
 
     @property
     def is_collected(self) -> bool:
         """Whether there is a vocabulary."""
-        return self._values is not None
+        return self._vocabulary is not None
 
     def __len__(self) -> int:
         """V, the number of features."""
-        values = {**(self._values or {}), **self._pairs}
-        return sum(
-            len(column.offsets) * len(values.get(column.name, ()))
-            for column in self.template.columns
-        )
+        found = self._vocabulary
+        if found is None:
+            return 0
+        return sum(len(column.offsets) * found.size(column) for column in self.template.columns)
 
-    def find(self, docs: Sequence[Doc]) -> FeatureBatch:
+    def find(self, docs: Sequence[Doc], *, is_train: bool = False) -> FeatureBatch:
         """Find the features of tokens.
 
         docs (Sequence[Doc]): The docs.
+        is_train (bool): Whether the model learns from the labels of these docs. Then the memory
+            does not use what it has from them.
         RETURNS (FeatureBatch): Their features.
         """
         look = self._look
-        tokens = read_tokens(docs, look.of_tokens, look.gazetteers)
+        in_training = is_train and bool(self.template.memory)
+        tokens = read_tokens(docs, look.attributes, look.gazetteers, in_training=in_training)
         values = look.values(tokens, docs[0].vocab if docs else None)
         rows = sparse.gather_window(
             values, tokens.lengths, look.slot_columns, look.slot_offsets, look.first_rows
@@ -95,66 +86,35 @@ class Features(Shim):
 
         RETURNS (List[str]): A name for each row. Length: V
         """
-        names = []
-        for column, offset in self._look.slots:
+        names, look = [], self._look
+        for column, offset in look.slots:
             place = f"[{offset:+d}]" if offset else ""
-            if column.pair_of is not None:
+            if column.form == Form.PAIR:
                 place = f"[{offset:+d},{offset + 1:+d}]"
-            names += [f"{column.name}{place}={value}" for value in self._value_names(column)]
+            names += [f"{column.name}{place}={name}" for name in look.vocabulary.names(column)]
         return names
-
-    def _value_names(self, column: Column) -> List[str]:
-        values = self._values or {}
-        if column.pair_of is None:
-            return values[column.name]
-        names = values[column.pair_of]
-        keys = self._pairs[column.name].tolist()
-        return [f"{names[key >> 32]}+{names[key & 0xFFFFFFFF]}" for key in keys]
 
     def collect(self, docs: Iterable[Doc]) -> None:
         """Build the vocabulary of features.
 
-        docs (Iterable[Doc]): The docs to take features from.
+        docs (Iterable[Doc]): The docs to take features from, with their entities.
         """
-        self._clear()
-        columns = self.template.columns
-        gazetteers = {
-            f"{GAZETTEER}:{name}": Gazetteer.from_file(path)
-            for name, path in self.template.gazetteers.items()
-        }
-        self._phrases = {name: gazetteer.phrases for name, gazetteer in gazetteers.items()}
-        strings = StringStore(PLACES)
-        tokens, vocab = _read_all(docs, of_tokens(columns), gazetteers, strings)
-        self._values = {}
-        for column in columns:
-            if column.pair_of is None:
-                least = self.template.least_count(column.kind)
-                counts = _count_values(column, tokens, vocab, strings)
-                self._values[column.name] = sorted(
-                    value for value, count in counts.items() if count >= least
-                )
-        # Pairs are of values that have their numbers.
-        look = Lookup(columns, self._values, {}, self._phrases)
-        values = look.values(tokens, vocab)
-        for column in columns:
-            if column.pair_of is not None:
-                pairs = pair_up(values[:, look.index[column.pair_of]], tokens.lengths)
-                keys, n_times = numpy.unique(pairs[pairs >= 0], return_counts=True)
-                least = self.template.least_count(column.kind)
-                self._pairs[column.name] = keys[n_times >= least]
+        self._set(collect_vocabulary(docs, self.template))
+
+    def _set(self, vocabulary: Optional[Vocabulary]) -> None:
+        self._vocabulary, self._lookup = vocabulary, None
 
     @property
-    def _look(self) -> "Lookup":
+    def _look(self) -> Lookup:
         """Threads that ask at once for the first time each make one; any of them will do."""
         look = self._lookup
         if look is None:
-            if self._values is None:
+            if self._vocabulary is None:
                 raise ValueError(
                     "features of a linear CRF: expected a vocabulary, made by `nlp.initialize` "
                     "or loaded, there is none"
                 )
-            look = Lookup(self.template.columns, self._values, self._pairs, self._phrases)
-            self._lookup = look
+            look = self._lookup = Lookup(self.template.columns, self._vocabulary)
         return look
 
     def __getstate__(self) -> Dict[str, Any]:
@@ -174,19 +134,16 @@ class Features(Shim):
 
         RETURNS (bytes): What `from_bytes` takes.
         """
-        pairs = {name: keys.astype("<i8").tobytes() for name, keys in self._pairs.items()}
-        return srsly.msgpack_dumps(
-            {
-                "columns": self._template(),
-                "values": self._values,
-                "pairs": pairs,
-                "phrases": self._phrases,
-            }
-        )
+        found = self._vocabulary
+        saved: Dict[str, Any] = {"values": None} if found is None else found.to_dict()
+        return srsly.msgpack_dumps({"columns": self._columns(), **saved})
 
-    def _template(self) -> List[List[Any]]:
+    def _columns(self) -> List[List[Any]]:
         """What of the template says which feature a row is."""
-        return [[column.name, list(column.offsets)] for column in self.template.columns]
+        return [
+            [column.name, list(column.offsets), *([column.n_nearest] if column.n_nearest else [])]
+            for column in self.template.columns
+        ]
 
     def from_bytes(self, data: bytes) -> "Features":
         """Load the vocabulary.
@@ -195,86 +152,30 @@ class Features(Shim):
         RETURNS (Features): These features.
         RAISES (ValueError): If it is something else, or of another template.
         """
+        expected: List[Any] = self._columns()
         try:
             saved = srsly.msgpack_loads(data)
-            values, phrases = saved["values"], saved["phrases"]
-            pairs = {
-                name: numpy.frombuffer(keys, dtype="<i8") for name, keys in saved["pairs"].items()
-            }
-            found = saved.get("columns", [*(values or {}), *pairs])
-            _check_values(self.template.columns, values, pairs, phrases)
+            if saved["values"] is None:
+                self._set(None)
+                return self
+            columns = saved.get("columns")
+            if columns is None:  # Before 0.2 only the names of columns were saved.
+                columns = [*saved["values"], *saved["pairs"]]
+                expected = [name for name, *_ in expected]
         except Exception as error:
+            raise _damaged(error) from error
+        if columns != expected:
             raise ValueError(
-                f"features of a linear CRF: expected what was saved of them, found damage: {error}"
-            ) from error
-        # Before 0.2 only the names of columns were saved.
-        template = self._template()
-        expected = template if "columns" in saved else [name for name, _ in template]
-        if values is not None and found != expected:
-            raise ValueError(
-                f"features of a linear CRF: expected those of the config, {expected}, got {found}"
+                f"features of a linear CRF: expected those of the config, {expected}, got {columns}"
             )
-        self._clear()
-        self._values, self._pairs, self._phrases = values, pairs, phrases
+        try:
+            self._set(Vocabulary.from_dict(saved, self.template.columns))
+        except Exception as error:
+            raise _damaged(error) from error
         return self
 
 
-def _check_values(
-    columns: Sequence[Column],
-    values: Optional[Dict[str, List[str]]],
-    pairs: Dict[str, Array1d],
-    phrases: Dict[str, List[str]],
-) -> None:
-    """Check that a vocabulary is lists of strings, and pairs of their numbers."""
-    for name, names in [*(values or {}).items(), *phrases.items()]:
-        if not isinstance(names, list) or not all(isinstance(value, str) for value in names):
-            raise ValueError(f"{name}: expected a list of strings, got {type(names).__name__}")
-        if name not in phrases and len(set(names)) < len(names):
-            raise ValueError(f"{name}: expected each value once")
-    for column in columns:
-        keys = pairs.get(column.name, numpy.zeros(0, dtype="<i8"))
-        numbers = numpy.stack([keys >> 32, keys & 0xFFFFFFFF])
-        n_values = len((values or {}).get(column.pair_of or "", ()))
-        if numbers.size and not (numbers.min() >= 0 and numbers.max() < n_values):
-            raise ValueError(f"{column.name}: expected pairs of {n_values} values")
-        if column.kind == GAZETTEER and values is not None and column.name not in phrases:
-            raise ValueError(f"{column.name}: expected phrases, found none")
-
-
-def _read_all(
-    docs: Iterable[Doc],
-    columns: Sequence[Column],
-    gazetteers: Dict[str, Gazetteer],
-    strings: StringStore,
-) -> Tuple[Tokens, Optional[Vocab]]:
-    """The tokens of all docs, and the vocab of the docs. Keeps what the hashes mean."""
-    vocab, parts = None, [read_tokens([], [], {})]
-    for doc in docs:
-        vocab = doc.vocab
-        parts.append(read_tokens([doc], columns, gazetteers, strings))
-    keys = {
-        column.name: numpy.concatenate([part.keys[column.name] for part in parts[1:]])
-        for column in columns
-        if len(parts) > 1
-    }
-    orth = numpy.concatenate([part.orth for part in parts])
-    return Tokens(orth, keys, numpy.concatenate([part.lengths for part in parts])), vocab
-
-
-def _count_values(
-    column: Column, tokens: Tokens, vocab: Optional[Vocab], strings: StringStore
-) -> "Counter[str]":
-    counts: Counter[str] = Counter()
-    if vocab is None:
-        return counts
-    keys = tokens.orth if column.view is not None else tokens.keys[column.name]
-    for key, count in zip(*(array.tolist() for array in numpy.unique(keys, return_counts=True))):
-        if column.view is not None:
-            value = column.view(vocab[key])
-        elif key in strings:
-            value = strings[key]
-        else:
-            value = vocab.strings[key]
-        if value:
-            counts[value] += count
-    return counts
+def _damaged(error: Exception) -> ValueError:
+    return ValueError(
+        f"features of a linear CRF: expected what was saved of them, found damage: {error}"
+    )

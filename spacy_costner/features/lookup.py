@@ -9,15 +9,22 @@ from spacy.vocab import Vocab
 from thinc.types import Array1d, Ints1d, Ints2d
 
 from .. import sparse
+from .elsewhere import nearest_elsewhere, values_beside
 from .gazetteer import Gazetteer
-from .template import Column
+from .memory import number_keys
+from .template import Column, Form, attributes_of
 from .tokens import Tokens
+from .vocabulary import Vocabulary
+from .words import YES, flag
 
 MOST_WORDS = 1 << 18
 """Words that are remembered at a time, with what can be seen of them."""
 
 MOST_ROWS = (1 << 31) - 1
 """Features that have a number: rows are int32."""
+
+CAPITALISED = "is_first_upper"
+"""The flag of words that are looked for elsewhere."""
 
 
 class SeenWords:
@@ -59,75 +66,103 @@ class SeenWords:
 class Lookup:
     """A vocabulary with fast lookup. Threads can share it."""
 
-    def __init__(
-        self,
-        columns: Sequence[Column],
-        values: Dict[str, List[str]],
-        pairs: Dict[str, Array1d],
-        phrases: Dict[str, List[str]],
-    ) -> None:
+    def __init__(self, columns: Sequence[Column], vocabulary: Vocabulary) -> None:
         """Initialize the tables.
 
         columns (Sequence[Column]): The columns, in the order of their features.
-        values (Dict[str, List[str]]): The values of each column, in the order of their
-            numbers; but for those of pairs.
-        pairs (Dict[str, Array1d]): The same of columns of pairs, as `pair_up` writes them.
-        phrases (Dict[str, List[str]]): The phrases of each column of a gazetteer.
+        vocabulary (Vocabulary): Their values.
         """
-        self.columns = columns
-        self.index = {column.name: i for i, column in enumerate(columns)}
-        self.of_words = [column for column in columns if column.view is not None]
-        self.of_tokens = of_tokens(columns)
-        self.gazetteers = {name: Gazetteer(lines) for name, lines in phrases.items()}
+        self.columns, self.vocabulary = columns, vocabulary
+        self.attributes = attributes_of(columns)
+        self.of_words = [column for column in columns if column.form == Form.WORD]
+        self.elsewhere: Dict[str, List[Column]] = {}
+        for column in columns:
+            if column.form in (Form.BEFORE, Form.AFTER):
+                self.elsewhere.setdefault(column.of, []).append(column)
+        values = vocabulary.values
+        self.gazetteers = {name: Gazetteer(lines) for name, lines in vocabulary.phrases.items()}
         self.numbers: Dict[str, Dict[Optional[str], int]] = {
             name: {v: i for i, v in enumerate(names)} for name, names in values.items()
         }
-        self.keys = {column.name: sparse.IdMap() for column in self.of_tokens}
-        for name, keys in self.keys.items():
-            keys.set(_hashes(values[name]), numpy.arange(len(values[name]), dtype="int32"))
-        self.pairs = {name: sparse.IdMap() for name in pairs}
-        for name, pair_keys in pairs.items():
-            self.pairs[name].set(
-                pair_keys.astype("uint64"), numpy.arange(len(pair_keys), dtype="int32")
-            )
-        self.slots = [(column, offset) for column in columns for offset in column.offsets]
-        sizes = {name: len(found) for name, found in [*values.items(), *pairs.items()]}
-        per_slot = [sizes.get(column.name, 0) for column, _ in self.slots]
-        self.slot_columns = _int32(self.index[column.name] for column, _ in self.slots)
-        self.slot_offsets = _int32(offset for _, offset in self.slots)
+        self.keys = {
+            column.name: number_keys(_hashes(values[column.name]))
+            for column in columns
+            if column.form == Form.TOKEN
+        }
+        self.pairs = {
+            name: number_keys(keys.astype("uint64")) for name, keys in vocabulary.pairs.items()
+        }
+        self._place_slots()
+        self._seen = self._no_words()
+
+    def _place_slots(self) -> None:
+        """Find the place of the values of each column, and the rows of each slot."""
+        widths = [self.vocabulary.width(column) for column in self.columns]
+        ends = numpy.cumsum(widths).tolist()
+        self.places = {
+            column.name: slice(end - width, end)
+            for column, width, end in zip(self.columns, widths, ends)
+        }
+        self.width = sum(widths)
+        self.slots = [(column, offset) for column in self.columns for offset in column.offsets]
+        per_slot = [self.vocabulary.size(column) for column, _ in self.slots]
         self.n_rows = sum(per_slot)
         if self.n_rows > MOST_ROWS:
             raise ValueError(
                 f"features of a linear CRF: expected at most {MOST_ROWS}, got {self.n_rows}"
             )
-        self.first_rows = (numpy.cumsum([0, *per_slot])[:-1]).astype("int32")
-        self._seen = SeenWords(len(self.of_words))
+        first_rows = numpy.cumsum([0, *per_slot])[:-1]
+        places = [self.places[column.name] for column, _ in self.slots]
+        repeats = [place.stop - place.start for place in places]
+        self.slot_columns = _int32(i for place in places for i in range(place.start, place.stop))
+        self.slot_offsets = numpy.repeat(_int32(offset for _, offset in self.slots), repeats)
+        self.first_rows = numpy.repeat(_int32(first_rows), repeats)
 
     def values(self, tokens: Tokens, vocab: Optional[Vocab]) -> Ints2d:
-        """The number of the value of each token in each column, -1 for none. Shape: (N, C)"""
-        found = numpy.full((len(tokens.orth), len(self.columns)), -1, dtype="int32")
+        """The numbers of the values of each token, -1 for none. The values of a column are in its
+        place. Shape: (N, C)"""
+        found = numpy.full((len(tokens.orth), self.width), -1, dtype="int32")
         if vocab is None or not len(tokens.orth):
             return found
-        found[:, [self.index[column.name] for column in self.of_words]] = self._of_words(
-            tokens.orth, vocab
-        )
-        for column in self.of_tokens:
-            found[:, self.index[column.name]] = self.keys[column.name].find(
-                tokens.keys[column.name]
-            )
+        words = self._of_words(tokens.orth, vocab)
+        found[:, [self.places[column.name].start for column in self.of_words]] = words[:, :-1]
         for column in self.columns:
-            if column.pair_of is not None and column.name in self.pairs:
-                pairs = pair_up(found[:, self.index[column.pair_of]], tokens.lengths)
-                numbers = self.pairs[column.name].find(pairs.astype("uint64"))
-                found[:, self.index[column.name]] = numpy.where(pairs < 0, -1, numbers)
+            if column.form == Form.TOKEN:
+                numbers = self.keys[column.name].find(tokens.keys[column.name])
+                found[:, self.places[column.name]] = numbers[:, None]
+            elif column.form == Form.MEMORY and self.vocabulary.memory is not None:
+                found[:, self.places[column.name]] = self.vocabulary.memory.find(column.of, tokens)
+        self._pair_up(found, tokens)
+        self._look_elsewhere(found, tokens, words[:, -1] >= 0)
         return found
+
+    def _pair_up(self, found: Ints2d, tokens: Tokens) -> None:
+        for column in self.columns:
+            if column.form == Form.PAIR and column.name in self.pairs:
+                pairs = pair_up(found[:, self.places[column.of].start], tokens.lengths)
+                numbers = self.pairs[column.name].find(pairs.astype("uint64"))
+                found[:, self.places[column.name].start] = numpy.where(pairs < 0, -1, numbers)
+
+    def _look_elsewhere(self, found: Ints2d, tokens: Tokens, is_capitalised: Array1d) -> None:
+        lengths = tokens.lengths
+        for name, columns in self.elsewhere.items():
+            keys, values = tokens.keys[name], found[:, self.places[name].start]
+            takes_part = is_capitalised & (keys != 0)
+            those, others = nearest_elsewhere(keys, takes_part, lengths, columns[0].n_nearest)
+            for column in columns:
+                side = -1 if column.form == Form.BEFORE else 1
+                beside = values_beside(values, others, lengths, side)
+                found[those, self.places[column.name]] = beside
+
+    def _no_words(self) -> SeenWords:
+        return SeenWords(len(self.of_words) + 1)
 
     def _of_words(self, orth: Array1d, vocab: Vocab) -> Ints2d:
         seen = self._seen
         words = seen.numbers.find(orth)
         if (words < 0).any():
             if seen.n_words > MOST_WORDS:
-                self._seen = seen = SeenWords(len(self.of_words))
+                self._seen = seen = self._no_words()
                 words[:] = -1
             unseen = numpy.unique(orth[words < 0])
             seen.add(unseen, self._look_at(unseen, vocab))
@@ -135,8 +170,9 @@ class Lookup:
         return seen.table[words]
 
     def _look_at(self, orth: Array1d, vocab: Vocab) -> Ints2d:
-        """The values of words. Shape: (W, columns of words)"""
+        """The values of words, and 0 for capitalised ones. Shape: (W, columns of words + 1)"""
         views = [(column.view, self.numbers[column.name]) for column in self.of_words]
+        views.append((flag(CAPITALISED), {YES: 0}))
         lexemes = [vocab[key] for key in orth.tolist()]
         rows = [
             [numbers.get(view(word), -1) for view, numbers in views if view] for word in lexemes
@@ -150,11 +186,6 @@ def _hashes(values: Sequence[str]) -> Array1d:
 
 def _int32(numbers: Iterable[int]) -> Ints1d:
     return numpy.asarray(list(numbers), dtype="int32")
-
-
-def of_tokens(columns: Sequence[Column]) -> List[Column]:
-    """The columns that depend on the token and not only on the word."""
-    return [column for column in columns if column.view is None and column.pair_of is None]
 
 
 def pair_up(values: Ints1d, lengths: Ints1d) -> Array1d:

@@ -1,6 +1,7 @@
 """The template of features in the config."""
 
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from spacy.attrs import IDS
@@ -26,28 +27,49 @@ and SHAPE."""
 
 EXTENSION = "_."
 GAZETTEER = "gazetteer"
+MEMORY = "memory"
+ELSEWHERE = "elsewhere"
+DOC = "doc"
 WINDOWS = {"ORTH": 2, "LOWER": 2, "SHAPE": 2, "prefix": 1, "suffix": 1, "flags": 1}
 AFFIXES = (1, 2, 3, 4)
 DEFAULT_FLAGS = ("is_first_upper", "IS_UPPER", "IS_DIGIT", "has_digit", "has_hyphen")
 
 
+class Form(Enum):
+    """Where the values of a column come from."""
+
+    WORD = "the word"
+    TOKEN = "the token, as its doc has it"
+    PAIR = "another column, at the token and at the next"
+    MEMORY = "the labels of the token's attribute in the training data: LabelMemory"
+    BEFORE = "another column, before other occurrences: nearest_elsewhere"
+    AFTER = "another column, after other occurrences: nearest_elsewhere"
+
+
 class Column(NamedTuple):
-    """One kind of value of a token.
+    """One kind of value of a token. A token may have several values of one kind, in any order.
 
     name (str): The start of the names of its features.
     offsets (Tuple[int, ...]): The offsets of its slots, 0 for the token itself.
     kind (str): Its name in the config.
-    view (Optional[WordView]): Computes the value of a word. None if it depends on the token and
-        not only on the word.
-    pair_of (Optional[str]): The column of which this one has the values at a token and at
-        the next.
+    form (Form): Where its values come from.
+    view (Optional[WordView]): Computes the value of a word.
+    of (str): The other column, or the attribute, that its values are made of.
+    n_nearest (int): The number of other occurrences.
     """
 
     name: str
     offsets: Tuple[int, ...]
     kind: str
+    form: Form = Form.TOKEN
     view: Optional[WordView] = None
-    pair_of: Optional[str] = None
+    of: str = ""
+    n_nearest: int = 0
+
+    @property
+    def has_values(self) -> bool:
+        """Whether it has values of its own, counted in the training data."""
+        return self.form in (Form.WORD, Form.TOKEN)
 
 
 @dataclass(frozen=True)
@@ -60,6 +82,9 @@ class Template:
     bigrams: Mapping[str, int] = field(default_factory=dict)
     gazetteers: Mapping[str, str] = field(default_factory=dict)
     min_count: Union[int, Mapping[str, int]] = 1
+    memory: Mapping[str, int] = field(default_factory=dict)
+    memory_unit: Union[int, str] = DOC
+    elsewhere: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def columns(self) -> List[Column]:
@@ -68,13 +93,22 @@ class Template:
         for kind, window in self.windows.items():
             offsets = tuple(range(-window, window + 1))
             columns += [
-                Column(name, offsets, kind, view) for name, view in self._views(kind).items()
+                Column(name, offsets, kind, Form.WORD if view else Form.TOKEN, view)
+                for name, view in self._views(kind).items()
             ]
         for kind, window in self.bigrams.items():
             offsets = tuple(range(-window, window))
             columns += [
-                Column(f"{name}+{name}", offsets, f"{kind}+{kind}", pair_of=name)
+                Column(f"{name}+{name}", offsets, f"{kind}+{kind}", Form.PAIR, of=name)
                 for name in self._views(kind)
+            ]
+        for kind, window in self.memory.items():
+            offsets = tuple(range(-window, window + 1))
+            columns.append(Column(f"{MEMORY}:{kind}", offsets, MEMORY, Form.MEMORY, of=kind))
+        for kind, n_nearest in self.elsewhere.items():
+            columns += [
+                Column(f"{ELSEWHERE}:{kind}{place}", (0,), ELSEWHERE, form, None, kind, n_nearest)
+                for place, form in (("[-1]", Form.BEFORE), ("[+1]", Form.AFTER))
             ]
         return columns
 
@@ -95,6 +129,17 @@ class Template:
         return {kind: WORD_VIEWS.get(kind)}
 
 
+def attributes_of(columns: Sequence[Column]) -> List[str]:
+    """What columns read of tokens besides their words: attributes, extension attributes, names of
+    columns of gazetteers."""
+    names = [
+        column.name if column.form == Form.TOKEN else column.of
+        for column in columns
+        if column.form not in (Form.WORD, Form.PAIR)
+    ]
+    return [*dict.fromkeys(names)]
+
+
 WORD_VIEWS: Dict[str, WordView] = {
     "ORTH": orth,
     "LOWER": lower,
@@ -111,6 +156,9 @@ def make_features(
     bigrams: Optional[Dict[str, int]] = None,
     gazetteers: Optional[Dict[str, str]] = None,
     min_count: Union[int, Dict[str, int]] = 1,
+    memory: Optional[Dict[str, int]] = None,
+    memory_unit: Union[int, str] = DOC,
+    elsewhere: Optional[Dict[str, int]] = None,
 ) -> Template:
     """Build a template of features.
 
@@ -129,6 +177,14 @@ def make_features(
         their features get. Upper and lower case are the same to them.
     min_count (Union[int, Dict[str, int]]): How often a value has to be in the training data
         to be a feature; for all kinds, or by kind. "LOWER+LOWER" is that of pairs.
+    memory (Optional[Dict[str, int]]): Attributes such as LOWER, or extension attributes, of
+        which tokens see how often their value had each label in the training data, and up to
+        how many tokens to either side. In training they see it in other units than their own.
+    memory_unit (Union[int, str]): What a unit is: a "doc"; this number of docs, one after
+        another; or the docs with the same value of an extension attribute of docs, "_.name".
+    elsewhere (Optional[Dict[str, int]]): The kinds, of those in windows, of which capitalised
+        words see the values before and after their nearest other occurrences in the doc, and of
+        how many of them.
     RETURNS (Template): The template.
     RAISES (ValueError): If a kind or a flag is unknown, or a number is out of its range.
     """
@@ -136,7 +192,15 @@ def make_features(
     if gazetteers and GAZETTEER not in windows:
         windows[GAZETTEER] = 1
     template = Template(
-        windows, tuple(affixes), tuple(flags), bigrams or {}, gazetteers or {}, min_count
+        windows,
+        tuple(affixes),
+        tuple(flags),
+        bigrams or {},
+        gazetteers or {},
+        min_count,
+        memory or {},
+        memory_unit,
+        elsewhere or {},
     )
     _check(template)
     return template
@@ -144,42 +208,60 @@ def make_features(
 
 def _check(template: Template) -> None:
     where = "spacy_costner.Features"
-    for field_name in ("windows", "bigrams"):
-        for kind, window in getattr(template, field_name).items():
-            _check_kind(kind, f"{where}: {field_name}")
-            least = 0 if field_name == "windows" else 1
-            _check_count(window, least, f"{where}: {field_name}.{kind}")
-    for kind in template.bigrams:
-        if kind not in template.windows:
-            raise ValueError(
-                f"{where}: bigrams: expected some of the kinds in windows, "
-                f"{', '.join(template.windows)}, got {kind!r}"
+    for field_name, least in (("windows", 0), ("bigrams", 1), ("memory", 0), ("elsewhere", 1)):
+        for kind, value in getattr(template, field_name).items():
+            _check_kind(
+                kind, f"{where}: {field_name}", is_attribute=field_name in (MEMORY, ELSEWHERE)
             )
+            _check_count(value, least, f"{where}: {field_name}.{kind}")
+    for field_name in ("bigrams", "elsewhere"):
+        for kind in getattr(template, field_name):
+            if kind not in template.windows:
+                raise ValueError(
+                    f"{where}: {field_name}: expected some of the kinds in windows, "
+                    f"{', '.join(template.windows)}, got {kind!r}"
+                )
     for size in template.affixes:
         _check_count(size, 1, f"{where}: affixes")
     for name in template.flags:
         if name not in FLAGS:
             raise ValueError(f"{where}: flags: expected some of {', '.join(FLAGS)}, got {name!r}")
+    _check_unit(template.memory_unit, f"{where}: memory_unit")
+    _check_min_count(template, f"{where}: min_count")
+
+
+def _check_min_count(template: Template, where: str) -> None:
     by_kind = template.min_count
     for count in by_kind.values() if isinstance(by_kind, Mapping) else (by_kind,):
-        _check_count(count, 1, f"{where}: min_count")
+        _check_count(count, 1, where)
     if isinstance(by_kind, Mapping):
-        kinds = {column.kind for column in template.columns}
+        kinds = {*template.windows, *(f"{kind}+{kind}" for kind in template.bigrams)}
         if unknown := sorted(set(by_kind) - kinds):
             raise ValueError(
-                f"{where}: min_count: expected some of {', '.join(sorted(kinds))}, "
-                f"got {', '.join(unknown)}"
+                f"{where}: expected some of {', '.join(sorted(kinds))}, got {', '.join(unknown)}"
             )
 
 
-def _check_kind(kind: str, where: str) -> None:
-    known = (*WORD_VIEWS, *ATTRIBUTES, "prefix", "suffix", "flags", GAZETTEER)
-    if kind in known and (kind not in ATTRIBUTES or kind in IDS):
+def _check_kind(kind: str, where: str, *, is_attribute: bool) -> None:
+    """Check a kind, or one that each token has one value of which spaCy knows."""
+    known = [name for name in (*WORD_VIEWS, *ATTRIBUTES) if name in IDS]
+    if not is_attribute:
+        known += ["character_type", "prefix", "suffix", "flags", GAZETTEER]
+    if kind in known or (kind.startswith(EXTENSION) and len(kind) > len(EXTENSION)):
         return
-    if not (kind.startswith(EXTENSION) and len(kind) > len(EXTENSION)):
+    raise ValueError(
+        f"{where}: expected some of {', '.join(known)} or an extension attribute such as "
+        f"{EXTENSION}name, got {kind!r}"
+    )
+
+
+def _check_unit(unit: Union[int, str], where: str) -> None:
+    if (isinstance(unit, int) and unit >= 1) or unit == DOC:
+        return
+    if not (isinstance(unit, str) and unit.startswith(EXTENSION) and len(unit) > len(EXTENSION)):
         raise ValueError(
-            f"{where}: expected some of {', '.join(known)} or an extension attribute such as "
-            f"{EXTENSION}name, got {kind!r}"
+            f"{where}: expected {DOC!r}, a number of docs or an extension attribute of docs such "
+            f"as {EXTENSION}name, got {unit!r}"
         )
 
 

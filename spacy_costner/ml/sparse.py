@@ -36,7 +36,7 @@ def build_sparse_crf(
     nO (Optional[int]): K, the number of tags. The component sets it from its labels.
     RETURNS (Model[List[Doc], Potentials]): The model. Its shims are `Features` and
         `SparseWeights`. Its attribute "collect_features" takes it and docs, and builds the
-        vocabulary from them; "find_features" takes the same and returns their features;
+        vocabulary from them; "find_features" takes the same and returns their features in training;
         "resize_output" takes it and a larger K.
     RAISES (ValueError): If a number is out of its range.
     """
@@ -81,7 +81,8 @@ def linear_part(model: Model) -> Tuple[Features, SparseWeights]:
 def forward(
     model: Model[List[Doc], Potentials], docs: List[Doc], is_train: bool
 ) -> Tuple[Potentials, Callable[[Potentials], List[Doc]]]:
-    potentials, add_gradient = score_seen(model, linear_part(model)[0].find(docs), is_train)
+    seen = linear_part(model)[0].find(docs, is_train=is_train)
+    potentials, add_gradient = score_seen(model, seen, is_train)
 
     def backprop(gradient: Potentials) -> List[Doc]:
         add_gradient(gradient)
@@ -148,19 +149,19 @@ def collect_features(model: Model[List[Doc], Potentials], docs: Iterable[Doc]) -
     """Build the vocabulary of features of a model.
 
     model (Model[List[Doc], Potentials]): A model with sparse features.
-    docs (Iterable[Doc]): The docs to take features from.
+    docs (Iterable[Doc]): The docs to take features from, with their entities.
     """
     linear_part(model)[0].collect(docs)
 
 
 def find_features(model: Model[List[Doc], Potentials], docs: Sequence[Doc]) -> Ints2d:
-    """Find the features of tokens, whose weights sum to their scores.
+    """Find the features of tokens in training, whose weights sum to their scores.
 
     model (Model[List[Doc], Potentials]): A model of `build_sparse_crf`.
     docs (Sequence[Doc]): The docs.
     RETURNS (Ints2d): As in `Gold`, including those that dropout drops. Shape: (N, S)
     """
-    return linear_part(model)[0].find(docs).rows
+    return linear_part(model)[0].find(docs, is_train=True).rows
 
 
 def resize_sparse_crf(model: Model[List[Doc], Potentials], nO: int) -> Model[List[Doc], Potentials]:

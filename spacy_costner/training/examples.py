@@ -45,7 +45,7 @@ class AllExamples:
         """
         self.ner = ner
         self.features, self.weights = linear_part(ner.model)
-        rows = self.features.find([eg.predicted for eg in examples]).rows
+        rows = self.features.find([eg.predicted for eg in examples], is_train=True).rows
         self.merged = sparse.merge_equal(rows, self.weights.n_features)
         self.batches = list(self._read(examples, batch_size or BATCH_SIZE))
         self.shape = (len(self.merged.roots) + self.weights.n_tags + 2, self.weights.n_tags)

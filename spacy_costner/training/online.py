@@ -46,7 +46,9 @@ def read_batches(
     RETURNS (List[Tuple[FeatureBatch, Targets]]): Those of each batch that has tokens.
     """
     features, _ = linear_part(ner.model)
-    seen = [(batch, features.find([eg.predicted for eg in batch])) for batch in batches]
+    seen = [
+        (batch, features.find([eg.predicted for eg in batch], is_train=True)) for batch in batches
+    ]
     return [(found, ner.targets(batch, found.rows)) for batch, found in seen if len(found.rows)]
 
 

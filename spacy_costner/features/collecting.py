@@ -1,0 +1,98 @@
+"""Collect the vocabulary of features from docs."""
+
+from collections import Counter
+from typing import Dict, Iterable, List, Optional, Tuple
+
+import numpy
+from spacy.strings import StringStore
+from spacy.tokens import Doc
+from spacy.vocab import Vocab
+from thinc.types import Array1d
+
+from .counting import Gold, count_labels, read_gold
+from .gazetteer import PLACES, Gazetteer
+from .lookup import Lookup, pair_up
+from .template import GAZETTEER, Column, Form, Template, attributes_of
+from .tokens import Tokens, concatenate, read_tokens
+from .vocabulary import Vocabulary
+
+
+def collect_vocabulary(docs: Iterable[Doc], template: Template) -> Vocabulary:
+    """Collect the values of columns.
+
+    docs (Iterable[Doc]): The docs to take them from, with their entities.
+    template (Template): The template of the features.
+    RETURNS (Vocabulary): The values.
+    """
+    columns = template.columns
+    gazetteers = {
+        f"{GAZETTEER}:{name}": Gazetteer.from_file(path)
+        for name, path in template.gazetteers.items()
+    }
+    strings = StringStore(PLACES)
+    tokens, gold, vocab = _read_all(docs, template, gazetteers, strings)
+    phrases = {name: gazetteer.phrases for name, gazetteer in gazetteers.items()}
+    values = {}
+    for column in columns:
+        if column.has_values:
+            least = template.least_count(column.kind)
+            counts = _count_values(column, tokens, vocab, strings)
+            values[column.name] = sorted(value for value, n in counts.items() if n >= least)
+    found = Vocabulary(values, {}, phrases, None)
+    if template.memory:
+        labels = vocab.strings if vocab else strings
+        found = found._replace(memory=count_labels(tokens, gold, [*template.memory], labels))
+    return found._replace(pairs=_find_pairs(found, template, tokens, vocab))
+
+
+def _find_pairs(
+    vocabulary: Vocabulary, template: Template, tokens: Tokens, vocab: Optional[Vocab]
+) -> Dict[str, Array1d]:
+    """The pairs of values that have their numbers."""
+    columns, pairs = template.columns, {}
+    if template.bigrams:
+        look = Lookup([column for column in columns if column.has_values], vocabulary)
+        values = look.values(tokens, vocab)
+    for column in columns:
+        if column.form == Form.PAIR:
+            found = pair_up(values[:, look.places[column.of].start], tokens.lengths)
+            keys, n_times = numpy.unique(found[found >= 0], return_counts=True)
+            pairs[column.name] = keys[n_times >= template.least_count(column.kind)]
+    return pairs
+
+
+def _read_all(
+    docs: Iterable[Doc],
+    template: Template,
+    gazetteers: Dict[str, Gazetteer],
+    strings: StringStore,
+) -> Tuple[Tokens, List[Gold], Optional[Vocab]]:
+    """The tokens of all docs, the labels of each if there is a memory, and the vocab of the docs.
+    Keeps what the hashes mean."""
+    vocab, has_memory, attributes = None, bool(template.memory), attributes_of(template.columns)
+    parts, gold = [read_tokens([], attributes, gazetteers, strings)], []
+    for i, doc in enumerate(docs):
+        vocab = doc.vocab
+        parts.append(read_tokens([doc], attributes, gazetteers, strings))
+        if has_memory:
+            gold.append(read_gold(doc, i, template.memory_unit))
+    return concatenate(parts), gold, vocab
+
+
+def _count_values(
+    column: Column, tokens: Tokens, vocab: Optional[Vocab], strings: StringStore
+) -> "Counter[str]":
+    counts: Counter[str] = Counter()
+    if vocab is None:
+        return counts
+    keys = tokens.orth if column.view is not None else tokens.keys[column.name]
+    for key, count in zip(*(array.tolist() for array in numpy.unique(keys, return_counts=True))):
+        if column.view is not None:
+            value = column.view(vocab[key])
+        elif key in strings:
+            value = strings[key]
+        else:
+            value = vocab.strings[key]
+        if value:
+            counts[value] += count
+    return counts

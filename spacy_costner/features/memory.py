@@ -1,0 +1,238 @@
+"""Label memory: how often a value of an attribute had each label in the training data."""
+
+import zlib
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+
+import numpy
+from thinc.types import Array1d, Ints1d, Ints2d
+
+from .. import sparse
+from .tokens import Tokens
+
+BORDERS = (0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98)
+"""Between the 8 bins of shares. A share in the lowest is no feature."""
+
+RANGES = [f"{low:g}-{high:g}" for low, high in zip((0, *BORDERS), (*BORDERS, 1))]
+N_TIMES = ("1", "2-3", "4+")
+"""The bins of the number of times that a value was there."""
+
+
+class Counts(NamedTuple):
+    """How often each of V values of an attribute had each of L labels, in all and in U units.
+
+    keys (Array1d): The hashes of the values, ascending. Shape: (V,)
+    total (Ints2d): How often, in all. Shape: (V, L)
+    starts (Ints1d): Where the counts of a unit begin below, and where the last end.
+        Shape: (U + 1,)
+    value (Ints1d), label (Ints1d), n_times (Ints1d): How often a value had a label in a unit,
+        if it had. Shapes: (E,)
+    """
+
+    keys: Array1d
+    total: Ints2d
+    starts: Ints1d
+    value: Ints1d
+    label: Ints1d
+    n_times: Ints1d
+
+
+PACKED = ("starts", "value", "label", "n_times")
+"""What is saved in few bytes. `total` is their sum."""
+
+
+class LabelMemory:
+    """How often values of attributes had each label in the training data.
+
+    With n(v, l) how often value v had label l, or O, a token of value v has these features:
+
+        l and the bin of n(v, l) / sum_m n(v, m), for each l
+        l, its bin and the bin of sum_m n(v, m), for the l for which n(v, l) is largest
+
+    In training, what the token's own unit adds to n is subtracted, so that no token sees its own
+    label. A unit is a doc or several. A doc is known by its text: see `text_id`. If several units
+    have this text, what they add is subtracted, too.
+    """
+
+    def __init__(
+        self, labels: Sequence[str], counts: Dict[str, Counts], text_ids: Array1d, units: Ints1d
+    ) -> None:
+        """Initialize the memory.
+
+        labels (Sequence[str]): The L labels, O first.
+        counts (Dict[str, Counts]): The counts, by attribute.
+        text_ids (Array1d): The hash of each doc, ascending. Shape: (D,)
+        units (Ints1d): The number of its unit. Shape: (D,)
+        """
+        self.labels, self.counts = list(labels), counts
+        self.text_ids, self.units = text_ids, units
+        self._numbers = {name: number_keys(found.keys) for name, found in counts.items()}
+        self._features = {name: self._of_values(found) for name, found in counts.items()}
+
+    def __reduce__(self) -> Tuple[type, Tuple[Any, ...]]:
+        return LabelMemory, (self.labels, self.counts, self.text_ids, self.units)
+
+    @property
+    def names(self) -> List[str]:
+        """The names of the features of an attribute, in the order of their numbers."""
+        shares = [f"{label}:{share}" for label in self.labels for share in RANGES[1:]]
+        pairs = [(label, share) for label in self.labels for share in RANGES]
+        return shares + [f"best:{label}:{share}:{n}" for label, share in pairs for n in N_TIMES]
+
+    def width(self, attribute: str) -> int:
+        """The largest number of features of an attribute that a token has."""
+        return self._features[attribute].shape[1]
+
+    def find(self, attribute: str, tokens: Tokens) -> Ints2d:
+        """Find the features of tokens.
+
+        attribute (str): The attribute.
+        tokens (Tokens): The tokens. In training they have the hashes of their docs.
+        RETURNS (Ints2d): The numbers of the features, -1 for none. Shape: (N, width)
+        """
+        values = self._numbers[attribute].find(tokens.keys[attribute])
+        features = self._features[attribute]
+        if tokens.text_ids is None:
+            return features[values]  # -1 is the last row: that of unknown values
+        known, counts = values >= 0, self.counts[attribute]
+        found = numpy.full((len(values), features.shape[1]), -1, dtype="int32")
+        places = numpy.repeat(numpy.arange(len(tokens.lengths)), tokens.lengths) * len(counts.keys)
+        places, which = numpy.unique(places[known] + values[known], return_inverse=True)
+        elsewhere = counts.total[places % max(len(counts.keys), 1)]
+        self._subtract(elsewhere, places, counts, tokens.text_ids)
+        found[known] = features_of(elsewhere, features.shape[1])[which]
+        return found
+
+    def _subtract(self, counts: Ints2d, places: Ints1d, of: Counts, text_ids: Array1d) -> None:
+        """Subtract what the units of docs add to counts.
+
+        counts (Ints2d): What is changed: the counts of each value in each doc. Shape: (M, L)
+        places (Ints1d): V times the doc + the value, ascending. Shape: (M,)
+        of (Counts): The counts.
+        text_ids (Array1d): The hashes of the docs. Shape: (B,)
+        """
+        first = numpy.searchsorted(self.text_ids, text_ids, side="left")
+        after = numpy.searchsorted(self.text_ids, text_ids, side="right")
+        doc, index = ranges(first, after)
+        n_units = max(len(of.starts) - 1, 1)
+        doc, unit = numpy.divmod(numpy.unique(doc * n_units + self.units[index]), n_units)
+        pair, index = ranges(of.starts[unit], of.starts[unit + 1])
+        wanted = doc[pair] * len(of.keys) + of.value[index]
+        at = numpy.searchsorted(places, wanted)
+        is_there = at < len(places)
+        is_there[is_there] = places[at[is_there]] == wanted[is_there]
+        at, index = at[is_there], index[is_there]
+        numpy.subtract.at(counts, (at, of.label[index]), of.n_times[index])
+
+    def __len__(self) -> int:
+        """The number of features of an attribute."""
+        return len(self.labels) * (len(BORDERS) + len(RANGES) * len(N_TIMES))
+
+    def to_dict(self) -> Dict[str, Any]:
+        """What is saved: of this type, and of bytes."""
+        counts = {
+            name: {
+                "keys": found.keys.astype("<u8").tobytes(),
+                **{field: _pack(getattr(found, field)) for field in PACKED},
+            }
+            for name, found in self.counts.items()
+        }
+        text_ids = self.text_ids.astype("<u8").tobytes()
+        units = _pack(self.units)
+        return {"labels": self.labels, "counts": counts, "text_ids": text_ids, "units": units}
+
+    @classmethod
+    def from_dict(cls, saved: Dict[str, Any], attributes: Sequence[str]) -> "LabelMemory":
+        """Load a memory.
+
+        saved (Dict[str, Any]): What `to_dict` returned.
+        attributes (Sequence[str]): Its attributes.
+        RETURNS (LabelMemory): The memory.
+        RAISES (ValueError): If it is damaged.
+        """
+        labels, units = saved["labels"], _unpack(saved["units"])
+        text_ids = numpy.frombuffer(saved["text_ids"], dtype="<u8").astype("uint64")
+        counts = {name: _load_counts(saved["counts"][name], len(labels)) for name in attributes}
+        n_units = min((len(found.starts) for found in counts.values()), default=1) - 1
+        fit = len(text_ids) == len(units) and _below(units, n_units)
+        if not (fit and (text_ids[1:] >= text_ids[:-1]).all()):
+            raise ValueError(f"memory: expected the docs of {n_units} units, in order")
+        if not labels or not all(isinstance(label, str) for label in labels):
+            raise ValueError(f"memory: expected labels, got {labels!r}")
+        return cls(labels, counts, text_ids, units)
+
+    def _of_values(self, counts: Counts) -> Ints2d:
+        """The features of all values outside of training. The last row is for unknown values.
+        Shape: (V + 1, width)"""
+        unknown = numpy.zeros((1, len(self.labels)), dtype="int32")
+        most = int((counts.total > 0).sum(axis=1).max(initial=0))
+        return features_of(numpy.concatenate([counts.total, unknown]), most + 1)
+
+
+def features_of(counts: Ints2d, width: int) -> Ints2d:
+    """The features of values with these counts, as numbers in the order of `LabelMemory.names`.
+
+    counts (Ints2d): Shape: (M, L)
+    width (int): One more than the largest number of labels with a count above 0.
+    RETURNS (Ints2d): -1 for none. Shape: (M, width)
+    """
+    n_labels = counts.shape[1]
+    total = counts.sum(axis=1)
+    bins = numpy.searchsorted(BORDERS, counts / numpy.maximum(total, 1)[:, None], side="right")
+    n_shares = len(BORDERS)
+    shares = numpy.where(bins > 0, numpy.arange(n_labels) * n_shares + bins - 1, -1)
+    best = counts.argmax(axis=1)
+    of_best = best * len(RANGES) + bins[numpy.arange(len(best)), best]
+    n_times = (total > 1).astype(int) + (total > 3)
+    numbers = numpy.full((len(counts), width), -1, dtype="int32")
+    numbers[:, 0] = n_labels * n_shares + of_best * len(N_TIMES) + n_times
+    numbers[total == 0, 0] = -1
+    packed = -numpy.sort(-shares, axis=1)[:, : width - 1]
+    numbers[:, 1 : 1 + packed.shape[1]] = packed
+    return numbers
+
+
+def ranges(begin: Ints1d, end: Ints1d) -> Tuple[Ints1d, Ints1d]:
+    """The numbers of several ranges, one after another, each with the index of its range.
+
+    begin (Ints1d), end (Ints1d): The ranges. Shapes: (R,)
+    RETURNS (Tuple[Ints1d, Ints1d]): The indices and the numbers.
+    """
+    sizes = (end - begin).astype("int64")
+    which = numpy.repeat(numpy.arange(len(sizes)), sizes)
+    return which, numpy.arange(len(which)) + (begin - numpy.cumsum(sizes) + sizes)[which]
+
+
+def number_keys(keys: Array1d) -> sparse.IdMap:
+    """Map each key to its index."""
+    numbers = sparse.IdMap()
+    numbers.set(keys, numpy.arange(len(keys), dtype="int32"))
+    return numbers
+
+
+def _pack(numbers: Ints1d) -> bytes:
+    """Whole numbers as bytes. Few if neighbours differ little."""
+    return zlib.compress(numpy.diff(numbers, prepend=0).astype("<i4").tobytes())
+
+
+def _unpack(data: bytes) -> Ints1d:
+    return numpy.cumsum(numpy.frombuffer(zlib.decompress(data), dtype="<i4"), dtype="int32")
+
+
+def _below(numbers: Ints1d, n: int) -> bool:
+    return bool(((numbers >= 0) & (numbers < n)).all())
+
+
+def _load_counts(saved: Dict[str, bytes], n_labels: int) -> Counts:
+    """Load counts, and check that they fit each other."""
+    keys = numpy.frombuffer(saved["keys"], dtype="<u8").astype("uint64")
+    starts, value, label, n_times = (_unpack(saved[field]) for field in PACKED)
+    fit = len(value) == len(label) == len(n_times) and len(starts) > 0
+    if not (
+        fit and starts[0] == 0 and starts[-1] == len(value) and (numpy.diff(starts) >= 0).all()
+    ):
+        raise ValueError("memory: expected a value, a label and a number for each count")
+    if not (_below(value, len(keys)) and _below(label, n_labels) and (n_times > 0).all()):
+        raise ValueError(f"memory: expected counts of {len(keys)} values and {n_labels} labels")
+    total = numpy.zeros((len(keys), n_labels), dtype="int32")
+    numpy.add.at(total, (value, label), n_times)
+    return Counts(keys, total, starts, value, label, n_times)

@@ -1,0 +1,101 @@
+"""The vocabulary of features: what training finds, and a model saves."""
+
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+
+import numpy
+from thinc.types import Array1d
+
+from .memory import LabelMemory
+from .template import GAZETTEER, Column, Form
+
+
+class Vocabulary(NamedTuple):
+    """The values of columns.
+
+    values (Dict[str, List[str]]): The values of the columns of words and of tokens, in the order
+        of their numbers.
+    pairs (Dict[str, Array1d]): Those of columns of pairs, as `pair_up` writes them.
+    phrases (Dict[str, List[str]]): The phrases of each column of a gazetteer.
+    memory (Optional[LabelMemory]): The labels of the training data, if there are such columns.
+    """
+
+    values: Dict[str, List[str]]
+    pairs: Dict[str, Array1d]
+    phrases: Dict[str, List[str]]
+    memory: Optional[LabelMemory] = None
+
+    def size(self, column: Column) -> int:
+        """The number of values of a column."""
+        if column.form == Form.PAIR:
+            return len(self.pairs.get(column.name, ()))
+        if column.form == Form.MEMORY:
+            return len(self._memory)
+        return len(self.values[_own(column)])
+
+    def width(self, column: Column) -> int:
+        """The largest number of values that a token has."""
+        if column.form == Form.MEMORY:
+            return self._memory.width(column.of)
+        return column.n_nearest or 1
+
+    def names(self, column: Column) -> List[str]:
+        """The names of the values of a column, in the order of their numbers."""
+        if column.form == Form.PAIR:
+            names, keys = self.values[column.of], self.pairs[column.name].tolist()
+            return [f"{names[key >> 32]}+{names[key & 0xFFFFFFFF]}" for key in keys]
+        if column.form == Form.MEMORY:
+            return self._memory.names
+        return self.values[_own(column)]
+
+    @property
+    def _memory(self) -> LabelMemory:
+        assert self.memory is not None  # where there is a column of it
+        return self.memory
+
+    def to_dict(self) -> Dict[str, Any]:
+        """What is saved: of this type, and of bytes."""
+        pairs = {name: keys.astype("<i8").tobytes() for name, keys in self.pairs.items()}
+        memory = {} if self.memory is None else {"memory": self.memory.to_dict()}
+        return {"values": self.values, "pairs": pairs, "phrases": self.phrases, **memory}
+
+    @classmethod
+    def from_dict(cls, saved: Dict[str, Any], columns: Sequence[Column]) -> "Vocabulary":
+        """Load a vocabulary.
+
+        saved (Dict[str, Any]): What `to_dict` returned.
+        columns (Sequence[Column]): Its columns.
+        RETURNS (Vocabulary): The vocabulary.
+        RAISES (ValueError): If it is damaged.
+        """
+        pairs = {name: numpy.frombuffer(keys, dtype="<i8") for name, keys in saved["pairs"].items()}
+        memory = None
+        if attributes := [column.of for column in columns if column.form == Form.MEMORY]:
+            memory = LabelMemory.from_dict(saved["memory"], attributes)
+        loaded = cls(saved["values"], pairs, saved["phrases"], memory)
+        loaded.check(columns)
+        return loaded
+
+    def check(self, columns: Sequence[Column]) -> None:
+        """Check that values are lists of strings, and pairs are of their numbers.
+
+        RAISES (ValueError): If they aren't.
+        """
+        for name, names in [*self.values.items(), *self.phrases.items()]:
+            if not isinstance(names, list) or not all(isinstance(value, str) for value in names):
+                raise ValueError(f"{name}: expected a list of strings, got {type(names).__name__}")
+            if name not in self.phrases and len(set(names)) < len(names):
+                raise ValueError(f"{name}: expected each value once")
+        for column in columns:
+            if column.form == Form.PAIR:
+                keys = self.pairs.get(column.name, numpy.zeros(0, dtype="<i8"))
+                numbers = numpy.stack([keys >> 32, keys & 0xFFFFFFFF])
+                n_values = len(self.values[column.of])
+                if numbers.size and not (numbers.min() >= 0 and numbers.max() < n_values):
+                    raise ValueError(f"{column.name}: expected pairs of {n_values} values")
+            if column.kind == GAZETTEER and column.name not in self.phrases:
+                raise ValueError(f"{column.name}: expected phrases, found none")
+
+
+def _own(column: Column) -> str:
+    """The column that has the values of a column."""
+    return column.of if column.form in (Form.BEFORE, Form.AFTER) else column.name

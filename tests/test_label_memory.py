@@ -1,0 +1,409 @@
+"""Label memory: against counting by hand; and no token learns from its own label."""
+
+import math
+import pickle
+from collections import Counter
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
+
+import numpy
+import pytest
+import spacy
+import srsly
+from hypothesis import given
+from hypothesis import strategies as st
+from spacy.language import Language
+from spacy.tokens import Doc, Span
+from spacy.training import Example
+from thinc.api import Optimizer, fix_random_seed
+
+from spacy_costner.features import Features, make_features
+from spacy_costner.ml import linear_part
+from spacy_costner.training import TotalLoss, ZScoreEquations, minimise, read_batches, solve
+from spacy_costner.training import train as train_online
+
+from .support.config import REQUIRED, declared
+from .support.linear import HYBRID, SPARSE, pipeline
+
+VOCAB = spacy.blank("en").vocab
+WORDS = ["Rome", "rome", "Ana", "in", "12", ",", "May"]
+LABELS = ["LOC", "PER", "x-y"]
+BORDERS = [0, 0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98, 1]
+UNITS: List[Union[int, str]] = ["doc", 1, 2, 3, "_.article"]
+MISSING = None
+
+Labels = List[Optional[str]]
+"""The label of each token: "O" outside of entities, None where annotation is missing."""
+
+
+@pytest.fixture(autouse=True)
+def article() -> Iterator[None]:
+    Doc.set_extension("article", default=0)
+    yield
+    Doc.remove_extension("article")
+
+
+def annotated(words: List[str], labels: Labels, article: int = 0) -> Doc:
+    """A doc in which each token of a label is an entity."""
+    doc = Doc(VOCAB, words=words)
+    spans = {name: [] for name in (*LABELS, "O", MISSING)}
+    for i, label in enumerate(labels):
+        spans[label].append(Span(doc, i, i + 1, label=label if label in LABELS else ""))
+    entities = [span for label in LABELS for span in spans[label]]
+    doc.set_ents(entities, outside=spans["O"], missing=spans[MISSING])
+    doc._.article = article
+    return doc
+
+
+@st.composite
+def corpora(draw: st.DrawFn) -> List[Tuple[List[str], Labels, int]]:
+    """Docs with their words, labels and articles. Short ones are often the same."""
+    label = st.sampled_from([*LABELS, "O", "O", MISSING])
+    docs = []
+    for _ in range(draw(st.integers(0, 6))):
+        words = draw(st.lists(st.sampled_from(WORDS), max_size=6))
+        labels = draw(st.lists(label, min_size=len(words), max_size=len(words)))
+        docs.append((words, labels, draw(st.integers(0, 2))))
+    return docs
+
+
+def letters(words: List[str]) -> str:
+    return "".join(character for word in words for character in word.lower() if word != ",")
+
+
+def slow_units(corpus: List[Tuple[List[str], Labels, int]], unit: Union[int, str]) -> List[object]:
+    if unit == "_.article":
+        return [article for _, _, article in corpus]
+    if unit == "doc":
+        return [letters(words) for words, _, _ in corpus]
+    return [i // int(unit) for i in range(len(corpus))]
+
+
+def slow_names(word: str, counted: List[Tuple[List[str], Labels, int]]) -> List[str]:
+    """The features of a token of this word, from the docs that count."""
+    pairs = [pair for words, labels, _ in counted for pair in zip(words, labels)]
+    seen = Counter(label for other, label in pairs if label and other.lower() == word.lower())
+    n_times, names = sum(seen.values()), []
+    order = [label for label in ("O", *LABELS) if any(label == found for _, found in pairs)]
+    for label in order:
+        share = seen[label] / max(n_times, 1)
+        which = max(i for i, low in enumerate(BORDERS[:-1]) if low <= share)
+        place = f"{BORDERS[which]:g}-{BORDERS[which + 1]:g}"
+        if which:
+            names.append(f"memory:LOWER={label}:{place}")
+        if n_times and label == max(order, key=seen.__getitem__):
+            often = "1" if n_times == 1 else "2-3" if n_times < 4 else "4+"
+            names.append(f"memory:LOWER=best:{label}:{place}:{often}")
+    return sorted(names)
+
+
+def found_names(features: Features, docs: List[Doc], *, is_train: bool) -> List[List[str]]:
+    names = features.names()
+    rows = features.find(docs, is_train=is_train).rows
+    return [sorted(names[row] for row in token if row >= 0) for token in rows]
+
+
+def memory_of(
+    corpus: List[Tuple[List[str], Labels, int]], unit: Union[int, str], **settings: Any
+) -> Features:
+    windows = settings.pop("windows", {})
+    settings = {"memory": {"LOWER": 0}, **settings}
+    features = Features(make_features(windows=windows, memory_unit=unit, **settings))
+    features.collect([annotated(*doc) for doc in corpus])
+    return features
+
+
+def blank(words: List[str]) -> Doc:
+    return Doc(VOCAB, words=words)
+
+
+@given(corpora(), corpora(), st.sampled_from(UNITS))
+def test_features_are_those_of_the_slow_version(
+    corpus: List[Tuple[List[str], Labels, int]],
+    new: List[Tuple[List[str], Labels, int]],
+    unit: Union[int, str],
+) -> None:
+    features, units = memory_of(corpus, unit), slow_units(corpus, unit)
+    docs = [blank(words) for words, _, _ in corpus + new]
+    in_training, in_prediction = [], []
+    for words, _, _ in corpus + new:
+        own = {u for u, (others, _, _) in zip(units, corpus) if letters(others) == letters(words)}
+        elsewhere = [doc for u, doc in zip(units, corpus) if u not in own]
+        in_training += [slow_names(word, elsewhere) for word in words]
+        in_prediction += [slow_names(word, corpus) for word in words]
+    assert found_names(features, docs, is_train=False) == in_prediction
+    assert found_names(features, docs, is_train=True) == in_training
+
+
+@given(corpora(), st.sampled_from(UNITS), st.data())
+def test_own_labels_make_no_difference(
+    corpus: List[Tuple[List[str], Labels, int]], unit: Union[int, str], data: st.DataObject
+) -> None:
+    """Other labels in a unit, and the features of its docs in training stay as they are."""
+    units = slow_units(corpus, unit)
+    chosen = data.draw(st.sampled_from(units or [0]))
+    label = st.sampled_from([*LABELS, "O", MISSING])
+    changed = [
+        (words, [data.draw(label) for _ in words] if u == chosen else labels, article)
+        for u, (words, labels, article) in zip(units, corpus)
+    ]
+    docs = [blank(words) for u, (words, _, _) in zip(units, corpus) if u == chosen]
+    both = [memory_of(of, unit, memory={"LOWER": 2, "SHAPE": 0}) for of in (corpus, changed)]
+    assert len({str(found_names(features, docs, is_train=True)) for features in both}) == 1
+
+
+ONCE = [
+    ("Ana saw Rome", [(0, 3, "PER"), (8, 12, "LOC")]),
+    ("Ben left Oslo", [(0, 3, "PER"), (9, 13, "LOC")]),
+    ("Clara loves Bonn", [(0, 5, "PER"), (12, 16, "LOC")]),
+]
+"""Each word is in one doc only, so that memory knows none of them elsewhere."""
+
+MEMORY = {**SPARSE["features"], "memory": {"LOWER": 1, "SHAPE": 0}, "elsewhere": {"LOWER": 2}}
+
+
+def remembering(base: Dict[str, Any] = SPARSE, **settings: Any) -> Language:
+    return pipeline({**base, "features": {**MEMORY, **settings.pop("features", {})}}, **settings)
+
+
+def examples(nlp: Language, texts: List[Tuple[str, Any]] = ONCE) -> List[Example]:
+    return [Example.from_dict(nlp.make_doc(text), {"entities": ents}) for text, ents in texts]
+
+
+def of_memory(features: Features) -> List[bool]:
+    """Whether a feature is one of the memory of words."""
+    found = [name.startswith("memory:LOWER") for name in features.names()]
+    assert any(found)
+    return found
+
+
+@pytest.mark.parametrize("base", [SPARSE, HYBRID], ids=["sparse", "hybrid"])
+@pytest.mark.parametrize("name", declared("thinc_losses"))
+def test_no_update_learns_from_own_labels(name: str, base: Dict[str, Any]) -> None:
+    """From random weights, as some losses can't start from nothing."""
+    nlp = remembering(base, loss={"@losses": name, **REQUIRED.get(name, {})})
+    batch = examples(nlp)
+    nlp.initialize(lambda: batch)
+    features, weights = linear_part(nlp.get_pipe("ner").model)
+    weights.rows[:] = numpy.random.default_rng(0).normal(size=weights.rows.shape) / 10
+    before = weights.emissions.copy()
+    for _ in range(5):
+        nlp.update(batch, sgd=Optimizer(0.01), losses={})
+    is_same = (weights.emissions == before).all(axis=1)
+    assert is_same[of_memory(features)].all() and not is_same.all()
+    known = found_names(features, [eg.predicted for eg in batch], is_train=False)
+    assert all(any("memory:LOWER" in name for name in names) for names in known)
+
+
+def fit_online(nlp: Language, batch: List[Example]) -> None:
+    ner = nlp.get_pipe("ner")
+    train_online(ner, read_batches(ner, [batch]), Optimizer(0.01), max_epochs=5)
+
+
+def fit_lbfgs(nlp: Language, batch: List[Example]) -> None:
+    total = TotalLoss(nlp.get_pipe("ner"), batch, c2=0.1)
+    total.write_weights(minimise(total, total.read_weights(), max_iter=20).vector)
+
+
+def fit_solving(nlp: Language, batch: List[Example]) -> None:
+    equations = ZScoreEquations(nlp.get_pipe("ner"), batch, c2=0.1)
+    equations.write_weights(solve(equations, equations.right, max_iter=20).vector)
+
+
+def rehearse(nlp: Language, batch: List[Example]) -> None:
+    optimizer = nlp.resume_training()
+    features, weights = linear_part(nlp.get_pipe("ner").model)
+    names = features.names()
+    weights.emissions[[name == "LOWER=ana" for name in names]] = 1.0  # and not as it was
+    nlp.rehearse(batch, sgd=optimizer, losses={})
+
+
+@pytest.mark.parametrize("fit", [fit_online, fit_lbfgs, fit_solving, rehearse])
+def test_no_way_of_training_learns_from_own_labels(
+    fit: Callable[[Language, List[Example]], None],
+) -> None:
+    loss = "ZScore" if fit is fit_solving else "Sequential"
+    nlp = remembering(loss={"@losses": f"spacy_costner.{loss}.v1"})
+    batch = examples(nlp)
+    nlp.initialize(lambda: batch)
+    fit(nlp, batch)
+    features, weights = linear_part(nlp.get_pipe("ner").model)
+    assert weights.emissions.any() and not weights.emissions[of_memory(features)].any()
+
+
+def test_memory_is_learned_from_other_docs() -> None:
+    """What words were elsewhere decides about words that have no weights of their own."""
+    features = {"windows": {"SHAPE": 0}, "memory": {"LOWER": 0}, "elsewhere": None}
+    nlp = remembering(features=features)
+    there = [("Ana saw Rome", [(0, 3, "PER"), (8, 12, "LOC")])]
+    back = [("Rome saw Ana", [(0, 4, "LOC"), (9, 12, "PER")])]
+    batch = examples(nlp, there + back)
+    counted = examples(nlp, [("Dora met", [(0, 4, "PER")]), ("met Lima", [(4, 8, "LOC")])])
+    nlp.initialize(lambda: batch + counted)
+    for _ in range(30):
+        nlp.update(batch, sgd=Optimizer(0.01), losses={})
+    found = [(ent.text, ent.label_) for ent in nlp("Lima and Dora").ents]
+    assert found == [("Lima", "LOC"), ("Dora", "PER")]
+
+
+def coins(nlp: Language, rng: numpy.random.Generator, n_docs: int) -> List[Example]:
+    """Docs of 20 words, each an entity of one of two labels by the toss of a coin."""
+    words = [f"w{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(300)]
+    odds = 1 / numpy.arange(5, 305)
+    found = []
+    for _ in range(n_docs):
+        doc = Doc(nlp.vocab, words=rng.choice(words, 20, p=odds / odds.sum()).tolist())
+        labels = rng.integers(2, size=20).tolist()
+        doc.ents = [Span(doc, i, i + 1, label=f"L{label}") for i, label in enumerate(labels)]
+        found.append(Example(Doc(nlp.vocab, words=[token.text for token in doc]), doc))
+    return found
+
+
+def scores_of_coins(memory: Dict[str, int], *, is_train: bool = True) -> Tuple[float, float]:
+    """Train on the labels of coins.
+
+    memory (Dict[str, int]): The memory. There are no other features of words.
+    is_train (bool): False to let tokens see their own labels.
+    RETURNS (Tuple[float, float]): The loss of the last epoch, log 2 without any knowledge; and the
+        share of labels that are right in new docs.
+    """
+    features = {"windows": {"SHAPE": 0}, "memory": memory, "elsewhere": None}
+    nlp, rng = remembering(features=features, scheme="IOB2"), numpy.random.default_rng(0)
+    fix_random_seed(0)
+    batch, dev = coins(nlp, rng, 200), coins(nlp, rng, 100)
+    nlp.initialize(lambda: batch)
+    ner = nlp.get_pipe("ner")
+    find, optimizer = linear_part(ner.model)[0].find, Optimizer(0.01, use_averages=True)
+    batches = [(find([eg.predicted], is_train=is_train), ner.targets([eg])) for eg in batch]
+    value = train_online(ner, batches, optimizer, max_epochs=8).value
+    with nlp.use_params(optimizer.averages):
+        return value, nlp.evaluate(dev)["ents_f"]
+
+
+def test_labels_of_coins_are_not_learned() -> None:
+    """Nothing determines them, so no memory of them helps in training or in prediction. A memory
+    of tokens' own labels would help in training."""
+    chance, (_, right_without) = math.log(2), scores_of_coins({})
+    loss, right = scores_of_coins({"LOWER": 0})
+    assert loss == pytest.approx(chance, abs=0.005)
+    assert right <= right_without + 0.01 and right == pytest.approx(0.5, abs=0.03)
+    assert scores_of_coins({"LOWER": 0}, is_train=False)[0] < chance - 0.02
+
+
+def test_missing_annotation_and_incorrect_spans_are_not_counted() -> None:
+    nlp = remembering(incorrect_spans_key="wrong")
+    eg = examples(nlp, [("Ana saw Rome and Oslo", [(0, 3, "PER")])])[0]
+    gold = eg.reference
+    gold.set_ents([gold.char_span(0, 3, "PER")], outside=[gold[1:2]], default="missing")
+    gold.spans["wrong"] = [Span(gold, 2, 3, "LOC"), Span(gold, 4, 5)]
+    nlp.initialize(lambda: [eg])
+    features = linear_part(nlp.get_pipe("ner").model)[0]
+    names = found_names(features, [nlp.make_doc("Rome Oslo and Ana saw")], is_train=False)
+    found = [{n for n in token if n.startswith("memory:LOWER=")} for token in names]
+    assert found[:3] == [set()] * 3
+    assert found[3] == {"memory:LOWER=PER:0.98-1", "memory:LOWER=best:PER:0.98-1:1"}
+    assert found[4] == {"memory:LOWER=O:0.98-1", "memory:LOWER=best:O:0.98-1:1"}
+
+
+@pytest.mark.parametrize("words", [
+    ["ana", "saw", "rome"], ["Ana", "saw", "Rome", "!"], ["ANA", "\n", "saw", "Rome"],
+    ["A", "na", "saw", "Ro", "me"], ["Ana", "\u201csaw\u201d", "Rome"],
+])  # fmt: skip
+def test_a_doc_is_known_by_its_letters(words: List[str]) -> None:
+    """As augmenters and tokenizers change docs, so that they stay in their unit."""
+    features = memory_of([(["Ana", "saw", "Rome"], ["PER", "O", "LOC"], 0)], "doc")
+    assert not any(found_names(features, [blank(words)], is_train=True))
+    assert any(found_names(features, [blank(words)], is_train=False))
+
+
+SURVIVAL: Dict[str, Callable[[Language, Path], Language]] = {
+    "disk": lambda nlp, path: (nlp.to_disk(path), spacy.load(path))[1],
+    "bytes": lambda nlp, path: remembering().from_bytes(nlp.to_bytes()),
+    "pickle": lambda nlp, path: pickle.loads(pickle.dumps(nlp)),
+}
+
+
+@pytest.mark.parametrize("way", SURVIVAL)
+def test_memory_survives(way: str, tmp_path: Path) -> None:
+    """Also that docs were counted: more training does not learn from their labels."""
+    nlp = remembering(features={"memory_unit": 2})
+    batch = [*examples(nlp), *examples(nlp, [("Rome and Ana", [(0, 4, "PER")])])]
+    optimizer = nlp.initialize(lambda: batch)
+    for _ in range(3):
+        nlp.update(batch, sgd=optimizer, losses={})
+    docs = [eg.predicted for eg in batch]
+    old = linear_part(nlp.get_pipe("ner").model)[0]
+    again = SURVIVAL[way](nlp, tmp_path)
+    ner = again.get_pipe("ner")
+    features, weights = linear_part(ner.model)
+    for is_train in (False, True):
+        found = found_names(features, docs, is_train=is_train)
+        assert found == found_names(old, docs, is_train=is_train)
+    ner.add_label("GPE")
+    before = weights.emissions.copy()
+    more = examples(again, ONCE[1:2])  # in a unit with what no other unit has
+    for _ in range(3):
+        again.update(more, sgd=again.resume_training(), losses={})
+    assert (weights.emissions == before)[of_memory(features)].all()
+    assert not (weights.emissions == before).all()
+
+
+def test_losses_that_use_features_get_those_of_training() -> None:
+    """As the weights that an update changes are those of training: MIRA measures its step so."""
+    nlp = remembering()
+    batch = examples(nlp)
+    nlp.initialize(lambda: batch)
+    model, docs = nlp.get_pipe("ner").model, [eg.predicted for eg in batch]
+    find = linear_part(model)[0].find
+    found = model.attrs["find_features"](model, docs)
+    numpy.testing.assert_array_equal(found, find(docs, is_train=True).rows)
+    assert (found != find(docs).rows).any()
+
+
+def test_hybrid_and_sparse_have_the_same_memory() -> None:
+    names = []
+    for base in (SPARSE, HYBRID):
+        nlp = remembering(base)
+        batch = examples(nlp)
+        nlp.initialize(lambda: batch)  # noqa: B023
+        names.append(linear_part(nlp.get_pipe("ner").model)[0].names())
+    assert names[0] == names[1]
+
+
+def test_damaged_memory_is_refused() -> None:
+    corpus = [(["Ana", "saw"], ["PER", "O"], 0), (["Ana", "in"], ["LOC", "O"], 0)]
+    features = memory_of(corpus, "doc")
+    saved = srsly.msgpack_loads(features.to_bytes())
+    memory = saved["memory"]
+    counts = memory["counts"]["LOWER"]
+    for damage in (
+        {"labels": ["O"]}, {"labels": []}, {"units": b""}, {"text_ids": memory["text_ids"][8:]},
+        {"text_ids": memory["text_ids"][8:] + memory["text_ids"][:8]}, {"counts": {}},
+        *({"counts": {"LOWER": {**counts, name: b""}}} for name in counts),
+        {"counts": {"LOWER": {**counts, "starts": counts["n_times"]}}},
+        {"counts": {"LOWER": {**counts, "keys": counts["keys"][8:]}}},
+    ):  # fmt: skip
+        data = srsly.msgpack_dumps({**saved, "memory": {**memory, **damage}})
+        with pytest.raises(ValueError, match="features of a linear CRF: expected what was saved"):
+            Features(features.template).from_bytes(data)
+    with pytest.raises(ValueError, match="expected those of the config"):
+        Features(make_features(windows={})).from_bytes(features.to_bytes())
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"memory": {"LOWER": -1}}, r"memory\.LOWER: expected a whole number of at least 0"),
+        ({"memory": {"prefix": 1}}, r"memory: expected some of ORTH.*got 'prefix'"),
+        ({"memory_unit": 0}, r"memory_unit: expected 'doc', a number of docs or.*got 0"),
+        ({"memory_unit": "article"}, r"memory_unit: expected 'doc'.*_\.name, got 'article'"),
+    ],
+)
+def test_bad_settings_are_named(settings: Dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=f"spacy_costner.Features: {message}"):
+        make_features(**settings)
+
+
+def test_missing_extension_of_docs_is_named() -> None:
+    with pytest.raises(ValueError, match=r"memory_unit: expected _\.page to be set with Doc"):
+        memory_of([(["Ana"], ["PER"], 0)], "_.page")
