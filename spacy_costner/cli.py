@@ -138,7 +138,7 @@ def fit_cli(
     Train a linear model (spacy_costner.SparseCRF.v1) to the optimum of its loss with L-BFGS.
     For spacy_costner.ZScore.v1 without a cost, solve for the optimum with conjugate gradient.
     With --online, train as `spacy train` does, but faster: until max_epochs or max_steps,
-    and only the final model is scored. Override settings as in `spacy train`, e.g.
+    and only the final model is evaluated. Override settings as in `spacy train`, e.g.
     --paths.train ./train.spacy. Press Ctrl-C to stop and save the best model so far.
     """
     overrides = parse_config_overrides(ctx.args)
@@ -239,14 +239,14 @@ def tune_cli(
     ] = None,
     use_gpu: GpuOption = -1,
     code_path: CodeOption = None,
-    dial: Annotated[Optional[str], old_option("--dial", "-d", new="--parameter")] = None,
+    old_parameter: Annotated[Optional[str], old_option("--dial", "-d", new="--parameter")] = None,
 ) -> None:
     """
     Choose the decision threshold, or the bias, that gives the best F-beta on development docs,
     or the best recall at a required precision. No retraining: the model runs once, and all
     values are tried on its output.
     """
-    parameter = dial or parameter
+    parameter = old_parameter or parameter
     with errors_shown():
         check_folder(output_path)
         check_file(plot_path, [model, dev_path])

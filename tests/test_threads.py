@@ -87,7 +87,7 @@ def test_words_that_threads_see_at_once() -> None:
     names = ["a", "b", "c", "d", "e", "f"]
     docs = [Doc(vocab, words=names[:3]), Doc(vocab, words=names[3:])]
     features = Features(make_features(windows={"ORTH": 0}))
-    features.collect(docs)
+    features.build_vocab(docs)
     expected = [features.find([doc]).rows.tolist() for doc in docs]
     features = Features(features.template).from_bytes(features.to_bytes())
     [column], meeting, met = features._look.of_words, Barrier(2), local()
@@ -114,7 +114,7 @@ def test_words_are_forgotten_while_others_read(monkeypatch: pytest.MonkeyPatch) 
     vocab = spacy.blank("en").vocab
     features = Features(make_features(windows={"ORTH": 0}))
     docs = [Doc(vocab, words=[f"{i}-{j}" for j in range(7)]) for i in range(50)]
-    features.collect(docs)
+    features.build_vocab(docs)
     expected = [features.find([doc]).rows.tolist() for doc in docs]
     for found in in_threads(lambda _: [features.find([doc]).rows.tolist() for doc in docs]):
         assert found == expected

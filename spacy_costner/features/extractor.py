@@ -64,7 +64,7 @@ class Features(Shim):
         self._lookup: Optional[Lookup] = None
 
     @property
-    def is_collected(self) -> bool:
+    def has_vocab(self) -> bool:
         """Whether there is a vocabulary."""
         return self._values is not None
 
@@ -111,7 +111,7 @@ class Features(Shim):
         keys = self._pairs[column.name].tolist()
         return [f"{names[key >> 32]}+{names[key & 0xFFFFFFFF]}" for key in keys]
 
-    def collect(self, docs: Iterable[Doc]) -> None:
+    def build_vocab(self, docs: Iterable[Doc]) -> None:
         """Build the vocabulary of features.
 
         docs (Iterable[Doc]): The docs to take features from.

@@ -86,15 +86,15 @@ def _select_gold(gold: Gold, which: Array1d, tokens: Array1d) -> Gold:
     return gold._replace(weights=None if gold.weights is None else gold.weights[which], **taken)
 
 
-def identity(lead: Floats1d) -> Tuple[Floats1d, Floats1d]:
+def identity(gap: Floats1d) -> Tuple[Floats1d, Floats1d]:
     """The difference itself."""
-    return lead, get_array_module(lead).ones_like(lead)
+    return gap, get_array_module(gap).ones_like(gap)
 
 
-def hinge(lead: Floats1d) -> Tuple[Floats1d, Floats1d]:
-    """max(0, lead). At 0, where a competitor has the score of gold, the derivative is 1, so that
-    training moves away from there."""
-    return lead.clip(0), (lead >= 0).astype(lead.dtype)
+def hinge(violation: Floats1d) -> Tuple[Floats1d, Floats1d]:
+    """max(0, violation). At 0, where a competitor has the score of gold, the derivative is 1, so
+    that training moves away from there."""
+    return violation.clip(0), (violation >= 0).astype(violation.dtype)
 
 
 def difference(
@@ -218,9 +218,9 @@ def sequence_of(potentials: Potentials) -> Ints1d:
     return xp.asarray(numpy.repeat(numpy.arange(len(lengths)), lengths))
 
 
-def level(potentials: Potentials) -> Potentials:
+def uniform_over_legal(potentials: Potentials) -> Potentials:
     """Scores with which all legal paths have the same probability."""
-    return map_scores(_level, potentials)
+    return map_scores(_uniform, potentials)
 
 
 def zero_forbidden(potentials: Potentials) -> Potentials:
@@ -233,10 +233,10 @@ def sharpen(potentials: Potentials, psi: float) -> Potentials:
     return map_scores(lambda scores: psi * scores, potentials)
 
 
-def _level(scores: FloatsXd) -> FloatsXd:
+def _uniform(scores: FloatsXd) -> FloatsXd:
     xp = get_array_module(scores)
-    levelled = xp.zeros_like(scores)
-    return xp.where(xp.isneginf(scores), scores, levelled) if _any_forbidden(scores) else levelled
+    zeros = xp.zeros_like(scores)
+    return xp.where(xp.isneginf(scores), scores, zeros) if _any_forbidden(scores) else zeros
 
 
 def _finite(scores: FloatsXd) -> FloatsXd:

@@ -15,9 +15,9 @@ from .composition import (
     best_gold,
     difference,
     gold_score,
-    level,
     possible_only,
     sharpen,
+    uniform_over_legal,
 )
 
 
@@ -88,7 +88,7 @@ def mce(
     wrong_sum, backprop_wrong = chain.log_partition_excluding(sharp, right)
     known_sum, backprop_known = gold_score(sharp, gold)
     if normalise:
-        equal = level(potentials)
+        equal = uniform_over_legal(potentials)
         wrong_sum = wrong_sum - chain.log_partition_excluding(equal, right)[0].clip(0)
         known_sum = known_sum - gold_score(equal, gold)[0]
     wrong, known = (wrong_sum / psi, backprop_wrong), (known_sum / psi, backprop_known)

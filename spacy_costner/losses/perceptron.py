@@ -101,8 +101,8 @@ def mira(
     right, below = best_gold(potentials, gold)
     n = squared_distance(potentials, rival, right, gold.features)
 
-    def step(lead: Floats1d) -> Tuple[Floats1d, Floats1d]:
-        a, (h, _) = aggressiveness, hinge(lead)
+    def step(violation: Floats1d) -> Tuple[Floats1d, Floats1d]:
+        a, (h, _) = aggressiveness, hinge(violation)
         xp = get_array_module(h)
         steps = xp.minimum(a, h / xp.maximum(n, NO_DISTANCE))
         return steps * h - steps**2 * n / 2, steps
