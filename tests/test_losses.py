@@ -38,6 +38,7 @@ from spacy_costner.types import Cost, Gold, Loss, LossResult, Potentials
 from . import oracle, oracle_losses
 from .oracle_losses import Batch, Chain
 from .support.batches import in_precision
+from .support.config import declared
 from .support.gold import GAP, example
 from .support.gradients import check_forbidden, check_loss_directions, check_loss_gradient
 from .support.strategies import annotated_NK
@@ -165,7 +166,7 @@ LOSSES: Dict[str, Case] = {
         partial(oracle_losses.choices_of_zscore, multiplier=0.8),
     ),
 }
-RATIOS = ("MCEF", "MCEF, psi inf", "ZScore", "ZScore, cost")
+SUMS = [name for name, case in LOSSES.items() if not case.build().is_ratio]
 each_loss = pytest.mark.parametrize("name", LOSSES)
 
 
@@ -173,6 +174,12 @@ def is_clear(case: Case, potentials: Potentials, gold: Gold) -> bool:
     """Whether nothing that the loss picks the best of has a tie."""
     batch = oracle_losses.sequences(potentials, gold)
     return all(oracle_losses.gap(some) > GAP for c in batch for some in case.choices(c))
+
+
+def test_every_loss_is_defined_here() -> None:
+    """But a schedule, which is of losses."""
+    defined = {f"spacy_costner.{name.split(',')[0]}.v1" for name in LOSSES}
+    assert {*declared("thinc_losses")} == {*defined, "spacy_costner.Schedule.v1"}
 
 
 # Against enumeration
@@ -253,7 +260,7 @@ def check_same_but_for_emissions(one: LossResult, other: LossResult) -> None:
         )
 
 
-@pytest.mark.parametrize("name", [name for name in LOSSES if name not in RATIOS])
+@pytest.mark.parametrize("name", SUMS)
 @given(data=st.data())
 @settings(max_examples=10)
 def test_a_batch_is_the_sum_of_its_sequences(name: str, data: st.DataObject) -> None:
