@@ -15,7 +15,6 @@ from .composition import (
     best_gold,
     difference,
     gold_score,
-    possible_only,
     sharpen,
     uniform_over_legal,
 )
@@ -50,7 +49,6 @@ def make_mce(
     return Loss(compute, is_smooth=number(psi) != math.inf)
 
 
-@possible_only(is_finite=True)
 def mce(
     potentials: Potentials,
     gold: Gold,

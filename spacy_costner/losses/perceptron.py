@@ -15,7 +15,6 @@ from .composition import (
     cost_augment,
     difference,
     hinge,
-    possible_only,
     sequence_of,
 )
 from .margin import max_margin
@@ -74,7 +73,6 @@ def perceptron(potentials: Potentials, gold: Gold, *, alpha: float = 0.0) -> Los
     return max_margin(potentials, gold, multiplier=alpha)
 
 
-@possible_only(is_finite=False)
 def mira(
     potentials: Potentials, gold: Gold, *, multiplier: float = 1.0, aggressiveness: float = 0.01
 ) -> LossResult:

@@ -12,7 +12,6 @@ from ..validation import above
 from .composition import (
     annotated,
     cost_augment,
-    possible_only,
     sequence_weights,
     uniform_over_legal,
     zero_forbidden,
@@ -32,7 +31,6 @@ def make_zscore(*, cost: Optional[Cost] = None, multiplier: float = 1.0) -> Loss
     return Loss(compute, cost, is_ratio=True, is_solvable=cost is None)
 
 
-@possible_only(is_finite=True)
 def zscore(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> LossResult:
     """The negative Z-score of the gold path.
 
