@@ -24,11 +24,12 @@ from typer import Argument, Option
 
 from .commands.calibrate import calibrate
 from .commands.check import check
-from .commands.compare import Outcome, compare, describe, table
+from .commands.compare import compare, describe, table
 from .commands.deprecated import old_option
 from .commands.explain import as_text, draw_transitions, explain, write_json
 from .commands.plots import require_matplotlib, save
 from .commands.report import gather, page
+from .commands.runs import Ended
 from .commands.tune import Aim, draw, tune
 from .metrics import text_table
 from .saving import check_file, check_folder, save_file, save_folder
@@ -97,7 +98,7 @@ def compare_cli(
             jobs=jobs,
             use_gpu=use_gpu,
             code_path=code_path,
-            on_outcome=show,
+            on_end=show,
         )
     typer.echo(f"\n{table(rows)}\n\nWritten to {output_path / 'comparison.json'}")
 
@@ -167,9 +168,9 @@ def show_step(bar: tqdm, step: Step) -> None:
     bar.update()
 
 
-def show(outcome: Outcome) -> None:
-    """Print the outcome of a variant."""
-    typer.echo(describe(outcome))
+def show(name: str, ended: Ended) -> None:
+    """Print the result of a variant."""
+    typer.echo(describe(name, ended))
 
 
 @costner.command("calibrate")
