@@ -192,7 +192,7 @@ def test_training_without_a_compiler_is_the_same(monkeypatch: pytest.MonkeyPatch
 
 def test_without_averages_there_are_none() -> None:
     nlp = pipeline(model=SPARSE)
-    optimizer = Optimizer(0.01)
+    optimizer = Optimizer(0.01, use_averages=False)
     train(nlp, 3, optimizer)
     weights = linear_part(nlp.get_pipe("ner").model)[1]
     last = weights.rows.copy()
@@ -275,7 +275,7 @@ def test_damaged_weights_are_refused() -> None:
 @both
 def test_labels_can_be_added_to_a_trained_model(model: Dict[str, Any]) -> None:
     nlp = pipeline(model=model)
-    optimizer = Optimizer(0.01)
+    optimizer = Optimizer(0.01, use_averages=False)
     train(nlp, 40, optimizer)
     ner = nlp.get_pipe("ner")
     before = ner.model.predict(DOCS)
