@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Dict, Iterator, List, Optional, Tuple
 
+import srsly
 import typer
 from spacy.cli._util import (
     app,
@@ -26,10 +27,9 @@ from .commands.calibrate import calibrate
 from .commands.check import check
 from .commands.compare import compare, describe, table
 from .commands.deprecated import old_option
-from .commands.explain import as_text, draw_transitions, explain, write_json
+from .commands.explain import as_text, draw_transitions, explain
 from .commands.plots import require_matplotlib, save
 from .commands.report import gather, page
-from .commands.runs import Ended
 from .commands.tune import Aim, draw, tune
 from .metrics import text_table
 from .saving import check_file, check_folder, save_file, save_folder
@@ -43,6 +43,9 @@ costner = typer.Typer(
 )
 app.add_typer(costner)
 
+OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
+"""Of commands that take settings of the config, such as --paths.train."""
+
 ModelArg = Annotated[str, Argument(help="Trained pipeline: a package or a folder")]
 DevArg = Annotated[Path, Argument(help="Development docs: .spacy file or folder", exists=True)]
 OutputOption = Annotated[Path, Option("--output", "-o", help="Output folder for the pipeline")]
@@ -54,9 +57,7 @@ CodeOption = Annotated[
 ]
 
 
-@costner.command(
-    "compare", context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
-)
+@costner.command("compare", context_settings=OVERRIDES)
 def compare_cli(
     ctx: typer.Context,
     config_path: Annotated[Path, Argument(help="Base config", exists=True)],
@@ -98,12 +99,12 @@ def compare_cli(
             jobs=jobs,
             use_gpu=use_gpu,
             code_path=code_path,
-            on_end=show,
+            on_end=lambda name, ended: typer.echo(describe(name, ended)),
         )
     typer.echo(f"\n{table(rows)}\n\nWritten to {output_path / 'comparison.json'}")
 
 
-@costner.command("fit", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+@costner.command("fit", context_settings=OVERRIDES)
 def fit_cli(
     ctx: typer.Context,
     config_path: Annotated[Path, Argument(help="Config of a linear model", exists=True)],
@@ -166,11 +167,6 @@ def show_step(bar: tqdm, step: Step) -> None:
     slope = {} if step.slope is None else {"slope": f"{step.slope:.2g}"}
     bar.set_postfix(objective=f"{step.value:.6g}", **slope, refresh=False)
     bar.update()
-
-
-def show(name: str, ended: Ended) -> None:
-    """Print the result of a variant."""
-    typer.echo(describe(name, ended))
 
 
 @costner.command("calibrate")
@@ -270,9 +266,7 @@ def tune_cli(
             typer.echo(f"Plot saved to {plot_path}")
 
 
-@costner.command(
-    "check", context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
-)
+@costner.command("check", context_settings=OVERRIDES)
 def check_cli(
     ctx: typer.Context,
     config_path: Annotated[Path, Argument(help="Config to train with", exists=True)],
@@ -335,7 +329,7 @@ def explain_cli(
         found = explain(load_model(model), name=name, text=text, n_features=n_features)
         typer.echo(as_text(found))
         if json_path is not None:
-            write_json(found, json_path)
+            srsly.write_json(json_path, found.to_dict())
             typer.echo(f"Written to {json_path}")
         if plot_path is not None:
             save(draw_transitions(found.transitions, title="Transition weights"), plot_path)
