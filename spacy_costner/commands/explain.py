@@ -15,7 +15,7 @@ from ..pipeline.component import CostSensitiveNER
 from ..pipeline.token_attrs import read_presets
 from ..tags import Tags
 from ..types import Potentials
-from .dev_predictions import get_component
+from .dev_predictions import get_component, run_before
 from .plots import heat_map
 
 START, END = "(start)", "(end)"
@@ -121,7 +121,8 @@ def explain(
         )
         for k, tag in enumerate(ner.tags.names)
     ]
-    tokens = [] if text is None else reasons(ner, read(nlp, name, text), names, n_features)
+    docs = [] if text is None else run_before(nlp, name, [text])
+    tokens = [one for doc in docs for one in reasons(ner, doc, names, n_features)]
     return Explanation(tags, transition_weights(ner.tags, weights), tokens)
 
 
@@ -159,12 +160,6 @@ def transition_weights(tags: Tags, weights: Union[SparseWeights, Potentials]) ->
 
 def _where(possible: Optional[Array1d], weights: Floats2d) -> Floats2d:
     return weights if possible is None else numpy.where(possible, weights, numpy.nan)
-
-
-def read(nlp: Language, name: str, text: str) -> Doc:
-    """Run the components before this one."""
-    with nlp.select_pipes(disable=nlp.pipe_names[nlp.pipe_names.index(name) :]):
-        return nlp(text)
 
 
 def reasons(
