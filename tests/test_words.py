@@ -28,11 +28,11 @@ EXEMPT_FOLDER = "tests/saved_by_0.1"
 GONE = """
 BestNeighbours BestWays Neighbours ScaledNeighbours Sides SumNeighbours Turns
 asked_of best_neighbours best_outside best_ways log_partition_outside truth_values
-Scored augment best_wrong
+Scored augment best_wrong possible_only
 ForbiddenSpan Tracks forbidden_spans make_tracks stands_for widen
 Beliefs Rated answered beliefs readings second_choice
 attempt carry_out
-Seen catch_up look_around
+Seen catch_up look_around collect_features is_collected
 Descent
 """
 """Looked for everywhere. A line each for chain, losses, data, decoding, tools, sparse, training."""
