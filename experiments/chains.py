@@ -12,7 +12,7 @@ from thinc.types import Floats1d, Floats2d, Ints1d, Ints2d
 
 from spacy_costner import chain
 from spacy_costner.losses import max_margin, sequential
-from spacy_costner.losses.composition import level, zero_forbidden
+from spacy_costner.losses.composition import uniform_over_legal, zero_forbidden
 from spacy_costner.training import Minimum, minimise, solve
 from spacy_costner.training.sampled import SampledPaths, draw
 from spacy_costner.training.zscore import AllPaths, Paths
@@ -64,7 +64,7 @@ class Sequences(NamedTuple):
         scores = Potentials(emissions, transitions, numpy.zeros(k), numpy.zeros(k), self.lengths)
         return chain.constrain(scores, self.constraints)
 
-    def collect(self, gradient: Potentials) -> Floats1d:
+    def weight_gradient(self, gradient: Potentials) -> Floats1d:
         """The derivative with respect to scores as one with respect to weights. Shape: (D,)"""
         transitions = self.steps * gradient.transitions
         return numpy.concatenate([self.seen.T @ gradient.emissions, transitions]).reshape(-1)
@@ -95,14 +95,14 @@ class Moments:
         """Find b*, `right`. For the arguments see there."""
         self.sequences, self.c2 = sequences, c2
         self.ones = numpy.ones(len(sequences.lengths))
-        legal = level(sequences.score(numpy.zeros(sequences.size)))
+        legal = uniform_over_legal(sequences.score(numpy.zeros(sequences.size)))
         self.paths: Paths = AllPaths(legal)
         if n_sampled is not None:
             tags = draw(legal, n_sampled, numpy.random.default_rng(seed))
             self.paths = SampledPaths(tags, sequences.lengths, len(sequences.steps))
         self.average = self.paths.average(self.ones)
         gold = chain.path_score(legal, sequences.tags)[1](self.ones)
-        self.right = sequences.collect(gold) - sequences.collect(self.average)
+        self.right = sequences.weight_gradient(gold) - sequences.weight_gradient(self.average)
 
     def __call__(self, vector: Floats1d) -> Floats1d:
         """(C* + 2 c2 I) times a vector."""
@@ -111,7 +111,7 @@ class Moments:
     def covariance(self, values: Potentials) -> Floats1d:
         """The covariance of the features with the value of a path."""
         covariance = self.paths.covariance(zero_forbidden(values), self.ones)
-        return self.sequences.collect(covariance)
+        return self.sequences.weight_gradient(covariance)
 
 
 def best_z_score(
@@ -137,8 +137,8 @@ def best_hamming_z_score(sequences: Sequences, *, c2: float) -> Floats1d:
     mean = float((moments.average.emissions * cost).sum())
     of_gold = solve(moments, moments.right).vector
     of_loss = solve(moments, moments.covariance(zeros._replace(emissions=cost))).vector
-    ahead = max(0.0, 1 + mean + float(moments.right @ of_loss))
-    return ahead / float(moments.right @ of_gold) * of_gold - of_loss
+    margin = max(0.0, 1 + mean + float(moments.right @ of_loss))
+    return margin / float(moments.right @ of_gold) * of_gold - of_loss
 
 
 def most_likely(sequences: Sequences, *, c2: float) -> Floats1d:
@@ -163,7 +163,7 @@ def summed(sequences: Sequences, loss: Callable[[Potentials, Gold], LossResult])
 
     def evaluate(vector: Floats1d) -> Tuple[float, Floats1d]:
         value, gradient = loss(sequences.score(vector), sequences.gold)
-        return value, sequences.collect(gradient)
+        return value, sequences.weight_gradient(gradient)
 
     return evaluate
 

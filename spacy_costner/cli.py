@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Dict, Iterator, List, Optional, Tuple
 
+import srsly
 import typer
 from spacy.cli._util import (
     app,
@@ -24,9 +25,9 @@ from typer import Argument, Option
 
 from .commands.calibrate import calibrate
 from .commands.check import check
-from .commands.compare import Outcome, compare, describe, table
+from .commands.compare import compare, describe, table
 from .commands.deprecated import old_option
-from .commands.explain import as_text, draw_transitions, explain, write_json
+from .commands.explain import as_text, draw_transitions, explain
 from .commands.plots import require_matplotlib, save
 from .commands.report import gather, page
 from .commands.tune import Aim, draw, tune
@@ -42,6 +43,9 @@ costner = typer.Typer(
 )
 app.add_typer(costner)
 
+OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
+"""Of commands that take settings of the config, such as --paths.train."""
+
 ModelArg = Annotated[str, Argument(help="Trained pipeline: a package or a folder")]
 DevArg = Annotated[Path, Argument(help="Development docs: .spacy file or folder", exists=True)]
 OutputOption = Annotated[Path, Option("--output", "-o", help="Output folder for the pipeline")]
@@ -53,9 +57,7 @@ CodeOption = Annotated[
 ]
 
 
-@costner.command(
-    "compare", context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
-)
+@costner.command("compare", context_settings=OVERRIDES)
 def compare_cli(
     ctx: typer.Context,
     config_path: Annotated[Path, Argument(help="Base config", exists=True)],
@@ -97,12 +99,12 @@ def compare_cli(
             jobs=jobs,
             use_gpu=use_gpu,
             code_path=code_path,
-            on_outcome=show,
+            on_end=lambda name, ended: typer.echo(describe(name, ended)),
         )
     typer.echo(f"\n{table(rows)}\n\nWritten to {output_path / 'comparison.json'}")
 
 
-@costner.command("fit", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+@costner.command("fit", context_settings=OVERRIDES)
 def fit_cli(
     ctx: typer.Context,
     config_path: Annotated[Path, Argument(help="Config of a linear model", exists=True)],
@@ -138,7 +140,7 @@ def fit_cli(
     Train a linear model (spacy_costner.SparseCRF.v1) to the optimum of its loss with L-BFGS.
     For spacy_costner.ZScore.v1 without a cost, solve for the optimum with conjugate gradient.
     With --online, train as `spacy train` does, but faster: until max_epochs or max_steps,
-    and only the final model is scored. Override settings as in `spacy train`, e.g.
+    and only the final model is evaluated. Override settings as in `spacy train`, e.g.
     --paths.train ./train.spacy. Press Ctrl-C to stop and save the best model so far.
     """
     overrides = parse_config_overrides(ctx.args)
@@ -165,11 +167,6 @@ def show_step(bar: tqdm, step: Step) -> None:
     slope = {} if step.slope is None else {"slope": f"{step.slope:.2g}"}
     bar.set_postfix(objective=f"{step.value:.6g}", **slope, refresh=False)
     bar.update()
-
-
-def show(outcome: Outcome) -> None:
-    """Print the outcome of a variant."""
-    typer.echo(describe(outcome))
 
 
 @costner.command("calibrate")
@@ -239,14 +236,14 @@ def tune_cli(
     ] = None,
     use_gpu: GpuOption = -1,
     code_path: CodeOption = None,
-    dial: Annotated[Optional[str], old_option("--dial", "-d", new="--parameter")] = None,
+    old_parameter: Annotated[Optional[str], old_option("--dial", "-d", new="--parameter")] = None,
 ) -> None:
     """
     Choose the decision threshold, or the bias, that gives the best F-beta on development docs,
     or the best recall at a required precision. No retraining: the model runs once, and all
     values are tried on its output.
     """
-    parameter = dial or parameter
+    parameter = old_parameter or parameter
     with errors_shown():
         check_folder(output_path)
         check_file(plot_path, [model, dev_path])
@@ -269,9 +266,7 @@ def tune_cli(
             typer.echo(f"Plot saved to {plot_path}")
 
 
-@costner.command(
-    "check", context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
-)
+@costner.command("check", context_settings=OVERRIDES)
 def check_cli(
     ctx: typer.Context,
     config_path: Annotated[Path, Argument(help="Config to train with", exists=True)],
@@ -334,7 +329,7 @@ def explain_cli(
         found = explain(load_model(model), name=name, text=text, n_features=n_features)
         typer.echo(as_text(found))
         if json_path is not None:
-            write_json(found, json_path)
+            srsly.write_json(json_path, found.to_dict())
             typer.echo(f"Written to {json_path}")
         if plot_path is not None:
             save(draw_transitions(found.transitions, title="Transition weights"), plot_path)

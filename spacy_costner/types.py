@@ -50,7 +50,8 @@ class Constraints(NamedTuple):
 
 
 class Gold(NamedTuple):
-    """The targets of a batch: what is known of the gold paths.
+    """The targets of a batch: what is known of the gold paths. In each sequence some legal path
+    agrees with it: `Targets.leave_out_impossible` sees to that.
 
     tags (Ints1d): The gold tag of each token, -1 where the annotation leaves several
         tags possible. Where these differ only in how O is split, one of them. Shape: (N,)

@@ -213,10 +213,10 @@ def softmax_margin(batch: Batch, multiplier: float) -> float:
 
 def max_margin(batch: Batch, multiplier: float) -> float:
     """max_y (s(y) + m C(y)) - max_{y in Y*} s(y)"""
-    return math.fsum(c.weight * lead(c, multiplier) for c in batch)
+    return math.fsum(c.weight * violation(c, multiplier) for c in batch)
 
 
-def lead(c: Chain, multiplier: float) -> float:
+def violation(c: Chain, multiplier: float) -> float:
     return max(c.raised(multiplier)) - max(scores(c.right))
 
 
@@ -253,7 +253,7 @@ def mira(batch: Batch, multiplier: float, aggressiveness: float) -> float:
     """h^2 / 2n where h < a n, else a h - a^2 n / 2; n = || f(y^) - f(y*) ||^2"""
     total = 0.0
     for c in batch:
-        h, a = lead(c, multiplier), aggressiveness
+        h, a = violation(c, multiplier), aggressiveness
         n = squared_distance(c, rival(c, multiplier).tags, best(c.right).tags)
         if h > 0:
             total += c.weight * (h * h / (2 * n) if h < a * n else a * h - a * a * n / 2)

@@ -9,14 +9,13 @@ import numpy
 import pytest
 
 from spacy_costner.commands.compare import (
-    Failed,
     Finished,
-    Outcome,
     compare,
     describe,
     summarise,
     table,
 )
+from spacy_costner.commands.runs import Done, Failed
 from spacy_costner.pipeline.scorers import DocCounts
 
 from .support.experiment import SHORT, Experiment
@@ -120,8 +119,9 @@ def test_table_of_several_seeds_shows_how_they_scatter() -> None:
 
 
 def test_outcomes_in_a_line() -> None:
-    assert describe(finished("good", *GOOD)) == "good, seed 0: F 90.91, 10 s"
-    assert describe(Failed("bad", 1, "ValueError: no")) == "bad, seed 1: failed"
+    good = Done(finished("good", *GOOD), seconds=9.0)
+    assert describe("good, seed 0", good) == "good, seed 0: F 90.91, 10 s"
+    assert describe("bad, seed 1", Failed("ValueError: no", "")) == "bad, seed 1: failed"
 
 
 @pytest.mark.parametrize("argument", ["seeds", "n_samples", "jobs"])
@@ -134,12 +134,12 @@ def test_sizes_are_checked(experiment: Experiment, argument: str) -> None:
 def test_a_comparison_is_written_down_and_taken_up_again(
     experiment: Experiment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: List[Outcome] = []
-    rows = compare(*experiment, seeds=[0, 1], n_samples=20, on_outcome=seen.append)
+    seen: List[str] = []
+    rows = compare(
+        *experiment, seeds=[0, 1], n_samples=20, on_end=lambda name, _: seen.append(name)
+    )
     assert [row.loss for row in rows] == ["sequential", "risk"]
-    assert [(one.loss, one.seed) for one in seen] == [
-        *(("sequential", 0), ("risk", 0), ("sequential", 1), ("risk", 1))
-    ]
+    assert seen == [f"{loss}, seed {seed}" for seed in (0, 1) for loss in ("sequential", "risk")]
     record = json.loads((experiment.output_path / "comparison.json").read_text())
     assert record["seeds"] == [0, 1]
     for row, written in zip(rows, record["losses"]):
@@ -160,10 +160,13 @@ def test_one_failure_does_not_stop_the_others(experiment: Experiment) -> None:
             '"spacy_costner.HierarchicalCost.v1"\ntree = {"city": {}}',
         )
     )
-    seen: List[Outcome] = []
+    seen: List[bool] = []
     paths = [bad, *experiment.loss_paths]
     with pytest.raises(ValueError, match=r"1 of 3 failed\nbad, seed 0: ValueError: .*'country'"):
-        compare(*experiment._replace(loss_paths=paths), on_outcome=seen.append)
-    assert [isinstance(outcome, Finished) for outcome in seen] == [False, True, True]
+        compare(
+            *experiment._replace(loss_paths=paths),
+            on_end=lambda _, ended: seen.append(isinstance(ended, Done)),
+        )
+    assert seen == [False, True, True]
     log = experiment.output_path / "bad" / "seed-0" / "log.txt"
     assert "Traceback" in log.read_text()

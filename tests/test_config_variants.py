@@ -7,8 +7,9 @@ import spacy
 from spacy.util import load_config
 from thinc.api import Config
 
-from spacy_costner.commands.compare import Failed, Finished, run_variant, run_variants
+from spacy_costner.commands.compare import Finished, run_variant, run_variants
 from spacy_costner.commands.config_variants import Variant, make_variants, put_onto
+from spacy_costner.commands.runs import Done, Failed
 from spacy_costner.costs.tables import HAMMING
 
 from .support.experiment import SHORT, Experiment
@@ -136,7 +137,7 @@ def test_a_pipeline_stays_until_another_is_whole(
     (variant, *_) = variants_of(experiment, **{"training.max_steps": 3})
     with monkeypatch.context() as patch:
         patch.delattr(f"spacy_costner.commands.compare.{step}")
-        (failed,) = run_variants([variant])
+        ((_, failed),) = run_variants([variant])
     assert isinstance(failed, Failed)
     assert (variant.path / "model-best" / "ner" / "model").read_bytes() == before
     assert (variant.path / "trained.json").exists() is (step == "train")
@@ -152,10 +153,9 @@ def test_a_pipeline_stays_until_another_is_whole(
 def test_side_by_side_is_one_after_another(experiment: Experiment) -> None:
     variants = variants_of(experiment)[:2]
     apart = [variant._replace(path=variant.path / "apart") for variant in variants]
-    one = {found.loss: found for found in run_variants(variants)}
-    two = {found.loss: found for found in run_variants(apart, jobs=2)}
+    one, two = dict(run_variants(variants)), dict(run_variants(apart, jobs=2))
     assert set(one) == set(two)
-    for loss, found in one.items():
-        other = two[loss]
-        assert isinstance(found, Finished) and isinstance(other, Finished)
-        assert found.counts.cost.tolist() == other.counts.cost.tolist()
+    for name, found in one.items():
+        other = two[name]
+        assert isinstance(found, Done) and isinstance(other, Done)
+        assert found.value.counts.cost.tolist() == other.value.counts.cost.tolist()

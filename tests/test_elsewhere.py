@@ -44,7 +44,7 @@ def slow_names(words: List[str], i: int, n_nearest: int) -> List[str]:
 def collected(docs: List[List[str]], **settings: Any) -> Features:
     windows = settings.pop("windows", {"LOWER": 0})
     features = Features(make_features(windows=windows, **settings))
-    features.collect([Doc(VOCAB, words=words) for words in docs])
+    features.build_vocab([Doc(VOCAB, words=words) for words in docs])
     return features
 
 
@@ -110,11 +110,11 @@ def test_forms_have_the_same_features(form: Any, monkeypatch: pytest.MonkeyPatch
     settings = {"memory": {"LOWER": 1}, "elsewhere": {"LOWER": 2}, "memory_unit": 2}
     template = make_features(windows={"LOWER": 1, "TAG": 0}, bigrams={"LOWER": 1}, **settings)
     expected = Features(template)
-    expected.collect(annotated)
+    expected.build_vocab(annotated)
     for name in ("IdMap", "gather_window"):
         monkeypatch.setattr(sparse, name, getattr(form, name))
     features = Features(template)
-    features.collect(annotated)
+    features.build_vocab(annotated)
     assert features.names() == expected.names() and len(features) == len(features.names())
     for is_train in (False, True):
         rows = features.find(annotated, is_train=is_train).rows

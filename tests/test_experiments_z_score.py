@@ -92,8 +92,8 @@ def test_hamming_z_score_is_the_least_variance_at_a_lead_of_1() -> None:
     theta = best_hamming_z_score(sequences, c2=c2)
     assert dense.right @ theta - dense.mean_loss == pytest.approx(1, abs=1e-6)
     of_gold, of_loss = dense.solve(c2, dense.right), dense.solve(c2, dense.of_loss)
-    lead = 1 + dense.mean_loss + dense.right @ of_loss
-    expected = lead / (dense.right @ of_gold) * of_gold - of_loss
+    margin = 1 + dense.mean_loss + dense.right @ of_loss
+    expected = margin / (dense.right @ of_gold) * of_gold - of_loss
     assert_allclose(theta, expected, atol=1e-6)
 
 

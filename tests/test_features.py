@@ -133,9 +133,9 @@ def known_values(min_count: int) -> Dict[str, Counter]:
     }
 
 
-def collected(**settings: Any) -> Features:
+def with_vocab(**settings: Any) -> Features:
     features = Features(make_features(**{**TEMPLATE, **settings}))
-    features.collect(TRAIN)
+    features.build_vocab(TRAIN)
     return features
 
 
@@ -147,7 +147,7 @@ def found_names(features: Features, docs: List[Doc]) -> List[List[str]]:
 @pytest.mark.parametrize("docs", [TRAIN, NEW], ids=["train", "new"])
 @pytest.mark.parametrize("min_count", [1, 2])
 def test_features_are_those_of_the_slow_version(docs: List[Doc], min_count: int) -> None:
-    features, known = collected(min_count=min_count), known_values(min_count)
+    features, known = with_vocab(min_count=min_count), known_values(min_count)
     expected = []
     for doc in docs:
         for i in range(len(doc)):
@@ -160,7 +160,7 @@ def test_features_are_those_of_the_slow_version(docs: List[Doc], min_count: int)
 
 
 def test_each_feature_has_its_row() -> None:
-    features = collected()
+    features = with_vocab()
     names = features.names()
     assert len(features) == len(names) == len(set(names))
     seen = features.find(TRAIN)
@@ -169,15 +169,15 @@ def test_each_feature_has_its_row() -> None:
 
 
 def test_no_docs_have_no_rows() -> None:
-    features = collected()
+    features = with_vocab()
     assert len(features.find([]).rows) == len(features.find([doc()]).rows) == 0
     nothing = Features(make_features())
-    nothing.collect([])
+    nothing.build_vocab([])
     assert len(nothing) == 0 and (nothing.find(NEW).rows == -1).all()
 
 
 def test_min_count_by_kind() -> None:
-    names = collected(min_count={"ORTH": 3, "LOWER+LOWER": 2}).names()
+    names = with_vocab(min_count={"ORTH": 3, "LOWER+LOWER": 2}).names()
     assert {name for name in names if name.startswith("ORTH=")} == {"ORTH=New", "ORTH=in"}
     assert {name for name in names if name.startswith("LOWER+LOWER[+0")} == {
         "LOWER+LOWER[+0,+1]=in+new"
@@ -189,7 +189,7 @@ def test_gazetteers_find_the_longest_phrase(tmp_path: Path) -> None:
     path = tmp_path / "places.txt"
     path.write_text(PHRASES, encoding="utf8")
     features = Features(make_features(windows={"gazetteer": 0}, gazetteers={"places": str(path)}))
-    features.collect(TRAIN)
+    features.build_vocab(TRAIN)
     path.unlink()
     places = [name[0].removeprefix("gazetteer:places=") if name else "" for name in
               found_names(features, TRAIN)]  # fmt: skip
@@ -201,7 +201,7 @@ def test_gazetteers_find_the_longest_phrase(tmp_path: Path) -> None:
 def test_gazetteer_that_is_not_there(tmp_path: Path) -> None:
     features = Features(make_features(gazetteers={"places": str(tmp_path / "no.txt")}))
     with pytest.raises(ValueError, match=r"gazetteers: expected a text file.*no\.txt"):
-        features.collect(TRAIN)
+        features.build_vocab(TRAIN)
 
 
 @pytest.mark.parametrize(
@@ -214,13 +214,13 @@ def test_gazetteer_that_is_not_there(tmp_path: Path) -> None:
     ids=["bytes", "pickle", "copy"],
 )
 def test_features_survive(again: Callable[[Features], Features]) -> None:
-    features = collected()
+    features = with_vocab()
     before = found_names(features, NEW)
     assert found_names(again(features), NEW) == before
 
 
 def test_damaged_features_are_refused() -> None:
-    features = collected()
+    features = with_vocab()
     data = features.to_bytes()
     for damaged in (data[: len(data) // 2], b"", srsly.msgpack_dumps({"values": 3})):
         with pytest.raises(ValueError, match="features of a linear CRF: expected what was saved"):
@@ -229,15 +229,15 @@ def test_damaged_features_are_refused() -> None:
         Features(make_features(windows={"ORTH": 0})).from_bytes(data)
 
 
-def test_features_have_to_be_collected() -> None:
+def test_features_need_a_vocabulary() -> None:
     with pytest.raises(ValueError, match="expected a vocabulary"):
         Features(make_features()).find(NEW)
 
 
 def test_words_are_forgotten_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spacy_costner.features.lookup.MOST_WORDS", 2)
-    features = collected()
-    expected = found_names(collected(), TRAIN)
+    features = with_vocab()
+    expected = found_names(with_vocab(), TRAIN)
     for _ in range(2):
         assert [name for doc in TRAIN for name in found_names(features, [doc])] == expected
     assert features._look._seen.n_words <= 7
@@ -246,7 +246,7 @@ def test_words_are_forgotten_when_there_are_too_many(monkeypatch: pytest.MonkeyP
 def test_features_have_numbers_in_32_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spacy_costner.features.lookup.MOST_ROWS", 5)
     with pytest.raises(ValueError, match=r"linear CRF: expected at most 5, got \d+"):
-        collected(bigrams=None).find(NEW)
+        with_vocab(bigrams=None).find(NEW)
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_bad_templates_are_named(settings: Dict[str, Any], message: str) -> None
 def test_missing_extension_is_named() -> None:
     features = Features(make_features(windows={"_.nothing": 0}))
     with pytest.raises(ValueError, match=r"expected _\.nothing to be set with Token"):
-        features.collect(TRAIN)
+        features.build_vocab(TRAIN)
 
 
 @pytest.mark.parametrize(

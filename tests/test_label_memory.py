@@ -109,7 +109,7 @@ def memory_of(
     windows = settings.pop("windows", {})
     settings = {"memory": {"LOWER": 0}, **settings}
     features = Features(make_features(windows=windows, memory_unit=unit, **settings))
-    features.collect([annotated(*doc) for doc in corpus])
+    features.build_vocab([annotated(*doc) for doc in corpus])
     return features
 
 

@@ -63,7 +63,7 @@ def test_distances_are_those_of_a_walk(nodes: Dict[str, Any]) -> None:
     assert distances.tolist() == [
         [edges_between(nodes, one, other) for other in labels] for one in labels
     ]
-    assert tree.distance(labels[0], labels[-1]) == distances[0, -1]
+    assert tree.distances([labels[0], labels[-1]])[0, 1] == distances[0, -1]
 
 
 @given(nested())

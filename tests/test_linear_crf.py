@@ -19,8 +19,8 @@ from spacy_costner.sparse import arrays
 from spacy_costner.types import Gold
 
 from .support.config import HAMMING, REQUIRED, declared, resolve
-from .support.linear import DOCS, HYBRID, SPARSE, crf, pipeline, train
-from .support.pipelines import TRAIN, examples
+from .support.linear import DOCS, HYBRID, SPARSE, crf
+from .support.pipelines import TRAIN, examples, pipeline, train
 
 GOLD = Gold(
     tags=numpy.asarray([0, 2, 1, 1, 0, 2, 1], dtype="int32"),
@@ -69,7 +69,7 @@ def test_a_step_of_mira_is_that_of_the_paper(words: str, step: float) -> None:
     the cost. Names are entities; the rival has it the other way round."""
     features = {"@misc": "spacy_costner.Features.v1", "windows": {"ORTH": 1, "SHAPE": 0}}
     loss = {"@losses": "spacy_costner.MIRA.v1", "cost": HAMMING, "aggressiveness": 100.0}
-    nlp = pipeline({**SPARSE, "features": features}, loss=loss, scheme="IOB2")
+    nlp = pipeline(model={**SPARSE, "features": features}, loss=loss, scheme="IOB2")
     doc = Doc(nlp.vocab, words=words.split())
     gold = Doc(nlp.vocab, words=words.split())
     gold.ents = [Span(gold, t, t + 1, "X") for t, token in enumerate(gold) if token.is_title]
@@ -117,7 +117,7 @@ def test_emissions_are_sums_of_the_weights_of_features() -> None:
 @both
 @pytest.mark.parametrize("scheme", ["BILUO", "IOB2"])
 def test_overfitting(model: Dict[str, Any], scheme: str) -> None:
-    nlp = pipeline(model, scheme=scheme)
+    nlp = pipeline(model=model, scheme=scheme)
     train(nlp)
     assert found(nlp) == EXPECTED
 
@@ -126,7 +126,8 @@ def test_overfitting(model: Dict[str, Any], scheme: str) -> None:
 def test_every_loss_learns(name: str) -> None:
     """From random weights, as some can't start from nothing."""
     nlp = pipeline(
-        {**SPARSE, "learn_rate": 0.2, "eps": 0.1}, loss={"@losses": name, **REQUIRED.get(name, {})}
+        model={**SPARSE, "learn_rate": 0.2, "eps": 0.1},
+        loss={"@losses": name, **REQUIRED.get(name, {})},
     )
     batch = examples(nlp)
     nlp.initialize(lambda: batch)
@@ -140,7 +141,7 @@ def test_every_loss_learns(name: str) -> None:
 
 @pytest.mark.parametrize("regularisation", [{}, {"L1": 0.05}, {"L1": 0.01, "L2": 0.1}])
 def test_averages_are_the_mean_over_the_steps(regularisation: Dict[str, float]) -> None:
-    nlp = pipeline({**SPARSE, **regularisation})
+    nlp = pipeline(model={**SPARSE, **regularisation})
     batch = examples(nlp)
     nlp.initialize(lambda: batch)
     weights = linear_part(nlp.get_pipe("ner").model)[1]
@@ -154,7 +155,7 @@ def test_averages_are_the_mean_over_the_steps(regularisation: Dict[str, float]) 
         numpy.testing.assert_allclose(weights.rows, numpy.mean(seen, axis=0), atol=1e-6)
         saved = nlp.to_bytes()
     numpy.testing.assert_array_equal(weights.rows, last)
-    again = pipeline({**SPARSE, **regularisation}).from_bytes(saved)
+    again = pipeline(model={**SPARSE, **regularisation}).from_bytes(saved)
     loaded = linear_part(again.get_pipe("ner").model)[1].rows
     numpy.testing.assert_allclose(loaded, numpy.mean(seen, axis=0), atol=2e-3)
     if regularisation:
@@ -165,7 +166,7 @@ def test_lazy_regularisation_is_not_put_off_by_reading() -> None:
     """Training in which all weights are looked at after each step, and one in which none is."""
     results = []
     for look in (False, True):
-        nlp = pipeline({**SPARSE, "L1": 0.02, "L2": 0.05})
+        nlp = pipeline(model={**SPARSE, "L1": 0.02, "L2": 0.05})
         batch = examples(nlp)
         nlp.initialize(lambda: batch)  # noqa: B023
         weights = linear_part(nlp.get_pipe("ner").model)[1]
@@ -182,7 +183,7 @@ def test_training_without_a_compiler_is_the_same(monkeypatch: pytest.MonkeyPatch
     for names in ((), sparse.__all__):
         for name in set(names) & set(vars(arrays)):
             monkeypatch.setattr(sparse, name, getattr(arrays, name))
-        nlp = pipeline({**SPARSE, "L2": 0.01})
+        nlp = pipeline(model={**SPARSE, "L2": 0.01})
         train(nlp, steps=10)
         assert found(nlp) == EXPECTED
         results.append(linear_part(nlp.get_pipe("ner").model)[1].rows)
@@ -190,8 +191,9 @@ def test_training_without_a_compiler_is_the_same(monkeypatch: pytest.MonkeyPatch
 
 
 def test_without_averages_there_are_none() -> None:
-    nlp = pipeline(SPARSE)
-    optimizer = train(nlp, steps=3)
+    nlp = pipeline(model=SPARSE)
+    optimizer = Optimizer(0.01, use_averages=False)
+    train(nlp, 3, optimizer)
     weights = linear_part(nlp.get_pipe("ner").model)[1]
     last = weights.rows.copy()
     assert optimizer.averages is None and not optimizer.nr_update
@@ -202,18 +204,18 @@ def test_without_averages_there_are_none() -> None:
 @both
 @pytest.mark.parametrize("way", ["disk", "bytes", "pickle", "copy"])
 def test_a_trained_model_survives(model: Dict[str, Any], way: str, tmp_path: Path) -> None:
-    nlp = pipeline(model)
+    nlp = pipeline(model=model)
     train(nlp)
     before = nlp.get_pipe("ner").model.predict(DOCS)
     if way == "disk":
         nlp.to_disk(tmp_path)
         again = spacy.load(tmp_path)
     elif way == "bytes":
-        again = pipeline(model).from_bytes(nlp.to_bytes())
+        again = pipeline(model=model).from_bytes(nlp.to_bytes())
     elif way == "pickle":
         again = pickle.loads(pickle.dumps(nlp))
     else:
-        again = pipeline(model)
+        again = pipeline(model=model)
         again.get_pipe("ner").from_bytes(nlp.get_pipe("ner").to_bytes())
         again.get_pipe("ner").model = nlp.get_pipe("ner").model.copy()
     assert found(again) == EXPECTED
@@ -272,8 +274,9 @@ def test_damaged_weights_are_refused() -> None:
 
 @both
 def test_labels_can_be_added_to_a_trained_model(model: Dict[str, Any]) -> None:
-    nlp = pipeline(model)
-    optimizer = train(nlp)
+    nlp = pipeline(model=model)
+    optimizer = Optimizer(0.01, use_averages=False)
+    train(nlp, 40, optimizer)
     ner = nlp.get_pipe("ner")
     before = ner.model.predict(DOCS)
     old = ner.tags
@@ -318,7 +321,7 @@ def test_bad_settings_are_named(settings: Dict[str, float], message: str) -> Non
 
 
 def test_hybrid_emissions_are_the_sum_of_both_parts() -> None:
-    nlp = pipeline(HYBRID)
+    nlp = pipeline(model=HYBRID)
     train(nlp, steps=5)
     model = nlp.get_pipe("ner").model
     sparse, dense = model.layers
@@ -332,7 +335,7 @@ def test_hybrid_emissions_are_the_sum_of_both_parts() -> None:
 def test_hybrid_parts_take_turns() -> None:
     """Each doc has the sum of the parts, or one of them twice; and both have their gradients."""
     numpy.random.seed(0)
-    nlp = pipeline({**HYBRID, "part_dropout": 0.6})
+    nlp = pipeline(model={**HYBRID, "part_dropout": 0.6})
     train(nlp, steps=5)
     model = nlp.get_pipe("ner").model
     sparse_part, dense_part = model.layers
@@ -357,7 +360,7 @@ def test_hybrid_parts_take_turns() -> None:
 
 
 def test_hybrid_gradients_reach_the_tok2vec() -> None:
-    nlp = pipeline(HYBRID)
+    nlp = pipeline(model=HYBRID)
     train(nlp, steps=3)
     ner, batch = nlp.get_pipe("ner"), examples(nlp)
     docs = [eg.predicted for eg in batch]

@@ -33,12 +33,14 @@ from spacy_costner.losses.margin import (
 from spacy_costner.losses.mce import make_mce
 from spacy_costner.losses.perceptron import make_mira, make_perceptron
 from spacy_costner.losses.zscore import make_zscore
+from spacy_costner.pipeline.targets import Targets
 from spacy_costner.tags import Tags
-from spacy_costner.types import Cost, Gold, Loss, LossResult, Potentials
+from spacy_costner.types import Constraints, Cost, Gold, Loss, LossResult, Potentials
 
 from . import oracle, oracle_losses
 from .oracle_losses import Batch, Chain, Split
 from .support.batches import in_precision, random_potentials
+from .support.config import declared
 from .support.gold import GAP, example
 from .support.gradients import check_forbidden, check_loss_directions, check_loss_gradient
 from .support.split import on_chain, split_NK, split_of
@@ -167,7 +169,7 @@ LOSSES: Dict[str, Case] = {
         partial(oracle_losses.choices_of_zscore, multiplier=0.8),
     ),
 }
-RATIOS = ("MCEF", "MCEF, psi inf", "ZScore", "ZScore, cost")
+SUMS = [name for name, case in LOSSES.items() if not case.build().is_ratio]
 each_loss = pytest.mark.parametrize("name", LOSSES)
 
 
@@ -175,6 +177,12 @@ def is_clear(case: Case, potentials: Potentials, gold: Gold, split: Optional[Spl
     """Whether nothing that the loss picks the best of has a tie."""
     batch = oracle_losses.sequences(potentials, gold, split=split)
     return all(oracle_losses.gap(some) > GAP for c in batch for some in case.choices(c))
+
+
+def test_every_loss_is_defined_here() -> None:
+    """But a schedule, which is of losses."""
+    defined = {f"spacy_costner.{name.split(',')[0]}.v1" for name in LOSSES}
+    assert {*declared("thinc_losses")} == {*defined, "spacy_costner.Schedule.v1"}
 
 
 # Against enumeration
@@ -291,7 +299,7 @@ def check_same_but_for_emissions(one: LossResult, other: LossResult) -> None:
         )
 
 
-@pytest.mark.parametrize("name", [name for name in LOSSES if name not in RATIOS])
+@pytest.mark.parametrize("name", SUMS)
 @given(data=st.data())
 @settings(max_examples=10)
 def test_a_batch_is_the_sum_of_its_sequences(name: str, data: st.DataObject) -> None:
@@ -380,28 +388,29 @@ def test_batches_without_tokens(name: str, lengths: List[int]) -> None:
 
 
 @each_loss
-@pytest.mark.parametrize("how", ["gold is forbidden", "no path is legal"])
+@pytest.mark.parametrize("how", ["gold is forbidden", "another tag is preset"])
 @pytest.mark.parametrize("which", [[1], [0, 2], [0, 1, 2, 3]])
 def test_what_is_impossible_is_left_out(name: str, how: str, which: List[int]) -> None:
-    """With one warning, and no other."""
-    potentials, complete, some = example([4, 3, 5, 1], 3)
+    scores, complete, some = example([4, 3, 5, 1], 3)
     some = some._replace(weights=numpy.asarray([1.0, 0.5, 2.0, 1.5]))
     some.allowed[[1, 5, 8, 12]] = complete.tags[[1, 5, 8, 12], None] == numpy.arange(3)
+    possible = numpy.ones((13, 3), dtype=bool)
     for b in which:
         token = [1, 5, 8, 12][b]
-        potentials.emissions[
-            token, complete.tags[token] if how[0] == "g" else slice(None)
-        ] = -math.inf
+        right = numpy.arange(3) == complete.tags[token]
+        possible[token] = ~right if how[0] == "g" else numpy.roll(right, 1)
     others = [b for b in range(4) if b not in which]
-    for gold in (complete, some):
-        with pytest.warns(UserWarning, match=f"{len(which)} of 4 sequences are left out") as seen:
-            result = LOSSES[name].compute(potentials, gold)
-        assert len(seen) == 1
-        expected = LOSSES[name].compute(*take(potentials, gold, others))
+    for given_gold in (complete, some):
+        targets = Targets(given_gold._replace(cost=None), Constraints(possible), scores.lengths)
+        targets, left_out = targets.leave_out_impossible()
+        assert numpy.flatnonzero(left_out).tolist() == which
+        potentials, gold = targets.to_loss_inputs(scores, 1 - numpy.eye(3))
+        result = LOSSES[name].compute(potentials, gold)
+        expected = LOSSES[name].compute(*take(potentials, given_gold, others))
         check_forbidden(result.gradient, potentials)
         check_same_but_for_emissions(result, expected)
         tokens = [n for b in which for n in range(*oracle.spans(potentials)[b].indices(13))]
-        assert (result.gradient.emissions[tokens] == 0).all()
+        assert_allclose(result.gradient.emissions[tokens], 0, atol=1e-12)
         left = numpy.delete(result.gradient.emissions, tokens, axis=0)
         assert_allclose(left, expected.gradient.emissions, rtol=1e-7, atol=1e-9)
 

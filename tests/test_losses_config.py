@@ -1,7 +1,8 @@
 """What a config may say of a loss: bad parameters are named, schedules are kept to."""
 
 import math
-from typing import Any, Callable, Dict, List, Tuple
+from inspect import signature
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import pytest
 from spacy.util import registry
@@ -22,7 +23,7 @@ from spacy_costner.losses.schedule import make_schedule
 from spacy_costner.losses.zscore import make_zscore
 from spacy_costner.types import Loss, Progress
 
-from .support.config import resolve
+from .support.config import declared, resolve
 
 COST = {"cost": hamming_cost}
 NOT_NUMBERS = (math.nan, math.inf, -math.inf)
@@ -54,6 +55,13 @@ BAD: List[Tuple[str, Callable[..., Loss], str, Tuple[Any, ...], Dict[str, Any]]]
     ("MCEF", make_mce_f, "decay", (-0.1, 1.1, *NOT_NUMBERS), {}),
     ("ZScore", make_zscore, "multiplier", NOT_ABOVE_0, COST),
 ]
+
+
+@pytest.mark.parametrize("name", declared("thinc_losses"))
+def test_bad_values_of_every_number_are_tried(name: str) -> None:
+    tried = {field for loss, _, field, _, _ in BAD if name == f"spacy_costner.{loss}.v1"}
+    parameters = signature(registry.losses.get(name)).parameters.values()
+    assert {p.name for p in parameters if p.annotation in (float, Optional[float])} <= tried
 
 
 @pytest.mark.parametrize(

@@ -186,7 +186,7 @@ def test_steps_of_mira(batch: Annotated, aggressiveness: float) -> None:
         rival, right = oracle_losses.rival(c, 1.0).tags, oracle_losses.best(c.right).tags
         n = max(oracle_losses.squared_distance(c, rival, right), 1e-9)
         ways = [oracle.vector(oracle.features(potentials, b, y)) for y in (rival, right)]
-        step = min(aggressiveness, oracle_losses.lead(c, 1.0) / n)
+        step = min(aggressiveness, oracle_losses.violation(c, 1.0) / n)
         expected += step * (ways[0] - ways[1])
     gradient = mira(potentials, gold, aggressiveness=aggressiveness).gradient
     assert_allclose(oracle.vector(gradient), expected, atol=1e-9)

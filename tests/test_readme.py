@@ -43,6 +43,15 @@ def test_every_loss_and_cost_is_explained() -> None:
     assert table("Losses") <= explained
 
 
+def test_every_loss_has_a_config() -> None:
+    configs = [read(f"configs/losses/{path.name}") for path in ROOT.glob("configs/losses/*.cfg")]
+    shown = set(re.findall(r'@losses = "(.*)"', "".join(configs)))
+    assert shown == {*declared("thinc_losses")}
+    block = read("configs/base.cfg").split("[components.ner.loss]")[0]
+    short = [name.split(".")[1] for name in declared("thinc_losses")]
+    assert [name for name in short if not re.search(rf"#.*\b{name}\b", block)] == []
+
+
 def test_every_decoding_is_explained() -> None:
     every = {name for name in declared("spacy_misc") if name.endswith("Decoding.v1")}
     assert table("Decoding") == every

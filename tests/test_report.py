@@ -22,7 +22,7 @@ from spacy_costner.ml import linear_part
 
 from .support.commands import run
 from .support.config import TOK2VEC
-from .support.fitting import SPARSE
+from .support.fitting import SPARSE, examples_of
 from .support.fitting import initialized as dense_or_sparse
 
 TREE = {"place": {"city": {}, "country": {}}, "person": {}}
@@ -46,12 +46,7 @@ WEIGHT = {"Georgia": 5.0, "Lima": 2.0, "May": 9.0, "Oslo": 7.0, "Rome": 5.0}
 
 
 def corpus(nlp: Language, docs: Sequence[Tuple[str, str]] = CORPUS) -> List[Example]:
-    made = []
-    for text, tags in docs:
-        words = text.split()
-        reference = Doc(nlp.vocab, words=words, ents=tags.split())
-        made.append(Example(Doc(nlp.vocab, words=words), reference))
-    return made
+    return examples_of(nlp, docs)
 
 
 def pipeline(answers: Dict[str, str] = ANSWERS, **settings: Any) -> Language:

@@ -25,8 +25,8 @@ from spacy_costner.ml import linear_part
 from spacy_costner.pipeline import annotations as annotate
 from spacy_costner.sparse import AdaGrad
 
-from .support.linear import HYBRID, SPARSE, crf, pipeline, train
-from .support.pipelines import SMALL
+from .support.linear import HYBRID, SPARSE, crf
+from .support.pipelines import SMALL, pipeline, train
 from .support.sparse_forms import form
 
 N_THREADS = 8
@@ -67,9 +67,9 @@ def read(nlp: Language, share: int) -> List[Any]:
 @models
 def test_answers_are_those_of_one_thread(model: Any) -> None:
     fix_random_seed(0)
-    nlp = pipeline(model)
+    nlp = pipeline(model=model)
     train(nlp)
-    loaded = [pipeline(model).from_bytes(nlp.to_bytes()) for _ in range(2)]
+    loaded = [pipeline(model=model).from_bytes(nlp.to_bytes()) for _ in range(2)]
     expected = [read(loaded[0], share) for share in range(N_THREADS)]
     together = in_threads(lambda share: read(loaded[1], share))
     afterwards = [read(loaded[1], share) for share in range(N_THREADS)]
@@ -87,7 +87,7 @@ def test_words_that_threads_see_at_once() -> None:
     names = ["a", "b", "c", "d", "e", "f"]
     docs = [Doc(vocab, words=names[:3]), Doc(vocab, words=names[3:])]
     features = Features(make_features(windows={"ORTH": 0}))
-    features.collect(docs)
+    features.build_vocab(docs)
     expected = [features.find([doc]).rows.tolist() for doc in docs]
     features = Features(features.template).from_bytes(features.to_bytes())
     [column], meeting, met = features._look.of_words, Barrier(2), local()
@@ -114,7 +114,7 @@ def test_words_are_forgotten_while_others_read(monkeypatch: pytest.MonkeyPatch) 
     vocab = spacy.blank("en").vocab
     features = Features(make_features(windows={"ORTH": 0}))
     docs = [Doc(vocab, words=[f"{i}-{j}" for j in range(7)]) for i in range(50)]
-    features.collect(docs)
+    features.build_vocab(docs)
     expected = [features.find([doc]).rows.tolist() for doc in docs]
     for found in in_threads(lambda _: [features.find([doc]).rows.tolist() for doc in docs]):
         assert found == expected
@@ -182,7 +182,7 @@ def test_predictions_after_training_take_turns_to_catch_up(monkeypatch: pytest.M
 
 
 def test_a_pipeline_that_threads_have_used_is_pickled(tmp_path: Path) -> None:
-    nlp = pipeline(SPARSE)
+    nlp = pipeline(model=SPARSE)
     train(nlp)
     in_threads(lambda share: read(nlp, share))
     expected = [[ent.text for ent in nlp(text).ents] for text in TEXTS]

@@ -29,17 +29,18 @@ CHAIN = "spacy_costner/chain"
 GONE = """
 BestNeighbours BestWays BestWaysOf Neighbours PosteriorOf ScaledNeighbours Sides SumNeighbours Turns
 asked_of best_neighbours best_outside best_ways log_partition_outside truth_values
-Scored augment best_wrong
+Scored augment best_wrong possible_only
 ForbiddenSpan Tracks forbidden_spans make_tracks stands_for widen
 Beliefs Rated answered beliefs readings second_choice
 attempt carry_out
-Seen catch_up look_around
+Seen catch_up look_around collect_features is_collected
 Descent
 """
 """Looked for everywhere. A line each for chain, losses, data, decoding, tools, sparse, training."""
 
 GONE_AS_NAMES = """
-Asked Development Numbers Reading anyway hierarchy honest inference narrow pose rescue significance
+Asked Development Numbers Reading anyway collect dial hierarchy honest inference lead narrow pose
+rescue scored significance
 """
 """Words that are English, too: looked for as names in code."""
 
@@ -70,17 +71,6 @@ gold hierarchy inference layers neighbours outside papers pictures plans reliabi
 significance start trials
 """
 """Modules and folders of the package and of experiments/."""
-
-NOT_YET = (
-    # losses, experiments
-    "lead, trials",
-    # pipeline, training, features
-    "collect, scored",
-    # commands
-    "dial",
-)
-"""Names and phrases that are to go and are still used: move each to its list above when it is
-gone. Start, step, pairs, matrix, level, free, open and find stay English."""
 
 
 def files(suffixes: Set[str]) -> Iterator[Path]:

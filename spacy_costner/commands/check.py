@@ -7,7 +7,6 @@ from collections import Counter
 from pathlib import Path
 from typing import (
     Any,
-    Callable,
     Dict,
     Iterator,
     List,
@@ -86,52 +85,22 @@ class Check(NamedTuple):
         return any(finding.severity == ERROR for finding in self.findings)
 
 
-class Settings(NamedTuple):
-    """Settings of the component that affect what can be learned.
-
-    labels (Tuple[str, ...]): Its labels.
-    sentence_boundaries (bool): Whether entities may not cross sentence boundaries.
-    incorrect_spans_key (Optional[str]): The span group of incorrect entities.
-    """
-
-    labels: Tuple[str, ...]
-    sentence_boundaries: bool
-    incorrect_spans_key: Optional[str]
-
-
-OfEntity = Callable[[Span, Settings], bool]
-"""Whether an entity of a reference doc has a problem."""
-
-
-def _in_space(ent: Span, settings: Settings) -> bool:
-    return (ent[0].is_space or ent[-1].is_space) and not _only_space(ent, settings)
-
-
-def _only_space(ent: Span, settings: Settings) -> bool:
-    return all(token.is_space for token in ent)
-
-
-def _crosses(ent: Span, settings: Settings) -> bool:
-    return any(token.is_sent_start for token in ent[1:]) and settings.sentence_boundaries
-
-
-def _is_incorrect(ent: Span, settings: Settings) -> bool:
-    spans = ent.doc.spans.get(settings.incorrect_spans_key or "", ())
+def _of_entity(
+    ent: Span, ner: CostSensitiveNER, labels: Sequence[str]
+) -> Iterator[Tuple[str, str]]:
+    """The problems of an entity of a reference doc: severity and message."""
+    if ner.sentence_boundaries and any(token.is_sent_start for token in ent[1:]):
+        yield ERROR, "entities cross the beginning of a sentence: their docs are not used"
+    incorrect = ent.doc.spans.get(ner.objective.incorrect_spans_key or "", ())
     place = (ent.start, ent.end)
-    return any((s.start, s.end) == place and s.label_ in ("", ent.label_) for s in spans)
-
-
-def _is_unknown(ent: Span, settings: Settings) -> bool:
-    return ent.label_ not in settings.labels
-
-
-OF_ENTITIES: List[Tuple[str, str, OfEntity]] = [
-    (ERROR, "entities cross the beginning of a sentence: their docs are not used", _crosses),
-    (ERROR, "entities are among the incorrect spans: their docs are not used", _is_incorrect),
-    (WARNING, "entities of labels that the component doesn't have: they count as O", _is_unknown),
-    (WARNING, "entities are only whitespace: they are not used", _only_space),
-    (WARNING, "entities begin or end with whitespace: it is removed", _in_space),
-]
+    if any((s.start, s.end) == place and s.label_ in ("", ent.label_) for s in incorrect):
+        yield ERROR, "entities are among the incorrect spans: their docs are not used"
+    if ent.label_ not in labels:
+        yield WARNING, "entities of labels that the component doesn't have: they count as O"
+    if all(token.is_space for token in ent):
+        yield WARNING, "entities are only whitespace: they are not used"
+    elif ent[0].is_space or ent[-1].is_space:
+        yield WARNING, "entities begin or end with whitespace: it is removed"
 
 
 def check(
@@ -190,10 +159,9 @@ def look(
         for corpus, examples in corpora.items()
     }
     labels = tuple(sorted(counts["train"]) if given is None else given)
-    settings = Settings(labels, ner.sentence_boundaries, ner.objective.incorrect_spans_key)
-    findings = [*_of_config(ner, settings), *_of_labels(counts, settings)]
+    findings = [*_of_config(ner, labels), *_of_labels(counts, labels)]
     for corpus, examples in corpora.items():
-        findings += _of_corpus(corpus, examples, settings)
+        findings += _of_corpus(corpus, examples, ner, labels)
     findings += _of_both(corpora["train"], corpora["dev"])
     every = sorted({*labels, *counts["train"], *counts["dev"]})
     return Check(
@@ -205,25 +173,21 @@ def look(
     )
 
 
-def _of_config(ner: CostSensitiveNER, settings: Settings) -> Iterator[Finding]:
+def _of_config(ner: CostSensitiveNER, labels: Sequence[str]) -> Iterator[Finding]:
     """Check that costs, weights and decoding fit the labels."""
-    if not settings.labels:
+    if not labels:
         yield Finding(ERROR, "train", "no entities and no labels", [])
         return
-    tags = Tags(settings.labels, ner.cfg["scheme"])
-    checks = (
-        lambda: ner.objective.prepare(tags),
-        lambda: ner.check_decoding(tags),
-    )
-    for fits in checks:
+    tags = Tags(labels, ner.cfg["scheme"])
+    for check_fit in (ner.objective.prepare, ner.check_decoding):
         try:
-            fits()
+            check_fit(tags)
         except ValueError as error:
             yield Finding(ERROR, "config", str(error), [])
 
 
-def _of_labels(counts: Mapping[str, Counter], settings: Settings) -> Iterator[Finding]:
-    for label in settings.labels:
+def _of_labels(counts: Mapping[str, Counter], labels: Sequence[str]) -> Iterator[Finding]:
+    for label in labels:
         n = counts["train"][label]
         if n < FEW:
             yield Finding(WARNING, "train", f"{label}: {n} entities, fewer than {FEW}", [])
@@ -231,13 +195,15 @@ def _of_labels(counts: Mapping[str, Counter], settings: Settings) -> Iterator[Fi
             yield Finding(WARNING, "dev", f"{label}: no entity: its scores are unknown", [])
 
 
-def _of_corpus(corpus: str, examples: Sequence[Example], settings: Settings) -> Iterator[Finding]:
+def _of_corpus(
+    corpus: str, examples: Sequence[Example], ner: CostSensitiveNER, labels: Sequence[str]
+) -> Iterator[Finding]:
     """Problems of docs and entities."""
     places: Dict[Tuple[str, str], List[Place]] = {}
     is_outside = False
     for i, eg in enumerate(examples):
         is_outside = is_outside or any(token.ent_iob == 2 for token in eg.reference)
-        for severity, message, text in _of_doc(eg, settings):
+        for severity, message, text in _of_doc(eg, ner, labels):
             place = Place(i, first_words(eg.reference), text)
             places.setdefault((severity, message), []).append(place)
     for (severity, message), found in places.items():
@@ -248,15 +214,16 @@ def _of_corpus(corpus: str, examples: Sequence[Example], settings: Settings) -> 
     yield from _contradictions(corpus, examples)
 
 
-def _of_doc(eg: Example, settings: Settings) -> Iterator[Tuple[str, str, str]]:
+def _of_doc(
+    eg: Example, ner: CostSensitiveNER, labels: Sequence[str]
+) -> Iterator[Tuple[str, str, str]]:
     """The problems of a doc: severity, message and text."""
     doc = eg.reference
     if len(doc) and not any(token.ent_iob for token in doc):
         yield WARNING, "docs without annotation of entities: they are not used", ""
     for ent in doc.ents:
-        for severity, message, has_problem in OF_ENTITIES:
-            if has_problem(ent, settings):
-                yield severity, message, f"{ent.text!r} {ent.label_}"
+        for severity, message in _of_entity(ent, ner, labels):
+            yield severity, message, f"{ent.text!r} {ent.label_}"
     if [token.text for token in doc] != [token.text for token in eg.predicted]:
         message = "entities don't begin and end with tokens: their tokens count as missing values"
         for ent in doc.ents:

@@ -27,7 +27,7 @@ from typing import (
     NamedTuple,
     Optional,
     Sequence,
-    Union,
+    Tuple,
 )
 
 import numpy
@@ -54,8 +54,17 @@ from ..metrics import (
 from ..pipeline.scorers import DocCounts, count_docs
 from ..saving import replace_folder, save_file
 from .config_variants import Variant, make_variants
-from .runs import Failed as RunFailed
-from .runs import MakeExecutor, Run, fingerprint, local_processes, remembered, run_all
+from .runs import (
+    Done,
+    Ended,
+    Failed,
+    MakeExecutor,
+    Run,
+    fingerprint,
+    local_processes,
+    remembered,
+    run_all,
+)
 
 
 class Finished(NamedTuple):
@@ -71,17 +80,6 @@ class Finished(NamedTuple):
     seed: int
     seconds: float
     counts: DocCounts
-
-
-class Failed(NamedTuple):
-    """A variant that failed, and why."""
-
-    loss: str
-    seed: int
-    reason: str
-
-
-Outcome = Union[Finished, Failed]
 
 
 class Row(NamedTuple):
@@ -119,7 +117,7 @@ def compare(
     use_gpu: int = -1,
     code_path: Optional[Path] = None,
     make_executor: Optional[MakeExecutor] = None,
-    on_outcome: Optional[Callable[[Outcome], None]] = None,
+    on_end: Optional[Callable[[str, Ended], None]] = None,
 ) -> List[Row]:
     """Train one config with several losses and compare the scores.
 
@@ -139,7 +137,8 @@ def compare(
     code_path (Optional[Path]): A Python file with registered functions to be imported.
     make_executor (Optional[MakeExecutor]): Makes the executor; `jobs` local processes if None:
         see `runs.run_all`.
-    on_outcome (Optional[Callable[[Outcome], None]]): Called with each outcome.
+    on_end (Optional[Callable[[str, Ended], None]]): Called with the name of each variant and its
+        result, when it ends.
     RETURNS (List[Row]): A row for each loss.
     RAISES (ValueError): If an argument is out of range, if the configs don't fit each other or,
         after all others are finished, if a variant failed.
@@ -152,15 +151,14 @@ def compare(
     variants = make_variants(
         config_path, loss_paths, test_path, output_path, seeds=seeds, overrides=overrides
     )
-    outcomes = []
+    ended: Dict[str, Ended] = {}
     settings: Dict[str, Any] = {"jobs": jobs, "use_gpu": use_gpu, "code_path": code_path}
-    for outcome in run_variants(variants, make_executor=make_executor, **settings):
-        outcomes.append(outcome)
-        if on_outcome is not None:
-            on_outcome(outcome)
-    order = [(variant.loss, variant.seed) for variant in variants]
-    outcomes.sort(key=lambda outcome: order.index((outcome.loss, outcome.seed)))
-    rows = summarise(all_finished(outcomes), n_samples=n_samples)
+    for name, end in run_variants(variants, make_executor=make_executor, **settings):
+        ended[name] = end
+        if on_end is not None:
+            on_end(name, end)
+    finished = all_finished({variant.name: ended[variant.name] for variant in variants})
+    rows = summarise(finished, n_samples=n_samples)
     record = {
         "config": str(config_path),
         "test": str(test_path),
@@ -181,7 +179,7 @@ def run_variants(
     use_gpu: int = -1,
     code_path: Optional[Path] = None,
     make_executor: Optional[MakeExecutor] = None,
-) -> Iterator[Outcome]:
+) -> Iterator[Tuple[str, Ended]]:
     """Train and score variants. One that fails doesn't stop the others.
 
     variants (Sequence[Variant]): The variants.
@@ -190,22 +188,18 @@ def run_variants(
     code_path (Optional[Path]): A Python file with registered functions to be imported.
     make_executor (Optional[MakeExecutor]): Makes the executor; `jobs` local processes if None:
         see `runs.run_all`.
-    YIELDS (Outcome): The outcomes, in the order in which they finish. A traceback is in the
-        variant's `log.txt`, too.
+    YIELDS (Tuple[str, Ended]): The names of the variants and their results, each a `Finished`, in
+        the order in which they end. A traceback is in the variant's `log.txt`, too.
     """
     settings = {"use_gpu": use_gpu, "code_path": code_path}
-    runs = [
-        Run(f"{t.loss}/seed-{t.seed}", run_variant, {"variant": t, **settings}) for t in variants
-    ]
+    runs = [Run(one.name, run_variant, {"variant": one, **settings}) for one in variants]
     for run, ended in run_all(runs, make_executor or local_processes(jobs)):
-        variant = run.settings["variant"]
-        if isinstance(ended, RunFailed):
-            variant.path.mkdir(parents=True, exist_ok=True)
-            with (variant.path / "log.txt").open("a", encoding="utf8") as log:
+        if isinstance(ended, Failed):
+            folder = run.settings["variant"].path
+            folder.mkdir(parents=True, exist_ok=True)
+            with (folder / "log.txt").open("a", encoding="utf8") as log:
                 log.write(ended.trace)
-            yield Failed(variant.loss, variant.seed, ended.reason)
-        else:
-            yield ended.value
+        yield run.name, ended
 
 
 def run_variant(variant: Variant, use_gpu: int = -1, code_path: Optional[Path] = None) -> Finished:
@@ -270,16 +264,15 @@ def count_predictions(variant: Variant) -> DocCounts:
     )
 
 
-def all_finished(outcomes: Sequence[Outcome]) -> List[Finished]:
+def all_finished(ended: Mapping[str, Ended]) -> List[Finished]:
     """Check that no variant failed.
 
     RAISES (ValueError): If one did.
     """
-    failed = [outcome for outcome in outcomes if isinstance(outcome, Failed)]
+    failed = [f"{name}: {end.reason}" for name, end in ended.items() if isinstance(end, Failed)]
     if failed:
-        names = [f"{loss}, seed {seed}: {reason}" for loss, seed, reason in failed]
-        raise ValueError("\n".join([f"compare: {len(failed)} of {len(outcomes)} failed", *names]))
-    return [outcome for outcome in outcomes if isinstance(outcome, Finished)]
+        raise ValueError("\n".join([f"compare: {len(failed)} of {len(ended)} failed", *failed]))
+    return [end.value for end in ended.values() if isinstance(end, Done)]
 
 
 def summarise(finished: Sequence[Finished], *, n_samples: int = 10_000) -> List[Row]:
@@ -339,13 +332,12 @@ def scores_of(sums: FloatsXd) -> Dict[str, FloatsXd]:
     }
 
 
-def describe(outcome: Outcome) -> str:
-    """Describe an outcome in a line."""
-    variant = f"{outcome.loss}, seed {outcome.seed}"
-    if isinstance(outcome, Failed):
-        return f"{variant}: failed"
-    f = float(scores_of(_columns(outcome.counts).sum(axis=0))["ents_f"])
-    return f"{variant}: F {100 * f:.2f}, {outcome.seconds:.0f} s"
+def describe(name: str, ended: Ended) -> str:
+    """Describe the result of a variant in a line."""
+    if isinstance(ended, Failed):
+        return f"{name}: failed"
+    f = float(scores_of(_columns(ended.value.counts).sum(axis=0))["ents_f"])
+    return f"{name}: F {100 * f:.2f}, {ended.value.seconds:.0f} s"
 
 
 def table(rows: Sequence[Row]) -> str:

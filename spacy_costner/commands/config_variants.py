@@ -57,6 +57,11 @@ class Variant(NamedTuple):
     measure: Measure
     path: Path
 
+    @property
+    def name(self) -> str:
+        """Its name in messages."""
+        return f"{self.loss}, seed {self.seed}"
+
 
 def make_variants(
     config_path: Path,

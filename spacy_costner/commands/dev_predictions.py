@@ -1,6 +1,6 @@
 """The posterior of development docs, computed once for all decodings."""
 
-from typing import Iterable, List, NamedTuple, Sequence, cast
+from typing import Iterable, List, NamedTuple, Sequence, Union, cast
 
 import numpy
 from spacy.language import Language
@@ -85,12 +85,7 @@ def predict_dev(nlp: Language, name: str, examples: Iterable[Example]) -> DevPre
     RAISES (ValueError): If there is no such component, or no annotation.
     """
     ner, examples = get_component(nlp, name), [eg for eg in examples if len(eg.predicted)]
-    docs: Iterable[Doc] = [eg.predicted.copy() for eg in examples]
-    for _, pipe in nlp.pipeline[: nlp.pipe_names.index(name)]:
-        docs = (
-            pipe.pipe(docs, batch_size=nlp.batch_size) if hasattr(pipe, "pipe") else map(pipe, docs)
-        )
-    docs = list(docs)
+    docs = run_before(nlp, name, [eg.predicted.copy() for eg in examples])
     examples = [Example(doc, eg.reference) for doc, eg in zip(docs, examples)]
     tokens = read_presets(docs)
     reference = read_reference(examples, tokens)
@@ -103,6 +98,12 @@ def predict_dev(nlp: Language, name: str, examples: Iterable[Example]) -> DevPre
         known=reference.is_annotated & ~tokens.is_annotated,
     )
     return dev._replace(gold=select(dev.gold, dev.counts(dev.gold)))
+
+
+def run_before(nlp: Language, name: str, docs: Iterable[Union[str, Doc]]) -> List[Doc]:
+    """Run the components before one, on texts or docs."""
+    with nlp.select_pipes(disable=nlp.pipe_names[nlp.pipe_names.index(name) :]):
+        return list(nlp.pipe(docs))
 
 
 def _posterior(ner: CostSensitiveNER, docs: Sequence[Doc], batch_size: int) -> Posterior:

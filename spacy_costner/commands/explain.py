@@ -1,10 +1,8 @@
 """Explain a linear model and its predictions by the weights of features."""
 
-from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Union
 
 import numpy
-import srsly
 from spacy.language import Language
 from spacy.tokens import Doc
 from thinc.api import to_numpy
@@ -17,7 +15,7 @@ from ..pipeline.component import CostSensitiveNER
 from ..pipeline.token_attrs import read_presets
 from ..tags import Tags
 from ..types import Potentials
-from .dev_predictions import get_component
+from .dev_predictions import get_component, run_before
 from .plots import heat_map
 
 START, END = "(start)", "(end)"
@@ -88,21 +86,13 @@ class Explanation(NamedTuple):
 
     def to_dict(self) -> Dict[str, Any]:
         """The explanation as JSON."""
-        return {
-            "tags": [
-                {
-                    "tag": tag.tag,
-                    "in_favour": [one._asdict() for one in tag.in_favour],
-                    "against": [one._asdict() for one in tag.against],
-                }
-                for tag in self.tags
-            ],
-            "transitions": self.transitions._asdict(),
-            "tokens": [
-                {**token._asdict(), "features": [one._asdict() for one in token.features]}
-                for token in self.tokens
-            ],
-        }
+        return _as_json(self)
+
+
+def _as_json(value: Any) -> Any:
+    if hasattr(value, "_asdict"):
+        return {name: _as_json(part) for name, part in value._asdict().items()}
+    return [_as_json(part) for part in value] if isinstance(value, list) else value
 
 
 def explain(
@@ -117,8 +107,11 @@ def explain(
     RETURNS (Explanation): The explanation.
     RAISES (ValueError): If there is no such component, or its model has no sparse features.
     """
-    ner = linear_component(nlp, name)
-    features, weights = linear_part(ner.model)
+    ner = get_component(nlp, name)
+    try:
+        features, weights = linear_part(ner.model)
+    except ValueError as error:
+        raise ValueError(f"explain: components.{name}.model: {error}") from error
     names = features.names()
     tags = [
         TagProfile(
@@ -128,21 +121,9 @@ def explain(
         )
         for k, tag in enumerate(ner.chain_tags.names)
     ]
-    tokens = [] if text is None else reasons(ner, read(nlp, name, text), names, n_features)
+    docs = [] if text is None else run_before(nlp, name, [text])
+    tokens = [one for doc in docs for one in reasons(ner, doc, names, n_features)]
     return Explanation(tags, transition_weights(ner.chain_tags, weights), tokens)
-
-
-def linear_component(nlp: Language, name: str) -> CostSensitiveNER:
-    """Get a component with a linear model.
-
-    RAISES (ValueError): If there is none of that name.
-    """
-    ner = get_component(nlp, name)
-    try:
-        linear_part(ner.model)
-    except ValueError as error:
-        raise ValueError(f"explain: components.{name}.model: {error}") from error
-    return ner
 
 
 def strongest(
@@ -179,12 +160,6 @@ def transition_weights(tags: Tags, weights: Union[SparseWeights, Potentials]) ->
 
 def _where(possible: Optional[Array1d], weights: Floats2d) -> Floats2d:
     return weights if possible is None else numpy.where(possible, weights, numpy.nan)
-
-
-def read(nlp: Language, name: str, text: str) -> Doc:
-    """Run the components before this one."""
-    with nlp.select_pipes(disable=nlp.pipe_names[nlp.pipe_names.index(name) :]):
-        return nlp(text)
 
 
 def reasons(
@@ -247,11 +222,6 @@ def _transition_table(table: TransitionWeights) -> str:
     cells = [["." if w is None else f"{w:+.2f}" for w in row] for row in table.weights]
     rows = [[name, *row] for name, row in zip(table.origins, cells)]
     return text_table([["from \\ to", *table.targets], *rows])
-
-
-def write_json(explanation: Explanation, path: Path) -> None:
-    """Write an explanation to a JSON file."""
-    srsly.write_json(path, explanation.to_dict())
 
 
 def draw_transitions(table: TransitionWeights, *, title: str = "") -> Any:

@@ -17,17 +17,17 @@ from thinc.types import Floats2d
 
 from ..metrics import f_beta
 
-INK, MUTED, RULE = "#1c2733", "#66727e", "#d5dbe1"
-ACCENT, SECOND, ALERT = "#2467a6", "#8a6a1f", "#c2442a"
 COLOURS = {
-    "ink": INK,
-    "muted": MUTED,
-    "rule": RULE,
-    "accent": ACCENT,
-    "second": SECOND,
-    "alert": ALERT,
+    "ink": "#1c2733",
+    "muted": "#66727e",
+    "rule": "#d5dbe1",
+    "accent": "#2467a6",
+    "second": "#8a6a1f",
+    "alert": "#c2442a",
 }
 """The variables of the style sheet."""
+
+INK, MUTED, RULE, ACCENT, SECOND, ALERT = COLOURS.values()
 
 BLUE, RED, GREY = (0.16, 0.47, 0.77), (0.85, 0.33, 0.2), (0.5, 0.5, 0.5)
 """The colours of heat maps, in light and dark mode."""

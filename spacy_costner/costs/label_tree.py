@@ -72,16 +72,6 @@ class Tree:
         """
         return self.lineage(label)[:level][-1]
 
-    def distance(self, one: str, other: str) -> int:
-        """Get the number of edges between two labels.
-
-        one (str): The first label.
-        other (str): The second label.
-        RETURNS (int): The distance.
-        RAISES (ValueError): If one is not in the tree.
-        """
-        return int(self.distances([one, other])[0, 1])
-
     def distances(self, labels: Sequence[str]) -> Ints2d:
         """Get the number of edges between each pair of labels.
 

@@ -53,7 +53,7 @@ class Features(Shim):
         self._lookup: Optional[Lookup] = None
 
     @property
-    def is_collected(self) -> bool:
+    def has_vocab(self) -> bool:
         """Whether there is a vocabulary."""
         return self._vocabulary is not None
 
@@ -94,7 +94,7 @@ class Features(Shim):
             names += [f"{column.name}{place}={name}" for name in look.vocabulary.names(column)]
         return names
 
-    def collect(self, docs: Iterable[Doc]) -> None:
+    def build_vocab(self, docs: Iterable[Doc]) -> None:
         """Build the vocabulary of features.
 
         docs (Iterable[Doc]): The docs to take features from, with their entities.

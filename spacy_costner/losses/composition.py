@@ -1,100 +1,28 @@
 """Building blocks of losses: most are a difference of two scores of a sequence."""
 
-import warnings
-from functools import wraps
-from math import isfinite
-from typing import Any, Callable, Dict, Tuple, TypeVar, cast
+from typing import Callable, Tuple
 
 import numpy
 from thinc.types import Array1d, Floats1d, FloatsXd, Ints1d
 from thinc.util import get_array_module
 
 from .. import chain
-from ..chain.array.packing import add_selected, select, sum_by_group
+from ..chain.array.packing import sum_by_group
 from ..types import Gold, LossResult, Potentials, ScoreWithVjp, add_to, map_scores
 
 Transform = Callable[[Floats1d], Tuple[Floats1d, Floats1d]]
 """Maps differences to losses and their derivatives. Shape: (B,)"""
 
 
-ComputeT = TypeVar("ComputeT", bound=Callable[..., Any])
-
-
-def possible_only(*, is_finite: bool) -> Callable[[ComputeT], ComputeT]:
-    """Make a loss leave out sequences without a legal path that agrees with gold: their value and
-    gradient are 0.
-
-    is_finite (bool): Whether the value is finite with such sequences, too. If not, a finite
-        value says that there are none, and gold is not checked.
-    RETURNS (Callable): A decorator of a function from potentials and gold to a LossResult, or
-        to a tuple that begins with one. The loss warns about sequences that it leaves out.
-    """
-
-    def decorate(compute: ComputeT) -> ComputeT:
-        @wraps(compute)
-        def compute_possible(potentials: Potentials, gold: Gold, **settings: Any) -> Any:
-            if not is_finite:
-                with numpy.errstate(invalid="ignore"):
-                    found = compute(potentials, gold, **settings)
-                if isfinite(found.value):
-                    return found
-            possible = has_gold_path(potentials, gold)
-            if possible.all():
-                return compute(potentials, gold, **settings)
-            return _compute_some(compute, potentials, gold, possible, settings)
-
-        return cast(ComputeT, compute_possible)
-
-    return decorate
-
-
-def _compute_some(
-    compute: Callable[..., Any],
-    potentials: Potentials,
-    gold: Gold,
-    possible: Array1d,
-    settings: Dict[str, Any],
-) -> Any:
-    """The loss of some sequences, with a gradient of 0 for the others."""
-    warnings.warn(
-        f"losses: {int((~possible).sum())} of {len(possible)} sequences are left out, as no "
-        "legal path agrees with their gold",
-        stacklevel=3,
-    )
-    taken, tokens = select(potentials, possible)
-    found = compute(taken, _select_gold(gold, possible, tokens), **settings)
-    result = found if isinstance(found, LossResult) else found[0]
-    zeros = map_scores(get_array_module(tokens).zeros_like, potentials)
-    result = result._replace(gradient=add_selected(zeros, result.gradient, tokens))
-    return result if isinstance(found, LossResult) else (result, *found[1:])
-
-
-def has_gold_path(potentials: Potentials, gold: Gold) -> Array1d:
-    """Whether any legal path agrees with gold, for each sequence. Shape: (B,)"""
-    if gold.allowed is None:
-        scores = chain.path_score(potentials, gold.tags)[0]
-    else:
-        scores = chain.best_path(chain.restrict(potentials, gold.allowed)).scores
-    return ~get_array_module(scores).isneginf(scores)
-
-
-def _select_gold(gold: Gold, which: Array1d, tokens: Array1d) -> Gold:
-    """The gold of some sequences, given which tokens are theirs."""
-    of_tokens = ("tags", "allowed", "cost", "token_weights", "features")
-    taken = {name: getattr(gold, name) for name in of_tokens}
-    taken = {name: None if array is None else array[tokens] for name, array in taken.items()}
-    return gold._replace(weights=None if gold.weights is None else gold.weights[which], **taken)
-
-
-def identity(lead: Floats1d) -> Tuple[Floats1d, Floats1d]:
+def identity(gap: Floats1d) -> Tuple[Floats1d, Floats1d]:
     """The difference itself."""
-    return lead, get_array_module(lead).ones_like(lead)
+    return gap, get_array_module(gap).ones_like(gap)
 
 
-def hinge(lead: Floats1d) -> Tuple[Floats1d, Floats1d]:
-    """max(0, lead). At 0, where a competitor has the score of gold, the derivative is 1, so that
-    training moves away from there."""
-    return lead.clip(0), (lead >= 0).astype(lead.dtype)
+def hinge(violation: Floats1d) -> Tuple[Floats1d, Floats1d]:
+    """max(0, violation). At 0, where a competitor has the score of gold, the derivative is 1, so
+    that training moves away from there."""
+    return violation.clip(0), (violation >= 0).astype(violation.dtype)
 
 
 def difference(
@@ -218,9 +146,9 @@ def sequence_of(potentials: Potentials) -> Ints1d:
     return xp.asarray(numpy.repeat(numpy.arange(len(lengths)), lengths))
 
 
-def level(potentials: Potentials) -> Potentials:
+def uniform_over_legal(potentials: Potentials) -> Potentials:
     """Scores with which all legal paths have the same probability."""
-    return map_scores(_level, potentials)
+    return map_scores(_uniform, potentials)
 
 
 def zero_forbidden(potentials: Potentials) -> Potentials:
@@ -233,10 +161,10 @@ def sharpen(potentials: Potentials, psi: float) -> Potentials:
     return map_scores(lambda scores: psi * scores, potentials)
 
 
-def _level(scores: FloatsXd) -> FloatsXd:
+def _uniform(scores: FloatsXd) -> FloatsXd:
     xp = get_array_module(scores)
-    levelled = xp.zeros_like(scores)
-    return xp.where(xp.isneginf(scores), scores, levelled) if _any_forbidden(scores) else levelled
+    zeros = xp.zeros_like(scores)
+    return xp.where(xp.isneginf(scores), scores, zeros) if _any_forbidden(scores) else zeros
 
 
 def _finite(scores: FloatsXd) -> FloatsXd:

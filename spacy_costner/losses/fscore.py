@@ -17,7 +17,6 @@ from ..types import Gold, Loss, LossResult, Potentials, map_scores
 from ..validation import above, finite, number, one_of, within
 from .composition import (
     can_continue,
-    possible_only,
     sequence_of,
     sequence_weights,
 )
@@ -101,7 +100,6 @@ class RunningTotals:
         return result
 
 
-@possible_only(is_finite=True)
 def mce_f(
     potentials: Potentials,
     gold: Gold,

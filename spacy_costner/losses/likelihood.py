@@ -13,7 +13,6 @@ from .composition import (
     cost_augment,
     gold_log_prob,
     gold_score,
-    possible_only,
     sequence_of,
     sequence_weights,
 )
@@ -57,7 +56,6 @@ def make_mixed(
     return Loss(partial(mixed, lam=lam, multiplier=multiplier), cost, weighs_tokens=True)
 
 
-@possible_only(is_finite=False)
 def sequential(potentials: Potentials, gold: Gold) -> LossResult:
     """The negative log-likelihood of the gold path, the usual loss of a CRF.
 
@@ -76,7 +74,6 @@ def sequential(potentials: Potentials, gold: Gold) -> LossResult:
     return LossResult(float(-(weights * log_p).sum()), backprop(-weights))
 
 
-@possible_only(is_finite=False)
 def pointwise(potentials: Potentials, gold: Gold) -> LossResult:
     """The negative log-likelihood of each gold tag by itself.
 
@@ -95,7 +92,6 @@ def pointwise(potentials: Potentials, gold: Gold) -> LossResult:
     return LossResult(float(-(weights * log_p).sum()), backprop(-weights))
 
 
-@possible_only(is_finite=False)
 def mixed(potentials: Potentials, gold: Gold, *, lam: float, multiplier: float = 0.0) -> LossResult:
     """The weighted sum of `sequential` and `pointwise`.
 

@@ -15,7 +15,6 @@ from .composition import (
     cost_augment,
     difference,
     hinge,
-    possible_only,
     sequence_weights,
 )
 from .likelihood import sequential
@@ -71,7 +70,6 @@ def softmax_margin(potentials: Potentials, gold: Gold, *, multiplier: float = 1.
     return sequential(cost_augment(potentials, gold, multiplier), gold)
 
 
-@possible_only(is_finite=False)
 def max_margin(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> LossResult:
     """The structured hinge loss: the margin to every path has to be at least its cost.
 
@@ -92,7 +90,6 @@ def max_margin(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -
     return difference(above, below, gold, hinge)
 
 
-@possible_only(is_finite=True)
 def risk(potentials: Potentials, gold: Gold) -> LossResult:
     """The expected cost of a path that is drawn from the model.
 
@@ -113,7 +110,6 @@ def risk(potentials: Potentials, gold: Gold) -> LossResult:
     return LossResult(float((weights * expected).sum()), backprop(weights))
 
 
-@possible_only(is_finite=True)
 def jensen_risk_bound(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> LossResult:
     """An upper bound of the risk that needs only two passes over the chain.
 

@@ -15,9 +15,8 @@ from .composition import (
     best_gold,
     difference,
     gold_score,
-    level,
-    possible_only,
     sharpen,
+    uniform_over_legal,
 )
 
 
@@ -50,7 +49,6 @@ def make_mce(
     return Loss(compute, is_smooth=number(psi) != math.inf)
 
 
-@possible_only(is_finite=True)
 def mce(
     potentials: Potentials,
     gold: Gold,
@@ -88,7 +86,7 @@ def mce(
     wrong_sum, backprop_wrong = chain.log_partition_excluding(sharp, right)
     known_sum, backprop_known = gold_score(sharp, gold)
     if normalise:
-        equal = level(potentials)
+        equal = uniform_over_legal(potentials)
         wrong_sum = wrong_sum - chain.log_partition_excluding(equal, right)[0].clip(0)
         known_sum = known_sum - gold_score(equal, gold)[0]
     wrong, known = (wrong_sum / psi, backprop_wrong), (known_sum / psi, backprop_known)

@@ -15,7 +15,6 @@ from .composition import (
     cost_augment,
     difference,
     hinge,
-    possible_only,
     sequence_of,
 )
 from .margin import max_margin
@@ -74,7 +73,6 @@ def perceptron(potentials: Potentials, gold: Gold, *, alpha: float = 0.0) -> Los
     return max_margin(potentials, gold, multiplier=alpha)
 
 
-@possible_only(is_finite=False)
 def mira(
     potentials: Potentials, gold: Gold, *, multiplier: float = 1.0, aggressiveness: float = 0.01
 ) -> LossResult:
@@ -101,8 +99,8 @@ def mira(
     right, below = best_gold(potentials, gold)
     n = squared_distance(potentials, rival, right, gold.features)
 
-    def step(lead: Floats1d) -> Tuple[Floats1d, Floats1d]:
-        a, (h, _) = aggressiveness, hinge(lead)
+    def step(violation: Floats1d) -> Tuple[Floats1d, Floats1d]:
+        a, (h, _) = aggressiveness, hinge(violation)
         xp = get_array_module(h)
         steps = xp.minimum(a, h / xp.maximum(n, NO_DISTANCE))
         return steps * h - steps**2 * n / 2, steps

@@ -12,9 +12,8 @@ from ..validation import above
 from .composition import (
     annotated,
     cost_augment,
-    level,
-    possible_only,
     sequence_weights,
+    uniform_over_legal,
     zero_forbidden,
 )
 
@@ -32,7 +31,6 @@ def make_zscore(*, cost: Optional[Cost] = None, multiplier: float = 1.0) -> Loss
     return Loss(compute, cost, is_ratio=True, is_solvable=cost is None)
 
 
-@possible_only(is_finite=True)
 def zscore(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> LossResult:
     """The negative Z-score of the gold path.
 
@@ -52,14 +50,14 @@ def zscore(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> Lo
     Ricci, De Bie & Cristianini, definition 1 and section 5.1.
     """
     scores = zero_forbidden(cost_augment(potentials, gold, multiplier))
-    paths = chain.forward_backward(level(potentials))
+    paths = chain.forward_backward(uniform_over_legal(potentials))
     mean, backprop_mean = paths.expectation(scores)
     weights = sequence_weights(gold, mean) * annotated(gold, potentials)
     average, covariance = paths.log_partition()[1](-weights), backprop_mean(weights)
     ahead = add_to(average, mean_right(potentials, gold, weights))
-    lead, variance = dot(ahead, scores), dot(covariance, scores)
+    margin, variance = dot(ahead, scores), dot(covariance, scores)
     slope = variance**-0.5 if variance > rounding(scores) else 0.0
-    z = slope * lead
+    z = slope * margin
     return LossResult(-z, add_to(scaled(-slope, ahead), scaled(slope**2 * z, covariance)))
 
 
@@ -74,7 +72,8 @@ def mean_right(potentials: Potentials, gold: Gold, weights: Floats1d) -> Potenti
     """The mean features of the paths that agree with gold."""
     if gold.allowed is None:
         return chain.path_score(potentials, gold.tags)[1](weights)
-    return chain.log_partition(level(chain.restrict(potentials, gold.allowed)))[1](weights)
+    right = chain.restrict(potentials, gold.allowed)
+    return chain.log_partition(uniform_over_legal(right))[1](weights)
 
 
 def dot(one: Potentials, other: Potentials) -> float:

@@ -12,7 +12,7 @@ from ..features import Template
 from ..types import Potentials
 from ..validation import number
 from .dense import resize_emissions
-from .sparse import build_sparse_crf, collect_features
+from .sparse import build_sparse_crf, build_vocab
 
 
 def build_hybrid_crf(
@@ -37,7 +37,7 @@ def build_hybrid_crf(
         part equally often; its emissions are doubled. Each part thus learns to predict without the
         other.
     nO (Optional[int]): K, the number of tags. The component sets it from its labels.
-    RETURNS (Model[List[Doc], Potentials]): The model, with the attributes "collect_features"
+    RETURNS (Model[List[Doc], Potentials]): The model, with the attributes "build_vocab"
         and "resize_output"; reference "tok2vec" is the Tok2Vec.
     RAISES (ValueError): If a number is out of its range.
     """
@@ -59,7 +59,7 @@ def build_hybrid_crf(
         layers=[sparse, dense],
         refs={"tok2vec": tok2vec, "emissions": emissions},
         attrs={
-            "collect_features": collect_features,
+            "build_vocab": build_vocab,
             "resize_output": resize_hybrid_crf,
         },
     )

@@ -35,9 +35,9 @@ def build_sparse_crf(
         even a small first gradient gives a full update.
     nO (Optional[int]): K, the number of tags. The component sets it from its labels.
     RETURNS (Model[List[Doc], Potentials]): The model. Its shims are `Features` and
-        `SparseWeights`. Its attribute "collect_features" takes it and docs, and builds the
-        vocabulary from them; "find_features" takes the same and returns their features in training;
-        "resize_output" takes it and a larger K.
+        `SparseWeights`. Its attribute "build_vocab" takes it and docs, and builds the
+        vocabulary from them; "find_features" takes the same and returns their features in
+        training; "resize_output" takes it and a larger K.
     RAISES (ValueError): If a number is out of its range.
     """
     where = "spacy_costner.SparseCRF"
@@ -57,7 +57,7 @@ def build_sparse_crf(
         dims={"nO": nO},
         shims=[Features(features, dropout), SparseWeights(settings)],
         attrs={
-            "collect_features": collect_features,
+            "build_vocab": build_vocab,
             "find_features": find_features,
             "resize_output": resize_sparse_crf,
         },
@@ -139,19 +139,19 @@ def init(
     Y: Optional[Potentials] = None,
 ) -> None:
     features, weights = linear_part(model)
-    if not features.is_collected and X is not None:
-        features.collect(X)
+    if not features.has_vocab and X is not None:
+        features.build_vocab(X)
     if model.has_dim("nO"):
         weights.allocate(len(features), model.get_dim("nO"))
 
 
-def collect_features(model: Model[List[Doc], Potentials], docs: Iterable[Doc]) -> None:
+def build_vocab(model: Model[List[Doc], Potentials], docs: Iterable[Doc]) -> None:
     """Build the vocabulary of features of a model.
 
     model (Model[List[Doc], Potentials]): A model with sparse features.
     docs (Iterable[Doc]): The docs to take features from, with their entities.
     """
-    linear_part(model)[0].collect(docs)
+    linear_part(model)[0].build_vocab(docs)
 
 
 def find_features(model: Model[List[Doc], Potentials], docs: Sequence[Doc]) -> Ints2d:

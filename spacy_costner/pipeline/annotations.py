@@ -176,8 +176,8 @@ def score_spans(
     is_other = [e not in known for e in zip(*(column.tolist() for column in others))]
     other = numpy.asarray(is_other, dtype=bool) & _is_unset(others, tokens)
     alternatives = Entities(*(column[other] for column in others))
-    scored = ScoredSpans(alternatives, posterior.tags.labels, probs[other])
-    return Prediction(tokens, predicted, scored)
+    spans = ScoredSpans(alternatives, posterior.tags.labels, probs[other])
+    return Prediction(tokens, predicted, spans)
 
 
 def _unset(entities: Entities, tokens: TokenAttrs) -> Entities:
@@ -256,19 +256,19 @@ def k_best(
 
 
 def _by_doc(
-    docs: Iterable[Doc], scored: ScoredSpans, tokens: TokenAttrs, strings: StringStore
+    docs: Iterable[Doc], predicted: ScoredSpans, tokens: TokenAttrs, strings: StringStore
 ) -> Iterator[Tuple[List[Span], Optional[Floats1d]]]:
     """The entities of each doc and their probabilities."""
-    labels = [strings.add(label) for label in scored.labels]
-    entities = list(zip(*(column.tolist() for column in scored.entities)))
+    labels = [strings.add(label) for label in predicted.labels]
+    entities = list(zip(*(column.tolist() for column in predicted.entities)))
     ends = numpy.cumsum(tokens.lengths)
-    lasts = numpy.searchsorted(scored.entities.begin, ends).tolist()
+    lasts = numpy.searchsorted(predicted.entities.begin, ends).tolist()
     start, first = 0, 0
     for doc, end, last in zip(docs, ends.tolist(), lasts):
         spans = [
             Span(doc, b - start, e - start, label=labels[x]) for b, e, x in entities[first:last]
         ]
-        yield spans, None if scored.probs is None else scored.probs[first:last]
+        yield spans, None if predicted.probs is None else predicted.probs[first:last]
         start, first = end, last
 
 

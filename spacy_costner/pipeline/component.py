@@ -189,8 +189,8 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
                 yield eg.reference
 
         docs = references()
-        if collect_features := self.model.attrs.get("collect_features"):
-            collect_features(self.model, docs)
+        if build_vocab := self.model.attrs.get("build_vocab"):
+            build_vocab(self.model, docs)
         for _ in docs:
             pass
         return labels

@@ -377,11 +377,8 @@ def _confidence_scores(
                 right.append(entity in gold)
     if not probs:
         return {"ents_ece": None, "ents_reliability": None}
-    scored = numpy.asarray(probs), numpy.asarray(right)
-    return {
-        "ents_ece": calibration_error(*scored),
-        "ents_reliability": reliability(*scored),
-    }
+    both = numpy.asarray(probs), numpy.asarray(right)
+    return {"ents_ece": calibration_error(*both), "ents_reliability": reliability(*both)}
 
 
 def _compare(gold: Set[Entity], predicted: List[Entity]) -> PRFScore:

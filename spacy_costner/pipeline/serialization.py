@@ -325,7 +325,7 @@ def check_model(model: Model[List[Doc], Potentials], n_tags: Optional[int]) -> N
 
 def _check_linear(model: Model) -> None:
     features, weights = linear_part(model)
-    are_there = features.is_collected == weights.is_allocated
+    are_there = features.has_vocab == weights.is_allocated
     if not are_there or (weights.is_allocated and weights.n_features != len(features)):
         raise ValueError(
             f"expected weights of {len(features)} features, got those of {weights.n_features}"

@@ -76,7 +76,7 @@ class AllExamples:
             )
             yield batch, scores
 
-    def collect(self, gradients: Iterable[Tuple[Batch, Potentials]]) -> Floats1d:
+    def sum_gradients(self, gradients: Iterable[Tuple[Batch, Potentials]]) -> Floats1d:
         """Sum gradients with respect to scores into one with respect to the vector.
 
         gradients (Iterable[Tuple[Batch, Potentials]]): That of each batch.

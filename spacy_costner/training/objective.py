@@ -47,5 +47,5 @@ class TotalLoss(AllExamples):
                 value += result.value
                 yield batch, result.gradient
 
-        gradient = self.collect(gradients()) + 2 * self.c2 * vector
+        gradient = self.sum_gradients(gradients()) + 2 * self.c2 * vector
         return value, gradient

@@ -7,7 +7,7 @@ from spacy.training import Example
 from thinc.types import Array2d, Floats1d
 
 from .. import chain
-from ..losses.composition import annotated, level, sequence_weights, zero_forbidden
+from ..losses.composition import annotated, sequence_weights, uniform_over_legal, zero_forbidden
 from ..losses.zscore import mean_right, scaled
 from ..pipeline.component import CostSensitiveNER
 from ..types import Potentials, add_to
@@ -80,18 +80,18 @@ class ZScoreEquations(AllExamples):
         self._rng = numpy.random.default_rng(seed)
         self._weights: List[Floats1d] = []
         self._samples: List[Array2d] = []
-        self.right = self.collect(self._differences())
+        self.right = self.sum_gradients(self._differences())
 
     def __call__(self, vector: Floats1d) -> Floats1d:
         """The product of the matrix and a vector. Shape: (D,) to (D,)"""
-        return self.collect(self._covariances(vector)) + 2 * self.c2 * vector
+        return self.sum_gradients(self._covariances(vector)) + 2 * self.c2 * vector
 
     def _differences(self) -> Iterator[Tuple[Batch, Potentials]]:
         """b* as a gradient of each batch. Paths are drawn here."""
         start = numpy.zeros(self.shape).reshape(-1)
         for batch, scores in self.score(start):
             potentials, gold = batch.targets.to_loss_inputs(scores)
-            legal = level(potentials)
+            legal = uniform_over_legal(potentials)
             weights = sequence_weights(gold, annotated(gold, legal)) * annotated(gold, legal)
             if self.n_sampled is not None:
                 self._samples.append(draw(legal, self.n_sampled, self._rng))
@@ -104,7 +104,7 @@ class ZScoreEquations(AllExamples):
         """C* times a vector, as a gradient of each batch."""
         for i, (batch, scores) in enumerate(self.score(vector)):
             potentials = batch.targets.constrain(scores)
-            paths = self._paths(i, level(potentials))
+            paths = self._paths(i, uniform_over_legal(potentials))
             gradient = paths.covariance(zero_forbidden(potentials), self._weights[i])
             yield batch, batch.targets.collapse(gradient)
 

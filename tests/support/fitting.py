@@ -1,6 +1,6 @@
 """A linear model and three sentences to fit it to."""
 
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 import spacy
 from spacy.language import Language
@@ -28,15 +28,21 @@ def loss_block(name: str, **settings: Any) -> Dict[str, Any]:
     return {"@losses": f"spacy_costner.{name}.v1", **settings}
 
 
+def examples_of(nlp: Language, docs: Sequence[Tuple[str, str]] = TEXTS) -> List[Example]:
+    """Examples of words and IOB2 tags, both separated by spaces."""
+    made = []
+    for text, tags in docs:
+        words = text.split()
+        reference = Doc(nlp.vocab, words=words, ents=tags.split())
+        made.append(Example(Doc(nlp.vocab, words=words), reference))
+    return made
+
+
 def initialized(**settings: Any) -> Tuple[Language, List[Example]]:
     nlp = spacy.blank("en")
     config = {"model": SPARSE, "scheme": "IOB2", **settings}
     nlp.add_pipe("cost_sensitive_ner", name="ner", config=config)
-    examples = []
-    for text, tags in TEXTS:
-        words = text.split()
-        reference = Doc(nlp.vocab, words=words, ents=tags.split())
-        examples.append(Example(Doc(nlp.vocab, words=words), reference))
+    examples = examples_of(nlp)
     nlp.initialize(lambda: examples)
     return nlp, examples
 

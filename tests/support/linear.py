@@ -1,18 +1,16 @@
 """CRFs on sparse features, alone and with a Tok2Vec."""
 
-from typing import Any, Dict
+from typing import Any
 
 import numpy
 import spacy
-from spacy.language import Language
 from spacy.tokens import Doc
-from thinc.api import Model, Optimizer
+from thinc.api import Model
 
 from spacy_costner.features import make_features
 from spacy_costner.ml import build_sparse_crf, linear_part
 
 from .config import FEATURES, TOK2VEC
-from .pipelines import examples
 
 SPARSE = {"@architectures": "spacy_costner.SparseCRF.v1", "features": FEATURES}
 HYBRID = {**SPARSE, "@architectures": "spacy_costner.HybridCRF.v1", "tok2vec": TOK2VEC}
@@ -27,18 +25,3 @@ def crf(n_tags: int = 3, **settings: Any) -> Model:
     weights = linear_part(model)[1]
     weights.rows[:] = numpy.random.default_rng(0).normal(size=weights.rows.shape)
     return model
-
-
-def pipeline(model: Dict[str, Any], **settings: Any) -> Language:
-    nlp = spacy.blank("en")
-    nlp.add_pipe("cost_sensitive_ner", name="ner", config={"model": model, **settings})
-    return nlp
-
-
-def train(nlp: Language, steps: int = 40, use_averages: bool = False) -> Optimizer:
-    batch = examples(nlp)
-    nlp.initialize(lambda: batch)
-    optimizer = Optimizer(0.01, use_averages=use_averages)
-    for _ in range(steps):
-        nlp.update(batch, sgd=optimizer, losses={})
-    return optimizer

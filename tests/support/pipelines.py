@@ -1,12 +1,13 @@
 """Small pipelines, what they are trained on, and what they answer."""
 
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import spacy
 from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example
+from thinc.api import Optimizer
 
 SMALL = {
     "model": {
@@ -51,13 +52,15 @@ def examples(nlp: Language) -> List[Example]:
     return [Example.from_dict(nlp.make_doc(text), gold) for text, gold in TRAIN]
 
 
-def train(nlp: Language, steps: int = 60) -> Dict[str, float]:
+def train(
+    nlp: Language, steps: int = 60, optimizer: Optional[Optimizer] = None
+) -> Dict[str, float]:
     """Overfit; returns the losses of the last step."""
     batch = examples(nlp)
-    optimizer = nlp.initialize(lambda: batch)
-    optimizer.learn_rate = 0.01
+    default = nlp.initialize(lambda: batch)
+    default.learn_rate = 0.01
     for _ in range(steps):
-        losses = nlp.update(batch, sgd=optimizer, losses={})
+        losses = nlp.update(batch, sgd=optimizer or default, losses={})
     return losses
 
 

@@ -145,7 +145,7 @@ def gather(
     ner = get_component(nlp, name)
     dev = predict_dev(nlp, name, examples)
     curves = {parameter: sweep(dev, parameter) for parameter in PARAMETERS}
-    scored = predict(ner, dev)
+    found = predict(ner, dev)
     examples = dev.examples
     pricing = find_pricing(nlp.config.interpolate()["components"][name])
     settings = {"labels": ner.labels, "scheme": ner.cfg["scheme"]}
@@ -175,7 +175,7 @@ def gather(
         parameter=parameter,
         pricing=pricing,
         confusion=confuse(pairs, table, order),
-        mistakes=find_mistakes(dev, pairs, table, scored, n_mistakes),
+        mistakes=find_mistakes(dev, pairs, table, found, n_mistakes),
         transitions=transition_weights(ner.chain_tags, dev.posterior.scores),
         features=profiles(nlp, name),
     )

@@ -105,14 +105,14 @@ class Stretch(NamedTuple):
 
 
 def find_mistakes(
-    dev: DevPredictions, pairs: TagPairs, table: Floats2d, scored: ScoredSpans, n_shown: int
+    dev: DevPredictions, pairs: TagPairs, table: Floats2d, found: ScoredSpans, n_shown: int
 ) -> Mistakes:
     """Find the mistakes.
 
     dev (DevPredictions): The docs, with predicted entities, and their posterior.
     pairs (TagPairs): The gold and predicted tags.
     table (Floats2d): The cost table. Shape: (K, K)
-    scored (ScoredSpans): The predicted entities.
+    found (ScoredSpans): The predicted entities.
     n_shown (int): Number of mistakes to show.
     RETURNS (Mistakes): The mistakes.
     """
@@ -120,8 +120,8 @@ def find_mistakes(
     wrong = [stretch for stretch in stretches(gold, predicted) if stretch.gold != stretch.predicted]
     costs = cost_of(wrong, pairs.look_up(table))
     probs = gold_probs(dev, [entity for stretch in wrong for entity in stretch.gold])
-    if scored.probs is not None:
-        probs.update(zip(_named(scored.entities, scored.labels), scored.probs.tolist()))
+    if found.probs is not None:
+        probs.update(zip(_named(found.entities, found.labels), found.probs.tolist()))
     sure = [mistake_confidence(stretch, probs) for stretch in wrong]
     order = sorted(range(len(wrong)), key=lambda i: (-costs[i], -sure[i], wrong[i].begin))
     in_text = _Texts([eg.predicted for eg in dev.examples], gold, predicted, probs)
