@@ -7,6 +7,7 @@ import numpy
 from thinc.types import Array1d, Ints1d, Ints2d
 
 from .. import sparse
+from ..sparse.arrays import IdMap
 from .tokens import Tokens
 
 BORDERS = (0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98)
@@ -202,7 +203,7 @@ def ranges(begin: Ints1d, end: Ints1d) -> Tuple[Ints1d, Ints1d]:
     return which, numpy.arange(len(which)) + (begin - numpy.cumsum(sizes) + sizes)[which]
 
 
-def number_keys(keys: Array1d) -> sparse.IdMap:
+def number_keys(keys: Array1d) -> IdMap:
     """Map each key to its index."""
     numbers = sparse.IdMap()
     numbers.set(keys, numpy.arange(len(keys), dtype="int32"))
