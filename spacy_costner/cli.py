@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Dict, Iterator, List, Optional, Tuple
 
 import typer
+from click import NoSuchOption
 from spacy.cli._util import (
     app,
     import_code,
@@ -84,7 +85,7 @@ def compare_cli(
     The last two columns are p-values of the differences in F and in cost from the first
     loss (paired bootstrap over docs, two-sided).
     """
-    overrides = parse_config_overrides(ctx.args)
+    overrides = read_overrides(ctx)
     with errors_shown():
         rows = compare(
             config_path,
@@ -141,7 +142,7 @@ def fit_cli(
     and only the final model is scored. Override settings as in `spacy train`, e.g.
     --paths.train ./train.spacy. Press Ctrl-C to stop and save the best model so far.
     """
-    overrides = parse_config_overrides(ctx.args)
+    overrides = read_overrides(ctx)
     import_code(code_path)
     options = {"c2": c2, "max_iter": max_iter, "tolerance": tolerance, "n_sampled": n_sampled}
     given: Dict[str, Any] = {name: value for name, value in options.items() if value is not None}
@@ -284,7 +285,7 @@ def check_cli(
     learned, and whether costs, label trees and weights fit the labels. Override settings as in
     `spacy train`, e.g. --paths.train ./train.spacy. The exit code is 1 if there are errors.
     """
-    overrides = parse_config_overrides(ctx.args)
+    overrides = read_overrides(ctx)
     with errors_shown():
         import_code(code_path)
         found = check(config_path, overrides=overrides, name=name)
@@ -368,6 +369,14 @@ def report_cli(
         )
         save_file(output_path, partial(Path.write_text, data=page(found), encoding="utf8"))
     typer.echo(f"Written to {output_path}")
+
+
+def read_overrides(ctx: typer.Context) -> Dict[str, Any]:
+    """Read the settings that a command line overrides, such as --paths.train."""
+    try:
+        return parse_config_overrides(ctx.args)
+    except NoSuchOption as error:  # typer may have a click of its own
+        ctx.fail(error.format_message())
 
 
 def load(
