@@ -193,7 +193,7 @@ def calibrate_cli(
     with errors_shown():
         check_folder(output_path)
         nlp, examples = load(model, dev_path, use_gpu, code_path)
-        result = calibrate(nlp, examples, name=name, per_label=per_label)
+        result = calibrate(nlp, examples, name=name, per_label=per_label, source=str(dev_path))
         save_folder(output_path, nlp.to_disk)
     typer.echo(f"temperature: {result.temperature.overall:.3f}")
     for label, temperature in result.temperature.labels.items():
@@ -222,8 +222,9 @@ def tune_cli(
     output_path: OutputOption,
     name: NameOption = "ner",
     parameter: Annotated[
-        str, Option("--parameter", "-p", help="Parameter to tune: threshold or bias")
-    ] = "threshold",
+        Optional[str],
+        Option("--parameter", "-p", help="Threshold or bias to tune", show_default="threshold"),
+    ] = None,
     beta: Annotated[
         float, Option("--beta", "-b", help="Beta of F-beta: weight of recall over precision")
     ] = 1.0,
@@ -253,7 +254,7 @@ def tune_cli(
         check_file(plot_path, [model, dev_path])
         nlp, examples = load(model, dev_path, use_gpu, code_path)
         aim = Aim(beta, precision, recall)
-        tuning = tune(nlp, examples, name=name, parameter=parameter, aim=aim)
+        tuning = tune(nlp, examples, name=name, parameter=parameter, aim=aim, source=str(dev_path))
         save_folder(output_path, nlp.to_disk)
         rows = [
             [
@@ -263,7 +264,7 @@ def tune_cli(
             ]
             for point in tuning.points
         ]
-        typer.echo(text_table([[parameter, "P", "R", "F", ""], *rows]))
+        typer.echo(text_table([[tuning.parameter, "P", "R", "F", ""], *rows]))
         typer.echo(f"\nSaved to {output_path}")
         if plot_path is not None:
             draw(tuning, plot_path)

@@ -89,6 +89,9 @@ def test_tune(pipeline_path: Path, tmp_path: Path) -> None:
     line = next(line for line in result.output.splitlines() if "chosen" in line)
     cfg = spacy.load(tmp_path).get_pipe("ner").cfg
     assert float(line.split()[0]) == cfg["decoding"]["bias"]
+    performance = spacy.load(tmp_path).meta["performance"]
+    assert performance["measured_on"]["source"] == str(paths[1])
+    assert f"{performance['ents_f']:.4f}" == line.split()[3]
 
 
 def test_old_options(pipeline_path: Path, tmp_path: Path) -> None:
