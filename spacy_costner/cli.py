@@ -25,7 +25,8 @@ from typer import Argument, Option
 
 from .commands.calibrate import calibrate
 from .commands.check import check
-from .commands.compare import Outcome, compare, describe, table
+from .commands.compare import Outcome, compare, describe
+from .commands.comparison import table
 from .commands.deprecated import old_option
 from .commands.explain import as_text, draw_transitions, explain, write_json
 from .commands.plots import require_matplotlib, save
@@ -85,7 +86,6 @@ def compare_cli(
     The last two columns are p-values of the differences in F and in cost from the first
     loss (paired bootstrap over docs, two-sided).
     """
-    overrides = read_overrides(ctx)
     with errors_shown():
         rows = compare(
             config_path,
@@ -93,12 +93,13 @@ def compare_cli(
             test_path,
             output_path,
             seeds=[int(seed) for seed in seeds.split(",")],
-            overrides=overrides,
+            overrides=read_overrides(ctx),
             n_samples=n_samples,
             jobs=jobs,
             use_gpu=use_gpu,
             code_path=code_path,
             on_outcome=show,
+            on_objection=partial(typer.echo, err=True),
         )
     typer.echo(f"\n{table(rows)}\n\nWritten to {output_path / 'comparison.json'}")
 
@@ -151,8 +152,7 @@ def fit_cli(
             raise ValueError(f"fit: expected no more options with --online, got {given}")
         check_overrides(load_config(config_path, interpolate=False), overrides)
         config = load_config(config_path, overrides=overrides, interpolate=False)
-        unit = "epoch" if online else "it"
-        with tqdm(desc="fit", unit=unit, total=max_iter) as bar:
+        with tqdm(desc="fit", unit="epoch" if online else "it", total=max_iter) as bar:
             on_step = partial(show_step, bar)
             if online:
                 fitted = fit_online(config, output_path, on_epoch=on_step)
