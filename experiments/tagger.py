@@ -20,6 +20,8 @@ SEQUENTIAL: Block = {"@losses": "spacy_costner.Sequential.v1"}
 FLAGS = ["is_first_upper", "IS_UPPER", "IS_DIGIT", "has_digit", "has_hyphen"]
 
 TAG_ROWS = 500
+UNIFORM: Block = {"average_power": 0.0}
+"""Averages over all steps, as in the papers."""
 """Rows of the embedding of parts of speech, which configs/cnn.cfg hasn't."""
 
 
@@ -43,9 +45,9 @@ def linear_block(features: Block, **settings: Any) -> Block:
     """The linear CRF of the papers.
 
     features (Block): What it sees of tokens.
-    **settings (Any): Those of AdaGrad.
+    **settings (Any): Those of AdaGrad. Averages are over all steps, as in the papers.
     """
-    architecture = {"@architectures": "spacy_costner.SparseCRF.v1", **settings}
+    architecture = {"@architectures": "spacy_costner.SparseCRF.v1", **UNIFORM, **settings}
     return {**architecture, "features": features}
 
 
@@ -70,6 +72,7 @@ def hybrid_block(attributes: Sequence[str], features: Block, learn_rate: float) 
         "features": features,
         "learn_rate": learn_rate,
         "part_dropout": 1.0,
+        **UNIFORM,
     }
 
 
