@@ -60,6 +60,7 @@ def model(corpus: Corpus, architecture: str, share: float = 1.0) -> Block:
     if architecture == "hybrid":
         block = {
             "@architectures": "spacy_costner.HybridCRF.v1",
+            "average_power": 0.0,
             "features": features,
             "learn_rate": LEARN_RATES["hybrid"] * share,
             "part_dropout": 1.0,

@@ -64,7 +64,8 @@ def filled(block: Block, **values: Any) -> Block:
 
 def linear_block(features: Block, **settings: Any) -> Block:
     """The linear CRF of the papers, with its features and the settings of AdaGrad."""
-    return {"@architectures": "spacy_costner.SparseCRF.v1", **settings, "features": features}
+    architecture = {"@architectures": "spacy_costner.SparseCRF.v1", "average_power": 0.0}
+    return {**architecture, **settings, "features": features}
 
 
 def in_turn(stage: Stage, settings: Sequence[Mapping[str, Any]]) -> List[Stage]:

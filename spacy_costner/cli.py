@@ -10,6 +10,7 @@ from typing import Annotated, Any, Dict, Iterator, List, Optional, Tuple
 
 import srsly
 import typer
+from click import NoSuchOption
 from spacy.cli._util import (
     app,
     import_code,
@@ -25,7 +26,8 @@ from typer import Argument, Option
 
 from .commands.calibrate import calibrate
 from .commands.check import check
-from .commands.compare import compare, describe, table
+from .commands.compare import compare, describe
+from .commands.comparison import table
 from .commands.deprecated import old_option
 from .commands.explain import as_text, draw_transitions, explain
 from .commands.plots import require_matplotlib, save
@@ -86,7 +88,6 @@ def compare_cli(
     The last two columns are p-values of the differences in F and in cost from the first
     loss (paired bootstrap over docs, two-sided).
     """
-    overrides = parse_config_overrides(ctx.args)
     with errors_shown():
         rows = compare(
             config_path,
@@ -94,12 +95,13 @@ def compare_cli(
             test_path,
             output_path,
             seeds=[int(seed) for seed in seeds.split(",")],
-            overrides=overrides,
+            overrides=read_overrides(ctx),
             n_samples=n_samples,
             jobs=jobs,
             use_gpu=use_gpu,
             code_path=code_path,
             on_end=lambda name, ended: typer.echo(describe(name, ended)),
+            on_objection=partial(typer.echo, err=True),
         )
     typer.echo(f"\n{table(rows)}\n\nWritten to {output_path / 'comparison.json'}")
 
@@ -143,7 +145,7 @@ def fit_cli(
     and only the final model is evaluated. Override settings as in `spacy train`, e.g.
     --paths.train ./train.spacy. Press Ctrl-C to stop and save the best model so far.
     """
-    overrides = parse_config_overrides(ctx.args)
+    overrides = read_overrides(ctx)
     import_code(code_path)
     options = {"c2": c2, "max_iter": max_iter, "tolerance": tolerance, "n_sampled": n_sampled}
     given: Dict[str, Any] = {name: value for name, value in options.items() if value is not None}
@@ -152,8 +154,7 @@ def fit_cli(
             raise ValueError(f"fit: expected no more options with --online, got {given}")
         check_overrides(load_config(config_path, interpolate=False), overrides)
         config = load_config(config_path, overrides=overrides, interpolate=False)
-        unit = "epoch" if online else "it"
-        with tqdm(desc="fit", unit=unit, total=max_iter) as bar:
+        with tqdm(desc="fit", unit="epoch" if online else "it", total=max_iter) as bar:
             on_step = partial(show_step, bar)
             if online:
                 fitted = fit_online(config, output_path, on_epoch=on_step)
@@ -189,7 +190,7 @@ def calibrate_cli(
     with errors_shown():
         check_folder(output_path)
         nlp, examples = load(model, dev_path, use_gpu, code_path)
-        result = calibrate(nlp, examples, name=name, per_label=per_label)
+        result = calibrate(nlp, examples, name=name, per_label=per_label, source=str(dev_path))
         save_folder(output_path, nlp.to_disk)
     typer.echo(f"temperature: {result.temperature.overall:.3f}")
     for label, temperature in result.temperature.labels.items():
@@ -218,8 +219,9 @@ def tune_cli(
     output_path: OutputOption,
     name: NameOption = "ner",
     parameter: Annotated[
-        str, Option("--parameter", "-p", help="Parameter to tune: threshold or bias")
-    ] = "threshold",
+        Optional[str],
+        Option("--parameter", "-p", help="Threshold or bias to tune", show_default="threshold"),
+    ] = None,
     beta: Annotated[
         float, Option("--beta", "-b", help="Beta of F-beta: weight of recall over precision")
     ] = 1.0,
@@ -249,7 +251,7 @@ def tune_cli(
         check_file(plot_path, [model, dev_path])
         nlp, examples = load(model, dev_path, use_gpu, code_path)
         aim = Aim(beta, precision, recall)
-        tuning = tune(nlp, examples, name=name, parameter=parameter, aim=aim)
+        tuning = tune(nlp, examples, name=name, parameter=parameter, aim=aim, source=str(dev_path))
         save_folder(output_path, nlp.to_disk)
         rows = [
             [
@@ -259,7 +261,7 @@ def tune_cli(
             ]
             for point in tuning.points
         ]
-        typer.echo(text_table([[parameter, "P", "R", "F", ""], *rows]))
+        typer.echo(text_table([[tuning.parameter, "P", "R", "F", ""], *rows]))
         typer.echo(f"\nSaved to {output_path}")
         if plot_path is not None:
             draw(tuning, plot_path)
@@ -279,7 +281,7 @@ def check_cli(
     learned, and whether costs, label trees and weights fit the labels. Override settings as in
     `spacy train`, e.g. --paths.train ./train.spacy. The exit code is 1 if there are errors.
     """
-    overrides = parse_config_overrides(ctx.args)
+    overrides = read_overrides(ctx)
     with errors_shown():
         import_code(code_path)
         found = check(config_path, overrides=overrides, name=name)
@@ -363,6 +365,14 @@ def report_cli(
         )
         save_file(output_path, partial(Path.write_text, data=page(found), encoding="utf8"))
     typer.echo(f"Written to {output_path}")
+
+
+def read_overrides(ctx: typer.Context) -> Dict[str, Any]:
+    """Read the settings that a command line overrides, such as --paths.train."""
+    try:
+        return parse_config_overrides(ctx.args)
+    except NoSuchOption as error:  # typer may have a click of its own
+        ctx.fail(error.format_message())
 
 
 def load(

@@ -13,6 +13,7 @@ from spacy.training import Example
 from spacy_costner import chain
 from spacy_costner.commands.calibrate import _at, _slopes, _temperature, calibrate, fit
 from spacy_costner.commands.dev_predictions import predict_dev, select
+from spacy_costner.commands.tune import use_decoding
 from spacy_costner.decoding import Posterior, Temperature, make_viterbi, temper
 from spacy_costner.tags import Tags
 
@@ -85,6 +86,19 @@ def test_calibration_is_set_and_saved(unsure: Path, tmp_path: Path) -> None:
     assert result.temperature.overall < 1
     again = calibrate(loaded, examples(loaded))
     assert again.error_before == pytest.approx(result.error, abs=1e-6)
+
+
+def test_the_scores_in_the_meta_are_those_of_the_calibrated_pipeline(unsure: Path) -> None:
+    """Calibration changes what threshold decoding predicts."""
+    nlp = load(unsure)
+    block = {"@misc": "spacy_costner.ThresholdDecoding.v1", "threshold": 0.99}
+    use_decoding(nlp, "ner", block)
+    before = nlp.evaluate(examples(nlp))["ents_r"]
+    nlp.meta["performance"] = {"ents_r": before}
+    calibrate(nlp, iter(examples(nlp)), source="dev.spacy")
+    performance = nlp.meta["performance"]
+    assert performance["ents_r"] == nlp.evaluate(examples(nlp))["ents_r"] > before
+    assert performance["measured_on"] == {"source": "dev.spacy", "docs": len(TEXTS)}
 
 
 def test_what_cannot_be_calibrated_is_said(unsure: Path) -> None:

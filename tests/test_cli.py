@@ -49,6 +49,15 @@ def test_command_line_says_what_is_wrong(experiment: Experiment) -> None:
     assert "expected files of different names" in result.output
 
 
+@pytest.mark.parametrize("command", ["fit", "check", "compare"])
+def test_unknown_options_are_usage_errors(experiment: Experiment, command: str) -> None:
+    given = options(experiment)[1:] if command == "compare" else [experiment.config_path]
+    output = ["--output", experiment.output_path] if command == "fit" else []
+    result = run(command, *given, *output, "--gpu-idd", 0)
+    assert result.exit_code == 2 and isinstance(result.exception, SystemExit)
+    assert "Usage: " in result.output and "No such option '--gpu-idd'" in result.output
+
+
 @pytest.fixture(scope="module")
 def pipeline_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A trained pipeline, beside its corpus."""
@@ -80,6 +89,9 @@ def test_tune(pipeline_path: Path, tmp_path: Path) -> None:
     line = next(line for line in result.output.splitlines() if "chosen" in line)
     cfg = spacy.load(tmp_path).get_pipe("ner").cfg
     assert float(line.split()[0]) == cfg["decoding"]["bias"]
+    performance = spacy.load(tmp_path).meta["performance"]
+    assert performance["measured_on"]["source"] == str(paths[1])
+    assert f"{performance['ents_f']:.4f}" == line.split()[3]
 
 
 def test_old_options(pipeline_path: Path, tmp_path: Path) -> None:

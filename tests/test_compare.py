@@ -8,13 +8,8 @@ from typing import Any, List
 import numpy
 import pytest
 
-from spacy_costner.commands.compare import (
-    Finished,
-    compare,
-    describe,
-    summarise,
-    table,
-)
+from spacy_costner.commands.compare import compare, describe
+from spacy_costner.commands.comparison import Finished, summarise, table
 from spacy_costner.commands.runs import Done, Failed
 from spacy_costner.pipeline.scorers import DocCounts
 
@@ -97,6 +92,37 @@ def test_seeds_count_together() -> None:
     assert rows[1].differences["ents_f"] == pytest.approx((0.0, 0.0, 0.0, 1.0))
 
 
+def untrained(loss: str, seed: int = 0) -> Finished:
+    return finished(loss, *GOOD, seed=seed)._replace(is_trained=False)
+
+
+def test_untrained_models_are_not_reported() -> None:
+    runs = [finished("a", *GOOD), untrained("b"), finished("c", *POOR)]
+    more = [finished(loss, *GOOD, seed=1) for loss in "abc"]
+    rows = summarise([*runs, *more], n_samples=9)
+    assert [row.untrained for row in rows] == [[], [0], []]
+    assert rows[1].scores == rows[1].by_seed == rows[1].differences == {}
+    alone = summarise([runs[0], runs[2], more[0], more[2]], n_samples=9)
+    assert [rows[0], rows[2]] == alone
+    *_, note = table(rows).splitlines()
+    assert note.startswith("b: the best model was not trained past the first step, with seed 0")
+    cells = [cell.strip() for cell in table(rows).splitlines()[3].split("|")[1:-1]]
+    assert cells == ["b", *["-"] * 5, "10", "-", "-"]
+    assert describe(runs[1]) == (
+        "b, seed 0: the best model was not trained past the first step, 10 s"
+    )
+
+
+def test_nothing_is_compared_with_an_untrained_model() -> None:
+    rows = summarise([untrained("a"), finished("b", *GOOD), finished("c", *POOR)], n_samples=9)
+    assert [bool(row.scores) for row in rows] == [False, True, True]
+    assert all(row.differences == {} for row in rows)
+    assert table(rows).splitlines()[3].split("|")[8:10] == ["      - ", "         - "]
+    assert rows[1].as_json()["differences"] == {}
+    (row,) = summarise([untrained("a")])
+    assert row.scores == {}
+
+
 def test_no_docs_are_no_comparison() -> None:
     empty = Finished("a", 0, 1.0, DocCounts(*numpy.zeros((5, 0))))
     with pytest.raises(ValueError, match="test: expected docs with annotated entities, got none"):
@@ -170,3 +196,26 @@ def test_one_failure_does_not_stop_the_others(experiment: Experiment) -> None:
     assert seen == [False, True, True]
     log = experiment.output_path / "bad" / "seed-0" / "log.txt"
     assert "Traceback" in log.read_text()
+
+
+@pytest.mark.parametrize("accumulate", [1, 3])
+def test_a_model_of_the_first_step_is_found(experiment: Experiment, accumulate: int) -> None:
+    """With a score that falls, the best model is that of the first step."""
+    code = experiment.output_path.parent / "code.py"
+    code.write_text(
+        "import spacy\n\n"
+        "@spacy.registry.scorers('falling.v1')\ndef make():\n"
+        "    scores = [2.0]\n\n"
+        "    def score(examples, **_):\n"
+        "        scores[0] -= 0.5\n"
+        "        return {'ents_f': scores[0]}\n\n"
+        "    return score\n"
+    )
+    settings = {
+        "components.ner.scorer": {"@scorers": "falling.v1"},
+        "training.accumulate_gradient": accumulate,
+    }
+    rows = compare(*experiment, overrides=settings, code_path=code, n_samples=9)
+    assert [row.untrained for row in rows] == [[0], [0]]
+    (again, _) = compare(*experiment, n_samples=9)
+    assert again.untrained == [] and again.scores

@@ -54,7 +54,7 @@ def test_variants(experiment: Experiment) -> None:
         training, ner = variant.config["training"], variant.config["components"]["ner"]
         assert (training["seed"], training["max_steps"]) == (variant.seed, 3)
         assert training["gpu_allocator"] is None
-        assert training["eval_frequency"] == 3
+        assert training["eval_frequency"] == 1
         assert training.get("dropout") == (0.0 if variant.loss == "risk" else None)
         assert ner["loss"] == (RISK if variant.loss == "risk" else SEQUENTIAL)
         assert ner["model"]["tok2vec"]["width"] == 8
@@ -71,6 +71,17 @@ def test_the_scorer_says_what_mistakes_cost(experiment: Experiment) -> None:
     config.to_disk(experiment.config_path)
     for variant in variants_of(experiment):
         assert variant.measure.cost == cost
+
+
+@pytest.mark.parametrize("callback", ["null", "spacy_costner.evaluate_each_epoch.v1"])
+def test_all_losses_are_evaluated_as_often(experiment: Experiment, callback: str) -> None:
+    line = f'before_init = {{"@callbacks": "{callback}"}}' if callback != "null" else ""
+    text = f"\n[initialize]\n{line or 'before_init = null'}\n"
+    experiment.loss_paths[1].write_text(SHORT + text)
+    block = {"initialize": {"before_init": {"@callbacks": "another.v1"}}}
+    put_onto(load_config(experiment.config_path), block).to_disk(experiment.config_path)
+    for variant in variants_of(experiment):
+        assert variant.config["initialize"] == block["initialize"]
 
 
 @pytest.mark.parametrize("text", ["[nlp]\nlang = 'en'", SHORT.replace("[components.ner", "[other")])

@@ -13,8 +13,8 @@ TESTS = Path(__file__).parent
 FLOORS = [
     {"types", "compiled", "validation", "metrics", "saving", "settings"},
     {"chain", "sparse", "tags"},
-    {"costs", "features", "losses"},
-    {"decoding", "ml"},
+    {"costs", "features"},
+    {"decoding", "losses", "ml"},
     {"pipeline"},
     {"training"},
     {"commands"},

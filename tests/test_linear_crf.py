@@ -1,6 +1,8 @@
 """The CRF on sparse features, alone and with a Tok2Vec, from its gradients to its files."""
 
+import math
 import pickle
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Callable, Dict, List
 
@@ -139,9 +141,65 @@ def test_every_loss_learns(name: str) -> None:
     assert found(nlp) == EXPECTED
 
 
-@pytest.mark.parametrize("regularisation", [{}, {"L1": 0.05}, {"L1": 0.01, "L2": 0.1}])
+REGULARISATION: List[Dict[str, float]] = [{}, {"L1": 0.05}, {"L1": 0.01, "L2": 0.1}]
+
+
+def average_of(seen: List[numpy.ndarray], power: float) -> numpy.ndarray:
+    """Where periods end by definition, and all weights in a period count the same."""
+    ends = [0, 8]
+    while ends[-1] < len(seen):
+        ends.append(math.ceil(1.5 * ends[-1]))
+    periods = [(a, min(b, len(seen))) for a, b in pairwise(ends) if a < len(seen)]
+    shares = [(b ** (power + 1) - a ** (power + 1)) / len(seen) ** (power + 1) for a, b in periods]
+    means = [numpy.mean(seen[a:b], axis=0) for a, b in periods]
+    return sum(share * mean for share, mean in zip(shares, means))  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("regularisation", REGULARISATION)
+@pytest.mark.parametrize("power", [0.0, 1.0, 3.0])
+def test_averages_weigh_steps_by_a_power(regularisation: Dict[str, float], power: float) -> None:
+    nlp = pipeline({**SPARSE, **regularisation, "average_power": power})
+    batch = examples(nlp)[:3]
+    nlp.initialize(lambda: batch)
+    weights = linear_part(nlp.get_pipe("ner").model)[1]
+    optimizer, seen = Optimizer(0.01, use_averages=True), []
+    for i in range(41):
+        nlp.update([batch[i % 3]], sgd=optimizer, losses={})
+        seen.append(weights.rows.copy())
+        if i + 1 in (1, 7, 8, 12, 13, 41):
+            with nlp.use_params(optimizer.averages):
+                numpy.testing.assert_allclose(weights.rows, average_of(seen, power), atol=1e-6)
+    exact = numpy.average(seen, axis=0, weights=(numpy.arange(41) + 0.5) ** power)
+    with nlp.use_params(optimizer.averages):
+        numpy.testing.assert_allclose(weights.rows, exact, atol=0.003 * power + 1e-6)
+
+
+def test_added_labels_keep_the_average() -> None:
+    nlp = pipeline({**SPARSE, "average_power": 2.0})
+    batch = examples(nlp)[:3]
+    nlp.initialize(lambda: batch)
+    weights = linear_part(nlp.get_pipe("ner").model)[1]
+    optimizer, seen = Optimizer(0.01, use_averages=True), []
+    for i in range(20):
+        nlp.update([batch[i % 3]], sgd=optimizer, losses={})
+        seen.append(weights.rows.copy())
+    n_tags, n_features = weights.n_tags, weights.n_features
+    with nlp.use_params(optimizer.averages):
+        before = weights.rows.copy()
+    nlp.get_pipe("ner").add_label("GPE")
+    with nlp.use_params(optimizer.averages):
+        kept = n_features + n_tags
+        numpy.testing.assert_allclose(weights.rows[:kept, :n_tags], before[:kept], atol=1e-6)
+        numpy.testing.assert_allclose(weights.rows[-2:, :n_tags], before[-2:], atol=1e-6)
+    nlp.update(batch, sgd=optimizer, losses={})
+    with nlp.use_params(optimizer.averages):
+        change = numpy.abs(weights.rows[:kept, :n_tags] - before[:kept]).max()
+    assert 0 < change < 0.05
+
+
+@pytest.mark.parametrize("regularisation", REGULARISATION)
 def test_averages_are_the_mean_over_the_steps(regularisation: Dict[str, float]) -> None:
-    nlp = pipeline(model={**SPARSE, **regularisation})
+    nlp = pipeline({**SPARSE, **regularisation, "average_power": 0.0})
     batch = examples(nlp)
     nlp.initialize(lambda: batch)
     weights = linear_part(nlp.get_pipe("ner").model)[1]
@@ -312,6 +370,7 @@ def test_dropout_leaves_the_mean_of_scores_as_it_is() -> None:
         ({"eps": 0.0}, "eps: expected more than 0"),
         ({"dropout": 1.0}, "dropout: expected at least 0 and less than 1"),
         ({"L1": -1.0}, "L1: expected a finite number"),
+        ({"average_power": -1.0}, "average_power: expected a finite number"),
         ({"L2": float("nan")}, "L2: expected a finite number"),
     ],
 )

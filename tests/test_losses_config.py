@@ -41,7 +41,7 @@ BAD: List[Tuple[str, Callable[..., Loss], str, Tuple[Any, ...], Dict[str, Any]]]
     ("MIRA", make_mira, "multiplier", NOT_AT_LEAST_0, COST),
     ("MIRA", make_mira, "aggressiveness", NOT_ABOVE_0, COST),
     ("Perceptron", make_perceptron, "alpha", (0.0, *NOT_AT_LEAST_0), COST),
-    ("Perceptron", make_perceptron, "alpha", (0.5, *NOT_AT_LEAST_0), {}),
+    ("Perceptron", make_perceptron, "alpha", NOT_AT_LEAST_0, {}),
     ("MCE", make_mce, "smoothing", ("step", ""), {}),
     ("MCE", make_mce, "slope", NOT_ABOVE_0, {}),
     ("MCE", make_mce, "offset", NOT_NUMBERS, {}),
@@ -113,6 +113,17 @@ def test_a_loss_says_what_it_has_a_use_for() -> None:
     assert [make_sequential().cost, make_mce().cost, make_zscore().cost] == [None] * 3
     assert make_pointwise().weighs_tokens and make_mixed(lam=0.5).weighs_tokens
     assert make_mce_f().is_ratio and make_zscore().is_ratio and not make_mce().is_ratio
+
+
+@pytest.mark.parametrize("name", ["SoftmaxMargin", "MaxMargin", "Risk", "JensenRiskBound", "MIRA"])
+@pytest.mark.parametrize("block", [{}, {"cost": None}])
+def test_the_hamming_cost_is_the_default(name: str, block: Dict[str, Any]) -> None:
+    assert resolve("losses", f"spacy_costner.{name}.v1", **block).cost is hamming_cost
+
+
+def test_the_perceptron_has_a_cost_if_alpha_is_above_0() -> None:
+    assert make_perceptron(alpha=0.5).cost is hamming_cost
+    assert make_perceptron().cost is None
 
 
 # Schedules

@@ -8,7 +8,16 @@ import pytest
 import spacy
 from spacy.training import Example
 
-from spacy_costner.commands.tune import PARAMETERS, Aim, Point, Tuning, choose, draw, tune
+from spacy_costner.commands.tune import (
+    PARAMETERS,
+    Aim,
+    Point,
+    Tuning,
+    choose,
+    draw,
+    tune,
+    use_decoding,
+)
 
 from .support.pipelines import TEXTS, ents, examples, load
 
@@ -91,6 +100,36 @@ def test_what_cannot_be_tuned_is_said(unsure: Path) -> None:
         tune(nlp, examples(nlp), parameter="volume")
     with pytest.raises(ValueError, match="with entities, got none"):
         tune(nlp, [Example.from_dict(nlp.make_doc("a b"), {"entities": []})])
+
+
+def test_a_decoding_without_the_parameter_is_not_replaced_unasked(unsure: Path) -> None:
+    min_cost = {
+        "@misc": "spacy_costner.MinCostDecoding.v1",
+        "cost": {"@misc": "spacy_costner.HammingCost.v1"},
+    }
+    nlp = load(unsure)
+    use_decoding(nlp, "ner", min_cost)
+    with pytest.raises(ValueError, match=r"decoding: expected .*, got .*MinCostDecoding.v1, which"):
+        tune(nlp, examples(nlp))
+    assert nlp.config["components"]["ner"]["decoding"] == min_cost
+    assert tune(nlp, examples(nlp), parameter="bias").parameter == "bias"
+    assert nlp.config["components"]["ner"]["decoding"]["@misc"] == PARAMETERS["bias"].block
+
+
+def test_the_scores_in_the_meta_are_those_of_the_tuned_pipeline(
+    unsure: Path, tmp_path: Path
+) -> None:
+    nlp = load(unsure)
+    nlp.meta["performance"] = {"ents_f": 0.001, "ents_per_type": {}, "ner_loss": 7.0}
+    tuning = tune(nlp, iter(examples(nlp)), aim=Aim(precision=0.01), source="dev.spacy")
+    nlp.to_disk(tmp_path)
+    performance = spacy.load(tmp_path).meta["performance"]
+    expected = nlp.evaluate(examples(nlp))
+    assert performance["ents_f"] == pytest.approx(tuning.chosen.f_score())
+    assert performance["ents_r"] == pytest.approx(expected["ents_r"])
+    assert performance["ents_per_type"] == expected["ents_per_type"]
+    assert performance["measured_on"] == {"source": "dev.spacy", "docs": len(TEXTS)}
+    assert performance["ner_loss"] == 7.0
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from thinc.types import Array1d, Floats1d
 from ..decoding import Posterior, Temperature, make_viterbi
 from ..metrics.calibration import calibration_error, reliability
 from ..tags import Entities
-from .dev_predictions import get_component, predict_dev
+from .dev_predictions import get_component, predict_dev, record_scores
 
 MOST_STEPS = 60
 PRECISION = 1e-3
@@ -36,18 +36,25 @@ class Calibration(NamedTuple):
 
 
 def calibrate(
-    nlp: Language, examples: Iterable[Example], *, name: str = "ner", per_label: bool = False
+    nlp: Language,
+    examples: Iterable[Example],
+    *,
+    name: str = "ner",
+    per_label: bool = False,
+    source: str = "development docs",
 ) -> Calibration:
     """Fit the temperature of a component on development docs, and set it.
 
     nlp (Language): The trained pipeline. Its weights and the predictions of Viterbi decoding
-        don't change.
+        don't change. The scores in its meta are updated.
     examples (Iterable[Example]): The docs. They should not be training docs.
     name (str): The name of the component.
     per_label (bool): Whether to fit a temperature for each label.
+    source (str): The name of the docs in the meta: see `record_scores`.
     RETURNS (Calibration): The temperature, and the calibration error before and after.
     RAISES (ValueError): If there is no such component, or no entity is predicted.
     """
+    examples = list(examples)
     dev = predict_dev(nlp, name, examples)
     before = dev.posterior
     predicted = dev.decode(make_viterbi())
@@ -56,6 +63,7 @@ def calibrate(
     right = dev.right(predicted)
     temperature = fit(before, predicted, right, per_label=per_label)
     get_component(nlp, name).cfg["temperature"] = temperature._asdict()
+    record_scores(nlp, examples, source)
     probs = _at(before, temperature).entity_probs(predicted)
     return Calibration(
         temperature=temperature,

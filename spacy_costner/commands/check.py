@@ -27,6 +27,7 @@ from ..pipeline.component import CostSensitiveNER
 from ..pipeline.token_attrs import first_words
 from ..settings import check_overrides, check_settings
 from ..tags import Tags
+from ..training.evaluation import Evaluations, count_evaluations
 from .dev_predictions import get_component
 
 FEW = 20
@@ -131,7 +132,8 @@ def check(
     corpora = {corpus: list(read(nlp)) for corpus, read in zip(("train", "dev"), readers)}
     init = registry.resolve(interpolated["initialize"], schema=ConfigSchemaInit)
     given = init["components"].get(name, {}).get("labels")
-    return look(get_component(nlp, name), corpora, given)
+    evaluations = count_evaluations(training, corpora["train"], init["before_init"])
+    return look(get_component(nlp, name), corpora, given, evaluations)
 
 
 def _only(names: List[str]) -> str:
@@ -146,12 +148,14 @@ def look(
     ner: CostSensitiveNER,
     corpora: Mapping[str, Sequence[Example]],
     given: Optional[Sequence[str]] = None,
+    evaluations: Optional[Evaluations] = None,
 ) -> Check:
     """Check corpora for a component.
 
     ner (CostSensitiveNER): The component, not initialized.
     corpora (Mapping[str, Sequence[Example]]): "train" and "dev".
     given (Optional[Sequence[str]]): Its labels. None: the labels of the training corpus.
+    evaluations (Optional[Evaluations]): When training evaluates, if that is known.
     RETURNS (Check): The result.
     """
     counts = {
@@ -160,6 +164,9 @@ def look(
     }
     labels = tuple(sorted(counts["train"]) if given is None else given)
     findings = [*_of_config(ner, labels), *_of_labels(counts, labels)]
+    if evaluations is not None and (objection := evaluations.objection()):
+        severity = WARNING if evaluations.are_after_training else ERROR
+        findings.append(Finding(severity, "config", objection, []))
     for corpus, examples in corpora.items():
         findings += _of_corpus(corpus, examples, ner, labels)
     findings += _of_both(corpora["train"], corpora["dev"])

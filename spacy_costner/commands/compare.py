@@ -13,9 +13,9 @@ Finished parts are kept and used again as long as the config and the files it na
 """
 
 import shutil
+import warnings
 from functools import lru_cache, partial
 from pathlib import Path
-from statistics import mean
 from time import perf_counter
 from typing import (
     Any,
@@ -24,7 +24,6 @@ from typing import (
     Iterator,
     List,
     Mapping,
-    NamedTuple,
     Optional,
     Sequence,
     Tuple,
@@ -39,21 +38,11 @@ from spacy.training import Corpus
 from spacy.training.initialize import init_nlp
 from spacy.training.loop import train
 from spacy.util import registry
-from thinc.types import Floats2d, FloatsXd
 
-from ..metrics import (
-    Difference,
-    f_score,
-    markdown_table,
-    mean_and_deviation,
-    paired_differences,
-    precision,
-    ratio,
-    recall,
-)
 from ..pipeline.scorers import DocCounts, count_docs
 from ..saving import replace_folder, save_file
-from .config_variants import Variant, make_variants
+from .comparison import UNTRAINED, Finished, Row, columns_of, scores_of, summarise
+from .config_variants import Variant, is_trained, make_variants, object_to_evaluations
 from .runs import (
     Done,
     Ended,
@@ -65,43 +54,6 @@ from .runs import (
     remembered,
     run_all,
 )
-
-
-class Finished(NamedTuple):
-    """A variant that is trained and scored.
-
-    loss (str): The name of the loss.
-    seed (int): The seed.
-    seconds (float): Training time.
-    counts (DocCounts): Correct and wrong predictions of each doc.
-    """
-
-    loss: str
-    seed: int
-    seconds: float
-    counts: DocCounts
-
-
-class Row(NamedTuple):
-    """The scores of a loss.
-
-    loss (str): The name of the loss.
-    seconds (float): Mean training time.
-    scores (Dict[str, float]): The scores of `scores_of`, averaged over seeds.
-    by_seed (Dict[str, List[float]]): The scores of each seed.
-    differences (Dict[str, Difference]): The differences from the first loss.
-    """
-
-    loss: str
-    seconds: float
-    scores: Dict[str, float]
-    by_seed: Dict[str, List[float]]
-    differences: Dict[str, Difference]
-
-    def as_json(self) -> Dict[str, Any]:
-        """The row as JSON."""
-        differences = {name: found._asdict() for name, found in self.differences.items()}
-        return {**self._asdict(), "differences": differences}
 
 
 def compare(
@@ -118,6 +70,7 @@ def compare(
     code_path: Optional[Path] = None,
     make_executor: Optional[MakeExecutor] = None,
     on_end: Optional[Callable[[str, Ended], None]] = None,
+    on_objection: Callable[[str], None] = warnings.warn,
 ) -> List[Row]:
     """Train one config with several losses and compare the scores.
 
@@ -139,9 +92,12 @@ def compare(
         see `runs.run_all`.
     on_end (Optional[Callable[[str, Ended], None]]): Called with the name of each variant and its
         result, when it ends.
+    on_objection (Callable[[str], None]): Called with a message for each loss whose training
+        evaluates less than once in an epoch.
     RETURNS (List[Row]): A row for each loss.
-    RAISES (ValueError): If an argument is out of range, if the configs don't fit each other or,
-        after all others are finished, if a variant failed.
+    RAISES (ValueError): If an argument is out of range, if the configs don't fit each other, if a
+        training would evaluate only its first step or, after all others are finished, if a
+        variant failed.
     """
     sizes = {"losses": len(loss_paths), "seeds": len(seeds), "samples": n_samples, "jobs": jobs}
     for name, size in sizes.items():
@@ -152,6 +108,8 @@ def compare(
         config_path, loss_paths, test_path, output_path, seeds=seeds, overrides=overrides
     )
     ended: Dict[str, Ended] = {}
+    import_once(code_path)
+    object_to_evaluations(variants, on_objection)
     settings: Dict[str, Any] = {"jobs": jobs, "use_gpu": use_gpu, "code_path": code_path}
     for name, end in run_variants(variants, make_executor=make_executor, **settings):
         ended[name] = end
@@ -222,7 +180,8 @@ def run_variant(variant: Variant, use_gpu: int = -1, code_path: Optional[Path] =
         fingerprint(variant.config, variant.measure),
         lambda: [column.tolist() for column in count_predictions(variant)],
     )
-    return Finished(variant.loss, variant.seed, seconds, DocCounts(*map(numpy.asarray, counts)))
+    columns = DocCounts(*map(numpy.asarray, counts))
+    return Finished(variant.loss, variant.seed, seconds, columns, is_trained(variant))
 
 
 import_once = lru_cache(import_code)
@@ -275,87 +234,12 @@ def all_finished(ended: Mapping[str, Ended]) -> List[Finished]:
     return [end.value for end in ended.values() if isinstance(end, Done)]
 
 
-def summarise(finished: Sequence[Finished], *, n_samples: int = 10_000) -> List[Row]:
-    """Average the scores of each loss over seeds, and compare each loss with the first.
-
-    The bootstrap samples docs, the same docs for all variants. The score of a sample is the
-    mean over seeds.
-
-    finished (Sequence[Finished]): Variants, with the same seeds for each loss.
-    n_samples (int): Number of bootstrap samples.
-    RETURNS (List[Row]): A row for each loss, in the order in which they first come.
-    RAISES (ValueError): If there was no doc to score.
-    """
-    losses = list(dict.fromkeys(one.loss for one in finished))
-    of_loss = {loss: [one for one in finished if one.loss == loss] for loss in losses}
-    # Shape: (L, S, D, C): losses, seeds, docs, and what is counted.
-    counts = numpy.stack([[_columns(one.counts) for one in of_loss[loss]] for loss in losses])
-    if not counts.shape[2]:
-        raise ValueError("compare: test: expected docs with annotated entities, got none")
-    by_seed = scores_of(counts.sum(axis=2))
-    differences = paired_differences(
-        counts, lambda sums: numpy.stack([*scores_of(sums).values()]), n_samples=n_samples
-    )
-    return [
-        Row(
-            loss=loss,
-            seconds=mean(one.seconds for one in of_loss[loss]),
-            scores={name: float(values[i].mean()) for name, values in by_seed.items()},
-            by_seed={name: values[i].tolist() for name, values in by_seed.items()},
-            differences={name: found[i] for name, found in zip(by_seed, differences)},
-        )
-        for i, loss in enumerate(losses)
-    ]
-
-
-def _columns(counts: DocCounts) -> Floats2d:
-    """The counts that `scores_of` takes, for each doc. Shape: (D, C)"""
-    exact = (counts.wrong == 0) & (counts.missed == 0)
-    return numpy.stack([*counts, exact, numpy.ones_like(exact)], axis=-1).astype("float64")
-
-
-def scores_of(sums: FloatsXd) -> Dict[str, FloatsXd]:
-    """Compute scores from counts: F, precision and recall of entities, mean cost of a token,
-    and the share of docs with all entities correct and no others.
-
-    sums (FloatsXd): Counts, summed over docs. Shape: (..., C)
-    RETURNS (Dict[str, FloatsXd]): The scores by spaCy's and the cost scorer's names. 0 where
-        the denominator is 0. Shape: (...)
-    """
-    right, wrong, missed, cost, tokens, exact, docs = numpy.moveaxis(sums, -1, 0)
-    return {
-        "ents_f": f_score(right, wrong, missed),
-        "ents_p": precision(right, wrong),
-        "ents_r": recall(right, missed),
-        "ents_cost": ratio(cost, tokens),
-        "ents_sent_acc": ratio(exact, docs),
-    }
-
-
 def describe(name: str, ended: Ended) -> str:
     """Describe the result of a variant in a line."""
     if isinstance(ended, Failed):
         return f"{name}: failed"
-    f = float(scores_of(_columns(ended.value.counts).sum(axis=0))["ents_f"])
-    return f"{name}: F {100 * f:.2f}, {ended.value.seconds:.0f} s"
-
-
-def table(rows: Sequence[Row]) -> str:
-    """Write rows as a table, in Markdown.
-
-    rows (Sequence[Row]): The rows.
-    RETURNS (str): The table. All scores except the cost are in percent, followed by their
-        standard deviation if there are several seeds.
-    """
-    head = ["loss", "F", "P", "R", "cost", "sentences", "seconds", "p of F", "p of cost"]
-    return markdown_table(head, [_cells(row) for row in rows], align=True)
-
-
-def _cells(row: Row) -> List[str]:
-    percents = [
-        mean_and_deviation([100 * value for value in row.by_seed[f"ents_{name}"]])
-        for name in ("f", "p", "r", "sent_acc")
-    ]
-    cost = mean_and_deviation(row.by_seed["ents_cost"], 4)
-    levels = [f"{row.differences[name].p:.4f}" for name in ("ents_f", "ents_cost")]
-    return [row.loss, *percents[:3], cost, percents[3], f"{row.seconds:.0f}", *levels]
+    found: Finished = ended.value
+    if not found.is_trained:
+        return f"{name}: {UNTRAINED}, {found.seconds:.0f} s"
+    f = float(scores_of(columns_of(found.counts).sum(axis=0))["ents_f"])
+    return f"{name}: F {100 * f:.2f}, {found.seconds:.0f} s"

@@ -5,13 +5,16 @@ config.
 """
 
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, NamedTuple, Sequence
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
+import srsly
 from spacy.util import load_config
 from thinc.api import Config
 
 from ..costs.tables import HAMMING
 from ..settings import check_overrides, check_settings
+from ..training.evaluation import CALLBACK, Evaluations, read_evaluations
+from .runs import fingerprint
 
 FACTORY = "cost_sensitive_ner"
 COST_SCORER = "spacy_costner.cost_scorer.v1"
@@ -24,6 +27,12 @@ SAME_FOR_ALL = frozenset(
 """Settings of [training] that the config of a loss does not change."""
 
 CALLBACKS = ("before_init", "after_init")
+NOT_OF_A_LOSS = (None, {"@callbacks": CALLBACK})
+"""Values of before_init that the config of a loss does not change: how often to evaluate."""
+
+
+READ = ("paths", "nlp", "corpora", "training", "initialize")
+"""The sections by which a training knows when to evaluate."""
 
 
 class Measure(NamedTuple):
@@ -137,7 +146,9 @@ def read_losses(paths: Sequence[Path], component: str) -> Dict[str, Dict[str, An
             raise ValueError(f"{path}: expected files of different names, as they name the losses")
         if component not in config.get("components", {}):
             raise ValueError(f"{path}: expected a component {component!r}, as the config has it")
-        training, initialize = config.get("training", {}), config.get("initialize", {})
+        training, initialize = config.get("training", {}), dict(config.get("initialize", {}))
+        if initialize.get("before_init") in NOT_OF_A_LOSS:
+            initialize.pop("before_init", None)
         losses[path.stem] = {
             "components": config["components"],
             "training": {name: training[name] for name in training if name not in SAME_FOR_ALL},
@@ -181,3 +192,30 @@ def fill_in(config: Config, overrides: Mapping[str, Any]) -> Config:
     RAISES (ConfigValidationError): If an override's section doesn't exist.
     """
     return Config().from_str(config.to_str(interpolate=False), overrides=dict(overrides))
+
+
+def object_to_evaluations(variants: Sequence[Variant], on_objection: Callable[[str], None]) -> None:
+    """Count how often trainings evaluate.
+
+    variants (Sequence[Variant]): The variants. Only one of each loss is looked at.
+    on_objection (Callable[[str], None]): Called if that is less than once in an epoch.
+    RAISES (ValueError): If the only evaluation is that of the first step.
+    """
+    read: Dict[str, Optional[Evaluations]] = {}
+    for variant in {variant.loss: variant for variant in reversed(variants)}.values():
+        key = fingerprint({name: variant.config.get(name) for name in READ})
+        if key not in read:
+            read[key] = read_evaluations(variant.config)
+        found = read[key]
+        if found is None or not (objection := found.objection()):
+            continue
+        if not found.are_after_training:
+            raise ValueError(f"compare: {variant.loss}: {objection}")
+        on_objection(f"{variant.loss}: {objection}")
+
+
+def is_trained(variant: Variant) -> bool:
+    """Whether the best model of a variant was trained past the first step, which spaCy evaluates,
+    too. A step is an update or, with `accumulate_gradient`, several."""
+    cfg = srsly.read_json(variant.path / "model-best" / variant.measure.component / "cfg")
+    return cfg["progress"]["steps"] >= 2 * variant.config["training"].get("accumulate_gradient", 1)

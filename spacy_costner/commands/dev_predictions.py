@@ -106,6 +106,21 @@ def run_before(nlp: Language, name: str, docs: Iterable[Union[str, Doc]]) -> Lis
         return list(nlp.pipe(docs))
 
 
+def record_scores(nlp: Language, examples: Sequence[Example], source: str) -> None:
+    """Evaluate a pipeline that was changed after training, and write its scores to its meta. They
+    replace those of training in `nlp.meta["performance"]`, where "measured_on" names the docs.
+
+    nlp (Language): The pipeline.
+    examples (Sequence[Example]): The annotated docs.
+    source (str): Their name, such as a path.
+    """
+    scores = nlp.evaluate(examples)
+    performance = nlp.meta.setdefault("performance", {})
+    names = {*performance, *nlp.config["training"].get("score_weights", ())}
+    performance.update({name: scores[name] for name in sorted(names & scores.keys())})
+    performance["measured_on"] = {"source": source, "docs": len(examples)}
+
+
 def _posterior(ner: CostSensitiveNER, docs: Sequence[Doc], batch_size: int) -> Posterior:
     """The posterior of docs, computed by batches and concatenated."""
     batches = [ner.posterior(batch, preset=True) for batch in minibatch(docs, batch_size)]

@@ -11,7 +11,13 @@ from spacy.util import registry
 from ..decoding import LEAST, make_viterbi, without_overlap
 from ..metrics import f_beta, precision, recall
 from ..tags import Entities
-from .dev_predictions import DevPredictions, get_component, predict_dev, select
+from .dev_predictions import (
+    DevPredictions,
+    get_component,
+    predict_dev,
+    record_scores,
+    select,
+)
 from .plots import precision_recall, save
 
 
@@ -104,27 +110,48 @@ def tune(
     examples: Iterable[Example],
     *,
     name: str = "ner",
-    parameter: str = "threshold",
+    parameter: Optional[str] = None,
     aim: Aim = Aim(),  # noqa: B008
+    source: str = "development docs",
 ) -> Tuning:
     """Choose the best value of a parameter on development docs, and set it.
 
-    nlp (Language): The trained pipeline. Its config and its component are updated.
+    nlp (Language): The trained pipeline. Its config, its component and the scores in its meta are
+        updated.
     examples (Iterable[Example]): The docs. They should not be training docs.
     name (str): The name of the component.
-    parameter (str): "threshold" or "bias".
+    parameter (Optional[str]): "threshold" or "bias": its decoding replaces that of the component.
+        Defaults to "threshold", if the component has a decoding with one of the two.
     aim (Aim): What to optimise.
+    source (str): The name of the docs in the meta: see `record_scores`.
     RETURNS (Tuning): The scores at each value, and the value chosen.
-    RAISES (ValueError): If there is no such parameter or component, no entity in the docs, or no
-        value with the required precision or recall.
+    RAISES (ValueError): If there is no such parameter or component, no entity in the docs, no
+        value with the required precision or recall, or no parameter is given and the decoding of
+        the component has none.
     """
+    if parameter is None:
+        parameter = _default_parameter(nlp, name)
     if parameter not in PARAMETERS:
         raise ValueError(f"parameter: expected one of {list(PARAMETERS)}, got {parameter!r}")
+    examples = list(examples)
     points = sweep(predict_dev(nlp, name, examples), parameter)
     chosen = choose(points, aim)
     block = {"@misc": PARAMETERS[parameter].block, parameter: chosen.value, "labels": {}}
     use_decoding(nlp, name, block)
+    record_scores(nlp, examples, source)
     return Tuning(parameter, points, chosen)
+
+
+def _default_parameter(nlp: Language, name: str) -> str:
+    get_component(nlp, name)
+    block = nlp.get_pipe_config(name)["decoding"]["@misc"]
+    if block not in [parameter.block for parameter in PARAMETERS.values()]:
+        raise ValueError(
+            f"components.{name}.decoding: expected a decoding with a threshold or a bias, got "
+            f"{block}, which has neither. To replace it, name the parameter to tune: "
+            f"{' or '.join(PARAMETERS)}"
+        )
+    return "threshold"
 
 
 def sweep(dev: DevPredictions, parameter: str) -> List[Point]:

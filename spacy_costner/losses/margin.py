@@ -1,12 +1,13 @@
 """Margin losses, whose margin grows with the cost of a mistake, and expected cost."""
 
 from functools import partial
-from typing import cast
+from typing import Optional, cast
 
 from thinc.types import Floats2d
 from thinc.util import get_array_module
 
 from .. import chain
+from ..costs.tables import or_hamming
 from ..types import Cost, Gold, Loss, LossResult, Potentials, map_scores
 from ..validation import at_least
 from .composition import (
@@ -20,36 +21,36 @@ from .composition import (
 from .likelihood import sequential
 
 
-def make_softmax_margin(*, cost: Cost, multiplier: float = 1.0) -> Loss:
+def make_softmax_margin(*, cost: Optional[Cost] = None, multiplier: float = 1.0) -> Loss:
     """Build the softmax-margin: see `softmax_margin`.
 
-    cost (Cost): What each mistake costs.
+    cost (Optional[Cost]): What each mistake costs. Defaults to the Hamming cost.
     multiplier (float): Score per unit of cost, 0 or more.
     RAISES (ValueError): If the multiplier is negative or not finite.
     """
     multiplier = at_least(0, "SoftmaxMargin", "multiplier", multiplier)
-    return Loss(partial(softmax_margin, multiplier=multiplier), cost)
+    return Loss(partial(softmax_margin, multiplier=multiplier), or_hamming(cost))
 
 
-def make_max_margin(*, cost: Cost, multiplier: float = 1.0) -> Loss:
+def make_max_margin(*, cost: Optional[Cost] = None, multiplier: float = 1.0) -> Loss:
     """Build the max-margin: see `max_margin`; parameters as of the softmax-margin."""
     multiplier = at_least(0, "MaxMargin", "multiplier", multiplier)
-    return Loss(partial(max_margin, multiplier=multiplier), cost, is_smooth=False)
+    return Loss(partial(max_margin, multiplier=multiplier), or_hamming(cost), is_smooth=False)
 
 
-def make_risk(*, cost: Cost) -> Loss:
+def make_risk(*, cost: Optional[Cost] = None) -> Loss:
     """Build the risk: see `risk`.
 
-    cost (Cost): What each mistake costs.
+    cost (Optional[Cost]): What each mistake costs. Defaults to the Hamming cost.
     """
-    return Loss(risk, cost)
+    return Loss(risk, or_hamming(cost))
 
 
-def make_jensen_risk_bound(*, cost: Cost, multiplier: float = 1.0) -> Loss:
+def make_jensen_risk_bound(*, cost: Optional[Cost] = None, multiplier: float = 1.0) -> Loss:
     """Build the Jensen risk bound: see `jensen_risk_bound`; parameters as of the
     softmax-margin."""
     multiplier = at_least(0, "JensenRiskBound", "multiplier", multiplier)
-    return Loss(partial(jensen_risk_bound, multiplier=multiplier), cost)
+    return Loss(partial(jensen_risk_bound, multiplier=multiplier), or_hamming(cost))
 
 
 def softmax_margin(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> LossResult:

@@ -7,6 +7,7 @@ import numpy
 from thinc.types import Floats1d, Ints1d, Ints2d
 from thinc.util import get_array_module
 
+from ..costs.tables import or_hamming
 from ..types import Cost, Gold, Loss, LossResult, Potentials
 from ..validation import above, at_least
 from .composition import (
@@ -26,25 +27,27 @@ NO_DISTANCE = 1e-9
 def make_perceptron(*, cost: Optional[Cost] = None, alpha: float = 0.0) -> Loss:
     """Build the cost-sensitive structured perceptron: see `perceptron`.
 
-    cost (Optional[Cost]): What each mistake costs. Needed unless alpha is 0.
+    cost (Optional[Cost]): What each mistake costs. Defaults to the Hamming cost, unless alpha is
+        0.
     alpha (float): Score per unit of cost, 0 or more. 0 is the structured
         perceptron of Collins (2002).
-    RAISES (ValueError): If alpha is negative or not finite, or there is a cost without
-        alpha or alpha without a cost.
+    RAISES (ValueError): If alpha is negative or not finite, or 0 with a cost.
     """
     alpha = at_least(0, "Perceptron", "alpha", alpha)
-    if (cost is None) != (alpha == 0):
+    if cost is not None and alpha == 0:
         raise ValueError(
-            "spacy_costner.Perceptron: alpha: expected a number above 0 with a cost, and 0 "
-            f"without, got {alpha!r}"
+            f"spacy_costner.Perceptron: alpha: expected a number above 0 with a cost, got {alpha!r}"
         )
+    cost = or_hamming(cost) if alpha else None
     return Loss(partial(perceptron, alpha=alpha), cost, is_smooth=False)
 
 
-def make_mira(*, cost: Cost, multiplier: float = 1.0, aggressiveness: float = 0.01) -> Loss:
+def make_mira(
+    *, cost: Optional[Cost] = None, multiplier: float = 1.0, aggressiveness: float = 0.01
+) -> Loss:
     """Build 1-best MIRA: see `mira`.
 
-    cost (Cost): What each mistake costs.
+    cost (Optional[Cost]): What each mistake costs. Defaults to the Hamming cost.
     multiplier (float): Score per unit of cost, 0 or more.
     aggressiveness (float): The maximum size of an update, above 0.
     RAISES (ValueError): If a number is out of its range.
@@ -52,7 +55,7 @@ def make_mira(*, cost: Cost, multiplier: float = 1.0, aggressiveness: float = 0.
     multiplier = at_least(0, "MIRA", "multiplier", multiplier)
     aggressiveness = above(0, "MIRA", "aggressiveness", aggressiveness)
     compute = partial(mira, multiplier=multiplier, aggressiveness=aggressiveness)
-    return Loss(compute, cost, uses_features=True, is_smooth=False)
+    return Loss(compute, or_hamming(cost), uses_features=True, is_smooth=False)
 
 
 def perceptron(potentials: Potentials, gold: Gold, *, alpha: float = 0.0) -> LossResult:

@@ -13,6 +13,7 @@ from ..types import Potentials
 from ..validation import number
 from .dense import resize_emissions
 from .sparse import build_sparse_crf, build_vocab
+from .weights import AVERAGE_POWER
 
 
 def build_hybrid_crf(
@@ -23,6 +24,7 @@ def build_hybrid_crf(
     L2: float = 0.0,
     dropout: float = 0.0,
     eps: float = 1e-8,
+    average_power: float = AVERAGE_POWER,
     part_dropout: float = 0.0,
     nO: Optional[int] = None,
 ) -> Model[List[Doc], Potentials]:
@@ -32,7 +34,8 @@ def build_hybrid_crf(
     tok2vec (Model[List[Doc], List[Floats2d]]): Any Tok2Vec or listener. It is trained by the
         optimizer of the config.
     features (Template): The template of features.
-    learn_rate, L1, L2, dropout, eps (float): Of the sparse part: see `build_sparse_crf`.
+    learn_rate, L1, L2, dropout, eps, average_power (float): Of the sparse part: see
+        `build_sparse_crf`.
     part_dropout (float): The share of docs that use only one of the two parts in an update, each
         part equally often; its emissions are doubled. Each part thus learns to predict without the
         other.
@@ -45,7 +48,14 @@ def build_hybrid_crf(
     if not 0 <= number(part_dropout) <= 1:
         raise ValueError(f"{where}: part_dropout: expected 0 to 1, got {part_dropout}")
     sparse = build_sparse_crf(
-        features, learn_rate=learn_rate, L1=L1, L2=L2, dropout=dropout, eps=eps, nO=nO
+        features,
+        learn_rate=learn_rate,
+        L1=L1,
+        L2=L2,
+        dropout=dropout,
+        eps=eps,
+        average_power=average_power,
+        nO=nO,
     )
     emissions = Linear(nO, tok2vec.maybe_get_dim("nO"), init_W=zero_init)
     dense: Model[List[Doc], Ragged] = chain(

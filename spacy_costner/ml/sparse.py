@@ -11,7 +11,7 @@ from ..features import FeatureBatch, Features, Template
 from ..sparse import AdaGrad
 from ..types import Potentials
 from ..validation import check_cost, number
-from .weights import SparseWeights
+from .weights import AVERAGE_POWER, SparseWeights
 
 
 def build_sparse_crf(
@@ -21,6 +21,7 @@ def build_sparse_crf(
     L2: float = 0.0,
     dropout: float = 0.0,
     eps: float = 1e-8,
+    average_power: float = AVERAGE_POWER,
     nO: Optional[int] = None,
 ) -> Model[List[Doc], Potentials]:
     """Build a linear-chain CRF on sparse features.
@@ -33,6 +34,8 @@ def build_sparse_crf(
     dropout (float): The share of features that tokens lose in training.
     eps (float): How large the sum of gradients has to be before updates have full size. Near 0
         even a small first gradient gives a full update.
+    average_power (float): p: where averages are used, the weights after step t count t^p. 0: all
+        steps count the same.
     nO (Optional[int]): K, the number of tags. The component sets it from its labels.
     RETURNS (Model[List[Doc], Potentials]): The model. Its shims are `Features` and
         `SparseWeights`. Its attribute "build_vocab" takes it and docs, and builds the
@@ -47,6 +50,7 @@ def build_sparse_crf(
         raise ValueError(f"{where}: learn_rate: expected more than 0, got {learn_rate}")
     if not number(eps) > 0:
         raise ValueError(f"{where}: eps: expected more than 0, got {eps}")
+    check_cost(average_power, f"{where}: average_power")
     settings = AdaGrad(
         learn_rate, check_cost(L1, f"{where}: L1"), check_cost(L2, f"{where}: L2"), eps
     )
@@ -55,7 +59,7 @@ def build_sparse_crf(
         forward,
         init=init,
         dims={"nO": nO},
-        shims=[Features(features, dropout), SparseWeights(settings)],
+        shims=[Features(features, dropout), SparseWeights(settings, average_power)],
         attrs={
             "build_vocab": build_vocab,
             "find_features": find_features,

@@ -15,6 +15,13 @@ from ..sparse import AdaGrad, Table
 
 AVERAGE = "average"
 
+AVERAGE_POWER = 3.0
+"""The default of how averages weigh steps, chosen on development data: see docs/linear.md."""
+
+FIRST_PERIOD, GROWTH = 8, 1.5
+"""The number of steps at which the second period of an average begins, and by which factor it has
+grown at the next."""
+
 _CATCHING_UP = Lock()
 """Held while a prediction does in some rows what regularisation has left to do. When it is done
 no other prediction changes these rows."""
@@ -25,16 +32,30 @@ class SparseWeights(Shim):
     tag, the start and the end.
 
     All weights start at 0 and are trained by AdaGrad, whatever the optimizer of the config is. If
-    that keeps averages, so does this: uniform ones (Collins, 2002).
+    that keeps averages, so does this: the weights after step t count t^p, so that early ones count
+    little. p = 0 is the mean over all steps (Collins, 2002).
+
+    The average is brought up to date at the ends of periods, each half as long again as all steps
+    before it. With b the end of the last period, n the current step and w_t the weights after t,
+
+        average_n = (1 - s) average_b + s (w_{b+1} + ... + w_n) / (n - b),  s = 1 - (b / n)^(p + 1)
+
+    Shamir & Zhang (2013), section 4: polynomial-decay averaging.
     """
 
-    def __init__(self, settings: AdaGrad = AdaGrad()) -> None:  # noqa: B008 (immutable)
+    def __init__(
+        self,
+        settings: AdaGrad = AdaGrad(),  # noqa: B008 (immutable)
+        average_power: float = AVERAGE_POWER,
+    ) -> None:
         """Initialize without weights.
 
         settings (AdaGrad): The settings of updates.
+        average_power (float): p, 0 or more.
         """
         super().__init__(None)
         self.settings = settings
+        self.average_power = average_power
         self.step = 0
         self.table: Table
         self._n_features: Optional[int] = None
@@ -107,14 +128,14 @@ class SparseWeights(Shim):
 
         n_tags (int): The new K.
         """
-        self._work_out()
-        table, step, old = self.table, self.step, self.n_tags
+        self._end_period()
+        table, average, step, old = self.table, self._average, self.step, self.n_tags
         self.allocate(self.n_features, n_tags)
         kept = self.n_features + old
-        for before, after in zip(table[:3], self.table[:3]):
+        for before, after in zip((*table[:3], average), (*self.table[:3], self._average)):
             after[:kept, :old] = before[:kept]
             after[-2:, :old] = before[-2:]
-        self.table.last[:] = self.step = step
+        self.table.last[:] = self.step = self._period_begin = step
 
     def score(self, rows: Ints2d) -> Floats2d:
         """Emissions of tokens.
@@ -178,25 +199,42 @@ class SparseWeights(Shim):
         if averages is not None:
             # The average itself is worked out where it is used.
             averages[self.id, AVERAGE] = numpy.ones(1, dtype="float32")
+            if self.average_power and self.step >= max(FIRST_PERIOD, GROWTH * self._period_begin):
+                self._end_period()
 
     @contextmanager
     def use_params(self, params: Dict[Tuple[int, str], Any]) -> Iterator[None]:
-        """Use the average of the weights over all updates temporarily.
+        """Use the average of the weights after each update temporarily.
 
         params (Dict[Tuple[int, str], Any]): The averages of an optimizer.
         """
         if (self.id, AVERAGE) not in params or not self.step or self._averaged:
             yield
             return
-        self._work_out()
         table = self.table
-        idle = (self.step - table.last).astype("float32")[:, None] * table.weights
-        average = (table.totals + idle) / numpy.float32(self.step)
-        self.table, self._averaged = table._replace(weights=average), True
+        self.table, self._averaged = table._replace(weights=self._mean()), True
         try:
             yield
         finally:
             self.table, self._averaged = table, False
+
+    def _mean(self) -> Floats2d:
+        """The average of the weights after each update. Shape: (V + K + 2, K)"""
+        self._work_out()
+        if self.step == self._period_begin:
+            return self._average.copy()
+        table, n_steps = self.table, self.step - self._period_begin
+        share = 1 - (self._period_begin / self.step) ** (self.average_power + 1)
+        mean = (self.step - table.last).astype("float32")[:, None] * table.weights
+        mean += table.totals
+        mean *= numpy.float32(share / n_steps)
+        return mean + numpy.float32(1 - share) * self._average if self._period_begin else mean
+
+    def _end_period(self) -> None:
+        """Bring the average up to date."""
+        self._average = self._mean()
+        self.table.totals[:] = 0
+        self.table.last[:] = self._period_begin = self.step
 
     def _work_out(self, rows: Optional[Ints2d] = None) -> None:
         """Apply the pending regularisation to some rows, or to all."""
@@ -217,6 +255,8 @@ class SparseWeights(Shim):
             totals=numpy.zeros_like(weights),
             last=numpy.zeros(len(weights), dtype="int32"),
         )
+        self._average = numpy.zeros_like(weights)
+        self._period_begin = 0
         self._place_of = numpy.full(len(weights), -1, dtype="int32")
         self._pending = []
         self.step = 0

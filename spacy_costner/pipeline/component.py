@@ -378,10 +378,10 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
         """How far training has come."""
         return Progress(**self.cfg["progress"])
 
-    def advance(self, n_examples: int) -> None:
+    def advance(self, n_examples: float) -> None:
         """Count an update.
 
-        n_examples (int): The number of its examples.
+        n_examples (float): The number of its examples, and shares of them.
         """
         steps, epochs = self.progress
         epochs += n_examples / max(self.cfg["n_examples"], 1)

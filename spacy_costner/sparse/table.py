@@ -10,7 +10,7 @@ class Table(NamedTuple):
 
     weights (Floats2d): Shape: (V, K)
     squares (Floats2d): Sum of the squared gradients so far. Shape: (V, K)
-    totals (Floats2d): Sum of the weights after each update so far. Shape: (V, K)
+    totals (Floats2d): Sum of the weights after each update of this period. Shape: (V, K)
     last (Ints1d): The last update up to which a row is regularised. Shape: (V,)
     """
 

@@ -22,6 +22,7 @@ from .examples import AllExamples
 from .lbfgs import minimise, scipy_minimize
 from .objective import TotalLoss
 from .online import Trained, read_batches, train
+from .pieces import batch_pieces
 from .preparation import annotate, component_to_fit, evaluate, prepare, save
 from .zscore import ZScoreEquations
 
@@ -114,8 +115,9 @@ def fit(
 def fit_online(config: Config, output_path: Path, *, on_epoch: OnStep = ignore) -> Fitted:
     """Train the linear model of a config by the updates of `spacy train`, and save the pipeline.
 
-    The config's batcher makes the batches once. They are shuffled in each epoch. Training ends
-    after the config's `max_epochs` or `max_steps`. The model is evaluated only at the end.
+    The config's batcher makes the batches once, of pieces of long docs: see `read_pieces`. They are
+    shuffled in each epoch. Training ends after the config's `max_epochs` or `max_steps`. The model
+    is evaluated only at the end.
 
     config (Config): A config for `spacy train`.
     output_path (Path): Where the pipeline goes, as "model-last".
@@ -125,8 +127,7 @@ def fit_online(config: Config, output_path: Path, *, on_epoch: OnStep = ignore) 
     """
     ready = prepare(config, output_path, lambda nlp, ner: check_end(nlp))
     nlp, ner, training = ready.nlp, ready.ner, ready.training
-    random.shuffle(ready.examples)
-    batches = read_batches(ner, training["batcher"](ready.examples))
+    batches = batch_pieces(ner, ready.examples, training["batcher"], random.shuffle)
     optimizer = training["optimizer"]
     limits = {name: training[name] for name in ("max_epochs", "max_steps")}
     trained = train(ner, batches, optimizer, **limits, on_epoch=on_epoch)

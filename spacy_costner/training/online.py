@@ -13,6 +13,9 @@ from ..pipeline.objective import check_finite
 from ..pipeline.targets import Targets
 from .convergence import OnStep, Step, ignore
 
+Batch = Tuple[FeatureBatch, Targets]
+"""The features and the targets of a batch."""
+
 
 class Trained(NamedTuple):
     """The result of online training.
@@ -36,14 +39,12 @@ class Trained(NamedTuple):
         )
 
 
-def read_batches(
-    ner: CostSensitiveNER, batches: Iterable[List[Example]]
-) -> List[Tuple[FeatureBatch, Targets]]:
+def read_batches(ner: CostSensitiveNER, batches: Iterable[List[Example]]) -> List[Batch]:
     """Extract the features of batches and make their targets.
 
     ner (CostSensitiveNER): An initialized component with a linear model.
     batches (Iterable[List[Example]]): The batches.
-    RETURNS (List[Tuple[FeatureBatch, Targets]]): Those of each batch that has tokens.
+    RETURNS (List[Batch]): Those of each batch that has tokens.
     """
     features, _ = linear_part(ner.model)
     seen = [
@@ -54,7 +55,7 @@ def read_batches(
 
 def train(
     ner: CostSensitiveNER,
-    batches: List[Tuple[FeatureBatch, Targets]],
+    batches: List[Batch],
     optimizer: Optimizer,
     *,
     max_epochs: int,
@@ -64,7 +65,8 @@ def train(
     """Update the model with each batch, in another order in each epoch.
 
     ner (CostSensitiveNER): An initialized component with a linear model.
-    batches (List[Tuple[FeatureBatch, Targets]]): What `read_batches` returned. They are shuffled.
+    batches (List[Batch]): What `read_batches` or `batch_pieces` returned: an epoch. They are
+        shuffled.
     optimizer (Optimizer): The optimizer. It may keep averages.
     max_epochs (int), max_steps (int): When to end; 0 for no limit. Not both 0.
     on_epoch (Callable): Called after each epoch. A KeyboardInterrupt ends training and keeps the
@@ -75,6 +77,8 @@ def train(
     if not (max_epochs or max_steps):
         raise ValueError("fit: max_epochs, max_steps: expected one of them above 0, both are 0")
     value, n_epochs, n_steps, reason = float("nan"), 0, 0, "trained"
+    n_sequences = sum(len(targets.lengths) for _, targets in batches)
+    share = ner.cfg["n_examples"] / max(n_sequences, 1)
     try:
         while batches and (not max_epochs or n_epochs < max_epochs):
             random.shuffle(batches)
@@ -82,7 +86,7 @@ def train(
             for seen, targets in batches:
                 if max_steps and n_steps == max_steps:
                     return Trained(value, n_epochs, n_steps, "steps used up")
-                batch_value, n_tokens = step(ner, seen, targets, optimizer)
+                batch_value, n_tokens = step(ner, seen, targets, optimizer, share)
                 total += batch_value
                 n_annotated += n_tokens
                 n_steps += 1
@@ -96,9 +100,14 @@ def train(
 
 
 def step(
-    ner: CostSensitiveNER, seen: FeatureBatch, targets: Targets, optimizer: Optimizer
+    ner: CostSensitiveNER,
+    seen: FeatureBatch,
+    targets: Targets,
+    optimizer: Optimizer,
+    share: float = 1.0,
 ) -> Tuple[float, int]:
-    """Update the model with a batch, as `CostSensitiveNER.update` does.
+    """Update the model with a batch, as `CostSensitiveNER.update` does. A sequence is that share
+    of an example.
 
     RETURNS (Tuple[float, int]): The loss of the batch, and the number to divide it by.
     """
@@ -107,5 +116,5 @@ def step(
     result, n_annotated = ner.objective.evaluate(targets, scores, ner.tags, ner.progress)
     add_gradient(result.gradient)
     ner.finish_update(optimizer)
-    ner.advance(len(targets.lengths))
+    ner.advance(share * len(targets.lengths))
     return result.value, n_annotated

@@ -20,6 +20,7 @@ from thinc.api import Config
 from ..pipeline.component import CostSensitiveNER
 from ..saving import check_folder, save_folder
 from ..settings import check_settings
+from .evaluation import without_evaluation
 
 DIR_MODEL = "model-last"
 
@@ -79,7 +80,10 @@ def prepare(
     if sourced:
         with nlp.select_pipes(enable=sourced):
             nlp.resume_training(sgd=training["optimizer"])
-    with nlp.select_pipes(disable=[*training["frozen_components"], *sourced]):
+    with (
+        nlp.select_pipes(disable=[*training["frozen_components"], *sourced]),
+        without_evaluation(nlp),
+    ):
         nlp.initialize(lambda: examples, sgd=training["optimizer"])
     annotate(nlp, examples, training["annotating_components"], before=ner.name)
     return Preparation(nlp, training, ner, examples, dev_corpus)

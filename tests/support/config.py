@@ -24,11 +24,6 @@ REQUIRED: Dict[str, Dict[str, Any]] = {
     "spacy_costner.SparseCRF.v1": {"features": FEATURES},
     "spacy_costner.HybridCRF.v1": {"features": FEATURES, "tok2vec": TOK2VEC},
     "spacy_costner.Mixed.v1": {"k": 2.0},
-    "spacy_costner.SoftmaxMargin.v1": {"cost": HAMMING},
-    "spacy_costner.MaxMargin.v1": {"cost": HAMMING},
-    "spacy_costner.Risk.v1": {"cost": HAMMING},
-    "spacy_costner.JensenRiskBound.v1": {"cost": HAMMING},
-    "spacy_costner.MIRA.v1": {"cost": HAMMING},
     "spacy_costner.Schedule.v1": {
         "steps": [10],
         "*": {

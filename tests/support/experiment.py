@@ -62,7 +62,7 @@ subword_features = false
 seed = ${{system.seed}}
 gpu_allocator = ${{system.gpu_allocator}}
 max_steps = 6
-eval_frequency = 3
+eval_frequency = 1
 """
 
 SHORT = """

@@ -1,0 +1,151 @@
+"""How often `spacy train` evaluates: it takes `eval_frequency` in steps, whatever an epoch is.
+
+The best of the models that are evaluated is saved as "model-best". The first of them is that of
+the first step. If no other follows, or few do, the best model is hardly trained.
+"""
+
+from contextlib import contextmanager
+from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Optional
+
+from spacy.language import Language
+from spacy.schemas import ConfigSchemaTraining
+from spacy.training import Example
+from spacy.util import load_model_from_config, registry, resolve_dot_names
+from thinc.api import Config
+
+CALLBACK = "spacy_costner.evaluate_each_epoch.v1"
+
+UNCERTAIN = 100
+"""If batches are by words, the number of steps of an epoch depends on the order of the docs. The
+last evaluation is this part of all steps before the end, so that it is not missed."""
+
+
+class Evaluations(NamedTuple):
+    """When training evaluates: at step 0 and every `frequency` steps.
+
+    steps_per_epoch (int): Number of steps of an epoch.
+    n_steps (Optional[int]): Number of steps after which training ends at the latest. None: no
+        limit.
+    frequency (int): Number of steps from one evaluation to the next.
+    """
+
+    steps_per_epoch: int
+    n_steps: Optional[int]
+    frequency: int
+
+    @property
+    def are_after_training(self) -> bool:
+        """Whether there is an evaluation after the first step."""
+        return self.n_steps is None or self.frequency < self.n_steps
+
+    @property
+    def are_in_each_epoch(self) -> bool:
+        """Whether there is at least one evaluation in each epoch."""
+        return self.frequency <= max(self.steps_per_epoch, 1)
+
+    def objection(self) -> str:
+        """What is wrong, and what to do; empty if nothing is."""
+        if self.are_in_each_epoch and self.are_after_training:
+            return ""
+        ends = f", and training ends after {self.n_steps}" if self.n_steps else ""
+        if not self.are_after_training:
+            ends += ": only the model of the first step is evaluated"
+        return (
+            f"training.eval_frequency: expected at most {self.steps_per_epoch}, the steps of an "
+            f"epoch, got {self.frequency}{ends}; or set initialize.before_init to "
+            f"{CALLBACK}"
+        )
+
+    def in_each_epoch(self) -> "Evaluations":
+        """At least one evaluation in each epoch. If that is more than there were, the last one is
+        at the end of training.
+        """
+        if self.are_in_each_epoch and self.are_after_training:
+            return self
+        if self.n_steps is None:
+            return self._replace(frequency=self.steps_per_epoch)
+        last = max(self.n_steps - 1 - self.n_steps // UNCERTAIN, 1)
+        n_evaluations = -(-last // max(min(self.steps_per_epoch, self.frequency), 1))
+        return self._replace(frequency=max(last // n_evaluations, 1))
+
+
+def count_evaluations(
+    training: Mapping[str, Any],
+    examples: Iterable[Example],
+    before_init: Optional[Callable[[Language], Any]] = None,
+) -> Optional[Evaluations]:
+    """Count the steps of an epoch of `spacy train`.
+
+    training (Mapping[str, Any]): The block [training] of a config, resolved.
+    examples (Iterable[Example]): The training corpus.
+    before_init (Optional[Callable]): The callback of the block [initialize], resolved.
+    RETURNS (Optional[Evaluations]): None if the corpus is a stream, which has no epochs.
+    """
+    max_epochs, max_steps = training["max_epochs"], training["max_steps"]
+    if max_epochs < 0:
+        return None
+    steps_per_epoch = sum(1 for _ in training["batcher"](examples))
+    limits = [max_epochs * steps_per_epoch, max_steps + 1 if max_steps else 0]
+    n_steps = min((limit for limit in limits if limit), default=None)
+    found = Evaluations(steps_per_epoch, n_steps, training["eval_frequency"])
+    return found.in_each_epoch() if before_init is evaluate_each_epoch else found
+
+
+def read_evaluations(config: Config) -> Optional[Evaluations]:
+    """Count the steps of an epoch of a config. The corpus is read, but no component is made.
+
+    config (Config): A config for `spacy train`, complete or not.
+    RETURNS (Optional[Evaluations]): See `count_evaluations`.
+    """
+    whole = Config(Language.default_config).merge(config).interpolate()
+    nlp = load_model_from_config(
+        Config({"nlp": {**whole["nlp"], "pipeline": [], "disabled": []}}), auto_fill=True
+    )
+    training = registry.resolve(whole["training"], schema=ConfigSchemaTraining)
+    init = registry.resolve({"block": {"before_init": whole["initialize"]["before_init"]}})
+    (corpus,) = resolve_dot_names(whole, [training["train_corpus"]])
+    return count_evaluations(training, corpus(nlp), init["block"]["before_init"])
+
+
+def make_evaluate_each_epoch() -> Callable[[Language], Language]:
+    """Build a callback that has `spacy train` evaluate at least once in each epoch: see
+    `evaluate_each_epoch`.
+
+        [initialize.before_init]
+        @callbacks = "spacy_costner.evaluate_each_epoch.v1"
+    """
+    return evaluate_each_epoch
+
+
+def evaluate_each_epoch(nlp: Language) -> Language:
+    """Lower the `eval_frequency` of a pipeline's config to the steps of an epoch, if it is more.
+    The training corpus is read once more for it. A corpus that can't be read is left to
+    `spacy train`, which reports it; `nlp.initialize` may do without.
+
+    nlp (Language): The pipeline, before it is initialized.
+    RETURNS (Language): The same pipeline.
+    """
+    config = nlp.config.interpolate()
+    try:
+        training = registry.resolve(config["training"], schema=ConfigSchemaTraining)
+        (corpus,) = resolve_dot_names(config, [training["train_corpus"]])
+        found = count_evaluations(training, corpus(nlp), evaluate_each_epoch)
+    except (ValueError, OSError):
+        return nlp
+    if found is not None:
+        nlp.config["training"]["eval_frequency"] = found.frequency
+    return nlp
+
+
+@contextmanager
+def without_evaluation(nlp: Language) -> Iterator[None]:
+    """Leave `evaluate_each_epoch` out of the initialization of a pipeline that is not trained by
+    `spacy train`."""
+    block = nlp.config["initialize"]
+    callback = block["before_init"]
+    ours = isinstance(callback, dict) and callback.get("@callbacks") == CALLBACK
+    block["before_init"] = None if ours else callback
+    try:
+        yield
+    finally:
+        block["before_init"] = callback

@@ -1,0 +1,169 @@
+"""How often training evaluates: counted, lowered, and objected to."""
+
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+import pytest
+import spacy
+import srsly
+from spacy.tokens import Doc, DocBin
+from spacy.training.initialize import init_nlp
+from spacy.training.loop import train
+from spacy.util import load_config
+from thinc.api import Config
+
+from spacy_costner.commands.check import check
+from spacy_costner.commands.compare import compare
+from spacy_costner.commands.config_variants import put_onto
+from spacy_costner.training import fit_online
+from spacy_costner.training.evaluation import (
+    CALLBACK,
+    Evaluations,
+    evaluate_each_epoch,
+    read_evaluations,
+)
+
+from .support.commands import run
+from .support.experiment import CONFIG, Experiment
+from .support.fitting import SPARSE_CONFIG
+
+N_DOCS, BATCH_SIZE, STEPS = 10, 4, 3
+"""Ten docs in batches of four are three steps an epoch."""
+
+EACH_EPOCH = {"initialize": {"before_init": {"@callbacks": CALLBACK}}}
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    vocab = spacy.blank("en").vocab
+    docs = [Doc(vocab, words=["Paris", f"{i}"], ents=["B-city", "O"]) for i in range(N_DOCS)]
+    DocBin(docs=docs).to_disk(tmp_path / "corpus.spacy")
+    return tmp_path / "corpus.spacy"
+
+
+def config_of(corpus: Path, *changes: Dict[str, Any], **training: Any) -> Config:
+    config: Config = Config().from_str(CONFIG.format(corpus=corpus))
+    batcher = {"@batchers": "spacy.batch_by_sequence.v1", "size": BATCH_SIZE}
+    limits = {"max_epochs": 0, "max_steps": 0, "eval_frequency": 100, "batcher": batcher}
+    for change in ({"training": {**limits, **training}}, *changes):
+        config = put_onto(config, change)
+    return config
+
+
+def evaluated_steps(config: Config, output: Path) -> List[int]:
+    """The steps at which `spacy train` evaluates."""
+    logger = {"@loggers": "spacy.ConsoleLogger.v3", "console_output": False}
+    log = {**logger, "output_file": str(output / "log.jsonl")}
+    output.mkdir(exist_ok=True)
+    train(init_nlp(put_onto(config, {"training": {"logger": log}})), output)
+    return [row["step"] for row in srsly.read_jsonl(output / "log.jsonl")]
+
+
+@pytest.mark.parametrize(
+    ("limits", "n_steps"),
+    [
+        ({"max_epochs": 4}, 12),
+        ({"max_steps": 20}, 21),
+        ({"max_epochs": 4, "max_steps": 20}, 12),
+        ({"max_epochs": 9, "max_steps": 20}, 21),
+        ({}, None),
+    ],
+)
+def test_steps_are_counted(corpus: Path, limits: Dict[str, int], n_steps: Optional[int]) -> None:
+    found = read_evaluations(config_of(corpus, **limits))
+    assert found == Evaluations(STEPS, n_steps, 100)
+    assert "expected at most 3, the steps of an epoch, got 100" in found.objection()
+    assert found.are_after_training is (n_steps is None)
+
+
+def test_counted_steps_are_those_of_training(corpus: Path, tmp_path: Path) -> None:
+    for name, limit in (("max_epochs", 4), ("max_steps", 20)):
+        config = config_of(corpus, eval_frequency=1, **{name: limit})
+        found = read_evaluations(config)
+        assert found is not None and found.objection() == ""
+        assert evaluated_steps(config, tmp_path / name) == list(range(found.n_steps or 0))
+
+
+@pytest.mark.parametrize("limits", [{"max_epochs": 4}, {"max_steps": 20}])
+def test_each_epoch_is_evaluated(corpus: Path, tmp_path: Path, limits: Dict[str, int]) -> None:
+    config = config_of(corpus, EACH_EPOCH, **limits)
+    steps = evaluated_steps(config, tmp_path / "training")
+    n_steps = {"max_epochs": 12, "max_steps": 21}[next(iter(limits))]
+    assert max(after - before for before, after in zip(steps, [*steps[1:], n_steps])) <= STEPS
+    saved = load_config(tmp_path / "training" / "model-last" / "config.cfg")
+    found = read_evaluations(config)
+    assert found is not None and found.objection() == ""
+    assert saved["training"]["eval_frequency"] == found.frequency == steps[1]
+
+
+@pytest.mark.parametrize("steps_per_epoch", [1, 2, 7, 94, 521, 5000])
+@pytest.mark.parametrize("max_epochs", [1, 2, 8, 30])
+@pytest.mark.parametrize("frequency", [1, 50, 1000])
+def test_evaluations_in_each_epoch(steps_per_epoch: int, max_epochs: int, frequency: int) -> None:
+    n_steps = steps_per_epoch * max_epochs
+    before = Evaluations(steps_per_epoch, n_steps, frequency)
+    found = before.in_each_epoch()
+    assert 1 <= found.frequency <= min(steps_per_epoch, frequency)
+    if before.objection() == "":
+        assert found == before
+    elif n_steps > 1:
+        last = (n_steps - 1) // found.frequency * found.frequency
+        assert found.objection() == "" and last >= n_steps - n_steps / 100 - max_epochs - 1
+
+
+def test_what_can_not_be_read_is_left_as_it_is(corpus: Path) -> None:
+    """`nlp.initialize` needs no corpus, and a stream has no epochs."""
+    for config in (config_of(Path("nowhere.spacy"), EACH_EPOCH), config_of(corpus, max_epochs=-1)):
+        nlp = spacy.blank("en").from_config(config, auto_fill=True)
+        assert evaluate_each_epoch(nlp) is nlp
+        assert nlp.config["training"]["eval_frequency"] == 100
+    assert read_evaluations(config_of(corpus, max_epochs=-1)) is None
+
+
+def test_fit_does_without(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It evaluates at the end, and reads the corpus once."""
+    monkeypatch.delattr("spacy_costner.training.evaluation.count_evaluations")
+    fitted = fit_online(
+        put_onto(config_of(corpus, EACH_EPOCH, max_epochs=2), SPARSE_CONFIG), tmp_path
+    )
+    saved = load_config(fitted.path / "config.cfg")
+    assert saved["initialize"]["before_init"] == {"@callbacks": CALLBACK}
+    assert saved["training"]["eval_frequency"] == 100
+
+
+@pytest.mark.parametrize(
+    ("limits", "severity"), [({"max_steps": 300}, "warning"), ({"max_epochs": 4}, "error")]
+)
+def test_check_objects(corpus: Path, tmp_path: Path, limits: Dict[str, int], severity: str) -> None:
+    path = tmp_path / "config.cfg"
+    config_of(corpus, **limits).to_disk(path)
+    (found,) = [one for one in check(path).findings if "eval_frequency" in one.message]
+    assert found.severity == severity and found.corpus == "config"
+    assert "at most 3, the steps of an epoch, got 100" in found.message
+    assert ("only the model of the first step" in found.message) is (severity == "error")
+    config_of(corpus, EACH_EPOCH, **limits).to_disk(path)
+    assert [one for one in check(path).findings if "eval_frequency" in one.message] == []
+
+
+def losses_of(experiment: Experiment, config: Config, **training: Any) -> List[Any]:
+    put_onto(config, {"training": training}).to_disk(experiment.config_path)
+    given = ["--losses", ",".join(map(str, experiment.loss_paths)), "--samples", 9]
+    folders = ["--test", experiment.test_path, "--output", experiment.output_path]
+    return ["compare", experiment.config_path, *given, *folders]
+
+
+def test_compare_objects(experiment: Experiment, corpus: Path) -> None:
+    few = losses_of(experiment, config_of(corpus), max_steps=8, eval_frequency=5)
+    result = run(*few)
+    assert result.exit_code == 0, result.output
+    message = (
+        "sequential: training.eval_frequency: expected at most 3, the steps of an epoch, got 5"
+    )
+    assert result.output.count(message) == 1
+    with pytest.warns(UserWarning, match="expected at most 3, the steps of an epoch, got 5"):
+        compare(*experiment, n_samples=9)
+    result = run(*losses_of(experiment, config_of(corpus), max_epochs=1, eval_frequency=5))
+    assert result.exit_code == 1
+    assert "training ends after 3: only the model of the first step is evaluated" in result.output
+    result = run(*losses_of(experiment, config_of(corpus, EACH_EPOCH), max_epochs=2))
+    assert result.exit_code == 0 and "eval_frequency" not in result.output

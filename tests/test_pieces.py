@@ -1,0 +1,177 @@
+"""Pieces of docs: where they are cut, and that they are parts of the same targets and features."""
+
+import random
+from typing import Any, Dict, List, Tuple
+
+import numpy
+import pytest
+from numpy.testing import assert_array_equal
+from spacy.language import Language
+from spacy.tokens import Doc
+from spacy.training import Example
+from spacy.training.batchers import minibatch_by_words
+from spacy.util import minibatch
+from thinc.api import Adam
+
+from spacy_costner.ml import linear_part, score_seen
+from spacy_costner.training import read_batches, train
+from spacy_costner.training.pieces import batch_pieces, join, read_pieces, sentence_starts
+
+from .support.config import HAMMING
+from .support.fitting import initialized, loss_block
+
+SENTENCES: List[Tuple[List[str], List[str]]] = [
+    (["Ana", "Lee", "saw", "Rome"], ["B-X", "I-X", "O", "B-X"]),
+    (["Rome", "saw", "Lee"], ["B-X", "O", "B-X"]),
+    (["saw", "\n", "Ana"], ["O", "O", "B-X"]),
+]
+N_TOKENS = sum(len(words) for words, _ in SENTENCES)
+
+
+def article(nlp: Language, *sentences: int, starts: bool = True) -> Example:
+    chosen = [SENTENCES[i] for i in sentences]
+    words = [word for some, _ in chosen for word in some]
+    ents = [tag for _, tags in chosen for tag in tags]
+    begins = [i == 0 for some, _ in chosen for i in range(len(some))] if starts else None
+    reference = Doc(nlp.vocab, words=words, ents=ents, sent_starts=begins)  # type: ignore[arg-type]
+    return Example(Doc(nlp.vocab, words=words), reference)
+
+
+def corpus(**settings: Any) -> Tuple[Language, List[Example]]:
+    nlp, examples = initialized(**settings)
+    examples += [article(nlp, 0, 1, 2), article(nlp, 2, 2, 0, 1), article(nlp, 1)]
+    nlp.initialize(lambda: examples)
+    return nlp, examples
+
+
+def begins_of(pieces: List[Any]) -> List[List[int]]:
+    """The first tokens of the pieces of each doc."""
+    begins: Dict[int, List[int]] = {}
+    ends: Dict[int, int] = {}
+    for piece in pieces:
+        doc = id(piece.reference)
+        begins.setdefault(doc, []).append(ends.get(doc, 0))
+        ends[doc] = begins[doc][-1] + len(piece)
+    assert [*ends.values()] == [
+        len({id(p.reference): p for p in pieces}[i].reference) for i in ends
+    ]
+    return [*begins.values()]
+
+
+@pytest.mark.parametrize(
+    ("most_words", "begins"),
+    [(99, [0]), (10, [0]), (9, [0, 7]), (7, [0, 7]), (6, [0, 4]), (5, [0, 4, 7]), (1, [0, 4, 7])],
+)
+def test_docs_are_cut_at_the_starts_of_sentences(most_words: int, begins: List[int]) -> None:
+    nlp, _ = initialized()
+    eg = article(nlp, 0, 1, 2)
+    assert begins_of([*read_pieces(nlp.get_pipe("ner"), [eg], most_words)]) == [begins]
+
+
+def test_without_sentences_docs_are_cut_between_entities() -> None:
+    nlp, _ = initialized()
+    eg = article(nlp, 0, 1, 2, starts=False)
+    assert begins_of([*read_pieces(nlp.get_pipe("ner"), [eg], 1)]) == [[0, 2, 3, 4, 5, 6, 7, 8, 9]]
+    eg.reference.set_ents([], default="missing")
+    assert begins_of([*read_pieces(nlp.get_pipe("ner"), [eg], 1)]) == [[0]]
+
+
+def test_entities_that_cross_sentences_stay_whole() -> None:
+    nlp, _ = initialized()
+    eg = article(nlp, 1, 0)
+    eg.reference[4].is_sent_start = True
+    assert begins_of([*read_pieces(nlp.get_pipe("ner"), [eg], 1)]) == [[0, 3]]
+
+
+def test_sentences_of_other_tokens() -> None:
+    nlp, _ = initialized()
+    eg = article(nlp, 1, 1)
+    assert numpy.flatnonzero(sentence_starts(eg)).tolist() == [3]
+    other = Doc(
+        nlp.vocab, words=["Rome", "sawLee", "Rome", "saw", "Lee"], sent_starts=[1, 0, 1, 0, 0]
+    )
+    assert numpy.flatnonzero(sentence_starts(Example(other, eg.reference))).tolist() == [2]
+
+
+def test_features_are_those_of_the_whole_doc() -> None:
+    windows = {"ORTH": 2, "LOWER": 1}
+    features = {"@misc": "spacy_costner.Features.v1", "windows": windows}
+    model = {"@architectures": "spacy_costner.SparseCRF.v1", "features": features}
+    nlp, examples = corpus(model=model)
+    pieces = [*read_pieces(nlp.get_pipe("ner"), examples, 4)]
+    assert len(pieces) > len(examples)
+    whole = linear_part(nlp.get_pipe("ner").model)[0].find([eg.predicted for eg in examples])
+    assert_array_equal(numpy.concatenate([piece.seen.rows for piece in pieces]), whole.rows)
+
+
+WEIGHTS = {"@misc": "spacy_costner.Weights.v1", "labels": {"X": 2.0}, "boundary": 3.0}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"loss": loss_block("MIRA", cost=HAMMING)},
+        {"loss": loss_block("SoftmaxMargin", cost=HAMMING), "weights": WEIGHTS},
+        {"weights": {"@misc": "spacy_costner.Weights.v1", "example": "piece_weight"}},
+    ],
+)
+def test_joined_pieces_are_a_batch(settings: Dict[str, Any]) -> None:
+    """Of docs with and without missing annotation and white space, cut at all sentences, and of the
+    same sentences as docs of their own: the same loss and gradient of emissions."""
+    Doc.set_extension("piece_weight", default=1.0, force=True)
+    nlp, _ = corpus(**settings)
+    ner = nlp.get_pipe("ner")
+    articles = [article(nlp, 0, 1, 2), article(nlp, 2, 0), article(nlp, 1, 1)]
+    single = [article(nlp, i) for i in (0, 1, 2, 2, 0, 1, 1)]
+    for eg, weight in zip(
+        [*articles, *single], [2.0, 3.0, 5.0] + [2.0] * 3 + [3.0] * 2 + [5.0] * 2
+    ):
+        eg.reference._.piece_weight = weight
+    for eg, span in ((articles[2], (0, 3)), (single[5], (0, 3))):
+        spans = [ent for ent in eg.reference.ents if ent.start >= 2]
+        eg.reference.set_ents(
+            spans, missing=[eg.reference[span[0] : span[1] - 1]], default="outside"
+        )
+    pieces = [*read_pieces(ner, articles, 1)]
+    assert len(pieces) == len(single)
+    ((_, expected),) = read_batches(ner, [single])
+    seen, targets = join(pieces, len(ner.tags))
+    linear_part(ner.model)[1].rows[:] = numpy.random.default_rng(0).normal(
+        size=linear_part(ner.model)[1].rows.shape
+    )
+    scores, _ = score_seen(ner.model, seen, is_train=False)
+    assert_array_equal(targets.lengths, expected.lengths)
+    found, other = (
+        ner.objective.evaluate(each, scores, ner.tags, ner.progress)
+        for each in (targets, expected._replace(gold=expected.gold._replace(features=seen.rows)))
+    )
+    assert found[0].value == pytest.approx(other[0].value)
+    for one, two in zip(found[0].gradient, other[0].gradient):
+        numpy.testing.assert_allclose(one, two, atol=1e-6)
+    assert found[1] == other[1]
+
+
+def test_a_pass_over_pieces_is_an_epoch() -> None:
+    nlp, examples = corpus()
+    ner = nlp.get_pipe("ner")
+    examples.append(Example(nlp.make_doc(""), nlp.make_doc("")))
+    ner.cfg["n_examples"] = len(examples)
+    pieces = [*read_pieces(ner, examples, 3)]
+    batches = [join(batch, len(ner.tags)) for batch in minibatch_by_words(pieces, 6)]
+    sizes = [len(seen.rows) for seen, _ in batches]
+    assert max(sizes) <= 7 and len(pieces) > len(examples)
+    trained = train(ner, batches, Adam(), max_epochs=3)
+    assert trained.n_epochs == 3 and ner.progress.epochs == pytest.approx(3.0)
+    assert ner.progress.steps == 3 * len(batches)
+
+
+def test_docs_of_incorrect_spans_stay_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spacy_costner.training.pieces.MOST_WORDS", 1)
+    for settings, are_whole in (({}, False), ({"incorrect_spans_key": "wrong"}, True)):
+        nlp, examples = corpus(**settings)
+        batches = batch_pieces(
+            nlp.get_pipe("ner"), examples, lambda docs: minibatch(docs, 2), random.shuffle
+        )
+        n_sequences = sum(len(targets.lengths) for _, targets in batches)
+        assert (n_sequences == len(examples)) is are_whole
