@@ -1,8 +1,8 @@
 """Columns as in the CoNLL shared tasks: a line for each token, with its tag.
 
-Columns are separated by one TAB or by blanks. Lines of nothing but white space end sentences. A line
-that begins with -DOCSTART- begins a document. A line that begins with "#", at the beginning of a
-sentence, is a comment if it isn't a token and its tag.
+Columns are separated by one TAB or by blanks. A line of nothing but white space ends a sentence. A
+line that begins with -DOCSTART- begins a document. A line that begins with "#", at the beginning of
+a sentence, is a comment if it isn't a token and its tag.
 """
 
 import re
@@ -11,11 +11,10 @@ from typing import Callable, Iterable, Iterator, List, Optional, TextIO, Tuple
 
 import numpy
 from spacy.tokens import Doc, Token
-from spacy.vocab import Vocab
 from thinc.types import Ints1d
 
 from .files import Place, read_text, shown
-from .found import Found, ReadOptions
+from .found import Context, Found
 from .schemes import BEGIN, MISSING, NOT_ANNOTATED, PREFIXED
 from .sentences import Sentences, make_docs
 
@@ -28,13 +27,11 @@ PADDED = re.compile(r"[ ]\t|\t[ ]")
 Split = Callable[[str], List[str]]
 
 
-def read_columns(path: Path, vocab: Vocab, options: ReadOptions, found: Found) -> Iterator[Doc]:
+def read_columns(path: Path, context: Context) -> Iterator[Doc]:
     """Read a file of columns.
 
     path (Path): The file.
-    vocab (Vocab): The vocabulary of the docs.
-    options (ReadOptions): The column of the tags, and how many sentences a doc has.
-    found (Found): Gets format, scheme and problems.
+    context (Context): Its options have the column of the tags, and how many sentences a doc has.
     RETURNS (Iterator[Doc]): The docs.
     RAISES (CorpusError): If a line has another number of columns than the first, or something else
         than a tag in its tag column.
@@ -43,9 +40,9 @@ def read_columns(path: Path, vocab: Vocab, options: ReadOptions, found: Found) -
     lines = text.split("\n")
     part = _take_docstarts(text, lines)
     split, separator = find_separator(text, lines)
-    n_columns, column = _find_columns(lines, split, options.column, source)
+    n_columns, column = _find_columns(lines, split, context.options.column, source)
     if text.startswith("#") or "\n#" in text:
-        _take_comments(lines, split, (n_columns, column), source, found)
+        _take_comments(lines, split, (n_columns, column), source, context.found)
     fields, n_fields = _split_all(lines, split)
     for i in numpy.flatnonzero((n_fields != n_columns) & (n_fields > 0)).tolist():
         message = f"expected {n_columns} columns, got {n_fields[i]}: {shown(lines[i])}"
@@ -57,7 +54,7 @@ def read_columns(path: Path, vocab: Vocab, options: ReadOptions, found: Found) -
     sent_start = numpy.diff(at, prepend=-2) > 1
     sentences = Sentences(words, fields[column::n_columns], at + 1, sent_start, part[at])
     form = f"{n_columns} columns, separated by {separator}"
-    return make_docs(vocab, sentences, source, form, options, found)
+    return make_docs(sentences, source, form, context)
 
 
 def find_separator(text: str, lines: Iterable[str]) -> Tuple[Split, str]:

@@ -12,6 +12,9 @@ DATASET_INFO = ("dataset_info.json", "dataset_infos.json")
 DATASET_MARKS = ("state.json", "dataset_dict.json")
 """What the library `datasets` writes into the folders that it saves."""
 
+HEAD = 4096
+"""Bytes of a file that say what it is."""
+
 SHOWN = 60
 """Characters of a line that an error message shows."""
 
@@ -59,7 +62,9 @@ def read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         byte = data[error.start]
-        raise Place(path, line).refuse(f"expected text in UTF-8, got the byte 0x{byte:02x}") from None
+        raise Place(path, line).refuse(
+            f"expected text in UTF-8, got the byte 0x{byte:02x}"
+        ) from None
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise Place(path, line).refuse("expected text in UTF-8, got a null character")
@@ -67,6 +72,12 @@ def read_text(path: Path) -> str:
         raise Place(path, 1).refuse("expected annotated text, got an empty file")
     text = text.replace("\r\n", "\n")
     return text if "\n" in text else text.replace("\r", "\n")
+
+
+def read_head(path: Path) -> str:
+    """The beginning of a text file, as far as it is UTF-8."""
+    with path.open("rb") as file:
+        return file.read(HEAD).removeprefix(BOM).decode("utf8", "ignore")
 
 
 def is_dataset(path: Path) -> bool:

@@ -3,6 +3,8 @@
 from collections import Counter
 from typing import Dict, List, NamedTuple, Optional
 
+from spacy.language import Language
+
 from .files import Place
 
 MAX_PLACES = 3
@@ -13,17 +15,17 @@ class Problem(NamedTuple):
     """Something that was not read as it is written.
 
     message (str): The problem and its effect.
-    count (int): How often it was found.
+    n (int): How often it was found.
     places (List[str]): The first places: file, line and text.
     """
 
     message: str
-    count: int
+    n: int
     places: List[str]
 
     def describe(self) -> str:
         places = "".join(f"\n    {place}" for place in self.places)
-        return f"{self.message} ({self.count:,}){places}"
+        return f"{self.message} ({self.n:,}){places}"
 
 
 class ReadOptions(NamedTuple):
@@ -33,7 +35,7 @@ class ReadOptions(NamedTuple):
         -DOCSTART- line or the end of the file. None: docs end at -DOCSTART- lines and, in files
         without, at each sentence.
     column (Optional[int]): For columns: the column of the tags, from 1, or from -1 at the end.
-    tag_names (Optional[List[str]]): The names of tags that are numbers, in the order of the numbers.
+    tag_names (Optional[List[str]]): The names of tags that are numbers, in their order.
     incorrect_spans_key (Optional[str]): The key of `doc.spans` for spans that were rejected.
     """
 
@@ -41,6 +43,23 @@ class ReadOptions(NamedTuple):
     column: Optional[int] = None
     tag_names: Optional[List[str]] = None
     incorrect_spans_key: Optional[str] = None
+
+
+def check_options(options: ReadOptions) -> None:
+    """Check the choices.
+
+    RAISES (ValueError): If a number is out of its range.
+    """
+    if options.n_sents is not None and options.n_sents < 0:
+        raise ValueError(f"n_sents: expected a number of at least 0, got {options.n_sents}")
+    if options.column is not None and options.column in (0, 1):
+        raise ValueError(
+            "column: expected the column of the tags, from 2, or from -1 at the end, got "
+            f"{options.column}"
+        )
+
+
+DEFAULTS = ReadOptions()
 
 
 class Found:
@@ -78,3 +97,16 @@ class Found:
     @property
     def problems(self) -> List[Problem]:
         return [Problem(name, count, self._places[name]) for name, count in self._counts.items()]
+
+
+class Context(NamedTuple):
+    """What the reader of a file needs.
+
+    nlp (Language): The pipeline. Its tokenizer is used for texts without tokens.
+    options (ReadOptions): Choices that the file leaves open.
+    found (Found): Gets what is found.
+    """
+
+    nlp: Language
+    options: ReadOptions
+    found: Found

@@ -1,8 +1,8 @@
 """Tags of any scheme to entities: IOB1, IOB2, BILUO, IOBES, IOE and IO, found from the tags.
 
-An entity begins at a tag B, U or S, where the label changes, and after L, E, U or S. These rules are
-conlleval's (Tjong Kim Sang & De Meulder, 2003) and right for every scheme. A tag at which the scheme
-wants something else is an irregular tag: it is read by these rules and reported.
+An entity begins at a tag B, U or S, where the label changes, and after L, E, U or S. These are the
+rules of conlleval (Tjong Kim Sang & De Meulder, 2003), and right for every scheme. Tags that the
+scheme doesn't allow are read by the same rules and reported.
 """
 
 import re
@@ -121,7 +121,11 @@ def _find_scheme(prefix: Array1d, begin: Array1d, follows: Array1d) -> Tuple[str
         return scheme, numpy.flatnonzero(begins_inside | not_closed)
     needless = (prefix == "B") & ~follows  # IOB1 has B only between entities of one label
     is_iob1 = needless.sum() < begins_inside.sum()
-    return ("IOB1", numpy.flatnonzero(needless)) if is_iob1 else (
-        "IOB2",
-        numpy.flatnonzero(begins_inside),
+    return (
+        ("IOB1", numpy.flatnonzero(needless))
+        if is_iob1
+        else (
+            "IOB2",
+            numpy.flatnonzero(begins_inside),
+        )
     )

@@ -1,6 +1,6 @@
 """Tagged sentences to docs. Formats of tokens and tags are read as one long list of each."""
 
-from typing import Iterator, List, NamedTuple, Optional, Sequence
+from typing import Any, Iterator, List, NamedTuple, Optional, Sequence
 
 import numpy
 from spacy.attrs import ENT_IOB, ENT_TYPE, SENT_START
@@ -9,39 +9,37 @@ from spacy.vocab import Vocab
 from thinc.types import Array1d, Ints1d
 
 from .files import Place
-from .found import Found, ReadOptions
+from .found import Context
 from .schemes import Decoded, decode_tags
 
 ATTRS = [SENT_START, ENT_IOB, ENT_TYPE]
+
 
 class Sentences(NamedTuple):
     """The tokens of a file.
 
     words (Sequence[str]): Each token.
     tags (Sequence[str]): Its tag.
-    places (Sequence[int]): Its line in the file.
+    places (Ints1d): Its line in the file. Shape: (N,)
     sent_start (Array1d): True for the first token of a sentence. Shape: (N,)
     part (Ints1d): The number of the -DOCSTART- part it is in, 0 before the first. Shape: (N,)
     """
 
     words: Sequence[str]
     tags: Sequence[str]
-    places: Sequence[int]
+    places: Ints1d
     sent_start: Array1d
     part: Ints1d
 
 
-def make_docs(
-    vocab: Vocab, sentences: Sentences, source: Place, form: str, options: ReadOptions, found: Found
-) -> Iterator[Doc]:
+def make_docs(sentences: Sentences, source: Place, form: str, context: Context) -> Iterator[Doc]:
     """Make docs of tagged sentences. Where spaces are is not known: `doc.has_unknown_spaces`.
 
-    vocab (Vocab): The vocabulary of the docs.
     sentences (Sentences): The tokens of a file.
     source (Place): The file.
-    form (str): Its format.
-    options (ReadOptions): How many sentences a doc has.
-    found (Found): Gets the format, the scheme and the irregular tags.
+    form (str): The name of its format.
+    context (Context): Its options have how many sentences a doc has. Gets the format, the scheme
+        and the irregular tags.
     RETURNS (Iterator[Doc]): The docs.
     RAISES (CorpusError): If something isn't a tag, or the tags belong to several schemes.
     """
@@ -52,13 +50,13 @@ def make_docs(
     decoded = decode_tags(
         sentences.tags, sentences.sent_start, lambda token, message: place(token).refuse(message)
     )
-    found.add_file(form, decoded.scheme)
+    context.found.add_file(form, decoded.scheme)
     if n := len(decoded.irregular):
         token = int(decoded.irregular[0])
         text = f"{sentences.words[token]} {sentences.tags[token]}"
         message = f"tags don't fit {decoded.scheme}: they are read as conlleval does"
-        found.add_problem(message, place(token), text, more=n - 1)
-    return _make(vocab, sentences, decoded, options.n_sents)
+        context.found.add_problem(message, place(token), text, more=n - 1)
+    return _make(context.nlp.vocab, sentences, decoded, context.options.n_sents)
 
 
 def _make(
@@ -70,7 +68,7 @@ def _make(
     columns[:, 1] = decoded.iob
     columns[:, 2] = numpy.asarray([*labels, 0], dtype="uint64")[decoded.label]
     orth = {word: vocab.strings.add(word) for word in dict.fromkeys(sentences.words)}
-    words = numpy.fromiter(map(orth.__getitem__, sentences.words), dtype="uint64")
+    words: Any = numpy.fromiter(map(orth.__getitem__, sentences.words), dtype="uint64")
     starts = doc_starts(sentences.sent_start, sentences.part, n_sents)
     for start, end in zip(starts, [*starts[1:], len(words)]):
         yield Doc(vocab, words=words[start:end]).from_array(ATTRS, columns[start:end])
