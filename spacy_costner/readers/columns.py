@@ -20,10 +20,11 @@ from .sentences import Sentences, make_docs
 
 DOCSTART = "-DOCSTART-"
 BLANKS = re.compile(r"[ \t]+")
-ODD_SPACE = re.compile(r"[^\S \t\n]")
+ODD_SPACES = "".join(filter(str.isspace, map(chr, range(0x3001)))).translate(
+    {9: "", 10: "", 32: ""}
+)
 """White space at which `str.split` splits, but no column ends: no-break spaces and others."""
 
-PADDED = re.compile(r"[ ]\t|\t[ ]")
 Split = Callable[[str], List[str]]
 
 
@@ -67,8 +68,10 @@ def find_separator(text: str, lines: Iterable[str]) -> Tuple[Split, str]:
     """
     first = next((line for line in lines if line.strip() and line[0] not in "#-"), "")
     if "\t" not in first.strip():
-        return (_split_at_blanks if ODD_SPACE.search(text) else str.split), "blanks"
-    return (_split_padded if PADDED.search(text) else _split_at_tabs), "TABs"
+        return (
+            _split_at_blanks if any(map(text.__contains__, ODD_SPACES)) else str.split
+        ), "blanks"
+    return (_split_padded if " \t" in text or "\t " in text else _split_at_tabs), "TABs"
 
 
 def _split_at_blanks(line: str) -> List[str]:

@@ -5,7 +5,6 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Callable, Iterable, Iterator, List, Optional, Union
 
-from spacy.attrs import ORTH, SPACY
 from spacy.errors import Errors
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
@@ -14,10 +13,11 @@ from spacy.training import Corpus, Example
 from .columns import read_columns
 from .dataset import read_dataset
 from .files import CorpusError, Place, corpus_files, read_head
-from .found import DEFAULTS, Context, Found, ReadOptions, check_options
+from .found import DEFAULTS, Context, Found, Predicted, ReadOptions, check_options
 from .json_files import LINES, Values, looks_like_json, read_values
 from .jsonl import task_from_json
 from .label_studio import is_label_studio, read_label_studio
+from .sentences import copy_tokens
 from .tagged import find_tag_key, read_tagged, tag_names_beside
 from .tasks import Annotated, tasks_to_docs
 
@@ -30,6 +30,7 @@ def read_docs(
     path: Union[str, Path],
     options: ReadOptions = DEFAULTS,
     found: Optional[Found] = None,
+    predicted: Optional[Predicted] = None,
 ) -> Iterator[Doc]:
     """Read the docs of a corpus. The format of each file is found from its content.
 
@@ -37,11 +38,12 @@ def read_docs(
     path (Union[str, Path]): A file, a folder of files, or a Hugging Face dataset on disk.
     options (ReadOptions): Choices that the files leave open.
     found (Optional[Found]): Gets formats, schemes and problems. None: problems are warnings.
+    predicted (Optional[Predicted]): See `Context`.
     YIELDS (Doc): The docs, without empty ones.
     RAISES (CorpusError): If a file can't be read; the message names file and line.
     """
     for file in corpus_files(Path(path)):
-        context = Context(nlp, options, Found() if found is None else found)
+        context = Context(nlp, options, Found() if found is None else found, predicted)
         yield from (doc for doc in read_file(file, context) if len(doc))
         for problem in context.found.problems if found is None else ():
             warnings.warn(problem.describe(), stacklevel=2)
@@ -107,6 +109,7 @@ class AnyCorpus(Corpus):
     def __init__(self, path: Union[str, Path], options: ReadOptions, **settings: Any) -> None:
         super().__init__(path, **settings)
         self.options = options
+        self.predicted: Predicted = Predicted()
 
     def __call__(self, nlp: Language) -> Iterator[Example]:
         """Read the corpus.
@@ -115,18 +118,20 @@ class AnyCorpus(Corpus):
         YIELDS (Example): The examples.
         RAISES (CorpusError): If a file can't be read; the message names file and line.
         """
-        docs = read_docs(nlp, self.path, self.options)
+        docs = read_docs(nlp, self.path, self.options, predicted=self.predicted)
         docs = islice(docs, self.limit) if self.limit >= 1 else docs
         make = self.make_examples_gold_preproc if self.gold_preproc else self.make_examples
         for eg in make(nlp, docs):
             yield from self.augmenter(nlp, eg)
 
     def _make_example(self, nlp: Language, reference: Doc, gold_preproc: bool) -> Example:
-        """As spaCy does, without a loop over tokens in Python."""
-        if not (gold_preproc or reference.has_unknown_spaces):
+        """As spaCy does, without a loop over tokens in Python, and without tokenizing twice."""
+        predicted = self.predicted.pop(reference, None)
+        if gold_preproc or reference.has_unknown_spaces:
+            predicted = copy_tokens(reference)
+        if predicted is None:
             return super()._make_example(nlp, reference, gold_preproc)
-        words, spaces = reference.to_array([ORTH, SPACY]).T
-        return Example(Doc(nlp.vocab, words=words, spaces=spaces.astype(bool)), reference)
+        return Example(predicted, reference)
 
 
 def make_reader(

@@ -2,10 +2,14 @@
 
 from collections import Counter
 from typing import Dict, List, NamedTuple, Optional
+from weakref import WeakKeyDictionary
 
 from spacy.language import Language
+from spacy.tokens import Doc
 
 from .files import Place
+
+Predicted = WeakKeyDictionary[Doc, Doc]
 
 MAX_PLACES = 3
 """Places of a problem that are kept."""
@@ -105,8 +109,11 @@ class Context(NamedTuple):
     nlp (Language): The pipeline. Its tokenizer is used for texts without tokens.
     options (ReadOptions): Choices that the file leaves open.
     found (Found): Gets what is found.
+    predicted (Optional[WeakKeyDictionary[Doc, Doc]]): Gets, for docs whose tokens are those of the
+        pipeline's tokenizer, what the tokenizer has made: an example needs both. None: not needed.
     """
 
     nlp: Language
     options: ReadOptions
     found: Found
+    predicted: Optional[Predicted] = None

@@ -4,8 +4,20 @@ Tasks are written in Prodigy's form. Other forms are read, too: see `task_from_j
 """
 
 import json
+from itertools import chain
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Tuple
+from typing import (
+    Any,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 from .files import Place, shown
 from .json_files import read_values
@@ -17,6 +29,8 @@ START_KEYS, END_KEYS = ("start", "start_offset"), ("end", "end_offset")
 LABEL_KEYS = ("label", "labels", "type")
 COMPUTED = frozenset(["token_start", "token_end"])
 ANSWERS = ("accept", "reject", "ignore")
+
+NOTHING: Mapping[str, Any] = {}
 
 Range = Tuple[int, int]
 
@@ -33,7 +47,7 @@ class TaskSpan(NamedTuple):
     start: int
     end: int
     label: str
-    extra: Mapping[str, Any] = {}
+    extra: Mapping[str, Any] = NOTHING
 
 
 class TaskToken(NamedTuple):
@@ -65,7 +79,7 @@ class Task(NamedTuple):
     tokens: Optional[List[TaskToken]] = None
     missing: Tuple[Range, ...] = ()
     has_unknown_spaces: bool = False
-    extra: Mapping[str, Any] = {}
+    extra: Mapping[str, Any] = NOTHING
 
 
 def read_tasks(path: Path) -> Iterator[Tuple[Place, Task]]:
@@ -173,16 +187,17 @@ def spans_from_json(values: List[Any], text: str, key: str, place: Place) -> Lis
     RAISES (CorpusError): If something isn't a span of the text.
     """
     limit = len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
-    given = [span for value in values for span in _span(value, limit, key, place)]
-    spans = in_code_points(text, given)
-    for span in spans:
-        _range([span.start, span.end], len(text), key, place)
+    spans = [span for value in values for span in _span(value, limit, key, place)]
+    if limit > len(text):
+        spans = in_code_points(text, spans)
+        for span in spans:
+            _range([span.start, span.end], len(text), key, place)
     return spans
 
 
 def _span(value: Any, limit: int, key: str, place: Place) -> List[TaskSpan]:
     """A span; several where it has several labels."""
-    extra: Dict[str, Any] = {}
+    extra: Mapping[str, Any] = NOTHING
     if isinstance(value, dict):
         start, end, label = (_first(value, keys) for keys in (START_KEYS, END_KEYS, LABEL_KEYS))
         used = {*START_KEYS, *END_KEYS, *LABEL_KEYS, *COMPUTED}
@@ -191,6 +206,15 @@ def _span(value: Any, limit: int, key: str, place: Place) -> List[TaskSpan]:
         start, end, label = value
     else:
         raise place.refuse(f"{key}: expected start, end and label of a span, got {shown(value)}")
+    is_int = type(start) is int and type(end) is int
+    if (
+        is_int
+        and type(label) is str
+        and 0 <= start < end <= limit
+        and not label.isspace()
+        and label
+    ):
+        return [TaskSpan(start, end, label, extra)]
     labels = label if isinstance(label, list) else [label]
     if not labels or not all(isinstance(name, str) and name.strip() for name in labels):
         raise place.refuse(f"{key}: expected the label of a span, got {shown(value)}")
@@ -220,24 +244,38 @@ def _tokens(value: Any, text: str, place: Place) -> Optional[List[TaskToken]]:
         return None
     if not isinstance(value, list) or not all(isinstance(token, dict) for token in value):
         raise place.refuse(f"tokens: expected objects with start and end, got {shown(value)}")
-    tokens, before = [], 0
-    for token in value:
-        start, end = _range([token.get("start"), token.get("end")], len(text), "tokens", place)
-        if start < before or text[before:start].strip():
-            got = shown(text[before:start] if start >= before else text[start:end])
-            raise place.refuse(f"tokens: expected all words of the text, once each, got {got}")
+    bounds = [(token.get("start"), token.get("end")) for token in value]
+    if not _are_words(bounds, text):
+        _refuse_tokens(bounds, text, place)
+    for (start, end), token in zip(bounds, value):
         if token.get("text", text[start:end]) != text[start:end]:
             raise place.refuse(
                 f"tokens: expected {text[start:end]!r} at {start}, got {shown(token['text'])}"
             )
-        sent_start = token.get("sent_start")
-        tokens.append(TaskToken(start, end, sent_start if isinstance(sent_start, bool) else None))
+    return [TaskToken(*bound, token.get("sent_start")) for bound, token in zip(bounds, value)]
+
+
+def _are_words(bounds: Sequence[Tuple[Any, Any]], text: str) -> bool:
+    """Whether tokens are all words of a text, in order."""
+    flat = [*chain.from_iterable(bounds)]
+    if {*map(type, flat)} - {int} or flat != sorted(flat):
+        return False
+    if flat and (flat[0] < 0 or flat[-1] > len(text) or any(start == end for start, end in bounds)):
+        return False
+    words = "".join([text[start:end] for start, end in bounds])
+    return "".join(words.split()) == "".join(text.split())
+
+
+def _refuse_tokens(bounds: Sequence[Tuple[Any, Any]], text: str, place: Place) -> None:
+    """Say which token is wrong."""
+    before = 0
+    for bound in [*bounds, (len(text), len(text) + 1)]:
+        is_end = bound[1] == len(text) + 1
+        start, end = bound if is_end else _range([*bound], len(text), "tokens", place)
+        if start < before or text[before:start].strip():
+            got = shown(text[before:start] if start >= before else text[start:end])
+            raise place.refuse(f"tokens: expected all words of the text, once each, got {got}")
         before = end
-    if text[before:].strip():
-        raise place.refuse(
-            f"tokens: expected all words of the text, got none of {shown(text[before:])}"
-        )
-    return tokens
 
 
 def in_code_points(text: str, spans: List[TaskSpan]) -> List[TaskSpan]:
@@ -248,7 +286,7 @@ def in_code_points(text: str, spans: List[TaskSpan]) -> List[TaskSpan]:
     spans (List[TaskSpan]): Its spans. Some have their own text in `extra`.
     RETURNS (List[TaskSpan]): The spans, by characters.
     """
-    if all(has_its_text(text, span) for span in spans) or max(text) <= "\uffff":
+    if all(has_its_text(text, span) for span in spans):
         return spans
     units = text.encode("utf-16-le", "surrogatepass")
 

@@ -5,14 +5,14 @@ from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Seq
 
 import numpy
 from spacy.attrs import ENT_ID, ENT_IOB, ENT_KB_ID, ENT_TYPE, SENT_START
-from spacy.language import Language
 from spacy.tokens import Doc, Span
 from thinc.types import Ints2d
 
 from .files import Place, shown
-from .found import Found
+from .found import Context, Found
 from .jsonl import Task, TaskSpan, TaskToken, has_its_text
 from .schemes import BEGIN, INSIDE, MISSING, OUTSIDE
+from .sentences import copy_tokens
 
 ATTRS = [SENT_START, ENT_IOB, ENT_TYPE, ENT_KB_ID, ENT_ID]
 
@@ -37,21 +37,21 @@ class Piece(NamedTuple):
     span: Optional[TaskSpan]
 
 
-def task_to_doc(nlp: Language, task: Task, place: Place, found: Found) -> Doc:
+def task_to_doc(task: Task, place: Place, context: Context) -> Doc:
     """Make a doc of a task.
 
-    nlp (Language): The pipeline. Its tokenizer is used if the task has no tokens.
     task (Task): The task.
     place (Place): Its place.
-    found (Found): Gets the spans that the doc can't have.
+    context (Context): The pipeline's tokenizer is used if the task has no tokens. Gets the spans
+        that the doc can't have.
     RETURNS (Doc): The doc.
     RAISES (CorpusError): If spaCy can't make a doc of the text.
     """
     try:
-        doc = _tokenize(nlp, task)
+        doc = _tokenize(task, context)
     except ValueError as error:  # The text is too long, or has surrogates.
         raise place.refuse(f"expected a text that spaCy can read: {error}") from None
-    columns = numpy.zeros((len(doc), len(ATTRS)), dtype="uint64")
+    found, columns = context.found, numpy.zeros((len(doc), len(ATTRS)), dtype="uint64")
     _mark_sentences(columns, doc, task.tokens or ())
     if task.spans is None:
         found.add_problem(UNANNOTATED, place)
@@ -69,28 +69,53 @@ def task_to_doc(nlp: Language, task: Task, place: Place, found: Found) -> Doc:
     return doc.from_array(ATTRS, columns) if len(doc) else doc
 
 
-def _tokenize(nlp: Language, task: Task) -> Doc:
+def _tokenize(task: Task, context: Context) -> Doc:
     if task.tokens is None:
-        return nlp.make_doc(task.text)
+        predicted = context.nlp.make_doc(task.text)
+        if context.predicted is None:
+            return predicted
+        doc = copy_tokens(predicted)
+        context.predicted[doc] = predicted
+        return doc
+    text = task.text
+    words = [text[start:end] for start, end, _ in task.tokens]
+    spaces = [text[end : end + 1] == " " for _, end, _ in task.tokens]
+    if sum(map(len, words)) + sum(spaces) < len(text):
+        words, spaces = words_and_spaces(text, task.tokens)
+    return Doc(context.nlp.vocab, words=words, spaces=None if task.has_unknown_spaces else spaces)
+
+
+def words_and_spaces(text: str, tokens: Sequence[TaskToken]) -> Tuple[List[str], List[bool]]:
+    """The words of a doc and whether a space follows each. Other white space between tokens is a
+    word, too.
+
+    text (str): The text.
+    tokens (Sequence[TaskToken]): Its tokens.
+    RETURNS (Tuple[List[str], List[bool]]): Words and spaces.
+    """
     words: List[str] = []
     spaces: List[bool] = []
-    end = 0
-    for token in [*task.tokens, TaskToken(len(task.text), len(task.text))]:
-        gap = task.text[end : token.start]
+    before = 0
+    for start, end, _ in [*tokens, TaskToken(len(text), len(text))]:
+        gap = text[before:start]
         if words and gap[:1] == " ":
             spaces[-1], gap = True, gap[1:]
-        for word in filter(None, (gap, task.text[token.start : token.end])):
+        for word in filter(None, (gap, text[start:end])):
             words.append(word)
             spaces.append(False)
-        end = token.end
-    return Doc(nlp.vocab, words=words, spaces=None if task.has_unknown_spaces else spaces)
+        before = end
+    return words, spaces
 
 
 def _mark_sentences(columns: Ints2d, doc: Doc, tokens: Sequence[TaskToken]) -> None:
-    starts = {token.start: token.sent_start for token in tokens if token.sent_start is not None}
-    if starts:
-        value = [{True: 1, False: -1, None: 0}[starts.get(token.idx)] for token in doc]
-        columns[:, 0] = numpy.asarray(value, dtype="int64").view("uint64")
+    known = [token.sent_start for token in tokens]
+    if True not in known and False not in known:
+        return
+    if len(known) < len(doc):
+        starts = {token.start: token.sent_start for token in tokens}
+        known = [starts.get(token.idx) for token in doc]
+    values = [1 if is_start is True else -1 if is_start is False else 0 for is_start in known]
+    columns[:, 0] = numpy.asarray(values, dtype="int64").view("uint64")
 
 
 def _align(doc: Doc, text: str, span: TaskSpan, place: Place, found: Found) -> Piece:

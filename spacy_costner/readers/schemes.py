@@ -6,7 +6,7 @@ scheme doesn't allow are read by the same rules and reported.
 """
 
 import re
-from typing import Callable, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Callable, Dict, List, NamedTuple, Sequence, Set, Tuple
 
 import numpy
 from thinc.types import Array1d, Ints1d
@@ -20,8 +20,8 @@ NOT_ANNOTATED = frozenset(["-", "_"])
 """Tags of tokens that nobody has annotated."""
 
 PREFIXED = re.compile(r"([BILUES])([-_])(.+)")
-OPENING, CLOSING = ("B", "U", "S"), ("L", "E", "U", "S")
-NO_LABEL = -1
+OPENING, CLOSING = "BUS", "LEUS"
+IO_WITHOUT_PREFIXES = "IO without prefixes"
 
 Refuse = Callable[[int, str], Exception]
 """Makes an error from the index of a token and a message."""
@@ -60,19 +60,23 @@ def decode_tags(tags: Sequence[str], sent_start: Array1d, refuse: Refuse) -> Dec
         return refuse(int(numpy.argmax(ids == index[tag])), message)
 
     split = _split_tags([*index], at)
-    labels = list(dict.fromkeys(label for _, label in split.values() if label))
+    prefixes = [split.get(tag, ("", ""))[0] for tag in index]
+    labels = list(dict.fromkeys(label for _, label in split.values()))
     number = {label: i for i, label in enumerate(labels)}
-    prefix = numpy.asarray([split.get(tag, ("", ""))[0] for tag in index])[ids]
-    label = numpy.asarray([number[split[tag][1]] if tag in split else NO_LABEL for tag in index])
-    label = label[ids]
-    is_missing = numpy.asarray([tag in NOT_ANNOTATED for tag in index])[ids]
-    follows = numpy.concatenate([[False], label[1:] == label[:-1]]) & ~sent_start & (label >= 0)
-    after = numpy.concatenate([[""], prefix[:-1]])
-    begin = (label >= 0) & (numpy.isin(prefix, OPENING) | ~follows | numpy.isin(after, CLOSING))
-    iob = numpy.where(label >= 0, numpy.where(begin, BEGIN, INSIDE), OUTSIDE)
-    iob[is_missing] = MISSING
-    scheme, irregular = _find_scheme(prefix, begin, follows)
-    return Decoded(iob, label, labels, scheme, irregular)
+    label = numpy.asarray([number[split[tag][1]] if tag in split else -1 for tag in index])[ids]
+    opens, closes = (
+        numpy.asarray([prefix in some and prefix != "" for prefix in prefixes])[ids]
+        for some in (OPENING, CLOSING)
+    )
+    follows = numpy.zeros(len(ids), dtype=bool)
+    follows[1:] = (label[1:] == label[:-1]) & (label[1:] >= 0) & ~sent_start[1:]
+    begins = (label >= 0) & (opens | ~follows)
+    begins[1:] |= follows[1:] & closes[:-1]
+    iob = numpy.where(label >= 0, numpy.where(begins, BEGIN, INSIDE), OUTSIDE)
+    iob[numpy.asarray([tag in NOT_ANNOTATED for tag in index])[ids]] = MISSING
+    scheme = find_scheme({prefixes[index[tag]] for tag in split}, opens, begins, follows)
+    irregular = _irregular(scheme, opens, closes, begins, follows)
+    return Decoded(iob, label, labels, scheme, numpy.flatnonzero(irregular & (label >= 0)))
 
 
 def _split_tags(
@@ -104,28 +108,37 @@ def _split_tags(
     }
 
 
-def _find_scheme(prefix: Array1d, begin: Array1d, follows: Array1d) -> Tuple[str, Ints1d]:
-    """The scheme, and the tokens whose tags don't fit it."""
-    none = numpy.zeros(0, dtype="int64")
-    is_entity = (prefix != "") | begin
-    used = {str(letter) for letter in numpy.unique(prefix[is_entity])}
-    begins_inside = begin & ~numpy.isin(prefix, OPENING)
-    if not used or used == {""}:
-        return "IO without prefixes" if used else "", none
+def find_scheme(used: Set[str], opens: Array1d, begins: Array1d, follows: Array1d) -> str:
+    """Find the scheme of tags.
+
+    used (Set[str]): The prefixes that are used.
+    opens (Array1d): True for tags with a prefix that opens an entity. Shape: (N,)
+    begins (Array1d): True where an entity begins. Shape: (N,)
+    follows (Array1d): True after a token of the same label and sentence. Shape: (N,)
+    RETURNS (str): The name of the scheme; empty if there are no entities.
+    """
+    if not used:
+        return ""
+    if used == {""}:
+        return IO_WITHOUT_PREFIXES
     if used <= {"I", "E"}:
-        return "IOE" if "E" in used else "IO", none
+        return "IOE" if "E" in used else "IO"
     if used & {*"LUES"}:
-        continued = numpy.concatenate([follows[1:] & ~begin[1:], [False]])
-        not_closed = is_entity & ~continued & ~numpy.isin(prefix, CLOSING)
-        scheme = "BILUO" if used & {*"LU"} else "IOBES"
-        return scheme, numpy.flatnonzero(begins_inside | not_closed)
-    needless = (prefix == "B") & ~follows  # IOB1 has B only between entities of one label
-    is_iob1 = needless.sum() < begins_inside.sum()
-    return (
-        ("IOB1", numpy.flatnonzero(needless))
-        if is_iob1
-        else (
-            "IOB2",
-            numpy.flatnonzero(begins_inside),
-        )
-    )
+        return "BILUO" if used & {*"LU"} else "IOBES"
+    # IOB1 has B only between entities of one label. A few tags may be wrong.
+    return "IOB1" if (opens & ~follows).sum() < (begins & ~opens).sum() else "IOB2"
+
+
+def _irregular(
+    scheme: str, opens: Array1d, closes: Array1d, begins: Array1d, follows: Array1d
+) -> Array1d:
+    """True for tags of entities that the scheme doesn't allow where they are. Shape: (N,)"""
+    if scheme == "IOB1":
+        return opens & ~follows
+    if scheme == "IOB2":
+        return begins & ~opens
+    is_last = numpy.ones(len(begins), dtype=bool)
+    is_last[:-1] = ~follows[1:] | begins[1:]
+    if scheme in ("BILUO", "IOBES"):
+        return (begins & ~opens) | (is_last & ~closes)
+    return numpy.zeros(len(begins), dtype=bool)

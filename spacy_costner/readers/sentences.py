@@ -3,7 +3,7 @@
 from typing import Any, Iterator, List, NamedTuple, Optional, Sequence
 
 import numpy
-from spacy.attrs import ENT_IOB, ENT_TYPE, SENT_START
+from spacy.attrs import ENT_IOB, ENT_TYPE, ORTH, SENT_START, SPACY
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
 from thinc.types import Array1d, Ints1d
@@ -67,11 +67,18 @@ def _make(
     columns[:, 0] = numpy.where(sentences.sent_start, 1, -1).astype("int64").view("uint64")
     columns[:, 1] = decoded.iob
     columns[:, 2] = numpy.asarray([*labels, 0], dtype="uint64")[decoded.label]
-    orth = {word: vocab.strings.add(word) for word in dict.fromkeys(sentences.words)}
-    words: Any = numpy.fromiter(map(orth.__getitem__, sentences.words), dtype="uint64")
+    index = {word: i for i, word in enumerate(dict.fromkeys(sentences.words))}
+    ids = numpy.fromiter(map(index.__getitem__, sentences.words), dtype="int64")
+    words: Any = Doc(vocab, words=[*index]).to_array(ORTH)[ids]
     starts = doc_starts(sentences.sent_start, sentences.part, n_sents)
     for start, end in zip(starts, [*starts[1:], len(words)]):
         yield Doc(vocab, words=words[start:end]).from_array(ATTRS, columns[start:end])
+
+
+def copy_tokens(doc: Doc) -> Doc:
+    """Make a doc of the words and spaces of another. It has no annotation."""
+    words, spaces = doc.to_array([ORTH, SPACY]).T
+    return Doc(doc.vocab, words=words, spaces=spaces.astype(bool))
 
 
 def doc_starts(sent_start: Array1d, part: Ints1d, n_sents: Optional[int]) -> List[int]:

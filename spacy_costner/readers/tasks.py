@@ -37,15 +37,15 @@ def tasks_to_docs(annotated: Iterable[Annotated], context: Context) -> Iterator[
         Everything else is missing annotation in that doc.
     YIELDS (Doc): The docs.
     """
-    nlp, options, found = context
+    key, found = context.options.incorrect_spans_key, context.found
     for place, task in merge_tasks(annotated, found):
-        answer, key = _answer(task), options.incorrect_spans_key
+        answer = _answer(task)
         if not task.text:
             found.add_problem(EMPTY, place)
         elif answer == "accept":
-            yield task_to_doc(nlp, task, place, found)
+            yield task_to_doc(task, place, context)
         elif answer == "reject" and key and len(task.spans or ()) == 1:
-            yield _rejected(task_to_doc(nlp, task, place, found), key)
+            yield _rejected(task_to_doc(task, place, context), key)
         else:
             found.add_problem(NOT_ACCEPTED, place, f"{answer}: {shown(task.text)}")
 
@@ -71,12 +71,15 @@ def merge_tasks(annotated: Iterable[Annotated], found: Found) -> Iterator[Tuple[
 
     annotated (Iterable[Annotated]): The tasks.
     found (Found): Gets the texts that were annotated several times.
-    YIELDS (Tuple[Place, Task]): The tasks, each at its first place.
+    YIELDS (Tuple[Place, Task]): The tasks. Those with a key come last, each with its first place.
     """
     groups: Dict[Hashable, List[Annotated]] = {}
-    for i, one in enumerate(annotated):
-        key = i if one.key is None else (one.key, one.task.text, _answer(one.task))
-        groups.setdefault(key, []).append(one)
+    for one in annotated:
+        if one.key is None:
+            yield one.place, _read_answer(one.task)
+        else:
+            key = (one.key, one.task.text, _answer(one.task))
+            groups.setdefault(key, []).append(one)
     for (place, _, first), *others in groups.values():
         tasks = [_read_answer(task) for task in (first, *(other.task for other in others))]
         task = _merge(tasks)
