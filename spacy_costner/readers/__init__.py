@@ -3,13 +3,15 @@
 Each format has a module: `columns`, `jsonl` and `tasks`, `tagged`, `label_studio`, `dataset`.
 """
 
+from .columns import write_columns
 from .corpus import make_reader, read_docs
 from .files import CorpusError, corpus_files
-from .found import Found, ReadOptions, check_options
+from .found import DEFAULTS, Found, ReadOptions, check_options
 from .jsonl import Task, TaskSpan, TaskToken, read_tasks, write_tasks
 from .offsets import doc_to_task, task_to_doc
 
 __all__ = [
+    "DEFAULTS",
     "CorpusError",
     "Found",
     "ReadOptions",
@@ -23,5 +25,6 @@ __all__ = [
     "read_docs",
     "read_tasks",
     "task_to_doc",
+    "write_columns",
     "write_tasks",
 ]

@@ -7,9 +7,10 @@ a sentence, is a comment if it isn't a token and its tag.
 
 import re
 from pathlib import Path
-from typing import Callable, Iterable, Iterator, List, Optional, TextIO, Tuple
+from typing import Callable, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 import numpy
+from spacy.attrs import SENT_START
 from spacy.tokens import Doc, Token
 from thinc.types import Ints1d
 
@@ -140,31 +141,36 @@ def _take_comments(
                 found.add_problem("comments are left out", source._replace(number=i + 1), line)
 
 
-def write_columns(docs: Iterable[Doc], file: TextIO) -> int:
-    """Write docs in two columns with a TAB between them, tags in IOB2, - where annotation is
-    missing. If a doc has several sentences, each doc begins with a -DOCSTART- line.
+def write_columns(path: Path, docs: Sequence[Doc]) -> int:
+    """Write docs in two columns with a TAB between them: tokens, and tags in IOB2 or, where
+    annotation is missing, "-". If a doc has several sentences, docs begin with -DOCSTART- lines.
 
-    docs (Iterable[Doc]): The docs.
-    file (TextIO): The file, open.
-    RETURNS (int): The number of white-space tokens, which columns can't have: they are left out.
+    path (Path): The file.
+    docs (Sequence[Doc]): The docs.
+    RETURNS (int): The number of white-space tokens: columns can't have them, they are left out.
     """
-    docs, n_left_out = list(docs), 0
-    has_documents = any(token.is_sent_start for doc in docs for token in doc[1:])
-    for doc in docs:
-        if has_documents:
-            file.write(f"{DOCSTART}\tO\n\n")
-        begins = False
-        for token in doc:
-            if token.is_sent_start and token.i:
-                file.write("\n")
-            begins = begins or token.ent_iob == BEGIN
-            if token.is_space:
-                n_left_out += 1
-                continue
-            file.write(f"{token.text}\t{_tag(token, begins)}\n")
-            begins = False
-        file.write("\n")
+    has_documents = any((doc.to_array(SENT_START)[1:] == 1).any() for doc in docs)
+    n_left_out = 0
+    with path.open("w", encoding="utf8", newline="\n") as file:
+        for doc in docs:
+            file.write(f"{DOCSTART}\tO\n\n" if has_documents else "")
+            for sent in doc.sents if has_documents and doc.has_annotation("SENT_START") else [doc]:
+                lines = [*_lines(sent)]
+                file.write("".join(lines) + "\n" if lines else "")
+                n_left_out += len(sent) - len(lines)
     return n_left_out
+
+
+def _lines(sent: Iterable[Token]) -> Iterator[str]:
+    begins = False
+    for token in sent:
+        begins = begins or token.ent_iob == BEGIN
+        if token.is_space:
+            continue
+        if "\t" in token.text or "\n" in token.text:
+            raise ValueError(f"expected tokens that columns can have, got {token.text!r}")
+        yield f"{token.text}\t{_tag(token, begins)}\n"
+        begins = False
 
 
 def _tag(token: Token, begins: bool) -> str:

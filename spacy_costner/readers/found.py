@@ -85,17 +85,19 @@ class Found:
         if scheme:
             self.schemes[scheme] = self.schemes.get(scheme, 0) + 1
 
-    def add_problem(self, message: str, place: Place, text: str = "", *, more: int = 0) -> None:
+    def add_problem(
+        self, message: str, place: Optional[Place], text: str = "", *, more: int = 0
+    ) -> None:
         """Count a problem, and keep its place if it is one of the first.
 
         message (str): The problem and its effect.
-        place (Place): Its place.
+        place (Optional[Place]): Its place, if it has one.
         text (str): The text found there.
         more (int): How often it is at later places of the same file.
         """
         self._counts[message] += 1 + more
         places = self._places.setdefault(message, [])
-        if len(places) < MAX_PLACES:
+        if place is not None and len(places) < MAX_PLACES:
             places.append(f"{place}: {text}" if text else f"{place}")
 
     @property
