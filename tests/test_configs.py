@@ -56,7 +56,7 @@ def test_components_are_complete(path: Path) -> None:
 def test_short_configs_are_base_config_but_for_what_they_say(path: Path) -> None:
     base, short = load_config(CONFIGS / "base.cfg"), load_config(path)
     assert fill(short) == fill(put_onto(base, short))
-    assert sorted(short) == ["components", "nlp", "paths", "system", "training"]
+    assert sorted(short) == ["components", "corpora", "nlp", "paths", "system", "training"]
 
 
 def test_every_loss_has_a_short_config() -> None:
