@@ -70,7 +70,7 @@ def read_docbin(path: Path, context: Context) -> Iterator[Doc]:
     """Read a .spacy file."""
     try:
         docs = DocBin().from_disk(path)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise CorpusError(
             f"{path}: expected a file that spaCy's DocBin has saved: {error}"
         ) from error

@@ -97,7 +97,8 @@ def _split_tags(
         raise at(without[0], f"expected tags, O among them, got only such as {shown(without[0])}")
     separators = {match[2]: tag for tag, match in split.items()}
     if len(separators) > 1:
-        raise at(separators["_"], f"expected a tag such as {separators['-']!r}, got another form")
+        known, other = separators["-"], separators["_"]
+        raise at(other, f"expected a tag such as {known!r}, got {other!r}")
     letters = {match[1]: tag for tag, match in split.items()}
     ours, theirs = [letters[x] for x in "LU" if x in letters], [*filter(letters.get, "ES")]
     if ours and theirs:
