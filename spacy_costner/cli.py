@@ -19,7 +19,7 @@ from spacy.cli._util import (
     show_validation_error,
 )
 from spacy.language import Language
-from spacy.training import Corpus, Example
+from spacy.training import Example
 from spacy.util import load_config, load_model
 from tqdm import tqdm
 from typer import Argument, Option
@@ -28,12 +28,14 @@ from .commands.calibrate import calibrate
 from .commands.check import check
 from .commands.compare import compare, describe
 from .commands.comparison import table
+from .commands.convert import convert, describe_conversion
 from .commands.deprecated import old_option
 from .commands.explain import as_text, draw_transitions, explain
 from .commands.plots import require_matplotlib, save
 from .commands.report import gather, page
 from .commands.tune import Aim, draw, tune
 from .metrics import text_table
+from .readers import ReadOptions, make_reader
 from .saving import check_file, check_folder, save_file, save_folder
 from .settings import check_overrides
 from .training import Step, describe_fit, fit, fit_online
@@ -49,7 +51,7 @@ OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
 """Of commands that take settings of the config, such as --paths.train."""
 
 ModelArg = Annotated[str, Argument(help="Trained pipeline: a package or a folder")]
-DevArg = Annotated[Path, Argument(help="Development docs: .spacy file or folder", exists=True)]
+DevArg = Annotated[Path, Argument(help="Development corpus: see `costner convert`", exists=True)]
 OutputOption = Annotated[Path, Option("--output", "-o", help="Output folder for the pipeline")]
 NameOption = Annotated[str, Option("--name", help="Name of the component")]
 GpuOption = Annotated[int, Option("--gpu-id", "-g", help="GPU ID or -1 for CPU")]
@@ -67,7 +69,7 @@ def compare_cli(
         str, Option("--losses", "-l", help="Comma-separated paths of configs, one per loss")
     ],
     test_path: Annotated[
-        Path, Option("--test", "-t", help="Test docs: .spacy file or folder", exists=True)
+        Path, Option("--test", "-t", help="Test corpus: see `costner convert`", exists=True)
     ],
     output_path: Annotated[
         Path, Option("--output", "-o", help="Output folder for pipelines and results")
@@ -341,7 +343,7 @@ def explain_cli(
 @costner.command("report")
 def report_cli(
     model: ModelArg,
-    test_path: Annotated[Path, Argument(help="Test docs: .spacy file or folder", exists=True)],
+    test_path: Annotated[Path, Argument(help="Test corpus: see `costner convert`", exists=True)],
     output_path: Annotated[Path, Option("--output", "-o", help="Output HTML file")],
     name: NameOption = "ner",
     n_mistakes: Annotated[
@@ -375,6 +377,43 @@ def read_overrides(ctx: typer.Context) -> Dict[str, Any]:
         ctx.fail(error.format_message())
 
 
+@costner.command("convert")
+def convert_cli(
+    input_path: Annotated[Path, Argument(help="Annotated corpus: a file or folder", exists=True)],
+    output_path: Annotated[
+        Path, Argument(help="Output file: .spacy, .jsonl or, for columns, .conll, .iob or .tsv")
+    ],
+    n_sents: Annotated[
+        Optional[int],
+        Option("--n-sents", "-n", help="Sentences per doc, 0 for all of a file", min=0),
+    ] = None,
+    column: Annotated[
+        Optional[int],
+        Option("--column", help="Column of the tags, from 2 or from -1", show_default="the last"),
+    ] = None,
+    tag_names: Annotated[
+        Optional[str], Option("--tag-names", help="Comma-separated names of tags that are numbers")
+    ] = None,
+    incorrect_spans_key: Annotated[
+        Optional[str], Option("--incorrect-spans-key", help="Span group for rejected spans")
+    ] = None,
+    lang: Annotated[
+        str, Option("--lang", "-l", help="Language of the tokenizer for texts without tokens")
+    ] = "xx",
+) -> None:
+    """
+    Convert an annotated corpus, and show what it contains. The format is found from the content:
+    .spacy; CoNLL columns in any tag scheme; JSONL of Prodigy, doccano and Hugging Face; Label
+    Studio's JSON export; a Hugging Face dataset on disk; a folder of these. All commands, and
+    configs with the reader spacy_costner.read.v1, read these formats without conversion, too.
+    """
+    names = None if tag_names is None else [name.strip() for name in tag_names.split(",")]
+    options = ReadOptions(n_sents, column, names, incorrect_spans_key)
+    with errors_shown():
+        found = convert(input_path, output_path, options=options, lang=lang)
+    typer.echo(f"{describe_conversion(found)}\nWritten to {output_path}")
+
+
 def load(
     model: str, dev_path: Path, use_gpu: int, code_path: Optional[Path]
 ) -> Tuple[Language, List[Example]]:
@@ -382,7 +421,7 @@ def load(
     setup_gpu(use_gpu, silent=True)
     import_code(code_path)
     nlp = load_model(model)
-    return nlp, list(Corpus(dev_path)(nlp))
+    return nlp, list(make_reader(dev_path)(nlp))
 
 
 @contextmanager

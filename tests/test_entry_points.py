@@ -26,6 +26,7 @@ def test_installed_names_are_those_of_setup_cfg() -> None:
         "spacy_architectures",
         "thinc_losses",
         "spacy_misc",
+        "spacy_readers",
         "spacy_scorers",
     )
     expected = {(group, *item) for group in groups for item in declared(group).items()}

@@ -12,7 +12,7 @@ ROOT = Path(spacy_costner.__file__).parent
 TESTS = Path(__file__).parent
 FLOORS = [
     {"types", "compiled", "validation", "metrics", "saving", "settings"},
-    {"chain", "sparse", "tags"},
+    {"chain", "readers", "sparse", "tags"},
     {"costs", "features"},
     {"decoding", "losses", "ml"},
     {"pipeline"},

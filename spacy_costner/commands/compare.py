@@ -34,12 +34,12 @@ import spacy
 import srsly
 from confection import SimpleFrozenDict
 from spacy.cli._util import import_code, setup_gpu
-from spacy.training import Corpus
 from spacy.training.initialize import init_nlp
 from spacy.training.loop import train
 from spacy.util import registry
 
 from ..pipeline.scorers import DocCounts, count_docs
+from ..readers import make_reader
 from ..saving import replace_folder, save_file
 from .comparison import UNTRAINED, Finished, Row, columns_of, scores_of, summarise
 from .config_variants import Variant, is_trained, make_variants, object_to_evaluations
@@ -80,7 +80,7 @@ def compare(
         `spacy_costner.cost_scorer.v1`, the Hamming cost otherwise.
     loss_paths (Sequence[Path]): A config for each loss. The file name is the name of the loss,
         and its blocks replace those of the base config: see `config_variants.put_onto`.
-    test_path (Path): The corpus to score on: a .spacy file or a folder of them.
+    test_path (Path): The corpus to score on, of any format.
     output_path (Path): The folder for the variants and for the rows, `comparison.json`.
     seeds (Sequence[int]): Each loss is trained with each seed.
     overrides (Mapping[str, Any]): Settings for all variants, such as "paths.train".
@@ -212,7 +212,7 @@ def count_predictions(variant: Variant) -> DocCounts:
     """Count the correct and wrong predictions of a variant on the test corpus."""
     nlp = spacy.load(variant.path / "model-best")
     component, scheme, cost, test_path = variant.measure
-    examples = list(Corpus(test_path)(nlp))
+    examples = list(make_reader(Path(test_path))(nlp))
     for eg, doc in zip(examples, nlp.pipe([eg.predicted for eg in examples])):
         eg.predicted = doc
     return count_docs(

@@ -41,7 +41,7 @@ class Measure(NamedTuple):
     component (str): The name of the component.
     scheme (str): The tag scheme of the cost.
     cost (Dict[str, Any]): The block of the cost.
-    test_path (str): The corpus: a .spacy file or a folder of them.
+    test_path (str): The corpus, of any format.
     """
 
     component: str

@@ -8,6 +8,7 @@ another key is not used. Files are written under a temporary name and renamed.
 import json
 import traceback
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from contextlib import suppress
 from functools import partial
 from hashlib import sha256
 from multiprocessing import get_context
@@ -27,6 +28,8 @@ from typing import (
     TypeVar,
     Union,
 )
+
+from ..readers import CorpusError, corpus_files
 
 ValueT = TypeVar("ValueT")
 MakeExecutor = Callable[[], Executor]
@@ -131,14 +134,20 @@ def fingerprint(*parts: Any) -> str:
     """Compute a digest of settings and of the files they name.
 
     *parts (Any): Settings, valid JSON.
-    RETURNS (str): The digest. Of folders only .spacy files are included.
+    RETURNS (str): The digest. Of folders those files that are read as a corpus.
     """
     digest = sha256(json.dumps(parts, sort_keys=True).encode("utf8"))
     for text in sorted(set(_texts(parts))):
-        for file in sorted(Path(text).rglob("*.spacy")) if isdir(text) else [Path(text)]:
+        for file in _files(Path(text)) if isdir(text) else [Path(text)]:
             if isfile(file):
                 digest.update(file.read_bytes())
     return digest.hexdigest()
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    with suppress(CorpusError):
+        for path in corpus_files(folder):
+            yield from sorted(path.rglob("*")) if path.is_dir() else [path]
 
 
 def _texts(settings: Any) -> Iterator[str]:

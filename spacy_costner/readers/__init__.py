@@ -1,0 +1,30 @@
+"""What people's files become: docs of any annotated corpus, and files of docs.
+
+Each format has a module: `columns`, `jsonl` and `tasks`, `tagged`, `label_studio`, `dataset`.
+"""
+
+from .columns import write_columns
+from .corpus import make_reader, read_docs
+from .files import CorpusError, corpus_files
+from .found import DEFAULTS, Found, ReadOptions, check_options
+from .jsonl import Task, TaskSpan, TaskToken, read_tasks, write_tasks
+from .offsets import doc_to_task, task_to_doc
+
+__all__ = [
+    "DEFAULTS",
+    "CorpusError",
+    "Found",
+    "ReadOptions",
+    "Task",
+    "TaskSpan",
+    "TaskToken",
+    "check_options",
+    "corpus_files",
+    "doc_to_task",
+    "make_reader",
+    "read_docs",
+    "read_tasks",
+    "task_to_doc",
+    "write_columns",
+    "write_tasks",
+]

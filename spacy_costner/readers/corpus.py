@@ -1,0 +1,171 @@
+"""Corpora of any format: docs, and the reader of configs."""
+
+import warnings
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, Callable, Iterable, Iterator, List, Optional, Union
+
+from spacy.errors import Errors
+from spacy.language import Language
+from spacy.tokens import Doc, DocBin
+from spacy.training import Corpus, Example
+
+from .columns import read_columns
+from .dataset import read_dataset
+from .files import CorpusError, Place, corpus_files, read_head
+from .found import DEFAULTS, Context, Found, Predicted, ReadOptions, check_options
+from .json_files import LINES, Values, looks_like_json, read_values
+from .jsonl import task_from_json
+from .label_studio import is_label_studio, read_label_studio
+from .sentences import copy_tokens
+from .tagged import find_tag_key, read_tagged, tag_names_beside
+from .tasks import Annotated, tasks_to_docs
+
+DOCBIN = ".spacy"
+JSON = frozenset([".json", *LINES])
+
+
+def read_docs(
+    nlp: Language,
+    path: Union[str, Path],
+    options: ReadOptions = DEFAULTS,
+    found: Optional[Found] = None,
+    predicted: Optional[Predicted] = None,
+) -> Iterator[Doc]:
+    """Read the docs of a corpus. The format of each file is found from its content.
+
+    nlp (Language): The pipeline. Its tokenizer is used for texts without tokens.
+    path (Union[str, Path]): A file, a folder of files, or a Hugging Face dataset on disk.
+    options (ReadOptions): Choices that the files leave open.
+    found (Optional[Found]): Gets formats, schemes and problems. None: problems are warnings.
+    predicted (Optional[Predicted]): See `Context`.
+    YIELDS (Doc): The docs, without empty ones.
+    RAISES (CorpusError): If a file can't be read; the message names file and line.
+    """
+    for file in corpus_files(Path(path)):
+        context = Context(nlp, options, Found() if found is None else found, predicted)
+        yield from (doc for doc in read_file(file, context) if len(doc))
+        for problem in context.found.problems if found is None else ():
+            warnings.warn(problem.describe(), stacklevel=2)
+
+
+def read_file(path: Path, context: Context) -> Iterator[Doc]:
+    """Read the docs of a file of any format.
+
+    path (Path): The file.
+    context (Context): Pipeline and options.
+    RETURNS (Iterator[Doc]): The docs.
+    RAISES (CorpusError): If it can't be read.
+    """
+    if path.is_dir():
+        return read_dataset(path, context)
+    if path.suffix == DOCBIN:
+        return read_docbin(path, context)
+    if path.suffix in JSON or looks_like_json(read_head(path)):
+        return read_json(path, context)
+    return read_columns(path, context)
+
+
+def read_docbin(path: Path, context: Context) -> Iterator[Doc]:
+    """Read a .spacy file."""
+    try:
+        docs = DocBin().from_disk(path)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise CorpusError(
+            f"{path}: expected a file that spaCy's DocBin has saved: {error}"
+        ) from error
+    context.found.add_file("spaCy's binary format")
+    return docs.get_docs(context.nlp.vocab)
+
+
+def read_json(path: Path, context: Context) -> Iterator[Doc]:
+    """Read a JSON or JSONL file; see `read_file`."""
+    form, values = read_values(path)
+    first, source = next(values, None), Place(path, 1)
+    if first is None:
+        raise source.refuse("expected annotated text, got an empty array")
+    every, key = chain([first], values), find_tag_key(first[1])
+    if key is not None:
+        names = context.options.tag_names or tag_names_beside(path, key)
+        options = context.options._replace(tag_names=names)
+        return read_tagged(every, source, key, form, context._replace(options=options))
+    if is_label_studio(first[1]):
+        context.found.add_file("Label Studio's JSON export")
+        return tasks_to_docs(read_label_studio(every), context)
+    context.found.add_file(f"{form} of texts and spans")
+    return tasks_to_docs(_annotated(every), context)
+
+
+def _annotated(values: Values) -> Iterator[Annotated]:
+    for place, value in values:
+        task = task_from_json(value, place)
+        key = task.extra.get("_input_hash")
+        yield Annotated(place, key if isinstance(key, int) else None, task)
+
+
+class AnyCorpus(Corpus):
+    """Iterate over examples of a corpus of any format; see `make_reader`."""
+
+    def __init__(self, path: Union[str, Path], options: ReadOptions, **settings: Any) -> None:
+        super().__init__(path, **settings)
+        self.options = options
+        self.predicted: Predicted = Predicted()
+
+    def __call__(self, nlp: Language) -> Iterator[Example]:
+        """Read the corpus.
+
+        nlp (Language): The pipeline.
+        YIELDS (Example): The examples.
+        RAISES (CorpusError): If a file can't be read; the message names file and line.
+        """
+        docs = read_docs(nlp, self.path, self.options, predicted=self.predicted)
+        docs = islice(docs, self.limit) if self.limit >= 1 else docs
+        make = self.make_examples_gold_preproc if self.gold_preproc else self.make_examples
+        for eg in make(nlp, docs):
+            yield from self.augmenter(nlp, eg)
+
+    def _make_example(self, nlp: Language, reference: Doc, gold_preproc: bool) -> Example:
+        """As spaCy does, without a loop over tokens in Python, and without tokenizing twice."""
+        predicted = self.predicted.pop(reference, None)
+        if gold_preproc or reference.has_unknown_spaces:
+            predicted = copy_tokens(reference)
+        if predicted is None:
+            return super()._make_example(nlp, reference, gold_preproc)
+        return Example(predicted, reference)
+
+
+def make_reader(
+    path: Optional[Path],
+    gold_preproc: bool = False,
+    max_length: int = 0,
+    limit: int = 0,
+    augmenter: Optional[Callable[[Language, Example], Iterable[Example]]] = None,
+    n_sents: Optional[int] = None,
+    column: Optional[int] = None,
+    tag_names: Optional[List[str]] = None,
+    incorrect_spans_key: Optional[str] = None,
+) -> Callable[[Language], Iterator[Example]]:
+    """Make a reader of a corpus: "spacy_costner.read.v1". It takes the settings of spaCy's
+    "spacy.Corpus.v1", reads .spacy files in the same way, and other formats, too.
+
+    path (Optional[Path]): A file, a folder, or a Hugging Face dataset on disk.
+    gold_preproc (bool): Whether predicted docs have the sentences and tokens of the annotation.
+    max_length (int): Longer docs are split into sentences. 0: no limit.
+    limit (int): Read only so many docs. 0: all.
+    augmenter (Optional[Callable]): Makes more examples.
+    n_sents, column, tag_names, incorrect_spans_key: See `ReadOptions`.
+    RETURNS (Callable[[Language], Iterator[Example]]): Reads the corpus.
+    RAISES (ValueError): If there is no path, or a number is out of its range.
+    """
+    if path is None:
+        raise ValueError(Errors.E913)
+    options = ReadOptions(n_sents, column, tag_names, incorrect_spans_key)
+    check_options(options)
+    return AnyCorpus(
+        path,
+        options,
+        gold_preproc=gold_preproc,
+        max_length=max_length,
+        limit=limit,
+        augmenter=augmenter,
+    )

@@ -1,0 +1,121 @@
+"""What a corpus is found to be: formats, schemes, problems."""
+
+from collections import Counter
+from typing import Dict, List, NamedTuple, Optional
+from weakref import WeakKeyDictionary
+
+from spacy.language import Language
+from spacy.tokens import Doc
+
+from .files import Place
+
+Predicted = WeakKeyDictionary[Doc, Doc]
+
+MAX_PLACES = 3
+"""Places of a problem that are kept."""
+
+
+class Problem(NamedTuple):
+    """Something that was not read as it is written.
+
+    message (str): The problem and its effect.
+    n (int): How often it was found.
+    places (List[str]): The first places: file, line and text.
+    """
+
+    message: str
+    n: int
+    places: List[str]
+
+    def describe(self) -> str:
+        places = "".join(f"\n    {place}" for place in self.places)
+        return f"{self.message} ({self.n:,}){places}"
+
+
+class ReadOptions(NamedTuple):
+    """Choices that the files of a corpus leave open.
+
+    n_sents (Optional[int]): For formats of sentences: sentences of a doc. 0: all up to the next
+        -DOCSTART- line or the end of the file. None: docs end at -DOCSTART- lines and, in files
+        without, at each sentence.
+    column (Optional[int]): For columns: the column of the tags, from 1, or from -1 at the end.
+    tag_names (Optional[List[str]]): The names of tags that are numbers, in their order.
+    incorrect_spans_key (Optional[str]): The key of `doc.spans` for spans that were rejected.
+    """
+
+    n_sents: Optional[int] = None
+    column: Optional[int] = None
+    tag_names: Optional[List[str]] = None
+    incorrect_spans_key: Optional[str] = None
+
+
+def check_options(options: ReadOptions) -> None:
+    """Check the choices.
+
+    RAISES (ValueError): If a number is out of its range.
+    """
+    if options.n_sents is not None and options.n_sents < 0:
+        raise ValueError(f"n_sents: expected a number of at least 0, got {options.n_sents}")
+    if options.column is not None and options.column in (0, 1):
+        raise ValueError(
+            "column: expected the column of the tags, from 2, or from -1 at the end, got "
+            f"{options.column}"
+        )
+
+
+DEFAULTS = ReadOptions()
+
+
+class Found:
+    """What was found in a corpus while it was read."""
+
+    def __init__(self) -> None:
+        self.formats: Dict[str, int] = {}
+        self.schemes: Dict[str, int] = {}
+        self._counts: Counter = Counter()
+        self._places: Dict[str, List[str]] = {}
+
+    def add_file(self, form: str, scheme: str = "") -> None:
+        """Count a file.
+
+        form (str): Its format.
+        scheme (str): The scheme of its tags, if it has tags.
+        """
+        self.formats[form] = self.formats.get(form, 0) + 1
+        if scheme:
+            self.schemes[scheme] = self.schemes.get(scheme, 0) + 1
+
+    def add_problem(
+        self, message: str, place: Optional[Place], text: str = "", *, more: int = 0
+    ) -> None:
+        """Count a problem, and keep its place if it is one of the first.
+
+        message (str): The problem and its effect.
+        place (Optional[Place]): Its place, if it has one.
+        text (str): The text found there.
+        more (int): How often it is at later places of the same file.
+        """
+        self._counts[message] += 1 + more
+        places = self._places.setdefault(message, [])
+        if place is not None and len(places) < MAX_PLACES:
+            places.append(f"{place}: {text}" if text else f"{place}")
+
+    @property
+    def problems(self) -> List[Problem]:
+        return [Problem(name, count, self._places[name]) for name, count in self._counts.items()]
+
+
+class Context(NamedTuple):
+    """What the reader of a file needs.
+
+    nlp (Language): The pipeline. Its tokenizer is used for texts without tokens.
+    options (ReadOptions): Choices that the file leaves open.
+    found (Found): Gets what is found.
+    predicted (Optional[WeakKeyDictionary[Doc, Doc]]): Gets, for docs whose tokens are those of the
+        pipeline's tokenizer, what the tokenizer has made: an example needs both. None: not needed.
+    """
+
+    nlp: Language
+    options: ReadOptions
+    found: Found
+    predicted: Optional[Predicted] = None

@@ -1,0 +1,145 @@
+"""Tags of any scheme to entities: IOB1, IOB2, BILUO, IOBES, IOE and IO, found from the tags.
+
+An entity begins at a tag B, U or S, where the label changes, and after L, E, U or S. These are the
+rules of conlleval (Tjong Kim Sang & De Meulder, 2003), and right for every scheme. Tags that the
+scheme doesn't allow are read by the same rules and reported.
+"""
+
+import re
+from typing import Callable, Dict, List, NamedTuple, Sequence, Set, Tuple
+
+import numpy
+from thinc.types import Array1d, Ints1d
+
+from .files import shown
+
+MISSING, INSIDE, OUTSIDE, BEGIN = range(4)
+"""The values of spaCy's ENT_IOB."""
+
+NOT_ANNOTATED = frozenset(["-", "_"])
+"""Tags of tokens that nobody has annotated."""
+
+PREFIXED = re.compile(r"([BILUES])([-_])(.+)")
+OPENING, CLOSING = "BUS", "LEUS"
+IO_WITHOUT_PREFIXES = "IO without prefixes"
+
+Refuse = Callable[[int, str], Exception]
+"""Makes an error from the index of a token and a message."""
+
+
+class Decoded(NamedTuple):
+    """What the tags of a file say.
+
+    iob (Ints1d): ENT_IOB of each token. Shape: (N,)
+    label (Ints1d): Its label, as an index; -1 for none. Shape: (N,)
+    labels (List[str]): The labels.
+    scheme (str): The name of the scheme; empty if there are no entities.
+    irregular (Ints1d): The tokens whose tags don't fit the scheme. Shape: (M,)
+    """
+
+    iob: Ints1d
+    label: Ints1d
+    labels: List[str]
+    scheme: str
+    irregular: Ints1d
+
+
+def decode_tags(tags: Sequence[str], sent_start: Array1d, refuse: Refuse) -> Decoded:
+    """Find the scheme of tags, and the entities.
+
+    tags (Sequence[str]): The tag of each token.
+    sent_start (Array1d): True for the first token of a sentence. Shape: (N,)
+    refuse (Refuse): Makes the error for a token.
+    RETURNS (Decoded): The entities.
+    RAISES (CorpusError): If something isn't a tag, or the tags belong to several schemes.
+    """
+    index = {tag: i for i, tag in enumerate(dict.fromkeys(tags))}
+    ids = numpy.fromiter(map(index.__getitem__, tags), dtype="int64", count=len(tags))
+
+    def at(tag: str, message: str) -> Exception:
+        return refuse(int(numpy.argmax(ids == index[tag])), message)
+
+    split = _split_tags([*index], at)
+    prefixes = [split.get(tag, ("", ""))[0] for tag in index]
+    labels = list(dict.fromkeys(label for _, label in split.values()))
+    number = {label: i for i, label in enumerate(labels)}
+    label = numpy.asarray([number[split[tag][1]] if tag in split else -1 for tag in index])[ids]
+    opens, closes = (
+        numpy.asarray([prefix in some and prefix != "" for prefix in prefixes])[ids]
+        for some in (OPENING, CLOSING)
+    )
+    follows = numpy.zeros(len(ids), dtype=bool)
+    follows[1:] = (label[1:] == label[:-1]) & (label[1:] >= 0) & ~sent_start[1:]
+    begins = (label >= 0) & (opens | ~follows)
+    begins[1:] |= follows[1:] & closes[:-1]
+    iob = numpy.where(label >= 0, numpy.where(begins, BEGIN, INSIDE), OUTSIDE)
+    iob[numpy.asarray([tag in NOT_ANNOTATED for tag in index])[ids]] = MISSING
+    scheme = find_scheme({prefixes[index[tag]] for tag in split}, opens, begins, follows)
+    irregular = _irregular(scheme, opens, closes, begins, follows)
+    return Decoded(iob, label, labels, scheme, numpy.flatnonzero(irregular & (label >= 0)))
+
+
+def _split_tags(
+    tags: Sequence[str], at: Callable[[str, str], Exception]
+) -> Dict[str, Tuple[str, str]]:
+    """The prefix and the label of each tag but O and missing ones. Labels without prefixes have
+    the prefix ""."""
+    entities = [tag for tag in tags if tag != "O" and tag not in NOT_ANNOTATED]
+    bare = [tag for tag in entities if tag.rstrip("-_") in set("BILUES")]
+    if bare:
+        raise at(bare[0], f"expected a tag with a label, such as B-PER, got {bare[0]!r}")
+    split = {tag: match for tag in entities if (match := PREFIXED.fullmatch(tag))}
+    without = [tag for tag in entities if tag not in split]
+    if split and without:
+        known = next(iter(split))
+        raise at(without[0], f"expected a tag such as {known!r}, got {shown(without[0])}")
+    if without and "O" not in tags:
+        raise at(without[0], f"expected tags, O among them, got only such as {shown(without[0])}")
+    separators = {match[2]: tag for tag, match in split.items()}
+    if len(separators) > 1:
+        known, other = separators["-"], separators["_"]
+        raise at(other, f"expected a tag such as {known!r}, got {other!r}")
+    letters = {match[1]: tag for tag, match in split.items()}
+    ours, theirs = [letters[x] for x in "LU" if x in letters], [*filter(letters.get, "ES")]
+    if ours and theirs:
+        tag = letters[theirs[0]]
+        raise at(tag, f"expected one scheme, got {tag!r} (IOBES) beside {ours[0]!r} (BILUO)")
+    return {tag: (match[1], match[3]) for tag, match in split.items()} | {
+        tag: ("", tag) for tag in without
+    }
+
+
+def find_scheme(used: Set[str], opens: Array1d, begins: Array1d, follows: Array1d) -> str:
+    """Find the scheme of tags.
+
+    used (Set[str]): The prefixes that are used.
+    opens (Array1d): True for tags with a prefix that opens an entity. Shape: (N,)
+    begins (Array1d): True where an entity begins. Shape: (N,)
+    follows (Array1d): True after a token of the same label and sentence. Shape: (N,)
+    RETURNS (str): The name of the scheme; empty if there are no entities.
+    """
+    if not used:
+        return ""
+    if used == {""}:
+        return IO_WITHOUT_PREFIXES
+    if used <= {"I", "E"}:
+        return "IOE" if "E" in used else "IO"
+    if used & {*"LUES"}:
+        return "BILUO" if used & {*"LU"} else "IOBES"
+    # IOB1 has B only between entities of one label. A few tags may be wrong.
+    return "IOB1" if (opens & ~follows).sum() < (begins & ~opens).sum() else "IOB2"
+
+
+def _irregular(
+    scheme: str, opens: Array1d, closes: Array1d, begins: Array1d, follows: Array1d
+) -> Array1d:
+    """True for tags of entities that the scheme doesn't allow where they are. Shape: (N,)"""
+    if scheme == "IOB1":
+        return opens & ~follows
+    if scheme == "IOB2":
+        return begins & ~opens
+    is_last = numpy.ones(len(begins), dtype=bool)
+    is_last[:-1] = ~follows[1:] | begins[1:]
+    if scheme in ("BILUO", "IOBES"):
+        return (begins & ~opens) | (is_last & ~closes)
+    return numpy.zeros(len(begins), dtype=bool)

@@ -1,0 +1,249 @@
+"""What can't be read is refused by file and line, before anything is trained on it."""
+
+import json
+import zlib
+from pathlib import Path
+from typing import Any, Dict, List, Tuple
+
+import pytest
+import spacy
+import srsly
+from spacy.tokens import DocBin
+
+from spacy_costner.readers import CorpusError, ReadOptions, read_docs
+
+GOOD = "Kim B-PER\nis O\n\n"
+COLUMNS: Dict[str, Tuple[bytes, int, str]] = {
+    "fewer columns": (b"Kim NNP B-PER\nis VBZ\n", 2, "expected 3 columns, got 2: 'is VBZ'"),
+    "more columns": (b"Kim B-PER\n\nis VBZ O\n", 3, "expected 2 columns, got 3"),
+    "one column": (b"\nKim\nis\n", 2, "expected a token and its tag, got one column: 'Kim'"),
+    "a token lost": (b"Kim\tB-PER\n\tO\n", 2, r"expected a token, got '\tO'"),
+    "a tag lost": (b"Kim\tB-PER\nis\t\n", 2, "expected 2 columns, got 1"),
+    "another separator": (b"Kim\tB-PER\nis O\n", 2, "expected 2 columns, got 1"),
+    "missing prefix": (b"Kim B-PER\nis O\nOslo LOC\n", 3, "a tag such as 'B-PER', got 'LOC'"),
+    "missing label": (b"Kim B-PER\nis O\nOslo B\n", 3, "expected a tag with a label"),
+    "two schemes": (b"Kim U-PER\nis O\nOslo S-LOC\n", 3, "expected one scheme, got 'S-LOC'"),
+    "two separators of tags": (b"Kim B-PER\nis O\nOslo B_LOC\n", 3, "such as 'B-PER', got 'B_LOC'"),
+    "no tags": (b"Kim NNP\nis VBZ\n", 1, "expected tags, O among them, got only such as 'NNP'"),
+    "not UTF-8": (b"Kim B-PER\nM\xfcller O\n", 2, "expected text in UTF-8, got the byte 0xfc"),
+    "UTF-16": ("Kim B-PER\n".encode("utf-16"), 1, "expected text in UTF-8, got the byte 0xff"),
+    "null": (b"Kim B-PER\n\0 O\n", 2, "got a null character"),
+    "empty": (b"", 1, "got an empty file"),
+    "only white space": (b"\n \t\n", 1, "got an empty file"),
+    "no tokens": (b"# a comment\n-DOCSTART- O\n", 1, "expected tokens and their tags, got none"),
+    "a comment in a sentence": (b"Kim B-PER\n# a comment\n", 2, "expected 2 columns, got 3"),
+}
+TEXT = '{"text": "Kim is", "spans": [{"start": 0, "end": 3, "label": "PER"}]}\n'
+LINES: Dict[str, Tuple[str, str]] = {
+    "not JSON": ('{"text": "Kim is"', "expected JSON, got "),
+    "a number": ("3", "expected a text and its spans, got 3"),
+    "no text": ('{"spans": []}', "expected a text and its spans"),
+    "a text of a list": ('{"text": ["Kim"], "spans": []}', "expected a text and its spans"),
+    "classification": (
+        '{"text": "Kim is", "label": "good"}',
+        "expected a list of spans, got 'good'",
+    ),
+    "half a span": ('{"text": "Kim is", "label": [[0, 3]]}', "start, end and label of a span"),
+    "no label": ('{"text": "Kim is", "spans": [{"start": 0, "end": 3}]}', "the label of a span"),
+    "empty label": ('{"text": "Kim is", "label": [[0, 3, " "]]}', "expected the label of a span"),
+    "offsets of text": ('{"text": "Kim is", "label": [["0", "3", "PER"]]}', "two whole numbers"),
+    "offsets of fractions": ('{"text": "Kim is", "label": [[0.5, 3, "PER"]]}', "two whole numbers"),
+    "after the text": ('{"text": "Kim is", "label": [[0, 7, "PER"]]}', "in a text of 6 characters"),
+    "before the text": ('{"text": "Kim is", "label": [[-3, 3, "PER"]]}', "got -3 to 3"),
+    "empty span": ('{"text": "Kim is", "label": [[3, 3, "PER"]]}', "got 3 to 3"),
+    "backwards": ('{"text": "Kim is", "label": [[3, 0, "PER"]]}', "got 3 to 0"),
+    "two lists": (
+        '{"text": "Kim is", "label": [[0, 3, "PER"]], "spans": [[0, 3, "ORG"]]}',
+        "expected one list of spans, got spans and label",
+    ),
+    "unknown answer": (
+        '{"text": "Kim is", "spans": [], "answer": "yes"}',
+        "answer: expected accept",
+    ),
+    "words lost": (
+        '{"text": "Kim is", "spans": [], "tokens": [{"start": 0, "end": 3}]}',
+        "tokens: expected all words of the text, once each, got ' is'",
+    ),
+    "words in other order": (
+        '{"text": "Kim is", "spans": [], "tokens": [{"start": 4, "end": 6}, {"start": 0, "end": 3}]}',
+        "tokens: expected all words of the text, once each, got 'Kim '",
+    ),
+    "another token": (
+        '{"text": "Ki", "spans": [], "tokens": [{"start": 0, "end": 2, "text": "Ko"}]}',
+        "tokens: expected 'Ki' at 0, got 'Ko'",
+    ),
+    "tokens of words": (
+        '{"text": "Ki", "spans": [], "tokens": ["Ki"]}',
+        "objects with start and end",
+    ),
+    "half a character": ('{"text": "\\ud800", "spans": []}', "expected a text that spaCy can read"),
+    "too deep": ("[" * 100_000, "expected JSON"),
+    "missing of text": (
+        '{"text": "Ki", "spans": [], "missing": "all"}',
+        "missing: expected a list",
+    ),
+}
+TAGGED = '{"tokens": ["Kim", "is"], "ner_tags": ["B-PER", "O"]}\n'
+TAGGED_LINES: Dict[str, Tuple[str, str]] = {
+    "fewer tags": (
+        '{"tokens": ["Kim", "is"], "ner_tags": ["O"]}',
+        "expected 2 tags, one a token, got 1",
+    ),
+    "more tags": ('{"tokens": ["Kim"], "ner_tags": ["O", "O"]}', "expected 1 tags"),
+    "no tags": ('{"tokens": ["Kim"]}', "expected tokens and ner_tags"),
+    "no tokens": ('{"ner_tags": ["O"]}', "expected tokens and ner_tags"),
+    "a token that is a number": (
+        '{"tokens": [3], "ner_tags": ["O"]}',
+        "tokens: expected words, got 3",
+    ),
+    "an empty token": ('{"tokens": [""], "ner_tags": ["O"]}', "tokens: expected words, got ''"),
+    "a tag without name": ('{"tokens": ["Kim"], "ner_tags": [1]}', "expected names of tags, got 1"),
+    "a tag that is a list": ('{"tokens": ["Kim"], "ner_tags": [[]]}', "expected tags, got []"),
+    "missing prefix": ('{"tokens": ["Kim"], "ner_tags": ["LOC"]}', "such as 'B-PER', got 'LOC'"),
+    "missing label": ('{"tokens": ["Kim"], "ner_tags": ["I-"]}', "expected a tag with a label"),
+    "text and spans": (TEXT.strip(), "expected tokens and ner_tags"),
+    "not JSON": ('{"tokens": ["Kim"', "expected JSON"),
+}
+
+
+def task(*results: Any, **more: Any) -> Dict[str, Any]:
+    return {"data": {"text": "Kim is"}, "annotations": [{"result": [*results]}], **more}
+
+
+def result(**value: Any) -> Dict[str, Any]:
+    return {"value": {"start": 0, "end": 3, "labels": ["PER"], **value}, "type": "labels"}
+
+
+STUDIO: Dict[str, Tuple[Any, str]] = {
+    "no task": (3, "expected a task of Label Studio, got 3"),
+    "no data": ({"annotations": []}, "expected a task of Label Studio"),
+    "no text": (task(data={"image": "a.png", "audio": "b.wav"}), "expected a text under 'text'"),
+    "a text that is a number": (task(data={"text": 3}), "expected a text under 'text'"),
+    "annotations of text": (task(annotations="none"), "expected annotations with results"),
+    "annotations without results": (task(annotations=[{}]), "expected annotations with results"),
+    "results of text": (task(annotations=[{"result": "x"}]), "expected annotations with results"),
+    "after the text": (task(result(end=9)), "in a text of 6 characters, got 0 to 9"),
+    "offsets of a page": (task(result(start="/p[1]")), "two whole numbers"),
+    "no start": (task({"value": {"end": 3, "labels": ["PER"]}}), "two whole numbers"),
+    "no labels": (task(result(labels=[])), "expected the label of a span"),
+    "labels of numbers": (task(result(labels=[1])), "expected the label of a span"),
+    "a label of nothing": (task(result(labels=[""])), "expected the label of a span"),
+}
+
+
+def read(path: Path, **options: Any) -> List[Any]:
+    return list(read_docs(spacy.blank("en"), path, ReadOptions(**options)))
+
+
+def refused(path: Path, line: int, message: str) -> None:
+    with pytest.raises(CorpusError) as error:
+        read(path)
+    assert str(error.value).startswith(f"{path}, line {line}: "), error.value
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_columns(name: str, tmp_path: Path) -> None:
+    data, line, message = COLUMNS[name]
+    path = tmp_path / "corpus.conll"
+    path.write_bytes(data)
+    refused(path, line, message)
+
+
+@pytest.mark.parametrize("name", ["fewer columns", "missing prefix"])
+def test_line_ends_count_once(name: str, tmp_path: Path) -> None:
+    data, line, message = COLUMNS[name]
+    path = tmp_path / "corpus.conll"
+    path.write_bytes(b"\xef\xbb\xbf" + data.replace(b"\n", b"\r\n"))
+    refused(path, line, message)
+
+
+@pytest.mark.parametrize("name", LINES)
+@pytest.mark.parametrize("suffix", [".jsonl", ".txt"])
+def test_texts_and_spans(name: str, suffix: str, tmp_path: Path) -> None:
+    line, message = LINES[name]
+    path = tmp_path / f"corpus{suffix}"
+    path.write_text(f"{TEXT}\n{line}\n{TEXT}", encoding="utf8")
+    refused(path, 3, message)
+
+
+@pytest.mark.parametrize("name", TAGGED_LINES)
+def test_tokens_and_tags(name: str, tmp_path: Path) -> None:
+    line, message = TAGGED_LINES[name]
+    path = tmp_path / "corpus.jsonl"
+    path.write_text(f"{TAGGED}{line}\n{TAGGED}", encoding="utf8")
+    refused(path, 2, message)
+
+
+@pytest.mark.parametrize("name", STUDIO)
+@pytest.mark.parametrize("indent", [None, 2])
+def test_label_studio(name: str, indent: Any, tmp_path: Path) -> None:
+    value, message = STUDIO[name]
+    good = task(result())
+    path = tmp_path / "export.json"
+    path.write_text(json.dumps([good, value], indent=indent), encoding="utf8")
+    line = 1 if indent is None else 2 + json.dumps([good], indent=2).count("\n") - 1
+    refused(path, line, message)
+
+
+ARRAYS = {
+    "a comma lost": ("[{}\n{}]", 2, "expected , or ] after an item"),
+    "an end lost": ('[\n{"text": "Kim", "label": []}\n', 3, "got the end of the file"),
+    "an item cut": ('[\n{"text": "Kim",\n"label"}]', 3, "expected JSON"),
+    "something after it": (
+        '[{"text": "Kim", "label": []}]\n\n{}',
+        3,
+        "expected the end of the file",
+    ),
+    "nothing in it": ("[]", 1, "got an empty array"),
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_arrays(name: str, tmp_path: Path) -> None:
+    text, line, message = ARRAYS[name]
+    path = tmp_path / "corpus.json"
+    path.write_text(text.replace("{}", TEXT.strip()), encoding="utf8")
+    refused(path, line, message)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9])
+def test_spacy_files_that_are_cut(share: float, tmp_path: Path) -> None:
+    path = tmp_path / "corpus.spacy"
+    DocBin(docs=[spacy.blank("en")("Kim is")]).to_disk(path)
+    data = path.read_bytes()
+    path.write_bytes(data[: int(share * len(data))])
+    with pytest.raises(CorpusError, match=r"corpus.spacy: expected a file that spaCy's DocBin"):
+        read(path)
+
+
+@pytest.mark.parametrize("value", [[1], {}, 3, "text", {"attrs": [1]}, None])
+def test_spacy_files_with_something_else(value: Any, tmp_path: Path) -> None:
+    path = tmp_path / "corpus.spacy"
+    path.write_bytes(zlib.compress(srsly.msgpack_dumps(value)))
+    with pytest.raises(CorpusError, match=r"corpus.spacy: expected a file that spaCy's DocBin"):
+        read(path)
+
+
+def test_options(tmp_path: Path) -> None:
+    path = tmp_path / "corpus.conll"
+    path.write_text(GOOD)
+    with pytest.raises(
+        CorpusError, match=r"line 1: column: expected a column .* from 2 to 2, got 3"
+    ):
+        read(path, column=3)
+    with pytest.raises(CorpusError, match="expected a file or folder, got nothing there"):
+        read(tmp_path / "none.conll")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(CorpusError, match="expected a folder with annotated files, got none"):
+        read(tmp_path / "empty")
+
+
+def test_tag_names(tmp_path: Path) -> None:
+    path = tmp_path / "corpus.jsonl"
+    path.write_text('{"tokens": ["Kim"], "ner_tags": [3]}')
+    with pytest.raises(CorpusError, match="line 1: ner_tags: expected a tag from 0 to 1, got 3"):
+        read(path, tag_names=["O", "B-PER"])
+    (tmp_path / "dataset_info.json").write_text('{\n"features": ')
+    with pytest.raises(CorpusError, match=r"dataset_info.json, line 2: expected JSON"):
+        read(path)
