@@ -22,6 +22,7 @@ from spacy.util import load_config, load_model
 from tqdm import tqdm
 from typer import Argument, Option
 
+from .cli_init import init_cli
 from .commands.calibrate import calibrate
 from .commands.check import check
 from .commands.compare import Outcome, compare, describe, table
@@ -388,3 +389,6 @@ def errors_shown() -> Iterator[None]:
     except (ValueError, ImportError, OSError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from error
+
+
+costner.command("init")(errors_shown()(init_cli))
