@@ -1,7 +1,7 @@
 """The sections of a config that depend on a plan: cost, loss, decoding, scores."""
 
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 from spacy.util import registry
 from thinc.api import Config
@@ -132,12 +132,13 @@ def _template(loss: str) -> List[Section]:
 
 def _in_turn(losses: Sequence[str], templates: Sequence[List[Section]]) -> List[Section]:
     """The sections of a schedule of losses."""
-    names = ["first", "then"] if len(losses) == 2 else [f"loss_{i}" for i in range(len(losses))]
+    n_losses = len(losses)
+    names = ["first", "then"] if n_losses == 2 else [f"loss_{i + 1}" for i in range(n_losses)]
     schedule, star = read("losses/risk")[1], f"{LOSS}.*"
     head = next(each for each in schedule if each.name == LOSS)
     sections = [head._replace(comment=(f"What training minimises: {', then '.join(losses)}.",))]
     sections.append(make_section(star))
-    for loss, name, template in zip(losses, names, templates):
+    for name, template in zip(names, templates):
         own = f"{star}.then" if find(template, f"{star}.then") is not None else LOSS
         first, *others = rename(template, own, f"{star}.{name}")
         comment = first.comment or template[0].comment
@@ -210,8 +211,8 @@ def scorer_sections(plan: Plan) -> List[Section]:
     """The scorer with its cost, and the scores that select the best model."""
     has_tree = plan.costs.tree is not None
     tree: Dict[str, Any] = {"tree": "${paths.tree}"} if has_tree else {}
-    levels = ", and F on each level of the tree" if has_tree else ""
-    comment = f"Scores: precision, recall, F and ents_cost, the average cost per token{levels}."
+    levels = "\nWith the tree: F on each of its levels." if has_tree else ""
+    comment = f"Scores: precision, recall, F, and ents_cost, the average cost per token.{levels}"
     return [
         make_section(
             SCORER,

@@ -2,6 +2,7 @@
 
 from inspect import signature
 from pathlib import Path
+from types import MappingProxyType
 from typing import Callable, Collection, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from spacy.util import registry
@@ -47,13 +48,13 @@ class Costs(NamedTuple):
     tree (Optional[Path]): A label tree.
     matrix (Optional[Path]): A CSV file of costs.
     plain (Optional[str]): "hamming" or "zero-one".
-    mistakes (Dict[str, float]): The settings of PrecisionRecallCost.
+    mistakes (Mapping[str, float]): The settings of PrecisionRecallCost.
     """
 
     tree: Optional[Path] = None
     matrix: Optional[Path] = None
     plain: Optional[str] = None
-    mistakes: Dict[str, float] = {}
+    mistakes: Mapping[str, float] = MappingProxyType({})
 
     def __bool__(self) -> bool:
         return any(self)
@@ -129,8 +130,8 @@ RULES: List[Rule] = [
     Rule(
         lambda plan: plan.decoding == "min-cost" and plan.aim != "cost",
         "decoding",
-        "expected min-cost with --aim cost only: the other aims are reached by `costner tune`, which "
-        "chooses a threshold or a bias in place of it",
+        "expected min-cost with --aim cost only: `costner tune`, which reaches the other aims, "
+        "chooses a threshold or a bias in its place",
     ),
     Rule(
         lambda plan: plan.decoding != "viterbi" and not plan.has_probabilities,
@@ -140,14 +141,14 @@ RULES: List[Rule] = [
     Rule(
         lambda plan: plan.decoding == "threshold" and plan.aim == "cost" and _has_other_cost(plan),
         "decoding",
-        "expected min-cost or viterbi with --aim cost and a tree or matrix: a threshold can only "
-        "weigh misses against false alarms",
+        "expected min-cost or viterbi with --aim cost and a tree or matrix: a threshold only "
+        "weighs misses against false alarms",
     ),
     Rule(
         lambda plan: bool(plan.costs) and not _uses_cost(plan),
         "loss",
-        "expected a loss that takes a cost, or --aim cost: {losses} takes none, so nothing would use "
-        "what you say mistakes cost",
+        "expected a loss that takes a cost, or --aim cost: {losses} takes none, so nothing would "
+        "use what you say mistakes cost",
     ),
     Rule(
         lambda plan: len(plan.losses) > 1 and plan.losses[0] in NO_START,

@@ -3,7 +3,7 @@
 import json
 import math
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import spacy
 from spacy.tokens import Doc
@@ -17,7 +17,7 @@ WORDS = 25
 LONG = 50
 """Words of a doc. With longer docs, batches of a linear model are smaller."""
 
-UPDATES = 50
+UPDATES = 100
 """Updates of a linear model in an epoch, at least; batches of a small corpus are smaller."""
 
 BATCHES = 100
@@ -60,7 +60,9 @@ def look(path: Path, lang: str) -> Size:
     RETURNS (Size): Its size.
     RAISES (ValueError): If it has no entities.
     """
-    size, forms, labels = Size(0, 0, 0), set(), set()
+    size = Size(0, 0, 0)
+    forms: Set[int] = set()
+    labels: Set[str] = set()
     for doc in read_docs(path, lang):
         n_sentences = sum(1 for _ in doc.sents) if doc.has_annotation("SENT_START") else 1
         forms.update(token.norm for token in doc)
