@@ -3,7 +3,7 @@
 from inspect import signature
 from pathlib import Path
 from types import MappingProxyType
-from typing import Callable, Collection, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Callable, Collection, List, Mapping, NamedTuple, Optional, Tuple
 
 from spacy.util import registry
 
