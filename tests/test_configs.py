@@ -51,8 +51,12 @@ def fill(config: Config) -> Config:
 
 @pytest.mark.parametrize("path", COMPLETE, ids=name)
 def test_components_are_complete(path: Path) -> None:
+    """Those of this package and Tok2Vecs."""
     config = load_config(path)
-    assert fill(config)["components"] == config["components"]
+    filled, components = fill(config)["components"], config["components"]
+    for others in (filled, components):
+        others.pop("transformer", None)
+    assert filled == components
 
 
 @pytest.mark.parametrize("path", SHORT, ids=name)

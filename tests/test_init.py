@@ -193,7 +193,7 @@ def test_every_rule_refuses_and_says_why() -> None:
         (["--precision", 90], "--precision: expected a number between 0 and 1, got 90.0"),
         (
             ["--model", "crf"],
-            "--model: expected one of linear, cnn, hybrid, transformer, got 'crf'",
+            "one of linear, cnn, hybrid, transformer, got 'crf'",
         ),
         (["--aim", "precision"], "--aim: expected one of f, cost, got 'precision'"),
         (["--decoding", "beam"], "--decoding: expected one of viterbi, threshold, min-cost, got"),
@@ -201,27 +201,27 @@ def test_every_rule_refuses_and_says_why() -> None:
         (["--loss", "Schedule"], "separate losses by commas for a schedule"),
         (
             ["--cost", "none.csv"],
-            "--cost: expected hamming or zero-one or a CSV file, got 'none.csv'",
+            "hamming or zero-one or a CSV file, got 'none.csv'",
         ),
         (["--lang", "xq"], "--lang: expected a language of spaCy, got 'xq'"),
         (["--transformer", "bert"], "expected --model transformer, got --model linear"),
         (
             ["--miss", -1],
-            "PrecisionRecallCost: miss: expected a finite number of at least 0, got -1.0",
+            "Cost: miss: expected a finite number of at least 0, got -1.0",
         ),
         (
             ["--tree", "none.json"],
-            "HierarchicalCost: tree: none.json: expected a JSON or YAML file",
+            "HierarchicalCost: tree: none.json: expected a JSON or YAML",
         ),
         (["--train", "corpus.spacy", "--sentences", 9], "expected no --train, which is counted"),
         (["--train", "corpus.spacy", "--tree", "people.json"], "tree: people.json: "),
         (
             ["--train", "corpus.spacy", "--cost", "few.csv"],
-            "matrix: few.csv: expected a cost for gold",
+            "matrix: few.csv: expected a cost for",
         ),
         (
             ["--train", "empty.spacy"],
-            "empty.spacy: expected docs with entities, got none in 1 docs",
+            "empty.spacy: expected docs with entities, got none in 1",
         ),
     ],
 )
@@ -255,12 +255,14 @@ def test_sections_are_read_and_written_unchanged(path: Path) -> None:
     text = path.read_text(encoding="utf8")
     head, sections = parse(text)
     again = render([], sections)
-    assert Config().from_str(again) == load_config(path)
+    assert Config().from_str(again) == load_config(path, interpolate=True)
     comments = [line for line in text.splitlines() if line.startswith("#")]
     kept = [line for line in again.splitlines() if line.startswith("#")]
-    assert (
-        len(kept) + len([line for part in head for line in part.splitlines()]) >= len(comments) - 9
-    )
+    n_head = len(comments) - len(kept)
+    assert comments[n_head:] == kept
+    assert [line.lstrip("# ") for line in comments[:n_head] if line != "#"] == [
+        line.lstrip() for paragraph in head for line in paragraph.splitlines()
+    ]
     assert parse(again)[1] == sections
 
 
@@ -366,8 +368,7 @@ def test_evaluates_every_epoch(model: str, n_docs: int, n_words: int, tmp_path: 
     full = load_model_from_config(config, auto_fill=True, validate=False).config
     training = registry.resolve(full["training"], schema=ConfigSchemaTraining)
     n_batches = len(list(training["batcher"](Corpus(path)(nlp))))
-    if model != "transformer" or n_words < 600:
-        assert training["eval_frequency"] <= max(1, n_batches)
+    assert training["eval_frequency"] <= max(1, n_batches)
     assert training["patience"] == 0 or training["patience"] >= n_batches
 
 

@@ -10,10 +10,11 @@ import catalogue
 from spacy.language import Language
 from spacy.ml.models.tok2vec import build_hash_embed_cnn_tok2vec
 from spacy.tokens import Doc
-from spacy.util import registry
+from spacy.util import SimpleFrozenDict, registry
 from thinc.api import Model
 from thinc.types import Floats2d, Ragged
 
+NOTHING = SimpleFrozenDict()
 DEFAULT_CONFIG: Dict[str, Any] = {
     "max_batch_items": 4096,
     "model": {
@@ -35,10 +36,10 @@ DEFAULT_CONFIG: Dict[str, Any] = {
 def make_model(
     name: str,
     get_spans: Callable,
-    tokenizer_config: dict = {},
-    transformer_config: dict = {},
+    tokenizer_config: dict = NOTHING,
+    transformer_config: dict = NOTHING,
     mixed_precision: bool = False,
-    grad_scaler_config: dict = {},
+    grad_scaler_config: dict = NOTHING,
 ) -> Model:
     return Model(name, lambda model, docs, is_train: (docs, lambda d_docs: d_docs))
 

@@ -3,13 +3,28 @@
 import json
 import math
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Set,
+    Sized,
+    Tuple,
+)
 
 import spacy
 from spacy.tokens import Doc
 from spacy.training import Corpus
+from spacy.util import registry
+from thinc.api import Config
 
-from .sections import Section, find
+from .sections import Section, below, find, make_section, render, set_values
 
 WORDS = 25
 """Words of a sentence, where only the number of sentences is known."""
@@ -22,6 +37,9 @@ UPDATES = 100
 
 BATCHES = 100
 """The same for a Tok2Vec, at its largest batches."""
+
+SHUFFLED = 0.9
+"""Share of the batches that an epoch has at least, however docs are shuffled."""
 
 EPOCHS = 5
 """Epochs that a large corpus is trained for at least, unless there is no better score."""
@@ -36,20 +54,26 @@ ROWS = 1000
 class Size(NamedTuple):
     """The size of a training corpus.
 
-    docs (int): Number of docs.
+    lengths (Tuple[int, ...]): Number of tokens of each doc.
     sentences (int): Number of sentences; a doc without sentence starts is one.
-    words (int): Number of tokens.
     forms (Optional[int]): Number of different words, if known.
     entities (int): Number of entities.
     labels (Tuple[str, ...]): Their labels, in alphabetical order.
     """
 
-    docs: int
+    lengths: Tuple[int, ...]
     sentences: int
-    words: int
     forms: Optional[int] = None
     entities: int = 0
     labels: Tuple[str, ...] = ()
+
+    @property
+    def docs(self) -> int:
+        return len(self.lengths)
+
+    @property
+    def words(self) -> int:
+        return sum(self.lengths)
 
 
 def look(path: Path, lang: str) -> Size:
@@ -60,22 +84,19 @@ def look(path: Path, lang: str) -> Size:
     RETURNS (Size): Its size.
     RAISES (ValueError): If it has no entities.
     """
-    size = Size(0, 0, 0)
+    lengths: List[int] = []
     forms: Set[int] = set()
     labels: Set[str] = set()
+    sentences = entities = 0
     for doc in read_docs(path, lang):
-        n_sentences = sum(1 for _ in doc.sents) if doc.has_annotation("SENT_START") else 1
+        lengths.append(len(doc))
+        sentences += sum(1 for _ in doc.sents) if doc.has_annotation("SENT_START") else 1
         forms.update(token.norm for token in doc)
         labels.update(ent.label_ for ent in doc.ents)
-        size = Size(
-            size.docs + 1,
-            size.sentences + n_sentences,
-            size.words + len(doc),
-            entities=size.entities + len(doc.ents),
-        )
-    if not size.entities:
-        raise ValueError(f"{path}: expected docs with entities, got none in {size.docs} docs")
-    return size._replace(forms=len(forms), labels=tuple(sorted(labels)))
+        entities += len(doc.ents)
+    if not entities:
+        raise ValueError(f"{path}: expected docs with entities, got none in {len(lengths)} docs")
+    return Size(tuple(lengths), sentences, len(forms), entities, tuple(sorted(labels)))
 
 
 def read_docs(path: Path, lang: str) -> Iterator[Doc]:
@@ -87,7 +108,7 @@ def read_docs(path: Path, lang: str) -> Iterator[Doc]:
 
 def size_of_sentences(number: int) -> Size:
     """The size of a corpus of which only the number of sentences is known."""
-    return Size(number, number, number * WORDS)
+    return Size((WORDS,) * number, number)
 
 
 def settings(model: str, size: Size, sections: Sequence[Section]) -> Dict[str, Any]:
@@ -100,16 +121,10 @@ def settings(model: str, size: Size, sections: Sequence[Section]) -> Dict[str, A
     """
     if model == "linear":
         return _of_linear(size, sections)
-    if model == "transformer":
-        return _of_steps(size.words // value(sections, "training.batcher.size"), sections)
-    most = value(sections, "training.batcher.size.stop")
-    least = value(sections, "training.batcher.size.start")
-    stop = max(least, min(most, size.words // BATCHES))
-    return {
-        **_of_embedding(size, sections),
-        "training.batcher.size.stop": stop,
-        **_of_steps(int(size.words / (_tolerated(sections) * stop)), sections),
-    }
+    chosen = {} if model == "transformer" else _of_tok2vec(size, sections)
+    batcher = _batcher(set_values(sections, chosen))
+    n_batches = sum(1 for _ in batcher([range(length) for length in size.lengths]))
+    return {**chosen, **_of_steps(max(1, int(n_batches * SHUFFLED)), sections)}
 
 
 def _of_linear(size: Size, sections: Sequence[Section]) -> Dict[str, Any]:
@@ -121,23 +136,33 @@ def _of_linear(size: Size, sections: Sequence[Section]) -> Dict[str, Any]:
     return {"training.batcher.size": batch, "training.eval_frequency": max(1, n_batches // 2)}
 
 
+def _of_tok2vec(size: Size, sections: Sequence[Section]) -> Dict[str, Any]:
+    """Smaller batches in a small corpus, and no more rows for words than there are words."""
+    start, most = (value(sections, f"training.batcher.size.{end}") for end in ("start", "stop"))
+    chosen = {"training.batcher.size.stop": max(start, min(most, size.words // BATCHES))}
+    if size.forms is not None:
+        path = "components.tok2vec.model.embed.rows"
+        rows, *others = value(sections, path)
+        chosen[path] = [min(rows, max(ROWS, size.forms)), *others]
+    return chosen
+
+
+def _batcher(sections: Sequence[Section]) -> Callable[[Iterable[Sized]], Iterable[List[Sized]]]:
+    """The batcher of a config, with its largest batches."""
+    names = [make_section("training"), *below(sections, "training.batcher")]
+    block = Config().from_str(render([], names))["training"]["batcher"]
+    if isinstance(block["size"], dict):
+        block["size"] = block["size"]["stop"]
+    return registry.resolve({"batcher": block})["batcher"]
+
+
 def _of_steps(epoch: int, sections: Sequence[Section]) -> Dict[str, Any]:
-    """When to evaluate and to stop, where an epoch has this number of steps or more."""
-    epoch = max(1, epoch)
+    """When to evaluate and to stop, where an epoch has about this number of steps."""
     return {
         "training.eval_frequency": min(value(sections, "training.eval_frequency"), epoch),
-        "training.patience": max(value(sections, "training.patience"), epoch),
+        "training.patience": max(value(sections, "training.patience"), 2 * epoch),
         "training.max_steps": max(value(sections, "training.max_steps"), EPOCHS * epoch),
     }
-
-
-def _of_embedding(size: Size, sections: Sequence[Section]) -> Dict[str, Any]:
-    """Rows of the table of words: no more than there are words."""
-    if size.forms is None:
-        return {}
-    path = "components.tok2vec.model.embed.rows"
-    words, *others = value(sections, path)
-    return {path: [min(words, max(ROWS, size.forms)), *others]}
 
 
 def ends(n_later: int, sections: Sequence[Section]) -> List[float]:
@@ -154,11 +179,6 @@ def ends(n_later: int, sections: Sequence[Section]) -> List[float]:
         first = math.ceil(FIRST_STEPS / value(sections, "training.eval_frequency"))
         first = max(first, FIRST_EPOCHS)
     return [float(max(1, first) + LATER_EPOCHS * i) for i in range(n_later)]
-
-
-def _tolerated(sections: Sequence[Section]) -> float:
-    """How much larger than its size a batch may be."""
-    return 1 + value(sections, "training.batcher.tolerance")
 
 
 def value(sections: Sequence[Section], path: str) -> Any:

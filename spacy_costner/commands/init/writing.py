@@ -7,9 +7,11 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 from spacy.cli.init_config import RECOMMENDATIONS
 from thinc.api import Config
 
-from ... import __version__
+import spacy_costner
+
 from ...settings import check_settings
-from .blocks import (
+from .goes_together import MODELS, Plan
+from .plan_sections import (
     DECODING,
     LOSS,
     SCORER,
@@ -23,7 +25,6 @@ from .blocks import (
     score_weights,
     scorer_sections,
 )
-from .goes_together import MODELS, Plan
 from .sections import Section, below, find, read, render, replace, set_values
 from .sizes import Size, ends, settings
 
@@ -120,7 +121,7 @@ def _put(sections: Sequence[Section], section: Section) -> List[Section]:
 
 def _head(plan: Plan, corpora: Corpora, command: str, path: str) -> List[str]:
     """The comment at the head: the command, what it chose, and the next commands."""
-    lines = [f"Made by spacy-costner {__version__}:", "", f"    {command}", ""]
+    lines = [f"Made by spacy-costner {spacy_costner.__version__}:", "", f"    {command}", ""]
     lines += [f"{name + ':':<10}{words}" for name, words in describe(plan)]
     if corpora.size is not None:
         lines.append(f"{'corpus:':<10}{describe_size(corpora.size)}")
