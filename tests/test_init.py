@@ -1,6 +1,7 @@
 """`costner init`: every config that it writes trains; what doesn't go together is refused."""
 
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from typing import Any, Dict, Iterator, List, Tuple
 
 import pytest
 import spacy
+import typer
 from spacy.schemas import ConfigSchemaTraining
 from spacy.tokens import Doc, DocBin
 from spacy.training import Corpus
@@ -18,6 +20,7 @@ from spacy.training.loop import train
 from spacy.util import load_config, load_model_from_config, registry
 from thinc.api import Config
 
+from spacy_costner.cli import costner
 from spacy_costner.commands.init import (
     DECODINGS,
     LOSSES,
@@ -441,6 +444,21 @@ def test_transformer_of_the_language() -> None:
     assert "bert" in block(spanish, "components", "transformer", "model")["name"]
     assert block(given, "components", "transformer", "model")["name"] == "./bert"
     load_model_from_config(Config().from_str(spanish), auto_fill=True)
+
+
+def test_page_has_every_option_and_rule() -> None:
+    page = (ROOT / "docs" / "init.md").read_text(encoding="utf8")
+    section = page.split("## What doesn't go together")[1].split("\n## ")[0]
+    assert section.count("\n| ") == len(RULES) + 1
+    options = {option for param in get_init().params for option in getattr(param, "opts", ())}
+    shown = {*re.findall(r"`(--?[a-z-]+|-F)`", page)}
+    assert {option for option in options if option.startswith("-")} <= shown
+
+
+def get_init() -> Any:
+    """The command, as it reads its arguments."""
+    group = typer.main.get_command(costner)
+    return group.commands["init"]  # type: ignore[attr-defined]
 
 
 def test_configs_are_installed(tmp_path: Path) -> None:
