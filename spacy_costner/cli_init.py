@@ -9,6 +9,7 @@ from spacy.util import get_lang_class
 from typer import Argument, Option
 
 from .commands.init import (
+    FEW,
     Corpora,
     Costs,
     describe_size,
@@ -35,10 +36,13 @@ def init_cli(
     lang: Annotated[str, Option("--lang", "-l", help="Code of the language")] = "en",
     train_path: Annotated[
         Optional[Path],
-        Option("--train", help="Training docs, to choose sizes by: .spacy file or folder"),
+        Option(
+            "--train", help="Training docs, to choose sizes by: .spacy file or folder", exists=True
+        ),
     ] = None,
     dev_path: Annotated[
-        Optional[Path], Option("--dev", help="Development docs: .spacy file or folder")
+        Optional[Path],
+        Option("--dev", help="Development docs: .spacy file or folder", exists=True),
     ] = None,
     sentences: Annotated[
         Optional[int],
@@ -162,6 +166,8 @@ def init_cli(
     save_file(output_path, lambda new: new.write_text(text, encoding="utf8"))
     if train_path is not None and size is not None:
         typer.echo(f"{train_path}: {describe_size(size)}")
+    if size is not None and size.sentences < FEW and model == "linear":
+        typer.echo(f"With fewer than {FEW:,} sentences also try --model hybrid.")
     typer.echo(f"Written to {output_path}. Next:\n")
     for command in next_commands(plan, corpora, path):
         typer.echo(f"    {command}")

@@ -1,12 +1,12 @@
 """Write a config: `costner init`."""
 
-from .goes_together import AIMS, DECODINGS, LOSSES, MODELS, Costs, Plan, make_plan, parse_cost
+from .goes_together import DECODINGS, FEW, LOSSES, MODELS, Costs, Plan, make_plan, parse_cost
 from .sizes import Size, look, size_of_sentences
 from .writing import Corpora, describe_size, next_commands, write_config
 
 __all__ = [
-    "AIMS",
     "DECODINGS",
+    "FEW",
     "LOSSES",
     "MODELS",
     "Corpora",
