@@ -2,7 +2,7 @@
 
 import shlex
 from pathlib import Path
-from typing import Annotated, List, Optional
+from typing import Annotated, List, Mapping, Optional
 
 import typer
 from spacy.util import get_lang_class
@@ -12,6 +12,8 @@ from .commands.init import (
     FEW,
     Corpora,
     Costs,
+    Plan,
+    Size,
     describe_size,
     look,
     make_plan,
@@ -121,24 +123,16 @@ def init_cli(
     """
     if output_path != TERMINAL and output_path.exists() and not force:
         raise ValueError(f"{output_path}: expected a new file, got one that exists: use --force")
-    if train_path is not None and sentences is not None:
-        raise ValueError("--sentences: expected no --train, which is counted, got both")
     if transformer is not None and model != "transformer":
         raise ValueError(f"--transformer: expected --model transformer, got --model {model}")
     check_lang(lang)
-    kinds = {
+    mistakes = {
         "miss": miss,
         "false_alarm": false_alarm,
         "wrong_label": wrong_label,
         "wrong_boundary": wrong_boundary,
     }
-    mistakes = {kind: given for kind, given in kinds.items() if given is not None}
-    costs = (Costs() if cost is None else parse_cost(cost))._replace(
-        tree=tree_path, mistakes=mistakes
-    )
-    size = None if sentences is None else size_of_sentences(sentences)
-    if train_path is not None:
-        size = look(train_path, lang)
+    size = get_size(train_path, sentences, lang)
     plan = make_plan(
         model=model,
         losses=loss,
@@ -146,29 +140,51 @@ def init_cli(
         aim=aim,
         precision=precision,
         recall=recall,
-        costs=costs,
+        costs=get_costs(tree_path, cost, mistakes),
         inner_nodes=inner_nodes,
         sentences=None if size is None else size.sentences,
     )
     corpora = Corpora(train_path, dev_path, size)
     path = "config.cfg" if output_path == TERMINAL else str(output_path)
     text = write_config(
-        plan,
-        lang,
-        corpora,
-        command=command_line(ctx),
-        path=path,
-        transformer=transformer,
+        plan, lang, corpora, command=command_line(ctx), path=path, transformer=transformer
     )
     if output_path == TERMINAL:
         typer.echo(text, nl=False)
         return
     save_file(output_path, lambda new: new.write_text(text, encoding="utf8"))
-    if train_path is not None and size is not None:
-        typer.echo(f"{train_path}: {describe_size(size)}")
-    if size is not None and size.sentences < FEW and model == "linear":
+    show(plan, corpora, path)
+
+
+def get_size(train_path: Optional[Path], sentences: Optional[int], lang: str) -> Optional[Size]:
+    """The size of the training corpus, if it is known.
+
+    RAISES (ValueError): If it is given and counted.
+    """
+    if train_path is None:
+        return None if sentences is None else size_of_sentences(sentences)
+    if sentences is not None:
+        raise ValueError("--sentences: expected no --train, which is counted, got both")
+    return look(train_path, lang)
+
+
+def get_costs(
+    tree_path: Optional[Path], cost: Optional[str], mistakes: Mapping[str, Optional[float]]
+) -> Costs:
+    """What mistakes cost, by the options that are given."""
+    costs = Costs() if cost is None else parse_cost(cost)
+    given = {kind: number for kind, number in mistakes.items() if number is not None}
+    return costs._replace(tree=tree_path, mistakes=given)
+
+
+def show(plan: Plan, corpora: Corpora, path: str) -> None:
+    """Print what was found and what to do next."""
+    size = corpora.size
+    if corpora.train is not None and size is not None:
+        typer.echo(f"{corpora.train}: {describe_size(size)}")
+    if size is not None and size.sentences < FEW and plan.model == "linear":
         typer.echo(f"With fewer than {FEW:,} sentences also try --model hybrid.")
-    typer.echo(f"Written to {output_path}. Next:\n")
+    typer.echo(f"Written to {path}. Next:\n")
     for command in next_commands(plan, corpora, path):
         typer.echo(f"    {command}")
 
