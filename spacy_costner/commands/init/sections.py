@@ -8,7 +8,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 import spacy_costner
 
 PACKAGE = Path(spacy_costner.__file__).parent
-CONFIGS = next(path for path in (PACKAGE / "configs", PACKAGE.parent / "configs") if path.exists())
+CONFIGS = PACKAGE / "configs" if (PACKAGE / "configs").is_dir() else PACKAGE.parent / "configs"
 """The configs that are installed with the package; in a clone, the folder beside it."""
 
 HEADER = re.compile(r"\[([^\]]+)\]")
