@@ -5,7 +5,7 @@ import sys
 from glob import glob
 
 import numpy
-from setuptools import Extension, setup
+from setuptools import Extension, find_packages, setup
 
 KERNELS = "spacy_costner/chain/cpp/"
 ON_WINDOWS = sys.platform == "win32"
@@ -38,4 +38,9 @@ sparse = Extension(
     optional=True,
 )
 
-setup(ext_modules=[native, sparse])
+# configs/ is installed as spacy_costner/configs: `costner init` reads it.
+setup(
+    packages=[*find_packages(include=["spacy_costner*"]), "spacy_costner.configs"],
+    package_dir={"spacy_costner.configs": "configs"},
+    ext_modules=[native, sparse],
+)

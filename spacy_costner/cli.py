@@ -24,6 +24,7 @@ from spacy.util import load_config, load_model
 from tqdm import tqdm
 from typer import Argument, Option
 
+from .cli_init import init_cli
 from .commands.calibrate import calibrate
 from .commands.check import check
 from .commands.compare import compare, describe
@@ -432,3 +433,6 @@ def errors_shown() -> Iterator[None]:
     except (ValueError, ImportError, OSError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from error
+
+
+costner.command("init")(errors_shown()(init_cli))

@@ -18,6 +18,7 @@ FLOORS = [
     {"pipeline"},
     {"training"},
     {"commands"},
+    {"cli_init"},
     {"cli"},
 ]
 FLOOR = {module: floor for floor, modules in enumerate(FLOORS) for module in modules}
