@@ -2,6 +2,11 @@
 
 A tag is O, or a scheme's prefix and a label. A tag set keeps the prefix and the label of each tag
 separately and never parses the name of a tag, so labels may have hyphens.
+
+With `outside = "before"`, O directly before an entity is a tag of its own, by the label of that
+entity: O-city. The split is a function of the other tags, so each sequence of entities still has
+one path. It is for the chain alone. Whatever has tags as annotation has them, such as costs, uses
+`Tags.collapsed`, where all of these are O again.
 """
 
 from functools import cached_property
@@ -13,6 +18,9 @@ from thinc.types import Array1d, Array2d, Ints1d
 from .types import Constraints
 
 OUTSIDE = "O"
+
+SINGLE, BEFORE = "single", "before"
+"""The tags of tokens outside of entities: O, or O and O-l directly before entities of label l."""
 
 
 class Scheme(NamedTuple):
@@ -90,40 +98,72 @@ class Entities(NamedTuple):
 class Tags:
     """All tags of a scheme over some labels.
 
-    Tag 0 is O; then, label after label, the scheme's prefixes. Adding a label at the end doesn't
-    change the numbers of the others.
+    Tag 0 is O; then, label after label, the scheme's prefixes and, if O is split, O before that
+    label. Adding a label at the end doesn't change the numbers of the others.
     """
 
-    def __init__(self, labels: Iterable[str], scheme: str = "BILUO") -> None:
+    def __init__(self, labels: Iterable[str], scheme: str = "BILUO", outside: str = SINGLE) -> None:
         """Make a tag set.
 
         labels (Iterable[str]): The labels, without repetition.
         scheme (str): "BILUO" or "IOB2".
-        RAISES (ValueError): If the scheme is unknown.
+        outside (str): "single" or "before".
+        RAISES (ValueError): If the scheme or `outside` is unknown.
         """
+        if outside not in (SINGLE, BEFORE):
+            raise ValueError(f"outside: expected {SINGLE!r} or {BEFORE!r}, got {outside!r}")
         self.scheme = get_scheme(scheme)
         self.labels = tuple(labels)
-        prefixes = self.scheme.prefixes
-        self.prefix_of: Tuple[str, ...] = (OUTSIDE, *(prefixes * len(self.labels)))
-        self.label_of: Ints1d = numpy.concatenate(
-            [[-1], numpy.repeat(numpy.arange(len(self.labels)), len(prefixes))]
-        ).astype("int32")
+        self.outside = outside
+        self._block = self.scheme.prefixes + ((OUTSIDE,) if outside == BEFORE else ())
+        self.prefix_of: Tuple[str, ...] = (OUTSIDE, *(self._block * len(self.labels)))
+        names = numpy.repeat(numpy.arange(len(self.labels)), len(self._block))
+        self._named: Ints1d = numpy.concatenate([[-1], names]).astype("int32")
+        is_outside = self.having([OUTSIDE])
+        self.label_of: Ints1d = numpy.where(is_outside, numpy.int32(-1), self._named)
+        self.next_label_of: Ints1d = numpy.where(is_outside, self._named, numpy.int32(-1))
 
     def __len__(self) -> int:
         return len(self.prefix_of)
 
     @property
     def names(self) -> Tuple[str, ...]:
-        """The tags as people write them: O, B-PER, I-PER, …"""
+        """The tags as people write them: O, B-PER, I-PER, …; O-PER for O before a PER."""
         return tuple(
-            OUTSIDE if label == -1 else f"{prefix}-{self.labels[label]}"
-            for prefix, label in zip(self.prefix_of, self.label_of)
+            prefix if label == -1 else f"{prefix}-{self.labels[label]}"
+            for prefix, label in zip(self.prefix_of, self._named)
         )
+
+    @property
+    def is_split(self) -> bool:
+        """Whether O before an entity has tags of its own."""
+        return self.outside == BEFORE
+
+    @cached_property
+    def collapsed(self) -> "Tags":
+        """The tags with a single O: itself if O is not split."""
+        return Tags(self.labels, self.scheme.name) if self.is_split else self
+
+    @cached_property
+    def collapsed_of(self) -> Ints1d:
+        """The tag of `collapsed` that each tag is. Shape: (K,)"""
+        is_outside = self.label_of < 0
+        return numpy.where(is_outside, 0, numpy.cumsum(~is_outside)).astype("int32")
+
+    def collapse(self, values: Array2d) -> Array2d:
+        """Sum numbers, or join truth values, over the tags that are one in `collapsed`.
+
+        values (Array2d): One for each tag. Shape: (N, K)
+        RETURNS (Array2d): One for each tag of `collapsed`.
+        """
+        if not self.is_split:
+            return values
+        is_of = self.collapsed_of[:, None] == numpy.arange(len(self.collapsed))
+        return values @ is_of.astype(values.dtype)
 
     def index(self, prefix: str, label: Ints1d) -> Ints1d:
         """The tags of a prefix and some labels, all by index."""
-        prefixes = self.scheme.prefixes
-        return 1 + label * len(prefixes) + prefixes.index(prefix)
+        return 1 + label * len(self._block) + self._block.index(prefix)
 
     def having(self, prefixes: Iterable[str]) -> Array1d:
         """True for the tags that have one of these prefixes. Shape: (K,)"""
@@ -146,9 +186,12 @@ class Tags:
         RETURNS (Constraints): Allowed transitions, starts and ends.
         """
         opening = self.having([OUTSIDE, *self.scheme.opening])
-        closing = self.having([OUTSIDE, *self.scheme.closing])
+        closing = self.having([OUTSIDE, *self.scheme.closing]) & (self.next_label_of < 0)
         transitions = closing[:, None] & opening[None, :]
         transitions |= self.within
+        if self.is_split:
+            transitions[0] &= ~self.opening
+            transitions |= self.opening & (self.next_label_of[:, None] == self.label_of)
         return Constraints(transitions=transitions, start=opening, end=closing)
 
     @cached_property
@@ -176,6 +219,22 @@ class Tags:
         unit = first == last
         tags[first[unit]] = self.index(scheme.unit, label[unit])
         return tags
+
+    def split_outside(self, path: Ints1d, lengths: Ints1d) -> Ints1d:
+        """Give O before entities its own tags, if O is split.
+
+        path (Ints1d): The tag of each token, -1 where it is not known. Shape: (N,)
+        lengths (Ints1d): Tokens of each sequence. Shape: (B,)
+        RETURNS (Ints1d): The path as the chain has it. Shape: (N,)
+        """
+        if not self.is_split or not len(path):
+            return path
+        opens = (path >= 0) & self.opening[path]
+        opens[(numpy.cumsum(lengths) - lengths)[lengths > 0]] = False
+        before = numpy.flatnonzero(opens[1:] & (path[:-1] == 0))
+        split = path.copy()
+        split[before] = self.index(OUTSIDE, self.label_of[path[before + 1]])
+        return split
 
     def decode(self, tags: Ints1d, lengths: Ints1d) -> Entities:
         """Tags to entities.

@@ -53,7 +53,7 @@ class Gold(NamedTuple):
     """The targets of a batch: what is known of the gold paths.
 
     tags (Ints1d): The gold tag of each token, -1 where the annotation leaves several
-        tags possible. Shape: (N,)
+        tags possible. Where these differ only in how O is split, one of them. Shape: (N,)
     allowed (Optional[Array2d]): True where the annotation leaves a tag possible; None
         if `tags` says it all. Shape: (N, K)
     cost (Optional[Floats2d]): The cost of predicting each tag at each token, including the
@@ -67,6 +67,8 @@ class Gold(NamedTuple):
         chain has more tags than the model. None: itself. Shape: (K,)
     features (Optional[Ints2d]): The features of each token, each of the value 1; -1 stands
         for none. None: each token has one, which no other has. Shape: (N, S)
+    collapsed_of (Optional[Ints1d]): The tag that each tag counts as, if the chain has several
+        tags for one of the annotation. None: itself. Shape: (K,)
     """
 
     tags: Ints1d
@@ -78,11 +80,20 @@ class Gold(NamedTuple):
     continuing: Optional[Array1d] = None
     tied_to: Optional[Ints1d] = None
     features: Optional[Ints2d] = None
+    collapsed_of: Optional[Ints1d] = None
 
     @property
     def paths(self) -> Union[Ints1d, Array2d]:
         """The right paths: one tag for each token, or the tags that are allowed."""
         return self.tags if self.allowed is None else self.allowed
+
+    @property
+    def token_tags(self) -> Union[Ints1d, Array2d]:
+        """The right tags of each token, whatever the other tokens are: unlike `paths`, these are
+        all tags that count as the gold tag."""
+        if self.allowed is not None or self.collapsed_of is None:
+            return self.paths
+        return self.collapsed_of[self.tags][:, None] == self.collapsed_of
 
 
 class LossResult(NamedTuple):

@@ -114,7 +114,7 @@ def _posterior(ner: CostSensitiveNER, docs: Sequence[Doc], batch_size: int) -> P
             emissions=numpy.concatenate([each.emissions for each in scores]),
             lengths=numpy.concatenate([each.lengths for each in scores]),
         ),
-        ner.tags,
+        ner.chain_tags,
         temperature=batches[0].temperature,
         is_space=numpy.concatenate([posterior.is_space for posterior in batches]),
     )

@@ -126,10 +126,10 @@ def explain(
             in_favour=strongest(names, weights.emissions[:, k], n_features),
             against=strongest(names, -weights.emissions[:, k], n_features, sign=-1.0),
         )
-        for k, tag in enumerate(ner.tags.names)
+        for k, tag in enumerate(ner.chain_tags.names)
     ]
     tokens = [] if text is None else reasons(ner, read(nlp, name, text), names, n_features)
-    return Explanation(tags, transition_weights(ner.tags, weights), tokens)
+    return Explanation(tags, transition_weights(ner.chain_tags, weights), tokens)
 
 
 def linear_component(nlp: Language, name: str) -> CostSensitiveNER:
@@ -199,7 +199,7 @@ def reasons(
     RETURNS (List[TokenReasons]): One for each token.
     """
     features, weights = linear_part(ner.model)
-    path = best_path(ner, doc)
+    path, tags = best_path(ner, doc), ner.chain_tags.names
     rows = features.find([doc]).rows
     found = []
     for t, tag in enumerate(path):
@@ -210,9 +210,7 @@ def reasons(
         if t == len(path) - 1:
             transition += float(weights.end[tag])
         reasons_of = [Weighted(names[seen[i]], float(own[i])) for i in order if own[i]]
-        found.append(
-            TokenReasons(doc[t].text, ner.tags.names[tag], float(own.sum()), transition, reasons_of)
-        )
+        found.append(TokenReasons(doc[t].text, tags[tag], float(own.sum()), transition, reasons_of))
     return found
 
 

@@ -82,7 +82,7 @@ class MinCost:
         RETURNS (DecodedSpans): The entities.
         RAISES (ValueError): If a label has no cost or is not in the tree.
         """
-        tags = posterior.tags
+        tags = posterior.tags.collapsed
         labels, covers, table = self.choices(tags)
         answers = Tags(labels, tags.scheme.name)
         below = _below(covers, answers, tags)
@@ -209,7 +209,7 @@ def _scores(
 
     s(a) = - sum_t E_p[cost[y_t, a_t]]
     """
-    possible = numpy.isfinite(posterior.potentials.emissions)
+    possible = posterior.tags.collapse(numpy.isfinite(posterior.potentials.emissions))
     allowed = [possible, *(possible[:, tags].any(axis=1, keepdims=True) for tags in below)]
     n_tags = len(answers)
     free = Potentials(

@@ -68,7 +68,8 @@ class Posterior:
         """Initialize the posterior.
 
         scores (Potentials): The model's scores, under all constraints.
-        tags (Tags): Their tags.
+        tags (Tags): Their tags, those of the chain. Marginals and paths are over
+            `tags.collapsed`, with a single O.
         temperature (Temperature): The temperature of the scores.
         is_space (Optional[Array1d]): True for white space, which can't end an entity: an
             entity that continues into it counts as the entity before it. Shape: (N,)
@@ -90,7 +91,12 @@ class Posterior:
 
     @cached_property
     def marginals(self) -> Floats2d:
-        """The probability of each tag at each token. Shape: (N, K)"""
+        """The probability of each tag at each token. Shape: (N, tags.collapsed)"""
+        return self.tags.collapse(self.chain_marginals)
+
+    @cached_property
+    def chain_marginals(self) -> Floats2d:
+        """The probability of each tag of the chain at each token. Shape: (N, K)"""
         return chain.marginals(self.potentials)
 
     @property
@@ -107,7 +113,7 @@ class Posterior:
         """
         tags, scores = chain.k_best(self.potentials, k)
         log_z = self.forward_backward.log_partition()[0]
-        return tags, numpy.minimum(numpy.exp(scores - log_z), 1.0)
+        return self.tags.collapsed_of[tags], numpy.minimum(numpy.exp(scores - log_z), 1.0)
 
     def entity_probs(self, entities: Entities, covers: Optional[Array2d] = None) -> Floats1d:
         """The probability that exactly these tokens are an entity with this label.
@@ -190,9 +196,10 @@ class Posterior:
 
         p(y_b..y_t is part of one entity) = p(y_b..y_{t-1} is) p(y_t | y_{t-1})
         """
-        tags, scheme, probable = self.tags, self.tags.scheme, self.marginals >= floor
+        tags, scheme, marginals = self.tags, self.tags.scheme, self.chain_marginals
+        probable = marginals >= floor
         begin, tag = numpy.nonzero(probable & tags.opening)
-        so_far, here, found = self.marginals[begin, tag].astype("float64"), begin, []
+        so_far, here, found = marginals[begin, tag].astype("float64"), begin, []
         steps = _Steps(self, probable)
         closing = tags.having(scheme.closing)
         while len(begin):
@@ -230,7 +237,7 @@ class _Steps:
         pairs = numpy.stack([from_tag[step], to_tag[step]], axis=1).reshape(-1)
         segments = chain.Segments(token, token + 2, pairs)
         log_probs = posterior.forward_backward.segment_log_probs(segments)[0]
-        share = numpy.exp(log_probs) / posterior.marginals[token, from_tag[step]]
+        share = numpy.exp(log_probs) / posterior.chain_marginals[token, from_tag[step]]
         key = token * len(tags) + from_tag[step]
         order = numpy.argsort(key, kind="stable")
         self.n_tags = len(tags)

@@ -7,7 +7,7 @@ from typing import Callable, NamedTuple, Tuple, cast
 
 import numpy
 from thinc.api import to_numpy
-from thinc.types import Array1d, Array2d, Floats1d, Ints1d
+from thinc.types import Array1d, Array2d, Floats1d, Floats2d, Ints1d
 from thinc.util import get_array_module
 
 from .. import chain
@@ -186,8 +186,8 @@ def best_counts(potentials: Potentials, gold: Gold, *, slope: float, offset: flo
     RETURNS (Counted): The counts.
     """
     right = gold_entities(gold, potentials)
-    wrong = right_in_place(wrong_entities(gold, potentials, right), gold, potentials)
-    scores, backprop_scores = chain.segment_max_scores(potentials, _join(right, wrong))
+    wrong, n_open = right_in_place(wrong_entities(gold, potentials, right), gold, potentials)
+    scores, backprop_scores = _max_scores(potentials, gold, _join(right, wrong), n_open)
     xp = get_array_module(scores)
     is_right = xp.arange(scores.shape[1]) < len(right.begin)
     losses, slopes = sigmoid(scores[1] - scores[0], slope=slope, offset=offset)
@@ -223,10 +223,11 @@ def wrong_entities(gold: Gold, potentials: Potentials, right: Segments) -> Segme
     return _take(found, known[found.begin] & ~is_right)
 
 
-def right_in_place(wrong: Segments, gold: Gold, potentials: Potentials) -> Segments:
+def right_in_place(wrong: Segments, gold: Gold, potentials: Potentials) -> Tuple[Segments, int]:
     """What is right in the place of wrong entities: gold's tags of their tokens, as far as these
     are annotated. Where an entity may go on behind its last tag (IOB2), only the token after
-    says where it ends: there its tag belongs to the place."""
+    says where it ends: there its tag belongs to the place. The last segments, as many as the
+    number says, are tokens that any tag outside of entities may have."""
     tags, begin = to_numpy(gold.tags), wrong.begin
     end_of_sequence = numpy.cumsum(potentials.lengths)
     which = numpy.searchsorted(end_of_sequence, begin, side="right")
@@ -240,8 +241,56 @@ def right_in_place(wrong: Segments, gold: Gold, potentials: Potentials) -> Segme
     lengths = end - begin
     before = numpy.cumsum(lengths) - lengths
     inside = numpy.repeat(begin - before, lengths) + numpy.arange(lengths.sum())
-    anything = numpy.ones_like(cast(Array2d, wrong.after))
-    return Segments(begin, end, tags[inside], anything)
+    places = Segments(begin, end, tags[inside], numpy.ones_like(cast(Array2d, wrong.after)))
+    return (places, 0) if gold.collapsed_of is None else _end_in_any_outside(places, gold)
+
+
+def _end_in_any_outside(places: Segments, gold: Gold) -> Tuple[Segments, int]:
+    """The same places if O is split: which O their last tag is, only the token after them says.
+    It becomes the tag after the segment. If there is no other tag, the segment stays, as one of
+    the last."""
+    outside, lengths = _is_outside(gold), places.end - places.begin
+    lasts = numpy.cumsum(lengths) - 1
+    is_open = outside[places.tags[lasts]]
+    shorter, alone = is_open & (lengths > 1), is_open & (lengths == 1)
+    segments = Segments(
+        places.begin,
+        places.end - shorter,
+        numpy.delete(places.tags, lasts[shorter]),
+        cast(Array2d, places.after) & (outside | ~shorter[:, None]),
+    )
+    return _join(_take(segments, ~alone), _take(segments, alone)), int(alone.sum())
+
+
+def _is_outside(gold: Gold) -> Array1d:
+    """True for the tags outside of entities. Shape: (K,)"""
+    return ~(to_numpy(gold.opening) | to_numpy(gold.continuing))
+
+
+def _max_scores(
+    potentials: Potentials, gold: Gold, segments: Segments, n_open: int
+) -> Tuple[Floats2d, Callable[[Floats2d], Potentials]]:
+    """`chain.segment_max_scores`, where the last segments are tokens that any tag outside of
+    entities may have: each is scored with every tag. Shape: (2, S)"""
+    if not n_open:
+        return chain.segment_max_scores(potentials, segments)
+    n, outside = len(segments.begin) - n_open, _is_outside(gold)
+    n_tags, tokens = len(outside), numpy.repeat(segments.begin[n:], len(outside))
+    one_tag = numpy.tile(numpy.arange(n_tags), n_open)
+    every = Segments(tokens, tokens + 1, one_tag, numpy.ones((len(tokens), n_tags), dtype=bool))
+    first = _take(segments, numpy.arange(len(segments.begin)) < n)
+    scores, backprop = chain.segment_max_scores(potentials, _join(first, every))
+    xp = get_array_module(scores)
+    by_tag, is_of = scores[0, n:].reshape(n_open, n_tags), xp.asarray([outside, ~outside])
+    by_kind = xp.where(is_of[:, None], by_tag, -xp.inf)
+    chosen = by_kind.argmax(axis=2)[:, :, None] == xp.arange(n_tags)
+
+    def backprop_chosen(d_scores: Floats2d) -> Potentials:
+        d_by_tag = (chosen * d_scores[:, n:, None]).sum(axis=0).reshape(-1)
+        d_every = xp.stack([d_by_tag, xp.zeros_like(d_by_tag)])
+        return backprop(xp.concatenate([d_scores[:, :n], d_every], axis=1))
+
+    return xp.concatenate([scores[:, :n], by_kind.max(axis=2)], axis=1), backprop_chosen
 
 
 def _first_tags(entities: Segments) -> Ints1d:
@@ -264,7 +313,7 @@ def _entities(tags: Ints1d, gold: Gold, potentials: Potentials) -> Segments:
 def _take(entities: Segments, which: Array1d) -> Segments:
     of_token = numpy.repeat(which, entities.end - entities.begin)
     begin, end, tags, after = entities
-    return Segments(begin[which], end[which], tags[of_token], cast(Array2d, after)[: which.sum()])
+    return Segments(begin[which], end[which], tags[of_token], cast(Array2d, after)[which])
 
 
 def _join(one: Segments, other: Segments) -> Segments:

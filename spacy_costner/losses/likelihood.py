@@ -90,7 +90,7 @@ def pointwise(potentials: Potentials, gold: Gold) -> LossResult:
 
     Kakade, Teh & Roweis (2002); L_0 of Tsuboi & Kashima, eq 2.2, weights as in section 6.
     """
-    log_p, backprop = chain.log_marginals(potentials, gold.paths)
+    log_p, backprop = chain.log_marginals(potentials, gold.token_tags)
     weights = weights_of_tokens(potentials, gold)
     return LossResult(float(-(weights * log_p).sum()), backprop(-weights))
 
@@ -124,7 +124,7 @@ def mixed(potentials: Potentials, gold: Gold, *, lam: float, multiplier: float =
         paths.log_partition(),
         gold_score(potentials, gold),
     )
-    log_p, backprop_tags = paths.log_marginals(gold.paths)
+    log_p, backprop_tags = paths.log_marginals(gold.token_tags)
     whole, single = (
         lam * sequence_weights(gold, log_z),
         (1 - lam) * weights_of_tokens(potentials, gold),

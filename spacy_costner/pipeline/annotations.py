@@ -244,11 +244,11 @@ def k_best(
     RETURNS (List[List[Hypothesis]]): For each doc up to k hypotheses, the most probable first.
     RAISES (ValueError): If k is less than 1.
     """
-    tags, probs = posterior.best_paths(k)
+    (paths, probs), tags = posterior.best_paths(k), posterior.tags.collapsed
     found: List[List[Hypothesis]] = [[] for _ in docs]
-    for path, prob in zip(tags, probs):
-        entities = trim(posterior.tags.decode(path, tokens.lengths), tokens.is_space)
-        by_doc = _by_doc(docs, ScoredSpans(entities, posterior.tags.labels), tokens, strings)
+    for path, prob in zip(paths, probs):
+        entities = trim(tags.decode(path, tokens.lengths), tokens.is_space)
+        by_doc = _by_doc(docs, ScoredSpans(entities, tags.labels), tokens, strings)
         for of_doc, (spans, _), p in zip(found, by_doc, prob.tolist()):
             if p > 0:
                 of_doc.append(Hypothesis(spans, p))

@@ -27,7 +27,7 @@ from thinc.types import Ints2d
 from .. import chain
 from ..decoding import Decoding, Posterior, Temperature, make_viterbi
 from ..losses import LossSchedule
-from ..tags import Tags
+from ..tags import SINGLE, Tags
 from ..types import Constraints, Loss, Potentials, Progress
 from .annotations import (
     NOTHING,
@@ -65,6 +65,7 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
         loss: Union[Loss, LossSchedule],
         weights: Optional[Weights] = None,
         scheme: str = "BILUO",
+        outside: str = SINGLE,
         incorrect_spans_key: Optional[str] = None,
         sentence_boundaries: bool = False,
         decoding: Optional[Decoding] = None,
@@ -79,14 +80,15 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
         loss (Union[Loss, LossSchedule]): The training loss.
         weights (Optional[Weights]): The weights of tokens and examples in training.
         scheme (str): The tag scheme, "BILUO" or "IOB2".
+        outside (str): "single", or "before": O directly before an entity is a tag of its own.
         incorrect_spans_key (Optional[str]): The key in `doc.spans` of reference docs for spans
             that are not entities.
         sentence_boundaries (bool): Whether entities end where sentences do.
         decoding (Optional[Decoding]): How entities are predicted. Defaults to the best path.
         confidence (Optional[Confidence]): Where to write the probabilities of entities.
         scorer (Optional[Callable]): The scoring method.
-        RAISES (ValueError): If the scheme is unknown, the loss doesn't use the weights, or
-            another extension attribute of spans has the name of the confidence.
+        RAISES (ValueError): If `scheme` or `outside` is unknown, the loss doesn't use the weights,
+            or another extension attribute of spans has the name of the confidence.
         """
         self.vocab = vocab
         self.model = model
@@ -97,6 +99,7 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
         self.cfg: Dict[str, Any] = {
             "labels": [],
             "scheme": scheme,
+            "outside": outside,
             "progress": Progress()._asdict(),
             "n_examples": 0,
             "cost_tables": [],
@@ -108,7 +111,7 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
         self.objective = Objective(
             name, vocab.strings, loss, weights=weights, incorrect_spans_key=incorrect_spans_key
         )
-        self._tags = Tags((), scheme)
+        self._tags = Tags((), scheme, outside)
 
     @property
     def label_data(self) -> Tuple[str, ...]:
@@ -133,7 +136,7 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
         self.cfg["labels"].append(label)
         self.vocab.strings.add(label)
         if self.model.has_dim("nO"):
-            self.set_output(len(self.tags))
+            self.set_output(len(self.chain_tags))
             self.cfg["cost_tables"] = self.objective.prepare(self.tags)
             self.check_decoding(self.tags)
         return 1
@@ -170,7 +173,7 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
         self.check_decoding(self.tags)
         self.cfg["temperature"] = Temperature()._asdict()
         self.cfg["progress"] = Progress()._asdict()
-        self.set_output(len(self.tags))
+        self.set_output(len(self.chain_tags))
         self.model.initialize(X=[eg.predicted for eg in _first(get_examples)])
 
     def _read_corpus(self, examples: Iterable[Example]) -> Set[str]:
@@ -242,7 +245,7 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
         self._require_labels()
         return Posterior(
             chain.constrain(self.model.predict(docs), self.constraints(tokens)),
-            self.tags,
+            self.chain_tags,
             temperature=Temperature(**self.cfg["temperature"]),
             is_space=tokens.is_space,
         )
@@ -253,10 +256,11 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
         tokens (TokenAttrs): The tokens of the docs.
         RETURNS (Constraints): The constraints.
         """
+        tags, strings = self.chain_tags, self.vocab.strings
         possible = possible_tags(
-            tokens, self.tags, self.vocab.strings, sentence_boundaries=self.sentence_boundaries
+            tokens, tags, strings, sentence_boundaries=self.sentence_boundaries
         )
-        return self.tags.constraints._replace(emissions=possible)
+        return tags.constraints._replace(emissions=possible)
 
     def update(
         self,
@@ -333,7 +337,7 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
         """
         tokens = read_presets([eg.predicted for eg in examples])
         constraints = self.constraints(tokens)
-        return self.objective.targets(examples, tokens, self.tags, constraints, features)
+        return self.objective.targets(examples, tokens, self.chain_tags, constraints, features)
 
     def rehearse(
         self,

@@ -17,6 +17,7 @@ DEFAULT_CONFIG = Config().from_str(
     """
 [cost_sensitive_ner]
 scheme = "BILUO"
+outside = "single"
 weights = null
 incorrect_spans_key = null
 sentence_boundaries = false
@@ -61,6 +62,7 @@ def make_cost_sensitive_ner(
     loss: Union[Loss, LossSchedule],
     weights: Optional[Weights],
     scheme: str,
+    outside: str,
     incorrect_spans_key: Optional[str],
     sentence_boundaries: bool,
     decoding: Decoding,
@@ -73,6 +75,8 @@ def make_cost_sensitive_ner(
     loss (Union[Loss, LossSchedule]): The training loss.
     weights (Optional[Weights]): The weights of tokens and examples in training.
     scheme (str): The tag scheme, "BILUO" or "IOB2".
+    outside (str): "single", or "before": O directly before an entity is a tag of its own, by the
+        label of the entity.
     incorrect_spans_key (Optional[str]): The key in `doc.spans` of reference docs for spans that
         are known not to be entities.
     sentence_boundaries (bool): Whether entities end where sentences do.
@@ -87,6 +91,7 @@ def make_cost_sensitive_ner(
         loss=loss,
         weights=weights,
         scheme=scheme,
+        outside=outside,
         incorrect_spans_key=incorrect_spans_key,
         sentence_boundaries=sentence_boundaries,
         decoding=decoding,

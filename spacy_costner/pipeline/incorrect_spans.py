@@ -88,7 +88,7 @@ def augment_tags(tags: Tags, spans: List[IncorrectSpan], n_tokens: int) -> Augme
     tied_to = list(range(len(tags)))
     for label, _ in copies:
         tied_to += [int(tags.index(part, label)) for part in parts]
-    constraints = _constraints(tags, len(copies))
+    constraints = _constraints(tags, numpy.asarray(tied_to))
     possible, right = _possible(tags, spans, copies, n_tokens)
     constraints = constraints._replace(emissions=possible)
     return AugmentedTags(numpy.asarray(tied_to), constraints, right, n_tags=len(tags))
@@ -115,16 +115,21 @@ def _numbered(spans: List[IncorrectSpan]) -> Iterator[Tuple[IncorrectSpan, int]]
         yield span, known.index(span.begin)
 
 
-def _constraints(tags: Tags, n_copies: int) -> Constraints:
-    scheme = tags.constraints
-    opens = numpy.concatenate([scheme.start, numpy.tile([True, False, False, True], n_copies)])
-    closes = numpy.concatenate([scheme.end, numpy.tile([False, False, True, True], n_copies)])
-    transitions = closes[:, None] & opens[None, :]
-    transitions[: len(tags), : len(tags)] = scheme.transitions
-    for first in range(len(tags), len(opens), 4):
-        for part in (BEGIN, INSIDE):
-            transitions[first + part, [first + INSIDE, first + LAST]] = True
-    return Constraints(transitions=transitions, start=opens, end=closes)
+def _constraints(tags: Tags, tied_to: Ints1d) -> Constraints:
+    """The paths of K' tags. Between entities a copy goes where its original goes; within one, it
+    stays in its copy."""
+    scheme, n_tags = tags.constraints, len(tags)
+    assert scheme.transitions is not None and scheme.start is not None and scheme.end is not None
+    part = numpy.arange(len(tied_to) - n_tags) % 4
+    opens = numpy.append(~tags.continuing, (part == BEGIN) | (part == UNIT))
+    closes = numpy.append(numpy.ones(n_tags, dtype=bool), (part == LAST) | (part == UNIT))
+    transitions = scheme.transitions[numpy.ix_(tied_to, tied_to)] & closes[:, None] & opens
+    transitions[:n_tags, :n_tags] = scheme.transitions
+    for first in range(n_tags, len(tied_to), 4):
+        for from_part in (BEGIN, INSIDE):
+            transitions[first + from_part, [first + INSIDE, first + LAST]] = True
+    start, end = scheme.start[tied_to] & opens, scheme.end[tied_to] & closes
+    return Constraints(transitions=transitions, start=start, end=end)
 
 
 def _possible(

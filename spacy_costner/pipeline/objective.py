@@ -85,7 +85,7 @@ class Objective:
 
         examples (Sequence[Example]): The batch.
         tokens (TokenAttrs): The tokens of the predicted docs.
-        tags (Tags): The tag set.
+        tags (Tags): The tags of the chain.
         constraints (Constraints): The paths that the tag scheme and the predicted docs allow.
         features (Optional[Ints2d]): As in `Gold`, if the loss uses them. Shape: (N, S)
         RETURNS (Targets): What `evaluate` takes.
@@ -94,13 +94,14 @@ class Objective:
         entities = self._gold_entities(examples, reference, tags)
         path = gold_tags(entities, reference.is_annotated, tags)
         gold = Gold(
-            tags=path,
+            tags=tags.split_outside(path, tokens.lengths),
             allowed=allowed_tags(path, tags, tokens.lengths),
             token_weights=token_weights(self.weights, entities, tags, examples),
             weights=example_weights(self.weights, examples),
             opening=tags.opening,
             continuing=tags.continuing,
             features=features,
+            collapsed_of=tags.collapsed_of if tags.is_split else None,
         )
         targets = Targets(gold, constraints, tokens.lengths)
         if self.incorrect_spans_key is not None:

@@ -30,9 +30,15 @@ class PredictionSettings(SavedPipe):
 
     @property
     def tags(self) -> Tags:
+        """The tags of annotation, costs and probabilities, with a single O."""
+        return self.chain_tags.collapsed
+
+    @property
+    def chain_tags(self) -> Tags:
         """The tags of the chain."""
-        if self._tags.labels != self.labels or self._tags.scheme.name != self.cfg["scheme"]:
-            self._tags = Tags(self.labels, self.cfg["scheme"])
+        tags, scheme, outside = self._tags, self.cfg["scheme"], self.cfg["outside"]
+        if (tags.labels, tags.scheme.name, tags.outside) != (self.labels, scheme, outside):
+            self._tags = Tags(self.labels, scheme, outside)
         return self._tags
 
     def decode(self, posterior: Posterior) -> DecodedSpans:
@@ -85,7 +91,7 @@ class PredictionSettings(SavedPipe):
         return settings and checked(Confidence(**settings))
 
     def _n_tags(self) -> Optional[int]:
-        return len(self.tags) if self.labels else None
+        return len(self.chain_tags) if self.labels else None
 
     def _saved_extras(self) -> Cfg:
         tables = self._decoding.tables if self.labels else None

@@ -34,7 +34,7 @@ from thinc.util import get_array_module
 
 from ..decoding import Temperature
 from ..ml import SparseWeights, linear_part
-from ..tags import Tags
+from ..tags import SINGLE, Tags
 from ..types import Potentials, Progress
 
 Cfg = Dict[str, Any]
@@ -42,6 +42,9 @@ Cfg = Dict[str, Any]
 DIGEST = "digest"
 SAVED_ONLY = (DIGEST, "configured", "decoding_tables")
 """The keys that only a saved `cfg` has."""
+
+BEFORE_0_3 = {"outside": SINGLE}
+"""What a saved `cfg` of an earlier version lacks."""
 
 EDITABLE = ("decoding", "confidence", "temperature", "progress", "n_examples")
 """The keys of a saved `cfg` that may be edited. The digest doesn't cover them."""
@@ -214,27 +217,29 @@ def check_cfg(cfg: Any, own: Cfg) -> None:
 
     cfg (Any): The saved cfg.
     own (Cfg): The cfg of the component that was built from the config.
-    RAISES (ValueError): If something is missing, of the wrong type or for another scheme.
+    RAISES (ValueError): If something is missing, of the wrong type or for other tags.
     """
     if not isinstance(cfg, dict):
         raise ValueError(f"expected a mapping, got {cfg!r}")
+    cfg = {**BEFORE_0_3, **cfg}
     if missing := [name for name in own if name not in cfg and DIGEST in cfg]:
         raise ValueError(f"expected {', '.join(own)}, got no {missing[0]}")
     cfg = {**own, **cfg}
-    labels, scheme = cfg["labels"], cfg["scheme"]
+    labels = cfg["labels"]
     strings = isinstance(labels, list) and all(isinstance(label, str) for label in labels)
     if not strings or "" in labels or len(set(labels)) < len(labels):
         raise ValueError(f"labels: expected a list of distinct strings, got {labels!r}")
-    if scheme != own["scheme"]:
-        raise ValueError(
-            f"scheme: expected that of the trained model, {scheme!r}, got {own['scheme']!r} in the "
-            "config; another scheme takes training anew"
-        )
+    for name in ("scheme", "outside"):
+        if cfg[name] != own[name]:
+            raise ValueError(
+                f"{name}: expected that of the trained model, {cfg[name]!r}, got {own[name]!r} in "
+                f"the config; another {name} takes training anew"
+            )
     _check_temperature(cfg["temperature"], labels)
     check_names(cfg["progress"], Progress._fields, "progress")
     for name, value in {**cfg["progress"], "n_examples": cfg["n_examples"]}.items():
         _check_number(value, name)
-    _check_tables(cfg["cost_tables"], len(Tags(labels, scheme)))
+    _check_tables(cfg["cost_tables"], len(Tags(labels, cfg["scheme"])))
 
 
 def _check_temperature(temperature: Any, labels: List[str]) -> None:

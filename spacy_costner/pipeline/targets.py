@@ -53,14 +53,15 @@ class Targets(NamedTuple):
         """The arguments of a loss.
 
         scores (Potentials): The model's potentials.
-        table (Optional[CostTable]): The cost of each mistake, if the loss uses one. Shape: (K, K)
+        table (Optional[CostTable]): The cost of each mistake, if the loss uses one, over
+            `Tags.collapsed`.
         RETURNS (Tuple[Potentials, Gold]): The constrained potentials and gold, both on the
             device of the scores.
         """
         gold = self.gold
         if table is not None:
-            if self.augmented is not None:
-                table = table[gold.tied_to][:, gold.tied_to]
+            if gold.collapsed_of is not None:
+                table = table[numpy.ix_(gold.collapsed_of, gold.collapsed_of)]
             gold = gold._replace(cost=gold_cost(gold.tags, table, gold.token_weights))
         asarray = get_array_module(scores.emissions).asarray
         gold = Gold._make(None if array is None else asarray(array) for array in gold)
@@ -78,7 +79,7 @@ class Targets(NamedTuple):
         RETURNS (Targets): The targets over the tags of `augment_tags`.
         """
         gold, augmented = self.gold, augment_tags(tags, spans, len(self.gold.tags))
-        columns, allowed = augmented.tied_to, chain.to_mask(gold.paths, len(tags))
+        columns, allowed = augmented.tied_to, chain.to_mask(gold.token_tags, len(tags))
         emissions = augmented.constraints.emissions
         if self.constraints.emissions is not None:
             emissions = emissions & self.constraints.emissions[:, columns]
@@ -88,6 +89,7 @@ class Targets(NamedTuple):
                 opening=tags.opening[columns],
                 continuing=tags.continuing[columns],
                 tied_to=columns,
+                collapsed_of=tags.collapsed_of[columns],
             ),
             constraints=augmented.constraints._replace(emissions=emissions),
             augmented=augmented,
@@ -102,7 +104,7 @@ class Targets(NamedTuple):
         gold, possible = self.gold, self.constraints.emissions
         if possible is None:
             return self, numpy.zeros(len(self.lengths), dtype=bool)
-        allowed = chain.to_mask(gold.paths, possible.shape[1])
+        allowed = chain.to_mask(gold.token_tags, possible.shape[1])
         paths = self.constraints._replace(emissions=possible & allowed)
         found = chain.best_path(chain.constrain(_zeros(possible, self.lengths), paths))
         left_out = numpy.isneginf(found.scores)
@@ -122,7 +124,7 @@ def _zeros(possible: Array2d, lengths: Ints1d) -> Potentials:
 
 
 def gold_tags(entities: Entities, is_annotated: Array1d, tags: Tags) -> Ints1d:
-    """The gold tags of a batch.
+    """The gold tags of a batch, without the split of O.
 
     entities (Entities): Gold entities. Those of other labels are O.
     is_annotated (Array1d): True for annotated tokens. Shape: (N,)
@@ -145,7 +147,7 @@ def allowed_tags(path: Ints1d, tags: Tags, lengths: Ints1d) -> Optional[Array2d]
     missing = path < 0
     if not missing.any():
         return None
-    allowed = missing[:, None] | (path[:, None] == numpy.arange(len(tags)))
+    allowed = missing[:, None] | (tags.collapsed_of[path][:, None] == tags.collapsed_of)
     allowed[missing & _follows_entity(path, tags, lengths)] &= ~tags.continuing
     return allowed
 
@@ -174,7 +176,7 @@ def possible_tags(
     possible[tokens.is_space] &= ~at_border
     possible[crossing] &= ~tags.continuing
     path = gold_tags(tokens.entities(tags, strings), preset, tags)
-    possible[preset] = path[preset, None] == numpy.arange(len(tags))
+    possible[preset] = tags.collapsed_of[path[preset]][:, None] == tags.collapsed_of
     possible[~preset & _follows_entity(path, tags, tokens.lengths)] &= ~tags.continuing
     return possible
 

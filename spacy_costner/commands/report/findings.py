@@ -176,7 +176,7 @@ def gather(
         pricing=pricing,
         confusion=confuse(pairs, table, order),
         mistakes=find_mistakes(dev, pairs, table, scored, n_mistakes),
-        transitions=transition_weights(ner.tags, dev.posterior.scores),
+        transitions=transition_weights(ner.chain_tags, dev.posterior.scores),
         features=profiles(nlp, name),
     )
 
