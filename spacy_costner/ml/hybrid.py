@@ -24,6 +24,7 @@ def build_hybrid_crf(
     dropout: float = 0.0,
     eps: float = 1e-8,
     part_dropout: float = 0.0,
+    first_pass_epochs: int = 6,
     nO: Optional[int] = None,
 ) -> Model[List[Doc], Potentials]:
     """Build a linear-chain CRF whose emissions are the sum of those of sparse features and those
@@ -32,7 +33,8 @@ def build_hybrid_crf(
     tok2vec (Model[List[Doc], List[Floats2d]]): Any Tok2Vec or listener. It is trained by the
         optimizer of the config.
     features (Template): The template of features.
-    learn_rate, L1, L2, dropout, eps (float): Of the sparse part: see `build_sparse_crf`.
+    learn_rate, L1, L2, dropout, eps (float), first_pass_epochs (int): Of the sparse part: see
+        `build_sparse_crf`.
     part_dropout (float): The share of docs that use only one of the two parts in an update, each
         part equally often; its emissions are doubled. Each part thus learns to predict without the
         other.
@@ -45,7 +47,14 @@ def build_hybrid_crf(
     if not 0 <= number(part_dropout) <= 1:
         raise ValueError(f"{where}: part_dropout: expected 0 to 1, got {part_dropout}")
     sparse = build_sparse_crf(
-        features, learn_rate=learn_rate, L1=L1, L2=L2, dropout=dropout, eps=eps, nO=nO
+        features,
+        learn_rate=learn_rate,
+        L1=L1,
+        L2=L2,
+        dropout=dropout,
+        eps=eps,
+        first_pass_epochs=first_pass_epochs,
+        nO=nO,
     )
     emissions = Linear(nO, tok2vec.maybe_get_dim("nO"), init_W=zero_init)
     dense: Model[List[Doc], Ragged] = chain(

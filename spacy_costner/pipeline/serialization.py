@@ -319,7 +319,7 @@ def check_model(model: Model[List[Doc], Potentials], n_tags: Optional[int]) -> N
         for name in node.param_names:
             if node.has_param(name) and not _is_finite(node.get_param(name)):
                 raise ValueError(f"{node.name}: {name}: expected finite weights")
-        if len(node.shims) == 2 and isinstance(node.shims[1], SparseWeights):
+        if len(node.shims) >= 2 and isinstance(node.shims[1], SparseWeights):
             _check_linear(node)
 
 
