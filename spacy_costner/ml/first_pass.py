@@ -15,6 +15,10 @@ from ..tags import Tags
 from ..types import Potentials
 from .weights import SparseWeights
 
+IN_SEVERAL = -2
+"""In place of the number of a fold: a doc whose text is in several folds. No model has not seen
+it."""
+
 
 class FirstPass(Shim):
     """The weights of the first pass. It has the features of the second, but for the labels.
@@ -41,7 +45,7 @@ class FirstPass(Shim):
         """Set the models that are used in training.
 
         folds (Sequence[SparseWeights]): The model of each block of docs.
-        fold_of (Dict[int, int]): The block of each doc, by the hash of its text.
+        fold_of (Dict[int, int]): The block of each doc, by the hash of its text; or `IN_SEVERAL`.
         """
         self._folds, self._fold_of = list(folds), fold_of
 
@@ -50,7 +54,8 @@ class FirstPass(Shim):
         gets its labels from a model that was not trained on it.
 
         seen (FeatureBatch): The features of the tokens.
-        RETURNS (Floats2d): The probability of O and of each label at each token. Shape: (N, L + 1)
+        RETURNS (Floats2d): The probability of O and of each label at each token, all 0 where no
+            model may be used. Shape: (N, L + 1)
         """
         if seen.text_ids is None or not self._folds:
             return self._predict(self.weights, seen)

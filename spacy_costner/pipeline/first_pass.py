@@ -8,13 +8,15 @@ from thinc.api import Model, Optimizer
 
 from ..features import FeatureBatch
 from ..losses import sequential
-from ..ml import FirstPass, SparseWeights, linear_part, score_rows
+from ..ml import IN_SEVERAL, FirstPass, SparseWeights, linear_part, score_rows
 from ..tags import Tags
 from .targets import Targets
 
 N_FOLDS = 2
 N_WORDS = 500
-"""Words of a step, or those of one doc if that has more."""
+"""Words of a step, or those of one doc if that has more. Fewer where there would be few steps."""
+
+MIN_STEPS = 8
 
 Batch = Tuple[FeatureBatch, Targets]
 
@@ -37,8 +39,10 @@ def train_first_pass(
     make_targets (Callable[[Sequence[Example]], Targets]): Makes the targets of a batch.
     """
     features, _ = linear_part(model)
+    examples = [eg for eg in examples if len(eg.predicted)]
     batches: List[Batch] = []
-    for batch in batch_by_words(examples, N_WORDS):
+    n_words = sum(len(eg.predicted) for eg in examples)
+    for batch in batch_by_words(examples, min(N_WORDS, n_words // MIN_STEPS)):
         seen = features.find([eg.predicted for eg in batch], is_train=True)
         batches.append((seen, make_targets(batch)))
     fold_of: Dict[int, int] = {}
@@ -47,7 +51,8 @@ def train_first_pass(
         fold = i * N_FOLDS // len(batches)
         parts[fold].append((seen, targets))
         assert seen.text_ids is not None
-        fold_of.update(dict.fromkeys(seen.text_ids.tolist(), fold))
+        for text_id in seen.text_ids.tolist():
+            fold_of[text_id] = fold if fold_of.get(text_id, fold) == fold else IN_SEVERAL
 
     def fit(batches: List[Batch]) -> SparseWeights:
         weights = SparseWeights(first_pass.settings)
@@ -63,17 +68,16 @@ def train_first_pass(
 def batch_by_words(examples: Iterable[Example], n_words: int) -> Iterable[List[Example]]:
     """Batches of examples in their order, each until it has enough words.
 
-    examples (Iterable[Example]): The examples. Those without words are left out.
+    examples (Iterable[Example]): The examples.
     n_words (int): The number of words.
     YIELDS (List[Example]): A batch.
     """
     batch: List[Example] = []
     for eg in examples:
-        if len(eg.predicted):
-            batch.append(eg)
-            if sum(len(eg.predicted) for eg in batch) >= n_words:
-                yield batch
-                batch = []
+        batch.append(eg)
+        if sum(len(eg.predicted) for eg in batch) >= n_words:
+            yield batch
+            batch = []
     if batch:
         yield batch
 
