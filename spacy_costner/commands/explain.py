@@ -10,7 +10,7 @@ from thinc.types import Array1d, Floats1d, Floats2d
 
 from .. import chain
 from ..metrics import text_table
-from ..ml import SparseWeights, linear_part
+from ..ml import SparseWeights, find_features, linear_part
 from ..pipeline.component import CostSensitiveNER
 from ..pipeline.token_attrs import read_presets
 from ..tags import Tags
@@ -173,9 +173,9 @@ def reasons(
     n_features (int): Maximum number of features for each token.
     RETURNS (List[TokenReasons]): One for each token.
     """
-    features, weights = linear_part(ner.model)
+    _, weights = linear_part(ner.model)
     path, tags = best_path(ner, doc), ner.chain_tags.names
-    rows = features.find([doc]).rows
+    rows = find_features(ner.model, [doc]).rows
     found = []
     for t, tag in enumerate(path):
         seen = rows[t][rows[t] >= 0]

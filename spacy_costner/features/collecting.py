@@ -9,7 +9,7 @@ from spacy.tokens import Doc
 from spacy.vocab import Vocab
 from thinc.types import Array1d
 
-from .counting import Gold, count_labels, read_gold
+from .counting import OUTSIDE, Gold, count_labels, read_gold
 from .gazetteer import PLACES, Gazetteer
 from .lookup import Lookup, pair_up
 from .template import GAZETTEER, Column, Form, Template, attributes_of
@@ -39,8 +39,11 @@ def collect_vocabulary(docs: Iterable[Doc], template: Template) -> Vocabulary:
             counts = _count_values(column, tokens, vocab, strings)
             values[column.name] = sorted(value for value, n in counts.items() if n >= least)
     found = Vocabulary(values, {}, phrases, None)
+    labels = vocab.strings if vocab else strings
+    if template.document:
+        names = {labels[key] for doc in gold for key in numpy.unique(doc.label).tolist() if key}
+        found = found._replace(labels=[OUTSIDE, *sorted(names)])
     if template.memory:
-        labels = vocab.strings if vocab else strings
         found = found._replace(memory=count_labels(tokens, gold, [*template.memory], labels))
     return found._replace(pairs=_find_pairs(found, template, tokens, vocab))
 
@@ -67,14 +70,15 @@ def _read_all(
     gazetteers: Dict[str, Gazetteer],
     strings: StringStore,
 ) -> Tuple[Tokens, List[Gold], Optional[Vocab]]:
-    """The tokens of all docs, the labels of each if there is a memory, and the vocab of the docs.
+    """The tokens of all docs, the labels of each if they are wanted, and the vocab of the docs.
     Keeps what the hashes mean."""
-    vocab, has_memory, attributes = None, bool(template.memory), attributes_of(template.columns)
+    vocab, attributes = None, attributes_of(template.columns)
+    has_labels = bool(template.memory or template.document)
     parts, gold = [read_tokens([], attributes, gazetteers, strings)], []
     for i, doc in enumerate(docs):
         vocab = doc.vocab
         parts.append(read_tokens([doc], attributes, gazetteers, strings))
-        if has_memory:
+        if has_labels:
             gold.append(read_gold(doc, i, template.memory_unit))
     return concatenate(parts), gold, vocab
 

@@ -2,11 +2,12 @@
 
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence
 
+import numpy
 import srsly
 from spacy.tokens import Doc
 from thinc.api import Optimizer
 from thinc.shims import Shim
-from thinc.types import Ints1d, Ints2d
+from thinc.types import Array1d, Floats2d, Ints1d, Ints2d
 
 from .. import sparse
 from .collecting import collect_vocabulary
@@ -22,10 +23,15 @@ class FeatureBatch(NamedTuple):
     rows (Ints2d): The features of each token: one per slot, -1 for none. In int32.
         Shape: (N, S)
     lengths (Ints1d): Tokens of each doc, in int32. Shape: (B,)
+    groups (Sequence[Ints1d]): Occurrences of values that see each other's labels: see
+        `group_occurrences`. Shapes: (N,)
+    text_ids (Optional[Array1d]): In training the hash of each doc, if it is wanted. Shape: (B,)
     """
 
     rows: Ints2d
     lengths: Ints1d
+    groups: Sequence[Ints1d] = ()
+    text_ids: Optional[Array1d] = None
 
 
 class Features(Shim):
@@ -73,13 +79,36 @@ class Features(Shim):
         RETURNS (FeatureBatch): Their features.
         """
         look = self._look
-        in_training = is_train and bool(self.template.memory)
+        in_training = is_train and bool(self.template.memory or self.template.document)
         tokens = read_tokens(docs, look.attributes, look.gazetteers, in_training=in_training)
-        values = look.values(tokens, docs[0].vocab if docs else None)
+        vocab = docs[0].vocab if docs else None
+        values = look.values(tokens, vocab)
         rows = sparse.gather_window(
             values, tokens.lengths, look.slot_columns, look.slot_offsets, look.first_rows
         )
-        return FeatureBatch(rows, tokens.lengths)
+        return FeatureBatch(rows, tokens.lengths, look.occurrences(tokens, vocab), tokens.text_ids)
+
+    def add_labels(
+        self, seen: FeatureBatch, probabilities: Floats2d, labels: Sequence[str]
+    ) -> FeatureBatch:
+        """Add the features of the labels that a first pass predicts.
+
+        seen (FeatureBatch): What `find` returned.
+        probabilities (Floats2d): Of O and each label at each token. Shape: (N, L + 1)
+        labels (Sequence[str]): The labels. One that the vocabulary lacks adds no features.
+        RETURNS (FeatureBatch): All features.
+        """
+        look = self._look
+        names = ["O", *labels]
+        known = look.vocabulary.labels
+        of_known = numpy.zeros((len(probabilities), len(known)), dtype="float32")
+        for i, name in enumerate(known):
+            if name in names:
+                of_known[:, i] = probabilities[:, names.index(name)]
+        which, found = look.labels_elsewhere(of_known, seen.groups, seen.lengths)
+        rows = seen.rows.copy()
+        rows[:, which] = found
+        return seen._replace(rows=rows)
 
     def names(self) -> List[str]:
         """The names of the features, such as "LOWER[-1]=of".

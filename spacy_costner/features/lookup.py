@@ -1,14 +1,15 @@
 """Lookup of features in a vocabulary, with array operations."""
 
 from threading import Lock
-from typing import Dict, Iterable, List, Optional, Sequence
+from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
 import numpy
 from spacy.strings import get_string_id
 from spacy.vocab import Vocab
-from thinc.types import Array1d, Ints1d, Ints2d
+from thinc.types import Array1d, Floats2d, Ints1d, Ints2d
 
 from .. import sparse
+from .document import find_labels_elsewhere, group_occurrences
 from .elsewhere import nearest_elsewhere, values_beside
 from .gazetteer import Gazetteer
 from .memory import number_keys
@@ -25,6 +26,9 @@ MOST_ROWS = (1 << 31) - 1
 
 CAPITALISED = "is_first_upper"
 """The flag of words that are looked for elsewhere."""
+
+HAS_DIGIT = "has_digit"
+"""The flag of other words that names are made of."""
 
 
 class SeenWords:
@@ -125,7 +129,8 @@ class Lookup:
         if vocab is None or not len(tokens.orth):
             return found
         words = self._of_words(tokens.orth, vocab)
-        found[:, [self.places[column.name].start for column in self.of_words]] = words[:, :-1]
+        starts = [self.places[column.name].start for column in self.of_words]
+        found[:, starts] = words[:, : len(starts)]
         for column in self.columns:
             if column.form == Form.TOKEN:
                 numbers = self.keys[column.name].find(tokens.keys[column.name])
@@ -133,7 +138,7 @@ class Lookup:
             elif column.form == Form.MEMORY and self.vocabulary.memory is not None:
                 found[:, self.places[column.name]] = self.vocabulary.memory.find(column.of, tokens)
         self._pair_up(found, tokens)
-        self._look_elsewhere(found, tokens, words[:, -1] >= 0)
+        self._look_elsewhere(found, tokens, words[:, -2] >= 0)
         return found
 
     def _pair_up(self, found: Ints2d, tokens: Tokens) -> None:
@@ -154,8 +159,38 @@ class Lookup:
                 beside = values_beside(values, others, lengths, side)
                 found[those, self.places[column.name]] = beside
 
+    def occurrences(self, tokens: Tokens, vocab: Optional[Vocab]) -> List[Ints1d]:
+        """The occurrences of values in docs that see each other's labels, for each column of
+        `Form.DOCUMENT`: see `group_occurrences`."""
+        columns = [column for column in self.columns if column.form == Form.DOCUMENT]
+        if vocab is None or not columns:
+            return [numpy.full(len(tokens.orth), -1, dtype="int32") for _ in columns]
+        takes_part = (self._of_words(tokens.orth, vocab)[:, -2:] >= 0).any(axis=1)
+        keys = [tokens.keys[column.of] for column in columns]
+        return [group_occurrences(key, takes_part & (key != 0), tokens.lengths) for key in keys]
+
+    def labels_elsewhere(
+        self, probabilities: Floats2d, groups: Sequence[Ints1d], lengths: Ints1d
+    ) -> Tuple[Array1d, Ints2d]:
+        """The slots of the labels of other occurrences, and their rows.
+
+        probabilities (Floats2d): Of O and each label at each token. Shape: (N, L + 1)
+        groups (Sequence[Ints1d]): What `occurrences` returned.
+        lengths (Ints1d): Tokens of each doc. Shape: (B,)
+        RETURNS (Tuple[Array1d, Ints2d]): True for these slots, and the features in them, -1 for
+            none. Shapes: (S,), (N, number of these slots)
+        """
+        values = numpy.full((len(probabilities), self.width), -1, dtype="int32")
+        columns = [column for column in self.columns if column.form == Form.DOCUMENT]
+        for column, group in zip(columns, groups):
+            values[:, self.places[column.name]] = find_labels_elsewhere(probabilities, group)
+        first = min(self.places[column.name].start for column in columns)
+        which = self.slot_columns >= first
+        slots = (self.slot_columns[which], self.slot_offsets[which], self.first_rows[which])
+        return which, sparse.gather_window(values, lengths, *slots)
+
     def _no_words(self) -> SeenWords:
-        return SeenWords(len(self.of_words) + 1)
+        return SeenWords(len(self.of_words) + 2)
 
     def _of_words(self, orth: Array1d, vocab: Vocab) -> Ints2d:
         seen = self._seen
@@ -170,9 +205,10 @@ class Lookup:
         return seen.table[words]
 
     def _look_at(self, orth: Array1d, vocab: Vocab) -> Ints2d:
-        """The values of words, and 0 for capitalised ones. Shape: (W, columns of words + 1)"""
+        """The values of words, 0 for capitalised ones, and 0 for those with a digit.
+        Shape: (W, columns of words + 2)"""
         views = [(column.view, self.numbers[column.name]) for column in self.of_words]
-        views.append((flag(CAPITALISED), {YES: 0}))
+        views += [(flag(name), {YES: 0}) for name in (CAPITALISED, HAS_DIGIT)]
         lexemes = [vocab[key] for key in orth.tolist()]
         rows = [
             [numbers.get(view(word), -1) for view, numbers in views if view] for word in lexemes

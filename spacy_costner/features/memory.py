@@ -4,7 +4,7 @@ import zlib
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 import numpy
-from thinc.types import Array1d, Ints1d, Ints2d
+from thinc.types import Array1d, Array2d, Ints1d, Ints2d
 
 from .. import sparse
 from ..sparse.arrays import IdMap
@@ -75,9 +75,7 @@ class LabelMemory:
     @property
     def names(self) -> List[str]:
         """The names of the features of an attribute, in the order of their numbers."""
-        shares = [f"{label}:{share}" for label in self.labels for share in RANGES[1:]]
-        pairs = [(label, share) for label in self.labels for share in RANGES]
-        return shares + [f"best:{label}:{share}:{n}" for label, share in pairs for n in N_TIMES]
+        return share_names(self.labels)
 
     def width(self, attribute: str) -> int:
         """The largest number of features of an attribute that a token has."""
@@ -126,7 +124,7 @@ class LabelMemory:
 
     def __len__(self) -> int:
         """The number of features of an attribute."""
-        return len(self.labels) * (len(BORDERS) + len(RANGES) * len(N_TIMES))
+        return len(self.names)
 
     def to_dict(self) -> Dict[str, Any]:
         """What is saved: of this type, and of bytes."""
@@ -169,15 +167,27 @@ class LabelMemory:
         return features_of(numpy.concatenate([counts.total, unknown]), most + 1)
 
 
-def features_of(counts: Ints2d, width: int) -> Ints2d:
+def share_names(labels: Sequence[str]) -> List[str]:
+    """The names of the features of shares of labels, in the order of their numbers.
+
+    labels (Sequence[str]): The labels, O first.
+    RETURNS (List[str]): The names.
+    """
+    shares = [f"{label}:{share}" for label in labels for share in RANGES[1:]]
+    pairs = [(label, share) for label in labels for share in RANGES]
+    return shares + [f"best:{label}:{share}:{n}" for label, share in pairs for n in N_TIMES]
+
+
+def features_of(counts: Array2d, width: int) -> Ints2d:
     """The features of values with these counts, as numbers in the order of `LabelMemory.names`.
 
-    counts (Ints2d): Shape: (M, L)
-    width (int): One more than the largest number of labels with a count above 0.
+    counts (Array2d): How often, or sums of probabilities. Shape: (M, L)
+    width (int): The largest number of features of a value. The shares of all labels are among
+        them if it is one more than the largest number of labels with a count above 0.
     RETURNS (Ints2d): -1 for none. Shape: (M, width)
     """
     n_labels = counts.shape[1]
-    total = counts.sum(axis=1)
+    total = numpy.rint(counts.sum(axis=1))
     bins = numpy.searchsorted(BORDERS, counts / numpy.maximum(total, 1)[:, None], side="right")
     n_shares = len(BORDERS)
     shares = numpy.where(bins > 0, numpy.arange(n_labels) * n_shares + bins - 1, -1)

@@ -29,6 +29,7 @@ EXTENSION = "_."
 GAZETTEER = "gazetteer"
 MEMORY = "memory"
 ELSEWHERE = "elsewhere"
+DOCUMENT = "document"
 DOC = "doc"
 WINDOWS = {"ORTH": 2, "LOWER": 2, "SHAPE": 2, "prefix": 1, "suffix": 1, "flags": 1}
 AFFIXES = (1, 2, 3, 4)
@@ -44,6 +45,7 @@ class Form(Enum):
     MEMORY = "the labels of the token's attribute in the training data: LabelMemory"
     BEFORE = "another column, before other occurrences: nearest_elsewhere"
     AFTER = "another column, after other occurrences: nearest_elsewhere"
+    DOCUMENT = "the labels of other occurrences in a first pass: find_labels_elsewhere"
 
 
 class Column(NamedTuple):
@@ -85,6 +87,7 @@ class Template:
     memory: Mapping[str, int] = field(default_factory=dict)
     memory_unit: Union[int, str] = DOC
     elsewhere: Mapping[str, int] = field(default_factory=dict)
+    document: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def columns(self) -> List[Column]:
@@ -110,6 +113,9 @@ class Template:
                 Column(f"{ELSEWHERE}:{kind}{place}", (0,), ELSEWHERE, form, None, kind, n_nearest)
                 for place, form in (("[-1]", Form.BEFORE), ("[+1]", Form.AFTER))
             ]
+        for kind, window in self.document.items():
+            offsets = tuple(range(-window, window + 1))
+            columns.append(Column(f"{DOCUMENT}:{kind}", offsets, DOCUMENT, Form.DOCUMENT, of=kind))
         return columns
 
     def least_count(self, kind: str) -> int:
@@ -159,6 +165,7 @@ def make_features(
     memory: Optional[Dict[str, int]] = None,
     memory_unit: Union[int, str] = DOC,
     elsewhere: Optional[Dict[str, int]] = None,
+    document: Optional[Dict[str, int]] = None,
 ) -> Template:
     """Build a template of features.
 
@@ -185,6 +192,10 @@ def make_features(
     elsewhere (Optional[Dict[str, int]]): The kinds, of those in windows, of which capitalised
         words see the values before and after their nearest other occurrences in the doc, and of
         how many of them.
+    document (Optional[Dict[str, int]]): Attributes such as LOWER, or extension attributes, of
+        which capitalised words and words with a digit see the labels that a first pass predicts
+        for the other occurrences of their value in the doc, and up to how many tokens to either
+        side. The first pass is a model of its own, without these features: see `FirstPass`.
     RETURNS (Template): The template.
     RAISES (ValueError): If a kind or a flag is unknown, or a number is out of its range.
     """
@@ -201,6 +212,7 @@ def make_features(
         memory or {},
         memory_unit,
         elsewhere or {},
+        document or {},
     )
     _check(template)
     return template
@@ -208,11 +220,11 @@ def make_features(
 
 def _check(template: Template) -> None:
     where = "spacy_costner.Features"
-    for field_name, least in (("windows", 0), ("bigrams", 1), ("memory", 0), ("elsewhere", 1)):
+    leasts = {"windows": 0, "bigrams": 1, MEMORY: 0, ELSEWHERE: 1, DOCUMENT: 0}
+    for field_name, least in leasts.items():
+        is_attribute = field_name in (MEMORY, ELSEWHERE, DOCUMENT)
         for kind, value in getattr(template, field_name).items():
-            _check_kind(
-                kind, f"{where}: {field_name}", is_attribute=field_name in (MEMORY, ELSEWHERE)
-            )
+            _check_kind(kind, f"{where}: {field_name}", is_attribute=is_attribute)
             _check_count(value, least, f"{where}: {field_name}.{kind}")
     for field_name in ("bigrams", "elsewhere"):
         for kind in getattr(template, field_name):

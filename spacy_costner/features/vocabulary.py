@@ -5,7 +5,8 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 import numpy
 from thinc.types import Array1d
 
-from .memory import LabelMemory
+from .document import WIDTH
+from .memory import LabelMemory, share_names
 from .template import GAZETTEER, Column, Form
 
 
@@ -17,12 +18,14 @@ class Vocabulary(NamedTuple):
     pairs (Dict[str, Array1d]): Those of columns of pairs, as `pair_up` writes them.
     phrases (Dict[str, List[str]]): The phrases of each column of a gazetteer.
     memory (Optional[LabelMemory]): The labels of the training data, if there are such columns.
+    labels (Sequence[str]): O and the labels of the first pass, if there are such columns.
     """
 
     values: Dict[str, List[str]]
     pairs: Dict[str, Array1d]
     phrases: Dict[str, List[str]]
     memory: Optional[LabelMemory] = None
+    labels: Sequence[str] = ()
 
     def size(self, column: Column) -> int:
         """The number of values of a column."""
@@ -30,12 +33,16 @@ class Vocabulary(NamedTuple):
             return len(self.pairs.get(column.name, ()))
         if column.form == Form.MEMORY:
             return len(self._memory)
+        if column.form == Form.DOCUMENT:
+            return len(share_names(self.labels))
         return len(self.values[_own(column)])
 
     def width(self, column: Column) -> int:
         """The largest number of values that a token has."""
         if column.form == Form.MEMORY:
             return self._memory.width(column.of)
+        if column.form == Form.DOCUMENT:
+            return WIDTH
         return column.n_nearest or 1
 
     def names(self, column: Column) -> List[str]:
@@ -45,6 +52,8 @@ class Vocabulary(NamedTuple):
             return [f"{names[key >> 32]}+{names[key & 0xFFFFFFFF]}" for key in keys]
         if column.form == Form.MEMORY:
             return self._memory.names
+        if column.form == Form.DOCUMENT:
+            return share_names(self.labels)
         return self.values[_own(column)]
 
     @property
@@ -56,7 +65,8 @@ class Vocabulary(NamedTuple):
         """What is saved: of this type, and of bytes."""
         pairs = {name: keys.astype("<i8").tobytes() for name, keys in self.pairs.items()}
         memory = {} if self.memory is None else {"memory": self.memory.to_dict()}
-        return {"values": self.values, "pairs": pairs, "phrases": self.phrases, **memory}
+        labels = {"labels": [*self.labels]} if self.labels else {}
+        return {"values": self.values, "pairs": pairs, "phrases": self.phrases, **memory, **labels}
 
     @classmethod
     def from_dict(cls, saved: Dict[str, Any], columns: Sequence[Column]) -> "Vocabulary":
@@ -71,7 +81,8 @@ class Vocabulary(NamedTuple):
         memory = None
         if attributes := [column.of for column in columns if column.form == Form.MEMORY]:
             memory = LabelMemory.from_dict(saved["memory"], attributes)
-        loaded = cls(saved["values"], pairs, saved["phrases"], memory)
+        labels = saved.get("labels", [])
+        loaded = cls(saved["values"], pairs, saved["phrases"], memory, labels)
         loaded.check(columns)
         return loaded
 
@@ -85,6 +96,8 @@ class Vocabulary(NamedTuple):
                 raise ValueError(f"{name}: expected a list of strings, got {type(names).__name__}")
             if name not in self.phrases and len(set(names)) < len(names):
                 raise ValueError(f"{name}: expected each value once")
+        if not isinstance(self.labels, list) or not all(isinstance(v, str) for v in self.labels):
+            raise ValueError(f"labels: expected a list of strings, got {self.labels!r}")
         for column in columns:
             if column.form == Form.PAIR:
                 keys = self.pairs.get(column.name, numpy.zeros(0, dtype="<i8"))

@@ -1,15 +1,21 @@
 """Thinc models: from docs to potentials, and backprop of their gradient."""
 
 from .dense import build_linear_chain_crf
+from .first_pass import IN_SEVERAL, FirstPass, score_rows
 from .hybrid import build_hybrid_crf
-from .sparse import build_sparse_crf, linear_part, score_seen
+from .sparse import build_sparse_crf, find_features, first_pass_of, linear_part, score_seen
 from .weights import SparseWeights
 
 __all__ = [
+    "IN_SEVERAL",
+    "FirstPass",
     "SparseWeights",
     "build_hybrid_crf",
     "build_linear_chain_crf",
     "build_sparse_crf",
+    "find_features",
+    "first_pass_of",
     "linear_part",
+    "score_rows",
     "score_seen",
 ]

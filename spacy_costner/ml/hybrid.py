@@ -26,6 +26,7 @@ def build_hybrid_crf(
     eps: float = 1e-8,
     average_power: float = AVERAGE_POWER,
     part_dropout: float = 0.0,
+    first_pass_epochs: int = 6,
     nO: Optional[int] = None,
 ) -> Model[List[Doc], Potentials]:
     """Build a linear-chain CRF whose emissions are the sum of those of sparse features and those
@@ -34,7 +35,7 @@ def build_hybrid_crf(
     tok2vec (Model[List[Doc], List[Floats2d]]): Any Tok2Vec or listener. It is trained by the
         optimizer of the config.
     features (Template): The template of features.
-    learn_rate, L1, L2, dropout, eps, average_power (float): Of the sparse part: see
+    learn_rate, L1, L2, dropout, eps, average_power, first_pass_epochs: Of the sparse part: see
         `build_sparse_crf`.
     part_dropout (float): The share of docs that use only one of the two parts in an update, each
         part equally often; its emissions are doubled. Each part thus learns to predict without the
@@ -55,6 +56,7 @@ def build_hybrid_crf(
         dropout=dropout,
         eps=eps,
         average_power=average_power,
+        first_pass_epochs=first_pass_epochs,
         nO=nO,
     )
     emissions = Linear(nO, tok2vec.maybe_get_dim("nO"), init_W=zero_init)

@@ -11,6 +11,7 @@ from ..features import FeatureBatch, Features, Template
 from ..sparse import AdaGrad
 from ..types import Potentials
 from ..validation import check_cost, number
+from .first_pass import FirstPass
 from .weights import AVERAGE_POWER, SparseWeights
 
 
@@ -22,6 +23,7 @@ def build_sparse_crf(
     dropout: float = 0.0,
     eps: float = 1e-8,
     average_power: float = AVERAGE_POWER,
+    first_pass_epochs: int = 6,
     nO: Optional[int] = None,
 ) -> Model[List[Doc], Potentials]:
     """Build a linear-chain CRF on sparse features.
@@ -36,11 +38,13 @@ def build_sparse_crf(
         even a small first gradient gives a full update.
     average_power (float): p: where averages are used, the weights after step t count t^p. 0: all
         steps count the same.
+    first_pass_epochs (int): How often the first pass uses the examples, at initialization, if the
+        features have `document`.
     nO (Optional[int]): K, the number of tags. The component sets it from its labels.
-    RETURNS (Model[List[Doc], Potentials]): The model. Its shims are `Features` and
-        `SparseWeights`. Its attribute "build_vocab" takes it and docs, and builds the
-        vocabulary from them; "find_features" takes the same and returns their features in
-        training; "resize_output" takes it and a larger K.
+    RETURNS (Model[List[Doc], Potentials]): The model. Its shims are `Features`,
+        `SparseWeights` and, if there is one, `FirstPass`. Its attribute "build_vocab" takes
+        it and docs, and builds the vocabulary from them; "find_features" takes the same and
+        returns their features; "resize_output" takes it and a larger K.
     RAISES (ValueError): If a number is out of its range.
     """
     where = "spacy_costner.SparseCRF"
@@ -51,15 +55,24 @@ def build_sparse_crf(
     if not number(eps) > 0:
         raise ValueError(f"{where}: eps: expected more than 0, got {eps}")
     check_cost(average_power, f"{where}: average_power")
+    if not number(first_pass_epochs) >= 1:
+        raise ValueError(
+            f"{where}: first_pass_epochs: expected at least 1, got {first_pass_epochs}"
+        )
     settings = AdaGrad(
         learn_rate, check_cost(L1, f"{where}: L1"), check_cost(L2, f"{where}: L2"), eps
     )
+    first_pass = [FirstPass(settings, first_pass_epochs)] if features.document else []
     model: Model[List[Doc], Potentials] = Model(
         "sparse_crf",
         forward,
         init=init,
         dims={"nO": nO},
-        shims=[Features(features, dropout), SparseWeights(settings, average_power)],
+        shims=[
+            Features(features, dropout),
+            SparseWeights(settings, average_power),
+            *first_pass,
+        ],
         attrs={
             "build_vocab": build_vocab,
             "find_features": find_features,
@@ -77,15 +90,25 @@ def linear_part(model: Model) -> Tuple[Features, SparseWeights]:
     RAISES (ValueError): If it has no such part.
     """
     for node in model.walk():
-        if len(node.shims) == 2 and isinstance(node.shims[1], SparseWeights):
+        if len(node.shims) >= 2 and isinstance(node.shims[1], SparseWeights):
             return cast(Features, node.shims[0]), node.shims[1]
     raise ValueError(f"expected a model with sparse features, got {model.name}")
+
+
+def first_pass_of(model: Model) -> Optional[FirstPass]:
+    """The first pass of a model with a linear part, if it has one.
+
+    model (Model): Any model.
+    RETURNS (Optional[FirstPass]): The first pass.
+    """
+    shims = [shim for node in model.walk() for shim in node.shims]
+    return next((shim for shim in shims if isinstance(shim, FirstPass)), None)
 
 
 def forward(
     model: Model[List[Doc], Potentials], docs: List[Doc], is_train: bool
 ) -> Tuple[Potentials, Callable[[Potentials], List[Doc]]]:
-    seen = linear_part(model)[0].find(docs, is_train=is_train)
+    seen = find_features(model, docs, is_train=is_train)
     potentials, add_gradient = score_seen(model, seen, is_train)
 
     def backprop(gradient: Potentials) -> List[Doc]:
@@ -158,14 +181,22 @@ def build_vocab(model: Model[List[Doc], Potentials], docs: Iterable[Doc]) -> Non
     linear_part(model)[0].build_vocab(docs)
 
 
-def find_features(model: Model[List[Doc], Potentials], docs: Sequence[Doc]) -> Ints2d:
-    """Find the features of tokens in training, whose weights sum to their scores.
+def find_features(
+    model: Model[List[Doc], Potentials], docs: Sequence[Doc], *, is_train: bool = False
+) -> FeatureBatch:
+    """Find the features of tokens, whose weights sum to their scores.
 
-    model (Model[List[Doc], Potentials]): A model of `build_sparse_crf`.
+    model (Model[List[Doc], Potentials]): A model with sparse features.
     docs (Sequence[Doc]): The docs.
-    RETURNS (Ints2d): As in `Gold`, including those that dropout drops. Shape: (N, S)
+    is_train (bool): Whether the model learns from the labels of these docs: see `Features.find`.
+    RETURNS (FeatureBatch): Their features, including those that dropout drops.
     """
-    return linear_part(model)[0].find(docs, is_train=True).rows
+    seen = linear_part(model)[0].find(docs, is_train=is_train)
+    first_pass = first_pass_of(model)
+    if first_pass is None or not first_pass.weights.is_allocated:
+        return seen
+    labels = first_pass.tags.labels
+    return linear_part(model)[0].add_labels(seen, first_pass.predict(seen), labels)
 
 
 def resize_sparse_crf(model: Model[List[Doc], Potentials], nO: int) -> Model[List[Doc], Potentials]:
@@ -178,5 +209,7 @@ def resize_sparse_crf(model: Model[List[Doc], Potentials], nO: int) -> Model[Lis
     _, weights = linear_part(model)
     if weights.is_allocated:
         weights.resize(nO)
+    if first_pass := first_pass_of(model):
+        first_pass.resize(nO)
     model.set_dim("nO", nO, force=True)
     return model

@@ -27,6 +27,7 @@ from thinc.types import Ints2d
 from .. import chain
 from ..decoding import Decoding, Posterior, Temperature, make_viterbi
 from ..losses import LossSchedule
+from ..ml import first_pass_of
 from ..tags import SINGLE, Tags
 from ..types import Constraints, Loss, Potentials, Progress
 from .annotations import (
@@ -39,6 +40,7 @@ from .annotations import (
     score_spans,
 )
 from .deprecated import OldMethods
+from .first_pass import train_first_pass
 from .objective import NEGATED, Objective, check_finite
 from .prediction_settings import PredictionSettings
 from .rehearsal import divergence
@@ -137,6 +139,8 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
         self.vocab.strings.add(label)
         if self.model.has_dim("nO"):
             self.set_output(len(self.chain_tags))
+            if first_pass := first_pass_of(self.model):
+                first_pass.tags = self.chain_tags
             self.cfg["cost_tables"] = self.objective.prepare(self.tags)
             self.check_decoding(self.tags)
         return 1
@@ -175,6 +179,9 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
         self.cfg["progress"] = Progress()._asdict()
         self.set_output(len(self.chain_tags))
         self.model.initialize(X=[eg.predicted for eg in _first(get_examples)])
+        if first_pass := first_pass_of(self.model):
+            tags, examples = self.chain_tags, get_examples()
+            train_first_pass(first_pass, self.model, tags, examples, self.targets)
 
     def _read_corpus(self, examples: Iterable[Example]) -> Set[str]:
         """Count the examples, collect the features of a linear model, and find the labels. The
@@ -323,7 +330,7 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
         check_finite(scores, self.name)
         find, features = self.model.attrs.get("find_features"), None
         if find is not None and self.objective.loss.at(self.progress).uses_features:
-            features = find(self.model, [eg.predicted for eg in examples])
+            features = find(self.model, [eg.predicted for eg in examples], is_train=True).rows
         targets = self.targets(examples, features)
         result, n_annotated = self.objective.evaluate(targets, scores, self.tags, self.progress)
         return result.value / n_annotated, result.gradient

@@ -33,7 +33,7 @@ from thinc.api import Model
 from thinc.util import get_array_module
 
 from ..decoding import Temperature
-from ..ml import SparseWeights, linear_part
+from ..ml import FirstPass, SparseWeights, first_pass_of, linear_part
 from ..tags import SINGLE, Tags
 from ..types import Potentials, Progress
 
@@ -319,7 +319,7 @@ def check_model(model: Model[List[Doc], Potentials], n_tags: Optional[int]) -> N
         for name in node.param_names:
             if node.has_param(name) and not _is_finite(node.get_param(name)):
                 raise ValueError(f"{node.name}: {name}: expected finite weights")
-        if len(node.shims) == 2 and isinstance(node.shims[1], SparseWeights):
+        if len(node.shims) >= 2 and isinstance(node.shims[1], SparseWeights):
             _check_linear(node)
 
 
@@ -329,6 +329,19 @@ def _check_linear(model: Model) -> None:
     if not are_there or (weights.is_allocated and weights.n_features != len(features)):
         raise ValueError(
             f"expected weights of {len(features)} features, got those of {weights.n_features}"
+        )
+    if first_pass := first_pass_of(model):
+        _check_first_pass(first_pass, weights)
+
+
+def _check_first_pass(first_pass: FirstPass, weights: SparseWeights) -> None:
+    own = first_pass.weights
+    expected = (weights.is_allocated, weights.n_features, weights.n_tags, weights.n_tags)
+    found = (own.is_allocated, own.n_features, own.n_tags, len(first_pass.tags))
+    if expected != found and (weights.is_allocated or own.is_allocated):
+        raise ValueError(
+            f"expected a first pass of {weights.n_features} features and {weights.n_tags} tags, "
+            f"got one of {own.n_features} features and {own.n_tags} tags"
         )
 
 

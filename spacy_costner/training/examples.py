@@ -7,7 +7,7 @@ from spacy.training import Example
 from thinc.types import Floats1d, Floats2d, Ints2d
 
 from .. import sparse
-from ..ml import linear_part
+from ..ml import find_features, linear_part
 from ..pipeline.component import CostSensitiveNER
 from ..pipeline.targets import Targets
 from ..types import Potentials
@@ -45,7 +45,7 @@ class AllExamples:
         """
         self.ner = ner
         self.features, self.weights = linear_part(ner.model)
-        rows = self.features.find([eg.predicted for eg in examples], is_train=True).rows
+        rows = find_features(ner.model, [eg.predicted for eg in examples], is_train=True).rows
         self.merged = sparse.merge_equal(rows, self.weights.n_features)
         self.batches = list(self._read(examples, batch_size or BATCH_SIZE))
         self.shape = (len(self.merged.roots) + self.weights.n_tags + 2, self.weights.n_tags)

@@ -7,7 +7,7 @@ from spacy.training import Example
 from thinc.api import Optimizer
 
 from ..features import FeatureBatch
-from ..ml import linear_part, score_seen
+from ..ml import find_features, score_seen
 from ..pipeline.component import CostSensitiveNER
 from ..pipeline.objective import check_finite
 from ..pipeline.targets import Targets
@@ -46,9 +46,9 @@ def read_batches(ner: CostSensitiveNER, batches: Iterable[List[Example]]) -> Lis
     batches (Iterable[List[Example]]): The batches.
     RETURNS (List[Batch]): Those of each batch that has tokens.
     """
-    features, _ = linear_part(ner.model)
     seen = [
-        (batch, features.find([eg.predicted for eg in batch], is_train=True)) for batch in batches
+        (batch, find_features(ner.model, [eg.predicted for eg in batch], is_train=True))
+        for batch in batches
     ]
     return [(found, ner.targets(batch, found.rows)) for batch, found in seen if len(found.rows)]
 

@@ -1,0 +1,143 @@
+"""The first of two passes of a linear CRF: it predicts the labels that the second sees."""
+
+from typing import Any, Dict, List, Sequence
+
+import numpy
+import srsly
+from thinc.api import Optimizer
+from thinc.shims import Shim
+from thinc.types import Floats2d
+
+from .. import chain
+from ..features import FeatureBatch
+from ..sparse import AdaGrad
+from ..tags import Tags
+from ..types import Potentials
+from .weights import SparseWeights
+
+IN_SEVERAL = -2
+"""In place of the number of a fold: a doc whose text is in several folds. No model has not seen
+it."""
+
+
+class FirstPass(Shim):
+    """The weights of the first pass. It has the features of the second, but for the labels.
+
+    The labels of the docs that the second pass is trained on come from models that were not trained
+    on them: docs in the training data are divided into blocks, and there is a model for each block
+    that was trained on the others. These models are there in training only. They are not saved.
+    """
+
+    def __init__(self, settings: AdaGrad, n_epochs: int) -> None:
+        """Initialize without weights.
+
+        settings (AdaGrad): The settings of updates.
+        n_epochs (int): How often the examples are used to train it.
+        """
+        super().__init__(None)
+        self.settings, self.n_epochs = settings, n_epochs
+        self.tags = Tags(())
+        self.weights = SparseWeights(settings)
+        self._folds: List[SparseWeights] = []
+        self._fold_of: Dict[int, int] = {}
+
+    def set_folds(self, folds: Sequence[SparseWeights], fold_of: Dict[int, int]) -> None:
+        """Set the models that are used in training.
+
+        folds (Sequence[SparseWeights]): The model of each block of docs.
+        fold_of (Dict[int, int]): The block of each doc, by the hash of its text; or `IN_SEVERAL`.
+        """
+        self._folds, self._fold_of = list(folds), fold_of
+
+    def predict(self, seen: FeatureBatch) -> Floats2d:
+        """Predict labels. Where docs have the hashes of their texts, each doc of the training data
+        gets its labels from a model that was not trained on it.
+
+        seen (FeatureBatch): The features of the tokens.
+        RETURNS (Floats2d): The probability of O and of each label at each token, all 0 where no
+            model may be used. Shape: (N, L + 1)
+        """
+        if seen.text_ids is None or not self._folds:
+            return self._predict(self.weights, seen)
+        fold = numpy.asarray([self._fold_of.get(i, -1) for i in seen.text_ids.tolist()])
+        found = numpy.zeros((len(seen.rows), len(self.tags.labels) + 1), dtype="float32")
+        for i, weights in enumerate([*self._folds, self.weights]):
+            docs = fold == (i if i < len(self._folds) else -1)
+            tokens = numpy.repeat(docs, seen.lengths)
+            some = FeatureBatch(seen.rows[tokens], seen.lengths[docs])
+            found[tokens] = self._predict(weights, some)
+        return found
+
+    def _predict(self, weights: SparseWeights, seen: FeatureBatch) -> Floats2d:
+        potentials = score_rows(weights, seen)
+        marginals = chain.marginals(chain.constrain(potentials, self.tags.constraints))
+        is_of = (self.tags.label_of + 1)[:, None] == numpy.arange(len(self.tags.labels) + 1)
+        return marginals @ is_of.astype("float32")
+
+    def resize(self, n_tags: int) -> None:
+        """Add tags after the existing ones. Docs of the training data are no longer known.
+
+        n_tags (int): The new K.
+        """
+        if self.weights.is_allocated:
+            self.weights.resize(n_tags)
+        self.set_folds([], {})
+
+    def finish_update(self, optimizer: Optimizer) -> None:
+        """Do nothing: it is trained before the second pass."""
+
+    def to_device(self, device_type: str, device_id: int) -> None:
+        """Do nothing: the weights stay on the CPU."""
+
+    def to_bytes(self) -> bytes:
+        """Save the weights and what they are weights of.
+
+        RETURNS (bytes): What `from_bytes` takes.
+        """
+        tags = self.tags
+        return srsly.msgpack_dumps(
+            {
+                "tags": [[*tags.labels], tags.scheme.name, tags.outside],
+                "weights": self.weights.to_bytes(),
+            }
+        )
+
+    def from_bytes(self, data: bytes) -> "FirstPass":
+        """Load the weights.
+
+        data (bytes): What `to_bytes` returned.
+        RETURNS (FirstPass): This first pass.
+        RAISES (ValueError): If it is something else.
+        """
+        try:
+            saved: Any = srsly.msgpack_loads(data)
+            self.tags = Tags(*saved["tags"])
+            weights = saved["weights"]
+        except Exception as error:
+            raise ValueError(
+                f"first pass of a linear CRF: expected what was saved of it, found damage: {error}"
+            ) from error
+        self.weights.from_bytes(weights)
+        self.set_folds([], {})
+        return self
+
+    def __deepcopy__(self, memo: Any) -> "FirstPass":
+        copied = FirstPass(self.settings, self.n_epochs)
+        copied.set_folds(self._folds, self._fold_of)
+        return copied.from_bytes(self.to_bytes())
+
+
+def score_rows(weights: SparseWeights, seen: FeatureBatch) -> Potentials:
+    """Score tokens from their features.
+
+    weights (SparseWeights): The weights.
+    seen (FeatureBatch): The features.
+    RETURNS (Potentials): The scores.
+    """
+    return Potentials(
+        emissions=weights.score(seen.rows),
+        transitions=weights.transitions.copy(),
+        start=weights.start.copy(),
+        end=weights.end.copy(),
+        lengths=seen.lengths,
+    )

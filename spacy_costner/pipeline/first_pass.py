@@ -1,0 +1,111 @@
+"""Train the first of two passes of a linear CRF: see `FirstPass`."""
+
+import random
+from typing import Callable, Dict, Iterable, List, Sequence, Tuple
+
+from spacy.training import Example
+from thinc.api import Model, Optimizer
+
+from ..features import FeatureBatch
+from ..losses import sequential
+from ..ml import IN_SEVERAL, FirstPass, SparseWeights, linear_part, score_rows
+from ..tags import Tags
+from .targets import Targets
+
+N_FOLDS = 2
+N_WORDS = 500
+"""Words of a step, or those of one doc if that has more. Fewer where there would be few steps."""
+
+MIN_STEPS = 8
+
+Batch = Tuple[FeatureBatch, Targets]
+
+
+def train_first_pass(
+    first_pass: FirstPass,
+    model: Model,
+    tags: Tags,
+    examples: Iterable[Example],
+    make_targets: Callable[[Sequence[Example]], Targets],
+) -> None:
+    """Train the first pass with the likelihood of whole paths, on all examples and, for the labels
+    that the second pass is trained with, on all but each of the folds. These are blocks of docs
+    that follow each other.
+
+    first_pass (FirstPass): The first pass.
+    model (Model): The model that has it. It knows its features.
+    tags (Tags): The tags of the chain.
+    examples (Iterable[Example]): The examples.
+    make_targets (Callable[[Sequence[Example]], Targets]): Makes the targets of a batch.
+    """
+    features, _ = linear_part(model)
+    examples = [eg for eg in examples if len(eg.predicted)]
+    batches: List[Batch] = []
+    n_words = sum(len(eg.predicted) for eg in examples)
+    for batch in batch_by_words(examples, min(N_WORDS, n_words // MIN_STEPS)):
+        seen = features.find([eg.predicted for eg in batch], is_train=True)
+        batches.append((seen, make_targets(batch)))
+    fold_of: Dict[int, int] = {}
+    parts: List[List[Batch]] = [[] for _ in range(N_FOLDS)]
+    for i, (seen, targets) in enumerate(batches):
+        fold = i * N_FOLDS // len(batches)
+        parts[fold].append((seen, targets))
+        assert seen.text_ids is not None
+        for text_id in seen.text_ids.tolist():
+            fold_of[text_id] = fold if fold_of.get(text_id, fold) == fold else IN_SEVERAL
+
+    def fit(batches: List[Batch]) -> SparseWeights:
+        weights = SparseWeights(first_pass.settings)
+        weights.allocate(len(features), len(tags))
+        return train(weights, batches, first_pass.n_epochs)
+
+    first_pass.tags = tags
+    first_pass.weights = fit(batches)
+    others = [[b for j, part in enumerate(parts) if j != i for b in part] for i in range(N_FOLDS)]
+    first_pass.set_folds([fit(rest) for rest in others], fold_of)
+
+
+def batch_by_words(examples: Iterable[Example], n_words: int) -> Iterable[List[Example]]:
+    """Batches of examples in their order, each until it has enough words.
+
+    examples (Iterable[Example]): The examples.
+    n_words (int): The number of words.
+    YIELDS (List[Example]): A batch.
+    """
+    batch: List[Example] = []
+    for eg in examples:
+        batch.append(eg)
+        if sum(len(eg.predicted) for eg in batch) >= n_words:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def train(weights: SparseWeights, batches: Sequence[Batch], n_epochs: int) -> SparseWeights:
+    """Train weights from 0. They become the mean over all steps.
+
+    weights (SparseWeights): The weights.
+    batches (Sequence[Batch]): The batches.
+    n_epochs (int): How often each is used.
+    RETURNS (SparseWeights): The same weights.
+    """
+    optimizer = Optimizer(0.0, use_averages=True)
+    order, shuffle = list(batches), random.Random(0).shuffle
+    for _ in range(n_epochs):
+        shuffle(order)
+        for seen, targets in order:
+            scores = score_rows(weights, seen)
+            gradient = targets.collapse(sequential(*targets.to_loss_inputs(scores)).gradient)
+            weights.add_gradient(
+                seen.rows,
+                gradient.emissions,
+                transitions=gradient.transitions,
+                start=gradient.start,
+                end=gradient.end,
+            )
+            weights.finish_update(optimizer)
+    with weights.use_params(optimizer.averages or {}):
+        mean = weights.table.weights
+    weights.rows[:] = mean
+    return weights

@@ -1,0 +1,210 @@
+"""Two passes: labels that a first pass predicts for a word's other occurrences in its doc."""
+
+import pickle
+import random
+from pathlib import Path
+from typing import Any, Dict, List
+
+import numpy
+import pytest
+import spacy
+from hypothesis import given
+from hypothesis import strategies as st
+from spacy.language import Language
+from spacy.tokens import Doc
+from spacy.training import Example
+from thinc.api import Optimizer
+
+from spacy_costner.features.document import WIDTH, find_labels_elsewhere, group_occurrences
+from spacy_costner.features.memory import BORDERS, share_names
+from spacy_costner.ml import find_features, first_pass_of, linear_part
+
+from .support.linear import HYBRID, SPARSE, pipeline
+
+FEATURES = {"@misc": "spacy_costner.Features.v1", "document": {"LOWER": 1}}
+NAMES = ["Alba", "Berta", "Cora", "Dora", "Emma", "Frida", "Greta", "Hanna"]
+
+
+def model(kind: Dict[str, Any], **settings: Any) -> Dict[str, Any]:
+    return {**kind, "features": FEATURES, **settings}
+
+
+def examples(nlp: Language, n_docs: int = 24, seed: int = 0) -> List[Example]:
+    """Docs that say once of a name what it is, and use it again where nothing shows it."""
+    rng, found = random.Random(seed), []
+    for _ in range(n_docs):
+        words, ents = [], []
+        for name in rng.sample(NAMES, 2):
+            label = rng.choice(["PERSON", "CITY"])
+            shows = ["Mrs"] if label == "PERSON" else ["in"]
+            for clue in rng.sample([shows, ["and"]], 2):
+                words += [*clue, name, *["so", "it", "was", "."]]
+                ents += ["O", f"B-{label}", *"OOOO"]
+        doc = Doc(nlp.vocab, words=words)
+        found.append(Example(doc, Doc(nlp.vocab, words=words, ents=ents)))
+    return found
+
+
+def trained(kind: Dict[str, Any], n_steps: int = 30, **settings: Any) -> Language:
+    nlp = pipeline(model(kind), **settings)
+    batch = examples(nlp)
+    nlp.initialize(lambda: batch)
+    optimizer = Optimizer(0.01)
+    for _ in range(n_steps):
+        nlp.update([Example(eg.predicted.copy(), eg.reference) for eg in batch], sgd=optimizer)
+    return nlp
+
+
+def predictions(nlp: Language, batch_size: int = 8, n_process: int = 1) -> List[Any]:
+    docs = [Doc(nlp.vocab, words=[t.text for t in eg.reference]) for eg in examples(nlp, 16, 7)]
+    piped = nlp.pipe(docs, batch_size=batch_size, n_process=n_process)
+    return [[(ent.start, ent.end, ent.label_) for ent in doc.ents] for doc in piped]
+
+
+def f_score(nlp: Language) -> float:
+    return float(nlp.evaluate(examples(nlp, 40, 7))["ents_f"])
+
+
+@st.composite
+def occurrences(draw: Any) -> Any:
+    lengths = draw(st.lists(st.integers(0, 7), min_size=1, max_size=4))
+    n = sum(lengths)
+    keys = draw(st.lists(st.integers(1, 3), min_size=n, max_size=n))
+    takes_part = draw(st.lists(st.booleans(), min_size=n, max_size=n))
+    return (
+        numpy.asarray(keys, dtype="uint64"),
+        numpy.asarray(takes_part, dtype=bool),
+        numpy.asarray(lengths, dtype="int32"),
+    )
+
+
+@given(occurrences(), st.integers(1, 4), st.integers(0, 1000))
+def test_features_are_those_of_the_mean_of_the_others(problem: Any, n_labels: int, seed: int):
+    keys, takes_part, lengths = problem
+    doc = numpy.repeat(numpy.arange(len(lengths)), lengths)
+    probs = numpy.random.default_rng(seed).dirichlet(numpy.ones(n_labels), len(keys))
+    found = find_labels_elsewhere(probs, group_occurrences(keys, takes_part, lengths))
+    names = share_names([str(label) for label in range(n_labels)])
+    assert found.shape == (len(keys), WIDTH)
+    for t in range(len(keys)):
+        others = [
+            probs[u]
+            for u in range(len(keys))
+            if u != t and takes_part[u] and takes_part[t] and (doc[u], keys[u]) == (doc[t], keys[t])
+        ]
+        expected = set()
+        if others:
+            mean = numpy.mean(others, axis=0)
+            bins = [sum(share >= border for border in BORDERS) for share in mean]
+            low = [0, *BORDERS]
+            high = [*BORDERS, 1]
+            ranges = [f"{low[i]:g}-{high[i]:g}" for i in bins]
+            n_times = "1" if len(others) == 1 else "2-3" if len(others) < 4 else "4+"
+            best = int(mean.argmax())
+            expected = {f"{label}:{ranges[label]}" for label, i in enumerate(bins) if i}
+            expected.add(f"best:{best}:{ranges[best]}:{n_times}")
+        assert {names[i] for i in found[t] if i >= 0} == expected
+
+
+@pytest.mark.parametrize("kind", [SPARSE, HYBRID], ids=["sparse", "hybrid"])
+def test_a_word_has_the_label_of_its_other_occurrence(kind: Dict[str, Any]) -> None:
+    """Nothing else says what a name after "and" is."""
+    nlp = trained(kind)
+    plain = pipeline(kind)
+    batch = examples(plain)
+    plain.initialize(lambda: batch)
+    for _ in range(30):
+        plain.update([Example(eg.predicted.copy(), eg.reference) for eg in batch])
+    assert f_score(nlp) > 0.95 > 0.85 > f_score(plain)
+
+
+def test_labels_of_training_docs_are_not_learned_from_them() -> None:
+    """With labels drawn by lot, a model that has seen a doc knows them. The labels that the second
+    pass is trained with don't."""
+    nlp = pipeline(model(SPARSE))
+    words = [f"Name{i}" for i in range(60)]
+    rng, batch = random.Random(0), []
+    for i in range(0, 60, 3):
+        of_doc = [word for word in words[i : i + 3] for _ in range(2)]
+        ents = [f"B-{rng.choice('XY')}" for _ in of_doc]
+        ents[1::2] = ents[::2]
+        doc = Doc(nlp.vocab, words=of_doc)
+        batch.append(Example(doc, Doc(nlp.vocab, words=of_doc, ents=ents)))
+    nlp.initialize(lambda: batch)
+    ner = nlp.get_pipe("ner")
+    first_pass = first_pass_of(ner.model)
+    assert first_pass is not None
+    docs = [eg.predicted for eg in batch]
+    labels = [1 + "XY".index(t.ent_type_) for eg in batch for t in eg.reference]
+    features, _ = linear_part(ner.model)
+
+    def share_known(is_train: bool) -> float:
+        probs = first_pass.predict(features.find(docs, is_train=is_train))
+        return float((probs.argmax(axis=1) == labels).mean())
+
+    assert share_known(is_train=False) > 0.9
+    assert 0.3 < share_known(is_train=True) < 0.7
+
+
+def test_a_text_in_both_folds_has_no_labels() -> None:
+    nlp = pipeline(model(SPARSE))
+    batch = examples(nlp)
+    batch = batch + [Example(eg.predicted.copy(), eg.reference) for eg in batch[:1]]
+    nlp.initialize(lambda: batch)
+    ner = nlp.get_pipe("ner")
+    first_pass = first_pass_of(ner.model)
+    assert first_pass is not None
+    seen = linear_part(ner.model)[0].find([eg.predicted for eg in batch], is_train=True)
+    probs = first_pass.predict(seen)
+    n = len(batch[0].predicted)
+    assert not probs[:n].any() and not probs[-n:].any()
+    numpy.testing.assert_allclose(probs[n:-n].sum(axis=1), 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize("outside", ["single", "before"])
+@pytest.mark.parametrize("kind", [SPARSE, HYBRID], ids=["sparse", "hybrid"])
+def test_a_model_of_two_passes_survives(kind: Dict[str, Any], outside: str, tmp_path: Path) -> None:
+    nlp = trained(kind, outside=outside)
+    expected = predictions(nlp)
+    assert any(expected)
+    nlp.to_disk(tmp_path / "model")
+    loaded = {
+        "disk": spacy.load(tmp_path / "model"),
+        "bytes": spacy.blank("en"),
+        "pickle": pickle.loads(pickle.dumps(nlp)),
+    }
+    loaded["bytes"] = pipeline(model(kind), outside=outside).from_bytes(nlp.to_bytes())
+    for name, other in loaded.items():
+        assert predictions(other) == expected, name
+    assert predictions(nlp, batch_size=1) == expected
+    assert predictions(nlp, batch_size=1000) == expected
+    assert predictions(loaded["disk"], n_process=2) == expected
+
+
+def test_a_label_can_be_added() -> None:
+    nlp = trained(SPARSE)
+    before = predictions(nlp)
+    nlp.get_pipe("ner").add_label("NEW")
+    assert predictions(nlp) == before
+    nlp.update(examples(nlp), sgd=Optimizer(0.01))
+    assert any(predictions(nlp))
+
+
+def test_a_first_pass_has_to_fit(tmp_path: Path) -> None:
+    nlp = trained(SPARSE, n_steps=1)
+    first_pass = first_pass_of(nlp.get_pipe("ner").model)
+    assert first_pass is not None
+    first_pass.weights.allocate(7, first_pass.weights.n_tags)
+    nlp.to_disk(tmp_path)
+    with pytest.raises(ValueError, match=r"expected a first pass of .*, got one of 7 features"):
+        spacy.load(tmp_path)
+
+
+def test_what_a_doc_shows_is_that_of_its_own_occurrences() -> None:
+    """Docs in a batch don't see each other."""
+    nlp = trained(SPARSE, n_steps=1)
+    ner = nlp.get_pipe("ner")
+    docs = [eg.predicted for eg in examples(nlp, 6, 3)]
+    together = find_features(ner.model, docs).rows
+    alone = numpy.concatenate([find_features(ner.model, [doc]).rows for doc in docs])
+    numpy.testing.assert_array_equal(together, alone)
