@@ -18,7 +18,7 @@ if "SANITIZE" in os.environ:  # see `make sanitize`; one instruction set, which 
 native = Extension(
     "spacy_costner.chain.native",
     sources=["spacy_costner/chain/native.pyx", KERNELS + "kernels.cpp"],
-    depends=glob(KERNELS + "*.hpp"),
+    depends=[*glob(KERNELS + "*.hpp"), "spacy_costner/chain/native.pxd"],
     include_dirs=[numpy.get_include(), "spacy_costner/chain"],
     define_macros=[("NPY_NO_DEPRECATED_API", "NPY_1_7_API_VERSION")],
     extra_compile_args=FLAGS,

@@ -8,7 +8,7 @@ found by merging the K descending lists delta_{t-1}[., i] (Huang & Chiang, 2005,
 k-best Parsing", algorithm 2).
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, Tuple
 
 from thinc.types import Floats2d, Floats3d, Ints2d, Ints3d
 from thinc.util import get_array_module
@@ -31,17 +31,9 @@ class BestPaths(NamedTuple):
     scores: Floats2d
 
 
-class Merged(NamedTuple):
-    """The k best paths that end in each tag of some rows, the best first.
-
-    scores (Floats3d): Their scores. Shape: (R, k, K)
-    tags (Ints3d): The previous tag. Shape: (R, k, K)
-    ranks (Ints3d): The rank of the path that ends in the previous tag. Shape: (R, k, K)
-    """
-
-    scores: Floats3d
-    tags: Ints3d
-    ranks: Ints3d
+Merged = Tuple[Floats3d, Ints3d, Ints3d]
+"""The k best paths that end in each tag of some rows, the best first: their scores, the previous
+tag, and the rank of the path that ends in the previous tag. Shapes: (R, k, K)"""
 
 
 def k_best(potentials: Potentials, k: int) -> BestPaths:
@@ -58,7 +50,7 @@ def k_best(potentials: Potentials, k: int) -> BestPaths:
     best = _forward(potentials, packing, k)
     ends = packing.ends
     n_tags = len(potentials.transitions)
-    at_end = best.scores[ends].reshape(len(ends), k * n_tags)
+    at_end = best[0][ends].reshape(len(ends), k * n_tags)
     order = xp.argsort(-at_end, axis=1)[:, :k]
     scores = xp.full((k, packing.n_sequences), -xp.inf)
     scores[0] = 0
@@ -75,13 +67,16 @@ def _forward(potentials: Potentials, packing: Packing, k: int) -> Merged:
     xp = get_array_module(emissions)
     transitions = potentials.transitions.astype("float64")
     shape = (len(emissions), k, emissions.shape[1])
-    best = Merged(xp.full(shape, -xp.inf), xp.zeros(shape, "int64"), xp.zeros(shape, "int64"))
-    best.scores[:, 0] = emissions
+    scores, tags, ranks = (
+        xp.full(shape, -xp.inf),
+        xp.zeros(shape, "int64"),
+        xp.zeros(shape, "int64"),
+    )
+    scores[:, 0] = emissions
     for before, rows in packing.walk(leftwards=False):
-        merged = _merge(best.scores[before], transitions, k)
-        best.scores[rows] = merged.scores + emissions[rows][:, None, :]
-        best.tags[rows], best.ranks[rows] = merged.tags, merged.ranks
-    return best
+        scores[rows], tags[rows], ranks[rows] = _merge(scores[before], transitions, k)
+        scores[rows] += emissions[rows][:, None, :]
+    return scores, tags, ranks
 
 
 def _merge(delta: Floats3d, transitions: Floats2d, k: int) -> Merged:
@@ -102,7 +97,8 @@ def _merge(delta: Floats3d, transitions: Floats2d, k: int) -> Merged:
         merged.append((scores, tags, ranks))
         ranks_of_heads[row, to_tag, tags] = xp.minimum(ranks + 1, k - 1)
         heads[row, to_tag, tags] = delta[row, ranks + 1, tags] + transitions[tags, to_tag]
-    return Merged(*(xp.stack(each, axis=1) for each in zip(*merged)))
+    scores, tags, ranks = (xp.stack(each, axis=1) for each in zip(*merged))
+    return scores, tags, ranks
 
 
 def _trace_back(tags: Ints2d, ranks: Ints2d, best: Merged, packing: Packing) -> None:
@@ -111,4 +107,4 @@ def _trace_back(tags: Ints2d, ranks: Ints2d, best: Merged, packing: Packing) -> 
     for rows, before in packing.walk(leftwards=True):
         row = xp.arange(rows.start, rows.stop)[:, None]
         at = (row, ranks[rows], tags[rows])
-        tags[before], ranks[before] = best.tags[at], best.ranks[at]
+        tags[before], ranks[before] = best[1][at], best[2][at]
