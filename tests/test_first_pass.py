@@ -19,7 +19,8 @@ from spacy_costner.features.document import WIDTH, find_labels_elsewhere, group_
 from spacy_costner.features.memory import BORDERS, share_names
 from spacy_costner.ml import find_features, first_pass_of, linear_part
 
-from .support.linear import HYBRID, SPARSE, pipeline
+from .support.linear import HYBRID, SPARSE
+from .support.pipelines import pipeline
 
 FEATURES = {"@misc": "spacy_costner.Features.v1", "document": {"LOWER": 1}}
 NAMES = ["Alba", "Berta", "Cora", "Dora", "Emma", "Frida", "Greta", "Hanna"]
@@ -46,7 +47,7 @@ def examples(nlp: Language, n_docs: int = 24, seed: int = 0) -> List[Example]:
 
 
 def trained(kind: Dict[str, Any], n_steps: int = 30, **settings: Any) -> Language:
-    nlp = pipeline(model(kind), **settings)
+    nlp = pipeline(model=model(kind), **settings)
     batch = examples(nlp)
     nlp.initialize(lambda: batch)
     optimizer = Optimizer(0.01)
@@ -110,7 +111,7 @@ def test_features_are_those_of_the_mean_of_the_others(problem: Any, n_labels: in
 def test_a_word_has_the_label_of_its_other_occurrence(kind: Dict[str, Any]) -> None:
     """Nothing else says what a name after "and" is."""
     nlp = trained(kind)
-    plain = pipeline(kind)
+    plain = pipeline(model=kind)
     batch = examples(plain)
     plain.initialize(lambda: batch)
     for _ in range(30):
@@ -121,7 +122,7 @@ def test_a_word_has_the_label_of_its_other_occurrence(kind: Dict[str, Any]) -> N
 def test_labels_of_training_docs_are_not_learned_from_them() -> None:
     """With labels drawn by lot, a model that has seen a doc knows them. The labels that the second
     pass is trained with don't."""
-    nlp = pipeline(model(SPARSE))
+    nlp = pipeline(model=model(SPARSE))
     words = [f"Name{i}" for i in range(60)]
     rng, batch = random.Random(0), []
     for i in range(0, 60, 3):
@@ -147,7 +148,7 @@ def test_labels_of_training_docs_are_not_learned_from_them() -> None:
 
 
 def test_a_text_in_both_folds_has_no_labels() -> None:
-    nlp = pipeline(model(SPARSE))
+    nlp = pipeline(model=model(SPARSE))
     batch = examples(nlp)
     batch = batch + [Example(eg.predicted.copy(), eg.reference) for eg in batch[:1]]
     nlp.initialize(lambda: batch)
@@ -173,7 +174,7 @@ def test_a_model_of_two_passes_survives(kind: Dict[str, Any], outside: str, tmp_
         "bytes": spacy.blank("en"),
         "pickle": pickle.loads(pickle.dumps(nlp)),
     }
-    loaded["bytes"] = pipeline(model(kind), outside=outside).from_bytes(nlp.to_bytes())
+    loaded["bytes"] = pipeline(model=model(kind), outside=outside).from_bytes(nlp.to_bytes())
     for name, other in loaded.items():
         assert predictions(other) == expected, name
     assert predictions(nlp, batch_size=1) == expected

@@ -23,7 +23,8 @@ from spacy_costner.training import TotalLoss, ZScoreEquations, minimise, read_ba
 from spacy_costner.training import train as train_online
 
 from .support.config import REQUIRED, declared
-from .support.linear import HYBRID, SPARSE, pipeline
+from .support.linear import HYBRID, SPARSE
+from .support.pipelines import pipeline
 
 VOCAB = spacy.blank("en").vocab
 WORDS = ["Rome", "rome", "Ana", "in", "12", ",", "May"]
@@ -163,7 +164,9 @@ MEMORY = {**SPARSE["features"], "memory": {"LOWER": 1, "SHAPE": 0}, "elsewhere":
 
 
 def remembering(base: Dict[str, Any] = SPARSE, **settings: Any) -> Language:
-    return pipeline({**base, "features": {**MEMORY, **settings.pop("features", {})}}, **settings)
+    return pipeline(
+        model={**base, "features": {**MEMORY, **settings.pop("features", {})}}, **settings
+    )
 
 
 def examples(nlp: Language, texts: List[Tuple[str, Any]] = ONCE) -> List[Example]:

@@ -158,7 +158,7 @@ def average_of(seen: List[numpy.ndarray], power: float) -> numpy.ndarray:
 @pytest.mark.parametrize("regularisation", REGULARISATION)
 @pytest.mark.parametrize("power", [0.0, 1.0, 3.0])
 def test_averages_weigh_steps_by_a_power(regularisation: Dict[str, float], power: float) -> None:
-    nlp = pipeline({**SPARSE, **regularisation, "average_power": power})
+    nlp = pipeline(model={**SPARSE, **regularisation, "average_power": power})
     batch = examples(nlp)[:3]
     nlp.initialize(lambda: batch)
     weights = linear_part(nlp.get_pipe("ner").model)[1]
@@ -175,7 +175,7 @@ def test_averages_weigh_steps_by_a_power(regularisation: Dict[str, float], power
 
 
 def test_added_labels_keep_the_average() -> None:
-    nlp = pipeline({**SPARSE, "average_power": 2.0})
+    nlp = pipeline(model={**SPARSE, "average_power": 2.0})
     batch = examples(nlp)[:3]
     nlp.initialize(lambda: batch)
     weights = linear_part(nlp.get_pipe("ner").model)[1]
@@ -199,7 +199,7 @@ def test_added_labels_keep_the_average() -> None:
 
 @pytest.mark.parametrize("regularisation", REGULARISATION)
 def test_averages_are_the_mean_over_the_steps(regularisation: Dict[str, float]) -> None:
-    nlp = pipeline({**SPARSE, **regularisation, "average_power": 0.0})
+    nlp = pipeline(model={**SPARSE, **regularisation, "average_power": 0.0})
     batch = examples(nlp)
     nlp.initialize(lambda: batch)
     weights = linear_part(nlp.get_pipe("ner").model)[1]
