@@ -13,7 +13,7 @@ from experiments.runner import Runner
 from experiments.scores import F
 from experiments.training import SEQUENTIAL, loss_block
 
-from .support.papers import scored
+from .support.papers import system_with
 
 WORDS = ["Ana NN B-NP", "Lee NN I-NP", "sees VB B-VP", "Rome NN B-NP", ". . O"]
 MCE_F, EXPECTED_F = loss_block("MCEF", psi="inf"), loss_block("MCEF", psi=1)
@@ -122,8 +122,8 @@ def test_what_starts_from_map_has_its_weights(task: str, tmp_path: Path) -> None
 
 
 def test_a_line_of_the_table() -> None:
-    by_map = scored(93, 50, name="MAP", setting=batch(0))
-    by_f = scored(94, 100, 50, name="MCE-F", setting=online(0.1, 3))
+    by_map = system_with(93, 50, name="MAP", setting=batch(0))
+    by_f = system_with(94, 100, 50, name="MCE-F", setting=online(0.1, 3))
     cells = line(by_f, by_map, {"MCE-F": (94.03, 60.74)})
     assert cells[:5] == ["MCE-F", "steps of 0.1, 3 epochs", 94.0, "94.03", "75.00 ± 35.36"]
     assert cells[7] == "+25.00 [+25.00, +25.00]"

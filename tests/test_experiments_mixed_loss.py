@@ -15,7 +15,7 @@ from experiments.scores import F, best_on_dev, train_all
 from experiments.training import linear_block, make_ner
 from spacy_costner.ml import linear_part
 
-from .support.papers import scored
+from .support.papers import system_with
 from .support.slow import slow_but
 
 
@@ -69,13 +69,13 @@ def test_chance_is_told_from_differences() -> None:
     poor = numpy.asarray([[i % 2, 1 - i % 2, 1 - i % 2, 0, 1, 1, 1] for i in range(40)])
     fits = {"point": poor, "k=1": perfect, "seq": poor}
     lines = table_1(
-        {loss: scored(70, 70, **prior(4))._replace(test=[rows]) for loss, rows in fits.items()}
+        {loss: system_with(70, 70, **prior(4))._replace(test=[rows]) for loss, rows in fits.items()}
     ).splitlines()
     assert "| p of F against seq | 1.00 | 0.00 |  |" in lines
 
 
 def test_tables_set_ours_beside_the_papers() -> None:
-    fits = {"k=2": scored(70, 80, **prior(4)), "seq": scored(71, 81, **prior(16))}
+    fits = {"k=2": system_with(70, 80, **prior(4)), "seq": system_with(71, 81, **prior(16))}
     lines = table_1(fits).splitlines()
     assert "| F, paper | 77.41 | 77.47 |" in lines
     assert "| F, here | 80.00 | 81.00 |" in lines
@@ -83,7 +83,7 @@ def test_tables_set_ours_beside_the_papers() -> None:
 
 
 def test_the_table_of_sizes_has_means() -> None:
-    fits = {100: {"seq": [scored(40, 42)]}, 200: {"seq": [scored(50, 52)]}}
+    fits = {100: {"seq": [system_with(40, 42)]}, 200: {"seq": [system_with(50, 52)]}}
     assert table_2(fits, ["seq"]).splitlines()[2:] == [
         "| 100, paper | 46.51 |",
         "| 100, here | 41.00 |",
@@ -96,8 +96,8 @@ def test_the_table_of_sizes_has_means() -> None:
 
 def test_the_prior_of_each_loss_is_chosen_on_the_development_set() -> None:
     tried = {
-        "point": [scored(70, 90, **prior(4)), scored(71, 80, **prior(16))],
-        "seq": [scored(73, 60, **prior(4)), scored(72, 99, **prior(16))],
+        "point": [system_with(70, 90, **prior(4)), system_with(71, 80, **prior(16))],
+        "seq": [system_with(73, 60, **prior(4)), system_with(72, 99, **prior(16))],
     }
     assert [mixed_loss.variance(best_on_dev(fits, F)) for fits in tried.values()] == ["16", "4"]
     lines = mixed_loss.table_of_priors(tried).splitlines()

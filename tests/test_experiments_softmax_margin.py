@@ -16,7 +16,7 @@ from experiments.scores import best_on_dev
 from experiments.softmax_margin import METHODS, Plan, best_settings, describe, find_corpus
 from experiments.training import run_stages
 
-from .support.papers import scored
+from .support.papers import system_with
 
 SENTENCES = """\
 -DOCSTART- -X- O O
@@ -122,7 +122,7 @@ def test_the_penalty_of_an_epoch() -> None:
 
 def test_settings_are_chosen_and_shown() -> None:
     systems = [
-        scored(f, c=c, m=m, epochs=3, averaged=averaged)
+        system_with(f, c=c, m=m, epochs=3, averaged=averaged)
         for c, m, averaged, f in ((0.01, 5, False, 70), (0.1, 5, True, 72), (0.1, 20, False, 71))
     ]
     assert describe(best_on_dev(systems).settings) == "0.1, 5, 3, Y"

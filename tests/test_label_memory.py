@@ -358,7 +358,7 @@ def test_losses_that_use_features_get_those_of_training() -> None:
     nlp.initialize(lambda: batch)
     model, docs = nlp.get_pipe("ner").model, [eg.predicted for eg in batch]
     find = linear_part(model)[0].find
-    found = model.attrs["find_features"](model, docs)
+    found = model.attrs["find_features"](model, docs, is_train=True).rows
     numpy.testing.assert_array_equal(found, find(docs, is_train=True).rows)
     assert (found != find(docs).rows).any()
 

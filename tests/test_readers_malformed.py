@@ -65,7 +65,8 @@ LINES: Dict[str, Tuple[str, str]] = {
         "tokens: expected all words of the text, once each, got ' is'",
     ),
     "words in other order": (
-        '{"text": "Kim is", "spans": [], "tokens": [{"start": 4, "end": 6}, {"start": 0, "end": 3}]}',
+        '{"text": "Kim is", "spans": [], '
+        '"tokens": [{"start": 4, "end": 6}, {"start": 0, "end": 3}]}',
         "tokens: expected all words of the text, once each, got 'Kim '",
     ),
     "another token": (

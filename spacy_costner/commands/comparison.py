@@ -22,7 +22,7 @@ UNTRAINED = "the best model was not trained past the first step"
 
 
 class Finished(NamedTuple):
-    """A variant that is trained and scored.
+    """A variant that is trained and evaluated.
 
     loss (str): The name of the loss.
     seed (int): The seed.
@@ -78,12 +78,12 @@ def summarise(finished: Sequence[Finished], *, n_samples: int = 10_000) -> List[
     untrained: Dict[str, List[int]] = {one.loss: [] for one in finished}
     for one in finished:
         untrained[one.loss] += [] if one.is_trained else [one.seed]
-    scored = _score([one for one in finished if not untrained[one.loss]], n_samples)
+    rows_of = _score([one for one in finished if not untrained[one.loss]], n_samples)
     rows = []
     for loss, seeds in untrained.items():
         seconds = mean(one.seconds for one in finished if one.loss == loss)
-        row = scored.get(loss, Row(loss, seconds, {}, {}, {}, seeds))
-        rows.append(row if next(iter(untrained)) in scored else row._replace(differences={}))
+        row = rows_of.get(loss, Row(loss, seconds, {}, {}, {}, seeds))
+        rows.append(row if next(iter(untrained)) in rows_of else row._replace(differences={}))
     return rows
 
 

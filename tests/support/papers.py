@@ -20,7 +20,7 @@ def system_of(name: str, dev: List[int], test: List[int], **settings: Any) -> Sy
     return System(name, found, rows_of(*test), settings)
 
 
-def scored(dev: float, *test: float, name: str = "", **settings: Any) -> System:
+def system_with(dev: float, *test: float, name: str = "", **settings: Any) -> System:
     """A system with this F on dev and, for each seed, on test, of 100 entities."""
     sums = [numpy.asarray([[f, 100 - f, 100 - f, 0, 1, 0, 1]]) for f in (dev, *test)]
     return System(name, sums[0], sums[1:], settings)
