@@ -108,7 +108,7 @@ def test_untrained_models_are_not_reported() -> None:
     assert note.startswith("b: the best model was not trained past the first step, with seed 0")
     cells = [cell.strip() for cell in table(rows).splitlines()[3].split("|")[1:-1]]
     assert cells == ["b", *["-"] * 5, "10", "-", "-"]
-    assert describe("b, seed 0", Done(runs[1])) == (
+    assert describe("b, seed 0", Done(runs[1], 10.0)) == (
         "b, seed 0: the best model was not trained past the first step, 10 s"
     )
 
