@@ -119,6 +119,10 @@ def fit_cli(
     online: Annotated[
         bool, Option("--online", help="Train with the optimizer of the config instead of L-BFGS")
     ] = False,
+    n_seeds: Annotated[
+        int,
+        Option("--seeds", help="With --online: train so many times, and average weights", min=1),
+    ] = 1,
     c2: Annotated[
         Optional[float],
         Option("--c2", help="Coefficient of L2 regularization, as in CRFsuite", show_default="0.1"),
@@ -155,12 +159,14 @@ def fit_cli(
     with errors_shown(), show_validation_error(config_path, hint_fill=False):
         if online and given:
             raise ValueError(f"fit: expected no more options with --online, got {given}")
+        if n_seeds > 1 and not online:
+            raise ValueError(f"fit: seeds: expected 1 without --online, got {n_seeds}")
         check_overrides(load_config(config_path, interpolate=False), overrides)
         config = load_config(config_path, overrides=overrides, interpolate=False)
         with tqdm(desc="fit", unit="epoch" if online else "it", total=max_iter) as bar:
             on_step = partial(show_step, bar)
             if online:
-                fitted = fit_online(config, output_path, on_epoch=on_step)
+                fitted = fit_online(config, output_path, n_seeds=n_seeds, on_epoch=on_step)
             else:
                 fitted = fit(config, output_path, **given, on_step=on_step)
     typer.echo(describe_fit(fitted))

@@ -436,3 +436,22 @@ def test_command_line_online(experiment: Experiment, tmp_path: Path) -> None:
     result = given("--c2", 0.1)
     assert result.exit_code == 1
     assert "expected no more options with --online, got {'c2': 0.1}" in result.output
+
+
+def test_seeds_come_to_the_mean_of_their_weights(
+    experiment: Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: List[numpy.ndarray] = []
+
+    def train_and_look(ner: Any, *args: Any, **kwargs: Any) -> Any:
+        trained = train(ner, *args, **kwargs)
+        seen.append(linear_part(ner.model)[1].rows.copy())
+        return trained
+
+    monkeypatch.setattr("spacy_costner.training.train", train_and_look)
+    training = {"max_epochs": 2, "batcher": ONE_BY_ONE, "optimizer": {"@optimizers": "Adam.v1"}}
+    config = sparse_config(experiment, training=training)
+    path = fit_online(config, experiment.output_path, n_seeds=3).path
+    rows = linear_part(spacy.load(path).get_pipe("ner").model)[1].rows
+    assert len(seen) == 3 and not numpy.allclose(seen[0], seen[1], atol=1e-3)
+    numpy.testing.assert_allclose(rows, numpy.mean(seen, axis=0), atol=1e-3)

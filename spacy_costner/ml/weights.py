@@ -123,6 +123,14 @@ class SparseWeights(Shim):
         self._n_features = n_features
         self._set_table(numpy.zeros((n_features + n_tags + 2, n_tags), dtype="float32"))
 
+    def restart(self, rows: Floats2d) -> None:
+        """Begin training again.
+
+        rows (Floats2d): The weights to begin with. Shape: (V + K + 2, K)
+        """
+        self.allocate(self.n_features, self.n_tags)
+        self.table.weights[:] = rows
+
     def resize(self, n_tags: int) -> None:
         """Add tags after the existing ones, which keep their weights.
 

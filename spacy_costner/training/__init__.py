@@ -6,6 +6,7 @@ Online training makes the updates of `spacy train`.
 
 import random
 from contextlib import nullcontext
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, Dict, NamedTuple, Optional, Union
 
@@ -21,7 +22,7 @@ from .convergence import Minimum, OnStep, Step, ignore
 from .examples import AllExamples
 from .lbfgs import minimise, scipy_minimize
 from .objective import TotalLoss
-from .online import Trained, read_batches, train
+from .online import INTERRUPTED, Trained, read_batches, train
 from .pieces import batch_pieces
 from .preparation import annotate, component_to_fit, evaluate, prepare, save
 from .zscore import ZScoreEquations
@@ -112,7 +113,9 @@ def fit(
     return Fitted(path, minimum, everything.weights.rows.size, scores)
 
 
-def fit_online(config: Config, output_path: Path, *, on_epoch: OnStep = ignore) -> Fitted:
+def fit_online(
+    config: Config, output_path: Path, *, n_seeds: int = 1, on_epoch: OnStep = ignore
+) -> Fitted:
     """Train the linear model of a config by the updates of `spacy train`, and save the pipeline.
 
     The config's batcher makes the batches once, of pieces of long docs: see `read_pieces`. They are
@@ -121,6 +124,8 @@ def fit_online(config: Config, output_path: Path, *, on_epoch: OnStep = ignore) 
 
     config (Config): A config for `spacy train`.
     output_path (Path): Where the pipeline goes, as "model-last".
+    n_seeds (int): Number of trainings, with the batches in other orders. The weights of the
+        pipeline are the mean of theirs.
     on_epoch (Callable): See `train`.
     RETURNS (Fitted): Where it is and what it came to.
     RAISES (ValueError): If the config's component can't be fitted, or it has no end.
@@ -130,11 +135,22 @@ def fit_online(config: Config, output_path: Path, *, on_epoch: OnStep = ignore) 
     batches = batch_pieces(ner, ready.examples, training["batcher"], random.shuffle)
     optimizer = training["optimizer"]
     limits = {name: training[name] for name in ("max_epochs", "max_steps")}
-    trained = train(ner, batches, optimizer, **limits, on_epoch=on_epoch)
-    with nlp.use_params(optimizer.averages) if optimizer.averages else nullcontext():
-        scores = evaluate(nlp, ready.dev_corpus)
-        path = save(ready, scores, trained.value, output_path)
-    return Fitted(path, trained, linear_part(ner.model)[1].rows.size, scores)
+    weights, cfg = linear_part(ner.model)[1], deepcopy(ner.cfg)
+    start = weights.rows.copy()
+    total, n_trained = numpy.zeros_like(start, dtype="float64"), 0
+    while n_trained < n_seeds:
+        weights.restart(start)
+        ner.cfg.update(deepcopy(cfg))
+        trained = train(ner, batches, optimizer, **limits, on_epoch=on_epoch)
+        with nlp.use_params(optimizer.averages) if optimizer.averages else nullcontext():
+            total += weights.rows
+        n_trained += 1
+        if trained.reason == INTERRUPTED:
+            break
+    weights.restart((total / n_trained).astype("float32"))
+    scores = evaluate(nlp, ready.dev_corpus)
+    path = save(ready, scores, trained.value, output_path)
+    return Fitted(path, trained, weights.rows.size, scores)
 
 
 def is_solvable(ner: CostSensitiveNER) -> bool:

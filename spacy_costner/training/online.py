@@ -17,6 +17,9 @@ Batch = Tuple[FeatureBatch, Targets]
 """The features and the targets of a batch."""
 
 
+INTERRUPTED = "interrupted"
+
+
 class Trained(NamedTuple):
     """The result of online training.
 
@@ -95,7 +98,7 @@ def train(
             value, n_epochs = total / max(n_annotated, 1), n_epochs + 1
             on_epoch(Step(n_epochs, value))
     except KeyboardInterrupt:
-        reason = "interrupted"
+        reason = INTERRUPTED
     return Trained(value, n_epochs, n_steps, reason)
 
 

@@ -68,7 +68,7 @@ def batch_pieces(
         return read_batches(ner, batcher(docs))
     pieces = list(read_pieces(ner, examples, MOST_WORDS))
     shuffle(pieces)
-    return [join(batch, len(ner.tags)) for batch in batcher(pieces)]
+    return [join(batch, len(ner.chain_tags)) for batch in batcher(pieces)]
 
 
 def read_pieces(
@@ -84,7 +84,7 @@ def read_pieces(
     """
     for batch in minibatch((eg for eg in examples if len(eg.predicted)), N_DOCS):
         ((seen, targets),) = read_batches(ner, [batch])
-        separable = _separable(targets.gold, ner.tags)
+        separable = _separable(targets.gold, ner.chain_tags)
         end = 0
         for i, eg in enumerate(batch):
             begin, end = end, end + len(eg.predicted)
