@@ -9,7 +9,7 @@ small kernels that array code would start.
 from contextlib import contextmanager
 from functools import cache, wraps
 from importlib import import_module
-from typing import Any, Callable, Iterator, TypeVar, cast
+from typing import Any, Callable, Iterator, Optional, TypeVar, cast
 
 import numpy
 from thinc.util import get_array_module, is_cupy_array, to_numpy
@@ -28,6 +28,13 @@ def native_of(subpackage: str) -> Any:
         return None
 
 
+@cache
+def _native_form(array_form: FormT) -> Optional[FormT]:
+    """Array code itself if it has no compiled form; None if there are none at all."""
+    native = native_of(array_form.__module__.split(".")[1])
+    return native and getattr(native, array_form.__name__, array_form)
+
+
 def form_of(array_form: FormT, *args: Any) -> FormT:
     """The compiled form of a function or class where it can be used, or else its array code.
 
@@ -36,15 +43,14 @@ def form_of(array_form: FormT, *args: Any) -> FormT:
     RETURNS (Callable): The form to call. For CuPy arrays it copies arguments to the host and
         results back.
     """
-    native = native_of(array_form.__module__.split(".")[1])
-    if native is None or not _in_use:
+    form = _native_form(array_form)
+    if form is None or not _in_use:
         return array_form
-    form = getattr(native, array_form.__name__, array_form)
-    arrays = (getattr(arg, "emissions", arg) for arg in args)
-    on_device = next(filter(is_cupy_array, arrays), None)
-    if on_device is not None:
-        return cast(FormT, OnHost(form, get_array_module(on_device).asarray))
-    return cast(FormT, form)
+    for arg in args:
+        array = getattr(arg, "emissions", arg)
+        if is_cupy_array(array):
+            return cast(FormT, OnHost(form, get_array_module(array).asarray))
+    return form
 
 
 def compiled(function: FormT) -> FormT:
@@ -53,7 +59,7 @@ def compiled(function: FormT) -> FormT:
     function (Callable): The array code.
     RETURNS (Callable): The same function.
     """
-    if native_of(function.__module__.split(".")[1]) is None:
+    if _native_form(function) is None:
         return function
 
     @wraps(function)

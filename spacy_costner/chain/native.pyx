@@ -10,11 +10,6 @@ textbook.
 
 cimport cython
 cimport numpy as np
-from libc.stdint cimport int32_t, int64_t, uint8_t
-from libcpp cimport bool as cbool
-from libcpp.memory cimport unique_ptr
-from libcpp.string cimport string
-from libcpp.vector cimport vector
 
 import numpy
 
@@ -97,17 +92,15 @@ cdef class _Batch:
 
     cdef object empty_gradient(self, Gradient* gradient):
         """Potentials that are not initialised."""
-        arrays = [_empty_like(a) for a in (self.emissions, self.transitions, self.start, self.end)]
+        arrays = [
+            np.PyArray_EMPTY(np.PyArray_NDIM(like), np.PyArray_DIMS(like), self.typenum, 0)
+            for like in (self.emissions, self.transitions, self.start, self.end)
+        ]
         gradient.emissions = np.PyArray_DATA(arrays[0])
         gradient.transitions = np.PyArray_DATA(arrays[1])
         gradient.start = np.PyArray_DATA(arrays[2])
         gradient.end = np.PyArray_DATA(arrays[3])
         return Potentials(*arrays, self.potentials.lengths)
-
-
-cdef inline object _empty_like(array):
-    cdef int n_dims = np.PyArray_NDIM(array)
-    return np.PyArray_EMPTY(n_dims, np.PyArray_DIMS(array), np.PyArray_TYPE(array), 0)
 
 
 cdef inline cbool _has_type(array, int typenum, int n_dimensions):
@@ -237,9 +230,9 @@ cdef _Query _of_segments(_Batch batch, segments):
     return query
 
 
-cdef object _filled(tuple shape, double value):
+cdef object _filled(tuple shape, double value, int typenum=np.NPY_DOUBLE):
     cdef np.npy_intp[2] sizes = [shape[0], shape[1] if len(shape) == 2 else 1]
-    array = np.PyArray_EMPTY(len(shape), sizes, np.NPY_DOUBLE, 0)
+    array = np.PyArray_EMPTY(len(shape), sizes, typenum, 0)
     array.fill(value)
     return array
 
@@ -289,18 +282,17 @@ cdef class _Messages:
 
     def __cinit__(self, potentials):
         cdef cbool are_max = isinstance(self, MaxMessages)
-        cdef int n_threads
         self.batch = _Batch(potentials)
-        n_threads = self.batch.n_threads()
+        cdef int n_threads = self.batch.n_threads()
         with nogil:
             if are_max:
                 self.messages = make_max_messages(self.batch.scores, n_threads)
             else:
                 self.messages = make_forward_backward(self.batch.scores, n_threads)
 
-    cdef object values(self, string name, _Query query, object shape, double default, what):
+    cdef object values(self, string name, _Query query, shape, default, what, int typenum=np.NPY_DOUBLE):
         """The values of a query, and its VJP."""
-        values = _filled(shape, default)
+        values = _filled(shape, default, typenum)
         cdef double* out = <double*>np.PyArray_DATA(values)
         cdef Vjp vjp = Vjp(self, self.batch, query, shape, what)
         with nogil:
@@ -347,8 +339,7 @@ cdef class ForwardBackward(_Messages):
 
     def marginals(self):
         shape = (self.batch.scores.n_tokens, self.batch.scores.n_tags)
-        p, _ = self.values(b"marginals", _Query(), shape, 0, None)
-        return p.astype(self.batch.emissions.dtype, copy=False)
+        return self.values(b"marginals", _Query(), shape, 0, None, self.batch.typenum)[0]
 
     def segment_log_probs(self, segments):
         cdef _Query query = _of_segments(self.batch, segments)
@@ -398,7 +389,8 @@ cdef object _best(_Batch batch, _Query excluded):
     cdef const _Allowed* allowed = NULL
     if excluded is not None:
         allowed = &excluded.arguments.allowed
-    tags = numpy.empty(batch.scores.n_tokens, dtype="int64")
+    cdef np.npy_intp n_tokens = batch.scores.n_tokens
+    tags = np.PyArray_EMPTY(1, &n_tokens, np.NPY_INT64, 0)
     scores = _filled((batch.scores.n_sequences,), 0)
     cdef int64_t* path = <int64_t*>np.PyArray_DATA(tags)
     cdef double* out = <double*>np.PyArray_DATA(scores)

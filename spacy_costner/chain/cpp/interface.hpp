@@ -69,7 +69,8 @@ class Query {
 class Messages {
   public:
     virtual ~Messages() = default;
-    // Sets the values of a query. RETURNS its gradient, null if it has none.
+    // Sets the values of a query: numbers of the type of the scores for `marginals`. RETURNS its gradient, null
+    // if it has none.
     virtual std::unique_ptr<Query> query(const std::string& name, const Arguments& arguments, double* values) const = 0;
 };
 

@@ -56,11 +56,11 @@ class LogPartition final : public QueryBase<Score, Real> {
     std::vector<char> possible_;
 };
 
-// p(y_t = k), (N, K). It has no gradient: log_marginals has.
+// p(y_t = k), (N, K), in the type of the scores. It has no gradient: log_marginals has.
 template <class Score, class Real>
 class Marginals final : public QueryBase<Score, Real> {
   public:
-    Marginals(const ForwardBackward<Score, Real>& owner, double* p) : QueryBase<Score, Real>(owner) {
+    Marginals(const ForwardBackward<Score, Real>& owner, Score* p) : QueryBase<Score, Real>(owner) {
         this->for_sequences([&](int64_t s) {
             Buffer<Real> row(owner.width);
             for (int64_t t = owner.chain.begins[s]; t < owner.past(s); t++) {
@@ -135,7 +135,7 @@ std::unique_ptr<QueryBase<Score, Real>> make_query(const ForwardBackward<Score, 
                                                    const Arguments& arguments, double* values) {
     if (name == "log_partition") return std::make_unique<LogPartition<Score, Real>>(owner, nullptr, values);
     if (name == "path_log_prob") return std::make_unique<LogPartition<Score, Real>>(owner, arguments.allowed.tags, values);
-    if (name == "marginals") return std::make_unique<Marginals<Score, Real>>(owner, values);
+    if (name == "marginals") return std::make_unique<Marginals<Score, Real>>(owner, reinterpret_cast<Score*>(values));
     if (name == "log_marginals") return std::make_unique<LogMarginals<Score, Real>>(owner, arguments.allowed, values);
     if (name == "expectation") return std::make_unique<Expectation<Score, Real>>(owner, *arguments.values, values);
     if (name == "log_partition_excluding") return std::make_unique<Excluding<Score, Real>>(owner, arguments.allowed, values);
