@@ -65,8 +65,8 @@ LINES: Dict[str, Tuple[str, str]] = {
         "tokens: expected all words of the text, once each, got ' is'",
     ),
     "words in other order": (
-        '{"text": "Kim is", "spans": [], '
-        '"tokens": [{"start": 4, "end": 6}, {"start": 0, "end": 3}]}',
+        '{"text": "Kim is", "spans": [], "tokens": [{"start": 4, "end": 6}, {"start": 0, "end": 3}]'
+        "}",
         "tokens: expected all words of the text, once each, got 'Kim '",
     ),
     "another token": (
@@ -229,9 +229,7 @@ def test_spacy_files_with_something_else(value: Any, tmp_path: Path) -> None:
 def test_options(tmp_path: Path) -> None:
     path = tmp_path / "corpus.conll"
     path.write_text(GOOD)
-    with pytest.raises(
-        CorpusError, match=r"line 1: column: expected a column .* from 2 to 2, got 3"
-    ):
+    with pytest.raises(CorpusError, match=r"column: expected a column .* from 2 to 2, got 3"):
         read(path, column=3)
     with pytest.raises(CorpusError, match="expected a file or folder, got nothing there"):
         read(tmp_path / "none.conll")

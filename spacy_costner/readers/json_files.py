@@ -13,7 +13,7 @@ LINES = frozenset([".jsonl", ".ndjson"])
 """Suffixes of files with a value on each line."""
 
 SPACE = re.compile(r"[ \t\n\r]*")
-JSON_BEGIN = re.compile(r"\s*(\{\s*[\"}]|\[\s*[\[{\"\]])")
+JSON_BEGIN = re.compile(r'\s*(\{\s*"|\[\s*(\[|\{|"))')
 
 
 def read_values(path: Path) -> Tuple[str, Values]:

@@ -1,0 +1,695 @@
+"""Corpora of every format become the docs that they describe."""
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any, Dict, List, Tuple
+
+import numpy
+import pytest
+import spacy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from spacy.tokens import Doc, DocBin, Span
+from spacy.training import Corpus
+
+from spacy_costner.readers import (
+    Found,
+    ReadOptions,
+    Task,
+    TaskSpan,
+    TaskToken,
+    doc_to_task,
+    make_reader,
+    read_docs,
+    read_tasks,
+    write_columns,
+    write_tasks,
+)
+
+from .support.commands import run
+
+WORDS = [["Kim", "Jong", "met", "New", "York", "Giants", "Oslo", "fans"], ["Rain", "in", "Oslo"]]
+ENTITIES = [("Kim Jong", "PER"), ("New York Giants", "ORG"), ("Oslo", "ORG"), ("Oslo", "LOC")]
+TAGS = {
+    "IOB2": ["B-PER I-PER O B-ORG I-ORG I-ORG B-ORG O", "O O B-LOC"],
+    "IOB1": ["I-PER I-PER O I-ORG I-ORG I-ORG B-ORG O", "O O I-LOC"],
+    "BILUO": ["B-PER L-PER O B-ORG I-ORG L-ORG U-ORG O", "O O U-LOC"],
+    "IOBES": ["B-PER E-PER O B-ORG I-ORG E-ORG S-ORG O", "O O S-LOC"],
+    "IOE": ["I-PER E-PER O I-ORG I-ORG E-ORG E-ORG O", "O O E-LOC"],
+}
+ONE_RUN = [("Kim Jong", "PER"), ("New York Giants Oslo", "ORG"), ("Oslo", "LOC")]
+"""Without B, entities of one label that touch are one."""
+
+PLAIN = {
+    "IO": ["I-PER I-PER O I-ORG I-ORG I-ORG I-ORG O", "O O I-LOC"],
+    "IO without prefixes": ["PER PER O ORG ORG ORG ORG O", "O O LOC"],
+}
+
+
+def read(path: Path, found: Any = None, **options: Any) -> List[Doc]:
+    docs = read_docs(spacy.blank("en"), path, ReadOptions(**options), found or Found())
+    return list(docs)
+
+
+def written(path: Path, text: str) -> Path:
+    path.write_bytes(text.encode("utf8"))
+    return path
+
+
+def columns(tags: List[str], between: str = "\n", separator: str = " ") -> str:
+    sentences = [
+        "".join(f"{word}{separator}x{separator}{tag}\n" for word, tag in zip(words, line.split()))
+        for words, line in zip(WORDS, tags)
+    ]
+    return between.join(sentences)
+
+
+def entities(docs: List[Doc]) -> List[Tuple[str, str]]:
+    return [(ent.text, ent.label_) for doc in docs for ent in doc.ents]
+
+
+def words(docs: List[Doc]) -> List[List[str]]:
+    return [[token.text for token in doc] for doc in docs]
+
+
+@pytest.mark.parametrize("scheme", [*TAGS, *PLAIN])
+@pytest.mark.parametrize(
+    "between, separator", [("\n", " "), ("\n", "\t"), ("\t\n", "\t"), (" \t \n\n", "   ")]
+)
+def test_schemes(scheme: str, between: str, separator: str, tmp_path: Path) -> None:
+    tags = {**TAGS, **PLAIN}[scheme]
+    found = Found()
+    docs = read(written(tmp_path / "esp.train", columns(tags, between, separator)), found)
+    assert words(docs) == WORDS
+    assert entities(docs) == (ENTITIES if scheme in TAGS else ONE_RUN)
+    assert found.schemes == {scheme: 1} and found.problems == []
+    assert all(doc.has_unknown_spaces and doc[0].is_sent_start for doc in docs)
+
+
+@pytest.mark.parametrize("form", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_line_ends_and_byte_order_marks(form: str, mark: str, tmp_path: Path) -> None:
+    text = mark + columns(TAGS["IOB2"]).replace("\n", form)
+    assert entities(read(written(tmp_path / "a.conll", text))) == ENTITIES
+
+
+def test_other_separators_of_tags(tmp_path: Path) -> None:
+    text = columns(TAGS["BILUO"]).replace("-", "_")
+    assert entities(read(written(tmp_path / "a", text))) == ENTITIES
+
+
+def test_labels_with_hyphens(tmp_path: Path) -> None:
+    docs = read(written(tmp_path / "a", "Kim B-sports-team\nJong I-sports-team\n"))
+    assert entities(docs) == [("Kim Jong", "sports-team")]
+
+
+@pytest.mark.parametrize("tag", ["-", "_"])
+def test_missing_tags_are_missing(tag: str, tmp_path: Path) -> None:
+    (doc,) = read(written(tmp_path / "a", f"Kim B-PER\nin {tag}\nOslo I-LOC\nnow O\n"))
+    assert [token.ent_iob for token in doc] == [3, 0, 3, 2]
+
+
+@pytest.mark.parametrize(
+    "tags, irregular",
+    [
+        ("B-PER I-PER O I-ORG I-ORG", 1),
+        ("B-PER L-PER O I-ORG L-ORG", 1),
+        ("B-PER L-PER O B-ORG I-ORG", 1),
+        ("U-PER I-PER O L-ORG B-ORG", 4),
+        ("I-PER I-PER O B-ORG I-PER", 1),
+    ],
+)
+def test_tags_that_do_not_fit_are_read_and_reported(
+    tags: str, irregular: int, tmp_path: Path
+) -> None:
+    found = Found()
+    lines = [f"w{i} {tag}" for i, tag in enumerate(tags.split())]
+    (doc,) = read(written(tmp_path / "a", "\n".join(lines)), found)
+    (problem,) = found.problems
+    assert problem.n == irregular and ", line " in problem.places[0]
+    assert len(doc.ents) >= 2
+
+
+def begin_by_conlleval(tags: List[str]) -> List[bool]:
+    """Where entities begin: the rules of conlleval.pl, one by one."""
+    begins, before_prefix, before = [], "O", ""
+    for tag in tags:
+        prefix, _, label = tag.partition("-")
+        start = prefix in "BSU" and label != ""
+        start = start or (before_prefix in "ESLU" and before != "" and prefix in "EILB")
+        start = start or (before_prefix == "O" and prefix in "EIL")
+        start = start or (prefix not in "O" and before != label)
+        begins.append(start)
+        before_prefix, before = prefix, label
+    return begins
+
+
+PREFIXES = st.sampled_from(["IOB", "BILUO", "BIOES", "IO", "IOE"])
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_decoding_is_that_of_conlleval(data: st.DataObject) -> None:
+    from spacy_costner.readers.schemes import decode_tags
+
+    letters = data.draw(PREFIXES)
+    tag = st.sampled_from([*(f"{p}-{label}" for p in letters if p != "O" for label in "XY"), "O"])
+    sentences = data.draw(st.lists(st.lists(tag, min_size=1, max_size=7), min_size=1, max_size=4))
+    flat = [tag for sentence in sentences for tag in sentence]
+    starts = [i == 0 for sentence in sentences for i in range(len(sentence))]
+    decoded = decode_tags(flat, numpy.asarray(starts), lambda i, message: AssertionError(message))
+    begins = [begin for sentence in sentences for begin in begin_by_conlleval(sentence)]
+    assert (decoded.iob == 3).tolist() == begins
+    assert (decoded.iob == 2).tolist() == [tag == "O" for tag in flat]
+
+
+PARTS = "-DOCSTART- -X- O O\n\na O\n\nb O\n\nc O\n\n-DOCSTART- -X- O O\nd O\n\ne O\n"
+
+
+@pytest.mark.parametrize(
+    "n_sents, docs",
+    [(None, ["a b c", "d e"]), (0, ["a b c", "d e"]), (1, [*"abcde"]), (2, ["a b", "c", "d e"])],
+)
+def test_documents(n_sents: Any, docs: List[str], tmp_path: Path) -> None:
+    found = read(written(tmp_path / "a", PARTS), n_sents=n_sents)
+    assert [" ".join(line) for line in words(found)] == docs
+    assert all(token.is_sent_start for doc in found for token in doc)
+
+
+@pytest.mark.parametrize(
+    "n_sents, docs",
+    [(None, [*"abcde"]), (0, ["a b c d e"]), (2, ["a b", "c d", "e"]), (9, ["a b c d e"])],
+)
+def test_documents_without_docstart(n_sents: Any, docs: List[str], tmp_path: Path) -> None:
+    text = PARTS.replace("-DOCSTART- -X- O O\n", "")
+    found = read(written(tmp_path / "a", text), n_sents=n_sents)
+    assert [" ".join(line) for line in words(found)] == docs
+
+
+def test_columns_and_comments(tmp_path: Path) -> None:
+    text = "# id 1 of a corpus\nKim B-PER O\nis O O\n\n# O O\n# B-X O\n\n# id 2\n# more\nA B-X O\n"
+    found = Found()
+    docs = read(written(tmp_path / "a", text), found, column=2)
+    assert words(docs) == [["Kim", "is"], ["#", "#"], ["A"]]
+    assert entities(docs) == [("Kim", "PER"), ("#", "X"), ("A", "X")]
+    assert [(problem.message, problem.n) for problem in found.problems] == [
+        ("comments are left out", 3)
+    ]
+    assert entities(read(tmp_path / "a", column=-2)) == entities(docs)
+
+
+def test_spaces_in_tokens(tmp_path: Path) -> None:
+    """Columns end at TABs or blanks, not at other white space."""
+    text = "10\u00a0000\tO\n\u00a0\tO\nNew York \tB-LOC\n \tO\n\u2028x\tO\n"
+    assert words(read(written(tmp_path / "a", text))) == [
+        ["10\u00a0000", "\u00a0", "New York", " ", "\u2028x"]
+    ]
+    text = "10\u00a0000  O\n\u2028x O\na\x85b O\n"
+    assert words(read(written(tmp_path / "a", text))) == [["10\u00a0000", "\u2028x", "a\x85b"]]
+
+
+def test_brackets_are_no_json(tmp_path: Path) -> None:
+    for first in ("[", "{", "{}", "[]"):
+        assert words(read(written(tmp_path / "a", f"{first} O\nKim B-PER\n"))) == [[first, "Kim"]]
+
+
+TEXT = "Kim met Ann in Oslo."
+SPANS = [(0, 3, "PER"), (8, 11, "PER"), (15, 19, "LOC")]
+FOUND = [("Kim", "PER"), ("Ann", "PER"), ("Oslo", "LOC")]
+DICTS = [{"start": start, "end": end, "label": label} for start, end, label in SPANS]
+OFFSETS = [
+    {"start_offset": start, "end_offset": end, "label": label, "id": 1}
+    for start, end, label in SPANS
+]
+STUDIO = [{"start": start, "end": end, "labels": [label]} for start, end, label in SPANS]
+FORMS: Dict[str, Any] = {
+    "Prodigy": {"text": TEXT, "spans": DICTS, "answer": "accept", "_input_hash": 3},
+    "Prodigy, old": {"text": TEXT, "spans": DICTS, "label": "PER", "meta": {"source": "x"}},
+    "doccano": {"id": 1, "text": TEXT, "label": SPANS},
+    "doccano, old": {"id": 1, "text": TEXT, "labels": SPANS, "Comments": []},
+    "doccano, with relations": {"text": TEXT, "entities": OFFSETS, "relations": []},
+    "Hugging Face": {"text": TEXT, "entities": DICTS},
+    "spaCy 2": [TEXT, {"entities": SPANS}],
+    "spaCy 2, an object": {"text": TEXT, "entities": SPANS},
+    "Doc.to_json": {"text": TEXT, "ents": DICTS, "tokens": None},
+    "Label Studio, small": {"text": TEXT, "label": STUDIO, "annotator": 1},
+    "Label Studio": {
+        "data": {"text": TEXT, "source": "x"},
+        "annotations": [{"result": [{"value": span, "type": "labels"} for span in STUDIO]}],
+    },
+    "Label Studio, before 1.0": {
+        "data": {"body": TEXT},
+        "completions": [{"result": [{"value": span} for span in STUDIO]}],
+    },
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("form", ["lines", "array", "indented", "one"])
+def test_texts_and_spans(name: str, form: str, tmp_path: Path) -> None:
+    value = FORMS[name]
+    if form == "one" and isinstance(value, list):
+        pytest.skip("a list is an array")
+    lines = json.dumps(value) + "\n" + json.dumps(value)
+    texts = {"lines": lines, "array": json.dumps([value] * 2), "one": json.dumps(value, indent=1)}
+    text = texts.get(form) or json.dumps([value] * 2, indent=1)
+    docs = read(written(tmp_path / "export.json", text))
+    n = 1 if form == "one" or "_input_hash" in value else 2
+    assert entities(docs) == FOUND * n
+    assert [doc.text for doc in docs] == [TEXT] * n
+    assert all(token.ent_iob for doc in docs for token in doc)
+
+
+def test_tokens_of_a_task_are_kept(tmp_path: Path) -> None:
+    tokens = [{"text": "a-b", "start": 1, "end": 4}, {"start": 4, "end": 5}, {"start": 8, "end": 9}]
+    value = {
+        "text": " a-bc  \nd",
+        "spans": [{"start": 1, "end": 5, "label": "X"}],
+        "tokens": tokens,
+    }
+    (doc,) = read(written(tmp_path / "a.jsonl", json.dumps(value)))
+    assert [token.text for token in doc] == [" ", "a-b", "c", " \n", "d"]
+    assert doc.text == value["text"] and entities([doc]) == [("a-bc", "X")]
+
+
+@pytest.mark.parametrize("key", ["ner_tags", "tags", "labels"])
+def test_tokens_and_tags(key: str, tmp_path: Path) -> None:
+    rows = [
+        json.dumps({"id": str(i), "tokens": tokens, key: tags.split()})
+        for i, (tokens, tags) in enumerate(zip(WORDS, TAGS["IOB2"]))
+    ]
+    docs = read(written(tmp_path / "a.jsonl", "\n".join(rows)))
+    assert words(docs) == WORDS and entities(docs) == ENTITIES
+    (doc,) = read(tmp_path / "a.jsonl", n_sents=2)
+    assert len([*doc.sents]) == 2
+
+
+NAMES = ["O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC"]
+
+
+@pytest.mark.parametrize("info", ["dataset_info.json", "dataset_infos.json", None])
+def test_tags_that_are_numbers(info: Any, tmp_path: Path) -> None:
+    rows = [
+        {"tokens": tokens, "ner_tags": [NAMES.index(tag) for tag in tags.split()]}
+        for tokens, tags in zip(WORDS, TAGS["IOB2"])
+    ]
+    rows.append({"tokens": ["[CLS]", "Oslo"], "ner_tags": [-100, 5]})
+    path = written(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows)))
+    if info:
+        feature = {"feature": {"names": NAMES, "_type": "ClassLabel"}, "_type": "Sequence"}
+        (tmp_path / info).write_text(json.dumps({"x": {"features": {"ner_tags": feature}}}))
+    docs = read(path, tag_names=None if info else NAMES)
+    assert entities(docs) == [*ENTITIES, ("Oslo", "LOC")]
+    assert docs[-1][0].ent_iob == 0
+
+
+def problems(spans: List[Any], text: str = TEXT, **more: Any) -> Tuple[Doc, Dict[str, int]]:
+    from spacy_costner.readers.corpus import Context
+    from spacy_costner.readers.files import Place
+    from spacy_costner.readers.jsonl import task_from_json
+    from spacy_costner.readers.offsets import task_to_doc
+
+    context = Context(spacy.blank("en"), ReadOptions(), Found())
+    place = Place(Path("a.jsonl"), 7)
+    doc = task_to_doc(task_from_json({"text": text, "spans": spans, **more}, place), place, context)
+    assert all("a.jsonl, line 7: " in p for one in context.found.problems for p in one.places)
+    return doc, {problem.message.split(":")[0]: problem.n for problem in context.found.problems}
+
+
+def iob(doc: Doc) -> str:
+    return "".join("-IOB"[token.ent_iob] for token in doc)
+
+
+@pytest.mark.parametrize(
+    "spans, expected, message",
+    [
+        ([(0, 2, "PER"), (15, 19, "LOC")], "-OOOBO", "spans don't begin and end with tokens"),
+        ([(5, 10, "PER")], "O--OOO", "spans don't begin and end with tokens"),
+        ([(0, 11, "PER"), (4, 7, "X"), (15, 19, "LOC")], "---OBO", "spans overlap"),
+        ([(0, 3, "PER"), (0, 3, "ORG")], "-OOOOO", "spans overlap"),
+        ([(0, 7, "A"), (4, 11, "B"), (8, 14, "C")], "----OO", "spans overlap"),
+        ([(0, 4, "PER")], "BOOOOO", "spans begin or end with white space"),
+        ([(3, 4, "PER")], "OOOOOO", "spans are only white space"),
+        ([(0, 3, "PER"), (0, 3, "PER")], "BOOOOO", None),
+        ([(0, 2, "X"), (0, 7, "PER")], "--OOOO", "spans don't begin and end with tokens"),
+    ],
+)
+def test_spans_that_docs_can_not_have(spans: List[Any], expected: str, message: Any) -> None:
+    doc, found = problems([list(span) for span in spans])
+    assert iob(doc) == expected
+    assert found == ({message: 1} if message else {})
+
+
+def test_spans_with_their_text() -> None:
+    """What is somewhere else is missing; UTF-16 offsets, as JavaScript counts, are understood."""
+    span = {"start": 0, "end": 3, "label": "PER", "text": "Ann"}
+    doc, found = problems([span])
+    assert iob(doc) == "------" and [*found] == ["spans are not where their own text is"]
+    text = "\U0001f600 Kim met \U0001f600\U0001f600 Ann"
+    start = text.index("Ann") + 3
+    doc, found = problems([{"start": start, "end": start + 3, "label": "P", "text": "Ann"}], text)
+    assert entities([doc]) == [("Ann", "P")] and found == {}
+
+
+def test_texts_without_annotation(tmp_path: Path) -> None:
+    lines = [{"text": TEXT}, {"text": TEXT, "spans": []}, {"text": TEXT, "answer": "accept"}]
+    found = Found()
+    path = written(tmp_path / "a.jsonl", "\n".join(map(json.dumps, [*lines, {"text": ""}])))
+    assert [iob(doc) for doc in read(path, found)] == ["------", "OOOOOO", "OOOOOO"]
+    assert {problem.n for problem in found.problems} == {1} and len(found.problems) == 2
+
+
+def prodigy(spans: List[Any], **more: Any) -> str:
+    spans = [dict(zip(("start", "end", "label"), span)) for span in spans]
+    return json.dumps({"text": TEXT, "spans": spans, "_input_hash": 5, **more})
+
+
+def test_answers(tmp_path: Path) -> None:
+    lines = [
+        prodigy(SPANS[:1], answer="accept"),
+        prodigy(SPANS[1:2], answer="reject"),
+        prodigy(SPANS, answer="ignore"),
+    ]
+    path = written(tmp_path / "a.jsonl", "\n".join(lines))
+    found = Found()
+    assert [iob(doc) for doc in read(path, found)] == ["BOOOOO"]
+    assert found.problems[0].n == 2
+    accepted, rejected = read(path, incorrect_spans_key="wrong")
+    assert iob(accepted) == "BOOOOO" and iob(rejected) == "------"
+    assert [(span.text, span.label_) for span in rejected.spans["wrong"]] == [("Ann", "PER")]
+
+
+@pytest.mark.parametrize(
+    "annotations, expected, message",
+    [
+        ([SPANS, SPANS], "BOBOBO", "texts were annotated several times in the same way"),
+        ([SPANS, SPANS[:1]], "BO-O-O", "texts were annotated in several ways"),
+        ([SPANS[:1], [(0, 7, "PER")]], "--OOOO", "texts were annotated in several ways"),
+    ],
+)
+def test_two_annotations_of_a_text(
+    annotations: List[Any], expected: str, message: str, tmp_path: Path
+) -> None:
+    found = Found()
+    path = written(tmp_path / "a.jsonl", "\n".join(map(prodigy, annotations)))
+    (doc,) = read(path, found)
+    assert iob(doc) == expected
+    assert [problem.message.split(":")[0] for problem in found.problems] == [message]
+    results = [
+        {"result": [{"value": {"start": s, "end": e, "labels": [label]}} for s, e, label in spans]}
+        for spans in annotations
+    ]
+    skipped = {"result": [], "was_cancelled": True}
+    task = {"data": {"text": TEXT}, "annotations": [*results, skipped]}
+    (doc,) = read(written(tmp_path / "a.json", json.dumps([task])))
+    assert iob(doc) == expected
+    results[1]["ground_truth"] = True  # type: ignore[assignment]
+    (doc,) = read(written(tmp_path / "a.json", json.dumps([task])), found := Found())
+    assert len(doc.ents) == len(annotations[1]) and found.problems == []
+
+
+def test_yes_no_answers_know_one_span(tmp_path: Path) -> None:
+    lines = [prodigy([span], answer="accept", _is_binary=True) for span in SPANS[:2]]
+    (doc,) = read(written(tmp_path / "a.jsonl", "\n".join(lines)))
+    assert iob(doc) == "B-B---"
+
+
+LABELS = st.sampled_from(["PER", "LOC", "sports-team", "\u00e9"])
+WORD = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=5).filter(
+    lambda text: not any(map(str.isspace, text))
+)
+
+
+@st.composite
+def docs_of_all_kinds(draw: st.DrawFn) -> Doc:
+    n = draw(st.integers(1, 9))
+    words = draw(st.lists(WORD, min_size=n, max_size=n))
+    spaces = draw(st.none() | st.lists(st.booleans(), min_size=n, max_size=n))
+    starts = draw(
+        st.none() | st.lists(st.sampled_from([True, False, None]), min_size=n, max_size=n)
+    )
+    doc = Doc(spacy.blank("en").vocab, words=words, spaces=spaces, sent_starts=starts)
+    borders = sorted(draw(st.sets(st.integers(0, n), max_size=6)))
+    pieces = [*zip(borders, borders[1:])]
+    ids = draw(st.sampled_from([{}, {"kb_id": "Q84"}, {"span_id": "x"}]))
+    entities, missing = [], []
+    for start, end in pieces:
+        kind = draw(st.sampled_from(["entity", "missing", "outside"]))
+        if kind == "entity":
+            entities.append(Span(doc, start, end, label=draw(LABELS), **ids))
+        elif kind == "missing":
+            missing.append(doc[start:end])
+    doc.set_ents(entities, missing=missing)
+    return doc
+
+
+ATTRS = ["ORTH", "SPACY", "SENT_START", "ENT_IOB", "ENT_TYPE", "ENT_KB_ID", "ENT_ID"]
+
+
+@settings(max_examples=200, deadline=None)
+@given(docs=st.lists(docs_of_all_kinds(), min_size=1, max_size=4))
+def test_docs_come_back_from_jsonl(docs: List[Doc], tmp_path_factory: Any) -> None:
+    path = tmp_path_factory.mktemp("tasks") / "a.jsonl"
+    write_tasks(path, map(doc_to_task, docs))
+    again = read(path)
+    for doc, other in zip(docs, again, strict=True):
+        assert doc.text == other.text and doc.has_unknown_spaces == other.has_unknown_spaces
+        assert entities([doc]) == entities([other])
+        mine, theirs = doc.to_array(ATTRS), other.to_array(ATTRS)
+        assert [doc.vocab.strings[h] for h in mine[:, 4]] == [
+            other.vocab.strings[h] for h in theirs[:, 4]
+        ]
+        assert (mine == theirs).all()
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=4,
+)
+TASK_KEYS = {"text", "tokens", "missing", "has_unknown_spaces", "answer"}
+TASK_KEYS |= {"spans", "entities", "ents", "labels", "label"}
+
+
+@st.composite
+def tasks(draw: st.DrawFn) -> Task:
+    text = draw(st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
+    ranges = st.tuples(st.integers(0, 20), st.integers(0, 20)).filter(
+        lambda pair: pair[0] < pair[1] <= len(text)
+    )
+    parts = st.lists(ranges, max_size=3) if text else st.just([])
+    extra = st.dictionaries(st.text(max_size=5).filter(lambda k: k not in TASK_KEYS), JSON_VALUES)
+    score = st.sampled_from([{}, {"score": 0.1}, {"source": "model", "rank": 1}])
+    spans = [TaskSpan(*part, draw(LABELS), draw(score)) for part in draw(parts)]
+    is_word = [not char.isspace() for char in text]
+    tokens = [
+        TaskToken(i, i + 1, draw(st.none() | st.booleans())) for i, w in enumerate(is_word) if w
+    ]
+    return Task(
+        text,
+        spans=draw(st.just(spans) | st.none()),
+        tokens=draw(st.none() | st.just(tokens)),
+        missing=tuple(draw(parts)),
+        has_unknown_spaces=draw(st.booleans()),
+        extra=draw(extra),
+    )
+
+
+@settings(max_examples=200, deadline=None)
+@given(given_tasks=st.lists(tasks(), min_size=1, max_size=4))
+def test_tasks_come_back(given_tasks: List[Task], tmp_path_factory: Any) -> None:
+    path = tmp_path_factory.mktemp("tasks") / "a.jsonl"
+    write_tasks(path, given_tasks)
+    assert [task for _, task in read_tasks(path)] == given_tasks
+
+
+@settings(max_examples=100, deadline=None)
+@given(docs=st.lists(docs_of_all_kinds(), min_size=1, max_size=4))
+def test_docs_come_back_from_columns(docs: List[Doc], tmp_path_factory: Any) -> None:
+    path = tmp_path_factory.mktemp("columns") / "a.conll"
+    assert write_columns(path, docs) == 0
+    again = read(path, Found())
+    assert words(again) == words(docs)
+    assert entities_by_token(again) == entities_by_token(docs)
+
+
+def entities_by_token(docs: List[Doc]) -> List[List[Tuple[int, str]]]:
+    return [[(token.ent_iob, token.ent_type_) for token in doc] for doc in docs]
+
+
+def test_folders(tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus"
+    (corpus / "b").mkdir(parents=True)
+    written(corpus / "b" / "esp.train", columns(TAGS["IOB1"]))
+    written(corpus / "a.jsonl", json.dumps(FORMS["doccano"]))
+    written(corpus / "README.md", "About it")
+    written(corpus / ".hidden", "x")
+    found = Found()
+    docs = read(corpus, found)
+    assert entities(docs) == [*FOUND, *ENTITIES] and len(found.formats) == 2
+    DocBin(docs=docs[:1]).to_disk(corpus / "c.spacy")
+    assert entities(read(corpus)) == FOUND, "as spaCy does"
+
+
+def same(one: Any, other: Any) -> bool:
+    attrs = ["ORTH", "SPACY", "SENT_START", "ENT_IOB", "ENT_TYPE"]
+    docs = [(one.reference, other.reference), (one.predicted, other.predicted)]
+    return all(
+        a.text == b.text
+        and a.has_unknown_spaces == b.has_unknown_spaces
+        and (a.to_array(attrs) == b.to_array(attrs)).all()
+        for a, b in docs
+    )
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"gold_preproc": True},
+        {"max_length": 5},
+        {"limit": 2},
+        {"augmenter": lambda nlp, eg: [eg, eg]},
+    ],
+    ids=str,
+)
+def test_examples_are_those_of_spacy(settings: Dict[str, Any], tmp_path: Path) -> None:
+    """From .spacy and from the file that it was made of."""
+    nlp = spacy.blank("en")
+    tagged = written(tmp_path / "a.conll", columns(TAGS["IOB2"]))
+    offsets = written(
+        tmp_path / "b.jsonl",
+        json.dumps(FORMS["doccano"])
+        + "\n"
+        + json.dumps(
+            {
+                "text": "I don't like New York. Kim does.",
+                "label": [[13, 21, "LOC"], [23, 26, "PER"]],
+            }
+        ),
+    )
+    for path, n_sents in ((tagged, 1), (tagged, 2), (offsets, None)):
+        docs = list(read_docs(nlp, path, ReadOptions(n_sents=n_sents)))
+        DocBin(docs=docs).to_disk(tmp_path / "a.spacy")
+        given = {"gold_preproc": False, **settings}
+        expected = list(Corpus(tmp_path / "a.spacy", **given)(nlp))
+        for read_path, n in ((tmp_path / "a.spacy", None), (path, n_sents)):
+            examples = list(make_reader(read_path, **settings, n_sents=n)(nlp))
+            assert len(examples) == len(expected)
+            assert all(map(same, examples, expected))
+        norms = [[token.norm_ for token in eg.predicted] for eg in expected]
+        assert norms == [[token.norm_ for token in eg.predicted] for eg in examples]
+
+
+def test_problems_are_warnings(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.jsonl", '{"text": "Kims", "label": [[0, 3, "PER"]]}')
+    with pytest.warns(
+        UserWarning, match=r"their tokens are missing annotation \(1\)\n.*line 1: 'Kim'"
+    ):
+        assert len(list(make_reader(path)(spacy.blank("en")))) == 1
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"n_sents": -1}, "n_sents: expected a number of at least 0, got -1"),
+        ({"column": 1}, "column: expected the column of the tags, from 2"),
+        ({"path": None}, "E913"),
+    ],
+)
+def test_bad_settings(options: Dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make_reader(**{"path": Path("a"), **options})
+
+
+@pytest.mark.parametrize("suffix", [".spacy", ".jsonl", ".conll"])
+def test_convert(suffix: str, tmp_path: Path) -> None:
+    path = written(tmp_path / "esp.train", columns(TAGS["IOB1"]))
+    out = tmp_path / f"out{suffix}"
+    result = run("convert", path, out, "-n", 2)
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    assert lines[0] == "3 columns, separated by blanks, IOB1 tags"
+    assert lines[1:5] == ["1 docs", "2 sentences", "11 tokens", "4 entities"]
+    (doc,) = read(out)
+    assert entities([doc]) == ENTITIES and len([*doc.sents]) == 2 and doc.has_unknown_spaces
+
+
+def test_convert_says_what_is_wrong(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.conll", "Kim B-PER\nis\n")
+    result = run("convert", path, tmp_path / "a.spacy")
+    assert result.exit_code == 1 and f"{path}, line 2: expected 2 columns, got 1" in result.output
+    assert not (tmp_path / "a.spacy").exists()
+    result = run("convert", path, tmp_path / "a.xml")
+    assert result.exit_code == 1 and "expected a name that ends in .spacy, .jsonl" in result.output
+    path = written(tmp_path / "b.conll", "Kim B-PER\n")
+    result = run("convert", path, path)
+    assert result.exit_code == 1 and "expected another file than the input" in result.output
+    result = run("convert", path, tmp_path / "a.spacy", "--column", 1)
+    assert result.exit_code == 1 and "column: expected the column of the tags" in result.output
+
+
+def test_convert_shows_problems(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.jsonl", '{"text": "Kims \\n a", "label": [[0, 3, "PER"]]}')
+    result = run("convert", path, tmp_path / "a.conll", "--lang", "en")
+    assert result.exit_code == 0, result.output
+    assert "1 tokens without annotation" in result.output
+    assert "line 1: 'Kim' PER in 'Kims'" in result.output
+    assert "white-space tokens can't be written in columns: they are left out (1)" in result.output
+    (doc,) = read(tmp_path / "a.conll")
+    assert iob(doc) == "-O"
+
+
+def dataset(path: Path, **columns: Any) -> Path:
+    datasets = pytest.importorskip("datasets", reason="the extra `datasets` is not installed")
+    names = columns.pop("names", None)
+    made = datasets.Dataset.from_dict(columns)
+    if names:
+        feature = datasets.Sequence(datasets.ClassLabel(names=names))
+        made = made.cast_column("ner_tags", feature)
+    made.save_to_disk(str(path))
+    return path
+
+
+def test_dataset_of_tokens_and_tags(tmp_path: Path) -> None:
+    tags = [[NAMES.index(tag) for tag in line.split()] for line in TAGS["IOB2"]]
+    path = dataset(tmp_path / "train", tokens=WORDS, ner_tags=tags, names=NAMES)
+    found = Found()
+    docs = read(path, found)
+    assert words(docs) == WORDS and entities(docs) == ENTITIES
+    assert found.formats == {"Hugging Face dataset of tokens and ner_tags": 1}
+    docs = read(tmp_path, found)
+    assert entities(docs) == ENTITIES, "in a folder"
+
+
+def test_dataset_of_texts_and_spans(tmp_path: Path) -> None:
+    assert entities(read(dataset(tmp_path / "a", text=[TEXT], entities=[DICTS]))) == FOUND
+    path = dataset(tmp_path / "b", text=[TEXT, "x"], entities=[DICTS, DICTS])
+    with pytest.raises(
+        ValueError, match=f"{path}, row 2: entities: expected a start before its end"
+    ):
+        read(path)
+
+
+def test_dataset_with_splits(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets", reason="the extra `datasets` is not installed")
+    split = datasets.Dataset.from_dict({"tokens": WORDS[1:], "ner_tags": [["O", "O", "B-LOC"]]})
+    datasets.DatasetDict(train=split, test=split).save_to_disk(str(tmp_path / "a"))
+    with pytest.raises(ValueError, match="expected one split, got 2: give .*train or .*test"):
+        read(tmp_path / "a")
+    assert entities(read(tmp_path / "a" / "train")) == [("Oslo", "LOC")]
+
+
+def test_datasets_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path / "state.json", "{}")
+    monkeypatch.setitem(__import__("sys").modules, "datasets", None)
+    with pytest.raises(ImportError, match=r"needs the library `datasets`: pip install"):
+        read(tmp_path)
+
+
+def test_no_warning_without_problems(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.conll", columns(TAGS["IOB2"]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(list(make_reader(path)(spacy.blank("en")))) == 2
