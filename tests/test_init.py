@@ -393,23 +393,20 @@ def test_evaluates_every_epoch(model: str, n_docs: int, n_words: int, tmp_path: 
     assert training["patience"] == 0 or training["patience"] >= n_batches
 
 
-def test_sections_have_comments(folder: Path) -> None:
-    for model in MODELS:
-        text = config_of((model, "SoftmaxMargin,Risk", "tree", "min-cost", "cost"), folder)
-        head, sections = parse(text)
-        assert head[0].startswith("Made by spacy-costner")
-        said = {section.name for section in sections if section.comment}
-        parts = ("loss", "decoding", "scorer", "scorer.cost", "model")
-        expected = {
-            "paths",
-            "system",
-            "nlp",
-            "components.ner",
-            "training",
-            "training.score_weights",
-        }
-        assert {*expected, *(f"components.ner.{part}" for part in parts)} <= said
-        assert not [line for line in text.splitlines() if "configs/" in line or "README" in line]
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("losses", ["SoftmaxMargin", "SoftmaxMargin,Risk"])
+def test_sections_have_comments(model: str, losses: str, folder: Path) -> None:
+    text = config_of((model, losses, "tree", "min-cost", "cost"), folder)
+    head, sections = parse(text)
+    assert head[0].startswith("Made by spacy-costner")
+    said = {section.name for section in sections if section.comment}
+    expected = {"paths", "system", "nlp", "training", "training.score_weights"}
+    parts = ("loss", "decoding", "scorer", "scorer.cost", "model")
+    expected |= {"components.ner", *(f"components.ner.{part}" for part in parts)}
+    stages = ("loss.*.first", "loss.*.then") if "," in losses else ()
+    expected |= {f"components.ner.{stage}" for stage in stages}
+    assert expected <= said
+    assert not [line for line in text.splitlines() if "configs/" in line or "README" in line]
 
 
 def test_command_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
