@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
@@ -431,7 +432,7 @@ def docs_of_all_kinds(draw: st.DrawFn) -> Doc:
     )
     doc = Doc(spacy.blank("en").vocab, words=words, spaces=spaces, sent_starts=starts)
     borders = sorted(draw(st.sets(st.integers(0, n), max_size=6)))
-    pieces = [*zip(borders, borders[1:])]
+    pieces = [*pairwise(borders)]
     ids = draw(st.sampled_from([{}, {"kb_id": "Q84"}, {"span_id": "x"}]))
     entities, missing = [], []
     for start, end in pieces:
@@ -676,7 +677,7 @@ def test_dataset_with_splits(tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets", reason="the extra `datasets` is not installed")
     split = datasets.Dataset.from_dict({"tokens": WORDS[1:], "ner_tags": [["O", "O", "B-LOC"]]})
     datasets.DatasetDict(train=split, test=split).save_to_disk(str(tmp_path / "a"))
-    with pytest.raises(ValueError, match="expected one split, got 2: give .*train or .*test"):
+    with pytest.raises(ValueError, match=r"expected one split, got 2: give .*train or .*test"):
         read(tmp_path / "a")
     assert entities(read(tmp_path / "a" / "train")) == [("Oslo", "LOC")]
 

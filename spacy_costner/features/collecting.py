@@ -9,9 +9,11 @@ from spacy.tokens import Doc
 from spacy.vocab import Vocab
 from thinc.types import Array1d
 
+from .clusters import find_words, hash_words, number_clusters, read_clusters
 from .counting import OUTSIDE, Gold, count_labels, read_gold
 from .gazetteer import PLACES, Gazetteer
 from .lookup import Lookup, pair_up
+from .memory import number_keys
 from .template import GAZETTEER, Column, Form, Template, attributes_of
 from .tokens import Tokens, concatenate, read_tokens
 from .vocabulary import Vocabulary
@@ -32,13 +34,18 @@ def collect_vocabulary(docs: Iterable[Doc], template: Template) -> Vocabulary:
     strings = StringStore(PLACES)
     tokens, gold, vocab = _read_all(docs, template, gazetteers, strings)
     phrases = {name: gazetteer.phrases for name, gazetteer in gazetteers.items()}
+    words = {name: read_clusters(path) for name, path in template.cluster_files.items()}
     values = {}
     for column in columns:
         if column.has_values:
             least = template.least_count(column.kind)
-            counts = _count_values(column, tokens, vocab, strings)
+            if column.form == Form.CLUSTER:
+                counts = _count_clusters(words[column.name], tokens)
+            else:
+                counts = _count_values(column, tokens, vocab, strings)
             values[column.name] = sorted(value for value, n in counts.items() if n >= least)
-    found = Vocabulary(values, {}, phrases, None)
+    clusters = {name: number_clusters(found, values[name]) for name, found in words.items()}
+    found = Vocabulary(values, {}, phrases, None, clusters)
     labels = vocab.strings if vocab else strings
     if template.document:
         names = {labels[key] for doc in gold for key in numpy.unique(doc.label).tolist() if key}
@@ -81,6 +88,16 @@ def _read_all(
         if has_labels:
             gold.append(read_gold(doc, i, template.memory_unit))
     return concatenate(parts), gold, vocab
+
+
+def _count_clusters(words: Dict[str, List[str]], tokens: Tokens) -> "Counter[str]":
+    found = find_words(number_keys(hash_words([*words])), tokens.orth, tokens.keys["LOWER"])
+    counts: Counter[str] = Counter()
+    n_times = numpy.bincount(found[found >= 0], minlength=len(words)).tolist()
+    for values, n in zip(words.values(), n_times):
+        for value in values if n else ():
+            counts[value] += n
+    return counts
 
 
 def _count_values(

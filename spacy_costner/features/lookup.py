@@ -9,6 +9,7 @@ from spacy.vocab import Vocab
 from thinc.types import Array1d, Floats2d, Ints1d, Ints2d
 
 from .. import sparse
+from .clusters import find_words
 from .document import find_labels_elsewhere, group_occurrences
 from .elsewhere import nearest_elsewhere, values_beside
 from .gazetteer import Gazetteer
@@ -93,6 +94,9 @@ class Lookup:
             for column in columns
             if column.form == Form.TOKEN
         }
+        self.clustered = {
+            name: number_keys(found.keys) for name, found in vocabulary.clusters.items()
+        }
         self.pairs = {
             name: number_keys(keys.astype("uint64")) for name, keys in vocabulary.pairs.items()
         }
@@ -135,11 +139,20 @@ class Lookup:
             if column.form == Form.TOKEN:
                 numbers = self.keys[column.name].find(tokens.keys[column.name])
                 found[:, self.places[column.name]] = numbers[:, None]
+            elif column.form == Form.CLUSTER:
+                found[:, self.places[column.name]] = self._of_clusters(column, tokens)
             elif column.form == Form.MEMORY and self.vocabulary.memory is not None:
                 found[:, self.places[column.name]] = self.vocabulary.memory.find(column.of, tokens)
         self._pair_up(found, tokens)
         self._look_elsewhere(found, tokens, words[:, -2] >= 0)
         return found
+
+    def _of_clusters(self, column: Column, tokens: Tokens) -> Ints2d:
+        """The clusters of tokens. Shape: (N, width)"""
+        words = find_words(self.clustered[column.name], tokens.orth, tokens.keys[column.of])
+        numbers = self.vocabulary.clusters[column.name].numbers
+        none = numpy.full((1, numbers.shape[1]), -1, dtype="int32")
+        return numpy.concatenate([numbers, none])[words]  # the last row is for no word
 
     def _pair_up(self, found: Ints2d, tokens: Tokens) -> None:
         for column in self.columns:

@@ -1,13 +1,12 @@
 """Label memory: how often a value of an attribute had each label in the training data."""
 
-import zlib
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 import numpy
 from thinc.types import Array1d, Array2d, Ints1d, Ints2d
 
 from .. import sparse
-from ..sparse.arrays import IdMap
+from .packing import pack, unpack
 from .tokens import Tokens
 
 BORDERS = (0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98)
@@ -131,12 +130,12 @@ class LabelMemory:
         counts = {
             name: {
                 "keys": found.keys.astype("<u8").tobytes(),
-                **{field: _pack(getattr(found, field)) for field in PACKED},
+                **{field: pack(getattr(found, field)) for field in PACKED},
             }
             for name, found in self.counts.items()
         }
         text_ids = self.text_ids.astype("<u8").tobytes()
-        units = _pack(self.units)
+        units = pack(self.units)
         return {"labels": self.labels, "counts": counts, "text_ids": text_ids, "units": units}
 
     @classmethod
@@ -148,7 +147,7 @@ class LabelMemory:
         RETURNS (LabelMemory): The memory.
         RAISES (ValueError): If it is damaged.
         """
-        labels, units = saved["labels"], _unpack(saved["units"])
+        labels, units = saved["labels"], unpack(saved["units"])
         text_ids = numpy.frombuffer(saved["text_ids"], dtype="<u8").astype("uint64")
         counts = {name: _load_counts(saved["counts"][name], len(labels)) for name in attributes}
         n_units = min((len(found.starts) for found in counts.values()), default=1) - 1
@@ -213,20 +212,11 @@ def ranges(begin: Ints1d, end: Ints1d) -> Tuple[Ints1d, Ints1d]:
     return which, numpy.arange(len(which)) + (begin - numpy.cumsum(sizes) + sizes)[which]
 
 
-def number_keys(keys: Array1d) -> IdMap:
+def number_keys(keys: Array1d) -> sparse.IdMap:
     """Map each key to its index."""
     numbers = sparse.IdMap()
     numbers.set(keys, numpy.arange(len(keys), dtype="int32"))
     return numbers
-
-
-def _pack(numbers: Ints1d) -> bytes:
-    """Whole numbers as bytes. Few if neighbours differ little."""
-    return zlib.compress(numpy.diff(numbers, prepend=0).astype("<i4").tobytes())
-
-
-def _unpack(data: bytes) -> Ints1d:
-    return numpy.cumsum(numpy.frombuffer(zlib.decompress(data), dtype="<i4"), dtype="int32")
 
 
 def _below(numbers: Ints1d, n: int) -> bool:
@@ -236,7 +226,7 @@ def _below(numbers: Ints1d, n: int) -> bool:
 def _load_counts(saved: Dict[str, bytes], n_labels: int) -> Counts:
     """Load counts, and check that they fit each other."""
     keys = numpy.frombuffer(saved["keys"], dtype="<u8").astype("uint64")
-    starts, value, label, n_times = (_unpack(saved[field]) for field in PACKED)
+    starts, value, label, n_times = (unpack(saved[field]) for field in PACKED)
     fit = len(value) == len(label) == len(n_times) and len(starts) > 0
     if not (
         fit and starts[0] == 0 and starts[-1] == len(value) and (numpy.diff(starts) >= 0).all()

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from spacy.attrs import IDS
@@ -30,6 +31,7 @@ GAZETTEER = "gazetteer"
 MEMORY = "memory"
 ELSEWHERE = "elsewhere"
 DOCUMENT = "document"
+CLUSTERS = "clusters"
 DOC = "doc"
 WINDOWS = {"ORTH": 2, "LOWER": 2, "SHAPE": 2, "prefix": 1, "suffix": 1, "flags": 1}
 AFFIXES = (1, 2, 3, 4)
@@ -41,6 +43,7 @@ class Form(Enum):
 
     WORD = "the word"
     TOKEN = "the token, as its doc has it"
+    CLUSTER = "the clusters of the word: Clusters"
     PAIR = "another column, at the token and at the next"
     MEMORY = "the labels of the token's attribute in the training data: LabelMemory"
     BEFORE = "another column, before other occurrences: nearest_elsewhere"
@@ -71,7 +74,7 @@ class Column(NamedTuple):
     @property
     def has_values(self) -> bool:
         """Whether it has values of its own, counted in the training data."""
-        return self.form in (Form.WORD, Form.TOKEN)
+        return self.form in (Form.WORD, Form.TOKEN, Form.CLUSTER)
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,7 @@ class Template:
     memory_unit: Union[int, str] = DOC
     elsewhere: Mapping[str, int] = field(default_factory=dict)
     document: Mapping[str, int] = field(default_factory=dict)
+    clusters: Sequence[str] = ()
 
     @property
     def columns(self) -> List[Column]:
@@ -95,6 +99,12 @@ class Template:
         columns = []
         for kind, window in self.windows.items():
             offsets = tuple(range(-window, window + 1))
+            if kind == CLUSTERS:
+                columns += [
+                    Column(name, offsets, kind, Form.CLUSTER, of="LOWER")
+                    for name in self.cluster_files
+                ]
+                continue
             columns += [
                 Column(name, offsets, kind, Form.WORD if view else Form.TOKEN, view)
                 for name, view in self._views(kind).items()
@@ -117,6 +127,11 @@ class Template:
             offsets = tuple(range(-window, window + 1))
             columns.append(Column(f"{DOCUMENT}:{kind}", offsets, DOCUMENT, Form.DOCUMENT, of=kind))
         return columns
+
+    @property
+    def cluster_files(self) -> Dict[str, str]:
+        """The files of clusters, by the names of their columns."""
+        return {f"{CLUSTERS}:{Path(path).stem}": path for path in self.clusters}
 
     def least_count(self, kind: str) -> int:
         """How often a value has to occur to be a feature."""
@@ -166,6 +181,7 @@ def make_features(
     memory_unit: Union[int, str] = DOC,
     elsewhere: Optional[Dict[str, int]] = None,
     document: Optional[Dict[str, int]] = None,
+    clusters: Sequence[str] = (),
 ) -> Template:
     """Build a template of features.
 
@@ -196,12 +212,16 @@ def make_features(
         which capitalised words and words with a digit see the labels that a first pass predicts
         for the other occurrences of their value in the doc, and up to how many tokens to either
         side. The first pass is a model of its own, without these features: see `FirstPass`.
+    clusters (Sequence[str]): Files of the clusters of words: see `read_clusters`. Their kind in
+        windows is "clusters".
     RETURNS (Template): The template.
     RAISES (ValueError): If a kind or a flag is unknown, or a number is out of its range.
     """
     windows = dict(WINDOWS) if windows is None else dict(windows)
     if gazetteers and GAZETTEER not in windows:
         windows[GAZETTEER] = 1
+    if clusters and CLUSTERS not in windows:
+        windows[CLUSTERS] = 2
     template = Template(
         windows,
         tuple(affixes),
@@ -213,6 +233,7 @@ def make_features(
         memory_unit,
         elsewhere or {},
         document or {},
+        tuple(clusters),
     )
     _check(template)
     return template
@@ -238,6 +259,10 @@ def _check(template: Template) -> None:
     for name in template.flags:
         if name not in FLAGS:
             raise ValueError(f"{where}: flags: expected some of {', '.join(FLAGS)}, got {name!r}")
+    if len(template.cluster_files) < len(template.clusters):
+        raise ValueError(
+            f"{where}: clusters: expected files of different names, got {[*template.clusters]}"
+        )
     _check_unit(template.memory_unit, f"{where}: memory_unit")
     _check_min_count(template, f"{where}: min_count")
 
@@ -258,7 +283,7 @@ def _check_kind(kind: str, where: str, *, is_attribute: bool) -> None:
     """Check a kind, or one that each token has one value of which spaCy knows."""
     known = [name for name in (*WORD_VIEWS, *ATTRIBUTES) if name in IDS]
     if not is_attribute:
-        known += ["character_type", "prefix", "suffix", "flags", GAZETTEER]
+        known += ["character_type", "prefix", "suffix", "flags", GAZETTEER, CLUSTERS]
     if kind in known or (kind.startswith(EXTENSION) and len(kind) > len(EXTENSION)):
         return
     raise ValueError(

@@ -5,6 +5,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 import numpy
 from thinc.types import Array1d
 
+from .clusters import Clusters
 from .document import WIDTH
 from .memory import LabelMemory, share_names
 from .template import GAZETTEER, Column, Form
@@ -18,13 +19,15 @@ class Vocabulary(NamedTuple):
     pairs (Dict[str, Array1d]): Those of columns of pairs, as `pair_up` writes them.
     phrases (Dict[str, List[str]]): The phrases of each column of a gazetteer.
     memory (Optional[LabelMemory]): The labels of the training data, if there are such columns.
+    clusters (Dict[str, Clusters]): The clusters of words of each column of a file of clusters.
     labels (Sequence[str]): O and the labels of the first pass, if there are such columns.
     """
 
     values: Dict[str, List[str]]
     pairs: Dict[str, Array1d]
     phrases: Dict[str, List[str]]
-    memory: Optional[LabelMemory] = None
+    memory: Optional[LabelMemory]
+    clusters: Dict[str, Clusters]
     labels: Sequence[str] = ()
 
     def size(self, column: Column) -> int:
@@ -43,6 +46,8 @@ class Vocabulary(NamedTuple):
             return self._memory.width(column.of)
         if column.form == Form.DOCUMENT:
             return WIDTH
+        if column.form == Form.CLUSTER:
+            return self.clusters[column.name].numbers.shape[1]
         return column.n_nearest or 1
 
     def names(self, column: Column) -> List[str]:
@@ -64,9 +69,14 @@ class Vocabulary(NamedTuple):
     def to_dict(self) -> Dict[str, Any]:
         """What is saved: of this type, and of bytes."""
         pairs = {name: keys.astype("<i8").tobytes() for name, keys in self.pairs.items()}
-        memory = {} if self.memory is None else {"memory": self.memory.to_dict()}
-        labels = {"labels": [*self.labels]} if self.labels else {}
-        return {"values": self.values, "pairs": pairs, "phrases": self.phrases, **memory, **labels}
+        saved: Dict[str, Any] = {"values": self.values, "pairs": pairs, "phrases": self.phrases}
+        if self.memory is not None:
+            saved["memory"] = self.memory.to_dict()
+        if self.clusters:
+            saved["clusters"] = {name: found.to_dict() for name, found in self.clusters.items()}
+        if self.labels:
+            saved["labels"] = [*self.labels]
+        return saved
 
     @classmethod
     def from_dict(cls, saved: Dict[str, Any], columns: Sequence[Column]) -> "Vocabulary":
@@ -82,9 +92,14 @@ class Vocabulary(NamedTuple):
         if attributes := [column.of for column in columns if column.form == Form.MEMORY]:
             memory = LabelMemory.from_dict(saved["memory"], attributes)
         labels = saved.get("labels", [])
-        loaded = cls(saved["values"], pairs, saved["phrases"], memory, labels)
+        loaded = cls(saved["values"], pairs, saved["phrases"], memory, {}, labels)
         loaded.check(columns)
-        return loaded
+        names = [column.name for column in columns if column.form == Form.CLUSTER]
+        clusters = {
+            name: Clusters.from_dict(saved["clusters"][name], len(loaded.values[name]))
+            for name in names
+        }
+        return loaded._replace(clusters=clusters)
 
     def check(self, columns: Sequence[Column]) -> None:
         """Check that values are lists of strings, and pairs are of their numbers.

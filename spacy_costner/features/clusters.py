@@ -1,0 +1,116 @@
+"""Clusters of words, from files."""
+
+import json
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple, Sequence, Union
+
+import numpy
+from spacy.strings import get_string_id
+from thinc.types import Array1d, Ints1d, Ints2d
+
+from .. import sparse
+from .packing import pack, unpack
+
+PREFIXES = (20, 10, 6, 4)
+"""Of the path of a Brown cluster, these first bits are clusters, too (Ratinov & Roth, 2009)."""
+
+
+class Clusters(NamedTuple):
+    """The clusters of D words, as the numbers of the values of a column.
+
+    keys (Array1d): The hashes of the words. Shape: (D,)
+    numbers (Ints2d): Their clusters, -1 for none. Shape: (D, width)
+    """
+
+    keys: Array1d
+    numbers: Ints2d
+
+    def to_dict(self) -> Dict[str, Any]:
+        """What is saved: of this type, and of bytes."""
+        keys, width = self.keys.astype("<u8").tobytes(), self.numbers.shape[1]
+        return {"keys": keys, "width": width, "numbers": pack(self.numbers.T.reshape(-1))}
+
+    @classmethod
+    def from_dict(cls, saved: Dict[str, Any], n_values: int) -> "Clusters":
+        """Load clusters.
+
+        saved (Dict[str, Any]): What `to_dict` returned.
+        n_values (int): The number of values of their column.
+        RETURNS (Clusters): The clusters.
+        RAISES (ValueError): If they are damaged.
+        """
+        keys = numpy.frombuffer(saved["keys"], dtype="<u8").astype("uint64")
+        numbers = unpack(saved["numbers"]).reshape(saved["width"], len(keys)).T
+        if numbers.shape[1] < 1 or (numbers < -1).any() or (numbers >= n_values).any():
+            raise ValueError(f"clusters: expected some of {n_values} for each word")
+        return cls(keys, numpy.ascontiguousarray(numbers))
+
+
+def find_words(words: sparse.IdMap, orth: Array1d, lower: Array1d) -> Ints1d:
+    """The numbers of words as they are written or, if there are none, in lower case.
+
+    words (IdMap): The numbers of words, by hash.
+    orth (Array1d): Hash of each word. Shape: (N,)
+    lower (Array1d): The same in lower case. Shape: (N,)
+    RETURNS (Ints1d): -1 for none. Shape: (N,)
+    """
+    found = words.find(orth)
+    return numpy.where(found < 0, words.find(lower), found)
+
+
+def read_clusters(path: Union[str, Path]) -> Dict[str, List[str]]:
+    """Read the clusters of words.
+
+    path (Union[str, Path]): A file in UTF-8: JSON, an object of words with the number or the path
+        of their cluster; or lines of the path, the word and more, separated by tabs, as Brown
+        clustering writes them.
+    RETURNS (Dict[str, List[str]]): The clusters of each word: one or, of a path of bits, its
+        prefixes from the longest.
+    RAISES (ValueError): If it can't be read.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf8")
+        if text.lstrip()[:1] == "{":
+            pairs = list(json.loads(text).items())
+        else:
+            lines = [line.split("\t") for line in text.splitlines() if line.strip()]
+            pairs = [(line[1], line[0]) for line in lines]
+        if wrong := [pair for pair in pairs if not _is_cluster(pair[1])]:
+            raise ValueError(f"expected a number or a path for each word, got {wrong[0]}")
+    except (OSError, ValueError, IndexError) as error:
+        raise ValueError(
+            "spacy_costner.Features: clusters: expected JSON of words and clusters, or lines of "
+            f"paths and words, in {path}: {error}"
+        ) from error
+    return {word: _values(str(cluster)) for word, cluster in pairs}
+
+
+def _is_cluster(value: Any) -> bool:
+    return isinstance(value, (int, str)) and not isinstance(value, bool) and value != ""
+
+
+def _values(cluster: str) -> List[str]:
+    if set(cluster) <= {"0", "1"} and len(cluster) > 1:
+        return [*dict.fromkeys(cluster[:size] for size in PREFIXES)]
+    return [cluster]
+
+
+def hash_words(words: Sequence[str]) -> Array1d:
+    """The hashes of words. Shape: (D,)"""
+    return numpy.asarray([get_string_id(word) for word in words], dtype="uint64")
+
+
+def number_clusters(words: Dict[str, List[str]], values: Sequence[str]) -> Clusters:
+    """Replace clusters by the numbers of values, without the words that then have none.
+
+    words (Dict[str, List[str]]): The clusters of each word.
+    values (Sequence[str]): The values, in the order of their numbers.
+    RETURNS (Clusters): The clusters.
+    """
+    number = {value: i for i, value in enumerate(values)}
+    width = max((len(found) for found in words.values()), default=1)
+    numbers = numpy.full((len(words), width), -1, dtype="int32")
+    for row, found in zip(numbers, words.values()):
+        row[: len(found)] = [number.get(value, -1) for value in found]
+    is_known = (numbers >= 0).any(axis=1)
+    return Clusters(hash_words([*words])[is_known], numbers[is_known])

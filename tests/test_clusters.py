@@ -1,0 +1,120 @@
+"""Clusters of words from files, as features."""
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Set
+
+import pytest
+import spacy
+import srsly
+from spacy.tokens import Doc
+
+from spacy_costner.features import Features, make_features
+from spacy_costner.features.clusters import read_clusters
+
+VOCAB = spacy.blank("en").vocab
+PATH = "0110" + "11" + "0101" + "1" * 10 + "00"
+"""Of 22 bits: the path of Rome."""
+
+BROWN = f"{PATH}\tRome\t12\n0110\tOslo\t3\n10\tgo\t7\n\n"
+NUMBERS = {"rome": 3, "Oslo": 3, "go": 4, "gone": 4, "never": 5}
+TRAIN = ["Rome", "ROME", "oslo", "go", "Ana"]
+
+
+def collected(path: Path, words: List[str] = TRAIN, **settings: Any) -> Features:
+    windows = settings.pop("windows", {"clusters": 0})
+    features = Features(make_features(windows=windows, clusters=[str(path)], **settings))
+    features.collect([Doc(VOCAB, words=words)])
+    return features
+
+
+def found_names(features: Features, words: List[str]) -> List[Set[str]]:
+    names = features.names()
+    rows = features.find([Doc(VOCAB, words=words)]).rows
+    return [{names[row] for row in token if row >= 0} for token in rows]
+
+
+@pytest.fixture()
+def numbers(tmp_path: Path) -> Path:
+    path = tmp_path / "numbers.json"
+    path.write_text(json.dumps(NUMBERS), encoding="utf8")
+    return path
+
+
+def test_words_have_the_numbers_of_their_clusters(numbers: Path) -> None:
+    """As written or in lower case; also words that are not in the training data, if another word
+    of their cluster is."""
+    features = collected(numbers)
+    numbers.unlink()
+    found = found_names(features, ["Rome", "ROME", "oslo", "Oslo", "gone", "never", "Ana"])
+    rome, go = {"clusters:numbers=3"}, {"clusters:numbers=4"}
+    assert found == [rome, rome, set(), rome, go, set(), set()]
+
+
+def test_paths_have_prefixes(tmp_path: Path) -> None:
+    path = tmp_path / "brown.txt"
+    path.write_text(BROWN, encoding="utf8")
+    assert read_clusters(path) == {
+        "Rome": [PATH[:20], PATH[:10], PATH[:6], "0110"], "Oslo": ["0110"], "go": ["10"],
+    }  # fmt: skip
+    features = collected(path, ["Rome", "Oslo"])
+    rome = {f"clusters:brown={PATH[:size]}" for size in (20, 10, 6, 4)}
+    assert found_names(features, ["Oslo", "Rome", "go"]) == [{"clusters:brown=0110"}, rome, set()]
+    assert len(features) == len(set(features.names())) == 4
+    path.with_suffix(".json").write_text(json.dumps({"Rome": PATH, "Oslo": "0110", "go": "10"}))
+    assert read_clusters(path.with_suffix(".json")) == read_clusters(path)
+
+
+def test_window_and_least_count(numbers: Path) -> None:
+    """The window is 2 if none is given. A cluster occurs as often as its words."""
+    features = collected(numbers, windows={"ORTH": 0}, min_count={"clusters": 2})
+    assert found_names(features, ["go", "Ana", "Rome"])[0] == {"ORTH=go", "clusters:numbers[+2]=3"}
+    default = make_features(clusters=[str(numbers)])
+    assert default.windows["clusters"] == 2 and default.windows["LOWER"] == 2
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        lambda features: Features(features.template).from_bytes(features.to_bytes()),
+        lambda features: pickle.loads(pickle.dumps(features)),
+        lambda features: features.copy(),
+    ],
+    ids=["bytes", "pickle", "copy"],
+)
+def test_clusters_survive(numbers: Path, again: Callable[[Features], Features]) -> None:
+    features = collected(numbers)
+    numbers.unlink()
+    words = [*NUMBERS, *TRAIN]
+    assert found_names(again(features), words) == found_names(features, words)
+
+
+def test_damaged_clusters_are_refused(numbers: Path) -> None:
+    features = collected(numbers)
+    saved = srsly.msgpack_loads(features.to_bytes())
+    found = saved["clusters"]["clusters:numbers"]
+    damages: List[Dict[str, Any]] = [{"keys": found["keys"][8:]}, {"width": 0}, {"numbers": b""}]
+    for damage in damages:
+        clusters = {"clusters:numbers": {**found, **damage}}
+        data = srsly.msgpack_dumps({**saved, "clusters": clusters})
+        with pytest.raises(ValueError, match="features of a linear CRF: expected what was saved"):
+            Features(features.template).from_bytes(data)
+    fewer = {**saved["values"], "clusters:numbers": ["3"]}
+    with pytest.raises(ValueError, match="clusters: expected some of 1 for each word"):
+        Features(features.template).from_bytes(srsly.msgpack_dumps({**saved, "values": fewer}))
+
+
+@pytest.mark.parametrize("text", ["{", '{"Rome": null}', '{"Rome": ""}', "0110 Rome 12", "0110"])
+def test_bad_files_are_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "bad.json"
+    path.write_text(text, encoding="utf8")
+    with pytest.raises(ValueError, match=r"clusters: expected JSON of words.*in .*bad\.json"):
+        collected(path)
+    with pytest.raises(ValueError, match=r"clusters: expected JSON of words.*no\.json"):
+        collected(tmp_path / "no.json")
+
+
+def test_files_of_the_same_name_are_refused() -> None:
+    with pytest.raises(ValueError, match="clusters: expected files of different names, got"):
+        make_features(clusters=["a/paths.json", "b/paths.txt"])
