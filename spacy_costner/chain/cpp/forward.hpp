@@ -62,8 +62,9 @@ class ForwardMessages {
     ForwardMessages(const Potentials& scores, int n_threads, const std::vector<char>& left_out)
         : chain(scores), rows(chain), width(rows.width), n_threads(n_threads),
           schedule(chain.lengths, chain.n_sequences, ROWS, n_threads, left_out),
-          underflow(chain.n_sequences), log_z(chain.n_sequences), memory_(chain.n_tokens * (2 * width + 1)),
-          emissions_(memory_), alpha_(emissions_ + chain.n_tokens * width), factors_(alpha_ + chain.n_tokens * width) {
+          underflow(chain.n_sequences), log_z(chain.n_sequences), memory_(chain.n_tokens * (3 * width + 1)),
+          emissions_(memory_), alpha_(emissions_ + chain.n_tokens * width), beta_(alpha_ + chain.n_tokens * width),
+          factors_(beta_ + chain.n_tokens * width) {
         exponentiate_transitions();
         for_groups([&](const Group& group, int) { forward(group); });
     }
@@ -77,6 +78,7 @@ class ForwardMessages {
     const Real* alpha_row(int64_t token) const { return alpha_ + token * width; }
     const Real* emission_row(int64_t token) const { return emissions_ + token * width; }
     const Real* transition_row(int place) const { return transitions_ + static_cast<std::size_t>(place) * width; }
+    Real* beta_row(int64_t token) const { return beta_ + token * width; }  // room for ForwardBackward
     Real factor(int64_t token) const { return factors_[token]; }
 
     void clear_rows(const std::vector<char>& of_sequences, Score* d_emissions) const {
@@ -284,7 +286,7 @@ class ForwardMessages {
     }
 
     Buffer<Real> memory_;  // one piece, for malloc to keep it for the next call
-    Real *const emissions_, *const alpha_, *const factors_;
+    Real *const emissions_, *const alpha_, *const beta_, *const factors_;
     Buffer<Real> transitions_;
     Real shift_ = 0;
     bool small_transitions_ = false;

@@ -33,7 +33,6 @@ class ForwardBackward final : public Messages {
     // Computes beta when it is first needed. RETURNS the sequences that underflow.
     const std::vector<char>& run_backward() const {
         std::call_once(has_beta_, [&] {
-            beta_ = Buffer<Real>(chain.n_tokens * width);
             transposed_ = forward.transpose();
             underflow_ = forward.underflow;
             std::vector<Backward> threads;
@@ -70,7 +69,7 @@ class ForwardBackward final : public Messages {
     }
 
     const Real* alpha_row(int64_t token) const { return forward.alpha_row(token); }
-    const Real* beta_row(int64_t token) const { return beta_ + token * width; }
+    const Real* beta_row(int64_t token) const { return forward.beta_row(token); }
     const Real* emission_row(int64_t token) const { return forward.emission_row(token); }
     const Real* transition_row(int place) const { return forward.transition_row(place); }
     Real factor(int64_t token) const { return forward.factor(token); }
@@ -98,7 +97,7 @@ class ForwardBackward final : public Messages {
         const Group rest = without(group, underflow_.data(), kept);
         Real* beta[ROWS];
         for (int r = 0; r < rest.size; r++)
-            beta[r] = beta_ + chain.begins[rest.sequences[r]] * width;
+            beta[r] = forward.beta_row(chain.begins[rest.sequences[r]]);
         thread.backward(rest, beta, underflow_.data());
         for (int r = 0; r < rest.size; r++) {
             const int64_t s = rest.sequences[r];
@@ -108,7 +107,7 @@ class ForwardBackward final : public Messages {
 
     void normalise(int64_t token) const {
         const Real* alpha = alpha_row(token);
-        Real* beta = beta_ + token * width;
+        Real* beta = forward.beta_row(token);
         Vec<Real> overlap = splat(Real(0));
         for (int k = 0; k < width; k += LANES<Real>) overlap += load(alpha + k) * load(beta + k);
         const Real scale = 1 / sum_lanes<Real>(overlap);
@@ -117,7 +116,6 @@ class ForwardBackward final : public Messages {
 
     const Potentials scores_;
     mutable std::once_flag has_beta_;
-    mutable Buffer<Real> beta_;
     mutable Matrix<Real> transposed_;
     mutable std::vector<char> underflow_;
     mutable std::mutex mutex_;
