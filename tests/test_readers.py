@@ -1,14 +1,16 @@
 """Corpora of every format become the docs that they describe."""
 
 import json
+import sys
 import warnings
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
 import numpy
 import pytest
 import spacy
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Corpus
@@ -116,7 +118,7 @@ def test_missing_tags_are_missing(tag: str, tmp_path: Path) -> None:
         ("B-PER I-PER O I-ORG I-ORG", 1),
         ("B-PER L-PER O I-ORG L-ORG", 1),
         ("B-PER L-PER O B-ORG I-ORG", 1),
-        ("U-PER I-PER O L-ORG B-ORG", 4),
+        ("U-PER I-PER O L-ORG B-ORG", 3),
         ("I-PER I-PER O B-ORG I-PER", 1),
     ],
 )
@@ -431,10 +433,9 @@ def docs_of_all_kinds(draw: st.DrawFn) -> Doc:
     )
     doc = Doc(spacy.blank("en").vocab, words=words, spaces=spaces, sent_starts=starts)
     borders = sorted(draw(st.sets(st.integers(0, n), max_size=6)))
-    pieces = [*zip(borders, borders[1:])]
     ids = draw(st.sampled_from([{}, {"kb_id": "Q84"}, {"span_id": "x"}]))
     entities, missing = [], []
-    for start, end in pieces:
+    for start, end in pairwise(borders):
         kind = draw(st.sampled_from(["entity", "missing", "outside"]))
         if kind == "entity":
             entities.append(Span(doc, start, end, label=draw(LABELS), **ids))
@@ -507,6 +508,8 @@ def test_tasks_come_back(given_tasks: List[Task], tmp_path_factory: Any) -> None
 @settings(max_examples=100, deadline=None)
 @given(docs=st.lists(docs_of_all_kinds(), min_size=1, max_size=4))
 def test_docs_come_back_from_columns(docs: List[Doc], tmp_path_factory: Any) -> None:
+    crosses = [t.is_sent_start for doc in docs for ent in doc.ents for t in ent[1:]]
+    assume(not any(crosses))  # Columns can't say that.
     path = tmp_path_factory.mktemp("columns") / "a.conll"
     assert write_columns(path, docs) == 0
     again = read(path, Found())
@@ -676,14 +679,14 @@ def test_dataset_with_splits(tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets", reason="the extra `datasets` is not installed")
     split = datasets.Dataset.from_dict({"tokens": WORDS[1:], "ner_tags": [["O", "O", "B-LOC"]]})
     datasets.DatasetDict(train=split, test=split).save_to_disk(str(tmp_path / "a"))
-    with pytest.raises(ValueError, match="expected one split, got 2: give .*train or .*test"):
+    with pytest.raises(ValueError, match=r"expected one split, got 2: give .*train or .*test"):
         read(tmp_path / "a")
     assert entities(read(tmp_path / "a" / "train")) == [("Oslo", "LOC")]
 
 
 def test_datasets_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written(tmp_path / "state.json", "{}")
-    monkeypatch.setitem(__import__("sys").modules, "datasets", None)
+    monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(ImportError, match=r"needs the library `datasets`: pip install"):
         read(tmp_path)
 
