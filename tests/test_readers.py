@@ -555,7 +555,7 @@ def same(one: Any, other: Any) -> bool:
         {"limit": 2},
         {"augmenter": lambda nlp, eg: [eg, eg]},
     ],
-    ids=str,
+    ids=lambda settings: next(iter(settings), "none"),
 )
 def test_examples_are_those_of_spacy(settings: Dict[str, Any], tmp_path: Path) -> None:
     """From .spacy and from the file that it was made of."""
