@@ -25,7 +25,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("page", ["annotation.md", "maintaining.md"])
+@pytest.mark.parametrize("page", ["annotation.md", "data.md", "maintaining.md"])
 def test_examples_run(page: str, workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(workplace)
     fix_random_seed(0)

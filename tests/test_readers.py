@@ -1,6 +1,7 @@
 """Corpora of every format become the docs that they describe."""
 
 import json
+import sys
 import warnings
 from itertools import pairwise
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any, Dict, List, Tuple
 import numpy
 import pytest
 import spacy
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Corpus
@@ -117,7 +118,7 @@ def test_missing_tags_are_missing(tag: str, tmp_path: Path) -> None:
         ("B-PER I-PER O I-ORG I-ORG", 1),
         ("B-PER L-PER O I-ORG L-ORG", 1),
         ("B-PER L-PER O B-ORG I-ORG", 1),
-        ("U-PER I-PER O L-ORG B-ORG", 4),
+        ("U-PER I-PER O L-ORG B-ORG", 3),
         ("I-PER I-PER O B-ORG I-PER", 1),
     ],
 )
@@ -432,10 +433,9 @@ def docs_of_all_kinds(draw: st.DrawFn) -> Doc:
     )
     doc = Doc(spacy.blank("en").vocab, words=words, spaces=spaces, sent_starts=starts)
     borders = sorted(draw(st.sets(st.integers(0, n), max_size=6)))
-    pieces = [*pairwise(borders)]
     ids = draw(st.sampled_from([{}, {"kb_id": "Q84"}, {"span_id": "x"}]))
     entities, missing = [], []
-    for start, end in pieces:
+    for start, end in pairwise(borders):
         kind = draw(st.sampled_from(["entity", "missing", "outside"]))
         if kind == "entity":
             entities.append(Span(doc, start, end, label=draw(LABELS), **ids))
@@ -508,6 +508,8 @@ def test_tasks_come_back(given_tasks: List[Task], tmp_path_factory: Any) -> None
 @settings(max_examples=100, deadline=None)
 @given(docs=st.lists(docs_of_all_kinds(), min_size=1, max_size=4))
 def test_docs_come_back_from_columns(docs: List[Doc], tmp_path_factory: Any) -> None:
+    crosses = [t.is_sent_start for doc in docs for ent in doc.ents for t in ent[1:]]
+    assume(not any(crosses))  # Columns can't say that.
     path = tmp_path_factory.mktemp("columns") / "a.conll"
     assert write_columns(path, docs) == 0
     again = read(path, Found())
@@ -553,7 +555,7 @@ def same(one: Any, other: Any) -> bool:
         {"limit": 2},
         {"augmenter": lambda nlp, eg: [eg, eg]},
     ],
-    ids=str,
+    ids=lambda settings: next(iter(settings), "none"),
 )
 def test_examples_are_those_of_spacy(settings: Dict[str, Any], tmp_path: Path) -> None:
     """From .spacy and from the file that it was made of."""
@@ -684,7 +686,7 @@ def test_dataset_with_splits(tmp_path: Path) -> None:
 
 def test_datasets_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written(tmp_path / "state.json", "{}")
-    monkeypatch.setitem(__import__("sys").modules, "datasets", None)
+    monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(ImportError, match=r"needs the library `datasets`: pip install"):
         read(tmp_path)
 

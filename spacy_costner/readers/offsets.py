@@ -168,12 +168,13 @@ def _mark(columns: Ints2d, doc: Doc, span: Optional[TaskSpan]) -> None:
     if span is None:
         columns[:, 1] = MISSING
         return
-    names = (span.label, span.extra.get("kb_id"), span.extra.get("id"))
     columns[:, 1] = INSIDE
-    columns[:1, 1] = BEGIN
-    columns[:, 2:] = [
-        doc.vocab.strings.add(name) if isinstance(name, str) and name else 0 for name in names
-    ]
+    columns[0, 1] = BEGIN
+    columns[:, 2] = doc.vocab.strings.add(span.label)
+    for column, key in ((3, "kb_id"), (4, "id")) if span.extra else ():
+        name = span.extra.get(key)
+        if isinstance(name, str):
+            columns[:, column] = doc.vocab.strings.add(name)
 
 
 def doc_to_task(doc: Doc, extra: Mapping[str, Any] = {}) -> Task:

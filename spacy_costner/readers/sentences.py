@@ -77,8 +77,8 @@ def _make(
 
 def copy_tokens(doc: Doc) -> Doc:
     """Make a doc of the words and spaces of another. It has no annotation."""
-    words, spaces = doc.to_array([ORTH, SPACY]).T
-    return Doc(doc.vocab, words=words, spaces=spaces.astype(bool))
+    words, spaces = doc.to_array([ORTH, SPACY]).T.tolist()
+    return Doc(doc.vocab, words=words, spaces=spaces)
 
 
 def doc_starts(sent_start: Array1d, part: Ints1d, n_sents: Optional[int]) -> List[int]:
