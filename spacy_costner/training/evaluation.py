@@ -4,6 +4,7 @@ The best of the models that are evaluated is saved as "model-best". The first of
 the first step. If no other follows, or few do, the best model is hardly trained.
 """
 
+import random
 from contextlib import contextmanager
 from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Optional
 
@@ -15,15 +16,18 @@ from thinc.api import Config
 
 CALLBACK = "spacy_costner.evaluate_each_epoch.v1"
 
+N_PASSES = 10
+"""If batches are by words, the number of steps of an epoch depends on the order of the docs: as
+many orders are tried, and the fewest steps count."""
+
 UNCERTAIN = 100
-"""If batches are by words, the number of steps of an epoch depends on the order of the docs. The
-last evaluation is this part of all steps before the end, so that it is not missed."""
+"""An order with this share of steps less is expected, too."""
 
 
 class Evaluations(NamedTuple):
     """When training evaluates: at step 0 and every `frequency` steps.
 
-    steps_per_epoch (int): Number of steps of an epoch.
+    steps_per_epoch (int): Number of steps of the shortest epoch.
     n_steps (Optional[int]): Number of steps after which training ends at the latest. None: no
         limit.
     frequency (int): Number of steps from one evaluation to the next.
@@ -62,11 +66,12 @@ class Evaluations(NamedTuple):
         """
         if self.are_in_each_epoch and self.are_after_training:
             return self
+        most = self.steps_per_epoch - self.steps_per_epoch // UNCERTAIN
+        most = max(min(most, self.frequency), 1)
         if self.n_steps is None:
-            return self._replace(frequency=self.steps_per_epoch)
+            return self._replace(frequency=most)
         last = max(self.n_steps - 1 - self.n_steps // UNCERTAIN, 1)
-        n_evaluations = -(-last // max(min(self.steps_per_epoch, self.frequency), 1))
-        return self._replace(frequency=max(last // n_evaluations, 1))
+        return self._replace(frequency=max(last // -(-last // most), 1))
 
 
 def count_evaluations(
@@ -84,10 +89,15 @@ def count_evaluations(
     max_epochs, max_steps = training["max_epochs"], training["max_steps"]
     if max_epochs < 0:
         return None
-    steps_per_epoch = sum(1 for _ in training["batcher"](examples))
-    limits = [max_epochs * steps_per_epoch, max_steps + 1 if max_steps else 0]
+    examples, rng, n_batches = list(examples), random.Random(0), []
+    for _ in range(min(max_epochs or N_PASSES, N_PASSES)):
+        # Sizes of batches may grow from epoch to epoch.
+        n_batches.append(sum(1 for _ in training["batcher"](examples)))
+        rng.shuffle(examples)
+    of_epochs = sum(n_batches) + n_batches[-1] * max(max_epochs - N_PASSES, 0) if max_epochs else 0
+    limits = [of_epochs, max_steps + 1 if max_steps else 0]
     n_steps = min((limit for limit in limits if limit), default=None)
-    found = Evaluations(steps_per_epoch, n_steps, training["eval_frequency"])
+    found = Evaluations(min(n_batches), n_steps, training["eval_frequency"])
     return found.in_each_epoch() if before_init is evaluate_each_epoch else found
 
 
