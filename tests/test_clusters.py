@@ -5,13 +5,18 @@ import pickle
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Set
 
+import numpy
 import pytest
 import spacy
 import srsly
+from hypothesis import given
+from hypothesis import strategies as st
 from spacy.tokens import Doc
+from spacy.vocab import Vocab
 
 from spacy_costner.features import Features, make_features
 from spacy_costner.features.clusters import read_clusters
+from spacy_costner.features.k_means import k_means, to_unit_length
 
 VOCAB = spacy.blank("en").vocab
 PATH = "0110" + "11" + "0101" + "1" * 10 + "00"
@@ -113,6 +118,53 @@ def test_bad_files_are_named(tmp_path: Path, text: str) -> None:
         collected(path)
     with pytest.raises(ValueError, match=r"clusters: expected JSON of words.*no\.json"):
         collected(tmp_path / "no.json")
+
+
+NEAR = {"Rome": (0, 5), "oslo": (0.1, 2), "go": (3, 0), "went": (2, 0.1), "Ana": (-1, -1)}
+"""Words with vectors: two places, two verbs and a name."""
+
+
+def with_vectors() -> Vocab:
+    vocab = Vocab(lex_attr_getters=VOCAB.lex_attr_getters)
+    vocab.reset_vectors(width=2)
+    for word, vector in NEAR.items():
+        vocab.set_vector(word, numpy.asarray(vector, dtype="float32"))
+    return vocab
+
+
+def test_words_of_near_vectors_share_clusters() -> None:
+    """Also those that are not in the training data, and after the vectors are gone."""
+    features = Features(make_features(windows={"vectors": 0}, vectors=[3, 1, 3]))
+    vocab = with_vectors()
+    features.collect([Doc(vocab, words=["Rome", "go", "Ana"])])
+    again = Features(features.template).from_bytes(features.to_bytes())
+    rome, oslo, go, went, ana, other = found_names(again, [*NEAR, "other"])
+    assert rome == oslo != go == went and other == set()
+    assert len({*rome, *go, *ana}) == 4 and rome & go & ana == {"vectors=1:0"}
+    assert found_names(again, ["OSLO"]) == [oslo]
+    nothing = Features(features.template)
+    nothing.collect([])
+    assert len(nothing) == 0 and found_names(nothing, ["Rome"]) == [set()]
+
+
+@given(st.integers(1, 6), st.integers(1, 12), st.integers(0, 3))
+def test_k_means_ends_where_no_point_is_nearer_to_another_centre(k: int, n: int, seed: int) -> None:
+    """With few points, 15 iterations are enough to end: the clusters are those of their means."""
+    points = to_unit_length(numpy.random.default_rng(seed).normal(size=(n, 3)))
+    found = k_means(points, k, seed=seed)
+    numpy.testing.assert_array_equal(found, k_means(points, k, seed=seed))
+    means = [points[found == i].sum(axis=0) for i in sorted(set(found.tolist()))]
+    cosines = points @ to_unit_length(numpy.asarray(means)).T
+    own = numpy.searchsorted(sorted(set(found.tolist())), found)
+    assert (cosines[numpy.arange(n), own] >= cosines.max(axis=1) - 1e-5).all()
+
+
+def test_vectors_have_to_be_there() -> None:
+    features = Features(make_features(vectors=[64]))
+    with pytest.raises(ValueError, match="vectors: expected static vectors of words in the pipe"):
+        features.collect([Doc(VOCAB, words=["Rome"])])
+    with pytest.raises(ValueError, match="vectors: expected a whole number of at least 1, got 0"):
+        make_features(vectors=[0])
 
 
 def test_files_of_the_same_name_are_refused() -> None:

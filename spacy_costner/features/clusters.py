@@ -2,13 +2,14 @@
 
 import json
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Sequence, Union
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple, Union
 
 import numpy
 from spacy.strings import get_string_id
 from thinc.types import Array1d, Ints1d, Ints2d
 
 from .. import sparse
+from .memory import number_keys
 from .packing import pack, unpack
 
 PREFIXES = (20, 10, 6, 4)
@@ -95,22 +96,42 @@ def _values(cluster: str) -> List[str]:
     return [cluster]
 
 
-def hash_words(words: Sequence[str]) -> Array1d:
-    """The hashes of words. Shape: (D,)"""
-    return numpy.asarray([get_string_id(word) for word in words], dtype="uint64")
-
-
-def number_clusters(words: Dict[str, List[str]], values: Sequence[str]) -> Clusters:
-    """Replace clusters by the numbers of values, without the words that then have none.
+def number_clusters(words: Dict[str, List[str]]) -> Tuple[Clusters, List[str]]:
+    """The clusters of words as numbers, and what these stand for.
 
     words (Dict[str, List[str]]): The clusters of each word.
-    values (Sequence[str]): The values, in the order of their numbers.
-    RETURNS (Clusters): The clusters.
+    RETURNS (Tuple[Clusters, List[str]]): The clusters, and the names of all of them.
     """
-    number = {value: i for i, value in enumerate(values)}
+    names = sorted({name for found in words.values() for name in found})
+    number = {name: i for i, name in enumerate(names)}
     width = max((len(found) for found in words.values()), default=1)
     numbers = numpy.full((len(words), width), -1, dtype="int32")
     for row, found in zip(numbers, words.values()):
-        row[: len(found)] = [number.get(value, -1) for value in found]
+        row[: len(found)] = [number[name] for name in found]
+    keys = numpy.asarray([get_string_id(word) for word in words], dtype="uint64")
+    return Clusters(keys, numbers), names
+
+
+def count_clusters(
+    clusters: Clusters, names: Sequence[str], orth: Array1d, lower: Array1d
+) -> Dict[str, int]:
+    """How often each cluster is in a corpus, if it is. See `find_words` for the words."""
+    found = find_words(number_keys(clusters.keys), orth, lower)
+    numbers = clusters.numbers[found[found >= 0]]
+    n_times = numpy.bincount(numbers[numbers >= 0], minlength=len(names)).tolist()
+    return {name: n for name, n in zip(names, n_times) if n}
+
+
+def keep_clusters(clusters: Clusters, names: Sequence[str], values: Sequence[str]) -> Clusters:
+    """The same clusters with other numbers, without the words that then have none.
+
+    clusters (Clusters): The clusters.
+    names (Sequence[str]): Their names.
+    values (Sequence[str]): The names of those that stay, in the order of their new numbers.
+    RETURNS (Clusters): The clusters that stay.
+    """
+    new = {value: i for i, value in enumerate(values)}
+    numbers = numpy.asarray([*(new.get(name, -1) for name in names), -1], dtype="int32")
+    numbers = numbers[clusters.numbers]  # the last is for none
     is_known = (numbers >= 0).any(axis=1)
-    return Clusters(hash_words([*words])[is_known], numbers[is_known])
+    return Clusters(clusters.keys[is_known], numbers[is_known])

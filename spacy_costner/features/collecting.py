@@ -1,7 +1,7 @@
 """Collect the vocabulary of features from docs."""
 
 from collections import Counter
-from typing import Dict, Iterable, List, Optional, Tuple
+from typing import Dict, Iterable, List, Mapping, Optional, Tuple
 
 import numpy
 from spacy.strings import StringStore
@@ -9,14 +9,16 @@ from spacy.tokens import Doc
 from spacy.vocab import Vocab
 from thinc.types import Array1d
 
-from .clusters import find_words, hash_words, number_clusters, read_clusters
+from .clusters import Clusters, count_clusters, keep_clusters, number_clusters, read_clusters
 from .counting import OUTSIDE, Gold, count_labels, read_gold
 from .gazetteer import PLACES, Gazetteer
+from .k_means import cluster_vectors
 from .lookup import Lookup, pair_up
-from .memory import number_keys
-from .template import GAZETTEER, Column, Form, Template, attributes_of
+from .template import GAZETTEER, VECTORS, Column, Form, Template, attributes_of
 from .tokens import Tokens, concatenate, read_tokens
 from .vocabulary import Vocabulary
+
+Named = Tuple[Clusters, List[str]]
 
 
 def collect_vocabulary(docs: Iterable[Doc], template: Template) -> Vocabulary:
@@ -34,18 +36,19 @@ def collect_vocabulary(docs: Iterable[Doc], template: Template) -> Vocabulary:
     strings = StringStore(PLACES)
     tokens, gold, vocab = _read_all(docs, template, gazetteers, strings)
     phrases = {name: gazetteer.phrases for name, gazetteer in gazetteers.items()}
-    words = {name: read_clusters(path) for name, path in template.cluster_files.items()}
-    values = {}
+    clusters, values = _read_clusters(template, vocab), {}
     for column in columns:
         if column.has_values:
             least = template.least_count(column.kind)
+            counts: Mapping[str, int]
             if column.form == Form.CLUSTER:
-                counts = _count_clusters(words[column.name], tokens)
+                lower = tokens.keys[column.of]
+                counts = count_clusters(*clusters[column.name], tokens.orth, lower)
             else:
                 counts = _count_values(column, tokens, vocab, strings)
             values[column.name] = sorted(value for value, n in counts.items() if n >= least)
-    clusters = {name: number_clusters(found, values[name]) for name, found in words.items()}
-    found = Vocabulary(values, {}, phrases, None, clusters)
+    kept = {name: keep_clusters(*found, values[name]) for name, found in clusters.items()}
+    found = Vocabulary(values, {}, phrases, None, kept)
     labels = vocab.strings if vocab else strings
     if template.document:
         names = {labels[key] for doc in gold for key in numpy.unique(doc.label).tolist() if key}
@@ -90,14 +93,15 @@ def _read_all(
     return concatenate(parts), gold, vocab
 
 
-def _count_clusters(words: Dict[str, List[str]], tokens: Tokens) -> "Counter[str]":
-    found = find_words(number_keys(hash_words([*words])), tokens.orth, tokens.keys["LOWER"])
-    counts: Counter[str] = Counter()
-    n_times = numpy.bincount(found[found >= 0], minlength=len(words)).tolist()
-    for values, n in zip(words.values(), n_times):
-        for value in values if n else ():
-            counts[value] += n
-    return counts
+def _read_clusters(template: Template, vocab: Optional[Vocab]) -> Dict[str, Named]:
+    """The clusters of words with their names, by column."""
+    found = {
+        name: number_clusters(read_clusters(path)) for name, path in template.cluster_files.items()
+    }
+    if template.vectors:
+        no_words = number_clusters({})
+        found[VECTORS] = cluster_vectors(vocab, template.vectors) if vocab else no_words
+    return found
 
 
 def _count_values(

@@ -32,6 +32,7 @@ MEMORY = "memory"
 ELSEWHERE = "elsewhere"
 DOCUMENT = "document"
 CLUSTERS = "clusters"
+VECTORS = "vectors"
 DOC = "doc"
 WINDOWS = {"ORTH": 2, "LOWER": 2, "SHAPE": 2, "prefix": 1, "suffix": 1, "flags": 1}
 AFFIXES = (1, 2, 3, 4)
@@ -92,6 +93,7 @@ class Template:
     elsewhere: Mapping[str, int] = field(default_factory=dict)
     document: Mapping[str, int] = field(default_factory=dict)
     clusters: Sequence[str] = ()
+    vectors: Sequence[int] = ()
 
     @property
     def columns(self) -> List[Column]:
@@ -99,15 +101,13 @@ class Template:
         columns = []
         for kind, window in self.windows.items():
             offsets = tuple(range(-window, window + 1))
-            if kind == CLUSTERS:
-                columns += [
-                    Column(name, offsets, kind, Form.CLUSTER, of="LOWER")
-                    for name in self.cluster_files
-                ]
-                continue
             columns += [
                 Column(name, offsets, kind, Form.WORD if view else Form.TOKEN, view)
                 for name, view in self._views(kind).items()
+            ]
+            columns += [
+                Column(name, offsets, kind, Form.CLUSTER, of="LOWER")
+                for name in self._clusterings(kind)
             ]
         for kind, window in self.bigrams.items():
             offsets = tuple(range(-window, window))
@@ -133,6 +133,12 @@ class Template:
         """The files of clusters, by the names of their columns."""
         return {f"{CLUSTERS}:{Path(path).stem}": path for path in self.clusters}
 
+    def _clusterings(self, kind: str) -> List[str]:
+        """The columns of clusters of a kind."""
+        if kind == VECTORS:
+            return [VECTORS] if self.vectors else []
+        return [*self.cluster_files] if kind == CLUSTERS else []
+
     def least_count(self, kind: str) -> int:
         """How often a value has to occur to be a feature."""
         if isinstance(self.min_count, int):
@@ -145,6 +151,8 @@ class Template:
             return {f"{kind}{size}": cut(size) for size in self.affixes}
         if kind == "flags":
             return {name: flag(name) for name in self.flags}
+        if kind in (CLUSTERS, VECTORS):
+            return {}
         if kind == GAZETTEER:
             return {f"{kind}:{name}": None for name in self.gazetteers}
         return {kind: WORD_VIEWS.get(kind)}
@@ -182,6 +190,7 @@ def make_features(
     elsewhere: Optional[Dict[str, int]] = None,
     document: Optional[Dict[str, int]] = None,
     clusters: Sequence[str] = (),
+    vectors: Sequence[int] = (),
 ) -> Template:
     """Build a template of features.
 
@@ -214,14 +223,17 @@ def make_features(
         side. The first pass is a model of its own, without these features: see `FirstPass`.
     clusters (Sequence[str]): Files of the clusters of words: see `read_clusters`. Their kind in
         windows is "clusters".
+    vectors (Sequence[int]): Numbers of clusters that the words with a static vector are divided
+        into. Their kind in windows is "vectors".
     RETURNS (Template): The template.
     RAISES (ValueError): If a kind or a flag is unknown, or a number is out of its range.
     """
     windows = dict(WINDOWS) if windows is None else dict(windows)
     if gazetteers and GAZETTEER not in windows:
         windows[GAZETTEER] = 1
-    if clusters and CLUSTERS not in windows:
-        windows[CLUSTERS] = 2
+    for kind, given in ((CLUSTERS, clusters), (VECTORS, vectors)):
+        if given and kind not in windows:
+            windows[kind] = 2
     template = Template(
         windows,
         tuple(affixes),
@@ -234,6 +246,7 @@ def make_features(
         elsewhere or {},
         document or {},
         tuple(clusters),
+        tuple(dict.fromkeys(vectors)),
     )
     _check(template)
     return template
@@ -254,6 +267,8 @@ def _check(template: Template) -> None:
                     f"{where}: {field_name}: expected some of the kinds in windows, "
                     f"{', '.join(template.windows)}, got {kind!r}"
                 )
+    for size in template.vectors:
+        _check_count(size, 1, f"{where}: vectors")
     for size in template.affixes:
         _check_count(size, 1, f"{where}: affixes")
     for name in template.flags:
@@ -283,7 +298,7 @@ def _check_kind(kind: str, where: str, *, is_attribute: bool) -> None:
     """Check a kind, or one that each token has one value of which spaCy knows."""
     known = [name for name in (*WORD_VIEWS, *ATTRIBUTES) if name in IDS]
     if not is_attribute:
-        known += ["character_type", "prefix", "suffix", "flags", GAZETTEER, CLUSTERS]
+        known += ["character_type", "prefix", "suffix", "flags", GAZETTEER, CLUSTERS, VECTORS]
     if kind in known or (kind.startswith(EXTENSION) and len(kind) > len(EXTENSION)):
         return
     raise ValueError(
