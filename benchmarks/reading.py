@@ -7,7 +7,6 @@ Both take turns in one process, each with a new vocabulary, and in changing orde
 those of the processor. The .spacy file of a row has the same docs.
 """
 
-import gc
 import json
 import sys
 import time
@@ -67,7 +66,6 @@ def make_files(columns: Path, folder: Path) -> Dict[str, Files]:
 def seconds(read: Callable) -> float:
     """The time to read a corpus with a new vocabulary."""
     nlp = spacy.blank("es")
-    gc.collect()
     began = time.process_time()
     examples = list(read(nlp))
     took = time.process_time() - began

@@ -30,7 +30,7 @@ TRAIN = ["Rome", "ROME", "oslo", "go", "Ana"]
 def collected(path: Path, words: List[str] = TRAIN, **settings: Any) -> Features:
     windows = settings.pop("windows", {"clusters": 0})
     features = Features(make_features(windows=windows, clusters=[str(path)], **settings))
-    features.collect([Doc(VOCAB, words=words)])
+    features.build_vocab([Doc(VOCAB, words=words)])
     return features
 
 
@@ -136,14 +136,14 @@ def test_words_of_near_vectors_share_clusters() -> None:
     """Also those that are not in the training data, and after the vectors are gone."""
     features = Features(make_features(windows={"vectors": 0}, vectors=[3, 1, 3]))
     vocab = with_vectors()
-    features.collect([Doc(vocab, words=["Rome", "go", "Ana"])])
+    features.build_vocab([Doc(vocab, words=["Rome", "go", "Ana"])])
     again = Features(features.template).from_bytes(features.to_bytes())
     rome, oslo, go, went, ana, other = found_names(again, [*NEAR, "other"])
     assert rome == oslo != go == went and other == set()
     assert len({*rome, *go, *ana}) == 4 and rome & go & ana == {"vectors=1:0"}
     assert found_names(again, ["OSLO"]) == [oslo]
     nothing = Features(features.template)
-    nothing.collect([])
+    nothing.build_vocab([])
     assert len(nothing) == 0 and found_names(nothing, ["Rome"]) == [set()]
 
 
@@ -162,7 +162,7 @@ def test_k_means_ends_where_no_point_is_nearer_to_another_centre(k: int, n: int,
 def test_vectors_have_to_be_there() -> None:
     features = Features(make_features(vectors=[64]))
     with pytest.raises(ValueError, match="vectors: expected static vectors of words in the pipe"):
-        features.collect([Doc(VOCAB, words=["Rome"])])
+        features.build_vocab([Doc(VOCAB, words=["Rome"])])
     with pytest.raises(ValueError, match="vectors: expected a whole number of at least 1, got 0"):
         make_features(vectors=[0])
 

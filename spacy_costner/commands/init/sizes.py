@@ -8,7 +8,6 @@ from typing import (
     Callable,
     Dict,
     Iterable,
-    Iterator,
     List,
     NamedTuple,
     Optional,
@@ -19,18 +18,21 @@ from typing import (
 )
 
 import spacy
-from spacy.tokens import Doc
-from spacy.training import Corpus
 from spacy.util import registry
 from thinc.api import Config
 
+from ...readers import read_docs
+from ...tags import SINGLE
 from .sections import Section, below, find, make_section, render, set_values
 
 WORDS = 25
 """Words of a sentence, where only the number of sentences is known."""
 
-LONG = 50
-"""Words of a doc. With longer docs, batches of a linear model are smaller."""
+SENTENCES = 3
+"""Sentences of a doc, on average, from which a second pass of a linear model pays."""
+
+MANY_LABELS = 20
+"""More labels have a single O: see docs/linear.md."""
 
 UPDATES = 100
 """Updates of a linear model in an epoch, at least; batches of a small corpus are smaller."""
@@ -88,7 +90,7 @@ def look(path: Path, lang: str) -> Size:
     forms: Set[int] = set()
     labels: Set[str] = set()
     sentences = entities = 0
-    for doc in read_docs(path, lang):
+    for doc in read_docs(spacy.blank(lang), path):
         lengths.append(len(doc))
         sentences += sum(1 for _ in doc.sents) if doc.has_annotation("SENT_START") else 1
         forms.update(token.norm for token in doc)
@@ -97,13 +99,6 @@ def look(path: Path, lang: str) -> Size:
     if not entities:
         raise ValueError(f"{path}: expected docs with entities, got none in {len(lengths)} docs")
     return Size(tuple(lengths), sentences, len(forms), entities, tuple(sorted(labels)))
-
-
-def read_docs(path: Path, lang: str) -> Iterator[Doc]:
-    """The annotated docs of a corpus that are not empty."""
-    for eg in Corpus(path)(spacy.blank(lang)):
-        if len(eg.reference):
-            yield eg.reference
 
 
 def size_of_sentences(number: int) -> Size:
@@ -122,18 +117,27 @@ def settings(model: str, size: Size, sections: Sequence[Section]) -> Dict[str, A
     if model == "linear":
         return _of_linear(size, sections)
     chosen = {} if model == "transformer" else _of_tok2vec(size, sections)
-    batcher = _batcher(set_values(sections, chosen))
-    n_batches = sum(1 for _ in batcher([range(length) for length in size.lengths]))
+    n_batches = _count_batches(size, set_values(sections, chosen))
     return {**chosen, **_of_steps(max(1, int(n_batches * SHUFFLED)), sections)}
 
 
+def _count_batches(size: Size, sections: Sequence[Section]) -> int:
+    """The number of batches of an epoch, at their largest."""
+    return sum(1 for _ in _batcher(sections)([range(length) for length in size.lengths]))
+
+
 def _of_linear(size: Size, sections: Sequence[Section]) -> Dict[str, Any]:
-    """Smaller batches of long docs and in small corpora; two evaluations an epoch."""
+    """Smaller batches in a small corpus, and two evaluations an epoch. In docs of several
+    sentences, a second pass sees the labels of words elsewhere in the doc."""
+    chosen: Dict[str, Any] = {}
+    if size.sentences >= SENTENCES * size.docs:
+        chosen["components.ner.model.features.document"] = {"LOWER": 1}
+    if len(size.labels) > MANY_LABELS:
+        chosen["components.ner.outside"] = SINGLE
     most = value(sections, "training.batcher.size")
-    of_words = round(most * LONG * size.docs / size.words)
-    batch = max(1, min(most, of_words, size.docs // UPDATES))
-    n_batches = math.ceil(size.docs / batch)
-    return {"training.batcher.size": batch, "training.eval_frequency": max(1, n_batches // 2)}
+    chosen["training.batcher.size"] = max(1, min(most, size.words // UPDATES))
+    n_batches = _count_batches(size, set_values(sections, chosen))
+    return {**chosen, "training.eval_frequency": max(1, int(n_batches * SHUFFLED) // 2)}
 
 
 def _of_tok2vec(size: Size, sections: Sequence[Section]) -> Dict[str, Any]:
