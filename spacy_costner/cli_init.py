@@ -39,12 +39,12 @@ def init_cli(
     train_path: Annotated[
         Optional[Path],
         Option(
-            "--train", help="Training docs, to choose sizes by: .spacy file or folder", exists=True
+            "--train", help="Training corpus, to choose sizes: see `costner convert`", exists=True
         ),
     ] = None,
     dev_path: Annotated[
         Optional[Path],
-        Option("--dev", help="Development docs: .spacy file or folder", exists=True),
+        Option("--dev", help="Development corpus: see `costner convert`", exists=True),
     ] = None,
     sentences: Annotated[
         Optional[int],

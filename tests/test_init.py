@@ -373,6 +373,21 @@ def corpus_of(path: Path, n_docs: int, n_words: int) -> Path:
     return path
 
 
+@pytest.mark.parametrize("n_sents, passes", [(1, 1), (4, 2)])
+def test_texts_of_several_sentences_get_a_second_pass(
+    n_sents: int, passes: int, tmp_path: Path
+) -> None:
+    """Whether a doc has several sentences is seen without sentence starts, too."""
+    path = tmp_path / "train.jsonl"
+    line = {"text": "She went to Oslo in May. " * n_sents, "label": [[12, 16, "city"]]}
+    path.write_text(f"{json.dumps(line)}\n" * 20, encoding="utf8")
+    size = look(path, "en")
+    assert (size.docs, size.sentences) == (20, 20 * n_sents)
+    config = Config().from_str(write_config(make_plan(), "en", Corpora(path, path, size)))
+    document = config["components"]["ner"]["model"]["features"]["document"]
+    assert document == ({"LOWER": 1} if passes == 2 else None)
+
+
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("n_docs, n_words", [(1, 3), (60, 20), (700, 20), (30, 700), (3000, 20)])
 def test_evaluates_every_epoch(model: str, n_docs: int, n_words: int, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from typing import (
 )
 
 import spacy
+from spacy.pipeline import Sentencizer
 from spacy.util import registry
 from thinc.api import Config
 
@@ -57,7 +58,7 @@ class Size(NamedTuple):
     """The size of a training corpus.
 
     lengths (Tuple[int, ...]): Number of tokens of each doc.
-    sentences (int): Number of sentences; a doc without sentence starts is one.
+    sentences (int): Number of sentences: see `look`.
     forms (Optional[int]): Number of different words, if known.
     entities (int): Number of entities.
     labels (Tuple[str, ...]): Their labels, in alphabetical order.
@@ -79,7 +80,8 @@ class Size(NamedTuple):
 
 
 def look(path: Path, lang: str) -> Size:
-    """Read a training corpus and measure it.
+    """Read a training corpus and measure it. Where docs have no sentence starts, as texts without
+    tokens, sentences end with punctuation, as spaCy's `sentencizer` has it.
 
     path (Path): The corpus.
     lang (str): Its language.
@@ -90,9 +92,11 @@ def look(path: Path, lang: str) -> Size:
     forms: Set[int] = set()
     labels: Set[str] = set()
     sentences = entities = 0
+    sentencizer = Sentencizer()
     for doc in read_docs(spacy.blank(lang), path):
         lengths.append(len(doc))
-        sentences += sum(1 for _ in doc.sents) if doc.has_annotation("SENT_START") else 1
+        split = doc if doc.has_annotation("SENT_START") else sentencizer(doc)
+        sentences += sum(1 for _ in split.sents)
         forms.update(token.norm for token in doc)
         labels.update(ent.label_ for ent in doc.ents)
         entities += len(doc.ents)
