@@ -114,6 +114,13 @@ def test_what_is_wrong_with_corpora() -> None:
     assert [place.doc for place in result.findings[1].places] == [0, 1]
 
 
+def test_short_docs_are_equal_by_chance() -> None:
+    short = example(["B-city", "O", "O", "B-country"], words=WORDS[:4])
+    leak = "warning dev: docs are in the training corpus as well"
+    assert leak not in messages(found([short], dev=[short]).findings)
+    assert leak in messages(found([example()], dev=[example()]).findings)
+
+
 def test_without_outside_nothing_is_learned() -> None:
     only = [example(["B-city", None, None, None, None])] * 20
     result = look(NLP.get_pipe("ner"), {"train": only, "dev": []})
