@@ -18,7 +18,6 @@ FLOORS = [
     {"pipeline"},
     {"training"},
     {"commands"},
-    {"cli_init"},
     {"cli"},
 ]
 FLOOR = {module: floor for floor, modules in enumerate(FLOORS) for module in modules}

@@ -16,8 +16,6 @@ PROSE = {".md", ".cfg", ".yml", ".toml"}
 EXEMPT = {
     "CHANGELOG.md",
     "docs/migration.md",
-    "spacy_costner/commands/deprecated.py",
-    "spacy_costner/deprecated.py",
     "spacy_costner/pipeline/annotations.py",  # accepts second_choice
     "spacy_costner/pipeline/deprecated.py",
     "tests/test_annotations.py",  # tests the names that are still accepted
@@ -66,7 +64,7 @@ GONE_PHRASES = [
 """Regular expressions: looked for everywhere."""
 
 GONE_MODULES = """
-annotate batched beliefs best_ways blocks cells consistency decode descent drawing fit forbidden
+annotate batched beliefs best_ways blocks cells consistency decode descent drawing forbidden
 gold hierarchy inference layers neighbours outside papers pictures plans reliability scored
 significance start trials
 """

@@ -8,7 +8,7 @@ import typer
 from spacy.util import get_lang_class
 from typer import Argument, Option
 
-from .commands.init import (
+from ..commands.init import (
     FEW,
     Corpora,
     Costs,
@@ -22,11 +22,13 @@ from .commands.init import (
     size_of_sentences,
     write_config,
 )
-from .saving import save_file
+from ..saving import save_file
+from .options import errors_shown
 
 TERMINAL = Path("-")
 
 
+@errors_shown()
 def init_cli(
     ctx: typer.Context,
     output_path: Annotated[

@@ -1,0 +1,38 @@
+"""The commands of `python -m spacy costner`: one module a command.
+
+spaCy imports this package through its entry point in the group `spacy_cli`.
+"""
+
+import typer
+from spacy.cli._util import app
+
+from .calibrate import calibrate_cli
+from .check import check_cli
+from .compare import compare_cli
+from .convert import convert_cli
+from .explain import explain_cli
+from .fit import fit_cli
+from .init import init_cli
+from .report import report_cli
+from .tune import tune_cli
+
+OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
+"""Of commands that take settings of the config, such as --paths.train."""
+
+costner = typer.Typer(
+    name="costner",
+    help="Cost-sensitive named entity recognition.",
+    no_args_is_help=True,
+)
+app.add_typer(costner)
+
+# `--help` lists them in this order.
+costner.command("compare", context_settings=OVERRIDES)(compare_cli)
+costner.command("fit", context_settings=OVERRIDES)(fit_cli)
+costner.command("calibrate")(calibrate_cli)
+costner.command("tune")(tune_cli)
+costner.command("check", context_settings=OVERRIDES)(check_cli)
+costner.command("explain")(explain_cli)
+costner.command("report")(report_cli)
+costner.command("convert")(convert_cli)
+costner.command("init")(init_cli)

@@ -1,0 +1,58 @@
+"""`python -m spacy costner compare`."""
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer import Argument, Option
+
+from ..commands.compare import compare, describe
+from ..commands.comparison import table
+from .options import CodeOption, GpuOption, errors_shown, read_overrides
+
+
+def compare_cli(
+    ctx: typer.Context,
+    config_path: Annotated[Path, Argument(help="Base config", exists=True)],
+    losses: Annotated[
+        str, Option("--losses", "-l", help="Comma-separated paths of configs, one per loss")
+    ],
+    test_path: Annotated[
+        Path, Option("--test", "-t", help="Test corpus: see `costner convert`", exists=True)
+    ],
+    output_path: Annotated[
+        Path, Option("--output", "-o", help="Output folder for pipelines and results")
+    ],
+    seeds: Annotated[str, Option("--seeds", "-s", help="Comma-separated random seeds")] = "0",
+    n_samples: Annotated[int, Option("--samples", help="Number of bootstrap samples")] = 10_000,
+    jobs: Annotated[int, Option("--jobs", "-j", help="Number of parallel trainings")] = 1,
+    use_gpu: GpuOption = -1,
+    code_path: CodeOption = None,
+) -> None:
+    """
+    Train a config with several losses and compare their scores. All losses get the same
+    data, training budget and seeds. Each loss is given as a config: its [components] and
+    [training] settings replace those of the base config. Override settings of all variants
+    as in `spacy train`, e.g. --paths.train ./train.spacy. Finished trainings are kept in the
+    output folder and not repeated.
+
+    The last two columns are p-values of the differences in F and in cost from the first
+    loss (paired bootstrap over docs, two-sided).
+    """
+    with errors_shown():
+        rows = compare(
+            config_path,
+            [Path(path.strip()) for path in losses.split(",")],
+            test_path,
+            output_path,
+            seeds=[int(seed) for seed in seeds.split(",")],
+            overrides=read_overrides(ctx),
+            n_samples=n_samples,
+            jobs=jobs,
+            use_gpu=use_gpu,
+            code_path=code_path,
+            on_end=lambda name, ended: typer.echo(describe(name, ended)),
+            on_objection=partial(typer.echo, err=True),
+        )
+    typer.echo(f"\n{table(rows)}\n\nWritten to {output_path / 'comparison.json'}")

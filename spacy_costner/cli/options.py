@@ -1,0 +1,53 @@
+"""What the commands share: arguments and options, reading them, errors."""
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Dict, Iterator, List, Optional, Tuple
+
+import typer
+from click import NoSuchOption
+from spacy.cli._util import import_code, parse_config_overrides, setup_gpu
+from spacy.language import Language
+from spacy.training import Example
+from spacy.util import load_model
+from typer import Argument, Option
+
+from ..readers import make_reader
+
+ModelArg = Annotated[str, Argument(help="Trained pipeline: a package or a folder")]
+DevArg = Annotated[Path, Argument(help="Development corpus: see `costner convert`", exists=True)]
+OutputOption = Annotated[Path, Option("--output", "-o", help="Output folder for the pipeline")]
+NameOption = Annotated[str, Option("--name", help="Name of the component")]
+GpuOption = Annotated[int, Option("--gpu-id", "-g", help="GPU ID or -1 for CPU")]
+CodeOption = Annotated[
+    Optional[Path],
+    Option("--code", "-c", help="Python file with registered functions to be imported"),
+]
+
+
+@contextmanager
+def errors_shown() -> Iterator[None]:
+    """Print errors without a traceback and exit with code 1."""
+    try:
+        yield
+    except (ValueError, ImportError, OSError) as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from error
+
+
+def read_overrides(ctx: typer.Context) -> Dict[str, Any]:
+    """Read the settings that a command line overrides, such as --paths.train."""
+    try:
+        return parse_config_overrides(ctx.args)
+    except NoSuchOption as error:  # typer may have a click of its own
+        ctx.fail(error.format_message())
+
+
+def load(
+    model: str, dev_path: Path, use_gpu: int, code_path: Optional[Path]
+) -> Tuple[Language, List[Example]]:
+    """Load a pipeline and docs."""
+    setup_gpu(use_gpu, silent=True)
+    import_code(code_path)
+    nlp = load_model(model)
+    return nlp, list(make_reader(dev_path)(nlp))

@@ -1,0 +1,77 @@
+"""`python -m spacy costner tune`."""
+
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+from typer import Option
+
+from ..commands.tune import Aim, draw, tune
+from ..metrics import text_table
+from ..saving import check_file, check_folder, save_folder
+from .deprecated import old_option
+from .options import (
+    CodeOption,
+    DevArg,
+    GpuOption,
+    ModelArg,
+    NameOption,
+    OutputOption,
+    errors_shown,
+    load,
+)
+
+
+def tune_cli(
+    model: ModelArg,
+    dev_path: DevArg,
+    output_path: OutputOption,
+    name: NameOption = "ner",
+    parameter: Annotated[
+        Optional[str],
+        Option("--parameter", "-p", help="Threshold or bias to tune", show_default="threshold"),
+    ] = None,
+    beta: Annotated[
+        float, Option("--beta", "-b", help="Beta of F-beta: weight of recall over precision")
+    ] = 1.0,
+    precision: Annotated[
+        Optional[float],
+        Option("--precision", help="Required precision: maximise recall instead of F-beta"),
+    ] = None,
+    recall: Annotated[
+        Optional[float],
+        Option("--recall", help="Required recall: maximise precision instead of F-beta"),
+    ] = None,
+    plot_path: Annotated[
+        Optional[Path], Option("--plot", help="Output file for a plot (requires matplotlib)")
+    ] = None,
+    use_gpu: GpuOption = -1,
+    code_path: CodeOption = None,
+    old_parameter: Annotated[Optional[str], old_option("--dial", "-d", new="--parameter")] = None,
+) -> None:
+    """
+    Choose the decision threshold, or the bias, that gives the best F-beta on development docs,
+    or the best recall at a required precision. No retraining: the model runs once, and all
+    values are tried on its output.
+    """
+    parameter = old_parameter or parameter
+    with errors_shown():
+        check_folder(output_path)
+        check_file(plot_path, [model, dev_path])
+        nlp, examples = load(model, dev_path, use_gpu, code_path)
+        aim = Aim(beta, precision, recall)
+        tuning = tune(nlp, examples, name=name, parameter=parameter, aim=aim, source=str(dev_path))
+        save_folder(output_path, nlp.to_disk)
+        rows = [
+            [
+                f"{point.value:g}",
+                *(f"{score:.4f}" for score in (point.precision, point.recall, point.f_score())),
+                "<- chosen" if point == tuning.chosen else "",
+            ]
+            for point in tuning.points
+        ]
+        typer.echo(text_table([[tuning.parameter, "P", "R", "F", ""], *rows]))
+        typer.echo(f"\nSaved to {output_path}")
+        if plot_path is not None:
+            draw(tuning, plot_path)
+            typer.echo(f"Plot saved to {plot_path}")
