@@ -49,8 +49,12 @@ PLAIN = {
 }
 
 
+WRITER, READER = spacy.blank("en"), spacy.blank("en")
+"""Of other vocabularies. Made once: that takes longer than what is tested."""
+
+
 def read(path: Path, found: Any = None, **options: Any) -> List[Doc]:
-    docs = read_docs(spacy.blank("en"), path, ReadOptions(**options), found or Found())
+    docs = read_docs(READER, path, ReadOptions(**options), found or Found())
     return list(docs)
 
 
@@ -431,7 +435,7 @@ def docs_of_all_kinds(draw: st.DrawFn) -> Doc:
     starts = draw(
         st.none() | st.lists(st.sampled_from([True, False, None]), min_size=n, max_size=n)
     )
-    doc = Doc(spacy.blank("en").vocab, words=words, spaces=spaces, sent_starts=starts)
+    doc = Doc(WRITER.vocab, words=words, spaces=spaces, sent_starts=starts)
     borders = sorted(draw(st.sets(st.integers(0, n), max_size=6)))
     ids = draw(st.sampled_from([{}, {"kb_id": "Q84"}, {"span_id": "x"}]))
     entities, missing = [], []
