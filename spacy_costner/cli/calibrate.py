@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 from typer import Option
 
-from ..commands.calibrate import calibrate
+from ..commands.calibrate import Calibration, calibrate
 from ..metrics import text_table
 from ..saving import check_folder, save_folder
 from .options import (
@@ -41,6 +41,12 @@ def calibrate_cli(
         nlp, examples = load(model, dev_path, use_gpu, code_path)
         result = calibrate(nlp, examples, name=name, per_label=per_label, source=str(dev_path))
         save_folder(output_path, nlp.to_disk)
+    show(result)
+    typer.echo(f"Saved to {output_path}")
+
+
+def show(result: Calibration) -> None:
+    """Print the temperatures, and confidence compared with precision."""
     typer.echo(f"temperature: {result.temperature.overall:.3f}")
     for label, temperature in result.temperature.labels.items():
         typer.echo(f"  {label}: {temperature:.3f}")
@@ -56,6 +62,5 @@ def calibrate_cli(
     ]
     typer.echo("\n" + text_table([["confidence", "entities", "mean", "precision"], *rows]))
     typer.echo(
-        f"\nexpected calibration error: {result.error:.4f}, before: {result.error_before:.4f}\n"
-        f"Saved to {output_path}"
+        f"\nexpected calibration error: {result.error:.4f}, before: {result.error_before:.4f}"
     )

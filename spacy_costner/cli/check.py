@@ -7,7 +7,7 @@ import typer
 from spacy.cli._util import import_code
 from typer import Argument, Option
 
-from ..commands.check import check
+from ..commands.check import Check, check
 from ..metrics import text_table
 from .options import CodeOption, errors_shown, read_overrides
 
@@ -28,6 +28,13 @@ def check_cli(
     with errors_shown():
         import_code(code_path)
         found = check(config_path, overrides=overrides, name=name)
+    show(found, n_places)
+    if found.has_errors:
+        raise typer.Exit(1)
+
+
+def show(found: Check, n_places: int) -> None:
+    """Print the counts and the findings, each with its first places."""
     totals = (("docs", found.docs), ("tokens", found.tokens))
     rows = [
         ["label", "train", "dev"],
@@ -40,5 +47,3 @@ def check_cli(
         typer.echo(f"\n{finding.severity}: {finding.corpus}: {finding.message}{number}")
         for place in finding.places[:n_places]:
             typer.echo(f"    doc {place.doc}: {place.words} {place.text}".rstrip())
-    if found.has_errors:
-        raise typer.Exit(1)

@@ -6,7 +6,7 @@ from typing import Annotated, Optional
 import typer
 from typer import Option
 
-from ..commands.tune import Aim, draw, tune
+from ..commands.tune import Aim, Tuning, draw, tune
 from ..metrics import text_table
 from ..saving import check_file, check_folder, save_folder
 from .deprecated import old_option
@@ -62,16 +62,21 @@ def tune_cli(
         aim = Aim(beta, precision, recall)
         tuning = tune(nlp, examples, name=name, parameter=parameter, aim=aim, source=str(dev_path))
         save_folder(output_path, nlp.to_disk)
-        rows = [
-            [
-                f"{point.value:g}",
-                *(f"{score:.4f}" for score in (point.precision, point.recall, point.f_score())),
-                "<- chosen" if point == tuning.chosen else "",
-            ]
-            for point in tuning.points
-        ]
-        typer.echo(text_table([[tuning.parameter, "P", "R", "F", ""], *rows]))
+        show(tuning)
         typer.echo(f"\nSaved to {output_path}")
         if plot_path is not None:
             draw(tuning, plot_path)
             typer.echo(f"Plot saved to {plot_path}")
+
+
+def show(tuning: Tuning) -> None:
+    """Print the scores of all values of the parameter."""
+    rows = [
+        [
+            f"{point.value:g}",
+            *(f"{score:.4f}" for score in (point.precision, point.recall, point.f_score())),
+            "<- chosen" if point == tuning.chosen else "",
+        ]
+        for point in tuning.points
+    ]
+    typer.echo(text_table([[tuning.parameter, "P", "R", "F", ""], *rows]))
