@@ -46,15 +46,19 @@ def make_tasks() -> Dict[str, Callable[[], object]]:
 
 
 def pipeline_tasks(config: str) -> Dict[str, Callable[[], object]]:
-    """Updates, tagging, and saving and loading of a shipped config on the demo corpus."""
+    """Updates, tagging, and saving and loading of a config on the demo corpus, as each checkout
+    ships it."""
     from spacy.training import Corpus
     from spacy.training.initialize import init_nlp
     from spacy.util import load_config
     from thinc.api import fix_random_seed
 
+    import spacy_costner
+
     paths = {"paths.train": str(DEMO / "train.spacy"), "paths.dev": str(DEMO / "dev.spacy")}
+    configs = Path(spacy_costner.__file__).parent.parent / "configs"
     fix_random_seed(0)
-    nlp = init_nlp(load_config(ROOT / "configs" / f"{config}.cfg", paths))
+    nlp = init_nlp(load_config(configs / f"{config}.cfg", paths))
     examples = list(Corpus(DEMO / "train.spacy")(nlp))[:64]
     optimizer = nlp.resume_training()
     for _ in range(3):
