@@ -299,7 +299,12 @@ def test_recommended() -> None:
     assert chosen(sentences=500) == ("SoftmaxMargin Risk", "viterbi", "f")
     assert chosen(sentences=500, model="hybrid") == ("Sequential", "viterbi", "f")
     assert chosen(sentences=5000) == ("Sequential", "viterbi", "f")
-    assert chosen(costs=Costs(mistakes={"miss": 5})) == ("SoftmaxMargin", "min-cost", "cost")
+    misses = Costs(mistakes={"miss": 5})
+    assert chosen(costs=misses) == ("Sequential", "min-cost", "cost")
+    assert chosen(costs=misses, model="cnn") == ("SoftmaxMargin", "min-cost", "cost")
+    assert chosen(costs=misses, decoding="viterbi") == ("SoftmaxMargin", "viterbi", "cost")
+    assert chosen(costs=misses, aim="f") == ("SoftmaxMargin", "viterbi", "f")
+    assert chosen(costs=misses._replace(tree=Path("tree.json")))[0] == "SoftmaxMargin Risk"
     assert chosen(costs=tree, model="cnn") == ("SoftmaxMargin Risk", "min-cost", "cost")
     assert chosen(costs=tree, aim="f") == ("SoftmaxMargin MCEF", "viterbi", "f")
     assert chosen(costs=tree, aim="f", model="cnn") == ("Sequential", "viterbi", "f")
@@ -344,7 +349,8 @@ def test_costs_are_added(folder: Path) -> None:
 
 @pytest.mark.parametrize("miss, multiplier", [(5, 1.0), (50, 0.1)])
 def test_expensive_mistakes_have_a_lower_multiplier(miss: float, multiplier: float) -> None:
-    text = write_config(make_plan(costs=Costs(mistakes={"miss": miss})), "en")
+    plan = make_plan(costs=Costs(mistakes={"miss": miss}), losses="SoftmaxMargin")
+    text = write_config(plan, "en")
     assert block(text, "components", "ner", "loss")["multiplier"] == multiplier
 
 
@@ -453,6 +459,16 @@ def test_on_the_terminal(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert block(result.output, "components", "ner", "loss")["alpha"] == 1.0
     assert "calibrate" not in result.output and "--parameter bias" in result.output
     assert not Path("-").exists()
+
+
+@pytest.mark.parametrize(
+    "options, calibrated",
+    [([], True), (["--loss", "SoftmaxMargin"], False), (["--decoding", "viterbi"], True)],
+)
+def test_cost_augmented_scores_are_not_calibrated(options: List[str], calibrated: bool) -> None:
+    """Where entities are chosen by expected cost, to calibrate them makes it higher."""
+    result = run("init", "-", "--miss", 5, *options)
+    assert ("costner calibrate" in result.output) is calibrated
 
 
 def test_next_commands_check_and_train(

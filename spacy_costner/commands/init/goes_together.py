@@ -29,6 +29,10 @@ LOSSES = {
 NO_PROBABILITIES = frozenset(["MaxMargin", "Perceptron", "MIRA", "ZScore"])
 """Losses after which scores are not probabilities: see docs/which-loss.md."""
 
+COST_AUGMENTED = frozenset(["SoftmaxMargin", "JensenRiskBound", "Mixed"])
+"""Losses with cost-augmented scores: a cost shifts probabilities. To calibrate them makes
+predictions of minimum expected cost worse: see docs/init.md."""
+
 NO_START = frozenset(["Risk", "JensenRiskBound", "MCE", "MCEF", "ZScore"])
 """Losses that need a likelihood model to start from."""
 
@@ -92,6 +96,12 @@ class Plan(NamedTuple):
     def has_probabilities(self) -> bool:
         """Whether the scores of the trained model are probabilities."""
         return self.losses[-1] not in NO_PROBABILITIES
+
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether `costner calibrate` comes after training."""
+        is_shifted = self.decoding == "min-cost" and self.losses[-1] in COST_AUGMENTED
+        return self.has_probabilities and not is_shifted
 
     @property
     def is_tuned(self) -> bool:
@@ -208,7 +218,10 @@ def make_plan(
     found = _find_aim(aim, {"precision": precision, "recall": recall})
     if found is None:
         found = "cost" if costs or decoding == "min-cost" else "f"
-    chosen = parse_losses(losses) if losses else default_losses(model, found, costs, sentences)
+    if losses:
+        chosen = parse_losses(losses)
+    else:
+        chosen = default_losses(model, found, costs, decoding, sentences)
     decoding = decoding or default_decoding(found, chosen)
     _one_of("decoding", decoding, DECODINGS)
     required = precision if precision is not None else recall
@@ -251,13 +264,14 @@ def _one_of(option: str, value: str, choices: Collection[str]) -> None:
 
 
 def default_losses(
-    model: str, aim: str, costs: Costs, sentences: Optional[int] = None
+    model: str, aim: str, costs: Costs, decoding: Optional[str], sentences: Optional[int]
 ) -> Tuple[str, ...]:
     """The losses that docs/which-loss.md recommends.
 
     model (str): One of `MODELS`.
     aim (str): One of `AIMS`.
     costs (Costs): What mistakes cost.
+    decoding (Optional[str]): One of `DECODINGS`. None: that of the aim.
     sentences (Optional[int]): The number of training sentences, if known.
     RETURNS (Tuple[str, ...]): The losses, first to last.
     """
@@ -266,6 +280,9 @@ def default_losses(
         if aim == "cost":
             return "SoftmaxMargin", "Risk"
         return ("SoftmaxMargin", "MCEF") if is_linear else ("Sequential",)
+    by_cost = aim == "cost" and decoding in (None, "min-cost")
+    if is_linear and by_cost and costs and costs == Costs(mistakes=costs.mistakes):
+        return ("Sequential",)
     if costs or aim == "cost":
         return ("SoftmaxMargin",)
     is_small = sentences is not None and sentences < FEW

@@ -154,7 +154,7 @@ def next_commands(plan: Plan, corpora: Corpora, path: str) -> List[str]:
         f"python -m spacy train {config}{missing} --output training",
     ]
     model = "training/model-best"
-    if plan.has_probabilities:
+    if plan.is_calibrated:
         commands.append(
             f"python -m spacy costner calibrate {model} {dev} --output training/calibrated"
         )
