@@ -32,7 +32,7 @@ check: install
 	$(BIN)/mypy
 
 # On all cores. With COVERAGE=1, test-slow prints how much of the package both have run.
-PYTEST = $(BIN)/python -m pytest -n auto --dist loadfile
+PYTEST = $(BIN)/python -m pytest -n auto --dist worksteal
 COVERAGE ?=
 test: install
 	$(PYTEST) -m "not slow" $(if $(COVERAGE),--cov --cov-report=)

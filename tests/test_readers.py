@@ -501,7 +501,6 @@ def tasks(draw: st.DrawFn) -> Task:
     )
 
 
-@settings(max_examples=200, deadline=None)
 @given(given_tasks=st.lists(tasks(), min_size=1, max_size=4))
 def test_tasks_come_back(given_tasks: List[Task], tmp_path_factory: Any) -> None:
     path = tmp_path_factory.mktemp("tasks") / "a.jsonl"
