@@ -15,7 +15,7 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.api import Optimizer
 
-from spacy_costner.features.document import WIDTH, find_labels_elsewhere, group_occurrences
+from spacy_costner.features.document import WIDTH, find_labels_elsewhere, number_occurrences
 from spacy_costner.features.memory import BORDERS, share_names
 from spacy_costner.ml import find_features, first_pass_of, linear_part
 
@@ -84,7 +84,7 @@ def test_features_are_those_of_the_mean_of_the_others(problem: Any, n_labels: in
     keys, takes_part, lengths = problem
     doc = numpy.repeat(numpy.arange(len(lengths)), lengths)
     probs = numpy.random.default_rng(seed).dirichlet(numpy.ones(n_labels), len(keys))
-    found = find_labels_elsewhere(probs, group_occurrences(keys, takes_part, lengths))
+    found = find_labels_elsewhere(probs, number_occurrences(keys, takes_part, lengths))
     names = share_names([str(label) for label in range(n_labels)])
     assert found.shape == (len(keys), WIDTH)
     for t in range(len(keys)):

@@ -3,30 +3,22 @@
 import numpy
 from thinc.types import Array1d, Floats2d, Ints1d, Ints2d
 
+from .elsewhere import group_occurrences
 from .memory import features_of
 
 WIDTH = 8
 """The largest number of features of a token: the most probable label, and shares of 7."""
 
 
-def group_occurrences(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> Ints1d:
-    """Number the values that occur several times in a doc.
+def number_occurrences(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> Ints1d:
+    """Number the values that occur several times in a doc: see `group_occurrences`.
 
-    keys (Array1d): The value of each token. Shape: (N,)
-    takes_part (Array1d): True for the tokens that have occurrences, and are some. Shape: (N,)
-    lengths (Ints1d): Tokens of each doc. Shape: (B,)
     RETURNS (Ints1d): The same number for all occurrences of a value in a doc, and -1 for those
         that are the only one. Shape: (N,)
     """
     groups = numpy.full(len(keys), -1, dtype="int32")
-    tokens = numpy.flatnonzero(takes_part)
-    doc = numpy.repeat(numpy.arange(len(lengths)), lengths)[tokens]
-    order = numpy.lexsort((keys[tokens], doc))
-    tokens, key, doc = tokens[order], keys[tokens][order], doc[order]
-    is_first = numpy.ones(len(tokens), dtype=bool)
-    is_first[1:] = (key[1:] != key[:-1]) | (doc[1:] != doc[:-1])
-    group = numpy.cumsum(is_first) - 1
-    groups[tokens] = numpy.where(numpy.bincount(group)[group] > 1, group, -1)
+    tokens, group = group_occurrences(keys, takes_part, lengths)
+    groups[tokens] = group
     return groups
 
 
@@ -35,7 +27,7 @@ def find_labels_elsewhere(probabilities: Floats2d, groups: Ints1d) -> Ints2d:
 
     probabilities (Floats2d): Of O and each label at each token, by the first pass.
         Shape: (N, L + 1)
-    groups (Ints1d): What `group_occurrences` returned. Shape: (N,)
+    groups (Ints1d): What `number_occurrences` returned. Shape: (N,)
     RETURNS (Ints2d): The numbers of the features, in the order of `LabelMemory.names`, -1 for
         none. Shape: (N, WIDTH)
     """

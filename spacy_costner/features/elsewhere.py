@@ -6,6 +6,26 @@ import numpy
 from thinc.types import Array1d, Ints1d, Ints2d
 
 
+def group_occurrences(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> Tuple[Ints1d, Ints1d]:
+    """Find the values that occur several times in a doc.
+
+    keys (Array1d): The value of each token. Shape: (N,)
+    takes_part (Array1d): True for the tokens that have occurrences, and are some. Shape: (N,)
+    lengths (Ints1d): Tokens of each doc. Shape: (B,)
+    RETURNS (Tuple[Ints1d, Ints1d]): The tokens with other occurrences, those of a value in a doc
+        next to each other, from the left; a number for each, the same for these. Shapes: (M,)
+    """
+    tokens = numpy.flatnonzero(takes_part)
+    doc = numpy.repeat(numpy.arange(len(lengths)), lengths)[tokens]
+    order = numpy.lexsort((keys[tokens], doc))  # equal ones stay in order
+    tokens, key, doc = tokens[order], keys[tokens][order], doc[order]
+    is_first = numpy.ones(len(tokens), dtype=bool)
+    is_first[1:] = (key[1:] != key[:-1]) | (doc[1:] != doc[:-1])
+    group = numpy.cumsum(is_first) - 1
+    has_others = numpy.bincount(group)[group] > 1
+    return tokens[has_others], group[has_others]
+
+
 def nearest_elsewhere(
     keys: Array1d, takes_part: Array1d, lengths: Ints1d, n_nearest: int
 ) -> Tuple[Ints1d, Ints2d]:
@@ -20,17 +40,10 @@ def nearest_elsewhere(
     RETURNS (Tuple[Ints1d, Ints2d]): The tokens that have some, and the tokens that these are, from
         the nearest; -1 for none. Shapes: (M,), (M, n_nearest)
     """
-    tokens = numpy.flatnonzero(takes_part)
-    doc = numpy.repeat(numpy.arange(len(lengths)), lengths)[tokens]
-    order = numpy.lexsort((keys[tokens], doc))  # equal ones stay in order
-    tokens, key, doc = tokens[order], keys[tokens][order], doc[order]
-    is_first = numpy.ones(len(tokens), dtype=bool)
-    is_first[1:] = (key[1:] != key[:-1]) | (doc[1:] != doc[:-1])
-    group = numpy.cumsum(is_first) - 1
-    sizes = numpy.bincount(group)
-    rest = sizes[group] > 1
-    tokens, group = tokens[rest], group[rest]
-    n_away = min(n_nearest, int(sizes.max(initial=1)) - 1)
+    tokens, group = group_occurrences(keys, takes_part, lengths)
+    if not len(tokens):
+        return tokens, numpy.zeros((0, n_nearest), dtype="int64")
+    n_away = min(n_nearest, int(numpy.bincount(group).max()) - 1)
     steps = numpy.concatenate([-numpy.arange(1, n_away + 1), numpy.arange(1, n_away + 1)])
     others = numpy.arange(len(tokens))[:, None] + steps
     is_there = (others >= 0) & (others < len(tokens))

@@ -24,7 +24,7 @@ class FeatureBatch(NamedTuple):
         Shape: (N, S)
     lengths (Ints1d): Tokens of each doc, in int32. Shape: (B,)
     groups (Sequence[Ints1d]): Occurrences of values that see each other's labels: see
-        `group_occurrences`. Shapes: (N,)
+        `number_occurrences`. Shapes: (N,)
     text_ids (Optional[Array1d]): In training the hash of each doc, if it is wanted. Shape: (B,)
     """
 

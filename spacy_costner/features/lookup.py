@@ -10,7 +10,7 @@ from thinc.types import Array1d, Floats2d, Ints1d, Ints2d
 
 from .. import sparse
 from .clusters import find_words
-from .document import find_labels_elsewhere, group_occurrences
+from .document import find_labels_elsewhere, number_occurrences
 from .elsewhere import nearest_elsewhere, values_beside
 from .gazetteer import Gazetteer
 from .memory import number_keys
@@ -167,6 +167,8 @@ class Lookup:
             keys, values = tokens.keys[name], found[:, self.places[name].start]
             takes_part = is_capitalised & (keys != 0)
             those, others = nearest_elsewhere(keys, takes_part, lengths, columns[0].n_nearest)
+            if not len(those):  # as in most short docs
+                continue
             for column in columns:
                 side = -1 if column.form == Form.BEFORE else 1
                 beside = values_beside(values, others, lengths, side)
@@ -174,13 +176,13 @@ class Lookup:
 
     def occurrences(self, tokens: Tokens, vocab: Optional[Vocab]) -> List[Ints1d]:
         """The occurrences of values in docs that see each other's labels, for each column of
-        `Form.DOCUMENT`: see `group_occurrences`."""
+        `Form.DOCUMENT`: see `number_occurrences`."""
         columns = [column for column in self.columns if column.form == Form.DOCUMENT]
         if vocab is None or not columns:
             return [numpy.full(len(tokens.orth), -1, dtype="int32") for _ in columns]
         takes_part = (self._of_words(tokens.orth, vocab)[:, -2:] >= 0).any(axis=1)
         keys = [tokens.keys[column.of] for column in columns]
-        return [group_occurrences(key, takes_part & (key != 0), tokens.lengths) for key in keys]
+        return [number_occurrences(key, takes_part & (key != 0), tokens.lengths) for key in keys]
 
     def labels_elsewhere(
         self, probabilities: Floats2d, groups: Sequence[Ints1d], lengths: Ints1d

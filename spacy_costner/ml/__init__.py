@@ -1,7 +1,7 @@
 """Thinc models: from docs to potentials, and backprop of their gradient."""
 
 from .dense import build_linear_chain_crf
-from .first_pass import IN_SEVERAL, FirstPass, score_rows
+from .first_pass import IN_SEVERAL, FirstPass
 from .hybrid import build_hybrid_crf
 from .sparse import build_sparse_crf, find_features, first_pass_of, linear_part, score_seen
 from .weights import SparseWeights
@@ -16,6 +16,5 @@ __all__ = [
     "find_features",
     "first_pass_of",
     "linear_part",
-    "score_rows",
     "score_seen",
 ]

@@ -12,7 +12,6 @@ from .. import chain
 from ..features import FeatureBatch
 from ..sparse import AdaGrad
 from ..tags import Tags
-from ..types import Potentials
 from .weights import SparseWeights
 
 IN_SEVERAL = -2
@@ -28,18 +27,22 @@ class FirstPass(Shim):
     that was trained on the others. These models are there in training only. They are not saved.
     """
 
-    def __init__(self, settings: AdaGrad, n_epochs: int) -> None:
+    def __init__(self, settings: AdaGrad, average_power: float, n_epochs: int) -> None:
         """Initialize without weights.
 
-        settings (AdaGrad): The settings of updates.
+        settings (AdaGrad), average_power (float): See `SparseWeights`.
         n_epochs (int): How often the examples are used to train it.
         """
         super().__init__(None)
-        self.settings, self.n_epochs = settings, n_epochs
+        self.settings, self.average_power, self.n_epochs = settings, average_power, n_epochs
         self.tags = Tags(())
-        self.weights = SparseWeights(settings)
+        self.weights = self.make_weights()
         self._folds: List[SparseWeights] = []
         self._fold_of: Dict[int, int] = {}
+
+    def make_weights(self) -> SparseWeights:
+        """Weights with its settings, to be trained."""
+        return SparseWeights(self.settings, self.average_power)
 
     def set_folds(self, folds: Sequence[SparseWeights], fold_of: Dict[int, int]) -> None:
         """Set the models that are used in training.
@@ -69,7 +72,7 @@ class FirstPass(Shim):
         return found
 
     def _predict(self, weights: SparseWeights, seen: FeatureBatch) -> Floats2d:
-        potentials = score_rows(weights, seen)
+        potentials = weights.potentials(seen.rows, seen.lengths)
         marginals = chain.marginals(chain.constrain(potentials, self.tags.constraints))
         is_of = (self.tags.label_of + 1)[:, None] == numpy.arange(len(self.tags.labels) + 1)
         return marginals @ is_of.astype("float32")
@@ -122,22 +125,6 @@ class FirstPass(Shim):
         return self
 
     def __deepcopy__(self, memo: Any) -> "FirstPass":
-        copied = FirstPass(self.settings, self.n_epochs)
+        copied = FirstPass(self.settings, self.average_power, self.n_epochs)
         copied.set_folds(self._folds, self._fold_of)
         return copied.from_bytes(self.to_bytes())
-
-
-def score_rows(weights: SparseWeights, seen: FeatureBatch) -> Potentials:
-    """Score tokens from their features.
-
-    weights (SparseWeights): The weights.
-    seen (FeatureBatch): The features.
-    RETURNS (Potentials): The scores.
-    """
-    return Potentials(
-        emissions=weights.score(seen.rows),
-        transitions=weights.transitions.copy(),
-        start=weights.start.copy(),
-        end=weights.end.copy(),
-        lengths=seen.lengths,
-    )

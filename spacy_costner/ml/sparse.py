@@ -5,11 +5,11 @@ from typing import Callable, Iterable, List, Optional, Sequence, Tuple, cast
 import numpy
 from spacy.tokens import Doc
 from thinc.api import Model, to_numpy
-from thinc.types import Floats1d, Floats2d, Ints2d
+from thinc.types import Ints2d
 
 from ..features import FeatureBatch, Features, Template
 from ..sparse import AdaGrad
-from ..types import Potentials
+from ..types import Potentials, map_scores
 from ..validation import check_cost, number
 from .first_pass import FirstPass
 from .weights import AVERAGE_POWER, SparseWeights
@@ -62,7 +62,7 @@ def build_sparse_crf(
     settings = AdaGrad(
         learn_rate, check_cost(L1, f"{where}: L1"), check_cost(L2, f"{where}: L2"), eps
     )
-    first_pass = [FirstPass(settings, first_pass_epochs)] if features.document else []
+    first_pass = FirstPass(settings, average_power, first_pass_epochs)
     model: Model[List[Doc], Potentials] = Model(
         "sparse_crf",
         forward,
@@ -71,7 +71,7 @@ def build_sparse_crf(
         shims=[
             Features(features, dropout),
             SparseWeights(settings, average_power),
-            *first_pass,
+            *([first_pass] if features.document else []),
         ],
         attrs={
             "build_vocab": build_vocab,
@@ -133,25 +133,15 @@ def score_seen(
     rows, scale = seen.rows, 1.0
     if is_train and features.dropout:
         rows, scale = _drop(rows, features.dropout)
-    asarray = model.ops.asarray
-    potentials = Potentials(
-        emissions=cast(Floats2d, asarray(weights.score(rows) * numpy.float32(scale))),
-        transitions=cast(Floats2d, asarray(weights.transitions.copy())),
-        start=cast(Floats1d, asarray(weights.start.copy())),
-        end=cast(Floats1d, asarray(weights.end.copy())),
-        lengths=seen.lengths,
-    )
+    potentials = weights.potentials(rows, seen.lengths)
+    potentials = potentials._replace(emissions=potentials.emissions * numpy.float32(scale))
 
     def add_gradient(gradient: Potentials) -> None:
-        weights.add_gradient(
-            rows,
-            to_numpy(gradient.emissions) * numpy.float32(scale),
-            transitions=to_numpy(gradient.transitions),
-            start=to_numpy(gradient.start),
-            end=to_numpy(gradient.end),
-        )
+        on_host = map_scores(to_numpy, gradient)
+        emissions = on_host.emissions * numpy.float32(scale)
+        weights.add_gradient(rows, on_host._replace(emissions=emissions))
 
-    return potentials, add_gradient
+    return map_scores(model.ops.asarray, potentials), add_gradient
 
 
 def _drop(rows: Ints2d, rate: float) -> Tuple[Ints2d, float]:
@@ -191,12 +181,11 @@ def find_features(
     is_train (bool): Whether the model learns from the labels of these docs: see `Features.find`.
     RETURNS (FeatureBatch): Their features, including those that dropout drops.
     """
-    seen = linear_part(model)[0].find(docs, is_train=is_train)
-    first_pass = first_pass_of(model)
+    features, _ = linear_part(model)
+    seen, first_pass = features.find(docs, is_train=is_train), first_pass_of(model)
     if first_pass is None or not first_pass.weights.is_allocated:
         return seen
-    labels = first_pass.tags.labels
-    return linear_part(model)[0].add_labels(seen, first_pass.predict(seen), labels)
+    return features.add_labels(seen, first_pass.predict(seen), first_pass.tags.labels)
 
 
 def resize_sparse_crf(model: Model[List[Doc], Potentials], nO: int) -> Model[List[Doc], Potentials]:

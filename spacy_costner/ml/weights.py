@@ -12,6 +12,7 @@ from thinc.types import Floats1d, Floats2d, Ints1d, Ints2d
 
 from .. import sparse
 from ..sparse import AdaGrad, Table
+from ..types import Potentials
 
 AVERAGE = "average"
 
@@ -154,24 +155,30 @@ class SparseWeights(Shim):
         self._work_out(rows)
         return sparse.sum_rows(rows, self.table.weights[: self.n_features])
 
-    def add_gradient(
-        self,
-        rows: Ints2d,
-        d_emissions: Floats2d,
-        *,
-        transitions: Floats2d,
-        start: Floats1d,
-        end: Floats1d,
-    ) -> None:
+    def potentials(self, rows: Ints2d, lengths: Ints1d) -> Potentials:
+        """The scores of docs.
+
+        rows (Ints2d): The features of each token, -1 for none. Shape: (N, S)
+        lengths (Ints1d): Tokens of each doc. Shape: (B,)
+        RETURNS (Potentials): The scores.
+        """
+        return Potentials(
+            emissions=self.score(rows),
+            transitions=self.transitions.copy(),
+            start=self.start.copy(),
+            end=self.end.copy(),
+            lengths=lengths,
+        )
+
+    def add_gradient(self, rows: Ints2d, gradient: Potentials) -> None:
         """Keep a gradient for the next update.
 
         rows (Ints2d): The features of each token, -1 for none. Shape: (N, S)
-        d_emissions (Floats2d): Derivative with respect to the emissions. Shape: (N, K)
-        transitions, start, end (Floats2d, Floats1d, Floats1d): Derivatives with respect to
-            those. Shapes: (K, K), (K,), (K,)
+        gradient (Potentials): Derivatives with respect to the scores.
         """
-        below = numpy.concatenate([transitions, start[None], end[None]])
-        for some_rows, d_scores in ((rows, d_emissions), (self._last_rows[:, None], below)):
+        below = [gradient.transitions, gradient.start[None], gradient.end[None]]
+        parts = (rows, gradient.emissions), (self._last_rows[:, None], numpy.concatenate(below))
+        for some_rows, d_scores in parts:
             self._pending.append((some_rows, numpy.ascontiguousarray(d_scores, dtype="float32")))
 
     def gradient(self) -> Tuple[Ints1d, Floats2d]:

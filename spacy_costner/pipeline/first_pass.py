@@ -1,22 +1,23 @@
 """Train the first of two passes of a linear CRF: see `FirstPass`."""
 
 import random
-from typing import Callable, Dict, Iterable, List, Sequence, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, Sequence, Tuple
 
 from spacy.training import Example
 from thinc.api import Model, Optimizer
 
 from ..features import FeatureBatch
 from ..losses import sequential
-from ..ml import IN_SEVERAL, FirstPass, SparseWeights, linear_part, score_rows
+from ..ml import IN_SEVERAL, FirstPass, SparseWeights, linear_part
 from ..tags import Tags
 from .targets import Targets
 
 N_FOLDS = 2
 N_WORDS = 500
-"""Words of a step, or those of one doc if that has more. Fewer where there would be few steps."""
+"""About the words of a step, or those of one doc if that has more."""
 
 MIN_STEPS = 8
+"""Steps of an epoch: those of a small corpus have fewer words."""
 
 Batch = Tuple[FeatureBatch, Targets]
 
@@ -42,7 +43,7 @@ def train_first_pass(
     examples = [eg for eg in examples if len(eg.predicted)]
     batches: List[Batch] = []
     n_words = sum(len(eg.predicted) for eg in examples)
-    for batch in batch_by_words(examples, min(N_WORDS, n_words // MIN_STEPS)):
+    for batch in batch_in_order(examples, min(N_WORDS, n_words // MIN_STEPS)):
         seen = features.find([eg.predicted for eg in batch], is_train=True)
         batches.append((seen, make_targets(batch)))
     fold_of: Dict[int, int] = {}
@@ -55,7 +56,7 @@ def train_first_pass(
             fold_of[text_id] = fold if fold_of.get(text_id, fold) == fold else IN_SEVERAL
 
     def fit(batches: List[Batch]) -> SparseWeights:
-        weights = SparseWeights(first_pass.settings)
+        weights = first_pass.make_weights()
         weights.allocate(len(features), len(tags))
         return train(weights, batches, first_pass.n_epochs)
 
@@ -65,25 +66,24 @@ def train_first_pass(
     first_pass.set_folds([fit(rest) for rest in others], fold_of)
 
 
-def batch_by_words(examples: Iterable[Example], n_words: int) -> Iterable[List[Example]]:
-    """Batches of examples in their order, each until it has enough words.
+def batch_in_order(examples: Sequence[Example], n_words: int) -> Iterator[List[Example]]:
+    """Batches of examples, each until it has enough words. spaCy's `minibatch_by_words` puts docs
+    into other batches, and so into other folds than the docs around them.
 
-    examples (Iterable[Example]): The examples.
+    examples (Sequence[Example]): The examples.
     n_words (int): The number of words.
     YIELDS (List[Example]): A batch.
     """
-    batch: List[Example] = []
-    for eg in examples:
-        batch.append(eg)
-        if sum(len(eg.predicted) for eg in batch) >= n_words:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
+    begin = size = 0
+    for i, eg in enumerate(examples, 1):
+        size += len(eg.predicted)
+        if size >= n_words or i == len(examples):
+            yield list(examples[begin:i])
+            begin, size = i, 0
 
 
 def train(weights: SparseWeights, batches: Sequence[Batch], n_epochs: int) -> SparseWeights:
-    """Train weights from 0. They become the mean over all steps.
+    """Train weights from 0. They become their average over the steps: see `SparseWeights`.
 
     weights (SparseWeights): The weights.
     batches (Sequence[Batch]): The batches.
@@ -95,15 +95,9 @@ def train(weights: SparseWeights, batches: Sequence[Batch], n_epochs: int) -> Sp
     for _ in range(n_epochs):
         shuffle(order)
         for seen, targets in order:
-            scores = score_rows(weights, seen)
-            gradient = targets.collapse(sequential(*targets.to_loss_inputs(scores)).gradient)
-            weights.add_gradient(
-                seen.rows,
-                gradient.emissions,
-                transitions=gradient.transitions,
-                start=gradient.start,
-                end=gradient.end,
-            )
+            scores = weights.potentials(seen.rows, seen.lengths)
+            gradient = sequential(*targets.to_loss_inputs(scores)).gradient
+            weights.add_gradient(seen.rows, targets.collapse(gradient))
             weights.finish_update(optimizer)
     with weights.use_params(optimizer.averages or {}):
         mean = weights.table.weights

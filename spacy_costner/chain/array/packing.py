@@ -191,19 +191,3 @@ def select(potentials: Potentials, which: Array1d) -> Tuple[Potentials, Array1d]
         emissions=potentials.emissions[tokens], lengths=potentials.lengths[on_host]
     )
     return taken, tokens
-
-
-def add_selected(gradient: Potentials, part: Potentials, tokens: Array1d) -> Potentials:
-    """Add the gradient of selected sequences to the gradient of a batch that is 0 for them.
-
-    gradient (Potentials): The gradient of a batch; its emissions are filled in.
-    part (Potentials): The gradient of the selected sequences.
-    tokens (Array1d): The mask of their tokens. Shape: (N,)
-    RETURNS (Potentials): The gradient of all sequences.
-    """
-    gradient.emissions[tokens] = part.emissions
-    return gradient._replace(
-        transitions=gradient.transitions + part.transitions,
-        start=gradient.start + part.start,
-        end=gradient.end + part.end,
-    )
