@@ -1,6 +1,6 @@
 """Suggest the docs to annotate next: those of which a model is least sure."""
 
-from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
 
 import numpy
 from spacy.attrs import LOWER, ORTH
@@ -95,15 +95,28 @@ MEASURES: Dict[str, Callable[[CostSensitiveNER, Posterior], Uncertainty]] = {
 PRICES = ("doc", "token")
 
 
+class Choice(NamedTuple):
+    """How docs are chosen.
+
+    by (str): How unsure the model is of a doc: "least-confidence", "entropy" or "cost".
+    per (str): What a doc costs: the same for each "doc", or by "token".
+    diverse (bool): Whether a doc is worth less if the model is unsure of the same words there as in
+        docs chosen before.
+    """
+
+    by: str = "least-confidence"
+    per: str = "doc"
+    diverse: bool = True
+
+
 def suggest(
     nlp: Language,
     docs: Iterable[Doc],
-    *,
     n: int = 100,
+    choice: Choice = Choice(),  # noqa: B008
+    *,
     name: str = "ner",
-    by: str = "least-confidence",
-    per: str = "doc",
-    diverse: bool = True,
+    annotated: Iterable[Doc] = (),
 ) -> List[Suggestion]:
     """Choose the docs whose annotation is worth most, and predict their entities.
 
@@ -111,55 +124,58 @@ def suggest(
     docs (Iterable[Doc]): The docs, without annotation or with preset entities. Docs without tokens
         and those with the same words as one before are left out.
     n (int): How many to choose, at least 1; all if there are fewer.
+    choice (Choice): How they are chosen.
     name (str): The name of the component.
-    by (str): How unsure the model is: "least-confidence", "entropy" or "cost".
-    per (str): The price of a doc: the same for each "doc", or by "token".
-    diverse (bool): Whether a doc is worth less if the model is unsure of the same words there as in
-        docs chosen before.
+    annotated (Iterable[Doc]): Docs that are annotated: those with the same words are left out.
     RETURNS (List[Suggestion]): The docs, in the order in which they were chosen.
-    RAISES (ValueError): If there is no such component, or none that is trained; no doc with tokens;
-        or an argument is out of its range.
+    RAISES (ValueError): If there is no such component, or it isn't trained; if there is no doc, or
+        something is out of its range.
     """
-    check(n, by, per)
+    check(n, choice)
     ner = get_component(nlp, name)
-    if not ner.labels or not ner.model.has_dim("nO"):
+    if not (ner.labels and ner.model.has_dim("nO")):
         raise ValueError(f"components.{name}: expected a trained component, got one without labels")
     found: List[Suggestion] = []
     shares: List[Shares] = []
-    for batch in minibatch(_distinct(docs), nlp.batch_size):
+    for batch in minibatch(_distinct(docs, annotated), nlp.batch_size):
         some = run_before(nlp, name, [doc for _, doc in batch])
-        for (place, _), doc, (score, share) in zip(batch, some, measure(ner, some, by)):
+        measured = measure(ner, some, choice.by)
+        for (place, _), doc, (score, share) in zip(batch, some, measured):
             found.append(Suggestion(place, score, doc))
             shares.append(share)
     if not found:
-        raise ValueError("docs: expected docs with tokens, got none")
-    prices = [len(one.doc) + OVERHEAD if per == "token" else 1.0 for one in found]
+        raise ValueError("expected docs with tokens that are not annotated, got none")
+    prices = [len(one.doc) + OVERHEAD if choice.per == "token" else 1.0 for one in found]
     values = numpy.asarray([one.score for one in found]) / prices
-    order = choose_diverse(values, shares, n, decay=DECAY if diverse else 1.0)
+    order = choose_diverse(values, shares, n, decay=DECAY if choice.diverse else 1.0)
     predict(ner, [found[i].doc for i in order], nlp.batch_size)
     return [found[i] for i in order]
 
 
-def check(n: int, by: str, per: str) -> None:
+def check(n: int, choice: Choice) -> None:
     """Check the arguments.
 
     RAISES (ValueError): If one is out of its range.
     """
     if n < 1:
         raise ValueError(f"n: expected at least 1, got {n}")
-    for field, value, known in (("by", by, [*MEASURES]), ("per", per, [*PRICES])):
-        if value not in known:
-            raise ValueError(f"{field}: expected one of {known}, got {value!r}")
+    for field, known in (("by", [*MEASURES]), ("per", [*PRICES])):
+        if getattr(choice, field) not in known:
+            raise ValueError(f"{field}: expected one of {known}, got {getattr(choice, field)!r}")
 
 
-def _distinct(docs: Iterable[Doc]) -> Iterator[Tuple[int, Doc]]:
+def _distinct(docs: Iterable[Doc], annotated: Iterable[Doc]) -> Iterator[Tuple[int, Doc]]:
     """The docs with tokens, each text once, with their places."""
-    seen: Set[bytes] = set()
+    seen = {_words(doc) for doc in annotated}
     for i, doc in enumerate(docs):
-        words = doc.to_array(ORTH).tobytes()
+        words = _words(doc)
         if len(doc) and words not in seen:
             seen.add(words)
             yield i, doc
+
+
+def _words(doc: Doc) -> bytes:
+    return bytes(doc.to_array(ORTH).tobytes())
 
 
 def measure(ner: CostSensitiveNER, docs: Sequence[Doc], by: str) -> Iterator[Tuple[float, Shares]]:

@@ -54,17 +54,17 @@ class PredictionSettings(SavedPipe):
         return self._decoding.decode(posterior, self.cfg["decoding"])
 
     @property
-    def cost(self) -> Cost:
-        """What mistakes cost: the cost of minimum-expected-cost decoding. With another decoding,
-        1 for every wrong tag."""
+    def cost(self) -> Optional[Cost]:
+        """What mistakes cost, if decoding is by cost."""
         decode = self._decoding.decode
-        return decode.cost if isinstance(decode, MinCost) else hamming_cost
+        return decode.cost if isinstance(decode, MinCost) else None
 
     def expected_costs(self, posterior: Posterior) -> Floats1d:
-        """The expected cost of the tag of each token, where tags are those of the lowest cost.
+        """The expected cost of the tag that is predicted for each token by decoding by cost. With
+        another decoding, a wrong tag costs 1.
 
         posterior (Posterior): The probabilities.
-        RETURNS (Floats1d): The costs: see `cost`. Shape: (N,)
+        RETURNS (Floats1d): The costs. Shape: (N,)
         """
         decode = self._decoding.decode
         min_cost = decode if isinstance(decode, MinCost) else MinCost(hamming_cost, None)

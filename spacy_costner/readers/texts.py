@@ -28,7 +28,7 @@ def read_texts(nlp: Language, path: Union[str, Path]) -> Iterator[Doc]:
         else:
             predicted = Predicted()
             for doc in read_file(file, Context(nlp, DEFAULTS, Found(), predicted)):
-                yield predicted.pop(doc, None) or copy_tokens(doc)
+                yield predicted[doc] if doc in predicted else copy_tokens(doc)
 
 
 def read_lines(nlp: Language, path: Path) -> Iterator[Doc]:
