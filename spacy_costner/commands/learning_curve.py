@@ -13,6 +13,7 @@ from ..metrics import text_table
 from ..pipeline.component import CostSensitiveNER
 from ..pipeline.scorers import compare_tags
 from ..training import check_end, prepare, train_online
+from .plots import learning_curves
 from .suggest import Choice, suggest
 
 RANDOM = "random"
@@ -258,3 +259,17 @@ def describe_simulation(found: Simulation) -> str:
         f"{whole.docs:,} docs, {whole.tokens:,} tokens: {found.measure} {mean:.4f}. "
         f"Docs to annotate for {found.goal:.4f}:\n\n{text_table(rows)}"
     )
+
+
+def draw_curves(found: Simulation) -> Any:
+    """Plot the score by the number of annotated tokens.
+
+    found (Simulation): The curves.
+    RETURNS (Figure): The figure.
+    RAISES (ImportError): If matplotlib is not installed.
+    """
+    lines = {
+        way: [[one[1:] for one in curve.rounds] for curve in found.curves if curve.way == way]
+        for way in WAYS
+    }
+    return learning_curves(lines, found.goal, ylabel=found.measure)
