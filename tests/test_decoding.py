@@ -24,7 +24,7 @@ from spacy_costner.decoding import (
     temper,
 )
 from spacy_costner.decoding.decoders import without_overlap
-from spacy_costner.decoding.min_cost import inner_nodes
+from spacy_costner.decoding.min_cost import MinCost, inner_nodes
 from spacy_costner.tags import Entities, Tags
 from spacy_costner.types import Potentials
 
@@ -215,6 +215,8 @@ def least_cost(posterior: Posterior, decoding: Decoding) -> Tuple[Any, float]:
 def test_least_expected_cost(posterior: Posterior, decoding: Decoding) -> None:
     least, found = least_cost(posterior, decoding)
     assert found == least
+    assert isinstance(decoding.decode, MinCost)
+    assert decoding.decode.expected_costs(posterior).sum() == least
 
 
 @given(posterior())
@@ -222,6 +224,8 @@ def test_least_expected_cost_with_inner_nodes(posterior: Posterior) -> None:
     decoding = make_min_cost(cost=HIERARCHICAL, tree=TREE)
     least, found = least_cost(posterior, decoding)
     assert found == least
+    assert isinstance(decoding.decode, MinCost)
+    assert decoding.decode.expected_costs(posterior).sum() == least
 
 
 def test_a_node_above_is_answered_where_it_costs_less() -> None:

@@ -182,6 +182,8 @@ def check_plan(plan: Plan, n_docs: int) -> None:
         raise ValueError(f"start: expected from 1 to {n_docs - 1} of the docs, got {plan.start}")
     if not 0 < plan.share <= 1:
         raise ValueError(f"share: expected more than 0 and at most 1, got {plan.share}")
+    if plan.n < 1:
+        raise ValueError(f"n: expected at least 1, got {plan.n}")
     if not plan.seeds:
         raise ValueError("seeds: expected at least one, got none")
 

@@ -46,8 +46,7 @@ def choose_diverse(
     shares (Sequence[Shares]): Where it comes from. Length: M
     n (int): How many to choose; all if there are fewer.
     decay (float): The factor, from 0 to 1. With 1 those with the largest values are chosen.
-    RETURNS (List[int]): The items, in the order in which they were chosen. Of items with equal
-        gains, the first is chosen.
+    RETURNS (List[int]): The items, in the order in which they were chosen.
 
     Wei, Iyer & Bilmes, 2015, "Submodularity in Data Subset Selection and Active Learning"; Minoux,
     1978, "Accelerated Greedy Algorithms for Maximizing Submodular Set Functions".
