@@ -17,13 +17,10 @@ from spacy.training import Example
 from spacy.util import load_config
 
 from spacy_costner.commands.learning_curve import (
-    Curve,
     Plan,
     Round,
     Simulation,
     describe_simulation,
-    draw,
-    following,
     savings,
     score,
     simulate,
@@ -214,7 +211,7 @@ def test_files_are_read_back(form: str, tmp_path: Path) -> None:
         with_ents(nlp, "Nobody here"),
         with_ents(nlp, "Ana met Bo", (0, 3, "PER"), (8, 10, "PER")),
     ]
-    path = tmp_path / ("out.json" if FORMS[form].is_array else "out.jsonl")
+    path = tmp_path / f"out{FORMS[form][1]}"
     save_tasks(path, [Suggestion(i, 0.5, doc).task() for i, doc in enumerate(docs)], form)
     if form == "label-studio":
         assert not any(doc.has_annotation("ENT_IOB") for doc in read_docs(nlp, path, found=Found()))
@@ -258,54 +255,43 @@ def of_corpus(nlp: Language, path: Path) -> List[Example]:
     return [Example(Doc(nlp.vocab, [t.text for t in d]), d) for d in read_docs(nlp, path)]
 
 
-def test_a_curve_of_a_demo_corpus(demo: Dict[str, Path], tmp_path: Path) -> None:
+def test_curves_of_a_demo_corpus(demo: Dict[str, Path], tmp_path: Path) -> None:
     nlp = spacy.blank("en")
     corpora = [of_corpus(nlp, demo[name]) for name in ("train.spacy", "dev.spacy")]
-    seen: List[Any] = []
+    seen: List[Round] = []
     plan = Plan(start=20, n=50, share=0.9, seeds=(0, 1))
-    found = simulate(
-        LINEAR, *corpora, vocab=nlp.vocab, plan=plan, on_round=lambda *a: seen.append(a)
-    )
-    fitted = fit_online(
-        load_config(
-            demo["config.cfg"],
-            overrides={
-                "paths.train": str(demo["train.spacy"]),
-                "paths.dev": str(demo["dev.spacy"]),
-            },
-        ),
-        tmp_path,
-    )
-    assert found.measure == "F"
-    assert found.everything[0].score == pytest.approx(fitted.scores["ents_f"], abs=1e-9)
-    assert found.goal == pytest.approx(0.9 * numpy.mean([one.score for one in found.everything]))
-    assert [(curve.way, curve.seed) for curve in found.curves] == [
-        (way, seed) for seed in (0, 1) for way in ("suggested", "random")
-    ]
-    for curve in found.curves:
-        docs = [one.docs for one in curve.rounds]
-        assert docs == [min(20 + 50 * i, 120) for i in range(len(docs))]
-        assert all(one.score < found.goal for one in curve.rounds[:-1])
-        assert curve.rounds[-1].score >= found.goal or docs[-1] == 120
-    assert found.curves[0].rounds[0] == found.curves[1].rounds[0]
-    assert len(seen) == 2 + sum(len(curve.rounds) for curve in found.curves)
+    found = simulate(LINEAR, *corpora, vocab=nlp.vocab, plan=plan, on_round=seen.append)
+    paths = {f"paths.{name}": str(demo[f"{name}.spacy"]) for name in ("train", "dev")}
+    fitted = fit_online(load_config(demo["config.cfg"], overrides=paths), tmp_path)
+    assert found.measure == "F" and found.rounds == seen
+    everything = [curve[0] for curve in found.curves("all")]
+    assert everything[0].score == pytest.approx(fitted.scores["ents_f"], abs=1e-9)
+    assert found.goal == pytest.approx(0.9 * numpy.mean([one.score for one in everything]))
+    for way in ("suggested", "random"):
+        assert [curve[0].seed for curve in found.curves(way)] == [0, 1]
+        for curve in found.curves(way):
+            docs = [one.docs for one in curve]
+            assert docs == [min(20 + 50 * i, 120) for i in range(len(docs))]
+            assert all(one.score < found.goal for one in curve[:-1])
+            assert curve[-1].score >= found.goal or docs[-1] == 120
+    assert found.curves("suggested")[0][0][1:] == found.curves("random")[0][0][1:]
+    assert found.curves("suggested")[0][1][1:] != found.curves("random")[0][1][1:]
     assert not any(eg.predicted.ents for corpus in corpora for eg in corpus)
-    assert json.loads(json.dumps(found.to_dict()))["curves"][0]["rounds"][0]["docs"] == 20
 
 
-def test_a_curve_ends_at_the_goal_or_with_all_docs() -> None:
-    def learn(chosen: List[int]) -> Any:
-        return None, None, Round(len(chosen), len(chosen), len(chosen) / 10)
-
+def test_a_curve_without_a_goal_in_reach_ends_with_all_docs(
+    demo: Dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     nlp = spacy.blank("en")
-    some = [Example(nlp.make_doc("a"), nlp.make_doc("a")) for _ in range(7)]
-    order = [6, 5, 4, 3, 2, 1, 0]
-
-    def follow(chosen: List[int], learned: Any) -> List[int]:
-        return following(some, order, 3, None, chosen, learned)
-
-    assert [one.docs for one in draw(learn, follow, [6, 5], 0.4)] == [2, 5]
-    assert [one.docs for one in draw(learn, follow, [6, 5], 2.0)] == [2, 5, 7]
+    corpus = of_corpus(nlp, demo["dev.spacy"])[:8]
+    scores = iter([1.0, *[0.1] * 20])
+    monkeypatch.setattr(
+        "spacy_costner.commands.learning_curve.score", lambda nlp, ner, dev: next(scores)
+    )
+    found = simulate(LINEAR, corpus, corpus, vocab=nlp.vocab, plan=Plan(start=3, n=3))
+    assert [(one.way, one.docs) for one in found.rounds] == [
+        ("all", 8), *(("suggested", n) for n in (3, 6, 8)), *(("random", n) for n in (3, 6, 8))
+    ]  # fmt: skip
 
 
 def test_savings_by_hand() -> None:
@@ -332,7 +318,7 @@ def test_scores_are_f_or_savings(unsure: Path) -> None:
 @pytest.mark.parametrize(
     ("plan", "message"),
     [
-        (Plan(start=4), "start: expected from 1 to 3 of the docs, got 4"),
+        (Plan(start=4), "start: expected from 1 to 3, one less than docs, got 4"),
         (Plan(start=1, share=1.5), "share: expected more than 0 and at most 1, got 1.5"),
         (Plan(start=1, seeds=()), "seeds: expected at least one"),
         (Plan(start=1, n=0), "n: expected at least 1, got 0"),
@@ -345,15 +331,15 @@ def test_plans_out_of_range(plan: Plan, message: str) -> None:
 
 
 def test_the_table_has_means() -> None:
-    curves = [
-        Curve(way, seed, [Round(100 * seed + 100, 900, 0.8)])
+    rounds = [
+        Round(way, seed, 100 * seed + 100, 900, 0.8)
         for seed in (0, 1)
-        for way in ("suggested", "random")
+        for way in ("all", "suggested", "random")
     ]
-    text = describe_simulation(Simulation("F", [Round(500, 9000, 0.84)] * 2, 0.798, curves))
-    assert "500 docs, 9,000 tokens: F 0.8400" in text
+    text = describe_simulation(Simulation("F", 0.798, rounds))
+    assert "Docs for F of at least 0.7980" in text
     assert [line.split() for line in text.splitlines() if "mean" in line] == [
-        [way, "mean", "150", "900", "0.8000"] for way in ("suggested", "random")
+        [way, "mean", "150", "900", "0.8000"] for way in ("all", "suggested", "random")
     ]
 
 

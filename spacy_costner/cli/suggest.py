@@ -10,6 +10,7 @@ from spacy.util import load_config, load_model, load_model_from_config
 from tqdm import tqdm
 from typer import Argument, Option
 
+from ..commands.explain import as_json
 from ..commands.learning_curve import (
     Plan,
     Round,
@@ -77,7 +78,7 @@ def suggest_cli(
     plot_path: Annotated[
         Optional[Path], Option("--plot", help="With --simulate: output file for a plot")
     ] = None,
-    as_json: Annotated[bool, Option("--json", help="Print the result as JSON")] = False,
+    print_json: Annotated[bool, Option("--json", help="Print the result as JSON")] = False,
     name: NameOption = "ner",
     use_gpu: GpuOption = -1,
     code_path: CodeOption = None,
@@ -110,11 +111,11 @@ def suggest_cli(
         else:
             plan = Plan(start, n, share, [int(seed) for seed in seeds.split(",")])
             curves = run_simulation(model, pool_path, dev_path, plan, choice, plot_path)
-            value, text = curves.to_dict(), describe_simulation(curves)
-    typer.echo(json.dumps(value, ensure_ascii=False) if as_json else text)
+            value, text = as_json(curves), describe_simulation(curves)
+    typer.echo(json.dumps(value, ensure_ascii=False) if print_json else text)
     for path in (output_path if dev_path is None else None, plot_path if dev_path else None):
         if path is not None:
-            typer.echo(f"Written to {path}", err=as_json)
+            typer.echo(f"Written to {path}", err=print_json)
 
 
 def run_simulation(
@@ -137,10 +138,8 @@ def run_simulation(
     corpora = [list(make_reader(path)(nlp)) for path in (corpus_path, dev_path)]
     with tqdm(desc="simulate", unit="training") as bar:
 
-        def on_round(way: str, seed: int, found: Round) -> None:
-            bar.set_postfix(
-                docs=f"{found.docs} {way}", score=f"{found.score:.4f}", seed=seed, refresh=False
-            )
+        def on_round(found: Round) -> None:
+            bar.set_postfix(found._asdict(), refresh=False)
             bar.update()
 
         curves = simulate(

@@ -1,7 +1,7 @@
 """How much annotation suggestions save: learning curves on an annotated corpus."""
 
-from functools import partial
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from itertools import product
+from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
 
 import numpy
 from spacy.language import Language
@@ -16,8 +16,7 @@ from ..training import check_end, prepare, train_online
 from .plots import learning_curves
 from .suggest import Choice, suggest
 
-RANDOM = "random"
-WAYS = ("suggested", RANDOM)
+WAYS = ("suggested", "random")
 
 
 class Plan(NamedTuple):
@@ -25,7 +24,7 @@ class Plan(NamedTuple):
 
     start (int): How many docs are annotated at the beginning, drawn at random.
     n (int): How many more in each round.
-    share (float): The share of the score of a model of all docs where a curve ends.
+    share (float): The share of the score of models of all docs where a curve ends.
     seeds (Sequence[int]): The seeds of what is drawn and of training: a curve of each way for each.
     """
 
@@ -38,52 +37,38 @@ class Plan(NamedTuple):
 class Round(NamedTuple):
     """A model of the docs that are annotated so far.
 
-    docs (int): Their number.
-    tokens (int): Their tokens.
-    score (float): F of the model or, if it decodes by cost, what it saves: see `savings`.
-    """
-
-    docs: int
-    tokens: int
-    score: float
-
-
-Learned = Tuple[Language, CostSensitiveNER, Round]
-"""A pipeline, its component, and its round."""
-
-
-class Curve(NamedTuple):
-    """The rounds of a way to choose docs.
-
-    way (str): "suggested" or "random".
+    way (str): How they were chosen: "suggested", "random", or "all" of them.
     seed (int): The seed.
-    rounds (List[Round]): The rounds. The last one reached the goal, or there were no more docs.
+    docs (int), tokens (int): The number of docs and of their tokens.
+    score (float): F of the model or, if it decodes by cost, what it saves: see `savings`.
     """
 
     way: str
     seed: int
-    rounds: List[Round]
+    docs: int
+    tokens: int
+    score: float
 
 
 class Simulation(NamedTuple):
     """Learning curves.
 
     measure (str): "F" or "savings".
-    everything (List[Round]): The model of all docs, for each seed.
     goal (float): The score where curves end.
-    curves (List[Curve]): The curves.
+    rounds (List[Round]): The rounds of all curves, and models of all docs.
     """
 
     measure: str
-    everything: List[Round]
     goal: float
-    curves: List[Curve]
+    rounds: List[Round]
 
-    def to_dict(self) -> Dict[str, Any]:
-        """The curves as JSON."""
-        curves = [{**c._asdict(), "rounds": [r._asdict() for r in c.rounds]} for c in self.curves]
-        everything = [one._asdict() for one in self.everything]
-        return {**self._asdict(), "everything": everything, "curves": curves}
+    def curves(self, way: str) -> List[List[Round]]:
+        """The curves of a way to choose docs, one for each seed."""
+        curves: Dict[int, List[Round]] = {}
+        for one in self.rounds:
+            if one.way == way:
+                curves.setdefault(one.seed, []).append(one)
+        return [*curves.values()]
 
 
 def simulate(
@@ -94,7 +79,7 @@ def simulate(
     vocab: Vocab,
     plan: Plan = Plan(),  # noqa: B008
     choice: Choice = Choice(),  # noqa: B008
-    on_round: Callable[[str, int, Round], Any] = lambda way, seed, found: None,
+    on_round: Callable[[Round], Any] = lambda found: None,
 ) -> Simulation:
     """Draw learning curves, as if an annotated corpus was annotated bit by bit, and a linear model
     trained anew after each round.
@@ -105,70 +90,36 @@ def simulate(
     vocab (Vocab): The vocabulary of all docs.
     plan (Plan): What to simulate.
     choice (Choice): How docs are suggested.
-    on_round (Callable): Gets way ("all", "suggested" or "random"), seed and round after a training.
+    on_round (Callable): Gets each round after its training.
     RETURNS (Simulation): The curves.
     RAISES (ValueError): If the plan is out of its range, or the config can't be trained so.
     """
     check_plan(plan, len(examples))
+    rounds: List[Round] = []
 
-    def learn(way: str, seed: int, places: Sequence[int]) -> Learned:
+    def learn(way: str, seed: int, places: Sequence[int]) -> Tuple[Language, CostSensitiveNER]:
         chosen = [examples[i] for i in sorted(places)]
         nlp, ner = retrain(config, chosen, seed, vocab)
         tokens = sum(len(eg.predicted) for eg in chosen)
-        found = Round(len(chosen), tokens, score(nlp, ner, dev))
-        on_round(way, seed, found)
-        return nlp, ner, found
+        rounds.append(Round(way, seed, len(chosen), tokens, score(nlp, ner, dev)))
+        on_round(rounds[-1])
+        return nlp, ner
 
-    models = [learn("all", seed, range(len(examples))) for seed in plan.seeds]
-    everything = [found for _, _, found in models]
-    goal = plan.share * float(numpy.mean([found.score for found in everything]))
-    curves = []
     for seed in plan.seeds:
-        order = numpy.random.default_rng(seed).permutation(len(examples)).tolist()
-        for way in WAYS:
-            follow = partial(following, examples, order, plan.n, choice if way != RANDOM else None)
-            learn_chosen = partial(learn, way, seed)
-            curves.append(Curve(way, seed, draw(learn_chosen, follow, order[: plan.start], goal)))
-    return Simulation("F" if models[0][1].cost is None else "savings", everything, goal, curves)
-
-
-def draw(
-    learn: Callable[[List[int]], Learned],
-    follow: Callable[[List[int], Learned], List[int]],
-    chosen: List[int],
-    goal: float,
-) -> List[Round]:
-    """Train and choose more docs, until the goal is reached or there are no more."""
-    rounds: List[Round] = []
-    while True:
-        learned = learn(chosen)
-        rounds.append(learned[-1])
-        more = [] if rounds[-1].score >= goal else follow(chosen, learned)
-        if not more:
-            return rounds
-        chosen = chosen + more
-
-
-def following(
-    examples: Sequence[Example],
-    order: Sequence[int],
-    n: int,
-    choice: Optional[Choice],
-    chosen: List[int],
-    learned: Learned,
-) -> List[int]:
-    """The docs to annotate after those chosen: the next of a random order, or those that a model
-    suggests.
-
-    RETURNS (List[int]): Their places; none if all are chosen.
-    """
-    nlp, ner, _ = learned
-    known = {*chosen}
-    rest = [i for i in order if i not in known]
-    if choice is None or not rest:
-        return rest[:n]
-    pool = (examples[i].predicted.copy() for i in rest)
-    return [rest[one.place] for one in suggest(nlp, pool, n, choice, name=ner.name)]
+        _, ner = learn("all", seed, range(len(examples)))
+    goal = plan.share * float(numpy.mean([found.score for found in rounds]))
+    for seed, way in product(plan.seeds, WAYS):
+        rest = numpy.random.default_rng(seed).permutation(len(examples)).tolist()
+        chosen, rest = rest[: plan.start], rest[plan.start :]
+        nlp, ner = learn(way, seed, chosen)
+        while rounds[-1].score < goal and rest:
+            more = rest[: plan.n]
+            if way == WAYS[0]:
+                pool = (examples[i].predicted.copy() for i in rest)
+                more = [rest[s.place] for s in suggest(nlp, pool, plan.n, choice, name=ner.name)]
+            chosen, rest = chosen + more, [i for i in rest if i not in {*more}]
+            nlp, ner = learn(way, seed, chosen)
+    return Simulation("F" if ner.cost is None else "savings", goal, rounds)
 
 
 def check_plan(plan: Plan, n_docs: int) -> None:
@@ -176,14 +127,14 @@ def check_plan(plan: Plan, n_docs: int) -> None:
 
     RAISES (ValueError): If something is out of its range.
     """
-    if n_docs < 2:
-        raise ValueError(f"expected at least 2 annotated docs, got {n_docs}")
     if not 0 < plan.start < n_docs:
-        raise ValueError(f"start: expected from 1 to {n_docs - 1} of the docs, got {plan.start}")
-    if not 0 < plan.share <= 1:
-        raise ValueError(f"share: expected more than 0 and at most 1, got {plan.share}")
+        raise ValueError(
+            f"start: expected from 1 to {n_docs - 1}, one less than docs, got {plan.start}"
+        )
     if plan.n < 1:
         raise ValueError(f"n: expected at least 1, got {plan.n}")
+    if not 0 < plan.share <= 1:
+        raise ValueError(f"share: expected more than 0 and at most 1, got {plan.share}")
     if not plan.seeds:
         raise ValueError("seeds: expected at least one, got none")
 
@@ -246,21 +197,15 @@ def savings(ner: CostSensitiveNER, examples: Sequence[Example]) -> float:
 
 
 def describe_simulation(found: Simulation) -> str:
-    """Describe learning curves."""
-    rows: List[List[Any]] = [["docs", "seed", "number", "tokens", found.measure]]
-    for curve in found.curves:
-        last = curve.rounds[-1]
-        rows.append([curve.way, curve.seed, last.docs, last.tokens, f"{last.score:.4f}"])
-    for way in WAYS if len(found.everything) > 1 else ():
-        ends = [curve.rounds[-1] for curve in found.curves if curve.way == way]
-        docs, tokens, mean = numpy.mean(ends, axis=0)
-        rows.append([way, "mean", round(docs), round(tokens), f"{mean:.4f}"])
-    whole = found.everything[0]
-    mean = numpy.mean([one.score for one in found.everything])
-    return (
-        f"{whole.docs:,} docs, {whole.tokens:,} tokens: {found.measure} {mean:.4f}. "
-        f"Docs to annotate for {found.goal:.4f}:\n\n{text_table(rows)}"
-    )
+    """Describe learning curves: what they needed."""
+    rows: List[Any] = [["docs", "seed", "number", "tokens", found.measure]]
+    for way in ("all", *WAYS):
+        ends = [curve[-1] for curve in found.curves(way)]
+        rows += [[way, one.seed, one.docs, one.tokens, f"{one.score:.4f}"] for one in ends]
+        if len(ends) > 1:
+            docs, tokens, mean = numpy.mean([one[2:] for one in ends], axis=0)
+            rows.append([way, "mean", round(docs), round(tokens), f"{mean:.4f}"])
+    return f"Docs for {found.measure} of at least {found.goal:.4f}:\n\n{text_table(rows)}"
 
 
 def draw_curves(found: Simulation) -> Any:
@@ -270,8 +215,5 @@ def draw_curves(found: Simulation) -> Any:
     RETURNS (Figure): The figure.
     RAISES (ImportError): If matplotlib is not installed.
     """
-    lines = {
-        way: [[one[1:] for one in curve.rounds] for curve in found.curves if curve.way == way]
-        for way in WAYS
-    }
+    lines = {way: [[one[3:] for one in curve] for curve in found.curves(way)] for way in WAYS}
     return learning_curves(lines, found.goal, ylabel=found.measure)
