@@ -362,10 +362,8 @@ def test_command_simulates(demo: Dict[str, Path], tmp_path: Path) -> None:
     plot = tmp_path / "curve.svg"
     result = run("suggest", *arguments, *limits, "--plot", plot, "--json")
     assert result.exit_code == 0, result.output
-    assert [curve["way"] for curve in json.loads(result.stdout)["curves"]] == [
-        "suggested",
-        "random",
-    ]
+    ways = {one["way"] for one in json.loads(result.stdout)["rounds"]}
+    assert ways == {"all", "suggested", "random"}
     assert "annotated tokens" in plot.read_text("utf8")
 
 
