@@ -174,8 +174,8 @@ def test_the_proposal_is_the_prediction(unsure: Path) -> None:
     ("n", "choice", "message"),
     [
         (0, Choice(), "n: expected at least 1, got 0"),
-        (1, Choice(by="luck"), r"by: expected one of \['.*'cost'\], got 'luck'"),
-        (1, Choice(per="hour"), r"per: expected one of \['doc', 'token'\], got 'hour'"),
+        (1, Choice(by="luck"), r"by: expected one of \['cost'.*'least-confidence'\], got 'luck'"),
+        (1, Choice(per="hour"), r"per: expected one of \['token', 'doc'\], got 'hour'"),
     ],
 )
 def test_arguments_out_of_range(unsure: Path, n: int, choice: Choice, message: str) -> None:

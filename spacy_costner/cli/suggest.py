@@ -49,10 +49,10 @@ def suggest_cli(
     ] = "prodigy",
     n: Annotated[int, Option("--n", "-n", help="Number of docs, or of those of a round")] = 200,
     by: Annotated[
-        str, Option("--by", help="How unsure the model is: entropy, least-confidence, cost")
+        str, Option("--by", help="How unsure the model is: cost, entropy, least-confidence")
     ] = Choice().by,
     per: Annotated[
-        str, Option("--per", help="What a doc costs: the same for each doc, or by token")
+        str, Option("--per", help="What a doc costs annotators: by token, or the same for each doc")
     ] = Choice().per,
     diverse: Annotated[
         bool, Option(help="Whether the same unsure words count less in further docs")

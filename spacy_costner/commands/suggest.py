@@ -88,24 +88,24 @@ def by_cost(ner: CostSensitiveNER, posterior: Posterior) -> Uncertainty:
 
 
 MEASURES: Dict[str, Callable[[CostSensitiveNER, Posterior], Uncertainty]] = {
-    "least-confidence": by_least_confidence,
-    "entropy": by_entropy,
     "cost": by_cost,
+    "entropy": by_entropy,
+    "least-confidence": by_least_confidence,
 }
-PRICES = ("doc", "token")
+PRICES = ("token", "doc")
 
 
 class Choice(NamedTuple):
     """How docs are chosen.
 
-    by (str): How unsure the model is of a doc: "least-confidence", "entropy" or "cost".
-    per (str): What a doc costs: the same for each "doc", or by "token".
+    by (str): How unsure the model is of a doc: "cost", "entropy" or "least-confidence".
+    per (str): What a doc costs annotators: by "token", or the same for each "doc".
     diverse (bool): Whether a doc is worth less if the model is unsure of the same words there as in
         docs chosen before.
     """
 
-    by: str = "least-confidence"
-    per: str = "doc"
+    by: str = "cost"
+    per: str = "token"
     diverse: bool = True
 
 

@@ -23,21 +23,19 @@ def read_texts(nlp: Language, path: Union[str, Path]) -> Iterator[Doc]:
     RAISES (CorpusError): If a file can't be read; the message names file and line.
     """
     for file in corpus_files(Path(path)):
+        predicted = Predicted()
         if file.suffix == LINES_OF_TEXT:
-            yield from read_lines(nlp, file)
-        else:
-            predicted = Predicted()
-            for doc in read_file(file, Context(nlp, DEFAULTS, Found(), predicted)):
-                yield predicted[doc] if doc in predicted else copy_tokens(doc)
+            yield from _read_lines(nlp, file)
+            continue
+        for doc in read_file(file, Context(nlp, DEFAULTS, Found(), predicted)):
+            yield predicted[doc] if doc in predicted else copy_tokens(doc)
 
 
-def read_lines(nlp: Language, path: Path) -> Iterator[Doc]:
-    """Read a file with a text on each line, without those of white space."""
+def _read_lines(nlp: Language, path: Path) -> Iterator[Doc]:
     for i, line in enumerate(read_text(path).split("\n")):
-        if line.strip():
-            try:
+        try:
+            if line.strip():
                 yield nlp.make_doc(line.strip())
-            except ValueError as error:  # The text is too long.
-                raise Place(path, i + 1).refuse(
-                    f"expected a text that spaCy can read: {error}"
-                ) from None
+        except ValueError as error:  # The text is too long.
+            message = f"expected a text that spaCy can read: {error}"
+            raise Place(path, i + 1).refuse(message) from None
