@@ -50,7 +50,7 @@ CONFIGS = Path(__file__).parent.parent / "configs"
 LINEAR = load_config(CONFIGS / "sparse.cfg", overrides={"training.max_epochs": 2})
 POOL = [
     "London and Berlin like Shaka Khan",
-    "London and Berlin like Shaka Khan",
+    "London  and Berlin like Shaka Khan",
     "",
     "The Red Sox lost",
     "Who is it",
@@ -186,8 +186,8 @@ def test_arguments_out_of_range(unsure: Path, n: int, choice: Choice, message: s
 
 def test_nothing_to_choose_from(unsure: Path) -> None:
     nlp = load(unsure)
-    for docs in ([], pool(nlp, [""])):
-        with pytest.raises(ValueError, match="docs with tokens that are not annotated, got none"):
+    for docs in ([], pool(nlp, ["", " "])):
+        with pytest.raises(ValueError, match="docs with words that are not annotated, got none"):
             suggest(nlp, docs)
     with pytest.raises(ValueError, match="ner: expected a trained component"):
         suggest(pipeline(), pool(nlp))

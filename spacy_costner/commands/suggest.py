@@ -3,7 +3,7 @@
 from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
 
 import numpy
-from spacy.attrs import LOWER, ORTH
+from spacy.attrs import LOWER
 from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.util import minibatch
@@ -121,12 +121,12 @@ def suggest(
     """Choose the docs whose annotation is worth most, and predict their entities.
 
     nlp (Language): A trained pipeline.
-    docs (Iterable[Doc]): The docs, without annotation or with preset entities. Docs without tokens
-        and those with the same words as one before are left out.
+    docs (Iterable[Doc]): The docs, without annotation or with preset entities. Docs without words
+        and those with the same text as one before are left out.
     n (int): How many to choose, at least 1; all if there are fewer.
     choice (Choice): How they are chosen.
     name (str): The name of the component.
-    annotated (Iterable[Doc]): Docs that are annotated: those with the same words are left out.
+    annotated (Iterable[Doc]): Docs that are annotated: those with the same text are left out.
     RETURNS (List[Suggestion]): The docs, in the order in which they were chosen.
     RAISES (ValueError): If there is no such component, or it isn't trained; if there is no doc, or
         something is out of its range.
@@ -144,7 +144,7 @@ def suggest(
             found.append(Suggestion(place, score, doc))
             shares.append(share)
     if not found:
-        raise ValueError("expected docs with tokens that are not annotated, got none")
+        raise ValueError("expected docs with words that are not annotated, got none")
     prices = [len(one.doc) + OVERHEAD if choice.per == "token" else 1.0 for one in found]
     values = numpy.asarray([one.score for one in found]) / prices
     order = choose_diverse(values, shares, n, decay=DECAY if choice.diverse else 1.0)
@@ -165,17 +165,17 @@ def check(n: int, choice: Choice) -> None:
 
 
 def _distinct(docs: Iterable[Doc], annotated: Iterable[Doc]) -> Iterator[Tuple[int, Doc]]:
-    """The docs with tokens, each text once, with their places."""
-    seen = {_words(doc) for doc in annotated}
+    """The docs with words, each text once whatever its tokens and white space, with their places."""
+    seen = {_without_space(doc) for doc in annotated}
     for i, doc in enumerate(docs):
-        words = _words(doc)
-        if len(doc) and words not in seen:
-            seen.add(words)
+        text = _without_space(doc)
+        if text and text not in seen:
+            seen.add(text)
             yield i, doc
 
 
-def _words(doc: Doc) -> bytes:
-    return bytes(doc.to_array(ORTH).tobytes())
+def _without_space(doc: Doc) -> str:
+    return "".join(doc.text.split())
 
 
 def measure(ner: CostSensitiveNER, docs: Sequence[Doc], by: str) -> Iterator[Tuple[float, Shares]]:
