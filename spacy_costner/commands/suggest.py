@@ -165,7 +165,7 @@ def check(n: int, choice: Choice) -> None:
 
 
 def _distinct(docs: Iterable[Doc], annotated: Iterable[Doc]) -> Iterator[Tuple[int, Doc]]:
-    """The docs with words, each text once whatever its tokens and white space, with their places."""
+    """The docs with words, each text once whatever its white space, with their places."""
     seen = {_without_space(doc) for doc in annotated}
     for i, doc in enumerate(docs):
         text = _without_space(doc)
