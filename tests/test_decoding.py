@@ -12,7 +12,11 @@ from hypothesis import strategies as st
 
 from spacy_costner import chain
 from spacy_costner.costs.label_tree import make_tree
-from spacy_costner.costs.tables import make_hierarchical_cost, make_precision_recall_cost
+from spacy_costner.costs.tables import (
+    hamming_cost,
+    make_hierarchical_cost,
+    make_precision_recall_cost,
+)
 from spacy_costner.decoding import (
     LEAST,
     Decoding,
@@ -24,7 +28,7 @@ from spacy_costner.decoding import (
     temper,
 )
 from spacy_costner.decoding.decoders import without_overlap
-from spacy_costner.decoding.min_cost import inner_nodes
+from spacy_costner.decoding.min_cost import MinCost, inner_nodes
 from spacy_costner.tags import Entities, Tags
 from spacy_costner.types import Potentials
 
@@ -215,6 +219,8 @@ def least_cost(posterior: Posterior, decoding: Decoding) -> Tuple[Any, float]:
 def test_least_expected_cost(posterior: Posterior, decoding: Decoding) -> None:
     least, found = least_cost(posterior, decoding)
     assert found == least
+    assert isinstance(decoding.decode, MinCost)
+    assert decoding.decode.expected_costs(posterior).sum() == least
 
 
 @given(posterior())
@@ -222,6 +228,24 @@ def test_least_expected_cost_with_inner_nodes(posterior: Posterior) -> None:
     decoding = make_min_cost(cost=HIERARCHICAL, tree=TREE)
     least, found = least_cost(posterior, decoding)
     assert found == least
+    assert isinstance(decoding.decode, MinCost)
+    assert decoding.decode.expected_costs(posterior).sum() == least
+
+
+def test_expected_costs_are_those_of_legal_tags() -> None:
+    """The paths O O, O B and B I with 0.3, 0.3 and 0.4: the best tags of the tokens, O and I, make
+    no path, and would cost 0.4 + 0.6."""
+    tags = Tags(["a"], "IOB2")
+    outside, begin, inside = (tags.names.index(name) for name in ("O", "B-a", "I-a"))
+    start, transitions = numpy.full(3, -numpy.inf), numpy.full((3, 3), -numpy.inf)
+    start[[outside, begin]] = numpy.log([0.6, 0.4])
+    transitions[outside, [outside, begin]] = numpy.log(0.5)
+    transitions[begin, inside] = 0.0
+    lengths = numpy.asarray([2], dtype="int32")
+    scores = Potentials(numpy.zeros((2, 3)), transitions, start, numpy.zeros(3), lengths)
+    min_cost = make_min_cost(cost=hamming_cost).decode
+    assert isinstance(min_cost, MinCost)
+    assert min_cost.expected_costs(Posterior(scores, tags)).sum() == pytest.approx(0.4 + 0.7)
 
 
 def test_a_node_above_is_answered_where_it_costs_less() -> None:

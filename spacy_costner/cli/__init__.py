@@ -14,6 +14,7 @@ from .explain import explain_cli
 from .fit import fit_cli
 from .init import init_cli
 from .report import report_cli
+from .suggest import suggest_cli
 from .tune import tune_cli
 
 OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -34,5 +35,6 @@ costner.command("tune")(tune_cli)
 costner.command("check", context_settings=OVERRIDES)(check_cli)
 costner.command("explain")(explain_cli)
 costner.command("report")(report_cli)
+costner.command("suggest")(suggest_cli)
 costner.command("convert")(convert_cli)
 costner.command("init")(init_cli)

@@ -86,13 +86,14 @@ class Explanation(NamedTuple):
 
     def to_dict(self) -> Dict[str, Any]:
         """The explanation as JSON."""
-        return _as_json(self)
+        return as_json(self)
 
 
-def _as_json(value: Any) -> Any:
+def as_json(value: Any) -> Any:
+    """Named tuples, also in lists and in one another, as JSON."""
     if hasattr(value, "_asdict"):
-        return {name: _as_json(part) for name, part in value._asdict().items()}
-    return [_as_json(part) for part in value] if isinstance(value, list) else value
+        return {name: as_json(part) for name, part in value._asdict().items()}
+    return [as_json(part) for part in value] if isinstance(value, list) else value
 
 
 def explain(

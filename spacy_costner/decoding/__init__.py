@@ -8,13 +8,14 @@ from .decoders import (
     make_viterbi,
     without_overlap,
 )
-from .min_cost import make_min_cost
+from .min_cost import MinCost, make_min_cost
 from .posterior import LEAST, Posterior, Temperature, temper
 
 __all__ = [
     "LEAST",
     "DecodedSpans",
     "Decoding",
+    "MinCost",
     "Posterior",
     "Settings",
     "Temperature",

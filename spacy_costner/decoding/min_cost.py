@@ -5,7 +5,7 @@ from itertools import combinations
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy
-from thinc.types import Array2d, Floats2d, Ints1d
+from thinc.types import Array2d, Floats1d, Floats2d, Ints1d
 
 from .. import chain
 from ..costs.label_tree import Tree, TreeSource, make_tree
@@ -82,14 +82,32 @@ class MinCost:
         RETURNS (DecodedSpans): The entities.
         RAISES (ValueError): If a label has no cost or is not in the tree.
         """
+        labels, covers, _ = self.choices(posterior.tags.collapsed)
+        path, scores = self._decide(posterior)
+        answers = Tags(labels, posterior.tags.scheme.name)
+        return DecodedSpans(answers.decode(path, scores.lengths), labels, covers)
+
+    def expected_costs(self, posterior: Posterior) -> Floats1d:
+        """The expected cost of the tag that is predicted for each token.
+
+            sum_k p(y_t = k) cost[k, a_t]
+
+        posterior (Posterior): The probabilities.
+        RETURNS (Floats1d): The costs. Shape: (N,)
+        RAISES (ValueError): If a label has no cost or is not in the tree.
+        """
+        path, scores = self._decide(posterior)
+        return -scores.emissions[numpy.arange(len(path)), path]
+
+    def _decide(self, posterior: Posterior) -> Tuple[Ints1d, Potentials]:
+        """The predicted tags, and the scores over them whose best path they are."""
         tags = posterior.tags.collapsed
         labels, covers, table = self.choices(tags)
         answers = Tags(labels, tags.scheme.name)
         below = _below(covers, answers, tags)
         scores = _scores(posterior, answers, below, table)
         likely = _log_probs(posterior, below)
-        path = best_of_tied(scores, likely, TIE * float(table.max(initial=0.0)))
-        return DecodedSpans(answers.decode(path, scores.lengths), labels, covers)
+        return best_of_tied(scores, likely, TIE * float(table.max(initial=0.0))), scores
 
     def check(self, tags: Tags, settings: Settings) -> Choices:
         """The same as `choices`: see `Decoding`."""

@@ -8,8 +8,12 @@ from copy import deepcopy
 from dataclasses import asdict
 from typing import Any, Dict, Optional, Tuple
 
-from ..decoding import DecodedSpans, Decoding, Posterior
+from thinc.types import Floats1d
+
+from ..costs.tables import hamming_cost
+from ..decoding import DecodedSpans, Decoding, MinCost, Posterior
 from ..tags import Tags
+from ..types import Cost
 from .annotations import Confidence, checked, register
 from .objective import Objective
 from .serialization import SAVED_ONLY, Cfg, SavedPipe, check_names
@@ -48,6 +52,23 @@ class PredictionSettings(SavedPipe):
         RETURNS (DecodedSpans): The entities.
         """
         return self._decoding.decode(posterior, self.cfg["decoding"])
+
+    @property
+    def cost(self) -> Optional[Cost]:
+        """What mistakes cost, if decoding is by cost."""
+        decode = self._decoding.decode
+        return decode.cost if isinstance(decode, MinCost) else None
+
+    def expected_costs(self, posterior: Posterior) -> Floats1d:
+        """The expected cost of the tag that is predicted for each token by decoding by cost. With
+        another decoding, a wrong tag costs 1.
+
+        posterior (Posterior): The probabilities.
+        RETURNS (Floats1d): The costs. Shape: (N,)
+        """
+        decode = self._decoding.decode
+        min_cost = decode if isinstance(decode, MinCost) else MinCost(hamming_cost, None)
+        return min_cost.expected_costs(posterior)
 
     def set_decoding(self, decoding: Decoding) -> None:
         """Change the decoding, without training again. Its settings are in `cfg["decoding"]`.

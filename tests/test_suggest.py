@@ -1,0 +1,393 @@
+"""Which docs to annotate next: how unsure a model is of them, diversity, files, learning curves."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any, Dict, List
+
+import numpy
+import pytest
+import spacy
+from hypothesis import given
+from hypothesis import strategies as st
+from make_demo_corpus import make_corpus
+from spacy.language import Language
+from spacy.tokens import Doc, DocBin
+from spacy.training import Example
+from spacy.util import load_config
+
+from spacy_costner.commands.learning_curve import (
+    Plan,
+    Round,
+    Simulation,
+    describe_simulation,
+    savings,
+    score,
+    simulate,
+)
+from spacy_costner.commands.suggest import (
+    MEASURES,
+    OVERHEAD,
+    Choice,
+    Suggestion,
+    by_entropy,
+    by_least_confidence,
+    suggest,
+)
+from spacy_costner.costs.tables import make_precision_recall_cost
+from spacy_costner.decoding import Posterior, make_min_cost
+from spacy_costner.metrics.diverse import choose_diverse, make_shares
+from spacy_costner.readers import FORMS, Found, read_docs, read_texts, save_tasks
+from spacy_costner.training import fit_online
+
+from . import oracle
+from .support.commands import run
+from .support.pipelines import TEXTS, examples, load, pipeline
+from .support.posteriors import collapsed_paths, posterior
+from .support.strategies import seeds
+
+CONFIGS = Path(__file__).parent.parent / "configs"
+LINEAR = load_config(CONFIGS / "sparse.cfg", overrides={"training.max_epochs": 2})
+POOL = [
+    "London and Berlin like Shaka Khan",
+    "London  and Berlin like Shaka Khan",
+    "",
+    "The Red Sox lost",
+    "Who is it",
+    "I like London",
+]
+
+
+def pool(nlp: Language, texts: List[str] = POOL) -> List[Doc]:
+    return [nlp.make_doc(text) for text in texts]
+
+
+@given(posterior())
+def test_uncertainty_is_that_of_all_paths(posterior: Posterior) -> None:
+    ner: Any = None
+    entropies, of_tags = by_entropy(ner, posterior)
+    doubts, of_tokens = by_least_confidence(ner, posterior)
+    ends = numpy.cumsum(posterior.scores.lengths)
+    for b, end in enumerate(ends):
+        legal = collapsed_paths(posterior, b)
+        probs = oracle.probabilities(legal)
+        assert entropies[b] == pytest.approx(oracle.entropy(posterior.scores, b).value, abs=1e-5)
+        if not legal:
+            continue
+        assert doubts[b] == pytest.approx(1 - max(probs), abs=1e-5)
+        for t in range(int(posterior.scores.lengths[b])):
+            sums: Dict[int, float] = {}
+            for p, path in zip(probs, legal):
+                sums[path.tags[t]] = sums.get(path.tags[t], 0.0) + p
+            place = end - posterior.scores.lengths[b] + t
+            assert of_tokens[place] == pytest.approx(1 - max(sums.values()), abs=1e-5)
+            expected = -sum(p * math.log(p) for p in sums.values() if p > 0)
+            assert of_tags[place] == pytest.approx(expected, abs=1e-5)
+
+
+@given(seeds, st.sampled_from([0.0, 0.5, 0.9, 1.0]))
+def test_lazy_choices_are_those_of_all_gains(seed: int, decay: float) -> None:
+    rng = numpy.random.default_rng(seed)
+    values = rng.uniform(size=12)
+    shares = [make_shares(rng.integers(6, size=4), rng.uniform(size=4)) for _ in values]
+    n_chosen, expected = numpy.zeros(6), []
+    for _ in range(9):
+        gains = [
+            -1.0 if i in expected else v * float((s.values * decay ** n_chosen[s.kinds]).sum())
+            for i, (v, s) in enumerate(zip(values, shares))
+        ]
+        if max(gains) <= 0:  # with a decay of 0
+            break
+        expected.append(int(numpy.argmax(gains)))
+        n_chosen[shares[expected[-1]].kinds] += 1
+    found = choose_diverse(values, shares, 9, decay=decay)
+    assert len({*found}) == len(found) == 9
+    assert found[: len(expected)] == expected
+
+
+def test_what_is_like_chosen_docs_comes_later() -> None:
+    madrid, lima = (
+        make_shares(numpy.ones(1), numpy.ones(1)),
+        make_shares(numpy.zeros(1), numpy.ones(1)),
+    )
+    values = numpy.asarray([1.0, 0.9, 0.6, 0.2])
+    assert choose_diverse(values, [madrid, madrid, lima, madrid], 4) == [0, 2, 1, 3]
+    assert choose_diverse(values, [madrid, madrid, lima, madrid], 4, decay=1) == [0, 1, 2, 3]
+
+
+def test_shares_are_of_words() -> None:
+    kinds, values = make_shares(numpy.asarray([7, 3, 7]), numpy.asarray([0.1, 0.6, 0.1]))
+    assert kinds.tolist() == [3, 7] and values.tolist() == pytest.approx([0.75, 0.25])
+    assert make_shares(numpy.asarray([7, 3]), numpy.asarray([0.01, 1.0]), 0.02).kinds.tolist() == [
+        3
+    ]
+    assert not len(make_shares(numpy.asarray([7]), numpy.zeros(1)).kinds)
+
+
+@pytest.mark.parametrize("by", MEASURES)
+@pytest.mark.parametrize("per", ["doc", "token"])
+def test_each_text_is_suggested_once(unsure: Path, by: str, per: str) -> None:
+    nlp = load(unsure)
+    found = suggest(nlp, pool(nlp), 10, Choice(by, per))
+    assert sorted(one.place for one in found) == [0, 3, 4, 5]
+    alone = suggest(nlp, pool(nlp), 10, Choice(by, per), annotated=pool(nlp, POOL[3:5]))
+    assert sorted(one.place for one in alone) == [0, 5]
+    plain = suggest(nlp, pool(nlp), 2, Choice(by, "doc", diverse=False))
+    scores = {one.place: one.score for one in found}
+    assert [one.place for one in plain] == sorted(scores, key=lambda i: -scores[i])[:2]
+
+
+def test_price_by_token(unsure: Path) -> None:
+    """The second text has more entropy, the first more for a token."""
+    nlp = load(unsure)
+    docs = pool(nlp, ["it is not " * 40, "Who is " * 900])
+    per_doc = suggest(nlp, docs, 9, Choice("entropy", "doc", False))
+    scores = {one.place: one.score for one in per_doc}
+    assert [*scores] == [1, 0] and scores[1] > scores[0]
+    assert scores[0] / (120 + OVERHEAD) > scores[1] / (1800 + OVERHEAD)
+    per_token = suggest(nlp, docs, 9, Choice("entropy", "token", False))
+    assert [one.place for one in per_token] == [0, 1]
+
+
+def test_the_cost_is_the_users(unsure: Path) -> None:
+    nlp = load(unsure)
+    hamming = {one.place: one.score for one in suggest(nlp, pool(nlp), 9, Choice("cost"))}
+    ner: Any = nlp.get_pipe("ner")
+    ner.set_decoding(make_min_cost(cost=lambda tags: 3 - 3 * numpy.eye(len(tags))))
+    for one in suggest(nlp, pool(nlp), 9, Choice("cost")):
+        assert one.score == pytest.approx(3 * hamming[one.place], rel=1e-4)
+
+
+def test_the_proposal_is_the_prediction(unsure: Path) -> None:
+    nlp = load(unsure, confidence={"@misc": "spacy_costner.Confidence.v1"})
+    assert any(nlp(text).ents for text in TEXTS)
+    for one in suggest(nlp, pool(nlp, TEXTS), 9):
+        task, expected = one.task(), nlp(TEXTS[one.place])
+        ents = [(ent.start_char, ent.end_char, ent.label_) for ent in expected.ents]
+        assert [span[:3] for span in task.spans or ()] == ents
+        probs = [span.extra["score"] for span in task.spans or ()]
+        assert probs == pytest.approx([ent._.confidence for ent in expected.ents], abs=1e-4)
+        assert task.extra["meta"] == {"score": round(one.score, 4), "doc": one.place}
+
+
+@pytest.mark.parametrize(
+    ("n", "choice", "message"),
+    [
+        (0, Choice(), "n: expected at least 1, got 0"),
+        (1, Choice(by="luck"), r"by: expected one of \['cost'.*'least-confidence'\], got 'luck'"),
+        (1, Choice(per="hour"), r"per: expected one of \['token', 'doc'\], got 'hour'"),
+    ],
+)
+def test_arguments_out_of_range(unsure: Path, n: int, choice: Choice, message: str) -> None:
+    nlp = load(unsure)
+    with pytest.raises(ValueError, match=message):
+        suggest(nlp, pool(nlp), n, choice)
+
+
+def test_nothing_to_choose_from(unsure: Path) -> None:
+    nlp = load(unsure)
+    for docs in ([], pool(nlp, ["", " "])):
+        with pytest.raises(ValueError, match="docs with words that are not annotated, got none"):
+            suggest(nlp, docs)
+    with pytest.raises(ValueError, match="ner: expected a trained component"):
+        suggest(pipeline(), pool(nlp))
+    with pytest.raises(ValueError, match="expected the name of a cost_sensitive_ner"):
+        suggest(nlp, pool(nlp), name="tagger")
+
+
+def with_ents(nlp: Language, text: str, *spans: Any) -> Doc:
+    doc = nlp.make_doc(text)
+    doc.ents = [doc.char_span(*span) for span in spans]
+    return doc
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_files_are_read_back(form: str, tmp_path: Path) -> None:
+    """Also with characters of two UTF-16 code units. A prediction in Label Studio is an annotation
+    when somebody has accepted it."""
+    nlp = spacy.blank("en")
+    docs = [
+        with_ents(nlp, "🙂 in New York", (5, 13, "LOC")),
+        with_ents(nlp, "Nobody here"),
+        with_ents(nlp, "Ana met Bo", (0, 3, "PER"), (8, 10, "PER")),
+    ]
+    path = tmp_path / f"out{FORMS[form][1]}"
+    save_tasks(path, [Suggestion(i, 0.5, doc).task() for i, doc in enumerate(docs)], form)
+    if form == "label-studio":
+        assert not any(doc.has_annotation("ENT_IOB") for doc in read_docs(nlp, path, found=Found()))
+        values = json.loads(path.read_text("utf8"))
+        assert values[0]["predictions"][0]["result"][0]["value"]["start"] == 6
+        accepted = [{"data": v["data"], "annotations": v["predictions"]} for v in values]
+        path.write_text(json.dumps(accepted))
+    found = Found()
+    read = list(read_docs(nlp, path, found=found))
+    assert not found.problems
+    for doc, expected in zip(read, docs, strict=True):
+        assert doc.text == expected.text and doc.has_annotation("ENT_IOB")
+        assert [(e.text, e.label_) for e in doc.ents] == [(e.text, e.label_) for e in expected.ents]
+    assert '"score": 1.0' in path.read_text("utf8") or '"scores": [1.0]' in path.read_text("utf8")
+
+
+def test_texts_without_annotation(tmp_path: Path) -> None:
+    nlp = spacy.blank("en")
+    (tmp_path / "lines.txt").write_text("Ana can't\n\n  Bo \n")
+    (tmp_path / "spans.jsonl").write_text('{"text": "In Rome", "spans": [[3, 7, "LOC"]]}\n')
+    (tmp_path / "tags.conll").write_text("Rome B-LOC\nwaits O\n")
+    docs = list(read_texts(nlp, tmp_path))
+    texts = ["Ana can't", "Bo", "In Rome", "Rome waits"]
+    assert [doc.text.strip() for doc in docs] == texts
+    assert docs[0][2].norm_ == "not"
+    assert not any(doc.has_annotation("ENT_IOB") for doc in docs)
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, Path]:
+    """120 docs of the demo corpus, and 60 others."""
+    folder, vocab = tmp_path_factory.mktemp("demo"), spacy.blank("en").vocab
+    for name, n in (("train", 120), ("dev", 60)):
+        docs = list(make_corpus(name).get_docs(vocab))[:n]
+        DocBin(docs=docs).to_disk(folder / f"{name}.spacy")
+    LINEAR.to_disk(folder / "config.cfg")
+    return {name: folder / name for name in ("train.spacy", "dev.spacy", "config.cfg")}
+
+
+def of_corpus(nlp: Language, path: Path) -> List[Example]:
+    return [Example(Doc(nlp.vocab, [t.text for t in d]), d) for d in read_docs(nlp, path)]
+
+
+def test_curves_of_a_demo_corpus(demo: Dict[str, Path], tmp_path: Path) -> None:
+    nlp = spacy.blank("en")
+    corpora = [of_corpus(nlp, demo[name]) for name in ("train.spacy", "dev.spacy")]
+    seen: List[Round] = []
+    plan = Plan(start=20, n=50, share=0.9, seeds=(0, 1))
+    found = simulate(LINEAR, *corpora, vocab=nlp.vocab, plan=plan, on_round=seen.append)
+    paths = {f"paths.{name}": str(demo[f"{name}.spacy"]) for name in ("train", "dev")}
+    fitted = fit_online(load_config(demo["config.cfg"], overrides=paths), tmp_path)
+    assert found.measure == "F" and found.rounds == seen
+    everything = [curve[0] for curve in found.curves("all")]
+    assert everything[0].score == pytest.approx(fitted.scores["ents_f"], abs=1e-9)
+    assert found.goal == pytest.approx(0.9 * numpy.mean([one.score for one in everything]))
+    for way in ("suggested", "random"):
+        assert [curve[0].seed for curve in found.curves(way)] == [0, 1]
+        for curve in found.curves(way):
+            docs = [one.docs for one in curve]
+            assert docs == [min(20 + 50 * i, 120) for i in range(len(docs))]
+            assert all(one.score < found.goal for one in curve[:-1])
+            assert curve[-1].score >= found.goal or docs[-1] == 120
+    assert found.curves("suggested")[0][0][1:] == found.curves("random")[0][0][1:]
+    assert found.curves("suggested")[0][1][1:] != found.curves("random")[0][1][1:]
+    assert not any(eg.predicted.ents for corpus in corpora for eg in corpus)
+
+
+def test_a_curve_without_a_goal_in_reach_ends_with_all_docs(
+    demo: Dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nlp = spacy.blank("en")
+    corpus = of_corpus(nlp, demo["dev.spacy"])[:8]
+    scores = iter([1.0, *[0.1] * 20])
+    monkeypatch.setattr(
+        "spacy_costner.commands.learning_curve.score", lambda nlp, ner, dev: next(scores)
+    )
+    found = simulate(LINEAR, corpus, corpus, vocab=nlp.vocab, plan=Plan(start=3, n=3))
+    assert [(one.way, one.docs) for one in found.rounds] == [
+        ("all", 8), *(("suggested", n) for n in (3, 6, 8)), *(("random", n) for n in (3, 6, 8))
+    ]  # fmt: skip
+
+
+def test_savings_by_hand() -> None:
+    """A miss costs 5, a false alarm 1: two entities, one found, and one false alarm."""
+    nlp = pipeline()
+    ner: Any = nlp.get_pipe("ner")
+    ner.add_label("X")
+    cost = make_precision_recall_cost(miss=5.0)
+    ner.set_decoding(make_min_cost(cost=cost))
+    reference = Doc(nlp.vocab, ["a", "b", "c", "d"], ents=["B-X", "B-X", "O", "O"])
+    predicted = Doc(nlp.vocab, ["a", "b", "c", "d"], ents=["B-X", "O", "B-X", "O"])
+    assert savings(ner, [Example(predicted, reference)]) == pytest.approx(1 - 6 / 10)
+
+
+def test_scores_are_f_or_savings(unsure: Path) -> None:
+    nlp = load(unsure)
+    ner: Any = nlp.get_pipe("ner")
+    dev = examples(nlp)
+    assert score(nlp, ner, dev) == pytest.approx(nlp.evaluate(examples(nlp))["ents_f"])
+    with pytest.raises(ValueError, match="development docs with entities, got none"):
+        score(nlp, ner, dev[-1:])
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        (Plan(start=4), "start: expected from 1 to 3, one less than docs, got 4"),
+        (Plan(start=1, share=1.5), "share: expected more than 0 and at most 1, got 1.5"),
+        (Plan(start=1, seeds=()), "seeds: expected at least one"),
+        (Plan(start=1, n=0), "n: expected at least 1, got 0"),
+    ],
+)
+def test_plans_out_of_range(plan: Plan, message: str) -> None:
+    nlp = spacy.blank("en")
+    with pytest.raises(ValueError, match=message):
+        simulate(LINEAR, examples(nlp), examples(nlp), vocab=nlp.vocab, plan=plan)
+
+
+def test_the_table_has_means() -> None:
+    rounds = [
+        Round(way, seed, 100 * seed + 100, 900, 0.8)
+        for seed in (0, 1)
+        for way in ("all", "suggested", "random")
+    ]
+    text = describe_simulation(Simulation("F", 0.798, rounds))
+    assert "Docs for F of at least 0.7980" in text
+    assert [line.split() for line in text.splitlines() if "mean" in line] == [
+        [way, "mean", "150", "900", "0.8000"] for way in ("all", "suggested", "random")
+    ]
+
+
+def test_command(unsure: Path, demo: Dict[str, Path], tmp_path: Path) -> None:
+    texts, out = tmp_path / "pool.txt", tmp_path / "out.jsonl"
+    texts.write_text("\n".join(POOL))
+    result = run("suggest", unsure, texts, "-o", out, "-n", 2, "--format", "doccano", "--json")
+    assert result.exit_code == 0, result.output
+    rows = [json.loads(line) for line in out.read_text("utf8").splitlines()]
+    printed = json.loads(result.stdout)["docs"]
+    assert [row["text"] for row in rows] == [row["text"] for row in printed] and len(rows) == 2
+    result = run("suggest", unsure, texts, "-o", out, "-n", 2, "--annotated", demo["dev.spacy"])
+    assert "2 docs" in result.stdout and f"Written to {out}" in result.stdout
+
+
+def test_command_simulates(demo: Dict[str, Path], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    arguments = [demo["config.cfg"], demo["train.spacy"], "--simulate", demo["dev.spacy"]]
+    limits = ["--start", 40, "-n", 40, "--share", 0.5, "--by", "entropy"]
+    plot = tmp_path / "curve.svg"
+    result = run("suggest", *arguments, *limits, "--plot", plot, "--json")
+    assert result.exit_code == 0, result.output
+    ways = {one["way"] for one in json.loads(result.stdout)["rounds"]}
+    assert ways == {"all", "suggested", "random"}
+    assert "annotated tokens" in plot.read_text("utf8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "expected --output, a file for the docs, or --simulate"),
+        (["-o", "out.txt"], "out.txt: expected a name that ends in .jsonl, for prodigy"),
+        (["-o", "o.jsonl", "-f", "label-studio"], "expected a name that ends in .json, for label-"),
+        (["-o", "o.jsonl", "-f", "brat"], "format: expected one of ['prodigy', 'doccano', 'label-"),
+        (["-o", "pool.txt"], "expected another file than the input"),
+        (["-o", "o.jsonl", "--by", "luck"], "by: expected one of"),
+        (["-o", "o.jsonl", "--name", "ent"], "expected the name of a cost_sensitive_ner"),
+    ],
+)
+def test_command_errors(
+    unsure: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: List[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("pool.txt").write_text("Ana\n")
+    result = run("suggest", unsure, "pool.txt", *arguments)
+    assert result.exit_code == 1 and message in result.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["pool.txt"]
