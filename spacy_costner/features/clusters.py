@@ -63,10 +63,10 @@ def read_clusters(path: Union[str, Path]) -> Dict[str, List[str]]:
     """Read the clusters of words.
 
     path (Union[str, Path]): A file in UTF-8: JSON, an object of words with the number or the path
-        of their cluster; or lines of the path, the word and more, separated by tabs, as Brown
-        clustering writes them.
-    RETURNS (Dict[str, List[str]]): The clusters of each word: one or, of a path of bits, its
-        prefixes from the longest.
+        of their cluster, or the names of their clusters, as `costner clusters` writes them; or
+        lines of the path, the word and more, separated by tabs, as Brown clustering does.
+    RETURNS (Dict[str, List[str]]): The clusters of each word: of a path of bits, its prefixes
+        from the longest.
     RAISES (ValueError): If it can't be read.
     """
     try:
@@ -83,14 +83,19 @@ def read_clusters(path: Union[str, Path]) -> Dict[str, List[str]]:
             "spacy_costner.Features: clusters: expected JSON of words and clusters, or lines of "
             f"paths and words, in {path}: {error}"
         ) from error
-    return {word: _values(str(cluster)) for word, cluster in pairs}
+    return {word: _values(cluster) for word, cluster in pairs}
 
 
 def _is_cluster(value: Any) -> bool:
+    if isinstance(value, list) and value:
+        return all(isinstance(cluster, str) and cluster for cluster in value)
     return isinstance(value, (int, str)) and not isinstance(value, bool) and value != ""
 
 
-def _values(cluster: str) -> List[str]:
+def _values(cluster: Union[int, str, List[str]]) -> List[str]:
+    if isinstance(cluster, list):
+        return cluster
+    cluster = str(cluster)
     if set(cluster) <= {"0", "1"} and len(cluster) > 1:
         return [*dict.fromkeys(cluster[:size] for size in PREFIXES)]
     return [cluster]
