@@ -83,6 +83,15 @@ def test_words_in_several_clusters(tmp_path: Path) -> None:
     ]
 
 
+def test_clusters_are_shown_with_words(numbers: Path) -> None:
+    """With those that the pipeline knows, whichever of them is in the training data."""
+    features = collected(numbers, ["Oslo", "go"])
+    vocab = Vocab(strings=["go", "Oslo", "gone"])
+    names = ["clusters:numbers=3 (Oslo)", "clusters:numbers=4 (go gone)"]
+    assert features.names(vocab.strings) == names
+    assert features.names(Vocab().strings) == ["clusters:numbers=3", "clusters:numbers=4"]
+
+
 def test_window_and_least_count(numbers: Path) -> None:
     """The window is 2 if none is given. A cluster occurs as often as its words."""
     features = collected(numbers, windows={"ORTH": 0}, min_count={"clusters": 2})

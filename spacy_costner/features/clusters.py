@@ -1,11 +1,12 @@
 """Clusters of words, from files."""
 
 import json
+from collections import defaultdict
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple, Union
 
 import numpy
-from spacy.strings import get_string_id
+from spacy.strings import StringStore, get_string_id
 from thinc.types import Array1d, Ints1d, Ints2d
 
 from .. import sparse
@@ -14,6 +15,9 @@ from .packing import pack, unpack
 
 PREFIXES = (20, 10, 6, 4)
 """Of the path of a Brown cluster, these first bits are clusters, too (Ratinov & Roth, 2009)."""
+
+N_SHOWN = 4
+"""Words that stand for a cluster."""
 
 
 class Clusters(NamedTuple):
@@ -140,3 +144,13 @@ def keep_clusters(clusters: Clusters, names: Sequence[str], values: Sequence[str
     numbers = numbers[clusters.numbers]  # the last is for none
     is_known = (numbers >= 0).any(axis=1)
     return Clusters(clusters.keys[is_known], numbers[is_known])
+
+
+def words_of_clusters(clusters: Clusters, strings: StringStore) -> Dict[int, str]:
+    """Some words of each cluster, of those that a string store has."""
+    found: Dict[int, List[str]] = defaultdict(list)
+    for key, numbers in zip(clusters.keys.tolist(), clusters.numbers.tolist()):
+        for number in numbers if key in strings else ():
+            if number >= 0 and len(found[number]) < N_SHOWN:
+                found[number].append(strings[key])
+    return defaultdict(str, {number: " ".join(words) for number, words in found.items()})
