@@ -1,11 +1,13 @@
 """`python -m spacy costner clusters`."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Dict, List
 
 import numpy
 import typer
+from tqdm import tqdm
 from typer import Argument, Option
 
 from ..commands.clusters import SIZES, Learned, clusters
@@ -44,7 +46,8 @@ def clusters_cli(
             raise ValueError(f"clusters: sizes: expected numbers such as 64,256, got {sizes!r}")
         numbers = [int(size) for size in sizes.split(",")]
         settings = {"sizes": numbers, "min_count": min_count, "dim": dim, "seed": seed}
-        learned = clusters(input_paths, output_path, lang=lang, **settings)
+        watch = partial(tqdm, desc="clusters", unit="sent")
+        learned = clusters(input_paths, output_path, lang=lang, watch=watch, **settings)
     found = summary(learned)
     if as_json:
         typer.echo(json.dumps({**found, "path": str(output_path)}, ensure_ascii=False))

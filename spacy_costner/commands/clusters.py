@@ -60,7 +60,12 @@ class Learned(NamedTuple):
 
 
 def clusters(
-    input_paths: Sequence[Path], output_path: Path, *, lang: str = "xx", **settings: Any
+    input_paths: Sequence[Path],
+    output_path: Path,
+    *,
+    lang: str = "xx",
+    watch: Callable[[Iterable[List[str]]], Iterable[List[str]]] = iter,
+    **settings: Any,
 ) -> Learned:
     """Learn clusters of words from text, and save them.
 
@@ -68,6 +73,7 @@ def clusters(
         of annotated corpora, whose entities are not used.
     output_path (Path): The output file: JSON that `clusters` of the features reads.
     lang (str): The language whose tokenizer is used for text.
+    watch (Callable): Gets the sentences as they are read, and returns them.
     settings (Any): See `learn_clusters`.
     RETURNS (Learned): The clusters.
     RAISES (ValueError): If a file can't be read, a number is out of its range, or no words are
@@ -78,7 +84,7 @@ def clusters(
     check_file(output_path, input_paths)
     nlp = spacy.blank(lang)
     sentences = (words for path in input_paths for words in read_sentences(nlp, path))
-    found = learn_clusters(sentences, **settings)
+    found = learn_clusters(watch(sentences), **settings)
     text = json.dumps(found.to_json(), ensure_ascii=False)
     save_file(output_path, lambda path: path.write_text(text, encoding="utf8"))
     return found
