@@ -1,13 +1,15 @@
 """The linear model against CRFsuite and spaCy's `ner`: training from .spacy files, and tagging.
 
-    python benchmarks/linear.py [steps of ner] [seeds]
+    python benchmarks/linear.py [steps of ner] [seeds] [sentences]
 
-CoNLL-2002 Spanish, one document a sentence. Ours by `costner fit --online` (5 epochs) and by
-`spacy train`, both with configs/sparse.cfg; spaCy's `ner` by `spacy train` with
-configs/baseline_ner.cfg, 6,000 steps unless told otherwise; CRFsuite by L-BFGS, c1 = c2 = 0.1, 100
-iterations, on the same features, made in Python as its users make them. What spaCy's commands
-train is trained in a process of its own, and seconds are those on the clock, its start, reading
-and saving included. Then all take turns at tagging testb, from words to entities.
+CoNLL-2002 Spanish, a doc an article (by the datelines), or the first sentences of each part only.
+Ours by `costner fit --online` with configs/sparse.cfg and configs/sparse_document.cfg, and with
+configs/sparse.cfg by `spacy train`; spaCy's `ner` by `spacy train` with configs/baseline_ner.cfg,
+6,000 steps unless told otherwise; CRFsuite by L-BFGS, c1 = c2 = 0.1, 100 iterations, on the
+features of `windows`, made in Python as its users make them, and on these and the label memory,
+which our code finds. What spaCy's commands train is trained in a process of its own, and seconds
+are those on the clock, its start, reading and saving included. Then all take turns at tagging
+testb, from words to entities.
 """
 
 import os
@@ -21,7 +23,7 @@ import time  # noqa: E402
 from functools import partial  # noqa: E402
 from pathlib import Path  # noqa: E402
 from tempfile import TemporaryDirectory  # noqa: E402
-from typing import Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple  # noqa: E402
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple  # noqa: E402
 
 import pycrfsuite  # noqa: E402
 import spacy  # noqa: E402
@@ -31,9 +33,17 @@ from spacy.tokens import Doc, DocBin, Span  # noqa: E402
 from spacy.training import Example, iob_to_biluo, tags_to_entities  # noqa: E402
 from timing import compare  # noqa: E402
 
+from spacy_costner.features import Features, make_features  # noqa: E402
+
 ROOT = Path(__file__).parent.parent
+sys.path.append(str(ROOT))
+
+from experiments import corpora  # noqa: E402
+
 CONFIGS = ROOT / "configs"
-CORPUS = ROOT / "corpus" / "conll2002_es"
+PARTS = ("train", "testa", "testb")
+CORPUS = ROOT / "assets" / "conll2002_es"
+ARTICLES = TemporaryDirectory()
 TURNS = 9
 CRFSUITE = {"c1": 0.1, "c2": 0.1, "max_iterations": 100}
 AFFIXES, FLAGS = (
@@ -60,7 +70,14 @@ class Trained(NamedTuple):
 
 
 def path_of(part: str) -> Path:
-    return CORPUS / part / "esp.spacy"
+    return Path(ARTICLES.name) / f"{part}.spacy"
+
+
+def write_articles(n_sentences: Optional[int]) -> None:
+    for part in PARTS:
+        sentences = corpora.read_docs(CORPUS / f"esp.{part}", NLP.vocab, 0, n_sentences)
+        docs = corpora.join_groups(sentences, corpora.by_dateline(sentences))
+        DocBin(docs=docs).to_disk(path_of(part))
 
 
 def read(part: str) -> List[Doc]:
@@ -120,14 +137,31 @@ def features(words: List[str], cache: Dict[str, List[Tuple[int, str]]]) -> List[
     ]
 
 
-def by_crfsuite(path: Path) -> Trained:
+def find_memory(memory: Features, docs: List[Doc], *, is_train: bool) -> Iterator[List[List[str]]]:
+    """The features of the label memory of each token, by doc."""
+    names = memory.names()
+    for doc in docs:
+        rows = memory.find([doc], is_train=is_train).rows.tolist()
+        yield [[names[row] for row in token if row >= 0] for token in rows]
+
+
+def by_crfsuite(path: Path, *, has_memory: bool) -> Trained:
     cache: Dict[str, List[Tuple[int, str]]] = {}
+    memory = Features(make_features(windows={}, memory={"LOWER": 1}, memory_unit=20))
+
+    def see_all(docs: List[Doc], *, is_train: bool = False) -> Iterator[List[List[str]]]:
+        plain = (features(words, cache) for words in words_of(docs))
+        if not has_memory:
+            return plain
+        found = find_memory(memory, docs, is_train=is_train)
+        return ([a + b for a, b in zip(*both)] for both in zip(plain, found))
+
     began = time.perf_counter()
     trainer = pycrfsuite.Trainer(verbose=False)
     docs = read("train")
-    for doc, words in zip(docs, words_of(docs)):
-        tags = [f"{t.ent_iob_}-{t.ent_type_}" if t.ent_type_ else "O" for t in doc]
-        trainer.append(features(words, cache), tags)
+    memory.build_vocab(docs)
+    for doc, seen in zip(docs, see_all(docs, is_train=True)):
+        trainer.append(seen, corpora.tags_of(doc))
     trainer.select("lbfgs", "crf1d")
     trainer.set_params(CRFSUITE)
     trainer.train(str(path))
@@ -136,8 +170,8 @@ def by_crfsuite(path: Path) -> Trained:
     seconds = time.perf_counter() - began
 
     def tag(docs: List[Doc]) -> List[Doc]:
-        for doc, words in zip(docs, words_of(docs)):
-            found = tags_to_entities(iob_to_biluo(tagger.tag(features(words, cache))))
+        for doc, seen in zip(docs, see_all(docs)):
+            found = tags_to_entities(iob_to_biluo(tagger.tag(seen)))
             doc.set_ents([Span(doc, first, last + 1, label) for label, first, last in found])
         return docs
 
@@ -145,19 +179,16 @@ def by_crfsuite(path: Path) -> Trained:
 
 
 def train_all(folder: Path, n_steps: int, n_seeds: int) -> Iterator[Tuple[str, Trained]]:
-    sparse = CONFIGS / "sparse.cfg"
     for seed in range(n_seeds):
         own = ("--system.seed", seed)
-        online = ("costner", "fit", sparse, "--online", "--training.max_epochs", 5)
-        yield (
-            f"`costner fit --online`, seed {seed}",
-            by_spacy(folder / f"online{seed}", *online, *own),
-        )
-        yield (
-            f"`spacy train`, seed {seed}",
-            by_spacy(folder / f"train{seed}", "train", sparse, *own),
-        )
-    yield "CRFsuite", by_crfsuite(folder / "crfsuite")
+        for name in ("sparse", "sparse_document"):
+            config, output = CONFIGS / f"{name}.cfg", folder / f"{name}{seed}"
+            trained = by_spacy(output, "costner", "fit", config, "--online", *own)
+            yield f"`{name}.cfg`, `fit --online`, seed {seed}", trained
+        trained = by_spacy(folder / f"train{seed}", "train", CONFIGS / "sparse.cfg", *own)
+        yield f"`sparse.cfg`, `spacy train`, seed {seed}", trained
+    yield "CRFsuite", by_crfsuite(folder / "crfsuite", has_memory=False)
+    yield "CRFsuite with label memory", by_crfsuite(folder / "crfsuite_memory", has_memory=True)
     ner = ("train", CONFIGS / "baseline_ner.cfg", "--training.max_steps", n_steps)
     limits = ("--training.patience", 0, "--training.eval_frequency", 500)
     yield f"`ner`, {n_steps:,} steps", by_spacy(folder / "ner", *ner, *limits)
@@ -179,14 +210,17 @@ def compare_tagging(taggers: Dict[str, Tagger]) -> None:
         print(f"| {name} | {speed:,.0f} | {ratio:.2f} ({low:.2f} to {high:.2f}) |")
 
 
-def main(n_steps: int = 6_000, n_seeds: int = 3) -> None:
+def main(n_steps: int = 6_000, n_seeds: int = 3, n_sentences: Optional[int] = None) -> None:
     print("\n## The linear model against CRFsuite and spaCy's `ner`\n")
     if not CORPUS.exists():
-        print(f"Not run: there is no {CORPUS.relative_to(ROOT)}. `python -m spacy project run` of")
-        print("`conll2002-fetch` and `conll2002-convert` makes it.")
+        print(f"Not run: there is no {CORPUS.relative_to(ROOT)}. `python -m spacy project run")
+        print("conll2002-fetch` makes it.")
         return
-    print("CoNLL-2002 Spanish, from .spacy files to a saved pipeline; then testb, from words to")
-    print("entities, in turns: medians and quartiles.\n")
+    write_articles(n_sentences)
+    print(
+        "CoNLL-2002 Spanish, a doc an article, from .spacy files to a saved pipeline; then testb,"
+    )
+    print("from words to entities, in turns: medians and quartiles.\n")
     print("| | seconds | F on testa | F on testb | MB |\n|---|---|---|---|---|", flush=True)
     taggers: Dict[str, Tagger] = {}
     with TemporaryDirectory() as folder:
@@ -194,7 +228,7 @@ def main(n_steps: int = 6_000, n_seeds: int = 3) -> None:
             scores = " | ".join(f"{f_score(tag, part):.2f}" for part in ("testa", "testb"))
             print(f"| {name} | {seconds:.1f} | {scores} | {megabytes:.1f} |", flush=True)
             if "seed" not in name or name.endswith("online`, seed 0"):
-                taggers[name.split(",")[0]] = tag
+                taggers[name.split(", ")[0]] = tag
         compare_tagging(taggers)
 
 

@@ -3,6 +3,7 @@
 import json
 import random
 from functools import lru_cache
+from itertools import accumulate, groupby, pairwise
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
@@ -10,6 +11,8 @@ import spacy
 from spacy.tokens import Doc
 from spacy.training import Example
 from spacy.vocab import Vocab
+
+from spacy_costner.readers.documents import join
 
 ROOT = Path(__file__).parent.parent
 ASSETS = ROOT / "assets"
@@ -37,14 +40,42 @@ def read(data: str) -> Dict[str, List[Doc]]:
     """Read the parts of a corpus.
 
     data (str): In JSON, the file of each part, below the repository, and the first and the last
-        sentence, as in a slice; or the arguments of `divide`.
+        sentence, as in a slice, and perhaps "documents", how sentences of one doc are found, one of
+        DOCUMENTS; or the arguments of `divide`.
     RETURNS (Dict[str, List[Doc]]): The docs of "train", and of "dev" or "test" or both.
     """
     parts = json.loads(data)
     if "fold" in parts:
         return divide(**parts)
-    vocab = spacy.blank("xx").vocab
-    return {part: read_docs(ROOT / file, vocab, *ends) for part, (file, *ends) in parts.items()}
+    group, vocab = DOCUMENTS[parts.pop("documents", None)], spacy.blank("xx").vocab
+    found = {}
+    for part, (file, *ends) in parts.items():
+        docs = read_docs(ROOT / file, vocab, *ends)
+        found[part] = join_groups(docs, group(docs, *ends)) if group else docs
+    return found
+
+
+def join_groups(docs: Sequence[Doc], groups: Sequence[Any]) -> List[Doc]:
+    """Join docs that follow each other in the same group."""
+    pairs = groupby(zip(groups, docs), key=lambda pair: pair[0])
+    return [join([doc for _, doc in own]) for _, own in pairs]
+
+
+def by_dateline(docs: Sequence[Doc], *ends: Optional[int]) -> List[int]:
+    """The number of the article of each sentence: one begins where "(" and a token that begins with
+    EFE follow each other in the first 14 tokens."""
+    words = [[token.text for token in doc[:14]] for doc in docs]
+    opens = [any(a == "(" and b[:3] == "EFE" for a, b in pairwise(some)) for some in words]
+    return [*accumulate(map(int, opens))]
+
+
+def by_abstract(docs: Sequence[Doc], *ends: Optional[int]) -> List[str]:
+    """The abstract of each sentence of a part of GENIA."""
+    return read_abstracts()[slice(*ends)]
+
+
+DOCUMENTS = {None: None, "datelines": by_dateline, "abstracts": by_abstract}
+"""How the sentences of a document are found."""
 
 
 def read_columns(path: Path) -> Iterator[List[List[str]]]:
@@ -105,8 +136,13 @@ def read_genia(tokenization: str, folder: Path = GENIA) -> Tuple[List[Doc], List
     """GENIA in one of the tokenizations of scripts/convert_genia.py: a doc for each sentence, and
     its abstract."""
     docs = read_docs(folder / f"{tokenization}.iob2", spacy.blank("xx").vocab)
+    return docs, read_abstracts(folder)
+
+
+def read_abstracts(folder: Path = GENIA) -> List[str]:
+    """The abstract of each sentence of GENIA."""
     lines = (folder / "sentences.tsv").read_text(encoding="utf8").splitlines()
-    return docs, [line.split("\t")[1] for line in lines]
+    return [line.split("\t")[1] for line in lines]
 
 
 def deal(groups: Sequence[Any], n_folds: int, seed: int = SEED) -> List[List[int]]:

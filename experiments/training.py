@@ -1,9 +1,10 @@
 """The run that all experiments with entities are made of: train in stages, look on the way.
 
-A stage is a dict that JSON can hold: the "model" and "loss" blocks of the component, its "scheme"
-and the "seed"; the name of a way of training ("fit", one of FITS), its "settings", and after which
-stage it goes on ("after", the number of one; if there is none it begins with the weights that the
-run starts from, or with 0). A look is what is counted then in the dev and the test part.
+A stage is a dict that JSON can hold: the "model" and "loss" blocks of the component, its "scheme",
+"outside" and the "seed"; the name of a way of training ("fit", one of FITS), its "settings", and
+after which stage it goes on ("after", the number of one; if there is none it begins with the
+weights that the run starts from, or with 0). A look is what is counted then in the dev and the test
+part.
 """
 
 import json
@@ -124,7 +125,9 @@ def run_stages(
     """
     weights: Dict[Optional[int], Any] = {None: first}
     for i, stage in enumerate(stages):
-        made_of = {name: stage[name] for name in ("loss", "seed", "scheme") if name in stage}
+        made_of = {
+            name: stage[name] for name in ("loss", "seed", "scheme", "outside") if name in stage
+        }
         ner = make_ner(examples, model=stage["model"], **made_of)
         if (begin := weights[stage.get("after")]) is not None:
             write_weights(ner, begin)
@@ -140,6 +143,7 @@ def make_ner(
     loss: Block = SEQUENTIAL,
     seed: int = 0,
     scheme: str = "IOB2",
+    outside: str = "single",
 ) -> CostSensitiveNER:
     """Make a component that hasn't learned anything. Those made of the same examples and model
     have weights that mean the same.
@@ -150,7 +154,7 @@ def make_ner(
     """
     fix_random_seed(seed)
     nlp = spacy.blank("xx", vocab=examples[0].reference.vocab)
-    config = {"model": dict(model), "loss": dict(loss), "scheme": scheme}
+    config = {"model": dict(model), "loss": dict(loss), "scheme": scheme, "outside": outside}
     ner: Any = nlp.add_pipe("cost_sensitive_ner", name="ner", config=config)
     nlp.initialize(lambda: list(examples))
     return ner

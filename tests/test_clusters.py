@@ -71,6 +71,27 @@ def test_paths_have_prefixes(tmp_path: Path) -> None:
     assert read_clusters(path.with_suffix(".json")) == read_clusters(path)
 
 
+def test_words_in_several_clusters(tmp_path: Path) -> None:
+    """Their names are as they are written: one of bits is no path."""
+    path = tmp_path / "own.json"
+    path.write_text(json.dumps({"Rome": ["4:1", "0110101"], "go": ["4:0"]}), encoding="utf8")
+    rome = {"clusters:own=4:1", "clusters:own=0110101"}
+    assert found_names(collected(path), ["ROME", "Rome", "go"]) == [
+        set(),
+        rome,
+        {"clusters:own=4:0"},
+    ]
+
+
+def test_clusters_are_shown_with_words(numbers: Path) -> None:
+    """With those that the pipeline knows, whichever of them is in the training data."""
+    features = collected(numbers, ["Oslo", "go"])
+    vocab = Vocab(strings=["go", "Oslo", "gone"])
+    names = ["clusters:numbers=3 (Oslo)", "clusters:numbers=4 (go gone)"]
+    assert features.names(vocab.strings) == names
+    assert features.names(Vocab().strings) == ["clusters:numbers=3", "clusters:numbers=4"]
+
+
 def test_window_and_least_count(numbers: Path) -> None:
     """The window is 2 if none is given. A cluster occurs as often as its words."""
     features = collected(numbers, windows={"ORTH": 0}, min_count={"clusters": 2})
@@ -110,7 +131,18 @@ def test_damaged_clusters_are_refused(numbers: Path) -> None:
         Features(features.template).from_bytes(srsly.msgpack_dumps({**saved, "values": fewer}))
 
 
-@pytest.mark.parametrize("text", ["{", '{"Rome": null}', '{"Rome": ""}', "0110 Rome 12", "0110"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        '{"Rome": null}',
+        '{"Rome": ""}',
+        '{"Rome": []}',
+        '{"Rome": [1]}',
+        "0110 Rome 12",
+        "0110",
+    ],
+)
 def test_bad_files_are_named(tmp_path: Path, text: str) -> None:
     path = tmp_path / "bad.json"
     path.write_text(text, encoding="utf8")

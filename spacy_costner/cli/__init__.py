@@ -8,6 +8,7 @@ from spacy.cli._util import app
 
 from .calibrate import calibrate_cli
 from .check import check_cli
+from .clusters import clusters_cli
 from .compare import compare_cli
 from .convert import convert_cli
 from .explain import explain_cli
@@ -37,4 +38,5 @@ costner.command("explain")(explain_cli)
 costner.command("report")(report_cli)
 costner.command("suggest")(suggest_cli)
 costner.command("convert")(convert_cli)
+costner.command("clusters")(clusters_cli)
 costner.command("init")(init_cli)

@@ -30,6 +30,10 @@ def convert_cli(
     incorrect_spans_key: Annotated[
         Optional[str], Option("--incorrect-spans-key", help="Span group for rejected spans")
     ] = None,
+    doc_id: Annotated[
+        Optional[str],
+        Option("--doc-id", help="Key of the id of the document that a text or sentence is from"),
+    ] = None,
     lang: Annotated[
         str, Option("--lang", "-l", help="Language of the tokenizer for texts without tokens")
     ] = "xx",
@@ -41,7 +45,7 @@ def convert_cli(
     configs with the reader spacy_costner.read.v1, read these formats without conversion, too.
     """
     names = None if tag_names is None else [name.strip() for name in tag_names.split(",")]
-    options = ReadOptions(n_sents, column, names, incorrect_spans_key)
+    options = ReadOptions(n_sents, column, names, incorrect_spans_key, doc_id)
     with errors_shown():
         found = convert(input_path, output_path, options=options, lang=lang)
     typer.echo(f"{describe_conversion(found)}\nWritten to {output_path}")

@@ -113,7 +113,7 @@ def explain(
         features, weights = linear_part(ner.model)
     except ValueError as error:
         raise ValueError(f"explain: components.{name}.model: {error}") from error
-    names = features.names()
+    names = features.names(nlp.vocab.strings)
     tags = [
         TagProfile(
             tag,

@@ -1,11 +1,12 @@
 """Clusters of words, from files."""
 
 import json
+from collections import defaultdict
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple, Union
 
 import numpy
-from spacy.strings import get_string_id
+from spacy.strings import StringStore, get_string_id
 from thinc.types import Array1d, Ints1d, Ints2d
 
 from .. import sparse
@@ -14,6 +15,9 @@ from .packing import pack, unpack
 
 PREFIXES = (20, 10, 6, 4)
 """Of the path of a Brown cluster, these first bits are clusters, too (Ratinov & Roth, 2009)."""
+
+N_SHOWN = 4
+"""Words that stand for a cluster."""
 
 
 class Clusters(NamedTuple):
@@ -63,10 +67,10 @@ def read_clusters(path: Union[str, Path]) -> Dict[str, List[str]]:
     """Read the clusters of words.
 
     path (Union[str, Path]): A file in UTF-8: JSON, an object of words with the number or the path
-        of their cluster; or lines of the path, the word and more, separated by tabs, as Brown
-        clustering writes them.
-    RETURNS (Dict[str, List[str]]): The clusters of each word: one or, of a path of bits, its
-        prefixes from the longest.
+        of their cluster, or the names of their clusters, as `costner clusters` writes them; or
+        lines of the path, the word and more, separated by tabs, as Brown clustering does.
+    RETURNS (Dict[str, List[str]]): The clusters of each word: of a path of bits, its prefixes
+        from the longest.
     RAISES (ValueError): If it can't be read.
     """
     try:
@@ -83,14 +87,19 @@ def read_clusters(path: Union[str, Path]) -> Dict[str, List[str]]:
             "spacy_costner.Features: clusters: expected JSON of words and clusters, or lines of "
             f"paths and words, in {path}: {error}"
         ) from error
-    return {word: _values(str(cluster)) for word, cluster in pairs}
+    return {word: _values(cluster) for word, cluster in pairs}
 
 
 def _is_cluster(value: Any) -> bool:
+    if isinstance(value, list) and value:
+        return all(isinstance(cluster, str) and cluster for cluster in value)
     return isinstance(value, (int, str)) and not isinstance(value, bool) and value != ""
 
 
-def _values(cluster: str) -> List[str]:
+def _values(cluster: Union[int, str, List[str]]) -> List[str]:
+    if isinstance(cluster, list):
+        return cluster
+    cluster = str(cluster)
     if set(cluster) <= {"0", "1"} and len(cluster) > 1:
         return [*dict.fromkeys(cluster[:size] for size in PREFIXES)]
     return [cluster]
@@ -135,3 +144,13 @@ def keep_clusters(clusters: Clusters, names: Sequence[str], values: Sequence[str
     numbers = numbers[clusters.numbers]  # the last is for none
     is_known = (numbers >= 0).any(axis=1)
     return Clusters(clusters.keys[is_known], numbers[is_known])
+
+
+def words_of_clusters(clusters: Clusters, strings: StringStore) -> Dict[int, str]:
+    """Some words of each cluster, of those that a string store has."""
+    found: Dict[int, List[str]] = defaultdict(list)
+    for key, numbers in zip(clusters.keys.tolist(), clusters.numbers.tolist()):
+        for number in numbers if key in strings else ():
+            if number >= 0 and len(found[number]) < N_SHOWN:
+                found[number].append(strings[key])
+    return defaultdict(str, {number: " ".join(words) for number, words in found.items()})

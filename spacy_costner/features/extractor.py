@@ -4,12 +4,14 @@ from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence
 
 import numpy
 import srsly
+from spacy.strings import StringStore
 from spacy.tokens import Doc
 from thinc.api import Optimizer
 from thinc.shims import Shim
 from thinc.types import Array1d, Floats2d, Ints1d, Ints2d
 
 from .. import sparse
+from .clusters import words_of_clusters
 from .collecting import collect_vocabulary
 from .lookup import Lookup
 from .template import Form, Template
@@ -110,9 +112,11 @@ class Features(Shim):
         rows[:, which] = found
         return seen._replace(rows=rows)
 
-    def names(self) -> List[str]:
+    def names(self, strings: Optional[StringStore] = None) -> List[str]:
         """The names of the features, such as "LOWER[-1]=of".
 
+        strings (Optional[StringStore]): Those of the pipeline. If given, clusters are followed by
+            some of their words that it has, as in "clusters:own=64:17 (Rome Oslo)".
         RETURNS (List[str]): A name for each row. Length: V
         """
         names, look = [], self._look
@@ -120,7 +124,13 @@ class Features(Shim):
             place = f"[{offset:+d}]" if offset else ""
             if column.form == Form.PAIR:
                 place = f"[{offset:+d},{offset + 1:+d}]"
-            names += [f"{column.name}{place}={name}" for name in look.vocabulary.names(column)]
+            values = look.vocabulary.names(column)
+            if column.form == Form.CLUSTER and strings is not None:
+                shown = words_of_clusters(look.vocabulary.clusters[column.name], strings)
+                values = [
+                    f"{name} ({shown[i]})" if shown[i] else name for i, name in enumerate(values)
+                ]
+            names += [f"{column.name}{place}={name}" for name in values]
         return names
 
     def build_vocab(self, docs: Iterable[Doc]) -> None:

@@ -12,6 +12,7 @@ from spacy.training import Corpus, Example
 
 from .columns import read_columns
 from .dataset import read_dataset
+from .documents import join_documents
 from .files import CorpusError, Place, corpus_files, read_head
 from .found import DEFAULTS, Context, Found, Predicted, ReadOptions, check_options
 from .json_files import LINES, Values, looks_like_json, read_values
@@ -44,7 +45,10 @@ def read_docs(
     """
     for file in corpus_files(Path(path)):
         context = Context(nlp, options, Found() if found is None else found, predicted)
-        yield from (doc for doc in read_file(file, context) if len(doc))
+        docs: Iterator[Doc] = (doc for doc in read_file(file, context) if len(doc))
+        if options.doc_id is not None:
+            docs = join_documents(docs, options.doc_id, Place(file, 1))
+        yield from docs
         for problem in context.found.problems if found is None else ():
             warnings.warn(problem.describe(), stacklevel=2)
 
@@ -144,6 +148,7 @@ def make_reader(
     column: Optional[int] = None,
     tag_names: Optional[List[str]] = None,
     incorrect_spans_key: Optional[str] = None,
+    doc_id: Optional[str] = None,
 ) -> Callable[[Language], Iterator[Example]]:
     """Make a reader of a corpus: "spacy_costner.read.v1". It takes the settings of spaCy's
     "spacy.Corpus.v1", reads .spacy files in the same way, and other formats, too.
@@ -153,13 +158,13 @@ def make_reader(
     max_length (int): Longer docs are split into sentences. 0: no limit.
     limit (int): Read only so many docs. 0: all.
     augmenter (Optional[Callable]): Makes more examples.
-    n_sents, column, tag_names, incorrect_spans_key: See `ReadOptions`.
+    n_sents, column, tag_names, incorrect_spans_key, doc_id: See `ReadOptions`.
     RETURNS (Callable[[Language], Iterator[Example]]): Reads the corpus.
     RAISES (ValueError): If there is no path, or a number is out of its range.
     """
     if path is None:
         raise ValueError(Errors.E913)
-    options = ReadOptions(n_sents, column, tag_names, incorrect_spans_key)
+    options = ReadOptions(n_sents, column, tag_names, incorrect_spans_key, doc_id)
     check_options(options)
     return AnyCorpus(
         path,

@@ -41,12 +41,15 @@ class ReadOptions(NamedTuple):
     column (Optional[int]): For columns: the column of the tags, from 1, or from -1 at the end.
     tag_names (Optional[List[str]]): The names of tags that are numbers, in their order.
     incorrect_spans_key (Optional[str]): The key of `doc.spans` for spans that were rejected.
+    doc_id (Optional[str]): The key with the id of the document that a text or sentence is from, or
+        the extension attribute of docs. Those of a document become one doc.
     """
 
     n_sents: Optional[int] = None
     column: Optional[int] = None
     tag_names: Optional[List[str]] = None
     incorrect_spans_key: Optional[str] = None
+    doc_id: Optional[str] = None
 
 
 def check_options(options: ReadOptions) -> None:

@@ -7,6 +7,7 @@ from typing import Any, Iterator, List, Optional, Sequence, Tuple
 import numpy
 from spacy.tokens import Doc
 
+from .documents import mark
 from .files import DATASET_INFO, Place, shown
 from .found import Context
 from .sentences import Sentences, make_docs
@@ -46,11 +47,13 @@ def read_tagged(
     tags: List[str] = []
     places: List[int] = []
     starts: List[int] = []
+    sources: List[Any] = []
     names = context.options.tag_names
     for place, row in rows:
         tokens, given = _check_row(row, key, place)
         if tokens:
             starts.append(len(words))
+            sources.append(row)
         words += tokens
         tags += [tag if type(tag) is str else _name(tag, key, names, place) for tag in given]
         places += [place.number] * len(tokens)
@@ -60,7 +63,11 @@ def read_tagged(
     sent_start[starts] = True
     part = numpy.zeros(len(words), dtype="int64")
     sentences = Sentences(words, tags, numpy.asarray(places), sent_start, part)
-    return make_docs(sentences, source, f"{form} of tokens and {key}", context)
+    name = context.options.doc_id
+    if name is not None:
+        context = context._replace(options=context.options._replace(n_sents=1))
+    docs = make_docs(sentences, source, f"{form} of tokens and {key}", context)
+    return (mark(doc, row, name) for doc, row in zip(docs, sources)) if name else docs
 
 
 def _check_row(row: Any, key: str, place: Place) -> Tuple[List[str], List[Any]]:

@@ -4,6 +4,7 @@ from typing import Dict, Hashable, Iterable, Iterator, List, NamedTuple, Optiona
 
 from spacy.tokens import Doc, Span
 
+from .documents import mark
 from .files import Place, shown
 from .found import Context, Found
 from .jsonl import Range, Task
@@ -43,9 +44,10 @@ def tasks_to_docs(annotated: Iterable[Annotated], context: Context) -> Iterator[
         if not task.text:
             found.add_problem(EMPTY, place)
         elif answer == "accept":
-            yield task_to_doc(task, place, context)
+            yield mark(task_to_doc(task, place, context), task.extra, context.options.doc_id)
         elif answer == "reject" and key and len(task.spans or ()) == 1:
-            yield _rejected(task_to_doc(task, place, context), key)
+            doc = _rejected(task_to_doc(task, place, context), key)
+            yield mark(doc, task.extra, context.options.doc_id)
         else:
             found.add_problem(NOT_ACCEPTED, place, f"{answer}: {shown(task.text)}")
 
