@@ -7,7 +7,7 @@ import typer
 from tqdm import tqdm
 from typer import Option
 
-from ..commands.guarantee import Guarantee, guarantee
+from ..commands.guarantee import Guarantee, Terms, guarantee
 from ..metrics import text_table
 from ..saving import check_folder, save_folder
 from .options import (
@@ -59,23 +59,14 @@ def guarantee_cli(
     misses at most a share of the entities of other docs from the same source. The set is in
     doc.spans["confidence_guaranteed"]. Use docs that the pipeline was not trained on.
     """
+    terms = Terms(miss, false_alarm, confidence, found, by, per_label, most)
     with errors_shown():
         check_folder(output_path)
+        terms.check()
         nlp, examples = load(model, docs_path, use_gpu, code_path)
         with tqdm(desc="guarantee", unit="doc", total=len(examples)) as bar:
             result = guarantee(
-                nlp,
-                examples,
-                name=name,
-                miss=miss,
-                false_alarm=false_alarm,
-                confidence=confidence,
-                found=found,
-                by=by,
-                per_label=per_label,
-                most=most,
-                source=str(docs_path),
-                on_docs=bar.update,
+                nlp, examples, terms, name=name, source=str(docs_path), on_docs=bar.update
             )
         save_folder(output_path, nlp.to_disk)
     if as_json:
@@ -102,9 +93,9 @@ def show(result: Guarantee) -> None:
     ]
     header = ["label", "docs", "entities", "threshold", "spans/entity", "reachable", "docs needed"]
     typer.echo(text_table([header, *rows]))
-    left_out = [f"{n:,} {reason}" for reason, n in result.left_out.items() if n]
-    if left_out:
-        typer.echo(f"\nnot counted: {', '.join(left_out)}")
+    counts = result.promise["not_counted"].items()
+    if not_counted := [f"{n:,} {reason}" for reason, n in counts if n]:
+        typer.echo(f"\nnot counted: {', '.join(not_counted)}")
     for note in result.notes:
         typer.echo(f"note: {note}")
     typer.echo(f"\n{in_words(result)}")

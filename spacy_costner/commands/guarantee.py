@@ -7,23 +7,18 @@ from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Tu
 import numpy
 from spacy.language import Language
 from spacy.training import Example
-from spacy.util import minibatch
-from thinc.types import Array1d, Floats1d, Ints1d
+from thinc.types import Floats1d
 
 from ..decoding import FINEST
 from ..features import Features
-from ..features.memory import ranges
 from ..features.tokens import text_id
 from ..metrics import conformal
-from ..pipeline.annotations import Confidence, is_new
+from ..pipeline.annotations import Confidence
 from ..pipeline.component import CostSensitiveNER
-from ..pipeline.token_attrs import trim
-from ..tags import Entities
 from .check import SHORT
-from .dev_predictions import get_component, predict_dev, select
+from .dev_predictions import get_component
+from .scored_spans import FOUND, Scored, score
 
-BATCH = 64
-FOUND = ("exact", "span", "covered", "touched")
 UNITS = ("doc", "entity", "any")
 LEVELS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 """The limits whose thresholds are written down, too, for the plot of `report`."""
@@ -31,23 +26,6 @@ LEVELS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 STRICTNESS = numpy.concatenate([1 - numpy.logspace(-3, -0.31, 40), numpy.linspace(0.5, 0.01, 50)])
 STRICTNESS = STRICTNESS.round(4)
 """The thresholds that are tested for false alarms, in this order."""
-
-
-class Scored(NamedTuple):
-    """The spans or the annotated entities of docs.
-
-    label (Ints1d): The index of their label. Shape: (S,)
-    doc (Ints1d): Their docs. Shape: (S,)
-    score (Floats1d): Of spans the probability, or `numpy.inf` if they are in the set whatever the
-        threshold. Of annotated entities the highest threshold at which they are found.
-        Shape: (S,)
-    right (Array1d): Whether spans are right, annotated entities are ever found. Shape: (S,)
-    """
-
-    label: Ints1d
-    doc: Ints1d
-    score: Floats1d
-    right: Array1d
 
 
 class Part(NamedTuple):
@@ -72,42 +50,9 @@ class Part(NamedTuple):
     spans: float
 
 
-class Guarantee(NamedTuple):
-    """The result.
+class Terms(NamedTuple):
+    """What to promise.
 
-    promise (Dict[str, Any]): What is promised: see `guarantee`.
-    parts (List[Part]): One for all labels or, per label, one for each.
-    left_out (Dict[str, int]): The docs that don't count, by the reason.
-    notes (List[str]): What may weaken the promise.
-    """
-
-    promise: Dict[str, Any]
-    parts: List[Part]
-    left_out: Dict[str, int]
-    notes: List[str]
-
-
-def guarantee(
-    nlp: Language,
-    examples: Iterable[Example],
-    *,
-    name: str = "ner",
-    miss: Optional[float] = None,
-    false_alarm: Optional[float] = None,
-    confidence: Optional[float] = None,
-    found: str = "exact",
-    by: str = "doc",
-    per_label: bool = False,
-    most: Optional[int] = None,
-    source: str = "calibration docs",
-    on_docs: Callable[[int], Any] = lambda n: None,
-) -> Guarantee:
-    """Choose the thresholds of a component's set of spans on calibration docs, so that it keeps a
-    promise on docs from the same source. The set is in `doc.spans[spans_key + "_guaranteed"]`.
-
-    nlp (Language): The trained pipeline. Its config, its component and its meta are updated.
-    examples (Iterable[Example]): The docs. Not training docs, nor docs used to calibrate or tune.
-    name (str): The name of the component.
     miss (Optional[float]): The highest share of entities that are not found.
     false_alarm (Optional[float]): In place of it, the highest share of the set that is wrong.
     confidence (Optional[float]): The least probability that the calibration docs are such that
@@ -120,88 +65,124 @@ def guarantee(
         "any": the share of docs with entities in which any is missed.
     per_label (bool): Whether each label has its own promise, and its own threshold.
     most (Optional[int]): By entity: the most entities that a doc may have.
+    """
+
+    miss: Optional[float] = None
+    false_alarm: Optional[float] = None
+    confidence: Optional[float] = None
+    found: str = "exact"
+    by: str = "doc"
+    per_label: bool = False
+    most: Optional[int] = None
+
+    @property
+    def limit(self) -> float:
+        """The highest miss rate, or share of false alarms."""
+        limit = self.false_alarm if self.miss is None else self.miss
+        assert limit is not None
+        return limit
+
+    def check(self) -> None:
+        """RAISES (ValueError): If one is out of its range, or they don't go together."""
+        limits = {"miss": self.miss, "false_alarm": self.false_alarm}
+        given = [name for name, limit in limits.items() if limit is not None]
+        if len(given) != 1:
+            raise ValueError(f"expected miss or false_alarm, got {' and '.join(given) or 'none'}")
+        for name in (*given, "confidence"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < 1:
+                raise ValueError(f"{name}: expected a number between 0 and 1, got {value!r}")
+        for name, words in (
+            ("found", FOUND),
+            ("by", UNITS if self.false_alarm is None else ("doc",)),
+        ):
+            if getattr(self, name) not in words:
+                expected = " or ".join(words)
+                raise ValueError(f"{name}: expected {expected}, got {getattr(self, name)!r}")
+        if (self.by == "entity") != ((self.most or 0) > 0):
+            raise ValueError(
+                "most: expected, by entity and only then, the most entities that a doc may have, "
+                f"fixed before the calibration docs are seen, got {self.most}"
+            )
+
+
+class Guarantee(NamedTuple):
+    """The result.
+
+    promise (Dict[str, Any]): The terms, the thresholds ("threshold" and, per label, "labels"), the
+        calibration docs ("source", "docs", "entities", "not_counted") and "levels": the thresholds
+        of other limits.
+    parts (List[Part]): One for all labels or, per label, one for each.
+    notes (List[str]): What may weaken the promise.
+    """
+
+    promise: Dict[str, Any]
+    parts: List[Part]
+    notes: List[str]
+
+
+def guarantee(
+    nlp: Language,
+    examples: Iterable[Example],
+    terms: Terms,
+    *,
+    name: str = "ner",
+    source: str = "calibration docs",
+    on_docs: Callable[[int], Any] = lambda n: None,
+) -> Guarantee:
+    """Choose the thresholds of a component's set of spans on calibration docs, so that it keeps a
+    promise on docs from the same source. The set is in `doc.spans[spans_key + "_guaranteed"]`.
+
+    nlp (Language): The trained pipeline. Its config, its component and its meta are updated.
+    examples (Iterable[Example]): The docs. Not training docs, nor docs used to calibrate or tune.
+    terms (Terms): What to promise.
+    name (str): The name of the component.
     source (str): The name of the docs in the promise.
     on_docs (Callable[[int], Any]): Called with the number of docs of each batch that is done.
     RETURNS (Guarantee): The promise, and what else can be promised.
-    RAISES (ValueError): If an argument is out of its range, no docs are left, or nothing can be
+    RAISES (ValueError): If a term is out of its range, no docs are left, or nothing can be
         promised.
     """
-    limit = _check(miss, false_alarm, confidence, found, by, most)
-    ner = get_component(nlp, name)
-    if false_alarm is not None and confidence is None:
-        confidence = 0.95
-    used, left_out = leave_out(ner, list(examples))
+    terms.check()
+    ner, notes = get_component(nlp, name), find_notes(nlp, source)
+    if terms.false_alarm is not None and terms.confidence is None:
+        terms = terms._replace(confidence=0.95)
+    used, not_counted = leave_out(ner, examples)
+    is_miss = terms.miss is not None
     spans, gold = score(
-        nlp, name, used, found=found, per_label=per_label, is_miss=miss is not None, on_docs=on_docs
+        nlp, name, used, terms.found, per_label=terms.per_label, is_miss=is_miss, on_docs=on_docs
     )
-    labels = ner.labels if per_label else ("",)
-    delta = None if confidence is None else (1 - confidence) / len(labels)
-    rule = Rule(miss is not None, by, most or 1, delta, len(used))
+    labels = ner.labels if terms.per_label else ("",)
+    rule = Rule(terms, len(labels), len(used))
     parts = []
     for i, label in enumerate(labels):
         some, of_label = spans, gold
-        if per_label:
-            some, of_label = (_keep(each, each.label == i) for each in (spans, gold))
-        parts.append(rule.part(label, some, of_label, limit))
+        if terms.per_label:
+            some, of_label = (each.select(each.label == i) for each in (spans, gold))
+        parts.append(rule.part(label, some, of_label))
     if all(part.threshold is None for part in parts):
-        raise ValueError(_unreachable(parts, limit, "miss" if rule.is_miss else "false_alarm"))
+        raise ValueError(_unreachable(parts, terms))
     promise = {
-        "miss": miss,
-        "false_alarm": false_alarm,
-        "confidence": confidence,
-        "found": found,
-        "by": by,
-        "most": most,
-        "per_label": per_label,
-        "threshold": 1.0 if per_label else parts[0].threshold,
-        "labels": {part.label: part.threshold for part in parts if per_label and part.threshold},
+        **terms._asdict(),
+        "threshold": 1.0 if terms.per_label else parts[0].threshold,
+        "labels": {part.label: part.threshold for part in parts if part.label and part.threshold},
         "source": source,
         "docs": len(used),
         "entities": len(gold.doc),
-        "left_out": left_out,
-        "levels": [] if per_label else rule.levels(spans, gold, limit),
+        "not_counted": not_counted,
+        "levels": [] if terms.per_label else rule.levels(spans, gold),
     }
-    notes = find_notes(nlp, source)
     _promise(nlp, ner, promise)
-    return Guarantee(promise, parts, left_out, notes)
-
-
-def _check(
-    miss: Optional[float],
-    false_alarm: Optional[float],
-    confidence: Optional[float],
-    found: str,
-    by: str,
-    most: Optional[int],
-) -> float:
-    """Check arguments. RETURNS (float): The limit."""
-    given = {"miss": miss, "false_alarm": false_alarm}
-    limits = {name: limit for name, limit in given.items() if limit is not None}
-    if len(limits) != 1:
-        raise ValueError(f"expected one of miss and false_alarm, got {' and '.join(limits) or '-'}")
-    for name, value in {**limits, "confidence": 0.5 if confidence is None else confidence}.items():
-        if not 0 < value < 1:
-            raise ValueError(f"{name}: expected a number between 0 and 1, got {value!r}")
-    for name, word, words in (("found", found, FOUND), ("by", by, UNITS)):
-        if word not in words:
-            raise ValueError(f"{name}: expected one of {', '.join(words)}, got {word!r}")
-    if false_alarm is not None and by != "doc":
-        raise ValueError(f"by: expected doc with false_alarm, got {by}")
-    if (by == "entity") != (most is not None and most > 0):
-        raise ValueError(
-            "most: expected, by entity and only then, the most entities that a doc may have, "
-            f"fixed before the calibration docs are seen, got {most}"
-        )
-    return next(iter(limits.values()))
+    return Guarantee(promise, parts, notes)
 
 
 def leave_out(
-    ner: CostSensitiveNER, examples: List[Example]
+    ner: CostSensitiveNER, examples: Iterable[Example]
 ) -> Tuple[List[Example], Dict[str, int]]:
     """Leave out docs that a promise can't be based on.
 
     ner (CostSensitiveNER): The component.
-    examples (List[Example]): The docs.
+    examples (Iterable[Example]): The docs.
     RETURNS (Tuple): The other docs, and how many were left out, by the reason: "training docs"
         (known to models with label memory), "docs with missing tags". Docs "without entities" are
         counted, but not left out: no miss rate counts them.
@@ -231,124 +212,39 @@ def training_docs(ner: CostSensitiveNER) -> List[int]:
     return [i for shim in shims if isinstance(shim, Features) for i in shim.text_ids.tolist()]
 
 
-def score(
-    nlp: Language,
-    name: str,
-    examples: List[Example],
-    *,
-    found: str,
-    per_label: bool,
-    is_miss: bool,
-    on_docs: Callable[[int], Any] = lambda n: None,
-) -> Tuple[Scored, Scored]:
-    """Score spans and annotated entities.
-
-    nlp (Language): The pipeline.
-    name (str): The name of the component.
-    examples (List[Example]): Completely annotated docs.
-    found (str), per_label (bool): As in `guarantee`.
-    is_miss (bool): Whether the set has the predicted entities, whatever the threshold.
-    on_docs (Callable[[int], Any]): Called with the number of docs of each batch that is done.
-    RETURNS (Tuple[Scored, Scored]): The spans and the annotated entities.
-    """
-    by_label, scored, n_docs = per_label or found == "exact", [], 0
-    for batch in minibatch(examples, BATCH):
-        dev = predict_dev(nlp, name, batch)
-        spans, probs = dev.posterior.likely_entities(FINEST, least=FINEST)
-        if is_miss:
-            answer = get_component(nlp, name).decode(dev.posterior).entities
-            predicted = trim(answer, dev.posterior.is_space)
-            new = is_new(spans, predicted)
-            always = numpy.full(len(predicted.begin), numpy.inf)
-            spans, probs = _join(predicted, select(spans, new)), numpy.append(always, probs[new])
-        n = len(dev.known)
-        right = found_at(spans, dev.gold, numpy.ones(len(dev.gold.begin)), found, by_label, n) > 0
-        reached = found_at(dev.gold, spans, probs, found, by_label, n)
-        ends = numpy.cumsum(dev.posterior.potentials.lengths)
-        columns = [
-            (each, numpy.searchsorted(ends, each.begin, side="right") + n_docs, values, correct)
-            for each, values, correct in ((spans, probs, right), (dev.gold, reached, reached > 0))
-        ]
-        scored.append([Scored(each.label, *rest) for each, *rest in columns])
-        n_docs += len(batch)
-        on_docs(len(batch))
-    found_spans, gold = (Scored(*map(numpy.concatenate, zip(*parts))) for parts in zip(*scored))
-    return found_spans, gold
-
-
-def _join(first: Entities, second: Entities) -> Entities:
-    return Entities(*(numpy.concatenate(pair) for pair in zip(first, second)))
-
-
-def found_at(
-    wanted: Entities, spans: Entities, scores: Floats1d, found: str, by_label: bool, n_tokens: int
-) -> Floats1d:
-    """The highest threshold at which entities are found by spans with at least that score.
-
-    wanted (Entities): The entities.
-    spans (Entities): The spans.
-    scores (Floats1d): Their scores, above 0. Shape: (S,)
-    found (str): What counts as found: see `guarantee`.
-    by_label (bool): Whether only spans with the same label count.
-    n_tokens (int): N.
-    RETURNS (Floats1d): 0 for those that are never found. Shape: (E,)
-    """
-    if by_label:  # each label has tokens of its own
-        wanted, spans = (
-            Entities(begin + shift, end + shift, label)
-            for begin, end, label in (wanted, spans)
-            for shift in [(label.astype("int64") + 1) * (n_tokens + 1)]
-        )
-    if found in ("exact", "span"):
-        width = int(max((end - begin).max(initial=0) for begin, end, _ in (wanted, spans))) + 1
-        keys = [begin.astype("int64") * width + end - begin for begin, end, _ in (wanted, spans)]
-        both, which = numpy.unique(numpy.concatenate(keys), return_inverse=True)
-        best = numpy.zeros(len(both))
-        numpy.maximum.at(best, which[len(keys[0]) :], scores)
-        return best[which[: len(keys[0])]]
-    last = max(int(end.max(initial=0)) for end in (wanted.end, spans.end))
-    best = numpy.zeros(last)
-    which, token = ranges(spans.begin, spans.end)
-    numpy.maximum.at(best, token, scores[which])
-    which, token = ranges(wanted.begin, wanted.end)
-    if not len(which):
-        return numpy.zeros(0)
-    reduce = numpy.minimum if found == "covered" else numpy.maximum
-    return reduce.reduceat(best[token], numpy.flatnonzero(numpy.diff(which, prepend=-1)))
-
-
 class Rule(NamedTuple):
     """How thresholds are chosen.
 
-    is_miss (bool): Whether the limit is of what is missed, or of false alarms.
-    by (str): As in `guarantee`.
-    most (int): As in `guarantee`.
-    delta (Optional[float]): The share of calibrations that may fail; None: see `guarantee`.
+    terms (Terms): What to promise.
+    n_labels (int): How many thresholds there will be. They share what may fail.
     n_docs (int): The number of calibration docs.
     """
 
-    is_miss: bool
-    by: str
-    most: int
-    delta: Optional[float]
+    terms: Terms
+    n_labels: int
     n_docs: int
 
-    def part(self, label: str, spans: Scored, gold: Scored, limit: float) -> Part:
+    @property
+    def delta(self) -> Optional[float]:
+        """The share of calibrations that may fail; None: the promise is about the mean."""
+        confidence = self.terms.confidence
+        return None if confidence is None else (1 - confidence) / self.n_labels
+
+    def part(self, label: str, spans: Scored, gold: Scored) -> Part:
         """What can be promised of some spans and entities."""
-        at = self.threshold(spans, gold, limit)
-        n_docs = len(numpy.unique(gold.doc)) if self.is_miss else self.n_docs
-        low, high = 0.0, 1.0
+        limit = self.terms.limit
+        at, low, high = self.threshold(spans, gold, limit), 0.0, 1.0
         while high - low > 1e-4:
             middle = (low + high) / 2
             passed = self.threshold(spans, gold, middle) is not None
             low, high = (low, middle) if passed else (middle, high)
-        if self.is_miss:
-            mean = self.losses(gold, limit).mean(numpy.asarray([FINEST]))[0]
-        else:
-            mean = self.risks(spans)[0]
+        losses = self.losses(gold, limit)
+        mean = self.risks(spans)[0]
+        if self.terms.miss is not None:
+            mean = losses.mean(numpy.asarray([FINEST]))[0]
         return Part(
             label=label,
-            docs=n_docs,
+            docs=losses.n if self.terms.miss is not None else self.n_docs,
             entities=len(gold.doc),
             threshold=at,
             reachable=None if high == 1 else math.ceil(high * 1e4) / 1e4,
@@ -358,24 +254,22 @@ class Rule(NamedTuple):
 
     def losses(self, gold: Scored, limit: float) -> conformal.Losses:
         """The losses of docs with entities, for what is missed."""
-        return conformal.miss_losses(gold.score, gold.doc, limit, by=self.by, most=self.most)
+        by, most = self.terms.by, self.terms.most or 1
+        return conformal.miss_losses(gold.score, gold.doc, limit, by=by, most=most)
 
     def risks(self, spans: Scored) -> Floats1d:
         """The mean share of false alarms, at each of `STRICTNESS`."""
-        return conformal.false_alarm_risk(
-            spans.score, ~spans.right, spans.doc, self.n_docs, STRICTNESS
-        )
+        wrong = ~spans.right
+        return conformal.false_alarm_risk(spans.score, wrong, spans.doc, self.n_docs, STRICTNESS)
 
     def threshold(self, spans: Scored, gold: Scored, limit: float) -> Optional[float]:
         """The threshold for a limit, rounded down; None if there is none."""
-        if not self.is_miss:
+        if self.terms.miss is None:
             assert self.delta is not None
             p = conformal.p_values(self.risks(spans), limit, self.n_docs)
             n_passed = conformal.fixed_sequence(p, self.delta)
             return float(STRICTNESS[n_passed - 1]) if n_passed else None
         losses = self.losses(gold, limit)
-        if not losses.n:
-            return None
         at = conformal.threshold(losses, limit, delta=self.delta, floor=FINEST)
         if at is None:
             return None
@@ -383,30 +277,25 @@ class Rule(NamedTuple):
         digits = 10.0 ** (3 - math.floor(math.log10(at)))
         return max(math.floor(at * digits) / digits, FINEST)
 
-    def levels(self, spans: Scored, gold: Scored, limit: float) -> List[List[float]]:
+    def levels(self, spans: Scored, gold: Scored) -> List[List[float]]:
         """The limits that can be promised, with their thresholds."""
-        limits = sorted({*LEVELS, limit})
+        limits = sorted({*LEVELS, self.terms.limit})
         found = [(level, self.threshold(spans, gold, level)) for level in limits]
         return [[level, at] for level, at in found if at is not None]
 
 
-def _keep(scored: Scored, which: Array1d) -> Scored:
-    return Scored(*(column[which] for column in scored))
-
-
-def _unreachable(parts: List[Part], limit: float, what: str) -> str:
+def _unreachable(parts: List[Part], terms: Terms) -> str:
     """The message where nothing can be promised."""
-    lines = []
-    for label, docs, _, _, reachable, needed, _ in parts:
-        of = f"{label}: " if label else ""
-        could = "nothing" if reachable is None else f"{reachable:.4f} or more"
-        enough = (
-            f"{limit:g} takes about {needed:,} docs, if they are like these"
-            if needed
-            else f"no number of docs is enough for {limit:g} with this model"
-        )
-        lines.append(f"{of}{could} with these {docs:,} docs; {enough}")
-    return f"{what}: expected a limit that can be promised, got {limit:g}. " + ". ".join(lines)
+    limit, lines = terms.limit, []
+    for part in parts:
+        of = f"{part.label}: " if part.label else ""
+        could = "nothing" if part.reachable is None else f"{part.reachable:.4f} or more"
+        enough = f"no number of docs is enough for {limit:g} with this model"
+        if part.docs_needed:
+            enough = f"{limit:g} takes about {part.docs_needed:,} docs, if they are like these"
+        lines.append(f"{of}{could} with these {part.docs:,} docs; {enough}")
+    what = "false_alarm" if terms.miss is None else "miss"
+    return f"{what}: expected a limit that can be promised, got {limit:g}. {'. '.join(lines)}"
 
 
 def find_notes(nlp: Language, source: str) -> List[str]:
