@@ -9,7 +9,6 @@ from spacy.language import Language
 from spacy.training import Example
 from thinc.types import Floats1d
 
-from ..decoding import FINEST
 from ..features import Features
 from ..features.tokens import text_id
 from ..metrics import conformal
@@ -18,6 +17,9 @@ from ..pipeline.component import CostSensitiveNER
 from .check import SHORT
 from .dev_predictions import get_component
 from .scored_spans import FOUND, Scored, score
+
+LOWEST = 1e-6
+"""The least threshold: the set then has all spans that are searched for."""
 
 UNITS = ("doc", "entity", "any")
 LEVELS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
@@ -34,7 +36,7 @@ class Part(NamedTuple):
     label (str): The label; empty for all.
     docs (int): The calibration docs that count: those with such entities.
     entities (int): Their number.
-    threshold (Optional[float]): The least probability of spans in the set; None if the limit can't
+    threshold (Optional[float]): The least score of spans in the set; None if the limit can't
         be reached.
     reachable (Optional[float]): The lowest limit that can be promised with these docs.
     docs_needed (Optional[int]): How many such docs the limit takes; None if no number does.
@@ -148,10 +150,7 @@ def guarantee(
     if terms.false_alarm is not None and terms.confidence is None:
         terms = terms._replace(confidence=0.95)
     used, not_counted = leave_out(ner, examples)
-    is_miss = terms.miss is not None
-    spans, gold = score(
-        nlp, name, used, terms.found, per_label=terms.per_label, is_miss=is_miss, on_docs=on_docs
-    )
+    spans, gold = score(nlp, name, used, terms._asdict(), on_docs=on_docs)
     labels = ner.labels if terms.per_label else ("",)
     rule = Rule(terms, len(labels), len(used))
     parts = []
@@ -241,7 +240,7 @@ class Rule(NamedTuple):
         losses = self.losses(gold, limit)
         mean = self.risks(spans)[0]
         if self.terms.miss is not None:
-            mean = losses.mean(numpy.asarray([FINEST]))[0]
+            mean = losses.mean(numpy.asarray([LOWEST]))[0]
         return Part(
             label=label,
             docs=losses.n if self.terms.miss is not None else self.n_docs,
@@ -270,12 +269,12 @@ class Rule(NamedTuple):
             n_passed = conformal.fixed_sequence(p, self.delta)
             return float(STRICTNESS[n_passed - 1]) if n_passed else None
         losses = self.losses(gold, limit)
-        at = conformal.threshold(losses, limit, delta=self.delta, floor=FINEST)
+        at = conformal.threshold(losses, limit, delta=self.delta, floor=LOWEST)
         if at is None:
             return None
         # A score of another batch may differ in its last digits.
         digits = 10.0 ** (3 - math.floor(math.log10(at)))
-        return max(math.floor(at * digits) / digits, FINEST)
+        return max(math.floor(at * digits) / digits, LOWEST)
 
     def levels(self, spans: Scored, gold: Scored) -> List[List[float]]:
         """The limits that can be promised, with their thresholds."""

@@ -1,6 +1,6 @@
 """Spans and annotated entities of docs, with what decides whether they are in a set or found."""
 
-from typing import Any, Callable, List, NamedTuple, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
 import numpy
 from spacy.language import Language
@@ -8,9 +8,8 @@ from spacy.training import Example
 from spacy.util import minibatch
 from thinc.types import Array1d, Floats1d, Ints1d
 
-from ..decoding import FINEST
 from ..features.memory import ranges
-from ..pipeline.annotations import is_new
+from ..pipeline.annotations import is_new, span_scores
 from ..pipeline.token_attrs import trim
 from ..tags import Entities
 from .dev_predictions import get_component, predict_dev, select
@@ -24,7 +23,7 @@ class Scored(NamedTuple):
 
     label (Ints1d): The index of their label. Shape: (S,)
     doc (Ints1d): Their docs. Shape: (S,)
-    score (Floats1d): Of spans the probability, or `numpy.inf` if they are in the set whatever the
+    score (Floats1d): Of spans the score, or `numpy.inf` if they are in the set whatever the
         threshold. Of annotated entities the highest threshold at which they are found.
         Shape: (S,)
     right (Array1d): Whether spans are right, annotated entities are ever found. Shape: (S,)
@@ -44,10 +43,7 @@ def score(
     nlp: Language,
     name: str,
     examples: List[Example],
-    found: str,
-    *,
-    per_label: bool = False,
-    is_miss: bool = True,
+    terms: Dict[str, Any],
     on_docs: Callable[[int], Any] = lambda n: None,
 ) -> Tuple[Scored, Scored]:
     """Score spans and annotated entities.
@@ -55,28 +51,29 @@ def score(
     nlp (Language): The pipeline.
     name (str): The name of the component.
     examples (List[Example]): Completely annotated docs.
-    found (str), per_label (bool): As in `guarantee.Terms`.
-    is_miss (bool): Whether the set has the predicted entities, whatever the threshold.
+    terms (Dict[str, Any]): "miss", "found", "by" and "per_label", as in `guarantee.Terms`.
     on_docs (Callable[[int], Any]): Called with the number of docs of each batch that is done.
     RETURNS (Tuple[Scored, Scored]): The spans and the annotated entities.
     """
-    by_label, scored, n_docs = per_label or found == "exact", [], 0
+    found, scored, n_docs = terms["found"], [], 0
+    by_label = terms["per_label"] or found == "exact"
     for batch in minibatch(examples, BATCH):
         dev = predict_dev(nlp, name, batch)
-        spans, probs = dev.posterior.likely_entities(FINEST, least=FINEST)
-        if is_miss:
+        spans, scores = span_scores(dev.posterior, terms)
+        if terms["miss"] is not None:
             answer = get_component(nlp, name).decode(dev.posterior).entities
             predicted = trim(answer, dev.posterior.is_space)
             new = is_new(spans, predicted)
             always = numpy.full(len(predicted.begin), numpy.inf)
-            spans, probs = _join(predicted, select(spans, new)), numpy.append(always, probs[new])
+            spans = _join(predicted, select(spans, new))
+            scores = numpy.append(always, scores[new])
         n = len(dev.known)
         right = found_at(spans, dev.gold, numpy.ones(len(dev.gold.begin)), found, by_label, n) > 0
-        reached = found_at(dev.gold, spans, probs, found, by_label, n)
+        reached = found_at(dev.gold, spans, scores, found, by_label, n)
         ends = numpy.cumsum(dev.posterior.potentials.lengths)
         columns = [
             (each, numpy.searchsorted(ends, each.begin, side="right") + n_docs, values, correct)
-            for each, values, correct in ((spans, probs, right), (dev.gold, reached, reached > 0))
+            for each, values, correct in ((spans, scores, right), (dev.gold, reached, reached > 0))
         ]
         scored.append([Scored(each.label, *rest) for each, *rest in columns])
         n_docs += len(batch)
