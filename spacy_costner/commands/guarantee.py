@@ -274,7 +274,7 @@ class Rule(NamedTuple):
             return None
         # A score of another batch may differ in its last digits.
         digits = 10.0 ** (3 - math.floor(math.log10(at)))
-        return max(math.floor(at * digits) / digits, LOWEST)
+        return float(f"{max(math.floor(at * digits) / digits, LOWEST):.4g}")
 
     def levels(self, spans: Scored, gold: Scored) -> List[List[float]]:
         """The limits that can be promised, with their thresholds."""
