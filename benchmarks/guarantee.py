@@ -18,7 +18,7 @@ import spacy
 from spacy.language import Language
 from spacy.training import Example
 
-from spacy_costner.commands.guarantee import LOWEST, Rule, Terms
+from spacy_costner.commands.guarantee import LOWEST, Rule, Terms, observed_miss
 from spacy_costner.commands.scored_spans import FOUND, Scored, score
 from spacy_costner.metrics import conformal, text_table
 from spacy_costner.readers import make_reader
@@ -41,11 +41,7 @@ class Tally:
             self.refused += 1
             return
         spans, gold = half
-        losses = conformal.miss_losses(gold.score, gold.doc, terms.limit, by=terms.by, most=10**4)
-        miss = losses.mean(numpy.asarray([at]))[0]
-        if terms.by == "entity":
-            miss = (gold.score < at).mean()
-        self.misses.append(float(miss))
+        self.misses.append(observed_miss(gold, at, terms.by))
         self.sizes.append(float((spans.score >= at).sum() / len(gold.doc)))
 
     def cells(self, limit: float) -> List[str]:
@@ -106,6 +102,7 @@ def main() -> None:
     parser.add_argument("model")
     parser.add_argument("docs", nargs="+", type=Path)
     parser.add_argument("--splits", type=int, default=200)
+    parser.add_argument("--found", nargs="*", default=FOUND)
     parser.add_argument("--by", default="doc")
     parser.add_argument("--most", type=int)
     parser.add_argument("--per-label", action="store_true")
@@ -115,7 +112,7 @@ def main() -> None:
     examples = [eg for path in given.docs for eg in make_reader(path)(nlp)]
     names = [f"{way} {cell}" for way in ("mean", "sure", "naive") for cell in COLUMNS]
     rows: List[List[str]] = [["found", "label", "limit", *names, "p spans"]]
-    for found in FOUND:
+    for found in given.found:
         terms = Terms(0.5, None, None, found, given.by, given.per_label, given.most)
         scored = score(nlp, "ner", examples, terms._asdict())
         plain = score(nlp, "ner", examples, {**terms._asdict(), "miss": None})

@@ -17,6 +17,7 @@ from spacy.training import Example
 
 from spacy_costner.commands.calibrate import calibrate
 from spacy_costner.commands.guarantee import Terms, guarantee
+from spacy_costner.commands.report import gather, page
 from spacy_costner.commands.scored_spans import FOUND
 from spacy_costner.commands.tune import tune
 from spacy_costner.decoding import FINEST, Posterior, make_viterbi
@@ -314,3 +315,17 @@ def test_the_command(unsure: Path, tmp_path: Path) -> None:
     out = run(*args, "--output", str(tmp_path / "out")).stdout
     assert "at most 0.1 of the entities of a doc are missed" in out
     assert spacy.load(tmp_path / "out").meta["guarantee"]["ner"]["miss"] == 0.1
+
+
+def test_the_report_compares_promised_and_observed(guaranteed: Language) -> None:
+    docs = calibration_docs(guaranteed, 30)
+    found = gather(guaranteed, docs)
+    assert found.about.settings["guaranteed miss rate"] == "0.1"
+    at_limit = next(row for row in found.guarantee if row.promised == 0.1)
+    missed = [
+        numpy.mean([not is_found(ent, doc.spans[KEY], "exact", True) for ent in eg.reference.ents])
+        for eg, doc in zip(docs, guaranteed.pipe(eg.predicted.copy() for eg in docs))
+        if eg.reference.ents
+    ]
+    assert at_limit.miss == pytest.approx(numpy.mean(missed))
+    assert 'id="guarantee-plot"' in page(found)

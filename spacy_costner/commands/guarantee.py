@@ -283,6 +283,47 @@ class Rule(NamedTuple):
         return [[level, at] for level, at in found if at is not None]
 
 
+class Observed(NamedTuple):
+    """What other docs show of a promise.
+
+    promised (float): The miss rate that is promised at a threshold.
+    miss (float): The miss rate on these docs.
+    spans (float): Spans in the set, for each annotated entity.
+    """
+
+    promised: float
+    miss: float
+    spans: float
+
+
+def observe(nlp: Language, name: str, examples: Iterable[Example]) -> List[Observed]:
+    """Compare the promise of a component with what is missed of other docs.
+
+    nlp (Language): The pipeline.
+    name (str): The name of the component.
+    examples (Iterable[Example]): Annotated docs. Those with missing tags don't count.
+    RETURNS (List[Observed]): For each limit that could be promised; empty if none is, or not a
+        miss rate of all labels together.
+    """
+    promise, found = get_component(nlp, name).guarantee, []
+    if not promise or promise["miss"] is None or promise["per_label"]:
+        return []
+    used, _ = leave_out(get_component(nlp, name), examples)
+    spans, gold = score(nlp, name, used, promise)
+    for limit, at in promise["levels"]:
+        miss = observed_miss(gold, at, promise["by"])
+        found.append(Observed(limit, miss, float((spans.score >= at).sum() / len(gold.doc))))
+    return found
+
+
+def observed_miss(gold: Scored, at: float, by: str) -> float:
+    """The miss rate at a threshold, by doc, by entity, or of docs in which any is missed."""
+    if by == "entity":
+        return float((gold.score < at).mean())
+    losses = conformal.miss_losses(gold.score, gold.doc, 0.5, by=by)
+    return float(losses.mean(numpy.asarray([at]))[0])
+
+
 def _unreachable(parts: List[Part], terms: Terms) -> str:
     """The message where nothing can be promised."""
     limit, lines = terms.limit, []
