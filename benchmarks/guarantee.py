@@ -19,13 +19,13 @@ from spacy.language import Language
 from spacy.training import Example
 
 from spacy_costner.commands.guarantee import LOWEST, Rule, Terms, observed_miss
-from spacy_costner.commands.scored_spans import FOUND, Scored, score
+from spacy_costner.commands.span_scores import FOUND, SpanScores, score
 from spacy_costner.metrics import conformal, text_table
 from spacy_costner.readers import make_reader
 
 LIMITS = (0.01, 0.02, 0.05, 0.1)
 COLUMNS = ("miss", "over", "spans")
-Half = Tuple[Scored, Scored]
+Half = Tuple[SpanScores, SpanScores]
 
 
 class Tally:
@@ -54,15 +54,13 @@ class Tally:
         return [f"{misses.mean():.4f}{late}", over, f"{numpy.mean(self.sizes):.2f}{refused}"]
 
 
-def halves(scored: Half, n_docs: int, seed: int) -> Tuple[Half, Half]:
+def halves(both: Half, n_docs: int, seed: int) -> Tuple[Half, Half]:
     first = numpy.random.default_rng(seed).permutation(n_docs) < n_docs // 2
-    one, other = (
-        tuple(each.select(which[each.doc]) for each in scored) for which in (first, ~first)
-    )
+    one, other = (tuple(each.select(which[each.doc]) for each in both) for which in (first, ~first))
     return (one[0], one[1]), (other[0], other[1])
 
 
-def naive(gold: Scored, terms: Terms) -> Optional[float]:
+def naive(gold: SpanScores, terms: Terms) -> Optional[float]:
     """The largest threshold that keeps the limit on the calibration docs."""
     losses = conformal.miss_losses(gold.score, gold.doc, terms.limit, by=terms.by, most=10**4)
     candidates = numpy.unique(numpy.clip(gold.score, LOWEST, 1))
@@ -70,10 +68,10 @@ def naive(gold: Scored, terms: Terms) -> Optional[float]:
     return float(candidates[kept][-1]) if kept.any() else None
 
 
-def run(terms: Terms, scored: Half, plain: Half, n_docs: int, splits: int) -> List[str]:
+def run(terms: Terms, both: Half, plain: Half, n_docs: int, splits: int) -> List[str]:
     tallies: Dict[str, Tally] = {name: Tally() for name in ("mean", "sure", "naive", "p")}
     for seed in range(splits):
-        (_, gold), test = halves(scored, n_docs, seed)
+        (_, gold), test = halves(both, n_docs, seed)
         (_, plain_gold), plain_test = halves(plain, n_docs, seed)
         for name, confidence in (("mean", None), ("sure", 0.95)):
             rule = Rule(terms._replace(confidence=confidence), 1, n_docs // 2)
@@ -86,12 +84,12 @@ def run(terms: Terms, scored: Half, plain: Half, n_docs: int, splits: int) -> Li
     return [*cells[0], *cells[1], *cells[2], cells[3][-1]]
 
 
-def shift(nlp: Language, terms: Terms, scored: Half, shifted: List[Example]) -> List[List[str]]:
+def shift(nlp: Language, terms: Terms, both: Half, shifted: List[Example]) -> List[List[str]]:
     """A promise on all docs, and what is missed of docs of another kind."""
     other, rows = score(nlp, "ner", shifted, terms._asdict()), []
     for limit in LIMITS:
         terms = terms._replace(miss=limit)
-        at, tally = Rule(terms, 1, 0).threshold(*scored, limit), Tally()
+        at, tally = Rule(terms, 1, 0).threshold(*both, limit), Tally()
         tally.add(at, other, terms)
         rows.append([f"{limit:g}", *tally.cells(limit)])
     return rows
@@ -114,19 +112,17 @@ def main() -> None:
     rows: List[List[str]] = [["found", "label", "limit", *names, "p spans"]]
     for found in given.found:
         terms = Terms(0.5, None, None, found, given.by, given.per_label, given.most)
-        scored = score(nlp, "ner", examples, terms._asdict())
+        both = score(nlp, "ner", examples, terms._asdict())
         plain = score(nlp, "ner", examples, {**terms._asdict(), "miss": None})
         if given.shifted and found == "exact":
             shifted = list(make_reader(given.shifted)(nlp))
-            print(
-                text_table([["limit", *COLUMNS], *shift(nlp, terms, scored, shifted)]), flush=True
-            )
+            print(text_table([["limit", *COLUMNS], *shift(nlp, terms, both, shifted)]), flush=True)
         for i, label in enumerate(nlp.get_pipe("ner").labels if given.per_label else [""]):
-            some, plainly = scored, plain
+            some, plainly = both, plain
             if given.per_label:
                 some, plainly = (
                     (spans.select(spans.label == i), gold.select(gold.label == i))
-                    for spans, gold in (scored, plain)
+                    for spans, gold in (both, plain)
                 )
             for limit in LIMITS:
                 terms = terms._replace(miss=limit)

@@ -18,7 +18,7 @@ from spacy.training import Example
 from spacy_costner.commands.calibrate import calibrate
 from spacy_costner.commands.guarantee import Terms, guarantee
 from spacy_costner.commands.report import gather, page
-from spacy_costner.commands.scored_spans import FOUND
+from spacy_costner.commands.span_scores import FOUND
 from spacy_costner.commands.tune import tune
 from spacy_costner.decoding import FINEST, Posterior, make_viterbi
 from spacy_costner.pipeline.annotations import SMOOTHING, span_scores

@@ -1,7 +1,6 @@
 """Guarantee a miss rate, or a share of false alarms, of sets of spans. No retraining."""
 
 import math
-from dataclasses import asdict
 from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 import numpy
@@ -16,7 +15,7 @@ from ..pipeline.annotations import Confidence
 from ..pipeline.component import CostSensitiveNER
 from .check import SHORT
 from .dev_predictions import get_component
-from .scored_spans import FOUND, Scored, score
+from .span_scores import FOUND, SpanScores, score
 
 LOWEST = 1e-6
 """The least threshold: the set then has all spans that are searched for."""
@@ -229,7 +228,7 @@ class Rule(NamedTuple):
         confidence = self.terms.confidence
         return None if confidence is None else (1 - confidence) / self.n_labels
 
-    def part(self, label: str, spans: Scored, gold: Scored) -> Part:
+    def part(self, label: str, spans: SpanScores, gold: SpanScores) -> Part:
         """What can be promised of some spans and entities."""
         limit = self.terms.limit
         at, low, high = self.threshold(spans, gold, limit), 0.0, 1.0
@@ -251,17 +250,17 @@ class Rule(NamedTuple):
             spans=float((spans.score >= (2 if at is None else at)).sum() / max(len(gold.doc), 1)),
         )
 
-    def losses(self, gold: Scored, limit: float) -> conformal.Losses:
+    def losses(self, gold: SpanScores, limit: float) -> conformal.Losses:
         """The losses of docs with entities, for what is missed."""
         by, most = self.terms.by, self.terms.most or 1
         return conformal.miss_losses(gold.score, gold.doc, limit, by=by, most=most)
 
-    def risks(self, spans: Scored) -> Floats1d:
+    def risks(self, spans: SpanScores) -> Floats1d:
         """The mean share of false alarms, at each of `STRICTNESS`."""
         wrong = ~spans.right
         return conformal.false_alarm_risk(spans.score, wrong, spans.doc, self.n_docs, STRICTNESS)
 
-    def threshold(self, spans: Scored, gold: Scored, limit: float) -> Optional[float]:
+    def threshold(self, spans: SpanScores, gold: SpanScores, limit: float) -> Optional[float]:
         """The threshold for a limit, rounded down; None if there is none."""
         if self.terms.miss is None:
             assert self.delta is not None
@@ -276,7 +275,7 @@ class Rule(NamedTuple):
         digits = 10.0 ** (3 - math.floor(math.log10(at)))
         return float(f"{max(math.floor(at * digits) / digits, LOWEST):.4g}")
 
-    def levels(self, spans: Scored, gold: Scored) -> List[List[float]]:
+    def levels(self, spans: SpanScores, gold: SpanScores) -> List[List[float]]:
         """The limits that can be promised, with their thresholds."""
         limits = sorted({*LEVELS, self.terms.limit})
         found = [(level, self.threshold(spans, gold, level)) for level in limits]
@@ -316,7 +315,7 @@ def observe(nlp: Language, name: str, examples: Iterable[Example]) -> List[Obser
     return found
 
 
-def observed_miss(gold: Scored, at: float, by: str) -> float:
+def observed_miss(gold: SpanScores, at: float, by: str) -> float:
     """The miss rate at a threshold, by doc, by entity, or of docs in which any is missed."""
     if by == "entity":
         return float((gold.score < at).mean())
@@ -361,8 +360,6 @@ def _promise(nlp: Language, ner: CostSensitiveNER, promise: Dict[str, Any]) -> N
     """Write a promise to a component, its config and the meta."""
     if ner.confidence is None:
         ner.set_confidence(Confidence())
-        block = {"@misc": "spacy_costner.Confidence.v1", **asdict(Confidence())}
-        block.pop("second_choice")
-        nlp.get_pipe_config(ner.name)["confidence"] = block
+        nlp.get_pipe_config(ner.name)["confidence"] = {"@misc": "spacy_costner.Confidence.v1"}
     ner.meta = nlp.meta
     ner.set_guarantee(promise)
