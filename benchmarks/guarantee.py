@@ -4,9 +4,10 @@
 
 Docs on which the model was neither trained nor calibrated. `mean` is the promise of the expected
 miss rate, `sure` that with confidence 0.95, `naive` the largest threshold that keeps the limit on
-the first half. `miss` is the mean miss rate on the second half, `over` the share of splits in which
-it is above the limit, `spans` the size of the set for each annotated entity. In brackets: splits in
-which nothing could be promised. `p` is the size at the same promise with the probability as score.
+the first half. `miss` is the mean miss rate on the second half, marked if it is above the limit by
+more than two standard errors; `over` the share of splits in which it is promised and above the
+limit; `spans` the size of the set for each annotated entity. In brackets: splits in which nothing
+could be promised. `p` is the size at the same promise with the probability as score.
 """
 
 import argparse
@@ -50,7 +51,7 @@ class Tally:
         misses, refused = numpy.asarray(self.misses), f" ({self.refused})" * (self.refused > 0)
         error = misses.std() / len(misses) ** 0.5
         late = " !" * bool(misses.mean() > limit + 2 * error)
-        over = f"{100 * (misses > limit).mean():.1f} %"
+        over = f"{100 * (misses > limit).sum() / (len(misses) + self.refused):.1f} %"
         return [f"{misses.mean():.4f}{late}", over, f"{numpy.mean(self.sizes):.2f}{refused}"]
 
 

@@ -10,9 +10,10 @@ import numpy
 import pytest
 import spacy
 from hypothesis import given
+from spacy.cli.find_threshold import find_threshold
 from spacy.cli.package import get_meta
 from spacy.language import Language
-from spacy.tokens import Doc
+from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 
 from spacy_costner.commands.calibrate import calibrate
@@ -228,6 +229,19 @@ def test_processes_threads_and_other_pipelines(guaranteed: Language, tmp_path: P
     assert assembled.get_pipe("ner").guarantee["miss"] == 0.1
 
 
+def test_spacy_finds_a_threshold(unsure: Path, tmp_path: Path) -> None:
+    nlp = load(unsure, decoding={"@misc": "spacy_costner.ThresholdDecoding.v1"})
+    docs = calibration_docs(nlp, 30)
+    guarantee(nlp, docs, Terms(miss=0.2))
+    nlp.to_disk(tmp_path / "model")
+    DocBin(docs=[eg.reference for eg in docs]).to_disk(tmp_path / "docs.spacy")
+    arguments = (tmp_path / "model", tmp_path / "docs.spacy", "ner", "decoding.threshold", "ents_f")
+    with pytest.warns(UserWarning, match="the guarantee is dropped"):
+        _, best, scores = find_threshold(*arguments, n_trials=3, silent=True)
+    assert best > 0 and len(set(scores.values())) > 1
+    assert spacy.load(tmp_path / "model").get_pipe("ner").guarantee["miss"] == 0.2
+
+
 def test_a_package_says_what_is_promised(guaranteed: Language, tmp_path: Path) -> None:
     guaranteed.to_disk(tmp_path)
     meta = get_meta(tmp_path, json.loads((tmp_path / "meta.json").read_text()))
@@ -309,7 +323,7 @@ def test_false_alarms(unsure: Path) -> None:
 
 def test_the_command(unsure: Path, tmp_path: Path) -> None:
     nlp = load(unsure)
-    docs = spacy.tokens.DocBin(docs=[eg.reference for eg in calibration_docs(nlp)])
+    docs = DocBin(docs=[eg.reference for eg in calibration_docs(nlp)])
     docs.to_disk(tmp_path / "docs.spacy")
     args = ["guarantee", str(unsure), str(tmp_path / "docs.spacy"), "--miss", "0.1"]
     out = run(*args, "--output", str(tmp_path / "out")).stdout
