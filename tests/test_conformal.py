@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spacy_costner.metrics import conformal
-from spacy_costner.metrics.conformal import Losses, miss_losses
+from spacy_costner.metrics.conformal import miss_losses
 
 from .support.strategies import seeds
 
@@ -80,15 +80,6 @@ def test_p_values_of_many_docs() -> None:
     found = conformal.p_values(means, 0.01, 200_000)
     assert numpy.isfinite(found).all() and (numpy.diff(found) >= 0).all()
     assert found[0] < 1e-300 and found[1] < 1e-4 and found[2:].tolist() == [1.0, 1.0]
-
-
-@pytest.mark.parametrize("delta", [None, 0.05])
-@pytest.mark.parametrize(("mean", "n"), [(0.0, 50), (0.02, 100), (0.1, 30)])
-def test_upper_bound_is_the_lowest_limit(mean: float, n: int, delta: Optional[float]) -> None:
-    bound = conformal.upper_bound(mean, n, delta=delta)
-    losses = Losses(numpy.full(n, 0.5), numpy.full(n, mean), 0.0, n)
-    assert conformal.threshold(losses, bound + 1e-5, delta=delta, floor=0.9) is not None
-    assert conformal.threshold(losses, bound - 1e-5, delta=delta, floor=0.9) is None
 
 
 @pytest.mark.parametrize("delta", [None, 0.1])

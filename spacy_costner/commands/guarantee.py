@@ -236,13 +236,14 @@ class Rule(NamedTuple):
             middle = (low + high) / 2
             passed = self.threshold(spans, gold, middle) is not None
             low, high = (low, middle) if passed else (middle, high)
-        losses = self.losses(gold, limit)
-        mean = self.risks(spans)[0]
-        if self.terms.miss is not None:
-            mean = losses.mean(numpy.asarray([LOWEST]))[0]
+        if self.terms.miss is None:
+            n_docs, mean = self.n_docs, self.risks(spans)[0]
+        else:
+            losses = self.losses(gold, limit)
+            n_docs, mean = losses.n, losses.mean(numpy.asarray([LOWEST]))[0]
         return Part(
             label=label,
-            docs=losses.n if self.terms.miss is not None else self.n_docs,
+            docs=n_docs,
             entities=len(gold.doc),
             threshold=at,
             reachable=None if high == 1 else math.ceil(high * 1e4) / 1e4,
