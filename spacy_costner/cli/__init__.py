@@ -13,6 +13,7 @@ from .compare import compare_cli
 from .convert import convert_cli
 from .explain import explain_cli
 from .fit import fit_cli
+from .guarantee import guarantee_cli
 from .init import init_cli
 from .report import report_cli
 from .suggest import suggest_cli
@@ -33,6 +34,7 @@ costner.command("compare", context_settings=OVERRIDES)(compare_cli)
 costner.command("fit", context_settings=OVERRIDES)(fit_cli)
 costner.command("calibrate")(calibrate_cli)
 costner.command("tune")(tune_cli)
+costner.command("guarantee")(guarantee_cli)
 costner.command("check", context_settings=OVERRIDES)(check_cli)
 costner.command("explain")(explain_cli)
 costner.command("report")(report_cli)

@@ -62,7 +62,9 @@ def calibrate(
         raise ValueError(f"{name}: expected predicted entities to calibrate, got none")
     right = dev.right(predicted)
     temperature = fit(before, predicted, right, per_label=per_label)
-    get_component(nlp, name).cfg["temperature"] = temperature._asdict()
+    ner = get_component(nlp, name)
+    ner.cfg["temperature"] = temperature._asdict()
+    _ = ner.guarantee  # dropped
     record_scores(nlp, examples, source)
     probs = _at(before, temperature).entity_probs(predicted)
     return Calibration(

@@ -6,12 +6,14 @@ from .decoders import (
     Settings,
     make_threshold,
     make_viterbi,
+    of_labels,
     without_overlap,
 )
 from .min_cost import MinCost, make_min_cost
-from .posterior import LEAST, Posterior, Temperature, temper
+from .posterior import FINEST, LEAST, Posterior, Temperature, temper
 
 __all__ = [
+    "FINEST",
     "LEAST",
     "DecodedSpans",
     "Decoding",
@@ -22,6 +24,7 @@ __all__ = [
     "make_min_cost",
     "make_threshold",
     "make_viterbi",
+    "of_labels",
     "temper",
     "without_overlap",
 ]

@@ -19,6 +19,9 @@ LEAST = 0.01
 """The least probability of entities that are searched for. The entities that contain a token
 exclude each other, so a token is in at most 1 / LEAST of them."""
 
+FINEST = 0.001
+"""The same for guaranteed sets."""
+
 
 class Temperature(NamedTuple):
     """The temperature by which scores are divided before probabilities are computed.
@@ -177,14 +180,15 @@ class Posterior:
         longer = Entities(begin, end + numpy.arange(len(end)) - first, label)
         return numpy.repeat(which, n_ways), longer
 
-    def likely_entities(self, floor: float) -> Tuple[Entities, Floats1d]:
+    def likely_entities(self, floor: float, *, least: float = LEAST) -> Tuple[Entities, Floats1d]:
         """All entities with at least some probability, including overlapping ones.
 
-        floor (float): The probability; `LEAST` if that is more.
+        floor (float): The probability.
+        least (float): The probability in place of a lower one.
         RETURNS (Tuple[Entities, Floats1d]): The entities, ordered by begin and end, and
             their probabilities. Shape: (E,)
         """
-        floor = max(floor, LEAST)
+        floor = max(floor, least)
         entities = self._reachable(0.999 * floor)  # they are rounded: `probs` decides
         probs = self.entity_probs(entities)
         order = numpy.lexsort((-probs, entities.end, entities.begin))

@@ -65,6 +65,12 @@ class Features(Shim):
         """Whether there is a vocabulary."""
         return self._vocabulary is not None
 
+    @property
+    def text_ids(self) -> Array1d:
+        """The hashes of the training docs, if there is label memory: see `text_id`. Shape: (D,)"""
+        memory = None if self._vocabulary is None else self._vocabulary.memory
+        return numpy.zeros(0, dtype="uint64") if memory is None else memory.text_ids
+
     def __len__(self) -> int:
         """V, the number of features."""
         found = self._vocabulary

@@ -2,20 +2,23 @@
 
 from bisect import bisect_left
 from dataclasses import dataclass
-from typing import Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy
 from spacy.strings import StringStore
 from spacy.tokens import Doc, Span, SpanGroup
 from thinc.types import Array1d, Floats1d
 
-from ..decoding import LEAST, DecodedSpans, Posterior
+from ..decoding import FINEST, LEAST, DecodedSpans, Posterior, of_labels
 from ..tags import Entities
 from ..validation import number, warn_of_old_name
 from .token_attrs import TokenAttrs, trim
 
 SOURCE = "cost_sensitive_ner"
 """In the attributes of our span groups, to find the scores of their spans."""
+
+SMOOTHING = 0.05
+"""How much the labels of an extent share their probability in the scores of guaranteed sets."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,11 @@ class Confidence:
         """The key in `doc.spans` of the alternatives."""
         name = "second_choice" if self.alternatives is None else "alternatives"
         return f"{self.spans_key}_{name}"
+
+    @property
+    def guaranteed_key(self) -> str:
+        """The key in `doc.spans` of the guaranteed set."""
+        return f"{self.spans_key}_guaranteed"
 
 
 def make_confidence(
@@ -142,11 +150,13 @@ class Prediction(NamedTuple):
     tokens (TokenAttrs): Their tokens with preset annotation.
     predicted (ScoredSpans): The predicted entities, without those in preset tokens.
     alternatives (Optional[ScoredSpans]): Other probable entities.
+    guaranteed (Optional[ScoredSpans]): The guaranteed set.
     """
 
     tokens: TokenAttrs
     predicted: ScoredSpans
     alternatives: Optional[ScoredSpans] = None
+    guaranteed: Optional[ScoredSpans] = None
 
 
 def score_spans(
@@ -154,6 +164,7 @@ def score_spans(
     posterior: Posterior,
     tokens: TokenAttrs,
     confidence: Optional[Confidence],
+    guarantee: Optional[Dict[str, Any]] = None,
 ) -> Prediction:
     """Compute the probabilities of decoded entities.
 
@@ -161,6 +172,7 @@ def score_spans(
     posterior (Posterior): The probabilities.
     tokens (TokenAttrs): The tokens of the docs.
     confidence (Optional[Confidence]): Which probabilities to compute; None: none.
+    guarantee (Optional[Dict[str, Any]]): The promise of a set; None: there is no such set.
     RETURNS (Prediction): The entities without white space at their ends, and without those in
         preset tokens.
     """
@@ -169,15 +181,97 @@ def score_spans(
         return Prediction(tokens, ScoredSpans(entities, decoded.labels))
     probs = posterior.entity_probs(entities, decoded.covers)
     predicted = ScoredSpans(entities, decoded.labels, probs)
-    if confidence.least is None:
-        return Prediction(tokens, predicted)
-    others, probs = posterior.likely_entities(confidence.least)
-    known = set(zip(*(column.tolist() for column in entities)))
-    is_other = [e not in known for e in zip(*(column.tolist() for column in others))]
-    other = numpy.asarray(is_other, dtype=bool) & _is_unset(others, tokens)
-    alternatives = Entities(*(column[other] for column in others))
-    spans = ScoredSpans(alternatives, posterior.tags.labels, probs[other])
-    return Prediction(tokens, predicted, spans)
+    prediction = Prediction(tokens, predicted)
+    if confidence.least is not None:
+        others, probs = posterior.likely_entities(confidence.least)
+        other = is_new(others, entities) & _is_unset(others, tokens)
+        alternatives = _select(ScoredSpans(others, posterior.tags.labels, probs), other)
+        prediction = prediction._replace(alternatives=alternatives)
+    if guarantee is not None:
+        found = guaranteed_set(predicted, posterior, guarantee)
+        found = _select(found, _is_unset(found.entities, tokens))
+        prediction = prediction._replace(guaranteed=found)
+    return prediction
+
+
+def guaranteed_set(
+    predicted: ScoredSpans, posterior: Posterior, guarantee: Dict[str, Any]
+) -> ScoredSpans:
+    """The set that a promise is about: the spans with at least the threshold as score and, if a
+    miss rate is promised, the predicted entities.
+
+    predicted (ScoredSpans): The predicted entities.
+    posterior (Posterior): The probabilities.
+    guarantee (Dict[str, Any]): The promise, with its terms, "threshold" and "labels".
+    RETURNS (ScoredSpans): The set, ordered by begin and end. Its spans may overlap.
+    """
+    spans, scores = span_scores(posterior, guarantee)
+    chosen = scores >= of_labels("threshold", posterior.tags, guarantee)[spans.label]
+    if guarantee["miss"] is not None:
+        chosen &= is_new(spans, predicted.entities)
+    spans = Entities(*(column[chosen] for column in spans))
+    found = ScoredSpans(spans, predicted.labels, posterior.entity_probs(spans))
+    if guarantee["miss"] is None:
+        return found
+    both = [numpy.concatenate(pair) for pair in zip(predicted.entities, found.entities)]
+    order = numpy.lexsort((both[1], both[0]))
+    assert predicted.probs is not None and found.probs is not None
+    probs = numpy.concatenate([predicted.probs, found.probs])[order]
+    # The labels that are predicted begin with those of the chain.
+    return ScoredSpans(Entities(*(column[order] for column in both)), predicted.labels, probs)
+
+
+def span_scores(posterior: Posterior, terms: Dict[str, Any]) -> Tuple[Entities, Floats1d]:
+    """Spans that may be in a guaranteed set, and the scores that are compared with thresholds.
+
+        p(b, e, l)                                                            for false alarms
+        ((1 - S) p(b, e, l) + S mean_k p(b, e, k)) / sqrt(max(1, n))          if labels count
+        sum_k p(b, e, k) / sqrt(max(1, n)), of the most probable label l      otherwise
+
+    with S = `SMOOTHING`, as models confuse labels more than they think; and n, for a miss rate by
+    doc, the expected number of entities in the doc, as missing one of many misses less of the doc.
+    Any score is valid: these need fewer spans than p at the same miss rate.
+
+    posterior (Posterior): The probabilities.
+    terms (Dict[str, Any]): "miss", "found", "by" and "per_label".
+    RETURNS (Tuple[Entities, Floats1d]): The spans with a probability of at least `FINEST` and, if
+        labels count, their other labels, ordered by begin and end; and their scores. Shape: (S,)
+    """
+    spans, probs = posterior.likely_entities(FINEST, least=FINEST)
+    if terms["miss"] is None or not len(probs):
+        return spans, probs
+    begin, end, label = spans
+    is_first = (numpy.diff(begin, prepend=-1) != 0) | (numpy.diff(end, prepend=-1) != 0)
+    extent = numpy.cumsum(is_first) - 1
+    table = numpy.zeros((int(extent[-1]) + 1, len(posterior.tags.labels)))
+    table[extent, label] = probs
+    total = table.sum(axis=1, keepdims=True)
+    ends = numpy.cumsum(posterior.potentials.lengths)
+    doc = numpy.searchsorted(ends, begin[is_first], side="right")
+    if terms["per_label"] or terms["found"] == "exact":
+        scores = (1 - SMOOTHING) * table + SMOOTHING * total / table.shape[1]
+    else:
+        scores = total * (numpy.arange(table.shape[1]) == table.argmax(axis=1)[:, None])
+    if terms["by"] == "doc":
+        n = numpy.zeros((len(ends), table.shape[1] if terms["per_label"] else 1))
+        numpy.add.at(n, doc, table if terms["per_label"] else total)
+        scores = scores / numpy.sqrt(numpy.maximum(n, 1))[doc]
+    extent, label = numpy.nonzero(scores >= FINEST / 10)
+    first = numpy.flatnonzero(is_first)[extent]
+    return Entities(begin[first], end[first], label), scores[extent, label]
+
+
+def is_new(entities: Entities, known: Entities) -> Array1d:
+    """True for entities that are not among the known ones. Shape: (E,)"""
+    there = set(zip(*(column.tolist() for column in known)))
+    new = [e not in there for e in zip(*(column.tolist() for column in entities))]
+    return numpy.asarray(new, dtype=bool)
+
+
+def _select(spans: ScoredSpans, which: Array1d) -> ScoredSpans:
+    assert spans.probs is not None
+    entities = Entities(*(column[which] for column in spans.entities))
+    return spans._replace(entities=entities, probs=spans.probs[which])
 
 
 def _unset(entities: Entities, tokens: TokenAttrs) -> Entities:
@@ -206,7 +300,7 @@ def annotate(
     strings (StringStore): The strings of their vocabulary.
     confidence (Optional[Confidence]): Where to write probabilities.
     """
-    tokens, predicted, alternatives = prediction
+    tokens, predicted = prediction.tokens, prediction.predicted
     ends = numpy.cumsum(tokens.lengths).tolist()
     preset = tokens.is_annotated
     groups = _by_doc(docs, predicted, tokens, strings)
@@ -214,10 +308,15 @@ def annotate(
         _set_ents(doc, spans, preset=preset[end - len(doc) : end])
         if confidence is not None:
             _set_group(doc, confidence.spans_key, spans, probs)
-    if confidence is not None and confidence.least is not None:
-        assert alternatives is not None
-        for doc, (spans, probs) in zip(docs, _by_doc(docs, alternatives, tokens, strings)):
-            _set_group(doc, confidence.alternatives_key, spans, probs)
+    if confidence is None:
+        return
+    others = [(confidence.guaranteed_key, prediction.guaranteed)]
+    if confidence.least is not None:
+        others.append((confidence.alternatives_key, prediction.alternatives))
+    for key, found in others:
+        if found is not None:
+            for doc, (spans, probs) in zip(docs, _by_doc(docs, found, tokens, strings)):
+                _set_group(doc, key, spans, probs)
 
 
 class Hypothesis(NamedTuple):

@@ -97,7 +97,7 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
         self.name = name
         self.scorer = scorer
         self.sentence_boundaries = sentence_boundaries
-        self._rehearsal_model: Optional[Model[List[Doc], Potentials]] = None
+        self._rehearsal_model: Optional[Model] = None
         self.cfg: Dict[str, Any] = {
             "labels": [],
             "scheme": scheme,
@@ -106,7 +106,9 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
             "n_examples": 0,
             "cost_tables": [],
             "temperature": Temperature()._asdict(),
+            "guarantee": None,
         }
+        self.meta: Dict[str, Any] = {}
         self._configured: Dict[str, Any] = {}
         self.set_decoding(decoding or make_viterbi())
         self.set_confidence(confidence)
@@ -114,11 +116,6 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
             name, vocab.strings, loss, weights=weights, incorrect_spans_key=incorrect_spans_key
         )
         self._tags = Tags((), scheme, outside)
-
-    @property
-    def label_data(self) -> Tuple[str, ...]:
-        """The labels in the form that `initialize` takes."""
-        return self.labels
 
     def add_label(self, label: str) -> int:
         """Add a label. A trained model keeps what it has learned about the others.
@@ -135,6 +132,7 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
             )
         if label in self.labels:
             return 0
+        self.drop_guarantee(f"add_label({label!r})")
         self.cfg["labels"].append(label)
         self.vocab.strings.add(label)
         if self.model.has_dim("nO"):
@@ -175,8 +173,8 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
         for stage in self.objective.loss.stages:
             stage.forget()
         self.check_decoding(self.tags)
-        self.cfg["temperature"] = Temperature()._asdict()
-        self.cfg["progress"] = Progress()._asdict()
+        self.drop_guarantee("training")
+        self.cfg.update(temperature=Temperature()._asdict(), progress=Progress()._asdict())
         self.set_output(len(self.chain_tags))
         self.model.initialize(X=[eg.predicted for eg in _first(get_examples)])
         if first_pass := first_pass_of(self.model):
@@ -211,9 +209,9 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
         docs = list(docs)
         tokens = read_presets(docs)
         if not len(tokens.iob):
-            return Prediction(tokens, NOTHING, NOTHING)
-        posterior = self._posterior(docs, tokens)
-        return score_spans(self.decode(posterior), posterior, tokens, self.confidence)
+            return Prediction(tokens, NOTHING, NOTHING, NOTHING)
+        posterior, guarantee = self._posterior(docs, tokens), self.guarantee
+        return score_spans(self.decode(posterior), posterior, tokens, self.confidence, guarantee)
 
     def set_annotations(self, docs: Iterable[Doc], prediction: Prediction) -> None:
         """Write predicted entities to docs. Preset annotation stays as it is.
@@ -302,6 +300,7 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
         losses: Optional[Dict[str, float]],
     ) -> Dict[str, float]:
         """Update the model with the gradient of a loss. Batches without tokens have none."""
+        self.drop_guarantee("training")
         losses = {} if losses is None else losses
         losses.setdefault(self.name, 0.0)
         docs = [eg.predicted for eg in examples]

@@ -84,7 +84,7 @@ def make_cost_sensitive_ner(
     confidence (Optional[Confidence]): Where to write the probabilities of entities.
     scorer (Optional[Callable]): The scoring method.
     """
-    return CostSensitiveNER(
+    ner = CostSensitiveNER(
         nlp.vocab,
         model,
         name,
@@ -98,3 +98,5 @@ def make_cost_sensitive_ner(
         confidence=confidence,
         scorer=scorer,
     )
+    ner.meta = nlp.meta
+    return ner

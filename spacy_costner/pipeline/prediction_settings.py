@@ -15,11 +15,12 @@ from ..decoding import DecodedSpans, Decoding, MinCost, Posterior
 from ..tags import Tags
 from ..types import Cost
 from .annotations import Confidence, checked, register
+from .guarantee import GuaranteedPipe
 from .objective import Objective
-from .serialization import SAVED_ONLY, Cfg, SavedPipe, check_names
+from .serialization import SAVED_ONLY, Cfg, check_names
 
 
-class PredictionSettings(SavedPipe):
+class PredictionSettings(GuaranteedPipe):
     """A component with settings of prediction."""
 
     objective: Objective
@@ -31,6 +32,11 @@ class PredictionSettings(SavedPipe):
     def labels(self) -> Tuple[str, ...]:
         """The labels of the component."""
         return tuple(self.cfg["labels"])
+
+    @property
+    def label_data(self) -> Tuple[str, ...]:
+        """The labels in the form that `initialize` takes."""
+        return self.labels
 
     @property
     def tags(self) -> Tags:
@@ -78,6 +84,7 @@ class PredictionSettings(SavedPipe):
         """
         if self.labels and self.model.has_dim("nO"):
             decoding.check(self.tags, decoding.settings)
+        self.drop_guarantee("another decoding")
         self._decoding = decoding
         self.cfg["decoding"] = deepcopy(decoding.settings)
         self._configured["decoding"] = deepcopy(decoding.settings)
@@ -133,6 +140,7 @@ class PredictionSettings(SavedPipe):
             self.vocab.strings.add(label)
         if self.confidence is not None:
             register(self.confidence)
+        _ = self.guarantee  # dropped if the config, or an edited cfg, has changed what it holds for
 
 
 def load_settings(cfg: Cfg, configured: Cfg, saved: Cfg) -> Optional[Any]:

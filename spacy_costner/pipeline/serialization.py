@@ -43,7 +43,7 @@ DIGEST = "digest"
 SAVED_ONLY = (DIGEST, "configured", "decoding_tables")
 """The keys that only a saved `cfg` has."""
 
-BEFORE_0_3 = {"outside": SINGLE}
+BEFORE_0_3 = {"outside": SINGLE, "guarantee": None}
 """What a saved `cfg` of an earlier version lacks."""
 
 EDITABLE = ("decoding", "confidence", "temperature", "progress", "n_examples")

@@ -1,0 +1,202 @@
+"""Thresholds with a guaranteed risk: conformal risk control, and learn then test.
+
+The set of a doc has all spans with at least a threshold as score. Each of n calibration docs has a
+loss L_i in [0, 1] at each threshold. Calibration docs and the docs to come have to be exchangeable:
+drawn from the same source, in any order.
+
+Angelopoulos et al., 2022, "Conformal Risk Control", arXiv 2208.02814. Bates et al., 2021,
+"Distribution-Free, Risk-Controlling Prediction Sets", arXiv 2101.02703. Angelopoulos et al., 2021,
+"Learn then Test", arXiv 2110.01052.
+"""
+
+import math
+from typing import NamedTuple, Optional
+
+import numpy
+from thinc.types import Array1d, Floats1d, Ints1d
+
+MOST_DOCS = 2**22
+"""The largest number of docs that `docs_needed` tries."""
+
+
+class Losses(NamedTuple):
+    """The losses of n docs, which fall as the threshold falls.
+
+        sum_i L_i(t) = least + sum_{j: found_at_j < t} weight_j
+
+    found_at (Floats1d): The highest threshold at which each entity is found; above 1 if it always
+        is, 0 if it never is. Shape: (E,)
+    weight (Floats1d): What missing it adds to the losses. Shape: (E,)
+    least (float): The losses where nothing is missed.
+    n (int): The number of docs.
+    binary (bool): Whether each loss is 0 or 1.
+    """
+
+    found_at: Floats1d
+    weight: Floats1d
+    least: float
+    n: int
+    binary: bool = False
+
+    def mean(self, thresholds: Floats1d) -> Floats1d:
+        """The mean loss at thresholds. Shape: (S,)"""
+        order = numpy.argsort(self.found_at)
+        missed = numpy.concatenate([[0.0], numpy.cumsum(self.weight[order])])
+        n_missed = numpy.searchsorted(self.found_at[order], thresholds)
+        return (self.least + missed[n_missed]) / max(self.n, 1)
+
+
+def miss_losses(
+    found_at: Floats1d, doc: Ints1d, limit: float, *, by: str = "doc", most: int = 1
+) -> Losses:
+    """The losses of docs with entities, for what is missed of them.
+
+        L_i = missed_i / entities_i                                     by doc
+        L_i = 1 if missed_i > 0, else 0                                 any
+        L_i = (missed_i - limit entities_i) / most + limit              by entity
+
+    The mean of the last is at most the limit where sum_i missed_i <= limit sum_i entities_i.
+
+    found_at (Floats1d): See `Losses`. Shape: (E,)
+    doc (Ints1d): The doc of each entity. Docs without entities don't count. Shape: (E,)
+    limit (float): The miss rate.
+    by (str): "doc", "any" or "entity".
+    most (int): By entity: the most entities that a doc may have, fixed before the docs are seen.
+    RETURNS (Losses): The losses.
+    RAISES (ValueError): If a doc has more entities.
+
+    By entity: Angelopoulos et al., 2022, with B = (1 - limit) most, rescaled to [0, 1].
+    """
+    _, doc, sizes = numpy.unique(doc, return_inverse=True, return_counts=True)
+    n = len(sizes)
+    if by == "doc":
+        return Losses(found_at, 1.0 / sizes[doc], 0.0, n)
+    if by == "any":
+        order = numpy.lexsort((found_at, doc))
+        hardest = found_at[order[numpy.cumsum(sizes) - sizes]]
+        return Losses(hardest, numpy.ones(n), 0.0, n, binary=True)
+    if n and sizes.max() > most:
+        raise ValueError(
+            f"most: expected docs of at most {most} entities, got one of {sizes.max()}"
+        )
+    least = limit * float((most - sizes).sum()) / most
+    return Losses(found_at, numpy.full(len(doc), 1.0 / most), least, n)
+
+
+def threshold(
+    losses: Losses, limit: float, *, delta: Optional[float] = None, floor: float = 0.0
+) -> Optional[float]:
+    """The largest threshold with a guaranteed risk.
+
+        max {t: (n mean(t) + 1) / (n + 1) <= limit}         E[L] <= limit        no delta
+        max {t: p_value(mean(t)) <= delta}                  P(E[L] > limit) <= delta
+
+    The first holds in the mean over calibration docs and the next doc, the second for all but a
+    share of delta of all calibrations. As losses fall with the threshold, all below it pass too.
+
+    losses (Losses): The losses of the calibration docs.
+    limit (float): The limit of the risk.
+    delta (Optional[float]): The share of calibrations that may fail; None: in the mean.
+    floor (float): The least threshold.
+    RETURNS (Optional[float]): From the floor to 1; None if no threshold passes.
+
+    Angelopoulos et al., 2022, eq 4, with B = 1; Bates et al., 2021, Theorem 1.
+    """
+    found_at = losses.found_at
+    there = found_at[(found_at >= floor) & (found_at <= 1)]
+    candidates = numpy.unique(numpy.append(there, [floor, 1.0]))
+    mean = losses.mean(candidates)
+    if delta is None:
+        passed = (losses.n * mean + 1) / (losses.n + 1) <= limit + 1e-12
+    else:
+        passed = p_values(mean, limit, losses.n, binary=losses.binary) <= delta
+    return float(candidates[passed][-1]) if passed.any() else None
+
+
+def p_values(means: Floats1d, limit: float, n: int, *, binary: bool = False) -> Floats1d:
+    """The Hoeffding-Bentkus p-value of the hypothesis that the risk is above a limit.
+
+        min(exp(-n h(min(mean, limit), limit)),  e P(Binomial(n, limit) <= ceil(n mean)))
+        h(a, b) = a log(a / b) + (1 - a) log((1 - a) / (1 - b))
+
+    means (Floats1d): Mean losses of n docs, each loss from 0 to 1. Shape: (S,)
+    limit (float): The limit, between 0 and 1.
+    n (int): The number of docs.
+    binary (bool): Whether losses are 0 or 1: P(Binomial(n, limit) <= n mean) is then exact.
+    RETURNS (Floats1d): The p-values. Shape: (S,)
+
+    Bates et al., 2021, section 3.1; Angelopoulos et al., 2021.
+    """
+    cumulative = _binomial(n, limit)
+    tail = cumulative[numpy.clip(numpy.ceil(n * means - 1e-9), 0, n).astype("int64")]
+    if binary:
+        return tail
+    a = numpy.clip(means, 0.0, limit)
+    with numpy.errstate(divide="ignore", invalid="ignore"):
+        some = numpy.where(a > 0, a * numpy.log(a / limit), 0.0)
+    h = some + (1 - a) * numpy.log((1 - a) / (1 - limit))
+    return numpy.minimum(numpy.minimum(numpy.exp(-n * h), math.e * tail), 1.0)
+
+
+def _binomial(n: int, p: float) -> Floats1d:
+    """P(Binomial(n, p) <= k) for k = 0..n. Shape: (n + 1,)"""
+    k = numpy.arange(1, n + 1)
+    steps = numpy.log((n - k + 1) / k) + math.log(p) - math.log1p(-p)
+    logs = numpy.concatenate([[0.0], numpy.cumsum(steps)]) + n * math.log1p(-p)
+    return numpy.minimum(numpy.cumsum(numpy.exp(logs)), 1.0)
+
+
+def docs_needed(mean: float, limit: float, *, delta: Optional[float] = None) -> Optional[int]:
+    """How many docs it takes to meet a limit, if their mean loss is this.
+
+    mean (float): The mean loss. 0: the number that is needed however good the scores.
+    limit (float): The limit of the risk.
+    delta (Optional[float]): As in `threshold`.
+    RETURNS (Optional[int]): 1 / limit - 1 at least; None if the mean is not below the limit, or
+        it takes more than `MOST_DOCS`.
+    """
+    if mean >= limit:
+        return None
+    if delta is None:
+        return math.ceil((1 - limit) / (limit - mean) - 1e-9)
+    low, high = 0, 1
+    while high <= MOST_DOCS and p_values(numpy.asarray([mean]), limit, high)[0] > delta:
+        low, high = high, 2 * high
+    while high - low > 1 and high <= MOST_DOCS:
+        middle = (low + high) // 2
+        passed = p_values(numpy.asarray([mean]), limit, middle)[0] <= delta
+        low, high = (low, middle) if passed else (middle, high)
+    return high if high <= MOST_DOCS else None
+
+
+def false_alarm_risk(
+    scores: Floats1d, wrong: Array1d, doc: Ints1d, n_docs: int, thresholds: Floats1d
+) -> Floats1d:
+    """The mean over docs of the share of the set that is wrong; 0 for an empty set.
+
+    scores (Floats1d): The scores of spans. Shape: (S,)
+    wrong (Array1d): True for those that are wrong. Shape: (S,)
+    doc (Ints1d): Their docs, from 0 to n_docs - 1. Shape: (S,)
+    n_docs (int): The number of docs.
+    thresholds (Floats1d): Thresholds, descending. Shape: (T,)
+    RETURNS (Floats1d): The risk at each threshold. Shape: (T,)
+    """
+    first = numpy.searchsorted(-thresholds, -scores)
+    cell, size = doc * (len(thresholds) + 1) + first, n_docs * (len(thresholds) + 1)
+    shape = (n_docs, len(thresholds) + 1)
+    in_set = numpy.bincount(cell, minlength=size).reshape(shape).cumsum(axis=1)
+    n_wrong = numpy.bincount(cell, weights=wrong, minlength=size).reshape(shape).cumsum(axis=1)
+    return (n_wrong / numpy.maximum(in_set, 1)).mean(axis=0)[:-1]
+
+
+def fixed_sequence(p: Floats1d, delta: float) -> int:
+    """Test hypotheses in an order that was fixed before, up to the first that is not rejected.
+
+    p (Floats1d): Their p-values, in this order. Shape: (T,)
+    delta (float): The probability that any rejection is wrong is at most this.
+    RETURNS (int): How many are rejected.
+
+    Angelopoulos et al., 2021: fixed sequence testing.
+    """
+    kept = numpy.flatnonzero(p > delta)
+    return int(kept[0]) if len(kept) else len(p)
