@@ -24,7 +24,7 @@ from .lbfgs import minimise, scipy_minimize
 from .objective import TotalLoss
 from .online import INTERRUPTED, Trained, read_batches, train
 from .pieces import batch_pieces
-from .preparation import annotate, component_to_fit, evaluate, prepare, save
+from .preparation import Preparation, annotate, component_to_fit, evaluate, prepare, save
 from .zscore import ZScoreEquations
 
 __all__ = [
@@ -35,15 +35,18 @@ __all__ = [
     "Trained",
     "ZScoreEquations",
     "annotate",
+    "check_end",
     "check_loss",
     "component_to_fit",
     "describe_fit",
     "fit",
     "fit_online",
     "minimise",
+    "prepare",
     "read_batches",
     "solve",
     "train",
+    "train_online",
 ]
 
 DEV_SCORES = {"ents_f": "F", "ents_p": "precision", "ents_r": "recall"}
@@ -131,6 +134,19 @@ def fit_online(
     RAISES (ValueError): If the config's component can't be fitted, or it has no end.
     """
     ready = prepare(config, output_path, lambda nlp, ner: check_end(nlp))
+    trained = train_online(ready, n_seeds=n_seeds, on_epoch=on_epoch)
+    scores = evaluate(ready.nlp, ready.dev_corpus)
+    path = save(ready, scores, trained.value, output_path)
+    return Fitted(path, trained, linear_part(ready.ner.model)[1].rows.size, scores)
+
+
+def train_online(ready: Preparation, *, n_seeds: int = 1, on_epoch: OnStep = ignore) -> Trained:
+    """Train the linear model of a pipeline: see `fit_online`.
+
+    ready (Preparation): The pipeline. Its weights are set.
+    n_seeds (int), on_epoch (Callable): See `fit_online`.
+    RETURNS (Trained): The last training.
+    """
     nlp, ner, training = ready.nlp, ready.ner, ready.training
     batches = batch_pieces(ner, ready.examples, training["batcher"], random.shuffle)
     optimizer = training["optimizer"]
@@ -148,9 +164,7 @@ def fit_online(
         if trained.reason == INTERRUPTED:
             break
     weights.restart((total / n_trained).astype("float32"))
-    scores = evaluate(nlp, ready.dev_corpus)
-    path = save(ready, scores, trained.value, output_path)
-    return Fitted(path, trained, weights.rows.size, scores)
+    return trained
 
 
 def is_solvable(ner: CostSensitiveNER) -> bool:

@@ -2,7 +2,7 @@
 
 from math import isfinite
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Sequence
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence
 
 from spacy.language import Language
 from spacy.schemas import ConfigSchemaTraining
@@ -45,21 +45,28 @@ class Preparation(NamedTuple):
 
 
 def prepare(
-    config: Config, output_path: Path, check: Callable[[Language, CostSensitiveNER], None]
+    config: Config,
+    output_path: Optional[Path],
+    check: Callable[[Language, CostSensitiveNER], None],
+    corpus: Optional[Corpus] = None,
 ) -> Preparation:
     """Prepare a pipeline for fitting. The training corpus is read once, for initialization
     and for training, which spaCy's `init_nlp` doesn't do; that takes longest.
 
     config (Config): A config for `spacy train`.
-    output_path (Path): Where the pipeline will go, as "model-last".
+    output_path (Optional[Path]): Where the pipeline will go, as "model-last"; None if it won't be
+        saved.
     check (Callable): Raises an error if the component can't be fitted so. Nothing has been read
         then.
+    corpus (Optional[Corpus]): Reads the training corpus in place of the config's. The config's dev
+        corpus isn't used then: there is none.
     RETURNS (Preparation): The pipeline and what belongs to it.
     RAISES (ValueError): If another component than ours would have to be trained, there is a
         setting that nothing reads, or the output can't go there.
     """
     check_settings(config)
-    check_folder(output_path / DIR_MODEL)
+    if output_path is not None:
+        check_folder(output_path / DIR_MODEL)
     seed = config.interpolate()["training"].get("seed")
     if seed is not None:
         fix_random_seed(seed)
@@ -68,9 +75,11 @@ def prepare(
     training = registry.resolve(resolved["training"], schema=ConfigSchemaTraining)
     ner = component_to_fit(nlp, training["frozen_components"])
     check(nlp, ner)
-    train_corpus, dev_corpus = resolve_dot_names(
-        resolved, [training["train_corpus"], training["dev_corpus"]]
-    )
+    if corpus is None:
+        names = [training["train_corpus"], training["dev_corpus"]]
+        train_corpus, dev_corpus = resolve_dot_names(resolved, names)
+    else:
+        train_corpus, dev_corpus = corpus, lambda nlp: ()
     examples = list(train_corpus(nlp))
     sourced = [
         name
