@@ -6,6 +6,7 @@ spaCy imports this package through its entry point in the group `spacy_cli`.
 import typer
 from spacy.cli._util import app
 
+from .audit import audit_cli
 from .calibrate import calibrate_cli
 from .check import check_cli
 from .compare import compare_cli
@@ -34,5 +35,6 @@ costner.command("tune")(tune_cli)
 costner.command("check", context_settings=OVERRIDES)(check_cli)
 costner.command("explain")(explain_cli)
 costner.command("report")(report_cli)
+costner.command("audit", context_settings=OVERRIDES)(audit_cli)
 costner.command("convert")(convert_cli)
 costner.command("init")(init_cli)

@@ -7,7 +7,7 @@ from .columns import write_columns
 from .corpus import make_reader, read_docs
 from .files import CorpusError, corpus_files
 from .found import DEFAULTS, Found, ReadOptions, check_options
-from .jsonl import Task, TaskSpan, TaskToken, read_tasks, write_tasks
+from .jsonl import Task, TaskSpan, TaskToken, read_tasks, task_to_json, write_tasks
 from .offsets import doc_to_task, task_to_doc
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "read_docs",
     "read_tasks",
     "task_to_doc",
+    "task_to_json",
     "write_columns",
     "write_tasks",
 ]
