@@ -88,7 +88,8 @@ def rank(folds: Sequence[Fold], docs: Sequence[Doc], cost: Optional[Cost] = None
 
     c(a, b) is the cost of annotating b where a is right, over the mean cost, and p is the
     probability of exactly these tokens as an entity of that label, or of no entity in them. For
-    places without an annotated entity log 2 is added. Places don't overlap: of those that do, the first counts.
+    places without an annotated entity log 2 is added. Places don't overlap: of those that do, the
+    first counts.
 
     folds (Sequence[Fold]): The docs with their posterior.
     docs (Sequence[Doc]): The annotated docs.
