@@ -96,9 +96,8 @@ def apply_cli(docs: List[Doc], path: Path, output_path: Optional[Path], as_json:
     if output_path is None:
         raise ValueError("audit: output: expected the corrected corpus with --apply, got none")
     check_suffix(output_path)
-    found = correct(docs, path)
-    write_corpus(output_path, found.docs)
-    numbers = {"accepted": found.n_accepted, "rejected": found.n_rejected}
+    numbers = correct(docs, path)
+    write_corpus(output_path, docs)
     if as_json:
         typer.echo(json.dumps(numbers))
     else:

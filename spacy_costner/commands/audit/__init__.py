@@ -11,12 +11,11 @@ from ..report.findings import find_pricing
 from .cross_fit import Fold, assign_folds, cross_fit
 from .page import page
 from .suspects import KINDS, Suspect, make_cost, rank
-from .tasks import Corrected, correct, suspect_to_task
+from .tasks import correct, suspect_to_task
 
 __all__ = [
     "KINDS",
     "Audit",
-    "Corrected",
     "Fold",
     "Suspect",
     "assign_folds",

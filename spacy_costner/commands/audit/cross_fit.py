@@ -30,12 +30,10 @@ class Fold(NamedTuple):
 
     docs (Ints1d): Their numbers in the corpus. Shape: (D,)
     dev (DevPredictions): Their annotation and calibrated posterior, by a model trained on others.
-    trained_on (Ints1d): The numbers of those others.
     """
 
     docs: Ints1d
     dev: DevPredictions
-    trained_on: Ints1d
 
 
 def assign_folds(n_docs: int, n_folds: int, seed: Optional[int] = None) -> Ints1d:
@@ -92,7 +90,7 @@ def cross_fit(
         inside, outside = numpy.flatnonzero(fold != i), numpy.flatnonzero(fold == i)
         nlp, name = _train([docs[j] for j in inside.tolist()], labels, config, n_seeds)
         held_out = _examples(nlp, [docs[j] for j in outside.tolist()], labels)
-        found.append(Fold(outside, predict_dev(nlp, name, held_out), inside))
+        found.append(Fold(outside, predict_dev(nlp, name, held_out)))
         on_fold()
     return _calibrated(found)
 

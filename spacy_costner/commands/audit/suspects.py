@@ -1,11 +1,12 @@
 """Rank the places of a corpus by how probably their annotation is wrong."""
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import numpy
 from spacy.tokens import Doc
-from thinc.types import Floats1d, Floats2d, Ints1d
+from thinc.types import Array1d, Floats2d, Ints1d
 
 from ...decoding import LEAST
 from ...tags import Entities, Tags
@@ -27,6 +28,9 @@ Entity = Tuple[int, int, str]
 """First token, the one after the last, label."""
 Cost = Callable[[Optional[Entity], Optional[Entity]], float]
 """Takes what is true and what is annotated to the cost of that mistake. None: no entity."""
+
+Pair = Tuple[Optional[Entity], Optional[Entity]]
+"""What is annotated, and what there may be instead."""
 
 
 class Suspect(NamedTuple):
@@ -65,22 +69,6 @@ class Suspect(NamedTuple):
         return min(begins), max(ends)
 
 
-class Readings(NamedTuple):
-    """Readings of places of a fold. A row is an annotated entity or a place without any, and
-    something else that it may be.
-
-    given, other (Ints1d): The number of the annotated entity; of the likely one. -1: no entity.
-    score (Floats1d): The score of the other one.
-    p_given, p_other (Floats1d): Their probabilities. Shapes: (R,)
-    """
-
-    given: Ints1d
-    other: Ints1d
-    score: Floats1d
-    p_given: Floats1d
-    p_other: Floats1d
-
-
 def rank(folds: Sequence[Fold], docs: Sequence[Doc], cost: Optional[Cost] = None) -> List[Suspect]:
     """Find the best other reading of each place, and sort places by it.
 
@@ -96,123 +84,103 @@ def rank(folds: Sequence[Fold], docs: Sequence[Doc], cost: Optional[Cost] = None
     cost (Optional[Cost]): The cost of mistakes.
     RETURNS (List[Suspect]): All places with a score, the most probable mistakes first.
     """
-    every = [suspect for fold in folds for suspect in _suspects_of(fold, cost)]
-    every.sort(key=lambda suspect: -suspect.score)
-    taken: Set[Tuple[int, int]] = set()
-    kept = []
-    for suspect in every:
-        tokens = {(suspect.doc, token) for token in range(*suspect.extent)}
-        if not tokens & taken:
-            taken |= tokens
-            kept.append(suspect)
-    return compare_elsewhere(kept, docs)
+    found = [suspect for fold in folds for suspect in _suspects_of(fold, cost)]
+    return compare_elsewhere(sorted(found, key=lambda suspect: -suspect.score), docs)
 
 
 def _suspects_of(fold: Fold, cost: Optional[Cost]) -> Iterator[Suspect]:
-    """The best other reading of each place of a fold."""
-    dev = fold.dev
-    likely, probs = dev.posterior.likely_entities(LEAST)
+    """The places of a fold, by score."""
+    dev, posterior = fold.dev, fold.dev.posterior
+    likely, probs = posterior.likely_entities(LEAST)
     known = dev.counts(likely)
     likely, probs = select(likely, known), probs[known]
-    names = dev.posterior.tags.labels
-    gold, others = ([*_named(some, names)] for some in (dev.gold, likely))
-    found = _readings(fold, likely, probs, _weigher(gold, others, cost))
-    starts = numpy.cumsum([0, *dev.posterior.potentials.lengths])
-    last = numpy.lexsort((found.score, found.given))
-    is_best = numpy.append(found.given[last][1:] != found.given[last][:-1], True)
-    is_best |= found.given[last] < 0
-    for i in last[is_best].tolist():
-        place = gold[found.given[i]] if found.given[i] >= 0 else others[found.other[i]]
-        rather = [others[found.other[i]]] if found.other[i] >= 0 else []
-        annotated, rather = _complete(place, rather, (gold, dev.gold), (others, likely, probs))
-        doc = int(numpy.searchsorted(starts, place[0], side="right")) - 1
+    gold, others = ([*_named(some, posterior.tags.labels)] for some in (dev.gold, likely))
+    given, other = _pair(dev.gold, likely)
+    p_gold, p_no_gold = posterior.entity_probs(dev.gold), posterior.outside_probs(*dev.gold[:2])
+    p_no_other = posterior.outside_probs(*likely[:2])
+    p_given = numpy.where(given < 0, _at(p_no_other, other), _at(p_gold, given))
+    p_other = numpy.where(other < 0, _at(p_no_gold, given), _at(probs, other))
+    or_none: List[List[Optional[Entity]]] = [[*gold, None], [*others, None]]
+    pairs = [(or_none[0][i], or_none[1][j]) for i, j in zip(given.tolist(), other.tolist())]
+    if_other, if_given = _weights(pairs, cost)
+    score = numpy.log(if_other * p_other + LEAST) - numpy.log(if_given * p_given + LEAST)
+    score += numpy.where(given < 0, numpy.log(MISSING_ODDS), 0.0)
+    starts = numpy.cumsum([0, *posterior.potentials.lengths])
+    taken = numpy.zeros(starts[-1], dtype=bool)
+    probable = [others[i] for i in numpy.flatnonzero(probs > PROBABLE)]
+    for i in numpy.argsort(-score, kind="stable").tolist():
+        annotated, rather = _complete(pairs[i], gold, probable)
+        begin, end = _extent([*annotated, *rather])
+        if taken[begin:end].any():
+            continue
+        taken[begin:end] = True
+        doc = int(numpy.searchsorted(starts, begin, side="right")) - 1
         yield Suspect(
             doc=int(fold.docs[doc]),
             kind=_kind(annotated, rather),
-            score=float(found.score[i]),
-            annotated=_shift(annotated, starts[doc]),
-            rather=_shift(rather, starts[doc]),
-            prob_annotated=float(found.p_given[i]),
-            prob_rather=float(found.p_other[i]),
+            score=float(score[i]),
+            annotated=_shift(annotated, int(starts[doc])),
+            rather=_shift(rather, int(starts[doc])),
+            prob_annotated=float(p_given[i]),
+            prob_rather=float(p_other[i]),
         )
 
 
-Weigh = Callable[[Ints1d, Ints1d], Floats2d]
-"""Takes the `given` and `other` of readings to the costs of two mistakes: annotating what is given
-where the other is right, and the other way round. Shape: (2, R)"""
-
-
-def _weigher(gold: List[Entity], others: List[Entity], cost: Optional[Cost]) -> Weigh:
-    """Weigh by a cost, in units of the mean cost."""
-
-    def weigh(given: Ints1d, other: Ints1d) -> Floats2d:
-        if cost is None or not len(given):
-            return numpy.ones((2, len(given)))
-        pairs = [
-            (gold[i] if i >= 0 else None, others[j] if j >= 0 else None)
-            for i, j in zip(given.tolist(), other.tolist())
-        ]
-        costs = numpy.asarray([(cost(b, a), cost(a, b)) for a, b in pairs]).T
-        return costs / max(costs.mean(), 1e-12)
-
-    return weigh
-
-
-def _readings(fold: Fold, likely: Entities, probs: Floats1d, weigh: Weigh) -> Readings:
-    """All readings of all places."""
-    posterior, gold = fold.dev.posterior, fold.dev.gold
-    p_gold = posterior.entity_probs(gold)
+def _pair(gold: Entities, likely: Entities) -> Tuple[Ints1d, Ints1d]:
+    """The readings of all places: an annotated entity or none, -1, and another that overlaps it or
+    none. Shapes: (R,)"""
     first = numpy.searchsorted(gold.end, likely.begin, side="right")
-    n_overlapping = numpy.searchsorted(gold.begin, likely.end) - first
-    other = numpy.repeat(numpy.arange(len(probs)), n_overlapping)
-    nth = numpy.arange(len(other)) - numpy.repeat(
-        numpy.cumsum(n_overlapping) - n_overlapping, n_overlapping
+    last = numpy.searchsorted(gold.begin, likely.end)
+    other = numpy.repeat(numpy.arange(len(first)), numpy.maximum(last - first, 1))
+    given = numpy.arange(len(other)) - numpy.searchsorted(other, other) + first[other]
+    given = numpy.where((last == first)[other], -1, given)
+    same = [_at(a, given) == b[other] for a, b in zip(gold, likely)]
+    is_other = (given < 0) | ~numpy.logical_and.reduce(same)
+    every = numpy.arange(len(gold.begin))
+    none = numpy.full(len(every), -1)
+    return (
+        numpy.concatenate([every, given[is_other]]),
+        numpy.concatenate([none, other[is_other]]),
     )
-    given = first[other] + nth
-    pairs = [(a[given], b[other]) for a, b in zip(gold, likely)]
-    is_other = ~numpy.logical_and.reduce([a == b for a, b in pairs])
-    given, other = given[is_other], other[is_other]
-    free = numpy.flatnonzero(n_overlapping == 0)
-    everyone, none = numpy.arange(len(p_gold)), numpy.full(len(p_gold), -1)
-    columns = [
-        (given, other, p_gold[given], probs[other]),
-        (everyone, none, p_gold, posterior.outside_probs(gold.begin, gold.end)),
-        (
-            numpy.full(len(free), -1),
-            free,
-            posterior.outside_probs(likely.begin[free], likely.end[free]),
-            probs[free],
-        ),
-    ]
-    given, other, p_given, p_other = (numpy.concatenate(some) for some in zip(*columns))
-    if_other, if_given = weigh(given, other)
-    score = numpy.log(if_other * p_other + LEAST) - numpy.log(if_given * p_given + LEAST)
-    score += numpy.where(given < 0, numpy.log(MISSING_ODDS), 0.0)
-    return Readings(given, other, score, p_given, p_other)
+
+
+def _at(values: Array1d, places: Ints1d) -> Array1d:
+    """The values at some places; 0 at place -1."""
+    return numpy.append(values, 0)[places]
+
+
+def _weights(pairs: Sequence[Pair], cost: Optional[Cost]) -> Floats2d:
+    """What two mistakes cost, in units of the mean cost: annotating what is annotated where the
+    other one is right, and the other way round. Shape: (2, R)"""
+    if cost is None or not pairs:
+        return numpy.ones((2, len(pairs)))
+    costs = numpy.asarray([(cost(other, given), cost(given, other)) for given, other in pairs]).T
+    return costs / max(costs.mean(), 1e-12)
 
 
 def _complete(
-    place: Entity,
-    rather: List[Entity],
-    gold: Tuple[List[Entity], Entities],
-    likely: Tuple[List[Entity], Entities, Floats1d],
+    pair: Pair, gold: List[Entity], probable: List[Entity]
 ) -> Tuple[List[Entity], List[Entity]]:
-    """All annotated entities that a reading replaces, and the other probable ones in these tokens
-    that it has."""
-    named, entities = gold
-    begin, end = _extent([place, *rather])
-    first = int(numpy.searchsorted(entities.end, begin, side="right"))
-    annotated = named[first : int(numpy.searchsorted(entities.begin, end))]
-    begin, end = _extent([place, *rather, *annotated])
-    others, entities, probs = likely
-    first = int(numpy.searchsorted(entities.begin, begin))
-    last = int(numpy.searchsorted(entities.begin, end))
-    if rather:
-        for i in range(first, last):
-            apart = all(others[i][1] <= b or e <= others[i][0] for b, e, _ in rather)
-            if probs[i] > PROBABLE and others[i][1] <= end and apart:
-                rather = [*rather, others[i]]
+    """The annotated entities that a reading replaces, and its own: the other one of the pair and
+    the probable ones in the same tokens."""
+    given, other = pair
+    begin, end = _extent([entity for entity in pair if entity is not None])
+    annotated = _between(gold, begin, end)
+    if other is None:
+        return annotated, []
+    begin, end = _extent([*annotated, other])
+    rather = [other]
+    for entity in _between(probable, begin, end) if given is not None else ():
+        inside = begin <= entity[0] and entity[1] <= end
+        if inside and all(entity[1] <= b or e <= entity[0] for b, e, _ in rather):
+            rather.append(entity)
     return annotated, sorted(rather)
+
+
+def _between(entities: List[Entity], begin: int, end: int) -> List[Entity]:
+    """The entities with tokens between these. They are sorted by their ends, too."""
+    first = bisect_right(entities, begin, key=lambda entity: entity[1])
+    return entities[first : bisect_left(entities, end, key=lambda entity: entity[0])]
 
 
 def _extent(entities: Sequence[Entity]) -> Tuple[int, int]:

@@ -1,7 +1,7 @@
 """Suspects as lines of JSON to go through, and the corrections that were accepted."""
 
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Sequence, Tuple
 
 from spacy.tokens import Doc, Span
 
@@ -14,18 +14,8 @@ from .suspects import Entity, Suspect
 Characters = Tuple[int, int, str]
 """First character, the one after the last, label."""
 
-
-class Corrected(NamedTuple):
-    """A corrected corpus.
-
-    docs (List[Doc]): The docs.
-    n_accepted (int): Number of accepted lines.
-    n_rejected (int): Number of lines with another answer.
-    """
-
-    docs: List[Doc]
-    n_accepted: int
-    n_rejected: int
+Change = Tuple[Place, List[Entity], List[Entity]]
+"""A line, and the entities that it removes and adds."""
 
 
 def suspect_to_task(suspect: Suspect, docs: Sequence[Doc]) -> Task:
@@ -42,9 +32,9 @@ def suspect_to_task(suspect: Suspect, docs: Sequence[Doc]) -> Task:
     start = doc[begin].idx
     task = doc_to_task(doc[begin:end].as_doc())
     spans = task.spans or []
-    changed = {key(doc, entity, start) for entity in suspect.annotated}
+    changed = {_characters(doc, entity, start) for entity in suspect.annotated}
     kept = [span for span in spans if span[:3] not in changed]
-    rather = [TaskSpan(*key(doc, entity, start)) for entity in suspect.rather]
+    rather = [TaskSpan(*_characters(doc, entity, start)) for entity in suspect.rather]
     extra = {
         "annotated": [dict(zip(TaskSpan._fields, span[:3])) for span in spans],
         "doc": suspect.doc,
@@ -59,7 +49,7 @@ def suspect_to_task(suspect: Suspect, docs: Sequence[Doc]) -> Task:
     return task._replace(spans=sorted([*kept, *rather]), extra=extra)
 
 
-def key(doc: Doc, entity: Entity, start: int) -> Characters:
+def _characters(doc: Doc, entity: Entity, start: int) -> Characters:
     """An entity in characters of a part of its doc."""
     begin, end, label = entity
     return doc[begin].idx - start, doc[end - 1].idx + len(doc[end - 1]) - start, label
@@ -74,39 +64,35 @@ def describe(suspect: Suspect, doc: Doc) -> str:
     return " -> ".join(sides)
 
 
-def correct(docs: Sequence[Doc], path: Path) -> Corrected:
+def correct(docs: Sequence[Doc], path: Path) -> Dict[str, int]:
     """Correct a corpus by the accepted lines of an audit.
 
     A line is accepted unless its answer is "reject" or "ignore". What a line changes is the
     difference between its spans, which may have been edited, and those under "annotated".
 
-    docs (Sequence[Doc]): The docs that were audited. They are corrected in place.
+    docs (Sequence[Doc]): The docs that were audited. Their entities are corrected.
     path (Path): The lines.
-    RETURNS (Corrected): The docs.
+    RETURNS (Dict[str, int]): The number of lines that were "accepted", and "rejected" or ignored.
     RAISES (CorpusError): If something is no line of an audit of these docs, or two lines
         contradict each other; the message names the line.
     """
-    changes: Dict[int, List[Tuple[Place, List[Entity], List[Entity]]]] = {}
+    changes: Dict[int, List[Change]] = {}
     n_rejected = 0
     for place, task in read_tasks(path):
         if task.extra.get("answer", "accept") == "accept":
-            i, removed, added = read_change(docs, task, place)
+            i, removed, added = _read_change(docs, task, place)
             changes.setdefault(i, []).append((place, removed, added))
         else:
             n_rejected += 1
     for i, of_doc in changes.items():
         _change(docs[i], of_doc)
-    return Corrected(list(docs), sum(map(len, changes.values())), n_rejected)
+    return {"accepted": sum(map(len, changes.values())), "rejected": n_rejected}
 
 
-def read_change(
+def _read_change(
     docs: Sequence[Doc], task: Task, place: Place
 ) -> Tuple[int, List[Entity], List[Entity]]:
-    """Read what a line changes.
-
-    RETURNS (Tuple[int, List[Entity], List[Entity]]): The number of the doc, and the entities that
-        are removed from it and added to it, in its tokens.
-    """
+    """The doc that a line changes, and the entities that are removed from it and added to it."""
     i, start, annotated = (task.extra.get(name) for name in ("doc", "start", "annotated"))
     if type(i) is not int or type(start) is not int or not isinstance(annotated, list):
         raise place.refuse("expected a line of an audit, with doc, start and annotated")
@@ -134,7 +120,7 @@ def _to_tokens(doc: Doc, span: Characters, start: int, place: Place) -> Entity:
     return found.start, found.end, span[2]
 
 
-def _change(doc: Doc, changes: List[Tuple[Place, List[Entity], List[Entity]]]) -> None:
+def _change(doc: Doc, changes: List[Change]) -> None:
     """Change the entities of a doc. Tokens without annotation stay so, unless a span is added."""
     kept: Dict[Entity, Any] = {(ent.start, ent.end, ent.label_): ent for ent in doc.ents}
     outside = []
