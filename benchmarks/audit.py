@@ -72,20 +72,19 @@ def natural(docs: Sequence[Doc], rng: random.Random, lang: str) -> Iterator[Chan
     """Corruptions as a model confuses entities that it was not trained on."""
     config = load_config(SPARSE, overrides={"nlp.lang": lang, "system.seed": 7}, interpolate=False)
     suspects = rank(cross_fit(config, docs, seed=7), docs)
-    of_words: Dict[str, Counter] = {}
-    for doc in docs:
-        for ent in doc.ents:
-            of_words.setdefault(ent.text, Counter())[ent.label_] += 1
-    for doc_i, doc in enumerate(docs):
-        for ent in doc.ents:
-            others = sorted({*of_words[ent.text]} - {ent.label_})
-            if others and rng.random() < 0.05:
-                old, new = (ent.start, ent.end, ent.label_), (ent.start, ent.end, others[0])
-                yield doc_i, [old], [new], f"{LABEL} elsewhere"
+    ents = [(i, ent) for i, doc in enumerate(docs) for ent in doc.ents]
+    labels: Dict[str, Set[str]] = {}
+    for _, ent in ents:
+        labels.setdefault(ent.text, set()).add(ent.label_)
+    rng.shuffle(ents)
+    for i, ent in ents:
+        for label in sorted(labels[ent.text] - {ent.label_})[:1]:
+            extent = (ent.start, ent.end)
+            yield i, [(*extent, ent.label_)], [(*extent, label)], f"{LABEL} elsewhere"
     other = {MISSING: SPURIOUS, SPURIOUS: MISSING, LABEL: LABEL, BOUNDARY: BOUNDARY}
-    keyed = [(rng.random() ** (1 / max(s.prob_rather, 1e-9)), s) for s in suspects]
+    keyed = [(rng.random() ** (1 / max(s.prob_suggested, 1e-9)), s) for s in suspects]
     for _, s in sorted(keyed, key=lambda pair: -pair[0]):  # without replacement, by probability
-        yield s.doc, s.annotated, s.rather, other[s.kind]
+        yield s.doc, s.annotated, s.suggested, other[s.kind]
 
 
 def corrupt(docs: Sequence[Doc], changes: Iterator[Change]) -> Tuple[List[Doc], List[Item]]:
@@ -193,7 +192,8 @@ def main(path: str, config_path: str, lang: str, seeds: str = "1", how: str = "m
         seconds = process_time() - begin
         ours = [Item(s.doc, *s.extent, s.kind, s.score) for s in ranked]
         minus = [
-            item._replace(score=s.prob_rather - s.prob_annotated) for item, s in zip(ours, ranked)
+            item._replace(score=s.prob_suggested - s.prob_annotated)
+            for item, s in zip(ours, ranked)
         ]
         methods = {"audit": ours, "p - p": minus, **by_token(folds)}
         rows = []

@@ -99,16 +99,16 @@ def audited() -> Tuple[List[Doc], List[Planted], List[Suspect]]:
 
 def test_planted_mistakes_are_found(audited: Any) -> None:
     docs, planted, suspects = audited
-    first = [(s.doc, s.kind, s.annotated, s.rather) for s in suspects[: len(planted)]]
+    first = [(s.doc, s.kind, s.annotated, s.suggested) for s in suspects[: len(planted)]]
     assert sorted(first) == sorted(planted)
     assert {kind for _, kind, _, _ in first} == {*KINDS}
-    assert all(s.prob_rather > s.prob_annotated for s in suspects[: len(planted)])
-    assert all(s.prob_rather < s.prob_annotated for s in suspects[len(planted) :])
+    assert all(s.prob_suggested > s.prob_annotated for s in suspects[: len(planted)])
+    assert all(s.prob_suggested < s.prob_annotated for s in suspects[len(planted) :])
     scores = [suspect.score for suspect in suspects]
     assert scores == sorted(scores, reverse=True)
     label = next(s for s in suspects if s.kind == "wrong label")
     n_same = sum(docs[label.doc][slice(*label.extent)].text in doc.text for doc in docs) - 1
-    assert (label.as_annotated, label.as_rather) == (0, n_same) and label.is_inconsistent
+    assert (label.as_annotated, label.as_suggested) == (0, n_same) and label.is_inconsistent
 
 
 def test_places_do_not_overlap(audited: Any) -> None:

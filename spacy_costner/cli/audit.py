@@ -55,7 +55,7 @@ def audit_cli(
     """
     Find probable mistakes in the annotation of a corpus: wrong labels, wrong boundaries, missing
     and spurious entities. The linear model of the config is trained on all docs but those of a
-    fold, for each fold, and compares the annotation with other readings. Writes the most probable
+    fold, for each fold, and compares the annotation with alternatives. Writes the most probable
     mistakes as JSONL in Prodigy's form and as an HTML page. Delete the lines that you reject, or
     set "answer": "reject"; then run the command again with --apply and a new --output. Override
     settings as in `spacy train`, e.g. --nlp.lang es.
@@ -110,6 +110,6 @@ def show(found: Audit, docs: List[Doc]) -> None:
     typer.echo(f"{found.docs:,} docs, {found.tokens:,} tokens, {found.entities:,} entities\n")
     typer.echo(text_table([["kind", "places"], *found.kinds.items()]) + "\n")
     for suspect in found.suspects[:N_SHOWN]:
-        probs = f"{suspect.prob_annotated:.2f} -> {suspect.prob_rather:.2f}"
+        probs = f"{suspect.prob_annotated:.2f} -> {suspect.prob_suggested:.2f}"
         change = describe(suspect, docs[suspect.doc])
         typer.echo(f"{suspect.kind:15} doc {suspect.doc:<6} {probs}  {change}")

@@ -32,7 +32,7 @@ class Audit(NamedTuple):
     """The result of an audit.
 
     suspects (List[Suspect]): All places, the most probable mistakes first.
-    kinds (Dict[str, int]): For each of `KINDS`, the number of places where the other reading is
+    kinds (Dict[str, int]): For each of `KINDS`, the number of places where the suggestion is
         more probable than the annotation.
     docs (int): Number of docs.
     tokens (int): Number of tokens.
@@ -70,7 +70,7 @@ def audit(
     pricing = find_pricing(components[component_name(config, Path("config"))])
     cost = make_cost(pricing.cost(tags), tags) if pricing.name else None
     suspects = rank(folds, docs, cost)
-    kinds = [s.kind for s in suspects if s.prob_rather > s.prob_annotated]
+    kinds = [s.kind for s in suspects if s.prob_suggested > s.prob_annotated]
     return Audit(
         suspects=suspects,
         kinds={kind: kinds.count(kind) for kind in KINDS},

@@ -42,8 +42,8 @@ def page(suspects: Sequence[Suspect], docs: Sequence[Doc], corpus: str = "") -> 
         f"<header>\n<p>Audit of annotation &middot; {date.today().isoformat()}</p>\n"
         f"<h1>{escape(corpus)}</h1></header>\n<main><section>\n"
         f"{table(['kind', 'number'], rows, ['all', number(len(kinds))])}\n"
-        "<p>The most probable mistakes first. The annotation is above what it may rather be, each "
-        'with the probability. <mark class="wrong">this place</mark> <mark class="right">'
+        "<p>The most probable mistakes first. The annotation is above the suggestion, each with its "
+        'probability. <mark class="wrong">this place</mark> <mark class="right">'
         'as annotated</mark> <mark class="other">another place of this page</mark></p>\n'
         '<ol class="mistakes">\n' + "\n".join(items) + "\n</ol>\n</section></main>\n"
         "<footer>Written by <code>python -m spacy costner audit</code>.</footer>"
@@ -52,39 +52,41 @@ def page(suspects: Sequence[Suspect], docs: Sequence[Doc], corpus: str = "") -> 
 
 
 def _stretch(suspect: Suspect, start: int) -> Stretch:
-    annotated, rather = (
+    annotated, suggested = (
         [(start + begin, start + end, label) for begin, end, label in entities]
-        for entities in (suspect.annotated, suspect.rather)
+        for entities in (suspect.annotated, suspect.suggested)
     )
     begin, end = suspect.extent
-    return Stretch(start + begin, start + end, annotated, rather)
+    return Stretch(start + begin, start + end, annotated, suggested)
 
 
 def _probs(suspects: Sequence[Suspect], stretches: Sequence[Stretch]) -> Dict[Entity, float]:
-    """The probabilities of readings that are a single entity."""
+    """The probabilities where annotation or suggestion is a single entity."""
     probs: Dict[Entity, float] = {}
     for suspect, stretch in zip(suspects, stretches):
         if len(stretch.gold) == 1:
             probs[stretch.gold[0]] = suspect.prob_annotated
         if len(stretch.predicted) == 1:
-            probs[stretch.predicted[0]] = suspect.prob_rather
+            probs[stretch.predicted[0]] = suspect.prob_suggested
     return probs
 
 
-def _item(rank: int, suspect: Suspect, text: str, annotated: List[Mark], rather: List[Mark]) -> str:
+def _item(
+    rank: int, suspect: Suspect, text: str, annotated: List[Mark], suggested: List[Mark]
+) -> str:
     elsewhere = ""
-    if suspect.as_annotated or suspect.as_rather:
+    if suspect.as_annotated or suspect.as_suggested:
         elsewhere = (
-            f" &middot; same words elsewhere: {suspect.as_rather} as below, "
+            f" &middot; same words elsewhere: {suspect.as_suggested} as below, "
             f"{suspect.as_annotated} as above"
         )
-    of_nothing = suspect.prob_annotated if not suspect.annotated else suspect.prob_rather
+    of_nothing = suspect.prob_annotated if not suspect.annotated else suspect.prob_suggested
     nothing = ""
-    if not suspect.annotated or not suspect.rather:
+    if not suspect.annotated or not suspect.suggested:
         nothing = f" &middot; no entity: {escape(probability(of_nothing))}"
     lines = "".join(
         f"<dt>{name}</dt><dd>{render(text, marks)}</dd>"
-        for name, marks in (("annotated", annotated), ("rather", rather))
+        for name, marks in (("annotated", annotated), ("suggested", suggested))
     )
     return (
         f"<li><p><b>{suspect.kind}</b> &middot; line {rank} &middot; doc {suspect.doc}{nothing}"

@@ -22,7 +22,7 @@ MISSING_ODDS = 2.0
 probabilities. Chosen on made-up mistakes: see docs/audit.md."""
 
 PROBABLE = 0.5
-"""The least probability of entities beside the most probable reading that are proposed with it."""
+"""The least probability of entities that are suggested beside the best alternative."""
 
 Entity = Tuple[int, int, str]
 """First token, the one after the last, label."""
@@ -37,40 +37,40 @@ class Suspect(NamedTuple):
     """A place whose annotation may be wrong.
 
     doc (int): The number of the doc, from 0.
-    kind (str): One of `KINDS`: what the mistake is if the other reading is right.
-    score (float): The log-odds of the other reading against the annotation: see `rank`.
+    kind (str): One of `KINDS`: what the mistake is if the suggestion is right.
+    score (float): The log-odds of the suggestion against the annotation: see `rank`.
     annotated (List[Entity]): The annotated entities, in tokens of the doc.
-    rather (List[Entity]): The entities of the other reading.
+    suggested (List[Entity]): The entities of the suggestion.
     prob_annotated (float): The probability of the annotation.
-    prob_rather (float): The probability of the other reading.
+    prob_suggested (float): The probability of the suggestion.
     as_annotated (int): How often the words are annotated so elsewhere in the corpus.
-    as_rather (int): How often the words of the other reading are annotated as it says.
+    as_suggested (int): How often the words of the suggestion are annotated as it says.
     """
 
     doc: int
     kind: str
     score: float
     annotated: List[Entity]
-    rather: List[Entity]
+    suggested: List[Entity]
     prob_annotated: float
-    prob_rather: float
+    prob_suggested: float
     as_annotated: int = 0
-    as_rather: int = 0
+    as_suggested: int = 0
 
     @property
     def is_inconsistent(self) -> bool:
-        """Whether the same words are annotated as the other reading says more often than not."""
-        return self.as_rather > self.as_annotated
+        """Whether the same words are annotated as the suggestion says more often than not."""
+        return self.as_suggested > self.as_annotated
 
     @property
     def extent(self) -> Tuple[int, int]:
         """The first token and the one after the last."""
-        begins, ends, _ = zip(*self.annotated, *self.rather)
+        begins, ends, _ = zip(*self.annotated, *self.suggested)
         return min(begins), max(ends)
 
 
 def rank(folds: Sequence[Fold], docs: Sequence[Doc], cost: Optional[Cost] = None) -> List[Suspect]:
-    """Find the best other reading of each place, and sort places by it.
+    """Find the best alternative of each place, and sort places by its score.
 
         score = log (c(other, given) p(other) + 0.01) - log (c(given, other) p(given) + 0.01)
 
@@ -109,26 +109,26 @@ def _suspects_of(fold: Fold, cost: Optional[Cost]) -> Iterator[Suspect]:
     taken = numpy.zeros(starts[-1], dtype=bool)
     probable = [others[i] for i in numpy.flatnonzero(probs > PROBABLE)]
     for i in numpy.argsort(-score, kind="stable").tolist():
-        annotated, rather = _complete(pairs[i], gold, probable)
-        begin, end = _extent([*annotated, *rather])
+        annotated, suggested = _complete(pairs[i], gold, probable)
+        begin, end = _extent([*annotated, *suggested])
         if taken[begin:end].any():
             continue
         taken[begin:end] = True
         doc = int(numpy.searchsorted(starts, begin, side="right")) - 1
         yield Suspect(
             doc=int(fold.docs[doc]),
-            kind=_kind(annotated, rather),
+            kind=_kind(annotated, suggested),
             score=float(score[i]),
             annotated=_shift(annotated, int(starts[doc])),
-            rather=_shift(rather, int(starts[doc])),
+            suggested=_shift(suggested, int(starts[doc])),
             prob_annotated=float(p_given[i]),
-            prob_rather=float(p_other[i]),
+            prob_suggested=float(p_other[i]),
         )
 
 
 def _pair(gold: Entities, likely: Entities) -> Tuple[Ints1d, Ints1d]:
-    """The readings of all places: an annotated entity or none, -1, and another that overlaps it or
-    none. Shapes: (R,)"""
+    """The alternatives of all places: an annotated entity or none, -1, and another that overlaps
+    it, or none. Shapes: (R,)"""
     first = numpy.searchsorted(gold.end, likely.begin, side="right")
     last = numpy.searchsorted(gold.begin, likely.end)
     other = numpy.repeat(numpy.arange(len(first)), numpy.maximum(last - first, 1))
@@ -161,20 +161,20 @@ def _weights(pairs: Sequence[Pair], cost: Optional[Cost]) -> Floats2d:
 def _complete(
     pair: Pair, gold: List[Entity], probable: List[Entity]
 ) -> Tuple[List[Entity], List[Entity]]:
-    """The annotated entities that a reading replaces, and its own: the other one of the pair and
-    the probable ones in the same tokens."""
+    """The annotated entities that an alternative replaces, and those that it has: the other one of
+    the pair and the probable ones in the same tokens."""
     given, other = pair
     begin, end = _extent([entity for entity in pair if entity is not None])
     annotated = _between(gold, begin, end)
     if other is None:
         return annotated, []
     begin, end = _extent([*annotated, other])
-    rather = [other]
+    suggested = [other]
     for entity in _between(probable, begin, end) if given is not None else ():
         inside = begin <= entity[0] and entity[1] <= end
-        if inside and all(entity[1] <= b or e <= entity[0] for b, e, _ in rather):
-            rather.append(entity)
-    return annotated, sorted(rather)
+        if inside and all(entity[1] <= b or e <= entity[0] for b, e, _ in suggested):
+            suggested.append(entity)
+    return annotated, sorted(suggested)
 
 
 def _between(entities: List[Entity], begin: int, end: int) -> List[Entity]:
@@ -196,12 +196,12 @@ def _shift(entities: Sequence[Entity], start: int) -> List[Entity]:
     return [(begin - int(start), end - int(start), label) for begin, end, label in entities]
 
 
-def _kind(annotated: Sequence[Entity], rather: Sequence[Entity]) -> str:
-    if not rather:
+def _kind(annotated: Sequence[Entity], suggested: Sequence[Entity]) -> str:
+    if not suggested:
         return SPURIOUS
     if not annotated:
         return MISSING
-    same = [entity[:2] for entity in annotated] == [entity[:2] for entity in rather]
+    same = [entity[:2] for entity in annotated] == [entity[:2] for entity in suggested]
     return LABEL if same else BOUNDARY
 
 
@@ -213,7 +213,7 @@ def compare_elsewhere(suspects: Sequence[Suspect], docs: Sequence[Doc]) -> List[
     RETURNS (List[Suspect]): The same with the counts.
     """
     words = [[token.text for token in doc] for doc in docs]
-    keys = {tuple(words[s.doc][b:e]) for s in suspects for b, e, _ in (*s.annotated, *s.rather)}
+    keys = {tuple(words[s.doc][b:e]) for s in suspects for b, e, _ in (*s.annotated, *s.suggested)}
     labelled: Dict[Tuple[str, ...], Counter] = {key: Counter() for key in keys}
     sizes: Dict[str, Set[int]] = {}
     for key in keys:
@@ -231,17 +231,17 @@ def compare_elsewhere(suspects: Sequence[Suspect], docs: Sequence[Doc]) -> List[
 def _with_counts(
     suspect: Suspect, words: List[str], labelled: Dict[Tuple[str, ...], Counter]
 ) -> Suspect:
-    """The counts of the words of the first entity that the two readings differ in. The place itself
-    doesn't count."""
-    annotated, rather = set(suspect.annotated), set(suspect.rather)
-    (begin, end, _) = min(rather - annotated or annotated - rather)
+    """The counts of the words of the first entity that annotation and suggestion differ in. The
+    place itself doesn't count."""
+    annotated, suggested = set(suspect.annotated), set(suspect.suggested)
+    (begin, end, _) = min(suggested - annotated or annotated - suggested)
     counts = labelled[tuple(words[begin:end])]
 
     def label_in(entities: Sequence[Entity]) -> str:
         return next((label for b, e, label in entities if (b, e) == (begin, end)), "")
 
-    own, other = label_in(suspect.annotated), label_in(suspect.rather)
-    return suspect._replace(as_annotated=counts[own] - 1, as_rather=counts[other])
+    own, other = label_in(suspect.annotated), label_in(suspect.suggested)
+    return suspect._replace(as_annotated=counts[own] - 1, as_suggested=counts[other])
 
 
 def make_cost(table: Floats2d, tags: Tags) -> Cost:

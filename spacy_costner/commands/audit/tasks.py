@@ -19,7 +19,7 @@ Change = Tuple[Place, List[Entity], List[Entity]]
 
 
 def suspect_to_task(suspect: Suspect, docs: Sequence[Doc]) -> Task:
-    """Make a task of a suspect, in Prodigy's form. Its spans are those of the other reading, and
+    """Make a task of a suspect, in Prodigy's form. Its spans are those of the suggestion, and
     those around it. The spans as annotated are under "annotated".
 
     suspect (Suspect): The place.
@@ -34,7 +34,7 @@ def suspect_to_task(suspect: Suspect, docs: Sequence[Doc]) -> Task:
     spans = task.spans or []
     changed = {_characters(doc, entity, start) for entity in suspect.annotated}
     kept = [span for span in spans if span[:3] not in changed]
-    rather = [TaskSpan(*_characters(doc, entity, start)) for entity in suspect.rather]
+    suggested = [TaskSpan(*_characters(doc, entity, start)) for entity in suspect.suggested]
     extra = {
         "annotated": [dict(zip(TaskSpan._fields, span[:3])) for span in spans],
         "doc": suspect.doc,
@@ -42,11 +42,11 @@ def suspect_to_task(suspect: Suspect, docs: Sequence[Doc]) -> Task:
         "kind": suspect.kind,
         "score": round(suspect.score, 4),
         "prob_annotated": round(suspect.prob_annotated, 4),
-        "prob_rather": round(suspect.prob_rather, 4),
-        "elsewhere": {"as_annotated": suspect.as_annotated, "as_rather": suspect.as_rather},
+        "prob_suggested": round(suspect.prob_suggested, 4),
+        "elsewhere": {"as_annotated": suspect.as_annotated, "as_suggested": suspect.as_suggested},
         "meta": {"kind": suspect.kind, "change": describe(suspect, doc)},
     }
-    return task._replace(spans=sorted([*kept, *rather]), extra=extra)
+    return task._replace(spans=sorted([*kept, *suggested]), extra=extra)
 
 
 def _characters(doc: Doc, entity: Entity, start: int) -> Characters:
@@ -56,10 +56,10 @@ def _characters(doc: Doc, entity: Entity, start: int) -> Characters:
 
 
 def describe(suspect: Suspect, doc: Doc) -> str:
-    """The annotation and the other reading, in a line."""
+    """The annotation and the suggestion, in a line."""
     sides = [
         ", ".join(f"{doc[b:e].text} {label}" for b, e, label in entities) or "nothing"
-        for entities in (suspect.annotated, suspect.rather)
+        for entities in (suspect.annotated, suspect.suggested)
     ]
     return " -> ".join(sides)
 
