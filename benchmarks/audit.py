@@ -1,13 +1,9 @@
 """How well mistakes in annotation are found, against scores by token and cleanlab's.
 
-    python benchmarks/audit.py corpus.spacy config.cfg lang [seeds] [made-up|natural]
+    python benchmarks/audit.py corpus.spacy config.cfg lang [seed] [made-up|natural]
 
-A twentieth of the entities is corrupted, a fourth each: another label, other borders, dropped, put
-in. "made-up" draws them by chance; "natural" as another model confuses them, and half of the labels
-are labels that the same words have elsewhere. All methods see the same out-of-fold marginals. An
-item is a place: adjacent tokens are merged. It is right if it overlaps a corruption, once. Items on
-corruptions of other kinds don't count for or against a kind. AP by kind is of all items and, after
-the slash, of those that the method says are of that kind.
+A twentieth of the entities is corrupted: see docs/audit.md. All methods see the same marginals. AP
+by kind is of the items that the method says are of the kind and, after the slash, of all items.
 """
 
 import random
@@ -28,27 +24,25 @@ from spacy_costner.commands.audit import KINDS, Fold, cross_fit, rank
 from spacy_costner.metrics import markdown_table
 
 LABEL, BOUNDARY, MISSING, SPURIOUS = KINDS
-SHARE = 0.05
+SAME_WORDS = f"{LABEL}, of the same words"
 SPARSE = Path(__file__).parent.parent / "configs" / "sparse.cfg"
 Entity = Tuple[int, int, str]
+Change = Tuple[int, List[Entity], List[Entity], str]
+"""The doc, entities that are removed and put in, the kind."""
 
 
 class Item(NamedTuple):
-    """A flagged place, or a corruption: of a doc, tokens from and to, of a kind."""
-
     doc: int
     begin: int
     end: int
     kind: str
-    score: float = 0.0
+    score: float
 
 
-Change = Tuple[int, List[Entity], List[Entity], str]
-"""A doc, the entities that are removed and put in, the kind."""
+"""A flagged place, or a corruption."""
 
 
 def made_up(docs: Sequence[Doc], rng: random.Random) -> Iterator[Change]:
-    """Corruptions by chance, in random order; more than are needed."""
     ents = [(i, (e.start, e.end, e.label_)) for i, doc in enumerate(docs) for e in doc.ents]
     labels = sorted({ent[2] for _, ent in ents})
     rng.shuffle(ents)
@@ -69,18 +63,16 @@ def made_up(docs: Sequence[Doc], rng: random.Random) -> Iterator[Change]:
 
 
 def natural(docs: Sequence[Doc], rng: random.Random, lang: str) -> Iterator[Change]:
-    """Corruptions as a model confuses entities that it was not trained on."""
     config = load_config(SPARSE, overrides={"nlp.lang": lang, "system.seed": 7}, interpolate=False)
     suspects = rank(cross_fit(config, docs, seed=7), docs)
-    ents = [(i, ent) for i, doc in enumerate(docs) for ent in doc.ents]
-    labels: Dict[str, Set[str]] = {}
+    ents, labels = [(i, ent) for i, doc in enumerate(docs) for ent in doc.ents], {}
     for _, ent in ents:
         labels.setdefault(ent.text, set()).add(ent.label_)
     rng.shuffle(ents)
     for i, ent in ents:
         for label in sorted(labels[ent.text] - {ent.label_})[:1]:
-            extent = (ent.start, ent.end)
-            yield i, [(*extent, ent.label_)], [(*extent, label)], f"{LABEL} elsewhere"
+            place = (ent.start, ent.end)
+            yield i, [(*place, ent.label_)], [(*place, label)], SAME_WORDS
     other = {MISSING: SPURIOUS, SPURIOUS: MISSING, LABEL: LABEL, BOUNDARY: BOUNDARY}
     keyed = [(rng.random() ** (1 / max(s.prob_suggested, 1e-9)), s) for s in suspects]
     for _, s in sorted(keyed, key=lambda pair: -pair[0]):  # without replacement, by probability
@@ -88,128 +80,100 @@ def natural(docs: Sequence[Doc], rng: random.Random, lang: str) -> Iterator[Chan
 
 
 def corrupt(docs: Sequence[Doc], changes: Iterator[Change]) -> Tuple[List[Doc], List[Item]]:
-    """Carry out as many changes of each kind as are wanted, where they don't overlap."""
-    n = round(SHARE * sum(len(doc.ents) for doc in docs)) // 4
+    """Make the first changes of each kind that don't overlap, nor cross sentences."""
+    n = round(0.05 * sum(len(doc.ents) for doc in docs)) // 4
     ents: List[Set[Entity]] = [{(e.start, e.end, e.label_) for e in doc.ents} for doc in docs]
-    done: List[Item] = []
-    quota = Counter({kind: n for kind in KINDS})
-    quota[f"{LABEL} elsewhere"] = n // 2
+    quota, done = Counter({**dict.fromkeys(KINDS, n), SAME_WORDS: n // 2}), []
     for i, old, new, said in changes:
-        kind, extent = said.removesuffix(" elsewhere"), [e for one in (*old, *new) for e in one[:2]]
-        begin, end = min(extent), max(extent)
-        rest = ents[i] - {*old}
-        is_free = all(e <= begin or end <= b for b, e, _ in rest) and {*old} <= ents[i]
-        is_free &= all(d.end <= begin or end <= d.begin for d in done if d.doc == i)
-        inside = (
-            begin >= 0
-            and end <= len(docs[i])
-            and not any(docs[i][t].is_sent_start for t in range(begin + 1, min(end, len(docs[i]))))
-        )
-        if is_free and inside and quota[said] and quota[kind]:
+        kind, bounds = said.split(",")[0], [b for one in (*old, *new) for b in one[:2]]
+        begin, end, rest = min(bounds), max(bounds), ents[i] - {*old}
+        others = [entity[:2] for entity in rest] + [d[1:3] for d in done if d.doc == i]
+        is_free = {*old} <= ents[i] and all(e <= begin or end <= b for b, e in others)
+        is_free &= begin >= 0 and end <= len(docs[i]) and quota[said] > 0 and quota[kind] > 0
+        if is_free and not any(docs[i][t].is_sent_start for t in range(begin + 1, end)):
             quota.subtract({said, kind})
             ents[i] = rest | {*new}
-            done.append(Item(i, begin, end, kind))
+            done.append(Item(i, begin, end, kind, 0.0))
     copies = [doc.copy() for doc in docs]
     for doc, own in zip(copies, ents):
         doc.set_ents([Span(doc, b, e, label=label) for b, e, label in sorted(own)])
     return copies, done
 
 
-def by_token(folds: Sequence[Fold]) -> Dict[str, List[Item]]:
-    """The items of scores by token."""
-    found: Dict[str, List[Item]] = {}
-    for fold in folds:
-        tags, posterior = fold.dev.posterior.tags.collapsed, fold.dev.posterior
-        lengths, probs = posterior.potentials.lengths, posterior.marginals.astype("float64")
-        given, ends = tags.encode(fold.dev.gold, len(probs)), numpy.cumsum(lengths)
-        probs /= probs.sum(axis=1, keepdims=True)
-        labels = [part.tolist() for part in numpy.split(given, ends[:-1])]
-        parts = numpy.split(probs, ends[:-1])
-        scores = {"1 - p by token": 1 - probs[numpy.arange(len(given)), given]}
-        for method in ("self_confidence", "normalized_margin"):
-            _, of_tokens = get_label_quality_scores(labels, parts, token_score_method=method)
-            scores[f"cleanlab {method}"] = 1 - numpy.concatenate(of_tokens)
-        issues = numpy.zeros(len(given), bool)
-        starts = ends - lengths
-        issues[[int(starts[i]) + t for i, t in find_label_issues(labels, parts)]] = True
-        flags = {name: score > 0.1 for name, score in scores.items()}
-        scores["cleanlab issues"] = scores["cleanlab self_confidence"]
-        flags["cleanlab issues"] = issues
-        doc_of = numpy.repeat(numpy.arange(len(lengths)), lengths)
-        label_of = tags.label_of
-        for name, score in scores.items():
-            edges = numpy.flatnonzero(numpy.diff(flags[name]) | (numpy.diff(doc_of) > 0)) + 1
-            for run in numpy.split(numpy.arange(len(given)), edges):
-                if flags[name][run[0]]:
-                    pair = [{*label_of[t[run]].tolist()} - {-1} for t in (given, probs.argmax(1))]
-                    kind = _kind(*pair)
-                    i = doc_of[run[0]]
-                    begin, end = run[0] - starts[i], run[-1] + 1 - starts[i]
-                    item = Item(int(fold.docs[i]), begin, end, kind, float(score[run].max()))
-                    found.setdefault(name, []).append(item)
-    return found
+def by_token(fold: Fold) -> Iterator[Tuple[str, Item]]:
+    """Adjacent tokens with a score above 0.1 or, for "issues", those that cleanlab finds."""
+    posterior, tags = fold.dev.posterior, fold.dev.posterior.tags.collapsed
+    lengths, probs = posterior.potentials.lengths, posterior.marginals.astype("float64")
+    given, starts = tags.encode(fold.dev.gold, len(probs)), numpy.cumsum(lengths) - lengths
+    probs /= probs.sum(axis=1, keepdims=True)
+    parts = numpy.split(probs, starts[1:])
+    labels = [part.tolist() for part in numpy.split(given, starts[1:])]
+    scores = {"1 - p by token": 1 - probs[numpy.arange(len(given)), given]}
+    for method in ("self_confidence", "normalized_margin"):
+        _, found = get_label_quality_scores(labels, parts, token_score_method=method)
+        scores[f"cleanlab, {method}"] = 1 - numpy.concatenate(found)
+    flags = {name: score > 0.1 for name, score in scores.items()}
+    scores["cleanlab, issues"] = scores["cleanlab, self_confidence"]
+    flags["cleanlab, issues"] = issues = numpy.zeros(len(given), bool)
+    issues[[int(starts[i]) + t for i, t in find_label_issues(labels, parts)]] = True
+    doc, best = numpy.repeat(numpy.arange(len(lengths)), lengths), probs.argmax(1)
+    for name, flag in flags.items():
+        edges = numpy.flatnonzero(numpy.diff(flag) | (numpy.diff(doc) > 0)) + 1
+        for run in numpy.split(numpy.arange(len(given)), edges):
+            if flag[run[0]]:
+                old, new = ({*tags.label_of[some[run]].tolist()} - {-1} for some in (given, best))
+                kind = LABEL if old != new else BOUNDARY
+                kind = MISSING if not old else SPURIOUS if not new else kind
+                i, begin = doc[run[0]], int(run[0] - starts[doc[run[0]]])
+                place = (int(fold.docs[i]), begin, begin + len(run), kind)
+                yield name, Item(*place, float(scores[name][run].max()))
 
 
-def _kind(given: Set[int], other: Set[int]) -> str:
-    return (
-        MISSING if not given else SPURIOUS if not other else LABEL if given != other else BOUNDARY
-    )
-
-
-def average_precision(
-    items: Sequence[Item], done: Sequence[Item], kinds: Sequence[str], said: Sequence[str] = KINDS
-) -> float:
-    """Average precision of items, for corruptions of some kinds."""
-    found: Set[Item] = set()
-    n_seen, total = 0, 0.0
+def evaluate(items: Sequence[Item], done: Sequence[Item], kinds: Sequence[str]) -> List[bool]:
+    """Whether each item, by score, is right for these kinds. Those on other corruptions, or on ones
+    found before, are left out."""
     by_doc: Dict[int, List[Item]] = {}
     for one in done:
         by_doc.setdefault(one.doc, []).append(one)
+    found, hits = set(), []
     for item in sorted(items, key=lambda item: -item.score):
-        if item.kind not in said:
-            continue
         hit = {d for d in by_doc.get(item.doc, ()) if d.begin < item.end and item.begin < d.end}
-        ours = {d for d in hit if d.kind in kinds}
-        if (hit and not ours) or (ours and ours <= found):
-            continue
-        n_seen += 1
-        if ours:
-            total += len(ours - found) * (len(found | ours)) / max(n_seen, len(found | ours))
-            found |= ours
-    return total / sum(d.kind in kinds for d in done)
+        if not hit or any(d.kind in kinds and d not in found for d in hit):
+            hits.append(bool(hit))
+            found |= hit
+    return hits
 
 
-def main(path: str, config_path: str, lang: str, seeds: str = "1", how: str = "made-up") -> None:
-    docs = list(DocBin().from_disk(path).get_docs(spacy.blank(lang).vocab))
-    for seed in map(int, seeds.split(",")):
-        rng = random.Random(seed)
-        changes = made_up(docs, rng) if how == "made-up" else natural(docs, rng, lang)
-        corrupted, done = corrupt(docs, changes)
-        begin = process_time()
-        config = load_config(config_path, overrides={"nlp.lang": lang}, interpolate=False)
-        folds = cross_fit(config, corrupted)
-        ranked = rank(folds, corrupted)
-        seconds = process_time() - begin
-        ours = [Item(s.doc, *s.extent, s.kind, s.score) for s in ranked]
-        minus = [
-            item._replace(score=s.prob_suggested - s.prob_annotated)
-            for item, s in zip(ours, ranked)
-        ]
-        methods = {"audit": ours, "p - p": minus, **by_token(folds)}
-        rows = []
-        for name, items in methods.items():
-            best = sorted(items, key=lambda item: -item.score)
-            hits = [average_precision([item], done, KINDS) > 0 for item in best[:300]]
-            cells = [
-                f"{average_precision(items, done, [k]):.2f} / "
-                f"{average_precision(items, done, [k], [k]):.2f}"
-                for k in KINDS
-            ]
-            overall = f"{average_precision(items, done, KINDS):.3f}"
-            at = [f"{numpy.mean(hits[:n]):.2f}" for n in (100, 300)]
-            rows.append([name, overall, *cells, *at])
-        print(f"seed {seed}, {how}, {len(done)} corruptions, {seconds:.0f} s of CPU time\n")
-        print(markdown_table(["method", "AP", *KINDS, "P@100", "P@300"], rows), "\n", flush=True)
+def main(path: str, config_path: str, lang: str, seed: str = "1", how: str = "made-up") -> None:
+    docs, rng = (
+        list(DocBin().from_disk(path).get_docs(spacy.blank(lang).vocab)),
+        random.Random(int(seed)),
+    )
+    docs, done = corrupt(docs, made_up(docs, rng) if how == "made-up" else natural(docs, rng, lang))
+    begin = process_time()
+    config = load_config(config_path, overrides={"nlp.lang": lang}, interpolate=False)
+    folds = cross_fit(config, docs)
+    suspects = rank(folds, docs)
+    print(f"{how}, {len(done)} corruptions, {process_time() - begin:.0f} s of CPU time\n")
+    places = [Item(s.doc, *s.extent, s.kind, s.score) for s in suspects]
+    minus = [s.prob_suggested - s.prob_annotated for s in suspects]
+    methods = {"audit": places, "p - p": [p._replace(score=x) for p, x in zip(places, minus)]}
+    for name, item in (found for fold in folds for found in by_token(fold)):
+        methods.setdefault(name, []).append(item)
+
+    def precision(items: Sequence[Item], kinds: Sequence[str]) -> float:
+        hits = numpy.asarray(evaluate(items, done, kinds), dtype=float)
+        at = numpy.cumsum(hits) / numpy.arange(1, len(hits) + 1)
+        return float((at * hits).sum() / sum(d.kind in kinds for d in done))
+
+    rows = []
+    for name, items in methods.items():
+        of_kind = {kind: [item for item in items if item.kind == kind] for kind in KINDS}
+        cells = [f"{precision(of_kind[k], [k]):.2f} / {precision(items, [k]):.2f}" for k in KINDS]
+        hits = evaluate(items, done, KINDS)
+        at = [f"{numpy.mean(hits[:n]):.2f}" for n in (100, 300)]
+        rows.append([name, f"{precision(items, KINDS):.3f}", *cells, *at])
+    print(markdown_table(["method", "AP", *KINDS, "P@100", "P@300"], rows))
 
 
 if __name__ == "__main__":

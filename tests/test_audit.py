@@ -314,7 +314,7 @@ def test_command_line(tmp_path: Path) -> None:
     done = run(*arguments, *short, "--output", lines, "--html", html, "--json")
     assert done.exit_code == 0, done.output
     shown = json.loads(done.stdout)
-    assert shown["docs"] == 49 and {*shown["kinds"]} == {*KINDS}
+    assert shown["docs"] == 49 and {*shown["kinds"]} == {*KINDS, "inconsistent"}
     assert shown["suspects"] == [json.loads(line) for line in lines.read_text().splitlines()]
     assert {s["kind"] for s in shown["suspects"]} == {*KINDS} and html.stat().st_size > 1000
     corrected = tmp_path / "corrected.spacy"

@@ -1,5 +1,6 @@
 """Find probable mistakes in the annotation of a corpus, and correct those that a person accepts."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
 
@@ -10,7 +11,7 @@ from ..config_variants import component_name
 from ..report.findings import find_pricing
 from .cross_fit import Fold, assign_folds, cross_fit
 from .page import page
-from .suspects import KINDS, Suspect, make_cost, rank
+from .suspects import INCONSISTENT, KINDS, Suspect, make_cost, rank
 from .tasks import correct, suspect_to_task
 
 __all__ = [
@@ -33,7 +34,8 @@ class Audit(NamedTuple):
 
     suspects (List[Suspect]): All places, the most probable mistakes first.
     kinds (Dict[str, int]): For each of `KINDS`, the number of places where the suggestion is
-        more probable than the annotation.
+        more probable than the annotation; and, as "inconsistent", how many of all these have words
+        that are annotated as the suggestion says more often elsewhere.
     docs (int): Number of docs.
     tokens (int): Number of tokens.
     entities (int): Number of annotated entities.
@@ -70,10 +72,12 @@ def audit(
     pricing = find_pricing(components[component_name(config, Path("config"))])
     cost = make_cost(pricing.cost(tags), tags) if pricing.name else None
     suspects = rank(folds, docs, cost)
-    kinds = [s.kind for s in suspects if s.prob_suggested > s.prob_annotated]
+    probable = [s for s in suspects if s.prob_suggested > s.prob_annotated]
+    kinds = Counter(s.kind for s in probable)
+    kinds[INCONSISTENT] = sum(s.is_inconsistent for s in probable)
     return Audit(
         suspects=suspects,
-        kinds={kind: kinds.count(kind) for kind in KINDS},
+        kinds={kind: kinds[kind] for kind in (*KINDS, INCONSISTENT)},
         docs=len(docs),
         tokens=sum(map(len, docs)),
         entities=sum(len(doc.ents) for doc in docs),

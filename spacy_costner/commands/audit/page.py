@@ -42,7 +42,7 @@ def page(suspects: Sequence[Suspect], docs: Sequence[Doc], corpus: str = "") -> 
         f"<header>\n<p>Audit of annotation &middot; {date.today().isoformat()}</p>\n"
         f"<h1>{escape(corpus)}</h1></header>\n<main><section>\n"
         f"{table(['kind', 'number'], rows, ['all', number(len(kinds))])}\n"
-        "<p>The most probable mistakes first. The annotation is above the suggestion, each with its "
+        "<p>Most probable mistakes first: annotation above, suggestion below, each with its "
         'probability. <mark class="wrong">this place</mark> <mark class="right">'
         'as annotated</mark> <mark class="other">another place of this page</mark></p>\n'
         '<ol class="mistakes">\n' + "\n".join(items) + "\n</ol>\n</section></main>\n"
@@ -77,8 +77,8 @@ def _item(
     elsewhere = ""
     if suspect.as_annotated or suspect.as_suggested:
         elsewhere = (
-            f" &middot; same words elsewhere: {suspect.as_suggested} as below, "
-            f"{suspect.as_annotated} as above"
+            f" &middot; same words elsewhere: {suspect.as_suggested} as suggested, "
+            f"{suspect.as_annotated} as annotated"
         )
     of_nothing = suspect.prob_annotated if not suspect.annotated else suspect.prob_suggested
     nothing = ""

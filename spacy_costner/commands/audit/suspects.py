@@ -16,6 +16,7 @@ from .cross_fit import Fold
 LABEL, BOUNDARY = "wrong label", "wrong boundary"
 MISSING, SPURIOUS = "missing entity", "spurious entity"
 KINDS = (LABEL, BOUNDARY, MISSING, SPURIOUS)
+INCONSISTENT = "inconsistent"
 
 MISSING_ODDS = 2.0
 """How many times as often an entity is overlooked as another mistake is made, given the same
@@ -59,7 +60,7 @@ class Suspect(NamedTuple):
 
     @property
     def is_inconsistent(self) -> bool:
-        """Whether the same words are annotated as the suggestion says more often than not."""
+        """Whether the same words elsewhere are annotated as the suggestion says more often."""
         return self.as_suggested > self.as_annotated
 
     @property

@@ -43,6 +43,7 @@ def suspect_to_task(suspect: Suspect, docs: Sequence[Doc]) -> Task:
         "score": round(suspect.score, 4),
         "prob_annotated": round(suspect.prob_annotated, 4),
         "prob_suggested": round(suspect.prob_suggested, 4),
+        "inconsistent": suspect.is_inconsistent,
         "elsewhere": {"as_annotated": suspect.as_annotated, "as_suggested": suspect.as_suggested},
         "meta": {"kind": suspect.kind, "change": describe(suspect, doc)},
     }
