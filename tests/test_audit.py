@@ -235,6 +235,21 @@ def test_lines_are_tasks(audited: Any, tmp_path: Path) -> None:
     assert [*map(entities, read)] == [entities(make_docs()[s.doc]) for s in suspects[:4]]
 
 
+def test_long_texts_are_cut_and_white_space_does_not_matter(tmp_path: Path) -> None:
+    """Also through other entities, which stay as they are."""
+    words = [*["Ana", "Lee"] * 30, "Oslo", "\n", *["Bo", "Roth"] * 30]
+    names = [Span(Doc(VOCAB, words=words), i, i + 2, label="person") for i in range(0, 122, 2)]
+    doc = names[0].doc
+    doc.set_ents(names)
+    place = Suspect(0, "wrong label", 1.0, [(60, 61, "person")], [(60, 61, "city")], 0.1, 0.9)
+    (line,) = write([place], [doc], tmp_path / "audit.jsonl")
+    assert len(line["tokens"]) < 70 < len(doc)
+    assert correct([doc], tmp_path / "audit.jsonl") == {"accepted": 1, "rejected": 0}
+    expected = [(i, i + 2, "person") for i in range(0, 122, 2)]
+    expected[30] = (60, 61, "city")
+    assert entities(doc) == expected
+
+
 def doc_of_line(**changes: Any) -> Any:
     line = {"text": "Mr Bo", "spans": [], "annotated": [], "doc": 0, "start": 0}
     return {name: value for name, value in {**line, **changes}.items() if value is not None}

@@ -24,6 +24,9 @@ ANNOTATED = "spacy_costner_annotated"
 
 NOT_KNOWN = -2
 
+TEMPERATURES = (0.5, 5.0)
+"""The range of temperatures: where all predictions are right, or wrong, none fits."""
+
 
 class Fold(NamedTuple):
     """Docs that were held out, and their posterior.
@@ -134,7 +137,7 @@ def _read_labels(docs: Sequence[Doc], n_labels: int) -> Floats2d:
 
 def _calibrated(folds: List[Fold]) -> List[Fold]:
     """Set the temperature of each fold: the geometric mean of those that fit the others."""
-    logs = numpy.log([_fit_temperature(fold.dev) for fold in folds])
+    logs = numpy.log(numpy.clip([_fit_temperature(fold.dev) for fold in folds], *TEMPERATURES))
     others = (logs.sum() - logs) / (len(logs) - 1)
     return [
         fold._replace(dev=fold.dev._replace(posterior=_at(fold.dev.posterior, temperature)))

@@ -32,9 +32,11 @@ def suspect_to_task(suspect: Suspect, docs: Sequence[Doc]) -> Task:
     start = doc[begin].idx
     task = doc_to_task(doc[begin:end].as_doc())
     spans = task.spans or []
-    changed = {_characters(doc, entity, start) for entity in suspect.annotated}
-    kept = [span for span in spans if span[:3] not in changed]
-    suggested = [TaskSpan(*_characters(doc, entity, start)) for entity in suspect.suggested]
+    old, new = (
+        [TaskSpan(*_characters(doc, entity, start)) for entity in entities]
+        for entities in (suspect.annotated, suspect.suggested)
+    )
+    kept = [s for s in spans if all(s.end <= other.start or other.end <= s.start for other in old)]
     extra = {
         "annotated": [dict(zip(TaskSpan._fields, span[:3])) for span in spans],
         "doc": suspect.doc,
@@ -47,7 +49,7 @@ def suspect_to_task(suspect: Suspect, docs: Sequence[Doc]) -> Task:
         "elsewhere": {"as_annotated": suspect.as_annotated, "as_suggested": suspect.as_suggested},
         "meta": {"kind": suspect.kind, "change": describe(suspect, doc)},
     }
-    return task._replace(spans=sorted([*kept, *suggested]), extra=extra)
+    return task._replace(spans=sorted([*kept, *new], key=lambda span: span[:3]), extra=extra)
 
 
 def _characters(doc: Doc, entity: Entity, start: int) -> Characters:
