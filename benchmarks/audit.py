@@ -32,14 +32,13 @@ Change = Tuple[int, List[Entity], List[Entity], str]
 
 
 class Item(NamedTuple):
+    """A flagged place, or a corruption."""
+
     doc: int
     begin: int
     end: int
     kind: str
     score: float
-
-
-"""A flagged place, or a corruption."""
 
 
 def made_up(docs: Sequence[Doc], rng: random.Random) -> Iterator[Change]:
