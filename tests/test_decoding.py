@@ -57,6 +57,24 @@ def test_entity_probabilities(posterior: Posterior) -> None:
 
 
 @given(posterior())
+def test_probabilities_of_no_entity(posterior: Posterior) -> None:
+    bounds = oracle.spans(posterior.scores)
+    stretches = [
+        (b, begin, end)
+        for b, bound in enumerate(bounds)
+        for begin in range(bound.start, bound.stop)
+        for end in range(begin + 1, bound.stop + 1)
+    ]
+    expected = []
+    for b, begin, end in stretches:
+        legal, first = collapsed_paths(posterior, b), bounds[b].start
+        inside = [any(path.tags[begin - first : end - first]) for path in legal]
+        expected.append(sum(p for p, e in zip(oracle.probabilities(legal), inside) if not e))
+    begin, end = numpy.asarray([s[1:] for s in stretches], dtype="int64").reshape(-1, 2).T
+    numpy.testing.assert_allclose(posterior.outside_probs(begin, end), expected, atol=1e-9)
+
+
+@given(posterior())
 def test_an_entity_of_several_labels_is_any_of_them(posterior: Posterior) -> None:
     expected = probs_of_entities(posterior)
     extents = sorted({(begin, end, 0) for begin, end, _ in expected})

@@ -6,6 +6,7 @@ spaCy imports this package through its entry point in the group `spacy_cli`.
 import typer
 from spacy.cli._util import app
 
+from .audit import audit_cli
 from .calibrate import calibrate_cli
 from .check import check_cli
 from .clusters import clusters_cli
@@ -39,6 +40,7 @@ costner.command("check", context_settings=OVERRIDES)(check_cli)
 costner.command("explain")(explain_cli)
 costner.command("report")(report_cli)
 costner.command("suggest")(suggest_cli)
+costner.command("audit", context_settings=OVERRIDES)(audit_cli)
 costner.command("convert")(convert_cli)
 costner.command("clusters")(clusters_cli)
 costner.command("init")(init_cli)

@@ -79,23 +79,38 @@ def convert(
     RETURNS (Conversion): What the corpus is.
     RAISES (ValueError): If there is no such output format, or a file can't be read.
     """
-    writer = WRITERS.get(output_path.suffix)
-    if writer is None:
-        raise ValueError(
-            f"{output_path}: expected a name that ends in {', '.join(WRITERS)}, got "
-            f"{output_path.suffix or 'no suffix'!r}"
-        )
+    check_suffix(output_path)
     check_options(options)
     check_file(output_path, [input_path])
     found = Found()
     docs = list(read_docs(spacy.blank(lang), input_path, options, found))
     if not docs:
         raise ValueError(f"{input_path}: expected annotated docs, got none")
-    left_out: List[int] = []
-    save_file(output_path, lambda path: left_out.append(writer(path, docs)))
-    if left_out[0]:
-        found.add_problem(SPACE_LEFT_OUT, None, more=left_out[0] - 1)
+    if n_left_out := write_corpus(output_path, docs):
+        found.add_problem(SPACE_LEFT_OUT, None, more=n_left_out - 1)
     return count(docs, found)
+
+
+def check_suffix(path: Path) -> None:
+    """Check the format of an output file.
+
+    RAISES (ValueError): If there is no such format.
+    """
+    if path.suffix not in WRITERS:
+        raise ValueError(
+            f"{path}: expected a name that ends in {', '.join(WRITERS)}, got "
+            f"{path.suffix or 'no suffix'!r}"
+        )
+
+
+def write_corpus(path: Path, docs: Sequence[Doc]) -> int:
+    """Write docs to a file in the format of its suffix.
+
+    RETURNS (int): The number of white-space tokens that the format can't have.
+    """
+    left_out: List[int] = []
+    save_file(path, lambda new: left_out.append(WRITERS[path.suffix](new, docs)))
+    return left_out[0]
 
 
 def count(docs: Sequence[Doc], found: Found) -> Conversion:

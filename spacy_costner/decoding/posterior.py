@@ -134,6 +134,26 @@ class Posterior:
         probs = numpy.bincount(which, numpy.exp(log_probs), minlength=len(entities.begin))
         return numpy.minimum(probs, 1.0)
 
+    def outside_probs(self, begin: Ints1d, end: Ints1d) -> Floats1d:
+        """The probability that there is no entity in some tokens: that all of them are O.
+
+            sum over tags o of O:  p(y_b = … = y_{e-2} = O, y_{e-1} = o)
+
+        If O is split, only the last of them can be one that has an entity after it.
+
+        begin (Ints1d): The first token of each stretch. Shape: (E,)
+        end (Ints1d): The token after its last. It isn't empty. Shape: (E,)
+        RETURNS (Floats1d): The probabilities, in float64. Shape: (E,)
+        """
+        last = numpy.flatnonzero(self.tags.label_of < 0)
+        which = numpy.repeat(numpy.arange(len(begin)), len(last))
+        ends = numpy.cumsum((end - begin)[which])
+        path = numpy.zeros(int(ends[-1]) if len(ends) else 0, dtype="int32")
+        path[ends - 1] = numpy.tile(last, len(begin))
+        segments = chain.Segments(begin[which], end[which], path)
+        probs = numpy.exp(self.forward_backward.segment_log_probs(segments)[0])
+        return numpy.minimum(numpy.bincount(which, probs, minlength=len(begin)), 1.0)
+
     def entity_log_probs(
         self, entities: Entities, covers: Optional[Array2d] = None
     ) -> Tuple[Floats1d, Ints1d, Any]:

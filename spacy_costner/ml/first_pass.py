@@ -1,9 +1,10 @@
 """The first of two passes of a linear CRF: it predicts the labels that the second sees."""
 
-from typing import Any, Dict, List, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import numpy
 import srsly
+from spacy.tokens import Doc
 from thinc.api import Optimizer
 from thinc.shims import Shim
 from thinc.types import Floats2d
@@ -13,6 +14,9 @@ from ..features import FeatureBatch
 from ..sparse import AdaGrad
 from ..tags import Tags
 from .weights import SparseWeights
+
+ReadLabels = Callable[[Sequence[Doc]], Floats2d]
+"""Takes docs to the probability of O and of each label at each token. Shape: (N, L + 1)"""
 
 IN_SEVERAL = -2
 """In place of the number of a fold: a doc whose text is in several folds. No model has not seen
@@ -25,6 +29,9 @@ class FirstPass(Shim):
     The labels of the docs that the second pass is trained on come from models that were not trained
     on them: docs in the training data are divided into blocks, and there is a model for each block
     that was trained on the others. These models are there in training only. They are not saved.
+
+    read_labels (Optional[ReadLabels]): If set, the labels that the second pass sees are what this
+        reads from the docs, and no model is trained or asked for them. It is not saved.
     """
 
     def __init__(self, settings: AdaGrad, average_power: float, n_epochs: int) -> None:
@@ -37,6 +44,7 @@ class FirstPass(Shim):
         self.settings, self.average_power, self.n_epochs = settings, average_power, n_epochs
         self.tags = Tags(())
         self.weights = self.make_weights()
+        self.read_labels: Optional[ReadLabels] = None
         self._folds: List[SparseWeights] = []
         self._fold_of: Dict[int, int] = {}
 
@@ -52,22 +60,30 @@ class FirstPass(Shim):
         """
         self._folds, self._fold_of = list(folds), fold_of
 
-    def predict(self, seen: FeatureBatch) -> Floats2d:
+    @property
+    def is_ready(self) -> bool:
+        """Whether there are labels for the second pass."""
+        return self.read_labels is not None or self.weights.is_allocated
+
+    def predict(self, seen: FeatureBatch, docs: Sequence[Doc] = ()) -> Floats2d:
         """Predict labels. Where docs have the hashes of their texts, each doc of the training data
         gets its labels from a model that was not trained on it.
 
         seen (FeatureBatch): The features of the tokens.
+        docs (Sequence[Doc]): Their docs, for `read_labels`.
         RETURNS (Floats2d): The probability of O and of each label at each token, all 0 where no
             model may be used. Shape: (N, L + 1)
         """
+        if self.read_labels is not None:
+            return self.read_labels(docs)
         if seen.text_ids is None or not self._folds:
             return self._predict(self.weights, seen)
         fold = numpy.asarray([self._fold_of.get(i, -1) for i in seen.text_ids.tolist()])
         found = numpy.zeros((len(seen.rows), len(self.tags.labels) + 1), dtype="float32")
         for i, weights in enumerate([*self._folds, self.weights]):
-            docs = fold == (i if i < len(self._folds) else -1)
-            tokens = numpy.repeat(docs, seen.lengths)
-            some = FeatureBatch(seen.rows[tokens], seen.lengths[docs])
+            own = fold == (i if i < len(self._folds) else -1)
+            tokens = numpy.repeat(own, seen.lengths)
+            some = FeatureBatch(seen.rows[tokens], seen.lengths[own])
             found[tokens] = self._predict(weights, some)
         return found
 

@@ -183,9 +183,9 @@ def find_features(
     """
     features, _ = linear_part(model)
     seen, first_pass = features.find(docs, is_train=is_train), first_pass_of(model)
-    if first_pass is None or not first_pass.weights.is_allocated:
+    if first_pass is None or not first_pass.is_ready:
         return seen
-    return features.add_labels(seen, first_pass.predict(seen), first_pass.tags.labels)
+    return features.add_labels(seen, first_pass.predict(seen, docs), first_pass.tags.labels)
 
 
 def resize_sparse_crf(model: Model[List[Doc], Potentials], nO: int) -> Model[List[Doc], Potentials]:

@@ -39,6 +39,9 @@ def train_first_pass(
     examples (Iterable[Example]): The examples.
     make_targets (Callable[[Sequence[Example]], Targets]): Makes the targets of a batch.
     """
+    first_pass.tags = tags
+    if first_pass.read_labels is not None:
+        return
     features, _ = linear_part(model)
     examples = [eg for eg in examples if len(eg.predicted)]
     batches: List[Batch] = []
@@ -60,7 +63,6 @@ def train_first_pass(
         weights.allocate(len(features), len(tags))
         return train(weights, batches, first_pass.n_epochs)
 
-    first_pass.tags = tags
     first_pass.weights = fit(batches)
     others = [[b for j, part in enumerate(parts) if j != i for b in part] for i in range(N_FOLDS)]
     first_pass.set_folds([fit(rest) for rest in others], fold_of)

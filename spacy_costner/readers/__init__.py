@@ -8,7 +8,7 @@ from .corpus import make_reader, read_docs
 from .files import CorpusError, corpus_files
 from .forms import FORMS, check_form, save_tasks
 from .found import DEFAULTS, Found, ReadOptions, check_options
-from .jsonl import Task, TaskSpan, TaskToken, read_tasks, write_tasks
+from .jsonl import Task, TaskSpan, TaskToken, read_tasks, task_to_json, write_tasks
 from .offsets import doc_to_task, task_to_doc
 from .texts import read_texts
 
@@ -31,6 +31,7 @@ __all__ = [
     "read_texts",
     "save_tasks",
     "task_to_doc",
+    "task_to_json",
     "write_columns",
     "write_tasks",
 ]

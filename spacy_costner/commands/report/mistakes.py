@@ -124,7 +124,7 @@ def find_mistakes(
         probs.update(zip(_named(found.entities, found.labels), found.probs.tolist()))
     sure = [mistake_confidence(stretch, probs) for stretch in wrong]
     order = sorted(range(len(wrong)), key=lambda i: (-costs[i], -sure[i], wrong[i].begin))
-    in_text = _Texts([eg.predicted for eg in dev.examples], gold, predicted, probs)
+    in_text = Texts([eg.predicted for eg in dev.examples], gold, predicted, probs)
     kinds = [stretch.kind for stretch in wrong]
     return Mistakes(
         counts={kind: Counter(kinds)[kind] for kind in KINDS},
@@ -194,7 +194,7 @@ def mistake_confidence(stretch: Stretch, probs: Dict[Entity, float]) -> float:
     return 1 - max(probs.get(entity, 0.0) for entity in stretch.gold)
 
 
-class _Texts:
+class Texts:
     """Renders stretches in their text."""
 
     def __init__(
@@ -215,7 +215,7 @@ class _Texts:
     def show(self, stretch: Stretch, cost: float) -> Mistake:
         i = int(numpy.searchsorted(self.starts, stretch.begin, side="right")) - 1
         doc, start = self.docs[i], int(self.starts[i])
-        begin, end = _window(doc, stretch.begin - start, stretch.end - start)
+        begin, end = window(doc, stretch.begin - start, stretch.end - start)
         before = "… " if begin > 0 and not doc[begin].is_sent_start else ""
         after = " …" if end < len(doc) and not doc[end].is_sent_start else ""
         text = before + doc[begin:end].text + after
@@ -256,8 +256,11 @@ def _within(entities: Sequence[Entity], begin: int, end: int) -> Sequence[Entity
     return entities[int(first) : int(last)]
 
 
-def _window(doc: Doc, begin: int, end: int) -> Tuple[int, int]:
-    """The sentences around some tokens or, if these are too long, some tokens on each side."""
+def window(doc: Doc, begin: int, end: int) -> Tuple[int, int]:
+    """The sentences around some tokens or, if these are too long, some tokens on each side.
+
+    RETURNS (Tuple[int, int]): The first token and the one after the last.
+    """
     first, last = 0, len(doc)
     if doc.has_annotation("SENT_START"):
         first, last = doc[begin].sent.start, doc[end - 1].sent.end

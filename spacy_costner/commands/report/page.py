@@ -66,8 +66,13 @@ def page(findings: Findings) -> str:
         "<footer>Written by <code>python -m spacy costner report</code>.</footer>",
     ]
     title = f"{findings.about.pipeline} {findings.about.version}: report"
+    return fill(title, "\n".join(parts))
+
+
+def fill(title: str, body: str) -> str:
+    """Make a page of its title, as text, and its body, in HTML."""
     style = files(__package__).joinpath("page.css").read_text(encoding="utf8")
-    return PAGE.format(title=escape(title), style=style, body="\n".join(parts))
+    return PAGE.format(title=escape(title), style=style, body=body)
 
 
 def _header(findings: Findings) -> str:
@@ -127,7 +132,7 @@ def _counts(
     head = [what, "F %", "precision %", "recall %", "annotated", "predicted", "correct"]
     lines = [_count_cells(name, counts) for name, counts in rows]
     foot = None if total is None else _count_cells("all", total)
-    return _table(head, lines, foot, bar=1)
+    return table(head, lines, foot, bar=1)
 
 
 def _count_cells(name: str, counts: PRFScore) -> List[str]:
@@ -141,7 +146,7 @@ def _count_cells(name: str, counts: PRFScore) -> List[str]:
     ]
 
 
-def _table(
+def table(
     head: Sequence[str],
     rows: Sequence[Sequence[str]],
     foot: Optional[Sequence[str]] = None,
@@ -217,10 +222,10 @@ def _mistakes(findings: Findings) -> str:
         for kind in mistakes.counts
     ]
     unit = "cost" if findings.pricing.name else "wrong tags"
-    table = _table(["kind", "number", unit], rows, ["all", number(n), cost(total)])
+    totals = table(["kind", "number", unit], rows, ["all", number(n), cost(total)])
     items = "\n".join(_mistake(mistake, unit) for mistake in mistakes.shown)
     return (
-        f"{table}\n<p>Sorted by cost, then by the model's confidence. The annotation is "
+        f"{totals}\n<p>Sorted by cost, then by the model's confidence. The annotation is "
         "above the prediction, each with the model's probability. "
         '<mark class="wrong">part of the mistake</mark> <mark class="right">correct</mark> '
         '<mark class="other">part of another mistake</mark></p>\n'
@@ -230,7 +235,7 @@ def _mistakes(findings: Findings) -> str:
 
 def _mistake(mistake: Mistake, unit: str) -> str:
     lines = "".join(
-        f"<dt>{name}</dt><dd>{_render(mistake.text, marks)}</dd>"
+        f"<dt>{name}</dt><dd>{render(mistake.text, marks)}</dd>"
         for name, marks in (("annotated", mistake.gold), ("predicted", mistake.predicted))
     )
     return (
@@ -239,7 +244,7 @@ def _mistake(mistake: Mistake, unit: str) -> str:
     )
 
 
-def _render(text: str, marks: Sequence[Mark]) -> str:
+def render(text: str, marks: Sequence[Mark]) -> str:
     """Render a text with its entities, by displaCy."""
     ents = [
         {
@@ -280,9 +285,9 @@ def _model(findings: Findings) -> str:
             ]
             for tag in findings.features
         ]
-        table = _table(["tag", "for", "against"], rows)
+        strongest = table(["tag", "for", "against"], rows)
         parts.append(
             '<details class="features"><summary>The strongest features for and against each tag'
-            f"</summary>\n{table}\n</details>"
+            f"</summary>\n{strongest}\n</details>"
         )
     return "\n".join(parts)

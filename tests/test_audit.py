@@ -1,0 +1,346 @@
+"""Audits: held-out docs stay held out, planted mistakes are found, accepted ones are corrected."""
+
+import json
+import random
+from itertools import product
+from pathlib import Path
+from typing import Any, List, Optional, Sequence, Tuple
+
+import numpy
+import pytest
+import spacy
+from spacy.tokens import Doc, DocBin, Span
+from spacy.util import load_config
+from thinc.api import Config
+
+from spacy_costner.commands.audit import (
+    KINDS,
+    Suspect,
+    assign_folds,
+    audit,
+    correct,
+    cross_fit,
+    page,
+    rank,
+    suspect_to_task,
+)
+from spacy_costner.commands.audit.suspects import make_cost
+from spacy_costner.readers import CorpusError, read_docs, write_tasks
+from spacy_costner.tags import Tags
+
+from .support.commands import run
+
+CONFIGS = Path(__file__).parent.parent / "configs"
+VOCAB = spacy.blank("en").vocab
+PEOPLE = ["Ana Lee", "Bo Roth", "Cy Moss", "Di Shaw", "Ed Katz", "Flo Hart", "Gus Park"]
+CITIES = ["Oslo", "Lima", "New York", "Rome", "Quito", "San Jose", "Tunis"]
+
+Planted = Tuple[int, str, List[Any], List[Any]]
+"""A doc, the kind of the mistake, the annotated entities and the right ones."""
+
+
+def make_config(name: str = "sparse", **overrides: Any) -> Config:
+    changes = {"training.max_epochs": 4, **overrides}
+    return load_config(CONFIGS / f"{name}.cfg", overrides=changes, interpolate=False)
+
+
+def make_doc(*parts: Any) -> Doc:
+    """A doc of words, and of pairs of words and a label."""
+    pairs = [part if isinstance(part, tuple) else (part, "") for part in parts]
+    words = [text.split() for text, _ in pairs]
+    tags = [
+        tag
+        for own, (_, label) in zip(words, pairs)
+        for tag in ([f"B-{label}"] + [f"I-{label}"] * (len(own) - 1) if label else ["O"] * len(own))
+    ]
+    return Doc(VOCAB, words=[word for own in words for word in own], ents=tags)
+
+
+def make_docs() -> List[Doc]:
+    """49 docs: "Mr Ana Lee went to Oslo by train ." """
+    every = list(product(PEOPLE, CITIES))
+    random.Random(0).shuffle(every)
+    return [
+        make_doc("Mr", (person, "person"), "went to", (city, "city"), "by train .")
+        for person, city in every
+    ]
+
+
+def entities(doc: Doc) -> List[Any]:
+    return [(ent.start, ent.end, ent.label_) for ent in doc.ents]
+
+
+def change(doc: Doc, ents: Sequence[Any]) -> None:
+    doc.set_ents([Span(doc, begin, end, label=label) for begin, end, label in ents])
+
+
+def plant() -> Tuple[List[Doc], List[Planted]]:
+    """A mistake of each kind, in docs far from each other."""
+    docs = make_docs()
+    two = next(i for i in range(20, 49) if len(docs[i]) > 9)
+    city, other, second = (entities(docs[i])[1] for i in (3, 11, two))
+    shorter = (second[0] + 1, *second[1:])
+    planted: List[Planted] = [
+        (3, "wrong label", [(*city[:2], "person")], [city]),
+        (11, "missing entity", [], [other]),
+        (two, "wrong boundary", [shorter], [second]),
+        (40 if two != 40 else 41, "spurious entity", [(0, 1, "city")], []),
+    ]
+    for i, _, annotated, right in planted:
+        change(docs[i], sorted([*(e for e in entities(docs[i]) if e not in right), *annotated]))
+    return docs, planted
+
+
+@pytest.fixture(scope="module")
+def audited() -> Tuple[List[Doc], List[Planted], List[Suspect]]:
+    docs, planted = plant()
+    return docs, planted, audit(make_config(), docs).suspects
+
+
+def test_planted_mistakes_are_found(audited: Any) -> None:
+    docs, planted, suspects = audited
+    first = [(s.doc, s.kind, s.annotated, s.suggested) for s in suspects[: len(planted)]]
+    assert sorted(first) == sorted(planted)
+    assert {kind for _, kind, _, _ in first} == {*KINDS}
+    assert all(s.prob_suggested > s.prob_annotated for s in suspects[: len(planted)])
+    assert all(s.prob_suggested < s.prob_annotated for s in suspects[len(planted) :])
+    scores = [suspect.score for suspect in suspects]
+    assert scores == sorted(scores, reverse=True)
+    label = next(s for s in suspects if s.kind == "wrong label")
+    n_same = sum(docs[label.doc][slice(*label.extent)].text in doc.text for doc in docs) - 1
+    assert (label.as_annotated, label.as_suggested) == (0, n_same) and label.is_inconsistent
+
+
+def test_places_do_not_overlap(audited: Any) -> None:
+    _, _, suspects = audited
+    tokens = [(s.doc, token) for s in suspects for token in range(*s.extent)]
+    assert len(tokens) == len({*tokens})
+
+
+@pytest.mark.parametrize(("n_docs", "n_folds"), [(2, 2), (7, 3), (49, 5), (6, 6)])
+@pytest.mark.parametrize("seed", [None, 1])
+def test_folds(n_docs: int, n_folds: int, seed: Optional[int]) -> None:
+    folds = assign_folds(n_docs, n_folds, seed)
+    sizes = numpy.bincount(folds, minlength=n_folds)
+    assert len(folds) == n_docs and sizes.max() - sizes.min() <= 1 and sizes.min() >= 1
+    assert seed is not None or (numpy.diff(folds) >= 0).all()
+
+
+def scores_of(docs: Sequence[Doc], i: int, name: str) -> Any:
+    """The scores of a doc's tokens by the model that it was held out from."""
+    for fold in cross_fit(make_config(name, **{"training.max_epochs": 1}), docs, n_folds=3):
+        if i in fold.docs:
+            scores = fold.dev.posterior.scores
+            stops = numpy.cumsum(scores.lengths)
+            at = fold.docs.tolist().index(i)
+            return scores.emissions[stops[at] - scores.lengths[at] : stops[at]]
+    raise AssertionError("not held out")
+
+
+@pytest.mark.parametrize("name", ["sparse", "sparse_document"])
+def test_annotation_of_a_held_out_doc_has_no_effect_on_its_scores(name: str) -> None:
+    docs = make_docs()
+    before = scores_of(docs, 5, name)
+    (_, city) = entities(docs[5])
+    change(docs[5], [(*city[:2], "person")])
+    numpy.testing.assert_array_equal(scores_of(docs, 5, name), before)
+    change(docs[40], [])  # of another fold
+    assert not numpy.array_equal(scores_of(docs, 5, name), before)
+
+
+def test_second_pass_sees_the_annotation_of_other_occurrences_only() -> None:
+    docs = [
+        make_doc("In", (city, "city"), "we saw that the sun of", (city, "city"), "shone .")
+        for city in CITIES * 3
+    ]
+    docs += make_docs()[:5]
+    before = scores_of(docs, 3, "sparse_document")
+    first, second = entities(docs[3])
+    change(docs[3], [(*first[:2], "person"), second])
+    after = scores_of(docs, 3, "sparse_document")
+    numpy.testing.assert_array_equal(after[slice(*first[:2])], before[slice(*first[:2])])
+    assert (after[slice(*second[:2])] != before[slice(*second[:2])]).any()
+
+
+def test_missing_annotation_is_no_mistake() -> None:
+    docs = make_docs()
+    (person, city) = docs[7].ents
+    docs[7].set_ents([person], missing=[city], default="outside")
+    suspects = audit(make_config(), docs, n_folds=3).suspects
+    assert not any(s.doc == 7 and s.kind == "missing entity" for s in suspects)
+
+
+def test_costs_weigh_mistakes(audited: Any) -> None:
+    """A mistake that costs nothing comes last, an expensive one first."""
+    docs, _, _ = audited
+    folds = cross_fit(make_config(), docs)
+
+    def cost(true: Any, annotated: Any) -> float:
+        labels = {None if entity is None else entity[2] for entity in (true, annotated)}
+        return 100.0 if None in labels else 0.0 if len(labels) == 2 else 1.0
+
+    suspects = rank(folds, docs, cost)
+    assert {s.kind for s in suspects[:2]} == {"missing entity", "spurious entity"}
+    assert all(s.score <= 0 for s in suspects if s.kind == "wrong label")
+
+
+def test_cost_of_a_mistake_is_the_sum_over_its_tokens() -> None:
+    tags = Tags(["a", "b"], "IOB2")  # O, B-a, I-a, B-b, I-b
+    table = numpy.arange(25.0).reshape(5, 5)
+    cost = make_cost(table, tags)
+    assert cost((3, 5, "a"), (4, 5, "b")) == table[1, 0] + table[2, 3]
+    assert cost(None, (3, 5, "b")) == table[0, 3] + table[0, 4]
+    assert cost((3, 4, "a"), None) == table[1, 0]
+
+
+def write(suspects: Sequence[Suspect], docs: Sequence[Doc], path: Path) -> List[Any]:
+    write_tasks(path, [suspect_to_task(suspect, docs) for suspect in suspects])
+    return [json.loads(line) for line in path.read_text(encoding="utf8").splitlines()]
+
+
+def save(lines: Sequence[Any], path: Path) -> None:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf8")
+
+
+def test_accepted_corrections_give_the_right_corpus(audited: Any, tmp_path: Path) -> None:
+    _, planted, suspects = audited
+    docs, path = plant()[0], tmp_path / "audit.jsonl"
+    lines = write(suspects[: len(planted)], docs, path)
+    assert correct(docs, path) == {"accepted": 4, "rejected": 0}
+    assert [*map(entities, docs)] == [*map(entities, make_docs())]
+    lines[1]["answer"] = "reject"
+    save(lines, path)
+    docs = plant()[0]
+    assert correct(docs, path) == {"accepted": 3, "rejected": 1}
+    wrong = [i for i, doc in enumerate(make_docs()) if entities(doc) != entities(docs[i])]
+    assert wrong == [lines[1]["doc"]]
+
+
+def test_edited_lines_are_what_is_corrected(audited: Any, tmp_path: Path) -> None:
+    _, _, suspects = audited
+    docs, path = plant()[0], tmp_path / "audit.jsonl"
+    (line,) = write([s for s in suspects if s.kind == "wrong label"], docs, path)[:1]
+    line["spans"] = []
+    save([line], path)
+    correct(docs, path)
+    assert entities(docs[line["doc"]]) == []
+
+
+def test_lines_are_tasks(audited: Any, tmp_path: Path) -> None:
+    """Other commands read them as a corpus of what is proposed."""
+    docs, _, suspects = audited
+    write(suspects[:4], docs, tmp_path / "audit.jsonl")
+    read = [*read_docs(spacy.blank("en"), tmp_path / "audit.jsonl")]
+    assert [*map(entities, read)] == [entities(make_docs()[s.doc]) for s in suspects[:4]]
+
+
+def test_long_texts_are_cut_and_white_space_does_not_matter(tmp_path: Path) -> None:
+    """Also through other entities, which stay as they are."""
+    words = [*["Ana", "Lee"] * 30, "Oslo", "\n", *["Bo", "Roth"] * 30]
+    names = [Span(Doc(VOCAB, words=words), i, i + 2, label="person") for i in range(0, 122, 2)]
+    doc = names[0].doc
+    doc.set_ents(names)
+    place = Suspect(0, "wrong label", 1.0, [(60, 61, "person")], [(60, 61, "city")], 0.1, 0.9)
+    (line,) = write([place], [doc], tmp_path / "audit.jsonl")
+    assert len(line["tokens"]) < 70 < len(doc)
+    assert correct([doc], tmp_path / "audit.jsonl") == {"accepted": 1, "rejected": 0}
+    expected = [(i, i + 2, "person") for i in range(0, 122, 2)]
+    expected[30] = (60, 61, "city")
+    assert entities(doc) == expected
+
+
+def doc_of_line(**changes: Any) -> Any:
+    line = {"text": "Mr Bo", "spans": [], "annotated": [], "doc": 0, "start": 0}
+    return {name: value for name, value in {**line, **changes}.items() if value is not None}
+
+
+BO = {"start": 3, "end": 5, "label": "person"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ([doc_of_line(doc=None)], "line 1: expected a line of an audit, with doc, start and anno"),
+        ([doc_of_line(doc=1)], "line 1: doc: expected less than 1, the number of docs, got 1"),
+        ([doc_of_line(text="Ms Bo")], "line 1: expected the text of doc 0, 'Mr Bo', got 'Ms Bo'"),
+        ([doc_of_line(start=1)], "expected the text of doc 0, 'r Bo ', got 'Mr Bo'"),
+        (
+            [doc_of_line(annotated=[BO])],
+            "annotated: expected an entity of the doc, got 'Bo person'",
+        ),
+        (
+            [doc_of_line(spans=[{**BO, "start": 2}])],
+            "spans: expected whole tokens, got ' Bo' person",
+        ),
+        (
+            [doc_of_line(spans=[BO]), doc_of_line(spans=[{**BO, "label": "city"}])],
+            "line 2: spans: expected entities without overlap, got 'Bo' city and 'Bo' person",
+        ),
+        ([doc_of_line(answer="yes")], "answer: expected accept, reject, ignore, got 'yes'"),
+    ],
+)
+def test_lines_that_do_not_fit(lines: Any, message: str, tmp_path: Path) -> None:
+    save(lines, tmp_path / "audit.jsonl")
+    with pytest.raises(CorpusError) as error:
+        correct([make_doc("Mr Bo went")], tmp_path / "audit.jsonl")
+    assert message in str(error.value)
+
+
+def test_missing_annotation_stays_missing(tmp_path: Path) -> None:
+    doc = make_doc("Mr Bo went home")
+    doc.set_ents([], missing=[doc[2:4]], default="outside")
+    save([doc_of_line(spans=[BO])], tmp_path / "audit.jsonl")
+    correct([doc], tmp_path / "audit.jsonl")
+    assert [token.ent_iob_ for token in doc] == ["O", "B", "", ""]
+
+
+@pytest.mark.parametrize(
+    ("docs", "n_folds", "message"),
+    [
+        (3, 4, "audit: folds: expected at most as many as docs, got 4 folds of 3 docs"),
+        (3, 1, "audit: folds: expected at least 2, got 1"),
+    ],
+)
+def test_folds_that_do_not_fit(docs: int, n_folds: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        audit(make_config(), make_docs()[:docs], n_folds=n_folds)
+
+
+def test_no_entities() -> None:
+    with pytest.raises(ValueError, match="audit: expected docs with annotated entities, got none"):
+        audit(make_config(), [make_doc("so it was")] * 5)
+
+
+def test_page(audited: Any) -> None:
+    docs, _, suspects = audited
+    html = page(suspects[:4], docs, "<train>")
+    assert html.count("<li>") == 4 and "&lt;train&gt;" in html and "<script" not in html
+    assert all(f"<b>{kind}</b>" in html for kind in KINDS)
+    assert html.count('class="wrong"') == 6 + 1  # two sides of two, one of the others; the legend
+
+
+def test_command_line(tmp_path: Path) -> None:
+    docs, _ = plant()
+    corpus, lines, html = (tmp_path / name for name in ("c.spacy", "audit.jsonl", "audit.html"))
+    DocBin(docs=docs).to_disk(corpus)
+    arguments = ["audit", CONFIGS / "sparse.cfg", corpus, "--nlp.lang", "en"]
+    short = ["--folds", 3, "--places", 4, "--training.max_epochs", 4]
+    done = run(*arguments, *short, "--output", lines, "--html", html, "--json")
+    assert done.exit_code == 0, done.output
+    shown = json.loads(done.stdout)
+    assert shown["docs"] == 49 and {*shown["kinds"]} == {*KINDS, "inconsistent"}
+    assert shown["suspects"] == [json.loads(line) for line in lines.read_text().splitlines()]
+    assert {s["kind"] for s in shown["suspects"]} == {*KINDS} and html.stat().st_size > 1000
+    corrected = tmp_path / "corrected.spacy"
+    done = run(*arguments, "--apply", lines, "--output", corrected)
+    assert done.exit_code == 0 and "4 accepted" in done.output, done.output
+    read = [*DocBin().from_disk(corrected).get_docs(VOCAB)]
+    assert [*map(entities, read)] == [*map(entities, make_docs())]
+    for wrong, message in (
+        (["--apply", lines], "audit: output: expected the corrected corpus with --apply"),
+        (["--apply", lines, "--output", corpus], "expected another file than the input"),
+        (["--apply", lines, "--output", tmp_path / "c.txt"], "expected a name that ends in .spacy"),
+        (["--folds", 50], "got 50 folds of 49 docs"),
+    ):
+        done = run(*arguments, *wrong)
+        assert done.exit_code == 1 and message in done.output, done.output
