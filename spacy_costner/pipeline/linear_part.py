@@ -1,0 +1,75 @@
+"""Train the linear part of a hybrid model at initialization, before the Tok2Vec."""
+
+import random
+from functools import partial
+from typing import TYPE_CHECKING, Callable, Dict, Iterable, List
+
+import numpy
+from spacy.training import Example
+from spacy.training.batchers import minibatch_by_words
+from thinc.api import Optimizer
+from thinc.types import Floats2d
+
+from ..features.tokens import text_id
+from ..ml import linear_part
+from ..types import Progress
+from .first_pass import MIN_STEPS, N_WORDS
+from .online import INTERRUPTED, Batch, train
+from .pieces import batch_pieces
+
+if TYPE_CHECKING:
+    from .component import CostSensitiveNER
+
+N_FOLDS = 4
+
+
+def train_linear_part(
+    ner: "CostSensitiveNER", get_examples: Callable[[], Iterable[Example]]
+) -> None:
+    """Train the linear part of a hybrid model, if its settings say so, as `fit --online` does: on
+    all examples and, for the scores that the Tok2Vec is trained beside, on all but each of the
+    folds. These are blocks of docs that follow each other. Scores of docs that the weights were
+    trained on would leave little to learn.
+
+    ner (CostSensitiveNER): An initialized component.
+    get_examples (Callable[[], Iterable[Example]]): Returns the examples.
+    """
+    n_epochs = linear_part(ner.model)[1].initial_epochs if ner.model.name == "hybrid_crf" else 0
+    if not n_epochs:
+        return
+    _, weights = linear_part(ner.model)
+    blocks: List[List[Example]] = [[] for _ in range(N_FOLDS)]
+    fold_of: Dict[int, int] = {}
+    examples = [eg for eg in get_examples() if len(eg.predicted)]
+    ends = numpy.cumsum([len(eg.predicted) for eg in examples], dtype="int64")
+    n_words = int(ends[-1]) if examples else 0
+    for eg, end in zip(examples, ends.tolist()):
+        fold = (end - 1) * N_FOLDS // n_words
+        blocks[fold].append(eg)
+        text = text_id(eg.predicted)
+        fold_of[text] = fold if fold_of.get(text, fold) == fold else -1
+    batcher = partial(minibatch_by_words, size=max(min(N_WORDS, n_words // MIN_STEPS), 1))
+    parts = [batch_pieces(ner, block, batcher, random.shuffle) for block in blocks]
+    whole = _fit(ner, [batch for part in parts for batch in part])
+    folds = [
+        _fit(ner, [batch for j, part in enumerate(parts) if j != i for batch in part])
+        for i in range(N_FOLDS)
+    ]
+    weights.restart(whole)
+    weights.set_folds([rows[: weights.n_features] for rows in folds], fold_of)
+    ner.cfg["progress"] = Progress()._asdict()
+    for stage in ner.objective.loss.stages:
+        stage.forget()
+
+
+def _fit(ner: "CostSensitiveNER", batches: List[Batch]) -> Floats2d:
+    """Train the weights from 0, and return their average. Shape: (V + K + 2, K)"""
+    _, weights = linear_part(ner.model)
+    weights.restart(numpy.zeros_like(weights.rows))
+    ner.cfg["progress"] = Progress()._asdict()
+    optimizer = Optimizer(0.0, use_averages=True)
+    trained = train(ner, batches, optimizer, max_epochs=weights.initial_epochs)
+    if trained.reason == INTERRUPTED:
+        raise KeyboardInterrupt
+    with weights.use_params(optimizer.averages or {}):
+        return weights.table.weights
