@@ -13,7 +13,7 @@ from thinc.types import Floats2d
 from ..features.tokens import text_id
 from ..ml import linear_part
 from ..types import Progress
-from .first_pass import MIN_STEPS, N_WORDS
+from .first_pass import N_WORDS
 from .online import INTERRUPTED, Batch, train
 from .pieces import batch_pieces
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from .component import CostSensitiveNER
 
 N_FOLDS = 4
+MIN_STEPS = 100
+"""Steps of an epoch: those of a small corpus have fewer words, as `costner init` chooses them."""
 
 
 def train_linear_part(
