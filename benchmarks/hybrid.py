@@ -34,11 +34,11 @@ def run(
     paths: List[str], seed: int, n_steps: int, frequency: int, n_docs: int, settings: Dict[str, Any]
 ) -> None:
     """Train with a seed, and print each evaluation."""
-    nlp = make_pipeline(seed, settings)
+    nlp = make_pipeline(seed, {"training.max_steps": n_steps, **settings})
     examples, dev = (list(Corpus(path)(nlp)) for path in paths)
     examples = examples[:n_docs] if n_docs else examples
     begin = process_time()
-    training = registry.resolve(nlp.config["training"])
+    training = registry.resolve(nlp.config.interpolate()["training"])
     optimizer = nlp.initialize(lambda: examples, sgd=training["optimizer"])
     seconds, of_linear = 0.0, process_time() - begin
     scores = [100 * nlp.evaluate(dev)["ents_f"]]
@@ -46,6 +46,7 @@ def run(
     begin = process_time()
     for step, batch in enumerate(batches(examples), 1):
         nlp.update(batch, sgd=optimizer, drop=training["dropout"])
+        optimizer.step_schedules()
         if step % frequency == 0:
             seconds += process_time() - begin
             with nlp.use_params(optimizer.averages or {}):
