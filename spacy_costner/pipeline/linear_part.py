@@ -48,8 +48,7 @@ def train_linear_part(
     for eg, end in zip(examples, ends.tolist()):
         fold = (end - 1) * N_FOLDS // n_words
         blocks[fold].append(eg)
-        text = text_id(eg.predicted)
-        fold_of[text] = fold if fold_of.get(text, fold) == fold else -1
+        fold_of[text_id(eg.predicted)] = fold
     batcher = partial(minibatch_by_words, size=max(min(N_WORDS, n_words // MIN_STEPS), 1))
     parts = [batch_pieces(ner, block, batcher, random.shuffle) for block in blocks]
     whole = _fit(ner, [batch for part in parts for batch in part])
