@@ -173,15 +173,15 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
                 f"data or from [initialize.components.{self.name}] labels, found none"
             )
         self.cfg["cost_tables"] = self.objective.prepare(self.tags)
-        for stage in self.objective.loss.stages:
-            stage.forget()
         self.check_decoding(self.tags)
         self.cfg["temperature"] = Temperature()._asdict()
-        self.cfg["progress"] = Progress()._asdict()
         self.set_output(len(self.chain_tags))
         self.model.initialize(X=[eg.predicted for eg in _first(get_examples)])
         train_first_pass(self, get_examples)
         train_linear_part(self, get_examples)
+        for stage in self.objective.loss.stages:
+            stage.forget()
+        self.cfg["progress"] = Progress()._asdict()
 
     def _read_corpus(self, examples: Iterable[Example]) -> Set[str]:
         """Count the examples, collect the features of a linear model, and find the labels. The

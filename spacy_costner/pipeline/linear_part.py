@@ -36,16 +36,15 @@ def train_linear_part(
     ner (CostSensitiveNER): An initialized component.
     get_examples (Callable[[], Iterable[Example]]): Returns the examples.
     """
-    n_epochs = linear_part(ner.model)[1].initial_epochs if ner.model.name == "hybrid_crf" else 0
-    if not n_epochs:
+    if ner.model.name != "hybrid_crf" or not linear_part(ner.model)[1].initial_epochs:
         return
     _, weights = linear_part(ner.model)
     blocks: List[List[Example]] = [[] for _ in range(N_FOLDS)]
     fold_of: Dict[int, int] = {}
     examples = [eg for eg in get_examples() if len(eg.predicted)]
-    ends = numpy.cumsum([len(eg.predicted) for eg in examples], dtype="int64")
-    n_words = int(ends[-1]) if examples else 0
-    for eg, end in zip(examples, ends.tolist()):
+    n_words, end = sum(len(eg.predicted) for eg in examples), 0
+    for eg in examples:
+        end += len(eg.predicted)
         fold = (end - 1) * N_FOLDS // n_words
         blocks[fold].append(eg)
         fold_of[text_id(eg.predicted)] = fold
@@ -58,15 +57,14 @@ def train_linear_part(
     ]
     weights.restart(whole)
     weights.set_folds([rows[: weights.n_features] for rows in folds], fold_of)
-    ner.cfg["progress"] = Progress()._asdict()
-    for stage in ner.objective.loss.stages:
-        stage.forget()
 
 
 def _fit(ner: "CostSensitiveNER", batches: List[Batch]) -> Floats2d:
     """Train the weights from 0, and return their average. Shape: (V + K + 2, K)"""
     _, weights = linear_part(ner.model)
     weights.restart(numpy.zeros_like(weights.rows))
+    for stage in ner.objective.loss.stages:
+        stage.forget()
     ner.cfg["progress"] = Progress()._asdict()
     optimizer = Optimizer(0.0, use_averages=True)
     trained = train(ner, batches, optimizer, max_epochs=weights.initial_epochs)
