@@ -28,10 +28,11 @@ from spacy_costner.costs.tables import HAMMING
 from spacy_costner.ml import linear_part
 from spacy_costner.pipeline.annotations import score_spans
 from spacy_costner.pipeline.component import CostSensitiveNER
+from spacy_costner.pipeline.online import ignore
 from spacy_costner.pipeline.scorers import count_at_level, count_docs, entity_pairs
 from spacy_costner.pipeline.token_attrs import read_presets
 from spacy_costner.training import Step, TotalLoss, minimise, read_batches, train
-from spacy_costner.training.convergence import Convergence, ignore
+from spacy_costner.training.convergence import Convergence
 
 from .corpora import ROOT, as_examples, bare, read
 

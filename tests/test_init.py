@@ -513,3 +513,11 @@ def test_configs_are_installed(tmp_path: Path) -> None:
     installed = tmp_path / "spacy_costner" / "configs"
     expected = {path.relative_to(ROOT / "configs") for path in (ROOT / "configs").rglob("*.*")}
     assert {path.relative_to(installed) for path in installed.rglob("*.*")} == expected
+
+
+@pytest.mark.parametrize("model", ["linear", "hybrid"])
+@pytest.mark.parametrize("n_labels, outside", [(20, "before"), (21, "single")])
+def test_with_many_labels_o_is_one_tag(model: str, n_labels: int, outside: str) -> None:
+    size = Size((20,) * 50, 50, labels=tuple(f"L{i:02}" for i in range(n_labels)))
+    text = write_config(make_plan(model=model), "en", Corpora(Path("a"), Path("b"), size))
+    assert block(text, "components", "ner")["outside"] == outside

@@ -14,8 +14,8 @@ from spacy.util import minibatch
 from thinc.api import Adam
 
 from spacy_costner.ml import linear_part, score_seen
+from spacy_costner.pipeline.pieces import batch_pieces, join, read_pieces, sentence_starts
 from spacy_costner.training import read_batches, train
-from spacy_costner.training.pieces import batch_pieces, join, read_pieces, sentence_starts
 
 from .support.config import HAMMING
 from .support.fitting import initialized, loss_block
@@ -167,7 +167,7 @@ def test_a_pass_over_pieces_is_an_epoch() -> None:
 
 
 def test_docs_of_incorrect_spans_stay_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spacy_costner.training.pieces.MOST_WORDS", 1)
+    monkeypatch.setattr("spacy_costner.pipeline.pieces.MOST_WORDS", 1)
     for settings, are_whole in (({}, False), ({"incorrect_spans_key": "wrong"}, True)):
         nlp, examples = corpus(**settings)
         batches = batch_pieces(

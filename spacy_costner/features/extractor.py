@@ -87,8 +87,7 @@ class Features(Shim):
         RETURNS (FeatureBatch): Their features.
         """
         look = self._look
-        in_training = is_train and bool(self.template.memory or self.template.document)
-        tokens = read_tokens(docs, look.attributes, look.gazetteers, in_training=in_training)
+        tokens = read_tokens(docs, look.attributes, look.gazetteers, in_training=is_train)
         vocab = docs[0].vocab if docs else None
         values = look.values(tokens, vocab)
         rows = sparse.gather_window(

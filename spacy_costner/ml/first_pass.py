@@ -1,13 +1,13 @@
 """The first of two passes of a linear CRF: it predicts the labels that the second sees."""
 
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, TypeVar
 
 import numpy
 import srsly
 from spacy.tokens import Doc
 from thinc.api import Optimizer
 from thinc.shims import Shim
-from thinc.types import Floats2d
+from thinc.types import Array1d, Floats2d
 
 from .. import chain
 from ..features import FeatureBatch
@@ -21,6 +21,8 @@ ReadLabels = Callable[[Sequence[Doc]], Floats2d]
 IN_SEVERAL = -2
 """In place of the number of a fold: a doc whose text is in several folds. No model has not seen
 it."""
+
+ModelT = TypeVar("ModelT")
 
 
 class FirstPass(Shim):
@@ -78,12 +80,8 @@ class FirstPass(Shim):
             return self.read_labels(docs)
         if seen.text_ids is None or not self._folds:
             return self._predict(self.weights, seen)
-        fold = numpy.asarray([self._fold_of.get(i, -1) for i in seen.text_ids.tolist()])
         found = numpy.zeros((len(seen.rows), len(self.tags.labels) + 1), dtype="float32")
-        for i, weights in enumerate([*self._folds, self.weights]):
-            own = fold == (i if i < len(self._folds) else -1)
-            tokens = numpy.repeat(own, seen.lengths)
-            some = FeatureBatch(seen.rows[tokens], seen.lengths[own])
+        for weights, some, tokens in divide(seen, self._fold_of, self._folds, self.weights):
             found[tokens] = self._predict(weights, some)
         return found
 
@@ -144,3 +142,24 @@ class FirstPass(Shim):
         copied = FirstPass(self.settings, self.average_power, self.n_epochs)
         copied.set_folds(self._folds, self._fold_of)
         return copied.from_bytes(self.to_bytes())
+
+
+def divide(
+    seen: FeatureBatch, fold_of: Dict[int, int], models: Sequence[ModelT], of_others: ModelT
+) -> Iterator[Tuple[ModelT, FeatureBatch, Array1d]]:
+    """Divide a batch by the models that were not trained on its docs.
+
+    seen (FeatureBatch): The features of the tokens, with the hashes of the texts.
+    fold_of (Dict[int, int]): The fold of each doc, by the hash of its text; or `IN_SEVERAL`: such a
+        doc is left out.
+    models (Sequence[ModelT]): The model of each fold.
+    of_others (ModelT): The model of docs that are not in `fold_of`.
+    YIELDS (Tuple[ModelT, FeatureBatch, Array1d]): A model, the features of its docs, and True
+        for their tokens. Shape: (N,)
+    """
+    assert seen.text_ids is not None
+    fold = numpy.asarray([fold_of.get(i, -1) for i in seen.text_ids.tolist()])
+    for i, model in enumerate([*models, of_others]):
+        docs = fold == (i if i < len(models) else -1)
+        tokens = numpy.repeat(docs, seen.lengths)
+        yield model, FeatureBatch(seen.rows[tokens], seen.lengths[docs]), tokens

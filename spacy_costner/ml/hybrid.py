@@ -12,7 +12,7 @@ from ..features import Template
 from ..types import Potentials
 from ..validation import number
 from .dense import resize_emissions
-from .sparse import build_sparse_crf, build_vocab
+from .sparse import build_sparse_crf, build_vocab, linear_part
 from .weights import AVERAGE_POWER
 
 
@@ -27,6 +27,7 @@ def build_hybrid_crf(
     average_power: float = AVERAGE_POWER,
     part_dropout: float = 0.0,
     first_pass_epochs: int = 6,
+    linear_epochs: int = 0,
     nO: Optional[int] = None,
 ) -> Model[List[Doc], Potentials]:
     """Build a linear-chain CRF whose emissions are the sum of those of sparse features and those
@@ -40,6 +41,8 @@ def build_hybrid_crf(
     part_dropout (float): The share of docs that use only one of the two parts in an update, each
         part equally often; its emissions are doubled. Each part thus learns to predict without the
         other.
+    linear_epochs (int): How often the sparse part uses the examples at initialization. It is not
+        trained any more after that: the Tok2Vec learns what it lacks. 0: both are trained together.
     nO (Optional[int]): K, the number of tags. The component sets it from its labels.
     RETURNS (Model[List[Doc], Potentials]): The model, with the attributes "build_vocab"
         and "resize_output"; reference "tok2vec" is the Tok2Vec.
@@ -48,6 +51,8 @@ def build_hybrid_crf(
     where = "spacy_costner.HybridCRF"
     if not 0 <= number(part_dropout) <= 1:
         raise ValueError(f"{where}: part_dropout: expected 0 to 1, got {part_dropout}")
+    if not number(linear_epochs) >= 0:
+        raise ValueError(f"{where}: linear_epochs: expected at least 0, got {linear_epochs}")
     sparse = build_sparse_crf(
         features,
         learn_rate=learn_rate,
@@ -59,6 +64,7 @@ def build_hybrid_crf(
         first_pass_epochs=first_pass_epochs,
         nO=nO,
     )
+    linear_part(sparse)[1].initial_epochs = linear_epochs
     emissions = Linear(nO, tok2vec.maybe_get_dim("nO"), init_W=zero_init)
     dense: Model[List[Doc], Ragged] = chain(
         tok2vec, cast(Model, list2ragged()), with_array(emissions)

@@ -5,13 +5,13 @@ from typing import Callable, Iterable, List, Optional, Sequence, Tuple, cast
 import numpy
 from spacy.tokens import Doc
 from thinc.api import Model, to_numpy
-from thinc.types import Ints2d
+from thinc.types import Floats2d, Ints2d
 
 from ..features import FeatureBatch, Features, Template
-from ..sparse import AdaGrad
+from ..sparse import AdaGrad, sum_rows
 from ..types import Potentials, map_scores
 from ..validation import check_cost, number
-from .first_pass import FirstPass
+from .first_pass import FirstPass, divide
 from .weights import AVERAGE_POWER, SparseWeights
 
 
@@ -125,11 +125,16 @@ def score_seen(
 
     model (Model[List[Doc], Potentials]): A linear CRF.
     seen (FeatureBatch): The features of the tokens.
-    is_train (bool): Whether features are dropped.
+    is_train (bool): Whether features are dropped and, if the weights have folds, docs are scored
+        with those of their folds, which have no gradient.
     RETURNS (Tuple[Potentials, Callable[[Potentials], None]]): The scores, and the callback that
         keeps their gradient for the next update.
     """
     features, weights = linear_part(model)
+    if is_train and weights.folds:
+        fixed = weights.potentials(seen.rows[:0], seen.lengths)
+        fixed = fixed._replace(emissions=_score_in_folds(weights, seen))
+        return map_scores(model.ops.asarray, fixed), lambda gradient: None
     rows, scale = seen.rows, 1.0
     if is_train and features.dropout:
         rows, scale = _drop(rows, features.dropout)
@@ -142,6 +147,14 @@ def score_seen(
         weights.add_gradient(rows, on_host._replace(emissions=emissions))
 
     return map_scores(model.ops.asarray, potentials), add_gradient
+
+
+def _score_in_folds(weights: SparseWeights, seen: FeatureBatch) -> Floats2d:
+    """Emissions of each doc from weights that were not trained on it. Shape: (N, K)"""
+    emissions = numpy.empty((len(seen.rows), weights.n_tags), dtype="float32")
+    for table, some, tokens in divide(seen, weights.fold_of, weights.folds, weights.emissions):
+        emissions[tokens] = sum_rows(some.rows, table)
+    return emissions
 
 
 def _drop(rows: Ints2d, rate: float) -> Tuple[Ints2d, float]:

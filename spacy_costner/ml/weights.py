@@ -2,7 +2,7 @@
 
 from contextlib import contextmanager
 from threading import Lock
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy
 import srsly
@@ -57,7 +57,7 @@ class SparseWeights(Shim):
         super().__init__(None)
         self.settings = settings
         self.average_power = average_power
-        self.step = 0
+        self.step = self.initial_epochs = 0
         self.table: Table
         self._n_features: Optional[int] = None
         self._averaged = False
@@ -131,6 +131,16 @@ class SparseWeights(Shim):
         """
         self.allocate(self.n_features, self.n_tags)
         self.table.weights[:] = rows
+
+    def set_folds(self, folds: Sequence[Floats2d], fold_of: Dict[int, int]) -> None:
+        """Set what docs are scored with in the training of another part of the model. These weights
+        are not trained then, until there are new ones or more tags.
+
+        folds (Sequence[Floats2d]): Weights of the features that were trained without a block of
+            docs each. Shapes: (V, K)
+        fold_of (Dict[int, int]): The block of each doc, by the hash of its text.
+        """
+        self.folds, self.fold_of = list(folds), fold_of
 
     def resize(self, n_tags: int) -> None:
         """Add tags after the existing ones, which keep their weights.
@@ -275,6 +285,7 @@ class SparseWeights(Shim):
         self._place_of = numpy.full(len(weights), -1, dtype="int32")
         self._pending = []
         self.step = 0
+        self.set_folds([], {})
 
     def copy(self) -> "SparseWeights":
         """A copy with an identity of its own, so that no optimizer takes it for this one."""

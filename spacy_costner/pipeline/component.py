@@ -41,6 +41,7 @@ from .annotations import (
 )
 from .deprecated import OldMethods
 from .first_pass import train_first_pass
+from .linear_part import train_linear_part
 from .objective import NEGATED, Objective, check_finite
 from .prediction_settings import PredictionSettings
 from .rehearsal import divergence
@@ -170,16 +171,16 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
                 f"data or from [initialize.components.{self.name}] labels, found none"
             )
         self.cfg["cost_tables"] = self.objective.prepare(self.tags)
-        for stage in self.objective.loss.stages:
-            stage.forget()
         self.check_decoding(self.tags)
         self.drop_guarantee("training")
-        self.cfg.update(temperature=Temperature()._asdict(), progress=Progress()._asdict())
+        self.cfg["temperature"] = Temperature()._asdict()
         self.set_output(len(self.chain_tags))
         self.model.initialize(X=[eg.predicted for eg in _first(get_examples)])
-        if first_pass := first_pass_of(self.model):
-            tags, examples = self.chain_tags, get_examples()
-            train_first_pass(first_pass, self.model, tags, examples, self.targets)
+        train_first_pass(self, get_examples)
+        train_linear_part(self, get_examples)
+        for stage in self.objective.loss.stages:
+            stage.forget()
+        self.cfg["progress"] = Progress()._asdict()
 
     def _read_corpus(self, examples: Iterable[Example]) -> Set[str]:
         """Count the examples, collect the features of a linear model, and find the labels. The

@@ -1,16 +1,17 @@
 """Train the first of two passes of a linear CRF: see `FirstPass`."""
 
 import random
-from typing import Callable, Dict, Iterable, Iterator, List, Sequence, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, Iterable, Iterator, List, Sequence
 
 from spacy.training import Example
-from thinc.api import Model, Optimizer
+from thinc.api import Optimizer
 
-from ..features import FeatureBatch
 from ..losses import sequential
-from ..ml import IN_SEVERAL, FirstPass, SparseWeights, linear_part
-from ..tags import Tags
-from .targets import Targets
+from ..ml import IN_SEVERAL, SparseWeights, first_pass_of, linear_part
+from .online import Batch
+
+if TYPE_CHECKING:
+    from .component import CostSensitiveNER
 
 N_FOLDS = 2
 N_WORDS = 500
@@ -19,36 +20,29 @@ N_WORDS = 500
 MIN_STEPS = 8
 """Steps of an epoch: those of a small corpus have fewer words."""
 
-Batch = Tuple[FeatureBatch, Targets]
-
 
 def train_first_pass(
-    first_pass: FirstPass,
-    model: Model,
-    tags: Tags,
-    examples: Iterable[Example],
-    make_targets: Callable[[Sequence[Example]], Targets],
+    ner: "CostSensitiveNER", get_examples: Callable[[], Iterable[Example]]
 ) -> None:
-    """Train the first pass with the likelihood of whole paths, on all examples and, for the labels
-    that the second pass is trained with, on all but each of the folds. These are blocks of docs
-    that follow each other.
+    """Train the first pass, if the model has one, with the likelihood of whole paths: on all
+    examples and, for the labels that the second pass is trained with, on all but each of the folds.
+    These are blocks of docs that follow each other.
 
-    first_pass (FirstPass): The first pass.
-    model (Model): The model that has it. It knows its features.
-    tags (Tags): The tags of the chain.
-    examples (Iterable[Example]): The examples.
-    make_targets (Callable[[Sequence[Example]], Targets]): Makes the targets of a batch.
+    ner (CostSensitiveNER): The component. Its model knows its features.
+    get_examples (Callable[[], Iterable[Example]]): Returns the examples.
     """
-    first_pass.tags = tags
+    if (first_pass := first_pass_of(ner.model)) is None:
+        return
+    first_pass.tags = ner.chain_tags
     if first_pass.read_labels is not None:
         return
-    features, _ = linear_part(model)
-    examples = [eg for eg in examples if len(eg.predicted)]
+    features, _ = linear_part(ner.model)
+    examples = [eg for eg in get_examples() if len(eg.predicted)]
     batches: List[Batch] = []
     n_words = sum(len(eg.predicted) for eg in examples)
     for batch in batch_in_order(examples, min(N_WORDS, n_words // MIN_STEPS)):
         seen = features.find([eg.predicted for eg in batch], is_train=True)
-        batches.append((seen, make_targets(batch)))
+        batches.append((seen, ner.targets(batch)))
     fold_of: Dict[int, int] = {}
     parts: List[List[Batch]] = [[] for _ in range(N_FOLDS)]
     for i, (seen, targets) in enumerate(batches):
@@ -60,7 +54,7 @@ def train_first_pass(
 
     def fit(batches: List[Batch]) -> SparseWeights:
         weights = first_pass.make_weights()
-        weights.allocate(len(features), len(tags))
+        weights.allocate(len(features), len(ner.chain_tags))
         return train(weights, batches, first_pass.n_epochs)
 
     first_pass.weights = fit(batches)

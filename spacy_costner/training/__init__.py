@@ -16,14 +16,14 @@ from thinc.api import Config
 
 from ..ml import linear_part
 from ..pipeline.component import CostSensitiveNER
+from ..pipeline.online import INTERRUPTED, OnStep, Step, Trained, ignore, read_batches, train
+from ..pipeline.pieces import batch_pieces
 from ..types import Progress
 from .conjugate import solve
-from .convergence import Minimum, OnStep, Step, ignore
+from .convergence import Minimum
 from .examples import AllExamples
 from .lbfgs import minimise, scipy_minimize
 from .objective import TotalLoss
-from .online import INTERRUPTED, Trained, read_batches, train
-from .pieces import batch_pieces
 from .preparation import Preparation, annotate, component_to_fit, evaluate, prepare, save
 from .zscore import ZScoreEquations
 

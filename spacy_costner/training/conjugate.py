@@ -5,7 +5,8 @@ from typing import Callable, Optional
 import numpy
 from thinc.types import Floats1d
 
-from .convergence import Convergence, Minimum, OnStep, ignore
+from ..pipeline.online import OnStep, ignore
+from .convergence import Convergence, Minimum
 
 
 def solve(

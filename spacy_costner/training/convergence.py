@@ -1,24 +1,13 @@
 """The progress and the stopping rule of a minimisation."""
 
-from typing import Callable, List, NamedTuple, Optional
+from typing import List, NamedTuple
 
 from thinc.types import Floats1d
 
+from ..pipeline.online import OnStep, Step
+
 PERIOD = 10
 """Iterations over which improvement is measured; CRFsuite's default, too."""
-
-
-class Step(NamedTuple):
-    """The result of an iteration.
-
-    iteration (int): Its number, from 1.
-    value (float): The objective.
-    slope (Optional[float]): The largest derivative of it, if that is known.
-    """
-
-    iteration: int
-    value: float
-    slope: Optional[float] = None
 
 
 class Minimum(NamedTuple):
@@ -43,13 +32,6 @@ class Minimum(NamedTuple):
             f"{self.reason}: {self.n_iterations} iterations, {self.n_evaluations} evaluations, "
             f"objective {self.value:.6g}"
         )
-
-
-OnStep = Callable[[Step], None]
-
-
-def ignore(step: Step) -> None:
-    """Ignore a step."""
 
 
 class Convergence:

@@ -5,7 +5,8 @@ from typing import Any, Callable, Optional, Tuple
 import numpy
 from thinc.types import Floats1d
 
-from .convergence import Convergence, Minimum, OnStep, ignore
+from ..pipeline.online import OnStep, ignore
+from .convergence import Convergence, Minimum
 
 MEMORIES = 6
 """Earlier steps that L-BFGS remembers; CRFsuite's default, too."""

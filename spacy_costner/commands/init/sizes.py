@@ -121,6 +121,8 @@ def settings(model: str, size: Size, sections: Sequence[Section]) -> Dict[str, A
     if model == "linear":
         return _of_linear(size, sections)
     chosen = {} if model == "transformer" else _of_tok2vec(size, sections)
+    if model == "hybrid":
+        chosen.update(_of_tags(size))
     n_batches = _count_batches(size, set_values(sections, chosen))
     return {**chosen, **_of_steps(max(1, int(n_batches * SHUFFLED)), sections)}
 
@@ -133,15 +135,18 @@ def _count_batches(size: Size, sections: Sequence[Section]) -> int:
 def _of_linear(size: Size, sections: Sequence[Section]) -> Dict[str, Any]:
     """Smaller batches in a small corpus, and two evaluations an epoch. In docs of several
     sentences, a second pass sees the labels of words elsewhere in the doc."""
-    chosen: Dict[str, Any] = {}
+    chosen = _of_tags(size)
     if size.sentences >= SENTENCES * size.docs:
         chosen["components.ner.model.features.document"] = {"LOWER": 1}
-    if len(size.labels) > MANY_LABELS:
-        chosen["components.ner.outside"] = SINGLE
     most = value(sections, "training.batcher.size")
     chosen["training.batcher.size"] = max(1, min(most, size.words // UPDATES))
     n_batches = _count_batches(size, set_values(sections, chosen))
     return {**chosen, "training.eval_frequency": max(1, int(n_batches * SHUFFLED) // 2)}
+
+
+def _of_tags(size: Size) -> Dict[str, Any]:
+    """One tag for O with many labels, which would have as many tags more."""
+    return {"components.ner.outside": SINGLE} if len(size.labels) > MANY_LABELS else {}
 
 
 def _of_tok2vec(size: Size, sections: Sequence[Section]) -> Dict[str, Any]:

@@ -1,23 +1,44 @@
 """Online training of the linear model: the updates of `spacy train`, with examples read once."""
 
 import random
-from typing import Iterable, List, NamedTuple, Tuple
+from typing import TYPE_CHECKING, Callable, Iterable, List, NamedTuple, Optional, Tuple
 
 from spacy.training import Example
 from thinc.api import Optimizer
 
 from ..features import FeatureBatch
 from ..ml import find_features, score_seen
-from ..pipeline.component import CostSensitiveNER
-from ..pipeline.objective import check_finite
-from ..pipeline.targets import Targets
-from .convergence import OnStep, Step, ignore
+from .objective import check_finite
+from .targets import Targets
+
+if TYPE_CHECKING:
+    from .component import CostSensitiveNER
 
 Batch = Tuple[FeatureBatch, Targets]
 """The features and the targets of a batch."""
 
 
 INTERRUPTED = "interrupted"
+
+
+class Step(NamedTuple):
+    """The result of an iteration.
+
+    iteration (int): Its number, from 1.
+    value (float): The objective.
+    slope (Optional[float]): The largest derivative of it, if that is known.
+    """
+
+    iteration: int
+    value: float
+    slope: Optional[float] = None
+
+
+OnStep = Callable[[Step], None]
+
+
+def ignore(step: Step) -> None:
+    """Ignore a step."""
 
 
 class Trained(NamedTuple):
@@ -42,7 +63,7 @@ class Trained(NamedTuple):
         )
 
 
-def read_batches(ner: CostSensitiveNER, batches: Iterable[List[Example]]) -> List[Batch]:
+def read_batches(ner: "CostSensitiveNER", batches: Iterable[List[Example]]) -> List[Batch]:
     """Extract the features of batches and make their targets.
 
     ner (CostSensitiveNER): An initialized component with a linear model.
@@ -57,7 +78,7 @@ def read_batches(ner: CostSensitiveNER, batches: Iterable[List[Example]]) -> Lis
 
 
 def train(
-    ner: CostSensitiveNER,
+    ner: "CostSensitiveNER",
     batches: List[Batch],
     optimizer: Optimizer,
     *,
@@ -103,7 +124,7 @@ def train(
 
 
 def step(
-    ner: CostSensitiveNER,
+    ner: "CostSensitiveNER",
     seen: FeatureBatch,
     targets: Targets,
     optimizer: Optimizer,

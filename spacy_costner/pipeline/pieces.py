@@ -3,7 +3,17 @@
 The features of a piece are those of its tokens in the whole doc. For the chain it is a sequence.
 """
 
-from typing import Callable, Iterable, Iterator, List, Optional, Sequence, Tuple, cast
+from typing import (
+    TYPE_CHECKING,
+    Callable,
+    Iterable,
+    Iterator,
+    List,
+    Optional,
+    Sequence,
+    Tuple,
+    cast,
+)
 
 import numpy
 from spacy.attrs import ORTH, SENT_START
@@ -13,11 +23,13 @@ from thinc.types import Array1d, Array2d
 
 from .. import chain
 from ..features import FeatureBatch
-from ..pipeline.component import CostSensitiveNER
-from ..pipeline.targets import Targets
 from ..tags import Tags
 from ..types import Gold
 from .online import Batch, read_batches
+from .targets import Targets
+
+if TYPE_CHECKING:
+    from .component import CostSensitiveNER
 
 MOST_WORDS = 256
 """Docs with more words are cut. Chosen on development data: see docs/linear.md."""
@@ -48,7 +60,7 @@ class Piece:
 
 
 def batch_pieces(
-    ner: CostSensitiveNER,
+    ner: "CostSensitiveNER",
     examples: Sequence[Example],
     batcher: Callable[[Iterable], Iterable[List]],
     shuffle: Callable[[List], None],
@@ -72,7 +84,7 @@ def batch_pieces(
 
 
 def read_pieces(
-    ner: CostSensitiveNER, examples: Sequence[Example], most_words: int
+    ner: "CostSensitiveNER", examples: Sequence[Example], most_words: int
 ) -> Iterator[Piece]:
     """Read docs, and cut those with more words than that: at the beginnings of sentences or, if
     the doc has none, of any tokens, and never within an entity.

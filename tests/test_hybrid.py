@@ -1,0 +1,146 @@
+"""A hybrid model whose linear part is trained at initialization."""
+
+import random
+from typing import Any, Dict, List
+
+import numpy
+import pytest
+import spacy
+from spacy.language import Language
+from spacy.tokens import Doc
+from spacy.training import Example
+from thinc.api import Adam, Optimizer
+
+from spacy_costner.ml import linear_part
+from spacy_costner.types import Progress
+
+from .support.config import FEATURES
+from .support.linear import HYBRID
+from .support.pipelines import pipeline
+
+TWO_PASSES = {"@misc": "spacy_costner.Features.v1", "document": {"LOWER": 1}}
+MODEL = {**HYBRID, "linear_epochs": 4}
+CASES = [
+    pytest.param(features, outside, id=f"{name}-{outside}")
+    for name, features in (("one_pass", FEATURES), ("two_passes", TWO_PASSES))
+    for outside in ("single", "before")
+]
+CITIES = ["Rome", "Paris", "Oslo", "Lima"]
+
+
+def corpus(nlp: Language, n_docs: int = 24, seed: int = 0) -> List[Example]:
+    """What follows "in" is a city, all else is not. Each doc has a word of its own."""
+    rng, found = random.Random(seed), []
+    for i in range(n_docs):
+        words, ents = [f"doc{seed}x{i}"], ["O"]
+        for city in rng.sample(CITIES, 3):
+            is_city = rng.random() < 0.5
+            words += ["in" if is_city else "Mrs", city]
+            ents += ["O", "B-CITY" if is_city else "O"]
+        docs = (Doc(nlp.vocab, words=words), Doc(nlp.vocab, words=words, ents=ents))
+        found.append(Example(*docs))
+    return found
+
+
+def initialized(model: Dict[str, Any] = MODEL, **settings: Any) -> Language:
+    random.seed(0)
+    nlp = pipeline(model=model, **settings)
+    nlp.initialize(lambda: corpus(nlp))
+    return nlp
+
+
+def predicted(nlp: Language) -> List[List[Any]]:
+    docs = nlp.pipe([eg.predicted for eg in corpus(nlp, seed=1)])
+    return [[(ent.start, ent.end, ent.label_) for ent in doc.ents] for doc in docs]
+
+
+def learn(nlp: Language, optimizer: Optimizer, n_steps: int = 5) -> float:
+    losses: Dict[str, float] = {}
+    for _ in range(n_steps):
+        losses = nlp.update(corpus(nlp), sgd=optimizer)
+    return losses["ner"]
+
+
+@pytest.mark.parametrize(("features", "outside"), CASES)
+def test_it_begins_as_its_linear_part(features: Any, outside: str) -> None:
+    nlp = initialized({**MODEL, "features": features}, outside=outside)
+    ner, docs = nlp.get_pipe("ner"), [eg.predicted for eg in corpus(nlp, seed=1)]
+    whole, linear = ner.model.predict(docs), ner.model.layers[0].predict(docs)
+    for field in ("emissions", "transitions", "start", "end"):
+        numpy.testing.assert_array_equal(getattr(whole, field), getattr(linear, field))
+    assert whole.emissions.any()
+    assert nlp.evaluate(corpus(nlp, seed=1))["ents_f"] > 0.9
+    assert ner.progress == Progress()
+
+
+@pytest.mark.parametrize(("features", "outside"), CASES)
+def test_the_tok2vec_learns_and_the_linear_part_stays(features: Any, outside: str) -> None:
+    nlp = initialized({**MODEL, "features": features}, outside=outside)
+    _, weights = linear_part(nlp.get_pipe("ner").model)
+    before, optimizer = weights.rows.copy(), Adam(0.01, use_averages=True)
+    first = learn(nlp, optimizer, 1)
+    assert learn(nlp, optimizer, 20) < first
+    numpy.testing.assert_array_equal(weights.rows, before)
+    with nlp.use_params(optimizer.averages):
+        numpy.testing.assert_array_equal(weights.rows, before)
+    assert nlp.get_pipe("ner").model.get_ref("emissions").get_param("W").any()
+
+
+def test_it_survives_and_goes_on_learning(tmp_path: Any) -> None:
+    """Loading is no initialization: the linear part is not trained again."""
+    nlp = initialized()
+    learn(nlp, Adam(0.01))
+    nlp.to_disk(tmp_path)
+    loaded = spacy.load(tmp_path)
+    assert predicted(loaded) == predicted(nlp) != []
+    before = linear_part(loaded.get_pipe("ner").model)[1].rows.copy()
+    optimizer = loaded.resume_training()
+    numpy.testing.assert_array_equal(linear_part(loaded.get_pipe("ner").model)[1].rows, before)
+    learn(loaded, optimizer)
+    assert loaded.evaluate(corpus(loaded, seed=1))["ents_f"] > 0.9
+
+
+def test_without_the_setting_both_parts_learn_together() -> None:
+    nlp = initialized(HYBRID)
+    _, weights = linear_part(nlp.get_pipe("ner").model)
+    assert not weights.rows.any() and not weights.folds
+    learn(nlp, Adam(0.01), 1)
+    assert weights.rows.any() and weights.step == 1
+
+
+def test_a_new_label_is_learned() -> None:
+    """With more tags, the linear part is trained, too."""
+    nlp = initialized()
+    before = predicted(nlp)
+    nlp.get_pipe("ner").add_label("PERSON")
+    assert predicted(nlp) == before
+    _, weights = linear_part(nlp.get_pipe("ner").model)
+    rows = weights.rows.copy()
+    learn(nlp, Adam(0.01), 1)
+    assert not numpy.array_equal(weights.rows, rows)
+
+
+def test_docs_are_scored_by_weights_that_have_not_seen_them() -> None:
+    """With labels drawn by lot, weights that were trained on a doc know its labels."""
+    nlp = pipeline(model={**MODEL, "linear_epochs": 20})
+    rng, batch = random.Random(0), []
+    for i in range(40):
+        words = [f"Name{3 * i + j}" for j in range(3)]
+        ents = [rng.choice(["O", "B-X"]) for _ in words]
+        batch.append(Example(Doc(nlp.vocab, words=words), Doc(nlp.vocab, words=words, ents=ents)))
+    nlp.initialize(lambda: batch)
+    ner = nlp.get_pipe("ner")
+
+    def share_known(is_train: bool) -> float:
+        scores, _ = ner.model([eg.predicted for eg in batch], is_train)
+        found = scores.emissions.argmax(axis=1) != 0
+        gold = [bool(token.ent_type_) for eg in batch for token in eg.reference]
+        return float((found == gold).mean())
+
+    assert share_known(is_train=False) > 0.9
+    assert 0.3 < share_known(is_train=True) < 0.7
+
+
+def test_a_bad_number_of_epochs_is_named() -> None:
+    with pytest.raises(ValueError, match="HybridCRF: linear_epochs: expected at least 0, got -1"):
+        pipeline(model={**HYBRID, "linear_epochs": -1})
