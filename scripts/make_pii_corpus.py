@@ -1,8 +1,8 @@
 """Write a made-up corpus of letters with personal data: names, places, organisations and ids.
 
 Each doc is a letter of several sentences, from a grammar like that of the demo corpus, with its
-words. Names serve several labels, and the same numbers are ids or not, so that the context has to
-tell. A part of every word list is kept out of the training letters.
+words. Names serve several labels, the same names and numbers are personal data or not, and some
+sentences have no capitals. A part of every word list is kept out of the training letters.
 """
 
 import random
@@ -25,6 +25,8 @@ from spacy.tokens import DocBin
 GRAMMAR = Path(__file__).with_name("pii_grammar.json")
 SIZES = {"train": 400, "dev": 100, "calibration": 500, "test": 1000}
 SENTENCES = (3, 9)
+LOWER_CASE = 0.15
+"""The share of sentences without capitals."""
 
 
 def make_letter(grammar: Grammar, rng: random.Random) -> Tuple[str, List[Entity]]:
@@ -39,7 +41,7 @@ def make_letter(grammar: Grammar, rng: random.Random) -> Tuple[str, List[Entity]
         sentence, found = make_sentence(grammar, rng)
         text += " "
         entities += [(begin + len(text), end + len(text), label) for begin, end, label in found]
-        text += sentence
+        text += sentence.lower() if rng.random() < LOWER_CASE else sentence
     text += " " + rng.choice(grammar.words["closing"])
     return re.sub("#", lambda _: str(rng.randint(1, 9)), text), entities
 
