@@ -1,22 +1,20 @@
 """Presidio with our pipelines and with spaCy's `ner`: leaks, false alarms, scores, time.
 
-    python benchmarks/pii.py CORPUS WORKPLACE [--lang en] [--document] [--steps 600]
+    python benchmarks/pii.py CORPUS WORKPLACE [en] [sparse.cfg] [600]
 
-CORPUS has train, dev, calibration and test.spacy, as `scripts/make_pii_corpus.py` writes them. Models
-that are in WORKPLACE are not trained again. Needs the extra `presidio`.
-
-A leak is an annotated entity of which some character is in no result: mean over docs of the share.
-`wrong` is the share of results that share no character with an annotated entity. `exact` is the share
-of results with extent and label of one, AUC the area under the ROC curve of their scores against
-that. `leaks` and `wrong` count the NLP engine's results, the time those of all recognizers.
+The corpus of `scripts/make_pii_corpus.py` or one like it, the language, the config of the linear
+model, the steps of the CNNs. Pipelines in WORKPLACE are not made again. Needs extra `presidio`.
+leaks: share of a doc's entities that are not covered, mean over docs and standard error. wrong:
+share of results that touch no entity. exact: share with its extent and label; AUC: area under the
+ROC curve of scores against that. All of the NLP engine's results; the time is of all recognizers.
 """
 
-import argparse
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
-from typing import Dict, List, NamedTuple
+from typing import Dict, List, Tuple
 
 import numpy
 import spacy
@@ -33,115 +31,86 @@ LIMITS = (0.05, 0.02, 0.01)
 ENTITIES = NerModelConfiguration().model_to_presidio_entity_mapping
 
 
-class Result(NamedTuple):
-    """A result of the NLP engine: its score, whether it is exact, whether it is wrong."""
-
-    score: float
-    exact: bool
-    wrong: bool
-
-
 class Tally:
-    """What an analyzer found in the test docs."""
+    """What an analyzer found in the test docs. Of results: score, whether exact, whether wrong."""
 
-    def __init__(self, path: Path, engine: type, language: str) -> None:
-        models = [{"lang_code": language, "model_name": str(path)}]
-        self.engine, self.language = engine(models=models), language
-        self.analyzer = AnalyzerEngine(nlp_engine=self.engine, supported_languages=[language])
+    def __init__(self, path: Path, engine: type, lang: str) -> None:
+        nlp_engine = engine(models=[{"lang_code": lang, "model_name": str(path)}])
+        analyzer = AnalyzerEngine(nlp_engine=nlp_engine, supported_languages=[lang])
+        self.analyze = partial(analyzer.analyze, language=lang)
         self.leaks: List[float] = []
         self.seconds: List[float] = []
-        self.results: List[Result] = []
+        self.results: List[Tuple[float, bool, bool]] = []
 
     def add(self, doc: Doc, types: List[str]) -> None:
         began = time.process_time()
-        self.analyzer.analyze(doc.text, language=self.language)
+        self.analyze(doc.text)
         self.seconds.append(time.process_time() - began)
-        found = self.analyzer.analyze(doc.text, language=self.language, entities=types)
-        gold = {(e.start_char, e.end_char, ENTITIES.get(e.label_, e.label_)) for e in doc.ents}
-        inside, covered = (
-            {i for begin, end, _ in spans for i in range(begin, end) if not doc.text[i].isspace()}
-            for spans in (gold, {(r.start, r.end, "") for r in found})
-        )
+        found = self.analyze(doc.text, entities=types)
+        gold = [(e.start_char, e.end_char, ENTITIES.get(e.label_, e.label_)) for e in doc.ents]
+        inside = {i for begin, end, _ in gold for i in range(begin, end)}
         for r in found:
             exact = (r.start, r.end, r.entity_type) in gold
-            self.results.append(Result(r.score, exact, inside.isdisjoint(range(r.start, r.end))))
-        missed = [not inside.intersection(range(b, e)) <= covered for b, e, _ in gold]
-        if gold:
-            self.leaks.append(float(numpy.mean(missed)))
+            self.results.append((r.score, exact, inside.isdisjoint(range(r.start, r.end))))
+        covered = {i for r in found for i in range(r.start, r.end)}
+        leaked = [any(token.idx not in covered for token in ent) for ent in doc.ents]
+        if leaked:
+            self.leaks.append(float(numpy.mean(leaked)))
 
     def cells(self) -> List[str]:
         scores, exact, wrong = (numpy.asarray(column) for column in zip(*self.results))
-        leak, error = numpy.mean(self.leaks), numpy.std(self.leaks) / len(self.leaks) ** 0.5
-        numbers = f"{100 * leak:.2f} ± {100 * error:.2f}", f"{100 * wrong.mean():.1f}"
-        share = f"{100 * exact.mean():.1f}"
-        return [
-            *numbers,
-            share,
-            f"{area(scores, exact):.3f}",
-            f"{1e3 * numpy.mean(self.seconds):.2f}",
-        ]
+        error = 100 * numpy.std(self.leaks) / len(self.leaks) ** 0.5
+        leaks = f"{100 * numpy.mean(self.leaks):.2f} ± {error:.2f}"
+        shares = [f"{100 * share.mean():.1f}" for share in (wrong, exact)]
+        ms = f"{1000 * numpy.mean(self.seconds):.2f}"
+        return [leaks, *shares, f"{area(scores, exact):.3f}", ms]
 
 
 def area(scores: numpy.ndarray, right: numpy.ndarray) -> float:
-    """The probability that something right has a higher score than something wrong; ties: half."""
-    values, place, n = numpy.unique(scores, return_inverse=True, return_counts=True)
+    """The probability that something right scores above something wrong; ties: half."""
+    _, place, n = numpy.unique(scores, return_inverse=True, return_counts=True)
     rank = (numpy.cumsum(n) - (n - 1) / 2)[place]
-    n_right = right.sum()
-    return float((rank[right].sum() / n_right - (n_right + 1) / 2) / (~right).sum())
+    mean_rank, n_right = rank[right].mean(), right.sum()
+    return float((mean_rank - (n_right + 1) / 2) / (~right).sum())
 
 
-def spacy_command(*arguments: object) -> None:
-    command = [sys.executable, "-W", "ignore", "-m", "spacy", *map(str, arguments)]
-    subprocess.run(command, check=True, stdout=sys.stderr)
+def make(output: Path, *arguments: object) -> Path:
+    """Run a command of spaCy, unless there is its output."""
+    if not output.exists():
+        words = ["-W", "ignore", "-m", "spacy", *arguments, "--output", output]
+        subprocess.run([sys.executable, *map(str, words)], check=True, stdout=sys.stderr)
+    return output
 
 
-def make_pipelines(corpus: Path, work: Path, options: argparse.Namespace) -> Dict[str, Path]:
-    """Train, calibrate and guarantee. RETURNS (Dict[str, Path]): The pipelines of the table."""
+def make_pipelines(corpus: Path, work: Path, lang: str, linear: str, steps: str) -> Dict[str, Path]:
+    """Train, calibrate, promise. RETURNS (Dict[str, Path]): The pipelines, by title."""
     paths = ["--paths.train", corpus / "train.spacy", "--paths.dev", corpus / "dev.spacy"]
-    paths += ["--nlp.lang", options.lang]
-    steps = ["--training.max_steps", options.steps, "--training.eval_frequency", 200]
-    linear = "sparse_document.cfg" if options.document else "sparse.cfg"
-    ways = {
-        PEER: ("train", CONFIGS / "baseline_ner.cfg", *steps),
-        OURS: ("train", CONFIGS / "cnn.cfg", *steps),
-        LINEAR: ("costner", "fit", CONFIGS / linear, "--online"),
+    paths += ["--nlp.lang", lang]
+    cnn = [*paths, "--training.max_steps", steps, "--training.eval_frequency", 200]
+    fit = ["costner", "fit", CONFIGS / linear, "--online", *paths]
+    pipelines = {
+        PEER: make(work / "ner", "train", CONFIGS / "baseline_ner.cfg", *cnn) / "model-best",
+        OURS: make(work / "cnn", "train", CONFIGS / "cnn.cfg", *cnn) / "model-best",
+        LINEAR: make(work / "linear", *fit) / "model-last",
     }
-    pipelines = {}
-    for title, way in ways.items():
-        home = work / title.replace(", ", "_").replace(" ", "_")
-        if not home.exists():
-            spacy_command(*way, "--output", home, *paths)
-        trained = home / "model-best" if way[0] == "train" else home / "model-last"
-        pipelines[title] = trained
-        if title == PEER:
-            continue
-        pipelines[title] = home / "calibrated"
-        if not pipelines[title].exists():
-            dev = corpus / "dev.spacy"
-            spacy_command("costner", "calibrate", trained, dev, "--output", pipelines[title])
+    for title in (OURS, LINEAR):
+        home, docs = pipelines[title].parent, [pipelines[title], corpus / "dev.spacy"]
+        pipelines[title] = at = make(home / "calibrated", "costner", "calibrate", *docs)
+        terms = [at, corpus / "calibration.spacy", "--found", "covered", "--miss"]
         for limit in LIMITS:
-            promised = pipelines[f"{title}, {100 * limit:g} % promised"] = home / f"miss_{limit}"
-            terms = ["--miss", limit, "--found", "covered", "--output", promised]
-            docs = corpus / "calibration.spacy"
-            if not promised.exists():
-                spacy_command("costner", "guarantee", home / "calibrated", docs, *terms)
+            promised = make(home / f"miss_{limit}", "costner", "guarantee", *terms, limit)
+            pipelines[f"{title}, {100 * limit:g} % promised"] = promised
     return pipelines
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("corpus", type=Path)
-    parser.add_argument("workplace", type=Path)
-    parser.add_argument("--lang", default="en")
-    parser.add_argument("--document", action="store_true")
-    parser.add_argument("--steps", type=int, default=600)
-    options = parser.parse_args()
+def main(corpus: str, work: str, lang: str = "en", linear: str = "sparse.cfg", steps: str = "600"):
+    paths = make_pipelines(Path(corpus), Path(work), lang, linear, steps)
     tallies = {
-        title: Tally(path, SpacyNlpEngine if title == PEER else CostnerNlpEngine, options.lang)
-        for title, path in make_pipelines(options.corpus, options.workplace, options).items()
+        title: Tally(path, SpacyNlpEngine if title == PEER else CostnerNlpEngine, lang)
+        for title, path in paths.items()
     }
-    vocab = spacy.blank(options.lang).vocab
-    docs = list(DocBin().from_disk(options.corpus / "test.spacy").get_docs(vocab))
+    test = DocBin().from_disk(Path(corpus) / "test.spacy")
+    docs = list(test.get_docs(spacy.blank(lang).vocab))
     types = sorted({ENTITIES.get(ent.label_, ent.label_) for doc in docs for ent in doc.ents})
     for doc in docs:
         for tally in tallies.values():
@@ -151,4 +120,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

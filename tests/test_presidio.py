@@ -20,6 +20,7 @@ from .support.pipelines import TEXTS, pipeline, train
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "pii.md").read_text("utf8")
+ENTITIES = ["PERSON", "LOCATION", "ORGANIZATION", "ID"]
 MISSING = "presidio-analyzer is not installed: run `make test-presidio`"
 
 
@@ -172,6 +173,10 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     yield path
 
 
+def without_decimals(text: str) -> str:
+    return re.sub(r"\d\.\d+", "", text)
+
+
 def test_page(
     workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -181,12 +186,13 @@ def test_page(
     assert len(blocks) == 4
     for block in blocks:
         exec(compile(block, "docs/pii.md", "exec"), names)
-    output = capsys.readouterr().out
-    answers = [line for line in PAGE.splitlines() if line.startswith("    ")]
-    for line in output.splitlines():
-        assert f"    {line}" in answers
+    prose = re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL)
+    answers = re.findall(r"^    (.*)$", prose, re.MULTILINE)
+    assert without_decimals(capsys.readouterr().out).splitlines() == [
+        without_decimals(line) for line in answers
+    ]
     results = names["recognizer"].analyze(names["text"], ["PERSON", "CUSTOMER_NUMBER"])
-    assert [names["text"][r.start : r.end] for r in results] == ["Anna Keller"]
+    assert [names["text"][r.start : r.end] for r in results] == ["Anna Keller", "may"]
 
 
 def test_anonymizer_leaves_no_token_of_the_set(presidio: Any, workplace: Path) -> None:
@@ -196,23 +202,15 @@ def test_anonymizer_leaves_no_token_of_the_set(presidio: Any, workplace: Path) -
 
     analyzer = make_analyzer(presidio, workplace / "training" / "guaranteed", "en")
     nlp, overlaps = analyzer.nlp_engine.nlp["en"], 0
-    docs = DocBin().from_disk(workplace / "corpus" / "pii" / "test.spacy").get_docs(nlp.vocab)
-    for text in [doc.text for doc in docs][:300]:
-        doc = nlp(text)
-        covered = [0] * len(text)
-        for span in doc.spans["confidence_guaranteed"]:
-            for i in range(span.start_char, span.end_char):
-                covered[i] += 1
-        overlaps += max(covered) > 1
-        results = analyzer.analyze(
-            text, language="en", entities=["PERSON", "LOCATION", "ORGANIZATION", "ID"]
-        )
-        redact = {
-            "DEFAULT": OperatorConfig(
-                "mask", {"masking_char": "*", "chars_to_mask": len(text), "from_end": False}
-            )
-        }
-        left = AnonymizerEngine().anonymize(text, results, redact).text
-        assert len(left) == len(text)
-        assert all(char == "*" for char, n in zip(left, covered) if n)
+    path = workplace / "corpus" / "pii" / "test.spacy"
+    redact = {"DEFAULT": OperatorConfig("redact")}
+    for doc in list(DocBin().from_disk(path).get_docs(nlp.vocab))[:300]:
+        doc = nlp(doc.text)
+        found = doc.spans["confidence_guaranteed"]
+        tokens = {token.i for span in found for token in span}
+        overlaps += sum(map(len, found)) > len(tokens)
+        results = analyzer.analyze(doc.text, language="en", entities=ENTITIES)
+        left = AnonymizerEngine().anonymize(doc.text, results, redact).text
+        expected = "".join(token.text for token in doc if token.i not in tokens)
+        assert left.replace(" ", "") == expected.replace(" ", "")
     assert overlaps > 3
