@@ -53,8 +53,7 @@ class Tally:
             self.results.append((r.score, exact, inside.isdisjoint(range(r.start, r.end))))
         covered = {i for r in found for i in range(r.start, r.end)}
         leaked = [any(token.idx not in covered for token in ent) for ent in doc.ents]
-        if leaked:
-            self.leaks.append(float(numpy.mean(leaked)))
+        self.leaks += [float(numpy.mean(leaked))] if leaked else []
 
     def cells(self) -> List[str]:
         scores, exact, wrong = (numpy.asarray(column) for column in zip(*self.results))
@@ -80,7 +79,9 @@ def make(output: Path, *arguments: object) -> Path:
     return output
 
 
-def make_pipelines(corpus: Path, work: Path, lang: str, linear: str, steps: str) -> Dict[str, Path]:
+def make_pipelines(
+    corpus: Path, work: Path, lang: str, linear: str = "sparse.cfg", steps: str = "600"
+) -> Dict[str, Path]:
     """Train, calibrate, promise. RETURNS (Dict[str, Path]): The pipelines, by title."""
     paths = ["--nlp.lang", lang, "--paths.train", corpus / "train.spacy"]
     paths += ["--paths.dev", corpus / "dev.spacy"]
@@ -102,8 +103,8 @@ def make_pipelines(corpus: Path, work: Path, lang: str, linear: str, steps: str)
     return pipelines
 
 
-def main(corpus: str, work: str, lang: str = "en", linear: str = "sparse.cfg", steps: str = "600"):
-    paths = make_pipelines(Path(corpus), Path(work), lang, linear, steps)
+def main(corpus: str, work: str, lang: str = "en", *settings: str) -> None:
+    paths = make_pipelines(Path(corpus), Path(work), lang, *settings)
     tallies = {
         title: Tally(path, SpacyNlpEngine if title == PEER else CostnerNlpEngine, lang)
         for title, path in paths.items()
