@@ -4,9 +4,10 @@
 
 Docs on which the model was neither trained nor calibrated. `mean` is the promise of the expected
 miss rate, `sure` that with confidence 0.95, `naive` the largest threshold that keeps the limit on
-the first half. `miss` is the mean miss rate on the second half, `over` the share of splits in which
-it is above the limit, `spans` the size of the set for each annotated entity. In brackets: splits in
-which nothing could be promised. `p` is the size at the same promise with the probability as score.
+the first half. `miss` is the mean miss rate on the second half, marked if it is above the limit by
+more than two standard errors; `over` the share of splits in which it is promised and above the
+limit; `spans` the size of the set for each annotated entity. In brackets: splits in which nothing
+could be promised. `p` is the size at the same promise with the probability as score.
 """
 
 import argparse
@@ -18,14 +19,14 @@ import spacy
 from spacy.language import Language
 from spacy.training import Example
 
-from spacy_costner.commands.guarantee import LOWEST, Rule, Terms
-from spacy_costner.commands.scored_spans import FOUND, Scored, score
+from spacy_costner.commands.guarantee import LOWEST, Rule, Terms, observed_miss
+from spacy_costner.commands.span_scores import FOUND, SpanScores, score
 from spacy_costner.metrics import conformal, text_table
 from spacy_costner.readers import make_reader
 
 LIMITS = (0.01, 0.02, 0.05, 0.1)
 COLUMNS = ("miss", "over", "spans")
-Half = Tuple[Scored, Scored]
+Half = Tuple[SpanScores, SpanScores]
 
 
 class Tally:
@@ -41,11 +42,7 @@ class Tally:
             self.refused += 1
             return
         spans, gold = half
-        losses = conformal.miss_losses(gold.score, gold.doc, terms.limit, by=terms.by, most=10**4)
-        miss = losses.mean(numpy.asarray([at]))[0]
-        if terms.by == "entity":
-            miss = (gold.score < at).mean()
-        self.misses.append(float(miss))
+        self.misses.append(observed_miss(gold, at, terms.by))
         self.sizes.append(float((spans.score >= at).sum() / len(gold.doc)))
 
     def cells(self, limit: float) -> List[str]:
@@ -54,19 +51,17 @@ class Tally:
         misses, refused = numpy.asarray(self.misses), f" ({self.refused})" * (self.refused > 0)
         error = misses.std() / len(misses) ** 0.5
         late = " !" * bool(misses.mean() > limit + 2 * error)
-        over = f"{100 * (misses > limit).mean():.1f} %"
+        over = f"{100 * (misses > limit).sum() / (len(misses) + self.refused):.1f} %"
         return [f"{misses.mean():.4f}{late}", over, f"{numpy.mean(self.sizes):.2f}{refused}"]
 
 
-def halves(scored: Half, n_docs: int, seed: int) -> Tuple[Half, Half]:
+def halves(both: Half, n_docs: int, seed: int) -> Tuple[Half, Half]:
     first = numpy.random.default_rng(seed).permutation(n_docs) < n_docs // 2
-    one, other = (
-        tuple(each.select(which[each.doc]) for each in scored) for which in (first, ~first)
-    )
+    one, other = (tuple(each.select(which[each.doc]) for each in both) for which in (first, ~first))
     return (one[0], one[1]), (other[0], other[1])
 
 
-def naive(gold: Scored, terms: Terms) -> Optional[float]:
+def naive(gold: SpanScores, terms: Terms) -> Optional[float]:
     """The largest threshold that keeps the limit on the calibration docs."""
     losses = conformal.miss_losses(gold.score, gold.doc, terms.limit, by=terms.by, most=10**4)
     candidates = numpy.unique(numpy.clip(gold.score, LOWEST, 1))
@@ -74,10 +69,10 @@ def naive(gold: Scored, terms: Terms) -> Optional[float]:
     return float(candidates[kept][-1]) if kept.any() else None
 
 
-def run(terms: Terms, scored: Half, plain: Half, n_docs: int, splits: int) -> List[str]:
+def run(terms: Terms, both: Half, plain: Half, n_docs: int, splits: int) -> List[str]:
     tallies: Dict[str, Tally] = {name: Tally() for name in ("mean", "sure", "naive", "p")}
     for seed in range(splits):
-        (_, gold), test = halves(scored, n_docs, seed)
+        (_, gold), test = halves(both, n_docs, seed)
         (_, plain_gold), plain_test = halves(plain, n_docs, seed)
         for name, confidence in (("mean", None), ("sure", 0.95)):
             rule = Rule(terms._replace(confidence=confidence), 1, n_docs // 2)
@@ -90,12 +85,12 @@ def run(terms: Terms, scored: Half, plain: Half, n_docs: int, splits: int) -> Li
     return [*cells[0], *cells[1], *cells[2], cells[3][-1]]
 
 
-def shift(nlp: Language, terms: Terms, scored: Half, shifted: List[Example]) -> List[List[str]]:
+def shift(nlp: Language, terms: Terms, both: Half, shifted: List[Example]) -> List[List[str]]:
     """A promise on all docs, and what is missed of docs of another kind."""
     other, rows = score(nlp, "ner", shifted, terms._asdict()), []
     for limit in LIMITS:
         terms = terms._replace(miss=limit)
-        at, tally = Rule(terms, 1, 0).threshold(*scored, limit), Tally()
+        at, tally = Rule(terms, 1, 0).threshold(*both, limit), Tally()
         tally.add(at, other, terms)
         rows.append([f"{limit:g}", *tally.cells(limit)])
     return rows
@@ -106,6 +101,7 @@ def main() -> None:
     parser.add_argument("model")
     parser.add_argument("docs", nargs="+", type=Path)
     parser.add_argument("--splits", type=int, default=200)
+    parser.add_argument("--found", nargs="*", default=FOUND)
     parser.add_argument("--by", default="doc")
     parser.add_argument("--most", type=int)
     parser.add_argument("--per-label", action="store_true")
@@ -115,21 +111,19 @@ def main() -> None:
     examples = [eg for path in given.docs for eg in make_reader(path)(nlp)]
     names = [f"{way} {cell}" for way in ("mean", "sure", "naive") for cell in COLUMNS]
     rows: List[List[str]] = [["found", "label", "limit", *names, "p spans"]]
-    for found in FOUND:
+    for found in given.found:
         terms = Terms(0.5, None, None, found, given.by, given.per_label, given.most)
-        scored = score(nlp, "ner", examples, terms._asdict())
+        both = score(nlp, "ner", examples, terms._asdict())
         plain = score(nlp, "ner", examples, {**terms._asdict(), "miss": None})
         if given.shifted and found == "exact":
             shifted = list(make_reader(given.shifted)(nlp))
-            print(
-                text_table([["limit", *COLUMNS], *shift(nlp, terms, scored, shifted)]), flush=True
-            )
+            print(text_table([["limit", *COLUMNS], *shift(nlp, terms, both, shifted)]), flush=True)
         for i, label in enumerate(nlp.get_pipe("ner").labels if given.per_label else [""]):
-            some, plainly = scored, plain
+            some, plainly = both, plain
             if given.per_label:
                 some, plainly = (
                     (spans.select(spans.label == i), gold.select(gold.label == i))
-                    for spans, gold in (scored, plain)
+                    for spans, gold in (both, plain)
                 )
             for limit in LIMITS:
                 terms = terms._replace(miss=limit)

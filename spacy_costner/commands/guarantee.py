@@ -1,7 +1,6 @@
 """Guarantee a miss rate, or a share of false alarms, of sets of spans. No retraining."""
 
 import math
-from dataclasses import asdict
 from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 import numpy
@@ -16,7 +15,7 @@ from ..pipeline.annotations import Confidence
 from ..pipeline.component import CostSensitiveNER
 from .check import SHORT
 from .dev_predictions import get_component
-from .scored_spans import FOUND, Scored, score
+from .span_scores import FOUND, SpanScores, score
 
 LOWEST = 1e-6
 """The least threshold: the set then has all spans that are searched for."""
@@ -229,7 +228,7 @@ class Rule(NamedTuple):
         confidence = self.terms.confidence
         return None if confidence is None else (1 - confidence) / self.n_labels
 
-    def part(self, label: str, spans: Scored, gold: Scored) -> Part:
+    def part(self, label: str, spans: SpanScores, gold: SpanScores) -> Part:
         """What can be promised of some spans and entities."""
         limit = self.terms.limit
         at, low, high = self.threshold(spans, gold, limit), 0.0, 1.0
@@ -237,13 +236,14 @@ class Rule(NamedTuple):
             middle = (low + high) / 2
             passed = self.threshold(spans, gold, middle) is not None
             low, high = (low, middle) if passed else (middle, high)
-        losses = self.losses(gold, limit)
-        mean = self.risks(spans)[0]
-        if self.terms.miss is not None:
-            mean = losses.mean(numpy.asarray([LOWEST]))[0]
+        if self.terms.miss is None:
+            n_docs, mean = self.n_docs, self.risks(spans)[0]
+        else:
+            losses = self.losses(gold, limit)
+            n_docs, mean = losses.n, losses.mean(numpy.asarray([LOWEST]))[0]
         return Part(
             label=label,
-            docs=losses.n if self.terms.miss is not None else self.n_docs,
+            docs=n_docs,
             entities=len(gold.doc),
             threshold=at,
             reachable=None if high == 1 else math.ceil(high * 1e4) / 1e4,
@@ -251,17 +251,17 @@ class Rule(NamedTuple):
             spans=float((spans.score >= (2 if at is None else at)).sum() / max(len(gold.doc), 1)),
         )
 
-    def losses(self, gold: Scored, limit: float) -> conformal.Losses:
+    def losses(self, gold: SpanScores, limit: float) -> conformal.Losses:
         """The losses of docs with entities, for what is missed."""
         by, most = self.terms.by, self.terms.most or 1
         return conformal.miss_losses(gold.score, gold.doc, limit, by=by, most=most)
 
-    def risks(self, spans: Scored) -> Floats1d:
+    def risks(self, spans: SpanScores) -> Floats1d:
         """The mean share of false alarms, at each of `STRICTNESS`."""
         wrong = ~spans.right
         return conformal.false_alarm_risk(spans.score, wrong, spans.doc, self.n_docs, STRICTNESS)
 
-    def threshold(self, spans: Scored, gold: Scored, limit: float) -> Optional[float]:
+    def threshold(self, spans: SpanScores, gold: SpanScores, limit: float) -> Optional[float]:
         """The threshold for a limit, rounded down; None if there is none."""
         if self.terms.miss is None:
             assert self.delta is not None
@@ -274,13 +274,54 @@ class Rule(NamedTuple):
             return None
         # A score of another batch may differ in its last digits.
         digits = 10.0 ** (3 - math.floor(math.log10(at)))
-        return max(math.floor(at * digits) / digits, LOWEST)
+        return float(f"{max(math.floor(at * digits) / digits, LOWEST):.4g}")
 
-    def levels(self, spans: Scored, gold: Scored) -> List[List[float]]:
+    def levels(self, spans: SpanScores, gold: SpanScores) -> List[List[float]]:
         """The limits that can be promised, with their thresholds."""
         limits = sorted({*LEVELS, self.terms.limit})
         found = [(level, self.threshold(spans, gold, level)) for level in limits]
         return [[level, at] for level, at in found if at is not None]
+
+
+class Observed(NamedTuple):
+    """What other docs show of a promise.
+
+    promised (float): The miss rate that is promised at a threshold.
+    miss (float): The miss rate on these docs.
+    spans (float): Spans in the set, for each annotated entity.
+    """
+
+    promised: float
+    miss: float
+    spans: float
+
+
+def observe(nlp: Language, name: str, examples: Iterable[Example]) -> List[Observed]:
+    """Compare the promise of a component with what is missed of other docs.
+
+    nlp (Language): The pipeline.
+    name (str): The name of the component.
+    examples (Iterable[Example]): Annotated docs. Those with missing tags don't count.
+    RETURNS (List[Observed]): For each limit that could be promised; empty if none is, or not a
+        miss rate of all labels together.
+    """
+    promise, found = get_component(nlp, name).guarantee, []
+    if not promise or promise["miss"] is None or promise["per_label"]:
+        return []
+    used, _ = leave_out(get_component(nlp, name), examples)
+    spans, gold = score(nlp, name, used, promise)
+    for limit, at in promise["levels"]:
+        miss = observed_miss(gold, at, promise["by"])
+        found.append(Observed(limit, miss, float((spans.score >= at).sum() / len(gold.doc))))
+    return found
+
+
+def observed_miss(gold: SpanScores, at: float, by: str) -> float:
+    """The miss rate at a threshold, by doc, by entity, or of docs in which any is missed."""
+    if by == "entity":
+        return float((gold.score < at).mean())
+    losses = conformal.miss_losses(gold.score, gold.doc, 0.5, by=by)
+    return float(losses.mean(numpy.asarray([at]))[0])
 
 
 def _unreachable(parts: List[Part], terms: Terms) -> str:
@@ -320,8 +361,6 @@ def _promise(nlp: Language, ner: CostSensitiveNER, promise: Dict[str, Any]) -> N
     """Write a promise to a component, its config and the meta."""
     if ner.confidence is None:
         ner.set_confidence(Confidence())
-        block = {"@misc": "spacy_costner.Confidence.v1", **asdict(Confidence())}
-        block.pop("second_choice")
-        nlp.get_pipe_config(ner.name)["confidence"] = block
+        nlp.get_pipe_config(ner.name)["confidence"] = {"@misc": "spacy_costner.Confidence.v1"}
     ner.meta = nlp.meta
     ner.set_guarantee(promise)

@@ -330,6 +330,36 @@ def reliability_diagram(rows: Sequence[Mapping[str, Any]], *, title: str = "") -
         return figure
 
 
+def promised_and_observed(
+    rows: Sequence[Tuple[float, float, float]], chosen: float, *, title: str = ""
+) -> Any:
+    """Plot observed against promised miss rates, and the size of the set.
+
+    rows (Sequence[Tuple[float, float, float]]): The promised and the observed miss rate, and spans
+        for each annotated entity.
+    chosen (float): The rate that the pipeline promises.
+    title (str): The title.
+    RETURNS (Figure): The figure.
+    RAISES (ImportError): If matplotlib is not installed.
+    """
+    promised, observed, spans = zip(*rows)
+    marks = [7 if limit == chosen else 4 for limit in promised]
+    colours = [ALERT if limit == chosen else ACCENT for limit in promised]
+    with drawing() as figure_class:
+        figure = figure_class(figsize=(5.2, 4.9), layout="constrained")
+        above, below = figure.subplots(2, 1, sharex=True, height_ratios=[3, 2])
+        above.plot([0, max(promised)], [0, max(promised)], color=MUTED, linestyle=(0, (4, 3)))
+        above.set(ylabel="observed miss rate", title=title, ylim=(0, None))
+        below.set(ylabel="spans for each entity", xlabel="promised miss rate")
+        below.set(ylim=(0, 1.1 * max(spans)))
+        for axes, values in ((above, observed), (below, spans)):
+            axes.plot(promised, values, color=ACCENT, linewidth=1.2)
+            axes.scatter(promised, values, s=[mark**2 for mark in marks], c=colours, zorder=3)
+            axes.grid(axis="y")
+            axes.set_axisbelow(True)
+        return figure
+
+
 def wilson(share: float, n: int, z: float = 1.96) -> Tuple[float, float]:
     """The Wilson score interval of a share.
 

@@ -146,24 +146,6 @@ def _binomial(n: int, p: float) -> Floats1d:
     return numpy.minimum(numpy.cumsum(numpy.exp(logs)), 1.0)
 
 
-def upper_bound(mean: float, n: int, *, delta: Optional[float] = None) -> float:
-    """The lowest limit that a mean loss of n docs meets: see `threshold`.
-
-    mean (float): The mean loss.
-    n (int): The number of docs.
-    delta (Optional[float]): As in `threshold`.
-    RETURNS (float): The bound of the risk: (n mean + 1) / (n + 1), or that of Hoeffding-Bentkus.
-    """
-    if delta is None:
-        return (n * mean + 1) / (n + 1)
-    low, high = mean, 1.0
-    while high - low > 1e-6:
-        middle = (low + high) / 2
-        passed = p_values(numpy.asarray([mean]), middle, n)[0] <= delta
-        low, high = (low, middle) if passed else (middle, high)
-    return high
-
-
 def docs_needed(mean: float, limit: float, *, delta: Optional[float] = None) -> Optional[int]:
     """How many docs it takes to meet a limit, if their mean loss is this.
 

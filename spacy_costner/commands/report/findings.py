@@ -28,6 +28,7 @@ from ...tags import OUTSIDE
 from ...types import Cost
 from ..dev_predictions import DevPredictions, get_component, predict_dev
 from ..explain import TagProfile, TransitionWeights, explain, transition_weights
+from ..guarantee import Observed, observe
 from ..tune import PARAMETERS, Point, sweep
 from .mistakes import Mistakes, find_mistakes
 
@@ -103,6 +104,7 @@ class Findings(NamedTuple):
     transitions (TransitionWeights): The transition weights.
     features (List[TagProfile]): The strongest features of each tag; empty if the model has no
         sparse features.
+    guarantee (List[Observed]): Promised and observed miss rates; empty if none is promised.
     """
 
     about: About
@@ -118,6 +120,7 @@ class Findings(NamedTuple):
     mistakes: Mistakes
     transitions: TransitionWeights
     features: List[TagProfile]
+    guarantee: List[Observed]
 
 
 def gather(
@@ -142,8 +145,8 @@ def gather(
     RAISES (ValueError): If there is no such component, no annotated entity, or a label that
         has no cost or is not in the label tree.
     """
-    ner = get_component(nlp, name)
-    dev = predict_dev(nlp, name, examples)
+    ner, given = get_component(nlp, name), list(examples)
+    dev = predict_dev(nlp, name, given)
     curves = {parameter: sweep(dev, parameter) for parameter in PARAMETERS}
     found = predict(ner, dev)
     examples = dev.examples
@@ -178,6 +181,7 @@ def gather(
         mistakes=find_mistakes(dev, pairs, table, found, n_mistakes),
         transitions=transition_weights(ner.chain_tags, dev.posterior.scores),
         features=profiles(nlp, name),
+        guarantee=observe(nlp, name, given),
     )
 
 
@@ -262,6 +266,8 @@ def describe(nlp: Language, name: str, pricing: Pricing, pairs: TagPairs) -> Abo
     temperature = f"{cfg['temperature']['overall']:.3f}"
     if cfg["temperature"]["labels"]:
         temperature += ", and one for each label"
+    promise = get_component(nlp, name).guarantee or {"miss": None}
+    guarantee = {} if promise["miss"] is None else {"guaranteed miss rate": f"{promise['miss']:g}"}
     return About(
         pipeline=f"{nlp.meta['lang']}_{nlp.meta['name']}",
         version=nlp.meta["version"],
@@ -275,6 +281,7 @@ def describe(nlp: Language, name: str, pricing: Pricing, pairs: TagPairs) -> Abo
             "decoding": decoding_in_words(block["decoding"]["@misc"], cfg["decoding"]),
             "temperature": temperature,
             "cost": pricing.name or "each wrong tag costs 1",
+            **guarantee,
         },
         docs=len(numpy.unique(doc[known])),
         tokens=int(known.sum()),

@@ -9,7 +9,14 @@ from spacy.scorer import PRFScore
 
 from .findings import Findings
 from .mistakes import Mark, Mistake
-from .plots import Plot, confusion_plot, curve, reliability_plot, transitions_plot
+from .plots import (
+    Plot,
+    confusion_plot,
+    curve,
+    guarantee_plot,
+    reliability_plot,
+    transitions_plot,
+)
 from .words import cost, number, percent, probability
 
 PAGE = """<!DOCTYPE html>
@@ -191,7 +198,7 @@ def _confidence(findings: Findings) -> str:
     return (
         "<p>About 70 % of the entities with confidence 0.7 should be correct. If they are not: "
         "<code>python -m spacy costner calibrate</code>, on development docs.</p>\n"
-        + _plot(reliability)
+        + "\n".join(_plot(plot) for plot in (reliability, guarantee_plot(findings)) if plot)
     )
 
 

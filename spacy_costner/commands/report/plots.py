@@ -4,7 +4,7 @@ from html import escape
 from typing import Any, NamedTuple, Optional
 
 from ..explain import draw_transitions
-from ..plots import as_svg, heat_map, precision_recall, reliability_diagram
+from ..plots import as_svg, heat_map, precision_recall, promised_and_observed, reliability_diagram
 from .findings import Findings
 from .words import number, percent
 
@@ -59,6 +59,20 @@ def reliability_plot(findings: Findings) -> Optional[Plot]:
         f"{escape(findings.about.settings['temperature'])}."
     )
     return Plot("reliability", reliability_diagram(rows), caption)
+
+
+def guarantee_plot(findings: Findings) -> Optional[Plot]:
+    """Promised and observed miss rates; None if nothing is promised."""
+    if not findings.guarantee:
+        return None
+    chosen = float(findings.about.settings["guaranteed miss rate"])
+    caption = (
+        "Miss rate of guaranteed sets on these docs, against the rate that was promised on the "
+        "calibration docs, and the size of the sets. Below the dashed line, less is missed than "
+        "promised; a promise of the mean may be exceeded by chance. The large point is the "
+        "pipeline's own promise."
+    )
+    return Plot("guarantee", promised_and_observed(findings.guarantee, chosen), caption)
 
 
 def confusion_plot(findings: Findings) -> Optional[Plot]:

@@ -18,7 +18,7 @@ BATCH = 64
 FOUND = ("exact", "span", "covered", "touched")
 
 
-class Scored(NamedTuple):
+class SpanScores(NamedTuple):
     """The spans or the annotated entities of docs.
 
     label (Ints1d): The index of their label. Shape: (S,)
@@ -34,9 +34,9 @@ class Scored(NamedTuple):
     score: Floats1d
     right: Array1d
 
-    def select(self, which: Array1d) -> "Scored":
+    def select(self, which: Array1d) -> "SpanScores":
         """Some of them. Shape of `which`: (S,)"""
-        return Scored(*(column[which] for column in self))
+        return SpanScores(*(column[which] for column in self))
 
 
 def score(
@@ -45,7 +45,7 @@ def score(
     examples: List[Example],
     terms: Dict[str, Any],
     on_docs: Callable[[int], Any] = lambda n: None,
-) -> Tuple[Scored, Scored]:
+) -> Tuple[SpanScores, SpanScores]:
     """Score spans and annotated entities.
 
     nlp (Language): The pipeline.
@@ -53,9 +53,9 @@ def score(
     examples (List[Example]): Completely annotated docs.
     terms (Dict[str, Any]): "miss", "found", "by" and "per_label", as in `guarantee.Terms`.
     on_docs (Callable[[int], Any]): Called with the number of docs of each batch that is done.
-    RETURNS (Tuple[Scored, Scored]): The spans and the annotated entities.
+    RETURNS (Tuple[SpanScores, SpanScores]): The spans and the annotated entities.
     """
-    found, scored, n_docs = terms["found"], [], 0
+    found, rows, n_docs = terms["found"], [], 0
     by_label = terms["per_label"] or found == "exact"
     for batch in minibatch(examples, BATCH):
         dev = predict_dev(nlp, name, batch)
@@ -75,10 +75,10 @@ def score(
             (each, numpy.searchsorted(ends, each.begin, side="right") + n_docs, values, correct)
             for each, values, correct in ((spans, scores, right), (dev.gold, reached, reached > 0))
         ]
-        scored.append([Scored(each.label, *rest) for each, *rest in columns])
+        rows.append([SpanScores(each.label, *rest) for each, *rest in columns])
         n_docs += len(batch)
         on_docs(len(batch))
-    found_spans, gold = (Scored(*map(numpy.concatenate, zip(*parts))) for parts in zip(*scored))
+    found_spans, gold = (SpanScores(*map(numpy.concatenate, zip(*parts))) for parts in zip(*rows))
     return found_spans, gold
 
 
