@@ -44,7 +44,7 @@ test-slow: install
 test-presidio:
 	$(PYTHON) -m venv $(VENV)-presidio
 	$(VENV)-presidio/bin/python -m pip install --quiet --upgrade pip
-	$(VENV)-presidio/bin/python -m pip install --quiet ".[presidio]" pytest hypothesis
+	$(VENV)-presidio/bin/python -m pip install --quiet --editable ".[presidio]" pytest hypothesis
 	$(VENV)-presidio/bin/python -m pytest tests/test_presidio.py
 
 # A copy of the tree with extension modules that stop at the first read or write outside.
