@@ -1,6 +1,6 @@
 """Presidio with our pipelines and with spaCy's `ner`: leaks, false alarms, scores, time.
 
-    python benchmarks/pii.py CORPUS WORKPLACE [en] [sparse.cfg] [600]
+    python benchmarks/pii.py CORPUS WORKPLACE [en [sparse.cfg 600]]
 
 The corpus of `scripts/make_pii_corpus.py` or one like it, the language, the config of the linear
 model, the steps of the CNNs. Pipelines in WORKPLACE are not made again. Needs extra `presidio`.
@@ -14,7 +14,7 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
-from typing import Dict, List, Tuple
+from typing import Dict, List, Set, Tuple
 
 import numpy
 import spacy
@@ -33,19 +33,22 @@ ENTITIES = NerModelConfiguration().model_to_presidio_entity_mapping
 class Tally:
     """What an analyzer found in the test docs. Of results: score, whether exact, whether wrong."""
 
-    def __init__(self, path: Path, engine: type, lang: str) -> None:
-        nlp_engine = engine(models=[{"lang_code": lang, "model_name": str(path)}])
+    def __init__(self, path: Path, engine: type, lang: str, labels: Set[str]) -> None:
+        entities = {label: ENTITIES.get(label, label) for label in labels}
+        settings = NerModelConfiguration(model_to_presidio_entity_mapping=entities)
+        nlp_engine = engine([{"lang_code": lang, "model_name": str(path)}], settings)
         analyzer = AnalyzerEngine(nlp_engine=nlp_engine, supported_languages=[lang])
+        self.types = sorted(set(entities.values()))
         self.analyze = partial(analyzer.analyze, language=lang)
         self.leaks: List[float] = []
         self.seconds: List[float] = []
         self.results: List[Tuple[float, bool, bool]] = []
 
-    def add(self, doc: Doc, types: List[str]) -> None:
+    def add(self, doc: Doc) -> None:
         began = time.process_time()
         self.analyze(doc.text)
         self.seconds.append(time.process_time() - began)
-        found = self.analyze(doc.text, entities=types)
+        found = self.analyze(doc.text, entities=self.types)
         gold = [(e.start_char, e.end_char, ENTITIES.get(e.label_, e.label_)) for e in doc.ents]
         inside = {i for begin, end, _ in gold for i in range(begin, end)}
         for r in found:
@@ -57,10 +60,10 @@ class Tally:
 
     def cells(self) -> List[str]:
         scores, exact, wrong = (numpy.asarray(column) for column in zip(*self.results))
-        error = 100 * numpy.std(self.leaks) / len(self.leaks) ** 0.5
-        shares = [f"{100 * share.mean():.1f}" for share in (wrong, exact)]
+        leaks, shares = 100 * numpy.asarray(self.leaks), (100 * wrong.mean(), 100 * exact.mean())
         numbers = f"{area(scores, exact):.3f}", f"{1000 * numpy.mean(self.seconds):.2f}"
-        return [f"{100 * numpy.mean(self.leaks):.2f} ± {error:.2f}", *shares, *numbers]
+        error = leaks.std() / len(leaks) ** 0.5
+        return [f"{leaks.mean():.2f} ± {error:.2f}", *(f"{x:.1f}" for x in shares), *numbers]
 
 
 def area(scores: numpy.ndarray, right: numpy.ndarray) -> float:
@@ -72,16 +75,14 @@ def area(scores: numpy.ndarray, right: numpy.ndarray) -> float:
 
 def make(output: Path, *arguments: object) -> Path:
     """Run a command of spaCy, unless there is its output. Not every promise can be made."""
+    words = ["-W", "ignore", "-m", "spacy", *map(str, arguments), "--output", str(output)]
     if not output.exists():
-        words = ["-W", "ignore", "-m", "spacy", *arguments, "--output", output]
-        needed = "--miss" not in arguments
-        subprocess.run([sys.executable, *map(str, words)], check=needed, stdout=sys.stderr)
+        check = "--miss" not in words
+        subprocess.run([sys.executable, *words], check=check, stdout=sys.stderr)
     return output
 
 
-def make_pipelines(
-    corpus: Path, work: Path, lang: str, linear: str = "sparse.cfg", steps: str = "600"
-) -> Dict[str, Path]:
+def make_pipelines(corpus: Path, work: Path, lang: str, linear: str, steps: str) -> Dict[str, Path]:
     """Train, calibrate, promise. RETURNS (Dict[str, Path]): The pipelines, by title."""
     paths = ["--nlp.lang", lang, "--paths.train", corpus / "train.spacy"]
     paths += ["--paths.dev", corpus / "dev.spacy"]
@@ -104,16 +105,16 @@ def make_pipelines(
 
 
 def main(corpus: str, work: str, lang: str = "en", *settings: str) -> None:
-    paths = make_pipelines(Path(corpus), Path(work), lang, *settings)
+    paths = make_pipelines(Path(corpus), Path(work), lang, *(settings or ("sparse.cfg", "600")))
+    docs = list(DocBin().from_disk(f"{corpus}/test.spacy").get_docs(spacy.blank(lang).vocab))
+    labels = {ent.label_ for doc in docs for ent in doc.ents}
     tallies = {
-        title: Tally(path, SpacyNlpEngine if title == PEER else CostnerNlpEngine, lang)
+        title: Tally(path, SpacyNlpEngine if title == PEER else CostnerNlpEngine, lang, labels)
         for title, path in paths.items()
     }
-    docs = list(DocBin().from_disk(f"{corpus}/test.spacy").get_docs(spacy.blank(lang).vocab))
-    types = sorted({ENTITIES.get(ent.label_, ent.label_) for doc in docs for ent in doc.ents})
     for doc in docs:
         for tally in tallies.values():
-            tally.add(doc, types)
+            tally.add(doc)
     header = ["", "leaks %", "wrong %", "exact %", "AUC", "CPU ms per text"]
     print(text_table([header, *([title, *tally.cells()] for title, tally in tallies.items())]))
 
