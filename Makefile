@@ -5,7 +5,7 @@ BIN = $(VENV)/bin
 
 SOURCES = spacy_costner tests scripts benchmarks experiments
 
-.PHONY: install help hooks format check test test-slow pythons sanitize demo bench dist clean
+.PHONY: install help hooks format check test test-slow test-presidio pythons sanitize demo bench dist clean
 
 install: $(VENV)/installed
 
@@ -39,6 +39,13 @@ test: install
 
 test-slow: install
 	$(PYTEST) -m slow $(if $(COVERAGE),--cov --cov-append --cov-report=term:skip-covered)
+
+# Presidio in an environment of its own.
+test-presidio:
+	$(PYTHON) -m venv $(VENV)-presidio
+	$(VENV)-presidio/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-presidio/bin/python -m pip install --quiet --editable ".[presidio]" pytest hypothesis
+	$(VENV)-presidio/bin/python -m pytest tests/test_presidio.py
 
 # A copy of the tree with extension modules that stop at the first read or write outside.
 SANITIZED = build/sanitize
@@ -79,4 +86,4 @@ dist: install
 	$(BIN)/python -m build
 
 clean:
-	rm -rf $(VENV) $(VENV)-bench build dist *.egg-info .coverage
+	rm -rf $(VENV) $(VENV)-bench $(VENV)-presidio build dist *.egg-info .coverage

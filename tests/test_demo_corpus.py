@@ -7,6 +7,8 @@ from typing import Any, Dict, Iterator, List
 import pytest
 import spacy
 from make_demo_corpus import SIZES, make_corpus
+from make_pii_corpus import SIZES as LETTERS
+from make_pii_corpus import make_corpus as make_letters
 from spacy.tokens import Doc
 
 TREE = Path(__file__).parent.parent / "configs" / "demo_tree.json"
@@ -52,3 +54,15 @@ def test_has_names_that_training_lacks(name: str, corpus: Dict[str, List[Doc]]) 
 def test_has_names_of_several_labels(corpus: Dict[str, List[Doc]]) -> None:
     ents = {(ent.text, ent.label_) for doc in corpus["train"] for ent in doc.ents}
     assert len({label for text, label in ents if text == "Lincoln"}) >= 4
+
+
+def test_letters_have_personal_data_and_the_same_words_without() -> None:
+    assert make_letters("dev").to_bytes() == make_letters("dev").to_bytes()
+    docs = list(make_letters("dev").get_docs(spacy.blank("en").vocab))
+    assert len(docs) == LETTERS["dev"]
+    assert {ent.label_ for doc in docs for ent in doc.ents} == {"PER", "LOC", "ORG", "ID"}
+    assert not any(char in doc.text for doc in docs for char in "#{}")
+    names = {ent.text for doc in docs for ent in doc.ents if ent.label_ == "PER"}
+    assert any(name.islower() for name in names) and not all(name.islower() for name in names)
+    numbers = [token for doc in docs for token in doc if token.text.startswith("C-")]
+    assert {token.ent_type_ for token in numbers} == {"ID", ""}

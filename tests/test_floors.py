@@ -16,7 +16,7 @@ FLOORS = [
     {"costs", "features"},
     {"decoding", "losses", "ml"},
     {"pipeline"},
-    {"training"},
+    {"training", "presidio"},
     {"commands"},
     {"cli"},
 ]

@@ -1,0 +1,72 @@
+"""Write a made-up corpus of letters with personal data: names, places, organisations and ids.
+
+Each doc is a letter of several sentences, from a grammar like that of the demo corpus, with its
+words. Names serve several labels, the same names and numbers are personal data or not, and some
+sentences have no capitals. A part of every word list is kept out of the training letters.
+"""
+
+import random
+import re
+from pathlib import Path
+from typing import List, Tuple
+
+import spacy
+import typer
+from make_demo_corpus import (
+    Entity,
+    Grammar,
+    make_doc,
+    make_sentence,
+    read_grammar,
+    without_held_out,
+)
+from spacy.tokens import DocBin
+
+GRAMMAR = Path(__file__).with_name("pii_grammar.json")
+SIZES = {"train": 400, "dev": 100, "calibration": 500, "test": 1000}
+SENTENCES = (3, 9)
+LOWER_CASE = 0.15
+"""The share of sentences without capitals."""
+
+
+def make_letter(grammar: Grammar, rng: random.Random) -> Tuple[str, List[Entity]]:
+    """Make a letter. "#" in patterns is a digit.
+
+    grammar (Grammar): What it is made of.
+    rng (random.Random): Chooses.
+    RETURNS (Tuple[str, List[Entity]]): Its text and entities.
+    """
+    text, entities = rng.choice(grammar.words["opening"]), []
+    for _ in range(rng.randint(*SENTENCES)):
+        sentence, found = make_sentence(grammar, rng)
+        text += " "
+        entities += [(begin + len(text), end + len(text), label) for begin, end, label in found]
+        text += sentence.lower() if rng.random() < LOWER_CASE else sentence
+    text += " " + rng.choice(grammar.words["closing"])
+    return re.sub("#", lambda _: str(rng.randint(1, 9)), text), entities
+
+
+def make_corpus(name: str, *, seed: int = 0) -> DocBin:
+    """Make one part of the corpus.
+
+    name (str): "train", "dev", "calibration" or "test".
+    seed (int): The same seed makes the same corpus.
+    RETURNS (DocBin): One doc a letter.
+    """
+    grammar = read_grammar(GRAMMAR)
+    grammar = grammar._replace(words={**read_grammar().words, **grammar.words})
+    if name == "train":
+        grammar = without_held_out(grammar)
+    rng, nlp = random.Random(f"{seed} {name}"), spacy.blank("en")
+    return DocBin(docs=[make_doc(nlp, *make_letter(grammar, rng)) for _ in range(SIZES[name])])
+
+
+def main(output_dir: Path, seed: int = 0) -> None:
+    """Write train, dev, calibration and test letters to a folder, as .spacy files."""
+    output_dir.mkdir(parents=True, exist_ok=True)
+    for name in SIZES:
+        make_corpus(name, seed=seed).to_disk(output_dir / f"{name}.spacy")
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,210 @@
+"""Presidio with our pipelines: their scores of entities, and their guaranteed sets for redaction.
+
+https://microsoft.github.io/presidio. Needs the extra `presidio`; nothing else imports this module.
+"""
+
+from pathlib import Path
+from typing import Any, List, Mapping, NamedTuple, Optional, Set, Union
+
+import numpy
+import spacy
+from spacy.language import Language
+from spacy.tokens import Doc, Span
+from spacy.util import is_package
+
+from .pipeline.annotations import SOURCE, Confidence
+from .pipeline.component import CostSensitiveNER
+
+try:
+    from presidio_analyzer import LocalRecognizer, RecognizerResult
+    from presidio_analyzer.nlp_engine import NerModelConfiguration, SpacyNlpEngine
+except ImportError as error:
+    raise ImportError(
+        "spacy_costner.presidio: expected presidio-analyzer, it is not installed: "
+        "pip install 'spacy-costner[presidio]'"
+    ) from error
+
+LEAST_SCORE = 1e-6
+"""Presidio leaves out results with a score of 0."""
+
+
+class CostnerNlpEngine(SpacyNlpEngine):
+    """An NLP engine of Presidio that runs our pipelines, one for each language.
+
+    Its entities are those of `find`. Labels without an entity of Presidio in
+    `model_to_presidio_entity_mapping` keep their names. Nothing is downloaded.
+    """
+
+    engine_name = "spacy_costner"
+
+    def load(self) -> None:
+        """Load the pipelines.
+
+        RAISES (ValueError): If a model is not installed and not a folder, or see `prepare`.
+        """
+        for model in self.models:
+            self._validate_model_params(model)
+            check_pipeline(model["model_name"])
+        super().load()
+        mapping = self.ner_model_configuration.model_to_presidio_entity_mapping
+        for nlp in self.nlp.values():
+            for label in prepare(nlp):
+                mapping.setdefault(label, label)
+
+    def _get_entities(self, doc: Doc) -> List[Span]:
+        configuration = self.ner_model_configuration
+        entities = [found.span for found in find(doc)]
+        for span in entities:
+            if span.label_ not in configuration.labels_to_ignore:
+                entity_of(span, configuration.model_to_presidio_entity_mapping)
+        return entities
+
+    def _get_scores_for_entities(self, doc: Doc) -> List[float]:
+        return [found.score for found in find(doc, self.ner_model_configuration.default_score)]
+
+
+class CostnerRecognizer(LocalRecognizer):
+    """A recognizer of Presidio that runs one of our pipelines, beside any NLP engine."""
+
+    def __init__(
+        self,
+        pipeline: Union[str, Path],
+        *,
+        supported_language: Optional[str] = None,
+        mapping: Optional[Mapping[str, str]] = None,
+        default_score: float = 0.85,
+        name: Optional[str] = None,
+    ) -> None:
+        """Initialize the recognizer.
+
+        pipeline (Union[str, Path]): The package of the pipeline, or its folder.
+        supported_language (Optional[str]): The language; by default that of the pipeline.
+        mapping (Optional[Mapping[str, str]]): Presidio's entities, by label. Those of other labels
+            are as in Presidio's `NerModelConfiguration`, or have the name of the label.
+        default_score (float): The score of entities that other components have set.
+        name (Optional[str]): The name in results; by default that of the class.
+        RAISES (ValueError): If the pipeline is not installed and not a folder, or see `prepare`.
+        """
+        check_pipeline(pipeline)
+        self.nlp, self.default_score = spacy.load(pipeline), default_score
+        known = {**NerModelConfiguration().model_to_presidio_entity_mapping, **(mapping or {})}
+        self.mapping = {label: known.get(label, label) for label in prepare(self.nlp)}
+        super().__init__(
+            supported_entities=sorted(set(self.mapping.values())),
+            supported_language=supported_language or self.nlp.lang,
+            name=name,
+        )
+
+    def load(self) -> None:
+        """Do nothing: the pipeline is loaded."""
+
+    def analyze(
+        self, text: str, entities: List[str], nlp_artifacts: Any = None
+    ) -> List[RecognizerResult]:
+        """Find entities.
+
+        text (str): The text.
+        entities (List[str]): Presidio's entities that are asked for.
+        nlp_artifacts (Any): Not used.
+        RETURNS (List[RecognizerResult]): The results.
+        """
+        metadata = {
+            RecognizerResult.RECOGNIZER_NAME_KEY: self.name,
+            RecognizerResult.RECOGNIZER_IDENTIFIER_KEY: self.id,
+        }
+        results = [
+            RecognizerResult(
+                entity_of(span, self.mapping),
+                span.start_char,
+                span.end_char,
+                score,
+                recognition_metadata=dict(metadata),
+            )
+            for span, score in find(self.nlp(text), self.default_score)
+        ]
+        return [result for result in results if result.entity_type in entities]
+
+
+class Found(NamedTuple):
+    """What was found in a doc.
+
+    span (Span): Its tokens and its label.
+    score (float): The probability that it is an entity.
+    """
+
+    span: Span
+    score: float
+
+
+def find(doc: Doc, default_score: float = 0.85) -> List[Found]:
+    """The guaranteed set of a doc or, if nothing is promised, its entities, with their scores.
+
+    Presidio's anonymizer may leave text of overlapping results: of spans that overlap, the less
+    probable has the tokens that are left. So each token of the set is in one span.
+
+    doc (Doc): The doc, with the span groups of our components.
+    default_score (float): The score of entities that other components have set.
+    RETURNS (List[Found]): Ordered by begin.
+    """
+    ours = {key: group for key, group in doc.spans.items() if group.attrs.get("source") == SOURCE}
+    found = [
+        Found(span, max(float(score), LEAST_SCORE))
+        for key, group in ours.items()
+        if Confidence(key).guaranteed_key not in ours
+        for span, score in zip(group, group.attrs["scores"])
+    ]
+    places = {(span.start, span.end) for group in ours.values() for span in group}
+    others = [span for span in doc.ents if (span.start, span.end) not in places]
+    found.extend(Found(span, default_score) for span in others)
+    free, cut = numpy.ones(len(doc), dtype=bool), []
+    for span, score in sorted(found, key=lambda each: -each.score):
+        left = free[span.start : span.end]
+        edges = numpy.flatnonzero(numpy.diff(left, prepend=False, append=False)) + span.start
+        for begin, end in zip(edges[::2].tolist(), edges[1::2].tolist()):
+            cut.append(Found(Span(doc, begin, end, label=span.label), score))
+        left[:] = False
+    return sorted(cut, key=lambda each: each.span.start)
+
+
+def prepare(nlp: Language) -> Set[str]:
+    """Let our components write scores, and no alternatives.
+
+    nlp (Language): The pipeline. The settings of its components are changed.
+    RETURNS (Set[str]): The labels of all components that set entities.
+    RAISES (ValueError): If it has no `cost_sensitive_ner`, or two with the same `spans_key`.
+    """
+    keys = []
+    for _, pipe in nlp.pipeline:
+        if isinstance(pipe, CostSensitiveNER):
+            confidence = pipe.confidence or Confidence()
+            pipe.set_confidence(Confidence(confidence.spans_key, confidence.extension))
+            keys.append(confidence.spans_key)
+    if not keys or len(set(keys)) < len(keys):
+        raise ValueError(
+            "spacy_costner.presidio: expected a pipeline with a cost_sensitive_ner, and a "
+            "confidence with a spans_key of its own for each, got "
+            f"{', '.join(nlp.pipe_names) or 'no components'} with {keys}"
+        )
+    setters = [name for name in nlp.pipe_names if "doc.ents" in nlp.get_pipe_meta(name).assigns]
+    return {label for name in setters for label in getattr(nlp.get_pipe(name), "labels", ())}
+
+
+def entity_of(span: Span, mapping: Mapping[str, str]) -> str:
+    """Presidio's entity of a span's label.
+
+    RAISES (ValueError): If there is none: Presidio would leave the span as it is.
+    """
+    if span.label_ not in mapping:
+        raise ValueError(
+            f"mapping: expected an entity of Presidio for each label, got none for {span.label_!r}"
+        )
+    return mapping[span.label_]
+
+
+def check_pipeline(name: Union[str, Path]) -> None:
+    """Check that a pipeline is there, so that Presidio doesn't download one.
+
+    RAISES (ValueError): If it is not installed and not a folder.
+    """
+    if not is_package(str(name)) and not Path(name).is_dir():
+        raise ValueError(f"expected an installed pipeline or the folder of one, got {str(name)!r}")
