@@ -53,7 +53,7 @@ def make_config(kind: str, corpus: Path, **training: Any) -> Config:
     tagger = {"@architectures": "spacy.Tagger.v2", "tok2vec": listener}
     config["components"]["tagger"] = {"factory": "tagger", "model": tagger}
     config["nlp"]["pipeline"] = ["transformer", "tagger", "ner"]
-    return put_onto(config, {"training": training})
+    return put_onto(config, {"training": training}).interpolate()
 
 
 def examples(nlp: Language) -> List[Example]:
