@@ -99,4 +99,4 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             trained += 1
     assert trained == 3
     has_vectors = any(node.name == "static_vectors" for node in nlp.get_pipe("ner").model.walk())
-    assert has_vectors and nlp.vocab.vectors.shape == (4, 8)
+    assert has_vectors and nlp.vocab.has_vector("London")
