@@ -1,7 +1,7 @@
 """A CRF against spaCy's `ner` on one pretrained transformer: F after some steps, with one learning
 rate and with a higher one for what stands on the transformer.
 
-    python benchmarks/transformers.py train.spacy dev.spacy TRANSFORMER [component:factor ...]
+    python benchmarks/learning_curve.py train.spacy dev.spacy TRANSFORMER [component:factor ...]
 
 `configs/transformer.cfg` with batches of 500 words, and the learning rate rising for a tenth of the
 steps and falling to 0 at the last one. The transformer is the name or the folder of one. All runs
@@ -102,7 +102,7 @@ def curve(component: str, factor: float, *paths: str) -> Iterator[List[object]]:
         seconds += time.process_time() - began
         if step % EVERY == 0:
             f = nlp.evaluate(dev)["ents_f"] or 0.0
-            row = [component, factor, step, f"{100 * f:.1f}", f"{seconds:.0f}"]
+            row = [component, f"{factor:g}", step, f"{100 * f:.1f}", f"{seconds:.0f}"]
             print(*row, file=sys.stderr, flush=True)
             yield row
 
