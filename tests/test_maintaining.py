@@ -1,6 +1,5 @@
 """Trained components in the pipelines that they live in: shared, sourced, frozen, in streams."""
 
-import string
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Tuple
 
@@ -227,54 +226,3 @@ def test_errors_of_a_doc_stop_unless_they_are_handled(breaking: Language) -> Non
     assert [(doc.text, context) for doc, context in docs] == [(texts[0], 0), (texts[2], 2)]
     assert ents(docs[1][0]) == [(7, 17, "PERSON")]
     assert failed == [("ner", ["a broken text"], BrokenError)]
-
-
-# On a transformer
-
-LETTERS = [*string.ascii_letters, *string.punctuation]
-PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *LETTERS, *(f"##{letter}" for letter in LETTERS)]
-TRANSFORMER = {
-    "@architectures": "spacy-curated-transformers.BertTransformer.v1",
-    "vocab_size": len(PIECES),
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "hidden_width": 16,
-    "intermediate_width": 16,
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
-    "piece_encoder": {"@architectures": "spacy-curated-transformers.BertWordpieceEncoder.v1"},
-    "with_spans": {"@architectures": "spacy-curated-transformers.WithStridedSpans.v1"},
-}
-ON_TRANSFORMER = {
-    "@architectures": "spacy_costner.LinearChainCRF.v1",
-    "tok2vec": {
-        "@architectures": "spacy-curated-transformers.LastTransformerLayerListener.v1",
-        "width": 16,
-        "pooling": {"@layers": "reduce_mean.v1"},
-    },
-}
-
-
-@pytest.mark.filterwarnings("default")
-def test_on_a_transformer(tmp_path: Path) -> None:
-    """A small one with random weights; it learns with the component."""
-    pytest.importorskip(
-        "spacy_curated_transformers", reason="spacy-curated-transformers is not installed"
-    )
-    if tuple(map(int, numpy.__version__.split(".")[:2])) >= (2, 4):
-        pytest.skip("spacy-curated-transformers 2.1.2 can't be trained with NumPy 2.4")
-    fix_random_seed(0)
-    (tmp_path / "vocab.txt").write_text("\n".join(PIECES))
-    nlp = spacy.blank("en")
-    nlp.add_pipe("curated_transformer", name="transformer", config={"model": TRANSFORMER})
-    nlp.add_pipe("cost_sensitive_ner", name="ner", config={"model": ON_TRANSFORMER})
-    loader = {
-        "@model_loaders": "spacy-curated-transformers.WordpieceLoader.v1",
-        "path": str(tmp_path / "vocab.txt"),
-    }
-    nlp.config["initialize"]["components"]["transformer"] = {"piecer_loader": loader}
-    losses = learn(nlp, steps=80)
-    assert losses["ner"] < 0.1
-    assert [ents(nlp(text)) for text in TEXTS] == [gold["entities"] for _, gold in TRAIN]
-    nlp.to_disk(tmp_path / "model")
-    assert answers(spacy.load(tmp_path / "model")) == answers(nlp)

@@ -2,19 +2,7 @@
 
 from functools import partial
 from itertools import islice
-from typing import (
-    Any,
-    Callable,
-    Dict,
-    Iterable,
-    Iterator,
-    List,
-    Optional,
-    Sequence,
-    Set,
-    Tuple,
-    Union,
-)
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Set, Tuple, Union
 
 from spacy.language import Language
 from spacy.tokens import Doc
@@ -41,6 +29,7 @@ from .annotations import (
 )
 from .deprecated import OldMethods
 from .first_pass import train_first_pass
+from .learn_rate import check_factor, finish_update, warn_of_low_rate
 from .linear_part import train_linear_part
 from .objective import NEGATED, Objective, check_finite
 from .prediction_settings import PredictionSettings
@@ -74,6 +63,7 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
         decoding: Optional[Decoding] = None,
         confidence: Optional[Confidence] = None,
         scorer: Optional[Callable] = None,
+        learn_rate_factor: float = 1.0,
     ) -> None:
         """Initialize the component.
 
@@ -90,14 +80,16 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
         decoding (Optional[Decoding]): How entities are predicted. Defaults to the best path.
         confidence (Optional[Confidence]): Where to write the probabilities of entities.
         scorer (Optional[Callable]): The scoring method.
+        learn_rate_factor (float): The factor of the learning rate of the chain, not of its Tok2Vec.
         RAISES (ValueError): If `scheme` or `outside` is unknown, the loss doesn't use the weights,
-            or another extension attribute of spans has the name of the confidence.
+            another extension of spans has the name of the confidence, or the factor is not for it.
         """
         self.vocab = vocab
         self.model = model
         self.name = name
         self.scorer = scorer
         self.sentence_boundaries = sentence_boundaries
+        self.learn_rate_factor = check_factor(learn_rate_factor, model, name)
         self._rehearsal_model: Optional[Model] = None
         self.cfg: Dict[str, Any] = {
             "labels": [],
@@ -162,6 +154,7 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
         """
         validate_get_examples(partial(_first, get_examples), "CostSensitiveNER.initialize")
         check_lexeme_norms(self.vocab, "ner")
+        warn_of_low_rate(nlp, self.model, self.learn_rate_factor, self.name)
         found = self._read_corpus(get_examples())
         for label in sorted(found) if labels is None else labels:
             self.add_label(label)
@@ -188,7 +181,7 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
         labels: Set[str] = set()
         self.cfg["n_examples"] = 0
 
-        def references() -> Iterator[Doc]:
+        def references() -> Iterable[Doc]:
             for eg in examples:
                 labels.update(ent.label_ for ent in eg.reference.ents)
                 self.cfg["n_examples"] += 1
@@ -315,6 +308,13 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
             self.finish_update(sgd)
         losses[self.name] += loss
         return losses
+
+    def finish_update(self, sgd: Optimizer) -> None:
+        """Update the weights with the current gradients: see `learn_rate.finish_update`.
+
+        sgd (Optimizer): The optimizer.
+        """
+        finish_update(self.model, sgd, self.learn_rate_factor)
 
     def get_loss(self, examples: Iterable[Example], scores: Potentials) -> Tuple[float, Potentials]:
         """Compute the loss of a batch and its gradient.

@@ -22,6 +22,7 @@ weights = null
 incorrect_spans_key = null
 sentence_boundaries = false
 confidence = null
+learn_rate_factor = 1.0
 
 [cost_sensitive_ner.model]
 @architectures = "spacy_costner.LinearChainCRF.v1"
@@ -68,6 +69,7 @@ def make_cost_sensitive_ner(
     decoding: Decoding,
     confidence: Optional[Confidence],
     scorer: Optional[Callable],
+    learn_rate_factor: float,
 ) -> CostSensitiveNER:
     """Build a named entity recognizer that is trained for the costs of mistakes.
 
@@ -83,6 +85,8 @@ def make_cost_sensitive_ner(
     decoding (Decoding): How entities are predicted.
     confidence (Optional[Confidence]): Where to write the probabilities of entities.
     scorer (Optional[Callable]): The scoring method.
+    learn_rate_factor (float): The factor of the learning rate of the weights that stand on the
+        Tok2Vec: 1 if it is trained from scratch, about 20 if it is pretrained.
     """
     ner = CostSensitiveNER(
         nlp.vocab,
@@ -97,6 +101,7 @@ def make_cost_sensitive_ner(
         decoding=decoding,
         confidence=confidence,
         scorer=scorer,
+        learn_rate_factor=learn_rate_factor,
     )
     ner.meta = nlp.meta
     return ner

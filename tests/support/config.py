@@ -1,10 +1,12 @@
 """Blocks of configs, and the names that setup.cfg declares."""
 
+import re
 from configparser import ConfigParser
 from pathlib import Path
 from typing import Any, Dict
 
 from spacy.util import registry
+from thinc.api import Config
 
 SETUP = Path(__file__).parents[2] / "setup.cfg"
 FEATURES = {"@misc": "spacy_costner.Features.v1"}
@@ -55,3 +57,16 @@ def declared(group: str) -> Dict[str, str]:
 def resolve(group: str, name: str, **settings: Any) -> Any:
     block = {f"@{group}": name, **REQUIRED.get(name, {}), **settings}
     return registry.resolve({"block": block})["block"]
+
+
+def fragment(text: str) -> Config:
+    """Sections of a config, as docs show them: those that they are in may be missing."""
+    lines, seen = [], set()
+    for line in text.splitlines():
+        header = re.fullmatch(r"\[(.+)\]", line)
+        names = header[1].split(".") if header else []
+        outer = [".".join(names[:i]) for i in range(1, len(names))]
+        lines += [f"[{name}]" for name in outer if name not in seen]
+        seen.update([*outer, ".".join(names)])
+        lines.append(line)
+    return Config().from_str("\n".join(lines), interpolate=False)

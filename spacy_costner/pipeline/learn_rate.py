@@ -1,0 +1,97 @@
+"""The learning rate of the chain, which can be higher than that of the encoder below it.
+
+A pretrained encoder needs a low learning rate: 5e-5, say. The weights of the chain start at 0 and
+with Adam change by about the learning rate in a step, so they need a higher one.
+"""
+
+import math
+import warnings
+from typing import Optional
+
+from spacy.language import Language
+from spacy.util import registry
+from thinc.api import Model, Optimizer
+
+from ..validation import number
+
+LOW_RATE = 2e-4
+"""Learning rates below this are for pretrained encoders."""
+
+N_STEPS = 1000
+"""The steps of a schedule that are looked at."""
+
+
+def check_factor(factor: float, model: Model, name: str) -> float:
+    """Check the factor of the learning rate.
+
+    factor (float): The factor.
+    model (Model): The model of the component.
+    name (str): The name of the component, for messages.
+    RETURNS (float): The factor.
+    RAISES (ValueError): If it is not a finite number above 0, or not 1 and the model has no
+        encoder: the linear model is not trained by the optimizer of the config.
+    """
+    where = f"{name}: learn_rate_factor"
+    if not 0 < number(factor) < math.inf:
+        raise ValueError(f"{where}: expected a finite number above 0, got {factor!r}")
+    if number(factor) != 1 and not model.has_ref("tok2vec"):
+        raise ValueError(
+            f"{where}: expected 1 for {model.name}, which has a learn_rate of its own in "
+            f"[components.{name}.model], got {factor!r}"
+        )
+    return number(factor)
+
+
+def finish_update(model: Model, optimizer: Optimizer, factor: float) -> None:
+    """Update the weights of a model as its `finish_update` does, those outside of its encoder with
+    another learning rate: factor * learn_rate, by `lr_scale` of Thinc's optimizers.
+
+    model (Model): The model. Its reference "tok2vec" is the encoder.
+    optimizer (Optimizer): The optimizer. The factor is not used for a function in its place, as
+        `nlp.rehearse` has it.
+    factor (float): The factor.
+    RAISES (ValueError): If the optimizer has no such factor: Thinc's RAdam.
+    """
+    if factor == 1 or not isinstance(optimizer, Optimizer):
+        return model.finish_update(optimizer)
+    if optimizer.use_radam:
+        raise ValueError(
+            "learn_rate_factor: expected Adam.v1 or SGD.v1 in [training.optimizer], got RAdam.v1, "
+            "which can't train some weights at another rate"
+        )
+    encoder = {node.id for node in model.get_ref("tok2vec").walk()}
+    for node in model.walk():
+        for shim in node.shims:
+            shim.finish_update(optimizer)
+        scale = 1.0 if node.id in encoder else factor
+        for param in node.param_names:
+            if node.has_grad(param):
+                weights, gradient = node.get_param(param), node.get_grad(param)
+                key = (node.id, param)
+                node.set_param(param, optimizer(key, weights, gradient, lr_scale=scale)[0])
+
+
+def warn_of_low_rate(nlp: Optional[Language], model: Model, factor: float, name: str) -> None:
+    """Warn if the optimizer of the config is one for a pretrained encoder, and the chain has no
+    higher learning rate.
+
+    nlp (Optional[Language]): The pipeline, with its config.
+    model (Model): The model of the component.
+    factor (float): The factor.
+    name (str): The name of the component, for the message.
+    """
+    if nlp is None or factor != 1 or not model.has_ref("tok2vec"):
+        return
+    block = nlp.config.interpolate()["training"]["optimizer"]
+    optimizer = registry.resolve({"optimizer": block})["optimizer"]
+    rates = [optimizer.learn_rate]
+    for _ in range(N_STEPS - 1):
+        optimizer.step_schedules()
+        rates.append(optimizer.learn_rate)
+    if max(rates) < LOW_RATE:
+        warnings.warn(
+            f"{name}: learn_rate_factor: expected more than 1, such as 20, with a learning rate of "
+            f"at most {max(rates):.2g} in the first {N_STEPS:,} steps, got 1: the chain would "
+            "learn hardly anything for hundreds of steps",
+            stacklevel=3,
+        )

