@@ -10,6 +10,7 @@ from .calibrate import calibrate_cli
 from .check import check_cli
 from .compare import compare_cli
 from .convert import convert_cli
+from .distill import distill_cli
 from .explain import explain_cli
 from .fit import fit_cli
 from .init import init_cli
@@ -29,6 +30,7 @@ app.add_typer(costner)
 # `--help` lists them in this order.
 costner.command("compare", context_settings=OVERRIDES)(compare_cli)
 costner.command("fit", context_settings=OVERRIDES)(fit_cli)
+costner.command("distill", context_settings=OVERRIDES)(distill_cli)
 costner.command("calibrate")(calibrate_cli)
 costner.command("tune")(tune_cli)
 costner.command("check", context_settings=OVERRIDES)(check_cli)
