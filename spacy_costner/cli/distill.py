@@ -1,9 +1,10 @@
 """`python -m spacy costner distill`."""
 
 import json
-from functools import partial
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
-from typing import Annotated, List, Optional, Tuple
+from typing import Annotated, Any, Callable, Iterator, List, Optional, Tuple
 
 import typer
 from spacy.cli._util import import_code, setup_gpu, show_validation_error
@@ -12,9 +13,9 @@ from tqdm import tqdm
 from typer import Argument, Option
 
 from ..commands.distill import Distilled, Options, distill
-from ..commands.distill.answers import Progress
 from ..metrics import text_table
 from ..settings import check_overrides
+from ..training import Step
 from .fit import show_step
 from .options import CodeOption, GpuOption, errors_shown, read_overrides
 
@@ -26,12 +27,12 @@ def distill_cli(
         Argument(help="Pipeline that sets doc.ents: a package or a folder; or its answers, JSONL"),
     ],
     config_path: Annotated[Path, Argument(help="Config of the student", exists=True)],
+    output_path: Annotated[
+        Path, Option("--output", "-o", help="Output folder for answers and student")
+    ],
     raw: Annotated[
         Optional[List[str]], Argument(help="Text: .txt, a doc per line, or a corpus of any format")
     ] = None,
-    output_path: Annotated[
-        Path, Option("--output", "-o", help="Output folder for answers and student")
-    ] = ...,  # type: ignore[assignment]
     others: Annotated[
         Optional[List[str]], Option("--teacher", "-t", help="Another teacher. Repeatable")
     ] = None,
@@ -66,49 +67,51 @@ def distill_cli(
     with errors_shown(), show_validation_error(config_path, hint_fill=False):
         check_overrides(load_config(config_path, interpolate=False), overrides)
         config = load_config(config_path, overrides=overrides, interpolate=False)
-        with (
-            tqdm(desc="teacher", unit="doc") as answered,
-            tqdm(desc="student", unit="epoch") as bar,
-        ):
+        with progress_bars() as (on_answers, on_epoch):
+            teachers = [teacher, *(others or ())]
             result = distill(
-                [teacher, *(others or ())],
+                teachers,
                 config,
                 raw_paths,
                 output_path,
                 options,
-                on_answers=partial(show_answers, answered),
-                on_epoch=partial(show_step, bar),
+                on_answers=on_answers,
+                on_epoch=on_epoch,
             )
-    typer.echo(json.dumps(to_json(result)) if as_json else describe(result))
+    typer.echo(json.dumps(result.to_json()) if as_json else describe(result))
 
 
 def split_overrides(arguments: List[str]) -> Tuple[List[Path], List[str]]:
-    """Paths, and settings of the config, which are given after their names or with "="."""
-    paths, settings, rest = [], [], iter(arguments)
+    """Paths, and settings of the config: "--name value" or "--name=value"."""
+    paths: List[Path] = []
+    settings: List[str] = []
+    rest = iter(arguments)
     for argument in rest:
-        if argument.startswith("--"):
-            settings += (
-                [argument]
-                if "=" in argument
-                else [argument, *next(([value] for value in rest), [])]
-            )
-        else:
+        if not argument.startswith("--"):
             paths.append(Path(argument))
+        elif "=" in argument:
+            settings.append(argument)
+        else:
+            settings += [argument, *islice(rest, 1)]
     return paths, settings
 
 
-def show_answers(bar: tqdm, answers: Progress) -> None:
-    """Update the progress bar of the teacher."""
-    bar.update(answers.n_docs)
+@contextmanager
+def progress_bars() -> Iterator[Tuple[Callable[[int], Any], Callable[[Step], None]]]:
+    """Show the docs that the teacher has annotated and then the epochs of the student."""
+    bars = [tqdm(desc="teacher", unit="doc")]
 
+    def on_epoch(step: Step) -> None:
+        if len(bars) == 1:
+            bars[0].close()
+            bars.append(tqdm(desc="student", unit="epoch"))
+        show_step(bars[1], step)
 
-def to_json(result: Distilled) -> dict:
-    """The result as one JSON object."""
-    return {
-        **result._asdict(),
-        "path": str(result.path),
-        "rows": [r._asdict() for r in result.rows],
-    }
+    try:
+        yield bars[0].update, on_epoch
+    finally:
+        for bar in bars:
+            bar.close()
 
 
 def describe(result: Distilled) -> str:

@@ -1,13 +1,15 @@
-"""Soft targets: the distribution of a teacher's paths, as a target of training.
+"""Soft targets: the distribution of a teacher's paths as a target of training.
 
-The divergence of a student from a teacher needs of the teacher's distribution p only the expected
-number of times that a path has each tag and each transition, and its entropy. These are saved with
-the doc, over `Tags.finest`, so that a student may have another scheme or another `outside`.
+    sum_y  p(y) log (p(y) / q(y))  =  log Z_q - E_p[s_q(y)] - H(p)
+
+So a student q needs only how often a path of its teacher p has each tag and transition on average,
+and the entropy. These are saved with the doc over `Tags.finest`, as a student may have another
+scheme.
 
 Hinton et al. (2015): Distilling the knowledge in a neural network, for paths in place of classes.
 """
 
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Protocol, Sequence
+from typing import Any, Dict, Iterator, NamedTuple, Optional, Protocol, Sequence, Set
 
 import numpy
 from spacy.attrs import ORTH
@@ -22,13 +24,12 @@ from ..types import Constraints, Gold, LossResult, Potentials, map_scores
 KEY = "spacy_costner.soft_targets"
 """The key in `doc.user_data` of the reference doc."""
 
-SCORES = ("emissions", "transitions", "start", "end")
 LEAST = 1e-6
 """Smaller expectations are saved as 0."""
 
 Saved = Dict[str, Any]
-"""The soft targets of a doc: "labels", "entropy", and the arrays of `SCORES` over the tags of
-`finest`. Shapes: (T, K), (K, K), (K,), (K,)"""
+"""The soft targets of a doc: "labels", "entropy", and expectations over the finest tags:
+"emissions" (T, K), "transitions" (K, K), "start" (K,), "end" (K,)."""
 
 
 class DocPair(Protocol):
@@ -57,30 +58,27 @@ class SoftTargets(NamedTuple):
     constraints: Constraints
 
     def leave_the_others(self, gold: Gold) -> Gold:
-        """The gold of the sequences without soft targets: the others have the weight 0."""
+        """Gold in which the sequences with soft targets have the weight 0. Others count as ever."""
         others = get_array_module(gold.tags).asarray(self.weights == 0, dtype="float64")
         return gold._replace(weights=others if gold.weights is None else gold.weights * others)
 
 
 def divergence(scores: Potentials, soft: SoftTargets) -> LossResult:
-    """The Kullback-Leibler divergence of a student's paths q from those of its teacher p.
-
-        sum_y  p(y) log (p(y) / q(y))  =  log Z_q - E_p[s_q(y)] - H(p)
+    """The Kullback-Leibler divergence of a student's paths from those of its teacher.
 
     scores (Potentials): The student's scores of a batch. Shapes: (N, K), (K, K), (K,), (K,)
     soft (SoftTargets): The soft targets.
     RETURNS (LossResult): The sum over the sequences, with their weights, in nats; and its gradient
-        with respect to the scores: the difference of the expectations under q and p.
+        with respect to the scores, the difference of the expectations under q and p.
     """
     asarray = get_array_module(scores.emissions).asarray
+    weights, expected = asarray(soft.weights), map_scores(asarray, soft.expected)
     log_z, backprop = chain.log_partition(chain.constrain(scores, soft.constraints))
-    expected = map_scores(lambda counts: asarray(counts, dtype="float64"), soft.expected)
-    weights = asarray(soft.weights)
-    cross = sum(float((mine * its).sum()) for mine, its in zip(scores[:4], expected[:4]))
-    value = float((weights * log_z)[weights > 0].sum()) - cross - soft.entropy
-    gradient = [mine - its for mine, its in zip(backprop(weights)[:4], expected[:4])]
-    gradient = [array.astype(mine.dtype) for array, mine in zip(gradient, scores)]
-    return LossResult(value, Potentials(*gradient, scores.lengths))
+    gradient, value = backprop(weights), float((weights * log_z).sum()) - soft.entropy
+    for mine, its, score in zip(gradient[:4], expected, scores):
+        mine -= its
+        value -= float((its * score).sum())
+    return LossResult(value, gradient)
 
 
 def expectations(potentials: Potentials, tags: Tags) -> Iterator[Saved]:
@@ -90,46 +88,40 @@ def expectations(potentials: Potentials, tags: Tags) -> Iterator[Saved]:
     tags (Tags): Their tags.
     YIELDS (Saved): The soft targets of each doc.
     """
-    finest = Tags(sorted(tags.labels), tags.finest.scheme.name, tags.finest.outside)
-    of = finest.counts_as(tags)
-    start = 0
-    for length in potentials.lengths.tolist():
-        end = start + length
-        doc = Potentials(
-            emissions=potentials.emissions[start:end, of],
-            transitions=potentials.transitions[numpy.ix_(of, of)],
-            start=potentials.start[of],
-            end=potentials.end[of],
-            lengths=numpy.asarray([length], dtype="int32"),
-        )
-        doc = map_scores(lambda scores: scores.astype("float64"), doc)
+    finest = Tags(sorted(tags.labels)).finest
+    of, ends = finest.counts_as(tags), numpy.cumsum(potentials.lengths)
+    emissions = numpy.split(potentials.emissions[:, of].astype("float64"), ends)
+    others = [potentials.transitions[numpy.ix_(of, of)], potentials.start[of], potentials.end[of]]
+    others = [array.astype("float64") for array in others]
+    for rows in emissions[: len(ends)]:
+        doc = Potentials._make([rows, *others, numpy.asarray([len(rows)], dtype="int32")])
         doc = chain.constrain(doc, finest.constraints)
         counts = chain.log_partition(doc)[1](numpy.ones(1))
-        arrays = [numpy.where(array < LEAST, 0, array).astype("float32") for array in counts[:4]]
-        entropy = float(chain.entropy(doc)[0][0])
-        yield {"labels": list(finest.labels), "entropy": entropy, **dict(zip(SCORES, arrays))}
-        start = end
+        counts = map_scores(lambda n: numpy.where(n < LEAST, 0, n).astype("float32"), counts)
+        saved = dict(zip(Potentials._fields, counts[:4]))
+        yield {**saved, "labels": list(finest.labels), "entropy": float(chain.entropy(doc)[0][0])}
 
 
 def mean(saved: Sequence[Saved]) -> Saved:
-    """The soft targets of several teachers: the divergence from them is, but for a constant, the
-    mean of the divergences.
-
-    saved (Sequence[Saved]): Those of each teacher, with the same labels.
-    """
-    first = saved[0]
-    means = {name: sum(each[name] for each in saved) / len(saved) for name in (*SCORES, "entropy")}
-    return {"labels": first["labels"], **means}
+    """The soft targets of several teachers with the same labels. The divergence from them is the
+    mean of the divergences from each."""
+    names = saved[0].keys() - {"labels"}
+    return {**saved[0], **{name: sum(s[name] for s in saved) / len(saved) for name in names}}
 
 
-def is_taught(example: DocPair) -> bool:
+def labels_of(doc: Doc) -> Set[str]:
+    """The labels of a training doc: of its entities, and those that its teacher has."""
+    return {*(ent.label_ for ent in doc.ents), *doc.user_data.get(KEY, {}).get("labels", ())}
+
+
+def is_taught(pair: DocPair) -> bool:
     """Whether an example has soft targets, of the tokens that its predicted doc has."""
-    words = [doc.to_array(ORTH) for doc in (example.reference, example.predicted)]
-    return KEY in example.reference.user_data and numpy.array_equal(*words)
+    mine, its = (doc.to_array([ORTH]) for doc in (pair.predicted, pair.reference))
+    return KEY in pair.reference.user_data and bool(numpy.array_equal(mine, its))
 
 
 def read_soft_targets(
-    examples: Sequence[DocPair],
+    pairs: Sequence[DocPair],
     tags: Tags,
     constraints: Constraints,
     lengths: Ints1d,
@@ -137,8 +129,7 @@ def read_soft_targets(
 ) -> Optional[SoftTargets]:
     """Read the soft targets of a batch.
 
-    examples (Sequence[Example]): The example of each sequence. Those with soft targets are one
-        sequence.
+    pairs (Sequence[DocPair]): The example of each sequence, which is all of it if it is taught.
     tags (Tags): The tags of the chain.
     constraints (Constraints): The possible paths.
     lengths (Ints1d): Number of tokens of each sequence. Shape: (B,)
@@ -146,40 +137,30 @@ def read_soft_targets(
     RETURNS (Optional[SoftTargets]): None if there are none.
     RAISES (ValueError): If the teacher has a label that the tags don't have.
     """
-    taught = numpy.asarray([is_taught(eg) for eg in examples])
+    taught = numpy.asarray([is_taught(pair) for pair in pairs])
     if not taught.any():
         return None
-    n_tags = len(tags)
-    own = taught * (numpy.ones(len(taught)) if weights is None else weights)
-    emissions = numpy.zeros((int(lengths.sum()), n_tags), dtype="float32")
-    transitions, start, end = (
-        numpy.zeros(shape) for shape in ((n_tags, n_tags), (n_tags,), (n_tags,))
-    )
-    possible = numpy.ones(emissions.shape, dtype=bool)
-    entropy, last = 0.0, numpy.cumsum(lengths)
-    for i in numpy.flatnonzero(own):
-        saved = examples[i].reference.user_data[KEY]
-        of = _tags_of(saved["labels"], tags)
-        to = of[:, None] == numpy.arange(n_tags)
-        rows = slice(last[i] - lengths[i], last[i])
-        emissions[rows] = own[i] * (saved["emissions"] @ to)
-        transitions += own[i] * (to.T @ saved["transitions"] @ to)
-        start += own[i] * (saved["start"] @ to)
-        end += own[i] * (saved["end"] @ to)
+    n_tags, n_tokens, ends = len(tags), int(lengths.sum()), numpy.cumsum(lengths)
+    own = taught * (1.0 if weights is None else weights)
+    shapes = ((n_tokens, n_tags), (n_tags, n_tags), (n_tags,), (n_tags,))
+    expected = Potentials._make([*map(numpy.zeros, shapes), lengths])
+    possible, entropy = numpy.ones(shapes[0], dtype=bool), 0.0
+    for i in numpy.flatnonzero(own).tolist():
+        saved = pairs[i].reference.user_data[KEY]
+        unknown = sorted({*saved["labels"]} - {*tags.labels})
+        if unknown:
+            raise ValueError(
+                f"soft targets: expected a student with the labels of its teacher, got "
+                f"{list(tags.labels)}, without {unknown}"
+            )
+        to = Tags(saved["labels"]).finest.counts_as(tags)[:, None] == numpy.arange(n_tags)
+        rows = slice(ends[i] - lengths[i], ends[i])
+        expected.emissions[rows] = own[i] * (saved["emissions"] @ to)
+        expected.transitions[:] += own[i] * (to.T @ saved["transitions"] @ to)
+        expected.start[:] += own[i] * (saved["start"] @ to)
+        expected.end[:] += own[i] * (saved["end"] @ to)
         entropy += own[i] * saved["entropy"]
         possible[rows] = to.any(axis=0)
     if constraints.emissions is not None:
         possible &= constraints.emissions
-    expected = Potentials(emissions, transitions, start, end, lengths)
     return SoftTargets(expected, entropy, own, constraints._replace(emissions=possible))
-
-
-def _tags_of(labels: List[str], tags: Tags) -> Ints1d:
-    """The tag that each of the finest tags counts as. Shape: (K of the finest,)"""
-    unknown = sorted({*labels} - {*tags.labels})
-    if unknown:
-        raise ValueError(
-            f"soft targets: expected a student with the labels of its teacher {labels}, got "
-            f"{list(tags.labels)}, without {unknown}"
-        )
-    return Tags(labels, tags.finest.scheme.name, tags.finest.outside).counts_as(tags)

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Callable, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from spacy.language import Language
 from spacy.scorer import get_ner_prf
@@ -16,7 +16,7 @@ from thinc.api import Config
 
 from ...pipeline.targets import WEIGHT
 from ...readers import read_docs
-from ...saving import check_folder, save_file
+from ...saving import check_folder
 from ...training import Step, fit_online
 from ..runs import fingerprint
 from .answers import (
@@ -32,6 +32,7 @@ from .answers import (
     read_raw,
     read_scores,
     save_answers,
+    save_docs,
 )
 
 SPARSE = "spacy_costner.SparseCRF.v1"
@@ -69,6 +70,11 @@ class Distilled(NamedTuple):
     n_entities: int
     n_missing: int
     rows: List[Row]
+
+    def to_json(self) -> Dict[str, Any]:
+        """The result as a JSON object."""
+        rows = [row._asdict() for row in self.rows]
+        return {**self._asdict(), "path": str(self.path), "rows": rows}
 
 
 class Options(NamedTuple):
@@ -121,13 +127,11 @@ def distill(
     files = make_answers(
         teachers, pipelines, student, raw_paths, output_path, options.soft, on_answers
     )
-    corpus = make_corpus(student, files, output_path, options)
-    config = with_corpus(config, corpus.path)
-    if options.soft:
-        config = with_labels(config, student, {*chain_of(pipelines[0]).labels, *corpus.labels})
+    corpus, n_docs, n_entities, n_missing = make_corpus(student, files, output_path, options)
+    config = with_corpus(config, corpus)
     path = train_student(config, output_path, options.n_seeds, on_epoch)
     rows = compare(names, pipelines, path)
-    return Distilled(path, *corpus[2:], rows)
+    return Distilled(path, n_docs, n_entities, n_missing, rows)
 
 
 def check(
@@ -198,30 +202,16 @@ def make_answers(
     return save_answers(folder, docs, lambda docs: answer(pipelines, docs, soft=soft), on_answers)
 
 
-class Corpus(NamedTuple):
-    """The training corpus of a student.
-
-    path (Path): Its folder.
-    labels (Set[str]): The labels of annotated docs.
-    n_docs, n_entities, n_missing (int): See `Distilled`.
-    """
-
-    path: Path
-    labels: Set[str]
-    n_docs: int
-    n_entities: int
-    n_missing: int
-
-
 def make_corpus(
     student: Language, files: Sequence[Path], output_path: Path, options: Options
-) -> Corpus:
+) -> Tuple[Path, int, int, int]:
     """Make a training corpus of answers and annotated docs.
 
+    RETURNS (Tuple[Path, int, int, int]): Its folder, and the numbers of `Distilled`.
     RAISES (ValueError): If there are no answers, or all are of confidence 1 and may not be.
     """
-    folder, labels, n_docs, scores = output_path / "train", set(), 0, {1.0}
-    n_entities = n_missing = 0
+    folder, scores = output_path / "train", {1.0}
+    n_docs = n_entities = n_missing = 0
     for old in folder.glob("*.spacy"):
         old.unlink()
     for file in files:
@@ -243,14 +233,8 @@ def make_corpus(
         gold = list(read_docs(student, options.gold_path))
         for doc in gold:
             doc.user_data[WEIGHT] = options.gold_weight
-            labels.update(ent.label_ for ent in doc.ents)
         save_docs(folder / "gold.spacy", gold)
-    return Corpus(folder, labels, n_docs, n_entities, n_missing)
-
-
-def save_docs(path: Path, docs: Iterable[Doc]) -> None:
-    """Save docs with their user data."""
-    save_file(path, DocBin(docs=docs, store_user_data=True).to_disk)
+    return folder, n_docs, n_entities, n_missing
 
 
 def with_corpus(config: Config, path: Path) -> Config:
@@ -266,16 +250,6 @@ def with_corpus(config: Config, path: Path) -> Config:
     if "path" not in block:
         raise ValueError(f"{name}: expected a reader with a path, got {dict(block)}")
     block["path"] = str(path)
-    return config
-
-
-def with_labels(config: Config, student: Language, labels: Iterable[str]) -> Config:
-    """A config whose component has these labels, if it doesn't name its labels itself. It would
-    otherwise have those that occur."""
-    config = config.copy()
-    blocks = config.setdefault("initialize", {}).setdefault("components", {})
-    name = next(name for name, pipe in student.pipeline if pipe is chain_of(student))
-    blocks.setdefault(name, {}).setdefault("labels", sorted(labels))
     return config
 
 

@@ -1,12 +1,12 @@
 """The answers of teachers: docs with entities, their confidence and, if asked for, soft targets."""
 
-from itertools import count, islice
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Sequence, Tuple, Union
 
 import numpy
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin, Span, SpanGroup
+from spacy.util import minibatch
 from spacy.vocab import Vocab
 
 from ...pipeline import soft_targets
@@ -34,14 +34,8 @@ Scores = Dict[Tuple[int, int, str], float]
 """Entities by first token, token after the last, and label, with their confidence."""
 
 
-class Progress(NamedTuple):
-    """Answers that were read or made."""
-
-    n_docs: int
-    n_tokens: int
-
-
-OnAnswers = Callable[[Progress], None]
+OnAnswers = Callable[[int], None]
+"""Called with a number of docs for which there are answers."""
 
 
 def is_file(teacher: str) -> bool:
@@ -88,7 +82,7 @@ def read_raw(nlp: Language, paths: Sequence[Path]) -> Iterator[Doc]:
 def copy(doc: Doc, vocab: Vocab) -> Doc:
     """A doc of the same tokens and sentences, without other annotation."""
     spaces = None if doc.has_unknown_spaces else [bool(token.whitespace_) for token in doc]
-    starts = [token.is_sent_start for token in doc]
+    starts: List[Union[bool, int, None]] = [token.is_sent_start for token in doc]
     return Doc(vocab, words=[token.text for token in doc], spaces=spaces, sent_starts=starts)
 
 
@@ -180,19 +174,21 @@ def save_answers(
     folder (Path): Where they go. Files are written under another name and renamed.
     raw (Iterable[Doc]): The docs.
     make (Callable): Makes the answers for docs.
-    on_answers (Callable): Called with what each file has.
+    on_answers (Callable): Called for each file.
     RETURNS (List[Path]): The files.
     """
-    rest, paths = iter(raw), []
-    for i in count():
-        docs = list(islice(rest, N_DOCS))
-        if not docs:
-            return paths
-        paths.append(folder / f"{i:06}.spacy")
+    paths: List[Path] = []
+    for docs in minibatch(raw, N_DOCS):
+        paths.append(folder / f"{len(paths):06}.spacy")
         if not paths[-1].exists():
-            save_file(paths[-1], DocBin(docs=make(docs), store_user_data=True).to_disk)
-        on_answers(Progress(len(docs), sum(map(len, docs))))
+            save_docs(paths[-1], make(docs))
+        on_answers(len(docs))
     return paths
+
+
+def save_docs(path: Path, docs: Iterable[Doc]) -> None:
+    """Save docs with their user data."""
+    save_file(path, DocBin(docs=docs, store_user_data=True).to_disk)
 
 
 def read_file(nlp: Language, path: Path) -> Iterator[Doc]:
