@@ -40,12 +40,13 @@ def distill_cli(
         bool, Option("--soft", help="Learn the probabilities of the teachers, not their entities")
     ] = False,
     min_confidence: Annotated[
-        float, Option("--min-confidence", help="Less certain entities are missing, not O")
+        float,
+        Option("--min-confidence", help="Less certain entities are missing, not O", min=0, max=1),
     ] = 0.0,
     gold_path: Annotated[
         Optional[Path], Option("--gold", help="Annotated corpus to learn from, too", exists=True)
     ] = None,
-    gold_weight: Annotated[float, Option("--gold-weight", help="Weight of its docs")] = 1.0,
+    gold_weight: Annotated[float, Option("--gold-weight", help="Its docs' weight", min=0)] = 1.0,
     n_seeds: Annotated[
         int, Option("--seeds", help="Train a linear student so many times: see `fit`", min=1)
     ] = 1,

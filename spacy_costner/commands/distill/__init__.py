@@ -3,11 +3,11 @@
 import sys
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from spacy.language import Language
 from spacy.scorer import get_ner_prf
-from spacy.tokens import Doc, DocBin, Span
+from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 from spacy.training.initialize import init_nlp
 from spacy.training.loop import train
@@ -23,8 +23,6 @@ from .answers import (
     OnAnswers,
     answer,
     chain_of,
-    copy,
-    entities,
     is_file,
     leave_out_uncertain,
     prepare,
@@ -34,6 +32,8 @@ from .answers import (
     save_answers,
     save_docs,
 )
+
+Corpus = Callable[[Language], Iterable[Example]]
 
 SPARSE = "spacy_costner.SparseCRF.v1"
 
@@ -109,7 +109,7 @@ def distill(
 
     teachers (Sequence[str]): Pipelines that set `doc.ents`, packages or folders; or one JSONL file
         of texts with entities, which anything has made.
-    config (Config): The student's config, for `spacy train`. Its training corpus is replaced.
+    config (Config): The student's config, for `spacy train`. Its `paths.train` will be replaced.
     raw_paths (Sequence[Path]): The text: see `read_raw`. None with a JSONL file.
     output_path (Path): The folder of the answers, the corpus made of them, and the student.
     options (Options): How to distill.
@@ -118,6 +118,7 @@ def distill(
     RETURNS (Distilled): Where the student is, and scores.
     RAISES (ValueError): If arguments don't go together, or with the teachers or the student.
     """
+    config = config.copy()
     check(teachers, config, raw_paths, options)
     for name in ("model-last", "model-best"):
         check_folder(output_path / name)
@@ -128,7 +129,7 @@ def distill(
         teachers, pipelines, student, raw_paths, output_path, options.soft, on_answers
     )
     corpus, n_docs, n_entities, n_missing = make_corpus(student, files, output_path, options)
-    config = with_corpus(config, corpus)
+    config["paths"]["train"] = str(corpus)
     path = train_student(config, output_path, options.n_seeds, on_epoch)
     rows = compare(names, pipelines, path)
     return Distilled(path, n_docs, n_entities, n_missing, rows)
@@ -149,19 +150,13 @@ def check(
         )
     if not from_file and not raw_paths:
         raise ValueError("raw: expected files of text for the teacher to annotate, got none")
-    if not 0 <= options.min_confidence < 1:
-        raise ValueError(
-            f"min_confidence: expected a number from 0 and below 1, got {options.min_confidence}"
-        )
-    if not 0 < options.gold_weight < float("inf"):
-        raise ValueError(f"gold_weight: expected a number above 0, got {options.gold_weight}")
     if options.soft and (from_file or options.min_confidence):
         got = from_file[0] if from_file else f"min_confidence {options.min_confidence}"
-        raise ValueError(
-            f"soft: expected pipelines as teachers, and all that they are uncertain of, got {got}"
-        )
+        raise ValueError(f"soft: expected pipelines as teachers and no min_confidence, got {got}")
     if options.n_seeds > 1 and not is_linear(config):
         raise ValueError(f"seeds: expected 1 for a student without {SPARSE}, got {options.n_seeds}")
+    if "${paths.train}" not in config.to_str(interpolate=False):
+        raise ValueError("student: expected a config whose training corpus is ${paths.train}")
 
 
 def is_linear(config: Config) -> bool:
@@ -237,22 +232,6 @@ def make_corpus(
     return folder, n_docs, n_entities, n_missing
 
 
-def with_corpus(config: Config, path: Path) -> Config:
-    """A config with another training corpus.
-
-    RAISES (ValueError): If its reader has no path.
-    """
-    config = config.copy()
-    name = config["training"].get("train_corpus", "corpora.train")
-    block: Any = config
-    for part in name.split("."):
-        block = block.get(part, {})
-    if "path" not in block:
-        raise ValueError(f"{name}: expected a reader with a path, got {dict(block)}")
-    block["path"] = str(path)
-    return config
-
-
 def train_student(
     config: Config, output_path: Path, n_seeds: int, on_epoch: Callable[[Step], None]
 ) -> Path:
@@ -277,31 +256,33 @@ def compare(teachers: Sequence[str], pipelines: Sequence[Language], path: Path) 
     """
     nlp = load_model(path)
     config = nlp.config.interpolate()
-    (dev_corpus,) = resolve_dot_names(config, [config["training"]["dev_corpus"]])
-    examples = list(dev_corpus(nlp))
-    rows = [evaluate(name, load_model(name), examples) for name in teachers]
+    (corpus,) = resolve_dot_names(config, [config["training"]["dev_corpus"]])
+    rows = [evaluate(name, load_model(name), corpus) for name in teachers]
     if len(rows) > 1:
-        docs = answer(pipelines, [eg.predicted for eg in examples])
-        seconds = sum(1 / row.tokens_per_second for row in rows)
-        size = sum(row.megabytes for row in rows)
-        rows.append(Row("all teachers", *score(docs, examples), 1 / seconds, size))
-    return [*rows, evaluate("student", nlp, examples)]
+        rows.append(evaluate_together(pipelines, rows, corpus))
+    return [*rows, evaluate("student", nlp, corpus)]
 
 
-def evaluate(name: str, nlp: Language, examples: Sequence[Example]) -> Row:
-    """Evaluate a pipeline on the tokens of examples."""
-    docs = [copy(eg.predicted, nlp.vocab) for eg in examples]
+def evaluate(name: str, nlp: Language, corpus: Corpus) -> Row:
+    """Evaluate a pipeline."""
+    examples = list(corpus(nlp))
     begin = perf_counter()
-    docs = list(nlp.pipe(docs))
+    docs = list(nlp.pipe([eg.predicted for eg in examples]))
     speed = sum(map(len, docs)) / (perf_counter() - begin)
     size = sum(file.stat().st_size for file in nlp.path.rglob("*") if file.is_file()) / 1e6
     return Row(name, *score(docs, examples), speed, size)
 
 
-def score(docs: Sequence[Doc], examples: Sequence[Example]) -> Tuple[float, float, float]:
+def evaluate_together(teachers: Sequence[Language], rows: Sequence[Row], corpus: Corpus) -> Row:
+    """Evaluate the mean of teachers, each of which has its row."""
+    examples = list(corpus(teachers[0]))
+    docs = answer(teachers, [eg.predicted for eg in examples])
+    seconds = sum(1 / row.tokens_per_second for row in rows)
+    size = sum(row.megabytes for row in rows)
+    return Row("all teachers", *score(docs, examples), 1 / seconds, size)
+
+
+def score(docs: Iterable[Doc], examples: Iterable[Example]) -> Tuple[float, float, float]:
     """Precision, recall and F-score."""
-    predicted = [copy(eg.predicted, eg.predicted.vocab) for eg in examples]
-    for doc, answered in zip(predicted, docs):
-        doc.set_ents([Span(doc, *entity) for entity in entities(answered)])
-    scores = get_ner_prf([Example(doc, eg.reference) for doc, eg in zip(predicted, examples)])
+    scores = get_ner_prf([Example(doc, eg.reference) for doc, eg in zip(docs, examples)])
     return scores["ents_p"], scores["ents_r"], scores["ents_f"]

@@ -1,7 +1,7 @@
 """The answers of teachers: docs with entities, their confidence and, if asked for, soft targets."""
 
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Sequence, Tuple, Union
+from typing import Callable, Dict, Iterable, Iterator, List, Sequence, Tuple, Union
 
 import numpy
 from spacy.language import Language
@@ -20,9 +20,6 @@ from ...saving import save_file
 SPANS_KEY = "spacy_costner.answers"
 """The key in `doc.spans` of what teachers take for entities, with their confidence."""
 
-SCORE_KEYS = ("score", "confidence", "probability")
-"""Keys of the confidence of a span in JSONL."""
-
 TEXT, JSONL = ".txt", (".jsonl", ".json")
 LEAST = 0.05
 """Entities of a lower probability that a teacher doesn't predict are left out."""
@@ -32,7 +29,6 @@ N_DOCS = 250
 
 Scores = Dict[Tuple[int, int, str], float]
 """Entities by first token, token after the last, and label, with their confidence."""
-
 
 OnAnswers = Callable[[int], None]
 """Called with a number of docs for which there are answers."""
@@ -100,7 +96,8 @@ def answer(teachers: Sequence[Language], docs: Sequence[Doc], *, soft: bool = Fa
     for i, doc in enumerate(answers):
         scores = mean_scores([of_teacher[i] for of_teacher in found])
         ents = entities(found[0][i]) if len(teachers) == 1 else majority(scores)
-        write_scores(doc, ents, scores)
+        doc.set_ents([Span(doc, *entity) for entity in ents])
+        write_scores(doc, scores)
     if soft:
         add_soft_targets(teachers, found, answers)
     return answers
@@ -155,11 +152,9 @@ def majority(scores: Scores) -> List[Tuple[int, int, str]]:
     return chosen
 
 
-def write_scores(doc: Doc, ents: Iterable[Tuple[int, int, str]], scores: Scores) -> None:
-    """Set the entities of a doc, and the confidence of these and of others."""
-    doc.set_ents([Span(doc, *entity) for entity in ents])
-    attrs = {"scores": [float(score) for score in scores.values()]}
-    spans = [Span(doc, *entity) for entity in scores]
+def write_scores(doc: Doc, scores: Scores) -> None:
+    """Write the scores of spans, some of which are entities."""
+    spans, attrs = [Span(doc, *entity) for entity in scores], {"scores": [*scores.values()]}
     doc.spans[SPANS_KEY] = SpanGroup(doc, name=SPANS_KEY, attrs=attrs, spans=spans)
 
 
@@ -202,27 +197,16 @@ def read_file(nlp: Language, path: Path) -> Iterator[Doc]:
     """
     context = Context(nlp, DEFAULTS, Found())
     for place, task in read_tasks(path):
-        doc = task_to_doc(task, place, context)
-        scores = dict.fromkeys(entities(doc), 1.0)
+        doc, scores = task_to_doc(task, place, context), {}
         for span in task.spans or ():
-            score = next((span.extra[key] for key in SCORE_KEYS if key in span.extra), None)
-            aligned = doc.char_span(span.start, span.end)
-            if score is None or aligned is None:
-                continue
-            if not _is_share(score):
+            score, aligned = span.extra.get("score", 1.0), doc.char_span(span.start, span.end)
+            if type(score) not in (int, float) or not 0 <= score <= 1:
                 raise place.refuse(f"score: expected a number from 0 to 1, got {shown(score)}")
-            key = (aligned.start, aligned.end, span.label)
-            if key in scores:
-                scores[key] = float(score)
-        spans = [Span(doc, *entity) for entity in scores]
-        attrs = {"scores": list(scores.values())}
-        doc.spans[SPANS_KEY] = SpanGroup(doc, name=SPANS_KEY, attrs=attrs, spans=spans)
+            if aligned is not None:
+                scores[aligned.start, aligned.end, span.label] = float(score)
+        write_scores(doc, scores)
         if len(doc):
             yield doc
-
-
-def _is_share(score: Any) -> bool:
-    return isinstance(score, (int, float)) and not isinstance(score, bool) and 0 <= score <= 1
 
 
 def leave_out_uncertain(doc: Doc, min_confidence: float) -> Tuple[int, int]:
@@ -235,15 +219,12 @@ def leave_out_uncertain(doc: Doc, min_confidence: float) -> Tuple[int, int]:
     """
     scores, ents = read_scores(doc), entities(doc)
     sure = [entity for entity in ents if scores.get(entity, 1.0) >= min_confidence]
-    unsure = [entity for entity in ents if scores.get(entity, 1.0) < min_confidence]
-    likely = [
-        entity for entity in scores if entity not in ents and scores[entity] > 1 - min_confidence
-    ]
-    doubtful = numpy.asarray(doc.to_array("ENT_IOB")) == 0
-    for start, end, _ in [*unsure, *likely]:
-        doubtful[start:end] = True
+    doubtful = doc.to_array("ENT_IOB") == 0
+    for start, end, label in {*ents, *scores} - {*sure}:
+        if (start, end, label) in ents or scores[start, end, label] > 1 - min_confidence:
+            doubtful[start:end] = True
     for start, end, _ in sure:
         doubtful[start:end] = False
     missing = [doc[int(i) : int(i) + 1] for i in numpy.flatnonzero(doubtful)]
     doc.set_ents([Span(doc, *entity) for entity in sure], missing=missing)
-    return len(sure), len(unsure)
+    return len(sure), len(ents) - len(sure)
