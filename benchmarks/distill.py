@@ -20,21 +20,20 @@ from typing import Dict, List, Sequence, Tuple  # noqa: E402
 import spacy  # noqa: E402
 from spacy.language import Language  # noqa: E402
 from spacy.tokens import Doc, DocBin  # noqa: E402
-from spacy.training import Example  # noqa: E402
 from spacy.util import load_config, load_model_from_config  # noqa: E402
 from thinc.api import Config  # noqa: E402
 
 from spacy_costner.commands.distill import (  # noqa: E402
+    Corpus,
     Options,
     Row,
     evaluate,
+    evaluate_together,
     make_answers,
     make_corpus,
-    score,
     train_student,
-    with_corpus,
 )
-from spacy_costner.commands.distill.answers import answer, prepare  # noqa: E402
+from spacy_costner.commands.distill.answers import prepare  # noqa: E402
 from spacy_costner.readers import make_reader  # noqa: E402
 
 CONFIG = Path(__file__).parent.parent / "configs" / "sparse.cfg"
@@ -49,7 +48,7 @@ SETTINGS = {
     "soft + gold": Options(soft=True),
     "soft + gold of weight 3": Options(soft=True, gold_weight=3.0),
 }
-Parts = Dict[str, List[Example]]
+Parts = Dict[str, Corpus]
 Measured = Dict[str, List[Row]]
 """Rows on each part, one for each seed."""
 
@@ -63,7 +62,9 @@ def split(train: Path, output: Path) -> Tuple[Path, Path]:
         n_here = min(max(N_GOLD - n_sents, 0), len(sents))
         border = sents[n_here].start if n_here < len(sents) else len(doc)
         for part, span in zip(parts, (doc[:border], doc[border:])):
-            part.extend([span.as_doc()] if len(span) else [])
+            if len(span):
+                part.append(doc if len(span) == len(doc) else span.as_doc())
+                part[-1].has_unknown_spaces = doc.has_unknown_spaces
         n_sents += len(sents)
     paths = output / "gold.spacy", output / "raw.spacy"
     for path, docs in zip(paths, parts):
@@ -72,28 +73,21 @@ def split(train: Path, output: Path) -> Tuple[Path, Path]:
 
 
 def measure(pipelines: Sequence[Language], parts: Parts) -> Measured:
-    return {
-        part: [evaluate("", nlp, examples) for nlp in pipelines] for part, examples in parts.items()
-    }
+    return {part: [evaluate("", nlp, read) for nlp in pipelines] for part, read in parts.items()}
 
 
 def together(teachers: Sequence[Language], each: List[Measured], parts: Parts) -> Measured:
     """The rows of the mean of several teachers."""
-    found = {}
-    for part, examples in parts.items():
-        seconds = sum(1 / rows[part][0].tokens_per_second for rows in each)
-        size = sum(rows[part][0].megabytes for rows in each)
-        docs = answer(teachers, [eg.predicted for eg in examples])
-        found[part] = [Row("", *score(docs, examples), 1 / seconds, size)]
-    return found
+    rows = {part: [row for of_teacher in each for row in of_teacher[part]] for part in parts}
+    return {part: [evaluate_together(teachers, rows[part], read)] for part, read in parts.items()}
 
 
 def students(config: Config, corpus: Path, output: Path) -> List[Language]:
     """A student for each seed."""
     trained = []
     for seed in range(N_SEEDS):
-        config = with_corpus(config, corpus)
-        config["system"]["seed"] = seed
+        config = config.copy()
+        config["paths"]["train"], config["system"]["seed"] = str(corpus), seed
         trained.append(spacy.load(train_student(config, output, 1, lambda _: None)))
     return trained
 
@@ -120,7 +114,7 @@ def main() -> None:
     config = load_config(CONFIG, interpolate=False)
     config["nlp"]["lang"], config["paths"]["dev"] = "es", str(dev)
     nlp = load_model_from_config(config, auto_fill=True)
-    parts = {"dev": list(make_reader(dev)(nlp)), "test": list(make_reader(test)(nlp))}
+    parts = {"dev": make_reader(dev), "test": make_reader(test)}
     print("| | dev F | test F | gain kept | tokens/s | MB |\n|---|---|---|---|---|---|")
     each = [measure([spacy.load(name)], parts) for name in names]
     tops = [report(f"teacher: {Path(name).parent.name}", rows) for name, rows in zip(names, each)]
