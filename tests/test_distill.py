@@ -337,6 +337,15 @@ def test_teachers_without_probabilities(
         distill([rules], config, [folder / "raw.txt"], tmp_path, Options(**options))
 
 
+def test_a_dev_corpus_without_entities(
+    folder: Path, rules: str, config: Config, tmp_path: Path
+) -> None:
+    DocBin(docs=[spacy.blank("en")("Nothing")]).to_disk(tmp_path / "dev.spacy")
+    config["paths"]["dev"] = str(tmp_path / "dev.spacy")
+    result = distill([rules], config, [folder / "raw.txt"], tmp_path)
+    assert [row.f_score for row in result.rows] == [0, 0]
+
+
 def test_any_pipeline_that_sets_entities_is_a_teacher(
     folder: Path, rules: str, config: Config, tmp_path: Path
 ) -> None:

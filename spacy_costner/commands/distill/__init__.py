@@ -283,6 +283,7 @@ def evaluate_together(teachers: Sequence[Language], rows: Sequence[Row], corpus:
 
 
 def score(docs: Iterable[Doc], examples: Iterable[Example]) -> Tuple[float, float, float]:
-    """Precision, recall and F-score."""
+    """Precision, recall and F-score; 0 if nothing is annotated."""
     scores = get_ner_prf([Example(doc, eg.reference) for doc, eg in zip(docs, examples)])
-    return scores["ents_p"], scores["ents_r"], scores["ents_f"]
+    precision, recall, f_score = (scores[f"ents_{name}"] or 0.0 for name in "prf")
+    return precision, recall, f_score
