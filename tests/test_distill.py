@@ -354,6 +354,19 @@ def test_any_pipeline_that_sets_entities_is_a_teacher(
     assert spacy.load(result.path).get_pipe("ner").labels == ("LOC",)
 
 
+def test_answers_depend_on_the_config_of_the_teacher(
+    folder: Path, rules: str, config: Config, tmp_path: Path
+) -> None:
+    path, asked = tmp_path / "rules" / "config.cfg", []
+    shutil.copytree(rules, path.parent)
+    text = path.read_text("utf8")
+    for changed in (text, text.replace("overwrite_ents = false", "overwrite_ents = true")):
+        path.write_text(changed, encoding="utf8")
+        distill([str(path.parent)], config, [folder / "raw.txt"], tmp_path / "output")
+        asked.append(len([*tmp_path.glob("output/answers-*")]))
+    assert asked == [1, 2]
+
+
 def test_teachers_of_other_labels(folder: Path, config: Config, tmp_path: Path) -> None:
     nlp = spacy.load(folder / "teacher")
     nlp.get_pipe("ner").add_label("MISC")
