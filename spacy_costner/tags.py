@@ -149,6 +149,26 @@ class Tags:
         """The tags with a single O: itself if O is not split."""
         return Tags(self.labels, self.scheme.name) if self.is_split else self
 
+    @property
+    def finest(self) -> "Tags":
+        """The tags that distinguish most: the tag of a token in any scheme, with any `outside`,
+        follows from it."""
+        return Tags(self.labels, "BILUO", BEFORE)
+
+    def counts_as(self, other: "Tags") -> Ints1d:
+        """The tag of another set that each of the finest tags is, by the names of labels.
+
+        other (Tags): A set of any scheme that has these labels.
+        RETURNS (Ints1d): Shape: (K,)
+        """
+        prefixes = dict(zip(self.scheme[1:5], other.scheme[1:5]))
+        index = {name: tag for tag, name in enumerate(other.names)}
+        names = [
+            f"{prefixes.get(prefix, prefix)}-{self.labels[label]}"
+            for prefix, label in zip(self.prefix_of[1:], self._named[1:])
+        ]
+        return numpy.asarray([0, *(index.get(name, 0) for name in names)], dtype="int32")
+
     @cached_property
     def collapsed_of(self) -> Ints1d:
         """The tag of `collapsed` that each tag is. Shape: (K,)"""

@@ -136,7 +136,7 @@ def test_joined_pieces_are_a_batch(settings: Dict[str, Any]) -> None:
     pieces = [*read_pieces(ner, articles, 1)]
     assert len(pieces) == len(single)
     ((_, expected),) = read_batches(ner, [single])
-    seen, targets = join(pieces, len(ner.tags))
+    seen, targets = join(pieces, ner.tags)
     linear_part(ner.model)[1].rows[:] = numpy.random.default_rng(0).normal(
         size=linear_part(ner.model)[1].rows.shape
     )
@@ -158,7 +158,7 @@ def test_a_pass_over_pieces_is_an_epoch() -> None:
     examples.append(Example(nlp.make_doc(""), nlp.make_doc("")))
     ner.cfg["n_examples"] = len(examples)
     pieces = [*read_pieces(ner, examples, 3)]
-    batches = [join(batch, len(ner.tags)) for batch in minibatch_by_words(pieces, 6)]
+    batches = [join(batch, ner.tags) for batch in minibatch_by_words(pieces, 6)]
     sizes = [len(seen.rows) for seen, _ in batches]
     assert max(sizes) <= 7 and len(pieces) > len(examples)
     trained = train(ner, batches, Adam(), max_epochs=3)

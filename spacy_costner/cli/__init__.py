@@ -12,6 +12,7 @@ from .check import check_cli
 from .clusters import clusters_cli
 from .compare import compare_cli
 from .convert import convert_cli
+from .distill import distill_cli
 from .explain import explain_cli
 from .fit import fit_cli
 from .guarantee import guarantee_cli
@@ -33,6 +34,7 @@ app.add_typer(costner)
 # `--help` lists them in this order.
 costner.command("compare", context_settings=OVERRIDES)(compare_cli)
 costner.command("fit", context_settings=OVERRIDES)(fit_cli)
+costner.command("distill", context_settings=OVERRIDES)(distill_cli)
 costner.command("calibrate")(calibrate_cli)
 costner.command("tune")(tune_cli)
 costner.command("guarantee")(guarantee_cli)

@@ -34,6 +34,7 @@ from .linear_part import train_linear_part
 from .objective import NEGATED, Objective, check_finite
 from .prediction_settings import PredictionSettings
 from .rehearsal import divergence
+from .soft_targets import labels_of
 from .targets import Targets, Weights, possible_tags
 from .token_attrs import TokenAttrs, read_presets
 
@@ -176,14 +177,13 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
         self.cfg["progress"] = Progress()._asdict()
 
     def _read_corpus(self, examples: Iterable[Example]) -> Set[str]:
-        """Count the examples, collect the features of a linear model, and find the labels. The
-        examples are read once, as they may come from a file."""
+        """Count the examples, collect features and find labels; read once, maybe from a file."""
         labels: Set[str] = set()
         self.cfg["n_examples"] = 0
 
         def references() -> Iterable[Doc]:
             for eg in examples:
-                labels.update(ent.label_ for ent in eg.reference.ents)
+                labels.update(labels_of(eg.reference))
                 self.cfg["n_examples"] += 1
                 yield eg.reference
 

@@ -10,7 +10,8 @@ from thinc.types import Array1d, Ints2d
 
 from ..losses import LossSchedule
 from ..tags import OUTSIDE, Entities, Tags
-from ..types import Constraints, CostTable, Gold, Loss, LossResult, Potentials, Progress
+from ..types import Constraints, CostTable, Gold, Loss, LossResult, Potentials, Progress, add_to
+from .soft_targets import divergence, read_soft_targets
 from .targets import (
     Targets,
     Weights,
@@ -89,6 +90,7 @@ class Objective:
         constraints (Constraints): The paths that the tag scheme and the predicted docs allow.
         features (Optional[Ints2d]): As in `Gold`, if the loss uses them. Shape: (N, S)
         RETURNS (Targets): What `evaluate` takes.
+        RAISES (ValueError): If docs have soft targets of other labels, or the loss is a ratio.
         """
         reference = read_reference(examples, tokens)
         entities = self._gold_entities(examples, reference, tags)
@@ -103,7 +105,13 @@ class Objective:
             features=features,
             collapsed_of=tags.collapsed_of if tags.is_split else None,
         )
-        targets = Targets(gold, constraints, tokens.lengths)
+        soft = read_soft_targets(examples, tags, constraints, tokens.lengths, gold.weights)
+        if soft is not None and any(stage.is_ratio for stage in self.loss.stages):
+            raise ValueError(
+                f"{self.name}: loss: expected one that is a sum over docs, as there are soft "
+                "targets, got a ratio over the batch"
+            )
+        targets = Targets(gold, constraints, tokens.lengths, soft=soft)
         if self.incorrect_spans_key is not None:
             spans = read_incorrect_spans(examples, self.incorrect_spans_key, tags, tokens)
             if spans:
@@ -125,8 +133,15 @@ class Objective:
             the scores; and the number of annotated tokens or, if the loss is one ratio, 1.
         """
         loss = self.loss.at(progress)
-        result = loss.compute(*targets.to_loss_inputs(scores, self.cost_table(loss, tags)))
+        potentials, gold = targets.to_loss_inputs(scores, self.cost_table(loss, tags))
+        if targets.soft is not None:
+            gold = targets.soft.leave_the_others(gold)
+        result = loss.compute(potentials, gold)
         result = result._replace(gradient=targets.collapse(result.gradient))
+        if targets.soft is not None:
+            divergent = divergence(scores, targets.soft)
+            gradient = add_to(divergent.gradient, result.gradient)
+            result = LossResult(result.value + divergent.value, gradient)
         return result, 1 if loss.is_ratio else max(targets.n_annotated, 1)
 
     def prepare(self, tags: Tags) -> List[Optional[List[List[float]]]]:

@@ -26,6 +26,7 @@ from ..features import FeatureBatch
 from ..tags import Tags
 from ..types import Gold
 from .online import Batch, read_batches
+from .soft_targets import is_taught, read_soft_targets
 from .targets import Targets
 
 if TYPE_CHECKING:
@@ -80,14 +81,14 @@ def batch_pieces(
         return read_batches(ner, batcher(docs))
     pieces = list(read_pieces(ner, examples, MOST_WORDS))
     shuffle(pieces)
-    return [join(batch, len(ner.chain_tags)) for batch in batcher(pieces)]
+    return [join(batch, ner.chain_tags) for batch in batcher(pieces)]
 
 
 def read_pieces(
     ner: "CostSensitiveNER", examples: Sequence[Example], most_words: int
 ) -> Iterator[Piece]:
     """Read docs, and cut those with more words than that: at the beginnings of sentences or, if
-    the doc has none, of any tokens, and never within an entity.
+    the doc has none, of any tokens, and never within an entity. Docs with soft targets stay whole.
 
     ner (CostSensitiveNER): An initialized component with a linear model.
     examples (Sequence[Example]): The examples.
@@ -100,7 +101,7 @@ def read_pieces(
         end = 0
         for i, eg in enumerate(batch):
             begin, end = end, end + len(eg.predicted)
-            places = separable[begin:end]
+            places = separable[begin:end] & ~is_taught(eg)
             if end - begin > most_words:
                 starts = sentence_starts(eg)
                 places = places & starts if starts.any() else places
@@ -154,33 +155,41 @@ def _part(
         emissions=None if possible is None else possible[tokens]
     )
     part = targets._replace(
-        gold=gold._replace(weights=weights, **of_tokens), constraints=constraints, lengths=lengths
+        gold=gold._replace(weights=weights, **of_tokens),
+        constraints=constraints,
+        lengths=lengths,
+        soft=None,
     )
     return FeatureBatch(seen.rows[tokens], lengths), part
 
 
-def join(pieces: Sequence[Piece], n_tags: int) -> Batch:
+def join(pieces: Sequence[Piece], tags: Tags) -> Batch:
     """Join pieces into a batch.
 
     pieces (Sequence[Piece]): The pieces, at least one.
-    n_tags (int): K.
+    tags (Tags): The tags of the chain.
     RETURNS (Batch): As those of `read_batches`.
     """
+    n_tags = len(tags)
     parts = [piece.targets for piece in pieces]
     first = parts[0].gold
     fields = {
         name: numpy.concatenate([getattr(part.gold, name) for part in parts])
-        for name in ("tags", "token_weights", "features", "weights")
+        for name in ("tags", "token_weights", "features")
         if getattr(first, name) is not None
     }
+    if any(part.gold.weights is not None for part in parts):
+        own = [numpy.ones(1) if p.gold.weights is None else p.gold.weights for p in parts]
+        fields["weights"] = numpy.concatenate(own)
     if any(part.gold.allowed is not None for part in parts):
         masks = [chain.to_mask(part.gold.paths, n_tags) for part in parts]
         fields["allowed"] = numpy.concatenate(masks)
     lengths = numpy.concatenate([part.lengths for part in parts])
     rows = numpy.concatenate([piece.seen.rows for piece in pieces])
     constraints = parts[0].constraints._replace(emissions=_possible(parts, n_tags))
+    soft = read_soft_targets(pieces, tags, constraints, lengths, fields.get("weights"))
     targets = parts[0]._replace(
-        gold=first._replace(**fields), constraints=constraints, lengths=lengths
+        gold=first._replace(**fields), constraints=constraints, lengths=lengths, soft=soft
     )
     return FeatureBatch(rows, lengths), targets
 

@@ -14,7 +14,11 @@ from ..tags import OUTSIDE, Entities, Tags
 from ..types import Constraints, CostTable, Gold, Potentials
 from ..validation import check_cost
 from .incorrect_spans import AugmentedTags, IncorrectSpan, augment_tags
+from .soft_targets import SoftTargets
 from .token_attrs import TokenAttrs
+
+WEIGHT = "spacy_costner.weight"
+"""The key in `doc.user_data` of the weight of a training doc, as `costner distill` writes it."""
 
 
 class Targets(NamedTuple):
@@ -25,12 +29,14 @@ class Targets(NamedTuple):
     lengths (Ints1d): Number of tokens of each doc. Shape: (B,)
     augmented (Optional[AugmentedTags]): The tags of the chain if there are incorrect spans. The
         arrays of `gold` and `constraints` are over these tags.
+    soft (Optional[SoftTargets]): What stands for gold in the docs that a teacher has annotated.
     """
 
     gold: Gold
     constraints: Constraints
     lengths: Ints1d
     augmented: Optional[AugmentedTags] = None
+    soft: Optional[SoftTargets] = None
 
     @property
     def n_annotated(self) -> int:
@@ -308,7 +314,11 @@ def _own_weights(eg: Example, attribute: str) -> Floats1d:
 
 
 def example_weights(weights: Weights, examples: Sequence[Example]) -> Optional[Floats1d]:
-    """The weight of each example; None if all are 1. Shape: (B,)"""
-    if weights.example is None:
+    """The weight of each example: its extension attribute times what `doc.user_data` has under
+    `WEIGHT`; None if all are 1. Shape: (B,)"""
+    docs = [eg.reference for eg in examples]
+    if weights.example is None and not any(WEIGHT in doc.user_data for doc in docs):
         return None
-    return numpy.asarray([eg.reference._.get(weights.example) for eg in examples], dtype="float64")
+    own = [1.0 if weights.example is None else doc._.get(weights.example) for doc in docs]
+    given = [doc.user_data.get(WEIGHT, 1.0) for doc in docs]
+    return numpy.asarray(own, dtype="float64") * given

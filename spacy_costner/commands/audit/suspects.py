@@ -22,6 +22,10 @@ MISSING_ODDS = 2.0
 """How many times as often an entity is overlooked as another mistake is made, given the same
 probabilities. Chosen on made-up mistakes: see docs/audit.md."""
 
+SMOOTHING = 0.2
+"""Added to probabilities before the logarithm. Less finds more of the mistakes that are put in by
+chance, more those that annotators make. Chosen on both: see docs/audit.md."""
+
 PROBABLE = 0.5
 """The least probability of entities that are suggested beside the best alternative."""
 
@@ -73,7 +77,7 @@ class Suspect(NamedTuple):
 def rank(folds: Sequence[Fold], docs: Sequence[Doc], cost: Optional[Cost] = None) -> List[Suspect]:
     """Find the best alternative of each place, and sort places by its score.
 
-        score = log (c(other, given) p(other) + 0.01) - log (c(given, other) p(given) + 0.01)
+        score = log (c(other, given) p(other) + 0.2) - log (c(given, other) p(given) + 0.2)
 
     c(a, b) is the cost of annotating b where a is right, over the mean cost, and p is the
     probability of exactly these tokens as an entity of that label, or of no entity in them. For
@@ -104,7 +108,7 @@ def _suspects_of(fold: Fold, cost: Optional[Cost]) -> Iterator[Suspect]:
     or_none: List[List[Optional[Entity]]] = [[*gold, None], [*others, None]]
     pairs = [(or_none[0][i], or_none[1][j]) for i, j in zip(given.tolist(), other.tolist())]
     if_other, if_given = _weights(pairs, cost)
-    score = numpy.log(if_other * p_other + LEAST) - numpy.log(if_given * p_given + LEAST)
+    score = numpy.log(if_other * p_other + SMOOTHING) - numpy.log(if_given * p_given + SMOOTHING)
     score += numpy.where(given < 0, numpy.log(MISSING_ODDS), 0.0)
     starts = numpy.cumsum([0, *posterior.potentials.lengths])
     taken = numpy.zeros(starts[-1], dtype=bool)

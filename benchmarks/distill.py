@@ -1,0 +1,133 @@
+"""What a student keeps of its teachers: F, tokens per second and size, by what it learns from.
+
+    python benchmarks/distill.py train.spacy dev.spacy test.spacy output teacher [teacher ...]
+
+The student is configs/sparse.cfg. It has gold for the first 2,000 sentences of the training corpus,
+which has docs of sentences; the other docs are its unlabelled text. The teachers are pipelines;
+several are averaged. Each setting is trained with three seeds.
+"""
+
+import os
+
+for _library in ("OMP", "OPENBLAS", "MKL"):
+    os.environ[f"{_library}_NUM_THREADS"] = "1"
+
+import sys  # noqa: E402
+from pathlib import Path  # noqa: E402
+from statistics import mean, stdev  # noqa: E402
+from typing import Dict, List, Sequence, Tuple  # noqa: E402
+
+import spacy  # noqa: E402
+from spacy.language import Language  # noqa: E402
+from spacy.tokens import Doc, DocBin  # noqa: E402
+from spacy.util import load_config, load_model_from_config  # noqa: E402
+from thinc.api import Config  # noqa: E402
+
+from spacy_costner.commands.distill import (  # noqa: E402
+    Corpus,
+    Options,
+    Row,
+    evaluate,
+    evaluate_together,
+    make_answers,
+    make_corpus,
+    train_student,
+)
+from spacy_costner.commands.distill.answers import prepare  # noqa: E402
+from spacy_costner.readers import make_reader  # noqa: E402
+
+CONFIG = Path(__file__).parent.parent / "configs" / "sparse.cfg"
+N_GOLD, N_SEEDS = 2000, 3
+SETTINGS = {
+    "best reading": Options(),
+    "best reading + gold": Options(),
+    "best reading above 0.5 + gold": Options(min_confidence=0.5),
+    "best reading above 0.7 + gold": Options(min_confidence=0.7),
+    "best reading above 0.9 + gold": Options(min_confidence=0.9),
+    "soft": Options(soft=True),
+    "soft + gold": Options(soft=True),
+    "soft + gold of weight 3": Options(soft=True, gold_weight=3.0),
+}
+Parts = Dict[str, Corpus]
+Measured = Dict[str, List[Row]]
+"""Rows on each part, one for each seed."""
+
+
+def split(train: Path, output: Path) -> Tuple[Path, Path]:
+    """Save the docs with the first sentences, and the others."""
+    nlp, n_sents = spacy.blank("es"), 0
+    parts: Tuple[List[Doc], List[Doc]] = ([], [])
+    for doc in DocBin().from_disk(train).get_docs(nlp.vocab):
+        sents = list(doc.sents)
+        n_here = min(max(N_GOLD - n_sents, 0), len(sents))
+        border = sents[n_here].start if n_here < len(sents) else len(doc)
+        for part, span in zip(parts, (doc[:border], doc[border:])):
+            if len(span):
+                part.append(doc if len(span) == len(doc) else span.as_doc())
+                part[-1].has_unknown_spaces = doc.has_unknown_spaces
+        n_sents += len(sents)
+    paths = output / "gold.spacy", output / "raw.spacy"
+    for path, docs in zip(paths, parts):
+        DocBin(docs=docs).to_disk(path)
+    return paths
+
+
+def measure(pipelines: Sequence[Language], parts: Parts) -> Measured:
+    return {part: [evaluate("", nlp, read) for nlp in pipelines] for part, read in parts.items()}
+
+
+def together(teachers: Sequence[Language], each: List[Measured], parts: Parts) -> Measured:
+    """The rows of the mean of several teachers."""
+    rows = {part: [row for of_teacher in each for row in of_teacher[part]] for part in parts}
+    return {part: [evaluate_together(teachers, rows[part], read)] for part, read in parts.items()}
+
+
+def students(config: Config, corpus: Path, output: Path) -> List[Language]:
+    """A student for each seed."""
+    trained = []
+    for seed in range(N_SEEDS):
+        config = config.copy()
+        config["paths"]["train"], config["system"]["seed"] = str(corpus), seed
+        trained.append(spacy.load(train_student(config, output, 1, lambda _: None)))
+    return trained
+
+
+def report(name: str, rows: Measured, low: float = 0.0, high: float = 0.0) -> float:
+    """Print a row of the table. RETURNS (float): F on the test set."""
+    scores = [[100 * row.f_score for row in rows[part]] for part in ("dev", "test")]
+    shown = [f"{mean(f):.1f}" + (f" ± {stdev(f):.1f}" if len(f) > 1 else "") for f in scores]
+    test = mean(scores[1])
+    kept = f"{100 * (test - low) / (high - low):.0f} %" if low else ""
+    fastest = max(row.tokens_per_second for of_part in rows.values() for row in of_part)
+    size = rows["dev"][0].megabytes
+    print(
+        f"| {name} | {shown[0]} | {shown[1]} | {kept} | {fastest:,.0f} | {size:.1f} |", flush=True
+    )
+    return test
+
+
+def main() -> None:
+    train, dev, test, output = map(Path, sys.argv[1:5])
+    names = sys.argv[5:]
+    output.mkdir(parents=True, exist_ok=True)
+    gold, raw = split(train, output)
+    config = load_config(CONFIG, interpolate=False)
+    config["nlp"]["lang"], config["paths"]["dev"] = "es", str(dev)
+    nlp = load_model_from_config(config, auto_fill=True)
+    parts = {"dev": make_reader(dev), "test": make_reader(test)}
+    print("| | dev F | test F | gain kept | tokens/s | MB |\n|---|---|---|---|---|---|")
+    each = [measure([spacy.load(name)], parts) for name in names]
+    tops = [report(f"teacher: {Path(name).parent.name}", rows) for name, rows in zip(names, each)]
+    teachers = [prepare(spacy.load(name)) for name in names]
+    if len(names) > 1:
+        tops.append(report("teachers together", together(teachers, each, parts)))
+    low = report("gold only", measure(students(config, gold, output), parts))
+    for name, options in SETTINGS.items():
+        options = options._replace(gold_path=gold if "gold" in name else None)
+        files = make_answers(names, teachers, nlp, [raw], output, options.soft, lambda _: None)
+        corpus = make_corpus(nlp, files, output, options)[0]
+        report(name, measure(students(config, corpus, output), parts), low, tops[-1])
+
+
+if __name__ == "__main__":
+    main()

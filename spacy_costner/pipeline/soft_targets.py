@@ -1,0 +1,166 @@
+"""Soft targets: the distribution of a teacher's paths as a target of training.
+
+    sum_y  p(y) log (p(y) / q(y))  =  log Z_q - E_p[s_q(y)] - H(p)
+
+So a student q needs only how often a path of its teacher p has each tag and transition on average,
+and the entropy. These are saved with the doc over `Tags.finest`, as a student may have another
+scheme.
+
+Hinton et al. (2015): Distilling the knowledge in a neural network, for paths in place of classes.
+"""
+
+from typing import Any, Dict, Iterator, NamedTuple, Optional, Protocol, Sequence, Set
+
+import numpy
+from spacy.attrs import ORTH
+from spacy.tokens import Doc
+from thinc.types import Floats1d, Ints1d
+from thinc.util import get_array_module
+
+from .. import chain
+from ..tags import Tags
+from ..types import Constraints, Gold, LossResult, Potentials, map_scores
+
+KEY = "spacy_costner.soft_targets"
+"""The key in `doc.user_data` of the reference doc."""
+
+LEAST = 1e-6
+"""Smaller expectations are saved as 0."""
+
+Saved = Dict[str, Any]
+"""The soft targets of a doc: "labels", "entropy", and expectations over the finest tags:
+"emissions" (T, K), "transitions" (K, K), "start" (K,), "end" (K,)."""
+
+
+class DocPair(Protocol):
+    """An `Example`, or a piece of one."""
+
+    @property
+    def predicted(self) -> Doc: ...
+
+    @property
+    def reference(self) -> Doc: ...
+
+
+class SoftTargets(NamedTuple):
+    """The soft targets of a batch.
+
+    expected (Potentials): The expected number of times that a path has each tag at each token and
+        each transition, summed over the docs with their weights. Shapes: (N, K), (K, K), (K,), (K,)
+    entropy (float): The entropy of the paths in nats, summed in the same way.
+    weights (Floats1d): The weight of each sequence; 0 for those without soft targets. Shape: (B,)
+    constraints (Constraints): The possible paths: only those of labels that the teacher has.
+    """
+
+    expected: Potentials
+    entropy: float
+    weights: Floats1d
+    constraints: Constraints
+
+    def leave_the_others(self, gold: Gold) -> Gold:
+        """Gold in which the sequences with soft targets have the weight 0. Others count as ever."""
+        others = get_array_module(gold.tags).asarray(self.weights == 0, dtype="float64")
+        return gold._replace(weights=others if gold.weights is None else gold.weights * others)
+
+
+def divergence(scores: Potentials, soft: SoftTargets) -> LossResult:
+    """The Kullback-Leibler divergence of a student's paths from those of its teacher.
+
+    scores (Potentials): The student's scores of a batch. Shapes: (N, K), (K, K), (K,), (K,)
+    soft (SoftTargets): The soft targets.
+    RETURNS (LossResult): The sum over the sequences, with their weights, in nats; and its gradient
+        with respect to the scores, the difference of the expectations under q and p.
+    """
+    asarray = get_array_module(scores.emissions).asarray
+    weights, expected = asarray(soft.weights), map_scores(asarray, soft.expected)
+    log_z, backprop = chain.log_partition(chain.constrain(scores, soft.constraints))
+    gradient, value = backprop(weights), float((weights * log_z).sum()) - soft.entropy
+    for mine, its, score in zip(gradient[:4], expected, scores):
+        mine -= its
+        value -= float((its * score).sum())
+    return LossResult(value, gradient)
+
+
+def expectations(potentials: Potentials, tags: Tags) -> Iterator[Saved]:
+    """What is saved of the distribution of each doc.
+
+    potentials (Potentials): The potentials of a batch of docs, minus infinity where impossible.
+    tags (Tags): Their tags.
+    YIELDS (Saved): The soft targets of each doc.
+    """
+    finest = Tags(sorted(tags.labels)).finest
+    of, ends = finest.counts_as(tags), numpy.cumsum(potentials.lengths)
+    emissions = numpy.split(potentials.emissions[:, of].astype("float64"), ends)
+    others = [potentials.transitions[numpy.ix_(of, of)], potentials.start[of], potentials.end[of]]
+    others = [array.astype("float64") for array in others]
+    for rows in emissions[: len(ends)]:
+        doc = Potentials._make([rows, *others, numpy.asarray([len(rows)], dtype="int32")])
+        doc = chain.constrain(doc, finest.constraints)
+        counts = chain.log_partition(doc)[1](numpy.ones(1))
+        counts = map_scores(lambda n: numpy.where(n < LEAST, 0, n).astype("float32"), counts)
+        saved = dict(zip(Potentials._fields, counts[:4]))
+        yield {**saved, "labels": list(finest.labels), "entropy": float(chain.entropy(doc)[0][0])}
+
+
+def mean(saved: Sequence[Saved]) -> Saved:
+    """The soft targets of several teachers with the same labels. The divergence from them is the
+    mean of the divergences from each."""
+    names = saved[0].keys() - {"labels"}
+    return {**saved[0], **{name: sum(s[name] for s in saved) / len(saved) for name in names}}
+
+
+def labels_of(doc: Doc) -> Set[str]:
+    """The labels of a training doc: of its entities, and those that its teacher has."""
+    return {*(ent.label_ for ent in doc.ents), *doc.user_data.get(KEY, {}).get("labels", ())}
+
+
+def is_taught(pair: DocPair) -> bool:
+    """Whether an example has soft targets, of the tokens that its predicted doc has."""
+    mine, its = (doc.to_array([ORTH]) for doc in (pair.predicted, pair.reference))
+    return KEY in pair.reference.user_data and bool(numpy.array_equal(mine, its))
+
+
+def read_soft_targets(
+    pairs: Sequence[DocPair],
+    tags: Tags,
+    constraints: Constraints,
+    lengths: Ints1d,
+    weights: Optional[Floats1d],
+) -> Optional[SoftTargets]:
+    """Read the soft targets of a batch.
+
+    pairs (Sequence[DocPair]): The example of each sequence, which is all of it if it is taught.
+    tags (Tags): The tags of the chain.
+    constraints (Constraints): The possible paths.
+    lengths (Ints1d): Number of tokens of each sequence. Shape: (B,)
+    weights (Optional[Floats1d]): The weight of each sequence; None: 1. Shape: (B,)
+    RETURNS (Optional[SoftTargets]): None if there are none.
+    RAISES (ValueError): If the teacher has a label that the tags don't have.
+    """
+    taught = numpy.asarray([is_taught(pair) for pair in pairs])
+    if not taught.any():
+        return None
+    n_tags, n_tokens, ends = len(tags), int(lengths.sum()), numpy.cumsum(lengths)
+    own = taught * (1.0 if weights is None else weights)
+    shapes = ((n_tokens, n_tags), (n_tags, n_tags), (n_tags,), (n_tags,))
+    expected = Potentials._make([*map(numpy.zeros, shapes), lengths])
+    possible, entropy = numpy.ones(shapes[0], dtype=bool), 0.0
+    for i in numpy.flatnonzero(own).tolist():
+        saved = pairs[i].reference.user_data[KEY]
+        unknown = sorted({*saved["labels"]} - {*tags.labels})
+        if unknown:
+            raise ValueError(
+                f"soft targets: expected a student with the labels of its teacher, got "
+                f"{list(tags.labels)}, without {unknown}"
+            )
+        to = Tags(saved["labels"]).finest.counts_as(tags)[:, None] == numpy.arange(n_tags)
+        rows = slice(ends[i] - lengths[i], ends[i])
+        expected.emissions[rows] = own[i] * (saved["emissions"] @ to)
+        expected.transitions[:] += own[i] * (to.T @ saved["transitions"] @ to)
+        expected.start[:] += own[i] * (saved["start"] @ to)
+        expected.end[:] += own[i] * (saved["end"] @ to)
+        entropy += own[i] * saved["entropy"]
+        possible[rows] = to.any(axis=0)
+    if constraints.emissions is not None:
+        possible &= constraints.emissions
+    return SoftTargets(expected, entropy, own, constraints._replace(emissions=possible))

@@ -1,0 +1,438 @@
+"""`costner distill`: from the answers of teachers to a student."""
+
+import json
+import re
+import shlex
+import shutil
+from pathlib import Path
+from typing import Any, Dict, List
+
+import numpy
+import pytest
+import spacy
+from spacy.language import Language
+from spacy.tokens import Doc, DocBin, Span
+from spacy.util import load_config
+from thinc.api import Config, fix_random_seed
+
+from spacy_costner.commands import distill as module
+from spacy_costner.commands.distill import Distilled, Options, answers, distill
+from spacy_costner.commands.distill.answers import (
+    answer,
+    entities,
+    leave_out_uncertain,
+    majority,
+    mean_scores,
+    prepare,
+    read_file,
+    read_raw,
+    read_scores,
+    write_scores,
+)
+from spacy_costner.pipeline.soft_targets import KEY
+from spacy_costner.pipeline.targets import WEIGHT
+from spacy_costner.tags import Tags
+
+from .support.commands import run
+from .support.config import TOK2VEC
+from .support.experiment import make_corpus
+from .support.pipelines import TEXTS, pipeline, train
+
+ROOT = Path(__file__).parent.parent
+LINES = [text for text in TEXTS if text] * 5
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A teacher, another, text, and a student's config."""
+    path = tmp_path_factory.mktemp("distill")
+    for name, settings in (("teacher", {}), ("other", {"scheme": "IOB2"})):
+        fix_random_seed(0)
+        nlp = pipeline(**settings)
+        train(nlp)
+        nlp.to_disk(path / name)
+    (path / "raw.txt").write_text("\n\n".join(LINES), encoding="utf8")
+    nlp = spacy.load(path / "teacher")
+    DocBin(docs=list(nlp.pipe(LINES))).to_disk(path / "dev.spacy")
+    config = load_config(ROOT / "configs" / "sparse.cfg", interpolate=False)
+    config["paths"]["dev"] = str(path / "dev.spacy")
+    config["training"]["max_epochs"] = 20
+    config.to_disk(path / "student.cfg")
+    return path
+
+
+@pytest.fixture
+def config(folder: Path) -> Config:
+    return load_config(folder / "student.cfg", interpolate=False)
+
+
+def run_distill(folder: Path, output: Path, config: Config, **options: Any) -> Distilled:
+    raw = [folder / "raw.txt"]
+    return distill([str(folder / "teacher")], config, raw, output, Options(**options))
+
+
+def train_docs(output: Path, name: str = "000000") -> List[Doc]:
+    vocab = spacy.blank("en").vocab
+    return list(DocBin().from_disk(output / "train" / f"{name}.spacy").get_docs(vocab))
+
+
+def doc_with(scores: Dict[Any, float], ents: Any = ()) -> Doc:
+    doc = Doc(spacy.blank("en").vocab, words=["Ana", "saw", "New", "York", "today"])
+    doc.set_ents([Span(doc, *entity) for entity in ents])
+    write_scores(doc, scores)
+    return doc
+
+
+@pytest.mark.parametrize("soft", [False, True])
+def test_a_student_learns_from_text(
+    folder: Path, config: Config, tmp_path: Path, soft: bool
+) -> None:
+    result = run_distill(folder, tmp_path, config, soft=soft)
+    teacher, student = result.rows
+    assert teacher.f_score == 1.0 and student.f_score > 0.95
+    assert student.name == "student" and student.tokens_per_second > 0
+    assert 0 < student.megabytes < 1
+    assert (result.n_docs, result.n_entities) == (15, 20)
+    nlp = spacy.load(result.path)
+    assert nlp.get_pipe("ner").labels == ("LOC", "PERSON", "sports-team")
+    assert [(ent.text, ent.label_) for ent in nlp(TEXTS[1]).ents] == [
+        ("London", "LOC"),
+        ("Berlin", "LOC"),
+    ]
+    assert all((KEY in doc.user_data) is soft for doc in train_docs(tmp_path))
+
+
+def test_soft_targets_are_those_of_the_teacher(folder: Path) -> None:
+    nlp = prepare(spacy.load(folder / "teacher"))
+    (doc,) = answer([nlp], [nlp.make_doc(TEXTS[1])], soft=True)
+    ner, saved = nlp.get_pipe("ner"), doc.user_data[KEY]
+    finest = Tags(saved["labels"]).finest
+    marginals = saved["emissions"] @ (finest.counts_as(ner.tags)[:, None] == range(len(ner.tags)))
+    numpy.testing.assert_allclose(marginals, ner.posterior([doc]).marginals, atol=1e-4)
+
+
+def test_texts_lose_their_annotation(folder: Path) -> None:
+    nlp = spacy.load(folder / "teacher")
+    doc = Doc(
+        nlp.vocab,
+        words=["Ana", "sleeps", ".", "She", "snores", "."],
+        sent_starts=[1, 0, 0, 1, 0, 0],
+    )
+    doc.set_ents([Span(doc, 0, 1, label="PER")])
+    DocBin(docs=[doc]).to_disk(folder / "annotated.spacy")
+    (read,) = read_raw(nlp, [folder / "annotated.spacy"])
+    assert not read.ents and [sent.text for sent in read.sents] == ["Ana sleeps .", "She snores ."]
+    assert read.has_unknown_spaces
+    texts = [doc.text for doc in read_raw(nlp, [folder / "raw.txt"])]
+    assert texts == LINES
+
+
+# Answers on disk
+
+
+def test_answers_are_kept(
+    folder: Path, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that was killed goes on; another teacher or text has other answers."""
+    monkeypatch.setattr(answers, "N_DOCS", 4)
+    asked: List[int] = []
+
+    def dies(teachers: Any, docs: Any, **options: Any) -> List[Doc]:
+        asked.append(len(docs))
+        if len(asked) == 3:
+            raise KeyboardInterrupt
+        return answer(teachers, docs, **options)
+
+    monkeypatch.setattr(module, "answer", dies)
+    with pytest.raises(KeyboardInterrupt):
+        run_distill(folder, tmp_path, config)
+    (kept,) = tmp_path.glob("answers-*")
+    assert [path.name for path in sorted(kept.iterdir())] == ["000000.spacy", "000001.spacy"]
+    counted: List[int] = []
+    raw = [folder / "raw.txt"]
+    distill([str(folder / "teacher")], config, raw, tmp_path, on_answers=counted.append)
+    assert asked == [4, 4, 4, 4, 3] and counted == [4, 4, 4, 3]
+    run_distill(folder, tmp_path, config, min_confidence=0.2)
+    assert len(asked) == 5
+    distill([str(folder / "other")], config, raw, tmp_path)
+    assert len(asked) == 9 and len([*tmp_path.glob("answers-*")]) == 2
+    assert sum(len(train_docs(tmp_path, f"{i:06}")) for i in range(4)) == 15
+
+
+def test_an_older_corpus_is_removed(folder: Path, config: Config, tmp_path: Path) -> None:
+    (tmp_path / "train").mkdir()
+    DocBin().to_disk(tmp_path / "train" / "999999.spacy")
+    run_distill(folder, tmp_path, config)
+    assert [path.name for path in (tmp_path / "train").iterdir()] == ["000000.spacy"]
+
+
+# Confidence
+
+
+def test_uncertain_entities_are_missing() -> None:
+    new_york = (2, 4, "LOC")
+    scores = {(0, 1, "PER"): 0.9, new_york: 0.6, (4, 5, "DATE"): 0.3}
+    doc = doc_with(scores, [(0, 1, "PER"), new_york])
+    assert leave_out_uncertain(doc, 0.5) == (2, 0)
+    assert [token.ent_iob for token in doc] == [3, 2, 3, 1, 2]
+    assert leave_out_uncertain(doc, 0.65) == (1, 1)
+    assert [token.ent_iob for token in doc] == [3, 2, 0, 0, 2]
+    doc = doc_with(scores, [(0, 1, "PER"), new_york])
+    assert leave_out_uncertain(doc, 0.75) == (1, 1)
+    assert [token.ent_iob for token in doc] == [3, 2, 0, 0, 0]  # 0.3 is above 1 - 0.75
+
+
+def test_missing_annotation_stays_missing() -> None:
+    doc = doc_with({}, [])
+    doc.set_ents([], missing=[doc[2:4]])
+    leave_out_uncertain(doc, 0.0)
+    assert [token.ent_iob for token in doc] == [2, 2, 0, 0, 2]
+
+
+def test_several_teachers_are_averaged() -> None:
+    other = doc_with({(2, 4, "LOC"): 0.8, (0, 1, "PER"): 0.4}, [(2, 4, "LOC")])
+    plain = doc_with({}, [])
+    plain.set_ents([Span(plain, 2, 4, label="LOC"), Span(plain, 0, 1, label="ORG")])
+    scores = mean_scores([other, plain])
+    assert scores == {
+        (2, 4, "LOC"): pytest.approx(0.9),
+        (0, 1, "PER"): 0.2,
+        (0, 1, "ORG"): 0.5,
+    }
+    assert majority(scores) == [(2, 4, "LOC")]
+
+
+def test_two_teachers(folder: Path, config: Config, tmp_path: Path) -> None:
+    names = [str(folder / "teacher"), str(folder / "other")]
+    result = distill(names, config, [folder / "raw.txt"], tmp_path, Options(soft=True))
+    assert [row.name for row in result.rows] == [*names, "all teachers", "student"]
+    one, other, both, student = result.rows
+    assert both.f_score > 0.95 and student.f_score > 0.95
+    assert both.megabytes == one.megabytes + other.megabytes
+    assert both.tokens_per_second < min(one.tokens_per_second, other.tokens_per_second)
+
+
+def test_a_teacher_has_the_entities_of_its_pipeline(folder: Path) -> None:
+    nlp = spacy.load(folder / "teacher")
+    expected = [entities(doc) for doc in nlp.pipe(LINES[:3])]
+    docs = answer([prepare(nlp)], [nlp.make_doc(text) for text in LINES[:3]])
+    assert [entities(doc) for doc in docs] == expected
+    assert all(0 < score <= 1 for doc in docs for score in read_scores(doc).values())
+    assert {*expected[1]} <= {*read_scores(docs[1])}
+
+
+# Other teachers and students
+
+
+def write_jsonl(path: Path, spans: Any, text: str = "Ana saw New York today") -> Path:
+    path.write_text(json.dumps({"text": text, "spans": spans}) + "\n", encoding="utf8")
+    return path
+
+
+def test_answers_of_anything(tmp_path: Path, nlp: Language) -> None:
+    spans = [
+        {"start": 0, "end": 3, "label": "PER", "score": 0.4},
+        {"start": 8, "end": 16, "label": "LOC"},
+    ]
+    (doc,) = read_file(nlp, write_jsonl(tmp_path / "a.jsonl", spans))
+    assert read_scores(doc) == {(0, 1, "PER"): 0.4, (2, 4, "LOC"): 1.0}
+    assert leave_out_uncertain(doc, 0.5) == (1, 1)
+    assert [token.ent_iob for token in doc] == [0, 2, 3, 1, 2]
+
+
+@pytest.fixture
+def nlp() -> Language:
+    return spacy.blank("en")
+
+
+@pytest.mark.parametrize("score", ["high", 1.5, True, -0.1])
+def test_scores_are_checked(tmp_path: Path, nlp: Language, score: Any) -> None:
+    spans = [{"start": 0, "end": 3, "label": "PER", "score": score}]
+    path = write_jsonl(tmp_path / "a.jsonl", spans)
+    with pytest.raises(ValueError, match=r"a.jsonl, line 1: score: expected a number from 0 to 1"):
+        list(read_file(nlp, path))
+
+
+def test_a_file_as_teacher(folder: Path, config: Config, tmp_path: Path) -> None:
+    path = tmp_path / "answers.jsonl"
+    doc = spacy.load(folder / "teacher")(TEXTS[1])
+    spans = [[ent.start_char, ent.end_char, ent.label_] for ent in doc.ents]
+    path.write_text((json.dumps({"text": TEXTS[1], "spans": spans}) + "\n") * 3, encoding="utf8")
+    result = distill([str(path)], config, [], tmp_path / "output")
+    assert (result.n_docs, result.n_entities) == (3, 6)
+    assert [row.name for row in result.rows] == ["student"]
+    assert spacy.load(result.path)(TEXTS[1]).ents
+
+
+def test_gold_has_its_weight(folder: Path, config: Config, tmp_path: Path) -> None:
+    gold = tmp_path / "gold.spacy"
+    make_corpus(gold)
+    run_distill(folder, tmp_path, config, gold_path=gold, gold_weight=2.5)
+    assert [doc.user_data[WEIGHT] for doc in train_docs(tmp_path, "gold")] == [2.5] * 4
+    assert not any(WEIGHT in doc.user_data for doc in train_docs(tmp_path))
+    labels = spacy.load(tmp_path / "model-last").get_pipe("ner").labels
+    assert {"city", "country", "LOC"} <= {*labels}
+
+
+def test_a_student_that_is_not_linear(
+    folder: Path, config: Config, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    model = {"@architectures": "spacy_costner.LinearChainCRF.v1", "tok2vec": TOK2VEC}
+    config["components"]["ner"]["model"] = model
+    config["training"].update(max_epochs=0, max_steps=30)
+    result = run_distill(folder, tmp_path, config, soft=True)
+    assert result.path == tmp_path / "model-best" and not capsys.readouterr().out
+    assert result.rows[-1].name == "student"
+    assert spacy.load(result.path).get_pipe("ner").labels == ("LOC", "PERSON", "sports-team")
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    "teachers, n_raw, options, message",
+    [
+        (["a.jsonl", "b"], 0, {}, "file of answers without other teachers and raw text"),
+        (["a.jsonl"], 1, {}, "file of answers without other teachers and raw text"),
+        (["a"], 0, {}, "raw: expected files of text"),
+        (["a.jsonl"], 0, {"soft": True}, "soft: expected pipelines as teachers"),
+        (["a"], 1, {"soft": True, "min_confidence": 0.5}, "got min_confidence 0.5"),
+    ],
+)
+def test_options_that_do_not_go_together(
+    config: Config, tmp_path: Path, teachers: Any, n_raw: int, options: Any, message: str
+) -> None:
+    raw = [tmp_path / "raw.txt"] * n_raw
+    with pytest.raises(ValueError, match=message):
+        distill(teachers, config, raw, tmp_path, Options(**options))
+
+
+def test_seeds_are_for_linear_students(config: Config, tmp_path: Path) -> None:
+    config["components"]["ner"]["model"] = {"@architectures": "spacy_costner.LinearChainCRF.v1"}
+    with pytest.raises(ValueError, match="seeds: expected 1 for a student without"):
+        distill(["a"], config, [tmp_path], tmp_path, Options(n_seeds=2))
+
+
+@pytest.fixture(scope="module")
+def rules(folder: Path) -> str:
+    """A teacher without confidences and without a chain."""
+    nlp = spacy.blank("en")
+    ruler: Any = nlp.add_pipe("entity_ruler")
+    ruler.add_patterns([{"label": "LOC", "pattern": "London"}])
+    nlp.to_disk(folder / "rules")
+    return str(folder / "rules")
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"soft": True}, r"soft: expected teachers with one cost_sensitive_ner.*'entity_ruler'"),
+        ({"min_confidence": 0.5}, "min_confidence: expected a teacher with confidences"),
+    ],
+)
+def test_teachers_without_probabilities(
+    folder: Path, rules: str, config: Config, tmp_path: Path, options: Any, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        distill([rules], config, [folder / "raw.txt"], tmp_path, Options(**options))
+
+
+def test_a_dev_corpus_without_entities(
+    folder: Path, rules: str, config: Config, tmp_path: Path
+) -> None:
+    DocBin(docs=[spacy.blank("en")("Nothing")]).to_disk(tmp_path / "dev.spacy")
+    config["paths"]["dev"] = str(tmp_path / "dev.spacy")
+    result = distill([rules], config, [folder / "raw.txt"], tmp_path)
+    assert [row.f_score for row in result.rows] == [0, 0]
+
+
+def test_any_pipeline_that_sets_entities_is_a_teacher(
+    folder: Path, rules: str, config: Config, tmp_path: Path
+) -> None:
+    result = distill([rules], config, [folder / "raw.txt"], tmp_path)
+    assert result.n_entities == 5
+    assert spacy.load(result.path).get_pipe("ner").labels == ("LOC",)
+
+
+def test_answers_depend_on_the_config_of_the_teacher(
+    folder: Path, rules: str, config: Config, tmp_path: Path
+) -> None:
+    path, asked = tmp_path / "rules" / "config.cfg", []
+    shutil.copytree(rules, path.parent)
+    text = path.read_text("utf8")
+    for changed in (text, text.replace("overwrite_ents = false", "overwrite_ents = true")):
+        path.write_text(changed, encoding="utf8")
+        distill([str(path.parent)], config, [folder / "raw.txt"], tmp_path / "output")
+        asked.append(len([*tmp_path.glob("output/answers-*")]))
+    assert asked == [1, 2]
+
+
+def test_teachers_of_other_labels(folder: Path, config: Config, tmp_path: Path) -> None:
+    nlp = spacy.load(folder / "teacher")
+    nlp.get_pipe("ner").add_label("MISC")
+    nlp.to_disk(tmp_path / "more")
+    names = [str(folder / "teacher"), str(tmp_path / "more")]
+    with pytest.raises(ValueError, match="soft: expected teachers with the same labels, got"):
+        distill(names, config, [folder / "raw.txt"], tmp_path, Options(soft=True))
+
+
+def test_a_config_without_a_path(config: Config, tmp_path: Path) -> None:
+    config["corpora"]["train"]["path"] = "train.spacy"
+    with pytest.raises(ValueError, match=r"expected a config whose training corpus is"):
+        distill(["a"], config, [tmp_path], tmp_path)
+
+
+# The command
+
+
+def test_command_line(folder: Path, tmp_path: Path) -> None:
+    given = [folder / "teacher", folder / "student.cfg", folder / "raw.txt", "--output", tmp_path]
+    more = ["--training.max_epochs", 3, "--min-confidence", 0.3, "--seeds", 2]
+    result = run("distill", *given, *more)
+    assert result.exit_code == 0, result.output
+    assert "15 docs with 20 entities of the teacher" in result.output
+    assert "tokens/s" in result.output and "student" in result.output
+    assert spacy.load(tmp_path / "model-last").config["training"]["max_epochs"] == 3
+    result = run("distill", *given, "--json", "--training.max_epochs=3")
+    value = json.loads(result.stdout)
+    assert value["n_docs"] == 15 and value["rows"][1]["name"] == "student"
+
+
+def test_command_line_says_what_is_wrong(folder: Path, tmp_path: Path) -> None:
+    given = [folder / "teacher", folder / "student.cfg", "--output", tmp_path]
+    result = run("distill", *given)
+    assert result.exit_code == 1 and "raw: expected files of text" in result.output
+    result = run("distill", *given, folder / "raw.txt", "--gpu-idd", 0)
+    assert result.exit_code == 2 and "No such option '--gpu-idd'" in result.output
+
+
+# The page
+
+
+def test_the_page_can_be_followed(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its commands, and its example in Python, one after another."""
+    for name in ("model-best", "model-last"):
+        shutil.copytree(folder / "teacher", tmp_path / "training" / name)
+    shutil.copy(folder / "raw.txt", tmp_path)
+    for name in ("train", "dev"):
+        shutil.copy(folder / "dev.spacy", tmp_path / f"{name}.spacy")
+    page = (ROOT / "docs" / "distill.md").read_text("utf8")
+    commands = re.findall(r"^python -m spacy costner (.*)", page, flags=re.MULTILINE)
+    (example,) = re.findall(r"```json\n(.*?)```", page, flags=re.DOTALL)
+    (tmp_path / "answers.jsonl").write_text(example.replace("0.93", "0.4") + example, "utf8")
+    monkeypatch.chdir(tmp_path)
+    assert sum(command.startswith("distill") for command in commands) >= 4
+    for command in commands:
+        result = run(*shlex.split(command))
+        assert result.exit_code == 0, f"{command}\n{result.output}"
+    (block,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    exec(compile(block, "distill.md", "exec"), {})
+    assert (tmp_path / "distilled" / "calibrated" / "config.cfg").exists()
+
+
+def test_the_page_has_all_options() -> None:
+    page = (ROOT / "docs" / "distill.md").read_text("utf8")
+    options = re.findall(r"--[a-z-]+", run("distill", "--help").output)
+    assert {*options} - {"--help", "--paths"} <= {*re.findall(r"--[a-z-]+", page)}

@@ -1,0 +1,290 @@
+"""Soft targets: the divergence by enumeration, whatever the schemes; and in training."""
+
+import math
+from typing import Any, Dict, List, Sequence, Tuple
+
+import numpy
+import pytest
+import spacy
+from numpy.testing import assert_allclose
+from spacy.tokens import Doc
+from spacy.training import Example
+from thinc.api import Adam
+
+from spacy_costner import chain
+from spacy_costner.pipeline.pieces import batch_pieces, join, read_pieces
+from spacy_costner.pipeline.soft_targets import (
+    KEY,
+    SoftTargets,
+    divergence,
+    expectations,
+    is_taught,
+    mean,
+    read_soft_targets,
+)
+from spacy_costner.pipeline.targets import WEIGHT
+from spacy_costner.tags import Tags
+from spacy_costner.training import read_batches, train
+from spacy_costner.types import Potentials
+
+from . import oracle
+from .support.batches import random_potentials
+from .support.fitting import initialized, loss_block
+from .support.gradients import check_loss_gradient
+
+LENGTHS = [3, 0, 1]
+CLOSE = 1e-5
+"""Expectations are saved in float32, and the smallest not at all."""
+ENTITIES = Tuple[Tuple[int, int, str], ...]
+STUDENTS = [
+    Tags(labels, scheme, outside)
+    for labels in (["y", "x"], ["w", "x", "y"])
+    for scheme in ("IOB2", "BILUO")
+    for outside in ("single", "before")
+    if (len(labels), scheme, outside) != (3, "BILUO", "before")  # too many paths
+]
+TEACHERS = [
+    Tags(["x", "y"], scheme, outside)
+    for scheme in ("IOB2", "BILUO")
+    for outside in ("single", "before")
+]
+
+
+def names(tags: Tags) -> str:
+    return f"{tags.scheme.name}-{tags.outside}-{len(tags.labels)}"
+
+
+def constrained(tags: Tags, seed: int = 0) -> Potentials:
+    potentials = random_potentials(LENGTHS, len(tags), scale=1.5, seed=seed)
+    return chain.constrain(potentials, tags.constraints)
+
+
+def entities(tags: Tags, path: Sequence[int]) -> ENTITIES:
+    found = tags.decode(numpy.asarray(path, dtype="int32"), numpy.asarray([len(path)]))
+    return tuple((int(b), int(e), tags.labels[x]) for b, e, x in zip(*found))
+
+
+def distribution(potentials: Potentials, tags: Tags, b: int) -> Dict[ENTITIES, float]:
+    """The probability of each set of entities."""
+    paths = oracle.paths(potentials, b)
+    found = {entities(tags, path.tags): p for path, p in zip(paths, oracle.probabilities(paths))}
+    assert len(found) == len(paths)
+    return found
+
+
+def enumerated(scores: Potentials, student: Tags, teacher: Potentials, tags: Tags) -> float:
+    """sum_y p(y) log (p(y) / q(y)) over sets of entities with the teacher's labels."""
+    total = 0.0
+    for b in range(len(LENGTHS)):
+        p = distribution(teacher, tags, b)
+        q = distribution(chain.constrain(scores, student.constraints), student, b)
+        known = math.fsum(q[y] for y in p)
+        total += sum(p_y * math.log(p_y / (q[y] / known)) for y, p_y in p.items() if p_y)
+    return total
+
+
+def pairs_of(saved: Sequence[Any]) -> List[Example]:
+    vocab = spacy.blank("en").vocab
+    docs = [Doc(vocab, words=["a"] * n) for n in LENGTHS]
+    for doc, soft in zip(docs, saved):
+        doc.user_data[KEY] = soft
+    return [Example(Doc(vocab, words=["a"] * len(doc)), doc) for doc in docs]
+
+
+def soft_for(student: Tags, saved: Sequence[Any], weights: Any = None) -> SoftTargets:
+    lengths = numpy.asarray(LENGTHS, dtype="int32")
+    pairs = pairs_of(saved)
+    soft = read_soft_targets(pairs, student, student.constraints, lengths, weights)
+    assert soft is not None
+    return soft
+
+
+@pytest.mark.parametrize("student", STUDENTS, ids=names)
+@pytest.mark.parametrize("teacher", TEACHERS, ids=names)
+def test_divergence_is_that_of_enumerated_entities(student: Tags, teacher: Tags) -> None:
+    scores = random_potentials(LENGTHS, len(student), scale=1.5, seed=1)
+    potentials = constrained(teacher)
+    soft = soft_for(student, list(expectations(potentials, teacher)))
+    expected = enumerated(scores, student, potentials, teacher)
+    assert expected > 0.1
+    assert divergence(scores, soft).value == pytest.approx(expected, abs=CLOSE)
+
+
+def test_gradient_of_the_divergence() -> None:
+    student, teacher = Tags(["w", "y", "x"], "IOB2", "before"), Tags(["x", "y"], "BILUO")
+    scores = random_potentials(LENGTHS, len(student), scale=1.5, seed=1)
+    soft = soft_for(student, list(expectations(constrained(teacher), teacher)), numpy.arange(1, 4))
+    check_loss_gradient(
+        lambda moved: divergence(moved, soft), lambda moved: divergence(moved, soft).value, scores
+    )
+    nowhere = student.label_of == student.labels.index("w")
+    assert not divergence(scores, soft).gradient.emissions[:, nowhere].any()
+
+
+def test_no_divergence_from_oneself() -> None:
+    tags = Tags(["x", "y"], "IOB2", "before")
+    potentials = random_potentials(LENGTHS, len(tags), scale=3)
+    constrained = chain.constrain(potentials, tags.constraints)
+    result = divergence(potentials, soft_for(tags, list(expectations(constrained, tags))))
+    assert result.value == pytest.approx(0, abs=CLOSE)
+    assert all(abs(array).max() < CLOSE for array in result.gradient[:4])
+
+
+def test_divergence_from_several_teachers_is_the_mean() -> None:
+    student = Tags(["x", "y"], "BILUO")
+    scores = random_potentials(LENGTHS, len(student), seed=1)
+    teachers = [*TEACHERS[:2], Tags(["y", "x"], "BILUO")]
+    each = [list(expectations(constrained(tags, seed), tags)) for seed, tags in enumerate(teachers)]
+    together = divergence(scores, soft_for(student, [mean(saved) for saved in zip(*each)]))
+    apart = [divergence(scores, soft_for(student, saved)) for saved in each]
+    assert together.value == pytest.approx(numpy.mean([one.value for one in apart]), abs=CLOSE)
+    for array, *arrays in zip(together.gradient[:4], *(one.gradient[:4] for one in apart)):
+        assert_allclose(array, numpy.mean(arrays, axis=0), atol=CLOSE)
+
+
+def test_weights_multiply_the_divergence() -> None:
+    tags = TEACHERS[0]
+    scores, saved = (
+        random_potentials(LENGTHS, len(tags), seed=1),
+        list(expectations(constrained(tags), tags)),
+    )
+    alone = [divergence(scores, soft_for(tags, saved, numpy.eye(3)[b])).value for b in range(3)]
+    both = divergence(scores, soft_for(tags, saved, numpy.asarray([2.0, 1.0, 0.5]))).value
+    assert both == pytest.approx(2 * alone[0] + 0.5 * alone[2], abs=CLOSE)
+    assert alone[1] == 0
+
+
+def test_a_student_has_the_labels_of_its_teacher() -> None:
+    """Those that are not in its best reading, too."""
+    nlp, examples = initialized()
+    tags = Tags(["X", "Y"])
+    potentials = random_potentials([len(examples[0].reference)], len(tags))
+    constrained = chain.constrain(potentials, tags.constraints)
+    (examples[0].reference.user_data[KEY],) = expectations(constrained, tags)
+    nlp.initialize(lambda: examples)
+    assert nlp.get_pipe("ner").labels == ("X", "Y")
+
+
+def test_labels_of_the_teacher_are_needed() -> None:
+    saved = list(expectations(constrained(TEACHERS[0]), TEACHERS[0]))
+    with pytest.raises(ValueError, match=r"labels of its teacher, got \['x'\], without \['y'\]"):
+        soft_for(Tags(["x"]), saved)
+
+
+# In training
+
+
+def taught(n_taught: int = 2, **settings: Any) -> Any:
+    """A component, and examples the first of which have soft targets from other potentials."""
+    nlp, examples = initialized(**settings)
+    ner = nlp.get_pipe("ner")
+    tags = Tags(ner.labels, "BILUO")
+    for seed, eg in enumerate(examples[:n_taught]):
+        potentials = random_potentials([len(eg.reference)], len(tags), scale=2, seed=seed)
+        constrained = chain.constrain(potentials, tags.constraints)
+        (eg.reference.user_data[KEY],) = expectations(constrained, tags)
+    return nlp, ner, examples
+
+
+def test_a_batch_has_gold_and_soft_targets() -> None:
+    """The loss is that of gold for the others, plus the divergence; each counts once."""
+    _, ner, examples = taught()
+    scores = ner.model.predict([eg.predicted for eg in examples])
+    loss, gradient = ner.get_loss(examples, scores)
+    n_tokens = sum(len(eg.predicted) for eg in examples)
+    total, parts = loss * n_tokens, [numpy.zeros_like(array) for array in scores[:4]]
+    start = 0
+    for eg in examples:
+        end = start + len(eg.predicted)
+        own = scores._replace(
+            emissions=scores.emissions[start:end], lengths=numpy.asarray([len(eg.predicted)])
+        )
+        value, its = ner.get_loss([eg], own)
+        total -= value * len(eg.predicted)
+        parts[0][start:end] = its.emissions
+        for part, array in zip(parts[1:], its[1:4]):
+            part += array
+        start = end
+    assert total == pytest.approx(0, abs=CLOSE)
+    for part, array in zip(parts, gradient):
+        assert_allclose(part, array, atol=CLOSE)
+    plain = examples[2]
+    reference = plain.reference.copy()
+    gold = ner.get_loss([Example(plain.predicted, reference)], own)[0]
+    assert gold == value > 0
+
+
+def test_gold_of_taught_docs_does_not_count() -> None:
+    _, ner, examples = taught()
+    scores = ner.model.predict([eg.predicted for eg in examples])
+    before = ner.get_loss(examples, scores)
+    examples[0].reference.set_ents([])
+    after = ner.get_loss(examples, scores)
+    assert before[0] == after[0]
+    assert_allclose(before[1].emissions, after[1].emissions)
+
+
+def test_docs_of_other_tokens_keep_their_gold() -> None:
+    nlp, ner, examples = taught(1)
+    words = [*(token.text for token in examples[0].reference[:-1]), "Ro", "me"]
+    other = Example(Doc(nlp.vocab, words=words), examples[0].reference)
+    assert is_taught(examples[0]) and not is_taught(other)
+    assert ner.targets([other]).soft is None
+
+
+def test_weights_of_docs_are_read() -> None:
+    _, ner, examples = taught(1)
+    scores = ner.model.predict([eg.predicted for eg in examples])
+    before, n = ner.get_loss(examples, scores)[0], sum(len(eg.predicted) for eg in examples)
+    alone = [
+        ner.get_loss([eg], ner.model.predict([eg.predicted]))[0] * len(eg.predicted)
+        for eg in examples
+    ]
+    for weight, eg in zip((3.0, 0.5), examples):
+        eg.reference.user_data[WEIGHT] = weight
+    after = ner.get_loss(examples, scores)[0]
+    assert (after - before) * n == pytest.approx(2 * alone[0] - 0.5 * alone[1], abs=CLOSE)
+
+
+def test_a_ratio_is_refused() -> None:
+    _, ner, examples = taught(loss=loss_block("ZScore"))
+    with pytest.raises(ValueError, match="sum over docs, as there are soft targets, got a ratio"):
+        ner.targets(examples)
+
+
+def test_pieces_with_soft_targets_are_whole() -> None:
+    _, ner, examples = taught(1)
+    lengths = [len(piece) for piece in read_pieces(ner, examples, most_words=1)]
+    assert lengths[0] == len(examples[0].predicted) and lengths[1:] == [1] * 4 + [2]
+    whole = list(read_pieces(ner, examples, most_words=100))
+    _, targets = join(whole, ner.chain_tags)
+    ((_, expected),) = read_batches(ner, [examples])
+    scores = ner.model.predict([eg.predicted for eg in examples])
+    found = [
+        ner.objective.evaluate(each, scores, ner.tags, ner.progress)[0]
+        for each in (targets, expected)
+    ]
+    assert found[0].value == pytest.approx(found[1].value)
+    assert_allclose(found[0].gradient.emissions, found[1].gradient.emissions)
+
+
+def test_weights_of_some_docs_survive_the_cut() -> None:
+    """Docs are read in chunks, some of which may have no weights."""
+    _, ner, examples = taught(0)
+    examples[0].reference.user_data[WEIGHT] = 3.0
+    pieces = [p for eg in examples for p in read_pieces(ner, [eg], most_words=100)]
+    assert join(pieces, ner.chain_tags)[1].gold.weights.tolist() == [3, 1, 1]
+    assert join(pieces[::-1], ner.chain_tags)[1].gold.weights.tolist() == [1, 1, 3]
+
+
+def test_a_student_learns_the_distribution() -> None:
+    """Not only the best path: after training, its marginals are those of the teacher."""
+    _, ner, examples = taught(1)
+    eg = examples[0]
+    saved = eg.reference.user_data[KEY]
+    finest = Tags(saved["labels"], "BILUO", "before")
+    expected = saved["emissions"] @ (finest.counts_as(ner.tags)[:, None] == range(len(ner.tags)))
+    assert expected.max(axis=1).min() < 0.95
+    (batch,) = batch_pieces(ner, [eg], lambda pieces: [list(pieces)], lambda pieces: None)
+    train(ner, [batch], Adam(0.01), max_epochs=2000)
+    assert_allclose(ner.posterior([eg.predicted]).marginals, expected, atol=0.02)
