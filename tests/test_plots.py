@@ -2,6 +2,7 @@
 
 import re
 import sys
+from itertools import combinations
 from math import nan
 from pathlib import Path
 from typing import Any, List
@@ -10,17 +11,18 @@ import numpy
 import pytest
 
 from spacy_costner.commands.plots import (
+    ACCENT,
     COLOURS,
     MAX_NUMBERED,
+    SECOND,
     as_svg,
     drawing,
     heat_map,
     precision_recall,
     reliability_diagram,
     save,
-    wilson,
 )
-from spacy_costner.metrics.calibration import reliability
+from spacy_costner.metrics.calibration import reliability, wilson
 
 POINTS = [(0.1, 0.5, 0.9), (0.5, 0.8, 0.7), (0.9, 1.0, 0.1)]
 NAMES = {"ylabel": "from", "xlabel": "to", "unit": "weight"}
@@ -46,6 +48,17 @@ def test_large_heat_maps_have_colours_only() -> None:
     n = MAX_NUMBERED + 1
     assert "1.25" not in texts(heat(numpy.full((n, n), 1.25).tolist(), number="{:.2f}"))
     assert "1.25" in texts(heat(numpy.full((n - 1, n - 1), 1.25).tolist(), number="{:.2f}"))
+
+
+def test_cells_say_their_values_on_hover() -> None:
+    values = numpy.zeros((MAX_NUMBERED + 3, MAX_NUMBERED + 3))
+    values[0, 1], values[2, 0], values[3, 3] = 1234.5, -0.25, nan
+    names = ["<b>&", *(f"l{i}" for i in range(1, len(values)))]
+    text = as_svg(heat_map(values, names, names, **NAMES), "x")
+    assert re.findall("<title>(.*?)</title>", text) == [
+        "&lt;b&gt;&amp; \N{RIGHTWARDS ARROW} l1: 1,234.5",
+        "l2 \N{RIGHTWARDS ARROW} &lt;b&gt;&amp;: -0.25",
+    ]
 
 
 def colours_of(figure: Any) -> Any:
@@ -112,6 +125,27 @@ def test_curve_goes_through_its_points() -> None:
             len(curve) == 100 and all(2 * p * r / (p + r) == pytest.approx(f) for r, p in curve)
             for curve in curves
         )
+
+
+@pytest.mark.parametrize("power", [1, 2, 3])
+def test_values_are_not_written_over_each_other(power: int) -> None:
+    """Two curves with the same ends, and between them the same or close to each other."""
+    line = numpy.linspace(0, 1, 60)
+    curves = {
+        "threshold": [(x, 0.5 + 0.4 * x, 0.9 - 0.5 * x) for x in line],
+        "bias": [(10 * x, 0.5 + 0.4 * x**power, 0.9 - 0.5 * x) for x in line],
+    }
+    figure = precision_recall(curves, (0.7, 0.95), chosen_name="now")
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    boxes = [text.get_window_extent() for text in axes.texts]
+    boxes = [box for box in boxes if box.width > 1]  # those of others are outside of the axes
+    assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
+    values = [text for text in axes.texts if text.get_color() in (ACCENT, SECOND)]
+    assert len(values) >= 6 and {text.get_color() for text in values} == {ACCENT, SECOND}
+    for curve in axes.lines[-5:]:
+        drawn = axes.transData.transform(curve.get_xydata())
+        assert not any(text.get_window_extent().count_contains(drawn) for text in values)
 
 
 def test_picture_is_of_settings_that_are_any_good() -> None:

@@ -11,12 +11,16 @@ import numpy
 import pytest
 import spacy
 from spacy.language import Language
+from spacy.scorer import PRFScore
 from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 
+from spacy_costner.commands.explain import TransitionWeights
 from spacy_costner.commands.plots import COLOURS
 from spacy_costner.commands.report import Findings, gather, page
+from spacy_costner.commands.report.findings import Confusion
 from spacy_costner.commands.report.mistakes import KINDS, Stretch, stretches
+from spacy_costner.commands.report.plots import MOST, fold
 from spacy_costner.commands.report.words import cost, number, percent, probability
 from spacy_costner.ml import linear_part
 
@@ -444,6 +448,54 @@ def test_every_picture_has_axes_and_units(found: Findings) -> None:
             assert f">{label}</text>" in picture[0]
         caption = re.search(r"<figcaption[^>]*>(.*?)</figcaption>", picture[0], flags=re.DOTALL)
         assert caption is not None and len(caption[1]) > 100
+
+
+def many(n: int) -> Confusion:
+    cost = numpy.random.default_rng(n).integers(0, 50, (n + 1, n + 1)).astype("float64")
+    return Confusion([*(f"l{i}" for i in range(n)), "O"], cost)
+
+
+@pytest.mark.parametrize("n", [17, 38])
+def test_costliest_labels_are_shown_and_the_others_summed(n: int) -> None:
+    labels, cost = many(n)
+    total = {labels[i]: cost[i].sum() + cost[:, i].sum() - cost[i, i] for i in range(n)}
+    names, folded = fold(Confusion(labels, cost))
+    *kept, others, outside = names
+    assert (len(kept), others, outside) == (MOST, f"{n - MOST} others", "O")
+    assert kept == [label for label in labels if label in kept]
+    rest = [label for label in labels[:-1] if label not in kept]
+    assert min(total[label] for label in kept) >= max(total[label] for label in rest)
+    groups = [*([labels.index(label)] for label in kept), list(map(labels.index, rest)), [n]]
+    for i, j in numpy.ndindex(folded.shape):
+        assert folded[i, j] == cost[numpy.ix_(groups[i], groups[j])].sum()
+
+
+def test_few_labels_are_not_summed() -> None:
+    confusion = many(MOST + 1)
+    assert fold(confusion) is confusion
+
+
+def test_page_of_many_labels(found: Findings) -> None:
+    """Its figures have numbers on hover, and no more tags than there is room for."""
+    labels = [f"l{i}" for i in range(38)]
+    tags = [name for label in labels for name in (f"B-{label}", f"I-{label}")]
+    weights = [[1000.0 * i + j for j in range(78)] for i in range(78)]
+    text = page(
+        found._replace(
+            labels={label: PRFScore(tp=i) for i, label in enumerate(labels)},
+            confusion=many(38),
+            transitions=TransitionWeights(["O", *tags, "(start)"], ["O", *tags, "(end)"], weights),
+        )
+    )
+    check(text)
+    matrix, transitions = text.split('id="transitions-plot"')
+    (row,) = re.findall(r">O \N{RIGHTWARDS ARROW} 23 others: (\d+)<", matrix)
+    assert row == f"{fold(many(38)).cost[-1, -2]:.0f}" and "summed" in matrix
+    cells = re.findall(r"<title>(\S+) \N{RIGHTWARDS ARROW} (\S+): ([\d,]+)<", transitions)
+    # each of 15 labels has B and I; O to O is 0
+    assert len(cells) == 32 * 32 - 1
+    assert ("B-l37", "(end)", "75,077") in cells and ("I-l23", "O", "48,000") in cells
+    assert not any("l22" in name for cell in cells for name in cell)
 
 
 def test_markup_is_text() -> None:

@@ -7,7 +7,8 @@ variables of the style sheet, for light and dark mode.
 import re
 from contextlib import contextmanager
 from io import StringIO
-from math import dist, sqrt
+from itertools import product
+from math import dist
 from pathlib import Path
 from typing import Any, Dict, Iterator, Mapping, Sequence, Tuple
 from warnings import catch_warnings, filterwarnings
@@ -16,6 +17,7 @@ import numpy
 from thinc.types import Floats2d
 
 from ..metrics import f_beta
+from ..metrics.calibration import wilson
 
 COLOURS = {
     "ink": "#1c2733",
@@ -57,8 +59,11 @@ SETTINGS: Any = {
     "ytick.major.width": 0.6,
 }
 
-MAX_NUMBERED = 15
+MAX_NUMBERED = 17
 """Maximum rows or columns of a heat map with numbers in its cells."""
+
+CELL = "cell: "
+"""The prefix of ids that become titles, shown on hover."""
 
 
 def require_matplotlib() -> None:
@@ -110,15 +115,33 @@ def as_svg(figure: Any, name: str) -> str:
     """
     buffer = StringIO()
     with drawing():
+        for axes in figure.axes:
+            if axes.images:
+                _name_cells(axes)
         nothing = dict.fromkeys(["Creator", "Date", "Format", "Type"])
         figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
     text = buffer.getvalue()
     text = text[text.index("<svg") :].strip()
     text = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", text, flags=re.DOTALL)
+    text = re.sub(rf'<g id="{CELL}([^"]*)">', r"<g><title>\1</title>", text)
     text = _with_own_ids(text, name)
     for variable, colour in COLOURS.items():
         text = text.replace(colour, f"var(--{variable})")
     return text
+
+
+def _name_cells(axes: Any) -> None:
+    """Lay a patch over each cell of a heat map that isn't 0, with row, column and value as id."""
+    from matplotlib.patches import Rectangle
+
+    rows, columns = (
+        [label.get_text() for label in labels]
+        for labels in (axes.get_yticklabels(), axes.get_xticklabels())
+    )
+    for (i, j), value in numpy.ndenumerate(axes.images[0].get_array().filled(0)):
+        if value:
+            name = f"{CELL}{rows[i]} \N{RIGHTWARDS ARROW} {columns[j]}: {value:,.6g}"
+            axes.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, alpha=0, zorder=9, gid=name))
 
 
 def _with_own_ids(text: str, name: str) -> str:
@@ -157,8 +180,9 @@ def heat_map(
     RETURNS (Figure): The figure.
     RAISES (ImportError): If matplotlib is not installed.
     """
-    numbered = max(values.shape) <= MAX_NUMBERED
-    cell = 0.42 if numbered else max(0.13, 0.24 - 0.002 * max(values.shape))
+    n = max(values.shape)
+    numbered = n <= MAX_NUMBERED
+    cell = min(0.42, 6.2 / n) if numbered else max(0.13, 0.24 - 0.002 * n)
     margin = 0.07 * max(map(len, [*rows, *columns]))
     width, height = margin + 1.5 + cell * len(columns), margin + 0.7 + cell * len(rows)
     with drawing() as figure_class:
@@ -245,14 +269,17 @@ def precision_recall(
             ylim=_limits([precision for precision, _ in seen]),
         )
         _draw_lines_of_equal_f(axes)
+        labels = []
         for (name, points), colour in zip(curves.items(), (ACCENT, SECOND)):
             _, precision, recall = zip(*points)
             axes.plot(recall, precision, color=colour, linewidth=1.3, marker=".", markersize=3)
             away = [point for point in good[name] if dist(point[1:], chosen) > 0.04]
-            _label_points(axes, _spread(away, 5), colour)
+            labels += [(point, colour) for point in _spread(away, 5)]
             axes.plot([], [], color=colour, marker=".", label=f"values of the {name}")
         axes.plot([chosen[1]], [chosen[0]], "o", color=ALERT, markersize=7, label=chosen_name)
         figure.legend(loc="outside upper left", frameon=False, fontsize=8)
+        figure.draw_without_rendering()
+        _label_points(axes, labels)
         return figure
 
 
@@ -278,14 +305,27 @@ def _draw_lines_of_equal_f(axes: Any) -> None:
         _annotate(axes, name, (1.005, float(precision[-1])), MUTED, va="center")
 
 
-def _label_points(axes: Any, points: Points, colour: str) -> None:
-    for value, precision, recall in points:
-        _annotate(axes, f"{value:g}", (recall, precision), colour)
+def _label_points(axes: Any, labels: Sequence[Tuple[Tuple[float, float, float], str]]) -> None:
+    """Write the value of each point in its colour, on a side where it is over no other text and
+    over no curve. Without such a side, leave it out."""
+    taken = [text.get_window_extent() for text in axes.texts]
+    curves = [line.get_xydata() for line in axes.lines if line.get_zorder()]
+    between = [numpy.linspace(curve[:-1], curve[1:], 20).reshape(-1, 2) for curve in curves]
+    drawn = axes.transData.transform(numpy.concatenate([*curves, *between]))
+    for (value, precision, recall), colour in labels:
+        for (side, x), y in product((("left", 4), ("right", -4)), (3, -9, -3)):
+            place = {"xytext": (x, y), "ha": side}
+            text = _annotate(axes, f"{value:g}", (recall, precision), colour, **place)
+            box = text.get_window_extent()
+            if not box.count_contains(drawn) and box.count_overlaps(taken) == 0:
+                taken.append(box)
+                break
+            text.remove()
 
 
-def _annotate(axes: Any, text: str, place: Tuple[float, float], colour: str, **more: Any) -> None:
-    settings = {"textcoords": "offset points", "annotation_clip": True, "fontsize": 7}
-    axes.annotate(text, place, xytext=(4, 3), color=colour, **settings, **more)
+def _annotate(axes: Any, text: str, place: Tuple[float, float], colour: str, **more: Any) -> Any:
+    settings = {"xytext": (4, 3), "annotation_clip": True, "fontsize": 7, **more}
+    return axes.annotate(text, place, textcoords="offset points", color=colour, **settings)
 
 
 def _spread(points: Points, n: int) -> Points:
@@ -300,11 +340,10 @@ def _spread(points: Points, n: int) -> Points:
     return [points[i] for i in numpy.unique(chosen).tolist()]
 
 
-def reliability_diagram(rows: Sequence[Mapping[str, Any]], *, title: str = "") -> Any:
+def reliability_diagram(rows: Sequence[Mapping[str, Any]]) -> Any:
     """Plot precision against confidence.
 
     rows (Sequence[Mapping[str, Any]]): The bins: see `calibration.reliability`.
-    title (str): The title.
     RETURNS (Figure): The figure.
     RAISES (ImportError): If matplotlib is not installed.
     """
@@ -319,7 +358,6 @@ def reliability_diagram(rows: Sequence[Mapping[str, Any]], *, title: str = "") -
         above.vlines(sure, low, high, color=ACCENT, linewidth=1.2, alpha=0.5)
         above.plot(sure, right, color=ACCENT, linewidth=1.2, marker="o", markersize=4)
         above.set(xlim=(0, 1.01), ylim=(0, 1.02), ylabel="precision (share of correct entities)")
-        above.set_title(title)
         width = rows[0]["to"] - rows[0]["from"]
         middles = [(row["from"] + row["to"]) / 2 for row in rows]
         below.bar(middles, [row["n"] for row in rows], width=0.86 * width, color=ACCENT, alpha=0.6)
@@ -330,15 +368,12 @@ def reliability_diagram(rows: Sequence[Mapping[str, Any]], *, title: str = "") -
         return figure
 
 
-def promised_and_observed(
-    rows: Sequence[Tuple[float, float, float]], chosen: float, *, title: str = ""
-) -> Any:
+def promised_and_observed(rows: Sequence[Tuple[float, float, float]], chosen: float) -> Any:
     """Plot observed against promised miss rates, and the size of the set.
 
     rows (Sequence[Tuple[float, float, float]]): The promised and the observed miss rate, and spans
         for each annotated entity.
     chosen (float): The rate that the pipeline promises.
-    title (str): The title.
     RETURNS (Figure): The figure.
     RAISES (ImportError): If matplotlib is not installed.
     """
@@ -348,8 +383,9 @@ def promised_and_observed(
     with drawing() as figure_class:
         figure = figure_class(figsize=(5.2, 4.9), layout="constrained")
         above, below = figure.subplots(2, 1, sharex=True, height_ratios=[3, 2])
-        above.plot([0, max(promised)], [0, max(promised)], color=MUTED, linestyle=(0, (4, 3)))
-        above.set(ylabel="observed miss rate", title=title, ylim=(0, None))
+        ends = [0, max(promised)]
+        above.plot(ends, ends, color=MUTED, linewidth=0.8, linestyle=(0, (4, 3)))
+        above.set(ylabel="observed miss rate", ylim=(0, None))
         below.set(ylabel="spans for each entity", xlabel="promised miss rate")
         below.set(ylim=(0, 1.1 * max(spans)))
         for axes, values in ((above, observed), (below, spans)):
@@ -357,47 +393,4 @@ def promised_and_observed(
             axes.scatter(promised, values, s=[mark**2 for mark in marks], c=colours, zorder=3)
             axes.grid(axis="y")
             axes.set_axisbelow(True)
-        return figure
-
-
-def wilson(share: float, n: int, z: float = 1.96) -> Tuple[float, float]:
-    """The Wilson score interval of a share.
-
-        (p + z^2 / 2n ± z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n)
-
-    share (float): The observed share p.
-    n (int): The number of observations.
-    z (float): The quantile of the normal distribution.
-    RETURNS (Tuple[float, float]): The bounds.
-
-    Wilson, 1927, "Probable Inference, the Law of Succession, and Statistical Inference".
-    """
-    middle = share + z * z / (2 * n)
-    reach = z * sqrt(share * (1 - share) / n + z * z / (4 * n * n))
-    return (middle - reach) / (1 + z * z / n), (middle + reach) / (1 + z * z / n)
-
-
-def learning_curves(
-    curves: Mapping[str, Sequence[Sequence[Tuple[float, float]]]], goal: float, *, ylabel: str
-) -> Any:
-    """Plot scores by annotated tokens.
-
-    curves (Mapping[str, Sequence]): For one or two ways to choose docs, the curves: points of
-        tokens and score.
-    goal (float): A score to mark.
-    ylabel (str): The name of the score.
-    RETURNS (Figure): The figure.
-    RAISES (ImportError): If matplotlib is not installed.
-    """
-    with drawing() as figure_class:
-        figure = figure_class(figsize=(5.2, 3.6), layout="constrained")
-        axes = figure.add_subplot()
-        axes.axhline(goal, color=MUTED, linewidth=0.8, linestyle=(0, (4, 3)))
-        for (way, points_of), colour in zip(curves.items(), (ACCENT, SECOND)):
-            for i, points in enumerate(points_of):
-                name = None if i else way
-                axes.plot(*zip(*points), color=colour, linewidth=1.0, marker=".", label=name)
-        axes.set(xlabel="annotated tokens", ylabel=ylabel)
-        axes.grid(axis="y")
-        axes.legend(loc="lower right", frameon=False, fontsize=8)
         return figure

@@ -1,6 +1,7 @@
 """Calibration: reliability and the expected calibration error."""
 
-from typing import Any, Dict, List
+from math import sqrt
+from typing import Any, Dict, List, Tuple
 
 import numpy
 from thinc.types import Array1d, Floats1d, Ints1d
@@ -52,3 +53,20 @@ def calibration_error(probs: Floats1d, right: Array1d, *, n_bins: int = N_BINS) 
 
 def _bins(probs: Floats1d, n_bins: int) -> Ints1d:
     return numpy.minimum((numpy.asarray(probs) * n_bins).astype("int64"), n_bins - 1)
+
+
+def wilson(share: float, n: int, z: float = 1.96) -> Tuple[float, float]:
+    """The Wilson score interval of a share.
+
+        (p + z^2 / 2n ± z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n)
+
+    share (float): The observed share p.
+    n (int): The number of observations.
+    z (float): The quantile of the normal distribution.
+    RETURNS (Tuple[float, float]): The bounds.
+
+    Wilson, 1927, "Probable Inference, the Law of Succession, and Statistical Inference".
+    """
+    middle = share + z * z / (2 * n)
+    reach = z * sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    return (middle - reach) / (1 + z * z / n), (middle + reach) / (1 + z * z / n)

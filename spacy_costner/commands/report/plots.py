@@ -3,10 +3,22 @@
 from html import escape
 from typing import Any, NamedTuple, Optional
 
-from ..explain import draw_transitions
+import numpy
+
+from ...tags import OUTSIDE
+from ..explain import TransitionWeights, draw_transitions
 from ..plots import as_svg, heat_map, precision_recall, promised_and_observed, reliability_diagram
-from .findings import Findings
+from .findings import Confusion, Findings
 from .words import number, percent
+
+MOST = 15
+"""Labels with rows of their own in a figure, if there are more."""
+
+
+FOLDED = (
+    f" The {MOST} labels with the costliest mistakes have rows and columns of their own; those of "
+    "the others are summed, with the mistakes among them on the diagonal."
+)
 
 
 class Plot(NamedTuple):
@@ -77,7 +89,7 @@ def guarantee_plot(findings: Findings) -> Optional[Plot]:
 
 def confusion_plot(findings: Findings) -> Optional[Plot]:
     """The confusion matrix; None if there are no mistakes."""
-    labels, cost = findings.confusion
+    labels, cost = fold(findings.confusion)
     if not findings.mistakes.shown and not cost.any():
         return None
     priced = bool(findings.pricing.name)
@@ -101,15 +113,46 @@ def confusion_plot(findings: Findings) -> Optional[Plot]:
         f"{how} O stands for no entity: its column has the missed entities, its row the false "
         "alarms. The diagonal has the wrong boundaries. Colours are on a square root scale. Labels "
         "without mistakes are left out."
+        f"{'' if labels == findings.confusion.labels else FOLDED}"
     )
     return Plot("confusion", figure, caption, may_scroll=True)
 
 
+def fold(confusion: Confusion) -> Confusion:
+    """Sum all but the labels of the costliest mistakes as one, if there are many.
+
+    confusion (Confusion): The confusion matrix.
+    RETURNS (Confusion): One with at most 17 rows: 15 labels, the others, O. Its sum is the same.
+    """
+    labels, cost = confusion
+    n_others = len(labels) - 1 - MOST
+    if n_others < 2:
+        return confusion
+    by_label = cost.sum(axis=0) + cost.sum(axis=1) - cost.diagonal()
+    kept = sorted(numpy.argsort(-by_label[:-1], kind="stable")[:MOST])
+    target = numpy.full(len(labels), MOST)
+    target[[*kept, -1]] = [*range(MOST), MOST + 1]
+    summed = numpy.eye(MOST + 2)[target]
+    names = [*(labels[i] for i in kept), f"{n_others} others", OUTSIDE]
+    return Confusion(names, summed.T @ cost @ summed)
+
+
 def transitions_plot(findings: Findings) -> Plot:
-    """The transition weights."""
+    """The transition weights; if there are many labels, those of the most frequent."""
     caption = (
         "Weight of the transition from each tag (rows) to each tag (columns), in nats. Blue: above "
         "0, the model favours the transition. Red: below 0. Grey: forbidden by the tag scheme."
     )
-    figure = draw_transitions(findings.transitions)
-    return Plot("transitions", figure, caption, may_scroll=True)
+    table = findings.transitions
+    labels = [name.partition("-")[2] for name in table.origins]
+    if len({*labels} - {""}) > MOST + 1:
+        counts = findings.labels
+        order = sorted(counts, key=lambda label: -counts[label].tp - counts[label].fn)
+        shown = [i for i, label in enumerate(labels) if label in ["", *order[:MOST]]]
+        table = TransitionWeights(
+            [table.origins[i] for i in shown],
+            [table.targets[i] for i in shown],
+            [[table.weights[i][j] for j in shown] for i in shown],
+        )
+        caption += f" Tags of the {MOST} most frequent labels; <code>explain</code> shows all."
+    return Plot("transitions", draw_transitions(table), caption, may_scroll=True)

@@ -1,0 +1,45 @@
+"""Draw the pictures of the README: a part of a report, in Chromium, and a reliability diagram."""
+
+import subprocess
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import spacy
+import typer
+from PIL import Image, ImageOps
+from spacy.training import Corpus
+
+from spacy_costner.commands.plots import save
+from spacy_costner.commands.report import gather, page
+from spacy_costner.commands.report.plots import reliability_plot
+
+HIDDEN = "nav, footer, .facts, #scores, #curve, #confidence, #model { display: none }"
+
+
+def main(model: Path, corpus: Path, output: Path, browser: str = "chromium") -> None:
+    """Write report.png and reliability.svg of MODEL on CORPUS to the folder OUTPUT."""
+    nlp = spacy.load(model)
+    found = gather(nlp, Corpus(corpus)(nlp), n_mistakes=2)
+    reliability = reliability_plot(found)
+    if reliability is None:
+        raise ValueError(f"{corpus}: expected predicted entities, got none")
+    save(reliability.figure, output / "reliability.svg")
+    with TemporaryDirectory() as folder:
+        html, picture = Path(folder) / "report.html", Path(folder) / "report.png"
+        html.write_text(page(found).replace("</style>", f"{HIDDEN}</style>"), encoding="utf8")
+        options = [
+            "--headless",
+            "--no-sandbox",
+            "--hide-scrollbars",
+            "--log-level=3",
+            f"--screenshot={picture}",
+        ]
+        subprocess.run([browser, *options, "--window-size=1000,2500", html.as_uri()], check=True)
+        image = Image.open(picture).convert("RGB")
+    _, _, _, end = ImageOps.invert(image).getbbox() or (0, 0, *image.size)
+    image = image.crop((0, 0, image.width, end + 40))
+    image.quantize(256).save(output / "report.png", optimize=True)
+
+
+if __name__ == "__main__":
+    typer.run(main)
