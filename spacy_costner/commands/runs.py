@@ -121,7 +121,7 @@ def run_all(
                 lost = 0
                 yield run, ended
             elif deaths < TOGETHER + ALONE:
-                (todo if deaths < TOGETHER else alone).append((run, deaths))
+                (todo if deaths < TOGETHER else alone).appendleft((run, deaths))
             else:
                 lost += 1
                 yield run, Failed(f"its worker died {deaths} times", "")
