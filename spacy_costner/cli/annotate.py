@@ -1,6 +1,7 @@
 """`python -m spacy costner annotate`."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Annotated, List
 
@@ -53,7 +54,7 @@ def annotate_cli(
         n_tokens = n_failed = 0
 
         def on_plan(planned: Plan) -> None:
-            typer.echo(describe_plan(planned), err=True)
+            bar.write(describe_plan(planned), file=sys.stderr)
             bar.reset(planned.changed + planned.new)
 
         def on_part(entry: dict) -> None:

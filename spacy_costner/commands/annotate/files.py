@@ -241,10 +241,10 @@ def _sum(entries: Dict[str, Entry], name: str) -> int:
 
 def _digest_of_model(model: str, code_path: Optional[str]) -> str:
     path = Path(model)
-    if not path.exists():
-        if not is_package(model):
-            raise ValueError(f"{model}: expected a trained pipeline, a package or a folder")
+    if is_package(model) and not path.exists():
         path = get_package_path(model)
+    elif not (path / "meta.json").is_file():
+        raise ValueError(f"{model}: expected a trained pipeline, a package or a folder")
     paths = [path, *([Path(code_path)] if code_path else [])]
     return " ".join(map(digest_of, paths))
 
