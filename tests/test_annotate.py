@@ -13,7 +13,7 @@ from spacy.cli._util import import_code
 from spacy.language import Language
 from spacy.tokens import DocBin, Span
 
-from spacy_costner.commands.annotate import Plan, Settings, Summary, annotate_files
+from spacy_costner.commands.annotate import Columns, Plan, Settings, Summary, annotate_files
 from spacy_costner.commands.guarantee import Terms, guarantee
 from spacy_costner.readers import read_docs
 
@@ -372,3 +372,60 @@ def test_refused(arguments: List[Any], inputs: List[Path], tmp_path: Path) -> No
     assert "nothing.txt: expected a file or folder, got nothing there" in message()
     arguments[1] = tmp_path
     assert "expected a trained pipeline" in message()
+
+
+def test_parquet_is_as_jsonl(model: Path, settings: Settings, tmp_path: Path) -> None:
+    """In row groups, some of which become a part; texts and ids in columns of other names."""
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    texts = [*SENTENCES, None, "poison"]
+    path = write_lines(tmp_path / "a.jsonl", texts)
+    annotate_files(model, [path], tmp_path / "lines", settings, n_rows=8)
+    expected = rows(tmp_path / "lines")
+    columns = Columns("body", "key")
+    table = pyarrow.table({"key": [f"d{i}" for i in range(26)], "body": texts, "x": range(26)})
+    parquet.write_table(table, tmp_path / "a.parquet", row_group_size=4)
+    both = settings._replace(format="parquet", columns=columns)
+    summary = annotate_files(model, [tmp_path / "a.parquet"], tmp_path / "out", both, n_rows=8)
+    assert summary.parts == Plan(0, 0, 4) and (summary.docs, summary.failed) == (26, 2)
+    files = sorted((tmp_path / "out").glob("*.parquet"))
+    assert len(files) == 4
+    found = pyarrow.concat_tables(map(parquet.read_table, files)).to_pylist()
+    assert [{k: v for k, v in row.items() if v is not None} for row in found] == [
+        {k: v for k, v in row.items() if v is not None} for row in expected
+    ]
+    again = annotate_files(model, [tmp_path / "a.parquet"], tmp_path / "out", both, n_rows=8)
+    assert again.parts == Plan(4, 0, 0)
+
+
+def test_parquet_ids_and_files_that_cannot_be_read(
+    model: Path, settings: Settings, tmp_path: Path
+) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    whole, cut, other = (tmp_path / f"{name}.parquet" for name in ("whole", "cut", "other"))
+    parquet.write_table(pyarrow.table({"text": SENTENCES}), whole, row_group_size=10)
+    cut.write_bytes(whole.read_bytes()[:-20])
+    parquet.write_table(pyarrow.table({"body": SENTENCES}), other)
+    odd = write_lines(tmp_path / "odd.jsonl", ["\ud800"])
+    settings = settings._replace(format="parquet")
+    summary = annotate_files(model, [whole, cut, other, odd], tmp_path / "out", settings, n_rows=9)
+    assert {name: reason.split(": ")[2] for name, reason in summary.errors.items()} == {
+        "cut.parquet-00000.parquet": "expected a Parquet file",
+        "other.parquet-00000.parquet": "expected the column 'text', got ['body']",
+    }
+    found = [parquet.read_table(p).to_pylist() for p in sorted((tmp_path / "out").glob("w*"))]
+    assert [row["id"] for rows in found for row in rows] == [*range(24)]
+    (row,) = parquet.read_table(tmp_path / "out" / "odd.jsonl-00000.parquet").to_pylist()
+    assert row["id"] == "d0" and row["text"] == "\\ud800" and "Unicode" in row["error"]
+
+
+def test_parquet_without_pyarrow(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    path = write_lines(tmp_path / "a.txt", SENTENCES)
+    done = run("annotate", model, path, "--format", "parquet", "-o", tmp_path / "out")
+    assert done.exit_code == 1
+    assert "Parquet requires pyarrow: pip install 'spacy-costner[parquet]'" in done.output
