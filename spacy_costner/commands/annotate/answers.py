@@ -112,10 +112,11 @@ class Form(NamedTuple):
 
 def write_jsonl(path: Path, answers: Iterable[Answer], form: Form) -> None:
     """Write a line for each answer."""
+    encode = json.JSONEncoder(ensure_ascii=False).encode
     # Half of a surrogate pair can't be UTF-8: Python's escape for it is that of JSON.
     with path.open("w", encoding="utf8", errors="backslashreplace", newline="\n") as file:
         for answer in answers:
-            file.write(json.dumps(as_value(answer, *form), ensure_ascii=False) + "\n")
+            file.write(encode(as_value(answer, *form)) + "\n")
 
 
 def write_parquet(path: Path, answers: Iterable[Answer], form: Form) -> None:
