@@ -3,8 +3,10 @@
 import json
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
+from time import sleep
 from typing import Any, Dict, Iterator, List, Tuple
 
 import pytest
@@ -202,6 +204,17 @@ def test_what_fails_is_a_row_with_its_error(
         assert part in errors[i], i
 
 
+def test_lines_of_other_systems(model: Path, settings: Settings, tmp_path: Path) -> None:
+    """A byte order mark and carriage returns are not text; white space is."""
+    (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbfThe Red Sox lost.\r\n \r\n  Who?\r\nNo")
+    annotate_files(model, [tmp_path / "a.txt"], tmp_path / "out", settings, n_rows=2)
+    assert [(row["id"], row["text"]) for row in rows(tmp_path / "out")] == [
+        (1, "The Red Sox lost."),
+        (3, "  Who?"),
+        (4, "No"),
+    ]
+
+
 def test_on_error_raise_stops(model: Path, settings: Settings, tmp_path: Path) -> None:
     path = write_lines(tmp_path / "a.jsonl", [*SENTENCES[:4], "poison"])
     with pytest.raises(ValueError, match=r"a\.jsonl: id 'd4': RuntimeError: poisoned"):
@@ -236,6 +249,25 @@ def test_a_killed_worker_changes_nothing(
     assert (one.docs, one.failed) == (52, 2)
     ids = [row["id"] for row in rows(tmp_path / "two")]
     assert sorted(map(str, ids)) == sorted([*(f"d{i}" for i in range(26)), *map(str, range(1, 27))])
+
+
+def test_a_killed_command_leaves_no_process_and_is_taken_up_again(
+    model: Path, code: Path, settings: Settings, inputs: List[Path], tmp_path: Path
+) -> None:
+    output, manifest = tmp_path / "out", tmp_path / "out" / "manifest.jsonl"
+    arguments = ["annotate", model, *inputs, "-o", output, "--code", code, "--part", 1, "-j", 2]
+    command = [sys.executable, "-m", "spacy", "costner", *map(str, arguments)]
+    # Workers hold its end of the pipe: reading ends when they have ended.
+    killed = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    while not manifest.exists() or manifest.read_bytes().count(b"\n") < 3:
+        assert killed.poll() is None
+        sleep(0.01)
+    killed.kill()
+    killed.communicate(timeout=60)
+    found = annotate_files(model, inputs, output, settings, n_rows=1)
+    assert found.parts.kept >= 3 and found.docs == 52
+    annotate_files(model, inputs, tmp_path / "whole", settings, n_rows=1)
+    assert files(output) == files(tmp_path / "whole")
 
 
 def again(model: Path, inputs: List[Path], output: Path, settings: Settings) -> Summary:

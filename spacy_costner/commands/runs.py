@@ -6,6 +6,7 @@ another key is not used. Files are written under a temporary name and renamed.
 """
 
 import json
+import os
 import traceback
 from collections import deque
 from concurrent.futures import (
@@ -19,9 +20,10 @@ from concurrent.futures import (
 from contextlib import suppress
 from functools import partial
 from hashlib import sha256
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from os.path import isdir, isfile
 from pathlib import Path
+from threading import Thread
 from time import process_time
 from typing import (
     Any,
@@ -162,14 +164,22 @@ def _until_broken(
         executor.shutdown(cancel_futures=True)
 
 
+def _end_with_parent() -> None:
+    """End this process when the one that has started it is killed."""
+    parent = parent_process()
+    if parent is not None:
+        Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+
+
 class Processes(ProcessPoolExecutor):
-    """Parallel processes on this machine.
+    """Parallel processes on this machine. They end with this one, even if it is killed.
 
     jobs (int): Their number.
     """
 
     def __init__(self, jobs: int) -> None:
-        super().__init__(jobs, mp_context=get_context("spawn"))
+        spawn = get_context("spawn")
+        super().__init__(jobs, mp_context=spawn, initializer=_end_with_parent)
         self.jobs = jobs
 
 
