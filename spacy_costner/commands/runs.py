@@ -165,10 +165,15 @@ def _until_broken(
 
 
 def _end_with_parent() -> None:
-    """End this process when the one that has started it is killed."""
-    parent = parent_process()
-    if parent is not None:
-        Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+    """End this process when the one that has started it ends, even if that is killed."""
+
+    def wait_and_end() -> None:
+        parent = parent_process()
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    Thread(target=wait_and_end, daemon=True).start()
 
 
 class Processes(ProcessPoolExecutor):

@@ -1,18 +1,15 @@
 """Annotate files with a trained pipeline: a task for each part of them, and what was done of it.
 
-The output is a folder with a file for each part, and `manifest.jsonl`, with a line for each that is
-finished: {"file", "source", "key", "bytes", "docs", "failed", "tokens"}. The last line of a file
-counts.
+The output is a folder with a file for each part, and a manifest.
 """
 
 import json
-from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Sequence, Union
 
 import spacy
 from spacy.cli._util import import_code, setup_gpu
@@ -21,14 +18,12 @@ from spacy.tokens import Doc
 from spacy.util import get_package_path, is_package, raise_error
 
 from ...saving import locked, save_file
-from ..runs import Failed, MakeExecutor, Run, local_processes, run_all
+from ..runs import Done, MakeExecutor, Run, local_processes, run_all
 from .answers import WRITERS, Answer, Form, annotate_rows, groups_of
 from .inputs import Columns, Part, described, digest_of, plan, read_rows, require_pyarrow
+from .manifest import Entry, adding, is_done, read_manifest, remove_others
 
-MANIFEST = "manifest.jsonl"
 ON_ERROR = ("row", "raise")
-
-Entry = Dict[str, Any]
 
 NOTHING: Entry = {"docs": 0, "failed": 0, "tokens": 0}
 
@@ -125,53 +120,40 @@ def annotate_files(
     parts = {_file(part, settings): part for part in plan(given, n_rows)}
     if not parts:
         raise ValueError(f"annotate: expected files with text, got none in {[*map(str, given)]}")
-    keys = {file: _key(digest, settings, part) for file, part in parts.items()}
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder) as is_ours:
         if not is_ours:
             raise ValueError(f"{folder}: expected no other process that writes to it, got one")
-        known = _read_manifest(folder)
-        done = {file: known[file] for file in parts if _is_done(folder, known, file, keys[file])}
+        keys = {file: _key(digest, settings, part) for file, part in parts.items()}
+        known = read_manifest(folder)
+        done = {file: known[file] for file in parts if is_done(folder, known, file, keys[file])}
         n_changed = len([file for file in parts if file in known and file not in done])
         planned = Plan(len(done), n_changed, len(parts) - len(done) - n_changed)
         if on_plan is not None:
             on_plan(planned)
-        _remove_others(folder, known, parts)
+        remove_others(folder, known, parts, {part.name for part in parts.values()})
         shared = {"model": str(model), "digest": digest, "folder": folder, "settings": settings}
         runs = [
             Run(file, annotate_part, {**shared, "part": part, "key": keys[file]})
             for file, part in parts.items()
             if file not in done
         ]
-        begin, n_kept = perf_counter(), _sum(done, "tokens")
-        errors: Dict[str, str] = {}
-        for file, ended in _ended(runs, folder, make_executor or local_processes(jobs), settings):
-            if isinstance(ended, str):
-                errors[file] = ended
-            else:
-                done[file] = ended
-            if on_part is not None:
-                on_part(done.get(file, NOTHING))
+        begin, n_kept, errors = perf_counter(), _sum(done, "tokens"), {}
+        with adding(folder) as add:
+            for run, ended in run_all(runs, make_executor or local_processes(jobs)):
+                if isinstance(ended, Done):
+                    add(ended.value)
+                    done[run.name] = ended.value
+                elif settings.on_error == "raise":
+                    raise ValueError(f"annotate: {run.name}: {ended.reason}")
+                else:
+                    errors[run.name] = ended.reason
+                if on_part is not None:
+                    on_part(done.get(run.name, NOTHING))
     seconds = perf_counter() - begin
     speed = (_sum(done, "tokens") - n_kept) / seconds
     docs, failed, tokens = (_sum(done, name) for name in NOTHING)
     return Summary(planned, docs, failed, tokens, seconds, speed, errors)
-
-
-def _ended(
-    runs: Sequence[Run], folder: Path, make: Optional[MakeExecutor], settings: Settings
-) -> Iterator[Tuple[str, Union[Entry, str]]]:
-    """Execute runs, and write each to the manifest when it ends."""
-    with (folder / MANIFEST).open("a", encoding="utf8") as manifest:
-        for run, ended in run_all(runs, make):
-            if isinstance(ended, Failed):
-                if settings.on_error == "raise":
-                    raise ValueError(f"annotate: {run.name}: {ended.reason}")
-                yield run.name, ended.reason
-            else:
-                manifest.write(json.dumps(ended.value) + "\n")
-                manifest.flush()
-                yield run.name, ended.value
 
 
 def annotate_part(
@@ -255,35 +237,3 @@ def _key(digest: str, settings: Settings, part: Part) -> str:
     chosen = settings._replace(code_path=None, on_error="")
     text = json.dumps([digest, chosen, versions, part.digest])
     return sha256(text.encode("utf8")).hexdigest()
-
-
-def _read_manifest(folder: Path) -> Dict[str, Entry]:
-    """The last line of each file. A line that was cut off doesn't count."""
-    path, found = folder / MANIFEST, {}
-    for line in path.read_text(encoding="utf8").split("\n") if path.exists() else ():
-        with suppress(ValueError):
-            entry = json.loads(line)
-            found[entry["file"]] = entry
-    return found
-
-
-def _is_done(folder: Path, known: Dict[str, Entry], file: str, key: str) -> bool:
-    entry, path = known.get(file), folder / file
-    return (
-        entry is not None
-        and entry["key"] == key
-        and path.is_file()
-        and path.stat().st_size == entry["bytes"]
-    )
-
-
-def _remove_others(folder: Path, known: Dict[str, Entry], parts: Dict[str, Part]) -> None:
-    """Remove outputs of these inputs that there are no parts for any more, such as those of lines
-    that are gone; and write the manifest without them."""
-    sources = {part.name for part in parts.values()}
-    for file in [*known]:
-        if known[file]["source"] in sources and file not in parts:
-            (folder / file).unlink(missing_ok=True)
-            del known[file]
-    lines = [json.dumps(entry) + "\n" for entry in known.values()]
-    save_file(folder / MANIFEST, lambda path: path.write_text("".join(lines), encoding="utf8"))

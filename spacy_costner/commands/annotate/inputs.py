@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from spacy.language import Language
-from spacy.tokens import Doc, DocBin
+from spacy.tokens import Doc
 
 from ...readers import DEFAULTS, CorpusError, Found, Task, task_to_doc
+from ...readers.corpus import read_docbin
 from ...readers.files import BOM, Place, is_about, shown
 from ...readers.found import Context
 from ...readers.jsonl import task_from_json
@@ -224,13 +225,7 @@ def _record(line: str, place: Place, columns: Columns) -> Row:
 
 
 def _docs(nlp: Language, path: Path) -> Iterator[Row]:
-    try:
-        docs = list(DocBin().from_disk(path).get_docs(nlp.vocab))
-    except Exception as error:
-        raise CorpusError(
-            f"{path}: expected a file that spaCy's DocBin has saved: {error}"
-        ) from error
-    for i, doc in enumerate(docs):
+    for i, doc in enumerate(read_docbin(path, Context(nlp, DEFAULTS, Found()))):
         yield Row(i, doc.text, doc)
 
 
