@@ -18,6 +18,7 @@ from spacy.tokens import DocBin, Span
 from spacy_costner.commands.annotate import Columns, Plan, Settings, Summary, annotate_files
 from spacy_costner.commands.guarantee import Terms, guarantee
 from spacy_costner.readers import read_docs
+from spacy_costner.saving import locked
 
 from .support.commands import run
 from .support.pipelines import TEXTS, examples, pipeline, train
@@ -364,6 +365,18 @@ def test_a_full_disk_leaves_what_was_there(
         summary = again(model, inputs, tmp_path / "out", settings)
     assert len(summary.errors) == 6 and summary.docs == 0 and not files(tmp_path / "out")
     assert "No space left" in str(summary.errors)
+    assert again(model, inputs, tmp_path / "out", settings).docs == 52
+
+
+def test_one_command_at_a_time_writes_to_a_folder(
+    model: Path, settings: Settings, inputs: List[Path], tmp_path: Path
+) -> None:
+    (tmp_path / "out").mkdir()
+    with (
+        locked(tmp_path / "out"),
+        pytest.raises(ValueError, match="expected no other process that writes to it"),
+    ):
+        again(model, inputs, tmp_path / "out", settings)
     assert again(model, inputs, tmp_path / "out", settings).docs == 52
 
 

@@ -223,7 +223,7 @@ def _sum(entries: Dict[str, Entry], name: str) -> int:
 
 def _digest_of_model(model: str, code_path: Optional[str]) -> str:
     path = Path(model)
-    if is_package(model) and not path.exists():
+    if not path.exists() and is_package(model):
         path = get_package_path(model)
     elif not (path / "meta.json").is_file():
         raise ValueError(f"{model}: expected a trained pipeline, a package or a folder")
