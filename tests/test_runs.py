@@ -78,6 +78,15 @@ def test_a_run_whose_worker_dies_each_time_fails_alone() -> None:
     }
 
 
+def test_once_a_run_has_ended_others_are_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spacy_costner.commands.runs.HOPELESS", 1)
+    runs = [Run("0", square, {"x": 0}), Run("die", die, {}), Run("1", square, {"x": 1})]
+    found = [
+        run.name for run, ended in run_all(runs, lambda: Processes(1)) if isinstance(ended, Done)
+    ]
+    assert sorted(found) == ["0", "1"]
+
+
 def test_runs_of_a_worker_that_died_are_repeated(tmp_path: Path) -> None:
     runs = [Run(str(x), die_once, {"path": str(tmp_path / str(x % 3)), "x": x}) for x in range(6)]
     names = []

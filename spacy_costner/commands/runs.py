@@ -50,7 +50,7 @@ TOGETHER, ALONE = 2, 2
 """How often a run is tried with whose worker others' may have died, and then by itself."""
 
 HOPELESS = 3
-"""Of so many runs one after another the workers have died: others are not tried."""
+"""If the workers of so many runs have died, and no run has ended, others are not tried."""
 
 
 class Run(NamedTuple):
@@ -115,12 +115,12 @@ def run_all(
         return
     todo: Deque[Tuple[Run, int]] = deque((run, 0) for run in runs)
     alone: Deque[Tuple[Run, int]] = deque()
-    lost = 0
-    while (todo or alone) and lost < HOPELESS:
+    lost, is_any_done = 0, False
+    while (todo or alone) and (lost < HOPELESS or is_any_done):
         some = deque([alone.popleft()]) if alone else todo
         for run, deaths, ended in _until_broken(some, make_executor):
             if ended is not None:
-                lost = 0
+                is_any_done = True
                 yield run, ended
             elif deaths < TOGETHER + ALONE:
                 (todo if deaths < TOGETHER else alone).appendleft((run, deaths))
