@@ -1,8 +1,14 @@
 """Comparisons: rows counted by hand, and a small one from end to end."""
 
 import json
+import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from multiprocessing import active_children
+from pathlib import Path
+from signal import SIGKILL
+from threading import Thread
+from time import sleep
 from typing import Any, List
 
 import numpy
@@ -219,3 +225,35 @@ def test_a_model_of_the_first_step_is_found(experiment: Experiment, accumulate: 
     assert [row.untrained for row in rows] == [[0], [0]]
     (again, _) = compare(*experiment, n_samples=9)
     assert again.untrained == [] and again.scores
+
+
+def test_a_killed_worker_changes_nothing(experiment: Experiment) -> None:
+    """It is killed while it trains; its variants are trained again."""
+    compare(*experiment, seeds=[0, 1], n_samples=20)
+    killed: List[int] = []
+    again = experiment._replace(output_path=experiment.output_path.parent / "again")
+
+    def kill() -> None:
+        while not list(again.output_path.glob("*/*/training")):
+            sleep(0.01)
+        killed.append(active_children()[0].pid or 0)
+        os.kill(killed[0], SIGKILL)
+
+    killer = Thread(target=kill, daemon=True)
+    killer.start()
+    compare(*again, seeds=[0, 1], n_samples=20, jobs=2)
+    assert killed
+    for name in ("model-best/ner/model", "counts.json", "comparison.json"):
+        first = sorted(experiment.output_path.rglob(name))
+        second = sorted(again.output_path.rglob(name))
+        assert len(first) == len(second) == (1 if name == "comparison.json" else 4)
+        for one, other in zip(first, second):
+            assert results(one) == results(other)
+
+
+def results(path: Path) -> Any:
+    """What a file has, but for seconds and paths."""
+    if path.name == "comparison.json":
+        losses = json.loads(path.read_text())["losses"]
+        return [{**row, "seconds": 0} for row in losses]
+    return json.loads(path.read_text())["value"] if path.suffix else path.read_bytes()

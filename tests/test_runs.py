@@ -1,9 +1,10 @@
 """Runs: by any executor, kept, and one failure by itself."""
 
 import json
+import os
 from concurrent.futures import ThreadPoolExecutor
-from os import _exit
 from pathlib import Path
+from signal import SIGKILL
 from typing import Any, Callable, Dict, List, Optional
 
 import pytest
@@ -12,6 +13,7 @@ from spacy_costner.commands.runs import (
     Done,
     Failed,
     MakeExecutor,
+    Processes,
     Run,
     fingerprint,
     local_processes,
@@ -55,12 +57,57 @@ def test_runs_are_kept_and_one_failure_does_not_stop_the_others(tmp_path: Path, 
 
 
 def die() -> None:
-    _exit(1)
+    os.kill(os.getpid(), SIGKILL)
 
 
-def test_a_worker_that_is_killed_is_a_failure() -> None:
-    ((_, ended),) = run_all([Run("die", die, {})], local_processes(2))
-    assert isinstance(ended, Failed) and "BrokenProcessPool" in ended.reason
+def die_once(path: str, x: int) -> Dict[str, Any]:
+    """Die the first time; `path` remembers that."""
+    if not Path(path).exists():
+        Path(path).touch()
+        die()
+    return square(x)
+
+
+def test_a_run_whose_worker_dies_each_time_fails_alone() -> None:
+    runs = [Run("die", die, {}), *(Run(str(x), square, {"x": x}) for x in range(6))]
+    found = dict((run.name, ended) for run, ended in run_all(runs, local_processes(2)))
+    died = found.pop("die")
+    assert isinstance(died, Failed) and died.reason == "its worker died 4 times"
+    assert {name: ended.value["square"] for name, ended in found.items()} == {
+        str(x): x * x for x in range(6)
+    }
+
+
+def test_once_a_run_has_ended_others_are_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spacy_costner.commands.runs.HOPELESS", 1)
+    runs = [Run("0", square, {"x": 0}), Run("die", die, {}), Run("1", square, {"x": 1})]
+    found = [
+        run.name for run, ended in run_all(runs, lambda: Processes(1)) if isinstance(ended, Done)
+    ]
+    assert sorted(found) == ["0", "1"]
+
+
+def test_runs_of_a_worker_that_died_are_repeated(tmp_path: Path) -> None:
+    runs = [Run(str(x), die_once, {"path": str(tmp_path / str(x % 3)), "x": x}) for x in range(6)]
+    names = []
+    for run, ended in run_all(runs, local_processes(2)):
+        assert isinstance(ended, Done) and ended.value["square"] == run.settings["x"] ** 2
+        names.append(run.name)
+    assert sorted(names) == [*"012345"]
+
+
+def test_workers_that_never_finish_anything_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spacy_costner.commands.runs.HOPELESS", 1)
+    made = []
+
+    def make() -> Processes:
+        made.append(Processes(2))
+        return made[-1]
+
+    runs = [Run(str(i), die, {}) for i in range(20)]
+    found = dict((run.name, ended) for run, ended in run_all(runs, make))
+    assert len(found) == 20 and {type(ended) for ended in found.values()} == {Failed}
+    assert len(made) < 10
 
 
 def test_what_is_not_kept_is_run_each_time() -> None:

@@ -64,7 +64,7 @@ GONE_PHRASES = [
 """Regular expressions: looked for everywhere."""
 
 GONE_MODULES = """
-annotate batched beliefs best_ways blocks cells consistency decode descent drawing forbidden
+batched beliefs best_ways blocks cells consistency decode descent drawing forbidden
 gold hierarchy inference layers neighbours outside papers pictures plans reliability scored
 significance start trials
 """

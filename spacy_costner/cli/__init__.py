@@ -6,6 +6,7 @@ spaCy imports this package through its entry point in the group `spacy_cli`.
 import typer
 from spacy.cli._util import app
 
+from .annotate import annotate_cli
 from .audit import audit_cli
 from .calibrate import calibrate_cli
 from .check import check_cli
@@ -39,6 +40,7 @@ costner.command("calibrate")(calibrate_cli)
 costner.command("tune")(tune_cli)
 costner.command("guarantee")(guarantee_cli)
 costner.command("check", context_settings=OVERRIDES)(check_cli)
+costner.command("annotate")(annotate_cli)
 costner.command("explain")(explain_cli)
 costner.command("report")(report_cli)
 costner.command("suggest")(suggest_cli)

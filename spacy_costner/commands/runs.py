@@ -6,24 +6,35 @@ another key is not used. Files are written under a temporary name and renamed.
 """
 
 import json
+import os
 import traceback
-from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from collections import deque
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    wait,
+)
 from contextlib import suppress
 from functools import partial
 from hashlib import sha256
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from os.path import isdir, isfile
 from pathlib import Path
+from threading import Thread
 from time import process_time
 from typing import (
     Any,
     Callable,
+    Deque,
     Dict,
+    Iterable,
     Iterator,
     Mapping,
     NamedTuple,
     Optional,
-    Sequence,
     Tuple,
     TypeVar,
     Union,
@@ -34,6 +45,12 @@ from ..readers import CorpusError, corpus_files
 ValueT = TypeVar("ValueT")
 MakeExecutor = Callable[[], Executor]
 """Makes an executor. Its workers need access to the same files."""
+
+TOGETHER, ALONE = 2, 2
+"""How often a run is tried with whose worker others' may have died, and then by itself."""
+
+HOPELESS = 3
+"""If the workers of so many runs have died, and no run has ended, others are not tried."""
 
 
 class Run(NamedTuple):
@@ -80,32 +97,100 @@ Ended = Union[Done, Failed]
 
 
 def run_all(
-    runs: Sequence[Run], make_executor: Optional[MakeExecutor] = None
+    runs: Iterable[Run], make_executor: Optional[MakeExecutor] = None
 ) -> Iterator[Tuple[Run, Ended]]:
     """Execute runs. One that fails doesn't stop the others.
 
-    runs (Sequence[Run]): The runs.
-    make_executor (Optional[MakeExecutor]): Makes the executor, such as `local_processes(4)`.
+    If a worker dies, the executor is made anew, and the runs that it had are repeated. A run with
+    which workers have died `TOGETHER` times is repeated alone; it fails if they die `ALONE` times.
+
+    runs (Iterable[Run]): The runs.
+    make_executor (Optional[MakeExecutor]): Makes the executor, such as `local_processes(4)`. If
+        it has a number of `jobs`, it is given so many runs at a time, and otherwise all.
         None: execute in this process, one after another.
     YIELDS (Tuple[Run, Ended]): The runs with their results, in the order in which they finish.
     """
     if make_executor is None:
         yield from ((run, run_one(run)) for run in runs)
         return
+    todo: Deque[Tuple[Run, int]] = deque((run, 0) for run in runs)
+    alone: Deque[Tuple[Run, int]] = deque()
+    lost, is_any_done = 0, False
+    while (todo or alone) and (lost < HOPELESS or is_any_done):
+        some = deque([alone.popleft()]) if alone else todo
+        for run, deaths, ended in _until_broken(some, make_executor):
+            if ended is not None:
+                is_any_done = True
+                yield run, ended
+            elif deaths < TOGETHER + ALONE:
+                (todo if deaths < TOGETHER else alone).appendleft((run, deaths))
+            else:
+                lost += 1
+                yield run, Failed(f"its worker died {deaths} times", "")
+    for run, _ in [*alone, *todo]:
+        yield run, Failed("workers die: see what they have printed", "")
+
+
+def _until_broken(
+    todo: Deque[Tuple[Run, int]], make_executor: MakeExecutor
+) -> Iterator[Tuple[Run, int, Optional[Ended]]]:
+    """Execute runs, taken from a queue, until that is empty or a worker has died.
+
+    todo (Deque[Tuple[Run, int]]): The runs, and how often a worker has died with each.
+    make_executor (MakeExecutor): Makes the executor.
+    YIELDS (Tuple[Run, int, Optional[Ended]]): A run, how often a worker has died with it, and its
+        result; None if a worker has died with it now.
+    """
     executor = make_executor()
+    limit = getattr(executor, "jobs", len(todo))
+    futures: Dict[Future, Tuple[Run, int]] = {}
+    is_broken = False
     try:
-        futures = {executor.submit(run_one, run): run for run in runs}
-        for future in as_completed(futures):
-            yield futures[future], _ended(future.result)
+        while futures or (todo and not is_broken):
+            while todo and len(futures) < limit and not is_broken:
+                try:
+                    futures[executor.submit(run_one, todo[0][0])] = todo[0]
+                    todo.popleft()
+                except BrokenExecutor:
+                    is_broken = True
+            for future in wait(futures, return_when=FIRST_COMPLETED).done:
+                run, deaths = futures.pop(future)
+                if isinstance(future.exception(), BrokenExecutor):
+                    is_broken = True
+                    yield run, deaths + 1, None
+                else:
+                    yield run, deaths, _ended(future.result)
     finally:
         executor.shutdown(cancel_futures=True)
 
 
+def _end_with_parent() -> None:
+    """End this process when the one that has started it ends, even if that is killed."""
+
+    def wait_and_end() -> None:
+        parent = parent_process()
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    Thread(target=wait_and_end, daemon=True).start()
+
+
+class Processes(ProcessPoolExecutor):
+    """Parallel processes on this machine. They end with this one, even if it is killed.
+
+    jobs (int): Their number.
+    """
+
+    def __init__(self, jobs: int) -> None:
+        spawn = get_context("spawn")
+        super().__init__(jobs, mp_context=spawn, initializer=_end_with_parent)
+        self.jobs = jobs
+
+
 def local_processes(jobs: int) -> Optional[MakeExecutor]:
     """An executor of parallel processes on this machine; None for one job."""
-    if jobs == 1:
-        return None
-    return partial(ProcessPoolExecutor, jobs, mp_context=get_context("spawn"))
+    return None if jobs == 1 else partial(Processes, jobs)
 
 
 def run_one(run: Run) -> Ended:
@@ -123,7 +208,7 @@ def _timed(run: Run) -> Done:
 
 
 def _ended(get: Callable[[], Ended]) -> Ended:
-    """The result, or the failure. A killed worker is a failure, too."""
+    """The result, or the failure."""
     try:
         return get()
     except Exception as error:
