@@ -23,7 +23,7 @@ from ..commands.init import (
     write_config,
 )
 from ..saving import save_file
-from .options import errors_shown
+from .output import errors_shown
 
 TERMINAL = Path("-")
 
@@ -212,4 +212,4 @@ def command_line(ctx: typer.Context) -> str:
             continue
         options = [] if param.param_type_name == "argument" else [param.opts[0]]
         words += options if value is True else [*options, str(value)]
-    return f"python -m spacy costner init {shlex.join(words)}"
+    return f"python -m spacy costner {ctx.command.name} {shlex.join([*words, *ctx.args])}"

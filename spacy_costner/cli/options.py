@@ -1,8 +1,7 @@
-"""What the commands share: arguments and options, reading them, errors."""
+"""What the commands share: arguments and options, and reading them."""
 
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Dict, Iterator, List, Optional, Tuple
+from typing import Annotated, Any, Dict, List, Optional, Tuple
 
 import typer
 from click import NoSuchOption
@@ -23,16 +22,6 @@ CodeOption = Annotated[
     Optional[Path],
     Option("--code", "-c", help="Python file with registered functions to be imported"),
 ]
-
-
-@contextmanager
-def errors_shown() -> Iterator[None]:
-    """Print errors without a traceback and exit with code 1."""
-    try:
-        yield
-    except (ValueError, ImportError, OSError) as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(1) from error
 
 
 def read_overrides(ctx: typer.Context) -> Dict[str, Any]:

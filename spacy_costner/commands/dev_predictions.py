@@ -33,9 +33,12 @@ class DevPredictions(NamedTuple):
 
     def decode(self, decoding: Decoding) -> Entities:
         """Predict entities. Only those that count: see `counts`."""
-        found = trim(
-            decoding.decode(self.posterior, decoding.settings).entities, self.posterior.is_space
-        )
+        return self.keep(decoding.decode(self.posterior, decoding.settings).entities)
+
+    def keep(self, entities: Entities) -> Entities:
+        """What is left of decoded entities without white space, and if only those count that are
+        known."""
+        found = trim(entities, self.posterior.is_space)
         return select(found, self.counts(found))
 
     def counts(self, entities: Entities) -> Array1d:

@@ -201,11 +201,11 @@ def describe_simulation(found: Simulation) -> str:
     rows: List[Any] = [["docs", "seed", "number", "tokens", found.measure]]
     for way in ("all", *WAYS):
         ends = [curve[-1] for curve in found.curves(way)]
-        rows += [[way, one.seed, one.docs, one.tokens, f"{one.score:.4f}"] for one in ends]
+        rows += [[way, one.seed, one.docs, one.tokens, 100 * one.score] for one in ends]
         if len(ends) > 1:
             docs, tokens, mean = numpy.mean([one[2:] for one in ends], axis=0)
-            rows.append([way, "mean", round(docs), round(tokens), f"{mean:.4f}"])
-    return f"Docs for {found.measure} of at least {found.goal:.4f}:\n\n{text_table(rows)}"
+            rows.append([way, "mean", round(docs), round(tokens), 100 * float(mean)])
+    return f"Docs for {found.measure} of at least {100 * found.goal:.2f}:\n\n{text_table(rows)}"
 
 
 def draw_curves(found: Simulation) -> Any:

@@ -13,9 +13,9 @@ from thinc.types import Floats2d, Ints1d
 from ...decoding import Posterior, Temperature, make_viterbi
 from ...ml import first_pass_of
 from ...pipeline.component import CostSensitiveNER
+from ...pipeline.online import INTERRUPTED
 from ...pipeline.token_attrs import read_docs
 from ...training import check_end, prepare, train_online
-from ...training.online import INTERRUPTED
 from ..calibrate import fit
 from ..dev_predictions import DevPredictions, predict_dev
 
