@@ -110,7 +110,7 @@ def fit_cli(
     """
     if config_path is not None and str(config_path).startswith("-"):  # a setting, without a config
         ctx.args.insert(0, str(config_path))
-        config_path = None
+        ctx.params["config_path"] = config_path = None
     overrides = read_overrides(ctx)
     paths = {"paths.train": train_path, "paths.dev": dev_path}
     overrides.update({name: str(path) for name, path in paths.items() if path is not None})

@@ -208,7 +208,7 @@ def command_line(ctx: typer.Context) -> str:
     for param in ctx.command.params:
         name = param.name or ""
         source, value = ctx.get_parameter_source(name), ctx.params[name]
-        if source is None or source.name != "COMMANDLINE":
+        if source is None or source.name != "COMMANDLINE" or value is None:
             continue
         options = [] if param.param_type_name == "argument" else [param.opts[0]]
         words += options if value is True else [*options, str(value)]

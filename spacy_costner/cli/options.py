@@ -27,7 +27,7 @@ CodeOption = Annotated[
 def read_overrides(ctx: typer.Context) -> Dict[str, Any]:
     """Read the settings that a command line overrides, such as --paths.train."""
     try:
-        return parse_config_overrides(ctx.args)
+        return parse_config_overrides([*ctx.args])
     except NoSuchOption as error:  # typer may have a click of its own
         ctx.fail(error.format_message())
 
