@@ -11,6 +11,7 @@ from thinc.api import Config
 
 from ..metrics import text_table
 from ..pipeline.component import CostSensitiveNER
+from ..pipeline.online import INTERRUPTED
 from ..pipeline.scorers import compare_tags
 from ..training import check_end, prepare, train_online
 from .plots import learning_curves
@@ -153,7 +154,8 @@ def retrain(
     config = config.copy()
     config["training"]["seed"] = seed
     ready = prepare(config, None, lambda nlp, ner: check_end(nlp), lambda nlp: examples, vocab)
-    train_online(ready)
+    if train_online(ready).reason == INTERRUPTED:
+        raise KeyboardInterrupt
     return ready.nlp, ready.ner
 
 
