@@ -69,6 +69,17 @@ def test_fit_without_a_config(folder: Path, fitted: Any) -> None:
     assert nlp.meta["performance"]["measured_on"]["source"] == str(folder / "dev.spacy")
 
 
+def test_what_cannot_be_tuned_is_trained(folder: Path, tmp_path: Path) -> None:
+    doc = Doc(spacy.blank("en").vocab, words=["No", "city"], ents=["O", "O"])
+    DocBin(docs=[doc]).to_disk(tmp_path / "dev.spacy")
+    given = [*corpora(folder)[:2], "--dev", tmp_path / "dev.spacy", "--output", tmp_path / "out"]
+    result = run("fit", *given, "--tune", "f")
+    path = tmp_path / "out" / "model-last"
+    assert result.exit_code == 1 and "expected docs with entities, got none" in result.output
+    assert f"{path} is trained, but neither calibrated nor tuned" in result.output
+    assert "threshold" not in spacy.load(path).get_pipe("ner").cfg["decoding"]
+
+
 def test_fit_keeps_another_config(folder: Path, fitted: Any, tmp_path: Path) -> None:
     (tmp_path / "config.cfg").write_text("mine")
     result = run("fit", *corpora(folder), "--output", tmp_path)

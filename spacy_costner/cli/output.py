@@ -12,7 +12,7 @@ from ..metrics import as_json
 
 JsonOption = Annotated[bool, Option("--json", help="Print the result as JSON")]
 
-RUN_AGAIN = "Outputs are written at the end: run the same command again."
+RUN_AGAIN = "Outputs are written as a whole or not at all: run the same command again."
 
 
 @contextmanager

@@ -72,7 +72,10 @@ def write_fit_config(
         )
     for option, corpus in (("train", train_path), ("dev", dev_path)):
         if corpus is None:
-            raise ValueError(f"fit: --{option}: expected a corpus if there is no config, got none")
+            raise ValueError(
+                f"fit: --{option}: expected a corpus if there is no config, got none: fit trains on "
+                "--train, and evaluates, calibrates and tunes on --dev"
+            )
     assert train_path is not None
     size = look(train_path, lang)
     wanted = aim or Aim()
@@ -104,9 +107,13 @@ def improve(fitted: Fitted, *, calibrated: bool, aim: Optional[Aim]) -> Improved
     nlp, dev = fitted.ready.nlp, fitted.dev
     name, paths = fitted.ready.ner.name, nlp.config.interpolate().get("paths", {})
     source = str(paths.get("dev") or "development docs")
-    better = Improved(
-        calibrate(nlp, dev, name=name, source=source) if calibrated else None,
-        None if aim is None else tune(nlp, dev, name=name, aim=aim, source=source),
-    )
+    try:
+        better = Improved(
+            calibrate(nlp, dev, name=name, source=source) if calibrated else None,
+            None if aim is None else tune(nlp, dev, name=name, aim=aim, source=source),
+        )
+    except ValueError as error:
+        kept = f"{fitted.path} is trained, but neither calibrated nor tuned"
+        raise ValueError(f"{error}\n{kept}") from error
     save_folder(fitted.path, nlp.to_disk)
     return better
