@@ -73,8 +73,8 @@ def write_fit_config(
     for option, corpus in (("train", train_path), ("dev", dev_path)):
         if corpus is None:
             raise ValueError(
-                f"fit: --{option}: expected a corpus if there is no config, got none: fit trains on "
-                "--train, and evaluates, calibrates and tunes on --dev"
+                f"fit: --{option}: expected a corpus if there is no config, got none: fit trains "
+                "on --train, and evaluates, calibrates and tunes on --dev"
             )
     assert train_path is not None
     size = look(train_path, lang)
