@@ -238,12 +238,14 @@ def precision_recall(
         figure = figure_class(figsize=(5.2, 4.9), layout="constrained")
         axes = figure.add_subplot()
         axes.set(
-            xlabel="recall (share of annotated entities)",
-            ylabel="precision (share of predicted entities)",
+            xlabel="recall (% of annotated entities)",
+            ylabel="precision (% of predicted entities)",
             title=title,
             xlim=_limits([recall for _, recall in seen]),
             ylim=_limits([precision for precision, _ in seen]),
         )
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter(_percent)
         _draw_lines_of_equal_f(axes)
         for (name, points), colour in zip(curves.items(), (ACCENT, SECOND)):
             _, precision, recall = zip(*points)
@@ -274,8 +276,13 @@ def _draw_lines_of_equal_f(axes: Any) -> None:
         recall = numpy.linspace(max(f / (2 - f), low, 0.01), 1, 100)
         precision = f * recall / (2 * recall - f)
         axes.plot(recall, precision, color=RULE, linewidth=0.8, zorder=0)
-        name = f"F {f:.1f}" if f == 0.9 else f"{f:.1f}"
+        name = f"F {100 * f:.0f}" if f == 0.9 else f"{100 * f:.0f}"
         _annotate(axes, name, (1.005, float(precision[-1])), MUTED, va="center")
+
+
+def _percent(share: float, place: int) -> str:
+    """The label of a tick of an axis of shares."""
+    return f"{100 * share:g}"
 
 
 def _label_points(axes: Any, points: Points, colour: str) -> None:
@@ -397,7 +404,8 @@ def learning_curves(
             for i, points in enumerate(points_of):
                 name = None if i else way
                 axes.plot(*zip(*points), color=colour, linewidth=1.0, marker=".", label=name)
-        axes.set(xlabel="annotated tokens", ylabel=ylabel)
+        axes.set(xlabel="annotated tokens", ylabel=f"{ylabel} (%)")
+        axes.yaxis.set_major_formatter(_percent)
         axes.grid(axis="y")
         axes.legend(loc="lower right", frameon=False, fontsize=8)
         return figure

@@ -244,7 +244,7 @@ def draw(tuning: Tuning, path: Path) -> None:
     RAISES (ImportError): If matplotlib is not installed.
     """
     point = tuning.chosen
-    scores = f"P {point.precision:.3f}, R {point.recall:.3f}, F {point.f_score():.3f}"
+    scores = ", ".join(f"{x} {100 * score:.2f}" for x, score in zip("PRF", point.scores))
     figure = precision_recall(
         {tuning.parameter: tuning.points},
         (point.precision, point.recall),
