@@ -11,6 +11,7 @@ from spacy.training import Example
 from spacy.util import load_model
 from typer import Argument, Option
 
+from ..progress import progress
 from ..readers import make_reader
 
 ModelArg = Annotated[str, Argument(help="Trained pipeline: a package or a folder")]
@@ -39,4 +40,4 @@ def load(
     setup_gpu(use_gpu, silent=True)
     import_code(code_path)
     nlp = load_model(model)
-    return nlp, list(make_reader(dev_path)(nlp))
+    return nlp, list(progress(make_reader(dev_path)(nlp), desc="read", unit="doc"))

@@ -26,6 +26,7 @@ from spacy.util import load_config, load_model_from_config, registry, resolve_do
 from ..compiled import native_of
 from ..pipeline.component import CostSensitiveNER
 from ..pipeline.token_attrs import first_words
+from ..progress import progress
 from ..readers import Found
 from ..readers.corpus import AnyCorpus
 from ..readers.schemes import IO_WITHOUT_PREFIXES
@@ -152,7 +153,7 @@ def check(
         found = Found()
         if isinstance(read, AnyCorpus):
             read.found = found
-        corpora[corpus] = list(read(nlp))
+        corpora[corpus] = list(progress(read(nlp), desc=f"read {corpus}", unit="doc"))
         of_files += _of_files(corpus, found)
     init = registry.resolve(interpolated["initialize"], schema=ConfigSchemaInit)
     given = init["components"].get(name, {}).get("labels")

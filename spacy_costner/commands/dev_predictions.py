@@ -13,6 +13,7 @@ from thinc.types import Array1d, Ints1d
 from ..decoding import Decoding, Posterior
 from ..pipeline.component import CostSensitiveNER
 from ..pipeline.token_attrs import read_presets, read_reference, trim
+from ..progress import progress
 from ..tags import Entities
 from ..types import map_scores
 
@@ -126,7 +127,8 @@ def record_scores(nlp: Language, examples: Sequence[Example], source: str) -> No
 
 def _posterior(ner: CostSensitiveNER, docs: Sequence[Doc], batch_size: int) -> Posterior:
     """The posterior of docs, computed by batches and concatenated."""
-    batches = [ner.posterior(batch, preset=True) for batch in minibatch(docs, batch_size)]
+    seen = progress(docs, desc="predict", unit="doc")
+    batches = [ner.posterior(batch, preset=True) for batch in minibatch(seen, batch_size)]
     scores = [map_scores(to_numpy, posterior.scores) for posterior in batches]
     return Posterior(
         scores[0]._replace(

@@ -14,7 +14,7 @@ from ..pipeline.component import CostSensitiveNER
 from ..pipeline.online import INTERRUPTED
 from ..pipeline.scorers import compare_tags
 from ..training import check_end, prepare, train_online
-from .plots import learning_curves
+from .plots import ACCENT, MUTED, SECOND, drawing, to_percent
 from .suggest import Choice, suggest
 
 WAYS = ("suggested", "random")
@@ -217,5 +217,17 @@ def draw_curves(found: Simulation) -> Any:
     RETURNS (Figure): The figure.
     RAISES (ImportError): If matplotlib is not installed.
     """
-    lines = {way: [[one[3:] for one in curve] for curve in found.curves(way)] for way in WAYS}
-    return learning_curves(lines, found.goal, ylabel=found.measure)
+    with drawing() as figure_class:
+        figure = figure_class(figsize=(5.2, 3.6), layout="constrained")
+        axes = figure.add_subplot()
+        axes.axhline(found.goal, color=MUTED, linewidth=0.8, linestyle=(0, (4, 3)))
+        for way, colour in zip(WAYS, (ACCENT, SECOND)):
+            for i, curve in enumerate(found.curves(way)):
+                points = zip(*[one[3:] for one in curve])
+                name = None if i else way
+                axes.plot(*points, color=colour, linewidth=1.0, marker=".", label=name)
+        axes.set(xlabel="annotated tokens", ylabel=f"{found.measure} (%)")
+        axes.yaxis.set_major_formatter(to_percent)
+        axes.grid(axis="y")
+        axes.legend(loc="lower right", frameon=False, fontsize=8)
+        return figure

@@ -245,7 +245,7 @@ def precision_recall(
             ylim=_limits([precision for precision, _ in seen]),
         )
         for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_formatter(_percent)
+            axis.set_major_formatter(to_percent)
         _draw_lines_of_equal_f(axes)
         for (name, points), colour in zip(curves.items(), (ACCENT, SECOND)):
             _, precision, recall = zip(*points)
@@ -280,9 +280,9 @@ def _draw_lines_of_equal_f(axes: Any) -> None:
         _annotate(axes, name, (1.005, float(precision[-1])), MUTED, va="center")
 
 
-def _percent(share: float, place: int) -> str:
+def to_percent(share: float, place: int) -> str:
     """The label of a tick of an axis of shares."""
-    return f"{100 * share:g}"
+    return f"{100 * share:.4g}"
 
 
 def _label_points(axes: Any, points: Points, colour: str) -> None:
@@ -382,30 +382,3 @@ def wilson(share: float, n: int, z: float = 1.96) -> Tuple[float, float]:
     middle = share + z * z / (2 * n)
     reach = z * sqrt(share * (1 - share) / n + z * z / (4 * n * n))
     return (middle - reach) / (1 + z * z / n), (middle + reach) / (1 + z * z / n)
-
-
-def learning_curves(
-    curves: Mapping[str, Sequence[Sequence[Tuple[float, float]]]], goal: float, *, ylabel: str
-) -> Any:
-    """Plot scores by annotated tokens.
-
-    curves (Mapping[str, Sequence]): For one or two ways to choose docs, the curves: points of
-        tokens and score.
-    goal (float): A score to mark.
-    ylabel (str): The name of the score.
-    RETURNS (Figure): The figure.
-    RAISES (ImportError): If matplotlib is not installed.
-    """
-    with drawing() as figure_class:
-        figure = figure_class(figsize=(5.2, 3.6), layout="constrained")
-        axes = figure.add_subplot()
-        axes.axhline(goal, color=MUTED, linewidth=0.8, linestyle=(0, (4, 3)))
-        for (way, points_of), colour in zip(curves.items(), (ACCENT, SECOND)):
-            for i, points in enumerate(points_of):
-                name = None if i else way
-                axes.plot(*zip(*points), color=colour, linewidth=1.0, marker=".", label=name)
-        axes.set(xlabel="annotated tokens", ylabel=f"{ylabel} (%)")
-        axes.yaxis.set_major_formatter(_percent)
-        axes.grid(axis="y")
-        axes.legend(loc="lower right", frameon=False, fontsize=8)
-        return figure
