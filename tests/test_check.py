@@ -91,8 +91,8 @@ def messages(findings: List[Finding]) -> List[str]:
 def test_what_is_wrong_with_labels() -> None:
     result = found([example(["B-river", *TAGS[1:]])])
     assert messages(result.findings) == [
-        "warning train: river: 1 entities, fewer than 20",
-        "warning dev: river: no entity: its scores are unknown",
+        "warning train: labels of fewer than 20 entities: river (1)",
+        "warning dev: labels of no entity, their scores are unknown: river",
     ]
     result = found([], given=["city"])
     assert [f.message for f in result.findings if f.places and f.corpus == "train"] == [
@@ -141,6 +141,60 @@ def test_costs_and_trees_that_don_t_fit() -> None:
     result = look(nlp.get_pipe("ner"), {"train": batch, "dev": batch})
     errors = [f.message for f in result.findings if f.severity == "error"]
     assert len(errors) == 2 and "'country'" in errors[0] and "'river'" in errors[1]
+
+
+def test_repeated_findings_are_one() -> None:
+    result = found([example(["B-river", *TAGS[1:]]), example(["B-lake", *TAGS[1:]])])
+    few, unknown = (f.message for f in result.findings if f.message.startswith("labels of"))
+    assert few == "labels of fewer than 20 entities: lake (1), river (1)"
+    assert unknown.endswith(": lake, river")
+
+
+def test_sentences_joined_by_another_converter() -> None:
+    """spaCy's converter makes one sentence of those with white space between them."""
+    long = example(["O"] * 500, ["word"] * 500)
+    assert not found([long]).findings
+    for token in long.reference[1:]:
+        token.is_sent_start = False
+    (finding,) = found([long]).findings
+    assert "500 tokens or more are one sentence" in finding.message
+    assert [place.doc for place in finding.places] == [20]
+    long.reference[250].is_sent_start = True
+    assert not found([long]).findings
+
+
+def test_labels_cut_by_another_converter() -> None:
+    batch = [example(["B-C", "O", "O", "B-SC", "O"], [*WORDS[:-1], f"{i}"]) for i in range(20)]
+    result = look(NLP.get_pipe("ner"), {"train": batch, "dev": batch[:1]})
+    assert any("all labels are very short: C, SC" in f.message for f in result.findings)
+
+
+def checked_columns(tmp_path: Path, columns: str) -> Any:
+    (tmp_path / "corpus.conll").write_text(columns, encoding="utf8")
+    config = tmp_path / "config.cfg"
+    text = CONFIG.format(corpus=tmp_path / "corpus.conll")
+    text += "\n[corpora]\n"
+    for corpus in ("train", "dev"):
+        text += f'\n[corpora.{corpus}]\n@readers = "spacy_costner.read.v1"\n'
+        text += f"path = ${{paths.{corpus}}}\n"
+    config.write_text(text, encoding="utf8")
+    return run("check", config)
+
+
+def test_what_the_reader_finds(tmp_path: Path) -> None:
+    result = checked_columns(tmp_path, "In O\nOslo LOC\nLima LOC\n \nIn O\nRome LOC\n")
+    assert "tags have no prefixes such as B-" in result.output
+    result = checked_columns(tmp_path, "In O\nOslo I-LOC\nLima B-LOC\n \nIn O\nRome B-LOC\n" * 9)
+    assert "tags don't fit" in result.output and result.output.count("tags don't fit") == 2
+
+
+def test_the_end_is_a_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = "In O\nOslo B-LOC\n\n" * 20
+    assert "\nno errors, no warnings" in checked_columns(tmp_path, columns).output
+    monkeypatch.setattr("spacy_costner.commands.check.native_of", lambda name: None)
+    result = checked_columns(tmp_path, columns)
+    assert "warning: installation: compiled code of chain and sparse is missing" in result.output
+    assert result.output.rstrip().endswith("no errors, 1 warning")
 
 
 def test_command_line(tmp_path: Path) -> None:

@@ -14,12 +14,13 @@ from spacy_costner.commands.plots import require_matplotlib
 
 README = Path(__file__).parent.parent / "README.md"
 SECTION = "\n## From your data to a pipeline\n"
+NEXT = "\n### Costs and aims\n"
 NAMES = ["Oslo", "Lima", "Rome", "Cairo", "Quito", "Paris", "Delhi", "Tunis"]
 
 
 def commands() -> List[str]:
-    """The commands between the heading and the next one, but for installations."""
-    section = README.read_text(encoding="utf8").split(SECTION)[1].split("\n##")[0]
+    """The commands between the two headings, but for installations."""
+    section = README.read_text(encoding="utf8").split(SECTION)[1].split(NEXT)[0]
     blocks = re.findall(r"```bash\n(.*?)```", section, flags=re.DOTALL)
     lines = "".join(blocks).splitlines()
     return [line for line in lines if not line.startswith("pip install")]
@@ -56,5 +57,7 @@ def test_commands_lead_from_raw_data_to_a_package(tmp_path: Path) -> None:
         shown += done.stdout
     assert shown.count("3 columns, separated by blanks, IOB1 tags") == 3
     assert re.search(r"NER F +(9\d|100)\.", shown)
+    assert re.search(r"dev: F (9\d|100)\.", shown)
+    assert re.search(r"threshold \S+: P \S+ -> \S+, R \S+ -> \S+, F \S+ -> \S+\n", shown)
     assert (tmp_path / "report.html").stat().st_size > 10_000
     assert len(list(tmp_path.glob("packages/*/dist/*.tar.gz"))) == 1

@@ -337,9 +337,9 @@ def test_the_table_has_means() -> None:
         for way in ("all", "suggested", "random")
     ]
     text = describe_simulation(Simulation("F", 0.798, rounds))
-    assert "Docs for F of at least 0.7980" in text
+    assert "Docs for F of at least 79.80" in text
     assert [line.split() for line in text.splitlines() if "mean" in line] == [
-        [way, "mean", "150", "900", "0.8000"] for way in ("all", "suggested", "random")
+        [way, "mean", "150", "900", "80.00"] for way in ("all", "suggested", "random")
     ]
 
 

@@ -327,6 +327,6 @@ def test_command_line(experiment: Experiment, tmp_path: Path) -> None:
     given = partial(run, "fit", path, "--output", tmp_path / "fitted", "--c2", 0.01)
     result = given("--sampled", 1000)
     assert result.exit_code == 0, result.output
-    assert "converged" in result.output and "dev: F 1.0000" in result.output
+    assert "converged" in result.output and "dev: F 100.00" in result.output
     result = given("--sampled", 1)
     assert result.exit_code == 1 and "at least 2 paths" in result.output

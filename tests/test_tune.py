@@ -134,7 +134,7 @@ def test_the_scores_in_the_meta_are_those_of_the_tuned_pipeline(
 
 @pytest.fixture
 def drawn() -> Tuning:
-    return Tuning("threshold", POINTS, POINTS[2])
+    return Tuning("threshold", POINTS, POINTS[2], POINTS[0])
 
 
 def test_curve_is_drawn(drawn: Tuning, tmp_path: Path) -> None:

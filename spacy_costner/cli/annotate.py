@@ -1,16 +1,15 @@
 """`python -m spacy costner annotate`."""
 
-import json
-import sys
 from pathlib import Path
 from typing import Annotated, List
 
 import typer
-from tqdm import tqdm
 from typer import Argument, Option
 
 from ..commands.annotate import Columns, Plan, Settings, Summary, annotate_files
-from .options import CodeOption, GpuOption, ModelArg, errors_shown
+from ..progress import progress
+from .options import CodeOption, GpuOption, ModelArg
+from .output import JsonOption, errors_shown, print_result
 
 SHOWN = 5
 """Errors that are printed."""
@@ -38,7 +37,7 @@ def annotate_cli(
     on_error: Annotated[
         str, Option("--on-error", help="What a doc that fails does: row, in the output, or raise")
     ] = Settings().on_error,
-    print_json: Annotated[bool, Option("--json", help="Print the result as JSON")] = False,
+    print_json: JsonOption = False,
     use_gpu: GpuOption = -1,
     code_path: CodeOption = None,
 ) -> None:
@@ -50,11 +49,11 @@ def annotate_cli(
     code = None if code_path is None else str(code_path)
     columns = Columns(text, id_name)
     settings = Settings(form, columns, with_text, on_error, use_gpu, code)
-    with errors_shown(), tqdm(desc="annotate", unit="part") as bar:
+    with errors_shown(), progress(desc="annotate", unit="part") as bar:
         n_tokens = n_failed = 0
 
         def on_plan(planned: Plan) -> None:
-            bar.write(describe_plan(planned), file=sys.stderr)
+            typer.echo(describe_plan(planned), err=True)
             bar.reset(planned.changed + planned.new)
 
         def on_part(entry: dict) -> None:
@@ -74,8 +73,7 @@ def annotate_cli(
             on_plan=on_plan,
             on_part=on_part,
         )
-    typer.echo(json.dumps(summary.as_json()) if print_json else describe(summary))
-    typer.echo(f"Written to {output_path}", err=print_json)
+    print_result(summary.as_json(), describe(summary), print_json, output_path)
     if summary.errors:
         raise typer.Exit(1)
 

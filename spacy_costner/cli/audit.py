@@ -1,6 +1,5 @@
 """`python -m spacy costner audit`."""
 
-import json
 from functools import partial
 from pathlib import Path
 from typing import Annotated, List, Optional
@@ -9,17 +8,18 @@ import typer
 from spacy.cli._util import import_code, show_validation_error
 from spacy.tokens import Doc
 from spacy.util import load_config, load_model_from_config
-from tqdm import tqdm
 from typer import Argument, Option
 
 from ..commands.audit import Audit, audit, correct, page, suspect_to_task
 from ..commands.audit.tasks import describe
 from ..commands.convert import check_suffix, write_corpus
 from ..metrics import text_table
+from ..progress import progress
 from ..readers import read_docs, task_to_json, write_tasks
 from ..saving import check_file, save_file
 from ..settings import check_overrides
-from .options import CodeOption, errors_shown, read_overrides
+from .options import CodeOption, read_overrides
+from .output import JsonOption, errors_shown, print_result
 
 N_SHOWN = 10
 """Number of places that are printed."""
@@ -49,7 +49,7 @@ def audit_cli(
         Optional[int],
         Option("--shuffle", help="Random seed of the folds", show_default="blocks of docs"),
     ] = None,
-    as_json: Annotated[bool, Option("--json", help="Print the result as JSON")] = False,
+    print_json: JsonOption = False,
     code_path: CodeOption = None,
 ) -> None:
     """
@@ -69,9 +69,9 @@ def audit_cli(
         config = load_config(config_path, overrides=overrides, interpolate=False)
         docs = list(read_docs(load_model_from_config(config, auto_fill=True), corpus_path))
         if apply_path is not None:
-            apply_cli(docs, apply_path, output_path, as_json)
+            apply_cli(docs, apply_path, output_path, print_json)
             return
-        with tqdm(desc="audit", unit="fold", total=n_folds) as bar:
+        with progress(desc="audit", unit="fold", total=n_folds) as bar:
             found = audit(
                 config, docs, n_folds=n_folds, n_seeds=n_seeds, seed=seed, on_fold=bar.update
             )
@@ -82,34 +82,27 @@ def audit_cli(
         if html_path is not None:
             html = page(found.suspects, docs, str(corpus_path))
             save_file(html_path, partial(Path.write_text, data=html, encoding="utf8"))
-    if as_json:
-        result = {**found._asdict(), "suspects": [task_to_json(task) for task in tasks]}
-        typer.echo(json.dumps(result, ensure_ascii=False))
-    else:
-        show(found, docs)
-    for path in filter(None, (output_path, html_path)):
-        typer.echo(f"Written to {path}", err=as_json)
+    result = {**found._asdict(), "suspects": [task_to_json(task) for task in tasks]}
+    print_result(result, describe_audit(found, docs), print_json, output_path, html_path)
 
 
-def apply_cli(docs: List[Doc], path: Path, output_path: Optional[Path], as_json: bool) -> None:
+def apply_cli(docs: List[Doc], path: Path, output_path: Optional[Path], print_json: bool) -> None:
     """Write the corrected corpus."""
     if output_path is None:
         raise ValueError("audit: output: expected the corrected corpus with --apply, got none")
     check_suffix(output_path)
     numbers = correct(docs, path)
     write_corpus(output_path, docs)
-    if as_json:
-        typer.echo(json.dumps(numbers))
-    else:
-        typer.echo("\n".join(f"{n} {name}" for name, n in numbers.items()))
-    typer.echo(f"Written to {output_path}", err=as_json)
+    lines = [f"{n} {name}" for name, n in numbers.items()]
+    print_result(numbers, "\n".join(lines), print_json, output_path)
 
 
-def show(found: Audit, docs: List[Doc]) -> None:
-    """Print how many places there are of each kind, and the first of them."""
-    typer.echo(f"{found.docs:,} docs, {found.tokens:,} tokens, {found.entities:,} entities\n")
-    typer.echo(text_table([["kind", "places"], *found.kinds.items()]) + "\n")
+def describe_audit(found: Audit, docs: List[Doc]) -> str:
+    """How many places there are of each kind, and the first of them."""
+    lines = [f"{found.docs:,} docs, {found.tokens:,} tokens, {found.entities:,} entities", ""]
+    lines += [text_table([["kind", "places"], *found.kinds.items()]), ""]
     for suspect in found.suspects[:N_SHOWN]:
         probs = f"{suspect.prob_annotated:.2f} -> {suspect.prob_suggested:.2f}"
         change = describe(suspect, docs[suspect.doc])
-        typer.echo(f"{suspect.kind:15} doc {suspect.doc:<6} {probs}  {change}")
+        lines.append(f"{suspect.kind:15} doc {suspect.doc:<6} {probs}  {change}")
+    return "\n".join(lines)

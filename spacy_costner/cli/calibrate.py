@@ -2,7 +2,6 @@
 
 from typing import Annotated
 
-import typer
 from typer import Option
 
 from ..commands.calibrate import Calibration, calibrate
@@ -15,9 +14,9 @@ from .options import (
     ModelArg,
     NameOption,
     OutputOption,
-    errors_shown,
     load,
 )
+from .output import JsonOption, errors_shown, print_result
 
 
 def calibrate_cli(
@@ -28,6 +27,7 @@ def calibrate_cli(
     per_label: Annotated[
         bool, Option("--per-label", help="Fit a temperature for each label")
     ] = False,
+    print_json: JsonOption = False,
     use_gpu: GpuOption = -1,
     code_path: CodeOption = None,
 ) -> None:
@@ -41,26 +41,16 @@ def calibrate_cli(
         nlp, examples = load(model, dev_path, use_gpu, code_path)
         result = calibrate(nlp, examples, name=name, per_label=per_label, source=str(dev_path))
         save_folder(output_path, nlp.to_disk)
-    show(result)
-    typer.echo(f"Saved to {output_path}")
+    print_result(result, describe(result), print_json, output_path)
 
 
-def show(result: Calibration) -> None:
-    """Print the temperatures, and confidence compared with precision."""
-    typer.echo(f"temperature: {result.temperature.overall:.3f}")
-    for label, temperature in result.temperature.labels.items():
-        typer.echo(f"  {label}: {temperature:.3f}")
+def describe(result: Calibration) -> str:
+    """The temperatures, and confidence compared with the share of entities that are right."""
     rows = [
-        [
-            f"{row['from']:.1f} to {row['to']:.1f}",
-            row["n"],
-            f"{row['confidence']:.3f}",
-            f"{row['right']:.3f}",
-        ]
+        [f"{row['from']:.1f} to {row['to']:.1f}", row["n"], row["confidence"], row["right"]]
         for row in result.reliability
         if row["n"]
     ]
-    typer.echo("\n" + text_table([["confidence", "entities", "mean", "precision"], *rows]))
-    typer.echo(
-        f"\nexpected calibration error: {result.error:.4f}, before: {result.error_before:.4f}"
-    )
+    labels = [f"  {label}: {t:.3f}" for label, t in result.temperature.labels.items()]
+    table = text_table([["confidence", "entities", "mean", "right"], *rows])
+    return "\n".join([f"{table}\n", result.describe(), *labels])

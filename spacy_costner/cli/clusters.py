@@ -1,17 +1,15 @@
 """`python -m spacy costner clusters`."""
 
-import json
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Dict, List
 
 import numpy
-import typer
-from tqdm import tqdm
 from typer import Argument, Option
 
 from ..commands.clusters import SIZES, Learned, clusters
-from .options import errors_shown
+from ..progress import progress
+from .output import JsonOption, errors_shown, print_result
 
 N_CLUSTERS, N_WORDS = 4, 6
 """Clusters that are shown of each number of clusters, and words of each."""
@@ -34,7 +32,7 @@ def clusters_cli(
     lang: Annotated[
         str, Option("--lang", "-l", help="Language of the tokenizer for texts without tokens")
     ] = "xx",
-    as_json: Annotated[bool, Option("--json", help="Print the result as JSON")] = False,
+    print_json: JsonOption = False,
 ) -> None:
     """
     Learn clusters of words from text, as features of a linear model: words that occur beside
@@ -46,16 +44,15 @@ def clusters_cli(
             raise ValueError(f"clusters: sizes: expected numbers such as 64,256, got {sizes!r}")
         numbers = [int(size) for size in sizes.split(",")]
         settings = {"sizes": numbers, "min_count": min_count, "dim": dim, "seed": seed}
-        watch = partial(tqdm, desc="clusters", unit="sent")
+        watch = partial(progress, desc="clusters", unit="sent")
         learned = clusters(input_paths, output_path, lang=lang, watch=watch, **settings)
     found = summary(learned)
-    if as_json:
-        typer.echo(json.dumps({**found, "path": str(output_path)}, ensure_ascii=False))
-        return
-    typer.echo(f"{learned.n_tokens:,} tokens, {len(learned.words):,} words in clusters\n")
     rows = [(size, " ".join(words)) for size, some in found["examples"].items() for words in some]
-    typer.echo("\n".join(f"{size:>6}  {words}" for size, words in [("of", "examples"), *rows]))
-    typer.echo(f"\nSaved to {output_path}")
+    lines = [f"{size:>6}  {words}" for size, words in [("of", "examples"), *rows]]
+    counts = f"{learned.n_tokens:,} tokens, {len(learned.words):,} words in clusters\n"
+    print_result(
+        {**found, "path": output_path}, "\n".join([counts, *lines, ""]), print_json, output_path
+    )
 
 
 def summary(learned: Learned) -> Dict[str, Any]:

@@ -9,7 +9,10 @@ from typer import Argument, Option
 
 from ..commands.compare import compare, describe
 from ..commands.comparison import table
-from .options import CodeOption, GpuOption, errors_shown, read_overrides
+from .options import CodeOption, GpuOption, read_overrides
+from .output import JsonOption, errors_shown, print_result
+
+GO_ON = "Finished trainings are kept: run the same command again to continue."
 
 
 def compare_cli(
@@ -27,6 +30,7 @@ def compare_cli(
     seeds: Annotated[str, Option("--seeds", "-s", help="Comma-separated random seeds")] = "0",
     n_samples: Annotated[int, Option("--samples", help="Number of bootstrap samples")] = 10_000,
     jobs: Annotated[int, Option("--jobs", "-j", help="Number of parallel trainings")] = 1,
+    print_json: JsonOption = False,
     use_gpu: GpuOption = -1,
     code_path: CodeOption = None,
 ) -> None:
@@ -40,7 +44,7 @@ def compare_cli(
     The last two columns are p-values of the differences in F and in cost from the first
     loss (paired bootstrap over docs, two-sided).
     """
-    with errors_shown():
+    with errors_shown(GO_ON):
         rows = compare(
             config_path,
             [Path(path.strip()) for path in losses.split(",")],
@@ -52,7 +56,8 @@ def compare_cli(
             jobs=jobs,
             use_gpu=use_gpu,
             code_path=code_path,
-            on_end=lambda name, ended: typer.echo(describe(name, ended)),
+            on_end=lambda name, ended: typer.echo(describe(name, ended), err=print_json),
             on_objection=partial(typer.echo, err=True),
         )
-    typer.echo(f"\n{table(rows)}\n\nWritten to {output_path / 'comparison.json'}")
+    result = {"losses": [row.as_json() for row in rows]}
+    print_result(result, f"\n{table(rows)}\n", print_json, output_path / "comparison.json")

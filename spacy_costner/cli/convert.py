@@ -3,12 +3,11 @@
 from pathlib import Path
 from typing import Annotated, Optional
 
-import typer
 from typer import Argument, Option
 
 from ..commands.convert import convert, describe_conversion
 from ..readers import ReadOptions
-from .options import errors_shown
+from .output import JsonOption, errors_shown, print_result
 
 
 def convert_cli(
@@ -37,6 +36,7 @@ def convert_cli(
     lang: Annotated[
         str, Option("--lang", "-l", help="Language of the tokenizer for texts without tokens")
     ] = "xx",
+    print_json: JsonOption = False,
 ) -> None:
     """
     Convert an annotated corpus, and show what it contains. The format is found from the content:
@@ -48,4 +48,6 @@ def convert_cli(
     options = ReadOptions(n_sents, column, names, incorrect_spans_key, doc_id)
     with errors_shown():
         found = convert(input_path, output_path, options=options, lang=lang)
-    typer.echo(f"{describe_conversion(found)}\nWritten to {output_path}")
+    of_files = {name: getattr(found.found, name) for name in ("formats", "schemes", "problems")}
+    result = {**found._asdict(), "found": of_files}
+    print_result(result, describe_conversion(found), print_json, output_path)

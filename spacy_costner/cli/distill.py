@@ -1,23 +1,20 @@
 """`python -m spacy costner distill`."""
 
-import json
-from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Callable, Iterator, List, Optional, Tuple
+from typing import Annotated, List, Optional, Tuple
 
 import typer
 from spacy.cli._util import import_code, setup_gpu, show_validation_error
 from spacy.util import load_config
-from tqdm import tqdm
 from typer import Argument, Option
 
 from ..commands.distill import Distilled, Options, distill
 from ..metrics import text_table
+from ..progress import progress
 from ..settings import check_overrides
-from ..training import Step
-from .fit import show_step
-from .options import CodeOption, GpuOption, errors_shown, read_overrides
+from .options import CodeOption, GpuOption, read_overrides
+from .output import JsonOption, errors_shown, print_result
 
 
 def distill_cli(
@@ -50,7 +47,7 @@ def distill_cli(
     n_seeds: Annotated[
         int, Option("--seeds", help="Train a linear student so many times: see `fit`", min=1)
     ] = 1,
-    as_json: Annotated[bool, Option("--json", help="Print the result as JSON")] = False,
+    print_json: JsonOption = False,
     use_gpu: GpuOption = -1,
     code_path: CodeOption = None,
 ) -> None:
@@ -68,18 +65,12 @@ def distill_cli(
     with errors_shown(), show_validation_error(config_path, hint_fill=False):
         check_overrides(load_config(config_path, interpolate=False), overrides)
         config = load_config(config_path, overrides=overrides, interpolate=False)
-        with progress_bars() as (on_answers, on_epoch):
+        with progress(desc="teacher", unit="doc") as bar:
             teachers = [teacher, *(others or ())]
             result = distill(
-                teachers,
-                config,
-                raw_paths,
-                output_path,
-                options,
-                on_answers=on_answers,
-                on_epoch=on_epoch,
+                teachers, config, raw_paths, output_path, options, on_answers=bar.update
             )
-    typer.echo(json.dumps(result.to_json()) if as_json else describe(result))
+    print_result(result.to_json(), describe(result), print_json, result.path)
 
 
 def split_overrides(arguments: List[str]) -> Tuple[List[Path], List[str]]:
@@ -97,30 +88,12 @@ def split_overrides(arguments: List[str]) -> Tuple[List[Path], List[str]]:
     return paths, settings
 
 
-@contextmanager
-def progress_bars() -> Iterator[Tuple[Callable[[int], Any], Callable[[Step], None]]]:
-    """Show the docs that the teacher has annotated and then the epochs of the student."""
-    bars = [tqdm(desc="teacher", unit="doc")]
-
-    def on_epoch(step: Step) -> None:
-        if len(bars) == 1:
-            bars[0].close()
-            bars.append(tqdm(desc="student", unit="epoch"))
-        show_step(bars[1], step)
-
-    try:
-        yield bars[0].update, on_epoch
-    finally:
-        for bar in bars:
-            bar.close()
-
-
 def describe(result: Distilled) -> str:
     """The result as text, with a table."""
     rows = [
         [
             row.name,
-            *(f"{value:.4f}" for value in row[1:4]),
+            *(f"{100 * value:.2f}" for value in row[1:4]),
             f"{row.tokens_per_second:,.0f}",
             f"{row.megabytes:.1f}",
         ]
@@ -130,5 +103,4 @@ def describe(result: Distilled) -> str:
     return (
         f"{result.n_docs:,} docs with {result.n_entities:,} entities of the teacher{missing}\n\n"
         + text_table([["dev", "P", "R", "F", "tokens/s", "MB"], *rows])
-        + f"\n\nSaved to {result.path}"
     )

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Annotated, Optional
 
 import srsly
-import typer
 from spacy.cli._util import import_code
 from spacy.util import load_model
 from typer import Option
@@ -13,7 +12,10 @@ from ..commands.explain import as_text, draw_transitions, explain
 from ..commands.plots import save
 from ..saving import check_file
 from .deprecated import old_option
-from .options import CodeOption, ModelArg, NameOption, errors_shown
+from .options import CodeOption, ModelArg, NameOption
+from .output import errors_shown, print_result
+
+TERMINAL = Path("-")
 
 
 def explain_cli(
@@ -25,7 +27,9 @@ def explain_cli(
     n_features: Annotated[
         int, Option("--features", "-n", help="Number of features to show per tag and token", min=1)
     ] = 10,
-    json_path: Annotated[Optional[Path], Option("--json", help="Output JSON file")] = None,
+    json_path: Annotated[
+        Optional[Path], Option("--json", help="Output JSON file, or - for the terminal")
+    ] = None,
     plot_path: Annotated[
         Optional[Path],
         Option("--plot", help="Output file for a plot of transition weights (requires matplotlib)"),
@@ -39,14 +43,14 @@ def explain_cli(
     """
     plot_path = picture_path or plot_path
     with errors_shown():
-        for path in (json_path, plot_path):
+        print_json = json_path == TERMINAL
+        file_path = None if print_json else json_path
+        for path in (file_path, plot_path):
             check_file(path, [model])
         import_code(code_path)
         found = explain(load_model(model), name=name, text=text, n_features=n_features)
-        typer.echo(as_text(found))
-        if json_path is not None:
-            srsly.write_json(json_path, found.to_dict())
-            typer.echo(f"Written to {json_path}")
+        if file_path is not None:
+            srsly.write_json(file_path, found.to_dict())
         if plot_path is not None:
             save(draw_transitions(found.transitions, title="Transition weights"), plot_path)
-            typer.echo(f"Plot saved to {plot_path}")
+    print_result(found, as_text(found), print_json, file_path, plot_path)

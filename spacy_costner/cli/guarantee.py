@@ -2,13 +2,11 @@
 
 from typing import Annotated, Optional
 
-import srsly
-import typer
-from tqdm import tqdm
 from typer import Option
 
 from ..commands.guarantee import Guarantee, Terms, guarantee
 from ..metrics import text_table
+from ..progress import progress
 from ..saving import check_folder, save_folder
 from .options import (
     CodeOption,
@@ -17,9 +15,9 @@ from .options import (
     ModelArg,
     NameOption,
     OutputOption,
-    errors_shown,
     load,
 )
+from .output import JsonOption, errors_shown, print_result
 
 
 def guarantee_cli(
@@ -50,7 +48,7 @@ def guarantee_cli(
     most: Annotated[
         Optional[int], Option("--most", help="With --by entity: most entities that a doc may have")
     ] = None,
-    as_json: Annotated[bool, Option("--json", help="Print the result as JSON")] = False,
+    print_json: JsonOption = False,
     use_gpu: GpuOption = -1,
     code_path: CodeOption = None,
 ) -> None:
@@ -64,21 +62,16 @@ def guarantee_cli(
         check_folder(output_path)
         terms.check()
         nlp, examples = load(model, docs_path, use_gpu, code_path)
-        with tqdm(desc="guarantee", unit="doc", total=len(examples)) as bar:
+        with progress(desc="guarantee", unit="doc", total=len(examples)) as bar:
             result = guarantee(
                 nlp, examples, terms, name=name, source=str(docs_path), on_docs=bar.update
             )
         save_folder(output_path, nlp.to_disk)
-    if as_json:
-        parts = [part._asdict() for part in result.parts]
-        typer.echo(srsly.json_dumps({**result._asdict(), "parts": parts}, indent=2))
-    else:
-        show(result)
-    typer.echo(f"Saved to {output_path}", err=as_json)
+    print_result(result, describe(result), print_json, output_path)
 
 
-def show(result: Guarantee) -> None:
-    """Print what is promised, and on what."""
+def describe(result: Guarantee) -> str:
+    """What is promised, and on what."""
     rows = [
         [
             part.label or "all",
@@ -92,13 +85,12 @@ def show(result: Guarantee) -> None:
         for part in result.parts
     ]
     header = ["label", "docs", "entities", "threshold", "spans/entity", "reachable", "docs needed"]
-    typer.echo(text_table([header, *rows]))
+    lines = [text_table([header, *rows])]
     counts = result.promise["not_counted"].items()
     if not_counted := [f"{n:,} {reason}" for reason, n in counts if n]:
-        typer.echo(f"\nnot counted: {', '.join(not_counted)}")
-    for note in result.notes:
-        typer.echo(f"note: {note}")
-    typer.echo(f"\n{in_words(result)}")
+        lines.append(f"\nnot counted: {', '.join(not_counted)}")
+    lines += [f"note: {note}" for note in result.notes]
+    return "\n".join([*lines, f"\n{in_words(result)}"])
 
 
 def in_words(result: Guarantee) -> str:

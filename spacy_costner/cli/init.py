@@ -23,7 +23,7 @@ from ..commands.init import (
     write_config,
 )
 from ..saving import save_file
-from .options import errors_shown
+from .output import errors_shown
 
 TERMINAL = Path("-")
 
@@ -208,8 +208,8 @@ def command_line(ctx: typer.Context) -> str:
     for param in ctx.command.params:
         name = param.name or ""
         source, value = ctx.get_parameter_source(name), ctx.params[name]
-        if source is None or source.name != "COMMANDLINE":
+        if source is None or source.name != "COMMANDLINE" or value is None:
             continue
         options = [] if param.param_type_name == "argument" else [param.opts[0]]
         words += options if value is True else [*options, str(value)]
-    return f"python -m spacy costner init {shlex.join(words)}"
+    return f"python -m spacy costner {ctx.command.name} {shlex.join([*words, *ctx.args])}"

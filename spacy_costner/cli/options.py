@@ -1,8 +1,7 @@
-"""What the commands share: arguments and options, reading them, errors."""
+"""What the commands share: arguments and options, and reading them."""
 
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Dict, Iterator, List, Optional, Tuple
+from typing import Annotated, Any, Dict, List, Optional, Tuple
 
 import typer
 from click import NoSuchOption
@@ -12,6 +11,7 @@ from spacy.training import Example
 from spacy.util import load_model
 from typer import Argument, Option
 
+from ..progress import progress
 from ..readers import make_reader
 
 ModelArg = Annotated[str, Argument(help="Trained pipeline: a package or a folder")]
@@ -25,20 +25,10 @@ CodeOption = Annotated[
 ]
 
 
-@contextmanager
-def errors_shown() -> Iterator[None]:
-    """Print errors without a traceback and exit with code 1."""
-    try:
-        yield
-    except (ValueError, ImportError, OSError) as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(1) from error
-
-
 def read_overrides(ctx: typer.Context) -> Dict[str, Any]:
     """Read the settings that a command line overrides, such as --paths.train."""
     try:
-        return parse_config_overrides(ctx.args)
+        return parse_config_overrides([*ctx.args])
     except NoSuchOption as error:  # typer may have a click of its own
         ctx.fail(error.format_message())
 
@@ -50,4 +40,4 @@ def load(
     setup_gpu(use_gpu, silent=True)
     import_code(code_path)
     nlp = load_model(model)
-    return nlp, list(make_reader(dev_path)(nlp))
+    return nlp, list(progress(make_reader(dev_path)(nlp), desc="read", unit="doc"))

@@ -10,7 +10,8 @@ from typer import Argument, Option
 from ..commands.plots import require_matplotlib
 from ..commands.report import gather, page
 from ..saving import check_file, save_file
-from .options import CodeOption, GpuOption, ModelArg, NameOption, errors_shown, load
+from .options import CodeOption, GpuOption, ModelArg, NameOption, load
+from .output import errors_shown
 
 
 def report_cli(

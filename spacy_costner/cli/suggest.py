@@ -1,16 +1,12 @@
 """`python -m spacy costner suggest`."""
 
-import json
 from pathlib import Path
 from typing import Annotated, Any, Dict, List, Optional, Sequence
 
-import typer
 from spacy.cli._util import import_code, setup_gpu
 from spacy.util import load_config, load_model, load_model_from_config
-from tqdm import tqdm
 from typer import Argument, Option
 
-from ..commands.explain import as_json
 from ..commands.learning_curve import (
     Plan,
     Round,
@@ -22,10 +18,12 @@ from ..commands.learning_curve import (
 from ..commands.plots import require_matplotlib, save
 from ..commands.suggest import Choice, Suggestion, check, suggest
 from ..metrics import text_table
+from ..progress import progress
 from ..readers import check_form, make_reader, read_texts, save_tasks
 from ..readers.files import shown
 from ..saving import check_file
-from .options import CodeOption, GpuOption, NameOption, errors_shown
+from .options import CodeOption, GpuOption, NameOption
+from .output import JsonOption, errors_shown, print_result
 
 SHOWN = 10
 """Docs that are printed."""
@@ -78,7 +76,7 @@ def suggest_cli(
     plot_path: Annotated[
         Optional[Path], Option("--plot", help="With --simulate: output file for a plot")
     ] = None,
-    print_json: Annotated[bool, Option("--json", help="Print the result as JSON")] = False,
+    print_json: JsonOption = False,
     name: NameOption = "ner",
     use_gpu: GpuOption = -1,
     code_path: CodeOption = None,
@@ -104,18 +102,17 @@ def suggest_cli(
             check_form(form, output_path)
             nlp = load_model(model)
             known = () if annotated_path is None else read_texts(nlp, annotated_path)
-            pool = tqdm(read_texts(nlp, pool_path), desc="suggest", unit="doc")
+            pool = progress(read_texts(nlp, pool_path), desc="suggest", unit="doc")
             found = suggest(nlp, pool, n, choice, name=name, annotated=known)
             save_tasks(output_path, (one.task() for one in found), form)
-            value, text = {"docs": as_rows(found)}, describe(found)
+            written: Optional[Path] = output_path
+            result: Any = {"docs": as_rows(found)}
+            text = describe(found)
         else:
             plan = Plan(start, n, share, [int(seed) for seed in seeds.split(",")])
             curves = run_simulation(model, pool_path, dev_path, plan, choice, plot_path)
-            value, text = as_json(curves), describe_simulation(curves)
-    typer.echo(json.dumps(value, ensure_ascii=False) if print_json else text)
-    for path in (output_path if dev_path is None else None, plot_path if dev_path else None):
-        if path is not None:
-            typer.echo(f"Written to {path}", err=print_json)
+            result, text, written = curves, describe_simulation(curves), plot_path
+    print_result(result, text, print_json, written)
 
 
 def run_simulation(
@@ -136,7 +133,7 @@ def run_simulation(
         nlp = load_model(model)
         config = nlp.config
     corpora = [list(make_reader(path)(nlp)) for path in (corpus_path, dev_path)]
-    with tqdm(desc="simulate", unit="training") as bar:
+    with progress(desc="simulate", unit="training") as bar:
 
         def on_round(found: Round) -> None:
             bar.set_postfix(found._asdict(), refresh=False)

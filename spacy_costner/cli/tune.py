@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Annotated, Optional
 
-import typer
 from typer import Option
 
 from ..commands.tune import Aim, Tuning, draw, tune
@@ -17,9 +16,12 @@ from .options import (
     ModelArg,
     NameOption,
     OutputOption,
-    errors_shown,
     load,
 )
+from .output import JsonOption, errors_shown, print_result
+
+N_ROWS = 10
+"""Values that are shown."""
 
 
 def tune_cli(
@@ -45,6 +47,10 @@ def tune_cli(
     plot_path: Annotated[
         Optional[Path], Option("--plot", help="Output file for a plot (requires matplotlib)")
     ] = None,
+    show_all: Annotated[
+        bool, Option("--all", help=f"Show all values, not {N_ROWS} around the best")
+    ] = False,
+    print_json: JsonOption = False,
     use_gpu: GpuOption = -1,
     code_path: CodeOption = None,
     old_parameter: Annotated[Optional[str], old_option("--dial", "-d", new="--parameter")] = None,
@@ -62,21 +68,21 @@ def tune_cli(
         aim = Aim(beta, precision, recall)
         tuning = tune(nlp, examples, name=name, parameter=parameter, aim=aim, source=str(dev_path))
         save_folder(output_path, nlp.to_disk)
-        show(tuning)
-        typer.echo(f"\nSaved to {output_path}")
         if plot_path is not None:
             draw(tuning, plot_path)
-            typer.echo(f"Plot saved to {plot_path}")
+    print_result(tuning, describe(tuning, show_all), print_json, output_path, plot_path)
 
 
-def show(tuning: Tuning) -> None:
-    """Print the scores of all values of the parameter."""
+def describe(tuning: Tuning, show_all: bool) -> str:
+    """The scores of the values around the chosen one, or of all, and those before and after."""
+    points, n_rows = tuning.points, len(tuning.points) if show_all else N_ROWS
+    begin = min(max(points.index(tuning.chosen) - n_rows // 2, 0), len(points) - n_rows)
     rows = [
         [
             f"{point.value:g}",
-            *(f"{score:.4f}" for score in (point.precision, point.recall, point.f_score())),
+            *(100 * score for score in point.scores),
             "<- chosen" if point == tuning.chosen else "",
         ]
-        for point in tuning.points
+        for point in points[max(begin, 0) :][:n_rows]
     ]
-    typer.echo(text_table([[tuning.parameter, "P", "R", "F", ""], *rows]))
+    return f"{text_table([[tuning.parameter, 'P', 'R', 'F', ''], *rows])}\n\n{tuning.describe()}"

@@ -34,6 +34,13 @@ class Calibration(NamedTuple):
     error: float
     reliability: List[Dict[str, Any]]
 
+    def describe(self) -> str:
+        """The temperature, and the calibration error before and with it."""
+        return (
+            f"temperature {self.temperature.overall:.3f}: expected calibration error "
+            f"{self.error_before:.4f} -> {self.error:.4f}"
+        )
+
 
 def calibrate(
     nlp: Language,

@@ -23,8 +23,13 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 from spacy.util import load_config, load_model_from_config, registry, resolve_dot_names
 
+from ..compiled import native_of
 from ..pipeline.component import CostSensitiveNER
 from ..pipeline.token_attrs import first_words
+from ..progress import progress
+from ..readers import Found
+from ..readers.corpus import AnyCorpus
+from ..readers.schemes import IO_WITHOUT_PREFIXES
 from ..settings import check_overrides, check_settings
 from ..tags import Tags
 from ..training.evaluation import Evaluations, count_evaluations
@@ -35,6 +40,17 @@ FEW = 20
 
 SHORT = 5
 """Docs with fewer tokens, such as numbers and headings, are often equal by chance."""
+
+LONG = 500
+"""Tokens that no sentence has."""
+
+MOST_CUT = 2
+"""Letters that are left of labels such as LOC and MISC, cut by two."""
+
+ONE_SENTENCE = (
+    f"docs of {LONG} tokens or more are one sentence. `spacy convert` doesn't know separators of "
+    "white space, and joins the sentences: use `costner convert`"
+)
 
 ERROR, WARNING = "error", "warning"
 
@@ -56,7 +72,7 @@ class Finding(NamedTuple):
     """A problem in data or config.
 
     severity (str): "error" or "warning".
-    corpus (str): "config", "train" or "dev".
+    corpus (str): "config", "train", "dev" or "installation".
     message (str): The problem and its effect.
     places (List[Place]): All places.
     """
@@ -132,11 +148,36 @@ def check(
     interpolated = nlp.config.interpolate()
     training = registry.resolve(interpolated["training"], schema=ConfigSchemaTraining)
     readers = resolve_dot_names(interpolated, [training["train_corpus"], training["dev_corpus"]])
-    corpora = {corpus: list(read(nlp)) for corpus, read in zip(("train", "dev"), readers)}
+    corpora, of_files = {}, [*_of_installation()]
+    for corpus, read in zip(("train", "dev"), readers):
+        found = Found()
+        if isinstance(read, AnyCorpus):
+            read.found = found
+        corpora[corpus] = list(progress(read(nlp), desc=f"read {corpus}", unit="doc"))
+        of_files += _of_files(corpus, found)
     init = registry.resolve(interpolated["initialize"], schema=ConfigSchemaInit)
     given = init["components"].get(name, {}).get("labels")
     evaluations = count_evaluations(training, corpora["train"], init["before_init"])
-    return look(get_component(nlp, name), corpora, given, evaluations)
+    result = look(get_component(nlp, name), corpora, given, evaluations)
+    return result._replace(findings=[*result.findings, *of_files])
+
+
+def _of_installation() -> Iterator[Finding]:
+    if missing := [name for name in ("chain", "sparse") if native_of(name) is None]:
+        message = (
+            f"compiled code of {' and '.join(missing)} is missing, slower array code runs: install "
+            "again where there is a C++ compiler"
+        )
+        yield Finding(WARNING, "installation", message, [])
+
+
+def _of_files(corpus: str, found: Found) -> Iterator[Finding]:
+    """What the reader `spacy_costner.read.v1` found in the files of a corpus."""
+    for problem in found.problems:
+        yield Finding(WARNING, corpus, problem.describe(), [])
+    if IO_WITHOUT_PREFIXES in found.schemes:
+        message = "tags have no prefixes such as B-: entities of a label that touch are read as one"
+        yield Finding(WARNING, corpus, message, [])
 
 
 def _only(names: List[str]) -> str:
@@ -197,12 +238,20 @@ def _of_config(ner: CostSensitiveNER, labels: Sequence[str]) -> Iterator[Finding
 
 
 def _of_labels(counts: Mapping[str, Counter], labels: Sequence[str]) -> Iterator[Finding]:
-    for label in labels:
-        n = counts["train"][label]
-        if n < FEW:
-            yield Finding(WARNING, "train", f"{label}: {n} entities, fewer than {FEW}", [])
-        if not counts["dev"][label]:
-            yield Finding(WARNING, "dev", f"{label}: no entity: its scores are unknown", [])
+    of_train = counts["train"]
+    if few := [f"{label} ({of_train[label]})" for label in labels if of_train[label] < FEW]:
+        message = f"labels of fewer than {FEW} entities: {', '.join(few)}"
+        yield Finding(WARNING, "train", message, [])
+    if unknown := [label for label in labels if not counts["dev"][label]]:
+        message = f"labels of no entity, their scores are unknown: {', '.join(unknown)}"
+        yield Finding(WARNING, "dev", message, [])
+    if labels and all(len(label) <= MOST_CUT for label in labels):
+        message = (
+            f"all labels are very short: {', '.join(labels)}. `spacy convert` takes two letters "
+            "off tags without a prefix such as B-: if these are not your labels, use `costner "
+            "convert`"
+        )
+        yield Finding(WARNING, "train", message, [])
 
 
 def _of_corpus(
@@ -231,6 +280,9 @@ def _of_doc(
     doc = eg.reference
     if len(doc) and not any(token.ent_iob for token in doc):
         yield WARNING, "docs without annotation of entities: they are not used", ""
+    has_sentences = len(doc) >= LONG and doc.has_annotation("SENT_START", require_complete=True)
+    if has_sentences and not (doc.to_array("SENT_START")[1:] == 1).any():
+        yield WARNING, ONE_SENTENCE, ""
     for ent in doc.ents:
         for severity, message in _of_entity(ent, ner, labels):
             yield severity, message, f"{ent.text!r} {ent.label_}"

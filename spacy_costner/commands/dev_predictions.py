@@ -13,6 +13,7 @@ from thinc.types import Array1d, Ints1d
 from ..decoding import Decoding, Posterior
 from ..pipeline.component import CostSensitiveNER
 from ..pipeline.token_attrs import read_presets, read_reference, trim
+from ..progress import progress
 from ..tags import Entities
 from ..types import map_scores
 
@@ -33,9 +34,12 @@ class DevPredictions(NamedTuple):
 
     def decode(self, decoding: Decoding) -> Entities:
         """Predict entities. Only those that count: see `counts`."""
-        found = trim(
-            decoding.decode(self.posterior, decoding.settings).entities, self.posterior.is_space
-        )
+        return self.keep(decoding.decode(self.posterior, decoding.settings).entities)
+
+    def keep(self, entities: Entities) -> Entities:
+        """What is left of decoded entities without white space, and if only those count that are
+        known."""
+        found = trim(entities, self.posterior.is_space)
         return select(found, self.counts(found))
 
     def counts(self, entities: Entities) -> Array1d:
@@ -123,7 +127,8 @@ def record_scores(nlp: Language, examples: Sequence[Example], source: str) -> No
 
 def _posterior(ner: CostSensitiveNER, docs: Sequence[Doc], batch_size: int) -> Posterior:
     """The posterior of docs, computed by batches and concatenated."""
-    batches = [ner.posterior(batch, preset=True) for batch in minibatch(docs, batch_size)]
+    seen = progress(docs, desc="predict", unit="doc")
+    batches = [ner.posterior(batch, preset=True) for batch in minibatch(seen, batch_size)]
     scores = [map_scores(to_numpy, posterior.scores) for posterior in batches]
     return Posterior(
         scores[0]._replace(

@@ -9,7 +9,7 @@ from thinc.api import to_numpy
 from thinc.types import Array1d, Floats1d, Floats2d
 
 from .. import chain
-from ..metrics import text_table
+from ..metrics import as_json, text_table
 from ..ml import SparseWeights, find_features, linear_part
 from ..pipeline.component import CostSensitiveNER
 from ..pipeline.token_attrs import read_presets
@@ -87,13 +87,6 @@ class Explanation(NamedTuple):
     def to_dict(self) -> Dict[str, Any]:
         """The explanation as JSON."""
         return as_json(self)
-
-
-def as_json(value: Any) -> Any:
-    """Named tuples, also in lists and in one another, as JSON."""
-    if hasattr(value, "_asdict"):
-        return {name: as_json(part) for name, part in value._asdict().items()}
-    return [as_json(part) for part in value] if isinstance(value, list) else value
 
 
 def explain(

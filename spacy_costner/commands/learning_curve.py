@@ -11,9 +11,10 @@ from thinc.api import Config
 
 from ..metrics import text_table
 from ..pipeline.component import CostSensitiveNER
+from ..pipeline.online import INTERRUPTED
 from ..pipeline.scorers import compare_tags
 from ..training import check_end, prepare, train_online
-from .plots import ACCENT, MUTED, SECOND, drawing
+from .plots import ACCENT, MUTED, SECOND, drawing, to_percent
 from .suggest import Choice, suggest
 
 WAYS = ("suggested", "random")
@@ -153,7 +154,8 @@ def retrain(
     config = config.copy()
     config["training"]["seed"] = seed
     ready = prepare(config, None, lambda nlp, ner: check_end(nlp), lambda nlp: examples, vocab)
-    train_online(ready)
+    if train_online(ready).reason == INTERRUPTED:
+        raise KeyboardInterrupt
     return ready.nlp, ready.ner
 
 
@@ -201,11 +203,11 @@ def describe_simulation(found: Simulation) -> str:
     rows: List[Any] = [["docs", "seed", "number", "tokens", found.measure]]
     for way in ("all", *WAYS):
         ends = [curve[-1] for curve in found.curves(way)]
-        rows += [[way, one.seed, one.docs, one.tokens, f"{one.score:.4f}"] for one in ends]
+        rows += [[way, one.seed, one.docs, one.tokens, 100 * one.score] for one in ends]
         if len(ends) > 1:
             docs, tokens, mean = numpy.mean([one[2:] for one in ends], axis=0)
-            rows.append([way, "mean", round(docs), round(tokens), f"{mean:.4f}"])
-    return f"Docs for {found.measure} of at least {found.goal:.4f}:\n\n{text_table(rows)}"
+            rows.append([way, "mean", round(docs), round(tokens), 100 * float(mean)])
+    return f"Docs for {found.measure} of at least {100 * found.goal:.2f}:\n\n{text_table(rows)}"
 
 
 def draw_curves(found: Simulation) -> Any:
@@ -221,10 +223,11 @@ def draw_curves(found: Simulation) -> Any:
         axes.axhline(found.goal, color=MUTED, linewidth=0.8, linestyle=(0, (4, 3)))
         for way, colour in zip(WAYS, (ACCENT, SECOND)):
             for i, curve in enumerate(found.curves(way)):
-                points = zip(*(one[3:] for one in curve))
+                points = zip(*[one[3:] for one in curve])
                 name = None if i else way
                 axes.plot(*points, color=colour, linewidth=1.0, marker=".", label=name)
-        axes.set(xlabel="annotated tokens", ylabel=found.measure)
+        axes.set(xlabel="annotated tokens", ylabel=f"{found.measure} (%)")
+        axes.yaxis.set_major_formatter(to_percent)
         axes.grid(axis="y")
         axes.legend(loc="lower right", frameon=False, fontsize=8)
         return figure

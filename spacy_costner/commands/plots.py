@@ -262,12 +262,14 @@ def precision_recall(
         figure = figure_class(figsize=(5.2, 4.9), layout="constrained")
         axes = figure.add_subplot()
         axes.set(
-            xlabel="recall (share of annotated entities)",
-            ylabel="precision (share of predicted entities)",
+            xlabel="recall (% of annotated entities)",
+            ylabel="precision (% of predicted entities)",
             title=title,
             xlim=_limits([recall for _, recall in seen]),
             ylim=_limits([precision for precision, _ in seen]),
         )
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter(to_percent)
         _draw_lines_of_equal_f(axes)
         labels = []
         for (name, points), colour in zip(curves.items(), (ACCENT, SECOND)):
@@ -301,8 +303,13 @@ def _draw_lines_of_equal_f(axes: Any) -> None:
         recall = numpy.linspace(max(f / (2 - f), low, 0.01), 1, 100)
         precision = f * recall / (2 * recall - f)
         axes.plot(recall, precision, color=RULE, linewidth=0.8, zorder=0)
-        name = f"F {f:.1f}" if f == 0.9 else f"{f:.1f}"
+        name = f"F {100 * f:.0f}" if f == 0.9 else f"{100 * f:.0f}"
         _annotate(axes, name, (1.005, float(precision[-1])), MUTED, va="center")
+
+
+def to_percent(share: float, place: int) -> str:
+    """The label of a tick of an axis of shares."""
+    return f"{100 * share:.4g}"
 
 
 def _label_points(axes: Any, labels: Sequence[Tuple[Tuple[float, float, float], str]]) -> None:

@@ -37,6 +37,11 @@ class Point(NamedTuple):
         """F-beta: see `metrics.f_beta`."""
         return float(f_beta(self.precision, self.recall, beta))
 
+    @property
+    def scores(self) -> Tuple[float, float, float]:
+        """Precision, recall and F."""
+        return self.precision, self.recall, self.f_score()
+
 
 class Aim(NamedTuple):
     """What to optimise: F-beta or, if one of precision and recall is required, the other.
@@ -70,11 +75,21 @@ class Tuning(NamedTuple):
     parameter (str): "threshold" or "bias".
     points (List[Point]): The scores at each value.
     chosen (Point): The best of them.
+    before (Point): The scores of the decoding that the component had. Value: NaN.
     """
 
     parameter: str
     points: List[Point]
     chosen: Point
+    before: Point
+
+    def describe(self) -> str:
+        """The chosen value, and the scores before and with it, in percent."""
+        changes = [
+            f"{name} {100 * before:.2f} -> {100 * after:.2f}"
+            for name, before, after in zip("PRF", self.before.scores, self.chosen.scores)
+        ]
+        return f"{self.parameter} {self.chosen.value:g}: {', '.join(changes)}"
 
 
 def _by_bias(dev: DevPredictions) -> Callable[[float], Entities]:
@@ -134,12 +149,15 @@ def tune(
     if parameter not in PARAMETERS:
         raise ValueError(f"parameter: expected one of {list(PARAMETERS)}, got {parameter!r}")
     examples = list(examples)
-    points = sweep(predict_dev(nlp, name, examples), parameter)
+    dev = predict_dev(nlp, name, examples)
+    points = sweep(dev, parameter)
+    decoded = get_component(nlp, name).decode(dev.posterior).entities
+    before = _point(float("nan"), dev.keep(decoded), dev)
     chosen = choose(points, aim)
     block = {"@misc": PARAMETERS[parameter].block, parameter: chosen.value, "labels": {}}
     use_decoding(nlp, name, block)
     record_scores(nlp, examples, source)
-    return Tuning(parameter, points, chosen)
+    return Tuning(parameter, points, chosen, before)
 
 
 def _default_parameter(nlp: Language, name: str) -> str:
@@ -226,7 +244,7 @@ def draw(tuning: Tuning, path: Path) -> None:
     RAISES (ImportError): If matplotlib is not installed.
     """
     point = tuning.chosen
-    scores = f"P {point.precision:.3f}, R {point.recall:.3f}, F {point.f_score():.3f}"
+    scores = ", ".join(f"{x} {100 * score:.2f}" for x, score in zip("PRF", point.scores))
     figure = precision_recall(
         {tuning.parameter: tuning.points},
         (point.precision, point.recall),

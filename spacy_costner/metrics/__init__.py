@@ -2,10 +2,11 @@
 
 from .bootstrap import Difference, bootstrap, difference, paired_differences
 from .f_score import f_beta, f_score, precision, ratio, recall
-from .table import markdown_table, mean_and_deviation, text_table
+from .table import as_json, markdown_table, mean_and_deviation, text_table
 
 __all__ = [
     "Difference",
+    "as_json",
     "bootstrap",
     "difference",
     "f_beta",

@@ -1,6 +1,8 @@
-"""Tables, in Markdown and for the terminal."""
+"""Tables, in Markdown and for the terminal; results as JSON."""
 
-from typing import List, Sequence
+from math import isfinite
+from pathlib import Path
+from typing import Any, List, Mapping, Sequence
 
 import numpy
 
@@ -34,6 +36,21 @@ def mean_and_deviation(values: Sequence[float], digits: int = 2) -> str:
     """The mean and, if there are several values, their standard deviation, for a table."""
     deviation = f" ± {numpy.std(values, ddof=1):.{digits}f}" if len(values) > 1 else ""
     return f"{numpy.mean(values):.{digits}f}{deviation}"
+
+
+def as_json(value: Any) -> Any:
+    """A result as JSON: named tuples as objects, arrays as lists, NaN and infinity as null."""
+    if hasattr(value, "_asdict"):
+        value = value._asdict()
+    if isinstance(value, Mapping):
+        return {str(name): as_json(part) for name, part in value.items()}
+    if isinstance(value, (numpy.ndarray, numpy.generic)):
+        return as_json(value.tolist())
+    if isinstance(value, (list, tuple)):
+        return [as_json(part) for part in value]
+    if isinstance(value, float) and not isfinite(value):
+        return None
+    return str(value) if isinstance(value, Path) else value
 
 
 def _text(cell: object) -> str:

@@ -8,6 +8,7 @@ from thinc.api import Optimizer
 
 from ..losses import sequential
 from ..ml import IN_SEVERAL, SparseWeights, first_pass_of, linear_part
+from ..progress import progress
 from .online import Batch
 
 if TYPE_CHECKING:
@@ -52,14 +53,17 @@ def train_first_pass(
         for text_id in seen.text_ids.tolist():
             fold_of[text_id] = fold if fold_of.get(text_id, fold) == fold else IN_SEVERAL
 
+    bar = progress(desc="first pass", unit="epoch", total=(N_FOLDS + 1) * first_pass.n_epochs)
+
     def fit(batches: List[Batch]) -> SparseWeights:
         weights = first_pass.make_weights()
         weights.allocate(len(features), len(ner.chain_tags))
-        return train(weights, batches, first_pass.n_epochs)
+        return train(weights, batches, first_pass.n_epochs, bar.update)
 
     first_pass.weights = fit(batches)
     others = [[b for j, part in enumerate(parts) if j != i for b in part] for i in range(N_FOLDS)]
     first_pass.set_folds([fit(rest) for rest in others], fold_of)
+    bar.close()
 
 
 def batch_in_order(examples: Sequence[Example], n_words: int) -> Iterator[List[Example]]:
@@ -78,12 +82,18 @@ def batch_in_order(examples: Sequence[Example], n_words: int) -> Iterator[List[E
             begin, size = i, 0
 
 
-def train(weights: SparseWeights, batches: Sequence[Batch], n_epochs: int) -> SparseWeights:
+def train(
+    weights: SparseWeights,
+    batches: Sequence[Batch],
+    n_epochs: int,
+    on_epoch: Callable[[], object] = lambda: None,
+) -> SparseWeights:
     """Train weights from 0. They become their average over the steps: see `SparseWeights`.
 
     weights (SparseWeights): The weights.
     batches (Sequence[Batch]): The batches.
     n_epochs (int): How often each is used.
+    on_epoch (Callable): Called after each epoch.
     RETURNS (SparseWeights): The same weights.
     """
     optimizer = Optimizer(0.0, use_averages=True)
@@ -95,6 +105,7 @@ def train(weights: SparseWeights, batches: Sequence[Batch], n_epochs: int) -> Sp
             gradient = sequential(*targets.to_loss_inputs(scores)).gradient
             weights.add_gradient(seen.rows, targets.collapse(gradient))
             weights.finish_update(optimizer)
+        on_epoch()
     with weights.use_params(optimizer.averages or {}):
         mean = weights.table.weights
     weights.rows[:] = mean

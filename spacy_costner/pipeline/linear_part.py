@@ -50,16 +50,21 @@ def train_linear_part(
         fold_of[text_id(eg.predicted)] = fold
     batcher = partial(minibatch_by_words, size=max(min(N_WORDS, n_words // MIN_STEPS), 1))
     parts = [batch_pieces(ner, block, batcher, random.shuffle) for block in blocks]
-    whole = _fit(ner, [batch for part in parts for batch in part])
+    n_fits = N_FOLDS + 1
+    whole = _fit(ner, [batch for part in parts for batch in part], f"linear part 1/{n_fits}")
     folds = [
-        _fit(ner, [batch for j, part in enumerate(parts) if j != i for batch in part])
+        _fit(
+            ner,
+            [batch for j, part in enumerate(parts) if j != i for batch in part],
+            f"linear part {i + 2}/{n_fits}",
+        )
         for i in range(N_FOLDS)
     ]
     weights.restart(whole)
     weights.set_folds([rows[: weights.n_features] for rows in folds], fold_of)
 
 
-def _fit(ner: "CostSensitiveNER", batches: List[Batch]) -> Floats2d:
+def _fit(ner: "CostSensitiveNER", batches: List[Batch], desc: str) -> Floats2d:
     """Train the weights from 0, and return their average. Shape: (V + K + 2, K)"""
     _, weights = linear_part(ner.model)
     weights.restart(numpy.zeros_like(weights.rows))
@@ -67,7 +72,7 @@ def _fit(ner: "CostSensitiveNER", batches: List[Batch]) -> Floats2d:
         stage.forget()
     ner.cfg["progress"] = Progress()._asdict()
     optimizer = Optimizer(0.0, use_averages=True)
-    trained = train(ner, batches, optimizer, max_epochs=weights.initial_epochs)
+    trained = train(ner, batches, optimizer, max_epochs=weights.initial_epochs, desc=desc)
     if trained.reason == INTERRUPTED:
         raise KeyboardInterrupt
     with weights.use_params(optimizer.averages or {}):

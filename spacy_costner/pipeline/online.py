@@ -8,6 +8,7 @@ from thinc.api import Optimizer
 
 from ..features import FeatureBatch
 from ..ml import find_features, score_seen
+from ..progress import progress
 from .objective import check_finite
 from .targets import Targets
 
@@ -85,6 +86,7 @@ def train(
     max_epochs: int,
     max_steps: int = 0,
     on_epoch: OnStep = ignore,
+    desc: str = "train",
 ) -> Trained:
     """Update the model with each batch, in another order in each epoch.
 
@@ -95,6 +97,7 @@ def train(
     max_epochs (int), max_steps (int): When to end; 0 for no limit. Not both 0.
     on_epoch (Callable): Called after each epoch. A KeyboardInterrupt ends training and keeps the
         weights so far.
+    desc (str): The name of the progress bar.
     RETURNS (Trained): The result.
     RAISES (ValueError): If both limits are 0.
     """
@@ -103,6 +106,8 @@ def train(
     value, n_epochs, n_steps, reason = float("nan"), 0, 0, "trained"
     n_sequences = sum(len(targets.lengths) for _, targets in batches)
     share = ner.cfg["n_examples"] / max(n_sequences, 1)
+    ends = [limit for limit in (max_steps, max_epochs * len(batches)) if limit]
+    bar = progress(desc=desc, unit="step", total=min(ends, default=0))
     try:
         while batches and (not max_epochs or n_epochs < max_epochs):
             random.shuffle(batches)
@@ -114,12 +119,16 @@ def train(
                 total += batch_value
                 n_annotated += n_tokens
                 n_steps += 1
+                bar.update()
                 if not n_epochs:
                     value = total / max(n_annotated, 1)
             value, n_epochs = total / max(n_annotated, 1), n_epochs + 1
+            bar.set_postfix(loss=f"{value:.6g}", refresh=False)
             on_epoch(Step(n_epochs, value))
     except KeyboardInterrupt:
         reason = INTERRUPTED
+    finally:
+        bar.close()
     return Trained(value, n_epochs, n_steps, reason)
 
 

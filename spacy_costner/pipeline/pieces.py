@@ -23,6 +23,7 @@ from thinc.types import Array1d, Array2d
 
 from .. import chain
 from ..features import FeatureBatch
+from ..progress import progress
 from ..tags import Tags
 from ..types import Gold
 from .online import Batch, read_batches
@@ -95,7 +96,8 @@ def read_pieces(
     most_words (int): The most tokens of a piece, if there is a place to cut.
     YIELDS (Piece): The pieces of docs with tokens, in order.
     """
-    for batch in minibatch((eg for eg in examples if len(eg.predicted)), N_DOCS):
+    seen_docs = progress(examples, desc="features", unit="doc")
+    for batch in minibatch((eg for eg in seen_docs if len(eg.predicted)), N_DOCS):
         ((seen, targets),) = read_batches(ner, [batch])
         separable = _separable(targets.gold, ner.chain_tags)
         end = 0

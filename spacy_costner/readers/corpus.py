@@ -114,6 +114,8 @@ class AnyCorpus(Corpus):
         super().__init__(path, **settings)
         self.options = options
         self.predicted: Predicted = Predicted()
+        self.found: Optional[Found] = None
+        """Gets what is found, if it is set. None: problems are warnings."""
 
     def __call__(self, nlp: Language) -> Iterator[Example]:
         """Read the corpus.
@@ -122,7 +124,7 @@ class AnyCorpus(Corpus):
         YIELDS (Example): The examples.
         RAISES (CorpusError): If a file can't be read; the message names file and line.
         """
-        docs = read_docs(nlp, self.path, self.options, predicted=self.predicted)
+        docs = read_docs(nlp, self.path, self.options, self.found, self.predicted)
         docs = islice(docs, self.limit) if self.limit >= 1 else docs
         make = self.make_examples_gold_preproc if self.gold_preproc else self.make_examples
         for eg in make(nlp, docs):

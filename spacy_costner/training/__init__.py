@@ -5,26 +5,28 @@ Online training makes the updates of `spacy train`.
 """
 
 import random
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from copy import deepcopy
 from pathlib import Path
-from typing import Any, Dict, NamedTuple, Optional, Union
+from typing import Any, Dict, List, NamedTuple, Optional, Union
 
 import numpy
 from spacy.language import Language
+from spacy.training import Example
 from thinc.api import Config
 
 from ..ml import linear_part
 from ..pipeline.component import CostSensitiveNER
 from ..pipeline.online import INTERRUPTED, OnStep, Step, Trained, ignore, read_batches, train
 from ..pipeline.pieces import batch_pieces
+from ..progress import progress
 from ..types import Progress
 from .conjugate import solve
 from .convergence import Minimum
 from .examples import AllExamples
 from .lbfgs import minimise, scipy_minimize
 from .objective import TotalLoss
-from .preparation import Preparation, annotate, component_to_fit, evaluate, prepare, save
+from .preparation import Preparation, annotate, component_to_fit, prepare, save
 from .zscore import ZScoreEquations
 
 __all__ = [
@@ -59,12 +61,21 @@ class Fitted(NamedTuple):
     outcome (Union[Minimum, Trained]): The result of the training.
     n_weights (int): The weights of the model.
     scores (Dict[str, Any]): Its scores on the dev corpus.
+    ready (Preparation): The pipeline.
+    dev (List[Example]): The dev corpus; nothing if reading it was interrupted.
     """
 
     path: Path
     outcome: Union[Minimum, Trained]
     n_weights: int
     scores: Dict[str, Any]
+    ready: Preparation
+    dev: List[Example]
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether training or evaluation was interrupted."""
+        return self.outcome.reason == INTERRUPTED or not self.scores
 
 
 def fit(
@@ -111,9 +122,7 @@ def fit(
         everything = total = TotalLoss(ner, examples, c2=c2)
         minimum = minimise(total, total.read_weights(), **limits)
     everything.write_weights(minimum.vector)
-    scores = evaluate(ready.nlp, ready.dev_corpus)
-    path = save(ready, scores, minimum.value, output_path)
-    return Fitted(path, minimum, everything.weights.rows.size, scores)
+    return finish(ready, minimum, output_path)
 
 
 def fit_online(
@@ -135,9 +144,25 @@ def fit_online(
     """
     ready = prepare(config, output_path, lambda nlp, ner: check_end(nlp))
     trained = train_online(ready, n_seeds=n_seeds, on_epoch=on_epoch)
-    scores = evaluate(ready.nlp, ready.dev_corpus)
-    path = save(ready, scores, trained.value, output_path)
-    return Fitted(path, trained, linear_part(ready.ner.model)[1].rows.size, scores)
+    return finish(ready, trained, output_path)
+
+
+def finish(ready: Preparation, outcome: Union[Minimum, Trained], output_path: Path) -> Fitted:
+    """Evaluate a fitted pipeline, and save it. It is saved without scores if that is interrupted.
+
+    ready (Preparation): The pipeline.
+    outcome (Union[Minimum, Trained]): The result of its training.
+    output_path (Path): See `fit`.
+    RETURNS (Fitted): The saved pipeline and the result.
+    """
+    dev: List[Example] = []
+    scores: Dict[str, Any] = {}
+    with suppress(KeyboardInterrupt):
+        dev = list(progress(ready.dev_corpus(ready.nlp), desc="read dev", unit="doc"))
+        scores = ready.nlp.evaluate(dev)
+    path = save(ready, scores, outcome.value, output_path)
+    n_weights = linear_part(ready.ner.model)[1].rows.size
+    return Fitted(path, outcome, n_weights, scores, ready, dev)
 
 
 def train_online(ready: Preparation, *, n_seeds: int = 1, on_epoch: OnStep = ignore) -> Trained:
@@ -157,7 +182,8 @@ def train_online(ready: Preparation, *, n_seeds: int = 1, on_epoch: OnStep = ign
     while n_trained < n_seeds:
         weights.restart(start)
         ner.cfg.update(deepcopy(cfg))
-        trained = train(ner, batches, optimizer, **limits, on_epoch=on_epoch)
+        desc = f"train {n_trained + 1}/{n_seeds}" if n_seeds > 1 else "train"
+        trained = train(ner, batches, optimizer, **limits, on_epoch=on_epoch, desc=desc)
         with nlp.use_params(optimizer.averages) if optimizer.averages else nullcontext():
             total += weights.rows
         n_trained += 1
@@ -230,11 +256,11 @@ def describe_fit(fitted: Fitted) -> str:
     """Describe the result of a fit."""
     scores = fitted.scores
     parts = [
-        f"{name} {scores[key]:.4f}"
+        f"{name} {100 * scores[key]:.2f}"
         for key, name in DEV_SCORES.items()
         if scores.get(key) is not None
     ]
     return (
         f"{fitted.outcome.describe()}\n{fitted.n_weights:,} weights\n"
-        f"dev: {', '.join(parts) or 'not scored'}\nSaved to {fitted.path}"
+        f"dev: {', '.join(parts) or 'not scored'}"
     )

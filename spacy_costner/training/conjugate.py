@@ -34,7 +34,7 @@ def solve(
 
     Hestenes & Stiefel (1952).
     """
-    descent, reason = Convergence(tolerance, on_step), "converged"
+    descent, reason = Convergence(tolerance, on_step, max_iter), "converged"
     noise = 4 * (numpy.finfo(right.dtype).eps if precision is None else precision)
     residual = direction = right = right.astype("float64")
     best, value = numpy.zeros_like(right), 0.0
@@ -55,4 +55,5 @@ def solve(
             descent.add(value, float(numpy.abs(residual).max(initial=0)))
     except KeyboardInterrupt:
         reason = "interrupted"
+    descent.bar.close()
     return Minimum(best, value, len(descent), len(descent), reason)

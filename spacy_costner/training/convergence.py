@@ -1,10 +1,11 @@
 """The progress and the stopping rule of a minimisation."""
 
-from typing import List, NamedTuple
+from typing import List, NamedTuple, Optional
 
 from thinc.types import Floats1d
 
 from ..pipeline.online import OnStep, Step
+from ..progress import progress
 
 PERIOD = 10
 """Iterations over which improvement is measured; CRFsuite's default, too."""
@@ -37,16 +38,18 @@ class Minimum(NamedTuple):
 class Convergence:
     """The iterations so far."""
 
-    def __init__(self, tolerance: float, on_step: OnStep) -> None:
+    def __init__(self, tolerance: float, on_step: OnStep, max_iter: Optional[int] = None) -> None:
         """Begin.
 
         tolerance (float): Improvement counts as none when the last ten iterations made the
             value smaller by less than this share of it; CRFsuite's `delta`.
         on_step (Callable): Called after each iteration.
+        max_iter (Optional[int]): The maximum number of iterations, to show progress.
         """
         self.tolerance = tolerance
         self.on_step = on_step
         self.values: List[float] = []
+        self.bar = progress(desc="fit", unit="it", total=max_iter)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -59,6 +62,8 @@ class Convergence:
     def add(self, value: float, slope: float) -> None:
         """Record an iteration."""
         self.values.append(value)
+        self.bar.set_postfix(objective=f"{value:.6g}", slope=f"{slope:.2g}", refresh=False)
+        self.bar.update()
         self.on_step(Step(len(self.values), value, slope))
 
     @property

@@ -35,7 +35,7 @@ def minimise(
     Liu & Nocedal (1989).
     """
     solve = scipy_minimize()
-    descent = Convergence(tolerance, on_step)
+    descent = Convergence(tolerance, on_step, max_iter)
     best, n_evaluations, slope, at_start = start, 0, 0.0, float("nan")
 
     def evaluate(vector: Floats1d) -> Tuple[float, Floats1d]:
@@ -62,6 +62,7 @@ def minimise(
         reason = _reason(len(descent), max_iter, str(result.message))
     except KeyboardInterrupt:
         pass
+    descent.bar.close()
     value = descent.value if len(descent) else at_start
     return Minimum(best, value, len(descent), n_evaluations, reason)
 

@@ -19,6 +19,7 @@ from spacy.vocab import Vocab
 from thinc.api import Config
 
 from ..pipeline.component import CostSensitiveNER
+from ..progress import progress
 from ..saving import check_folder, save_folder
 from ..settings import check_settings
 from .evaluation import without_evaluation
@@ -83,7 +84,7 @@ def prepare(
         train_corpus, dev_corpus = resolve_dot_names(resolved, names)
     else:
         train_corpus, dev_corpus = corpus, lambda nlp: ()
-    examples = list(train_corpus(nlp))
+    examples = list(progress(train_corpus(nlp), desc="read", unit="doc"))
     sourced = [
         name
         for name in get_sourced_components(resolved)
@@ -142,14 +143,6 @@ def annotate(nlp: Language, examples: List[Example], names: Sequence[str], *, be
             docs = list(pipe.pipe([eg.predicted for eg in examples], batch_size=nlp.batch_size))
             for eg, doc in zip(examples, docs):
                 eg.predicted = doc
-
-
-def evaluate(nlp: Language, corpus: Corpus) -> Dict[str, Any]:
-    """The scores of a pipeline; none if that is interrupted, so that it is saved all the same."""
-    try:
-        return nlp.evaluate(list(corpus(nlp)))
-    except KeyboardInterrupt:
-        return {}
 
 
 def save(ready: Preparation, scores: Dict[str, Any], loss: float, output_path: Path) -> Path:

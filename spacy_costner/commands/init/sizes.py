@@ -2,6 +2,7 @@
 
 import json
 import math
+from contextlib import suppress
 from pathlib import Path
 from typing import (
     Any,
@@ -25,6 +26,8 @@ from thinc.api import Config
 from ...readers import read_docs
 from ...tags import SINGLE
 from .sections import Section, below, find, make_section, render, set_values
+
+LAST_STEP = "training.optimizer.learn_rate.total_steps"
 
 WORDS = 25
 """Words of a sentence, where only the number of sentences is known."""
@@ -170,12 +173,18 @@ def _batcher(sections: Sequence[Section]) -> Callable[[Iterable[Sized]], Iterabl
 
 
 def _of_steps(epoch: int, sections: Sequence[Section]) -> Dict[str, Any]:
-    """When to evaluate and to stop, where an epoch has about this number of steps."""
-    return {
+    """When to evaluate and to stop, where an epoch has about this number of steps. A learning rate
+    that falls to 0 does so at the last step."""
+    max_steps = max(value(sections, "training.max_steps"), EPOCHS * epoch)
+    chosen = {
         "training.eval_frequency": min(value(sections, "training.eval_frequency"), epoch),
         "training.patience": max(value(sections, "training.patience"), 2 * epoch),
-        "training.max_steps": max(value(sections, "training.max_steps"), EPOCHS * epoch),
+        "training.max_steps": max_steps,
     }
+    with suppress(KeyError):
+        value(sections, LAST_STEP)
+        chosen[LAST_STEP] = max_steps
+    return chosen
 
 
 def ends(n_later: int, sections: Sequence[Section]) -> List[float]:

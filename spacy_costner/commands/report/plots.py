@@ -50,7 +50,7 @@ def curve(findings: Findings) -> Plot:
         findings.curves, (precision, recall), chosen_name=f"current setting: {scores}"
     )
     caption = (
-        f"Precision against recall, from 0 to 1. The large point is the pipeline with its current "
+        f"Precision against recall, in percent. The large point is the pipeline with its current "
         f"setting ({escape(setting)}). The curves show other values of the threshold and of the "
         "bias on these docs, some with their value. Grey lines are lines of equal F. Values with a "
         "much lower F are left out."

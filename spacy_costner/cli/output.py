@@ -1,0 +1,44 @@
+"""How all commands print their results, and how they stop."""
+
+import json
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Iterator, Optional
+
+import typer
+from typer import Option
+
+from ..metrics import as_json
+
+JsonOption = Annotated[bool, Option("--json", help="Print the result as JSON")]
+
+RUN_AGAIN = "Outputs are written as a whole or not at all: run the same command again."
+
+
+@contextmanager
+def errors_shown(go_on: str = RUN_AGAIN) -> Iterator[None]:
+    """Print errors without a traceback and exit with code 1, or 130 after Ctrl-C.
+
+    go_on (str): What to do after Ctrl-C.
+    """
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        typer.echo(f"\nStopped. {go_on}", err=True)
+        raise typer.Exit(130) from error
+    except (ValueError, ImportError, OSError) as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from error
+
+
+def print_result(result: Any, text: str, print_json: bool, *written: Optional[Path]) -> None:
+    """Print the result of a command, and what was written. With --json, stdout has JSON only.
+
+    result (Any): The result: see `as_json`. Shares and scores are numbers from 0 to 1.
+    text (str): The same as text. Scores are from 0 to 100, as in `spacy evaluate`.
+    print_json (bool): Whether to print JSON.
+    *written (Optional[Path]): Files and folders; None for those that were not asked for.
+    """
+    typer.echo(json.dumps(as_json(result), ensure_ascii=False) if print_json else text)
+    for path in filter(None, written):
+        typer.echo(f"Written to {path}", err=print_json)

@@ -1,0 +1,214 @@
+"""How commands print: JSON, scores, progress, and what Ctrl-C says."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, List
+
+import pytest
+import spacy
+from spacy.tokens import Doc, DocBin
+
+from spacy_costner.cli.fit import GOES_WITH
+from spacy_costner.cli.output import RUN_AGAIN
+from spacy_costner.cli.tune import N_ROWS, describe
+from spacy_costner.commands.fit import parse_aim
+from spacy_costner.commands.tune import Aim, Point, Tuning
+from spacy_costner.metrics import as_json
+from spacy_costner.progress import progress
+
+from .support.commands import run
+
+DOCS = Path(__file__).parent.parent / "docs"
+CITIES = ["Oslo", "Lima", "Rome", "Cairo", "Quito", "Paris", "Delhi", "Tunis"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two corpora. Not all of their entities can be learned."""
+    path, vocab = tmp_path_factory.mktemp("corpora"), spacy.blank("en").vocab
+    for name, n in (("train", 120), ("dev", 40)):
+        docs = []
+        for i in range(n):
+            words = ["From", CITIES[i % 8], "they", "came", f"{name}{i}", "."]
+            tags = ["O", "O" if i % 7 == 3 else "B-LOC", "O", "O", "O", "O"]
+            docs.append(Doc(vocab, words=words, ents=tags))
+        DocBin(docs=docs).to_disk(path / f"{name}.spacy")
+    return path
+
+
+def corpora(folder: Path) -> List[Any]:
+    return ["--train", folder / "train.spacy", "--dev", folder / "dev.spacy"]
+
+
+@pytest.fixture(scope="module")
+def fitted(folder: Path) -> Any:
+    """What `fit` prints without a config; the pipeline is in "out"."""
+    improved = ["--calibrate", "--tune", "f"]
+    short = ["--training.max_epochs", 2]
+    return run("fit", *short, *corpora(folder), "--output", folder / "out", *improved, "--json")
+
+
+def test_fit_without_a_config(folder: Path, fitted: Any) -> None:
+    assert fitted.exit_code == 0, fitted.output
+    result = json.loads(fitted.stdout)
+    assert result["path"] == str(folder / "out" / "model-last")
+    nlp = spacy.load(result["path"])
+    assert result["training"].startswith("trained: 2 epochs") and result["tuning"]["points"]
+    config = (folder / "out" / "config.cfg").read_text("utf8")
+    assert f'train = "{folder / "train.spacy"}"' in config and "fit --output" in config
+    assert "--json --training.max_epochs 2\n" in config
+    cfg = nlp.get_pipe("ner").cfg
+    assert cfg["decoding"]["threshold"] == result["tuning"]["chosen"]["value"]
+    temperature = result["calibration"]["temperature"]["overall"]
+    assert cfg["temperature"]["overall"] == pytest.approx(temperature) and temperature != 1
+    assert result["tuning"]["before"]["recall"] == pytest.approx(result["scores"]["ents_r"])
+    assert nlp.meta["performance"]["ents_r"] == pytest.approx(result["tuning"]["chosen"]["recall"])
+    assert nlp.meta["performance"]["measured_on"]["source"] == str(folder / "dev.spacy")
+
+
+def test_what_cannot_be_tuned_is_trained(folder: Path, tmp_path: Path) -> None:
+    doc = Doc(spacy.blank("en").vocab, words=["No", "city"], ents=["O", "O"])
+    DocBin(docs=[doc]).to_disk(tmp_path / "dev.spacy")
+    given = [*corpora(folder)[:2], "--dev", tmp_path / "dev.spacy", "--output", tmp_path / "out"]
+    result = run("fit", *given, "--tune", "f")
+    path = tmp_path / "out" / "model-last"
+    assert result.exit_code == 1 and "expected docs with entities, got none" in result.output
+    assert f"{path} is trained, but neither calibrated nor tuned" in result.output
+    assert "threshold" not in spacy.load(path).get_pipe("ner").cfg["decoding"]
+
+
+def test_fit_keeps_another_config(folder: Path, fitted: Any, tmp_path: Path) -> None:
+    (tmp_path / "config.cfg").write_text("mine")
+    result = run("fit", *corpora(folder), "--output", tmp_path)
+    assert result.exit_code == 1 and "expected the config of this command" in result.output
+    assert (tmp_path / "config.cfg").read_text() == "mine" and not (
+        tmp_path / "model-last"
+    ).exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--c2", 1], "fit: --c2: expected a config and no --online with it"),
+        (["--model", "cnn"], "fit: --model: expected linear"),
+        (["--tune", "fast"], "fit: --tune: expected f, precision=0.9 or recall=0.9, got 'fast'"),
+        (["--tune", "recall=2"], "got 'recall=2'"),
+        (["--lang", "xyz"], "--lang: expected a language"),
+        (["config.cfg", "--seeds", 2], "fit: --seeds: expected --online or no config with it"),
+        (["config.cfg", "--lang", "es"], "fit: --lang: expected no config with it"),
+    ],
+)
+def test_what_does_not_go_together(
+    folder: Path, tmp_path: Path, options: List[Any], message: str
+) -> None:
+    result = run("fit", *options, *corpora(folder), "--output", tmp_path / "out")
+    assert result.exit_code == 1 and message in result.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_fit_needs_both_corpora(folder: Path, tmp_path: Path) -> None:
+    result = run("fit", *corpora(folder)[:2], "--output", tmp_path, "--calibrate")
+    assert result.exit_code == 1 and "fit: --dev: expected a corpus" in result.output
+
+
+def test_options_are_in_the_docs() -> None:
+    table = (DOCS / "linear.md").read_text("utf8").split("## Options of fit\n")[1].split("\n## ")[0]
+    shown = {}
+    for line in table.splitlines():
+        if line.startswith("| `--"):
+            names, needs = line.split("|")[1:3]
+            shown.update({name.strip(" `"): needs.strip() for name in names.split(",")})
+    options = {"n_seeds": "seeds", "n_sampled": "sampled", "max_iter": "max-iter"}
+    assert shown == {
+        **{f"--{options.get(name, name)}": needs for name, needs in GOES_WITH.items()},
+        **dict.fromkeys(["--train", "--dev", "--calibrate", "--tune"], "everything"),
+    }
+
+
+def test_aims() -> None:
+    assert parse_aim("f") == Aim() and parse_aim("precision=0.9") == Aim(precision=0.9)
+    assert parse_aim("recall=0.8") == Aim(recall=0.8)
+
+
+@pytest.mark.parametrize("command", ["calibrate", "tune", "guarantee", "check", "convert"])
+def test_json(folder: Path, fitted: Any, tmp_path: Path, command: str) -> None:
+    model, dev = folder / "out" / "model-last", folder / "dev.spacy"
+    output = ["--output", tmp_path / "new"]
+    arguments = {
+        "check": [folder / "out" / "config.cfg"],
+        "convert": [dev, tmp_path / "dev.jsonl"],
+        "guarantee": [model, dev, *output, "--miss", 0.4],
+    }.get(command, [model, dev, *output])
+    result = run(command, *arguments, "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)
+    assert ("Written to" in result.stderr) is (command != "check")
+
+
+def test_explain_to_the_terminal(folder: Path, fitted: Any) -> None:
+    result = run("explain", folder / "out" / "model-last", "--json", "-")
+    assert result.exit_code == 0 and json.loads(result.stdout)["transitions"]["weights"]
+
+
+def test_results_as_json() -> None:
+    point = Point(float("nan"), 0.5, 1.0)
+    assert as_json({"a": (point, Path("b"))}) == {
+        "a": [{"value": None, "precision": 0.5, "recall": 1.0}, "b"]
+    }
+
+
+@pytest.mark.parametrize("best", [0, 3, 50, 98])
+def test_ten_rows_around_the_best(best: int) -> None:
+    points = [Point(i / 100, 0.5, 0.25) for i in range(99)]
+    points[best] = Point(best / 100, 1.0, 0.5)
+    tuning = Tuning("threshold", points, points[best], Point(float("nan"), 0.5, 0.25))
+    lines = describe(tuning, show_all=False).splitlines()
+    assert len(lines) == N_ROWS + 3
+    (chosen,) = (line for line in lines if "chosen" in line)
+    assert chosen.split()[:4] == [f"{best / 100:g}", "100.00", "50.00", "66.67"]
+    assert lines[-1].endswith("P 50.00 -> 100.00, R 25.00 -> 50.00, F 33.33 -> 66.67")
+    assert len(describe(tuning, show_all=True).splitlines()) == 99 + 3
+
+
+def test_progress_is_for_terminals(capsys: pytest.CaptureFixture, monkeypatch: Any) -> None:
+    assert list(progress([1, 2], desc="silent", unit="doc")) == [1, 2]
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    assert list(progress([1, 2], desc="shown", unit="doc")) == [1, 2]
+    assert "shown" in capsys.readouterr().err
+
+
+def test_ctrl_c_says_what_to_do(folder: Path, fitted: Any, tmp_path: Path) -> None:
+    """In a process of its own, which gets the signal where it scores."""
+    program = (
+        "import os, signal, spacy_costner.commands.tune as tune, spacy_costner.cli\n"
+        "tune.predict_dev = lambda *args: os.kill(os.getpid(), signal.SIGINT) or 1 / 0\n"
+        "from spacy.cli._util import app\n"
+        "app()\n"
+    )
+    model, dev = folder / "out" / "model-last", folder / "dev.spacy"
+    arguments = ["costner", "tune", model, dev, "--output", tmp_path / "new"]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *map(str, arguments)], capture_output=True, text=True
+    )
+    assert done.returncode == 128 + signal.SIGINT, done.stderr
+    assert done.stderr.endswith(f"\nStopped. {RUN_AGAIN}\n")
+    assert not (tmp_path / "new").exists()
+
+
+def test_an_interrupted_fit_is_saved_and_not_tuned(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*args: Any, **settings: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("spacy_costner.pipeline.online.step", interrupted)
+    result = run("fit", *corpora(folder), "--output", tmp_path, "--tune", "f")
+    assert result.exit_code == 0, result.output
+    assert "Stopped by Ctrl-C: this is the model so far" in result.output
+    assert "start_from.v1" in result.output and "threshold" not in result.output
+    assert "threshold" not in spacy.load(tmp_path / "model-last").get_pipe("ner").cfg["decoding"]
