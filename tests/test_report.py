@@ -432,8 +432,8 @@ def test_every_picture_has_axes_and_units(found: Findings) -> None:
     text = page(found)
     for name, labels in {
         "precision-recall": [
-            "recall (share of annotated entities)",
-            "precision (share of predicted entities)",
+            "recall (% of annotated entities)",
+            "precision (% of predicted entities)",
         ],
         "reliability": [
             "confidence (probability of the entity)",
