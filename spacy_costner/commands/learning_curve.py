@@ -9,12 +9,12 @@ from spacy.training import Example
 from spacy.vocab import Vocab
 from thinc.api import Config
 
-from ..metrics import text_table
+from ..metrics import text_table, to_percent
 from ..pipeline.component import CostSensitiveNER
 from ..pipeline.online import INTERRUPTED
 from ..pipeline.scorers import compare_tags
 from ..training import check_end, prepare, train_online
-from .plots import ACCENT, MUTED, SECOND, drawing, to_percent
+from .plots import ACCENT, MUTED, SECOND, drawing
 from .suggest import Choice, suggest
 
 WAYS = ("suggested", "random")

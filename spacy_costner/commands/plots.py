@@ -16,7 +16,7 @@ from warnings import catch_warnings, filterwarnings
 import numpy
 from thinc.types import Floats2d
 
-from ..metrics import f_beta
+from ..metrics import f_beta, to_percent
 from ..metrics.calibration import wilson
 
 COLOURS = {
@@ -305,11 +305,6 @@ def _draw_lines_of_equal_f(axes: Any) -> None:
         axes.plot(recall, precision, color=RULE, linewidth=0.8, zorder=0)
         name = f"F {100 * f:.0f}" if f == 0.9 else f"{100 * f:.0f}"
         _annotate(axes, name, (1.005, float(precision[-1])), MUTED, va="center")
-
-
-def to_percent(share: float, place: int) -> str:
-    """The label of a tick of an axis of shares."""
-    return f"{100 * share:.4g}"
 
 
 def _label_points(axes: Any, labels: Sequence[Tuple[Tuple[float, float, float], str]]) -> None:

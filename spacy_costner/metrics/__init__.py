@@ -2,7 +2,7 @@
 
 from .bootstrap import Difference, bootstrap, difference, paired_differences
 from .f_score import f_beta, f_score, precision, ratio, recall
-from .table import as_json, markdown_table, mean_and_deviation, text_table
+from .table import as_json, markdown_table, mean_and_deviation, text_table, to_percent
 
 __all__ = [
     "Difference",
@@ -18,4 +18,5 @@ __all__ = [
     "ratio",
     "recall",
     "text_table",
+    "to_percent",
 ]

@@ -53,6 +53,11 @@ def as_json(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
+def to_percent(share: float, place: int) -> str:
+    """The label of a tick of an axis of shares."""
+    return f"{100 * share:.4g}"
+
+
 def _text(cell: object) -> str:
     return f"{cell:.2f}" if isinstance(cell, float) else str(cell)
 
