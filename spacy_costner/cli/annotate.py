@@ -73,7 +73,7 @@ def annotate_cli(
             on_plan=on_plan,
             on_part=on_part,
         )
-    print_result(summary.as_json(), describe(summary), print_json, output_path)
+    print_result(summary, describe(summary), print_json, output_path)
     if summary.errors:
         raise typer.Exit(1)
 

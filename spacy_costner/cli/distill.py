@@ -70,7 +70,7 @@ def distill_cli(
             result = distill(
                 teachers, config, raw_paths, output_path, options, on_answers=bar.update
             )
-    print_result(result.to_json(), describe(result), print_json, result.path)
+    print_result(result, describe(result), print_json, result.path)
 
 
 def split_overrides(arguments: List[str]) -> Tuple[List[Path], List[str]]:

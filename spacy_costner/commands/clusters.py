@@ -1,7 +1,6 @@
 """Learn clusters of words from text."""
 
 import json
-import re
 from collections import defaultdict
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
@@ -14,8 +13,7 @@ from thinc.types import Floats2d, Ints1d
 
 from ..features.k_means import k_means, to_unit_length
 from ..readers import corpus_files, read_docs
-from ..readers.files import read_head, read_text
-from ..readers.json_files import looks_like_json
+from ..readers.texts import is_text, read_lines
 from ..saving import check_file, save_file
 
 SIZES = (64, 256, 1024)
@@ -33,12 +31,6 @@ POWER = 0.5
 
 CHUNK = 1 << 22
 """Tokens whose contexts are counted at a time."""
-
-TAGGED = re.compile(r"-DOCSTART-.*|\S+\s(.*\s)?(O|[A-Z]-\S+)")
-"""A line of a corpus in columns."""
-
-COLUMNS = (".conll", ".iob", ".tsv")
-BINARY = ".spacy"
 
 
 class Learned(NamedTuple):
@@ -101,18 +93,10 @@ def read_sentences(nlp: Language, path: Path) -> Iterator[List[str]]:
     for file in corpus_files(path):
         docs: Iterable[Doc] = read_docs(nlp, file)
         if is_text(file):
-            docs = map(nlp.make_doc, filter(str.strip, read_text(file).split("\n")))
+            docs = read_lines(nlp, file)
         for doc in docs:
             for span in doc.sents if doc.has_annotation("SENT_START") else (doc[:],):
                 yield [token.text for token in span if not token.is_space]
-
-
-def is_text(path: Path) -> bool:
-    """Whether a file has only text: neither JSON nor columns of words and tags."""
-    if path.is_dir() or path.suffix in (BINARY, *COLUMNS) or looks_like_json(read_head(path)):
-        return False
-    lines = [line.strip() for line in read_head(path).splitlines() if line.strip()]
-    return sum(bool(TAGGED.fullmatch(line)) for line in lines) * 2 <= len(lines)
 
 
 def learn_clusters(

@@ -9,7 +9,7 @@ from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Sequence, Union
+from typing import Callable, Dict, Iterator, NamedTuple, Optional, Sequence, Union
 
 import spacy
 from spacy.cli._util import import_code, setup_gpu
@@ -80,9 +80,6 @@ class Summary(NamedTuple):
     seconds: float
     tokens_per_second: float
     errors: Dict[str, str]
-
-    def as_json(self) -> Dict[str, Any]:
-        return {**self._asdict(), "parts": self.parts._asdict()}
 
 
 def annotate_files(

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from spacy.language import Language
 from spacy.scorer import get_ner_prf
@@ -70,11 +70,6 @@ class Distilled(NamedTuple):
     n_entities: int
     n_missing: int
     rows: List[Row]
-
-    def to_json(self) -> Dict[str, Any]:
-        """The result as a JSON object."""
-        rows = [row._asdict() for row in self.rows]
-        return {**self._asdict(), "path": str(self.path), "rows": rows}
 
 
 class Options(NamedTuple):

@@ -13,14 +13,15 @@ from ...pipeline import soft_targets
 from ...pipeline.annotations import Confidence
 from ...pipeline.component import CostSensitiveNER
 from ...readers import read_docs, read_tasks, task_to_doc
-from ...readers.files import read_text, shown
+from ...readers.files import shown
 from ...readers.found import DEFAULTS, Context, Found
+from ...readers.texts import is_text, read_lines
 from ...saving import save_file
 
 SPANS_KEY = "spacy_costner.answers"
 """The key in `doc.spans` of what teachers take for entities, with their confidence."""
 
-TEXT, JSONL = ".txt", (".jsonl", ".json")
+JSONL = (".jsonl", ".json")
 LEAST = 0.05
 """Entities of a lower probability that a teacher doesn't predict are left out."""
 
@@ -69,8 +70,8 @@ def read_raw(nlp: Language, paths: Sequence[Path]) -> Iterator[Doc]:
     YIELDS (Doc): The docs, without annotation but for the starts of sentences.
     """
     for path in paths:
-        if path.suffix == TEXT:
-            yield from map(nlp.make_doc, filter(str.strip, read_text(path).split("\n")))
+        if is_text(path):
+            yield from read_lines(nlp, path)
         else:
             yield from (copy(doc, nlp.vocab) for doc in read_docs(nlp, path, found=Found()))
 
