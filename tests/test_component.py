@@ -224,6 +224,29 @@ def test_add_label_keeps_what_was_learned(trained: Language) -> None:
     assert ents(again("Mordor burns")) == [(0, 6, "GPE")]
 
 
+def test_an_added_label_is_not_predicted_before_it_is_trained(trained: Language) -> None:
+    nlp = pickle.loads(pickle.dumps(trained))
+    ner = nlp.get_pipe("ner")
+    ner.model.get_ref("emissions").get_param("b")[:] -= 50.0
+    before = [ents(doc) for doc in nlp.pipe(TEXTS)]
+    assert any(before)
+    ner.add_label("GPE")
+    assert [ents(doc) for doc in nlp.pipe(TEXTS)] == before
+    probabilities = ner.posterior([nlp.make_doc(TEXTS[1])]).marginals
+    assert not probabilities[:, ner.tags.label_of == ner.labels.index("GPE")].any()
+    again = pipeline().from_bytes(nlp.to_bytes())
+    assert [ents(doc) for doc in again.pipe(TEXTS)] == before
+    doc = nlp.make_doc(TEXTS[1])
+    doc.set_ents([Span(doc, 2, 3, label="GPE")], default="missing")
+    assert (doc[2:3].text, "GPE") in [
+        (ent.text, ent.label_) for ent in again.get_pipe("ner")(doc).ents
+    ]
+    for entities, untrained in (([], ["GPE"]), ([(0, 6, "GPE")], [])):
+        eg = Example.from_dict(again.make_doc("Mordor burns"), {"entities": entities})
+        again.update([eg])
+        assert again.get_pipe("ner").cfg["untrained"] == untrained
+
+
 def test_presets_stay(trained: Language) -> None:
     doc = trained.make_doc("I like London and Berlin.")
     city = Span(doc, 2, 3, label="CITY", kb_id="Q84")

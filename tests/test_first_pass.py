@@ -187,6 +187,8 @@ def test_a_label_can_be_added() -> None:
     before = predictions(nlp)
     nlp.get_pipe("ner").add_label("NEW")
     assert predictions(nlp) == before
+    loaded = pipeline(model=model(SPARSE)).from_bytes(nlp.to_bytes())
+    assert predictions(loaded) == before
     nlp.update(examples(nlp), sgd=Optimizer(0.01))
     assert any(predictions(nlp))
 

@@ -31,6 +31,7 @@ class FirstPass(Shim):
     The labels of the docs that the second pass is trained on come from models that were not trained
     on them: docs in the training data are divided into blocks, and there is a model for each block
     that was trained on the others. These models are there in training only. They are not saved.
+    A label that is added to the component is not added here, where nothing would learn it.
 
     read_labels (Optional[ReadLabels]): If set, the labels that the second pass sees are what this
         reads from the docs, and no model is trained or asked for them. It is not saved.
@@ -90,15 +91,6 @@ class FirstPass(Shim):
         marginals = chain.marginals(chain.constrain(potentials, self.tags.constraints))
         is_of = (self.tags.label_of + 1)[:, None] == numpy.arange(len(self.tags.labels) + 1)
         return marginals @ is_of.astype("float32")
-
-    def resize(self, n_tags: int) -> None:
-        """Add tags after the existing ones. Docs of the training data are no longer known.
-
-        n_tags (int): The new K.
-        """
-        if self.weights.is_allocated:
-            self.weights.resize(n_tags)
-        self.set_folds([], {})
 
     def finish_update(self, optimizer: Optimizer) -> None:
         """Do nothing: it is trained before the second pass."""

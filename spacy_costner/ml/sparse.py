@@ -211,7 +211,5 @@ def resize_sparse_crf(model: Model[List[Doc], Potentials], nO: int) -> Model[Lis
     _, weights = linear_part(model)
     if weights.is_allocated:
         weights.resize(nO)
-    if first_pass := first_pass_of(model):
-        first_pass.resize(nO)
     model.set_dim("nO", nO, force=True)
     return model

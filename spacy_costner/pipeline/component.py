@@ -15,7 +15,6 @@ from thinc.types import Ints2d
 from .. import chain
 from ..decoding import Decoding, Posterior, Temperature, make_viterbi
 from ..losses import LossSchedule
-from ..ml import first_pass_of
 from ..tags import SINGLE, Tags
 from ..types import Constraints, Loss, Potentials, Progress
 from .annotations import (
@@ -101,6 +100,7 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
             "cost_tables": [],
             "temperature": Temperature()._asdict(),
             "guarantee": None,
+            "untrained": [],
         }
         self.meta: Dict[str, Any] = {}
         self._configured: Dict[str, Any] = {}
@@ -112,12 +112,11 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
         self._tags = Tags((), scheme, outside)
 
     def add_label(self, label: str) -> int:
-        """Add a label. A trained model keeps what it has learned about the others.
+        """Add a label. A trained model predicts it after an update with an entity that has it.
 
         label (str): The label.
         RETURNS (int): 1, or 0 if the component already has the label.
-        RAISES (ValueError): If the label is not a string, is empty, or begins with "!", the
-            prefix of spaCy 2 for spans that are not entities.
+        RAISES (ValueError): If the label is not a string, is empty, or begins with "!".
         """
         if not isinstance(label, str) or not label or label.startswith(NEGATED):
             raise ValueError(
@@ -131,8 +130,7 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
         self.vocab.strings.add(label)
         if self.model.has_dim("nO"):
             self.set_output(len(self.chain_tags))
-            if first_pass := first_pass_of(self.model):
-                first_pass.tags = self.chain_tags
+            self.cfg["untrained"] = [*self.cfg["untrained"], label]
             self.cfg["cost_tables"] = self.objective.prepare(self.tags)
             self.check_decoding(self.tags)
         return 1
@@ -167,7 +165,7 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
         self.cfg["cost_tables"] = self.objective.prepare(self.tags)
         self.check_decoding(self.tags)
         self.drop_guarantee("training")
-        self.cfg["temperature"] = Temperature()._asdict()
+        self.cfg["temperature"], self.cfg["untrained"] = Temperature()._asdict(), []
         self.set_output(len(self.chain_tags))
         self.model.initialize(X=[eg.predicted for eg in _first(get_examples)])
         train_first_pass(self, get_examples)
@@ -242,22 +240,21 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
 
     def _posterior(self, docs: List[Doc], tokens: TokenAttrs) -> Posterior:
         self._require_labels()
-        return Posterior(
-            chain.constrain(self.model.predict(docs), self.constraints(tokens)),
-            self.chain_tags,
-            temperature=Temperature(**self.cfg["temperature"]),
-            is_space=tokens.is_space,
-        )
+        allowed = self.constraints(tokens, self.cfg["untrained"])
+        potentials = chain.constrain(self.model.predict(docs), allowed)
+        temperature, is_space = Temperature(**self.cfg["temperature"]), tokens.is_space
+        return Posterior(potentials, self.chain_tags, temperature=temperature, is_space=is_space)
 
-    def constraints(self, tokens: TokenAttrs) -> Constraints:
+    def constraints(self, tokens: TokenAttrs, untrained: Sequence[str] = ()) -> Constraints:
         """The paths that the tag scheme and the docs allow, in training and in prediction.
 
         tokens (TokenAttrs): The tokens of the docs.
+        untrained (Sequence[str]): Labels that only preset entities may have.
         RETURNS (Constraints): The constraints.
         """
         tags, strings = self.chain_tags, self.vocab.strings
         possible = possible_tags(
-            tokens, tags, strings, sentence_boundaries=self.sentence_boundaries
+            tokens, tags, strings, sentence_boundaries=self.sentence_boundaries, untrained=untrained
         )
         return tags.constraints._replace(emissions=possible)
 
@@ -281,6 +278,9 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
         examples = list(examples)
         validate_examples(examples, "CostSensitiveNER.update")
         losses = self._learn(examples, self.get_loss, drop, sgd, losses)
+        if untrained := self.cfg["untrained"]:
+            trained = {ent.label_ for eg in examples for ent in eg.reference.ents}
+            self.cfg["untrained"] = [label for label in untrained if label not in trained]
         if any(len(eg.predicted) for eg in examples):
             self.advance(len(examples))
         return losses

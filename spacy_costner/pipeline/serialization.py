@@ -43,7 +43,7 @@ DIGEST = "digest"
 SAVED_ONLY = (DIGEST, "configured", "decoding_tables")
 """The keys that only a saved `cfg` has."""
 
-BEFORE_0_3 = {"outside": SINGLE, "guarantee": None}
+BEFORE_0_3: Cfg = {"outside": SINGLE, "guarantee": None, "untrained": []}
 """What a saved `cfg` of an earlier version lacks."""
 
 EDITABLE = ("decoding", "confidence", "temperature", "progress", "n_examples")
@@ -335,12 +335,12 @@ def _check_linear(model: Model) -> None:
 
 
 def _check_first_pass(first_pass: FirstPass, weights: SparseWeights) -> None:
-    own = first_pass.weights
-    expected = (weights.is_allocated, weights.n_features, weights.n_tags, weights.n_tags)
-    found = (own.is_allocated, own.n_features, own.n_tags, len(first_pass.tags))
+    own, n_tags = first_pass.weights, len(first_pass.tags)
+    expected = (weights.is_allocated, weights.n_features, n_tags)
+    found = (own.is_allocated, own.n_features, own.n_tags)
     if expected != found and (weights.is_allocated or own.is_allocated):
         raise ValueError(
-            f"expected a first pass of {weights.n_features} features and {weights.n_tags} tags, "
+            f"expected a first pass of {weights.n_features} features and {n_tags} tags, "
             f"got one of {own.n_features} features and {own.n_tags} tags"
         )
 

@@ -159,7 +159,12 @@ def allowed_tags(path: Ints1d, tags: Tags, lengths: Ints1d) -> Optional[Array2d]
 
 
 def possible_tags(
-    tokens: TokenAttrs, tags: Tags, strings: StringStore, *, sentence_boundaries: bool
+    tokens: TokenAttrs,
+    tags: Tags,
+    strings: StringStore,
+    *,
+    sentence_boundaries: bool,
+    untrained: Sequence[str] = (),
 ) -> Optional[Array2d]:
     """The tags that docs allow. Preset annotation rules out all other tags. White space can't
     begin or end an entity. With `sentence_boundaries`, no entity crosses the start of a sentence.
@@ -169,18 +174,20 @@ def possible_tags(
     tags (Tags): The tag set.
     strings (StringStore): The strings of the labels' hashes.
     sentence_boundaries (bool): Whether entities end where sentences do.
+    untrained (Sequence[str]): Labels that only preset entities may have.
     RETURNS (Optional[Array2d]): True where a token may have a tag. None if all tags are possible.
         Shape: (N, K)
     """
     crossing = tokens.sent_start & sentence_boundaries
     preset = tokens.is_annotated
-    if not (tokens.is_space.any() or crossing.any() or preset.any()):
+    if not (tokens.is_space.any() or crossing.any() or preset.any() or untrained):
         return None
     possible = numpy.ones((len(tokens.iob), len(tags)), dtype=bool)
     scheme = tags.scheme
     at_border = tags.having({scheme.begin, scheme.last, scheme.unit} - {scheme.inside})
     possible[tokens.is_space] &= ~at_border
     possible[crossing] &= ~tags.continuing
+    possible &= ~numpy.isin(tags.label_of, [tags.labels.index(label) for label in untrained])
     path = gold_tags(tokens.entities(tags, strings), preset, tags)
     possible[preset] = tags.collapsed_of[path[preset]][:, None] == tags.collapsed_of
     possible[~preset & _follows_entity(path, tags, tokens.lengths)] &= ~tags.continuing
