@@ -1,5 +1,6 @@
 """`python -m spacy costner …`."""
 
+import json
 import shutil
 from errno import ENOSPC
 from pathlib import Path
@@ -40,6 +41,24 @@ def test_command_line(experiment: Experiment) -> None:
     assert [line.split("|")[1].strip() for line in lines] == ["loss", "---", "sequential", "risk"]
     config = experiment.output_path / "risk" / "seed-0" / "config.cfg"
     assert "max_steps = 3" in config.read_text()
+
+
+def test_a_sweep_on_the_command_line(experiment: Experiment) -> None:
+    given = [arg for arg in options(experiment) if arg != "--losses" and "risk" not in str(arg)]
+    swept = ["--sweep", "training.dropout=0.0,0.5", "--sweep", "components.ner.scheme=IOB2"]
+    result = run(*given, *swept, "--samples", 9, "--json")
+    assert result.exit_code == 0, result.output
+    rows = json.loads(result.stdout)["losses"]
+    assert [row["loss"] for row in rows] == [f"dropout={rate} scheme=IOB2" for rate in (0.0, 0.5)]
+    record = json.loads((experiment.output_path / "comparison.json").read_text())
+    assert record["sweep"]["training.dropout"] == [0.0, 0.5]
+    result = run(*given, "--sweep", "training.dropout")
+    assert result.exit_code == 2
+    assert "expected section.setting=value,value, got 'training.dropout'" in result.output
+    result = run(*given, "--sweep", "training.dropuot=1")
+    assert result.exit_code == 1 and "dropuot" in result.output
+    result = run(*given)
+    assert result.exit_code == 1 and "expected at least 1, got 0" in result.output
 
 
 def test_command_line_says_what_is_wrong(experiment: Experiment) -> None:

@@ -1,5 +1,6 @@
 """What is trained: configs put together, and results that are kept."""
 
+from itertools import product
 from typing import Any, Dict, List
 
 import pytest
@@ -60,6 +61,28 @@ def test_variants(experiment: Experiment) -> None:
         assert ner["model"]["tok2vec"]["width"] == 8
         assert variant.measure == ("ner", "IOB2", HAMMING, str(experiment.test_path))
         assert variant.path == experiment.output_path / variant.loss / f"seed-{variant.seed}"
+
+
+def test_a_sweep_is_every_combination(experiment: Experiment) -> None:
+    sweep = {"training.dropout": [0.1, 0.2], "components.ner.scheme": ["IOB2", "BILUO"]}
+    config, losses, *paths = experiment
+    variants = make_variants(config, losses[:1], *paths, seeds=[7], overrides={}, sweep=sweep)
+    names = [f"dropout={d} scheme={s}" for d in (0.1, 0.2) for s in ("IOB2", "BILUO")]
+    assert [variant.loss for variant in variants] == [f"sequential {name}" for name in names]
+    assert variants[2].path == experiment.output_path / variants[2].loss / "seed-7"
+    for variant, (rate, scheme) in zip(variants, product(*sweep.values())):
+        assert variant.config["training"]["dropout"] == rate
+        assert variant.config["components"]["ner"]["scheme"] == scheme
+    alone = make_variants(config, [], *paths, seeds=[7], overrides={}, sweep=sweep)
+    assert [variant.loss for variant in alone] == names
+    assert not any("loss" in variant.config["components"]["ner"] for variant in alone)
+
+
+def test_swept_settings_of_the_same_name_are_told_apart(experiment: Experiment) -> None:
+    sweep = {"training.seed": [1], "system.seed": [2]}
+    config, _, *paths = experiment
+    (variant,) = make_variants(config, [], *paths, seeds=[0], overrides={}, sweep=sweep)
+    assert variant.loss == "training.seed=1 system.seed=2"
 
 
 def test_the_scorer_says_what_mistakes_cost(experiment: Experiment) -> None:

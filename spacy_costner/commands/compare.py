@@ -1,4 +1,4 @@
-"""Train one config with several losses and compare the scores.
+"""Train one config with several losses, or values of settings, and compare the scores.
 
 spaCy does the training. Each variant of the config has a folder of its own:
 
@@ -64,6 +64,7 @@ def compare(
     *,
     seeds: Sequence[int] = (0,),
     overrides: Mapping[str, Any] = SimpleFrozenDict(),
+    sweep: Mapping[str, Sequence[Any]] = SimpleFrozenDict(),
     n_samples: int = 10_000,
     jobs: int = 1,
     use_gpu: int = -1,
@@ -72,18 +73,21 @@ def compare(
     on_end: Optional[Callable[[str, Ended], None]] = None,
     on_objection: Callable[[str], None] = warnings.warn,
 ) -> List[Row]:
-    """Train one config with several losses and compare the scores.
+    """Train one config with several losses, or values of settings, and compare the scores.
 
     Variants that are finished in the output folder are not trained again.
 
     config_path (Path): The base config. The cost of its scorer is used if that is
         `spacy_costner.cost_scorer.v1`, the Hamming cost otherwise.
     loss_paths (Sequence[Path]): A config for each loss. The file name is the name of the loss,
-        and its blocks replace those of the base config: see `config_variants.put_onto`.
+        and its blocks replace those of the base config: see `config_variants.put_onto`. May be
+        empty if there is a sweep.
     test_path (Path): The corpus to score on, of any format.
     output_path (Path): The folder for the variants and for the rows, `comparison.json`.
     seeds (Sequence[int]): Each loss is trained with each seed.
     overrides (Mapping[str, Any]): Settings for all variants, such as "paths.train".
+    sweep (Mapping[str, Sequence[Any]]): Values of settings, each tried with each loss: see
+        `config_variants.make_variants`.
     n_samples (int): Number of bootstrap samples.
     jobs (int): Number of parallel trainings, each in a process of its own.
     use_gpu (int): GPU ID or -1 for CPU.
@@ -94,18 +98,30 @@ def compare(
         result, when it ends.
     on_objection (Callable[[str], None]): Called with a message for each loss whose training
         evaluates less than once in an epoch.
-    RETURNS (List[Row]): A row for each loss.
+    RETURNS (List[Row]): A row for each loss and combination of values.
     RAISES (ValueError): If an argument is out of range, if the configs don't fit each other, if a
         training would evaluate only its first step or, after all others are finished, if a
         variant failed.
     """
-    sizes = {"losses": len(loss_paths), "seeds": len(seeds), "samples": n_samples, "jobs": jobs}
+    n_variants = len(loss_paths) + len(sweep)
+    sizes = {
+        "losses and swept settings": n_variants,
+        "seeds": len(seeds),
+        "samples": n_samples,
+        "jobs": jobs,
+    }
     for name, size in sizes.items():
         if size < 1:
             raise ValueError(f"compare: {name}: expected at least 1, got {size}")
     seeds = list(dict.fromkeys(seeds))
     variants = make_variants(
-        config_path, loss_paths, test_path, output_path, seeds=seeds, overrides=overrides
+        config_path,
+        loss_paths,
+        test_path,
+        output_path,
+        seeds=seeds,
+        overrides=overrides,
+        sweep=sweep,
     )
     ended: Dict[str, Ended] = {}
     import_once(code_path)
@@ -121,6 +137,7 @@ def compare(
         "config": str(config_path),
         "test": str(test_path),
         "overrides": dict(overrides),
+        "sweep": {name: list(values) for name, values in sweep.items()},
         "seeds": seeds,
         "samples": n_samples,
         "cost": variants[0].measure.cost,

@@ -1,13 +1,27 @@
-"""Variants of one config: each loss with each seed.
+"""Variants of one config: each loss, with each value of the swept settings, with each seed.
 
 A loss is given as a short config of its own: its blocks take the place of those of the base
 config.
 """
 
+import json
+from itertools import product
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 import srsly
+from confection import SimpleFrozenDict
 from spacy.util import load_config
 from thinc.api import Config
 
@@ -51,9 +65,9 @@ class Measure(NamedTuple):
 
 
 class Variant(NamedTuple):
-    """The config with one loss and one seed.
+    """The config with one loss, one value of each swept setting, and one seed.
 
-    loss (str): The name of the loss.
+    loss (str): The name of the loss and the values.
     seed (int): The seed.
     config (Config): The config, with variables filled in.
     measure (Measure): How its predictions are scored.
@@ -80,16 +94,20 @@ def make_variants(
     *,
     seeds: Sequence[int],
     overrides: Mapping[str, Any],
+    sweep: Mapping[str, Sequence[Any]] = SimpleFrozenDict(),
 ) -> List[Variant]:
-    """Make a variant of each loss with each seed.
+    """Make a variant of each loss with each value of the swept settings and each seed.
 
     config_path (Path): The base config. The cost of its scorer is used if that is
         `spacy_costner.cost_scorer.v1`, the Hamming cost otherwise.
     loss_paths (Sequence[Path]): A config for each loss. The file name is the name of the loss.
+        If there is none, the loss is that of the base config.
     test_path (Path): The corpus to score on.
     output_path (Path): The folder for the variants' folders, `<loss>/seed-<seed>`.
     seeds (Sequence[int]): The seeds.
     overrides (Mapping[str, Any]): Settings for all variants, such as "paths.train".
+    sweep (Mapping[str, Sequence[Any]]): The values of settings, such as
+        {"components.ner.loss.multiplier": [0.5, 1]}. Several settings: all combinations.
     RETURNS (List[Variant]): The variants: all losses with the first seed, then with the next.
     RAISES (ValueError): If the configs don't fit each other.
     """
@@ -98,16 +116,27 @@ def make_variants(
     check_settings(base, config_path)
     component = component_name(base, config_path)
     measure = what_to_measure(fill_in(base, overrides), component, test_path)
-    losses = read_losses(loss_paths, component)
+    losses = read_losses(loss_paths, component) or {"": {}}
     variants = []
     for seed in seeds:
-        for loss, changes in losses.items():
-            seeded = put_onto(put_onto(base, changes), _seed(seed))
-            path = output_path / loss / f"seed-{seed}"
-            config = fill_in(seeded, overrides)
-            check_settings(config, loss)
-            variants.append(Variant(loss, seed, config, measure, path))
+        for loss, (values, settings) in product(losses, _combinations(sweep)):
+            seeded = put_onto(put_onto(base, losses[loss]), _seed(seed))
+            name = " ".join(filter(None, [loss, values]))
+            path = output_path / name.replace("/", "_") / f"seed-{seed}"
+            config = fill_in(seeded, {**overrides, **settings})
+            check_settings(config, name)
+            variants.append(Variant(name, seed, config, measure, path))
     return variants
+
+
+def _combinations(sweep: Mapping[str, Sequence[Any]]) -> Iterator[Tuple[str, Dict[str, Any]]]:
+    """All combinations of the values of settings, each with a name. Without settings, one."""
+    ends = [name.rpartition(".")[2] for name in sweep]
+    shown = ends if len(set(ends)) == len(ends) else list(sweep)
+    for values in product(*sweep.values()):
+        texts = [value if isinstance(value, str) else json.dumps(value) for value in values]
+        name = " ".join(f"{setting}={text}" for setting, text in zip(shown, texts))
+        yield name, dict(zip(sweep, values))
 
 
 def component_name(config: Config, path: Path) -> str:
