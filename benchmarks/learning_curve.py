@@ -52,6 +52,7 @@ def make_config(component: str, factor: float, train: str, dev: str, name: str) 
         "training.max_steps": STEPS,
         "training.batcher.size": 500,
         "training.optimizer.learn_rate.warmup_steps": STEPS // 10,
+        "training.optimizer.learn_rate.total_steps": STEPS,
     }
     config = load_config(CONFIG, overrides=settings)
     ner = config["components"]["ner"]

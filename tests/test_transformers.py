@@ -16,6 +16,7 @@ from spacy.util import load_config
 from thinc.api import Adam, Config, fix_random_seed
 
 from spacy_costner.commands.config_variants import put_onto
+from spacy_costner.commands.distill import Options, distill
 
 from .support.commands import run
 from .support.config import fragment
@@ -163,6 +164,21 @@ def test_entities_are_found_at_the_end_of_a_long_doc(saved: Path) -> None:
     nlp = spacy.load(saved)
     doc = nlp("The lost . " * 300 + TEXTS[1])
     assert [ent.text for ent in doc.ents][-2:] == ["London", "Berlin"]
+
+
+@pytest.mark.parametrize("soft", [False, True])
+def test_distilled_into_the_linear_model(
+    saved: Path, corpus: Path, tmp_path: Path, soft: bool
+) -> None:
+    raw = tmp_path / "raw.txt"
+    raw.write_text("\n".join([text for text in TEXTS if text] * 5), encoding="utf8")
+    path = ROOT / "configs" / "sparse.cfg"
+    config = load_config(path, overrides={"paths.dev": str(corpus)}, interpolate=False)
+    result = distill([str(saved)], config, [raw], tmp_path / "distilled", Options(soft=soft))
+    teacher, student = result.rows
+    assert teacher.f_score == 1.0 and student.f_score > 0.95
+    assert student.tokens_per_second > 5 * teacher.tokens_per_second
+    assert student.megabytes < 1 < teacher.megabytes
 
 
 def freeze(kind: str, saved: Path, corpus: Path, tmp_path: Path) -> Config:
