@@ -1,0 +1,129 @@
+"""What mkdocs.yml adds to docs/: pages that are made from the code, and links out of docs/."""
+
+import re
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Tuple
+
+import griffe
+import typer
+from mkdocs.structure.files import File, Files
+
+from spacy_costner.cli import costner
+
+COMMANDS: Dict[str, Any] = typer.main.get_command(costner).commands  # type: ignore[attr-defined]
+
+ROOT = Path(__file__).parent.parent
+COPIED = {"CHANGELOG.md": "changelog.md", "benchmarks/RESULTS.md": "benchmarks.md"}
+LINKS = {**COPIED, "configs": "reference/config.md"}
+"""Where links lead that leave docs/."""
+
+GROUPS = {
+    "spacy_factories": "The component",
+    "thinc_losses": "Losses: equations and papers are in [losses](../losses.md)",
+    "spacy_misc": "Costs, decoding, features, weights, confidence: see [costs](../losses.md#costs), "
+    "[decoding](../decoding.md), [features](../linear.md#features)",
+    "spacy_architectures": "Models",
+    "spacy_readers": "The reader of corpora: see [data](../data.md)",
+    "spacy_scorers": "Scorers",
+    "spacy_callbacks": "Callbacks of initialization",
+}
+"""The groups of entry points, in the order of the page."""
+
+API = {
+    "component": ["pipeline.component"],
+    "readers": ["readers"],
+    "losses": ["losses", "types"],
+    "costs": ["costs.tables", "costs.label_tree", "costs.cost_matrix"],
+    "decoding": ["decoding"],
+    "chain": ["chain", "chain.array", "chain.queries", "chain.constraints"],
+    "metrics": ["metrics", "metrics.calibration", "metrics.conformal"],
+    "commands": [f"commands.{name}" for name in sorted(COMMANDS)],
+}
+"""The modules of each page of the Python API."""
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the pages that are made."""
+    pages = {new: (ROOT / old).read_text("utf8") for old, new in COPIED.items()}
+    pages["papers.md"] = papers()
+    pages["reference/config.md"] = "\n".join(config_reference())
+    pages["reference/commands.md"] = "\n".join(command_reference())
+    pages |= {f"reference/python/{name}.md": api(name, modules) for name, modules in API.items()}
+    for path, text in pages.items():
+        files.append(File.generated(config, path, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    for old, new in LINKS.items():
+        markdown = markdown.replace(f"](../{old})", f"]({new})")
+    return markdown.replace("](docs/", "](")  # in the changelog
+
+
+def papers() -> str:
+    """The papers of all pages, each with the pages that refer to it."""
+    pages: Dict[str, List[str]] = {}
+    for path in sorted((ROOT / "docs").glob("*.md")):
+        _, _, listed = path.read_text("utf8").partition("\n## Papers\n")
+        for entry in re.findall(r"^- (.*(?:\n  .*)*)", listed, flags=re.MULTILINE):
+            pages.setdefault(" ".join(entry.split()), []).append(f"[{path.stem}]({path.name})")
+    rows = [f"- {entry} {', '.join(links)}" for entry, links in sorted(pages.items(), key=surname)]
+    return "# Papers\n\n" + "\n".join(rows) + "\n"
+
+
+def surname(item: Tuple[str, Any]) -> str:
+    """That of the first author."""
+    return re.sub(r"^(\S+\. )+", "", item[0])
+
+
+def config_reference() -> Iterator[str]:
+    """A config with every setting, then every registered function."""
+    yield "# Config\n\n## Every setting\n\n`configs/base.cfg`:\n\n```ini"
+    yield (ROOT / "configs" / "base.cfg").read_text("utf8") + "```\n"
+    for group, title in GROUPS.items():
+        heading, _, see = title.partition(": ")
+        yield f"## {heading}\n\n{see}\n"
+        for entry in sorted(entry_points(group=group)):
+            if entry.value.startswith("spacy_costner."):
+                yield f"### {entry.name}\n\n::: {entry.module}.{entry.attr}"
+                yield "    options: {show_root_heading: false, show_root_toc_entry: false}\n"
+
+
+def command_reference() -> Iterator[str]:
+    """Every command with its arguments and options."""
+    yield "# Commands\n"
+    for name, command in sorted(COMMANDS.items()):
+        yield f"## {name}\n\n{' '.join((command.help or '').split())}\n"
+        words = [name, *command.collect_usage_pieces(typer.Context(command))]
+        yield f"```text\npython -m spacy costner {' '.join(words)}\n```\n"
+        yield "| argument or option | description | default |\n|---|---|---|"
+        for parameter in command.params:
+            if not parameter.hidden:
+                names = ", ".join(f"`{one}`" for one in parameter.opts)
+                yield f"| {names} | {parameter.help or ''} | {default(parameter)} |"
+        yield ""
+
+
+def default(parameter: Any) -> str:
+    if parameter.required:
+        return "required"
+    if isinstance(parameter.show_default, str):
+        return parameter.show_default
+    return "" if parameter.default in (None, False) else f"`{parameter.default}`"
+
+
+def api(name: str, modules: List[str]) -> str:
+    blocks = [f"## {module}\n\n::: spacy_costner.{module}\n" for module in modules]
+    return f"# {name.capitalize()}\n\n" + "\n".join(blocks)
+
+
+class ListParameters(griffe.Extension):
+    """Parameters in docstrings, `name (Type): …` as spaCy writes them, become lists."""
+
+    def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
+        if obj.docstring is not None:
+            parameter = r"^([\w, ()]*\w) \(([^:]*?)\): "
+            obj.docstring.value = re.sub(
+                parameter, r"- **\1** (`\2`): ", obj.docstring.value, flags=re.MULTILINE
+            )
