@@ -21,8 +21,8 @@ LINKS = {**COPIED, "configs": "reference/config.md"}
 GROUPS = {
     "spacy_factories": "The component",
     "thinc_losses": "Losses: equations and papers are in [losses](../losses.md)",
-    "spacy_misc": "Costs, decoding, features, weights, confidence: see [costs](../losses.md#costs), "
-    "[decoding](../decoding.md), [features](../linear.md#features)",
+    "spacy_misc": "Costs, decoding, features and more: see [costs](../losses.md#costs), "
+    "[decoding](../decoding.md) and [features](../linear.md#features)",
     "spacy_architectures": "Models",
     "spacy_readers": "The reader of corpora: see [data](../data.md)",
     "spacy_scorers": "Scorers",

@@ -9,7 +9,9 @@ from typing import Any, Dict, List, NamedTuple
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-BLOCK = re.compile(r"(?:^<!-- not run: (.*) -->\n+)?^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(
+    r"(?:^<!-- not run: (.*) -->\n+)?^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE
+)
 ENVIRON = {
     **os.environ,
     "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
