@@ -122,7 +122,7 @@ NOT_RUN = [block for page in PAGES for block in read_blocks(page) if block.reaso
 
 @pytest.mark.parametrize("block", NOT_RUN, ids=lambda block: block.place)
 def test_block_is_not_run(block: Block) -> None:
-    pytest.skip(block.reason)
+    pytest.skip(f"{block.place}: {block.reason}")
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

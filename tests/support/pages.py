@@ -10,7 +10,7 @@ from typing import Any, Dict, List, NamedTuple
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(
-    r"(?:^<!-- not run: (.*) -->\n+)?^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE
+    r"(?:^<!-- not run: ([^\n]*) -->\n+)?^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE
 )
 ENVIRON = {
     **os.environ,
