@@ -1,13 +1,15 @@
 """What mkdocs.yml adds to docs/: pages that are made from the code, and links out of docs/."""
 
 import re
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
+from inspect import signature
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Tuple
 
 import griffe
 import typer
 from mkdocs.structure.files import File, Files
+from thinc.api import Config
 
 from spacy_costner.cli import costner
 
@@ -20,20 +22,21 @@ LINKS = {**COPIED, "configs": "reference/config.md"}
 
 GROUPS = {
     "spacy_factories": "The component",
-    "thinc_losses": "Losses: equations and papers are in [losses](../losses.md)",
-    "spacy_misc": "Costs, decoding, features and more: see [costs](../losses.md#costs), "
-    "[decoding](../decoding.md) and [features](../linear.md#features)",
+    "thinc_losses": "Losses: Equations and papers are in [losses](../losses.md).",
+    "spacy_misc": "Costs, decoding, features and more: See [costs](../losses.md#costs), "
+    "[decoding](../decoding.md) and [features](../linear.md#features).",
     "spacy_architectures": "Models",
-    "spacy_readers": "The reader of corpora: see [data](../data.md)",
+    "spacy_readers": "The reader of corpora: See [data](../data.md).",
     "spacy_scorers": "Scorers",
     "spacy_callbacks": "Callbacks of initialization",
 }
 """The groups of entry points, in the order of the page."""
 
+LOSSES = "likelihood margin perceptron mce fscore zscore schedule"
 API = {
     "component": ["pipeline.component"],
     "readers": ["readers"],
-    "losses": ["losses", "types"],
+    "losses": [*(f"losses.{name}" for name in LOSSES.split()), "types"],
     "costs": ["costs.tables", "costs.label_tree", "costs.cost_matrix"],
     "decoding": ["decoding"],
     "chain": ["chain", "chain.array", "chain.queries", "chain.constraints"],
@@ -86,8 +89,20 @@ def config_reference() -> Iterator[str]:
         yield f"## {heading}\n\n{see}\n"
         for entry in sorted(entry_points(group=group)):
             if entry.value.startswith("spacy_costner."):
-                yield f"### {entry.name}\n\n::: {entry.module}.{entry.attr}"
+                title = entry.name.removeprefix("spacy_costner.").removesuffix(".v1")
+                yield f"### {title}\n\n```ini\n{block(group, entry)}\n```\n"
+                yield f"::: {entry.module}.{entry.attr}"
                 yield "    options: {show_root_heading: false, show_root_toc_entry: false}\n"
+
+
+def block(group: str, entry: EntryPoint) -> str:
+    """The lines of a config, with the settings that have a default."""
+    kind = group.split("_")[1]
+    settings: Dict[str, Any] = {"factory" if kind == "factories" else f"@{kind}": entry.name}
+    for name, parameter in signature(entry.load()).parameters.items():
+        if isinstance(parameter.default, (bool, int, float, str, list, tuple, type(None))):
+            settings[name] = parameter.default
+    return Config({"block": settings}).to_str().partition("\n")[2]
 
 
 def command_reference() -> Iterator[str]:
@@ -100,7 +115,8 @@ def command_reference() -> Iterator[str]:
         yield "| argument or option | description | default |\n|---|---|---|"
         for parameter in command.params:
             if not parameter.hidden:
-                names = ", ".join(f"`{one}`" for one in parameter.opts)
+                opts = [*parameter.opts, *parameter.secondary_opts]
+                names = ", ".join(f"`{one}`" for one in opts)
                 yield f"| {names} | {parameter.help or ''} | {default(parameter)} |"
         yield ""
 
@@ -118,12 +134,22 @@ def api(name: str, modules: List[str]) -> str:
     return f"# {name.capitalize()}\n\n" + "\n".join(blocks)
 
 
+PARAMETERS = r"^(?:\w+ \([^)\n]*\),? ?)+(?=: )"
+"""One, or several that are described together."""
+
+
+def list_parameters(found: re.Match) -> str:
+    return "- " + re.sub(r"(\w+) \(([^)]*)\)", r"**\1** (`\2`)", found[0])
+
+
 class ListParameters(griffe.Extension):
-    """Parameters in docstrings, `name (Type): …` as spaCy writes them, become lists."""
+    """Parameters in docstrings, `name (Type): …` as spaCy writes them, become a list; functions
+    that they refer to become links."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         if obj.docstring is not None:
-            parameter = r"^([\w, ()]*\w) \(([^:]*?)\): "
-            obj.docstring.value = re.sub(
-                parameter, r"- **\1** (`\2`): ", obj.docstring.value, flags=re.MULTILINE
-            )
+            text = re.sub(PARAMETERS, list_parameters, obj.docstring.value, flags=re.MULTILINE)
+            names = "|".join(name for name in obj.module.members if not name.startswith("_"))
+            target = rf"{obj.module.path}.\1"
+            link = rf'<autoref optional identifier="{target}"><code>\1</code></autoref>'
+            obj.docstring.value = re.sub(rf"(?<=see )`({names})`", link, text)
