@@ -15,8 +15,15 @@ import spacy
 from spacy.tokens import Doc, DocBin
 from spacy.util import load_config
 
-from .support.pages import PAGES, ROOT, Block, read_blocks, run_block, run_commands
-from .test_doc_examples import PAGES as FAST
+from .support.pages import (
+    PAGES,
+    ROOT,
+    WITH_SMALL_PIPELINE,
+    Block,
+    read_blocks,
+    run_block,
+    run_commands,
+)
 
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
 SECONDS = 60
@@ -113,7 +120,7 @@ def test_page(page: Path, workplace: Path, tmp_path: Path, monkeypatch: pytest.M
     if page.stem in COMMANDS_FIRST:
         blocks.sort(key=lambda block: block.language == "python")
     for block in blocks:
-        if page.stem not in FAST or block.language != "python":
+        if page.stem not in WITH_SMALL_PIPELINE or block.language != "python":
             run_block(block, names)
 
 

@@ -1,4 +1,4 @@
-"""The examples of three pages, from the top of a page to its end: `make docs-test` runs all."""
+"""The examples of some pages, from the top of a page to its end: `make docs-test` runs all."""
 
 from pathlib import Path
 from typing import Any, Dict
@@ -7,10 +7,8 @@ import pytest
 from spacy.tokens import Doc, Token
 from thinc.api import fix_random_seed
 
-from .support.pages import ROOT, read_blocks, run_block
+from .support.pages import ROOT, WITH_SMALL_PIPELINE, read_blocks, run_block
 from .support.pipelines import pipeline, train
-
-PAGES = ["annotation", "data", "maintaining", "service"]
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +23,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", WITH_SMALL_PIPELINE)
 def test_examples_run(page: str, workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(workplace)
     fix_random_seed(0)

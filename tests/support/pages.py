@@ -9,6 +9,9 @@ from typing import Any, Dict, List, NamedTuple
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+WITH_SMALL_PIPELINE = ["annotation", "data", "maintaining", "service"]
+"""Pages whose Python examples the fast tests run, with a pipeline of their own."""
+
 BLOCK = re.compile(
     r"(?:^<!-- not run: ([^\n]*) -->\n+)?^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE
 )
