@@ -45,6 +45,10 @@ API = {
 }
 """The modules of each page of the Python API."""
 
+FIVE = """The losses are those of Gimpel & Smith, Higashiyama et al., Ricci et al., Suzuki et al. and
+Tsuboi & Kashima. Their experiments are [run again](reproduction.md). Each paper is named with the page that
+refers to it."""
+
 
 def on_files(files: Files, config: Any) -> Files:
     """Add the pages that are made."""
@@ -72,7 +76,7 @@ def papers() -> str:
         for entry in re.findall(r"^- (.*(?:\n  .*)*)", listed, flags=re.MULTILINE):
             pages.setdefault(" ".join(entry.split()), []).append(f"[{path.stem}]({path.name})")
     rows = [f"- {entry} {', '.join(links)}" for entry, links in sorted(pages.items(), key=surname)]
-    return "# Papers\n\n" + "\n".join(rows) + "\n"
+    return "\n".join(["# Papers", "", FIVE, "", *rows])
 
 
 def surname(item: Tuple[str, Any]) -> str:
