@@ -45,9 +45,9 @@ API = {
 }
 """The modules of each page of the Python API."""
 
-FIVE = """The losses are those of Gimpel & Smith, Higashiyama et al., Ricci et al., Suzuki et al. and
-Tsuboi & Kashima. Their experiments are [run again](reproduction.md). Each paper is named with the page that
-refers to it."""
+FIVE = """The losses are those of Gimpel & Smith, Higashiyama et al., Ricci et al., Suzuki et al.
+and Tsuboi & Kashima. Their experiments are [run again](reproduction.md). Each paper is named with
+the page that refers to it."""
 
 
 def on_files(files: Files, config: Any) -> Files:

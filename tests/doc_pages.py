@@ -27,7 +27,7 @@ from .support.pages import (
 
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
 SECONDS = 600
-"""The longest that a cell may take, on a busy machine. Alone, a whole notebook takes half a minute."""
+"""The longest that a cell may take on a busy machine. A notebook takes half a minute."""
 
 N_TRAIN = 500
 STEPS = {"training": {"max_steps": 40, "eval_frequency": 10}}
