@@ -1,5 +1,6 @@
 """The examples of some pages, from the top of a page to its end: `make docs-test` runs all."""
 
+import re
 from pathlib import Path
 from typing import Any, Dict
 
@@ -7,7 +8,7 @@ import pytest
 from spacy.tokens import Doc, Token
 from thinc.api import fix_random_seed
 
-from .support.pages import ROOT, WITH_SMALL_PIPELINE, read_blocks, run_block
+from .support.pages import PAGES, ROOT, WITH_SMALL_PIPELINE, read_blocks, run_block
 from .support.pipelines import pipeline, train
 
 
@@ -21,6 +22,12 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "training").mkdir()
     nlp.to_disk(path / "training" / "model-best")
     return path
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_no_block_is_overlooked(page: Path) -> None:
+    fences = re.findall(r"^ *```", page.read_text(encoding="utf8"), flags=re.MULTILINE)
+    assert 2 * len(read_blocks(page)) == len(fences)
 
 
 @pytest.mark.parametrize("page", WITH_SMALL_PIPELINE)

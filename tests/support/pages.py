@@ -13,7 +13,7 @@ WITH_SMALL_PIPELINE = ["annotation", "data", "maintaining", "service"]
 """Pages whose Python examples the fast tests run, with a pipeline of their own."""
 
 BLOCK = re.compile(
-    r"(?:^<!-- not run: ([^\n]*) -->\n+)?^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE
+    r"(?:^<!-- not run: ([^\n]*) -->\n+)?^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE
 )
 ENVIRON = {
     **os.environ,
