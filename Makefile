@@ -5,7 +5,7 @@ BIN = $(VENV)/bin
 
 SOURCES = spacy_costner tests scripts benchmarks experiments
 
-.PHONY: install help hooks format check test test-slow test-presidio test-transformers pythons sanitize demo bench dist clean
+.PHONY: install help hooks format check test test-slow test-presidio test-transformers pythons sanitize demo bench docs docs-test dist clean
 
 install: $(VENV)/installed
 
@@ -94,8 +94,22 @@ bench:
 	cd benchmarks && for table in $(TABLES); do ../$(VENV)-bench/bin/python -W ignore $$table.py; done \
 		> RESULTS.md
 
+# The site, and its examples, in an environment of their own.
+DOCS = $(VENV)-docs/bin
+$(VENV)-docs/installed: setup.cfg setup.py pyproject.toml
+	$(PYTHON) -m venv $(VENV)-docs
+	$(DOCS)/python -m pip install --quiet --upgrade pip
+	$(DOCS)/python -m pip install --quiet --editable ".[docs]"
+	touch $@
+
+docs: $(VENV)-docs/installed
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/mkdocs build --strict
+
+docs-test: $(VENV)-docs/installed
+	$(DOCS)/python -m pytest -n auto -rs tests/test_doc_examples.py tests/doc_pages.py
+
 dist: install
 	$(BIN)/python -m build
 
 clean:
-	rm -rf $(VENV) $(VENV)-bench $(VENV)-presidio $(VENV)-transformers build dist *.egg-info .coverage
+	rm -rf $(VENV) $(VENV)-bench $(VENV)-presidio $(VENV)-transformers $(VENV)-docs build dist site *.egg-info .coverage

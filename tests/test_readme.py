@@ -18,7 +18,8 @@ from spacy_costner.features.template import GAZETTEER, WORD_VIEWS
 from spacy_costner.features.words import OWN_FLAGS
 from spacy_costner.ml import build_sparse_crf
 
-from .support.config import declared
+from .support.config import declared, fragment
+from .support.pages import PAGES, read_blocks
 
 ROOT = Path(__file__).parent.parent
 
@@ -72,21 +73,29 @@ def test_block_to_paste_is_the_softmax_margin() -> None:
     assert filled["components"] == expected["components"]
 
 
-PAGES = ["docs/confidence.md", "docs/decoding.md", "docs/losses.md", "docs/report.md"]
+OF_OTHER_TESTS = {
+    "linear": "features",
+    "maintaining": "source",
+    "pretrained": "",
+    "transformers": "",
+}
+"""Blocks that need other components or files: those of these pages that have this word."""
 
 
 def blocks_to_paste() -> List[str]:
-    return re.findall(r"```ini\n(.*?)```", "".join(map(read, PAGES)), flags=re.DOTALL)
+    return [
+        block.code
+        for page in PAGES[1:]
+        for block in read_blocks(page)
+        if block.language == "ini" and OF_OTHER_TESTS.get(page.stem, "of no page") not in block.code
+    ]
 
 
 @pytest.mark.parametrize("block", blocks_to_paste(), ids=lambda block: block.splitlines()[-1])
 def test_blocks_of_the_docs_build(block: str) -> None:
-    """Each is a block of the component or of initialization; a cost needs a loss around it."""
-    head = "[components]\n\n[components.ner]\n\n[initialize]\n\n"
-    if "[components.ner.loss]" not in block:
-        head += "[components.ner.loss]\n"
-    blocks = Config().from_str(head + block)
-    base = load_config(ROOT / "configs" / "losses" / "softmax_margin.cfg")
+    """Each is a part of a config, whose other parts are those of one that is shipped."""
+    shipped = "sparse" if ".features]" in block else "losses/softmax_margin"
+    base, blocks = load_config(ROOT / "configs" / f"{shipped}.cfg"), fragment(block)
     nlp = load_model_from_config(put_onto(base, blocks), auto_fill=True)
     registry.resolve(nlp.config["initialize"], schema=ConfigSchemaInit)
 

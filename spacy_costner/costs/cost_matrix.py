@@ -1,6 +1,6 @@
 """Cost matrices over labels, given by the user.
 
-A matrix is a block of the config, [gold][predicted], or a CSV file: the first row has the
+A matrix is a block of the config, `[gold][predicted]`, or a CSV file: the first row has the
 predicted labels, the first cell of every other row the gold label.
 
     gold,city,country,O
@@ -36,7 +36,7 @@ class Matrix:
 
     @cached_property
     def rows(self) -> Dict[str, Dict[str, float]]:
-        """The costs, [gold][predicted].
+        """The costs, `[gold][predicted]`.
 
         RAISES (ValueError): If the file can't be read or holds no costs.
         """

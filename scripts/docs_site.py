@@ -1,0 +1,159 @@
+"""What mkdocs.yml adds to docs/: pages that are made from the code, and links out of docs/."""
+
+import re
+from importlib.metadata import EntryPoint, entry_points
+from inspect import signature
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Tuple
+
+import griffe
+import typer
+from mkdocs.structure.files import File, Files
+from thinc.api import Config
+
+from spacy_costner.cli import costner
+
+COMMANDS: Dict[str, Any] = typer.main.get_command(costner).commands  # type: ignore[attr-defined]
+
+ROOT = Path(__file__).parent.parent
+COPIED = {"CHANGELOG.md": "changelog.md", "benchmarks/RESULTS.md": "benchmarks.md"}
+LINKS = {**COPIED, "configs": "reference/config.md"}
+"""Where links lead that leave docs/."""
+
+GROUPS = {
+    "spacy_factories": "The component",
+    "thinc_losses": "Losses: Equations and papers are in [losses](../losses.md).",
+    "spacy_misc": "Costs, decoding, features and more: See [costs](../losses.md#costs), "
+    "[decoding](../decoding.md) and [features](../linear.md#features).",
+    "spacy_architectures": "Models",
+    "spacy_readers": "The reader of corpora: See [data](../data.md).",
+    "spacy_scorers": "Scorers",
+    "spacy_callbacks": "Callbacks of initialization",
+}
+"""The groups of entry points, in the order of the page."""
+
+LOSSES = "likelihood margin perceptron mce fscore zscore schedule"
+API = {
+    "component": ["pipeline.component"],
+    "readers": ["readers"],
+    "losses": [*(f"losses.{name}" for name in LOSSES.split()), "types"],
+    "costs": ["costs.tables", "costs.label_tree", "costs.cost_matrix"],
+    "decoding": ["decoding"],
+    "chain": ["chain", "chain.array", "chain.queries", "chain.constraints"],
+    "metrics": ["metrics", "metrics.calibration", "metrics.conformal"],
+    "commands": [f"commands.{name}" for name in sorted(COMMANDS)],
+}
+"""The modules of each page of the Python API."""
+
+FIVE = """The losses are those of Gimpel & Smith, Higashiyama et al., Ricci et al., Suzuki et al.
+and Tsuboi & Kashima. Their experiments are [run again](reproduction.md). Each paper is named with
+the page that refers to it."""
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the pages that are made."""
+    pages = {new: (ROOT / old).read_text("utf8") for old, new in COPIED.items()}
+    pages["papers.md"] = papers()
+    pages["reference/config.md"] = "\n".join(config_reference())
+    pages["reference/commands.md"] = "\n".join(command_reference())
+    pages |= {f"reference/python/{name}.md": api(name, modules) for name, modules in API.items()}
+    for path, text in pages.items():
+        files.append(File.generated(config, path, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    for old, new in LINKS.items():
+        markdown = markdown.replace(f"](../{old})", f"]({new})")
+    return markdown.replace("](docs/", "](")  # in the changelog
+
+
+def papers() -> str:
+    """The papers of all pages, each with the pages that refer to it."""
+    pages: Dict[str, List[str]] = {}
+    for path in sorted((ROOT / "docs").glob("*.md")):
+        _, _, listed = path.read_text("utf8").partition("\n## Papers\n")
+        for entry in re.findall(r"^- (.*(?:\n  .*)*)", listed, flags=re.MULTILINE):
+            pages.setdefault(" ".join(entry.split()), []).append(f"[{path.stem}]({path.name})")
+    rows = [f"- {entry} {', '.join(links)}" for entry, links in sorted(pages.items(), key=surname)]
+    return "\n".join(["# Papers", "", FIVE, "", *rows])
+
+
+def surname(item: Tuple[str, Any]) -> str:
+    """That of the first author."""
+    return re.sub(r"^(\S+\. )+", "", item[0])
+
+
+def config_reference() -> Iterator[str]:
+    """A config with every setting, then every registered function."""
+    yield "# Config\n\n## Every setting\n\n`configs/base.cfg`:\n\n```ini"
+    yield (ROOT / "configs" / "base.cfg").read_text("utf8") + "```\n"
+    for group, title in GROUPS.items():
+        heading, _, see = title.partition(": ")
+        yield f"## {heading}\n\n{see}\n"
+        for entry in sorted(entry_points(group=group)):
+            if entry.value.startswith("spacy_costner."):
+                title = entry.name.removeprefix("spacy_costner.").removesuffix(".v1")
+                yield f"### {title}\n\n```ini\n{block(group, entry)}\n```\n"
+                yield f"::: {entry.module}.{entry.attr}"
+                yield "    options: {show_root_heading: false, show_root_toc_entry: false}\n"
+
+
+def block(group: str, entry: EntryPoint) -> str:
+    """The lines of a config, with the settings that have a default."""
+    kind = group.split("_")[1]
+    settings: Dict[str, Any] = {"factory" if kind == "factories" else f"@{kind}": entry.name}
+    for name, parameter in signature(entry.load()).parameters.items():
+        if isinstance(parameter.default, (bool, int, float, str, list, tuple, type(None))):
+            settings[name] = parameter.default
+    return Config({"block": settings}).to_str().partition("\n")[2]
+
+
+def command_reference() -> Iterator[str]:
+    """Every command with its arguments and options."""
+    yield "# Commands\n"
+    for name, command in sorted(COMMANDS.items()):
+        yield f"## {name}\n\n{' '.join((command.help or '').split())}\n"
+        words = [name, *command.collect_usage_pieces(typer.Context(command))]
+        yield f"```text\npython -m spacy costner {' '.join(words)}\n```\n"
+        yield "| argument or option | description | default |\n|---|---|---|"
+        for parameter in command.params:
+            if not parameter.hidden:
+                opts = [*parameter.opts, *parameter.secondary_opts]
+                names = ", ".join(f"`{one}`" for one in opts)
+                yield f"| {names} | {parameter.help or ''} | {default(parameter)} |"
+        yield ""
+
+
+def default(parameter: Any) -> str:
+    if parameter.required:
+        return "required"
+    if isinstance(parameter.show_default, str):
+        return parameter.show_default
+    return "" if parameter.default in (None, False) else f"`{parameter.default}`"
+
+
+def api(name: str, modules: List[str]) -> str:
+    blocks = [f"## {module}\n\n::: spacy_costner.{module}\n" for module in modules]
+    return f"# {name.capitalize()}\n\n" + "\n".join(blocks)
+
+
+PARAMETERS = r"^(?:\w+ \([^)\n]*\),? ?)+(?=: )"
+"""One, or several that are described together."""
+
+
+def list_parameters(found: re.Match) -> str:
+    return "- " + re.sub(r"(\w+) \(([^)]*)\)", r"**\1** (`\2`)", found[0])
+
+
+class ListParameters(griffe.Extension):
+    """Parameters in docstrings, `name (Type): …` as spaCy writes them, become a list; functions
+    that they refer to become links."""
+
+    def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
+        if obj.docstring is not None:
+            text = re.sub(PARAMETERS, list_parameters, obj.docstring.value, flags=re.MULTILINE)
+            names = "|".join(name for name in obj.module.members if not name.startswith("_"))
+            target = rf"{obj.module.path}.\1"
+            link = rf'<autoref optional identifier="{target}"><code>\1</code></autoref>'
+            obj.docstring.value = re.sub(rf"(?<=see )`({names})`", link, text)

@@ -1,0 +1,142 @@
+"""Every page of the docs and every notebook, run: `make docs-test`.
+
+A page is run from its top to its end, in a folder that has the demo corpus, and pipelines trained
+on it, by the names that the docs use. Blocks with the comment `not run` before them are listed.
+"""
+
+import csv
+import json
+import shutil
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+import spacy
+from spacy.tokens import Doc, DocBin
+from spacy.util import load_config
+
+from .support.pages import (
+    PAGES,
+    ROOT,
+    WITH_SMALL_PIPELINE,
+    Block,
+    read_blocks,
+    run_block,
+    run_commands,
+)
+
+NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
+SECONDS = 600
+"""The longest that a cell may take on a busy machine. A notebook takes half a minute."""
+
+N_TRAIN = 500
+STEPS = {"training": {"max_steps": 40, "eval_frequency": 10}}
+COMMANDS = """
+for part in train dev test; do
+  python -m spacy costner convert $part.spacy $part.conll
+done
+cp train.conll esp.train
+cp configs/demo_tree.json tree.json
+mkdir texts
+cp raw.txt texts.txt
+cp raw.txt texts
+python -m spacy costner init linear.cfg --train train.spacy --dev dev.spacy
+python -m spacy costner fit linear.cfg --online --output training
+cp -r training/model-last training/model-best
+python -m spacy costner calibrate training/model-best dev.spacy --output training/calibrated
+python -m spacy costner guarantee training/calibrated other.spacy --miss 0.05 \
+  --output training/guaranteed
+"""
+GIVEN = {"audit.md": "config.cfg", "suggest.md": "config.cfg", "clusters.md": "config.cfg"}
+"""Configs that pages have from elsewhere."""
+COMMANDS_FIRST = ["pii"]
+"""Pages that begin with an example of the pipeline that their commands train."""
+
+pytestmark = pytest.mark.filterwarnings("default")
+
+
+@pytest.fixture(scope="session")
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the names that the docs use are there."""
+    path = tmp_path_factory.mktemp("workplace")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.chdir(path)
+        for name in ("configs", "scripts", "benchmarks"):
+            Path(name).symlink_to(ROOT / name)
+        write_corpora()
+        load_config("configs/demo.cfg").merge(STEPS).to_disk("my.cfg")
+        run_commands(COMMANDS, "the workplace")
+    return path
+
+
+def write_corpora() -> None:
+    run_commands("python scripts/make_demo_corpus.py .", "the workplace")
+    run_commands("python scripts/make_demo_corpus.py more --seed 1", "the workplace")
+    shutil.copy("more/dev.spacy", "other.spacy")
+    vocab = spacy.blank("en").vocab
+    docs = list(DocBin().from_disk("train.spacy").get_docs(vocab))
+    DocBin(docs=docs[:N_TRAIN]).to_disk("train.spacy")
+    lines = "\n".join(doc.text for doc in docs[N_TRAIN:])
+    Path("raw.txt").write_text(lines, encoding="utf8")
+    write_costs(sorted({ent.label_ for doc in docs for ent in doc.ents}))
+    write_answers(docs[:N_TRAIN])
+
+
+def write_costs(labels: list) -> None:
+    """costs.csv: 2 for a wrong label, 1 for the rest."""
+    with Path("costs.csv").open("w", encoding="utf8", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["gold", *labels, "O"])
+        for gold in [*labels, "O"]:
+            costs = [0 if gold == one else 2 - ("O" in (gold, one)) for one in [*labels, "O"]]
+            rows.writerow([gold, *costs])
+
+
+def write_answers(docs: List[Doc]) -> None:
+    """answers.jsonl: as of a teacher that is less sure of every other entity."""
+    with Path("answers.jsonl").open("w", encoding="utf8") as file:
+        for doc in docs:
+            spans = [
+                {
+                    "start": e.start_char,
+                    "end": e.end_char,
+                    "label": e.label_,
+                    "score": 0.9 - i % 2 / 2,
+                }
+                for i, e in enumerate(doc.ents)
+            ]
+            file.write(json.dumps({"text": doc.text, "spans": spans}) + "\n")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_page(page: Path, workplace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "clone"
+    shutil.copytree(workplace, folder, symlinks=True)
+    monkeypatch.chdir(folder)
+    if page.name in GIVEN:
+        shutil.copy("linear.cfg", GIVEN[page.name])
+    names: Dict[str, Any] = {}
+    blocks = read_blocks(page)
+    if page.stem in COMMANDS_FIRST:
+        blocks.sort(key=lambda block: block.language == "python")
+    for block in blocks:
+        if page.stem not in WITH_SMALL_PIPELINE or block.language != "python":
+            run_block(block, names)
+
+
+NOT_RUN = [block for page in PAGES for block in read_blocks(page) if block.reason]
+
+
+@pytest.mark.parametrize("block", NOT_RUN, ids=lambda block: block.place)
+def test_block_is_not_run(block: Block) -> None:
+    pytest.skip(f"{block.place}: {block.reason}")
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook(path: Path) -> None:
+    import nbclient
+    import nbformat
+
+    notebook = nbformat.read(path, as_version=4)
+    resources = {"metadata": {"path": str(ROOT / "examples")}}
+    nbclient.NotebookClient(notebook, timeout=SECONDS, resources=resources).execute()

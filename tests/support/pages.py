@@ -1,0 +1,80 @@
+"""The code blocks of the docs, and running those of a page from its top to its end."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+WITH_SMALL_PIPELINE = ["annotation", "data", "maintaining", "service"]
+"""Pages whose Python examples the fast tests run, with a pipeline of their own."""
+
+BLOCK = re.compile(
+    r"(?:^<!-- not run: ([^\n]*) -->\n+)?^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE
+)
+ENVIRON = {
+    **os.environ,
+    "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+}
+
+
+class Block(NamedTuple):
+    """A block of code.
+
+    place (str): The page and the line.
+    reason (str): Why it can't be run here, from the comment before it; "" if it can.
+    language (str): bash, python, or what is shown: ini, json, text, yaml.
+    code (str): Its lines.
+    """
+
+    place: str
+    reason: str
+    language: str
+    code: str
+
+
+def read_blocks(page: Path) -> List[Block]:
+    text = page.read_text(encoding="utf8")
+    name = page.relative_to(ROOT).as_posix()
+    return [
+        Block(
+            f"{name}:{text.count(chr(10), 0, found.start(2)) + 1}",
+            found[1] or "",
+            found[2],
+            found[3],
+        )
+        for found in BLOCK.finditer(text)
+    ]
+
+
+def run_block(block: Block, names: Dict[str, Any]) -> str:
+    """Run a block in the working directory. A block that begins with `# name.suffix` is a file.
+
+    block (Block): The block.
+    names (Dict[str, Any]): The variables of the Python blocks of the page.
+    RETURNS (str): What its commands have printed.
+    """
+    title = re.match(r"# (\w+\.\w+)\n", block.code)
+    if block.reason:
+        return ""
+    if title:
+        Path(title[1]).write_text(block.code, encoding="utf8")
+    elif block.language == "python":
+        exec(compile(block.code, block.place, "exec"), names)
+    elif block.language == "bash":
+        return run_commands(block.code, block.place)
+    return ""
+
+
+def run_commands(commands: str, place: str) -> str:
+    """Run commands of a shell until one fails.
+
+    RAISES (AssertionError): If one fails; the message has its output.
+    """
+    words = ["bash", "-euxc", commands]
+    done = subprocess.run(words, env=ENVIRON, capture_output=True, text=True)
+    assert done.returncode == 0, f"{place}\n{done.stdout}{done.stderr}"
+    return done.stdout
