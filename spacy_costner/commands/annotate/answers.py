@@ -29,6 +29,18 @@ def annotate_rows(nlp: Language, rows: Iterable[Row]) -> Iterator[Answer]:
         yield from zip(batch, _annotate(nlp, batch))
 
 
+def annotate_texts(nlp: Language, ids: Iterable[Any], texts: Iterable[Any]) -> Iterator[Value]:
+    """Annotate texts, such as columns of a table. One that fails doesn't stop the others.
+
+    nlp (Language): The pipeline: see `load_pipeline`.
+    ids (Iterable[Any]), texts (Iterable[Any]): Ids and texts.
+    YIELDS (Value): For each text, in their order, what is on a line of `annotate`, without text.
+    """
+    groups = groups_of(nlp)
+    for answer in annotate_rows(nlp, map(Row, ids, texts)):
+        yield as_value(answer, groups, with_text=False)
+
+
 def _annotate(nlp: Language, rows: Sequence[Row]) -> List[Union[Doc, Exception]]:
     """If a batch fails, its halves are tried, with new docs: the old ones may be half annotated."""
     found = [_made(nlp, row) for row in rows]

@@ -21,7 +21,7 @@ from ...saving import locked, save_file
 from ..runs import Done, MakeExecutor, Run, local_processes, run_all
 from .answers import WRITERS, Answer, Form, annotate_rows, groups_of
 from .inputs import Columns, Part, described, digest_of, plan, read_rows, require_pyarrow
-from .manifest import Entry, adding, is_done, read_manifest, remove_others
+from .manifest import Entry, adding, has_manifest, is_done, read_manifest, remove_others
 
 ON_ERROR = ("row", "raise")
 
@@ -103,8 +103,8 @@ def annotate_files(
     settings (Settings): What the answers depend on.
     jobs (int): Number of processes.
     n_rows (int): Lines or rows of a part.
-    make_executor (Optional[MakeExecutor]): Makes the executor; `jobs` local processes if None: see
-        `runs.run_all`.
+    make_executor (Optional[MakeExecutor]): Makes the executor, such as `ray_cluster("auto")`;
+        `jobs` local processes if None: see `runs.run_all`.
     on_plan (Optional[Callable[[Plan], None]]): Called before the work.
     on_part (Optional[Callable[[Entry], None]]): Called with the numbers of each part that ends.
     RETURNS (Summary): What was done.
@@ -119,7 +119,7 @@ def annotate_files(
         raise ValueError(f"annotate: expected files with text, got none in {[*map(str, given)]}")
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder) as is_ours:
-        if not is_ours:
+        if is_ours is False:
             raise ValueError(f"{folder}: expected no other process that writes to it, got one")
         keys = {file: _key(digest, settings, part) for file, part in parts.items()}
         known = read_manifest(folder)
@@ -159,9 +159,14 @@ def annotate_part(
     """Annotate a part of a file.
 
     RETURNS (Entry): The line of the manifest.
-    RAISES (CorpusError): If the file can't be read.
-    RAISES (ValueError): If a doc fails and `on_error` is "raise".
+    RAISES (CorpusError): If the file can't be read, or has changed.
+    RAISES (ValueError): If a doc fails and `on_error` is "raise", or if model or folder are not
+        those that the command has.
     """
+    if not has_manifest(folder):
+        raise ValueError(
+            f"{folder}: expected the output folder of the command, got none on this worker"
+        )
     nlp = _load(model, digest, settings.code_path, settings.use_gpu)
     counts = dict(NOTHING)
 
@@ -184,6 +189,21 @@ def annotate_part(
 @lru_cache(maxsize=1)
 def _load(model: str, digest: str, code_path: Optional[str], use_gpu: int) -> Language:
     """Load a pipeline, once in each process."""
+    if _digest_of_model(model, code_path) != digest:
+        raise ValueError(f"{model}: expected the pipeline that the command began with, got another")
+    return load_pipeline(model, code_path, use_gpu)
+
+
+def load_pipeline(
+    model: Union[str, Path], code_path: Optional[str] = None, use_gpu: int = -1
+) -> Language:
+    """Load a pipeline for `annotate_texts`.
+
+    model (Union[str, Path]): A package or a folder.
+    code_path (Optional[str]): A Python file with registered functions to be imported.
+    use_gpu (int): GPU ID or -1 for CPU.
+    RETURNS (Language): The pipeline. Errors of its components are raised.
+    """
     setup_gpu(use_gpu, silent=True)
     import_code(code_path)
     nlp = spacy.load(model)
