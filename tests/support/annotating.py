@@ -30,6 +30,8 @@ def poison(doc):
     if mark.name and not mark.exists():
         mark.touch()
         os.kill(os.getpid(), signal.SIGKILL)
+    if "deadly" in doc.text:
+        os.kill(os.getpid(), signal.SIGKILL)
     if "slow" in doc.text:
         time.sleep(0.3)
     if "poison" in doc.text:

@@ -17,7 +17,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.util import get_package_path, is_package, raise_error
 
-from ...saving import locked, save_file
+from ...saving import clear, locked, save_file
 from ..runs import Done, MakeExecutor, Run, local_processes, run_all
 from .answers import WRITERS, Answer, Form, annotate_rows, groups_of
 from .inputs import Columns, Part, described, digest_of, plan, read_rows, require_pyarrow
@@ -145,6 +145,7 @@ def annotate_files(
                     raise ValueError(f"annotate: {run.name}: {ended.reason}")
                 else:
                     errors[run.name] = ended.reason
+                    clear(folder / run.name)
                 if on_part is not None:
                     on_part(done.get(run.name, NOTHING))
     seconds = perf_counter() - begin
