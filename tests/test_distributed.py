@@ -3,6 +3,7 @@ die: `make test-distributed`. Skipped, and Ray not imported, where it is not ins
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,13 @@ import pytest
 from spacy.language import Language
 from spacy.tokens import DocBin
 
-from spacy_costner.commands.annotate import Plan, Summary, annotate_files
+from spacy_costner.commands.annotate import (
+    Plan,
+    Summary,
+    annotate_files,
+    annotate_texts,
+    load_pipeline,
+)
 from spacy_costner.commands.compare import compare
 from spacy_costner.commands.ray_executor import RayCluster, ray_cluster
 from spacy_costner.commands.runs import MakeExecutor, Run, run_all
@@ -406,3 +413,73 @@ def test_commands_on_a_cluster(
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["docs"] == 52 and (tmp_path / "died").exists()
     check(saved, inputs, tmp_path / "out")
+
+
+PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
+
+
+def recipe(heading: str) -> Dict[str, Any]:
+    """What the example below a heading defines. It has at most fifteen lines."""
+    (code,) = re.findall(rf"^## {heading}\n.*?```python\n(.*?)```", PAGE.read_text(), re.M | re.S)
+    assert code.count("\n") <= 15
+    names: Dict[str, Any] = {}
+    exec(compile(code, heading, "exec"), names)
+    return names
+
+
+def answers(model: Path) -> List[Any]:
+    """What one process says of the table."""
+    ids, texts = zip(*TABLE)
+    return list(map(essence, annotate_texts(load_pipeline(model), ids, texts)))
+
+
+def essence(row: Any) -> Tuple[Any, List[Tuple[int, int, str]], bool]:
+    """Id, entities, and whether it failed. The last digits of scores depend on the batch."""
+    entities = row.get("entities") or []
+    assert all(0 < entity["score"] <= 1 for entity in entities)
+    return row["id"], places(entities), bool(row.get("error"))
+
+
+TABLE = [*enumerate([*SENTENCES, None])]
+
+
+def test_ray_data(saved: Saved, on_ray: MakeExecutor) -> None:
+    pytest.importorskip("pandas", reason="needs ray[data]: run make test-distributed")
+    with on_ray():
+        import ray.data
+
+        items = [{"id": i, "text": text} for i, text in TABLE]
+        dataset = ray.data.from_items(items, override_num_blocks=3)
+        annotated = recipe("Ray Data")["annotate_dataset"](dataset, str(saved.harmless))
+        rows = sorted(annotated.take_all(), key=lambda row: row["id"])
+    found = [essence({**row, "entities": json.loads(row["entities"])}) for row in rows]
+    assert found == answers(saved.harmless) and found[-1][2] and found[0][1]
+
+
+@pytest.fixture
+def spark(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Spark in two threads, which listens on this machine only and has ended afterwards."""
+    sql = pytest.importorskip("pyspark.sql", reason="needs pyspark: run make test-distributed")
+    if shutil.which("java") is None:
+        pytest.skip("needs Java 17 for Spark")
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    monkeypatch.setenv("PYTHONPATH", str(PAGE.parents[1]))
+    builder = sql.SparkSession.builder.master("local[2]")
+    for name, value in {"driver.bindAddress": "127.0.0.1", "ui.enabled": "false"}.items():
+        builder = builder.config(f"spark.{name}", value)
+    session = builder.getOrCreate()
+    machine = session.sparkContext._gateway.proc
+    yield session
+    session.stop()
+    left = {machine.pid, *descendants(machine.pid)}
+    machine.stdin.close()
+    assert not wait_for_end(left)
+
+
+def test_spark(saved: Saved, spark: Any) -> None:
+    frame = spark.createDataFrame(TABLE, "id int, text string").repartition(3)
+    rows = recipe("Spark")["annotate_frame"](frame, str(saved.harmless)).collect()
+    found = [essence(row.asDict(recursive=True)) for row in sorted(rows, key=lambda row: row.id)]
+    assert found == answers(saved.harmless) and found[-1][2] and found[0][1]
+    assert not list(listening_elsewhere(descendants(os.getpid())))

@@ -44,10 +44,11 @@ SENTENCES = [f"{text} {i}" for i, text in enumerate(TEXTS[:3] * 8)]
 
 
 class Saved(NamedTuple):
-    """A saved pipeline with its code; and the folder with a file for each process that has loaded
-    it, with a line for each time."""
+    """A saved pipeline with its code; the same without the component that needs the code; and the
+    folder with a file for each process that has loaded it, with a line for each time."""
 
     model: Path
+    harmless: Path
     code: Path
     loads: Path
 
@@ -58,13 +59,14 @@ class Saved(NamedTuple):
 
 def save_pipeline(folder: Path) -> Saved:
     """Train and save a pipeline with alternatives and a guarantee."""
-    saved = Saved(folder / "model", folder / "poison.py", folder / "loads")
+    saved = Saved(*(folder / name for name in ("model", "harmless", "poison.py", "loads")))
     saved.loads.mkdir()
     saved.code.write_text(CODE)
     import_code(saved.code)
     nlp = pipeline(confidence={"@misc": "spacy_costner.Confidence.v1", "alternatives": 0.01})
     train(nlp, steps=20)
     guarantee(nlp, examples(nlp)[:3] * 10, Terms(miss=0.1))
+    nlp.to_disk(saved.harmless)
     nlp.add_pipe("poison", first=True, config={"loads": str(saved.loads)})
     nlp.to_disk(saved.model)
     return saved
