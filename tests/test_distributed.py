@@ -14,8 +14,10 @@ from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import pytest
 from spacy.language import Language
-from spacy.tokens import DocBin
+from spacy.tokens import Doc, DocBin
+from spacy.util import load_config
 
+from experiments.runner import Runner
 from spacy_costner.commands.annotate import (
     Plan,
     Summary,
@@ -23,6 +25,7 @@ from spacy_costner.commands.annotate import (
     annotate_texts,
     load_pipeline,
 )
+from spacy_costner.commands.audit import audit
 from spacy_costner.commands.compare import compare
 from spacy_costner.commands.ray_executor import RayCluster, ray_cluster
 from spacy_costner.commands.runs import MakeExecutor, Run, run_all
@@ -47,8 +50,10 @@ from .support.cluster import (
     start_cluster,
     wait_for_end,
 )
-from .support.experiment import Experiment
+from .support.experiment import CORPUS, Experiment
 from .support.runs import square
+
+PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
 
 pytestmark = [
     pytest.mark.skipif(find_spec("ray") is None, reason="needs ray: run make test-distributed"),
@@ -385,6 +390,22 @@ def test_comparisons_agree_to_the_last_digit(
     assert run("killed", make_executor=on_ray) == pool and mark.exists()
 
 
+def test_audits_agree_to_the_last_digit(on_ray: MakeExecutor) -> None:
+    config = load_config(PAGE.parents[1] / "configs" / "sparse.cfg", {"training.max_epochs": 2})
+    docs = [Doc(Language().vocab, words=text.split(), ents=tags) for text, tags in CORPUS] * 5
+    suspects = audit(config, docs, n_folds=3).suspects
+    assert suspects and audit(config, docs, n_folds=3, make_executor=on_ray).suspects == suspects
+
+
+def test_experiments_on_a_cluster(on_ray: MakeExecutor, tmp_path: Path) -> None:
+    """Each run is kept in a file, and not repeated."""
+    run = Runner(tmp_path, on_ray)
+    for _ in range(2):
+        found = run.grid("square", square, x=[1, 2, 3])
+        assert {x: value["square"] for (x,), value in found.items()} == {1: 1, 2: 4, 3: 9}
+    assert len([*tmp_path.glob("square-*.json")]) == 3
+
+
 def test_an_executor_of_concurrent_futures(on_ray: MakeExecutor) -> None:
     """Errors are those of the function. Others stay connected if they were."""
     with on_ray() as executor:
@@ -413,9 +434,6 @@ def test_commands_on_a_cluster(
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["docs"] == 52 and (tmp_path / "died").exists()
     check(saved, inputs, tmp_path / "out")
-
-
-PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
 
 
 def recipe(heading: str) -> Dict[str, Any]:
