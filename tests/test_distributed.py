@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import pytest
+import spacy
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.util import load_config
@@ -392,7 +393,8 @@ def test_comparisons_agree_to_the_last_digit(
 
 def test_audits_agree_to_the_last_digit(on_ray: MakeExecutor) -> None:
     config = load_config(PAGE.parents[1] / "configs" / "sparse.cfg", {"training.max_epochs": 2})
-    docs = [Doc(Language().vocab, words=text.split(), ents=tags) for text, tags in CORPUS] * 5
+    vocab = spacy.blank("en").vocab
+    docs = [Doc(vocab, words=text.split(), ents=tags) for text, tags in CORPUS] * 5
     suspects = audit(config, docs, n_folds=3).suspects
     assert suspects and audit(config, docs, n_folds=3, make_executor=on_ray).suspects == suspects
 
