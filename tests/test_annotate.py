@@ -1,5 +1,7 @@
 """Annotation of files: each id once, with the answer of one plain process or an error."""
 
+import errno
+import gc
 import json
 import os
 import shutil
@@ -356,6 +358,24 @@ def test_a_full_disk_leaves_what_was_there(
     assert len(summary.errors) == 6 and summary.docs == 0 and not files(tmp_path / "out")
     assert "No space left" in str(summary.errors)
     assert again(model, inputs, tmp_path / "out", settings).docs == 52
+
+
+def test_a_file_system_without_locks(
+    model: Path,
+    settings: Settings,
+    inputs: List[Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A network file system has none on folders: it is written to all the same."""
+
+    def no_locks(*_: Any) -> None:
+        raise OSError(errno.EBADF, "Bad file descriptor")
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    frozen = gc.get_freeze_count()
+    assert again(model, inputs, tmp_path / "out", settings).docs == 52
+    assert gc.get_freeze_count() == frozen
 
 
 def test_one_command_at_a_time_writes_to_a_folder(
