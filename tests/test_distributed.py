@@ -499,7 +499,7 @@ def spark(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 def test_spark(saved: Saved, spark: Any) -> None:
     frame = spark.createDataFrame(TABLE, "id int, text string").repartition(3)
-    rows = recipe("Spark")["annotate_frame"](frame, str(saved.harmless)).collect()
+    rows = recipe("Spark")["annotate_frame"](frame, str(saved.harmless)).toLocalIterator()
     found = [essence(row.asDict(recursive=True)) for row in sorted(rows, key=lambda row: row.id)]
     assert found == answers(saved.harmless) and found[-1][2] and found[0][1]
     assert not list(listening_elsewhere(descendants(os.getpid())))
