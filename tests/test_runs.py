@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, List, Optional
 
 import pytest
 
-from spacy_costner.commands.ray_executor import _task, ray_cluster
+from spacy_costner.commands.ray_executor import _task, check_address, ray_cluster
 from spacy_costner.commands.runs import (
     Done,
     Failed,
@@ -153,6 +153,15 @@ def test_without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     message = r"--address requires ray: pip install 'spacy-costner\[distributed\]'"
     with pytest.raises(ImportError, match=message):
         ray_cluster("auto")
+
+
+def test_an_address_where_nothing_listens() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        check_address(address)
+    with pytest.raises(ConnectionError, match=f"{address}: expected a Ray cluster, got: .*refused"):
+        check_address(address)
+    check_address("auto")
 
 
 def test_ray_is_imported_for_an_address_only() -> None:

@@ -9,6 +9,7 @@ from concurrent.futures import BrokenExecutor, Executor, Future
 from concurrent.futures import wait as wait_for
 from functools import partial
 from importlib.metadata import version
+from socket import create_connection
 from typing import Any, Callable, Dict, Optional
 
 from .runs import MakeExecutor
@@ -45,6 +46,19 @@ def require_ray() -> Any:
     return ray
 
 
+def check_address(address: str) -> None:
+    """Check that something listens at a "host:port": Ray would try for five minutes.
+
+    RAISES (ConnectionError): If nothing does.
+    """
+    host, _, port = address.rpartition(":")
+    if port.isdigit() and "/" not in host:
+        try:
+            create_connection((host.strip("[]"), int(port)), timeout=10).close()
+        except OSError as error:
+            raise ConnectionError(f"{address}: expected a Ray cluster, got: {error}") from error
+
+
 class RayCluster(Executor):
     """Tasks on a Ray cluster. A process that is connected to one already stays so.
 
@@ -68,6 +82,7 @@ class RayCluster(Executor):
         self.ray = ray
         self.is_ours = not ray.is_initialized()
         if self.is_ours:
+            check_address(address)
             ray.init(address, log_to_driver=False, logging_level="warning")
         self.refs: Dict[Future, Any] = {}
         expected = {name: version(name) for name in PACKAGES}
