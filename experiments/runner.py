@@ -14,6 +14,7 @@ from thinc.api import Config
 from tqdm import tqdm
 
 from spacy_costner.commands.plots import save
+from spacy_costner.commands.ray_executor import ray_cluster
 from spacy_costner.commands.runs import (
     Done,
     Failed,
@@ -93,12 +94,12 @@ class Runner:
         return f"{name}.svg"
 
 
-def run_experiment(name: str, *, quick: bool, jobs: int) -> str:
-    """Run an experiment, with so many jobs side by side: its section of the page, which is written
-    if it isn't a quick part of it only."""
+def run_experiment(name: str, *, quick: bool, jobs: int, address: Optional[str] = None) -> str:
+    """Run an experiment, with so many jobs side by side, or on a Ray cluster: its section of the
+    page, which is written if it isn't a quick part of it only."""
     folder = OUTPUT / name / ("quick" if quick else "full")
     figures = None if quick else PAGE.parent / "figures"
-    runner = Runner(folder, local_processes(jobs), figures)
+    runner = Runner(folder, ray_cluster(address) or local_processes(jobs), figures)
     text = section(name, runner, quick)
     if not quick:
         write_section(PAGE, name, text)

@@ -190,30 +190,31 @@ def _beside(target: Path, suffix: str) -> Path:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[bool]:
+def locked(path: Path) -> Iterator[Optional[bool]]:
     """Hold a lock on a file or folder. It ends with the process.
 
-    YIELDS (bool): Whether we have it: not if another process has, or if the system has no locks.
+    YIELDS (Optional[bool]): Whether we have it: not if another process has. None: the system has
+        no locks, as network file systems have none on folders.
     """
-    handle = _lock(path)
+    handle = None
     try:
-        yield handle is not None
+        with suppress(OSError):
+            handle = os.open(path, os.O_RDONLY)
+        yield None if handle is None else _lock(handle)
     finally:
         if handle is not None:
             os.close(handle)
 
 
-def _lock(path: Path) -> Optional[int]:
-    handle = None
+def _lock(handle: int) -> Optional[bool]:
     try:
         import fcntl
 
-        handle = os.open(path, os.O_RDONLY)
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return handle
+        return True
+    except BlockingIOError:
+        return False
     except (ImportError, OSError):
-        if handle is not None:
-            os.close(handle)
         return None
 
 

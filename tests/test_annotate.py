@@ -1,102 +1,53 @@
 """Annotation of files: each id once, with the answer of one plain process or an error."""
 
+import errno
+import gc
 import json
 import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import sleep
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Callable, List
 
 import pytest
 import spacy
-from spacy.cli._util import import_code
 from spacy.language import Language
 from spacy.tokens import DocBin, Span
 
 from spacy_costner.commands.annotate import Columns, Plan, Settings, Summary, annotate_files
-from spacy_costner.commands.guarantee import Terms, guarantee
 from spacy_costner.readers import read_docs
 from spacy_costner.saving import locked
 
+from .support.annotating import (
+    SENTENCES,
+    Saved,
+    files,
+    places,
+    plain,
+    rows,
+    save_pipeline,
+    write_inputs,
+    write_lines,
+)
 from .support.commands import run
-from .support.pipelines import TEXTS, examples, pipeline, train
-
-CODE = """
-import os
-import signal
-from spacy.language import Language
-
-@Language.component("poison")
-def poison(doc):
-    mark = os.environ.get("DIES_ONCE")
-    if mark and "killer" in doc.text and not os.path.exists(mark):
-        open(mark, "w").close()
-        os.kill(os.getpid(), signal.SIGKILL)
-    if "poison" in doc.text:
-        raise RuntimeError("poisoned")
-    if "swallow" in doc.text:
-        doc.spans["no such group"].append(None)
-    return doc
-"""
-SENTENCES = [f"{text} {i}" for i, text in enumerate(TEXTS[:3] * 8)]
 
 
 @pytest.fixture(scope="module")
-def code(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("code") / "poison.py"
-    path.write_text(CODE)
-    import_code(path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def model(code: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    nlp = pipeline(confidence={"@misc": "spacy_costner.Confidence.v1", "alternatives": 0.01})
-    train(nlp, steps=20)
-    guarantee(nlp, examples(nlp)[:3] * 10, Terms(miss=0.1))
-    nlp.add_pipe("poison", first=True)
-    path = tmp_path_factory.mktemp("model")
-    nlp.to_disk(path)
-    return path
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
+    return save_pipeline(tmp_path_factory.mktemp("saved"))
 
 
 @pytest.fixture
-def settings(code: Path) -> Settings:
-    return Settings(code_path=str(code))
+def model(saved: Saved) -> Path:
+    return saved.model
 
 
-def rows(output: Path) -> List[Dict[str, Any]]:
-    files = sorted(path for path in output.rglob("*.jsonl") if path.name != "manifest.jsonl")
-    return [json.loads(line) for path in files for line in path.read_text("utf8").split("\n")[:-1]]
-
-
-def files(output: Path) -> Dict[str, bytes]:
-    """All files but the manifest, whose lines are in the order in which parts end."""
-    found = {p.name: p.read_bytes() for p in output.rglob("*") if p.is_file()}
-    found.pop("manifest.jsonl")
-    return found
-
-
-def plain(model: Path, texts: List[str]) -> List[List[Tuple[int, int, str]]]:
-    docs = spacy.load(model).pipe(texts)
-    return [[(e.start_char, e.end_char, e.label_) for e in doc.ents] for doc in docs]
-
-
-def places(spans: List[Dict[str, Any]]) -> List[Tuple[int, int, str]]:
-    return [(span["start"], span["end"], span["label"]) for span in spans]
-
-
-def write_lines(path: Path, texts: List[Any]) -> Path:
-    """A text file, or JSONL with ids."""
-    lines = (
-        texts
-        if path.suffix == ".txt"
-        else [json.dumps({"id": f"d{i}", "text": text}) for i, text in enumerate(texts)]
-    )
-    path.write_text("".join(f"{line}\n" for line in lines), "utf8")
-    return path
+@pytest.fixture
+def settings(saved: Saved) -> Settings:
+    return saved.settings
 
 
 def test_answers_are_those_of_the_pipeline(model: Path, settings: Settings, tmp_path: Path) -> None:
@@ -225,25 +176,22 @@ def test_on_error_raise_stops(model: Path, settings: Settings, tmp_path: Path) -
 
 @pytest.fixture
 def inputs(tmp_path: Path) -> List[Path]:
-    (tmp_path / "in" / "sub").mkdir(parents=True)
-    texts = [*SENTENCES, "poison", "killer"]
-    write_lines(tmp_path / "in" / "sub" / "a.txt", texts)
-    write_lines(tmp_path / "in" / "b.jsonl", texts)
-    return [tmp_path / "in"]
+    """The last text kills its process if the file "died" isn't there."""
+    (tmp_path / "died").touch()
+    texts = [*SENTENCES, "poison", f"killer {tmp_path / 'died'}"]
+    return [write_inputs(tmp_path / "in", *texts)]
 
 
-def test_a_killed_worker_changes_nothing(
-    model: Path,
-    settings: Settings,
-    inputs: List[Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The same files from one process and from two, one of which is killed."""
+def test_a_killed_worker_changes_nothing(saved: Saved, inputs: List[Path], tmp_path: Path) -> None:
+    """The same files from one process and from two, one of which is killed. The pipeline is loaded
+    once in each."""
+    model, settings = saved.model, saved.settings
     one = annotate_files(model, inputs, tmp_path / "one", settings, n_rows=7)
-    monkeypatch.setenv("DIES_ONCE", str(tmp_path / "died"))
+    for path in [tmp_path / "died", *saved.loads.iterdir()]:
+        path.unlink()
     two = annotate_files(model, inputs, tmp_path / "two", settings, n_rows=7, jobs=2)
     assert (tmp_path / "died").exists()
+    assert {path.read_text() for path in saved.loads.iterdir()} == {"loaded\n"}
     assert files(tmp_path / "one") == files(tmp_path / "two")
     assert len(files(tmp_path / "two")) == 8
     assert (one.docs, one.failed, one.tokens) == (two.docs, two.failed, two.tokens)
@@ -253,8 +201,9 @@ def test_a_killed_worker_changes_nothing(
 
 
 def test_a_killed_command_leaves_no_process_and_is_taken_up_again(
-    model: Path, code: Path, settings: Settings, inputs: List[Path], tmp_path: Path
+    saved: Saved, inputs: List[Path], tmp_path: Path
 ) -> None:
+    model, code, settings = saved.model, saved.code, saved.settings
     output, manifest = tmp_path / "out", tmp_path / "out" / "manifest.jsonl"
     arguments = ["annotate", model, *inputs, "-o", output, "--code", code, "--part", 1, "-j", 2]
     command = [sys.executable, "-m", "spacy", "costner", *map(str, arguments)]
@@ -344,6 +293,49 @@ def test_a_file_that_is_cut_off_fails_alone(
     assert len(rows(tmp_path / "out")) == 52 + len(SENTENCES)
 
 
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_what_changes_after_the_plan_is_not_written(
+    saved: Saved, inputs: List[Path], tmp_path: Path, jobs: int
+) -> None:
+    """An input that is cut off, or another model: each process compares what it reads."""
+    model, output, cut = tmp_path / "model", tmp_path / "out", inputs[0] / "b.jsonl"
+    shutil.copytree(saved.model, model)
+    whole, meta = cut.read_bytes(), (model / "meta.json").read_bytes()
+
+    def annotate(change: Callable[[Plan], Any]) -> Summary:
+        return annotate_files(
+            model, inputs, output, saved.settings, n_rows=10, jobs=jobs, on_plan=change
+        )
+
+    found = annotate(lambda _: cut.write_bytes(whole[:-20]))
+    expected = f"CorpusError: {cut}: expected the file that the command began with, got another"
+    assert found.errors == {"b.jsonl-00002.jsonl": expected} and found.docs == 46
+    cut.write_bytes(whole)
+    (model / "meta.json").write_bytes(meta + b"\n")
+    found = annotate(lambda _: (model / "meta.json").write_bytes(meta))
+    reason = f"{model}: expected the pipeline that the command began with, got another"
+    assert len(found.errors) == 6 and {*found.errors.values()} == {f"ValueError: {reason}"}
+    assert annotate(lambda _: None).parts == Plan(5, 0, 1)
+    again(saved.model, inputs, tmp_path / "whole", saved.settings)
+    assert files(output) == files(tmp_path / "whole")
+
+
+def test_a_worker_without_the_output_folder(
+    model: Path, settings: Settings, inputs: List[Path], tmp_path: Path
+) -> None:
+    """It says so, and doesn't write to a folder of its own."""
+    output = tmp_path / "out"
+
+    def elsewhere() -> ThreadPoolExecutor:
+        (output / "manifest.jsonl").unlink()
+        return ThreadPoolExecutor(1)
+
+    found = annotate_files(model, inputs, output, settings, make_executor=elsewhere)
+    reason = f"{output}: expected the output folder of the command, got none on this worker"
+    assert [*found.errors.values()] == [f"ValueError: {reason}"] * 2
+    assert not list(output.rglob("*.jsonl"))
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 def test_a_full_disk_leaves_what_was_there(
     model: Path,
@@ -368,6 +360,24 @@ def test_a_full_disk_leaves_what_was_there(
     assert again(model, inputs, tmp_path / "out", settings).docs == 52
 
 
+def test_a_file_system_without_locks(
+    model: Path,
+    settings: Settings,
+    inputs: List[Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A network file system has none on folders: it is written to all the same."""
+
+    def no_locks(*_: Any) -> None:
+        raise OSError(errno.EBADF, "Bad file descriptor")
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    frozen = gc.get_freeze_count()
+    assert again(model, inputs, tmp_path / "out", settings).docs == 52
+    assert gc.get_freeze_count() == frozen
+
+
 def test_one_command_at_a_time_writes_to_a_folder(
     model: Path, settings: Settings, inputs: List[Path], tmp_path: Path
 ) -> None:
@@ -381,8 +391,8 @@ def test_one_command_at_a_time_writes_to_a_folder(
 
 
 @pytest.fixture
-def arguments(model: Path, code: Path, inputs: List[Path], tmp_path: Path) -> Iterator[List[Any]]:
-    yield ["annotate", model, *inputs, "--output", tmp_path / "out", "--code", code]
+def arguments(saved: Saved, inputs: List[Path], tmp_path: Path) -> List[Any]:
+    return ["annotate", saved.model, *inputs, "-o", tmp_path / "out", "--code", saved.code]
 
 
 def test_the_command(arguments: List[Any], inputs: List[Path], tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from spacy_costner.commands.audit import (
     suspect_to_task,
 )
 from spacy_costner.commands.audit.suspects import make_cost
+from spacy_costner.commands.runs import local_processes
 from spacy_costner.readers import CorpusError, read_docs, write_tasks
 from spacy_costner.tags import Tags
 
@@ -95,6 +96,14 @@ def plant() -> Tuple[List[Doc], List[Planted]]:
 def audited() -> Tuple[List[Doc], List[Planted], List[Suspect]]:
     docs, planted = plant()
     return docs, planted, audit(make_config(), docs).suspects
+
+
+def test_processes_find_the_same(audited: Any, tmp_path: Path) -> None:
+    """Folds in processes of their own, to the last digit; and the command."""
+    docs, _, suspects = audited
+    assert audit(make_config(), docs, make_executor=local_processes(2)).suspects == suspects
+    with pytest.raises(ValueError, match=r"audit: fold \d: ValueError: .*no_such_setting"):
+        cross_fit(make_config(**{"nlp.no_such_setting": 1}), docs, make_executor=local_processes(2))
 
 
 def test_planted_mistakes_are_found(audited: Any) -> None:

@@ -2,13 +2,18 @@
 
 import json
 import os
-from concurrent.futures import ThreadPoolExecutor
+import socket
+import subprocess
+import sys
+from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
 from pathlib import Path
 from signal import SIGKILL
+from types import FunctionType
 from typing import Any, Callable, Dict, List, Optional
 
 import pytest
 
+from spacy_costner.commands.ray_executor import _task, check_address, ray_cluster
 from spacy_costner.commands.runs import (
     Done,
     Failed,
@@ -94,6 +99,74 @@ def test_runs_of_a_worker_that_died_are_repeated(tmp_path: Path) -> None:
         assert isinstance(ended, Done) and ended.value["square"] == run.settings["x"] ** 2
         names.append(run.name)
     assert sorted(names) == [*"012345"]
+
+
+class Outlives(ThreadPoolExecutor):
+    """One whose workers die by themselves."""
+
+    outlives_workers = True
+
+    def submit(self, function: Callable[..., Any], run: Run) -> Future:  # type: ignore[override]
+        future = super().submit(function, run)
+        if run.name == "die" or (run.name == "once" and run.name not in self.died):
+            self.died.append(run.name)
+            future = Future()
+            future.set_exception(BrokenExecutor("died"))
+        return future
+
+    died: List[str]
+
+
+def test_an_executor_that_outlives_its_workers_goes_on() -> None:
+    """A run is repeated by it. One that always dies is repeated when the others have ended."""
+    made: List[Outlives] = []
+
+    def make() -> Outlives:
+        made.append(Outlives(2))
+        made[-1].died = made[0].died if made[1:] else []
+        return made[-1]
+
+    runs = [Run("die", square, {"x": 9}), *(Run(n, square, {"x": 2}) for n in ("once", "b", "c"))]
+    found = [(run.name, ended) for run, ended in run_all(runs, make)]
+    assert sorted(name for name, _ in found) == ["b", "c", "die", "once"]
+    assert found[-1] == ("die", Failed("its worker died 4 times", ""))
+    assert all(isinstance(ended, Done) for _, ended in found[:-1])
+    assert made[0].died.count("once") == 1 and made[0].died.count("die") == 4
+    assert len(made) == 3
+
+
+def test_a_worker_on_ray_checks_versions_and_files(tmp_path: Path) -> None:
+    """What it runs knows nothing of the package, of which the worker may have any version."""
+    task = FunctionType(_task().__code__, {})
+    here = socket.gethostname()
+    with pytest.raises(ValueError, match=rf"worker on {here}: expected spacy 0\.1, got 3"):
+        task(str(tmp_path), {"spacy": "0.1"}, None)
+    with pytest.raises(ValueError, match=r"expected no-such-package 0\.1, got none"):
+        task(str(tmp_path), {"no-such-package": "0.1"}, None)
+    with pytest.raises(ValueError, match=r"expected the files of the driver, got no .*nowhere"):
+        task(str(tmp_path / "nowhere"), {}, None)
+
+
+def test_without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    assert ray_cluster(None) is None
+    message = r"--address requires ray: pip install 'spacy-costner\[distributed\]'"
+    with pytest.raises(ImportError, match=message):
+        ray_cluster("auto")
+
+
+def test_an_address_where_nothing_listens() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        check_address(address)
+    with pytest.raises(ConnectionError, match=f"{address}: expected a Ray cluster, got: .*refused"):
+        check_address(address)
+    check_address("auto")
+
+
+def test_ray_is_imported_for_an_address_only() -> None:
+    code = "import sys, spacy_costner.cli, experiments.runner; sys.exit('ray' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_workers_that_never_finish_anything_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

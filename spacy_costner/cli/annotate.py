@@ -7,9 +7,10 @@ import typer
 from typer import Argument, Option
 
 from ..commands.annotate import Columns, Plan, Settings, Summary, annotate_files
+from ..commands.ray_executor import ray_cluster
 from ..progress import progress
-from .options import CodeOption, GpuOption, ModelArg
-from .output import JsonOption, errors_shown, print_result
+from .options import AddressOption, CodeOption, GpuOption, ModelArg
+from .output import JsonOption, errors_shown, print_result, stdout_for
 
 SHOWN = 5
 """Errors that are printed."""
@@ -26,6 +27,7 @@ def annotate_cli(
         str, Option("--format", "-f", help="Form of the output: jsonl, parquet, spacy")
     ] = Settings().format,
     jobs: Annotated[int, Option("--jobs", "-j", help="Number of processes")] = 1,
+    address: AddressOption = None,
     n_rows: Annotated[
         int, Option("--part", help="Lines or rows of a part, which has its own output file")
     ] = 10_000,
@@ -49,7 +51,7 @@ def annotate_cli(
     code = None if code_path is None else str(code_path)
     columns = Columns(text, id_name)
     settings = Settings(form, columns, with_text, on_error, use_gpu, code)
-    with errors_shown(), progress(desc="annotate", unit="part") as bar:
+    with errors_shown(), stdout_for(address), progress(desc="annotate", unit="part") as bar:
         n_tokens = n_failed = 0
 
         def on_plan(planned: Plan) -> None:
@@ -70,6 +72,7 @@ def annotate_cli(
             settings,
             jobs=jobs,
             n_rows=n_rows,
+            make_executor=ray_cluster(address, use_gpu),
             on_plan=on_plan,
             on_part=on_part,
         )

@@ -13,13 +13,15 @@ from typer import Argument, Option
 from ..commands.audit import Audit, audit, correct, page, suspect_to_task
 from ..commands.audit.tasks import describe
 from ..commands.convert import check_suffix, write_corpus
+from ..commands.ray_executor import ray_cluster
+from ..commands.runs import local_processes
 from ..metrics import text_table
 from ..progress import progress
 from ..readers import read_docs, task_to_json, write_tasks
 from ..saving import check_file, save_file
 from ..settings import check_overrides
-from .options import CodeOption, read_overrides
-from .output import JsonOption, errors_shown, print_result
+from .options import AddressOption, CodeOption, read_overrides
+from .output import JsonOption, errors_shown, print_result, stdout_for
 
 N_SHOWN = 10
 """Number of places that are printed."""
@@ -49,6 +51,8 @@ def audit_cli(
         Optional[int],
         Option("--shuffle", help="Random seed of the folds", show_default="blocks of docs"),
     ] = None,
+    jobs: Annotated[int, Option("--jobs", "-j", help="Folds at a time", min=1)] = 1,
+    address: AddressOption = None,
     print_json: JsonOption = False,
     code_path: CodeOption = None,
 ) -> None:
@@ -71,9 +75,18 @@ def audit_cli(
         if apply_path is not None:
             apply_cli(docs, apply_path, output_path, print_json)
             return
-        with progress(desc="audit", unit="fold", total=n_folds) as bar:
+        executor = ray_cluster(address) or local_processes(jobs)
+        folds = progress(desc="audit", unit="fold", total=n_folds)
+        with stdout_for(address), folds as bar:
             found = audit(
-                config, docs, n_folds=n_folds, n_seeds=n_seeds, seed=seed, on_fold=bar.update
+                config,
+                docs,
+                n_folds=n_folds,
+                n_seeds=n_seeds,
+                seed=seed,
+                make_executor=executor,
+                code_path=None if code_path is None else str(code_path),
+                on_fold=bar.update,
             )
         found = found._replace(suspects=found.suspects[:n_places])
         tasks = [suspect_to_task(suspect, docs) for suspect in found.suspects]

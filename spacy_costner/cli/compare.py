@@ -10,8 +10,9 @@ from typer import Argument, BadParameter, Option
 
 from ..commands.compare import compare, describe
 from ..commands.comparison import table
-from .options import CodeOption, GpuOption, read_overrides
-from .output import JsonOption, errors_shown, print_result
+from ..commands.ray_executor import ray_cluster
+from .options import AddressOption, CodeOption, GpuOption, read_overrides
+from .output import JsonOption, errors_shown, print_result, stdout_for
 
 GO_ON = "Finished trainings are kept: run the same command again to continue."
 
@@ -35,6 +36,7 @@ def compare_cli(
     seeds: Annotated[str, Option("--seeds", "-s", help="Comma-separated random seeds")] = "0",
     n_samples: Annotated[int, Option("--samples", help="Number of bootstrap samples")] = 10_000,
     jobs: Annotated[int, Option("--jobs", "-j", help="Number of parallel trainings")] = 1,
+    address: AddressOption = None,
     print_json: JsonOption = False,
     use_gpu: GpuOption = -1,
     code_path: CodeOption = None,
@@ -49,7 +51,7 @@ def compare_cli(
     The last two columns are p-values of the differences in F and in cost from the first
     row (paired bootstrap over docs, two-sided).
     """
-    with errors_shown(GO_ON):
+    with errors_shown(GO_ON), stdout_for(address):
         rows = compare(
             config_path,
             [Path(path.strip()) for path in losses.split(",") if path.strip()],
@@ -62,6 +64,7 @@ def compare_cli(
             jobs=jobs,
             use_gpu=use_gpu,
             code_path=code_path,
+            make_executor=ray_cluster(address, use_gpu),
             on_end=lambda name, ended: typer.echo(describe(name, ended), err=print_json),
             on_objection=partial(typer.echo, err=True),
         )

@@ -24,6 +24,11 @@ CodeOption = Annotated[
     Option("--code", "-c", help="Python file with registered functions to be imported"),
 ]
 
+AddressOption = Annotated[
+    Optional[str],
+    Option("--address", help="Ray cluster: host:port, auto", show_default="none: this machine"),
+]
+
 
 def read_overrides(ctx: typer.Context) -> Dict[str, Any]:
     """Read the settings that a command line overrides, such as --paths.train."""

@@ -1,7 +1,8 @@
 """How all commands print their results, and how they stop."""
 
 import json
-from contextlib import contextmanager
+import sys
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Annotated, Any, Iterator, Optional
 
@@ -29,6 +30,11 @@ def errors_shown(go_on: str = RUN_AGAIN) -> Iterator[None]:
     except (ValueError, ImportError, OSError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from error
+
+
+def stdout_for(address: Optional[str]) -> AbstractContextManager:
+    """Ray prints messages of a cluster to stdout. Print to stderr until there is the result."""
+    return nullcontext() if address is None else redirect_stdout(sys.stderr)
 
 
 def print_result(result: Any, text: str, print_json: bool, *written: Optional[Path]) -> None:

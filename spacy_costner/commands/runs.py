@@ -106,7 +106,8 @@ def run_all(
 
     runs (Iterable[Run]): The runs.
     make_executor (Optional[MakeExecutor]): Makes the executor, such as `local_processes(4)`. If
-        it has a number of `jobs`, it is given so many runs at a time, and otherwise all.
+        it has a number of `jobs`, it is given so many runs at a time, and otherwise all. If
+        it `outlives_workers`, it isn't made anew when one dies.
         None: execute in this process, one after another.
     YIELDS (Tuple[Run, Ended]): The runs with their results, in the order in which they finish.
     """
@@ -156,7 +157,7 @@ def _until_broken(
             for future in wait(futures, return_when=FIRST_COMPLETED).done:
                 run, deaths = futures.pop(future)
                 if isinstance(future.exception(), BrokenExecutor):
-                    is_broken = True
+                    is_broken = not getattr(executor, "outlives_workers", False)
                     yield run, deaths + 1, None
                 else:
                     yield run, deaths, _ended(future.result)

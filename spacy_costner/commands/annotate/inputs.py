@@ -126,8 +126,12 @@ def _divide_lines(path: Path, n_rows: int) -> Divided:
         start, first = 0, 1
         while lines := list(islice(file, n_rows)):
             data = b"".join(lines)
-            yield start, start + len(data), first, sha256(data + b"%d" % first).hexdigest()
+            yield start, start + len(data), first, _digest_of_lines(data, first)
             start, first = start + len(data), first + len(lines)
+
+
+def _digest_of_lines(data: bytes, first: int) -> str:
+    return sha256(data + b"%d" % first).hexdigest()
 
 
 def _no_division(path: Path, n_rows: int) -> Divided:
@@ -191,8 +195,10 @@ def _lines(part: Part, columns: Columns) -> Iterator[Row]:
     path = Path(part.path)
     with path.open("rb") as file:
         file.seek(part.start)
-        lines = file.read(part.stop - part.start).split(b"\n")
-    for i, line in enumerate(lines):
+        data = file.read(part.stop - part.start)
+    if _digest_of_lines(data, part.first) != part.digest:
+        raise CorpusError(f"{path}: expected the file that the command began with, got another")
+    for i, line in enumerate(data.split(b"\n")):
         number = part.first + i
         line = line.removeprefix(BOM) if number == 1 else line
         if line.strip():

@@ -27,6 +27,11 @@ def read_manifest(folder: Path) -> Dict[str, Entry]:
     return found
 
 
+def has_manifest(folder: Path) -> bool:
+    """Whether a folder is one that is being written to."""
+    return (folder / NAME).is_file()
+
+
 def is_done(folder: Path, known: Dict[str, Entry], file: str, key: str) -> bool:
     """Whether a file is there as it was finished, with this key."""
     entry, path = known.get(file), folder / file

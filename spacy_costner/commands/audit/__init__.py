@@ -9,6 +9,7 @@ from thinc.api import Config
 
 from ..config_variants import component_name
 from ..report.findings import find_pricing
+from ..runs import MakeExecutor
 from .cross_fit import Fold, assign_folds, cross_fit
 from .page import page
 from .suspects import INCONSISTENT, KINDS, Suspect, make_cost, rank
@@ -55,6 +56,8 @@ def audit(
     n_folds: int = 5,
     n_seeds: int = 1,
     seed: Optional[int] = None,
+    make_executor: Optional[MakeExecutor] = None,
+    code_path: Optional[str] = None,
     on_fold: Callable[[], object] = lambda: None,
 ) -> Audit:
     """Find probable mistakes in the annotation of docs.
@@ -62,11 +65,21 @@ def audit(
     config (Config): A config of a linear model. Its corpora are not read. If its component has a
         cost, probabilities are weighed by it.
     docs (Sequence[Doc]): The annotated docs, none of them empty.
-    n_folds (int), n_seeds (int), seed (Optional[int]), on_fold (Callable): See `cross_fit`.
+    n_folds (int), n_seeds (int), seed (Optional[int]), make_executor (Optional[MakeExecutor]),
+        code_path (Optional[str]), on_fold (Callable): See `cross_fit`.
     RETURNS (Audit): The places.
     RAISES (ValueError): See `cross_fit`.
     """
-    folds = cross_fit(config, docs, n_folds=n_folds, n_seeds=n_seeds, seed=seed, on_fold=on_fold)
+    folds = cross_fit(
+        config,
+        docs,
+        n_folds=n_folds,
+        n_seeds=n_seeds,
+        seed=seed,
+        make_executor=make_executor,
+        code_path=code_path,
+        on_fold=on_fold,
+    )
     tags = folds[0].dev.posterior.tags.collapsed
     components = config.interpolate()["components"]
     pricing = find_pricing(components[component_name(config, Path("config"))])

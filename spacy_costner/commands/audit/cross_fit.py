@@ -1,14 +1,15 @@
 """Cross-fitting: the posterior of every doc by a model that was trained on other docs."""
 
 from functools import partial
-from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy
 from spacy.language import Language
-from spacy.tokens import Doc
+from spacy.tokens import Doc, DocBin
 from spacy.training import Example
+from spacy.util import load_model_from_config
 from thinc.api import Config
-from thinc.types import Floats2d, Ints1d
+from thinc.types import Array1d, Floats2d, Ints1d
 
 from ...decoding import Posterior, Temperature, make_viterbi
 from ...ml import first_pass_of
@@ -17,7 +18,9 @@ from ...pipeline.online import INTERRUPTED
 from ...pipeline.token_attrs import read_docs
 from ...training import check_end, prepare, train_online
 from ..calibrate import fit
+from ..compare import import_once
 from ..dev_predictions import DevPredictions, predict_dev
+from ..runs import Failed, MakeExecutor, Run, run_all
 
 ANNOTATED = "spacy_costner_annotated"
 """In `doc.user_data`: the label of each token as annotated, by index; -1 for O, -2 if missing."""
@@ -65,6 +68,8 @@ def cross_fit(
     n_folds: int = 5,
     n_seeds: int = 1,
     seed: Optional[int] = None,
+    make_executor: Optional[MakeExecutor] = None,
+    code_path: Optional[str] = None,
     on_fold: Callable[[], object] = lambda: None,
 ) -> List[Fold]:
     """Train the linear model of a config once for each fold, on all other docs, by the updates of
@@ -79,23 +84,61 @@ def cross_fit(
     docs (Sequence[Doc]): The annotated docs, none of them empty.
     n_folds (int), seed (Optional[int]): See `assign_folds`.
     n_seeds (int): Number of trainings for each fold, whose weights are averaged.
+    make_executor (Optional[MakeExecutor]): Makes the executor, such as `local_processes(2)`, for
+        a task a fold: see `runs.run_all`. None: one after another, in this process.
+    code_path (Optional[str]): A Python file with registered functions that workers import.
     on_fold (Callable): Called after each fold.
-    RETURNS (List[Fold]): The folds.
-    RAISES (ValueError): If the config's component can't be fitted, there are too few docs, or no
-        entities.
+    RETURNS (List[Fold]): The folds. Without an executor, they have the examples.
+    RAISES (ValueError): If the config's component can't be fitted, there are too few docs, no
+        entities, or if a worker failed.
     """
     fold = assign_folds(len(docs), n_folds, seed)
     labels = sorted({ent.label_ for doc in docs for ent in doc.ents})
     if not labels:
         raise ValueError("audit: expected docs with annotated entities, got none")
-    found = []
-    for i in range(n_folds):
-        inside, outside = numpy.flatnonzero(fold != i), numpy.flatnonzero(fold == i)
-        nlp, name = _train([docs[j] for j in inside.tolist()], labels, config, n_seeds)
-        held_out = _examples(nlp, [docs[j] for j in outside.tolist()], labels)
-        found.append(Fold(outside, predict_dev(nlp, name, held_out)))
-        on_fold()
-    return _calibrated(found)
+    found: Dict[str, Fold] = {}
+    if make_executor is None:
+        for i in range(n_folds):
+            found[str(i)] = _fit_fold(docs, fold == i, labels, config, n_seeds)
+            on_fold()
+    else:
+        shared = (DocBin(docs=docs, store_user_data=True).to_bytes(), labels, config, n_seeds)
+        given = dict(zip(("docs", "labels", "config", "n_seeds"), shared), code_path=code_path)
+        runs = [Run(str(i), fit_fold, {**given, "is_held_out": fold == i}) for i in range(n_folds)]
+        for run, ended in run_all(runs, make_executor):
+            if isinstance(ended, Failed):
+                raise ValueError(f"audit: fold {run.name}: {ended.reason}")
+            found[run.name] = ended.value
+            on_fold()
+    return _calibrated([found[str(i)] for i in range(n_folds)])
+
+
+def fit_fold(docs: bytes, config: Config, code_path: Optional[str], **settings: Any) -> Fold:
+    """What a worker does: see `_fit_fold`. It returns no examples.
+
+    docs (bytes): All docs, as a `DocBin`.
+    config (Config): The config. Docs have the vocabulary of its language.
+    code_path (Optional[str]): A Python file to be imported.
+    """
+    import_once(code_path)
+    vocab = load_model_from_config(config, auto_fill=True).vocab
+    every = list(DocBin().from_bytes(docs).get_docs(vocab))
+    fold = _fit_fold(every, config=config, **settings)
+    return fold._replace(dev=fold.dev._replace(examples=[]))
+
+
+def _fit_fold(
+    docs: Sequence[Doc],
+    is_held_out: Array1d,
+    labels: Sequence[str],
+    config: Config,
+    n_seeds: int,
+) -> Fold:
+    """Train on the other docs, and predict those that are held out."""
+    inside, outside = numpy.flatnonzero(~is_held_out), numpy.flatnonzero(is_held_out)
+    nlp, name = _train([docs[j] for j in inside.tolist()], labels, config, n_seeds)
+    held_out = _examples(nlp, [docs[j] for j in outside.tolist()], labels)
+    return Fold(outside, predict_dev(nlp, name, held_out))
 
 
 def _train(

@@ -1,0 +1,112 @@
+"""A pipeline with a component that fails, dies or takes its time; texts for it; and its output."""
+
+import json
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple, Tuple
+
+import spacy
+from spacy.cli._util import import_code
+
+from spacy_costner.commands.annotate import Settings
+from spacy_costner.commands.guarantee import Terms, guarantee
+
+from .pipelines import TEXTS, examples, pipeline, train
+
+CODE = """
+import os
+import signal
+import time
+from pathlib import Path
+from spacy.language import Language
+
+@Language.factory("poison", default_config={"loads": ""})
+def make_poison(nlp, name, loads):
+    path = Path(loads, f"{os.getpid()}.txt")
+    path.write_text((path.read_text() if path.exists() else "") + "loaded\\n")
+    return poison
+
+def poison(doc):
+    mark = Path(doc.text.partition("killer ")[2])
+    if mark.name and not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    if "deadly" in doc.text:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if "slow" in doc.text:
+        time.sleep(0.3)
+    if "poison" in doc.text:
+        raise RuntimeError("poisoned")
+    if "swallow" in doc.text:
+        doc.spans["no such group"].append(None)
+    return doc
+"""
+SENTENCES = [f"{text} {i}" for i, text in enumerate(TEXTS[:3] * 8)]
+
+
+class Saved(NamedTuple):
+    """A saved pipeline with its code; the same without the component that needs the code; and the
+    folder with a file for each process that has loaded it, with a line for each time."""
+
+    model: Path
+    harmless: Path
+    code: Path
+    loads: Path
+
+    @property
+    def settings(self) -> Settings:
+        return Settings(code_path=str(self.code))
+
+
+def save_pipeline(folder: Path) -> Saved:
+    """Train and save a pipeline with alternatives and a guarantee."""
+    saved = Saved(*(folder / name for name in ("model", "harmless", "poison.py", "loads")))
+    saved.loads.mkdir()
+    saved.code.write_text(CODE)
+    import_code(saved.code)
+    nlp = pipeline(confidence={"@misc": "spacy_costner.Confidence.v1", "alternatives": 0.01})
+    train(nlp, steps=20)
+    guarantee(nlp, examples(nlp)[:3] * 10, Terms(miss=0.1))
+    nlp.to_disk(saved.harmless)
+    nlp.add_pipe("poison", first=True, config={"loads": str(saved.loads)})
+    nlp.to_disk(saved.model)
+    return saved
+
+
+def write_inputs(folder: Path, *texts: str) -> Path:
+    """A folder with a text file, one in a folder below, and JSONL, all of the same texts."""
+    (folder / "sub").mkdir(parents=True)
+    write_lines(folder / "sub" / "a.txt", [*texts])
+    write_lines(folder / "b.jsonl", [*texts])
+    return folder
+
+
+def write_lines(path: Path, texts: List[Any]) -> Path:
+    """A text file, or JSONL with ids."""
+    lines = (
+        texts
+        if path.suffix == ".txt"
+        else [json.dumps({"id": f"d{i}", "text": text}) for i, text in enumerate(texts)]
+    )
+    path.write_text("".join(f"{line}\n" for line in lines), "utf8")
+    return path
+
+
+def rows(output: Path) -> List[Dict[str, Any]]:
+    files = sorted(path for path in output.rglob("*.jsonl") if path.name != "manifest.jsonl")
+    return [json.loads(line) for path in files for line in path.read_text("utf8").split("\n")[:-1]]
+
+
+def files(output: Path) -> Dict[str, bytes]:
+    """All files but the manifest, whose lines are in the order in which parts end."""
+    found = {p.name: p.read_bytes() for p in output.rglob("*") if p.is_file()}
+    found.pop("manifest.jsonl")
+    return found
+
+
+def plain(model: Path, texts: List[str]) -> List[List[Tuple[int, int, str]]]:
+    docs = spacy.load(model).pipe(texts)
+    return [[(e.start_char, e.end_char, e.label_) for e in doc.ents] for doc in docs]
+
+
+def places(spans: List[Dict[str, Any]]) -> List[Tuple[int, int, str]]:
+    return [(span["start"], span["end"], span["label"]) for span in spans]

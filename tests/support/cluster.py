@@ -1,0 +1,93 @@
+"""Ray clusters of several machines, all of them this one; nothing listens beyond it."""
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any, Dict, Iterator, Set
+
+ENV = {
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # Ray leaves 127.0.0.1 as it is
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
+LISTEN = "0A"
+LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
+
+
+def start_cluster(n_nodes: int, temp_dir: Path) -> Any:
+    """A head that runs nothing, and nodes of a CPU each. Ray has to be imported here first."""
+    os.environ.update(ENV)
+    os.environ["PYTHONPATH"] = str(Path(__file__).parents[2])
+    from ray.cluster_utils import Cluster
+
+    head = {**_node(), "num_cpus": 0, "temp_dir": str(temp_dir)}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
+    for _ in range(n_nodes):
+        add_node(cluster)
+    return cluster
+
+
+def _node() -> Dict[str, Any]:
+    quiet = {"include_dashboard": False, "include_log_monitor": False}
+    return {"node_ip_address": "127.0.0.1", "object_store_memory": 80_000_000, **quiet}
+
+
+def add_node(cluster: Any, **settings: Any) -> Any:
+    return cluster.add_node(**_node(), num_cpus=1, **settings)
+
+
+def descendants(process: int) -> Set[int]:
+    """The numbers of the processes that a process has started, and those these have."""
+    found: Set[int] = set()
+    for path in Path("/proc", str(process), "task").glob("*/children"):
+        for child in map(int, path.read_text().split()):
+            found |= {child} | descendants(child)
+    return found
+
+
+def command(process: int) -> str:
+    try:
+        return Path("/proc", str(process), "cmdline").read_text().replace("\0", " ")
+    except OSError:
+        return ""
+
+
+def listening_elsewhere(processes: Set[int]) -> Iterator[str]:
+    """The sockets of processes that other machines could connect to."""
+    owners = {}
+    for process in processes:
+        for link in Path("/proc", str(process), "fd").glob("*"):
+            try:
+                owners[os.readlink(link)] = process
+            except OSError:
+                continue
+    for name in ("tcp", "tcp6"):
+        for line in Path("/proc/net", name).read_text().splitlines()[1:]:
+            fields = line.split()
+            address, state, owner = fields[1].split(":")[0], fields[3], f"socket:[{fields[9]}]"
+            if state == LISTEN and owner in owners and address not in LOOPBACK:
+                yield f"{fields[1]} {command(owners[owner])}"
+
+
+def wait_for_end(processes: Set[int], seconds: float = 30) -> Set[int]:
+    """Wait until processes have ended. RETURNS (Set[int]): Those that have not."""
+    end = time.monotonic() + seconds
+    while (left := {p for p in processes if _is_alive(p)}) and time.monotonic() < end:
+        time.sleep(0.1)
+    return left
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        return Path("/proc", str(process), "stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def other_version(folder: Path) -> Dict[str, str]:
+    """The environment of a node that has another version of spacy-costner."""
+    metadata = folder / "spacy_costner-0.0.1.dist-info" / "METADATA"
+    metadata.parent.mkdir(parents=True)
+    metadata.write_text("Metadata-Version: 2.1\nName: spacy-costner\nVersion: 0.0.1\n")
+    return {"PYTHONPATH": os.pathsep.join([str(folder), *filter(None, sys.path)])}

@@ -1,0 +1,505 @@
+"""Annotation and comparisons on a Ray cluster of several nodes while workers, nodes and drivers
+die: `make test-distributed`. Skipped, and Ray not imported, where it is not installed."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Tuple
+
+import pytest
+import spacy
+from spacy.language import Language
+from spacy.tokens import Doc, DocBin
+from spacy.util import load_config
+
+from experiments.runner import Runner
+from spacy_costner.commands.annotate import (
+    Plan,
+    Summary,
+    annotate_files,
+    annotate_texts,
+    load_pipeline,
+)
+from spacy_costner.commands.audit import audit
+from spacy_costner.commands.compare import compare
+from spacy_costner.commands.ray_executor import RayCluster, ray_cluster
+from spacy_costner.commands.runs import MakeExecutor, Run, run_all
+
+from .support.annotating import (
+    SENTENCES,
+    Saved,
+    files,
+    places,
+    plain,
+    rows,
+    save_pipeline,
+    write_inputs,
+)
+from .support.cluster import (
+    ENV,
+    add_node,
+    command,
+    descendants,
+    listening_elsewhere,
+    other_version,
+    start_cluster,
+    wait_for_end,
+)
+from .support.experiment import CORPUS, Experiment
+from .support.runs import square
+
+PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
+
+pytestmark = [
+    pytest.mark.skipif(find_spec("ray") is None, reason="needs ray: run make test-distributed"),
+    pytest.mark.filterwarnings("ignore"),  # Ray's own
+]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """A cluster, all of whose processes have ended afterwards."""
+    before = descendants(os.getpid())
+    cluster = start_cluster(2, Path("/tmp", f"ray-{os.getpid()}"))
+    try:
+        yield cluster
+    finally:
+        started = descendants(os.getpid()) - before
+        started = {p for p in started if "resource_tracker" not in command(p)}  # of processes
+        cluster.shutdown()
+        assert len(started) > 5 and not [command(process) for process in wait_for_end(started)]
+        shutil.rmtree(Path("/tmp", f"ray-{os.getpid()}"), ignore_errors=True)
+
+
+@pytest.fixture
+def on_ray(cluster: Any) -> MakeExecutor:
+    """An executor on at least two nodes."""
+    while len([node for node in cluster.worker_nodes if not node.dead_processes()]) < 2:
+        add_node(cluster)
+    made = ray_cluster(cluster.address)
+    assert made is not None
+    return made
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
+    return save_pipeline(tmp_path_factory.mktemp("saved"))
+
+
+@pytest.fixture
+def inputs(tmp_path: Path) -> Path:
+    """The last text kills its worker if the file "died" isn't there."""
+    (tmp_path / "died").touch()
+    texts = [*SENTENCES, "poison", f"killer {tmp_path / 'died'}"]
+    return write_inputs(tmp_path / "in", *texts)
+
+
+COSTNER = [sys.executable, "-m", "spacy", "costner"]
+Annotate = Callable[..., Summary]
+
+
+@pytest.fixture
+def annotate(
+    saved: Saved,
+    inputs: Path,
+    tmp_path: Path,
+    on_ray: MakeExecutor,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Annotate:
+    """Ray has workers look for packages in the working directory: not in this repository."""
+    monkeypatch.chdir(tmp_path)
+
+    def annotate(model: Path = saved.model, on_error: str = "row", **calls: Any) -> Summary:
+        settings, output = saved.settings._replace(on_error=on_error), tmp_path / "out"
+        given: Dict[str, Any] = {"n_rows": 3, "make_executor": on_ray, **calls}
+        return annotate_files(model, [inputs], output, settings, **given)
+
+    return annotate
+
+
+def check(saved: Saved, inputs: Path, output: Path, model: Any = None) -> None:
+    """The output has each id once, with what one plain process writes, or with an error."""
+    plainly = output.with_name("plain")
+    annotate_files(model or saved.model, [inputs], plainly, saved.settings, n_rows=3)
+    assert files(output) == files(plainly)
+    found, texts = rows(output), (inputs / "sub" / "a.txt").read_text().splitlines()
+    numbers = sorted(map(str, range(1, len(texts) + 1)))
+    names = sorted(f"d{i}" for i in range(len(texts)))
+    assert sorted(str(row["id"]) for row in found) == sorted([*numbers, *names])
+    right = dict(zip(texts, plain(model or saved.model, [t for t in texts if t != "poison"])))
+    answers = plain(model or saved.model, [row["text"] for row in found if "error" not in row])
+    assert right and answers == [places(r["entities"]) for r in found if "error" not in r]
+    assert [row["text"] for row in found if "error" in row] == ["poison"] * 2
+
+
+def test_nothing_listens_for_other_machines(cluster: Any, on_ray: MakeExecutor) -> None:
+    executor = on_ray()
+    try:
+        assert executor.submit(square, 3).result()["square"] == 9
+        processes = {os.getpid(), *descendants(os.getpid())}
+        assert len(processes) > 6 and not list(listening_elsewhere(processes))
+    finally:
+        executor.shutdown()
+
+
+def test_files_are_those_of_one_process(
+    annotate: Annotate, saved: Saved, inputs: Path, tmp_path: Path
+) -> None:
+    """The pipeline is loaded once in each worker."""
+    for path in saved.loads.iterdir():
+        path.unlink()
+    summary = annotate()
+    assert (summary.parts, summary.docs, summary.failed) == (Plan(0, 0, 18), 52, 2)
+    assert {path.read_text() for path in saved.loads.iterdir()} == {"loaded\n"}
+    check(saved, inputs, tmp_path / "out")
+    assert annotate().parts == Plan(18, 0, 0)
+
+
+def test_a_worker_is_killed(annotate: Annotate, saved: Saved, inputs: Path, tmp_path: Path) -> None:
+    (tmp_path / "died").unlink()
+    assert not annotate().errors and (tmp_path / "died").exists()
+    check(saved, inputs, tmp_path / "out")
+
+
+def test_a_document_that_always_kills_its_worker(
+    annotate: Annotate, saved: Saved, inputs: Path, tmp_path: Path
+) -> None:
+    """Its part is not written, and named; others are."""
+    (inputs / "c.txt").write_text("deadly\n")
+    summary = annotate()
+    assert summary.errors == {"c.txt-00000.jsonl": "its worker died 4 times"}
+    assert summary.docs == 52
+    (inputs / "c.txt").unlink()
+    annotate()
+    check(saved, inputs, tmp_path / "out")
+
+
+def test_a_node_is_removed(
+    annotate: Annotate, cluster: Any, saved: Saved, inputs: Path, tmp_path: Path
+) -> None:
+    write_slowly(inputs)
+    done: List[Any] = []
+
+    def on_part(entry: Any) -> None:
+        done.append(entry)
+        if len(done) == 3:
+            cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
+
+    assert not annotate(on_part=on_part).errors and len(done) == 18
+    check(saved, inputs, tmp_path / "out")
+
+
+def write_slowly(inputs: Path) -> None:
+    """Have each part take its time."""
+    for path in (inputs / "b.jsonl", inputs / "sub" / "a.txt"):
+        path.write_text(path.read_text().replace("Sox", "slow Sox"))
+
+
+def test_a_driver_is_killed_and_started_again(
+    annotate: Annotate, cluster: Any, saved: Saved, inputs: Path, tmp_path: Path
+) -> None:
+    write_slowly(inputs)
+    output, manifest = tmp_path / "out", tmp_path / "out" / "manifest.jsonl"
+    arguments = ["annotate", saved.model, inputs, "-o", output, "--code", saved.code]
+    arguments += ["--part", 3, "--address", cluster.address]
+    before = descendants(os.getpid())
+    driver = subprocess.Popen([*COSTNER, *map(str, arguments)], env={**os.environ, **ENV})
+    while not manifest.exists() or manifest.read_bytes().count(b"\n") < 3:
+        assert driver.poll() is None
+        time.sleep(0.02)
+    workers = descendants(os.getpid()) - before - {driver.pid}
+    driver.kill()
+    driver.wait()
+    summary = annotate()
+    assert summary.parts.kept >= 3 and summary.parts.new and not summary.errors
+    check(saved, inputs, output)
+    assert workers and not wait_for_end(workers)
+
+
+def test_an_input_is_cut_off(
+    annotate: Annotate, saved: Saved, inputs: Path, tmp_path: Path
+) -> None:
+    whole = DocBin(docs=[Language().make_doc(text) for text in SENTENCES]).to_bytes()
+    (inputs / "c.spacy").write_bytes(whole[: len(whole) // 2])
+    cut = inputs / "b.jsonl"
+    lines = cut.read_bytes()
+    summary = annotate(on_plan=lambda _: cut.write_bytes(lines[:-20]))
+    assert sorted(summary.errors) == ["b.jsonl-00008.jsonl", "c.spacy-00000.jsonl"]
+    assert "expected a file that spaCy's DocBin has saved" in summary.errors["c.spacy-00000.jsonl"]
+    assert "expected the file that the command began" in summary.errors["b.jsonl-00008.jsonl"]
+    assert summary.docs == 50
+    (inputs / "c.spacy").unlink()
+    cut.write_bytes(lines)
+    assert annotate().parts == Plan(17, 0, 1)
+    check(saved, inputs, tmp_path / "out")
+
+
+@pytest.fixture
+def full(tmp_path: Path) -> Iterator[Tuple[Path, str]]:
+    """A folder that can't be written to, and why: a disk that is full, or, where none can be
+    mounted, a folder without the right to."""
+    folder = tmp_path / "out" / "sub"
+    folder.mkdir(parents=True)
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4k,nr_inodes=64", "tmpfs", str(folder)]
+    if shutil.which("mount") and not subprocess.run(mount, capture_output=True).returncode:
+        (folder / "filler").write_bytes(bytes(4096))
+        yield folder, "No space left on device"
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+    else:
+        folder.chmod(0o500)
+        yield folder, "Permission denied"
+        folder.chmod(0o700)
+
+
+def test_a_disk_is_full_on_one_output(
+    annotate: Annotate,
+    saved: Saved,
+    inputs: Path,
+    tmp_path: Path,
+    full: Tuple[Path, str],
+    record_property: Callable[[str, Any], None],
+) -> None:
+    folder, reason = full
+    record_property("full disk", reason)
+    summary = annotate()
+    assert sorted(summary.errors) == [f"sub/a.txt-{i:05}.jsonl" for i in range(9)]
+    assert all(reason in error for error in summary.errors.values()) and summary.docs == 26
+    for path in folder.iterdir():
+        assert path.name == "filler"
+        path.unlink()
+    if reason == "Permission denied":
+        folder.chmod(0o700)
+    else:
+        subprocess.run(["mount", "-o", "remount,size=4m", str(folder)], check=True)
+    assert annotate().parts == Plan(9, 0, 9)
+    check(saved, inputs, tmp_path / "out")
+
+
+def test_a_model_changes(annotate: Annotate, saved: Saved, inputs: Path, tmp_path: Path) -> None:
+    """Between two runs, and after the plan of one."""
+    model = tmp_path / "model"
+    shutil.copytree(saved.model, model)
+    assert not annotate(model).errors
+    config = (model / "config.cfg").read_text()
+    changed = config.replace("alternatives = 0.01", "alternatives = 0.2")
+    assert changed != config
+    (model / "config.cfg").write_text(changed)
+    found = annotate(model, on_plan=lambda _: (model / "config.cfg").write_text(config))
+    reason = f"{model}: expected the pipeline that the command began with, got another"
+    assert {*found.errors.values()} == {f"ValueError: {reason}"} and len(found.errors) == 18
+    (model / "config.cfg").write_text(changed)
+    assert annotate(model).parts == Plan(0, 18, 0)
+    check(saved, inputs, tmp_path / "out", model)
+
+
+def test_a_worker_has_another_version(
+    annotate: Annotate, cluster: Any, saved: Saved, inputs: Path, tmp_path: Path
+) -> None:
+    """Nothing is begun if it is there; if it comes later, its parts are not written."""
+    env = other_version(tmp_path / "other")
+    node = add_node(cluster, env_vars=env)
+    message = r"worker on .*: expected spacy-costner .*, got 0\.0\.1"
+    with pytest.raises(ValueError, match=message):
+        annotate()
+    assert not list((tmp_path / "out").rglob("*-0*.jsonl"))
+    cluster.remove_node(node)
+    write_slowly(inputs)
+    nodes: List[Any] = []
+
+    def on_part(_: Any) -> None:
+        if not nodes:
+            nodes.append(add_node(cluster, env_vars=env))
+
+    try:
+        found = annotate(on_part=on_part)
+    finally:
+        cluster.remove_node(nodes[0])
+    assert found.errors and all("got 0.0.1" in reason for reason in found.errors.values())
+    assert annotate().parts == Plan(18 - len(found.errors), 0, len(found.errors))
+    check(saved, inputs, tmp_path / "out")
+
+
+def test_one_doc_stops_all_if_so_chosen(annotate: Annotate, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="RuntimeError: poisoned"):
+        annotate(on_error="raise")
+
+
+DIES_ONCE = """
+import os
+import signal
+import spacy
+
+@spacy.registry.loggers("dies_once.v1")
+def make_logger(mark: str):
+    def setup(nlp, stdout, stderr):
+        steps = []
+
+        def log_step(info):
+            steps.append(info)
+            if len(steps) == 3 and not os.path.exists(mark):
+                open(mark, "w").close()
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        return log_step, lambda: None
+
+    return setup
+"""
+
+
+def compared(output: Path) -> Dict[str, Any]:
+    """All files of a comparison, without seconds and the name of the folder."""
+    found: Dict[str, Any] = {}
+    for path in output.rglob("*"):
+        if path.is_file():
+            data = path.read_bytes().replace(str(output).encode(), b"")
+            found[str(path.relative_to(output))] = data
+    record = json.loads(found.pop("comparison.json"))
+    for row in record["losses"]:
+        row.pop("seconds")
+    found["losses"] = record["losses"]
+    for name in [name for name in found if name.endswith("trained.json")]:
+        found[name] = json.loads(found[name])["key"]
+    return found
+
+
+def test_comparisons_agree_to_the_last_digit(
+    experiment: Experiment, tmp_path: Path, on_ray: MakeExecutor
+) -> None:
+    """Two losses and two seeds: process pool, Ray, Ray with a worker that is killed."""
+    code, mark = tmp_path / "code.py", tmp_path / "died"
+    code.write_text(DIES_ONCE)
+    mark.touch()
+    config = experiment.config_path.read_text()
+    logger = f'\n[training.logger]\n@loggers = "dies_once.v1"\nmark = "{mark}"\n'
+    experiment.config_path.write_text(config + logger)
+
+    def run(name: str, **settings: Any) -> Dict[str, Any]:
+        given = experiment._replace(output_path=tmp_path / name)
+        compare(*given, seeds=[0, 1], n_samples=50, code_path=code, **settings)
+        return compared(tmp_path / name)
+
+    pool = run("pool", jobs=2)
+    assert len([name for name in pool if name.endswith("model-best/ner/model")]) == 4
+    assert run("ray", make_executor=on_ray) == pool
+    mark.unlink()
+    assert run("killed", make_executor=on_ray) == pool and mark.exists()
+
+
+def test_audits_agree_to_the_last_digit(on_ray: MakeExecutor) -> None:
+    config = load_config(PAGE.parents[1] / "configs" / "sparse.cfg", {"training.max_epochs": 2})
+    vocab = spacy.blank("en").vocab
+    docs = [Doc(vocab, words=text.split(), ents=tags) for text, tags in CORPUS] * 5
+    suspects = audit(config, docs, n_folds=3).suspects
+    assert suspects and audit(config, docs, n_folds=3, make_executor=on_ray).suspects == suspects
+
+
+def test_experiments_on_a_cluster(on_ray: MakeExecutor, tmp_path: Path) -> None:
+    """Each run is kept in a file, and not repeated."""
+    run = Runner(tmp_path, on_ray)
+    for _ in range(2):
+        found = run.grid("square", square, x=[1, 2, 3])
+        assert {x: value["square"] for (x,), value in found.items()} == {1: 1, 2: 4, 3: 9}
+    assert len([*tmp_path.glob("square-*.json")]) == 3
+
+
+def test_an_executor_of_concurrent_futures(on_ray: MakeExecutor) -> None:
+    """Errors are those of the function. Others stay connected if they were."""
+    with on_ray() as executor:
+        assert isinstance(executor, RayCluster)
+        futures = [executor.submit(square, x) for x in (2, -1)]
+        assert futures[0].result()["square"] == 4
+        with pytest.raises(ValueError, match="below 0"):
+            futures[1].result()
+        runs = [Run("a", square, {"x": 3})]
+        assert [ended.value["square"] for _, ended in run_all(runs, on_ray)] == [9]
+        assert executor.submit(square, 4).result()["square"] == 16
+    import ray
+
+    assert not ray.is_initialized()
+
+
+def test_commands_on_a_cluster(
+    saved: Saved, inputs: Path, tmp_path: Path, cluster: Any, on_ray: MakeExecutor
+) -> None:
+    """What Ray says doesn't get into the result."""
+    (tmp_path / "died").unlink()
+    arguments = ["annotate", saved.model, inputs, "-o", tmp_path / "out", "--code", saved.code]
+    arguments += ["--address", cluster.address, "--part", 3, "--json"]
+    line = [*COSTNER, *map(str, arguments)]
+    done = subprocess.run(line, env={**os.environ, **ENV}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["docs"] == 52 and (tmp_path / "died").exists()
+    check(saved, inputs, tmp_path / "out")
+
+
+def recipe(heading: str) -> Dict[str, Any]:
+    """What the example below a heading defines. It has at most fifteen lines."""
+    (code,) = re.findall(rf"^## {heading}\n.*?```python\n(.*?)```", PAGE.read_text(), re.M | re.S)
+    assert code.count("\n") <= 15
+    names: Dict[str, Any] = {}
+    exec(compile(code, heading, "exec"), names)
+    return names
+
+
+def answers(model: Path) -> List[Any]:
+    """What one process says of the table."""
+    ids, texts = zip(*TABLE)
+    return list(map(essence, annotate_texts(load_pipeline(model), ids, texts)))
+
+
+def essence(row: Any) -> Tuple[Any, List[Tuple[int, int, str]], bool]:
+    """Id, entities, and whether it failed. The last digits of scores depend on the batch."""
+    entities = row.get("entities") or []
+    assert all(0 < entity["score"] <= 1 for entity in entities)
+    return row["id"], places(entities), bool(row.get("error"))
+
+
+TABLE = [*enumerate([*SENTENCES, None])]
+
+
+def test_ray_data(saved: Saved, on_ray: MakeExecutor) -> None:
+    pytest.importorskip("pandas", reason="needs ray[data]: run make test-distributed")
+    with on_ray():
+        import ray.data
+
+        items = [{"id": i, "text": text} for i, text in TABLE]
+        dataset = ray.data.from_items(items, override_num_blocks=3)
+        annotated = recipe("Ray Data")["annotate_dataset"](dataset, str(saved.harmless))
+        rows = sorted(annotated.take_all(), key=lambda row: row["id"])
+    found = [essence({**row, "entities": json.loads(row["entities"])}) for row in rows]
+    assert found == answers(saved.harmless) and found[-1][2] and found[0][1]
+
+
+@pytest.fixture
+def spark(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Spark in two threads, which listens on this machine only and has ended afterwards."""
+    sql = pytest.importorskip("pyspark.sql", reason="needs pyspark: run make test-distributed")
+    if shutil.which("java") is None:
+        pytest.skip("needs Java 17 for Spark")
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    monkeypatch.setenv("PYTHONPATH", str(PAGE.parents[1]))
+    builder = sql.SparkSession.builder.master("local[2]")
+    for name, value in {"driver.bindAddress": "127.0.0.1", "ui.enabled": "false"}.items():
+        builder = builder.config(f"spark.{name}", value)
+    session = builder.getOrCreate()
+    machine = session.sparkContext._gateway.proc
+    yield session
+    session.stop()
+    left = {machine.pid, *descendants(machine.pid)}
+    machine.stdin.close()
+    assert not wait_for_end(left)
+
+
+def test_spark(saved: Saved, spark: Any) -> None:
+    frame = spark.createDataFrame(TABLE, "id int, text string").repartition(3)
+    rows = recipe("Spark")["annotate_frame"](frame, str(saved.harmless)).toLocalIterator()
+    found = [essence(row.asDict(recursive=True)) for row in sorted(rows, key=lambda row: row.id)]
+    assert found == answers(saved.harmless) and found[-1][2] and found[0][1]
+    assert not list(listening_elsewhere(descendants(os.getpid())))
