@@ -1,13 +1,27 @@
 """What `fit` does before and after training: write a config, calibrate and tune."""
 
 from pathlib import Path
-from typing import List, NamedTuple, Optional
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
+from spacy.language import Language
+from spacy.scorer import Scorer
+from spacy.training import Example
+
+from ..metrics import as_json
+from ..pipeline.annotations import score_spans
+from ..pipeline.component import CostSensitiveNER
+from ..pipeline.token_attrs import read_presets
+from ..progress import progress
 from ..saving import save_file, save_folder
-from ..training import Fitted
-from .calibrate import Calibration, calibrate
+from ..training import Fitted, Preparation, describe_scores, has_dev
+from .calibrate import Calibration, calibrate, calibrate_on
+from .cross_fit import hold_out
+from .dev_predictions import DevPredictions, record_scores
 from .init import Corpora, look, make_plan, write_config
-from .tune import Aim, Tuning, tune
+from .tune import Aim, Tuning, check_parameter, tune, tune_on
+
+N_FOLDS = 4
+HELD_OUT = f"{N_FOLDS} held-out folds of the training corpus"
 
 
 class Improved(NamedTuple):
@@ -15,14 +29,20 @@ class Improved(NamedTuple):
 
     calibration (Optional[Calibration]): The result of `calibrate`.
     tuning (Optional[Tuning]): The result of `tune`.
+    held_out (Optional[Mapping[str, Any]]): Without a development corpus: the scores before, on
+        held-out folds.
     """
 
     calibration: Optional[Calibration] = None
     tuning: Optional[Tuning] = None
+    held_out: Optional[Mapping[str, Any]] = None
 
     def lines(self) -> List[str]:
         """What it came to, before -> after."""
-        return [result.describe() for result in self if result is not None]
+        lines = [] if self.held_out is None else [f"{HELD_OUT}: {describe_scores(self.held_out)}"]
+        for result in (self.calibration, self.tuning):
+            lines += [] if result is None else [result.describe()]
+        return lines
 
 
 def parse_aim(text: str) -> Aim:
@@ -58,11 +78,11 @@ def write_fit_config(
     output_path (Path): The folder. If it has another config already, that is kept.
     model (str): One of `init`'s models, of which `fit` trains the linear one.
     lang (str): The language.
-    train_path (Optional[Path]), dev_path (Optional[Path]): The corpora, both needed.
+    train_path (Optional[Path]), dev_path (Optional[Path]): The corpora; the first is needed.
     aim (Optional[Aim]): What the model will be tuned for.
     command (str): The command that makes it, for its head.
     RETURNS (Path): The config.
-    RAISES (ValueError): If a corpus is missing, `fit` can't train the model, or there is another
+    RAISES (ValueError): If the corpus is missing, `fit` can't train the model, or there is another
         config.
     """
     if model != "linear":
@@ -70,13 +90,8 @@ def write_fit_config(
             f"fit: --model: expected linear, the only one that fit trains, got {model}: use "
             "`costner init` and `spacy train`"
         )
-    for option, corpus in (("train", train_path), ("dev", dev_path)):
-        if corpus is None:
-            raise ValueError(
-                f"fit: --{option}: expected a corpus if there is no config, got none: fit trains "
-                "on --train, and evaluates, calibrates and tunes on --dev"
-            )
-    assert train_path is not None
+    if train_path is None:
+        raise ValueError("fit: --train: expected a corpus if there is no config, got none")
     size = look(train_path, lang)
     wanted = aim or Aim()
     plan = make_plan(sentences=size.sentences, precision=wanted.precision, recall=wanted.recall)
@@ -94,12 +109,14 @@ def write_fit_config(
     return path
 
 
-def improve(fitted: Fitted, *, calibrated: bool, aim: Optional[Aim]) -> Improved:
-    """Calibrate and tune a fitted pipeline on its development corpus, and save it again.
+def improve(fitted: Fitted, *, calibrated: bool, aim: Optional[Aim], n_seeds: int = 1) -> Improved:
+    """Calibrate and tune a fitted pipeline on its development corpus, or if it has none on
+    held-out folds of the training corpus, and save it again.
 
     fitted (Fitted): The pipeline.
     calibrated (bool): Whether to calibrate it.
     aim (Optional[Aim]): What to tune it for. None: it isn't tuned.
+    n_seeds (int): Number of trainings of the models of folds.
     RETURNS (Improved): The results.
     RAISES (ValueError): If there is no entity in the development docs, no value with the required
         score, or the decoding has nothing to tune.
@@ -108,12 +125,49 @@ def improve(fitted: Fitted, *, calibrated: bool, aim: Optional[Aim]) -> Improved
     name, paths = fitted.ready.ner.name, nlp.config.interpolate().get("paths", {})
     source = str(paths.get("dev") or "development docs")
     try:
-        better = Improved(
-            calibrate(nlp, dev, name=name, source=source) if calibrated else None,
-            None if aim is None else tune(nlp, dev, name=name, aim=aim, source=source),
-        )
+        if not has_dev(nlp):
+            better = improve_held_out(fitted.ready, calibrated, aim, n_seeds)
+        else:
+            better = Improved(
+                calibrate(nlp, dev, name=name, source=source) if calibrated else None,
+                None if aim is None else tune(nlp, dev, name=name, aim=aim, source=source),
+            )
     except ValueError as error:
         kept = f"{fitted.path} is trained, but neither calibrated nor tuned"
         raise ValueError(f"{error}\n{kept}") from error
     save_folder(fitted.path, nlp.to_disk)
     return better
+
+
+def improve_held_out(
+    ready: Preparation, calibrated: bool, aim: Optional[Aim], n_seeds: int
+) -> Improved:
+    """Calibrate and tune a pipeline on folds of its training corpus, each by the predictions of a
+    model that was trained on the others: see `improve`."""
+    nlp, ner = ready.nlp, ready.ner
+    parameter = "" if aim is None else check_parameter(nlp, ner.name)
+    examples = [eg for eg in ready.examples if len(eg.predicted)]
+    settings: Dict[str, Any] = {"n_folds": N_FOLDS, "n_seeds": n_seeds}
+    with progress(desc="held-out folds", unit="fold", total=N_FOLDS) as bar:
+        folds = hold_out(nlp.config, examples, ner.labels, **settings, on_fold=bar.update)
+    devs, calibration, tuning = [fold.dev for fold in folds], None, None
+    before = score(nlp, ner, devs)
+    if calibrated:
+        calibration = calibrate_on(devs, nlp, ner.name)
+        devs = [dev.at(calibration.temperature) for dev in devs]
+    if aim is not None:
+        tuning = tune_on(devs, nlp, ner.name, parameter=parameter, aim=aim)
+    record_scores(nlp, score(nlp, ner, devs), HELD_OUT, len(examples))
+    return Improved(calibration, tuning, before)
+
+
+def score(nlp: Language, ner: CostSensitiveNER, devs: Sequence[DevPredictions]) -> Dict[str, Any]:
+    """Score what a component predicts by posteriors that others have computed."""
+    examples: List[Example] = []
+    for dev in devs:
+        docs, posterior = [eg.predicted.copy() for eg in dev.examples], dev.posterior
+        decoded, tokens = ner.decode(posterior), read_presets(docs)
+        ner.set_annotations(docs, score_spans(decoded, posterior, tokens, ner.confidence))
+        examples += [Example(doc, eg.reference) for doc, eg in zip(docs, dev.examples)]
+    scores: Dict[str, Any] = as_json(Scorer(nlp).score(examples))
+    return scores

@@ -147,7 +147,7 @@ def gather(
     """
     ner, given = get_component(nlp, name), list(examples)
     dev = predict_dev(nlp, name, given)
-    curves = {parameter: sweep(dev, parameter) for parameter in PARAMETERS}
+    curves = {parameter: sweep([dev], parameter) for parameter in PARAMETERS}
     found = predict(ner, dev)
     examples = dev.examples
     pricing = find_pricing(nlp.config.interpolate()["components"][name])
