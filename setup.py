@@ -48,7 +48,7 @@ class BuildExt(build_ext):
             super().build_extension(ext)
         except Exception:
             self.warn(
-                f"{ext.name} could not be compiled, for the reason above or below. spacy-costner is "
+                f"{ext.name} could not be compiled: see the reason below. spacy-costner is "
                 "installed without it, runs slower array code, and warns once. `python -m spacy "
                 "costner check` says whether it is there. Install a C++ compiler and try again."
             )

@@ -74,9 +74,9 @@ def read_docbin(path: Path, context: Context) -> Iterator[Doc]:
     """Read a .spacy file."""
     try:
         docs = DocBin().from_disk(path)
-        parts = (docs.tokens, docs.spaces, docs.cats, docs.flags, docs.span_groups)
-        if len({*map(len, parts)}) > 1:
-            raise ValueError(f"expected parts of as many docs, got {[*map(len, parts)]}")
+        parts: List[Any] = [docs.tokens, docs.spaces, docs.cats, docs.flags, docs.span_groups]
+        if len(counts := {*map(len, parts)}) > 1:
+            raise ValueError(f"expected as many of each part as docs, got {sorted(counts)}")
         if [*map(len, docs.tokens)] != [*map(len, docs.spaces)]:
             raise ValueError("expected a space or none for each token")
         context.found.add_file("spaCy's binary format")
