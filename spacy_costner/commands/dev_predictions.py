@@ -1,6 +1,6 @@
 """The posterior of development docs, computed once for all decodings."""
 
-from typing import Any, Iterable, List, Mapping, NamedTuple, Sequence, Union, cast
+from typing import Any, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Union, cast
 
 import numpy
 from spacy.language import Language
@@ -11,6 +11,7 @@ from thinc.api import to_numpy
 from thinc.types import Array1d, Ints1d
 
 from ..decoding import Decoding, Posterior, Temperature
+from ..pipeline.annotations import Confidence, ScoredSpans, annotate, score_spans
 from ..pipeline.component import CostSensitiveNER
 from ..pipeline.token_attrs import read_presets, read_reference, trim
 from ..progress import progress
@@ -106,6 +107,22 @@ def predict_dev(nlp: Language, name: str, examples: Iterable[Example]) -> DevPre
         known=reference.is_annotated & ~tokens.is_annotated,
     )
     return dev._replace(gold=select(dev.gold, dev.counts(dev.gold)))
+
+
+def predict(
+    ner: CostSensitiveNER, dev: DevPredictions, confidence: Optional[Confidence]
+) -> ScoredSpans:
+    """Decode the posterior of docs, and set their entities.
+
+    ner (CostSensitiveNER): The component.
+    dev (DevPredictions): The docs. They get entities and, with confidence, a span group.
+    confidence (Optional[Confidence]): Where the probabilities of entities are written.
+    RETURNS (ScoredSpans): The predicted entities.
+    """
+    docs, posterior = [eg.predicted for eg in dev.examples], dev.posterior
+    prediction = score_spans(ner.decode(posterior), posterior, read_presets(docs), confidence)
+    annotate(docs, prediction, ner.vocab.strings, confidence)
+    return prediction.predicted
 
 
 def run_before(nlp: Language, name: str, docs: Iterable[Union[str, Doc]]) -> List[Doc]:

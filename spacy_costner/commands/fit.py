@@ -8,17 +8,15 @@ from spacy.scorer import Scorer
 from spacy.training import Example
 
 from ..metrics import as_json
-from ..pipeline.annotations import score_spans
 from ..pipeline.component import CostSensitiveNER
-from ..pipeline.token_attrs import read_presets
 from ..progress import progress
 from ..saving import save_file, save_folder
 from ..training import Fitted, Preparation, describe_scores, has_dev
-from .calibrate import Calibration, calibrate, calibrate_on
+from .calibrate import Calibration, calibrate_on
 from .cross_fit import hold_out
-from .dev_predictions import DevPredictions, record_scores
+from .dev_predictions import DevPredictions, predict, predict_dev, record_scores
 from .init import Corpora, look, make_plan, write_config
-from .tune import Aim, Tuning, check_parameter, tune, tune_on
+from .tune import Aim, Tuning, check_parameter, tune_on
 
 N_FOLDS = 4
 HELD_OUT = f"{N_FOLDS} held-out folds of the training corpus"
@@ -121,53 +119,48 @@ def improve(fitted: Fitted, *, calibrated: bool, aim: Optional[Aim], n_seeds: in
     RAISES (ValueError): If there is no entity in the development docs, no value with the required
         score, or the decoding has nothing to tune.
     """
-    nlp, dev = fitted.ready.nlp, fitted.dev
-    name, paths = fitted.ready.ner.name, nlp.config.interpolate().get("paths", {})
-    source = str(paths.get("dev") or "development docs")
+    ready, dev, is_held_out = fitted.ready, fitted.dev, not has_dev(fitted.ready.nlp)
+    nlp, ner, name = ready.nlp, ready.ner, ready.ner.name
+    calibration, tuning = None, None
     try:
-        if not has_dev(nlp):
-            better = improve_held_out(fitted.ready, calibrated, aim, n_seeds)
-        else:
-            better = Improved(
-                calibrate(nlp, dev, name=name, source=source) if calibrated else None,
-                None if aim is None else tune(nlp, dev, name=name, aim=aim, source=source),
-            )
+        parameter = "" if aim is None else check_parameter(nlp, name)
+        devs = held_out(ready, n_seeds) if is_held_out else [predict_dev(nlp, name, dev)]
+        before = score(nlp, ner, devs) if is_held_out else None
+        if calibrated:
+            calibration = calibrate_on(devs, nlp, name)
+            devs = [each.at(calibration.temperature) for each in devs]
+        if aim is not None:
+            tuning = tune_on(devs, nlp, name, parameter=parameter, aim=aim)
     except ValueError as error:
         kept = f"{fitted.path} is trained, but neither calibrated nor tuned"
         raise ValueError(f"{error}\n{kept}") from error
+    if is_held_out:
+        n_docs = sum(len(each.examples) for each in devs)
+        record_scores(nlp, score(nlp, ner, devs), HELD_OUT, n_docs)
+    else:
+        source = nlp.config.interpolate().get("paths", {}).get("dev")
+        record_scores(nlp, nlp.evaluate(dev), str(source or "development docs"), len(dev))
     save_folder(fitted.path, nlp.to_disk)
-    return better
+    return Improved(calibration, tuning, before)
 
 
-def improve_held_out(
-    ready: Preparation, calibrated: bool, aim: Optional[Aim], n_seeds: int
-) -> Improved:
-    """Calibrate and tune a pipeline on folds of its training corpus, each by the predictions of a
-    model that was trained on the others: see `improve`."""
-    nlp, ner = ready.nlp, ready.ner
-    parameter = "" if aim is None else check_parameter(nlp, ner.name)
+def held_out(ready: Preparation, n_seeds: int) -> List[DevPredictions]:
+    """The predictions for folds of a training corpus, by models that were trained on the others."""
     examples = [eg for eg in ready.examples if len(eg.predicted)]
     settings: Dict[str, Any] = {"n_folds": N_FOLDS, "n_seeds": n_seeds}
     with progress(desc="held-out folds", unit="fold", total=N_FOLDS) as bar:
-        folds = hold_out(nlp.config, examples, ner.labels, **settings, on_fold=bar.update)
-    devs, calibration, tuning = [fold.dev for fold in folds], None, None
-    before = score(nlp, ner, devs)
-    if calibrated:
-        calibration = calibrate_on(devs, nlp, ner.name)
-        devs = [dev.at(calibration.temperature) for dev in devs]
-    if aim is not None:
-        tuning = tune_on(devs, nlp, ner.name, parameter=parameter, aim=aim)
-    record_scores(nlp, score(nlp, ner, devs), HELD_OUT, len(examples))
-    return Improved(calibration, tuning, before)
+        folds = hold_out(
+            ready.nlp.config, examples, ready.ner.labels, **settings, on_fold=bar.update
+        )
+    return [fold.dev for fold in folds]
 
 
 def score(nlp: Language, ner: CostSensitiveNER, devs: Sequence[DevPredictions]) -> Dict[str, Any]:
     """Score what a component predicts by posteriors that others have computed."""
     examples: List[Example] = []
     for dev in devs:
-        docs, posterior = [eg.predicted.copy() for eg in dev.examples], dev.posterior
-        decoded, tokens = ner.decode(posterior), read_presets(docs)
-        ner.set_annotations(docs, score_spans(decoded, posterior, tokens, ner.confidence))
-        examples += [Example(doc, eg.reference) for doc, eg in zip(docs, dev.examples)]
+        copies = [Example(eg.predicted.copy(), eg.reference) for eg in dev.examples]
+        predict(ner, dev._replace(examples=copies), ner.confidence)
+        examples += copies
     scores: Dict[str, Any] = as_json(Scorer(nlp).score(examples))
     return scores

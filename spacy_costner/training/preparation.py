@@ -31,6 +31,10 @@ NO_DEV = (
     "expected a development corpus, got none. Only online training with --calibrate or --tune "
     "does without: it holds out folds of the training corpus"
 )
+START = (
+    "expected null without a development corpus, whose docs are held out of the training corpus: "
+    "the model to start from may have seen them"
+)
 
 Corpus = Callable[[Language], Iterable[Example]]
 
@@ -90,12 +94,15 @@ def prepare(
     if corpus is None:
         names = [training["train_corpus"], training["dev_corpus"]]
         if not has_dev(nlp):
-            check_held_out(nlp, needs_dev)
+            if needs_dev:
+                raise ValueError(f"fit: paths.dev: {NO_DEV}")
+            if nlp.config["initialize"]["after_init"] is not None:
+                raise ValueError(f"fit: initialize.after_init: {START}")
             section, _, key = names.pop().partition(".")
             del resolved[section][key]
-        train_corpus, dev_corpus = [*resolve_dot_names(resolved, names), no_examples][:2]
+        train_corpus, dev_corpus = [*resolve_dot_names(resolved, names), lambda nlp: ()][:2]
     else:
-        train_corpus, dev_corpus = corpus, no_examples
+        train_corpus, dev_corpus = corpus, lambda nlp: ()
     examples = list(progress(train_corpus(nlp), desc="read", unit="doc"))
     sourced = [
         name
@@ -114,30 +121,11 @@ def prepare(
     return Preparation(nlp, training, ner, examples, dev_corpus)
 
 
-def no_examples(nlp: Language) -> Iterable[Example]:
-    """A corpus without examples."""
-    return ()
-
-
 def has_dev(nlp: Language) -> bool:
     """Whether the config of a pipeline names a development corpus: its path isn't null."""
     config = nlp.config.interpolate()
     block = dot_to_object(config, config["training"]["dev_corpus"])
     return not isinstance(block, dict) or block.get("path", "") is not None
-
-
-def check_held_out(nlp: Language, needs_dev: bool) -> None:
-    """Check that a pipeline can do without a development corpus.
-
-    RAISES (ValueError): If it can't.
-    """
-    if needs_dev:
-        raise ValueError(f"fit: paths.dev: {NO_DEV}")
-    if nlp.config["initialize"]["after_init"] is not None:
-        raise ValueError(
-            "fit: initialize.after_init: expected null without a development corpus, whose docs "
-            "are held out of the training corpus: the model to start from may have seen them"
-        )
 
 
 def component_to_fit(nlp: Language, frozen: Sequence[str]) -> CostSensitiveNER:
