@@ -6,6 +6,7 @@ from glob import glob
 
 import numpy
 from setuptools import Extension, find_packages, setup
+from setuptools.command.build_ext import build_ext
 
 KERNELS = "spacy_costner/chain/cpp/"
 ON_WINDOWS = sys.platform == "win32"
@@ -38,9 +39,26 @@ sparse = Extension(
     optional=True,
 )
 
+
+class BuildExt(build_ext):
+    """Says what it means if compiled code can't be built. pip shows it with --verbose only."""
+
+    def build_extension(self, ext: Extension) -> None:
+        try:
+            super().build_extension(ext)
+        except Exception:
+            self.warn(
+                f"{ext.name} could not be compiled: see the reason below. spacy-costner is "
+                "installed without it, runs slower array code, and warns once. `python -m spacy "
+                "costner check` says whether it is there. Install a C++ compiler and try again."
+            )
+            raise
+
+
 # configs/ is installed as spacy_costner/configs: `costner init` reads it.
 setup(
     packages=[*find_packages(include=["spacy_costner*"]), "spacy_costner.configs"],
     package_dir={"spacy_costner.configs": "configs"},
     ext_modules=[native, sparse],
+    cmdclass={"build_ext": BuildExt},
 )

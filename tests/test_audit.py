@@ -306,8 +306,8 @@ def test_missing_annotation_stays_missing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("docs", "n_folds", "message"),
     [
-        (3, 4, "audit: folds: expected at most as many as docs, got 4 folds of 3 docs"),
-        (3, 1, "audit: folds: expected at least 2, got 1"),
+        (3, 4, "folds: expected at most as many as docs, got 4 folds of 3 docs"),
+        (3, 1, "folds: expected at least 2, got 1"),
     ],
 )
 def test_folds_that_do_not_fit(docs: int, n_folds: int, message: str) -> None:

@@ -11,7 +11,7 @@ from spacy.tokens import Span
 from spacy.training import Example
 
 from spacy_costner import chain
-from spacy_costner.commands.calibrate import _at, _slopes, _temperature, calibrate, fit
+from spacy_costner.commands.calibrate import _slopes, _temperature, calibrate, fit
 from spacy_costner.commands.dev_predictions import predict_dev, select
 from spacy_costner.commands.tune import use_decoding
 from spacy_costner.decoding import Posterior, Temperature, make_viterbi, temper
@@ -25,14 +25,14 @@ from .support.strategies import seeds
 
 def surprise(posterior: Posterior, logs: Any, entities: Any, right: Any) -> float:
     temperature = _temperature(logs, posterior.tags.labels)
-    p = _at(posterior, temperature).entity_probs(entities)
+    p = posterior.at(temperature).entity_probs(entities)
     return -float(numpy.log(numpy.where(right, p, 1 - p)).sum())
 
 
 @given(posterior(), seeds)
 def test_slope_of_the_loss(posterior: Posterior, rng: numpy.random.Generator) -> None:
     logs = rng.uniform(-0.5, 0.5, size=len(posterior.tags.labels) + 1)
-    tempered = _at(posterior, _temperature(logs, posterior.tags.labels))
+    tempered = posterior.at(_temperature(logs, posterior.tags.labels))
     entities = columns(list(probs_of_entities(posterior)))
     probs = tempered.entity_probs(entities)
     entities = select(entities, (probs > 1e-3) & (probs < 1 - 1e-3))
@@ -59,9 +59,9 @@ def test_the_temperature_is_that_of_the_truth(scheme: str, true: float) -> None:
     predicted = make_viterbi().decode(posterior, make_viterbi().settings).entities
     rows = zip(*(column.tolist() for column in predicted))
     right = numpy.asarray([entity in gold for entity in rows])
-    found = fit(posterior, predicted, right, per_label=False)
+    found = fit([(posterior, predicted, right)], per_label=False)
     assert found.overall == pytest.approx(true, rel=0.07) and not found.labels
-    by_label = fit(posterior, predicted, right, per_label=True)
+    by_label = fit([(posterior, predicted, right)], per_label=True)
     assert list(by_label.labels) == ["a", "b"]
     assert [*by_label.labels.values()] == pytest.approx([true, true], rel=0.2)
 

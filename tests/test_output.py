@@ -109,9 +109,9 @@ def test_what_does_not_go_together(
     assert not (tmp_path / "out").exists()
 
 
-def test_fit_needs_both_corpora(folder: Path, tmp_path: Path) -> None:
-    result = run("fit", *corpora(folder)[:2], "--output", tmp_path, "--calibrate")
-    assert result.exit_code == 1 and "fit: --dev: expected a corpus" in result.output
+def test_fit_needs_a_training_corpus(folder: Path, tmp_path: Path) -> None:
+    result = run("fit", *corpora(folder)[2:], "--output", tmp_path / "out")
+    assert result.exit_code == 1 and "fit: --train: expected a corpus" in result.output
 
 
 def test_options_are_in_the_docs() -> None:

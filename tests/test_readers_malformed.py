@@ -3,14 +3,17 @@
 import json
 import zlib
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any, Callable, ClassVar, Dict, List, Tuple
 
 import pytest
 import spacy
 import srsly
 from spacy.tokens import DocBin
 
-from spacy_costner.readers import CorpusError, ReadOptions, read_docs
+from spacy_costner.commands.annotate.inputs import Columns, make_doc, plan, read_rows
+from spacy_costner.readers import CorpusError, Found, ReadOptions, read_docs
+from spacy_costner.readers.corpus import read_file
+from spacy_costner.readers.found import Context
 
 GOOD = "Kim B-PER\nis O\n\n"
 COLUMNS: Dict[str, Tuple[bytes, int, str]] = {
@@ -32,6 +35,21 @@ COLUMNS: Dict[str, Tuple[bytes, int, str]] = {
     "only white space": (b"\n \t\n", 1, "got an empty file"),
     "no tokens": (b"# a comment\n-DOCSTART- O\n", 1, "expected tokens and their tags, got none"),
     "a comment in a sentence": (b"Kim B-PER\n# a comment\n", 2, "expected 2 columns, got 3"),
+}
+TABS: Dict[str, Tuple[str, int, str]] = {
+    "fewer columns": ("Kim\tNNP\tB-PER\nis\tO\n", 2, "expected 3 columns, got 2"),
+    "more columns": ("Kim\tB-PER\nis\tVBZ\tO\n", 2, "expected 2 columns, got 3"),
+    "blanks in one line": ("Kim\tB-PER\nis   O\n", 2, "expected 2 columns, got 1: 'is   O'"),
+    "a token lost": ("Kim\tB-PER\n\tO\n", 2, "expected a token"),
+    "a tag lost": ("Kim\tB-PER\nis\t\n", 2, "expected 2 columns, got 1"),
+    "two TABs": ("Kim\tB-PER\nis\t\tO\n", 2, "expected 2 columns, got 3"),
+    "commas": ("Kim\tB-PER\nis,O\n", 2, "expected 2 columns, got 1"),
+    "a header": ("token\ttag\nKim\tB-PER\n", 1, "such as 'B-PER', got 'tag'"),
+    "tags first": ("B-PER\tKim\nO\tis\n", 1, "expected tags, O among them"),
+    "a text and its labels": ("Kim is here\tgood\n", 1, "expected tags, O among them"),
+    "missing prefix": ("Kim\tB-PER\nOslo\tLOC\n", 2, "got 'LOC'"),
+    "missing label": ("Kim\tB-PER\nOslo\tB-\n", 2, "expected a tag with a label"),
+    "another sentence": ("Kim\tB-PER\n\nis\tVBZ\tO\n", 3, "expected 2 columns, got 3"),
 }
 TEXT = '{"text": "Kim is", "spans": [{"start": 0, "end": 3, "label": "PER"}]}\n'
 LINES: Dict[str, Tuple[str, str]] = {
@@ -151,6 +169,14 @@ def test_columns(name: str, tmp_path: Path) -> None:
     refused(path, line, message)
 
 
+@pytest.mark.parametrize("name", TABS)
+def test_tabs(name: str, tmp_path: Path) -> None:
+    text, line, message = TABS[name]
+    path = tmp_path / "corpus.tsv"
+    path.write_text(text)
+    refused(path, line, message)
+
+
 @pytest.mark.parametrize("name", ["fewer columns", "missing prefix"])
 def test_line_ends_count_once(name: str, tmp_path: Path) -> None:
     data, line, message = COLUMNS[name]
@@ -197,6 +223,12 @@ ARRAYS = {
         "expected the end of the file",
     ),
     "nothing in it": ("[]", 1, "got an empty array"),
+    "two commas": ("[{},\n,{}]", 2, "expected JSON"),
+    "single quotes": ("[{},\n{'text': 'Kim'}]", 2, "expected JSON"),
+    "a number": ("[{},\n\n3]", 3, "expected a text and its spans, got 3"),
+    "an array in it": ("[{},\n[{}]]", 2, "expected a text and its spans"),
+    "null": ("[{},\nnull]", 2, "expected a text and its spans, got None"),
+    "another end": ("[{},\n{}}", 2, "expected , or ] after an item, got '}'"),
 }
 
 
@@ -224,6 +256,170 @@ def test_spacy_files_with_something_else(value: Any, tmp_path: Path) -> None:
     path.write_bytes(zlib.compress(srsly.msgpack_dumps(value)))
     with pytest.raises(CorpusError, match=r"corpus.spacy: expected a file that spaCy's DocBin"):
         read(path)
+
+
+def truncated(key: str, end: int) -> Callable[[Dict[str, Any]], Any]:
+    return lambda data: data.update({key: data[key][:end]})
+
+
+DOCBINS: Dict[str, Callable[[Dict[str, Any]], Any]] = {
+    "no attributes": lambda data: data.pop("attrs"),
+    "no tokens": lambda data: data.pop("tokens"),
+    "no strings": lambda data: data.pop("strings"),
+    "other strings": lambda data: data.update(strings=["Oslo"]),
+    "attributes by name": lambda data: data.update(attrs=["ORTH"] * len(data["attrs"])),
+    "fewer attributes": truncated("attrs", -1),
+    "fewer tokens": truncated("tokens", -8),
+    "fewer spaces": truncated("spaces", -1),
+    "fewer lengths": truncated("lengths", -4),
+    "fewer flags": truncated("flags", 1),
+    "fewer categories": truncated("cats", 1),
+    "fewer span groups": truncated("span_groups", 1),
+    "other span groups": lambda data: data.update(span_groups=[b"abc"] * 2),
+    "other user data": lambda data: data.update(user_data=[b"\xc1"] * 2),
+}
+
+
+@pytest.mark.parametrize("name", DOCBINS)
+def test_spacy_files_with_damaged_docs(name: str, tmp_path: Path) -> None:
+    path, nlp = tmp_path / "corpus.spacy", spacy.blank("en")
+    DocBin(docs=[nlp("Kim is"), nlp("Lee")], store_user_data=True).to_disk(path)
+    data = srsly.msgpack_loads(zlib.decompress(path.read_bytes()))
+    DOCBINS[name](data)
+    path.write_bytes(zlib.compress(srsly.msgpack_dumps(data)))
+    with pytest.raises(CorpusError, match=r"corpus.spacy: expected a file that spaCy's DocBin"):
+        read(path)
+
+
+FOLDERS: Dict[str, Tuple[Dict[str, str], str]] = {
+    "nothing in it": ({}, ": expected a folder with annotated files, got none in it"),
+    "a folder without files": ({"a/.keep": ""}, ": expected a folder with annotated files"),
+    "only about a corpus": ({"README.md": "Mine", "LICENSE": "MIT"}, ": expected a folder with"),
+    "only hidden files": ({".b.conll": GOOD}, ": expected a folder with annotated files"),
+    "an empty file": ({"a.conll": GOOD, "b.conll": ""}, "/b.conll, line 1: expected annotated"),
+    "a damaged file": ({"a.conll": GOOD, "b/c.conll": f"{GOOD}Kim\n"}, "/b/c.conll, line 4: "),
+    "prose": ({"a.conll": GOOD, "b.txt": "Kim is here\nand Lee\n"}, "/b.txt, line 2: expected 3"),
+    "damaged JSON": ({"a.conll": GOOD, "b.jsonl": f"{TEXT}{{"}, "/b.jsonl, line 2: expected JSON"),
+    "settings": ({"a.conll": GOOD, "b.json": '{"lang": "en"}'}, "/b.json, line 1: expected a text"),
+    "not a .spacy file": ({"a.conll": GOOD, "b.spacy": GOOD}, "/b.spacy: expected a file that"),
+    "a picture": ({"a.conll": GOOD, "b.png": "\0PNG"}, "/b.png, line 1: expected text in UTF-8"),
+}
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_folders(name: str, tmp_path: Path) -> None:
+    files, message = FOLDERS[name]
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    for file, text in files.items():
+        (folder / file).parent.mkdir(exist_ok=True)
+        (folder / file).write_text(text)
+    with pytest.raises(CorpusError) as error:
+        read(folder)
+    assert str(error.value).startswith(f"{folder}{message}"), error.value
+
+
+def lost(name: str, text: Any = None) -> Callable[[Path], None]:
+    """Replace files of a folder by a text, or remove them."""
+
+    def change(folder: Path) -> None:
+        for path in folder.glob(name):
+            path.unlink()
+            if text is not None:
+                path.write_text(text)
+
+    return change
+
+
+DATASETS: Dict[str, Callable[[Path], None]] = {
+    "an empty state": lost("state.json", "{}"),
+    "a state that is cut": lost("state.json", "{"),
+    "a state that is a list": lost("state.json", "[]"),
+    "no description": lost("dataset_info.json"),
+    "a description that is cut": lost("dataset_info.json", "{"),
+    "a description that is a list": lost("dataset_info.json", "[1]"),
+    "no data": lost("*.arrow"),
+    "empty data": lost("*.arrow", ""),
+    "other data": lost("*.arrow", "Kim B-PER"),
+    "other JSON": lost("*.json", '{"splits": ["train"]}'),
+}
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_datasets(name: str, tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets", reason="the extra `datasets` is not installed")
+    row = {"tokens": [["Kim"]], "ner_tags": [["B-PER"]]}
+    datasets.Dataset.from_dict(row).save_to_disk(str(tmp_path / "data"))
+    DATASETS[name](tmp_path / "data")
+    with pytest.raises(CorpusError, match=r"data: expected a Hugging Face dataset, got: "):
+        read_file(tmp_path / "data", Context(spacy.blank("en"), ReadOptions(), Found()))
+
+
+KIM: Dict[str, Any] = {"tokens": ["Kim", "is"], "ner_tags": ["B-PER", "O"]}
+ROWS: Dict[str, Tuple[Dict[str, Any], str]] = {
+    "no tokens": ({"tokens": None}, "expected tokens and ner_tags"),
+    "no tags": ({"ner_tags": None}, "expected tokens and ner_tags"),
+    "fewer tags": ({"ner_tags": ["O"]}, "expected 2 tags, one a token, got 1"),
+    "more tags": ({"ner_tags": ["O"] * 3}, "expected 2 tags, one a token, got 3"),
+    "an empty token": ({"tokens": ["Kim", ""]}, "tokens: expected words, got ''"),
+    "no token": ({"tokens": ["Kim", None]}, "tokens: expected words, got None"),
+    "no tag": ({"ner_tags": ["O", None]}, "ner_tags: expected tags, got None"),
+    "a number without name": ({"ner_tags": [1, 0]}, "expected names of tags, got 1"),
+    "missing prefix": ({"ner_tags": ["PER", "O"]}, "such as 'B-PER', got 'PER'"),
+    "missing label": ({"ner_tags": ["B-", "O"]}, "expected a tag with a label"),
+}
+
+
+class Rows(List[Any]):
+    """A dataset, as `datasets` has read it."""
+
+    features: ClassVar[Dict[str, Any]] = {"ner_tags": None}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_rows_of_datasets(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    row, message = ROWS[name]
+    (tmp_path / "state.json").write_text("{}")
+    rows = Rows([KIM, {**KIM, **row}])
+    monkeypatch.setattr("spacy_costner.readers.dataset.load", lambda path: rows)
+    with pytest.raises(CorpusError) as error:
+        read(tmp_path)
+    assert str(error.value).startswith(f"{tmp_path}, row 2: "), error.value
+    assert message in str(error.value)
+
+
+PARQUET: Dict[str, Tuple[Any, str]] = {
+    "empty": (b"", "expected a Parquet file: "),
+    "columns": (b"Kim B-PER\n", "expected a Parquet file: "),
+    "JSON": (b'{"text": "Kim is here"}\n', "expected a Parquet file: "),
+    "only its marks": (b"PAR1PAR1", "expected a Parquet file: "),
+    "another column": ({"body": ["a", "b"]}, "expected the column 'text', got ['body']"),
+    "no text": ({"text": ["a", None]}, "expected a text, got None"),
+    "numbers": ({"text": [1, 2]}, "expected a text, got 2"),
+    "lists of texts": ({"text": [["a"], ["b"]]}, "expected a text, got ['b']"),
+    "bytes": ({"text": [b"a", b"\xff"]}, "expected a text, got b'\\xff'"),
+    "no id": ({"text": ["a", "b"], "id": ["x", None]}, "row 1: id: expected text or a number"),
+    "ids of lists": ({"text": ["a", "b"], "id": [[1], [2]]}, "row 1: id: expected text or a"),
+}
+
+
+@pytest.mark.parametrize("name", PARQUET)
+def test_parquet(name: str, tmp_path: Path) -> None:
+    """What `annotate` reads: rows that can't be read are rows with an error."""
+    pyarrow = pytest.importorskip("pyarrow", reason="the extra `parquet` is not installed")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    data, message = PARQUET[name]
+    path, nlp = tmp_path / "texts.parquet", spacy.blank("en")
+    if isinstance(data, bytes):
+        path.write_bytes(data)
+    else:
+        parquet.write_table(pyarrow.table(data), path)
+    (part,) = plan([path], 10)
+    with pytest.raises(ValueError) as error:
+        for row in [*read_rows(nlp, part, Columns())][1:]:
+            make_doc(nlp, row)
+    assert message in str(error.value)
+    assert not isinstance(data, bytes) or str(path) in str(error.value)
 
 
 def test_options(tmp_path: Path) -> None:

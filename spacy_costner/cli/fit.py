@@ -10,7 +10,7 @@ from typer import Argument, Option
 
 from ..commands.fit import Improved, improve, parse_aim, write_fit_config
 from ..settings import check_overrides
-from ..training import Fitted, describe_fit, fit, fit_online
+from ..training import NO_DEV, Fitted, describe_fit, fit, fit_online
 from .init import check_lang, command_line
 from .options import CodeOption, read_overrides
 from .output import JsonOption, errors_shown, print_result
@@ -61,7 +61,7 @@ def fit_cli(
         Optional[Path], Option("--dev", help="Development corpus, as --paths.dev", exists=True)
     ] = None,
     calibrated: Annotated[
-        bool, Option("--calibrate", help="Calibrate on the development corpus")
+        bool, Option("--calibrate", help="Calibrate on --dev, or without it on held-out folds")
     ] = False,
     aim: Annotated[
         Optional[str],
@@ -121,7 +121,10 @@ def fit_cli(
     with errors_shown():
         check_together(ctx, has_config=config_path is not None, is_online=is_online)
         tuned = None if aim is None else parse_aim(aim)
+        improved = calibrated or tuned is not None
         if config_path is None:
+            if dev_path is None and not improved:
+                raise ValueError(f"fit: --dev: {NO_DEV}")
             check_lang(lang)
             command = command_line(ctx)
             config_path = write_fit_config(
@@ -132,11 +135,12 @@ def fit_cli(
             check_overrides(load_config(config_path, interpolate=False), overrides)
             config = load_config(config_path, overrides=overrides, interpolate=False)
             if is_online:
-                fitted = fit_online(config, output_path, n_seeds=n_seeds)
+                fitted = fit_online(config, output_path, n_seeds=n_seeds, needs_dev=not improved)
             else:
                 fitted = fit(config, output_path, **given)
-        wanted = not fitted.is_interrupted and (calibrated or tuned is not None)
-        better = improve(fitted, calibrated=calibrated, aim=tuned) if wanted else Improved()
+        better = Improved()
+        if improved and not fitted.is_interrupted:
+            better = improve(fitted, calibrated=calibrated, aim=tuned, n_seeds=n_seeds)
     text = "\n".join([describe_fit(fitted), *better.lines()])
     text += STOPPED if fitted.is_interrupted else ""
     print_result(summary(fitted, better), text, print_json, fitted.path)

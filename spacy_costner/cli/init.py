@@ -57,7 +57,7 @@ def init_cli(
         Option(
             "--aim",
             "-a",
-            help="f (best F) or cost (lowest cost)",
+            help="f (best F), cost (lowest cost) or guarantee (a promised miss rate)",
             show_default="cost if you say what mistakes cost, otherwise f",
         ),
     ] = None,

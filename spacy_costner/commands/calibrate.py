@@ -1,6 +1,6 @@
 """Calibrate confidences by a temperature, fitted on development docs."""
 
-from typing import Any, Dict, Iterable, List, NamedTuple, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Sequence, Tuple
 
 import numpy
 from spacy.language import Language
@@ -10,7 +10,7 @@ from thinc.types import Array1d, Floats1d
 from ..decoding import Posterior, Temperature, make_viterbi
 from ..metrics.calibration import calibration_error, reliability
 from ..tags import Entities
-from .dev_predictions import get_component, predict_dev, record_scores
+from .dev_predictions import DevPredictions, get_component, predict_dev, record_scores
 
 MOST_STEPS = 60
 PRECISION = 1e-3
@@ -18,6 +18,9 @@ PRECISION = 1e-3
 
 HOTTEST = numpy.log(100)
 """The limit for a label whose predictions are all correct, or all wrong."""
+
+Part = Tuple[Posterior, Entities, Array1d]
+"""A posterior, entities, and which of them are correct. Shape: (E,)"""
 
 
 class Calibration(NamedTuple):
@@ -62,53 +65,70 @@ def calibrate(
     RAISES (ValueError): If there is no such component, or no entity is predicted.
     """
     examples = list(examples)
-    dev = predict_dev(nlp, name, examples)
-    before = dev.posterior
-    predicted = dev.decode(make_viterbi())
-    if not len(predicted.begin):
+    found = calibrate_on([predict_dev(nlp, name, examples)], nlp, name, per_label=per_label)
+    record_scores(nlp, nlp.evaluate(examples), source, len(examples))
+    return found
+
+
+def calibrate_on(
+    devs: Sequence[DevPredictions], nlp: Language, name: str, *, per_label: bool = False
+) -> Calibration:
+    """Fit the temperature of a component on predictions, and set it: see `calibrate`.
+
+    devs (Sequence[DevPredictions]): The predictions, of one model or of several.
+    """
+    parts = [predicted_part(dev) for dev in devs]
+    right = numpy.concatenate([right for _, _, right in parts])
+    if not len(right):
         raise ValueError(f"{name}: expected predicted entities to calibrate, got none")
-    right = dev.right(predicted)
-    temperature = fit(before, predicted, right, per_label=per_label)
+    temperature = fit(parts, per_label=per_label)
     ner = get_component(nlp, name)
     ner.cfg["temperature"] = temperature._asdict()
     _ = ner.guarantee  # dropped
-    record_scores(nlp, examples, source)
-    probs = _at(before, temperature).entity_probs(predicted)
+    before = numpy.concatenate([part.entity_probs(predicted) for part, predicted, _ in parts])
+    probs = numpy.concatenate(
+        [part.at(temperature).entity_probs(predicted) for part, predicted, _ in parts]
+    )
     return Calibration(
         temperature=temperature,
-        error_before=calibration_error(before.entity_probs(predicted), right),
+        error_before=calibration_error(before, right),
         error=calibration_error(probs, right),
         reliability=reliability(probs, right),
     )
 
 
-def fit(
-    posterior: Posterior, predicted: Entities, right: Array1d, *, per_label: bool
-) -> Temperature:
+def predicted_part(dev: DevPredictions) -> Part:
+    """The posterior of docs, and the entities of the best path."""
+    predicted = dev.decode(make_viterbi())
+    return dev.posterior, predicted, dev.right(predicted)
+
+
+def fit(parts: Sequence[Part], *, per_label: bool) -> Temperature:
     """Find the temperature with the lowest log loss on the predicted entities.
 
         min_T  - sum_{e right} log p_T(e) - sum_{e wrong} log(1 - p_T(e))
 
     The temperature of each label is regularised towards the overall one.
 
-    posterior (Posterior): The posterior.
-    predicted (Entities): The predicted entities.
-    right (Array1d): True for those that are correct. Shape: (E,)
+    parts (Sequence[Part]): Predicted entities, of posteriors with the same labels.
     per_label (bool): Whether to fit a temperature for each label.
     RETURNS (Temperature): The temperature.
     """
-    labels = posterior.tags.labels
+    labels = parts[0][0].tags.labels
+
+    def slopes_at(temperature: Temperature) -> Floats1d:
+        slopes = [_slopes(part.at(temperature), *predicted) for part, *predicted in parts]
+        return numpy.sum(slopes, axis=0)
 
     def of_overall(logs: Floats1d) -> Floats1d:
-        slopes = _slopes(_at(posterior, _temperature(logs, ())), predicted, right)
-        return slopes.sum(keepdims=True)
+        return slopes_at(_temperature(logs, ())).sum(keepdims=True)
 
     overall = _minimise(of_overall, numpy.zeros(1))
     if not per_label:
         return _temperature(overall, ())
 
     def of_labels(logs: Floats1d) -> Floats1d:
-        slopes = _slopes(_at(posterior, _temperature(logs, labels)), predicted, right)
+        slopes = slopes_at(_temperature(logs, labels))
         apart = logs[1:] - logs[0]
         return slopes + 2 * numpy.append(-apart.sum(), apart)
 
@@ -118,12 +138,6 @@ def fit(
 def _temperature(logs: Floats1d, labels: Tuple[str, ...]) -> Temperature:
     overall, *of_labels = numpy.exp(logs).tolist()
     return Temperature(overall, dict(zip(labels, of_labels)))
-
-
-def _at(posterior: Posterior, temperature: Temperature) -> Posterior:
-    return Posterior(
-        posterior.scores, posterior.tags, temperature=temperature, is_space=posterior.is_space
-    )
 
 
 def _slopes(posterior: Posterior, predicted: Entities, right: Array1d) -> Floats1d:

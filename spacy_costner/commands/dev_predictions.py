@@ -1,6 +1,6 @@
 """The posterior of development docs, computed once for all decodings."""
 
-from typing import Iterable, List, NamedTuple, Sequence, Union, cast
+from typing import Any, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Union, cast
 
 import numpy
 from spacy.language import Language
@@ -10,7 +10,8 @@ from spacy.util import minibatch
 from thinc.api import to_numpy
 from thinc.types import Array1d, Ints1d
 
-from ..decoding import Decoding, Posterior
+from ..decoding import Decoding, Posterior, Temperature
+from ..pipeline.annotations import Confidence, ScoredSpans, annotate, score_spans
 from ..pipeline.component import CostSensitiveNER
 from ..pipeline.token_attrs import read_presets, read_reference, trim
 from ..progress import progress
@@ -31,6 +32,10 @@ class DevPredictions(NamedTuple):
     posterior: Posterior
     gold: Entities
     known: Array1d
+
+    def at(self, temperature: Temperature) -> "DevPredictions":
+        """The same with the posterior at another temperature."""
+        return self._replace(posterior=self.posterior.at(temperature))
 
     def decode(self, decoding: Decoding) -> Entities:
         """Predict entities. Only those that count: see `counts`."""
@@ -104,25 +109,41 @@ def predict_dev(nlp: Language, name: str, examples: Iterable[Example]) -> DevPre
     return dev._replace(gold=select(dev.gold, dev.counts(dev.gold)))
 
 
+def predict(
+    ner: CostSensitiveNER, dev: DevPredictions, confidence: Optional[Confidence]
+) -> ScoredSpans:
+    """Decode the posterior of docs, and set their entities.
+
+    ner (CostSensitiveNER): The component.
+    dev (DevPredictions): The docs. They get entities and, with confidence, a span group.
+    confidence (Optional[Confidence]): Where the probabilities of entities are written.
+    RETURNS (ScoredSpans): The predicted entities.
+    """
+    docs, posterior = [eg.predicted for eg in dev.examples], dev.posterior
+    prediction = score_spans(ner.decode(posterior), posterior, read_presets(docs), confidence)
+    annotate(docs, prediction, ner.vocab.strings, confidence)
+    return prediction.predicted
+
+
 def run_before(nlp: Language, name: str, docs: Iterable[Union[str, Doc]]) -> List[Doc]:
     """Run the components before one, on texts or docs."""
     with nlp.select_pipes(disable=nlp.pipe_names[nlp.pipe_names.index(name) :]):
         return list(nlp.pipe(docs))
 
 
-def record_scores(nlp: Language, examples: Sequence[Example], source: str) -> None:
-    """Evaluate a pipeline that was changed after training, and write its scores to its meta. They
-    replace those of training in `nlp.meta["performance"]`, where "measured_on" names the docs.
+def record_scores(nlp: Language, scores: Mapping[str, Any], source: str, n_docs: int) -> None:
+    """Write the scores of a pipeline that was changed after training to its meta. They replace
+    those of training in `nlp.meta["performance"]`, where "measured_on" names the docs.
 
     nlp (Language): The pipeline.
-    examples (Sequence[Example]): The annotated docs.
-    source (str): Their name, such as a path.
+    scores (Mapping[str, Any]): Its scores.
+    source (str): The name of the docs, such as a path.
+    n_docs (int): Their number.
     """
-    scores = nlp.evaluate(examples)
     performance = nlp.meta.setdefault("performance", {})
     names = {*performance, *nlp.config["training"].get("score_weights", ())}
     performance.update({name: scores[name] for name in sorted(names & scores.keys())})
-    performance["measured_on"] = {"source": source, "docs": len(examples)}
+    performance["measured_on"] = {"source": source, "docs": n_docs}
 
 
 def _posterior(ner: CostSensitiveNER, docs: Sequence[Doc], batch_size: int) -> Posterior:

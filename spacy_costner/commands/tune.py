@@ -1,7 +1,7 @@
 """Choose a decision threshold or a bias on development docs. No retraining."""
 
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy
 from spacy.language import Language
@@ -144,20 +144,39 @@ def tune(
         value with the required precision or recall, or no parameter is given and the decoding of
         the component has none.
     """
+    parameter = check_parameter(nlp, name, parameter)
+    examples = list(examples)
+    tuning = tune_on([predict_dev(nlp, name, examples)], nlp, name, parameter=parameter, aim=aim)
+    record_scores(nlp, nlp.evaluate(examples), source, len(examples))
+    return tuning
+
+
+def tune_on(
+    devs: Sequence[DevPredictions], nlp: Language, name: str, *, parameter: str, aim: Aim
+) -> Tuning:
+    """Choose the best value of a parameter on predictions, and set it: see `tune`.
+
+    devs (Sequence[DevPredictions]): The predictions, of one model or of several.
+    """
+    ner, points = get_component(nlp, name), sweep(devs, parameter)
+    decoded = [dev.keep(ner.decode(dev.posterior).entities) for dev in devs]
+    before = _point(float("nan"), decoded, devs)
+    chosen = choose(points, aim)
+    block = {"@misc": PARAMETERS[parameter].block, parameter: chosen.value, "labels": {}}
+    use_decoding(nlp, name, block)
+    return Tuning(parameter, points, chosen, before)
+
+
+def check_parameter(nlp: Language, name: str, parameter: Optional[str] = None) -> str:
+    """The parameter to tune.
+
+    RAISES (ValueError): See `tune`.
+    """
     if parameter is None:
         parameter = _default_parameter(nlp, name)
     if parameter not in PARAMETERS:
         raise ValueError(f"parameter: expected one of {list(PARAMETERS)}, got {parameter!r}")
-    examples = list(examples)
-    dev = predict_dev(nlp, name, examples)
-    points = sweep(dev, parameter)
-    decoded = get_component(nlp, name).decode(dev.posterior).entities
-    before = _point(float("nan"), dev.keep(decoded), dev)
-    chosen = choose(points, aim)
-    block = {"@misc": PARAMETERS[parameter].block, parameter: chosen.value, "labels": {}}
-    use_decoding(nlp, name, block)
-    record_scores(nlp, examples, source)
-    return Tuning(parameter, points, chosen, before)
+    return parameter
 
 
 def _default_parameter(nlp: Language, name: str) -> str:
@@ -172,27 +191,29 @@ def _default_parameter(nlp: Language, name: str) -> str:
     return "threshold"
 
 
-def sweep(dev: DevPredictions, parameter: str) -> List[Point]:
+def sweep(devs: Sequence[DevPredictions], parameter: str) -> List[Point]:
     """Try all values of a parameter.
 
-    dev (DevPredictions): The docs, with their posterior.
+    devs (Sequence[DevPredictions]): Docs, with their posterior.
     parameter (str): "threshold" or "bias".
     RETURNS (List[Point]): The scores at each value.
     RAISES (ValueError): If there is no entity in the docs.
     """
-    if not len(dev.gold.begin):
+    if not any(len(dev.gold.begin) for dev in devs):
         raise ValueError("expected docs with entities, got none")
     _, values, make_decoder = PARAMETERS[parameter]
-    decode = make_decoder(dev)
-    return [_point(value, decode(value), dev) for value in values]
+    decoders = [make_decoder(dev) for dev in devs]
+    return [_point(value, [decode(value) for decode in decoders], devs) for value in values]
 
 
-def _point(value: float, predicted: Entities, dev: DevPredictions) -> Point:
-    n_right, n_predicted = int(dev.right(predicted).sum()), len(predicted.begin)
+def _point(value: float, predicted: Sequence[Entities], devs: Sequence[DevPredictions]) -> Point:
+    n_right = sum(int(dev.right(entities).sum()) for dev, entities in zip(devs, predicted))
+    n_predicted = sum(len(entities.begin) for entities in predicted)
+    n_gold = sum(len(dev.gold.begin) for dev in devs)
     return Point(
         value,
         float(precision(n_right, n_predicted - n_right)) if n_predicted else 1.0,
-        float(recall(n_right, len(dev.gold.begin) - n_right)),
+        float(recall(n_right, n_gold - n_right)),
     )
 
 

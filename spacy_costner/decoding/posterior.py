@@ -82,6 +82,10 @@ class Posterior:
         self.temperature = temperature
         self.is_space = numpy.zeros(len(scores.emissions), bool) if is_space is None else is_space
 
+    def at(self, temperature: Temperature) -> "Posterior":
+        """The posterior of the same scores at another temperature."""
+        return Posterior(self.scores, self.tags, temperature=temperature, is_space=self.is_space)
+
     @cached_property
     def potentials(self) -> Potentials:
         """The calibrated scores, as NumPy arrays."""

@@ -103,7 +103,7 @@ def read_pieces(
         end = 0
         for i, eg in enumerate(batch):
             begin, end = end, end + len(eg.predicted)
-            places = separable[begin:end] & ~is_taught(eg)
+            places = separable[begin:end] & (not is_taught(eg))
             if end - begin > most_words:
                 starts = sentence_starts(eg)
                 places = places & starts if starts.any() else places

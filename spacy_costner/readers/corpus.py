@@ -74,12 +74,17 @@ def read_docbin(path: Path, context: Context) -> Iterator[Doc]:
     """Read a .spacy file."""
     try:
         docs = DocBin().from_disk(path)
+        parts: List[Any] = [docs.tokens, docs.spaces, docs.cats, docs.flags, docs.span_groups]
+        if len(counts := {*map(len, parts)}) > 1:
+            raise ValueError(f"expected as many of each part as docs, got {sorted(counts)}")
+        if [*map(len, docs.tokens)] != [*map(len, docs.spaces)]:
+            raise ValueError("expected a space or none for each token")
+        context.found.add_file("spaCy's binary format")
+        yield from docs.get_docs(context.nlp.vocab)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise CorpusError(
             f"{path}: expected a file that spaCy's DocBin has saved: {error}"
         ) from error
-    context.found.add_file("spaCy's binary format")
-    return docs.get_docs(context.nlp.vocab)
 
 
 def read_json(path: Path, context: Context) -> Iterator[Doc]:

@@ -47,7 +47,7 @@ def load(path: Path) -> Any:
         ) from error
     try:
         dataset = load_from_disk(str(path))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise CorpusError(f"{path}: expected a Hugging Face dataset, got: {error}") from error
     if not isinstance(dataset, Dataset):
         splits = " or ".join(str(path / name) for name in dataset)

@@ -8,7 +8,7 @@ import random
 from contextlib import nullcontext, suppress
 from copy import deepcopy
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Union
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Union
 
 import numpy
 from spacy.language import Language
@@ -26,12 +26,14 @@ from .convergence import Minimum
 from .examples import AllExamples
 from .lbfgs import minimise, scipy_minimize
 from .objective import TotalLoss
-from .preparation import Preparation, annotate, component_to_fit, prepare, save
+from .preparation import NO_DEV, Preparation, annotate, component_to_fit, has_dev, prepare, save
 from .zscore import ZScoreEquations
 
 __all__ = [
+    "NO_DEV",
     "Fitted",
     "Minimum",
+    "Preparation",
     "Step",
     "TotalLoss",
     "Trained",
@@ -41,8 +43,10 @@ __all__ = [
     "check_loss",
     "component_to_fit",
     "describe_fit",
+    "describe_scores",
     "fit",
     "fit_online",
+    "has_dev",
     "minimise",
     "prepare",
     "read_batches",
@@ -126,7 +130,12 @@ def fit(
 
 
 def fit_online(
-    config: Config, output_path: Path, *, n_seeds: int = 1, on_epoch: OnStep = ignore
+    config: Config,
+    output_path: Path,
+    *,
+    n_seeds: int = 1,
+    on_epoch: OnStep = ignore,
+    needs_dev: bool = True,
 ) -> Fitted:
     """Train the linear model of a config by the updates of `spacy train`, and save the pipeline.
 
@@ -139,10 +148,12 @@ def fit_online(
     n_seeds (int): Number of trainings, with the batches in other orders. The weights of the
         pipeline are the mean of theirs.
     on_epoch (Callable): See `train`.
+    needs_dev (bool): Whether the config has to have a development corpus. Without one there are
+        no scores.
     RETURNS (Fitted): Where it is and what it came to.
     RAISES (ValueError): If the config's component can't be fitted, or it has no end.
     """
-    ready = prepare(config, output_path, lambda nlp, ner: check_end(nlp))
+    ready = prepare(config, output_path, lambda nlp, ner: check_end(nlp), needs_dev=needs_dev)
     trained = train_online(ready, n_seeds=n_seeds, on_epoch=on_epoch)
     return finish(ready, trained, output_path)
 
@@ -254,13 +265,17 @@ def check_end(nlp: Language) -> None:
 
 def describe_fit(fitted: Fitted) -> str:
     """Describe the result of a fit."""
-    scores = fitted.scores
+    lines = [fitted.outcome.describe(), f"{fitted.n_weights:,} weights"]
+    if has_dev(fitted.ready.nlp):
+        lines.append(f"dev: {describe_scores(fitted.scores)}")
+    return "\n".join(lines)
+
+
+def describe_scores(scores: Mapping[str, Any]) -> str:
+    """F, precision and recall in percent."""
     parts = [
         f"{name} {100 * scores[key]:.2f}"
         for key, name in DEV_SCORES.items()
         if scores.get(key) is not None
     ]
-    return (
-        f"{fitted.outcome.describe()}\n{fitted.n_weights:,} weights\n"
-        f"dev: {', '.join(parts) or 'not scored'}"
-    )
+    return ", ".join(parts) or "not scored"

@@ -10,6 +10,7 @@ from spacy.training import Example
 from spacy.training.initialize import get_sourced_components
 from spacy.training.loop import create_before_to_disk_callback, update_meta
 from spacy.util import (
+    dot_to_object,
     fix_random_seed,
     load_model_from_config,
     registry,
@@ -25,6 +26,15 @@ from ..settings import check_settings
 from .evaluation import without_evaluation
 
 DIR_MODEL = "model-last"
+
+NO_DEV = (
+    "expected a development corpus, got none. Only online training with --calibrate or --tune "
+    "does without: it holds out folds of the training corpus"
+)
+START = (
+    "expected null without a development corpus, whose docs are held out of the training corpus: "
+    "the model to start from may have seen them"
+)
 
 Corpus = Callable[[Language], Iterable[Example]]
 
@@ -52,6 +62,7 @@ def prepare(
     check: Callable[[Language, CostSensitiveNER], None],
     corpus: Optional[Corpus] = None,
     vocab: Union[Vocab, bool] = True,
+    needs_dev: bool = True,
 ) -> Preparation:
     """Prepare a pipeline for fitting. The training corpus is read once, for initialization
     and for training, which spaCy's `init_nlp` doesn't do; that takes longest.
@@ -64,6 +75,7 @@ def prepare(
     corpus (Optional[Corpus]): Reads the training corpus in place of the config's. The config's dev
         corpus isn't used then: there is none.
     vocab (Union[Vocab, bool]): That of the pipeline; True for a new one.
+    needs_dev (bool): Whether the config has to have a development corpus.
     RETURNS (Preparation): The pipeline and what belongs to it.
     RAISES (ValueError): If another component than ours would have to be trained, there is a
         setting that nothing reads, or the output can't go there.
@@ -81,7 +93,14 @@ def prepare(
     check(nlp, ner)
     if corpus is None:
         names = [training["train_corpus"], training["dev_corpus"]]
-        train_corpus, dev_corpus = resolve_dot_names(resolved, names)
+        if not has_dev(nlp):
+            if needs_dev:
+                raise ValueError(f"fit: paths.dev: {NO_DEV}")
+            if nlp.config["initialize"]["after_init"] is not None:
+                raise ValueError(f"fit: initialize.after_init: {START}")
+            section, _, key = names.pop().partition(".")
+            del resolved[section][key]
+        train_corpus, dev_corpus = [*resolve_dot_names(resolved, names), lambda nlp: ()][:2]
     else:
         train_corpus, dev_corpus = corpus, lambda nlp: ()
     examples = list(progress(train_corpus(nlp), desc="read", unit="doc"))
@@ -100,6 +119,13 @@ def prepare(
         nlp.initialize(lambda: examples, sgd=training["optimizer"])
     annotate(nlp, examples, training["annotating_components"], before=ner.name)
     return Preparation(nlp, training, ner, examples, dev_corpus)
+
+
+def has_dev(nlp: Language) -> bool:
+    """Whether the config of a pipeline names a development corpus: its path isn't null."""
+    config = nlp.config.interpolate()
+    block = dot_to_object(config, config["training"]["dev_corpus"])
+    return not isinstance(block, dict) or block.get("path", "") is not None
 
 
 def component_to_fit(nlp: Language, frozen: Sequence[str]) -> CostSensitiveNER:

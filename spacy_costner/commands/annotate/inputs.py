@@ -217,17 +217,22 @@ def _record(line: str, place: Place, columns: Columns) -> Row:
         raise place.refuse(f"expected JSON, got {shown(line)}: {error}") from None
     if not isinstance(value, dict):
         raise place.refuse(f"expected an object with {columns.text!r}, got {shown(value)}")
-    row = Row(value.get(columns.id, place.number), value.get(columns.text))
-    if isinstance(row.id, (dict, list)) or row.id is None:
-        message = f"{place}: {columns.id}: expected text or a number, got {shown(row.id)}"
-        return row._replace(id=place.number, error=message)
-    if not isinstance(row.text, str) or value.get("tokens") is None:
+    row = _row(value, place, columns)
+    if row.error or not isinstance(row.text, str) or value.get("tokens") is None:
         return row
     try:
         given = {"text": row.text, "tokens": value["tokens"]}
         return row._replace(tokens=task_from_json(given, place))
     except CorpusError as error:
         return row._replace(error=described(error))
+
+
+def _row(value: Dict[str, Any], place: Place, columns: Columns) -> Row:
+    row = Row(value.get(columns.id, place.number), value.get(columns.text))
+    if not isinstance(row.id, (dict, list)) and row.id is not None:
+        return row
+    message = f"{place}: {columns.id}: expected text or a number, got {shown(row.id)}"
+    return row._replace(id=place.number, error=message)
 
 
 def _docs(nlp: Language, path: Path) -> Iterator[Row]:
@@ -247,7 +252,7 @@ def _table_rows(part: Part, columns: Columns) -> Iterator[Row]:
     if columns.text not in names:
         raise CorpusError(f"{part.path}: expected the column {columns.text!r}, got {names}")
     for i, value in enumerate(values):
-        yield Row(value.get(columns.id, part.first + i), value[columns.text])
+        yield _row(value, Place(Path(part.path), part.first + i, "row"), columns)
 
 
 def make_doc(nlp: Language, row: Row) -> Doc:

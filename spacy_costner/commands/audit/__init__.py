@@ -8,9 +8,9 @@ from spacy.tokens import Doc
 from thinc.api import Config
 
 from ..config_variants import component_name
+from ..cross_fit import Fold, assign_folds, cross_fit
 from ..report.findings import find_pricing
 from ..runs import MakeExecutor
-from .cross_fit import Fold, assign_folds, cross_fit
 from .page import page
 from .suspects import INCONSISTENT, KINDS, Suspect, make_cost, rank
 from .tasks import correct, suspect_to_task

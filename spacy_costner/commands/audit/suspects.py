@@ -10,8 +10,8 @@ from thinc.types import Array1d, Floats2d, Ints1d
 
 from ...decoding import LEAST
 from ...tags import Entities, Tags
+from ..cross_fit import Fold
 from ..dev_predictions import select
-from .cross_fit import Fold
 
 LABEL, BOUNDARY = "wrong label", "wrong boundary"
 MISSING, SPURIOUS = "missing entity", "spurious entity"

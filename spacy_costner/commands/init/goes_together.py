@@ -38,9 +38,10 @@ NO_START = frozenset(["Risk", "JensenRiskBound", "MCE", "MCEF", "ZScore"])
 
 DECODINGS = ("viterbi", "threshold", "min-cost")
 PLAIN_COSTS = ("hamming", "zero-one")
-NAMED_AIMS = ("f", "cost")
+NAMED_AIMS = ("f", "cost", "guarantee")
 AIMS = (*NAMED_AIMS, "precision", "recall")
-"""Best F; lowest cost; best recall at a required precision; best precision at a required recall."""
+"""Best F; lowest cost; a guaranteed miss rate; best recall at a required precision; best precision
+at a required recall."""
 
 FEW = 1000
 """Below this number of sentences the losses for small corpora are the default."""
@@ -106,7 +107,7 @@ class Plan(NamedTuple):
     @property
     def is_tuned(self) -> bool:
         """Whether `costner tune` comes after training."""
-        return self.aim != "cost"
+        return self.aim not in ("cost", "guarantee")
 
 
 def takes_cost(loss: str) -> bool:
@@ -140,8 +141,14 @@ RULES: List[Rule] = [
     Rule(
         lambda plan: plan.decoding == "min-cost" and plan.aim != "cost",
         "decoding",
-        "expected min-cost with --aim cost only: `costner tune`, which reaches the other aims, "
-        "chooses a threshold or a bias in its place",
+        "expected min-cost with --aim cost only: `costner tune`, which reaches most other aims, "
+        "chooses a threshold or a bias in its place, and `costner guarantee` a set of spans",
+    ),
+    Rule(
+        lambda plan: plan.aim == "guarantee" and not plan.has_probabilities,
+        "loss",
+        "expected a loss such as Sequential with --aim guarantee: scores after {last} are not "
+        "probabilities, by which `costner guarantee` chooses spans",
     ),
     Rule(
         lambda plan: plan.decoding != "viterbi" and not plan.has_probabilities,
@@ -204,7 +211,7 @@ def make_plan(
     model (str): One of `MODELS`.
     losses (Optional[str]): Names of losses: see `parse_losses`. None: `default_losses`.
     decoding (Optional[str]): One of `DECODINGS`. None: `default_decoding`.
-    aim (Optional[str]): "f" or "cost". None: "cost" if costs or min-cost decoding are given,
+    aim (Optional[str]): One of `NAMED_AIMS`. None: "cost" if costs or min-cost decoding are given,
         otherwise "f".
     precision (Optional[float]): A required precision, in place of an aim.
     recall (Optional[float]): A required recall, in place of an aim.
@@ -276,6 +283,8 @@ def default_losses(
     RETURNS (Tuple[str, ...]): The losses, first to last.
     """
     is_linear = model == "linear"
+    if aim == "guarantee":
+        return ("Sequential",)
     if costs.tree is not None:
         if aim == "cost":
             return "SoftmaxMargin", "Risk"

@@ -13,8 +13,8 @@ from .goes_together import LOSSES, NO_START, Costs, Plan, takes_cost
 from .sections import Section, below, find, make_section, read, rename, render
 from .sizes import value
 
-LOSS, COST, DECODING, SCORER = (
-    f"components.ner.{name}" for name in ("loss", "scorer.cost", "decoding", "scorer")
+LOSS, COST, DECODING, SCORER, CONFIDENCE = (
+    f"components.ner.{name}" for name in ("loss", "scorer.cost", "decoding", "scorer", "confidence")
 )
 SHARED = f"${{{COST}}}"
 """The cost, as other sections refer to it."""
@@ -224,6 +224,17 @@ def scorer_sections(plan: Plan) -> List[Section]:
     ]
 
 
+def confidence_section() -> Section:
+    """The probabilities of entities, and where `costner guarantee` writes its set."""
+    comment = (
+        'The exact probability of each entity is in doc.spans["confidence"].\nThe set that misses '
+        'at most a promised share of entities will be in doc.spans["confidence_guaranteed"]:\n'
+        "`costner guarantee` chooses it on docs that neither training nor `calibrate` has seen."
+    )
+    settings = {"spans_key": "confidence", "extension": "confidence"}
+    return make_section(CONFIDENCE, comment, function=_misc("Confidence"), **settings)
+
+
 def score_weights(plan: Plan) -> Section:
     """The scores that select the best model."""
     by_cost = plan.aim == "cost"
@@ -246,6 +257,7 @@ def describe(plan: Plan) -> List[Tuple[str, str]]:
         "precision": f"the best recall at a precision of at least {plan.required}",
         "recall": f"the best precision at a recall of at least {plan.required}",
         "cost": "the lowest cost",
+        "guarantee": "a guaranteed miss rate",
     }
     words = [
         ("model", plan.model),

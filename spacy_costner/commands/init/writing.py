@@ -12,9 +12,11 @@ import spacy_costner
 from ...settings import check_settings
 from .goes_together import MODELS, Plan
 from .plan_sections import (
+    CONFIDENCE,
     DECODING,
     LOSS,
     SCORER,
+    confidence_section,
     cost_paths,
     decoding_sections,
     describe,
@@ -77,6 +79,12 @@ def write_config(
     if plan.has_cost:
         sections = replace(sections, SCORER, scorer_sections(plan))
         sections = _put(sections, score_weights(plan))
+    if plan.aim == "guarantee":
+        ner = next(section for section in sections if section.name == "components.ner")
+        off = f"{CONFIDENCE.rpartition('.')[2]} = null"
+        body = tuple(line for line in ner.body if line != off)
+        sections = [ner._replace(body=body) if each == ner else each for each in sections]
+        sections = _put(sections, confidence_section())
     text = render(_head(plan, corpora, command, path), sections)
     check_settings(Config().from_str(text, interpolate=False), path)
     return text
@@ -166,4 +174,9 @@ def next_commands(plan: Plan, corpora: Corpora, path: str) -> List[str]:
             f"python -m spacy costner tune {model} {dev} --output training/tuned{by}{aim}"
         )
         model = "training/tuned"
+    if plan.aim == "guarantee":
+        options = "--miss 0.05 --output training/guaranteed"
+        commands.append(f"python -m spacy costner guarantee {model} other.spacy {options}")
+        report = "training/guaranteed test.spacy --output report.html"
+        return [*commands, f"python -m spacy costner report {report}"]
     return [*commands, f"python -m spacy evaluate {model} test.spacy --output scores.json"]

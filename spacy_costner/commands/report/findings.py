@@ -13,8 +13,7 @@ from thinc.types import Floats2d
 
 from ...costs.label_tree import Tree, make_tree
 from ...costs.tables import hamming_cost
-from ...pipeline.annotations import Confidence, ScoredSpans, annotate, score_spans
-from ...pipeline.component import CostSensitiveNER
+from ...pipeline.annotations import Confidence
 from ...pipeline.scorers import (
     TagPairs,
     compare_tags,
@@ -23,10 +22,9 @@ from ...pipeline.scorers import (
     count_by_label,
     entity_pairs,
 )
-from ...pipeline.token_attrs import read_presets
 from ...tags import OUTSIDE
 from ...types import Cost
-from ..dev_predictions import DevPredictions, get_component, predict_dev
+from ..dev_predictions import get_component, predict, predict_dev
 from ..explain import TagProfile, TransitionWeights, explain, transition_weights
 from ..guarantee import Observed, observe
 from ..tune import PARAMETERS, Point, sweep
@@ -147,8 +145,8 @@ def gather(
     """
     ner, given = get_component(nlp, name), list(examples)
     dev = predict_dev(nlp, name, given)
-    curves = {parameter: sweep(dev, parameter) for parameter in PARAMETERS}
-    found = predict(ner, dev)
+    curves = {parameter: sweep([dev], parameter) for parameter in PARAMETERS}
+    found = predict(ner, dev, CONFIDENCE)
     examples = dev.examples
     pricing = find_pricing(nlp.config.interpolate()["components"][name])
     settings = {"labels": ner.labels, "scheme": ner.cfg["scheme"]}
@@ -183,19 +181,6 @@ def gather(
         features=profiles(nlp, name),
         guarantee=observe(nlp, name, given),
     )
-
-
-def predict(ner: CostSensitiveNER, dev: DevPredictions) -> ScoredSpans:
-    """Decode the posterior of docs, and set their entities.
-
-    ner (CostSensitiveNER): The component.
-    dev (DevPredictions): The docs. They get entities and a span group with confidences.
-    RETURNS (ScoredSpans): The predicted entities.
-    """
-    docs, posterior = [eg.predicted for eg in dev.examples], dev.posterior
-    prediction = score_spans(ner.decode(posterior), posterior, read_presets(docs), CONFIDENCE)
-    annotate(docs, prediction, ner.vocab.strings, CONFIDENCE)
-    return prediction.predicted
 
 
 def find_pricing(component: Mapping[str, Any]) -> Pricing:

@@ -1,0 +1,119 @@
+"""A pipeline in a service: the time to load it, the time of a short text, and its memory.
+
+    python benchmarks/latency.py [train.spacy dev.spacy [transformer]]
+
+Each config of the package is trained on CoNLL-2002 Spanish or the corpora that are given: linear
+models as `fit --online` does, others for 200 steps, as more don't change what is measured here. The
+transformer, a name or folder, needs spacy-transformers. Each pipeline is loaded in a process of its
+own, which annotates sentences of the development corpus, one call a sentence.
+"""
+
+import os
+
+for _library in ("OMP", "OPENBLAS", "MKL"):
+    os.environ[f"{_library}_NUM_THREADS"] = "1"
+
+import json  # noqa: E402
+import subprocess  # noqa: E402
+import sys  # noqa: E402
+from contextlib import redirect_stdout  # noqa: E402
+from pathlib import Path  # noqa: E402
+from tempfile import TemporaryDirectory  # noqa: E402
+from time import perf_counter  # noqa: E402
+from typing import Dict, List  # noqa: E402
+
+import numpy  # noqa: E402
+import spacy  # noqa: E402
+from spacy.cli.train import train  # noqa: E402
+from spacy.tokens import DocBin  # noqa: E402
+from spacy.util import load_config  # noqa: E402
+
+from spacy_costner.training import fit_online  # noqa: E402
+
+ROOT = Path(__file__).parent.parent
+CORPUS = ROOT / "corpus" / "conll2002_es"
+PARTS = [CORPUS / folder / "esp.spacy" for folder in ("train", "testa")]
+LINEAR, OTHERS = ("sparse", "sparse_document"), ("cnn", "hybrid")
+STEPS, WARM_UP, CALLS = 200, 50, 1000
+SHORT = (5, 40)
+"""Words of a short text."""
+
+MB = 1e6
+DIGITS = {"load": 2, "median": 2, "high": 2, "memory": 0, "disk": 0}
+
+
+def train_pipeline(name: str, paths: Dict[str, str], folder: Path, transformer: str) -> Path:
+    """Train a config, and return where the pipeline is."""
+    config, overrides = ROOT / "configs" / f"{name}.cfg", {**paths, "nlp.lang": "es"}
+    with redirect_stdout(sys.stderr):
+        if name in LINEAR:
+            return fit_online(load_config(config, overrides=overrides), folder / name).path
+        steps = {"training.max_steps": STEPS, "training.eval_frequency": STEPS}
+        if name == "transformer":
+            overrides["components.transformer.model.name"] = transformer
+        train(config, folder / name, overrides={**overrides, **steps})
+    return folder / name / "model-last"
+
+
+def read_texts(path: Path) -> List[str]:
+    """Short texts of a corpus: its sentences, or its docs if it has none."""
+    docs = DocBin().from_disk(path).get_docs(spacy.blank("es").vocab)
+    parts = (s for doc in docs for s in (doc.sents if doc.has_annotation("SENT_START") else [doc]))
+    return [part.text for part in parts if SHORT[0] <= len(part) <= SHORT[1]][:CALLS]
+
+
+def peak_bytes() -> int:
+    """The most memory of this process so far, on Linux."""
+    status = Path("/proc/self/status").read_text()
+    return 1024 * int(status.split("VmHWM:")[1].split()[0])
+
+
+def measure(path: str, texts_path: str) -> Dict[str, float]:
+    """Load a pipeline and annotate texts, one at a time. To be called in a new process."""
+    texts: List[str] = json.loads(Path(texts_path).read_text(encoding="utf8"))
+    memory, began = peak_bytes(), perf_counter()
+    nlp = spacy.load(path)
+    loaded, seconds = perf_counter() - began, []
+    for i in range(WARM_UP + CALLS):
+        began = perf_counter()
+        nlp(texts[i % len(texts)])
+        seconds.append(perf_counter() - began)
+    middle, high = numpy.percentile(seconds[WARM_UP:], [50, 99]).tolist()
+    files = [file for file in Path(path).rglob("*") if file.is_file()]
+    return {
+        "load": loaded,
+        "median": 1000 * middle,
+        "high": 1000 * high,
+        "memory": (peak_bytes() - memory) / MB,
+        "disk": sum(file.stat().st_size for file in files) / MB,
+    }
+
+
+def main(train_path: str = "", dev_path: str = "", transformer: str = "") -> None:
+    print("\n## A short text\n")
+    print("Seconds to load a pipeline, milliseconds of `nlp(text)` for a sentence of 5 to 40 words")
+    print("(median and 99th percentile of 1,000 calls), and what memory grows by in both.\n")
+    train_path, dev_path = train_path or str(PARTS[0]), dev_path or str(PARTS[1])
+    if not Path(train_path).exists():
+        print(f"Not run: there is no {train_path}. `python -m spacy project run` of")
+        print("`conll2002-fetch` and `conll2002-convert` makes it.")
+        return
+    print("| config | load, s | median, ms | 99 %, ms | memory, MB | disk, MB |")
+    print("|---|--:|--:|--:|--:|--:|", flush=True)
+    with TemporaryDirectory() as folder:
+        texts = Path(folder) / "texts.json"
+        texts.write_text(json.dumps(read_texts(Path(dev_path))), encoding="utf8")
+        for name in [*LINEAR, *OTHERS, *(["transformer"] if transformer else [])]:
+            paths = {"paths.train": train_path, "paths.dev": dev_path}
+            path = train_pipeline(name, paths, Path(folder), transformer)
+            command = [sys.executable, "-W", "ignore", __file__, "--measure", str(path), str(texts)]
+            found = json.loads(subprocess.check_output(command))
+            cells = [f"{found[key]:.{digits}f}" for key, digits in DIGITS.items()]
+            print(f"| `{name}.cfg` | {' | '.join(cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--measure"]:
+        print(json.dumps(measure(*sys.argv[2:])))
+    else:
+        main(*sys.argv[1:])
