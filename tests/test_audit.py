@@ -102,7 +102,7 @@ def test_processes_find_the_same(audited: Any, tmp_path: Path) -> None:
     """Folds in processes of their own, to the last digit; and the command."""
     docs, _, suspects = audited
     assert audit(make_config(), docs, make_executor=local_processes(2)).suspects == suspects
-    with pytest.raises(ValueError, match=r"audit: fold \d: ValueError: .*no_such_setting"):
+    with pytest.raises(ValueError, match=r"fold \d: ValueError: .*no_such_setting"):
         cross_fit(make_config(**{"nlp.no_such_setting": 1}), docs, make_executor=local_processes(2))
 
 
