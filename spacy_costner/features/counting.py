@@ -1,33 +1,19 @@
 """Count the labels of the training data: what a label memory is made of."""
 
-from typing import NamedTuple, Sequence, Union
+from typing import Dict, List, Sequence, Tuple, Union
 
 import numpy
 from spacy.attrs import ENT_IOB, ENT_TYPE
 from spacy.strings import StringStore, get_string_id
 from spacy.tokens import Doc
-from thinc.types import Array1d, Ints1d
+from thinc.types import Array1d, Ints1d, Ints2d
 
+from .. import sparse
 from .memory import Counts, LabelMemory
 from .template import DOC, EXTENSION
 from .tokens import Tokens, text_id
 
 OUTSIDE = "O"
-
-
-class Gold(NamedTuple):
-    """The labels of a doc.
-
-    label (Array1d): The hash of the entity label of each token, 0 for none. Shape: (N,)
-    is_annotated (Array1d): False where annotation is missing. Shape: (N,)
-    text_id (int): The hash of its text: see `text_id`.
-    unit (int): Its unit: see `unit_of`.
-    """
-
-    label: Array1d
-    is_annotated: Array1d
-    text_id: int
-    unit: int
 
 
 def unit_of(doc: Doc, index: int, unit: Union[int, str]) -> int:
@@ -52,62 +38,122 @@ def unit_of(doc: Doc, index: int, unit: Union[int, str]) -> int:
     return get_string_id(str(doc._.get(name)))
 
 
-def read_gold(doc: Doc, index: int, unit: Union[int, str]) -> Gold:
-    """Read the labels of a doc: see `unit_of`."""
-    columns = doc.to_array([ENT_IOB, ENT_TYPE]).reshape(len(doc), 2)
-    return Gold(columns[:, 1], columns[:, 0] != 0, text_id(doc), unit_of(doc, index, unit))
+class Ranking:
+    """Numbers for keys of 64 bits, in the order in which they come."""
+
+    def __init__(self) -> None:
+        self._numbers, self._keys, self._n_keys = sparse.IdMap(), [], 0
+
+    def number(self, keys: Array1d) -> Ints1d:
+        """The numbers of keys. Shape: (N,)"""
+        numbers = self._numbers.find(keys)
+        if (numbers < 0).any():
+            new = numpy.unique(keys[numbers < 0])
+            end = self._n_keys + len(new)
+            self._numbers.set(new, numpy.arange(self._n_keys, end, dtype="int32"))
+            self._keys.append(new)
+            self._n_keys = end
+            numbers = self._numbers.find(keys)
+        return numbers
+
+    @property
+    def keys(self) -> Array1d:
+        """The key of each number. Shape: (K,)"""
+        return numpy.concatenate([numpy.zeros(0, dtype="uint64"), *self._keys])
+
+    def rank(self) -> Ints1d:
+        """The index of each number's key among the sorted keys. In int32. Shape: (K,)"""
+        ranks = numpy.empty(self._n_keys, dtype="int32")
+        ranks[numpy.argsort(self.keys)] = numpy.arange(self._n_keys, dtype="int32")
+        return ranks
 
 
-def count_labels(
-    tokens: Tokens, gold: Sequence[Gold], attributes: Sequence[str], strings: StringStore
-) -> LabelMemory:
-    """Count the labels of the training data. Tokens without annotation are not counted.
+class LabelCounts:
+    """Counts the labels of training docs: what a label memory is made of. Tokens without annotation
+    are not counted."""
 
-    tokens (Tokens): The tokens of all docs.
-    gold (Sequence[Gold]): The labels of each doc.
-    attributes (Sequence[str]): The attributes.
-    strings (StringStore): The strings of the labels' hashes.
-    RETURNS (LabelMemory): The memory.
+    def __init__(self, attributes: Sequence[str], unit: Union[int, str]) -> None:
+        """Begin without docs.
+
+        attributes (Sequence[str]): The attributes whose labels are counted.
+        unit (Union[int, str]): The setting `memory_unit`.
+        """
+        self.unit, self.n_docs = unit, 0
+        self.labels, self.units = Ranking(), Ranking()
+        self.values = {name: Ranking() for name in attributes}
+        self.text_ids: List[Array1d] = []
+        self.unit_of: List[Ints1d] = []
+        self.entries: Dict[str, List[Ints2d]] = {name: [] for name in attributes}
+        self.labels.number(numpy.zeros(1, dtype="uint64"))  # O
+
+    def add(self, docs: Sequence[Doc], tokens: Tokens) -> None:
+        """Count the labels of docs.
+
+        docs (Sequence[Doc]): The docs.
+        tokens (Tokens): Their tokens.
+        """
+        columns = [doc.to_array([ENT_IOB, ENT_TYPE]).reshape(len(doc), 2) for doc in docs]
+        iob, hashes = numpy.concatenate(columns).T
+        known = iob != 0
+        label = self.labels.number(numpy.ascontiguousarray(hashes[known]))
+        if not self.values:
+            return
+        ids = [unit_of(doc, i, self.unit) for i, doc in enumerate(docs, self.n_docs)]
+        unit = self.units.number(numpy.asarray(ids, dtype="uint64"))
+        self.n_docs += len(docs)
+        self.unit_of.append(unit)
+        self.text_ids.append(numpy.asarray([text_id(doc) for doc in docs], dtype="uint64"))
+        of_token = numpy.repeat(unit, tokens.lengths)[known]
+        for name, ranking in self.values.items():
+            keys = tokens.keys[name][known]
+            there = keys != 0
+            value = ranking.number(keys[there])
+            entries = numpy.stack([of_token[there], value, label[there]])
+            entries, n_times = _count_columns(entries, numpy.ones(len(value), dtype="int32"))
+            self.entries[name].append(numpy.vstack([entries, n_times]))
+
+    def names(self, strings: StringStore) -> List[str]:
+        """The labels, O first."""
+        names = [strings[key] for key in self.labels.keys.tolist()[1:]]
+        return [OUTSIDE, *sorted(names)]
+
+    def memory(self, strings: StringStore) -> LabelMemory:
+        """The memory of what was counted."""
+        names = self.names(strings)
+        number = {name: i for i, name in enumerate(names)}
+        rank = [number[strings[key]] for key in self.labels.keys.tolist()[1:]]
+        labels, units = numpy.asarray([0, *rank], dtype="int32"), self.units.rank()
+        counts = {name: self._count(name, labels, units) for name in self.values}
+        none = numpy.zeros(0, dtype="uint64")
+        text_ids = numpy.concatenate([none, *self.text_ids])
+        order = numpy.argsort(text_ids, kind="stable")
+        unit = units[numpy.concatenate([none.astype("int32"), *self.unit_of])]
+        return LabelMemory(names, counts, text_ids[order], unit[order])
+
+    def _count(self, name: str, labels: Ints1d, units: Ints1d) -> Counts:
+        """The counts of an attribute, with the ranks of labels and of units as their numbers."""
+        ranking = self.values[name]
+        every = numpy.concatenate([numpy.zeros((4, 0), dtype="int32"), *self.entries.pop(name)], 1)
+        for row, rank in zip(every, (units, ranking.rank(), labels)):
+            row[:] = rank[row]
+        (unit, value, label), n_times = _count_columns(every[:3], every[3])
+        total = numpy.zeros((len(ranking.keys), len(labels)), dtype="int32")
+        numpy.add.at(total, (value, label), n_times)
+        starts = numpy.searchsorted(unit, numpy.arange(len(units) + 1)).astype("int32")
+        return Counts(numpy.sort(ranking.keys), total, starts, value, label, n_times)
+
+
+def _count_columns(columns: Ints2d, n_times: Ints1d) -> Tuple[Ints2d, Ints1d]:
+    """The columns that are there, in order, and how often.
+
+    columns (Ints2d): Not negative, in int32. Shape: (3, N)
+    n_times (Ints1d): How often each counts. In int32. Shape: (N,)
+    RETURNS (Tuple[Ints2d, Ints1d]): In int32. Shapes: (3, M), (M,)
     """
-    none = numpy.zeros(0, dtype="uint64")
-    known = numpy.concatenate([none == 0, *(doc.is_annotated for doc in gold)])
-    hashes = numpy.concatenate([none, *(doc.label for doc in gold)])[known]
-    by_name = {strings[key]: key for key in numpy.unique(hashes).tolist() if key}
-    names = sorted(by_name)
-    label = _index(hashes, numpy.asarray([0, *(by_name[name] for name in names)], dtype="uint64"))
-    units = numpy.asarray([doc.unit for doc in gold], dtype="uint64")
-    units, unit = numpy.unique(units, return_inverse=True)
-    by_token = numpy.repeat(unit, tokens.lengths)[known]
-    sizes = len(names) + 1, len(units)
-    counts = {
-        name: _count(tokens.keys[name][known], label, by_token, *sizes) for name in attributes
-    }
-    text_ids = numpy.asarray([doc.text_id for doc in gold], dtype="uint64")
-    order = numpy.argsort(text_ids, kind="stable")
-    return LabelMemory([OUTSIDE, *names], counts, text_ids[order], unit[order].astype("int32"))
-
-
-def _index(keys: Array1d, among: Array1d) -> Ints1d:
-    """The index of each key in an array that has it."""
-    order = numpy.argsort(among)
-    return order[numpy.searchsorted(among[order], keys)]
-
-
-def _count(keys: Array1d, label: Ints1d, unit: Ints1d, n_labels: int, n_units: int) -> Counts:
-    """The counts of one attribute. Shapes of the arrays: (N,)"""
-    there = keys != 0
-    keys, value = numpy.unique(keys[there], return_inverse=True)
-    label, unit = label[there], unit[there]
-    total = numpy.bincount(value * n_labels + label, minlength=len(keys) * n_labels)
-    place = (unit * len(keys) + value) * n_labels + label
-    places, n_times = numpy.unique(place, return_counts=True)
-    places, label = numpy.divmod(places, n_labels)
-    unit, value = numpy.divmod(places, max(len(keys), 1))
-    return Counts(
-        keys=keys,
-        total=total.reshape(-1, n_labels).astype("int32"),
-        starts=numpy.searchsorted(unit, numpy.arange(n_units + 1)).astype("int32"),
-        value=value.astype("int32"),
-        label=label.astype("int32"),
-        n_times=n_times.astype("int32"),
-    )
+    sizes = columns.max(axis=1, initial=0).astype("int64") + 1
+    place = (columns[0] * sizes[1] + columns[1]) * sizes[2] + columns[2]
+    order = numpy.argsort(place)
+    place = place[order]
+    first = numpy.flatnonzero(numpy.diff(place, prepend=-1))
+    sums = numpy.add.reduceat(n_times[order], first) if len(first) else n_times[:0]
+    return columns[:, order[first]], sums

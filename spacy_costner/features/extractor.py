@@ -36,6 +36,19 @@ class FeatureBatch(NamedTuple):
     text_ids: Optional[Array1d] = None
 
 
+class TokenValues(NamedTuple):
+    """The values of tokens, of which features are made.
+
+    values (Ints2d): The number of the value in each column, -1 for none. In int32. Shape: (N, C)
+    lengths (Ints1d), groups (Sequence[Ints1d]), text_ids (Optional[Array1d]): See `FeatureBatch`.
+    """
+
+    values: Ints2d
+    lengths: Ints1d
+    groups: Sequence[Ints1d] = ()
+    text_ids: Optional[Array1d] = None
+
+
 class Features(Shim):
     """The features of tokens.
 
@@ -86,14 +99,31 @@ class Features(Shim):
             does not use what it has from them.
         RETURNS (FeatureBatch): Their features.
         """
+        return self.gather(self.find_values(docs, is_train=is_train))
+
+    def find_values(self, docs: Sequence[Doc], *, is_train: bool = False) -> TokenValues:
+        """Find the values of tokens: see `find`."""
         look = self._look
         tokens = read_tokens(docs, look.attributes, look.gazetteers, in_training=is_train)
         vocab = docs[0].vocab if docs else None
-        values = look.values(tokens, vocab)
-        rows = sparse.gather_window(
-            values, tokens.lengths, look.slot_columns, look.slot_offsets, look.first_rows
-        )
-        return FeatureBatch(rows, tokens.lengths, look.occurrences(tokens, vocab), tokens.text_ids)
+        values, groups = look.values(tokens, vocab), look.occurrences(tokens, vocab)
+        return TokenValues(values, tokens.lengths, groups, tokens.text_ids)
+
+    def gather(self, tokens: TokenValues) -> FeatureBatch:
+        """Gather the values in the windows of tokens.
+
+        tokens (TokenValues): The values of tokens.
+        RETURNS (FeatureBatch): Their features.
+        """
+        look, lengths = self._look, tokens.lengths
+        slots = (look.slot_columns, look.slot_offsets, look.first_rows)
+        rows = sparse.gather_window(tokens.values, lengths, *slots)
+        return FeatureBatch(rows, lengths, tokens.groups, tokens.text_ids)
+
+    @property
+    def reach(self) -> int:
+        """The number of tokens to either side that features of a token come from."""
+        return int(numpy.abs(self._look.slot_offsets).max(initial=0))
 
     def add_labels(
         self, seen: FeatureBatch, probabilities: Floats2d, labels: Sequence[str]
@@ -101,9 +131,25 @@ class Features(Shim):
         """Add the features of the labels that a first pass predicts.
 
         seen (FeatureBatch): What `find` returned.
-        probabilities (Floats2d): Of O and each label at each token. Shape: (N, L + 1)
-        labels (Sequence[str]): The labels. One that the vocabulary lacks adds no features.
+        probabilities (Floats2d), labels (Sequence[str]): See `label_values`.
         RETURNS (FeatureBatch): All features.
+        """
+        look, rows = self._look, seen.rows.copy()
+        values = self.label_values(seen, probabilities, labels)
+        which = look.is_of_labels
+        slots = (look.slot_columns[which], look.slot_offsets[which], look.first_rows[which])
+        rows[:, which] = sparse.gather_window(values, seen.lengths, *slots)
+        return seen._replace(rows=rows)
+
+    def label_values(
+        self, seen: FeatureBatch, probabilities: Floats2d, labels: Sequence[str]
+    ) -> Ints2d:
+        """The values of the labels that a first pass predicts, in their columns.
+
+        seen (FeatureBatch): What `find` returned.
+        probabilities (Floats2d): Of O and each label at each token. Shape: (N, L + 1)
+        labels (Sequence[str]): The labels. One that the vocabulary lacks has no values.
+        RETURNS (Ints2d): -1 in other columns. Shape: (N, C)
         """
         look = self._look
         names = ["O", *labels]
@@ -112,10 +158,7 @@ class Features(Shim):
         for i, name in enumerate(known):
             if name in names:
                 of_known[:, i] = probabilities[:, names.index(name)]
-        which, found = look.labels_elsewhere(of_known, seen.groups, seen.lengths)
-        rows = seen.rows.copy()
-        rows[:, which] = found
-        return seen._replace(rows=rows)
+        return look.labels_elsewhere(of_known, seen.groups)
 
     def names(self, strings: Optional[StringStore] = None) -> List[str]:
         """The names of the features, such as "LOWER[-1]=of".

@@ -1,0 +1,164 @@
+"""The features and targets of a corpus as columns of its tokens, in memory or in files."""
+
+import io
+import tempfile
+from array import array
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Dict, Optional, Sequence, Tuple
+
+import numpy
+from thinc.types import Array1d, Array2d, ArrayXd, Ints1d
+
+from .. import chain
+from ..features import FeatureBatch, TokenValues
+from ..features.memory import ranges
+from ..ml import linear_part
+from .soft_targets import DocPair, read_soft_targets
+from .targets import Targets
+
+if TYPE_CHECKING:
+    from .component import CostSensitiveNER
+
+
+class Column:
+    """Rows of numbers, written from any place on. Rows that are not written are 0."""
+
+    def __init__(self, folder: Optional[Path], like: ArrayXd) -> None:
+        """Begin without rows.
+
+        folder (Optional[Path]): Where their file is, which has no name there and ends with the
+            process. None: in memory.
+        like (ArrayXd): Rows of this type and width. Shape: (N, ...)
+        """
+        self.dtype, self.shape = like.dtype, like.shape[1:]
+        self.file: BinaryIO = io.BytesIO() if folder is None else tempfile.TemporaryFile(dir=folder)  # type: ignore[assignment]
+
+    def write(self, first: int, rows: ArrayXd) -> None:
+        """Write rows from a place on. Shape: (N, ...)"""
+        self.file.seek(first * self.dtype.itemsize * int(numpy.prod(self.shape)))
+        self.file.write(numpy.ascontiguousarray(rows, dtype=self.dtype).data)
+
+    def read(self) -> ArrayXd:
+        """All rows. Nothing can be written afterwards. Shape: (N, ...)"""
+        self.file.flush()
+        if isinstance(self.file, io.BytesIO):
+            rows = numpy.frombuffer(self.file.getbuffer(), dtype=self.dtype)
+        else:
+            rows = numpy.asarray(numpy.memmap(self.file, dtype=self.dtype, mode="r"))
+        return rows.reshape(-1, *self.shape)
+
+
+class StoredTokens:
+    """The features and targets of the tokens of docs, of which pieces become batches.
+
+    Features are the values of a token's own columns, from which its slots are gathered when a batch
+    is made. Masks of tags have rows only where a batch of docs needs them.
+    """
+
+    def __init__(self, ner: "CostSensitiveNER", folder: Optional[Path] = None) -> None:
+        """Begin without tokens.
+
+        ner (CostSensitiveNER): An initialized component with a linear model.
+        folder (Optional[Path]): Where the files are. None: in memory.
+        """
+        self.folder, self.tags = folder, ner.chain_tags
+        self.features, _ = linear_part(ner.model)
+        self.n_tokens = 0
+        self._columns: Dict[str, Column] = {}
+        self._common: Targets
+        self._places, self._weights = array("q"), array("d")
+        self._rows: Dict[str, ArrayXd] = {}
+
+    def add(self, tokens: TokenValues, targets: Targets) -> None:
+        """Add docs.
+
+        tokens (TokenValues): The values of their tokens.
+        targets (Targets): Their targets, without soft targets and incorrect spans.
+        """
+        gold, possible = targets.gold, targets.constraints.emissions
+        rows = {
+            "values": tokens.values,
+            "tags": gold.tags.astype("int64"),
+            "token_weights": gold.token_weights,
+            "allowed": gold.allowed,
+            "possible": possible,
+        }
+        for name, part in rows.items():
+            if part is not None:
+                self._columns.setdefault(name, Column(self.folder, part))
+                self._columns[name].write(self.n_tokens, part)
+        self.n_tokens += len(gold.tags)
+        self._common = targets
+
+    def add_piece(self, first: int, end: int, doc: slice, weight: Optional[float]) -> int:
+        """Add a piece of a doc.
+
+        first (int), end (int): The tokens of the piece.
+        doc (slice): Those of the whole doc.
+        weight (Optional[float]): The weight of the doc, if it has one.
+        RETURNS (int): Its number.
+        """
+        reach = self.features.reach
+        self._places.extend([first, end, max(doc.start, first - reach), min(doc.stop, end + reach)])
+        self._weights.append(numpy.nan if weight is None else weight)
+        return len(self._weights) - 1
+
+    def finish(self) -> None:
+        """End what is added, before the first batch is read."""
+        for column in self._columns.values():
+            column.write(self.n_tokens, numpy.zeros((1, *column.shape)))
+        self._rows = {name: column.read() for name, column in self._columns.items()}
+
+    def read(
+        self, pieces: Sequence[int], pairs: Sequence[DocPair] = ()
+    ) -> Tuple[FeatureBatch, Targets]:
+        """Make a batch of pieces.
+
+        pieces (Sequence[int]): Their numbers.
+        pairs (Sequence[DocPair]): Their examples, if some have soft targets.
+        RETURNS (Tuple[FeatureBatch, Targets]): Their features and targets.
+        """
+        numbers = numpy.asarray(pieces)
+        places = numpy.frombuffer(self._places, dtype="int64").reshape(-1, 4)[numbers]
+        first, end, begin, stop = places.T
+        of, tokens = ranges(begin, stop)
+        values = TokenValues(self._rows["values"][tokens], (stop - begin).astype("int32"))
+        rows = self.features.gather(values).rows
+        inside = (tokens >= first[of]) & (tokens < end[of])
+        if not inside.all():
+            rows, tokens = rows[inside], tokens[inside]
+        lengths = (end - first).astype("int32")
+        tags = self._rows["tags"][tokens]
+        allowed, possible = self._mask("allowed", tokens), self._mask("possible", tokens)
+        if allowed is not None:
+            is_known = ~allowed.any(axis=1)
+            allowed[is_known] = chain.to_mask(tags[is_known], len(self.tags))
+        if possible is not None:
+            possible[~possible.any(axis=1)] = True
+        gold = self._common.gold._replace(
+            tags=tags,
+            allowed=allowed,
+            token_weights=self._of("token_weights", tokens),
+            weights=self._weights_of(numbers),
+            features=rows,
+        )
+        constraints = self._common.constraints._replace(emissions=possible)
+        soft = None
+        if pairs:
+            soft = read_soft_targets(pairs, self.tags, constraints, lengths, gold.weights)
+        targets = self._common._replace(
+            gold=gold, constraints=constraints, lengths=lengths, soft=soft
+        )
+        return FeatureBatch(rows, lengths), targets
+
+    def _of(self, name: str, tokens: Ints1d) -> Optional[Array1d]:
+        return self._rows[name][tokens] if name in self._rows else None
+
+    def _mask(self, name: str, tokens: Ints1d) -> Optional[Array2d]:
+        """The mask of tokens, with no tag where it says nothing. None: nowhere does it."""
+        mask = self._of(name, tokens)
+        return mask if mask is not None and mask.any() else None
+
+    def _weights_of(self, pieces: Ints1d) -> Optional[Array1d]:
+        weights = numpy.frombuffer(self._weights)[pieces]
+        return None if numpy.isnan(weights).all() else numpy.nan_to_num(weights, nan=1.0)
