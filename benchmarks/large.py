@@ -14,6 +14,7 @@ import string
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional
 
@@ -26,25 +27,27 @@ CONFIG = Path(__file__).parent.parent / "configs" / "sparse.cfg"
 SHARE = 0.03
 LETTERS = string.ascii_lowercase
 MILLION = 1_000_000
+N_TABLES = 4
+"""Numbers for each weight: itself, the squared gradients, the sum and the average."""
 
 
 class Row(NamedTuple):
     """What a training took.
 
     tokens (int), epochs (int): Of the corpus, and how often it was used.
-    cached (bool): Whether there was a cache.
+    where (str): "memory" or "cache".
     seconds (float): Of the processor.
     memory (int), disk (int): The most bytes, of the process and of the cache.
-    weights (int): The number of weights.
+    model (int): The bytes of weights in training: `N_TABLES` numbers for each.
     """
 
     tokens: int
     epochs: int
-    cached: bool
+    where: str
     seconds: float
     memory: int
     disk: int
-    weights: int
+    model: int
 
 
 def make_corpus(source: Path, folder: Path, n_tokens: int) -> int:
@@ -79,3 +82,74 @@ def altered(docs: DocBin, seed: int) -> DocBin:
             copied.strings.add(word)
         copied.tokens.append(table)
     return copied
+
+
+def train(paths: Dict[str, Path], tokens: int, epochs: int, cache: Optional[Path]) -> Row:
+    """Train in a process of its own, and watch it."""
+    output = paths["folder"] / "model"
+    settings = {"nlp.lang": "es", "training.max_epochs": epochs, "paths.dev": paths["dev"]}
+    settings["paths.train"] = paths["folder"] / str(tokens // MILLION)
+    command = [sys.executable, "-m", "spacy", "costner", "fit", str(paths["config"]), "--online"]
+    command += ["--output", str(output), "--json"]
+    command += [text for name, value in settings.items() for text in (f"--{name}", str(value))]
+    command += ["--cache", str(cache)] if cache else []
+    before = os.times()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        memory = disk = 0
+        while process.poll() is None:
+            memory = max(memory, anonymous(process.pid))
+            disk = max(disk, open_files(process.pid, cache) if cache else 0)
+            time.sleep(0.1)
+        assert process.stdout is not None
+        result: Dict[str, Any] = json.loads(process.stdout.read())
+    after = os.times()
+    seconds = sum(after[2:4]) - sum(before[2:4])  # of children
+    where = "cache" if cache else "memory"
+    return Row(tokens, epochs, where, seconds, memory, disk, 4 * N_TABLES * result["weights"])
+
+
+def anonymous(pid: int) -> int:
+    """The bytes of memory of a process that are not a file's."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return 1024 * sum(int(line.split()[1]) for line in lines if line.startswith("RssAnon"))
+
+
+def open_files(pid: int, folder: Path) -> int:
+    """The bytes of the files in a folder that a process has open, with a name or without."""
+    total = 0
+    for handle in Path(f"/proc/{pid}/fd").glob("*"):
+        with suppress(OSError):
+            if str(folder.resolve()) in os.readlink(handle):
+                total += handle.stat().st_blocks * 512
+    return total
+
+
+def main() -> None:
+    source, dev, folder = map(Path, sys.argv[1:4])
+    sizes = [int(n) * MILLION for n in (sys.argv[4:5] or ["5,20,50"])[0].split(",")]
+    config = Path(sys.argv[5]) if len(sys.argv) > 5 else CONFIG
+    paths = {"dev": dev, "folder": folder, "config": config}
+    print("| tokens | epochs | in | CPU s | us a token | GB | of which weights | GB of disk |")
+    print("|---|---|---|---|---|---|---|---|", flush=True)
+    rows: List[Row] = []
+    for size in sizes:
+        tokens = make_corpus(source, folder / str(size // MILLION), size)
+        both = size == min(sizes)
+        for epochs, cache in [(1, None), (3, None), (3, folder)] * both + [(1, folder)]:
+            row = train(paths, size, epochs, cache)._replace(tokens=tokens)
+            rows.append(row)
+            print(
+                f"| {tokens:,} | {epochs} | {row.where} | {row.seconds:.0f} | "
+                f"{1e6 * row.seconds / tokens:.1f} | {row.memory / 1e9:.2f} | "
+                f"{row.model / 1e9:.2f} | {row.disk / 1e9:.2f} |",
+                flush=True,
+            )
+    same = [row for row in rows if row.where == "cache" and row.epochs == 1]
+    for name in ("seconds", "memory", "disk", "model"):
+        values = numpy.log([[row.tokens, getattr(row, name)] for row in same])
+        if len(same) > 1:
+            print(f"\n{name}: tokens to the power {numpy.polyfit(values[:, 0], values[:, 1], 1)[0]:.2f}")
+
+
+if __name__ == "__main__":
+    main()

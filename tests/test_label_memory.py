@@ -278,9 +278,7 @@ def scores_of_coins(memory: Dict[str, int], *, is_train: bool = True) -> Tuple[f
     nlp.initialize(lambda: batch)
     ner = nlp.get_pipe("ner")
     find, optimizer = linear_part(ner.model)[0].find, Optimizer(0.01, use_averages=True)
-    batches = [
-        Batch.of(find([eg.predicted], is_train=is_train), ner.targets([eg])) for eg in batch
-    ]
+    batches = [Batch.of(find([eg.predicted], is_train=is_train), ner.targets([eg])) for eg in batch]
     value = train_online(ner, batches, optimizer, max_epochs=8).value
     with nlp.use_params(optimizer.averages):
         return value, nlp.evaluate(dev)["ents_f"]

@@ -1,7 +1,7 @@
 """Collect the vocabulary of features from docs."""
 
 from collections import Counter
-from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
 import numpy
 from spacy.strings import StringStore
@@ -138,12 +138,13 @@ def _read_clusters(template: Template, vocab: Optional[Vocab]) -> Dict[str, Name
 
 def _count_values(column: Column, seen: Seen, strings: StringStore) -> "Counter[str]":
     counts: Counter[str] = Counter()
+    known: Any = strings
     if (vocab := seen.vocab) is None:
         return counts
     for key, count in seen.counts[WORDS if column.view is not None else column.name].items():
         if column.view is not None:
             value = column.view(vocab[key])
-        elif key in strings:
+        elif key in known:
             value = strings[key]
         else:
             value = vocab.strings[key]

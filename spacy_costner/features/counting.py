@@ -42,7 +42,8 @@ class Ranking:
     """Numbers for keys of 64 bits, in the order in which they come."""
 
     def __init__(self) -> None:
-        self._numbers, self._keys, self._n_keys = sparse.IdMap(), [], 0
+        self._numbers, self._n_keys = sparse.IdMap(), 0
+        self._keys: List[Array1d] = []
 
     def number(self, keys: Array1d) -> Ints1d:
         """The numbers of keys. Shape: (N,)"""

@@ -121,6 +121,11 @@ class Features(Shim):
         return FeatureBatch(rows, lengths, tokens.groups, tokens.text_ids)
 
     @property
+    def n_slots(self) -> int:
+        """S, the number of slots."""
+        return len(self._look.slot_offsets)
+
+    @property
     def reach(self) -> int:
         """The number of tokens to either side that features of a token come from."""
         return int(numpy.abs(self._look.slot_offsets).max(initial=0))

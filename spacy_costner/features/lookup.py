@@ -1,7 +1,7 @@
 """Lookup of features in a vocabulary, with array operations."""
 
 from threading import Lock
-from typing import Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Dict, Iterable, List, Optional, Sequence
 
 import numpy
 from spacy.strings import get_string_id

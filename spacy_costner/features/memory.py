@@ -240,7 +240,7 @@ def ranges(begin: Ints1d, end: Ints1d) -> Tuple[Ints1d, Ints1d]:
 
 
 def search_sorted_parts(numbers: Ints1d, wanted: Ints1d, begin: Ints1d, end: Ints1d) -> Ints1d:
-    """Where numbers would be inserted in parts of an array, each of them ascending: before equal ones.
+    """Where numbers would be inserted in ascending parts of an array, before equal ones.
 
     numbers (Ints1d): The array. Shape: (E,)
     wanted (Ints1d): What is searched for. Shape: (M,)

@@ -5,7 +5,17 @@ The features of a piece are those of its tokens in the whole doc. For the chain 
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Callable, Iterable, Iterator, List, Optional, Sequence, Tuple, cast
+from typing import (
+    TYPE_CHECKING,
+    Callable,
+    Iterable,
+    Iterator,
+    List,
+    Optional,
+    Sequence,
+    Tuple,
+    cast,
+)
 
 import numpy
 from spacy.attrs import ORTH, SENT_START
@@ -41,7 +51,7 @@ class Piece:
     number (int): Its number there.
     """
 
-    __slots__ = ("store", "number", "_n_tokens", "_example")
+    __slots__ = ("_example", "_n_tokens", "number", "store")
 
     def __init__(
         self, store: StoredTokens, number: int, n_tokens: int, example: Optional[Example]

@@ -4,7 +4,7 @@ import io
 import tempfile
 from array import array
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Dict, Optional, Sequence, Tuple
+from typing import IO, TYPE_CHECKING, Dict, Optional, Sequence, Tuple
 
 import numpy
 from thinc.types import Array1d, Array2d, ArrayXd, Ints1d
@@ -31,7 +31,9 @@ class Column:
         like (ArrayXd): Rows of this type and width. Shape: (N, ...)
         """
         self.dtype, self.shape = like.dtype, like.shape[1:]
-        self.file: BinaryIO = io.BytesIO() if folder is None else tempfile.TemporaryFile(dir=folder)  # type: ignore[assignment]
+        self.file: IO[bytes] = io.BytesIO()
+        if folder is not None:
+            self.file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 (open while it is used)
 
     def write(self, first: int, rows: ArrayXd) -> None:
         """Write rows from a place on. Shape: (N, ...)"""
@@ -109,17 +111,14 @@ class StoredTokens:
             column.write(self.n_tokens, numpy.zeros((1, *column.shape)))
         self._rows = {name: column.read() for name, column in self._columns.items()}
 
-    def read(
-        self, pieces: Sequence[int], pairs: Sequence[DocPair] = ()
-    ) -> Tuple[FeatureBatch, Targets]:
+    def read(self, pieces: Ints1d, pairs: Sequence[DocPair] = ()) -> Tuple[FeatureBatch, Targets]:
         """Make a batch of pieces.
 
-        pieces (Sequence[int]): Their numbers.
+        pieces (Ints1d): Their numbers. Shape: (B,)
         pairs (Sequence[DocPair]): Their examples, if some have soft targets.
         RETURNS (Tuple[FeatureBatch, Targets]): Their features and targets.
         """
-        numbers = numpy.asarray(pieces)
-        places = numpy.frombuffer(self._places, dtype="int64").reshape(-1, 4)[numbers]
+        places = numpy.frombuffer(self._places, dtype="int64").reshape(-1, 4)[pieces]
         first, end, begin, stop = places.T
         of, tokens = ranges(begin, stop)
         values = TokenValues(self._rows["values"][tokens], (stop - begin).astype("int32"))
@@ -139,7 +138,7 @@ class StoredTokens:
             tags=tags,
             allowed=allowed,
             token_weights=self._of("token_weights", tokens),
-            weights=self._weights_of(numbers),
+            weights=self._weights_of(pieces),
             features=rows,
         )
         constraints = self._common.constraints._replace(emissions=possible)

@@ -2,7 +2,18 @@
 
 from math import isfinite
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Union
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Union,
+)
 
 from spacy.language import Language
 from spacy.schemas import ConfigSchemaTraining
@@ -12,6 +23,7 @@ from spacy.training.loop import create_before_to_disk_callback, update_meta
 from spacy.util import (
     fix_random_seed,
     load_model_from_config,
+    minibatch,
     registry,
     resolve_dot_names,
 )
@@ -26,6 +38,9 @@ from .evaluation import without_evaluation
 
 DIR_MODEL = "model-last"
 
+N_DOCS = 256
+"""Number of docs that are annotated together, if the corpus isn't in memory."""
+
 Corpus = Callable[[Language], Iterable[Example]]
 
 
@@ -35,14 +50,15 @@ class Preparation(NamedTuple):
     nlp (Language): The pipeline, initialized.
     training (Dict[str, Any]): The block [training] of its config, resolved.
     ner (CostSensitiveNER): The component to fit.
-    examples (List[Example]): The training corpus.
+    examples (Iterable[Example]): The training corpus. If it isn't in memory, it is read when it is
+        gone through, once.
     dev_corpus (Corpus): Reads the dev corpus.
     """
 
     nlp: Language
     training: Dict[str, Any]
     ner: CostSensitiveNER
-    examples: List[Example]
+    examples: Iterable[Example]
     dev_corpus: Corpus
 
 
@@ -52,9 +68,11 @@ def prepare(
     check: Callable[[Language, CostSensitiveNER], None],
     corpus: Optional[Corpus] = None,
     vocab: Union[Vocab, bool] = True,
+    *,
+    in_memory: bool = True,
 ) -> Preparation:
-    """Prepare a pipeline for fitting. The training corpus is read once, for initialization
-    and for training, which spaCy's `init_nlp` doesn't do; that takes longest.
+    """Prepare a pipeline for fitting. A training corpus that is kept in memory is read once, for
+    initialization and for training, which spaCy's `init_nlp` doesn't do; that takes longest.
 
     config (Config): A config for `spacy train`.
     output_path (Optional[Path]): Where the pipeline will go, as "model-last"; None if it won't be
@@ -64,6 +82,7 @@ def prepare(
     corpus (Optional[Corpus]): Reads the training corpus in place of the config's. The config's dev
         corpus isn't used then: there is none.
     vocab (Union[Vocab, bool]): That of the pipeline; True for a new one.
+    in_memory (bool): Whether to keep the training corpus in memory.
     RETURNS (Preparation): The pipeline and what belongs to it.
     RAISES (ValueError): If another component than ours would have to be trained, there is a
         setting that nothing reads, or the output can't go there.
@@ -84,7 +103,9 @@ def prepare(
         train_corpus, dev_corpus = resolve_dot_names(resolved, names)
     else:
         train_corpus, dev_corpus = corpus, lambda nlp: ()
-    examples = list(progress(train_corpus(nlp), desc="read", unit="doc"))
+    examples: List[Example] = []
+    if in_memory:
+        examples = list(progress(train_corpus(nlp), desc="read", unit="doc"))
     sourced = [
         name
         for name in get_sourced_components(resolved)
@@ -97,9 +118,24 @@ def prepare(
         nlp.select_pipes(disable=[*training["frozen_components"], *sourced]),
         without_evaluation(nlp),
     ):
-        nlp.initialize(lambda: examples, sgd=training["optimizer"])
-    annotate(nlp, examples, training["annotating_components"], before=ner.name)
+        nlp.initialize(
+            lambda: examples if in_memory else train_corpus(nlp), sgd=training["optimizer"]
+        )
+    names = training["annotating_components"]
+    if not in_memory:
+        read = _read(nlp, train_corpus(nlp), names, before=ner.name)
+        return Preparation(nlp, training, ner, read, dev_corpus)
+    annotate(nlp, examples, names, before=ner.name)
     return Preparation(nlp, training, ner, examples, dev_corpus)
+
+
+def _read(
+    nlp: Language, corpus: Iterable[Example], names: Sequence[str], *, before: str
+) -> Iterator[Example]:
+    """Read a corpus with the annotation of components: see `annotate`."""
+    for batch in minibatch(corpus, N_DOCS):
+        annotate(nlp, batch, names, before=before)
+        yield from batch
 
 
 def component_to_fit(nlp: Language, frozen: Sequence[str]) -> CostSensitiveNER:
