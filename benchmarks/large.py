@@ -148,7 +148,8 @@ def main() -> None:
     for name in ("seconds", "memory", "disk", "model"):
         values = numpy.log([[row.tokens, getattr(row, name)] for row in same])
         if len(same) > 1:
-            print(f"\n{name}: tokens to the power {numpy.polyfit(values[:, 0], values[:, 1], 1)[0]:.2f}")
+            slope = float(numpy.polyfit(values[:, 0], values[:, 1], 1)[0])
+            print(f"\n{name}: tokens to the power {slope:.2f}")
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ WORDS = ""
 """In place of an attribute: the words themselves."""
 
 
-class Seen(NamedTuple):
+class Collected(NamedTuple):
     """What is seen of the training docs.
 
     vocab (Optional[Vocab]): That of the docs.
@@ -102,7 +102,7 @@ def _read_all(
     template: Template,
     gazetteers: Dict[str, Gazetteer],
     strings: StringStore,
-) -> Seen:
+) -> Collected:
     """What is seen of all docs. Keeps what the hashes mean."""
     vocab, attributes = None, attributes_of(template.columns)
     counts: Dict[str, Counter[int]] = {name: Counter() for name in (WORDS, *attributes)}
@@ -113,16 +113,13 @@ def _read_all(
         tokens = read_tokens(batch, attributes, gazetteers, strings)
         for name, counter in counts.items():
             keys = tokens.keys[name] if name else tokens.orth
-            counter.update(dict(zip(*map(_to_list, numpy.unique(keys, return_counts=True)))))
+            found, n_times = numpy.unique(keys, return_counts=True)
+            counter.update(dict(zip(found.tolist(), n_times.tolist())))
         if template.memory or template.document:
             labels.add(batch, tokens)
         if template.bigrams:
             parts.append(tokens)
-    return Seen(vocab, counts, concatenate(parts), labels)
-
-
-def _to_list(array: Array1d) -> List[int]:
-    return array.tolist()
+    return Collected(vocab, counts, concatenate(parts), labels)
 
 
 def _read_clusters(template: Template, vocab: Optional[Vocab]) -> Dict[str, Named]:
@@ -136,7 +133,7 @@ def _read_clusters(template: Template, vocab: Optional[Vocab]) -> Dict[str, Name
     return found
 
 
-def _count_values(column: Column, seen: Seen, strings: StringStore) -> "Counter[str]":
+def _count_values(column: Column, seen: Collected, strings: StringStore) -> "Counter[str]":
     counts: Counter[str] = Counter()
     known: Any = strings
     if (vocab := seen.vocab) is None:
