@@ -133,15 +133,14 @@ def read_pieces(
     store, pieces = StoredTokens(ner, cache), []
     seen_docs = progress(examples, desc="features", unit="doc")
     for batch in minibatch((eg for eg in seen_docs if len(eg.predicted)), N_DOCS):
+        if cache is not None and any(map(is_taught, batch)):
+            raise ValueError(f"fit: --cache: expected docs without soft targets, got {SOFT}")
         values = find_values(ner.model, [eg.predicted for eg in batch], is_train=True)
         targets, end = ner.targets(batch), 0
         separable, weights = _separable(targets.gold, ner.chain_tags), targets.gold.weights
         for i, eg in enumerate(batch):
             begin, end = end, end + len(eg.predicted)
-            taught = is_taught(eg)
-            if taught and cache is not None:
-                raise ValueError(f"fit: --cache: expected docs without soft targets, got {SOFT}")
-            places = separable[begin:end] & ~taught
+            places = separable[begin:end] & ~is_taught(eg)
             if end - begin > most_words:
                 starts = sentence_starts(eg)
                 places = places & starts if starts.any() else places

@@ -49,6 +49,10 @@ class Column:
             rows = numpy.asarray(numpy.memmap(self.file, dtype=self.dtype, mode="r"))
         return rows.reshape(-1, *self.shape)
 
+    def __del__(self) -> None:
+        if not isinstance(self.file, io.BytesIO):
+            self.file.close()
+
 
 class StoredTokens:
     """The features and targets of the tokens of docs, of which pieces become batches.
