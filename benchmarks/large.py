@@ -135,7 +135,7 @@ def main() -> None:
     for size in sizes:
         tokens = make_corpus(source, folder / str(size // MILLION), size)
         both = size == min(sizes)
-        for epochs, cache in [(1, None), (3, None), (3, folder)] * both + [(1, folder)]:
+        for epochs, cache in [(1, folder), *[(2, folder), (1, None), (2, None)] * both]:
             row = train(paths, size, epochs, cache)._replace(tokens=tokens)
             rows.append(row)
             print(

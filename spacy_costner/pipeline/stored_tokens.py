@@ -3,6 +3,7 @@
 import io
 import tempfile
 from array import array
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Dict, Optional, Sequence, Tuple
 
@@ -30,15 +31,21 @@ class Column:
             process. None: in memory.
         like (ArrayXd): Rows of this type and width. Shape: (N, ...)
         """
-        self.dtype, self.shape = like.dtype, like.shape[1:]
+        self.folder, self.dtype, self.shape = folder, like.dtype, like.shape[1:]
         self.file: IO[bytes] = io.BytesIO()
         if folder is not None:
             self.file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 (open while it is used)
 
     def write(self, first: int, rows: ArrayXd) -> None:
-        """Write rows from a place on. Shape: (N, ...)"""
-        self.file.seek(first * self.dtype.itemsize * int(numpy.prod(self.shape)))
-        self.file.write(numpy.ascontiguousarray(rows, dtype=self.dtype).data)
+        """Write rows from a place on. Shape: (N, ...)
+
+        RAISES (OSError): If the disk is full.
+        """
+        try:
+            self.file.seek(first * self.dtype.itemsize * int(numpy.prod(self.shape)))
+            self.file.write(numpy.ascontiguousarray(rows, dtype=self.dtype).data)
+        except OSError as error:
+            raise OSError(f"fit: --cache: {self.folder}: {error}") from error
 
     def read(self) -> ArrayXd:
         """All rows. Nothing can be written afterwards. Shape: (N, ...)"""
@@ -51,7 +58,8 @@ class Column:
 
     def __del__(self) -> None:
         if not isinstance(self.file, io.BytesIO):
-            self.file.close()
+            with suppress(OSError):  # of a full disk
+                self.file.close()
 
 
 class StoredTokens:
