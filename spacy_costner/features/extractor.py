@@ -36,19 +36,6 @@ class FeatureBatch(NamedTuple):
     text_ids: Optional[Array1d] = None
 
 
-class TokenValues(NamedTuple):
-    """The values of tokens, of which features are made.
-
-    values (Ints2d): The number of the value in each column, -1 for none. In int32. Shape: (N, C)
-    lengths (Ints1d), groups (Sequence[Ints1d]), text_ids (Optional[Array1d]): See `FeatureBatch`.
-    """
-
-    values: Ints2d
-    lengths: Ints1d
-    groups: Sequence[Ints1d] = ()
-    text_ids: Optional[Array1d] = None
-
-
 class Features(Shim):
     """The features of tokens.
 
@@ -101,24 +88,23 @@ class Features(Shim):
         """
         return self.gather(self.find_values(docs, is_train=is_train))
 
-    def find_values(self, docs: Sequence[Doc], *, is_train: bool = False) -> TokenValues:
-        """Find the values of tokens: see `find`."""
+    def find_values(self, docs: Sequence[Doc], *, is_train: bool = False) -> FeatureBatch:
+        """Find the values of tokens, from which `gather` makes features: see `find`.
+
+        RETURNS (FeatureBatch): The number of the value in each column, -1 for none, in place of
+            features. Shape of `rows`: (N, C)
+        """
         look = self._look
         tokens = read_tokens(docs, look.attributes, look.gazetteers, in_training=is_train)
         vocab = docs[0].vocab if docs else None
         values, groups = look.values(tokens, vocab), look.occurrences(tokens, vocab)
-        return TokenValues(values, tokens.lengths, groups, tokens.text_ids)
+        return FeatureBatch(values, tokens.lengths, groups, tokens.text_ids)
 
-    def gather(self, tokens: TokenValues) -> FeatureBatch:
-        """Gather the values in the windows of tokens.
-
-        tokens (TokenValues): The values of tokens.
-        RETURNS (FeatureBatch): Their features.
-        """
-        look, lengths = self._look, tokens.lengths
+    def gather(self, values: FeatureBatch) -> FeatureBatch:
+        """The features of tokens, from the values in their windows: see `find_values`."""
+        look = self._look
         slots = (look.slot_columns, look.slot_offsets, look.first_rows)
-        rows = sparse.gather_window(tokens.values, lengths, *slots)
-        return FeatureBatch(rows, lengths, tokens.groups, tokens.text_ids)
+        return values._replace(rows=sparse.gather_window(values.rows, values.lengths, *slots))
 
     @property
     def n_slots(self) -> int:

@@ -71,6 +71,7 @@ class LabelMemory:
         self.text_ids, self.units = text_ids, units
         self._numbers = {name: number_keys(found.keys) for name, found in counts.items()}
         self._features = {name: self._of_values(found) for name, found in counts.items()}
+        self._places = {name: _places(found) for name, found in counts.items()}
         self._of_often: Dict[Tuple[str, int, int], Ints1d] = {}
 
     def __reduce__(self) -> Tuple[type, Tuple[Any, ...]]:
@@ -135,17 +136,14 @@ class LabelMemory:
         which, index = ranges(
             numpy.searchsorted(known, text_ids), numpy.searchsorted(known, text_ids, side="right")
         )
-        n_units = max(len(of.starts) - 1, 1)
+        n_units, n_values = max(len(of.starts) - 1, 1), len(of.keys)
         which, unit = numpy.divmod(numpy.unique(which * n_units + self.units[index]), n_units)
-        wanted, end = values[which], of.starts[unit + 1]
-        at = search_sorted_parts(of.value, wanted, of.starts[unit], end)
+        places, wanted = self._places[attribute], unit * n_values + values[which]
+        part, index = ranges(
+            numpy.searchsorted(places, wanted), numpy.searchsorted(places, wanted, side="right")
+        )
         counts = numpy.zeros((len(values), len(self.labels)), dtype="int32")
-        for _ in self.labels:
-            is_there = at < end
-            is_there[is_there] = of.value[at[is_there]] == wanted[is_there]
-            which, wanted, at, end = (a[is_there] for a in (which, wanted, at, end))
-            numpy.add.at(counts, (which, of.label[at]), of.n_times[at])
-            at = at + 1
+        numpy.add.at(counts, (which[part], of.label[index]), of.n_times[index])
         return counts
 
     def __len__(self) -> int:
@@ -239,22 +237,10 @@ def ranges(begin: Ints1d, end: Ints1d) -> Tuple[Ints1d, Ints1d]:
     return which, numpy.arange(len(which)) + (begin - numpy.cumsum(sizes) + sizes)[which]
 
 
-def search_sorted_parts(numbers: Ints1d, wanted: Ints1d, begin: Ints1d, end: Ints1d) -> Ints1d:
-    """Where numbers would be inserted in ascending parts of an array, before equal ones.
-
-    numbers (Ints1d): The array. Shape: (E,)
-    wanted (Ints1d): What is searched for. Shape: (M,)
-    begin (Ints1d), end (Ints1d): The part for each. Shapes: (M,)
-    RETURNS (Ints1d): From `begin` to `end`. Shape: (M,)
-    """
-    begin, end = begin.copy(), end.copy()
-    while (is_open := begin < end).any():
-        middle = (begin + end) // 2
-        is_below = is_open.copy()
-        is_below[is_open] = numbers[middle[is_open]] < wanted[is_open]
-        begin = numpy.where(is_below, middle + 1, begin)
-        end = numpy.where(is_open & ~is_below, middle, end)
-    return begin
+def _places(of: Counts) -> Array1d:
+    """V times the unit + the value of each count, ascending. In int64. Shape: (E,)"""
+    units = numpy.repeat(numpy.arange(len(of.starts) - 1), numpy.diff(of.starts))
+    return units * len(of.keys) + of.value
 
 
 def number_keys(keys: Array1d) -> sparse.IdMap:

@@ -7,7 +7,7 @@ from spacy.tokens import Doc
 from thinc.api import Model, to_numpy
 from thinc.types import Floats2d, Ints2d
 
-from ..features import FeatureBatch, Features, Template, TokenValues
+from ..features import FeatureBatch, Features, Template
 from ..sparse import AdaGrad, sum_rows
 from ..types import Potentials, map_scores
 from ..validation import check_cost, number
@@ -203,15 +203,15 @@ def find_features(
 
 def find_values(
     model: Model[List[Doc], Potentials], docs: Sequence[Doc], *, is_train: bool = False
-) -> TokenValues:
-    """Find the values of tokens that `Features.gather` makes the features of `find_features` of."""
+) -> FeatureBatch:
+    """What `Features.gather` makes features of: see `find_features` and `Features.find_values`."""
     features, _ = linear_part(model)
-    tokens, first_pass = features.find_values(docs, is_train=is_train), first_pass_of(model)
+    values, first_pass = features.find_values(docs, is_train=is_train), first_pass_of(model)
     if first_pass is None or not first_pass.is_ready:
-        return tokens
-    seen = features.gather(tokens)
+        return values
+    seen = features.gather(values)
     labels = features.label_values(seen, first_pass.predict(seen, docs), first_pass.tags.labels)
-    return tokens._replace(values=numpy.maximum(tokens.values, labels))
+    return values._replace(rows=numpy.maximum(values.rows, labels))
 
 
 def resize_sparse_crf(model: Model[List[Doc], Potentials], nO: int) -> Model[List[Doc], Potentials]:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Dict, Optional, Sequence, Tuple
 
 import numpy
-from thinc.types import Array1d, Array2d, ArrayXd, Ints1d
+from thinc.types import Array1d, Array2d, ArrayXd, Ints1d, Ints2d
 
 from .. import chain
-from ..features import FeatureBatch, TokenValues
+from ..features import FeatureBatch
 from ..features.memory import ranges
 from ..ml import linear_part
 from .soft_targets import DocPair, read_soft_targets
@@ -83,15 +83,15 @@ class StoredTokens:
         self._places, self._weights = array("q"), array("d")
         self._rows: Dict[str, ArrayXd] = {}
 
-    def add(self, tokens: TokenValues, targets: Targets) -> None:
+    def add(self, values: Ints2d, targets: Targets) -> None:
         """Add docs.
 
-        tokens (TokenValues): The values of their tokens.
+        values (Ints2d): The values of their tokens. Shape: (N, C)
         targets (Targets): Their targets, without soft targets and incorrect spans.
         """
         gold, possible = targets.gold, targets.constraints.emissions
         rows = {
-            "values": tokens.values,
+            "values": values,
             "tags": gold.tags.astype("int64"),
             "token_weights": gold.token_weights,
             "allowed": gold.allowed,
@@ -133,8 +133,8 @@ class StoredTokens:
         places = numpy.frombuffer(self._places, dtype="int64").reshape(-1, 4)[pieces]
         first, end, begin, stop = places.T
         of, tokens = ranges(begin, stop)
-        values = TokenValues(self._rows["values"][tokens], (stop - begin).astype("int32"))
-        rows = self.features.gather(values).rows
+        seen = FeatureBatch(self._rows["values"][tokens], (stop - begin).astype("int32"))
+        rows = self.features.gather(seen).rows
         inside = (tokens >= first[of]) & (tokens < end[of])
         if not inside.all():
             rows, tokens = rows[inside], tokens[inside]
