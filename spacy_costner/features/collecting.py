@@ -1,7 +1,7 @@
 """Collect the vocabulary of features from docs."""
 
 from collections import Counter
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 
 import numpy
 from spacy.strings import StringStore
@@ -21,26 +21,14 @@ from .vocabulary import Vocabulary
 
 Named = Tuple[Clusters, List[str]]
 
+HashCounts = Dict[str, "Counter[int]"]
+"""How often each hash is there, by attribute; `WORDS` has those of words."""
+
 N_DOCS = 256
 """Number of docs that are read together."""
 
 WORDS = ""
 """In place of an attribute: the words themselves."""
-
-
-class Collected(NamedTuple):
-    """What is seen of the training docs.
-
-    vocab (Optional[Vocab]): That of the docs.
-    counts (Dict[str, Counter[int]]): How often each hash is there, by attribute; "" is the word.
-    tokens (Tokens): All tokens, if there are pairs.
-    labels (LabelCounts): The labels.
-    """
-
-    vocab: Optional[Vocab]
-    counts: Dict[str, "Counter[int]"]
-    tokens: Tokens
-    labels: LabelCounts
 
 
 def collect_vocabulary(docs: Iterable[Doc], template: Template) -> Vocabulary:
@@ -56,8 +44,7 @@ def collect_vocabulary(docs: Iterable[Doc], template: Template) -> Vocabulary:
         for name, path in template.gazetteers.items()
     }
     strings = StringStore(PLACES)
-    seen = _read_all(docs, template, gazetteers, strings)
-    vocab = seen.vocab
+    vocab, n_times, seen, tokens = _read_all(docs, template, gazetteers, strings)
     phrases = {name: gazetteer.phrases for name, gazetteer in gazetteers.items()}
     clusters, values = _read_clusters(template, vocab), {}
     for column in columns:
@@ -65,20 +52,19 @@ def collect_vocabulary(docs: Iterable[Doc], template: Template) -> Vocabulary:
             least = template.least_count(column.kind)
             counts: Mapping[str, int]
             if column.form == Form.CLUSTER:
-                words = seen.counts[WORDS]
-                lower = [vocab[key].lower for key in words] if vocab else []
-                counts = count_clusters(*clusters[column.name], words, lower)
+                lower = [vocab[key].lower for key in n_times[WORDS]] if vocab else []
+                counts = count_clusters(*clusters[column.name], n_times[WORDS], lower)
             else:
-                counts = _count_values(column, seen, strings)
+                counts = _count_values(column, n_times, vocab, strings)
             values[column.name] = sorted(value for value, n in counts.items() if n >= least)
     kept = {name: keep_clusters(*found, values[name]) for name, found in clusters.items()}
     found = Vocabulary(values, {}, phrases, None, kept)
     labels = vocab.strings if vocab else strings
     if template.document:
-        found = found._replace(labels=seen.labels.names(labels))
+        found = found._replace(labels=seen.names(labels))
     if template.memory:
-        found = found._replace(memory=seen.labels.memory(labels))
-    return found._replace(pairs=_find_pairs(found, template, seen.tokens, vocab))
+        found = found._replace(memory=seen.memory(labels))
+    return found._replace(pairs=_find_pairs(found, template, tokens, vocab))
 
 
 def _find_pairs(
@@ -102,10 +88,11 @@ def _read_all(
     template: Template,
     gazetteers: Dict[str, Gazetteer],
     strings: StringStore,
-) -> Collected:
-    """What is seen of all docs. Keeps what the hashes mean."""
+) -> Tuple[Optional[Vocab], HashCounts, LabelCounts, Tokens]:
+    """The vocab of the docs, how often each hash is there, the labels if they are wanted, and all
+    tokens if there are pairs. Keeps what the hashes mean."""
     vocab, attributes = None, attributes_of(template.columns)
-    counts: Dict[str, Counter[int]] = {name: Counter() for name in (WORDS, *attributes)}
+    counts: HashCounts = {name: Counter() for name in (WORDS, *attributes)}
     labels = LabelCounts([*template.memory], template.memory_unit)
     parts = [read_tokens([], attributes, gazetteers, strings)]
     for batch in minibatch(docs, N_DOCS):
@@ -119,7 +106,7 @@ def _read_all(
             labels.add(batch, tokens)
         if template.bigrams:
             parts.append(tokens)
-    return Collected(vocab, counts, concatenate(parts), labels)
+    return vocab, counts, labels, concatenate(parts)
 
 
 def _read_clusters(template: Template, vocab: Optional[Vocab]) -> Dict[str, Named]:
@@ -133,12 +120,14 @@ def _read_clusters(template: Template, vocab: Optional[Vocab]) -> Dict[str, Name
     return found
 
 
-def _count_values(column: Column, seen: Collected, strings: StringStore) -> "Counter[str]":
+def _count_values(
+    column: Column, n_times: HashCounts, vocab: Optional[Vocab], strings: StringStore
+) -> "Counter[str]":
     counts: Counter[str] = Counter()
     known: Any = strings
-    if (vocab := seen.vocab) is None:
+    if vocab is None:
         return counts
-    for key, count in seen.counts[WORDS if column.view is not None else column.name].items():
+    for key, count in n_times[WORDS if column.view is not None else column.name].items():
         if column.view is not None:
             value = column.view(vocab[key])
         elif key in known:

@@ -77,7 +77,7 @@ class StoredTokens:
         """
         self.folder, self.tags = folder, ner.chain_tags
         self.features, _ = linear_part(ner.model)
-        self.n_tokens = 0
+        self.reach, self.n_tokens = self.features.reach, 0
         self._columns: Dict[str, Column] = {}
         self._common: Targets
         self._places, self._weights = array("q"), array("d")
@@ -89,17 +89,18 @@ class StoredTokens:
         values (Ints2d): The values of their tokens. Shape: (N, C)
         targets (Targets): Their targets, without soft targets and incorrect spans.
         """
-        gold, possible = targets.gold, targets.constraints.emissions
+        gold = targets.gold
         rows = {
             "values": values,
             "tags": gold.tags.astype("int64"),
             "token_weights": gold.token_weights,
             "allowed": gold.allowed,
-            "possible": possible,
+            "possible": targets.constraints.emissions,
         }
         for name, part in rows.items():
             if part is not None:
-                self._columns.setdefault(name, Column(self.folder, part))
+                if name not in self._columns:
+                    self._columns[name] = Column(self.folder, part)
                 self._columns[name].write(self.n_tokens, part)
         self.n_tokens += len(gold.tags)
         self._common = targets
@@ -112,8 +113,8 @@ class StoredTokens:
         weight (Optional[float]): The weight of the doc, if it has one.
         RETURNS (int): Its number.
         """
-        reach = self.features.reach
-        self._places.extend([first, end, max(doc.start, first - reach), min(doc.stop, end + reach)])
+        begin, stop = max(doc.start, first - self.reach), min(doc.stop, end + self.reach)
+        self._places.extend([first, end, begin, stop])
         self._weights.append(numpy.nan if weight is None else weight)
         return len(self._weights) - 1
 
@@ -138,7 +139,17 @@ class StoredTokens:
         inside = (tokens >= first[of]) & (tokens < end[of])
         if not inside.all():
             rows, tokens = rows[inside], tokens[inside]
-        lengths = (end - first).astype("int32")
+        seen = FeatureBatch(rows, (end - first).astype("int32"))
+        return seen, self._targets(seen, tokens, self._weights_of(pieces), pairs)
+
+    def _targets(
+        self,
+        seen: FeatureBatch,
+        tokens: Ints1d,
+        weights: Optional[Array1d],
+        pairs: Sequence[DocPair],
+    ) -> Targets:
+        """The targets of some tokens."""
         tags = self._rows["tags"][tokens]
         allowed, possible = self._mask("allowed", tokens), self._mask("possible", tokens)
         if allowed is not None:
@@ -150,17 +161,14 @@ class StoredTokens:
             tags=tags,
             allowed=allowed,
             token_weights=self._of("token_weights", tokens),
-            weights=self._weights_of(pieces),
-            features=rows,
+            weights=weights,
+            features=seen.rows,
         )
         constraints = self._common.constraints._replace(emissions=possible)
         soft = None
         if pairs:
-            soft = read_soft_targets(pairs, self.tags, constraints, lengths, gold.weights)
-        targets = self._common._replace(
-            gold=gold, constraints=constraints, lengths=lengths, soft=soft
-        )
-        return FeatureBatch(rows, lengths), targets
+            soft = read_soft_targets(pairs, self.tags, constraints, seen.lengths, weights)
+        return Targets(gold, constraints, seen.lengths, soft=soft)
 
     def _of(self, name: str, tokens: Ints1d) -> Optional[Array1d]:
         return self._rows[name][tokens] if name in self._rows else None
