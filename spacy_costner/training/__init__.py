@@ -218,15 +218,16 @@ def train_online(
     optimizer = training["optimizer"]
     limits = {name: training[name] for name in ("max_epochs", "max_steps")}
     weights, cfg = linear_part(ner.model)[1], deepcopy(ner.cfg)
-    start = weights.rows.copy()
-    total, n_trained = numpy.zeros_like(start, dtype="float64"), 0
-    while n_trained < n_seeds:
-        weights.restart(start)
+    dtype = "float64" if n_seeds > 1 else "float32"
+    starts, n_trained = [weights.rows] * n_seeds, 0
+    total: Any = 0
+    while starts:
+        weights.restart(starts.pop())
         ner.cfg.update(deepcopy(cfg))
         desc = f"train {n_trained + 1}/{n_seeds}" if n_seeds > 1 else "train"
         trained = train(ner, batches, optimizer, **limits, on_epoch=on_epoch, desc=desc)
         with averaged(ready):
-            total += weights.rows
+            total = total + weights.rows.astype(dtype)
         n_trained += 1
         if trained.reason == INTERRUPTED:
             break
