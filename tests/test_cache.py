@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Tuple
 import numpy
 import pytest
 import spacy
+from spacy.language import Language
 from spacy.tokens import Doc, DocBin, Span
 from spacy.training.batchers import minibatch_by_words
 from spacy.util import load_config
@@ -38,7 +39,7 @@ def make_docs(n_docs: int, *, missing: bool) -> List[Doc]:
         ents = [Span(doc, j, j + 1, label="PER" if words[j] in "Ana Lee" else "LOC") for j in named]
         first = [doc[0:1]] if missing and i % 7 == 0 and 0 not in named else []
         doc.set_ents(ents, missing=first, default="outside")
-        docs.append(doc)
+        docs.append(tagger_of_lengths(doc))
     return docs
 
 
@@ -90,6 +91,22 @@ def test_weights_are_those_of_training_in_memory(
     found = trained(config, tmp_path / "cached", cache=cache, n_seeds=2)
     assert found == trained(config, tmp_path / "output", n_seeds=2)
     assert [*cache.iterdir()] == []
+
+
+@Language.component("tagger_of_lengths")
+def tagger_of_lengths(doc: Doc) -> Doc:
+    for token in doc:
+        token.tag_ = "ab"[len(token) % 2]
+    return doc
+
+
+def test_components_annotate_docs(corpora: Dict[str, Any], tmp_path: Path) -> None:
+    windows = {f"{FEATURES}.windows": {"LOWER": 0, "TAG": 1}}
+    config = config_of({**corpora, **windows, "training.annotating_components": ["tagger"]})
+    config["components"]["tagger"] = {"factory": "tagger_of_lengths"}
+    config["nlp"]["pipeline"] = ["tagger", "ner"]
+    found = trained(config, tmp_path / "cached", cache=tmp_path / "cache")
+    assert found == trained(config, tmp_path / "output")
 
 
 KILLED = """

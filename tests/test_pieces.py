@@ -110,6 +110,7 @@ def test_features_are_those_of_the_whole_doc() -> None:
 WEIGHTS = {"@misc": "spacy_costner.Weights.v1", "labels": {"X": 2.0}, "boundary": 3.0}
 
 
+@pytest.mark.parametrize("n_docs", [1, 256])
 @pytest.mark.parametrize(
     "settings",
     [
@@ -119,9 +120,13 @@ WEIGHTS = {"@misc": "spacy_costner.Weights.v1", "labels": {"X": 2.0}, "boundary"
         {"weights": {"@misc": "spacy_costner.Weights.v1", "example": "piece_weight"}},
     ],
 )
-def test_joined_pieces_are_a_batch(settings: Dict[str, Any]) -> None:
+def test_joined_pieces_are_a_batch(
+    settings: Dict[str, Any], n_docs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of docs with and without missing annotation and white space, cut at all sentences, and of the
-    same sentences as docs of their own: the same loss and gradient of emissions."""
+    same sentences as docs of their own: the same loss and gradient of emissions. Docs are read
+    together or one by one: then some have masks of tags, and others none."""
+    monkeypatch.setattr("spacy_costner.pipeline.pieces.N_DOCS", n_docs)
     Doc.set_extension("piece_weight", default=1.0, force=True)
     nlp, _ = corpus(**settings)
     ner = nlp.get_pipe("ner")

@@ -21,6 +21,7 @@ from spacy.training import Example
 from spacy.training.initialize import get_sourced_components
 from spacy.training.loop import create_before_to_disk_callback, update_meta
 from spacy.util import (
+    _pipe,
     fix_random_seed,
     load_model_from_config,
     minibatch,
@@ -175,9 +176,10 @@ def annotate(nlp: Language, examples: List[Example], names: Sequence[str], *, be
     """
     for name in nlp.pipe_names[: nlp.pipe_names.index(before)]:
         if name in names:
-            pipe: Any = nlp.get_pipe(name)
-            docs = list(pipe.pipe([eg.predicted for eg in examples], batch_size=nlp.batch_size))
-            for eg, doc in zip(examples, docs):
+            pipe, settings = nlp.get_pipe(name), {"batch_size": nlp.batch_size}
+            docs = [eg.predicted for eg in examples]
+            annotated = _pipe(docs, pipe, name, nlp.default_error_handler, settings)
+            for eg, doc in zip(examples, list(annotated)):
                 eg.predicted = doc
 
 
