@@ -23,7 +23,7 @@ from spacy.attrs import ORTH
 from spacy.strings import StringStore
 from spacy.tokens import DocBin
 
-CONFIG = Path(__file__).parent.parent / "configs" / "sparse.cfg"
+CONFIG = str(Path(__file__).parent.parent / "configs" / "sparse.cfg")
 SHARE = 0.03
 LETTERS = string.ascii_lowercase
 MILLION = 1_000_000
@@ -34,8 +34,7 @@ N_TABLES = 4
 class Row(NamedTuple):
     """What a training took.
 
-    tokens (int), epochs (int): Of the corpus, and how often it was used.
-    where (str): "memory" or "cache".
+    tokens (int), epochs (int), where (str): The corpus, how often, "memory" or "cache".
     seconds (float): Of the processor.
     memory (int), disk (int): The most bytes, of the process and of the cache.
     model (int): The bytes of weights in training: `N_TABLES` numbers for each.
@@ -54,12 +53,11 @@ def make_corpus(source: Path, folder: Path, n_tokens: int) -> int:
     """Write files of altered copies until there are enough tokens, and return their number."""
     docs, total, copy = DocBin().from_disk(source), 0, 0
     folder.mkdir(parents=True, exist_ok=True)
-    size = sum(map(len, docs.tokens))
     while total < n_tokens:
         path = folder / f"{copy:04}.spacy"
         if not path.exists():
             altered(docs, copy).to_disk(path)
-        total, copy = total + size, copy + 1
+        total, copy = total + sum(map(len, docs.tokens)), copy + 1
     return total
 
 
@@ -86,14 +84,13 @@ def altered(docs: DocBin, seed: int) -> DocBin:
 
 def train(paths: Dict[str, Path], tokens: int, epochs: int, cache: Optional[Path]) -> Row:
     """Train in a process of its own, and watch it."""
-    output = paths["folder"] / "model"
     settings = {"nlp.lang": "es", "training.max_epochs": epochs, "paths.dev": paths["dev"]}
     settings["paths.train"] = paths["folder"] / str(tokens // MILLION)
     command = [sys.executable, "-m", "spacy", "costner", "fit", str(paths["config"]), "--online"]
-    command += ["--output", str(output), "--json"]
+    command += ["--output", str(paths["folder"] / "model"), "--json"]
     command += [text for name, value in settings.items() for text in (f"--{name}", str(value))]
     command += ["--cache", str(cache)] if cache else []
-    before = os.times()
+    before = sum(os.times()[2:4])  # of children
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         memory = disk = 0
         while process.poll() is None:
@@ -102,8 +99,7 @@ def train(paths: Dict[str, Path], tokens: int, epochs: int, cache: Optional[Path
             time.sleep(0.1)
         assert process.stdout is not None
         result: Dict[str, Any] = json.loads(process.stdout.read())
-    after = os.times()
-    seconds = sum(after[2:4]) - sum(before[2:4])  # of children
+    seconds = sum(os.times()[2:4]) - before
     where = "cache" if cache else "memory"
     return Row(tokens, epochs, where, seconds, memory, disk, 4 * N_TABLES * result["weights"])
 
@@ -116,26 +112,25 @@ def anonymous(pid: int) -> int:
 
 def open_files(pid: int, folder: Path) -> int:
     """The bytes of the files in a folder that a process has open, with a name or without."""
-    total = 0
+    sizes = {}
     for handle in Path(f"/proc/{pid}/fd").glob("*"):
         with suppress(OSError):
             if str(folder.resolve()) in os.readlink(handle):
-                total += handle.stat().st_blocks * 512
-    return total
+                sizes[handle.stat().st_ino] = handle.stat().st_blocks * 512
+    return sum(sizes.values())
 
 
 def main() -> None:
     source, dev, folder = map(Path, sys.argv[1:4])
     sizes = [int(n) * MILLION for n in (sys.argv[4:5] or ["5,20,50"])[0].split(",")]
-    config = Path(sys.argv[5]) if len(sys.argv) > 5 else CONFIG
-    paths = {"dev": dev, "folder": folder, "config": config}
+    paths = {"dev": dev, "folder": folder, "config": Path((sys.argv[5:] or [CONFIG])[0])}
     print("| tokens | epochs | in | CPU s | us a token | GB | of which weights | GB of disk |")
     print("|---|---|---|---|---|---|---|---|", flush=True)
     rows: List[Row] = []
     for size in sizes:
         tokens = make_corpus(source, folder / str(size // MILLION), size)
-        both = size == min(sizes)
-        for epochs, cache in [(1, folder), *[(2, folder), (1, None), (2, None)] * both]:
+        first = [(2, folder), (1, None), (2, None)] if size == min(sizes) else []
+        for epochs, cache in [(1, folder), *first]:
             row = train(paths, size, epochs, cache)._replace(tokens=tokens)
             rows.append(row)
             print(
@@ -145,11 +140,10 @@ def main() -> None:
                 flush=True,
             )
     same = [row for row in rows if row.where == "cache" and row.epochs == 1]
-    for name in ("seconds", "memory", "disk", "model"):
+    for name in ("seconds", "memory", "disk", "model") if len(same) > 1 else ():
         values = numpy.log([[row.tokens, getattr(row, name)] for row in same])
-        if len(same) > 1:
-            slope = float(numpy.polyfit(values[:, 0], values[:, 1], 1)[0])
-            print(f"\n{name}: tokens to the power {slope:.2f}")
+        slope = float(numpy.polyfit(values[:, 0], values[:, 1], 1)[0])
+        print(f"\n{name}: tokens to the power {slope:.2f}")
 
 
 if __name__ == "__main__":
