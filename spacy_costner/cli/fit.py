@@ -78,7 +78,7 @@ def fit_cli(
     ] = 1,
     cache: Annotated[
         Optional[Path],
-        Option("--cache", help="Online: folder for what else is in memory", file_okay=False),
+        Option("--cache", help="Online: folder for features, in place of memory", file_okay=False),
     ] = None,
     c2: Annotated[
         Optional[float],
