@@ -5,6 +5,7 @@ import pickle
 from collections import Counter
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
+from unittest.mock import patch
 
 import numpy
 import pytest
@@ -19,6 +20,7 @@ from thinc.api import Optimizer, fix_random_seed
 
 from spacy_costner.features import Features, make_features
 from spacy_costner.ml import linear_part
+from spacy_costner.pipeline.online import Batch
 from spacy_costner.training import TotalLoss, ZScoreEquations, minimise, read_batches, solve
 from spacy_costner.training import train as train_online
 
@@ -118,13 +120,16 @@ def blank(words: List[str]) -> Doc:
     return Doc(VOCAB, words=words)
 
 
-@given(corpora(), corpora(), st.sampled_from(UNITS))
+@given(corpora(), corpora(), st.sampled_from(UNITS), st.sampled_from([0, 1, 16]))
 def test_features_are_those_of_the_slow_version(
     corpus: List[Tuple[List[str], Labels, int]],
     new: List[Tuple[List[str], Labels, int]],
     unit: Union[int, str],
+    often: int,
 ) -> None:
-    features, units = memory_of(corpus, unit), slow_units(corpus, unit)
+    """However many docs are read together, and however often a text is there."""
+    with patch("spacy_costner.features.collecting.N_DOCS", often + 1):
+        features, units = memory_of(corpus, unit), slow_units(corpus, unit)
     docs = [blank(words) for words, _, _ in corpus + new]
     in_training, in_prediction = [], []
     for words, _, _ in corpus + new:
@@ -133,7 +138,8 @@ def test_features_are_those_of_the_slow_version(
         in_training += [slow_names(word, elsewhere) for word in words]
         in_prediction += [slow_names(word, corpus) for word in words]
     assert found_names(features, docs, is_train=False) == in_prediction
-    assert found_names(features, docs, is_train=True) == in_training
+    with patch("spacy_costner.features.memory.OFTEN", often):
+        assert found_names(features, docs, is_train=True) == in_training
 
 
 @given(corpora(), st.sampled_from(UNITS), st.data())
@@ -277,7 +283,7 @@ def scores_of_coins(memory: Dict[str, int], *, is_train: bool = True) -> Tuple[f
     nlp.initialize(lambda: batch)
     ner = nlp.get_pipe("ner")
     find, optimizer = linear_part(ner.model)[0].find, Optimizer(0.01, use_averages=True)
-    batches = [(find([eg.predicted], is_train=is_train), ner.targets([eg])) for eg in batch]
+    batches = [Batch.of(find([eg.predicted], is_train=is_train), ner.targets([eg])) for eg in batch]
     value = train_online(ner, batches, optimizer, max_epochs=8).value
     with nlp.use_params(optimizer.averages):
         return value, nlp.evaluate(dev)["ents_f"]

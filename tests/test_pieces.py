@@ -101,12 +101,16 @@ def test_features_are_those_of_the_whole_doc() -> None:
     pieces = [*read_pieces(nlp.get_pipe("ner"), examples, 4)]
     assert len(pieces) > len(examples)
     whole = linear_part(nlp.get_pipe("ner").model)[0].find([eg.predicted for eg in examples])
-    assert_array_equal(numpy.concatenate([piece.seen.rows for piece in pieces]), whole.rows)
+    found = [join([piece]).read()[0].rows for piece in pieces]
+    assert_array_equal(numpy.concatenate(found), whole.rows)
+    seen, _ = join(pieces).read()
+    assert_array_equal(seen.rows, whole.rows)
 
 
 WEIGHTS = {"@misc": "spacy_costner.Weights.v1", "labels": {"X": 2.0}, "boundary": 3.0}
 
 
+@pytest.mark.parametrize("n_docs", [1, 256])
 @pytest.mark.parametrize(
     "settings",
     [
@@ -116,9 +120,13 @@ WEIGHTS = {"@misc": "spacy_costner.Weights.v1", "labels": {"X": 2.0}, "boundary"
         {"weights": {"@misc": "spacy_costner.Weights.v1", "example": "piece_weight"}},
     ],
 )
-def test_joined_pieces_are_a_batch(settings: Dict[str, Any]) -> None:
+def test_joined_pieces_are_a_batch(
+    settings: Dict[str, Any], n_docs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of docs with and without missing annotation and white space, cut at all sentences, and of the
-    same sentences as docs of their own: the same loss and gradient of emissions."""
+    same sentences as docs of their own: the same loss and gradient of emissions. Docs are read
+    together or one by one: then some have masks of tags, and others none."""
+    monkeypatch.setattr("spacy_costner.pipeline.pieces.N_DOCS", n_docs)
     Doc.set_extension("piece_weight", default=1.0, force=True)
     nlp, _ = corpus(**settings)
     ner = nlp.get_pipe("ner")
@@ -135,8 +143,8 @@ def test_joined_pieces_are_a_batch(settings: Dict[str, Any]) -> None:
         )
     pieces = [*read_pieces(ner, articles, 1)]
     assert len(pieces) == len(single)
-    ((_, expected),) = read_batches(ner, [single])
-    seen, targets = join(pieces, ner.tags)
+    (batch,) = read_batches(ner, [single])
+    (_, expected), (seen, targets) = batch.read(), join(pieces).read()
     linear_part(ner.model)[1].rows[:] = numpy.random.default_rng(0).normal(
         size=linear_part(ner.model)[1].rows.shape
     )
@@ -158,8 +166,8 @@ def test_a_pass_over_pieces_is_an_epoch() -> None:
     examples.append(Example(nlp.make_doc(""), nlp.make_doc("")))
     ner.cfg["n_examples"] = len(examples)
     pieces = [*read_pieces(ner, examples, 3)]
-    batches = [join(batch, ner.tags) for batch in minibatch_by_words(pieces, 6)]
-    sizes = [len(seen.rows) for seen, _ in batches]
+    batches = [join(batch) for batch in minibatch_by_words(pieces, 6)]
+    sizes = [len(batch.read()[0].rows) for batch in batches]
     assert max(sizes) <= 7 and len(pieces) > len(examples)
     trained = train(ner, batches, Adam(), max_epochs=3)
     assert trained.n_epochs == 3 and ner.progress.epochs == pytest.approx(3.0)
@@ -173,5 +181,5 @@ def test_docs_of_incorrect_spans_stay_whole(monkeypatch: pytest.MonkeyPatch) -> 
         batches = batch_pieces(
             nlp.get_pipe("ner"), examples, lambda docs: minibatch(docs, 2), random.shuffle
         )
-        n_sequences = sum(len(targets.lengths) for _, targets in batches)
+        n_sequences = sum(batch.n_sequences for batch in batches)
         assert (n_sequences == len(examples)) is are_whole

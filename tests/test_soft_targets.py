@@ -256,9 +256,9 @@ def test_pieces_with_soft_targets_are_whole() -> None:
     _, ner, examples = taught(1)
     lengths = [len(piece) for piece in read_pieces(ner, examples, most_words=1)]
     assert lengths[0] == len(examples[0].predicted) and lengths[1:] == [1] * 4 + [2]
-    whole = list(read_pieces(ner, examples, most_words=100))
-    _, targets = join(whole, ner.chain_tags)
-    ((_, expected),) = read_batches(ner, [examples])
+    _, targets = join(read_pieces(ner, examples, most_words=100)).read()
+    (batch,) = read_batches(ner, [examples])
+    _, expected = batch.read()
     scores = ner.model.predict([eg.predicted for eg in examples])
     found = [
         ner.objective.evaluate(each, scores, ner.tags, ner.progress)[0]
@@ -268,13 +268,15 @@ def test_pieces_with_soft_targets_are_whole() -> None:
     assert_allclose(found[0].gradient.emissions, found[1].gradient.emissions)
 
 
-def test_weights_of_some_docs_survive_the_cut() -> None:
+def test_weights_of_some_docs_survive_the_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     """Docs are read in chunks, some of which may have no weights."""
     _, ner, examples = taught(0)
     examples[0].reference.user_data[WEIGHT] = 3.0
-    pieces = [p for eg in examples for p in read_pieces(ner, [eg], most_words=100)]
-    assert join(pieces, ner.chain_tags)[1].gold.weights.tolist() == [3, 1, 1]
-    assert join(pieces[::-1], ner.chain_tags)[1].gold.weights.tolist() == [1, 1, 3]
+    monkeypatch.setattr("spacy_costner.pipeline.pieces.N_DOCS", 1)
+    pieces = read_pieces(ner, examples, most_words=100)
+    for some, weights in ((pieces, [3, 1, 1]), (pieces[::-1], [1, 1, 3])):
+        assert join(some).read()[1].gold.weights.tolist() == weights
+    assert join(pieces[1:]).read()[1].gold.weights is None
 
 
 def test_a_student_learns_the_distribution() -> None:

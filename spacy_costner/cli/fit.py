@@ -27,6 +27,7 @@ GOES_WITH = {
     "model": NO_CONFIG,
     "lang": NO_CONFIG,
     "n_seeds": ONLINE,
+    "cache": ONLINE,
     "c2": BATCH,
     "max_iter": BATCH,
     "tolerance": BATCH,
@@ -75,6 +76,10 @@ def fit_cli(
         int,
         Option("--seeds", help="Online: train so many times, and average weights", min=1),
     ] = 1,
+    cache: Annotated[
+        Optional[Path],
+        Option("--cache", help="Online: folder for features, in place of memory", file_okay=False),
+    ] = None,
     c2: Annotated[
         Optional[float],
         Option("--c2", help="Coefficient of L2 regularization, as in CRFsuite", show_default="0.1"),
@@ -135,15 +140,26 @@ def fit_cli(
             check_overrides(load_config(config_path, interpolate=False), overrides)
             config = load_config(config_path, overrides=overrides, interpolate=False)
             if is_online:
-                fitted = fit_online(config, output_path, n_seeds=n_seeds, needs_dev=not improved)
+                fitted = fit_online(
+                    config,
+                    output_path,
+                    n_seeds=n_seeds,
+                    needs_dev=not improved or cache is not None,
+                    cache=cache,
+                )
             else:
-                fitted = fit(config, output_path, **given)
+                fitted = fit(config, output_path, **given, on_memory=show_memory)
         better = Improved()
         if improved and not fitted.is_interrupted:
             better = improve(fitted, calibrated=calibrated, aim=tuned, n_seeds=n_seeds)
     text = "\n".join([describe_fit(fitted), *better.lines()])
     text += STOPPED if fitted.is_interrupted else ""
     print_result(summary(fitted, better), text, print_json, fitted.path)
+
+
+def show_memory(n_bytes: int) -> None:
+    """Print what training on all examples needs."""
+    typer.echo(f"Training needs up to {n_bytes / 1e9:.2f} GB of memory, besides the docs", err=True)
 
 
 def check_together(ctx: typer.Context, *, has_config: bool, is_online: bool) -> None:

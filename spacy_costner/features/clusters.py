@@ -3,7 +3,7 @@
 import json
 from collections import defaultdict
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple, Union
+from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple, Union
 
 import numpy
 from spacy.strings import StringStore, get_string_id
@@ -122,13 +122,22 @@ def number_clusters(words: Dict[str, List[str]]) -> Tuple[Clusters, List[str]]:
 
 
 def count_clusters(
-    clusters: Clusters, names: Sequence[str], orth: Array1d, lower: Array1d
+    clusters: Clusters, names: Sequence[str], words: Mapping[int, int], lower: Sequence[int]
 ) -> Dict[str, int]:
-    """How often each cluster is in a corpus, if it is. See `find_words` for the words."""
-    found = find_words(number_keys(clusters.keys), orth, lower)
+    """How often each cluster is in a corpus, if it is.
+
+    clusters (Clusters), names (Sequence[str]): The clusters.
+    words (Mapping[int, int]): How often each word is there, by hash.
+    lower (Sequence[int]): The hash of each of them in lower case: see `find_words`.
+    RETURNS (Dict[str, int]): The numbers.
+    """
+    orth, n_times = (numpy.asarray([*some], dtype="uint64") for some in (words, words.values()))
+    found = find_words(number_keys(clusters.keys), orth, numpy.asarray(lower, dtype="uint64"))
     numbers = clusters.numbers[found[found >= 0]]
-    n_times = numpy.bincount(numbers[numbers >= 0], minlength=len(names)).tolist()
-    return {name: n for name, n in zip(names, n_times) if n}
+    n_times = numpy.repeat(n_times[found >= 0], numbers.shape[1]).reshape(numbers.shape)
+    there = numbers >= 0
+    counts = numpy.bincount(numbers[there], n_times[there], minlength=len(names))
+    return {name: int(n) for name, n in zip(names, counts.tolist()) if n}
 
 
 def keep_clusters(clusters: Clusters, names: Sequence[str], values: Sequence[str]) -> Clusters:

@@ -1,16 +1,17 @@
 """Collect the vocabulary of features from docs."""
 
 from collections import Counter
-from typing import Dict, Iterable, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 
 import numpy
 from spacy.strings import StringStore
 from spacy.tokens import Doc
+from spacy.util import minibatch
 from spacy.vocab import Vocab
 from thinc.types import Array1d
 
 from .clusters import Clusters, count_clusters, keep_clusters, number_clusters, read_clusters
-from .counting import OUTSIDE, Gold, count_labels, read_gold
+from .counting import LabelCounts
 from .gazetteer import PLACES, Gazetteer
 from .k_means import cluster_vectors
 from .lookup import Lookup, pair_up
@@ -20,9 +21,18 @@ from .vocabulary import Vocabulary
 
 Named = Tuple[Clusters, List[str]]
 
+HashCounts = Dict[str, "Counter[int]"]
+"""How often each hash is there, by attribute; `WORDS` has those of words."""
+
+N_DOCS = 256
+"""Number of docs that are read together."""
+
+WORDS = ""
+"""In place of an attribute: the words themselves."""
+
 
 def collect_vocabulary(docs: Iterable[Doc], template: Template) -> Vocabulary:
-    """Collect the values of columns.
+    """Collect the values of columns. Docs are read once, and not kept.
 
     docs (Iterable[Doc]): The docs to take them from, with their entities.
     template (Template): The template of the features.
@@ -34,7 +44,7 @@ def collect_vocabulary(docs: Iterable[Doc], template: Template) -> Vocabulary:
         for name, path in template.gazetteers.items()
     }
     strings = StringStore(PLACES)
-    tokens, gold, vocab = _read_all(docs, template, gazetteers, strings)
+    vocab, n_times, seen, tokens = _read_all(docs, template, gazetteers, strings)
     phrases = {name: gazetteer.phrases for name, gazetteer in gazetteers.items()}
     clusters, values = _read_clusters(template, vocab), {}
     for column in columns:
@@ -42,19 +52,18 @@ def collect_vocabulary(docs: Iterable[Doc], template: Template) -> Vocabulary:
             least = template.least_count(column.kind)
             counts: Mapping[str, int]
             if column.form == Form.CLUSTER:
-                lower = tokens.keys[column.of]
-                counts = count_clusters(*clusters[column.name], tokens.orth, lower)
+                lower = [vocab[key].lower for key in n_times[WORDS]] if vocab else []
+                counts = count_clusters(*clusters[column.name], n_times[WORDS], lower)
             else:
-                counts = _count_values(column, tokens, vocab, strings)
+                counts = _count_values(column, n_times, vocab, strings)
             values[column.name] = sorted(value for value, n in counts.items() if n >= least)
     kept = {name: keep_clusters(*found, values[name]) for name, found in clusters.items()}
     found = Vocabulary(values, {}, phrases, None, kept)
     labels = vocab.strings if vocab else strings
     if template.document:
-        names = {labels[key] for doc in gold for key in numpy.unique(doc.label).tolist() if key}
-        found = found._replace(labels=[OUTSIDE, *sorted(names)])
+        found = found._replace(labels=seen.names(labels))
     if template.memory:
-        found = found._replace(memory=count_labels(tokens, gold, [*template.memory], labels))
+        found = found._replace(memory=seen.memory(labels))
     return found._replace(pairs=_find_pairs(found, template, tokens, vocab))
 
 
@@ -79,18 +88,25 @@ def _read_all(
     template: Template,
     gazetteers: Dict[str, Gazetteer],
     strings: StringStore,
-) -> Tuple[Tokens, List[Gold], Optional[Vocab]]:
-    """The tokens of all docs, the labels of each if they are wanted, and the vocab of the docs.
-    Keeps what the hashes mean."""
+) -> Tuple[Optional[Vocab], HashCounts, LabelCounts, Tokens]:
+    """The vocab of the docs, how often each hash is there, the labels if they are wanted, and all
+    tokens if there are pairs. Keeps what the hashes mean."""
     vocab, attributes = None, attributes_of(template.columns)
-    has_labels = bool(template.memory or template.document)
-    parts, gold = [read_tokens([], attributes, gazetteers, strings)], []
-    for i, doc in enumerate(docs):
-        vocab = doc.vocab
-        parts.append(read_tokens([doc], attributes, gazetteers, strings))
-        if has_labels:
-            gold.append(read_gold(doc, i, template.memory_unit))
-    return concatenate(parts), gold, vocab
+    counts: HashCounts = {name: Counter() for name in (WORDS, *attributes)}
+    labels = LabelCounts([*template.memory], template.memory_unit)
+    parts = [read_tokens([], attributes, gazetteers, strings)]
+    for batch in minibatch(docs, N_DOCS):
+        vocab = batch[0].vocab
+        tokens = read_tokens(batch, attributes, gazetteers, strings)
+        for name, counter in counts.items():
+            keys = tokens.keys[name] if name else tokens.orth
+            found, n_times = numpy.unique(keys, return_counts=True)
+            counter.update(dict(zip(found.tolist(), n_times.tolist())))
+        if template.memory or template.document:
+            labels.add(batch, tokens)
+        if template.bigrams:
+            parts.append(tokens)
+    return vocab, counts, labels, concatenate(parts)
 
 
 def _read_clusters(template: Template, vocab: Optional[Vocab]) -> Dict[str, Named]:
@@ -105,16 +121,16 @@ def _read_clusters(template: Template, vocab: Optional[Vocab]) -> Dict[str, Name
 
 
 def _count_values(
-    column: Column, tokens: Tokens, vocab: Optional[Vocab], strings: StringStore
+    column: Column, n_times: HashCounts, vocab: Optional[Vocab], strings: StringStore
 ) -> "Counter[str]":
     counts: Counter[str] = Counter()
+    known: Any = strings
     if vocab is None:
         return counts
-    keys = tokens.orth if column.view is not None else tokens.keys[column.name]
-    for key, count in zip(*(array.tolist() for array in numpy.unique(keys, return_counts=True))):
+    for key, count in n_times[WORDS if column.view is not None else column.name].items():
         if column.view is not None:
             value = column.view(vocab[key])
-        elif key in strings:
+        elif key in known:
             value = strings[key]
         else:
             value = vocab.strings[key]

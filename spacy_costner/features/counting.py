@@ -1,6 +1,6 @@
 """Count the labels of the training data: what a label memory is made of."""
 
-from typing import NamedTuple, Sequence, Union
+from typing import Dict, List, Sequence, Tuple, Union
 
 import numpy
 from spacy.attrs import ENT_IOB, ENT_TYPE
@@ -14,20 +14,8 @@ from .tokens import Tokens, text_id
 
 OUTSIDE = "O"
 
-
-class Gold(NamedTuple):
-    """The labels of a doc.
-
-    label (Array1d): The hash of the entity label of each token, 0 for none. Shape: (N,)
-    is_annotated (Array1d): False where annotation is missing. Shape: (N,)
-    text_id (int): The hash of its text: see `text_id`.
-    unit (int): Its unit: see `unit_of`.
-    """
-
-    label: Array1d
-    is_annotated: Array1d
-    text_id: int
-    unit: int
+Counted = Tuple[List[Array1d], Ints1d]
+"""The rows of a table, as columns, and how often each is there. Shapes: (N,)"""
 
 
 def unit_of(doc: Doc, index: int, unit: Union[int, str]) -> int:
@@ -52,39 +40,76 @@ def unit_of(doc: Doc, index: int, unit: Union[int, str]) -> int:
     return get_string_id(str(doc._.get(name)))
 
 
-def read_gold(doc: Doc, index: int, unit: Union[int, str]) -> Gold:
-    """Read the labels of a doc: see `unit_of`."""
-    columns = doc.to_array([ENT_IOB, ENT_TYPE]).reshape(len(doc), 2)
-    return Gold(columns[:, 1], columns[:, 0] != 0, text_id(doc), unit_of(doc, index, unit))
+class LabelCounts:
+    """Counts the labels of training docs: what a label memory is made of. Tokens without annotation
+    are not counted. Docs are not kept."""
+
+    def __init__(self, attributes: Sequence[str], unit: Union[int, str]) -> None:
+        """Begin without docs.
+
+        attributes (Sequence[str]): The attributes whose labels are counted.
+        unit (Union[int, str]): The setting `memory_unit`.
+        """
+        self.unit, self.n_docs, none = unit, 0, numpy.zeros(0, dtype="uint64")
+        self.labels, self.text_ids, self.units = {0}, [none], [none]
+        self.counted: Dict[str, List[Counted]] = {name: [] for name in attributes}
+
+    def add(self, docs: Sequence[Doc], tokens: Tokens) -> None:
+        """Count the labels of docs.
+
+        docs (Sequence[Doc]): The docs.
+        tokens (Tokens): Their tokens.
+        """
+        columns = [doc.to_array([ENT_IOB, ENT_TYPE]).reshape(len(doc), 2) for doc in docs]
+        iob, label = numpy.concatenate(columns).T
+        self.labels.update(numpy.unique(label).tolist())
+        if not self.counted:
+            return
+        units = [unit_of(doc, i, self.unit) for i, doc in enumerate(docs, self.n_docs)]
+        self.n_docs += len(docs)
+        self.units.append(numpy.asarray(units, dtype="uint64"))
+        self.text_ids.append(numpy.asarray([text_id(doc) for doc in docs], dtype="uint64"))
+        unit = numpy.repeat(self.units[-1], tokens.lengths)
+        for name, counted in self.counted.items():
+            there = (iob != 0) & (tokens.keys[name] != 0)
+            rows = [column[there] for column in (unit, tokens.keys[name], label)]
+            counted.append(count_rows(rows, numpy.ones(int(there.sum()), dtype="int32")))
+
+    def names(self, strings: StringStore) -> List[str]:
+        """The labels, O first."""
+        return [OUTSIDE, *sorted(strings[key] for key in self.labels if key)]
+
+    def memory(self, strings: StringStore) -> LabelMemory:
+        """The memory of what was counted. It can't be asked for twice."""
+        by_name = {strings[key]: key for key in self.labels if key}
+        names = self.names(strings)
+        labels = numpy.asarray([0, *(by_name[name] for name in names[1:])], dtype="uint64")
+        text_ids = numpy.concatenate(self.text_ids)
+        units, unit = numpy.unique(numpy.concatenate(self.units), return_inverse=True)
+        order = numpy.argsort(text_ids, kind="stable")
+        counts = {name: _join(self.counted.pop(name), labels, units) for name in [*self.counted]}
+        return LabelMemory(names, counts, text_ids[order], unit[order].astype("int32"))
 
 
-def count_labels(
-    tokens: Tokens, gold: Sequence[Gold], attributes: Sequence[str], strings: StringStore
-) -> LabelMemory:
-    """Count the labels of the training data. Tokens without annotation are not counted.
-
-    tokens (Tokens): The tokens of all docs.
-    gold (Sequence[Gold]): The labels of each doc.
-    attributes (Sequence[str]): The attributes.
-    strings (StringStore): The strings of the labels' hashes.
-    RETURNS (LabelMemory): The memory.
-    """
-    none = numpy.zeros(0, dtype="uint64")
-    known = numpy.concatenate([none == 0, *(doc.is_annotated for doc in gold)])
-    hashes = numpy.concatenate([none, *(doc.label for doc in gold)])[known]
-    by_name = {strings[key]: key for key in numpy.unique(hashes).tolist() if key}
-    names = sorted(by_name)
-    label = _index(hashes, numpy.asarray([0, *(by_name[name] for name in names)], dtype="uint64"))
-    units = numpy.asarray([doc.unit for doc in gold], dtype="uint64")
-    units, unit = numpy.unique(units, return_inverse=True)
-    by_token = numpy.repeat(unit, tokens.lengths)[known]
-    sizes = len(names) + 1, len(units)
-    counts = {
-        name: _count(tokens.keys[name][known], label, by_token, *sizes) for name in attributes
-    }
-    text_ids = numpy.asarray([doc.text_id for doc in gold], dtype="uint64")
-    order = numpy.argsort(text_ids, kind="stable")
-    return LabelMemory([OUTSIDE, *names], counts, text_ids[order], unit[order].astype("int32"))
+def _join(counted: List[Counted], labels: Array1d, units: Array1d) -> Counts:
+    """Join the counts of an attribute."""
+    none: Counted = ([numpy.zeros(0, dtype="uint64")] * 3, numpy.zeros(0, dtype="int32"))
+    rows = [numpy.concatenate([part[0][i] for part in [none, *counted]]) for i in range(3)]
+    n_times = numpy.concatenate([part[1] for part in [none, *counted]])
+    counted.clear()
+    rank = _index(rows[2], labels)
+    (unit, value, label), n_times = count_rows([*rows[:2], rank.astype("uint64")], n_times)
+    keys, value = numpy.unique(value, return_inverse=True)
+    total = numpy.zeros((len(keys), len(labels)), dtype="int32")
+    numpy.add.at(total, (value, label), n_times)
+    return Counts(
+        keys=keys,
+        total=total,
+        starts=numpy.append(numpy.searchsorted(unit, units), len(unit)).astype("int32"),
+        value=value.astype("int32"),
+        label=label.astype("int32"),
+        n_times=n_times,
+    )
 
 
 def _index(keys: Array1d, among: Array1d) -> Ints1d:
@@ -93,21 +118,18 @@ def _index(keys: Array1d, among: Array1d) -> Ints1d:
     return order[numpy.searchsorted(among[order], keys)]
 
 
-def _count(keys: Array1d, label: Ints1d, unit: Ints1d, n_labels: int, n_units: int) -> Counts:
-    """The counts of one attribute. Shapes of the arrays: (N,)"""
-    there = keys != 0
-    keys, value = numpy.unique(keys[there], return_inverse=True)
-    label, unit = label[there], unit[there]
-    total = numpy.bincount(value * n_labels + label, minlength=len(keys) * n_labels)
-    place = (unit * len(keys) + value) * n_labels + label
-    places, n_times = numpy.unique(place, return_counts=True)
-    places, label = numpy.divmod(places, n_labels)
-    unit, value = numpy.divmod(places, max(len(keys), 1))
-    return Counts(
-        keys=keys,
-        total=total.reshape(-1, n_labels).astype("int32"),
-        starts=numpy.searchsorted(unit, numpy.arange(n_units + 1)).astype("int32"),
-        value=value.astype("int32"),
-        label=label.astype("int32"),
-        n_times=n_times.astype("int32"),
-    )
+def count_rows(columns: Sequence[Array1d], n_times: Ints1d) -> Counted:
+    """Count equal rows of a table.
+
+    columns (Sequence[Array1d]): Its columns. Shapes: (N,)
+    n_times (Ints1d): How often each row counts. In int32. Shape: (N,)
+    RETURNS (Counted): The rows that are there, in ascending order, as columns; and how often.
+    """
+    place = numpy.zeros(len(n_times), dtype="int64")
+    for column in columns:
+        own, number = numpy.unique(column, return_inverse=True)
+        place = place * len(own) + number
+    order = numpy.argsort(place)
+    first = numpy.flatnonzero(numpy.diff(place[order], prepend=-1))
+    sums = numpy.add.reduceat(n_times[order], first) if len(first) else n_times
+    return [column[order[first]] for column in columns], sums

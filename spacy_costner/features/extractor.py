@@ -86,14 +86,35 @@ class Features(Shim):
             does not use what it has from them.
         RETURNS (FeatureBatch): Their features.
         """
+        return self.gather(self.find_values(docs, is_train=is_train))
+
+    def find_values(self, docs: Sequence[Doc], *, is_train: bool = False) -> FeatureBatch:
+        """Find the values of tokens, from which `gather` makes features: see `find`.
+
+        RETURNS (FeatureBatch): The number of the value in each column, -1 for none, in place of
+            features. Shape of `rows`: (N, C)
+        """
         look = self._look
         tokens = read_tokens(docs, look.attributes, look.gazetteers, in_training=is_train)
         vocab = docs[0].vocab if docs else None
-        values = look.values(tokens, vocab)
-        rows = sparse.gather_window(
-            values, tokens.lengths, look.slot_columns, look.slot_offsets, look.first_rows
-        )
-        return FeatureBatch(rows, tokens.lengths, look.occurrences(tokens, vocab), tokens.text_ids)
+        values, groups = look.values(tokens, vocab), look.occurrences(tokens, vocab)
+        return FeatureBatch(values, tokens.lengths, groups, tokens.text_ids)
+
+    def gather(self, values: FeatureBatch) -> FeatureBatch:
+        """The features of tokens, from the values in their windows: see `find_values`."""
+        look = self._look
+        slots = (look.slot_columns, look.slot_offsets, look.first_rows)
+        return values._replace(rows=sparse.gather_window(values.rows, values.lengths, *slots))
+
+    @property
+    def n_slots(self) -> int:
+        """S, the number of slots."""
+        return len(self._look.slot_offsets)
+
+    @property
+    def reach(self) -> int:
+        """The number of tokens to either side that features of a token come from."""
+        return int(numpy.abs(self._look.slot_offsets).max(initial=0))
 
     def add_labels(
         self, seen: FeatureBatch, probabilities: Floats2d, labels: Sequence[str]
@@ -101,9 +122,25 @@ class Features(Shim):
         """Add the features of the labels that a first pass predicts.
 
         seen (FeatureBatch): What `find` returned.
-        probabilities (Floats2d): Of O and each label at each token. Shape: (N, L + 1)
-        labels (Sequence[str]): The labels. One that the vocabulary lacks adds no features.
+        probabilities (Floats2d), labels (Sequence[str]): See `label_values`.
         RETURNS (FeatureBatch): All features.
+        """
+        look, rows = self._look, seen.rows.copy()
+        values = self.label_values(seen, probabilities, labels)
+        which = look.is_of_labels
+        slots = (look.slot_columns[which], look.slot_offsets[which], look.first_rows[which])
+        rows[:, which] = sparse.gather_window(values, seen.lengths, *slots)
+        return seen._replace(rows=rows)
+
+    def label_values(
+        self, seen: FeatureBatch, probabilities: Floats2d, labels: Sequence[str]
+    ) -> Ints2d:
+        """The values of the labels that a first pass predicts, in their columns.
+
+        seen (FeatureBatch): What `find` returned.
+        probabilities (Floats2d): Of O and each label at each token. Shape: (N, L + 1)
+        labels (Sequence[str]): The labels. One that the vocabulary lacks has no values.
+        RETURNS (Ints2d): -1 in other columns. Shape: (N, C)
         """
         look = self._look
         names = ["O", *labels]
@@ -112,10 +149,7 @@ class Features(Shim):
         for i, name in enumerate(known):
             if name in names:
                 of_known[:, i] = probabilities[:, names.index(name)]
-        which, found = look.labels_elsewhere(of_known, seen.groups, seen.lengths)
-        rows = seen.rows.copy()
-        rows[:, which] = found
-        return seen._replace(rows=rows)
+        return look.labels_elsewhere(of_known, seen.groups)
 
     def names(self, strings: Optional[StringStore] = None) -> List[str]:
         """The names of the features, such as "LOWER[-1]=of".

@@ -1,7 +1,7 @@
 """Lookup of features in a vocabulary, with array operations."""
 
 from threading import Lock
-from typing import Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Dict, Iterable, List, Optional, Sequence
 
 import numpy
 from spacy.strings import get_string_id
@@ -184,25 +184,24 @@ class Lookup:
         keys = [tokens.keys[column.of] for column in columns]
         return [number_occurrences(key, takes_part & (key != 0), tokens.lengths) for key in keys]
 
-    def labels_elsewhere(
-        self, probabilities: Floats2d, groups: Sequence[Ints1d], lengths: Ints1d
-    ) -> Tuple[Array1d, Ints2d]:
-        """The slots of the labels of other occurrences, and their rows.
+    def labels_elsewhere(self, probabilities: Floats2d, groups: Sequence[Ints1d]) -> Ints2d:
+        """The values of the labels of other occurrences.
 
         probabilities (Floats2d): Of O and each label at each token. Shape: (N, L + 1)
         groups (Sequence[Ints1d]): What `occurrences` returned.
-        lengths (Ints1d): Tokens of each doc. Shape: (B,)
-        RETURNS (Tuple[Array1d, Ints2d]): True for these slots, and the features in them, -1 for
-            none. Shapes: (S,), (N, number of these slots)
+        RETURNS (Ints2d): -1 in other columns. Shape: (N, C)
         """
         values = numpy.full((len(probabilities), self.width), -1, dtype="int32")
         columns = [column for column in self.columns if column.form == Form.DOCUMENT]
         for column, group in zip(columns, groups):
             values[:, self.places[column.name]] = find_labels_elsewhere(probabilities, group)
-        first = min(self.places[column.name].start for column in columns)
-        which = self.slot_columns >= first
-        slots = (self.slot_columns[which], self.slot_offsets[which], self.first_rows[which])
-        return which, sparse.gather_window(values, lengths, *slots)
+        return values
+
+    @property
+    def is_of_labels(self) -> Array1d:
+        """True for the slots of the labels of other occurrences, which are the last. Shape: (S,)"""
+        starts = [self.places[c.name].start for c in self.columns if c.form == Form.DOCUMENT]
+        return self.slot_columns >= min(starts, default=self.width)
 
     def _no_words(self) -> SeenWords:
         return SeenWords(len(self.of_words) + 2)

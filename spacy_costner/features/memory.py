@@ -13,6 +13,10 @@ BORDERS = (0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98)
 """Between the 8 bins of shares. A share in the lowest is no feature."""
 
 RANGES = [f"{low:g}-{high:g}" for low, high in zip((0, *BORDERS), (*BORDERS, 1))]
+OFTEN = 16
+"""Docs with the same text, above which what their units add is remembered: there may be many
+such docs, each in many units."""
+
 N_TIMES = ("1", "2-3", "4+")
 """The bins of the number of times that a value was there."""
 
@@ -67,6 +71,8 @@ class LabelMemory:
         self.text_ids, self.units = text_ids, units
         self._numbers = {name: number_keys(found.keys) for name, found in counts.items()}
         self._features = {name: self._of_values(found) for name, found in counts.items()}
+        self._places = {name: _places(found) for name, found in counts.items()}
+        self._of_often: Dict[Tuple[str, int, int], Ints1d] = {}
 
     def __reduce__(self) -> Tuple[type, Tuple[Any, ...]]:
         return LabelMemory, (self.labels, self.counts, self.text_ids, self.units)
@@ -96,30 +102,49 @@ class LabelMemory:
         places = numpy.repeat(numpy.arange(len(tokens.lengths)), tokens.lengths) * len(counts.keys)
         places, which = numpy.unique(places[known] + values[known], return_inverse=True)
         elsewhere = counts.total[places % max(len(counts.keys), 1)]
-        self._subtract(elsewhere, places, counts, tokens.text_ids)
+        self._subtract(attribute, elsewhere, places, tokens.text_ids)
         found[known] = features_of(elsewhere, features.shape[1])[which]
         return found
 
-    def _subtract(self, counts: Ints2d, places: Ints1d, of: Counts, text_ids: Array1d) -> None:
+    def _subtract(self, attribute: str, counts: Ints2d, places: Ints1d, text_ids: Array1d) -> None:
         """Subtract what the units of docs add to counts.
 
+        attribute (str): The attribute.
         counts (Ints2d): What is changed: the counts of each value in each doc. Shape: (M, L)
-        places (Ints1d): V times the doc + the value, ascending. Shape: (M,)
-        of (Counts): The counts.
+        places (Ints1d): V times the doc + the value. Shape: (M,)
         text_ids (Array1d): The hashes of the docs. Shape: (B,)
         """
-        first = numpy.searchsorted(self.text_ids, text_ids, side="left")
-        after = numpy.searchsorted(self.text_ids, text_ids, side="right")
-        doc, index = ranges(first, after)
-        n_units = max(len(of.starts) - 1, 1)
-        doc, unit = numpy.divmod(numpy.unique(doc * n_units + self.units[index]), n_units)
-        pair, index = ranges(of.starts[unit], of.starts[unit + 1])
-        wanted = doc[pair] * len(of.keys) + of.value[index]
-        at = numpy.searchsorted(places, wanted)
-        is_there = at < len(places)
-        is_there[is_there] = places[at[is_there]] == wanted[is_there]
-        at, index = at[is_there], index[is_there]
-        numpy.subtract.at(counts, (at, of.label[index]), of.n_times[index])
+        doc, value = numpy.divmod(places, max(len(self.counts[attribute].keys), 1))
+        known, ids = self.text_ids, text_ids[doc]
+        n_docs = numpy.searchsorted(known, ids, side="right") - numpy.searchsorted(known, ids)
+        often = n_docs > OFTEN
+        counts[~often] -= self._of_units(attribute, ids[~often], value[~often])
+        for i in numpy.flatnonzero(often).tolist():
+            key = (attribute, int(ids[i]), int(value[i]))
+            if key not in self._of_often:
+                some = slice(i, i + 1)
+                self._of_often[key] = self._of_units(attribute, ids[some], value[some])[0]
+            counts[i] -= self._of_often[key]
+
+    def _of_units(self, attribute: str, text_ids: Array1d, values: Ints1d) -> Ints2d:
+        """The counts of values in all units with docs of these texts.
+
+        text_ids (Array1d), values (Ints1d): A text and a value each. Shapes: (M,)
+        RETURNS (Ints2d): Shape: (M, L)
+        """
+        of, known = self.counts[attribute], self.text_ids
+        which, index = ranges(
+            numpy.searchsorted(known, text_ids), numpy.searchsorted(known, text_ids, side="right")
+        )
+        n_units, n_values = max(len(of.starts) - 1, 1), len(of.keys)
+        which, unit = numpy.divmod(numpy.unique(which * n_units + self.units[index]), n_units)
+        places, wanted = self._places[attribute], unit * n_values + values[which]
+        part, index = ranges(
+            numpy.searchsorted(places, wanted), numpy.searchsorted(places, wanted, side="right")
+        )
+        counts = numpy.zeros((len(values), len(self.labels)), dtype="int32")
+        numpy.add.at(counts, (which[part], of.label[index]), of.n_times[index])
+        return counts
 
     def __len__(self) -> int:
         """The number of features of an attribute."""
@@ -210,6 +235,12 @@ def ranges(begin: Ints1d, end: Ints1d) -> Tuple[Ints1d, Ints1d]:
     sizes = (end - begin).astype("int64")
     which = numpy.repeat(numpy.arange(len(sizes)), sizes)
     return which, numpy.arange(len(which)) + (begin - numpy.cumsum(sizes) + sizes)[which]
+
+
+def _places(of: Counts) -> Array1d:
+    """V times the unit + the value of each count, ascending. In int64. Shape: (E,)"""
+    units = numpy.repeat(numpy.arange(len(of.starts) - 1), numpy.diff(of.starts))
+    return units * len(of.keys) + of.value
 
 
 def number_keys(keys: Array1d) -> sparse.IdMap:

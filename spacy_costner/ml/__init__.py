@@ -3,7 +3,14 @@
 from .dense import build_linear_chain_crf
 from .first_pass import IN_SEVERAL, FirstPass
 from .hybrid import build_hybrid_crf
-from .sparse import build_sparse_crf, find_features, first_pass_of, linear_part, score_seen
+from .sparse import (
+    build_sparse_crf,
+    find_features,
+    find_values,
+    first_pass_of,
+    linear_part,
+    score_seen,
+)
 from .weights import SparseWeights
 
 __all__ = [
@@ -14,6 +21,7 @@ __all__ = [
     "build_linear_chain_crf",
     "build_sparse_crf",
     "find_features",
+    "find_values",
     "first_pass_of",
     "linear_part",
     "score_seen",

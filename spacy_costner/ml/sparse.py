@@ -201,6 +201,19 @@ def find_features(
     return features.add_labels(seen, first_pass.predict(seen, docs), first_pass.tags.labels)
 
 
+def find_values(
+    model: Model[List[Doc], Potentials], docs: Sequence[Doc], *, is_train: bool = False
+) -> FeatureBatch:
+    """What `Features.gather` makes features of: see `find_features` and `Features.find_values`."""
+    features, _ = linear_part(model)
+    values, first_pass = features.find_values(docs, is_train=is_train), first_pass_of(model)
+    if first_pass is None or not first_pass.is_ready:
+        return values
+    seen = features.gather(values)
+    labels = features.label_values(seen, first_pass.predict(seen, docs), first_pass.tags.labels)
+    return values._replace(rows=numpy.maximum(values.rows, labels))
+
+
 def resize_sparse_crf(model: Model[List[Doc], Potentials], nO: int) -> Model[List[Doc], Potentials]:
     """Add tags after the existing ones, whose scores don't change.
 

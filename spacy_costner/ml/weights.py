@@ -253,7 +253,9 @@ class SparseWeights(Shim):
         mean = (self.step - table.last).astype("float32")[:, None] * table.weights
         mean += table.totals
         mean *= numpy.float32(share / n_steps)
-        return mean + numpy.float32(1 - share) * self._average if self._period_begin else mean
+        if self._period_begin:
+            mean += numpy.float32(1 - share) * self._average
+        return mean
 
     def _end_period(self) -> None:
         """Bring the average up to date."""

@@ -1,18 +1,21 @@
 """Train the first of two passes of a linear CRF: see `FirstPass`."""
 
 import random
-from typing import TYPE_CHECKING, Callable, Dict, Iterable, Iterator, List, Sequence
+from typing import TYPE_CHECKING, Callable, Dict, Iterable, Iterator, List, Sequence, Tuple
 
 from spacy.training import Example
 from thinc.api import Optimizer
 
+from ..features import FeatureBatch
 from ..losses import sequential
 from ..ml import IN_SEVERAL, SparseWeights, first_pass_of, linear_part
 from ..progress import progress
-from .online import Batch
+from .targets import Targets
 
 if TYPE_CHECKING:
     from .component import CostSensitiveNER
+
+Batch = Tuple[FeatureBatch, Targets]
 
 N_FOLDS = 2
 N_WORDS = 500

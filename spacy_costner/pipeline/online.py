@@ -15,8 +15,21 @@ from .targets import Targets
 if TYPE_CHECKING:
     from .component import CostSensitiveNER
 
-Batch = Tuple[FeatureBatch, Targets]
-"""The features and the targets of a batch."""
+
+class Batch(NamedTuple):
+    """A batch that is read when it is used.
+
+    n_sequences (int): Its number of sequences.
+    read (Callable): Returns its features and its targets.
+    """
+
+    n_sequences: int
+    read: Callable[[], Tuple[FeatureBatch, Targets]]
+
+    @classmethod
+    def of(cls, seen: FeatureBatch, targets: Targets) -> "Batch":
+        """A batch that is read already."""
+        return cls(len(targets.lengths), lambda: (seen, targets))
 
 
 INTERRUPTED = "interrupted"
@@ -75,7 +88,9 @@ def read_batches(ner: "CostSensitiveNER", batches: Iterable[List[Example]]) -> L
         (batch, find_features(ner.model, [eg.predicted for eg in batch], is_train=True))
         for batch in batches
     ]
-    return [(found, ner.targets(batch, found.rows)) for batch, found in seen if len(found.rows)]
+    return [
+        Batch.of(found, ner.targets(batch, found.rows)) for batch, found in seen if len(found.rows)
+    ]
 
 
 def train(
@@ -104,7 +119,7 @@ def train(
     if not (max_epochs or max_steps):
         raise ValueError("fit: max_epochs, max_steps: expected one of them above 0, both are 0")
     value, n_epochs, n_steps, reason = float("nan"), 0, 0, "trained"
-    n_sequences = sum(len(targets.lengths) for _, targets in batches)
+    n_sequences = sum(batch.n_sequences for batch in batches)
     share = ner.cfg["n_examples"] / max(n_sequences, 1)
     ends = [limit for limit in (max_steps, max_epochs * len(batches)) if limit]
     bar = progress(desc=desc, unit="step", total=min(ends, default=0))
@@ -112,10 +127,10 @@ def train(
         while batches and (not max_epochs or n_epochs < max_epochs):
             random.shuffle(batches)
             total, n_annotated = 0.0, 0
-            for seen, targets in batches:
+            for batch in batches:
                 if max_steps and n_steps == max_steps:
                     return Trained(value, n_epochs, n_steps, "steps used up")
-                batch_value, n_tokens = step(ner, seen, targets, optimizer, share)
+                batch_value, n_tokens = step(ner, *batch.read(), optimizer, share)
                 total += batch_value
                 n_annotated += n_tokens
                 n_steps += 1

@@ -3,6 +3,8 @@
 The features of a piece are those of its tokens in the whole doc. For the chain it is a sequence.
 """
 
+from functools import partial
+from pathlib import Path
 from typing import (
     TYPE_CHECKING,
     Callable,
@@ -17,18 +19,18 @@ from typing import (
 
 import numpy
 from spacy.attrs import ORTH, SENT_START
+from spacy.tokens import Doc
 from spacy.training import Example
 from spacy.util import minibatch
-from thinc.types import Array1d, Array2d
+from thinc.types import Array1d
 
-from .. import chain
-from ..features import FeatureBatch
+from ..ml import find_values
 from ..progress import progress
 from ..tags import Tags
 from ..types import Gold
 from .online import Batch, read_batches
-from .soft_targets import is_taught, read_soft_targets
-from .targets import Targets
+from .soft_targets import is_taught
+from .stored_tokens import StoredTokens
 
 if TYPE_CHECKING:
     from .component import CostSensitiveNER
@@ -39,76 +41,117 @@ MOST_WORDS = 256
 N_DOCS = 256
 """Number of docs that are read together."""
 
-OF_TOKENS = ("tags", "allowed", "token_weights", "features")
-"""The fields of `Gold` that have a row for each token. `cost` is not set yet."""
+SOFT = "soft targets, as `costner distill --soft` writes them"
 
 
 class Piece:
     """A doc or a part of it, as batchers take it.
 
-    predicted, reference (Doc): The whole docs, for batchers with a `get_length`.
-    seen (FeatureBatch), targets (Targets): Of this part, as a batch of one sequence.
+    store (StoredTokens): Where its features and targets are.
+    number (int): Its number there.
     """
 
-    def __init__(self, example: Example, seen: FeatureBatch, targets: Targets) -> None:
-        self.predicted = example.predicted
-        self.reference = example.reference
-        self.seen = seen
-        self.targets = targets
+    __slots__ = ("_example", "_n_tokens", "number", "store")
+
+    def __init__(
+        self, store: StoredTokens, number: int, n_tokens: int, example: Optional[Example]
+    ) -> None:
+        self.store, self.number = store, number
+        self._n_tokens, self._example = n_tokens, example
 
     def __len__(self) -> int:
         """The number of its tokens."""
-        return len(self.seen.rows)
+        return self._n_tokens
+
+    @property
+    def example(self) -> Example:
+        """The example that it is a piece of.
+
+        RAISES (ValueError): If docs are not kept.
+        """
+        if self._example is None:
+            raise ValueError(
+                "fit: --cache: expected a training.batcher that needs the lengths of docs only, as "
+                "docs are not kept, got one that looks at docs"
+            )
+        return self._example
+
+    @property
+    def predicted(self) -> Doc:
+        """The whole predicted doc, for batchers with a `get_length`."""
+        return self.example.predicted
+
+    @property
+    def reference(self) -> Doc:
+        """The whole reference doc."""
+        return self.example.reference
 
 
 def batch_pieces(
     ner: "CostSensitiveNER",
-    examples: Sequence[Example],
+    examples: Iterable[Example],
     batcher: Callable[[Iterable], Iterable[List]],
     shuffle: Callable[[List], None],
+    cache: Optional[Path] = None,
 ) -> List[Batch]:
     """Cut long docs into pieces and make batches of them. Docs stay whole if there may be incorrect
     spans in them.
 
     ner (CostSensitiveNER): An initialized component with a linear model.
-    examples (Sequence[Example]): The examples.
+    examples (Iterable[Example]): The examples.
     batcher (Callable): Makes batches of things that have a length.
     shuffle (Callable): Shuffles a list in place.
+    cache (Optional[Path]): See `read_pieces`.
     RETURNS (List[Batch]): The batches, as those of `read_batches`.
     """
     if ner.objective.incorrect_spans_key is not None:
         docs = list(examples)
         shuffle(docs)
         return read_batches(ner, batcher(docs))
-    pieces = list(read_pieces(ner, examples, MOST_WORDS))
+    pieces = read_pieces(ner, examples, MOST_WORDS, cache)
     shuffle(pieces)
-    return [join(batch, ner.chain_tags) for batch in batcher(pieces)]
+    return [join(batch, keeps_docs=cache is None) for batch in batcher(pieces)]
 
 
 def read_pieces(
-    ner: "CostSensitiveNER", examples: Sequence[Example], most_words: int
-) -> Iterator[Piece]:
+    ner: "CostSensitiveNER",
+    examples: Iterable[Example],
+    most_words: int,
+    cache: Optional[Path] = None,
+) -> List[Piece]:
     """Read docs, and cut those with more words than that: at the beginnings of sentences or, if
     the doc has none, of any tokens, and never within an entity. Docs with soft targets stay whole.
 
     ner (CostSensitiveNER): An initialized component with a linear model.
-    examples (Sequence[Example]): The examples.
+    examples (Iterable[Example]): The examples.
     most_words (int): The most tokens of a piece, if there is a place to cut.
-    YIELDS (Piece): The pieces of docs with tokens, in order.
+    cache (Optional[Path]): A folder for the features and targets of tokens. Docs are not kept then.
+        None: in memory.
+    RETURNS (List[Piece]): The pieces of docs with tokens, in order.
+    RAISES (ValueError): If there is a cache, and a doc has soft targets.
     """
+    store, pieces = StoredTokens(ner, cache), []
     seen_docs = progress(examples, desc="features", unit="doc")
     for batch in minibatch((eg for eg in seen_docs if len(eg.predicted)), N_DOCS):
-        ((seen, targets),) = read_batches(ner, [batch])
-        separable = _separable(targets.gold, ner.chain_tags)
-        end = 0
+        if cache is not None and any(map(is_taught, batch)):
+            raise ValueError(f"fit: --cache: expected docs without soft targets, got {SOFT}")
+        values = find_values(ner.model, [eg.predicted for eg in batch], is_train=True)
+        targets, end = ner.targets(batch), 0
+        separable, weights = _separable(targets.gold, ner.chain_tags), targets.gold.weights
         for i, eg in enumerate(batch):
             begin, end = end, end + len(eg.predicted)
             places = separable[begin:end] & (not is_taught(eg))
             if end - begin > most_words:
                 starts = sentence_starts(eg)
                 places = places & starts if starts.any() else places
+            doc = slice(store.n_tokens + begin, store.n_tokens + end)
+            weight = None if weights is None else weights[i]
             for first, last in _cut(numpy.flatnonzero(places), end - begin, most_words):
-                yield Piece(eg, *_part(seen, targets, i, slice(begin + first, begin + last)))
+                number = store.add_piece(doc.start + first, doc.start + last, doc, weight)
+                pieces.append(Piece(store, number, last - first, None if cache else eg))
+        store.add(values.rows, targets)
+    store.finish()
+    return pieces
 
 
 def sentence_starts(example: Example) -> Array1d:
@@ -143,66 +186,14 @@ def _cut(places: Array1d, n_tokens: int, most_words: int) -> Iterator[Tuple[int,
     yield begin, n_tokens
 
 
-def _part(
-    seen: FeatureBatch, targets: Targets, i: int, tokens: slice
-) -> Tuple[FeatureBatch, Targets]:
-    """The tokens of a doc, as a batch of one sequence."""
-    gold, possible = targets.gold, targets.constraints.emissions
-    lengths = numpy.asarray([tokens.stop - tokens.start], dtype="int32")
-    of_tokens = {
-        name: getattr(gold, name)[tokens] for name in OF_TOKENS if getattr(gold, name) is not None
-    }
-    weights = None if gold.weights is None else gold.weights[i : i + 1]
-    constraints = targets.constraints._replace(
-        emissions=None if possible is None else possible[tokens]
-    )
-    part = targets._replace(
-        gold=gold._replace(weights=weights, **of_tokens),
-        constraints=constraints,
-        lengths=lengths,
-        soft=None,
-    )
-    return FeatureBatch(seen.rows[tokens], lengths), part
-
-
-def join(pieces: Sequence[Piece], tags: Tags) -> Batch:
-    """Join pieces into a batch.
+def join(pieces: Sequence[Piece], *, keeps_docs: bool = True) -> Batch:
+    """Join pieces into a batch. It is read when it is used; once, if there are soft targets.
 
     pieces (Sequence[Piece]): The pieces, at least one.
-    tags (Tags): The tags of the chain.
+    keeps_docs (bool): Whether they know their docs.
     RETURNS (Batch): As those of `read_batches`.
     """
-    n_tags = len(tags)
-    parts = [piece.targets for piece in pieces]
-    first = parts[0].gold
-    fields = {
-        name: numpy.concatenate([getattr(part.gold, name) for part in parts])
-        for name in ("tags", "token_weights", "features")
-        if getattr(first, name) is not None
-    }
-    if any(part.gold.weights is not None for part in parts):
-        own = [numpy.ones(1) if p.gold.weights is None else p.gold.weights for p in parts]
-        fields["weights"] = numpy.concatenate(own)
-    if any(part.gold.allowed is not None for part in parts):
-        masks = [chain.to_mask(part.gold.paths, n_tags) for part in parts]
-        fields["allowed"] = numpy.concatenate(masks)
-    lengths = numpy.concatenate([part.lengths for part in parts])
-    rows = numpy.concatenate([piece.seen.rows for piece in pieces])
-    constraints = parts[0].constraints._replace(emissions=_possible(parts, n_tags))
-    soft = read_soft_targets(pieces, tags, constraints, lengths, fields.get("weights"))
-    targets = parts[0]._replace(
-        gold=first._replace(**fields), constraints=constraints, lengths=lengths, soft=soft
-    )
-    return FeatureBatch(rows, lengths), targets
-
-
-def _possible(parts: Sequence[Targets], n_tags: int) -> Optional[Array2d]:
-    """The tags that are possible at each token; None if all are. Shape: (N, K)"""
-    masks = [part.constraints.emissions for part in parts]
-    if all(mask is None for mask in masks):
-        return None
-    every = [
-        numpy.ones((len(part.gold.tags), n_tags), dtype=bool) if mask is None else mask
-        for part, mask in zip(parts, masks)
-    ]
-    return cast(Array2d, numpy.concatenate(every))
+    store, numbers = pieces[0].store, numpy.asarray([piece.number for piece in pieces])
+    if keeps_docs and any(is_taught(piece) for piece in pieces):
+        return Batch.of(*store.read(numbers, pieces))
+    return Batch(len(numbers), partial(store.read, numbers))

@@ -116,8 +116,10 @@ def labels_of(doc: Doc) -> Set[str]:
 
 def is_taught(pair: DocPair) -> bool:
     """Whether an example has soft targets, of the tokens that its predicted doc has."""
+    if KEY not in pair.reference.user_data:
+        return False
     mine, its = (doc.to_array([ORTH]) for doc in (pair.predicted, pair.reference))
-    return KEY in pair.reference.user_data and bool(numpy.array_equal(mine, its))
+    return bool(numpy.array_equal(mine, its))
 
 
 def read_soft_targets(

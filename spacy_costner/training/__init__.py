@@ -5,10 +5,11 @@ Online training makes the updates of `spacy train`.
 """
 
 import random
+import warnings
 from contextlib import nullcontext, suppress
 from copy import deepcopy
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Union
+from typing import Any, Callable, ContextManager, Dict, List, Mapping, NamedTuple, Optional, Union
 
 import numpy
 from spacy.language import Language
@@ -25,6 +26,7 @@ from .conjugate import solve
 from .convergence import Minimum
 from .examples import AllExamples
 from .lbfgs import minimise, scipy_minimize
+from .memory import available_memory, batch_memory, check_cache
 from .objective import TotalLoss
 from .preparation import NO_DEV, Preparation, annotate, component_to_fit, has_dev, prepare, save
 from .zscore import ZScoreEquations
@@ -91,6 +93,7 @@ def fit(
     tolerance: float = 1e-5,
     n_sampled: Optional[int] = None,
     on_step: OnStep = ignore,
+    on_memory: Callable[[int], object] = lambda n_bytes: None,
 ) -> Fitted:
     """Train the linear model of a config on all examples at once, and save the pipeline.
 
@@ -103,6 +106,8 @@ def fit(
     c2 (float): Weight of the sum of the squared weights, as CRFsuite's.
     max_iter (Optional[int]), tolerance (float), on_step (Callable): See `minimise` and `solve`.
     n_sampled (Optional[int]): For the Z-score: see `ZScoreEquations`.
+    on_memory (Callable): Called with about the most bytes that training needs besides the docs,
+        before it begins. If there are fewer, there is a warning.
     RETURNS (Fitted): The saved pipeline and the result.
     RAISES (ValueError): If the config's component or loss can't be fitted, or not so.
     RAISES (ImportError): If SciPy is missing, and needed.
@@ -113,7 +118,10 @@ def fit(
         check_options(ner, c2=c2, n_sampled=n_sampled)
 
     ready = prepare(config, output_path, check)
-    ner, examples = ready.ner, ready.examples
+    ner, examples = ready.ner, list(ready.examples)
+    needed = batch_memory(ner, sum(len(eg.predicted) for eg in examples))
+    on_memory(needed)
+    warn_of_memory(needed)
     limits: Dict[str, Any] = {"max_iter": max_iter, "tolerance": tolerance, "on_step": on_step}
     everything: AllExamples
     if is_solvable(ner):
@@ -136,6 +144,7 @@ def fit_online(
     n_seeds: int = 1,
     on_epoch: OnStep = ignore,
     needs_dev: bool = True,
+    cache: Optional[Path] = None,
 ) -> Fitted:
     """Train the linear model of a config by the updates of `spacy train`, and save the pipeline.
 
@@ -150,11 +159,27 @@ def fit_online(
     on_epoch (Callable): See `train`.
     needs_dev (bool): Whether the config has to have a development corpus. Without one there are
         no scores.
+    cache (Optional[Path]): A folder for files of features and targets, in place of memory. Docs are
+        read twice and not kept, and the pipeline is saved after each epoch.
     RETURNS (Fitted): Where it is and what it came to.
-    RAISES (ValueError): If the config's component can't be fitted, or it has no end.
+    RAISES (ValueError): If the config's component can't be fitted, or not with a cache, or it has
+        no end.
     """
-    ready = prepare(config, output_path, lambda nlp, ner: check_end(nlp), needs_dev=needs_dev)
-    trained = train_online(ready, n_seeds=n_seeds, on_epoch=on_epoch)
+
+    def check(nlp: Language, ner: CostSensitiveNER) -> None:
+        check_end(nlp)
+        if cache is not None:
+            check_cache(nlp, ner)
+            cache.mkdir(parents=True, exist_ok=True)
+
+    def after_epoch(step: Step) -> None:
+        if cache is not None:
+            with averaged(ready):
+                save(ready, {}, step.value, output_path)
+        on_epoch(step)
+
+    ready = prepare(config, output_path, check, needs_dev=needs_dev, in_memory=cache is None)
+    trained = train_online(ready, n_seeds=n_seeds, on_epoch=after_epoch, cache=cache)
     return finish(ready, trained, output_path)
 
 
@@ -176,32 +201,56 @@ def finish(ready: Preparation, outcome: Union[Minimum, Trained], output_path: Pa
     return Fitted(path, outcome, n_weights, scores, ready, dev)
 
 
-def train_online(ready: Preparation, *, n_seeds: int = 1, on_epoch: OnStep = ignore) -> Trained:
+def averaged(ready: Preparation) -> ContextManager[None]:
+    """Use the averages of the weights, if the optimizer keeps them."""
+    averages = ready.training["optimizer"].averages
+    return ready.nlp.use_params(averages) if averages else nullcontext()
+
+
+def train_online(
+    ready: Preparation,
+    *,
+    n_seeds: int = 1,
+    on_epoch: OnStep = ignore,
+    cache: Optional[Path] = None,
+) -> Trained:
     """Train the linear model of a pipeline: see `fit_online`.
 
     ready (Preparation): The pipeline. Its weights are set.
-    n_seeds (int), on_epoch (Callable): See `fit_online`.
+    n_seeds (int), on_epoch (Callable), cache (Optional[Path]): See `fit_online`.
     RETURNS (Trained): The last training.
     """
-    nlp, ner, training = ready.nlp, ready.ner, ready.training
-    batches = batch_pieces(ner, ready.examples, training["batcher"], random.shuffle)
+    ner, training = ready.ner, ready.training
+    batches = batch_pieces(ner, ready.examples, training["batcher"], random.shuffle, cache)
     optimizer = training["optimizer"]
     limits = {name: training[name] for name in ("max_epochs", "max_steps")}
     weights, cfg = linear_part(ner.model)[1], deepcopy(ner.cfg)
-    start = weights.rows.copy()
-    total, n_trained = numpy.zeros_like(start, dtype="float64"), 0
-    while n_trained < n_seeds:
-        weights.restart(start)
+    dtype = "float64" if n_seeds > 1 else "float32"
+    starts, n_trained = [weights.rows] * n_seeds, 0
+    total: Any = 0
+    while starts:
+        weights.restart(starts.pop())
         ner.cfg.update(deepcopy(cfg))
         desc = f"train {n_trained + 1}/{n_seeds}" if n_seeds > 1 else "train"
         trained = train(ner, batches, optimizer, **limits, on_epoch=on_epoch, desc=desc)
-        with nlp.use_params(optimizer.averages) if optimizer.averages else nullcontext():
-            total += weights.rows
+        with averaged(ready):
+            total = total + weights.rows.astype(dtype)
         n_trained += 1
         if trained.reason == INTERRUPTED:
             break
     weights.restart((total / n_trained).astype("float32"))
     return trained
+
+
+def warn_of_memory(needed: int) -> None:
+    """Warn if so many bytes are more than there are."""
+    available = available_memory()
+    if available is not None and needed > available:
+        warnings.warn(
+            f"fit: expected {needed / 1e9:.1f} GB of memory to train on all examples at once, got "
+            f"{available / 1e9:.1f} GB: --online needs less, and --online --cache least",
+            stacklevel=2,
+        )
 
 
 def is_solvable(ner: CostSensitiveNER) -> bool:

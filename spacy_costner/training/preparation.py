@@ -2,7 +2,18 @@
 
 from math import isfinite
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Union
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Union,
+)
 
 from spacy.language import Language
 from spacy.schemas import ConfigSchemaTraining
@@ -10,9 +21,11 @@ from spacy.training import Example
 from spacy.training.initialize import get_sourced_components
 from spacy.training.loop import create_before_to_disk_callback, update_meta
 from spacy.util import (
+    _pipe,
     dot_to_object,
     fix_random_seed,
     load_model_from_config,
+    minibatch,
     registry,
     resolve_dot_names,
 )
@@ -35,6 +48,8 @@ START = (
     "expected null without a development corpus, whose docs are held out of the training corpus: "
     "the model to start from may have seen them"
 )
+N_DOCS = 256
+"""Number of docs that are annotated together, if the corpus isn't in memory."""
 
 Corpus = Callable[[Language], Iterable[Example]]
 
@@ -45,14 +60,15 @@ class Preparation(NamedTuple):
     nlp (Language): The pipeline, initialized.
     training (Dict[str, Any]): The block [training] of its config, resolved.
     ner (CostSensitiveNER): The component to fit.
-    examples (List[Example]): The training corpus.
+    examples (Iterable[Example]): The training corpus. If it isn't in memory, it is read when it is
+        gone through, once.
     dev_corpus (Corpus): Reads the dev corpus.
     """
 
     nlp: Language
     training: Dict[str, Any]
     ner: CostSensitiveNER
-    examples: List[Example]
+    examples: Iterable[Example]
     dev_corpus: Corpus
 
 
@@ -62,10 +78,12 @@ def prepare(
     check: Callable[[Language, CostSensitiveNER], None],
     corpus: Optional[Corpus] = None,
     vocab: Union[Vocab, bool] = True,
+    *,
     needs_dev: bool = True,
+    in_memory: bool = True,
 ) -> Preparation:
-    """Prepare a pipeline for fitting. The training corpus is read once, for initialization
-    and for training, which spaCy's `init_nlp` doesn't do; that takes longest.
+    """Prepare a pipeline for fitting. A training corpus that is kept in memory is read once, for
+    initialization and for training, which spaCy's `init_nlp` doesn't do; that takes longest.
 
     config (Config): A config for `spacy train`.
     output_path (Optional[Path]): Where the pipeline will go, as "model-last"; None if it won't be
@@ -76,6 +94,7 @@ def prepare(
         corpus isn't used then: there is none.
     vocab (Union[Vocab, bool]): That of the pipeline; True for a new one.
     needs_dev (bool): Whether the config has to have a development corpus.
+    in_memory (bool): Whether to keep the training corpus in memory.
     RETURNS (Preparation): The pipeline and what belongs to it.
     RAISES (ValueError): If another component than ours would have to be trained, there is a
         setting that nothing reads, or the output can't go there.
@@ -103,7 +122,9 @@ def prepare(
         train_corpus, dev_corpus = [*resolve_dot_names(resolved, names), lambda nlp: ()][:2]
     else:
         train_corpus, dev_corpus = corpus, lambda nlp: ()
-    examples = list(progress(train_corpus(nlp), desc="read", unit="doc"))
+    examples: List[Example] = []
+    if in_memory:
+        examples = list(progress(train_corpus(nlp), desc="read", unit="doc"))
     sourced = [
         name
         for name in get_sourced_components(resolved)
@@ -116,8 +137,14 @@ def prepare(
         nlp.select_pipes(disable=[*training["frozen_components"], *sourced]),
         without_evaluation(nlp),
     ):
-        nlp.initialize(lambda: examples, sgd=training["optimizer"])
-    annotate(nlp, examples, training["annotating_components"], before=ner.name)
+        nlp.initialize(
+            lambda: examples if in_memory else train_corpus(nlp), sgd=training["optimizer"]
+        )
+    names = training["annotating_components"]
+    if not in_memory:
+        read = _read(nlp, train_corpus(nlp), names, before=ner.name)
+        return Preparation(nlp, training, ner, read, dev_corpus)
+    annotate(nlp, examples, names, before=ner.name)
     return Preparation(nlp, training, ner, examples, dev_corpus)
 
 
@@ -126,6 +153,15 @@ def has_dev(nlp: Language) -> bool:
     config = nlp.config.interpolate()
     block = dot_to_object(config, config["training"]["dev_corpus"])
     return not isinstance(block, dict) or block.get("path", "") is not None
+
+
+def _read(
+    nlp: Language, corpus: Iterable[Example], names: Sequence[str], *, before: str
+) -> Iterator[Example]:
+    """Read a corpus with the annotation of components: see `annotate`."""
+    for batch in minibatch(corpus, N_DOCS):
+        annotate(nlp, batch, names, before=before)
+        yield from batch
 
 
 def component_to_fit(nlp: Language, frozen: Sequence[str]) -> CostSensitiveNER:
@@ -165,9 +201,10 @@ def annotate(nlp: Language, examples: List[Example], names: Sequence[str], *, be
     """
     for name in nlp.pipe_names[: nlp.pipe_names.index(before)]:
         if name in names:
-            pipe: Any = nlp.get_pipe(name)
-            docs = list(pipe.pipe([eg.predicted for eg in examples], batch_size=nlp.batch_size))
-            for eg, doc in zip(examples, docs):
+            pipe, settings = nlp.get_pipe(name), {"batch_size": nlp.batch_size}
+            docs = [eg.predicted for eg in examples]
+            annotated = _pipe(docs, pipe, name, nlp.default_error_handler, settings)
+            for eg, doc in zip(examples, list(annotated)):
                 eg.predicted = doc
 
 

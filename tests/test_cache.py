@@ -1,0 +1,227 @@
+"""Training with a cache: the weights of training in memory, to the last bit; what it refuses."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Dict, List, Tuple
+
+import numpy
+import pytest
+import spacy
+from spacy.language import Language
+from spacy.tokens import Doc, DocBin, Span
+from spacy.training.batchers import minibatch_by_words
+from spacy.util import load_config
+from thinc.api import Config
+
+from spacy_costner.ml import linear_part
+from spacy_costner.pipeline.pieces import read_pieces
+from spacy_costner.pipeline.soft_targets import KEY
+from spacy_costner.training import fit, fit_online
+from spacy_costner.training.memory import available_memory, batch_memory
+
+from .support.commands import run
+
+CONFIG = Path(__file__).parent.parent / "configs" / "sparse.cfg"
+WORDS = ["Ana", "Lee", "saw", "Rome", "in", "May", "\n", "Oslo", "and", "12", "."]
+FEATURES = "components.ner.model.features"
+
+
+def make_docs(n_docs: int, *, missing: bool) -> List[Doc]:
+    """Docs of words and entities by chance, some without annotation of their first word."""
+    vocab, rng, docs = spacy.blank("en").vocab, numpy.random.default_rng(n_docs), []
+    for i in range(n_docs):
+        words = rng.choice(WORDS, size=int(rng.integers(1, 40))).tolist()
+        starts = [j == 0 or rng.random() < 0.2 for j in range(len(words))]
+        doc = Doc(vocab, words=words, sent_starts=starts)
+        named = [j for j, word in enumerate(words) if word[0].isupper() and rng.random() < 0.8]
+        ents = [Span(doc, j, j + 1, label="PER" if words[j] in "Ana Lee" else "LOC") for j in named]
+        first = [doc[0:1]] if missing and i % 7 == 0 and 0 not in named else []
+        doc.set_ents(ents, missing=first, default="outside")
+        docs.append(tagger_of_lengths(doc))
+    return docs
+
+
+@pytest.fixture
+def corpora(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dict[str, Any]:
+    """Settings for two files of training docs, read in chunks of which some need masks of tags, and
+    cut into pieces."""
+    monkeypatch.setattr("spacy_costner.pipeline.pieces.N_DOCS", 4)
+    monkeypatch.setattr("spacy_costner.pipeline.pieces.MOST_WORDS", 8)
+    (tmp_path / "train").mkdir()
+    for name, n_docs in (("train/0", 20), ("train/1", 13), ("dev", 5)):
+        docs = make_docs(n_docs, missing="train" in name)
+        DocBin(docs=docs, store_user_data=True).to_disk(tmp_path / f"{name}.spacy")
+    return {
+        "paths.train": str(tmp_path / "train"),
+        "paths.dev": str(tmp_path / "dev.spacy"),
+        "training.max_epochs": 2,
+        "training.batcher.size": 30,
+        f"{FEATURES}.memory_unit": 3,
+    }
+
+
+def config_of(corpora: Dict[str, Any], **changes: Any) -> Config:
+    changes = {name.replace("__", "."): value for name, value in changes.items()}
+    return load_config(CONFIG, overrides={**corpora, **changes}, interpolate=False)
+
+
+def trained(config: Config, path: Path, **settings: Any) -> Tuple[bytes, bytes]:
+    """The features and weights of a training."""
+    features, weights = linear_part(fit_online(config, path, **settings).ready.ner.model)
+    assert numpy.abs(weights.rows).max() > 0
+    return features.to_bytes(), weights.rows.tobytes()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"components__ner__loss__@losses": "spacy_costner.Perceptron.v1"},
+        {f"{FEATURES}.windows": {"LOWER": 3, "_.kind": 1, "TAG": 0}, f"{FEATURES}.memory": None},
+        {"training.optimizer.use_averages": False, "components.ner.sentence_boundaries": True},
+    ],
+)
+def test_weights_are_those_of_training_in_memory(
+    changes: Dict[str, Any], corpora: Dict[str, Any], tmp_path: Path
+) -> None:
+    spacy.tokens.Token.set_extension("kind", getter=lambda token: len(token) % 3, force=True)
+    config, cache = config_of(corpora, **changes), tmp_path / "cache"
+    found = trained(config, tmp_path / "cached", cache=cache, n_seeds=2)
+    assert found == trained(config, tmp_path / "output", n_seeds=2)
+    assert [*cache.iterdir()] == []
+
+
+@Language.component("tagger_of_lengths")
+def tagger_of_lengths(doc: Doc) -> Doc:
+    for token in doc:
+        token.tag_ = "ab"[len(token) % 2]
+    return doc
+
+
+def test_components_annotate_docs(corpora: Dict[str, Any], tmp_path: Path) -> None:
+    windows = {f"{FEATURES}.windows": {"LOWER": 0, "TAG": 1}}
+    config = config_of({**corpora, **windows, "training.annotating_components": ["tagger"]})
+    config["components"]["tagger"] = {"factory": "tagger_of_lengths"}
+    config["nlp"]["pipeline"] = ["tagger", "ner"]
+    found = trained(config, tmp_path / "cached", cache=tmp_path / "cache")
+    assert found == trained(config, tmp_path / "output")
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from spacy.util import load_config
+from spacy_costner.pipeline import online
+from spacy_costner.training import fit_online
+
+def step_or_die(ner, *args):
+    if ner.progress.epochs > 1.1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return step(ner, *args)
+
+step, online.step = online.step, step_or_die
+config, output, cache = map(Path, sys.argv[1:])
+fit_online(load_config(config), output, cache=cache)
+"""
+
+
+def test_a_killed_training_leaves_the_last_epoch(
+    corpora: Dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed in the second epoch: the model is that of a training of one epoch."""
+    monkeypatch.undo()
+    path, output, cache = (tmp_path / name for name in ("killed.cfg", "killed", "cache"))
+    config_of({**corpora, "training.max_epochs": 3}).to_disk(path)
+    killed = subprocess.run([sys.executable, "-c", KILLED, path, output, cache], check=False)
+    assert killed.returncode == -signal.SIGKILL and [*cache.iterdir()] == []
+    config = config_of({**corpora, "training.max_epochs": 1})
+    expected = spacy.load(fit_online(config, tmp_path / "one").path)
+    found = spacy.load(output / "model-last")
+    one, two = (linear_part(nlp.get_pipe("ner").model)[1].rows for nlp in (found, expected))
+    assert numpy.abs(one).max() > 0
+    numpy.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("components.ner.incorrect_spans_key", "wrong"),
+        (f"{FEATURES}.bigrams", {"LOWER": 1}),
+        (f"{FEATURES}.document", {"LOWER": 1}),
+        ("corpora.train.augmenter", {"@augmenters": "spacy.lower_case.v1", "level": 0.5}),
+    ],
+)
+def test_what_needs_docs_is_refused(
+    name: str, value: Any, corpora: Dict[str, Any], tmp_path: Path
+) -> None:
+    config = config_of(corpora, **{name: value})
+    with pytest.raises(ValueError, match=f"{name}: expected none with --cache, which reads docs"):
+        fit_online(config, tmp_path / "output", cache=tmp_path / "cache")
+    assert not (tmp_path / "cache").exists()
+
+
+def test_soft_targets_are_refused(corpora: Dict[str, Any], tmp_path: Path) -> None:
+    docs = make_docs(3, missing=False)
+    docs[1].user_data[KEY] = {"labels": ["PER"]}
+    DocBin(docs=docs, store_user_data=True).to_disk(tmp_path / "train" / "0.spacy")
+    config = config_of(corpora)
+    with pytest.raises(ValueError, match="--cache: expected docs without soft targets, got soft"):
+        fit_online(config, tmp_path / "output", cache=tmp_path / "cache")
+
+
+def test_batchers_that_look_at_docs_are_refused(corpora: Dict[str, Any], tmp_path: Path) -> None:
+    ready = fit_online(config_of(corpora), tmp_path / "output").ready
+    pieces = read_pieces(ready.ner, ready.examples, 100, tmp_path)
+    with pytest.raises(ValueError, match=r"training\.batcher that needs the lengths of docs only"):
+        [*minibatch_by_words(pieces, 10, get_length=lambda piece: len(piece.predicted))]
+
+
+def test_the_memory_of_batch_training_is_told(
+    corpora: Dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: List[int] = []
+    config = config_of(corpora)
+    fitted = fit(config, tmp_path / "output", max_iter=1, on_memory=told.append)
+    ner, n_tokens = fitted.ready.ner, sum(len(eg.predicted) for eg in fitted.ready.examples)
+    features, weights = linear_part(ner.model)
+    assert told == [batch_memory(ner, n_tokens)]
+    assert batch_memory(ner, 0) == 8 * 22 * weights.rows.size
+    assert batch_memory(ner, 10**9) == 16 * 10**9 * features.n_slots
+    monkeypatch.setattr("spacy_costner.training.available_memory", lambda: 10**3)
+    with pytest.warns(UserWarning, match="expected 0.0 GB of memory to train on all examples at"):
+        fit(config, tmp_path / "output", max_iter=1)
+
+
+def test_available_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert sys.platform != "linux" or (available_memory() or 0) > 10**6
+    monkeypatch.setattr("spacy_costner.training.memory.MEMINFO", tmp_path / "meminfo")
+    assert available_memory() is None
+    (tmp_path / "meminfo").write_text("MemTotal: 8 kB\nMemAvailable:   3 kB\n")
+    assert available_memory() == 3072
+
+
+def test_a_full_disk_is_told(corpora: Dict[str, Any], tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    limits, config = resource.getrlimit(resource.RLIMIT_FSIZE), config_of(corpora)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
+    try:
+        with pytest.raises(OSError, match=r"fit: --cache: .*cache: .*File too large"):
+            fit_online(config, tmp_path / "output", cache=tmp_path / "cache")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_command_line(corpora: Dict[str, Any], tmp_path: Path) -> None:
+    path, cache = tmp_path / "sparse.cfg", tmp_path / "cache"
+    config_of(corpora).to_disk(path)
+    result = run("fit", path, "--output", tmp_path / "output", "--online", "--cache", cache)
+    assert result.exit_code == 0, result.output
+    assert "trained: 2 epochs" in result.output and [*cache.iterdir()] == []
+    result = run("fit", path, "--output", tmp_path / "output", "--cache", cache)
+    assert result.exit_code == 1
+    assert "fit: --cache: expected --online or no config with it" in result.output
+    result = run("fit", path, "--output", tmp_path / "output", "--max-iter", 1)
+    assert result.exit_code == 0, result.output
+    assert "Training needs up to 0.0" in result.output and " GB of memory" in result.output
