@@ -17,7 +17,8 @@ LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "0000000000000000000
 
 def start_cluster(n_nodes: int, temp_dir: Path) -> Any:
     """A head that runs nothing, and nodes of a CPU each. Ray has to be imported here first."""
-    os.environ.update(ENV)
+    (temp_dir / "ray").mkdir(parents=True)  # where Ray writes the address
+    os.environ.update(ENV, RAY_TMPDIR=str(temp_dir))
     os.environ["PYTHONPATH"] = str(Path(__file__).parents[2])
     from ray.cluster_utils import Cluster
 
