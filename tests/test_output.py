@@ -185,8 +185,8 @@ def test_progress_is_for_terminals(capsys: pytest.CaptureFixture, monkeypatch: A
 def test_ctrl_c_says_what_to_do(folder: Path, fitted: Any, tmp_path: Path) -> None:
     """In a process of its own, which gets the signal where it scores."""
     program = (
-        "import os, signal, spacy_costner.commands.tune as tune, spacy_costner.cli\n"
-        "tune.predict_dev = lambda *args: os.kill(os.getpid(), signal.SIGINT) or 1 / 0\n"
+        "import signal, spacy_costner.commands.tune as tune, spacy_costner.cli\n"
+        "tune.predict_dev = lambda *args: signal.raise_signal(signal.SIGINT) or 1 / 0\n"
         "from spacy.cli._util import app\n"
         "app()\n"
     )
