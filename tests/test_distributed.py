@@ -10,6 +10,7 @@ import sys
 import time
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import pytest
@@ -66,7 +67,7 @@ pytestmark = [
 def cluster() -> Iterator[Any]:
     """A cluster, all of whose processes have ended afterwards."""
     before = descendants(os.getpid())
-    cluster = start_cluster(2, Path("/tmp", f"ray-{os.getpid()}"))
+    cluster = start_cluster(2, Path(gettempdir(), f"ray-{os.getpid()}"))
     try:
         yield cluster
     finally:
@@ -74,7 +75,7 @@ def cluster() -> Iterator[Any]:
         started = {p for p in started if "resource_tracker" not in command(p)}  # of processes
         cluster.shutdown()
         assert len(started) > 5 and not [command(process) for process in wait_for_end(started)]
-        shutil.rmtree(Path("/tmp", f"ray-{os.getpid()}"), ignore_errors=True)
+        shutil.rmtree(Path(gettempdir(), f"ray-{os.getpid()}"), ignore_errors=True)
 
 
 @pytest.fixture

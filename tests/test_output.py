@@ -186,6 +186,7 @@ def test_ctrl_c_says_what_to_do(folder: Path, fitted: Any, tmp_path: Path) -> No
     """In a process of its own, which gets the signal where it scores."""
     program = (
         "import signal, spacy_costner.commands.tune as tune, spacy_costner.cli\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "tune.predict_dev = lambda *args: signal.raise_signal(signal.SIGINT) or 1 / 0\n"
         "from spacy.cli._util import app\n"
         "app()\n"

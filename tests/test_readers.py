@@ -480,9 +480,8 @@ TASK_KEYS |= {"spans", "entities", "ents", "labels", "label"}
 @st.composite
 def tasks(draw: st.DrawFn) -> Task:
     text = draw(st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
-    ranges = st.tuples(st.integers(0, 20), st.integers(0, 20)).filter(
-        lambda pair: pair[0] < pair[1] <= len(text)
-    )
+    begins = st.integers(0, max(len(text) - 1, 0))
+    ranges = begins.flatmap(lambda i: st.tuples(st.just(i), st.integers(i + 1, len(text))))
     parts = st.lists(ranges, max_size=3) if text else st.just([])
     extra = st.dictionaries(st.text(max_size=5).filter(lambda k: k not in TASK_KEYS), JSON_VALUES)
     score = st.sampled_from([{}, {"score": 0.1}, {"source": "model", "rank": 1}])
