@@ -168,7 +168,7 @@ def test_full_disk(
         monkeypatch.setattr(Path, "rename", moving(Path.rename))
         monkeypatch.setattr(Path, "replace", moving(Path.replace))
     elif where != "write":
-        monkeypatch.setattr(os, where, full)
+        monkeypatch.setattr(Path if where == "mkdir" else os, where, full)
     if where == "mkdir" and not folder:
         pytest.skip("a file needs no folder")
     with pytest.raises(OSError, match="No space left"):
