@@ -1,14 +1,31 @@
-"""Checks of config values: numbers, label names, costs, the parameters of losses."""
+"""Checks of config values: numbers, label names, costs, the parameters of losses; and of what is
+installed."""
 
 import math
 import warnings
 from functools import cache, partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Collection, Dict, Mapping, Optional, Sequence, Tuple, TypeVar
 
 from thinc.api import Config, ConfigValidationError
 
 ChoiceT = TypeVar("ChoiceT")
+
+
+def require(module: str, extra: str, missing: str) -> Any:
+    """Import a module of a package that is an extra.
+
+    module (str): The module.
+    extra (str): The name of the extra.
+    missing (str): The message if it isn't installed. What to install is added.
+    RETURNS (Any): The module.
+    RAISES (ImportError): If it isn't installed.
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ImportError(f"{missing}: pip install 'spacy-costner[{extra}]'") from error
 
 
 def number(value: Any) -> float:

@@ -140,13 +140,9 @@ def fit_cli(
             check_overrides(load_config(config_path, interpolate=False), overrides)
             config = load_config(config_path, overrides=overrides, interpolate=False)
             if is_online:
-                fitted = fit_online(
-                    config,
-                    output_path,
-                    n_seeds=n_seeds,
-                    needs_dev=not improved or cache is not None,
-                    cache=cache,
-                )
+                needs_dev = not improved or cache is not None
+                given.update(n_seeds=n_seeds, needs_dev=needs_dev, cache=cache)
+                fitted = fit_online(config, output_path, **given)
             else:
                 fitted = fit(config, output_path, **given, on_memory=show_memory)
         better = Improved()

@@ -15,6 +15,7 @@ from ..features.k_means import k_means, to_unit_length
 from ..readers import corpus_files, read_docs
 from ..readers.texts import is_text, read_lines
 from ..saving import check_file, save_file
+from ..validation import require
 
 SIZES = (64, 256, 1024)
 WINDOW = 2
@@ -210,11 +211,6 @@ def scipy_svd() -> Tuple[Callable[..., Any], Callable[..., Any]]:
 
     RAISES (ImportError): If SciPy is missing.
     """
-    try:
-        from scipy.sparse import csr_matrix
-        from scipy.sparse.linalg import svds
-    except ImportError as error:
-        raise ImportError(
-            "clusters: expected SciPy, it is not installed: pip install 'spacy-costner[fit]'"
-        ) from error
-    return svds, csr_matrix
+    missing = "clusters: expected SciPy, it is not installed"
+    svds = require("scipy.sparse.linalg", "fit", missing).svds
+    return svds, require("scipy.sparse", "fit", missing).csr_matrix

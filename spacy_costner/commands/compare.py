@@ -114,15 +114,8 @@ def compare(
         if size < 1:
             raise ValueError(f"compare: {name}: expected at least 1, got {size}")
     seeds = list(dict.fromkeys(seeds))
-    variants = make_variants(
-        config_path,
-        loss_paths,
-        test_path,
-        output_path,
-        seeds=seeds,
-        overrides=overrides,
-        sweep=sweep,
-    )
+    tried: Dict[str, Any] = {"seeds": seeds, "overrides": overrides, "sweep": sweep}
+    variants = make_variants(config_path, loss_paths, test_path, output_path, **tried)
     ended: Dict[str, Ended] = {}
     import_once(code_path)
     object_to_evaluations(variants, on_objection)

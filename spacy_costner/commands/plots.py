@@ -18,6 +18,7 @@ from thinc.types import Floats2d
 
 from ..metrics import f_beta, to_percent
 from ..metrics.calibration import wilson
+from ..validation import require
 
 COLOURS = {
     "ink": "#1c2733",
@@ -71,12 +72,7 @@ def require_matplotlib() -> None:
 
     RAISES (ImportError): If it is not installed.
     """
-    try:
-        import matplotlib.figure  # noqa: F401
-    except ImportError as error:
-        raise ImportError(
-            "drawing needs matplotlib: pip install 'spacy-costner[report]'"
-        ) from error
+    require("matplotlib.figure", "report", "plots require matplotlib")
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from importlib.metadata import version
 from socket import create_connection
 from typing import Any, Callable, Dict, Optional
 
+from ..validation import require
 from .runs import MakeExecutor
 
 PACKAGES = ("spacy-costner", "spacy")
@@ -29,21 +30,8 @@ def ray_cluster(address: Optional[str], use_gpu: int = -1) -> Optional[MakeExecu
     """
     if address is None:
         return None
-    return partial(RayCluster, require_ray(), address, int(use_gpu >= 0))
-
-
-def require_ray() -> Any:
-    """Import ray.
-
-    RAISES (ImportError): If it isn't installed.
-    """
-    try:
-        import ray
-    except ImportError as error:
-        raise ImportError(
-            "--address requires ray: pip install 'spacy-costner[distributed]'"
-        ) from error
-    return ray
+    ray = require("ray", "distributed", "--address requires ray")
+    return partial(RayCluster, ray, address, int(use_gpu >= 0))
 
 
 def check_address(address: str) -> None:

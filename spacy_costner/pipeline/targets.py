@@ -187,7 +187,9 @@ def possible_tags(
     at_border = tags.having({scheme.begin, scheme.last, scheme.unit} - {scheme.inside})
     possible[tokens.is_space] &= ~at_border
     possible[crossing] &= ~tags.continuing
-    possible &= ~numpy.isin(tags.label_of, [tags.labels.index(label) for label in untrained])
+    if untrained:
+        hidden = [tags.labels.index(label) for label in untrained]
+        possible &= ~numpy.isin(tags.label_of, hidden)
     path = gold_tags(tokens.entities(tags, strings), preset, tags)
     possible[preset] = tags.collapsed_of[path[preset]][:, None] == tags.collapsed_of
     possible[~preset & _follows_entity(path, tags, tokens.lengths)] &= ~tags.continuing

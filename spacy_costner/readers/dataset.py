@@ -5,6 +5,7 @@ from typing import Any, Iterator, List, Optional
 
 from spacy.tokens import Doc
 
+from ..validation import require
 from .files import CorpusError, Place
 from .found import Context
 from .jsonl import task_from_json
@@ -38,18 +39,13 @@ def read_dataset(path: Path, context: Context) -> Iterator[Doc]:
 
 def load(path: Path) -> Any:
     """Load a dataset with the library `datasets`; see `read_dataset`."""
+    missing = f"{path}: a Hugging Face dataset requires the library `datasets`"
+    datasets = require("datasets", "datasets", missing)
     try:
-        from datasets import Dataset, load_from_disk
-    except ImportError as error:
-        raise ImportError(
-            f"{path}: a Hugging Face dataset needs the library `datasets`: "
-            "pip install spacy-costner[datasets]"
-        ) from error
-    try:
-        dataset = load_from_disk(str(path))
+        dataset = datasets.load_from_disk(str(path))
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise CorpusError(f"{path}: expected a Hugging Face dataset, got: {error}") from error
-    if not isinstance(dataset, Dataset):
+    if not isinstance(dataset, datasets.Dataset):
         splits = " or ".join(str(path / name) for name in dataset)
         raise CorpusError(f"{path}: expected one split, got {len(dataset)}: give {splits}")
     return dataset

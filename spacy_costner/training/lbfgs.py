@@ -6,6 +6,7 @@ import numpy
 from thinc.types import Floats1d
 
 from ..pipeline.online import OnStep, ignore
+from ..validation import require
 from .convergence import Convergence, Minimum
 
 MEMORIES = 6
@@ -72,13 +73,8 @@ def scipy_minimize() -> Callable[..., Any]:
 
     RAISES (ImportError): If SciPy is missing.
     """
-    try:
-        from scipy.optimize import minimize
-    except ImportError as error:
-        raise ImportError(
-            "fit: expected SciPy, it is not installed: pip install 'spacy-costner[fit]'"
-        ) from error
-    return minimize
+    optimize = require("scipy.optimize", "fit", "fit: expected SciPy, it is not installed")
+    return optimize.minimize
 
 
 def _reason(n_iterations: int, max_iter: Optional[int], message: str) -> str:

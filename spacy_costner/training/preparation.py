@@ -12,6 +12,7 @@ from typing import (
     NamedTuple,
     Optional,
     Sequence,
+    Tuple,
     Union,
 )
 
@@ -52,6 +53,11 @@ N_DOCS = 256
 """Number of docs that are annotated together, if the corpus isn't in memory."""
 
 Corpus = Callable[[Language], Iterable[Example]]
+
+
+def no_docs(nlp: Language) -> Iterable[Example]:
+    """A corpus without docs."""
+    return ()
 
 
 class Preparation(NamedTuple):
@@ -110,18 +116,7 @@ def prepare(
     training = registry.resolve(resolved["training"], schema=ConfigSchemaTraining)
     ner = component_to_fit(nlp, training["frozen_components"])
     check(nlp, ner)
-    if corpus is None:
-        names = [training["train_corpus"], training["dev_corpus"]]
-        if not has_dev(nlp):
-            if needs_dev:
-                raise ValueError(f"fit: paths.dev: {NO_DEV}")
-            if nlp.config["initialize"]["after_init"] is not None:
-                raise ValueError(f"fit: initialize.after_init: {START}")
-            section, _, key = names.pop().partition(".")
-            del resolved[section][key]
-        train_corpus, dev_corpus = [*resolve_dot_names(resolved, names), lambda nlp: ()][:2]
-    else:
-        train_corpus, dev_corpus = corpus, lambda nlp: ()
+    train_corpus, dev_corpus = (corpus, no_docs) if corpus else _corpora(nlp, training, needs_dev)
     examples: List[Example] = []
     if in_memory:
         examples = list(progress(train_corpus(nlp), desc="read", unit="doc"))
@@ -146,6 +141,22 @@ def prepare(
         return Preparation(nlp, training, ner, read, dev_corpus)
     annotate(nlp, examples, names, before=ner.name)
     return Preparation(nlp, training, ner, examples, dev_corpus)
+
+
+def _corpora(nlp: Language, training: Dict[str, Any], needs_dev: bool) -> Tuple[Corpus, Corpus]:
+    """The readers of the training corpus and of the development corpus."""
+    resolved, name = nlp.config.interpolate(), training["dev_corpus"]
+    if has_dev(nlp):
+        train, dev = resolve_dot_names(resolved, [training["train_corpus"], name])
+        return train, dev
+    if needs_dev:
+        raise ValueError(f"fit: paths.dev: {NO_DEV}")
+    if nlp.config["initialize"]["after_init"] is not None:
+        raise ValueError(f"fit: initialize.after_init: {START}")
+    section, _, key = name.partition(".")
+    del resolved[section][key]  # where null is an error
+    (train,) = resolve_dot_names(resolved, [training["train_corpus"]])
+    return train, no_docs
 
 
 def has_dev(nlp: Language) -> bool:

@@ -126,8 +126,8 @@ def annotate_files(
         keys = {file: _key(digest, settings, part) for file, part in parts.items()}
         known = read_manifest(folder)
         done = {file: known[file] for file in parts if is_done(folder, known, file, keys[file])}
-        n_changed = len([file for file in parts if file in known and file not in done])
-        planned = Plan(len(done), n_changed, len(parts) - len(done) - n_changed)
+        n_known = len([file for file in parts if file in known])
+        planned = Plan(len(done), n_known - len(done), len(parts) - n_known)
         if on_plan is not None:
             on_plan(planned)
         remove_others(folder, known, parts, {part.name for part in parts.values()})
@@ -151,9 +151,8 @@ def annotate_files(
                 if on_part is not None:
                     on_part(done.get(run.name, NOTHING))
     seconds = perf_counter() - begin
-    speed = (_sum(done, "tokens") - n_kept) / seconds
     docs, failed, tokens = (_sum(done, name) for name in NOTHING)
-    return Summary(planned, docs, failed, tokens, seconds, speed, errors)
+    return Summary(planned, docs, failed, tokens, seconds, (tokens - n_kept) / seconds, errors)
 
 
 def annotate_part(

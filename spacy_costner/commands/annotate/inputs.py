@@ -21,6 +21,7 @@ from ...readers.files import BOM, Place, is_about, shown
 from ...readers.found import Context
 from ...readers.jsonl import task_from_json
 from ...readers.sentences import copy_tokens
+from ...validation import require
 
 
 class Columns(NamedTuple):
@@ -74,13 +75,7 @@ def require_pyarrow() -> Any:
 
     RAISES (ImportError): If it isn't installed.
     """
-    try:
-        import pyarrow.parquet
-    except ImportError as error:
-        raise ImportError(
-            "Parquet requires pyarrow: pip install 'spacy-costner[parquet]'"
-        ) from error
-    return pyarrow.parquet
+    return require("pyarrow.parquet", "parquet", "Parquet requires pyarrow")
 
 
 def plan(inputs: Sequence[Path], n_rows: int) -> Iterator[Part]:
