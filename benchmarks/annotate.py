@@ -27,9 +27,8 @@ import spacy
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 
-from spacy_costner.commands.annotate import Settings, annotate_files
-from spacy_costner.commands.ray_executor import ray_cluster
-from spacy_costner.commands.runs import MakeExecutor, Processes
+from spacy_costner.cli.annotate import Settings, annotate_files
+from spacy_costner.cli.runs import MakeExecutor, Processes, ray_cluster
 
 TURNS = 5
 PART = 250

@@ -19,9 +19,9 @@ from spacy.training import Corpus, Example
 from spacy.util import fix_random_seed, load_config, load_model_from_config, registry
 from thinc.api import Adam, Optimizer
 
+from spacy_costner.cli.fitting import Step, train
 from spacy_costner.ml import linear_part
-from spacy_costner.pipeline.pieces import batch_pieces
-from spacy_costner.training import Step, train
+from spacy_costner.training.pieces import batch_pieces
 
 CONFIG = Path(__file__).parent.parent / "configs" / "sparse.cfg"
 POWERS = (None, 0.0, 1.0, 2.0, 3.0, 4.0, 8.0)

@@ -27,7 +27,7 @@ from spacy.tokens import Doc, DocBin  # noqa: E402
 from spacy.util import load_config, load_model_from_config  # noqa: E402
 from thinc.api import Config  # noqa: E402
 
-from spacy_costner.commands.distill import (  # noqa: E402
+from spacy_costner.cli.distill import (  # noqa: E402
     Corpus,
     Options,
     Row,
@@ -35,9 +35,9 @@ from spacy_costner.commands.distill import (  # noqa: E402
     evaluate_together,
     make_answers,
     make_corpus,
+    prepare,
     train_student,
 )
-from spacy_costner.commands.distill.answers import prepare  # noqa: E402
 from spacy_costner.readers import make_reader  # noqa: E402
 
 CONFIG = Path(__file__).parent.parent / "configs" / "sparse.cfg"

@@ -26,7 +26,7 @@ import spacy  # noqa: E402
 from spacy.training import Corpus, Example  # noqa: E402
 from spacy.util import load_config  # noqa: E402
 
-from spacy_costner.training import TotalLoss, minimise  # noqa: E402
+from spacy_costner.cli.fitting import TotalLoss, minimise  # noqa: E402
 from spacy_costner.types import Constraints  # noqa: E402
 
 ROOT = Path(__file__).parent.parent

@@ -19,8 +19,8 @@ import spacy
 from spacy.language import Language
 from spacy.training import Example
 
-from spacy_costner.commands.guarantee import LOWEST, Rule, Terms, observed_miss
-from spacy_costner.commands.span_scores import FOUND, SpanScores, score
+from spacy_costner.cli.guarantee import LOWEST, Rule, Terms, observed_miss
+from spacy_costner.cli.predictions import FOUND, SpanScores, score
 from spacy_costner.metrics import conformal, text_table
 from spacy_costner.readers import make_reader
 

@@ -28,7 +28,7 @@ from spacy.cli.train import train  # noqa: E402
 from spacy.tokens import DocBin  # noqa: E402
 from spacy.util import load_config  # noqa: E402
 
-from spacy_costner.training import fit_online  # noqa: E402
+from spacy_costner.cli.fitting import fit_online  # noqa: E402
 
 ROOT = Path(__file__).parent.parent
 CORPUS = ROOT / "corpus" / "conll2002_es"

@@ -11,9 +11,9 @@ from scipy.sparse import csr_matrix
 from thinc.types import Floats1d, Floats2d, Ints1d, Ints2d
 
 from spacy_costner import chain
+from spacy_costner.cli.fitting import Minimum, minimise, solve
 from spacy_costner.losses import max_margin, sequential
 from spacy_costner.losses.composition import uniform_over_legal, zero_forbidden
-from spacy_costner.training import Minimum, minimise, solve
 from spacy_costner.training.sampled import SampledPaths, draw
 from spacy_costner.training.zscore import AllPaths, Paths
 from spacy_costner.types import Constraints, Gold, LossResult, Potentials

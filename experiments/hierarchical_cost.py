@@ -5,7 +5,7 @@ from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 import numpy
 
-from spacy_costner.commands.plots import ACCENT, MUTED, SECOND, drawing
+from spacy_costner.cli.plots import ACCENT, MUTED, SECOND, drawing
 from spacy_costner.metrics import markdown_table
 
 from .corpora import N_FOLDS, SEED, TREE_COST

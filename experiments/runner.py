@@ -13,15 +13,15 @@ from spacy.util import load_config
 from thinc.api import Config
 from tqdm import tqdm
 
-from spacy_costner.commands.plots import save
-from spacy_costner.commands.ray_executor import ray_cluster
-from spacy_costner.commands.runs import (
+from spacy_costner.cli.plots import save
+from spacy_costner.cli.runs import (
     Done,
     Failed,
     MakeExecutor,
     Run,
     kept,
     local_processes,
+    ray_cluster,
     run_all,
 )
 

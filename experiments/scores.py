@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence
 import numpy
 from thinc.types import Floats1d, Floats2d, FloatsXd
 
-from spacy_costner.commands.runs import Run
+from spacy_costner.cli.runs import Run
 from spacy_costner.metrics import (
     Difference,
     f_score,

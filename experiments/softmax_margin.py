@@ -5,7 +5,7 @@ from itertools import product
 from statistics import mean
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from spacy_costner.commands.runs import Run
+from spacy_costner.cli.runs import Run
 from spacy_costner.costs.tables import HAMMING
 from spacy_costner.ml import linear_part
 

@@ -23,16 +23,16 @@ from spacy.util import load_config, minibatch, registry
 from thinc.api import Adam, fix_random_seed
 from thinc.types import Floats2d, FloatsXd
 
+from spacy_costner.cli.fitting import Step, TotalLoss, minimise, read_batches, train
 from spacy_costner.costs.label_tree import make_tree
 from spacy_costner.costs.tables import HAMMING
 from spacy_costner.ml import linear_part
 from spacy_costner.pipeline.annotations import score_spans
 from spacy_costner.pipeline.component import CostSensitiveNER
-from spacy_costner.pipeline.online import ignore
 from spacy_costner.pipeline.scorers import count_at_level, count_docs, entity_pairs
-from spacy_costner.pipeline.token_attrs import read_presets
-from spacy_costner.training import Step, TotalLoss, minimise, read_batches, train
 from spacy_costner.training.convergence import Convergence
+from spacy_costner.training.online import ignore
+from spacy_costner.training.token_attrs import read_presets
 
 from .corpora import ROOT, as_examples, bare, read
 

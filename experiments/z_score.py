@@ -15,12 +15,12 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.types import Floats1d
 
-from spacy_costner.commands.plots import ACCENT, ALERT, MUTED, SECOND, drawing
+from spacy_costner.cli.fitting import ZScoreEquations, solve
+from spacy_costner.cli.plots import ACCENT, ALERT, MUTED, SECOND, drawing
 from spacy_costner.costs.tables import HAMMING
 from spacy_costner.metrics import markdown_table
 from spacy_costner.ml import linear_part
 from spacy_costner.pipeline.component import CostSensitiveNER
-from spacy_costner.training import ZScoreEquations, solve
 
 from . import chains, training
 from .chains import HMM, Sequences, best_hamming_z_score, best_z_score, most_likely

@@ -9,9 +9,8 @@ import typer
 from PIL import Image, ImageOps
 from spacy.training import Corpus
 
-from spacy_costner.commands.plots import save
-from spacy_costner.commands.report import gather, page
-from spacy_costner.commands.report.plots import reliability_plot
+from spacy_costner.cli.plots import save
+from spacy_costner.cli.report import gather, page, reliability_plot
 
 HIDDEN = "nav, footer, .facts, #scores, #curve, #confidence, #model { display: none }"
 

@@ -17,7 +17,7 @@ import spacy
 from spacy.language import Language
 from spacy.tokens import DocBin, Span
 
-from spacy_costner.commands.annotate import Columns, Plan, Settings, Summary, annotate_files
+from spacy_costner.cli.annotate import Columns, Plan, Settings, Summary, annotate_files
 from spacy_costner.readers import read_docs
 from spacy_costner.saving import locked
 
@@ -350,7 +350,7 @@ def test_a_full_disk_leaves_what_was_there(
 
     with monkeypatch.context() as patch:
         patch.setitem(
-            sys.modules["spacy_costner.commands.annotate.files"].WRITERS,
+            sys.modules["spacy_costner.cli.annotate"].WRITERS,
             "jsonl",
             write_to_full_disk,
         )

@@ -13,19 +13,19 @@ from spacy.tokens import Doc, DocBin, Span
 from spacy.util import load_config
 from thinc.api import Config
 
-from spacy_costner.commands.audit import (
+from spacy_costner.cli.audit import (
     KINDS,
     Suspect,
     assign_folds,
     audit,
     correct,
     cross_fit,
+    make_cost,
     page,
     rank,
     suspect_to_task,
 )
-from spacy_costner.commands.audit.suspects import make_cost
-from spacy_costner.commands.runs import local_processes
+from spacy_costner.cli.runs import local_processes
 from spacy_costner.readers import CorpusError, read_docs, write_tasks
 from spacy_costner.tags import Tags
 

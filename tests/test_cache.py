@@ -15,11 +15,11 @@ from spacy.training.batchers import minibatch_by_words
 from spacy.util import load_config
 from thinc.api import Config
 
+from spacy_costner.cli.fitting import fit, fit_online
 from spacy_costner.ml import linear_part
-from spacy_costner.pipeline.pieces import read_pieces
-from spacy_costner.pipeline.soft_targets import KEY
-from spacy_costner.training import fit, fit_online
 from spacy_costner.training.memory import available_memory, batch_memory
+from spacy_costner.training.pieces import read_pieces
+from spacy_costner.training.soft_targets import KEY
 
 from .support.commands import run
 
@@ -47,8 +47,8 @@ def make_docs(n_docs: int, *, missing: bool) -> List[Doc]:
 def corpora(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dict[str, Any]:
     """Settings for two files of training docs, read in chunks of which some need masks of tags, and
     cut into pieces."""
-    monkeypatch.setattr("spacy_costner.pipeline.pieces.N_DOCS", 4)
-    monkeypatch.setattr("spacy_costner.pipeline.pieces.MOST_WORDS", 8)
+    monkeypatch.setattr("spacy_costner.training.pieces.N_DOCS", 4)
+    monkeypatch.setattr("spacy_costner.training.pieces.MOST_WORDS", 8)
     (tmp_path / "train").mkdir()
     for name, n_docs in (("train/0", 20), ("train/1", 13), ("dev", 5)):
         docs = make_docs(n_docs, missing="train" in name)
@@ -114,7 +114,7 @@ import os, signal, sys
 from pathlib import Path
 from spacy.util import load_config
 from spacy_costner.pipeline import online
-from spacy_costner.training import fit_online
+from spacy_costner.cli.fitting import fit_online
 
 def step_or_die(ner, *args):
     if ner.progress.epochs > 1.1:

@@ -11,9 +11,9 @@ from spacy.tokens import Span
 from spacy.training import Example
 
 from spacy_costner import chain
-from spacy_costner.commands.calibrate import _slopes, _temperature, calibrate, fit
-from spacy_costner.commands.dev_predictions import predict_dev, select
-from spacy_costner.commands.tune import use_decoding
+from spacy_costner.cli.calibrate import _slopes, _temperature, calibrate, fit
+from spacy_costner.cli.predictions import predict_dev, select
+from spacy_costner.cli.tune import use_decoding
 from spacy_costner.decoding import Posterior, Temperature, make_viterbi, temper
 from spacy_costner.tags import Tags
 

@@ -7,7 +7,7 @@ import pytest
 from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Example
 
-from spacy_costner.commands.check import Check, Finding, check, look
+from spacy_costner.cli.check import Check, Finding, check, look
 
 from .support.commands import run
 from .support.experiment import CONFIG, make_corpus
@@ -191,7 +191,7 @@ def test_what_the_reader_finds(tmp_path: Path) -> None:
 def test_the_end_is_a_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     columns = "In O\nOslo B-LOC\n\n" * 20
     assert "\nno errors, no warnings" in checked_columns(tmp_path, columns).output
-    monkeypatch.setattr("spacy_costner.commands.check.native_of", lambda name: None)
+    monkeypatch.setattr("spacy_costner.cli.check.native_of", lambda name: None)
     result = checked_columns(tmp_path, columns)
     assert "warning: installation: compiled code of chain and sparse is missing" in result.output
     assert result.output.rstrip().endswith("no errors, 1 warning")

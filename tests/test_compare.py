@@ -14,9 +14,8 @@ from typing import Any, List
 import numpy
 import pytest
 
-from spacy_costner.commands.compare import compare, describe
-from spacy_costner.commands.comparison import Finished, summarise, table
-from spacy_costner.commands.runs import Done, Failed
+from spacy_costner.cli.compare import Finished, compare, describe, summarise, table
+from spacy_costner.cli.runs import Done, Failed
 from spacy_costner.pipeline.scorers import DocCounts
 
 from .support.experiment import SHORT, Experiment
@@ -177,7 +176,7 @@ def test_a_comparison_is_written_down_and_taken_up_again(
     for row, written in zip(rows, record["losses"]):
         assert written["scores"] == pytest.approx(row.scores)
         assert written["differences"]["ents_f"]["p"] == pytest.approx(row.differences["ents_f"].p)
-    monkeypatch.delattr("spacy_costner.commands.compare.train")
+    monkeypatch.delattr("spacy_costner.cli.compare.train")
     threads = partial(ThreadPoolExecutor, 2)
     settings = {"seeds": [0, 1], "n_samples": 20}
     for row, again in zip(rows, compare(*experiment, make_executor=threads, **settings)):

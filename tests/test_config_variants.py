@@ -8,9 +8,15 @@ import spacy
 from spacy.util import load_config
 from thinc.api import Config
 
-from spacy_costner.commands.compare import Finished, run_variant, run_variants
-from spacy_costner.commands.config_variants import Variant, make_variants, put_onto
-from spacy_costner.commands.runs import Done, Failed
+from spacy_costner.cli.compare import (
+    Finished,
+    Variant,
+    make_variants,
+    put_onto,
+    run_variant,
+    run_variants,
+)
+from spacy_costner.cli.runs import Done, Failed
 from spacy_costner.costs.tables import HAMMING
 
 from .support.experiment import SHORT, Experiment
@@ -144,7 +150,7 @@ def test_another_measure_needs_no_other_training(
 ) -> None:
     variant = variants_of(experiment)[0]
     first = run_variant(variant)
-    monkeypatch.delattr("spacy_costner.commands.compare.train")
+    monkeypatch.delattr("spacy_costner.cli.compare.train")
     zero_one = variant.measure._replace(cost={"@misc": "spacy_costner.ZeroOneCost.v1"})
     again = run_variant(variant._replace(measure=zero_one))
     assert isinstance(first, Finished) and isinstance(again, Finished)
@@ -170,7 +176,7 @@ def test_a_pipeline_stays_until_another_is_whole(
     before = (first.path / "model-best" / "ner" / "model").read_bytes()
     (variant, *_) = variants_of(experiment, **{"training.max_steps": 3})
     with monkeypatch.context() as patch:
-        patch.delattr(f"spacy_costner.commands.compare.{step}")
+        patch.delattr(f"spacy_costner.cli.compare.{step}")
         ((_, failed),) = run_variants([variant])
     assert isinstance(failed, Failed)
     assert (variant.path / "model-best" / "ner" / "model").read_bytes() == before

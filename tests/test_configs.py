@@ -10,7 +10,7 @@ from spacy.training.loop import train
 from spacy.util import load_config, load_model_from_config
 from thinc.api import Config
 
-from spacy_costner.commands.config_variants import put_onto
+from spacy_costner.cli.compare import put_onto
 
 from .support.config import declared
 from .support.experiment import make_corpus

@@ -15,10 +15,13 @@ from spacy.tokens import Doc, DocBin, Span
 from spacy.util import load_config
 from thinc.api import Config, fix_random_seed
 
-from spacy_costner.commands import distill as module
-from spacy_costner.commands.distill import Distilled, Options, answers, distill
-from spacy_costner.commands.distill.answers import (
+from spacy_costner.cli import distill as module
+from spacy_costner.cli.distill import (
+    Distilled,
+    Options,
     answer,
+    answers,
+    distill,
     entities,
     leave_out_uncertain,
     majority,
@@ -29,9 +32,9 @@ from spacy_costner.commands.distill.answers import (
     read_scores,
     write_scores,
 )
-from spacy_costner.pipeline.soft_targets import KEY
-from spacy_costner.pipeline.targets import WEIGHT
 from spacy_costner.tags import Tags
+from spacy_costner.training.soft_targets import KEY
+from spacy_costner.training.targets import WEIGHT
 
 from .support.commands import run
 from .support.config import TOK2VEC

@@ -20,17 +20,16 @@ from spacy.tokens import Doc, DocBin
 from spacy.util import load_config
 
 from experiments.runner import Runner
-from spacy_costner.commands.annotate import (
+from spacy_costner.cli.annotate import (
     Plan,
     Summary,
     annotate_files,
     annotate_texts,
     load_pipeline,
 )
-from spacy_costner.commands.audit import audit
-from spacy_costner.commands.compare import compare
-from spacy_costner.commands.ray_executor import RayCluster, ray_cluster
-from spacy_costner.commands.runs import MakeExecutor, Run, run_all
+from spacy_costner.cli.audit import audit
+from spacy_costner.cli.compare import compare
+from spacy_costner.cli.runs import MakeExecutor, RayCluster, Run, ray_cluster, run_all
 
 from .support.annotating import (
     SENTENCES,

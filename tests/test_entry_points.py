@@ -7,8 +7,8 @@ import pytest
 from thinc.api import Model
 
 from spacy_costner.losses import LossSchedule
-from spacy_costner.pipeline.targets import Weights
 from spacy_costner.tags import Tags
+from spacy_costner.training.targets import Weights
 from spacy_costner.types import Loss
 
 from .support.config import declared, resolve

@@ -13,10 +13,9 @@ from spacy.training.loop import train
 from spacy.util import load_config
 from thinc.api import Config
 
-from spacy_costner.commands.check import check
-from spacy_costner.commands.compare import compare
-from spacy_costner.commands.config_variants import put_onto
-from spacy_costner.training import fit_online
+from spacy_costner.cli.check import check
+from spacy_costner.cli.compare import compare, put_onto
+from spacy_costner.cli.fitting import fit_online
 from spacy_costner.training.evaluation import (
     CALLBACK,
     Evaluations,

@@ -10,7 +10,7 @@ import spacy
 import srsly
 from spacy.language import Language
 
-from spacy_costner.commands.explain import as_text, draw_transitions, explain, transition_weights
+from spacy_costner.cli.explain import as_text, draw_transitions, explain, transition_weights
 from spacy_costner.ml import linear_part
 
 from .support.commands import run

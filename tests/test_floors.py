@@ -15,9 +15,9 @@ FLOORS = [
     {"chain", "readers", "sparse", "tags"},
     {"costs", "features"},
     {"decoding", "losses", "ml"},
+    {"training"},
     {"pipeline"},
-    {"training", "presidio"},
-    {"commands"},
+    {"presidio"},
     {"cli"},
 ]
 FLOOR = {module: floor for floor, modules in enumerate(FLOORS) for module in modules}

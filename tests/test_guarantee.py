@@ -16,11 +16,11 @@ from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 
-from spacy_costner.commands.calibrate import calibrate
-from spacy_costner.commands.guarantee import Terms, guarantee
-from spacy_costner.commands.report import gather, page
-from spacy_costner.commands.span_scores import FOUND
-from spacy_costner.commands.tune import tune
+from spacy_costner.cli.calibrate import calibrate
+from spacy_costner.cli.guarantee import Terms, guarantee
+from spacy_costner.cli.predictions import FOUND
+from spacy_costner.cli.report import gather, page
+from spacy_costner.cli.tune import tune
 from spacy_costner.decoding import FINEST, Posterior, make_viterbi
 from spacy_costner.pipeline.annotations import SMOOTHING, span_scores
 from spacy_costner.tags import Entities

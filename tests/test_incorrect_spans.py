@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spacy_costner import chain
-from spacy_costner.pipeline.incorrect_spans import IncorrectSpan, augment_tags
 from spacy_costner.tags import SCHEMES, Tags
+from spacy_costner.training.incorrect_spans import IncorrectSpan, augment_tags
 from spacy_costner.types import Potentials
 from tests import oracle
 

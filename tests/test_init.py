@@ -23,20 +23,25 @@ from spacy.util import load_config, load_model_from_config, registry
 from thinc.api import Config
 
 from spacy_costner.cli import costner
-from spacy_costner.commands.init import (
+from spacy_costner.cli.init import (
+    CONFIGS,
     DECODINGS,
     LOSSES,
     MODELS,
+    NO_START,
+    RULES,
     Corpora,
     Costs,
     Plan,
     Size,
     look,
     make_plan,
+    parse,
+    read,
+    render,
+    takes_cost,
     write_config,
 )
-from spacy_costner.commands.init.goes_together import NO_START, RULES, takes_cost
-from spacy_costner.commands.init.sections import CONFIGS, parse, read, render
 
 from .support.commands import run
 from .support.config import declared

@@ -18,11 +18,11 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 from thinc.api import Optimizer, fix_random_seed
 
+from spacy_costner.cli.fitting import TotalLoss, ZScoreEquations, minimise, read_batches, solve
+from spacy_costner.cli.fitting import train as train_online
 from spacy_costner.features import Features, make_features
 from spacy_costner.ml import linear_part
-from spacy_costner.pipeline.online import Batch
-from spacy_costner.training import TotalLoss, ZScoreEquations, minimise, read_batches, solve
-from spacy_costner.training import train as train_online
+from spacy_costner.training.online import Batch
 
 from .support.config import REQUIRED, declared
 from .support.linear import HYBRID, SPARSE

@@ -12,8 +12,8 @@ import pytest
 import spacy
 from scipy.sparse import csr_matrix
 
-from spacy_costner.commands import clusters as module
-from spacy_costner.commands.clusters import count_contexts, embed, learn_clusters, number_words
+from spacy_costner.cli import clusters as module
+from spacy_costner.cli.clusters import count_contexts, embed, learn_clusters, number_words
 from spacy_costner.features.clusters import read_clusters
 
 from .support.commands import run

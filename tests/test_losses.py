@@ -33,8 +33,8 @@ from spacy_costner.losses.margin import (
 from spacy_costner.losses.mce import make_mce
 from spacy_costner.losses.perceptron import make_mira, make_perceptron
 from spacy_costner.losses.zscore import make_zscore
-from spacy_costner.pipeline.targets import Targets
 from spacy_costner.tags import Tags
+from spacy_costner.training.targets import Targets
 from spacy_costner.types import Constraints, Cost, Gold, Loss, LossResult, Potentials
 
 from . import oracle, oracle_losses

@@ -11,11 +11,9 @@ import pytest
 import spacy
 from spacy.tokens import Doc, DocBin
 
-from spacy_costner.cli.fit import GOES_WITH
+from spacy_costner.cli.fit import GOES_WITH, parse_aim
 from spacy_costner.cli.output import RUN_AGAIN
-from spacy_costner.cli.tune import N_ROWS, describe
-from spacy_costner.commands.fit import parse_aim
-from spacy_costner.commands.tune import Aim, Point, Tuning
+from spacy_costner.cli.tune import N_ROWS, Aim, Point, Tuning, describe
 from spacy_costner.metrics import as_json
 from spacy_costner.progress import progress
 
@@ -207,7 +205,7 @@ def test_an_interrupted_fit_is_saved_and_not_tuned(
     def interrupted(*args: Any, **settings: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("spacy_costner.pipeline.online.step", interrupted)
+    monkeypatch.setattr("spacy_costner.training.online.step", interrupted)
     result = run("fit", *corpora(folder), "--output", tmp_path, "--tune", "f")
     assert result.exit_code == 0, result.output
     assert "Stopped by Ctrl-C: this is the model so far" in result.output

@@ -10,14 +10,14 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example
 
-from spacy_costner.commands.calibrate import calibrate
-from spacy_costner.commands.explain import as_text, explain
-from spacy_costner.commands.report import gather, page
-from spacy_costner.commands.tune import tune
+from spacy_costner.cli.calibrate import calibrate
+from spacy_costner.cli.explain import as_text, explain
+from spacy_costner.cli.fitting import fit, fit_online
+from spacy_costner.cli.report import gather, page
+from spacy_costner.cli.tune import tune
 from spacy_costner.costs.tables import make_hamming_cost
 from spacy_costner.decoding import make_min_cost, make_threshold, make_viterbi
 from spacy_costner.tags import Tags
-from spacy_costner.training import fit, fit_online
 
 from .corruption import MODELS
 from .support.config import HAMMING

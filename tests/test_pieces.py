@@ -13,9 +13,9 @@ from spacy.training.batchers import minibatch_by_words
 from spacy.util import minibatch
 from thinc.api import Adam
 
+from spacy_costner.cli.fitting import read_batches, train
 from spacy_costner.ml import linear_part, score_seen
-from spacy_costner.pipeline.pieces import batch_pieces, join, read_pieces, sentence_starts
-from spacy_costner.training import read_batches, train
+from spacy_costner.training.pieces import batch_pieces, join, read_pieces, sentence_starts
 
 from .support.config import HAMMING
 from .support.fitting import initialized, loss_block
@@ -126,7 +126,7 @@ def test_joined_pieces_are_a_batch(
     """Of docs with and without missing annotation and white space, cut at all sentences, and of the
     same sentences as docs of their own: the same loss and gradient of emissions. Docs are read
     together or one by one: then some have masks of tags, and others none."""
-    monkeypatch.setattr("spacy_costner.pipeline.pieces.N_DOCS", n_docs)
+    monkeypatch.setattr("spacy_costner.training.pieces.N_DOCS", n_docs)
     Doc.set_extension("piece_weight", default=1.0, force=True)
     nlp, _ = corpus(**settings)
     ner = nlp.get_pipe("ner")
@@ -175,7 +175,7 @@ def test_a_pass_over_pieces_is_an_epoch() -> None:
 
 
 def test_docs_of_incorrect_spans_stay_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spacy_costner.pipeline.pieces.MOST_WORDS", 1)
+    monkeypatch.setattr("spacy_costner.training.pieces.MOST_WORDS", 1)
     for settings, are_whole in (({}, False), ({"incorrect_spans_key": "wrong"}, True)):
         nlp, examples = corpus(**settings)
         batches = batch_pieces(

@@ -10,7 +10,7 @@ from typing import Any, List
 import numpy
 import pytest
 
-from spacy_costner.commands.plots import (
+from spacy_costner.cli.plots import (
     ACCENT,
     COLOURS,
     MAX_NUMBERED,

@@ -10,7 +10,7 @@ import spacy
 import srsly
 from spacy.tokens import DocBin
 
-from spacy_costner.commands.annotate.inputs import Columns, make_doc, plan, read_rows
+from spacy_costner.cli.annotate import Columns, make_doc, plan, read_rows
 from spacy_costner.readers import CorpusError, Found, ReadOptions, read_docs
 from spacy_costner.readers.corpus import read_file
 from spacy_costner.readers.found import Context

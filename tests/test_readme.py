@@ -12,7 +12,7 @@ from spacy.util import load_config, load_model_from_config, registry
 from thinc.api import Config
 
 from spacy_costner import __version__
-from spacy_costner.commands.config_variants import put_onto
+from spacy_costner.cli.compare import put_onto
 from spacy_costner.features import make_features
 from spacy_costner.features.template import GAZETTEER, WORD_VIEWS
 from spacy_costner.features.words import OWN_FLAGS

@@ -7,7 +7,7 @@ from typing import List
 
 import pytest
 
-from spacy_costner.commands.plots import require_matplotlib
+from spacy_costner.cli.plots import require_matplotlib
 
 from .support.pages import BLOCK, ROOT, run_commands
 

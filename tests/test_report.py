@@ -15,13 +15,23 @@ from spacy.scorer import PRFScore
 from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 
-from spacy_costner.commands.explain import TransitionWeights
-from spacy_costner.commands.plots import COLOURS
-from spacy_costner.commands.report import Findings, gather, page
-from spacy_costner.commands.report.findings import Confusion
-from spacy_costner.commands.report.mistakes import KINDS, Stretch, stretches
-from spacy_costner.commands.report.plots import MOST, fold
-from spacy_costner.commands.report.words import cost, number, percent, probability
+from spacy_costner.cli.explain import TransitionWeights
+from spacy_costner.cli.plots import COLOURS
+from spacy_costner.cli.report import (
+    KINDS,
+    MOST,
+    Confusion,
+    Findings,
+    Stretch,
+    cost,
+    fold,
+    gather,
+    number,
+    page,
+    percent,
+    probability,
+    stretches,
+)
 from spacy_costner.ml import linear_part
 
 from .support.commands import run

@@ -13,15 +13,17 @@ from typing import Any, Callable, Dict, List, Optional
 
 import pytest
 
-from spacy_costner.commands.ray_executor import _task, check_address, ray_cluster
-from spacy_costner.commands.runs import (
+from spacy_costner.cli.runs import (
     Done,
     Failed,
     MakeExecutor,
     Processes,
     Run,
+    _task,
+    check_address,
     fingerprint,
     local_processes,
+    ray_cluster,
     remembered,
     run_all,
     run_one,
@@ -84,7 +86,7 @@ def test_a_run_whose_worker_dies_each_time_fails_alone() -> None:
 
 
 def test_once_a_run_has_ended_others_are_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spacy_costner.commands.runs.HOPELESS", 1)
+    monkeypatch.setattr("spacy_costner.cli.runs.HOPELESS", 1)
     runs = [Run("0", square, {"x": 0}), Run("die", die, {}), Run("1", square, {"x": 1})]
     found = [
         run.name for run, ended in run_all(runs, lambda: Processes(1)) if isinstance(ended, Done)
@@ -170,7 +172,7 @@ def test_ray_is_imported_for_an_address_only() -> None:
 
 
 def test_workers_that_never_finish_anything_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spacy_costner.commands.runs.HOPELESS", 1)
+    monkeypatch.setattr("spacy_costner.cli.runs.HOPELESS", 1)
     made = []
 
     def make() -> Processes:

@@ -8,10 +8,10 @@ from spacy.language import Language
 from spacy.util import load_config, registry
 from thinc.api import Config
 
-from spacy_costner.commands.check import check
-from spacy_costner.commands.config_variants import make_variants
+from spacy_costner.cli.check import check
+from spacy_costner.cli.compare import make_variants
+from spacy_costner.cli.fitting import fit, fit_online
 from spacy_costner.settings import check_overrides, check_settings
-from spacy_costner.training import fit, fit_online
 
 from .support.commands import run
 from .support.experiment import Experiment

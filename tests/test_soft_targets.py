@@ -12,8 +12,10 @@ from spacy.training import Example
 from thinc.api import Adam
 
 from spacy_costner import chain
-from spacy_costner.pipeline.pieces import batch_pieces, join, read_pieces
-from spacy_costner.pipeline.soft_targets import (
+from spacy_costner.cli.fitting import read_batches, train
+from spacy_costner.tags import Tags
+from spacy_costner.training.pieces import batch_pieces, join, read_pieces
+from spacy_costner.training.soft_targets import (
     KEY,
     SoftTargets,
     divergence,
@@ -22,9 +24,7 @@ from spacy_costner.pipeline.soft_targets import (
     mean,
     read_soft_targets,
 )
-from spacy_costner.pipeline.targets import WEIGHT
-from spacy_costner.tags import Tags
-from spacy_costner.training import read_batches, train
+from spacy_costner.training.targets import WEIGHT
 from spacy_costner.types import Potentials
 
 from . import oracle
@@ -272,7 +272,7 @@ def test_weights_of_some_docs_survive_the_cut(monkeypatch: pytest.MonkeyPatch) -
     """Docs are read in chunks, some of which may have no weights."""
     _, ner, examples = taught(0)
     examples[0].reference.user_data[WEIGHT] = 3.0
-    monkeypatch.setattr("spacy_costner.pipeline.pieces.N_DOCS", 1)
+    monkeypatch.setattr("spacy_costner.training.pieces.N_DOCS", 1)
     pieces = read_pieces(ner, examples, most_words=100)
     for some, weights in ((pieces, [3, 1, 1]), (pieces[::-1], [1, 1, 3])):
         assert join(some).read()[1].gold.weights.tolist() == weights

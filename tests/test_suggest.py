@@ -16,29 +16,27 @@ from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 from spacy.util import load_config
 
-from spacy_costner.commands.learning_curve import (
+from spacy_costner.cli.fitting import fit_online
+from spacy_costner.cli.suggest import (
+    MEASURES,
+    OVERHEAD,
+    Choice,
     Plan,
     Round,
     Simulation,
+    Suggestion,
+    by_entropy,
+    by_least_confidence,
     describe_simulation,
     savings,
     score,
     simulate,
-)
-from spacy_costner.commands.suggest import (
-    MEASURES,
-    OVERHEAD,
-    Choice,
-    Suggestion,
-    by_entropy,
-    by_least_confidence,
     suggest,
 )
 from spacy_costner.costs.tables import make_precision_recall_cost
 from spacy_costner.decoding import Posterior, make_min_cost
 from spacy_costner.metrics.diverse import choose_diverse, make_shares
 from spacy_costner.readers import FORMS, Found, read_docs, read_texts, save_tasks
-from spacy_costner.training import fit_online
 
 from . import oracle
 from .support.commands import run
@@ -285,9 +283,7 @@ def test_a_curve_without_a_goal_in_reach_ends_with_all_docs(
     nlp = spacy.blank("en")
     corpus = of_corpus(nlp, demo["dev.spacy"])[:8]
     scores = iter([1.0, *[0.1] * 20])
-    monkeypatch.setattr(
-        "spacy_costner.commands.learning_curve.score", lambda nlp, ner, dev: next(scores)
-    )
+    monkeypatch.setattr("spacy_costner.cli.suggest.score", lambda nlp, ner, dev: next(scores))
     found = simulate(LINEAR, corpus, corpus, vocab=nlp.vocab, plan=Plan(start=3, n=3))
     assert [(one.way, one.docs) for one in found.rounds] == [
         ("all", 8), *(("suggested", n) for n in (3, 6, 8)), *(("random", n) for n in (3, 6, 8))

@@ -11,14 +11,14 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 
 from spacy_costner import chain
-from spacy_costner.pipeline.targets import (
+from spacy_costner.tags import SCHEMES, Entities, Tags
+from spacy_costner.training.targets import (
     allowed_tags,
     gold_cost,
     gold_tags,
     possible_tags,
 )
-from spacy_costner.pipeline.token_attrs import read_docs, read_reference, trim
-from spacy_costner.tags import SCHEMES, Entities, Tags
+from spacy_costner.training.token_attrs import read_docs, read_reference, trim
 from spacy_costner.types import Potentials
 
 from .support.strategies import seeds

@@ -17,8 +17,7 @@ from spacy.training import Corpus, Example
 from thinc.api import Adam
 
 from spacy_costner.chain import constrain
-from spacy_costner.ml import linear_part
-from spacy_costner.training import (
+from spacy_costner.cli.fitting import (
     TotalLoss,
     annotate,
     check_loss,
@@ -30,6 +29,7 @@ from spacy_costner.training import (
     read_batches,
     train,
 )
+from spacy_costner.ml import linear_part
 from spacy_costner.types import Gold, Potentials
 
 from . import oracle, oracle_losses

@@ -13,7 +13,7 @@ from spacy.tokens import Doc
 from spacy.training import Example
 
 from spacy_costner.chain import constrain
-from spacy_costner.training import TotalLoss, ZScoreEquations, fit, solve
+from spacy_costner.cli.fitting import TotalLoss, ZScoreEquations, fit, solve
 from spacy_costner.training.sampled import SampledPaths, draw
 from spacy_costner.types import Potentials
 

@@ -8,7 +8,7 @@ import pytest
 import spacy
 from spacy.training import Example
 
-from spacy_costner.commands.tune import (
+from spacy_costner.cli.tune import (
     PARAMETERS,
     Aim,
     Point,

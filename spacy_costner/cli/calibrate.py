@@ -1,22 +1,191 @@
-"""`python -m spacy costner calibrate`."""
+"""Calibrate confidences by a temperature, fitted on development docs."""
 
-from typing import Annotated
+from typing import Annotated, Any, Dict, Iterable, List, NamedTuple, Sequence, Tuple
 
+import numpy
+from spacy.language import Language
+from spacy.training import Example
+from thinc.types import Array1d, Floats1d
 from typer import Option
 
-from ..commands.calibrate import Calibration, calibrate
+from ..decoding import Posterior, Temperature, make_viterbi
 from ..metrics import text_table
+from ..metrics.calibration import calibration_error, reliability
 from ..saving import check_folder, save_folder
-from .options import (
-    CodeOption,
-    DevArg,
-    GpuOption,
-    ModelArg,
-    NameOption,
-    OutputOption,
-    load,
-)
+from ..tags import Entities
+from .options import CodeOption, DevArg, GpuOption, ModelArg, NameOption, OutputOption, load
 from .output import JsonOption, errors_shown, print_result
+from .predictions import DevPredictions, get_component, predict_dev, record_scores
+
+MOST_STEPS = 60
+PRECISION = 1e-3
+"""Where the steps in the logarithm of a temperature end."""
+
+HOTTEST = numpy.log(100)
+"""The limit for a label whose predictions are all correct, or all wrong."""
+
+Part = Tuple[Posterior, Entities, Array1d]
+"""A posterior, entities, and which of them are correct. Shape: (E,)"""
+
+
+class Calibration(NamedTuple):
+    """The result of a calibration.
+
+    temperature (Temperature): The temperature.
+    error_before (float): The expected calibration error before.
+    error (float): The expected calibration error after.
+    reliability (List[Dict[str, Any]]): Confidence and precision after: see `reliability`.
+    """
+
+    temperature: Temperature
+    error_before: float
+    error: float
+    reliability: List[Dict[str, Any]]
+
+    def describe(self) -> str:
+        """The temperature, and the calibration error before and with it."""
+        return (
+            f"temperature {self.temperature.overall:.3f}: expected calibration error "
+            f"{self.error_before:.4f} -> {self.error:.4f}"
+        )
+
+
+def calibrate(
+    nlp: Language,
+    examples: Iterable[Example],
+    *,
+    name: str = "ner",
+    per_label: bool = False,
+    source: str = "development docs",
+) -> Calibration:
+    """Fit the temperature of a component on development docs, and set it.
+
+    nlp (Language): The trained pipeline. Its weights and the predictions of Viterbi decoding
+        don't change. The scores in its meta are updated.
+    examples (Iterable[Example]): The docs. They should not be training docs.
+    name (str): The name of the component.
+    per_label (bool): Whether to fit a temperature for each label.
+    source (str): The name of the docs in the meta: see `record_scores`.
+    RETURNS (Calibration): The temperature, and the calibration error before and after.
+    RAISES (ValueError): If there is no such component, or no entity is predicted.
+    """
+    examples = list(examples)
+    found = calibrate_on([predict_dev(nlp, name, examples)], nlp, name, per_label=per_label)
+    record_scores(nlp, nlp.evaluate(examples), source, len(examples))
+    return found
+
+
+def calibrate_on(
+    devs: Sequence[DevPredictions], nlp: Language, name: str, *, per_label: bool = False
+) -> Calibration:
+    """Fit the temperature of a component on predictions, and set it: see `calibrate`.
+
+    devs (Sequence[DevPredictions]): The predictions, of one model or of several.
+    """
+    parts = [predicted_part(dev) for dev in devs]
+    right = numpy.concatenate([right for _, _, right in parts])
+    if not len(right):
+        raise ValueError(f"{name}: expected predicted entities to calibrate, got none")
+    temperature = fit(parts, per_label=per_label)
+    ner = get_component(nlp, name)
+    ner.cfg["temperature"] = temperature._asdict()
+    _ = ner.guarantee  # dropped
+    before = numpy.concatenate([part.entity_probs(predicted) for part, predicted, _ in parts])
+    probs = numpy.concatenate(
+        [part.at(temperature).entity_probs(predicted) for part, predicted, _ in parts]
+    )
+    return Calibration(
+        temperature=temperature,
+        error_before=calibration_error(before, right),
+        error=calibration_error(probs, right),
+        reliability=reliability(probs, right),
+    )
+
+
+def predicted_part(dev: DevPredictions) -> Part:
+    """The posterior of docs, and the entities of the best path."""
+    predicted = dev.decode(make_viterbi())
+    return dev.posterior, predicted, dev.right(predicted)
+
+
+def fit(parts: Sequence[Part], *, per_label: bool) -> Temperature:
+    """Find the temperature with the lowest log loss on the predicted entities.
+
+        min_T  - sum_{e right} log p_T(e) - sum_{e wrong} log(1 - p_T(e))
+
+    The temperature of each label is regularised towards the overall one.
+
+    parts (Sequence[Part]): Predicted entities, of posteriors with the same labels.
+    per_label (bool): Whether to fit a temperature for each label.
+    RETURNS (Temperature): The temperature.
+    """
+    labels = parts[0][0].tags.labels
+
+    def slopes_at(temperature: Temperature) -> Floats1d:
+        slopes = [_slopes(part.at(temperature), *predicted) for part, *predicted in parts]
+        return numpy.sum(slopes, axis=0)
+
+    def of_overall(logs: Floats1d) -> Floats1d:
+        return slopes_at(_temperature(logs, ())).sum(keepdims=True)
+
+    overall = _minimise(of_overall, numpy.zeros(1))
+    if not per_label:
+        return _temperature(overall, ())
+
+    def of_labels(logs: Floats1d) -> Floats1d:
+        slopes = slopes_at(_temperature(logs, labels))
+        apart = logs[1:] - logs[0]
+        return slopes + 2 * numpy.append(-apart.sum(), apart)
+
+    return _temperature(_minimise(of_labels, numpy.repeat(overall, len(labels) + 1)), labels)
+
+
+def _temperature(logs: Floats1d, labels: Tuple[str, ...]) -> Temperature:
+    overall, *of_labels = numpy.exp(logs).tolist()
+    return Temperature(overall, dict(zip(labels, of_labels)))
+
+
+def _slopes(posterior: Posterior, predicted: Entities, right: Array1d) -> Floats1d:
+    """The derivative of the log loss with respect to the logarithm of each temperature: the
+    overall one, then the labels' own. Shape: (1 + labels,)
+
+        d loss / d log T = - sum over scores s of  d loss / d (s / T)  s / T
+    """
+    log_probs, which, backprop = posterior.entity_log_probs(predicted)
+    probs = numpy.exp(log_probs)
+    p = numpy.clip(numpy.bincount(which, probs, minlength=len(right)), 1e-12, 1 - 1e-7)
+    d_p = numpy.where(right, -1 / p, 1 / (1 - p))
+    gradient = backprop(d_p[which] * probs)
+    products = [
+        numpy.where(numpy.isfinite(scores), scores, 0).astype("float64") * slopes
+        for scores, slopes in zip(posterior.potentials[:4], gradient[:4])
+    ]
+    of_tags, label_of = products[0].sum(axis=0), posterior.tags.label_of + 1
+    slopes = numpy.bincount(label_of, of_tags, minlength=len(posterior.tags.labels) + 1)
+    slopes[0] += sum(product.sum() for product in products[1:])
+    return -slopes
+
+
+def _minimise(slope: Any, start: Floats1d) -> Floats1d:
+    """Minimise by RPROP: each coordinate has its own step size, which grows while the sign of
+    the gradient stays the same and is halved when it changes.
+
+    slope (Callable[[Floats1d], Floats1d]): The gradient.
+    start (Floats1d): The initial point.
+    RETURNS (Floats1d): The point where all step sizes are below `PRECISION`.
+
+    Riedmiller & Braun, 1993, "A Direct Adaptive Method for Faster Backpropagation Learning:
+    The RPROP Algorithm".
+    """
+    place, steps, before = start.copy(), numpy.full(len(start), 0.5), numpy.zeros(len(start))
+    for _ in range(MOST_STEPS):
+        sign = numpy.sign(slope(place))
+        steps *= numpy.where(sign * before < 0, 0.5, numpy.where(sign * before > 0, 1.2, 1.0))
+        if steps.max() < PRECISION:
+            break
+        place = numpy.clip(place - sign * steps, -HOTTEST, HOTTEST)
+        before = sign
+    return place
 
 
 def calibrate_cli(

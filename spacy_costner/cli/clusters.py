@@ -1,15 +1,235 @@
-"""`python -m spacy costner clusters`."""
+"""Learn clusters of words from text."""
 
+import json
+from collections import defaultdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Dict, List
+from typing import (
+    Annotated,
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    NamedTuple,
+    Sequence,
+    Tuple,
+)
 
 import numpy
+import spacy
+from spacy.language import Language
+from spacy.tokens import Doc
+from thinc.types import Floats2d, Ints1d
 from typer import Argument, Option
 
-from ..commands.clusters import SIZES, Learned, clusters
+from ..features.k_means import k_means, to_unit_length
 from ..progress import progress
+from ..readers import corpus_files, read_docs
+from ..readers.texts import is_text, read_lines
+from ..saving import check_file, save_file
+from ..validation import require
 from .output import JsonOption, errors_shown, print_result
+
+SIZES = (64, 256, 1024)
+WINDOW = 2
+"""Contexts are the words up to this number of tokens to either side."""
+
+MAX_CONTEXTS = 20_000
+"""Of the most frequent words."""
+
+SMOOTHING = 0.75
+"""The power of the counts of contexts."""
+
+POWER = 0.5
+"""The power of the singular values."""
+
+CHUNK = 1 << 22
+"""Tokens whose contexts are counted at a time."""
+
+
+class Learned(NamedTuple):
+    """Clusters of words.
+
+    n_tokens (int): Number of tokens of the text.
+    words (List[str]): The words, from the most frequent.
+    numbers (Dict[int, Ints1d]): The cluster of each word, by the number of clusters.
+    """
+
+    n_tokens: int
+    words: List[str]
+    numbers: Dict[int, Ints1d]
+
+    def to_json(self) -> Dict[str, List[str]]:
+        """The names of the clusters of each word, as `read_clusters` reads them."""
+        names = [[f"{size}:{i}" for i in found] for size, found in self.numbers.items()]
+        return {word: list(own) for word, own in zip(self.words, zip(*names))}
+
+
+def clusters(
+    input_paths: Sequence[Path],
+    output_path: Path,
+    *,
+    lang: str = "xx",
+    watch: Callable[[Iterable[List[str]]], Iterable[List[str]]] = iter,
+    **settings: Any,
+) -> Learned:
+    """Learn clusters of words from text, and save them.
+
+    input_paths (Sequence[Path]): Files or folders of text, one sentence or paragraph per line, or
+        of annotated corpora, whose entities are not used.
+    output_path (Path): The output file: JSON that `clusters` of the features reads.
+    lang (str): The language whose tokenizer is used for text.
+    watch (Callable): Gets the sentences as they are read, and returns them.
+    settings (Any): See `learn_clusters`.
+    RETURNS (Learned): The clusters.
+    RAISES (ValueError): If a file can't be read, a number is out of its range, or no words are
+        left.
+    RAISES (ImportError): If SciPy is missing.
+    """
+    scipy_svd()
+    check_file(output_path, input_paths)
+    nlp = spacy.blank(lang)
+    sentences = (words for path in input_paths for words in read_sentences(nlp, path))
+    found = learn_clusters(watch(sentences), **settings)
+    text = json.dumps(found.to_json(), ensure_ascii=False)
+    save_file(output_path, lambda path: path.write_text(text, encoding="utf8"))
+    return found
+
+
+def read_sentences(nlp: Language, path: Path) -> Iterator[List[str]]:
+    """Read the words of a corpus, by sentence, or by line or doc where sentences are not known.
+
+    nlp (Language): The pipeline whose tokenizer is used for text.
+    path (Path): Text, or what `read_docs` reads.
+    YIELDS (List[str]): The words.
+    RAISES (CorpusError): If it can't be read.
+    """
+    for file in corpus_files(path):
+        docs: Iterable[Doc] = read_docs(nlp, file)
+        if is_text(file):
+            docs = read_lines(nlp, file)
+        for doc in docs:
+            for span in doc.sents if doc.has_annotation("SENT_START") else (doc[:],):
+                yield [token.text for token in span if not token.is_space]
+
+
+def learn_clusters(
+    sentences: Iterable[Sequence[str]],
+    *,
+    sizes: Sequence[int] = SIZES,
+    dim: int = 100,
+    min_count: int = 3,
+    seed: int = 0,
+) -> Learned:
+    """Learn clusters of words that occur beside the same words: spherical k-means of the vectors
+    that `embed` makes of them.
+
+    sentences (Iterable[Sequence[str]]): The words of each sentence.
+    sizes (Sequence[int]): Numbers of clusters.
+    dim (int): Length of the vectors.
+    min_count (int): How often a word has to occur to be in a cluster.
+    seed (int): The seed of the singular value decomposition and of the first centres.
+    RETURNS (Learned): The clusters.
+    RAISES (ValueError): If a number is out of its range, or too few words are left.
+    RAISES (ImportError): If SciPy is missing.
+    """
+    for name, value in {"dim": dim, "min_count": min_count, "sizes": min(sizes, default=0)}.items():
+        if value < 1:
+            raise ValueError(f"clusters: {name}: expected at least 1, got {value}")
+    words, tokens, n_tokens = number_words(sentences, min_count)
+    if len(words) <= dim:
+        raise ValueError(
+            f"clusters: expected more than {dim} words that occur {min_count} times or more, got "
+            f"{len(words)}: use more text, or lower dim or min_count"
+        )
+    vectors = embed(tokens, len(words), dim=dim, seed=seed)
+    numbers = {size: k_means(vectors, size, seed=seed) for size in sizes}
+    return Learned(n_tokens, words, numbers)
+
+
+def number_words(
+    sentences: Iterable[Sequence[str]], min_count: int
+) -> Tuple[List[str], Ints1d, int]:
+    """Number words from the most frequent.
+
+    sentences (Iterable[Sequence[str]]): The words of each sentence.
+    min_count (int): How often a word has to occur.
+    RETURNS (Tuple[List[str], Ints1d, int]): The words; the number of each token, with -1 for rare
+        words and, `WINDOW` times, before and after each sentence; and the number of tokens.
+    """
+    ids: Dict[str, int] = defaultdict(lambda: len(ids))
+    gap = [-1] * WINDOW
+    parts = [numpy.asarray(gap, dtype="int32")]
+    parts += [numpy.asarray([*map(ids.__getitem__, s), *gap], dtype="int32") for s in sentences]
+    tokens, names = numpy.concatenate(parts), [*ids]
+    n_times = numpy.bincount(tokens[tokens >= 0], minlength=len(names))
+    order = numpy.argsort(-n_times, kind="stable")
+    order = order[n_times[order] >= min_count]
+    new = numpy.full(len(names) + 1, -1, dtype="int32")  # the last is for -1
+    new[order] = numpy.arange(len(order))
+    return [names[i] for i in order], new[tokens], int(n_times.sum())
+
+
+def embed(tokens: Ints1d, n_words: int, *, dim: int, seed: int) -> Floats2d:
+    """Make vectors of words from n(w, c), how often word w has context c: a frequent word at an
+    offset of up to `WINDOW`.
+
+        M[w, c] = max(0, log(n(w, c) sum_c' n(c')^.75 / (n(w) n(c)^.75)))    M ~ U S V'    U S^.5
+
+    tokens (Ints1d): The number of each token, as `number_words` returns them. Shape: (N,)
+    n_words (int): D, the number of words.
+    dim (int): W, the number of singular values.
+    seed (int): The seed of the first vector of the decomposition.
+    RETURNS (Floats2d): The vectors, of unit length. Shape: (D, W)
+
+    Levy, Goldberg & Dagan (2015), Improving distributional similarity with lessons learned from
+    word embeddings: smoothed positive PMI, and eigenvalue weighting.
+    """
+    svds, matrix = scipy_svd()
+    n_times = matrix((n_words, 2 * WINDOW * min(n_words, MAX_CONTEXTS)))
+    for begin in range(0, len(tokens), CHUNK):
+        chunk = tokens[max(begin - WINDOW, 0) : begin + CHUNK + WINDOW]
+        n_times += count_contexts(chunk, n_times.shape, matrix)
+    of_word, of_context = (numpy.asarray(n_times.sum(axis=i)).ravel() for i in (1, 0))
+    of_context = of_context**SMOOTHING
+    pmi = n_times.tocoo()
+    pmi.data = numpy.log(pmi.data * of_context.sum() / (of_word[pmi.row] * of_context[pmi.col]))
+    pmi.data = numpy.maximum(pmi.data, 0)
+    start = numpy.random.default_rng(seed).normal(size=min(pmi.shape))
+    left, values, _ = svds(pmi.tocsr(), k=dim, v0=start)
+    return to_unit_length(left * values**POWER)
+
+
+def count_contexts(tokens: Ints1d, shape: Tuple[int, int], matrix: Callable[..., Any]) -> Any:
+    """Count the contexts of the tokens between the first and the last `WINDOW`: see `embed`.
+
+    tokens (Ints1d): The number of each token, -1 for none. Shape: (N,)
+    shape (Tuple[int, int]): The number of words, and of contexts.
+    matrix (Callable): Makes a sparse matrix.
+    RETURNS (Any): The counts. Shape: `shape`
+    """
+    words, n_contexts = tokens[WINDOW:-WINDOW], shape[1] // (2 * WINDOW)
+    rows, columns = [], []
+    for i in range(2 * WINDOW + 1):
+        there = tokens[i : i + len(words)]
+        counts = (words >= 0) & (there >= 0) & (there < n_contexts) & (i != WINDOW)
+        rows.append(words[counts])
+        columns.append(there[counts] + (i - (i > WINDOW)) * n_contexts)
+    places = numpy.concatenate(rows), numpy.concatenate(columns)
+    return matrix((numpy.ones(len(places[0])), places), shape=shape)
+
+
+def scipy_svd() -> Tuple[Callable[..., Any], Callable[..., Any]]:
+    """SciPy's `svds` and `csr_matrix`.
+
+    RAISES (ImportError): If SciPy is missing.
+    """
+    missing = "clusters: expected SciPy, it is not installed"
+    svds = require("scipy.sparse.linalg", "fit", missing).svds
+    return svds, require("scipy.sparse", "fit", missing).csr_matrix
+
 
 N_CLUSTERS, N_WORDS = 4, 6
 """Clusters that are shown of each number of clusters, and words of each."""

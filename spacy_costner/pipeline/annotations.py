@@ -11,8 +11,8 @@ from thinc.types import Array1d, Floats1d
 
 from ..decoding import FINEST, LEAST, DecodedSpans, Posterior, of_labels
 from ..tags import Entities
+from ..training.token_attrs import TokenAttrs, trim
 from ..validation import number, warn_of_old_name
-from .token_attrs import TokenAttrs, trim
 
 SOURCE = "cost_sensitive_ner"
 """In the attributes of our span groups, to find the scores of their spans."""

@@ -16,6 +16,12 @@ from .. import chain
 from ..decoding import Decoding, Posterior, Temperature, make_viterbi
 from ..losses import LossSchedule
 from ..tags import SINGLE, Tags
+from ..training.first_pass import train_first_pass
+from ..training.linear_part import train_linear_part
+from ..training.objective import NEGATED, Objective, check_finite
+from ..training.soft_targets import labels_of
+from ..training.targets import Targets, Weights, possible_tags
+from ..training.token_attrs import TokenAttrs, read_presets
 from ..types import Constraints, Loss, Potentials, Progress
 from .annotations import (
     NOTHING,
@@ -27,15 +33,9 @@ from .annotations import (
     score_spans,
 )
 from .deprecated import OldMethods
-from .first_pass import train_first_pass
 from .learn_rate import check_factor, finish_update, warn_of_low_rate
-from .linear_part import train_linear_part
-from .objective import NEGATED, Objective, check_finite
 from .prediction_settings import PredictionSettings
 from .rehearsal import divergence
-from .soft_targets import labels_of
-from .targets import Targets, Weights, possible_tags
-from .token_attrs import TokenAttrs, read_presets
 
 ComputeLoss = Callable[[List[Example], Potentials], Tuple[float, Potentials]]
 """Takes a batch and the model's potentials to the loss and its gradient."""

@@ -8,10 +8,10 @@ from thinc.api import Config, Model
 
 from ..decoding import Decoding
 from ..losses import LossSchedule
+from ..training.targets import Weights
 from ..types import Loss, Potentials
 from .annotations import Confidence
 from .component import CostSensitiveNER
-from .targets import Weights
 
 DEFAULT_CONFIG = Config().from_str(
     """

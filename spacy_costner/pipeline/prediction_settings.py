@@ -13,10 +13,10 @@ from thinc.types import Floats1d
 from ..costs.tables import hamming_cost
 from ..decoding import DecodedSpans, Decoding, MinCost, Posterior
 from ..tags import Tags
+from ..training.objective import Objective
 from ..types import Cost
 from .annotations import Confidence, checked, register
 from .guarantee import GuaranteedPipe
-from .objective import Objective
 from .serialization import SAVED_ONLY, Cfg, check_names
 
 

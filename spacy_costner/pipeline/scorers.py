@@ -26,9 +26,9 @@ from thinc.types import Floats1d, Floats2d, Ints1d
 from ..costs.label_tree import Tree, TreeSource, make_tree
 from ..metrics.calibration import calibration_error, reliability
 from ..tags import OUTSIDE, Tags
+from ..training.targets import gold_tags
+from ..training.token_attrs import read_docs, read_reference
 from ..types import Cost
-from .targets import gold_tags
-from .token_attrs import read_docs, read_reference
 
 Scores = Dict[str, Any]
 Entity = Tuple[str, int, int]

@@ -5,8 +5,8 @@ from typing import Callable, Optional
 import numpy
 from thinc.types import Floats1d
 
-from ..pipeline.online import OnStep, ignore
 from .convergence import Convergence, Minimum
+from .online import OnStep, ignore
 
 
 def solve(

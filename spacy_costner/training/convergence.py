@@ -4,8 +4,8 @@ from typing import List, NamedTuple, Optional
 
 from thinc.types import Floats1d
 
-from ..pipeline.online import OnStep, Step
 from ..progress import progress
+from .online import OnStep, Step
 
 PERIOD = 10
 """Iterations over which improvement is measured; CRFsuite's default, too."""

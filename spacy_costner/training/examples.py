@@ -9,8 +9,8 @@ from thinc.types import Floats1d, Floats2d, Ints2d
 from .. import sparse
 from ..ml import find_features, linear_part
 from ..pipeline.component import CostSensitiveNER
-from ..pipeline.targets import Targets
 from ..types import Potentials
+from .targets import Targets
 
 BATCH_SIZE = 256
 """Number of docs that are scored together, to bound the memory of the chain's messages."""

@@ -5,9 +5,9 @@ from typing import Any, Callable, Optional, Tuple
 import numpy
 from thinc.types import Floats1d
 
-from ..pipeline.online import OnStep, ignore
 from ..validation import require
 from .convergence import Convergence, Minimum
+from .online import OnStep, ignore
 
 MEMORIES = 6
 """Earlier steps that L-BFGS remembers; CRFsuite's default, too."""

@@ -1,51 +1,251 @@
-"""The loss over all examples with a penalty, as a function of one vector."""
+"""The training objective: from examples to targets, and from targets and scores to the loss."""
 
-from typing import Iterator, Sequence, Tuple
+import warnings
+from typing import Dict, List, Optional, Sequence, Set, Tuple, Union
 
+import numpy
+from spacy.strings import StringStore
 from spacy.training import Example
-from thinc.types import Floats1d
+from thinc.types import Array1d, Ints2d
 
-from ..pipeline.component import CostSensitiveNER
-from ..types import Potentials, Progress
-from .examples import AllExamples, Batch
+from ..losses import LossSchedule
+from ..tags import OUTSIDE, Entities, Tags
+from ..types import Constraints, CostTable, Gold, Loss, LossResult, Potentials, Progress, add_to
+from .soft_targets import divergence, read_soft_targets
+from .targets import (
+    Targets,
+    Weights,
+    allowed_tags,
+    example_weights,
+    gold_tags,
+    read_incorrect_spans,
+    token_weights,
+)
+from .token_attrs import TokenAttrs, first_words, read_reference, trim
+
+NEGATED = "!"
+"""The prefix of spaCy 2 for the label of a span that is not an entity. spaCy 3 refuses it."""
 
 
-class TotalLoss(AllExamples):
-    """The loss over all examples with a penalty, as a function of one vector.
+class Objective:
+    """The training objective: a loss over examples.
 
-        f(w) = sum over the examples of the loss + c2 |w|^2
+        targets = objective.targets(examples, ...)
+        loss, n_annotated = objective.evaluate(targets, scores, ...)
 
-    The penalty is that of CRFsuite.
+    Targets depend on the examples only, so they can be reused when the scores change.
     """
 
-    def __init__(self, ner: CostSensitiveNER, examples: Sequence[Example], *, c2: float) -> None:
-        """Read the examples.
+    def __init__(
+        self,
+        name: str,
+        strings: StringStore,
+        loss: Union[Loss, LossSchedule],
+        *,
+        weights: Optional[Weights] = None,
+        incorrect_spans_key: Optional[str] = None,
+    ) -> None:
+        """Initialize the objective.
 
-        ner (CostSensitiveNER): An initialized component with a linear model.
-        examples (Sequence[Example]): All examples.
-        c2 (float): Weight of the penalty.
+        name (str): The name of the component, for messages.
+        strings (StringStore): The strings of the labels' hashes.
+        loss (Union[Loss, LossSchedule]): The training loss.
+        weights (Optional[Weights]): The weights of tokens and examples.
+        incorrect_spans_key (Optional[str]): The key in `doc.spans` of reference docs for spans
+            that are not entities.
+        RAISES (ValueError): If tokens have weights and the loss doesn't use them.
         """
-        is_ratio = ner.objective.loss.at(Progress()).is_ratio
-        super().__init__(ner, examples, batch_size=len(examples) if is_ratio else 0)
-        self.c2 = c2
+        if weights is not None and not isinstance(weights, Weights):
+            raise ValueError(
+                f"{name}: weights: expected a block of spacy_costner.Weights.v1, got {weights!r}"
+            )
+        self.name = name
+        self.strings = strings
+        self.loss = loss
+        self.weights = weights or Weights()
+        self.incorrect_spans_key = incorrect_spans_key
+        self._tables: Dict[Tuple[int, Tuple[str, ...]], CostTable] = {}
+        self._saved: Dict[Tuple[int, Tuple[str, ...]], CostTable] = {}
+        self._warned: Set[str] = set()
+        useful = any(stage.weighs_tokens or stage.cost is not None for stage in loss.stages)
+        if self.weights.weighs_tokens and not useful:
+            raise ValueError(
+                f"{name}: weights: expected none of labels, boundaries or tokens, as the loss has "
+                "no use for them; losses that have are those with a cost, Pointwise and Mixed"
+            )
 
-    def __call__(self, vector: Floats1d) -> Tuple[float, Floats1d]:
-        """Compute the function and its gradient.
+    def targets(
+        self,
+        examples: Sequence[Example],
+        tokens: TokenAttrs,
+        tags: Tags,
+        constraints: Constraints,
+        features: Optional[Ints2d] = None,
+    ) -> Targets:
+        """Make the targets of a batch. Docs whose gold is impossible are left out with a warning.
 
-        vector (Floats1d): Shape: (D,)
-        RETURNS (Tuple[float, Floats1d]): Both in float64. Shape: (), (D,)
+        examples (Sequence[Example]): The batch.
+        tokens (TokenAttrs): The tokens of the predicted docs.
+        tags (Tags): The tags of the chain.
+        constraints (Constraints): The paths that the tag scheme and the predicted docs allow.
+        features (Optional[Ints2d]): As in `Gold`, if the loss uses them. Shape: (N, S)
+        RETURNS (Targets): What `evaluate` takes.
+        RAISES (ValueError): If docs have soft targets of other labels, or the loss is a ratio.
         """
-        self.ner.objective.loss.at(Progress()).forget()
-        value = self.c2 * float(vector @ vector)
+        reference = read_reference(examples, tokens)
+        entities = self._gold_entities(examples, reference, tags)
+        path = gold_tags(entities, reference.is_annotated, tags)
+        gold = Gold(
+            tags=tags.split_outside(path, tokens.lengths),
+            allowed=allowed_tags(path, tags, tokens.lengths),
+            token_weights=token_weights(self.weights, entities, tags, examples),
+            weights=example_weights(self.weights, examples),
+            opening=tags.opening,
+            continuing=tags.continuing,
+            features=features,
+            collapsed_of=tags.collapsed_of if tags.is_split else None,
+        )
+        soft = read_soft_targets(examples, tags, constraints, tokens.lengths, gold.weights)
+        if soft is not None and any(stage.is_ratio for stage in self.loss.stages):
+            raise ValueError(
+                f"{self.name}: loss: expected one that is a sum over docs, as there are soft "
+                "targets, got a ratio over the batch"
+            )
+        targets = Targets(gold, constraints, tokens.lengths, soft=soft)
+        if self.incorrect_spans_key is not None:
+            spans = read_incorrect_spans(examples, self.incorrect_spans_key, tags, tokens)
+            if spans:
+                targets = targets.exclude(spans, tags)
+        targets, left_out = targets.leave_out_impossible()
+        self._warn_of_left_out(examples, left_out)
+        return targets
 
-        def gradients() -> Iterator[Tuple[Batch, Potentials]]:
-            nonlocal value
-            for batch, scores in self.score(vector):
-                result, _ = self.ner.objective.evaluate(
-                    batch.targets, scores, self.ner.tags, Progress()
-                )
-                value += result.value
-                yield batch, result.gradient
+    def evaluate(
+        self, targets: Targets, scores: Potentials, tags: Tags, progress: Progress
+    ) -> Tuple[LossResult, int]:
+        """Compute the loss and its gradient.
 
-        gradient = self.sum_gradients(gradients()) + 2 * self.c2 * vector
-        return value, gradient
+        targets (Targets): The targets of a batch.
+        scores (Potentials): The model's potentials of the predicted docs.
+        tags (Tags): The tag set.
+        progress (Progress): How far training has come, for schedules of losses.
+        RETURNS (Tuple[LossResult, int]): The loss of the batch with its gradient with respect to
+            the scores; and the number of annotated tokens or, if the loss is one ratio, 1.
+        """
+        loss = self.loss.at(progress)
+        potentials, gold = targets.to_loss_inputs(scores, self.cost_table(loss, tags))
+        if targets.soft is not None:
+            gold = targets.soft.leave_the_others(gold)
+        result = loss.compute(potentials, gold)
+        result = result._replace(gradient=targets.collapse(result.gradient))
+        if targets.soft is not None:
+            divergent = divergence(scores, targets.soft)
+            gradient = add_to(divergent.gradient, result.gradient)
+            result = LossResult(result.value + divergent.value, gradient)
+        return result, 1 if loss.is_ratio else max(targets.n_annotated, 1)
+
+    def prepare(self, tags: Tags) -> List[Optional[List[List[float]]]]:
+        """Check that costs and weights fit the labels, before training begins.
+
+        tags (Tags): The tag set.
+        RETURNS (List[Optional[List[List[float]]]]): The cost table of each stage of the
+            loss, to be saved with the model: see `restore`.
+        RAISES (ValueError): If a cost can't be computed for these tags, or there is a weight for
+            an unknown label.
+        """
+        unknown = sorted(set(self.weights.labels) - {*tags.labels, OUTSIDE})
+        if unknown:
+            raise ValueError(
+                f"{self.name}: weights: labels: expected some of {(*tags.labels, OUTSIDE)}, "
+                f"got {unknown}"
+            )
+        tables = [self.cost_table(stage, tags) for stage in self.loss.stages]
+        return [None if table is None else table.tolist() for table in tables]
+
+    def restore(self, tables: Sequence[Optional[List[List[float]]]], tags: Tags) -> None:
+        """Restore the cost tables of a saved model. They are used if a cost can't be computed any
+        more, for example because its file is missing.
+
+        tables (Sequence[Optional[List[List[float]]]]): What `prepare` returned.
+        tags (Tags): The tag set of the tables.
+        """
+        for stage, table in zip(self.loss.stages, tables):
+            if table is not None:
+                self._saved[id(stage), tags.names] = numpy.asarray(table, dtype="float32")
+
+    def cost_table(self, loss: Loss, tags: Tags) -> Optional[CostTable]:
+        """The cost table of a loss, if it has a cost. It is computed once for each tag set.
+
+        RAISES (ValueError): If the cost can't be computed for these tags.
+        """
+        if loss.cost is None:
+            return None
+        key = (id(loss), tags.names)
+        if key not in self._tables:
+            try:
+                self._tables[key] = loss.cost(tags)
+            except ValueError:
+                if key not in self._saved:
+                    raise
+                self._tables[key] = self._saved[key]
+        return self._tables[key]
+
+    def _gold_entities(
+        self, examples: Sequence[Example], reference: TokenAttrs, tags: Tags
+    ) -> Entities:
+        """The gold entities, without white space at their ends."""
+        entities = reference.entities(tags, self.strings)
+        is_unknown = entities.label < 0
+        if is_unknown.any():
+            self._refuse_negated(examples)
+        trimmed = trim(entities, reference.is_space)
+        in_space = ~numpy.isin(entities.begin, trimmed.begin)
+        in_space |= ~numpy.isin(entities.end, trimmed.end)
+        cases = {
+            "white space at an end of an entity is taken off it": in_space,
+            f"entities of other labels than {tags.labels} count as O": is_unknown,
+        }
+        for message, which in cases.items():
+            if which.any() and message not in self._warned:
+                self._warned.add(message)
+                ends = numpy.cumsum(reference.lengths)
+                doc = numpy.searchsorted(ends, entities.begin[which][0], side="right")
+                words = first_words(examples[int(doc)].reference)
+                warnings.warn(f"{self.name}: {message}, as in: {words}", stacklevel=2)
+        return trimmed
+
+    def _refuse_negated(self, examples: Sequence[Example]) -> None:
+        """In spaCy 2 a span that is not a PERSON was an entity with the label `!PERSON`."""
+        for eg in examples:
+            for ent in eg.reference.ents:
+                if ent.label_.startswith(NEGATED):
+                    raise ValueError(
+                        f"{self.name}: entities: expected spans that are no entities in doc.spans, "
+                        f"under the incorrect_spans_key of the config, got {ent.label_!r} in "
+                        f"{first_words(eg.reference)}"
+                    )
+
+    def _warn_of_left_out(self, examples: Sequence[Example], left_out: Array1d) -> None:
+        for i in numpy.flatnonzero(left_out).tolist():
+            warnings.warn(
+                f"{self.name}: left out of training, as its entities contradict preset ones, cross "
+                "a sentence boundary or are among the incorrect spans: "
+                f"{first_words(examples[i].reference)}",
+                stacklevel=2,
+            )
+
+
+def check_finite(scores: Potentials, name: str) -> None:
+    """Check the scores of a model before it is updated.
+
+    scores (Potentials): The model's potentials.
+    name (str): The name of the component, for the message.
+    RAISES (ValueError): If a score is not a number or infinite.
+    """
+    for field in ("emissions", "transitions", "start", "end"):
+        total = float(getattr(scores, field).sum())
+        if not numpy.isfinite(total):
+            raise ValueError(
+                f"{name}: {field}: expected finite scores, found {total}. The model was "
+                "not updated; try a lower learning rate or gradient clipping"
+            )

@@ -7,8 +7,8 @@ from typing import Any, Dict, List, NamedTuple, Tuple
 import spacy
 from spacy.cli._util import import_code
 
-from spacy_costner.commands.annotate import Settings
-from spacy_costner.commands.guarantee import Terms, guarantee
+from spacy_costner.cli.annotate import Settings
+from spacy_costner.cli.guarantee import Terms, guarantee
 
 from .pipelines import TEXTS, examples, pipeline, train
 

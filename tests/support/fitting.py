@@ -9,7 +9,7 @@ from spacy.training import Example
 from spacy.util import load_config
 from thinc.api import Config
 
-from spacy_costner.commands.config_variants import put_onto
+from spacy_costner.cli.compare import put_onto
 
 from .config import FEATURES
 from .experiment import Experiment

@@ -18,7 +18,7 @@ from .online import INTERRUPTED, Batch, train
 from .pieces import batch_pieces
 
 if TYPE_CHECKING:
-    from .component import CostSensitiveNER
+    from ..pipeline.component import CostSensitiveNER
 
 N_FOLDS = 4
 MIN_STEPS = 100

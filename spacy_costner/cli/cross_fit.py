@@ -14,13 +14,13 @@ from thinc.types import Array1d, Floats2d, Ints1d
 from ..decoding import Temperature
 from ..ml import first_pass_of
 from ..pipeline.component import CostSensitiveNER
-from ..pipeline.online import INTERRUPTED
-from ..pipeline.token_attrs import read_docs
 from ..readers.sentences import copy_tokens
-from ..training import check_end, prepare, train_online
+from ..training.online import INTERRUPTED
+from ..training.token_attrs import read_docs
 from .calibrate import fit, predicted_part
 from .compare import import_once
-from .dev_predictions import DevPredictions, predict_dev
+from .fitting import check_end, prepare, train_online
+from .predictions import DevPredictions, predict_dev
 from .runs import Failed, MakeExecutor, Run, run_all
 
 Before = Callable[[CostSensitiveNER], object]

@@ -13,7 +13,7 @@ from ..progress import progress
 from .targets import Targets
 
 if TYPE_CHECKING:
-    from .component import CostSensitiveNER
+    from ..pipeline.component import CostSensitiveNER
 
 Batch = Tuple[FeatureBatch, Targets]
 

@@ -33,7 +33,7 @@ from .soft_targets import is_taught
 from .stored_tokens import StoredTokens
 
 if TYPE_CHECKING:
-    from .component import CostSensitiveNER
+    from ..pipeline.component import CostSensitiveNER
 
 MOST_WORDS = 256
 """Docs with more words are cut. Chosen on development data: see docs/linear.md."""

@@ -13,7 +13,7 @@ from .objective import check_finite
 from .targets import Targets
 
 if TYPE_CHECKING:
-    from .component import CostSensitiveNER
+    from ..pipeline.component import CostSensitiveNER
 
 
 class Batch(NamedTuple):

@@ -18,7 +18,7 @@ from .soft_targets import DocPair, read_soft_targets
 from .targets import Targets
 
 if TYPE_CHECKING:
-    from .component import CostSensitiveNER
+    from ..pipeline.component import CostSensitiveNER
 
 
 class Column:

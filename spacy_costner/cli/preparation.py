@@ -37,7 +37,7 @@ from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
 from ..saving import check_folder, save_folder
 from ..settings import check_settings
-from .evaluation import without_evaluation
+from ..training.evaluation import without_evaluation
 
 DIR_MODEL = "model-last"
 

@@ -1,1 +1,0 @@
-"""What `python -m spacy costner` does: one module a command."""
