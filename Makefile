@@ -94,7 +94,7 @@ demo: install
 	$(BIN)/python -m spacy project run demo
 
 # The peers live in an environment of their own.
-TABLES = machine chain_speed losses components linear fit_speed reading growth limit latency
+TABLES = timing chain_speed losses components linear latency
 bench:
 	$(PYTHON) -m venv $(VENV)-bench
 	$(VENV)-bench/bin/python -m pip install --quiet --upgrade pip

@@ -1,11 +1,18 @@
-"""Interleaved timing: what is compared takes turns, so that a busy machine hits all alike."""
+"""Interleaved timing: tasks take turns, so that a busy machine slows all of them alike.
 
+python benchmarks/timing.py prints the head of RESULTS.md: machine and packages.
+"""
+
+import platform
 import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from statistics import median, quantiles
 from typing import Callable, Dict, List, NamedTuple, Optional
 
 import numpy
 
+PACKAGES = ("spacy-costner", "spacy", "thinc", "numpy", "torch", "pytorch-crf", "torch-struct")
 LEAST_SECONDS = 0.005
 """A turn repeats a short task for as long as this."""
 LARGE_BLOCK = 2**24
@@ -77,3 +84,36 @@ def _time(task: Callable[..., object], repeats: int, *arguments: object) -> floa
     for _ in range(repeats):
         task(*arguments)
     return (time.perf_counter() - began) / repeats
+
+
+def processor() -> str:
+    """The name of the processor, as far as the system tells."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
+
+
+def versions() -> str:
+    """The packages that take part."""
+    found = []
+    for package in PACKAGES:
+        try:
+            found.append(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            continue
+    return ", ".join(found)
+
+
+def main() -> None:
+    from spacy_costner.chain import native
+
+    print("# Benchmarks\n")
+    print("Written by `make bench`. One thread each; peers and ours take turns in one run.\n")
+    print(f"- machine: {processor()}, {platform.system()} {platform.machine()}")
+    print(f"- compiled chain: {native.instruction_sets()[0]}")
+    print(f"- Python {platform.python_version()}, {versions()}")
+
+
+if __name__ == "__main__":
+    main()
