@@ -10,10 +10,11 @@ import spacy
 import srsly
 from spacy.tokens import DocBin
 
-from spacy_costner.cli.annotate import Columns, make_doc, plan, read_rows
-from spacy_costner.readers import CorpusError, Found, ReadOptions, read_docs
+from spacy_costner.readers import CorpusError, CorpusInfo, ReadOptions, read_docs
+from spacy_costner.readers.context import Context
 from spacy_costner.readers.corpus import read_file
-from spacy_costner.readers.found import Context
+
+from .support.commands import run
 
 GOOD = "Kim B-PER\nis O\n\n"
 COLUMNS: Dict[str, Tuple[bytes, int, str]] = {
@@ -222,7 +223,7 @@ ARRAYS = {
         3,
         "expected the end of the file",
     ),
-    "nothing in it": ("[]", 1, "got an empty array"),
+    "nothing in it": ("[]", 1, "expected annotated text, got nothing in it"),
     "two commas": ("[{},\n,{}]", 2, "expected JSON"),
     "single quotes": ("[{},\n{'text': 'Kim'}]", 2, "expected JSON"),
     "a number": ("[{},\n\n3]", 3, "expected a text and its spans, got 3"),
@@ -352,7 +353,7 @@ def test_datasets(name: str, tmp_path: Path) -> None:
     datasets.Dataset.from_dict(row).save_to_disk(str(tmp_path / "data"))
     DATASETS[name](tmp_path / "data")
     with pytest.raises(CorpusError, match=r"data: expected a Hugging Face dataset, got: "):
-        read_file(tmp_path / "data", Context(spacy.blank("en"), ReadOptions(), Found()))
+        read_file(tmp_path / "data", Context(spacy.blank("en"), ReadOptions(), CorpusInfo()))
 
 
 KIM: Dict[str, Any] = {"tokens": ["Kim", "is"], "ner_tags": ["B-PER", "O"]}
@@ -381,7 +382,7 @@ def test_rows_of_datasets(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
     row, message = ROWS[name]
     (tmp_path / "state.json").write_text("{}")
     rows = Rows([KIM, {**KIM, **row}])
-    monkeypatch.setattr("spacy_costner.readers.dataset.load", lambda path: rows)
+    monkeypatch.setattr("spacy_costner.readers.corpus.load_dataset", lambda path: rows)
     with pytest.raises(CorpusError) as error:
         read(tmp_path)
     assert str(error.value).startswith(f"{tmp_path}, row 2: "), error.value
@@ -409,17 +410,17 @@ def test_parquet(name: str, tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow", reason="the extra `parquet` is not installed")
     parquet = pytest.importorskip("pyarrow.parquet")
     data, message = PARQUET[name]
-    path, nlp = tmp_path / "texts.parquet", spacy.blank("en")
+    path, output = tmp_path / "texts.parquet", tmp_path / "out"
     if isinstance(data, bytes):
         path.write_bytes(data)
     else:
         parquet.write_table(pyarrow.table(data), path)
-    (part,) = plan([path], 10)
-    with pytest.raises(ValueError) as error:
-        for row in [*read_rows(nlp, part, Columns())][1:]:
-            make_doc(nlp, row)
-    assert message in str(error.value)
-    assert not isinstance(data, bytes) or str(path) in str(error.value)
+    spacy.blank("en").to_disk(tmp_path / "model")
+    result = run("annotate", tmp_path / "model", path, "--output", output)
+    lines = [line for part in output.glob("*.jsonl") for line in part.read_text().splitlines()]
+    errors = [row["error"] for row in map(json.loads, lines) if row.get("error")]
+    assert message in "\n".join([result.output, *errors])
+    assert not isinstance(data, bytes) or (result.exit_code == 1 and str(path) in result.output)
 
 
 def test_options(tmp_path: Path) -> None:
