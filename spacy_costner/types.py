@@ -211,3 +211,13 @@ def add_to(total: Potentials, *gradients: Potentials) -> Potentials:
         for sums, array in zip(total[:4], gradient[:4]):
             sums += array
     return total
+
+
+def first_tokens(lengths: Ints1d) -> Ints1d:
+    """The first token of each sequence that has tokens, counted over the batch."""
+    return (numpy.cumsum(lengths) - lengths)[lengths > 0]
+
+
+def last_tokens(lengths: Ints1d) -> Ints1d:
+    """The last token of each sequence that has tokens, counted over the batch."""
+    return (numpy.cumsum(lengths) - 1)[lengths > 0]

@@ -15,8 +15,7 @@ from spacy.tokens import Doc
 from spacy.vocab import Vocab
 
 from spacy_costner.features import Features, make_features
-from spacy_costner.features.clusters import read_clusters
-from spacy_costner.features.k_means import k_means, to_unit_length
+from spacy_costner.features.clusters import k_means, read_clusters, to_unit_length
 
 VOCAB = spacy.blank("en").vocab
 PATH = "0110" + "11" + "0101" + "1" * 10 + "00"

@@ -1,4 +1,4 @@
-"""Clusters of words, from files."""
+"""Clusters of words, from files or by the k-means of static vectors."""
 
 import json
 from collections import defaultdict
@@ -7,17 +7,25 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple, Union
 
 import numpy
 from spacy.strings import StringStore, get_string_id
-from thinc.types import Array1d, Ints1d, Ints2d
+from spacy.vocab import Vocab
+from thinc.api import to_numpy
+from thinc.types import Array1d, Floats2d, Ints1d, Ints2d
 
 from .. import sparse
-from .memory import number_keys
-from .packing import pack, unpack
+from .memory import number_keys, pack, unpack
 
 PREFIXES = (20, 10, 6, 4)
 """Of the path of a Brown cluster, these first bits are clusters, too (Ratinov & Roth, 2009)."""
 
 N_SHOWN = 4
 """Words that stand for a cluster."""
+
+N_ITER = 15
+PER_CLUSTER = 50
+"""Centres are learned from at most this number of words for each."""
+
+CHUNK = 1 << 14
+"""Words whose distances are computed at a time."""
 
 
 class Clusters(NamedTuple):
@@ -37,11 +45,8 @@ class Clusters(NamedTuple):
 
     @classmethod
     def from_dict(cls, saved: Dict[str, Any], n_values: int) -> "Clusters":
-        """Load clusters.
+        """Load the clusters of a column with this number of values.
 
-        saved (Dict[str, Any]): What `to_dict` returned.
-        n_values (int): The number of values of their column.
-        RETURNS (Clusters): The clusters.
         RAISES (ValueError): If they are damaged.
         """
         keys = numpy.frombuffer(saved["keys"], dtype="<u8").astype("uint64")
@@ -52,13 +57,8 @@ class Clusters(NamedTuple):
 
 
 def find_words(words: sparse.IdMap, orth: Array1d, lower: Array1d) -> Ints1d:
-    """The numbers of words as they are written or, if there are none, in lower case.
-
-    words (IdMap): The numbers of words, by hash.
-    orth (Array1d): Hash of each word. Shape: (N,)
-    lower (Array1d): The same in lower case. Shape: (N,)
-    RETURNS (Ints1d): -1 for none. Shape: (N,)
-    """
+    """The numbers of words as they are written or, if there are none, in lower case; -1 for none.
+    `words` has the numbers by hash; orth and lower are the hashes of words. Shapes: (N,)"""
     found = words.find(orth)
     return numpy.where(found < 0, words.find(lower), found)
 
@@ -106,11 +106,7 @@ def _values(cluster: Union[int, str, List[str]]) -> List[str]:
 
 
 def number_clusters(words: Dict[str, List[str]]) -> Tuple[Clusters, List[str]]:
-    """The clusters of words as numbers, and what these stand for.
-
-    words (Dict[str, List[str]]): The clusters of each word.
-    RETURNS (Tuple[Clusters, List[str]]): The clusters, and the names of all of them.
-    """
+    """The clusters of words as numbers, and the names of all clusters."""
     names = sorted({name for found in words.values() for name in found})
     number = {name: i for i, name in enumerate(names)}
     width = max((len(found) for found in words.values()), default=1)
@@ -126,10 +122,8 @@ def count_clusters(
 ) -> Dict[str, int]:
     """How often each cluster is in a corpus, if it is.
 
-    clusters (Clusters), names (Sequence[str]): The clusters.
     words (Mapping[int, int]): How often each word is there, by hash.
     lower (Sequence[int]): The hash of each of them in lower case: see `find_words`.
-    RETURNS (Dict[str, int]): The numbers.
     """
     orth, n_times = (numpy.asarray([*some], dtype="uint64") for some in (words, words.values()))
     found = find_words(number_keys(clusters.keys), orth, numpy.asarray(lower, dtype="uint64"))
@@ -141,13 +135,8 @@ def count_clusters(
 
 
 def keep_clusters(clusters: Clusters, names: Sequence[str], values: Sequence[str]) -> Clusters:
-    """The same clusters with other numbers, without the words that then have none.
-
-    clusters (Clusters): The clusters.
-    names (Sequence[str]): Their names.
-    values (Sequence[str]): The names of those that stay, in the order of their new numbers.
-    RETURNS (Clusters): The clusters that stay.
-    """
+    """Number clusters of these names anew. Those whose names are not among the values go, and words
+    that then have none."""
     new = {value: i for i, value in enumerate(values)}
     numbers = numpy.asarray([*(new.get(name, -1) for name in names), -1], dtype="int32")
     numbers = numbers[clusters.numbers]  # the last is for none
@@ -163,3 +152,65 @@ def words_of_clusters(clusters: Clusters, strings: StringStore) -> Dict[int, str
             if number >= 0 and len(found[number]) < N_SHOWN:
                 found[number].append(strings[key])
     return defaultdict(str, {number: " ".join(words) for number, words in found.items()})
+
+
+def cluster_vectors(
+    vocab: Vocab, sizes: Sequence[int], seed: int = 0
+) -> Tuple[Clusters, List[str]]:
+    """Cluster the words that have a vector, into each of some numbers of clusters.
+
+    RETURNS (Tuple[Clusters, List[str]]): The cluster of each word for each size, and the names of
+        all clusters, such as "64:12".
+    RAISES (ValueError): If there are no vectors with words.
+    """
+    vectors, numbers = vocab.vectors, []
+    names: List[str] = []
+    keys = numpy.asarray([key for key, row in vectors.key2row.items() if row >= 0], dtype="uint64")
+    if not (len(keys) and vectors.size):
+        raise ValueError(
+            "spacy_costner.Features: vectors: expected static vectors of words in the pipeline, "
+            "as initialize.vectors has, there are none"
+        )
+    rows = [vectors.key2row[key] for key in keys.tolist()]
+    points = to_unit_length(to_numpy(vectors.data)[rows])
+    for size in sizes:
+        numbers.append(k_means(points, size, seed=seed) + len(names))
+        names += [f"{size}:{i}" for i in range(size)]
+    return Clusters(keys, numpy.stack(numbers, axis=1).astype("int32")), names
+
+
+def k_means(points: Floats2d, n_clusters: int, *, seed: int = 0) -> Ints1d:
+    """Cluster points of unit length by the angle between them (spherical k-means).
+
+    points (Floats2d): Shape: (D, W)
+    n_clusters (int): The number of clusters. Fewer are used if there are fewer points.
+    seed (int): The seed of the first centres, which are points.
+    RETURNS (Ints1d): The cluster of each point. Shape: (D,)
+
+    Dhillon & Modha (2001), Concept decompositions for large sparse text data using clustering.
+    """
+    rng = numpy.random.default_rng(seed)
+    sample = points[rng.permutation(len(points))[: PER_CLUSTER * n_clusters]]
+    centres = sample[:n_clusters]
+    for _ in range(N_ITER):
+        nearest = nearest_centres(sample, centres)
+        sums = numpy.zeros_like(centres)
+        numpy.add.at(sums, nearest, sample)
+        is_used = sums.any(axis=1)
+        sums[~is_used] = centres[~is_used]
+        centres = to_unit_length(sums)
+    return nearest_centres(points, centres)
+
+
+def nearest_centres(points: Floats2d, centres: Floats2d) -> Ints1d:
+    """The centre of the largest cosine, the first of equal ones. Shape: (D,)"""
+    parts = [
+        (points[i : i + CHUNK] @ centres.T).argmax(axis=1) for i in range(0, len(points), CHUNK)
+    ]
+    return numpy.concatenate(parts)
+
+
+def to_unit_length(rows: Floats2d) -> Floats2d:
+    """Rows divided by their length; those of 0 stay so."""
+    lengths = numpy.linalg.norm(rows, axis=1, keepdims=True)
+    return (rows / numpy.where(lengths, lengths, 1)).astype("float32")
