@@ -46,11 +46,11 @@ from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
 from ..readers import DEFAULTS as READER
 from ..readers import CorpusError, CorpusInfo, Task, task_to_doc
+from ..readers.context import Context
 from ..readers.corpus import read_docbin
 from ..readers.files import BOM, Place, is_about, shown
-from ..readers.context import Context
-from ..readers.tasks import task_from_json
 from ..readers.sentences import copy_tokens
+from ..readers.tasks import task_from_json
 from ..saving import clear, locked, save_file
 from ..validation import require
 from .options import AddressOption, CodeOption, GpuOption, ModelArg

@@ -37,8 +37,8 @@ from ..pipeline.annotations import Confidence
 from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
 from ..readers import read_docs, read_tasks, task_to_doc
-from ..readers.files import shown
 from ..readers.context import DEFAULTS, Context, CorpusInfo
+from ..readers.files import shown
 from ..readers.texts import is_text, read_lines
 from ..saving import check_folder, save_file
 from ..settings import check_overrides
