@@ -1,18 +1,18 @@
 """Clusters of words, from files or by the k-means of static vectors."""
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple, Union
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy
-from spacy.strings import StringStore, get_string_id
+from spacy.strings import StringStore
 from spacy.vocab import Vocab
 from thinc.api import to_numpy
 from thinc.types import Array1d, Floats2d, Ints1d, Ints2d
 
 from .. import sparse
-from .memory import number_keys, pack, unpack
+from .memory import pack, unpack
 
 PREFIXES = (20, 10, 6, 4)
 """Of the path of a Brown cluster, these first bits are clusters, too (Ratinov & Roth, 2009)."""
@@ -105,43 +105,30 @@ def _values(cluster: Union[int, str, List[str]]) -> List[str]:
     return [cluster]
 
 
-def number_clusters(words: Dict[str, List[str]]) -> Tuple[Clusters, List[str]]:
-    """The clusters of words as numbers, and the names of all clusters."""
-    names = sorted({name for found in words.values() for name in found})
-    number = {name: i for i, name in enumerate(names)}
-    width = max((len(found) for found in words.values()), default=1)
-    numbers = numpy.full((len(words), width), -1, dtype="int32")
-    for row, found in zip(numbers, words.values()):
-        row[: len(found)] = [number[name] for name in found]
-    keys = numpy.asarray([get_string_id(word) for word in words], dtype="uint64")
-    return Clusters(keys, numbers), names
+def collect_clusters(
+    words: Mapping[int, List[str]], n_times: Mapping[int, int], vocab: Optional[Vocab], least: int
+) -> Tuple[List[str], Clusters]:
+    """Number the clusters that are in a corpus often enough.
 
-
-def count_clusters(
-    clusters: Clusters, names: Sequence[str], words: Mapping[int, int], lower: Sequence[int]
-) -> Dict[str, int]:
-    """How often each cluster is in a corpus, if it is.
-
-    words (Mapping[int, int]): How often each word is there, by hash.
-    lower (Sequence[int]): The hash of each of them in lower case: see `find_words`.
+    words (Mapping[int, List[str]]): The clusters of each word, by hash.
+    n_times (Mapping[int, int]): How often each word is in the corpus, by hash.
+    vocab (Optional[Vocab]): The vocab of the corpus. None: it is empty.
+    least (int): How often a cluster has to be there.
+    RETURNS (Tuple[List[str], Clusters]): The clusters, and those of each word that has some.
     """
-    orth, n_times = (numpy.asarray([*some], dtype="uint64") for some in (words, words.values()))
-    found = find_words(number_keys(clusters.keys), orth, numpy.asarray(lower, dtype="uint64"))
-    numbers = clusters.numbers[found[found >= 0]]
-    n_times = numpy.repeat(n_times[found >= 0], numbers.shape[1]).reshape(numbers.shape)
-    there = numbers >= 0
-    counts = numpy.bincount(numbers[there], n_times[there], minlength=len(names))
-    return {name: int(n) for name, n in zip(names, counts.tolist()) if n}
-
-
-def keep_clusters(clusters: Clusters, names: Sequence[str], values: Sequence[str]) -> Clusters:
-    """Number clusters of these names anew. Those whose names are not among the values go, and words
-    that then have none."""
-    new = {value: i for i, value in enumerate(values)}
-    numbers = numpy.asarray([*(new.get(name, -1) for name in names), -1], dtype="int32")
-    numbers = numbers[clusters.numbers]  # the last is for none
-    is_known = (numbers >= 0).any(axis=1)
-    return Clusters(clusters.keys[is_known], numbers[is_known])
+    counts: Counter[str] = Counter()
+    lexemes = [(vocab[key], n) for key, n in n_times.items()] if vocab else []
+    for lexeme, n in lexemes:
+        for name in words.get(lexeme.orth) or words.get(lexeme.lower) or []:  # as in `find_words`
+            counts[name] += n
+    values = sorted(name for name, n in counts.items() if n >= least)
+    number = {value: i for i, value in enumerate(values)}
+    kept = {key: [number[x] for x in names if x in number] for key, names in words.items()}
+    kept = {key: found for key, found in kept.items() if found}
+    numbers = numpy.full((len(kept), max(map(len, kept.values()), default=1)), -1, dtype="int32")
+    for row, found in zip(numbers, kept.values()):
+        row[: len(found)] = found
+    return values, Clusters(numpy.asarray([*kept], dtype="uint64"), numbers)
 
 
 def words_of_clusters(clusters: Clusters, strings: StringStore) -> Dict[int, str]:
@@ -154,29 +141,22 @@ def words_of_clusters(clusters: Clusters, strings: StringStore) -> Dict[int, str
     return defaultdict(str, {number: " ".join(words) for number, words in found.items()})
 
 
-def cluster_vectors(
-    vocab: Vocab, sizes: Sequence[int], seed: int = 0
-) -> Tuple[Clusters, List[str]]:
-    """Cluster the words that have a vector, into each of some numbers of clusters.
+def cluster_vectors(vocab: Vocab, sizes: Sequence[int], seed: int = 0) -> Dict[int, List[str]]:
+    """Cluster the words that have a vector into each of some numbers of clusters, such as "64:12".
 
-    RETURNS (Tuple[Clusters, List[str]]): The cluster of each word for each size, and the names of
-        all clusters, such as "64:12".
+    RETURNS (Dict[int, List[str]]): The clusters of each word, by hash.
     RAISES (ValueError): If there are no vectors with words.
     """
-    vectors, numbers = vocab.vectors, []
-    names: List[str] = []
-    keys = numpy.asarray([key for key, row in vectors.key2row.items() if row >= 0], dtype="uint64")
-    if not (len(keys) and vectors.size):
+    rows = {key: row for key, row in vocab.vectors.key2row.items() if row >= 0}
+    if not (rows and vocab.vectors.size):
         raise ValueError(
             "spacy_costner.Features: vectors: expected static vectors of words in the pipeline, "
             "as initialize.vectors has, there are none"
         )
-    rows = [vectors.key2row[key] for key in keys.tolist()]
-    points = to_unit_length(to_numpy(vectors.data)[rows])
-    for size in sizes:
-        numbers.append(k_means(points, size, seed=seed) + len(names))
-        names += [f"{size}:{i}" for i in range(size)]
-    return Clusters(keys, numpy.stack(numbers, axis=1).astype("int32")), names
+    points = to_unit_length(to_numpy(vocab.vectors.data)[[*rows.values()]])
+    names = {size: [f"{size}:{i}" for i in range(size)] for size in sizes}
+    clusters = [[names[n][i] for i in k_means(points, n, seed=seed).tolist()] for n in sizes]
+    return dict(zip(rows, map(list, zip(*clusters))))
 
 
 def k_means(points: Floats2d, n_clusters: int, *, seed: int = 0) -> Ints1d:

@@ -1,23 +1,16 @@
 """Collect the vocabulary of features from docs."""
 
 from collections import Counter
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 import numpy
-from spacy.strings import StringStore
+from spacy.strings import StringStore, get_string_id
 from spacy.tokens import Doc
 from spacy.util import minibatch
 from spacy.vocab import Vocab
 from thinc.types import Array1d
 
-from .clusters import (
-    Clusters,
-    cluster_vectors,
-    count_clusters,
-    keep_clusters,
-    number_clusters,
-    read_clusters,
-)
+from .clusters import Clusters, cluster_vectors, collect_clusters, read_clusters
 from .lookup import Lookup, pair_up
 from .memory import LabelCounts
 from .template import GAZETTEER, VECTORS, Column, Form, Template, attributes_of
@@ -44,24 +37,23 @@ def collect_vocabulary(docs: Iterable[Doc], template: Template) -> Vocabulary:
     strings = StringStore(PLACES)
     vocab, n_times, seen, tokens = _read_all(docs, template, gazetteers, strings)
     phrases = {name: gazetteer.phrases for name, gazetteer in gazetteers.items()}
-    clusters: Dict[str, Tuple[Clusters, List[str]]] = {
-        name: number_clusters(read_clusters(path)) for name, path in template.cluster_files.items()
+    clustered: Dict[str, Dict[int, List[str]]] = {
+        name: {get_string_id(word): names for word, names in read_clusters(path).items()}
+        for name, path in template.cluster_files.items()
     }
     if template.vectors:
-        no_words = number_clusters({})
-        clusters[VECTORS] = cluster_vectors(vocab, template.vectors) if vocab else no_words
-    lower = [vocab[key].lower for key in n_times[WORDS]] if vocab and clusters else []
+        clustered[VECTORS] = cluster_vectors(vocab, template.vectors) if vocab else {}
     values: Dict[str, List[str]] = {}
+    clusters: Dict[str, Clusters] = {}
     for column in template.columns:
-        if column.has_values:
-            counts: Mapping[str, int]
-            if column.form == Form.CLUSTER:
-                counts = count_clusters(*clusters[column.name], n_times[WORDS], lower)
-            else:
-                counts = _count_values(column, n_times, vocab, strings)
-            least = template.least_count(column.kind)
-            values[column.name] = sorted(value for value, n in counts.items() if n >= least)
-    kept = {name: keep_clusters(*each, values[name]) for name, each in clusters.items()}
+        name, least = column.name, template.least_count(column.kind)
+        if column.form == Form.CLUSTER:
+            values[name], clusters[name] = collect_clusters(
+                clustered[name], n_times[WORDS], vocab, least
+            )
+        elif column.has_values:
+            counts = _count_values(column, n_times, vocab, strings)
+            values[name] = sorted(value for value, n in counts.items() if n >= least)
     labels = vocab.strings if vocab else strings
     collected = Vocabulary(
         values=values,
@@ -69,7 +61,7 @@ def collect_vocabulary(docs: Iterable[Doc], template: Template) -> Vocabulary:
         phrases=phrases,
         labels=seen.names(labels) if template.document else (),
         memory=seen.memory(labels) if template.memory else None,
-        clusters=kept,
+        clusters=clusters,
     )
     return collected._replace(pairs=_find_pairs(collected, template, tokens, vocab))
 

@@ -129,16 +129,12 @@ class LabelMemory:
         text_ids (Array1d), values (Ints1d): A text and a value each. Shapes: (M,)
         RETURNS (Ints2d): Shape: (M, L)
         """
-        of, known = self.counts[attribute], self.text_ids
-        which, index = ranges(
-            numpy.searchsorted(known, text_ids), numpy.searchsorted(known, text_ids, side="right")
-        )
+        of = self.counts[attribute]
+        which, index = _places_in(self.text_ids, text_ids)
         n_units, n_values = max(len(of.starts) - 1, 1), len(of.keys)
         which, unit = numpy.divmod(numpy.unique(which * n_units + self.units[index]), n_units)
-        places, wanted = self._places[attribute], unit * n_values + values[which]
-        part, index = ranges(
-            numpy.searchsorted(places, wanted), numpy.searchsorted(places, wanted, side="right")
-        )
+        wanted = unit * n_values + values[which]
+        part, index = _places_in(self._places[attribute], wanted)
         counts = numpy.zeros((len(values), len(self.labels)), dtype="int32")
         numpy.add.at(counts, (which[part], of.label[index]), of.n_times[index])
         return counts
@@ -220,6 +216,12 @@ def ranges(begin: Ints1d, end: Ints1d) -> Tuple[Ints1d, Ints1d]:
     return which, numpy.arange(len(which)) + (begin - numpy.cumsum(sizes) + sizes)[which]
 
 
+def _places_in(ascending: Array1d, keys: Array1d) -> Tuple[Ints1d, Ints1d]:
+    """All places of keys in an ascending array, after the index of each key: see `ranges`."""
+    begin, end = (numpy.searchsorted(ascending, keys, side=side) for side in ("left", "right"))
+    return ranges(begin, end)
+
+
 def _places(of: Counts) -> Array1d:
     """V times the unit + the value of each count, ascending. In int64. Shape: (E,)"""
     units = numpy.repeat(numpy.arange(len(of.starts) - 1), numpy.diff(of.starts))
@@ -235,9 +237,8 @@ def _load_counts(saved: Dict[str, bytes], n_labels: int) -> Counts:
     keys = numpy.frombuffer(saved["keys"], dtype="<u8").astype("uint64")
     starts, value, label, n_times = (unpack(saved[field]) for field in PACKED)
     fit = len(value) == len(label) == len(n_times) and len(starts) > 0
-    if not (
-        fit and starts[0] == 0 and starts[-1] == len(value) and (numpy.diff(starts) >= 0).all()
-    ):
+    fit = fit and starts[0] == 0 and starts[-1] == len(value) and (numpy.diff(starts) >= 0).all()
+    if not fit:
         raise ValueError("memory: expected a value, a label and a number for each count")
     if not (_below(value, len(keys)) and _below(label, n_labels) and (n_times > 0).all()):
         raise ValueError(f"memory: expected counts of {len(keys)} values and {n_labels} labels")
@@ -312,11 +313,14 @@ class LabelCounts:
 def _join(counted: List[Counted], labels: Array1d, units: Array1d) -> Counts:
     """Join the counts of an attribute."""
     none: Counted = ([numpy.zeros(0, dtype="uint64")] * 3, numpy.zeros(0, dtype="int32"))
-    rows = [numpy.concatenate([part[0][i] for part in [none, *counted]]) for i in range(3)]
-    n_times = numpy.concatenate([part[1] for part in [none, *counted]])
+    unit, value, label = (
+        numpy.concatenate([columns[i] for columns, _ in [none, *counted]]) for i in range(3)
+    )
+    n_times = numpy.concatenate([n for _, n in [none, *counted]])
     counted.clear()
-    rank = _index(rows[2], labels)
-    (unit, value, label), n_times = count_rows([*rows[:2], rank.astype("uint64")], n_times)
+    order = numpy.argsort(labels)
+    label = order[numpy.searchsorted(labels[order], label)]
+    (unit, value, label), n_times = count_rows([unit, value, label], n_times)
     keys, value = numpy.unique(value, return_inverse=True)
     total = numpy.zeros((len(keys), len(labels)), dtype="int32")
     numpy.add.at(total, (value, label), n_times)
@@ -330,27 +334,15 @@ def _join(counted: List[Counted], labels: Array1d, units: Array1d) -> Counts:
     )
 
 
-def _index(keys: Array1d, among: Array1d) -> Ints1d:
-    """The index of each key in an array that has it."""
-    order = numpy.argsort(among)
-    return order[numpy.searchsorted(among[order], keys)]
-
-
 def count_rows(columns: Sequence[Array1d], n_times: Ints1d) -> Counted:
-    """Count equal rows of a table.
-
-    columns (Sequence[Array1d]): Its columns. Shapes: (N,)
-    n_times (Ints1d): How often each row counts. In int32. Shape: (N,)
-    RETURNS (Counted): The rows that are there, in ascending order, as columns; and how often.
-    """
+    """Count equal rows of a table, given as columns, where a row counts so many times. Returns the
+    different rows in ascending order, and how often each is there, in int32. Shapes: (N,)"""
     place = numpy.zeros(len(n_times), dtype="int64")
     for column in columns:
         own, number = numpy.unique(column, return_inverse=True)
         place = place * len(own) + number
-    order = numpy.argsort(place)
-    first = numpy.flatnonzero(numpy.diff(place[order], prepend=-1))
-    sums = numpy.add.reduceat(n_times[order], first) if len(first) else n_times
-    return [column[order[first]] for column in columns], sums
+    _, first, which = numpy.unique(place, return_index=True, return_inverse=True)
+    return [column[first] for column in columns], numpy.bincount(which, n_times).astype("int32")
 
 
 def number_keys(keys: Array1d) -> sparse.IdMap:
