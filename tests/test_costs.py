@@ -1,7 +1,6 @@
 """Each cost table, judged by a definition that looks at one pair of tags at a time."""
 
 import pickle
-import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Tuple
 
@@ -159,12 +158,6 @@ def test_no_label_and_one_label_have_tables(cost: Cost, labels: List[str]) -> No
         assert (table[0, 1:] > 0).all() and (table[1:, 0] > 0).all()
 
 
-def test_the_hierarchical_cost_is_a_metric_between_labels(tags: Tags) -> None:
-    table = make_hierarchical_cost(tree=TREE)(tags)
-    assert (table == table.T).all()
-    assert (table[:, None, :] <= table[:, :, None] + table[None, :, :]).all()
-
-
 def test_the_farthest_labels_are_those_in_use() -> None:
     cost = make_hierarchical_cost(tree=TREE)
     assert cost(Tags(["city", "country"]))[0, 1] == 3
@@ -190,29 +183,6 @@ def test_a_matrix_can_stand_in_a_file(tmp_path: Path, tags: Tags, suffix: str) -
     expected = make_matrix_cost(matrix=MATRIX)(tags)
     numpy.testing.assert_array_equal(make_matrix_cost(matrix=path)(tags), expected)
     numpy.testing.assert_array_equal(make_matrix_cost(matrix=str(path))(tags), expected)
-
-
-def test_all_tables_of_many_tags_are_made_fast() -> None:
-    labels = [f"label-{i}" for i in range(36)]
-    tags = Tags(labels)
-    matrix = {gold: dict.fromkeys([*labels, "O"], 1.0) for gold in [*labels, "O"]}
-    for name, row in matrix.items():
-        row[name] = 0.0
-    costs = [
-        make_hamming_cost(),
-        make_zero_one_cost(),
-        make_hierarchical_cost(tree={"top": {label: {} for label in labels}}),
-        make_precision_recall_cost(labels={labels[0]: {"miss": 5.0}}),
-        make_matrix_cost(matrix=matrix),
-    ]
-    tables = [cost(tags) for cost in costs]
-    assert all(table.shape == (145, 145) for table in tables)
-    seconds = []
-    for _ in range(20):
-        start = time.perf_counter()
-        make_sum_cost(costs=dict(enumerate(costs)))(tags)
-        seconds.append(time.perf_counter() - start)
-    assert min(seconds) < 0.005
 
 
 CONFIG = """

@@ -262,6 +262,18 @@ def test_features_have_numbers_in_32_bits(monkeypatch: pytest.MonkeyPatch) -> No
         ({"flags": ["IS_NICE"]}, r"flags: expected some of .*IS_TITLE.*got 'IS_NICE'"),
         ({"min_count": 0}, r"min_count: expected a whole number of at least 1"),
         ({"min_count": {"ORTHO": 2}}, r"min_count: expected some of .*ORTH.*got 'ORTHO'"),
+        ({"vectors": [0]}, r"vectors: expected a whole number of at least 1, got 0"),
+        (
+            {"clusters": ["a/p.json", "b/p.txt"]},
+            r"clusters: expected files of different names, got",
+        ),
+        ({"memory": {"LOWER": -1}}, r"memory\.LOWER: expected a whole number of at least 0"),
+        ({"memory": {"prefix": 1}}, r"memory: expected some of ORTH.*got 'prefix'"),
+        ({"memory_unit": 0}, r"memory_unit: expected 'doc', a number of docs or.*got 0"),
+        ({"memory_unit": "article"}, r"memory_unit: expected 'doc'.*_\.name, got 'article'"),
+        ({"elsewhere": {"LOWER": 0}}, r"elsewhere\.LOWER: expected a whole number of at least 1"),
+        ({"elsewhere": {"suffix": 1}}, r"elsewhere: expected some of ORTH.*got 'suffix'"),
+        ({"elsewhere": {"TAG": 1}}, r"elsewhere: expected some of the kinds in windows.*'TAG'"),
     ],
 )
 def test_bad_templates_are_named(settings: Dict[str, Any], message: str) -> None:
