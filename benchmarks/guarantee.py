@@ -63,7 +63,7 @@ def halves(both: Half, n_docs: int, seed: int) -> Tuple[Half, Half]:
 
 def naive(gold: SpanScores, terms: Terms) -> Optional[float]:
     """The largest threshold that keeps the limit on the calibration docs."""
-    losses = conformal.miss_losses(gold.score, gold.doc, terms.limit, by=terms.by, most=10**4)
+    losses = conformal.miss_losses(gold.score, gold.doc, by=terms.by)
     candidates = numpy.unique(numpy.clip(gold.score, LOWEST, 1))
     kept = losses.mean(candidates) <= terms.limit
     return float(candidates[kept][-1]) if kept.any() else None

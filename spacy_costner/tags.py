@@ -15,7 +15,7 @@ from typing import Dict, FrozenSet, Iterable, NamedTuple, Tuple
 import numpy
 from thinc.types import Array1d, Array2d, Ints1d
 
-from .types import Constraints
+from .types import Constraints, first_tokens
 
 OUTSIDE = "O"
 
@@ -24,16 +24,9 @@ SINGLE, BEFORE = "single", "before"
 
 
 class Scheme(NamedTuple):
-    """How tags encode entities.
-
-    name (str): Name in the config.
-    begin (str): The first of several tokens.
-    inside (str): A token between first and last.
-    last (str): The last of several tokens.
-    unit (str): The only token.
-    within (FrozenSet[Tuple[str, str]]): The allowed transitions inside an entity. After a token
-        that may be the last of an entity, a new entity or O may follow.
-    """
+    """How tags encode entities: the prefixes of the first, a middle, the last and the only token,
+    and the allowed transitions inside an entity. After a token that may be the last of an entity, a
+    new entity or O may follow."""
 
     name: str
     begin: str
@@ -64,21 +57,10 @@ class Scheme(NamedTuple):
 
 SCHEMES: Dict[str, Scheme] = {
     "BILUO": Scheme(
-        name="BILUO",
-        begin="B",
-        inside="I",
-        last="L",
-        unit="U",
+        *("BILUO", "B", "I", "L", "U"),
         within=frozenset([("B", "I"), ("B", "L"), ("I", "I"), ("I", "L")]),
     ),
-    "IOB2": Scheme(
-        name="IOB2",
-        begin="B",
-        inside="I",
-        last="I",
-        unit="B",
-        within=frozenset([("B", "I"), ("I", "I")]),
-    ),
+    "IOB2": Scheme(*("IOB2", "B", "I", "I", "B"), within=frozenset([("B", "I"), ("I", "I")])),
 }
 
 
@@ -108,9 +90,7 @@ class Tags:
     """
 
     def __init__(self, labels: Iterable[str], scheme: str = "BILUO", outside: str = SINGLE) -> None:
-        """Make a tag set.
-
-        labels (Iterable[str]): The labels, without repetition.
+        """labels (Iterable[str]): The labels, without repetition.
         scheme (str): "BILUO" or "IOB2".
         outside (str): "single" or "before".
         RAISES (ValueError): If the scheme or `outside` is unknown.
@@ -156,11 +136,8 @@ class Tags:
         return Tags(self.labels, "BILUO", BEFORE)
 
     def counts_as(self, other: "Tags") -> Ints1d:
-        """The tag of another set that each of the finest tags is, by the names of labels.
-
-        other (Tags): A set of any scheme that has these labels.
-        RETURNS (Ints1d): Shape: (K,)
-        """
+        """The tag that each of the finest tags is in another set, of any scheme, that has these
+        labels. Shape: (K,)"""
         prefixes = dict(zip(self.scheme[1:5], other.scheme[1:5]))
         index = {name: tag for tag, name in enumerate(other.names)}
         names = [
@@ -177,10 +154,7 @@ class Tags:
 
     def collapse(self, values: Array2d) -> Array2d:
         """Sum numbers, or join truth values, over the tags that are one in `collapsed`.
-
-        values (Array2d): One for each tag. Shape: (N, K)
-        RETURNS (Array2d): One for each tag of `collapsed`.
-        """
+        Shape: (N, K)"""
         if not self.is_split:
             return values
         is_of = self.collapsed_of[:, None] == numpy.arange(len(self.collapsed))
@@ -206,10 +180,7 @@ class Tags:
 
     @cached_property
     def constraints(self) -> Constraints:
-        """The paths that the scheme allows.
-
-        RETURNS (Constraints): Allowed transitions, starts and ends.
-        """
+        """The transitions, starts and ends that the scheme allows."""
         opening = self.having([OUTSIDE, *self.scheme.opening])
         closing = self.having([OUTSIDE, *self.scheme.closing]) & (self.next_label_of < 0)
         transitions = closing[:, None] & opening[None, :]
@@ -227,12 +198,7 @@ class Tags:
         return same_label & numpy.asarray(goes_on)
 
     def encode(self, entities: Entities, n_tokens: int) -> Ints1d:
-        """Entities to tags: O wherever there is none.
-
-        entities (Entities): Entities without overlap.
-        n_tokens (int): Tokens of the batch.
-        RETURNS (Ints1d): The tag of each token. Shape: (N,)
-        """
+        """Entities without overlap to tags, of all N tokens. Shape: (N,)"""
         scheme = self.scheme
         first, last, label = entities.begin, entities.end - 1, entities.label
         depth = numpy.zeros(n_tokens + 1, dtype="int32")
@@ -246,28 +212,19 @@ class Tags:
         return tags
 
     def split_outside(self, path: Ints1d, lengths: Ints1d) -> Ints1d:
-        """Replace O directly before an entity by the O of its label, if O is split.
-
-        path (Ints1d): The tag of each token, -1 where it is not known. Shape: (N,)
-        lengths (Ints1d): Tokens of each sequence. Shape: (B,)
-        RETURNS (Ints1d): The path as the chain has it. Shape: (N,)
-        """
+        """Replace O directly before an entity by the O of its label, if O is split. -1 stands for a
+        tag that is not known. Shapes: (N,), (B,)"""
         if not self.is_split or not len(path):
             return path
         opens = (path >= 0) & self.opening[path]
-        opens[(numpy.cumsum(lengths) - lengths)[lengths > 0]] = False
+        opens[first_tokens(lengths)] = False
         before = numpy.flatnonzero(opens[1:] & (path[:-1] == 0))
         split = path.copy()
         split[before] = self.index(OUTSIDE, self.label_of[path[before + 1]])
         return split
 
     def decode(self, tags: Ints1d, lengths: Ints1d) -> Entities:
-        """Tags to entities.
-
-        tags (Ints1d): The tag of each token, as the scheme allows them. Shape: (N,)
-        lengths (Ints1d): Tokens of each sequence. Shape: (B,)
-        RETURNS (Entities): The entities.
-        """
+        """Tags, as the scheme allows them, to entities. Shapes: (N,), (B,)"""
         begin, end = runs(self.opening[tags], self.continuing[tags], lengths)
         return Entities(begin, end, self.label_of[tags[begin]])
 
@@ -288,10 +245,8 @@ def runs(opening: Array1d, goes_on: Array1d, lengths: Ints1d) -> Tuple[Ints1d, I
 
 
 def get_scheme(name: str) -> Scheme:
-    """Look a tag scheme up.
+    """Get a tag scheme by its name.
 
-    name (str): Its name.
-    RETURNS (Scheme): The scheme.
     RAISES (ValueError): If there is none of that name.
     """
     if name not in SCHEMES:

@@ -51,7 +51,7 @@ class Constraints(NamedTuple):
 
 class Gold(NamedTuple):
     """The targets of a batch: what is known of the gold paths. In each sequence some legal path
-    agrees with it: `Targets.leave_out_impossible` sees to that.
+    agrees with it: `Targets.leave_out_impossible` leaves out the others.
 
     tags (Ints1d): The gold tag of each token, -1 where the annotation leaves several
         tags possible. Where these differ only in how O is split, one of them. Shape: (N,)
@@ -139,11 +139,7 @@ Cost = Callable[[TagSet], CostTable]
 
 
 class Progress(NamedTuple):
-    """The progress of training since the component was initialized.
-
-    steps (int): Updates so far.
-    epochs (float): Passes over the training examples so far.
-    """
+    """Updates, and passes over the training examples, since the component was initialized."""
 
     steps: int = 0
     epochs: float = 0.0
@@ -190,24 +186,24 @@ class Loss:
 
 
 def map_scores(function: Callable[[FloatsXd], FloatsXd], potentials: Potentials) -> Potentials:
-    """Apply a function to each of the four arrays.
-
-    function (Callable[[FloatsXd], FloatsXd]): Takes an array to one of the same shape.
-    potentials (Potentials): The arrays.
-    RETURNS (Potentials): The new arrays, with the same lengths.
-    """
+    """Apply a function to each of the four arrays, which keeps its shape."""
     arrays = [function(array) for array in potentials[:4]]
     return Potentials._make([*arrays, potentials.lengths])
 
 
 def add_to(total: Potentials, *gradients: Potentials) -> Potentials:
-    """Add gradients of one batch to the first of them, in place.
-
-    total (Potentials): What is added to.
-    *gradients (Potentials): What is added.
-    RETURNS (Potentials): The first.
-    """
+    """Add gradients of one batch to the first of them, in place, and return it."""
     for gradient in gradients:
         for sums, array in zip(total[:4], gradient[:4]):
             sums += array
     return total
+
+
+def first_tokens(lengths: Ints1d) -> Ints1d:
+    """The first token of each sequence that has tokens, counted over the batch."""
+    return (numpy.cumsum(lengths) - lengths)[lengths > 0]
+
+
+def last_tokens(lengths: Ints1d) -> Ints1d:
+    """The last token of each sequence that has tokens, counted over the batch."""
+    return (numpy.cumsum(lengths) - 1)[lengths > 0]

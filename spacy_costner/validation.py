@@ -1,5 +1,4 @@
-"""Checks of config values: numbers, label names, costs, the parameters of losses; and of what is
-installed."""
+"""Checks of config values: numbers, names, costs, parameters of losses; and of packages."""
 
 import math
 import warnings
@@ -16,11 +15,7 @@ ChoiceT = TypeVar("ChoiceT")
 def require(module: str, extra: str, missing: str) -> Any:
     """Import a module of a package that is an extra.
 
-    module (str): The module.
-    extra (str): The name of the extra.
-    missing (str): The message if it isn't installed. What to install is added.
-    RETURNS (Any): The module.
-    RAISES (ImportError): If it isn't installed.
+    RAISES (ImportError): If it isn't installed. The message is `missing`, and what to install.
     """
     try:
         return import_module(module)
@@ -29,10 +24,8 @@ def require(module: str, extra: str, missing: str) -> Any:
 
 
 def number(value: Any) -> float:
-    """Convert a config value to a number: `psi = inf` and `psi = nan` are strings.
-
-    RETURNS (float): The number; NaN, which every check refuses, if it is not a number.
-    """
+    """Convert a config value to a number: `psi = inf` and `psi = nan` are strings. If it is no
+    number, the result is NaN, which every check refuses."""
     try:
         return float(value)
     except (TypeError, ValueError):
@@ -40,56 +33,42 @@ def number(value: Any) -> float:
 
 
 def check_cost(cost: float, where: str) -> float:
-    """Check a cost.
-
-    cost (float): The cost.
-    where (str): Its name in error messages.
-    RETURNS (float): The cost.
-    RAISES (ValueError): If it is negative or not finite.
-    """
+    """Check that a cost is finite and not negative. `where` is its name in error messages."""
     if not 0 <= number(cost) < math.inf:
         raise ValueError(f"{where}: expected a finite number of at least 0, got {cost!r}")
     return number(cost)
 
 
 def at_least(least: float, loss: str, name: str, value: Optional[float]) -> float:
-    """Check a number with a lower bound.
-
-    least (float): The lower bound.
-    loss (str): The name of the loss in the config.
-    name (str): The name of the parameter.
-    value (Optional[float]): The value.
-    RETURNS (float): The value.
-    RAISES (ValueError): If it is less or not finite.
-    """
+    """Check that a parameter of a loss is finite and has at least this value."""
     if not least <= number(value) < math.inf:
         raise ValueError(_message(loss, name, f"a number of at least {least}", value))
     return number(value)
 
 
 def above(least: float, loss: str, name: str, value: float) -> float:
-    """Check a number that must be above a bound; see `at_least`."""
+    """Check that a parameter of a loss is finite and above a bound."""
     if not least < number(value) < math.inf:
         raise ValueError(_message(loss, name, f"a number above {least}", value))
     return number(value)
 
 
 def finite(loss: str, name: str, value: float) -> float:
-    """Check a finite number; see `at_least`."""
+    """Check that a parameter of a loss is finite."""
     if not math.isfinite(number(value)):
         raise ValueError(_message(loss, name, "a finite number", value))
     return number(value)
 
 
 def within(least: float, most: float, loss: str, name: str, value: float) -> float:
-    """Check a number with two bounds; see `at_least`."""
+    """Check that a parameter of a loss is between two bounds, or one of them."""
     if not least <= number(value) <= most:
         raise ValueError(_message(loss, name, f"a number from {least} to {most}", value))
     return number(value)
 
 
 def one_of(choices: Collection[ChoiceT], loss: str, name: str, value: ChoiceT) -> ChoiceT:
-    """Check a value of a fixed set; see `at_least`."""
+    """Check that a parameter of a loss is one of some values."""
     if value not in choices:
         expected = " or ".join(repr(choice) for choice in choices)
         raise ValueError(_message(loss, name, expected, value))
@@ -100,15 +79,13 @@ def _message(loss: str, name: str, expected: str, value: object) -> str:
     return f"spacy_costner.{loss}: {name}: expected {expected}, got {value!r}"
 
 
-def check_names(block: Mapping[str, Any], where: str) -> None:
+def check_config_names(block: Mapping[str, Any], where: str) -> None:
     """Check that a config with this block can be written and read again.
 
     The config is saved as text with the pipeline. Some labels can't be read again: a dot in the
     name of a section, for example, is read as two sections. Such a pipeline could be trained and
     saved, but not loaded.
 
-    block (Mapping[str, Any]): The block, with nested blocks.
-    where (str): Its name in error messages.
     RAISES (ValueError): If a name is not the same when it is read again.
     """
     for name, value in block.items():
@@ -119,7 +96,7 @@ def check_names(block: Mapping[str, Any], where: str) -> None:
                 f"got {name!r}"
             )
         if is_section:
-            check_names(value, where)
+            check_config_names(value, where)
 
 
 @cache
@@ -134,8 +111,6 @@ def _survives(name: str, is_section: bool) -> bool:
 def without_repetition(pairs: Sequence[Tuple[str, Any]]) -> Dict[str, Any]:
     """Make a mapping of names and values.
 
-    pairs (Sequence[Tuple[str, Any]]): The names and values.
-    RETURNS (Dict[str, Any]): The mapping.
     RAISES (ValueError): If a name is not unique.
     """
     mapping = dict(pairs)
@@ -147,11 +122,8 @@ def without_repetition(pairs: Sequence[Tuple[str, Any]]) -> Dict[str, Any]:
 
 
 def describe(value: Any) -> Any:
-    """Describe what a block of the config was resolved to, the same in every process.
-
-    value (Any): Numbers, names, and the results of factories: partial functions, trees, matrices.
-    RETURNS (Any): JSON.
-    """
+    """Describe as JSON what a block of the config was resolved to, the same in every process:
+    numbers, names, and the results of factories, such as partial functions, trees and matrices."""
     if isinstance(value, partial):
         return describe([value.func, value.args, value.keywords])
     if isinstance(value, Mapping):

@@ -14,8 +14,7 @@ from spacy_costner.metrics.conformal import miss_losses
 from .support.strategies import seeds
 
 LIMITS = st.sampled_from([0.05, 0.1, 0.25, 0.4])
-BY = ("doc", "any", "entity")
-MOST = 8
+BY = ("doc", "any")
 
 
 def made_up(rng: numpy.random.Generator) -> Any:
@@ -26,11 +25,9 @@ def made_up(rng: numpy.random.Generator) -> Any:
     return scores, doc
 
 
-def loss(scores: List[float], t: float, by: str, limit: float) -> float:
+def loss(scores: List[float], t: float, by: str) -> float:
     missed = sum(score < t for score in scores)
-    if by == "doc":
-        return missed / len(scores)
-    return float(missed > 0) if by == "any" else (missed - limit * len(scores)) / MOST + limit
+    return missed / len(scores) if by == "doc" else float(missed > 0)
 
 
 def p_value(mean: float, limit: float, n: int, *, binary: bool) -> float:
@@ -52,10 +49,10 @@ def test_threshold_against_brute_force(
     scores, doc = made_up(rng)
     docs = [scores[doc == i].tolist() for i in numpy.unique(doc)]
     n, passed = len(docs), []
-    losses = miss_losses(scores, doc, limit, by=by, most=MOST)
+    losses = miss_losses(scores, doc, by=by)
     assert losses.n == n
     for t in (0.05, 0.1, 0.2, 0.5, 0.7, 0.9, 1.0):
-        mean = sum(loss(each, t, by, limit) for each in docs) / n
+        mean = sum(loss(each, t, by) for each in docs) / n
         assert losses.mean(numpy.asarray([t]))[0] == pytest.approx(mean)
         if delta is None:
             passed.append((n * mean + 1) / (n + 1) <= limit + 1e-9)
@@ -98,11 +95,6 @@ def test_docs_needed_is_the_least_number(mean: float, limit: float, delta: Optio
         assert needed == math.ceil(1 / limit - 1 - 1e-9)
 
 
-def test_more_entities_than_agreed_are_refused() -> None:
-    with pytest.raises(ValueError, match="most: expected docs of at most 2 entities, got one of 3"):
-        miss_losses(numpy.ones(3), numpy.zeros(3, dtype="int64"), 0.1, by="entity", most=2)
-
-
 @pytest.mark.parametrize("together", [False, True])
 @pytest.mark.parametrize("by", BY)
 def test_the_risk_of_a_known_population(by: str, together: bool) -> None:
@@ -115,7 +107,7 @@ def test_the_risk_of_a_known_population(by: str, together: bool) -> None:
             sizes = rng.integers(1, 5, size=n)
             doc = numpy.repeat(numpy.arange(n), sizes)
             scores = rng.uniform(size=n)[doc] if together else rng.uniform(size=len(doc))
-            losses = miss_losses(scores, doc, limit, by=by, most=4)
+            losses = miss_losses(scores, doc, by=by)
             t = conformal.threshold(losses, limit, delta=delta, floor=1e-9)
             t = t or 0.0  # nothing is promised
             any_missed = numpy.mean([1 - (1 - t) ** size for size in (1, 2, 3, 4)])
@@ -123,8 +115,7 @@ def test_the_risk_of_a_known_population(by: str, together: bool) -> None:
         true[delta] = numpy.asarray(risks)
     error = true[None].std() / n_times**0.5
     assert true[None].mean() <= limit + 2 * error
-    if by != "entity":  # whose bound is looser, by the size of the largest doc
-        assert true[None].mean() >= limit - 1 / (n + 1) - 2 * error
+    assert true[None].mean() >= limit - 1 / (n + 1) - 2 * error
     assert (true[0.1] > limit).mean() <= 0.1 + 2 * (0.1 * 0.9 / n_times) ** 0.5
     assert (true[None] > limit).mean() > 0.2  # the promise of the mean is no promise of each
 

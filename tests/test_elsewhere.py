@@ -1,20 +1,17 @@
 """Words beside other occurrences in the doc, against looking through the doc for each token."""
 
 import tracemalloc
-from typing import Any, Dict, List
+from typing import Any, List
 
 import numpy
 import pytest
 import spacy
 from hypothesis import given
 from hypothesis import strategies as st
-from spacy.tokens import Doc, Span
+from spacy.tokens import Doc
 
-from spacy_costner import sparse
 from spacy_costner.features import Features, make_features
 from spacy_costner.features.elsewhere import nearest_elsewhere, values_beside
-
-from .support.sparse_forms import form
 
 VOCAB = spacy.blank("en").vocab
 WORDS = ["Rome", "ROME", "rome", "Ana", "in", "of", "12", "Éa"]
@@ -100,28 +97,6 @@ def test_values_beside_places() -> None:
     assert before[0].count(5) == 1
 
 
-@form
-def test_forms_have_the_same_features(form: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several values of a kind share rows: with compiled code and without."""
-    docs = [["In", "Rome", "in", "May", "Rome", "of", "May"], [], ["May", "Rome"], ["Rome"]]
-    annotated = [Doc(VOCAB, words=words) for words in docs]
-    annotated[0].ents = [Span(annotated[0], 1, 2, "LOC")]
-    annotated[2].ents = [Span(annotated[2], 0, 2, "PER")]
-    settings = {"memory": {"LOWER": 1}, "elsewhere": {"LOWER": 2}, "memory_unit": 2}
-    template = make_features(windows={"LOWER": 1, "TAG": 0}, bigrams={"LOWER": 1}, **settings)
-    expected = Features(template)
-    expected.build_vocab(annotated)
-    for name in ("IdMap", "gather_window"):
-        monkeypatch.setattr(sparse, name, getattr(form, name))
-    features = Features(template)
-    features.build_vocab(annotated)
-    assert features.names() == expected.names() and len(features) == len(features.names())
-    for is_train in (False, True):
-        rows = features.find(annotated, is_train=is_train).rows
-        numpy.testing.assert_array_equal(rows, expected.find(annotated, is_train=is_train).rows)
-        assert rows.dtype == numpy.int32 and rows.max() < len(features)
-
-
 def peak(features: Features, words: List[str]) -> int:
     """The most memory that the features of a doc take, in bytes."""
     doc = Doc(VOCAB, words=words)
@@ -139,19 +114,6 @@ def test_long_docs_take_no_more_for_each_token(words: List[str]) -> None:
     features = collected([words], memory={"LOWER": 1}, elsewhere={"LOWER": 8})
     half, whole = (peak(features, (words * n)[:n]) for n in (50_000, 100_000))
     assert whole < 2.1 * half and whole < 1000 * 100_000
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"elsewhere": {"LOWER": 0}}, r"elsewhere\.LOWER: expected a whole number of at least 1"),
-        ({"elsewhere": {"suffix": 1}}, r"elsewhere: expected some of ORTH.*got 'suffix'"),
-        ({"elsewhere": {"TAG": 1}}, r"elsewhere: expected some of the kinds in windows.*'TAG'"),
-    ],
-)
-def test_bad_settings_are_named(settings: Dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=f"spacy_costner.Features: {message}"):
-        make_features(**settings)
 
 
 def test_another_number_of_occurrences_is_another_template() -> None:

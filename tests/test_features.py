@@ -11,8 +11,8 @@ import spacy
 import srsly
 from spacy.tokens import Doc, Token
 
-from spacy_costner.features import Features, make_features, words
-from spacy_costner.features.words import OUTLINES, SPELLINGS, character_type
+from spacy_costner.features import Features, make_features, template
+from spacy_costner.features.template import OUTLINES, SPELLINGS, character_type
 
 VOCAB = spacy.blank("en").vocab
 PHRASES = "new york\nYork\nnew york city\n\nIl-2\n"
@@ -240,7 +240,7 @@ def test_words_are_forgotten_when_there_are_too_many(monkeypatch: pytest.MonkeyP
     expected = found_names(with_vocab(), TRAIN)
     for _ in range(2):
         assert [name for doc in TRAIN for name in found_names(features, [doc])] == expected
-    assert features._look._seen.n_words <= 7
+    assert features.lookup._seen.n_words <= 7
 
 
 def test_features_have_numbers_in_32_bits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,7 +261,19 @@ def test_features_have_numbers_in_32_bits(monkeypatch: pytest.MonkeyPatch) -> No
         ({"affixes": [0]}, r"affixes: expected a whole number of at least 1, got 0"),
         ({"flags": ["IS_NICE"]}, r"flags: expected some of .*IS_TITLE.*got 'IS_NICE'"),
         ({"min_count": 0}, r"min_count: expected a whole number of at least 1"),
-        ({"min_count": {"ORTHO": 2}}, r"min_count: expected some of .*ORTH.*got ORTHO"),
+        ({"min_count": {"ORTHO": 2}}, r"min_count: expected some of .*ORTH.*got 'ORTHO'"),
+        ({"vectors": [0]}, r"vectors: expected a whole number of at least 1, got 0"),
+        (
+            {"clusters": ["a/p.json", "b/p.txt"]},
+            r"clusters: expected files of different names, got",
+        ),
+        ({"memory": {"LOWER": -1}}, r"memory\.LOWER: expected a whole number of at least 0"),
+        ({"memory": {"prefix": 1}}, r"memory: expected some of ORTH.*got 'prefix'"),
+        ({"memory_unit": 0}, r"memory_unit: expected 'doc', a number of docs or.*got 0"),
+        ({"memory_unit": "article"}, r"memory_unit: expected 'doc'.*_\.name, got 'article'"),
+        ({"elsewhere": {"LOWER": 0}}, r"elsewhere\.LOWER: expected a whole number of at least 1"),
+        ({"elsewhere": {"suffix": 1}}, r"elsewhere: expected some of ORTH.*got 'suffix'"),
+        ({"elsewhere": {"TAG": 1}}, r"elsewhere: expected some of the kinds in windows.*'TAG'"),
     ],
 )
 def test_bad_templates_are_named(settings: Dict[str, Any], message: str) -> None:
@@ -294,9 +306,9 @@ def test_character_types(word: str, expected: str) -> None:
 
 def test_there_are_17_character_types() -> None:
     assert len({*SPELLINGS, *OUTLINES}) == 17
-    assert set(words.FLAGS) >= {"IS_TITLE", "LIKE_NUM", "has_upper", "is_first_upper"}
+    assert set(template.FLAGS) >= {"IS_TITLE", "LIKE_NUM", "has_upper", "is_first_upper"}
 
 
 @pytest.mark.parametrize("word, expected", [("Sr.", "yes"), (".", "yes"), ("3.5", None)])
 def test_words_that_end_with_a_period(word: str, expected: Optional[str]) -> None:
-    assert words.flag("ends_with_period")(VOCAB[word]) == expected
+    assert template.flag("ends_with_period")(VOCAB[word]) == expected

@@ -15,7 +15,7 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.api import Optimizer
 
-from spacy_costner.features.document import WIDTH, find_labels_elsewhere, number_occurrences
+from spacy_costner.features.elsewhere import WIDTH, find_labels_elsewhere, number_occurrences
 from spacy_costner.features.memory import BORDERS, share_names
 from spacy_costner.ml import find_features, first_pass_of, linear_part
 

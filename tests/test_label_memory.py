@@ -1,6 +1,5 @@
 """Label memory: against counting by hand; and no token learns from its own label."""
 
-import math
 import pickle
 from collections import Counter
 from pathlib import Path
@@ -16,13 +15,12 @@ from hypothesis import strategies as st
 from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.training import Example
-from thinc.api import Optimizer, fix_random_seed
+from thinc.api import Optimizer
 
-from spacy_costner.cli.fitting import TotalLoss, ZScoreEquations, minimise, read_batches, solve
+from spacy_costner.cli.fitting import TotalLoss, minimise, read_batches
 from spacy_costner.cli.fitting import train as train_online
 from spacy_costner.features import Features, make_features
 from spacy_costner.ml import linear_part
-from spacy_costner.training.online import Batch
 
 from .support.config import REQUIRED, declared
 from .support.linear import HYBRID, SPARSE
@@ -214,11 +212,6 @@ def fit_lbfgs(nlp: Language, batch: List[Example]) -> None:
     total.write_weights(minimise(total, total.read_weights(), max_iter=20).vector)
 
 
-def fit_solving(nlp: Language, batch: List[Example]) -> None:
-    equations = ZScoreEquations(nlp.get_pipe("ner"), batch, c2=0.1)
-    equations.write_weights(solve(equations, equations.right, max_iter=20).vector)
-
-
 def rehearse(nlp: Language, batch: List[Example]) -> None:
     optimizer = nlp.resume_training()
     features, weights = linear_part(nlp.get_pipe("ner").model)
@@ -227,12 +220,11 @@ def rehearse(nlp: Language, batch: List[Example]) -> None:
     nlp.rehearse(batch, sgd=optimizer, losses={})
 
 
-@pytest.mark.parametrize("fit", [fit_online, fit_lbfgs, fit_solving, rehearse])
+@pytest.mark.parametrize("fit", [fit_online, fit_lbfgs, rehearse])
 def test_no_way_of_training_learns_from_own_labels(
     fit: Callable[[Language, List[Example]], None],
 ) -> None:
-    loss = "ZScore" if fit is fit_solving else "Sequential"
-    nlp = remembering(loss={"@losses": f"spacy_costner.{loss}.v1"})
+    nlp = remembering()
     batch = examples(nlp)
     nlp.initialize(lambda: batch)
     fit(nlp, batch)
@@ -253,50 +245,6 @@ def test_memory_is_learned_from_other_docs() -> None:
         nlp.update(batch, sgd=Optimizer(0.01), losses={})
     found = [(ent.text, ent.label_) for ent in nlp("Lima and Dora").ents]
     assert found == [("Lima", "LOC"), ("Dora", "PER")]
-
-
-def coins(nlp: Language, rng: numpy.random.Generator, n_docs: int) -> List[Example]:
-    """Docs of 20 words, each an entity of one of two labels by the toss of a coin."""
-    words = [f"w{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(300)]
-    odds = 1 / numpy.arange(5, 305)
-    found = []
-    for _ in range(n_docs):
-        doc = Doc(nlp.vocab, words=rng.choice(words, 20, p=odds / odds.sum()).tolist())
-        labels = rng.integers(2, size=20).tolist()
-        doc.ents = [Span(doc, i, i + 1, label=f"L{label}") for i, label in enumerate(labels)]
-        found.append(Example(Doc(nlp.vocab, words=[token.text for token in doc]), doc))
-    return found
-
-
-def scores_of_coins(memory: Dict[str, int], *, is_train: bool = True) -> Tuple[float, float]:
-    """Train on the labels of coins.
-
-    memory (Dict[str, int]): The memory. There are no other features of words.
-    is_train (bool): False to let tokens see their own labels.
-    RETURNS (Tuple[float, float]): The loss of the last epoch, log 2 without any knowledge; and the
-        share of labels that are right in new docs.
-    """
-    features = {"windows": {"SHAPE": 0}, "memory": memory, "elsewhere": None}
-    nlp, rng = remembering(features=features, scheme="IOB2"), numpy.random.default_rng(0)
-    fix_random_seed(0)
-    batch, dev = coins(nlp, rng, 200), coins(nlp, rng, 100)
-    nlp.initialize(lambda: batch)
-    ner = nlp.get_pipe("ner")
-    find, optimizer = linear_part(ner.model)[0].find, Optimizer(0.01, use_averages=True)
-    batches = [Batch.of(find([eg.predicted], is_train=is_train), ner.targets([eg])) for eg in batch]
-    value = train_online(ner, batches, optimizer, max_epochs=8).value
-    with nlp.use_params(optimizer.averages):
-        return value, nlp.evaluate(dev)["ents_f"]
-
-
-def test_labels_of_coins_are_not_learned() -> None:
-    """Nothing determines them, so no memory of them helps in training or in prediction. A memory
-    of tokens' own labels would help in training."""
-    chance, (_, right_without) = math.log(2), scores_of_coins({})
-    loss, right = scores_of_coins({"LOWER": 0})
-    assert loss == pytest.approx(chance, abs=0.005)
-    assert right <= right_without + 0.01 and right == pytest.approx(0.5, abs=0.03)
-    assert scores_of_coins({"LOWER": 0}, is_train=False)[0] < chance - 0.02
 
 
 def test_missing_annotation_and_incorrect_spans_are_not_counted() -> None:
@@ -369,16 +317,6 @@ def test_losses_that_use_features_get_those_of_training() -> None:
     assert (found != find(docs).rows).any()
 
 
-def test_hybrid_and_sparse_have_the_same_memory() -> None:
-    names = []
-    for base in (SPARSE, HYBRID):
-        nlp = remembering(base)
-        batch = examples(nlp)
-        nlp.initialize(lambda: batch)  # noqa: B023
-        names.append(linear_part(nlp.get_pipe("ner").model)[0].names())
-    assert names[0] == names[1]
-
-
 def test_damaged_memory_is_refused() -> None:
     corpus = [(["Ana", "saw"], ["PER", "O"], 0), (["Ana", "in"], ["LOC", "O"], 0)]
     features = memory_of(corpus, "doc")
@@ -397,20 +335,6 @@ def test_damaged_memory_is_refused() -> None:
             Features(features.template).from_bytes(data)
     with pytest.raises(ValueError, match="expected those of the config"):
         Features(make_features(windows={})).from_bytes(features.to_bytes())
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"memory": {"LOWER": -1}}, r"memory\.LOWER: expected a whole number of at least 0"),
-        ({"memory": {"prefix": 1}}, r"memory: expected some of ORTH.*got 'prefix'"),
-        ({"memory_unit": 0}, r"memory_unit: expected 'doc', a number of docs or.*got 0"),
-        ({"memory_unit": "article"}, r"memory_unit: expected 'doc'.*_\.name, got 'article'"),
-    ],
-)
-def test_bad_settings_are_named(settings: Dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=f"spacy_costner.Features: {message}"):
-        make_features(**settings)
 
 
 def test_missing_extension_of_docs_is_named() -> None:

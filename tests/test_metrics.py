@@ -1,6 +1,4 @@
-"""F by hand; the bootstrap against the obvious loop, and p-values counted by hand; tables."""
-
-from importlib import import_module
+"""F, calibration and p-values by hand; the bootstrap against the obvious loop; tables."""
 
 import numpy
 import pytest
@@ -17,6 +15,7 @@ from spacy_costner.metrics import (
     recall,
     text_table,
 )
+from spacy_costner.metrics.calibration import calibration_error, reliability
 
 COUNTS = numpy.random.default_rng(0).integers(5, size=(7, 3)).astype("float64")
 
@@ -30,8 +29,7 @@ def test_samples_are_sums_over_docs_drawn_with_replacement() -> None:
 
 def test_the_size_of_blocks_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     at_once = bootstrap(COUNTS, n_samples=20)
-    module = import_module("spacy_costner.metrics.bootstrap")
-    monkeypatch.setattr(module, "BLOCK", 3 * len(COUNTS))
+    monkeypatch.setattr("spacy_costner.metrics.scores.BLOCK", 3 * len(COUNTS))
     assert bootstrap(COUNTS, n_samples=20).tolist() == at_once.tolist()
 
 
@@ -63,8 +61,8 @@ def test_interval() -> None:
 
 
 def test_f_by_hand() -> None:
-    right, wrong, missed = numpy.asarray([[3, 0, 0], [3, 0, 2], [1, 0, 0]])
-    assert f_score(right, wrong, missed).tolist() == [0.6, 0, 0]
+    tp, fp, fn = numpy.asarray([[3, 0, 0], [3, 0, 2], [1, 0, 0]])
+    assert f_score(tp, fp, fn).tolist() == [0.6, 0, 0]
     assert (precision(3, 3), recall(3, 1), precision(0, 0)) == (0.5, 0.75, 0)
     p, r = precision(3, 3), recall(3, 1)
     for beta in (0.5, 1, 2):
@@ -80,12 +78,12 @@ def test_mean_scores_of_seeds_are_compared() -> None:
     counts = numpy.asarray([[good, bad], [bad, good], [good, good]])
 
     def scores(sums: numpy.ndarray) -> numpy.ndarray:
-        right, wrong, missed = numpy.moveaxis(sums, -1, 0)
-        return numpy.stack([f_score(right, wrong, missed), wrong])
+        tp, fp, fn = numpy.moveaxis(sums, -1, 0)
+        return numpy.stack([f_score(tp, fp, fn), fp])
 
-    f, wrongs = paired_differences(counts, scores, n_samples=100)
+    f, fp = paired_differences(counts, scores, n_samples=100)
     assert [(one.value, one.p) for one in f] == [(0, 1), (0, 1), (0.5, 2 / 101)]
-    assert [one.value for one in wrongs] == [0, 0, -30]
+    assert [one.value for one in fp] == [0, 0, -30]
     assert paired_differences(counts, scores, baseline=2, n_samples=100)[0][0].value == -0.5
 
 
@@ -109,3 +107,32 @@ def test_tables_for_the_terminal() -> None:
         "a      0.50  best",
         "other    10",
     ]
+
+
+PROBS = numpy.asarray([0.0, 0.3, 0.35, 0.95, 1.0])
+RIGHT = numpy.asarray([False, True, False, True, True])
+
+
+def test_reliability_by_hand() -> None:
+    rows = reliability(PROBS, RIGHT, n_bins=4)
+    assert [(row["from"], row["to"], row["n"]) for row in rows] == [
+        (0.0, 0.25, 1),
+        (0.25, 0.5, 2),
+        (0.5, 0.75, 0),
+        (0.75, 1.0, 2),
+    ]
+    assert [row["confidence"] for row in rows] == [0.0, pytest.approx(0.325), None, 0.975]
+    assert [row["right"] for row in rows] == [0.0, 0.5, None, 1.0]
+
+
+def test_calibration_error_by_hand() -> None:
+    expected = (1 * 0.0 + 2 * abs(0.325 - 0.5) + 2 * abs(0.975 - 1)) / 5
+    assert calibration_error(PROBS, RIGHT, n_bins=4) == pytest.approx(expected)
+    assert calibration_error(PROBS, RIGHT, n_bins=1) == pytest.approx(abs(0.52 - 0.6))
+
+
+def test_answers_that_are_as_often_right_as_they_say_have_no_error() -> None:
+    rng = numpy.random.default_rng(0)
+    probs = rng.uniform(size=200_000)
+    assert calibration_error(probs, rng.uniform(size=len(probs)) < probs) < 0.01
+    assert calibration_error(probs, rng.uniform(size=len(probs)) < probs**3) > 0.1

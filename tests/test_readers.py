@@ -16,7 +16,7 @@ from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Corpus
 
 from spacy_costner.readers import (
-    Found,
+    CorpusInfo,
     ReadOptions,
     Task,
     TaskSpan,
@@ -54,7 +54,7 @@ WRITER, READER = spacy.blank("en"), spacy.blank("en")
 
 
 def read(path: Path, found: Any = None, **options: Any) -> List[Doc]:
-    docs = read_docs(READER, path, ReadOptions(**options), found or Found())
+    docs = read_docs(READER, path, ReadOptions(**options), found or CorpusInfo())
     return list(docs)
 
 
@@ -85,7 +85,7 @@ def words(docs: List[Doc]) -> List[List[str]]:
 )
 def test_schemes(scheme: str, between: str, separator: str, tmp_path: Path) -> None:
     tags = {**TAGS, **PLAIN}[scheme]
-    found = Found()
+    found = CorpusInfo()
     docs = read(written(tmp_path / "esp.train", columns(tags, between, separator)), found)
     assert words(docs) == WORDS
     assert entities(docs) == (ENTITIES if scheme in TAGS else ONE_RUN)
@@ -129,7 +129,7 @@ def test_missing_tags_are_missing(tag: str, tmp_path: Path) -> None:
 def test_tags_that_do_not_fit_are_read_and_reported(
     tags: str, irregular: int, tmp_path: Path
 ) -> None:
-    found = Found()
+    found = CorpusInfo()
     lines = [f"w{i} {tag}" for i, tag in enumerate(tags.split())]
     (doc,) = read(written(tmp_path / "a", "\n".join(lines)), found)
     (problem,) = found.problems
@@ -195,7 +195,7 @@ def test_documents_without_docstart(n_sents: Any, docs: List[str], tmp_path: Pat
 
 def test_columns_and_comments(tmp_path: Path) -> None:
     text = "# id 1 of a corpus\nKim B-PER O\nis O O\n\n# O O\n# B-X O\n\n# id 2\n# more\nA B-X O\n"
-    found = Found()
+    found = CorpusInfo()
     docs = read(written(tmp_path / "a", text), found, column=2)
     assert words(docs) == [["Kim", "is"], ["#", "#"], ["A"]]
     assert entities(docs) == [("Kim", "PER"), ("#", "X"), ("A", "X")]
@@ -313,14 +313,14 @@ def test_tags_that_are_numbers(info: Any, tmp_path: Path) -> None:
 def problems(spans: List[Any], text: str = TEXT, **more: Any) -> Tuple[Doc, Dict[str, int]]:
     from spacy_costner.readers.corpus import Context
     from spacy_costner.readers.files import Place
-    from spacy_costner.readers.jsonl import task_from_json
-    from spacy_costner.readers.offsets import task_to_doc
+    from spacy_costner.readers.task_docs import task_to_doc
+    from spacy_costner.readers.tasks import task_from_json
 
-    context = Context(spacy.blank("en"), ReadOptions(), Found())
+    context = Context(spacy.blank("en"), ReadOptions(), CorpusInfo())
     place = Place(Path("a.jsonl"), 7)
     doc = task_to_doc(task_from_json({"text": text, "spans": spans, **more}, place), place, context)
-    assert all("a.jsonl, line 7: " in p for one in context.found.problems for p in one.places)
-    return doc, {problem.message.split(":")[0]: problem.n for problem in context.found.problems}
+    assert all("a.jsonl, line 7: " in p for one in context.info.problems for p in one.places)
+    return doc, {problem.message.split(":")[0]: problem.n for problem in context.info.problems}
 
 
 def iob(doc: Doc) -> str:
@@ -360,7 +360,7 @@ def test_spans_with_their_text() -> None:
 
 def test_texts_without_annotation(tmp_path: Path) -> None:
     lines = [{"text": TEXT}, {"text": TEXT, "spans": []}, {"text": TEXT, "answer": "accept"}]
-    found = Found()
+    found = CorpusInfo()
     path = written(tmp_path / "a.jsonl", "\n".join(map(json.dumps, [*lines, {"text": ""}])))
     assert [iob(doc) for doc in read(path, found)] == ["------", "OOOOOO", "OOOOOO"]
     assert {problem.n for problem in found.problems} == {1} and len(found.problems) == 2
@@ -378,7 +378,7 @@ def test_answers(tmp_path: Path) -> None:
         prodigy(SPANS, answer="ignore"),
     ]
     path = written(tmp_path / "a.jsonl", "\n".join(lines))
-    found = Found()
+    found = CorpusInfo()
     assert [iob(doc) for doc in read(path, found)] == ["BOOOOO"]
     assert found.problems[0].n == 2
     accepted, rejected = read(path, incorrect_spans_key="wrong")
@@ -397,7 +397,7 @@ def test_answers(tmp_path: Path) -> None:
 def test_two_annotations_of_a_text(
     annotations: List[Any], expected: str, message: str, tmp_path: Path
 ) -> None:
-    found = Found()
+    found = CorpusInfo()
     path = written(tmp_path / "a.jsonl", "\n".join(map(prodigy, annotations)))
     (doc,) = read(path, found)
     assert iob(doc) == expected
@@ -411,7 +411,7 @@ def test_two_annotations_of_a_text(
     (doc,) = read(written(tmp_path / "a.json", json.dumps([task])))
     assert iob(doc) == expected
     results[1]["ground_truth"] = True  # type: ignore[assignment]
-    (doc,) = read(written(tmp_path / "a.json", json.dumps([task])), found := Found())
+    (doc,) = read(written(tmp_path / "a.json", json.dumps([task])), found := CorpusInfo())
     assert len(doc.ents) == len(annotations[1]) and found.problems == []
 
 
@@ -514,7 +514,7 @@ def test_docs_come_back_from_columns(docs: List[Doc], tmp_path_factory: Any) -> 
     assume(not any(crosses))  # Columns can't say that.
     path = tmp_path_factory.mktemp("columns") / "a.conll"
     assert write_columns(path, docs) == 0
-    again = read(path, Found())
+    again = read(path, CorpusInfo())
     assert words(again) == words(docs)
     assert entities_by_token(again) == entities_by_token(docs)
 
@@ -530,7 +530,7 @@ def test_folders(tmp_path: Path) -> None:
     written(corpus / "a.jsonl", json.dumps(FORMS["doccano"]))
     written(corpus / "README.md", "About it")
     written(corpus / ".hidden", "x")
-    found = Found()
+    found = CorpusInfo()
     docs = read(corpus, found)
     assert entities(docs) == [*FOUND, *ENTITIES] and len(found.formats) == 2
     DocBin(docs=docs[:1]).to_disk(corpus / "c.spacy")
@@ -660,7 +660,7 @@ def dataset(path: Path, **columns: Any) -> Path:
 def test_dataset_of_tokens_and_tags(tmp_path: Path) -> None:
     tags = [[NAMES.index(tag) for tag in line.split()] for line in TAGS["IOB2"]]
     path = dataset(tmp_path / "train", tokens=WORDS, ner_tags=tags, names=NAMES)
-    found = Found()
+    found = CorpusInfo()
     docs = read(path, found)
     assert words(docs) == WORDS and entities(docs) == ENTITIES
     assert found.formats == {"Hugging Face dataset of tokens and ner_tags": 1}
@@ -689,7 +689,7 @@ def test_dataset_with_splits(tmp_path: Path) -> None:
 def test_datasets_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written(tmp_path / "state.json", "{}")
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(ImportError, match=r"needs the library `datasets`: pip install"):
+    with pytest.raises(ImportError, match=r"requires the library `datasets`: pip install"):
         read(tmp_path)
 
 

@@ -10,10 +10,11 @@ import spacy
 import srsly
 from spacy.tokens import DocBin
 
-from spacy_costner.cli.annotate import Columns, make_doc, plan, read_rows
-from spacy_costner.readers import CorpusError, Found, ReadOptions, read_docs
+from spacy_costner.readers import CorpusError, CorpusInfo, ReadOptions, read_docs
+from spacy_costner.readers.context import Context
 from spacy_costner.readers.corpus import read_file
-from spacy_costner.readers.found import Context
+
+from .support.commands import run
 
 GOOD = "Kim B-PER\nis O\n\n"
 COLUMNS: Dict[str, Tuple[bytes, int, str]] = {
@@ -34,22 +35,11 @@ COLUMNS: Dict[str, Tuple[bytes, int, str]] = {
     "empty": (b"", 1, "got an empty file"),
     "only white space": (b"\n \t\n", 1, "got an empty file"),
     "no tokens": (b"# a comment\n-DOCSTART- O\n", 1, "expected tokens and their tags, got none"),
+    "two TABs": (b"Kim\tB-PER\nis\t\tO\n", 2, "expected 2 columns, got 3"),
+    "a header": (b"token\ttag\nKim\tB-PER\n", 1, "such as 'B-PER', got 'tag'"),
+    "tags first": (b"B-PER\tKim\nO\tis\n", 1, "expected tags, O among them"),
+    "a text and its labels": (b"Kim is here\tgood\n", 1, "expected tags, O among them"),
     "a comment in a sentence": (b"Kim B-PER\n# a comment\n", 2, "expected 2 columns, got 3"),
-}
-TABS: Dict[str, Tuple[str, int, str]] = {
-    "fewer columns": ("Kim\tNNP\tB-PER\nis\tO\n", 2, "expected 3 columns, got 2"),
-    "more columns": ("Kim\tB-PER\nis\tVBZ\tO\n", 2, "expected 2 columns, got 3"),
-    "blanks in one line": ("Kim\tB-PER\nis   O\n", 2, "expected 2 columns, got 1: 'is   O'"),
-    "a token lost": ("Kim\tB-PER\n\tO\n", 2, "expected a token"),
-    "a tag lost": ("Kim\tB-PER\nis\t\n", 2, "expected 2 columns, got 1"),
-    "two TABs": ("Kim\tB-PER\nis\t\tO\n", 2, "expected 2 columns, got 3"),
-    "commas": ("Kim\tB-PER\nis,O\n", 2, "expected 2 columns, got 1"),
-    "a header": ("token\ttag\nKim\tB-PER\n", 1, "such as 'B-PER', got 'tag'"),
-    "tags first": ("B-PER\tKim\nO\tis\n", 1, "expected tags, O among them"),
-    "a text and its labels": ("Kim is here\tgood\n", 1, "expected tags, O among them"),
-    "missing prefix": ("Kim\tB-PER\nOslo\tLOC\n", 2, "got 'LOC'"),
-    "missing label": ("Kim\tB-PER\nOslo\tB-\n", 2, "expected a tag with a label"),
-    "another sentence": ("Kim\tB-PER\n\nis\tVBZ\tO\n", 3, "expected 2 columns, got 3"),
 }
 TEXT = '{"text": "Kim is", "spans": [{"start": 0, "end": 3, "label": "PER"}]}\n'
 LINES: Dict[str, Tuple[str, str]] = {
@@ -57,10 +47,8 @@ LINES: Dict[str, Tuple[str, str]] = {
     "a number": ("3", "expected a text and its spans, got 3"),
     "no text": ('{"spans": []}', "expected a text and its spans"),
     "a text of a list": ('{"text": ["Kim"], "spans": []}', "expected a text and its spans"),
-    "classification": (
-        '{"text": "Kim is", "label": "good"}',
-        "expected a list of spans, got 'good'",
-    ),
+    "classification": ('{"text": "Kim is", "label": "good"}',
+     "expected a list of spans, got 'good'"),
     "half a span": ('{"text": "Kim is", "label": [[0, 3]]}', "start, end and label of a span"),
     "no label": ('{"text": "Kim is", "spans": [{"start": 0, "end": 3}]}', "the label of a span"),
     "empty label": ('{"text": "Kim is", "label": [[0, 3, " "]]}', "expected the label of a span"),
@@ -70,51 +58,34 @@ LINES: Dict[str, Tuple[str, str]] = {
     "before the text": ('{"text": "Kim is", "label": [[-3, 3, "PER"]]}', "got -3 to 3"),
     "empty span": ('{"text": "Kim is", "label": [[3, 3, "PER"]]}', "got 3 to 3"),
     "backwards": ('{"text": "Kim is", "label": [[3, 0, "PER"]]}', "got 3 to 0"),
-    "two lists": (
-        '{"text": "Kim is", "label": [[0, 3, "PER"]], "spans": [[0, 3, "ORG"]]}',
-        "expected one list of spans, got spans and label",
-    ),
-    "unknown answer": (
-        '{"text": "Kim is", "spans": [], "answer": "yes"}',
-        "answer: expected accept",
-    ),
-    "words lost": (
-        '{"text": "Kim is", "spans": [], "tokens": [{"start": 0, "end": 3}]}',
-        "tokens: expected all words of the text, once each, got ' is'",
-    ),
+    "two lists": ('{"text": "Kim is", "label": [[0, 3, "PER"]], "spans": [[0, 3, "ORG"]]}',
+     "expected one list of spans, got spans and label"),
+    "unknown answer": ('{"text": "Kim is", "spans": [], "answer": "yes"}',
+     "answer: expected accept"),
+    "words lost": ('{"text": "Kim is", "spans": [], "tokens": [{"start": 0, "end": 3}]}',
+     "tokens: expected all words of the text, once each, got ' is'"),
     "words in other order": (
-        '{"text": "Kim is", "spans": [], "tokens": [{"start": 4, "end": 6}, {"start": 0, "end": 3}]'
-        "}",
-        "tokens: expected all words of the text, once each, got 'Kim '",
-    ),
+     '{"text": "A b", "spans": [], "tokens": [{"start": 2, "end": 3}, {"start": 0, "end": 1}]}',
+     "tokens: expected all words of the text, once each, got 'A '"),
     "another token": (
-        '{"text": "Ki", "spans": [], "tokens": [{"start": 0, "end": 2, "text": "Ko"}]}',
-        "tokens: expected 'Ki' at 0, got 'Ko'",
-    ),
-    "tokens of words": (
-        '{"text": "Ki", "spans": [], "tokens": ["Ki"]}',
-        "objects with start and end",
-    ),
+     '{"text": "Ki", "spans": [], "tokens": [{"start": 0, "end": 2, "text": "Ko"}]}',
+     "tokens: expected 'Ki' at 0, got 'Ko'"),
+    "tokens of words": ('{"text": "Ki", "spans": [], "tokens": ["Ki"]}',
+     "objects with start and end"),
     "half a character": ('{"text": "\\ud800", "spans": []}', "expected a text that spaCy can read"),
     "too deep": ("[" * 100_000, "expected JSON"),
-    "missing of text": (
-        '{"text": "Ki", "spans": [], "missing": "all"}',
-        "missing: expected a list",
-    ),
-}
+    "missing of text": ('{"text": "Ki", "spans": [], "missing": "all"}',
+     "missing: expected a list"),
+}  # fmt: skip
 TAGGED = '{"tokens": ["Kim", "is"], "ner_tags": ["B-PER", "O"]}\n'
 TAGGED_LINES: Dict[str, Tuple[str, str]] = {
-    "fewer tags": (
-        '{"tokens": ["Kim", "is"], "ner_tags": ["O"]}',
-        "expected 2 tags, one a token, got 1",
-    ),
+    "fewer tags": ('{"tokens": ["Kim", "is"], "ner_tags": ["O"]}',
+     "expected 2 tags, one a token, got 1"),
     "more tags": ('{"tokens": ["Kim"], "ner_tags": ["O", "O"]}', "expected 1 tags"),
     "no tags": ('{"tokens": ["Kim"]}', "expected tokens and ner_tags"),
     "no tokens": ('{"ner_tags": ["O"]}', "expected tokens and ner_tags"),
-    "a token that is a number": (
-        '{"tokens": [3], "ner_tags": ["O"]}',
-        "tokens: expected words, got 3",
-    ),
+    "a token that is a number": ('{"tokens": [3], "ner_tags": ["O"]}',
+     "tokens: expected words, got 3"),
     "an empty token": ('{"tokens": [""], "ner_tags": ["O"]}', "tokens: expected words, got ''"),
     "a tag without name": ('{"tokens": ["Kim"], "ner_tags": [1]}', "expected names of tags, got 1"),
     "a tag that is a list": ('{"tokens": ["Kim"], "ner_tags": [[]]}', "expected tags, got []"),
@@ -122,7 +93,7 @@ TAGGED_LINES: Dict[str, Tuple[str, str]] = {
     "missing label": ('{"tokens": ["Kim"], "ner_tags": ["I-"]}', "expected a tag with a label"),
     "text and spans": (TEXT.strip(), "expected tokens and ner_tags"),
     "not JSON": ('{"tokens": ["Kim"', "expected JSON"),
-}
+}  # fmt: skip
 
 
 def task(*results: Any, **more: Any) -> Dict[str, Any]:
@@ -166,14 +137,6 @@ def test_columns(name: str, tmp_path: Path) -> None:
     data, line, message = COLUMNS[name]
     path = tmp_path / "corpus.conll"
     path.write_bytes(data)
-    refused(path, line, message)
-
-
-@pytest.mark.parametrize("name", TABS)
-def test_tabs(name: str, tmp_path: Path) -> None:
-    text, line, message = TABS[name]
-    path = tmp_path / "corpus.tsv"
-    path.write_text(text)
     refused(path, line, message)
 
 
@@ -222,7 +185,7 @@ ARRAYS = {
         3,
         "expected the end of the file",
     ),
-    "nothing in it": ("[]", 1, "got an empty array"),
+    "nothing in it": ("[]", 1, "expected annotated text, got nothing in it"),
     "two commas": ("[{},\n,{}]", 2, "expected JSON"),
     "single quotes": ("[{},\n{'text': 'Kim'}]", 2, "expected JSON"),
     "a number": ("[{},\n\n3]", 3, "expected a text and its spans, got 3"),
@@ -240,7 +203,7 @@ def test_arrays(name: str, tmp_path: Path) -> None:
     refused(path, line, message)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9])
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 0.9])
 def test_spacy_files_that_are_cut(share: float, tmp_path: Path) -> None:
     path = tmp_path / "corpus.spacy"
     DocBin(docs=[spacy.blank("en")("Kim is")]).to_disk(path)
@@ -352,21 +315,16 @@ def test_datasets(name: str, tmp_path: Path) -> None:
     datasets.Dataset.from_dict(row).save_to_disk(str(tmp_path / "data"))
     DATASETS[name](tmp_path / "data")
     with pytest.raises(CorpusError, match=r"data: expected a Hugging Face dataset, got: "):
-        read_file(tmp_path / "data", Context(spacy.blank("en"), ReadOptions(), Found()))
+        read_file(tmp_path / "data", Context(spacy.blank("en"), ReadOptions(), CorpusInfo()))
 
 
 KIM: Dict[str, Any] = {"tokens": ["Kim", "is"], "ner_tags": ["B-PER", "O"]}
 ROWS: Dict[str, Tuple[Dict[str, Any], str]] = {
     "no tokens": ({"tokens": None}, "expected tokens and ner_tags"),
-    "no tags": ({"ner_tags": None}, "expected tokens and ner_tags"),
-    "fewer tags": ({"ner_tags": ["O"]}, "expected 2 tags, one a token, got 1"),
-    "more tags": ({"ner_tags": ["O"] * 3}, "expected 2 tags, one a token, got 3"),
-    "an empty token": ({"tokens": ["Kim", ""]}, "tokens: expected words, got ''"),
     "no token": ({"tokens": ["Kim", None]}, "tokens: expected words, got None"),
     "no tag": ({"ner_tags": ["O", None]}, "ner_tags: expected tags, got None"),
     "a number without name": ({"ner_tags": [1, 0]}, "expected names of tags, got 1"),
     "missing prefix": ({"ner_tags": ["PER", "O"]}, "such as 'B-PER', got 'PER'"),
-    "missing label": ({"ner_tags": ["B-", "O"]}, "expected a tag with a label"),
 }
 
 
@@ -381,7 +339,7 @@ def test_rows_of_datasets(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
     row, message = ROWS[name]
     (tmp_path / "state.json").write_text("{}")
     rows = Rows([KIM, {**KIM, **row}])
-    monkeypatch.setattr("spacy_costner.readers.dataset.load", lambda path: rows)
+    monkeypatch.setattr("spacy_costner.readers.corpus.load_dataset", lambda path: rows)
     with pytest.raises(CorpusError) as error:
         read(tmp_path)
     assert str(error.value).startswith(f"{tmp_path}, row 2: "), error.value
@@ -409,17 +367,17 @@ def test_parquet(name: str, tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow", reason="the extra `parquet` is not installed")
     parquet = pytest.importorskip("pyarrow.parquet")
     data, message = PARQUET[name]
-    path, nlp = tmp_path / "texts.parquet", spacy.blank("en")
+    path, output = tmp_path / "texts.parquet", tmp_path / "out"
     if isinstance(data, bytes):
         path.write_bytes(data)
     else:
         parquet.write_table(pyarrow.table(data), path)
-    (part,) = plan([path], 10)
-    with pytest.raises(ValueError) as error:
-        for row in [*read_rows(nlp, part, Columns())][1:]:
-            make_doc(nlp, row)
-    assert message in str(error.value)
-    assert not isinstance(data, bytes) or str(path) in str(error.value)
+    spacy.blank("en").to_disk(tmp_path / "model")
+    result = run("annotate", tmp_path / "model", path, "--output", output)
+    lines = [line for part in output.glob("*.jsonl") for line in part.read_text().splitlines()]
+    errors = [row["error"] for row in map(json.loads, lines) if row.get("error")]
+    assert message in "\n".join([result.output, *errors])
+    assert not isinstance(data, bytes) or (result.exit_code == 1 and str(path) in result.output)
 
 
 def test_options(tmp_path: Path) -> None:

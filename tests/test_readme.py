@@ -14,8 +14,7 @@ from thinc.api import Config
 from spacy_costner import __version__
 from spacy_costner.cli.compare import put_onto
 from spacy_costner.features import make_features
-from spacy_costner.features.template import GAZETTEER, WORD_VIEWS
-from spacy_costner.features.words import OWN_FLAGS
+from spacy_costner.features.template import GAZETTEER, OWN_FLAGS, WORD_VIEWS
 from spacy_costner.ml import build_sparse_crf
 
 from .support.config import declared, fragment

@@ -36,7 +36,7 @@ from spacy_costner.cli.suggest import (
 from spacy_costner.costs.tables import make_precision_recall_cost
 from spacy_costner.decoding import Posterior, make_min_cost
 from spacy_costner.metrics.diverse import choose_diverse, make_shares
-from spacy_costner.readers import FORMS, Found, read_docs, read_texts, save_tasks
+from spacy_costner.readers import FORMS, CorpusInfo, read_docs, read_texts, save_tasks
 
 from . import oracle
 from .support.commands import run
@@ -212,12 +212,12 @@ def test_files_are_read_back(form: str, tmp_path: Path) -> None:
     path = tmp_path / f"out{FORMS[form][1]}"
     save_tasks(path, [Suggestion(i, 0.5, doc).task() for i, doc in enumerate(docs)], form)
     if form == "label-studio":
-        assert not any(doc.has_annotation("ENT_IOB") for doc in read_docs(nlp, path, found=Found()))
+        assert not any(doc.has_annotation("ENT_IOB") for doc in read_docs(nlp, path, found=CorpusInfo()))
         values = json.loads(path.read_text("utf8"))
         assert values[0]["predictions"][0]["result"][0]["value"]["start"] == 6
         accepted = [{"data": v["data"], "annotations": v["predictions"]} for v in values]
         path.write_text(json.dumps(accepted))
-    found = Found()
+    found = CorpusInfo()
     read = list(read_docs(nlp, path, found=found))
     assert not found.problems
     for doc, expected in zip(read, docs, strict=True):

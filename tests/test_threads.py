@@ -20,7 +20,7 @@ from spacy.tokens import Doc, Span
 from thinc.api import fix_random_seed
 
 from spacy_costner import chain, sparse
-from spacy_costner.features import Features, gazetteer, make_features
+from spacy_costner.features import Features, make_features, tokens
 from spacy_costner.ml import linear_part
 from spacy_costner.pipeline import annotations as annotate
 from spacy_costner.sparse import AdaGrad
@@ -90,7 +90,7 @@ def test_words_that_threads_see_at_once() -> None:
     features.build_vocab(docs)
     expected = [features.find([doc]).rows.tolist() for doc in docs]
     features = Features(features.template).from_bytes(features.to_bytes())
-    [column], meeting, met = features._look.of_words, Barrier(2), local()
+    [column], meeting, met = features.lookup.of_words, Barrier(2), local()
 
     def view(lexeme: Any) -> Any:
         if not hasattr(met, "done"):
@@ -98,7 +98,7 @@ def test_words_that_threads_see_at_once() -> None:
             meet(meeting)
         return column.view(lexeme)
 
-    features._look.of_words = [column._replace(view=view)]
+    features.lookup.of_words = [column._replace(view=view)]
     assert in_threads(lambda i: features.find([docs[i]]).rows.tolist(), 2) == expected
     assert [features.find([doc]).rows.tolist() for doc in docs] == expected
 
@@ -141,8 +141,8 @@ def test_numbers_are_found_while_others_are_set(form: Any) -> None:
 
 def test_a_gazetteer_is_asked_when_it_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     vocab = spacy.blank("en").vocab
-    phrases, doc = gazetteer.Gazetteer(["New York"]), Doc(vocab, words=["New", "York"])
-    expected = gazetteer.Gazetteer(["New York"]).find([doc]).tolist()
+    phrases, doc = tokens.Gazetteer(["New York"]), Doc(vocab, words=["New", "York"])
+    expected = tokens.Gazetteer(["New York"]).find([doc]).tolist()
     meeting, met = Barrier(2), local()
 
     def slow_doc(*args: Any, **kwargs: Any) -> Doc:
@@ -150,7 +150,7 @@ def test_a_gazetteer_is_asked_when_it_is_whole(monkeypatch: pytest.MonkeyPatch) 
         time.sleep(0.05)
         return Doc(*args, **kwargs)
 
-    monkeypatch.setattr(gazetteer, "Doc", slow_doc)
+    monkeypatch.setattr(tokens, "Doc", slow_doc)
 
     def find(i: int) -> Any:
         meet(meeting)

@@ -45,12 +45,12 @@ from ..pipeline.annotations import SOURCE
 from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
 from ..readers import DEFAULTS as READER
-from ..readers import CorpusError, Found, Task, task_to_doc
+from ..readers import CorpusError, CorpusInfo, Task, task_to_doc
+from ..readers.context import Context
 from ..readers.corpus import read_docbin
 from ..readers.files import BOM, Place, is_about, shown
-from ..readers.found import Context
-from ..readers.jsonl import task_from_json
 from ..readers.sentences import copy_tokens
+from ..readers.tasks import task_from_json
 from ..saving import clear, locked, save_file
 from ..validation import require
 from .options import AddressOption, CodeOption, GpuOption, ModelArg
@@ -265,7 +265,7 @@ def _row(value: Dict[str, Any], place: Place, columns: Columns) -> Row:
 
 
 def _docs(nlp: Language, path: Path) -> Iterator[Row]:
-    for i, doc in enumerate(read_docbin(path, Context(nlp, READER, Found()))):
+    for i, doc in enumerate(read_docbin(path, Context(nlp, READER, CorpusInfo()))):
         yield Row(i, doc.text, doc)
 
 
@@ -294,7 +294,7 @@ def make_doc(nlp: Language, row: Row) -> Doc:
     if isinstance(row.tokens, Doc):
         return copy_tokens(row.tokens)
     if isinstance(row.tokens, Task):
-        context = Context(nlp, READER, Found())
+        context = Context(nlp, READER, CorpusInfo())
         return copy_tokens(task_to_doc(row.tokens, Place(Path(), 0), context))
     if not isinstance(row.text, str):
         raise ValueError(f"expected a text, got {shown(row.text)}")

@@ -35,7 +35,7 @@ from ..metrics import text_table
 from ..progress import progress
 from ..readers import Task, TaskSpan, doc_to_task, read_docs, read_tasks, task_to_json, write_tasks
 from ..readers.files import Place
-from ..readers.jsonl import spans_from_json
+from ..readers.tasks import spans_from_json
 from ..saving import check_file, save_file
 from ..settings import check_overrides
 from ..tags import Entities, Tags

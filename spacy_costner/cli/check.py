@@ -31,7 +31,7 @@ from ..compiled import native_of
 from ..metrics import text_table
 from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
-from ..readers import Found
+from ..readers import CorpusInfo
 from ..readers.corpus import AnyCorpus
 from ..readers.schemes import IO_WITHOUT_PREFIXES
 from ..settings import check_overrides, check_settings
@@ -157,9 +157,9 @@ def check(
     readers = resolve_dot_names(interpolated, [training["train_corpus"], training["dev_corpus"]])
     corpora, of_files = {}, [*_of_installation()]
     for corpus, read in zip(("train", "dev"), readers):
-        found = Found()
+        found = CorpusInfo()
         if isinstance(read, AnyCorpus):
-            read.found = found
+            read.info = found
         corpora[corpus] = list(progress(read(nlp), desc=f"read {corpus}", unit="doc"))
         of_files += _of_files(corpus, found)
     init = registry.resolve(interpolated["initialize"], schema=ConfigSchemaInit)
@@ -178,7 +178,7 @@ def _of_installation() -> Iterator[Finding]:
         yield Finding(WARNING, "installation", message, [])
 
 
-def _of_files(corpus: str, found: Found) -> Iterator[Finding]:
+def _of_files(corpus: str, found: CorpusInfo) -> Iterator[Finding]:
     """What the reader `spacy_costner.read.v1` found in the files of a corpus."""
     for problem in found.problems:
         yield Finding(WARNING, corpus, problem.describe(), [])

@@ -24,7 +24,7 @@ from spacy.tokens import Doc
 from thinc.types import Floats2d, Ints1d
 from typer import Argument, Option
 
-from ..features.k_means import k_means, to_unit_length
+from ..features.clusters import k_means, to_unit_length
 from ..progress import progress
 from ..readers import corpus_files, read_docs
 from ..readers.texts import is_text, read_lines

@@ -10,9 +10,8 @@ from typer import Argument, Option
 
 from ..readers import (
     DEFAULTS,
-    Found,
+    CorpusInfo,
     ReadOptions,
-    check_options,
     doc_to_task,
     read_docs,
     write_columns,
@@ -25,7 +24,7 @@ from .output import JsonOption, errors_shown, print_result
 class Conversion(NamedTuple):
     """A corpus that was read.
 
-    found (Found): Its formats, schemes and problems.
+    found (CorpusInfo): Its formats, schemes and problems.
     docs (int): Number of docs.
     sentences (int): Number of sentences. A doc without sentence starts counts as one.
     tokens (int): Number of tokens.
@@ -33,7 +32,7 @@ class Conversion(NamedTuple):
     missing (int): Number of tokens without annotation.
     """
 
-    found: Found
+    found: CorpusInfo
     docs: int
     sentences: int
     tokens: int
@@ -82,9 +81,8 @@ def convert(
     RAISES (ValueError): If there is no such output format, or a file can't be read.
     """
     check_suffix(output_path)
-    check_options(options)
     check_file(output_path, [input_path])
-    found = Found()
+    found = CorpusInfo()
     docs = list(read_docs(spacy.blank(lang), input_path, options, found))
     if not docs:
         raise ValueError(f"{input_path}: expected annotated docs, got none")
@@ -115,11 +113,11 @@ def write_corpus(path: Path, docs: Sequence[Doc]) -> int:
     return left_out[0]
 
 
-def count(docs: Sequence[Doc], found: Found) -> Conversion:
+def count(docs: Sequence[Doc], found: CorpusInfo) -> Conversion:
     """Count what there is in a corpus.
 
     docs (Sequence[Doc]): The docs.
-    found (Found): What was found while they were read.
+    found (CorpusInfo): What was found while they were read.
     RETURNS (Conversion): The numbers.
     """
     labels = Counter(ent.label_ for doc in docs for ent in doc.ents)
@@ -186,8 +184,8 @@ def convert_cli(
     configs with the reader spacy_costner.read.v1, read these formats without conversion, too.
     """
     names = None if tag_names is None else [name.strip() for name in tag_names.split(",")]
-    options = ReadOptions(n_sents, column, names, incorrect_spans_key, doc_id)
     with errors_shown():
+        options = ReadOptions(n_sents, column, names, incorrect_spans_key, doc_id)
         found = convert(input_path, output_path, options=options, lang=lang)
     of_files = {name: getattr(found.found, name) for name in ("formats", "schemes", "problems")}
     result = {**found._asdict(), "found": of_files}

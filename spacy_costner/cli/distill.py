@@ -37,8 +37,8 @@ from ..pipeline.annotations import Confidence
 from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
 from ..readers import read_docs, read_tasks, task_to_doc
+from ..readers.context import DEFAULTS, Context, CorpusInfo
 from ..readers.files import shown
-from ..readers.found import DEFAULTS, Context, Found
 from ..readers.texts import is_text, read_lines
 from ..saving import check_folder, save_file
 from ..settings import check_overrides
@@ -104,7 +104,7 @@ def read_raw(nlp: Language, paths: Sequence[Path]) -> Iterator[Doc]:
         if is_text(path):
             yield from read_lines(nlp, path)
         else:
-            yield from (copy(doc, nlp.vocab) for doc in read_docs(nlp, path, found=Found()))
+            yield from (copy(doc, nlp.vocab) for doc in read_docs(nlp, path, info=CorpusInfo()))
 
 
 def copy(doc: Doc, vocab: Vocab) -> Doc:
@@ -219,7 +219,7 @@ def save_docs(path: Path, docs: Iterable[Doc]) -> None:
 
 
 def read_file(nlp: Language, path: Path) -> Iterator[Doc]:
-    """Read answers from JSONL, as anything may have made them: see `readers.jsonl`. A span may have
+    """Read answers from JSONL, as anything may have made them: see `readers.tasks`. A span may have
     a score, from 0 to 1.
 
     nlp (Language): The pipeline whose tokenizer is used for texts without tokens.
@@ -227,7 +227,7 @@ def read_file(nlp: Language, path: Path) -> Iterator[Doc]:
     YIELDS (Doc): The docs, as those of `answer`.
     RAISES (CorpusError): If it can't be read, or a score is no such number.
     """
-    context = Context(nlp, DEFAULTS, Found())
+    context = Context(nlp, DEFAULTS, CorpusInfo())
     for place, task in read_tasks(path):
         doc, scores = task_to_doc(task, place, context), {}
         for span in task.spans or ():

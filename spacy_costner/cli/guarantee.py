@@ -257,8 +257,7 @@ class Rule(NamedTuple):
 
     def losses(self, gold: SpanScores, limit: float) -> conformal.Losses:
         """The losses of docs with entities, for what is missed."""
-        by, most = self.terms.by, self.terms.most or 1
-        return conformal.miss_losses(gold.score, gold.doc, limit, by=by, most=most)
+        return conformal.miss_losses(gold.score, gold.doc, by=self.terms.by)
 
     def risks(self, spans: SpanScores) -> Floats1d:
         """The mean share of false alarms, at each of `STRICTNESS`."""
@@ -324,7 +323,7 @@ def observed_miss(gold: SpanScores, at: float, by: str) -> float:
     """The miss rate at a threshold, by doc, by entity, or of docs in which any is missed."""
     if by == "entity":
         return float((gold.score < at).mean())
-    losses = conformal.miss_losses(gold.score, gold.doc, 0.5, by=by)
+    losses = conformal.miss_losses(gold.score, gold.doc, by=by)
     return float(losses.mean(numpy.asarray([at]))[0])
 
 

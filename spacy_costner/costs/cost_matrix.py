@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Dict, List, Union
 
-from ..validation import check_cost, check_names, without_repetition
+from ..validation import check_config_names, check_cost, without_repetition
 
 MatrixSource = Union[str, Path, Dict[str, Dict[str, float]]]
 """A matrix as the config gives it: the path of a CSV file, or its rows."""
@@ -47,11 +47,8 @@ class Matrix:
         return rows
 
     def cost(self, gold: str, predicted: str) -> float:
-        """Get the cost of a wrong label.
+        """The cost of a wrong label or "O", 0 if they are the same.
 
-        gold (str): The gold label, or "O".
-        predicted (str): The predicted label, or "O".
-        RETURNS (float): The cost, 0 if they are the same.
         RAISES (ValueError): If the matrix has no such cost.
         """
         if gold == predicted:
@@ -77,7 +74,7 @@ def make_matrix(source: MatrixSource, where: str) -> Matrix:
     if not isinstance(source, dict):
         return Matrix(source, f"{where}: {source}")
     _check_rows(source, where)
-    check_names(source, where)
+    check_config_names(source, where)
     return Matrix(source, where)
 
 

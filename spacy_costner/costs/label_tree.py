@@ -18,7 +18,7 @@ import numpy
 import srsly
 from thinc.types import Ints2d
 
-from ..validation import check_names, without_repetition
+from ..validation import check_config_names, without_repetition
 
 TreeSource = Union[str, Path, Dict[str, Any]]
 """A tree as the config gives it: the path of a file, or the mappings themselves."""
@@ -50,10 +50,8 @@ class Tree:
         return max(len(lineage) for lineage in self.lineages.values())
 
     def lineage(self, label: str) -> Tuple[str, ...]:
-        """Get the path from the top down to a label, itself included.
+        """The nodes from the top down to a label, itself included.
 
-        label (str): The label.
-        RETURNS (Tuple[str, ...]): The nodes. Length: the level of the label.
         RAISES (ValueError): If it is not in the tree.
         """
         if label not in self.lineages:
@@ -63,22 +61,18 @@ class Tree:
         return self.lineages[label]
 
     def ancestor(self, label: str, level: int) -> str:
-        """Get the ancestor of a label at a level.
+        """The ancestor of a label at a level, 1 at the top; the label itself if it is not below
+        that level.
 
-        label (str): The label.
-        level (int): The level, 1 at the top.
-        RETURNS (str): The ancestor; the label itself if it is not below that level.
         RAISES (ValueError): If the label is not in the tree.
         """
         return self.lineage(label)[:level][-1]
 
     def distances(self, labels: Sequence[str]) -> Ints2d:
-        """Get the number of edges between each pair of labels.
+        """The number of edges between each pair of labels. Shape: (labels, labels)
 
             d(i, j) = level(i) + level(j) - 2 level(lowest common ancestor of i and j)
 
-        labels (Sequence[str]): The labels.
-        RETURNS (Ints2d): The distances. Shape: (labels, labels)
         RAISES (ValueError): If one is not in the tree.
 
         Higashiyama et al., before eq 8.
@@ -105,16 +99,13 @@ def make_tree(source: TreeSource, where: str) -> Tree:
     if not isinstance(source, dict):
         return Tree(source, f"{where}: {source}")
     parse_lineages(source, where)
-    check_names(source, where)
+    check_config_names(source, where)
     return Tree(source, where)
 
 
 def parse_lineages(nodes: Any, where: str) -> Dict[str, Tuple[str, ...]]:
-    """Get the path to each node of a tree.
+    """For each node of a tree, the path from the top down to it.
 
-    nodes (Any): The mappings.
-    where (str): Their name in error messages.
-    RETURNS (Dict[str, Tuple[str, ...]]): For each node, the path from the top down to it.
     RAISES (ValueError): If there is no node, or a node appears twice or under itself, has no
         name, or has a value other than a mapping or null.
     """

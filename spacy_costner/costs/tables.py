@@ -17,7 +17,7 @@ from thinc.types import Floats2d
 
 from ..tags import OUTSIDE
 from ..types import Cost, CostTable, TagSet
-from ..validation import check_cost, check_names
+from ..validation import check_config_names, check_cost
 from .cost_matrix import Matrix, MatrixSource, make_matrix
 from .label_tree import Tree, TreeSource, make_tree
 
@@ -36,10 +36,7 @@ def make_hamming_cost() -> Cost:
 def hamming_cost(tags: TagSet) -> CostTable:
     """1 for every wrong tag.
 
-        cost[i, j] = 1 if i != j else 0
-
-    tags (TagSet): The tag set.
-    RETURNS (CostTable): Shape: (K, K)
+    cost[i, j] = 1 if i != j else 0
     """
     return 1.0 - numpy.eye(len(tags), dtype="float32")
 
@@ -58,9 +55,6 @@ def zero_one_cost(tags: TagSet) -> CostTable:
     """1 for every wrong label, 0 for a wrong boundary.
 
         cost[i, j] = 1 if label(i) != label(j) else 0
-
-    tags (TagSet): The tag set.
-    RETURNS (CostTable): Shape: (K, K)
 
     Higashiyama et al., eq 12. O is a label, too.
     """
@@ -85,9 +79,8 @@ def hierarchical_cost(tags: TagSet, *, tree: Tree) -> CostTable:
         cost[i, j] = d(label(i), label(j))             between entities
         cost[i, j] = M = max_{e, e'} d(e, e') + 1      between an entity and O
 
-    tags (TagSet): The tag set.
-    tree (Tree): The label tree; d is the number of edges between two nodes.
-    RETURNS (CostTable): Shape: (K, K)
+    d is the number of edges between two nodes.
+
     RAISES (ValueError): If a label is not in the label tree, or its file can't be read.
 
     Higashiyama et al., eq 9 and 10.
@@ -100,13 +93,7 @@ def hierarchical_cost(tags: TagSet, *, tree: Tree) -> CostTable:
 
 
 class Weights(NamedTuple):
-    """The cost of each kind of mistake.
-
-    false_alarm (float): Gold is O, predicted is an entity. By predicted label.
-    miss (float): Gold is an entity, predicted is O. By gold label.
-    wrong_label (float): Both are entities of different labels. By gold label.
-    wrong_boundary (float): The correct label with another prefix.
-    """
+    """The cost of each kind of mistake: see `make_precision_recall_cost`."""
 
     false_alarm: float
     miss: float
@@ -133,20 +120,19 @@ def make_precision_recall_cost(
         [components.ner.loss.cost.labels.drug]
         miss = 5.0
 
-    false_alarm (float): Cost of an entity where gold is O.
-    miss (float): Cost of O where gold is an entity.
-    wrong_label (float): Cost of an entity of another label.
+    false_alarm (float): Cost of an entity where gold is O. By predicted label.
+    miss (float): Cost of O where gold is an entity. By gold label.
+    wrong_label (float): Cost of an entity of another label. By gold label.
     wrong_boundary (float): Cost of the correct label with another prefix.
     labels (Dict[str, Dict[str, float]]): The same settings for single labels.
     RAISES (ValueError): If a setting is unknown, negative or not finite.
     """
     where = "spacy_costner.PrecisionRecallCost"
     overall = _check_weights(Weights(false_alarm, miss, wrong_label, wrong_boundary), where)
-    check_names(labels, f"{where}: labels")
+    check_config_names(labels, f"{where}: labels")
     per_label = {}
     for label, own in labels.items():
-        unknown = sorted(set(own) - set(Weights._fields))
-        if unknown:
+        if unknown := sorted(set(own) - set(Weights._fields)):
             expected = ", ".join(Weights._fields)
             raise ValueError(
                 f"{where}: labels.{label}: expected any of {expected}, got {unknown[0]!r}"
@@ -169,14 +155,9 @@ def precision_recall_cost(
         cost[O, x] = false_alarm(x)       cost[x, x'] = wrong_label(x)
         cost[x, O] = miss(x)              cost[B-x, I-x] = wrong_boundary(x)
 
-    tags (TagSet): The tag set.
-    overall (Weights): The default costs.
-    per_label (Mapping[str, Weights]): The costs of single labels.
-    RETURNS (CostTable): Shape: (K, K)
     RAISES (ValueError): If there are costs of a label that the tag set doesn't have.
     """
-    unknown = sorted(set(per_label) - set(tags.labels))
-    if unknown:
+    if unknown := sorted(set(per_label) - set(tags.labels)):
         raise ValueError(
             f"spacy_costner.PrecisionRecallCost: labels: expected any of {tags.labels}, "
             f"got {unknown[0]!r}"
@@ -214,10 +195,6 @@ def matrix_cost(tags: TagSet, *, matrix: Matrix, wrong_boundary: float) -> CostT
         cost[i, j] = matrix[label(i)][label(j)]        labels differ
         cost[B-x, I-x] = wrong_boundary
 
-    tags (TagSet): The tag set.
-    matrix (Matrix): Costs over labels and O.
-    wrong_boundary (float): Cost of the correct label with another prefix.
-    RETURNS (CostTable): Shape: (K, K)
     RAISES (ValueError): If a label is not in the matrix, or its file can't be read.
     """
     labels = [*tags.labels, OUTSIDE]
@@ -267,23 +244,14 @@ def make_sum_cost(*, costs: Dict[str, Any], weights: Dict[str, float] = NOTHING)
 def weighted_sum(tags: TagSet, *, terms: Sequence[Tuple[float, Cost]]) -> CostTable:
     """The weighted sum of several costs.
 
-        cost[i, j] = sum_n w_n cost_n[i, j]
-
-    tags (TagSet): The tag set.
-    terms (Sequence[Tuple[float, Cost]]): The weights and costs, at least one.
-    RETURNS (CostTable): Shape: (K, K)
+    cost[i, j] = sum_n w_n cost_n[i, j]
     """
     return sum(numpy.float32(weight) * cost(tags) for weight, cost in terms)
 
 
 def _over_tags(table: Floats2d, tags: TagSet) -> CostTable:
-    """Expand a table over labels to tags.
-
-    table (Floats2d): Costs over labels and, last, O. The diagonal is the cost of a wrong boundary.
-        Shape: (labels + 1, labels + 1)
-    tags (TagSet): The tag set.
-    RETURNS (CostTable): Shape: (K, K)
-    """
+    """Expand a table over labels and, last, O to tags. The diagonal is the cost of a wrong
+    boundary. Shape: (labels + 1, labels + 1) to (K, K)"""
     costs = table[numpy.ix_(tags.label_of, tags.label_of)].astype("float32")
     numpy.fill_diagonal(costs, 0)
     return costs

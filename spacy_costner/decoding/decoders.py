@@ -13,7 +13,7 @@ from thinc.util import get_array_module
 from .. import chain
 from ..tags import Entities, Tags
 from ..types import Potentials
-from ..validation import check_names, number
+from ..validation import check_config_names, number
 from .posterior import Posterior
 
 NOTHING: Dict[str, Any] = SimpleFrozenDict()
@@ -200,7 +200,7 @@ def check_numbers(
     """
     if not isinstance(settings["labels"], Mapping):
         raise ValueError(f"{where}: labels: expected a mapping, got {settings['labels']!r}")
-    check_names(settings["labels"], f"{where}: labels")
+    check_config_names(settings["labels"], f"{where}: labels")
     named = {f"labels.{label}": value for label, value in settings["labels"].items()}
     for field_, value in {name: settings[name], **named}.items():
         if not (least <= number(value) <= most and numpy.isfinite(number(value))):

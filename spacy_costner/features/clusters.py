@@ -1,23 +1,31 @@
-"""Clusters of words, from files."""
+"""Clusters of words, from files or by the k-means of static vectors."""
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple, Union
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy
-from spacy.strings import StringStore, get_string_id
-from thinc.types import Array1d, Ints1d, Ints2d
+from spacy.strings import StringStore
+from spacy.vocab import Vocab
+from thinc.api import to_numpy
+from thinc.types import Array1d, Floats2d, Ints1d, Ints2d
 
 from .. import sparse
-from .memory import number_keys
-from .packing import pack, unpack
+from .memory import pack, unpack
 
 PREFIXES = (20, 10, 6, 4)
 """Of the path of a Brown cluster, these first bits are clusters, too (Ratinov & Roth, 2009)."""
 
 N_SHOWN = 4
 """Words that stand for a cluster."""
+
+N_ITER = 15
+PER_CLUSTER = 50
+"""Centres are learned from at most this number of words for each."""
+
+CHUNK = 1 << 14
+"""Words whose distances are computed at a time."""
 
 
 class Clusters(NamedTuple):
@@ -37,11 +45,8 @@ class Clusters(NamedTuple):
 
     @classmethod
     def from_dict(cls, saved: Dict[str, Any], n_values: int) -> "Clusters":
-        """Load clusters.
+        """Load the clusters of a column with this number of values.
 
-        saved (Dict[str, Any]): What `to_dict` returned.
-        n_values (int): The number of values of their column.
-        RETURNS (Clusters): The clusters.
         RAISES (ValueError): If they are damaged.
         """
         keys = numpy.frombuffer(saved["keys"], dtype="<u8").astype("uint64")
@@ -52,13 +57,8 @@ class Clusters(NamedTuple):
 
 
 def find_words(words: sparse.IdMap, orth: Array1d, lower: Array1d) -> Ints1d:
-    """The numbers of words as they are written or, if there are none, in lower case.
-
-    words (IdMap): The numbers of words, by hash.
-    orth (Array1d): Hash of each word. Shape: (N,)
-    lower (Array1d): The same in lower case. Shape: (N,)
-    RETURNS (Ints1d): -1 for none. Shape: (N,)
-    """
+    """The numbers of words as they are written or, if there are none, in lower case; -1 for none.
+    `words` has the numbers by hash; orth and lower are the hashes of words. Shapes: (N,)"""
     found = words.find(orth)
     return numpy.where(found < 0, words.find(lower), found)
 
@@ -105,54 +105,30 @@ def _values(cluster: Union[int, str, List[str]]) -> List[str]:
     return [cluster]
 
 
-def number_clusters(words: Dict[str, List[str]]) -> Tuple[Clusters, List[str]]:
-    """The clusters of words as numbers, and what these stand for.
+def collect_clusters(
+    words: Mapping[int, List[str]], n_times: Mapping[int, int], vocab: Optional[Vocab], least: int
+) -> Tuple[List[str], Clusters]:
+    """Number the clusters that are in a corpus often enough.
 
-    words (Dict[str, List[str]]): The clusters of each word.
-    RETURNS (Tuple[Clusters, List[str]]): The clusters, and the names of all of them.
+    words (Mapping[int, List[str]]): The clusters of each word, by hash.
+    n_times (Mapping[int, int]): How often each word is in the corpus, by hash.
+    vocab (Optional[Vocab]): The vocab of the corpus. None: it is empty.
+    least (int): How often a cluster has to be there.
+    RETURNS (Tuple[List[str], Clusters]): The clusters, and those of each word that has some.
     """
-    names = sorted({name for found in words.values() for name in found})
-    number = {name: i for i, name in enumerate(names)}
-    width = max((len(found) for found in words.values()), default=1)
-    numbers = numpy.full((len(words), width), -1, dtype="int32")
-    for row, found in zip(numbers, words.values()):
-        row[: len(found)] = [number[name] for name in found]
-    keys = numpy.asarray([get_string_id(word) for word in words], dtype="uint64")
-    return Clusters(keys, numbers), names
-
-
-def count_clusters(
-    clusters: Clusters, names: Sequence[str], words: Mapping[int, int], lower: Sequence[int]
-) -> Dict[str, int]:
-    """How often each cluster is in a corpus, if it is.
-
-    clusters (Clusters), names (Sequence[str]): The clusters.
-    words (Mapping[int, int]): How often each word is there, by hash.
-    lower (Sequence[int]): The hash of each of them in lower case: see `find_words`.
-    RETURNS (Dict[str, int]): The numbers.
-    """
-    orth, n_times = (numpy.asarray([*some], dtype="uint64") for some in (words, words.values()))
-    found = find_words(number_keys(clusters.keys), orth, numpy.asarray(lower, dtype="uint64"))
-    numbers = clusters.numbers[found[found >= 0]]
-    n_times = numpy.repeat(n_times[found >= 0], numbers.shape[1]).reshape(numbers.shape)
-    there = numbers >= 0
-    counts = numpy.bincount(numbers[there], n_times[there], minlength=len(names))
-    return {name: int(n) for name, n in zip(names, counts.tolist()) if n}
-
-
-def keep_clusters(clusters: Clusters, names: Sequence[str], values: Sequence[str]) -> Clusters:
-    """The same clusters with other numbers, without the words that then have none.
-
-    clusters (Clusters): The clusters.
-    names (Sequence[str]): Their names.
-    values (Sequence[str]): The names of those that stay, in the order of their new numbers.
-    RETURNS (Clusters): The clusters that stay.
-    """
-    new = {value: i for i, value in enumerate(values)}
-    numbers = numpy.asarray([*(new.get(name, -1) for name in names), -1], dtype="int32")
-    numbers = numbers[clusters.numbers]  # the last is for none
-    is_known = (numbers >= 0).any(axis=1)
-    return Clusters(clusters.keys[is_known], numbers[is_known])
+    counts: Counter[str] = Counter()
+    lexemes = [(vocab[key], n) for key, n in n_times.items()] if vocab else []
+    for lexeme, n in lexemes:
+        for name in words.get(lexeme.orth) or words.get(lexeme.lower) or []:  # as in `find_words`
+            counts[name] += n
+    values = sorted(name for name, n in counts.items() if n >= least)
+    number = {value: i for i, value in enumerate(values)}
+    kept = {key: [number[x] for x in names if x in number] for key, names in words.items()}
+    kept = {key: found for key, found in kept.items() if found}
+    numbers = numpy.full((len(kept), max(map(len, kept.values()), default=1)), -1, dtype="int32")
+    for row, found in zip(numbers, kept.values()):
+        row[: len(found)] = found
+    return values, Clusters(numpy.asarray([*kept], dtype="uint64"), numbers)
 
 
 def words_of_clusters(clusters: Clusters, strings: StringStore) -> Dict[int, str]:
@@ -163,3 +139,58 @@ def words_of_clusters(clusters: Clusters, strings: StringStore) -> Dict[int, str
             if number >= 0 and len(found[number]) < N_SHOWN:
                 found[number].append(strings[key])
     return defaultdict(str, {number: " ".join(words) for number, words in found.items()})
+
+
+def cluster_vectors(vocab: Vocab, sizes: Sequence[int], seed: int = 0) -> Dict[int, List[str]]:
+    """Cluster the words that have a vector into each of some numbers of clusters, such as "64:12".
+
+    RETURNS (Dict[int, List[str]]): The clusters of each word, by hash.
+    RAISES (ValueError): If there are no vectors with words.
+    """
+    rows = {key: row for key, row in vocab.vectors.key2row.items() if row >= 0}
+    if not (rows and vocab.vectors.size):
+        raise ValueError(
+            "spacy_costner.Features: vectors: expected static vectors of words in the pipeline, "
+            "as initialize.vectors has, there are none"
+        )
+    points = to_unit_length(to_numpy(vocab.vectors.data)[[*rows.values()]])
+    names = {size: [f"{size}:{i}" for i in range(size)] for size in sizes}
+    clusters = [[names[n][i] for i in k_means(points, n, seed=seed).tolist()] for n in sizes]
+    return dict(zip(rows, map(list, zip(*clusters))))
+
+
+def k_means(points: Floats2d, n_clusters: int, *, seed: int = 0) -> Ints1d:
+    """Cluster points of unit length by the angle between them (spherical k-means).
+
+    points (Floats2d): Shape: (D, W)
+    n_clusters (int): The number of clusters. Fewer are used if there are fewer points.
+    seed (int): The seed of the first centres, which are points.
+    RETURNS (Ints1d): The cluster of each point. Shape: (D,)
+
+    Dhillon & Modha (2001), Concept decompositions for large sparse text data using clustering.
+    """
+    rng = numpy.random.default_rng(seed)
+    sample = points[rng.permutation(len(points))[: PER_CLUSTER * n_clusters]]
+    centres = sample[:n_clusters]
+    for _ in range(N_ITER):
+        nearest = nearest_centres(sample, centres)
+        sums = numpy.zeros_like(centres)
+        numpy.add.at(sums, nearest, sample)
+        is_used = sums.any(axis=1)
+        sums[~is_used] = centres[~is_used]
+        centres = to_unit_length(sums)
+    return nearest_centres(points, centres)
+
+
+def nearest_centres(points: Floats2d, centres: Floats2d) -> Ints1d:
+    """The centre of the largest cosine, the first of equal ones. Shape: (D,)"""
+    parts = [
+        (points[i : i + CHUNK] @ centres.T).argmax(axis=1) for i in range(0, len(points), CHUNK)
+    ]
+    return numpy.concatenate(parts)
+
+
+def to_unit_length(rows: Floats2d) -> Floats2d:
+    """Rows divided by their length; those of 0 stay so."""
+    lengths = numpy.linalg.norm(rows, axis=1, keepdims=True)
+    return (rows / numpy.where(lengths, lengths, 1)).astype("float32")

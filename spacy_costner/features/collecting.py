@@ -1,25 +1,21 @@
 """Collect the vocabulary of features from docs."""
 
 from collections import Counter
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 import numpy
-from spacy.strings import StringStore
+from spacy.strings import StringStore, get_string_id
 from spacy.tokens import Doc
 from spacy.util import minibatch
 from spacy.vocab import Vocab
 from thinc.types import Array1d
 
-from .clusters import Clusters, count_clusters, keep_clusters, number_clusters, read_clusters
-from .counting import LabelCounts
-from .gazetteer import PLACES, Gazetteer
-from .k_means import cluster_vectors
+from .clusters import Clusters, cluster_vectors, collect_clusters, read_clusters
 from .lookup import Lookup, pair_up
+from .memory import LabelCounts
 from .template import GAZETTEER, VECTORS, Column, Form, Template, attributes_of
-from .tokens import Tokens, concatenate, read_tokens
+from .tokens import PLACES, Gazetteer, Tokens, concatenate, read_tokens
 from .vocabulary import Vocabulary
-
-Named = Tuple[Clusters, List[str]]
 
 HashCounts = Dict[str, "Counter[int]"]
 """How often each hash is there, by attribute; `WORDS` has those of words."""
@@ -32,13 +28,8 @@ WORDS = ""
 
 
 def collect_vocabulary(docs: Iterable[Doc], template: Template) -> Vocabulary:
-    """Collect the values of columns. Docs are read once, and not kept.
-
-    docs (Iterable[Doc]): The docs to take them from, with their entities.
-    template (Template): The template of the features.
-    RETURNS (Vocabulary): The values.
-    """
-    columns = template.columns
+    """Collect the values of columns from docs with their entities. Docs are read once, and not
+    kept."""
     gazetteers = {
         f"{GAZETTEER}:{name}": Gazetteer.from_file(path)
         for name, path in template.gazetteers.items()
@@ -46,39 +37,47 @@ def collect_vocabulary(docs: Iterable[Doc], template: Template) -> Vocabulary:
     strings = StringStore(PLACES)
     vocab, n_times, seen, tokens = _read_all(docs, template, gazetteers, strings)
     phrases = {name: gazetteer.phrases for name, gazetteer in gazetteers.items()}
-    clusters, values = _read_clusters(template, vocab), {}
-    for column in columns:
-        if column.has_values:
-            least = template.least_count(column.kind)
-            counts: Mapping[str, int]
-            if column.form == Form.CLUSTER:
-                lower = [vocab[key].lower for key in n_times[WORDS]] if vocab else []
-                counts = count_clusters(*clusters[column.name], n_times[WORDS], lower)
-            else:
-                counts = _count_values(column, n_times, vocab, strings)
-            values[column.name] = sorted(value for value, n in counts.items() if n >= least)
-    kept = {name: keep_clusters(*found, values[name]) for name, found in clusters.items()}
-    found = Vocabulary(values, {}, phrases, None, kept)
+    clustered: Dict[str, Dict[int, List[str]]] = {
+        name: {get_string_id(word): names for word, names in read_clusters(path).items()}
+        for name, path in template.cluster_files.items()
+    }
+    if template.vectors:
+        clustered[VECTORS] = cluster_vectors(vocab, template.vectors) if vocab else {}
+    values: Dict[str, List[str]] = {}
+    clusters: Dict[str, Clusters] = {}
+    for column in template.columns:
+        name, least = column.name, template.least_count(column.kind)
+        if column.form == Form.CLUSTER:
+            values[name], clusters[name] = collect_clusters(
+                clustered[name], n_times[WORDS], vocab, least
+            )
+        elif column.has_values:
+            counts = _count_values(column, n_times, vocab, strings)
+            values[name] = sorted(value for value, n in counts.items() if n >= least)
     labels = vocab.strings if vocab else strings
-    if template.document:
-        found = found._replace(labels=seen.names(labels))
-    if template.memory:
-        found = found._replace(memory=seen.memory(labels))
-    return found._replace(pairs=_find_pairs(found, template, tokens, vocab))
+    collected = Vocabulary(
+        values=values,
+        pairs={},
+        phrases=phrases,
+        labels=seen.names(labels) if template.document else (),
+        memory=seen.memory(labels) if template.memory else None,
+        clusters=clusters,
+    )
+    return collected._replace(pairs=_find_pairs(collected, template, tokens, vocab))
 
 
 def _find_pairs(
     vocabulary: Vocabulary, template: Template, tokens: Tokens, vocab: Optional[Vocab]
 ) -> Dict[str, Array1d]:
-    """The pairs of values that have their numbers."""
+    """The pairs of values that are frequent enough, as numbers."""
     columns, pairs = template.columns, {}
     if template.bigrams:
-        look = Lookup([column for column in columns if column.has_values], vocabulary)
-        values = look.values(tokens, vocab)
+        lookup = Lookup([column for column in columns if column.has_values], vocabulary)
+        values = lookup.values(tokens, vocab)
     for column in columns:
         if column.form == Form.PAIR:
-            found = pair_up(values[:, look.places[column.of].start], tokens.lengths)
-            keys, n_times = numpy.unique(found[found >= 0], return_counts=True)
+            there = pair_up(values[:, lookup.places[column.of].start], tokens.lengths)
+            keys, n_times = numpy.unique(there[there >= 0], return_counts=True)
             pairs[column.name] = keys[n_times >= template.least_count(column.kind)]
     return pairs
 
@@ -109,31 +108,17 @@ def _read_all(
     return vocab, counts, labels, concatenate(parts)
 
 
-def _read_clusters(template: Template, vocab: Optional[Vocab]) -> Dict[str, Named]:
-    """The clusters of words with their names, by column."""
-    found = {
-        name: number_clusters(read_clusters(path)) for name, path in template.cluster_files.items()
-    }
-    if template.vectors:
-        no_words = number_clusters({})
-        found[VECTORS] = cluster_vectors(vocab, template.vectors) if vocab else no_words
-    return found
-
-
 def _count_values(
     column: Column, n_times: HashCounts, vocab: Optional[Vocab], strings: StringStore
 ) -> "Counter[str]":
+    """How often each value of a column of words or tokens is there."""
     counts: Counter[str] = Counter()
     known: Any = strings
     if vocab is None:
         return counts
-    for key, count in n_times[WORDS if column.view is not None else column.name].items():
-        if column.view is not None:
-            value = column.view(vocab[key])
-        elif key in known:
-            value = strings[key]
-        else:
-            value = vocab.strings[key]
+    for key, n in n_times[WORDS if column.view else column.name].items():
+        store = strings if key in known else vocab.strings
+        value = column.view(vocab[key]) if column.view else store[key]
         if value:
-            counts[value] += count
+            counts[value] += n
     return counts

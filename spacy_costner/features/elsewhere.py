@@ -1,16 +1,23 @@
-"""The other occurrences of a value in the same doc."""
+"""The other occurrences of a value in the same doc: what is beside them, and the labels that a
+first pass predicts for them."""
 
 from typing import Tuple
 
 import numpy
-from thinc.types import Array1d, Ints1d, Ints2d
+from thinc.types import Array1d, Floats2d, Ints1d, Ints2d
+
+from ..types import first_tokens, last_tokens
+from .memory import features_of
+
+WIDTH = 8
+"""The largest number of features of labels of a token: the most probable label, and shares of 7."""
 
 
 def group_occurrences(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> Tuple[Ints1d, Ints1d]:
     """Find the values that occur several times in a doc.
 
     keys (Array1d): The value of each token. Shape: (N,)
-    takes_part (Array1d): True for the tokens that have occurrences, and are some. Shape: (N,)
+    takes_part (Array1d): True for the tokens that count as occurrences. Shape: (N,)
     lengths (Ints1d): Tokens of each doc. Shape: (B,)
     RETURNS (Tuple[Ints1d, Ints1d]): The tokens with other occurrences, those of a value in a doc
         next to each other, from the left; a number for each, the same for these. Shapes: (M,)
@@ -33,9 +40,7 @@ def nearest_elsewhere(
     the left one is nearer. Time and memory are linear in tokens, but for a sort of those that
     take part.
 
-    keys (Array1d): The value of each token. Shape: (N,)
-    takes_part (Array1d): True for the tokens that have occurrences, and are some. Shape: (N,)
-    lengths (Ints1d): Tokens of each doc. Shape: (B,)
+    keys, takes_part, lengths: See `group_occurrences`.
     n_nearest (int): How many, in all.
     RETURNS (Tuple[Ints1d, Ints2d]): The tokens that have some, and the tokens that these are, from
         the nearest; -1 for none. Shapes: (M,), (M, n_nearest)
@@ -66,9 +71,36 @@ def values_beside(values: Ints1d, places: Ints2d, lengths: Ints1d, side: int) ->
     side (int): -1 for before, 1 for after.
     RETURNS (Ints2d): The numbers of values from the left; -1 for none. Shape: (M, n)
     """
-    ends = numpy.cumsum(lengths)[lengths > 0]
-    beside = numpy.append(numpy.roll(values, -side), -1)  # that of place -1
-    beside[ends - lengths[lengths > 0] if side < 0 else ends - 1] = -1
+    beside = numpy.append(numpy.roll(values, -side), -1)  # The last is for place -1.
+    beside[first_tokens(lengths) if side < 0 else last_tokens(lengths)] = -1
     found = -numpy.sort(-beside[places], axis=1)
     found[:, 1:][found[:, 1:] == found[:, :-1]] = -1
+    return found
+
+
+def number_occurrences(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> Ints1d:
+    """The same number for all occurrences of a value in a doc, -1 for those that are the only one:
+    see `group_occurrences`. Shape: (N,)"""
+    groups = numpy.full(len(keys), -1, dtype="int32")
+    tokens, group = group_occurrences(keys, takes_part, lengths)
+    groups[tokens] = group
+    return groups
+
+
+def find_labels_elsewhere(probabilities: Floats2d, groups: Ints1d) -> Ints2d:
+    """Find the features of the mean probabilities of labels at the other occurrences.
+
+    probabilities (Floats2d): Of O and each label at each token, by the first pass.
+        Shape: (N, L + 1)
+    groups (Ints1d): What `number_occurrences` returned. Shape: (N,)
+    RETURNS (Ints2d): The numbers of the features, in the order of `LabelMemory.names`, -1 for
+        none. Shape: (N, WIDTH)
+    """
+    found = numpy.full((len(groups), WIDTH), -1, dtype="int32")
+    tokens = numpy.flatnonzero(groups >= 0)
+    if len(tokens):
+        group = groups[tokens]
+        sums = numpy.zeros((group.max() + 1, probabilities.shape[1]))
+        numpy.add.at(sums, group, probabilities[tokens])
+        found[tokens] = features_of(sums[group] - probabilities[tokens], WIDTH)
     return found

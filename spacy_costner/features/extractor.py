@@ -19,11 +19,24 @@ from .tokens import read_tokens
 from .vocabulary import Vocabulary
 
 
+class TokenValues(NamedTuple):
+    """The values of the tokens of a batch, of which the windows of `FeatureBatch` are made.
+
+    values (Ints2d): The number of the value in each column, -1 for none. In int32. Shape: (N, C)
+    lengths, groups, text_ids: See `FeatureBatch`.
+    """
+
+    values: Ints2d
+    lengths: Ints1d
+    groups: Sequence[Ints1d] = ()
+    text_ids: Optional[Array1d] = None
+
+
 class FeatureBatch(NamedTuple):
     """The features of the tokens of a batch.
 
-    rows (Ints2d): The features of each token: one per slot, -1 for none. In int32.
-        Shape: (N, S)
+    rows (Ints2d): The features of each token, as rows of weights: one per slot, -1 for none. In
+        int32. Shape: (N, S)
     lengths (Ints1d): Tokens of each doc, in int32. Shape: (B,)
     groups (Sequence[Ints1d]): Occurrences of values that see each other's labels: see
         `number_occurrences`. Shapes: (N,)
@@ -46,14 +59,12 @@ class Features(Shim):
         row = first row of the slot + number of the value
 
     Features of a word are computed once and cached.
+
+    template (Template): The template of the features.
+    dropout (float): The share of features that tokens lose in training.
     """
 
     def __init__(self, template: Template, dropout: float = 0.0) -> None:
-        """Initialize without any features.
-
-        template (Template): The template of the features.
-        dropout (float): The share of features that tokens lose in training.
-        """
         super().__init__(None)
         self.template = template
         self.dropout = dropout
@@ -73,10 +84,10 @@ class Features(Shim):
 
     def __len__(self) -> int:
         """V, the number of features."""
-        found = self._vocabulary
-        if found is None:
+        if self._vocabulary is None:
             return 0
-        return sum(len(column.offsets) * found.size(column) for column in self.template.columns)
+        sizes = [(len(each.offsets), self._vocabulary.size(each)) for each in self.template.columns]
+        return sum(n_offsets * size for n_offsets, size in sizes)
 
     def find(self, docs: Sequence[Doc], *, is_train: bool = False) -> FeatureBatch:
         """Find the features of tokens.
@@ -88,47 +99,38 @@ class Features(Shim):
         """
         return self.gather(self.find_values(docs, is_train=is_train))
 
-    def find_values(self, docs: Sequence[Doc], *, is_train: bool = False) -> FeatureBatch:
-        """Find the values of tokens, from which `gather` makes features: see `find`.
-
-        RETURNS (FeatureBatch): The number of the value in each column, -1 for none, in place of
-            features. Shape of `rows`: (N, C)
-        """
-        look = self._look
-        tokens = read_tokens(docs, look.attributes, look.gazetteers, in_training=is_train)
+    def find_values(self, docs: Sequence[Doc], *, is_train: bool = False) -> TokenValues:
+        """Find the values of tokens, from which `gather` makes features: see `find`."""
+        lookup = self.lookup
+        tokens = read_tokens(docs, lookup.attributes, lookup.gazetteers, in_training=is_train)
         vocab = docs[0].vocab if docs else None
-        values, groups = look.values(tokens, vocab), look.occurrences(tokens, vocab)
-        return FeatureBatch(values, tokens.lengths, groups, tokens.text_ids)
+        values, groups = lookup.values(tokens, vocab), lookup.occurrences(tokens, vocab)
+        return TokenValues(values, tokens.lengths, groups, tokens.text_ids)
 
-    def gather(self, values: FeatureBatch) -> FeatureBatch:
+    def gather(self, seen: TokenValues) -> FeatureBatch:
         """The features of tokens, from the values in their windows: see `find_values`."""
-        look = self._look
-        slots = (look.slot_columns, look.slot_offsets, look.first_rows)
-        return values._replace(rows=sparse.gather_window(values.rows, values.lengths, *slots))
+        lookup = self.lookup
+        slots = (lookup.slot_columns, lookup.slot_offsets, lookup.first_rows)
+        return FeatureBatch(sparse.gather_window(seen.values, seen.lengths, *slots), *seen[1:])
 
     @property
     def n_slots(self) -> int:
         """S, the number of slots."""
-        return len(self._look.slot_offsets)
+        return len(self.lookup.slot_offsets)
 
     @property
     def reach(self) -> int:
         """The number of tokens to either side that features of a token come from."""
-        return int(numpy.abs(self._look.slot_offsets).max(initial=0))
+        return int(numpy.abs(self.lookup.slot_offsets).max(initial=0))
 
     def add_labels(
         self, seen: FeatureBatch, probabilities: Floats2d, labels: Sequence[str]
     ) -> FeatureBatch:
-        """Add the features of the labels that a first pass predicts.
-
-        seen (FeatureBatch): What `find` returned.
-        probabilities (Floats2d), labels (Sequence[str]): See `label_values`.
-        RETURNS (FeatureBatch): All features.
-        """
-        look, rows = self._look, seen.rows.copy()
+        """Add the features of the labels that a first pass predicts: see `label_values`."""
+        lookup, rows = self.lookup, seen.rows.copy()
         values = self.label_values(seen, probabilities, labels)
-        which = look.is_of_labels
-        slots = (look.slot_columns[which], look.slot_offsets[which], look.first_rows[which])
+        which = lookup.is_of_labels
+        slots = (lookup.slot_columns[which], lookup.slot_offsets[which], lookup.first_rows[which])
         rows[:, which] = sparse.gather_window(values, seen.lengths, *slots)
         return seen._replace(rows=rows)
 
@@ -142,14 +144,12 @@ class Features(Shim):
         labels (Sequence[str]): The labels. One that the vocabulary lacks has no values.
         RETURNS (Ints2d): -1 in other columns. Shape: (N, C)
         """
-        look = self._look
-        names = ["O", *labels]
-        known = look.vocabulary.labels
+        names, known = ["O", *labels], self.lookup.vocabulary.labels
         of_known = numpy.zeros((len(probabilities), len(known)), dtype="float32")
         for i, name in enumerate(known):
             if name in names:
                 of_known[:, i] = probabilities[:, names.index(name)]
-        return look.labels_elsewhere(of_known, seen.groups)
+        return self.lookup.labels_elsewhere(of_known, seen.groups)
 
     def names(self, strings: Optional[StringStore] = None) -> List[str]:
         """The names of the features, such as "LOWER[-1]=of".
@@ -158,14 +158,14 @@ class Features(Shim):
             some of their words that it has, as in "clusters:own=64:17 (Rome Oslo)".
         RETURNS (List[str]): A name for each row. Length: V
         """
-        names, look = [], self._look
-        for column, offset in look.slots:
+        names, vocabulary = [], self.lookup.vocabulary
+        for column, offset in self.lookup.slots:
             place = f"[{offset:+d}]" if offset else ""
             if column.form == Form.PAIR:
                 place = f"[{offset:+d},{offset + 1:+d}]"
-            values = look.vocabulary.names(column)
+            values = vocabulary.names(column)
             if column.form == Form.CLUSTER and strings is not None:
-                shown = words_of_clusters(look.vocabulary.clusters[column.name], strings)
+                shown = words_of_clusters(vocabulary.clusters[column.name], strings)
                 values = [
                     f"{name} ({shown[i]})" if shown[i] else name for i, name in enumerate(values)
                 ]
@@ -173,27 +173,25 @@ class Features(Shim):
         return names
 
     def build_vocab(self, docs: Iterable[Doc]) -> None:
-        """Build the vocabulary of features.
-
-        docs (Iterable[Doc]): The docs to take features from, with their entities.
-        """
+        """Build the vocabulary of features from docs with their entities."""
         self._set(collect_vocabulary(docs, self.template))
 
     def _set(self, vocabulary: Optional[Vocabulary]) -> None:
         self._vocabulary, self._lookup = vocabulary, None
 
     @property
-    def _look(self) -> Lookup:
-        """Threads that ask at once for the first time each make one; any of them will do."""
-        look = self._lookup
-        if look is None:
+    def lookup(self) -> Lookup:
+        """The lookup in the vocabulary. Threads that ask at once for the first time each make one;
+        any of them will do."""
+        lookup = self._lookup
+        if lookup is None:
             if self._vocabulary is None:
                 raise ValueError(
                     "features of a linear CRF: expected a vocabulary, made by `nlp.initialize` "
                     "or loaded, there is none"
                 )
-            look = self._lookup = Lookup(self.template.columns, self._vocabulary)
-        return look
+            lookup = self._lookup = Lookup(self.template.columns, self._vocabulary)
+        return lookup
 
     def __getstate__(self) -> Dict[str, Any]:
         return {**self.__dict__, "_lookup": None}
@@ -208,12 +206,9 @@ class Features(Shim):
         """Do nothing: features are extracted on the CPU."""
 
     def to_bytes(self) -> bytes:
-        """Save the vocabulary.
-
-        RETURNS (bytes): What `from_bytes` takes.
-        """
-        found = self._vocabulary
-        saved: Dict[str, Any] = {"values": None} if found is None else found.to_dict()
+        """Save the vocabulary."""
+        vocabulary = self._vocabulary
+        saved: Dict[str, Any] = {"values": None} if vocabulary is None else vocabulary.to_dict()
         return srsly.msgpack_dumps({"columns": self._columns(), **saved})
 
     def _columns(self) -> List[List[Any]]:
@@ -224,36 +219,25 @@ class Features(Shim):
         ]
 
     def from_bytes(self, data: bytes) -> "Features":
-        """Load the vocabulary.
+        """Load the vocabulary that `to_bytes` saved.
 
-        data (bytes): What `to_bytes` returned.
-        RETURNS (Features): These features.
         RAISES (ValueError): If it is something else, or of another template.
         """
         expected: List[Any] = self._columns()
         try:
             saved = srsly.msgpack_loads(data)
-            if saved["values"] is None:
+            columns = saved["columns"]
+            is_empty = saved["values"] is None
+            if is_empty:
                 self._set(None)
-                return self
-            columns = saved.get("columns")
-            if columns is None:  # Before 0.2 only the names of columns were saved.
-                columns = [*saved["values"], *saved["pairs"]]
-                expected = [name for name, *_ in expected]
+            elif columns == expected:
+                self._set(Vocabulary.from_dict(saved, self.template.columns))
         except Exception as error:
-            raise _damaged(error) from error
-        if columns != expected:
+            raise ValueError(
+                f"features of a linear CRF: expected what was saved of them, found damage: {error}"
+            ) from error
+        if columns != expected and not is_empty:
             raise ValueError(
                 f"features of a linear CRF: expected those of the config, {expected}, got {columns}"
             )
-        try:
-            self._set(Vocabulary.from_dict(saved, self.template.columns))
-        except Exception as error:
-            raise _damaged(error) from error
         return self
-
-
-def _damaged(error: Exception) -> ValueError:
-    return ValueError(
-        f"features of a linear CRF: expected what was saved of them, found damage: {error}"
-    )

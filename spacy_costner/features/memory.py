@@ -1,13 +1,19 @@
 """Label memory: how often a value of an attribute had each label in the training data."""
 
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+import zlib
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple, Union
 
 import numpy
+from spacy.attrs import ENT_IOB, ENT_TYPE
+from spacy.strings import StringStore, get_string_id
+from spacy.tokens import Doc
 from thinc.types import Array1d, Array2d, Ints1d, Ints2d
 
 from .. import sparse
-from .packing import pack, unpack
-from .tokens import Tokens
+from .template import DOC, EXTENSION
+from .tokens import Tokens, text_id
+
+OUTSIDE = "O"
 
 BORDERS = (0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98)
 """Between the 8 bins of shares. A share in the lowest is no feature."""
@@ -43,6 +49,9 @@ class Counts(NamedTuple):
 PACKED = ("starts", "value", "label", "n_times")
 """What is saved in few bytes. `total` is their sum."""
 
+Counted = Tuple[List[Array1d], Ints1d]
+"""The rows of a table, as columns, and how often each is there. Shapes: (N,)"""
+
 
 class LabelMemory:
     """How often values of attributes had each label in the training data.
@@ -60,9 +69,7 @@ class LabelMemory:
     def __init__(
         self, labels: Sequence[str], counts: Dict[str, Counts], text_ids: Array1d, units: Ints1d
     ) -> None:
-        """Initialize the memory.
-
-        labels (Sequence[str]): The L labels, O first.
+        """labels (Sequence[str]): The L labels, O first.
         counts (Dict[str, Counts]): The counts, by attribute.
         text_ids (Array1d): The hash of each doc, ascending. Shape: (D,)
         units (Ints1d): The number of its unit. Shape: (D,)
@@ -77,22 +84,13 @@ class LabelMemory:
     def __reduce__(self) -> Tuple[type, Tuple[Any, ...]]:
         return LabelMemory, (self.labels, self.counts, self.text_ids, self.units)
 
-    @property
-    def names(self) -> List[str]:
-        """The names of the features of an attribute, in the order of their numbers."""
-        return share_names(self.labels)
-
     def width(self, attribute: str) -> int:
         """The largest number of features of an attribute that a token has."""
         return self._features[attribute].shape[1]
 
     def find(self, attribute: str, tokens: Tokens) -> Ints2d:
-        """Find the features of tokens.
-
-        attribute (str): The attribute.
-        tokens (Tokens): The tokens. In training they have the hashes of their docs.
-        RETURNS (Ints2d): The numbers of the features, -1 for none. Shape: (N, width)
-        """
+        """The numbers of the features of tokens, -1 for none. In training, tokens have the hashes
+        of their docs. Shape: (N, width)"""
         values = self._numbers[attribute].find(tokens.keys[attribute])
         features = self._features[attribute]
         if tokens.text_ids is None:
@@ -109,7 +107,6 @@ class LabelMemory:
     def _subtract(self, attribute: str, counts: Ints2d, places: Ints1d, text_ids: Array1d) -> None:
         """Subtract what the units of docs add to counts.
 
-        attribute (str): The attribute.
         counts (Ints2d): What is changed: the counts of each value in each doc. Shape: (M, L)
         places (Ints1d): V times the doc + the value. Shape: (M,)
         text_ids (Array1d): The hashes of the docs. Shape: (B,)
@@ -132,23 +129,15 @@ class LabelMemory:
         text_ids (Array1d), values (Ints1d): A text and a value each. Shapes: (M,)
         RETURNS (Ints2d): Shape: (M, L)
         """
-        of, known = self.counts[attribute], self.text_ids
-        which, index = ranges(
-            numpy.searchsorted(known, text_ids), numpy.searchsorted(known, text_ids, side="right")
-        )
+        of = self.counts[attribute]
+        which, index = _places_in(self.text_ids, text_ids)
         n_units, n_values = max(len(of.starts) - 1, 1), len(of.keys)
         which, unit = numpy.divmod(numpy.unique(which * n_units + self.units[index]), n_units)
-        places, wanted = self._places[attribute], unit * n_values + values[which]
-        part, index = ranges(
-            numpy.searchsorted(places, wanted), numpy.searchsorted(places, wanted, side="right")
-        )
+        wanted = unit * n_values + values[which]
+        part, index = _places_in(self._places[attribute], wanted)
         counts = numpy.zeros((len(values), len(self.labels)), dtype="int32")
         numpy.add.at(counts, (which[part], of.label[index]), of.n_times[index])
         return counts
-
-    def __len__(self) -> int:
-        """The number of features of an attribute."""
-        return len(self.names)
 
     def to_dict(self) -> Dict[str, Any]:
         """What is saved: of this type, and of bytes."""
@@ -159,17 +148,14 @@ class LabelMemory:
             }
             for name, found in self.counts.items()
         }
-        text_ids = self.text_ids.astype("<u8").tobytes()
-        units = pack(self.units)
-        return {"labels": self.labels, "counts": counts, "text_ids": text_ids, "units": units}
+        ids = self.text_ids.astype("<u8").tobytes()
+        saved = {"labels": self.labels, "counts": counts, "text_ids": ids}
+        return {**saved, "units": pack(self.units)}
 
     @classmethod
     def from_dict(cls, saved: Dict[str, Any], attributes: Sequence[str]) -> "LabelMemory":
-        """Load a memory.
+        """Load the memory of some attributes.
 
-        saved (Dict[str, Any]): What `to_dict` returned.
-        attributes (Sequence[str]): Its attributes.
-        RETURNS (LabelMemory): The memory.
         RAISES (ValueError): If it is damaged.
         """
         labels, units = saved["labels"], unpack(saved["units"])
@@ -192,18 +178,14 @@ class LabelMemory:
 
 
 def share_names(labels: Sequence[str]) -> List[str]:
-    """The names of the features of shares of labels, in the order of their numbers.
-
-    labels (Sequence[str]): The labels, O first.
-    RETURNS (List[str]): The names.
-    """
+    """The names of the features of shares of labels, O first, in the order of their numbers."""
     shares = [f"{label}:{share}" for label in labels for share in RANGES[1:]]
     pairs = [(label, share) for label in labels for share in RANGES]
     return shares + [f"best:{label}:{share}:{n}" for label, share in pairs for n in N_TIMES]
 
 
 def features_of(counts: Array2d, width: int) -> Ints2d:
-    """The features of values with these counts, as numbers in the order of `LabelMemory.names`.
+    """The features of values with these counts, as numbers in the order of `share_names`.
 
     counts (Array2d): How often, or sums of probabilities. Shape: (M, L)
     width (int): The largest number of features of a value. The shares of all labels are among
@@ -227,27 +209,23 @@ def features_of(counts: Array2d, width: int) -> Ints2d:
 
 
 def ranges(begin: Ints1d, end: Ints1d) -> Tuple[Ints1d, Ints1d]:
-    """The numbers of several ranges, one after another, each with the index of its range.
-
-    begin (Ints1d), end (Ints1d): The ranges. Shapes: (R,)
-    RETURNS (Tuple[Ints1d, Ints1d]): The indices and the numbers.
-    """
+    """The numbers of R ranges, one after another, after the index of the range of each.
+    Shapes: (R,) to (N,)"""
     sizes = (end - begin).astype("int64")
     which = numpy.repeat(numpy.arange(len(sizes)), sizes)
     return which, numpy.arange(len(which)) + (begin - numpy.cumsum(sizes) + sizes)[which]
+
+
+def _places_in(ascending: Array1d, keys: Array1d) -> Tuple[Ints1d, Ints1d]:
+    """All places of keys in an ascending array, after the index of each key: see `ranges`."""
+    begin, end = (numpy.searchsorted(ascending, keys, side=side) for side in ("left", "right"))
+    return ranges(begin, end)
 
 
 def _places(of: Counts) -> Array1d:
     """V times the unit + the value of each count, ascending. In int64. Shape: (E,)"""
     units = numpy.repeat(numpy.arange(len(of.starts) - 1), numpy.diff(of.starts))
     return units * len(of.keys) + of.value
-
-
-def number_keys(keys: Array1d) -> sparse.IdMap:
-    """Map each key to its index."""
-    numbers = sparse.IdMap()
-    numbers.set(keys, numpy.arange(len(keys), dtype="int32"))
-    return numbers
 
 
 def _below(numbers: Ints1d, n: int) -> bool:
@@ -259,12 +237,126 @@ def _load_counts(saved: Dict[str, bytes], n_labels: int) -> Counts:
     keys = numpy.frombuffer(saved["keys"], dtype="<u8").astype("uint64")
     starts, value, label, n_times = (unpack(saved[field]) for field in PACKED)
     fit = len(value) == len(label) == len(n_times) and len(starts) > 0
-    if not (
-        fit and starts[0] == 0 and starts[-1] == len(value) and (numpy.diff(starts) >= 0).all()
-    ):
+    fit = fit and starts[0] == 0 and starts[-1] == len(value) and (numpy.diff(starts) >= 0).all()
+    if not fit:
         raise ValueError("memory: expected a value, a label and a number for each count")
     if not (_below(value, len(keys)) and _below(label, n_labels) and (n_times > 0).all()):
         raise ValueError(f"memory: expected counts of {len(keys)} values and {n_labels} labels")
     total = numpy.zeros((len(keys), n_labels), dtype="int32")
     numpy.add.at(total, (value, label), n_times)
     return Counts(keys, total, starts, value, label, n_times)
+
+
+def unit_of(doc: Doc, index: int, unit: Union[int, str]) -> int:
+    """The unit of the doc of this index, in 64 bits, for the setting `memory_unit`.
+
+    RAISES (ValueError): If the setting is an extension attribute that is not set.
+    """
+    if isinstance(unit, int):
+        return index // unit
+    if unit == DOC:
+        return text_id(doc)
+    name = unit.removeprefix(EXTENSION)
+    if not Doc.has_extension(name):
+        raise ValueError(
+            f"spacy_costner.Features: memory_unit: expected {unit} to be set with "
+            "Doc.set_extension before training, it is not"
+        )
+    return get_string_id(str(doc._.get(name)))
+
+
+class LabelCounts:
+    """Counts the labels of training docs. Tokens without annotation are not counted. Docs are not
+    kept."""
+
+    def __init__(self, attributes: Sequence[str], unit: Union[int, str]) -> None:
+        """attributes (Sequence[str]): The attributes whose labels are counted.
+        unit (Union[int, str]): The setting `memory_unit`.
+        """
+        self.unit, self.n_docs, none = unit, 0, numpy.zeros(0, dtype="uint64")
+        self.labels, self.text_ids, self.units = {0}, [none], [none]
+        self.counted: Dict[str, List[Counted]] = {name: [] for name in attributes}
+
+    def add(self, docs: Sequence[Doc], tokens: Tokens) -> None:
+        """Count the labels of docs, with their tokens."""
+        columns = [doc.to_array([ENT_IOB, ENT_TYPE]).reshape(len(doc), 2) for doc in docs]
+        iob, label = numpy.concatenate(columns).T
+        self.labels.update(numpy.unique(label).tolist())
+        if not self.counted:
+            return
+        units = [unit_of(doc, i, self.unit) for i, doc in enumerate(docs, self.n_docs)]
+        self.n_docs += len(docs)
+        self.units.append(numpy.asarray(units, dtype="uint64"))
+        self.text_ids.append(numpy.asarray([text_id(doc) for doc in docs], dtype="uint64"))
+        unit = numpy.repeat(self.units[-1], tokens.lengths)
+        for name, counted in self.counted.items():
+            there = (iob != 0) & (tokens.keys[name] != 0)
+            rows = [column[there] for column in (unit, tokens.keys[name], label)]
+            counted.append(count_rows(rows, numpy.ones(int(there.sum()), dtype="int32")))
+
+    def names(self, strings: StringStore) -> List[str]:
+        """The labels, O first."""
+        return [OUTSIDE, *sorted(strings[key] for key in self.labels if key)]
+
+    def memory(self, strings: StringStore) -> LabelMemory:
+        """The memory of what was counted. It can't be asked for twice."""
+        by_name = {strings[key]: key for key in self.labels if key}
+        names = self.names(strings)
+        labels = numpy.asarray([0, *(by_name[name] for name in names[1:])], dtype="uint64")
+        text_ids = numpy.concatenate(self.text_ids)
+        units, unit = numpy.unique(numpy.concatenate(self.units), return_inverse=True)
+        order = numpy.argsort(text_ids, kind="stable")
+        counts = {name: _join(self.counted.pop(name), labels, units) for name in [*self.counted]}
+        return LabelMemory(names, counts, text_ids[order], unit[order].astype("int32"))
+
+
+def _join(counted: List[Counted], labels: Array1d, units: Array1d) -> Counts:
+    """Join the counts of an attribute."""
+    none: Counted = ([numpy.zeros(0, dtype="uint64")] * 3, numpy.zeros(0, dtype="int32"))
+    unit, value, label = (
+        numpy.concatenate([columns[i] for columns, _ in [none, *counted]]) for i in range(3)
+    )
+    n_times = numpy.concatenate([n for _, n in [none, *counted]])
+    counted.clear()
+    order = numpy.argsort(labels)
+    label = order[numpy.searchsorted(labels[order], label)]
+    (unit, value, label), n_times = count_rows([unit, value, label], n_times)
+    keys, value = numpy.unique(value, return_inverse=True)
+    total = numpy.zeros((len(keys), len(labels)), dtype="int32")
+    numpy.add.at(total, (value, label), n_times)
+    return Counts(
+        keys=keys,
+        total=total,
+        starts=numpy.append(numpy.searchsorted(unit, units), len(unit)).astype("int32"),
+        value=value.astype("int32"),
+        label=label.astype("int32"),
+        n_times=n_times,
+    )
+
+
+def count_rows(columns: Sequence[Array1d], n_times: Ints1d) -> Counted:
+    """Count equal rows of a table, given as columns, where a row counts so many times. Returns the
+    different rows in ascending order, and how often each is there, in int32. Shapes: (N,)"""
+    place = numpy.zeros(len(n_times), dtype="int64")
+    for column in columns:
+        own, number = numpy.unique(column, return_inverse=True)
+        place = place * len(own) + number
+    _, first, which = numpy.unique(place, return_index=True, return_inverse=True)
+    return [column[first] for column in columns], numpy.bincount(which, n_times).astype("int32")
+
+
+def number_keys(keys: Array1d) -> sparse.IdMap:
+    """Map each key to its index."""
+    numbers = sparse.IdMap()
+    numbers.set(keys, numpy.arange(len(keys), dtype="int32"))
+    return numbers
+
+
+def pack(numbers: Ints1d) -> bytes:
+    """Whole numbers of 32 bits as bytes, few if neighbours differ little. Shape: (N,)"""
+    return zlib.compress(numpy.diff(numbers, prepend=0).astype("<i4").tobytes())
+
+
+def unpack(data: bytes) -> Ints1d:
+    """The numbers that were packed, in int32. Shape: (N,)"""
+    return numpy.cumsum(numpy.frombuffer(zlib.decompress(data), dtype="<i4"), dtype="int32")

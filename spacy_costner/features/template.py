@@ -1,23 +1,107 @@
-"""The template of features in the config."""
+"""The template of features in the config, and the kinds of values of words."""
 
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from spacy.attrs import IDS
+from spacy.lexeme import Lexeme
 
-from .words import (
-    FLAGS,
-    WordView,
-    character_type,
-    flag,
-    lower,
-    orth,
-    prefix,
-    shape,
-    suffix,
+WordView = Callable[[Lexeme], Optional[str]]
+"""A kind of value of a word: maps a lexeme to the value or None."""
+
+YES = "yes"
+
+OWN_FLAGS: Dict[str, Callable[[str], bool]] = {
+    "has_digit": lambda word: any(map(str.isdigit, word)),
+    "has_hyphen": lambda word: "-" in word,
+    "has_upper": lambda word: any(map(str.isupper, word)),
+    "ends_with_period": lambda word: word.endswith("."),
+    "is_first_upper": lambda word: word[:1].isupper(),
+}
+LEXEME_FLAGS = tuple(
+    name for name in IDS if re.match("(IS|LIKE)_", name) and hasattr(Lexeme, name.lower())
 )
+FLAGS = (*LEXEME_FLAGS, *OWN_FLAGS)
+
+
+def prefix(size: int) -> WordView:
+    """The first characters, of words that are long enough."""
+    return lambda lexeme: lexeme.orth_[:size] if len(lexeme.orth_) >= size else None
+
+
+def suffix(size: int) -> WordView:
+    """The last characters, of words that are long enough."""
+    return lambda lexeme: lexeme.orth_[-size:] if len(lexeme.orth_) >= size else None
+
+
+def flag(name: str) -> WordView:
+    """A yes-or-no attribute of a word."""
+    if name in OWN_FLAGS:
+        is_so = OWN_FLAGS[name]
+        return lambda lexeme: YES if is_so(lexeme.orth_) else None
+    attribute = name.lower()
+    return lambda lexeme: YES if getattr(lexeme, attribute) else None
+
+
+GREEK = (
+    "alpha|beta|gamma|delta|epsilon|zeta|eta|theta|iota|kappa|lambda|mu|nu|xi|omicron|pi|rho|"
+    "sigma|tau|upsilon|phi|chi|psi|omega"
+)
+SPELLINGS = {
+    "Roman numeral": re.compile("(?=.)(?:X{0,3})(?:IX|IV|V?I{0,3})"),
+    "Greek letter": re.compile(f"(?i:{GREEK})|[\u0391-\u03c9]"),
+    "base sequence": re.compile("[ACGTU]{4,}"),
+}
+"""Types that are a matter of certain letters. They come before the others."""
+
+OUTLINES = {
+    "comma": re.compile(","),
+    "full stop": re.compile(r"\.+|…"),
+    "bracket": re.compile(r"[\[\](){}<>]+"),
+    "punctuation": re.compile("[^Aa0]+"),
+    "one digit": re.compile("0"),
+    "digits": re.compile("0+"),
+    "number": re.compile("[-+]?0+(?:[.,:/]0+)+"),
+    "one capital": re.compile("A"),
+    "capitals": re.compile("A+"),
+    "capitalised": re.compile("Aa+"),
+    "lower case": re.compile("a+"),
+    "mixed case": re.compile("[Aa]+"),
+    "letters, then digits": re.compile("[Aa]+[-./]?0+"),
+    "digits, then letters": re.compile("0+[-./]?[Aa]+"),
+}
+"""Types of words in which each capital is A, each other letter a, each digit 0."""
+
+
+def character_type(lexeme: Lexeme) -> str:
+    """The first of 17 types that fits a word as a whole, after those of Zhou and Su (2004);
+    "other" if none does."""
+    word = lexeme.orth_
+    outline = "".join(map(_outline, word))
+    for types, written in ((SPELLINGS, word), (OUTLINES, outline)):
+        for name, pattern in types.items():
+            if pattern.fullmatch(written):
+                return name
+    return "other"
+
+
+def _outline(character: str) -> str:
+    if character.isdigit():
+        return "0"
+    if character.isalpha():
+        return "A" if character.isupper() else "a"
+    return character
+
+
+WORD_VIEWS: Dict[str, WordView] = {
+    "ORTH": lambda lexeme: lexeme.orth_,
+    "LOWER": lambda lexeme: lexeme.lower_,
+    "SHAPE": lambda lexeme: lexeme.shape_,
+    "character_type": character_type,
+}
 
 ATTRIBUTES = (
     "NORM", "PREFIX", "SUFFIX", "CLUSTER", "LEMMA", "POS", "TAG", "DEP", "MORPH", "ENT_TYPE",
@@ -82,50 +166,49 @@ class Column(NamedTuple):
 class Template:
     """The template of features: see `make_features`."""
 
-    windows: Mapping[str, int] = field(default_factory=lambda: dict(WINDOWS))
-    affixes: Sequence[int] = AFFIXES
-    flags: Sequence[str] = DEFAULT_FLAGS
-    bigrams: Mapping[str, int] = field(default_factory=dict)
-    gazetteers: Mapping[str, str] = field(default_factory=dict)
-    min_count: Union[int, Mapping[str, int]] = 1
-    memory: Mapping[str, int] = field(default_factory=dict)
-    memory_unit: Union[int, str] = DOC
-    elsewhere: Mapping[str, int] = field(default_factory=dict)
-    document: Mapping[str, int] = field(default_factory=dict)
-    clusters: Sequence[str] = ()
-    vectors: Sequence[int] = ()
+    windows: Mapping[str, int]
+    affixes: Sequence[int]
+    flags: Sequence[str]
+    bigrams: Mapping[str, int]
+    gazetteers: Mapping[str, str]
+    min_count: Union[int, Mapping[str, int]]
+    memory: Mapping[str, int]
+    memory_unit: Union[int, str]
+    elsewhere: Mapping[str, int]
+    document: Mapping[str, int]
+    clusters: Sequence[str]
+    vectors: Sequence[int]
 
     @property
     def columns(self) -> List[Column]:
         """The columns, in the order of their features."""
         columns = []
+        clusterings = {VECTORS: [VECTORS][: len(self.vectors)], CLUSTERS: [*self.cluster_files]}
         for kind, window in self.windows.items():
-            offsets = tuple(range(-window, window + 1))
             columns += [
-                Column(name, offsets, kind, Form.WORD if view else Form.TOKEN, view)
+                Column(name, around(window), kind, Form.WORD if view else Form.TOKEN, view)
                 for name, view in self._views(kind).items()
             ]
             columns += [
-                Column(name, offsets, kind, Form.CLUSTER, of="LOWER")
-                for name in self._clusterings(kind)
+                Column(name, around(window), kind, Form.CLUSTER, of="LOWER")
+                for name in clusterings.get(kind, ())
             ]
         for kind, window in self.bigrams.items():
-            offsets = tuple(range(-window, window))
             columns += [
-                Column(f"{name}+{name}", offsets, f"{kind}+{kind}", Form.PAIR, of=name)
+                Column(f"{name}+{name}", around(window)[:-1], f"{kind}+{kind}", Form.PAIR, of=name)
                 for name in self._views(kind)
             ]
         for kind, window in self.memory.items():
-            offsets = tuple(range(-window, window + 1))
-            columns.append(Column(f"{MEMORY}:{kind}", offsets, MEMORY, Form.MEMORY, of=kind))
+            name = f"{MEMORY}:{kind}"
+            columns.append(Column(name, around(window), MEMORY, Form.MEMORY, of=kind))
         for kind, n_nearest in self.elsewhere.items():
             columns += [
                 Column(f"{ELSEWHERE}:{kind}{place}", (0,), ELSEWHERE, form, None, kind, n_nearest)
                 for place, form in (("[-1]", Form.BEFORE), ("[+1]", Form.AFTER))
             ]
         for kind, window in self.document.items():
-            offsets = tuple(range(-window, window + 1))
-            columns.append(Column(f"{DOCUMENT}:{kind}", offsets, DOCUMENT, Form.DOCUMENT, of=kind))
+            name = f"{DOCUMENT}:{kind}"
+            columns.append(Column(name, around(window), DOCUMENT, Form.DOCUMENT, of=kind))
         return columns
 
     @property
@@ -133,19 +216,13 @@ class Template:
         """The files of clusters, by the names of their columns."""
         return {f"{CLUSTERS}:{Path(path).stem}": path for path in self.clusters}
 
-    def _clusterings(self, kind: str) -> List[str]:
-        """The columns of clusters of a kind."""
-        if kind == VECTORS:
-            return [VECTORS] if self.vectors else []
-        return [*self.cluster_files] if kind == CLUSTERS else []
-
     def least_count(self, kind: str) -> int:
         """How often a value has to occur to be a feature."""
-        if isinstance(self.min_count, int):
-            return self.min_count
-        return self.min_count.get(kind, 1)
+        counts = self.min_count
+        return counts.get(kind, 1) if isinstance(counts, Mapping) else counts
 
     def _views(self, kind: str) -> Dict[str, Optional[WordView]]:
+        """The columns of a kind, with their views of words; None for values of tokens."""
         if kind in ("prefix", "suffix"):
             cut = prefix if kind == "prefix" else suffix
             return {f"{kind}{size}": cut(size) for size in self.affixes}
@@ -158,6 +235,11 @@ class Template:
         return {kind: WORD_VIEWS.get(kind)}
 
 
+def around(window: int) -> Tuple[int, ...]:
+    """The offsets of a window to both sides of a token."""
+    return tuple(range(-window, window + 1))
+
+
 def attributes_of(columns: Sequence[Column]) -> List[str]:
     """What columns read of tokens besides their words: attributes, extension attributes, names of
     columns of gazetteers."""
@@ -167,14 +249,6 @@ def attributes_of(columns: Sequence[Column]) -> List[str]:
         if column.form not in (Form.WORD, Form.PAIR)
     ]
     return [*dict.fromkeys(names)]
-
-
-WORD_VIEWS: Dict[str, WordView] = {
-    "ORTH": orth,
-    "LOWER": lower,
-    "SHAPE": shape,
-    "character_type": character_type,
-}
 
 
 def make_features(
@@ -253,70 +327,47 @@ def make_features(
 
 
 def _check(template: Template) -> None:
-    where = "spacy_costner.Features"
+    attributes = [name for name in (*WORD_VIEWS, *ATTRIBUTES) if name in IDS]
+    others = ["character_type", "prefix", "suffix", "flags", GAZETTEER, CLUSTERS, VECTORS]
     leasts = {"windows": 0, "bigrams": 1, MEMORY: 0, ELSEWHERE: 1, DOCUMENT: 0}
-    for field_name, least in leasts.items():
-        is_attribute = field_name in (MEMORY, ELSEWHERE, DOCUMENT)
-        for kind, value in getattr(template, field_name).items():
-            _check_kind(kind, f"{where}: {field_name}", is_attribute=is_attribute)
-            _check_count(value, least, f"{where}: {field_name}.{kind}")
-    for field_name in ("bigrams", "elsewhere"):
-        for kind in getattr(template, field_name):
-            if kind not in template.windows:
-                raise ValueError(
-                    f"{where}: {field_name}: expected some of the kinds in windows, "
-                    f"{', '.join(template.windows)}, got {kind!r}"
-                )
-    for size in template.vectors:
-        _check_count(size, 1, f"{where}: vectors")
-    for size in template.affixes:
-        _check_count(size, 1, f"{where}: affixes")
+    for setting, least in leasts.items():
+        known = attributes + (others if setting in ("windows", "bigrams") else [])
+        some = f"some of {', '.join(known)} or an extension attribute such as {EXTENSION}name"
+        for kind, value in getattr(template, setting).items():
+            _expect(kind in known or _is_extension(kind), setting, some, kind)
+            _expect_number(value, least, f"{setting}.{kind}")
+    for setting in ("bigrams", ELSEWHERE):
+        some = f"some of the kinds in windows, {', '.join(template.windows)}"
+        for kind in getattr(template, setting):
+            _expect(kind in template.windows, setting, some, kind)
+    for setting in (VECTORS, "affixes"):
+        for size in getattr(template, setting):
+            _expect_number(size, 1, setting)
     for name in template.flags:
-        if name not in FLAGS:
-            raise ValueError(f"{where}: flags: expected some of {', '.join(FLAGS)}, got {name!r}")
-    if len(template.cluster_files) < len(template.clusters):
-        raise ValueError(
-            f"{where}: clusters: expected files of different names, got {[*template.clusters]}"
-        )
-    _check_unit(template.memory_unit, f"{where}: memory_unit")
-    _check_min_count(template, f"{where}: min_count")
+        _expect(name in FLAGS, "flags", f"some of {', '.join(FLAGS)}", name)
+    are_named_apart = len(template.cluster_files) == len(template.clusters)
+    _expect(are_named_apart, CLUSTERS, "files of different names", [*template.clusters])
+    unit = template.memory_unit
+    some = f"{DOC!r}, a number of docs or an extension attribute of docs such as {EXTENSION}name"
+    is_number = isinstance(unit, int) and unit >= 1
+    _expect(is_number or unit == DOC or _is_extension(unit), "memory_unit", some, unit)
+    counts = template.min_count if isinstance(template.min_count, Mapping) else {}
+    for count in counts.values() if counts else [template.least_count("")]:
+        _expect_number(count, 1, "min_count")
+    kinds = sorted({*template.windows, *(f"{kind}+{kind}" for kind in template.bigrams)})
+    for kind in counts:
+        _expect(kind in kinds, "min_count", f"some of {', '.join(kinds)}", kind)
 
 
-def _check_min_count(template: Template, where: str) -> None:
-    by_kind = template.min_count
-    for count in by_kind.values() if isinstance(by_kind, Mapping) else (by_kind,):
-        _check_count(count, 1, where)
-    if isinstance(by_kind, Mapping):
-        kinds = {*template.windows, *(f"{kind}+{kind}" for kind in template.bigrams)}
-        if unknown := sorted(set(by_kind) - kinds):
-            raise ValueError(
-                f"{where}: expected some of {', '.join(sorted(kinds))}, got {', '.join(unknown)}"
-            )
+def _is_extension(kind: object) -> bool:
+    return isinstance(kind, str) and kind.startswith(EXTENSION) and len(kind) > len(EXTENSION)
 
 
-def _check_kind(kind: str, where: str, *, is_attribute: bool) -> None:
-    """Check a kind, or one that each token has one value of which spaCy knows."""
-    known = [name for name in (*WORD_VIEWS, *ATTRIBUTES) if name in IDS]
-    if not is_attribute:
-        known += ["character_type", "prefix", "suffix", "flags", GAZETTEER, CLUSTERS, VECTORS]
-    if kind in known or (kind.startswith(EXTENSION) and len(kind) > len(EXTENSION)):
-        return
-    raise ValueError(
-        f"{where}: expected some of {', '.join(known)} or an extension attribute such as "
-        f"{EXTENSION}name, got {kind!r}"
-    )
+def _expect_number(value: int, least: int, setting: str) -> None:
+    is_right = isinstance(value, int) and value >= least
+    _expect(is_right, setting, f"a whole number of at least {least}", value)
 
 
-def _check_unit(unit: Union[int, str], where: str) -> None:
-    if (isinstance(unit, int) and unit >= 1) or unit == DOC:
-        return
-    if not (isinstance(unit, str) and unit.startswith(EXTENSION) and len(unit) > len(EXTENSION)):
-        raise ValueError(
-            f"{where}: expected {DOC!r}, a number of docs or an extension attribute of docs such "
-            f"as {EXTENSION}name, got {unit!r}"
-        )
-
-
-def _check_count(value: int, least: int, where: str) -> None:
-    if not isinstance(value, int) or value < least:
-        raise ValueError(f"{where}: expected a whole number of at least {least}, got {value!r}")
+def _expect(is_right: bool, setting: str, expected: str, value: object) -> None:
+    if not is_right:
+        raise ValueError(f"spacy_costner.Features: {setting}: expected {expected}, got {value!r}")

@@ -1,18 +1,69 @@
-"""The values of tokens, before they are looked up in the vocabulary."""
+"""The values of tokens before they are looked up in the vocabulary: attributes, extension
+attributes, and places in the phrases of gazetteers."""
 
 import re
-from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence
+from pathlib import Path
+from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy
 from spacy.attrs import IDS, ORTH
+from spacy.matcher import PhraseMatcher
 from spacy.strings import StringStore, get_string_id
 from spacy.tokens import Doc, Token
+from spacy.util import filter_spans
+from spacy.vocab import Vocab
 from thinc.types import Array1d, Ints1d
 
-from .gazetteer import Gazetteer
 from .template import EXTENSION
 
+BEGIN, INSIDE, LAST, UNIT = PLACES = ("B", "I", "L", "U")
+
 NOT_IN_TEXT_ID = re.compile(r"[\W_]+")
+
+
+class Gazetteer:
+    """A list of phrases. Of phrases that overlap in a doc, the longest is found."""
+
+    def __init__(self, phrases: Sequence[str]) -> None:
+        """phrases (Sequence[str]): The phrases, their tokens separated by white space."""
+        self.phrases = list(phrases)
+        self._made: Optional[Tuple[Vocab, PhraseMatcher]] = None
+
+    @classmethod
+    def from_file(cls, path: Union[str, Path]) -> "Gazetteer":
+        """Read a file in UTF-8 with a phrase on each line.
+
+        RAISES (ValueError): If it can't be read.
+        """
+        try:
+            lines = Path(path).read_text(encoding="utf8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ValueError(
+                f"spacy_costner.Features: gazetteers: expected a text file in UTF-8: {error}"
+            ) from error
+        return cls([line.strip() for line in lines if line.strip()])
+
+    def find(self, docs: Sequence[Doc]) -> Array1d:
+        """Find the tokens of phrases: the hash of one of `PLACES` for each token in one, otherwise
+        0. Shape: (N,)"""
+        return numpy.concatenate([numpy.zeros(0, dtype="uint64"), *map(self._find, docs)])
+
+    def _find(self, doc: Doc) -> Array1d:
+        places = numpy.zeros(len(doc), dtype="uint64")
+        for span in filter_spans(self._matcher_of(doc.vocab)(doc, as_spans=True)):
+            places[span.start : span.end] = get_string_id(INSIDE)
+            places[span.start] = get_string_id(BEGIN)
+            places[span.end - 1] = get_string_id(LAST if len(span) > 1 else UNIT)
+        return places
+
+    def _matcher_of(self, vocab: Vocab) -> PhraseMatcher:
+        """The matcher for a vocab. Other threads see it when it is whole; two may make it."""
+        made = self._made
+        if made is None or made[0] is not vocab:
+            made = vocab, PhraseMatcher(vocab, attr="LOWER")
+            made[1].add("phrase", [Doc(vocab, words=phrase.split()) for phrase in self.phrases])
+            self._made = made
+        return made[1]
 
 
 class Tokens(NamedTuple):

@@ -6,7 +6,7 @@ import numpy
 from thinc.types import Array1d
 
 from .clusters import Clusters
-from .document import WIDTH
+from .elsewhere import WIDTH
 from .memory import LabelMemory, share_names
 from .template import GAZETTEER, Column, Form
 
@@ -34,11 +34,7 @@ class Vocabulary(NamedTuple):
         """The number of values of a column."""
         if column.form == Form.PAIR:
             return len(self.pairs.get(column.name, ()))
-        if column.form == Form.MEMORY:
-            return len(self._memory)
-        if column.form == Form.DOCUMENT:
-            return len(share_names(self.labels))
-        return len(self.values[_own(column)])
+        return len(self.names(column))
 
     def width(self, column: Column) -> int:
         """The largest number of values that a token has."""
@@ -56,10 +52,11 @@ class Vocabulary(NamedTuple):
             names, keys = self.values[column.of], self.pairs[column.name].tolist()
             return [f"{names[key >> 32]}+{names[key & 0xFFFFFFFF]}" for key in keys]
         if column.form == Form.MEMORY:
-            return self._memory.names
+            return share_names(self._memory.labels)
         if column.form == Form.DOCUMENT:
             return share_names(self.labels)
-        return self.values[_own(column)]
+        is_of_another = column.form in (Form.BEFORE, Form.AFTER)
+        return self.values[column.of if is_of_another else column.name]
 
     @property
     def _memory(self) -> LabelMemory:
@@ -80,11 +77,8 @@ class Vocabulary(NamedTuple):
 
     @classmethod
     def from_dict(cls, saved: Dict[str, Any], columns: Sequence[Column]) -> "Vocabulary":
-        """Load a vocabulary.
+        """Load the vocabulary of some columns.
 
-        saved (Dict[str, Any]): What `to_dict` returned.
-        columns (Sequence[Column]): Its columns.
-        RETURNS (Vocabulary): The vocabulary.
         RAISES (ValueError): If it is damaged.
         """
         pairs = {name: numpy.frombuffer(keys, dtype="<i8") for name, keys in saved["pairs"].items()}
@@ -102,10 +96,7 @@ class Vocabulary(NamedTuple):
         return loaded._replace(clusters=clusters)
 
     def check(self, columns: Sequence[Column]) -> None:
-        """Check that values are lists of strings, and pairs are of their numbers.
-
-        RAISES (ValueError): If they aren't.
-        """
+        """Refuse values that aren't lists of strings, and pairs that aren't of their numbers."""
         for name, names in [*self.values.items(), *self.phrases.items()]:
             if not isinstance(names, list) or not all(isinstance(value, str) for value in names):
                 raise ValueError(f"{name}: expected a list of strings, got {type(names).__name__}")
@@ -122,8 +113,3 @@ class Vocabulary(NamedTuple):
                     raise ValueError(f"{column.name}: expected pairs of {n_values} values")
             if column.kind == GAZETTEER and column.name not in self.phrases:
                 raise ValueError(f"{column.name}: expected phrases, found none")
-
-
-def _own(column: Column) -> str:
-    """The column that has the values of a column."""
-    return column.of if column.form in (Form.BEFORE, Form.AFTER) else column.name

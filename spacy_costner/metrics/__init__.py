@@ -1,7 +1,16 @@
 """Scores, significance tests, and tables of scores."""
 
-from .bootstrap import Difference, bootstrap, difference, paired_differences
-from .f_score import f_beta, f_score, precision, ratio, recall
+from .scores import (
+    Difference,
+    bootstrap,
+    difference,
+    f_beta,
+    f_score,
+    paired_differences,
+    precision,
+    ratio,
+    recall,
+)
 from .table import as_json, markdown_table, mean_and_deviation, text_table, to_percent
 
 __all__ = [

@@ -22,65 +22,45 @@ MOST_DOCS = 2**22
 class Losses(NamedTuple):
     """The losses of n docs, which fall as the threshold falls.
 
-        sum_i L_i(t) = least + sum_{j: found_at_j < t} weight_j
+        sum_i L_i(t) = sum_{j: score_j < t} weight_j
 
-    found_at (Floats1d): The highest threshold at which each entity is found; above 1 if it always
-        is, 0 if it never is. Shape: (E,)
+    score (Floats1d): The highest threshold at which the set has each entity; above 1 if it always
+        has, 0 if it never has. Shape: (E,)
     weight (Floats1d): What missing it adds to the losses. Shape: (E,)
-    least (float): The losses where nothing is missed.
     n (int): The number of docs.
     binary (bool): Whether each loss is 0 or 1.
     """
 
-    found_at: Floats1d
+    score: Floats1d
     weight: Floats1d
-    least: float
     n: int
     binary: bool = False
 
     def mean(self, thresholds: Floats1d) -> Floats1d:
         """The mean loss at thresholds. Shape: (S,)"""
-        order = numpy.argsort(self.found_at)
+        order = numpy.argsort(self.score)
         missed = numpy.concatenate([[0.0], numpy.cumsum(self.weight[order])])
-        n_missed = numpy.searchsorted(self.found_at[order], thresholds)
-        return (self.least + missed[n_missed]) / max(self.n, 1)
+        return missed[numpy.searchsorted(self.score[order], thresholds)] / max(self.n, 1)
 
 
-def miss_losses(
-    found_at: Floats1d, doc: Ints1d, limit: float, *, by: str = "doc", most: int = 1
-) -> Losses:
+def miss_losses(score: Floats1d, doc: Ints1d, *, by: str = "doc") -> Losses:
     """The losses of docs with entities, for what is missed of them.
 
         L_i = missed_i / entities_i                                     by doc
         L_i = 1 if missed_i > 0, else 0                                 any
-        L_i = (missed_i - limit entities_i) / most + limit              by entity
 
-    The mean of the last is at most the limit where sum_i missed_i <= limit sum_i entities_i.
-
-    found_at (Floats1d): See `Losses`. Shape: (E,)
+    score (Floats1d): See `Losses`. Shape: (E,)
     doc (Ints1d): The doc of each entity. Docs without entities don't count. Shape: (E,)
-    limit (float): The miss rate.
-    by (str): "doc", "any" or "entity".
-    most (int): By entity: the most entities that a doc may have, fixed before the docs are seen.
+    by (str): "doc" or "any".
     RETURNS (Losses): The losses.
-    RAISES (ValueError): If a doc has more entities.
-
-    By entity: Angelopoulos et al., 2022, with B = (1 - limit) most, rescaled to [0, 1].
     """
     _, doc, sizes = numpy.unique(doc, return_inverse=True, return_counts=True)
     n = len(sizes)
     if by == "doc":
-        return Losses(found_at, 1.0 / sizes[doc], 0.0, n)
-    if by == "any":
-        order = numpy.lexsort((found_at, doc))
-        hardest = found_at[order[numpy.cumsum(sizes) - sizes]]
-        return Losses(hardest, numpy.ones(n), 0.0, n, binary=True)
-    if n and sizes.max() > most:
-        raise ValueError(
-            f"most: expected docs of at most {most} entities, got one of {sizes.max()}"
-        )
-    least = limit * float((most - sizes).sum()) / most
-    return Losses(found_at, numpy.full(len(doc), 1.0 / most), least, n)
+        return Losses(score, 1.0 / sizes[doc], n)
+    order = numpy.lexsort((score, doc))
+    hardest = score[order[numpy.cumsum(sizes) - sizes]]
+    return Losses(hardest, numpy.ones(n), n, binary=True)
 
 
 def threshold(
@@ -102,8 +82,7 @@ def threshold(
 
     Angelopoulos et al., 2022, eq 4, with B = 1; Bates et al., 2021, Theorem 1.
     """
-    found_at = losses.found_at
-    there = found_at[(found_at >= floor) & (found_at <= 1)]
+    there = losses.score[(losses.score >= floor) & (losses.score <= 1)]
     candidates = numpy.unique(numpy.append(there, [floor, 1.0]))
     mean = losses.mean(candidates)
     if delta is None:

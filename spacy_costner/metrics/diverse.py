@@ -19,13 +19,8 @@ class Shares(NamedTuple):
 
 
 def make_shares(kinds: Ints1d, weights: Floats1d, least: float = 0.0) -> Shares:
-    """Add up the weights of each feature, and make shares of them.
-
-    kinds (Ints1d): Features, which may occur several times. Shape: (N,)
-    weights (Floats1d): The weight of each, at least 0. Shape: (N,)
-    least (float): Features with a smaller part of the largest weight are left out.
-    RETURNS (Shares): The shares.
-    """
+    """Add up the weights, at least 0, of each feature, and make shares of them. Features with a
+    smaller part of the largest weight than `least` are left out. Shapes: (N,)"""
     found, place = numpy.unique(kinds, return_inverse=True)
     totals = numpy.bincount(place, weights, minlength=len(found))
     kept = totals > least * totals.max(initial=0.0)

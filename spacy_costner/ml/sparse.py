@@ -7,7 +7,7 @@ from spacy.tokens import Doc
 from thinc.api import Model, to_numpy
 from thinc.types import Floats2d, Ints2d
 
-from ..features import FeatureBatch, Features, Template
+from ..features import FeatureBatch, Features, Template, TokenValues
 from ..sparse import AdaGrad, sum_rows
 from ..types import Potentials, map_scores
 from ..validation import check_cost, number
@@ -203,7 +203,7 @@ def find_features(
 
 def find_values(
     model: Model[List[Doc], Potentials], docs: Sequence[Doc], *, is_train: bool = False
-) -> FeatureBatch:
+) -> TokenValues:
     """What `Features.gather` makes features of: see `find_features` and `Features.find_values`."""
     features, _ = linear_part(model)
     values, first_pass = features.find_values(docs, is_train=is_train), first_pass_of(model)
@@ -211,7 +211,7 @@ def find_values(
         return values
     seen = features.gather(values)
     labels = features.label_values(seen, first_pass.predict(seen, docs), first_pass.tags.labels)
-    return values._replace(rows=numpy.maximum(values.rows, labels))
+    return values._replace(values=numpy.maximum(values.values, labels))
 
 
 def resize_sparse_crf(model: Model[List[Doc], Potentials], nO: int) -> Model[List[Doc], Potentials]:

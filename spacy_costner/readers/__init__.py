@@ -1,28 +1,41 @@
-"""What people's files become: docs of any annotated corpus, and files of docs.
+"""Corpora of any format to docs, and docs to files.
 
-Each format has a module: `columns`, `jsonl` and `tasks`, `tagged`, `label_studio`, `dataset`.
+`corpus` reads a file as `columns`, as tokens and tags (`sentences`) or as texts and spans (`tasks`,
+`task_docs`).
 """
 
 from .columns import write_columns
+from .context import DEFAULTS, Context, CorpusInfo, ReadOptions
 from .corpus import make_reader, read_docs
 from .files import CorpusError, corpus_files
-from .forms import FORMS, check_form, save_tasks
-from .found import DEFAULTS, Found, ReadOptions, check_options
-from .jsonl import Task, TaskSpan, TaskToken, read_tasks, task_to_json, write_tasks
-from .offsets import doc_to_task, task_to_doc
+from .sentences import copy_tokens
+from .task_docs import doc_to_task, task_to_doc
+from .tasks import (
+    FORMS,
+    Task,
+    TaskSpan,
+    TaskToken,
+    check_form,
+    read_tasks,
+    save_tasks,
+    task_from_json,
+    task_to_json,
+    write_tasks,
+)
 from .texts import read_texts
 
 __all__ = [
     "DEFAULTS",
     "FORMS",
+    "Context",
     "CorpusError",
-    "Found",
+    "CorpusInfo",
     "ReadOptions",
     "Task",
     "TaskSpan",
     "TaskToken",
     "check_form",
-    "check_options",
+    "copy_tokens",
     "corpus_files",
     "doc_to_task",
     "make_reader",
@@ -30,6 +43,7 @@ __all__ = [
     "read_tasks",
     "read_texts",
     "save_tasks",
+    "task_from_json",
     "task_to_doc",
     "task_to_json",
     "write_columns",

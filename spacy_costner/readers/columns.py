@@ -14,8 +14,8 @@ from spacy.attrs import SENT_START
 from spacy.tokens import Doc, Token
 from thinc.types import Ints1d
 
+from .context import Context, CorpusInfo
 from .files import Place, read_text, shown
-from .found import Context, Found
 from .schemes import BEGIN, MISSING, NOT_ANNOTATED, PREFIXED
 from .sentences import Sentences, make_docs
 
@@ -32,9 +32,6 @@ Split = Callable[[str], List[str]]
 def read_columns(path: Path, context: Context) -> Iterator[Doc]:
     """Read a file of columns.
 
-    path (Path): The file.
-    context (Context): Its options have the column of the tags, and how many sentences a doc has.
-    RETURNS (Iterator[Doc]): The docs.
     RAISES (CorpusError): If a line has another number of columns than the first, or something else
         than a tag in its tag column.
     """
@@ -44,7 +41,7 @@ def read_columns(path: Path, context: Context) -> Iterator[Doc]:
     split, separator = find_separator(text, lines)
     n_columns, column = _find_columns(lines, split, context.options.column, source)
     if text.startswith("#") or "\n#" in text:
-        _take_comments(lines, split, (n_columns, column), source, context.found)
+        _take_comments(lines, split, (n_columns, column), source, context.info)
     fields, n_fields = _split_all(lines, split)
     for i in numpy.flatnonzero((n_fields != n_columns) & (n_fields > 0)).tolist():
         message = f"expected {n_columns} columns, got {n_fields[i]}: {shown(lines[i])}"
@@ -56,23 +53,17 @@ def read_columns(path: Path, context: Context) -> Iterator[Doc]:
     sent_start = numpy.diff(at, prepend=-2) > 1
     sentences = Sentences(words, fields[column::n_columns], at + 1, sent_start, part[at])
     form = f"{n_columns} columns, separated by {separator}"
-    return make_docs(sentences, source, form, context)
+    return make_docs(sentences, source, form, context, context.options.n_sents)
 
 
 def find_separator(text: str, lines: Iterable[str]) -> Tuple[Split, str]:
-    """Find how the columns of a file are separated.
-
-    text (str): The text of the file.
-    lines (Iterable[str]): Its lines.
-    RETURNS (Tuple[Split, str]): A function that splits a line into columns, none for white space,
-        and the name of the separator.
-    """
+    """Find how the columns of a file are separated: a function that splits a line into columns,
+    none for white space, and the name of the separator."""
     first = next((line for line in lines if line.strip() and line[0] not in "#-"), "")
-    if "\t" not in first.strip():
-        return (
-            _split_at_blanks if any(map(text.__contains__, ODD_SPACES)) else str.split
-        ), "blanks"
-    return (_split_padded if " \t" in text or "\t " in text else _split_at_tabs), "TABs"
+    if "\t" in first.strip():
+        return (_split_padded if " \t" in text or "\t " in text else _split_at_tabs), "TABs"
+    has_odd_spaces = any(map(text.__contains__, ODD_SPACES))
+    return (_split_at_blanks if has_odd_spaces else str.split), "blanks"
 
 
 def _split_at_blanks(line: str) -> List[str]:
@@ -98,10 +89,7 @@ def _split_all(lines: Iterable[str], split: Split) -> Tuple[List[str], Ints1d]:
 
 
 def _take_docstarts(text: str, lines: List[str]) -> Ints1d:
-    """Empty the -DOCSTART- lines.
-
-    RETURNS (Ints1d): How many were found up to each line. Shape: (L,)
-    """
+    """Empty the -DOCSTART- lines. Returns how many there were up to each line. Shape: (L,)"""
     docstart = numpy.zeros(len(lines), dtype="int64")
     if DOCSTART in text:
         docstart[[i for i, line in enumerate(lines) if line.startswith(DOCSTART)]] = 1
@@ -128,7 +116,7 @@ def _find_columns(
 
 
 def _take_comments(
-    lines: List[str], split: Split, columns: Tuple[int, int], source: Place, found: Found
+    lines: List[str], split: Split, columns: Tuple[int, int], source: Place, info: CorpusInfo
 ) -> None:
     """Empty the comments."""
     n_columns, column = columns
@@ -138,7 +126,7 @@ def _take_comments(
             tag = row[column] if len(row) == n_columns else ""
             if not (tag == "O" or tag in NOT_ANNOTATED or PREFIXED.fullmatch(tag)):
                 lines[i] = ""
-                found.add_problem("comments are left out", source._replace(number=i + 1), line)
+                info.add_problem("comments are left out", source._replace(number=i + 1), line)
 
 
 def write_columns(path: Path, docs: Sequence[Doc]) -> int:

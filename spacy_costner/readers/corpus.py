@@ -10,27 +10,34 @@ from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.training import Corpus, Example
 
+from ..validation import require
 from .columns import read_columns
-from .dataset import read_dataset
+from .context import DEFAULTS, Context, CorpusInfo, Predicted, ReadOptions
 from .documents import join_documents
-from .files import CorpusError, Place, corpus_files, read_head
-from .found import DEFAULTS, Context, Found, Predicted, ReadOptions, check_options
-from .json_files import LINES, Values, looks_like_json, read_values
-from .jsonl import task_from_json
-from .label_studio import is_label_studio, read_label_studio
-from .sentences import copy_tokens
-from .tagged import find_tag_key, read_tagged, tag_names_beside
-from .tasks import Annotated, tasks_to_docs
+from .files import (
+    LINES,
+    CorpusError,
+    Place,
+    Values,
+    corpus_files,
+    looks_like_json,
+    read_head,
+    read_values,
+)
+from .sentences import copy_tokens, find_tag_key, read_tagged, tag_names_beside
+from .task_docs import tasks_to_docs
+from .tasks import Annotated, is_label_studio, read_label_studio, task_from_json
 
 DOCBIN = ".spacy"
 JSON = frozenset([".json", *LINES])
+DATASET = "Hugging Face dataset"
 
 
 def read_docs(
     nlp: Language,
     path: Union[str, Path],
     options: ReadOptions = DEFAULTS,
-    found: Optional[Found] = None,
+    info: Optional[CorpusInfo] = None,
     predicted: Optional[Predicted] = None,
 ) -> Iterator[Doc]:
     """Read the docs of a corpus. The format of each file is found from its content.
@@ -38,29 +45,23 @@ def read_docs(
     nlp (Language): The pipeline. Its tokenizer is used for texts without tokens.
     path (Union[str, Path]): A file, a folder of files, or a Hugging Face dataset on disk.
     options (ReadOptions): Choices that the files leave open.
-    found (Optional[Found]): Gets formats, schemes and problems. None: problems are warnings.
+    info (Optional[CorpusInfo]): Gets formats, schemes and problems. None: problems are warnings.
     predicted (Optional[Predicted]): See `Context`.
     YIELDS (Doc): The docs, without empty ones.
     RAISES (CorpusError): If a file can't be read; the message names file and line.
     """
     for file in corpus_files(Path(path)):
-        context = Context(nlp, options, Found() if found is None else found, predicted)
+        context = Context(nlp, options, CorpusInfo() if info is None else info, predicted)
         docs: Iterator[Doc] = (doc for doc in read_file(file, context) if len(doc))
         if options.doc_id is not None:
             docs = join_documents(docs, options.doc_id, Place(file, 1))
         yield from docs
-        for problem in context.found.problems if found is None else ():
+        for problem in context.info.problems if info is None else ():
             warnings.warn(problem.describe(), stacklevel=2)
 
 
 def read_file(path: Path, context: Context) -> Iterator[Doc]:
-    """Read the docs of a file of any format.
-
-    path (Path): The file.
-    context (Context): Pipeline and options.
-    RETURNS (Iterator[Doc]): The docs.
-    RAISES (CorpusError): If it can't be read.
-    """
+    """Read the docs of a file of any format: see `read_docs`."""
     if path.is_dir():
         return read_dataset(path, context)
     if path.suffix == DOCBIN:
@@ -79,7 +80,7 @@ def read_docbin(path: Path, context: Context) -> Iterator[Doc]:
             raise ValueError(f"expected as many of each part as docs, got {sorted(counts)}")
         if [*map(len, docs.tokens)] != [*map(len, docs.spaces)]:
             raise ValueError("expected a space or none for each token")
-        context.found.add_file("spaCy's binary format")
+        context.info.add_file("spaCy's binary format")
         yield from docs.get_docs(context.nlp.vocab)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise CorpusError(
@@ -88,48 +89,96 @@ def read_docbin(path: Path, context: Context) -> Iterator[Doc]:
 
 
 def read_json(path: Path, context: Context) -> Iterator[Doc]:
-    """Read a JSON or JSONL file; see `read_file`."""
+    """Read a JSON or JSONL file."""
     form, values = read_values(path)
-    first, source = next(values, None), Place(path, 1)
+    find_names = lambda key: tag_names_beside(path, key)  # noqa: E731
+    return _read_values(values, Place(path, 1), form, find_names, context)
+
+
+def read_dataset(path: Path, context: Context) -> Iterator[Doc]:
+    """Read a dataset that `Dataset.save_to_disk` has saved.
+
+    RAISES (ImportError): If `datasets` isn't installed.
+    """
+    dataset = load_dataset(path)
+    rows = ((Place(path, i + 1, "row"), row) for i, row in enumerate(dataset))
+
+    def find_names(key: str) -> Optional[List[str]]:
+        feature = dataset.features[key]
+        while feature is not None and not hasattr(feature, "names"):
+            feature = getattr(feature, "feature", None)
+        return None if feature is None else list(feature.names)
+
+    return _read_values(rows, Place(path, 1, "row"), DATASET, find_names, context)
+
+
+def load_dataset(path: Path) -> Any:
+    """Load a dataset with the library `datasets`: see `read_dataset`."""
+    missing = f"{path}: a {DATASET} requires the library `datasets`"
+    datasets = require("datasets", "datasets", missing)
+    try:
+        dataset = datasets.load_from_disk(str(path))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise CorpusError(f"{path}: expected a {DATASET}, got: {error}") from error
+    if not isinstance(dataset, datasets.Dataset):
+        splits = " or ".join(str(path / name) for name in dataset)
+        raise CorpusError(f"{path}: expected one split, got {len(dataset)}: give {splits}")
+    return dataset
+
+
+def _read_values(
+    values: Values,
+    source: Place,
+    form: str,
+    find_names: Callable[[str], Optional[List[str]]],
+    context: Context,
+) -> Iterator[Doc]:
+    """Make docs of JSON values: tokens and tags, tasks of Label Studio, or texts and spans. The
+    first value says which.
+
+    form (str): The name of the format.
+    find_names (Callable): Finds the names of tags that are numbers, by the key of the tags.
+    """
+    first = next(values, None)
     if first is None:
-        raise source.refuse("expected annotated text, got an empty array")
-    every, key = chain([first], values), find_tag_key(first[1])
+        raise source.refuse("expected annotated text, got nothing in it")
+    values, key = chain([first], values), find_tag_key(first[1])
     if key is not None:
-        names = context.options.tag_names or tag_names_beside(path, key)
-        options = context.options._replace(tag_names=names)
-        return read_tagged(every, source, key, form, context._replace(options=options))
+        names = context.options.tag_names or find_names(key)
+        return read_tagged(values, source, key, form, names, context)
     if is_label_studio(first[1]):
-        context.found.add_file("Label Studio's JSON export")
-        return tasks_to_docs(read_label_studio(every), context)
-    context.found.add_file(f"{form} of texts and spans")
-    return tasks_to_docs(_annotated(every), context)
+        context.info.add_file("Label Studio's JSON export")
+        return tasks_to_docs(read_label_studio(values), context)
+    context.info.add_file(f"{form} of texts and spans")
+    return tasks_to_docs(_annotated(values), context)
 
 
 def _annotated(values: Values) -> Iterator[Annotated]:
     for place, value in values:
         task = task_from_json(value, place)
         key = task.extra.get("_input_hash")
-        yield Annotated(place, key if isinstance(key, int) else None, task)
+        yield place, key if isinstance(key, int) else None, task
 
 
 class AnyCorpus(Corpus):
-    """Iterate over examples of a corpus of any format; see `make_reader`."""
+    """Iterate over examples of a corpus of any format; see `make_reader`.
+
+    info (Optional[CorpusInfo]): Gets formats, schemes and problems, if it is set. None: problems
+        are warnings.
+    """
 
     def __init__(self, path: Union[str, Path], options: ReadOptions, **settings: Any) -> None:
         super().__init__(path, **settings)
         self.options = options
         self.predicted: Predicted = Predicted()
-        self.found: Optional[Found] = None
-        """Gets what is found, if it is set. None: problems are warnings."""
+        self.info: Optional[CorpusInfo] = None
 
     def __call__(self, nlp: Language) -> Iterator[Example]:
         """Read the corpus.
 
-        nlp (Language): The pipeline.
-        YIELDS (Example): The examples.
         RAISES (CorpusError): If a file can't be read; the message names file and line.
         """
-        docs = read_docs(nlp, self.path, self.options, self.found, self.predicted)
+        docs = read_docs(nlp, self.path, self.options, self.info, self.predicted)
         docs = islice(docs, self.limit) if self.limit >= 1 else docs
         make = self.make_examples_gold_preproc if self.gold_preproc else self.make_examples
         for eg in make(nlp, docs):
@@ -171,11 +220,9 @@ def make_reader(
     """
     if path is None:
         raise ValueError(Errors.E913)
-    options = ReadOptions(n_sents, column, tag_names, incorrect_spans_key, doc_id)
-    check_options(options)
     return AnyCorpus(
         path,
-        options,
+        ReadOptions(n_sents, column, tag_names, incorrect_spans_key, doc_id),
         gold_preproc=gold_preproc,
         max_length=max_length,
         limit=limit,

@@ -21,16 +21,10 @@ def id_of(doc: Doc, name: str) -> Any:
     return user_data.get(("._.", name, None, None))
 
 
-def mark(doc: Doc, value: Mapping[str, Any], name: Optional[str]) -> Doc:
-    """Set the extension attribute of a doc to its id: that of a key of a line of JSON, or of a key
-    of its "meta".
-
-    doc (Doc): The doc.
-    value (Mapping[str, Any]): The value of the line.
-    name (Optional[str]): The key. None: nothing is set.
-    RETURNS (Doc): The same doc.
-    """
-    for keys in (value.get("meta"), value):
+def with_id(doc: Doc, values: Mapping[str, Any], name: Optional[str]) -> Doc:
+    """Set the id of a doc, if a key is given: the value of this key in a line of JSON or in the
+    "meta" of the line."""
+    for keys in (values.get("meta"), values):
         if name and isinstance(keys, Mapping) and isinstance(keys.get(name), (str, int)):
             set_id(doc, name, keys[name])
     return doc
@@ -38,7 +32,7 @@ def mark(doc: Doc, value: Mapping[str, Any], name: Optional[str]) -> Doc:
 
 def join_documents(docs: Iterable[Doc], name: str, source: Place) -> Iterator[Doc]:
     """Join docs that follow each other with the same id. Each of them is a sentence, if sentences
-    are not known. Docs without an id stay as they are.
+    are not known. Docs without an id are not joined.
 
     docs (Iterable[Doc]): The docs of a file.
     name (str): The extension attribute with their ids.
@@ -65,11 +59,8 @@ def join_documents(docs: Iterable[Doc], name: str, source: Place) -> Iterator[Do
 
 
 def join(docs: List[Doc]) -> Doc:
-    """Join docs. Each begins a sentence, and has no others if its sentences are not known.
-
-    docs (List[Doc]): The docs, at least one. Extension attributes of docs are left out.
-    RETURNS (Doc): One doc.
-    """
+    """Join docs, at least one, without their extension attributes. Each begins a sentence, and has
+    no others if its sentences are not known."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"\[W101\]")
         joined = Doc.from_docs(docs)

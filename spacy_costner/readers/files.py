@@ -1,7 +1,10 @@
-"""The files of a corpus: which they are, their text, and errors that name file and line."""
+"""The files of a corpus: which they are, their text, the values of JSON, and errors that name file
+and line."""
 
+import json
+import re
 from pathlib import Path
-from typing import Any, List, NamedTuple
+from typing import Any, Iterator, List, NamedTuple, Tuple
 
 BOM = b"\xef\xbb\xbf"
 ABOUT = ("README", "LICENSE", "LICENCE", "CHANGELOG", "CITATION", "MD5SUMS", "SHA256SUMS")
@@ -12,6 +15,12 @@ DATASET_INFO = ("dataset_info.json", "dataset_infos.json")
 DATASET_MARKS = ("state.json", "dataset_dict.json")
 """What the library `datasets` writes into the folders that it saves."""
 
+LINES = frozenset([".jsonl", ".ndjson"])
+"""Suffixes of files with a JSON value on each line."""
+
+SPACE = re.compile(r"[ \t\n\r]*")
+JSON_BEGIN = re.compile(r'\s*(\{\s*"|\[\s*(\[|\{|"))')
+
 HEAD = 4096
 """Bytes of a file that say what it is."""
 
@@ -20,7 +29,7 @@ SHOWN = 60
 
 
 class CorpusError(ValueError):
-    """A file that can't be read as what it seems to be."""
+    """A file that can't be read."""
 
 
 class Place(NamedTuple):
@@ -43,54 +52,22 @@ class Place(NamedTuple):
         return CorpusError(f"{self}: {message}")
 
 
+Values = Iterator[Tuple[Place, Any]]
+"""The values of a file, each with its place."""
+
+
 def shown(value: Any) -> str:
-    """A value as an error message shows it: not more than a line of it."""
+    """The start of a value, for an error message."""
     text = repr(value)
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
-def read_text(path: Path) -> str:
-    """Read a text file. Line ends become "\\n", and a byte order mark is left out.
-
-    path (Path): The file, in UTF-8.
-    RETURNS (str): Its text.
-    RAISES (CorpusError): If it isn't UTF-8, has null characters or is empty.
-    """
-    data = path.read_bytes().removeprefix(BOM)
-    try:
-        text = data.decode("utf8")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        byte = data[error.start]
-        raise Place(path, line).refuse(
-            f"expected text in UTF-8, got the byte 0x{byte:02x}"
-        ) from None
-    if "\0" in text:
-        line = text.count("\n", 0, text.index("\0")) + 1
-        raise Place(path, line).refuse("expected text in UTF-8, got a null character")
-    if not text.strip():
-        raise Place(path, 1).refuse("expected annotated text, got an empty file")
-    text = text.replace("\r\n", "\n")
-    return text if "\n" in text else text.replace("\r", "\n")
-
-
-def read_head(path: Path) -> str:
-    """The beginning of a text file, as far as it is UTF-8."""
-    with path.open("rb") as file:
-        return file.read(HEAD).removeprefix(BOM).decode("utf8", "ignore")
-
-
-def is_dataset(path: Path) -> bool:
-    """Whether a folder was saved by the library `datasets`."""
-    return any((path / name).is_file() for name in DATASET_MARKS)
-
-
 def corpus_files(path: Path) -> List[Path]:
-    """The files of a corpus, in alphabetical order.
+    """List the files of a corpus, in alphabetical order.
 
-    If a folder has .spacy files, only these are read, as spaCy does. Otherwise every file is read
-    but hidden files and those about the corpus, such as README.md. A Hugging Face dataset in it is
-    one of its "files".
+    If a folder has .spacy files, only these are listed, as spaCy does. Otherwise every file is but
+    hidden files and those about the corpus, such as README.md. A Hugging Face dataset in a folder
+    is one of its "files".
 
     path (Path): A file or a folder.
     RETURNS (List[Path]): The files.
@@ -101,25 +78,136 @@ def corpus_files(path: Path) -> List[Path]:
     if not path.is_dir() or is_dataset(path):
         return [path]
     files = sorted(_walk(path))
-    binary = [file for file in files if file.suffix == ".spacy"]
     if not files:
         raise CorpusError(f"{path}: expected a folder with annotated files, got none in it")
-    return binary or files
+    return [file for file in files if file.suffix == ".spacy"] or files
 
 
-def _walk(folder: Path) -> List[Path]:
-    found: List[Path] = []
+def _walk(folder: Path) -> Iterator[Path]:
     for path in folder.iterdir():
         if path.name.startswith("."):
             continue
-        if path.is_dir():
-            found += [path] if is_dataset(path) else _walk(path)
-        elif not is_about(path):
-            found.append(path)
-    return found
+        if path.is_dir() and not is_dataset(path):
+            yield from _walk(path)
+        elif path.is_dir() or not is_about(path):
+            yield path
+
+
+def is_dataset(path: Path) -> bool:
+    """Whether a folder was saved by the library `datasets`."""
+    return any((path / name).is_file() for name in DATASET_MARKS)
 
 
 def is_about(path: Path) -> bool:
     """Whether a file of a folder is about its corpus."""
     is_named_so = path.stem.upper().startswith(ABOUT) or path.name in DATASET_INFO
     return is_named_so or path.suffix in ABOUT_SUFFIXES
+
+
+def read_text(path: Path) -> str:
+    """Read a text file. Line ends become "\\n", and a byte order mark is left out.
+
+    RAISES (CorpusError): If it isn't UTF-8, has null characters or is empty.
+    """
+    data = path.read_bytes().removeprefix(BOM)
+    try:
+        text = data.decode("utf8")
+    except UnicodeDecodeError as error:
+        line, byte = data.count(b"\n", 0, error.start) + 1, data[error.start]
+        message = f"expected text in UTF-8, got the byte 0x{byte:02x}"
+        raise Place(path, line).refuse(message) from None
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise Place(path, line).refuse("expected text in UTF-8, got a null character")
+    if not text.strip():
+        raise Place(path, 1).refuse("expected annotated text, got an empty file")
+    text = text.replace("\r\n", "\n")
+    return text if "\n" in text else text.replace("\r", "\n")
+
+
+def read_head(path: Path) -> str:
+    """Read the beginning of a text file, as far as it is UTF-8."""
+    with path.open("rb") as file:
+        return file.read(HEAD).removeprefix(BOM).decode("utf8", "ignore")
+
+
+def looks_like_json(text: str) -> bool:
+    """Whether a text begins as JSON does, and not with a token and its columns."""
+    return JSON_BEGIN.match(text) is not None
+
+
+def read_values(path: Path) -> Tuple[str, Values]:
+    """Read the values of a JSONL file, the items of a JSON array, or values one after another.
+
+    RETURNS (Tuple[str, Values]): "JSONL" or "JSON"; and the values, each with its line.
+    RAISES (CorpusError): If something isn't JSON.
+    """
+    text = read_text(path)
+    if path.suffix in LINES or _begins_with_record(text):
+        return "JSONL", _read_lines(text, path)
+    return "JSON", _read_items(text, path)
+
+
+def _begins_with_record(text: str) -> bool:
+    """Whether the first line is a record, and not an array of them or the beginning of one."""
+    try:
+        first = json.loads(text.strip().partition("\n")[0])
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(first, dict) or (isinstance(first, list) and [*map(type, first[:1])] == [str])
+
+
+def _read_lines(text: str, path: Path) -> Values:
+    for i, line in enumerate(text.split("\n")):
+        if line.strip():
+            place = Place(path, i + 1)
+            try:
+                yield place, json.loads(line)
+            except (ValueError, RecursionError) as error:
+                at = max(0, getattr(error, "colno", 1) - 10)
+                raise _not_json(place, line[at:], error) from None
+
+
+def _read_items(text: str, path: Path) -> Values:
+    """The items of an array, or values one after another."""
+    decoder, at, counted, line = json.JSONDecoder(), 0, 0, 1
+
+    def skip_space() -> Place:
+        """Go to the next character, and count the lines up to there."""
+        nonlocal at, counted, line
+        space = SPACE.match(text, at)
+        at = space.end() if space else at
+        line, counted = line + text.count("\n", counted, at), at
+        return Place(path, line)
+
+    skip_space()
+    in_array = text[at] == "["
+    at += in_array
+    while True:
+        place = skip_space()
+        if in_array and text[at : at + 1] == "]":
+            at += 1
+            break
+        if not in_array and at == len(text):
+            return
+        try:
+            value, at = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError) as error:
+            here = getattr(error, "pos", at)
+            place = place._replace(number=getattr(error, "lineno", line))
+            raise _not_json(place, text[here : here + 40], error) from None
+        yield place, value
+        place = skip_space()
+        if in_array and text[at : at + 1] == ",":
+            at += 1
+        elif in_array and text[at : at + 1] != "]":
+            got = shown(text[at : at + 40]) if at < len(text) else "the end of the file"
+            raise place.refuse(f"expected , or ] after an item, got {got}")
+    place = skip_space()
+    if at < len(text):
+        raise place.refuse(f"expected the end of the file, got {shown(text[at : at + 40])}")
+
+
+def _not_json(place: Place, text: str, error: Exception) -> CorpusError:
+    message = getattr(error, "msg", type(error).__name__)
+    return place.refuse(f"expected JSON, got {shown(text)}: {message}")

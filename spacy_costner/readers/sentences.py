@@ -1,18 +1,23 @@
-"""Tagged sentences to docs. Formats of tokens and tags are read as one long list of each."""
+"""Tokens and their tags to docs. Each format is read as one long list of tokens and one of tags."""
 
-from typing import Any, Iterator, List, NamedTuple, Optional, Sequence
+import json
+from pathlib import Path
+from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy
 from spacy.attrs import ENT_IOB, ENT_TYPE, ORTH, SENT_START, SPACY
 from spacy.tokens import Doc
-from spacy.vocab import Vocab
 from thinc.types import Array1d, Ints1d
 
-from .files import Place
-from .found import Context
-from .schemes import Decoded, decode_tags
+from .context import Context
+from .documents import with_id
+from .files import DATASET_INFO, Place, Values, shown
+from .schemes import decode_tags
 
 ATTRS = [SENT_START, ENT_IOB, ENT_TYPE]
+TAG_KEYS = ("ner_tags", "tags", "ner", "labels")
+IGNORED = -100
+"""The number of tags that don't count."""
 
 
 class Sentences(NamedTuple):
@@ -32,63 +37,46 @@ class Sentences(NamedTuple):
     part: Ints1d
 
 
-def make_docs(sentences: Sentences, source: Place, form: str, context: Context) -> Iterator[Doc]:
+def make_docs(
+    sentences: Sentences, source: Place, form: str, context: Context, n_sents: Optional[int]
+) -> Iterator[Doc]:
     """Make docs of tagged sentences. Where spaces are is not known: `doc.has_unknown_spaces`.
 
     sentences (Sentences): The tokens of a file.
     source (Place): The file.
     form (str): The name of its format.
-    context (Context): Its options have how many sentences a doc has. Gets the format, the scheme
-        and the irregular tags.
-    RETURNS (Iterator[Doc]): The docs.
+    context (Context): Gets the format, the scheme and the tags that don't fit it.
+    n_sents (Optional[int]): See `ReadOptions`.
+    YIELDS (Doc): The docs.
     RAISES (CorpusError): If something isn't a tag, or the tags belong to several schemes.
     """
+    words, tags, places, sent_start, part = sentences
 
     def place(token: int) -> Place:
-        return source._replace(number=int(sentences.places[token]))
+        return source._replace(number=int(places[token]))
 
-    decoded = decode_tags(
-        sentences.tags, sentences.sent_start, lambda token, message: place(token).refuse(message)
-    )
-    context.found.add_file(form, decoded.scheme)
+    decoded = decode_tags(tags, sent_start, lambda token, message: place(token).refuse(message))
+    context.info.add_file(form, decoded.scheme)
     if n := len(decoded.irregular):
         token = int(decoded.irregular[0])
-        text = f"{sentences.words[token]} {sentences.tags[token]}"
         message = f"tags don't fit {decoded.scheme}: they are read as conlleval does"
-        context.found.add_problem(message, place(token), text, more=n - 1)
-    return _make(context.nlp.vocab, sentences, decoded, context.options.n_sents)
-
-
-def _make(
-    vocab: Vocab, sentences: Sentences, decoded: Decoded, n_sents: Optional[int]
-) -> Iterator[Doc]:
+        context.info.add_problem(message, place(token), f"{words[token]} {tags[token]}", more=n - 1)
+    vocab = context.nlp.vocab
     labels = [vocab.strings.add(label) for label in decoded.labels]
-    columns = numpy.empty((len(sentences.words), len(ATTRS)), dtype="uint64")
-    columns[:, 0] = numpy.where(sentences.sent_start, 1, -1).astype("int64").view("uint64")
+    columns = numpy.empty((len(words), len(ATTRS)), dtype="uint64")
+    columns[:, 0] = numpy.where(sent_start, 1, -1).astype("int64").view("uint64")
     columns[:, 1] = decoded.iob
     columns[:, 2] = numpy.asarray([*labels, 0], dtype="uint64")[decoded.label]
-    index = {word: i for i, word in enumerate(dict.fromkeys(sentences.words))}
-    ids = numpy.fromiter(map(index.__getitem__, sentences.words), dtype="int64")
-    words: Any = Doc(vocab, words=[*index]).to_array(ORTH)[ids]
-    starts = doc_starts(sentences.sent_start, sentences.part, n_sents)
+    index = {word: i for i, word in enumerate(dict.fromkeys(words))}
+    ids = numpy.fromiter(map(index.__getitem__, words), dtype="int64")
+    orth: Any = Doc(vocab, words=[*index]).to_array(ORTH)[ids]
+    starts = doc_starts(sent_start, part, n_sents)
     for start, end in zip(starts, [*starts[1:], len(words)]):
-        yield Doc(vocab, words=words[start:end]).from_array(ATTRS, columns[start:end])
-
-
-def copy_tokens(doc: Doc) -> Doc:
-    """Make a doc of the words and spaces of another. It has no annotation."""
-    words, spaces = doc.to_array([ORTH, SPACY]).T.tolist()
-    return Doc(doc.vocab, words=words, spaces=spaces)
+        yield Doc(vocab, words=orth[start:end]).from_array(ATTRS, columns[start:end])
 
 
 def doc_starts(sent_start: Array1d, part: Ints1d, n_sents: Optional[int]) -> List[int]:
-    """The first tokens of docs.
-
-    sent_start (Array1d): True for the first token of a sentence. Shape: (N,)
-    part (Ints1d): The number of the -DOCSTART- part. Shape: (N,)
-    n_sents (Optional[int]): See `ReadOptions`.
-    RETURNS (List[int]): The tokens.
-    """
+    """The first tokens of docs: see `Sentences` and `ReadOptions`."""
     first = numpy.flatnonzero(sent_start)
     parts = part[first]
     is_new = numpy.concatenate([[True], parts[1:] != parts[:-1]])
@@ -98,3 +86,119 @@ def doc_starts(sent_start: Array1d, part: Ints1d, n_sents: Optional[int]) -> Lis
         begin = numpy.maximum.accumulate(numpy.where(is_new, numpy.arange(len(first)), 0))
         is_new = (numpy.arange(len(first)) - begin) % n_sents == 0
     return first[is_new].tolist()
+
+
+def copy_tokens(doc: Doc) -> Doc:
+    """Make a doc of the words and spaces of another. It has no annotation."""
+    words, spaces = doc.to_array([ORTH, SPACY]).T.tolist()
+    return Doc(doc.vocab, words=words, spaces=spaces)
+
+
+def find_tag_key(value: Any) -> Optional[str]:
+    """The key of the tags, if the first value of a file has tokens and tags."""
+    tokens = value.get("tokens") if isinstance(value, dict) else None
+    if not isinstance(tokens, list) or any(not isinstance(token, str) for token in tokens):
+        return None
+    return next((key for key in TAG_KEYS if isinstance(value.get(key), list)), None)
+
+
+def read_tagged(
+    rows: Values,
+    source: Place,
+    key: str,
+    form: str,
+    names: Optional[Sequence[str]],
+    context: Context,
+) -> Iterator[Doc]:
+    """Make docs of rows of tokens and tags, as datasets of Hugging Face have them. A row is a
+    sentence.
+
+    rows (Iterator[Tuple[Place, Any]]): The rows.
+    source (Place): The file.
+    key (str): The key of the tags.
+    form (str): The name of the format.
+    names (Optional[Sequence[str]]): The names of tags that are numbers.
+    context (Context): See `Context`.
+    YIELDS (Doc): The docs.
+    RAISES (CorpusError): If a row has something else than tokens and as many tags.
+    """
+    words: List[str] = []
+    tags: List[str] = []
+    places: List[int] = []
+    starts: List[int] = []
+    sources: List[Any] = []
+    for place, row in rows:
+        tokens, given = _check_row(row, key, place)
+        if tokens:
+            starts.append(len(words))
+            sources.append(row)
+        words += tokens
+        tags += [tag if type(tag) is str else _name(tag, key, names, place) for tag in given]
+        places += [place.number] * len(tokens)
+    if not words:
+        raise source.refuse("expected tokens and their tags, got none")
+    sent_start = numpy.zeros(len(words), dtype=bool)
+    sent_start[starts] = True
+    part = numpy.zeros(len(words), dtype="int64")
+    sentences = Sentences(words, tags, numpy.asarray(places), sent_start, part)
+    doc_id, n_sents = context.options.doc_id, context.options.n_sents
+    form = f"{form} of tokens and {key}"
+    if doc_id is None:
+        yield from make_docs(sentences, source, form, context, n_sents)
+    else:
+        for doc, row in zip(make_docs(sentences, source, form, context, 1), sources):
+            yield with_id(doc, row, doc_id)
+
+
+def _check_row(row: Any, key: str, place: Place) -> Tuple[List[str], List[Any]]:
+    tokens, tags = (row.get(name) if isinstance(row, dict) else None for name in ("tokens", key))
+    if not isinstance(tokens, list) or not isinstance(tags, list):
+        raise place.refuse(f"expected tokens and {key}, got {shown(row)}")
+    wrong = [token for token in tokens if not isinstance(token, str) or not token]
+    if wrong:
+        raise place.refuse(f"tokens: expected words, got {shown(wrong[0])}")
+    if len(tokens) != len(tags):
+        raise place.refuse(f"{key}: expected {len(tokens)} tags, one a token, got {len(tags)}")
+    return tokens, tags
+
+
+def _name(tag: Any, key: str, names: Optional[Sequence[str]], place: Place) -> str:
+    """The name of a tag that is a number."""
+    if type(tag) is not int:
+        raise place.refuse(f"{key}: expected tags, got {shown(tag)}")
+    if tag == IGNORED:
+        return "-"
+    if names is None:
+        raise place.refuse(
+            f"{key}: expected names of tags, got {tag}: give the names in the order of their "
+            f"numbers (tag_names, or {DATASET_INFO[0]} beside the file)"
+        )
+    if not 0 <= tag < len(names):
+        raise place.refuse(f"{key}: expected a tag from 0 to {len(names) - 1}, got {tag}")
+    return names[tag]
+
+
+def tag_names_beside(path: Path, key: str) -> Optional[List[str]]:
+    """The names of tags that are numbers, from the description of a dataset beside a file; None if
+    nothing has them."""
+    for name in DATASET_INFO:
+        beside = path.parent / name
+        if beside.is_file():
+            try:
+                return _names_in(json.loads(beside.read_text(encoding="utf8")), key)
+            except ValueError as error:
+                place = Place(beside, getattr(error, "lineno", 1))
+                raise place.refuse(f"expected JSON: {error}") from None
+    return None
+
+
+def _names_in(info: Any, key: str) -> Optional[List[str]]:
+    """Look for {key: {"feature": {"names": […]}}} in a description, wherever it is."""
+    if not isinstance(info, dict):
+        return None
+    feature: Any = info.get(key)
+    while isinstance(feature, dict):
+        if isinstance(feature.get("names"), list):
+            return [str(name) for name in feature["names"]]
+        feature = feature.get("feature")
+    return next(filter(None, (_names_in(value, key) for value in info.values())), None)

@@ -1,123 +1,400 @@
-"""Files of tasks to docs: answers, and several annotations of one text."""
+"""Tasks: a text and annotated spans of it, as a value of JSON.
 
-from typing import Dict, Hashable, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
+They are read in the forms of several annotation tools (see `task_from_json` and
+`read_label_studio`), and written in those of `FORMS`.
+"""
 
-from spacy.tokens import Doc, Span
+import json
+from itertools import chain
+from pathlib import Path
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Hashable,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Tuple,
+)
 
-from .documents import mark
-from .files import Place, shown
-from .found import Context, Found
-from .jsonl import Range, Task
-from .offsets import task_to_doc
+from ..saving import save_file
+from .files import Place, Values, read_values, shown
 
-DISPUTED = "texts were annotated in several ways: where they differ, annotation is missing"
-REPEATED = "texts were annotated several times in the same way: they are read once"
-NOT_ACCEPTED = "examples that were rejected or ignored are left out"
-EMPTY = "texts are empty: they are left out"
+SPAN_KEYS = ("spans", "entities", "ents", "labels", "label")
+"""Keys of the list of spans: Prodigy, spaCy and Hugging Face, spaCy's `Doc.to_json`, doccano."""
+
+START_KEYS, END_KEYS = ("start", "start_offset"), ("end", "end_offset")
+LABEL_KEYS = ("label", "labels", "type")
+USED_KEYS = frozenset([*START_KEYS, *END_KEYS, *LABEL_KEYS, "token_start", "token_end"])
+ANSWERS = ("accept", "reject", "ignore")
+
+ANNOTATION_KEYS = ("annotations", "completions")
+"""Keys of the annotations of a task of Label Studio: now, and before version 1."""
+
+NOTHING: Mapping[str, Any] = {}
+
+Range = Tuple[int, int]
 
 
-class Annotated(NamedTuple):
-    """A task in its file.
+class TaskSpan(NamedTuple):
+    """An annotated span.
 
-    place (Place): Its place.
-    key (Optional[Hashable]): Tasks with the same key are annotations of the same text. None: there
-        are no others.
-    task (Task): The task.
+    start (int): Its first character.
+    end (int): The character after its last.
+    label (str): Its label.
+    extra (Mapping[str, Any]): Other keys, such as a score.
     """
 
-    place: Place
-    key: Optional[Hashable]
-    task: Task
+    start: int
+    end: int
+    label: str
+    extra: Mapping[str, Any] = NOTHING
 
 
-def tasks_to_docs(annotated: Iterable[Annotated], context: Context) -> Iterator[Doc]:
-    """Make docs of tasks.
+class TaskToken(NamedTuple):
+    """A token of a text.
 
-    annotated (Iterable[Annotated]): The tasks.
-    context (Context): Its options have the key of `doc.spans` for the span of a rejected task.
-        Everything else is missing annotation in that doc.
-    YIELDS (Doc): The docs.
+    start (int): Its first character.
+    end (int): The character after its last.
+    sent_start (Optional[bool]): Whether a sentence begins here. None: not known.
     """
-    key, found = context.options.incorrect_spans_key, context.found
-    for place, task in merge_tasks(annotated, found):
-        answer = _answer(task)
-        if not task.text:
-            found.add_problem(EMPTY, place)
-        elif answer == "accept":
-            yield mark(task_to_doc(task, place, context), task.extra, context.options.doc_id)
-        elif answer == "reject" and key and len(task.spans or ()) == 1:
-            doc = _rejected(task_to_doc(task, place, context), key)
-            yield mark(doc, task.extra, context.options.doc_id)
-        else:
-            found.add_problem(NOT_ACCEPTED, place, f"{answer}: {shown(task.text)}")
+
+    start: int
+    end: int
+    sent_start: Optional[bool] = None
 
 
-def _answer(task: Task) -> str:
-    return task.extra.get("answer", "accept")
+class Task(NamedTuple):
+    """A text and its annotation.
 
-
-def _rejected(doc: Doc, key: str) -> Doc:
-    """Make an incorrect span of the only entity; all else is missing."""
-    spans = [Span(doc, ent.start, ent.end, label=ent.label) for ent in doc.ents]
-    doc.set_ents([], default="missing")
-    doc.spans[key] = spans
-    return doc
-
-
-def merge_tasks(annotated: Iterable[Annotated], found: Found) -> Iterator[Tuple[Place, Task]]:
-    """Merge annotations of the same text into one, so that no doc contradicts another.
-
-    Spans that all annotations have are kept. What only some have is missing annotation. Of yes-no
-    questions ("_is_binary" in Prodigy's export) all accepted spans are kept, and the rest of the
-    text is missing annotation.
-
-    annotated (Iterable[Annotated]): The tasks.
-    found (Found): Gets the texts that were annotated several times.
-    YIELDS (Tuple[Place, Task]): The tasks. Those with a key come last, each with its first place.
+    text (str): The text.
+    spans (Optional[List[TaskSpan]]): The entities. None: nobody has annotated the text.
+    tokens (Optional[List[TaskToken]]): The tokens. None: the pipeline's tokenizer finds them.
+    missing (Tuple[Range, ...]): Other characters, from and to, that nobody has annotated.
+    has_unknown_spaces (bool): Whether the text was made of tokens, with single spaces.
+    extra (Mapping[str, Any]): Other keys, such as "meta" and "answer".
     """
-    groups: Dict[Hashable, List[Annotated]] = {}
-    for one in annotated:
-        if one.key is None:
-            yield one.place, _read_answer(one.task)
-        else:
-            key = (one.key, one.task.text, _answer(one.task))
-            groups.setdefault(key, []).append(one)
-    for (place, _, first), *others in groups.values():
-        tasks = [_read_answer(task) for task in (first, *(other.task for other in others))]
-        task = _merge(tasks)
-        if others and not _is_binary(first):
-            is_disputed = any(_keys(other) != _keys(task) for other in tasks)
-            found.add_problem(DISPUTED if is_disputed else REPEATED, place, shown(task.text))
-        yield place, task
+
+    text: str
+    spans: Optional[List[TaskSpan]] = None
+    tokens: Optional[List[TaskToken]] = None
+    missing: Tuple[Range, ...] = ()
+    has_unknown_spaces: bool = False
+    extra: Mapping[str, Any] = NOTHING
 
 
-def _is_binary(task: Task) -> bool:
-    return bool(task.extra.get("_is_binary"))
+Annotated = Tuple[Place, Optional[Hashable], Task]
+"""A task and its place. Tasks with the same key, unless it is None, are annotations of one text."""
 
 
-def _read_answer(task: Task) -> Task:
-    """An accepted task without spans has no entity. Of yes-no questions only the span is known."""
-    if _is_binary(task):
-        return task._replace(spans=task.spans or [], missing=((0, len(task.text)),))
-    if task.spans is None and task.extra.get("answer") == "accept":
-        return task._replace(spans=[])
-    return task
+def read_tasks(path: Path) -> Iterator[Tuple[Place, Task]]:
+    """Read the tasks of a JSON or JSONL file.
+
+    path (Path): The file.
+    YIELDS (Tuple[Place, Task]): Each task, and its place.
+    RAISES (CorpusError): If something isn't a task.
+    """
+    for place, value in read_values(path)[1]:
+        yield place, task_from_json(value, place)
 
 
-def _keys(task: Task) -> Set[Tuple[int, int, str]]:
-    return {span[:3] for span in task.spans or ()}
+def task_from_json(value: Any, place: Place) -> Task:
+    """Read a task in any of these forms, where a span is [start, end, label] or has these keys:
 
+        {"text": "…", "spans": […]}                   Prodigy, also with tokens and answer
+        {"text": "…", "label": […]}                   doccano; "labels" and "entities" too
+        ["…", {"entities": […]}]                      spaCy 2
+        {"text": "…", "ents": […], "tokens": […]}     spaCy, Doc.to_json
 
-def _merge(tasks: List[Task]) -> Task:
-    whole = [task for task in tasks if task.spans is not None and not _is_binary(task)]
-    if len(whole) < 2 and (whole or len(tasks) == 1):
-        return (whole or tasks)[0]
-    chosen = whole or tasks
-    spans = {span[:3]: span for task in chosen for span in task.spans or ()}
-    agreed = set.intersection(*map(_keys, whole)) if whole else {*spans}
-    disputed: List[Range] = [(start, end) for start, end, _ in {*spans} - agreed]
-    missing = [part for task in chosen for part in task.missing]
-    return chosen[0]._replace(
-        spans=[span for key, span in spans.items() if key in agreed],
-        missing=tuple(sorted({*missing, *disputed})),
+    value (Any): The value of a line of JSON.
+    place (Place): The line.
+    RETURNS (Task): The task.
+    RAISES (CorpusError): If it is no task.
+    """
+    if isinstance(value, list) and len(value) == 2 and isinstance(value[1], dict):
+        value = {"text": value[0], **value[1]}
+    if not isinstance(value, dict) or not isinstance(value.get("text"), str):
+        raise place.refuse(f"expected a text and its spans, got {shown(value)}")
+    text, key = value["text"], _span_key(value, place)
+    known = {"text", "tokens", "missing", "has_unknown_spaces", key}
+    missing = value.get("missing", [])
+    if not isinstance(missing, list):
+        raise place.refuse(f"missing: expected a list of [start, end], got {shown(missing)}")
+    if value.get("answer", "accept") not in ANSWERS:
+        raise place.refuse(f"answer: expected {', '.join(ANSWERS)}, got {shown(value['answer'])}")
+    return Task(
+        text=text,
+        spans=None if key is None else spans_from_json(value[key], text, key, place),
+        tokens=_tokens_from_json(value.get("tokens"), text, place),
+        missing=tuple(_range(part, len(text), "missing", place) for part in missing),
+        has_unknown_spaces=value.get("has_unknown_spaces") is True,
+        extra={name: given for name, given in value.items() if name not in known},
     )
+
+
+def _span_key(value: Mapping[str, Any], place: Place) -> Optional[str]:
+    """The key of the spans; None if nobody has annotated the text."""
+    there = [key for key in SPAN_KEYS if value.get(key) is not None]
+    lists = [key for key in there if isinstance(value[key], list)]
+    filled = [key for key in lists if value[key]]
+    if there and not lists:
+        raise place.refuse(f"{there[0]}: expected a list of spans, got {shown(value[there[0]])}")
+    if len(filled) > 1 and value[filled[0]] != value[filled[1]]:
+        raise place.refuse(f"expected one list of spans, got {' and '.join(filled)}")
+    return next(iter([*filled, *lists]), None)
+
+
+def spans_from_json(values: List[Any], text: str, key: str, place: Place) -> List[TaskSpan]:
+    """Read spans: [start, end, label], or objects with these keys.
+
+    values (List[Any]): The spans.
+    text (str): The text.
+    key (str): The key of the spans, for error messages.
+    place (Place): The line.
+    RETURNS (List[TaskSpan]): The spans, one for each of their labels.
+    RAISES (CorpusError): If something isn't a span of the text.
+    """
+    limit = len(text) if text.isascii() else len(_utf16(text)) // 2
+    spans = [span for value in values for span in _span(value, limit, key, place)]
+    if limit > len(text):
+        spans = in_code_points(text, spans)
+        for span in spans:
+            _range([span.start, span.end], len(text), key, place)
+    return spans
+
+
+def _span(value: Any, limit: int, key: str, place: Place) -> Iterator[TaskSpan]:
+    """A span; several where it has several labels."""
+    extra: Mapping[str, Any] = NOTHING
+    if isinstance(value, dict):
+        start, end, label = (
+            next((value[key] for key in keys if key in value), None)
+            for keys in (START_KEYS, END_KEYS, LABEL_KEYS)
+        )
+        extra = {name: given for name, given in value.items() if name not in USED_KEYS}
+    elif isinstance(value, list) and len(value) == 3:
+        start, end, label = value
+    else:
+        raise place.refuse(f"{key}: expected start, end and label of a span, got {shown(value)}")
+    start, end = _range([start, end], limit, key, place)
+    labels: List[Any] = label if isinstance(label, list) else [label]
+    if not labels or not all(isinstance(name, str) and name.strip() for name in labels):
+        raise place.refuse(f"{key}: expected the label of a span, got {shown(value)}")
+    for name in labels:
+        yield TaskSpan(start, end, name, extra)
+
+
+def _range(value: Any, limit: int, key: str, place: Place) -> Range:
+    """Two characters of a text, from and to."""
+    if not isinstance(value, list) or [*map(type, value)] != [int, int]:
+        raise place.refuse(f"{key}: expected two whole numbers, start and end, got {shown(value)}")
+    start, end = value
+    if not 0 <= start < end <= limit:
+        raise place.refuse(
+            f"{key}: expected a start before its end in a text of {limit} characters, got "
+            f"{start} to {end}"
+        )
+    return start, end
+
+
+def in_code_points(text: str, spans: List[TaskSpan]) -> List[TaskSpan]:
+    """Convert offsets that count UTF-16 code units, as JavaScript does, if the texts of the spans,
+    which some have in `extra`, say that they do."""
+    if all(has_its_text(text, span) for span in spans):
+        return spans
+    units = _utf16(text)
+
+    def count(n: int) -> int:
+        return len(units[: 2 * n].decode("utf-16-le", "ignore"))
+
+    converted = [span._replace(start=count(span.start), end=count(span.end)) for span in spans]
+    return converted if all(has_its_text(text, span) for span in converted) else spans
+
+
+def has_its_text(text: str, span: TaskSpan) -> bool:
+    """Whether a span is where its own text is, if it has that."""
+    own = span.extra.get("text")
+    return not isinstance(own, str) or own.split() == text[span.start : span.end].split()
+
+
+def _utf16(text: str) -> bytes:
+    return text.encode("utf-16-le", "surrogatepass")
+
+
+def _tokens_from_json(value: Any, text: str, place: Place) -> Optional[List[TaskToken]]:
+    if value is None:
+        return None
+    if not isinstance(value, list) or not all(isinstance(token, dict) for token in value):
+        raise place.refuse(f"tokens: expected objects with start and end, got {shown(value)}")
+    bounds = [(token.get("start"), token.get("end")) for token in value]
+    if not _are_words(bounds, text):
+        _refuse_tokens(bounds, text, place)
+    for (start, end), token in zip(bounds, value):
+        if token.get("text", text[start:end]) != text[start:end]:
+            raise place.refuse(
+                f"tokens: expected {text[start:end]!r} at {start}, got {shown(token['text'])}"
+            )
+    return [TaskToken(*bound, token.get("sent_start")) for bound, token in zip(bounds, value)]
+
+
+def _are_words(bounds: List[Tuple[Any, Any]], text: str) -> bool:
+    """Whether tokens are all words of a text, in order. The fast way, for tokens without fault."""
+    flat = [*chain.from_iterable(bounds)]
+    if {*map(type, flat)} - {int} or flat != sorted(flat):
+        return False
+    if flat and (flat[0] < 0 or flat[-1] > len(text) or any(start == end for start, end in bounds)):
+        return False
+    words = "".join([text[start:end] for start, end in bounds])
+    return "".join(words.split()) == "".join(text.split())
+
+
+def _refuse_tokens(bounds: List[Tuple[Any, Any]], text: str, place: Place) -> None:
+    """Refuse the first token that is wrong."""
+    before = 0
+    for bound in bounds:
+        start, end = _range([*bound], len(text), "tokens", place)
+        if start < before or text[before:start].strip():
+            got = shown(text[before:start] if start >= before else text[start:end])
+            raise place.refuse(f"tokens: expected all words of the text, once each, got {got}")
+        before = end
+    raise place.refuse(
+        f"tokens: expected all words of the text, once each, got {shown(text[before:])}"
+    )
+
+
+def is_label_studio(value: Any) -> bool:
+    """Whether the first value of a file is a task of Label Studio."""
+    return isinstance(value, dict) and isinstance(value.get("data"), dict)
+
+
+def read_label_studio(values: Values) -> Iterator[Annotated]:
+    """Read the tasks of Label Studio's JSON export, with the annotations of several people. Skipped
+    annotations are left out, and if some are marked as ground truth, the others, too.
+
+    RAISES (CorpusError): If something isn't such a task.
+    """
+    for i, (place, value) in enumerate(values):
+        if not is_label_studio(value):
+            raise place.refuse(f"expected a task of Label Studio, got {shown(value)}")
+        texts = {name: text for name, text in value["data"].items() if isinstance(text, str)}
+        if "text" not in texts and len(texts) != 1:
+            got = shown([*value["data"]])
+            raise place.refuse(f"data: expected a text under 'text', got {got}")
+        text = texts.get("text") or next(iter(texts.values()))
+        annotations = _label_studio_annotations(value, place)
+        truths = [one for one in annotations if one.get("ground_truth")]
+        for one in truths or annotations:
+            # Relations and other results are not entities.
+            results = [result.get("value") for result in one["result"] if isinstance(result, dict)]
+            labelled = [span for span in results if isinstance(span, dict) and "labels" in span]
+            spans = spans_from_json(labelled, text, "annotations", place)
+            yield place, i, Task(text, spans)
+        if not annotations:
+            yield place, i, Task(text)
+
+
+def _label_studio_annotations(value: Dict[str, Any], place: Place) -> List[Dict[str, Any]]:
+    key = next((key for key in ANNOTATION_KEYS if key in value), None)
+    given = value[key] if key else []
+    is_list = isinstance(given, list) and all(isinstance(one, dict) for one in given)
+    if not is_list or not all(isinstance(one.get("result"), list) for one in given):
+        raise place.refuse(f"{key}: expected annotations with results, got {shown(given)}")
+    return [one for one in given if not one.get("was_cancelled")]
+
+
+def task_to_json(task: Task) -> Dict[str, Any]:
+    """A task in Prodigy's form. Two keys are ours: "missing" and "has_unknown_spaces"."""
+    text = task.text
+    value: Dict[str, Any] = {"text": text}
+    spans = None if task.spans is None else [_span_to_json(span) for span in task.spans]
+    if task.tokens is not None:
+        value["tokens"] = tokens = []
+        for i, (start, end, sent_start) in enumerate(task.tokens):
+            has_space = text[end : end + 1] == " "
+            token = {"text": text[start:end], "start": start, "end": end, "id": i, "ws": has_space}
+            tokens.append(token if sent_start is None else {**token, "sent_start": sent_start})
+        starts = {token.start: i for i, token in enumerate(task.tokens)}
+        ends = {token.end: i for i, token in enumerate(task.tokens)}
+        for span in spans or []:
+            if span["start"] in starts and span["end"] in ends:
+                span.update(token_start=starts[span["start"]], token_end=ends[span["end"]])
+    if spans is not None:
+        value["spans"] = spans
+    if task.missing:
+        value["missing"] = [list(part) for part in task.missing]
+    if task.has_unknown_spaces:
+        value["has_unknown_spaces"] = True
+    return {**value, **task.extra}
+
+
+def _span_to_json(span: TaskSpan) -> Dict[str, Any]:
+    return {"start": span.start, "end": span.end, "label": span.label, **span.extra}
+
+
+def task_to_doccano(task: Task) -> Dict[str, Any]:
+    """A task for doccano: {"text": "…", "label": [[start, end, label], …], "scores": […], …}. Its
+    spans can't have scores. doccano shows other keys as metadata of the text."""
+    spans = task.spans or []
+    value: Dict[str, Any] = {"text": task.text, "label": [[*span[:3]] for span in spans]}
+    if any("score" in span.extra for span in spans):
+        value["scores"] = [span.extra.get("score") for span in spans]
+    return {**value, **task.extra}
+
+
+def task_to_label_studio(task: Task) -> Dict[str, Any]:
+    """A task for Label Studio: {"data": {"text": "…", …}, "predictions": [{"result": […]}]}. The
+    labeling interface needs <Labels name="label" toName="text"> and <Text name="text"
+    value="$text"/>. Offsets count UTF-16 code units, as JavaScript does."""
+    text, results = task.text, []
+    for i, (start, end, label, extra) in enumerate(task.spans or []):
+        first, last = (len(_utf16(text[:at])) // 2 for at in (start, end))
+        value = {"start": first, "end": last, "text": text[start:end], "labels": [label]}
+        names = {"id": str(i), "from_name": "label", "to_name": "text", "type": "labels"}
+        results.append({**names, "value": value, **extra})
+    return {"data": {"text": text, **task.extra}, "predictions": [{"result": results}]}
+
+
+FORMS: Dict[str, Tuple[Callable[[Task], Dict[str, Any]], str]] = {
+    "prodigy": (task_to_json, ".jsonl"),
+    "doccano": (task_to_doccano, ".jsonl"),
+    "label-studio": (task_to_label_studio, ".json"),
+}
+"""What annotation tools import: a task as JSON, and the suffix of files: .json for an array."""
+
+
+def check_form(name: str, path: Path) -> None:
+    """Check that there is such a form, and that the tool reads a file of this name.
+
+    RAISES (ValueError): If not.
+    """
+    if name not in FORMS:
+        raise ValueError(f"format: expected one of {[*FORMS]}, got {name!r}")
+    if path.suffix != FORMS[name][1]:
+        raise ValueError(f"{path}: expected a name that ends in {FORMS[name][1]}, for {name}")
+
+
+def write_tasks(path: Path, tasks: Iterable[Task], form: str = "prodigy") -> None:
+    """Write tasks to a file that an annotation tool imports: see `save_tasks`."""
+    to_json, suffix = FORMS[form]
+    lines = (json.dumps(to_json(task), ensure_ascii=False) for task in tasks)
+    with path.open("w", encoding="utf8", newline="\n") as file:
+        if suffix == ".json":
+            file.write("[\n" + ",\n".join(lines) + "\n]\n")
+        else:
+            file.writelines(f"{line}\n" for line in lines)
+
+
+def save_tasks(path: Path, tasks: Iterable[Task], form: str = "prodigy") -> None:
+    """Save tasks to a file that an annotation tool imports. The file is there when it is whole.
+
+    path (Path): The file.
+    tasks (Iterable[Task]): The tasks.
+    form (str): "prodigy", "doccano" (both JSONL) or "label-studio" (JSON).
+    RAISES (ValueError): If there is no such form, or it has files of another suffix.
+    """
+    check_form(form, path)
+    save_file(path, lambda new: write_tasks(new, tasks, form))

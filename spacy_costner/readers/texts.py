@@ -7,10 +7,9 @@ from typing import Iterator, Union
 from spacy.language import Language
 from spacy.tokens import Doc
 
+from .context import DEFAULTS, Context, CorpusInfo, Predicted
 from .corpus import read_file
-from .files import Place, corpus_files, read_head, read_text
-from .found import DEFAULTS, Context, Found, Predicted
-from .json_files import looks_like_json
+from .files import Place, corpus_files, looks_like_json, read_head, read_text
 from .sentences import copy_tokens
 
 CORPORA = (".spacy", ".conll", ".iob", ".tsv", ".json", ".jsonl")
@@ -31,7 +30,7 @@ def read_texts(nlp: Language, path: Union[str, Path]) -> Iterator[Doc]:
             yield from read_lines(nlp, file)
             continue
         predicted = Predicted()
-        for doc in read_file(file, Context(nlp, DEFAULTS, Found(), predicted)):
+        for doc in read_file(file, Context(nlp, DEFAULTS, CorpusInfo(), predicted)):
             yield predicted[doc] if doc in predicted else copy_tokens(doc)
 
 

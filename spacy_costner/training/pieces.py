@@ -149,7 +149,7 @@ def read_pieces(
             for first, last in _cut(numpy.flatnonzero(places), end - begin, most_words):
                 number = store.add_piece(doc.start + first, doc.start + last, doc, weight)
                 pieces.append(Piece(store, number, last - first, None if cache else eg))
-        store.add(values.rows, targets)
+        store.add(values.values, targets)
     store.finish()
     return pieces
 

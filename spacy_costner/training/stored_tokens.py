@@ -11,7 +11,7 @@ import numpy
 from thinc.types import Array1d, Array2d, ArrayXd, Ints1d, Ints2d
 
 from .. import chain
-from ..features import FeatureBatch
+from ..features import FeatureBatch, TokenValues
 from ..features.memory import ranges
 from ..ml import linear_part
 from .soft_targets import DocPair, read_soft_targets
@@ -134,8 +134,8 @@ class StoredTokens:
         places = numpy.frombuffer(self._places, dtype="int64").reshape(-1, 4)[pieces]
         first, end, begin, stop = places.T
         of, tokens = ranges(begin, stop)
-        seen = FeatureBatch(self._rows["values"][tokens], (stop - begin).astype("int32"))
-        rows = self.features.gather(seen).rows
+        values = TokenValues(self._rows["values"][tokens], (stop - begin).astype("int32"))
+        rows = self.features.gather(values).rows
         inside = (tokens >= first[of]) & (tokens < end[of])
         if not inside.all():
             rows, tokens = rows[inside], tokens[inside]

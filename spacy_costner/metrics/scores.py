@@ -1,4 +1,5 @@
-"""Significance of the difference between systems: the paired bootstrap."""
+"""Precision, recall and F, of one system or of an array of them; and the significance of the
+difference between systems, by the paired bootstrap."""
 
 from typing import Callable, List, NamedTuple
 
@@ -7,6 +8,47 @@ from thinc.types import Floats1d, Floats2d, FloatsXd
 
 BLOCK = 2**22
 """Maximum number of docs drawn at once, to limit memory."""
+
+
+def f_score(tp: FloatsXd, fp: FloatsXd, fn: FloatsXd, beta: float = 1.0) -> FloatsXd:
+    """F-beta of entities.
+
+        F = (1 + beta^2) tp / ((1 + beta^2) tp + fp + beta^2 fn)
+
+    tp, fp, fn (FloatsXd): Predicted entities that are gold, predicted ones that are not, and gold
+        ones that are not predicted.
+    beta (float): How many times as important recall is as precision.
+    RETURNS (FloatsXd): F from 0 to 1; 0 where all counts are 0. Shape: that of the counts.
+    """
+    squared = beta**2
+    weighted = (1 + squared) * tp
+    return ratio(weighted, weighted + fp + squared * fn)
+
+
+def f_beta(p: FloatsXd, r: FloatsXd, beta: float = 1.0) -> FloatsXd:
+    """F-beta from precision and recall, their weighted harmonic mean: the same as `f_score`.
+
+        F = (1 + beta^2) P R / (beta^2 P + R)
+
+    RETURNS (FloatsXd): F from 0 to 1; 0 where both are 0. Shape: that of P and R.
+    """
+    squared = beta**2
+    return ratio((1 + squared) * p * r, squared * p + r)
+
+
+def precision(tp: FloatsXd, fp: FloatsXd) -> FloatsXd:
+    """The share of predicted entities that are gold: see `f_score`."""
+    return ratio(tp, tp + fp)
+
+
+def recall(tp: FloatsXd, fn: FloatsXd) -> FloatsXd:
+    """The share of gold entities that are predicted: see `f_score`."""
+    return ratio(tp, tp + fn)
+
+
+def ratio(numerator: FloatsXd, denominator: FloatsXd) -> FloatsXd:
+    """Divide; 0 where the denominator is 0."""
+    return numerator / numpy.where(denominator == 0, 1, denominator)
 
 
 class Difference(NamedTuple):

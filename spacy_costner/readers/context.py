@@ -1,6 +1,7 @@
-"""What a corpus is found to be: formats, schemes, problems."""
+"""What the reader of a file needs to know, and where it writes what the file turned out to be."""
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import Dict, List, NamedTuple, Optional
 from weakref import WeakKeyDictionary
 
@@ -15,11 +16,46 @@ MAX_PLACES = 3
 """Places of a problem that are kept."""
 
 
+@dataclass(frozen=True)
+class ReadOptions:
+    """Choices that the files of a corpus leave open.
+
+    n_sents (Optional[int]): For formats of sentences: sentences of a doc. 0: all up to the next
+        -DOCSTART- line or the end of the file. None: docs end at -DOCSTART- lines and, in files
+        without, at each sentence.
+    column (Optional[int]): For columns: the column of the tags, from 2, or from -1 at the end.
+        None: the last.
+    tag_names (Optional[List[str]]): The names of tags that are numbers, in their order.
+    incorrect_spans_key (Optional[str]): The key of `doc.spans` for spans that were rejected.
+    doc_id (Optional[str]): The key with the id of the document that a text or sentence is from, or
+        the extension attribute of docs. Those of a document become one doc.
+    RAISES (ValueError): If a number is out of its range.
+    """
+
+    n_sents: Optional[int] = None
+    column: Optional[int] = None
+    tag_names: Optional[List[str]] = None
+    incorrect_spans_key: Optional[str] = None
+    doc_id: Optional[str] = None
+
+    def __post_init__(self) -> None:
+        if self.n_sents is not None and self.n_sents < 0:
+            raise ValueError(f"n_sents: expected a number of at least 0, got {self.n_sents}")
+        if self.column in (0, 1):
+            raise ValueError(
+                "column: expected the column of the tags, from 2, or from -1 at the end, got "
+                f"{self.column}"
+            )
+
+
+DEFAULTS = ReadOptions()
+
+
 class Problem(NamedTuple):
-    """Something that was not read as it is written.
+    """Something that could not be read as it is written.
 
     message (str): The problem and its effect.
-    n (int): How often it was found.
+    n (int): How often it was met.
     places (List[str]): The first places: file, line and text.
     """
 
@@ -32,45 +68,12 @@ class Problem(NamedTuple):
         return f"{self.message} ({self.n:,}){places}"
 
 
-class ReadOptions(NamedTuple):
-    """Choices that the files of a corpus leave open.
+class CorpusInfo:
+    """The formats, tag schemes and problems of a corpus, collected while it is read.
 
-    n_sents (Optional[int]): For formats of sentences: sentences of a doc. 0: all up to the next
-        -DOCSTART- line or the end of the file. None: docs end at -DOCSTART- lines and, in files
-        without, at each sentence.
-    column (Optional[int]): For columns: the column of the tags, from 1, or from -1 at the end.
-    tag_names (Optional[List[str]]): The names of tags that are numbers, in their order.
-    incorrect_spans_key (Optional[str]): The key of `doc.spans` for spans that were rejected.
-    doc_id (Optional[str]): The key with the id of the document that a text or sentence is from, or
-        the extension attribute of docs. Those of a document become one doc.
+    formats (Dict[str, int]): The number of files of each format.
+    schemes (Dict[str, int]): The number of files of each tag scheme.
     """
-
-    n_sents: Optional[int] = None
-    column: Optional[int] = None
-    tag_names: Optional[List[str]] = None
-    incorrect_spans_key: Optional[str] = None
-    doc_id: Optional[str] = None
-
-
-def check_options(options: ReadOptions) -> None:
-    """Check the choices.
-
-    RAISES (ValueError): If a number is out of its range.
-    """
-    if options.n_sents is not None and options.n_sents < 0:
-        raise ValueError(f"n_sents: expected a number of at least 0, got {options.n_sents}")
-    if options.column is not None and options.column in (0, 1):
-        raise ValueError(
-            "column: expected the column of the tags, from 2, or from -1 at the end, got "
-            f"{options.column}"
-        )
-
-
-DEFAULTS = ReadOptions()
-
-
-class Found:
-    """What was found in a corpus while it was read."""
 
     def __init__(self) -> None:
         self.formats: Dict[str, int] = {}
@@ -79,11 +82,7 @@ class Found:
         self._places: Dict[str, List[str]] = {}
 
     def add_file(self, form: str, scheme: str = "") -> None:
-        """Count a file.
-
-        form (str): Its format.
-        scheme (str): The scheme of its tags, if it has tags.
-        """
+        """Count a file of a format and, if it has tags, of a scheme."""
         self.formats[form] = self.formats.get(form, 0) + 1
         if scheme:
             self.schemes[scheme] = self.schemes.get(scheme, 0) + 1
@@ -95,7 +94,7 @@ class Found:
 
         message (str): The problem and its effect.
         place (Optional[Place]): Its place, if it has one.
-        text (str): The text found there.
+        text (str): The text there.
         more (int): How often it is at later places of the same file.
         """
         self._counts[message] += 1 + more
@@ -113,12 +112,13 @@ class Context(NamedTuple):
 
     nlp (Language): The pipeline. Its tokenizer is used for texts without tokens.
     options (ReadOptions): Choices that the file leaves open.
-    found (Found): Gets what is found.
-    predicted (Optional[WeakKeyDictionary[Doc, Doc]]): Gets, for docs whose tokens are those of the
-        pipeline's tokenizer, what the tokenizer has made: an example needs both. None: not needed.
+    info (CorpusInfo): Gets formats, schemes and problems.
+    predicted (Optional[WeakKeyDictionary[Doc, Doc]]): Gets, for docs whose tokens are from the
+        pipeline's tokenizer, the doc that the tokenizer made: an example needs both. None: not
+        needed.
     """
 
     nlp: Language
     options: ReadOptions
-    found: Found
+    info: CorpusInfo
     predicted: Optional[Predicted] = None
