@@ -8,13 +8,10 @@ import pytest
 import spacy
 from hypothesis import given
 from hypothesis import strategies as st
-from spacy.tokens import Doc, Span
+from spacy.tokens import Doc
 
-from spacy_costner import sparse
 from spacy_costner.features import Features, make_features
 from spacy_costner.features.elsewhere import nearest_elsewhere, values_beside
-
-from .support.sparse_forms import form
 
 VOCAB = spacy.blank("en").vocab
 WORDS = ["Rome", "ROME", "rome", "Ana", "in", "of", "12", "Éa"]
@@ -98,28 +95,6 @@ def test_values_beside_places() -> None:
     assert [set(row) - {-1} for row in before] == [{5}, set(), {5}]
     assert [set(row) - {-1} for row in after] == [{5, 6}, {8}, set()]
     assert before[0].count(5) == 1
-
-
-@form
-def test_forms_have_the_same_features(form: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several values of a kind share rows: with compiled code and without."""
-    docs = [["In", "Rome", "in", "May", "Rome", "of", "May"], [], ["May", "Rome"], ["Rome"]]
-    annotated = [Doc(VOCAB, words=words) for words in docs]
-    annotated[0].ents = [Span(annotated[0], 1, 2, "LOC")]
-    annotated[2].ents = [Span(annotated[2], 0, 2, "PER")]
-    settings = {"memory": {"LOWER": 1}, "elsewhere": {"LOWER": 2}, "memory_unit": 2}
-    template = make_features(windows={"LOWER": 1, "TAG": 0}, bigrams={"LOWER": 1}, **settings)
-    expected = Features(template)
-    expected.build_vocab(annotated)
-    for name in ("IdMap", "gather_window"):
-        monkeypatch.setattr(sparse, name, getattr(form, name))
-    features = Features(template)
-    features.build_vocab(annotated)
-    assert features.names() == expected.names() and len(features) == len(features.names())
-    for is_train in (False, True):
-        rows = features.find(annotated, is_train=is_train).rows
-        numpy.testing.assert_array_equal(rows, expected.find(annotated, is_train=is_train).rows)
-        assert rows.dtype == numpy.int32 and rows.max() < len(features)
 
 
 def peak(features: Features, words: List[str]) -> int:
