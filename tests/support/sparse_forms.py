@@ -1,15 +1,4 @@
-"""The forms of `sparse`: array code, and compiled code where it was built."""
-
-from typing import Any, Tuple
-
+"""The forms of `sparse`."""
 import pytest
-
-from spacy_costner.sparse import arrays
-
-try:
-    from spacy_costner.sparse import native
-
-    FORMS: Tuple[Any, ...] = (arrays, native)
-except ImportError:
-    FORMS = (arrays,)
-form = pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__.split(".")[-1])
+from spacy_costner.sparse import native
+form = pytest.mark.parametrize("form", [native])
