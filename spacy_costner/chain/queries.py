@@ -24,7 +24,7 @@ from ..types import Potentials, ScoreWithVjp
 from . import native  # type: ignore[attr-defined]
 from .constraints import Allowed
 from .host import on_host
-from .validation import check_count
+from .validation import check_count, check_tolerance
 
 MessagesT = TypeVar("MessagesT")
 ResultT = TypeVar("ResultT")
@@ -237,6 +237,7 @@ class MaxMessages:
         tolerance (float): The regret that is allowed at each token.
         RETURNS (Ints1d): The tag of each token. Shape: (N,)
         """
+        check_tolerance(tolerance)
         return self._messages.best_of_tied(log_probs, tolerance)
 
 

@@ -98,6 +98,12 @@ def check_derivatives(d_values: Any, shape: Tuple[int, ...], what: str = "sequen
     _check_shape("derivatives", d_values, shape, f"one for each of the {shape[-1]} {what}")
 
 
+def check_tolerance(tolerance: Any) -> None:
+    """Check a difference of scores."""
+    if not (isinstance(tolerance, (int, float, numpy.number)) and tolerance >= 0):
+        raise ValueError(f"tolerance: expected a number of at least 0, got {tolerance!r}")
+
+
 def check_count(name: str, count: Any) -> None:
     """Check a number of paths."""
     is_integer = isinstance(count, (int, numpy.integer)) and not isinstance(count, bool)
