@@ -15,7 +15,6 @@ from spacy_costner import chain
 from spacy_costner.losses import (
     jensen_risk_bound,
     max_margin,
-    mce,
     mira,
     mixed,
     perceptron,
@@ -30,7 +29,7 @@ from spacy_costner.types import Gold, LossResult, add_to, map_scores
 
 from . import oracle, oracle_losses
 from .support.batches import in_precision
-from .support.gold import GAP, example
+from .support.gold import example
 from .support.strategies import Annotated, annotated_NK
 
 ROUNDING = 1e-8
@@ -134,23 +133,6 @@ def test_order_of_the_margins(batch: Annotated, m: float) -> None:
 # Mistake-driven losses
 
 
-@some
-@given(annotated_NK(), st.sampled_from([0.01, 0.3, 10.0]))
-def test_steps_of_mira(batch: Annotated, aggressiveness: float) -> None:
-    """Its gradient is min(a, h / n) times what the features of rival and gold differ by."""
-    potentials, gold = batch.potentials, unweighted(batch.complete)
-    expected = oracle.vector(oracle.zeros(potentials))
-    for b, c in enumerate(oracle_losses.sequences(potentials, gold)):
-        assume(all(oracle_losses.gap(s) > GAP for s in oracle_losses.choices_of_margin(c, 1.0)))
-        rival, right = oracle_losses.rival(c, 1.0).tags, oracle_losses.best(c.right).tags
-        n = max(oracle_losses.squared_distance(c, rival, right), 1e-9)
-        ways = [oracle.vector(oracle.features(potentials, b, y)) for y in (rival, right)]
-        step = min(aggressiveness, oracle_losses.violation(c, 1.0) / n)
-        expected += step * (ways[0] - ways[1])
-    gradient = mira(potentials, gold, aggressiveness=aggressiveness).gradient
-    assert_allclose(oracle.vector(gradient), expected, atol=1e-9)
-
-
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("score", [0.0, 1.0, 1000.0, 1 / 3])
 @pytest.mark.parametrize(
@@ -187,18 +169,6 @@ def test_the_rival_is_the_best_path(loss: Callable) -> None:
     steps = chain.path_score(potentials, rival.tags)[1](numpy.ones(1))
     gradient = loss(potentials, gold).gradient
     assert_array_equal(gradient.emissions > 0, (steps.emissions > 0) & (gold.cost > 0))
-
-
-# Minimum classification error
-
-
-@some
-@given(annotated_NK())
-def test_mce_of_all_wrong_paths_is_the_likelihood(batch: Annotated) -> None:
-    for gold in (batch.complete, batch.partial):
-        check_same(
-            mce(batch.potentials, gold, smoothing="logistic"), sequential(batch.potentials, gold)
-        )
 
 
 # The F-score
