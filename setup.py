@@ -1,8 +1,10 @@
-"""The compiled chain and sparse rows; without a compiler the package installs all the same."""
+"""The compiled chain and sparse rows."""
 
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from glob import glob
+from typing import Any, List
 
 import numpy
 from setuptools import Extension, find_packages, setup
@@ -18,14 +20,16 @@ if "SANITIZE" in os.environ:  # see `make sanitize`; one instruction set, which 
 
 native = Extension(
     "spacy_costner.chain.native",
-    sources=["spacy_costner/chain/native.pyx", KERNELS + "kernels.cpp"],
+    sources=[
+        *(f"{KERNELS}{name}.cpp" for name in ("avx2", "baseline", "kernels")),
+        "spacy_costner/chain/native.pyx",
+    ],
     depends=[*glob(KERNELS + "*.hpp"), "spacy_costner/chain/native.pxd"],
     include_dirs=[numpy.get_include(), "spacy_costner/chain"],
     define_macros=[("NPY_NO_DEPRECATED_API", "NPY_1_7_API_VERSION")],
     extra_compile_args=FLAGS,
     extra_link_args=LINK_FLAGS,
     language="c++",
-    optional=True,
 )
 
 sparse = Extension(
@@ -36,23 +40,28 @@ sparse = Extension(
     extra_compile_args=FLAGS + ([] if ON_WINDOWS else ["-fno-math-errno"]),
     extra_link_args=LINK_FLAGS,
     language="c++",
-    optional=True,
 )
 
 
 class BuildExt(build_ext):
-    """Says what it means if compiled code can't be built. pip shows it with --verbose only."""
+    """Compiles all sources side by side. Without a compiler it says what to do."""
 
-    def build_extension(self, ext: Extension) -> None:
+    def build_extensions(self) -> None:
+        compile_source, pool = self.compiler.compile, ThreadPoolExecutor(os.cpu_count())
+
+        def compile_sources(sources: List[str], **settings: Any) -> List[str]:
+            objects = pool.map(lambda source: compile_source([source], **settings), sources)
+            return [path for paths in objects for path in paths]
+
+        self.compiler.compile = compile_sources
+        self.parallel = len(self.extensions)
         try:
-            super().build_extension(ext)
-        except Exception:
-            self.warn(
-                f"{ext.name} could not be compiled: see the reason below. spacy-costner is "
-                "installed without it, runs slower array code, and warns once. `python -m spacy "
-                "costner check` says whether it is there. Install a C++ compiler and try again."
-            )
-            raise
+            super().build_extensions()
+        except Exception as error:
+            raise SystemExit(
+                f"{error}\nspacy-costner has to be compiled: install a C++17 compiler and the "
+                "headers of Python (Debian and Ubuntu: apt install g++ python3-dev), and try again."
+            ) from error
 
 
 # configs/ is installed as spacy_costner/configs: `costner init` reads it.

@@ -39,7 +39,7 @@ API = {
     "losses": [*(f"losses.{name}" for name in LOSSES.split()), "types"],
     "costs": ["costs.tables", "costs.label_tree", "costs.cost_matrix"],
     "decoding": ["decoding"],
-    "chain": ["chain", "chain.array", "chain.queries", "chain.constraints"],
+    "chain": ["chain", "chain.queries", "chain.constraints"],
     "metrics": ["metrics", "metrics.calibration", "metrics.conformal"],
     "commands": [f"commands.{name}" for name in sorted(COMMANDS)],
 }

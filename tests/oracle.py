@@ -174,12 +174,6 @@ def k_best(potentials: Potentials, b: int, which: Callable[[Tags], bool] = anyth
     return sorted(some, key=lambda path: -path.score)
 
 
-def best_score(potentials: Potentials, which: Callable[[Tags], bool] = anything) -> numpy.ndarray:
-    """max s(y) over the legal paths `which` holds for, of each sequence. Shape: (B,)"""
-    ranked = [k_best(potentials, b, which) for b in _b(potentials)]
-    return numpy.asarray([some[0].score if some else -math.inf for some in ranked])
-
-
 # Segments
 
 

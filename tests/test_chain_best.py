@@ -4,7 +4,7 @@ Where several paths are best, any of them is right: scores are compared, and tha
 that comes with a score has it.
 """
 
-from typing import Callable, List
+from typing import Callable, Dict, List
 
 import numpy
 import pytest
@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from spacy_costner import chain
+from spacy_costner.chain import native
 from spacy_costner.types import Potentials
 
-from . import oracle
-from .support.batches import forbid_all, in_precision, random_potentials
+from . import oracle, reference
+from .support.batches import forbid_all, in_precision, random_potentials, single
 from .support.gradients import check_gradient
-from .support.strategies import allowed_NK, potentials_NK, segments_S
+from .support.strategies import allowed_NK, potentials_NK, scores, segments_S
 
 CLOSE = {"rtol": 1e-9, "atol": 1e-9}
 
@@ -48,9 +49,14 @@ def test_k_best(potentials: Potentials, k: int) -> None:
 
 
 @given(potentials_NK())
-def test_first_of_k_best_is_the_best(potentials: Potentials) -> None:
+def test_best_path(potentials: Potentials) -> None:
     best, of_two = chain.best_path(potentials), chain.k_best(potentials, 2)
     assert_allclose(of_two.scores[0], best.scores, **CLOSE)
+    for b, tokens in enumerate(oracle.spans(potentials)):
+        assert_allclose(best.scores[b], best_scores(potentials, b, oracle.anything, 1)[0], **CLOSE)
+        if best.scores[b] > -numpy.inf:
+            assert oracle.score(potentials, b, best.tags[tokens]) == pytest.approx(best.scores[b])
+        assert_array_equal(best.tags[tokens], chain.best_path(single(potentials, b)).tags)
 
 
 @given(potentials_NK())
@@ -78,17 +84,6 @@ def test_best_outside(potentials: Potentials, data: st.DataObject) -> None:
             tags = best.tags[tokens].tolist()
             assert which(tags)
             assert oracle.score(potentials, b, tags) == pytest.approx(best.scores[b])
-
-
-@given(potentials_NK(), st.data())
-def test_best_outside_one_path_is_the_second_best(
-    potentials: Potentials, data: st.DataObject
-) -> None:
-    best, of_two = chain.best_path(potentials), chain.k_best(potentials, 2)
-    only = best.tags[:, None] == numpy.arange(len(potentials.transitions))
-    legal = best.scores > -numpy.inf
-    outside = chain.best_path_excluding(potentials, only).scores
-    assert_allclose(outside[legal], of_two.scores[1][legal], **CLOSE)
 
 
 @given(potentials_NK(), st.data())
@@ -123,16 +118,31 @@ def test_gradient_of_segment_max_scores_adds_up() -> None:
     check_gradient(lambda moved: chain.segment_max_scores(moved, segments), potentials)
 
 
+@pytest.mark.parametrize("name", native.instruction_sets())
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("scale", [100, 10_000])
-def test_best_paths_of_large_scores(scale: float, dtype: str) -> None:
-    potentials = random_potentials([5, 1, 0, 4], 3, scale, dtype)
+@pytest.mark.parametrize("n_tags", [1, 3, 4, 9, 17, 73])
+def test_many_tags_and_large_scores(name: str, n_tags: int, dtype: str) -> None:
+    native.use_instruction_set(name)
+    potentials = random_potentials([7, 0, 1, 12, 2, 30, 9], n_tags, 1000, dtype, seed=n_tags)
+    rng = numpy.random.default_rng(0)
+    potentials.transitions[rng.uniform(size=(n_tags, n_tags)) < 0.3] = -numpy.inf
     exact = in_precision(potentials, "float64")
-    best = chain.k_best(potentials, 3)
-    for b in range(4):
-        expected = best_scores(exact, b, oracle.anything, 3)
-        assert_allclose(best.scores[:, b], expected, rtol=1e-6)
-    assert_allclose(chain.best_path(potentials).scores, best.scores[0], rtol=1e-6)
+    best, of_three = chain.best_path(potentials), chain.k_best(potentials, 3)
+    marginals, outside = (
+        chain.max_marginals(potentials),
+        chain.best_path_excluding(potentials, best.tags),
+    )
+    for b, tokens in enumerate(oracle.spans(potentials)):
+        if len(potentials.emissions[tokens]) == 0:
+            continue
+        expected = reference.k_best_scores(exact, b, 3)
+        assert_allclose(of_three.scores[:, b], expected, **CLOSE)
+        assert_allclose([best.scores[b], outside.scores[b]], expected[:2], **CLOSE)
+        assert_allclose(marginals[tokens], reference.max_marginals(exact, b), **CLOSE)
+        for score, tags in zip(expected, [best.tags, outside.tags, of_three.tags[2]]):
+            if score > -numpy.inf:
+                assert oracle.score(exact, b, tags[tokens]) == pytest.approx(score, rel=1e-12)
+    native.use_instruction_set(native.instruction_sets()[0])
 
 
 def test_best_paths_of_long_sequences() -> None:
@@ -169,12 +179,43 @@ def test_no_legal_path() -> None:
     assert chain.best_path_excluding(potentials, allowed).scores[1] == -numpy.inf
 
 
+# Ties
+
+
+@given(potentials_NK(), st.data())
+def test_the_most_probable_of_tied_paths(potentials: Potentials, data: st.DataObject) -> None:
+    """A path may lose the tolerance at each token, to the best path with the same tags before."""
+    rounded = [numpy.round(array) for array in potentials[:4]]
+    potentials = Potentials(*rounded, potentials.lengths)
+    log_probs = data.draw(scores(potentials.emissions.shape))
+    tolerance = data.draw(st.sampled_from([0.5, 1.5]))
+    found = chain.best_of_tied(potentials, log_probs, tolerance)
+    for b, tokens in enumerate(oracle.spans(potentials)):
+        best: Dict[oracle.Tags, float] = {}
+        legal = oracle.paths(potentials, b)
+        for path in legal:
+            for t in range(len(path.tags) + 1):
+                before = path.tags[:t]
+                best[before] = max(best.get(before, -numpy.inf), path.score)
+        likely = {
+            path.tags: log_probs[range(tokens.start, tokens.stop), path.tags].sum()
+            for path in legal
+            if all(
+                best[path.tags[:t]] - best[path.tags[: t + 1]] <= tolerance
+                for t in range(len(path.tags))
+            )
+        }
+        if likely:
+            assert likely[tuple(found[tokens].tolist())] == pytest.approx(max(likely.values()))
+
+
 # Drawn paths
 
 
-@pytest.mark.parametrize("scale", [1, 3, 10_000])
-def test_draws_come_as_often_as_their_probability(scale: float) -> None:
-    potentials = random_potentials([3, 0, 2, 1], 3, scale, seed=3)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("scale", [1, 3, 100, 10_000])
+def test_draws_come_as_often_as_their_probability(scale: float, dtype: str) -> None:
+    potentials = random_potentials([3, 0, 2, 1], 3, scale, dtype, seed=3)
     potentials.transitions[0, 1] = potentials.end[2] = -numpy.inf
     n = 4_000
     drawn = chain.sample_paths(potentials, n, numpy.random.default_rng(0))

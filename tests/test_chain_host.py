@@ -9,12 +9,10 @@ import thinc.util
 from numpy.testing import assert_array_equal
 
 from spacy_costner import chain
-from spacy_costner.chain.array import Segments
+from spacy_costner.chain import Segments
 from spacy_costner.types import Potentials, map_scores
 
 from .support.batches import random_potentials
-
-pytest.importorskip("spacy_costner.chain.native")
 
 POTENTIALS = random_potentials([3, 0, 2], 3)
 TAGS = numpy.array([0, 2, 1, 1, 0])
@@ -92,7 +90,10 @@ def test_best_paths_are_copied_back(function: Any, args: tuple) -> None:
     assert_on_device(result.scores, expected.scores)
 
 
-def test_samples_are_copied_back() -> None:
+def test_ties_and_samples_are_copied_back() -> None:
+    log_probs = numpy.random.default_rng(1).normal(size=(5, 3))
+    tags = chain.best_of_tied(to_device(POTENTIALS), DeviceArray(log_probs), 1.0)
+    assert_on_device(tags, chain.best_of_tied(POTENTIALS, log_probs, 1.0))
     expected = chain.sample_paths(POTENTIALS, 4, numpy.random.default_rng(0))
     result = chain.sample_paths(to_device(POTENTIALS), 4, rng=numpy.random.default_rng(0))
     assert_on_device(result, expected)

@@ -1,4 +1,4 @@
-"""Sparse rows of weights: both forms do what dense ones would do."""
+"""Sparse rows of weights do what dense ones would do."""
 
 import pickle
 import re
@@ -7,9 +7,8 @@ from typing import Any
 import numpy
 import pytest
 
-from spacy_costner.sparse import AdaGrad, Table, arrays, merge_equal
-
-from .support.sparse_forms import form
+from spacy_costner import sparse
+from spacy_costner.sparse import AdaGrad, Table, merge_equal
 
 V, K, S, N = 11, 3, 4, 9
 REGULARISATIONS = [(0.0, 0.0), (0.2, 0.0), (0.0, 0.1), (0.2, 0.3), (3.0, 0.0)]
@@ -34,23 +33,21 @@ def fresh_table() -> Table:
     return Table(*arrays_of_weights, last=numpy.zeros(V, dtype="int32"))
 
 
-@form
-def test_sums_are_those_of_a_dense_product(form: Any) -> None:
+def test_sums_are_those_of_a_dense_product() -> None:
     rng = numpy.random.default_rng(0)
     rows, weights = random_rows(rng), normal(rng, V, K)
     expected = incidence(rows) @ weights
-    numpy.testing.assert_allclose(form.sum_rows(rows, weights), expected, rtol=1e-5)
-    assert form.sum_rows(rows[:0], weights).shape == (0, K)
-    assert not form.sum_rows(rows[:, :0], weights).any()
+    numpy.testing.assert_allclose(sparse.sum_rows(rows, weights), expected, rtol=1e-5)
+    assert sparse.sum_rows(rows[:0], weights).shape == (0, K)
+    assert not sparse.sum_rows(rows[:, :0], weights).any()
 
 
-@form
-def test_gradients_are_those_of_a_dense_product(form: Any) -> None:
+def test_gradients_are_those_of_a_dense_product() -> None:
     rng = numpy.random.default_rng(1)
     rows, d_scores = random_rows(rng), normal(rng, N, K)
     d_scores[2] = 0
     place_of = numpy.full(V, -1, dtype="int32")
-    active, gradient = form.collect_rows(rows, d_scores, place_of)
+    active, gradient = sparse.collect_rows(rows, d_scores, place_of)
     dense = numpy.zeros((V, K))
     dense[active] = gradient
     numpy.testing.assert_allclose(dense, incidence(rows).T @ d_scores, atol=1e-5)
@@ -59,22 +56,20 @@ def test_gradients_are_those_of_a_dense_product(form: Any) -> None:
     assert (place_of == -1).all()
 
 
-@form
-def test_gradients_are_added_to_what_is_there(form: Any) -> None:
+def test_gradients_are_added_to_what_is_there() -> None:
     rng = numpy.random.default_rng(3)
     rows, d_scores = random_rows(rng), normal(rng, N, K)
     gradient = rng.normal(size=(V, K))
     expected = gradient + incidence(rows).T @ d_scores
-    form.add_rows(rows, d_scores, gradient)
+    sparse.add_rows(rows, d_scores, gradient)
     numpy.testing.assert_allclose(gradient, expected, rtol=1e-6)
-    form.add_rows(rows[:0], d_scores[:0], gradient)
-    form.add_rows(rows[:, :0].copy(), d_scores, gradient)
+    sparse.add_rows(rows[:0], d_scores[:0], gradient)
+    sparse.add_rows(rows[:, :0].copy(), d_scores, gradient)
     numpy.testing.assert_allclose(gradient, expected, rtol=1e-6)
 
 
-@form
 @pytest.mark.parametrize(("l1", "l2"), REGULARISATIONS)
-def test_lazy_steps_equal_eager_ones(form: Any, l1: float, l2: float) -> None:
+def test_lazy_steps_equal_eager_ones(l1: float, l2: float) -> None:
     """Weights and their sum over the steps, against steps that touch every weight."""
     rng = numpy.random.default_rng(2)
     settings, table = AdaGrad(learn_rate=0.3, L1=l1, L2=l2), fresh_table()
@@ -83,8 +78,8 @@ def test_lazy_steps_equal_eager_ones(form: Any, l1: float, l2: float) -> None:
     for now in range(1, 40):
         rows = random_rows(rng, n_tokens=2)[:, :2].copy()
         d_scores = normal(rng, 2, K)
-        active, gradient = arrays.collect_rows(rows, d_scores, numpy.full(V, -1, dtype="int32"))
-        form.adagrad(table, active, gradient, now, settings)
+        active, gradient = sparse.collect_rows(rows, d_scores, numpy.full(V, -1, dtype="int32"))
+        sparse.adagrad(table, active, gradient, now, settings)
         dense = incidence(rows).T @ d_scores
         squares += dense**2
         step = settings.learn_rate / (numpy.sqrt(squares) + settings.eps)
@@ -93,32 +88,32 @@ def test_lazy_steps_equal_eager_ones(form: Any, l1: float, l2: float) -> None:
         totals += weights
         taken_to_0 |= bool(((weights == 0) & (squares > 0)).any())
         if now % 13 == 0:
-            form.lazy_regularise(table, numpy.asarray([3, -1, 3, 5], dtype="int32"), now, settings)
+            sparse.lazy_regularise(
+                table, numpy.asarray([3, -1, 3, 5], dtype="int32"), now, settings
+            )
     assert (table.last < now).any(), "all rows were active: nothing was lazy"
-    form.lazy_regularise(table, numpy.arange(V, dtype="int32"), now, settings)
+    sparse.lazy_regularise(table, numpy.arange(V, dtype="int32"), now, settings)
     numpy.testing.assert_allclose(table.weights, weights, atol=1e-5)
     numpy.testing.assert_allclose(table.totals, totals, atol=1e-3)
     assert taken_to_0 == (l1 > 0)
     assert ((table.weights == 0) == (weights == 0)).all()
 
 
-@form
-def test_neighbours(form: Any) -> None:
+def test_neighbours() -> None:
     values = numpy.asarray([[0, 5], [1, -1], [2, 7], [3, 8]], dtype="int32")
     slots = {"columns": [0, 0, 1], "offsets": [0, -1, 2], "first_rows": [100, 200, 300]}
     arguments = {name: numpy.asarray(slot, dtype="int32") for name, slot in slots.items()}
     lengths = numpy.asarray([3, 0, 1], dtype="int32")
-    rows = form.gather_window(values, lengths, **arguments)
+    rows = sparse.gather_window(values, lengths, **arguments)
     assert rows.dtype == numpy.int32
     assert rows.tolist() == [[100, -1, 307], [101, 200, -1], [102, 201, -1], [103, -1, -1]]
 
 
-@form
-def test_numbers_of_keys(form: Any) -> None:
+def test_numbers_of_keys() -> None:
     rng = numpy.random.default_rng(3)
     keys = numpy.unique(rng.integers(0, 2**63, size=5000, dtype="uint64"))
     keys = numpy.append(keys, numpy.arange(100, dtype="uint64"))
-    numbers = form.IdMap()
+    numbers = sparse.IdMap()
     assert numbers.find(keys).max() == -1
     numbers.set(keys[:3000], numpy.arange(3000, dtype="int32"))
     numbers.set(keys[4000:], numpy.arange(4000, len(keys), dtype="int32"))
@@ -155,8 +150,8 @@ def test_merged_rows_score_as_all_rows_do(seed: int) -> None:
     weights = merged.spread(vectors)
     numpy.testing.assert_allclose(merged.merge(weights), vectors)
     assert (vectors**2).sum() == pytest.approx((weights**2).sum())
-    expected = arrays.sum_rows(rows, weights.astype("float32"))
-    found = arrays.sum_rows(merged.rows, (vectors * merged.roots[:, None]).astype("float32"))
+    expected = sparse.sum_rows(rows, weights.astype("float32"))
+    found = sparse.sum_rows(merged.rows, (vectors * merged.roots[:, None]).astype("float32"))
     numpy.testing.assert_allclose(found, expected, atol=1e-5)
 
 
@@ -209,13 +204,12 @@ WRONG = {
 }
 
 
-@form
 @pytest.mark.parametrize(
     ("name", "message", "changes"),
     [(name, *case) for name, cases in WRONG.items() for case in cases],
 )
-def test_what_does_not_fit_is_named(form: Any, name: str, message: str, changes: Any) -> None:
-    """Neither form reads or writes outside of its arguments, nor changes them before it says so."""
+def test_what_does_not_fit_is_named(name: str, message: str, changes: Any) -> None:
+    """Nothing reads or writes outside of its arguments, nor changes them before it says so."""
     table, settings = fresh_table(), AdaGrad(L2=0.1)
     right = {
         "gather_window": AROUND,
@@ -225,16 +219,15 @@ def test_what_does_not_fit_is_named(form: Any, name: str, message: str, changes:
         "lazy_regularise": (table, ROWS.reshape(-1), 1, settings),
         "adagrad": (table, ints(0, 1), floats(2, K), 1, settings),
     }[name]
-    getattr(form, name)(*right)
+    getattr(sparse, name)(*right)
     before = pickle.dumps(right)
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        getattr(form, name)(*(changes.get(i, value) for i, value in enumerate(right)))
+        getattr(sparse, name)(*(changes.get(i, value) for i, value in enumerate(right)))
     assert pickle.dumps(right) == before
 
 
-@form
-def test_wrong_numbers_are_named(form: Any) -> None:
-    numbers, keys = form.IdMap(), numpy.arange(2, dtype="uint64")
+def test_wrong_numbers_are_named() -> None:
+    numbers, keys = sparse.IdMap(), numpy.arange(2, dtype="uint64")
     with pytest.raises(ValueError, match=r"^length of numbers: expected 2, got 1$"):
         numbers.set(keys, ints(0))
     with pytest.raises(ValueError, match=r"^numbers: expected at least 0, got -1$"):

@@ -27,7 +27,6 @@ from spacy_costner.sparse import AdaGrad
 
 from .support.linear import HYBRID, SPARSE, crf
 from .support.pipelines import SMALL, pipeline, train
-from .support.sparse_forms import form
 
 N_THREADS = 8
 TEXTS = ["Who is Shaka Khan?", "I like London and Berlin."]
@@ -120,9 +119,8 @@ def test_words_are_forgotten_while_others_read(monkeypatch: pytest.MonkeyPatch) 
         assert found == expected
 
 
-@form
-def test_numbers_are_found_while_others_are_set(form: Any) -> None:
-    numbers, is_over = form.IdMap(), Event()
+def test_numbers_are_found_while_others_are_set() -> None:
+    numbers, is_over = sparse.IdMap(), Event()
     keys = numpy.random.default_rng(0).permutation(5000).astype("uint64") * 2**33
     values = numpy.arange(len(keys), dtype="int32")
 

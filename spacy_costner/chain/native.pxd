@@ -35,9 +35,21 @@ cdef extern from "cpp/interface.hpp" namespace "costner" nogil:
         const uint8_t* after
         int64_t n_segments
 
+    cdef struct _Samples "costner::Samples":
+        int64_t n
+        const double* uniform
+        int64_t* tags
+
+    cdef struct _Ties "costner::Ties":
+        const double* log_probs
+        double tolerance
+        int64_t* tags
+
     cdef struct _Arguments "costner::Arguments":
         _Allowed allowed
         _Segments segments
+        _Samples samples
+        _Ties ties
         const _Potentials* values
 
     cdef cppclass Query:
@@ -53,6 +65,9 @@ cdef extern from "cpp/interface.hpp" namespace "costner" nogil:
     ) except +
     void _best_path "costner::best_path"(
         const _Potentials&, const _Allowed* excluded, int64_t* tags, double* scores, int n_threads
+    ) except +
+    void _k_best "costner::k_best"(
+        const _Potentials&, int64_t k, int64_t* tags, double* scores, int n_threads
     ) except +
     vector[const char*] _instruction_sets "costner::instruction_sets"()
     void _use_instruction_set "costner::use_instruction_set"(int which)

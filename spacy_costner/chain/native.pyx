@@ -1,12 +1,7 @@
 # distutils: language = c++
 # cython: language_level = 3, boundscheck = False, wraparound = False
-"""The recursions of `array`, compiled for the CPU.
-
-The functions have the arguments and results of those in `array`. This file checks the arrays
-and passes them to the C++ in cpp/, which processes a few sequences side by side, without
-padding and without the GIL. sum_product.hpp and max_product.hpp say how that differs from the
-textbook.
-"""
+"""The queries of queries.py: this file checks the arrays and passes them to the C++ in cpp/, which
+processes a few sequences side by side, without padding and without the GIL."""
 
 cimport cython
 cimport numpy as np
@@ -14,10 +9,10 @@ cimport numpy as np
 import numpy
 
 from ..types import Potentials
-from .array.max_product import BestPath
 from .validation import (
     check_allowed,
     check_derivatives,
+    check_log_probs,
     check_potentials,
     check_segments,
     check_tags,
@@ -33,27 +28,18 @@ cdef int most_threads = 1
 
 
 def set_threads(int n_threads):
-    """Distribute the sequences of a batch over threads.
-
-    n_threads (int): Maximum number of threads; a small batch uses fewer.
-    """
+    """The maximum number of threads; a small batch uses fewer."""
     global most_threads
     most_threads = n_threads
 
 
 def instruction_sets():
-    """The instruction sets that this machine supports, fastest first.
-
-    RETURNS (List[str]): The names.
-    """
+    """The names of the instruction sets that this machine has, fastest first."""
     return [name.decode("ascii") for name in _instruction_sets()]
 
 
 def use_instruction_set(name):
-    """Set the instruction set of the kernels; the default is the fastest.
-
-    name (str): One of `instruction_sets()`.
-    """
+    """Set the instruction set of the kernels, of `instruction_sets()`; the default is the fastest."""
     _use_instruction_set(instruction_sets().index(name))
 
 
@@ -279,10 +265,12 @@ cdef class _Messages:
 
     cdef _Batch batch
     cdef unique_ptr[Messages] messages
+    cdef readonly int64_t n_tokens
 
     def __cinit__(self, potentials):
         cdef cbool are_max = isinstance(self, MaxMessages)
         self.batch = _Batch(potentials)
+        self.n_tokens = self.batch.scores.n_tokens
         cdef int n_threads = self.batch.n_threads()
         with nogil:
             if are_max:
@@ -300,16 +288,18 @@ cdef class _Messages:
         return values, vjp
 
 
+    cdef object paths(self, string name, _Query query, object tags):
+        """The tags that a query has set."""
+        with nogil:
+            self.messages.get().query(name, query.arguments, NULL)
+        return tags
+
+
 @cython.final
 cdef class ForwardBackward(_Messages):
     """As `queries.ForwardBackward`."""
 
     def backprop(self, *vjps):
-        """The sum of the gradients of several queries.
-
-        *vjps (Tuple[Vjp, Floats1d]): The callback of each query of this object, and the
-            derivative with respect to its values.
-        """
         cdef Vjp vjp
         for vjp, _ in vjps:
             if vjp.owner is not self:
@@ -327,6 +317,18 @@ cdef class ForwardBackward(_Messages):
 
     def expectation(self, values):
         return self.of_sequences(b"expectation", _of_values(self.batch, values), 0)
+
+    def entropy(self):
+        return self.of_sequences(b"entropy", _Query(), 0)
+
+    def sample_paths(self, uniform):
+        """The paths that numbers from 0 to 1 choose. Shape: (n, N)"""
+        tags = numpy.zeros(uniform.shape, dtype="int64")
+        cdef _Query query = _Query(uniform)
+        query.arguments.samples.n = np.PyArray_DIM(uniform, 0)
+        query.arguments.samples.uniform = <const double*>np.PyArray_DATA(uniform)
+        query.arguments.samples.tags = <int64_t*>np.PyArray_DATA(tags)
+        return self.paths(b"sample_paths", query, tags)
 
     def log_partition_excluding(self, allowed):
         query = _of_allowed(self.batch, allowed)
@@ -355,6 +357,16 @@ cdef class MaxMessages(_Messages):
         shape = (self.batch.scores.n_tokens, self.batch.scores.n_tags)
         return self.values(b"max_marginals", _Query(), shape, 0, None)[0]
 
+    def best_of_tied(self, log_probs, double tolerance):
+        check_log_probs(log_probs, self.batch.potentials)
+        log_probs = _contiguous(log_probs, np.NPY_DOUBLE, 2)
+        tags = numpy.zeros(self.n_tokens, dtype="int64")
+        cdef _Query query = _Query(log_probs)
+        query.arguments.ties.log_probs = <const double*>np.PyArray_DATA(log_probs)
+        query.arguments.ties.tolerance = tolerance
+        query.arguments.ties.tags = <int64_t*>np.PyArray_DATA(tags)
+        return self.paths(b"best_of_tied", query, tags)
+
     def segment_max_scores(self, segments):
         cdef _Query query = _of_segments(self.batch, segments)
         shape = (2, query.arguments.segments.n_segments)
@@ -362,7 +374,6 @@ cdef class MaxMessages(_Messages):
 
 
 def path_score(potentials, tags):
-    """As `array.path_score`."""
     cdef _Batch batch = _Batch(potentials)
     cdef _Query path = _of_tags(batch, tags)
     scores = _filled((batch.scores.n_sequences,), 0)
@@ -374,12 +385,10 @@ def path_score(potentials, tags):
 
 
 def best_path(potentials):
-    """As `array.best_path`."""
     return _best(_Batch(potentials), None)
 
 
 def best_path_excluding(potentials, allowed):
-    """As `array.best_path_excluding`."""
     cdef _Batch batch = _Batch(potentials)
     return _best(batch, _of_allowed(batch, allowed))
 
@@ -396,4 +405,16 @@ cdef object _best(_Batch batch, _Query excluded):
     cdef double* out = <double*>np.PyArray_DATA(scores)
     with nogil:
         _best_path(batch.scores, allowed, path, out, n_threads)
-    return BestPath(tags, scores)
+    return tags, scores
+
+
+def k_best(potentials, int64_t k):
+    cdef _Batch batch = _Batch(potentials)
+    cdef int n_threads = batch.n_threads()
+    tags = numpy.zeros((k, batch.scores.n_tokens), dtype="int64")
+    scores = _filled((k, batch.scores.n_sequences), -numpy.inf)
+    cdef int64_t* paths = <int64_t*>np.PyArray_DATA(tags)
+    cdef double* out = <double*>np.PyArray_DATA(scores)
+    with nogil:
+        _k_best(batch.scores, k, paths, out, n_threads)
+    return tags, scores

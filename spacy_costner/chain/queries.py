@@ -1,39 +1,189 @@
-"""Queries of the messages of a batch: messages are computed once for several queries."""
+"""Queries of linear chains. The recursions are in cpp/.
+
+`ForwardBackward` and `MaxMessages` compute the messages of a batch once for several queries; the
+function of a query, such as `log_partition`, is for those who have one. Values and scores are in
+float64, gradients in the type of the potentials.
+"""
 
 from functools import wraps
-from typing import Any, Callable, Tuple, TypeVar, cast
+from typing import (
+    Any,
+    Callable,
+    Concatenate,
+    NamedTuple,
+    Optional,
+    ParamSpec,
+    Tuple,
+    TypeVar,
+)
 
-from thinc.types import Floats1d
+from numpy.random import Generator
+from thinc.types import Array2d, Floats1d, Floats2d, Ints1d, Ints2d
 
-from ..compiled import compiled, form_of, native_of
-from ..types import Potentials, ScoreWithVjp, add_to, map_scores
-from .array import covariance, excluding, max_product, paths, segments, sum_product
-from .array.log_domain import zero_if_infinite
-from .validation import check_derivatives, check_potentials
+from ..types import Potentials, ScoreWithVjp
+from . import native  # type: ignore[attr-defined]
+from .constraints import Allowed
+from .host import on_host
+from .validation import check_count, check_tolerance
 
-QueryT = TypeVar("QueryT", bound=Callable[..., Any])
+MessagesT = TypeVar("MessagesT")
+ResultT = TypeVar("ResultT")
+Rest = ParamSpec("Rest")
 
-VjpWithDerivative = Tuple[Callable[[Floats1d], Potentials], Floats1d]
+ValuesWithVjp = Tuple[Any, Callable[[Any], Potentials]]
+"""Values of any shape, and the callback from the derivative with respect to them to that with
+respect to the potentials."""
+
+VjpWithDerivative = Tuple[Callable[[Any], Potentials], Any]
 """The callback that a query returned, and the derivative with respect to its values."""
 
 
-class ForwardBackward(Potentials):
-    """The distribution p(y) = exp(s(y)) / Z over the paths of each sequence. Its methods are
-    functions of the potentials. The compiled form computes the messages once for all of them.
+class Segments(NamedTuple):
+    """Spans of tokens with given tags, each within one sequence. NumPy arrays.
+
+    begin (Ints1d): The first token of each segment. Shape: (S,)
+    end (Ints1d): The token after its last one. Shape: (S,)
+    tags (Ints1d): The tags of the tokens of the first segment, then of the second, and so on; in
+        all as many as the segments have tokens.
+    after (Optional[Array2d]): True for the tags allowed at the token after the segment, if the
+        sequence has one; None: all. Shape: (S, K)
+    """
+
+    begin: Ints1d
+    end: Ints1d
+    tags: Ints1d
+    after: Optional[Array2d] = None
+
+
+class BestPath(NamedTuple):
+    """The path of the highest score.
+
+    tags (Ints1d): The tag of each token. Shape: (N,)
+    scores (Floats1d): The score of each sequence, minus infinity if there is no such path. Shape:
+        (B,)
+    """
+
+    tags: Ints1d
+    scores: Floats1d
+
+
+class BestPaths(NamedTuple):
+    """The paths of the highest scores.
+
+    tags (Ints2d): The tag of each token, in the best path of each sequence, the second best, and so
+        on. Shape: (k, N)
+    scores (Floats2d): Their scores, descending; minus infinity where there is no further legal
+        path. Shape: (k, B)
+    """
+
+    tags: Ints2d
+    scores: Floats2d
+
+
+class ForwardBackward:
+    """The distribution p(y) = exp(s(y)) / Z over the paths of each sequence.
 
     potentials (Potentials): The scores of a batch.
     """
 
-    def __new__(cls, potentials: Potentials) -> "ForwardBackward":
-        return cls._make(potentials)
+    def __init__(self, potentials: Potentials) -> None:
+        self._messages = native.ForwardBackward(potentials)
 
-    expectation = covariance.expectation
-    log_marginals = covariance.log_marginals
-    log_partition = sum_product.log_partition
-    log_partition_excluding = excluding.log_partition_excluding
-    marginals = sum_product.marginals
-    path_log_prob = paths.path_log_prob
-    segment_log_probs = segments.segment_log_probs
+    def log_partition(self) -> ScoreWithVjp:
+        """The log partition function.
+
+            log Z = log sum_y exp(s(y))
+
+        RETURNS (ScoreWithVjp): log Z of each sequence; and the callback to its gradient: the
+            expected number of times that a path uses each potential. Shape: (B,)
+        """
+        return self._messages.log_partition()
+
+    def log_partition_excluding(self, allowed: Allowed) -> ScoreWithVjp:
+        """The log partition function of the paths outside a set. Nothing is subtracted: log(Z - Z')
+        would lose all digits where the set has nearly all the probability.
+
+            log sum_{y: y_t not in allowed_t for some t} exp(s(y))
+
+        allowed (Allowed): The set: the paths whose tags are all allowed.
+        RETURNS (ScoreWithVjp): The log-sums, minus infinity where all legal paths are in the set;
+            and the callback to their gradient. Shape: (B,)
+        """
+        return self._messages.log_partition_excluding(allowed)
+
+    def marginals(self) -> Floats2d:
+        """The marginals, p(y_t = k), in the type of the potentials. Shape: (N, K)"""
+        return self._messages.marginals()
+
+    def log_marginals(self, allowed: Allowed) -> ValuesWithVjp:
+        """The log-probability that the tag of a token is in a set, for each token.
+
+            log p(y_t in allowed_t)
+
+        allowed (Allowed): The set of each token.
+        RETURNS (ValuesWithVjp): The log-probabilities, minus infinity where no legal path has such
+            a tag; and the callback to their gradient. Shape: (N,)
+        """
+        return self._messages.log_marginals(allowed)
+
+    def path_log_prob(self, tags: Ints1d) -> ScoreWithVjp:
+        """The log-probability of one path a sequence.
+
+            log p(y) = s(y) - log Z
+
+        tags (Ints1d): The tag of each token. Shape: (N,)
+        RETURNS (ScoreWithVjp): The log-probabilities, minus infinity for a forbidden path; and the
+            callback to their gradient: the counts of the path minus the expected counts, 0 for a
+            forbidden path. Shape: (B,)
+        """
+        return self._messages.path_log_prob(tags)
+
+    def segment_log_probs(self, segments: Segments) -> ValuesWithVjp:
+        """The log-probability of each segment.
+
+            log p(y_begin = tag_begin, ..., y_{end-1} = tag_{end-1}, y_end in after)
+
+        segments (Segments): The segments.
+        RETURNS (ValuesWithVjp): The log-probabilities, minus infinity where no legal path has the
+            segment; and the callback to their gradient. Shape: (S,)
+        """
+        return self._messages.segment_log_probs(segments)
+
+    def expectation(self, values: Potentials) -> ScoreWithVjp:
+        """The expectation of a value that adds up over the tags and transitions of a path. Its
+        gradient is a covariance (after Li & Eisner, 2009, "First- and Second-Order Expectation
+        Semirings").
+
+            E_p[v(y)],  v(y) = sum of the values of the tags and transitions of y
+
+        values (Potentials): The values; minus infinity counts as 0.
+        RETURNS (ScoreWithVjp): The expectations, 0 for a sequence without a legal path; and the
+            callback to their gradient. Shape: (B,)
+        """
+        return self._messages.expectation(values)
+
+    def entropy(self) -> ScoreWithVjp:
+        """The entropy of the distribution of paths.
+
+            -E_p[log p(y)]
+
+        RETURNS (ScoreWithVjp): The entropies in nats, 0 for a sequence without a legal path; and
+            the callback to their gradient, minus the covariance of the counts of a path and its
+            score. Shape: (B,)
+        """
+        return self._messages.entropy()
+
+    def sample_paths(self, n: int, rng: Generator) -> Ints2d:
+        """Sample paths: forward filtering, backward sampling.
+
+        n (int): Number of paths to sample for each sequence, at least 1.
+        rng (Generator): The random number generator.
+        RETURNS (Ints2d): The tags of each sample; arbitrary for a sequence without a legal path.
+            Shape: (n, N)
+        RAISES (ValueError): If n is less than 1.
+        """
+        check_count("n", n)
+        return self._messages.sample_paths(rng.random((n, self._messages.n_tokens)))
 
     def backprop(self, *vjps: VjpWithDerivative) -> Potentials:
         """The sum of the gradients of several queries.
@@ -41,76 +191,166 @@ class ForwardBackward(Potentials):
         *vjps (VjpWithDerivative): The callbacks, with the derivatives of their values.
         RETURNS (Potentials): The gradient.
         """
-        return add_to(*(backprop(d_values) for backprop, d_values in vjps))
+        return self._messages.backprop(*vjps)
 
 
-class MaxMessages(Potentials):
-    """The best paths of each sequence. As `ForwardBackward`.
+class MaxMessages:
+    """The best paths of each sequence.
 
     potentials (Potentials): The scores of a batch.
     """
 
-    def __new__(cls, potentials: Potentials) -> "MaxMessages":
-        return cls._make(potentials)
+    def __init__(self, potentials: Potentials) -> None:
+        self._messages = native.MaxMessages(potentials)
 
-    max_marginals = max_product.max_marginals
-    segment_max_scores = segments.segment_max_scores
+    def max_marginals(self) -> Floats2d:
+        """The score of the best path through each tag.
+
+            max_{y: y_t = k} s(y)
+
+        RETURNS (Floats2d): The scores, minus infinity where no legal path has the tag. Shape: (N,
+            K)
+        """
+        return self._messages.max_marginals()
+
+    def segment_max_scores(self, segments: Segments) -> ValuesWithVjp:
+        """The scores of the best path with each segment and of the best path without it.
+
+        segments (Segments): The segments.
+        RETURNS (ValuesWithVjp): The scores with, then without the segments, minus infinity where
+            there is no such path; and the callback to their gradient: the number of times that the
+            best path uses each potential. Shape: (2, S)
+        """
+        return self._messages.segment_max_scores(segments)
+
+    def best_of_tied(self, log_probs: Floats2d, tolerance: float) -> Ints1d:
+        """The most probable of the best paths, with a tolerance per token.
+
+            gamma_t[i] = max_j transitions[i, j] + emissions[t+1, j] + gamma_{t+1}[j]
+            regret_t[i, j] = gamma_t[i] - (transitions[i, j] + emissions[t+1, j] + gamma_{t+1}[j])
+            argmax_y sum_t log p(y_t)    where regret_t[y_t, y_{t+1}] <= tolerance for all t
+
+        The score of a path is the best score minus the sum of its regrets. So the result is within
+        T times the tolerance of the best path, whatever its probability.
+
+        log_probs (Floats2d): The log-probabilities that decide ties. Shape: (N, K)
+        tolerance (float): The regret that is allowed at each token.
+        RETURNS (Ints1d): The tag of each token. Shape: (N,)
+        """
+        check_tolerance(tolerance)
+        return self._messages.best_of_tied(log_probs, tolerance)
 
 
+@on_host
 def forward_backward(potentials: Potentials) -> ForwardBackward:
     """Compute the forward and backward messages once, for several queries.
 
     potentials (Potentials): The scores of a batch.
     RETURNS (ForwardBackward): The distribution of paths.
     """
-    return form_of(ForwardBackward, potentials)(potentials)
+    return ForwardBackward(potentials)
 
 
+@on_host
 def max_messages(potentials: Potentials) -> MaxMessages:
     """Compute the max-product messages of both directions once, for several queries.
 
     potentials (Potentials): The scores of a batch.
     RETURNS (MaxMessages): The messages.
     """
-    return form_of(MaxMessages, potentials)(potentials)
+    return MaxMessages(potentials)
 
 
-def query(messages: Callable[[Potentials], Any], method: QueryT) -> QueryT:
-    """Make a function of a query of messages.
-
-    messages (Callable): Takes potentials and returns an object that has the query as a method.
-    method (Callable): The array code, taking potentials first.
-    RETURNS (Callable): The same function.
-    """
-    if native_of("chain") is None:
-        return method
+def _function(
+    messages: Callable[[Potentials], MessagesT],
+    method: Callable[Concatenate[MessagesT, Rest], ResultT],
+) -> Callable[Concatenate[Potentials, Rest], ResultT]:
+    """Make a function of potentials from a method of messages."""
+    name = method.__name__
 
     @wraps(method)
-    def function(potentials: Potentials, *args: Any, **kwargs: Any) -> Any:
-        return getattr(messages(potentials), method.__name__)(*args, **kwargs)
+    def function(potentials: Potentials, *args: Rest.args, **kwargs: Rest.kwargs) -> ResultT:
+        return getattr(messages(potentials), name)(*args, **kwargs)
 
-    return cast(QueryT, function)
+    return function
 
 
-@compiled
-def entropy(potentials: Potentials) -> ScoreWithVjp:
-    """The entropy of the distribution of paths.
+entropy = _function(forward_backward, ForwardBackward.entropy)
+expectation = _function(forward_backward, ForwardBackward.expectation)
+log_marginals = _function(forward_backward, ForwardBackward.log_marginals)
+log_partition = _function(forward_backward, ForwardBackward.log_partition)
+log_partition_excluding = _function(forward_backward, ForwardBackward.log_partition_excluding)
+marginals = _function(forward_backward, ForwardBackward.marginals)
+path_log_prob = _function(forward_backward, ForwardBackward.path_log_prob)
+sample_paths = _function(forward_backward, ForwardBackward.sample_paths)
+segment_log_probs = _function(forward_backward, ForwardBackward.segment_log_probs)
 
-        -E_p[log p(y)] = log Z - E_p[s(y)]
+best_of_tied = _function(max_messages, MaxMessages.best_of_tied)
+max_marginals = _function(max_messages, MaxMessages.max_marginals)
+segment_max_scores = _function(max_messages, MaxMessages.segment_max_scores)
+
+
+@on_host
+def path_score(potentials: Potentials, tags: Ints1d) -> ScoreWithVjp:
+    """The score of one path a sequence.
+
+        s(y) = start[y_1] + sum_t emissions[t, y_t] + sum_t transitions[y_{t-1}, y_t] + end[y_T]
 
     potentials (Potentials): The scores of a batch.
-    RETURNS (ScoreWithVjp): The entropies in nats, 0 for a sequence without a legal path; and the
-        callback to their gradient, minus the covariance of the features times the potentials.
-        Shape: (B,)
+    tags (Ints1d): The tag of each token. Shape: (N,)
+    RETURNS (ScoreWithVjp): The scores, minus infinity for a forbidden path; and the callback to
+        their gradient: the number of times that the path uses each potential, 0 for a forbidden
+        path. Shape: (B,)
     """
-    check_potentials(potentials)
-    dtype = potentials.emissions.dtype
-    exact = map_scores(lambda scores: scores.astype("float64"), potentials)
-    paths = forward_backward(exact)
-    log_z, (mean_score, backprop_mean) = paths.log_partition()[0], paths.expectation(exact)
+    return native.path_score(potentials, tags)
 
-    def backprop(d_entropy: Floats1d) -> Potentials:
-        check_derivatives(d_entropy, log_z.shape)
-        return map_scores(lambda scores: scores.astype(dtype), backprop_mean(-d_entropy))
 
-    return zero_if_infinite(log_z) - mean_score, backprop
+@on_host
+def best_path(potentials: Potentials) -> BestPath:
+    """Find the path of the highest score (Viterbi).
+
+        argmax_y s(y)
+
+    potentials (Potentials): The scores of a batch.
+    RETURNS (BestPath): Its tags and its score. If several are best, one of them.
+    """
+    return BestPath(*native.best_path(potentials))
+
+
+@on_host
+def best_path_excluding(potentials: Potentials, allowed: Allowed) -> BestPath:
+    """Find the best path outside a set.
+
+        argmax_{y: y_t not in allowed_t for some t} s(y)
+
+    potentials (Potentials): The scores of a batch.
+    allowed (Allowed): The set: the paths whose tags are all allowed.
+    RETURNS (BestPath): Its tags, and its score, minus infinity where all legal paths are in the
+        set.
+    """
+    return BestPath(*native.best_path_excluding(potentials, allowed))
+
+
+@on_host
+def k_best(potentials: Potentials, k: int) -> BestPaths:
+    """Find the k paths of the highest scores, all different.
+
+    potentials (Potentials): The scores of a batch.
+    k (int): How many, at least 1.
+    RETURNS (BestPaths): Their tags and scores.
+    RAISES (ValueError): If k is less than 1.
+    """
+    check_count("k", k)
+    return BestPaths(*native.k_best(potentials, k))
+
+
+def set_threads(n_threads: int) -> None:
+    """Distribute the sequences of each batch over threads; the default is one. A small batch uses
+    fewer.
+
+    n_threads (int): Maximum number of threads.
+    RAISES (ValueError): If it is less than 1.
+    """
+    if n_threads < 1:
+        raise ValueError(f"expected at least 1 thread, got {n_threads}")
+    native.set_threads(n_threads)

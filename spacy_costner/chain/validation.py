@@ -1,9 +1,7 @@
-"""Checks of the arguments of the chain's functions.
+"""Checks of the arguments of the chain's functions, which raise a ValueError that says what was
+expected. native.pyx has fast checks of its own, and calls these where one fails."""
 
-Compiled code has fast checks of its own, and calls these to raise the error.
-"""
-
-from typing import TYPE_CHECKING, Any, Tuple
+from typing import Any, Tuple
 
 import numpy
 from thinc.util import is_cupy_array
@@ -13,19 +11,11 @@ from ..types import Potentials
 FLOATS = (numpy.dtype("float32"), numpy.dtype("float64"))
 
 MOST_TOKENS = 2**31 - 1
-"""Maximum length of a sequence: compiled code has 32-bit lengths."""
-
-if TYPE_CHECKING:
-    from .array.segments import Segments
+"""Maximum length of a sequence: the kernels have 32-bit lengths."""
 
 
 def check_potentials(potentials: Potentials, name: str = "potentials") -> None:
-    """Check types, shapes and lengths.
-
-    potentials (Potentials): The scores of a batch.
-    name (str): The name in messages.
-    RAISES (ValueError): If types, shapes or lengths are not those of one batch.
-    """
+    """Check the scores of a batch: types, shapes and lengths."""
     _check_floats(f"{name}.emissions", potentials.emissions, 2)
     n_tokens, n_tags = potentials.emissions.shape
     if n_tags < 1:
@@ -39,12 +29,7 @@ def check_potentials(potentials: Potentials, name: str = "potentials") -> None:
 
 
 def check_values(values: Potentials, potentials: Potentials) -> None:
-    """Check values of the tags and transitions of a batch.
-
-    values (Potentials): The value of each tag and each transition.
-    potentials (Potentials): The scores of the batch, checked.
-    RAISES (ValueError): If they aren't of the same shapes.
-    """
+    """Check values of the tags and transitions of a batch: they have the shapes of its scores."""
     for field, scores in zip(Potentials._fields[:4], potentials):
         array = getattr(values, field)
         _check_floats(f"values.{field}", array, scores.ndim)
@@ -60,13 +45,7 @@ def check_values(values: Potentials, potentials: Potentials) -> None:
 
 
 def check_tags(tags: Any, potentials: Potentials, name: str = "tags") -> None:
-    """Check a tag for each token.
-
-    tags (Ints1d): The tags.
-    potentials (Potentials): The scores of the batch, checked.
-    name (str): The name in messages.
-    RAISES (ValueError): If they aren't tags of its tokens.
-    """
+    """Check a tag for each token. Shape: (N,)"""
     n_tokens, n_tags = potentials.emissions.shape
     _check_kind(name, tags, "iu", "integers", 1)
     if tags.shape != (n_tokens,) or ((tags < 0) | (tags >= n_tags)).any():
@@ -77,25 +56,21 @@ def check_tags(tags: Any, potentials: Potentials, name: str = "tags") -> None:
 
 
 def check_allowed(allowed: Any, potentials: Potentials) -> None:
-    """Check a set of tags for each token.
-
-    allowed (Allowed): The sets.
-    potentials (Potentials): The scores of the batch, checked.
-    RAISES (ValueError): If they aren't sets of its tags.
-    """
+    """Check a set of tags for each token. Shape: (N, K) or (N,)"""
     if getattr(allowed, "ndim", 2) == 1:
         return check_tags(allowed, potentials, "allowed")
     _check_kind("allowed", allowed, "b", "truth values", 2)
     _check_shape("allowed", allowed, potentials.emissions.shape, "a truth value a token and tag")
 
 
-def check_segments(segments: "Segments", potentials: Potentials) -> None:
-    """Check that segments are spans of tokens, each within one sequence.
+def check_log_probs(log_probs: Any, potentials: Potentials) -> None:
+    """Check the log-probability of each tag at each token. Shape: (N, K)"""
+    _check_floats("log_probs", log_probs, 2)
+    _check_shape("log_probs", log_probs, potentials.emissions.shape, "one a token and tag")
 
-    segments (Segments): The segments.
-    potentials (Potentials): The scores of the batch, checked.
-    RAISES (ValueError): If they aren't.
-    """
+
+def check_segments(segments: Any, potentials: Potentials) -> None:
+    """Check that segments are spans of tokens, each within one sequence."""
     begin, end, tags, after = segments
     for field, places in zip(segments._fields, (begin, end, tags)):
         _check_kind(f"segments.{field}", places, "iu", "integers", 1)
@@ -118,24 +93,19 @@ def check_segments(segments: "Segments", potentials: Potentials) -> None:
 
 
 def check_derivatives(d_values: Any, shape: Tuple[int, ...], what: str = "sequences") -> None:
-    """Check what is handed to a callback.
-
-    d_values (FloatsXd): The derivatives.
-    shape (Tuple[int, ...]): The shape of the values.
-    what (str): What has one value each, in messages.
-    RAISES (ValueError): If the derivatives have another shape or type.
-    """
+    """Check what is handed to a callback: derivatives in the shape of the values."""
     _check_kind("derivatives", d_values, "fiu", "real numbers", len(shape))
     _check_shape("derivatives", d_values, shape, f"one for each of the {shape[-1]} {what}")
 
 
-def check_count(name: str, count: Any) -> None:
-    """Check a number of paths.
+def check_tolerance(tolerance: Any) -> None:
+    """Check a difference of scores."""
+    if not (isinstance(tolerance, (int, float, numpy.number)) and tolerance >= 0):
+        raise ValueError(f"tolerance: expected a number of at least 0, got {tolerance!r}")
 
-    name (str): The argument.
-    count (int): The number.
-    RAISES (ValueError): If it isn't an integer of at least 1.
-    """
+
+def check_count(name: str, count: Any) -> None:
+    """Check a number of paths."""
     is_integer = isinstance(count, (int, numpy.integer)) and not isinstance(count, bool)
     if not is_integer or count < 1:
         raise ValueError(f"{name}: expected an integer of at least 1, got {count!r}")

@@ -27,7 +27,6 @@ from spacy.training import Example
 from spacy.util import load_config, load_model_from_config, registry, resolve_dot_names
 from typer import Argument, Option
 
-from ..compiled import native_of
 from ..metrics import text_table
 from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
@@ -79,7 +78,7 @@ class Finding(NamedTuple):
     """A problem in data or config.
 
     severity (str): "error" or "warning".
-    corpus (str): "config", "train", "dev" or "installation".
+    corpus (str): "config", "train" or "dev".
     message (str): The problem and its effect.
     places (List[Place]): All places.
     """
@@ -155,7 +154,8 @@ def check(
     interpolated = nlp.config.interpolate()
     training = registry.resolve(interpolated["training"], schema=ConfigSchemaTraining)
     readers = resolve_dot_names(interpolated, [training["train_corpus"], training["dev_corpus"]])
-    corpora, of_files = {}, [*_of_installation()]
+    corpora: Dict[str, List[Example]] = {}
+    of_files: List[Finding] = []
     for corpus, read in zip(("train", "dev"), readers):
         found = CorpusInfo()
         if isinstance(read, AnyCorpus):
@@ -167,15 +167,6 @@ def check(
     evaluations = count_evaluations(training, corpora["train"], init["before_init"])
     result = look(get_component(nlp, name), corpora, given, evaluations)
     return result._replace(findings=[*result.findings, *of_files])
-
-
-def _of_installation() -> Iterator[Finding]:
-    if missing := [name for name in ("chain", "sparse") if native_of(name) is None]:
-        message = (
-            f"compiled code of {' and '.join(missing)} is missing, slower array code runs: install "
-            "again where there is a C++ compiler"
-        )
-        yield Finding(WARNING, "installation", message, [])
 
 
 def _of_files(corpus: str, found: CorpusInfo) -> Iterator[Finding]:

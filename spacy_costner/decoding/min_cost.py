@@ -14,7 +14,6 @@ from ..types import Cost, CostTable, Potentials
 from ..validation import describe
 from .decoders import DecodedSpans, Decoding, Settings
 from .posterior import Posterior
-from .ties import best_of_tied
 
 TIE = 1e-6
 """Tolerance of equal expected costs per token, as a share of the largest cost."""
@@ -107,7 +106,7 @@ class MinCost:
         below = _below(covers, answers, tags)
         scores = _scores(posterior, answers, below, table)
         likely = _log_probs(posterior, below)
-        return best_of_tied(scores, likely, TIE * float(table.max(initial=0.0))), scores
+        return chain.best_of_tied(scores, likely, TIE * float(table.max(initial=0.0))), scores
 
     def check(self, tags: Tags, settings: Settings) -> Choices:
         """The same as `choices`: see `Decoding`."""

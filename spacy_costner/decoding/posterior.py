@@ -109,7 +109,7 @@ class Posterior:
     @property
     def entropy(self) -> Floats1d:
         """The entropy of the path of each sequence, in nats. Shape: (B,)"""
-        return chain.entropy(self.potentials)[0]
+        return self.forward_backward.entropy()[0]
 
     def best_paths(self, k: int) -> Tuple[Ints2d, Floats2d]:
         """The k most probable paths.
@@ -253,23 +253,27 @@ class _Steps:
     """
 
     def __init__(self, posterior: Posterior, probable: Array2d) -> None:
-        tags, within = posterior.tags, posterior.tags.within
-        inner = numpy.ones(len(probable), dtype=bool)
+        """Initialize the transitions.
+
+        probable (Array2d): Which tags are probable at each token. Shape: (N, K)
+        """
+        # Between two tokens of a sequence: from probable tags of the first to such of the second.
         lengths = posterior.potentials.lengths
-        inner[(numpy.cumsum(lengths) - 1)[lengths > 0]] = False
-        from_tag, to_tag = numpy.nonzero(within)
-        follows = numpy.zeros_like(probable)
-        follows[:-1] = probable[1:]
-        possible = probable[:, from_tag] & follows[:, to_tag] & inner[:, None]
-        token, step = numpy.nonzero(possible)
-        pairs = numpy.stack([from_tag[step], to_tag[step]], axis=1).reshape(-1)
+        sequence = numpy.repeat(numpy.arange(len(lengths)), lengths)
+        first = numpy.flatnonzero(sequence[:-1] == sequence[1:])
+        from_tag, to_tag = numpy.nonzero(posterior.tags.within)
+        at, which = numpy.nonzero(probable[first][:, from_tag] & probable[first + 1][:, to_tag])
+        token, from_tag, to_tag = first[at], from_tag[which], to_tag[which]
+        # Their probabilities, as segments of two tokens.
+        pairs = numpy.stack([from_tag, to_tag], axis=1).reshape(-1)
         segments = chain.Segments(token, token + 2, pairs)
         log_probs = posterior.forward_backward.segment_log_probs(segments)[0]
-        share = numpy.exp(log_probs) / posterior.chain_marginals[token, from_tag[step]]
-        key = token * len(tags) + from_tag[step]
+        share = numpy.exp(log_probs) / posterior.chain_marginals[token, from_tag]
+        # In the order of their first tag, by which `from_tags` looks them up.
+        self.n_tags = len(posterior.tags)
+        key = token * self.n_tags + from_tag
         order = numpy.argsort(key, kind="stable")
-        self.n_tags = len(tags)
-        self.key, self.to_tag, self.share = key[order], to_tag[step][order], share[order]
+        self.key, self.to_tag, self.share = key[order], to_tag[order], share[order]
 
     def from_tags(self, token: Ints1d, tag: Ints1d) -> Tuple[Ints1d, Ints1d, Floats1d]:
         """The transitions from some tags of some tokens.

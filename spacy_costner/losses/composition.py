@@ -7,7 +7,6 @@ from thinc.types import Array1d, Floats1d, FloatsXd, Ints1d
 from thinc.util import get_array_module
 
 from .. import chain
-from ..chain.array.packing import sum_by_group
 from ..types import Gold, LossResult, Potentials, ScoreWithVjp, add_to, map_scores
 
 Transform = Callable[[Floats1d], Tuple[Floats1d, Floats1d]]
@@ -135,8 +134,9 @@ def annotated(gold: Gold, potentials: Potentials) -> Floats1d:
     n_sequences = len(potentials.lengths)
     if gold.allowed is None:
         return xp.ones(n_sequences)
-    known = ~gold.allowed.all(axis=1)
-    return (sum_by_group(known, sequence_of(potentials), n_sequences) > 0).astype("float64")
+    known = (~gold.allowed.all(axis=1)).astype("float64")
+    counts = xp.bincount(sequence_of(potentials), weights=known, minlength=n_sequences)
+    return (counts > 0).astype("float64")
 
 
 def sequence_of(potentials: Potentials) -> Ints1d:

@@ -1,5 +1,4 @@
-// Sparse rows: each token has a few of many rows of weights. See arrays.py for the same in array
-// code. A row id below 0 stands for nothing.
+// Sparse rows: each token has a few of many rows of weights. A row id below 0 stands for nothing.
 
 #pragma once
 

@@ -1,14 +1,20 @@
 # distutils: language = c++
 # cython: language_level = 3, boundscheck = False, wraparound = False
-"""The functions of `arrays`, compiled for the CPU: kernels.hpp. They take C-contiguous arrays
-of the types that `arrays` says, and check shapes and indices before C++ sees them."""
+"""Sparse weights, by kernels.hpp.
+
+N tokens have S slots; each slot of a token names one of V rows of weights, or none, as -1. Rows of
+K weights are added up to the token's scores. All arrays are NumPy's, C-contiguous. Shapes that don't
+go together and indices out of their range raise a ValueError before anything is changed.
+"""
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libcpp.vector cimport vector
 
 import numpy
 
-from .checks import wrong
+
+def wrong(name, expected, got):
+    return ValueError(f"{name}: expected {expected}, got {got}")
 
 
 cdef extern from "kernels.hpp" namespace "costner_sparse" nogil:
@@ -84,11 +90,12 @@ cdef int _not_negative(str name, const int32_t[::1] numbers) except -1:
 
 
 cdef class IdMap:
-    """From 64-bit keys to numbers: see `arrays.IdMap`."""
+    """Map 64-bit keys to numbers. Threads can find keys while others set some."""
 
     cdef _IdMap numbers
 
     def set(self, const uint64_t[::1] keys, const int32_t[::1] numbers):
+        """Set the numbers of keys, not negative. Shapes: (N,), (N,)"""
         _same("length of numbers", numbers.shape[0], keys.shape[0])
         _not_negative("numbers", numbers)
         if keys.shape[0]:
@@ -96,6 +103,7 @@ cdef class IdMap:
                 self.numbers.set(&keys[0], &numbers[0], keys.shape[0])
 
     def find(self, const uint64_t[::1] keys):
+        """The numbers of keys, -1 for those that have none. Shape: (N,)"""
         found = numpy.empty(keys.shape[0], dtype="int32")
         cdef int32_t[::1] out = found
         if keys.shape[0]:
@@ -108,6 +116,15 @@ def gather_window(
     const int32_t[:, ::1] values, const int32_t[::1] lengths, const int32_t[::1] columns,
     const int32_t[::1] offsets, const int32_t[::1] first_rows
 ):
+    """Find the rows of tokens, from the values in their windows.
+
+    values (Ints2d): The value of each token in each of C columns; -1 for none. Shape: (N, C)
+    lengths (Ints1d): Tokens of each sequence. Tokens of a sequence stand side by side. Shape: (B,)
+    columns (Ints1d): The column of each slot. Shape: (S,)
+    offsets (Ints1d): The offset of each slot, positive to the right. Shape: (S,)
+    first_rows (Ints1d): The row of its value 0. Shape: (S,)
+    RETURNS (Ints2d): Shape: (N, S)
+    """
     n_tokens, n_slots = values.shape[0], columns.shape[0]
     _not_negative("lengths", lengths)
     _same("sum of lengths", _sum(lengths), n_tokens)
@@ -144,6 +161,7 @@ cdef int _check_rows(const int32_t[:, ::1] rows, int64_t n_rows) except -1:
 
 
 def sum_rows(const int32_t[:, ::1] rows, const float[:, ::1] weights):
+    """Sum the rows of each token. Shapes: (N, S), (V, K) to (N, K)"""
     cdef bint fit = True
     scores = numpy.zeros((rows.shape[0], weights.shape[1]), dtype="float32")
     cdef float[:, ::1] out = scores
@@ -163,6 +181,14 @@ def sum_rows(const int32_t[:, ::1] rows, const float[:, ::1] weights):
 def collect_rows(
     const int32_t[:, ::1] rows, const float[:, ::1] d_scores, int32_t[::1] place_of
 ):
+    """Compute the gradient with respect to the rows that are used.
+
+    rows (Ints2d): Shape: (N, S)
+    d_scores (Floats2d): Derivative with respect to the scores. Shape: (N, K)
+    place_of (Ints1d): Scratch: -1 everywhere, before and after. Shape: (V,)
+    RETURNS (Tuple[Ints1d, Floats2d]): Each row that is used, once; and its gradient.
+        Shapes: (A,), (A, K)
+    """
     cdef vector[int32_t] active
     cdef vector[float] gradient
     cdef int64_t width = d_scores.shape[1]
@@ -185,6 +211,7 @@ def collect_rows(
 def add_rows(
     const int32_t[:, ::1] rows, const float[:, ::1] d_scores, double[:, ::1] gradient
 ):
+    """Add the gradient with respect to the rows to a dense one. Shapes: (N, S), (N, K), (V, K)"""
     _same("length of d_scores", d_scores.shape[0], rows.shape[0])
     _same("width of gradient", gradient.shape[1], d_scores.shape[1])
     _check_rows(rows, gradient.shape[0])
@@ -224,6 +251,13 @@ cdef _Step _step(settings):
 
 
 def lazy_regularise(table, const int32_t[::1] rows, int32_t now, settings):
+    """Apply the regularisation of rows up to a step, without gradients since `last`.
+
+    table (Table): The weights.
+    rows (Ints1d): The rows; may repeat, and be -1. Shape: (A,)
+    now (int): The step.
+    settings (AdaGrad): The regularisation.
+    """
     cdef Table c_table = _table(table.weights, table.squares, table.totals, table.last)
     cdef _Step step = _step(settings)
     cdef int64_t i
@@ -235,6 +269,14 @@ def lazy_regularise(table, const int32_t[::1] rows, int32_t now, settings):
 
 
 def adagrad(table, const int32_t[::1] rows, const float[:, ::1] gradient, int32_t now, settings):
+    """Update some rows: see `AdaGrad`.
+
+    table (Table): The weights.
+    rows (Ints1d): The rows, each once. Shape: (A,)
+    gradient (Floats2d): Their gradient. Shape: (A, K)
+    now (int): The number of the step, from 1.
+    settings (AdaGrad): The learning rate and the regularisation.
+    """
     cdef Table c_table = _table(table.weights, table.squares, table.totals, table.last)
     cdef _Step step = _step(settings)
     _not_negative("rows", rows)

@@ -91,11 +91,6 @@ def allowed_NK(potentials: Potentials) -> st.SearchStrategy:  # noqa: N802
     return truths(potentials.emissions.shape)
 
 
-def weights_B(potentials: Potentials) -> st.SearchStrategy:  # noqa: N802
-    """One factor a sequence: the derivative of something with respect to its score."""
-    return scores(len(potentials.lengths))
-
-
 @st.composite
 def values_NK(draw: Any, potentials: Potentials) -> Potentials:  # noqa: N802
     """A value of each step, minus infinity at some."""

@@ -1,9 +1,8 @@
 // The backward messages of sum-product: beta of forward.hpp.
-// No include guard: one_isa.hpp includes it once for each instruction set.
 
 // The backward pass of one thread: its scratch memory, and its expected transitions.
-template <class Score, class Real>
-class ForwardMessages<Score, Real>::Backward {
+template <class Real>
+class ForwardMessages<Real>::Backward {
   public:
     Backward(const ForwardMessages& owner, const Matrix<Real>& transposed)
         : pairs(owner.by_source.size), owner_(owner), transposed_(transposed), width_(owner.width),
@@ -12,9 +11,9 @@ class ForwardMessages<Score, Real>::Backward {
         std::fill(pairs + 0, pairs + owner.by_source.size, Real(0));
     }
 
-    void run(const Group& group, const double* weights, Score* d_emissions, std::vector<char>& underflow) {
+    void run(const Group& group, const double* weights, const Floats& d_emissions, std::vector<char>& underflow) {
         const Group rest = without(group, underflow.data(), kept_);
-        Real *beta[ROWS], *row = beta_;
+        Real *beta[ROWS] = {}, *row = beta_;
         for (int r = 0; r < rest.size; r++) {
             beta[r] = row;
             row += owner_.chain.lengths[rest.sequences[r]] * width_;
@@ -108,9 +107,8 @@ class ForwardMessages<Score, Real>::Backward {
 
     // Tag probabilities alpha_t beta_t go out; beta_t becomes what alpha_{t-1} M has to be
     // multiplied by to give the probabilities of transitions.
-    void finish(int64_t s, Real weight, Real* beta, Score* d_emissions) {
+    void finish(int64_t s, Real weight, Real* beta, const Floats& d_emissions) {
         const int64_t begin = owner_.chain.begins[s], length = owner_.chain.lengths[s];
-        const int n_tags = owner_.chain.n_tags;
         Real pair_scale = 0;
         for (int64_t t = 0; t < length; t++) {
             const Real* alpha = owner_.alpha_row(begin + t);
@@ -124,7 +122,7 @@ class ForwardMessages<Score, Real>::Backward {
                 store(row_ + k, load(alpha + k) * b * scale);
                 store(ahead + k, b * load(emissions + k) * pair_scale);
             }
-            owner_.rows.put(row_, d_emissions + (begin + t) * n_tags);
+            owner_.rows.put(row_, d_emissions, begin + t);
             pair_scale = scale * owner_.factor(begin + t);
         }
         add_outer(owner_.by_source, owner_.alpha_row(begin), beta + width_, width_, length - 1, static_cast<Real*>(pairs));

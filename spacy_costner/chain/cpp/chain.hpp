@@ -1,11 +1,13 @@
-// A batch of chains with its types known, and the order in which its sequences are processed.
+// A batch of chains, and the order in which its tags are kept and its sequences processed.
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <numeric>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "interface.hpp"
@@ -16,19 +18,46 @@
 
 namespace costner {
 
-template <class Real>
+// Scores that Python passes, float32 or float64.
+struct Scores {
+    const void* first;
+    bool wide;
+
+    template <class Score>
+    const Score* as() const { return static_cast<const Score*>(first); }
+    double operator[](int64_t i) const { return wide ? as<double>()[i] : as<float>()[i]; }
+};
+
+// Derivatives that Python gets, float32 or float64.
+struct Floats {
+    void* first;
+    bool wide;
+
+    template <class Score>
+    Score* as() const { return static_cast<Score*>(first); }
+    double operator[](int64_t i) const { return wide ? as<double>()[i] : as<float>()[i]; }
+    void add(int64_t i, double x) const {
+        if (wide) as<double>()[i] += x;
+        else as<float>()[i] += static_cast<float>(x);
+    }
+    void clear(int64_t begin, int64_t n) const {
+        if (wide) std::fill_n(as<double>() + begin, n, 0.0);
+        else std::fill_n(as<float>() + begin, n, 0.0f);
+    }
+};
+
 struct Chain {
-    const Real *emissions, *transitions, *start, *end;
-    const int32_t* lengths;
+    const Scores emissions, transitions, start, end;
+    const int32_t* const lengths;
     std::vector<int64_t> begins;  // the first token of each sequence
-    int64_t n_sequences, n_tokens;
-    int n_tags;
+    const int64_t n_sequences, n_tokens;
+    const int n_tags;
 
     explicit Chain(const Potentials& scores)
-        : emissions(static_cast<const Real*>(scores.emissions)),
-          transitions(static_cast<const Real*>(scores.transitions)),
-          start(static_cast<const Real*>(scores.start)),
-          end(static_cast<const Real*>(scores.end)),
+        : emissions{scores.emissions, scores.wide},
+          transitions{scores.transitions, scores.wide},
+          start{scores.start, scores.wide},
+          end{scores.end, scores.wide},
           lengths(scores.lengths),
           begins(scores.n_sequences),
           n_sequences(scores.n_sequences),
@@ -40,7 +69,29 @@ struct Chain {
             token += lengths[s];
         }
     }
+
+    int64_t past(int64_t s) const { return begins[s] + lengths[s]; }
 };
+
+// The order in which the kernels keep the tags: place p holds tag order[p]. Tags with as many
+// transitions in and out stand together, so that what a tag scheme forbids leaves whole panels of
+// the matrix empty: of BILUO, all I, all L, all B, then O and all U. With few panels none would be
+// empty, and tags stay as they are.
+inline std::vector<int> order_tags(const Chain& chain, bool has_many_panels) {
+    const int n_tags = chain.n_tags;
+    std::vector<int> order(n_tags);
+    std::iota(order.begin(), order.end(), 0);
+    if (!has_many_panels) return order;
+    std::vector<std::pair<int, int>> ways(n_tags);
+    for (int i = 0; i < n_tags; i++)
+        for (int j = 0; j < n_tags; j++) {
+            const bool allowed = chain.transitions[static_cast<int64_t>(i) * n_tags + j] != -INFINITY;
+            ways[i].first += allowed;
+            ways[j].second += allowed;
+        }
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return ways[a] < ways[b]; });
+    return order;
+}
 
 // Sequences that are processed side by side, the longest first.
 struct Group {

@@ -1,5 +1,4 @@
 // The paths outside a set of paths.
-// No include guard: one_isa.hpp includes it once for each instruction set.
 //
 // With the tags S_t of the set at t, a path leaves it at the first token whose tag is not in S_t.
 // On the scale of alpha, a_t[i] for i in S_t sums over the beginnings that stay in the set, and
@@ -15,11 +14,11 @@
 //     p(y_{t-1} = i | in the set until t - 1, y_t = j)
 //         = a_{t-1}[i] M[i, j] / sum_{k in S_{t-1}} a_{t-1}[k] M[k, j]
 
-template <class Score, class Real>
-class Excluding final : public QueryBase<Score, Real> {
+template <class Real>
+class Excluding final : public QueryBase<Real> {
   public:
-    Excluding(const ForwardBackward<Score, Real>& owner, const Allowed& allowed, double* log_sums)
-        : QueryBase<Score, Real>(owner), width_(owner.width), sets_(allowed, owner.chain.n_tokens, owner.rows.order),
+    Excluding(const ForwardBackward<Real>& owner, const Allowed& allowed, double* log_sums)
+        : QueryBase<Real>(owner), width_(owner.width), sets_(allowed, owner.chain.n_tokens, owner.rows.order),
           stay_(sets_.size()), leave_(owner.chain.n_tokens * width_), p_(owner.chain.n_sequences) {
         this->for_sequences([&](int64_t s) {
             p_[s] = follow(s);
@@ -30,9 +29,9 @@ class Excluding final : public QueryBase<Score, Real> {
     }
 
   private:
-    typename QueryBase<Score, Real>::Directions directions() const override { return {false, true, false}; }
+    typename QueryBase<Real>::Directions directions() const override { return {false, true, false}; }
 
-    void add_sources(const Group& group, const double* d_log_sums, Propagation<Score, Real>& propagation) const override {
+    void add_sources(const Group& group, const double* d_log_sums, Propagation<Real>& propagation) const override {
         for (int r = 0; r < group.size; r++) {
             const int64_t s = group.sequences[r], first = this->chain_.begins[s] * width_;
             const Vec<Real> scale = splat(weight(s, d_log_sums));
@@ -42,7 +41,7 @@ class Excluding final : public QueryBase<Score, Real> {
         }
     }
 
-    void add_mass(const Group& group, const double* d_log_sums, Propagation<Score, Real>& propagation, Real* pairs) const override {
+    void add_mass(const Group& group, const double* d_log_sums, Propagation<Real>& propagation, Real* pairs) const override {
         Buffer<Wide<Real>> scratch(width_);
         Buffer<Real> passed(width_), mass(2 * width_);
         for (int r = 0; r < group.size; r++) {
@@ -60,7 +59,7 @@ class Excluding final : public QueryBase<Score, Real> {
     // The rows x and a of a sequence. RETURNS p(outside).
     Wide<Real> follow(int64_t s) {
         Wide<Real> p = 0;
-        for (int64_t t = this->chain_.begins[s]; t < this->owner_.past(s); t++) {
+        for (int64_t t = this->chain_.begins[s]; t < this->chain_.past(s); t++) {
             Real* row = leave_ + t * width_;
             if (t == this->chain_.begins[s])
                 std::copy_n(this->owner_.alpha_row(t), width_, row);
@@ -143,14 +142,14 @@ class Excluding final : public QueryBase<Score, Real> {
         for (int k = 0; k < width_; k++) to[k] = to[k] > 0 ? mass[k] / to[k] : Wide<Real>(0);
     }
 
-    void finish(const double*, const std::vector<Buffer<Real>>& threads, Score*, Score* d_transitions) const override {
+    void finish(const double*, const std::vector<Buffer<Real>>& threads, const Floats&, const Floats& d_transitions) const override {
         const int n_tags = this->chain_.n_tags;
         const std::vector<int>& order = this->owner_.rows.order;
         for (const Buffer<Real>& pairs : threads)
             for (int i = 0; i < n_tags; i++)
                 for (int j = 0; j < n_tags; j++)
-                    d_transitions[static_cast<std::size_t>(order[i]) * n_tags + order[j]] +=
-                        static_cast<Score>(pairs[static_cast<std::size_t>(i) * width_ + j]);
+                    d_transitions.add(static_cast<int64_t>(order[i]) * n_tags + order[j],
+                                      static_cast<double>(pairs[static_cast<std::size_t>(i) * width_ + j]));
     }
 
     const int width_;

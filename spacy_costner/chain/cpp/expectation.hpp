@@ -1,5 +1,4 @@
-// Expectations of values that add up over the tags and transitions of a path.
-// No include guard: one_isa.hpp includes it once for each instruction set.
+// Expectations of values that add up over the tags and transitions of a path, and the entropy.
 
 // E_p[v(y)]: of a value v_t[k] of tags and V[i, j] of transitions. Given the tag j at t, the
 // mean of V with the tag before and that with the tag after are
@@ -14,26 +13,34 @@
 //     s'_t = w ((v_t - E_p[v_t]) alpha_t + A_t - m_t alpha_t),  m_t = sum_j A_t[j] beta_t[j]
 //
 // n_t is m_{t+1}, but not to the last digit: mass that isn't 0 in sum adds up in long sequences.
-template <class Score, class Real>
-class Expectation final : public QueryBase<Score, Real> {
+//
+// The entropy is E_p[-log p(y)], with the gradient of E_p[v(y)] for v = -s. Constants don't count there: v is
+// what a score lacks to the largest of its row or of the transitions. Its value is a sum of positive terms,
+//
+//     H = H(y_T) + sum_t sum_j p(y_t = j) H(y_{t-1} | y_t = j),    p(y_{t-1} = i | y_t = j) ~ alpha_{t-1}[i] M[i, j]
+template <class Real>
+class Expectation final : public QueryBase<Real> {
   public:
-    Expectation(const ForwardBackward<Score, Real>& owner, const Potentials& values, double* means)
-        : QueryBase<Score, Real>(owner), values_(values), width_(owner.width), start_(width_), end_(width_),
-          of_tags_(owner.chain.n_tokens), of_pairs_(owner.chain.n_tokens) {
-        fetch(values_.start, start_);
-        fetch(values_.end, end_);
+    // values: Null for the entropy.
+    Expectation(const ForwardBackward<Real>& owner, const Potentials* values, double* means)
+        : QueryBase<Real>(owner), is_entropy_(!values), values_(values ? *values : owner.scores), width_(owner.width),
+          start_(width_), end_(width_), of_tags_(owner.chain.n_tokens), of_pairs_(owner.chain.n_tokens) {
         weigh_pairs();
+        fetch(values_.start, 0, start_);
+        fetch(values_.end, 0, end_);
         std::vector<Buffer<Real>> rows;
         for (int i = 0; i < owner.forward.n_threads; i++) rows.emplace_back(width_);
         owner.forward.for_groups([&](const Group& group, int thread) {
             for (int r = 0; r < group.size; r++)
-                if (!this->underflow[group.sequences[r]])
-                    means[group.sequences[r]] = mean(group.sequences[r], rows[thread]);
+                if (const int64_t s = group.sequences[r]; !this->underflow[s]) {
+                    means[s] = mean(s, rows[thread]);
+                    if (is_entropy_) means[s] = entropy(s);
+                }
         });
     }
 
   private:
-    void add_sources(const Group& group, const double* d_means, Propagation<Score, Real>& propagation) const override {
+    void add_sources(const Group& group, const double* d_means, Propagation<Real>& propagation) const override {
         Buffer<Real> values(width_), after(has_pairs_ && group.size ? this->chain_.lengths[group.sequences[0]] * width_ : 0);
         for (int r = 0; r < group.size; r++) {
             const int64_t s = group.sequences[r];
@@ -42,12 +49,12 @@ class Expectation final : public QueryBase<Score, Real> {
         }
     }
 
-    void add_mass(const Group& group, const double* d_means, Propagation<Score, Real>& propagation, Real*) const override {
+    void add_mass(const Group& group, const double* d_means, Propagation<Real>& propagation, Real*) const override {
         for (int r = 0; r < group.size && has_pairs_; r++)
             add_transition_mass(group.sequences[r], static_cast<Real>(d_means[group.sequences[r]]), propagation, r);
     }
 
-    void count(const Group& group, const double* d_means, Propagation<Score, Real>& propagation, Real* counts) const override {
+    void count(const Group& group, const double* d_means, Propagation<Real>& propagation, Real* counts) const override {
         for (int r = 0; r < group.size && has_pairs_; r++)
             propagation.count_marginals(r, static_cast<Real>(d_means[group.sequences[r]]), counts);
     }
@@ -55,31 +62,42 @@ class Expectation final : public QueryBase<Score, Real> {
     std::size_t n_counts() const override { return has_pairs_ ? this->owner_.forward.by_source.size : 0; }
 
     // sum_t w p(i, j) V[i, j]
-    void finish(const double*, const std::vector<Buffer<Real>>& counts, Score*, Score* d_transitions) const override {
+    void finish(const double*, const std::vector<Buffer<Real>>& counts, const Floats&, const Floats& d_transitions) const override {
         if (!has_pairs_) return;
-        const std::size_t n = static_cast<std::size_t>(this->chain_.n_tags) * this->chain_.n_tags;
-        Buffer<Score> pairs(n);
-        std::fill_n(pairs + 0, n, Score(0));
-        this->owner_.forward.collect_pairs({counts.begin(), counts.end()}, pairs);
-        for (std::size_t i = 0; i < n; i++)
-            if (std::isfinite(values_.transitions[i])) d_transitions[i] += pairs[i] * values_.transitions[i];
+        std::vector<double> pairs(static_cast<std::size_t>(this->chain_.n_tags) * this->chain_.n_tags);
+        this->owner_.forward.collect_pairs({counts.begin(), counts.end()}, {pairs.data(), true});
+        for (std::size_t i = 0; i < pairs.size(); i++) d_transitions.add(i, pairs[i] * value_of_pair(i));
     }
 
-    // A row of values, 0 where it is infinite.
-    void fetch(const Score* from, Real* to) const {
-        const Vec<Real> infinite = splat(Real(-INFINITY));
-        this->owner_.rows.fetch(from, to);
+    // V, by the index of a transition.
+    double value_of_pair(std::size_t i) const {
+        const double x = values_.transitions[i];
+        return !std::isfinite(x) ? 0.0 : is_entropy_ ? largest_pair_ - x : x;
+    }
+
+    void fetch(const Scores& scores, int64_t row, Real* to) const {
+        this->owner_.rows.fetch(scores, row, to);
+        to_values(to, Real(largest_pair_));
+    }
+
+    // Makes values of a row of scores, 0 where it is infinite.
+    void to_values(Real* row, Real largest) const {
+        const Vec<Real> infinite = splat(Real(-INFINITY)), most = splat(largest);
         for (int k = 0; k < width_; k += LANES<Real>) {
-            const Vec<Real> x = load(to + k);
-            store(to + k, x > infinite ? x : splat(Real(0)));
+            const Vec<Real> x = load(row + k);
+            store(row + k, x > infinite ? (is_entropy_ ? most - x : x) : splat(Real(0)));
         }
     }
 
     // v_t, with those of the start and the end.
     void fetch_values(int64_t s, int64_t token, Real* to) const {
-        fetch(values_.emissions + token * this->chain_.n_tags, to);
+        if (is_entropy_) {
+            this->owner_.rows.fetch_token(values_, s, token, to);
+            return to_values(to, *std::max_element(to, to + width_));
+        }
+        fetch(values_.emissions, token, to);
         if (token == this->chain_.begins[s]) add(start_, to);
-        if (token + 1 == this->owner_.past(s)) add(end_, to);
+        if (token + 1 == this->chain_.past(s)) add(end_, to);
     }
 
     void add(const Real* values, Real* to) const {
@@ -91,15 +109,17 @@ class Expectation final : public QueryBase<Score, Real> {
     void weigh_pairs() {
         const int n_tags = this->chain_.n_tags;
         const std::size_t size = static_cast<std::size_t>(n_tags) * width_;
-        has_pairs_ = std::any_of(values_.transitions, values_.transitions + static_cast<std::size_t>(n_tags) * n_tags,
-                                 [](Score x) { return x != 0 && std::isfinite(x); });
+        const std::size_t n_pairs = static_cast<std::size_t>(n_tags) * n_tags;
+        for (std::size_t i = 0; is_entropy_ && i < n_pairs; i++)
+            largest_pair_ = std::max(largest_pair_, values_.transitions[i]);
+        for (std::size_t i = 0; i < n_pairs; i++) has_pairs_ |= value_of_pair(i) != 0;
         if (!has_pairs_) return;
         Buffer<Real> weighted(size), transposed(size);
         std::fill_n(transposed + 0, size, Real(0));
         for (int i = 0; i < n_tags; i++) {
             Real* row = weighted + static_cast<std::size_t>(i) * width_;
             const Real* transitions = this->owner_.transition_row(i);
-            fetch(values_.transitions + static_cast<std::size_t>(this->owner_.rows.order[i]) * n_tags, row);
+            fetch(values_.transitions, this->owner_.rows.order[i], row);
             for (int k = 0; k < width_; k += LANES<Real>) store(row + k, load(row + k) * load(transitions + k));
             for (int j = 0; j < n_tags; j++) transposed[static_cast<std::size_t>(j) * width_ + i] = row[j];
         }
@@ -111,7 +131,7 @@ class Expectation final : public QueryBase<Score, Real> {
     double mean(int64_t s, Real* row) {
         if (has_pairs_) find_pairs_before(s);
         double total = 0;
-        for (int64_t t = this->chain_.begins[s]; t < this->owner_.past(s); t++) {
+        for (int64_t t = this->chain_.begins[s]; t < this->chain_.past(s); t++) {
             const Real *alpha = this->owner_.alpha_row(t), *beta = this->owner_.beta_row(t);
             fetch_values(s, t, row);
             Vec<Real> tags = splat(Real(0)), pairs = splat(Real(0));
@@ -124,6 +144,36 @@ class Expectation final : public QueryBase<Score, Real> {
             total += static_cast<double>(of_tags_[t]) + static_cast<double>(of_pairs_[t]);
         }
         return total;
+    }
+
+    double entropy(int64_t s) const {
+        const int64_t last = this->chain_.past(s) - 1;
+        std::vector<Wide<Real>> weights(this->chain_.n_tags);
+        std::copy_n(this->owner_.alpha_row(last), weights.size(), weights.begin());
+        double total = entropy_of(weights);
+        for (int64_t t = this->chain_.begins[s] + 1; t <= last; t++)
+            for (std::size_t j = 0; j < weights.size(); j++) {
+                const double p = static_cast<double>(this->owner_.alpha_row(t)[j] * this->owner_.beta_row(t)[j]);
+                if (!(p > 0)) continue;
+                for (std::size_t i = 0; i < weights.size(); i++)
+                    weights[i] = static_cast<Wide<Real>>(this->owner_.alpha_row(t - 1)[i]) * this->owner_.transition_row(i)[j];
+                total += p * entropy_of(weights);
+            }
+        return total;
+    }
+
+    // -sum_i p_i log p_i. The logarithm of the largest p is that of 1 minus the others, which may be tiny.
+    static double entropy_of(const std::vector<Wide<Real>>& weights) {
+        const auto largest = std::max_element(weights.begin(), weights.end());
+        Wide<Real> sum = 0;
+        for (const Wide<Real>& weight : weights) sum += weight;
+        double total = 0, others = 0;
+        for (auto weight = weights.begin(); weight != weights.end(); weight++) {
+            const double p = weight == largest ? 0.0 : static_cast<double>(*weight / sum);
+            if (p > 0) total -= p * std::log(p);
+            others += p;
+        }
+        return total - (1 - others) * std::log1p(-others);
     }
 
     // The rows A of a sequence.
@@ -150,7 +200,7 @@ class Expectation final : public QueryBase<Score, Real> {
 
     // The sources of a sequence; `after` holds its rows B.
     void fill_sources(int64_t s, Real weight, Real* values, const Real* after, Real* left, Real* right) const {
-        for (int64_t t = this->chain_.begins[s]; t < this->owner_.past(s); t++) {
+        for (int64_t t = this->chain_.begins[s]; t < this->chain_.past(s); t++) {
             const Real *alpha = this->owner_.alpha_row(t), *beta = this->owner_.beta_row(t);
             const Real* before = before_ + t * width_;
             const Real mean_after = has_pairs_ ? dot(alpha, after) : Real(0);
@@ -199,7 +249,7 @@ class Expectation final : public QueryBase<Score, Real> {
     }
 
     // Mass of transitions where V is not 0, on their second tags and on the transitions themselves.
-    void add_transition_mass(int64_t s, Real weight, Propagation<Score, Real>& propagation, int r) const {
+    void add_transition_mass(int64_t s, Real weight, Propagation<Real>& propagation, int r) const {
         const int64_t begin = this->chain_.begins[s], length = this->chain_.lengths[s];
         for (int64_t t = 1; t < length; t++) {
             const Real* alpha = this->owner_.alpha_row(begin + t);
@@ -214,8 +264,10 @@ class Expectation final : public QueryBase<Score, Real> {
         }
     }
 
-    const Chain<Score> values_;
+    const bool is_entropy_;
+    const Chain values_;
     const int width_;
+    double largest_pair_ = -INFINITY;
     Buffer<Real> start_, end_, before_;
     Matrix<Real> by_source_, by_target_;
     bool has_pairs_ = false;

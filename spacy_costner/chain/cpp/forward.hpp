@@ -1,5 +1,4 @@
 // Sums over all paths, by scaled forward and backward messages.
-// No include guard: one_isa.hpp includes it once for each instruction set.
 //
 // alpha_t[j] is the sum over the paths that end in tag j at token t; beta_t[i] is the sum over the
 // continuations of tag i at token t (Rabiner, 1989, sections III.A and V.A), on exponentiated scores E, M:
@@ -53,7 +52,7 @@ class LogProduct {
 };
 
 // The forward messages of a batch, and what both directions need.
-template <class Score, class Real>
+template <class Real>
 class ForwardMessages {
   public:
     static constexpr bool IS_EXTENDED = std::is_same_v<Real, Extended>;
@@ -74,18 +73,16 @@ class ForwardMessages {
         in_threads(schedule.groups(), n_threads, work);
     }
 
-    int64_t past(int64_t s) const { return chain.begins[s] + chain.lengths[s]; }
     const Real* alpha_row(int64_t token) const { return alpha_ + token * width; }
     const Real* emission_row(int64_t token) const { return emissions_ + token * width; }
     const Real* transition_row(int place) const { return transitions_ + static_cast<std::size_t>(place) * width; }
     Real* beta_row(int64_t token) const { return beta_ + token * width; }  // room for ForwardBackward
     Real factor(int64_t token) const { return factors_[token]; }
 
-    void clear_rows(const std::vector<char>& of_sequences, Score* d_emissions) const {
+    void clear_rows(const std::vector<char>& of_sequences, const Floats& d_emissions) const {
         for (int64_t s = 0; s < chain.n_sequences; s++)
             if (of_sequences[s])
-                std::fill_n(d_emissions + chain.begins[s] * chain.n_tags,
-                            static_cast<int64_t>(chain.lengths[s]) * chain.n_tags, Score(0));
+                d_emissions.clear(chain.begins[s] * chain.n_tags, static_cast<int64_t>(chain.lengths[s]) * chain.n_tags);
     }
 
     Matrix<Real> transpose() const {
@@ -107,7 +104,7 @@ class ForwardMessages {
     }
 
     // Adds what all threads have counted, times M.
-    void collect_pairs(const std::vector<const Real*>& counts, Score* d_transitions) const {
+    void collect_pairs(const std::vector<const Real*>& counts, const Floats& d_transitions) const {
         const int n_tags = chain.n_tags;
         for (const Panel<Real>& panel : by_source.panels) {
             const int n_columns = panel.n_vectors * LANES<Real>;
@@ -118,14 +115,14 @@ class ForwardMessages {
                 for (int c = 0; c < past; c++) {
                     Real sum = 0;
                     for (const Real* pairs : counts) sum += pairs[at + c];
-                    d_transitions[static_cast<std::size_t>(i) * n_tags + rows.order[panel.column + c]] +=
-                        static_cast<Score>(sum * by_source.entries[at + c]);
+                    d_transitions.add(static_cast<int64_t>(i) * n_tags + rows.order[panel.column + c],
+                                      static_cast<double>(sum * by_source.entries[at + c]));
                 }
             }
         }
     }
 
-    const Chain<Score> chain;
+    const Chain chain;
     const Rows<Real> rows;
     const int width, n_threads;
     const Schedule schedule;
@@ -151,13 +148,14 @@ class ForwardMessages {
     void exponentiate_transitions() {
         const int n_tags = chain.n_tags;
         const std::vector<int>& order = rows.order;
-        const Score* end = chain.transitions + static_cast<std::size_t>(n_tags) * n_tags;
-        shift_ = finite_or_0(*std::max_element(chain.transitions, end));
+        double largest = -INFINITY;
+        for (int64_t i = 0; i < static_cast<int64_t>(n_tags) * n_tags; i++) largest = std::max(largest, chain.transitions[i]);
+        shift_ = std::isfinite(largest) ? Real(largest) : Real(0);
         transitions_ = Buffer<Real>(static_cast<std::size_t>(n_tags) * width);
         Vec<Real> least = splat(Real(1));
         for (int i = 0; i < n_tags; i++) {
             Real* row = transitions_ + static_cast<std::size_t>(i) * width;
-            rows.fetch(chain.transitions + static_cast<std::size_t>(order[i]) * n_tags, row);
+            rows.fetch(chain.transitions, order[i], row);
             least = smaller<Real>(lower_and_exponentiate(row, shift_), least);
         }
         small_transitions_ = !(smallest_lane<Real>(least) >= SMALLEST<Real>);

@@ -1,27 +1,26 @@
 // The distribution of paths, by forward and backward messages, for several queries.
-// No include guard: one_isa.hpp includes it once for each instruction set.
 //
 // alpha and beta of forward.hpp are at least SMALLEST where they count. A sequence without such
 // messages is marked as underflow: the same class with the wider type computes it. With
 // Real = Extended only sequences without a legal path are marked.
 
-template <class Score, class Real>
+template <class Real>
 class QueryBase;
 
-template <class Score, class Real>
+template <class Real>
 class ForwardBackward final : public Messages {
   public:
     static constexpr bool IS_EXTENDED = std::is_same_v<Real, Extended>;
-    using Wider = ForwardBackward<Score, Wide<Real>>;
-    using Backward = typename ForwardMessages<Score, Real>::Backward;
+    using Wider = ForwardBackward<Wide<Real>>;
+    using Backward = typename ForwardMessages<Real>::Backward;
 
     ForwardBackward(const Potentials& scores, int n_threads, const std::vector<char>& left_out = {})
         : forward(scores, n_threads, left_out), chain(forward.chain), rows(forward.rows), width(forward.width),
-          scores_(scores) {}
+          scores(scores) {}
 
     // A query, with the same query of the wider type if sequences underflow.
     std::unique_ptr<Query> query(const std::string& name, const Arguments& arguments, double* values) const override {
-        std::unique_ptr<QueryBase<Score, Real>> query = make_query(*this, name, arguments, values);
+        std::unique_ptr<QueryBase<Real>> query = make_query(*this, name, arguments, values);
         if constexpr (!IS_EXTENDED)
             if (any(query->underflow)) {
                 query->rest_owner = wider(query->underflow);
@@ -44,8 +43,8 @@ class ForwardBackward final : public Messages {
 
     // The gradient of the sum of log Z, times the weight of each sequence. Sets the emissions' part, of the
     // sequences that `underflow` doesn't mark; adds the transitions' part.
-    void add_log_partition(const double* weights, const std::vector<char>& underflow, Score* d_emissions,
-                       Score* d_transitions) const {
+    void add_log_partition(const double* weights, const std::vector<char>& underflow, const Floats& d_emissions,
+                       const Floats& d_transitions) const {
         const Matrix<Real> transposed = forward.transpose();
         std::vector<Backward> threads;
         for (int i = 0; i < forward.n_threads; i++) threads.emplace_back(forward, transposed);
@@ -56,7 +55,7 @@ class ForwardBackward final : public Messages {
             if (found != underflow) {
                 for (std::size_t s = 0; s < found.size(); s++) found[s] &= !underflow[s];
                 forward.clear_rows(found, d_emissions);
-                const Wider rest(scores_, forward.n_threads, none_of(found));
+                const Wider rest(scores, forward.n_threads, none_of(found));
                 rest.add_log_partition(weights, rest.forward.underflow, d_emissions, d_transitions);
             }
     }
@@ -73,20 +72,20 @@ class ForwardBackward final : public Messages {
     const Real* emission_row(int64_t token) const { return forward.emission_row(token); }
     const Real* transition_row(int place) const { return forward.transition_row(place); }
     Real factor(int64_t token) const { return forward.factor(token); }
-    int64_t past(int64_t s) const { return forward.past(s); }
     const Matrix<Real>& transposed() const { return transposed_; }
 
-    const ForwardMessages<Score, Real> forward;
-    const Chain<Score>& chain;
+    const ForwardMessages<Real> forward;
+    const Chain& chain;
     const Rows<Real>& rows;
     const int width;
+    const Potentials scores;
 
   private:
     // The wider type, of the sequences that underflow. Most queries have the same ones.
     std::shared_ptr<const Wider> wider(const std::vector<char>& underflow) const {
         const std::lock_guard<std::mutex> lock(mutex_);
         if (!wider_ || wider_of_ != underflow)
-            wider_ = std::make_shared<const Wider>(scores_, forward.n_threads, none_of(underflow));
+            wider_ = std::make_shared<const Wider>(scores, forward.n_threads, none_of(underflow));
         wider_of_ = underflow;
         return wider_;
     }
@@ -95,13 +94,13 @@ class ForwardBackward final : public Messages {
     void backward(const Group& group, Backward& thread) const {
         int64_t kept[ROWS];
         const Group rest = without(group, underflow_.data(), kept);
-        Real* beta[ROWS];
+        Real* beta[ROWS] = {};
         for (int r = 0; r < rest.size; r++)
             beta[r] = forward.beta_row(chain.begins[rest.sequences[r]]);
         thread.backward(rest, beta, underflow_.data());
         for (int r = 0; r < rest.size; r++) {
             const int64_t s = rest.sequences[r];
-            for (int64_t t = chain.begins[s]; t < past(s) && !underflow_[s]; t++) normalise(t);
+            for (int64_t t = chain.begins[s]; t < chain.past(s) && !underflow_[s]; t++) normalise(t);
         }
     }
 
@@ -114,7 +113,6 @@ class ForwardBackward final : public Messages {
         for (int k = 0; k < width; k += LANES<Real>) store(beta + k, load(beta + k) * scale);
     }
 
-    const Potentials scores_;
     mutable std::once_flag has_beta_;
     mutable Matrix<Real> transposed_;
     mutable std::vector<char> underflow_;

@@ -36,7 +36,7 @@ struct Allowed {
     const int64_t* tags;
 };
 
-// Spans of tokens with given tags; see array/segments.py.
+// Spans of tokens with given tags: see queries.py.
 struct Segments {
     const int64_t* begin;   // (S,)
     const int64_t* end;     // (S,)
@@ -45,10 +45,26 @@ struct Segments {
     int64_t n_segments;
 };
 
+// Where sampled paths go, and what they are drawn by.
+struct Samples {
+    int64_t n;              // for each sequence
+    const double* uniform;  // (n, N), from 0 to 1
+    int64_t* tags;          // (n, N)
+};
+
+// Where the paths of queries that choose among ties go, and what they choose by.
+struct Ties {
+    const double* log_probs;  // (N, K)
+    double tolerance;         // at each token
+    int64_t* tags;            // (N,)
+};
+
 // What queries are about: each takes its part.
 struct Arguments {
     Allowed allowed;           // a set of paths, or a path, by its tags
     Segments segments;
+    Samples samples;
+    Ties ties;
     const Potentials* values;  // of tags and transitions
 };
 
@@ -69,8 +85,8 @@ class Query {
 class Messages {
   public:
     virtual ~Messages() = default;
-    // Sets the values of a query: numbers of the type of the scores for `marginals`. RETURNS its gradient, null
-    // if it has none.
+    // Sets the values of a query: numbers of the type of the scores for `marginals`, none for paths, which the
+    // arguments have room for. RETURNS its gradient, null if it has none.
     virtual std::unique_ptr<Query> query(const std::string& name, const Arguments& arguments, double* values) const = 0;
 };
 
@@ -82,6 +98,9 @@ std::unique_ptr<Query> path_score(const Potentials& scores, const int64_t* tags,
 
 // The tags of the best path of each sequence, (N,), and its score, (B,); outside a set, unless it is null.
 void best_path(const Potentials& scores, const Allowed* excluded, int64_t* tags, double* path_scores, int n_threads);
+
+// The tags of the k best paths of each sequence, (k, N), and their scores, (k, B), the best first.
+void k_best(const Potentials& scores, int64_t k, int64_t* tags, double* path_scores, int n_threads);
 
 // The names of the instruction sets that run here, fastest first; and which to use from now on.
 std::vector<const char*> instruction_sets();

@@ -1,5 +1,4 @@
 // Products of a few rows with the matrix of transitions, over either semiring.
-// No include guard: one_isa.hpp includes it once for each instruction set.
 //
 // The columns are cut in panels of at most PANEL vectors. A panel lists its sources, the rows of
 // the matrix that have an entry in it, and keeps their entries one row after another, so that

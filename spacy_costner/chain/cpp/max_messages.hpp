@@ -1,5 +1,4 @@
 // Max-product messages of both directions, and their queries.
-// No include guard: one_isa.hpp includes it once for each instruction set.
 //
 //     delta_t[j]     = max_i (delta_{t-1}[i] + M[i, j]) + E_t[j]
 //     gamma_{t-1}[i] = max_j (M[i, j] + E_t[j] + gamma_t[j])
@@ -7,7 +6,6 @@
 // In float64, as in max_product.hpp. No back pointers are kept:
 // where the best tag before or after a tag is needed, the maximum is computed again.
 
-template <class Score>
 class MaxMessages final : public Messages {
   public:
     MaxMessages(const Potentials& scores, int n_threads)
@@ -24,11 +22,7 @@ class MaxMessages final : public Messages {
         });
     }
 
-    std::unique_ptr<Query> query(const std::string& name, const Arguments& arguments, double* values) const override {
-        if (name == "segment_max_scores") return std::make_unique<SegmentMaxScores>(*this, arguments.segments, values);
-        max_marginals(values);
-        return nullptr;
-    }
+    std::unique_ptr<Query> query(const std::string& name, const Arguments& arguments, double* values) const override;
 
   private:
     class SegmentMaxScores;
@@ -57,6 +51,63 @@ class MaxMessages final : public Messages {
                 out[t * chain_.n_tags + order_[k]] = delta_row(t)[k] + row_of(gamma_, t)[k];
     }
 
+    // The path of the highest log-probability of those of which no transition costs more than the tolerance:
+    //
+    //     argmax_y sum_t log p_t[y_t]  where  M[y_{t-1}, y_t] + E_t[y_t] + gamma_t[y_t] >= gamma_{t-1}[y_{t-1}] - tolerance
+    //
+    // and the same for the first tag. Of several, the one whose last tag is the first of the tag set, and so on.
+    void best_of_tied(const Ties& ties) const {
+        for (int64_t s = 0; s < chain_.n_sequences; s++)
+            if (!is_clear(s, ties)) follow_ties(s, ties);
+    }
+
+    // RETURNS whether one path only is within the tolerance of all its tokens, after writing its tags.
+    bool is_clear(int64_t s, const Ties& ties) const {
+        for (int64_t t = chain_.begins[s]; t < chain_.past(s); t++) {
+            const auto score = [&](int k) { return delta_row(t)[k] + row_of(gamma_, t)[k]; };
+            int best = 0, n_near = 0;
+            for (int k = 1; k < chain_.n_tags; k++)
+                if (score(k) > score(best)) best = k;
+            const double least = score(best) - ties.tolerance * chain_.lengths[s];
+            for (int k = 0; k < chain_.n_tags; k++) n_near += score(k) >= least;
+            if (n_near > 1) return false;
+            ties.tags[t] = order_[best];
+        }
+        return true;
+    }
+
+    void follow_ties(int64_t s, const Ties& ties) const {
+        const int64_t n_tags = chain_.n_tags, begin = chain_.begins[s], length = chain_.lengths[s];
+        std::vector<int> place_of(n_tags), came_from(length * n_tags);
+        for (int p = 0; p < n_tags; p++) place_of[order_[p]] = p;
+        std::vector<double> likely(ties.log_probs + begin * n_tags, ties.log_probs + (begin + 1) * n_tags), before(n_tags);
+        const double* ahead = row_of(ahead_, begin);
+        const double most = *std::max_element(ahead, ahead + n_tags);
+        for (int64_t j = 0; j < n_tags; j++)
+            if (ahead[place_of[j]] < most - ties.tolerance) likely[j] = -INFINITY;
+        for (int64_t t = 1; t < length; t++) {
+            before.swap(likely);
+            std::fill(likely.begin(), likely.end(), -INFINITY);
+            int* from = &came_from[t * n_tags];
+            ahead = row_of(ahead_, begin + t);
+            for (int64_t i = 0; i < n_tags; i++) {
+                const double* onwards = transition_row(place_of[i]);
+                const double least = row_of(gamma_, begin + t - 1)[place_of[i]] - ties.tolerance;
+                for (int64_t j = 0; j < n_tags; j++)
+                    if (before[i] > likely[j] && onwards[place_of[j]] + ahead[place_of[j]] >= least) {
+                        likely[j] = before[i];
+                        from[j] = static_cast<int>(i);
+                    }
+            }
+            for (int64_t j = 0; j < n_tags; j++) likely[j] += ties.log_probs[(begin + t) * n_tags + j];
+        }
+        int64_t tag = std::max_element(likely.begin(), likely.end()) - likely.begin();
+        for (int64_t t = length - 1;; tag = came_from[t-- * n_tags + tag]) {
+            ties.tags[begin + t] = tag;
+            if (t == 0) break;
+        }
+    }
+
     void backward(const Group& group) {
         BackwardStep step;
         int64_t last[ROWS] = {};
@@ -65,7 +116,7 @@ class MaxMessages final : public Messages {
             const int64_t s = group.sequences[r];
             last[r] = chain_.lengths[s] - 1;
             max_.rows_.fetch_sequence(chain_, s, emissions_ + chain_.begins[s] * width_);
-            const int64_t at = (past(s) - 1) * width_;
+            const int64_t at = (chain_.past(s) - 1) * width_;
             step.emissions[r] = emissions_ + at;
             step.gamma[r] = gamma_ + at;
             step.ahead[r] = ahead_ + at;
@@ -99,21 +150,16 @@ class MaxMessages final : public Messages {
         return max_.first_largest([=](int k) { return load(onwards + k) + load(ahead + k); });
     }
 
-    int previous(int tag, int64_t t) const {
-        const double* into = max_.by_target_ + static_cast<std::size_t>(tag) * width_;
-        const double* delta = delta_row(t);
-        return max_.first_largest([=](int k) { return load(into + k) + load(delta + k); });
-    }
+    int previous(int tag, int64_t t) const { return max_.tag_before(tag, delta_, t); }
 
-    int64_t past(int64_t s) const { return chain_.begins[s] + chain_.lengths[s]; }
     const double* row_of(const Buffer<double>& rows, int64_t token) const { return rows + token * width_; }
     const double* delta_row(int64_t token) const { return row_of(delta_, token); }
     const double* transition_row(int place) const {
         return max_.transitions_ + static_cast<std::size_t>(place) * width_;
     }
 
-    const MaxProduct<Score> max_;
-    const Chain<Score>& chain_;
+    const MaxProduct max_;
+    const Chain& chain_;
     const std::vector<int>& order_;
     const int width_;
     const Matrix<double> by_target_;
@@ -130,8 +176,7 @@ class MaxMessages final : public Messages {
 //     prefix_t = delta_b[y_b] + sum_{b < u <= t} (M[y_{u-1}, y_u] + E_u[y_u])
 //
 // or, at the first token b, delta_b[k] + gamma_b[k].
-template <class Score>
-class MaxMessages<Score>::SegmentMaxScores final : public Query {
+class MaxMessages::SegmentMaxScores final : public Query {
   public:
     // scores: With each segment, then without. Shape: (2, S)
     SegmentMaxScores(const MaxMessages& owner, const Segments& segments, double* scores)
@@ -148,9 +193,10 @@ class MaxMessages<Score>::SegmentMaxScores final : public Query {
 
     void backprop(const Queries&, const Derivatives& d_values, const Gradient& out) const override {
         const double* d_scores = d_values[0];
-        Score* d_emissions = static_cast<Score*>(out.emissions);
-        Score* d_transitions = static_cast<Score*>(out.transitions);
-        fill_with_zeros(chain_, out);
+        const bool wide = chain_.emissions.wide;
+        const Floats d_emissions = {out.emissions, wide}, d_transitions = {out.transitions, wide};
+        d_emissions.clear(0, chain_.n_tokens * chain_.n_tags);
+        d_transitions.clear(0, static_cast<int64_t>(chain_.n_tags) * chain_.n_tags);
         for (int64_t s = 0; s < chain_.n_sequences; s++) {
             std::vector<double> left(chain_.lengths[s] * chain_.n_tags), right(left.size());
             for (int64_t i : segments_[s]) {
@@ -160,7 +206,7 @@ class MaxMessages<Score>::SegmentMaxScores final : public Query {
             propagate_left(s, left, d_emissions, d_transitions);
             propagate_right(s, right, d_emissions, d_transitions);
         }
-        collect_ends(chain_, d_emissions, static_cast<Score*>(out.start), static_cast<Score*>(out.end));
+        collect_ends(chain_, d_emissions, out);
     }
 
   private:
@@ -180,7 +226,7 @@ class MaxMessages<Score>::SegmentMaxScores final : public Query {
             owner_.consider(t, prefix, row, owner_.row_of(opens ? owner_.gamma_ : owner_.ahead_, t), without_[i]);
             prefix += opens ? owner_.delta_row(t)[tag] : step(t, before, tag);
         }
-        if (end == owner_.past(s)) {
+        if (end == chain_.past(s)) {
             with_[i] = {prefix, end, 0};
             return;
         }
@@ -195,33 +241,33 @@ class MaxMessages<Score>::SegmentMaxScores final : public Query {
     // Counts the transitions of a path from the first token of a segment to its deviation, and
     // adds mass on the tags at both ends, (T, K), to be propagated.
     void add_prefix(int64_t s, int64_t i, const Deviation& deviation, double mass, std::vector<double>& left,
-                    std::vector<double>& right, Score* d_emissions, Score* d_transitions) const {
+                    std::vector<double>& right, const Floats& d_emissions, const Floats& d_transitions) const {
         if (!std::isfinite(deviation.score) || mass == 0) return;
         const int64_t begin = segments_.begin(i);
         int before = deviation.token == begin ? deviation.tag : segments_.tag(i, begin);
         left[place(s, begin, before)] += mass;
-        for (int64_t t = begin + 1; t <= deviation.token && t < owner_.past(s); t++) {
+        for (int64_t t = begin + 1; t <= deviation.token && t < chain_.past(s); t++) {
             const int tag = t == deviation.token ? deviation.tag : segments_.tag(i, t);
             count(t, before, tag, mass, d_emissions, d_transitions);
             before = tag;
         }
-        if (deviation.token < owner_.past(s)) right[place(s, deviation.token, deviation.tag)] += mass;
+        if (deviation.token < chain_.past(s)) right[place(s, deviation.token, deviation.tag)] += mass;
     }
 
-    void count(int64_t t, int before, int tag, double mass, Score* d_emissions, Score* d_transitions) const {
+    void count(int64_t t, int before, int tag, double mass, const Floats& d_emissions, const Floats& d_transitions) const {
         add(t, tag, mass, d_emissions);
         add(owner_.order_[before], tag, mass, d_transitions);
     }
 
-    void add(int64_t row, int tag, double mass, Score* to) const {
-        to[row * chain_.n_tags + owner_.order_[tag]] += static_cast<Score>(mass);
+    void add(int64_t row, int tag, double mass, const Floats& to) const {
+        to.add(row * chain_.n_tags + owner_.order_[tag], mass);
     }
 
     int64_t place(int64_t s, int64_t token, int tag) const { return (token - chain_.begins[s]) * chain_.n_tags + tag; }
 
     // Leftwards: each tag passes its mass to the best tag before it.
-    void propagate_left(int64_t s, std::vector<double>& mass, Score* d_emissions, Score* d_transitions) const {
-        for (int64_t t = owner_.past(s) - 1; t >= chain_.begins[s]; t--)
+    void propagate_left(int64_t s, std::vector<double>& mass, const Floats& d_emissions, const Floats& d_transitions) const {
+        for (int64_t t = chain_.past(s) - 1; t >= chain_.begins[s]; t--)
             for (int tag = 0; tag < chain_.n_tags; tag++) {
                 const double moved = mass[place(s, t, tag)];
                 if (moved == 0) continue;
@@ -234,8 +280,8 @@ class MaxMessages<Score>::SegmentMaxScores final : public Query {
     }
 
     // Rightwards: to the best tag after it.
-    void propagate_right(int64_t s, std::vector<double>& mass, Score* d_emissions, Score* d_transitions) const {
-        for (int64_t t = chain_.begins[s]; t + 1 < owner_.past(s); t++)
+    void propagate_right(int64_t s, std::vector<double>& mass, const Floats& d_emissions, const Floats& d_transitions) const {
+        for (int64_t t = chain_.begins[s]; t + 1 < chain_.past(s); t++)
             for (int tag = 0; tag < chain_.n_tags; tag++) {
                 const double moved = mass[place(s, t, tag)];
                 if (moved == 0) continue;
@@ -246,7 +292,14 @@ class MaxMessages<Score>::SegmentMaxScores final : public Query {
     }
 
     const MaxMessages& owner_;
-    const Chain<Score>& chain_;
+    const Chain& chain_;
     const SegmentsOfSequences segments_;
     std::vector<Deviation> with_, without_;
 };
+
+inline std::unique_ptr<Query> MaxMessages::query(const std::string& name, const Arguments& arguments, double* values) const {
+    if (name == "segment_max_scores") return std::make_unique<SegmentMaxScores>(*this, arguments.segments, values);
+    if (name == "max_marginals") max_marginals(values);
+    if (name == "best_of_tied") best_of_tied(arguments.ties);
+    return nullptr;
+}

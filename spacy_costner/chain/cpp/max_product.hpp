@@ -1,5 +1,4 @@
 // The best path: Viterbi's recursion.
-// No include guard: one_isa.hpp includes it once for each instruction set.
 //
 //     delta_t[j] = max_i (delta_{t-1}[i] + transitions[i, j]) + emissions[t, j]
 //
@@ -15,10 +14,8 @@
 //     leave_t[j] = the same                                                              for j not in S_t
 //     delta_t[j] = max(leave_t[j], max_i (delta_{t-1}[i] + transitions[i, j]) + emissions[t, j])
 
-template <class Score>
 class MaxMessages;
 
-template <class Score>
 class MaxProduct {
   public:
     MaxProduct(const Potentials& scores, int n_threads)
@@ -43,7 +40,7 @@ class MaxProduct {
     }
 
   private:
-    friend class MaxMessages<Score>;
+    friend class MaxMessages;
 
     void best_path_excluding(const Allowed& allowed, int64_t* tags, double* scores) const {
         const TagSets sets(allowed, chain_.n_tokens, rows_.order);
@@ -100,8 +97,7 @@ class MaxProduct {
         std::fill_n(by_target_ + 0, static_cast<std::size_t>(n_tags) * width_, -INFINITY);
         for (int i = 0; i < n_tags; i++) {
             double* row = transitions_ + static_cast<std::size_t>(i) * width_;
-            const auto tag = static_cast<std::size_t>(rows_.order[i]);
-            rows_.fetch(chain_.transitions + tag * n_tags, row);
+            rows_.fetch(chain_.transitions, rows_.order[i], row);
             for (int j = 0; j < n_tags; j++)
                 by_target_[static_cast<std::size_t>(j) * width_ + i] = row[j];
         }
@@ -159,34 +155,41 @@ class MaxProduct {
         }
     }
 
+    // The last tag of the best paths.
+    int last_tag(int64_t s, const double* delta) const {
+        const double* row = delta + (chain_.lengths[s] - 1) * width_;
+        return first_largest([=](int k) { return load(row + k); });
+    }
+
+    // The best tag at token t of a sequence before a tag.
+    int tag_before(int tag, const double* delta, int64_t t) const {
+        const double *before = delta + t * width_, *into = by_target_ + static_cast<std::size_t>(tag) * width_;
+        return first_largest([=](int k) { return load(before + k) + load(into + k); });
+    }
+
     // RETURNS the score of the best path of sequence s, after writing its tags.
     double trace_back(int64_t s, const double* delta, int64_t* tags) const {
-        int64_t* path = tags + chain_.begins[s];
         int64_t t = chain_.lengths[s] - 1;
-        const double* row = delta + t * width_;
-        int best = first_largest([=](int k) { return load(row + k); });
-        const double score = row[best];
-        path[t] = rows_.order[best];
+        int best = last_tag(s, delta);
+        const double score = delta[t * width_ + best];
+        tags += chain_.begins[s];
+        tags[t] = rows_.order[best];
         while (t-- > 0) {
-            const double* before = delta + t * width_;
-            const double* into = by_target_ + static_cast<std::size_t>(best) * width_;
-            best = first_largest([=](int k) { return load(before + k) + load(into + k); });
-            path[t] = rows_.order[best];
+            best = tag_before(best, delta, t);
+            tags[t] = rows_.order[best];
         }
         return score;
     }
 
     double trace_back_excluding(int64_t s, const double* delta, const TagSets& sets, const double* stay,
-                              int64_t* tags) const {
+                                int64_t* tags) const {
         const int64_t begin = chain_.begins[s];
         int64_t t = chain_.lengths[s] - 1;
-        const double* row = delta + t * width_;
-        int best = first_largest([=](int k) { return load(row + k); });
-        const double score = row[best];
+        int best = last_tag(s, delta);
+        const double score = delta[t * width_ + best];
         tags[begin + t] = rows_.order[best];
         bool has_left = true;
         while (t-- > 0) {
-            const double* before = delta + t * width_;
             const double* into = by_target_ + static_cast<std::size_t>(best) * width_;
             const auto stayed = [&](const int& i) { return stay[sets.index(i)] + into[i]; };
             const Places from = sets[begin + t];
@@ -194,8 +197,9 @@ class MaxProduct {
                 return stayed(i) < stayed(j);
             });
             if (has_left) {
-                const int k = first_largest([=](int k) { return load(before + k) + load(into + k); });
-                has_left = last == from.end() || sets.has(begin + t + 1, best) || before[k] + into[k] >= stayed(*last);
+                const int k = tag_before(best, delta, t);
+                has_left = last == from.end() || sets.has(begin + t + 1, best) ||
+                           delta[t * width_ + k] + into[k] >= stayed(*last);
                 best = has_left ? k : *last;
             } else {
                 best = *last;
@@ -221,7 +225,7 @@ class MaxProduct {
         return 0;
     }
 
-    const Chain<Score> chain_;
+    const Chain chain_;
     const int n_threads_;
     const Rows<double> rows_;
     const int width_;

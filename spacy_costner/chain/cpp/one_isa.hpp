@@ -1,5 +1,6 @@
-// The kernels for one instruction set. No include guard: kernels.cpp includes it for each, in a
-// namespace of its own.
+// The kernels for one instruction set, in the namespace that includes this; so its files have no include guards.
+// ROWS and PANEL are the rows of messages and the vectors of a row that one product keeps in registers: of 16
+// registers 6 times 2 results.
 
 #include "vectors.hpp"
 #include "matrix.hpp"
@@ -17,21 +18,15 @@
 #include "max_messages.hpp"
 
 inline std::unique_ptr<Messages> make_forward_backward(const Potentials& scores, int n_threads) {
-    if (scores.wide) return std::make_unique<ForwardBackward<double, double>>(scores, n_threads);
-    return std::make_unique<ForwardBackward<float, float>>(scores, n_threads);
+    if (scores.wide) return std::make_unique<ForwardBackward<double>>(scores, n_threads);
+    return std::make_unique<ForwardBackward<float>>(scores, n_threads);
 }
 
 inline std::unique_ptr<Messages> make_max_messages(const Potentials& scores, int n_threads) {
-    if (scores.wide) return std::make_unique<MaxMessages<double>>(scores, n_threads);
-    return std::make_unique<MaxMessages<float>>(scores, n_threads);
+    return std::make_unique<MaxMessages>(scores, n_threads);
 }
 
 inline void best_path(const Potentials& scores, const Allowed* excluded, int64_t* tags, double* path_scores,
                       int n_threads) {
-    if (scores.wide)
-        MaxProduct<double>(scores, n_threads).best_path(excluded, tags, path_scores);
-    else
-        MaxProduct<float>(scores, n_threads).best_path(excluded, tags, path_scores);
+    MaxProduct(scores, n_threads).best_path(excluded, tags, path_scores);
 }
-
-inline InstructionSet functions(const char* name) { return {name, make_forward_backward, make_max_messages, best_path}; }

@@ -1,5 +1,4 @@
 // Propagation of mass on tags, by the conditional probabilities of adjacent tags.
-// No include guard: one_isa.hpp includes it once for each instruction set.
 //
 // With alpha and beta of forward.hpp, p(y_t = j) = alpha_t[j] beta_t[j]. A gradient is mass
 // on tags, propagated in both directions by the conditional probabilities of adjacent tags (see
@@ -20,15 +19,15 @@
 
 constexpr int64_t BALANCED = 64;
 
-template <class Score, class Real>
+template <class Real>
 class ForwardBackward;
 
 // Propagation of mass in the sequences of a group: the scratch memory of one thread, and its
 // mass on transitions.
-template <class Score, class Real>
+template <class Real>
 class Propagation {
   public:
-    explicit Propagation(const ForwardBackward<Score, Real>& owner)
+    explicit Propagation(const ForwardBackward<Real>& owner)
         : pairs(owner.forward.by_source.size), owner_(owner), width_(owner.width),
           room_(owner.forward.schedule.most_tokens_in_a_group(owner.chain.lengths) * width_),
           memory_(3 * room_), left_(memory_), right_(left_ + room_), weights_(right_ + room_) {
@@ -148,12 +147,11 @@ class Propagation {
     }
 
     // The mass on tags, to the rows of the tokens.
-    void put(Score* d_emissions) {
-        const int n_tags = owner_.chain.n_tags;
+    void put(const Floats& d_emissions) {
         for (int r = 0; r < group_.size; r++) {
             const int64_t s = group_.sequences[r];
             for (int64_t t = 0; t < owner_.chain.lengths[s]; t++)
-                owner_.rows.put(left(r) + t * width_, d_emissions + (owner_.chain.begins[s] + t) * n_tags);
+                owner_.rows.put(left(r) + t * width_, d_emissions, owner_.chain.begins[s] + t);
         }
     }
 
@@ -235,7 +233,7 @@ class Propagation {
         add_outer(owner_.forward.by_source, before, ahead + width_, width_, length - 1, to);
     }
 
-    const ForwardBackward<Score, Real>& owner_;
+    const ForwardBackward<Real>& owner_;
     const int width_;
     const int64_t room_;
     Buffer<Real> memory_;

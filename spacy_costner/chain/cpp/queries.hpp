@@ -1,14 +1,13 @@
 // The queries of the distribution of paths that are short, and all of them by name.
-// No include guard: one_isa.hpp includes it once for each instruction set.
 
 // log Z, or log p(y) = s(y) - log Z of the path with the given tags. The gradient of log Z is the marginals,
 // mass that needs no propagation, nor beta where it is all.
-template <class Score, class Real>
-class LogPartition final : public QueryBase<Score, Real> {
+template <class Real>
+class LogPartition final : public QueryBase<Real> {
   public:
     // tags: Shape: (N,); null: log Z.
-    LogPartition(const ForwardBackward<Score, Real>& owner, const int64_t* tags, double* values)
-        : QueryBase<Score, Real>(owner, owner.forward.underflow), tags_(tags), possible_(owner.chain.n_sequences) {
+    LogPartition(const ForwardBackward<Real>& owner, const int64_t* tags, double* values)
+        : QueryBase<Real>(owner, owner.forward.underflow), tags_(tags), possible_(owner.chain.n_sequences) {
         owner.forward.for_groups([&](const Group& group, int) {
             for (int r = 0; r < group.size; r++) values[group.sequences[r]] = value(group.sequences[r]);
         });
@@ -23,31 +22,31 @@ class LogPartition final : public QueryBase<Score, Real> {
         return std::isfinite(score) ? score - log_z : score;
     }
 
-    typename QueryBase<Score, Real>::Directions directions() const override { return {false, false, true}; }
+    typename QueryBase<Real>::Directions directions() const override { return {false, false, true}; }
 
     bool add_weights(const double* d_values, std::vector<double>& weights) const override {
         for (int64_t s = 0; s < this->chain_.n_sequences; s++) weights[s] += weight(s, d_values);
         return true;
     }
 
-    void add_mass(const Group& group, const double* d_values, Propagation<Score, Real>& propagation, Real*) const override {
+    void add_mass(const Group& group, const double* d_values, Propagation<Real>& propagation, Real*) const override {
         for (int r = 0; r < group.size; r++) {
             const int64_t s = group.sequences[r];
             Real* row = propagation.left(r);
-            for (int64_t t = this->chain_.begins[s]; t < this->owner_.past(s); t++, row += this->owner_.width)
+            for (int64_t t = this->chain_.begins[s]; t < this->chain_.past(s); t++, row += this->owner_.width)
                 this->owner_.add_marginals(t, static_cast<Real>(weight(s, d_values)), row);
         }
     }
 
-    void count(const Group& group, const double* d_values, Propagation<Score, Real>& propagation, Real*) const override {
+    void count(const Group& group, const double* d_values, Propagation<Real>& propagation, Real*) const override {
         for (int r = 0; r < group.size; r++)
             propagation.count_marginals(r, static_cast<Real>(weight(group.sequences[r], d_values)), propagation.pairs);
     }
 
-    void finish(const double* d_values, const std::vector<Buffer<Real>>&, Score* d_emissions,
-                Score* d_transitions) const override {
+    void finish(const double* d_values, const std::vector<Buffer<Real>>&, const Floats& d_emissions,
+                const Floats& d_transitions) const override {
         for (int64_t s = 0; s < this->chain_.n_sequences && tags_; s++)
-            if (possible_[s]) add_path(this->chain_, s, tags_, static_cast<Score>(d_values[s]), d_emissions, d_transitions);
+            if (possible_[s]) add_path(this->chain_, s, tags_, d_values[s], d_emissions, d_transitions);
     }
 
     double weight(int64_t s, const double* d_values) const { return !tags_ ? d_values[s] : possible_[s] ? -d_values[s] : 0; }
@@ -57,19 +56,67 @@ class LogPartition final : public QueryBase<Score, Real> {
 };
 
 // p(y_t = k), (N, K), in the type of the scores. It has no gradient: log_marginals has.
-template <class Score, class Real>
-class Marginals final : public QueryBase<Score, Real> {
+template <class Real>
+class Marginals final : public QueryBase<Real> {
   public:
-    Marginals(const ForwardBackward<Score, Real>& owner, Score* p) : QueryBase<Score, Real>(owner) {
+    Marginals(const ForwardBackward<Real>& owner, double* values) : QueryBase<Real>(owner) {
+        const Floats p = {values, owner.chain.emissions.wide};
         this->for_sequences([&](int64_t s) {
             Buffer<Real> row(owner.width);
-            for (int64_t t = owner.chain.begins[s]; t < owner.past(s); t++) {
+            for (int64_t t = owner.chain.begins[s]; t < owner.chain.past(s); t++) {
                 std::fill_n(row + 0, owner.width, Real(0));
                 owner.add_marginals(t, Real(1), row);
-                owner.rows.put(static_cast<const Real*>(row), p + t * owner.chain.n_tags);
+                owner.rows.put(row, p, t);
             }
         });
     }
+};
+
+// Paths from p(y): the last tag is drawn from alpha_T, then each tag given the next one,
+//
+//     y_{t-1} ~ alpha_{t-1}[i] M[i, y_t]
+//
+// each by a number that is uniform in [0, 1).
+template <class Real>
+class SampledPaths final : public QueryBase<Real> {
+  public:
+    SampledPaths(const ForwardBackward<Real>& owner, const Samples& samples)
+        : QueryBase<Real>(owner, owner.forward.underflow), weights_(owner.chain.n_tags) {
+        for (int64_t s = 0; s < owner.chain.n_sequences; s++)
+            for (int64_t i = 0; i < samples.n && !this->underflow[s]; i++)
+                sample(s, samples.uniform + i * owner.chain.n_tokens, samples.tags + i * owner.chain.n_tokens);
+    }
+
+  private:
+    void sample(int64_t s, const double* uniform, int64_t* tags) {
+        int next = 0;
+        for (int64_t t = this->chain_.past(s) - 1; t >= this->chain_.begins[s]; t--) {
+            const bool is_last = t + 1 == this->chain_.past(s);
+            for (std::size_t i = 0; i < weights_.size(); i++) {
+                weights_[i] = this->owner_.alpha_row(t)[i];
+                if (!is_last) weights_[i] *= this->owner_.transition_row(i)[next];
+            }
+            next = draw(uniform[t]);
+            tags[t] = this->owner_.rows.order[next];
+        }
+    }
+
+    // The first tag at which the weights add up to more than a share of all; none of weight 0.
+    int draw(double share) const {
+        Wide<Real> rest = 0;
+        for (const Wide<Real>& weight : weights_) rest += weight;
+        rest *= share;
+        int drawn = 0;
+        for (std::size_t i = 0; i < weights_.size(); i++) {
+            if (!(weights_[i] > Wide<Real>(0))) continue;
+            drawn = static_cast<int>(i);
+            if (rest < weights_[i]) break;
+            rest = rest - weights_[i];
+        }
+        return drawn;
+    }
+
+    std::vector<Wide<Real>> weights_;
 };
 
 // log p(y_t in S_t). With weight w its gradient is the mass
@@ -78,15 +125,15 @@ class Marginals final : public QueryBase<Score, Real> {
 //     s_t[k] = w (1[k in S_t] / p - 1) beta_t[k],  p = sum_{k in S_t} alpha_t[k] beta_t[k]
 //
 // and s' the same with alpha.
-template <class Score, class Real>
-class LogMarginals final : public QueryBase<Score, Real> {
+template <class Real>
+class LogMarginals final : public QueryBase<Real> {
   public:
-    LogMarginals(const ForwardBackward<Score, Real>& owner, const Allowed& allowed, double* log_p)
-        : QueryBase<Score, Real>(owner), sets_(allowed, owner.chain.n_tokens, owner.rows.order),
+    LogMarginals(const ForwardBackward<Real>& owner, const Allowed& allowed, double* log_p)
+        : QueryBase<Real>(owner), sets_(allowed, owner.chain.n_tokens, owner.rows.order),
           p_(owner.chain.n_tokens) {
         this->for_sequences([&](int64_t s) {
             using std::log;
-            for (int64_t t = this->chain_.begins[s]; t < owner.past(s); t++) {
+            for (int64_t t = this->chain_.begins[s]; t < owner.chain.past(s); t++) {
                 p_[t] = probability(t);
                 log_p[t] = log(p_[t]);
             }
@@ -101,12 +148,12 @@ class LogMarginals final : public QueryBase<Score, Real> {
         return std::min(p, Wide<Real>(1));
     }
 
-    void add_sources(const Group& group, const double* d_log_p, Propagation<Score, Real>& propagation) const override {
+    void add_sources(const Group& group, const double* d_log_p, Propagation<Real>& propagation) const override {
         std::vector<Real> before(this->chain_.n_tags);
         for (int r = 0; r < group.size; r++) {
             const int64_t s = group.sequences[r];
             Real *left = propagation.left(r), *right = propagation.right(r);
-            for (int64_t t = this->chain_.begins[s]; t < this->owner_.past(s); t++) {
+            for (int64_t t = this->chain_.begins[s]; t < this->chain_.past(s); t++) {
                 const Wide<Real> weight = p_[t] > 0 ? d_log_p[t] : 0.0;
                 const Wide<Real> on_set = p_[t] > 0 ? weight / p_[t] - weight : Wide<Real>(0);
                 add_on(sets_[t], this->owner_.beta_row(t), on_set, -weight, left, before.data());
@@ -130,14 +177,16 @@ class LogMarginals final : public QueryBase<Score, Real> {
 };
 
 // A query by its name.
-template <class Score, class Real>
-std::unique_ptr<QueryBase<Score, Real>> make_query(const ForwardBackward<Score, Real>& owner, const std::string& name,
+template <class Real>
+std::unique_ptr<QueryBase<Real>> make_query(const ForwardBackward<Real>& owner, const std::string& name,
                                                    const Arguments& arguments, double* values) {
-    if (name == "log_partition") return std::make_unique<LogPartition<Score, Real>>(owner, nullptr, values);
-    if (name == "path_log_prob") return std::make_unique<LogPartition<Score, Real>>(owner, arguments.allowed.tags, values);
-    if (name == "marginals") return std::make_unique<Marginals<Score, Real>>(owner, reinterpret_cast<Score*>(values));
-    if (name == "log_marginals") return std::make_unique<LogMarginals<Score, Real>>(owner, arguments.allowed, values);
-    if (name == "expectation") return std::make_unique<Expectation<Score, Real>>(owner, *arguments.values, values);
-    if (name == "log_partition_excluding") return std::make_unique<Excluding<Score, Real>>(owner, arguments.allowed, values);
-    return std::make_unique<SegmentLogProbs<Score, Real>>(owner, arguments.segments, values);
+    if (name == "log_partition") return std::make_unique<LogPartition<Real>>(owner, nullptr, values);
+    if (name == "path_log_prob") return std::make_unique<LogPartition<Real>>(owner, arguments.allowed.tags, values);
+    if (name == "marginals") return std::make_unique<Marginals<Real>>(owner, values);
+    if (name == "log_marginals") return std::make_unique<LogMarginals<Real>>(owner, arguments.allowed, values);
+    if (name == "expectation") return std::make_unique<Expectation<Real>>(owner, arguments.values, values);
+    if (name == "entropy") return std::make_unique<Expectation<Real>>(owner, nullptr, values);
+    if (name == "sample_paths") return std::make_unique<SampledPaths<Real>>(owner, arguments.samples);
+    if (name == "log_partition_excluding") return std::make_unique<Excluding<Real>>(owner, arguments.allowed, values);
+    return std::make_unique<SegmentLogProbs<Real>>(owner, arguments.segments, values);
 }

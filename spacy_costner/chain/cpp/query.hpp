@@ -1,27 +1,26 @@
 // A query of the distribution of paths, with its vector-Jacobian product.
-// No include guard: one_isa.hpp includes it once for each instruction set.
 
 // The gradient is mass on tags: added directly, or as sources to be propagated in both directions.
 // Several queries share one propagation: their sources are added up first.
-template <class Score, class Real>
+template <class Real>
 class QueryBase : public Query {
   public:
-    using Owner = ForwardBackward<Score, Real>;
+    using Owner = ForwardBackward<Real>;
 
     std::vector<char> underflow;                             // sequences that `rest` computes, if any
     std::shared_ptr<const typename Owner::Wider> rest_owner;  // of `rest`, which is destroyed first
     std::unique_ptr<Query> rest;
 
     void backprop(const Queries& queries, const Derivatives& d_values, const Gradient& out) const override {
-        Score* d_emissions = static_cast<Score*>(out.emissions);
-        Score* d_transitions = static_cast<Score*>(out.transitions);
-        std::fill_n(d_transitions, static_cast<std::size_t>(chain_.n_tags) * chain_.n_tags, Score(0));
+        const bool wide = chain_.emissions.wide;
+        const Floats d_emissions = {out.emissions, wide}, d_transitions = {out.transitions, wide};
+        d_transitions.clear(0, static_cast<int64_t>(chain_.n_tags) * chain_.n_tags);
         add_gradient(queries, d_values, d_emissions, d_transitions);
-        collect_ends(chain_, d_emissions, static_cast<Score*>(out.start), static_cast<Score*>(out.end));
+        collect_ends(chain_, d_emissions, out);
     }
 
   protected:
-    template <class, class>
+    template <class>
     friend class QueryBase;
 
     QueryBase(const Owner& owner, const std::vector<char>& underflow)
@@ -36,15 +35,15 @@ class QueryBase : public Query {
     // Adds the weight of log Z of each sequence. RETURNS whether that is all but for `finish`.
     virtual bool add_weights(const double*, std::vector<double>&) const { return false; }
     // Adds the sources s and s' of a group of sequences.
-    virtual void add_sources(const Group&, const double*, Propagation<Score, Real>&) const {}
+    virtual void add_sources(const Group&, const double*, Propagation<Real>&) const {}
     // Adds mass directly, and weights of the transitions that the leftward mass passes. The
     // numbers are n_counts() that a thread keeps for `finish`.
-    virtual void add_mass(const Group&, const double*, Propagation<Score, Real>&, Real*) const {}
+    virtual void add_mass(const Group&, const double*, Propagation<Real>&, Real*) const {}
     // Counts transitions that propagation does not.
-    virtual void count(const Group&, const double*, Propagation<Score, Real>&, Real*) const {}
+    virtual void count(const Group&, const double*, Propagation<Real>&, Real*) const {}
     virtual std::size_t n_counts() const { return 0; }
     // Adds what is left to the gradient.
-    virtual void finish(const double*, const std::vector<Buffer<Real>>&, Score*, Score*) const {}
+    virtual void finish(const double*, const std::vector<Buffer<Real>>&, const Floats&, const Floats&) const {}
 
     // Calls work(s) for each sequence that doesn't underflow; in threads if it may be.
     template <class Work>
@@ -56,29 +55,30 @@ class QueryBase : public Query {
     }
 
     const Owner& owner_;
-    const Chain<Score>& chain_;
+    const Chain& chain_;
 
   private:
     static const QueryBase& to_base(const Query* query) { return *static_cast<const QueryBase*>(query); }
 
     // Sets the emissions' part of the gradient, of the sequences that aren't left out; adds the
     // transitions' part.
-    void add_gradient(const Queries& queries, const Derivatives& d_values, Score* d_emissions,
-                      Score* d_transitions) const {
+    void add_gradient(const Queries& queries, const Derivatives& d_values, const Floats& d_emissions,
+                      const Floats& d_transitions) const {
         const auto is_alike = [&](const Query* each) { return to_base(each).underflow == underflow; };
         if (std::all_of(queries.begin(), queries.end(), is_alike))
             return add_gradient_of_alike(queries, d_values, d_emissions, d_transitions);
         add_gradient_of_alike({queries[0]}, {d_values[0]}, d_emissions, d_transitions);
-        std::vector<Score> of_one(chain_.n_tokens * chain_.n_tags);
+        std::vector<double> memory(chain_.n_tokens * chain_.n_tags);
+        const Floats of_one = {memory.data(), d_emissions.wide};
         for (std::size_t i = 1; i < queries.size(); i++) {
-            to_base(queries[i]).add_gradient_of_alike({queries[i]}, {d_values[i]}, of_one.data(), d_transitions);
-            for (std::size_t at = 0; at < of_one.size(); at++) d_emissions[at] += of_one[at];
+            to_base(queries[i]).add_gradient_of_alike({queries[i]}, {d_values[i]}, of_one, d_transitions);
+            for (std::size_t at = 0; at < memory.size(); at++) d_emissions.add(at, of_one[at]);
         }
     }
 
     // The same, for queries with the same sequences that underflow.
-    void add_gradient_of_alike(const Queries& queries, const Derivatives& d_values, Score* d_emissions,
-                               Score* d_transitions) const {
+    void add_gradient_of_alike(const Queries& queries, const Derivatives& d_values, const Floats& d_emissions,
+                               const Floats& d_transitions) const {
         constexpr bool IS_EXTENDED = Owner::IS_EXTENDED;
         std::vector<std::vector<Buffer<Real>>> counts(queries.size());  // of each query and thread
         std::vector<double> weights(chain_.n_sequences);
@@ -97,15 +97,15 @@ class QueryBase : public Query {
             to_base(queries[i]).finish(d_values[i], counts[i], d_emissions, d_transitions);
         if constexpr (!IS_EXTENDED)
             if (rests[0]) {
-                const auto& first = QueryBase<Score, Wide<Real>>::to_base(rests[0]);
+                const auto& first = QueryBase<Wide<Real>>::to_base(rests[0]);
                 first.add_gradient(rests, d_values, d_emissions, d_transitions);
             }
     }
 
     void propagate(const Queries& queries, const Derivatives& d_values, std::vector<std::vector<Buffer<Real>>>& counts,
-                   Score* d_emissions, Score* d_transitions) const {
+                   const Floats& d_emissions, const Floats& d_transitions) const {
         Directions directions = {false, false, true};
-        std::vector<Propagation<Score, Real>> propagations;
+        std::vector<Propagation<Real>> propagations;
         for (int thread = 0; thread < owner_.forward.n_threads; thread++) propagations.emplace_back(owner_);
         for (std::size_t i = 0; i < queries.size(); i++) {
             const QueryBase& query = to_base(queries[i]);
@@ -117,7 +117,7 @@ class QueryBase : public Query {
             }
         }
         owner_.forward.for_groups([&](const Group& group, int thread) {
-            Propagation<Score, Real>& propagation = propagations[thread];
+            Propagation<Real>& propagation = propagations[thread];
             const Group& rest = propagation.take(group, underflow);
             const auto each = [&](auto step) {
                 for (std::size_t i = 0; i < queries.size(); i++)

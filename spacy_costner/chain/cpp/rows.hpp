@@ -1,50 +1,65 @@
 // Rows of scores in and out of the kernels' order, padding and precision.
-// No include guard: one_isa.hpp includes it once for each instruction set.
 
 template <class Real>
 class Rows {
   public:
-    template <class Score>
-    explicit Rows(const Chain<Score>& chain)
+    explicit Rows(const Chain& chain)
         : width(padded<Real>(chain.n_tags)),
-          order(order_tags(chain.transitions, chain.n_tags, width > 2 * PANEL * LANES<Real>)),
+          order(order_tags(chain, width > 2 * PANEL * LANES<Real>)),
           n_tags_(chain.n_tags),
           in_order_(std::is_sorted(order.begin(), order.end())),
           start_(width),
           end_(width) {
-        fetch(chain.start, start_);
-        fetch(chain.end, end_);
+        fetch(chain.start, 0, start_);
+        fetch(chain.end, 0, end_);
         std::fill(start_ + n_tags_, start_ + width, Real(0));
         std::fill(end_ + n_tags_, end_ + width, Real(0));
     }
 
-    // The emissions of a sequence with the start and end scores added to the first and the last
-    // row; all padding is minus infinity.
-    template <class Score>
-    INLINE void fetch_sequence(const Chain<Score>& chain, int64_t s, Real* to) const {
-        const int64_t length = chain.lengths[s];
-        const Score* from = chain.emissions + chain.begins[s] * n_tags_;
-        for (int64_t t = 0; t < length; t++) fetch(from + t * n_tags_, to + t * width);
-        add(start_, to);
-        add(end_, to + (length - 1) * width);
+    // The emissions of a token, with the start scores added at the first and the end scores at the last
+    // token of its sequence; padding is minus infinity.
+    INLINE void fetch_token(const Chain& chain, int64_t s, int64_t token, Real* to) const {
+        fetch(chain.emissions, token, to);
+        if (token == chain.begins[s]) add(start_, to);
+        if (token + 1 == chain.past(s)) add(end_, to);
     }
 
+    void fetch_sequence(const Chain& chain, int64_t s, Real* to) const {
+        for (int64_t t = chain.begins[s]; t < chain.past(s); t++, to += width) fetch_token(chain, s, t, to);
+    }
+
+    // A row of scores, (n, K).
+    INLINE void fetch(const Scores& scores, int64_t row, Real* to) const {
+        if (scores.wide) fetch_numbers(scores.as<double>() + row * n_tags_, to);
+        else fetch_numbers(scores.as<float>() + row * n_tags_, to);
+    }
+
+    // A row of derivatives, (n, K).
+    INLINE void put(const Real* from, const Floats& derivatives, int64_t row) const {
+        if (derivatives.wide) put_numbers(from, derivatives.as<double>() + row * n_tags_);
+        else put_numbers(from, derivatives.as<float>() + row * n_tags_);
+    }
+
+    const int width;
+    const std::vector<int> order;  // place p holds tag order[p]
+
+  private:
     template <class Score>
-    INLINE void fetch(const Score* from, Real* to) const {
+    INLINE void fetch_numbers(const Score* from, Real* to) const {
         if (in_order_) {
             int k = 0;
             if constexpr (std::is_same_v<Score, Real>)
                 for (; k + LANES<Real> <= n_tags_; k += LANES<Real>)
                     store(to + k, load_anywhere(from + k));
-            for (; k < n_tags_; k++) to[k] = from[k];
+            for (; k < n_tags_; k++) to[k] = static_cast<Real>(from[k]);
         } else {
-            for (int k = 0; k < n_tags_; k++) to[k] = from[order[k]];
+            for (int k = 0; k < n_tags_; k++) to[k] = static_cast<Real>(from[order[k]]);
         }
         for (int k = n_tags_; k < width; k++) to[k] = Real(-INFINITY);
     }
 
     template <class Score>
-    INLINE void put(const Real* from, Score* to) const {
+    INLINE void put_numbers(const Real* from, Score* to) const {
         if (in_order_) {
             int k = 0;
             if constexpr (std::is_same_v<Score, Real>)
@@ -56,10 +71,6 @@ class Rows {
         }
     }
 
-    const int width;
-    const std::vector<int> order;  // place p holds tag order[p]
-
-  private:
     INLINE void add(const Real* scores, Real* to) const {
         for (int k = 0; k < width; k += LANES<Real>)
             store(to + k, load(to + k) + load(scores + k));

@@ -39,8 +39,7 @@ struct SegmentNumbers {
 class SegmentsOfSequences {
   public:
     // order: The tag at each place, in the kernels' order.
-    template <class Real>
-    SegmentsOfSequences(const Segments& segments, const Chain<Real>& chain, const std::vector<int>& order)
+    SegmentsOfSequences(const Segments& segments, const Chain& chain, const std::vector<int>& order)
         : segments_(segments), order_(order), place_of_(order.size()), offsets_(chain.n_sequences + 1),
           numbers_(segments.n_segments), first_tags_(segments.n_segments) {
         for (std::size_t p = 0; p < order.size(); p++) place_of_[order[p]] = static_cast<int>(p);

@@ -1,5 +1,4 @@
 // The log-probability of segments.
-// No include guard: one_isa.hpp includes it once for each instruction set.
 //
 // The probability of the segment y_b, ..., y_{e-1} with the tags allowed after it is
 //
@@ -17,11 +16,11 @@
 //
 // At the tokens between them, and on their transitions, the marginals are subtracted.
 
-template <class Score, class Real>
-class SegmentLogProbs final : public QueryBase<Score, Real> {
+template <class Real>
+class SegmentLogProbs final : public QueryBase<Real> {
   public:
-    SegmentLogProbs(const ForwardBackward<Score, Real>& owner, const Segments& segments, double* log_p)
-        : QueryBase<Score, Real>(owner), width_(owner.width), segments_(segments, owner.chain, owner.rows.order),
+    SegmentLogProbs(const ForwardBackward<Real>& owner, const Segments& segments, double* log_p)
+        : QueryBase<Real>(owner), width_(owner.width), segments_(segments, owner.chain, owner.rows.order),
           tails_(segments.n_segments), possible_(segments.n_segments) {
         this->for_sequences([&](int64_t s) {
             for (int64_t i : segments_[s]) {
@@ -32,19 +31,19 @@ class SegmentLogProbs final : public QueryBase<Score, Real> {
     }
 
   private:
-    void add_sources(const Group& group, const double* d_log_p, Propagation<Score, Real>& propagation) const override {
+    void add_sources(const Group& group, const double* d_log_p, Propagation<Real>& propagation) const override {
         for (int r = 0; r < group.size; r++)
             for (int64_t i : segments_[group.sequences[r]])
                 if (possible_[i]) add_segment_sources(group.sequences[r], i, d_log_p[i], propagation.left(r), propagation.right(r));
     }
 
-    void add_mass(const Group& group, const double* d_log_p, Propagation<Score, Real>& propagation, Real*) const override {
+    void add_mass(const Group& group, const double* d_log_p, Propagation<Real>& propagation, Real*) const override {
         for (int r = 0; r < group.size; r++)
             for (int64_t i : segments_[group.sequences[r]])
                 if (possible_[i]) add_prefix(group.sequences[r], i, d_log_p[i], propagation, r);
     }
 
-    void finish(const double* d_log_p, const std::vector<Buffer<Real>>&, Score*, Score* d_transitions) const override {
+    void finish(const double* d_log_p, const std::vector<Buffer<Real>>&, const Floats&, const Floats& d_transitions) const override {
         for (int64_t s = 0; s < this->chain_.n_sequences; s++)
             for (int64_t i : segments_[s])
                 if (possible_[i]) add_pairs(s, i, d_log_p[i], d_transitions);
@@ -71,7 +70,7 @@ class SegmentLogProbs final : public QueryBase<Score, Real> {
             if (segments_.may_follow(i, k)) work(k, step(end, last, k));
     }
 
-    bool is_over(int64_t s, int64_t i) const { return segments_.end(i) == this->owner_.past(s); }
+    bool is_over(int64_t s, int64_t i) const { return segments_.end(i) == this->chain_.past(s); }
 
     double log_probability(int64_t s, int64_t i) {
         const int64_t begin = segments_.begin(i), end = segments_.end(i);
@@ -106,7 +105,7 @@ class SegmentLogProbs final : public QueryBase<Score, Real> {
     }
 
     // The tags of the segment but the first and the tag after it, with the transitions to them.
-    void add_prefix(int64_t s, int64_t i, double weight, Propagation<Score, Real>& propagation, int r) const {
+    void add_prefix(int64_t s, int64_t i, double weight, Propagation<Real>& propagation, int r) const {
         const int64_t end = segments_.end(i), first = this->chain_.begins[s];
         for_steps(i, [&](int64_t t, int, int tag) {
             take_off(t, t - first, weight, propagation, r);
@@ -118,7 +117,7 @@ class SegmentLogProbs final : public QueryBase<Score, Real> {
         for_followers(i, [&](int k, Wide<Real> step) { row[k] += share(i, k, weight * step); });
     }
 
-    void take_off(int64_t token, int64_t t, double weight, Propagation<Score, Real>& propagation, int r) const {
+    void take_off(int64_t token, int64_t t, double weight, Propagation<Real>& propagation, int r) const {
         this->owner_.add_marginals(token, static_cast<Real>(-weight), propagation.left(r) + t * width_);
         propagation.take_off_pairs(r, t, static_cast<Real>(weight));
     }
@@ -128,15 +127,17 @@ class SegmentLogProbs final : public QueryBase<Score, Real> {
         return static_cast<Real>(step * this->owner_.beta_row(segments_.end(i))[k] / tails_[i]);
     }
 
-    void add_pairs(int64_t s, int64_t i, double weight, Score* d_transitions) const {
+    void add_pairs(int64_t s, int64_t i, double weight, const Floats& d_transitions) const {
         const std::vector<int>& order = this->owner_.rows.order;
         const int64_t n_tags = this->chain_.n_tags;
         for_steps(i, [&](int64_t, int before, int tag) {
-            d_transitions[order[before] * n_tags + order[tag]] += static_cast<Score>(weight);
+            d_transitions.add(order[before] * n_tags + order[tag], weight);
         });
         if (is_over(s, i)) return;
-        Score* row = d_transitions + order[segments_.tag(i, segments_.end(i) - 1)] * n_tags;
-        for_followers(i, [&](int k, Wide<Real> step) { row[order[k]] += static_cast<Score>(share(i, k, weight * step)); });
+        const int64_t last = order[segments_.tag(i, segments_.end(i) - 1)];
+        for_followers(i, [&](int k, Wide<Real> step) {
+            d_transitions.add(last * n_tags + order[k], static_cast<double>(share(i, k, weight * step)));
+        });
     }
 
     const int width_;

@@ -1,5 +1,4 @@
 // Vectors of one instruction set: VECTOR_BYTES wide, or plain numbers where that is 0.
-// No include guard: one_isa.hpp includes it once for each instruction set.
 
 #if VECTOR_BYTES
 template <class Real>
