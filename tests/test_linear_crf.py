@@ -326,7 +326,7 @@ def test_damaged_weights_are_refused() -> None:
     short = srsly.msgpack_dumps({**saved, "weights": saved["weights"][:-2]})
     beyond = srsly.msgpack_dumps({**saved, "n_features": 1})
     for damaged in (data[:-4], b"", srsly.msgpack_dumps([]), short, beyond):
-        with pytest.raises(ValueError, match="weights of a linear CRF: expected what was saved"):
+        with pytest.raises(ValueError, match="weights of a linear CRF: expected saved weights"):
             SparseWeights().from_bytes(damaged)
 
 

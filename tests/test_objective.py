@@ -267,7 +267,7 @@ def test_targets_are_made_once_for_all_scores(
     for seed in range(3):
         scores = scores_of(batch, seed)
         ner.objective.loss = deepcopy(unused)
-        result, n_annotated = ner.objective.evaluate(targets, scores, ner.tags, ner.progress)
+        result, n_annotated = ner.objective.evaluate(targets, scores, ner.progress)
         ner.objective.loss = deepcopy(unused)
         with pytest.warns(UserWarning, match="left out"):
             value, gradient = ner.get_loss(batch, scores)
