@@ -19,8 +19,8 @@ from spacy.training import Corpus, Example
 from spacy.util import fix_random_seed, load_config, load_model_from_config, registry
 from thinc.api import Adam, Optimizer
 
-from spacy_costner.cli.fitting import Step, train
 from spacy_costner.ml import linear_part
+from spacy_costner.training.online import Trained, train
 from spacy_costner.training.pieces import batch_pieces
 
 CONFIG = Path(__file__).parent.parent / "configs" / "sparse.cfg"
@@ -45,8 +45,9 @@ def run(paths: Tuple[str, str], n_docs: int, epochs: List[int], seed: int, score
     examples = random.Random(0).sample(examples, n_docs) if n_docs else examples
     nlp.initialize(lambda: examples)
     batcher = registry.resolve({"batcher": nlp.config["training"]["batcher"]})["batcher"]
-    batches = batch_pieces(ner, examples, batcher, random.shuffle)
-    weights = linear_part(ner.model)[1]
+    parts = (ner.model, ner.objective, ner.chain_tags)
+    batches = batch_pieces(*parts, examples, batcher, random.shuffle)
+    features, weights = linear_part(ner.model)
     for power in POWERS:
         random.seed(seed)
         weights.allocate(weights.n_features, weights.n_tags)
@@ -54,20 +55,21 @@ def run(paths: Tuple[str, str], n_docs: int, epochs: List[int], seed: int, score
         optimizer = Adam(use_averages=power is not None)
         found = {some: scores.setdefault((power, some), []) for some in epochs}
         look = partial(record, nlp=nlp, dev=dev, optimizer=optimizer, found=found)
-        train(ner, list(batches), optimizer, max_epochs=max(epochs), on_epoch=look)
+        settings = {"max_epochs": max(epochs), "dropout": features.dropout, "on_epoch": look}
+        train(weights, ner.objective, list(batches), optimizer, **settings)
 
 
 def record(
-    step: Step,
+    trained: Trained,
     nlp: Language,
     dev: List[Example],
     optimizer: Optimizer,
     found: Dict[int, List[float]],
 ) -> None:
     """Evaluate after the epochs that are asked for."""
-    if step.iteration in found:
+    if trained.n_epochs in found:
         with nlp.use_params(optimizer.averages or {}):
-            found[step.iteration].append(100 * nlp.evaluate(dev)["ents_f"])
+            found[trained.n_epochs].append(100 * nlp.evaluate(dev)["ents_f"])
 
 
 def main(

@@ -26,7 +26,7 @@ import spacy  # noqa: E402
 from spacy.training import Corpus, Example  # noqa: E402
 from spacy.util import load_config  # noqa: E402
 
-from spacy_costner.cli.fitting import TotalLoss, minimise  # noqa: E402
+from spacy_costner.training.lbfgs import TotalLoss, minimise  # noqa: E402
 from spacy_costner.types import Constraints  # noqa: E402
 
 ROOT = Path(__file__).parent.parent
@@ -50,11 +50,10 @@ def read(n_docs: int) -> Tuple[TotalLoss, List[Example], float]:
     examples = list(Corpus(TRAIN, limit=n_docs)(nlp))
     nlp.initialize(lambda: examples)
     began = time.process_time()
-    total = TotalLoss(ner, examples, c2=0.0)
+    total = TotalLoss(ner.model, ner.objective, ner.chain_tags, examples, c2=0.0)
     seconds = time.process_time() - began
     total.batches = [
-        batch._replace(targets=batch.targets._replace(constraints=Constraints()))
-        for batch in total.batches
+        (rows, targets._replace(constraints=Constraints())) for rows, targets in total.batches
     ]
     return total, examples, seconds
 
@@ -69,7 +68,7 @@ def ours(total: TotalLoss, c2: float) -> Run:
 
 def crfsuite(total: TotalLoss, examples: List[Example], c2: float) -> Run:
     trainer = pycrfsuite.Trainer(verbose=False)
-    names = total.ner.tags.names
+    names = total.tags.collapsed.names
     for batch, eg in _docs(total, examples):
         seen = total.features.find([eg.predicted]).rows
         words = [[str(row) for row in slots[slots >= 0]] for slots in seen]
@@ -95,7 +94,7 @@ def crfsuite(total: TotalLoss, examples: List[Example], c2: float) -> Run:
 
 
 def _docs(total: TotalLoss, examples: List[Example]):
-    paths = [tag for batch in total.batches for tag in batch.targets.gold.tags.tolist()]
+    paths = [tag for _, targets in total.batches for tag in targets.gold.tags.tolist()]
     start = 0
     for eg in examples:
         yield paths[start : start + len(eg.predicted)], eg

@@ -18,13 +18,13 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 from thinc.api import Optimizer, fix_random_seed
 
-from spacy_costner.cli.fitting import TotalLoss, ZScoreEquations, minimise, read_batches, solve
-from spacy_costner.cli.fitting import train as train_online
 from spacy_costner.features import Features, make_features
 from spacy_costner.ml import linear_part
+from spacy_costner.training.lbfgs import minimise
 from spacy_costner.training.online import Batch
 
 from .support.config import REQUIRED, declared
+from .support.fitting import read_batches, total_loss, train
 from .support.linear import HYBRID, SPARSE
 from .support.pipelines import pipeline
 
@@ -206,17 +206,12 @@ def test_no_update_learns_from_own_labels(name: str, base: Dict[str, Any]) -> No
 
 def fit_online(nlp: Language, batch: List[Example]) -> None:
     ner = nlp.get_pipe("ner")
-    train_online(ner, read_batches(ner, [batch]), Optimizer(0.01), max_epochs=5)
+    train(ner, read_batches(ner, [batch]), Optimizer(0.01), max_epochs=5)
 
 
 def fit_lbfgs(nlp: Language, batch: List[Example]) -> None:
-    total = TotalLoss(nlp.get_pipe("ner"), batch, c2=0.1)
+    total = total_loss(nlp.get_pipe("ner"), batch, c2=0.1)
     total.write_weights(minimise(total, total.read_weights(), max_iter=20).vector)
-
-
-def fit_solving(nlp: Language, batch: List[Example]) -> None:
-    equations = ZScoreEquations(nlp.get_pipe("ner"), batch, c2=0.1)
-    equations.write_weights(solve(equations, equations.right, max_iter=20).vector)
 
 
 def rehearse(nlp: Language, batch: List[Example]) -> None:
@@ -227,12 +222,11 @@ def rehearse(nlp: Language, batch: List[Example]) -> None:
     nlp.rehearse(batch, sgd=optimizer, losses={})
 
 
-@pytest.mark.parametrize("fit", [fit_online, fit_lbfgs, fit_solving, rehearse])
+@pytest.mark.parametrize("fit", [fit_online, fit_lbfgs, rehearse])
 def test_no_way_of_training_learns_from_own_labels(
     fit: Callable[[Language, List[Example]], None],
 ) -> None:
-    loss = "ZScore" if fit is fit_solving else "Sequential"
-    nlp = remembering(loss={"@losses": f"spacy_costner.{loss}.v1"})
+    nlp = remembering()
     batch = examples(nlp)
     nlp.initialize(lambda: batch)
     fit(nlp, batch)
@@ -284,7 +278,7 @@ def scores_of_coins(memory: Dict[str, int], *, is_train: bool = True) -> Tuple[f
     ner = nlp.get_pipe("ner")
     find, optimizer = linear_part(ner.model)[0].find, Optimizer(0.01, use_averages=True)
     batches = [Batch.of(find([eg.predicted], is_train=is_train), ner.targets([eg])) for eg in batch]
-    value = train_online(ner, batches, optimizer, max_epochs=8).value
+    value = train(ner, batches, optimizer, max_epochs=8).value
     with nlp.use_params(optimizer.averages):
         return value, nlp.evaluate(dev)["ents_f"]
 
