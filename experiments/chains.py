@@ -146,7 +146,7 @@ class SampledPaths:
         steps[:, self.last] += values.end[self.tags[:, self.last]]
         sums, ends = numpy.pad(steps.cumsum(axis=1), ((0, 0), (1, 0))), numpy.cumsum(self.lengths)
         of_path = sums[:, ends] - sums[:, ends - self.lengths]
-        return self._count((of_path - of_path.mean(axis=0)) / len(self.tags))
+        return self._count((of_path - of_path.mean(axis=0)) * (1 / len(self.tags)))
 
     def _count(self, of_path: Floats2d) -> Potentials:
         """How often the paths take each step, if each counts so much. Shape of `of_path`: (n, B)"""
