@@ -202,12 +202,14 @@ def test_memory_is_told_if_there_is_less(
     assert batch_memory(model, 0) == 8 * 22 * weights.rows.size
     assert batch_memory(model, 10**9) == 16 * 10**9 * features.n_slots
     monkeypatch.setattr("spacy_costner.training.lbfgs.MEMINFO", tmp_path / "meminfo")
-    warn_of_memory(10**9)
-    (tmp_path / "meminfo").write_text("MemTotal: 8 kB\nMemAvailable:   3 kB\n")
-    warn_of_memory(3072)
+    warn_of_memory(model, 0)
+    enough = batch_memory(model, 0) // 1024 + 1
+    (tmp_path / "meminfo").write_text(f"MemTotal: 8 kB\nMemAvailable:   {enough} kB\n")
+    warn_of_memory(model, 0)
     assert not recwarn.list
+    (tmp_path / "meminfo").write_text(f"MemAvailable: {enough - 1} kB\n")
     with pytest.warns(UserWarning, match=r"expected 0\.0 GB of memory to train on all examples at"):
-        warn_of_memory(3073)
+        warn_of_memory(model, 0)
 
 
 def test_fit_makes_an_ordinary_pipeline(experiment: Experiment) -> None:

@@ -2,17 +2,7 @@
 
 from contextlib import suppress
 from pathlib import Path
-from typing import (
-    Annotated,
-    Any,
-    Dict,
-    List,
-    Mapping,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Union,
-)
+from typing import Annotated, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Union
 
 import typer
 from spacy.cli._util import import_code, show_validation_error
@@ -29,14 +19,7 @@ from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
 from ..saving import save_file, save_folder
 from ..settings import check_overrides
-from ..training.lbfgs import (
-    Minimum,
-    TotalLoss,
-    batch_memory,
-    minimise,
-    require_scipy,
-    warn_of_memory,
-)
+from ..training.lbfgs import Minimum, TotalLoss, minimise, require_scipy, warn_of_memory
 from ..training.online import INTERRUPTED, OnEpoch, Trained
 from .calibrate import Calibration, calibrate_on
 from .cross_fit import hold_out
@@ -207,7 +190,7 @@ def fit(
         outcome = train_online(ready, n_seeds=n_seeds or 1, on_epoch=after_epoch, cache=cache)
     else:
         ner, examples = ready.ner, list(ready.examples)
-        warn_of_memory(batch_memory(ner.model, sum(len(eg.predicted) for eg in examples)))
+        warn_of_memory(ner.model, sum(len(eg.predicted) for eg in examples))
         c2, tolerance = 0.1 if c2 is None else c2, 1e-5 if tolerance is None else tolerance
         total = TotalLoss(ner.model, ner.objective, ner.chain_tags, examples, c2=c2)
         start = total.read_weights()
@@ -351,15 +334,10 @@ def improve(
 def predict_folds(ready: Preparation, n_seeds: int) -> List[DevPredictions]:
     """The predictions for folds of a training corpus, by models that were trained on the others."""
     examples = [eg for eg in ready.examples if len(eg.predicted)]
+    settings: Dict[str, Any] = {"n_folds": N_FOLDS, "n_seeds": n_seeds}
     with progress(desc="held-out folds", unit="fold", total=N_FOLDS) as bar:
-        folds = hold_out(
-            ready.nlp.config,
-            examples,
-            ready.ner.labels,
-            n_folds=N_FOLDS,
-            n_seeds=n_seeds,
-            on_fold=bar.update,
-        )
+        config, labels = ready.nlp.config, ready.ner.labels
+        folds = hold_out(config, examples, labels, on_fold=bar.update, **settings)
     return [fold.dev for fold in folds]
 
 

@@ -230,10 +230,11 @@ def batch_memory(model: Model, n_tokens: int) -> int:
     return max(COPIES * of_features, of_features + 8 * VECTORS * weights.rows.size)
 
 
-def warn_of_memory(n_bytes: int) -> None:
-    """Warn if less memory is free or can be freed, where the system tells."""
+def warn_of_memory(model: Model, n_tokens: int) -> None:
+    """Warn if less memory is free or can be freed than training needs, where the system tells."""
     if not MEMINFO.exists():
         return
+    n_bytes = batch_memory(model, n_tokens)
     lines = dict(line.split(":", 1) for line in MEMINFO.read_text().splitlines())
     available = 1024 * int(lines.get("MemAvailable", "-1 kB").split()[0])
     if 0 <= available < n_bytes:
