@@ -28,7 +28,7 @@ from spacy.cli.train import train  # noqa: E402
 from spacy.tokens import DocBin  # noqa: E402
 from spacy.util import load_config  # noqa: E402
 
-from spacy_costner.cli.fitting import fit_online  # noqa: E402
+from spacy_costner.cli.fit import fit  # noqa: E402
 
 ROOT = Path(__file__).parent.parent
 CORPUS = ROOT / "corpus" / "conll2002_es"
@@ -47,7 +47,7 @@ def train_pipeline(name: str, paths: Dict[str, str], folder: Path, transformer: 
     config, overrides = ROOT / "configs" / f"{name}.cfg", {**paths, "nlp.lang": "es"}
     with redirect_stdout(sys.stderr):
         if name in LINEAR:
-            return fit_online(load_config(config, overrides=overrides), folder / name).path
+            return fit(load_config(config, overrides=overrides), folder / name, online=True).path
         steps = {"training.max_steps": STEPS, "training.eval_frequency": STEPS}
         if name == "transformer":
             overrides["components.transformer.model.name"] = transformer

@@ -2,20 +2,20 @@
 kind, every sequence of which is possible; the Z-score in closed form, also with the Hamming loss,
 the margin method, the likelihood; hidden Markov models to draw sequences from."""
 
-from typing import Callable, NamedTuple, Optional, Tuple
+from typing import Callable, List, NamedTuple, Optional, Tuple, Union
 
 import numpy
 from numpy.random import Generator
 from scipy.optimize import minimize
 from scipy.sparse import csr_matrix
-from thinc.types import Floats1d, Floats2d, Ints1d, Ints2d
+from spacy.training import Example
+from thinc.types import Array1d, Array2d, Floats1d, Floats2d, Ints1d, Ints2d
 
 from spacy_costner import chain
-from spacy_costner.cli.fitting import Minimum, minimise, solve
 from spacy_costner.losses import max_margin, sequential
 from spacy_costner.losses.composition import uniform_over_legal, zero_forbidden
-from spacy_costner.training.sampled import SampledPaths, draw
-from spacy_costner.training.zscore import AllPaths, Paths
+from spacy_costner.pipeline.component import CostSensitiveNER
+from spacy_costner.training.lbfgs import Minimum, TotalLoss, has_settled, minimise
 from spacy_costner.types import Constraints, Gold, LossResult, Potentials
 
 MOST_PLANES = 1000
@@ -23,6 +23,9 @@ MOST_PLANES = 1000
 
 NO_SHARE = 1e-9
 """Cutting planes with no more of a share are dropped."""
+
+SETTLED, ROUNDING = 1e-5, 4 * float(numpy.finfo("float64").eps)
+"""Where conjugate gradient ends: see `solve`. scipy's `cg` ends by the residual alone."""
 
 Objective = Callable[[Floats1d], Tuple[float, Floats1d]]
 """Takes a vector to value and gradient."""
@@ -85,23 +88,118 @@ def features_as_matrix(rows: Ints2d, n_features: int) -> csr_matrix:
     return csr_matrix((ones, (token, rows[token, slot])), shape=(len(rows), n_features))
 
 
+class OfComponent:
+    """Examples with the features and the legal paths of a component, with starts and ends."""
+
+    def __init__(self, ner: CostSensitiveNER, examples: List[Example]) -> None:
+        """Read the examples; all in one batch, as the loss is the Z-score."""
+        self.total = TotalLoss(ner.model, ner.objective, ner.chain_tags, examples, c2=0.0)
+        ((_, self.targets),) = self.total.batches
+        self.tags, self.size = self.targets.gold.tags, int(numpy.prod(self.total.shape))
+
+    def score(self, vector: Floats1d) -> Potentials:
+        return self.targets.constrain(next(self.total.score(vector)))
+
+    def weight_gradient(self, gradient: Potentials) -> Floats1d:
+        return self.total.sum_gradients([gradient])
+
+
+class AllPaths:
+    """All legal paths, each with the same probability."""
+
+    def __init__(self, legal: Potentials) -> None:
+        self.ones = numpy.ones(len(legal.lengths))
+        self.messages = chain.forward_backward(legal)
+
+    def average(self) -> Potentials:
+        """The mean counts of tags and transitions, summed over sequences."""
+        return self.messages.log_partition()[1](self.ones)
+
+    def covariance(self, values: Potentials) -> Potentials:
+        """The covariances of these counts with the value of a path, summed over sequences."""
+        return self.messages.expectation(values)[1](self.ones)
+
+
+class SampledPaths:
+    """n legal paths of each sequence: see `AllPaths`."""
+
+    def __init__(self, legal: Potentials, n: int, rng: Generator) -> None:
+        """Draw them, and find their tags and transitions."""
+        n_tags, lengths = len(legal.start), legal.lengths
+        self.tags = chain.sample_paths(legal, n, rng).astype("int64")
+        self.n_tags, self.lengths = n_tags, lengths
+        ends = numpy.cumsum(lengths)
+        self.first, self.last = (ends - lengths)[lengths > 0], ends[lengths > 0] - 1
+        self.later = numpy.ones(self.tags.shape[1], dtype=bool)
+        self.later[self.first] = False
+        self.at = self.tags + n_tags * numpy.arange(self.tags.shape[1])
+        self.pairs = (n_tags * self.tags[:, :-1] + self.tags[:, 1:])[:, self.later[1:]]
+
+    def average(self) -> Potentials:
+        n = len(self.tags)
+        return self._count(numpy.full((n, len(self.lengths)), 1 / n))
+
+    def covariance(self, values: Potentials) -> Potentials:
+        steps = values.emissions.ravel()[self.at].astype("float64")
+        steps[:, self.later] += values.transitions.ravel()[self.pairs]
+        steps[:, self.first] += values.start[self.tags[:, self.first]]
+        steps[:, self.last] += values.end[self.tags[:, self.last]]
+        sums, ends = numpy.pad(steps.cumsum(axis=1), ((0, 0), (1, 0))), numpy.cumsum(self.lengths)
+        of_path = sums[:, ends] - sums[:, ends - self.lengths]
+        return self._count((of_path - of_path.mean(axis=0)) * (1 / len(self.tags)))
+
+    def _count(self, of_path: Floats2d) -> Potentials:
+        """How often the paths take each step, if each counts so much. Shape of `of_path`: (n, B)"""
+        k, of_token = self.n_tags, numpy.repeat(of_path, self.lengths, axis=1)
+
+        def count(steps: Array2d, columns: Array1d, size: int) -> Floats1d:
+            return numpy.bincount(steps.ravel(), of_token[:, columns].ravel(), minlength=size)
+
+        return Potentials(
+            emissions=count(self.at, slice(None), k * self.tags.shape[1]).reshape(-1, k),
+            transitions=count(self.pairs, self.later, k * k).reshape(k, k),
+            start=count(self.tags[:, self.first], self.first, k),
+            end=count(self.tags[:, self.last], self.last, k),
+            lengths=self.lengths,
+        )
+
+
 class Moments:
-    """The equations of the best Z-score: see `spacy_costner.training.ZScoreEquations`, whose
-    features are those of a component with entities."""
+    """The linear equations whose solution has the best Z-score.
+
+        (C* + 2 c2 I) theta = b*
+
+    b* is the sum over the sequences of gold's feature counts minus their mean over all legal
+    paths. C* is the sum of the covariances of these counts. Without a penalty the scale of
+    theta doesn't matter. C* is never formed: its product with a vector is the gradient of the
+    expected score of a path, at scores of 0.
+
+    Ricci, De Bie & Cristianini, sections 3 to 5; the penalty is ours.
+    """
 
     def __init__(
-        self, sequences: Sequences, *, c2: float, n_sampled: Optional[int] = None, seed: int = 0
+        self,
+        sequences: Union[Sequences, OfComponent],
+        *,
+        c2: float,
+        n_sampled: Optional[int] = None,
+        seed: int = 0,
     ) -> None:
-        """Find b*, `right`. For the arguments see there."""
+        """Find b*, `right`.
+
+        sequences (Union[Sequences, OfComponent]): The sequences.
+        c2 (float): Weight of the penalty.
+        n_sampled (Optional[int]): How many paths to draw once for each sequence, in place of all
+            legal paths (section 6). None: all legal paths.
+        seed (int): The seed of the draws.
+        """
         self.sequences, self.c2 = sequences, c2
-        self.ones = numpy.ones(len(sequences.lengths))
         legal = uniform_over_legal(sequences.score(numpy.zeros(sequences.size)))
-        self.paths: Paths = AllPaths(legal)
+        self.paths: Union[AllPaths, SampledPaths] = AllPaths(legal)
         if n_sampled is not None:
-            tags = draw(legal, n_sampled, numpy.random.default_rng(seed))
-            self.paths = SampledPaths(tags, sequences.lengths, len(sequences.steps))
-        self.average = self.paths.average(self.ones)
-        gold = chain.path_score(legal, sequences.tags)[1](self.ones)
+            self.paths = SampledPaths(legal, n_sampled, numpy.random.default_rng(seed))
+        self.average = self.paths.average()
+        gold = chain.path_score(legal, sequences.tags)[1](numpy.ones(len(legal.lengths)))
         self.right = sequences.weight_gradient(gold) - sequences.weight_gradient(self.average)
 
     def __call__(self, vector: Floats1d) -> Floats1d:
@@ -110,17 +208,42 @@ class Moments:
 
     def covariance(self, values: Potentials) -> Floats1d:
         """The covariance of the features with the value of a path."""
-        covariance = self.paths.covariance(zero_forbidden(values), self.ones)
-        return self.sequences.weight_gradient(covariance)
+        return self.sequences.weight_gradient(self.paths.covariance(zero_forbidden(values)))
+
+
+def solve(multiply: Callable[[Floats1d], Floats1d], right: Floats1d) -> Floats1d:
+    """Solve A x = b by conjugate gradient from 0, which finds the shortest solution if A is
+    singular. `multiply` takes a vector to A times it, `right` is b, (D,). It ends where the last
+    ten steps made x'A x / 2 - b'x smaller by less than a share of it, or where all of the residual
+    is rounding.
+
+    Hestenes & Stiefel (1952).
+    """
+    residual = direction = right
+    solution, values = numpy.zeros_like(right), list[float]()
+    while residual.any() and not has_settled(values, SETTLED):
+        product = multiply(direction)
+        curvature, length = float(direction @ product), float(residual @ residual)
+        if not (curvature > 0 and length > ROUNDING**2 * float(right @ right)):
+            break
+        solution = solution + length / curvature * direction
+        residual = residual - length / curvature * product
+        direction = residual + float(residual @ residual) / length * direction
+        values.append(-0.5 * float(solution @ (right + residual)))
+    return solution
 
 
 def best_z_score(
-    sequences: Sequences, *, c2: float, n_sampled: Optional[int] = None, seed: int = 0
+    sequences: Union[Sequences, OfComponent],
+    *,
+    c2: float,
+    n_sampled: Optional[int] = None,
+    seed: int = 0,
 ) -> Floats1d:
     """The weights of the best Z-score, theta, up to their scale: section 5. For the arguments see
     `Moments`. Shape: (D,)"""
     moments = Moments(sequences, c2=c2, n_sampled=n_sampled, seed=seed)
-    return solve(moments, moments.right).vector
+    return solve(moments, moments.right)
 
 
 def best_hamming_z_score(sequences: Sequences, *, c2: float) -> Floats1d:
@@ -135,8 +258,8 @@ def best_hamming_z_score(sequences: Sequences, *, c2: float) -> Floats1d:
     zeros = sequences._replace(constraints=Constraints()).score(numpy.zeros(sequences.size))
     cost = sequences.gold.cost
     mean = float((moments.average.emissions * cost).sum())
-    of_gold = solve(moments, moments.right).vector
-    of_loss = solve(moments, moments.covariance(zeros._replace(emissions=cost))).vector
+    of_gold = solve(moments, moments.right)
+    of_loss = solve(moments, moments.covariance(zeros._replace(emissions=cost)))
     margin = max(0.0, 1 + mean + float(moments.right @ of_loss))
     return margin / float(moments.right @ of_gold) * of_gold - of_loss
 

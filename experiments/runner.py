@@ -47,7 +47,7 @@ class Runner:
         """Initialize.
 
         folder (Path): Where results are kept, in files named by the runs.
-        make_executor (Optional[MakeExecutor]): See `spacy_costner.commands.runs.run_all`.
+        make_executor (Optional[MakeExecutor]): See `spacy_costner.cli.runs.run_all`.
         figures (Optional[Path]): The folder of pictures; None: that of the results.
         """
         self.folder = folder

@@ -23,15 +23,14 @@ from spacy.util import load_config, minibatch, registry
 from thinc.api import Adam, fix_random_seed
 from thinc.types import Floats2d, FloatsXd
 
-from spacy_costner.cli.fitting import Step, TotalLoss, minimise, read_batches, train
 from spacy_costner.costs.label_tree import make_tree
 from spacy_costner.costs.tables import HAMMING
 from spacy_costner.ml import linear_part
 from spacy_costner.pipeline.annotations import score_spans
 from spacy_costner.pipeline.component import CostSensitiveNER
 from spacy_costner.pipeline.scorers import count_at_level, count_docs, entity_pairs
-from spacy_costner.training.convergence import Convergence
-from spacy_costner.training.online import ignore
+from spacy_costner.training.lbfgs import TotalLoss, has_settled, minimise
+from spacy_costner.training.online import Trained, read_batches, train
 from spacy_costner.training.token_attrs import read_presets
 
 from .corpora import ROOT, as_examples, bare, read
@@ -169,8 +168,8 @@ def weights_of(ner: CostSensitiveNER) -> List[FloatsXd]:
         for name in node.param_names
         if node.has_param(name)
     ]
-    is_sparse = ner.model.name in ("sparse_crf", "hybrid_crf")
-    return [linear_part(ner.model)[1].rows, *dense] if is_sparse else dense
+    has_linear_part = "build_vocab" in ner.model.attrs
+    return [linear_part(ner.model)[1].rows, *dense] if has_linear_part else dense
 
 
 def read_weights(
@@ -197,8 +196,8 @@ def fit_batch(
     tolerance: float = 1e-5,
 ) -> None:
     """Train a linear model by L-BFGS from the weights that it has: see
-    `spacy_costner.training.minimise`. A Gaussian prior of variance v is c2 = 1 / (2 v)."""
-    total = TotalLoss(ner, examples, c2=c2)
+    `lbfgs.minimise`. A Gaussian prior of variance v is c2 = 1 / (2 v)."""
+    total = TotalLoss(ner.model, ner.objective, ner.chain_tags, examples, c2=c2)
     minimum = minimise(total, total.read_weights(), max_iter=max_iter, tolerance=tolerance)
     total.write_weights(minimum.vector)
     look(iterations=minimum.n_iterations, objective=minimum.value)
@@ -209,17 +208,17 @@ def fit_conjugate(
 ) -> None:
     """Train a linear model without a prior by nonlinear conjugate gradient. It ends when the last
     ten iterations made the objective smaller by less than `tolerance` times it."""
-    total = TotalLoss(ner, examples, c2=0.0)
-    descent = Convergence(tolerance, ignore)
+    total = TotalLoss(ner.model, ner.objective, ner.chain_tags, examples, c2=0.0)
+    values: List[float] = []
 
     def after_iteration(intermediate_result: Any) -> None:
-        descent.add(float(intermediate_result.fun), 0.0)
-        if descent.has_settled:
+        values.append(float(intermediate_result.fun))
+        if has_settled(values, tolerance):
             raise StopIteration
 
     minimum = minimize(total, total.read_weights(), jac=True, method="CG", callback=after_iteration)
     total.write_weights(minimum.x)
-    look(iterations=len(descent), objective=descent.value)
+    look(iterations=len(values), objective=values[-1] if values else float("nan"))
 
 
 def fit_online(
@@ -242,13 +241,22 @@ def fit_online(
     batches = [shuffled[i : i + batch_size] for i in range(0, len(shuffled), batch_size)]
     optimizer = Adam(use_averages=True)
 
-    def after_epoch(step: Step) -> None:
-        for is_average in averaged if step.iteration in epochs else ():
+    def after_epoch(trained: Trained) -> None:
+        for is_average in averaged if trained.n_epochs in epochs else ():
             with ner.model.use_params(optimizer.averages) if is_average else nullcontext():
-                look(epochs=step.iteration, averaged=is_average)
+                look(epochs=trained.n_epochs, averaged=is_average)
 
-    read_once = read_batches(ner, batches)
-    train(ner, read_once, optimizer, max_epochs=max(epochs), on_epoch=after_epoch)
+    features, weights = linear_part(ner.model)
+    train(
+        weights,
+        ner.objective,
+        read_batches(ner.model, ner.objective, ner.chain_tags, batches),
+        optimizer,
+        max_epochs=max(epochs),
+        dropout=features.dropout,
+        progress=ner.progress,
+        on_epoch=after_epoch,
+    )
     if averaged[-1]:
         write_weights(ner, read_weights(ner, optimizer.averages))
 

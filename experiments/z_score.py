@@ -15,7 +15,6 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.types import Floats1d
 
-from spacy_costner.cli.fitting import ZScoreEquations, solve
 from spacy_costner.cli.plots import ACCENT, ALERT, MUTED, SECOND, drawing
 from spacy_costner.costs.tables import HAMMING
 from spacy_costner.metrics import markdown_table
@@ -23,7 +22,7 @@ from spacy_costner.ml import linear_part
 from spacy_costner.pipeline.component import CostSensitiveNER
 
 from . import chains, training
-from .chains import HMM, Sequences, best_hamming_z_score, best_z_score, most_likely
+from .chains import HMM, OfComponent, Sequences, best_hamming_z_score, best_z_score, most_likely
 from .corpora import ASSETS, as_examples, read_docs, tags_of
 from .runner import Figures, Runner, spec
 from .training import BEST_PATH, features_of, linear_block, loss_block, make_ner, predict
@@ -240,8 +239,8 @@ def token_error(found: Iterable[Example]) -> float:
 
 
 def training_times(features: str) -> Dict[str, Any]:
-    """How long the library's own training takes, on four of the shuffled folds: the Z-score by
-    `ZScoreEquations`, with all paths and with sampled ones, and the margin. Of each of the
+    """How long training a component takes, on four of the shuffled folds: the Z-score by
+    `best_z_score`, with all paths and with sampled ones, and the margin. Of each of the
     "methods" the error on the fifth fold and the seconds."""
     test, *others = folds("shuffled")
     train = [doc for part in others for doc in part]
@@ -249,7 +248,7 @@ def training_times(features: str) -> Dict[str, Any]:
     fitted = {}
     for name, n_sampled in (("exact", None), ("sampled", FULL["n_sampled"])):
         ner = make_ner(examples, model=model, loss=loss_block("ZScore"))
-        fitted[name] = ner, timed(partial(solve_equations, ner, examples, n_sampled))[1]
+        fitted[name] = ner, timed(partial(fit_z_score, ner, examples, n_sampled))[1]
     fitted["margin"] = timed(partial(fitted_margin, train, features))
     return {
         "methods": {
@@ -259,10 +258,11 @@ def training_times(features: str) -> Dict[str, Any]:
     }
 
 
-def solve_equations(ner: CostSensitiveNER, examples: Any, n_sampled: Optional[int]) -> None:
-    """The best Z-score as the library has it."""
-    equations = ZScoreEquations(ner, examples, c2=FULL["timed_c2"], n_sampled=n_sampled)
-    equations.write_weights(solve(equations, equations.right).vector)
+def fit_z_score(ner: CostSensitiveNER, examples: Any, n_sampled: Optional[int]) -> None:
+    """Give a component the weights of the best Z-score."""
+    sequences = OfComponent(ner, examples)
+    weights = best_z_score(sequences, c2=FULL["timed_c2"], n_sampled=n_sampled)
+    sequences.total.write_weights(weights)
 
 
 def draw(found: Mapping[int, Measured]) -> Any:

@@ -15,13 +15,12 @@ from spacy.training.batchers import minibatch_by_words
 from spacy.util import load_config
 from thinc.api import Config
 
-from spacy_costner.cli.fitting import fit, fit_online
+from spacy_costner.cli.fit import fit
 from spacy_costner.ml import linear_part
-from spacy_costner.training.memory import available_memory, batch_memory
-from spacy_costner.training.pieces import read_pieces
 from spacy_costner.training.soft_targets import KEY
 
 from .support.commands import run
+from .support.fitting import read_pieces
 
 CONFIG = Path(__file__).parent.parent / "configs" / "sparse.cfg"
 WORDS = ["Ana", "Lee", "saw", "Rome", "in", "May", "\n", "Oslo", "and", "12", "."]
@@ -69,7 +68,7 @@ def config_of(corpora: Dict[str, Any], **changes: Any) -> Config:
 
 def trained(config: Config, path: Path, **settings: Any) -> Tuple[bytes, bytes]:
     """The features and weights of a training."""
-    features, weights = linear_part(fit_online(config, path, **settings).ready.ner.model)
+    features, weights = linear_part(fit(config, path, online=True, **settings).ready.ner.model)
     assert numpy.abs(weights.rows).max() > 0
     return features.to_bytes(), weights.rows.tobytes()
 
@@ -113,17 +112,17 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from spacy.util import load_config
-from spacy_costner.pipeline import online
-from spacy_costner.cli.fitting import fit_online
+from spacy_costner.training.objective import Objective
+from spacy_costner.cli.fit import fit
 
-def step_or_die(ner, *args):
-    if ner.progress.epochs > 1.1:
+def evaluate_or_die(self, targets, scores, progress):
+    if progress.epochs > 1.1:
         os.kill(os.getpid(), signal.SIGKILL)
-    return step(ner, *args)
+    return evaluate(self, targets, scores, progress)
 
-step, online.step = online.step, step_or_die
+evaluate, Objective.evaluate = Objective.evaluate, evaluate_or_die
 config, output, cache = map(Path, sys.argv[1:])
-fit_online(load_config(config), output, cache=cache)
+fit(load_config(config), output, online=True, cache=cache)
 """
 
 
@@ -137,7 +136,7 @@ def test_a_killed_training_leaves_the_last_epoch(
     killed = subprocess.run([sys.executable, "-c", KILLED, path, output, cache], check=False)
     assert killed.returncode == -signal.SIGKILL and [*cache.iterdir()] == []
     config = config_of({**corpora, "training.max_epochs": 1})
-    expected = spacy.load(fit_online(config, tmp_path / "one").path)
+    expected = spacy.load(fit(config, tmp_path / "one", online=True).path)
     found = spacy.load(output / "model-last")
     one, two = (linear_part(nlp.get_pipe("ner").model)[1].rows for nlp in (found, expected))
     assert numpy.abs(one).max() > 0
@@ -158,7 +157,7 @@ def test_what_needs_docs_is_refused(
 ) -> None:
     config = config_of(corpora, **{name: value})
     with pytest.raises(ValueError, match=f"{name}: expected none with --cache, which reads docs"):
-        fit_online(config, tmp_path / "output", cache=tmp_path / "cache")
+        fit(config, tmp_path / "output", online=True, cache=tmp_path / "cache")
     assert not (tmp_path / "cache").exists()
 
 
@@ -168,38 +167,14 @@ def test_soft_targets_are_refused(corpora: Dict[str, Any], tmp_path: Path) -> No
     DocBin(docs=docs, store_user_data=True).to_disk(tmp_path / "train" / "0.spacy")
     config = config_of(corpora)
     with pytest.raises(ValueError, match="--cache: expected docs without soft targets, got soft"):
-        fit_online(config, tmp_path / "output", cache=tmp_path / "cache")
+        fit(config, tmp_path / "output", online=True, cache=tmp_path / "cache")
 
 
 def test_batchers_that_look_at_docs_are_refused(corpora: Dict[str, Any], tmp_path: Path) -> None:
-    ready = fit_online(config_of(corpora), tmp_path / "output").ready
-    pieces = read_pieces(ready.ner, ready.examples, 100, tmp_path)
+    ready = fit(config_of(corpora), tmp_path / "output", online=True).ready
+    pieces = read_pieces(ready.ner, ready.examples, 100, cache=tmp_path)
     with pytest.raises(ValueError, match=r"training\.batcher that needs the lengths of docs only"):
         [*minibatch_by_words(pieces, 10, get_length=lambda piece: len(piece.predicted))]
-
-
-def test_the_memory_of_batch_training_is_told(
-    corpora: Dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told: List[int] = []
-    config = config_of(corpora)
-    fitted = fit(config, tmp_path / "output", max_iter=1, on_memory=told.append)
-    ner, n_tokens = fitted.ready.ner, sum(len(eg.predicted) for eg in fitted.ready.examples)
-    features, weights = linear_part(ner.model)
-    assert told == [batch_memory(ner, n_tokens)]
-    assert batch_memory(ner, 0) == 8 * 22 * weights.rows.size
-    assert batch_memory(ner, 10**9) == 16 * 10**9 * features.n_slots
-    monkeypatch.setattr("spacy_costner.training.available_memory", lambda: 10**3)
-    with pytest.warns(UserWarning, match="expected 0.0 GB of memory to train on all examples at"):
-        fit(config, tmp_path / "output", max_iter=1)
-
-
-def test_available_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert sys.platform != "linux" or (available_memory() or 0) > 10**6
-    monkeypatch.setattr("spacy_costner.training.memory.MEMINFO", tmp_path / "meminfo")
-    assert available_memory() is None
-    (tmp_path / "meminfo").write_text("MemTotal: 8 kB\nMemAvailable:   3 kB\n")
-    assert available_memory() == 3072
 
 
 def test_a_full_disk_is_told(corpora: Dict[str, Any], tmp_path: Path) -> None:
@@ -208,7 +183,7 @@ def test_a_full_disk_is_told(corpora: Dict[str, Any], tmp_path: Path) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
     try:
         with pytest.raises(OSError, match=r"fit: --cache: .*cache: .*File too large"):
-            fit_online(config, tmp_path / "output", cache=tmp_path / "cache")
+            fit(config, tmp_path / "output", online=True, cache=tmp_path / "cache")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
@@ -222,6 +197,3 @@ def test_command_line(corpora: Dict[str, Any], tmp_path: Path) -> None:
     result = run("fit", path, "--output", tmp_path / "output", "--cache", cache)
     assert result.exit_code == 1
     assert "fit: --cache: expected --online or no config with it" in result.output
-    result = run("fit", path, "--output", tmp_path / "output", "--max-iter", 1)
-    assert result.exit_code == 0, result.output
-    assert "Training needs up to 0.0" in result.output and " GB of memory" in result.output

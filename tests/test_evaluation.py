@@ -15,7 +15,7 @@ from thinc.api import Config
 
 from spacy_costner.cli.check import check
 from spacy_costner.cli.compare import compare, put_onto
-from spacy_costner.cli.fitting import fit_online
+from spacy_costner.cli.fit import fit
 from spacy_costner.training.evaluation import (
     CALLBACK,
     Evaluations,
@@ -142,9 +142,8 @@ def test_what_can_not_be_read_is_left_as_it_is(corpus: Path) -> None:
 def test_fit_does_without(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It evaluates at the end, and reads the corpus once."""
     monkeypatch.delattr("spacy_costner.training.evaluation.count_evaluations")
-    fitted = fit_online(
-        put_onto(config_of(corpus, EACH_EPOCH, max_epochs=2), SPARSE_CONFIG), tmp_path
-    )
+    config = put_onto(config_of(corpus, EACH_EPOCH, max_epochs=2), SPARSE_CONFIG)
+    fitted = fit(config, tmp_path, online=True)
     saved = load_config(fitted.path / "config.cfg")
     assert saved["initialize"]["before_init"] == {"@callbacks": CALLBACK}
     assert saved["training"]["eval_frequency"] == 100

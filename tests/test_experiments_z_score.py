@@ -12,13 +12,25 @@ from numpy.testing import assert_allclose
 from spacy.tokens import Doc
 
 from experiments import chains, z_score
-from experiments.chains import HMM, Sequences, best_hamming_z_score, best_z_score, random_hmm
+from experiments.chains import (
+    HMM,
+    OfComponent,
+    SampledPaths,
+    Sequences,
+    best_hamming_z_score,
+    best_z_score,
+    random_hmm,
+    solve,
+)
 from experiments.corpora import ASSETS, as_examples, tags_of
 from experiments.runner import Runner
 from experiments.training import linear_block, make_ner
 from experiments.z_score import CRF, FULL, MM_H, TRUE, Z_100, Z_H, Z, vary
 from spacy_costner.losses import max_margin
-from spacy_costner.types import Constraints
+from spacy_costner.types import Constraints, Potentials
+
+from . import oracle
+from .support.fitting import TEXTS, initialized, loss_block
 
 K, SYMBOLS, LENGTH = 2, 3, 4
 CORPUS = ASSETS / "conll2002_es" / "esp.train"
@@ -102,6 +114,65 @@ def test_sampled_paths_come_near_to_all() -> None:
     exact = best_z_score(sequences, c2=0.1)
     near = best_z_score(sequences, c2=0.1, n_sampled=2000)
     assert 0 < abs(near - exact).max() < 0.05 * abs(exact).max()
+
+
+@pytest.mark.parametrize("outside", ["single", "before"])
+def test_the_z_score_of_a_component_is_the_dense_solution(outside: str) -> None:
+    """Of all its weights, by listing all legal paths of each example."""
+    nlp, examples = initialized(loss=loss_block("ZScore"), outside=outside)
+    ner, c2 = nlp.get_pipe("ner"), 0.05
+    sequences = OfComponent(ner, examples)
+    weights, names = sequences.total.weights, list(ner.chain_tags.names)
+    rows = sequences.total.features.find([eg.predicted for eg in examples]).rows
+    k, size = len(names), weights.rows.size
+    matrix, right = 2 * c2 * numpy.eye(size), numpy.zeros(size)
+    legal = sequences.score(numpy.zeros(sequences.size))
+
+    def count(b: int, y: oracle.Tags) -> numpy.ndarray:
+        steps, emissions = oracle.features(legal, b, y), numpy.zeros((weights.n_features, k))
+        for slots, counted in zip(rows, steps.emissions):
+            emissions[slots[slots >= 0]] += counted
+        below = [steps.transitions, steps.start[None], steps.end[None]]
+        return numpy.concatenate([emissions, *below]).ravel()
+
+    for b, (_, tags) in enumerate(TEXTS):
+        some = [path.tags for path in oracle.paths(legal, b)]
+        of_paths = numpy.asarray([count(b, y) for y in some])
+        plain = [" ".join("O" if names[tag] == "O-X" else names[tag] for tag in y) for y in some]
+        matrix += numpy.cov(of_paths.T, bias=True)
+        right += of_paths[plain.index(tags)] - of_paths.mean(axis=0)
+    sequences.total.write_weights(best_z_score(sequences, c2=c2))
+    assert_allclose(weights.rows.ravel(), numpy.linalg.solve(matrix, right), atol=1e-4)
+
+
+def test_means_and_covariances_of_sampled_paths() -> None:
+    """With a sequence of one token and one of none."""
+    rng = default_rng(4)
+    lengths = numpy.asarray([3, 0, 1, 2], dtype="int32")
+    shapes = ((6, 3), (3, 3), 3, 3)
+    values = Potentials(*(rng.normal(size=shape) for shape in shapes), lengths=lengths)
+    legal = Potentials(*(numpy.zeros(shape) for shape in shapes), lengths=lengths)
+    legal.transitions[0, 2] = legal.start[1] = -numpy.inf
+    paths = SampledPaths(legal, 40, rng)
+    mean, expected = oracle.vector(oracle.zeros(legal)), oracle.vector(oracle.zeros(legal))
+    for b, tokens in enumerate(oracle.spans(legal)):
+        drawn = [tuple(row[tokens].tolist()) for row in paths.tags]
+        counts = numpy.asarray([oracle.vector(oracle.features(legal, b, y)) for y in drawn])
+        scores = numpy.asarray([oracle.score(values, b, y) for y in drawn])
+        assert {*drawn} <= {path.tags for path in oracle.paths(legal, b)}
+        mean += counts.mean(axis=0)
+        expected += (counts - counts.mean(axis=0)).T @ scores / len(drawn)
+    assert_allclose(oracle.vector(paths.average()), mean, atol=1e-12)
+    assert_allclose(oracle.vector(paths.covariance(values)), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("n, rank", [(12, 12), (12, 5), (60, 20)])
+def test_conjugate_gradient_finds_the_shortest_solution(n: int, rank: int) -> None:
+    factor = default_rng(7).normal(size=(n, rank))
+    matrix, right = factor @ factor.T, factor @ default_rng(8).normal(size=rank)
+    expected = numpy.linalg.pinv(matrix, rcond=1e-10) @ right
+    assert_allclose(solve(matrix.__matmul__, right), expected, atol=1e-3 * abs(expected).max())
+    assert not solve(matrix.__matmul__, numpy.zeros(n)).any()
 
 
 def test_cutting_planes_find_a_kink() -> None:

@@ -47,7 +47,7 @@ def test_only_the_forbidden_paths_are_gone(
     wide = chain.constrain(tracks.expand(potentials), tracks.constraints)
     legal = chain.constrain(potentials, tags.constraints)
     numpy.testing.assert_allclose(chain.log_partition(wide)[0], chain.log_partition(legal)[0])
-    wide = chain.restrict(wide, tracks.right)
+    wide = chain.restrict(wide, tracks.allowed)
     log_z, backprop = chain.log_partition(wide)
     gradient = tracks.collapse(backprop(numpy.ones(len(lengths))))
 

@@ -17,12 +17,13 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 from thinc.api import Optimizer
 
-from spacy_costner.cli.fitting import TotalLoss, minimise, read_batches
-from spacy_costner.cli.fitting import train as train_online
 from spacy_costner.features import Features, make_features
 from spacy_costner.ml import linear_part
+from spacy_costner.training.lbfgs import minimise
+from spacy_costner.training.online import Batch
 
 from .support.config import REQUIRED, declared
+from .support.fitting import read_batches, total_loss, train
 from .support.linear import HYBRID, SPARSE
 from .support.pipelines import pipeline
 
@@ -204,11 +205,11 @@ def test_no_update_learns_from_own_labels(name: str, base: Dict[str, Any]) -> No
 
 def fit_online(nlp: Language, batch: List[Example]) -> None:
     ner = nlp.get_pipe("ner")
-    train_online(ner, read_batches(ner, [batch]), Optimizer(0.01), max_epochs=5)
+    train(ner, read_batches(ner, [batch]), Optimizer(0.01), max_epochs=5)
 
 
 def fit_lbfgs(nlp: Language, batch: List[Example]) -> None:
-    total = TotalLoss(nlp.get_pipe("ner"), batch, c2=0.1)
+    total = total_loss(nlp.get_pipe("ner"), batch, c2=0.1)
     total.write_weights(minimise(total, total.read_weights(), max_iter=20).vector)
 
 

@@ -9,7 +9,6 @@ from spacy.ml.models import build_hash_embed_cnn_tok2vec
 from spacy.tokens import Doc
 from thinc.api import Model, use_ops
 
-from spacy_costner import chain
 from spacy_costner.losses import sequential
 from spacy_costner.ml import build_linear_chain_crf
 from spacy_costner.types import Gold
@@ -72,13 +71,6 @@ def difference(model: Model, param: Any, index: Tuple[int, ...], step: float = 1
     below = loss(model)
     param[index] = value
     return (above - below) / (2 * step)
-
-
-def test_potentials_are_ragged() -> None:
-    potentials = crf(3).predict(DOCS)
-    assert potentials.emissions.shape == (4, 3)
-    assert potentials.lengths.tolist() == [3, 0, 1]
-    assert len(chain.log_partition(potentials)[0]) == 3
 
 
 def test_resizing_keeps_the_scores_of_the_old_tags() -> None:

@@ -267,7 +267,7 @@ def test_targets_are_made_once_for_all_scores(
     for seed in range(3):
         scores = scores_of(batch, seed)
         ner.objective.loss = deepcopy(unused)
-        result, n_annotated = ner.objective.evaluate(targets, scores, ner.tags, ner.progress)
+        result, n_annotated = ner.objective.evaluate(targets, scores, ner.progress)
         ner.objective.loss = deepcopy(unused)
         with pytest.warns(UserWarning, match="left out"):
             value, gradient = ner.get_loss(batch, scores)
@@ -290,41 +290,25 @@ EVERY_LOSS = {
 
 @outsides
 @pytest.mark.parametrize("name", EVERY_LOSS)
-def test_a_doc_whose_presets_contradict_gold_is_left_out(name: str, outside: str) -> None:
-    ner = recogniser(loss=loss_block(name, **EVERY_LOSS[name]), outside=outside)
-    batch, fresh = examples(ner), ner.objective.loss
-    batch[1].predicted.ents = [Span(batch[1].predicted, 0, 1, "LOC")]
-    scores = scores_of(batch, tags=ner.chain_tags)
-    ner.objective.loss = deepcopy(fresh)
-    expected, gradient = ner.get_loss([batch[0], batch[3]], without(scores, slice(3, 5)))
-    ner.objective.loss = deepcopy(fresh)
-    with pytest.warns(UserWarning, match="left out of training.*'in Rome'"):
-        value, left = ner.get_loss(batch, scores)
-    assert value == pytest.approx(expected)
-    assert_allclose(left.emissions[3:5], 0, atol=1e-12)
-    assert_allclose(numpy.delete(left.emissions, [3, 4], axis=0), gradient.emissions, atol=1e-9)
-
-
-@outsides
-@pytest.mark.parametrize("name", EVERY_LOSS)
 def test_a_doc_that_contradicts_itself_is_left_out(name: str, outside: str) -> None:
-    """Its gold is among the wrong spans; or no path is left at all, as it is preset too."""
+    """Its gold contradicts a preset entity, or is among the incorrect spans; or no path is left at
+    all, as it is preset too."""
     loss = loss_block(name, **EVERY_LOSS[name])
     ner = recogniser(loss=loss, incorrect_spans_key="wrong", outside=outside)
-    batch = with_wrong_spans(examples(ner))
-    fresh = ner.objective.loss
+    batch, fresh = with_wrong_spans(examples(ner)), ner.objective.loss
+    predicted, wrong = batch[1].predicted, batch[1].reference
     scores = scores_of(batch, tags=ner.chain_tags)
     ner.objective.loss = deepcopy(fresh)
     expected, gradient = ner.get_loss([batch[0], batch[3]], without(scores, slice(3, 5)))
-    wrong = batch[1].reference
-    wrong.spans["wrong"] = [wrong.ents[0]]
-    for preset in ([], [batch[1].predicted[1:2]]):
-        batch[1].predicted.ents = [Span(span.doc, span.start, span.end, "LOC") for span in preset]
+    for preset, incorrect in (([0], []), ([], wrong.ents), ([1], wrong.ents)):
+        predicted.ents = [Span(predicted, t, t + 1, "LOC") for t in preset]
+        wrong.spans["wrong"] = list(incorrect)
         ner.objective.loss = deepcopy(fresh)
         with pytest.warns(UserWarning, match="left out of training.*'in Rome'"):
             value, left = ner.get_loss(batch, scores)
         assert value == pytest.approx(expected)
         assert_allclose(left.emissions[3:5], 0, atol=1e-12)
+        assert_allclose(numpy.delete(left.emissions, [3, 4], axis=0), gradient.emissions, atol=1e-9)
         for field in ("transitions", "start", "end"):
             assert_allclose(getattr(left, field), getattr(gradient, field), atol=1e-9)
 

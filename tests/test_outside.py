@@ -12,7 +12,7 @@ from spacy.training import Example
 
 from spacy_costner.cli.calibrate import calibrate
 from spacy_costner.cli.explain import as_text, explain
-from spacy_costner.cli.fitting import fit, fit_online
+from spacy_costner.cli.fit import fit
 from spacy_costner.cli.report import gather, page
 from spacy_costner.cli.tune import tune
 from spacy_costner.costs.tables import make_hamming_cost
@@ -126,22 +126,21 @@ def test_presets_and_white_space(trained: Language) -> None:
 
 
 @pytest.mark.parametrize(
-    "train_all, name, settings",
+    "online, name, settings",
     [
-        (fit, "Sequential", {}),
-        (fit, "SoftmaxMargin", {"cost": HAMMING}),
-        (fit, "ZScore", {}),
-        (fit_online, "Sequential", {}),
-        (fit_online, "Pointwise", {}),
-        (fit_online, "MIRA", {"cost": HAMMING}),
+        (False, "Sequential", {}),
+        (False, "SoftmaxMargin", {"cost": HAMMING}),
+        (True, "Sequential", {}),
+        (True, "Pointwise", {}),
+        (True, "MIRA", {"cost": HAMMING}),
     ],
 )
 def test_the_linear_model_is_fitted(
-    train_all: Any, name: str, settings: Dict[str, Any], experiment: Experiment
+    online: bool, name: str, settings: Dict[str, Any], experiment: Experiment
 ) -> None:
     config = sparse_config(experiment, training={"max_epochs": 40, "max_steps": 0}).merge(BEFORE)
     config["components"]["ner"]["loss"] = loss_block(name, **settings)
-    fitted = train_all(config, experiment.output_path)
+    fitted = fit(config, experiment.output_path, online=online)
     assert fitted.scores["ents_f"] == 1.0
     assert spacy.load(fitted.path).get_pipe("ner").cfg["outside"] == "before"
 

@@ -13,12 +13,11 @@ from spacy.training.batchers import minibatch_by_words
 from spacy.util import minibatch
 from thinc.api import Adam
 
-from spacy_costner.cli.fitting import read_batches, train
-from spacy_costner.ml import linear_part, score_seen
-from spacy_costner.training.pieces import batch_pieces, join, read_pieces, sentence_starts
+from spacy_costner.ml import linear_part
+from spacy_costner.training.pieces import batch_pieces, join, sentence_starts
 
 from .support.config import HAMMING
-from .support.fitting import initialized, loss_block
+from .support.fitting import initialized, loss_block, read_batches, read_pieces, train
 
 SENTENCES: List[Tuple[List[str], List[str]]] = [
     (["Ana", "Lee", "saw", "Rome"], ["B-X", "I-X", "O", "B-X"]),
@@ -145,13 +144,12 @@ def test_joined_pieces_are_a_batch(
     assert len(pieces) == len(single)
     (batch,) = read_batches(ner, [single])
     (_, expected), (seen, targets) = batch.read(), join(pieces).read()
-    linear_part(ner.model)[1].rows[:] = numpy.random.default_rng(0).normal(
-        size=linear_part(ner.model)[1].rows.shape
-    )
-    scores, _ = score_seen(ner.model, seen, is_train=False)
+    weights = linear_part(ner.model)[1]
+    weights.rows[:] = numpy.random.default_rng(0).normal(size=weights.rows.shape)
+    scores = weights.potentials(seen.rows, seen.lengths)
     assert_array_equal(targets.lengths, expected.lengths)
     found, other = (
-        ner.objective.evaluate(each, scores, ner.tags, ner.progress)
+        ner.objective.evaluate(each, scores, ner.progress)
         for each in (targets, expected._replace(gold=expected.gold._replace(features=seen.rows)))
     )
     assert found[0].value == pytest.approx(other[0].value)
@@ -178,8 +176,8 @@ def test_docs_of_incorrect_spans_stay_whole(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("spacy_costner.training.pieces.MOST_WORDS", 1)
     for settings, are_whole in (({}, False), ({"incorrect_spans_key": "wrong"}, True)):
         nlp, examples = corpus(**settings)
-        batches = batch_pieces(
-            nlp.get_pipe("ner"), examples, lambda docs: minibatch(docs, 2), random.shuffle
-        )
+        ner = nlp.get_pipe("ner")
+        parts = (ner.model, ner.objective, ner.chain_tags)
+        batches = batch_pieces(*parts, examples, lambda docs: minibatch(docs, 2), random.shuffle)
         n_sequences = sum(batch.n_sequences for batch in batches)
         assert (n_sequences == len(examples)) is are_whole

@@ -10,7 +10,7 @@ from thinc.api import Config
 
 from spacy_costner.cli.check import check
 from spacy_costner.cli.compare import make_variants
-from spacy_costner.cli.fitting import fit, fit_online
+from spacy_costner.cli.fit import fit
 from spacy_costner.settings import check_overrides, check_settings
 
 from .support.commands import run
@@ -97,9 +97,9 @@ def test_options_that_are_read() -> None:
 
 def test_commands_refuse_them(experiment: Experiment, tmp_path: Path) -> None:
     base = load_config(SPARSE, overrides={"training.max_epoch": 2}, interpolate=False)
-    for train in (fit, fit_online):
+    for online in (False, True):
         with pytest.raises(ValueError, match=r"^training\.max_epoch: .* mean 'max_epochs'\?"):
-            train(base, tmp_path / "out")
+            fit(base, tmp_path / "out", online=online)
     overrides = {"training.max_epoch": 2}
     with pytest.raises(ValueError, match=r"training\.max_epoch: .* mean 'max_epochs'\?"):
         check(experiment.config_path, overrides=overrides)

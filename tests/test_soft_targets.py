@@ -12,9 +12,8 @@ from spacy.training import Example
 from thinc.api import Adam
 
 from spacy_costner import chain
-from spacy_costner.cli.fitting import read_batches, train
 from spacy_costner.tags import Tags
-from spacy_costner.training.pieces import batch_pieces, join, read_pieces
+from spacy_costner.training.pieces import batch_pieces, join
 from spacy_costner.training.soft_targets import (
     KEY,
     SoftTargets,
@@ -29,7 +28,7 @@ from spacy_costner.types import Potentials
 
 from . import oracle
 from .support.batches import random_potentials
-from .support.fitting import initialized, loss_block
+from .support.fitting import initialized, loss_block, read_batches, read_pieces, train
 from .support.gradients import check_loss_gradient
 
 LENGTHS = [3, 0, 1]
@@ -260,10 +259,7 @@ def test_pieces_with_soft_targets_are_whole() -> None:
     (batch,) = read_batches(ner, [examples])
     _, expected = batch.read()
     scores = ner.model.predict([eg.predicted for eg in examples])
-    found = [
-        ner.objective.evaluate(each, scores, ner.tags, ner.progress)[0]
-        for each in (targets, expected)
-    ]
+    found = [ner.objective.evaluate(each, scores, ner.progress)[0] for each in (targets, expected)]
     assert found[0].value == pytest.approx(found[1].value)
     assert_allclose(found[0].gradient.emissions, found[1].gradient.emissions)
 
@@ -287,6 +283,8 @@ def test_a_student_learns_the_distribution() -> None:
     finest = Tags(saved["labels"], "BILUO", "before")
     expected = saved["emissions"] @ (finest.counts_as(ner.tags)[:, None] == range(len(ner.tags)))
     assert expected.max(axis=1).min() < 0.95
-    (batch,) = batch_pieces(ner, [eg], lambda pieces: [list(pieces)], lambda pieces: None)
+    (batch,) = batch_pieces(
+        ner.model, ner.objective, ner.chain_tags, [eg], lambda some: [list(some)], lambda some: None
+    )
     train(ner, [batch], Adam(0.01), max_epochs=2000)
     assert_allclose(ner.posterior([eg.predicted]).marginals, expected, atol=0.02)

@@ -16,7 +16,7 @@ from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 from spacy.util import load_config
 
-from spacy_costner.cli.fitting import fit_online
+from spacy_costner.cli.fit import fit
 from spacy_costner.cli.suggest import (
     MEASURES,
     OVERHEAD,
@@ -260,7 +260,7 @@ def test_curves_of_a_demo_corpus(demo: Dict[str, Path], tmp_path: Path) -> None:
     plan = Plan(start=20, n=50, share=0.9, seeds=(0, 1))
     found = simulate(LINEAR, *corpora, vocab=nlp.vocab, plan=plan, on_round=seen.append)
     paths = {f"paths.{name}": str(demo[f"{name}.spacy"]) for name in ("train", "dev")}
-    fitted = fit_online(load_config(demo["config.cfg"], overrides=paths), tmp_path)
+    fitted = fit(load_config(demo["config.cfg"], overrides=paths), tmp_path, online=True)
     assert found.measure == "F" and found.rounds == seen
     everything = [curve[0] for curve in found.curves("all")]
     assert everything[0].score == pytest.approx(fitted.scores["ents_f"], abs=1e-9)

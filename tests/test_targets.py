@@ -1,7 +1,7 @@
 """From docs to gold paths and to what the docs rule out."""
 
 from itertools import pairwise
-from typing import List, Optional
+from typing import Any, List, Optional
 
 import numpy
 import pytest
@@ -16,9 +16,9 @@ from spacy_costner.training.targets import (
     allowed_tags,
     gold_cost,
     gold_tags,
-    possible_tags,
+    possible_paths,
 )
-from spacy_costner.training.token_attrs import read_docs, read_reference, trim
+from spacy_costner.training.token_attrs import TokenAttrs, read_docs, read_reference, trim
 from spacy_costner.types import Potentials
 
 from .support.strategies import seeds
@@ -40,6 +40,10 @@ def gold_names(*examples: Example) -> List[str]:
 
 def doc_of(words: str, ents: Optional[List[str]] = None) -> Doc:
     return Doc(VOCAB, words=words.split(" "), ents=ents)
+
+
+def possible_tags(tokens: TokenAttrs, tags: Tags, **settings: Any) -> Any:
+    return possible_paths(tokens, tags, VOCAB.strings, **settings).emissions
 
 
 def example(words: str, ents: List[str]) -> Example:
@@ -130,11 +134,11 @@ def test_an_entity_is_from_its_first_word_to_its_last(rng: numpy.random.Generato
 
 def test_nothing_ruled_out_needs_no_mask() -> None:
     tokens = read_docs([doc_of("a b c")])
-    assert possible_tags(tokens, TAGS, VOCAB.strings, sentence_boundaries=True) is None
+    assert possible_tags(tokens, TAGS, sentence_boundaries=True) is None
 
 
 def possible_names(doc: Doc, tags: Tags = TAGS, **settings: bool) -> List[str]:
-    possible = possible_tags(read_docs([doc]), tags, VOCAB.strings, **settings)
+    possible = possible_tags(read_docs([doc]), tags, **settings)
     return [" ".join(name for name, ok in zip(tags.names, row) if ok) for row in possible]
 
 
@@ -152,7 +156,7 @@ def test_white_space_neither_begins_nor_ends_an_entity() -> None:
 def test_entities_do_not_cross_sentences_when_asked() -> None:
     doc = doc_of("a b")
     doc[1].is_sent_start = True
-    assert possible_tags(read_docs([doc]), TAGS, VOCAB.strings, sentence_boundaries=False) is None
+    assert possible_tags(read_docs([doc]), TAGS, sentence_boundaries=False) is None
     assert possible_names(doc, sentence_boundaries=True)[1] == "O B-LOC U-LOC B-PER U-PER"
 
 
@@ -200,9 +204,7 @@ def test_what_is_missing_after_an_entity_is_no_more_of_it() -> None:
 def test_what_follows_a_preset_entity_is_no_more_of_it() -> None:
     doc = Doc(NLP.vocab, words=["New", "York", "City"])
     doc.set_ents([Span(doc, 0, 2, "LOC")], default="missing")
-    possible = possible_tags(
-        read_docs([doc]), Tags(["LOC"], "IOB2"), NLP.vocab.strings, sentence_boundaries=False
-    )
+    possible = possible_tags(read_docs([doc]), Tags(["LOC"], "IOB2"), sentence_boundaries=False)
     assert possible.tolist() == [[False, True, False], [False, False, True], [True, True, False]]
 
 
@@ -230,8 +232,8 @@ def test_a_split_outside_is_annotated_as_a_single_one(
     tags = Tags(["LOC", "PER"], scheme, "before")
     tokens = read_docs([random_doc(rng), Doc(VOCAB), random_doc(rng)])
     settings = {"sentence_boundaries": bool(rng.integers(2))}
-    possible = possible_tags(tokens, tags, VOCAB.strings, **settings)
-    single = possible_tags(tokens, tags.collapsed, VOCAB.strings, **settings)
+    possible = possible_tags(tokens, tags, **settings)
+    single = possible_tags(tokens, tags.collapsed, **settings)
     paths = [
         gold_tags(tokens.entities(some, VOCAB.strings), tokens.is_annotated, some)
         for some in (tags, tags.collapsed)
@@ -254,7 +256,7 @@ def test_the_preset_entities_are_always_a_possible_path(
 ) -> None:
     tags = Tags(["LOC", "PER"], scheme, outside)
     tokens = read_docs([random_doc(rng)])
-    possible = possible_tags(tokens, tags, VOCAB.strings, sentence_boundaries=True)
+    possible = possible_tags(tokens, tags, sentence_boundaries=True)
     shapes = ((6, len(tags)), (len(tags), len(tags)), len(tags), len(tags))
     scores = Potentials(*(numpy.zeros(shape) for shape in shapes), tokens.lengths)
     if possible is not None:

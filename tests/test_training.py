@@ -1,4 +1,4 @@
-"""Batch training of the linear model: its objective, its optimum, its pipeline."""
+"""Training of the linear model, by L-BFGS and online: objective, optimum, steps, pipelines."""
 
 import random
 import sys
@@ -17,19 +17,11 @@ from spacy.training import Corpus, Example
 from thinc.api import Adam
 
 from spacy_costner.chain import constrain
-from spacy_costner.cli.fitting import (
-    TotalLoss,
-    annotate,
-    check_loss,
-    component_to_fit,
-    describe_fit,
-    fit,
-    fit_online,
-    minimise,
-    read_batches,
-    train,
-)
+from spacy_costner.cli.fit import check_loss, fit
+from spacy_costner.cli.preparation import annotate, component_to_fit
 from spacy_costner.ml import linear_part
+from spacy_costner.training import online
+from spacy_costner.training.lbfgs import TotalLoss, batch_memory, minimise, warn_of_memory
 from spacy_costner.types import Gold, Potentials
 
 from . import oracle, oracle_losses
@@ -42,13 +34,16 @@ from .support.fitting import (
     TEXTS,
     initialized,
     loss_block,
+    read_batches,
     sparse_config,
+    total_loss,
+    train,
 )
 
 
-def total_loss(c2: float = 0.1, **settings: Any) -> TotalLoss:
+def make_total(c2: float = 0.1, **settings: Any) -> TotalLoss:
     nlp, examples = initialized(**settings)
-    return TotalLoss(nlp.get_pipe("ner"), examples, c2=c2)
+    return total_loss(nlp.get_pipe("ner"), examples, c2)
 
 
 class Enumerated:
@@ -56,7 +51,7 @@ class Enumerated:
 
     def __init__(self, total: TotalLoss, c2: float) -> None:
         _, examples = initialized()
-        self.c2, self.tags = c2, total.ner.chain_tags
+        self.c2, self.tags = c2, total.tags
         self.shape, self.n = total.weights.rows.shape, total.weights.n_features
         self.seen = total.features.find([eg.predicted for eg in examples])
         names = [name for _, text in TEXTS for name in text.split()]
@@ -90,7 +85,7 @@ outsides = pytest.mark.parametrize("outside", ["single", "before"])
 
 @outsides
 def test_the_objective_is_that_of_all_paths_and_all_weights(outside: str) -> None:
-    total = total_loss(c2=0.3, outside=outside)
+    total = make_total(c2=0.3, outside=outside)
     vector = numpy.random.default_rng(0).normal(size=total.read_weights().shape)
     total.write_weights(vector)
     rows = total.weights.rows.astype("float64").reshape(-1)
@@ -115,7 +110,7 @@ SMOOTH = {
 @outsides
 @pytest.mark.parametrize("name", SMOOTH)
 def test_gradients(name: str, outside: str) -> None:
-    total = total_loss(loss=loss_block(name, **SMOOTH[name]), outside=outside)
+    total = make_total(loss=loss_block(name, **SMOOTH[name]), outside=outside)
     rng = numpy.random.default_rng(1)
     at = rng.normal(size=total.read_weights().shape)
     gradient = total(at)[1]
@@ -129,7 +124,7 @@ def test_all_weights_get_the_gradient_of_their_own() -> None:
     """The gradient of merged features, spread, is that of `update` for each of them."""
     nlp, examples = initialized()
     ner = nlp.get_pipe("ner")
-    total = TotalLoss(ner, examples, c2=0.0)
+    total = total_loss(ner, examples, 0.0)
     total.write_weights(numpy.random.default_rng(2).normal(size=total.read_weights().shape))
     gradient = total(total.read_weights())[1].reshape(total.shape)
     potentials, backprop = ner.model.begin_update([eg.predicted for eg in examples])
@@ -142,7 +137,7 @@ def test_all_weights_get_the_gradient_of_their_own() -> None:
 
 def test_the_optimum_is_that_of_the_enumerated_objective() -> None:
     c2 = 0.2
-    total = total_loss(c2=c2)
+    total = make_total(c2=c2)
     found = minimise(total, total.read_weights(), tolerance=1e-9)
     total.write_weights(found.vector)
     enumerated, shape = Enumerated(total, c2), total.weights.rows.shape
@@ -154,14 +149,14 @@ def test_the_optimum_is_that_of_the_enumerated_objective() -> None:
 
 
 def test_more_batches_than_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = total_loss()
-    monkeypatch.setattr("spacy_costner.training.examples.BATCH_SIZE", 2)
-    two = total_loss()
+    one = make_total()
+    monkeypatch.setattr("spacy_costner.training.lbfgs.BATCH_SIZE", 2)
+    two = make_total()
     vector = numpy.random.default_rng(3).normal(size=one.read_weights().shape)
     assert (len(one.batches), len(two.batches)) == (1, 2)
     assert_allclose(two(vector)[0], one(vector)[0], rtol=1e-6)
     assert_allclose(two(vector)[1], one(vector)[1], atol=1e-5)
-    assert len(total_loss(loss=loss_block("ZScore")).batches) == 1
+    assert len(make_total(loss=loss_block("ZScore")).batches) == 1
 
 
 def bowl(vector: numpy.ndarray) -> Tuple[float, numpy.ndarray]:
@@ -170,54 +165,58 @@ def bowl(vector: numpy.ndarray) -> Tuple[float, numpy.ndarray]:
 
 
 def test_minimise_ends_at_the_minimum_or_where_it_is_told_to() -> None:
-    steps: List[Any] = []
-    found = minimise(bowl, numpy.zeros(30), on_step=steps.append)
+    found = minimise(bowl, numpy.zeros(30))
     assert found.reason == "converged" and found.value == pytest.approx(1, abs=1e-3)
-    assert [step.iteration for step in steps] == list(range(1, found.n_iterations + 1))
-    assert steps[-1].value == found.value < steps[0].value
     few = minimise(bowl, numpy.zeros(30), max_iter=3)
     assert (few.n_iterations, few.reason) == (3, "iterations used up")
-    assert few.value == pytest.approx(bowl(few.vector)[0])
+    assert few.value == pytest.approx(bowl(few.vector)[0]) and few.value > found.value
+    there = minimise(bowl, numpy.ones(30))
+    assert there.n_iterations == 0 and there.value == bowl(numpy.ones(30))[0]
 
 
-def test_minimise_from_the_minimum_says_what_it_is() -> None:
-    found = minimise(bowl, numpy.ones(30))
-    assert found.n_iterations == 0 and found.value == bowl(numpy.ones(30))[0]
-
-
-def test_an_interruption_leaves_the_best_so_far() -> None:
+@pytest.mark.parametrize("last", [1, 8])
+def test_an_interruption_leaves_the_best_so_far(last: int) -> None:
     calls = 0
 
     def interrupted(vector: numpy.ndarray) -> Tuple[float, numpy.ndarray]:
         nonlocal calls
         calls += 1
-        if calls == 8:
+        if calls == last:
             raise KeyboardInterrupt
         return bowl(vector)
 
     found = minimise(interrupted, numpy.zeros(30))
-    assert found.reason == "interrupted" and found.n_iterations > 2
-    assert (
-        bowl(found.vector)[0] == pytest.approx(found.value)
-        and found.value < bowl(numpy.zeros(30))[0]
-    )
+    assert found.reason == "interrupted"
+    if last == 1:
+        assert found.n_iterations == 0 and not found.vector.any()
+    else:
+        assert found.n_iterations > 2 and bowl(found.vector)[0] == pytest.approx(found.value)
+        assert found.value < bowl(numpy.zeros(30))[0]
 
 
-def test_an_interruption_before_the_first_step_leaves_the_start() -> None:
-    def interrupted(vector: numpy.ndarray) -> Tuple[float, numpy.ndarray]:
-        raise KeyboardInterrupt
-
-    found = minimise(interrupted, numpy.ones(3))
-    assert found.n_iterations == 0 and (found.vector == 1).all()
+def test_memory_is_told_if_there_is_less(
+    monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder, tmp_path: Path
+) -> None:
+    model = initialized()[0].get_pipe("ner").model
+    features, weights = linear_part(model)
+    assert batch_memory(model, 0) == 8 * 22 * weights.rows.size
+    assert batch_memory(model, 10**9) == 16 * 10**9 * features.n_slots
+    monkeypatch.setattr("spacy_costner.training.lbfgs.MEMINFO", tmp_path / "meminfo")
+    warn_of_memory(model, 0)
+    enough = batch_memory(model, 0) // 1024 + 1
+    (tmp_path / "meminfo").write_text(f"MemTotal: 8 kB\nMemAvailable:   {enough} kB\n")
+    warn_of_memory(model, 0)
+    assert not recwarn.list
+    (tmp_path / "meminfo").write_text(f"MemAvailable: {enough - 1} kB\n")
+    with pytest.warns(UserWarning, match=r"expected 0\.0 GB of memory to train on all examples at"):
+        warn_of_memory(model, 0)
 
 
 def test_fit_makes_an_ordinary_pipeline(experiment: Experiment) -> None:
-    steps: List[Any] = []
-    fitted = fit(sparse_config(experiment), experiment.output_path, c2=0.01, on_step=steps.append)
+    fitted = fit(sparse_config(experiment), experiment.output_path, c2=0.01)
     nlp = spacy.load(fitted.path)
     assert fitted.path == experiment.output_path / "model-last"
     assert fitted.scores["ents_f"] == nlp.meta["performance"]["ents_f"] == 1.0
-    assert len(steps) == fitted.outcome.n_iterations
     doc = nlp(Doc(nlp.vocab, words=["Rain", "in", "Paris", ",", "France", "."]))
     assert [(ent.text, ent.label_) for ent in doc.ents] == [
         ("Paris", "city"),
@@ -235,7 +234,7 @@ def test_an_interruption_of_scoring_leaves_the_pipeline(
     with monkeypatch.context() as patch:
         patch.setattr(Language, "evaluate", interrupted)
         fitted = fit(sparse_config(experiment), experiment.output_path, c2=0.01)
-    assert fitted.scores == {} and "dev: not scored" in describe_fit(fitted)
+    assert fitted.scores == {} and "dev: not scored" in fitted.describe()
     nlp = spacy.load(fitted.path)
     doc = nlp(Doc(nlp.vocab, words=["Rain", "in", "Paris"]))
     assert [ent.text for ent in doc.ents] == ["Paris"]
@@ -256,6 +255,7 @@ def test_fit_starts_from_a_trained_model(experiment: Experiment) -> None:
         ({"loss": loss_block("Perceptron")}, "ner.loss.*got spacy_costner.Perceptron.v1"),
         ({"loss": loss_block("MCE", psi="inf")}, "expected one loss without kinks"),
         ({"loss": loss_block("MCEF", psi="inf")}, "expected one loss without kinks"),
+        ({"loss": loss_block("ZScore")}, "ZScore.v1 without a cost: use `spacy train`"),
         (
             {
                 "model": {
@@ -288,9 +288,9 @@ def test_annotating_components_come_first() -> None:
     nlp, examples = initialized(model=model)
     ruler = nlp.add_pipe("attribute_ruler", name="ruler", first=True)
     ruler.add([[{"ORTH": "Rome"}]], {"TAG": "CITY"})
-    annotate(nlp, examples, [], before="ner")
+    annotate(nlp, examples, [])
     assert not any(token.tag_ for eg in examples for token in eg.predicted)
-    annotate(nlp, examples, ["ruler"], before="ner")
+    annotate(nlp, examples, ["ruler"])
     tagged = [token.text for eg in examples for token in eg.predicted if token.tag_ == "CITY"]
     assert tagged == ["Rome", "Rome", "Rome"]
 
@@ -360,7 +360,7 @@ def test_online_training_ends_where_it_is_told_to() -> None:
     steps: List[Any] = []
     trained = train(ner, batches, Adam(), max_epochs=9, max_steps=7, on_epoch=steps.append)
     assert (trained.n_epochs, trained.n_steps, trained.reason) == (2, 7, "steps used up")
-    assert [step.iteration for step in steps] == [1, 2] and trained.value == steps[-1].value
+    assert [step.n_epochs for step in steps] == [1, 2] and trained.value == steps[-1].value
 
     def interrupt(step: Any) -> None:
         raise KeyboardInterrupt
@@ -376,7 +376,7 @@ def test_fit_online_makes_an_ordinary_pipeline(experiment: Experiment) -> None:
     """With a loss that has kinks, too; and the averages are what is scored and saved."""
     ner = {**SPARSE_CONFIG["components"]["ner"], "loss": loss_block("Perceptron")}
     config = sparse_config(experiment, components={"ner": ner}, **ONLINE)
-    fitted = fit_online(config, experiment.output_path)
+    fitted = fit(config, experiment.output_path, online=True)
     nlp = spacy.load(fitted.path)
     assert fitted.scores["ents_f"] == nlp.meta["performance"]["ents_f"] == 1.0
     assert fitted.outcome.describe().startswith("trained: 20 epochs")
@@ -386,7 +386,7 @@ def test_fit_online_makes_an_ordinary_pipeline(experiment: Experiment) -> None:
 
 def test_less_than_an_epoch_is_saved(experiment: Experiment) -> None:
     training = {"max_epochs": 0, "max_steps": 1, "batcher": ONE_BY_ONE}
-    fitted = fit_online(sparse_config(experiment, training=training), experiment.output_path)
+    fitted = fit(sparse_config(experiment, training=training), experiment.output_path, online=True)
     assert (fitted.outcome.n_epochs, fitted.outcome.n_steps) == (0, 1)
     loss = spacy.load(fitted.path).meta["performance"]["ner_loss"]
     assert loss == pytest.approx(fitted.outcome.value) and loss > 0
@@ -407,7 +407,7 @@ def test_an_interruption_before_the_first_step_is_saved(
 def test_online_training_has_to_end(limits: Dict[str, int], experiment: Experiment) -> None:
     config = sparse_config(experiment, training={"max_steps": 0, **limits})
     with pytest.raises(ValueError, match="training: expected max_epochs or max_steps"):
-        fit_online(config, experiment.output_path)
+        fit(config, experiment.output_path, online=True)
 
 
 def test_the_training_corpus_is_read_once(
@@ -422,7 +422,7 @@ def test_the_training_corpus_is_read_once(
         return read(self, nlp)
 
     monkeypatch.setattr(Corpus, "__call__", counted)
-    fit_online(sparse_config(experiment, **ONLINE), experiment.output_path)
+    fit(sparse_config(experiment, **ONLINE), experiment.output_path, online=True)
     assert n_read == 2
 
 
@@ -443,15 +443,15 @@ def test_seeds_come_to_the_mean_of_their_weights(
 ) -> None:
     seen: List[numpy.ndarray] = []
 
-    def train_and_look(ner: Any, *args: Any, **kwargs: Any) -> Any:
-        trained = train(ner, *args, **kwargs)
-        seen.append(linear_part(ner.model)[1].rows.copy())
+    def train_and_look(weights: Any, *args: Any, **settings: Any) -> Any:
+        trained = online.train(weights, *args, **settings)
+        seen.append(weights.rows.copy())
         return trained
 
-    monkeypatch.setattr("spacy_costner.training.train", train_and_look)
+    monkeypatch.setattr("spacy_costner.cli.preparation.train", train_and_look)
     training = {"max_epochs": 2, "batcher": ONE_BY_ONE, "optimizer": {"@optimizers": "Adam.v1"}}
     config = sparse_config(experiment, training=training)
-    path = fit_online(config, experiment.output_path, n_seeds=3).path
+    path = fit(config, experiment.output_path, online=True, n_seeds=3).path
     rows = linear_part(spacy.load(path).get_pipe("ner").model)[1].rows
     assert len(seen) == 3 and not numpy.allclose(seen[0], seen[1], atol=1e-3)
     numpy.testing.assert_allclose(rows, numpy.mean(seen, axis=0), atol=1e-3)

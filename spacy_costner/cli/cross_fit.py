@@ -19,8 +19,8 @@ from ..training.online import INTERRUPTED
 from ..training.token_attrs import read_docs
 from .calibrate import fit, predicted_part
 from .compare import import_once
-from .fitting import check_end, prepare, train_online
 from .predictions import DevPredictions, predict_dev
+from .preparation import check_end, prepare, train_online
 from .runs import Failed, MakeExecutor, Run, run_all
 
 Before = Callable[[CostSensitiveNER], object]

@@ -43,8 +43,9 @@ from ..readers.texts import is_text, read_lines
 from ..saving import check_folder, save_file
 from ..settings import check_overrides
 from ..training import soft_targets
+from ..training.online import OnEpoch
 from ..training.targets import WEIGHT
-from .fitting import Step, fit_online
+from .fit import fit
 from .options import CodeOption, GpuOption, read_overrides
 from .output import JsonOption, errors_shown, print_result
 from .runs import fingerprint
@@ -309,7 +310,7 @@ class Options(NamedTuple):
     min_confidence (float): Entities with a lower confidence are missing annotation.
     gold_path (Optional[Path]): An annotated corpus that the student learns from, too.
     gold_weight (float): The weight of its docs.
-    n_seeds (int): See `fit_online`.
+    n_seeds (int): See `fit`.
     """
 
     soft: bool = False
@@ -327,7 +328,7 @@ def distill(
     options: Options = Options(),  # noqa: B008
     *,
     on_answers: OnAnswers = lambda _: None,
-    on_epoch: Callable[[Step], None] = lambda _: None,
+    on_epoch: OnEpoch = lambda _: None,
 ) -> Distilled:
     """Train a student on what teachers predict for unlabelled text, and save it.
 
@@ -338,7 +339,7 @@ def distill(
     output_path (Path): The folder of the answers, the corpus made of them, and the student.
     options (Options): How to distill.
     on_answers (Callable): Called with the answers, as they are made.
-    on_epoch (Callable): See `fit_online`.
+    on_epoch (Callable): See `fit`.
     RETURNS (Distilled): Where the student is, and scores.
     RAISES (ValueError): If arguments don't go together, or with the teachers or the student.
     """
@@ -384,7 +385,7 @@ def check(
 
 
 def is_linear(config: Config) -> bool:
-    """Whether the student is a linear model, which `fit_online` trains."""
+    """Whether the student is a linear model, which `fit` trains."""
     models = [block.get("model", {}) for block in config["components"].values()]
     return SPARSE in [model.get("@architectures") for model in models]
 
@@ -456,16 +457,14 @@ def make_corpus(
     return folder, n_docs, n_entities, n_missing
 
 
-def train_student(
-    config: Config, output_path: Path, n_seeds: int, on_epoch: Callable[[Step], None]
-) -> Path:
+def train_student(config: Config, output_path: Path, n_seeds: int, on_epoch: OnEpoch) -> Path:
     """Train and save a student: a linear model as `costner fit --online` does, another one as
     `spacy train` does.
 
     RETURNS (Path): Where it is.
     """
     if is_linear(config):
-        return fit_online(config, output_path, n_seeds=n_seeds, on_epoch=on_epoch).path
+        return fit(config, output_path, online=True, n_seeds=n_seeds, on_epoch=on_epoch).path
     train(init_nlp(config), output_path, stdout=sys.stderr)
     return output_path / "model-best"
 

@@ -1,7 +1,8 @@
-"""What `fit` does before and after training: write a config, calibrate and tune."""
+"""`fit`: train a linear model, calibrate it and tune it."""
 
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
+from typing import Annotated, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Union
 
 import typer
 from spacy.cli._util import import_code, show_validation_error
@@ -9,72 +10,204 @@ from spacy.language import Language
 from spacy.scorer import Scorer
 from spacy.training import Example
 from spacy.util import load_config
+from thinc.api import Config
 from typer import Argument, Option
 
 from ..metrics import as_json
+from ..ml import linear_part
 from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
 from ..saving import save_file, save_folder
 from ..settings import check_overrides
+from ..training.lbfgs import Minimum, TotalLoss, minimise, require_scipy, warn_of_memory
+from ..training.online import INTERRUPTED, OnEpoch, Trained
 from .calibrate import Calibration, calibrate_on
 from .cross_fit import hold_out
-from .fitting import (
-    NO_DEV,
-    Fitted,
-    Preparation,
-    describe_fit,
-    describe_scores,
-    fit,
-    fit_online,
-    has_dev,
-)
 from .init import Corpora, check_lang, command_line, look, make_plan, write_config
 from .options import CodeOption, read_overrides
 from .output import JsonOption, errors_shown, print_result
 from .predictions import DevPredictions, predict, predict_dev, record_scores
-from .tune import Aim, Tuning, check_parameter, tune_on
+from .preparation import NO_DEV, Preparation, check_end, has_dev, prepare, save, train_online
+from .tune import Aim, Tuning, check_parameter, parse_aim, tune_on
 
 N_FOLDS = 4
 HELD_OUT = f"{N_FOLDS} held-out folds of the training corpus"
+DEV_SCORES = {"ents_f": "F", "ents_p": "precision", "ents_r": "recall"}
+
+NO_CONFIG, ONLINE, BATCH = "no config", "--online or no config", "a config and no --online"
+NEEDS = {
+    "--model": NO_CONFIG,
+    "--lang": NO_CONFIG,
+    "--seeds": ONLINE,
+    "--cache": ONLINE,
+    "--c2": BATCH,
+    "--max-iter": BATCH,
+    "--tolerance": BATCH,
+}
+"""What some options go with. The others go with all."""
+
+STOPPED = """
+Stopped by Ctrl-C: this is the model so far, neither calibrated nor tuned. The same command starts
+again. To go on from this model, name it in initialize.after_init: spacy_costner.start_from.v1."""
 
 
-class Improved(NamedTuple):
-    """What was done after training.
+class Fitted(NamedTuple):
+    """A pipeline that was trained and saved.
 
-    calibration (Optional[Calibration]): The result of `calibrate`.
-    tuning (Optional[Tuning]): The result of `tune`.
-    held_out (Optional[Mapping[str, Any]]): Without a development corpus: the scores before, on
-        held-out folds.
+    path (Path): Where it is.
+    outcome (Union[Minimum, Trained]): The result of the training.
+    scores (Dict[str, Any]): Its scores on the dev corpus, before calibration and tuning.
+    ready (Preparation): The pipeline.
+    calibration (Optional[Calibration]), tuning (Optional[Tuning]): The results of both.
+    held_out (Optional[Mapping[str, Any]]): The scores before, on held-out folds, if there is no
+        development corpus.
     """
 
+    path: Path
+    outcome: Union[Minimum, Trained]
+    scores: Dict[str, Any]
+    ready: Preparation
     calibration: Optional[Calibration] = None
     tuning: Optional[Tuning] = None
     held_out: Optional[Mapping[str, Any]] = None
 
-    def lines(self) -> List[str]:
-        """What it came to, before -> after."""
-        lines = [] if self.held_out is None else [f"{HELD_OUT}: {describe_scores(self.held_out)}"]
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether training or evaluation was interrupted."""
+        return self.outcome.reason == INTERRUPTED or not self.scores
+
+    @property
+    def n_weights(self) -> int:
+        """The number of weights of the model."""
+        return linear_part(self.ready.ner.model)[1].rows.size
+
+    def describe(self) -> str:
+        """Lines of text."""
+        lines = [self.outcome.describe(), f"{self.n_weights:,} weights"]
+        for name, scores in (("dev", self.scores), (HELD_OUT, self.held_out)):
+            if scores is not None and (name != "dev" or has_dev(self.ready.nlp)):
+                parts = [
+                    f"{word} {100 * scores[key]:.2f}"
+                    for key, word in DEV_SCORES.items()
+                    if scores.get(key) is not None
+                ]
+                lines.append(f"{name}: {', '.join(parts) or 'not scored'}")
         for result in (self.calibration, self.tuning):
             lines += [] if result is None else [result.describe()]
-        return lines
+        return "\n".join(lines) + (STOPPED if self.is_interrupted else "")
 
 
-def parse_aim(text: str) -> Aim:
-    """Read what to tune for.
+def fit(
+    config: Union[Config, Path, None],
+    output_path: Path,
+    *,
+    model: Optional[str] = None,
+    lang: Optional[str] = None,
+    train_path: Optional[Path] = None,
+    dev_path: Optional[Path] = None,
+    calibrate: bool = False,
+    tune: Optional[str] = None,
+    online: bool = False,
+    n_seeds: Optional[int] = None,
+    cache: Optional[Path] = None,
+    c2: Optional[float] = None,
+    max_iter: Optional[int] = None,
+    tolerance: Optional[float] = None,
+    overrides: Mapping[str, Any] = {},
+    command: str = "python -m spacy costner fit",
+    on_epoch: OnEpoch = lambda trained: None,
+) -> Fitted:
+    """Train a linear model, calibrate and tune it if asked, and save the pipeline.
 
-    text (str): "f", or a required score such as "precision=0.9" or "recall=0.9".
-    RETURNS (Aim): The aim.
-    RAISES (ValueError): If it is none of these.
+    With a config, L-BFGS minimises the loss over all examples, from weights of 0 or, if
+    [initialize] says so, from a trained model. Batches, epochs and the optimizer of the config are
+    not used. Without a config, or with `online`, training makes the updates of `spacy train`: see
+    `train_online`. The model is evaluated only at the end.
+
+    config (Union[Config, Path, None]): A config for `spacy train`. None: the one that `init` writes
+        for the corpora, to the output folder.
+    output_path (Path): Where the pipeline goes, as "model-last".
+    model (Optional[str]), lang (Optional[str]): Without a config: "linear", and the code of the
+        language. Defaults to "en".
+    train_path (Optional[Path]), dev_path (Optional[Path]): The corpora, in place of the config's.
+    calibrate (bool): Whether to calibrate the pipeline, on the development corpus or, if there is
+        none, on held-out folds of the training corpus.
+    tune (Optional[str]): What to tune it for there: "f", "precision=0.9" or "recall=0.9".
+    online (bool): Whether to train with the optimizer of the config instead of L-BFGS.
+    n_seeds (Optional[int]): Online: number of trainings, whose weights are averaged. Defaults to 1.
+    cache (Optional[Path]): Online: a folder for features and targets, in place of memory. Docs are
+        read twice and not kept, and the pipeline is saved after each epoch.
+    c2 (Optional[float]): Batch: weight of the sum of the squared weights. Defaults to 0.1.
+    max_iter (Optional[int]), tolerance (Optional[float]): Batch: see `minimise`.
+    overrides (Mapping[str, Any]): Other settings, such as {"training.max_epochs": 3}.
+    command (str): The command, for the head of the config that is written.
+    on_epoch (Callable): Online: called after each epoch.
+    RETURNS (Fitted): The saved pipeline and the results.
+    RAISES (ValueError): If the config's component or loss can't be trained, or not so.
+    RAISES (ImportError): If SciPy is missing, and needed.
     """
-    name, _, least = text.partition("=")
-    try:
-        if text == "f":
-            return Aim()
-        if name in ("precision", "recall") and 0 < float(least) < 1:
-            return Aim(**{name: float(least)})
-    except ValueError:
-        pass
-    raise ValueError(f"fit: --tune: expected f, precision=0.9 or recall=0.9, got {text!r}")
+    online, improves = online or config is None, calibrate or tune is not None
+    options = (model, lang, n_seeds, cache, c2, max_iter, tolerance)
+    holds = {NO_CONFIG: config is None, ONLINE: online, BATCH: not online}
+    for option, value in zip(NEEDS, options):
+        if value is not None and not holds[NEEDS[option]]:
+            raise ValueError(f"fit: {option}: expected {NEEDS[option]} with it")
+    if c2 is not None and not 0 <= c2 < float("inf"):
+        raise ValueError(f"fit: c2: expected a finite number of at least 0, got {c2}")
+    aim = {} if tune is None else parse_aim(tune)
+    if config is None:
+        if dev_path is None and not improves:
+            raise ValueError(f"fit: --dev: {NO_DEV}")
+        config = write_fit_config(
+            output_path, model or "linear", lang or "en", train_path, dev_path, aim, command
+        )
+    paths = {"paths.train": train_path, "paths.dev": dev_path}
+    overrides = {**overrides, **{name: str(path) for name, path in paths.items() if path}}
+    if isinstance(config, Path):
+        check_overrides(load_config(config, interpolate=False), overrides)
+        config = load_config(config, overrides=overrides, interpolate=False)
+
+    def check(nlp: Language, ner: CostSensitiveNER) -> None:
+        if not online:
+            check_loss(nlp, ner)
+            require_scipy()
+            return
+        check_end(nlp)
+        if cache is not None:
+            check_cache(nlp, ner)
+            cache.mkdir(parents=True, exist_ok=True)
+
+    def after_epoch(trained: Trained) -> None:
+        if cache is not None:
+            with ready.nlp.use_params(ready.training["optimizer"].averages or {}):
+                save(ready, {}, trained.value, output_path)
+        on_epoch(trained)
+
+    needs_dev = not (online and improves) or cache is not None
+    ready = prepare(config, output_path, check, needs_dev=needs_dev, in_memory=cache is None)
+    outcome: Union[Minimum, Trained]
+    if online:
+        outcome = train_online(ready, n_seeds=n_seeds or 1, on_epoch=after_epoch, cache=cache)
+    else:
+        ner, examples = ready.ner, list(ready.examples)
+        warn_of_memory(ner.model, sum(len(eg.predicted) for eg in examples))
+        c2, tolerance = 0.1 if c2 is None else c2, 1e-5 if tolerance is None else tolerance
+        total = TotalLoss(ner.model, ner.objective, ner.chain_tags, examples, c2=c2)
+        start = total.read_weights()
+        outcome = minimise(total, start, max_iter=max_iter, tolerance=tolerance)
+        total.write_weights(outcome.vector)
+
+    # It is saved without scores if evaluation is interrupted.
+    dev: List[Example] = []
+    scores: Dict[str, Any] = {}
+    with suppress(KeyboardInterrupt):
+        dev = list(progress(ready.dev_corpus(ready.nlp), desc="read dev", unit="doc"))
+        scores = ready.nlp.evaluate(dev)
+    path = save(ready, scores, outcome.value, output_path)
+    fitted = Fitted(path, outcome, scores, ready)
+    if fitted.is_interrupted or not improves:
+        return fitted
+    return improve(fitted, dev, calibrate, None if tune is None else aim, n_seeds or 1)
 
 
 def write_fit_config(
@@ -83,19 +216,12 @@ def write_fit_config(
     lang: str,
     train_path: Optional[Path],
     dev_path: Optional[Path],
-    *,
-    aim: Optional[Aim] = None,
-    command: str = "",
+    aim: Mapping[str, Any],
+    command: str,
 ) -> Path:
-    """Write the config that `init` writes for corpora to an output folder.
+    """Write the config that `init` writes for corpora to an output folder. If it has another config
+    already, that is kept.
 
-    output_path (Path): The folder. If it has another config already, that is kept.
-    model (str): One of `init`'s models, of which `fit` trains the linear one.
-    lang (str): The language.
-    train_path (Optional[Path]), dev_path (Optional[Path]): The corpora; the first is needed.
-    aim (Optional[Aim]): What the model will be tuned for.
-    command (str): The command that makes it, for its head.
-    RETURNS (Path): The config.
     RAISES (ValueError): If the corpus is missing, `fit` can't train the model, or there is another
         config.
     """
@@ -106,13 +232,10 @@ def write_fit_config(
         )
     if train_path is None:
         raise ValueError("fit: --train: expected a corpus if there is no config, got none")
-    size = look(train_path, lang)
-    wanted = aim or Aim()
-    plan = make_plan(sentences=size.sentences, precision=wanted.precision, recall=wanted.recall)
-    path = output_path / "config.cfg"
-    text = write_config(
-        plan, lang, Corpora(train_path, dev_path, size), command=command, path=str(path)
-    )
+    check_lang(lang)
+    path, size = output_path / "config.cfg", look(train_path, lang)
+    plan, corpora = make_plan(sentences=size.sentences, **aim), Corpora(train_path, dev_path, size)
+    text = write_config(plan, lang, corpora, command=command, path=str(path))
     if path.exists() and path.read_text(encoding="utf8") != text:
         raise ValueError(
             f"{path}: expected the config of this command, got another: give it as the config, "
@@ -123,30 +246,78 @@ def write_fit_config(
     return path
 
 
-def improve(fitted: Fitted, *, calibrated: bool, aim: Optional[Aim], n_seeds: int = 1) -> Improved:
-    """Calibrate and tune a fitted pipeline on its development corpus, or if it has none on
-    held-out folds of the training corpus, and save it again.
+def check_loss(nlp: Language, ner: CostSensitiveNER) -> None:
+    """Check that a loss has an optimum that L-BFGS can find.
 
-    fitted (Fitted): The pipeline.
-    calibrated (bool): Whether to calibrate it.
-    aim (Optional[Aim]): What to tune it for. None: it isn't tuned.
-    n_seeds (int): Number of trainings of the models of folds.
-    RETURNS (Improved): The results.
-    RAISES (ValueError): If there is no entity in the development docs, no value with the required
-        score, or the decoding has nothing to tune.
+    RAISES (ValueError): If it hasn't.
     """
-    ready, dev, is_held_out = fitted.ready, fitted.dev, not has_dev(fitted.ready.nlp)
-    nlp, ner, name = ready.nlp, ready.ner, ready.ner.name
-    calibration, tuning = None, None
+    stages, block = ner.objective.loss.stages, nlp.config["components"][ner.name]["loss"]
+    where, name = f"fit: components.{ner.name}.loss", block.get("@losses")
+    if len(stages) > 1 or not stages[0].is_smooth:
+        raise ValueError(
+            f"{where}: expected one loss without kinks and memory, such as Sequential, Pointwise, "
+            f"SoftmaxMargin, Risk or MCE, or --online, got {name}"
+        )
+    if stages[0].is_solvable:
+        raise ValueError(
+            f"{where}: expected a loss that depends on the scale of the weights, got {name} "
+            "without a cost: use `spacy train`, after a likelihood (spacy_costner.Schedule.v1)"
+        )
+
+
+def check_cache(nlp: Language, ner: CostSensitiveNER) -> None:
+    """Check that a config can be trained on with a cache: docs are read twice and not kept.
+
+    RAISES (ValueError): If a setting needs them, or makes others each time.
+    """
+    template, name = linear_part(ner.model)[0].template, nlp.config["training"]["train_corpus"]
+    corpus: Any = nlp.config.interpolate()
+    for part in name.split("."):
+        corpus = corpus[part]
+    component = f"components.{ner.name}"
+    refused: Dict[str, Any] = {
+        f"{component}.incorrect_spans_key": ner.objective.incorrect_spans_key,
+        f"{component}.model.features.bigrams": template.bigrams,
+        f"{component}.model.features.document": template.document,
+        f"{name}.augmenter": corpus.get("augmenter"),
+        f"{name}.shuffle": corpus.get("shuffle"),
+    }
+    for setting, value in refused.items():
+        if value:
+            raise ValueError(
+                f"fit: {setting}: expected none with --cache, which reads docs twice and doesn't "
+                f"keep them, got {value}"
+            )
+
+
+def improve(
+    fitted: Fitted,
+    dev: Sequence[Example],
+    calibrate: bool,
+    aim: Optional[Mapping[str, Any]],
+    n_seeds: int,
+) -> Fitted:
+    """Calibrate and tune a pipeline on its development docs, or if it has none on held-out folds of
+    the training corpus, and save it again.
+
+    RAISES (ValueError): If there is no entity in the docs, no value with the required score, or the
+        decoding has nothing to tune.
+    """
+    nlp, ner, name = fitted.ready.nlp, fitted.ready.ner, fitted.ready.ner.name
+    is_held_out = not has_dev(nlp)
     try:
         parameter = "" if aim is None else check_parameter(nlp, name)
-        devs = held_out(ready, n_seeds) if is_held_out else [predict_dev(nlp, name, dev)]
-        before = score(nlp, ner, devs) if is_held_out else None
-        if calibrated:
-            calibration = calibrate_on(devs, nlp, name)
+        if is_held_out:
+            devs = predict_folds(fitted.ready, n_seeds)
+            fitted = fitted._replace(held_out=score(nlp, ner, devs))
+        else:
+            devs = [predict_dev(nlp, name, dev)]
+        if calibrate:
+            fitted = fitted._replace(calibration=(calibration := calibrate_on(devs, nlp, name)))
             devs = [each.at(calibration.temperature) for each in devs]
         if aim is not None:
-            tuning = tune_on(devs, nlp, name, parameter=parameter, aim=aim)
+            tuning = tune_on(devs, nlp, name, parameter=parameter, aim=Aim(**aim))
+            fitted = fitted._replace(tuning=tuning)
     except ValueError as error:
         kept = f"{fitted.path} is trained, but neither calibrated nor tuned"
         raise ValueError(f"{error}\n{kept}") from error
@@ -157,17 +328,16 @@ def improve(fitted: Fitted, *, calibrated: bool, aim: Optional[Aim], n_seeds: in
         source = nlp.config.interpolate().get("paths", {}).get("dev")
         record_scores(nlp, nlp.evaluate(dev), str(source or "development docs"), len(dev))
     save_folder(fitted.path, nlp.to_disk)
-    return Improved(calibration, tuning, before)
+    return fitted
 
 
-def held_out(ready: Preparation, n_seeds: int) -> List[DevPredictions]:
+def predict_folds(ready: Preparation, n_seeds: int) -> List[DevPredictions]:
     """The predictions for folds of a training corpus, by models that were trained on the others."""
     examples = [eg for eg in ready.examples if len(eg.predicted)]
     settings: Dict[str, Any] = {"n_folds": N_FOLDS, "n_seeds": n_seeds}
     with progress(desc="held-out folds", unit="fold", total=N_FOLDS) as bar:
-        folds = hold_out(
-            ready.nlp.config, examples, ready.ner.labels, **settings, on_fold=bar.update
-        )
+        config, labels = ready.nlp.config, ready.ner.labels
+        folds = hold_out(config, examples, labels, on_fold=bar.update, **settings)
     return [fold.dev for fold in folds]
 
 
@@ -182,31 +352,6 @@ def score(nlp: Language, ner: CostSensitiveNER, devs: Sequence[DevPredictions]) 
     return scores
 
 
-CONFIG, NO_CONFIG, ONLINE, BATCH = (
-    "a config",
-    "no config",
-    "--online or no config",
-    "a config and no --online",
-)
-
-GOES_WITH = {
-    "online": CONFIG,
-    "model": NO_CONFIG,
-    "lang": NO_CONFIG,
-    "n_seeds": ONLINE,
-    "cache": ONLINE,
-    "c2": BATCH,
-    "max_iter": BATCH,
-    "tolerance": BATCH,
-    "n_sampled": BATCH,
-}
-"""What options need. The others go with all."""
-
-STOPPED = """
-Stopped by Ctrl-C: this is the model so far, neither calibrated nor tuned. The same command starts
-again. To go on from this model, name it in initialize.after_init: spacy_costner.start_from.v1."""
-
-
 def fit_cli(
     ctx: typer.Context,
     config_path: Annotated[
@@ -217,32 +362,38 @@ def fit_cli(
         Path, Option("--output", "-o", help="Output folder for the pipeline, model-last")
     ] = ...,  # type: ignore[assignment]
     model: Annotated[
-        str, Option("--model", "-m", help="Without a config: model of `costner init`")
-    ] = "linear",
+        Optional[str],
+        Option("--model", "-m", help="Without a config: its model", show_default="linear"),
+    ] = None,
     lang: Annotated[
-        str, Option("--lang", "-l", help="Without a config: code of the language")
-    ] = "en",
+        Optional[str],
+        Option("--lang", "-l", help="Without a config: code of the language", show_default="en"),
+    ] = None,
     train_path: Annotated[
         Optional[Path], Option("--train", help="Training corpus, as --paths.train", exists=True)
     ] = None,
     dev_path: Annotated[
         Optional[Path], Option("--dev", help="Development corpus, as --paths.dev", exists=True)
     ] = None,
-    calibrated: Annotated[
+    calibrate: Annotated[
         bool, Option("--calibrate", help="Calibrate on --dev, or without it on held-out folds")
     ] = False,
-    aim: Annotated[
+    tune: Annotated[
         Optional[str],
         Option("--tune", help="Tune there: f, precision=0.9 or recall=0.9, as `costner tune`"),
     ] = None,
     online: Annotated[
-        bool,
-        Option("--online", help="With a config: train with its optimizer instead of L-BFGS"),
+        bool, Option("--online", help="Train with the optimizer of the config instead of L-BFGS")
     ] = False,
     n_seeds: Annotated[
-        int,
-        Option("--seeds", help="Online: train so many times, and average weights", min=1),
-    ] = 1,
+        Optional[int],
+        Option(
+            "--seeds",
+            help="Online: train so many times, and average weights",
+            min=1,
+            show_default="1",
+        ),
+    ] = None,
     cache: Annotated[
         Optional[Path],
         Option("--cache", help="Online: folder for features, in place of memory", file_okay=False),
@@ -263,10 +414,6 @@ def fit_cli(
             show_default="0.00001",
         ),
     ] = None,
-    n_sampled: Annotated[
-        Optional[int],
-        Option("--sampled", help="For ZScore: paths to sample per doc", show_default="all"),
-    ] = None,
     print_json: JsonOption = False,
     code_path: CodeOption = None,
 ) -> None:
@@ -274,8 +421,7 @@ def fit_cli(
     Train a linear model, and calibrate and tune it. Without a config, writes the one that
     `costner init` writes for the corpora, and trains online.
 
-    With a config (spacy_costner.SparseCRF.v1), trains to the optimum of its loss with L-BFGS. For
-    spacy_costner.ZScore.v1 without a cost, solves for the optimum with conjugate gradient. With
+    With a config (spacy_costner.SparseCRF.v1), trains to the optimum of its loss with L-BFGS. With
     --online, trains as `spacy train` does, but faster: until max_epochs or max_steps, and only
     the final model is evaluated. Override settings as in `spacy train`, e.g. --nlp.lang es.
     Press Ctrl-C to stop and save the best model so far.
@@ -284,72 +430,34 @@ def fit_cli(
         ctx.args.insert(0, str(config_path))
         ctx.params["config_path"] = config_path = None
     overrides = read_overrides(ctx)
-    paths = {"paths.train": train_path, "paths.dev": dev_path}
-    overrides.update({name: str(path) for name, path in paths.items() if path is not None})
     import_code(code_path)
-    is_online = online or config_path is None
-    options = {"c2": c2, "max_iter": max_iter, "tolerance": tolerance, "n_sampled": n_sampled}
-    given: Dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-    with errors_shown():
-        check_together(ctx, has_config=config_path is not None, is_online=is_online)
-        tuned = None if aim is None else parse_aim(aim)
-        improved = calibrated or tuned is not None
-        if config_path is None:
-            if dev_path is None and not improved:
-                raise ValueError(f"fit: --dev: {NO_DEV}")
-            check_lang(lang)
-            command = command_line(ctx)
-            config_path = write_fit_config(
-                output_path, model, lang, train_path, dev_path, aim=tuned, command=command
-            )
-            typer.echo(f"Written to {config_path}", err=print_json)
-        with show_validation_error(config_path, hint_fill=False):
-            check_overrides(load_config(config_path, interpolate=False), overrides)
-            config = load_config(config_path, overrides=overrides, interpolate=False)
-            if is_online:
-                needs_dev = not improved or cache is not None
-                given.update(n_seeds=n_seeds, needs_dev=needs_dev, cache=cache)
-                fitted = fit_online(config, output_path, **given)
-            else:
-                fitted = fit(config, output_path, **given, on_memory=show_memory)
-        better = Improved()
-        if improved and not fitted.is_interrupted:
-            better = improve(fitted, calibrated=calibrated, aim=tuned, n_seeds=n_seeds)
-    text = "\n".join([describe_fit(fitted), *better.lines()])
-    text += STOPPED if fitted.is_interrupted else ""
-    print_result(summary(fitted, better), text, print_json, fitted.path)
-
-
-def show_memory(n_bytes: int) -> None:
-    """Print what training on all examples needs."""
-    typer.echo(f"Training needs up to {n_bytes / 1e9:.2f} GB of memory, besides the docs", err=True)
-
-
-def check_together(ctx: typer.Context, *, has_config: bool, is_online: bool) -> None:
-    """Check that the options that are given go together: see `GOES_WITH`.
-
-    RAISES (ValueError): If they don't.
-    """
-    holds = {
-        CONFIG: has_config,
-        NO_CONFIG: not has_config,
-        ONLINE: is_online,
-        BATCH: not is_online,
-    }
-    for param in ctx.command.params:
-        name = param.name or ""
-        source = ctx.get_parameter_source(name)
-        is_given = source is not None and source.name == "COMMANDLINE"
-        if is_given and name in GOES_WITH and not holds[GOES_WITH[name]]:
-            raise ValueError(f"fit: {param.opts[0]}: expected {GOES_WITH[name]} with it")
-
-
-def summary(fitted: Fitted, better: Improved) -> Mapping[str, Any]:
-    """The result for --json."""
-    return {
+    written = None if config_path else output_path / "config.cfg"
+    with errors_shown(), show_validation_error(config_path or written, hint_fill=False):
+        fitted = fit(
+            config_path,
+            output_path,
+            model=model,
+            lang=lang,
+            train_path=train_path,
+            dev_path=dev_path,
+            calibrate=calibrate,
+            tune=tune,
+            online=online,
+            n_seeds=n_seeds,
+            cache=cache,
+            c2=c2,
+            max_iter=max_iter,
+            tolerance=tolerance,
+            overrides=overrides,
+            command=command_line(ctx),
+        )
+    result = {
         "path": fitted.path,
         "training": fitted.outcome.describe(),
         "weights": fitted.n_weights,
         "scores": fitted.scores,
-        **better._asdict(),
+        "calibration": fitted.calibration,
+        "tuning": fitted.tuning,
+        "held_out": fitted.held_out,
     }
+    print_result(result, fitted.describe(), print_json, written, fitted.path)

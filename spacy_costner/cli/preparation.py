@@ -1,20 +1,9 @@
-"""Before and after a fit: load the pipeline and its corpora, evaluate, save."""
+"""Train the linear model of a config: load the pipeline and its corpora, train online, save."""
 
+import random
 from math import isfinite
 from pathlib import Path
-from typing import (
-    Any,
-    Callable,
-    Dict,
-    Iterable,
-    Iterator,
-    List,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Tuple,
-    Union,
-)
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Union
 
 from spacy.language import Language
 from spacy.schemas import ConfigSchemaTraining
@@ -22,7 +11,6 @@ from spacy.training import Example
 from spacy.training.initialize import get_sourced_components
 from spacy.training.loop import create_before_to_disk_callback, update_meta
 from spacy.util import (
-    _pipe,
     dot_to_object,
     fix_random_seed,
     load_model_from_config,
@@ -33,11 +21,15 @@ from spacy.util import (
 from spacy.vocab import Vocab
 from thinc.api import Config
 
+from ..ml import is_linear, linear_part
 from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
 from ..saving import check_folder, save_folder
 from ..settings import check_settings
 from ..training.evaluation import without_evaluation
+from ..training.online import INTERRUPTED, OnEpoch, Trained, train
+from ..training.pieces import batch_pieces
+from ..types import Progress
 
 DIR_MODEL = "model-last"
 
@@ -55,19 +47,13 @@ N_DOCS = 256
 Corpus = Callable[[Language], Iterable[Example]]
 
 
-def no_docs(nlp: Language) -> Iterable[Example]:
-    """A corpus without docs."""
-    return ()
-
-
 class Preparation(NamedTuple):
-    """A pipeline that is ready to be fitted.
+    """A pipeline that is ready to be trained.
 
     nlp (Language): The pipeline, initialized.
     training (Dict[str, Any]): The block [training] of its config, resolved.
-    ner (CostSensitiveNER): The component to fit.
-    examples (Iterable[Example]): The training corpus. If it isn't in memory, it is read when it is
-        gone through, once.
+    ner (CostSensitiveNER): The component to train.
+    examples (Iterable[Example]): The training corpus. If it isn't in memory, it can be read once.
     dev_corpus (Corpus): Reads the dev corpus.
     """
 
@@ -88,20 +74,19 @@ def prepare(
     needs_dev: bool = True,
     in_memory: bool = True,
 ) -> Preparation:
-    """Prepare a pipeline for fitting. A training corpus that is kept in memory is read once, for
-    initialization and for training, which spaCy's `init_nlp` doesn't do; that takes longest.
+    """Load and initialize a pipeline. A training corpus that is kept in memory is read once, for
+    initialization and for training. spaCy's `init_nlp` reads it twice, and that takes longest.
 
     config (Config): A config for `spacy train`.
     output_path (Optional[Path]): Where the pipeline will go, as "model-last"; None if it won't be
         saved.
-    check (Callable): Raises an error if the component can't be fitted so. Nothing has been read
-        then.
-    corpus (Optional[Corpus]): Reads the training corpus in place of the config's. The config's dev
-        corpus isn't used then: there is none.
-    vocab (Union[Vocab, bool]): That of the pipeline; True for a new one.
+    check (Callable): Raises an error if the component can't be trained. Nothing has been read then.
+    corpus (Optional[Corpus]): Reads the training corpus in place of the config's. There is no dev
+        corpus then.
+    vocab (Union[Vocab, bool]): The vocabulary of the pipeline; True for a new one.
     needs_dev (bool): Whether the config has to have a development corpus.
     in_memory (bool): Whether to keep the training corpus in memory.
-    RETURNS (Preparation): The pipeline and what belongs to it.
+    RETURNS (Preparation): The pipeline and its corpora.
     RAISES (ValueError): If another component than ours would have to be trained, there is a
         setting that nothing reads, or the output can't go there.
     """
@@ -114,49 +99,41 @@ def prepare(
     nlp = load_model_from_config(config, vocab=vocab, auto_fill=True)
     resolved = nlp.config.interpolate()
     training = registry.resolve(resolved["training"], schema=ConfigSchemaTraining)
-    ner = component_to_fit(nlp, training["frozen_components"])
+    frozen = training["frozen_components"]
+    ner = component_to_fit(nlp, frozen)
     check(nlp, ner)
-    train_corpus, dev_corpus = (corpus, no_docs) if corpus else _corpora(nlp, training, needs_dev)
-    examples: List[Example] = []
-    if in_memory:
-        examples = list(progress(train_corpus(nlp), desc="read", unit="doc"))
-    sourced = [
-        name
-        for name in get_sourced_components(resolved)
-        if name not in training["frozen_components"]
-    ]
+
+    names, dev_corpus = [training["train_corpus"], training["dev_corpus"]], no_docs
+    if corpus is None and has_dev(nlp):
+        corpus, dev_corpus = resolve_dot_names(resolved, names)
+    elif corpus is None:
+        if needs_dev:
+            raise ValueError(f"fit: paths.dev: {NO_DEV}")
+        if resolved["initialize"]["after_init"] is not None:
+            raise ValueError(f"fit: initialize.after_init: {START}")
+        section, _, key = names[1].partition(".")
+        del resolved[section][key]  # where null is an error
+        (corpus,) = resolve_dot_names(resolved, names[:1])
+    read = corpus
+    examples = list(progress(read(nlp), desc="read", unit="doc")) if in_memory else []
+
+    sourced = [name for name in get_sourced_components(resolved) if name not in frozen]
     if sourced:
         with nlp.select_pipes(enable=sourced):
             nlp.resume_training(sgd=training["optimizer"])
-    with (
-        nlp.select_pipes(disable=[*training["frozen_components"], *sourced]),
-        without_evaluation(nlp),
-    ):
-        nlp.initialize(
-            lambda: examples if in_memory else train_corpus(nlp), sgd=training["optimizer"]
-        )
-    names = training["annotating_components"]
-    if not in_memory:
-        read = _read(nlp, train_corpus(nlp), names, before=ner.name)
-        return Preparation(nlp, training, ner, read, dev_corpus)
-    annotate(nlp, examples, names, before=ner.name)
-    return Preparation(nlp, training, ner, examples, dev_corpus)
+    with nlp.select_pipes(disable=[*frozen, *sourced]), without_evaluation(nlp):
+        nlp.initialize(lambda: examples if in_memory else read(nlp), sgd=training["optimizer"])
+    before = nlp.pipe_names[: nlp.pipe_names.index(ner.name)]
+    annotating = [name for name in before if name in training["annotating_components"]]
+    if in_memory:
+        annotate(nlp, examples, annotating)
+        return Preparation(nlp, training, ner, examples, dev_corpus)
+    return Preparation(nlp, training, ner, _stream(nlp, read(nlp), annotating), dev_corpus)
 
 
-def _corpora(nlp: Language, training: Dict[str, Any], needs_dev: bool) -> Tuple[Corpus, Corpus]:
-    """The readers of the training corpus and of the development corpus."""
-    resolved, name = nlp.config.interpolate(), training["dev_corpus"]
-    if has_dev(nlp):
-        train, dev = resolve_dot_names(resolved, [training["train_corpus"], name])
-        return train, dev
-    if needs_dev:
-        raise ValueError(f"fit: paths.dev: {NO_DEV}")
-    if nlp.config["initialize"]["after_init"] is not None:
-        raise ValueError(f"fit: initialize.after_init: {START}")
-    section, _, key = name.partition(".")
-    del resolved[section][key]  # where null is an error
-    (train,) = resolve_dot_names(resolved, [training["train_corpus"]])
-    return train, no_docs
+def no_docs(nlp: Language) -> Iterable[Example]:
+    """A corpus without docs."""
+    return ()
 
 
 def has_dev(nlp: Language) -> bool:
@@ -166,22 +143,29 @@ def has_dev(nlp: Language) -> bool:
     return not isinstance(block, dict) or block.get("path", "") is not None
 
 
-def _read(
-    nlp: Language, corpus: Iterable[Example], names: Sequence[str], *, before: str
-) -> Iterator[Example]:
-    """Read a corpus with the annotation of components: see `annotate`."""
+def annotate(nlp: Language, examples: List[Example], names: List[str]) -> None:
+    """Have components annotate the predicted docs, as `spacy train` does: these are replaced."""
+    if not names:
+        return
+    with nlp.select_pipes(enable=names):
+        for eg, doc in zip(examples, list(nlp.pipe([eg.predicted for eg in examples]))):
+            eg.predicted = doc
+
+
+def _stream(nlp: Language, corpus: Iterable[Example], names: List[str]) -> Iterator[Example]:
+    """Read a corpus with the annotation of components."""
     for batch in minibatch(corpus, N_DOCS):
-        annotate(nlp, batch, names, before=before)
+        annotate(nlp, batch, names)
         yield from batch
 
 
-def component_to_fit(nlp: Language, frozen: Sequence[str]) -> CostSensitiveNER:
-    """The component of a pipeline that can be fitted.
+def component_to_fit(nlp: Language, frozen: Iterable[str]) -> CostSensitiveNER:
+    """The component of a pipeline that can be trained here.
 
     nlp (Language): The pipeline.
-    frozen (Sequence[str]): Components that aren't to be trained.
+    frozen (Iterable[str]): Components that aren't to be trained.
     RETURNS (CostSensitiveNER): The component.
-    RAISES (ValueError): If it isn't the only one to be trained, or its model won't do.
+    RAISES (ValueError): If it isn't the only one to be trained, or its model is not linear.
     """
     trained: Dict[str, Any] = {
         name: pipe
@@ -194,7 +178,7 @@ def component_to_fit(nlp: Language, frozen: Sequence[str]) -> CostSensitiveNER:
             f"and others in training.frozen_components, got {[*trained]}"
         )
     ((name, ner),) = trained.items()
-    if ner.model.name != "sparse_crf":
+    if not is_linear(ner.model):
         raise ValueError(
             f"fit: components.{name}.model: expected spacy_costner.SparseCRF.v1, got "
             f"{nlp.config['components'][name]['model'].get('@architectures')}"
@@ -202,32 +186,83 @@ def component_to_fit(nlp: Language, frozen: Sequence[str]) -> CostSensitiveNER:
     return ner
 
 
-def annotate(nlp: Language, examples: List[Example], names: Sequence[str], *, before: str) -> None:
-    """Have components annotate the predicted docs, as `spacy train` does.
+def check_end(nlp: Language) -> None:
+    """Check that online training has an end.
 
-    nlp (Language): The pipeline.
-    examples (List[Example]): The examples; their predicted docs are replaced.
-    names (Sequence[str]): The annotating components.
-    before (str): The component that the annotation is for. It isn't among them.
+    RAISES (ValueError): If it hasn't.
     """
-    for name in nlp.pipe_names[: nlp.pipe_names.index(before)]:
-        if name in names:
-            pipe, settings = nlp.get_pipe(name), {"batch_size": nlp.batch_size}
-            docs = [eg.predicted for eg in examples]
-            annotated = _pipe(docs, pipe, name, nlp.default_error_handler, settings)
-            for eg, doc in zip(examples, list(annotated)):
-                eg.predicted = doc
+    training = nlp.config["training"]
+    limits = {name: training[name] for name in ("max_epochs", "max_steps")}
+    if not max(limits.values()) > 0 or min(limits.values()) < 0:
+        raise ValueError(
+            "fit: training: expected max_epochs or max_steps of at least 1, and neither below 0, "
+            f"got {limits}"
+        )
+
+
+def train_online(
+    ready: Preparation,
+    *,
+    n_seeds: int = 1,
+    on_epoch: OnEpoch = lambda trained: None,
+    cache: Optional[Path] = None,
+) -> Trained:
+    """Train the linear model of a pipeline by the updates of `spacy train`.
+
+    The config's batcher makes the batches once, of pieces of long docs: see `read_pieces`. They are
+    shuffled in each epoch. Training ends after the config's `max_epochs` or `max_steps`.
+
+    ready (Preparation): The pipeline. Its weights are set.
+    n_seeds (int): Number of trainings, with the batches in other orders. The weights are the mean
+        of theirs.
+    on_epoch (Callable): Called after each epoch.
+    cache (Optional[Path]): A folder for features and targets of tokens, in place of memory.
+    RETURNS (Trained): The last training.
+    """
+    ner, training, optimizer = ready.ner, ready.training, ready.training["optimizer"]
+    features, weights = linear_part(ner.model)
+    batches = batch_pieces(
+        ner.model,
+        ner.objective,
+        ner.chain_tags,
+        ready.examples,
+        training["batcher"],
+        random.shuffle,
+        cache,
+    )
+
+    def after_epoch(trained: Trained) -> None:
+        ner.cfg["progress"] = trained.progress._asdict()
+        on_epoch(trained)
+
+    start, before = weights.rows.copy(), Progress(**ner.cfg["progress"])
+    total: Any = 0
+    for i in range(n_seeds):
+        weights.restart(start)
+        trained = train(
+            weights,
+            ner.objective,
+            batches,
+            optimizer,
+            max_epochs=training["max_epochs"],
+            max_steps=training["max_steps"],
+            dropout=features.dropout,
+            progress=before,
+            on_epoch=after_epoch,
+            desc=f"train {i + 1}/{n_seeds}" if n_seeds > 1 else "train",
+        )
+        # The mean of several is computed in float64.
+        total = total + weights.averaged(optimizer).astype("float64" if n_seeds > 1 else "float32")
+        if trained.reason == INTERRUPTED:
+            break
+    ner.cfg["progress"] = trained.progress._asdict()
+    weights.restart((total / (i + 1)).astype("float32"))
+    return trained
 
 
 def save(ready: Preparation, scores: Dict[str, Any], loss: float, output_path: Path) -> Path:
-    """Save a fitted pipeline, with its scores.
-
-    ready (Preparation): The pipeline.
-    scores (Dict[str, Any]): Its scores.
-    loss (float): The loss of the component; left out where it isn't known.
-    output_path (Path): Where it goes, as "model-last".
-    RETURNS (Path): Where it is.
-    """
+    """Save a trained pipeline with its scores and the loss of the component, if it is known, as
+    "model-last" in the output folder. Returns its path."""
     losses = {ready.ner.name: loss} if isfinite(loss) else {}
     update_meta(ready.training, ready.nlp, {"other_scores": scores, "losses": losses})
     path = output_path / DIR_MODEL

@@ -40,11 +40,11 @@ from ..readers.files import shown
 from ..saving import check_file
 from ..training.online import INTERRUPTED
 from ..training.token_attrs import read_presets
-from .fitting import check_end, prepare, train_online
 from .options import CodeOption, GpuOption, NameOption
 from .output import JsonOption, errors_shown, print_result
 from .plots import ACCENT, MUTED, SECOND, drawing, require_matplotlib, save
 from .predictions import get_component, run_before
+from .preparation import check_end, prepare, train_online
 
 LEAST_SHARE = 0.02
 """Words with a smaller part of the largest uncertainty of a word of the doc don't count."""

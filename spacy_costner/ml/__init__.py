@@ -8,8 +8,8 @@ from .sparse import (
     find_features,
     find_values,
     first_pass_of,
+    is_linear,
     linear_part,
-    score_seen,
 )
 from .weights import SparseWeights
 
@@ -23,6 +23,6 @@ __all__ = [
     "find_features",
     "find_values",
     "first_pass_of",
+    "is_linear",
     "linear_part",
-    "score_seen",
 ]

@@ -44,12 +44,8 @@ def build_linear_chain_crf(
 
 
 def Transitions(nO: Optional[int] = None) -> Model[Ragged, Potentials]:
-    """The output layer of a CRF: adds the scores of transitions, starts and ends.
-
-    nO (Optional[int]): K, the number of tags.
-    RETURNS (Model[Ragged, Potentials]): A layer from emissions, ragged, of shape (N, K),
-        to potentials.
-    """
+    """The output layer of a CRF, from ragged emissions (N, K) to potentials: adds the scores of
+    transitions, starts and ends."""
     return Model(
         "transitions",
         forward,
@@ -94,12 +90,7 @@ def init(
 def resize_linear_chain_crf(
     model: Model[List[Doc], Potentials], nO: int
 ) -> Model[List[Doc], Potentials]:
-    """Add tags after the existing ones, whose scores don't change.
-
-    model (Model[List[Doc], Potentials]): A model of `build_linear_chain_crf`.
-    nO (int): The new K.
-    RETURNS (Model[List[Doc], Potentials]): The same model.
-    """
+    """Add tags after the existing ones, whose scores don't change."""
     transitions = model.get_ref("output_layer")
     resize_emissions(model, nO)
     model.replace_node(transitions, _resize_transitions(transitions, nO))
@@ -108,11 +99,7 @@ def resize_linear_chain_crf(
 
 
 def resize_emissions(model: Model[List[Doc], Potentials], nO: int) -> None:
-    """Add tags to the linear layer from vectors to emissions.
-
-    model (Model[List[Doc], Potentials]): A model that has it as its reference "emissions".
-    nO (int): The new K.
-    """
+    """Add tags to the linear layer from vectors to emissions, the reference "emissions"."""
     emissions = model.get_ref("emissions")
     model.replace_node(emissions, resize_linear_weighted(emissions, nO))
     for outer in (node for node in model.walk() if model.get_ref("emissions") in node.layers):

@@ -1,28 +1,26 @@
 """The first of two passes of a linear CRF: it predicts the labels that the second sees."""
 
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, TypeVar
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import numpy
 import srsly
 from spacy.tokens import Doc
 from thinc.api import Optimizer
 from thinc.shims import Shim
-from thinc.types import Array1d, Floats2d
+from thinc.types import Floats2d
 
 from .. import chain
 from ..features import FeatureBatch
 from ..sparse import AdaGrad
 from ..tags import Tags
-from .weights import SparseWeights
+from .weights import SparseWeights, divide
 
 ReadLabels = Callable[[Sequence[Doc]], Floats2d]
 """Takes docs to the probability of O and of each label at each token. Shape: (N, L + 1)"""
 
 IN_SEVERAL = -2
-"""In place of the number of a fold: a doc whose text is in several folds. No model has not seen
+"""In place of the number of a fold: a doc whose text is in several folds, so all models have seen
 it."""
-
-ModelT = TypeVar("ModelT")
 
 
 class FirstPass(Shim):
@@ -33,8 +31,8 @@ class FirstPass(Shim):
     that was trained on the others. These models are there in training only. They are not saved.
     A label that is added to the component is not added here, where nothing would learn it.
 
-    read_labels (Optional[ReadLabels]): If set, the labels that the second pass sees are what this
-        reads from the docs, and no model is trained or asked for them. It is not saved.
+    read_labels (Optional[ReadLabels]): If set, it reads the labels that the second pass sees from
+        the docs, and no model is trained or asked. It is not saved.
     """
 
     def __init__(self, settings: AdaGrad, average_power: float, n_epochs: int) -> None:
@@ -52,7 +50,7 @@ class FirstPass(Shim):
         self._fold_of: Dict[int, int] = {}
 
     def make_weights(self) -> SparseWeights:
-        """Weights with its settings, to be trained."""
+        """Make weights with its settings, to be trained."""
         return SparseWeights(self.settings, self.average_power)
 
     def set_folds(self, folds: Sequence[SparseWeights], fold_of: Dict[int, int]) -> None:
@@ -69,8 +67,8 @@ class FirstPass(Shim):
         return self.read_labels is not None or self.weights.is_allocated
 
     def predict(self, seen: FeatureBatch, docs: Sequence[Doc] = ()) -> Floats2d:
-        """Predict labels. Where docs have the hashes of their texts, each doc of the training data
-        gets its labels from a model that was not trained on it.
+        """Predict labels. If there are hashes of texts, each doc of the training data gets its
+        labels from a model that was not trained on it.
 
         seen (FeatureBatch): The features of the tokens.
         docs (Sequence[Doc]): Their docs, for `read_labels`.
@@ -81,10 +79,10 @@ class FirstPass(Shim):
             return self.read_labels(docs)
         if seen.text_ids is None or not self._folds:
             return self._predict(self.weights, seen)
-        found = numpy.zeros((len(seen.rows), len(self.tags.labels) + 1), dtype="float32")
-        for weights, some, tokens in divide(seen, self._fold_of, self._folds, self.weights):
-            found[tokens] = self._predict(weights, some)
-        return found
+        labels = numpy.zeros((len(seen.rows), len(self.tags.labels) + 1), dtype="float32")
+        for weights, part, tokens in divide(seen, self._fold_of, self._folds, self.weights):
+            labels[tokens] = self._predict(weights, part)
+        return labels
 
     def _predict(self, weights: SparseWeights, seen: FeatureBatch) -> Floats2d:
         potentials = weights.potentials(seen.rows, seen.lengths)
@@ -99,10 +97,7 @@ class FirstPass(Shim):
         """Do nothing: the weights stay on the CPU."""
 
     def to_bytes(self) -> bytes:
-        """Save the weights and what they are weights of.
-
-        RETURNS (bytes): What `from_bytes` takes.
-        """
+        """Save the weights and their tags, for `from_bytes`."""
         tags = self.tags
         return srsly.msgpack_dumps(
             {
@@ -114,9 +109,7 @@ class FirstPass(Shim):
     def from_bytes(self, data: bytes) -> "FirstPass":
         """Load the weights.
 
-        data (bytes): What `to_bytes` returned.
-        RETURNS (FirstPass): This first pass.
-        RAISES (ValueError): If it is something else.
+        RAISES (ValueError): If `to_bytes` did not make the data.
         """
         try:
             saved: Any = srsly.msgpack_loads(data)
@@ -124,7 +117,7 @@ class FirstPass(Shim):
             weights = saved["weights"]
         except Exception as error:
             raise ValueError(
-                f"first pass of a linear CRF: expected what was saved of it, found damage: {error}"
+                f"first pass of a linear CRF: expected saved weights, got damaged data: {error}"
             ) from error
         self.weights.from_bytes(weights)
         self.set_folds([], {})
@@ -134,24 +127,3 @@ class FirstPass(Shim):
         copied = FirstPass(self.settings, self.average_power, self.n_epochs)
         copied.set_folds(self._folds, self._fold_of)
         return copied.from_bytes(self.to_bytes())
-
-
-def divide(
-    seen: FeatureBatch, fold_of: Dict[int, int], models: Sequence[ModelT], of_others: ModelT
-) -> Iterator[Tuple[ModelT, FeatureBatch, Array1d]]:
-    """Divide a batch by the models that were not trained on its docs.
-
-    seen (FeatureBatch): The features of the tokens, with the hashes of the texts.
-    fold_of (Dict[int, int]): The fold of each doc, by the hash of its text; or `IN_SEVERAL`: such a
-        doc is left out.
-    models (Sequence[ModelT]): The model of each fold.
-    of_others (ModelT): The model of docs that are not in `fold_of`.
-    YIELDS (Tuple[ModelT, FeatureBatch, Array1d]): A model, the features of its docs, and True
-        for their tokens. Shape: (N,)
-    """
-    assert seen.text_ids is not None
-    fold = numpy.asarray([fold_of.get(i, -1) for i in seen.text_ids.tolist()])
-    for i, model in enumerate([*models, of_others]):
-        docs = fold == (i if i < len(models) else -1)
-        tokens = numpy.repeat(docs, seen.lengths)
-        yield model, FeatureBatch(seen.rows[tokens], seen.lengths[docs]), tokens

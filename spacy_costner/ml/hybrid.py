@@ -12,7 +12,7 @@ from ..features import Template
 from ..types import Potentials
 from ..validation import number
 from .dense import resize_emissions
-from .sparse import build_sparse_crf, build_vocab, linear_part
+from .sparse import build_sparse_crf, build_vocab
 from .weights import AVERAGE_POWER
 
 
@@ -44,8 +44,8 @@ def build_hybrid_crf(
     linear_epochs (int): How often the sparse part uses the examples at initialization. It is not
         trained any more after that: the Tok2Vec learns what it lacks. 0: both are trained together.
     nO (Optional[int]): K, the number of tags. The component sets it from its labels.
-    RETURNS (Model[List[Doc], Potentials]): The model, with the attributes "build_vocab"
-        and "resize_output"; reference "tok2vec" is the Tok2Vec.
+    RETURNS (Model[List[Doc], Potentials]): The model, with the attributes "build_vocab",
+        "resize_output" and "linear_epochs"; reference "tok2vec" is the Tok2Vec.
     RAISES (ValueError): If a number is out of its range.
     """
     where = "spacy_costner.HybridCRF"
@@ -64,7 +64,6 @@ def build_hybrid_crf(
         first_pass_epochs=first_pass_epochs,
         nO=nO,
     )
-    linear_part(sparse)[1].initial_epochs = linear_epochs
     emissions = Linear(nO, tok2vec.maybe_get_dim("nO"), init_W=zero_init)
     dense: Model[List[Doc], Ragged] = chain(
         tok2vec, cast(Model, list2ragged()), with_array(emissions)
@@ -79,6 +78,7 @@ def build_hybrid_crf(
         attrs={
             "build_vocab": build_vocab,
             "resize_output": resize_hybrid_crf,
+            "linear_epochs": linear_epochs,
         },
     )
 
@@ -124,12 +124,7 @@ def init(
 
 
 def resize_hybrid_crf(model: Model[List[Doc], Potentials], nO: int) -> Model[List[Doc], Potentials]:
-    """Add tags after the existing ones, whose scores don't change.
-
-    model (Model[List[Doc], Potentials]): A model of `build_hybrid_crf`.
-    nO (int): The new K.
-    RETURNS (Model[List[Doc], Potentials]): The same model.
-    """
+    """Add tags after the existing ones, whose scores don't change."""
     sparse, _ = model.layers
     sparse.attrs["resize_output"](sparse, nO)
     resize_emissions(model, nO)

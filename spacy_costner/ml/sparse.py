@@ -1,18 +1,20 @@
 """A CRF on sparse features: the linear model."""
 
-from typing import Callable, Iterable, List, Optional, Sequence, Tuple, cast
+from typing import Callable, Iterable, List, Optional, Sequence, Tuple, Type, TypeVar
 
 import numpy
 from spacy.tokens import Doc
 from thinc.api import Model, to_numpy
-from thinc.types import Floats2d, Ints2d
+from thinc.shims import Shim
 
 from ..features import FeatureBatch, Features, Template, TokenValues
-from ..sparse import AdaGrad, sum_rows
+from ..sparse import AdaGrad
 from ..types import Potentials, map_scores
 from ..validation import check_cost, number
-from .first_pass import FirstPass, divide
+from .first_pass import FirstPass
 from .weights import AVERAGE_POWER, SparseWeights
+
+ShimT = TypeVar("ShimT", bound=Shim)
 
 
 def build_sparse_crf(
@@ -50,10 +52,9 @@ def build_sparse_crf(
     where = "spacy_costner.SparseCRF"
     if not 0 <= number(dropout) < 1:
         raise ValueError(f"{where}: dropout: expected at least 0 and less than 1, got {dropout}")
-    if not number(learn_rate) > 0:
-        raise ValueError(f"{where}: learn_rate: expected more than 0, got {learn_rate}")
-    if not number(eps) > 0:
-        raise ValueError(f"{where}: eps: expected more than 0, got {eps}")
+    for name, value in (("learn_rate", learn_rate), ("eps", eps)):
+        if not number(value) > 0:
+            raise ValueError(f"{where}: {name}: expected more than 0, got {value}")
     check_cost(average_power, f"{where}: average_power")
     if not number(first_pass_epochs) >= 1:
         raise ValueError(
@@ -62,17 +63,15 @@ def build_sparse_crf(
     settings = AdaGrad(
         learn_rate, check_cost(L1, f"{where}: L1"), check_cost(L2, f"{where}: L2"), eps
     )
-    first_pass = FirstPass(settings, average_power, first_pass_epochs)
+    shims = [Features(features, dropout), SparseWeights(settings, average_power)]
+    if features.document:
+        shims.append(FirstPass(settings, average_power, first_pass_epochs))
     model: Model[List[Doc], Potentials] = Model(
         "sparse_crf",
         forward,
         init=init,
         dims={"nO": nO},
-        shims=[
-            Features(features, dropout),
-            SparseWeights(settings, average_power),
-            *([first_pass] if features.document else []),
-        ],
+        shims=shims,
         attrs={
             "build_vocab": build_vocab,
             "find_features": find_features,
@@ -82,85 +81,47 @@ def build_sparse_crf(
     return model
 
 
+def is_linear(model: Model) -> bool:
+    """Whether a model is a linear CRF, not a hybrid that has one as a part."""
+    return any(isinstance(shim, SparseWeights) for shim in model.shims)
+
+
 def linear_part(model: Model) -> Tuple[Features, SparseWeights]:
     """The features and the weights of a linear CRF, or of the linear part of a hybrid.
 
-    model (Model): The model.
-    RETURNS (Tuple[Features, SparseWeights]): The features and the weights.
     RAISES (ValueError): If it has no such part.
     """
-    for node in model.walk():
-        if len(node.shims) >= 2 and isinstance(node.shims[1], SparseWeights):
-            return cast(Features, node.shims[0]), node.shims[1]
-    raise ValueError(f"expected a model with sparse features, got {model.name}")
+    features, weights = _find_shim(model, Features), _find_shim(model, SparseWeights)
+    if features is None or weights is None:
+        raise ValueError(f"expected a model with sparse features, got {model.name}")
+    return features, weights
 
 
 def first_pass_of(model: Model) -> Optional[FirstPass]:
-    """The first pass of a model with a linear part, if it has one.
+    """The first pass of a model with a linear part, if it has one."""
+    return _find_shim(model, FirstPass)
 
-    model (Model): Any model.
-    RETURNS (Optional[FirstPass]): The first pass.
-    """
-    shims = [shim for node in model.walk() for shim in node.shims]
-    return next((shim for shim in shims if isinstance(shim, FirstPass)), None)
+
+def _find_shim(model: Model, kind: Type[ShimT]) -> Optional[ShimT]:
+    shims = (shim for node in model.walk() for shim in node.shims)
+    return next((shim for shim in shims if isinstance(shim, kind)), None)
 
 
 def forward(
     model: Model[List[Doc], Potentials], docs: List[Doc], is_train: bool
 ) -> Tuple[Potentials, Callable[[Potentials], List[Doc]]]:
+    features, weights = linear_part(model)
     seen = find_features(model, docs, is_train=is_train)
-    potentials, add_gradient = score_seen(model, seen, is_train)
+    if is_train and weights.folds:  # Trained at initialization: the scores are constant.
+        return map_scores(model.ops.asarray, weights.score_held_out(seen)), lambda gradient: docs
+    dropout = features.dropout if is_train else 0.0
+    scores, add_gradient = weights.begin_update(seen, dropout)
 
     def backprop(gradient: Potentials) -> List[Doc]:
-        add_gradient(gradient)
+        add_gradient(map_scores(to_numpy, gradient))
         return docs
 
-    return potentials, backprop
-
-
-def score_seen(
-    model: Model[List[Doc], Potentials], seen: FeatureBatch, is_train: bool
-) -> Tuple[Potentials, Callable[[Potentials], None]]:
-    """Score tokens from their features.
-
-    model (Model[List[Doc], Potentials]): A linear CRF.
-    seen (FeatureBatch): The features of the tokens.
-    is_train (bool): Whether features are dropped and, if the weights have folds, docs are scored
-        with those of their folds, which have no gradient.
-    RETURNS (Tuple[Potentials, Callable[[Potentials], None]]): The scores, and the callback that
-        keeps their gradient for the next update.
-    """
-    features, weights = linear_part(model)
-    if is_train and weights.folds:
-        fixed = weights.potentials(seen.rows[:0], seen.lengths)
-        fixed = fixed._replace(emissions=_score_in_folds(weights, seen))
-        return map_scores(model.ops.asarray, fixed), lambda gradient: None
-    rows, scale = seen.rows, 1.0
-    if is_train and features.dropout:
-        rows, scale = _drop(rows, features.dropout)
-    potentials = weights.potentials(rows, seen.lengths)
-    potentials = potentials._replace(emissions=potentials.emissions * numpy.float32(scale))
-
-    def add_gradient(gradient: Potentials) -> None:
-        on_host = map_scores(to_numpy, gradient)
-        emissions = on_host.emissions * numpy.float32(scale)
-        weights.add_gradient(rows, on_host._replace(emissions=emissions))
-
-    return map_scores(model.ops.asarray, potentials), add_gradient
-
-
-def _score_in_folds(weights: SparseWeights, seen: FeatureBatch) -> Floats2d:
-    """Emissions of each doc from weights that were not trained on it. Shape: (N, K)"""
-    emissions = numpy.empty((len(seen.rows), weights.n_tags), dtype="float32")
-    for table, some, tokens in divide(seen, weights.fold_of, weights.folds, weights.emissions):
-        emissions[tokens] = sum_rows(some.rows, table)
-    return emissions
-
-
-def _drop(rows: Ints2d, rate: float) -> Tuple[Ints2d, float]:
-    """Drop some features, and return the factor of the scores that makes up for them."""
-    lost = numpy.random.uniform(size=rows.shape) < rate
-    return numpy.where(lost, numpy.int32(-1), rows), 1 / (1 - rate)
+    return map_scores(model.ops.asarray, scores), backprop
 
 
 def init(
@@ -176,11 +137,7 @@ def init(
 
 
 def build_vocab(model: Model[List[Doc], Potentials], docs: Iterable[Doc]) -> None:
-    """Build the vocabulary of features of a model.
-
-    model (Model[List[Doc], Potentials]): A model with sparse features.
-    docs (Iterable[Doc]): The docs to take features from, with their entities.
-    """
+    """Build the vocabulary of features from docs with their entities."""
     linear_part(model)[0].build_vocab(docs)
 
 
@@ -194,8 +151,8 @@ def find_features(
     is_train (bool): Whether the model learns from the labels of these docs: see `Features.find`.
     RETURNS (FeatureBatch): Their features, including those that dropout drops.
     """
-    features, _ = linear_part(model)
-    seen, first_pass = features.find(docs, is_train=is_train), first_pass_of(model)
+    features, first_pass = linear_part(model)[0], first_pass_of(model)
+    seen = features.find(docs, is_train=is_train)
     if first_pass is None or not first_pass.is_ready:
         return seen
     return features.add_labels(seen, first_pass.predict(seen, docs), first_pass.tags.labels)
@@ -204,23 +161,19 @@ def find_features(
 def find_values(
     model: Model[List[Doc], Potentials], docs: Sequence[Doc], *, is_train: bool = False
 ) -> TokenValues:
-    """What `Features.gather` makes features of: see `find_features` and `Features.find_values`."""
-    features, _ = linear_part(model)
-    values, first_pass = features.find_values(docs, is_train=is_train), first_pass_of(model)
+    """Find the values from which `Features.gather` makes features: see `find_features`."""
+    features, first_pass = linear_part(model)[0], first_pass_of(model)
+    values = features.find_values(docs, is_train=is_train)
     if first_pass is None or not first_pass.is_ready:
         return values
     seen = features.gather(values)
     labels = features.label_values(seen, first_pass.predict(seen, docs), first_pass.tags.labels)
+    # In each column one of the two is -1, "none".
     return values._replace(values=numpy.maximum(values.values, labels))
 
 
 def resize_sparse_crf(model: Model[List[Doc], Potentials], nO: int) -> Model[List[Doc], Potentials]:
-    """Add tags after the existing ones, whose scores don't change.
-
-    model (Model[List[Doc], Potentials]): A model of `build_sparse_crf`.
-    nO (int): The new K.
-    RETURNS (Model[List[Doc], Potentials]): The same model.
-    """
+    """Add tags after the existing ones, whose scores don't change."""
     _, weights = linear_part(model)
     if weights.is_allocated:
         weights.resize(nO)

@@ -2,15 +2,16 @@
 
 from contextlib import contextmanager
 from threading import Lock
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, TypeVar
 
 import numpy
 import srsly
 from thinc.api import Optimizer
 from thinc.shims import Shim
-from thinc.types import Floats1d, Floats2d, Ints1d, Ints2d
+from thinc.types import Array1d, Floats1d, Floats2d, Ints1d, Ints2d
 
 from .. import sparse
+from ..features import FeatureBatch
 from ..sparse import AdaGrad, Table
 from ..types import Potentials
 
@@ -26,6 +27,8 @@ grown at the next."""
 _CATCHING_UP = Lock()
 """Held while a prediction does in some rows what regularisation has left to do. When it is done
 no other prediction changes these rows."""
+
+ModelT = TypeVar("ModelT")
 
 
 class SparseWeights(Shim):
@@ -57,7 +60,7 @@ class SparseWeights(Shim):
         super().__init__(None)
         self.settings = settings
         self.average_power = average_power
-        self.step = self.initial_epochs = 0
+        self.step = 0
         self.table: Table
         self._n_features: Optional[int] = None
         self._averaged = False
@@ -116,37 +119,27 @@ class SparseWeights(Shim):
         return numpy.arange(self.n_features, len(self.table.weights), dtype="int32")
 
     def allocate(self, n_features: int, n_tags: int) -> None:
-        """Create weights of 0.
-
-        n_features (int): V.
-        n_tags (int): K.
-        """
+        """Create weights of 0 for V features and K tags."""
         self._n_features = n_features
         self._set_table(numpy.zeros((n_features + n_tags + 2, n_tags), dtype="float32"))
 
     def restart(self, rows: Floats2d) -> None:
-        """Begin training again.
-
-        rows (Floats2d): The weights to begin with. Shape: (V + K + 2, K)
-        """
+        """Begin training again, with these weights. Shape: (V + K + 2, K)"""
         self.allocate(self.n_features, self.n_tags)
         self.table.weights[:] = rows
 
     def set_folds(self, folds: Sequence[Floats2d], fold_of: Dict[int, int]) -> None:
-        """Set what docs are scored with in the training of another part of the model. These weights
-        are not trained then, until there are new ones or more tags.
+        """Set the weights that score docs while another part of the model is trained. These
+        weights are not trained then, until there are new ones or more tags.
 
-        folds (Sequence[Floats2d]): Weights of the features that were trained without a block of
-            docs each. Shapes: (V, K)
+        folds (Sequence[Floats2d]): For each block of docs, the weights of the features trained
+            on the others. Shapes: (V, K)
         fold_of (Dict[int, int]): The block of each doc, by the hash of its text.
         """
         self.folds, self.fold_of = list(folds), fold_of
 
     def resize(self, n_tags: int) -> None:
-        """Add tags after the existing ones, which keep their weights.
-
-        n_tags (int): The new K.
-        """
+        """Add tags, up to a new K, after the existing ones, which keep their weights."""
         self._end_period()
         table, average, step, old = self.table, self._average, self.step, self.n_tags
         self.allocate(self.n_features, n_tags)
@@ -157,21 +150,12 @@ class SparseWeights(Shim):
         self.table.last[:] = self.step = self._period_begin = step
 
     def score(self, rows: Ints2d) -> Floats2d:
-        """Emissions of tokens.
-
-        rows (Ints2d): The features of each token, -1 for none. Shape: (N, S)
-        RETURNS (Floats2d): Shape: (N, K)
-        """
+        """The emissions of tokens, (N, K), from their features, (N, S), -1 for none."""
         self._work_out(rows)
         return sparse.sum_rows(rows, self.table.weights[: self.n_features])
 
     def potentials(self, rows: Ints2d, lengths: Ints1d) -> Potentials:
-        """The scores of docs.
-
-        rows (Ints2d): The features of each token, -1 for none. Shape: (N, S)
-        lengths (Ints1d): Tokens of each doc. Shape: (B,)
-        RETURNS (Potentials): The scores.
-        """
+        """The scores of docs of some lengths, (B,), from their features, (N, S), -1 for none."""
         return Potentials(
             emissions=self.score(rows),
             transitions=self.transitions.copy(),
@@ -180,8 +164,31 @@ class SparseWeights(Shim):
             lengths=lengths,
         )
 
+    def begin_update(
+        self, seen: FeatureBatch, dropout: float = 0.0
+    ) -> Tuple[Potentials, Callable[[Potentials], None]]:
+        """Score docs in training, where tokens lose a share of their features. The callback keeps
+        the gradient of the scores for the next update."""
+        rows, scale = seen.rows, numpy.float32(1)
+        if dropout:
+            lost = numpy.random.uniform(size=rows.shape) < dropout
+            rows, scale = numpy.where(lost, numpy.int32(-1), rows), numpy.float32(1 / (1 - dropout))
+        scores = self.potentials(rows, seen.lengths)
+
+        def add_gradient(gradient: Potentials) -> None:
+            self.add_gradient(rows, gradient._replace(emissions=gradient.emissions * scale))
+
+        return scores._replace(emissions=scores.emissions * scale), add_gradient
+
+    def score_held_out(self, seen: FeatureBatch) -> Potentials:
+        """Score each training doc with the weights that were not trained on it: see `set_folds`."""
+        emissions = numpy.empty((len(seen.rows), self.n_tags), dtype="float32")
+        for table, part, tokens in divide(seen, self.fold_of, self.folds, self.emissions):
+            emissions[tokens] = sparse.sum_rows(part.rows, table)
+        return self.potentials(seen.rows[:0], seen.lengths)._replace(emissions=emissions)
+
     def add_gradient(self, rows: Ints2d, gradient: Potentials) -> None:
-        """Keep a gradient for the next update.
+        """Keep the gradient of scores for the next update.
 
         rows (Ints2d): The features of each token, -1 for none. Shape: (N, S)
         gradient (Potentials): Derivatives with respect to the scores.
@@ -192,11 +199,8 @@ class SparseWeights(Shim):
             self._pending.append((some_rows, numpy.ascontiguousarray(d_scores, dtype="float32")))
 
     def gradient(self) -> Tuple[Ints1d, Floats2d]:
-        """The gradient that was kept, with respect to `rows`.
-
-        RETURNS (Tuple[Ints1d, Floats2d]): The rows in which it is not 0, and it in them.
-            Shapes: (A,), (A, K)
-        """
+        """The kept gradient with respect to `rows`: the rows in which it is not 0, (A,), and its
+        values there, (A, K)."""
         n_slots = max((rows.shape[1] for rows, _ in self._pending), default=0)
         padded = [
             numpy.pad(rows, ((0, 0), (0, n_slots - rows.shape[1])), constant_values=-1)
@@ -229,10 +233,7 @@ class SparseWeights(Shim):
 
     @contextmanager
     def use_params(self, params: Dict[Tuple[int, str], Any]) -> Iterator[None]:
-        """Use the average of the weights after each update temporarily.
-
-        params (Dict[Tuple[int, str], Any]): The averages of an optimizer.
-        """
+        """Use the average of the weights after each update temporarily, if an optimizer has it."""
         if (self.id, AVERAGE) not in params or not self.step or self._averaged:
             yield
             return
@@ -242,6 +243,12 @@ class SparseWeights(Shim):
             yield
         finally:
             self.table, self._averaged = table, False
+
+    def averaged(self, optimizer: Optimizer) -> Floats2d:
+        """The weights to use after training: their average if the optimizer keeps one, or the
+        last ones. Shape: (V + K + 2, K)"""
+        with self.use_params(optimizer.averages or {}):
+            return self.rows.copy()
 
     def _mean(self) -> Floats2d:
         """The average of the weights after each update. Shape: (V + K + 2, K)"""
@@ -299,11 +306,8 @@ class SparseWeights(Shim):
         """Do nothing: the weights stay on the CPU."""
 
     def to_bytes(self) -> bytes:
-        """Save the weights, in 16 bits each, without rows that are 0 throughout.
-
-        RETURNS (bytes): What `from_bytes` takes. Training has to start anew from it: what
-            AdaGrad and averaging keep is left out.
-        """
+        """Save the weights, in 16 bits each, without rows that are 0 throughout. The state of
+        AdaGrad and of averaging is left out: training has to start anew."""
         if not self.is_allocated:
             return srsly.msgpack_dumps({"n_features": None})
         weights = self.rows
@@ -322,9 +326,7 @@ class SparseWeights(Shim):
     def from_bytes(self, data: bytes) -> "SparseWeights":
         """Load the weights.
 
-        data (bytes): What `to_bytes` returned.
-        RETURNS (SparseWeights): These weights.
-        RAISES (ValueError): If it is something else.
+        RAISES (ValueError): If `to_bytes` did not make the data.
         """
         try:
             saved = srsly.msgpack_loads(data)
@@ -338,7 +340,7 @@ class SparseWeights(Shim):
             self.table.weights[used] = weights * numpy.float32(saved["scale"])
         except Exception as error:
             raise ValueError(
-                f"weights of a linear CRF: expected what was saved of them, found damage: {error}"
+                f"weights of a linear CRF: expected saved weights, got damaged data: {error}"
             ) from error
         return self
 
@@ -353,3 +355,24 @@ def _check_saved(n_features: int, used: Ints1d, weights: Floats2d, scale: float)
         raise ValueError(f"expected {len(used)} of {n_rows} rows of weights, got {n_used}")
     if n_used and not (used[0] >= 0 and used[-1] < n_rows and (numpy.diff(used) > 0).all()):
         raise ValueError(f"expected rows from 0 to {n_rows - 1} in order")
+
+
+def divide(
+    seen: FeatureBatch, fold_of: Dict[int, int], models: Sequence[ModelT], of_others: ModelT
+) -> Iterator[Tuple[ModelT, FeatureBatch, Array1d]]:
+    """Divide a batch by the models that were not trained on its docs.
+
+    seen (FeatureBatch): The features of the tokens, with the hashes of the texts.
+    fold_of (Dict[int, int]): The fold of each doc, by the hash of its text. A doc with another
+        number than that of a model is left out.
+    models (Sequence[ModelT]): The model of each fold.
+    of_others (ModelT): The model of docs that are not in `fold_of`.
+    YIELDS (Tuple[ModelT, FeatureBatch, Array1d]): A model, the features of its docs, and True
+        for their tokens. Shape: (N,)
+    """
+    assert seen.text_ids is not None
+    fold = numpy.asarray([fold_of.get(i, -1) for i in seen.text_ids.tolist()])
+    for i, model in enumerate([*models, of_others]):
+        docs = fold == (i if i < len(models) else -1)
+        tokens = numpy.repeat(docs, seen.lengths)
+        yield model, FeatureBatch(seen.rows[tokens], seen.lengths[docs]), tokens

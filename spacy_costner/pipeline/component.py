@@ -16,11 +16,10 @@ from .. import chain
 from ..decoding import Decoding, Posterior, Temperature, make_viterbi
 from ..losses import LossSchedule
 from ..tags import SINGLE, Tags
-from ..training.first_pass import train_first_pass
-from ..training.linear_part import train_linear_part
+from ..training.folds import train_first_pass, train_linear_part
 from ..training.objective import NEGATED, Objective, check_finite
 from ..training.soft_targets import labels_of
-from ..training.targets import Targets, Weights, possible_tags
+from ..training.targets import Targets, Weights, possible_paths
 from ..training.token_attrs import TokenAttrs, read_presets
 from ..types import Constraints, Loss, Potentials, Progress
 from .annotations import (
@@ -107,7 +106,12 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
         self.set_decoding(decoding or make_viterbi())
         self.set_confidence(confidence)
         self.objective = Objective(
-            name, vocab.strings, loss, weights=weights, incorrect_spans_key=incorrect_spans_key
+            name,
+            vocab.strings,
+            loss,
+            weights=weights,
+            incorrect_spans_key=incorrect_spans_key,
+            sentence_boundaries=sentence_boundaries,
         )
         self._tags = Tags((), scheme, outside)
 
@@ -168,10 +172,9 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
         self.cfg["temperature"], self.cfg["untrained"] = Temperature()._asdict(), []
         self.set_output(len(self.chain_tags))
         self.model.initialize(X=[eg.predicted for eg in _first(get_examples)])
-        train_first_pass(self, get_examples)
-        train_linear_part(self, get_examples)
-        for stage in self.objective.loss.stages:
-            stage.forget()
+        train_first_pass(self.model, self.objective, self.chain_tags, get_examples)
+        train_linear_part(self.model, self.objective, self.chain_tags, get_examples)
+        self.objective.forget()
         self.cfg["progress"] = Progress()._asdict()
 
     def _read_corpus(self, examples: Iterable[Example]) -> Set[str]:
@@ -252,11 +255,13 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
         untrained (Sequence[str]): Labels that only preset entities may have.
         RETURNS (Constraints): The constraints.
         """
-        tags, strings = self.chain_tags, self.vocab.strings
-        possible = possible_tags(
-            tokens, tags, strings, sentence_boundaries=self.sentence_boundaries, untrained=untrained
+        return possible_paths(
+            tokens,
+            self.chain_tags,
+            self.vocab.strings,
+            sentence_boundaries=self.sentence_boundaries,
+            untrained=untrained,
         )
-        return tags.constraints._replace(emissions=possible)
 
     def update(
         self,
@@ -332,7 +337,7 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
         if find is not None and self.objective.loss.at(self.progress).uses_features:
             features = find(self.model, [eg.predicted for eg in examples], is_train=True).rows
         targets = self.targets(examples, features)
-        result, n_annotated = self.objective.evaluate(targets, scores, self.tags, self.progress)
+        result, n_annotated = self.objective.evaluate(targets, scores, self.progress)
         return result.value / n_annotated, result.gradient
 
     def targets(self, examples: Sequence[Example], features: Optional[Ints2d] = None) -> Targets:
@@ -342,9 +347,7 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
         features (Optional[Ints2d]): As in `Gold`, if the loss uses them. Shape: (N, S)
         RETURNS (Targets): The targets, to be used with any scores of the same docs.
         """
-        tokens = read_presets([eg.predicted for eg in examples])
-        constraints = self.constraints(tokens)
-        return self.objective.targets(examples, tokens, self.chain_tags, constraints, features)
+        return self.objective.targets(examples, self.chain_tags, features)
 
     def rehearse(
         self,

@@ -1,7 +1,7 @@
-"""How often `spacy train` evaluates: it takes `eval_frequency` in steps, whatever an epoch is.
+"""How often `spacy train` evaluates: `eval_frequency` is in steps, however many an epoch has.
 
-The best of the models that are evaluated is saved as "model-best". The first of them is that of
-the first step. If no other follows, or few do, the best model is hardly trained.
+The best of the models that are evaluated is saved as "model-best". The first is evaluated at the
+first step. If no other follows, or few do, the best model is hardly trained.
 """
 
 import random
@@ -43,13 +43,13 @@ class Evaluations(NamedTuple):
         return self.n_steps is None or self.frequency < self.n_steps
 
     @property
-    def are_in_each_epoch(self) -> bool:
-        """Whether there is at least one evaluation in each epoch."""
-        return self.frequency <= max(self.steps_per_epoch, 1)
+    def are_enough(self) -> bool:
+        """Whether there is one after the first step, and at least one in each epoch."""
+        return self.are_after_training and self.frequency <= max(self.steps_per_epoch, 1)
 
     def objection(self) -> str:
         """What is wrong, and what to do; empty if nothing is."""
-        if self.are_in_each_epoch and self.are_after_training:
+        if self.are_enough:
             return ""
         ends = f", and training ends after {self.n_steps}" if self.n_steps else ""
         if not self.are_after_training:
@@ -62,9 +62,8 @@ class Evaluations(NamedTuple):
 
     def in_each_epoch(self) -> "Evaluations":
         """At least one evaluation in each epoch. If that is more than there were, the last one is
-        at the end of training.
-        """
-        if self.are_in_each_epoch and self.are_after_training:
+        at the end of training."""
+        if self.are_enough:
             return self
         most = self.steps_per_epoch - self.steps_per_epoch // UNCERTAIN
         most = max(min(most, self.frequency), 1)
@@ -97,16 +96,13 @@ def count_evaluations(
     of_epochs = sum(n_batches) + n_batches[-1] * max(max_epochs - N_PASSES, 0) if max_epochs else 0
     limits = [of_epochs, max_steps + 1 if max_steps else 0]
     n_steps = min((limit for limit in limits if limit), default=None)
-    found = Evaluations(min(n_batches), n_steps, training["eval_frequency"])
-    return found.in_each_epoch() if before_init is evaluate_each_epoch else found
+    counted = Evaluations(min(n_batches), n_steps, training["eval_frequency"])
+    return counted.in_each_epoch() if before_init is evaluate_each_epoch else counted
 
 
 def read_evaluations(config: Config) -> Optional[Evaluations]:
-    """Count the steps of an epoch of a config. The corpus is read, but no component is made.
-
-    config (Config): A config for `spacy train`, complete or not.
-    RETURNS (Optional[Evaluations]): See `count_evaluations`.
-    """
+    """Count the steps of an epoch of a config for `spacy train`, complete or not: see
+    `count_evaluations`. The corpus is read, but no component is made."""
     whole = Config(Language.default_config).merge(config).interpolate()
     nlp = load_model_from_config(
         Config({"nlp": {**whole["nlp"], "pipeline": [], "disabled": []}}), auto_fill=True
@@ -139,11 +135,11 @@ def evaluate_each_epoch(nlp: Language) -> Language:
     try:
         training = registry.resolve(config["training"], schema=ConfigSchemaTraining)
         (corpus,) = resolve_dot_names(config, [training["train_corpus"]])
-        found = count_evaluations(training, corpus(nlp), evaluate_each_epoch)
+        counted = count_evaluations(training, corpus(nlp), evaluate_each_epoch)
     except (ValueError, OSError):
         return nlp
-    if found is not None:
-        nlp.config["training"]["eval_frequency"] = found.frequency
+    if counted is not None:
+        nlp.config["training"]["eval_frequency"] = counted.frequency
     return nlp
 
 

@@ -1,11 +1,11 @@
 """Incorrect spans: spans that are known not to be entities, as a chain with more tags.
 
-Whether tokens s to e are an entity can't be seen from one tag or from two. So each token s where
-incorrect spans of a label start gets its own copies of the label's tags. An entity of that label
-that starts at s has to use these copies to its end. Copies have the scores of their originals, so
-the paths and their scores stay the same. But a path has an incorrect span if and only if it has
-the last tag of a copy where that span ends. Gold excludes these tags, and no algorithm of the
-chain has to know of incorrect spans.
+One tag or two don't show whether tokens s to e are an entity. So each token s where incorrect spans
+of a label start gets its own copies of the label's tags. An entity of that label that starts at s
+has to use these copies to its end. Copies have the scores of their originals, so the paths and
+their scores stay the same. But a path has an incorrect span if and only if it has the last tag of a
+copy where that span ends. Gold excludes these tags, and no algorithm of the chain has to know of
+incorrect spans.
 """
 
 from typing import Dict, Iterator, List, NamedTuple, Tuple
@@ -41,17 +41,17 @@ class AugmentedTags(NamedTuple):
 
     tied_to (Ints1d): The tag of the model that each tag has its scores from. Shape: (K',)
     constraints (Constraints): The possible paths over K' tags.
-    right (Array2d): False for the tags that end an incorrect span. Shape: (N, K')
+    allowed (Array2d): False for the tags that end an incorrect span. Shape: (N, K')
     n_tags (int): K.
     """
 
     tied_to: Ints1d
     constraints: Constraints
-    right: Array2d
+    allowed: Array2d
     n_tags: int
 
     def expand(self, potentials: Potentials) -> Potentials:
-        """The scores of K tags as those of K' tags, without constraints."""
+        """Copy the scores of K tags to K' tags, without constraints."""
         columns = get_array_module(potentials.emissions).asarray(self.tied_to)
         return Potentials(
             emissions=potentials.emissions[:, columns],
@@ -62,7 +62,7 @@ class AugmentedTags(NamedTuple):
         )
 
     def collapse(self, gradient: Potentials) -> Potentials:
-        """The gradient with respect to K' tags as that with respect to K tags."""
+        """Sum the gradient with respect to K' tags over the copies of each of K tags."""
         xp = get_array_module(gradient.emissions)
         sums = xp.asarray(self.tied_to)[:, None] == xp.arange(self.n_tags)
         sums = sums.astype(gradient.emissions.dtype)
@@ -76,33 +76,29 @@ class AugmentedTags(NamedTuple):
 
 
 def augment_tags(tags: Tags, spans: List[IncorrectSpan], n_tokens: int) -> AugmentedTags:
-    """Make the copies of tags for the incorrect spans of a batch.
-
-    tags (Tags): The tag set.
-    spans (List[IncorrectSpan]): The incorrect spans, at least one.
-    n_tokens (int): N.
-    RETURNS (AugmentedTags): The tags with their copies.
-    """
-    copies = _copies(tags, spans)
+    """Make the copies of tags for the incorrect spans, at least one, of a batch of N tokens. A
+    label has as many copies as its incorrect spans have starts in one sequence."""
+    numbered = list(_numbered(spans))
+    copies = sorted({(span.label, number) for span, number in numbered})
+    first_of = {copy: len(tags) + 4 * i for i, copy in enumerate(copies)}
     parts = (tags.scheme.begin, tags.scheme.inside, tags.scheme.last, tags.scheme.unit)
     tied_to = list(range(len(tags)))
     for label, _ in copies:
         tied_to += [int(tags.index(part, label)) for part in parts]
     constraints = _constraints(tags, numpy.asarray(tied_to))
-    possible, right = _possible(tags, spans, copies, n_tokens)
+    placed = [(span, first_of[span.label, number]) for span, number in numbered]
+
+    # A copy begins where its spans start, in place of the original. Gold doesn't end there.
+    possible, allowed = numpy.ones((2, n_tokens, len(tied_to)), dtype=bool)
+    firsts = numpy.asarray(list(first_of.values()))
+    possible[:, firsts + BEGIN] = possible[:, firsts + UNIT] = False
+    for span, first in placed:
+        possible[span.begin, tags.index(tags.scheme.begin, span.label)] = False
+        possible[span.begin, tags.index(tags.scheme.unit, span.label)] = False
+        possible[span.begin, [first + BEGIN, first + UNIT]] = True
+        allowed[span.end - 1, first + (UNIT if span.end - span.begin == 1 else LAST)] = False
     constraints = constraints._replace(emissions=possible)
-    return AugmentedTags(numpy.asarray(tied_to), constraints, right, n_tags=len(tags))
-
-
-Copies = Dict[Tuple[int, int], int]
-"""Label and number of a copy, to the first of its four tags."""
-
-
-def _copies(tags: Tags, spans: List[IncorrectSpan]) -> Copies:
-    """Number the tags of the copies after those of the model. A label has as many copies as its
-    incorrect spans have starts in one sequence."""
-    copies = sorted({(span.label, number) for span, number in _numbered(spans)})
-    return {copy: len(tags) + 4 * i for i, copy in enumerate(copies)}
+    return AugmentedTags(numpy.asarray(tied_to), constraints, allowed, n_tags=len(tags))
 
 
 def _numbered(spans: List[IncorrectSpan]) -> Iterator[Tuple[IncorrectSpan, int]]:
@@ -130,22 +126,3 @@ def _constraints(tags: Tags, tied_to: Ints1d) -> Constraints:
             transitions[first + from_part, [first + INSIDE, first + LAST]] = True
     start, end = scheme.start[tied_to] & opens, scheme.end[tied_to] & closes
     return Constraints(transitions=transitions, start=start, end=end)
-
-
-def _possible(
-    tags: Tags, spans: List[IncorrectSpan], copies: Copies, n_tokens: int
-) -> Tuple[Array2d, Array2d]:
-    """The possible tags: a copy begins where its spans start, in place of the original. And the
-    tags that don't end an incorrect span. Shapes: (N, K')"""
-    possible, right = numpy.ones((2, n_tokens, len(tags) + 4 * len(copies)), dtype=bool)
-    firsts = numpy.asarray(list(copies.values()))
-    possible[:, firsts + BEGIN] = possible[:, firsts + UNIT] = False
-    numbered = [(span, copies[span.label, number]) for span, number in _numbered(spans)]
-    for span, first in numbered:
-        possible[span.begin, tags.index(tags.scheme.begin, span.label)] = False
-        possible[span.begin, tags.index(tags.scheme.unit, span.label)] = False
-        possible[span.begin, [first + BEGIN, first + UNIT]] = True
-    for span, first in numbered:
-        part = UNIT if span.end - span.begin == 1 else LAST
-        right[span.end - 1, first + part] = False
-    return possible, right

@@ -1,16 +1,153 @@
-"""The minimum of a smooth function, by L-BFGS."""
+"""Batch training of the linear model: the loss over all examples, minimised by L-BFGS."""
 
-from typing import Any, Callable, Optional, Tuple
+import warnings
+from pathlib import Path
+from typing import Any, Callable, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy
-from thinc.types import Floats1d
+from spacy.training import Example
+from thinc.api import Model
+from thinc.types import Floats1d, Ints2d
 
+from .. import sparse
+from ..ml import find_features, linear_part
+from ..progress import progress
+from ..tags import Tags
+from ..types import Potentials, Progress
 from ..validation import require
-from .convergence import Convergence, Minimum
-from .online import OnStep, ignore
+from .objective import Objective
+from .targets import Targets
 
-MEMORIES = 6
-"""Earlier steps that L-BFGS remembers; CRFsuite's default, too."""
+BATCH_SIZE = 256
+"""Number of docs that are scored together, to bound the memory of the chain's messages."""
+
+MEMORIES, PERIOD = 6, 10
+"""Earlier steps that L-BFGS remembers, and the iterations over which improvement is measured;
+CRFsuite's defaults, too."""
+
+VECTORS, COPIES = 22, 4
+"""About the vectors of all weights that L-BFGS keeps, in float64, and the arrays of all features
+while those that occur together are merged, in int32."""
+
+MEMINFO = Path("/proc/meminfo")
+
+
+class TotalLoss:
+    """The loss over all examples with a penalty, as a function of one vector of D numbers.
+
+        f(w) = sum over the examples of the loss + c2 |w|^2
+
+    The penalty is that of CRFsuite. Docs are read once. Features that always occur together share a
+    part of the vector: see `sparse.Merged`. The vector is in float64, scores are in float32.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        objective: Objective,
+        tags: Tags,
+        examples: Sequence[Example],
+        *,
+        c2: float,
+    ) -> None:
+        """Read the examples.
+
+        model (Model): A linear model that knows its features.
+        objective (Objective): The objective.
+        tags (Tags): The tags of the chain.
+        examples (Sequence[Example]): All examples.
+        c2 (float): Weight of the penalty.
+        """
+        self.objective, self.tags, self.c2 = objective, tags, c2
+        self.features, self.weights = linear_part(model)
+        rows = find_features(model, [eg.predicted for eg in examples], is_train=True).rows
+        self.merged = sparse.merge_equal(rows, self.weights.n_features)
+        self.shape = (len(self.merged.roots) + self.weights.n_tags + 2, self.weights.n_tags)
+        self.batches: List[Tuple[Ints2d, Targets]] = []
+        is_ratio, end = objective.loss.at(Progress()).is_ratio, 0
+        size = len(examples) if is_ratio else BATCH_SIZE
+        for i in range(0, len(examples), size):
+            targets = objective.targets(examples[i : i + size], tags)
+            begin, end = end, end + int(targets.lengths.sum())
+            self.batches.append((self.merged.rows[begin:end], targets))
+
+    def __call__(self, vector: Floats1d) -> Tuple[float, Floats1d]:
+        """Compute the function and its gradient, (D,), in float64."""
+        self.objective.loss.at(Progress()).forget()
+        value = self.c2 * float(vector @ vector)
+
+        def gradients() -> Iterator[Potentials]:
+            nonlocal value
+            for scores, (_, targets) in zip(self.score(vector), self.batches):
+                result, _ = self.objective.evaluate(targets, scores, Progress())
+                value += result.value
+                yield result.gradient
+
+        gradient = self.sum_gradients(gradients()) + 2 * self.c2 * vector
+        return value, gradient
+
+    def score(self, vector: Floats1d) -> Iterator[Potentials]:
+        """Compute the scores of each batch with the weights of a vector, (D,)."""
+        n_groups = len(self.merged.roots)
+        weights = vector.reshape(self.shape).astype("float32")
+        weights[:n_groups] *= self.merged.roots[:, None]
+        for rows, targets in self.batches:
+            yield Potentials(
+                emissions=sparse.sum_rows(rows, weights),
+                transitions=weights[n_groups:-2],
+                start=weights[-2],
+                end=weights[-1],
+                lengths=targets.lengths,
+            )
+
+    def sum_gradients(self, gradients: Iterable[Potentials]) -> Floats1d:
+        """Sum the gradients with respect to the scores of each batch into one with respect to the
+        vector, (D,)."""
+        n_groups, sums = len(self.merged.roots), numpy.zeros(self.shape)
+        for (rows, _), gradient in zip(self.batches, gradients):
+            emissions = numpy.ascontiguousarray(gradient.emissions, dtype="float32")
+            sparse.add_rows(rows, emissions, sums)
+            sums[n_groups:-2] += gradient.transitions
+            sums[-2] += gradient.start
+            sums[-1] += gradient.end
+        sums[:n_groups] *= self.merged.roots[:, None]
+        return sums.reshape(-1)
+
+    def read_weights(self) -> Floats1d:
+        """The vector that is closest to the weights of the model, (D,)."""
+        n_features, rows = self.weights.n_features, self.weights.rows.astype("float64")
+        groups = self.merged.merge(rows[:n_features])
+        return numpy.concatenate([groups, rows[n_features:]]).reshape(-1)
+
+    def write_weights(self, vector: Floats1d) -> None:
+        """Set the weights of the model from a vector, (D,)."""
+        n_groups, vectors = len(self.merged.roots), vector.reshape(self.shape)
+        features = self.merged.spread(vectors[:n_groups])
+        self.weights.rows[:] = numpy.concatenate([features, vectors[n_groups:]])
+
+
+class Minimum(NamedTuple):
+    """The result of a minimisation.
+
+    vector (Floats1d): The best vector.
+    value (float): The objective there.
+    n_iterations (int): Iterations.
+    n_evaluations (int): How often the objective was computed.
+    reason (str): Why it ended.
+    """
+
+    vector: Floats1d
+    value: float
+    n_iterations: int
+    n_evaluations: int
+    reason: str
+
+    def describe(self) -> str:
+        """A line of text."""
+        return (
+            f"{self.reason}: {self.n_iterations} iterations, {self.n_evaluations} evaluations, "
+            f"objective {self.value:.6g}"
+        )
 
 
 def minimise(
@@ -19,25 +156,23 @@ def minimise(
     *,
     max_iter: Optional[int] = None,
     tolerance: float = 1e-5,
-    on_step: OnStep = ignore,
 ) -> Minimum:
-    """Minimise a function by L-BFGS, until it converges or is stopped.
+    """Minimise a function by L-BFGS, until it converges or is stopped: after a KeyboardInterrupt
+    the best vector so far is returned.
 
     function (Callable): Takes a vector to value and gradient.
     start (Floats1d): Where to start. Shape: (D,)
     max_iter (Optional[int]): The maximum number of iterations.
     tolerance (float): It ends when the last ten iterations made the value smaller by less
         than this share of it; CRFsuite's `delta`.
-    on_step (Callable): Called after each iteration. After a KeyboardInterrupt the best vector so
-        far is returned.
     RETURNS (Minimum): The result.
     RAISES (ImportError): If SciPy is missing.
 
     Liu & Nocedal (1989).
     """
-    solve = scipy_minimize()
-    descent = Convergence(tolerance, on_step, max_iter)
-    best, n_evaluations, slope, at_start = start, 0, 0.0, float("nan")
+    solve = require_scipy().minimize
+    best, values, n_evaluations, slope, at_start = start, [], 0, 0.0, float("nan")
+    bar = progress(desc="fit", unit="it", total=max_iter)
 
     def evaluate(vector: Floats1d) -> Tuple[float, Floats1d]:
         nonlocal n_evaluations, slope, at_start
@@ -50,36 +185,61 @@ def minimise(
     def after_iteration(intermediate_result: Any) -> None:
         nonlocal best
         best = intermediate_result.x.copy()
-        descent.add(float(intermediate_result.fun), slope)
-        if descent.has_settled:
+        values.append(float(intermediate_result.fun))
+        bar.set_postfix(objective=f"{values[-1]:.6g}", slope=f"{slope:.2g}", refresh=False)
+        bar.update()
+        if has_settled(values, tolerance):
             raise StopIteration
 
-    reason, options = "interrupted", {"maxcor": MEMORIES, "ftol": 0.0, "maxfun": 10**9}
-    options["maxiter"] = 10**9 if max_iter is None else max_iter
+    reason, most = "interrupted", 10**9 if max_iter is None else max_iter
+    options = {"maxcor": MEMORIES, "ftol": 0.0, "maxfun": 10**9, "maxiter": most}
     try:
         result = solve(
             evaluate, start, jac=True, method="L-BFGS-B", callback=after_iteration, options=options
         )
-        reason = _reason(len(descent), max_iter, str(result.message))
+        reason = str(result.message)
+        if len(values) >= most:
+            reason = "iterations used up"
+        elif "ABNORMAL" in reason:
+            reason = "converged as far as the scores are exact"
+        elif "StopIteration" in reason or "CONVERGENCE" in reason:
+            reason = "converged"
     except KeyboardInterrupt:
         pass
-    descent.bar.close()
-    value = descent.value if len(descent) else at_start
-    return Minimum(best, value, len(descent), n_evaluations, reason)
+    bar.close()
+    return Minimum(best, values[-1] if values else at_start, len(values), n_evaluations, reason)
 
 
-def scipy_minimize() -> Callable[..., Any]:
-    """SciPy's `minimize`.
+def has_settled(values: Sequence[float], tolerance: float) -> bool:
+    """Whether the last iterations made the value smaller by less than a share of it."""
+    return len(values) > PERIOD and values[-1 - PERIOD] - values[-1] < tolerance * abs(values[-1])
+
+
+def require_scipy() -> Any:
+    """SciPy's `optimize`.
 
     RAISES (ImportError): If SciPy is missing.
     """
-    optimize = require("scipy.optimize", "fit", "fit: expected SciPy, it is not installed")
-    return optimize.minimize
+    return require("scipy.optimize", "fit", "fit: expected SciPy, it is not installed")
 
 
-def _reason(n_iterations: int, max_iter: Optional[int], message: str) -> str:
-    if max_iter is not None and n_iterations >= max_iter:
-        return "iterations used up"
-    if "ABNORMAL" in message:
-        return "converged as far as the scores are exact"
-    return "converged" if "StopIteration" in message or "CONVERGENCE" in message else message
+def batch_memory(model: Model, n_tokens: int) -> int:
+    """About the most bytes that training on all examples at once needs besides the docs."""
+    features, weights = linear_part(model)
+    of_features = 4 * features.n_slots * n_tokens
+    return max(COPIES * of_features, of_features + 8 * VECTORS * weights.rows.size)
+
+
+def warn_of_memory(model: Model, n_tokens: int) -> None:
+    """Warn if less memory is free or can be freed than training needs, where the system tells."""
+    if not MEMINFO.exists():
+        return
+    n_bytes = batch_memory(model, n_tokens)
+    lines = dict(line.split(":", 1) for line in MEMINFO.read_text().splitlines())
+    available = 1024 * int(lines.get("MemAvailable", "-1 kB").split()[0])
+    if 0 <= available < n_bytes:
+        warnings.warn(
+            f"fit: expected {n_bytes / 1e9:.1f} GB of memory to train on all examples at once, got "
+            f"{available / 1e9:.1f} GB: --online needs less, and --online --cache least",
+            stacklevel=2,
+        )

@@ -6,11 +6,11 @@ from typing import Dict, List, Optional, Sequence, Set, Tuple, Union
 import numpy
 from spacy.strings import StringStore
 from spacy.training import Example
-from thinc.types import Array1d, Ints2d
+from thinc.types import Ints2d
 
 from ..losses import LossSchedule
 from ..tags import OUTSIDE, Entities, Tags
-from ..types import Constraints, CostTable, Gold, Loss, LossResult, Potentials, Progress, add_to
+from ..types import CostTable, Gold, Loss, LossResult, Potentials, Progress, add_to
 from .soft_targets import divergence, read_soft_targets
 from .targets import (
     Targets,
@@ -18,10 +18,11 @@ from .targets import (
     allowed_tags,
     example_weights,
     gold_tags,
+    possible_paths,
     read_incorrect_spans,
     token_weights,
 )
-from .token_attrs import TokenAttrs, first_words, read_reference, trim
+from .token_attrs import TokenAttrs, first_words, read_presets, read_reference, trim
 
 NEGATED = "!"
 """The prefix of spaCy 2 for the label of a span that is not an entity. spaCy 3 refuses it."""
@@ -30,8 +31,8 @@ NEGATED = "!"
 class Objective:
     """The training objective: a loss over examples.
 
-        targets = objective.targets(examples, ...)
-        loss, n_annotated = objective.evaluate(targets, scores, ...)
+        targets = objective.targets(examples, tags)
+        loss, n_annotated = objective.evaluate(targets, scores, progress)
 
     Targets depend on the examples only, so they can be reused when the scores change.
     """
@@ -44,6 +45,7 @@ class Objective:
         *,
         weights: Optional[Weights] = None,
         incorrect_spans_key: Optional[str] = None,
+        sentence_boundaries: bool = False,
     ) -> None:
         """Initialize the objective.
 
@@ -53,6 +55,7 @@ class Objective:
         weights (Optional[Weights]): The weights of tokens and examples.
         incorrect_spans_key (Optional[str]): The key in `doc.spans` of reference docs for spans
             that are not entities.
+        sentence_boundaries (bool): Whether entities end where sentences do.
         RAISES (ValueError): If tokens have weights and the loss doesn't use them.
         """
         if weights is not None and not isinstance(weights, Weights):
@@ -64,6 +67,7 @@ class Objective:
         self.loss = loss
         self.weights = weights or Weights()
         self.incorrect_spans_key = incorrect_spans_key
+        self.sentence_boundaries = sentence_boundaries
         self._tables: Dict[Tuple[int, Tuple[str, ...]], CostTable] = {}
         self._saved: Dict[Tuple[int, Tuple[str, ...]], CostTable] = {}
         self._warned: Set[str] = set()
@@ -75,29 +79,25 @@ class Objective:
             )
 
     def targets(
-        self,
-        examples: Sequence[Example],
-        tokens: TokenAttrs,
-        tags: Tags,
-        constraints: Constraints,
-        features: Optional[Ints2d] = None,
+        self, examples: Sequence[Example], tags: Tags, features: Optional[Ints2d] = None
     ) -> Targets:
         """Make the targets of a batch. Docs whose gold is impossible are left out with a warning.
 
         examples (Sequence[Example]): The batch.
-        tokens (TokenAttrs): The tokens of the predicted docs.
         tags (Tags): The tags of the chain.
-        constraints (Constraints): The paths that the tag scheme and the predicted docs allow.
         features (Optional[Ints2d]): As in `Gold`, if the loss uses them. Shape: (N, S)
-        RETURNS (Targets): What `evaluate` takes.
+        RETURNS (Targets): The targets, to be used with any scores of the same docs.
         RAISES (ValueError): If docs have soft targets of other labels, or the loss is a ratio.
         """
+        tokens = read_presets([eg.predicted for eg in examples])
+        lengths, boundaries = tokens.lengths, self.sentence_boundaries
+        constraints = possible_paths(tokens, tags, self.strings, sentence_boundaries=boundaries)
         reference = read_reference(examples, tokens)
         entities = self._gold_entities(examples, reference, tags)
         path = gold_tags(entities, reference.is_annotated, tags)
         gold = Gold(
-            tags=tags.split_outside(path, tokens.lengths),
-            allowed=allowed_tags(path, tags, tokens.lengths),
+            tags=tags.split_outside(path, lengths),
+            allowed=allowed_tags(path, tags, lengths),
             token_weights=token_weights(self.weights, entities, tags, examples),
             weights=example_weights(self.weights, examples),
             opening=tags.opening,
@@ -105,43 +105,48 @@ class Objective:
             features=features,
             collapsed_of=tags.collapsed_of if tags.is_split else None,
         )
-        soft = read_soft_targets(examples, tags, constraints, tokens.lengths, gold.weights)
+        soft = read_soft_targets(examples, tags, constraints, lengths, gold.weights)
         if soft is not None and any(stage.is_ratio for stage in self.loss.stages):
             raise ValueError(
                 f"{self.name}: loss: expected one that is a sum over docs, as there are soft "
                 "targets, got a ratio over the batch"
             )
-        targets = Targets(gold, constraints, tokens.lengths, soft=soft)
+        targets = Targets(tags, gold, constraints, lengths, soft=soft)
         if self.incorrect_spans_key is not None:
             spans = read_incorrect_spans(examples, self.incorrect_spans_key, tags, tokens)
-            if spans:
-                targets = targets.exclude(spans, tags)
+            targets = targets.exclude(spans) if spans else targets
         targets, left_out = targets.leave_out_impossible()
-        self._warn_of_left_out(examples, left_out)
+        for i in numpy.flatnonzero(left_out).tolist():
+            warnings.warn(
+                f"{self.name}: left out of training, as its entities contradict preset ones, cross "
+                "a sentence boundary or are among the incorrect spans: "
+                f"{first_words(examples[i].reference)}",
+                stacklevel=2,
+            )
         return targets
 
     def evaluate(
-        self, targets: Targets, scores: Potentials, tags: Tags, progress: Progress
+        self, targets: Targets, scores: Potentials, progress: Progress
     ) -> Tuple[LossResult, int]:
         """Compute the loss and its gradient.
 
         targets (Targets): The targets of a batch.
         scores (Potentials): The model's potentials of the predicted docs.
-        tags (Tags): The tag set.
-        progress (Progress): How far training has come, for schedules of losses.
+        progress (Progress): The progress of training, for schedules of losses.
         RETURNS (Tuple[LossResult, int]): The loss of the batch with its gradient with respect to
             the scores; and the number of annotated tokens or, if the loss is one ratio, 1.
         """
         loss = self.loss.at(progress)
-        potentials, gold = targets.to_loss_inputs(scores, self.cost_table(loss, tags))
+        table = self.cost_table(loss, targets.tags.collapsed)
+        potentials, gold = targets.to_loss_inputs(scores, table)
         if targets.soft is not None:
             gold = targets.soft.leave_the_others(gold)
         result = loss.compute(potentials, gold)
         result = result._replace(gradient=targets.collapse(result.gradient))
         if targets.soft is not None:
-            divergent = divergence(scores, targets.soft)
-            gradient = add_to(divergent.gradient, result.gradient)
-            result = LossResult(result.value + divergent.value, gradient)
+            from_teacher = divergence(scores, targets.soft)
+            gradient = add_to(from_teacher.gradient, result.gradient)
+            result = LossResult(result.value + from_teacher.value, gradient)
         return result, 1 if loss.is_ratio else max(targets.n_annotated, 1)
 
     def prepare(self, tags: Tags) -> List[Optional[List[List[float]]]]:
@@ -163,12 +168,8 @@ class Objective:
         return [None if table is None else table.tolist() for table in tables]
 
     def restore(self, tables: Sequence[Optional[List[List[float]]]], tags: Tags) -> None:
-        """Restore the cost tables of a saved model. They are used if a cost can't be computed any
-        more, for example because its file is missing.
-
-        tables (Sequence[Optional[List[List[float]]]]): What `prepare` returned.
-        tags (Tags): The tag set of the tables.
-        """
+        """Restore the cost tables of a saved model, as `prepare` returned them. They are used if a
+        cost can't be computed any more, for example because its file is missing."""
         for stage, table in zip(self.loss.stages, tables):
             if table is not None:
                 self._saved[id(stage), tags.names] = numpy.asarray(table, dtype="float32")
@@ -190,14 +191,25 @@ class Objective:
                 self._tables[key] = self._saved[key]
         return self._tables[key]
 
+    def forget(self) -> None:
+        """Begin training anew: losses that keep state lose it."""
+        for stage in self.loss.stages:
+            stage.forget()
+
     def _gold_entities(
         self, examples: Sequence[Example], reference: TokenAttrs, tags: Tags
     ) -> Entities:
         """The gold entities, without white space at their ends."""
         entities = reference.entities(tags, self.strings)
         is_unknown = entities.label < 0
-        if is_unknown.any():
-            self._refuse_negated(examples)
+        for eg in examples if is_unknown.any() else ():
+            for ent in eg.reference.ents:
+                if ent.label_.startswith(NEGATED):
+                    raise ValueError(
+                        f"{self.name}: entities: expected spans that are no entities in doc.spans, "
+                        f"under the incorrect_spans_key of the config, got {ent.label_!r} in "
+                        f"{first_words(eg.reference)}"
+                    )
         trimmed = trim(entities, reference.is_space)
         in_space = ~numpy.isin(entities.begin, trimmed.begin)
         in_space |= ~numpy.isin(entities.end, trimmed.end)
@@ -214,26 +226,6 @@ class Objective:
                 warnings.warn(f"{self.name}: {message}, as in: {words}", stacklevel=2)
         return trimmed
 
-    def _refuse_negated(self, examples: Sequence[Example]) -> None:
-        """In spaCy 2 a span that is not a PERSON was an entity with the label `!PERSON`."""
-        for eg in examples:
-            for ent in eg.reference.ents:
-                if ent.label_.startswith(NEGATED):
-                    raise ValueError(
-                        f"{self.name}: entities: expected spans that are no entities in doc.spans, "
-                        f"under the incorrect_spans_key of the config, got {ent.label_!r} in "
-                        f"{first_words(eg.reference)}"
-                    )
-
-    def _warn_of_left_out(self, examples: Sequence[Example], left_out: Array1d) -> None:
-        for i in numpy.flatnonzero(left_out).tolist():
-            warnings.warn(
-                f"{self.name}: left out of training, as its entities contradict preset ones, cross "
-                "a sentence boundary or are among the incorrect spans: "
-                f"{first_words(examples[i].reference)}",
-                stacklevel=2,
-            )
-
 
 def check_finite(scores: Potentials, name: str) -> None:
     """Check the scores of a model before it is updated.
@@ -246,6 +238,6 @@ def check_finite(scores: Potentials, name: str) -> None:
         total = float(getattr(scores, field).sum())
         if not numpy.isfinite(total):
             raise ValueError(
-                f"{name}: {field}: expected finite scores, found {total}. The model was "
+                f"{name}: {field}: expected finite scores, got {total}. The model was "
                 "not updated; try a lower learning rate or gradient clipping"
             )

@@ -1,19 +1,20 @@
 """Online training of the linear model: the updates of `spacy train`, with examples read once."""
 
 import random
-from typing import TYPE_CHECKING, Callable, Iterable, List, NamedTuple, Optional, Tuple
+from typing import Callable, Iterable, List, NamedTuple, Tuple
 
 from spacy.training import Example
-from thinc.api import Optimizer
+from thinc.api import Model, Optimizer
 
 from ..features import FeatureBatch
-from ..ml import find_features, score_seen
-from ..progress import progress
-from .objective import check_finite
+from ..ml import SparseWeights, find_features
+from ..progress import progress as progress_bar
+from ..tags import Tags
+from ..types import Progress
+from .objective import Objective, check_finite
 from .targets import Targets
 
-if TYPE_CHECKING:
-    from ..pipeline.component import CostSensitiveNER
+INTERRUPTED = "interrupted"
 
 
 class Batch(NamedTuple):
@@ -28,47 +29,26 @@ class Batch(NamedTuple):
 
     @classmethod
     def of(cls, seen: FeatureBatch, targets: Targets) -> "Batch":
-        """A batch that is read already."""
+        """A batch that is kept in memory."""
         return cls(len(targets.lengths), lambda: (seen, targets))
 
 
-INTERRUPTED = "interrupted"
-
-
-class Step(NamedTuple):
-    """The result of an iteration.
-
-    iteration (int): Its number, from 1.
-    value (float): The objective.
-    slope (Optional[float]): The largest derivative of it, if that is known.
-    """
-
-    iteration: int
-    value: float
-    slope: Optional[float] = None
-
-
-OnStep = Callable[[Step], None]
-
-
-def ignore(step: Step) -> None:
-    """Ignore a step."""
-
-
 class Trained(NamedTuple):
-    """The result of online training.
+    """The result of online training, or its state after an epoch.
 
     value (float): The loss of the last complete epoch or, if there is none, of all steps; per
         annotated token or, if the loss is one ratio, per step.
     n_epochs (int): Number of complete epochs.
     n_steps (int): Number of steps.
     reason (str): Why it ended.
+    progress (Progress): The progress of the component.
     """
 
     value: float
     n_epochs: int
     n_steps: int
     reason: str
+    progress: Progress
 
     def describe(self) -> str:
         """A line of text."""
@@ -77,92 +57,94 @@ class Trained(NamedTuple):
         )
 
 
-def read_batches(ner: "CostSensitiveNER", batches: Iterable[List[Example]]) -> List[Batch]:
-    """Extract the features of batches and make their targets.
+OnEpoch = Callable[[Trained], object]
 
-    ner (CostSensitiveNER): An initialized component with a linear model.
+
+def read_batches(
+    model: Model, objective: Objective, tags: Tags, batches: Iterable[List[Example]]
+) -> List[Batch]:
+    """Extract the features and make the targets of the batches that have tokens.
+
+    model (Model): A linear model that knows its features.
+    objective (Objective): The objective.
+    tags (Tags): The tags of the chain.
     batches (Iterable[List[Example]]): The batches.
-    RETURNS (List[Batch]): Those of each batch that has tokens.
+    RETURNS (List[Batch]): The batches for `train`.
     """
     seen = [
-        (batch, find_features(ner.model, [eg.predicted for eg in batch], is_train=True))
+        (batch, find_features(model, [eg.predicted for eg in batch], is_train=True))
         for batch in batches
     ]
     return [
-        Batch.of(found, ner.targets(batch, found.rows)) for batch, found in seen if len(found.rows)
+        Batch.of(features, objective.targets(batch, tags, features.rows))
+        for batch, features in seen
+        if len(features.rows)
     ]
 
 
 def train(
-    ner: "CostSensitiveNER",
+    weights: SparseWeights,
+    objective: Objective,
     batches: List[Batch],
     optimizer: Optimizer,
     *,
     max_epochs: int,
     max_steps: int = 0,
-    on_epoch: OnStep = ignore,
+    dropout: float = 0.0,
+    progress: Progress = Progress(),  # noqa: B008 (immutable)
+    shuffle: Callable[[List[Batch]], None] = random.shuffle,
+    on_epoch: OnEpoch = lambda trained: None,
     desc: str = "train",
 ) -> Trained:
-    """Update the model with each batch, in another order in each epoch.
+    """Update weights with each batch, in another order in each epoch. A KeyboardInterrupt ends
+    training and keeps the weights so far.
 
-    ner (CostSensitiveNER): An initialized component with a linear model.
-    batches (List[Batch]): What `read_batches` or `batch_pieces` returned: an epoch. They are
-        shuffled.
-    optimizer (Optimizer): The optimizer. It may keep averages.
+    weights (SparseWeights): The weights.
+    objective (Objective): The objective.
+    batches (List[Batch]): An epoch, from `read_batches` or `batch_pieces`. They are shuffled.
+    optimizer (Optimizer): Says whether averages are kept: see `SparseWeights.averaged`.
     max_epochs (int), max_steps (int): When to end; 0 for no limit. Not both 0.
-    on_epoch (Callable): Called after each epoch. A KeyboardInterrupt ends training and keeps the
-        weights so far.
+    dropout (float): The share of features that tokens lose.
+    progress (Progress): The progress of training before.
+    shuffle (Callable): Shuffles a list in place.
+    on_epoch (Callable): Called after each epoch.
     desc (str): The name of the progress bar.
     RETURNS (Trained): The result.
-    RAISES (ValueError): If both limits are 0.
+    RAISES (ValueError): If both limits are 0, or a score is not finite.
     """
     if not (max_epochs or max_steps):
         raise ValueError("fit: max_epochs, max_steps: expected one of them above 0, both are 0")
-    value, n_epochs, n_steps, reason = float("nan"), 0, 0, "trained"
-    n_sequences = sum(batch.n_sequences for batch in batches)
-    share = ner.cfg["n_examples"] / max(n_sequences, 1)
+    n_sequences = max(sum(batch.n_sequences for batch in batches), 1)
     ends = [limit for limit in (max_steps, max_epochs * len(batches)) if limit]
-    bar = progress(desc=desc, unit="step", total=min(ends, default=0))
+    trained = Trained(float("nan"), 0, 0, "trained", progress)
+    bar = progress_bar(desc=desc, unit="step", total=min(ends, default=0))
     try:
-        while batches and (not max_epochs or n_epochs < max_epochs):
-            random.shuffle(batches)
+        while batches and (not max_epochs or trained.n_epochs < max_epochs):
+            shuffle(batches)
             total, n_annotated = 0.0, 0
             for batch in batches:
-                if max_steps and n_steps == max_steps:
-                    return Trained(value, n_epochs, n_steps, "steps used up")
-                batch_value, n_tokens = step(ner, *batch.read(), optimizer, share)
-                total += batch_value
-                n_annotated += n_tokens
-                n_steps += 1
+                if max_steps and trained.n_steps == max_steps:
+                    return trained._replace(reason="steps used up")
+                seen, targets = batch.read()
+                scores, add_gradient = weights.begin_update(seen, dropout)
+                check_finite(scores, objective.name)
+                result, n_tokens = objective.evaluate(targets, scores, trained.progress)
+                add_gradient(result.gradient)
+                weights.finish_update(optimizer)
+
+                steps, epochs = trained.progress
+                progress = Progress(steps + 1, epochs + batch.n_sequences / n_sequences)
+                trained = trained._replace(n_steps=trained.n_steps + 1, progress=progress)
+                total, n_annotated = total + result.value, n_annotated + n_tokens
+                if not trained.n_epochs:
+                    trained = trained._replace(value=total / max(n_annotated, 1))
                 bar.update()
-                if not n_epochs:
-                    value = total / max(n_annotated, 1)
-            value, n_epochs = total / max(n_annotated, 1), n_epochs + 1
+            value = total / max(n_annotated, 1)
+            trained = trained._replace(value=value, n_epochs=trained.n_epochs + 1)
             bar.set_postfix(loss=f"{value:.6g}", refresh=False)
-            on_epoch(Step(n_epochs, value))
+            on_epoch(trained)
     except KeyboardInterrupt:
-        reason = INTERRUPTED
+        return trained._replace(reason=INTERRUPTED)
     finally:
         bar.close()
-    return Trained(value, n_epochs, n_steps, reason)
-
-
-def step(
-    ner: "CostSensitiveNER",
-    seen: FeatureBatch,
-    targets: Targets,
-    optimizer: Optimizer,
-    share: float = 1.0,
-) -> Tuple[float, int]:
-    """Update the model with a batch, as `CostSensitiveNER.update` does. A sequence is that share
-    of an example.
-
-    RETURNS (Tuple[float, int]): The loss of the batch, and the number to divide it by.
-    """
-    scores, add_gradient = score_seen(ner.model, seen, is_train=True)
-    check_finite(scores, ner.name)
-    result, n_annotated = ner.objective.evaluate(targets, scores, ner.tags, ner.progress)
-    add_gradient(result.gradient)
-    ner.finish_update(optimizer)
-    ner.advance(share * len(targets.lengths))
-    return result.value, n_annotated
+    return trained

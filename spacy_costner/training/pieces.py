@@ -1,39 +1,37 @@
-"""Pieces of docs: steps of about as many words, whatever a doc is.
+"""Pieces of docs: steps of about as many words, however long docs are.
 
 The features of a piece are those of its tokens in the whole doc. For the chain it is a sequence.
+Each token's own values and targets are stored once, in memory or in files. The features of a piece
+are gathered when its batch is used.
 """
 
+import io
+import tempfile
+from array import array
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import (
-    TYPE_CHECKING,
-    Callable,
-    Iterable,
-    Iterator,
-    List,
-    Optional,
-    Sequence,
-    Tuple,
-    cast,
-)
+from typing import IO, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, cast
 
 import numpy
 from spacy.attrs import ORTH, SENT_START
 from spacy.tokens import Doc
 from spacy.training import Example
 from spacy.util import minibatch
-from thinc.types import Array1d
+from thinc.api import Model
+from thinc.types import Array1d, Array2d, ArrayXd, Ints1d, Ints2d
 
-from ..ml import find_values
+from .. import chain
+from ..features import FeatureBatch, Features, TokenValues
+from ..features.memory import ranges
+from ..ml import find_values, linear_part
 from ..progress import progress
 from ..tags import Tags
 from ..types import Gold
+from .objective import Objective
 from .online import Batch, read_batches
-from .soft_targets import is_taught
-from .stored_tokens import StoredTokens
-
-if TYPE_CHECKING:
-    from ..pipeline.component import CostSensitiveNER
+from .soft_targets import is_taught, read_soft_targets
+from .targets import Targets
 
 MOST_WORDS = 256
 """Docs with more words are cut. Chosen on development data: see docs/linear.md."""
@@ -41,27 +39,25 @@ MOST_WORDS = 256
 N_DOCS = 256
 """Number of docs that are read together."""
 
-SOFT = "soft targets, as `costner distill --soft` writes them"
-
 
 class Piece:
-    """A doc or a part of it, as batchers take it.
-
-    store (StoredTokens): Where its features and targets are.
-    number (int): Its number there.
-    """
+    """A doc or a part of it, as batchers take it: it has a length."""
 
     __slots__ = ("_example", "_n_tokens", "number", "store")
 
     def __init__(
-        self, store: StoredTokens, number: int, n_tokens: int, example: Optional[Example]
+        self, store: "Store", number: int, n_tokens: int, example: Optional[Example]
     ) -> None:
         self.store, self.number = store, number
         self._n_tokens, self._example = n_tokens, example
 
     def __len__(self) -> int:
-        """The number of its tokens."""
         return self._n_tokens
+
+    @property
+    def is_taught(self) -> bool:
+        """Whether it is a whole doc with soft targets."""
+        return self._example is not None and is_taught(self._example)
 
     @property
     def example(self) -> Example:
@@ -88,7 +84,9 @@ class Piece:
 
 
 def batch_pieces(
-    ner: "CostSensitiveNER",
+    model: Model,
+    objective: Objective,
+    tags: Tags,
     examples: Iterable[Example],
     batcher: Callable[[Iterable], Iterable[List]],
     shuffle: Callable[[List], None],
@@ -97,47 +95,55 @@ def batch_pieces(
     """Cut long docs into pieces and make batches of them. Docs stay whole if there may be incorrect
     spans in them.
 
-    ner (CostSensitiveNER): An initialized component with a linear model.
+    model (Model), objective (Objective), tags (Tags): See `read_batches`.
     examples (Iterable[Example]): The examples.
     batcher (Callable): Makes batches of things that have a length.
     shuffle (Callable): Shuffles a list in place.
     cache (Optional[Path]): See `read_pieces`.
-    RETURNS (List[Batch]): The batches, as those of `read_batches`.
+    RETURNS (List[Batch]): The batches for `train`.
     """
-    if ner.objective.incorrect_spans_key is not None:
+    if objective.incorrect_spans_key is not None:
         docs = list(examples)
         shuffle(docs)
-        return read_batches(ner, batcher(docs))
-    pieces = read_pieces(ner, examples, MOST_WORDS, cache)
+        return read_batches(model, objective, tags, batcher(docs))
+    pieces = read_pieces(model, objective, tags, examples, cache=cache)
     shuffle(pieces)
-    return [join(batch, keeps_docs=cache is None) for batch in batcher(pieces)]
+    return [join(batch) for batch in batcher(pieces)]
 
 
 def read_pieces(
-    ner: "CostSensitiveNER",
+    model: Model,
+    objective: Objective,
+    tags: Tags,
     examples: Iterable[Example],
-    most_words: int,
+    *,
+    most_words: Optional[int] = None,
     cache: Optional[Path] = None,
 ) -> List[Piece]:
     """Read docs, and cut those with more words than that: at the beginnings of sentences or, if
     the doc has none, of any tokens, and never within an entity. Docs with soft targets stay whole.
 
-    ner (CostSensitiveNER): An initialized component with a linear model.
+    model (Model), objective (Objective), tags (Tags): See `read_batches`.
     examples (Iterable[Example]): The examples.
-    most_words (int): The most tokens of a piece, if there is a place to cut.
+    most_words (Optional[int]): The most tokens of a piece, if there is a place to cut. Defaults to
+        `MOST_WORDS`.
     cache (Optional[Path]): A folder for the features and targets of tokens. Docs are not kept then.
         None: in memory.
     RETURNS (List[Piece]): The pieces of docs with tokens, in order.
     RAISES (ValueError): If there is a cache, and a doc has soft targets.
     """
-    store, pieces = StoredTokens(ner, cache), []
-    seen_docs = progress(examples, desc="features", unit="doc")
-    for batch in minibatch((eg for eg in seen_docs if len(eg.predicted)), N_DOCS):
+    most_words = most_words or MOST_WORDS
+    store, pieces = Store(linear_part(model)[0], tags, cache), []
+    docs = progress(examples, desc="features", unit="doc")
+    for batch in minibatch((eg for eg in docs if len(eg.predicted)), N_DOCS):
         if cache is not None and any(map(is_taught, batch)):
-            raise ValueError(f"fit: --cache: expected docs without soft targets, got {SOFT}")
-        values = find_values(ner.model, [eg.predicted for eg in batch], is_train=True)
-        targets, end = ner.targets(batch), 0
-        separable, weights = _separable(targets.gold, ner.chain_tags), targets.gold.weights
+            raise ValueError(
+                "fit: --cache: expected docs without soft targets, got soft targets, as `costner "
+                "distill --soft` writes them"
+            )
+        values = find_values(model, [eg.predicted for eg in batch], is_train=True)
+        targets, end = objective.targets(batch, tags), 0
+        separable, weights = _separable(targets.gold, tags), targets.gold.weights
         for i, eg in enumerate(batch):
             begin, end = end, end + len(eg.predicted)
             places = separable[begin:end] & (not is_taught(eg))
@@ -155,8 +161,8 @@ def read_pieces(
 
 
 def sentence_starts(example: Example) -> Array1d:
-    """True for the tokens of the predicted doc that begin a sentence, as the reference has it or,
-    if its tokens are others, the predicted doc itself. Shape: (T,)"""
+    """True for the tokens of the predicted doc that begin a sentence, (T,), as the reference has it
+    or, if its tokens are others, the predicted doc itself."""
     docs = (example.reference, example.predicted)
     (words, known), (others, own) = (doc.to_array([ORTH, SENT_START]).T for doc in docs)
     starts = known if numpy.array_equal(words, others) else own
@@ -164,8 +170,8 @@ def sentence_starts(example: Example) -> Array1d:
 
 
 def _separable(gold: Gold, tags: Tags) -> Array1d:
-    """True for tokens before which the gold path may be cut: one sequence may end there, and
-    another begin. Shape: (N,)"""
+    """True for tokens before which the gold path may be cut, (N,): one sequence may end there, and
+    another begin."""
     paths, known = tags.constraints, gold.tags >= 0
     begins = known & cast(Array1d, paths.start)[gold.tags]
     ends = known & cast(Array1d, paths.end)[gold.tags]
@@ -186,14 +192,142 @@ def _cut(places: Array1d, n_tokens: int, most_words: int) -> Iterator[Tuple[int,
     yield begin, n_tokens
 
 
-def join(pieces: Sequence[Piece], *, keeps_docs: bool = True) -> Batch:
-    """Join pieces into a batch. It is read when it is used; once, if there are soft targets.
-
-    pieces (Sequence[Piece]): The pieces, at least one.
-    keeps_docs (bool): Whether they know their docs.
-    RETURNS (Batch): As those of `read_batches`.
-    """
+def join(pieces: Sequence[Piece]) -> Batch:
+    """Join pieces, at least one, into a batch. It is read when it is used; once, if there are soft
+    targets."""
     store, numbers = pieces[0].store, numpy.asarray([piece.number for piece in pieces])
-    if keeps_docs and any(is_taught(piece) for piece in pieces):
-        return Batch.of(*store.read(numbers, pieces))
+    if any(piece.is_taught for piece in pieces):
+        return Batch.of(*store.read(numbers, [piece.example for piece in pieces]))
     return Batch(len(numbers), partial(store.read, numbers))
+
+
+class Store:
+    """The features and targets of the tokens of docs, as columns of numbers.
+
+    Features are the values of a token's own columns, from which its slots are gathered when a batch
+    is made. Masks of tags have rows only where a batch of docs needs them.
+    """
+
+    def __init__(self, features: Features, tags: Tags, folder: Optional[Path] = None) -> None:
+        """Begin without tokens. The folder is for files; None: in memory."""
+        self.features, self.tags, self.folder = features, tags, folder
+        self.n_tokens = 0
+        self._columns: Dict[str, Column] = {}
+        self._common: Targets
+        self._places, self._weights = array("q"), array("d")
+        self._rows: Dict[str, ArrayXd] = {}
+
+    def add(self, values: Ints2d, targets: Targets) -> None:
+        """Add docs: the values of their tokens, (N, C), and their targets, without soft targets and
+        incorrect spans."""
+        gold = targets.gold
+        rows = {
+            "values": values,
+            "tags": gold.tags.astype("int64"),
+            "token_weights": gold.token_weights,
+            "allowed": gold.allowed,
+            "possible": targets.constraints.emissions,
+        }
+        for name, part in rows.items():
+            if part is not None:
+                if name not in self._columns:
+                    self._columns[name] = Column(self.folder, part)
+                self._columns[name].write(self.n_tokens, part)
+        self.n_tokens += len(gold.tags)
+        self._common = targets
+
+    def add_piece(self, first: int, end: int, doc: slice, weight: Optional[float]) -> int:
+        """Add the piece from token `first` to `end` of a doc, with the weight of the doc, if it has
+        one. Returns its number."""
+        reach = self.features.reach
+        self._places.extend([first, end, max(doc.start, first - reach), min(doc.stop, end + reach)])
+        self._weights.append(numpy.nan if weight is None else weight)
+        return len(self._weights) - 1
+
+    def finish(self) -> None:
+        """End what is added, before the first batch is read."""
+        for column in self._columns.values():
+            column.write(self.n_tokens, numpy.zeros((1, *column.shape)))
+        self._rows = {name: column.read() for name, column in self._columns.items()}
+
+    def read(
+        self, pieces: Ints1d, examples: Sequence[Example] = ()
+    ) -> Tuple[FeatureBatch, Targets]:
+        """Make a batch of pieces, (B,), by their numbers. Their examples are needed if some have
+        soft targets."""
+        places = numpy.frombuffer(self._places, dtype="int64").reshape(-1, 4)[pieces]
+        first, end, begin, stop = places.T
+        of, tokens = ranges(begin, stop)
+        values = TokenValues(self._rows["values"][tokens], (stop - begin).astype("int32"))
+        rows = self.features.gather(values).rows
+        inside = (tokens >= first[of]) & (tokens < end[of])
+        if not inside.all():
+            rows, tokens = rows[inside], tokens[inside]
+        lengths = (end - first).astype("int32")
+
+        tags = self._rows["tags"][tokens]
+        allowed, possible = self._mask("allowed", tokens), self._mask("possible", tokens)
+        if allowed is not None:
+            is_known = ~allowed.any(axis=1)
+            allowed[is_known] = chain.to_mask(tags[is_known], len(self.tags))
+        if possible is not None:
+            possible[~possible.any(axis=1)] = True
+        weights = numpy.frombuffer(self._weights)[pieces]
+        gold = self._common.gold._replace(
+            tags=tags,
+            allowed=allowed,
+            token_weights=self._of("token_weights", tokens),
+            weights=None if numpy.isnan(weights).all() else numpy.nan_to_num(weights, nan=1.0),
+            features=rows,
+        )
+        constraints = self._common.constraints._replace(emissions=possible)
+        targets = Targets(self.tags, gold, constraints, lengths)
+        if examples:
+            soft = read_soft_targets(examples, self.tags, constraints, lengths, gold.weights)
+            targets = targets._replace(soft=soft)
+        return FeatureBatch(rows, lengths), targets
+
+    def _of(self, name: str, tokens: Ints1d) -> Optional[ArrayXd]:
+        return self._rows[name][tokens] if name in self._rows else None
+
+    def _mask(self, name: str, tokens: Ints1d) -> Optional[Array2d]:
+        """The mask of tokens, False throughout where there is none. None: nowhere is one."""
+        mask = self._of(name, tokens)
+        return mask if mask is not None and mask.any() else None
+
+
+class Column:
+    """Rows of numbers, written from any place on. Rows that are not written are 0."""
+
+    def __init__(self, folder: Optional[Path], like: ArrayXd) -> None:
+        """Begin without rows, of the type and the width of others. Their file in the folder has no
+        name and ends with the process. None: in memory."""
+        self.folder, self.dtype, self.shape = folder, like.dtype, like.shape[1:]
+        self.file: IO[bytes] = io.BytesIO()
+        if folder is not None:
+            self.file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 (open while it is used)
+
+    def write(self, first: int, rows: ArrayXd) -> None:
+        """Write rows from a place on.
+
+        RAISES (OSError): If the disk is full.
+        """
+        try:
+            self.file.seek(first * self.dtype.itemsize * int(numpy.prod(self.shape)))
+            self.file.write(numpy.ascontiguousarray(rows, dtype=self.dtype).data)
+        except OSError as error:
+            raise OSError(f"fit: --cache: {self.folder}: {error}") from error
+
+    def read(self) -> ArrayXd:
+        """All rows. Nothing can be written afterwards."""
+        self.file.flush()
+        if isinstance(self.file, io.BytesIO):
+            rows = numpy.frombuffer(self.file.getbuffer(), dtype=self.dtype)
+        else:
+            rows = numpy.asarray(numpy.memmap(self.file, dtype=self.dtype, mode="r"))
+        return rows.reshape(-1, *self.shape)
+
+    def __del__(self) -> None:
+        if not isinstance(self.file, io.BytesIO):
+            with suppress(OSError):  # of a full disk
+                self.file.close()

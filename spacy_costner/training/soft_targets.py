@@ -2,18 +2,18 @@
 
     sum_y  p(y) log (p(y) / q(y))  =  log Z_q - E_p[s_q(y)] - H(p)
 
-So a student q needs only how often a path of its teacher p has each tag and transition on average,
-and the entropy. These are saved with the doc over `Tags.finest`, as a student may have another
-scheme.
+So a student q needs only the expected counts of tags and transitions under its teacher p, and the
+entropy. These are saved with the doc over `Tags.finest`, as a student may have another scheme.
 
 Hinton et al. (2015): Distilling the knowledge in a neural network, for paths in place of classes.
 """
 
-from typing import Any, Dict, Iterator, NamedTuple, Optional, Protocol, Sequence, Set
+from typing import Any, Dict, Iterator, NamedTuple, Optional, Sequence, Set
 
 import numpy
 from spacy.attrs import ORTH
 from spacy.tokens import Doc
+from spacy.training import Example
 from thinc.types import Floats1d, Ints1d
 from thinc.util import get_array_module
 
@@ -32,16 +32,6 @@ Saved = Dict[str, Any]
 "emissions" (T, K), "transitions" (K, K), "start" (K,), "end" (K,)."""
 
 
-class DocPair(Protocol):
-    """An `Example`, or a piece of one."""
-
-    @property
-    def predicted(self) -> Doc: ...
-
-    @property
-    def reference(self) -> Doc: ...
-
-
 class SoftTargets(NamedTuple):
     """The soft targets of a batch.
 
@@ -58,7 +48,7 @@ class SoftTargets(NamedTuple):
     constraints: Constraints
 
     def leave_the_others(self, gold: Gold) -> Gold:
-        """Gold in which the sequences with soft targets have the weight 0. Others count as ever."""
+        """Gold in which the sequences with soft targets have the weight 0."""
         others = get_array_module(gold.tags).asarray(self.weights == 0, dtype="float64")
         return gold._replace(weights=others if gold.weights is None else gold.weights * others)
 
@@ -82,9 +72,10 @@ def divergence(scores: Potentials, soft: SoftTargets) -> LossResult:
 
 
 def expectations(potentials: Potentials, tags: Tags) -> Iterator[Saved]:
-    """What is saved of the distribution of each doc.
+    """The soft targets of each doc, to be saved with it.
 
-    potentials (Potentials): The potentials of a batch of docs, minus infinity where impossible.
+    potentials (Potentials): The teacher's potentials of a batch of docs, minus infinity where
+        impossible.
     tags (Tags): Their tags.
     YIELDS (Saved): The soft targets of each doc.
     """
@@ -114,32 +105,27 @@ def labels_of(doc: Doc) -> Set[str]:
     return {*(ent.label_ for ent in doc.ents), *doc.user_data.get(KEY, {}).get("labels", ())}
 
 
-def is_taught(pair: DocPair) -> bool:
-    """Whether an example has soft targets, of the tokens that its predicted doc has."""
-    if KEY not in pair.reference.user_data:
+def is_taught(example: Example) -> bool:
+    """Whether an example has soft targets for the tokens of its predicted doc."""
+    if KEY not in example.reference.user_data:
         return False
-    mine, its = (doc.to_array([ORTH]) for doc in (pair.predicted, pair.reference))
+    mine, its = (doc.to_array([ORTH]) for doc in (example.predicted, example.reference))
     return bool(numpy.array_equal(mine, its))
 
 
 def read_soft_targets(
-    pairs: Sequence[DocPair],
+    examples: Sequence[Example],
     tags: Tags,
     constraints: Constraints,
     lengths: Ints1d,
     weights: Optional[Floats1d],
 ) -> Optional[SoftTargets]:
-    """Read the soft targets of a batch.
+    """Read the soft targets of a batch, if there are some, from the example of each sequence. One
+    with soft targets is a whole doc. Shapes of lengths and weights: (B,)
 
-    pairs (Sequence[DocPair]): The example of each sequence, which is all of it if it is taught.
-    tags (Tags): The tags of the chain.
-    constraints (Constraints): The possible paths.
-    lengths (Ints1d): Number of tokens of each sequence. Shape: (B,)
-    weights (Optional[Floats1d]): The weight of each sequence; None: 1. Shape: (B,)
-    RETURNS (Optional[SoftTargets]): None if there are none.
     RAISES (ValueError): If the teacher has a label that the tags don't have.
     """
-    taught = numpy.asarray([is_taught(pair) for pair in pairs])
+    taught = numpy.asarray([is_taught(eg) for eg in examples])
     if not taught.any():
         return None
     n_tags, n_tokens, ends = len(tags), int(lengths.sum()), numpy.cumsum(lengths)
@@ -148,7 +134,7 @@ def read_soft_targets(
     expected = Potentials._make([*map(numpy.zeros, shapes), lengths])
     possible, entropy = numpy.ones(shapes[0], dtype=bool), 0.0
     for i in numpy.flatnonzero(own).tolist():
-        saved = pairs[i].reference.user_data[KEY]
+        saved = examples[i].reference.user_data[KEY]
         unknown = sorted({*saved["labels"]} - {*tags.labels})
         if unknown:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Training targets: which paths a loss may choose from, which are right, and how they count."""
+"""Training targets: the possible paths, the gold paths, and how much they count."""
 
 from dataclasses import dataclass, field
 from typing import List, Mapping, NamedTuple, Optional, Sequence, Tuple
@@ -22,16 +22,18 @@ WEIGHT = "spacy_costner.weight"
 
 
 class Targets(NamedTuple):
-    """What a loss needs to know about a batch, besides the scores of the model.
+    """All that a loss needs of a batch, besides the scores of the model.
 
-    gold (Gold): The right paths, without a cost, as NumPy arrays.
-    constraints (Constraints): The paths that are possible.
+    tags (Tags): The tags of the chain.
+    gold (Gold): The gold paths, without a cost, as NumPy arrays.
+    constraints (Constraints): The possible paths.
     lengths (Ints1d): Number of tokens of each doc. Shape: (B,)
-    augmented (Optional[AugmentedTags]): The tags of the chain if there are incorrect spans. The
-        arrays of `gold` and `constraints` are over these tags.
-    soft (Optional[SoftTargets]): What stands for gold in the docs that a teacher has annotated.
+    augmented (Optional[AugmentedTags]): The tags with copies if there are incorrect spans. The
+        arrays of `gold` and `constraints` are over these.
+    soft (Optional[SoftTargets]): The targets of docs that a teacher has annotated.
     """
 
+    tags: Tags
     gold: Gold
     constraints: Constraints
     lengths: Ints1d
@@ -44,11 +46,7 @@ class Targets(NamedTuple):
         return int((self.gold.tags >= 0).sum())
 
     def constrain(self, scores: Potentials) -> Potentials:
-        """The scores of the possible paths.
-
-        scores (Potentials): The model's potentials.
-        RETURNS (Potentials): The potentials of the chain, minus infinity where impossible.
-        """
+        """The model's scores as potentials of the chain, minus infinity where impossible."""
         if self.augmented is not None:
             scores = self.augmented.expand(scores)
         return chain.constrain(scores, self.constraints)
@@ -77,21 +75,18 @@ class Targets(NamedTuple):
         """A gradient with respect to the chain, as one with respect to the model's potentials."""
         return gradient if self.augmented is None else self.augmented.collapse(gradient)
 
-    def exclude(self, spans: List[IncorrectSpan], tags: Tags) -> "Targets":
-        """Take incorrect spans into account: paths that have one are possible, but wrong.
-
-        spans (List[IncorrectSpan]): The spans, at least one.
-        tags (Tags): The tag set.
-        RETURNS (Targets): The targets over the tags of `augment_tags`.
-        """
-        gold, augmented = self.gold, augment_tags(tags, spans, len(self.gold.tags))
+    def exclude(self, spans: List[IncorrectSpan]) -> "Targets":
+        """The targets over the tags of `augment_tags`: paths that have an incorrect span are
+        possible, but wrong."""
+        gold, tags = self.gold, self.tags
+        augmented = augment_tags(tags, spans, len(gold.tags))
         columns, allowed = augmented.tied_to, chain.to_mask(gold.token_tags, len(tags))
         emissions = augmented.constraints.emissions
         if self.constraints.emissions is not None:
             emissions = emissions & self.constraints.emissions[:, columns]
         return self._replace(
             gold=gold._replace(
-                allowed=allowed[:, columns] & augmented.right,
+                allowed=allowed[:, columns] & augmented.allowed,
                 opening=tags.opening[columns],
                 continuing=tags.continuing[columns],
                 tied_to=columns,
@@ -102,54 +97,35 @@ class Targets(NamedTuple):
         )
 
     def leave_out_impossible(self) -> "Tuple[Targets, Array1d]":
-        """Leave out the docs whose gold is impossible, as if they were not annotated.
-
-        RETURNS (Tuple[Targets, Array1d]): The targets, and True for the docs that are left out.
-            Shape: (B,)
-        """
+        """Leave out the docs whose gold is impossible, as if they were not annotated. Returns the
+        targets, and True for these docs, (B,)."""
         gold, possible = self.gold, self.constraints.emissions
         if possible is None:
             return self, numpy.zeros(len(self.lengths), dtype=bool)
         allowed = chain.to_mask(gold.token_tags, possible.shape[1])
         paths = self.constraints._replace(emissions=possible & allowed)
-        found = chain.best_path(chain.constrain(_zeros(possible, self.lengths), paths))
-        left_out = numpy.isneginf(found.scores)
+        n_tags = possible.shape[1]
+        shapes = (possible.shape, (n_tags, n_tags), n_tags, n_tags)
+        zeros = [numpy.zeros(shape, dtype="float32") for shape in shapes]
+        best = chain.best_path(chain.constrain(Potentials._make([*zeros, self.lengths]), paths))
+        left_out = numpy.isneginf(best.scores)
         tokens = numpy.repeat(left_out, self.lengths)
-        gold = gold._replace(tags=numpy.where((gold.tags >= 0) & ~tokens, found.tags, -1))
+        gold = gold._replace(tags=numpy.where((gold.tags >= 0) & ~tokens, best.tags, -1))
         if left_out.any():
             gold = gold._replace(allowed=allowed | tokens[:, None])
         return self._replace(gold=gold), left_out
 
 
-def _zeros(possible: Array2d, lengths: Ints1d) -> Potentials:
-    """Scores of 0 for a chain. Shape of `possible`: (N, K)"""
-    n_tags = possible.shape[1]
-    shapes = (possible.shape, (n_tags, n_tags), n_tags, n_tags)
-    arrays = [numpy.zeros(shape, dtype="float32") for shape in shapes]
-    return Potentials._make([*arrays, lengths])
-
-
 def gold_tags(entities: Entities, is_annotated: Array1d, tags: Tags) -> Ints1d:
-    """The gold tags of a batch, without the split of O.
-
-    entities (Entities): Gold entities. Those of other labels are O.
-    is_annotated (Array1d): True for annotated tokens. Shape: (N,)
-    tags (Tags): The tag set.
-    RETURNS (Ints1d): The tag of each token, -1 where annotation is missing. Shape: (N,)
-    """
+    """The gold tag of each token, (N,), without the split of O: -1 where annotation, (N,), is
+    missing. Entities of other labels are O."""
     known = Entities(*(column[entities.label >= 0] for column in entities))
     return numpy.where(is_annotated, tags.encode(known, len(is_annotated)), -1)
 
 
 def allowed_tags(path: Ints1d, tags: Tags, lengths: Ints1d) -> Optional[Array2d]:
-    """The tags that agree with gold. Where annotation is missing all tags do, but the token after
-    a gold entity can't continue it.
-
-    path (Ints1d): Gold tags, -1 where missing. Shape: (N,)
-    tags (Tags): The tag set.
-    lengths (Ints1d): Number of tokens of each doc. Shape: (B,)
-    RETURNS (Optional[Array2d]): None if nothing is missing. Shape: (N, K)
-    """
+    """The tags that agree with a gold path, (N, K). Where annotation is missing, -1, all tags do,
+    but the token after a gold entity can't continue it. None if nothing is missing."""
     missing = path < 0
     if not missing.any():
         return None
@@ -158,30 +134,30 @@ def allowed_tags(path: Ints1d, tags: Tags, lengths: Ints1d) -> Optional[Array2d]
     return allowed
 
 
-def possible_tags(
+def possible_paths(
     tokens: TokenAttrs,
     tags: Tags,
     strings: StringStore,
     *,
     sentence_boundaries: bool,
     untrained: Sequence[str] = (),
-) -> Optional[Array2d]:
-    """The tags that docs allow. Preset annotation rules out all other tags. White space can't
-    begin or end an entity. With `sentence_boundaries`, no entity crosses the start of a sentence.
-    One path is always possible: that with only the preset entities.
+) -> Constraints:
+    """The paths that the tag scheme and the docs allow, in training and in prediction. Preset
+    annotation rules out all other tags. White space can't begin or end an entity. With
+    `sentence_boundaries`, no entity crosses the start of a sentence. The path with only the preset
+    entities is always possible.
 
     tokens (TokenAttrs): The tokens of the docs.
-    tags (Tags): The tag set.
+    tags (Tags): The tags of the chain.
     strings (StringStore): The strings of the labels' hashes.
     sentence_boundaries (bool): Whether entities end where sentences do.
     untrained (Sequence[str]): Labels that only preset entities may have.
-    RETURNS (Optional[Array2d]): True where a token may have a tag. None if all tags are possible.
-        Shape: (N, K)
+    RETURNS (Constraints): The constraints.
     """
     crossing = tokens.sent_start & sentence_boundaries
     preset = tokens.is_annotated
     if not (tokens.is_space.any() or crossing.any() or preset.any() or untrained):
-        return None
+        return tags.constraints
     possible = numpy.ones((len(tokens.iob), len(tags)), dtype=bool)
     scheme = tags.scheme
     at_border = tags.having({scheme.begin, scheme.last, scheme.unit} - {scheme.inside})
@@ -193,7 +169,7 @@ def possible_tags(
     path = gold_tags(tokens.entities(tags, strings), preset, tags)
     possible[preset] = tags.collapsed_of[path[preset]][:, None] == tags.collapsed_of
     possible[~preset & _follows_entity(path, tags, tokens.lengths)] &= ~tags.continuing
-    return possible
+    return tags.constraints._replace(emissions=possible)
 
 
 def _follows_entity(path: Ints1d, tags: Tags, lengths: Ints1d) -> Array1d:
@@ -205,13 +181,8 @@ def _follows_entity(path: Ints1d, tags: Tags, lengths: Ints1d) -> Array1d:
 
 
 def gold_cost(path: Ints1d, table: CostTable, weights: Optional[Floats1d]) -> Floats2d:
-    """The cost of predicting each tag at each token; 0 where gold is missing.
-
-    path (Ints1d): Gold tags, -1 where missing. Shape: (N,)
-    table (CostTable): The cost of each mistake. Shape: (K, K)
-    weights (Optional[Floats1d]): The weight of each token. Shape: (N,)
-    RETURNS (Floats2d): Shape: (N, K)
-    """
+    """The cost of predicting each tag at each token, (N, K), from the gold path, (N,), the cost of
+    each mistake, (K, K), and the weights of tokens, (N,). It is 0 where gold is missing, -1."""
     counts = path >= 0 if weights is None else weights * (path >= 0)
     return table[path] * counts[:, None]
 
@@ -219,39 +190,25 @@ def gold_cost(path: Ints1d, table: CostTable, weights: Optional[Floats1d]) -> Fl
 def read_incorrect_spans(
     examples: Sequence[Example], key: str, tags: Tags, tokens: TokenAttrs
 ) -> List[IncorrectSpan]:
-    """Read the spans that are known not to be entities.
-
-    examples (Sequence[Example]): The examples.
-    key (str): The key of the spans in `doc.spans` of the reference docs. A span without a label
-        is not an entity of any label.
-    tags (Tags): The tag set.
-    tokens (TokenAttrs): The tokens of their predicted docs.
-    RETURNS (List[IncorrectSpan]): The spans, one for each label.
-    """
-    found = []
+    """Read the spans that are known not to be entities, under a key in `doc.spans` of the reference
+    docs: one for each label. A span without a label is not an entity of any label."""
+    incorrect = []
     for i, eg in enumerate(examples):
         spans = list(eg.reference.spans.get(key, ()))
         start = tokens.of_doc(i).start
         for span in eg.get_aligned_spans_y2x(spans, allow_overlap=True) if spans else ():
             labels = [span.label_] if span.label_ else tags.labels
-            found += [
+            incorrect += [
                 IncorrectSpan(i, start + span.start, start + span.end, tags.labels.index(label))
                 for label in labels
                 if label in tags.labels
             ]
-    return found
+    return incorrect
 
 
 @dataclass(frozen=True)
 class Weights:
-    """Weights of tokens and of examples in training.
-
-    labels (Mapping[str, float]): Weight of the tokens of a gold entity, by label; "O" is for
-        tokens outside of entities. 1 for labels that are not named.
-    boundary (float): Factor for the first and the last token of a gold entity.
-    token (Optional[str]): Extension attribute of the reference's tokens with a factor.
-    example (Optional[str]): Extension attribute of the reference doc with its weight.
-    """
+    """Weights of tokens and of examples in training: see `make_weights`."""
 
     labels: Mapping[str, float] = field(default_factory=dict)
     boundary: float = 1.0
@@ -270,8 +227,13 @@ def make_weights(
     token: Optional[str] = None,
     example: Optional[str] = None,
 ) -> Weights:
-    """Build weights: see `Weights`.
+    """Build the weights of tokens and of examples in training.
 
+    labels (Optional[Mapping[str, float]]): Weight of the tokens of a gold entity, by label; "O" is
+        for tokens outside of entities. 1 for labels that are not named.
+    boundary (float): Factor for the first and the last token of a gold entity.
+    token (Optional[str]): Extension attribute of the reference's tokens with a factor.
+    example (Optional[str]): Extension attribute of the reference doc with its weight.
     RAISES (ValueError): If a weight is negative or not finite.
     """
     where = "spacy_costner.Weights"
@@ -285,14 +247,7 @@ def make_weights(
 def token_weights(
     weights: Weights, entities: Entities, tags: Tags, examples: Sequence[Example]
 ) -> Optional[Floats1d]:
-    """The weight of each token.
-
-    weights (Weights): The settings.
-    entities (Entities): Gold entities.
-    tags (Tags): The tag set.
-    examples (Sequence[Example]): The examples.
-    RETURNS (Optional[Floats1d]): None if all are 1. Shape: (N,)
-    """
+    """The weight of each token, (N,); None if all are 1."""
     if not weights.weighs_tokens:
         return None
     begin, end, label = entities

@@ -53,12 +53,7 @@ class TokenAttrs(NamedTuple):
         return slice(end - int(self.lengths[i]), end)
 
     def entities(self, tags: Tags, strings: StringStore) -> Entities:
-        """Find the annotated entities.
-
-        tags (Tags): The tag set.
-        strings (StringStore): The strings of the labels' hashes.
-        RETURNS (Entities): The entities. Label -1 is a label that the tag set doesn't have.
-        """
+        """The annotated entities. Label -1 is a label that the tag set doesn't have."""
         opening = (self.iob == BEGIN) & (self.label != 0)
         begin, end = runs(opening, self.iob == INSIDE, self.lengths)
         known = {strings.as_int(label): i for i, label in enumerate(tags.labels)}
@@ -67,11 +62,7 @@ class TokenAttrs(NamedTuple):
 
 
 def read_docs(docs: Sequence[Doc]) -> TokenAttrs:
-    """Read a batch of docs.
-
-    docs (Sequence[Doc]): The docs.
-    RETURNS (TokenAttrs): Their tokens.
-    """
+    """Read the tokens of a batch of docs."""
     attrs = [ORTH, ENT_IOB, ENT_TYPE, IS_SPACE, SENT_START]
     arrays = [doc.to_array(attrs) for doc in docs]
     columns = numpy.concatenate([numpy.zeros((0, len(attrs)), dtype="uint64"), *arrays]).T
@@ -89,13 +80,9 @@ def read_docs(docs: Sequence[Doc]) -> TokenAttrs:
 
 
 def read_presets(docs: Sequence[Doc]) -> TokenAttrs:
-    """Read docs that are to be predicted, with their preset annotation. Setting `doc.ents`, as an
-    entity ruler does, makes all other tokens O. So O is only preset in docs that also have
-    missing tokens.
-
-    docs (Sequence[Doc]): The docs.
-    RETURNS (TokenAttrs): Their tokens. Annotation is missing where nothing is preset.
-    """
+    """Read docs that are to be predicted, with their preset annotation; it is missing where nothing
+    is preset. Setting `doc.ents`, as an entity ruler does, makes all other tokens O. So O is only
+    preset in docs that also have missing tokens."""
     tokens = read_docs(docs)
     of_doc = numpy.repeat(numpy.arange(len(tokens.lengths)), tokens.lengths)
     n_missing = numpy.bincount(of_doc, tokens.iob == MISSING, len(tokens.lengths))
@@ -104,13 +91,8 @@ def read_presets(docs: Sequence[Doc]) -> TokenAttrs:
 
 
 def read_reference(examples: Sequence[Example], predicted: TokenAttrs) -> TokenAttrs:
-    """Read gold annotation, aligned to the tokens of the predicted docs.
-
-    examples (Sequence[Example]): The examples.
-    predicted (TokenAttrs): The tokens of their predicted docs.
-    RETURNS (TokenAttrs): The same tokens with the entities of the reference. Annotation is
-        missing for tokens that can't be aligned, or whose entity can't.
-    """
+    """Read gold annotation, aligned to the tokens of the predicted docs. It is missing for tokens
+    that can't be aligned, or whose entity can't."""
     reference = read_docs([eg.reference for eg in examples])
     if numpy.array_equal(reference.orth, predicted.orth) and numpy.array_equal(
         reference.lengths, predicted.lengths
@@ -138,12 +120,7 @@ def _align(eg: Example) -> Tuple[Ints1d, Ints1d]:
 
 
 def trim(entities: Entities, is_space: Array1d) -> Entities:
-    """Remove white space from both ends of entities, and drop entities of white space only.
-
-    entities (Entities): The entities.
-    is_space (Array1d): True for white space. Shape: (N,)
-    RETURNS (Entities): The remaining entities.
-    """
+    """Remove white space from both ends of entities, and drop entities of white space only."""
     if not is_space.any():
         return entities
     begin, end, label = entities

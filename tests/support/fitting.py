@@ -1,4 +1,4 @@
-"""A linear model and three sentences to fit it to."""
+"""A linear model and three sentences to fit it to; training with the parts of a component."""
 
 from typing import Any, Dict, List, Sequence, Tuple
 
@@ -10,6 +10,10 @@ from spacy.util import load_config
 from thinc.api import Config
 
 from spacy_costner.cli.compare import put_onto
+from spacy_costner.ml import linear_part
+from spacy_costner.pipeline.component import CostSensitiveNER
+from spacy_costner.training import online, pieces
+from spacy_costner.training.lbfgs import TotalLoss
 
 from .config import FEATURES
 from .experiment import Experiment
@@ -45,6 +49,28 @@ def initialized(**settings: Any) -> Tuple[Language, List[Example]]:
     examples = examples_of(nlp)
     nlp.initialize(lambda: examples)
     return nlp, examples
+
+
+def read_batches(ner: CostSensitiveNER, batches: Sequence[List[Example]]) -> List[online.Batch]:
+    return online.read_batches(ner.model, ner.objective, ner.chain_tags, batches)
+
+
+def read_pieces(
+    ner: CostSensitiveNER, examples: Sequence[Example], most_words: int, **settings: Any
+) -> List[pieces.Piece]:
+    parts = (ner.model, ner.objective, ner.chain_tags)
+    return pieces.read_pieces(*parts, examples, most_words=most_words, **settings)
+
+
+def train(ner: CostSensitiveNER, *args: Any, **settings: Any) -> online.Trained:
+    weights = linear_part(ner.model)[1]
+    trained = online.train(weights, ner.objective, *args, progress=ner.progress, **settings)
+    ner.cfg["progress"] = trained.progress._asdict()
+    return trained
+
+
+def total_loss(ner: CostSensitiveNER, examples: Sequence[Example], c2: float) -> TotalLoss:
+    return TotalLoss(ner.model, ner.objective, ner.chain_tags, examples, c2=c2)
 
 
 def sparse_config(experiment: Experiment, **changes: Any) -> Config:
