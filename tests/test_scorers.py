@@ -114,9 +114,9 @@ def test_confidence_is_scored_in_a_pipeline() -> None:
 
 def test_docs_counted_by_hand() -> None:
     counts = count_docs(EXAMPLES, HIERARCHICAL, labels=LABELS)
-    assert counts.right.tolist() == [2, 0, 0]
-    assert counts.wrong.tolist() == [0, 1, 1]
-    assert counts.missed.tolist() == [0, 2, 1]
+    assert counts.tp.tolist() == [2, 0, 0]
+    assert counts.fp.tolist() == [0, 1, 1]
+    assert counts.fn.tolist() == [0, 2, 1]
     assert counts.cost.tolist() == [0, 2 + 4, 4]
     assert counts.tokens.tolist() == [4, 3, 3]
 
@@ -127,11 +127,11 @@ def test_docs_are_counted_as_they_are_scored() -> None:
     empty = Example(Doc(VOCAB), Doc(VOCAB))
     some = [unannotated, *EXAMPLES, empty, partial]
     counts, scores = count_docs(some, HIERARCHICAL, labels=LABELS), score(some)
-    assert len(counts.right) == len(EXAMPLES) + 1
+    assert len(counts.tp) == len(EXAMPLES) + 1
     assert counts.cost.sum() / counts.tokens.sum() == pytest.approx(scores["ents_cost"])
     right, wrong, missed = (column.sum() for column in counts[:3])
     assert 2 * right / (2 * right + wrong + missed) == pytest.approx(scores["ents_f"])
-    exact = (counts.wrong + counts.missed == 0).mean()
+    exact = (counts.fp + counts.fn == 0).mean()
     assert exact == pytest.approx(scores["ents_sent_acc"])
 
 
