@@ -3,6 +3,7 @@
 import json
 import pickle
 import shutil
+from collections import Counter
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Tuple
 
@@ -17,7 +18,8 @@ from thinc.api import Optimizer, fix_random_seed
 from spacy_costner.ml import linear_part
 from spacy_costner.pipeline.serialization import BEFORE_0_3, sign
 
-from .corruption import FEATURES, MODELS
+from .damage import FEATURES, MODELS, corrupt, is_right
+from .damage import KINDS as CORRUPTIONS
 from .support.pipelines import LISTENING, SOFTMAX_MARGIN, TEXTS, ents, examples, pipeline, train
 from .support.slow import slow_but
 
@@ -440,3 +442,23 @@ def test_the_loss_of_the_config_holds(saved: Path) -> None:
         load(saved / "cnn", loss=SOFTMAX_MARGIN).get_pipe("ner").objective.loss.stages
     )
     assert loss[0].cost is not None
+
+
+# Damage at random
+
+
+@pytest.mark.parametrize("kind", slow_but(MODELS, "sparse"))
+def test_damaged_models_are_refused_or_answer_as_before(kind: str) -> None:
+    results = corrupt(kind, 130, seed=2)
+    wrong = [(case.name, case.config, end) for case, end in results if not is_right(case, end)]
+    assert not wrong
+    assert {case.name.split()[0] for case, _ in results} == set(CORRUPTIONS)
+    ends = Counter(end for _, end in results)
+    assert ends["refused"] > 60 and ends["same"] > 10
+
+
+@pytest.mark.slow
+def test_without_the_digest_answers_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spacy_costner.pipeline.component.check_digest", lambda *_: None)
+    wrong = [end for case, end in corrupt("sparse", 130, seed=1) if not is_right(case, end)]
+    assert wrong.count("different") > 1

@@ -1,19 +1,20 @@
-"""Saved models, damaged in every way we could think of: each is refused at load by a ValueError, or
-answers as before.
+"""Damage to saved pipelines, at random: by hand, after a change of how they are saved or loaded.
 
-    python -m tests.corruption --cases 1000 --seed 0
+    python -m tests.damage corrupt --cases 1000 --seed 0
+    python -m tests.damage kill --kills 100
+    mount -t tmpfs -o size=8m tmpfs disk; python -m tests.damage kill --kills 0 --disk disk
 
-Ours, and so damaged here: `ner/cfg` and `ner/model`, which belong to one save, and the block
-`[components.ner]` of config.cfg, from the file or overridden at load. Not ours: the vocab, the
-tokenizer, meta.json, the rest of config.cfg, and other components, a shared tok2vec among them.
-These may be exchanged, and what tokens look like changes with them.
+`corrupt`: each damaged model is refused at load by a ValueError, or answers as before. Ours, and so
+damaged: `ner/cfg` and `ner/model`, which belong to one save, and the block `[components.ner]` of
+config.cfg, from the file or overridden at load. Not ours: the vocab, the tokenizer, meta.json, the
+rest of config.cfg, and other components, a shared tok2vec among them. Free, as they are made to be
+changed without training, and so checked to do what they say: decoding, confidence, temperature,
+scorer. `tests/test_serialization.py` does the same with few cases.
 
-Free, as they are made to be changed without training, and so not damaged but checked to do what
-they say: decoding, confidence, temperature, scorer. A file with its digest taken out counts as
-saved by an older version: it has to be refused or to answer, without an error and without a crash.
+`kill`: commands that save pipelines are killed, or fill the disk. After each the old pipeline loads
+under the output path or the new one does, each as it was saved.
 """
 
-import argparse
 import json
 import os
 import random
@@ -23,20 +24,31 @@ import signal
 import struct
 import sys
 import tempfile
+import time
 import warnings
 from collections import Counter
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Annotated, Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import numpy
 import spacy
 import srsly
+import typer
+from spacy.cli._util import app as spacy_app
 from spacy.language import Language
 from spacy.util import registry
 from thinc.api import fix_random_seed, to_numpy
 
+from spacy_costner.saving import clear
+
+from .support.experiment import CONFIG, SEQUENTIAL, make_corpus
 from .support.pipelines import SMALL, TEXTS, TRAIN, examples
+
+app = typer.Typer()
+
+# Corruption
 
 TOK2VEC = SMALL["model"]["tok2vec"]
 FEATURES = {
@@ -61,13 +73,8 @@ Answer = List[Any]
 
 
 class Case(NamedTuple):
-    """One way to damage a model.
-
-    name (str): What was done.
-    files (Dict[str, bytes]): The files with their new content.
-    config (Dict[str, Any]): Overrides at load.
-    expected (Optional[Answer]): What may be predicted; None: anything, but no error.
-    """
+    """One way to damage a model: files with their new content, and overrides at load. `expected` is
+    what may be predicted; None: anything, but no error."""
 
     name: str
     files: Dict[str, bytes]
@@ -76,13 +83,8 @@ class Case(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """A model to damage.
-
-    path (Path): The pipeline.
-    other (Path): Another training of the same config.
-    answer (Answer): What it answers.
-    free (List[Tuple[Dict[str, Any], Answer]]): Overrides, and what they lead to.
-    """
+    """A model to damage, another training of the same config, what the model answers, and overrides
+    that are free, with what they lead to."""
 
     path: Path
     other: Path
@@ -198,10 +200,8 @@ def edit_model(data: bytes, rng: random.Random) -> bytes:
 
 
 def edit_config(text: str, rng: random.Random) -> Tuple[str, str]:
-    """Something in the model or the scheme of the config changed; what is free stays.
-
-    RETURNS (Tuple[str, str]): The setting, and the text.
-    """
+    """Something in the model or the scheme of the config changed; what is free stays. Returns the
+    setting and the text."""
     lines = text.splitlines(keepends=True)
     ours, section = {}, ""
     for i, line in enumerate(lines):
@@ -250,8 +250,17 @@ OVERRIDES: List[Tuple[str, Any]] = [
 ]
 
 
-KINDS = "flip cut swap json json model model config override override free old".split()  # noqa: SIM905
+KINDS = "flip cut swap json json model model config override override free".split()  # noqa: SIM905
 FREE = ("decoding", "confidence", "temperature")
+
+
+def free_settings(cfg: bytes) -> List[Any]:
+    """What may be edited in cfg: other digits there are other settings."""
+    try:
+        saved = srsly.json_loads(cfg)
+        return [saved.get(name) for name in FREE]
+    except (ValueError, AttributeError):
+        return []
 
 
 def make_case(subject: Subject, rng: random.Random) -> Case:
@@ -273,12 +282,8 @@ def make_case(subject: Subject, rng: random.Random) -> Case:
     if kind == "json":
         cfg = json.loads(old["cfg"])
         return Case(*edit_cfg(cfg, rng), {}, same)
-    if kind in ("model", "old"):
-        files = {"ner/model": edit_model(old["model"], rng)}
-        if kind == "old":
-            cfg = {name: v for name, v in json.loads(old["cfg"]).items() if name != "digest"}
-            files["ner/cfg"] = json.dumps(cfg).encode()
-        return Case(kind, files, {}, same if kind == "model" else None)
+    if kind == "model":
+        return Case(kind, {"ner/model": edit_model(old["model"], rng)}, {}, same)
     if kind == "config":
         where, text = edit_config((subject.path / "config.cfg").read_text(encoding="utf8"), rng)
         return Case(f"{kind} {where}", {"config.cfg": text.encode("utf8")}, {}, same)
@@ -287,15 +292,6 @@ def make_case(subject: Subject, rng: random.Random) -> Case:
         return Case(f"{kind} {name} = {value}", {}, {f"components.ner.{name}": value}, same)
     config, expected = rng.choice(subject.free)
     return Case(kind, {}, config, expected)
-
-
-def free_settings(cfg: bytes) -> List[Any]:
-    """What may be edited in cfg: other digits there are other settings."""
-    try:
-        saved = srsly.json_loads(cfg)
-        return [saved.get(name) for name in FREE]
-    except (ValueError, AttributeError):
-        return []
 
 
 def edit_cfg(cfg: Dict[str, Any], rng: random.Random) -> Tuple[str, Dict[str, bytes]]:
@@ -329,7 +325,7 @@ def outcome(case: Case, path: Path) -> str:
     return "same" if found == case.expected else "different"
 
 
-def run(subject: Subject, cases: List[Case]) -> List[str]:
+def run_cases(subject: Subject, cases: List[Case]) -> List[str]:
     """The outcomes of cases, each chunk of them in a process of its own."""
     outcomes: List[str] = []
     while len(outcomes) < len(cases):
@@ -367,20 +363,11 @@ def _in_a_child(subject: Subject, cases: List[Case]) -> Tuple[List[str], int]:
 
 
 def corrupt(kind: str, n_cases: int, seed: int) -> List[Tuple[Case, str]]:
-    """Damage a model so often.
-
-    kind (str): One of `MODELS`.
-    n_cases (int): How often.
-    seed (int): Of chance.
-    RETURNS (List[Tuple[Case, str]]): Cases and outcomes.
-    """
-    folder = Path(tempfile.mkdtemp())
-    try:
-        subject, rng = make_subject(kind, folder), random.Random(seed)
+    """Damage a model of a kind so often. Returns cases and outcomes."""
+    with tempfile.TemporaryDirectory() as folder:
+        subject, rng = make_subject(kind, Path(folder)), random.Random(seed)
         cases = [make_case(subject, rng) for _ in range(n_cases)]
-        return list(zip(cases, run(subject, cases)))
-    finally:
-        shutil.rmtree(folder)
+        return list(zip(cases, run_cases(subject, cases)))
 
 
 def is_right(case: Case, found: str) -> bool:
@@ -393,22 +380,265 @@ def is_right(case: Case, found: str) -> bool:
     return found in ("refused", "same") or (found == "predicted" and case.expected is None)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--cases", type=int, default=1000, help="of each kind of model")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--models", nargs="+", default=list(MODELS))
-    arguments = parser.parse_args()
+@app.command("corrupt")
+def corrupt_models(cases: int = 1000, seed: int = 0) -> None:
+    """Damage each kind of model so often."""
     n_wrong = 0
-    for kind in arguments.models:
-        results = corrupt(kind, arguments.cases, arguments.seed)
+    for kind in MODELS:
+        results = corrupt(kind, cases, seed)
         wrong = [(case, found) for case, found in results if not is_right(case, found)]
         n_wrong += len(wrong)
         print(kind, dict(Counter(found.split(":")[0] for _, found in results)), len(wrong), "wrong")
         for case, found in wrong:
             print(f"  {case.name} {list(case.files)} {case.config}: {found}")
-    return int(n_wrong > 0)
+    sys.exit(n_wrong > 0)
+
+
+# Kills and full disks
+
+ROOM = 1_000_000
+"""Bytes: the least that a disk has to have, so that all that is left can be taken by halves."""
+
+ENDED = "had ended"
+
+SPARSE = """
+[components.ner.model]
+@architectures = "spacy_costner.SparseCRF.v1"
+
+[components.ner.model.features]
+@misc = "spacy_costner.Features.v1"
+windows = {"ORTH":2,"LOWER":2,"SHAPE":2}
+
+[training]
+"""
+
+
+class Task(NamedTuple):
+    """A command that saves: its name here, its command line, the output folder, the place of the
+    pipeline below that, and the folder that is there before, if there is one."""
+
+    name: str
+    arguments: List[str]
+    output: Path
+    saved: Path
+    older: Optional[Path]
+
+    @property
+    def path(self) -> Path:
+        return self.output / self.saved
+
+    def reset(self) -> None:
+        """Put the older folder in place."""
+        shutil.rmtree(self.output, ignore_errors=True)
+        for left in self.output.parent.glob(f".{self.output.name}.*"):
+            shutil.rmtree(left)
+        if self.older is not None:
+            shutil.copytree(self.older, self.output)
+
+
+def prepare(folder: Path) -> Path:
+    """Corpus, configs and pipelines to begin with."""
+    corpus = folder / "corpus.spacy"
+    make_corpus(corpus)
+    dense = CONFIG.format(corpus=corpus)
+    head, rest = dense.split("[components.ner.model]")
+    sparse = head + SPARSE + rest.split("[training]")[1] + "max_epochs = 2\n"
+    (folder / "base.cfg").write_text(sparse)
+    (folder / "sequential.cfg").write_text(SEQUENTIAL)
+    for steps, name in ((2, "older"), (1, "pipeline")):
+        command = ["fit", str(folder / "base.cfg"), "--max-iter", str(steps)]
+        run_command([*command, "--output", str(folder / name)])
+    run_command(compare(folder, folder / "compared", rate=0.01))
+    return folder
+
+
+def compare(folder: Path, output: Path, *, rate: float) -> List[str]:
+    """The command line."""
+    given = ["compare", str(folder / "base.cfg"), "--losses", str(folder / "sequential.cfg")]
+    given += ["--output", str(output)]
+    test = ["--test", str(folder / "corpus.spacy"), "--samples", "9"]
+    return [*given, *test, "--components.ner.model.learn_rate", str(rate)]
+
+
+def make_tasks(folder: Path, work: Path) -> List[Task]:
+    """All commands: onto their input, over an older pipeline, and where there is nothing yet."""
+    config, corpus = str(folder / "base.cfg"), str(folder / "corpus.spacy")
+    pipeline, older = folder / "pipeline" / "model-last", folder / "older" / "model-last"
+    tasks, here, best = [], Path(), Path("sequential", "seed-0", "model-best")
+    last, output = Path("model-last"), str(work)
+    for where, old in (("over older", folder / "older"), ("new", None)):
+        for name, options in (("fit", []), ("fit --online", ["--online"])):
+            given = ["fit", config, "--output", output, *options]
+            tasks.append(Task(f"{name}, {where}", given, work, last, old))
+        before = None if old is None else folder / "compared"
+        given = compare(folder, work, rate=0.02)
+        tasks.append(Task(f"compare, {where}", given, work, best, before))
+    places = (
+        ("in place", work, pipeline),
+        ("over older", pipeline, older),
+        ("new", pipeline, None),
+    )
+    for where, source, before in places:
+        for name in ("calibrate", "tune"):
+            given = [name, str(source), corpus, "--output", output]
+            tasks.append(Task(f"{name}, {where}", given, work, here, before))
+    return tasks
+
+
+def start(arguments: List[str]) -> int:
+    """Begin a command in a process of its own, and return its number."""
+    process = os.fork()
+    if process == 0:
+        with open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), 1)
+            os.dup2(nowhere.fileno(), 2)
+        try:
+            os._exit(spacy_app(["costner", *arguments], standalone_mode=False) or 0)
+        except BaseException:
+            os._exit(1)
+    return process
+
+
+def run_command(arguments: List[str]) -> None:
+    """Carry out a command that has to end well."""
+    if os.waitpid(start(arguments), 0)[1]:
+        raise RuntimeError(f"expected to end well: {' '.join(arguments)}")
+
+
+def is_writing(task: Task) -> bool:
+    """Whether there is something on the way to the output."""
+    if task.arguments[0] == "compare":
+        return (task.path.parent / "training" / "model-last").exists()
+    return any(task.path.parent.glob(f".{task.path.name}.*"))
+
+
+def wait_for(process: int, task: Task, until: Callable[[], bool]) -> bool:
+    """Wait until something is so. Returns False if the process has ended before."""
+    while not until():
+        if os.waitpid(process, os.WNOHANG)[0]:
+            return False
+        time.sleep(2e-4)
+    return True
+
+
+def measure(task: Task) -> Tuple[float, float]:
+    """Seconds that a command takes, and those of them after it has begun to write."""
+    task.reset()
+    begin = time.perf_counter()
+    process = start(task.arguments)
+    wrote = wait_for(process, task, lambda: is_writing(task))
+    middle = time.perf_counter()
+    if wrote:
+        os.waitpid(process, 0)
+    return time.perf_counter() - begin, time.perf_counter() - middle
+
+
+def kill(
+    task: Task, timing: Tuple[float, float], rng: random.Random, *, while_writing: bool
+) -> str:
+    """Kill a command. Returns what it was doing."""
+    task.reset()
+    process = start(task.arguments)
+    if while_writing:
+        alive = wait_for(process, task, lambda: is_writing(task))
+        time.sleep(rng.uniform(0, timing[1]))
+    else:
+        end = time.perf_counter() + rng.uniform(0, timing[0])
+        alive = wait_for(process, task, lambda: time.perf_counter() > end)
+    if alive:
+        os.kill(process, signal.SIGKILL)
+        alive = os.WIFSIGNALED(os.waitpid(process, 0)[1])
+    return ("killed writing" if is_writing(task) else "killed") if alive else ENDED
+
+
+def fill(task: Task, disk: Path, rng: random.Random) -> str:
+    """Carry out a command on a disk that has not enough room. Returns how it ended."""
+    task.reset()
+    needed = sum(path.stat().st_size for path in disk.rglob("*") if path.is_file()) or ROOM
+    filler = disk / "filler"
+    with filler.open("wb") as file:
+        file.write(bytes(max(0, shutil.disk_usage(disk).free - int(rng.uniform(0, 1) * needed))))
+    failed = os.waitpid(start(task.arguments), 0)[1]
+    filler.unlink()
+    return "disk full" if failed else "disk held it"
+
+
+def signature(path: Path) -> str:
+    """Whether two pipelines are the same: what they load as, and how they answer."""
+    nlp = spacy.load(path)
+    ner = nlp.get_pipe("ner")
+    settings: Dict = {**ner.cfg, "config": nlp.config["components"]}
+    digest = sha256(srsly.json_dumps(settings, sort_keys=True).encode())
+    digest.update(ner.model.to_bytes())
+    return digest.hexdigest()
+
+
+def signatures(task: Task) -> Dict[str, str]:
+    """Old and new pipeline of a command that isn't killed. They have to be different."""
+    task.reset()
+    old = signature(task.path) if task.path.exists() else "nothing"
+    run_command(task.arguments)
+    new = signature(task.path)
+    if new == old:
+        raise RuntimeError(f"{task.name}: expected another pipeline than the older one")
+    return {old: "old", new: "new"}
+
+
+def judge(task: Task, expected: Dict[str, str]) -> str:
+    """What is under the output path now: "old", "new" or "BROKEN"."""
+    clear(task.path)  # it was killed between two renames, maybe
+    if not task.path.exists():
+        return expected.get("nothing", "BROKEN")
+    try:
+        return expected.get(signature(task.path), "BROKEN")
+    except Exception as error:
+        print(f"{task.name}: {type(error).__name__}: {error}")
+        return "BROKEN"
+
+
+def again(task: Task, expected: Dict[str, str]) -> None:
+    """What was killed can be done again, and leaves nothing else."""
+    run_command(task.arguments)
+    if is_writing(task) or (task.older is None and judge(task, expected) != "new"):
+        raise RuntimeError(f"{task.name}: expected the new pipeline, and nothing beside it")
+
+
+@app.command("kill")
+def kill_commands(
+    kills: int = 100,
+    disk: Annotated[Optional[Path], typer.Option(help="Folder on a small disk, to fill")] = None,
+    fills: int = 50,
+    seed: int = 0,
+) -> None:
+    """Kill commands, half of them while they write, and fill the disk under others."""
+    registry.cli.get_all()
+    rng, found = random.Random(seed), Counter[Tuple[str, str, str]]()
+    with tempfile.TemporaryDirectory() as name:
+        sources = prepare(Path(name))
+        tasks = make_tasks(sources, Path(name) / "work")
+        expected = {task.name: signatures(task) for task in tasks}
+        timings = {task.name: measure(task) for task in tasks} if kills else {}
+        i = done = 0
+        while done < kills:
+            task = tasks[i // 2 % len(tasks)]
+            moment = kill(task, timings[task.name], rng, while_writing=i % 2 == 1)
+            found[task.name, moment, judge(task, expected[task.name])] += 1
+            if i % 5 == 0:
+                again(task, expected[task.name])
+            done += moment != ENDED
+            i += 1
+        if disk is None or not ROOM < shutil.disk_usage(disk).free <= 64 * ROOM:
+            print("full disk: left out, expected --disk with 1 to 64 MB free")
+        else:
+            tasks = make_tasks(sources, disk / "work")
+            for task in (tasks[i % len(tasks)] for i in range(fills)):
+                how = fill(task, disk, rng)
+                found[task.name, how, judge(task, expected[task.name])] += 1
+                again(task, expected[task.name])
+    for (name, moment, state), n in sorted(found.items()):
+        print(f"{name:<26}{moment:<16}{state:<8}{n:>4}")
+    sys.exit(any(state == "BROKEN" for *_, state in found))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    app()
