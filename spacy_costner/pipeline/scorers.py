@@ -185,11 +185,6 @@ def count_docs(
 ) -> DocCounts:
     """Compute the counts behind `cost_scores` for each doc that is not ignored there.
 
-    examples (Iterable[Example]): The examples, with predicted docs.
-    cost (Cost): The cost.
-    labels (Sequence[str]): The labels of the component.
-    scheme (str): The tag scheme of the component.
-    RETURNS (DocCounts): The counts.
     RAISES (ValueError): If a label has no cost.
     """
     annotated = _annotated(examples)
@@ -239,12 +234,8 @@ class TagPairs(NamedTuple):
 def compare_tags(
     examples: Iterable[Example], *, labels: Sequence[str] = (), scheme: str = "BILUO"
 ) -> TagPairs:
-    """Get the gold and predicted tags of all tokens of the predicted docs, concatenated.
-
-    examples (Iterable[Example]): The examples, with predicted docs.
-    labels (Sequence[str]): The labels of the component.
-    scheme (str): The tag scheme of the component.
-    """
+    """Get the gold and predicted tags of all tokens of the predicted docs, with the labels and the
+    scheme of the component."""
     examples = list(examples)
     in_docs = {ent.label_ for eg in examples for doc in (eg.x, eg.y) for ent in doc.ents}
     tags = Tags([*labels, *sorted(in_docs.difference(labels))], scheme)
@@ -270,12 +261,8 @@ def entity_pairs(examples: Iterable[Example]) -> EntityPairs:
 def count_by_label(
     pairs: EntityPairs, lift: Callable[[str], str] = lambda label: label
 ) -> Dict[str, PRFScore]:
-    """Count correct, spurious and missing entities, as spaCy's scorer does.
-
-    pairs (EntityPairs): The gold and predicted entities.
-    lift (Callable[[str], str]): Replaces labels, for example by their ancestors.
-    RETURNS (Dict[str, PRFScore]): The counts of each label, in alphabetical order.
-    """
+    """Count correct, spurious and missing entities of each label, in alphabetical order, as spaCy's
+    scorer does. `lift` replaces labels, for example by their ancestors."""
     counts: Dict[str, PRFScore] = defaultdict(PRFScore)
     for pair in pairs:
         gold, predicted = ([(b, e, lift(x)) for b, e, x in entities] for entities in pair)
@@ -286,12 +273,8 @@ def count_by_label(
 
 
 def count_at_level(pairs: EntityPairs, tree: Tree, level: int) -> PRFScore:
-    """Count entities with each label replaced by its ancestor at a level of the label tree.
+    """Count entities with labels replaced by their ancestors at a level of the tree, 1 at the top.
 
-    pairs (EntityPairs): The gold and predicted entities.
-    tree (Tree): The label tree.
-    level (int): The level, 1 at the top.
-    RETURNS (PRFScore): The counts.
     RAISES (ValueError): If a label is not in the label tree.
     """
     counts = count_by_label(pairs, lambda label: tree.ancestor(label, level))
