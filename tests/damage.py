@@ -16,17 +16,19 @@ under the output path or the new one does, each as it was saved.
 """
 
 import json
+import multiprocessing
 import os
 import random
 import resource
 import shutil
 import signal
-import struct
 import sys
 import tempfile
 import time
 import warnings
 from collections import Counter
+from concurrent.futures import ProcessPoolExecutor, TimeoutError
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -326,40 +328,25 @@ def outcome(case: Case, path: Path) -> str:
 
 
 def run_cases(subject: Subject, cases: List[Case]) -> List[str]:
-    """The outcomes of cases, each chunk of them in a process of its own."""
-    outcomes: List[str] = []
-    while len(outcomes) < len(cases):
-        chunk = cases[len(outcomes) : len(outcomes) + 50]
-        lines, status = _in_a_child(subject, chunk)
-        outcomes += lines
-        if len(lines) < len(chunk):
-            outcomes.append(f"crash: {signal.Signals(os.WTERMSIG(status)).name}")
+    """The outcomes of cases, in a process that is replaced if it crashes."""
+
+    def new_pool() -> ProcessPoolExecutor:
+        limits = (resource.RLIMIT_AS, (GIGABYTES << 30, GIGABYTES << 30))
+        context = multiprocessing.get_context("fork")
+        return ProcessPoolExecutor(1, context, resource.setrlimit, limits)
+
+    pool, outcomes = new_pool(), []
+    for case in cases:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a fork; and of the cases, there
+            future = pool.submit(outcome, case, subject.path)
+        try:
+            outcomes.append(future.result(SECONDS))
+        except (BrokenProcessPool, TimeoutError) as error:
+            outcomes.append(f"crash: {error!r}")
+            pool = new_pool()
+    pool.shutdown()
     return outcomes
-
-
-def _in_a_child(subject: Subject, cases: List[Case]) -> Tuple[List[str], int]:
-    read, write = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        child = os.fork()
-    if not child:
-        os.close(read)
-        resource.setrlimit(resource.RLIMIT_AS, (GIGABYTES << 30, GIGABYTES << 30))
-        warnings.simplefilter("ignore")
-        for case in cases:
-            signal.alarm(SECONDS)
-            line = outcome(case, subject.path).encode("utf8", "replace")
-            os.write(write, struct.pack("<I", len(line)) + line)
-        os._exit(0)
-    os.close(write)
-    with os.fdopen(read, "rb") as stream:
-        data = stream.read()
-    status, lines = os.waitpid(child, 0)[1], []
-    while data:
-        size = 4 + struct.unpack("<I", data[:4])[0]
-        lines.append(data[4:size].decode("utf8"))
-        data = data[size:]
-    return lines, status
 
 
 def corrupt(kind: str, n_cases: int, seed: int) -> List[Tuple[Case, str]]:
@@ -621,7 +608,7 @@ def kill_commands(
         i = done = 0
         while done < kills:
             task = tasks[i // 2 % len(tasks)]
-            moment = kill(task, timings[task.name], rng, while_writing=i % 2 == 1)
+            moment = kill(task, timings[task.name], rng, i % 2 == 1)
             found[task.name, moment, judge(task, expected[task.name])] += 1
             if i % 5 == 0:
                 again(task, expected[task.name])

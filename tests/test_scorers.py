@@ -273,23 +273,6 @@ def test_spacys_own_ner_can_be_scored() -> None:
     assert nlp.evaluate(examples(nlp))["ents_cost"] >= 0
 
 
-def test_a_pipeline_loads_without_the_files_that_it_was_trained_with(tmp_path: Path) -> None:
-    path = tmp_path / "tree.json"
-    path.write_text(json.dumps(SCORER["tree"]), encoding="utf8")
-    cost = {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": str(path)}
-    nlp = pipeline(
-        loss={"@losses": "spacy_costner.SoftmaxMargin.v1", "cost": cost},
-        scorer={**SCORER, "tree": str(path), "cost": cost},
-    )
-    train(nlp, steps=1)
-    nlp.to_disk(tmp_path / "model")
-    path.unlink()
-    loaded = spacy.load(tmp_path / "model")
-    loaded("London")
-    with pytest.raises(ValueError, match=r"HierarchicalCost: tree: .*tree\.json: expected"):
-        loaded.evaluate(examples(loaded))
-
-
 @pytest.fixture
 def corpus(trained: Language, tmp_path: Path) -> Path:
     docs = [eg.reference for eg in examples(trained)]
