@@ -31,7 +31,7 @@ LEAST_SCORE = 1e-6
 class CostnerNlpEngine(SpacyNlpEngine):
     """An NLP engine of Presidio that runs our pipelines, one for each language.
 
-    Its entities are those of `find`. Labels without an entity of Presidio in
+    It finds entities by `find`. Labels without an entity of Presidio in
     `model_to_presidio_entity_mapping` keep their names. Nothing is downloaded.
     """
 
@@ -79,11 +79,11 @@ class CostnerRecognizer(LocalRecognizer):
         """Initialize the recognizer.
 
         pipeline (Union[str, Path]): The package of the pipeline, or its folder.
-        supported_language (Optional[str]): The language; by default that of the pipeline.
-        mapping (Optional[Mapping[str, str]]): Presidio's entities, by label. Other labels have
-            those of Presidio's `NerModelConfiguration`, or keep their names.
+        supported_language (Optional[str]): The language; by default the pipeline's.
+        mapping (Optional[Mapping[str, str]]): Presidio's entities, by label. Other labels are
+            mapped by Presidio's `NerModelConfiguration`, or keep their names.
         default_score (float): The score of entities that other components have set.
-        name (Optional[str]): The name in results; by default that of the class.
+        name (Optional[str]): The name in results; by default the class.
         RAISES (ValueError): If the pipeline is not installed and not a folder, has no
             `cost_sensitive_ner`, or two with the same `spans_key`.
         """

@@ -41,7 +41,7 @@ def check_folder(path: Union[str, Path]) -> Path:
     names = sorted(os.listdir(target))
     if names and not {"config.cfg", "meta.json"} <= {*names}:
         raise ValueError(
-            f"{path}: expected a new folder, an empty one or that of a pipeline, got: {names[:5]}"
+            f"{path}: expected a new folder, an empty one or a pipeline, got: {names[:5]}"
         )
     return target
 
@@ -106,8 +106,8 @@ def save_file(path: Union[str, Path], write: Write) -> None:
 
 def clear(path: Union[str, Path]) -> None:
     """Clean up after processes that were killed while they saved to a path: restore the old folder
-    if there is nothing under the path, and remove what else they left beside it. What belongs to a
-    process that is still running stays.
+    if there is nothing under the path, and remove other files and folders that they left beside it.
+    Those of a process that is still running stay.
     """
     target = Path(os.path.realpath(path))
     pattern = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{8}}\.(saving|old)")
@@ -186,7 +186,7 @@ def _publish(new: Path, path: Path) -> None:
 
 
 def _keep_others(old: Path, new: Path) -> None:
-    """Link to what an older folder has and the new one doesn't."""
+    """Link to the files of an older folder that the new one lacks."""
     shutil.copymode(old, new)
     for entry in old.iterdir():
         there = new / entry.name

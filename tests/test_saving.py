@@ -192,7 +192,7 @@ def test_where_a_folder_cannot_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for path in (tmp_path / "file", tmp_path / "file" / "model"):
         with pytest.raises(ValueError, match=r"expected a folder to save in, got a file: .*file"):
             save_folder(path, writer(NEW))
-    with pytest.raises(ValueError, match=r"that of a pipeline, got: \['file', 'model'\]"):
+    with pytest.raises(ValueError, match=r"a pipeline, got: \['file', 'model'\]"):
         check_folder(tmp_path)
     with pytest.raises(ValueError, match="a folder that can be replaced, got a mount"):
         check_folder("/")

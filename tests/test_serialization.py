@@ -92,7 +92,7 @@ def test_keys_that_0_2_0_did_not_save(saved: Path, tmp_path: Path) -> None:
     srsly.write_json(file, sign(cfg, (tmp_path / "old" / "ner" / "model").read_bytes()))
     old = spacy.load(tmp_path / "old")
     assert answers(old) == answers(nlp) and old.get_pipe("ner").cfg["outside"] == "single"
-    with pytest.raises(ValueError, match=r"outside: expected .*'single', got 'before'"):
+    with pytest.raises(ValueError, match=r"outside: expected 'single', .* got 'before'"):
         load(tmp_path / "old", outside="before")
 
 
@@ -144,7 +144,7 @@ def test_the_digest_covers_what_belongs_to_the_weights(
 
 @kinds
 def test_another_scheme_is_refused(kind: str, saved: Path) -> None:
-    message = r"ner.cfg: .*scheme: expected that of the trained model, 'BILUO', got 'IOB2' in the"
+    message = r"ner.cfg: .*scheme: expected 'BILUO', which .* trained with, got 'IOB2' in the"
     with pytest.raises(ValueError, match=message):
         load(saved / kind, scheme="IOB2")
 
@@ -153,12 +153,12 @@ def test_another_scheme_is_refused(kind: str, saved: Path) -> None:
     "kind, own, other", [("sparse", "single", "before"), ("split", "before", "single")]
 )
 def test_another_outside_is_refused(kind: str, own: str, other: str, saved: Path) -> None:
-    message = rf"ner.cfg: .*outside: expected that of the trained model, '{own}', got '{other}' in"
+    message = rf"ner.cfg: .*outside: expected '{own}', which .* trained with, got '{other}' in"
     with pytest.raises(ValueError, match=message):
         load(saved / kind, outside=other)
     nlp = spacy.load(saved / kind)
     of_other = pipeline(**{**KINDS[kind], "outside": other}).get_pipe("ner")
-    with pytest.raises(ValueError, match=rf"outside: expected .*'{own}', got '{other}'"):
+    with pytest.raises(ValueError, match=rf"outside: expected '{own}', .* got '{other}'"):
         of_other.from_bytes(nlp.get_pipe("ner").to_bytes())
 
 
@@ -197,7 +197,7 @@ def test_as_many_tags_as_weights(saved: Path) -> None:
     ner = spacy.load(saved / "sparse").get_pipe("ner")
     other = pipeline(**KINDS["sparse"]).get_pipe("ner")
     other.add_label("LOC")
-    with pytest.raises(ValueError, match=r"expected the weights of 5 tags, got those of 13"):
+    with pytest.raises(ValueError, match=r"expected weights of 5 tags, got 13"):
         other.from_bytes(ner.to_bytes(exclude=["cfg", "vocab"]))
 
 

@@ -1,4 +1,4 @@
-"""The learning rate of the chain, which can be higher than that of the encoder below it.
+"""The learning rate of the chain, which can be higher than the rate of the encoder below it.
 
 A pretrained encoder needs a low learning rate: 5e-5, say. The weights of the chain start at 0 and
 with Adam change by about the learning rate in a step, so they need a higher one.

@@ -146,7 +146,7 @@ def confidence_scores(
 
     examples (Iterable[Example]): The examples, with predicted docs.
     labels (Sequence[str]): The labels of the component. Entities of inner nodes of a label tree
-        are ignored: their confidence is not that of a label.
+        are ignored: their confidence is not of a label.
     confidence (Optional[Mapping[str, Any]]): The component's confidence settings, if enabled.
     **settings (Any): Other settings of the component. Not used.
     RETURNS (Dict[str, Any]): spaCy's `ents_p`, `ents_r`, `ents_f` and `ents_per_type`, and
@@ -204,8 +204,7 @@ def count_docs(
 class TagPairs(NamedTuple):
     """The gold and predicted tags of tokens.
 
-    tags (Tags): The tags of all labels: those of the component, then those that only the docs
-        have.
+    tags (Tags): The tags of all labels: the component's first, then others in the docs.
     gold (Ints1d): The gold tag of each token, -1 where it is not annotated. Shape: (N,)
     predicted (Ints1d): The predicted tag of each token. Shape: (N,)
     lengths (Ints1d): Number of tokens of each doc. Shape: (B,)

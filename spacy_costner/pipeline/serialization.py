@@ -83,8 +83,8 @@ def upgrade_cfg(saved: Cfg, own: Cfg) -> Cfg:
     for name in ("scheme", "outside"):
         if cfg[name] != own[name]:
             raise ValueError(
-                f"{name}: expected that of the trained model, {cfg[name]!r}, got {own[name]!r} in "
-                f"the config; another {name} takes training anew"
+                f"{name}: expected {cfg[name]!r}, which the model was trained with, got "
+                f"{own[name]!r} in the config; train again for another {name}"
             )
     check_keys(cfg["temperature"], Temperature._fields, "temperature")
     check_keys(cfg["temperature"]["labels"], (), "temperature.labels", optional=cfg["labels"])
@@ -135,6 +135,4 @@ def load_model(model: Model[List[Doc], Potentials], data: bytes) -> None:
 def check_size(model: Model[List[Doc], Potentials], n_tags: Optional[int]) -> None:
     """Check that a model has K tags, the number according to the labels; None if there are none."""
     if model.has_dim("nO") and n_tags not in (None, model.get_dim("nO")):
-        raise ValueError(
-            f"expected the weights of {n_tags} tags, got those of {model.get_dim('nO')}"
-        )
+        raise ValueError(f"expected weights of {n_tags} tags, got {model.get_dim('nO')} tags")

@@ -53,7 +53,7 @@ def start_from(
 
 
 def _tag_settings(nlp: Language, name: str) -> Dict[str, Any]:
-    """The settings of a component that say what its tags are."""
+    """The settings of a component that define its tags."""
     cfg = getattr(nlp.get_pipe(name), "cfg", {})
     settings = {setting: cfg.get(setting) for setting in ("scheme", "outside")}
     return {"labels": nlp.pipe_labels.get(name), **settings}
