@@ -26,7 +26,7 @@ from thinc.types import Floats2d, FloatsXd
 from spacy_costner.costs.label_tree import make_tree
 from spacy_costner.costs.tables import HAMMING
 from spacy_costner.ml import linear_part
-from spacy_costner.pipeline.annotations import score_spans
+from spacy_costner.pipeline.annotations import make_prediction
 from spacy_costner.pipeline.component import CostSensitiveNER
 from spacy_costner.pipeline.scorers import count_at_level, count_docs, entity_pairs
 from spacy_costner.training.lbfgs import TotalLoss, has_settled, minimise
@@ -321,7 +321,7 @@ def counts_of(
     """What is right and wrong in each doc: see COUNTS. Shape: (docs, columns)"""
     table = registry.resolve({"cost": dict(cost)})["cost"]
     counts = count_docs(examples, table, labels=ner.labels, scheme=ner.cfg["scheme"])
-    whole = (counts.wrong + counts.missed) == 0
+    whole = (counts.fp + counts.fn) == 0
     return numpy.stack([*counts, whole, numpy.ones(len(whole))], axis=1).astype(float).round(3)
 
 
@@ -335,7 +335,7 @@ def predict(
         for name, block in decodings.items():
             ner.set_decoding(registry.resolve({"decoding": dict(block)})["decoding"])
             predicted = [bare(doc) for doc in batch]
-            rated = score_spans(ner.decode(posterior), posterior, read_presets(predicted), None)
+            rated = make_prediction(ner.decode(posterior), posterior, read_presets(predicted), None)
             ner.set_annotations(predicted, rated)
             found[name] += map(Example, predicted, batch)
     return found

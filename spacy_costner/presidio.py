@@ -4,7 +4,7 @@ https://microsoft.github.io/presidio. Needs the extra `presidio`; nothing else i
 """
 
 from pathlib import Path
-from typing import Any, List, Mapping, NamedTuple, Optional, Set, Union
+from typing import Any, List, Mapping, Optional, Set, Tuple, Union
 
 import numpy
 import spacy
@@ -31,7 +31,7 @@ LEAST_SCORE = 1e-6
 class CostnerNlpEngine(SpacyNlpEngine):
     """An NLP engine of Presidio that runs our pipelines, one for each language.
 
-    Its entities are those of `find`. Labels without an entity of Presidio in
+    It finds entities by `find`. Labels without an entity of Presidio in
     `model_to_presidio_entity_mapping` keep their names. Nothing is downloaded.
     """
 
@@ -40,7 +40,8 @@ class CostnerNlpEngine(SpacyNlpEngine):
     def load(self) -> None:
         """Load the pipelines.
 
-        RAISES (ValueError): If a model is not installed and not a folder, or see `prepare`.
+        RAISES (ValueError): If a model is not installed and not a folder, has no
+            `cost_sensitive_ner`, or two with the same `spans_key`.
         """
         for model in self.models:
             self._validate_model_params(model)
@@ -53,14 +54,14 @@ class CostnerNlpEngine(SpacyNlpEngine):
 
     def _get_entities(self, doc: Doc) -> List[Span]:
         configuration = self.ner_model_configuration
-        entities = [found.span for found in find(doc)]
+        entities = [span for span, _ in find(doc)]
         for span in entities:
             if span.label_ not in configuration.labels_to_ignore:
                 entity_of(span, configuration.model_to_presidio_entity_mapping)
         return entities
 
     def _get_scores_for_entities(self, doc: Doc) -> List[float]:
-        return [found.score for found in find(doc, self.ner_model_configuration.default_score)]
+        return [score for _, score in find(doc, self.ner_model_configuration.default_score)]
 
 
 class CostnerRecognizer(LocalRecognizer):
@@ -78,12 +79,13 @@ class CostnerRecognizer(LocalRecognizer):
         """Initialize the recognizer.
 
         pipeline (Union[str, Path]): The package of the pipeline, or its folder.
-        supported_language (Optional[str]): The language; by default that of the pipeline.
-        mapping (Optional[Mapping[str, str]]): Presidio's entities, by label. Those of other labels
-            are as in Presidio's `NerModelConfiguration`, or have the name of the label.
+        supported_language (Optional[str]): The language; by default the pipeline's.
+        mapping (Optional[Mapping[str, str]]): Presidio's entities, by label. Other labels are
+            mapped by Presidio's `NerModelConfiguration`, or keep their names.
         default_score (float): The score of entities that other components have set.
-        name (Optional[str]): The name in results; by default that of the class.
-        RAISES (ValueError): If the pipeline is not installed and not a folder, or see `prepare`.
+        name (Optional[str]): The name in results; by default the class.
+        RAISES (ValueError): If the pipeline is not installed and not a folder, has no
+            `cost_sensitive_ner`, or two with the same `spans_key`.
         """
         check_pipeline(pipeline)
         self.nlp, self.default_score = spacy.load(pipeline), default_score
@@ -104,7 +106,7 @@ class CostnerRecognizer(LocalRecognizer):
         """Find entities.
 
         text (str): The text.
-        entities (List[str]): Presidio's entities that are asked for.
+        entities (List[str]): Which of Presidio's entities to return.
         nlp_artifacts (Any): Not used.
         RETURNS (List[RecognizerResult]): The results.
         """
@@ -125,52 +127,40 @@ class CostnerRecognizer(LocalRecognizer):
         return [result for result in results if result.entity_type in entities]
 
 
-class Found(NamedTuple):
-    """What was found in a doc.
-
-    span (Span): Its tokens and its label.
-    score (float): The probability that it is an entity.
-    """
-
-    span: Span
-    score: float
-
-
-def find(doc: Doc, default_score: float = 0.85) -> List[Found]:
+def find(doc: Doc, default_score: float = 0.85) -> List[Tuple[Span, float]]:
     """The guaranteed set of a doc or, if nothing is promised, its entities, with their scores.
 
-    Presidio's anonymizer may leave text of overlapping results: of spans that overlap, the less
-    probable has the tokens that are left. So each token of the set is in one span.
+    Presidio's anonymizer may leave text of overlapping results. So each token is in one span only:
+    where spans overlap, the less probable one loses the tokens that they share.
 
     doc (Doc): The doc, with the span groups of our components.
     default_score (float): The score of entities that other components have set.
-    RETURNS (List[Found]): Ordered by begin.
+    RETURNS (List[Tuple[Span, float]]): The spans and their probabilities, ordered by begin.
     """
     ours = {key: group for key, group in doc.spans.items() if group.attrs.get("source") == SOURCE}
-    found = [
-        Found(span, max(float(score), LEAST_SCORE))
+    scored = [
+        (span, max(float(score), LEAST_SCORE))
         for key, group in ours.items()
         if Confidence(key).guaranteed_key not in ours
         for span, score in zip(group, group.attrs["scores"])
     ]
     places = {(span.start, span.end) for group in ours.values() for span in group}
     others = [span for span in doc.ents if (span.start, span.end) not in places]
-    found.extend(Found(span, default_score) for span in others)
+    scored.extend((span, default_score) for span in others)
     free, cut = numpy.ones(len(doc), dtype=bool), []
-    for span, score in sorted(found, key=lambda each: -each.score):
+    for span, score in sorted(scored, key=lambda each: -each[1]):
         left = free[span.start : span.end]
         edges = numpy.flatnonzero(numpy.diff(left, prepend=False, append=False)) + span.start
         for begin, end in zip(edges[::2].tolist(), edges[1::2].tolist()):
-            cut.append(Found(Span(doc, begin, end, label=span.label), score))
+            cut.append((Span(doc, begin, end, label=span.label), score))
         left[:] = False
-    return sorted(cut, key=lambda each: each.span.start)
+    return sorted(cut, key=lambda each: each[0].start)
 
 
 def prepare(nlp: Language) -> Set[str]:
-    """Let our components write scores, and no alternatives.
+    """Let our components write scores, and no alternatives, and return the labels of all components
+    that set entities.
 
-    nlp (Language): The pipeline. The settings of its components are changed.
-    RETURNS (Set[str]): The labels of all components that set entities.
     RAISES (ValueError): If it has no `cost_sensitive_ner`, or two with the same `spans_key`.
     """
     keys = []

@@ -12,13 +12,6 @@ def progress(
     unit: str,
     total: Optional[int] = None,
 ) -> tqdm:
-    """Make a progress bar for the terminal. Where stderr is none, nothing is shown.
-
-    items (Optional[Iterable[Any]]): What to iterate over. None: call `update` of the bar.
-    desc (str): What is done.
-    unit (str): What is counted.
-    total (Optional[int]): How many there are. None: their number if they have a length; otherwise
-        it isn't known, and only what is done is shown.
-    RETURNS (tqdm): The bar. It begins to measure time when it is made.
-    """
+    """Make a progress bar for items or, without them, for calls of its `update`. Nothing is shown
+    where stderr is not a terminal."""
     return tqdm(items, desc=desc, unit=unit, total=total, disable=None, leave=False)

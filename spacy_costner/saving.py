@@ -1,33 +1,27 @@
-"""Atomic saving: the old file or folder stays until the new one is complete.
+"""Atomic saving: a path has the old file or folder, or the complete new one, never a part of one.
 
-The new one is written beside the old one, flushed, and put in its place. If the process is killed
-or the disk is full, the path has the old one or the new one, never a part of it.
+The new one is written beside the path, flushed, and renamed. A folder can't be renamed onto another
+one, so the old folder is first renamed to `.NAME.….old` and removed at the end. A process that is
+killed between the two renames leaves nothing under the path: the next `clear`, `check_folder` or
+`save_folder` of that path puts the old folder back.
 """
 
-import ctypes
 import os
 import re
 import shutil
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, Callable, Iterable, Iterator, Optional, Union
-
-EXCHANGE = 2
-"""To `renameat2` and `renamex_np`: the two paths change places, at once."""
-
-FROM_HERE = -100
-"""To `renameat2`: a relative path begins in the working directory."""
+from typing import Callable, Iterable, Iterator, Optional, Union
 
 PAGES = frozenset([".html", ".pdf", ".png", ".svg"])
-"""Suffixes of what is written to be looked at, and not read again."""
+"""Suffixes of files that no command reads."""
 
 Write = Callable[[Path], object]
 
 
 def check_folder(path: Union[str, Path]) -> Path:
-    """Check the path of a folder before any work. Files that killed processes left beside it are
-    removed. If a killed process left nothing at the path, the old folder is restored.
+    """Check the path of a folder before any work, and clean up after killed processes: see `clear`.
 
     path (Union[str, Path]): Where a pipeline is to be saved.
     RETURNS (Path): The same, without symbolic links.
@@ -47,7 +41,7 @@ def check_folder(path: Union[str, Path]) -> Path:
     names = sorted(os.listdir(target))
     if names and not {"config.cfg", "meta.json"} <= {*names}:
         raise ValueError(
-            f"{path}: expected a new folder, an empty one or that of a pipeline, got: {names[:5]}"
+            f"{path}: expected a new folder, an empty one or a pipeline, got: {names[:5]}"
         )
     return target
 
@@ -55,9 +49,8 @@ def check_folder(path: Union[str, Path]) -> Path:
 def check_file(path: Optional[Path], inputs: Iterable[Union[str, Path]]) -> None:
     """Check the path of a file before any work.
 
-    path (Optional[Path]): The file, if there is one. What is there will be replaced.
-    inputs (Iterable[Union[str, Path]]): Files and folders that are read; names of packages count
-        for nothing.
+    path (Optional[Path]): The file, if there is one. It may exist, and is then replaced.
+    inputs (Iterable[Union[str, Path]]): Files and folders that are read, or names of packages.
     RAISES (ValueError): If the file is one of them or, unless it is a page, in one of them.
     """
     if path is None:
@@ -78,30 +71,23 @@ def save_folder(path: Union[str, Path], write: Write) -> None:
     RAISES (ValueError): If the path is taken: see `check_folder`.
     """
     target = check_folder(path)
-    with beside(target, Path.mkdir) as new:
+    with _beside(target, Path.mkdir) as new:
         write(new)
-        flush(new)
         if target.exists():
             _keep_others(target, new)
-        publish(new, target)
+        _publish(new, target)
 
 
 def replace_folder(new: Path, path: Path) -> None:
-    """Replace a folder, if there is one, by a complete one.
-
-    new (Path): The folder. It isn't there afterwards.
-    path (Path): Its place, on the same disk.
-    """
+    """Put a complete folder under a path on the same disk, in place of the one that is there."""
     clear(path)
-    flush(new)
-    publish(new, path)
-    remove(new)
+    _publish(new, path)
 
 
 def save_file(path: Union[str, Path], write: Write) -> None:
     """Save a file.
 
-    path (Union[str, Path]): Where. A terminal, or a pipe, is written to as it is.
+    path (Union[str, Path]): Where. A terminal or a pipe is written to directly.
     write (Callable[[Path], object]): Writes it, to the empty file that it is given.
     """
     target = Path(os.path.realpath(path))
@@ -109,92 +95,37 @@ def save_file(path: Union[str, Path], write: Write) -> None:
         write(target)
         return
     clear(target)
-    with beside(target, Path.touch) as new:
+    with _beside(target, Path.touch) as new:
         write(new)
         if target.exists():
             shutil.copymode(target, new)
-        flush(new)
+        _sync(new)
         new.replace(target)
     _sync(target.parent)
 
 
-def publish(new: Path, path: Path) -> None:
-    """Swap a complete and flushed folder with another one.
-
-    Where the system can exchange them, there is one of them under the path at any time. Elsewhere
-    there is none for a moment; the old one is beside, and `check_folder` puts it back.
-
-    new (Path): The folder. What was under the path is there afterwards, if anything is.
-    path (Path): Its place, on the same disk.
+def clear(path: Union[str, Path]) -> None:
+    """Clean up after processes that were killed while they saved to a path: restore the old folder
+    if there is nothing under the path, and remove other files and folders that they left beside it.
+    Those of a process that is still running stay.
     """
-    if not path.exists():
-        new.rename(path)
-    elif not exchange(new, path):
-        old = _beside(path, "old")
-        path.rename(old)
-        try:
-            new.rename(path)
-        except BaseException:
-            old.rename(path)
-            raise
-        old.rename(new)
-    _sync(path.parent)
-
-
-def exchange(one: Path, other: Path) -> bool:
-    """Swap two folders.
-
-    RETURNS (bool): Whether they did: not every system can do that, nor every disk.
-    """
-    libc: Any = ctypes.CDLL(None, use_errno=True) if os.name == "posix" else None
-    names = os.fsencode(one), os.fsencode(other)
-    if hasattr(libc, "renameat2"):
-        return not libc.renameat2(FROM_HERE, names[0], FROM_HERE, names[1], EXCHANGE)
-    if hasattr(libc, "renamex_np"):
-        return not libc.renamex_np(*names, EXCHANGE)
-    return False
-
-
-def clear(target: Path) -> None:
-    """Remove what killed processes left beside a path; restore what was there."""
+    target = Path(os.path.realpath(path))
     pattern = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{8}}\.(saving|old)")
     names = os.listdir(target.parent) if target.parent.is_dir() else []
     for left in [target.with_name(name) for name in names if pattern.fullmatch(name)]:
-        with locked(left) as is_left:
-            if left.suffix == ".old" and not target.exists():
+        with locked(left) as is_ours:
+            if is_ours is not False and left.suffix == ".old" and not target.exists():
                 left.rename(target)
-            elif is_left:
-                remove(left)
-
-
-@contextmanager
-def beside(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
-    """A place beside a path to write to, removed at the end with all that is there then.
-
-    target (Path): The path. Its folder is made if it isn't there.
-    make (Callable[[Path], None]): Makes the file or folder.
-    YIELDS (Path): The place.
-    """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    new = _beside(target, "saving")
-    make(new)
-    try:
-        with locked(new):
-            yield new
-    finally:
-        remove(new)
-
-
-def _beside(target: Path, suffix: str) -> Path:
-    return target.with_name(f".{target.name}.{token_hex(4)}.{suffix}")
+            elif is_ours:
+                _remove(left)
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[Optional[bool]]:
     """Hold a lock on a file or folder. It ends with the process.
 
-    YIELDS (Optional[bool]): Whether we have it: not if another process has. None: the system has
-        no locks, as network file systems have none on folders.
+    YIELDS (Optional[bool]): Whether we have the lock. None: the system has no locks; some network
+        file systems have none on folders.
     """
     handle = None
     try:
@@ -218,8 +149,44 @@ def _lock(handle: int) -> Optional[bool]:
         return None
 
 
+@contextmanager
+def _beside(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
+    """A locked file or folder beside a path. If it is still there at the end, it is removed."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    new = target.with_name(f".{target.name}.{token_hex(4)}.saving")
+    make(new)
+    try:
+        with locked(new):
+            yield new
+    finally:
+        _remove(new)
+
+
+def _publish(new: Path, path: Path) -> None:
+    """Flush a folder and rename it to a path. The old folder stays beside it until then."""
+    for folder, _, names in os.walk(new):
+        for file in (Path(folder, name) for name in names):
+            if not file.is_symlink():
+                _sync(file)
+        _sync(Path(folder))
+    if not path.exists():
+        new.rename(path)
+        _sync(path.parent)
+        return
+    old = path.with_name(f".{path.name}.{token_hex(4)}.old")
+    with locked(path):  # the lock moves with the folder, so no other process clears it
+        path.rename(old)
+        try:
+            new.rename(path)
+        except BaseException:
+            old.rename(path)
+            raise
+        _sync(path.parent)
+        _remove(old)
+
+
 def _keep_others(old: Path, new: Path) -> None:
-    """Link, from an older folder, to what the new one doesn't have."""
+    """Link to the files of an older folder that the new one lacks."""
     shutil.copymode(old, new)
     for entry in old.iterdir():
         there = new / entry.name
@@ -239,17 +206,8 @@ def _link(source: Union[str, Path], target: Union[str, Path]) -> None:
         shutil.copy2(source, target, follow_symlinks=False)
 
 
-def flush(path: Path) -> None:
-    """Have the disk take what was written to a file, or to a folder and all that is in it."""
-    for folder, _, names in os.walk(path):
-        for name in names:
-            _sync(Path(folder, name))
-        _sync(Path(folder))
-    if path.is_file():
-        _sync(path)
-
-
 def _sync(path: Path) -> None:
+    """Flush a file or the entries of a folder to the disk."""
     if os.name != "posix":
         return
     handle = os.open(path, os.O_RDONLY)
@@ -259,7 +217,7 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-def remove(path: Path) -> None:
+def _remove(path: Path) -> None:
     """Remove a file or a folder, as far as that can be done."""
     with suppress(OSError):
         path.unlink()

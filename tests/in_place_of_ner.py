@@ -19,8 +19,11 @@ from spacy.util import registry
 from thinc.api import Model, fix_random_seed
 
 from spacy_costner.ml import build_linear_chain_crf
-from spacy_costner.pipeline.component import CostSensitiveNER
-from spacy_costner.pipeline.factory import DEFAULT_CONFIG, make_cost_sensitive_ner
+from spacy_costner.pipeline.component import (
+    DEFAULT_CONFIG,
+    CostSensitiveNER,
+    make_cost_sensitive_ner,
+)
 
 OF_THE_PARSER = {
     "moves": None,

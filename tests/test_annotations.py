@@ -269,15 +269,3 @@ def test_scores_count_what_was_decoded(unsure: Path) -> None:
     nlp = load(unsure, decoding={**THRESHOLD, "threshold": 1.0})
     batch = [Example(eg.predicted, eg.reference) for eg in examples(nlp)]
     assert nlp.evaluate(batch)["ents_r"] == 0.0
-
-
-def test_old_names_are_accepted(unsure: Path) -> None:
-    nlp = load(unsure)
-    doc, ner = nlp.make_doc(TEXT), nlp.get_pipe("ner")
-    with pytest.warns(DeprecationWarning, match="beliefs is deprecated, use posterior"):
-        assert (ner.beliefs([doc]).marginals == ner.posterior([doc]).marginals).all()
-    with pytest.warns(DeprecationWarning, match="readings is deprecated, use k_best"):
-        assert len(ner.readings([doc], 2)[0]) == 2
-    with pytest.warns(DeprecationWarning, match="second_choice is deprecated, use alternatives"):
-        old = make_confidence(second_choice=0.05)
-    assert (old.least, old.alternatives_key) == (0.05, "confidence_second_choice")

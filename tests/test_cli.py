@@ -172,7 +172,7 @@ def test_outputs_that_would_destroy_inputs(pipeline_path: Path) -> None:
         result = run(command, model, corpus, "--output", corpus)
         assert result.exit_code == 1 and "expected a folder to save in" in result.output
         result = run(command, model, corpus, "--output", pipeline_path)
-        assert result.exit_code == 1 and "or that of a pipeline, got: [" in result.output
+        assert result.exit_code == 1 and "or a pipeline, got: [" in result.output
     result = run("tune", model, corpus, "--output", pipeline_path / "new", "--plot", corpus)
     assert result.exit_code == 1 and "expected another file than the input" in result.output
     result = run("explain", model, "--json", model / "meta.json")

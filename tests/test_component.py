@@ -44,22 +44,6 @@ def test_overfitting(loss: Dict[str, Any], scheme: str) -> None:
     assert set(scores["ents_per_type"]) == {"PERSON", "LOC", "sports-team"}
 
 
-def test_round_trips_predict_the_same(trained: Language, tmp_path: Path) -> None:
-    trained.to_disk(tmp_path)
-    copies = [
-        spacy.load(tmp_path),
-        pipeline().from_bytes(trained.to_bytes()),
-        pickle.loads(pickle.dumps(trained)),
-    ]
-    docs = [trained.make_doc(text) for text in [*TEXTS, "Khan likes the Red Sox of London"]]
-    expected = trained.get_pipe("ner").model.predict(docs)
-    for copy in copies:
-        found = copy.get_pipe("ner").model.predict(docs)
-        for one, other in zip(found, expected):
-            numpy.testing.assert_array_equal(one, other)
-        assert copy.get_pipe("ner").labels == trained.get_pipe("ner").labels
-
-
 @pytest.mark.parametrize("settings", [{}, {"batch_size": 1}, {"n_process": 2}])
 def test_pipe_is_call(trained: Language, settings: Dict[str, int]) -> None:
     texts = [*TEXTS, "London", "Khan. Berlin"]

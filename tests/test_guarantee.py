@@ -22,7 +22,7 @@ from spacy_costner.cli.predictions import FOUND
 from spacy_costner.cli.report import gather, page
 from spacy_costner.cli.tune import tune
 from spacy_costner.decoding import FINEST, Posterior, make_viterbi
-from spacy_costner.pipeline.annotations import SMOOTHING, span_scores
+from spacy_costner.pipeline.annotations import SMOOTHING, guarantee_scores
 from spacy_costner.tags import Entities
 
 from .support.commands import run
@@ -131,7 +131,7 @@ def test_scores_by_definition(posterior: Posterior) -> None:
     n_labels = len(posterior.tags.labels)
     ends = numpy.cumsum(posterior.potentials.lengths)
     for found, by in (("exact", "doc"), ("exact", "entity"), ("covered", "doc")):
-        got, scores = span_scores(posterior, {**TERMS, "found": found, "by": by})
+        got, scores = guarantee_scores(posterior, {**TERMS, "found": found, "by": by})
         expected = {}
         for begin, end in {(b, e) for b, e, _ in table}:
             own = {label: table.get((begin, end, label), 0.0) for label in range(n_labels)}

@@ -19,7 +19,7 @@ from spacy_costner.costs.tables import make_hamming_cost
 from spacy_costner.decoding import make_min_cost, make_threshold, make_viterbi
 from spacy_costner.tags import Tags
 
-from .corruption import MODELS
+from .damage import MODELS
 from .support.config import HAMMING
 from .support.experiment import Experiment
 from .support.fitting import SPARSE, initialized, loss_block, sparse_config

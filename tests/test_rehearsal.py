@@ -9,9 +9,10 @@ import pytest
 from spacy.training import Example
 from thinc.api import fix_random_seed
 
-from spacy_costner.pipeline.rehearsal import divergence
+from spacy_costner.pipeline.component import rehearsal_targets
 from spacy_costner.tags import Tags
-from spacy_costner.types import Constraints, Potentials
+from spacy_costner.training.soft_targets import divergence
+from spacy_costner.types import Constraints, LossResult, Potentials
 
 from . import oracle
 from .support.batches import random_potentials
@@ -37,6 +38,10 @@ def model_and_teacher(n_added: int, outside: str = "single") -> Any:
     constraints = tags.constraints._replace(emissions=possible)
     scores = random_potentials(LENGTHS, len(tags), scale=2)
     return scores, random_potentials(LENGTHS, n_known, scale=2, seed=1), constraints
+
+
+def rehearsed(scores: Potentials, teacher: Potentials, constraints: Constraints) -> LossResult:
+    return divergence(scores, rehearsal_targets(teacher, len(scores.start), constraints))
 
 
 def enumerated(scores: Potentials, teacher: Potentials, constraints: Constraints) -> float:
@@ -68,11 +73,11 @@ def is_possible(tags: oracle.Tags, constraints: Constraints, token: int) -> bool
 @pytest.mark.parametrize("n_added", [0, 1])
 def test_divergence_is_that_of_enumerated_paths(n_added: int, outside: str) -> None:
     scores, teacher, constraints = model_and_teacher(n_added, outside)
-    result = divergence(scores, teacher, constraints)
+    result = rehearsed(scores, teacher, constraints)
     assert result.value > 0.1
     assert result.value == pytest.approx(enumerated(scores, teacher, constraints), rel=1e-6)
     check_loss_gradient(
-        lambda moved: divergence(moved, teacher, constraints),
+        lambda moved: rehearsed(moved, teacher, constraints),
         lambda moved: enumerated(moved, teacher, constraints),
         scores,
     )
@@ -81,7 +86,7 @@ def test_divergence_is_that_of_enumerated_paths(n_added: int, outside: str) -> N
 
 def test_there_is_no_divergence_from_oneself() -> None:
     _, teacher, constraints = model_and_teacher(0)
-    result = divergence(teacher, teacher, constraints)
+    result = rehearsed(teacher, teacher, constraints)
     assert result.value == pytest.approx(0, abs=1e-9)
     assert all(abs(array).max() < 1e-9 for array in result.gradient[:4])
 

@@ -419,7 +419,7 @@ def groups_of(nlp: Language) -> Groups:
     found: Groups = {}
     for _, pipe in nlp.pipeline:
         if isinstance(pipe, CostSensitiveNER) and pipe.confidence is not None:
-            if pipe.confidence.least is not None:
+            if pipe.confidence.alternatives is not None:
                 found.setdefault("alternatives", []).append(pipe.confidence.alternatives_key)
             if pipe.guarantee is not None:
                 found.setdefault("guaranteed", []).append(pipe.confidence.guaranteed_key)

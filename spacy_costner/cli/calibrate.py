@@ -89,7 +89,7 @@ def calibrate_on(
     temperature = fit(parts, per_label=per_label)
     ner = get_component(nlp, name)
     ner.cfg["temperature"] = temperature._asdict()
-    _ = ner.guarantee  # dropped
+    ner.check_guarantee()
     before = numpy.concatenate([part.entity_probs(predicted) for part, predicted, _ in parts])
     probs = numpy.concatenate(
         [part.at(temperature).entity_probs(predicted) for part, predicted, _ in parts]

@@ -393,7 +393,7 @@ def _score(finished: Sequence[Finished], n_samples: int) -> Dict[str, Row]:
 
 def columns_of(counts: DocCounts) -> Floats2d:
     """The counts that `scores_of` takes, for each doc. Shape: (D, C)"""
-    exact = (counts.wrong == 0) & (counts.missed == 0)
+    exact = (counts.fp == 0) & (counts.fn == 0)
     return numpy.stack([*counts, exact, numpy.ones_like(exact)], axis=-1).astype("float64")
 
 

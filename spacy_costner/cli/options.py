@@ -13,6 +13,7 @@ from typer import Argument, Option
 
 from ..progress import progress
 from ..readers import make_reader
+from ..saving import clear
 
 ModelArg = Annotated[str, Argument(help="Trained pipeline: a package or a folder")]
 DevArg = Annotated[Path, Argument(help="Development corpus: see `costner convert`", exists=True)]
@@ -44,5 +45,6 @@ def load(
     """Load a pipeline and docs."""
     setup_gpu(use_gpu, silent=True)
     import_code(code_path)
+    clear(model)
     nlp = load_model(model)
     return nlp, list(progress(make_reader(dev_path)(nlp), desc="read", unit="doc"))

@@ -27,11 +27,11 @@ from ..decoding import Decoding, Posterior, Temperature
 from ..features.memory import ranges
 from ..pipeline.annotations import (
     Confidence,
-    ScoredSpans,
+    Prediction,
     annotate,
+    guarantee_scores,
     is_new,
-    score_spans,
-    span_scores,
+    make_prediction,
 )
 from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
@@ -132,18 +132,18 @@ def predict_dev(nlp: Language, name: str, examples: Iterable[Example]) -> DevPre
 
 def predict(
     ner: CostSensitiveNER, dev: DevPredictions, confidence: Optional[Confidence]
-) -> ScoredSpans:
+) -> Prediction:
     """Decode the posterior of docs, and set their entities.
 
     ner (CostSensitiveNER): The component.
     dev (DevPredictions): The docs. They get entities and, with confidence, a span group.
     confidence (Optional[Confidence]): Where the probabilities of entities are written.
-    RETURNS (ScoredSpans): The predicted entities.
+    RETURNS (Prediction): The predicted entities.
     """
     docs, posterior = [eg.predicted for eg in dev.examples], dev.posterior
-    prediction = score_spans(ner.decode(posterior), posterior, read_presets(docs), confidence)
+    prediction = make_prediction(ner.decode(posterior), posterior, read_presets(docs), confidence)
     annotate(docs, prediction, ner.vocab.strings, confidence)
-    return prediction.predicted
+    return prediction
 
 
 def run_before(nlp: Language, name: str, docs: Iterable[Union[str, Doc]]) -> List[Doc]:
@@ -228,7 +228,7 @@ def score(
     by_label = terms["per_label"] or found == "exact"
     for batch in minibatch(examples, BATCH):
         dev = predict_dev(nlp, name, batch)
-        spans, scores = span_scores(dev.posterior, terms)
+        spans, scores = guarantee_scores(dev.posterior, terms)
         if terms["miss"] is not None:
             answer = get_component(nlp, name).decode(dev.posterior).entities
             predicted = trim(answer, dev.posterior.is_space)

@@ -34,7 +34,7 @@ from typer import Argument, Option
 
 from ..costs.label_tree import Tree, make_tree
 from ..costs.tables import hamming_cost
-from ..pipeline.annotations import Confidence, ScoredSpans
+from ..pipeline.annotations import Confidence, Prediction
 from ..pipeline.scorers import (
     TagPairs,
     compare_tags,
@@ -181,14 +181,14 @@ class Stretch(NamedTuple):
 
 
 def find_mistakes(
-    dev: DevPredictions, pairs: TagPairs, table: Floats2d, found: ScoredSpans, n_shown: int
+    dev: DevPredictions, pairs: TagPairs, table: Floats2d, found: Prediction, n_shown: int
 ) -> Mistakes:
     """Find the mistakes.
 
     dev (DevPredictions): The docs, with predicted entities, and their posterior.
     pairs (TagPairs): The gold and predicted tags.
     table (Floats2d): The cost table. Shape: (K, K)
-    found (ScoredSpans): The predicted entities.
+    found (Prediction): The predicted entities.
     n_shown (int): Number of mistakes to show.
     RETURNS (Mistakes): The mistakes.
     """

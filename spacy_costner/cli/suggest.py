@@ -31,7 +31,7 @@ from typer import Argument, Option
 from ..decoding import Posterior
 from ..metrics import text_table, to_percent
 from ..metrics.diverse import Shares, choose_diverse, make_shares
-from ..pipeline.annotations import Confidence, annotate, confidence_of, score_spans
+from ..pipeline.annotations import Confidence, annotate, confidence_of, make_prediction
 from ..pipeline.component import CostSensitiveNER
 from ..pipeline.scorers import compare_tags
 from ..progress import progress
@@ -231,7 +231,7 @@ def predict(ner: CostSensitiveNER, docs: Sequence[Doc], batch_size: int) -> None
     settings: Any = Confidence()
     for batch in minibatch(docs, batch_size):
         tokens, posterior = read_presets(batch), ner.posterior(batch, preset=True)
-        prediction = score_spans(ner.decode(posterior), posterior, tokens, settings)
+        prediction = make_prediction(ner.decode(posterior), posterior, tokens, settings)
         annotate(batch, prediction, ner.vocab.strings, settings)
 
 

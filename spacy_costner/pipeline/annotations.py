@@ -7,12 +7,12 @@ from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Se
 import numpy
 from spacy.strings import StringStore
 from spacy.tokens import Doc, Span, SpanGroup
-from thinc.types import Array1d, Floats1d
+from thinc.types import Array1d, Floats1d, Ints1d
 
 from ..decoding import FINEST, LEAST, DecodedSpans, Posterior, of_labels
 from ..tags import Entities
 from ..training.token_attrs import TokenAttrs, trim
-from ..validation import number, warn_of_old_name
+from ..validation import number
 
 SOURCE = "cost_sensitive_ner"
 """In the attributes of our span groups, to find the scores of their spans."""
@@ -20,35 +20,37 @@ SOURCE = "cost_sensitive_ner"
 SMOOTHING = 0.05
 """How much the labels of an extent share their probability in the scores of guaranteed sets."""
 
+Scored = Tuple[Entities, Floats1d]
+"""Spans, ordered by begin and end, and their probabilities."""
+
+NOTHING: Scored = (Entities(*numpy.zeros((3, 0), dtype="int32")), numpy.zeros(0))
+"""No entities."""
+
 
 @dataclass(frozen=True)
 class Confidence:
-    """Where the probabilities of entities are written.
-
-    spans_key (str): The key of the entities in `doc.spans`. Their probabilities are in the
-        group's `attrs["scores"]`, as for spaCy's `spancat`.
-    extension (str): The extension attribute of spans for it: `span._.confidence`.
-    alternatives (Optional[float]): If given, other entities with at least this probability are in
-        `doc.spans`, under the same key with "_alternatives".
-    second_choice (Optional[float]): The old name of `alternatives`; the key then ends in
-        "_second_choice".
-    """
+    """Where the probabilities of entities are written: see `make_confidence`."""
 
     spans_key: str = "confidence"
     extension: str = "confidence"
     alternatives: Optional[float] = None
-    second_choice: Optional[float] = None
 
-    @property
-    def least(self) -> Optional[float]:
-        """The minimum probability of an alternative; None for no alternatives."""
-        return self.second_choice if self.alternatives is None else self.alternatives
+    def __post_init__(self) -> None:
+        where = "spacy_costner.Confidence"
+        for name in ("spans_key", "extension"):
+            value = getattr(self, name)
+            if not value or not isinstance(value, str):
+                raise ValueError(f"{where}: {name}: expected a name, got {value!r}")
+        if self.alternatives is not None and not LEAST <= number(self.alternatives) <= 1:
+            raise ValueError(
+                f"{where}: alternatives: expected null or a probability from {LEAST} to 1, "
+                f"got {self.alternatives!r}"
+            )
 
     @property
     def alternatives_key(self) -> str:
         """The key in `doc.spans` of the alternatives."""
-        name = "second_choice" if self.alternatives is None else "alternatives"
-        return f"{self.spans_key}_{name}"
+        return f"{self.spans_key}_alternatives"
 
     @property
     def guaranteed_key(self) -> str:
@@ -61,35 +63,23 @@ def make_confidence(
     spans_key: str = "confidence",
     extension: str = "confidence",
     alternatives: Optional[float] = None,
-    second_choice: Optional[float] = None,
+    second_choice: None = None,
 ) -> Confidence:
-    """Build the settings: see `Confidence`.
+    """Build the settings of where the probabilities of entities are written.
 
+        [components.ner.confidence]
+        @misc = "spacy_costner.Confidence.v1"
+        alternatives = 0.1
+
+    spans_key (str): The key of the entities in `doc.spans`. Their probabilities are in the
+        group's `attrs["scores"]`, as for spaCy's `spancat`.
+    extension (str): The extension attribute of spans for it: `span._.confidence`.
+    alternatives (Optional[float]): If given, other entities with at least this probability are in
+        `doc.spans`, under the same key with "_alternatives".
+    second_choice (None): Not used: configs that 0.2 saved have it.
     RAISES (ValueError): If a name is empty, or a probability is out of its range.
     """
-    if second_choice is not None:
-        warn_of_old_name("spacy_costner.Confidence: second_choice", "alternatives")
-    return checked(Confidence(spans_key, extension, alternatives, second_choice))
-
-
-def checked(confidence: Confidence) -> Confidence:
-    """Check settings.
-
-    RETURNS (Confidence): The same settings.
-    RAISES (ValueError): If a name is empty, or a probability is out of its range.
-    """
-    where = "spacy_costner.Confidence"
-    for name in ("spans_key", "extension"):
-        value = getattr(confidence, name)
-        if not value or not isinstance(value, str):
-            raise ValueError(f"{where}: {name}: expected a name, got {value!r}")
-    for name in ("alternatives", "second_choice"):
-        value = getattr(confidence, name)
-        if value is not None and not LEAST <= number(value) <= 1:
-            raise ValueError(
-                f"{where}: {name}: expected null or a probability from {LEAST} to 1, got {value!r}"
-            )
-    return confidence
+    return Confidence(spans_key, extension, alternatives)
 
 
 def register(confidence: Confidence) -> None:
@@ -127,39 +117,27 @@ def confidence_of(span: Span) -> Optional[float]:
     return None
 
 
-class ScoredSpans(NamedTuple):
-    """Entities of a batch with their probabilities.
-
-    entities (Entities): The entities, ordered by begin and end.
-    labels (Tuple[str, ...]): The names of their labels.
-    probs (Optional[Floats1d]): Their probabilities. Shape: (E,)
-    """
-
-    entities: Entities
-    labels: Tuple[str, ...]
-    probs: Optional[Floats1d] = None
-
-
-NOTHING = ScoredSpans(Entities(*numpy.zeros((3, 0), dtype="int32")), (), numpy.zeros(0))
-"""No entities."""
-
-
 class Prediction(NamedTuple):
-    """The prediction for a batch of docs.
+    """The entities of a batch of docs.
 
-    tokens (TokenAttrs): Their tokens with preset annotation.
-    predicted (ScoredSpans): The predicted entities, without those in preset tokens.
-    alternatives (Optional[ScoredSpans]): Other probable entities.
-    guaranteed (Optional[ScoredSpans]): The guaranteed set.
+    tokens (TokenAttrs): The tokens of the docs with preset annotation.
+    labels (Tuple[str, ...]): The names of all labels; those of the chain come first.
+    entities (Entities): The predicted entities without white space at their ends, ordered, and
+        without those in preset tokens.
+    probs (Optional[Floats1d]): Their probabilities; None unless asked for. Shape: (E,)
+    alternatives (Optional[Scored]): Other probable entities.
+    guaranteed (Optional[Scored]): The guaranteed set.
     """
 
     tokens: TokenAttrs
-    predicted: ScoredSpans
-    alternatives: Optional[ScoredSpans] = None
-    guaranteed: Optional[ScoredSpans] = None
+    labels: Tuple[str, ...]
+    entities: Entities
+    probs: Optional[Floats1d] = None
+    alternatives: Optional[Scored] = None
+    guaranteed: Optional[Scored] = None
 
 
-def score_spans(
+def make_prediction(
     decoded: DecodedSpans,
     posterior: Posterior,
     tokens: TokenAttrs,
@@ -173,55 +151,54 @@ def score_spans(
     tokens (TokenAttrs): The tokens of the docs.
     confidence (Optional[Confidence]): Which probabilities to compute; None: none.
     guarantee (Optional[Dict[str, Any]]): The promise of a set; None: there is no such set.
-    RETURNS (Prediction): The entities without white space at their ends, and without those in
-        preset tokens.
+    RETURNS (Prediction): The entities with their probabilities.
     """
-    entities = _unset(trim(decoded.entities, tokens.is_space), tokens)
+    n_preset = numpy.concatenate([[0], numpy.cumsum(tokens.is_annotated)])
+
+    def is_free(entities: Entities) -> Array1d:
+        """True for entities without preset tokens. Shape: (E,)"""
+        return n_preset[entities.end] == n_preset[entities.begin]
+
+    entities = trim(decoded.entities, tokens.is_space)
+    if n_preset[-1]:
+        entities = entities.select(is_free(entities))
     if confidence is None:
-        return Prediction(tokens, ScoredSpans(entities, decoded.labels))
+        return Prediction(tokens, decoded.labels, entities)
     probs = posterior.entity_probs(entities, decoded.covers)
-    predicted = ScoredSpans(entities, decoded.labels, probs)
-    prediction = Prediction(tokens, predicted)
-    if confidence.least is not None:
-        others, probs = posterior.likely_entities(confidence.least)
-        other = is_new(others, entities) & _is_unset(others, tokens)
-        alternatives = _select(ScoredSpans(others, posterior.tags.labels, probs), other)
-        prediction = prediction._replace(alternatives=alternatives)
+    alternatives = guaranteed = None
+    if confidence.alternatives is not None:
+        others, other_probs = posterior.likely_entities(confidence.alternatives)
+        keep = is_new(others, entities) & is_free(others)
+        alternatives = others.select(keep), other_probs[keep]
     if guarantee is not None:
-        found = guaranteed_set(predicted, posterior, guarantee)
-        found = _select(found, _is_unset(found.entities, tokens))
-        prediction = prediction._replace(guaranteed=found)
-    return prediction
+        spans, span_probs = guaranteed_set((entities, probs), posterior, guarantee)
+        keep = is_free(spans)
+        guaranteed = spans.select(keep), span_probs[keep]
+    return Prediction(tokens, decoded.labels, entities, probs, alternatives, guaranteed)
 
 
-def guaranteed_set(
-    predicted: ScoredSpans, posterior: Posterior, guarantee: Dict[str, Any]
-) -> ScoredSpans:
+def guaranteed_set(predicted: Scored, posterior: Posterior, guarantee: Dict[str, Any]) -> Scored:
     """The set that a promise is about: the spans with at least the threshold as score and, if a
     miss rate is promised, the predicted entities.
 
-    predicted (ScoredSpans): The predicted entities.
+    predicted (Scored): The predicted entities.
     posterior (Posterior): The probabilities.
     guarantee (Dict[str, Any]): The promise, with its terms, "threshold" and "labels".
-    RETURNS (ScoredSpans): The set, ordered by begin and end. Its spans may overlap.
+    RETURNS (Scored): The set. Its spans may overlap.
     """
-    spans, scores = span_scores(posterior, guarantee)
+    entities, probs = predicted
+    spans, scores = guarantee_scores(posterior, guarantee)
     chosen = scores >= of_labels("threshold", posterior.tags, guarantee)[spans.label]
-    if guarantee["miss"] is not None:
-        chosen &= is_new(spans, predicted.entities)
-    spans = Entities(*(column[chosen] for column in spans))
-    found = ScoredSpans(spans, predicted.labels, posterior.entity_probs(spans))
     if guarantee["miss"] is None:
-        return found
-    both = [numpy.concatenate(pair) for pair in zip(predicted.entities, found.entities)]
-    order = numpy.lexsort((both[1], both[0]))
-    assert predicted.probs is not None and found.probs is not None
-    probs = numpy.concatenate([predicted.probs, found.probs])[order]
-    # The labels that are predicted begin with those of the chain.
-    return ScoredSpans(Entities(*(column[order] for column in both)), predicted.labels, probs)
+        spans = spans.select(chosen)
+        return spans, posterior.entity_probs(spans)
+    spans = spans.select(chosen & is_new(spans, entities))
+    both = Entities(*map(numpy.concatenate, zip(entities, spans)))
+    order = numpy.lexsort((both.end, both.begin))
+    return both.select(order), numpy.append(probs, posterior.entity_probs(spans))[order]
 
 
-def span_scores(posterior: Posterior, terms: Dict[str, Any]) -> Tuple[Entities, Floats1d]:
+def guarantee_scores(posterior: Posterior, terms: Dict[str, Any]) -> Tuple[Entities, Floats1d]:
     """Spans that may be in a guaranteed set, and the scores that are compared with thresholds.
 
         p(b, e, l)                                                            for false alarms
@@ -268,112 +245,64 @@ def is_new(entities: Entities, known: Entities) -> Array1d:
     return numpy.asarray(new, dtype=bool)
 
 
-def _select(spans: ScoredSpans, which: Array1d) -> ScoredSpans:
-    assert spans.probs is not None
-    entities = Entities(*(column[which] for column in spans.entities))
-    return spans._replace(entities=entities, probs=spans.probs[which])
-
-
-def _unset(entities: Entities, tokens: TokenAttrs) -> Entities:
-    if not tokens.iob.any():
-        return entities
-    unset = _is_unset(entities, tokens)
-    return Entities(*(column[unset] for column in entities))
-
-
-def _is_unset(entities: Entities, tokens: TokenAttrs) -> Array1d:
-    """True for entities without preset tokens. Shape: (E,)"""
-    n_set = numpy.concatenate([[0], numpy.cumsum(tokens.is_annotated)])
-    return n_set[entities.end] == n_set[entities.begin]
-
-
 def annotate(
     docs: Sequence[Doc],
     prediction: Prediction,
     strings: StringStore,
     confidence: Optional[Confidence],
 ) -> None:
-    """Write entities to docs. Preset annotation stays as it is.
+    """Write entities to docs. Preset annotation stays.
 
     docs (Sequence[Doc]): The docs.
-    prediction (Prediction): What to write.
+    prediction (Prediction): Their entities.
     strings (StringStore): The strings of their vocabulary.
     confidence (Optional[Confidence]): Where to write probabilities.
     """
-    tokens, predicted = prediction.tokens, prediction.predicted
-    ends = numpy.cumsum(tokens.lengths).tolist()
-    preset = tokens.is_annotated
-    groups = _by_doc(docs, predicted, tokens, strings)
-    for doc, end, (spans, probs) in zip(docs, ends, groups):
+    tokens, labels = prediction.tokens, [strings.add(label) for label in prediction.labels]
+
+    def by_doc(entities: Entities, probs: Optional[Floats1d]) -> Iterator[Tuple[Doc, Any]]:
+        return zip(docs, spans_by_doc(docs, entities, labels, tokens.lengths, probs))
+
+    predicted = list(by_doc(prediction.entities, prediction.probs))
+    ends, preset = numpy.cumsum(tokens.lengths).tolist(), tokens.is_annotated
+    for (doc, (spans, _)), end in zip(predicted, ends):
         _set_ents(doc, spans, preset=preset[end - len(doc) : end])
-        if confidence is not None:
-            _set_group(doc, confidence.spans_key, spans, probs)
     if confidence is None:
         return
-    others = [(confidence.guaranteed_key, prediction.guaranteed)]
-    if confidence.least is not None:
-        others.append((confidence.alternatives_key, prediction.alternatives))
-    for key, found in others:
-        if found is not None:
-            for doc, (spans, probs) in zip(docs, _by_doc(docs, found, tokens, strings)):
-                _set_group(doc, key, spans, probs)
+    groups: Dict[str, Iterable[Tuple[Doc, Any]]] = {confidence.spans_key: predicted}
+    if prediction.guaranteed is not None:
+        groups[confidence.guaranteed_key] = by_doc(*prediction.guaranteed)
+    if prediction.alternatives is not None:
+        groups[confidence.alternatives_key] = by_doc(*prediction.alternatives)
+    for key, group in groups.items():
+        for doc, (spans, probs) in group:
+            attrs = {"scores": probs, "source": SOURCE}
+            doc.spans[key] = SpanGroup(doc, name=key, attrs=attrs, spans=spans)
 
 
-class Hypothesis(NamedTuple):
-    """One analysis of a doc.
-
-    ents (List[Span]): Its entities.
-    prob (float): The probability that exactly these are the entities.
-    """
-
-    ents: List[Span]
-    prob: float
-
-
-def k_best(
-    docs: Sequence[Doc], posterior: Posterior, tokens: TokenAttrs, k: int, strings: StringStore
-) -> List[List[Hypothesis]]:
-    """The k most probable analyses of docs.
-
-    docs (Sequence[Doc]): The docs.
-    posterior (Posterior): The probabilities.
-    tokens (TokenAttrs): The tokens of the docs.
-    k (int): The number of analyses, at least 1.
-    strings (StringStore): The strings of their vocabulary.
-    RETURNS (List[List[Hypothesis]]): For each doc up to k hypotheses, the most probable first.
-    RAISES (ValueError): If k is less than 1.
-    """
-    (paths, probs), tags = posterior.best_paths(k), posterior.tags.collapsed
-    found: List[List[Hypothesis]] = [[] for _ in docs]
-    for path, prob in zip(paths, probs):
-        entities = trim(tags.decode(path, tokens.lengths), tokens.is_space)
-        by_doc = _by_doc(docs, ScoredSpans(entities, tags.labels), tokens, strings)
-        for of_doc, (spans, _), p in zip(found, by_doc, prob.tolist()):
-            if p > 0:
-                of_doc.append(Hypothesis(spans, p))
-    return found
-
-
-def _by_doc(
-    docs: Iterable[Doc], predicted: ScoredSpans, tokens: TokenAttrs, strings: StringStore
+def spans_by_doc(
+    docs: Iterable[Doc],
+    entities: Entities,
+    labels: Sequence[Any],
+    lengths: Ints1d,
+    probs: Optional[Floats1d] = None,
 ) -> Iterator[Tuple[List[Span], Optional[Floats1d]]]:
-    """The entities of each doc and their probabilities."""
-    labels = [strings.add(label) for label in predicted.labels]
-    entities = list(zip(*(column.tolist() for column in predicted.entities)))
-    ends = numpy.cumsum(tokens.lengths)
-    lasts = numpy.searchsorted(predicted.entities.begin, ends).tolist()
+    """The entities of each doc and their probabilities.
+
+    docs (Iterable[Doc]): The docs.
+    entities (Entities): Their entities, ordered.
+    labels (Sequence[Any]): The names of all labels, or their hashes, which are faster.
+    lengths (Ints1d): Number of tokens of each doc. Shape: (B,)
+    probs (Optional[Floats1d]): The probabilities of the entities. Shape: (E,)
+    """
+    rows = list(zip(*(column.tolist() for column in entities)))
+    ends = numpy.cumsum(lengths)
+    lasts = numpy.searchsorted(entities.begin, ends).tolist()
     start, first = 0, 0
     for doc, end, last in zip(docs, ends.tolist(), lasts):
-        spans = [
-            Span(doc, b - start, e - start, label=labels[x]) for b, e, x in entities[first:last]
-        ]
-        yield spans, None if predicted.probs is None else predicted.probs[first:last]
+        spans = [Span(doc, b - start, e - start, label=labels[x]) for b, e, x in rows[first:last]]
+        yield spans, None if probs is None else probs[first:last]
         start, first = end, last
-
-
-def _set_group(doc: Doc, key: str, spans: List[Span], probs: Optional[Floats1d]) -> None:
-    attrs = {"scores": probs, "source": SOURCE}
-    doc.spans[key] = SpanGroup(doc, name=key, attrs=attrs, spans=spans)
 
 
 def _set_ents(doc: Doc, spans: List[Span], preset: Array1d) -> None:
@@ -386,3 +315,14 @@ def _set_ents(doc: Doc, spans: List[Span], preset: Array1d) -> None:
         free[span.start : span.end] = False
     outside = [doc[int(i) : int(i) + 1] for i in numpy.flatnonzero(free)]
     doc.set_ents(spans, outside=outside, default="unmodified")
+
+
+class Hypothesis(NamedTuple):
+    """One analysis of a doc.
+
+    ents (List[Span]): Its entities.
+    prob (float): The probability that exactly these are the entities.
+    """
+
+    ents: List[Span]
+    prob: float

@@ -1,51 +1,117 @@
 """The pipeline component `cost_sensitive_ner`."""
 
-from functools import partial
+import warnings
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import asdict
 from itertools import islice
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Set, Tuple, Union
+from pathlib import Path
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+    Union,
+)
 
+import srsly
 from spacy.language import Language
+from spacy.pipeline import TrainablePipe
 from spacy.tokens import Doc
 from spacy.training import Example, validate_examples, validate_get_examples
-from spacy.util import check_lexeme_norms
+from spacy.util import check_lexeme_norms, to_bytes, to_disk
 from spacy.vocab import Vocab
-from thinc.api import Model, Optimizer, set_dropout_rate
-from thinc.types import Ints2d
+from thinc.api import Config, Model, Optimizer, set_dropout_rate
+from thinc.types import Floats1d, Ints2d
+from thinc.util import get_array_module
 
 from .. import chain
-from ..decoding import Decoding, Posterior, Temperature, make_viterbi
+from ..costs.tables import hamming_cost
+from ..decoding import DecodedSpans, Decoding, MinCost, Posterior, Temperature, make_viterbi
 from ..losses import LossSchedule
 from ..tags import SINGLE, Tags
 from ..training.folds import train_first_pass, train_linear_part
 from ..training.objective import NEGATED, Objective, check_finite
-from ..training.soft_targets import labels_of
+from ..training.soft_targets import SoftTargets, divergence, labels_of
 from ..training.targets import Targets, Weights, possible_paths
-from ..training.token_attrs import TokenAttrs, read_presets
-from ..types import Constraints, Loss, Potentials, Progress
+from ..training.token_attrs import TokenAttrs, read_presets, trim
+from ..types import Constraints, Cost, Loss, Potentials, Progress
 from .annotations import (
     NOTHING,
     Confidence,
     Hypothesis,
     Prediction,
     annotate,
-    k_best,
-    score_spans,
+    make_prediction,
+    register,
+    spans_by_doc,
 )
-from .deprecated import OldMethods
 from .learn_rate import check_factor, finish_update, warn_of_low_rate
-from .prediction_settings import PredictionSettings
-from .rehearsal import divergence
+from .serialization import (
+    Cfg,
+    check_digest,
+    check_keys,
+    check_size,
+    load_model,
+    sign,
+    upgrade_cfg,
+)
 
-ComputeLoss = Callable[[List[Example], Potentials], Tuple[float, Potentials]]
-"""Takes a batch and the model's potentials to the loss and its gradient."""
+DEFAULT_CONFIG = Config().from_str(
+    """
+[cost_sensitive_ner]
+scheme = "BILUO"
+outside = "single"
+weights = null
+incorrect_spans_key = null
+sentence_boundaries = false
+confidence = null
+learn_rate_factor = 1.0
+
+[cost_sensitive_ner.model]
+@architectures = "spacy_costner.LinearChainCRF.v1"
+nO = null
+
+[cost_sensitive_ner.model.tok2vec]
+@architectures = "spacy.HashEmbedCNN.v2"
+pretrained_vectors = null
+width = 96
+depth = 4
+embed_size = 2000
+window_size = 1
+maxout_pieces = 3
+subword_features = true
+
+[cost_sensitive_ner.loss]
+@losses = "spacy_costner.Sequential.v1"
+
+[cost_sensitive_ner.decoding]
+@misc = "spacy_costner.ViterbiDecoding.v1"
+
+[cost_sensitive_ner.scorer]
+@scorers = "spacy.ner_scorer.v1"
+"""
+)["cost_sensitive_ner"]
+
+HOLDS_FOR = ("labels", "scheme", "outside", "decoding", "temperature")
+"""The keys of `cfg` that a guarantee depends on. It depends on the weights, too."""
 
 
-class CostSensitiveNER(OldMethods, PredictionSettings):
+class CostSensitiveNER(TrainablePipe):
     """A named entity recognizer with a linear-chain CRF. It has the methods of spaCy's `ner`.
 
-    `cfg` has what is saved: the labels, the scheme, the settings that can be changed without
-    training (decoding, confidence, temperature) and the progress of training.
+    `cfg` is saved: the labels, the scheme, the progress of training, and the settings of prediction
+    (decoding, confidence, temperature), which can be changed without training. The config fills
+    these in; `set_decoding`, `set_confidence` or you change them.
     """
+
+    cfg: Cfg
 
     def __init__(
         self,
@@ -64,22 +130,8 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
         scorer: Optional[Callable] = None,
         learn_rate_factor: float = 1.0,
     ) -> None:
-        """Initialize the component.
+        """Initialize the component. The arguments are those of `make_cost_sensitive_ner`.
 
-        vocab (Vocab): The shared vocabulary.
-        model (Model[List[Doc], Potentials]): Predicts the potentials of the chain.
-        name (str): The name of the component, also in the losses.
-        loss (Union[Loss, LossSchedule]): The training loss.
-        weights (Optional[Weights]): The weights of tokens and examples in training.
-        scheme (str): The tag scheme, "BILUO" or "IOB2".
-        outside (str): "single", or "before": O directly before an entity is a tag of its own.
-        incorrect_spans_key (Optional[str]): The key in `doc.spans` of reference docs for spans
-            that are not entities.
-        sentence_boundaries (bool): Whether entities end where sentences do.
-        decoding (Optional[Decoding]): How entities are predicted. Defaults to the best path.
-        confidence (Optional[Confidence]): Where to write the probabilities of entities.
-        scorer (Optional[Callable]): The scoring method.
-        learn_rate_factor (float): The factor of the learning rate of the chain, not of its Tok2Vec.
         RAISES (ValueError): If `scheme` or `outside` is unknown, the loss doesn't use the weights,
             another extension of spans has the name of the confidence, or the factor is not for it.
         """
@@ -90,7 +142,7 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
         self.sentence_boundaries = sentence_boundaries
         self.learn_rate_factor = check_factor(learn_rate_factor, model, name)
         self._rehearsal_model: Optional[Model] = None
-        self.cfg: Dict[str, Any] = {
+        self.cfg = {
             "labels": [],
             "scheme": scheme,
             "outside": outside,
@@ -102,7 +154,8 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
             "untrained": [],
         }
         self.meta: Dict[str, Any] = {}
-        self._configured: Dict[str, Any] = {}
+        self._configured: Cfg = {}
+        self._tags = Tags((), scheme, outside)
         self.set_decoding(decoding or make_viterbi())
         self.set_confidence(confidence)
         self.objective = Objective(
@@ -113,7 +166,31 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
             incorrect_spans_key=incorrect_spans_key,
             sentence_boundaries=sentence_boundaries,
         )
-        self._tags = Tags((), scheme, outside)
+
+    # Labels and tags
+
+    @property
+    def labels(self) -> Tuple[str, ...]:
+        """The labels of the component."""
+        return tuple(self.cfg["labels"])
+
+    @property
+    def label_data(self) -> Tuple[str, ...]:
+        """The labels in the form that `initialize` takes."""
+        return self.labels
+
+    @property
+    def chain_tags(self) -> Tags:
+        """The tags of the chain."""
+        tags, scheme, outside = self._tags, self.cfg["scheme"], self.cfg["outside"]
+        if (tags.labels, tags.scheme.name, tags.outside) != (self.labels, scheme, outside):
+            self._tags = Tags(self.labels, scheme, outside)
+        return self._tags
+
+    @property
+    def tags(self) -> Tags:
+        """The tags of annotation, costs and probabilities, with a single O."""
+        return self.chain_tags.collapsed
 
     def add_label(self, label: str) -> int:
         """Add a label. A trained model predicts it after an update with an entity that has it.
@@ -139,6 +216,8 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
             self.check_decoding(self.tags)
         return 1
 
+    # Training
+
     def initialize(
         self,
         get_examples: Callable[[], Iterable[Example]],
@@ -155,30 +234,34 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
         RAISES (ValueError): If there are no labels, or the loss or the decoding has a cost,
             weights or settings that don't fit the labels.
         """
-        validate_get_examples(partial(_first, get_examples), "CostSensitiveNER.initialize")
+
+        def first_examples() -> List[Example]:
+            return list(islice(get_examples(), 10))
+
+        validate_get_examples(first_examples, "CostSensitiveNER.initialize")
         check_lexeme_norms(self.vocab, "ner")
         warn_of_low_rate(nlp, self.model, self.learn_rate_factor, self.name)
-        found = self._read_corpus(get_examples())
-        for label in sorted(found) if labels is None else labels:
+        corpus_labels = self._read_corpus(get_examples())
+        for label in sorted(corpus_labels) if labels is None else labels:
             self.add_label(label)
         if not self.labels:
             raise ValueError(
                 f"{self.name}: labels: expected at least one, from the entities of the training "
-                f"data or from [initialize.components.{self.name}] labels, found none"
+                f"data or from [initialize.components.{self.name}] labels, got none"
             )
         self.cfg["cost_tables"] = self.objective.prepare(self.tags)
         self.check_decoding(self.tags)
         self.drop_guarantee("training")
         self.cfg["temperature"], self.cfg["untrained"] = Temperature()._asdict(), []
         self.set_output(len(self.chain_tags))
-        self.model.initialize(X=[eg.predicted for eg in _first(get_examples)])
+        self.model.initialize(X=[eg.predicted for eg in first_examples()])
         train_first_pass(self.model, self.objective, self.chain_tags, get_examples)
         train_linear_part(self.model, self.objective, self.chain_tags, get_examples)
         self.objective.forget()
         self.cfg["progress"] = Progress()._asdict()
 
     def _read_corpus(self, examples: Iterable[Example]) -> Set[str]:
-        """Count the examples, collect features and find labels; read once, maybe from a file."""
+        """Read the corpus once: count its examples, collect features, and return its labels."""
         labels: Set[str] = set()
         self.cfg["n_examples"] = 0
 
@@ -194,74 +277,6 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
         for _ in docs:
             pass
         return labels
-
-    def predict(self, docs: Iterable[Doc]) -> Prediction:
-        """Predict the entities of docs, without modifying them.
-
-        docs (Iterable[Doc]): The docs.
-        RETURNS (Prediction): Their entities.
-        """
-        docs = list(docs)
-        tokens = read_presets(docs)
-        if not len(tokens.iob):
-            return Prediction(tokens, NOTHING, NOTHING, NOTHING)
-        posterior, guarantee = self._posterior(docs, tokens), self.guarantee
-        return score_spans(self.decode(posterior), posterior, tokens, self.confidence, guarantee)
-
-    def set_annotations(self, docs: Iterable[Doc], prediction: Prediction) -> None:
-        """Write predicted entities to docs. Preset annotation stays as it is.
-
-        docs (Iterable[Doc]): The docs.
-        prediction (Prediction): What `predict` returned for them.
-        """
-        annotate(list(docs), prediction, self.vocab.strings, self.confidence)
-
-    def posterior(self, docs: Iterable[Doc], *, preset: bool = False) -> Posterior:
-        """Compute the probabilities of tags and entities.
-
-        docs (Iterable[Doc]): The docs, not all of them empty.
-        preset (bool): Whether the entities of the docs are taken as given, or ignored.
-        RETURNS (Posterior): The probabilities, with the tokens of all docs in one array.
-        """
-        docs = list(docs)
-        tokens = read_presets(docs)
-        return self._posterior(docs, tokens if preset else tokens.without_annotation())
-
-    def k_best(self, docs: Iterable[Doc], k: int = 5) -> List[List[Hypothesis]]:
-        """Predict the k most probable analyses of docs. Preset entities are ignored.
-
-        docs (Iterable[Doc]): The docs, not all of them empty.
-        k (int): The number of analyses, at least 1.
-        RETURNS (List[List[Hypothesis]]): Up to k hypotheses for each doc, with their entities and
-            their probability, the most probable first.
-        RAISES (ValueError): If `docs` is a doc, or k less than 1.
-        """
-        if isinstance(docs, Doc):
-            raise ValueError("docs: expected several docs, as [doc], got a Doc")
-        docs = list(docs)
-        return k_best(docs, self.posterior(docs), read_presets(docs), k, self.vocab.strings)
-
-    def _posterior(self, docs: List[Doc], tokens: TokenAttrs) -> Posterior:
-        self._require_labels()
-        allowed = self.constraints(tokens, self.cfg["untrained"])
-        potentials = chain.constrain(self.model.predict(docs), allowed)
-        temperature, is_space = Temperature(**self.cfg["temperature"]), tokens.is_space
-        return Posterior(potentials, self.chain_tags, temperature=temperature, is_space=is_space)
-
-    def constraints(self, tokens: TokenAttrs, untrained: Sequence[str] = ()) -> Constraints:
-        """The paths that the tag scheme and the docs allow, in training and in prediction.
-
-        tokens (TokenAttrs): The tokens of the docs.
-        untrained (Sequence[str]): Labels that only preset entities may have.
-        RETURNS (Constraints): The constraints.
-        """
-        return possible_paths(
-            tokens,
-            self.chain_tags,
-            self.vocab.strings,
-            sentence_boundaries=self.sentence_boundaries,
-            untrained=untrained,
-        )
 
     def update(
         self,
@@ -280,46 +295,26 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
             the exact value of the objective, divided by the number of annotated tokens.
         RETURNS (Dict[str, float]): The losses.
         """
-        examples = list(examples)
-        validate_examples(examples, "CostSensitiveNER.update")
-        losses = self._learn(examples, self.get_loss, drop, sgd, losses)
-        if untrained := self.cfg["untrained"]:
-            trained = {ent.label_ for eg in examples for ent in eg.reference.ents}
-            self.cfg["untrained"] = [label for label in untrained if label not in trained]
-        if any(len(eg.predicted) for eg in examples):
-            self.advance(len(examples))
-        return losses
-
-    def _learn(
-        self,
-        examples: List[Example],
-        compute_loss: ComputeLoss,
-        drop: float,
-        sgd: Optional[Optimizer],
-        losses: Optional[Dict[str, float]],
-    ) -> Dict[str, float]:
-        """Update the model with the gradient of a loss. Batches without tokens have none."""
-        self.drop_guarantee("training")
         losses = {} if losses is None else losses
         losses.setdefault(self.name, 0.0)
+        examples = list(examples)
+        validate_examples(examples, "CostSensitiveNER.update")
+        self.drop_guarantee("training")
         docs = [eg.predicted for eg in examples]
         if not any(len(doc) for doc in docs):
             return losses
         set_dropout_rate(self.model, drop)
         scores, backprop = self.model.begin_update(docs)
-        loss, gradient = compute_loss(examples, scores)
+        loss, gradient = self.get_loss(examples, scores)
         backprop(gradient)
         if sgd not in (None, False):
             self.finish_update(sgd)
         losses[self.name] += loss
+        if self.cfg["untrained"]:
+            trained = {ent.label_ for eg in examples for ent in eg.reference.ents}
+            self.cfg["untrained"] = [each for each in self.cfg["untrained"] if each not in trained]
+        self.advance(len(examples))
         return losses
-
-    def finish_update(self, sgd: Optimizer) -> None:
-        """Update the weights with the current gradients: see `learn_rate.finish_update`.
-
-        sgd (Optimizer): The optimizer.
-        """
-        finish_update(self.model, sgd, self.learn_rate_factor)
 
     def get_loss(self, examples: Iterable[Example], scores: Potentials) -> Tuple[float, Potentials]:
         """Compute the loss of a batch and its gradient.
@@ -349,6 +344,20 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
         """
         return self.objective.targets(examples, self.chain_tags, features)
 
+    def constraints(self, tokens: TokenAttrs, untrained: Sequence[str] = ()) -> Constraints:
+        """The paths that the tag scheme and the docs allow, in training and in prediction.
+
+        tokens (TokenAttrs): The tokens of the docs.
+        untrained (Sequence[str]): Labels that only preset entities may have.
+        """
+        return possible_paths(
+            tokens,
+            self.chain_tags,
+            self.vocab.strings,
+            sentence_boundaries=self.sentence_boundaries,
+            untrained=untrained,
+        )
+
     def rehearse(
         self,
         examples: Iterable[Example],
@@ -357,8 +366,8 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
         sgd: Optional[Optimizer] = None,
         losses: Optional[Dict[str, float]] = None,
     ) -> Dict[str, float]:
-        """Update the model to keep its predictions from before `nlp.resume_training`: see
-        `rehearsal.divergence`. Labels that were added since then are ignored.
+        """Update the model to keep its predictions from before `nlp.resume_training`, by their
+        divergence from the new ones. Labels that were added since then are ignored.
 
         examples (Iterable[Example]): A batch. Its annotation is not used.
         drop (float): The dropout rate.
@@ -366,22 +375,35 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
         losses (Optional[Dict[str, float]]): The losses to add to, by component name. The loss is
             the divergence in nats per token.
         RETURNS (Dict[str, float]): The losses.
+
+        Li & Hoiem (2016): Learning without forgetting, eq. 2, for paths in place of classes.
         """
+        losses = {} if losses is None else losses
+        losses.setdefault(self.name, 0.0)
         examples = list(examples)
         validate_examples(examples, "CostSensitiveNER.rehearse")
-        if self._rehearsal_model is None:
-            examples = []  # nothing to rehearse
-        return self._learn(examples, self._get_divergence, drop, sgd, losses)
-
-    def _get_divergence(
-        self, examples: List[Example], scores: Potentials
-    ) -> Tuple[float, Potentials]:
-        assert self._rehearsal_model is not None
-        check_finite(scores, self.name)
+        self.drop_guarantee("training")
         docs = [eg.predicted for eg in examples]
+        if self._rehearsal_model is None or not any(len(doc) for doc in docs):
+            return losses
+        set_dropout_rate(self.model, drop)
+        scores, backprop = self.model.begin_update(docs)
+        check_finite(scores, self.name)
         constraints = self.constraints(read_presets(docs).without_annotation())
-        result = divergence(scores, self._rehearsal_model.predict(docs), constraints)
-        return result.value / len(scores.emissions), result.gradient
+        teacher = self._rehearsal_model.predict(docs)
+        result = divergence(scores, rehearsal_targets(teacher, len(self.chain_tags), constraints))
+        backprop(result.gradient)
+        if sgd not in (None, False):
+            self.finish_update(sgd)
+        losses[self.name] += result.value / len(scores.emissions)
+        return losses
+
+    def finish_update(self, sgd: Optimizer) -> None:
+        """Update the weights with the current gradients: see `learn_rate.finish_update`.
+
+        sgd (Optimizer): The optimizer.
+        """
+        finish_update(self.model, sgd, self.learn_rate_factor)
 
     @property
     def progress(self) -> Progress:
@@ -389,15 +411,407 @@ class CostSensitiveNER(OldMethods, PredictionSettings):
         return Progress(**self.cfg["progress"])
 
     def advance(self, n_examples: float) -> None:
-        """Count an update.
-
-        n_examples (float): The number of its examples, and shares of them.
-        """
+        """Count an update with a number of examples, or shares of them."""
         steps, epochs = self.progress
         epochs += n_examples / max(self.cfg["n_examples"], 1)
         self.cfg["progress"] = Progress(steps + 1, epochs)._asdict()
 
+    # Prediction
 
-def _first(get_examples: Callable[[], Iterable[Example]], n_examples: int = 10) -> List[Example]:
-    """The first examples, to validate them and to infer the shapes of the model."""
-    return list(islice(get_examples(), n_examples))
+    def predict(self, docs: Iterable[Doc]) -> Prediction:
+        """Predict the entities of docs, without modifying them.
+
+        docs (Iterable[Doc]): The docs.
+        RETURNS (Prediction): Their entities.
+        """
+        docs = list(docs)
+        tokens = read_presets(docs)
+        self.check_guarantee()
+        confidence, guarantee = self.confidence, self.cfg["guarantee"]
+        if not len(tokens.iob):
+            others = NOTHING if confidence and confidence.alternatives is not None else None
+            guaranteed = NOTHING if guarantee else None
+            return Prediction(tokens, (), *NOTHING, alternatives=others, guaranteed=guaranteed)
+        posterior = self._posterior(docs, tokens)
+        return make_prediction(self.decode(posterior), posterior, tokens, confidence, guarantee)
+
+    def set_annotations(self, docs: Iterable[Doc], prediction: Prediction) -> None:
+        """Write predicted entities to docs. Preset annotation stays.
+
+        docs (Iterable[Doc]): The docs.
+        prediction (Prediction): What `predict` returned for them.
+        """
+        annotate(list(docs), prediction, self.vocab.strings, self.confidence)
+
+    def posterior(self, docs: Iterable[Doc], *, preset: bool = False) -> Posterior:
+        """Compute the probabilities of tags and entities.
+
+        docs (Iterable[Doc]): The docs, not all of them empty.
+        preset (bool): Whether the entities of the docs are taken as given, or ignored.
+        RETURNS (Posterior): The probabilities, with the tokens of all docs in one array.
+        """
+        docs = list(docs)
+        tokens = read_presets(docs)
+        return self._posterior(docs, tokens if preset else tokens.without_annotation())
+
+    def _posterior(self, docs: List[Doc], tokens: TokenAttrs) -> Posterior:
+        self._require_labels()
+        allowed = self.constraints(tokens, self.cfg["untrained"])
+        potentials = chain.constrain(self.model.predict(docs), allowed)
+        temperature, is_space = Temperature(**self.cfg["temperature"]), tokens.is_space
+        return Posterior(potentials, self.chain_tags, temperature=temperature, is_space=is_space)
+
+    def k_best(self, docs: Iterable[Doc], k: int = 5) -> List[List[Hypothesis]]:
+        """Predict the k most probable analyses of docs. Preset entities are ignored.
+
+        docs (Iterable[Doc]): The docs, not all of them empty.
+        k (int): The number of analyses, at least 1.
+        RETURNS (List[List[Hypothesis]]): Up to k hypotheses for each doc, with their entities and
+            their probability, the most probable first.
+        RAISES (ValueError): If `docs` is a doc, or k less than 1.
+        """
+        if isinstance(docs, Doc):
+            raise ValueError("docs: expected several docs, as [doc], got a Doc")
+        docs = list(docs)
+        tokens, tags = read_presets(docs), self.tags
+        paths, probs = self.posterior(docs).best_paths(k)
+        hypotheses: List[List[Hypothesis]] = [[] for _ in docs]
+        for path, prob in zip(paths, probs):
+            entities = trim(tags.decode(path, tokens.lengths), tokens.is_space)
+            by_doc = spans_by_doc(docs, entities, tags.labels, tokens.lengths)
+            for of_doc, (spans, _), p in zip(hypotheses, by_doc, prob.tolist()):
+                if p > 0:
+                    of_doc.append(Hypothesis(spans, p))
+        return hypotheses
+
+    def decode(self, posterior: Posterior) -> DecodedSpans:
+        """Decode entities, with the current settings of decoding.
+
+        posterior (Posterior): The probabilities.
+        RETURNS (DecodedSpans): The entities.
+        """
+        return self._decoding.decode(posterior, self.cfg["decoding"])
+
+    @property
+    def cost(self) -> Optional[Cost]:
+        """The cost of mistakes, if decoding is by cost."""
+        decode = self._decoding.decode
+        return decode.cost if isinstance(decode, MinCost) else None
+
+    def expected_costs(self, posterior: Posterior) -> Floats1d:
+        """The expected cost of the tag that is predicted for each token by decoding by cost. With
+        another decoding, a wrong tag costs 1.
+
+        posterior (Posterior): The probabilities.
+        RETURNS (Floats1d): The costs. Shape: (N,)
+        """
+        decode = self._decoding.decode
+        min_cost = decode if isinstance(decode, MinCost) else MinCost(hamming_cost, None)
+        return min_cost.expected_costs(posterior)
+
+    # Settings of prediction
+
+    def set_decoding(self, decoding: Decoding) -> None:
+        """Change the decoding, without training again. Its settings are in `cfg["decoding"]`.
+
+        decoding (Decoding): The decoding.
+        RAISES (ValueError): If its settings don't fit the labels of a trained model.
+        """
+        if self.labels and self.model.has_dim("nO"):
+            decoding.check(self.tags, decoding.settings)
+        self.drop_guarantee("another decoding")
+        self._decoding = decoding
+        self.cfg["decoding"] = deepcopy(decoding.settings)
+        self._configured["decoding"] = deepcopy(decoding.settings)
+
+    def check_decoding(self, tags: Tags) -> None:
+        """Check that the settings of decoding fit the labels.
+
+        tags (Tags): The tag set.
+        RAISES (ValueError): If a setting is for another label, or a label has no cost or is not
+            in the tree.
+        """
+        self._decoding.check(tags, self.cfg["decoding"])
+
+    @property
+    def confidence(self) -> Optional[Confidence]:
+        """Where the probabilities of entities are written."""
+        settings = self.cfg["confidence"]
+        if settings and not isinstance(settings, dict):
+            raise ValueError(f"confidence: expected a block of settings, got {settings!r}")
+        return Confidence(**settings) if settings else None
+
+    def set_confidence(self, confidence: Optional[Confidence]) -> None:
+        """Change where the probabilities of entities are written. The settings are in
+        `cfg["confidence"]`.
+
+        confidence (Optional[Confidence]): The settings. None: they are not written.
+        RAISES (ValueError): If another extension attribute of spans has that name.
+        """
+        if confidence is not None:
+            register(confidence)
+        self.cfg["confidence"] = confidence and asdict(confidence)
+        self._configured["confidence"] = confidence and asdict(confidence)
+
+    @property
+    def guarantee(self) -> Optional[Cfg]:
+        """The promise of `doc.spans[spans_key + "_guaranteed"]`: the settings of
+        `cli.guarantee.guarantee`, the thresholds and the calibration docs. None: there is none, or
+        it doesn't hold for the current settings.
+        """
+        return None if self._changed_since_promise() else self.cfg["guarantee"]
+
+    def set_guarantee(self, promise: Cfg) -> None:
+        """Promise something of the component's sets, with its current settings. The promise is in
+        `nlp.meta["guarantee"]`, too, by the name of the component.
+
+        promise (Cfg): The promise, as JSON. "threshold" and "labels" are the least probability of
+            spans in the set, in all and by label.
+        """
+        settings = _as_json({name: self.cfg[name] for name in HOLDS_FOR})
+        self.cfg["guarantee"] = {**promise, "holds_for": settings}
+        self.meta.setdefault("guarantee", {})[self.name] = promise
+
+    def drop_guarantee(self, reason: str) -> None:
+        """Drop the promise, if there is one, with a warning.
+
+        reason (str): The change after which it doesn't hold.
+        """
+        if self.cfg.get("guarantee") is None:
+            return
+        self.cfg["guarantee"] = None
+        self.meta.get("guarantee", {}).pop(self.name, None)
+        warnings.warn(
+            f"{self.name}: the guarantee is dropped, as it does not hold after {reason}. Run "
+            "`python -m spacy costner guarantee` again",
+            stacklevel=3,
+        )
+
+    def check_guarantee(self) -> None:
+        """Drop the promise, with a warning, if a setting that it depends on was changed in `cfg`.
+        `predict` and loading call this."""
+        if changed := self._changed_since_promise():
+            self.drop_guarantee(f"another setting of {changed}")
+
+    def _changed_since_promise(self) -> Optional[str]:
+        """The first changed setting that the promise depends on."""
+        if (promise := self.cfg["guarantee"]) is None:
+            return None
+        settings = _as_json({name: self.cfg[name] for name in HOLDS_FOR})
+        changed = [name for name in HOLDS_FOR if promise["holds_for"].get(name) != settings[name]]
+        if self.cfg["confidence"] is None:
+            changed.append("confidence")
+        return changed[0] if changed else None
+
+    # Saving
+
+    def to_disk(self, path: Union[str, Path], *, exclude: Iterable[str] = ()) -> None:
+        """Save the component.
+
+        path (Union[str, Path]): A directory.
+        exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
+        """
+        cfg, model = self._save(exclude)
+        writers: Dict[str, Callable[[Path], Any]] = {
+            "cfg": lambda file: srsly.write_json(file, cfg),
+            "vocab": lambda file: self.vocab.to_disk(file, exclude=exclude),
+            "model": lambda file: file.write_bytes(model),
+        }
+        to_disk(path, writers, exclude)
+
+    def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
+        """Save the component.
+
+        exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
+        RETURNS (bytes): What `from_bytes` takes.
+        """
+        cfg, model = self._save(exclude)
+        writers: Dict[str, Callable[[], bytes]] = {
+            "cfg": lambda: srsly.json_dumps(cfg),
+            "vocab": lambda: self.vocab.to_bytes(exclude=exclude),
+            "model": lambda: model,
+        }
+        return to_bytes(writers, exclude)
+
+    def _save(self, exclude: Iterable[str]) -> Tuple[Cfg, bytes]:
+        """The contents of the files cfg and model."""
+        tables = self._decoding.tables(self.tags) if self.labels and self._decoding.tables else None
+        cfg = {**self.cfg, "configured": self._configured, "decoding_tables": tables}
+        model = b"" if "model" in exclude else self.model.to_bytes()
+        return sign(cfg, model) if model else cfg, model
+
+    def from_disk(
+        self, path: Union[str, Path], *, exclude: Iterable[str] = ()
+    ) -> "CostSensitiveNER":
+        """Load the component.
+
+        path (Union[str, Path]): The directory that `to_disk` wrote.
+        exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
+        RETURNS (CostSensitiveNER): The component.
+        RAISES (ValueError): If a file is missing, damaged, not of such a component, not from the
+            same save as the other, or saved before 0.2.
+        """
+        readers: Dict[str, Callable[[Path], Any]] = {
+            "cfg": srsly.read_json,
+            "vocab": lambda file: self.vocab.from_disk(file, exclude=exclude),
+            "model": Path.read_bytes,
+        }
+        saved = {}
+        for part in (part for part in readers if part not in exclude):
+            with self._naming(part, f"{path}/"):
+                saved[part] = readers[part](Path(path) / part)
+        return self._load(saved, f"{path}/")
+
+    def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> "CostSensitiveNER":
+        """Load the component.
+
+        bytes_data (bytes): What `to_bytes` returned.
+        exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
+        RETURNS (CostSensitiveNER): The component.
+        RAISES (ValueError): As `from_disk` does.
+        """
+        with self._naming("cfg and model", ""):
+            parts = srsly.msgpack_loads(bytes_data)
+            saved = {name: parts[name] for name in parts if name not in exclude}
+            if "vocab" in saved:
+                self.vocab.from_bytes(saved["vocab"], exclude=exclude)
+            if "cfg" in saved:
+                saved["cfg"] = srsly.json_loads(saved["cfg"])
+        return self._load(saved, "")
+
+    @contextmanager
+    def _naming(self, part: str, where: str) -> Iterator[None]:
+        """Turn any error into a ValueError that names a file and its expected contents."""
+        try:
+            yield
+        except Exception as error:
+            raise ValueError(
+                f"{self.name}: {where}{part}: expected the {part} of a trained cost_sensitive_ner "
+                f"with this config, could not read it: {error}"
+            ) from error
+
+    def _load(self, saved: Dict[str, Any], where: str) -> "CostSensitiveNER":
+        """Load the contents of the files, if they fit each other and the config.
+
+        saved (Dict[str, Any]): The contents of "cfg" and "model", if they were read.
+        where (str): The directory, for messages.
+        """
+        if {"cfg", "model"} <= saved.keys():
+            check_digest(saved["cfg"], saved["model"], f"{self.name}: {where}model")
+        with self._naming("cfg", where):
+            if "cfg" in saved:
+                self._load_cfg(upgrade_cfg(saved["cfg"], self.cfg))
+        with self._naming("model", where):
+            if "model" in saved:
+                load_model(self.model, saved["model"])
+            check_size(self.model, len(self.chain_tags) if self.labels else None)
+        return self
+
+    def _load_cfg(self, saved: Cfg) -> None:
+        """Load a saved cfg. A setting that was changed on the component keeps its saved value,
+        unless the config now differs from the config at the time of saving."""
+        self.cfg.update({name: saved[name] for name in self.cfg})
+        for name, settings in self._configured.items():
+            if saved["configured"].get(name) != settings:
+                self.cfg[name] = deepcopy(settings)
+        self.objective.restore(self.cfg["cost_tables"], self.tags)
+        if self._decoding.restore is not None and saved["decoding_tables"]:
+            self._decoding.restore(saved["decoding_tables"])
+        check_keys(self.cfg["decoding"], self._configured["decoding"], "decoding")
+        if self.labels:
+            self.check_decoding(self.tags)
+        for label in self.labels:
+            self.vocab.strings.add(label)
+        if self.confidence is not None:
+            register(self.confidence)
+        self.check_guarantee()
+
+
+@Language.factory(
+    "cost_sensitive_ner",
+    assigns=["doc.ents", "token.ent_iob", "token.ent_type"],
+    default_config=DEFAULT_CONFIG,
+    default_score_weights={"ents_f": 1.0, "ents_p": 0.0, "ents_r": 0.0, "ents_per_type": None},
+)
+def make_cost_sensitive_ner(
+    nlp: Language,
+    name: str,
+    model: Model[List[Doc], Potentials],
+    loss: Union[Loss, LossSchedule],
+    weights: Optional[Weights],
+    scheme: str,
+    outside: str,
+    incorrect_spans_key: Optional[str],
+    sentence_boundaries: bool,
+    decoding: Decoding,
+    confidence: Optional[Confidence],
+    scorer: Optional[Callable],
+    learn_rate_factor: float,
+) -> CostSensitiveNER:
+    """Build a named entity recognizer that is trained for the costs of mistakes.
+
+    model (Model[List[Doc], Potentials]): Predicts the potentials of the chain.
+    loss (Union[Loss, LossSchedule]): The training loss.
+    weights (Optional[Weights]): The weights of tokens and examples in training.
+    scheme (str): The tag scheme, "BILUO" or "IOB2".
+    outside (str): "single", or "before": O directly before an entity is a tag of its own, by the
+        label of the entity.
+    incorrect_spans_key (Optional[str]): The key in `doc.spans` of reference docs for spans that
+        are known not to be entities.
+    sentence_boundaries (bool): Whether entities end where sentences do.
+    decoding (Decoding): How entities are predicted.
+    confidence (Optional[Confidence]): Where to write the probabilities of entities.
+    scorer (Optional[Callable]): The scoring method.
+    learn_rate_factor (float): The factor of the learning rate of the weights that stand on the
+        Tok2Vec: 1 if it is trained from scratch, about 20 if it is pretrained.
+    """
+    ner = CostSensitiveNER(
+        nlp.vocab,
+        model,
+        name,
+        loss=loss,
+        weights=weights,
+        scheme=scheme,
+        outside=outside,
+        incorrect_spans_key=incorrect_spans_key,
+        sentence_boundaries=sentence_boundaries,
+        decoding=decoding,
+        confidence=confidence,
+        scorer=scorer,
+        learn_rate_factor=learn_rate_factor,
+    )
+    ner.meta = nlp.meta
+    return ner
+
+
+def rehearsal_targets(teacher: Potentials, n_tags: int, constraints: Constraints) -> SoftTargets:
+    """The distribution of an earlier model's paths as a target. The teacher may have fewer tags, if
+    labels were added since. Only paths of its tags are compared, so that the probabilities of the
+    other paths are free.
+
+    teacher (Potentials): The teacher's scores. Shapes: (N, K'), (K', K'), (K',), (K',)
+    n_tags (int): K.
+    constraints (Constraints): The possible paths, of K tags.
+    """
+    n_known, xp = len(teacher.start), get_array_module(teacher.start)
+    possible = xp.zeros((len(teacher.emissions), n_tags), dtype=bool)
+    masked = constraints.emissions
+    possible[:, :n_known] = True if masked is None else xp.asarray(masked)[:, :n_known]
+    constraints = constraints._replace(emissions=possible)
+    added = (0, n_tags - n_known)
+    padded = Potentials(
+        emissions=xp.pad(teacher.emissions, ((0, 0), added)),
+        transitions=xp.pad(teacher.transitions, added),
+        start=xp.pad(teacher.start, added),
+        end=xp.pad(teacher.end, added),
+        lengths=teacher.lengths,
+    )
+    known = chain.constrain(padded, constraints)
+    weights = xp.ones(len(teacher.lengths))
+    expected = chain.log_partition(known)[1](weights)
+    entropy = float(chain.entropy(known)[0].sum())
+    return SoftTargets(expected, entropy, weights, constraints)
+
+
+def _as_json(settings: Any) -> Any:
+    return srsly.json_loads(srsly.json_dumps(settings))

@@ -1,4 +1,4 @@
-"""The learning rate of the chain, which can be higher than that of the encoder below it.
+"""The learning rate of the chain, which can be higher than the rate of the encoder below it.
 
 A pretrained encoder needs a low learning rate: 5e-5, say. The weights of the chain start at 0 and
 with Adam change by about the learning rate in a step, so they need a higher one.
@@ -18,16 +18,12 @@ LOW_RATE = 2e-4
 """Learning rates below this are for pretrained encoders."""
 
 N_STEPS = 1000
-"""The steps of a schedule that are looked at."""
+"""Steps of a schedule that are checked."""
 
 
 def check_factor(factor: float, model: Model, name: str) -> float:
-    """Check the factor of the learning rate.
+    """Check the factor of the learning rate, and return it.
 
-    factor (float): The factor.
-    model (Model): The model of the component.
-    name (str): The name of the component, for messages.
-    RETURNS (float): The factor.
     RAISES (ValueError): If it is not a finite number above 0, or not 1 and the model has no
         encoder: the linear model is not trained by the optimizer of the config.
     """
@@ -43,13 +39,10 @@ def check_factor(factor: float, model: Model, name: str) -> float:
 
 
 def finish_update(model: Model, optimizer: Optimizer, factor: float) -> None:
-    """Update the weights of a model as its `finish_update` does, those outside of its encoder with
-    another learning rate: factor * learn_rate, by `lr_scale` of Thinc's optimizers.
+    """Update the weights of a model as its `finish_update` does, those outside of its encoder (the
+    reference "tok2vec") with another learning rate: factor * learn_rate, by `lr_scale` of Thinc's
+    optimizers. A function in place of an optimizer, as `nlp.rehearse` has it, gets no factor.
 
-    model (Model): The model. Its reference "tok2vec" is the encoder.
-    optimizer (Optimizer): The optimizer. The factor is not used for a function in its place, as
-        `nlp.rehearse` has it.
-    factor (float): The factor.
     RAISES (ValueError): If the optimizer has no such factor: Thinc's RAdam.
     """
     if factor == 1 or not isinstance(optimizer, Optimizer):
@@ -73,13 +66,7 @@ def finish_update(model: Model, optimizer: Optimizer, factor: float) -> None:
 
 def warn_of_low_rate(nlp: Optional[Language], model: Model, factor: float, name: str) -> None:
     """Warn if the optimizer of the config is one for a pretrained encoder, and the chain has no
-    higher learning rate.
-
-    nlp (Optional[Language]): The pipeline, with its config.
-    model (Model): The model of the component.
-    factor (float): The factor.
-    name (str): The name of the component, for the message.
-    """
+    higher learning rate."""
     if nlp is None or factor != 1 or not model.has_ref("tok2vec"):
         return
     block = nlp.config.interpolate()["training"]["optimizer"]

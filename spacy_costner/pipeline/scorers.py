@@ -31,8 +31,9 @@ from ..training.token_attrs import read_docs, read_reference
 from ..types import Cost
 
 Scores = Dict[str, Any]
-Entity = Tuple[str, int, int]
-"""A label, and begin and end in tokens of the reference."""
+
+Entity = Tuple[int, int, str]
+"""Begin and end in tokens of the reference, and label."""
 
 EntityPairs = List[Tuple[Set[Entity], List[Entity]]]
 """The gold and predicted entities of each doc."""
@@ -50,17 +51,11 @@ def make_cost_scorer(*, cost: Cost, tree: Optional[TreeSource] = None) -> Callab
         tree = "assets/tree.json"
 
     To select the best model of `spacy train` by its cost, give the cost a negative weight and
-    set the weight of F to 0. spaCy would add it otherwise. (It also normalises weights with a
-    positive sum, and rounds them to two digits.)
+    F the weight 0. The weight of `ents_confusion` must be `null`, as it is not a number.
 
         [training.score_weights]
         ents_cost = -1.0
         ents_f = 0.0
-
-    The training table shows all scores times 100, the cost too. A score with weight `null` is
-    not in the table, but in the model's meta.json. `ents_confusion` is not a number: its weight
-    must be `null`. `spacy evaluate` prints spaCy's own scores only. All scores are in its
-    --output.
 
     cost (Cost): The cost.
     tree (Optional[TreeSource]): The label tree, to get F on each of its levels.
@@ -108,12 +103,27 @@ def cost_scores(
     Higashiyama et al., eq 11, for `ents_cost`; Suzuki et al. for the accuracies.
     """
     annotated = _annotated(examples)
-    return {
+    scores: Scores = {
         **get_ner_prf(annotated),
-        **_token_scores(annotated, cost, labels, scheme),
-        **_entity_scores(annotated, tree),
-        **({} if confidence is None else _confidence_scores(annotated, confidence, labels)),
+        **dict.fromkeys(["ents_cost", "ents_tag_acc", "ents_confusion", "ents_sent_acc"]),
     }
+    pairs = compare_tags(annotated, labels=labels, scheme=scheme)
+    known = pairs.gold >= 0
+    if known.any():
+        scores["ents_cost"] = float(pairs.look_up(cost(pairs.tags))[known].mean(dtype="float64"))
+        scores["ents_tag_acc"] = float((pairs.gold == pairs.predicted)[known].mean())
+        scores["ents_confusion"] = _confusion(pairs)
+    entities = entity_pairs(annotated)
+    if entities:
+        counts = [_compare(*pair) for pair in entities]
+        scores["ents_sent_acc"] = float(numpy.mean([not (each.fp or each.fn) for each in counts]))
+    if tree is not None:
+        for level in range(1, tree.depth + 1):
+            total = count_at_level(entities, tree, level)
+            scores[f"ents_f_level_{level}"] = total.fscore if len(total) else None
+    if confidence is not None:
+        scores.update(_calibration_scores(annotated, confidence, labels))
+    return scores
 
 
 def make_confidence_scorer() -> Callable[..., Scores]:
@@ -136,7 +146,7 @@ def confidence_scores(
 
     examples (Iterable[Example]): The examples, with predicted docs.
     labels (Sequence[str]): The labels of the component. Entities of inner nodes of a label tree
-        are ignored: their confidence is not that of a label.
+        are ignored: their confidence is not of a label.
     confidence (Optional[Mapping[str, Any]]): The component's confidence settings, if enabled.
     **settings (Any): Other settings of the component. Not used.
     RETURNS (Dict[str, Any]): spaCy's `ents_p`, `ents_r`, `ents_f` and `ents_per_type`, and
@@ -146,22 +156,22 @@ def confidence_scores(
           `reliability`.
     """
     annotated = _annotated(examples)
-    return {**get_ner_prf(annotated), **_confidence_scores(annotated, confidence, labels)}
+    return {**get_ner_prf(annotated), **_calibration_scores(annotated, confidence, labels)}
 
 
 class DocCounts(NamedTuple):
     """The counts of each of D docs.
 
-    right (Ints1d): Predicted entities that are gold. Shape: (D,)
-    wrong (Ints1d): Predicted entities that are not gold. Shape: (D,)
-    missed (Ints1d): Gold entities that are not predicted. Shape: (D,)
+    tp (Ints1d): Predicted entities that are gold. Shape: (D,)
+    fp (Ints1d): Predicted entities that are not gold. Shape: (D,)
+    fn (Ints1d): Gold entities that are not predicted. Shape: (D,)
     cost (Floats1d): The cost of mistakes. Shape: (D,)
     tokens (Ints1d): Annotated tokens. Shape: (D,)
     """
 
-    right: Ints1d
-    wrong: Ints1d
-    missed: Ints1d
+    tp: Ints1d
+    fp: Ints1d
+    fn: Ints1d
     cost: Floats1d
     tokens: Ints1d
 
@@ -175,33 +185,26 @@ def count_docs(
 ) -> DocCounts:
     """Compute the counts behind `cost_scores` for each doc that is not ignored there.
 
-    examples (Iterable[Example]): The examples, with predicted docs.
-    cost (Cost): The cost.
-    labels (Sequence[str]): The labels of the component.
-    scheme (str): The tag scheme of the component.
-    RETURNS (DocCounts): The counts.
     RAISES (ValueError): If a label has no cost.
     """
     annotated = _annotated(examples)
     pairs = compare_tags(annotated, labels=labels, scheme=scheme)
     known, table = pairs.gold >= 0, cost(pairs.tags)
     doc = numpy.repeat(numpy.arange(len(annotated)), pairs.lengths)[known]
-    found = [_compare(*_entities(eg)) for eg in annotated]
-    n_docs = len(annotated)
+    counts = [_compare(*pair) for pair in entity_pairs(annotated)]
     return DocCounts(
-        right=numpy.asarray([score.tp for score in found], dtype="int64"),
-        wrong=numpy.asarray([score.fp for score in found], dtype="int64"),
-        missed=numpy.asarray([score.fn for score in found], dtype="int64"),
-        cost=numpy.bincount(doc, weights=pairs.look_up(table)[known], minlength=n_docs),
-        tokens=numpy.bincount(doc, minlength=n_docs),
+        tp=numpy.asarray([each.tp for each in counts], dtype="int64"),
+        fp=numpy.asarray([each.fp for each in counts], dtype="int64"),
+        fn=numpy.asarray([each.fn for each in counts], dtype="int64"),
+        cost=numpy.bincount(doc, pairs.look_up(table)[known], minlength=len(annotated)),
+        tokens=numpy.bincount(doc, minlength=len(annotated)),
     )
 
 
 class TagPairs(NamedTuple):
     """The gold and predicted tags of tokens.
 
-    tags (Tags): The tags of all labels: those of the component, then those that only the docs
-        have.
+    tags (Tags): The tags of all labels: the component's first, then others in the docs.
     gold (Ints1d): The gold tag of each token, -1 where it is not annotated. Shape: (N,)
     predicted (Ints1d): The predicted tag of each token. Shape: (N,)
     lengths (Ints1d): Number of tokens of each doc. Shape: (B,)
@@ -213,11 +216,8 @@ class TagPairs(NamedTuple):
     lengths: Ints1d
 
     def look_up(self, table: Floats2d) -> Floats1d:
-        """Look up the tags of each token in a table; 0 where it is not annotated.
-
-        table (Floats2d): A value for each pair of tags, [gold, predicted]. Shape: (K, K)
-        RETURNS (Floats1d): Shape: (N,)
-        """
+        """The value of each token in a table of [gold, predicted] tags; 0 where the token is not
+        annotated. Shapes: (K, K), (N,)"""
         return numpy.where(self.gold >= 0, table[self.gold, self.predicted], 0)
 
     def over_labels(self, table: Floats2d) -> Floats2d:
@@ -233,17 +233,12 @@ class TagPairs(NamedTuple):
 def compare_tags(
     examples: Iterable[Example], *, labels: Sequence[str] = (), scheme: str = "BILUO"
 ) -> TagPairs:
-    """Get the gold and predicted tags.
-
-    examples (Iterable[Example]): The examples, with predicted docs.
-    labels (Sequence[str]): The labels of the component.
-    scheme (str): The tag scheme of the component.
-    RETURNS (TagPairs): The tags of the tokens of all predicted docs, concatenated.
-    """
+    """Get the gold and predicted tags of all tokens of the predicted docs, with the labels and the
+    scheme of the component."""
     examples = list(examples)
-    tags = Tags(_all_labels(examples, labels), scheme)
-    tokens = read_docs([eg.x for eg in examples])
-    strings = StringStore()
+    in_docs = {ent.label_ for eg in examples for doc in (eg.x, eg.y) for ent in doc.ents}
+    tags = Tags([*labels, *sorted(in_docs.difference(labels))], scheme)
+    tokens, strings = read_docs([eg.x for eg in examples]), StringStore()
     reference = read_reference(examples, tokens)
     gold = gold_tags(reference.entities(tags, strings), reference.is_annotated, tags)
     predicted = tags.encode(tokens.entities(tags, strings), len(gold))
@@ -251,41 +246,34 @@ def compare_tags(
 
 
 def entity_pairs(examples: Iterable[Example]) -> EntityPairs:
-    """Get the gold and predicted entities of annotated docs.
-
-    examples (Iterable[Example]): The examples, with predicted docs.
-    RETURNS (EntityPairs): The entities of each doc.
-    """
-    return [_entities(eg) for eg in _annotated(examples)]
+    """Get the gold and predicted entities of annotated docs, the latter without those in
+    unannotated tokens."""
+    return [
+        (
+            {(ent.start, ent.end, ent.label_) for ent in eg.y.ents},
+            [entity for ent in eg.x.ents if (entity := _in_reference(eg, ent)) is not None],
+        )
+        for eg in _annotated(examples)
+    ]
 
 
 def count_by_label(
-    pairs: EntityPairs, lift: Optional[Callable[[str], str]] = None
+    pairs: EntityPairs, lift: Callable[[str], str] = lambda label: label
 ) -> Dict[str, PRFScore]:
-    """Count correct, wrong and missed entities, as spaCy's scorer does.
-
-    pairs (EntityPairs): The gold and predicted entities.
-    lift (Optional[Callable[[str], str]]): Replaces labels, for example by their ancestors.
-    RETURNS (Dict[str, PRFScore]): The counts of each label, in alphabetical order.
-    """
+    """Count correct, spurious and missing entities of each label, in alphabetical order, as spaCy's
+    scorer does. `lift` replaces labels, for example by their ancestors."""
     counts: Dict[str, PRFScore] = defaultdict(PRFScore)
-    for gold, predicted in pairs:
-        if lift is not None:
-            gold = {(lift(x), begin, end) for x, begin, end in gold}
-            predicted = [(lift(x), begin, end) for x, begin, end in predicted]
-        for label in {entity[0] for entity in [*gold, *predicted]}:
-            own = {entity for entity in gold if entity[0] == label}
-            counts[label] += _compare(own, [e for e in predicted if e[0] == label])
+    for pair in pairs:
+        gold, predicted = ([(b, e, lift(x)) for b, e, x in entities] for entities in pair)
+        for label in {entity[2] for entity in [*gold, *predicted]}:
+            own = [[e for e in entities if e[2] == label] for entities in (gold, predicted)]
+            counts[label] += _compare(set(own[0]), own[1])
     return dict(sorted(counts.items()))
 
 
 def count_at_level(pairs: EntityPairs, tree: Tree, level: int) -> PRFScore:
-    """Count entities with each label replaced by its ancestor at a level of the label tree.
+    """Count entities with labels replaced by their ancestors at a level of the tree, 1 at the top.
 
-    pairs (EntityPairs): The gold and predicted entities.
-    tree (Tree): The label tree.
-    level (int): The level, 1 at the top.
-    RETURNS (PRFScore): The counts.
     RAISES (ValueError): If a label is not in the label tree.
     """
     counts = count_by_label(pairs, lambda label: tree.ancestor(label, level))
@@ -294,30 +282,6 @@ def count_at_level(pairs: EntityPairs, tree: Tree, level: int) -> PRFScore:
 
 def _annotated(examples: Iterable[Example]) -> List[Example]:
     return [eg for eg in examples if len(eg.y) and eg.y.has_annotation("ENT_IOB")]
-
-
-def _token_scores(
-    examples: List[Example], cost: Cost, labels: Sequence[str], scheme: str
-) -> Scores:
-    """The scores of tags.
-
-    ents_cost = 1/N sum_t cost[gold_t, predicted_t]
-    """
-    pairs = compare_tags(examples, labels=labels, scheme=scheme)
-    known = pairs.gold >= 0
-    if not known.any():
-        return dict.fromkeys(["ents_cost", "ents_tag_acc", "ents_confusion"])
-    return {
-        "ents_cost": float(pairs.look_up(cost(pairs.tags))[known].mean(dtype="float64")),
-        "ents_tag_acc": float((pairs.gold == pairs.predicted)[known].mean()),
-        "ents_confusion": _confusion(pairs),
-    }
-
-
-def _all_labels(examples: List[Example], labels: Sequence[str]) -> List[str]:
-    """The labels of the component, then those that only the docs have."""
-    found = {ent.label_ for eg in examples for doc in (eg.x, eg.y) for ent in doc.ents}
-    return [*labels, *sorted(found.difference(labels))]
 
 
 def _confusion(pairs: TagPairs) -> Dict[str, Dict[str, int]]:
@@ -330,24 +294,24 @@ def _confusion(pairs: TagPairs) -> Dict[str, Dict[str, int]]:
     }
 
 
-def _entity_scores(examples: List[Example], tree: Optional[Tree]) -> Scores:
-    """The scores of entities, counted as spaCy's scorer does."""
-    pairs = entity_pairs(examples)
-    compared = [_compare(*pair) for pair in pairs]
-    right = [not (score.fp or score.fn) for score in compared]
-    scores: Scores = {"ents_sent_acc": float(numpy.mean(right)) if right else None}
-    if tree is not None:
-        for level in range(1, tree.depth + 1):
-            total = count_at_level(pairs, tree, level)
-            scores[f"ents_f_level_{level}"] = total.fscore if len(total) else None
-    return scores
-
-
-def _entities(eg: Example) -> Tuple[Set[Entity], List[Entity]]:
-    """Gold and predicted entities, the latter without those in unannotated tokens."""
-    predicted = [_in_reference(eg, ent) for ent in eg.x.ents]
-    gold = {(ent.label_, ent.start, ent.end) for ent in eg.y.ents}
-    return gold, [entity for entity in predicted if entity is not None]
+def _calibration_scores(
+    examples: List[Example], confidence: Optional[Mapping[str, Any]], labels: Sequence[str]
+) -> Scores:
+    probs, correct = [], []
+    for eg in examples:
+        if confidence is None or confidence["spans_key"] not in eg.x.spans:
+            continue
+        gold = {(ent.start, ent.end, ent.label_) for ent in eg.y.ents}
+        group = eg.x.spans[confidence["spans_key"]]
+        for span, prob in zip(group, group.attrs["scores"]):
+            entity = _in_reference(eg, span)
+            if entity is not None and span.label_ in labels:
+                probs.append(float(prob))
+                correct.append(entity in gold)
+    if not probs:
+        return {"ents_ece": None, "ents_reliability": None}
+    both = numpy.asarray(probs), numpy.asarray(correct)
+    return {"ents_ece": calibration_error(*both), "ents_reliability": reliability(*both)}
 
 
 def _in_reference(eg: Example, ent: Span) -> Optional[Entity]:
@@ -357,33 +321,10 @@ def _in_reference(eg: Example, ent: Span) -> Optional[Entity]:
         return None
     begin, end = int(tokens[0]), int(tokens[-1]) + 1
     known = all(token.ent_iob for token in eg.y[begin:end])
-    return (ent.label_, begin, end) if known else None
-
-
-def _confidence_scores(
-    examples: List[Example], confidence: Optional[Mapping[str, Any]], labels: Sequence[str]
-) -> Scores:
-    """The scores of confidences."""
-    probs, right = [], []
-    for eg in examples:
-        if confidence is None or confidence["spans_key"] not in eg.x.spans:
-            continue
-        gold = {(ent.label_, ent.start, ent.end) for ent in eg.y.ents}
-        group = eg.x.spans[confidence["spans_key"]]
-        for span, prob in zip(group, group.attrs["scores"]):
-            entity = _in_reference(eg, span)
-            if entity is not None and span.label_ in labels:
-                probs.append(float(prob))
-                right.append(entity in gold)
-    if not probs:
-        return {"ents_ece": None, "ents_reliability": None}
-    both = numpy.asarray(probs), numpy.asarray(right)
-    return {"ents_ece": calibration_error(*both), "ents_reliability": reliability(*both)}
+    return (begin, end, ent.label_) if known else None
 
 
 def _compare(gold: Set[Entity], predicted: List[Entity]) -> PRFScore:
-    left = set(gold)
-    for entity in predicted:
-        left.discard(entity)
-    n_right = len(gold) - len(left)
-    return PRFScore(tp=n_right, fp=len(predicted) - n_right, fn=len(left))
+    """Count entities. A gold entity that is predicted twice is correct once."""
+    n_correct = len(gold.intersection(predicted))
+    return PRFScore(tp=n_correct, fp=len(predicted) - n_correct, fn=len(gold) - n_correct)

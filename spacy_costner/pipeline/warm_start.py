@@ -12,18 +12,20 @@ from thinc.api import Model
 def make_start_from(
     path: Union[str, Path], components: Optional[Sequence[str]] = None
 ) -> Callable[[Language], Language]:
-    """Build a callback that starts training from a trained pipeline: see `start_from`.
+    """Build a callback that starts training from the weights of a trained pipeline.
 
         [initialize.after_init]
         @callbacks = "spacy_costner.start_from.v1"
         path = "training/likelihood/model-best"
 
-    `source = …` in the block of a component does something else: it takes the component as
-    it is, with the loss that it was trained with.
+    `source = …` in the block of a component takes the whole component, with the loss that it was
+    trained with.
 
     path (Union[str, Path]): The trained pipeline: a folder or the name of a package.
     components (Optional[Sequence[str]]): The components to start from there, with those that
         they listen to. If left out: all with a model that have their names in both.
+    RAISES (ValueError): In the callback, if the trained pipeline lacks a component, or has other
+        labels, other tags or another model.
     """
     return partial(start_from, path=path, components=components)
 
@@ -31,25 +33,18 @@ def make_start_from(
 def start_from(
     nlp: Language, *, path: Union[str, Path], components: Optional[Sequence[str]] = None
 ) -> Language:
-    """Give components the weights that they have in a trained pipeline.
-
-    nlp (Language): An initialized pipeline.
-    path (Union[str, Path]): The trained pipeline.
-    components (Optional[Sequence[str]]): The names of the components.
-    RETURNS (Language): The same pipeline, with new weights.
-    RAISES (ValueError): If the trained pipeline lacks a component, or has other labels, other
-        tags or another model.
-    """
+    """Give components of an initialized pipeline the weights that they have in a trained one: see
+    `make_start_from`."""
     trained = load_model(path)
     models, weights = _models(nlp), _models(trained)
     for name in sorted(models.keys() & weights.keys()) if components is None else components:
         where = f"spacy_costner.start_from: {path}: {name}"
         if name not in models or name not in weights:
             raise ValueError(f"{where}: expected a component with a model in both pipelines")
-        found = _tag_settings(trained, name)
+        theirs = _tag_settings(trained, name)
         for setting, own in _tag_settings(nlp, name).items():
-            if own != found[setting]:
-                raise ValueError(f"{where}: expected {setting} {own!r}, got {found[setting]!r}")
+            if own != theirs[setting]:
+                raise ValueError(f"{where}: expected {setting} {own!r}, got {theirs[setting]!r}")
         try:
             models[name].from_bytes(weights[name].to_bytes())
         except Exception as error:
@@ -58,7 +53,7 @@ def start_from(
 
 
 def _tag_settings(nlp: Language, name: str) -> Dict[str, Any]:
-    """The settings of a component that say what its tags are."""
+    """The settings of a component that define its tags."""
     cfg = getattr(nlp.get_pipe(name), "cfg", {})
     settings = {setting: cfg.get(setting) for setting in ("scheme", "outside")}
     return {"labels": nlp.pipe_labels.get(name), **settings}
@@ -66,5 +61,5 @@ def _tag_settings(nlp: Language, name: str) -> Dict[str, Any]:
 
 def _models(nlp: Language) -> Dict[str, Model]:
     """The models of a pipeline's components."""
-    found = {name: getattr(pipe, "model", None) for name, pipe in nlp.pipeline}
-    return {name: model for name, model in found.items() if isinstance(model, Model)}
+    models = {name: getattr(pipe, "model", None) for name, pipe in nlp.pipeline}
+    return {name: model for name, model in models.items() if isinstance(model, Model)}
