@@ -20,7 +20,6 @@ from thinc.api import Optimizer
 from spacy_costner.features import Features, make_features
 from spacy_costner.ml import linear_part
 from spacy_costner.training.lbfgs import minimise
-from spacy_costner.training.online import Batch
 
 from .support.config import REQUIRED, declared
 from .support.fitting import read_batches, total_loss, train

@@ -212,7 +212,9 @@ def test_files_are_read_back(form: str, tmp_path: Path) -> None:
     path = tmp_path / f"out{FORMS[form][1]}"
     save_tasks(path, [Suggestion(i, 0.5, doc).task() for i, doc in enumerate(docs)], form)
     if form == "label-studio":
-        assert not any(doc.has_annotation("ENT_IOB") for doc in read_docs(nlp, path, found=CorpusInfo()))
+        assert not any(
+            doc.has_annotation("ENT_IOB") for doc in read_docs(nlp, path, found=CorpusInfo())
+        )
         values = json.loads(path.read_text("utf8"))
         assert values[0]["predictions"][0]["result"][0]["value"]["start"] == 6
         accepted = [{"data": v["data"], "annotations": v["predictions"]} for v in values]
