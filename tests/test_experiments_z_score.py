@@ -27,7 +27,7 @@ from experiments.runner import Runner
 from experiments.training import linear_block, make_ner
 from experiments.z_score import CRF, FULL, MM_H, TRUE, Z_100, Z_H, Z, vary
 from spacy_costner.losses import max_margin
-from spacy_costner.types import Constraints, Potentials
+from spacy_costner.types import Potentials
 
 from . import oracle
 from .support.fitting import TEXTS, initialized, loss_block
@@ -55,7 +55,8 @@ def counts(sequences: Sequences, b: int, tags: Any) -> numpy.ndarray:
 class Dense:
     """C*, b*, c_l and mu_l by listing the paths."""
 
-    def __init__(self, sequences: Sequences, paths: List[Any]) -> None:
+    def __init__(self, sequences: Sequences) -> None:
+        paths = list(product(range(K), repeat=LENGTH))
         self.matrix = numpy.zeros((sequences.size, sequences.size))
         self.right, self.of_loss = numpy.zeros((2, sequences.size))
         self.mean_loss = 0.0
@@ -72,35 +73,18 @@ class Dense:
         return numpy.linalg.solve(self.matrix + 2 * c2 * numpy.eye(len(right)), right)
 
 
-def all_paths() -> List[Any]:
-    return list(product(range(K), repeat=LENGTH))
-
-
 @pytest.mark.parametrize("value", [1.0, 0.5])
 def test_z_score_is_the_dense_solution(value: float) -> None:
     sequences = drawn()._replace(steps=numpy.asarray([[1.0, value], [value, 1.0]]))
-    dense = Dense(sequences, all_paths())
+    dense = Dense(sequences)
     assert_allclose(chains.Moments(sequences, c2=0.0).right, dense.right, atol=1e-9)
     expected = dense.solve(0.01, dense.right)
     assert_allclose(best_z_score(sequences, c2=0.01), expected, atol=1e-6)
 
 
-def test_only_legal_paths() -> None:
-    """The second state can't be followed by the first."""
-    paths = [path for path in all_paths() if list(path) == sorted(path)]
-    possible = numpy.asarray([[True, True], [False, True]])
-    tags = numpy.asarray([0, 0, 0, 1] * 3, dtype="int32")
-    sequences = drawn()._replace(tags=tags, constraints=Constraints(transitions=possible))
-    dense = Dense(sequences, paths)
-    found = best_z_score(sequences, c2=0.01)
-    assert_allclose(found, dense.solve(0.01, dense.right), atol=1e-6)
-    decoded = sequences.decode(-found).reshape(-1, LENGTH)
-    assert (numpy.diff(decoded) >= 0).all()
-
-
 def test_hamming_z_score_is_the_least_variance_at_a_lead_of_1() -> None:
     sequences, c2 = drawn(), 0.01
-    dense = Dense(sequences, all_paths())
+    dense = Dense(sequences)
     theta = best_hamming_z_score(sequences, c2=c2)
     assert dense.right @ theta - dense.mean_loss == pytest.approx(1, abs=1e-6)
     of_gold, of_loss = dense.solve(c2, dense.right), dense.solve(c2, dense.of_loss)

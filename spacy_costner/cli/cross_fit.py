@@ -110,7 +110,7 @@ def hold_out(
     on_fold: Callable[[], object] = lambda: None,
 ) -> List[Fold]:
     """Train the linear model of a config once for each fold, on all other docs, by the updates of
-    `spacy train`: see `training.fit_online`. Features, label memory and first pass are made anew.
+    `spacy train`: see `preparation.train_online`. Features, label memory and first pass are made anew.
 
     config (Config): A config for `spacy train`. Its corpora are not read.
     examples (Sequence[Example]): The docs, none of them empty. Only the tokens and the user data

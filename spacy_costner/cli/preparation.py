@@ -103,7 +103,8 @@ def prepare(
     ner = component_to_fit(nlp, frozen)
     check(nlp, ner)
 
-    names, dev_corpus = [training["train_corpus"], training["dev_corpus"]], no_docs
+    names = [training["train_corpus"], training["dev_corpus"]]
+    dev_corpus: Corpus = lambda nlp: ()  # noqa: E731
     if corpus is None and has_dev(nlp):
         corpus, dev_corpus = resolve_dot_names(resolved, names)
     elif corpus is None:
@@ -114,7 +115,7 @@ def prepare(
         section, _, key = names[1].partition(".")
         del resolved[section][key]  # where null is an error
         (corpus,) = resolve_dot_names(resolved, names[:1])
-    read = corpus
+    read: Corpus = corpus
     examples = list(progress(read(nlp), desc="read", unit="doc")) if in_memory else []
 
     sourced = [name for name in get_sourced_components(resolved) if name not in frozen]
@@ -129,11 +130,6 @@ def prepare(
         annotate(nlp, examples, annotating)
         return Preparation(nlp, training, ner, examples, dev_corpus)
     return Preparation(nlp, training, ner, _stream(nlp, read(nlp), annotating), dev_corpus)
-
-
-def no_docs(nlp: Language) -> Iterable[Example]:
-    """A corpus without docs."""
-    return ()
 
 
 def has_dev(nlp: Language) -> bool:
