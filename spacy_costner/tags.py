@@ -101,7 +101,10 @@ class Tags:
         """
         if outside not in (SINGLE, BEFORE):
             raise ValueError(f"outside: expected {SINGLE!r} or {BEFORE!r}, got {outside!r}")
-        self.scheme = get_scheme(scheme)
+        if scheme not in SCHEMES:
+            expected = " or ".join(map(repr, SCHEMES))
+            raise ValueError(f"scheme: expected {expected}, got {scheme!r}")
+        self.scheme = SCHEMES[scheme]
         self.labels = tuple(labels)
         self.outside = outside
         self._block = self.scheme.prefixes + ((OUTSIDE,) if outside == BEFORE else ())
@@ -246,14 +249,3 @@ def runs(opening: Array1d, goes_on: Array1d, lengths: Ints1d) -> Tuple[Ints1d, I
     stops[numpy.cumsum(lengths)] = True
     begin, breaks = numpy.flatnonzero(opening), numpy.flatnonzero(stops)
     return begin, breaks[numpy.searchsorted(breaks, begin, side="right")]
-
-
-def get_scheme(name: str) -> Scheme:
-    """Get a tag scheme by its name.
-
-    RAISES (ValueError): If there is none of that name.
-    """
-    if name not in SCHEMES:
-        expected = " or ".join(repr(known) for known in SCHEMES)
-        raise ValueError(f"scheme: expected {expected}, got {name!r}")
-    return SCHEMES[name]

@@ -3,7 +3,6 @@
 import tracemalloc
 from typing import Any, List
 
-import numpy
 import pytest
 import spacy
 from hypothesis import given
@@ -11,7 +10,6 @@ from hypothesis import strategies as st
 from spacy.tokens import Doc
 
 from spacy_costner.features import Features, make_features
-from spacy_costner.features.elsewhere import nearest_elsewhere, values_beside
 
 VOCAB = spacy.blank("en").vocab
 WORDS = ["Rome", "ROME", "rome", "Ana", "in", "of", "12", "Éa"]
@@ -64,37 +62,6 @@ def test_features_are_those_of_the_slow_version(
         for i in range(len(words))
     ]
     assert names_elsewhere(features, new) == expected
-
-
-@given(DOCS, st.integers(1, 5))
-def test_places_are_those_of_the_slow_version(docs: List[List[str]], n_nearest: int) -> None:
-    words = [word for doc in docs for word in doc]
-    lower = sorted({word.lower() for word in words})
-    tokens, places = nearest_elsewhere(
-        numpy.asarray([lower.index(word.lower()) for word in words], dtype="uint64"),
-        numpy.asarray([word[0].isupper() for word in words], dtype=bool),
-        numpy.asarray([len(doc) for doc in docs], dtype="int32"),
-        n_nearest,
-    )
-    found = {t: [p for p in row if p >= 0] for t, row in zip(tokens.tolist(), places.tolist())}
-    start, expected = 0, {}
-    for doc in docs:
-        near = {start + i: slow_places(doc, i, n_nearest) for i in range(len(doc))}
-        expected.update({t: [start + j for j in row] for t, row in near.items() if row})
-        start += len(doc)
-    assert found == expected
-
-
-def test_values_beside_places() -> None:
-    """Each once, and none beyond the ends of docs."""
-    values = numpy.asarray([5, 6, 5, 7, -1, 8], dtype="int32")
-    lengths = numpy.asarray([4, 0, 2], dtype="int32")
-    places = numpy.asarray([[1, 3, 0], [4, -1, -1], [5, 3, -1]])
-    before = values_beside(values, places, lengths, -1).tolist()
-    after = values_beside(values, places, lengths, 1).tolist()
-    assert [set(row) - {-1} for row in before] == [{5}, set(), {5}]
-    assert [set(row) - {-1} for row in after] == [{5, 6}, {8}, set()]
-    assert before[0].count(5) == 1
 
 
 def peak(features: Features, words: List[str]) -> int:

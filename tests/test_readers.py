@@ -2,7 +2,6 @@
 
 import json
 import sys
-import warnings
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
@@ -16,6 +15,7 @@ from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Corpus
 
 from spacy_costner.readers import (
+    Context,
     CorpusInfo,
     ReadOptions,
     Task,
@@ -25,9 +25,13 @@ from spacy_costner.readers import (
     make_reader,
     read_docs,
     read_tasks,
+    task_from_json,
+    task_to_doc,
     write_columns,
     write_tasks,
 )
+from spacy_costner.readers.files import Place
+from spacy_costner.readers.schemes import decode_tags
 
 from .support.commands import run
 
@@ -105,11 +109,6 @@ def test_other_separators_of_tags(tmp_path: Path) -> None:
     assert entities(read(written(tmp_path / "a", text))) == ENTITIES
 
 
-def test_labels_with_hyphens(tmp_path: Path) -> None:
-    docs = read(written(tmp_path / "a", "Kim B-sports-team\nJong I-sports-team\n"))
-    assert entities(docs) == [("Kim Jong", "sports-team")]
-
-
 @pytest.mark.parametrize("tag", ["-", "_"])
 def test_missing_tags_are_missing(tag: str, tmp_path: Path) -> None:
     (doc,) = read(written(tmp_path / "a", f"Kim B-PER\nin {tag}\nOslo I-LOC\nnow O\n"))
@@ -157,8 +156,6 @@ PREFIXES = st.sampled_from(["IOB", "BILUO", "BIOES", "IO", "IOE"])
 @settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_decoding_is_that_of_conlleval(data: st.DataObject) -> None:
-    from spacy_costner.readers.schemes import decode_tags
-
     letters = data.draw(PREFIXES)
     tag = st.sampled_from([*(f"{p}-{label}" for p in letters if p != "O" for label in "XY"), "O"])
     sentences = data.draw(st.lists(st.lists(tag, min_size=1, max_size=7), min_size=1, max_size=4))
@@ -311,11 +308,6 @@ def test_tags_that_are_numbers(info: Any, tmp_path: Path) -> None:
 
 
 def problems(spans: List[Any], text: str = TEXT, **more: Any) -> Tuple[Doc, Dict[str, int]]:
-    from spacy_costner.readers.corpus import Context
-    from spacy_costner.readers.files import Place
-    from spacy_costner.readers.task_docs import task_to_doc
-    from spacy_costner.readers.tasks import task_from_json
-
     context = Context(spacy.blank("en"), ReadOptions(), CorpusInfo())
     place = Place(Path("a.jsonl"), 7)
     doc = task_to_doc(task_from_json({"text": text, "spans": spans, **more}, place), place, context)
@@ -691,10 +683,3 @@ def test_datasets_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(ImportError, match=r"requires the library `datasets`: pip install"):
         read(tmp_path)
-
-
-def test_no_warning_without_problems(tmp_path: Path) -> None:
-    path = written(tmp_path / "a.conll", columns(TAGS["IOB2"]))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert len(list(make_reader(path)(spacy.blank("en")))) == 2

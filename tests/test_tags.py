@@ -125,16 +125,6 @@ def test_values_of_the_same_annotation_are_put_together() -> None:
     assert tags.collapse(values == 8).tolist() == [[True, False, False, False, False]]
 
 
-def test_names_keep_hyphens() -> None:
-    assert Tags(["sports-team"]).names == (
-        "O",
-        "B-sports-team",
-        "I-sports-team",
-        "L-sports-team",
-        "U-sports-team",
-    )
-
-
 def test_a_new_label_leaves_the_old_tags() -> None:
     assert Tags(["a", "b", "c"], "IOB2").names[:5] == Tags(["a", "b"], "IOB2").names
     larger = Tags(["a", "b", "c"], "IOB2", "before").names

@@ -65,11 +65,8 @@ class Matrix:
 def make_matrix(source: MatrixSource, where: str) -> Matrix:
     """Build a cost matrix. A block of the config is checked at once, a file when it is read.
 
-    source (MatrixSource): The rows, or the path of a CSV file.
-    where (str): Its name in error messages.
-    RETURNS (Matrix): The matrix.
-    RAISES (ValueError): If a cost is invalid, or a label can't be written to a config and read
-        again.
+    RAISES (ValueError): If a cost is invalid, or a label can't be written to a config and
+        read again.
     """
     if not isinstance(source, dict):
         return Matrix(source, f"{where}: {source}")

@@ -90,9 +90,6 @@ class Tree:
 def make_tree(source: TreeSource, where: str) -> Tree:
     """Build a label tree. A block of the config is checked at once, a file when it is read.
 
-    source (TreeSource): The mappings, or the path of a JSON or YAML file.
-    where (str): Its name in error messages.
-    RETURNS (Tree): The tree.
     RAISES (ValueError): If the mappings are not a tree, or a name can't be written to a config and
         read again.
     """

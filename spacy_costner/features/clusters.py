@@ -108,14 +108,8 @@ def _values(cluster: Union[int, str, List[str]]) -> List[str]:
 def collect_clusters(
     words: Mapping[int, List[str]], n_times: Mapping[int, int], vocab: Optional[Vocab], least: int
 ) -> Tuple[List[str], Clusters]:
-    """Number the clusters that are in a corpus often enough.
-
-    words (Mapping[int, List[str]]): The clusters of each word, by hash.
-    n_times (Mapping[int, int]): How often each word is in the corpus, by hash.
-    vocab (Optional[Vocab]): The vocab of the corpus. None: it is empty.
-    least (int): How often a cluster has to be there.
-    RETURNS (Tuple[List[str], Clusters]): The clusters, and those of each word that has some.
-    """
+    """Number the clusters that are in a corpus often enough, and give their numbers to words.
+    `words` has the clusters of words by hash, `n_times` how often each is in the corpus."""
     counts: Counter[str] = Counter()
     lexemes = [(vocab[key], n) for key, n in n_times.items()] if vocab else []
     for lexeme, n in lexemes:

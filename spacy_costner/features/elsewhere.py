@@ -14,11 +14,8 @@ WIDTH = 8
 
 
 def group_occurrences(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> Tuple[Ints1d, Ints1d]:
-    """Find the values that occur several times in a doc.
+    """Find the values that occur several times in a doc, among the tokens that take part.
 
-    keys (Array1d): The value of each token. Shape: (N,)
-    takes_part (Array1d): True for the tokens that count as occurrences. Shape: (N,)
-    lengths (Ints1d): Tokens of each doc. Shape: (B,)
     RETURNS (Tuple[Ints1d, Ints1d]): The tokens with other occurrences, those of a value in a doc
         next to each other, from the left; a number for each, the same for these. Shapes: (M,)
     """
@@ -36,12 +33,10 @@ def group_occurrences(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> Tu
 def nearest_elsewhere(
     keys: Array1d, takes_part: Array1d, lengths: Ints1d, n_nearest: int
 ) -> Tuple[Ints1d, Ints2d]:
-    """Find the nearest other occurrences of values in their docs. Of two that are equally near,
-    the left one is nearer. Time and memory are linear in tokens, but for a sort of those that
-    take part.
+    """Find the nearest other occurrences of values in their docs: see `group_occurrences`. Of two
+    that are equally near, the left one is nearer. Time and memory are linear in tokens, but for a
+    sort of those that take part.
 
-    keys, takes_part, lengths: See `group_occurrences`.
-    n_nearest (int): How many, in all.
     RETURNS (Tuple[Ints1d, Ints2d]): The tokens that have some, and the tokens that these are, from
         the nearest; -1 for none. Shapes: (M,), (M, n_nearest)
     """
@@ -63,14 +58,8 @@ def nearest_elsewhere(
 
 
 def values_beside(values: Ints1d, places: Ints2d, lengths: Ints1d, side: int) -> Ints2d:
-    """The values before or after some tokens, each once.
-
-    values (Ints1d): The number of the value of each token, -1 for none. Shape: (N,)
-    places (Ints2d): The tokens, -1 for none. Shape: (M, n)
-    lengths (Ints1d): Tokens of each doc. Shape: (B,)
-    side (int): -1 for before, 1 for after.
-    RETURNS (Ints2d): The numbers of values from the left; -1 for none. Shape: (M, n)
-    """
+    """The values before (side -1) or after (side 1) some places, each value once, from the left; -1
+    for none. Shapes: values (N,), places and result (M, n)"""
     beside = numpy.append(numpy.roll(values, -side), -1)  # The last is for place -1.
     beside[first_tokens(lengths) if side < 0 else last_tokens(lengths)] = -1
     found = -numpy.sort(-beside[places], axis=1)
@@ -88,14 +77,9 @@ def number_occurrences(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> I
 
 
 def find_labels_elsewhere(probabilities: Floats2d, groups: Ints1d) -> Ints2d:
-    """Find the features of the mean probabilities of labels at the other occurrences.
-
-    probabilities (Floats2d): Of O and each label at each token, by the first pass.
-        Shape: (N, L + 1)
-    groups (Ints1d): What `number_occurrences` returned. Shape: (N,)
-    RETURNS (Ints2d): The numbers of the features, in the order of `LabelMemory.names`, -1 for
-        none. Shape: (N, WIDTH)
-    """
+    """Find the features of the mean probabilities of O and each label, by the first pass, at the
+    other occurrences: see `number_occurrences` and `share_names`; -1 for none.
+    Shapes: (N, L + 1), (N,) to (N, WIDTH)"""
     found = numpy.full((len(groups), WIDTH), -1, dtype="int32")
     tokens = numpy.flatnonzero(groups >= 0)
     if len(tokens):

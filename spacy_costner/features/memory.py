@@ -105,12 +105,8 @@ class LabelMemory:
         return found
 
     def _subtract(self, attribute: str, counts: Ints2d, places: Ints1d, text_ids: Array1d) -> None:
-        """Subtract what the units of docs add to counts.
-
-        counts (Ints2d): What is changed: the counts of each value in each doc. Shape: (M, L)
-        places (Ints1d): V times the doc + the value. Shape: (M,)
-        text_ids (Array1d): The hashes of the docs. Shape: (B,)
-        """
+        """Subtract what the units of docs add to the counts of each value in each doc, in place. A
+        place is V times the doc + the value. Shapes: (M, L), (M,), (B,)"""
         doc, value = numpy.divmod(places, max(len(self.counts[attribute].keys), 1))
         known, ids = self.text_ids, text_ids[doc]
         n_docs = numpy.searchsorted(known, ids, side="right") - numpy.searchsorted(known, ids)
@@ -124,11 +120,8 @@ class LabelMemory:
             counts[i] -= self._of_often[key]
 
     def _of_units(self, attribute: str, text_ids: Array1d, values: Ints1d) -> Ints2d:
-        """The counts of values in all units with docs of these texts.
-
-        text_ids (Array1d), values (Ints1d): A text and a value each. Shapes: (M,)
-        RETURNS (Ints2d): Shape: (M, L)
-        """
+        """The counts of values in all units with docs of these texts, a text and a value each.
+        Shapes: (M,), (M,) to (M, L)"""
         of = self.counts[attribute]
         which, index = _places_in(self.text_ids, text_ids)
         n_units, n_values = max(len(of.starts) - 1, 1), len(of.keys)
@@ -185,13 +178,9 @@ def share_names(labels: Sequence[str]) -> List[str]:
 
 
 def features_of(counts: Array2d, width: int) -> Ints2d:
-    """The features of values with these counts, as numbers in the order of `share_names`.
-
-    counts (Array2d): How often, or sums of probabilities. Shape: (M, L)
-    width (int): The largest number of features of a value. The shares of all labels are among
-        them if it is one more than the largest number of labels with a count above 0.
-    RETURNS (Ints2d): -1 for none. Shape: (M, width)
-    """
+    """The features of values with these counts, or sums of probabilities, as numbers in the order
+    of `share_names`, -1 for none. The shares of all labels are among them if the width is one more
+    than the largest number of labels with a count above 0. Shape: (M, L) to (M, width)"""
     n_labels = counts.shape[1]
     total = numpy.rint(counts.sum(axis=1))
     bins = numpy.searchsorted(BORDERS, counts / numpy.maximum(total, 1)[:, None], side="right")

@@ -90,15 +90,8 @@ def read_tokens(
     *,
     in_training: bool = False,
 ) -> Tokens:
-    """Read the tokens of a batch.
-
-    docs (Sequence[Doc]): The docs.
-    attributes (Sequence[str]): What is read besides the words: see `attributes_of`.
-    gazetteers (Mapping[str, Gazetteer]): The gazetteers, by the names of their columns.
-    strings (Optional[StringStore]): Where to keep the values of extension attributes.
-    in_training (bool): Whether the hashes of docs are wanted.
-    RETURNS (Tokens): The tokens.
-    """
+    """Read what `attributes_of` names of the tokens of a batch. `strings` keeps the values of
+    extension attributes. In training, the hashes of docs are wanted, too."""
     ours = [name for name in attributes if name in IDS]
     ids = [ORTH, *(IDS[name] for name in ours)]
     arrays = [doc.to_array(ids).reshape(len(doc), len(ids)) for doc in docs]

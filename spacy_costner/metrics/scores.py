@@ -95,13 +95,10 @@ def _times_drawn(rng: numpy.random.Generator, n_docs: int, n_samples: int) -> Fl
 
 
 def difference(value: float, sampled: Floats1d) -> Difference:
-    """Compute the confidence interval and the p-value of a difference.
+    """Compute the confidence interval and the p-value of the difference d on the test docs, from
+    the differences d_i on n samples.
 
         p = min(1, 2 (1 + min(#(d_i <= 0), #(d_i >= 0))) / (1 + n))
-
-    value (float): The difference d on the test docs.
-    sampled (Floats1d): The difference on each of n samples. Shape: (n,)
-    RETURNS (Difference): The difference, with interval and p-value.
     """
     tail = min(int((sampled <= 0).sum()), int((sampled >= 0).sum()))
     low, high = numpy.percentile(sampled, [2.5, 97.5]).tolist()

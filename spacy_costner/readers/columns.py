@@ -12,7 +12,6 @@ from typing import Callable, Iterable, Iterator, List, Optional, Sequence, Tuple
 import numpy
 from spacy.attrs import SENT_START
 from spacy.tokens import Doc, Token
-from thinc.types import Ints1d
 
 from .context import Context, CorpusInfo
 from .files import Place, read_text, shown
@@ -37,12 +36,20 @@ def read_columns(path: Path, context: Context) -> Iterator[Doc]:
     """
     text, source = read_text(path), Place(path, 1)
     lines = text.split("\n")
-    part = _take_docstarts(text, lines)
+    docstart = numpy.zeros(len(lines), dtype="int64")
+    for i in [i for i, line in enumerate(lines) if line.startswith(DOCSTART)]:
+        docstart[i], lines[i] = 1, ""
+    part = numpy.cumsum(docstart)
     split, separator = find_separator(text, lines)
     n_columns, column = _find_columns(lines, split, context.options.column, source)
     if text.startswith("#") or "\n#" in text:
         _take_comments(lines, split, (n_columns, column), source, context.info)
-    fields, n_fields = _split_all(lines, split)
+    fields: List[str] = []
+    lengths: List[int] = []
+    for row in map(split, lines):
+        fields += row
+        lengths.append(len(row))
+    n_fields = numpy.asarray(lengths)
     for i in numpy.flatnonzero((n_fields != n_columns) & (n_fields > 0)).tolist():
         message = f"expected {n_columns} columns, got {n_fields[i]}: {shown(lines[i])}"
         raise source._replace(number=i + 1).refuse(message)
@@ -76,26 +83,6 @@ def _split_at_tabs(line: str) -> List[str]:
 
 def _split_padded(line: str) -> List[str]:
     return [column.strip(" ") or column for column in _split_at_tabs(line)]
-
-
-def _split_all(lines: Iterable[str], split: Split) -> Tuple[List[str], Ints1d]:
-    """The columns of all lines, in one list, and how many each line has."""
-    fields: List[str] = []
-    lengths: List[int] = []
-    for row in map(split, lines):
-        fields += row
-        lengths.append(len(row))
-    return fields, numpy.asarray(lengths)
-
-
-def _take_docstarts(text: str, lines: List[str]) -> Ints1d:
-    """Empty the -DOCSTART- lines. Returns how many there were up to each line. Shape: (L,)"""
-    docstart = numpy.zeros(len(lines), dtype="int64")
-    if DOCSTART in text:
-        docstart[[i for i, line in enumerate(lines) if line.startswith(DOCSTART)]] = 1
-        for i in numpy.flatnonzero(docstart).tolist():
-            lines[i] = ""
-    return numpy.cumsum(docstart)
 
 
 def _find_columns(
@@ -157,11 +144,6 @@ def _lines(sent: Iterable[Token]) -> Iterator[str]:
             continue
         if "\t" in token.text or "\n" in token.text:
             raise ValueError(f"expected tokens that columns can have, got {token.text!r}")
-        yield f"{token.text}\t{_tag(token, begins)}\n"
+        tag = f"{'B' if begins else 'I'}-{token.ent_type_}" if token.ent_type_ else "O"
+        yield f"{token.text}\t{'-' if token.ent_iob == MISSING else tag}\n"
         begins = False
-
-
-def _tag(token: Token, begins: bool) -> str:
-    if token.ent_iob == MISSING:
-        return "-"
-    return f"{'B' if begins else 'I'}-{token.ent_type_}" if token.ent_type_ else "O"

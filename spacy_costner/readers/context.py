@@ -52,12 +52,8 @@ DEFAULTS = ReadOptions()
 
 
 class Problem(NamedTuple):
-    """Something that could not be read as it is written.
-
-    message (str): The problem and its effect.
-    n (int): How often it was met.
-    places (List[str]): The first places: file, line and text.
-    """
+    """Something that could not be read as it is written: the problem and its effect, how often it
+    was met, and the first places (file, line and text)."""
 
     message: str
     n: int
@@ -90,13 +86,8 @@ class CorpusInfo:
     def add_problem(
         self, message: str, place: Optional[Place], text: str = "", *, more: int = 0
     ) -> None:
-        """Count a problem, and keep its place if it is one of the first.
-
-        message (str): The problem and its effect.
-        place (Optional[Place]): Its place, if it has one.
-        text (str): The text there.
-        more (int): How often it is at later places of the same file.
-        """
+        """Count a problem and its effect, and keep its place and the text there if it is one of the
+        first. `more` is how often it is at later places of the same file."""
         self._counts[message] += 1 + more
         places = self._places.setdefault(message, [])
         if place is not None and len(places) < MAX_PLACES:

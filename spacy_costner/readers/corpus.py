@@ -134,11 +134,8 @@ def _read_values(
     context: Context,
 ) -> Iterator[Doc]:
     """Make docs of JSON values: tokens and tags, tasks of Label Studio, or texts and spans. The
-    first value says which.
-
-    form (str): The name of the format.
-    find_names (Callable): Finds the names of tags that are numbers, by the key of the tags.
-    """
+    first value says which. `find_names` finds the names of tags that are numbers, by the key of the
+    tags."""
     first = next(values, None)
     if first is None:
         raise source.refuse("expected annotated text, got nothing in it")

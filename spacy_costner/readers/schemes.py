@@ -45,12 +45,9 @@ class Decoded(NamedTuple):
 
 
 def decode_tags(tags: Sequence[str], sent_start: Array1d, refuse: Refuse) -> Decoded:
-    """Find the scheme of tags, and the entities.
+    """Find the scheme of tags, and the entities. `sent_start` is true for the first token of a
+    sentence. Shapes: (N,)
 
-    tags (Sequence[str]): The tag of each token.
-    sent_start (Array1d): True for the first token of a sentence. Shape: (N,)
-    refuse (Refuse): Makes the error for a token.
-    RETURNS (Decoded): The entities.
     RAISES (CorpusError): If something isn't a tag, or the tags belong to several schemes.
     """
     index = {tag: i for i, tag in enumerate(dict.fromkeys(tags))}
@@ -110,13 +107,11 @@ def _split_tags(
 
 
 def find_scheme(used: Set[str], opens: Array1d, begins: Array1d, follows: Array1d) -> str:
-    """Find the scheme of tags.
+    """Find the scheme of the prefixes that are used; empty if there are no entities. Shapes: (N,)
 
-    used (Set[str]): The prefixes that are used.
-    opens (Array1d): True for tags with a prefix that opens an entity. Shape: (N,)
-    begins (Array1d): True where an entity begins. Shape: (N,)
-    follows (Array1d): True after a token of the same label and sentence. Shape: (N,)
-    RETURNS (str): The name of the scheme; empty if there are no entities.
+    opens (Array1d): True for tags with a prefix that opens an entity.
+    begins (Array1d): True where an entity begins.
+    follows (Array1d): True after a token of the same label and sentence.
     """
     if not used:
         return ""

@@ -40,14 +40,9 @@ class Sentences(NamedTuple):
 def make_docs(
     sentences: Sentences, source: Place, form: str, context: Context, n_sents: Optional[int]
 ) -> Iterator[Doc]:
-    """Make docs of tagged sentences. Where spaces are is not known: `doc.has_unknown_spaces`.
+    """Make docs of the tagged sentences of a file in some format. Where spaces are is not known:
+    `doc.has_unknown_spaces`. The context gets format, scheme and the tags that don't fit it.
 
-    sentences (Sentences): The tokens of a file.
-    source (Place): The file.
-    form (str): The name of its format.
-    context (Context): Gets the format, the scheme and the tags that don't fit it.
-    n_sents (Optional[int]): See `ReadOptions`.
-    YIELDS (Doc): The docs.
     RAISES (CorpusError): If something isn't a tag, or the tags belong to several schemes.
     """
     words, tags, places, sent_start, part = sentences
@@ -111,15 +106,8 @@ def read_tagged(
     context: Context,
 ) -> Iterator[Doc]:
     """Make docs of rows of tokens and tags, as datasets of Hugging Face have them. A row is a
-    sentence.
+    sentence. `names` are those of tags that are numbers.
 
-    rows (Iterator[Tuple[Place, Any]]): The rows.
-    source (Place): The file.
-    key (str): The key of the tags.
-    form (str): The name of the format.
-    names (Optional[Sequence[str]]): The names of tags that are numbers.
-    context (Context): See `Context`.
-    YIELDS (Doc): The docs.
     RAISES (CorpusError): If a row has something else than tokens and as many tags.
     """
     words: List[str] = []

@@ -149,13 +149,9 @@ def _span_key(value: Mapping[str, Any], place: Place) -> Optional[str]:
 
 
 def spans_from_json(values: List[Any], text: str, key: str, place: Place) -> List[TaskSpan]:
-    """Read spans: [start, end, label], or objects with these keys.
+    """Read the spans under a key, each for every one of its labels: [start, end, label], or objects
+    with these keys.
 
-    values (List[Any]): The spans.
-    text (str): The text.
-    key (str): The key of the spans, for error messages.
-    place (Place): The line.
-    RETURNS (List[TaskSpan]): The spans, one for each of their labels.
     RAISES (CorpusError): If something isn't a span of the text.
     """
     limit = len(text) if text.isascii() else len(_utf16(text)) // 2
