@@ -175,6 +175,8 @@ def example(name: str, potentials: Potentials, seed: int = 0) -> Any:
     n_tokens, n_tags = potentials.emissions.shape
     if name == "expectation":
         return random_potentials(potentials.lengths.tolist(), n_tags, seed=seed)
+    if name == "log_partition_excluding" and seed % 2:
+        return chain.to_mask(chain.best_path(potentials).tags, n_tags)
     if name in ("log_marginals", "log_partition_excluding"):
         return rng.uniform(size=(n_tokens, n_tags)) < 0.5
     if name in ("path_score", "path_log_prob"):
@@ -496,6 +498,14 @@ def test_outside_that_only_a_tiny_message_leads_to() -> None:
     potentials.transitions[:2, 2] = [-numpy.inf, -60]
     allowed = numpy.asarray([[True, True, False]] * 2)
     values = chain.log_partition_excluding(potentials, allowed)[0]
+    assert_allclose(values, [-106], rtol=1e-6)
+
+
+def test_outside_that_no_message_but_their_product_loses() -> None:
+    potentials = in_precision(random_potentials([2], 2, scale=0), "float32")
+    potentials.emissions[0, 1] = -46
+    potentials.transitions[:] = [[0, -numpy.inf], [-60, -numpy.inf]]
+    values = chain.log_partition_excluding(potentials, numpy.zeros(2, dtype="int64"))[0]
     assert_allclose(values, [-106], rtol=1e-6)
 
 

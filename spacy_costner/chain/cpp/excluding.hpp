@@ -23,7 +23,8 @@ class Excluding final : public QueryBase<Real> {
         this->for_sequences([&](int64_t s) {
             p_[s] = follow(s);
             using std::log;
-            this->underflow[s] = p_[s] > 0 && p_[s] < Wide<Real>(SMALLEST<Real>);
+            // It may be 0 because products of small numbers are.
+            this->underflow[s] = !ForwardBackward<Real>::IS_EXTENDED && !(p_[s] >= Wide<Real>(SMALLEST<Real>));
             log_sums[s] = owner.forward.log_z[s] + log(p_[s]);
         });
     }
