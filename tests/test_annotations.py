@@ -24,6 +24,7 @@ THRESHOLD = {"@misc": "spacy_costner.ThresholdDecoding.v1", "threshold": 0.5}
 TREE = {"name": {"LOC": {}, "PERSON": {}, "sports-team": {}}}
 HIERARCHICAL = {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": TREE}
 MIN_COST = {"@misc": "spacy_costner.MinCostDecoding.v1", "cost": HIERARCHICAL, "tree": TREE}
+PROMISE = {"miss": 0.1, "found": "exact", "by": "doc", "per_label": False, "labels": {}}
 TEXT = "Khan likes the Red Sox of London and Berlin.\nWho is Shaka?"
 
 
@@ -111,14 +112,31 @@ def test_confidence_survives(unsure: Path) -> None:
             assert [ent._.confidence for ent in doc.spans["confidence"]] == scores(doc)
 
 
-def test_annotation_from_before_has_no_confidence(unsure: Path) -> None:
+@pytest.mark.parametrize("label", ["CITY", "LOC"])
+def test_annotation_from_before_has_no_confidence(unsure: Path, label: str) -> None:
     nlp = load(unsure, confidence=CONFIDENCE)
-    doc = nlp.make_doc(TEXT)
-    doc.set_ents([Span(doc, 0, 2, label="CITY")], default="missing")
-    nlp.get_pipe("ner")(doc)
-    assert doc.ents[0].label_ == "CITY"
+    doc, ner = nlp.make_doc(TEXT), nlp.get_pipe("ner")
+    doc.set_ents([Span(doc, 0, 2, label=label)], default="missing")
+    ner.set_guarantee({**PROMISE, "threshold": 0.0})
+    ner(doc)
+    assert doc.ents[0].label_ == label
     assert [*doc.spans["confidence"]] == [*doc.ents][1:]
+    assert len(doc.spans["confidence_guaranteed"]) > len(doc.ents)
     assert all(span.start >= 2 for group in doc.spans.values() for span in group)
+
+
+def test_reading_the_guarantee_changes_nothing(unsure: Path) -> None:
+    ner = load(unsure, confidence=CONFIDENCE).get_pipe("ner")
+    ner.set_guarantee({**PROMISE, "threshold": 0.5})
+    bias = ner.cfg["decoding"]["bias"]
+    ner.cfg["decoding"]["bias"] = 1.0
+    assert ner.guarantee is None and ner.cfg["guarantee"] and ner.meta["guarantee"]["ner"]
+    ner.cfg["decoding"]["bias"] = bias
+    assert ner.guarantee["threshold"] == 0.5
+    ner.cfg["temperature"]["overall"] = 2.0
+    with pytest.warns(UserWarning, match="after another setting of temperature"):
+        ner.check_guarantee()
+    assert ner.cfg["guarantee"] is None and not ner.meta["guarantee"]
 
 
 def test_an_extension_of_that_name_is_not_overwritten(unsure: Path) -> None:
