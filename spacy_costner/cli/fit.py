@@ -1,5 +1,7 @@
 """What `fit` does before and after training: write a config, calibrate and tune."""
 
+import shlex
+import sys
 from pathlib import Path
 from typing import Annotated, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
@@ -28,11 +30,11 @@ from .fitting import (
     fit_online,
     has_dev,
 )
-from .init import Corpora, check_lang, command_line, look, make_plan, write_config
+from .init import init
 from .options import CodeOption, read_overrides
 from .output import JsonOption, errors_shown, print_result
 from .predictions import DevPredictions, predict, predict_dev, record_scores
-from .tune import Aim, Tuning, check_parameter, tune_on
+from .tune import Aim, Tuning, check_parameter, parse_aim, tune_on
 
 N_FOLDS = 4
 HELD_OUT = f"{N_FOLDS} held-out folds of the training corpus"
@@ -59,24 +61,6 @@ class Improved(NamedTuple):
         return lines
 
 
-def parse_aim(text: str) -> Aim:
-    """Read what to tune for.
-
-    text (str): "f", or a required score such as "precision=0.9" or "recall=0.9".
-    RETURNS (Aim): The aim.
-    RAISES (ValueError): If it is none of these.
-    """
-    name, _, least = text.partition("=")
-    try:
-        if text == "f":
-            return Aim()
-        if name in ("precision", "recall") and 0 < float(least) < 1:
-            return Aim(**{name: float(least)})
-    except ValueError:
-        pass
-    raise ValueError(f"fit: --tune: expected f, precision=0.9 or recall=0.9, got {text!r}")
-
-
 def write_fit_config(
     output_path: Path,
     model: str,
@@ -84,7 +68,7 @@ def write_fit_config(
     train_path: Optional[Path],
     dev_path: Optional[Path],
     *,
-    aim: Optional[Aim] = None,
+    aim: Optional[str] = None,
     command: str = "",
 ) -> Path:
     """Write the config that `init` writes for corpora to an output folder.
@@ -93,7 +77,7 @@ def write_fit_config(
     model (str): One of `init`'s models, of which `fit` trains the linear one.
     lang (str): The language.
     train_path (Optional[Path]), dev_path (Optional[Path]): The corpora; the first is needed.
-    aim (Optional[Aim]): What the model will be tuned for.
+    aim (Optional[str]): What the model will be tuned for.
     command (str): The command that makes it, for its head.
     RETURNS (Path): The config.
     RAISES (ValueError): If the corpus is missing, `fit` can't train the model, or there is another
@@ -106,13 +90,8 @@ def write_fit_config(
         )
     if train_path is None:
         raise ValueError("fit: --train: expected a corpus if there is no config, got none")
-    size = look(train_path, lang)
-    wanted = aim or Aim()
-    plan = make_plan(sentences=size.sentences, precision=wanted.precision, recall=wanted.recall)
     path = output_path / "config.cfg"
-    text = write_config(
-        plan, lang, Corpora(train_path, dev_path, size), command=command, path=str(path)
-    )
+    text = init(path, lang=lang, train_path=train_path, dev_path=dev_path, aim=aim, command=command)
     if path.exists() and path.read_text(encoding="utf8") != text:
         raise ValueError(
             f"{path}: expected the config of this command, got another: give it as the config, "
@@ -292,15 +271,14 @@ def fit_cli(
     given: Dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     with errors_shown():
         check_together(ctx, has_config=config_path is not None, is_online=is_online)
-        tuned = None if aim is None else parse_aim(aim)
+        tuned = None if aim is None else Aim(**parse_aim(aim))
         improved = calibrated or tuned is not None
         if config_path is None:
             if dev_path is None and not improved:
                 raise ValueError(f"fit: --dev: {NO_DEV}")
-            check_lang(lang)
-            command = command_line(ctx)
+            command = f"python -m spacy {shlex.join(sys.argv[1:])}"
             config_path = write_fit_config(
-                output_path, model, lang, train_path, dev_path, aim=tuned, command=command
+                output_path, model, lang, train_path, dev_path, aim=aim, command=command
             )
             typer.echo(f"Written to {config_path}", err=print_json)
         with show_validation_error(config_path, hint_fill=False):

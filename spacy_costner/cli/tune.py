@@ -255,6 +255,22 @@ def _best_above(points: List[Point], required: str, least: float, other: str) ->
     return max(reached, key=lambda point: (getattr(point, other), getattr(point, required)))
 
 
+def parse_aim(text: str) -> Dict[str, Any]:
+    """Read an aim as arguments of `tune`: "f", "precision=0.9" or "recall=0.9".
+
+    RAISES (ValueError): If it is none of these.
+    """
+    name, _, least = text.partition("=")
+    try:
+        if text == "f":
+            return {}
+        if name in ("precision", "recall") and 0 < float(least) < 1:
+            return {name: float(least)}
+    except ValueError:
+        pass
+    raise ValueError(f"--tune: expected f, precision=0.9 or recall=0.9, got {text!r}")
+
+
 def use_decoding(nlp: Language, name: str, block: Dict[str, Any]) -> None:
     """Set the decoding of a component, in its config too.
 
