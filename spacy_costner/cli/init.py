@@ -21,6 +21,7 @@ from typing import (
     Mapping,
     Optional,
     Sequence,
+    Set,
     Union,
 )
 
@@ -154,10 +155,9 @@ def init(
         shared = next(iter(costs.values()), HAMMING)
 
     if loss is not None:
-        losses = [find_name("Loss", name) for name in loss.split(",")]
+        losses = parse_losses(loss)
     else:
         losses = choose_losses(model, aim, decoding, costs, few=few)
-    losses = losses if losses[0] not in NEED_START else ["Sequential", *losses]
     has_probabilities = losses[-1] not in NO_PROBABILITIES
     decoding = decoding or ("min-cost" if aim == "cost" and has_probabilities else "viterbi")
     if decoding == "min-cost" and aim != "cost":
@@ -252,6 +252,12 @@ def choose_losses(
         is_calibrated = model == "linear" and by_min_cost and [*costs] == ["mistakes"]
         return ["Sequential"] if is_calibrated else ["SoftmaxMargin"]
     return ["SoftmaxMargin", "Risk"] if model == "linear" and few else ["Sequential"]
+
+
+def parse_losses(text: str) -> List[str]:
+    """The names of losses, separated by commas. One that needs a start gets Sequential first."""
+    losses = [find_name("Loss", name) for name in text.split(",")]
+    return ["Sequential", *losses] if losses[0] in NEED_START else losses
 
 
 def find_name(kind: str, given: str, *others: str) -> str:
