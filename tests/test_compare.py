@@ -226,7 +226,7 @@ def test_one_failure_does_not_stop_the_others(experiment: Experiment) -> None:
         )
     assert seen == [False, True, True]
     assert "Traceback" in (experiment.output_path / "bad" / "seed-0" / "log.txt").read_text()
-    with pytest.raises(ValueError, match="expected a loss or a swept setting, and a seed"):
+    with pytest.raises(ValueError, match="seeds: expected at least 1, got 0"):
         compare(*experiment, seeds=())
 
 

@@ -247,8 +247,9 @@ def compare(
     RAISES (ValueError): If the configs don't fit each other, if a training would evaluate only its
         first step or, after all others are finished, if a variant failed.
     """
-    if not seeds or not (losses or sweep):
-        raise ValueError("compare: expected a loss or a swept setting, and a seed, got none")
+    for name, given in {"losses and sweeps": [*losses, *sweep], "seeds": seeds}.items():
+        if not given:
+            raise ValueError(f"compare: {name}: expected at least 1, got 0")
     seeds = list(dict.fromkeys(seeds))
     variants = make_variants(
         config_path, losses, test_path, output_path, seeds=seeds, overrides=overrides, sweep=sweep

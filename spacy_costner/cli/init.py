@@ -5,7 +5,6 @@ import json
 import math
 import re
 import shlex
-import sys
 import textwrap
 from functools import partial
 from importlib.metadata import entry_points
@@ -412,6 +411,7 @@ def choose_sizes(model: str, corpus: Mapping[str, Any]) -> Dict[str, Any]:
 
 @errors_shown()
 def init_cli(
+    ctx: typer.Context,
     output_path: Annotated[
         Path, Argument(help="Config file to write, or - for the terminal", allow_dash=True)
     ],
@@ -515,7 +515,7 @@ def init_cli(
         decoding=decoding,
         inner_nodes=inner_nodes,
         transformer=transformer,
-        command=f"python -m spacy {shlex.join(sys.argv[1:])}",
+        command=command_line(ctx),
     )
     if on_terminal:
         typer.echo(text, nl=False)
@@ -523,3 +523,15 @@ def init_cli(
     save_file(output_path, lambda new: new.write_text(text, encoding="utf8"))
     head, _, _ = text.partition("\n\n")
     typer.echo(f"{textwrap.dedent(head.replace('#', ' '))}\n\nWritten to {output_path}")
+
+
+def command_line(ctx: typer.Context) -> str:
+    """The command as it was given."""
+    words: List[str] = []
+    for param in ctx.command.params:
+        name = param.name or ""
+        source, value = ctx.get_parameter_source(name), ctx.params[name]
+        if source is not None and source.name == "COMMANDLINE" and value is not None:
+            options = [] if param.param_type_name == "argument" else [param.opts[0]]
+            words += options if value is True else [*options, str(value)]
+    return f"python -m spacy costner {ctx.command.name} {shlex.join([*words, *ctx.args])}"
