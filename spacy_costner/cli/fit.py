@@ -1,7 +1,5 @@
 """What `fit` does before and after training: write a config, calibrate and tune."""
 
-import shlex
-import sys
 from pathlib import Path
 from typing import Annotated, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
@@ -30,7 +28,7 @@ from .fitting import (
     fit_online,
     has_dev,
 )
-from .init import init
+from .init import command_line, init
 from .options import CodeOption, read_overrides
 from .output import JsonOption, errors_shown, print_result
 from .predictions import DevPredictions, predict, predict_dev, record_scores
@@ -276,7 +274,7 @@ def fit_cli(
         if config_path is None:
             if dev_path is None and not improved:
                 raise ValueError(f"fit: --dev: {NO_DEV}")
-            command = f"python -m spacy {shlex.join(sys.argv[1:])}"
+            command = command_line(ctx)
             config_path = write_fit_config(
                 output_path, model, lang, train_path, dev_path, aim=aim, command=command
             )
