@@ -70,6 +70,118 @@ LATER_EPOCHS = 2
 """Passes over the training data for each loss of a schedule but the first."""
 
 
+@errors_shown()
+def init_cli(
+    ctx: typer.Context,
+    output_path: Annotated[
+        Path, Argument(help="Config file to write, or - for the terminal", allow_dash=True)
+    ],
+    model: Annotated[Model, Option("--model", "-m", help="Model")] = "linear",
+    lang: Annotated[str, Option("--lang", "-l", help="Code of the language")] = "en",
+    train_path: Annotated[
+        Optional[Path],
+        Option("--train", help="Training corpus, to choose sizes; any format", exists=True),
+    ] = None,
+    dev_path: Annotated[
+        Optional[Path], Option("--dev", help="Development corpus; any format", exists=True)
+    ] = None,
+    sentences: Annotated[
+        Optional[int],
+        Option("--sentences", help="Number of training sentences, without --train", min=1),
+    ] = None,
+    aim: Annotated[
+        Optional[str],
+        Option(
+            "--aim",
+            "-a",
+            help="f (best F), cost (lowest cost), guarantee (a promised miss rate), precision=0.9 "
+            "(best recall with at least this precision) or recall=0.9",
+            show_default="cost if you say what mistakes cost, otherwise f",
+        ),
+    ] = None,
+    miss: Annotated[
+        Optional[float],
+        Option("--miss", help="Cost of a miss, where other mistakes cost 1", show_default="1"),
+    ] = None,
+    false_alarm: Annotated[
+        Optional[float], Option("--false-alarm", help="Cost of a false alarm", show_default="1")
+    ] = None,
+    wrong_label: Annotated[
+        Optional[float], Option("--wrong-label", help="Cost of a wrong label", show_default="1")
+    ] = None,
+    wrong_boundary: Annotated[
+        Optional[float],
+        Option("--wrong-boundary", help="Cost of a wrong boundary", show_default="1"),
+    ] = None,
+    tree_path: Annotated[
+        Optional[Path],
+        Option("--tree", help="Label tree, a JSON or YAML file: near labels cost less"),
+    ] = None,
+    cost: Annotated[
+        Optional[str],
+        Option("--cost", help="hamming, zero-one or a CSV file: the cost of each pair of labels"),
+    ] = None,
+    loss: Annotated[
+        Optional[str],
+        Option(
+            "--loss",
+            help="Loss, or several, separated by commas, to train with one after another",
+            show_default="by model, aim and size",
+        ),
+    ] = None,
+    decoding: Annotated[
+        Optional[Decoding],
+        Option(
+            "--decoding",
+            help="How entities are chosen from scores",
+            show_default="min-cost for --aim cost, otherwise viterbi",
+        ),
+    ] = None,
+    inner_nodes: Annotated[
+        bool, Option("--inner-nodes", help="Also predict inner nodes of the tree")
+    ] = False,
+    transformer: Annotated[
+        Optional[str],
+        Option(
+            "--transformer",
+            help="Name or folder of the transformer",
+            show_default="that of `spacy init config`",
+        ),
+    ] = None,
+    force: Annotated[bool, Option("--force", "-F", help="Overwrite the output file")] = False,
+) -> None:
+    """
+    Write a config for `spacy train`: for your model, language and corpus, for what mistakes
+    cost and for your aim. With --train, batches and evaluations fit the size of the corpus. The
+    config begins with the commands to run next. Several costs are added.
+    """
+    options = {name: value for name, value in locals().items() if name not in ("ctx", "force")}
+    on_terminal = output_path == Path("-")
+    if output_path.exists() and not on_terminal and not force:
+        raise ValueError(f"{output_path}: expected a new file, got one that exists: use --force")
+    if on_terminal:
+        options["output_path"] = Path("config.cfg")
+    text = init(**options, command=command_line(ctx))
+    if on_terminal:
+        typer.echo(text, nl=False)
+        return
+    save_file(output_path, lambda new: new.write_text(text, encoding="utf8"))
+    head, _, _ = text.partition("\n\n")
+    typer.echo(f"{textwrap.dedent(head.replace('#', ' '))}\n\nWritten to {output_path}")
+
+
+def command_line(ctx: typer.Context) -> str:
+    """The command as it was given."""
+    words: List[str] = []
+    for param in ctx.command.params:
+        name = param.name or ""
+        source, value = ctx.get_parameter_source(name), ctx.params[name]
+        if source is not None and source.name == "COMMANDLINE" and value is not None:
+            options = [] if param.param_type_name == "argument" else [param.opts[0]]
+            words += options if value is True else [*options, str(value)]
+    return f"python -m spacy costner {ctx.command.name} {shlex.join([*words, *ctx.args])}"
+
+
 def init(
     output_path: Path = Path("config.cfg"),
     *,
@@ -196,6 +308,7 @@ def init(
     threshold, miss_weight = 0.5, mistakes.get("miss", 1.0)
     if aim == "cost" and (both := miss_weight + mistakes.get("false_alarm", 1.0)):
         threshold = round(1 - miss_weight / both, 4)  # see docs/decoding.md
+    is_shifted = decoding == "min-cost" and losses[-1] in COST_AUGMENTED
     known = RECOMMENDATIONS.get(lang, RECOMMENDATIONS["__default__"])["transformer"]["efficiency"]
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
@@ -204,32 +317,9 @@ def init(
         lstrip_blocks=True,
     )
     environment.filters.update(value=as_text, notes=read_notes, quote=lambda x: shlex.quote(str(x)))
-    text = environment.get_template("init.cfg.jinja").render(
-        **sizes,
-        version=__version__,
-        command=command,
-        output_path=output_path,
-        model=model,
-        lang=lang,
-        train_path=train_path,
-        dev_path=dev_path,
-        tree_path=tree_path,
-        matrix_path=matrix_path,
-        corpus=corpus,
-        few=few,
-        aim=aim,
-        cost=shared,
-        loss=make_loss(losses, shared and SHARED_COST, multiplier=multiplier, epochs=ends),
-        losses=losses,
-        has_probabilities=has_probabilities,
-        is_calibrated=has_probabilities
-        and not (decoding == "min-cost" and losses[-1] in COST_AUGMENTED),
-        decoding=decoding,
-        threshold=threshold,
-        inner_nodes=inner_nodes,
-        transformer=transformer or known["name"],
-        accumulate_gradient=known["size_factor"],
-    )
+    loss_block = make_loss(losses, shared and SHARED_COST, multiplier=multiplier, epochs=ends)
+    # The template sees the variables of this function.
+    text = environment.get_template("init.cfg.jinja").render(locals(), **sizes, version=__version__)
     text = re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
     check_settings(Config().from_str(text, interpolate=False), output_path)
     return text
@@ -301,10 +391,8 @@ def make_loss(
     for loss in losses:
         name = f"spacy_costner.{loss}.v1"
         parameters = signature(registry.losses.get(name)).parameters.values()
-        block = {
-            p.name: p.default for p in parameters if p.default is not None and p.name != "cost"
-        }
-        block = {"@losses": name, **block, **RECOMMENDED.get(loss, {})}
+        defaults = {p.name: p.default for p in parameters if p.default not in (None, p.empty)}
+        block = {"@losses": name, **defaults, **RECOMMENDED.get(loss, {})}
         for score in {"multiplier", "alpha"} & {*block}:
             block[score] = float(f"{block[score] * multiplier:.2g}")
         if takes_cost(loss) and (cost is not None or loss != "Mixed"):  # whose cost is optional
@@ -407,131 +495,3 @@ def choose_sizes(model: str, corpus: Mapping[str, Any]) -> Dict[str, Any]:
             "eval_frequency": min(200, epoch),
         }
     return {**sizes, **steps}
-
-
-@errors_shown()
-def init_cli(
-    ctx: typer.Context,
-    output_path: Annotated[
-        Path, Argument(help="Config file to write, or - for the terminal", allow_dash=True)
-    ],
-    model: Annotated[Model, Option("--model", "-m", help="Model")] = "linear",
-    lang: Annotated[str, Option("--lang", "-l", help="Code of the language")] = "en",
-    train_path: Annotated[
-        Optional[Path],
-        Option("--train", help="Training corpus, to choose sizes; any format", exists=True),
-    ] = None,
-    dev_path: Annotated[
-        Optional[Path], Option("--dev", help="Development corpus; any format", exists=True)
-    ] = None,
-    sentences: Annotated[
-        Optional[int],
-        Option("--sentences", help="Number of training sentences, without --train", min=1),
-    ] = None,
-    aim: Annotated[
-        Optional[str],
-        Option(
-            "--aim",
-            "-a",
-            help="f (best F), cost (lowest cost), guarantee (a promised miss rate), precision=0.9 "
-            "(best recall with at least this precision) or recall=0.9",
-            show_default="cost if you say what mistakes cost, otherwise f",
-        ),
-    ] = None,
-    miss: Annotated[
-        Optional[float],
-        Option("--miss", help="Cost of a miss, where other mistakes cost 1", show_default="1"),
-    ] = None,
-    false_alarm: Annotated[
-        Optional[float], Option("--false-alarm", help="Cost of a false alarm", show_default="1")
-    ] = None,
-    wrong_label: Annotated[
-        Optional[float], Option("--wrong-label", help="Cost of a wrong label", show_default="1")
-    ] = None,
-    wrong_boundary: Annotated[
-        Optional[float],
-        Option("--wrong-boundary", help="Cost of a wrong boundary", show_default="1"),
-    ] = None,
-    tree_path: Annotated[
-        Optional[Path],
-        Option("--tree", help="Label tree, a JSON or YAML file: near labels cost less"),
-    ] = None,
-    cost: Annotated[
-        Optional[str],
-        Option("--cost", help="hamming, zero-one or a CSV file: the cost of each pair of labels"),
-    ] = None,
-    loss: Annotated[
-        Optional[str],
-        Option(
-            "--loss",
-            help="Loss, or several, separated by commas, to train with one after another",
-            show_default="by model, aim and size",
-        ),
-    ] = None,
-    decoding: Annotated[
-        Optional[Decoding],
-        Option(
-            "--decoding",
-            help="How entities are chosen from scores",
-            show_default="min-cost for --aim cost, otherwise viterbi",
-        ),
-    ] = None,
-    inner_nodes: Annotated[
-        bool, Option("--inner-nodes", help="Also predict inner nodes of the tree")
-    ] = False,
-    transformer: Annotated[
-        Optional[str],
-        Option(
-            "--transformer",
-            help="Name or folder of the transformer",
-            show_default="that of `spacy init config`",
-        ),
-    ] = None,
-    force: Annotated[bool, Option("--force", "-F", help="Overwrite the output file")] = False,
-) -> None:
-    """
-    Write a config for `spacy train`: for your model, language and corpus, for what mistakes
-    cost and for your aim. With --train, batches and evaluations fit the size of the corpus. The
-    config begins with the commands to run next. Several costs are added.
-    """
-    on_terminal = output_path == Path("-")
-    if output_path.exists() and not on_terminal and not force:
-        raise ValueError(f"{output_path}: expected a new file, got one that exists: use --force")
-    text = init(
-        Path("config.cfg") if on_terminal else output_path,
-        model=model,
-        lang=lang,
-        train_path=train_path,
-        dev_path=dev_path,
-        sentences=sentences,
-        aim=aim,
-        miss=miss,
-        false_alarm=false_alarm,
-        wrong_label=wrong_label,
-        wrong_boundary=wrong_boundary,
-        tree_path=tree_path,
-        cost=cost,
-        loss=loss,
-        decoding=decoding,
-        inner_nodes=inner_nodes,
-        transformer=transformer,
-        command=command_line(ctx),
-    )
-    if on_terminal:
-        typer.echo(text, nl=False)
-        return
-    save_file(output_path, lambda new: new.write_text(text, encoding="utf8"))
-    head, _, _ = text.partition("\n\n")
-    typer.echo(f"{textwrap.dedent(head.replace('#', ' '))}\n\nWritten to {output_path}")
-
-
-def command_line(ctx: typer.Context) -> str:
-    """The command as it was given."""
-    words: List[str] = []
-    for param in ctx.command.params:
-        name = param.name or ""
-        source, value = ctx.get_parameter_source(name), ctx.params[name]
-        if source is not None and source.name == "COMMANDLINE" and value is not None:
-            options = [] if param.param_type_name == "argument" else [param.opts[0]]
-            words += options if value is True else [*options, str(value)]
-    return f"python -m spacy costner {ctx.command.name} {shlex.join([*words, *ctx.args])}"
