@@ -65,13 +65,14 @@ def test_other_blocks_are_merged() -> None:
 
 
 def test_variants(experiment: Experiment) -> None:
-    variants = variants_of(experiment, **{"training.max_steps": 3})
+    variants = variants_of(experiment, **{"training.patience": 3})
     assert [(variant.loss, variant.seed) for variant in variants] == [
         *(("sequential", 0), ("risk", 0), ("sequential", 1), ("risk", 1))
     ]
     for variant in variants:
         training, ner = variant.config["training"], variant.config["components"]["ner"]
-        assert (training["seed"], training["max_steps"]) == (variant.seed, 3)
+        assert (training["seed"], training["max_steps"]) == (variant.seed, 6)
+        assert training["patience"] == 3
         assert training["gpu_allocator"] is None
         assert training["eval_frequency"] == 1
         assert training.get("dropout") == (0.0 if variant.loss == "risk" else None)
@@ -308,9 +309,9 @@ def test_scores_counted_by_hand() -> None:
             "ents_sent_acc": 1 / 3,
         }
     )
-    (row,) = summarise([finished("none", [0, 0, 0, 0, 5])], n_samples=10)
+    (row,) = summarise([finished("none", [0, 0, 0, 0, 5], [0, 0, 1, 2, 5])], n_samples=10)
     assert row.scores["ents_f"] == row.scores["ents_p"] == 0.0
-    assert row.scores["ents_sent_acc"] == 1.0
+    assert row.scores["ents_sent_acc"] == 0.5
     empty = Finished("a", 0, 1.0, DocCounts(*numpy.zeros((5, 0))))
     with pytest.raises(ValueError, match="test: expected docs with annotated entities, got none"):
         summarise([empty])

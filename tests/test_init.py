@@ -190,7 +190,9 @@ def test_losses_and_costs_are_those_of_the_entry_points() -> None:
         for given in (name, snake, snake.replace("_", "-"), f"spacy_costner.{name}.v1"):
             assert parse_losses(f"Sequential, {given}") == ["Sequential", name]
         loss = block(init(loss=name), "components", "ner", "loss")
-        notes = read_notes(loss.get("*", {}).get("then", loss))
+        needs_start = name in ("Risk", "JensenRiskBound", "MCE", "MCEF", "ZScore")
+        assert ("*" in loss) is needs_start
+        notes = read_notes(loss["*"]["then"] if needs_start else loss)
         assert notes[""] and f"# {notes[''][0]}\n" in init(loss=name)
     assert find_name("Cost", "zero-one") == find_name("Cost", "ZeroOneCost") == "ZeroOne"
     assert "\n# Score per unit of cost" in init(loss="MIRA")
@@ -201,10 +203,23 @@ def test_cost_is_shared() -> None:
     text = init(**TREE, inner_nodes=True)
     ner = block(text, "components", "ner")
     cost = {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": "tree.json"}
-    assert [stage["cost"] for stage in ner["loss"]["*"].values()] == [cost, cost]
+    stages = [*ner["loss"]["*"].values()]
+    assert [stage["cost"] for stage in stages] == [cost, cost]
+    assert stages[0]["multiplier"] == 0.5
     assert ner["decoding"]["cost"] == ner["scorer"]["cost"] == cost
     assert ner["decoding"]["tree"] == ner["scorer"]["tree"] == "tree.json"
     assert "tree" not in block(init(**TREE), "components", "ner", "decoding")
+
+
+def test_schedules_end_with_training() -> None:
+    for model, loss, ends in (
+        ("linear", "Risk", [6.0]),
+        ("linear", "Sequential,Pointwise,Mixed", [4.0, 6.0]),
+        ("cnn", "Risk", [5.0]),
+    ):
+        made = block(init(model=model, loss=loss), "components", "ner", "loss")
+        assert made["epochs"] == ends
+        assert "cost" not in made["*"].get("loss_3", {})  # that of Mixed is optional
 
 
 def test_costs_are_added() -> None:
@@ -256,6 +271,9 @@ def test_evaluates_every_epoch(model: Any, n_docs: int, n_words: int, tmp_path: 
         batcher["size"] = batcher["size"]["stop"]
     full = load_model_from_config(config, auto_fill=True, validate=False).config
     training = registry.resolve(full["training"], schema=ConfigSchemaTraining)
+    if (model, n_docs) == ("hybrid", 3000):
+        assert batcher["size"] == 600 and training["max_steps"] == 3000
+        assert config["components"]["tok2vec"]["model"]["embed"]["rows"][0] == 1000
     n_batches = len(list(training["batcher"](Corpus(path)(spacy.blank("en")))))
     assert training["eval_frequency"] <= max(1, n_batches)
     assert training["patience"] == 0 or training["patience"] >= n_batches
