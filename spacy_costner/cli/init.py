@@ -34,7 +34,8 @@ from spacy.util import get_lang_class, registry
 from thinc.api import Config
 from typer import Argument, Option
 
-from .. import __version__
+import spacy_costner
+
 from ..costs.cost_matrix import make_matrix
 from ..costs.label_tree import make_tree
 from ..readers import read_docs
@@ -319,7 +320,9 @@ def init(
     environment.filters.update(value=as_text, notes=read_notes, quote=lambda x: shlex.quote(str(x)))
     loss_block = make_loss(losses, shared and SHARED_COST, multiplier=multiplier, epochs=ends)
     # The template sees the variables of this function.
-    text = environment.get_template("init.cfg.jinja").render(locals(), **sizes, version=__version__)
+    text = environment.get_template("init.cfg.jinja").render(
+        locals(), **sizes, version=spacy_costner.__version__
+    )
     text = re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
     check_settings(Config().from_str(text, interpolate=False), output_path)
     return text
