@@ -64,7 +64,7 @@ class BuildExt(build_ext):
             ) from error
 
 
-# configs/ is installed as spacy_costner/configs: `costner init` reads it.
+# configs/ is installed as spacy_costner/configs.
 setup(
     packages=[*find_packages(include=["spacy_costner*"]), "spacy_costner.configs"],
     package_dir={"spacy_costner.configs": "configs"},

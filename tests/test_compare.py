@@ -1,174 +1,202 @@
-"""Comparisons: rows counted by hand, and a small one from end to end."""
+"""`costner compare`: configs put together, results that are kept, rows counted by hand."""
 
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import product
 from multiprocessing import active_children
 from pathlib import Path
 from signal import SIGKILL
 from threading import Thread
 from time import sleep
-from typing import Any, List
+from typing import Any, Dict, List
 
 import numpy
 import pytest
+import spacy
+from spacy.util import load_config
+from thinc.api import Config
 
-from spacy_costner.cli.compare import Finished, compare, describe, summarise, table
+from spacy_costner.cli.compare import (
+    Finished,
+    Variant,
+    compare,
+    describe,
+    make_variants,
+    put_onto,
+    run_variant,
+    summarise,
+    table,
+)
 from spacy_costner.cli.runs import Done, Failed
+from spacy_costner.costs.tables import HAMMING
+from spacy_costner.metrics import as_json
 from spacy_costner.pipeline.scorers import DocCounts
 
 from .support.experiment import SHORT, Experiment
 
+SEQUENTIAL = {"@losses": "spacy_costner.Sequential.v1"}
+RISK = {"@losses": "spacy_costner.Risk.v1", "cost": HAMMING}
 
-def finished(loss: str, *docs: List[float], seed: int = 0, seconds: float = 10) -> Finished:
-    """A variant with these counts of right, wrong, missed, cost and tokens for each doc."""
-    columns = numpy.asarray(docs, dtype="float64").T
-    return Finished(loss, seed, seconds, DocCounts(*columns))
-
-
-POOR = [[1, 1, 1, 4, 10], [2, 0, 0, 0, 10], [0, 2, 1, 6, 20]]
-GOOD = [[2, 0, 0, 0, 10], [2, 0, 0, 0, 10], [1, 1, 0, 2, 20]]
+# Configs
 
 
-def test_scores_counted_by_hand() -> None:
-    (row,) = summarise([finished("poor", *POOR)], n_samples=10)
-    assert row.scores == pytest.approx(
-        {
-            "ents_f": 2 * 3 / (2 * 3 + 3 + 2),
-            "ents_p": 3 / 6,
-            "ents_r": 3 / 5,
-            "ents_cost": 10 / 40,
-            "ents_sent_acc": 1 / 3,
-        }
-    )
+def variants_of(experiment: Experiment, **overrides: Any) -> List[Variant]:
+    return make_variants(*experiment, seeds=[0, 1], overrides=overrides)
 
 
-def test_nothing_right_scores_0() -> None:
-    (row,) = summarise([finished("none", [0, 0, 0, 0, 5])], n_samples=10)
-    assert row.scores["ents_f"] == row.scores["ents_p"] == 0.0
-    assert row.scores["ents_sent_acc"] == 1.0
+@pytest.mark.parametrize("old", [SEQUENTIAL, {**RISK, "cost": {"@misc": "other", "x": 1}}])
+def test_a_registered_function_replaces_the_whole_block(old: Dict[str, Any]) -> None:
+    assert put_onto({"loss": old}, {"loss": RISK}) == {"loss": RISK}
 
 
-def test_rows_are_means_over_seeds() -> None:
-    one, other = finished("a", *POOR), finished("a", *GOOD, seed=1, seconds=20)
-    (row,) = summarise([one, other], n_samples=10)
-    (first,), (second,) = summarise([one], n_samples=10), summarise([other], n_samples=10)
-    for name, score in row.scores.items():
-        assert row.by_seed[name] == [first.scores[name], second.scores[name]]
-        assert score == pytest.approx((first.scores[name] + second.scores[name]) / 2)
-    assert row.seconds == 15
+def test_other_blocks_are_merged() -> None:
+    ner = {"factory": "cost_sensitive_ner", "loss": RISK}
+    config = Config({"ner": ner, "training": {"seed": 0, "dropout": 0.1}})
+    other = {"ner": {"factory": "ner", "moves": None}}
+    assert put_onto(config, other) == {**config, **other}
+    changes = {"ner": {**ner, "scheme": "IOB2"}, "training": {"dropout": 0.0, "max_steps": 9}}
+    assert put_onto(config, changes) == {
+        "ner": {**ner, "scheme": "IOB2"},
+        "training": {"seed": 0, "dropout": 0.0, "max_steps": 9},
+    }
+    assert config["training"] == {"seed": 0, "dropout": 0.1}
 
 
-def f_of(docs: List[List[float]]) -> float:
-    right, wrong, missed = (sum(doc[i] for doc in docs) for i in range(3))
-    return 2 * right / (2 * right + wrong + missed) if right else 0.0
+def test_variants(experiment: Experiment) -> None:
+    variants = variants_of(experiment, **{"training.patience": 3})
+    assert [(variant.loss, variant.seed) for variant in variants] == [
+        *(("sequential", 0), ("risk", 0), ("sequential", 1), ("risk", 1))
+    ]
+    for variant in variants:
+        training, ner = variant.config["training"], variant.config["components"]["ner"]
+        assert (training["seed"], training["max_steps"]) == (variant.seed, 6)
+        assert training["patience"] == 3
+        assert training["gpu_allocator"] is None
+        assert training["eval_frequency"] == 1
+        assert training.get("dropout") == (0.0 if variant.loss == "risk" else None)
+        assert ner["loss"] == (RISK if variant.loss == "risk" else SEQUENTIAL)
+        assert ner["model"]["tok2vec"]["width"] == 8
+        measure = ("ner", "IOB2", HAMMING, str(experiment.test_path))
+        assert tuple(variant.measure.values()) == measure
+        assert variant.path == experiment.output_path / variant.loss / f"seed-{variant.seed}"
 
 
-def test_significance_against_a_loop() -> None:
-    both = [finished("poor", *POOR), finished("good", *GOOD)]
-    found = summarise(both, n_samples=200)[1].differences["ents_f"]
-    drawn = numpy.random.default_rng(0).integers(3, size=(200, 3))
-    samples = [f_of([GOOD[i] for i in ids]) - f_of([POOR[i] for i in ids]) for ids in drawn]
-    not_better = sum(sample <= 0 for sample in samples)
-    assert found.value == pytest.approx(f_of(GOOD) - f_of(POOR))
-    assert found.p == pytest.approx(2 * (1 + not_better) / 201)
-    assert found.low == pytest.approx(numpy.percentile(samples, 2.5))
-    assert found.high == pytest.approx(numpy.percentile(samples, 97.5))
+def test_losses_by_name_have_the_cost_that_is_scored(experiment: Experiment) -> None:
+    losses = ["sequential", "Risk", "MIRA"]
+    plain, risk, mira = make_variants(*experiment._replace(loss_paths=losses), seeds=[0])
+    assert [plain.loss, risk.loss, mira.loss] == losses
+    assert plain.config["components"]["ner"]["loss"] == SEQUENTIAL
+    stages = risk.config["components"]["ner"]["loss"]
+    assert stages["epochs"] == [5.0] and stages["*"] == {"first": SEQUENTIAL, "then": RISK}
+    cost = {"@misc": "spacy_costner.PrecisionRecallCost.v1", "miss": 5.0}
+    scorer = {"@scorers": "spacy_costner.cost_scorer.v1", "cost": cost}
+    base = load_config(experiment.config_path)
+    put_onto(base, {"components": {"ner": {"scorer": scorer}}}).to_disk(experiment.config_path)
+    for variant in make_variants(*experiment._replace(loss_paths=losses), seeds=[0])[1:]:
+        loss = variant.config["components"]["ner"]["loss"]
+        assert variant.measure["cost"] == loss.get("*", {}).get("then", loss)["cost"] == cost
 
 
-def test_the_first_is_compared_with_itself() -> None:
-    rows = summarise([finished("good", *GOOD), finished("poor", *POOR)], n_samples=50)
-    assert {found.p for found in rows[0].differences.values()} == {1.0}
-    assert rows[1].differences["ents_cost"].value == pytest.approx((10 - 2) / 40)
+def test_a_sweep_is_every_combination(experiment: Experiment) -> None:
+    sweep = {"training.dropout": [0.1, 0.2], "components.ner.scheme": ["IOB2", "BILUO"]}
+    config, losses, *paths = experiment
+    variants = make_variants(config, losses[:1], *paths, seeds=[7], sweep=sweep)
+    names = [f"dropout={d} scheme={s}" for d in (0.1, 0.2) for s in ("IOB2", "BILUO")]
+    assert [variant.loss for variant in variants] == [f"sequential {name}" for name in names]
+    assert variants[2].path == experiment.output_path / variants[2].loss / "seed-7"
+    for variant, (rate, scheme) in zip(variants, product(*sweep.values())):
+        assert variant.config["training"]["dropout"] == rate
+        assert variant.config["components"]["ner"]["scheme"] == scheme
+    alone = make_variants(config, [], *paths, seeds=[7], sweep=sweep)
+    assert [variant.loss for variant in alone] == names
+    assert not any("loss" in variant.config["components"]["ner"] for variant in alone)
+    same = {"training.seed": [1], "system.seed": [2]}
+    (variant,) = make_variants(config, [], *paths, seeds=[0], sweep=same)
+    assert variant.loss == "training.seed=1 system.seed=2"
 
 
-def test_seeds_count_together() -> None:
-    """What one seed wins and the other loses is no difference."""
-    rows = summarise(
-        [
-            finished("a", *POOR),
-            finished("a", *GOOD, seed=1),
-            finished("b", *GOOD),
-            finished("b", *POOR, seed=1),
-        ],
-        n_samples=50,
-    )
-    assert rows[1].differences["ents_f"] == pytest.approx((0.0, 0.0, 0.0, 1.0))
+@pytest.mark.parametrize("callback", ["null", "spacy_costner.evaluate_each_epoch.v1"])
+def test_all_losses_are_evaluated_as_often(experiment: Experiment, callback: str) -> None:
+    line = f'before_init = {{"@callbacks": "{callback}"}}' if callback != "null" else ""
+    text = f"\n[initialize]\n{line or 'before_init = null'}\n"
+    experiment.loss_paths[1].write_text(SHORT + text)
+    block = {"initialize": {"before_init": {"@callbacks": "another.v1"}}}
+    put_onto(load_config(experiment.config_path), block).to_disk(experiment.config_path)
+    for variant in variants_of(experiment):
+        assert variant.config["initialize"] == block["initialize"]
 
 
-def untrained(loss: str, seed: int = 0) -> Finished:
-    return finished(loss, *GOOD, seed=seed)._replace(is_trained=False)
+@pytest.mark.parametrize("text", ["[nlp]\nlang = 'en'", SHORT.replace("[components.ner", "[other")])
+def test_configs_that_do_not_fit_are_named(experiment: Experiment, text: str) -> None:
+    twice = [*experiment.loss_paths, experiment.loss_paths[0]]
+    with pytest.raises(ValueError, match=r"sequential\.cfg: expected files of different names"):
+        variants_of(experiment._replace(loss_paths=twice))
+    experiment.loss_paths[1].write_text(text)
+    with pytest.raises(ValueError, match=r"risk\.cfg: expected a component 'ner'"):
+        variants_of(experiment)
+    experiment.config_path.write_text(text)
+    with pytest.raises(ValueError, match=r"base\.cfg: expected one component .*, got \[\]"):
+        variants_of(experiment)
 
 
-def test_untrained_models_are_not_reported() -> None:
-    runs = [finished("a", *GOOD), untrained("b"), finished("c", *POOR)]
-    more = [finished(loss, *GOOD, seed=1) for loss in "abc"]
-    rows = summarise([*runs, *more], n_samples=9)
-    assert [row.untrained for row in rows] == [[], [0], []]
-    assert rows[1].scores == rows[1].by_seed == rows[1].differences == {}
-    alone = summarise([runs[0], runs[2], more[0], more[2]], n_samples=9)
-    assert [rows[0], rows[2]] == alone
-    *_, note = table(rows).splitlines()
-    assert note.startswith("b: the best model was not trained past the first step, with seed 0")
-    cells = [cell.strip() for cell in table(rows).splitlines()[3].split("|")[1:-1]]
-    assert cells == ["b", *["-"] * 5, "10", "-", "-"]
-    assert describe("b, seed 0", Done(runs[1], 10.0)) == (
-        "b, seed 0: the best model was not trained past the first step, 10 s"
-    )
+# Training
 
 
-def test_nothing_is_compared_with_an_untrained_model() -> None:
-    rows = summarise([untrained("a"), finished("b", *GOOD), finished("c", *POOR)], n_samples=9)
-    assert [bool(row.scores) for row in rows] == [False, True, True]
-    assert all(row.differences == {} for row in rows)
-    assert table(rows).splitlines()[3].split("|")[8:10] == ["      - ", "         - "]
-    assert rows[1].as_json()["differences"] == {}
-    (row,) = summarise([untrained("a")])
-    assert row.scores == {}
+def test_a_variant_leaves_what_is_needed(experiment: Experiment) -> None:
+    variant = variants_of(experiment)[0]
+    outcome = run_variant(variant)
+    assert outcome.seconds > 0
+    assert {path.name for path in variant.path.iterdir()} == {
+        *("config.cfg", "log.txt", "model-best", "trained.json", "counts.json")
+    }
+    assert "ENTS_F" in (variant.path / "log.txt").read_text()
+    assert spacy.load(variant.path / "model-best").config["training"]["seed"] == 0
+    tp, _, fn, _, tokens = outcome.counts
+    assert tokens.tolist() == [6, 3, 3, 1]
+    assert (tp + fn).tolist() == [2, 1, 0, 1]
 
 
-def test_no_docs_are_no_comparison() -> None:
-    empty = Finished("a", 0, 1.0, DocCounts(*numpy.zeros((5, 0))))
-    with pytest.raises(ValueError, match="test: expected docs with annotated entities, got none"):
-        summarise([empty])
+def test_another_measure_needs_no_other_training(
+    experiment: Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variant = variants_of(experiment)[0]
+    first = run_variant(variant)
+    monkeypatch.delattr("spacy_costner.cli.compare.train")
+    zero_one = {**variant.measure, "cost": {"@misc": "spacy_costner.ZeroOneCost.v1"}}
+    again = run_variant(variant._replace(measure=zero_one))
+    assert again.seconds == first.seconds
+    assert again.counts[0].tolist() == first.counts[0].tolist()
 
 
-def test_table() -> None:
-    rows = summarise([finished("poor", *POOR), finished("good", *GOOD)], n_samples=99)
-    head, rule, poor, good = table(rows).splitlines()
-    assert len({len(line) for line in (head, rule, poor, good)}) == 1
-    assert head.split("|")[1:3] == [" loss ", "     F "]
-    cells = [cell.strip() for cell in poor.split("|")[1:-1]]
-    assert cells[:7] == ["poor", "54.55", "50.00", "60.00", "0.2500", "33.33", "10"]
-    assert cells[7:] == ["1.0000", "1.0000"]
-
-
-def test_table_of_several_seeds_shows_how_they_scatter() -> None:
-    rows = summarise([finished("a", *POOR), finished("a", *GOOD, seed=1)], n_samples=9)
-    assert "| 72.73 ± 25.71 |" in table(rows)
-
-
-def test_outcomes_in_a_line() -> None:
-    good = Done(finished("good", *GOOD), seconds=9.0)
-    assert describe("good, seed 0", good) == "good, seed 0: F 90.91, 10 s"
-    assert describe("bad, seed 1", Failed("ValueError: no", "")) == "bad, seed 1: failed"
-
-
-@pytest.mark.parametrize("argument", ["seeds", "n_samples", "jobs"])
-def test_sizes_are_checked(experiment: Experiment, argument: str) -> None:
-    value: Any = () if argument == "seeds" else 0
-    with pytest.raises(ValueError, match=r"expected at least 1, got 0"):
-        compare(*experiment, **{argument: value})
+@pytest.mark.parametrize("step", ["train", "replace_folder"])
+def test_a_pipeline_stays_until_another_is_complete(
+    experiment: Experiment, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """And is not taken for the other one, nor the other one for it."""
+    first = variants_of(experiment)[0]
+    outcome = run_variant(first)
+    before = (first.path / "model-best" / "ner" / "model").read_bytes()
+    (variant, *_) = variants_of(experiment, **{"training.max_steps": 3})
+    with monkeypatch.context() as patch, pytest.raises(NameError):
+        patch.delattr(f"spacy_costner.cli.compare.{step}")
+        run_variant(variant)
+    assert (variant.path / "model-best" / "ner" / "model").read_bytes() == before
+    assert (variant.path / "trained.json").exists() is (step == "train")
+    if step == "train":
+        assert run_variant(first).seconds == outcome.seconds
+    assert run_variant(variant).seconds != outcome.seconds
+    assert (variant.path / "model-best" / "ner" / "model").read_bytes() != before
+    assert not (variant.path / "training").exists()
 
 
 def test_a_comparison_is_written_down_and_taken_up_again(
     experiment: Experiment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: List[str] = []
-    rows = compare(
-        *experiment, seeds=[0, 1], n_samples=20, on_end=lambda name, _: seen.append(name)
-    )
+    settings: Dict[str, Any] = {"seeds": [0, 1], "n_samples": 20}
+    rows = compare(*experiment, **settings, on_end=lambda name, _: seen.append(name))
     assert [row.loss for row in rows] == ["sequential", "risk"]
     assert seen == [f"{loss}, seed {seed}" for seed in (0, 1) for loss in ("sequential", "risk")]
     record = json.loads((experiment.output_path / "comparison.json").read_text())
@@ -178,9 +206,8 @@ def test_a_comparison_is_written_down_and_taken_up_again(
         assert written["differences"]["ents_f"]["p"] == pytest.approx(row.differences["ents_f"].p)
     monkeypatch.delattr("spacy_costner.cli.compare.train")
     threads = partial(ThreadPoolExecutor, 2)
-    settings = {"seeds": [0, 1], "n_samples": 20}
     for row, again in zip(rows, compare(*experiment, make_executor=threads, **settings)):
-        assert again.as_json() == row._replace(seconds=again.seconds).as_json()
+        assert as_json(again) == as_json(row._replace(seconds=again.seconds))
 
 
 def test_one_failure_does_not_stop_the_others(experiment: Experiment) -> None:
@@ -199,8 +226,9 @@ def test_one_failure_does_not_stop_the_others(experiment: Experiment) -> None:
             on_end=lambda _, ended: seen.append(isinstance(ended, Done)),
         )
     assert seen == [False, True, True]
-    log = experiment.output_path / "bad" / "seed-0" / "log.txt"
-    assert "Traceback" in log.read_text()
+    assert "Traceback" in (experiment.output_path / "bad" / "seed-0" / "log.txt").read_text()
+    with pytest.raises(ValueError, match="seeds: expected at least 1, got 0"):
+        compare(*experiment, seeds=())
 
 
 @pytest.mark.parametrize("accumulate", [1, 3])
@@ -227,7 +255,7 @@ def test_a_model_of_the_first_step_is_found(experiment: Experiment, accumulate: 
 
 
 def test_a_killed_worker_changes_nothing(experiment: Experiment) -> None:
-    """It is killed while it trains; its variants are trained again."""
+    """It is killed while it trains; its variants are trained again, in parallel."""
     compare(*experiment, seeds=[0, 1], n_samples=20)
     killed: List[int] = []
     again = experiment._replace(output_path=experiment.output_path.parent / "again")
@@ -238,8 +266,7 @@ def test_a_killed_worker_changes_nothing(experiment: Experiment) -> None:
         killed.append(active_children()[0].pid or 0)
         os.kill(killed[0], SIGKILL)
 
-    killer = Thread(target=kill, daemon=True)
-    killer.start()
+    Thread(target=kill, daemon=True).start()
     compare(*again, seeds=[0, 1], n_samples=20, jobs=2)
     assert killed
     for name in ("model-best/ner/model", "counts.json", "comparison.json"):
@@ -256,3 +283,113 @@ def results(path: Path) -> Any:
         losses = json.loads(path.read_text())["losses"]
         return [{**row, "seconds": 0} for row in losses]
     return json.loads(path.read_text())["value"] if path.suffix else path.read_bytes()
+
+
+# Scores
+
+
+def finished(loss: str, *docs: List[float], seed: int = 0, seconds: float = 10) -> Finished:
+    """A variant with these counts of tp, fp, fn, cost and tokens for each doc."""
+    columns = numpy.asarray(docs, dtype="float64").T
+    return Finished(loss, seed, seconds, DocCounts(*columns))
+
+
+POOR = [[1, 1, 1, 4, 10], [2, 0, 0, 0, 10], [0, 2, 1, 6, 20]]
+GOOD = [[2, 0, 0, 0, 10], [2, 0, 0, 0, 10], [1, 1, 0, 2, 20]]
+
+
+def test_scores_counted_by_hand() -> None:
+    (row,) = summarise([finished("poor", *POOR)], n_samples=10)
+    assert row.scores == pytest.approx(
+        {
+            "ents_f": 2 * 3 / (2 * 3 + 3 + 2),
+            "ents_p": 3 / 6,
+            "ents_r": 3 / 5,
+            "ents_cost": 10 / 40,
+            "ents_sent_acc": 1 / 3,
+        }
+    )
+    (row,) = summarise([finished("none", [0, 0, 0, 0, 5], [0, 0, 1, 2, 5])], n_samples=10)
+    assert row.scores["ents_f"] == row.scores["ents_p"] == 0.0
+    assert row.scores["ents_sent_acc"] == 0.5
+    empty = Finished("a", 0, 1.0, DocCounts(*numpy.zeros((5, 0))))
+    with pytest.raises(ValueError, match="test: expected docs with annotated entities, got none"):
+        summarise([empty])
+
+
+def test_rows_are_means_over_seeds() -> None:
+    one, other = finished("a", *POOR), finished("a", *GOOD, seed=1, seconds=20)
+    (row,) = summarise([one, other], n_samples=10)
+    (first,), (second,) = summarise([one], n_samples=10), summarise([other], n_samples=10)
+    for name, score in row.scores.items():
+        assert row.by_seed[name] == [first.scores[name], second.scores[name]]
+        assert score == pytest.approx((first.scores[name] + second.scores[name]) / 2)
+    assert row.seconds == 15
+    assert "| 72.73 ± 25.71 |" in table([row])
+    # What one seed wins and the other loses is no difference.
+    swapped = [finished("b", *GOOD), finished("b", *POOR, seed=1)]
+    rows = summarise([one, other, *swapped], n_samples=50)
+    assert rows[1].differences["ents_f"] == pytest.approx((0.0, 0.0, 0.0, 1.0))
+
+
+def f_of(docs: List[List[float]]) -> float:
+    tp, fp, fn = (sum(doc[i] for doc in docs) for i in range(3))
+    return 2 * tp / (2 * tp + fp + fn) if tp else 0.0
+
+
+def test_significance_against_a_loop() -> None:
+    both = [finished("poor", *POOR), finished("good", *GOOD)]
+    rows = summarise(both, n_samples=200)
+    assert {each.p for each in rows[0].differences.values()} == {1.0}
+    assert rows[1].differences["ents_cost"].value == pytest.approx((2 - 10) / 40)
+    difference = rows[1].differences["ents_f"]
+    drawn = numpy.random.default_rng(0).integers(3, size=(200, 3))
+    samples = [f_of([GOOD[i] for i in ids]) - f_of([POOR[i] for i in ids]) for ids in drawn]
+    not_better = sum(sample <= 0 for sample in samples)
+    assert difference.value == pytest.approx(f_of(GOOD) - f_of(POOR))
+    assert difference.p == pytest.approx(2 * (1 + not_better) / 201)
+    assert difference.low == pytest.approx(numpy.percentile(samples, 2.5))
+    assert difference.high == pytest.approx(numpy.percentile(samples, 97.5))
+
+
+def untrained(loss: str, seed: int = 0) -> Finished:
+    return finished(loss, *GOOD, seed=seed)._replace(is_trained=False)
+
+
+def test_untrained_models_are_not_reported() -> None:
+    runs = [finished("a", *GOOD), untrained("b"), finished("c", *POOR)]
+    more = [finished(loss, *GOOD, seed=1) for loss in "abc"]
+    rows = summarise([*runs, *more], n_samples=9)
+    assert [row.untrained for row in rows] == [[], [0], []]
+    assert rows[1].scores == rows[1].by_seed == rows[1].differences == {}
+    alone = summarise([runs[0], runs[2], more[0], more[2]], n_samples=9)
+    assert [rows[0], rows[2]] == alone
+    *_, note = table(rows).splitlines()
+    assert note.startswith("b: the best model was not trained past the first step, with seed 0")
+    cells = [cell.strip() for cell in table(rows).splitlines()[3].split("|")[1:-1]]
+    assert cells == ["b", *["-"] * 5, "10", "-", "-"]
+
+
+def test_nothing_is_compared_with_an_untrained_model() -> None:
+    rows = summarise([untrained("a"), finished("b", *GOOD), finished("c", *POOR)], n_samples=9)
+    assert [bool(row.scores) for row in rows] == [False, True, True]
+    assert all(row.differences == {} for row in rows)
+    assert table(rows).splitlines()[3].split("|")[8:10] == ["      - ", "         - "]
+    (row,) = summarise([untrained("a")])
+    assert row.scores == {}
+
+
+def test_table_and_lines() -> None:
+    rows = summarise([finished("poor", *POOR), finished("good", *GOOD)], n_samples=99)
+    head, rule, poor, good = table(rows).splitlines()
+    assert len({len(line) for line in (head, rule, poor, good)}) == 1
+    assert head.split("|")[1:3] == [" loss ", "     F "]
+    cells = [cell.strip() for cell in poor.split("|")[1:-1]]
+    assert cells[:7] == ["poor", "54.55", "50.00", "60.00", "0.2500", "33.33", "10"]
+    assert cells[7:] == ["1.0000", "1.0000"]
+    good_run, other = Done(finished("good", *GOOD), seconds=9.0), Done(untrained("b"), 10.0)
+    assert describe("good, seed 0", good_run) == "good, seed 0: F 90.91, 10 s"
+    assert describe("b, seed 0", other) == (
+        "b, seed 0: the best model was not trained past the first step, 10 s"
+    )
+    assert describe("bad, seed 1", Failed("ValueError: no", "")) == "bad, seed 1: failed"

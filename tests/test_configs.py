@@ -1,7 +1,8 @@
-"""Every config that we ship loads, is complete where it speaks of us, and trains."""
+"""Every config that we ship loads, is complete where it speaks of us, trains, and is installed."""
 
+import subprocess
+import sys
 from pathlib import Path
-from typing import Dict
 
 import pytest
 import spacy
@@ -11,37 +12,24 @@ from spacy.util import load_config, load_model_from_config
 from thinc.api import Config
 
 from spacy_costner.cli.compare import put_onto
+from spacy_costner.settings import check_settings
 
-from .support.config import declared
 from .support.experiment import make_corpus
 from .support.slow import slow_but
 from .support.transformers import register_transformers
 
 register_transformers()
 
-CONFIGS = Path(__file__).parent.parent / "configs"
+ROOT = Path(__file__).parent.parent
+CONFIGS = ROOT / "configs"
 COMPLETE = sorted(CONFIGS.glob("*.cfg"))
-SHORT = sorted(CONFIGS.glob("*/*.cfg"))
+PAPERS = sorted(CONFIGS.glob("papers/*.cfg"))
+TREE = {"components": {"ner": {"loss": {"cost": {"tree": {"place": {"city": {}, "country": {}}}}}}}}
+"""In the place of the tree of GENIA."""
 
 
 def name(path: Path) -> str:
     return str(path.relative_to(CONFIGS).with_suffix(""))
-
-
-STEPS = {"training": {"max_steps": 7, "eval_frequency": 7, "gpu_allocator": None}}
-"""Enough to come to the second loss of a schedule."""
-
-
-GENIA = "configs/papers/hierarchical_cost.cfg"
-TREE = {"components": {"ner": {"loss": {"cost": {"tree": {"place": {"city": {}, "country": {}}}}}}}}
-"""In the place of that of GENIA."""
-
-
-@pytest.fixture
-def paths(tmp_path: Path) -> Dict[str, str]:
-    """A tiny corpus on disk, as overrides of a config."""
-    make_corpus(tmp_path / "corpus.spacy")
-    return dict.fromkeys(("paths.train", "paths.dev"), str(tmp_path / "corpus.spacy"))
 
 
 def fill(config: Config) -> Config:
@@ -59,17 +47,12 @@ def test_components_are_complete(path: Path) -> None:
     assert filled == components
 
 
-@pytest.mark.parametrize("path", SHORT, ids=name)
-def test_short_configs_are_base_config_but_for_what_they_say(path: Path) -> None:
+@pytest.mark.parametrize("path", PAPERS, ids=name)
+def test_configs_of_papers_are_base_config_but_for_what_they_say(path: Path) -> None:
     base, short = load_config(CONFIGS / "base.cfg"), load_config(path)
     assert fill(short) == fill(put_onto(base, short))
     names = ["components", "corpora", "initialize", "nlp", "paths", "system", "training"]
     assert sorted(short) == names
-
-
-def test_every_loss_has_a_short_config() -> None:
-    shown = "".join(path.read_text(encoding="utf8") for path in SHORT)
-    assert [loss for loss in declared("thinc_losses") if loss not in shown] == []
 
 
 def test_base_config_is_complete() -> None:
@@ -77,17 +60,38 @@ def test_base_config_is_complete() -> None:
     assert fill(config) == config
 
 
-def test_baseline_differs_in_the_component_only() -> None:
+def test_configs_differ_in_what_they_are_named_for() -> None:
     ours, baseline = (fill(load_config(CONFIGS / name)) for name in ("cnn.cfg", "baseline_ner.cfg"))
     assert ours["components"].pop("ner") != baseline["components"].pop("ner")
     assert ours == baseline
+    one, two = (load_config(CONFIGS / name) for name in ("sparse.cfg", "sparse_document.cfg"))
+    features = one["components"]["ner"]["model"]["features"]
+    assert features["document"] is None
+    features["document"] = {"LOWER": 1}
+    assert one == two
 
 
-@pytest.mark.parametrize("path", [*COMPLETE, *slow_but(SHORT)], ids=name)
-def test_trains(path: Path, paths: Dict[str, str], tmp_path: Path) -> None:
-    config = put_onto(load_config(path, overrides=paths), STEPS)
-    if path.match(GENIA):
+@pytest.mark.parametrize("path", [*COMPLETE, *slow_but(PAPERS)], ids=name)
+def test_trains(path: Path, tmp_path: Path) -> None:
+    make_corpus(tmp_path / "corpus.spacy")
+    paths = dict.fromkeys(("paths.train", "paths.dev"), str(tmp_path / "corpus.spacy"))
+    check_settings(load_config(path, interpolate=False))
+    # Enough steps to come to the second loss of a schedule.
+    steps = {"max_steps": 7, "eval_frequency": 7, "gpu_allocator": None}
+    config = put_onto(load_config(path, overrides=paths), {"training": steps})
+    if path.stem == "hierarchical_cost":
         config = put_onto(config, TREE)
     train(init_nlp(config), tmp_path)
     trained = spacy.load(tmp_path / "model-last")
     assert sorted(trained.pipe_labels["ner"]) == ["city", "country"]
+
+
+@pytest.mark.skipif(not (ROOT / "setup.py").exists(), reason="outside of the clone")
+def test_configs_and_templates_are_installed(tmp_path: Path) -> None:
+    command = [sys.executable, "setup.py", "-q", "build_py", "--build-lib", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    templates = ROOT / "spacy_costner" / "cli" / "templates"
+    for source, target in ((CONFIGS, "configs"), (templates, "cli/templates")):
+        installed = tmp_path / "spacy_costner" / target
+        expected = {path.relative_to(source) for path in source.rglob("*.*")}
+        assert {path.relative_to(installed) for path in installed.rglob("*.*")} == expected

@@ -2,7 +2,7 @@
 
 import math
 from inspect import signature
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 from spacy.util import registry
@@ -12,7 +12,6 @@ from spacy_costner.costs.tables import hamming_cost
 from spacy_costner.losses.fscore import make_mce_f
 from spacy_costner.losses.likelihood import make_mixed, make_pointwise, make_sequential
 from spacy_costner.losses.margin import (
-    make_jensen_risk_bound,
     make_max_margin,
     make_risk,
     make_softmax_margin,
@@ -23,60 +22,59 @@ from spacy_costner.losses.schedule import make_schedule
 from spacy_costner.losses.zscore import make_zscore
 from spacy_costner.types import Loss, Progress
 
-from .support.config import declared, resolve
+from .support.config import REQUIRED, declared, resolve
 
 COST = {"cost": hamming_cost}
-NOT_NUMBERS = (math.nan, math.inf, -math.inf)
-NOT_AT_LEAST_0 = (-0.1, *NOT_NUMBERS)
-NOT_ABOVE_0 = (0.0, *NOT_AT_LEAST_0)
-BAD: List[Tuple[str, Callable[..., Loss], str, Tuple[Any, ...], Dict[str, Any]]] = [
-    ("Mixed", make_mixed, "lam", (-0.1, 1.1, *NOT_NUMBERS), {}),
-    ("Mixed", make_mixed, "k", NOT_AT_LEAST_0, {}),
-    ("Mixed", make_mixed, "lam", (None,), {}),
-    ("Mixed", make_mixed, "multiplier", NOT_AT_LEAST_0, {"k": 1.0, **COST}),
-    ("Mixed", make_mixed, "k", (2.0,), {"lam": 0.5}),
-    ("SoftmaxMargin", make_softmax_margin, "multiplier", NOT_AT_LEAST_0, COST),
-    ("MaxMargin", make_max_margin, "multiplier", NOT_AT_LEAST_0, COST),
-    ("JensenRiskBound", make_jensen_risk_bound, "multiplier", NOT_AT_LEAST_0, COST),
-    ("MIRA", make_mira, "multiplier", NOT_AT_LEAST_0, COST),
-    ("MIRA", make_mira, "aggressiveness", NOT_ABOVE_0, COST),
-    ("Perceptron", make_perceptron, "alpha", (0.0, *NOT_AT_LEAST_0), COST),
-    ("Perceptron", make_perceptron, "alpha", NOT_AT_LEAST_0, {}),
-    ("MCE", make_mce, "smoothing", ("step", ""), {}),
-    ("MCE", make_mce, "slope", NOT_ABOVE_0, {}),
-    ("MCE", make_mce, "offset", NOT_NUMBERS, {}),
-    ("MCE", make_mce, "psi", (0.0, -1.0, math.nan, -math.inf), {}),
-    ("MCEF", make_mce_f, "gamma", NOT_ABOVE_0, {}),
-    ("MCEF", make_mce_f, "psi", (0.0, 2.0, -math.inf, math.nan), {}),
-    ("MCEF", make_mce_f, "slope", (2.0, *NOT_ABOVE_0), {}),
-    ("MCEF", make_mce_f, "slope", NOT_ABOVE_0, {"psi": math.inf}),
-    ("MCEF", make_mce_f, "offset", (0.5, *NOT_NUMBERS), {}),
-    ("MCEF", make_mce_f, "offset", NOT_NUMBERS, {"psi": math.inf}),
-    ("MCEF", make_mce_f, "decay", (-0.1, 1.1, *NOT_NUMBERS), {}),
-    ("ZScore", make_zscore, "multiplier", NOT_ABOVE_0, COST),
+AT_LEAST_0, ABOVE_0 = (-0.1, math.inf), (0.0, -0.1, math.inf)
+BAD: List[Tuple[str, str, Tuple[Any, ...], Dict[str, Any]]] = [
+    ("Mixed", "lam", (-0.1, 1.1, math.inf, math.nan, None), {"k": None}),
+    ("Mixed", "lam", (0.5,), {}),
+    ("Mixed", "k", AT_LEAST_0, {}),
+    ("Mixed", "multiplier", AT_LEAST_0, COST),
+    ("SoftmaxMargin", "multiplier", AT_LEAST_0, COST),
+    ("MaxMargin", "multiplier", AT_LEAST_0, COST),
+    ("JensenRiskBound", "multiplier", AT_LEAST_0, COST),
+    ("MIRA", "multiplier", AT_LEAST_0, COST),
+    ("MIRA", "aggressiveness", ABOVE_0, COST),
+    ("Perceptron", "alpha", (0.0, *AT_LEAST_0), COST),
+    ("Perceptron", "alpha", AT_LEAST_0, {}),
+    ("MCE", "smoothing", ("step", ""), {}),
+    ("MCE", "slope", ABOVE_0, {}),
+    ("MCE", "offset", (math.inf,), {}),
+    ("MCE", "psi", (0.0, -1.0), {}),
+    ("MCEF", "gamma", ABOVE_0, {}),
+    ("MCEF", "psi", (0.0, 2.0), {}),
+    ("MCEF", "slope", (2.0, *ABOVE_0), {}),
+    ("MCEF", "slope", ABOVE_0, {"psi": math.inf}),
+    ("MCEF", "offset", (0.5, math.inf), {}),
+    ("MCEF", "offset", (math.inf,), {"psi": math.inf}),
+    ("MCEF", "decay", (-0.1, 1.1, math.inf), {}),
+    ("ZScore", "multiplier", ABOVE_0, COST),
+]
+EVERY_NUMBER = [
+    (name.split(".")[1], field, (math.nan, -math.inf), COST if "cost" in parameters else {})
+    for name in declared("thinc_losses")
+    for parameters in [signature(registry.losses.get(name)).parameters]
+    for field in parameters
+    if parameters[field].annotation in (float, Optional[float])
 ]
 
 
-@pytest.mark.parametrize("name", declared("thinc_losses"))
-def test_bad_values_of_every_number_are_tried(name: str) -> None:
-    tried = {field for loss, _, field, _, _ in BAD if name == f"spacy_costner.{loss}.v1"}
-    parameters = signature(registry.losses.get(name)).parameters.values()
-    assert {p.name for p in parameters if p.annotation in (float, Optional[float])} <= tried
-
-
 @pytest.mark.parametrize(
-    "loss, make, field, value, others",
+    "loss, field, value, others",
     [
-        (loss, make, field, value, others)
-        for loss, make, field, values, others in BAD
+        (loss, field, value, others)
+        for loss, field, values, others in [*BAD, *EVERY_NUMBER]
         for value in values
     ],
 )
 def test_a_bad_parameter_is_named(
-    loss: str, make: Callable[..., Loss], field: str, value: Any, others: Dict[str, Any]
+    loss: str, field: str, value: Any, others: Dict[str, Any]
 ) -> None:
+    name = f"spacy_costner.{loss}.v1"
+    settings = {**REQUIRED.get(name, {}), **others, field: value}
     with pytest.raises(ValueError, match=rf"spacy_costner\.{loss}: .*{field}.*expected.*got "):
-        make(**{**others, field: value})
+        registry.losses.get(name)(**settings)
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf", "-1", "many"])

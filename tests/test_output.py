@@ -94,7 +94,7 @@ def test_fit_keeps_another_config(folder: Path, fitted: Any, tmp_path: Path) -> 
         (["--model", "cnn"], "fit: --model: expected linear"),
         (["--tune", "fast"], "--tune: expected f, precision=0.9 or recall=0.9, got 'fast'"),
         (["--tune", "recall=2"], "got 'recall=2'"),
-        (["--lang", "xyz"], "--lang: expected a language"),
+        (["--lang", "xyz"], "import language xyz"),
         (["config.cfg", "--seeds", 2], "fit: --seeds: expected --online or no config with it"),
         (["config.cfg", "--lang", "es"], "fit: --lang: expected no config with it"),
     ],

@@ -13,6 +13,7 @@ from thinc.api import Config
 
 from spacy_costner import __version__
 from spacy_costner.cli.compare import put_onto
+from spacy_costner.cli.init import make_loss
 from spacy_costner.features import make_features
 from spacy_costner.features.template import GAZETTEER, OWN_FLAGS, WORD_VIEWS
 from spacy_costner.ml import build_sparse_crf
@@ -43,15 +44,6 @@ def test_every_loss_and_cost_is_explained() -> None:
     assert table("Losses") <= explained
 
 
-def test_every_loss_has_a_config() -> None:
-    configs = [read(f"configs/losses/{path.name}") for path in ROOT.glob("configs/losses/*.cfg")]
-    shown = set(re.findall(r'@losses = "(.*)"', "".join(configs)))
-    assert shown == {*declared("thinc_losses")}
-    block = read("configs/base.cfg").split("[components.ner.loss]")[0]
-    short = [name.split(".")[1] for name in declared("thinc_losses")]
-    assert [name for name in short if not re.search(rf"#.*\b{name}\b", block)] == []
-
-
 def test_every_decoding_is_explained() -> None:
     every = {name for name in declared("spacy_misc") if name.endswith("Decoding.v1")}
     assert table("Decoding") == every
@@ -61,8 +53,7 @@ def test_every_decoding_is_explained() -> None:
 def test_block_to_paste_is_the_softmax_margin() -> None:
     ini = re.search(r"```ini\n(.*?)```", read("README.md"), flags=re.DOTALL)
     assert ini is not None
-    short = load_config(ROOT / "configs" / "losses" / "softmax_margin.cfg")
-    loss = {"ner": {"loss": short["components"]["ner"]["loss"]}}
+    loss = {"ner": {"loss": make_loss(["SoftmaxMargin"])}}
     expected = put_onto(load_config(ROOT / "configs" / "cnn.cfg"), {"components": loss})
     block = Config().from_str(f"[components]\n{ini[1]}", interpolate=False)
     pasted = expected.copy()
@@ -93,8 +84,10 @@ def blocks_to_paste() -> List[str]:
 @pytest.mark.parametrize("block", blocks_to_paste(), ids=lambda block: block.splitlines()[-1])
 def test_blocks_of_the_docs_build(block: str) -> None:
     """Each is a part of a config, whose other parts are those of one that is shipped."""
-    shipped = "sparse" if ".features]" in block else "losses/softmax_margin"
-    base, blocks = load_config(ROOT / "configs" / f"{shipped}.cfg"), fragment(block)
+    name = "sparse" if ".features]" in block else "cnn"
+    loss = {"ner": {"loss": make_loss(["SoftmaxMargin"])}}
+    base = put_onto(load_config(ROOT / "configs" / f"{name}.cfg"), {"components": loss})
+    blocks = fragment(block)
     nlp = load_model_from_config(put_onto(base, blocks), auto_fill=True)
     registry.resolve(nlp.config["initialize"], schema=ConfigSchemaInit)
 
@@ -118,11 +111,11 @@ def test_features_to_paste_can_be_had() -> None:
 
 
 def test_configs() -> None:
-    paths = [*ROOT.glob("configs/*.cfg"), *ROOT.glob("configs/costs/*.cfg")]
+    paths = ROOT.glob("configs/*.cfg")
     assert table("Configs") == {str(path.relative_to(ROOT)) for path in paths}
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/linear.md", "docs/losses.md", "project.yml"])
+@pytest.mark.parametrize("name", ["README.md", "docs/linear.md", "project.yml"])
 def test_configs_that_are_spoken_of_are_there(name: str) -> None:
     paths = set(re.findall(r"\bconfigs/[\w/]+\.\w+", read(name)))
     assert paths

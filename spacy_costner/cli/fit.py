@@ -23,7 +23,7 @@ from ..training.lbfgs import Minimum, TotalLoss, minimise, require_scipy, warn_o
 from ..training.online import INTERRUPTED, OnEpoch, Trained
 from .calibrate import Calibration, calibrate_on
 from .cross_fit import hold_out
-from .init import Corpora, check_lang, command_line, look, make_plan, write_config
+from .init import command_line, init
 from .options import CodeOption, read_overrides
 from .output import JsonOption, errors_shown, print_result
 from .predictions import DevPredictions, predict, predict_dev, record_scores
@@ -159,7 +159,7 @@ def fit(
         if dev_path is None and not improves:
             raise ValueError(f"fit: --dev: {NO_DEV}")
         config = write_fit_config(
-            output_path, model or "linear", lang or "en", train_path, dev_path, aim, command
+            output_path, model or "linear", lang or "en", train_path, dev_path, tune, command
         )
     paths = {"paths.train": train_path, "paths.dev": dev_path}
     overrides = {**overrides, **{name: str(path) for name, path in paths.items() if path}}
@@ -216,7 +216,7 @@ def write_fit_config(
     lang: str,
     train_path: Optional[Path],
     dev_path: Optional[Path],
-    aim: Mapping[str, Any],
+    aim: Optional[str],
     command: str,
 ) -> Path:
     """Write the config that `init` writes for corpora to an output folder. If it has another config
@@ -232,10 +232,8 @@ def write_fit_config(
         )
     if train_path is None:
         raise ValueError("fit: --train: expected a corpus if there is no config, got none")
-    check_lang(lang)
-    path, size = output_path / "config.cfg", look(train_path, lang)
-    plan, corpora = make_plan(sentences=size.sentences, **aim), Corpora(train_path, dev_path, size)
-    text = write_config(plan, lang, corpora, command=command, path=str(path))
+    path = output_path / "config.cfg"
+    text = init(path, lang=lang, train_path=train_path, dev_path=dev_path, aim=aim, command=command)
     if path.exists() and path.read_text(encoding="utf8") != text:
         raise ValueError(
             f"{path}: expected the config of this command, got another: give it as the config, "

@@ -14,8 +14,9 @@ def make_schedule(
     """Build a schedule of losses, for example a likelihood first, then a loss that is not convex.
 
     *losses (Loss): The losses, first to last.
-    steps (Sequence[int]): The number of updates after which each but the last loss ends.
-    epochs (Sequence[float]): Instead: the same in passes over the training examples.
+    steps (Sequence[int]): Number of updates after which each loss but the last ends.
+    epochs (Sequence[float]): Number of passes over the training data after which each loss but
+        the last ends, in place of steps.
     RAISES (ValueError): If an argument is not a loss (or is a schedule), if the number of ends
         is not that of the losses minus 1, if they don't increase, or if both kinds are given.
     """
