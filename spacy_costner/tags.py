@@ -94,6 +94,10 @@ class Entities(NamedTuple):
     end: Ints1d
     label: Ints1d
 
+    def select(self, which: Array1d) -> "Entities":
+        """Some of them: `which` is a mask, shape (E,), or their indices in the wanted order."""
+        return Entities(self.begin[which], self.end[which], self.label[which])
+
 
 class Tags:
     """All tags of a scheme over some labels.
