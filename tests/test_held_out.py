@@ -13,7 +13,7 @@ from spacy.util import load_config
 from spacy_costner.cli.calibrate import calibrate_on
 from spacy_costner.cli.fit import HELD_OUT, N_FOLDS
 from spacy_costner.cli.predictions import predict_dev
-from spacy_costner.cli.tune import Aim, tune_on
+from spacy_costner.cli.tune import tune_on
 
 from .support.commands import run
 from .support.pipelines import examples, load
@@ -116,6 +116,5 @@ def test_predictions_in_parts_are_the_predictions(unsure: Path) -> None:
     assert second.error == pytest.approx(first.error, abs=1e-6)
     assert second.temperature.labels == pytest.approx(first.temperature.labels, rel=1e-3)
     for parameter in ("threshold", "bias"):
-        given = {"parameter": parameter, "aim": Aim()}
-        first, second = (tune_on(devs, nlp, "ner", **given) for devs in (whole, parts))
+        first, second = (tune_on(devs, nlp, "ner", parameter) for devs in (whole, parts))
         assert first.points == second.points and first.chosen == second.chosen

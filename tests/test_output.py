@@ -11,9 +11,9 @@ import pytest
 import spacy
 from spacy.tokens import Doc, DocBin
 
-from spacy_costner.cli.fit import GOES_WITH, parse_aim
+from spacy_costner.cli.fit import GOES_WITH
 from spacy_costner.cli.output import RUN_AGAIN
-from spacy_costner.cli.tune import N_ROWS, Aim, Point, Tuning, describe
+from spacy_costner.cli.tune import N_ROWS, Point, Tuning, describe
 from spacy_costner.metrics import as_json
 from spacy_costner.progress import progress
 
@@ -92,7 +92,7 @@ def test_fit_keeps_another_config(folder: Path, fitted: Any, tmp_path: Path) -> 
     [
         (["--c2", 1], "fit: --c2: expected a config and no --online with it"),
         (["--model", "cnn"], "fit: --model: expected linear"),
-        (["--tune", "fast"], "fit: --tune: expected f, precision=0.9 or recall=0.9, got 'fast'"),
+        (["--tune", "fast"], "--tune: expected f, precision=0.9 or recall=0.9, got 'fast'"),
         (["--tune", "recall=2"], "got 'recall=2'"),
         (["--lang", "xyz"], "--lang: expected a language"),
         (["config.cfg", "--seeds", 2], "fit: --seeds: expected --online or no config with it"),
@@ -124,11 +124,6 @@ def test_options_are_in_the_docs() -> None:
         **{f"--{options.get(name, name)}": needs for name, needs in GOES_WITH.items()},
         **dict.fromkeys(["--train", "--dev", "--calibrate", "--tune"], "everything"),
     }
-
-
-def test_aims() -> None:
-    assert parse_aim("f") == Aim() and parse_aim("precision=0.9") == Aim(precision=0.9)
-    assert parse_aim("recall=0.8") == Aim(recall=0.8)
 
 
 @pytest.mark.parametrize("command", ["calibrate", "tune", "guarantee", "check", "convert"])
@@ -183,7 +178,7 @@ def test_progress_is_for_terminals(capsys: pytest.CaptureFixture, monkeypatch: A
 def test_ctrl_c_says_what_to_do(folder: Path, fitted: Any, tmp_path: Path) -> None:
     """In a process of its own, which gets the signal where it scores."""
     program = (
-        "import signal, spacy_costner.commands.tune as tune, spacy_costner.cli\n"
+        "import signal, spacy_costner.cli.tune as tune, spacy_costner.cli\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "tune.predict_dev = lambda *args: signal.raise_signal(signal.SIGINT) or 1 / 0\n"
         "from spacy.cli._util import app\n"
