@@ -32,7 +32,7 @@ from .init import Corpora, check_lang, command_line, look, make_plan, write_conf
 from .options import CodeOption, read_overrides
 from .output import JsonOption, errors_shown, print_result
 from .predictions import DevPredictions, predict, predict_dev, record_scores
-from .tune import Aim, Tuning, check_parameter, tune_on
+from .tune import Tuning, check_parameter, parse_aim, tune_on
 
 N_FOLDS = 4
 HELD_OUT = f"{N_FOLDS} held-out folds of the training corpus"
@@ -59,24 +59,6 @@ class Improved(NamedTuple):
         return lines
 
 
-def parse_aim(text: str) -> Aim:
-    """Read what to tune for.
-
-    text (str): "f", or a required score such as "precision=0.9" or "recall=0.9".
-    RETURNS (Aim): The aim.
-    RAISES (ValueError): If it is none of these.
-    """
-    name, _, least = text.partition("=")
-    try:
-        if text == "f":
-            return Aim()
-        if name in ("precision", "recall") and 0 < float(least) < 1:
-            return Aim(**{name: float(least)})
-    except ValueError:
-        pass
-    raise ValueError(f"fit: --tune: expected f, precision=0.9 or recall=0.9, got {text!r}")
-
-
 def write_fit_config(
     output_path: Path,
     model: str,
@@ -84,7 +66,7 @@ def write_fit_config(
     train_path: Optional[Path],
     dev_path: Optional[Path],
     *,
-    aim: Optional[Aim] = None,
+    aim: Optional[Dict[str, Any]] = None,
     command: str = "",
 ) -> Path:
     """Write the config that `init` writes for corpora to an output folder.
@@ -93,7 +75,7 @@ def write_fit_config(
     model (str): One of `init`'s models, of which `fit` trains the linear one.
     lang (str): The language.
     train_path (Optional[Path]), dev_path (Optional[Path]): The corpora; the first is needed.
-    aim (Optional[Aim]): What the model will be tuned for.
+    aim (Optional[Dict[str, Any]]): What the model will be tuned for.
     command (str): The command that makes it, for its head.
     RETURNS (Path): The config.
     RAISES (ValueError): If the corpus is missing, `fit` can't train the model, or there is another
@@ -107,8 +89,7 @@ def write_fit_config(
     if train_path is None:
         raise ValueError("fit: --train: expected a corpus if there is no config, got none")
     size = look(train_path, lang)
-    wanted = aim or Aim()
-    plan = make_plan(sentences=size.sentences, precision=wanted.precision, recall=wanted.recall)
+    plan = make_plan(sentences=size.sentences, **(aim or {}))
     path = output_path / "config.cfg"
     text = write_config(
         plan, lang, Corpora(train_path, dev_path, size), command=command, path=str(path)
@@ -123,13 +104,15 @@ def write_fit_config(
     return path
 
 
-def improve(fitted: Fitted, *, calibrated: bool, aim: Optional[Aim], n_seeds: int = 1) -> Improved:
+def improve(
+    fitted: Fitted, *, calibrated: bool, aim: Optional[Dict[str, Any]], n_seeds: int = 1
+) -> Improved:
     """Calibrate and tune a fitted pipeline on its development corpus, or if it has none on
     held-out folds of the training corpus, and save it again.
 
     fitted (Fitted): The pipeline.
     calibrated (bool): Whether to calibrate it.
-    aim (Optional[Aim]): What to tune it for. None: it isn't tuned.
+    aim (Optional[Dict[str, Any]]): What to tune it for. None: it isn't tuned.
     n_seeds (int): Number of trainings of the models of folds.
     RETURNS (Improved): The results.
     RAISES (ValueError): If there is no entity in the development docs, no value with the required
@@ -146,7 +129,7 @@ def improve(fitted: Fitted, *, calibrated: bool, aim: Optional[Aim], n_seeds: in
             calibration = calibrate_on(devs, nlp, name)
             devs = [each.at(calibration.temperature) for each in devs]
         if aim is not None:
-            tuning = tune_on(devs, nlp, name, parameter=parameter, aim=aim)
+            tuning = tune_on(devs, nlp, name, parameter, **aim)
     except ValueError as error:
         kept = f"{fitted.path} is trained, but neither calibrated nor tuned"
         raise ValueError(f"{error}\n{kept}") from error
@@ -176,7 +159,7 @@ def score(nlp: Language, ner: CostSensitiveNER, devs: Sequence[DevPredictions]) 
     examples: List[Example] = []
     for dev in devs:
         copies = [Example(eg.predicted.copy(), eg.reference) for eg in dev.examples]
-        predict(ner, dev._replace(examples=copies), ner.confidence)
+        predict(ner, [eg.predicted for eg in copies], dev.posterior, ner.confidence)
         examples += copies
     scores: Dict[str, Any] = as_json(Scorer(nlp).score(examples))
     return scores
