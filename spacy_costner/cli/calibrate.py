@@ -17,8 +17,7 @@ from .options import CodeOption, DevArg, GpuOption, ModelArg, NameOption, Output
 from .output import JsonOption, errors_shown, print_result
 from .predictions import DevPredictions, get_component, predict_dev, record_scores
 
-MOST_STEPS = 60
-PRECISION = 1e-3
+MOST_STEPS, PRECISION = 60, 1e-3
 """Where the steps in the logarithm of a temperature end."""
 
 HOTTEST = numpy.log(100)
@@ -29,13 +28,8 @@ Predicted = Tuple[Posterior, Entities, Array1d]
 
 
 class Calibration(NamedTuple):
-    """The result of a calibration.
-
-    temperature (Temperature): The temperature.
-    error_before (float): The expected calibration error before.
-    error (float): The expected calibration error after.
-    reliability (List[Dict[str, Any]]): Confidence and precision after: see `reliability`.
-    """
+    """The result of a calibration: the temperature, the expected calibration error before and
+    after, and confidence and precision after: see `metrics.calibration.reliability`."""
 
     temperature: Temperature
     error_before: float
@@ -112,27 +106,24 @@ def fit_temperature(predicted: Sequence[Predicted], *, per_label: bool) -> Tempe
     """
     labels = predicted[0][0].tags.labels
 
-    def slopes(logs: Floats1d, labels: Sequence[str]) -> Floats1d:
+    def slopes(logs: Floats1d) -> Floats1d:
         temperature = make_temperature(logs, labels)
-        of_parts = [find_slopes(p.at(temperature), *rest) for p, *rest in predicted]
-        return numpy.sum(of_parts, axis=0)
+        return numpy.sum([find_slopes(p.at(temperature), *rest) for p, *rest in predicted], axis=0)
 
-    def of_overall(logs: Floats1d) -> Floats1d:
-        return slopes(logs, ()).sum(keepdims=True)
-
-    def of_labels(logs: Floats1d) -> Floats1d:
-        apart = logs[1:] - logs[0]
-        return slopes(logs, labels) + 2 * numpy.append(-apart.sum(), apart)
-
-    overall = minimise(of_overall, numpy.zeros(1))
+    overall = minimise(lambda logs: slopes(logs).sum(keepdims=True), numpy.zeros(1))
     if not per_label:
-        return make_temperature(overall, ())
+        return make_temperature(overall, labels)
+
+    def regularised(logs: Floats1d) -> Floats1d:
+        apart = logs[1:] - logs[0]
+        return slopes(logs) + 2 * numpy.append(-apart.sum(), apart)
+
     start = numpy.repeat(overall, len(labels) + 1)
-    return make_temperature(minimise(of_labels, start), labels)
+    return make_temperature(minimise(regularised, start), labels)
 
 
 def make_temperature(logs: Floats1d, labels: Sequence[str]) -> Temperature:
-    """A temperature of its logarithms: the overall one, then the labels' own."""
+    """A temperature from its logarithm, or from the overall one and those of the labels."""
     overall, *of_labels = numpy.exp(logs).tolist()
     return Temperature(overall, dict(zip(labels, of_labels)))
 

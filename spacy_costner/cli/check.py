@@ -5,18 +5,7 @@
 
 from collections import Counter
 from pathlib import Path
-from typing import (
-    Annotated,
-    Any,
-    Dict,
-    Iterator,
-    List,
-    Mapping,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Tuple,
-)
+from typing import Annotated, Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import typer
 from confection import SimpleFrozenDict
@@ -39,6 +28,8 @@ from ..training.token_attrs import first_words
 from .options import CodeOption, read_overrides
 from .output import JsonOption, errors_shown, print_result
 from .predictions import get_component
+
+NO_OVERRIDES: Dict[str, Any] = SimpleFrozenDict()
 
 FEW = 20
 """Labels with fewer entities get a warning."""
@@ -68,12 +59,8 @@ ERROR, WARNING = "error", "warning"
 
 
 class Place(NamedTuple):
-    """The place of a finding.
-
-    doc (int): The index of the doc in its corpus.
-    words (str): The first words of the doc.
-    text (str): The text found; empty for the whole doc.
-    """
+    """The place of a finding: the index of a doc, its first words, and the text; empty for the
+    whole doc."""
 
     doc: int
     words: str
@@ -81,13 +68,8 @@ class Place(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """A problem in data or config.
-
-    severity (str): "error" or "warning".
-    corpus (str): "config", "train" or "dev".
-    message (str): The problem and its effect.
-    places (Sequence[Place]): All places.
-    """
+    """A problem in data or config, "error" or "warning": the corpus is "config", "train" or "dev",
+    the message says its effect."""
 
     severity: str
     corpus: str
@@ -96,15 +78,9 @@ class Finding(NamedTuple):
 
 
 class Check(NamedTuple):
-    """The result of a check.
-
-    component (str): The name of the component.
-    docs (Dict[str, int]): Number of docs of each corpus.
-    tokens (Dict[str, int]): Number of tokens of each corpus.
-    counts (List[Tuple[str, int, int]]): Each label, in alphabetical order, with the number of its
-        entities in the training and in the development corpus.
-    findings (List[Finding]): Errors, then warnings.
-    """
+    """The result of a check: the name of the component; the numbers of docs and tokens of each
+    corpus; each label with its entities in the training and in the development corpus; and
+    findings, errors first."""
 
     component: str
     docs: Dict[str, int]
@@ -120,13 +96,13 @@ class Check(NamedTuple):
 def check(
     config_path: Path,
     *,
-    overrides: Mapping[str, Any] = SimpleFrozenDict(),
+    overrides: Dict[str, Any] = NO_OVERRIDES,
     name: Optional[str] = None,
 ) -> Check:
     """Check the corpora of a config, and whether the config fits them.
 
     config_path (Path): The config, as for `spacy train`.
-    overrides (Mapping[str, Any]): Settings to override, such as "paths.train".
+    overrides (Dict[str, Any]): Settings to override, such as "paths.train".
     name (Optional[str]): The name of the component. Optional if the config has only one.
     RETURNS (Check): The result.
     RAISES (ValueError): If the config has no `cost_sensitive_ner`, or several and none is named,
@@ -163,7 +139,7 @@ def check(
 
 def check_corpora(
     ner: CostSensitiveNER,
-    corpora: Mapping[str, Sequence[Example]],
+    corpora: Dict[str, List[Example]],
     labels: Optional[Sequence[str]] = None,
     evaluations: Optional[Evaluations] = None,
 ) -> Check:
@@ -214,7 +190,7 @@ def check_config(ner: CostSensitiveNER, labels: Sequence[str]) -> Iterator[Findi
             yield Finding(ERROR, "config", str(error))
 
 
-def check_labels(counts: Mapping[str, Counter], labels: Sequence[str]) -> Iterator[Finding]:
+def check_labels(counts: Dict[str, Counter], labels: Sequence[str]) -> Iterator[Finding]:
     """Check that there are enough entities of all labels, and that labels were not cut."""
     train, dev = counts["train"], counts["dev"]
     if few := [f"{label} ({train[label]})" for label in labels if train[label] < FEW]:

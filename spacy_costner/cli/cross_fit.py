@@ -34,11 +34,8 @@ TEMPERATURES = (0.5, 5.0)
 
 
 class Fold(NamedTuple):
-    """Docs that were held out, and their posterior.
-
-    docs (Ints1d): Their numbers in the corpus. Shape: (D,)
-    dev (DevPredictions): Their annotation and posterior, by a model trained on others.
-    """
+    """Docs that were held out: their numbers in the corpus, shape (D,), and their annotation and
+    posterior, by a model that was trained on the others."""
 
     docs: Ints1d
     dev: DevPredictions
@@ -47,16 +44,13 @@ class Fold(NamedTuple):
 def cross_fit(
     config: Config, docs: Sequence[Doc], *, n_folds: int = 5, **settings: Any
 ) -> List[Fold]:
-    """Audit docs by models that have not seen them. The temperature of a fold is the geometric
-    mean of the temperatures that fit the other folds.
+    """Audit docs, none of them empty, by models that have not seen them: see `hold_out`. The
+    temperature of a fold is the geometric mean of the temperatures that fit the other folds.
 
     With `document` in its features, the second pass sees the annotation of a word's other
     occurrences in the doc, where it otherwise sees what a first pass predicts. It doesn't see
     that of the word itself, neither in training nor after it.
 
-    config (Config), n_folds (int), **settings: See `hold_out`.
-    docs (Sequence[Doc]): The annotated docs, none of them empty.
-    RETURNS (List[Fold]): The folds, with calibrated posteriors.
     RAISES (ValueError): See `hold_out`, or if there are no entities.
     """
     assign_folds(len(docs), n_folds)
@@ -67,13 +61,11 @@ def cross_fit(
     before = partial(read_annotation, n_labels=len(labels))
     folds = hold_out(config, examples, labels, n_folds=n_folds, before=before, **settings)
 
-    temperatures = []
-    for fold in folds:
-        predicted = predict_best(fold.dev)
-        is_empty = not len(predicted[2])
-        temperatures.append(
-            1.0 if is_empty else fit_temperature([predicted], per_label=False).overall
-        )
+    predicted = [predict_best(fold.dev) for fold in folds]
+    temperatures = [
+        fit_temperature([each], per_label=False).overall if len(each[2]) else 1.0
+        for each in predicted
+    ]
     logs = numpy.log(numpy.clip(temperatures, *TEMPERATURES))
     others = numpy.exp((logs.sum() - logs) / (len(logs) - 1)).tolist()
     return [
@@ -98,28 +90,22 @@ def hold_out(
     """Train the linear model of a config once for each fold, on all other docs, by the updates of
     `spacy train`: see `train_online`. Features, label memory and first pass are made anew.
 
-    config (Config): A config for `spacy train`. Its corpora are not read.
     examples (Sequence[Example]): The docs, none of them empty. Only the tokens and the user data
         of the predicted docs are taken.
-    labels (Sequence[str]): The labels.
-    n_folds (int), seed (Optional[int]): See `assign_folds`.
     n_seeds (int): Number of trainings for each fold, whose weights are averaged.
     before (Optional[Before]): Called with each component before it is initialized.
     make_executor (Optional[MakeExecutor]): Makes the executor, such as `local_processes(2)`, for
-        a task a fold: see `runs.run_all`. None: one after another, in this process.
+        a task a fold. None: one after another, in this process; folds then have the examples.
     code_path (Optional[str]): A Python file with registered functions that workers import.
-    on_fold (Callable): Called after each fold.
-    RETURNS (List[Fold]): The folds, with the posteriors that the models have without calibration.
-        Without an executor, they have the examples.
     RAISES (ValueError): If the config's component can't be fitted, there are too few docs, or a
         worker failed.
     """
     fold_of = assign_folds(len(examples), n_folds, seed)
-    settings = {"config": config, "labels": labels, "n_seeds": n_seeds, "before": before}
+    settings: Any = {"config": config, "labels": labels, "n_seeds": n_seeds, "before": before}
     folds: Dict[str, Fold] = {}
     if make_executor is None:
         for i in range(n_folds):
-            folds[str(i)] = fit_fold(examples, fold_of == i, **settings)  # type: ignore[arg-type]
+            folds[str(i)] = fit_fold(examples, fold_of == i, **settings)
             on_fold()
     else:
         sides = [eg.predicted for eg in examples], [eg.reference for eg in examples]
@@ -137,10 +123,8 @@ def hold_out(
 
 
 def assign_folds(n_docs: int, n_folds: int, seed: Optional[int] = None) -> Ints1d:
-    """Divide D docs into folds of about as many docs: blocks in their order or, with a seed, drawn
-    by chance.
+    """The fold of each doc, in blocks or, with a seed, drawn by chance. Shape: (D,)
 
-    RETURNS (Ints1d): The fold of each doc. Shape: (D,)
     RAISES (ValueError): If there are fewer folds than 2, or fewer docs than folds.
     """
     if n_folds < 2:

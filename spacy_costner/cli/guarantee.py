@@ -67,13 +67,8 @@ class Part(NamedTuple):
 
 
 class Guarantee(NamedTuple):
-    """The result.
-
-    promise (Dict[str, Any]): The terms, the thresholds ("threshold" and, per label, "labels"), the
-        calibration docs ("source", "docs", "entities", "not_counted") and "levels": see `Part`.
-    parts (List[Part]): One for all labels or, per label, one for each.
-    notes (List[str]): What may weaken the promise.
-    """
+    """The result: the promise, with its terms, thresholds and calibration docs; its parts, one for
+    all labels or one for each; and notes, what may weaken the promise."""
 
     promise: Dict[str, Any]
     parts: List[Part]
@@ -240,10 +235,8 @@ def score_spans(
         is_correct = found_at(dev, spans, dev.gold, numpy.ones(len(dev.gold.begin)), terms) > 0
         reached = found_at(dev, dev.gold, spans, scores, terms)
         ends = numpy.cumsum(dev.posterior.potentials.lengths)
-        for entities, values, found in (
-            (spans, scores, is_correct),
-            (dev.gold, reached, reached > 0),
-        ):
+        of_gold = (dev.gold, reached, reached > 0)
+        for entities, values, found in ((spans, scores, is_correct), of_gold):
             doc = numpy.searchsorted(ends, entities.begin, side="right") + n_docs
             columns = [entities.label, doc, values, found]
             tables.append(numpy.rec.fromarrays(columns, dtype=ROW))
@@ -346,8 +339,6 @@ class Observed(NamedTuple):
 def observe(nlp: Language, name: str, examples: Iterable[Example]) -> List[Observed]:
     """Compare the promise of a component with what is missed of other docs.
 
-    nlp (Language): The pipeline.
-    name (str): The name of the component.
     examples (Iterable[Example]): Annotated docs. Docs with missing tags don't count.
     RETURNS (List[Observed]): For each limit that could be promised. Empty if nothing is promised,
         or false alarms, or by label, or on terms of an earlier version.
@@ -381,12 +372,8 @@ def guarantee_cli(
         Optional[float],
         Option("--confidence", help="Of the promise, such as 0.95; without it, it is of the mean"),
     ] = None,
-    found: Annotated[
-        str, Option("--found", help="When an entity counts as found: exact, covered")
-    ] = "exact",
-    by: Annotated[
-        str, Option("--by", help="Share of the entities of each doc (doc), of docs (any)")
-    ] = "doc",
+    found: Annotated[str, Option("--found", help="What is found: exact, covered")] = "exact",
+    by: Annotated[str, Option("--by", help="Share of each doc (doc), of docs (any)")] = "doc",
     per_label: Annotated[
         bool, Option("--per-label", help="A promise and a threshold for each label")
     ] = False,

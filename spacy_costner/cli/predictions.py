@@ -38,7 +38,7 @@ class DevPredictions(NamedTuple):
         return self._replace(posterior=self.posterior.at(temperature))
 
     def decode(self, decoding: Decoding) -> Entities:
-        """Predict the entities that count: see `keep`."""
+        """The predicted entities that count: see `keep`."""
         return self.keep(decoding.decode(self.posterior, decoding.settings).entities)
 
     def keep(self, entities: Entities) -> Entities:
@@ -74,12 +74,8 @@ def get_component(nlp: Language, name: str) -> CostSensitiveNER:
 
 
 def predict_dev(nlp: Language, name: str, examples: Iterable[Example]) -> DevPredictions:
-    """Run a pipeline on docs and compute the posterior of a component.
+    """Run a pipeline on copies of annotated docs and compute the posterior of a component.
 
-    nlp (Language): The pipeline.
-    name (str): The name of the component.
-    examples (Iterable[Example]): The annotated docs. They are not modified.
-    RETURNS (DevPredictions): The docs with their posterior.
     RAISES (ValueError): If there is no such component, or no annotation.
     """
     ner, examples = get_component(nlp, name), [eg for eg in examples if len(eg.predicted)]
@@ -113,14 +109,8 @@ def predict(
     posterior: Posterior,
     confidence: Optional[Confidence],
 ) -> ScoredSpans:
-    """Decode the posterior of docs and write the entities to the docs.
-
-    ner (CostSensitiveNER): The component, whose decoding is used.
-    docs (Sequence[Doc]): The docs. They get entities and, with confidence, a span group.
-    posterior (Posterior): Their posterior, by this component or by another.
-    confidence (Optional[Confidence]): Where the probabilities of entities are written.
-    RETURNS (ScoredSpans): The predicted entities.
-    """
+    """Decode the posterior of docs, by this component or by another, with the component's decoding.
+    Write the entities to the docs and, with confidence, their probabilities to a span group."""
     prediction = score_spans(ner.decode(posterior), posterior, read_presets(docs), confidence)
     annotate(docs, prediction, ner.vocab.strings, confidence)
     return prediction.predicted
@@ -134,13 +124,7 @@ def run_before(nlp: Language, name: str, docs: Iterable[Union[str, Doc]]) -> Lis
 
 def record_scores(nlp: Language, scores: Mapping[str, Any], source: str, n_docs: int) -> None:
     """Write the scores of a pipeline that was changed after training to its meta. They replace
-    the scores of training in `nlp.meta["performance"]`, where "measured_on" names the docs.
-
-    nlp (Language): The pipeline.
-    scores (Mapping[str, Any]): Its scores.
-    source (str): The name of the docs, such as a path.
-    n_docs (int): Their number.
-    """
+    the scores of training in `nlp.meta["performance"]`, where "measured_on" names the docs."""
     performance = nlp.meta.setdefault("performance", {})
     names = {*performance, *nlp.config["training"].get("score_weights", ())}
     performance.update({name: scores[name] for name in sorted(names & scores.keys())})

@@ -4,18 +4,7 @@ that saves on a corpus that is annotated already."""
 import json
 from itertools import product
 from pathlib import Path
-from typing import (
-    Annotated,
-    Any,
-    Callable,
-    Dict,
-    Iterable,
-    List,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Tuple,
-)
+from typing import Annotated, Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy
 from spacy.attrs import LOWER
@@ -55,29 +44,23 @@ DECAY = 0.5
 OVERHEAD = 20.0
 """What a doc costs besides its tokens, in tokens."""
 
-PRICES = ("token", "doc")
+PRICES = ["token", "doc"]
 WAYS = ("suggested", "random")
 N_SHOWN = 10
 
-Uncertainty = Tuple[Floats1d, Floats1d]
-"""Of each doc and of each token. Shapes: (B,), (N,)"""
+
+# How unsure a model is of each doc and of each token. Shapes: (B,), (N,)
 
 
-def by_entropy(ner: CostSensitiveNER, posterior: Posterior) -> Uncertainty:
-    """The entropy of the path, and of the tag of each token, in nats.
-
-    - sum_y p(y) log p(y)
-    """
+def by_entropy(ner: CostSensitiveNER, posterior: Posterior) -> Tuple[Floats1d, Floats1d]:
+    """The entropy of the path, and of the tag of each token, in nats: - sum_y p(y) log p(y)"""
     probs = posterior.marginals.astype("float64")
     logs = numpy.log(probs, out=numpy.zeros_like(probs), where=probs > 0)
     return posterior.entropy, -(probs * logs).sum(axis=1)
 
 
-def by_least_confidence(ner: CostSensitiveNER, posterior: Posterior) -> Uncertainty:
-    """The probability that another path than the best is right, and another tag than the most
-    probable.
-
-        1 - max_y p(y)
+def by_least_confidence(ner: CostSensitiveNER, posterior: Posterior) -> Tuple[Floats1d, Floats1d]:
+    """The probability of all paths but the best, and of all tags but the best: 1 - max_y p(y)
 
     Culotta & McCallum, 2005, "Reducing Labeling Effort for Structured Prediction Tasks".
     """
@@ -85,32 +68,20 @@ def by_least_confidence(ner: CostSensitiveNER, posterior: Posterior) -> Uncertai
     return 1.0 - posterior.best_paths(1)[1][0].astype("float64"), numpy.maximum(doubts, 0.0)
 
 
-def by_cost(ner: CostSensitiveNER, posterior: Posterior) -> Uncertainty:
-    """The expected cost of the tags with the lowest expected cost: what min-cost decoding still
-    risks.
-
-        min_a sum_t sum_k p(y_t = k) cost[k, a_t]
-    """
+def by_cost(ner: CostSensitiveNER, posterior: Posterior) -> Tuple[Floats1d, Floats1d]:
+    """The lowest expected cost of tags: min_a sum_t sum_k p(y_t = k) cost[k, a_t]"""
     costs = numpy.maximum(ner.expected_costs(posterior), 0.0)
     lengths = posterior.potentials.lengths
     sequence = numpy.repeat(numpy.arange(len(lengths)), lengths)
     return numpy.bincount(sequence, costs, minlength=len(lengths)), costs
 
 
-MEASURES: Dict[str, Callable[[CostSensitiveNER, Posterior], Uncertainty]] = {
-    "cost": by_cost,
-    "entropy": by_entropy,
-    "least-confidence": by_least_confidence,
-}
+MEASURES = {"cost": by_cost, "entropy": by_entropy, "least-confidence": by_least_confidence}
 
 
 class Suggestion(NamedTuple):
-    """A doc to annotate.
-
-    place (int): Its place among the docs, from 0.
-    score (float): How unsure the model is of it.
-    doc (Doc): The doc, with the entities that the model predicts.
-    """
+    """A doc to annotate, with the entities that the model predicts: its place among the docs, from
+    0, and its score, how unsure the model is of it."""
 
     place: int
     score: float
@@ -195,19 +166,14 @@ def check_choice(n: int, by: str, per: str) -> None:
     """RAISES (ValueError): If an argument of `suggest` is out of its range."""
     if n < 1:
         raise ValueError(f"n: expected at least 1, got {n}")
-    for name, value, words in (("by", by, [*MEASURES]), ("per", per, [*PRICES])):
+    for name, value, words in (("by", by, [*MEASURES]), ("per", per, PRICES)):
         if value not in words:
             raise ValueError(f"{name}: expected one of {words}, got {value!r}")
 
 
 class Round(NamedTuple):
-    """A model of the docs that are annotated so far.
-
-    way (str): How they were chosen: "suggested", "random", or "all" of them.
-    seed (int): The seed.
-    docs (int), tokens (int): The number of docs and of their tokens.
-    score (float): F of the model or, if it decodes by cost, what it saves: see `savings`.
-    """
+    """A model of the docs that are annotated so far: "suggested", "random" or "all" docs; the seed;
+    the numbers of docs and of their tokens; and the score of the model."""
 
     way: str
     seed: int
@@ -217,12 +183,7 @@ class Round(NamedTuple):
 
 
 class Simulation(NamedTuple):
-    """Learning curves.
-
-    measure (str): "F" or "savings".
-    goal (float): The score where curves end.
-    rounds (List[Round]): The rounds of all curves, and models of all docs.
-    """
+    """Learning curves of "F" or "savings" up to a goal: their rounds, and models of all docs."""
 
     measure: str
     goal: float
@@ -351,18 +312,12 @@ def suggest_cli(
     form: Annotated[
         str, Option("--format", "-f", help="Form of the output: prodigy, doccano, label-studio")
     ] = "prodigy",
-    n: Annotated[
-        int, Option("--n", "-n", help="Number of docs, or of those of a round", min=1)
-    ] = 200,
+    n: Annotated[int, Option("--n", "-n", help="Number of docs, or of each round", min=1)] = 200,
     by: Annotated[
         str, Option("--by", help="How unsure the model is: cost, entropy, least-confidence")
     ] = "cost",
-    per: Annotated[
-        str, Option("--per", help="What a doc costs annotators: by token, or the same for each doc")
-    ] = "token",
-    diverse: Annotated[
-        bool, Option(help="Whether the same unsure words count less in further docs")
-    ] = True,
+    per: Annotated[str, Option("--per", help="Price of a doc: by token, or each doc")] = "token",
+    diverse: Annotated[bool, Option(help="The same words count less in further docs")] = True,
     annotated_path: Annotated[
         Optional[Path],
         Option("--annotated", help="Annotated corpus: its texts are left out", exists=True),
@@ -413,25 +368,19 @@ def suggest_cli(
             pool = progress(read_texts(nlp, pool_path), desc="suggest", unit="doc")
             docs = suggest(nlp, pool, n, name=name, annotated=known, **choice)
             save_tasks(output_path, (one.task() for one in docs), form)
-            result: Any = {"docs": as_rows(docs)}
-            text, plot_path = describe(docs), None
+            result: Any
+            (result, text), plot_path = describe(docs), None
         else:
             if plot_path is not None:
                 require_matplotlib()
             is_config = model.endswith(".cfg")
             config = load_config(model) if is_config else None
             nlp = load_model_from_config(config, auto_fill=True) if config else load_model(model)
-            corpora = [list(make_reader(path)(nlp)) for path in (pool_path, dev_path)]
-            curves = simulate(
-                config or nlp.config,
-                *corpora,
-                vocab=nlp.vocab,
-                start=start,
-                n=n,
-                share=share,
-                seeds=[int(seed) for seed in seeds.split(",")],
-                **choice,
-            )
+            train, dev = (list(make_reader(path)(nlp)) for path in (pool_path, dev_path))
+            plan: Any = {"start": start, "n": n, "share": share}
+            plan["seeds"] = [int(seed) for seed in seeds.split(",")]
+            config = config or nlp.config
+            curves = simulate(config, train, dev, vocab=nlp.vocab, **plan, **choice)
             if output_path is not None:
                 content = json.dumps(as_json(curves))
                 save_file(output_path, lambda new: new.write_text(content, encoding="utf8"))
@@ -441,9 +390,9 @@ def suggest_cli(
     print_result(result, text, print_json, output_path, plot_path)
 
 
-def as_rows(docs: Sequence[Suggestion]) -> List[Dict[str, Any]]:
-    """The suggestions as JSON."""
-    return [
+def describe(docs: Sequence[Suggestion]) -> Tuple[Dict[str, Any], str]:
+    """Describe suggestions, as JSON and as text: their number, and the first of them."""
+    rows: List[Any] = [
         {
             "doc": one.place,
             "score": round(one.score, 4),
@@ -453,14 +402,11 @@ def as_rows(docs: Sequence[Suggestion]) -> List[Dict[str, Any]]:
         }
         for one in docs
     ]
-
-
-def describe(docs: Sequence[Suggestion]) -> str:
-    """Describe suggestions: their number, and the first of them."""
-    keys = ("doc", "score", "tokens", "entities")
-    rows: List[Any] = [["text", *keys]]
-    rows += [[shown(row["text"]), *map(row.get, keys)] for row in as_rows(docs[:N_SHOWN])]
-    return f"{text_table(rows)}\n\n{len(docs):,} docs, {sum(len(one.doc) for one in docs):,} tokens"
+    names = ["doc", "score", "tokens", "entities"]
+    cells = [[shown(row["text"]), *map(row.get, names)] for row in rows[:N_SHOWN]]
+    n_tokens = sum(row["tokens"] for row in rows)
+    table = text_table([["text", *names], *cells])
+    return {"docs": rows}, f"{table}\n\n{len(docs):,} docs, {n_tokens:,} tokens"
 
 
 def describe_simulation(curves: Simulation) -> str:

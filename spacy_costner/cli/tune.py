@@ -46,13 +46,8 @@ class Point(NamedTuple):
 
 
 class Tuning(NamedTuple):
-    """The result of tuning.
-
-    parameter (str): "threshold" or "bias".
-    points (List[Point]): The scores at each value.
-    chosen (Point): The best of them.
-    before (Point): The scores of the decoding that the component had. Value: NaN.
-    """
+    """The result of tuning: the parameter; the scores at each value; the best of them; and the
+    scores of the decoding that the component had, with the value NaN."""
 
     parameter: str
     points: List[Point]
@@ -215,9 +210,7 @@ def tune_cli(
         Optional[str],
         Option("--parameter", "-p", help="Threshold or bias to tune", show_default="threshold"),
     ] = None,
-    beta: Annotated[
-        float, Option("--beta", "-b", help="Beta of F-beta: weight of recall over precision")
-    ] = 1.0,
+    beta: Annotated[float, Option("--beta", "-b", help="Weight of recall in F-beta")] = 1.0,
     precision: Annotated[
         Optional[float],
         Option("--precision", help="Required precision: maximise recall instead of F-beta"),
@@ -229,9 +222,7 @@ def tune_cli(
     plot_path: Annotated[
         Optional[Path], Option("--plot", help="Output file for a plot (requires matplotlib)")
     ] = None,
-    show_all: Annotated[
-        bool, Option("--all", help=f"Show all values, not {N_ROWS} around the best")
-    ] = False,
+    show_all: Annotated[bool, Option("--all", help="Show all values, not ten")] = False,
     print_json: JsonOption = False,
     use_gpu: GpuOption = -1,
     code_path: CodeOption = None,
