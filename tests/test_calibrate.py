@@ -142,6 +142,10 @@ def test_development_docs(unsure: Path) -> None:
     assert known[n_first : n_first + n_second] == [True] * 3 + [False] * (n_second - 3)
     some = columns([(0, 1, 0), (2, 4, 1), (2, 4, 0), (n_first + 2, n_first + 4, 0)])
     assert development.is_correct(some).tolist() == [False, True, False, False]
+    # An inner node of a tree has a label after those of the chain.
+    gold = development._replace(gold=columns([(2, 4, -1), (2, 4, 1)]))
+    inner = columns([(2, 3, 3), (2, 3, 4), (2, 4, 3), (2, 4, 1)])
+    assert gold.is_correct(inner).tolist() == [False, False, False, True]
     assert development.counts(some).tolist() == [False, True, True, False]
     assert len(development.posterior.scores.lengths) == 3
     # The docs given stay as they were.

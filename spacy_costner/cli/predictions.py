@@ -56,10 +56,11 @@ class DevPredictions(NamedTuple):
         return numpy.isin(self.keys(entities), self.keys(self.gold))
 
     def keys(self, entities: Entities) -> Ints1d:
-        """A number for each entity, the same for the same tokens and label. Shape: (E,)"""
-        n_labels = len(self.posterior.tags.labels) + 1
+        """A number for each entity, the same for the same tokens and label; inner nodes of a label
+        tree are one label. Shape: (E,)"""
+        n_labels = len(self.posterior.tags.labels)
         extents = entities.begin.astype("int64") * (len(self.known) + 1) + entities.end
-        return extents * n_labels + (entities.label + 1)
+        return extents * (n_labels + 2) + numpy.minimum(entities.label, n_labels) + 1
 
 
 def get_component(nlp: Language, name: str) -> CostSensitiveNER:
