@@ -12,7 +12,6 @@ import spacy
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from spacy.cli.find_threshold import find_threshold
-from spacy.cli.package import get_meta
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.training import Example
@@ -248,12 +247,6 @@ def test_spacy_finds_a_threshold(unsure: Path, tmp_path: Path) -> None:
         _, best, scores = find_threshold(*arguments, n_trials=3, silent=True)
     assert best > 0 and len(set(scores.values())) > 1
     assert spacy.load(tmp_path / "model").get_pipe("ner").guarantee["miss"] == 0.2
-
-
-def test_a_package_says_what_is_promised(guaranteed: Language, tmp_path: Path) -> None:
-    guaranteed.to_disk(tmp_path)
-    meta = get_meta(tmp_path, json.loads((tmp_path / "meta.json").read_text()))
-    assert meta["guarantee"]["ner"]["miss"] == 0.1
 
 
 def test_docs_that_do_not_count_are_counted(unsure: Path) -> None:

@@ -61,16 +61,12 @@ def test_scores_are_of_docs_that_were_held_out(corpus: Path, tmp_path: Path, aim
         assert cfg["decoding"]["threshold"] == chosen["value"]
 
 
-def test_what_is_printed(corpus: Path, tmp_path: Path) -> None:
-    result = run("fit", *SHORT, "--train", corpus, "--output", tmp_path, "--tune", "f")
-    assert f"\n{HELD_OUT}: F " in result.output and "dev:" not in result.output
-
-
 def test_two_passes_in_each_fold(corpus: Path, tmp_path: Path) -> None:
     config = SPARSE.with_name("sparse_document.cfg")
     given = [config, "--online", "--paths.train", corpus, "--output", tmp_path, *SHORT]
     result = run("fit", *given, "--calibrate")
     assert result.exit_code == 0 and f"\n{HELD_OUT}: F " in result.output, result.output
+    assert "dev:" not in result.output
 
 
 @pytest.mark.parametrize("options", [["--online"], ["--calibrate"]])

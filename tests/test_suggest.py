@@ -101,16 +101,6 @@ def test_lazy_choices_are_those_of_all_gains(seed: int, decay: float) -> None:
     assert found[: len(expected)] == expected
 
 
-def test_what_is_like_chosen_docs_comes_later() -> None:
-    madrid, lima = (
-        make_shares(numpy.ones(1), numpy.ones(1)),
-        make_shares(numpy.zeros(1), numpy.ones(1)),
-    )
-    values = numpy.asarray([1.0, 0.9, 0.6, 0.2])
-    assert choose_diverse(values, [madrid, madrid, lima, madrid], 4) == [0, 2, 1, 3]
-    assert choose_diverse(values, [madrid, madrid, lima, madrid], 4, decay=1) == [0, 1, 2, 3]
-
-
 def test_shares_are_of_words() -> None:
     kinds, values = make_shares(numpy.asarray([7, 3, 7]), numpy.asarray([0.1, 0.6, 0.1]))
     assert kinds.tolist() == [3, 7] and values.tolist() == pytest.approx([0.75, 0.25])
