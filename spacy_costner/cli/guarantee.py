@@ -256,14 +256,18 @@ def found_at(
         numpy.maximum.at(best, which[len(wanted.begin) :], scores)
         return best[which[: len(wanted.begin)]]
     n_labels = len(dev.posterior.tags.labels)
-    best = numpy.zeros((n_labels + 2, len(dev.known)))  # two more rows: inner nodes, and -1
-    for entities in (spans, wanted):
+
+    def cells(entities: Entities) -> Tuple[Any, Any]:
+        """The entity, and the label and token, of each token of entities."""
         which, token = ranges(entities.begin, entities.end)
-        label = numpy.minimum(entities.label, n_labels)[which] if terms["per_label"] else 0
-        if entities is spans:
-            numpy.maximum.at(best, (label, token), scores[which])
-    first = numpy.flatnonzero(numpy.diff(which, prepend=-1))
-    return numpy.minimum.reduceat(best[label, token], first)
+        label = numpy.minimum(entities.label, n_labels)[which]
+        return which, (label if terms["per_label"] else 0, token)
+
+    best = numpy.zeros((n_labels + 2, len(dev.known)))  # two more rows: inner nodes, and -1
+    which, cell = cells(spans)
+    numpy.maximum.at(best, cell, scores[which])
+    which, cell = cells(wanted)
+    return numpy.minimum.reduceat(best[cell], numpy.flatnonzero(numpy.diff(which, prepend=-1)))
 
 
 def find_part(
@@ -314,14 +318,13 @@ def find_part(
 def unreachable(parts: List[Part], terms: Dict[str, Any]) -> str:
     """The message where nothing can be promised."""
     name = "false_alarm" if terms["miss"] is None else "miss"
-    message = f"{name}: expected a limit that can be promised, got {terms[name]:g}"
+    limit = terms[name]
+    message = f"{name}: expected a limit that can be promised, got {limit:g}"
     for part in parts:
         could = "nothing" if part.reachable is None else f"{part.reachable:.4f} or more"
-        enough = f"no number of docs is enough for {terms[name]:g} with this model"
+        enough = f"no number of docs is enough for {limit:g} with this model"
         if part.docs_needed:
-            enough = (
-                f"{terms[name]:g} takes about {part.docs_needed:,} docs, if they are like these"
-            )
+            enough = f"{limit:g} takes about {part.docs_needed:,} docs, if they are like these"
         label = f"{part.label}: " if part.label else ""
         message += f". {label}{could} with these {part.docs:,} docs; {enough}"
     return message

@@ -206,7 +206,9 @@ def simulate(
     n: int = 200,
     share: float = 0.95,
     seeds: Sequence[int] = (0,),
-    **choice: Any,
+    by: str = "cost",
+    per: str = "token",
+    diverse: bool = True,
 ) -> Simulation:
     """Draw learning curves, as if an annotated corpus was annotated bit by bit, and a linear model
     trained anew after each round.
@@ -219,7 +221,7 @@ def simulate(
     n (int): How many more in each round.
     share (float): The share of the score of models of all docs where a curve ends.
     seeds (Sequence[int]): The seeds of what is drawn and of training: a curve of each way for each.
-    **choice: How docs are suggested: "by", "per" and "diverse" of `suggest`.
+    by (str), per (str), diverse (bool): How docs are suggested: see `suggest`.
     RETURNS (Simulation): The curves.
     RAISES (ValueError): If something is out of its range, or the config can't be trained so.
     """
@@ -231,7 +233,8 @@ def simulate(
         raise ValueError(f"share: expected more than 0 and at most 1, got {share}")
     if not seeds:
         raise ValueError("seeds: expected at least one, got none")
-    check_choice(n, choice.get("by", "cost"), choice.get("per", "token"))
+    check_choice(n, by, per)
+    choice: Any = {"by": by, "per": per, "diverse": diverse}
     rounds: List[Round] = []
     bar = progress(desc="simulate", unit="training")
 
@@ -373,14 +376,16 @@ def suggest_cli(
         else:
             if plot_path is not None:
                 require_matplotlib()
-            is_config = model.endswith(".cfg")
-            config = load_config(model) if is_config else None
-            nlp = load_model_from_config(config, auto_fill=True) if config else load_model(model)
+            if model.endswith(".cfg"):
+                config = load_config(model, interpolate=False)
+                nlp = load_model_from_config(config, auto_fill=True)
+            else:
+                nlp = load_model(model)
+                config = nlp.config
             train, dev = (list(make_reader(path)(nlp)) for path in (pool_path, dev_path))
-            plan: Any = {"start": start, "n": n, "share": share}
+            plan: Any = {"n": n, "start": start, "share": share, **choice}
             plan["seeds"] = [int(seed) for seed in seeds.split(",")]
-            config = config or nlp.config
-            curves = simulate(config, train, dev, vocab=nlp.vocab, **plan, **choice)
+            curves = simulate(config, train, dev, vocab=nlp.vocab, **plan)
             if output_path is not None:
                 content = json.dumps(as_json(curves))
                 save_file(output_path, lambda new: new.write_text(content, encoding="utf8"))
