@@ -12,21 +12,23 @@ could be promised. `p` is the size at the same promise with the probability as s
 
 import argparse
 from pathlib import Path
-from typing import Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import numpy
 import spacy
-from spacy.language import Language
-from spacy.training import Example
 
-from spacy_costner.cli.guarantee import LOWEST, Rule, Terms, observed_miss
-from spacy_costner.cli.predictions import FOUND, SpanScores, score
+from spacy_costner.cli.guarantee import FOUND, LOWEST, make_terms, score_spans
 from spacy_costner.metrics import conformal, text_table
 from spacy_costner.readers import make_reader
 
 LIMITS = (0.01, 0.02, 0.05, 0.1)
 COLUMNS = ("miss", "over", "spans")
-Half = Tuple[SpanScores, SpanScores]
+Half = Tuple[Any, Any]
+"""Tables of spans and of annotated entities: see `score_spans`."""
+
+
+def losses_of(gold: Any, by: str) -> conformal.Losses:
+    return conformal.miss_losses(gold["score"], gold["doc"], by=by)
 
 
 class Tally:
@@ -37,13 +39,13 @@ class Tally:
         self.sizes: List[float] = []
         self.refused = 0
 
-    def add(self, at: Optional[float], half: Half, terms: Terms) -> None:
+    def add(self, at: Optional[float], half: Half, by: str) -> None:
         if at is None:
             self.refused += 1
             return
         spans, gold = half
-        self.misses.append(observed_miss(gold, at, terms.by))
-        self.sizes.append(float((spans.score >= at).sum() / len(gold.doc)))
+        self.misses.append(float(losses_of(gold, by).mean(numpy.asarray([at]))[0]))
+        self.sizes.append(float((spans["score"] >= at).sum() / len(gold)))
 
     def cells(self, limit: float) -> List[str]:
         if not self.misses:
@@ -57,41 +59,40 @@ class Tally:
 
 def halves(both: Half, n_docs: int, seed: int) -> Tuple[Half, Half]:
     first = numpy.random.default_rng(seed).permutation(n_docs) < n_docs // 2
-    one, other = (tuple(each.select(which[each.doc]) for each in both) for which in (first, ~first))
+    one, other = (tuple(each[which[each["doc"]]] for each in both) for which in (first, ~first))
     return (one[0], one[1]), (other[0], other[1])
 
 
-def naive(gold: SpanScores, terms: Terms) -> Optional[float]:
+def naive(losses: conformal.Losses, limit: float) -> Optional[float]:
     """The largest threshold that keeps the limit on the calibration docs."""
-    losses = conformal.miss_losses(gold.score, gold.doc, by=terms.by)
-    candidates = numpy.unique(numpy.clip(gold.score, LOWEST, 1))
-    kept = losses.mean(candidates) <= terms.limit
+    candidates = numpy.unique(numpy.clip(losses.score, LOWEST, 1))
+    kept = losses.mean(candidates) <= limit
     return float(candidates[kept][-1]) if kept.any() else None
 
 
-def run(terms: Terms, both: Half, plain: Half, n_docs: int, splits: int) -> List[str]:
+def run(limit: float, by: str, both: Half, plain: Half, n_docs: int, splits: int) -> List[str]:
     tallies: Dict[str, Tally] = {name: Tally() for name in ("mean", "sure", "naive", "p")}
     for seed in range(splits):
         (_, gold), test = halves(both, n_docs, seed)
         (_, plain_gold), plain_test = halves(plain, n_docs, seed)
-        for name, confidence in (("mean", None), ("sure", 0.95)):
-            rule = Rule(terms._replace(confidence=confidence), 1, n_docs // 2)
-            tallies[name].add(rule.threshold(test[0], gold, terms.limit), test, terms)
-        tallies["naive"].add(naive(gold, terms), test, terms)
-        at = Rule(terms, 1, n_docs // 2).threshold(plain_test[0], plain_gold, terms.limit)
+        losses = losses_of(gold, by)
+        for name, delta in (("mean", None), ("sure", 0.05)):
+            at = conformal.threshold(losses, limit, delta=delta, floor=LOWEST)
+            tallies[name].add(at, test, by)
+        tallies["naive"].add(naive(losses, limit), test, by)
+        at = conformal.threshold(losses_of(plain_gold, by), limit, floor=LOWEST)
         # Below what is searched for, the plain set is not known.
-        tallies["p"].add(None if at is not None and at < 0.001 else at, plain_test, terms)
-    cells = [tally.cells(terms.limit) for tally in tallies.values()]
+        tallies["p"].add(None if at is not None and at < 0.001 else at, plain_test, by)
+    cells = [tally.cells(limit) for tally in tallies.values()]
     return [*cells[0], *cells[1], *cells[2], cells[3][-1]]
 
 
-def shift(nlp: Language, terms: Terms, both: Half, shifted: List[Example]) -> List[List[str]]:
+def shift(by: str, both: Half, other: Half) -> List[List[str]]:
     """A promise on all docs, and what is missed of docs of another kind."""
-    other, rows = score(nlp, "ner", shifted, terms._asdict()), []
+    rows = []
     for limit in LIMITS:
-        terms = terms._replace(miss=limit)
-        at, tally = Rule(terms, 1, 0).threshold(*both, limit), Tally()
-        tally.add(at, other, terms)
+        at, tally = conformal.threshold(losses_of(both[1], by), limit, floor=LOWEST), Tally()
+        tally.add(at, other, by)
         rows.append([f"{limit:g}", *tally.cells(limit)])
     return rows
 
@@ -103,7 +104,6 @@ def main() -> None:
     parser.add_argument("--splits", type=int, default=200)
     parser.add_argument("--found", nargs="*", default=FOUND)
     parser.add_argument("--by", default="doc")
-    parser.add_argument("--most", type=int)
     parser.add_argument("--per-label", action="store_true")
     parser.add_argument("--shifted", type=Path)
     given = parser.parse_args()
@@ -112,22 +112,22 @@ def main() -> None:
     names = [f"{way} {cell}" for way in ("mean", "sure", "naive") for cell in COLUMNS]
     rows: List[List[str]] = [["found", "label", "limit", *names, "p spans"]]
     for found in given.found:
-        terms = Terms(0.5, None, None, found, given.by, given.per_label, given.most)
-        both = score(nlp, "ner", examples, terms._asdict())
-        plain = score(nlp, "ner", examples, {**terms._asdict(), "miss": None})
+        terms = make_terms(0.5, None, None, found, given.by, given.per_label)
+        both = score_spans(nlp, "ner", examples, terms)
+        plain = score_spans(nlp, "ner", examples, {**terms, "miss": None})
         if given.shifted and found == "exact":
-            shifted = list(make_reader(given.shifted)(nlp))
-            print(text_table([["limit", *COLUMNS], *shift(nlp, terms, both, shifted)]), flush=True)
+            other = score_spans(nlp, "ner", list(make_reader(given.shifted)(nlp)), terms)
+            rows_of_shift = shift(given.by, both, other)
+            print(text_table([["limit", *COLUMNS], *rows_of_shift]), flush=True)
         for i, label in enumerate(nlp.get_pipe("ner").labels if given.per_label else [""]):
             some, plainly = both, plain
             if given.per_label:
                 some, plainly = (
-                    (spans.select(spans.label == i), gold.select(gold.label == i))
+                    (spans[spans["label"] == i], gold[gold["label"] == i])
                     for spans, gold in (both, plain)
                 )
             for limit in LIMITS:
-                terms = terms._replace(miss=limit)
-                cells = run(terms, some, plainly, len(examples), given.splits)
+                cells = run(limit, given.by, some, plainly, len(examples), given.splits)
                 rows.append([found, label, f"{limit:g}", *cells])
     print(f"{len(examples):,} docs, {given.splits} splits, by {given.by}\n\n{text_table(rows)}")
 

@@ -11,8 +11,8 @@ from spacy.tokens import Span
 from spacy.training import Example
 
 from spacy_costner import chain
-from spacy_costner.cli.calibrate import _slopes, _temperature, calibrate, fit
-from spacy_costner.cli.predictions import predict_dev, select
+from spacy_costner.cli.calibrate import calibrate, find_slopes, fit_temperature, make_temperature
+from spacy_costner.cli.predictions import predict_dev
 from spacy_costner.cli.tune import use_decoding
 from spacy_costner.decoding import Posterior, Temperature, make_viterbi, temper
 from spacy_costner.tags import Tags
@@ -24,7 +24,7 @@ from .support.strategies import seeds
 
 
 def surprise(posterior: Posterior, logs: Any, entities: Any, right: Any) -> float:
-    temperature = _temperature(logs, posterior.tags.labels)
+    temperature = make_temperature(logs, posterior.tags.labels)
     p = posterior.at(temperature).entity_probs(entities)
     return -float(numpy.log(numpy.where(right, p, 1 - p)).sum())
 
@@ -32,12 +32,12 @@ def surprise(posterior: Posterior, logs: Any, entities: Any, right: Any) -> floa
 @given(posterior(), seeds)
 def test_slope_of_the_loss(posterior: Posterior, rng: numpy.random.Generator) -> None:
     logs = rng.uniform(-0.5, 0.5, size=len(posterior.tags.labels) + 1)
-    tempered = posterior.at(_temperature(logs, posterior.tags.labels))
+    tempered = posterior.at(make_temperature(logs, posterior.tags.labels))
     entities = columns(list(probs_of_entities(posterior)))
     probs = tempered.entity_probs(entities)
-    entities = select(entities, (probs > 1e-3) & (probs < 1 - 1e-3))
+    entities = entities.select((probs > 1e-3) & (probs < 1 - 1e-3))
     right = rng.uniform(size=len(entities.begin)) < 0.5
-    found = _slopes(tempered, entities, right)
+    found = find_slopes(tempered, entities, right)
     for i in range(len(logs)):
         step = numpy.eye(len(logs))[i] * 1e-5
         above, below = (surprise(posterior, logs + by, entities, right) for by in (step, -step))
@@ -59,9 +59,9 @@ def test_the_temperature_is_that_of_the_truth(scheme: str, true: float) -> None:
     predicted = make_viterbi().decode(posterior, make_viterbi().settings).entities
     rows = zip(*(column.tolist() for column in predicted))
     right = numpy.asarray([entity in gold for entity in rows])
-    found = fit([(posterior, predicted, right)], per_label=False)
+    found = fit_temperature([(posterior, predicted, right)], per_label=False)
     assert found.overall == pytest.approx(true, rel=0.07) and not found.labels
-    by_label = fit([(posterior, predicted, right)], per_label=True)
+    by_label = fit_temperature([(posterior, predicted, right)], per_label=True)
     assert list(by_label.labels) == ["a", "b"]
     assert [*by_label.labels.values()] == pytest.approx([true, true], rel=0.2)
 
@@ -141,7 +141,11 @@ def test_development_docs(unsure: Path) -> None:
     assert known[0] is False and all(known[1:n_first])
     assert known[n_first : n_first + n_second] == [True] * 3 + [False] * (n_second - 3)
     some = columns([(0, 1, 0), (2, 4, 1), (2, 4, 0), (n_first + 2, n_first + 4, 0)])
-    assert development.right(some).tolist() == [False, True, False, False]
+    assert development.is_correct(some).tolist() == [False, True, False, False]
+    # An inner node of a tree has a label after those of the chain.
+    gold = development._replace(gold=columns([(2, 4, -1), (2, 4, 1)]))
+    inner = columns([(2, 3, 3), (2, 3, 4), (2, 4, 3), (2, 4, 1)])
+    assert gold.is_correct(inner).tolist() == [False, False, False, True]
     assert development.counts(some).tolist() == [False, True, True, False]
     assert len(development.posterior.scores.lengths) == 3
     # The docs given stay as they were.

@@ -25,14 +25,6 @@ def options(experiment: Experiment) -> List[Any]:
     return ["compare", *given, "--output", experiment.output_path]
 
 
-def test_help() -> None:
-    assert "compare" in run("--help").output
-    result = run("compare", "--help")
-    assert result.exit_code == 0
-    for option in ("--losses", "--test", "--output", "--seeds", "--jobs", "--gpu-id", "--code"):
-        assert option in result.output
-
-
 def test_command_line(experiment: Experiment) -> None:
     result = run(*options(experiment), "--samples", 9, "--jobs", 2, "--training.max_steps", 3)
     assert result.exit_code == 0, result.output
@@ -111,28 +103,6 @@ def test_tune(pipeline_path: Path, tmp_path: Path) -> None:
     performance = spacy.load(tmp_path).meta["performance"]
     assert performance["measured_on"]["source"] == str(paths[1])
     assert f"{100 * performance['ents_f']:.2f}" == line.split()[3]
-
-
-def test_old_options(pipeline_path: Path, tmp_path: Path) -> None:
-    """They are hidden and do as the new ones, with a warning."""
-    model, corpus = pipeline_path / "model-last", pipeline_path / "corpus.spacy"
-    for command, option in (("tune", "--dial"), ("explain", "--picture")):
-        assert option not in run(command, "--help").output
-    for old in ("--dial", "-d"):
-        with pytest.warns(DeprecationWarning, match="--dial is deprecated, use --parameter"):
-            result = run("tune", model, corpus, "-o", tmp_path, old, "bias")
-        assert result.exit_code == 0 and "use --parameter" in result.output
-        assert "bias" in spacy.load(tmp_path).get_pipe("ner").cfg["decoding"]
-    with pytest.warns(DeprecationWarning, match="--picture is deprecated, use --plot"):
-        result = run("explain", model, "--picture", model / "meta.json")
-    assert result.exit_code == 1 and "expected another file than the input" in result.output
-
-
-def test_tune_says_what_is_wrong(pipeline_path: Path, tmp_path: Path) -> None:
-    paths = [pipeline_path / "model-last", pipeline_path / "corpus.spacy"]
-    result = run("tune", *paths, "-o", tmp_path / "out", "--name", "parser")
-    assert result.exit_code == 1 and "got 'parser'" in result.output
-    assert not (tmp_path / "out").exists()
 
 
 def content(folder: Path) -> Dict[str, bytes]:

@@ -4,21 +4,21 @@ import json
 import math
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, NamedTuple, Tuple
 
 import numpy
 import pytest
 import spacy
-from hypothesis import given
+from hypothesis import assume, given
+from hypothesis import strategies as st
 from spacy.cli.find_threshold import find_threshold
-from spacy.cli.package import get_meta
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 
 from spacy_costner.cli.calibrate import calibrate
-from spacy_costner.cli.guarantee import Terms, guarantee
-from spacy_costner.cli.predictions import FOUND
+from spacy_costner.cli.guarantee import FOUND, find_part, found_at, guarantee, score_spans
+from spacy_costner.cli.predictions import DevPredictions
 from spacy_costner.cli.report import gather, page
 from spacy_costner.cli.tune import tune
 from spacy_costner.decoding import FINEST, Posterior, make_viterbi
@@ -29,6 +29,7 @@ from .support.commands import run
 from .support.linear import SPARSE
 from .support.pipelines import TEXTS, examples, load, pipeline, train
 from .support.posteriors import posterior
+from .support.strategies import seeds
 
 KEY = "confidence_guaranteed"
 TAGS = {"Khan": "U-PERSON", "London": "U-LOC", "Berlin": "U-LOC", "Sox": "U-sports-team"}
@@ -54,8 +55,14 @@ def calibration_docs(nlp: Language, n: int = 60) -> List[Example]:
 def guaranteed(unsure: Path) -> Language:
     nlp = load(unsure)
     nlp.get_pipe("ner").cfg["temperature"]["overall"] = 1.2239012345678912
-    guarantee(nlp, calibration_docs(nlp), Terms(miss=0.1))
+    guarantee(nlp, calibration_docs(nlp), miss=0.1)
     return nlp
+
+
+class Row(NamedTuple):
+    start: int
+    end: int
+    label_: int
 
 
 def key(span: Any, by_label: bool) -> Tuple[Any, ...]:
@@ -64,12 +71,12 @@ def key(span: Any, by_label: bool) -> Tuple[Any, ...]:
 
 def is_found(ent: Any, spans: List[Any], found: str, by_label: bool) -> bool:
     """The definition."""
-    if found in ("exact", "span"):
+    if found == "exact":
         return any(key(ent, by_label) == key(span, by_label) for span in spans)
     some = [span for span in spans if not by_label or span.label_ == ent.label_]
     tokens = {i for span in some for i in range(span.start, span.end)}
     own = set(range(ent.start, ent.end))
-    return own <= tokens if found == "covered" else bool(own & tokens)
+    return own <= tokens
 
 
 @pytest.mark.parametrize("per_label", [False, True])
@@ -81,7 +88,7 @@ def test_the_sets_keep_the_promise_on_the_calibration_docs(
     docs; and the threshold is the largest: without the spans right at it, too much is missed."""
     nlp, limit = load(unsure), 0.15
     docs = calibration_docs(nlp)
-    result = guarantee(nlp, docs, Terms(miss=limit, found=found, per_label=per_label))
+    result = guarantee(nlp, docs, miss=limit, found=found, per_label=per_label)
     predicted = list(nlp.pipe(eg.predicted.copy() for eg in docs))
     assert len(result.parts) == (3 if per_label else 1)
     for part in result.parts:
@@ -130,7 +137,7 @@ def test_scores_by_definition(posterior: Posterior) -> None:
     table = {entity: p for *entity_, p in zip(*spans, probs) for entity in [tuple(entity_)]}
     n_labels = len(posterior.tags.labels)
     ends = numpy.cumsum(posterior.potentials.lengths)
-    for found, by in (("exact", "doc"), ("exact", "entity"), ("covered", "doc")):
+    for found, by in (("exact", "doc"), ("exact", "any"), ("covered", "doc")):
         got, scores = guarantee_scores(posterior, {**TERMS, "found": found, "by": by})
         expected = {}
         for begin, end in {(b, e) for b, e, _ in table}:
@@ -232,7 +239,7 @@ def test_processes_threads_and_other_pipelines(guaranteed: Language, tmp_path: P
 def test_spacy_finds_a_threshold(unsure: Path, tmp_path: Path) -> None:
     nlp = load(unsure, decoding={"@misc": "spacy_costner.ThresholdDecoding.v1"})
     docs = calibration_docs(nlp, 30)
-    guarantee(nlp, docs, Terms(miss=0.2))
+    guarantee(nlp, docs, miss=0.2)
     nlp.to_disk(tmp_path / "model")
     DocBin(docs=[eg.reference for eg in docs]).to_disk(tmp_path / "docs.spacy")
     arguments = (tmp_path / "model", tmp_path / "docs.spacy", "ner", "decoding.threshold", "ents_f")
@@ -242,23 +249,17 @@ def test_spacy_finds_a_threshold(unsure: Path, tmp_path: Path) -> None:
     assert spacy.load(tmp_path / "model").get_pipe("ner").guarantee["miss"] == 0.2
 
 
-def test_a_package_says_what_is_promised(guaranteed: Language, tmp_path: Path) -> None:
-    guaranteed.to_disk(tmp_path)
-    meta = get_meta(tmp_path, json.loads((tmp_path / "meta.json").read_text()))
-    assert meta["guarantee"]["ner"]["miss"] == 0.1
-
-
 def test_docs_that_do_not_count_are_counted(unsure: Path) -> None:
     nlp = load(unsure)
     words = ["Khan", "is", "lost"]
     partial = Example.from_dict(Doc(nlp.vocab, words=words), {"entities": ["U-PERSON", "O", "-"]})
-    result = guarantee(nlp, [*calibration_docs(nlp), partial, partial], Terms(miss=0.1))
+    result = guarantee(nlp, [*calibration_docs(nlp), partial, partial], miss=0.1)
     assert result.promise["not_counted"]["docs with missing tags"] == 2
     assert result.promise["docs"] == 60
     with pytest.raises(ValueError, match="not trained on, got 1 docs with missing tags"):
-        guarantee(nlp, [partial], Terms(miss=0.1))
+        guarantee(nlp, [partial], miss=0.1)
     with pytest.raises(ValueError, match=r"annotated docs with entities.* got none"):
-        guarantee(nlp, [], Terms(miss=0.1))
+        guarantee(nlp, [], miss=0.1)
 
 
 def test_training_docs_are_known_by_label_memory() -> None:
@@ -266,50 +267,94 @@ def test_training_docs_are_known_by_label_memory() -> None:
     nlp = pipeline(model={**SPARSE, "features": features})
     train(nlp, steps=3)
     with pytest.raises(ValueError, match="not trained on, got 2 training docs, 1 docs with miss"):
-        guarantee(nlp, examples(nlp)[1:], Terms(miss=0.1))
+        guarantee(nlp, examples(nlp)[1:], miss=0.1)
 
 
 @pytest.mark.parametrize(
     ("terms", "message"),
     [
-        (Terms(), "expected miss or false_alarm, got none"),
-        (Terms(miss=0.1, false_alarm=0.1), "got miss and false_alarm"),
-        (Terms(miss=0.0), "miss: expected a number between 0 and 1, got 0.0"),
-        (Terms(miss=0.1, confidence=1.0), "confidence: expected a number"),
-        (Terms(miss=0.1, found="most"), "found: expected exact or span or covered or touched"),
-        (Terms(miss=0.1, by="token"), "by: expected doc or entity or any, got 'token'"),
-        (Terms(false_alarm=0.1, by="entity"), "by: expected doc, got 'entity'"),
-        (Terms(miss=0.1, by="entity"), "most: expected, by entity and only then"),
-        (Terms(miss=0.1, most=5), "most: expected, by entity and only then"),
-        (Terms(miss=0.1, by="entity", most=1), "most: expected docs of at most 1 entities"),
-        (Terms(miss=0.001), r"got 0.001. 0\.0\d+ or more with these 5\d docs; "),
-        (Terms(miss=0.001, confidence=0.95), "0.001 takes about [23],"),
-        (Terms(false_alarm=0.001), "false_alarm: expected a limit that can be promised"),
+        ({}, "expected miss or false_alarm, got none"),
+        ({"miss": 0.1, "false_alarm": 0.1}, "got miss and false_alarm"),
+        ({"miss": 0.0}, "miss: expected a number between 0 and 1, got 0.0"),
+        ({"miss": 0.1, "confidence": 1.0}, "confidence: expected a number"),
+        ({"miss": 0.1, "found": "most"}, "found: expected exact or covered, got 'most'"),
+        ({"miss": 0.1, "by": "entity"}, "by: expected doc or any, got 'entity'"),
+        ({"false_alarm": 0.1, "by": "any"}, "by: expected doc, got 'any'"),
+        ({"miss": 0.001}, r"got 0.001. 0\.0\d+ or more with these 5\d docs; "),
+        ({"miss": 0.001, "confidence": 0.95}, "0.001 takes about [23],"),
+        ({"false_alarm": 0.001}, "false_alarm: expected a limit that can be promised"),
     ],
 )
-def test_what_is_refused(unsure: Path, terms: Terms, message: str) -> None:
+def test_what_is_refused(unsure: Path, terms: Any, message: str) -> None:
     nlp = load(unsure)
     with pytest.raises(ValueError, match=message):
-        guarantee(nlp, calibration_docs(nlp), terms)
+        guarantee(nlp, calibration_docs(nlp), **terms)
     assert nlp.get_pipe("ner").guarantee is None and "guarantee" not in nlp.meta
 
 
 def test_too_few_docs_can_not_be_enough(unsure: Path) -> None:
     """n < 1 / limit - 1, however good the scores."""
     nlp = load(unsure)
-    terms = Terms(miss=0.05, found="touched")
     docs = [eg for eg in calibration_docs(nlp) if eg.reference.ents]
     with pytest.raises(ValueError, match=r"0\.05 takes about 19 docs") as error:
-        guarantee(nlp, docs[:18], terms)
+        guarantee(nlp, docs[:18], miss=0.05, found="covered")
     assert f"{math.ceil(1e4 / 19) / 1e4:.4f} or more with these 18 docs" in str(error.value)
-    assert guarantee(nlp, docs[:19], terms).parts[0].docs == 19
+    assert guarantee(nlp, docs[:19], miss=0.05, found="covered").parts[0].docs == 19
+
+
+def test_labels_share_what_may_fail(unsure: Path) -> None:
+    nlp, terms = load(unsure), {"miss": 0.4, "confidence": 0.7, "per_label": True}
+    docs = calibration_docs(nlp, 120)
+    result = guarantee(nlp, docs, **terms)
+    tables = score_spans(nlp, "ner", docs, result.promise)
+    shared, alone = [], []
+    for i, label in enumerate(nlp.get_pipe("ner").labels):
+        rows = [table[table["label"] == i] for table in tables]
+        given = {"n_docs": len(docs), "n_labels": 1}
+        third = {**result.promise, "confidence": 0.9}
+        shared.append(find_part(label, *rows, terms=third, **given))
+        alone.append(find_part(label, *rows, terms=result.promise, **given))
+    assert result.parts == shared != alone
+
+
+def one_doc(posterior: Posterior) -> DevPredictions:
+    known = numpy.ones(len(posterior.scores.emissions), dtype=bool)
+    return DevPredictions([], posterior, Entities(*numpy.zeros((3, 0), dtype=int)), known)
+
+
+@given(posterior(), seeds, st.sampled_from(FOUND), st.booleans())
+def test_found_by_definition(
+    posterior: Posterior, rng: numpy.random.Generator, found: str, per_label: bool
+) -> None:
+    """An entity is found at the highest threshold at which the spans that are left find it."""
+    n_labels, n_tokens = len(posterior.tags.labels), len(posterior.scores.emissions)
+    assume(n_tokens)
+
+    def draw(least: int) -> Entities:
+        begin = rng.integers(n_tokens, size=6)
+        end = [b + 1 + rng.integers(min(3, n_tokens - b)) for b in begin]
+        return Entities(begin, numpy.asarray(end), rng.integers(least, n_labels, size=6))
+
+    wanted, spans, scores = draw(-1), draw(0), rng.integers(1, 9, size=6) / 10
+    rows, by_label = [Row(*row) for row in zip(*spans)], per_label or found == "exact"
+    terms = {"found": found, "per_label": per_label}
+    got = found_at(one_doc(posterior), wanted, spans, scores, terms)
+    for entity, at in zip(zip(*wanted), got):
+        hits = [
+            t
+            for t in scores
+            if is_found(
+                Row(*entity), [row for row, p in zip(rows, scores) if p >= t], found, by_label
+            )
+        ]
+        assert at == max(hits, default=0.0)
 
 
 def test_false_alarms(unsure: Path) -> None:
     """The set is the probable spans alone, and the mean share that is wrong is well below."""
     nlp = load(unsure)
     docs = calibration_docs(nlp, 200)
-    result = guarantee(nlp, docs, Terms(false_alarm=0.3))
+    result = guarantee(nlp, docs, false_alarm=0.3)
     assert result.promise["confidence"] == 0.95
     shares = []
     for doc, eg in zip(nlp.pipe(eg.predicted.copy() for eg in docs), docs):

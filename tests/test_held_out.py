@@ -13,7 +13,7 @@ from spacy.util import load_config
 from spacy_costner.cli.calibrate import calibrate_on
 from spacy_costner.cli.fit import HELD_OUT, N_FOLDS
 from spacy_costner.cli.predictions import predict_dev
-from spacy_costner.cli.tune import Aim, tune_on
+from spacy_costner.cli.tune import tune_on
 
 from .support.commands import run
 from .support.pipelines import examples, load
@@ -61,16 +61,12 @@ def test_scores_are_of_docs_that_were_held_out(corpus: Path, tmp_path: Path, aim
         assert cfg["decoding"]["threshold"] == chosen["value"]
 
 
-def test_what_is_printed(corpus: Path, tmp_path: Path) -> None:
-    result = run("fit", *SHORT, "--train", corpus, "--output", tmp_path, "--tune", "f")
-    assert f"\n{HELD_OUT}: F " in result.output and "dev:" not in result.output
-
-
 def test_two_passes_in_each_fold(corpus: Path, tmp_path: Path) -> None:
     config = SPARSE.with_name("sparse_document.cfg")
     given = [config, "--online", "--paths.train", corpus, "--output", tmp_path, *SHORT]
     result = run("fit", *given, "--calibrate")
     assert result.exit_code == 0 and f"\n{HELD_OUT}: F " in result.output, result.output
+    assert "dev:" not in result.output
 
 
 @pytest.mark.parametrize("options", [["--online"], ["--calibrate"]])
@@ -116,6 +112,5 @@ def test_predictions_in_parts_are_the_predictions(unsure: Path) -> None:
     assert second.error == pytest.approx(first.error, abs=1e-6)
     assert second.temperature.labels == pytest.approx(first.temperature.labels, rel=1e-3)
     for parameter in ("threshold", "bias"):
-        given = {"parameter": parameter, "aim": Aim()}
-        first, second = (tune_on(devs, nlp, "ner", **given) for devs in (whole, parts))
+        first, second = (tune_on(devs, nlp, "ner", parameter) for devs in (whole, parts))
         assert first.points == second.points and first.chosen == second.chosen

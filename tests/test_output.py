@@ -13,7 +13,7 @@ from spacy.tokens import Doc, DocBin
 
 from spacy_costner.cli.fit import NEEDS
 from spacy_costner.cli.output import RUN_AGAIN
-from spacy_costner.cli.tune import N_ROWS, Point, Tuning, describe, parse_aim
+from spacy_costner.cli.tune import N_ROWS, Point, Tuning, describe
 from spacy_costner.metrics import as_json
 from spacy_costner.progress import progress
 
@@ -123,11 +123,6 @@ def test_options_are_in_the_docs() -> None:
     assert shown == {**NEEDS, **dict.fromkeys(others, "everything")}
 
 
-def test_aims() -> None:
-    assert parse_aim("f") == {} and parse_aim("precision=0.9") == {"precision": 0.9}
-    assert parse_aim("recall=0.8") == {"recall": 0.8}
-
-
 @pytest.mark.parametrize("command", ["calibrate", "tune", "guarantee", "check", "convert"])
 def test_json(folder: Path, fitted: Any, tmp_path: Path, command: str) -> None:
     model, dev = folder / "out" / "model-last", folder / "dev.spacy"
@@ -180,7 +175,7 @@ def test_progress_is_for_terminals(capsys: pytest.CaptureFixture, monkeypatch: A
 def test_ctrl_c_says_what_to_do(folder: Path, fitted: Any, tmp_path: Path) -> None:
     """In a process of its own, which gets the signal where it scores."""
     program = (
-        "import signal, spacy_costner.commands.tune as tune, spacy_costner.cli\n"
+        "import signal, spacy_costner.cli.tune as tune, spacy_costner.cli\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "tune.predict_dev = lambda *args: signal.raise_signal(signal.SIGINT) or 1 / 0\n"
         "from spacy.cli._util import app\n"

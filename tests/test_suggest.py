@@ -20,15 +20,13 @@ from spacy_costner.cli.fit import fit
 from spacy_costner.cli.suggest import (
     MEASURES,
     OVERHEAD,
-    Choice,
-    Plan,
     Round,
     Simulation,
     Suggestion,
+    by_cost,
     by_entropy,
     by_least_confidence,
     describe_simulation,
-    savings,
     score,
     simulate,
     suggest,
@@ -103,16 +101,6 @@ def test_lazy_choices_are_those_of_all_gains(seed: int, decay: float) -> None:
     assert found[: len(expected)] == expected
 
 
-def test_what_is_like_chosen_docs_comes_later() -> None:
-    madrid, lima = (
-        make_shares(numpy.ones(1), numpy.ones(1)),
-        make_shares(numpy.zeros(1), numpy.ones(1)),
-    )
-    values = numpy.asarray([1.0, 0.9, 0.6, 0.2])
-    assert choose_diverse(values, [madrid, madrid, lima, madrid], 4) == [0, 2, 1, 3]
-    assert choose_diverse(values, [madrid, madrid, lima, madrid], 4, decay=1) == [0, 1, 2, 3]
-
-
 def test_shares_are_of_words() -> None:
     kinds, values = make_shares(numpy.asarray([7, 3, 7]), numpy.asarray([0.1, 0.6, 0.1]))
     assert kinds.tolist() == [3, 7] and values.tolist() == pytest.approx([0.75, 0.25])
@@ -126,34 +114,44 @@ def test_shares_are_of_words() -> None:
 @pytest.mark.parametrize("per", ["doc", "token"])
 def test_each_text_is_suggested_once(unsure: Path, by: str, per: str) -> None:
     nlp = load(unsure)
-    found = suggest(nlp, pool(nlp), 10, Choice(by, per))
+    found = suggest(nlp, pool(nlp), 10, by=by, per=per)
     assert sorted(one.place for one in found) == [0, 3, 4, 5]
-    alone = suggest(nlp, pool(nlp), 10, Choice(by, per), annotated=pool(nlp, POOL[3:5]))
+    alone = suggest(nlp, pool(nlp), 10, by=by, per=per, annotated=pool(nlp, POOL[3:5]))
     assert sorted(one.place for one in alone) == [0, 5]
-    plain = suggest(nlp, pool(nlp), 2, Choice(by, "doc", diverse=False))
+    plain = suggest(nlp, pool(nlp), 2, by=by, per="doc", diverse=False)
     scores = {one.place: one.score for one in found}
     assert [one.place for one in plain] == sorted(scores, key=lambda i: -scores[i])[:2]
 
 
 def test_price_by_token(unsure: Path) -> None:
-    """The second text has more entropy, the first more for a token."""
+    """The second text has more entropy, the first more for a token. Of two short ones, the
+    shorter has more for a token, but not with the price of beginning with a doc."""
     nlp = load(unsure)
-    docs = pool(nlp, ["it is not " * 40, "Who is " * 900])
-    per_doc = suggest(nlp, docs, 9, Choice("entropy", "doc", False))
+    docs, entropy = pool(nlp, ["it is not " * 40, "Who is " * 900]), {"by": "entropy"}
+    per_doc = suggest(nlp, docs, 9, per="doc", diverse=False, **entropy)
     scores = {one.place: one.score for one in per_doc}
     assert [*scores] == [1, 0] and scores[1] > scores[0]
     assert scores[0] / (120 + OVERHEAD) > scores[1] / (1800 + OVERHEAD)
-    per_token = suggest(nlp, docs, 9, Choice("entropy", "token", False))
+    per_token = suggest(nlp, docs, 9, per="token", diverse=False, **entropy)
     assert [one.place for one in per_token] == [0, 1]
+    short = suggest(nlp, pool(nlp, ["The Red", "it is not it is not"]), 9, diverse=False, **entropy)
+    scores = {one.place: one.score for one in short}
+    assert scores[0] / 2 > scores[1] / 6 and [*scores] == [1, 0]
 
 
 def test_the_cost_is_the_users(unsure: Path) -> None:
+    """With the words whose tags are expected to cost most."""
     nlp = load(unsure)
-    hamming = {one.place: one.score for one in suggest(nlp, pool(nlp), 9, Choice("cost"))}
+    hamming = {one.place: one.score for one in suggest(nlp, pool(nlp), 9, by="cost")}
     ner: Any = nlp.get_pipe("ner")
     ner.set_decoding(make_min_cost(cost=lambda tags: 3 - 3 * numpy.eye(len(tags))))
-    for one in suggest(nlp, pool(nlp), 9, Choice("cost")):
+    for one in suggest(nlp, pool(nlp), 9, by="cost"):
         assert one.score == pytest.approx(3 * hamming[one.place], rel=1e-4)
+    posterior = ner.posterior(pool(nlp, POOL[:1]))
+    of_docs, of_tokens = by_cost(ner, posterior)
+    expected = 3 * (1 - posterior.marginals.max(axis=1))
+    assert of_tokens == pytest.approx(expected, abs=1e-5) and of_tokens.std() > 0
+    assert of_docs == pytest.approx([of_tokens.sum()])
 
 
 def test_the_proposal_is_the_prediction(unsure: Path) -> None:
@@ -169,17 +167,17 @@ def test_the_proposal_is_the_prediction(unsure: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("n", "choice", "message"),
+    ("arguments", "message"),
     [
-        (0, Choice(), "n: expected at least 1, got 0"),
-        (1, Choice(by="luck"), r"by: expected one of \['cost'.*'least-confidence'\], got 'luck'"),
-        (1, Choice(per="hour"), r"per: expected one of \['token', 'doc'\], got 'hour'"),
+        ({"n": 0}, "n: expected at least 1, got 0"),
+        ({"by": "luck"}, r"by: expected one of \['cost'.*'least-confidence'\], got 'luck'"),
+        ({"per": "hour"}, r"per: expected one of \['token', 'doc'\], got 'hour'"),
     ],
 )
-def test_arguments_out_of_range(unsure: Path, n: int, choice: Choice, message: str) -> None:
+def test_arguments_out_of_range(unsure: Path, arguments: Any, message: str) -> None:
     nlp = load(unsure)
     with pytest.raises(ValueError, match=message):
-        suggest(nlp, pool(nlp), n, choice)
+        suggest(nlp, pool(nlp), **arguments)
 
 
 def test_nothing_to_choose_from(unsure: Path) -> None:
@@ -258,12 +256,11 @@ def of_corpus(nlp: Language, path: Path) -> List[Example]:
 def test_curves_of_a_demo_corpus(demo: Dict[str, Path], tmp_path: Path) -> None:
     nlp = spacy.blank("en")
     corpora = [of_corpus(nlp, demo[name]) for name in ("train.spacy", "dev.spacy")]
-    seen: List[Round] = []
-    plan = Plan(start=20, n=50, share=0.9, seeds=(0, 1))
-    found = simulate(LINEAR, *corpora, vocab=nlp.vocab, plan=plan, on_round=seen.append)
+    plan: Any = {"start": 20, "n": 50, "share": 0.9, "seeds": (0, 1)}
+    found = simulate(LINEAR, *corpora, vocab=nlp.vocab, **plan)
     paths = {f"paths.{name}": str(demo[f"{name}.spacy"]) for name in ("train", "dev")}
     fitted = fit(load_config(demo["config.cfg"], overrides=paths), tmp_path, online=True)
-    assert found.measure == "F" and found.rounds == seen
+    assert found.measure == "F"
     everything = [curve[0] for curve in found.curves("all")]
     assert everything[0].score == pytest.approx(fitted.scores["ents_f"], abs=1e-9)
     assert found.goal == pytest.approx(0.9 * numpy.mean([one.score for one in everything]))
@@ -286,46 +283,43 @@ def test_a_curve_without_a_goal_in_reach_ends_with_all_docs(
     corpus = of_corpus(nlp, demo["dev.spacy"])[:8]
     scores = iter([1.0, *[0.1] * 20])
     monkeypatch.setattr("spacy_costner.cli.suggest.score", lambda nlp, ner, dev: next(scores))
-    found = simulate(LINEAR, corpus, corpus, vocab=nlp.vocab, plan=Plan(start=3, n=3))
+    found = simulate(LINEAR, corpus, corpus, vocab=nlp.vocab, start=3, n=3)
     assert [(one.way, one.docs) for one in found.rounds] == [
         ("all", 8), *(("suggested", n) for n in (3, 6, 8)), *(("random", n) for n in (3, 6, 8))
     ]  # fmt: skip
 
 
-def test_savings_by_hand() -> None:
-    """A miss costs 5, a false alarm 1: two entities, one found, and one false alarm."""
-    nlp = pipeline()
-    ner: Any = nlp.get_pipe("ner")
-    ner.add_label("X")
-    cost = make_precision_recall_cost(miss=5.0)
-    ner.set_decoding(make_min_cost(cost=cost))
-    reference = Doc(nlp.vocab, ["a", "b", "c", "d"], ents=["B-X", "B-X", "O", "O"])
-    predicted = Doc(nlp.vocab, ["a", "b", "c", "d"], ents=["B-X", "O", "B-X", "O"])
-    assert savings(ner, [Example(predicted, reference)]) == pytest.approx(1 - 6 / 10)
-
-
 def test_scores_are_f_or_savings(unsure: Path) -> None:
+    """A miss costs 5, a false alarm 1: two entities, one found, and one false alarm."""
     nlp = load(unsure)
     ner: Any = nlp.get_pipe("ner")
     dev = examples(nlp)
     assert score(nlp, ner, dev) == pytest.approx(nlp.evaluate(examples(nlp))["ents_f"])
     with pytest.raises(ValueError, match="development docs with entities, got none"):
         score(nlp, ner, dev[-1:])
+    ner.set_decoding(make_min_cost(cost=make_precision_recall_cost(miss=5.0)))
+    doc = nlp.make_doc("I like London .")
+    assert [ent.text for ent in nlp(doc.copy()).ents] == ["London"]
+    tags = ["B-LOC", "O", "B-LOC", "O"]
+    reference = Doc(nlp.vocab, [token.text for token in doc], ents=tags)
+    assert score(nlp, ner, [Example(doc, reference)]) == pytest.approx(1 - 5 / 10)
+    reference = Doc(nlp.vocab, [token.text for token in doc], ents=["B-LOC", "O", "O", "O"])
+    assert score(nlp, ner, [Example(doc, reference)]) == pytest.approx(1 - 6 / 5)
 
 
 @pytest.mark.parametrize(
     ("plan", "message"),
     [
-        (Plan(start=4), "start: expected from 1 to 3, one less than docs, got 4"),
-        (Plan(start=1, share=1.5), "share: expected more than 0 and at most 1, got 1.5"),
-        (Plan(start=1, seeds=()), "seeds: expected at least one"),
-        (Plan(start=1, n=0), "n: expected at least 1, got 0"),
+        ({"start": 4}, "start: expected from 1 to 3, one less than docs, got 4"),
+        ({"start": 1, "share": 1.5}, "share: expected more than 0 and at most 1, got 1.5"),
+        ({"start": 1, "seeds": ()}, "seeds: expected at least one"),
+        ({"start": 1, "n": 0}, "n: expected at least 1, got 0"),
     ],
 )
-def test_plans_out_of_range(plan: Plan, message: str) -> None:
+def test_plans_out_of_range(plan: Any, message: str) -> None:
     nlp = spacy.blank("en")
     with pytest.raises(ValueError, match=message):
-        simulate(LINEAR, examples(nlp), examples(nlp), vocab=nlp.vocab, plan=plan)
+        simulate(LINEAR, examples(nlp), examples(nlp), vocab=nlp.vocab, **plan)
 
 
 def test_the_table_has_means() -> None:
@@ -357,11 +351,12 @@ def test_command_simulates(demo: Dict[str, Path], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     arguments = [demo["config.cfg"], demo["train.spacy"], "--simulate", demo["dev.spacy"]]
     limits = ["--start", 40, "-n", 40, "--share", 0.5, "--by", "entropy"]
-    plot = tmp_path / "curve.svg"
-    result = run("suggest", *arguments, *limits, "--plot", plot, "--json")
+    output, plot = tmp_path / "curves.json", tmp_path / "curve.svg"
+    result = run("suggest", *arguments, *limits, "-o", output, "--plot", plot, "--json")
     assert result.exit_code == 0, result.output
-    ways = {one["way"] for one in json.loads(result.stdout)["rounds"]}
-    assert ways == {"all", "suggested", "random"}
+    printed = json.loads(result.stdout)
+    assert {one["way"] for one in printed["rounds"]} == {"all", "suggested", "random"}
+    assert json.loads(output.read_text("utf8")) == printed
     assert "annotated tokens" in plot.read_text("utf8")
 
 

@@ -26,9 +26,7 @@ OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
 """Of commands that take settings of the config, such as --paths.train."""
 
 costner = typer.Typer(
-    name="costner",
-    help="Cost-sensitive named entity recognition.",
-    no_args_is_help=True,
+    name="costner", help="Cost-sensitive named entity recognition.", no_args_is_help=True
 )
 app.add_typer(costner)
 

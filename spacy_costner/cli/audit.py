@@ -44,7 +44,6 @@ from .convert import check_suffix, write_corpus
 from .cross_fit import Fold, cross_fit
 from .options import AddressOption, CodeOption, read_overrides
 from .output import JsonOption, errors_shown, print_result, stdout_for
-from .predictions import select
 from .report import (
     Mark,
     Stretch,
@@ -144,7 +143,7 @@ def _suspects_of(fold: Fold, cost: Optional[Cost]) -> Iterator[Suspect]:
     dev, posterior = fold.dev, fold.dev.posterior
     likely, probs = posterior.likely_entities(LEAST)
     known = dev.counts(likely)
-    likely, probs = select(likely, known), probs[known]
+    likely, probs = likely.select(known), probs[known]
     gold, others = ([*_named(some, posterior.tags.labels)] for some in (dev.gold, likely))
     given, other = _pair(dev.gold, likely)
     p_gold, p_no_gold = posterior.entity_probs(dev.gold), posterior.outside_probs(*dev.gold[:2])

@@ -1,6 +1,6 @@
 """Calibrate confidences by a temperature, fitted on development docs."""
 
-from typing import Annotated, Any, Dict, Iterable, List, NamedTuple, Sequence, Tuple
+from typing import Annotated, Any, Callable, Dict, Iterable, List, NamedTuple, Sequence, Tuple
 
 import numpy
 from spacy.language import Language
@@ -17,25 +17,19 @@ from .options import CodeOption, DevArg, GpuOption, ModelArg, NameOption, Output
 from .output import JsonOption, errors_shown, print_result
 from .predictions import DevPredictions, get_component, predict_dev, record_scores
 
-MOST_STEPS = 60
-PRECISION = 1e-3
+MOST_STEPS, PRECISION = 60, 1e-3
 """Where the steps in the logarithm of a temperature end."""
 
 HOTTEST = numpy.log(100)
 """The limit for a label whose predictions are all correct, or all wrong."""
 
-Part = Tuple[Posterior, Entities, Array1d]
+Predicted = Tuple[Posterior, Entities, Array1d]
 """A posterior, entities, and which of them are correct. Shape: (E,)"""
 
 
 class Calibration(NamedTuple):
-    """The result of a calibration.
-
-    temperature (Temperature): The temperature.
-    error_before (float): The expected calibration error before.
-    error (float): The expected calibration error after.
-    reliability (List[Dict[str, Any]]): Confidence and precision after: see `reliability`.
-    """
+    """The result of a calibration: the temperature, the expected calibration error before and
+    after, and confidence and precision after: see `metrics.calibration.reliability`."""
 
     temperature: Temperature
     error_before: float
@@ -70,91 +64,80 @@ def calibrate(
     RAISES (ValueError): If there is no such component, or no entity is predicted.
     """
     examples = list(examples)
-    found = calibrate_on([predict_dev(nlp, name, examples)], nlp, name, per_label=per_label)
+    calibration = calibrate_on([predict_dev(nlp, name, examples)], nlp, name, per_label=per_label)
     record_scores(nlp, nlp.evaluate(examples), source, len(examples))
-    return found
+    return calibration
 
 
 def calibrate_on(
     devs: Sequence[DevPredictions], nlp: Language, name: str, *, per_label: bool = False
 ) -> Calibration:
-    """Fit the temperature of a component on predictions, and set it: see `calibrate`.
-
-    devs (Sequence[DevPredictions]): The predictions, of one model or of several.
-    """
-    parts = [predicted_part(dev) for dev in devs]
-    right = numpy.concatenate([right for _, _, right in parts])
-    if not len(right):
+    """Fit the temperature of a component on the predictions of one model or of several, and set
+    it: see `calibrate`."""
+    predicted = [predict_best(dev) for dev in devs]
+    correct = numpy.concatenate([correct for _, _, correct in predicted])
+    if not len(correct):
         raise ValueError(f"{name}: expected predicted entities to calibrate, got none")
-    temperature = fit(parts, per_label=per_label)
-    ner = get_component(nlp, name)
+    temperature, ner = fit_temperature(predicted, per_label=per_label), get_component(nlp, name)
+    ner.drop_guarantee("another temperature")
     ner.cfg["temperature"] = temperature._asdict()
-    ner.check_guarantee()
-    before = numpy.concatenate([part.entity_probs(predicted) for part, predicted, _ in parts])
-    probs = numpy.concatenate(
-        [part.at(temperature).entity_probs(predicted) for part, predicted, _ in parts]
-    )
+
+    probs = [(p.entity_probs(e), p.at(temperature).entity_probs(e)) for p, e, _ in predicted]
+    before, after = (numpy.concatenate(columns) for columns in zip(*probs))
     return Calibration(
         temperature=temperature,
-        error_before=calibration_error(before, right),
-        error=calibration_error(probs, right),
-        reliability=reliability(probs, right),
+        error_before=calibration_error(before, correct),
+        error=calibration_error(after, correct),
+        reliability=reliability(after, correct),
     )
 
 
-def predicted_part(dev: DevPredictions) -> Part:
-    """The posterior of docs, and the entities of the best path."""
-    predicted = dev.decode(make_viterbi())
-    return dev.posterior, predicted, dev.right(predicted)
+def predict_best(dev: DevPredictions) -> Predicted:
+    """The entities of the best paths, and whether they are annotated."""
+    entities = dev.decode(make_viterbi())
+    return dev.posterior, entities, dev.is_correct(entities)
 
 
-def fit(parts: Sequence[Part], *, per_label: bool) -> Temperature:
-    """Find the temperature with the lowest log loss on the predicted entities.
+def fit_temperature(predicted: Sequence[Predicted], *, per_label: bool) -> Temperature:
+    """Find the temperature with the lowest log loss on predicted entities, of posteriors with the
+    same labels. The temperature of each label is regularised towards the overall one.
 
-        min_T  - sum_{e right} log p_T(e) - sum_{e wrong} log(1 - p_T(e))
-
-    The temperature of each label is regularised towards the overall one.
-
-    parts (Sequence[Part]): Predicted entities, of posteriors with the same labels.
-    per_label (bool): Whether to fit a temperature for each label.
-    RETURNS (Temperature): The temperature.
+    min_T  - sum_{e correct} log p_T(e) - sum_{e wrong} log(1 - p_T(e)) + sum_l log(T_l / T)^2
     """
-    labels = parts[0][0].tags.labels
+    labels = predicted[0][0].tags.labels
 
-    def slopes_at(temperature: Temperature) -> Floats1d:
-        slopes = [_slopes(part.at(temperature), *predicted) for part, *predicted in parts]
-        return numpy.sum(slopes, axis=0)
+    def slopes(logs: Floats1d) -> Floats1d:
+        temperature = make_temperature(logs, labels)
+        return numpy.sum([find_slopes(p.at(temperature), *rest) for p, *rest in predicted], axis=0)
 
-    def of_overall(logs: Floats1d) -> Floats1d:
-        return slopes_at(_temperature(logs, ())).sum(keepdims=True)
-
-    overall = _minimise(of_overall, numpy.zeros(1))
+    overall = minimise(lambda logs: slopes(logs).sum(keepdims=True), numpy.zeros(1))
     if not per_label:
-        return _temperature(overall, ())
+        return make_temperature(overall, labels)
 
-    def of_labels(logs: Floats1d) -> Floats1d:
-        slopes = slopes_at(_temperature(logs, labels))
+    def regularised(logs: Floats1d) -> Floats1d:
         apart = logs[1:] - logs[0]
-        return slopes + 2 * numpy.append(-apart.sum(), apart)
+        return slopes(logs) + 2 * numpy.append(-apart.sum(), apart)
 
-    return _temperature(_minimise(of_labels, numpy.repeat(overall, len(labels) + 1)), labels)
+    start = numpy.repeat(overall, len(labels) + 1)
+    return make_temperature(minimise(regularised, start), labels)
 
 
-def _temperature(logs: Floats1d, labels: Tuple[str, ...]) -> Temperature:
+def make_temperature(logs: Floats1d, labels: Sequence[str]) -> Temperature:
+    """A temperature from its logarithm, or from the overall one and those of the labels."""
     overall, *of_labels = numpy.exp(logs).tolist()
     return Temperature(overall, dict(zip(labels, of_labels)))
 
 
-def _slopes(posterior: Posterior, predicted: Entities, right: Array1d) -> Floats1d:
+def find_slopes(posterior: Posterior, predicted: Entities, correct: Array1d) -> Floats1d:
     """The derivative of the log loss with respect to the logarithm of each temperature: the
     overall one, then the labels' own. Shape: (1 + labels,)
 
-        d loss / d log T = - sum over scores s of  d loss / d (s / T)  s / T
+    d loss / d log T = - sum over scores s of  d loss / d (s / T)  s / T
     """
     log_probs, which, backprop = posterior.entity_log_probs(predicted)
     probs = numpy.exp(log_probs)
-    p = numpy.clip(numpy.bincount(which, probs, minlength=len(right)), 1e-12, 1 - 1e-7)
-    d_p = numpy.where(right, -1 / p, 1 / (1 - p))
+    p = numpy.clip(numpy.bincount(which, probs, minlength=len(correct)), 1e-12, 1 - 1e-7)
+    d_p = numpy.where(correct, -1 / p, 1 / (1 - p))
     gradient = backprop(d_p[which] * probs)
     products = [
         numpy.where(numpy.isfinite(scores), scores, 0).astype("float64") * slopes
@@ -166,13 +149,9 @@ def _slopes(posterior: Posterior, predicted: Entities, right: Array1d) -> Floats
     return -slopes
 
 
-def _minimise(slope: Any, start: Floats1d) -> Floats1d:
+def minimise(slope: Callable[[Floats1d], Floats1d], start: Floats1d) -> Floats1d:
     """Minimise by RPROP: each coordinate has its own step size, which grows while the sign of
-    the gradient stays the same and is halved when it changes.
-
-    slope (Callable[[Floats1d], Floats1d]): The gradient.
-    start (Floats1d): The initial point.
-    RETURNS (Floats1d): The point where all step sizes are below `PRECISION`.
+    the gradient stays the same and is halved when it changes, until all are below `PRECISION`.
 
     Riedmiller & Braun, 1993, "A Direct Adaptive Method for Faster Backpropagation Learning:
     The RPROP Algorithm".
@@ -215,11 +194,10 @@ def calibrate_cli(
 
 def describe(result: Calibration) -> str:
     """The temperatures, and confidence compared with the share of entities that are right."""
-    rows = [
-        [f"{row['from']:.1f} to {row['to']:.1f}", row["n"], row["confidence"], row["right"]]
-        for row in result.reliability
-        if row["n"]
-    ]
+    rows: List[Any] = [["confidence", "entities", "mean", "right"]]
+    for row in result.reliability:
+        if row["n"]:
+            bounds = f"{row['from']:.1f} to {row['to']:.1f}"
+            rows.append([bounds, row["n"], row["confidence"], row["right"]])
     labels = [f"  {label}: {t:.3f}" for label, t in result.temperature.labels.items()]
-    table = text_table([["confidence", "entities", "mean", "right"], *rows])
-    return "\n".join([f"{table}\n", result.describe(), *labels])
+    return "\n".join([f"{text_table(rows)}\n", result.describe(), *labels])

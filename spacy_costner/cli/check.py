@@ -5,24 +5,12 @@
 
 from collections import Counter
 from pathlib import Path
-from typing import (
-    Annotated,
-    Any,
-    Dict,
-    Iterator,
-    List,
-    Mapping,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Set,
-    Tuple,
-)
+from typing import Annotated, Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import typer
+from confection import SimpleFrozenDict
 from spacy.cli._util import import_code
 from spacy.schemas import ConfigSchemaInit, ConfigSchemaTraining
-from spacy.tokens import Doc, Span
 from spacy.training import Example
 from spacy.util import load_config, load_model_from_config, registry, resolve_dot_names
 from typer import Argument, Option
@@ -41,6 +29,8 @@ from .options import CodeOption, read_overrides
 from .output import JsonOption, errors_shown, print_result
 from .predictions import get_component
 
+NO_OVERRIDES: Dict[str, Any] = SimpleFrozenDict()
+
 FEW = 20
 """Labels with fewer entities get a warning."""
 
@@ -53,6 +43,13 @@ LONG = 500
 MOST_CUT = 2
 """Letters that are left of labels such as LOC and MISC, cut by two."""
 
+CONTRADICTION = "docs with the same words have different entities"
+MISALIGNED = "entities don't begin and end with tokens: their tokens count as missing values"
+NO_PREFIXES = "tags have no prefixes such as B-: entities of a label that touch are read as one"
+CUT = (
+    "`spacy convert` takes two letters off tags without a prefix such as B-: if these are not your "
+    "labels, use `costner convert`"
+)
 ONE_SENTENCE = (
     f"docs of {LONG} tokens or more are one sentence. `spacy convert` doesn't know separators of "
     "white space, and joins the sentences: use `costner convert`"
@@ -62,12 +59,8 @@ ERROR, WARNING = "error", "warning"
 
 
 class Place(NamedTuple):
-    """The place of a finding.
-
-    doc (int): The index of the doc in its corpus.
-    words (str): The first words of the doc.
-    text (str): The text found; empty for the whole doc.
-    """
+    """The place of a finding: the index of a doc, its first words, and the text; empty for the
+    whole doc."""
 
     doc: int
     words: str
@@ -75,30 +68,19 @@ class Place(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """A problem in data or config.
-
-    severity (str): "error" or "warning".
-    corpus (str): "config", "train" or "dev".
-    message (str): The problem and its effect.
-    places (List[Place]): All places.
-    """
+    """A problem in data or config, "error" or "warning": the corpus is "config", "train" or "dev",
+    the message says its effect."""
 
     severity: str
     corpus: str
     message: str
-    places: List[Place]
+    places: Sequence[Place] = ()
 
 
 class Check(NamedTuple):
-    """The result of a check.
-
-    component (str): The name of the component.
-    docs (Dict[str, int]): Number of docs of each corpus.
-    tokens (Dict[str, int]): Number of tokens of each corpus.
-    counts (List[Tuple[str, int, int]]): Each label, in alphabetical order, with the number of its
-        entities in the training and in the development corpus.
-    findings (List[Finding]): Errors, then warnings.
-    """
+    """The result of a check: the name of the component; the numbers of docs and tokens of each
+    corpus; each label with its entities in the training and in the development corpus; and
+    findings, errors first."""
 
     component: str
     docs: Dict[str, int]
@@ -111,34 +93,16 @@ class Check(NamedTuple):
         return any(finding.severity == ERROR for finding in self.findings)
 
 
-def _of_entity(
-    ent: Span, ner: CostSensitiveNER, labels: Sequence[str]
-) -> Iterator[Tuple[str, str]]:
-    """The problems of an entity of a reference doc: severity and message."""
-    if ner.sentence_boundaries and any(token.is_sent_start for token in ent[1:]):
-        yield ERROR, "entities cross the beginning of a sentence: their docs are not used"
-    incorrect = ent.doc.spans.get(ner.objective.incorrect_spans_key or "", ())
-    place = (ent.start, ent.end)
-    if any((s.start, s.end) == place and s.label_ in ("", ent.label_) for s in incorrect):
-        yield ERROR, "entities are among the incorrect spans: their docs are not used"
-    if ent.label_ not in labels:
-        yield WARNING, "entities of labels that the component doesn't have: they count as O"
-    if all(token.is_space for token in ent):
-        yield WARNING, "entities are only whitespace: they are not used"
-    elif ent[0].is_space or ent[-1].is_space:
-        yield WARNING, "entities begin or end with whitespace: it is removed"
-
-
 def check(
     config_path: Path,
     *,
-    overrides: Mapping[str, Any] = {},
+    overrides: Dict[str, Any] = NO_OVERRIDES,
     name: Optional[str] = None,
 ) -> Check:
     """Check the corpora of a config, and whether the config fits them.
 
     config_path (Path): The config, as for `spacy train`.
-    overrides (Mapping[str, Any]): Settings to override, such as "paths.train".
+    overrides (Dict[str, Any]): Settings to override, such as "paths.train".
     name (Optional[str]): The name of the component. Optional if the config has only one.
     RETURNS (Check): The result.
     RAISES (ValueError): If the config has no `cost_sensitive_ner`, or several and none is named,
@@ -148,70 +112,61 @@ def check(
     config = load_config(config_path, overrides=dict(overrides), interpolate=False)
     check_settings(config, config_path)
     nlp = load_model_from_config(config, auto_fill=True)
-    name = name or _only(
-        [other for other, pipe in nlp.pipeline if isinstance(pipe, CostSensitiveNER)]
-    )
+    ours = [other for other, pipe in nlp.pipeline if isinstance(pipe, CostSensitiveNER)]
+    if name is None and len(ours) != 1:
+        raise ValueError(
+            f"expected a config with one cost_sensitive_ner, or the name of one, got {ours}"
+        )
+    ner = get_component(nlp, name or ours[0])
     interpolated = nlp.config.interpolate()
     training = registry.resolve(interpolated["training"], schema=ConfigSchemaTraining)
     readers = resolve_dot_names(interpolated, [training["train_corpus"], training["dev_corpus"]])
-    corpora: Dict[str, List[Example]] = {}
-    of_files: List[Finding] = []
+    corpora, of_files = {}, []
     for corpus, read in zip(("train", "dev"), readers):
         found = CorpusInfo()
         if isinstance(read, AnyCorpus):
             read.info = found
         corpora[corpus] = list(progress(read(nlp), desc=f"read {corpus}", unit="doc"))
-        of_files += _of_files(corpus, found)
+        of_files += [Finding(WARNING, corpus, each.describe()) for each in found.problems]
+        if IO_WITHOUT_PREFIXES in found.schemes:
+            of_files.append(Finding(WARNING, corpus, NO_PREFIXES))
     init = registry.resolve(interpolated["initialize"], schema=ConfigSchemaInit)
-    given = init["components"].get(name, {}).get("labels")
+    labels = init["components"].get(ner.name, {}).get("labels")
     evaluations = count_evaluations(training, corpora["train"], init["before_init"])
-    result = look(get_component(nlp, name), corpora, given, evaluations)
+    result = check_corpora(ner, corpora, labels, evaluations)
     return result._replace(findings=[*result.findings, *of_files])
 
 
-def _of_files(corpus: str, found: CorpusInfo) -> Iterator[Finding]:
-    """What the reader `spacy_costner.read.v1` found in the files of a corpus."""
-    for problem in found.problems:
-        yield Finding(WARNING, corpus, problem.describe(), [])
-    if IO_WITHOUT_PREFIXES in found.schemes:
-        message = "tags have no prefixes such as B-: entities of a label that touch are read as one"
-        yield Finding(WARNING, corpus, message, [])
-
-
-def _only(names: List[str]) -> str:
-    if len(names) != 1:
-        raise ValueError(
-            f"expected a config with one cost_sensitive_ner, or the name of one, got {names}"
-        )
-    return names[0]
-
-
-def look(
+def check_corpora(
     ner: CostSensitiveNER,
-    corpora: Mapping[str, Sequence[Example]],
-    given: Optional[Sequence[str]] = None,
+    corpora: Dict[str, List[Example]],
+    labels: Optional[Sequence[str]] = None,
     evaluations: Optional[Evaluations] = None,
 ) -> Check:
-    """Check corpora for a component.
+    """Check the corpora "train" and "dev" for a component that is not initialized.
 
-    ner (CostSensitiveNER): The component, not initialized.
-    corpora (Mapping[str, Sequence[Example]]): "train" and "dev".
-    given (Optional[Sequence[str]]): Its labels. None: the labels of the training corpus.
+    labels (Optional[Sequence[str]]): Its labels. None: the labels of the training corpus.
     evaluations (Optional[Evaluations]): When training evaluates, if that is known.
-    RETURNS (Check): The result.
     """
     counts = {
         corpus: Counter(ent.label_ for eg in examples for ent in eg.reference.ents)
         for corpus, examples in corpora.items()
     }
-    labels = tuple(sorted(counts["train"]) if given is None else given)
-    findings = [*_of_config(ner, labels), *_of_labels(counts, labels)]
+    labels = sorted(counts["train"]) if labels is None else labels
+    findings = [*check_config(ner, labels), *check_labels(counts, labels)]
     if evaluations is not None and (objection := evaluations.objection()):
         severity = WARNING if evaluations.are_after_training else ERROR
-        findings.append(Finding(severity, "config", objection, []))
+        findings.append(Finding(severity, "config", objection))
     for corpus, examples in corpora.items():
-        findings += _of_corpus(corpus, examples, ner, labels)
-    findings += _of_both(corpora["train"], corpora["dev"])
+        findings += check_docs(corpus, examples, ner, labels)
+    known = {eg.reference.text for eg in corpora["train"]}
+    if leaked := [
+        Place(i, first_words(eg.reference))
+        for i, eg in enumerate(corpora["dev"])
+        if eg.reference.text in known and len(eg.reference) >= SHORT
+    ]:
+        message = "docs are in the training corpus as well"
+        findings.append(Finding(WARNING, "dev", message, leaked))
     every = sorted({*labels, *counts["train"], *counts["dev"]})
     return Check(
         component=ner.name,
@@ -222,56 +177,60 @@ def look(
     )
 
 
-def _of_config(ner: CostSensitiveNER, labels: Sequence[str]) -> Iterator[Finding]:
+def check_config(ner: CostSensitiveNER, labels: Sequence[str]) -> Iterator[Finding]:
     """Check that costs, weights and decoding fit the labels."""
     if not labels:
-        yield Finding(ERROR, "train", "no entities and no labels", [])
+        yield Finding(ERROR, "train", "no entities and no labels")
         return
     tags = Tags(labels, ner.cfg["scheme"])
     for check_fit in (ner.objective.prepare, ner.check_decoding):
         try:
             check_fit(tags)
         except ValueError as error:
-            yield Finding(ERROR, "config", str(error), [])
+            yield Finding(ERROR, "config", str(error))
 
 
-def _of_labels(counts: Mapping[str, Counter], labels: Sequence[str]) -> Iterator[Finding]:
-    of_train = counts["train"]
-    if few := [f"{label} ({of_train[label]})" for label in labels if of_train[label] < FEW]:
+def check_labels(counts: Dict[str, Counter], labels: Sequence[str]) -> Iterator[Finding]:
+    """Check that there are enough entities of all labels, and that labels were not cut."""
+    train, dev = counts["train"], counts["dev"]
+    if few := [f"{label} ({train[label]})" for label in labels if train[label] < FEW]:
         message = f"labels of fewer than {FEW} entities: {', '.join(few)}"
-        yield Finding(WARNING, "train", message, [])
-    if unknown := [label for label in labels if not counts["dev"][label]]:
+        yield Finding(WARNING, "train", message)
+    if unknown := [label for label in labels if not dev[label]]:
         message = f"labels of no entity, their scores are unknown: {', '.join(unknown)}"
-        yield Finding(WARNING, "dev", message, [])
+        yield Finding(WARNING, "dev", message)
     if labels and all(len(label) <= MOST_CUT for label in labels):
-        message = (
-            f"all labels are very short: {', '.join(labels)}. `spacy convert` takes two letters "
-            "off tags without a prefix such as B-: if these are not your labels, use `costner "
-            "convert`"
-        )
-        yield Finding(WARNING, "train", message, [])
+        yield Finding(WARNING, "train", f"all labels are very short: {', '.join(labels)}. {CUT}")
 
 
-def _of_corpus(
+def check_docs(
     corpus: str, examples: Sequence[Example], ner: CostSensitiveNER, labels: Sequence[str]
 ) -> Iterator[Finding]:
-    """Problems of docs and entities."""
+    """Check the docs of a corpus: the same problem of several docs is one finding."""
     places: Dict[Tuple[str, str], List[Place]] = {}
-    is_outside = False
+    first: Dict[Tuple[str, ...], int] = {}
     for i, eg in enumerate(examples):
-        is_outside = is_outside or any(token.ent_iob == 2 for token in eg.reference)
-        for severity, message, text in _of_doc(eg, ner, labels):
+        problems = [*check_doc(eg, ner, labels)]
+        if len(eg.reference) and all(token.ent_iob for token in eg.reference):
+            before = first.setdefault(tuple(token.text for token in eg.reference), i)
+            here, there = (
+                {(ent.text, ent.label_, ent.start) for ent in examples[j].reference.ents}
+                for j in (i, before)
+            )
+            if here != there:
+                text = f"{[*here - there]} against {[*there - here]} in doc {before}"
+                problems.append((WARNING, CONTRADICTION, text))
+        for severity, message, text in problems:
             place = Place(i, first_words(eg.reference), text)
             places.setdefault((severity, message), []).append(place)
     for (severity, message), found in places.items():
         yield Finding(severity, corpus, message, found)
-    if not is_outside:
+    if not any(token.ent_iob == 2 for eg in examples for token in eg.reference):
         message = "no token is annotated as O: the model can't learn what is not an entity"
-        yield Finding(ERROR if corpus == "train" else WARNING, corpus, message, [])
-    yield from _contradictions(corpus, examples)
+        yield Finding(ERROR if corpus == "train" else WARNING, corpus, message)
 
 
-def _of_doc(
+def check_doc(
     eg: Example, ner: CostSensitiveNER, labels: Sequence[str]
 ) -> Iterator[Tuple[str, str, str]]:
     """The problems of a doc: severity, message and text."""
@@ -281,46 +240,25 @@ def _of_doc(
     has_sentences = len(doc) >= LONG and doc.has_annotation("SENT_START", require_complete=True)
     if has_sentences and not (doc.to_array("SENT_START")[1:] == 1).any():
         yield WARNING, ONE_SENTENCE, ""
+    are_aligned = [token.text for token in doc] == [token.text for token in eg.predicted]
+    incorrect = doc.spans.get(ner.objective.incorrect_spans_key or "", ())
+    refused = {(span.start, span.end, span.label_) for span in incorrect}
     for ent in doc.ents:
-        for severity, message in _of_entity(ent, ner, labels):
-            yield severity, message, f"{ent.text!r} {ent.label_}"
-    if [token.text for token in doc] != [token.text for token in eg.predicted]:
-        message = "entities don't begin and end with tokens: their tokens count as missing values"
-        for ent in doc.ents:
-            if not eg.get_aligned_spans_y2x([ent]):
-                yield WARNING, message, f"{ent.text!r} {ent.label_}"
-
-
-def _contradictions(corpus: str, examples: Sequence[Example]) -> Iterator[Finding]:
-    """Docs with the same words and other entities, without those that are partly annotated."""
-    first: Dict[Tuple[str, ...], int] = {}
-    places = []
-    for i, eg in enumerate(examples):
-        doc = eg.reference
-        if not len(doc) or not all(token.ent_iob for token in doc):
-            continue
-        before = first.setdefault(tuple(token.text for token in doc), i)
-        here, there = _entities(doc), _entities(examples[before].reference)
-        if here != there:
-            text = f"{[*here - there]} against {[*there - here]} in doc {before}"
-            places.append(Place(i, first_words(doc), text))
-    if places:
-        yield Finding(WARNING, corpus, "docs with the same words have different entities", places)
-
-
-def _entities(doc: Doc) -> Set[Tuple[str, str, int]]:
-    return {(ent.text, ent.label_, ent.start) for ent in doc.ents}
-
-
-def _of_both(train: Sequence[Example], dev: Sequence[Example]) -> Iterator[Finding]:
-    known = {eg.reference.text for eg in train}
-    places = [
-        Place(i, first_words(eg.reference))
-        for i, eg in enumerate(dev)
-        if eg.reference.text in known and len(eg.reference) >= SHORT
-    ]
-    if places:
-        yield Finding(WARNING, "dev", "docs are in the training corpus as well", places)
+        text = f"{ent.text!r} {ent.label_}"
+        if ner.sentence_boundaries and any(token.is_sent_start for token in ent[1:]):
+            message = "entities cross the beginning of a sentence: their docs are not used"
+            yield ERROR, message, text
+        if refused & {(ent.start, ent.end, label) for label in ("", ent.label_)}:
+            yield ERROR, "entities are among the incorrect spans: their docs are not used", text
+        if ent.label_ not in labels:
+            message = "entities of labels that the component doesn't have: they count as O"
+            yield WARNING, message, text
+        if all(token.is_space for token in ent):
+            yield WARNING, "entities are only whitespace: they are not used", text
+        elif ent[0].is_space or ent[-1].is_space:
+            yield WARNING, "entities begin or end with whitespace: it is removed", text
+        if not are_aligned and not eg.get_aligned_spans_y2x([ent]):
+            yield WARNING, MISALIGNED, text
 
 
 def check_cli(
@@ -347,25 +285,16 @@ def check_cli(
 
 def describe(found: Check, n_places: int) -> str:
     """The counts, the findings with their first places, and how many there are."""
-    totals = (("docs", found.docs), ("tokens", found.tokens))
-    rows = [
-        ["label", "train", "dev"],
-        *found.counts,
-        *([what, numbers["train"], numbers["dev"]] for what, numbers in totals),
-    ]
+    rows: List[Any] = [["label", "train", "dev"], *found.counts]
+    for what, numbers in (("docs", found.docs), ("tokens", found.tokens)):
+        rows.append([what, numbers["train"], numbers["dev"]])
     lines = [found.component, "", text_table(rows)]
     for finding in found.findings:
         number = f" ({len(finding.places)})" if finding.places else ""
         lines.append(f"\n{finding.severity}: {finding.corpus}: {finding.message}{number}")
-        lines += [
-            f"    doc {place.doc}: {place.words} {place.text}".rstrip()
-            for place in finding.places[:n_places]
-        ]
+        for place in finding.places[:n_places]:
+            lines.append(f"    doc {place.doc}: {place.words} {place.text}".rstrip())
     severities = [finding.severity for finding in found.findings]
-    return "\n".join([*lines, "", f"{count(severities, ERROR)}, {count(severities, WARNING)}"])
-
-
-def count(severities: List[str], severity: str) -> str:
-    """How many findings have a severity, in words."""
-    n = severities.count(severity)
-    return f"{n or 'no'} {severity}{'' if n == 1 else 's'}"
+    counts = [(severities.count(severity), severity) for severity in (ERROR, WARNING)]
+    totals = [f"{n or 'no'} {severity}{'' if n == 1 else 's'}" for n, severity in counts]
+    return "\n".join([*lines, "", ", ".join(totals)])

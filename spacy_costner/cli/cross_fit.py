@@ -17,7 +17,7 @@ from ..pipeline.component import CostSensitiveNER
 from ..readers.sentences import copy_tokens
 from ..training.online import INTERRUPTED
 from ..training.token_attrs import read_docs
-from .calibrate import fit, predicted_part
+from .calibrate import fit_temperature, predict_best
 from .compare import import_once
 from .predictions import DevPredictions, predict_dev
 from .preparation import check_end, prepare, train_online
@@ -29,71 +29,49 @@ Before = Callable[[CostSensitiveNER], object]
 ANNOTATED = "spacy_costner_annotated"
 """In `doc.user_data`: the label of each token as annotated, by index; -1 for O, -2 if missing."""
 
-NOT_KNOWN = -2
-
 TEMPERATURES = (0.5, 5.0)
 """The range of temperatures: where all predictions are right, or wrong, none fits."""
 
 
 class Fold(NamedTuple):
-    """Docs that were held out, and their posterior.
-
-    docs (Ints1d): Their numbers in the corpus. Shape: (D,)
-    dev (DevPredictions): Their annotation and posterior, by a model trained on others.
-    """
+    """Docs that were held out: their numbers in the corpus, shape (D,), and their annotation and
+    posterior, by a model that was trained on the others."""
 
     docs: Ints1d
     dev: DevPredictions
 
 
-def assign_folds(n_docs: int, n_folds: int, seed: Optional[int] = None) -> Ints1d:
-    """Divide docs into folds of about as many docs.
-
-    n_docs (int): D, the number of docs.
-    n_folds (int): The number of folds, at least 2.
-    seed (Optional[int]): Draw them by chance. None: each fold is a block of docs in their order.
-    RETURNS (Ints1d): The fold of each doc. Shape: (D,)
-    RAISES (ValueError): If there are fewer folds than 2, or fewer docs than folds.
-    """
-    if n_folds < 2:
-        raise ValueError(f"folds: expected at least 2, got {n_folds}")
-    if n_docs < n_folds:
-        raise ValueError(
-            f"folds: expected at most as many as docs, got {n_folds} folds of {n_docs} docs"
-        )
-    folds = numpy.arange(n_docs) * n_folds // n_docs
-    return folds if seed is None else numpy.random.default_rng(seed).permutation(folds)
-
-
 def cross_fit(
     config: Config, docs: Sequence[Doc], *, n_folds: int = 5, **settings: Any
 ) -> List[Fold]:
-    """Audit docs by models that have not seen them: see `hold_out`. The temperature of a fold is
-    that which fits the other folds.
+    """Audit docs, none of them empty, by models that have not seen them: see `hold_out`. The
+    temperature of a fold is the geometric mean of the temperatures that fit the other folds.
 
     With `document` in its features, the second pass sees the annotation of a word's other
     occurrences in the doc, where it otherwise sees what a first pass predicts. It doesn't see
     that of the word itself, neither in training nor after it.
 
-    config (Config), n_folds (int), **settings: See `hold_out`.
-    docs (Sequence[Doc]): The annotated docs, none of them empty.
-    RETURNS (List[Fold]): The folds, with calibrated posteriors.
     RAISES (ValueError): See `hold_out`, or if there are no entities.
     """
     assign_folds(len(docs), n_folds)
     labels = sorted({ent.label_ for doc in docs for ent in doc.ents})
     if not labels:
         raise ValueError("audit: expected docs with annotated entities, got none")
-    examples = [Example(_with_annotation(doc, labels), doc) for doc in docs]
-    before = partial(_read_annotation, n_labels=len(labels))
-    return _calibrated(
-        hold_out(config, examples, labels, n_folds=n_folds, before=before, **settings)
-    )
+    examples = [Example(with_annotation(doc, labels), doc) for doc in docs]
+    before = partial(read_annotation, n_labels=len(labels))
+    folds = hold_out(config, examples, labels, n_folds=n_folds, before=before, **settings)
 
-
-def _read_annotation(ner: CostSensitiveNER, n_labels: int) -> None:
-    if first_pass := first_pass_of(ner.model):
-        first_pass.read_labels = partial(_read_labels, n_labels=n_labels)
+    predicted = [predict_best(fold.dev) for fold in folds]
+    temperatures = [
+        fit_temperature([each], per_label=False).overall if len(each[2]) else 1.0
+        for each in predicted
+    ]
+    logs = numpy.log(numpy.clip(temperatures, *TEMPERATURES))
+    others = numpy.exp((logs.sum() - logs) / (len(logs) - 1)).tolist()
+    return [
+        fold._replace(dev=fold.dev.at(Temperature(temperature)))
+        for fold, temperature in zip(folds, others)
+    ]
 
 
 def hold_out(
@@ -110,63 +88,68 @@ def hold_out(
     on_fold: Callable[[], object] = lambda: None,
 ) -> List[Fold]:
     """Train the linear model of a config once for each fold, on all other docs, by the updates of
-    `spacy train`: see `preparation.train_online`. Features, label memory and first pass are made anew.
+    `spacy train`: see `train_online`. Features, label memory and first pass are made anew.
 
-    config (Config): A config for `spacy train`. Its corpora are not read.
     examples (Sequence[Example]): The docs, none of them empty. Only the tokens and the user data
         of the predicted docs are taken.
-    labels (Sequence[str]): The labels.
-    n_folds (int), seed (Optional[int]): See `assign_folds`.
     n_seeds (int): Number of trainings for each fold, whose weights are averaged.
     before (Optional[Before]): Called with each component before it is initialized.
     make_executor (Optional[MakeExecutor]): Makes the executor, such as `local_processes(2)`, for
-        a task a fold: see `runs.run_all`. None: one after another, in this process.
+        a task a fold. None: one after another, in this process; folds then have the examples.
     code_path (Optional[str]): A Python file with registered functions that workers import.
-    on_fold (Callable): Called after each fold.
-    RETURNS (List[Fold]): The folds, with the posteriors that the models have without calibration.
-        Without an executor, they have the examples.
     RAISES (ValueError): If the config's component can't be fitted, there are too few docs, or a
         worker failed.
     """
     fold_of = assign_folds(len(examples), n_folds, seed)
-    settings = {"config": config, "labels": labels, "n_seeds": n_seeds, "before": before}
-    found: Dict[str, Fold] = {}
+    settings: Any = {"config": config, "labels": labels, "n_seeds": n_seeds, "before": before}
+    folds: Dict[str, Fold] = {}
     if make_executor is None:
         for i in range(n_folds):
-            found[str(i)] = _fit_fold(examples, fold_of == i, **settings)  # type: ignore[arg-type]
+            folds[str(i)] = fit_fold(examples, fold_of == i, **settings)
             on_fold()
     else:
         sides = [eg.predicted for eg in examples], [eg.reference for eg in examples]
         docs = tuple(DocBin(docs=side, store_user_data=True).to_bytes() for side in sides)
         settings.update(docs=docs, code_path=code_path)
         runs = [
-            Run(str(i), fit_fold, {**settings, "is_held_out": fold_of == i}) for i in range(n_folds)
+            Run(str(i), work, {**settings, "is_held_out": fold_of == i}) for i in range(n_folds)
         ]
         for run, ended in run_all(runs, make_executor):
             if isinstance(ended, Failed):
                 raise ValueError(f"fold {run.name}: {ended.reason}")
-            found[run.name] = ended.value
+            folds[run.name] = ended.value
             on_fold()
-    return [found[str(i)] for i in range(n_folds)]
+    return [folds[str(i)] for i in range(n_folds)]
 
 
-def fit_fold(
+def assign_folds(n_docs: int, n_folds: int, seed: Optional[int] = None) -> Ints1d:
+    """The fold of each doc, in blocks or, with a seed, drawn by chance. Shape: (D,)
+
+    RAISES (ValueError): If there are fewer folds than 2, or fewer docs than folds.
+    """
+    if n_folds < 2:
+        raise ValueError(f"folds: expected at least 2, got {n_folds}")
+    if n_docs < n_folds:
+        raise ValueError(
+            f"folds: expected at most as many as docs, got {n_folds} folds of {n_docs} docs"
+        )
+    folds = numpy.arange(n_docs) * n_folds // n_docs
+    return folds if seed is None else numpy.random.default_rng(seed).permutation(folds)
+
+
+def work(
     docs: Tuple[bytes, bytes], config: Config, code_path: Optional[str], **settings: Any
 ) -> Fold:
-    """What a worker does: see `_fit_fold`. It returns no examples.
-
-    docs (Tuple[bytes, bytes]): All predicted docs and all reference docs, each as a `DocBin`.
-    config (Config): The config. Docs have the vocabulary of its language.
-    code_path (Optional[str]): A Python file to be imported.
-    """
+    """Fit a fold in a worker. All docs, predicted and reference, come as two `DocBin`s; no
+    examples are returned."""
     import_once(code_path)
     vocab = load_model_from_config(config, auto_fill=True).vocab
     predicted, reference = (DocBin().from_bytes(side).get_docs(vocab) for side in docs)
-    fold = _fit_fold(list(map(Example, predicted, reference)), config=config, **settings)
+    fold = fit_fold(list(map(Example, predicted, reference)), config=config, **settings)
     return fold._replace(dev=fold.dev._replace(examples=[]))
 
 
-def _fit_fold(
+def fit_fold(
     examples: Sequence[Example],
     is_held_out: Array1d,
     labels: Sequence[str],
@@ -174,7 +157,7 @@ def _fit_fold(
     n_seeds: int,
     before: Optional[Before],
 ) -> Fold:
-    """Train on the other docs, and predict those that are held out."""
+    """Train on the other docs, and predict those that are held out. Shape of these: (D,)"""
     inside, outside = numpy.flatnonzero(~is_held_out), numpy.flatnonzero(is_held_out)
 
     def check(nlp: Language, ner: CostSensitiveNER) -> None:
@@ -183,50 +166,41 @@ def _fit_fold(
         if before is not None:
             before(ner)
 
-    ready = prepare(config.copy(), None, check, partial(_copies, examples, inside))
+    def copies(which: Ints1d, nlp: Language) -> List[Example]:
+        """Some of the examples, with predicted docs of the pipeline's vocab."""
+        chosen = []
+        for eg in (examples[i] for i in which.tolist()):
+            words = [token.text for token in eg.predicted]
+            spaces = [bool(token.whitespace_) for token in eg.predicted]
+            predicted = Doc(nlp.vocab, words, spaces, user_data=dict(eg.predicted.user_data))
+            chosen.append(Example(predicted, eg.reference))
+        return chosen
+
+    ready = prepare(config.copy(), None, check, partial(copies, inside))
     if train_online(ready, n_seeds=n_seeds).reason == INTERRUPTED:
         raise KeyboardInterrupt
-    held_out = _copies(examples, outside, ready.nlp)
-    return Fold(outside, predict_dev(ready.nlp, ready.ner.name, held_out))
+    return Fold(outside, predict_dev(ready.nlp, ready.ner.name, copies(outside, ready.nlp)))
 
 
-def _copies(examples: Sequence[Example], which: Ints1d, nlp: Language) -> List[Example]:
-    """Some of the examples, with predicted docs of a pipeline's vocab."""
-    copies = []
-    for i in which.tolist():
-        doc = examples[i].predicted
-        spaces = [bool(token.whitespace_) for token in doc]
-        predicted = Doc(nlp.vocab, words=[token.text for token in doc], spaces=spaces)
-        predicted.user_data.update(doc.user_data)
-        copies.append(Example(predicted, examples[i].reference))
-    return copies
+# In an audit, the annotation takes the place of a first pass.
 
 
-def _with_annotation(doc: Doc, labels: Sequence[str]) -> Doc:
+def with_annotation(doc: Doc, labels: Sequence[str]) -> Doc:
     """The tokens of a doc, with their labels in its user data: see `ANNOTATED`."""
     number: Dict[int, int] = {doc.vocab.strings.add(label): i for i, label in enumerate(labels)}
     tokens, copy = read_docs([doc]), copy_tokens(doc)
     label = [number.get(key, -1) for key in tokens.label.tolist()]
-    copy.user_data[ANNOTATED] = numpy.where(tokens.is_annotated, label, NOT_KNOWN)
+    copy.user_data[ANNOTATED] = numpy.where(tokens.is_annotated, label, -2)
     return copy
 
 
-def _read_labels(docs: Sequence[Doc], n_labels: int) -> Floats2d:
+def read_annotation(ner: CostSensitiveNER, n_labels: int) -> None:
+    """Have a component's first pass read the labels as annotated."""
+    if first_pass := first_pass_of(ner.model):
+        first_pass.read_labels = partial(read_labels, n_labels=n_labels)
+
+
+def read_labels(docs: Sequence[Doc], n_labels: int) -> Floats2d:
     """The labels as annotated: see `FirstPass`. Shape: (N, L + 1)"""
     label = numpy.concatenate([doc.user_data[ANNOTATED] for doc in docs])
     return (label[:, None] == numpy.arange(-1, n_labels)).astype("float32")
-
-
-def _calibrated(folds: List[Fold]) -> List[Fold]:
-    """Set the temperature of each fold: the geometric mean of those that fit the others."""
-    logs = numpy.log(numpy.clip([_fit_temperature(fold.dev) for fold in folds], *TEMPERATURES))
-    others = (logs.sum() - logs) / (len(logs) - 1)
-    return [
-        fold._replace(dev=fold.dev.at(Temperature(temperature)))
-        for fold, temperature in zip(folds, numpy.exp(others).tolist())
-    ]
-
-
-def _fit_temperature(dev: DevPredictions) -> float:
-    part = predicted_part(dev)
-    return fit([part], per_label=False).overall if len(part[2]) else 1.0

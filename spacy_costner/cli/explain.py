@@ -21,7 +21,6 @@ from ..saving import check_file
 from ..tags import Tags
 from ..training.token_attrs import read_presets
 from ..types import Potentials
-from .deprecated import old_option
 from .options import CodeOption, ModelArg, NameOption
 from .output import errors_shown, print_result
 from .plots import heat_map, save
@@ -266,13 +265,11 @@ def explain_cli(
         Option("--plot", help="Output file for a plot of transition weights (requires matplotlib)"),
     ] = None,
     code_path: CodeOption = None,
-    picture_path: Annotated[Optional[Path], old_option("--picture", new="--plot")] = None,
 ) -> None:
     """
     Show the weights of a linear model: the strongest features for and against each tag, the
     transition weights and, for a text, the features behind the tag of each token.
     """
-    plot_path = picture_path or plot_path
     with errors_shown():
         print_json = json_path == TERMINAL
         file_path = None if print_json else json_path

@@ -28,7 +28,7 @@ from .options import CodeOption, read_overrides
 from .output import JsonOption, errors_shown, print_result
 from .predictions import DevPredictions, predict, predict_dev, record_scores
 from .preparation import NO_DEV, Preparation, check_end, has_dev, prepare, save, train_online
-from .tune import Aim, Tuning, check_parameter, parse_aim, tune_on
+from .tune import Tuning, check_parameter, parse_aim, tune_on
 
 N_FOLDS = 4
 HELD_OUT = f"{N_FOLDS} held-out folds of the training corpus"
@@ -314,7 +314,7 @@ def improve(
             fitted = fitted._replace(calibration=(calibration := calibrate_on(devs, nlp, name)))
             devs = [each.at(calibration.temperature) for each in devs]
         if aim is not None:
-            tuning = tune_on(devs, nlp, name, parameter=parameter, aim=Aim(**aim))
+            tuning = tune_on(devs, nlp, name, parameter, **aim)
             fitted = fitted._replace(tuning=tuning)
     except ValueError as error:
         kept = f"{fitted.path} is trained, but neither calibrated nor tuned"
@@ -344,7 +344,7 @@ def score(nlp: Language, ner: CostSensitiveNER, devs: Sequence[DevPredictions]) 
     examples: List[Example] = []
     for dev in devs:
         copies = [Example(eg.predicted.copy(), eg.reference) for eg in dev.examples]
-        predict(ner, dev._replace(examples=copies), ner.confidence)
+        predict(ner, [eg.predicted for eg in copies], dev.posterior, ner.confidence)
         examples += copies
     scores: Dict[str, Any] = as_json(Scorer(nlp).score(examples))
     return scores

@@ -24,7 +24,6 @@ CodeOption = Annotated[
     Optional[Path],
     Option("--code", "-c", help="Python file with registered functions to be imported"),
 ]
-
 AddressOption = Annotated[
     Optional[str],
     Option("--address", help="Ray cluster: host:port, auto", show_default="none: this machine"),

@@ -18,10 +18,8 @@ RUN_AGAIN = "Outputs are written as a whole or not at all: run the same command 
 
 @contextmanager
 def errors_shown(go_on: str = RUN_AGAIN) -> Iterator[None]:
-    """Print errors without a traceback and exit with code 1, or 130 after Ctrl-C.
-
-    go_on (str): What to do after Ctrl-C.
-    """
+    """Print errors without a traceback and exit with code 1, or after Ctrl-C with code 130 and
+    `go_on`, which says what to do."""
     try:
         yield
     except KeyboardInterrupt as error:
@@ -38,13 +36,9 @@ def stdout_for(address: Optional[str]) -> AbstractContextManager:
 
 
 def print_result(result: Any, text: str, print_json: bool, *written: Optional[Path]) -> None:
-    """Print the result of a command, and what was written. With --json, stdout has JSON only.
-
-    result (Any): The result: see `as_json`. Shares and scores are numbers from 0 to 1.
-    text (str): The same as text. Scores are from 0 to 100, as in `spacy evaluate`.
-    print_json (bool): Whether to print JSON.
-    *written (Optional[Path]): Files and folders; None for those that were not asked for.
-    """
+    """Print the result of a command, and the files and folders that were written. With --json,
+    stdout has JSON only. In the result shares and scores are from 0 to 1, in the text scores are
+    from 0 to 100, as in `spacy evaluate`."""
     typer.echo(json.dumps(as_json(result), ensure_ascii=False) if print_json else text)
     for path in filter(None, written):
         typer.echo(f"Written to {path}", err=print_json)

@@ -1,19 +1,6 @@
-"""The posterior of development docs, computed once for all decodings."""
+"""Predictions for annotated docs: their posterior is computed once, for all decodings."""
 
-from typing import (
-    Any,
-    Callable,
-    Dict,
-    Iterable,
-    List,
-    Mapping,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Tuple,
-    Union,
-    cast,
-)
+from typing import Any, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Union, cast
 
 import numpy
 from spacy.language import Language
@@ -21,18 +8,10 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from spacy.util import minibatch
 from thinc.api import to_numpy
-from thinc.types import Array1d, Floats1d, Ints1d
+from thinc.types import Array1d, Ints1d
 
 from ..decoding import Decoding, Posterior, Temperature
-from ..features.memory import ranges
-from ..pipeline.annotations import (
-    Confidence,
-    Prediction,
-    annotate,
-    guarantee_scores,
-    is_new,
-    make_prediction,
-)
+from ..pipeline.annotations import Confidence, Prediction, annotate, make_prediction
 from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
 from ..tags import Entities
@@ -59,44 +38,34 @@ class DevPredictions(NamedTuple):
         return self._replace(posterior=self.posterior.at(temperature))
 
     def decode(self, decoding: Decoding) -> Entities:
-        """Predict entities. Only those that count: see `counts`."""
+        """The predicted entities that count: see `keep`."""
         return self.keep(decoding.decode(self.posterior, decoding.settings).entities)
 
     def keep(self, entities: Entities) -> Entities:
-        """What is left of decoded entities without white space, and if only those count that are
-        known."""
-        found = trim(entities, self.posterior.is_space)
-        return select(found, self.counts(found))
+        """Decoded entities without white space at their ends, and only those that count."""
+        entities = trim(entities, self.posterior.is_space)
+        return entities.select(self.counts(entities))
 
     def counts(self, entities: Entities) -> Array1d:
         """True for the entities whose tokens are all known. Shape: (E,)"""
         unknown = numpy.concatenate([[0], numpy.cumsum(~self.known)])
         return unknown[entities.end] == unknown[entities.begin]
 
-    def right(self, entities: Entities) -> Array1d:
+    def is_correct(self, entities: Entities) -> Array1d:
         """True for the entities that are annotated. Shape: (E,)"""
-        return numpy.isin(self._keys(entities), self._keys(self.gold))
+        return numpy.isin(self.keys(entities), self.keys(self.gold))
 
-    def _keys(self, entities: Entities) -> Ints1d:
-        n_labels = len(self.posterior.tags.labels) + 1
+    def keys(self, entities: Entities) -> Ints1d:
+        """A number for each entity, the same for the same tokens and label; inner nodes of a label
+        tree are one label. Shape: (E,)"""
+        n_labels = len(self.posterior.tags.labels)
         extents = entities.begin.astype("int64") * (len(self.known) + 1) + entities.end
-        return extents * n_labels + (entities.label + 1)
-
-
-def select(entities: Entities, which: Array1d) -> Entities:
-    """Some of the entities.
-
-    which (Array1d): True for these. Shape: (E,)
-    """
-    return Entities(*(column[which] for column in entities))
+        return extents * (n_labels + 2) + numpy.minimum(entities.label, n_labels) + 1
 
 
 def get_component(nlp: Language, name: str) -> CostSensitiveNER:
-    """Get a `cost_sensitive_ner` component.
+    """Get a `cost_sensitive_ner` of a pipeline by its name.
 
-    nlp (Language): The pipeline.
-    name (str): The name of the component.
-    RETURNS (CostSensitiveNER): The component.
     RAISES (ValueError): If there is none of that name, or it is of another type.
     """
     ours = [other for other, pipe in nlp.pipeline if isinstance(pipe, CostSensitiveNER)]
@@ -106,12 +75,8 @@ def get_component(nlp: Language, name: str) -> CostSensitiveNER:
 
 
 def predict_dev(nlp: Language, name: str, examples: Iterable[Example]) -> DevPredictions:
-    """Run a pipeline on docs and compute the posterior of a component.
+    """Run a pipeline on copies of annotated docs and compute the posterior of a component.
 
-    nlp (Language): The pipeline.
-    name (str): The name of the component.
-    examples (Iterable[Example]): The annotated docs.
-    RETURNS (DevPredictions): The docs with their posterior.
     RAISES (ValueError): If there is no such component, or no annotation.
     """
     ner, examples = get_component(nlp, name), [eg for eg in examples if len(eg.predicted)]
@@ -121,26 +86,32 @@ def predict_dev(nlp: Language, name: str, examples: Iterable[Example]) -> DevPre
     reference = read_reference(examples, tokens)
     if not reference.is_annotated.any():
         raise ValueError("expected docs with annotated entities, got none")
-    dev = DevPredictions(
-        examples=examples,
-        posterior=_posterior(ner, docs, nlp.batch_size),
-        gold=trim(reference.entities(ner.tags, nlp.vocab.strings), tokens.is_space),
-        known=reference.is_annotated & ~tokens.is_annotated,
+
+    batches = minibatch(progress(docs, desc="predict", unit="doc"), nlp.batch_size)
+    posteriors = [ner.posterior(batch, preset=True) for batch in batches]
+    scores = [map_scores(to_numpy, posterior.scores) for posterior in posteriors]
+    posterior = Posterior(
+        scores[0]._replace(
+            emissions=numpy.concatenate([each.emissions for each in scores]),
+            lengths=numpy.concatenate([each.lengths for each in scores]),
+        ),
+        ner.chain_tags,
+        temperature=posteriors[0].temperature,
+        is_space=tokens.is_space,
     )
-    return dev._replace(gold=select(dev.gold, dev.counts(dev.gold)))
+    gold = reference.entities(ner.tags, nlp.vocab.strings)
+    dev = DevPredictions(examples, posterior, gold, reference.is_annotated & ~tokens.is_annotated)
+    return dev._replace(gold=dev.keep(gold))
 
 
 def predict(
-    ner: CostSensitiveNER, dev: DevPredictions, confidence: Optional[Confidence]
+    ner: CostSensitiveNER,
+    docs: Sequence[Doc],
+    posterior: Posterior,
+    confidence: Optional[Confidence],
 ) -> Prediction:
-    """Decode the posterior of docs, and set their entities.
-
-    ner (CostSensitiveNER): The component.
-    dev (DevPredictions): The docs. They get entities and, with confidence, a span group.
-    confidence (Optional[Confidence]): Where the probabilities of entities are written.
-    RETURNS (Prediction): The predicted entities.
-    """
-    docs, posterior = [eg.predicted for eg in dev.examples], dev.posterior
+    """Decode the posterior of docs, by this component or by another, with the component's decoding.
+    Write the entities to the docs and, with confidence, their probabilities to a span group."""
     prediction = make_prediction(ner.decode(posterior), posterior, read_presets(docs), confidence)
     annotate(docs, prediction, ner.vocab.strings, confidence)
     return prediction
@@ -154,139 +125,8 @@ def run_before(nlp: Language, name: str, docs: Iterable[Union[str, Doc]]) -> Lis
 
 def record_scores(nlp: Language, scores: Mapping[str, Any], source: str, n_docs: int) -> None:
     """Write the scores of a pipeline that was changed after training to its meta. They replace
-    those of training in `nlp.meta["performance"]`, where "measured_on" names the docs.
-
-    nlp (Language): The pipeline.
-    scores (Mapping[str, Any]): Its scores.
-    source (str): The name of the docs, such as a path.
-    n_docs (int): Their number.
-    """
+    the scores of training in `nlp.meta["performance"]`, where "measured_on" names the docs."""
     performance = nlp.meta.setdefault("performance", {})
     names = {*performance, *nlp.config["training"].get("score_weights", ())}
     performance.update({name: scores[name] for name in sorted(names & scores.keys())})
     performance["measured_on"] = {"source": source, "docs": n_docs}
-
-
-def _posterior(ner: CostSensitiveNER, docs: Sequence[Doc], batch_size: int) -> Posterior:
-    """The posterior of docs, computed by batches and concatenated."""
-    seen = progress(docs, desc="predict", unit="doc")
-    batches = [ner.posterior(batch, preset=True) for batch in minibatch(seen, batch_size)]
-    scores = [map_scores(to_numpy, posterior.scores) for posterior in batches]
-    return Posterior(
-        scores[0]._replace(
-            emissions=numpy.concatenate([each.emissions for each in scores]),
-            lengths=numpy.concatenate([each.lengths for each in scores]),
-        ),
-        ner.chain_tags,
-        temperature=batches[0].temperature,
-        is_space=numpy.concatenate([posterior.is_space for posterior in batches]),
-    )
-
-
-BATCH = 64
-FOUND = ("exact", "span", "covered", "touched")
-
-
-class SpanScores(NamedTuple):
-    """The spans or the annotated entities of docs.
-
-    label (Ints1d): The index of their label. Shape: (S,)
-    doc (Ints1d): Their docs. Shape: (S,)
-    score (Floats1d): Of spans the score, or `numpy.inf` if they are in the set whatever the
-        threshold. Of annotated entities the highest threshold at which they are found.
-        Shape: (S,)
-    right (Array1d): Whether spans are right, annotated entities are ever found. Shape: (S,)
-    """
-
-    label: Ints1d
-    doc: Ints1d
-    score: Floats1d
-    right: Array1d
-
-    def select(self, which: Array1d) -> "SpanScores":
-        """Some of them. Shape of `which`: (S,)"""
-        return SpanScores(*(column[which] for column in self))
-
-
-def score(
-    nlp: Language,
-    name: str,
-    examples: List[Example],
-    terms: Dict[str, Any],
-    on_docs: Callable[[int], Any] = lambda n: None,
-) -> Tuple[SpanScores, SpanScores]:
-    """Score spans and annotated entities.
-
-    nlp (Language): The pipeline.
-    name (str): The name of the component.
-    examples (List[Example]): Completely annotated docs.
-    terms (Dict[str, Any]): "miss", "found", "by" and "per_label", as in `guarantee.Terms`.
-    on_docs (Callable[[int], Any]): Called with the number of docs of each batch that is done.
-    RETURNS (Tuple[SpanScores, SpanScores]): The spans and the annotated entities.
-    """
-    found, rows, n_docs = terms["found"], [], 0
-    by_label = terms["per_label"] or found == "exact"
-    for batch in minibatch(examples, BATCH):
-        dev = predict_dev(nlp, name, batch)
-        spans, scores = guarantee_scores(dev.posterior, terms)
-        if terms["miss"] is not None:
-            answer = get_component(nlp, name).decode(dev.posterior).entities
-            predicted = trim(answer, dev.posterior.is_space)
-            new = is_new(spans, predicted)
-            always = numpy.full(len(predicted.begin), numpy.inf)
-            spans = _join(predicted, select(spans, new))
-            scores = numpy.append(always, scores[new])
-        n = len(dev.known)
-        right = found_at(spans, dev.gold, numpy.ones(len(dev.gold.begin)), found, by_label, n) > 0
-        reached = found_at(dev.gold, spans, scores, found, by_label, n)
-        ends = numpy.cumsum(dev.posterior.potentials.lengths)
-        columns = [
-            (each, numpy.searchsorted(ends, each.begin, side="right") + n_docs, values, correct)
-            for each, values, correct in ((spans, scores, right), (dev.gold, reached, reached > 0))
-        ]
-        rows.append([SpanScores(each.label, *rest) for each, *rest in columns])
-        n_docs += len(batch)
-        on_docs(len(batch))
-    found_spans, gold = (SpanScores(*map(numpy.concatenate, zip(*parts))) for parts in zip(*rows))
-    return found_spans, gold
-
-
-def _join(first: Entities, second: Entities) -> Entities:
-    return Entities(*(numpy.concatenate(pair) for pair in zip(first, second)))
-
-
-def found_at(
-    wanted: Entities, spans: Entities, scores: Floats1d, found: str, by_label: bool, n_tokens: int
-) -> Floats1d:
-    """The highest threshold at which entities are found by spans with at least that score.
-
-    wanted (Entities): The entities.
-    spans (Entities): The spans.
-    scores (Floats1d): Their scores, above 0. Shape: (S,)
-    found (str): What counts as found: see `guarantee.Terms`.
-    by_label (bool): Whether only spans with the same label count.
-    n_tokens (int): N.
-    RETURNS (Floats1d): 0 for those that are never found. Shape: (E,)
-    """
-    if by_label:  # each label has tokens of its own
-        wanted, spans = (
-            Entities(begin + shift, end + shift, label)
-            for begin, end, label in (wanted, spans)
-            for shift in [(label.astype("int64") + 1) * (n_tokens + 1)]
-        )
-    if found in ("exact", "span"):
-        width = int(max((end - begin).max(initial=0) for begin, end, _ in (wanted, spans))) + 1
-        keys = [begin.astype("int64") * width + end - begin for begin, end, _ in (wanted, spans)]
-        both, which = numpy.unique(numpy.concatenate(keys), return_inverse=True)
-        best = numpy.zeros(len(both))
-        numpy.maximum.at(best, which[len(keys[0]) :], scores)
-        return best[which[: len(keys[0])]]
-    last = max(int(end.max(initial=0)) for end in (wanted.end, spans.end))
-    best = numpy.zeros(last)
-    which, token = ranges(spans.begin, spans.end)
-    numpy.maximum.at(best, token, scores[which])
-    which, token = ranges(wanted.begin, wanted.end)
-    if not len(which):
-        return numpy.zeros(0)
-    reduce = numpy.minimum if found == "covered" else numpy.maximum
-    return reduce.reduceat(best[token], numpy.flatnonzero(numpy.diff(which, prepend=-1)))

@@ -462,7 +462,7 @@ def gather(
     ner, given = get_component(nlp, name), list(examples)
     dev = predict_dev(nlp, name, given)
     curves = {parameter: sweep([dev], parameter) for parameter in PARAMETERS}
-    found = predict(ner, dev, CONFIDENCE)
+    found = predict(ner, [eg.predicted for eg in dev.examples], dev.posterior, CONFIDENCE)
     examples = dev.examples
     pricing = find_pricing(nlp.config.interpolate()["components"][name])
     settings = {"labels": ner.labels, "scheme": ner.cfg["scheme"]}

@@ -8,7 +8,7 @@ import spacy
 from spacy.cli._util import import_code
 
 from spacy_costner.cli.annotate import Settings
-from spacy_costner.cli.guarantee import Terms, guarantee
+from spacy_costner.cli.guarantee import guarantee
 
 from .pipelines import TEXTS, examples, pipeline, train
 
@@ -65,7 +65,7 @@ def save_pipeline(folder: Path) -> Saved:
     import_code(saved.code)
     nlp = pipeline(confidence={"@misc": "spacy_costner.Confidence.v1", "alternatives": 0.01})
     train(nlp, steps=20)
-    guarantee(nlp, examples(nlp)[:3] * 10, Terms(miss=0.1))
+    guarantee(nlp, examples(nlp)[:3] * 10, miss=0.1)
     nlp.to_disk(saved.harmless)
     nlp.add_pipe("poison", first=True, config={"loads": str(saved.loads)})
     nlp.to_disk(saved.model)
