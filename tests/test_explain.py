@@ -11,6 +11,7 @@ import srsly
 from spacy.language import Language
 
 from spacy_costner.cli.explain import as_text, draw_transitions, explain, transition_weights
+from spacy_costner.metrics import as_json
 from spacy_costner.ml import linear_part
 
 from .support.commands import run
@@ -88,7 +89,7 @@ def test_command_line(nlp: Language, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "ORTH=Rome +3.00" in result.output and "from \\ to" in result.output
     saved = srsly.read_json(tmp_path / "out.json")
-    again = explain(spacy.load(tmp_path / "pipeline"), text="Rome").to_dict()
+    again = as_json(explain(spacy.load(tmp_path / "pipeline"), text="Rome"))
     assert saved == srsly.json_loads(srsly.json_dumps(again))
     first = saved["tokens"][0]["features"][0]
     assert first == {"feature": "ORTH=Rome", "weight": pytest.approx(3, abs=2e-3)}
