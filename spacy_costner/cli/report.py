@@ -537,7 +537,8 @@ def render(template: str, **values: Any) -> str:
     )
     for format_value in (number, percent, probability, cost_number):
         environment.filters[format_value.__name__] = format_value
-    return environment.get_template(template).render(today=date.today().isoformat(), **values)
+    html = environment.get_template(template).render(today=date.today().isoformat(), **values)
+    return f"{html.strip()}\n"
 
 
 def number(value: Optional[float], digits: int = 0) -> str:
