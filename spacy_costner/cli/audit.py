@@ -25,7 +25,7 @@ from spacy.cli._util import import_code, show_validation_error
 from spacy.tokens import Doc, Span
 from spacy.util import load_config, load_model_from_config
 from thinc.api import Config
-from thinc.types import Floats2d, Ints1d
+from thinc.types import Floats2d
 from typer import Argument, Option
 
 from ..decoding import LEAST
@@ -77,36 +77,22 @@ PROBABLE = 0.5
 N_PRINTED = 10
 """Number of places that are printed."""
 
-MaybeEntity = Optional[Entity]
-"""None: no entity."""
-
-MistakeCost = Callable[[MaybeEntity, MaybeEntity], float]
-"""Takes what is true and what is annotated to the cost of that mistake."""
+MistakeCost = Callable[[Sequence[Entity], Sequence[Entity]], float]
+"""Takes the true and the annotated entities of a place to the cost of that mistake."""
 
 
 class Suspect(NamedTuple):
-    """A place whose annotation may be wrong.
+    """A place whose annotation may be wrong."""
 
-    doc (int): The number of the doc, from 0.
-    kind (str): One of `KINDS`: what the mistake is if the suggestion is right.
-    score (float): The log-odds of the suggestion against the annotation: see `rank`.
-    annotated (List[Entity]): The annotated entities, in tokens of the doc.
-    suggested (List[Entity]): The entities of the suggestion.
-    prob_annotated (float): The probability of the annotation.
-    prob_suggested (float): The probability of the suggestion.
-    as_annotated (int): How often the words are annotated so elsewhere in the corpus.
-    as_suggested (int): How often the words of the suggestion are annotated as it says.
-    """
-
-    doc: int
-    kind: str
-    score: float
-    annotated: List[Entity]
+    doc: int  # the number of the doc, from 0
+    kind: str  # one of `KINDS`: what the mistake is if the suggestion is right
+    score: float  # the log-odds of the suggestion against the annotation: see `rank`
+    annotated: List[Entity]  # in tokens of the doc
     suggested: List[Entity]
     prob_annotated: float
     prob_suggested: float
-    as_annotated: int = 0
-    as_suggested: int = 0
+    as_annotated: int = 0  # how often the words are annotated so elsewhere in the corpus
+    as_suggested: int = 0  # how often the words are annotated elsewhere as the suggestion says
 
     @property
     def is_inconsistent(self) -> bool:
@@ -120,20 +106,15 @@ class Suspect(NamedTuple):
 
 
 class Audit(NamedTuple):
-    """The result of an audit.
+    """The result of an audit. Kinds count the places where the suggestion is more probable than the
+    annotation; "inconsistent" are those whose words are annotated more often elsewhere as the
+    suggestion says than as they are."""
 
-    suspects (List[Suspect]): All places, the most probable mistakes first.
-    kinds (Dict[str, int]): For each of `KINDS`, the number of places where the suggestion is
-        more probable than the annotation; and, as "inconsistent", how many of all these have words
-        that are annotated as the suggestion says more often elsewhere.
-    docs (int), tokens (int), entities (int): The numbers of docs, tokens and annotated entities.
-    """
-
-    suspects: List[Suspect]
-    kinds: Dict[str, int]
+    suspects: List[Suspect]  # all places, the most probable mistakes first
+    kinds: Dict[str, int]  # by `KINDS`, and "inconsistent" ones of all these
     docs: int
     tokens: int
-    entities: int
+    entities: int  # annotated ones
 
 
 def audit_cli(
@@ -183,9 +164,7 @@ def audit_cli(
         docs = list(read_docs(load_model_from_config(config, auto_fill=True), corpus_path))
         if apply_path is not None:
             if output_path is None:
-                raise ValueError(
-                    "audit: output: expected the corrected corpus with --apply, got none"
-                )
+                raise ValueError("audit: output: expected a corpus with --apply, got none")
             check_suffix(output_path)
             numbers = correct(docs, apply_path)
             write_corpus(output_path, docs)
@@ -289,20 +268,18 @@ def _suspects_of(fold: Fold, cost: Optional[MistakeCost]) -> Iterator[Suspect]:
     likely, probs = select(likely, known), probs[known]
     gold, others = (named(entities, posterior.tags.labels) for entities in (dev.gold, likely))
 
-    # The pairs to compare: an annotated entity or none, another one that overlaps it or none; and
+    # What to compare: an annotated entity or none, and another one that overlaps it or none; with
     # the probability of each.
     p_gold = posterior.entity_probs(dev.gold).tolist()
-    p_no_gold, p_no_other = (
-        posterior.outside_probs(entities.begin, entities.end).tolist()
-        for entities in (dev.gold, likely)
-    )
-    pairs: List[Tuple[MaybeEntity, MaybeEntity, float, float]]
-    pairs = [(given, None, p, p_none) for given, p, p_none in zip(gold, p_gold, p_no_gold)]
+    p_no_gold = posterior.outside_probs(dev.gold.begin, dev.gold.end).tolist()
+    p_no_other = posterior.outside_probs(likely.begin, likely.end).tolist()
+    pairs: List[Tuple[List[Entity], List[Entity], float, float]]
+    pairs = [([given], [], p, p_none) for given, p, p_none in zip(gold, p_gold, p_no_gold)]
     for other, p, p_none in zip(others, probs.tolist(), p_no_other):
         overlapping = _between(gold, *other[:2])
-        pairs += [(gold[i], other, p_gold[i], p) for i in overlapping if gold[i] != other]
+        pairs += [([gold[i]], [other], p_gold[i], p) for i in overlapping if gold[i] != other]
         if not overlapping:
-            pairs.append((None, other, p_none, p))
+            pairs.append(([], [other], p_none, p))
 
     # Their scores: see `rank`.
     if_given, if_other = numpy.ones((2, len(pairs)))
@@ -317,28 +294,21 @@ def _suspects_of(fold: Fold, cost: Optional[MistakeCost]) -> Iterator[Suspect]:
     taken = numpy.zeros(starts[-1], dtype=bool)
     probable = [other for other, p in zip(others, probs) if p > PROBABLE]
     for i in numpy.argsort(-score, kind="stable").tolist():
-        given, other, prob_annotated, prob_suggested = pairs[i]
+        given, other, p_annotated, p_suggested = pairs[i]
         annotated, suggested = _complete(given, other, gold, probable)
         begin, end = extent_of((annotated, suggested))
         if taken[begin:end].any():
             continue
         taken[begin:end] = True
         doc = int(numpy.searchsorted(starts, begin, side="right")) - 1
-        start = int(starts[doc])
         annotated, suggested = (
-            [(b - start, e - start, label) for b, e, label in entities]
+            [(int(b - starts[doc]), int(e - starts[doc]), label) for b, e, label in entities]
             for entities in (annotated, suggested)
         )
         kind = kind_of(suggested, annotated)
-        yield Suspect(
-            doc=int(fold.docs[doc]),
-            kind=BOUNDARY if kind == BOTH else kind,
-            score=float(score[i]),
-            annotated=annotated,
-            suggested=suggested,
-            prob_annotated=prob_annotated,
-            prob_suggested=prob_suggested,
-        )
+        kind = BOUNDARY if kind == BOTH else kind
+        number = int(fold.docs[doc])
+        yield Suspect(number, kind, float(score[i]), annotated, suggested, p_annotated, p_suggested)
 
 
 def _between(entities: List[Entity], begin: int, end: int) -> range:
@@ -348,17 +318,14 @@ def _between(entities: List[Entity], begin: int, end: int) -> range:
 
 
 def _complete(
-    given: MaybeEntity, other: MaybeEntity, gold: List[Entity], probable: List[Entity]
+    given: List[Entity], other: List[Entity], gold: List[Entity], probable: List[Entity]
 ) -> Tuple[List[Entity], List[Entity]]:
     """The annotated entities that an alternative replaces, and those that it has: the other one of
     the pair and the probable ones in the same tokens."""
-    begin, end = extent_of([[entity for entity in (given, other) if entity is not None]])
-    annotated = [gold[i] for i in _between(gold, begin, end)]
-    if other is None:
-        return annotated, []
-    suggested = [other]
-    if given is not None:
-        begin, end = extent_of((annotated, suggested))
+    annotated = [gold[i] for i in _between(gold, *extent_of((given, other)))]
+    suggested = [*other]
+    if given and other:
+        begin, end = extent_of((annotated, other))
         for entity in (probable[i] for i in _between(probable, begin, end)):
             inside = begin <= entity[0] and entity[1] <= end
             if inside and all(entity[1] <= b or e <= entity[0] for b, e, _ in suggested):
@@ -404,15 +371,14 @@ def make_cost(table: Floats2d, tags: Tags) -> MistakeCost:
     tags (Tags): Their tags.
     """
 
-    def path(entity: MaybeEntity, begin: int, end: int) -> Ints1d:
-        if entity is None:
-            return numpy.zeros(end - begin, dtype="int32")
-        columns = (entity[0] - begin, entity[1] - begin, tags.labels.index(entity[2]))
-        return tags.encode(Entities(*(numpy.asarray([x]) for x in columns)), end - begin)
-
-    def cost(true: MaybeEntity, annotated: MaybeEntity) -> float:
-        extent = extent_of([[entity for entity in (true, annotated) if entity is not None]])
-        return float(table[path(true, *extent), path(annotated, *extent)].sum())
+    def cost(true: Sequence[Entity], annotated: Sequence[Entity]) -> float:
+        first, stop = extent_of((true, annotated))
+        paths = []
+        for side in (true, annotated):
+            columns = [(b - first, e - first, tags.labels.index(label)) for b, e, label in side]
+            entities = Entities(*numpy.asarray(columns, dtype="int64").reshape(-1, 3).T)
+            paths.append(tags.encode(entities, stop - first))
+        return float(table[paths[0], paths[1]].sum())
 
     return cost
 
@@ -421,8 +387,6 @@ def suspect_to_task(suspect: Suspect, docs: Sequence[Doc]) -> Task:
     """Make a task of a suspect, in Prodigy's form. Its spans are those of the suggestion, and
     those around it. The spans as annotated are under "annotated".
 
-    suspect (Suspect): The place.
-    docs (Sequence[Doc]): The docs.
     RETURNS (Task): The sentence or, of a long one, the part around the place. Its key "doc" is the
         number of the doc, and "start" the character of the doc that the text begins with.
     """

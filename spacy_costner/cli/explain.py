@@ -46,34 +46,21 @@ class TagProfile(NamedTuple):
 
 
 class TransitionWeights(NamedTuple):
-    """The transition weights. None where the tag scheme forbids a transition.
+    """The transition weights, [from, to]. None where the tag scheme forbids a transition."""
 
-    origins (List[str]): The tags and the start.
-    targets (List[str]): The tags and the end.
-    weights (List[List[Optional[float]]]): [from, to]. Shape: (K + 1, K + 1)
-    """
-
-    origins: List[str]
-    targets: List[str]
-    weights: List[List[Optional[float]]]
+    origins: List[str]  # the tags and the start
+    targets: List[str]  # the tags and the end
+    weights: List[List[Optional[float]]]  # shape: (K + 1, K + 1)
 
 
 class TokenReasons(NamedTuple):
-    """The weights behind the tag of a token.
-
-    token (str): The token.
-    tag (str): Its tag in the best path.
-    score (float): The sum of the weights of its features for that tag.
-    transition (float): The weight of the transition from the previous tag or the start; for the
-        last token, plus that of the transition to the end.
-    features (List[Weighted]): Its features with the largest absolute weights.
-    """
+    """The weights behind the tag of a token in the best path."""
 
     token: str
     tag: str
-    score: float
-    transition: float
-    features: List[Weighted]
+    score: float  # the sum of the weights of its features for that tag
+    transition: float  # from the previous tag or the start; of the last token, also to the end
+    features: List[Weighted]  # those with the largest absolute weights
 
 
 class Explanation(NamedTuple):

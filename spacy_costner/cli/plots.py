@@ -169,10 +169,9 @@ def heat_map(
         axes.tick_params(length=0)
         axes.set(xlabel=xlabel, ylabel=ylabel, title=title)
         axes.spines[:].set_visible(False)
-        for i in range(len(rows) + 1):
-            axes.axhline(i - 0.5, color=RULE, linewidth=0.4)
-        for i in range(len(columns) + 1):
-            axes.axvline(i - 0.5, color=RULE, linewidth=0.4)
+        for draw_line, n_lines in ((axes.axhline, len(rows)), (axes.axvline, len(columns))):
+            for i in range(n_lines + 1):
+                draw_line(i - 0.5, color=RULE, linewidth=0.4)
         opacity = image.to_rgba(image.get_array())[..., 3]
         for (i, j), value in numpy.ndenumerate(image.get_array().filled(0)):
             if is_numbered and value:
@@ -248,7 +247,7 @@ def precision_recall(
             axes.plot(r, p, color=colour, linewidth=1.3, marker=".", markersize=3)
             axes.plot([], [], color=colour, marker=".", label=f"values of the {name}")
             away = [point for point in good[name] if dist(point[1:], chosen) > 0.04]
-            labels += [(point, colour) for point in _spread(away, 5)]
+            labels += [(point, colour) for point in away[:: max(1, len(away) // 5)]]
         axes.plot([chosen[1]], [chosen[0]], "o", color=ALERT, markersize=7, label=chosen_name)
         figure.legend(loc="outside upper left", frameon=False, fontsize=8)
         figure.draw_without_rendering()
@@ -276,16 +275,6 @@ def _label_points(axes: Any, labels: Sequence[Tuple[Any, str]]) -> None:
 def _annotate(axes: Any, text: str, place: Tuple[float, float], colour: str, **more: Any) -> Any:
     settings = {"xytext": (4, 3), "annotation_clip": True, "fontsize": 7, **more}
     return axes.annotate(text, place, textcoords="offset points", color=colour, **settings)
-
-
-def _spread(points: Points, n: int) -> Points:
-    """About n points at equal distances along the curve."""
-    if not points:
-        return []
-    steps = numpy.hypot(*numpy.diff([point[1:] for point in points], axis=0).T)
-    walked = numpy.cumsum([0, *steps])
-    chosen = numpy.searchsorted(walked, numpy.linspace(0, walked[-1], n))
-    return [points[i] for i in numpy.unique(chosen.clip(0, len(points) - 1)).tolist()]
 
 
 def reliability_diagram(rows: Sequence[Mapping[str, Any]]) -> Any:

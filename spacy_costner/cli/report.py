@@ -79,98 +79,56 @@ Entity = Tuple[int, int, str]
 
 
 class Chunk(NamedTuple):
-    """A part of a text: an entity, or what is between two of them.
-
-    text (str): Its text.
-    label (str): The label of an entity; empty for other text.
-    state (str): Of an entity: "correct", "error" if it is part of the mistake, or "other" if it is
-        part of another one.
-    prob (Optional[float]): The probability of an entity, if known.
-    """
+    """A part of a text: an entity, or what is between two of them."""
 
     text: str
-    label: str = ""
-    state: str = ""
-    prob: Optional[float] = None
+    label: str = ""  # empty for what is between entities
+    state: str = ""  # "correct"; "error": part of the mistake; "other": part of another one
+    prob: Optional[float] = None  # None: not known
 
 
 class Mistake(NamedTuple):
-    """Overlapping annotated and predicted entities that are not the same.
+    """Overlapping annotated and predicted entities that are not the same, in their sentence or, of
+    a long one, the part around them."""
 
-    doc (int): The number of the doc in the corpus, 0 for the first that isn't empty.
-    kind (str): One of `KINDS`.
-    cost (float): What it costs.
-    annotated (List[Chunk]): The sentence or, of a long one, the part around the mistake, with the
-        annotated entities.
-    predicted (List[Chunk]): The same with the predicted entities.
-    """
-
-    doc: int
-    kind: str
+    doc: int  # the number of the doc in the corpus, 0 for the first that isn't empty
+    kind: str  # one of `KINDS`
     cost: float
     annotated: List[Chunk]
     predicted: List[Chunk]
 
 
 class Confusion(NamedTuple):
-    """The confusion matrix.
+    """The confusion matrix: cost, [gold, predicted], summed over tokens. The diagonal has the cost
+    of wrong boundaries. Shape: (labels, labels)"""
 
-    labels (List[str]): The labels with mistakes, then O.
-    cost (Floats2d): The cost of each pair, [gold, predicted], summed over tokens. The diagonal is
-        the cost of wrong boundaries. Shape: (labels, labels)
-    """
-
-    labels: List[str]
+    labels: List[str]  # the labels with mistakes, then O
     cost: Floats2d
 
 
 class Report(NamedTuple):
-    """The evaluation of a pipeline.
-
-    pipeline (str), version (str): The name and the version of the pipeline.
-    facts (Dict[str, str]): The corpus and the settings of the component, as text.
-    docs (int), tokens (int): Number of annotated docs and tokens.
-    total (PRFScore): Counts of entities: tp, fp and fn.
-    labels (Dict[str, PRFScore]): Counts by label.
-    levels (Dict[str, PRFScore]): Counts by level of the label tree, "level 1" at the top.
-    scores (Dict[str, Any]): The scores of `scorers.cost_scores`.
-    curves (Dict[str, List[Point]]): Precision and recall at each threshold and at each bias.
-    setting (Point): Precision and recall of the pipeline. Its value is its threshold or bias, NaN
-        if its decoding has neither.
-    parameter (Optional[str]): "threshold" or "bias", as the decoding has it.
-    guarantee (List[Observed]): Promised and observed miss rates; empty if none is promised.
-    promised (Optional[float]): The miss rate that the pipeline promises.
-    cost (str): The registered name of the cost. Empty if the config has none: each wrong tag
-        costs 1.
-    confusion (Confusion): The confusion matrix.
-    kinds (Dict[str, Tuple[int, float]]): Number and cost of the mistakes of each kind.
-    mistakes (List[Mistake]): The costliest mistakes. Those of the same cost are sorted by the
-        model's confidence in its mistake.
-    transitions (TransitionWeights): The transition weights.
-    features (List[TagProfile]): The strongest features of each tag; empty if the model has no
-        sparse features.
-    """
+    """The evaluation of a pipeline on a corpus."""
 
     pipeline: str
     version: str
-    facts: Dict[str, str]
-    docs: int
-    tokens: int
-    total: PRFScore
+    facts: Dict[str, str]  # the corpus and the settings of the component, as text
+    docs: int  # annotated ones
+    tokens: int  # annotated ones
+    total: PRFScore  # tp, fp and fn of entities
     labels: Dict[str, PRFScore]
-    levels: Dict[str, PRFScore]
-    scores: Dict[str, Any]
-    curves: Dict[str, List[Point]]
-    setting: Point
-    parameter: Optional[str]
-    guarantee: List[Observed]
-    promised: Optional[float]
-    cost: str
+    levels: Dict[str, PRFScore]  # by level of the label tree, "level 1" at the top
+    scores: Dict[str, Any]  # see `scorers.cost_scores`
+    curves: Dict[str, List[Point]]  # precision and recall at each threshold and at each bias
+    setting: Point  # those of the pipeline; NaN in place of a threshold or bias: it has neither
+    parameter: Optional[str]  # "threshold" or "bias", as the decoding has it
+    guarantee: List[Observed]  # promised and observed miss rates; empty if none is promised
+    promised: Optional[float]  # the miss rate that the pipeline promises
+    cost: str  # its registered name; empty if the config has none: each wrong tag costs 1
     confusion: Confusion
-    kinds: Dict[str, Tuple[int, float]]
-    mistakes: List[Mistake]
+    kinds: Dict[str, Tuple[int, float]]  # number and cost of the mistakes of each kind
+    mistakes: List[Mistake]  # the costliest; of the same cost, the most confident first
     transitions: TransitionWeights
-    features: List[TagProfile]
+    features: List[TagProfile]  # empty if the model has no sparse features
 
 
 def report_cli(
@@ -464,11 +422,11 @@ def page(report: Report) -> str:
     RAISES (ImportError): If matplotlib is not installed.
     """
     value, p, r = report.setting
-    confusion, is_summed = sum_others(report.confusion)
+    confusion = sum_others(report.confusion)
     unit, digits = "tokens with a wrong tag", "{:,.0f}"
     if report.cost:
         unit, digits = "cost", "{:,.0f}" if confusion.cost.max() >= 10 else "{:.2g}"
-    transitions, is_cut = between_frequent(report.transitions, report.labels)
+    transitions = between_frequent(report.transitions, report.labels)
     current = f"current setting: P {percent(p)}, R {percent(r)}"
     figures = {
         "precision-recall": precision_recall(report.curves, (p, r), chosen_name=current),
@@ -487,43 +445,37 @@ def page(report: Report) -> str:
         setting=f"{report.parameter} {value:g}" if report.parameter else "minimum cost",
         figures={name: Markup(as_svg(figure, name)) for name, figure in figures.items()},
         most=MAX_LABELS,
-        is_summed=is_summed,
-        is_cut=is_cut,
+        is_summed=confusion is not report.confusion,
+        is_cut=transitions is not report.transitions,
     )
 
 
-def sum_others(confusion: Confusion) -> Tuple[Confusion, bool]:
-    """Sum all but the labels of the costliest mistakes as one, if there are many.
-
-    RETURNS (Tuple[Confusion, bool]): A matrix of at most 17 rows (15 labels, the others, O) with
-        the same sum, and whether it has others.
-    """
+def sum_others(confusion: Confusion) -> Confusion:
+    """Sum all but the labels of the costliest mistakes as one, if there are many: at most 17 rows
+    (15 labels, the others, O) with the same sum."""
     labels, cost = confusion
     n_others = len(labels) - 1 - MAX_LABELS
     if n_others < 2:
-        return confusion, False
+        return confusion
     by_label = cost.sum(axis=0) + cost.sum(axis=1) - cost.diagonal()
     kept = sorted(numpy.argsort(-by_label[:-1], kind="stable")[:MAX_LABELS])
     target = numpy.full(len(labels), MAX_LABELS)
     target[[*kept, -1]] = [*range(MAX_LABELS), MAX_LABELS + 1]
     summed = numpy.eye(MAX_LABELS + 2)[target]
     names = [*(labels[i] for i in kept), f"{n_others} others", OUTSIDE]
-    return Confusion(names, summed.T @ cost @ summed), True
+    return Confusion(names, summed.T @ cost @ summed)
 
 
-def between_frequent(
-    table: TransitionWeights, counts: Mapping[str, PRFScore]
-) -> Tuple[TransitionWeights, bool]:
-    """Keep the transitions between the most frequent labels, if there are many. Returns whether
-    there are."""
+def between_frequent(table: TransitionWeights, counts: Mapping[str, PRFScore]) -> TransitionWeights:
+    """Keep the transitions between the most frequent labels, if there are many."""
     labels = [name.partition("-")[2] for name in table.origins]
     if len({*labels} - {""}) <= MAX_LABELS + 1:
-        return table, False
+        return table
     order = sorted(counts, key=lambda label: -counts[label].tp - counts[label].fn)
     kept = [i for i, label in enumerate(labels) if label in ["", *order[:MAX_LABELS]]]
     origins, targets = ([names[i] for i in kept] for names in table[:2])
     weights = [[table.weights[i][j] for j in kept] for i in kept]
-    return TransitionWeights(origins, targets, weights), True
+    return TransitionWeights(origins, targets, weights)
 
 
 def render(template: str, **values: Any) -> str:
