@@ -1,6 +1,5 @@
 """What a linear model says of itself."""
 
-import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import spacy
 import srsly
 from spacy.language import Language
 
-from spacy_costner.cli.explain import as_text, draw_transitions, explain, transition_weights
+from spacy_costner.cli.explain import as_text, explain, transition_weights
 from spacy_costner.metrics import as_json
 from spacy_costner.ml import linear_part
 
@@ -101,9 +100,3 @@ def test_text_shows_forbidden_transitions_as_dots(nlp: Language) -> None:
     lines = as_text(explain(nlp)).splitlines()
     (start,) = (line for line in lines if line.startswith("(start)"))
     assert start.split() == ["(start)", "+0.50", "+1.50", ".", "."]
-
-
-def test_missing_matplotlib_is_named(nlp: Language, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ImportError, match="spacy-costner\\[report\\]"):
-        draw_transitions(explain(nlp).transitions)
