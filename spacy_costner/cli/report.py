@@ -97,6 +97,11 @@ class Mistake(NamedTuple):
     annotated: List[Chunk]
     predicted: List[Chunk]
 
+    @property
+    def text(self) -> str:
+        """The text without its entities."""
+        return "".join(chunk.text for chunk in self.annotated)
+
 
 class Confusion(NamedTuple):
     """The confusion matrix: cost, [gold, predicted], summed over tokens. The diagonal has the cost
