@@ -315,7 +315,9 @@ def test_other_places_of_a_doc_are_marked() -> None:
         Suspect(0, "missing entity", 0.5, [], [(4, 5, "city")], 0.3, 0.7),
     ]
     places[1] = places[1]._replace(as_annotated=2, as_suggested=3)
-    _, first, second = page(places, [doc]).split("<li>")
+    places.append(Suspect(1, "spurious entity", 0.1, [(1, 2, "city")], [], 0.2, 0.8))
+    _, first, second, third = page(places, [doc, make_doc("so", ("it", "city"))]).split("<li>")
+    assert "doc 1 &middot; no entity: 80 %" in third
     assert "missing entity</b> &middot; line 2 &middot; doc 0 &middot; no entity: 30 %" in second
     assert "3 as suggested, 2 as annotated" in second and "elsewhere" not in first
     marks = re.findall(r'<mark class="(\w+)">(.*?)<span class="label">(.*?)</span>', first)
