@@ -9,8 +9,8 @@ import typer
 from PIL import Image, ImageOps
 from spacy.training import Corpus
 
-from spacy_costner.cli.plots import save
-from spacy_costner.cli.report import gather, page, reliability_plot
+from spacy_costner.cli.plots import reliability_diagram, save
+from spacy_costner.cli.report import page, report
 
 HIDDEN = "nav, footer, .facts, #scores, #curve, #confidence, #model { display: none }"
 
@@ -18,14 +18,13 @@ HIDDEN = "nav, footer, .facts, #scores, #curve, #confidence, #model { display: n
 def main(model: Path, corpus: Path, output: Path, browser: str = "chromium") -> None:
     """Write report.png and reliability.svg of MODEL on CORPUS to the folder OUTPUT."""
     nlp = spacy.load(model)
-    found = gather(nlp, Corpus(corpus)(nlp), n_mistakes=2)
-    reliability = reliability_plot(found)
-    if reliability is None:
+    result = report(nlp, Corpus(corpus)(nlp), n_mistakes=2)
+    if not result.scores["ents_reliability"]:
         raise ValueError(f"{corpus}: expected predicted entities, got none")
-    save(reliability.figure, output / "reliability.svg")
+    save(reliability_diagram(result.scores["ents_reliability"]), output / "reliability.svg")
     with TemporaryDirectory() as folder:
         html, picture = Path(folder) / "report.html", Path(folder) / "report.png"
-        html.write_text(page(found).replace("</style>", f"{HIDDEN}</style>"), encoding="utf8")
+        html.write_text(page(result).replace("</style>", f"{HIDDEN}</style>"), encoding="utf8")
         options = [
             "--headless",
             "--no-sandbox",

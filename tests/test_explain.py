@@ -1,6 +1,5 @@
 """What a linear model says of itself."""
 
-import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,7 +9,8 @@ import spacy
 import srsly
 from spacy.language import Language
 
-from spacy_costner.cli.explain import as_text, draw_transitions, explain, transition_weights
+from spacy_costner.cli.explain import as_text, explain, transition_weights
+from spacy_costner.metrics import as_json
 from spacy_costner.ml import linear_part
 
 from .support.commands import run
@@ -88,7 +88,7 @@ def test_command_line(nlp: Language, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "ORTH=Rome +3.00" in result.output and "from \\ to" in result.output
     saved = srsly.read_json(tmp_path / "out.json")
-    again = explain(spacy.load(tmp_path / "pipeline"), text="Rome").to_dict()
+    again = as_json(explain(spacy.load(tmp_path / "pipeline"), text="Rome"))
     assert saved == srsly.json_loads(srsly.json_dumps(again))
     first = saved["tokens"][0]["features"][0]
     assert first == {"feature": "ORTH=Rome", "weight": pytest.approx(3, abs=2e-3)}
@@ -100,9 +100,3 @@ def test_text_shows_forbidden_transitions_as_dots(nlp: Language) -> None:
     lines = as_text(explain(nlp)).splitlines()
     (start,) = (line for line in lines if line.startswith("(start)"))
     assert start.split() == ["(start)", "+0.50", "+1.50", ".", "."]
-
-
-def test_missing_matplotlib_is_named(nlp: Language, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ImportError, match="spacy-costner\\[report\\]"):
-        draw_transitions(explain(nlp).transitions)

@@ -19,7 +19,7 @@ from spacy.training import Example
 from spacy_costner.cli.calibrate import calibrate
 from spacy_costner.cli.guarantee import FOUND, find_part, found_at, guarantee, score_spans
 from spacy_costner.cli.predictions import DevPredictions
-from spacy_costner.cli.report import gather, page
+from spacy_costner.cli.report import page, report
 from spacy_costner.cli.tune import tune
 from spacy_costner.decoding import FINEST, Posterior, make_viterbi
 from spacy_costner.pipeline.annotations import SMOOTHING, guarantee_scores
@@ -378,8 +378,8 @@ def test_the_command(unsure: Path, tmp_path: Path) -> None:
 
 def test_the_report_compares_promised_and_observed(guaranteed: Language) -> None:
     docs = calibration_docs(guaranteed, 30)
-    found = gather(guaranteed, docs)
-    assert found.about.settings["guaranteed miss rate"] == "0.1"
+    found = report(guaranteed, docs)
+    assert found.facts["guaranteed miss rate"] == "0.1"
     at_limit = next(row for row in found.guarantee if row.promised == 0.1)
     missed = [
         numpy.mean([not is_found(ent, doc.spans[KEY], "exact", True) for ent in eg.reference.ents])

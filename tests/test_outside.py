@@ -13,7 +13,7 @@ from spacy.training import Example
 from spacy_costner.cli.calibrate import calibrate
 from spacy_costner.cli.explain import as_text, explain
 from spacy_costner.cli.fit import fit
-from spacy_costner.cli.report import gather, page
+from spacy_costner.cli.report import page, report
 from spacy_costner.cli.tune import tune
 from spacy_costner.costs.tables import make_hamming_cost
 from spacy_costner.decoding import make_min_cost, make_threshold, make_viterbi
@@ -205,7 +205,7 @@ def test_the_report_has_a_single_outside(linear: Language) -> None:
     docs = [Doc(linear.vocab, words=words.split(), ents=tags) for words, tags in wrong]
     batch: List[Example] = [Example(linear.make_doc(doc.text), doc) for doc in docs]
     linear.config["components"]["ner"]["model"] = SPARSE
-    found = gather(linear, batch)
+    found = report(linear, batch)
     assert found.confusion.labels == ["X", "O"]
     assert found.transitions.origins == ["O", "B-X", "I-X", "O-X", "(start)"]
     assert "O-X" in page(found)

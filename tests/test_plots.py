@@ -38,16 +38,13 @@ def texts(figure: Any) -> List[str]:
     return re.findall(r"<text [^>]*>([^<]*)</text>", as_svg(figure, "x"))
 
 
-def test_cells_have_their_numbers() -> None:
-    shown = texts(heat([[1.25, -2.0], [nan, 0.0]], number="{:.2f}"))
+def test_cells_of_small_heat_maps_have_their_numbers() -> None:
+    shown = texts(heat([[1.25, -2.0], [nan, 0.0], [-0.001, 0.0]], number="{:.2f}"))
     assert {"1.25", "-2.00", "row0", "row1", "column1", "from", "to", "weight"} <= set(shown)
-    assert "nan" not in shown and "0.00" not in shown
-
-
-def test_large_heat_maps_have_colours_only() -> None:
-    n = MAX_NUMBERED + 1
-    assert "1.25" not in texts(heat(numpy.full((n, n), 1.25).tolist(), number="{:.2f}"))
-    assert "1.25" in texts(heat(numpy.full((n - 1, n - 1), 1.25).tolist(), number="{:.2f}"))
+    assert "nan" not in shown and "-0.00" not in shown and shown.count("0.00") == 1
+    for n in (MAX_NUMBERED, MAX_NUMBERED + 1):
+        shown = texts(heat(numpy.full((n, n), 1.25).tolist(), number="{:.2f}"))
+        assert ("1.25" in shown) is (n == MAX_NUMBERED)
 
 
 def test_cells_say_their_values_on_hover() -> None:
@@ -66,22 +63,16 @@ def colours_of(figure: Any) -> Any:
     return image.to_rgba(image.get_array())
 
 
-def test_signs_have_colours_and_nothing_has_none() -> None:
+def test_colours_of_a_heat_map() -> None:
+    """Blue above 0, red below, grey for none, on a linear scale; otherwise on a square root."""
     (down, nought, none, up) = colours_of(heat([[-2.0, 0.0, nan, 2.0]]))[0]
     assert down[0] > down[2] and up[2] > up[0]
     assert down[3] == up[3] == 1 and nought[3] == pytest.approx(0, abs=0.01)
     assert 0 < none[3] < 1 and none[0] == none[1] == none[2]
-
-
-def test_numbers_that_are_all_positive_begin_at_nothing() -> None:
-    nought, half, full = colours_of(heat([[0.0, 1.0, 4.0]]))[0][:, 3]
-    assert (nought, full) == (0, 1)
-    assert half == pytest.approx(0.5, abs=0.01)  # by the square root
-
-
-@pytest.mark.parametrize("values", [[[0.0, 0.0]], [[nan, nan]]])
-def test_heat_map_of_nothing(values: List[List[float]]) -> None:
-    assert "<svg" in as_svg(heat(values), "x")
+    assert colours_of(heat([[-4.0, 1.0]]))[0][1, 3] == pytest.approx(0.25, abs=0.01)
+    assert colours_of(heat([[0.0, 1.0, 4.0]]))[0][:, 3] == pytest.approx([0, 0.5, 1], abs=0.01)
+    for values in ([[0.0, 0.0]], [[nan, nan]]):
+        assert "<svg" in as_svg(heat(values), "x")
 
 
 def test_page_has_a_variable_for_each_colour() -> None:
@@ -91,19 +82,14 @@ def test_page_has_a_variable_for_each_colour() -> None:
     assert not re.search("|".join(COLOURS.values()), text)
 
 
-def test_ids_are_those_that_are_used_and_ours() -> None:
+def test_svg_has_only_ids_that_are_used_and_nothing_of_elsewhere() -> None:
     text = as_svg(heat([[1.0, -1.0]]), "steps")
     ids = re.findall(r' id="([^"]*)"', text)
     used = set(re.findall(r'(?:url\(|href=")#([\w-]+)', text))
     assert ids and set(ids) == used and len(ids) == len(used)
     assert all(name.startswith("steps-") for name in ids)
-
-
-def test_svg_says_nothing_of_elsewhere() -> None:
-    text = as_svg(heat([[1.0, -1.0]]), "x")
     without_names = re.sub(r'xmlns(:\w+)?="[^"]*"', "", text)
-    assert "http" not in without_names and "matplotlib" not in text
-    assert "<style" not in text
+    assert "http" not in without_names and "matplotlib" not in text and "<style" not in text
 
 
 def test_labels_are_text_and_nothing_else() -> None:
@@ -148,13 +134,9 @@ def test_values_are_not_written_over_each_other(power: int) -> None:
         assert not any(text.get_window_extent().count_contains(drawn) for text in values)
 
 
-def test_picture_is_of_settings_that_are_any_good() -> None:
+def test_limits_are_those_of_the_good_values() -> None:
     axes = precision_recall({"threshold": POINTS}, (0.6, 0.8), chosen_name="now").axes[0]
-    assert axes.get_xlim()[0] == pytest.approx(0.6)
-    assert axes.get_ylim()[0] == pytest.approx(0.4)
-
-
-def test_curve_of_nothing_right() -> None:
+    assert axes.get_xlim()[0] == pytest.approx(0.6) and axes.get_ylim()[0] == pytest.approx(0.4)
     figure = precision_recall({"bias": [(0.0, 0.0, 0.0)]}, (0.0, 0.0), chosen_name="now")
     assert "now" in texts(figure)
 
@@ -177,14 +159,11 @@ def test_wilson_by_hand() -> None:
     assert numpy.subtract(*wilson(0.3, 1000)[::-1]) < 0.06
 
 
-@pytest.mark.parametrize("suffix", ["png", "svg"])
-def test_files_are_written(tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / f"heat.{suffix}"
-    save(heat([[1.0, -1.0]], title="Weights"), path)
-    assert len(path.read_bytes()) > 2000
-
-
-def test_missing_matplotlib_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
+def test_files_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for suffix in ("png", "svg"):
+        path = tmp_path / f"heat.{suffix}"
+        save(heat([[1.0, -1.0]], title="Weights"), path)
+        assert len(path.read_bytes()) > 2000
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ImportError, match=r"spacy-costner\[report\]"), drawing():
         pass

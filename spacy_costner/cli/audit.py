@@ -1,10 +1,8 @@
 """Rank the places of a corpus by how probably their annotation is wrong."""
 
 from bisect import bisect_left, bisect_right
-from collections import Counter
-from datetime import date
+from collections import Counter, defaultdict
 from functools import partial
-from html import escape
 from pathlib import Path
 from typing import (
     Annotated,
@@ -27,7 +25,7 @@ from spacy.cli._util import import_code, show_validation_error
 from spacy.tokens import Doc, Span
 from spacy.util import load_config, load_model_from_config
 from thinc.api import Config
-from thinc.types import Array1d, Floats2d, Ints1d
+from thinc.types import Floats2d
 from typer import Argument, Option
 
 from ..decoding import LEAST
@@ -45,21 +43,22 @@ from .cross_fit import Fold, cross_fit
 from .options import AddressOption, CodeOption, read_overrides
 from .output import JsonOption, errors_shown, print_result, stdout_for
 from .report import (
-    Mark,
-    Stretch,
-    Texts,
-    fill,
-    find_pricing,
-    number,
-    probability,
+    BOTH,
+    BOUNDARY,
+    LABEL,
+    MISSING,
+    SPURIOUS,
+    Entity,
+    excerpt,
+    extent_of,
+    find_cost,
+    kind_of,
+    named,
     render,
-    table,
     window,
 )
 from .runs import MakeExecutor, local_processes, ray_cluster
 
-LABEL, BOUNDARY = "wrong label", "wrong boundary"
-MISSING, SPURIOUS = "missing entity", "spurious entity"
 KINDS = (LABEL, BOUNDARY, MISSING, SPURIOUS)
 INCONSISTENT = "inconsistent"
 
@@ -74,38 +73,25 @@ chance, more those that annotators make. Chosen on both: see docs/audit.md."""
 PROBABLE = 0.5
 """The least probability of entities that are suggested beside the best alternative."""
 
-Entity = Tuple[int, int, str]
-"""First token, the one after the last, label."""
-Cost = Callable[[Optional[Entity], Optional[Entity]], float]
-"""Takes what is true and what is annotated to the cost of that mistake. None: no entity."""
+N_PRINTED = 10
+"""Number of places that are printed."""
 
-Pair = Tuple[Optional[Entity], Optional[Entity]]
-"""What is annotated, and what there may be instead."""
+MistakeCost = Callable[[Sequence[Entity], Sequence[Entity]], float]
+"""Takes the true and the annotated entities of a place to the cost of that mistake."""
 
 
 class Suspect(NamedTuple):
-    """A place whose annotation may be wrong.
+    """A place whose annotation may be wrong."""
 
-    doc (int): The number of the doc, from 0.
-    kind (str): One of `KINDS`: what the mistake is if the suggestion is right.
-    score (float): The log-odds of the suggestion against the annotation: see `rank`.
-    annotated (List[Entity]): The annotated entities, in tokens of the doc.
-    suggested (List[Entity]): The entities of the suggestion.
-    prob_annotated (float): The probability of the annotation.
-    prob_suggested (float): The probability of the suggestion.
-    as_annotated (int): How often the words are annotated so elsewhere in the corpus.
-    as_suggested (int): How often the words of the suggestion are annotated as it says.
-    """
-
-    doc: int
-    kind: str
-    score: float
-    annotated: List[Entity]
+    doc: int  # the number of the doc, from 0
+    kind: str  # one of `KINDS`: what the mistake is if the suggestion is right
+    score: float  # the log-odds of the suggestion against the annotation: see `rank`
+    annotated: List[Entity]  # in tokens of the doc
     suggested: List[Entity]
     prob_annotated: float
     prob_suggested: float
-    as_annotated: int = 0
-    as_suggested: int = 0
+    as_annotated: int = 0  # how often the words are annotated so elsewhere in the corpus
+    as_suggested: int = 0  # how often the words are annotated elsewhere as the suggestion says
 
     @property
     def is_inconsistent(self) -> bool:
@@ -115,498 +101,19 @@ class Suspect(NamedTuple):
     @property
     def extent(self) -> Tuple[int, int]:
         """The first token and the one after the last."""
-        begins, ends, _ = zip(*self.annotated, *self.suggested)
-        return min(begins), max(ends)
-
-
-def rank(folds: Sequence[Fold], docs: Sequence[Doc], cost: Optional[Cost] = None) -> List[Suspect]:
-    """Find the best alternative of each place, and sort places by its score.
-
-        score = log (c(other, given) p(other) + 0.2) - log (c(given, other) p(given) + 0.2)
-
-    c(a, b) is the cost of annotating b where a is right, over the mean cost, and p is the
-    probability of exactly these tokens as an entity of that label, or of no entity in them. For
-    places without an annotated entity log 2 is added. Places don't overlap: of those that do, the
-    first counts.
-
-    folds (Sequence[Fold]): The docs with their posterior.
-    docs (Sequence[Doc]): The annotated docs.
-    cost (Optional[Cost]): The cost of mistakes.
-    RETURNS (List[Suspect]): All places with a score, the most probable mistakes first.
-    """
-    found = [suspect for fold in folds for suspect in _suspects_of(fold, cost)]
-    return compare_elsewhere(sorted(found, key=lambda suspect: -suspect.score), docs)
-
-
-def _suspects_of(fold: Fold, cost: Optional[Cost]) -> Iterator[Suspect]:
-    """The places of a fold, by score."""
-    dev, posterior = fold.dev, fold.dev.posterior
-    likely, probs = posterior.likely_entities(LEAST)
-    known = dev.counts(likely)
-    likely, probs = likely.select(known), probs[known]
-    gold, others = ([*_named(some, posterior.tags.labels)] for some in (dev.gold, likely))
-    given, other = _pair(dev.gold, likely)
-    p_gold, p_no_gold = posterior.entity_probs(dev.gold), posterior.outside_probs(*dev.gold[:2])
-    p_no_other = posterior.outside_probs(*likely[:2])
-    p_given = numpy.where(given < 0, _at(p_no_other, other), _at(p_gold, given))
-    p_other = numpy.where(other < 0, _at(p_no_gold, given), _at(probs, other))
-    or_none: List[List[Optional[Entity]]] = [[*gold, None], [*others, None]]
-    pairs = [(or_none[0][i], or_none[1][j]) for i, j in zip(given.tolist(), other.tolist())]
-    if_other, if_given = _weights(pairs, cost)
-    score = numpy.log(if_other * p_other + SMOOTHING) - numpy.log(if_given * p_given + SMOOTHING)
-    score += numpy.where(given < 0, numpy.log(MISSING_ODDS), 0.0)
-    starts = numpy.cumsum([0, *posterior.potentials.lengths])
-    taken = numpy.zeros(starts[-1], dtype=bool)
-    probable = [others[i] for i in numpy.flatnonzero(probs > PROBABLE)]
-    for i in numpy.argsort(-score, kind="stable").tolist():
-        annotated, suggested = _complete(pairs[i], gold, probable)
-        begin, end = _extent([*annotated, *suggested])
-        if taken[begin:end].any():
-            continue
-        taken[begin:end] = True
-        doc = int(numpy.searchsorted(starts, begin, side="right")) - 1
-        yield Suspect(
-            doc=int(fold.docs[doc]),
-            kind=_kind(annotated, suggested),
-            score=float(score[i]),
-            annotated=_shift(annotated, int(starts[doc])),
-            suggested=_shift(suggested, int(starts[doc])),
-            prob_annotated=float(p_given[i]),
-            prob_suggested=float(p_other[i]),
-        )
-
-
-def _pair(gold: Entities, likely: Entities) -> Tuple[Ints1d, Ints1d]:
-    """The alternatives of all places: an annotated entity or none, -1, and another that overlaps
-    it, or none. Shapes: (R,)"""
-    first = numpy.searchsorted(gold.end, likely.begin, side="right")
-    last = numpy.searchsorted(gold.begin, likely.end)
-    other = numpy.repeat(numpy.arange(len(first)), numpy.maximum(last - first, 1))
-    given = numpy.arange(len(other)) - numpy.searchsorted(other, other) + first[other]
-    given = numpy.where((last == first)[other], -1, given)
-    same = [_at(a, given) == b[other] for a, b in zip(gold, likely)]
-    is_other = (given < 0) | ~numpy.logical_and.reduce(same)
-    every = numpy.arange(len(gold.begin))
-    none = numpy.full(len(every), -1)
-    return (
-        numpy.concatenate([every, given[is_other]]),
-        numpy.concatenate([none, other[is_other]]),
-    )
-
-
-def _at(values: Array1d, places: Ints1d) -> Array1d:
-    """The values at some places; 0 at place -1."""
-    return numpy.append(values, 0)[places]
-
-
-def _weights(pairs: Sequence[Pair], cost: Optional[Cost]) -> Floats2d:
-    """What two mistakes cost, in units of the mean cost: annotating what is annotated where the
-    other one is right, and the other way round. Shape: (2, R)"""
-    if cost is None or not pairs:
-        return numpy.ones((2, len(pairs)))
-    costs = numpy.asarray([(cost(other, given), cost(given, other)) for given, other in pairs]).T
-    return costs / max(costs.mean(), 1e-12)
-
-
-def _complete(
-    pair: Pair, gold: List[Entity], probable: List[Entity]
-) -> Tuple[List[Entity], List[Entity]]:
-    """The annotated entities that an alternative replaces, and those that it has: the other one of
-    the pair and the probable ones in the same tokens."""
-    given, other = pair
-    begin, end = _extent([entity for entity in pair if entity is not None])
-    annotated = _between(gold, begin, end)
-    if other is None:
-        return annotated, []
-    begin, end = _extent([*annotated, other])
-    suggested = [other]
-    for entity in _between(probable, begin, end) if given is not None else ():
-        inside = begin <= entity[0] and entity[1] <= end
-        if inside and all(entity[1] <= b or e <= entity[0] for b, e, _ in suggested):
-            suggested.append(entity)
-    return annotated, sorted(suggested)
-
-
-def _between(entities: List[Entity], begin: int, end: int) -> List[Entity]:
-    """The entities with tokens between these. They are sorted by their ends, too."""
-    first = bisect_right(entities, begin, key=lambda entity: entity[1])
-    return entities[first : bisect_left(entities, end, key=lambda entity: entity[0])]
-
-
-def _extent(entities: Sequence[Entity]) -> Tuple[int, int]:
-    return min(entity[0] for entity in entities), max(entity[1] for entity in entities)
-
-
-def _named(entities: Entities, labels: Sequence[str]) -> Iterator[Entity]:
-    for begin, end, label in zip(*(column.tolist() for column in entities)):
-        yield begin, end, labels[label]
-
-
-def _shift(entities: Sequence[Entity], start: int) -> List[Entity]:
-    return [(begin - int(start), end - int(start), label) for begin, end, label in entities]
-
-
-def _kind(annotated: Sequence[Entity], suggested: Sequence[Entity]) -> str:
-    if not suggested:
-        return SPURIOUS
-    if not annotated:
-        return MISSING
-    same = [entity[:2] for entity in annotated] == [entity[:2] for entity in suggested]
-    return LABEL if same else BOUNDARY
-
-
-def compare_elsewhere(suspects: Sequence[Suspect], docs: Sequence[Doc]) -> List[Suspect]:
-    """Count how the same words are annotated elsewhere in the corpus.
-
-    suspects (Sequence[Suspect]): The places.
-    docs (Sequence[Doc]): The docs.
-    RETURNS (List[Suspect]): The same with the counts.
-    """
-    words = [[token.text for token in doc] for doc in docs]
-    keys = {tuple(words[s.doc][b:e]) for s in suspects for b, e, _ in (*s.annotated, *s.suggested)}
-    labelled: Dict[Tuple[str, ...], Counter] = {key: Counter() for key in keys}
-    sizes: Dict[str, Set[int]] = {}
-    for key in keys:
-        sizes.setdefault(key[0], set()).add(len(key))
-    for doc, own in zip(docs, words):
-        ents = {(ent.start, ent.end): ent.label_ for ent in doc.ents}
-        for i, word in enumerate(own):
-            for size in sizes.get(word, ()):
-                counts = labelled.get(tuple(own[i : i + size]))
-                if counts is not None and i + size <= len(own):
-                    counts[ents.get((i, i + size), "")] += 1
-    return [_with_counts(suspect, words[suspect.doc], labelled) for suspect in suspects]
-
-
-def _with_counts(
-    suspect: Suspect, words: List[str], labelled: Dict[Tuple[str, ...], Counter]
-) -> Suspect:
-    """The counts of the words of the first entity that annotation and suggestion differ in. The
-    place itself doesn't count."""
-    annotated, suggested = set(suspect.annotated), set(suspect.suggested)
-    (begin, end, _) = min(suggested - annotated or annotated - suggested)
-    counts = labelled[tuple(words[begin:end])]
-
-    def label_in(entities: Sequence[Entity]) -> str:
-        return next((label for b, e, label in entities if (b, e) == (begin, end)), "")
-
-    own, other = label_in(suspect.annotated), label_in(suspect.suggested)
-    return suspect._replace(as_annotated=counts[own] - 1, as_suggested=counts[other])
-
-
-def make_cost(table: Floats2d, tags: Tags) -> Cost:
-    """The cost of a mistake, from a cost table: the sum over the tokens of both entities.
-
-    table (Floats2d): The cost of each pair of tags, [true, annotated]. Shape: (K, K)
-    tags (Tags): Their tags.
-    RETURNS (Cost): The cost of annotating one entity in place of another.
-    """
-
-    def path(entity: Optional[Entity], begin: int, end: int) -> Ints1d:
-        if entity is None:
-            return numpy.zeros(end - begin, dtype="int32")
-        columns = (entity[0] - begin, entity[1] - begin, tags.labels.index(entity[2]))
-        entities = Entities(*(numpy.asarray([column]) for column in columns))
-        return tags.encode(entities, end - begin)
-
-    def cost(true: Optional[Entity], annotated: Optional[Entity]) -> float:
-        extent = _extent([entity for entity in (true, annotated) if entity is not None])
-        return float(table[path(true, *extent), path(annotated, *extent)].sum())
-
-    return cost
-
-
-Characters = Tuple[int, int, str]
-"""First character, the one after the last, label."""
-
-Change = Tuple[Place, List[Entity], List[Entity]]
-"""A line, and the entities that it removes and adds."""
-
-
-def suspect_to_task(suspect: Suspect, docs: Sequence[Doc]) -> Task:
-    """Make a task of a suspect, in Prodigy's form. Its spans are those of the suggestion, and
-    those around it. The spans as annotated are under "annotated".
-
-    suspect (Suspect): The place.
-    docs (Sequence[Doc]): The docs.
-    RETURNS (Task): The sentence or, of a long one, the part around the place. Its key "doc" is the
-        number of the doc, and "start" the character of the doc that the text begins with.
-    """
-    doc = docs[suspect.doc]
-    begin, end = window(doc, *suspect.extent)
-    start = doc[begin].idx
-    task = doc_to_task(doc[begin:end].as_doc())
-    spans = task.spans or []
-    old, new = (
-        [TaskSpan(*_characters(doc, entity, start)) for entity in entities]
-        for entities in (suspect.annotated, suspect.suggested)
-    )
-    kept = [s for s in spans if all(s.end <= other.start or other.end <= s.start for other in old)]
-    extra = {
-        "annotated": [dict(zip(TaskSpan._fields, span[:3])) for span in spans],
-        "doc": suspect.doc,
-        "start": start,
-        "kind": suspect.kind,
-        "score": round(suspect.score, 4),
-        "prob_annotated": round(suspect.prob_annotated, 4),
-        "prob_suggested": round(suspect.prob_suggested, 4),
-        "inconsistent": suspect.is_inconsistent,
-        "elsewhere": {"as_annotated": suspect.as_annotated, "as_suggested": suspect.as_suggested},
-        "meta": {"kind": suspect.kind, "change": describe(suspect, doc)},
-    }
-    return task._replace(spans=sorted([*kept, *new], key=lambda span: span[:3]), extra=extra)
-
-
-def _characters(doc: Doc, entity: Entity, start: int) -> Characters:
-    """An entity in characters of a part of its doc."""
-    begin, end, label = entity
-    return doc[begin].idx - start, doc[end - 1].idx + len(doc[end - 1]) - start, label
-
-
-def describe(suspect: Suspect, doc: Doc) -> str:
-    """The annotation and the suggestion, in a line."""
-    sides = [
-        ", ".join(f"{doc[b:e].text} {label}" for b, e, label in entities) or "nothing"
-        for entities in (suspect.annotated, suspect.suggested)
-    ]
-    return " -> ".join(sides)
-
-
-def correct(docs: Sequence[Doc], path: Path) -> Dict[str, int]:
-    """Correct a corpus by the accepted lines of an audit.
-
-    A line is accepted unless its answer is "reject" or "ignore". What a line changes is the
-    difference between its spans, which may have been edited, and those under "annotated".
-
-    docs (Sequence[Doc]): The docs that were audited. Their entities are corrected.
-    path (Path): The lines.
-    RETURNS (Dict[str, int]): The number of lines that were "accepted", and "rejected" or ignored.
-    RAISES (CorpusError): If something is no line of an audit of these docs, or two lines
-        contradict each other; the message names the line.
-    """
-    changes: Dict[int, List[Change]] = {}
-    n_rejected = 0
-    for place, task in read_tasks(path):
-        if task.extra.get("answer", "accept") == "accept":
-            i, removed, added = _read_change(docs, task, place)
-            changes.setdefault(i, []).append((place, removed, added))
-        else:
-            n_rejected += 1
-    for i, of_doc in changes.items():
-        _change(docs[i], of_doc)
-    return {"accepted": sum(map(len, changes.values())), "rejected": n_rejected}
-
-
-def _read_change(
-    docs: Sequence[Doc], task: Task, place: Place
-) -> Tuple[int, List[Entity], List[Entity]]:
-    """The doc that a line changes, and the entities that are removed from it and added to it."""
-    i, start, annotated = (task.extra.get(name) for name in ("doc", "start", "annotated"))
-    if type(i) is not int or type(start) is not int or not isinstance(annotated, list):
-        raise place.refuse("expected a line of an audit, with doc, start and annotated")
-    if not 0 <= i < len(docs):
-        raise place.refuse(f"doc: expected less than {len(docs)}, the number of docs, got {i}")
-    own = docs[i].text[start : start + len(task.text)]
-    if start < 0 or own != task.text:
-        raise place.refuse(f"expected the text of doc {i}, {own!r}, got {task.text!r}")
-    before, after = (
-        {span[:3] for span in spans}
-        for spans in (spans_from_json(annotated, own, "annotated", place), task.spans or ())
-    )
-
-    def to_tokens(spans: Iterable[Characters]) -> List[Entity]:
-        return [_to_tokens(docs[i], span, start, place) for span in sorted(spans)]
-
-    return i, to_tokens(before - after), to_tokens(after - before)
-
-
-def _to_tokens(doc: Doc, span: Characters, start: int, place: Place) -> Entity:
-    found = doc.char_span(start + span[0], start + span[1])
-    if found is None:
-        text = doc.text[start + span[0] : start + span[1]]
-        raise place.refuse(f"spans: expected whole tokens, got {text!r} {span[2]}")
-    return found.start, found.end, span[2]
-
-
-def _change(doc: Doc, changes: List[Change]) -> None:
-    """Change the entities of a doc. Tokens without annotation stay so, unless a span is added."""
-    kept: Dict[Entity, Any] = {(ent.start, ent.end, ent.label_): ent for ent in doc.ents}
-    outside = []
-    for place, removed, _ in changes:
-        for entity in removed:
-            if entity not in kept:
-                text = f"{doc[entity[0] : entity[1]].text} {entity[2]}"
-                raise place.refuse(f"annotated: expected an entity of the doc, got {text!r}")
-            outside.append(doc[entity[0] : entity[1]])
-            del kept[entity]
-    for place, _, added in changes:
-        for begin, end, label in added:
-            other = next((e for e in kept if e[0] < end and begin < e[1]), None)
-            if other is not None:
-                raise place.refuse(
-                    f"spans: expected entities without overlap, got {doc[begin:end].text!r} "
-                    f"{label} and {doc[other[0] : other[1]].text!r} {other[2]}"
-                )
-            kept[begin, end, label] = Span(doc, begin, end, label=label)
-    is_free = [token.i for span in outside for token in span]
-    covered = {i for begin, end, _ in kept for i in range(begin, end)}
-    doc.set_ents(
-        list(kept.values()),
-        outside=[doc[i : i + 1] for i in is_free if i not in covered],
-        default="unmodified",
-    )
-
-
-def page(suspects: Sequence[Suspect], docs: Sequence[Doc], corpus: str = "") -> str:
-    """Render the suspects.
-
-    suspects (Sequence[Suspect]): The places to show.
-    docs (Sequence[Doc]): The docs.
-    corpus (str): The path of the docs, shown on the page.
-    RETURNS (str): The HTML, without scripts.
-    """
-    starts = numpy.cumsum([0, *map(len, docs)]).tolist()
-    gold = [
-        (starts[i] + ent.start, starts[i] + ent.end, ent.label_)
-        for i, doc in enumerate(docs)
-        for ent in doc.ents
-    ]
-    stretches = [_stretch(suspect, starts[suspect.doc]) for suspect in suspects]
-    changed = {entity for stretch in stretches for entity in stretch.gold}
-    corrected = {entity for stretch in stretches for entity in stretch.predicted}
-    corrected |= {entity for entity in gold if entity not in changed}
-    in_text = Texts(docs, gold, sorted(corrected), _probs(suspects, stretches))
-    items = []
-    for rank, (suspect, stretch) in enumerate(zip(suspects, stretches), 1):
-        shown = in_text.show(stretch, suspect.score)
-        items.append(_item(rank, suspect, shown.text, shown.gold, shown.predicted))
-    kinds = [suspect.kind for suspect in suspects]
-    rows = [[kind, number(kinds.count(kind))] for kind in KINDS]
-    body = (
-        f"<header>\n<p>Audit of annotation &middot; {date.today().isoformat()}</p>\n"
-        f"<h1>{escape(corpus)}</h1></header>\n<main><section>\n"
-        f"{table(['kind', 'number'], rows, ['all', number(len(kinds))])}\n"
-        "<p>Most probable mistakes first: annotation above, suggestion below, each with its "
-        'probability. <mark class="wrong">this place</mark> <mark class="right">'
-        'as annotated</mark> <mark class="other">another place of this page</mark></p>\n'
-        '<ol class="mistakes">\n' + "\n".join(items) + "\n</ol>\n</section></main>\n"
-        "<footer>Written by <code>python -m spacy costner audit</code>.</footer>"
-    )
-    return fill(f"{corpus}: audit", body)
-
-
-def _stretch(suspect: Suspect, start: int) -> Stretch:
-    annotated, suggested = (
-        [(start + begin, start + end, label) for begin, end, label in entities]
-        for entities in (suspect.annotated, suspect.suggested)
-    )
-    begin, end = suspect.extent
-    return Stretch(start + begin, start + end, annotated, suggested)
-
-
-def _probs(suspects: Sequence[Suspect], stretches: Sequence[Stretch]) -> Dict[Entity, float]:
-    """The probabilities where annotation or suggestion is a single entity."""
-    probs: Dict[Entity, float] = {}
-    for suspect, stretch in zip(suspects, stretches):
-        if len(stretch.gold) == 1:
-            probs[stretch.gold[0]] = suspect.prob_annotated
-        if len(stretch.predicted) == 1:
-            probs[stretch.predicted[0]] = suspect.prob_suggested
-    return probs
-
-
-def _item(
-    rank: int, suspect: Suspect, text: str, annotated: List[Mark], suggested: List[Mark]
-) -> str:
-    elsewhere = ""
-    if suspect.as_annotated or suspect.as_suggested:
-        elsewhere = (
-            f" &middot; same words elsewhere: {suspect.as_suggested} as suggested, "
-            f"{suspect.as_annotated} as annotated"
-        )
-    of_nothing = suspect.prob_annotated if not suspect.annotated else suspect.prob_suggested
-    nothing = ""
-    if not suspect.annotated or not suspect.suggested:
-        nothing = f" &middot; no entity: {escape(probability(of_nothing))}"
-    lines = "".join(
-        f"<dt>{name}</dt><dd>{render(text, marks)}</dd>"
-        for name, marks in (("annotated", annotated), ("suggested", suggested))
-    )
-    return (
-        f"<li><p><b>{suspect.kind}</b> &middot; line {rank} &middot; doc {suspect.doc}{nothing}"
-        f"{elsewhere}</p><dl>{lines}</dl></li>"
-    )
+        return extent_of((self.annotated, self.suggested))
 
 
 class Audit(NamedTuple):
-    """The result of an audit.
+    """The result of an audit. Kinds count the places where the suggestion is more probable than the
+    annotation; "inconsistent" are those whose words are annotated more often elsewhere as the
+    suggestion says than as they are."""
 
-    suspects (List[Suspect]): All places, the most probable mistakes first.
-    kinds (Dict[str, int]): For each of `KINDS`, the number of places where the suggestion is
-        more probable than the annotation; and, as "inconsistent", how many of all these have words
-        that are annotated as the suggestion says more often elsewhere.
-    docs (int): Number of docs.
-    tokens (int): Number of tokens.
-    entities (int): Number of annotated entities.
-    """
-
-    suspects: List[Suspect]
-    kinds: Dict[str, int]
+    suspects: List[Suspect]  # all places, the most probable mistakes first
+    kinds: Dict[str, int]  # by `KINDS`, and "inconsistent" ones of all these
     docs: int
     tokens: int
-    entities: int
-
-
-def audit(
-    config: Config,
-    docs: Sequence[Doc],
-    *,
-    n_folds: int = 5,
-    n_seeds: int = 1,
-    seed: Optional[int] = None,
-    make_executor: Optional[MakeExecutor] = None,
-    code_path: Optional[str] = None,
-    on_fold: Callable[[], object] = lambda: None,
-) -> Audit:
-    """Find probable mistakes in the annotation of docs.
-
-    config (Config): A config of a linear model. Its corpora are not read. If its component has a
-        cost, probabilities are weighed by it.
-    docs (Sequence[Doc]): The annotated docs, none of them empty.
-    n_folds (int), n_seeds (int), seed (Optional[int]), make_executor (Optional[MakeExecutor]),
-        code_path (Optional[str]), on_fold (Callable): See `cross_fit`.
-    RETURNS (Audit): The places.
-    RAISES (ValueError): See `cross_fit`.
-    """
-    folds = cross_fit(
-        config,
-        docs,
-        n_folds=n_folds,
-        n_seeds=n_seeds,
-        seed=seed,
-        make_executor=make_executor,
-        code_path=code_path,
-        on_fold=on_fold,
-    )
-    tags = folds[0].dev.posterior.tags.collapsed
-    components = config.interpolate()["components"]
-    pricing = find_pricing(components[component_name(config, Path("config"))])
-    cost = make_cost(pricing.cost(tags), tags) if pricing.name else None
-    suspects = rank(folds, docs, cost)
-    probable = [s for s in suspects if s.prob_suggested > s.prob_annotated]
-    kinds = Counter(s.kind for s in probable)
-    kinds[INCONSISTENT] = sum(s.is_inconsistent for s in probable)
-    return Audit(
-        suspects=suspects,
-        kinds={kind: kinds[kind] for kind in (*KINDS, INCONSISTENT)},
-        docs=len(docs),
-        tokens=sum(map(len, docs)),
-        entities=sum(len(doc.ents) for doc in docs),
-    )
-
-
-N_SHOWN = 10
-"""Number of places that are printed."""
+    entities: int  # annotated ones
 
 
 def audit_cli(
@@ -655,48 +162,382 @@ def audit_cli(
         config = load_config(config_path, overrides=overrides, interpolate=False)
         docs = list(read_docs(load_model_from_config(config, auto_fill=True), corpus_path))
         if apply_path is not None:
-            apply_cli(docs, apply_path, output_path, print_json)
+            if output_path is None:
+                raise ValueError("audit: output: expected a corpus with --apply, got none")
+            check_suffix(output_path)
+            numbers = correct(docs, apply_path)
+            write_corpus(output_path, docs)
+            text = "\n".join(f"{n} {name}" for name, n in numbers.items())
+            print_result(numbers, text, print_json, output_path)
             return
         executor = ray_cluster(address) or local_processes(jobs)
-        folds = progress(desc="audit", unit="fold", total=n_folds)
-        with stdout_for(address), folds as bar:
-            found = audit(
+        code = None if code_path is None else str(code_path)
+        with stdout_for(address):
+            result = audit(
                 config,
                 docs,
                 n_folds=n_folds,
                 n_seeds=n_seeds,
                 seed=seed,
                 make_executor=executor,
-                code_path=None if code_path is None else str(code_path),
-                on_fold=bar.update,
+                code_path=code,
             )
-        found = found._replace(suspects=found.suspects[:n_places])
-        tasks = [suspect_to_task(suspect, docs) for suspect in found.suspects]
+        result = result._replace(suspects=result.suspects[:n_places])
+        tasks = [suspect_to_task(suspect, docs) for suspect in result.suspects]
         if output_path is not None:
             save_file(output_path, partial(write_tasks, tasks=tasks))
         if html_path is not None:
-            html = page(found.suspects, docs, str(corpus_path))
+            html = page(result.suspects, docs, str(corpus_path))
             save_file(html_path, partial(Path.write_text, data=html, encoding="utf8"))
-    result = {**found._asdict(), "suspects": [task_to_json(task) for task in tasks]}
-    print_result(result, describe_audit(found, docs), print_json, output_path, html_path)
+    as_dict = {**result._asdict(), "suspects": [task_to_json(task) for task in tasks]}
+    print_result(as_dict, as_text(result, docs), print_json, output_path, html_path)
 
 
-def apply_cli(docs: List[Doc], path: Path, output_path: Optional[Path], print_json: bool) -> None:
-    """Write the corrected corpus."""
-    if output_path is None:
-        raise ValueError("audit: output: expected the corrected corpus with --apply, got none")
-    check_suffix(output_path)
-    numbers = correct(docs, path)
-    write_corpus(output_path, docs)
-    lines = [f"{n} {name}" for name, n in numbers.items()]
-    print_result(numbers, "\n".join(lines), print_json, output_path)
+def audit(
+    config: Config,
+    docs: Sequence[Doc],
+    *,
+    n_folds: int = 5,
+    n_seeds: int = 1,
+    seed: Optional[int] = None,
+    make_executor: Optional[MakeExecutor] = None,
+    code_path: Optional[str] = None,
+) -> Audit:
+    """Find probable mistakes in the annotation of docs.
+
+    config (Config): A config of a linear model. Its corpora are not read. If its component has a
+        cost, probabilities are weighed by it.
+    docs (Sequence[Doc]): The annotated docs, none of them empty.
+    n_folds (int): The number of folds: each is audited by a model that is trained on the others.
+    n_seeds (int): Trainings for each fold, whose weights are averaged.
+    seed (Optional[int]): The random seed of the folds. None: blocks of docs.
+    make_executor (Optional[MakeExecutor]): Makes an executor of a task for each fold, such as
+        `local_processes(2)`. None: one fold after another, in this process.
+    code_path (Optional[str]): A Python file with registered functions that workers import.
+    RETURNS (Audit): The places.
+    RAISES (ValueError): If the config's component can't be fitted, there are too few docs or no
+        entities, or a worker failed.
+    """
+    settings: Dict[str, Any] = {"make_executor": make_executor, "code_path": code_path}
+    try:
+        with progress(desc="audit", unit="fold", total=n_folds) as bar:
+            settings["on_fold"] = bar.update
+            folds = cross_fit(config, docs, n_folds=n_folds, n_seeds=n_seeds, seed=seed, **settings)
+    except ValueError as error:
+        raise ValueError(str(error).replace("fit: ", "audit: ", 1)) from error
+    tags = folds[0].dev.posterior.tags.collapsed
+    name = component_name(config, Path("config"))
+    cost, _, cost_name = find_cost(config.interpolate()["components"][name])
+    suspects = rank(folds, docs, make_cost(cost(tags), tags) if cost_name else None)
+    kinds = dict.fromkeys((*KINDS, INCONSISTENT), 0)
+    for suspect in suspects:
+        if suspect.prob_suggested > suspect.prob_annotated:
+            kinds[suspect.kind] += 1
+            kinds[INCONSISTENT] += suspect.is_inconsistent
+    n_entities = sum(len(doc.ents) for doc in docs)
+    return Audit(suspects, kinds, len(docs), sum(map(len, docs)), n_entities)
 
 
-def describe_audit(found: Audit, docs: List[Doc]) -> str:
+def rank(
+    folds: Sequence[Fold], docs: Sequence[Doc], cost: Optional[MistakeCost] = None
+) -> List[Suspect]:
+    """Find the best alternative of each place, and sort places by its score.
+
+        score = log (c(other, given) p(other) + 0.2) - log (c(given, other) p(given) + 0.2)
+
+    c(a, b) is the cost of annotating b where a is right, over the mean cost, and p is the
+    probability of exactly these tokens as an entity of that label, or of no entity in them. For
+    places without an annotated entity log 2 is added. Places don't overlap: of those that do, the
+    first counts.
+
+    folds (Sequence[Fold]): The docs with their posterior.
+    docs (Sequence[Doc]): The annotated docs.
+    cost (Optional[MistakeCost]): The cost of mistakes.
+    RETURNS (List[Suspect]): All places with a score, the most probable mistakes first.
+    """
+    suspects = [suspect for fold in folds for suspect in _suspects_of(fold, cost)]
+    return count_elsewhere(sorted(suspects, key=lambda suspect: -suspect.score), docs)
+
+
+def _suspects_of(fold: Fold, cost: Optional[MistakeCost]) -> Iterator[Suspect]:
+    """The places of a fold, by score."""
+    dev, posterior = fold.dev, fold.dev.posterior
+    likely, probs = posterior.likely_entities(LEAST)
+    known = dev.counts(likely)
+    likely, probs = likely.select(known), probs[known]
+    gold, others = (named(entities, posterior.tags.labels) for entities in (dev.gold, likely))
+
+    # What to compare: an annotated entity or none, and another one that overlaps it or none; with
+    # the probability of each.
+    p_gold = posterior.entity_probs(dev.gold).tolist()
+    p_no_gold = posterior.outside_probs(dev.gold.begin, dev.gold.end).tolist()
+    p_no_other = posterior.outside_probs(likely.begin, likely.end).tolist()
+    pairs: List[Tuple[List[Entity], List[Entity], float, float]]
+    pairs = [([given], [], p, p_none) for given, p, p_none in zip(gold, p_gold, p_no_gold)]
+    for other, p, p_none in zip(others, probs.tolist(), p_no_other):
+        overlapping = _between(gold, *other[:2])
+        pairs += [([gold[i]], [other], p_gold[i], p) for i in overlapping if gold[i] != other]
+        if not overlapping:
+            pairs.append(([], [other], p_none, p))
+
+    # Their scores: see `rank`.
+    if_given, if_other = numpy.ones((2, len(pairs)))
+    if cost is not None and pairs:
+        costs = numpy.asarray([(cost(a, b), cost(b, a)) for a, b, _, _ in pairs]).T
+        if_given, if_other = costs / max(costs.mean(), 1e-12)
+    p_given, p_other = numpy.asarray([pair[2:] for pair in pairs]).reshape(-1, 2).T
+    score = numpy.log(if_other * p_other + SMOOTHING) - numpy.log(if_given * p_given + SMOOTHING)
+    score += [0.0 if given else numpy.log(MISSING_ODDS) for given, _, _, _ in pairs]
+
+    starts = numpy.cumsum([0, *posterior.potentials.lengths])
+    taken = numpy.zeros(starts[-1], dtype=bool)
+    probable = [other for other, p in zip(others, probs) if p > PROBABLE]
+    for i in numpy.argsort(-score, kind="stable").tolist():
+        given, other, p_annotated, p_suggested = pairs[i]
+        annotated, suggested = _complete(given, other, gold, probable)
+        begin, end = extent_of((annotated, suggested))
+        if taken[begin:end].any():
+            continue
+        taken[begin:end] = True
+        doc = int(numpy.searchsorted(starts, begin, side="right")) - 1
+        annotated, suggested = (
+            [(int(b - starts[doc]), int(e - starts[doc]), label) for b, e, label in entities]
+            for entities in (annotated, suggested)
+        )
+        kind = kind_of(suggested, annotated)
+        kind = BOUNDARY if kind == BOTH else kind
+        number = int(fold.docs[doc])
+        yield Suspect(number, kind, float(score[i]), annotated, suggested, p_annotated, p_suggested)
+
+
+def _between(entities: List[Entity], begin: int, end: int) -> range:
+    """The indices of the entities with tokens between these. They are sorted by their ends, too."""
+    first = bisect_right(entities, begin, key=lambda entity: entity[1])
+    return range(first, bisect_left(entities, end, key=lambda entity: entity[0]))
+
+
+def _complete(
+    given: List[Entity], other: List[Entity], gold: List[Entity], probable: List[Entity]
+) -> Tuple[List[Entity], List[Entity]]:
+    """The annotated entities that an alternative replaces, and those that it has: the other one of
+    the pair and the probable ones in the same tokens."""
+    annotated = [gold[i] for i in _between(gold, *extent_of((given, other)))]
+    suggested = [*other]
+    if given and other:
+        begin, end = extent_of((annotated, other))
+        for entity in (probable[i] for i in _between(probable, begin, end)):
+            inside = begin <= entity[0] and entity[1] <= end
+            if inside and all(entity[1] <= b or e <= entity[0] for b, e, _ in suggested):
+                suggested.append(entity)
+    return annotated, sorted(suggested)
+
+
+def count_elsewhere(suspects: Sequence[Suspect], docs: Sequence[Doc]) -> List[Suspect]:
+    """Count how the same words are annotated elsewhere in the corpus: the words of the first
+    entity that annotation and suggestion differ in."""
+    words = [[token.text for token in doc] for doc in docs]
+    places = []
+    for suspect in suspects:
+        annotated, suggested = set(suspect.annotated), set(suspect.suggested)
+        begin, end, _ = min(suggested - annotated or annotated - suggested)
+        places.append((begin, end, tuple(words[suspect.doc][begin:end])))
+    labels: Dict[Tuple[str, ...], Counter] = {key: Counter() for _, _, key in places}
+    sizes: Dict[str, Set[int]] = defaultdict(set)
+    for key in labels:
+        sizes[key[0]].add(len(key))
+    for doc, own in zip(docs, words):
+        ents = {(ent.start, ent.end): ent.label_ for ent in doc.ents}
+        for i, word in enumerate(own):
+            for size in sizes.get(word, ()):
+                counts = labels.get(tuple(own[i : i + size]))
+                if counts is not None and i + size <= len(own):
+                    counts[ents.get((i, i + size), "")] += 1
+    result = []
+    for suspect, (begin, end, key) in zip(suspects, places):
+        n_annotated, n_suggested = (
+            labels[key][next((label for b, e, label in side if (b, e) == (begin, end)), "")]
+            for side in (suspect.annotated, suspect.suggested)
+        )
+        n_annotated -= 1  # the place itself
+        result.append(suspect._replace(as_annotated=n_annotated, as_suggested=n_suggested))
+    return result
+
+
+def make_cost(table: Floats2d, tags: Tags) -> MistakeCost:
+    """The cost of annotating one entity in place of another: the sum over the tokens of both.
+
+    table (Floats2d): The cost of each pair of tags, [true, annotated]. Shape: (K, K)
+    tags (Tags): Their tags.
+    """
+
+    def cost(true: Sequence[Entity], annotated: Sequence[Entity]) -> float:
+        first, stop = extent_of((true, annotated))
+        paths = []
+        for side in (true, annotated):
+            columns = [(b - first, e - first, tags.labels.index(label)) for b, e, label in side]
+            entities = Entities(*numpy.asarray(columns, dtype="int64").reshape(-1, 3).T)
+            paths.append(tags.encode(entities, stop - first))
+        return float(table[paths[0], paths[1]].sum())
+
+    return cost
+
+
+def suspect_to_task(suspect: Suspect, docs: Sequence[Doc]) -> Task:
+    """Make a task of a suspect, in Prodigy's form. Its spans are those of the suggestion, and
+    those around it. The spans as annotated are under "annotated".
+
+    RETURNS (Task): The sentence or, of a long one, the part around the place. Its key "doc" is the
+        number of the doc, and "start" the character of the doc that the text begins with.
+    """
+    doc = docs[suspect.doc]
+    begin, end = window(doc, *suspect.extent)
+    start = doc[begin].idx
+    task = doc_to_task(doc[begin:end].as_doc())
+    spans = task.spans or []
+    old, new = (
+        [
+            TaskSpan(doc[b].idx - start, doc[e - 1].idx + len(doc[e - 1]) - start, label)
+            for b, e, label in entities
+        ]
+        for entities in (suspect.annotated, suspect.suggested)
+    )
+    kept = [s for s in spans if all(s.end <= other.start or other.end <= s.start for other in old)]
+    extra = {
+        "annotated": [{"start": s.start, "end": s.end, "label": s.label} for s in spans],
+        "doc": suspect.doc,
+        "start": start,
+        "kind": suspect.kind,
+        "score": round(suspect.score, 4),
+        "prob_annotated": round(suspect.prob_annotated, 4),
+        "prob_suggested": round(suspect.prob_suggested, 4),
+        "inconsistent": suspect.is_inconsistent,
+        "elsewhere": {"as_annotated": suspect.as_annotated, "as_suggested": suspect.as_suggested},
+        "meta": {"kind": suspect.kind, "change": describe(suspect, doc)},
+    }
+    spans = sorted([*kept, *new], key=lambda span: (span.start, span.end, span.label))
+    return task._replace(spans=spans, extra=extra)
+
+
+def describe(suspect: Suspect, doc: Doc) -> str:
+    """The annotation and the suggestion, in a line."""
+    sides = [
+        ", ".join(f"{doc[b:e].text} {label}" for b, e, label in entities) or "nothing"
+        for entities in (suspect.annotated, suspect.suggested)
+    ]
+    return " -> ".join(sides)
+
+
+def correct(docs: Sequence[Doc], path: Path) -> Dict[str, int]:
+    """Correct a corpus by the accepted lines of an audit.
+
+    A line is accepted unless its answer is "reject" or "ignore". What a line changes is the
+    difference between its spans, which may have been edited, and those under "annotated". Tokens
+    without annotation stay so, unless a span is added.
+
+    docs (Sequence[Doc]): The docs that were audited. Their entities are corrected.
+    path (Path): The lines.
+    RETURNS (Dict[str, int]): The number of lines that were "accepted", and "rejected" or ignored.
+    RAISES (CorpusError): If something is no line of an audit of these docs, or two lines
+        contradict each other; the message names the line.
+    """
+    numbers = {"accepted": 0, "rejected": 0}
+    changes: Dict[int, List[Tuple[Place, List[Entity], List[Entity]]]] = defaultdict(list)
+    for place, task in read_tasks(path):
+        is_accepted = task.extra.get("answer", "accept") == "accept"
+        numbers["accepted" if is_accepted else "rejected"] += 1
+        if is_accepted:
+            i, removed, added = _read_change(docs, task, place)
+            changes[i].append((place, removed, added))
+    for i, of_doc in changes.items():
+        doc = docs[i]
+        ents: Dict[Entity, Any] = {(ent.start, ent.end, ent.label_): ent for ent in doc.ents}
+        freed: Set[int] = set()
+        for place, removed, _ in of_doc:
+            for begin, end, label in removed:
+                if ents.pop((begin, end, label), None) is None:
+                    text = f"{doc[begin:end].text} {label}"
+                    raise place.refuse(f"annotated: expected an entity of the doc, got {text!r}")
+                freed.update(range(begin, end))
+        for place, _, added in of_doc:
+            for begin, end, label in added:
+                other = next((e for e in ents if e[0] < end and begin < e[1]), None)
+                if other is not None:
+                    raise place.refuse(
+                        f"spans: expected entities without overlap, got {doc[begin:end].text!r} "
+                        f"{label} and {doc[other[0] : other[1]].text!r} {other[2]}"
+                    )
+                ents[begin, end, label] = Span(doc, begin, end, label=label)
+        freed.difference_update(*(range(begin, end) for begin, end, _ in ents))
+        outside = [doc[token : token + 1] for token in sorted(freed)]
+        doc.set_ents(list(ents.values()), outside=outside, default="unmodified")
+    return numbers
+
+
+def _read_change(
+    docs: Sequence[Doc], task: Task, place: Place
+) -> Tuple[int, List[Entity], List[Entity]]:
+    """The doc that a line changes, and the entities that are removed from it and added to it."""
+    i, start, annotated = (task.extra.get(name) for name in ("doc", "start", "annotated"))
+    if type(i) is not int or type(start) is not int or not isinstance(annotated, list):
+        raise place.refuse("expected a line of an audit, with doc, start and annotated")
+    if not 0 <= i < len(docs):
+        raise place.refuse(f"doc: expected less than {len(docs)}, the number of docs, got {i}")
+    own = docs[i].text[start : start + len(task.text)]
+    if start < 0 or own != task.text:
+        raise place.refuse(f"expected the text of doc {i}, {own!r}, got {task.text!r}")
+    before, after = (
+        {(span.start, span.end, span.label) for span in spans}
+        for spans in (spans_from_json(annotated, own, "annotated", place), task.spans or ())
+    )
+
+    def to_tokens(spans: Iterable[Tuple[int, int, str]]) -> Iterator[Entity]:
+        for first, stop, label in sorted(spans):
+            span = docs[i].char_span(start + first, start + stop)
+            if span is None:
+                raise place.refuse(f"spans: expected whole tokens, got {own[first:stop]!r} {label}")
+            yield span.start, span.end, label
+
+    return i, [*to_tokens(before - after)], [*to_tokens(after - before)]
+
+
+def page(suspects: Sequence[Suspect], docs: Sequence[Doc], corpus: str = "") -> str:
+    """Render the suspects.
+
+    suspects (Sequence[Suspect]): The places to show.
+    docs (Sequence[Doc]): The docs.
+    corpus (str): The path of the docs, shown on the page.
+    RETURNS (str): The HTML, without scripts.
+    """
+    of_doc: Dict[int, List[Suspect]] = defaultdict(list)
+    for suspect in suspects:
+        of_doc[suspect.doc].append(suspect)
+    sides = {}
+    for i, some in of_doc.items():
+        probs = {}
+        for suspect in some:
+            both = (
+                (suspect.annotated, suspect.prob_annotated),
+                (suspect.suggested, suspect.prob_suggested),
+            )
+            probs.update({side[0]: prob for side, prob in both if len(side) == 1})
+        annotated = [(ent.start, ent.end, ent.label_) for ent in docs[i].ents]
+        removed = {entity for suspect in some for entity in suspect.annotated}
+        added = {entity for suspect in some for entity in suspect.suggested}
+        corrected = sorted((set(annotated) - removed) | added)
+        sides[i] = [{e: probs.get(e) for e in entities} for entities in (annotated, corrected)]
+    texts = [excerpt(docs[s.doc], sides[s.doc], (s.annotated, s.suggested)) for s in suspects]
+    kinds = Counter(suspect.kind for suspect in suspects)
+    places = list(zip(suspects, texts))
+    return render(
+        "audit.html", corpus=corpus, kinds={kind: kinds[kind] for kind in KINDS}, places=places
+    )
+
+
+def as_text(result: Audit, docs: Sequence[Doc]) -> str:
     """How many places there are of each kind, and the first of them."""
-    lines = [f"{found.docs:,} docs, {found.tokens:,} tokens, {found.entities:,} entities", ""]
-    lines += [text_table([["kind", "places"], *found.kinds.items()]), ""]
-    for suspect in found.suspects[:N_SHOWN]:
+    lines = [f"{result.docs:,} docs, {result.tokens:,} tokens, {result.entities:,} entities", ""]
+    lines += [text_table([["kind", "places"], *result.kinds.items()]), ""]
+    for suspect in result.suspects[:N_PRINTED]:
         probs = f"{suspect.prob_annotated:.2f} -> {suspect.prob_suggested:.2f}"
         change = describe(suspect, docs[suspect.doc])
         lines.append(f"{suspect.kind:15} doc {suspect.doc:<6} {probs}  {change}")

@@ -22,17 +22,11 @@ ENVIRON = {
 
 
 class Block(NamedTuple):
-    """A block of code.
+    """A block of code of a page."""
 
-    place (str): The page and the line.
-    reason (str): Why it can't be run here, from the comment before it; "" if it can.
-    language (str): bash, python, or what is shown: ini, json, text, yaml.
-    code (str): Its lines.
-    """
-
-    place: str
-    reason: str
-    language: str
+    place: str  # the page and the line
+    reason: str  # why it can't be run here, from the comment before it; "" if it can
+    language: str  # bash, python, or what is shown: ini, json, text, yaml
     code: str
 
 
@@ -40,23 +34,14 @@ def read_blocks(page: Path) -> List[Block]:
     text = page.read_text(encoding="utf8")
     name = page.relative_to(ROOT).as_posix()
     return [
-        Block(
-            f"{name}:{text.count(chr(10), 0, found.start(2)) + 1}",
-            found[1] or "",
-            found[2],
-            found[3],
-        )
-        for found in BLOCK.finditer(text)
+        Block(f"{name}:{text.count(chr(10), 0, m.start(2)) + 1}", m[1] or "", m[2], m[3])
+        for m in BLOCK.finditer(text)
     ]
 
 
 def run_block(block: Block, names: Dict[str, Any]) -> str:
-    """Run a block in the working directory. A block that begins with `# name.suffix` is a file.
-
-    block (Block): The block.
-    names (Dict[str, Any]): The variables of the Python blocks of the page.
-    RETURNS (str): What its commands have printed.
-    """
+    """Run a block in the working directory, and return what its commands print. A block that begins
+    with `# name.suffix` is a file. The Python blocks of a page share their names."""
     title = re.match(r"# (\w+\.\w+)\n", block.code)
     if block.reason:
         return ""
@@ -70,10 +55,7 @@ def run_block(block: Block, names: Dict[str, Any]) -> str:
 
 
 def run_commands(commands: str, place: str) -> str:
-    """Run commands of a shell until one fails.
-
-    RAISES (AssertionError): If one fails; the message has its output.
-    """
+    """Run commands of a shell until one fails, which is an error that shows its output."""
     words = ["bash", "-euxc", commands]
     done = subprocess.run(words, env=ENVIRON, capture_output=True, text=True)
     assert done.returncode == 0, f"{place}\n{done.stdout}{done.stderr}"
