@@ -1,5 +1,7 @@
 """The files of a corpus: which they are, their text, and errors that name file and line."""
 
+import json
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, List, NamedTuple
 
@@ -123,3 +125,27 @@ def is_about(path: Path) -> bool:
     """Whether a file of a folder is about its corpus."""
     is_named_so = path.stem.upper().startswith(ABOUT) or path.name in DATASET_INFO
     return is_named_so or path.suffix in ABOUT_SUFFIXES
+
+
+def digest(*parts: Any) -> str:
+    """Compute the digest of values and files.
+
+    *parts (Any): Values that are valid JSON; bytes; and files or folders, as a `Path`, for their
+        content. Hidden and .pyc files of a folder don't count.
+    RETURNS (str): The digest.
+    """
+    total = sha256()
+    for part in parts:
+        if not isinstance(part, Path):
+            data = part if isinstance(part, bytes) else json.dumps(part, sort_keys=True).encode()
+            total.update(b"%d " % len(data) + data)
+            continue
+        for file in [part] if part.is_file() else sorted(part.rglob("*")):
+            names = file.relative_to(part).parts
+            is_hidden = any(name.startswith(".") for name in names) or file.suffix == ".pyc"
+            if file.is_file() and (file == part or not is_hidden):
+                total.update(f"{'/'.join(names)} {file.stat().st_size} ".encode())
+                with file.open("rb") as opened:
+                    while data := opened.read(1 << 20):
+                        total.update(data)
+    return total.hexdigest()

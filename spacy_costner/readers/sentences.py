@@ -75,10 +75,20 @@ def _make(
         yield Doc(vocab, words=words[start:end]).from_array(ATTRS, columns[start:end])
 
 
-def copy_tokens(doc: Doc) -> Doc:
-    """Make a doc of the words and spaces of another. It has no annotation."""
+def copy_tokens(doc: Doc, vocab: Optional[Vocab] = None, *, sentences: bool = False) -> Doc:
+    """Make a doc of the words and spaces of another. It has no other annotation.
+
+    doc (Doc): The doc.
+    vocab (Optional[Vocab]): The vocab of the copy. None: the same.
+    sentences (bool): Whether the copy has the starts of sentences, too.
+    RETURNS (Doc): The copy.
+    """
     words, spaces = doc.to_array([ORTH, SPACY]).T.tolist()
-    return Doc(doc.vocab, words=words, spaces=spaces)
+    if vocab not in (None, doc.vocab):
+        words = [token.text for token in doc]
+    copy = Doc(vocab or doc.vocab, words=words, spaces=spaces)
+    copy.has_unknown_spaces = doc.has_unknown_spaces
+    return copy.from_array([SENT_START], doc.to_array([SENT_START])) if sentences else copy
 
 
 def doc_starts(sent_start: Array1d, part: Ints1d, n_sents: Optional[int]) -> List[int]:
