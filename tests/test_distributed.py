@@ -20,13 +20,8 @@ from spacy.tokens import Doc, DocBin
 from spacy.util import load_config
 
 from experiments.runner import Runner
-from spacy_costner.cli.annotate import (
-    Plan,
-    Summary,
-    annotate_files,
-    annotate_texts,
-    load_pipeline,
-)
+from spacy_costner.cli import annotate as module
+from spacy_costner.cli.annotate import Summary, annotate_texts, load_pipeline
 from spacy_costner.cli.audit import audit
 from spacy_costner.cli.compare import compare
 from spacy_costner.cli.runs import MakeExecutor, RayCluster, Run, ray_cluster, run_all
@@ -52,7 +47,7 @@ from .support.cluster import (
     wait_for_end,
 )
 from .support.experiment import CORPUS, Experiment
-from .support.runs import square
+from .support.runs import call_after, call_first, square
 
 PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
 
@@ -115,10 +110,9 @@ def annotate(
     """Ray has workers look for packages in the working directory: not in this repository."""
     monkeypatch.chdir(tmp_path)
 
-    def annotate(model: Path = saved.model, on_error: str = "row", **calls: Any) -> Summary:
-        settings, output = saved.settings._replace(on_error=on_error), tmp_path / "out"
-        given: Dict[str, Any] = {"n_rows": 3, "make_executor": on_ray, **calls}
-        return annotate_files(model, [inputs], output, settings, **given)
+    def annotate(model: Path = saved.model, **settings: Any) -> Summary:
+        given: Dict[str, Any] = {"n_rows": 3, "make_executor": on_ray, **settings}
+        return module.annotate(model, [inputs], tmp_path / "out", code_path=saved.code, **given)
 
     return annotate
 
@@ -126,7 +120,7 @@ def annotate(
 def check(saved: Saved, inputs: Path, output: Path, model: Any = None) -> None:
     """The output has each id once, with what one plain process writes, or with an error."""
     plainly = output.with_name("plain")
-    annotate_files(model or saved.model, [inputs], plainly, saved.settings, n_rows=3)
+    module.annotate(model or saved.model, [inputs], plainly, code_path=saved.code, n_rows=3)
     assert files(output) == files(plainly)
     found, texts = rows(output), (inputs / "sub" / "a.txt").read_text().splitlines()
     numbers = sorted(map(str, range(1, len(texts) + 1)))
@@ -155,10 +149,14 @@ def test_files_are_those_of_one_process(
     for path in saved.loads.iterdir():
         path.unlink()
     summary = annotate()
-    assert (summary.parts, summary.docs, summary.failed) == (Plan(0, 0, 18), 52, 2)
+    assert (summary.parts, summary.docs, summary.failed) == (
+        {"kept": 0, "changed": 0, "new": 18},
+        52,
+        2,
+    )
     assert {path.read_text() for path in saved.loads.iterdir()} == {"loaded\n"}
     check(saved, inputs, tmp_path / "out")
-    assert annotate().parts == Plan(18, 0, 0)
+    assert annotate().parts["kept"] == 18
 
 
 def test_a_worker_is_killed(annotate: Annotate, saved: Saved, inputs: Path, tmp_path: Path) -> None:
@@ -181,17 +179,19 @@ def test_a_document_that_always_kills_its_worker(
 
 
 def test_a_node_is_removed(
-    annotate: Annotate, cluster: Any, saved: Saved, inputs: Path, tmp_path: Path
+    annotate: Annotate,
+    cluster: Any,
+    on_ray: MakeExecutor,
+    saved: Saved,
+    inputs: Path,
+    tmp_path: Path,
 ) -> None:
     write_slowly(inputs)
-    done: List[Any] = []
 
-    def on_part(entry: Any) -> None:
-        done.append(entry)
-        if len(done) == 3:
-            cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
+    def remove_node() -> None:
+        cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
 
-    assert not annotate(on_part=on_part).errors and len(done) == 18
+    assert not annotate(make_executor=call_after(3, remove_node, on_ray)).errors
     check(saved, inputs, tmp_path / "out")
 
 
@@ -217,26 +217,27 @@ def test_a_driver_is_killed_and_started_again(
     driver.kill()
     driver.wait()
     summary = annotate()
-    assert summary.parts.kept >= 3 and summary.parts.new and not summary.errors
+    assert summary.parts["kept"] >= 3 and summary.parts["new"] and not summary.errors
     check(saved, inputs, output)
     assert workers and not wait_for_end(workers)
 
 
 def test_an_input_is_cut_off(
-    annotate: Annotate, saved: Saved, inputs: Path, tmp_path: Path
+    annotate: Annotate, on_ray: MakeExecutor, saved: Saved, inputs: Path, tmp_path: Path
 ) -> None:
     whole = DocBin(docs=[Language().make_doc(text) for text in SENTENCES]).to_bytes()
     (inputs / "c.spacy").write_bytes(whole[: len(whole) // 2])
     cut = inputs / "b.jsonl"
     lines = cut.read_bytes()
-    summary = annotate(on_plan=lambda _: cut.write_bytes(lines[:-20]))
+    cut_off = call_first(lambda: cut.write_bytes(lines[:-20]), on_ray)
+    summary = annotate(make_executor=cut_off)
     assert sorted(summary.errors) == ["b.jsonl-00008.jsonl", "c.spacy-00000.jsonl"]
     assert "expected a file that spaCy's DocBin has saved" in summary.errors["c.spacy-00000.jsonl"]
     assert "expected the file that the command began" in summary.errors["b.jsonl-00008.jsonl"]
     assert summary.docs == 50
     (inputs / "c.spacy").unlink()
     cut.write_bytes(lines)
-    assert annotate().parts == Plan(17, 0, 1)
+    assert annotate().parts == {"kept": 17, "changed": 0, "new": 1}
     check(saved, inputs, tmp_path / "out")
 
 
@@ -277,11 +278,13 @@ def test_a_disk_is_full_on_one_output(
         folder.chmod(0o700)
     else:
         subprocess.run(["mount", "-o", "remount,size=4m", str(folder)], check=True)
-    assert annotate().parts == Plan(9, 0, 9)
+    assert annotate().parts == {"kept": 9, "changed": 0, "new": 9}
     check(saved, inputs, tmp_path / "out")
 
 
-def test_a_model_changes(annotate: Annotate, saved: Saved, inputs: Path, tmp_path: Path) -> None:
+def test_a_model_changes(
+    annotate: Annotate, on_ray: MakeExecutor, saved: Saved, inputs: Path, tmp_path: Path
+) -> None:
     """Between two runs, and after the plan of one."""
     model = tmp_path / "model"
     shutil.copytree(saved.model, model)
@@ -290,16 +293,22 @@ def test_a_model_changes(annotate: Annotate, saved: Saved, inputs: Path, tmp_pat
     changed = config.replace("alternatives = 0.01", "alternatives = 0.2")
     assert changed != config
     (model / "config.cfg").write_text(changed)
-    found = annotate(model, on_plan=lambda _: (model / "config.cfg").write_text(config))
+    change = call_first(lambda: (model / "config.cfg").write_text(config), on_ray)
+    found = annotate(model, make_executor=change)
     reason = f"{model}: expected the pipeline that the command began with, got another"
     assert {*found.errors.values()} == {f"ValueError: {reason}"} and len(found.errors) == 18
     (model / "config.cfg").write_text(changed)
-    assert annotate(model).parts == Plan(0, 18, 0)
+    assert annotate(model).parts["changed"] == 18
     check(saved, inputs, tmp_path / "out", model)
 
 
 def test_a_worker_has_another_version(
-    annotate: Annotate, cluster: Any, saved: Saved, inputs: Path, tmp_path: Path
+    annotate: Annotate,
+    cluster: Any,
+    on_ray: MakeExecutor,
+    saved: Saved,
+    inputs: Path,
+    tmp_path: Path,
 ) -> None:
     """Nothing is begun if it is there; if it comes later, its parts are not written."""
     env = other_version(tmp_path / "other")
@@ -311,17 +320,13 @@ def test_a_worker_has_another_version(
     cluster.remove_node(node)
     write_slowly(inputs)
     nodes: List[Any] = []
-
-    def on_part(_: Any) -> None:
-        if not nodes:
-            nodes.append(add_node(cluster, env_vars=env))
-
+    later = call_after(1, lambda: nodes.append(add_node(cluster, env_vars=env)), on_ray)
     try:
-        found = annotate(on_part=on_part)
+        found = annotate(make_executor=later)
     finally:
         cluster.remove_node(nodes[0])
     assert found.errors and all("got 0.0.1" in reason for reason in found.errors.values())
-    assert annotate().parts == Plan(18 - len(found.errors), 0, len(found.errors))
+    assert annotate().parts["new"] == len(found.errors)
     check(saved, inputs, tmp_path / "out")
 
 
