@@ -10,10 +10,10 @@ import spacy
 import srsly
 from spacy.tokens import DocBin
 
-from spacy_costner.cli.annotate import Columns, make_doc, plan, read_rows
 from spacy_costner.readers import CorpusError, Found, ReadOptions, read_docs
 from spacy_costner.readers.corpus import read_file
 from spacy_costner.readers.found import Context
+from spacy_costner.readers.texts import divide, read_rows
 
 GOOD = "Kim B-PER\nis O\n\n"
 COLUMNS: Dict[str, Tuple[bytes, int, str]] = {
@@ -414,10 +414,10 @@ def test_parquet(name: str, tmp_path: Path) -> None:
         path.write_bytes(data)
     else:
         parquet.write_table(pyarrow.table(data), path)
-    (part,) = plan([path], 10)
+    (part,) = divide(path, 10)
     with pytest.raises(ValueError) as error:
-        for row in [*read_rows(nlp, part, Columns())][1:]:
-            make_doc(nlp, row)
+        for row in [*read_rows(nlp, part)][1:]:
+            row.make_doc()
     assert message in str(error.value)
     assert not isinstance(data, bytes) or str(path) in str(error.value)
 
