@@ -80,15 +80,17 @@ def copy_tokens(doc: Doc, vocab: Optional[Vocab] = None, *, sentences: bool = Fa
 
     doc (Doc): The doc.
     vocab (Optional[Vocab]): The vocab of the copy. None: the same.
-    sentences (bool): Whether the copy has the starts of sentences, too.
+    sentences (bool): Whether the copy has the starts of sentences, and unknown spaces, too.
     RETURNS (Doc): The copy.
     """
     words, spaces = doc.to_array([ORTH, SPACY]).T.tolist()
     if vocab not in (None, doc.vocab):
         words = [token.text for token in doc]
     copy = Doc(vocab or doc.vocab, words=words, spaces=spaces)
-    copy.has_unknown_spaces = doc.has_unknown_spaces
-    return copy.from_array([SENT_START], doc.to_array([SENT_START])) if sentences else copy
+    if sentences:
+        copy.has_unknown_spaces = doc.has_unknown_spaces
+        copy.from_array([SENT_START], doc.to_array([SENT_START]))
+    return copy
 
 
 def doc_starts(sent_start: Array1d, part: Ints1d, n_sents: Optional[int]) -> List[int]:
