@@ -1,6 +1,7 @@
 """What runs run, and executors of which something happens."""
 
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from threading import Thread
 from typing import Any, Callable, Dict
 
 from spacy_costner.cli.runs import MakeExecutor, Processes
@@ -27,7 +28,7 @@ def call_first(action: Callable[[], Any], make: MakeExecutor) -> MakeExecutor:
 
 
 def call_after(n: int, action: Callable[[], Any], make: MakeExecutor) -> MakeExecutor:
-    """Something happens when so many runs have ended."""
+    """Something happens, in a thread, when so many runs have ended."""
     ended = []
 
     def make_executor() -> Executor:
@@ -37,7 +38,7 @@ def call_after(n: int, action: Callable[[], Any], make: MakeExecutor) -> MakeExe
         def count(_: Future) -> None:
             ended.append(1)
             if len(ended) == n:
-                action()
+                Thread(target=action).start()
 
         def counted(*args: Any) -> Future:
             future = submit(*args)
