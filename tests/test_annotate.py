@@ -314,44 +314,34 @@ def test_a_changed_model_does_all_again(model: Path, inputs: List[Path], tmp_pat
     assert files(tmp_path / "out") != files(tmp_path / "old")
 
 
-def test_a_file_that_is_cut_off_fails_alone(
-    model: Path, inputs: List[Path], tmp_path: Path
-) -> None:
-    docs = DocBin(docs=[Language().make_doc(text) for text in SENTENCES])
-    whole = docs.to_bytes()
-    binary = tmp_path / "in" / "c.spacy"
-    binary.write_bytes(whole[: len(whole) // 2])
-    summary = again(model, inputs, tmp_path / "out")
-    ((name, reason),) = summary.errors.items()
-    assert name == "c.spacy-00000.jsonl"
-    assert f"{binary}: expected a file that spaCy's DocBin has saved" in reason
-    assert summary.docs == 52 and not (tmp_path / "out" / name).exists()
-    binary.write_bytes(whole)
-    assert again(model, inputs, tmp_path / "out").parts == {"kept": 6, "changed": 0, "new": 1}
-    assert len(rows(tmp_path / "out")) == 52 + len(SENTENCES)
-
-
 @pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_what_changes_after_the_plan_is_not_written(
     saved: Saved, inputs: List[Path], tmp_path: Path, jobs: int
 ) -> None:
-    """An input that is cut off, or another model: each process compares what it reads."""
+    """An input that is cut off, or another model: each process compares what it reads. A file that
+    can't be read fails alone, too."""
     model, output, cut = tmp_path / "model", tmp_path / "out", inputs[0] / "b.jsonl"
     shutil.copytree(saved.model, model)
     whole, meta = cut.read_bytes(), (model / "meta.json").read_bytes()
+    binary, docs = inputs[0] / "c.spacy", DocBin(docs=[Language().make_doc(SENTENCES[0])])
+    binary.write_bytes(docs.to_bytes()[:-100])
     settings: Any = {"code_path": saved.code, "jobs": jobs}
     cut_off = call_first(lambda: cut.write_bytes(whole[:-20]), partial(local, jobs))
     found = again(model, inputs, output, make_executor=cut_off, **settings)
     expected = f"CorpusError: {cut}: expected the file that the command began with, got another"
-    assert found.errors == {"b.jsonl-00002.jsonl": expected} and found.docs == 46
+    assert found.errors.pop("b.jsonl-00002.jsonl") == expected and found.docs == 46
+    (reason,) = found.errors.values()
+    assert f"{binary}: expected a file that spaCy's DocBin has saved" in reason
+    assert not (output / "c.spacy-00000.jsonl").exists()
     cut.write_bytes(whole)
+    docs.to_disk(binary)
     (model / "meta.json").write_bytes(meta + b"\n")
     change = call_first(lambda: (model / "meta.json").write_bytes(meta), partial(local, jobs))
     found = again(model, inputs, output, make_executor=change, **settings)
     reason = f"{model}: expected the pipeline that the command began with, got another"
-    assert len(found.errors) == 6 and {*found.errors.values()} == {f"ValueError: {reason}"}
+    assert len(found.errors) == 7 and {*found.errors.values()} == {f"ValueError: {reason}"}
     parts = again(model, inputs, output, **settings).parts
-    assert parts == {"kept": 5, "changed": 0, "new": 1}
+    assert parts == {"kept": 5, "changed": 0, "new": 2}
     again(saved.model, inputs, tmp_path / "whole", **settings)
     assert files(output) == files(tmp_path / "whole")
 
@@ -457,40 +447,37 @@ def test_refused(arguments: List[Any], inputs: List[Path], tmp_path: Path) -> No
 
 
 def test_parquet_is_as_jsonl(model: Path, tmp_path: Path) -> None:
-    """In row groups, some of which become a part; texts and ids in columns of other names."""
+    """In row groups, some of which become a part; with columns of other names, and without ids.
+    Files that can't be read fail alone."""
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     texts = [*SENTENCES, None, "poison"]
     path = write_lines(tmp_path / "a.jsonl", texts)
     annotate(model, [path], tmp_path / "lines", n_rows=8)
+    paths = [tmp_path / f"{name}.parquet" for name in ("a", "no-ids", "cut", "other")]
     table = pyarrow.table({"key": [f"d{i}" for i in range(26)], "body": texts, "x": range(26)})
-    parquet.write_table(table, tmp_path / "a.parquet", row_group_size=4)
+    parquet.write_table(table, paths[0], row_group_size=4)
+    parquet.write_table(table.select(["body"]), paths[1], row_group_size=10)
+    paths[2].write_bytes(paths[0].read_bytes()[:-20])
+    parquet.write_table(table.select(["x"]), paths[3])
     settings: Any = {"form": "parquet", "text": "body", "id_name": "key", "n_rows": 8}
-    summary = annotate(model, [tmp_path / "a.parquet"], tmp_path / "out", **settings)
-    assert (summary.parts["new"], summary.docs, summary.failed) == (4, 26, 2)
-    tables = map(parquet.read_table, sorted((tmp_path / "out").glob("*.parquet")))
-    found, expected = pyarrow.concat_tables(tables).to_pylist(), rows(tmp_path / "lines")
-    assert [{k: v for k, v in row.items() if v is not None} for row in found] == [
-        {k: v for k, v in row.items() if v is not None} for row in expected
-    ]
-    again = annotate(model, [tmp_path / "a.parquet"], tmp_path / "out", **settings)
-    assert again.parts["kept"] == 4
-
-
-def test_parquet_that_cannot_be_read(model: Path, tmp_path: Path) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
-    whole, cut, other = (tmp_path / f"{name}.parquet" for name in ("whole", "cut", "other"))
-    parquet.write_table(pyarrow.table({"text": SENTENCES}), whole, row_group_size=10)
-    cut.write_bytes(whole.read_bytes()[:-20])
-    parquet.write_table(pyarrow.table({"body": SENTENCES}), other)
-    summary = annotate(model, [whole, cut, other], tmp_path / "out", form="parquet", n_rows=9)
+    summary = annotate(model, paths, tmp_path / "out", **settings)
+    assert (summary.parts["new"], summary.docs, summary.failed) == (9, 52, 4)
     assert {name: reason.split(": ")[2] for name, reason in summary.errors.items()} == {
         "cut.parquet-00000.parquet": "expected a Parquet file",
-        "other.parquet-00000.parquet": "expected the column 'text', got ['body']",
+        "other.parquet-00000.parquet": "expected the column 'body', got ['x']",
     }
-    found = [parquet.read_table(p).to_pylist() for p in sorted((tmp_path / "out").glob("w*"))]
-    assert [row["id"] for rows in found for row in rows] == [*range(24)]
+
+    def written(name: str) -> List[Any]:
+        tables = map(parquet.read_table, sorted((tmp_path / "out").glob(f"{name}.*")))
+        return pyarrow.concat_tables(tables).to_pylist()
+
+    expected = rows(tmp_path / "lines")
+    assert [{k: v for k, v in row.items() if v is not None} for row in written("a")] == [
+        {k: v for k, v in row.items() if v is not None} for row in expected
+    ]
+    assert [row["id"] for row in written("no-ids")] == [*range(26)]
+    assert annotate(model, paths, tmp_path / "out", **settings).parts["kept"] == 7
 
 
 def test_parts_of_a_file(tmp_path: Path) -> None:

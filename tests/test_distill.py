@@ -2,7 +2,6 @@
 
 import json
 import re
-import shlex
 import shutil
 from pathlib import Path
 from typing import Any, Dict, List
@@ -371,29 +370,6 @@ def test_command_line_says_what_is_wrong(folder: Path, tmp_path: Path) -> None:
 
 
 # The page
-
-
-def test_the_page_can_be_followed(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its commands, and its example in Python, one after another."""
-    for name in ("model-best", "model-last"):
-        shutil.copytree(folder / "teacher", tmp_path / "training" / name)
-    shutil.copy(folder / "raw.txt", tmp_path)
-    for name in ("train", "dev"):
-        shutil.copy(folder / "dev.spacy", tmp_path / f"{name}.spacy")
-    page = (ROOT / "docs" / "distill.md").read_text("utf8")
-    commands = re.findall(r"^python -m spacy costner (.*)", page, flags=re.MULTILINE)
-    (example,) = re.findall(r"```json\n(.*?)```", page, flags=re.DOTALL)
-    (tmp_path / "answers.jsonl").write_text(example.replace("0.93", "0.4") + example, "utf8")
-    monkeypatch.chdir(tmp_path)
-    assert sum(command.startswith("distill") for command in commands) >= 4
-    for command in commands:
-        result = run(*shlex.split(command))
-        assert result.exit_code == 0, f"{command}\n{result.output}"
-    (block,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
-    exec(compile(block, "distill.md", "exec"), {})
-    assert (tmp_path / "distilled" / "calibrated" / "config.cfg").exists()
 
 
 def test_the_page_has_all_options() -> None:

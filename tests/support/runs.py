@@ -1,7 +1,6 @@
 """What runs run, and executors of which something happens."""
 
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from threading import Thread
 from typing import Any, Callable, Dict
 
 from spacy_costner.cli.runs import MakeExecutor, Processes
@@ -27,25 +26,21 @@ def call_first(action: Callable[[], Any], make: MakeExecutor) -> MakeExecutor:
     return make_executor
 
 
-def call_after(n: int, action: Callable[[], Any], make: MakeExecutor) -> MakeExecutor:
-    """Something happens, in a thread, when so many runs have ended."""
-    ended = []
+def call_before(n: int, action: Callable[[], Any], make: MakeExecutor) -> MakeExecutor:
+    """Something happens before the run of that number, from 1; the executor has four at a time."""
+    given = []
 
     def make_executor() -> Executor:
-        executor = make()
-        submit = executor.submit
-
-        def count(_: Future) -> None:
-            ended.append(1)
-            if len(ended) == n:
-                Thread(target=action).start()
+        executor: Any = make()
+        executor.jobs, submit = 4, executor.submit
 
         def counted(*args: Any) -> Future:
-            future = submit(*args)
-            future.add_done_callback(count)
-            return future
+            given.append(1)
+            if len(given) == n:
+                action()
+            return submit(*args)
 
-        executor.submit = counted  # type: ignore[method-assign,assignment]
+        executor.submit = counted
         return executor
 
     return make_executor
