@@ -14,12 +14,14 @@ from typing import Any, Callable, List
 
 import pytest
 import spacy
+from hypothesis import given
+from hypothesis import strategies as st
 from spacy.language import Language
 from spacy.tokens import DocBin, Span
 
 from spacy_costner.cli.annotate import WRITERS, Summary, annotate
 from spacy_costner.readers import read_docs
-from spacy_costner.readers.texts import divide
+from spacy_costner.readers.texts import divide, read_rows
 from spacy_costner.saving import locked
 
 from .support.annotating import (
@@ -162,6 +164,23 @@ def test_what_fails_is_a_row_with_its_error(model: Path, tmp_path: Path, form: s
     assert [row["id"] for row in found] == [*ids]
     for row, error in zip(found, errors):
         assert bool(row.get("error")) == bool(error) and error in (row.get("error") or ""), row
+
+
+LINE = st.text(st.characters(exclude_characters="\n\r\ufeff", exclude_categories=["Cs"]))
+
+
+@given(lines=st.lists(LINE, max_size=9), n_rows=st.integers(1, 4), end=st.sampled_from(["", "\n"]))
+def test_parts_have_each_line_once(
+    tmp_path_factory: pytest.TempPathFactory, lines: List[str], n_rows: int, end: str
+) -> None:
+    """With its number, without empty lines. Equal lines at another place are another part."""
+    path = tmp_path_factory.mktemp("lines") / "a.txt"
+    path.write_bytes(("\n".join(lines) + end).encode())
+    parts = list(divide(path, n_rows))
+    found = [(row.id, row.text) for part in parts for row in read_rows(Language(), part)]
+    numbered = enumerate(lines, 1)
+    assert found == [(i, line) for i, line in numbered if line.encode().strip()]
+    assert len({part.digest for part in parts}) == len(parts)
 
 
 def test_lines_of_other_systems(model: Path, tmp_path: Path) -> None:
@@ -478,19 +497,9 @@ def test_parquet_is_as_jsonl(model: Path, tmp_path: Path) -> None:
     ]
     assert [row["id"] for row in written("no-ids")] == [*range(26)]
     assert annotate(model, paths, tmp_path / "out", **settings).parts["kept"] == 7
-
-
-def test_parts_of_a_file(tmp_path: Path) -> None:
-    """Equal lines at another place are another part: their ids differ."""
-    path = tmp_path / "a.txt"
-    path.write_text("a\na\na\n")
-    parts = list(divide(path, 1))
-    assert [(part.start, part.stop, part.first) for part in parts] == [
-        (0, 2, 1),
-        (2, 4, 2),
-        (4, 6, 3),
-    ]
-    assert len({part.digest for part in parts}) == 3
+    (tmp_path / "large.jsonl").write_text('{"key": 18446744073709551615, "body": "a"}')
+    annotate(model, [tmp_path / "large.jsonl"], tmp_path / "out", **settings)
+    assert [row["id"] for row in written("large")] == ["18446744073709551615"]
 
 
 def test_parquet_without_pyarrow(

@@ -307,10 +307,9 @@ def _remove_others(
     folder: Path, known: Dict[str, Entry], files: Collection[str], sources: Collection[str]
 ) -> None:
     """Remove other files of the inputs than the given ones, such as those of lines that are gone,
-    and write the manifest without them. Names of inputs don't lead out of the folder."""
+    and write the manifest without them. Known files don't lead out of the folder."""
     for file in [*known]:
-        name = OUTPUT.fullmatch(file)
-        if name and name[1] in sources and file not in files:
+        if file.rpartition("-")[0] in sources and file not in files:
             (folder / file).unlink(missing_ok=True)
             del known[file]
     lines = [json.dumps(entry) + "\n" for entry in known.values()]
