@@ -27,7 +27,7 @@ import spacy
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 
-from spacy_costner.cli.annotate import Settings, annotate_files
+from spacy_costner.cli.annotate import annotate
 from spacy_costner.cli.runs import MakeExecutor, Processes, ray_cluster
 
 TURNS = 5
@@ -56,16 +56,16 @@ def tasks(nlp: Language, model: str, path: Path, folder: Path) -> Dict[str, Call
             for i, doc in enumerate(nlp.pipe(texts())):
                 file.write(as_line(doc, i + 1))
 
-    def annotate(form: str) -> None:
+    def annotate_all(form: str) -> None:
         with TemporaryDirectory(dir=folder) as output:
-            annotate_files(model, [path], output, Settings(format=form))
+            annotate(model, [path], output, form=form)
 
     return {
         "nlp.pipe": lambda: [None for _ in nlp.pipe(texts())],
         "nlp.pipe, JSONL": write_lines,
-        "annotate, JSONL": lambda: annotate("jsonl"),
+        "annotate, JSONL": lambda: annotate_all("jsonl"),
         "nlp.pipe, .spacy": lambda: DocBin(docs=nlp.pipe(texts())).to_disk(folder / "loop.spacy"),
-        "annotate, .spacy": lambda: annotate("spacy"),
+        "annotate, .spacy": lambda: annotate_all("spacy"),
     }
 
 
@@ -83,9 +83,9 @@ def with_deaths(model: str, path: Path, folder: Path) -> None:
                 os.kill(worker.pid or 0, SIGKILL)
                 deaths.append(worker.pid)
 
-    annotate_files(model, [path], folder / "alive", n_rows=PART)
+    annotate(model, [path], folder / "alive", n_rows=PART)
     Thread(target=kill, daemon=True).start()
-    found = annotate_files(model, [path], folder / "killed", n_rows=PART, jobs=2)
+    found = annotate(model, [path], folder / "killed", n_rows=PART, jobs=2)
     stop.set()
     same = written(folder / "alive") == written(folder / "killed")
     print(f"{len(deaths)} deaths, {found.docs:,} docs, same files: {same}, errors: {found.errors}")
@@ -166,10 +166,10 @@ def annotated(model: str, path: Path, folder: Path, make: MakeExecutor, n: int) 
     short = folder / "short.txt"
     short.write_text("One.\n", encoding="utf8")
     begin = perf_counter()
-    annotate_files(model, [short], folder / "short", make_executor=make)
+    annotate(model, [short], folder / "short", make_executor=make)
     start, begin, executor = perf_counter() - begin, perf_counter(), Measured(make())
     given: Any = lambda: executor  # noqa: E731
-    found = annotate_files(model, [path], folder / "long", make_executor=given)
+    found = annotate(model, [path], folder / "long", make_executor=given)
     seconds, works = perf_counter() - begin, executor.works
     assert found.docs == n and not found.errors, found
     cpu = {work.worker: work.cpu for work in sorted(works, key=lambda work: work.cpu)}

@@ -29,29 +29,31 @@ from thinc.api import Config  # noqa: E402
 
 from spacy_costner.cli.distill import (  # noqa: E402
     Corpus,
-    Options,
     Row,
     evaluate,
     evaluate_together,
-    make_answers,
-    make_corpus,
-    prepare,
+    load_teacher,
+    save_answers,
+    save_corpus,
+    save_gold,
     train_student,
 )
-from spacy_costner.readers import make_reader  # noqa: E402
+from spacy_costner.readers import make_reader, read_docs  # noqa: E402
 
 CONFIG = Path(__file__).parent.parent / "configs" / "sparse.cfg"
 N_GOLD, N_SEEDS, N_TIMED, N_TURNS = 2000, 3, 40, 3
 SETTINGS = {
-    "best reading": Options(),
-    "best reading + gold": Options(),
-    "best reading above 0.5 + gold": Options(min_confidence=0.5),
-    "best reading above 0.7 + gold": Options(min_confidence=0.7),
-    "best reading above 0.9 + gold": Options(min_confidence=0.9),
-    "soft": Options(soft=True),
-    "soft + gold": Options(soft=True),
-    "soft + gold of weight 3": Options(soft=True, gold_weight=3.0),
+    "best reading": (False, 0.0, 0.0),
+    "best reading + gold": (False, 0.0, 1.0),
+    "best reading above 0.5 + gold": (False, 0.5, 1.0),
+    "best reading above 0.7 + gold": (False, 0.7, 1.0),
+    "best reading above 0.9 + gold": (False, 0.9, 1.0),
+    "soft": (True, 0.0, 0.0),
+    "soft + gold": (True, 0.0, 1.0),
+    "soft + gold of weight 3": (True, 0.0, 3.0),
 }
+"""Soft targets, least confidence, and weight of the gold docs; 0 for none."""
+
 Parts = Dict[str, Corpus]
 Measured = Dict[str, List[Row]]
 """Rows on each part, one for each seed."""
@@ -108,7 +110,7 @@ def students(config: Config, corpus: Path, output: Path) -> List[Language]:
     for seed in range(N_SEEDS):
         config = config.copy()
         config["paths"]["train"], config["system"]["seed"] = str(corpus), seed
-        trained.append(spacy.load(train_student(config, output, 1, lambda _: None)))
+        trained.append(spacy.load(train_student(config, output)))
     return trained
 
 
@@ -139,14 +141,15 @@ def main() -> None:
     print("| | dev F | test F | gain kept | tokens/CPU s | MB |\n|---|---|---|---|---|---|")
     each = [measure([nlp], parts) for nlp in teachers]
     tops = [report(f"teacher: {Path(name).parent.name}", rows) for name, rows in zip(names, each)]
-    teachers = [prepare(nlp) for nlp in teachers]
+    teachers = [load_teacher(name) for name in names]
     if len(names) > 1:
         tops.append(report("teachers together", together(teachers, each, parts)))
     low = report("gold only", measure(students(config, gold, output), parts))
-    for name, options in SETTINGS.items():
-        options = options._replace(gold_path=gold if "gold" in name else None)
-        files = make_answers(names, teachers, nlp, [raw], output, options.soft, lambda _: None)
-        corpus = make_corpus(nlp, files, output, options)[0]
+    corpus = output / "train"
+    for name, (soft, least, weight) in SETTINGS.items():
+        save_corpus(corpus, save_answers(teachers, nlp, [raw], output, soft=soft), least)
+        if weight:
+            save_gold(corpus, read_docs(nlp, gold), weight)
         report(name, measure(students(config, corpus, output), parts), low, tops[-1])
 
 

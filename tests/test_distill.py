@@ -2,7 +2,6 @@
 
 import json
 import re
-import shlex
 import shutil
 from pathlib import Path
 from typing import Any, Dict, List
@@ -10,7 +9,6 @@ from typing import Any, Dict, List
 import numpy
 import pytest
 import spacy
-from spacy.language import Language
 from spacy.tokens import Doc, DocBin, Span
 from spacy.util import load_config
 from thinc.api import Config, fix_random_seed
@@ -18,20 +16,19 @@ from thinc.api import Config, fix_random_seed
 from spacy_costner.cli import distill as module
 from spacy_costner.cli.distill import (
     Distilled,
-    Options,
     answer,
-    answers,
     distill,
     entities,
     leave_out_uncertain,
+    load_teacher,
     majority,
     mean_scores,
-    prepare,
-    read_file,
-    read_raw,
+    read_answers,
     read_scores,
     write_scores,
 )
+from spacy_costner.readers import read_texts
+from spacy_costner.readers.sentences import copy_tokens
 from spacy_costner.tags import Tags
 from spacy_costner.training.soft_targets import KEY
 from spacy_costner.training.targets import WEIGHT
@@ -71,7 +68,7 @@ def config(folder: Path) -> Config:
 
 def run_distill(folder: Path, output: Path, config: Config, **options: Any) -> Distilled:
     raw = [folder / "raw.txt"]
-    return distill([str(folder / "teacher")], config, raw, output, Options(**options))
+    return distill([str(folder / "teacher")], config, raw, output, **options)
 
 
 def train_docs(output: Path, name: str = "000000") -> List[Doc]:
@@ -106,7 +103,7 @@ def test_a_student_learns_from_text(
 
 
 def test_soft_targets_are_those_of_the_teacher(folder: Path) -> None:
-    nlp = prepare(spacy.load(folder / "teacher"))
+    nlp = load_teacher(folder / "teacher")
     (doc,) = answer([nlp], [nlp.make_doc(TEXTS[1])], soft=True)
     ner, saved = nlp.get_pipe("ner"), doc.user_data[KEY]
     finest = Tags(saved["labels"]).finest
@@ -114,20 +111,18 @@ def test_soft_targets_are_those_of_the_teacher(folder: Path) -> None:
     numpy.testing.assert_allclose(marginals, ner.posterior([doc]).marginals, atol=1e-4)
 
 
-def test_texts_lose_their_annotation(folder: Path) -> None:
-    nlp = spacy.load(folder / "teacher")
-    doc = Doc(
-        nlp.vocab,
-        words=["Ana", "sleeps", ".", "She", "snores", "."],
-        sent_starts=[1, 0, 0, 1, 0, 0],
-    )
-    doc.set_ents([Span(doc, 0, 1, label="PER")])
-    DocBin(docs=[doc]).to_disk(folder / "annotated.spacy")
-    (read,) = read_raw(nlp, [folder / "annotated.spacy"])
-    assert not read.ents and [sent.text for sent in read.sents] == ["Ana sleeps .", "She snores ."]
-    assert read.has_unknown_spaces
-    texts = [doc.text for doc in read_raw(nlp, [folder / "raw.txt"])]
-    assert texts == LINES
+def test_texts_lose_their_annotation(folder: Path, tmp_path: Path) -> None:
+    """But sentences, and that spaces are not known."""
+    nlp, words = spacy.load(folder / "teacher"), ["Ana", "sleeps", ".", "She", "snores", "."]
+    doc = Doc(nlp.vocab, words=words, sent_starts=[1, 0, 0, 1, 0, 0], ents=["B-PER", *"OOOOO"])
+    DocBin(docs=[doc, Doc(nlp.vocab)]).to_disk(tmp_path / "a.spacy")
+    (read,) = read_texts(nlp, tmp_path / "a.spacy")
+    for copy in (read, copy_tokens(read, spacy.blank("en").vocab, sentences=True)):
+        assert not copy.ents and copy.has_unknown_spaces
+        assert [sent.text for sent in copy.sents] == ["Ana sleeps .", "She snores ."]
+    plain = copy_tokens(read)
+    assert not plain.has_unknown_spaces and not plain.has_annotation("SENT_START")
+    assert [doc.text for doc in read_texts(nlp, folder / "raw.txt")] == LINES
 
 
 # Answers on disk
@@ -137,7 +132,9 @@ def test_answers_are_kept(
     folder: Path, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that was killed goes on; another teacher or text has other answers."""
-    monkeypatch.setattr(answers, "N_DOCS", 4)
+    monkeypatch.setattr(module, "N_DOCS", 4)
+    (tmp_path / "train").mkdir()
+    DocBin().to_disk(tmp_path / "train" / "999999.spacy")  # of an older run
     asked: List[int] = []
 
     def dies(teachers: Any, docs: Any, **options: Any) -> List[Doc]:
@@ -151,22 +148,14 @@ def test_answers_are_kept(
         run_distill(folder, tmp_path, config)
     (kept,) = tmp_path.glob("answers-*")
     assert [path.name for path in sorted(kept.iterdir())] == ["000000.spacy", "000001.spacy"]
-    counted: List[int] = []
-    raw = [folder / "raw.txt"]
-    distill([str(folder / "teacher")], config, raw, tmp_path, on_answers=counted.append)
-    assert asked == [4, 4, 4, 4, 3] and counted == [4, 4, 4, 3]
+    run_distill(folder, tmp_path, config)
+    assert asked == [4, 4, 4, 4, 3]
     run_distill(folder, tmp_path, config, min_confidence=0.2)
     assert len(asked) == 5
-    distill([str(folder / "other")], config, raw, tmp_path)
+    distill([str(folder / "other")], config, [folder / "raw.txt"], tmp_path)
     assert len(asked) == 9 and len([*tmp_path.glob("answers-*")]) == 2
+    assert len([*(tmp_path / "train").iterdir()]) == 4
     assert sum(len(train_docs(tmp_path, f"{i:06}")) for i in range(4)) == 15
-
-
-def test_an_older_corpus_is_removed(folder: Path, config: Config, tmp_path: Path) -> None:
-    (tmp_path / "train").mkdir()
-    DocBin().to_disk(tmp_path / "train" / "999999.spacy")
-    run_distill(folder, tmp_path, config)
-    assert [path.name for path in (tmp_path / "train").iterdir()] == ["000000.spacy"]
 
 
 # Confidence
@@ -207,7 +196,7 @@ def test_several_teachers_are_averaged() -> None:
 
 def test_two_teachers(folder: Path, config: Config, tmp_path: Path) -> None:
     names = [str(folder / "teacher"), str(folder / "other")]
-    result = distill(names, config, [folder / "raw.txt"], tmp_path, Options(soft=True))
+    result = distill(names, config, [folder / "raw.txt"], tmp_path, soft=True)
     assert [row.name for row in result.rows] == [*names, "all teachers", "student"]
     one, other, both, student = result.rows
     assert both.f_score > 0.95 and student.f_score > 0.95
@@ -218,7 +207,7 @@ def test_two_teachers(folder: Path, config: Config, tmp_path: Path) -> None:
 def test_a_teacher_has_the_entities_of_its_pipeline(folder: Path) -> None:
     nlp = spacy.load(folder / "teacher")
     expected = [entities(doc) for doc in nlp.pipe(LINES[:3])]
-    docs = answer([prepare(nlp)], [nlp.make_doc(text) for text in LINES[:3]])
+    docs = answer([load_teacher(folder / "teacher")], [nlp.make_doc(text) for text in LINES[:3]])
     assert [entities(doc) for doc in docs] == expected
     assert all(0 < score <= 1 for doc in docs for score in read_scores(doc).values())
     assert {*expected[1]} <= {*read_scores(docs[1])}
@@ -232,28 +221,20 @@ def write_jsonl(path: Path, spans: Any, text: str = "Ana saw New York today") ->
     return path
 
 
-def test_answers_of_anything(tmp_path: Path, nlp: Language) -> None:
-    spans = [
+def test_answers_of_anything(tmp_path: Path) -> None:
+    nlp = spacy.blank("en")
+    spans: List[Any] = [
         {"start": 0, "end": 3, "label": "PER", "score": 0.4},
         {"start": 8, "end": 16, "label": "LOC"},
     ]
-    (doc,) = read_file(nlp, write_jsonl(tmp_path / "a.jsonl", spans))
+    (doc,) = read_answers(nlp, write_jsonl(tmp_path / "a.jsonl", spans))
     assert read_scores(doc) == {(0, 1, "PER"): 0.4, (2, 4, "LOC"): 1.0}
     assert leave_out_uncertain(doc, 0.5) == (1, 1)
     assert [token.ent_iob for token in doc] == [0, 2, 3, 1, 2]
-
-
-@pytest.fixture
-def nlp() -> Language:
-    return spacy.blank("en")
-
-
-@pytest.mark.parametrize("score", ["high", 1.5, True, -0.1])
-def test_scores_are_checked(tmp_path: Path, nlp: Language, score: Any) -> None:
-    spans = [{"start": 0, "end": 3, "label": "PER", "score": score}]
-    path = write_jsonl(tmp_path / "a.jsonl", spans)
-    with pytest.raises(ValueError, match=r"a.jsonl, line 1: score: expected a number from 0 to 1"):
-        list(read_file(nlp, path))
+    for spans[0]["score"] in ("high", 1.5, True, -0.1):
+        path = write_jsonl(tmp_path / "a.jsonl", spans)
+        with pytest.raises(ValueError, match=r"a.jsonl, line 1: score: expected a number from 0"):
+            list(read_answers(nlp, path))
 
 
 def test_a_file_as_teacher(folder: Path, config: Config, tmp_path: Path) -> None:
@@ -300,20 +281,17 @@ def test_a_student_that_is_not_linear(
         (["a"], 0, {}, "raw: expected files of text"),
         (["a.jsonl"], 0, {"soft": True}, "soft: expected pipelines as teachers"),
         (["a"], 1, {"soft": True, "min_confidence": 0.5}, "got min_confidence 0.5"),
+        (["a"], 1, {"n_seeds": 2}, "seeds: expected 1 for a student without"),
+        (["a"], 1, {}, "expected a config whose training corpus is"),
     ],
 )
-def test_options_that_do_not_go_together(
+def test_what_does_not_go_together(
     config: Config, tmp_path: Path, teachers: Any, n_raw: int, options: Any, message: str
 ) -> None:
-    raw = [tmp_path / "raw.txt"] * n_raw
-    with pytest.raises(ValueError, match=message):
-        distill(teachers, config, raw, tmp_path, Options(**options))
-
-
-def test_seeds_are_for_linear_students(config: Config, tmp_path: Path) -> None:
     config["components"]["ner"]["model"] = {"@architectures": "spacy_costner.LinearChainCRF.v1"}
-    with pytest.raises(ValueError, match="seeds: expected 1 for a student without"):
-        distill(["a"], config, [tmp_path], tmp_path, Options(n_seeds=2))
+    config["corpora"]["train"]["path"] = "train.spacy"
+    with pytest.raises(ValueError, match=message):
+        distill(teachers, config, [tmp_path / "raw.txt"] * n_raw, tmp_path, **options)
 
 
 @pytest.fixture(scope="module")
@@ -337,37 +315,25 @@ def test_teachers_without_probabilities(
     folder: Path, rules: str, config: Config, tmp_path: Path, options: Any, message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        distill([rules], config, [folder / "raw.txt"], tmp_path, Options(**options))
-
-
-def test_a_dev_corpus_without_entities(
-    folder: Path, rules: str, config: Config, tmp_path: Path
-) -> None:
-    DocBin(docs=[spacy.blank("en")("Nothing")]).to_disk(tmp_path / "dev.spacy")
-    config["paths"]["dev"] = str(tmp_path / "dev.spacy")
-    result = distill([rules], config, [folder / "raw.txt"], tmp_path)
-    assert [row.f_score for row in result.rows] == [0, 0]
+        distill([rules], config, [folder / "raw.txt"], tmp_path, **options)
 
 
 def test_any_pipeline_that_sets_entities_is_a_teacher(
     folder: Path, rules: str, config: Config, tmp_path: Path
 ) -> None:
-    result = distill([rules], config, [folder / "raw.txt"], tmp_path)
-    assert result.n_entities == 5
-    assert spacy.load(result.path).get_pipe("ner").labels == ("LOC",)
-
-
-def test_answers_depend_on_the_config_of_the_teacher(
-    folder: Path, rules: str, config: Config, tmp_path: Path
-) -> None:
+    """Answers depend on its config. A dev corpus without entities has no scores."""
+    DocBin(docs=[spacy.blank("en")("Nothing")]).to_disk(tmp_path / "dev.spacy")
+    config["paths"]["dev"] = str(tmp_path / "dev.spacy")
     path, asked = tmp_path / "rules" / "config.cfg", []
     shutil.copytree(rules, path.parent)
     text = path.read_text("utf8")
     for changed in (text, text.replace("overwrite_ents = false", "overwrite_ents = true")):
         path.write_text(changed, encoding="utf8")
-        distill([str(path.parent)], config, [folder / "raw.txt"], tmp_path / "output")
+        result = distill([str(path.parent)], config, [folder / "raw.txt"], tmp_path / "output")
         asked.append(len([*tmp_path.glob("output/answers-*")]))
-    assert asked == [1, 2]
+    assert asked == [1, 2] and result.n_entities == 5
+    assert [row.f_score for row in result.rows] == [0, 0]
+    assert spacy.load(result.path).get_pipe("ner").labels == ("LOC",)
 
 
 def test_teachers_of_other_labels(folder: Path, config: Config, tmp_path: Path) -> None:
@@ -376,13 +342,7 @@ def test_teachers_of_other_labels(folder: Path, config: Config, tmp_path: Path) 
     nlp.to_disk(tmp_path / "more")
     names = [str(folder / "teacher"), str(tmp_path / "more")]
     with pytest.raises(ValueError, match="soft: expected teachers with the same labels, got"):
-        distill(names, config, [folder / "raw.txt"], tmp_path, Options(soft=True))
-
-
-def test_a_config_without_a_path(config: Config, tmp_path: Path) -> None:
-    config["corpora"]["train"]["path"] = "train.spacy"
-    with pytest.raises(ValueError, match=r"expected a config whose training corpus is"):
-        distill(["a"], config, [tmp_path], tmp_path)
+        distill(names, config, [folder / "raw.txt"], tmp_path, soft=True)
 
 
 # The command
@@ -410,29 +370,6 @@ def test_command_line_says_what_is_wrong(folder: Path, tmp_path: Path) -> None:
 
 
 # The page
-
-
-def test_the_page_can_be_followed(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its commands, and its example in Python, one after another."""
-    for name in ("model-best", "model-last"):
-        shutil.copytree(folder / "teacher", tmp_path / "training" / name)
-    shutil.copy(folder / "raw.txt", tmp_path)
-    for name in ("train", "dev"):
-        shutil.copy(folder / "dev.spacy", tmp_path / f"{name}.spacy")
-    page = (ROOT / "docs" / "distill.md").read_text("utf8")
-    commands = re.findall(r"^python -m spacy costner (.*)", page, flags=re.MULTILINE)
-    (example,) = re.findall(r"```json\n(.*?)```", page, flags=re.DOTALL)
-    (tmp_path / "answers.jsonl").write_text(example.replace("0.93", "0.4") + example, "utf8")
-    monkeypatch.chdir(tmp_path)
-    assert sum(command.startswith("distill") for command in commands) >= 4
-    for command in commands:
-        result = run(*shlex.split(command))
-        assert result.exit_code == 0, f"{command}\n{result.output}"
-    (block,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
-    exec(compile(block, "distill.md", "exec"), {})
-    assert (tmp_path / "distilled" / "calibrated" / "config.cfg").exists()
 
 
 def test_the_page_has_all_options() -> None:

@@ -15,18 +15,11 @@ from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import pytest
 import spacy
-from spacy.language import Language
-from spacy.tokens import Doc, DocBin
+from spacy.tokens import Doc
 from spacy.util import load_config
 
-from experiments.runner import Runner
-from spacy_costner.cli.annotate import (
-    Plan,
-    Summary,
-    annotate_files,
-    annotate_texts,
-    load_pipeline,
-)
+from spacy_costner.cli import annotate as module
+from spacy_costner.cli.annotate import Summary, annotate_texts, load_pipeline
 from spacy_costner.cli.audit import audit
 from spacy_costner.cli.compare import compare
 from spacy_costner.cli.runs import MakeExecutor, RayCluster, Run, ray_cluster, run_all
@@ -52,7 +45,7 @@ from .support.cluster import (
     wait_for_end,
 )
 from .support.experiment import CORPUS, Experiment
-from .support.runs import square
+from .support.runs import call_before, call_first, square
 
 PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
 
@@ -115,10 +108,9 @@ def annotate(
     """Ray has workers look for packages in the working directory: not in this repository."""
     monkeypatch.chdir(tmp_path)
 
-    def annotate(model: Path = saved.model, on_error: str = "row", **calls: Any) -> Summary:
-        settings, output = saved.settings._replace(on_error=on_error), tmp_path / "out"
-        given: Dict[str, Any] = {"n_rows": 3, "make_executor": on_ray, **calls}
-        return annotate_files(model, [inputs], output, settings, **given)
+    def annotate(model: Path = saved.model, **settings: Any) -> Summary:
+        given: Dict[str, Any] = {"n_rows": 3, "make_executor": on_ray, **settings}
+        return module.annotate(model, [inputs], tmp_path / "out", code_path=saved.code, **given)
 
     return annotate
 
@@ -126,7 +118,7 @@ def annotate(
 def check(saved: Saved, inputs: Path, output: Path, model: Any = None) -> None:
     """The output has each id once, with what one plain process writes, or with an error."""
     plainly = output.with_name("plain")
-    annotate_files(model or saved.model, [inputs], plainly, saved.settings, n_rows=3)
+    module.annotate(model or saved.model, [inputs], plainly, code_path=saved.code, n_rows=3)
     assert files(output) == files(plainly)
     found, texts = rows(output), (inputs / "sub" / "a.txt").read_text().splitlines()
     numbers = sorted(map(str, range(1, len(texts) + 1)))
@@ -155,43 +147,42 @@ def test_files_are_those_of_one_process(
     for path in saved.loads.iterdir():
         path.unlink()
     summary = annotate()
-    assert (summary.parts, summary.docs, summary.failed) == (Plan(0, 0, 18), 52, 2)
+    assert (summary.parts, summary.docs, summary.failed) == (
+        {"kept": 0, "changed": 0, "new": 18},
+        52,
+        2,
+    )
     assert {path.read_text() for path in saved.loads.iterdir()} == {"loaded\n"}
     check(saved, inputs, tmp_path / "out")
-    assert annotate().parts == Plan(18, 0, 0)
+    assert annotate().parts["kept"] == 18
 
 
-def test_a_worker_is_killed(annotate: Annotate, saved: Saved, inputs: Path, tmp_path: Path) -> None:
+def test_workers_are_killed(annotate: Annotate, saved: Saved, inputs: Path, tmp_path: Path) -> None:
+    """By a document once, and by another one always: its part is not written, and named."""
     (tmp_path / "died").unlink()
-    assert not annotate().errors and (tmp_path / "died").exists()
-    check(saved, inputs, tmp_path / "out")
-
-
-def test_a_document_that_always_kills_its_worker(
-    annotate: Annotate, saved: Saved, inputs: Path, tmp_path: Path
-) -> None:
-    """Its part is not written, and named; others are."""
     (inputs / "c.txt").write_text("deadly\n")
     summary = annotate()
     assert summary.errors == {"c.txt-00000.jsonl": "its worker died 4 times"}
-    assert summary.docs == 52
+    assert summary.docs == 52 and (tmp_path / "died").exists()
     (inputs / "c.txt").unlink()
     annotate()
     check(saved, inputs, tmp_path / "out")
 
 
 def test_a_node_is_removed(
-    annotate: Annotate, cluster: Any, saved: Saved, inputs: Path, tmp_path: Path
+    annotate: Annotate,
+    cluster: Any,
+    on_ray: MakeExecutor,
+    saved: Saved,
+    inputs: Path,
+    tmp_path: Path,
 ) -> None:
     write_slowly(inputs)
-    done: List[Any] = []
 
-    def on_part(entry: Any) -> None:
-        done.append(entry)
-        if len(done) == 3:
-            cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
+    def remove_node() -> None:
+        cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
 
-    assert not annotate(on_part=on_part).errors and len(done) == 18
+    assert not annotate(make_executor=call_before(7, remove_node, on_ray)).errors
     check(saved, inputs, tmp_path / "out")
 
 
@@ -202,86 +193,32 @@ def write_slowly(inputs: Path) -> None:
 
 
 def test_a_driver_is_killed_and_started_again(
-    annotate: Annotate, cluster: Any, saved: Saved, inputs: Path, tmp_path: Path
+    cluster: Any, on_ray: MakeExecutor, saved: Saved, inputs: Path, tmp_path: Path
 ) -> None:
     write_slowly(inputs)
     output, manifest = tmp_path / "out", tmp_path / "out" / "manifest.jsonl"
     arguments = ["annotate", saved.model, inputs, "-o", output, "--code", saved.code]
-    arguments += ["--part", 3, "--address", cluster.address]
+    arguments += ["--part", 3, "--address", cluster.address, "--json"]
+    line, env = [*COSTNER, *map(str, arguments)], {**os.environ, **ENV}
     before = descendants(os.getpid())
-    driver = subprocess.Popen([*COSTNER, *map(str, arguments)], env={**os.environ, **ENV})
+    driver = subprocess.Popen(line, env=env, stdout=subprocess.DEVNULL)
     while not manifest.exists() or manifest.read_bytes().count(b"\n") < 3:
         assert driver.poll() is None
         time.sleep(0.02)
     workers = descendants(os.getpid()) - before - {driver.pid}
     driver.kill()
     driver.wait()
-    summary = annotate()
-    assert summary.parts.kept >= 3 and summary.parts.new and not summary.errors
+    done = subprocess.run(line, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)  # without what Ray says
+    assert summary["parts"]["kept"] >= 3 and summary["parts"]["new"] and summary["docs"] == 52
     check(saved, inputs, output)
     assert workers and not wait_for_end(workers)
 
 
-def test_an_input_is_cut_off(
-    annotate: Annotate, saved: Saved, inputs: Path, tmp_path: Path
+def test_a_model_changes(
+    annotate: Annotate, on_ray: MakeExecutor, saved: Saved, inputs: Path, tmp_path: Path
 ) -> None:
-    whole = DocBin(docs=[Language().make_doc(text) for text in SENTENCES]).to_bytes()
-    (inputs / "c.spacy").write_bytes(whole[: len(whole) // 2])
-    cut = inputs / "b.jsonl"
-    lines = cut.read_bytes()
-    summary = annotate(on_plan=lambda _: cut.write_bytes(lines[:-20]))
-    assert sorted(summary.errors) == ["b.jsonl-00008.jsonl", "c.spacy-00000.jsonl"]
-    assert "expected a file that spaCy's DocBin has saved" in summary.errors["c.spacy-00000.jsonl"]
-    assert "expected the file that the command began" in summary.errors["b.jsonl-00008.jsonl"]
-    assert summary.docs == 50
-    (inputs / "c.spacy").unlink()
-    cut.write_bytes(lines)
-    assert annotate().parts == Plan(17, 0, 1)
-    check(saved, inputs, tmp_path / "out")
-
-
-@pytest.fixture
-def full(tmp_path: Path) -> Iterator[Tuple[Path, str]]:
-    """A folder that can't be written to, and why: a disk that is full, or, where none can be
-    mounted, a folder without the right to."""
-    folder = tmp_path / "out" / "sub"
-    folder.mkdir(parents=True)
-    mount = ["mount", "-t", "tmpfs", "-o", "size=4k,nr_inodes=64", "tmpfs", str(folder)]
-    if shutil.which("mount") and not subprocess.run(mount, capture_output=True).returncode:
-        (folder / "filler").write_bytes(bytes(4096))
-        yield folder, "No space left on device"
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
-    else:
-        folder.chmod(0o500)
-        yield folder, "Permission denied"
-        folder.chmod(0o700)
-
-
-def test_a_disk_is_full_on_one_output(
-    annotate: Annotate,
-    saved: Saved,
-    inputs: Path,
-    tmp_path: Path,
-    full: Tuple[Path, str],
-    record_property: Callable[[str, Any], None],
-) -> None:
-    folder, reason = full
-    record_property("full disk", reason)
-    summary = annotate()
-    assert sorted(summary.errors) == [f"sub/a.txt-{i:05}.jsonl" for i in range(9)]
-    assert all(reason in error for error in summary.errors.values()) and summary.docs == 26
-    for path in folder.iterdir():
-        assert path.name == "filler"
-        path.unlink()
-    if reason == "Permission denied":
-        folder.chmod(0o700)
-    else:
-        subprocess.run(["mount", "-o", "remount,size=4m", str(folder)], check=True)
-    assert annotate().parts == Plan(9, 0, 9)
-    check(saved, inputs, tmp_path / "out")
-
-
-def test_a_model_changes(annotate: Annotate, saved: Saved, inputs: Path, tmp_path: Path) -> None:
     """Between two runs, and after the plan of one."""
     model = tmp_path / "model"
     shutil.copytree(saved.model, model)
@@ -290,16 +227,22 @@ def test_a_model_changes(annotate: Annotate, saved: Saved, inputs: Path, tmp_pat
     changed = config.replace("alternatives = 0.01", "alternatives = 0.2")
     assert changed != config
     (model / "config.cfg").write_text(changed)
-    found = annotate(model, on_plan=lambda _: (model / "config.cfg").write_text(config))
+    change = call_first(lambda: (model / "config.cfg").write_text(config), on_ray)
+    found = annotate(model, make_executor=change)
     reason = f"{model}: expected the pipeline that the command began with, got another"
     assert {*found.errors.values()} == {f"ValueError: {reason}"} and len(found.errors) == 18
     (model / "config.cfg").write_text(changed)
-    assert annotate(model).parts == Plan(0, 18, 0)
+    assert annotate(model).parts["changed"] == 18
     check(saved, inputs, tmp_path / "out", model)
 
 
 def test_a_worker_has_another_version(
-    annotate: Annotate, cluster: Any, saved: Saved, inputs: Path, tmp_path: Path
+    annotate: Annotate,
+    cluster: Any,
+    on_ray: MakeExecutor,
+    saved: Saved,
+    inputs: Path,
+    tmp_path: Path,
 ) -> None:
     """Nothing is begun if it is there; if it comes later, its parts are not written."""
     env = other_version(tmp_path / "other")
@@ -311,84 +254,32 @@ def test_a_worker_has_another_version(
     cluster.remove_node(node)
     write_slowly(inputs)
     nodes: List[Any] = []
-
-    def on_part(_: Any) -> None:
-        if not nodes:
-            nodes.append(add_node(cluster, env_vars=env))
-
+    later = call_before(6, lambda: nodes.append(add_node(cluster, env_vars=env)), on_ray)
     try:
-        found = annotate(on_part=on_part)
+        found = annotate(make_executor=later)
     finally:
         cluster.remove_node(nodes[0])
     assert found.errors and all("got 0.0.1" in reason for reason in found.errors.values())
-    assert annotate().parts == Plan(18 - len(found.errors), 0, len(found.errors))
+    assert annotate().parts["new"] == len(found.errors)
     check(saved, inputs, tmp_path / "out")
-
-
-def test_one_doc_stops_all_if_so_chosen(annotate: Annotate, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="RuntimeError: poisoned"):
-        annotate(on_error="raise")
-
-
-DIES_ONCE = """
-import os
-import signal
-import spacy
-
-@spacy.registry.loggers("dies_once.v1")
-def make_logger(mark: str):
-    def setup(nlp, stdout, stderr):
-        steps = []
-
-        def log_step(info):
-            steps.append(info)
-            if len(steps) == 3 and not os.path.exists(mark):
-                open(mark, "w").close()
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        return log_step, lambda: None
-
-    return setup
-"""
-
-
-def compared(output: Path) -> Dict[str, Any]:
-    """All files of a comparison, without seconds and the name of the folder."""
-    found: Dict[str, Any] = {}
-    for path in output.rglob("*"):
-        if path.is_file():
-            data = path.read_bytes().replace(str(output).encode(), b"")
-            found[str(path.relative_to(output))] = data
-    record = json.loads(found.pop("comparison.json"))
-    for row in record["losses"]:
-        row.pop("seconds")
-    found["losses"] = record["losses"]
-    for name in [name for name in found if name.endswith("trained.json")]:
-        found[name] = json.loads(found[name])["key"]
-    return found
 
 
 def test_comparisons_agree_to_the_last_digit(
     experiment: Experiment, tmp_path: Path, on_ray: MakeExecutor
 ) -> None:
-    """Two losses and two seeds: process pool, Ray, Ray with a worker that is killed."""
-    code, mark = tmp_path / "code.py", tmp_path / "died"
-    code.write_text(DIES_ONCE)
-    mark.touch()
-    config = experiment.config_path.read_text()
-    logger = f'\n[training.logger]\n@loggers = "dies_once.v1"\nmark = "{mark}"\n'
-    experiment.config_path.write_text(config + logger)
+    """Two losses and two seeds, by a process pool and by Ray."""
 
     def run(name: str, **settings: Any) -> Dict[str, Any]:
-        given = experiment._replace(output_path=tmp_path / name)
-        compare(*given, seeds=[0, 1], n_samples=50, code_path=code, **settings)
-        return compared(tmp_path / name)
+        """The models and the scores."""
+        output = tmp_path / name
+        compare(*experiment._replace(output_path=output), seeds=[0, 1], n_samples=50, **settings)
+        losses = json.loads((output / "comparison.json").read_text())["losses"]
+        scores = [{key: loss[key] for key in loss if key != "seconds"} for loss in losses]
+        models = output.rglob("model-best/ner/model")
+        return {"": scores, **{str(p.relative_to(output)): p.read_bytes() for p in models}}
 
     pool = run("pool", jobs=2)
-    assert len([name for name in pool if name.endswith("model-best/ner/model")]) == 4
-    assert run("ray", make_executor=on_ray) == pool
-    mark.unlink()
-    assert run("killed", make_executor=on_ray) == pool and mark.exists()
+    assert len(pool) == 5 and run("ray", make_executor=on_ray) == pool
 
 
 def test_audits_agree_to_the_last_digit(on_ray: MakeExecutor) -> None:
@@ -397,15 +288,6 @@ def test_audits_agree_to_the_last_digit(on_ray: MakeExecutor) -> None:
     docs = [Doc(vocab, words=text.split(), ents=tags) for text, tags in CORPUS] * 5
     suspects = audit(config, docs, n_folds=3).suspects
     assert suspects and audit(config, docs, n_folds=3, make_executor=on_ray).suspects == suspects
-
-
-def test_experiments_on_a_cluster(on_ray: MakeExecutor, tmp_path: Path) -> None:
-    """Each run is kept in a file, and not repeated."""
-    run = Runner(tmp_path, on_ray)
-    for _ in range(2):
-        found = run.grid("square", square, x=[1, 2, 3])
-        assert {x: value["square"] for (x,), value in found.items()} == {1: 1, 2: 4, 3: 9}
-    assert len([*tmp_path.glob("square-*.json")]) == 3
 
 
 def test_an_executor_of_concurrent_futures(on_ray: MakeExecutor) -> None:
@@ -422,20 +304,6 @@ def test_an_executor_of_concurrent_futures(on_ray: MakeExecutor) -> None:
     import ray
 
     assert not ray.is_initialized()
-
-
-def test_commands_on_a_cluster(
-    saved: Saved, inputs: Path, tmp_path: Path, cluster: Any, on_ray: MakeExecutor
-) -> None:
-    """What Ray says doesn't get into the result."""
-    (tmp_path / "died").unlink()
-    arguments = ["annotate", saved.model, inputs, "-o", tmp_path / "out", "--code", saved.code]
-    arguments += ["--address", cluster.address, "--part", 3, "--json"]
-    line = [*COSTNER, *map(str, arguments)]
-    done = subprocess.run(line, env={**os.environ, **ENV}, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["docs"] == 52 and (tmp_path / "died").exists()
-    check(saved, inputs, tmp_path / "out")
 
 
 def recipe(heading: str) -> Dict[str, Any]:

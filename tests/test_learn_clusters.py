@@ -10,7 +10,6 @@ from typing import List
 import numpy
 import pytest
 import spacy
-from scipy.sparse import csr_matrix
 
 from spacy_costner.cli import clusters as module
 from spacy_costner.cli.clusters import count_contexts, embed, learn_clusters, number_words
@@ -75,7 +74,7 @@ def test_vectors_are_those_of_the_definition(monkeypatch: pytest.MonkeyPatch, ch
 
 def test_contexts_are_the_most_frequent_words() -> None:
     tokens = numpy.asarray([-1, -1, 0, 1, 2, -1, -1])
-    found = count_contexts(tokens, (3, 8), csr_matrix).toarray()
+    found = count_contexts(tokens, (3, 8)).toarray()
     # Offsets -2, -1, 1, 2 of words 0 and 1.
     assert found.tolist() == [
         [0, 0, 0, 0, 0, 1, 0, 0],
@@ -106,21 +105,20 @@ def test_sources(tmp_path: Path) -> None:
 
 
 def test_sentences_are_those_of_docs(tmp_path: Path) -> None:
-    doc = spacy.tokens.Doc(
-        spacy.blank("en").vocab,
-        words=["Ana", "left", "Eva", "\n"],
-        sent_starts=[True, False, True, False],
-    )
+    """Words of different sentences are no neighbours."""
+    words = [word for sentence in SENTENCES for word in [*sentence, "\n"]]
+    starts = [i == 0 for sentence in SENTENCES for i in range(len(sentence) + 1)]
+    doc = spacy.tokens.Doc(spacy.blank("en").vocab, words=words, sent_starts=starts)
     spacy.tokens.DocBin(docs=[doc]).to_disk(tmp_path / "x.spacy")
-    found = module.read_sentences(spacy.blank("en"), tmp_path / "x.spacy")
-    assert list(found) == [["Ana", "left"], ["Eva"]]
+    found = module.clusters([tmp_path / "x.spacy"], tmp_path / "own.json", **SMALL)
+    assert found.to_json() == learn_clusters(SENTENCES, **SMALL).to_json()
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (("--sizes", "many"), "clusters: sizes: expected numbers such as 64,256, got 'many'"),
-        (("--sizes", "0"), "clusters: sizes: expected at least 1, got 0"),
+        (("--sizes", "0"), "clusters: sizes: expected numbers such as 64,256, got '0'"),
         ((), "expected more than 100 words that occur 3 times or more, got 0"),
     ],
 )

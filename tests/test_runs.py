@@ -22,6 +22,7 @@ from spacy_costner.cli.runs import (
     _task,
     check_address,
     fingerprint,
+    kept,
     local_processes,
     ray_cluster,
     remembered,
@@ -210,8 +211,14 @@ def test_fingerprints_know_settings_and_files(tmp_path: Path) -> None:
         (folder / "train.spacy").write_text(text)
         seen.add(fingerprint([str(folder)], 1.0))
         seen.add(fingerprint([str(folder)], 2.0))
-    assert len(seen) == 6
+    (folder / "train.spacy").rename(folder / "dev.spacy")
+    seen.add(fingerprint([str(folder)], 2.0))
+    assert len(seen) == 7
+    (folder / ".hidden").touch()
+    (folder / "code.pyc").touch()
+    assert fingerprint([str(folder)], 2.0) in seen
     assert fingerprint({"a": "", "b": "x" * 300}) == fingerprint({"b": "x" * 300, "a": ""})
+    assert fingerprint("\0", "\ud800")
 
 
 def test_values_are_remembered_for_as_long_as_the_key_is_the_same(tmp_path: Path) -> None:
@@ -223,6 +230,16 @@ def test_values_are_remembered_for_as_long_as_the_key_is_the_same(tmp_path: Path
 
     values = [remembered(tmp_path / "value.json", key, make) for key in ("a", "a", "b", "a")]
     assert values == [1, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "damaged", [b"", b"{}", b"5", b"null", b"\xff{", b'{"key": "a", "val', b"[" * 9999]
+)
+def test_a_damaged_file_is_as_if_it_were_not_there(tmp_path: Path, damaged: bytes) -> None:
+    path = tmp_path / "value.json"
+    path.write_bytes(damaged)
+    assert kept(path, "a") is None
+    assert remembered(path, "a", lambda: 2) == 2 == kept(path, "a")
 
 
 def test_a_run_that_is_killed_while_it_writes_leaves_what_was_there(

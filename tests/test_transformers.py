@@ -16,7 +16,7 @@ from spacy.util import load_config
 from thinc.api import Adam, Config, fix_random_seed
 
 from spacy_costner.cli.compare import put_onto
-from spacy_costner.cli.distill import Options, distill
+from spacy_costner.cli.distill import distill
 
 from .support.commands import run
 from .support.config import fragment
@@ -174,7 +174,7 @@ def test_distilled_into_the_linear_model(
     raw.write_text("\n".join([text for text in TEXTS if text] * 5), encoding="utf8")
     path = ROOT / "configs" / "sparse.cfg"
     config = load_config(path, overrides={"paths.dev": str(corpus)}, interpolate=False)
-    result = distill([str(saved)], config, [raw], tmp_path / "distilled", Options(soft=soft))
+    result = distill([str(saved)], config, [raw], tmp_path / "distilled", soft=soft)
     teacher, student = result.rows
     assert teacher.f_score == 1.0 and student.f_score > 0.95
     assert student.tokens_per_second > 5 * teacher.tokens_per_second

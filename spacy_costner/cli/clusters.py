@@ -2,32 +2,17 @@
 
 import json
 from collections import defaultdict
-from functools import partial
 from pathlib import Path
-from typing import (
-    Annotated,
-    Any,
-    Callable,
-    Dict,
-    Iterable,
-    Iterator,
-    List,
-    NamedTuple,
-    Sequence,
-    Tuple,
-)
+from typing import Annotated, Any, Dict, Iterable, List, NamedTuple, Sequence, Tuple
 
 import numpy
 import spacy
-from spacy.language import Language
-from spacy.tokens import Doc
 from thinc.types import Floats2d, Ints1d
 from typer import Argument, Option
 
 from ..features.clusters import k_means, to_unit_length
 from ..progress import progress
-from ..readers import corpus_files, read_docs
-from ..readers.texts import is_text, read_lines
+from ..readers import read_texts
 from ..saving import check_file, save_file
 from ..validation import require
 from .output import JsonOption, errors_shown, print_result
@@ -47,6 +32,57 @@ POWER = 0.5
 
 CHUNK = 1 << 22
 """Tokens whose contexts are counted at a time."""
+
+
+def clusters_cli(
+    input_paths: Annotated[
+        List[Path],
+        Argument(help="Text, a sentence per line, or corpora: see `costner convert`", exists=True),
+    ],
+    output_path: Annotated[Path, Option("--output", "-o", help="Output file: JSON")],
+    sizes: Annotated[
+        str, Option("--sizes", "-s", help="Comma-separated numbers of clusters")
+    ] = ",".join(map(str, SIZES)),
+    min_count: Annotated[
+        int, Option("--min-count", help="Minimum number of times that a word occurs", min=1)
+    ] = 3,
+    dim: Annotated[int, Option("--dim", help="Length of the vectors of words", min=1)] = 100,
+    seed: Annotated[int, Option("--seed", help="Random seed")] = 0,
+    lang: Annotated[
+        str, Option("--lang", "-l", help="Language of the tokenizer for texts without tokens")
+    ] = "xx",
+    print_json: JsonOption = False,
+) -> None:
+    """
+    Learn clusters of words from text, as features of a linear model: words that occur beside
+    the same words are in the same cluster. Entities of annotated corpora are not used.
+    Requires SciPy: pip install 'spacy-costner[fit]'.
+    """
+    with errors_shown():
+        numbers = [int(size) if size.strip().isdecimal() else 0 for size in sizes.split(",")]
+        if not all(numbers):
+            raise ValueError(f"clusters: sizes: expected numbers such as 64,256, got {sizes!r}")
+        learned = clusters(
+            input_paths,
+            output_path,
+            sizes=numbers,
+            min_count=min_count,
+            dim=dim,
+            seed=seed,
+            lang=lang,
+        )
+    # Of each size some clusters: of words at equal distances in the list, from the most frequent.
+    examples: Dict[int, List[List[str]]] = {}
+    for size, found in learned.numbers.items():
+        some = dict.fromkeys(found[:: max(len(found) // 4, 1)].tolist())
+        examples[size] = [
+            [learned.words[word] for word in numpy.flatnonzero(found == i)[:6]] for i in some
+        ]
+    result = {"tokens": learned.n_tokens, "words": len(learned.words), "examples": examples}
+    lines = [f"{size:>6}  {' '.join(words)}" for size in examples for words in examples[size]]
+    text = f"{learned.n_tokens:,} tokens, {len(learned.words):,} words in clusters\n\n"
+    text += "\n".join([f"{'of':>6}  examples", *lines, ""])
+    print_result({**result, "path": output_path}, text, print_json, output_path)
 
 
 class Learned(NamedTuple):
@@ -71,56 +107,50 @@ def clusters(
     input_paths: Sequence[Path],
     output_path: Path,
     *,
+    sizes: Sequence[int] = SIZES,
+    min_count: int = 3,
+    dim: int = 100,
+    seed: int = 0,
     lang: str = "xx",
-    watch: Callable[[Iterable[List[str]]], Iterable[List[str]]] = iter,
-    **settings: Any,
 ) -> Learned:
     """Learn clusters of words from text, and save them.
 
     input_paths (Sequence[Path]): Files or folders of text, one sentence or paragraph per line, or
         of annotated corpora, whose entities are not used.
     output_path (Path): The output file: JSON that `clusters` of the features reads.
+    sizes (Sequence[int]), min_count (int), dim (int), seed (int): See `learn_clusters`.
     lang (str): The language whose tokenizer is used for text.
-    watch (Callable): Gets the sentences as they are read, and returns them.
-    settings (Any): See `learn_clusters`.
     RETURNS (Learned): The clusters.
-    RAISES (ValueError): If a file can't be read, a number is out of its range, or no words are
-        left.
+    RAISES (ValueError): If a file can't be read, or no words are left.
     RAISES (ImportError): If SciPy is missing.
     """
-    scipy_svd()
+    scipy_sparse()
     check_file(output_path, input_paths)
     nlp = spacy.blank(lang)
-    sentences = (words for path in input_paths for words in read_sentences(nlp, path))
-    found = learn_clusters(watch(sentences), **settings)
-    text = json.dumps(found.to_json(), ensure_ascii=False)
+    sentences = (
+        [token.text for token in span if not token.is_space]
+        for path in input_paths
+        for doc in read_texts(nlp, path)
+        for span in (doc.sents if doc.has_annotation("SENT_START") else [doc[:]])
+    )
+    learned = learn_clusters(
+        progress(sentences, desc="clusters", unit="sent"),
+        sizes=sizes,
+        min_count=min_count,
+        dim=dim,
+        seed=seed,
+    )
+    text = json.dumps(learned.to_json(), ensure_ascii=False)
     save_file(output_path, lambda path: path.write_text(text, encoding="utf8"))
-    return found
-
-
-def read_sentences(nlp: Language, path: Path) -> Iterator[List[str]]:
-    """Read the words of a corpus, by sentence, or by line or doc where sentences are not known.
-
-    nlp (Language): The pipeline whose tokenizer is used for text.
-    path (Path): Text, or what `read_docs` reads.
-    YIELDS (List[str]): The words.
-    RAISES (CorpusError): If it can't be read.
-    """
-    for file in corpus_files(path):
-        docs: Iterable[Doc] = read_docs(nlp, file)
-        if is_text(file):
-            docs = read_lines(nlp, file)
-        for doc in docs:
-            for span in doc.sents if doc.has_annotation("SENT_START") else (doc[:],):
-                yield [token.text for token in span if not token.is_space]
+    return learned
 
 
 def learn_clusters(
     sentences: Iterable[Sequence[str]],
     *,
     sizes: Sequence[int] = SIZES,
-    dim: int = 100,
     min_count: int = 3,
+    dim: int = 100,
     seed: int = 0,
 ) -> Learned:
     """Learn clusters of words that occur beside the same words: spherical k-means of the vectors
@@ -128,16 +158,13 @@ def learn_clusters(
 
     sentences (Iterable[Sequence[str]]): The words of each sentence.
     sizes (Sequence[int]): Numbers of clusters.
-    dim (int): Length of the vectors.
     min_count (int): How often a word has to occur to be in a cluster.
+    dim (int): Length of the vectors.
     seed (int): The seed of the singular value decomposition and of the first centres.
     RETURNS (Learned): The clusters.
-    RAISES (ValueError): If a number is out of its range, or too few words are left.
+    RAISES (ValueError): If too few words are left.
     RAISES (ImportError): If SciPy is missing.
     """
-    for name, value in {"dim": dim, "min_count": min_count, "sizes": min(sizes, default=0)}.items():
-        if value < 1:
-            raise ValueError(f"clusters: {name}: expected at least 1, got {value}")
     words, tokens, n_tokens = number_words(sentences, min_count)
     if len(words) <= dim:
         raise ValueError(
@@ -187,28 +214,27 @@ def embed(tokens: Ints1d, n_words: int, *, dim: int, seed: int) -> Floats2d:
     Levy, Goldberg & Dagan (2015), Improving distributional similarity with lessons learned from
     word embeddings: smoothed positive PMI, and eigenvalue weighting.
     """
-    svds, matrix = scipy_svd()
-    n_times = matrix((n_words, 2 * WINDOW * min(n_words, MAX_CONTEXTS)))
+    shape = (n_words, 2 * WINDOW * min(n_words, MAX_CONTEXTS))
+    n_times = scipy_sparse().csr_matrix(shape)
     for begin in range(0, len(tokens), CHUNK):
         chunk = tokens[max(begin - WINDOW, 0) : begin + CHUNK + WINDOW]
-        n_times += count_contexts(chunk, n_times.shape, matrix)
+        n_times += count_contexts(chunk, shape)
     of_word, of_context = (numpy.asarray(n_times.sum(axis=i)).ravel() for i in (1, 0))
     of_context = of_context**SMOOTHING
     pmi = n_times.tocoo()
     pmi.data = numpy.log(pmi.data * of_context.sum() / (of_word[pmi.row] * of_context[pmi.col]))
     pmi.data = numpy.maximum(pmi.data, 0)
     start = numpy.random.default_rng(seed).normal(size=min(pmi.shape))
-    left, values, _ = svds(pmi.tocsr(), k=dim, v0=start)
+    left, values, _ = scipy_sparse().linalg.svds(pmi.tocsr(), k=dim, v0=start)
     return to_unit_length(left * values**POWER)
 
 
-def count_contexts(tokens: Ints1d, shape: Tuple[int, int], matrix: Callable[..., Any]) -> Any:
+def count_contexts(tokens: Ints1d, shape: Tuple[int, int]) -> Any:
     """Count the contexts of the tokens between the first and the last `WINDOW`: see `embed`.
 
     tokens (Ints1d): The number of each token, -1 for none. Shape: (N,)
     shape (Tuple[int, int]): The number of words, and of contexts.
-    matrix (Callable): Makes a sparse matrix.
-    RETURNS (Any): The counts. Shape: `shape`
+    RETURNS (csr_matrix): The counts. Shape: `shape`
     """
     words, n_contexts = tokens[WINDOW:-WINDOW], shape[1] // (2 * WINDOW)
     rows, columns = [], []
@@ -218,69 +244,14 @@ def count_contexts(tokens: Ints1d, shape: Tuple[int, int], matrix: Callable[...,
         rows.append(words[counts])
         columns.append(there[counts] + (i - (i > WINDOW)) * n_contexts)
     places = numpy.concatenate(rows), numpy.concatenate(columns)
-    return matrix((numpy.ones(len(places[0])), places), shape=shape)
+    return scipy_sparse().csr_matrix((numpy.ones(len(places[0])), places), shape=shape)
 
 
-def scipy_svd() -> Tuple[Callable[..., Any], Callable[..., Any]]:
-    """SciPy's `svds` and `csr_matrix`.
+def scipy_sparse() -> Any:
+    """The module `scipy.sparse`, with `linalg`.
 
     RAISES (ImportError): If SciPy is missing.
     """
     missing = "clusters: expected SciPy, it is not installed"
-    svds = require("scipy.sparse.linalg", "fit", missing).svds
-    return svds, require("scipy.sparse", "fit", missing).csr_matrix
-
-
-N_CLUSTERS, N_WORDS = 4, 6
-"""Clusters that are shown of each number of clusters, and words of each."""
-
-
-def clusters_cli(
-    input_paths: Annotated[
-        List[Path],
-        Argument(help="Text, a sentence per line, or corpora: see `costner convert`", exists=True),
-    ],
-    output_path: Annotated[Path, Option("--output", "-o", help="Output file: JSON")],
-    sizes: Annotated[
-        str, Option("--sizes", "-s", help="Comma-separated numbers of clusters")
-    ] = ",".join(map(str, SIZES)),
-    min_count: Annotated[
-        int, Option("--min-count", help="Minimum number of times that a word occurs", min=1)
-    ] = 3,
-    dim: Annotated[int, Option("--dim", help="Length of the vectors of words", min=1)] = 100,
-    seed: Annotated[int, Option("--seed", help="Random seed")] = 0,
-    lang: Annotated[
-        str, Option("--lang", "-l", help="Language of the tokenizer for texts without tokens")
-    ] = "xx",
-    print_json: JsonOption = False,
-) -> None:
-    """
-    Learn clusters of words from text, as features of a linear model: words that occur beside
-    the same words are in the same cluster. Entities of annotated corpora are not used.
-    Requires SciPy: pip install 'spacy-costner[fit]'.
-    """
-    with errors_shown():
-        if not all(size.strip().isdecimal() for size in sizes.split(",")):
-            raise ValueError(f"clusters: sizes: expected numbers such as 64,256, got {sizes!r}")
-        numbers = [int(size) for size in sizes.split(",")]
-        settings = {"sizes": numbers, "min_count": min_count, "dim": dim, "seed": seed}
-        watch = partial(progress, desc="clusters", unit="sent")
-        learned = clusters(input_paths, output_path, lang=lang, watch=watch, **settings)
-    found = summary(learned)
-    rows = [(size, " ".join(words)) for size, some in found["examples"].items() for words in some]
-    lines = [f"{size:>6}  {words}" for size, words in [("of", "examples"), *rows]]
-    counts = f"{learned.n_tokens:,} tokens, {len(learned.words):,} words in clusters\n"
-    print_result(
-        {**found, "path": output_path}, "\n".join([counts, *lines, ""]), print_json, output_path
-    )
-
-
-def summary(learned: Learned) -> Dict[str, Any]:
-    """The numbers of tokens and words, and the most frequent words of some clusters: those of
-    words at equal distances in the list of all words, from the most frequent."""
-    examples: Dict[int, List[List[str]]] = {}
-    for size, found in learned.numbers.items():
-        some = dict.fromkeys(found[:: max(len(found) // N_CLUSTERS, 1)].tolist())
-        members = [numpy.flatnonzero(found == i)[:N_WORDS] for i in some]
-        examples[size] = [[learned.words[i] for i in own] for own in members]
-    return {"tokens": learned.n_tokens, "words": len(learned.words), "examples": examples}
+    require("scipy.sparse.linalg", "fit", missing)
+    return require("scipy.sparse", "fit", missing)

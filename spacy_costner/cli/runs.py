@@ -1,13 +1,12 @@
-"""Run independent tasks with an executor, such as local processes or a cluster, and cache results.
+"""Run independent tasks with an executor, local processes or a Ray cluster, and cache results.
 
 A run is a module-level function with settings that can be written as JSON. Its result is cached as
 a JSON file with a key, the fingerprint of the settings and of the files they name. A file with
-another key is not used. Files are written under a temporary name and renamed.
+another key, or one that is damaged, is not used.
 """
 
 import json
 import os
-import traceback
 from collections import deque
 from concurrent.futures import (
     FIRST_COMPLETED,
@@ -20,14 +19,14 @@ from concurrent.futures import (
 from concurrent.futures import wait as wait_for
 from contextlib import suppress
 from functools import partial
-from hashlib import sha256
 from importlib.metadata import version
 from multiprocessing import get_context, parent_process
-from os.path import isdir, isfile
+from os.path import exists
 from pathlib import Path
 from socket import create_connection
 from threading import Thread
 from time import process_time
+from traceback import format_exception
 from typing import (
     Any,
     Callable,
@@ -43,7 +42,8 @@ from typing import (
     Union,
 )
 
-from ..readers import CorpusError, corpus_files
+from ..readers.files import digest
+from ..saving import save_file
 from ..validation import require
 
 ValueT = TypeVar("ValueT")
@@ -55,6 +55,9 @@ TOGETHER, ALONE = 2, 2
 
 HOPELESS = 3
 """If the workers of so many runs have died, and no run has ended, others are not tried."""
+
+PACKAGES = ("spacy-costner", "spacy")
+"""Workers of a cluster need the driver's version of these. Ray checks its own and Python's."""
 
 
 class Run(NamedTuple):
@@ -80,18 +83,14 @@ class Run(NamedTuple):
 
 
 class Done(NamedTuple):
-    """A finished run.
-
-    value (Any): The return value.
-    seconds (float): CPU time.
-    """
+    """The return value of a finished run, and its CPU time in seconds."""
 
     value: Any
     seconds: float
 
 
 class Failed(NamedTuple):
-    """A failed run, with the error in a line and its traceback."""
+    """The error of a failed run in a line, and its traceback."""
 
     reason: str
     trace: str
@@ -109,9 +108,9 @@ def run_all(
     which workers have died `TOGETHER` times is repeated alone; it fails if they die `ALONE` times.
 
     runs (Iterable[Run]): The runs.
-    make_executor (Optional[MakeExecutor]): Makes the executor, such as `local_processes(4)`. If
-        it has a number of `jobs`, it is given so many runs at a time, and otherwise all. If
-        it `outlives_workers`, it isn't made anew when one dies.
+    make_executor (Optional[MakeExecutor]): Makes the executor, such as `local_processes(4)` or
+        `ray_cluster("auto")`. If it has a number of `jobs`, it is given so many runs at a time,
+        and otherwise all. If it `outlives_workers`, it isn't made anew when one dies.
         None: execute in this process, one after another.
     YIELDS (Tuple[Run, Ended]): The runs with their results, in the order in which they finish.
     """
@@ -139,13 +138,8 @@ def run_all(
 def _until_broken(
     todo: Deque[Tuple[Run, int]], make_executor: MakeExecutor
 ) -> Iterator[Tuple[Run, int, Optional[Ended]]]:
-    """Execute runs, taken from a queue, until that is empty or a worker has died.
-
-    todo (Deque[Tuple[Run, int]]): The runs, and how often a worker has died with each.
-    make_executor (MakeExecutor): Makes the executor.
-    YIELDS (Tuple[Run, int, Optional[Ended]]): A run, how often a worker has died with it, and its
-        result; None if a worker has died with it now.
-    """
+    """Execute runs from a queue until it is empty or the executor broken. Yields a run, how often
+    a worker has died with it, and its result; None if a worker has died with it now."""
     executor = make_executor()
     limit = getattr(executor, "jobs", len(todo))
     futures: Dict[Future, Tuple[Run, int]] = {}
@@ -160,25 +154,77 @@ def _until_broken(
                     is_broken = True
             for future in wait(futures, return_when=FIRST_COMPLETED).done:
                 run, deaths = futures.pop(future)
-                if isinstance(future.exception(), BrokenExecutor):
+                error = future.exception()
+                if isinstance(error, BrokenExecutor):
                     is_broken = not getattr(executor, "outlives_workers", False)
                     yield run, deaths + 1, None
                 else:
-                    yield run, deaths, _ended(future.result)
+                    ended = _failed(error) if isinstance(error, Exception) else future.result()
+                    yield run, deaths, ended
     finally:
         executor.shutdown(cancel_futures=True)
 
 
-def _end_with_parent() -> None:
-    """End this process when the one that has started it ends, even if that is killed."""
+def run_one(run: Run) -> Ended:
+    """Execute a run, or read its cached result."""
 
-    def wait_and_end() -> None:
-        parent = parent_process()
-        if parent is not None:
-            parent.join()
-            os._exit(1)
+    def execute() -> Done:
+        begin = process_time()
+        value = run.function(**run.settings)
+        return Done(value, process_time() - begin)
 
-    Thread(target=wait_and_end, daemon=True).start()
+    try:
+        return execute() if run.path is None else Done(*remembered(run.path, run.key, execute))
+    except Exception as error:
+        return _failed(error)
+
+
+def _failed(error: BaseException) -> Failed:
+    return Failed(f"{type(error).__name__}: {error}", "".join(format_exception(error)))
+
+
+def remembered(path: Path, key: str, make: Callable[[], ValueT]) -> ValueT:
+    """Read a cached value, or compute it and cache it.
+
+    path (Path): The file.
+    key (str): The key. A file with another key is not used.
+    make (Callable[[], ValueT]): Computes the value, which must be valid JSON and not None.
+    RETURNS (ValueT): The value as read from JSON. Floats are exact.
+    """
+    value = kept(path, key)
+    if value is None:
+        text = json.dumps({"key": key, "value": make()})
+        save_file(path, lambda new: new.write_text(text, encoding="utf8"))
+        value = json.loads(text)["value"]
+    return value
+
+
+def kept(path: Path, key: str) -> Optional[Any]:
+    """Read a cached value; None if there is none with that key, or the file is damaged."""
+    with suppress(OSError, ValueError, RecursionError):
+        saved = json.loads(path.read_bytes())
+        if isinstance(saved, dict) and saved.get("key") == key:
+            return saved.get("value")
+    return None
+
+
+def fingerprint(*parts: Any) -> str:
+    """Compute a digest of settings and of the files and folders they name.
+
+    *parts (Any): Settings, valid JSON.
+    RETURNS (str): The digest.
+    """
+    return digest(parts, *(Path(text) for text in sorted({*_texts(parts)}) if exists(text)))
+
+
+def _texts(settings: Any) -> Iterator[str]:
+    if isinstance(settings, str):
+        yield settings
+    elif isinstance(settings, Mapping):
+        yield from _texts(list(settings.values()))
+    elif isinstance(settings, (list, tuple)):
+        for setting in settings:
+            yield from _texts(setting)
 
 
 class Processes(ProcessPoolExecutor):
@@ -193,93 +239,19 @@ class Processes(ProcessPoolExecutor):
         self.jobs = jobs
 
 
+def _end_with_parent() -> None:
+    def wait_and_end() -> None:
+        parent = parent_process()
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    Thread(target=wait_and_end, daemon=True).start()
+
+
 def local_processes(jobs: int) -> Optional[MakeExecutor]:
     """An executor of parallel processes on this machine; None for one job."""
     return None if jobs == 1 else partial(Processes, jobs)
-
-
-def run_one(run: Run) -> Ended:
-    """Execute a run, or read its cached result."""
-    if run.path is None:
-        return _ended(lambda: _timed(run))
-    path = run.path
-    return _ended(lambda: Done(*remembered(path, run.key, lambda: _timed(run))))
-
-
-def _timed(run: Run) -> Done:
-    begin = process_time()
-    value = run.function(**run.settings)
-    return Done(value, process_time() - begin)
-
-
-def _ended(get: Callable[[], Ended]) -> Ended:
-    """The result, or the failure."""
-    try:
-        return get()
-    except Exception as error:
-        return Failed(f"{type(error).__name__}: {error}", traceback.format_exc())
-
-
-def fingerprint(*parts: Any) -> str:
-    """Compute a digest of settings and of the files they name.
-
-    *parts (Any): Settings, valid JSON.
-    RETURNS (str): The digest. Of folders those files that are read as a corpus.
-    """
-    digest = sha256(json.dumps(parts, sort_keys=True).encode("utf8"))
-    for text in sorted(set(_texts(parts))):
-        for file in _files(Path(text)) if isdir(text) else [Path(text)]:
-            if isfile(file):
-                digest.update(file.read_bytes())
-    return digest.hexdigest()
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    with suppress(CorpusError):
-        for path in corpus_files(folder):
-            yield from sorted(path.rglob("*")) if path.is_dir() else [path]
-
-
-def _texts(settings: Any) -> Iterator[str]:
-    if isinstance(settings, str):
-        yield settings
-    elif isinstance(settings, Mapping):
-        yield from _texts(list(settings.values()))
-    elif isinstance(settings, (list, tuple)):
-        for setting in settings:
-            yield from _texts(setting)
-
-
-def kept(path: Path, key: str) -> Optional[Any]:
-    """Read a cached value; None if there is none with that key."""
-    if not path.exists():
-        return None
-    found = json.loads(path.read_text(encoding="utf8"))
-    return found["value"] if found["key"] == key else None
-
-
-def remembered(path: Path, key: str, make: Callable[[], ValueT]) -> ValueT:
-    """Read a cached value, or compute it and cache it.
-
-    path (Path): The file.
-    key (str): The key. A file with another key is not used.
-    make (Callable[[], ValueT]): Computes the value, which must be valid JSON and not None.
-    RETURNS (ValueT): The value as read from JSON. Floats are exact.
-    """
-    value = kept(path, key)
-    if value is None:
-        made = make()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        written = path.with_suffix(".part")
-        text = json.dumps({"key": key, "value": made})
-        written.write_text(text, encoding="utf8")
-        written.replace(path)
-        value = json.loads(text)["value"]
-    return value
-
-
-PACKAGES = ("spacy-costner", "spacy")
-"""Workers need the driver's version of these. Ray checks its own and Python's."""
 
 
 def ray_cluster(address: Optional[str], use_gpu: int = -1) -> Optional[MakeExecutor]:
@@ -297,19 +269,6 @@ def ray_cluster(address: Optional[str], use_gpu: int = -1) -> Optional[MakeExecu
     return partial(RayCluster, ray, address, int(use_gpu >= 0))
 
 
-def check_address(address: str) -> None:
-    """Check that something listens at a "host:port": Ray would try for five minutes.
-
-    RAISES (ConnectionError): If nothing does.
-    """
-    host, _, port = address.rpartition(":")
-    if port.isdigit() and "/" not in host:
-        try:
-            create_connection((host.strip("[]"), int(port)), timeout=10).close()
-        except OSError as error:
-            raise ConnectionError(f"{address}: expected a Ray cluster, got: {error}") from error
-
-
 class RayCluster(Executor):
     """Tasks on a Ray cluster. A process that is connected to one already stays so.
 
@@ -322,7 +281,7 @@ class RayCluster(Executor):
     outlives_workers = True
 
     def __init__(self, ray: Any, address: str, n_gpus: int = 0) -> None:
-        """Connect, and check all machines.
+        """Connect, and check all machines that there are. Later ones are checked by their tasks.
 
         ray (Any): The module.
         address (str): See `ray_cluster`.
@@ -339,21 +298,18 @@ class RayCluster(Executor):
         expected = {name: version(name) for name in PACKAGES}
         task = ray.remote(max_retries=0, num_cpus=1, num_gpus=n_gpus)(_task())
         self.call = partial(task.remote, os.getcwd(), expected)
+        on = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
         try:
-            self._check(partial(task.options, num_cpus=0, num_gpus=0), expected)
+            for node in ray.nodes():
+                if node["Alive"] and node["Resources"].get("CPU"):
+                    here = on(node["NodeID"], soft=False)
+                    check = task.options(num_cpus=0, num_gpus=0, scheduling_strategy=here)
+                    future = self._future(check.remote(os.getcwd(), expected, None))
+                    if not isinstance(future.exception(), BrokenExecutor):
+                        future.result()
         except BaseException:
             self.shutdown(cancel_futures=True)
             raise
-
-    def _check(self, options: Callable[..., Any], expected: Dict[str, str]) -> None:
-        """Check the machines that there are. Later ones are checked by their tasks."""
-        on = self.ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
-        for node in self.ray.nodes():
-            if node["Alive"] and node["Resources"].get("CPU"):
-                task = options(scheduling_strategy=on(node["NodeID"], soft=False))
-                future = self._future(task.remote(os.getcwd(), expected, None))
-                if not isinstance(future.exception(), BrokenExecutor):
-                    future.result()
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future:
         """Execute a function. Its arguments and its value are pickled."""
@@ -366,11 +322,11 @@ class RayCluster(Executor):
         ref.future().add_done_callback(partial(self._end, future))
         return future
 
-    def _end(self, future: Future, found: Future) -> None:
-        error = found.exception()
+    def _end(self, future: Future, answer: Future) -> None:
+        error = answer.exception()
         self.refs.pop(future, None)
         if error is None:
-            future.set_result(found.result())
+            future.set_result(answer.result())
         elif isinstance(error, self.ray.exceptions.RayTaskError):
             future.set_exception(error.cause)
         else:
@@ -387,6 +343,19 @@ class RayCluster(Executor):
             self.ray.shutdown()
 
 
+def check_address(address: str) -> None:
+    """Check that something listens at a "host:port": Ray would try for five minutes.
+
+    RAISES (ConnectionError): If nothing does.
+    """
+    host, _, port = address.rpartition(":")
+    if port.isdigit() and "/" not in host:
+        try:
+            create_connection((host.strip("[]"), int(port)), timeout=10).close()
+        except OSError as error:
+            raise ConnectionError(f"{address}: expected a Ray cluster, got: {error}") from error
+
+
 def _task() -> Callable[..., Any]:
     """What a worker does. Ray sends functions of functions as a whole, and others by name, which
     a worker with another version may not have."""
@@ -400,11 +369,11 @@ def _task() -> Callable[..., Any]:
         here = socket.gethostname()
         for name, one in expected.items():
             try:
-                found = version(name)
+                installed = version(name)
             except PackageNotFoundError:
-                found = "none"
-            if found != one:
-                raise ValueError(f"worker on {here}: expected {name} {one}, got {found}")
+                installed = "none"
+            if installed != one:
+                raise ValueError(f"worker on {here}: expected {name} {one}, got {installed}")
         if not os.path.isdir(folder):
             raise ValueError(f"worker on {here}: expected the files of the driver, got no {folder}")
         os.chdir(folder)

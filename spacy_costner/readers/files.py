@@ -3,6 +3,7 @@ and line."""
 
 import json
 import re
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Iterator, List, NamedTuple, Tuple
 
@@ -211,3 +212,27 @@ def _read_items(text: str, path: Path) -> Values:
 def _not_json(place: Place, text: str, error: Exception) -> CorpusError:
     message = getattr(error, "msg", type(error).__name__)
     return place.refuse(f"expected JSON, got {shown(text)}: {message}")
+
+
+def digest(*parts: Any) -> str:
+    """Compute the digest of values and files.
+
+    *parts (Any): Values that are valid JSON; bytes; and files or folders, as a `Path`, for their
+        content. Hidden and .pyc files of a folder don't count.
+    RETURNS (str): The digest.
+    """
+    total = sha256()
+    for part in parts:
+        if not isinstance(part, Path):
+            data = part if isinstance(part, bytes) else json.dumps(part, sort_keys=True).encode()
+            total.update(b"%d " % len(data) + data)
+            continue
+        for file in [part] if part.is_file() else sorted(part.rglob("*")):
+            names = file.relative_to(part).parts
+            is_hidden = any(name.startswith(".") for name in names) or file.suffix == ".pyc"
+            if file.is_file() and (file == part or not is_hidden):
+                total.update(f"{'/'.join(names)} {file.stat().st_size} ".encode())
+                with file.open("rb") as opened:
+                    while data := opened.read(1 << 20):
+                        total.update(data)
+    return total.hexdigest()

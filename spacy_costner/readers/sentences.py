@@ -7,6 +7,7 @@ from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 import numpy
 from spacy.attrs import ENT_IOB, ENT_TYPE, ORTH, SENT_START, SPACY
 from spacy.tokens import Doc
+from spacy.vocab import Vocab
 from thinc.types import Array1d, Ints1d
 
 from .context import Context
@@ -70,6 +71,23 @@ def make_docs(
         yield Doc(vocab, words=orth[start:end]).from_array(ATTRS, columns[start:end])
 
 
+def copy_tokens(doc: Doc, vocab: Optional[Vocab] = None, *, sentences: bool = False) -> Doc:
+    """Make a doc of the words and spaces of another. It has no other annotation.
+
+    doc (Doc): The doc.
+    vocab (Optional[Vocab]): The vocab of the copy. None: the same.
+    sentences (bool): Whether the copy has the starts of sentences, and unknown spaces, too.
+    """
+    words, spaces = doc.to_array([ORTH, SPACY]).T.tolist()
+    if vocab not in (None, doc.vocab):
+        words = [token.text for token in doc]
+    copy = Doc(vocab or doc.vocab, words=words, spaces=spaces)
+    if sentences:
+        copy.has_unknown_spaces = doc.has_unknown_spaces
+        copy.from_array([SENT_START], doc.to_array([SENT_START]))
+    return copy
+
+
 def doc_starts(sent_start: Array1d, part: Ints1d, n_sents: Optional[int]) -> List[int]:
     """The first tokens of docs: see `Sentences` and `ReadOptions`."""
     first = numpy.flatnonzero(sent_start)
@@ -81,12 +99,6 @@ def doc_starts(sent_start: Array1d, part: Ints1d, n_sents: Optional[int]) -> Lis
         begin = numpy.maximum.accumulate(numpy.where(is_new, numpy.arange(len(first)), 0))
         is_new = (numpy.arange(len(first)) - begin) % n_sents == 0
     return first[is_new].tolist()
-
-
-def copy_tokens(doc: Doc) -> Doc:
-    """Make a doc of the words and spaces of another. It has no annotation."""
-    words, spaces = doc.to_array([ORTH, SPACY]).T.tolist()
-    return Doc(doc.vocab, words=words, spaces=spaces)
 
 
 def find_tag_key(value: Any) -> Optional[str]:

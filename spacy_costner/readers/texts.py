@@ -1,37 +1,77 @@
-"""Texts that are to be annotated: corpora without their annotation, and text files."""
+"""Texts without annotation: docs of any corpus; and large files in parts, a row for each text.
 
+Files in parts:
+
+.txt               a text on each line; its id is the number of the line, from 1
+.jsonl, .ndjson    an object on each line, with the text, an id and, if it has them, tokens
+.spacy             docs; the id is their number, from 0
+.parquet           a column of texts and one of ids; without ids the number of the row, from 0
+"""
+
+import json
 import re
+from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import Iterator, Union
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    NoReturn,
+    Optional,
+    Union,
+)
 
 from spacy.language import Language
 from spacy.tokens import Doc
 
+from ..validation import require
 from .context import DEFAULTS, Context, CorpusInfo, Predicted
-from .corpus import read_file
-from .files import Place, corpus_files, looks_like_json, read_head, read_text
+from .corpus import read_docbin, read_file
+from .files import (
+    BOM,
+    CorpusError,
+    Place,
+    corpus_files,
+    digest,
+    looks_like_json,
+    read_head,
+    read_text,
+    shown,
+)
 from .sentences import copy_tokens
+from .task_docs import task_to_doc
+from .tasks import task_from_json
 
 CORPORA = (".spacy", ".conll", ".iob", ".tsv", ".json", ".jsonl")
 TAGGED = re.compile(r"-DOCSTART-.*|\S+\s(.*\s)?(O|[A-Z]-\S+)")
 """A line of a corpus in columns."""
 
+LINES = (".txt", ".jsonl", ".ndjson")
+SURROGATE = re.compile("[\ud800-\udfff]")
+
 
 def read_texts(nlp: Language, path: Union[str, Path]) -> Iterator[Doc]:
-    """Read docs without annotation. A file of text has a doc on each line: see `is_text`.
+    """Read docs without annotation but for the starts of sentences.
 
     nlp (Language): The pipeline. Its tokenizer is used for texts without tokens.
-    path (Union[str, Path]): A text file or any corpus: see `read_docs`.
-    YIELDS (Doc): The docs.
+    path (Union[str, Path]): A file of text, with a doc on each line, or any corpus: see
+        `read_docs`.
+    YIELDS (Doc): The docs, without empty ones.
     RAISES (CorpusError): If a file can't be read; the message names file and line.
     """
     for file in corpus_files(Path(path)):
         if is_text(file):
-            yield from read_lines(nlp, file)
+            yield from _read_lines(nlp, file)
             continue
         predicted = Predicted()
         for doc in read_file(file, Context(nlp, DEFAULTS, CorpusInfo(), predicted)):
-            yield predicted[doc] if doc in predicted else copy_tokens(doc)
+            if len(doc):
+                yield predicted[doc] if doc in predicted else copy_tokens(doc, sentences=True)
 
 
 def is_text(path: Path) -> bool:
@@ -42,14 +82,7 @@ def is_text(path: Path) -> bool:
     return sum(bool(TAGGED.fullmatch(line)) for line in lines) * 2 <= len(lines)
 
 
-def read_lines(nlp: Language, path: Path) -> Iterator[Doc]:
-    """Read a file with a text on each line.
-
-    nlp (Language): The pipeline whose tokenizer is used.
-    path (Path): The file.
-    YIELDS (Doc): A doc for each line that isn't empty.
-    RAISES (CorpusError): If the file can't be read; the message names file and line.
-    """
+def _read_lines(nlp: Language, path: Path) -> Iterator[Doc]:
     for i, line in enumerate(read_text(path).split("\n")):
         try:
             if line.strip():
@@ -57,3 +90,180 @@ def read_lines(nlp: Language, path: Path) -> Iterator[Doc]:
         except ValueError as error:  # The text is too long.
             message = f"expected a text that spaCy can read: {error}"
             raise Place(path, i + 1).refuse(message) from None
+
+
+class Part(NamedTuple):
+    """A range of a file.
+
+    path (Path): The file.
+    start, stop (int): Bytes of lines; row groups of Parquet; 0 and 0 for a whole file.
+    first (int): The number of its first line or row.
+    digest (str): Of its content.
+    """
+
+    path: Path
+    start: int
+    stop: int
+    first: int
+    digest: str
+
+
+class Row(NamedTuple):
+    """A text of a part.
+
+    id (Any): Its id.
+    text (Optional[str]): The text, if it is one.
+    make_doc (Callable[[], Doc]): Makes a doc without annotation. Raises what is wrong with the row.
+    """
+
+    id: Any
+    text: Optional[str]
+    make_doc: Callable[[], Doc]
+
+
+def divide(path: Path, n_rows: int) -> Iterator[Part]:
+    """Divide a file into parts.
+
+    path (Path): The file.
+    n_rows (int): Lines or rows of a part. A .spacy file is one part, and row groups of Parquet
+        are not divided.
+    YIELDS (Part): The parts.
+    RAISES (CorpusError): If the file has another suffix.
+    """
+    start, first, n = 0, 0, 0
+    if path.suffix in LINES:
+        with path.open("rb") as file:
+            while lines := list(islice(file, n_rows)):
+                data = b"".join(lines)
+                stop = start + len(data)
+                yield Part(path, start, stop, first + 1, digest(data, first + 1))
+                start, first = stop, first + len(lines)
+    elif path.suffix == ".spacy":
+        yield Part(path, 0, 0, 0, digest(path))
+    elif path.suffix == ".parquet":
+        content = digest(path)
+        try:
+            meta = require_pyarrow().read_metadata(path)
+        except (ValueError, OSError):  # Reading the part fails, too, and other parts don't.
+            yield Part(path, 0, 0, 0, content)
+            return
+        for i in range(meta.num_row_groups):
+            n += meta.row_group(i).num_rows
+            if n >= n_rows or i + 1 == meta.num_row_groups:
+                yield Part(path, start, i + 1, first, digest(content, start, i + 1))
+                start, first, n = i + 1, first + n, 0
+    else:
+        expected = ", ".join([*LINES, ".spacy", ".parquet"])
+        raise CorpusError(f"{path}: expected one of {expected}, got {path.suffix!r}")
+
+
+def read_rows(nlp: Language, part: Part, text: str = "text", id_name: str = "id") -> Iterator[Row]:
+    """Read the rows of a part. What can't be read is a row whose `make_doc` raises.
+
+    nlp (Language): The pipeline that docs are made for.
+    part (Part): The part.
+    text, id_name (str): Keys of JSONL, or columns of Parquet.
+    YIELDS (Row): The rows, without empty lines.
+    RAISES (CorpusError): If the file can't be read.
+    """
+    if part.path.suffix == ".spacy":
+        docs = read_docbin(part.path, Context(nlp, DEFAULTS, CorpusInfo()))
+        for i, doc in enumerate(docs):
+            yield Row(i, doc.text, partial(copy_tokens, doc, sentences=True))
+    elif part.path.suffix == ".parquet":
+        for i, value in enumerate(_read_row_groups(part, text, id_name)):
+            place = Place(part.path, part.first + i, "row")
+            yield _to_row(nlp, value, place, text, id_name)
+    else:
+        with part.path.open("rb") as file:
+            file.seek(part.start)
+            data = file.read(part.stop - part.start)
+        if digest(data, part.first) != part.digest:
+            message = "expected the file that the command began with, got another"
+            raise CorpusError(f"{part.path}: {message}")
+        for number, line in enumerate(data.split(b"\n"), part.first):
+            line = line.removeprefix(BOM) if number == 1 else line
+            if line.strip():
+                yield _line_to_row(nlp, line, Place(part.path, number), text, id_name)
+
+
+def _line_to_row(nlp: Language, line: bytes, place: Place, text: str, id_name: str) -> Row:
+    try:
+        content = line.decode("utf8").removesuffix("\r")
+    except UnicodeDecodeError as error:
+        return _refused(place, line.decode("utf8", "replace"), f"expected UTF-8: {error}")
+    if place.path.suffix == ".txt":
+        return Row(place.number, content, partial(make_doc, nlp, content))
+    try:
+        value = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        return _refused(place, content, f"expected JSON, got {shown(content)}: {error}")
+    if not isinstance(value, dict):
+        return _refused(place, content, f"expected an object with {text!r}, got {shown(value)}")
+    return _to_row(nlp, value, place, text, id_name)
+
+
+def _to_row(nlp: Language, value: Mapping[str, Any], place: Place, text: str, id_name: str) -> Row:
+    """A row of an object, if every format of output has room for its id."""
+    found, content = value.get(id_name, place.number), value.get(text)
+    if isinstance(found, str):
+        is_id = not SURROGATE.search(found)
+    else:
+        is_id = isinstance(found, (int, float)) and -(2**63) <= found < 2**64  # NaN isn't.
+    if not is_id:
+        message = f"{id_name}: expected text or a number of 64 bits, got {shown(found)}"
+        return _refused(place, content, message)
+    if isinstance(content, str) and place.unit == "line" and value.get("tokens") is not None:
+        given = {"text": content, "tokens": value["tokens"]}
+        return Row(found, content, partial(_make_doc_of_tokens, nlp, given, place))
+    return Row(found, _text(content), partial(make_doc, nlp, content))
+
+
+def require_pyarrow() -> Any:
+    """Import pyarrow's module for Parquet.
+
+    RAISES (ImportError): If it isn't installed.
+    """
+    return require("pyarrow.parquet", "parquet", "Parquet requires pyarrow")
+
+
+def make_doc(nlp: Language, text: Any) -> Doc:
+    """Tokenize a text.
+
+    RAISES (ValueError): If it isn't one, or spaCy can't make a doc of it.
+    """
+    if not isinstance(text, str):
+        raise ValueError(f"expected a text, got {shown(text)}")
+    return nlp.make_doc(text)
+
+
+def _make_doc_of_tokens(nlp: Language, value: Dict[str, Any], place: Place) -> Doc:
+    task = task_from_json(value, place)
+    return copy_tokens(
+        task_to_doc(task, place, Context(nlp, DEFAULTS, CorpusInfo())), sentences=True
+    )
+
+
+def _text(value: Any) -> Optional[str]:
+    return value if isinstance(value, str) else None
+
+
+def _refused(place: Place, text: Any, message: str) -> Row:
+    def refuse() -> NoReturn:
+        raise place.refuse(message)
+
+    return Row(place.number, _text(text), refuse)
+
+
+def _read_row_groups(part: Part, *columns: str) -> List[Dict[str, Any]]:
+    try:
+        file = require_pyarrow().ParquetFile(part.path)
+        names = file.schema_arrow.names
+        there = [name for name in dict.fromkeys(columns) if name in names]
+        table = file.read_row_groups([*range(part.start, part.stop)], columns=there)
+        values: List[Dict[str, Any]] = table.to_pylist()
+    except (ValueError, OSError) as error:
+        raise CorpusError(f"{part.path}: expected a Parquet file: {error}") from None
+    if columns[0] not in names:
+        raise CorpusError(f"{part.path}: expected the column {columns[0]!r}, got {names}")
+    return values

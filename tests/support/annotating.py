@@ -7,7 +7,6 @@ from typing import Any, Dict, List, NamedTuple, Tuple
 import spacy
 from spacy.cli._util import import_code
 
-from spacy_costner.cli.annotate import Settings
 from spacy_costner.cli.guarantee import guarantee
 
 from .pipelines import TEXTS, examples, pipeline, train
@@ -51,10 +50,6 @@ class Saved(NamedTuple):
     harmless: Path
     code: Path
     loads: Path
-
-    @property
-    def settings(self) -> Settings:
-        return Settings(code_path=str(self.code))
 
 
 def save_pipeline(folder: Path) -> Saved:
