@@ -28,7 +28,7 @@ from spacy.training import Example, validate_examples, validate_get_examples
 from spacy.util import check_lexeme_norms, to_bytes, to_disk
 from spacy.vocab import Vocab
 from thinc.api import Config, Model, Optimizer, set_dropout_rate
-from thinc.types import Floats1d, Ints2d
+from thinc.types import Floats1d, FloatsXd, Ints2d
 from thinc.util import get_array_module
 
 from .. import chain
@@ -41,7 +41,7 @@ from ..training.objective import NEGATED, Objective, check_finite
 from ..training.soft_targets import SoftTargets, divergence, labels_of
 from ..training.targets import Targets, Weights, possible_paths
 from ..training.token_attrs import TokenAttrs, read_presets, trim
-from ..types import Constraints, Cost, Loss, Potentials, Progress
+from ..types import Constraints, Cost, Loss, Potentials, Progress, map_scores
 from .annotations import (
     NOTHING,
     Confidence,
@@ -390,9 +390,12 @@ class CostSensitiveNER(TrainablePipe):
         scores, backprop = self.model.begin_update(docs)
         check_finite(scores, self.name)
         constraints = self.constraints(read_presets(docs).without_annotation())
-        teacher = self._rehearsal_model.predict(docs)
-        result = divergence(scores, rehearsal_targets(teacher, len(self.chain_tags), constraints))
-        backprop(result.gradient)
+        # In float64: the divergence is a small difference of large numbers.
+        teacher = map_scores(_as_float64, self._rehearsal_model.predict(docs))
+        targets = rehearsal_targets(teacher, len(self.chain_tags), constraints)
+        result = divergence(map_scores(_as_float64, scores), targets)
+        dtype = scores.emissions.dtype
+        backprop(map_scores(lambda array: array.astype(dtype), result.gradient))
         if sgd not in (None, False):
             self.finish_update(sgd)
         losses[self.name] += result.value / len(scores.emissions)
@@ -811,6 +814,10 @@ def rehearsal_targets(teacher: Potentials, n_tags: int, constraints: Constraints
     expected = chain.log_partition(known)[1](weights)
     entropy = float(chain.entropy(known)[0].sum())
     return SoftTargets(expected, entropy, weights, constraints)
+
+
+def _as_float64(array: FloatsXd) -> FloatsXd:
+    return array.astype("float64")
 
 
 def _as_json(settings: Any) -> Any:
