@@ -193,16 +193,6 @@ def test_a_label_can_be_added() -> None:
     assert any(predictions(nlp))
 
 
-def test_a_first_pass_has_to_fit(tmp_path: Path) -> None:
-    nlp = trained(SPARSE, n_steps=1)
-    first_pass = first_pass_of(nlp.get_pipe("ner").model)
-    assert first_pass is not None
-    first_pass.weights.allocate(7, first_pass.weights.n_tags)
-    nlp.to_disk(tmp_path)
-    with pytest.raises(ValueError, match=r"expected a first pass of .*, got one of 7 features"):
-        spacy.load(tmp_path)
-
-
 def test_what_a_doc_shows_is_that_of_its_own_occurrences() -> None:
     """Docs in a batch don't see each other."""
     nlp = trained(SPARSE, n_steps=1)

@@ -401,7 +401,12 @@ def test_what_is_impossible_is_left_out(name: str, how: str, which: List[int]) -
         possible[token] = ~right if how[0] == "g" else numpy.roll(right, 1)
     others = [b for b in range(4) if b not in which]
     for given_gold in (complete, some):
-        targets = Targets(given_gold._replace(cost=None), Constraints(possible), scores.lengths)
+        targets = Targets(
+            Tags(("A",), "IOB2"),
+            given_gold._replace(cost=None),
+            Constraints(possible),
+            scores.lengths,
+        )
         targets, left_out = targets.leave_out_impossible()
         assert numpy.flatnonzero(left_out).tolist() == which
         potentials, gold = targets.to_loss_inputs(scores, 1 - numpy.eye(3))

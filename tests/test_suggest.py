@@ -211,14 +211,14 @@ def test_files_are_read_back(form: str, tmp_path: Path) -> None:
     save_tasks(path, [Suggestion(i, 0.5, doc).task() for i, doc in enumerate(docs)], form)
     if form == "label-studio":
         assert not any(
-            doc.has_annotation("ENT_IOB") for doc in read_docs(nlp, path, found=CorpusInfo())
+            doc.has_annotation("ENT_IOB") for doc in read_docs(nlp, path, info=CorpusInfo())
         )
         values = json.loads(path.read_text("utf8"))
         assert values[0]["predictions"][0]["result"][0]["value"]["start"] == 6
         accepted = [{"data": v["data"], "annotations": v["predictions"]} for v in values]
         path.write_text(json.dumps(accepted))
     found = CorpusInfo()
-    read = list(read_docs(nlp, path, found=found))
+    read = list(read_docs(nlp, path, info=found))
     assert not found.problems
     for doc, expected in zip(read, docs, strict=True):
         assert doc.text == expected.text and doc.has_annotation("ENT_IOB")
