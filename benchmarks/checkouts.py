@@ -94,10 +94,11 @@ def seconds_of(task: Callable[[], object], n_times: int) -> float:
 
 
 def start(checkout: Path) -> "subprocess.Popen[str]":
-    """A process in which a checkout's package is imported."""
+    """A process of a checkout, in its own environment, which has its entry points."""
     path = os.pathsep.join([str(checkout), str(ROOT / "benchmarks")])
+    own = checkout / ".venv" / "bin" / "python"
     return subprocess.Popen(
-        [sys.executable, "-W", "ignore", __file__, "--work"],
+        [str(own) if own.exists() else sys.executable, "-W", "ignore", __file__, "--work"],
         env={**os.environ, "PYTHONPATH": path},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
