@@ -360,7 +360,7 @@ def majority(scores: Dict[Entity, float]) -> List[Entity]:
 
 
 def read_answers(nlp: Language, path: Path) -> Iterator[Doc]:
-    """Read answers from JSONL, as anything may have made them: see `readers.jsonl`. A span may have
+    """Read answers from JSONL, as anything may have made them: see `readers.tasks`. A span may have
     a score, from 0 to 1.
 
     RAISES (CorpusError): If the file can't be read, or a score is no such number.
