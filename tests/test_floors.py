@@ -1,8 +1,9 @@
 """A module imports only from floors below its own: see docs/develop.md."""
 
 import ast
+from graphlib import TopologicalSorter
 from pathlib import Path
-from typing import Iterator
+from typing import Dict, Iterator, List, Set
 
 import pytest
 
@@ -29,8 +30,8 @@ def room(path: Path) -> str:
     return path.relative_to(ROOT).parts[0].removesuffix(".py")
 
 
-def imported_rooms(path: Path, root: Path = ROOT) -> Iterator[str]:
-    """The rooms of a package that a file of it imports from, inside of functions too."""
+def imported_names(path: Path, root: Path = ROOT) -> Iterator[List[str]]:
+    """The parts of all names of a package that a file of it imports, inside of functions, too."""
     package = [root.name, *path.relative_to(root).parts[:-1]]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf8"))):
         if isinstance(node, ast.Import):
@@ -41,7 +42,11 @@ def imported_rooms(path: Path, root: Path = ROOT) -> Iterator[str]:
             names = [[*base, alias.name] for alias in node.names]
         else:
             continue
-        yield from (name[1] for name in names if name[0] == root.name and len(name) > 1)
+        yield from (name[1:] for name in names if name[0] == root.name and len(name) > 1)
+
+
+def imported_rooms(path: Path, root: Path = ROOT) -> Iterator[str]:
+    return (name[0] for name in imported_names(path, root))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -50,6 +55,19 @@ def test_imports_go_down(path: Path) -> None:
     assert own in FLOOR, f"{own} has no floor: say in FLOORS where it stands"
     for other in imported_rooms(path):
         assert other == own or FLOOR[other] < FLOOR[own], f"{own} imports {other}"
+
+
+def test_no_circles_of_files() -> None:
+    """`TopologicalSorter` names the files of a circle. A folder hands on the names of its files."""
+    imports: Dict[Path, Set[Path]] = {path: set() for path in FILES}
+    for path in FILES:
+        for name in imported_names(path):
+            file = ROOT.joinpath(*name).with_suffix(".py")
+            file = file if file.exists() else ROOT.joinpath(*name[:-1]).with_suffix(".py")
+            if file in imports and file != path:
+                imports[path].add(file)
+    assert any(imports.values())
+    TopologicalSorter(imports).prepare()
 
 
 def test_no_test_module_imports_another() -> None:
