@@ -23,25 +23,31 @@ import numpy
 import typer
 from spacy.cli._util import import_code, show_validation_error
 from spacy.tokens import Doc, Span
+from spacy.training import Example
 from spacy.util import load_config, load_model_from_config
 from thinc.api import Config
 from thinc.types import Floats2d
 from typer import Argument, Option
 
-from ..decoding import LEAST
+from ..decoding import LEAST, Temperature
 from ..metrics import text_table
+from ..ml import first_pass_of
+from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
 from ..readers import Task, TaskSpan, doc_to_task, read_docs, read_tasks, task_to_json, write_tasks
 from ..readers.files import Place
+from ..readers.sentences import copy_tokens
 from ..readers.tasks import spans_from_json
 from ..saving import check_file, save_file
 from ..settings import check_overrides
 from ..tags import Entities, Tags
+from ..training.token_attrs import read_docs as read_tokens
+from .calibrate import fit_temperature, predict_best
 from .compare import component_name
 from .convert import check_suffix, write_corpus
-from .cross_fit import Fold, cross_fit
 from .options import AddressOption, CodeOption, read_overrides
 from .output import JsonOption, errors_shown, print_result, stdout_for
+from .preparation import Fold, assign_folds, hold_out
 from .report import (
     BOTH,
     BOUNDARY,
@@ -75,6 +81,12 @@ PROBABLE = 0.5
 
 N_PRINTED = 10
 """Number of places that are printed."""
+
+ANNOTATED = "spacy_costner_annotated"
+"""In `doc.user_data`: the label of each token as annotated, by index; -1 for O, -2 if missing."""
+
+TEMPERATURES = (0.5, 5.0)
+"""The range of temperatures: where all predictions are right, or wrong, none fits."""
 
 MistakeCost = Callable[[Sequence[Entity], Sequence[Entity]], float]
 """Takes the true and the annotated entities of a place to the cost of that mistake."""
@@ -236,6 +248,66 @@ def audit(
             kinds[INCONSISTENT] += suspect.is_inconsistent
     n_entities = sum(len(doc.ents) for doc in docs)
     return Audit(suspects, kinds, len(docs), sum(map(len, docs)), n_entities)
+
+
+# In an audit, the annotation takes the place of a first pass.
+
+
+def cross_fit(
+    config: Config, docs: Sequence[Doc], *, n_folds: int = 5, **settings: Any
+) -> List[Fold]:
+    """Audit docs, none of them empty, by models that have not seen them: see `hold_out`. The
+    temperature of a fold is the geometric mean of the temperatures that fit the other folds.
+
+    With `document` in its features, the second pass sees the annotation of a word's other
+    occurrences in the doc, where it otherwise sees what a first pass predicts. It doesn't see
+    that of the word itself, neither in training nor after it.
+
+    RAISES (ValueError): See `hold_out`, or if there are no entities.
+    """
+    assign_folds(len(docs), n_folds)
+    labels = sorted({ent.label_ for doc in docs for ent in doc.ents})
+    if not labels:
+        raise ValueError("audit: expected docs with annotated entities, got none")
+    examples = [Example(with_annotation(doc, labels), doc) for doc in docs]
+    before = partial(read_annotation, n_labels=len(labels))
+    folds = hold_out(config, examples, labels, n_folds=n_folds, before=before, **settings)
+
+    predicted = [predict_best(fold.dev) for fold in folds]
+    temperatures = [
+        fit_temperature([each], per_label=False).overall if len(each[2]) else 1.0
+        for each in predicted
+    ]
+    logs = numpy.log(numpy.clip(temperatures, *TEMPERATURES))
+    others = numpy.exp((logs.sum() - logs) / (len(logs) - 1)).tolist()
+    return [
+        fold._replace(dev=fold.dev.at(Temperature(temperature)))
+        for fold, temperature in zip(folds, others)
+    ]
+
+
+def with_annotation(doc: Doc, labels: Sequence[str]) -> Doc:
+    """The tokens of a doc, with their labels in its user data: see `ANNOTATED`."""
+    number: Dict[int, int] = {doc.vocab.strings.add(label): i for i, label in enumerate(labels)}
+    tokens, copy = read_tokens([doc]), copy_tokens(doc)
+    label = [number.get(key, -1) for key in tokens.label.tolist()]
+    copy.user_data[ANNOTATED] = numpy.where(tokens.is_annotated, label, -2)
+    return copy
+
+
+def read_annotation(ner: CostSensitiveNER, n_labels: int) -> None:
+    """Have a component's first pass read the labels as annotated."""
+    if first_pass := first_pass_of(ner.model):
+        first_pass.read_labels = partial(read_labels, n_labels=n_labels)
+
+
+def read_labels(docs: Sequence[Doc], n_labels: int) -> Floats2d:
+    """The labels as annotated: see `FirstPass`. Shape: (N, L + 1)"""
+    label = numpy.concatenate([doc.user_data[ANNOTATED] for doc in docs])
+    return (label[:, None] == numpy.arange(-1, n_labels)).astype("float32")
+
+
+# Suspects
 
 
 def rank(

@@ -11,6 +11,7 @@ from typer import Option
 from ..decoding import Posterior, Temperature, make_viterbi
 from ..metrics import text_table
 from ..metrics.calibration import calibration_error, reliability
+from ..pipeline.component import CostSensitiveNER
 from ..saving import check_folder, save_folder
 from ..tags import Entities
 from .options import CodeOption, DevArg, GpuOption, ModelArg, NameOption, OutputOption, load
@@ -63,22 +64,22 @@ def calibrate(
     RETURNS (Calibration): The temperature, and the calibration error before and after.
     RAISES (ValueError): If there is no such component, or no entity is predicted.
     """
-    examples = list(examples)
-    calibration = calibrate_on([predict_dev(nlp, name, examples)], nlp, name, per_label=per_label)
+    ner, examples = get_component(nlp, name), list(examples)
+    calibration = calibrate_on([predict_dev(nlp, ner, examples)], ner, per_label=per_label)
     record_scores(nlp, nlp.evaluate(examples), source, len(examples))
     return calibration
 
 
 def calibrate_on(
-    devs: Sequence[DevPredictions], nlp: Language, name: str, *, per_label: bool = False
+    devs: Sequence[DevPredictions], ner: CostSensitiveNER, *, per_label: bool = False
 ) -> Calibration:
     """Fit the temperature of a component on the predictions of one model or of several, and set
     it: see `calibrate`."""
     predicted = [predict_best(dev) for dev in devs]
     correct = numpy.concatenate([correct for _, _, correct in predicted])
     if not len(correct):
-        raise ValueError(f"{name}: expected predicted entities to calibrate, got none")
-    temperature, ner = fit_temperature(predicted, per_label=per_label), get_component(nlp, name)
+        raise ValueError(f"{ner.name}: expected predicted entities to calibrate, got none")
+    temperature = fit_temperature(predicted, per_label=per_label)
     ner.drop_guarantee("another temperature")
     ner.cfg["temperature"] = temperature._asdict()
 

@@ -3,7 +3,7 @@
 import json
 import shutil
 import warnings
-from functools import lru_cache, partial
+from functools import partial
 from itertools import product
 from pathlib import Path
 from statistics import mean
@@ -27,7 +27,7 @@ import spacy
 import srsly
 import typer
 from confection import SimpleFrozenDict
-from spacy.cli._util import import_code, setup_gpu
+from spacy.cli._util import setup_gpu
 from spacy.training.initialize import init_nlp
 from spacy.training.loop import train
 from spacy.util import load_config, registry
@@ -61,6 +61,7 @@ from .runs import (
     MakeExecutor,
     Run,
     fingerprint,
+    import_once,
     local_processes,
     ray_cluster,
     remembered,
@@ -409,9 +410,6 @@ def fill_in(config: Config, overrides: Mapping[str, Any]) -> Config:
 
 
 # Training
-
-import_once = lru_cache(import_code)
-"""Imports the functions of a file once in each process."""
 
 
 def run_variant(variant: Variant, use_gpu: int = -1, code_path: Optional[Path] = None) -> Finished:

@@ -1,6 +1,7 @@
 """`fit`: train a linear model, calibrate it and tune it."""
 
 from contextlib import suppress
+from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Union
 
@@ -9,6 +10,7 @@ from spacy.cli._util import import_code, show_validation_error
 from spacy.language import Language
 from spacy.scorer import Scorer
 from spacy.training import Example
+from spacy.training.loop import create_before_to_disk_callback, update_meta
 from spacy.util import load_config
 from thinc.api import Config
 from typer import Argument, Option
@@ -17,19 +19,28 @@ from ..metrics import as_json
 from ..ml import linear_part
 from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
-from ..saving import save_file, save_folder
+from ..saving import check_folder, save_file, save_folder
 from ..settings import check_overrides
 from ..training.lbfgs import Minimum, TotalLoss, minimise, require_scipy, warn_of_memory
 from ..training.online import INTERRUPTED, OnEpoch, Trained
 from .calibrate import Calibration, calibrate_on
-from .cross_fit import hold_out
 from .init import command_line, init
 from .options import CodeOption, read_overrides
 from .output import JsonOption, errors_shown, print_result
 from .predictions import DevPredictions, predict, predict_dev, record_scores
-from .preparation import NO_DEV, Preparation, check_end, has_dev, prepare, save, train_online
+from .preparation import (
+    NO_DEV,
+    check_end,
+    find_corpora,
+    has_dev,
+    hold_out,
+    load_linear,
+    prepare,
+    train_online,
+)
 from .tune import Tuning, check_parameter, parse_aim, tune_on
 
+DIR_MODEL = "model-last"
 N_FOLDS = 4
 HELD_OUT = f"{N_FOLDS} held-out folds of the training corpus"
 DEV_SCORES = {"ents_f": "F", "ents_p": "precision", "ents_r": "recall"}
@@ -57,7 +68,7 @@ class Fitted(NamedTuple):
     path (Path): Where it is.
     outcome (Union[Minimum, Trained]): The result of the training.
     scores (Dict[str, Any]): Its scores on the dev corpus, before calibration and tuning.
-    ready (Preparation): The pipeline.
+    nlp (Language), ner (CostSensitiveNER): The pipeline and its component.
     calibration (Optional[Calibration]), tuning (Optional[Tuning]): The results of both.
     held_out (Optional[Mapping[str, Any]]): The scores before, on held-out folds, if there is no
         development corpus.
@@ -66,7 +77,8 @@ class Fitted(NamedTuple):
     path: Path
     outcome: Union[Minimum, Trained]
     scores: Dict[str, Any]
-    ready: Preparation
+    nlp: Language
+    ner: CostSensitiveNER
     calibration: Optional[Calibration] = None
     tuning: Optional[Tuning] = None
     held_out: Optional[Mapping[str, Any]] = None
@@ -79,13 +91,13 @@ class Fitted(NamedTuple):
     @property
     def n_weights(self) -> int:
         """The number of weights of the model."""
-        return linear_part(self.ready.ner.model)[1].rows.size
+        return linear_part(self.ner.model)[1].rows.size
 
     def describe(self) -> str:
         """Lines of text."""
         lines = [self.outcome.describe(), f"{self.n_weights:,} weights"]
         for name, scores in (("dev", self.scores), (HELD_OUT, self.held_out)):
-            if scores is not None and (name != "dev" or has_dev(self.ready.nlp)):
+            if scores is not None and (name != "dev" or has_dev(self.nlp)):
                 parts = [
                     f"{word} {100 * scores[key]:.2f}"
                     for key, word in DEV_SCORES.items()
@@ -167,29 +179,40 @@ def fit(
         check_overrides(load_config(config, interpolate=False), overrides)
         config = load_config(config, overrides=overrides, interpolate=False)
 
-    def check(nlp: Language, ner: CostSensitiveNER) -> None:
-        if not online:
-            check_loss(nlp, ner)
-            require_scipy()
-            return
-        check_end(nlp)
-        if cache is not None:
-            check_cache(nlp, ner)
-            cache.mkdir(parents=True, exist_ok=True)
+    path = output_path / DIR_MODEL
+    check_folder(path)
+    linear = load_linear(config)
+    nlp, ner, training = linear
+    if online:
+        check_end(training)
+    else:
+        check_loss(nlp, ner)
+        require_scipy()
+    if cache is not None:
+        check_cache(nlp, ner)
+        cache.mkdir(parents=True, exist_ok=True)
+    needs_dev = not (online and improves) or cache is not None
+    train_corpus, dev_corpus = find_corpora(nlp, needs_dev=needs_dev)
+    examples = prepare(linear, train_corpus, in_memory=cache is None)
+
+    def save(scores: Dict[str, Any], loss: float) -> None:
+        losses = {ner.name: loss} if isfinite(loss) else {}
+        update_meta(training, nlp, {"other_scores": scores, "losses": losses})
+        before_to_disk = create_before_to_disk_callback(training["before_to_disk"])
+        save_folder(path, before_to_disk(nlp).to_disk)
 
     def after_epoch(trained: Trained) -> None:
         if cache is not None:
-            with ready.nlp.use_params(ready.training["optimizer"].averages or {}):
-                save(ready, {}, trained.value, output_path)
+            with nlp.use_params(training["optimizer"].averages or {}):
+                save({}, trained.value)
         on_epoch(trained)
 
-    needs_dev = not (online and improves) or cache is not None
-    ready = prepare(config, output_path, check, needs_dev=needs_dev, in_memory=cache is None)
     outcome: Union[Minimum, Trained]
     if online:
-        outcome = train_online(ready, n_seeds=n_seeds or 1, on_epoch=after_epoch, cache=cache)
+        seeds = n_seeds or 1
+        outcome = train_online(linear, examples, n_seeds=seeds, on_epoch=after_epoch, cache=cache)
     else:
-        ner, examples = ready.ner, list(ready.examples)
+        examples = list(examples)
         warn_of_memory(ner.model, sum(len(eg.predicted) for eg in examples))
         c2, tolerance = 0.1 if c2 is None else c2, 1e-5 if tolerance is None else tolerance
         total = TotalLoss(ner.model, ner.objective, ner.chain_tags, examples, c2=c2)
@@ -201,13 +224,38 @@ def fit(
     dev: List[Example] = []
     scores: Dict[str, Any] = {}
     with suppress(KeyboardInterrupt):
-        dev = list(progress(ready.dev_corpus(ready.nlp), desc="read dev", unit="doc"))
-        scores = ready.nlp.evaluate(dev)
-    path = save(ready, scores, outcome.value, output_path)
-    fitted = Fitted(path, outcome, scores, ready)
+        dev = list(progress(dev_corpus(nlp), desc="read dev", unit="doc"))
+        scores = nlp.evaluate(dev)
+    save(scores, outcome.value)
+    fitted = Fitted(path, outcome, scores, nlp, ner)
     if fitted.is_interrupted or not improves:
         return fitted
-    return improve(fitted, dev, calibrate, None if tune is None else aim, n_seeds or 1)
+
+    # Calibrate and tune on the development docs or, without them, on held-out folds.
+    held_out = not has_dev(nlp)
+    try:
+        parameter = "" if tune is None else check_parameter(nlp, ner)
+        if held_out:
+            devs = predict_folds(nlp, ner, list(examples), n_seeds or 1)
+            fitted = fitted._replace(held_out=score(nlp, ner, devs))
+        else:
+            devs = [predict_dev(nlp, ner, dev)]
+        if calibrate:
+            fitted = fitted._replace(calibration=(calibration := calibrate_on(devs, ner)))
+            devs = [each.at(calibration.temperature) for each in devs]
+        if tune is not None:
+            fitted = fitted._replace(tuning=tune_on(devs, nlp, ner, parameter, **aim))
+    except ValueError as error:
+        kept = f"{path} is trained, but neither calibrated nor tuned"
+        raise ValueError(f"{error}\n{kept}") from error
+    if held_out:
+        n_docs = sum(len(each.examples) for each in devs)
+        record_scores(nlp, score(nlp, ner, devs), HELD_OUT, n_docs)
+    else:
+        source = nlp.config.interpolate().get("paths", {}).get("dev")
+        record_scores(nlp, nlp.evaluate(dev), str(source or "development docs"), len(dev))
+    save_folder(path, nlp.to_disk)
+    return fitted
 
 
 def write_fit_config(
@@ -288,54 +336,14 @@ def check_cache(nlp: Language, ner: CostSensitiveNER) -> None:
             )
 
 
-def improve(
-    fitted: Fitted,
-    dev: Sequence[Example],
-    calibrate: bool,
-    aim: Optional[Mapping[str, Any]],
-    n_seeds: int,
-) -> Fitted:
-    """Calibrate and tune a pipeline on its development docs, or if it has none on held-out folds of
-    the training corpus, and save it again.
-
-    RAISES (ValueError): If there is no entity in the docs, no value with the required score, or the
-        decoding has nothing to tune.
-    """
-    nlp, ner, name = fitted.ready.nlp, fitted.ready.ner, fitted.ready.ner.name
-    is_held_out = not has_dev(nlp)
-    try:
-        parameter = "" if aim is None else check_parameter(nlp, name)
-        if is_held_out:
-            devs = predict_folds(fitted.ready, n_seeds)
-            fitted = fitted._replace(held_out=score(nlp, ner, devs))
-        else:
-            devs = [predict_dev(nlp, name, dev)]
-        if calibrate:
-            fitted = fitted._replace(calibration=(calibration := calibrate_on(devs, nlp, name)))
-            devs = [each.at(calibration.temperature) for each in devs]
-        if aim is not None:
-            tuning = tune_on(devs, nlp, name, parameter, **aim)
-            fitted = fitted._replace(tuning=tuning)
-    except ValueError as error:
-        kept = f"{fitted.path} is trained, but neither calibrated nor tuned"
-        raise ValueError(f"{error}\n{kept}") from error
-    if is_held_out:
-        n_docs = sum(len(each.examples) for each in devs)
-        record_scores(nlp, score(nlp, ner, devs), HELD_OUT, n_docs)
-    else:
-        source = nlp.config.interpolate().get("paths", {}).get("dev")
-        record_scores(nlp, nlp.evaluate(dev), str(source or "development docs"), len(dev))
-    save_folder(fitted.path, nlp.to_disk)
-    return fitted
-
-
-def predict_folds(ready: Preparation, n_seeds: int) -> List[DevPredictions]:
+def predict_folds(
+    nlp: Language, ner: CostSensitiveNER, examples: Sequence[Example], n_seeds: int
+) -> List[DevPredictions]:
     """The predictions for folds of a training corpus, by models that were trained on the others."""
-    examples = [eg for eg in ready.examples if len(eg.predicted)]
     settings: Dict[str, Any] = {"n_folds": N_FOLDS, "n_seeds": n_seeds}
+    examples = [eg for eg in examples if len(eg.predicted)]
     with progress(desc="held-out folds", unit="fold", total=N_FOLDS) as bar:
-        config, labels = ready.nlp.config, ready.ner.labels
-        folds = hold_out(config, examples, labels, on_fold=bar.update, **settings)
+        folds = hold_out(nlp.config, examples, ner.labels, on_fold=bar.update, **settings)
     return [fold.dev for fold in folds]
 
 

@@ -113,7 +113,7 @@ def guarantee(
     terms = make_terms(miss, false_alarm, confidence, found, by, per_label)
     ner, notes = get_component(nlp, name), find_notes(nlp, source)
     used, not_counted = leave_out(ner, examples)
-    spans, gold = score_spans(nlp, name, used, terms)
+    spans, gold = score_spans(nlp, ner, used, terms)
     labels, parts = ner.labels if per_label else ("",), []
     for i, label in enumerate(labels):
         rows = [each[each["label"] == i] if per_label else each for each in (spans, gold)]
@@ -213,7 +213,7 @@ def leave_out(
 
 
 def score_spans(
-    nlp: Language, name: str, examples: Sequence[Example], terms: Dict[str, Any]
+    nlp: Language, ner: CostSensitiveNER, examples: Sequence[Example], terms: Dict[str, Any]
 ) -> Tuple[ArrayXd, ArrayXd]:
     """Score the spans that may be in the sets of docs, and their annotated entities.
 
@@ -224,10 +224,10 @@ def score_spans(
     tables: List[Any] = []
     n_docs = 0
     for batch in minibatch(progress(examples, desc="guarantee", unit="doc"), BATCH):
-        dev = predict_dev(nlp, name, batch)
+        dev = predict_dev(nlp, ner, batch)
         spans, scores = guarantee_scores(dev.posterior, terms)
         if terms["miss"] is not None:  # what is predicted is always in the set
-            predicted = get_component(nlp, name).decode(dev.posterior).entities
+            predicted = ner.decode(dev.posterior).entities
             predicted = trim(predicted, dev.posterior.is_space)
             new = ~numpy.isin(dev.keys(spans), dev.keys(predicted))
             spans = Entities(*map(numpy.concatenate, zip(predicted, spans.select(new))))
@@ -352,7 +352,7 @@ def observe(nlp: Language, name: str, examples: Iterable[Example]) -> List[Obser
         return []
     if promise["found"] not in FOUND or promise["by"] not in UNITS:
         return []
-    spans, gold = score_spans(nlp, name, leave_out(ner, examples)[0], promise)
+    spans, gold = score_spans(nlp, ner, leave_out(ner, examples)[0], promise)
     losses = conformal.miss_losses(gold["score"], gold["doc"], by=promise["by"])
     limits, thresholds = numpy.asarray(promise["levels"]).T
     sizes = (spans["score"][:, None] >= thresholds).sum(axis=0) / len(gold)

@@ -188,7 +188,7 @@ def report(
     ner, examples = get_component(nlp, name), list(examples)
     block, decoding = nlp.config.interpolate()["components"][name], ner.cfg["decoding"]
     cost, tree, cost_name = find_cost(block)
-    dev = predict_dev(nlp, name, examples)
+    dev = predict_dev(nlp, ner, examples)
     curves = {parameter: sweep([dev], parameter) for parameter in PARAMETERS}
     predicted = predict(ner, [eg.predicted for eg in dev.examples], dev.posterior, CONFIDENCE)
     settings = {"labels": ner.labels, "scheme": ner.cfg["scheme"]}

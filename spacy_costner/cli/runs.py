@@ -18,7 +18,7 @@ from concurrent.futures import (
 )
 from concurrent.futures import wait as wait_for
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 from importlib.metadata import version
 from multiprocessing import get_context, parent_process
 from os.path import exists
@@ -42,6 +42,8 @@ from typing import (
     Union,
 )
 
+from spacy.cli._util import import_code
+
 from ..readers.files import digest
 from ..saving import save_file
 from ..validation import require
@@ -55,6 +57,9 @@ TOGETHER, ALONE = 2, 2
 
 HOPELESS = 3
 """If the workers of so many runs have died, and no run has ended, others are not tried."""
+
+import_once = lru_cache(import_code)
+"""Imports the registered functions of a Python file once in each process."""
 
 PACKAGES = ("spacy-costner", "spacy")
 """Workers of a cluster need the driver's version of these. Ray checks its own and Python's."""

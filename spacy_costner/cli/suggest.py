@@ -28,12 +28,11 @@ from ..progress import progress
 from ..readers import Task, check_form, doc_to_task, make_reader, read_texts, save_tasks
 from ..readers.files import shown
 from ..saving import check_file, save_file
-from ..training.online import INTERRUPTED
 from .options import CodeOption, GpuOption, NameOption
 from .output import JsonOption, errors_shown, print_result
 from .plots import ACCENT, MUTED, SECOND, drawing, require_matplotlib, save
 from .predictions import get_component, predict, run_before
-from .preparation import check_end, prepare, train_online
+from .preparation import fit_linear, load_linear
 
 LEAST_SHARE = 0.02
 """Words with a smaller part of the largest uncertainty of a word of the doc don't count."""
@@ -271,10 +270,9 @@ def retrain(
     """Train the linear model of a config on examples with this vocabulary."""
     config = config.copy()
     config["training"]["seed"] = seed
-    ready = prepare(config, None, lambda nlp, ner: check_end(nlp), lambda nlp: examples, vocab)
-    if train_online(ready).reason == INTERRUPTED:
-        raise KeyboardInterrupt
-    return ready.nlp, ready.ner
+    linear = load_linear(config, vocab)
+    fit_linear(linear, lambda nlp: examples)
+    return linear[:2]
 
 
 def score(nlp: Language, ner: CostSensitiveNER, dev: Sequence[Example]) -> float:

@@ -11,6 +11,7 @@ from typer import Option
 
 from ..decoding import LEAST, make_viterbi, without_overlap
 from ..metrics import f_beta, text_table
+from ..pipeline.component import CostSensitiveNER
 from ..saving import check_file, check_folder, save_folder
 from ..tags import Entities
 from .options import CodeOption, DevArg, GpuOption, ModelArg, NameOption, OutputOption, load
@@ -88,45 +89,45 @@ def tune(
     RAISES (ValueError): If there is no such parameter or component, no entity in the docs, no
         value with the required precision or recall, or both are required.
     """
-    parameter, examples = check_parameter(nlp, name, parameter), list(examples)
-    devs, aim = [predict_dev(nlp, name, examples)], (beta, precision, recall)
-    tuning = tune_on(devs, nlp, name, parameter, *aim)
+    ner, examples = get_component(nlp, name), list(examples)
+    parameter = check_parameter(nlp, ner, parameter)
+    devs = [predict_dev(nlp, ner, examples)]
+    tuning = tune_on(devs, nlp, ner, parameter, beta, precision, recall)
     record_scores(nlp, nlp.evaluate(examples), source, len(examples))
     return tuning
 
 
-def check_parameter(nlp: Language, name: str, parameter: Optional[str] = None) -> str:
+def check_parameter(nlp: Language, ner: CostSensitiveNER, parameter: Optional[str] = None) -> str:
     """The parameter to tune.
 
     RAISES (ValueError): If there is none of that name or, without a name, the decoding has none.
     """
-    get_component(nlp, name)
-    block = nlp.get_pipe_config(name)["decoding"]["@misc"]
+    block = nlp.get_pipe_config(ner.name)["decoding"]["@misc"]
     if parameter is None and block in [decoding for decoding, _ in PARAMETERS.values()]:
         return "threshold"
     if parameter in PARAMETERS:
         return parameter
     raise ValueError(
         f"parameter: expected {' or '.join(PARAMETERS)}, to replace {block} in "
-        f"components.{name}.decoding, got {parameter!r}"
+        f"components.{ner.name}.decoding, got {parameter!r}"
     )
 
 
 def tune_on(
     devs: Sequence[DevPredictions],
     nlp: Language,
-    name: str,
+    ner: CostSensitiveNER,
     parameter: str,
     beta: float = 1.0,
     precision: Optional[float] = None,
     recall: Optional[float] = None,
 ) -> Tuning:
     """Choose a value on the predictions of one model or of several, and set it: see `tune`."""
-    ner, points = get_component(nlp, name), sweep(devs, parameter)
+    points = sweep(devs, parameter)
     decoded = [dev.keep(ner.decode(dev.posterior).entities) for dev in devs]
     before, chosen = score(float("nan"), devs, decoded), choose(points, beta, precision, recall)
     block = {"@misc": PARAMETERS[parameter][0], parameter: chosen.value, "labels": {}}
-    use_decoding(nlp, name, block)
+    use_decoding(nlp, ner, block)
     return Tuning(parameter, points, chosen, before)
 
 
@@ -195,10 +196,10 @@ def parse_aim(text: str) -> Dict[str, Any]:
     raise ValueError(f"--tune: expected f, precision=0.9 or recall=0.9, got {text!r}")
 
 
-def use_decoding(nlp: Language, name: str, block: Dict[str, Any]) -> None:
+def use_decoding(nlp: Language, ner: CostSensitiveNER, block: Dict[str, Any]) -> None:
     """Set the decoding of a component to a block of the config, and write that to the config."""
-    get_component(nlp, name).set_decoding(registry.resolve({"decoding": block})["decoding"])
-    nlp.get_pipe_config(name)["decoding"] = block
+    ner.set_decoding(registry.resolve({"decoding": block})["decoding"])
+    nlp.get_pipe_config(ner.name)["decoding"] = block
 
 
 def tune_cli(
