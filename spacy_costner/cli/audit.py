@@ -215,18 +215,14 @@ def audit(
     make_executor: Optional[MakeExecutor] = None,
     code_path: Optional[str] = None,
 ) -> Audit:
-    """Find probable mistakes in the annotation of docs.
+    """Find probable mistakes in the annotation of docs. See `audit_cli` for the other arguments.
 
     config (Config): A config of a linear model. Its corpora are not read. If its component has a
         cost, probabilities are weighed by it.
     docs (Sequence[Doc]): The annotated docs, none of them empty.
-    n_folds (int): The number of folds: each is audited by a model that is trained on the others.
-    n_seeds (int): Trainings for each fold, whose weights are averaged.
-    seed (Optional[int]): The random seed of the folds. None: blocks of docs.
     make_executor (Optional[MakeExecutor]): Makes an executor of a task for each fold, such as
         `local_processes(2)`. None: one fold after another, in this process.
     code_path (Optional[str]): A Python file with registered functions that workers import.
-    RETURNS (Audit): The places.
     RAISES (ValueError): If the config's component can't be fitted, there are too few docs or no
         entities, or a worker failed.
     """
@@ -322,9 +318,6 @@ def rank(
     places without an annotated entity log 2 is added. Places don't overlap: of those that do, the
     first counts.
 
-    folds (Sequence[Fold]): The docs with their posterior.
-    docs (Sequence[Doc]): The annotated docs.
-    cost (Optional[MistakeCost]): The cost of mistakes.
     RETURNS (List[Suspect]): All places with a score, the most probable mistakes first.
     """
     suspects = [suspect for fold in folds for suspect in _suspects_of(fold, cost)]
@@ -436,11 +429,8 @@ def count_elsewhere(suspects: Sequence[Suspect], docs: Sequence[Doc]) -> List[Su
 
 
 def make_cost(table: Floats2d, tags: Tags) -> MistakeCost:
-    """The cost of annotating one entity in place of another: the sum over the tokens of both.
-
-    table (Floats2d): The cost of each pair of tags, [true, annotated]. Shape: (K, K)
-    tags (Tags): Their tags.
-    """
+    """The cost of annotating one entity in place of another: the sum over the tokens of both. The
+    table has the cost of each pair of tags, [true, annotated]. Shape: (K, K)"""
 
     def cost(true: Sequence[Entity], annotated: Sequence[Entity]) -> float:
         first, stop = extent_of((true, annotated))
@@ -573,13 +563,7 @@ def _read_change(
 
 
 def page(suspects: Sequence[Suspect], docs: Sequence[Doc], corpus: str = "") -> str:
-    """Render the suspects.
-
-    suspects (Sequence[Suspect]): The places to show.
-    docs (Sequence[Doc]): The docs.
-    corpus (str): The path of the docs, shown on the page.
-    RETURNS (str): The HTML, without scripts.
-    """
+    """Render suspects as HTML, without scripts. The path of the corpus is shown on the page."""
     of_doc: Dict[int, List[Suspect]] = defaultdict(list)
     for suspect in suspects:
         of_doc[suspect.doc].append(suspect)

@@ -29,13 +29,12 @@ Predicted = Tuple[Posterior, Entities, Array1d]
 
 
 class Calibration(NamedTuple):
-    """The result of a calibration: the temperature, the expected calibration error before and
-    after, and confidence and precision after: see `metrics.calibration.reliability`."""
+    """The result of a calibration."""
 
     temperature: Temperature
-    error_before: float
+    error_before: float  # expected calibration error
     error: float
-    reliability: List[Dict[str, Any]]
+    reliability: List[Dict[str, Any]]  # see `metrics.calibration.reliability`
 
     def describe(self) -> str:
         """The temperature, and the calibration error before and with it."""
@@ -53,13 +52,12 @@ def calibrate(
     per_label: bool = False,
     source: str = "development docs",
 ) -> Calibration:
-    """Fit the temperature of a component on development docs, and set it.
+    """Fit the temperature of a component on development docs, and set it. See `calibrate_cli` for
+    the other arguments.
 
     nlp (Language): The trained pipeline. Its weights and the predictions of Viterbi decoding
         don't change. The scores in its meta are updated.
     examples (Iterable[Example]): The docs. They should not be training docs.
-    name (str): The name of the component.
-    per_label (bool): Whether to fit a temperature for each label.
     source (str): The name of the docs in the meta: see `record_scores`.
     RETURNS (Calibration): The temperature, and the calibration error before and after.
     RAISES (ValueError): If there is no such component, or no entity is predicted.

@@ -86,16 +86,11 @@ def clusters_cli(
 
 
 class Learned(NamedTuple):
-    """Clusters of words.
+    """Clusters of words."""
 
-    n_tokens (int): Number of tokens of the text.
-    words (List[str]): The words, from the most frequent.
-    numbers (Dict[int, Ints1d]): The cluster of each word, by the number of clusters.
-    """
-
-    n_tokens: int
-    words: List[str]
-    numbers: Dict[int, Ints1d]
+    n_tokens: int  # of the text
+    words: List[str]  # from the most frequent
+    numbers: Dict[int, Ints1d]  # the cluster of each word, by the number of clusters
 
     def to_json(self) -> Dict[str, List[str]]:
         """The names of the clusters of each word, as `read_clusters` reads them."""
@@ -119,7 +114,7 @@ def clusters(
         of annotated corpora, whose entities are not used.
     output_path (Path): The output file: JSON that `clusters` of the features reads.
     sizes (Sequence[int]), min_count (int), dim (int), seed (int): See `learn_clusters`.
-    lang (str): The language whose tokenizer is used for text.
+    lang (str): See `clusters_cli`.
     RETURNS (Learned): The clusters.
     RAISES (ValueError): If a file can't be read, or no words are left.
     RAISES (ImportError): If SciPy is missing.
@@ -179,13 +174,8 @@ def learn_clusters(
 def number_words(
     sentences: Iterable[Sequence[str]], min_count: int
 ) -> Tuple[List[str], Ints1d, int]:
-    """Number words from the most frequent.
-
-    sentences (Iterable[Sequence[str]]): The words of each sentence.
-    min_count (int): How often a word has to occur.
-    RETURNS (Tuple[List[str], Ints1d, int]): The words; the number of each token, with -1 for rare
-        words and, `WINDOW` times, before and after each sentence; and the number of tokens.
-    """
+    """Number words from the most frequent: the words; the number of each token, with -1 for rare
+    words and, `WINDOW` times, before and after each sentence; and the number of tokens."""
     ids: Dict[str, int] = defaultdict(lambda: len(ids))
     gap = [-1] * WINDOW
     parts = [numpy.asarray(gap, dtype="int32")]
@@ -205,11 +195,8 @@ def embed(tokens: Ints1d, n_words: int, *, dim: int, seed: int) -> Floats2d:
 
         M[w, c] = max(0, log(n(w, c) sum_c' n(c')^.75 / (n(w) n(c)^.75)))    M ~ U S V'    U S^.5
 
-    tokens (Ints1d): The number of each token, as `number_words` returns them. Shape: (N,)
-    n_words (int): D, the number of words.
-    dim (int): W, the number of singular values.
-    seed (int): The seed of the first vector of the decomposition.
-    RETURNS (Floats2d): The vectors, of unit length. Shape: (D, W)
+    tokens (Ints1d): The number of each token: see `number_words`. Shape: (N,)
+    RETURNS (Floats2d): The vectors of D words, of unit length. W is `dim`. Shape: (D, W)
 
     Levy, Goldberg & Dagan (2015), Improving distributional similarity with lessons learned from
     word embeddings: smoothed positive PMI, and eigenvalue weighting.
@@ -230,12 +217,8 @@ def embed(tokens: Ints1d, n_words: int, *, dim: int, seed: int) -> Floats2d:
 
 
 def count_contexts(tokens: Ints1d, shape: Tuple[int, int]) -> Any:
-    """Count the contexts of the tokens between the first and the last `WINDOW`: see `embed`.
-
-    tokens (Ints1d): The number of each token, -1 for none. Shape: (N,)
-    shape (Tuple[int, int]): The number of words, and of contexts.
-    RETURNS (csr_matrix): The counts. Shape: `shape`
-    """
+    """Count the contexts of the tokens between the first and the last `WINDOW`: see `embed`. Shapes:
+    (N,), and `shape`, the numbers of words and of contexts, of the result."""
     words, n_contexts = tokens[WINDOW:-WINDOW], shape[1] // (2 * WINDOW)
     rows, columns = [], []
     for i in range(2 * WINDOW + 1):
@@ -248,10 +231,7 @@ def count_contexts(tokens: Ints1d, shape: Tuple[int, int]) -> Any:
 
 
 def scipy_sparse() -> Any:
-    """The module `scipy.sparse`, with `linalg`.
-
-    RAISES (ImportError): If SciPy is missing.
-    """
+    """The module `scipy.sparse`, with `linalg`."""
     missing = "clusters: expected SciPy, it is not installed"
     require("scipy.sparse.linalg", "fit", missing)
     return require("scipy.sparse", "fit", missing)

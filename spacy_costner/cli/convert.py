@@ -87,12 +87,9 @@ def convert(
     doc_id: Optional[str] = None,
     lang: str = "xx",
 ) -> Dict[str, Any]:
-    """Read a corpus and write it in the format of the output's suffix.
+    """Read a corpus and write it in the format of the output's suffix. See `convert_cli` for the
+    arguments, and `readers.ReadOptions`.
 
-    input_path (Path): A file, a folder, or a Hugging Face dataset on disk.
-    output_path (Path): The output file: .spacy, .jsonl, or .conll, .iob or .tsv for columns.
-    n_sents, column, tag_names, incorrect_spans_key, doc_id: See `readers.ReadOptions`.
-    lang (str): The language whose tokenizer is used for texts without tokens.
     RETURNS (Dict[str, Any]): The numbers of "docs", "sentences", "tokens", of entities of each of
         the "labels", and of tokens without annotation, "missing"; "found": the formats, schemes and
         problems of the files.

@@ -137,13 +137,8 @@ def distill_cli(
 
 
 class Row(NamedTuple):
-    """A teacher, all teachers, or the student, on the dev corpus.
-
-    name (str): Its name.
-    precision, recall, f_score (float): Its scores.
-    tokens_per_second (float): Of the whole pipeline.
-    megabytes (float): The size of its files.
-    """
+    """A teacher, all teachers, or the student, on the dev corpus: scores, speed of the whole
+    pipeline, and size of its files."""
 
     name: str
     precision: float
@@ -154,19 +149,12 @@ class Row(NamedTuple):
 
 
 class Distilled(NamedTuple):
-    """A student that was trained and saved.
-
-    path (Path): Where it is.
-    n_docs (int): Number of docs with answers.
-    n_entities (int): Number of entities in them that the student learned from.
-    n_missing (int): Number of entities in them that are missing, as their confidence is too low.
-    rows (List[Row]): The scores of teachers and student on the dev corpus.
-    """
+    """A student that was trained and saved."""
 
     path: Path
-    n_docs: int
-    n_entities: int
-    n_missing: int
+    n_docs: int  # those with answers
+    n_entities: int  # those that the student learned from
+    n_missing: int  # those that are missing, as their confidence is too low
     rows: List[Row]
 
 
@@ -182,19 +170,14 @@ def distill(
     gold_weight: float = 1.0,
     n_seeds: int = 1,
 ) -> Distilled:
-    """Train a student on what teachers predict for unlabelled text, and save it.
+    """Train a student on what teachers predict for unlabelled text, and save it. See `distill_cli`
+    for the other arguments.
 
     teachers (Sequence[str]): Pipelines that set `doc.ents`, packages or folders; or one JSONL file
         of texts with entities, which anything has made.
     config (Config): The student's config, for `spacy train`. Its `paths.train` will be replaced.
     raw_paths (Sequence[Path]): The text: see `read_texts`. None with a JSONL file.
     output_path (Path): The folder of the answers, the corpus made of them, and the student.
-    soft (bool): Whether the student learns the probabilities of the teachers' paths in place of
-        their entities.
-    min_confidence (float): Entities with a lower confidence are missing annotation.
-    gold_path (Optional[Path]): An annotated corpus that the student learns from, too.
-    gold_weight (float): The weight of its docs.
-    n_seeds (int): For a linear student: the mean of so many trainings.
     RETURNS (Distilled): Where the student is, and scores.
     RAISES (ValueError): If arguments don't go together, or with the teachers or the student.
     """
@@ -288,10 +271,8 @@ def chain_of(nlp: Language) -> CostSensitiveNER:
 
 
 def answer(teachers: Sequence[Language], docs: Sequence[Doc], *, soft: bool = False) -> List[Doc]:
-    """Have teachers annotate docs.
+    """Have teachers annotate docs, whose own annotation is not used.
 
-    teachers (Sequence[Language]): The pipelines: see `load_teacher`.
-    docs (Sequence[Doc]): The docs. Their annotation is not used.
     soft (bool): Whether to compute soft targets: of several teachers, the mean distribution.
     RETURNS (List[Doc]): Docs with the entities that a single teacher predicts or, of several, those
         whose mean probability is above one half. `read_scores` reads their probabilities.

@@ -111,13 +111,9 @@ def explain_cli(
 def explain(
     nlp: Language, *, name: str = "ner", text: Optional[str] = None, n_features: int = 10
 ) -> Explanation:
-    """Show the weights of a linear model, or of the linear part of a hybrid model.
+    """Show the weights of a linear model, or of the linear part of a hybrid model. See `explain_cli`
+    for the arguments.
 
-    nlp (Language): A trained pipeline.
-    name (str): The name of the component.
-    text (Optional[str]): A text to predict and explain.
-    n_features (int): Number of features to show for each tag and each token.
-    RETURNS (Explanation): The weights.
     RAISES (ValueError): If there is no such component, or its model has no sparse features.
     """
     ner = get_component(nlp, name)
@@ -154,10 +150,8 @@ def transition_weights(tags: Tags, weights: Union[SparseWeights, Potentials]) ->
 def reasons(
     ner: CostSensitiveNER, doc: Doc, names: Sequence[str], n_features: int
 ) -> List[TokenReasons]:
-    """Find the best path of a doc and the weights behind it.
-
-    The prediction may differ from this path if the decoding is not Viterbi.
-    """
+    """The best path of a doc and the weights behind it. The prediction may differ from this path if
+    the decoding is not Viterbi."""
     if not len(doc):
         return []
     _, weights = linear_part(ner.model)

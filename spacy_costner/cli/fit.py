@@ -63,25 +63,16 @@ again. To go on from this model, name it in initialize.after_init: spacy_costner
 
 
 class Fitted(NamedTuple):
-    """A pipeline that was trained and saved.
-
-    path (Path): Where it is.
-    outcome (Union[Minimum, Trained]): The result of the training.
-    scores (Dict[str, Any]): Its scores on the dev corpus, before calibration and tuning.
-    nlp (Language), ner (CostSensitiveNER): The pipeline and its component.
-    calibration (Optional[Calibration]), tuning (Optional[Tuning]): The results of both.
-    held_out (Optional[Mapping[str, Any]]): The scores before, on held-out folds, if there is no
-        development corpus.
-    """
+    """A pipeline that was trained and saved."""
 
     path: Path
     outcome: Union[Minimum, Trained]
-    scores: Dict[str, Any]
+    scores: Dict[str, Any]  # on the development corpus, before calibration and tuning
     nlp: Language
     ner: CostSensitiveNER
     calibration: Optional[Calibration] = None
     tuning: Optional[Tuning] = None
-    held_out: Optional[Mapping[str, Any]] = None
+    held_out: Optional[Mapping[str, Any]] = None  # scores before, without a development corpus
 
     @property
     def is_interrupted(self) -> bool:
@@ -136,21 +127,12 @@ def fit(
     not used. Without a config, or with `online`, training makes the updates of `spacy train`: see
     `train_online`. The model is evaluated only at the end.
 
+    See `fit_cli` for the other arguments.
+
     config (Union[Config, Path, None]): A config for `spacy train`. None: the one that `init` writes
         for the corpora, to the output folder.
-    output_path (Path): Where the pipeline goes, as "model-last".
-    model (Optional[str]), lang (Optional[str]): Without a config: "linear", and the code of the
-        language. Defaults to "en".
-    train_path (Optional[Path]), dev_path (Optional[Path]): The corpora, in place of the config's.
-    calibrate (bool): Whether to calibrate the pipeline, on the development corpus or, if there is
-        none, on held-out folds of the training corpus.
-    tune (Optional[str]): What to tune it for there: "f", "precision=0.9" or "recall=0.9".
-    online (bool): Whether to train with the optimizer of the config instead of L-BFGS.
-    n_seeds (Optional[int]): Online: number of trainings, whose weights are averaged. Defaults to 1.
     cache (Optional[Path]): Online: a folder for features and targets, in place of memory. Docs are
         read twice and not kept, and the pipeline is saved after each epoch.
-    c2 (Optional[float]): Batch: weight of the sum of the squared weights. Defaults to 0.1.
-    max_iter (Optional[int]), tolerance (Optional[float]): Batch: see `minimise`.
     overrides (Mapping[str, Any]): Other settings, such as {"training.max_epochs": 3}.
     command (str): The command, for the head of the config that is written.
     on_epoch (Callable): Online: called after each epoch.
@@ -267,11 +249,10 @@ def write_fit_config(
     aim: Optional[str],
     command: str,
 ) -> Path:
-    """Write the config that `init` writes for corpora to an output folder. If it has another config
-    already, that is kept.
+    """Write the config that `init` writes for corpora to an output folder.
 
     RAISES (ValueError): If the corpus is missing, `fit` can't train the model, or there is another
-        config.
+        config, which is kept.
     """
     if model != "linear":
         raise ValueError(
@@ -293,10 +274,7 @@ def write_fit_config(
 
 
 def check_loss(nlp: Language, ner: CostSensitiveNER) -> None:
-    """Check that a loss has an optimum that L-BFGS can find.
-
-    RAISES (ValueError): If it hasn't.
-    """
+    """RAISES (ValueError): If a loss has no optimum that L-BFGS can find."""
     stages, block = ner.objective.loss.stages, nlp.config["components"][ner.name]["loss"]
     where, name = f"fit: components.{ner.name}.loss", block.get("@losses")
     if len(stages) > 1 or not stages[0].is_smooth:
@@ -312,10 +290,7 @@ def check_loss(nlp: Language, ner: CostSensitiveNER) -> None:
 
 
 def check_cache(nlp: Language, ner: CostSensitiveNER) -> None:
-    """Check that a config can be trained on with a cache: docs are read twice and not kept.
-
-    RAISES (ValueError): If a setting needs them, or makes others each time.
-    """
+    """RAISES (ValueError): If a setting needs docs that are kept, or makes others each time."""
     template, name = linear_part(ner.model)[0].template, nlp.config["training"]["train_corpus"]
     corpus: Any = nlp.config.interpolate()
     for part in name.split("."):

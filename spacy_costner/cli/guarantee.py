@@ -43,36 +43,24 @@ STRICTNESS = STRICTNESS.round(4)
 
 
 class Part(NamedTuple):
-    """What can be promised of all entities, or of those of a label.
+    """What can be promised of all entities, or of those of a label."""
 
-    label (str): The label; empty for all.
-    docs (int): The calibration docs that count: those with such entities.
-    entities (int): Their number.
-    threshold (Optional[float]): The least score of spans in the set; None if the limit can't
-        be reached.
-    reachable (Optional[float]): The lowest limit that can be promised with these docs.
-    docs_needed (Optional[int]): How many such docs the limit takes; None if no number does.
-    spans (float): Spans in the set, for each annotated entity.
-    levels (List[List[float]]): Other limits that can be promised, with their thresholds.
-    """
-
-    label: str
-    docs: int
+    label: str  # empty for all
+    docs: int  # the calibration docs with such entities
     entities: int
-    threshold: Optional[float]
-    reachable: Optional[float]
-    docs_needed: Optional[int]
-    spans: float
-    levels: List[List[float]]
+    threshold: Optional[float]  # the least score in the set; None if the limit can't be reached
+    reachable: Optional[float]  # the lowest limit that can be promised with these docs
+    docs_needed: Optional[int]  # how many docs the limit takes; None if no number does
+    spans: float  # in the set, for each annotated entity
+    levels: List[List[float]]  # other limits that can be promised, with their thresholds
 
 
 class Guarantee(NamedTuple):
-    """The result: the promise, with its terms, thresholds and calibration docs; its parts, one for
-    all labels or one for each; and notes, what may weaken the promise."""
+    """The result."""
 
-    promise: Dict[str, Any]
-    parts: List[Part]
-    notes: List[str]
+    promise: Dict[str, Any]  # its terms, thresholds and calibration docs
+    parts: List[Part]  # one for all labels, or one for each
+    notes: List[str]  # what may weaken the promise
 
 
 def guarantee(
@@ -91,11 +79,10 @@ def guarantee(
     """Choose the thresholds of a component's set of spans on calibration docs, so that it keeps a
     promise on docs from the same source. The set is in `doc.spans[spans_key + "_guaranteed"]`.
 
+    See `guarantee_cli` for the other arguments.
+
     nlp (Language): The trained pipeline. Its config, its component and its meta are updated.
     examples (Iterable[Example]): The docs. Not training docs, nor docs used to calibrate or tune.
-    name (str): The name of the component.
-    miss (Optional[float]): The highest share of entities that are not found.
-    false_alarm (Optional[float]): In place of it, the highest share of the set that is wrong.
     confidence (Optional[float]): The least probability that the calibration docs are such that
         the promise holds. None: the promise is about the mean over such calibrations; 0.95 for
         false alarms.
@@ -146,10 +133,7 @@ def make_terms(
     by: str,
     per_label: bool,
 ) -> Dict[str, Any]:
-    """The terms of a promise: see `guarantee`.
-
-    RAISES (ValueError): If one is out of its range, or they don't go together.
-    """
+    """The terms of a promise: see `guarantee`."""
     limits = {"miss": miss, "false_alarm": false_alarm}
     given = [name for name, limit in limits.items() if limit is not None]
     if len(given) != 1:
@@ -331,12 +315,11 @@ def unreachable(parts: List[Part], terms: Dict[str, Any]) -> str:
 
 
 class Observed(NamedTuple):
-    """What other docs show of a promise: the miss rate that is promised, the miss rate on these
-    docs, and spans in the set for each annotated entity."""
+    """What other docs show of a promise."""
 
-    promised: float
-    miss: float
-    spans: float
+    promised: float  # the miss rate
+    miss: float  # that on these docs
+    spans: float  # in the set, for each annotated entity
 
 
 def observe(nlp: Language, name: str, examples: Iterable[Example]) -> List[Observed]:

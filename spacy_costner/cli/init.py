@@ -204,22 +204,10 @@ def init(
     transformer: Optional[str] = None,
     command: str = "python -m spacy costner init",
 ) -> str:
-    """Make a config. docs/init.md says what is chosen where an argument is None.
+    """Make a config. docs/init.md says what is chosen where an argument is None. See `init_cli` for
+    the other arguments. Costs are by token.
 
     output_path (Path): Where it will be, for the commands at its head. It is not written.
-    model (str): "linear", "cnn", "hybrid" or "transformer".
-    lang (str): Code of the language.
-    train_path (Optional[Path]): Training corpus, which is read to choose sizes.
-    dev_path (Optional[Path]): Development corpus.
-    sentences (Optional[int]): Number of training sentences, if there is no corpus yet.
-    aim (Optional[str]): "f", "cost", "guarantee", or a required score such as "precision=0.9".
-    miss, false_alarm, wrong_label, wrong_boundary (Optional[float]): What a token costs.
-    tree_path (Optional[Path]): Label tree. It is added to the other costs.
-    cost (Optional[str]): The name of a cost, such as "hamming", or a CSV file.
-    loss (Optional[str]): The name of a loss, or several, separated by commas.
-    decoding (Optional[str]): "viterbi", "threshold" or "min-cost".
-    inner_nodes (bool): Whether inner nodes of the tree can be predicted.
-    transformer (Optional[str]): Name or folder of the transformer.
     command (str): The command that makes it, for its head.
     RETURNS (str): The config.
     RAISES (ValueError): If there is no such loss, cost or aim, if arguments don't go together, or
@@ -383,12 +371,10 @@ def make_loss(
 ) -> Dict[str, Any]:
     """The block of a loss, or of a schedule of losses, with its recommended settings.
 
-    losses (Sequence[str]): Their names, such as "Risk".
     cost (Union[str, Mapping[str, Any], None]): The block of their cost, or a variable. None: the
         Hamming cost.
     multiplier (float): The score per unit of cost, as a factor of the recommended one.
     epochs (Sequence[float]): Where all losses but the last end.
-    RETURNS (Dict[str, Any]): The block.
     """
     blocks = []
     for loss in losses:

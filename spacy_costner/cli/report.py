@@ -172,15 +172,12 @@ def report(
     source: str = "",
     corpus: str = "",
 ) -> Report:
-    """Evaluate a pipeline on a corpus.
+    """Evaluate a pipeline on a corpus. See `report_cli` for the other arguments.
 
     nlp (Language): The trained pipeline. It is not modified.
     examples (Iterable[Example]): The docs. They should be neither training docs nor docs used to
         tune or calibrate.
-    name (str): The name of the component.
-    n_mistakes (int): Number of mistakes to show.
-    source (str): The path or package of the pipeline, shown on the page.
-    corpus (str): The path of the docs, shown on the page.
+    source (str), corpus (str): The paths of the pipeline and of the docs, shown on the page.
     RETURNS (Report): The results: see `page`.
     RAISES (ValueError): If there is no such component, no annotated entity, or a label that
         has no cost or is not in the label tree.
@@ -278,11 +275,8 @@ def find_cost(component: Mapping[str, Any]) -> Tuple[Cost, Optional[Tree], str]:
 
 
 def confusion_matrix(pairs: TagPairs, table: Floats2d, order: Sequence[str]) -> Confusion:
-    """Sum the cost of each pair of labels, for the labels with mistakes.
-
-    table (Floats2d): The cost table. Shape: (K, K)
-    order (Sequence[str]): All labels, in the order to use.
-    """
+    """Sum the cost of each pair of labels, for the labels with mistakes, in the order of all labels
+    that is given. Shape of the cost table: (K, K)"""
     cost = pairs.over_labels(table.astype("float64"))
     n_wrong = pairs.over_labels(1 - numpy.eye(len(pairs.tags)))
     mistaken = (n_wrong + n_wrong.T).any(axis=1)
@@ -294,11 +288,8 @@ def confusion_matrix(pairs: TagPairs, table: Floats2d, order: Sequence[str]) -> 
 def find_mistakes(
     dev: DevPredictions, pairs: TagPairs, table: Floats2d, predicted: Prediction, n_shown: int
 ) -> Tuple[Dict[str, Tuple[int, float]], List[Mistake]]:
-    """Find the mistakes: number and cost of each kind, and the costliest ones.
-
-    table (Floats2d): The cost table. Shape: (K, K)
-    predicted (Prediction): The predicted entities, with their probabilities.
-    """
+    """Find the mistakes: number and cost of each kind, and the costliest ones. Shape of the cost
+    table: (K, K)"""
     tags, posterior, unknown = pairs.tags, dev.posterior, pairs.gold < 0
     gold = tags.decode(numpy.where(unknown, 0, pairs.gold), pairs.lengths)
     answer = tags.decode(pairs.predicted, pairs.lengths)
@@ -420,10 +411,8 @@ def window(doc: Doc, begin: int, end: int) -> Tuple[int, int]:
 
 
 def page(report: Report) -> str:
-    """Render a report.
+    """Render a report as HTML, which needs no other files.
 
-    report (Report): The results.
-    RETURNS (str): The HTML, which needs no other files.
     RAISES (ImportError): If matplotlib is not installed.
     """
     value, p, r = report.setting

@@ -66,18 +66,12 @@ PACKAGES = ("spacy-costner", "spacy")
 
 
 class Run(NamedTuple):
-    """A task.
-
-    name (str): The name of the run.
-    function (Callable[..., Any]): A module-level function.
-    settings (Dict[str, Any]): Its keyword arguments.
-    path (Optional[Path]): The file to cache the result in, which must be valid JSON, as must the
-        settings. None: no cache, or the function has its own.
-    """
+    """A task. Its result is cached in the file, if there is one: result and settings must then be
+    valid JSON."""
 
     name: str
-    function: Callable[..., Any]
-    settings: Dict[str, Any]
+    function: Callable[..., Any]  # of a module
+    settings: Dict[str, Any]  # its keyword arguments
     path: Optional[Path] = None
 
     @property
@@ -189,13 +183,8 @@ def _failed(error: BaseException) -> Failed:
 
 
 def remembered(path: Path, key: str, make: Callable[[], ValueT]) -> ValueT:
-    """Read a cached value, or compute it and cache it.
-
-    path (Path): The file.
-    key (str): The key. A file with another key is not used.
-    make (Callable[[], ValueT]): Computes the value, which must be valid JSON and not None.
-    RETURNS (ValueT): The value as read from JSON. Floats are exact.
-    """
+    """Read a cached value, or compute it and cache it. It must be valid JSON and not None. It is
+    returned as read from JSON; floats are exact."""
     value = kept(path, key)
     if value is None:
         text = json.dumps({"key": key, "value": make()})
@@ -214,11 +203,7 @@ def kept(path: Path, key: str) -> Optional[Any]:
 
 
 def fingerprint(*parts: Any) -> str:
-    """Compute a digest of settings and of the files and folders they name.
-
-    *parts (Any): Settings, valid JSON.
-    RETURNS (str): The digest.
-    """
+    """Compute a digest of settings, valid JSON, and of the files and folders they name."""
     return digest(parts, *(Path(text) for text in sorted({*_texts(parts)}) if exists(text)))
 
 
@@ -233,10 +218,7 @@ def _texts(settings: Any) -> Iterator[str]:
 
 
 class Processes(ProcessPoolExecutor):
-    """Parallel processes on this machine. They end with this one, even if it is killed.
-
-    jobs (int): Their number.
-    """
+    """Parallel processes on this machine. They end with this one, even if it is killed."""
 
     def __init__(self, jobs: int) -> None:
         spawn = get_context("spawn")
@@ -288,9 +270,6 @@ class RayCluster(Executor):
     def __init__(self, ray: Any, address: str, n_gpus: int = 0) -> None:
         """Connect, and check all machines that there are. Later ones are checked by their tasks.
 
-        ray (Any): The module.
-        address (str): See `ray_cluster`.
-        n_gpus (int): Number of GPUs of a task.
         RAISES (ValueError): If a machine has another version of the packages, or other files.
         RAISES (ConnectionError): If there is no cluster.
         """
@@ -349,10 +328,7 @@ class RayCluster(Executor):
 
 
 def check_address(address: str) -> None:
-    """Check that something listens at a "host:port": Ray would try for five minutes.
-
-    RAISES (ConnectionError): If nothing does.
-    """
+    """Check that something listens at a "host:port": Ray would try for five minutes."""
     host, _, port = address.rpartition(":")
     if port.isdigit() and "/" not in host:
         try:

@@ -79,11 +79,10 @@ MEASURES = {"cost": by_cost, "entropy": by_entropy, "least-confidence": by_least
 
 
 class Suggestion(NamedTuple):
-    """A doc to annotate, with the entities that the model predicts: its place among the docs, from
-    0, and its score, how unsure the model is of it."""
+    """A doc to annotate, with the entities that the model predicts."""
 
-    place: int
-    score: float
+    place: int  # among the docs, from 0
+    score: float  # how unsure the model is of it
     doc: Doc
 
     def task(self) -> Task:
@@ -110,16 +109,13 @@ def suggest(
 ) -> List[Suggestion]:
     """Choose the docs whose annotation is worth most, and predict their entities.
 
-    nlp (Language): A trained pipeline.
+    See `suggest_cli` for the other arguments.
+
     docs (Iterable[Doc]): The docs, without annotation or with preset entities. Docs without words
         and those with the same text as one before are left out.
     n (int): How many to choose, at least 1; all if there are fewer.
-    by (str): How unsure the model is of a doc: "cost", "entropy" or "least-confidence".
-    per (str): What a doc costs annotators: by "token", or the same for each "doc".
     diverse (bool): Whether a doc is worth less if the model is unsure of the same words there as
         in docs chosen before.
-    name (str): The name of the component.
-    annotated (Iterable[Doc]): Docs that are annotated: those with the same text are left out.
     RETURNS (List[Suggestion]): The docs, in the order in which they were chosen.
     RAISES (ValueError): If there is no such component, or it isn't trained; if there is no doc, or
         something is out of its range.
@@ -171,10 +167,9 @@ def check_choice(n: int, by: str, per: str) -> None:
 
 
 class Round(NamedTuple):
-    """A model of the docs that are annotated so far: "suggested", "random" or "all" docs; the seed;
-    the numbers of docs and of their tokens; and the score of the model."""
+    """A model of the docs that are annotated so far."""
 
-    way: str
+    way: str  # how they were chosen: "suggested", "random" or "all" docs
     seed: int
     docs: int
     tokens: int
@@ -220,8 +215,7 @@ def simulate(
     n (int): How many more in each round.
     share (float): The share of the score of models of all docs where a curve ends.
     seeds (Sequence[int]): The seeds of what is drawn and of training: a curve of each way for each.
-    by (str), per (str), diverse (bool): How docs are suggested: see `suggest`.
-    RETURNS (Simulation): The curves.
+    by (str), per (str), diverse (bool): See `suggest`.
     RAISES (ValueError): If something is out of its range, or the config can't be trained so.
     """
     if not 0 < start < len(examples):

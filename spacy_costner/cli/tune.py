@@ -47,13 +47,12 @@ class Point(NamedTuple):
 
 
 class Tuning(NamedTuple):
-    """The result of tuning: the parameter; the scores at each value; the best of them; and the
-    scores of the decoding that the component had, with the value NaN."""
+    """The result of tuning."""
 
     parameter: str
-    points: List[Point]
-    chosen: Point
-    before: Point
+    points: List[Point]  # the scores at each value
+    chosen: Point  # the best of them
+    before: Point  # the scores of the decoding that the component had, with the value NaN
 
     def describe(self) -> str:
         """The chosen value, and the scores before and with it, in percent."""
@@ -73,17 +72,15 @@ def tune(
     recall: Optional[float] = None,
     source: str = "development docs",
 ) -> Tuning:
-    """Choose the value of a parameter with the best scores on development docs, and set it.
+    """Choose the value of a parameter with the best scores on development docs, and set it. See
+    `tune_cli` for the other arguments.
 
     nlp (Language): The trained pipeline. Its config, its component and the scores in its meta are
         updated.
     examples (Iterable[Example]): The docs. They should not be training docs.
-    name (str): The name of the component.
     parameter (Optional[str]): "threshold" or "bias": its decoding replaces the component's.
         Defaults to "threshold", if the component has a decoding with one of the two.
     beta (float): Best F-beta. Recall is so many times as important as precision.
-    precision (Optional[float]): In place of it, best recall with at least this precision.
-    recall (Optional[float]): In place of it, best precision with at least this recall.
     source (str): The name of the docs in the meta: see `record_scores`.
     RETURNS (Tuning): The scores at each value, and the value chosen.
     RAISES (ValueError): If there is no such parameter or component, no entity in the docs, no
@@ -132,10 +129,7 @@ def tune_on(
 
 
 def sweep(devs: Sequence[DevPredictions], parameter: str) -> List[Point]:
-    """The scores at all values of a parameter.
-
-    RAISES (ValueError): If there is no entity in the docs.
-    """
+    """The scores at all values of a parameter."""
     if not any(len(dev.gold.begin) for dev in devs):
         raise ValueError("expected docs with entities, got none")
     likely = [dev.posterior.likely_entities(LEAST) for dev in devs if parameter == "threshold"]
@@ -181,10 +175,7 @@ def choose(
 
 
 def parse_aim(text: str) -> Dict[str, Any]:
-    """Read an aim as arguments of `tune`: "f", "precision=0.9" or "recall=0.9".
-
-    RAISES (ValueError): If it is none of these.
-    """
+    """Read an aim as arguments of `tune`: "f", "precision=0.9" or "recall=0.9"."""
     name, _, least = text.partition("=")
     try:
         if text == "f":
