@@ -43,7 +43,7 @@ from ..readers import CorpusError
 from ..readers.files import digest, is_about
 from ..readers.texts import Part, Row, divide, make_doc, read_rows, require_pyarrow
 from ..saving import clear, locked, save_file
-from .options import AddressOption, CodeOption, GpuOption, ModelArg
+from .options import AddressOption, CodeOption, GpuOption, ModelArg, arguments_of
 from .output import JsonOption, errors_shown, print_result, stdout_for
 from .runs import Done, MakeExecutor, Run, local_processes, ray_cluster, run_all
 
@@ -94,23 +94,10 @@ def annotate_cli(
     them, alternatives and guaranteed sets. A doc that fails becomes a row with its error. Run
     the command again to do what is missing, or what has changed: the model, a setting, an input.
     """
+    options = arguments_of(annotate, locals())
     with errors_shown(), stdout_for(address):
-        summary = annotate(
-            model,
-            inputs,
-            output_path,
-            form=form,
-            jobs=jobs,
-            n_rows=n_rows,
-            text=text,
-            id_name=id_name,
-            with_text=with_text,
-            on_error=on_error,
-            use_gpu=use_gpu,
-            code_path=code_path,
-            make_executor=ray_cluster(address, use_gpu),
-            silent=False,
-        )
+        executor = ray_cluster(address, use_gpu)
+        summary = annotate(**options, make_executor=executor, silent=False)
     lines = [
         f"{summary.docs:,} docs, {summary.failed:,} failed, {summary.tokens:,} tokens",
         f"{summary.seconds:.1f} s, {summary.tokens_per_second:,.0f} tokens/s",

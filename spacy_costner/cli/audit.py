@@ -45,7 +45,7 @@ from ..training.token_attrs import read_docs as read_tokens
 from .calibrate import fit_temperature, predict_best
 from .compare import component_name
 from .convert import check_suffix, write_corpus
-from .options import AddressOption, CodeOption, read_overrides
+from .options import AddressOption, CodeOption, arguments_of, read_overrides
 from .output import JsonOption, errors_shown, print_result, stdout_for
 from .preparation import Fold, assign_folds, hold_out
 from .report import (
@@ -118,11 +118,10 @@ class Suspect(NamedTuple):
 
 class Audit(NamedTuple):
     """The result of an audit. Kinds count the places where the suggestion is more probable than the
-    annotation; "inconsistent" are those whose words are annotated more often elsewhere as the
-    suggestion says than as they are."""
+    annotation."""
 
     suspects: List[Suspect]  # all places, the most probable mistakes first
-    kinds: Dict[str, int]  # by `KINDS`, and "inconsistent" ones of all these
+    kinds: Dict[str, int]  # by `KINDS`, and those of all these that are "inconsistent"
     docs: int
     tokens: int
     entities: int  # annotated ones
@@ -165,7 +164,7 @@ def audit_cli(
     set "answer": "reject"; then run the command again with --apply and a new --output. Override
     settings as in `spacy train`, e.g. --nlp.lang es.
     """
-    overrides = read_overrides(ctx)
+    options, overrides = arguments_of(audit, locals()), read_overrides(ctx)
     with errors_shown(), show_validation_error(config_path, hint_fill=False):
         for path in (output_path, html_path):
             check_file(path, [config_path, corpus_path, *([apply_path] if apply_path else [])])
@@ -182,18 +181,9 @@ def audit_cli(
             text = "\n".join(f"{n} {name}" for name, n in numbers.items())
             print_result(numbers, text, print_json, output_path)
             return
-        executor = ray_cluster(address) or local_processes(jobs)
-        code = None if code_path is None else str(code_path)
+        options["make_executor"] = ray_cluster(address) or local_processes(jobs)
         with stdout_for(address):
-            result = audit(
-                config,
-                docs,
-                n_folds=n_folds,
-                n_seeds=n_seeds,
-                seed=seed,
-                make_executor=executor,
-                code_path=code,
-            )
+            result = audit(config, docs, **options)
         result = result._replace(suspects=result.suspects[:n_places])
         tasks = [suspect_to_task(suspect, docs) for suspect in result.suspects]
         if output_path is not None:
@@ -213,7 +203,7 @@ def audit(
     n_seeds: int = 1,
     seed: Optional[int] = None,
     make_executor: Optional[MakeExecutor] = None,
-    code_path: Optional[str] = None,
+    code_path: Optional[Path] = None,
 ) -> Audit:
     """Find probable mistakes in the annotation of docs. See `audit_cli` for the other arguments.
 
@@ -222,15 +212,15 @@ def audit(
     docs (Sequence[Doc]): The annotated docs, none of them empty.
     make_executor (Optional[MakeExecutor]): Makes an executor of a task for each fold, such as
         `local_processes(2)`. None: one fold after another, in this process.
-    code_path (Optional[str]): A Python file with registered functions that workers import.
+    code_path (Optional[Path]): A Python file with registered functions that workers import.
     RAISES (ValueError): If the config's component can't be fitted, there are too few docs or no
         entities, or a worker failed.
     """
-    settings: Dict[str, Any] = {"make_executor": make_executor, "code_path": code_path}
+    folding: Dict[str, Any] = {"n_folds": n_folds, "n_seeds": n_seeds, "seed": seed}
+    workers: Dict[str, Any] = {"make_executor": make_executor, "code_path": code_path}
     try:
         with progress(desc="audit", unit="fold", total=n_folds) as bar:
-            settings["on_fold"] = bar.update
-            folds = cross_fit(config, docs, n_folds=n_folds, n_seeds=n_seeds, seed=seed, **settings)
+            folds = cross_fit(config, docs, on_fold=bar.update, **folding, **workers)
     except ValueError as error:
         raise ValueError(str(error).replace("fit: ", "audit: ", 1)) from error
     tags = folds[0].dev.posterior.tags.collapsed
@@ -376,7 +366,7 @@ def _suspects_of(fold: Fold, cost: Optional[MistakeCost]) -> Iterator[Suspect]:
 
 
 def _between(entities: List[Entity], begin: int, end: int) -> range:
-    """The indices of the entities with tokens between these. They are sorted by their ends, too."""
+    """The indices of the entities with tokens between these, of entities without overlap."""
     first = bisect_right(entities, begin, key=lambda entity: entity[1])
     return range(first, bisect_left(entities, end, key=lambda entity: entity[0]))
 
@@ -490,14 +480,11 @@ def describe(suspect: Suspect, doc: Doc) -> str:
 
 
 def correct(docs: Sequence[Doc], path: Path) -> Dict[str, int]:
-    """Correct a corpus by the accepted lines of an audit.
-
-    A line is accepted unless its answer is "reject" or "ignore". What a line changes is the
-    difference between its spans, which may have been edited, and those under "annotated". Tokens
-    without annotation stay so, unless a span is added.
+    """Correct a corpus by the accepted lines of an audit: those without the answer "reject" or
+    "ignore". What a line changes is the difference between its spans, which may have been edited,
+    and those under "annotated". Tokens without annotation stay so, unless a span is added.
 
     docs (Sequence[Doc]): The docs that were audited. Their entities are corrected.
-    path (Path): The lines.
     RETURNS (Dict[str, int]): The number of lines that were "accepted", and "rejected" or ignored.
     RAISES (CorpusError): If something is no line of an audit of these docs, or two lines
         contradict each other; the message names the line.
@@ -590,7 +577,6 @@ def page(suspects: Sequence[Suspect], docs: Sequence[Doc], corpus: str = "") -> 
 
 
 def as_text(result: Audit, docs: Sequence[Doc]) -> str:
-    """How many places there are of each kind, and the first of them."""
     lines = [f"{result.docs:,} docs, {result.tokens:,} tokens, {result.entities:,} entities", ""]
     lines += [text_table([["kind", "places"], *result.kinds.items()]), ""]
     for suspect in result.suspects[:N_PRINTED]:

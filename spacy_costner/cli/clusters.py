@@ -15,6 +15,7 @@ from ..progress import progress
 from ..readers import read_texts
 from ..saving import check_file, save_file
 from ..validation import require
+from .options import arguments_of
 from .output import JsonOption, errors_shown, print_result
 
 SIZES = (64, 256, 1024)
@@ -58,19 +59,12 @@ def clusters_cli(
     the same words are in the same cluster. Entities of annotated corpora are not used.
     Requires SciPy: pip install 'spacy-costner[fit]'.
     """
+    options = {**arguments_of(learn_clusters, locals()), "lang": lang}
     with errors_shown():
         numbers = [int(size) if size.strip().isdecimal() else 0 for size in sizes.split(",")]
         if not all(numbers):
             raise ValueError(f"clusters: sizes: expected numbers such as 64,256, got {sizes!r}")
-        learned = clusters(
-            input_paths,
-            output_path,
-            sizes=numbers,
-            min_count=min_count,
-            dim=dim,
-            seed=seed,
-            lang=lang,
-        )
+        learned = clusters(input_paths, output_path, **{**options, "sizes": numbers})
     # Of each size some clusters: of words at equal distances in the list, from the most frequent.
     examples: Dict[int, List[List[str]]] = {}
     for size, found in learned.numbers.items():
@@ -102,19 +96,16 @@ def clusters(
     input_paths: Sequence[Path],
     output_path: Path,
     *,
-    sizes: Sequence[int] = SIZES,
-    min_count: int = 3,
-    dim: int = 100,
-    seed: int = 0,
     lang: str = "xx",
+    **settings: Any,
 ) -> Learned:
     """Learn clusters of words from text, and save them.
 
     input_paths (Sequence[Path]): Files or folders of text, one sentence or paragraph per line, or
         of annotated corpora, whose entities are not used.
     output_path (Path): The output file: JSON that `clusters` of the features reads.
-    sizes (Sequence[int]), min_count (int), dim (int), seed (int): See `learn_clusters`.
     lang (str): See `clusters_cli`.
+    **settings (Any): See `learn_clusters`.
     RETURNS (Learned): The clusters.
     RAISES (ValueError): If a file can't be read, or no words are left.
     RAISES (ImportError): If SciPy is missing.
@@ -128,13 +119,7 @@ def clusters(
         for doc in read_texts(nlp, path)
         for span in (doc.sents if doc.has_annotation("SENT_START") else [doc[:]])
     )
-    learned = learn_clusters(
-        progress(sentences, desc="clusters", unit="sent"),
-        sizes=sizes,
-        min_count=min_count,
-        dim=dim,
-        seed=seed,
-    )
+    learned = learn_clusters(progress(sentences, desc="clusters", unit="sent"), **settings)
     text = json.dumps(learned.to_json(), ensure_ascii=False)
     save_file(output_path, lambda path: path.write_text(text, encoding="utf8"))
     return learned
@@ -217,8 +202,8 @@ def embed(tokens: Ints1d, n_words: int, *, dim: int, seed: int) -> Floats2d:
 
 
 def count_contexts(tokens: Ints1d, shape: Tuple[int, int]) -> Any:
-    """Count the contexts of the tokens between the first and the last `WINDOW`: see `embed`. Shapes:
-    (N,), and `shape`, the numbers of words and of contexts, of the result."""
+    """Count the contexts of the tokens between the first and the last `WINDOW`: see `embed`. The
+    shape of the result, `shape`, has the numbers of words and of contexts."""
     words, n_contexts = tokens[WINDOW:-WINDOW], shape[1] // (2 * WINDOW)
     rows, columns = [], []
     for i in range(2 * WINDOW + 1):

@@ -17,6 +17,7 @@ from ..readers import (
     write_tasks,
 )
 from ..saving import check_file, save_file
+from .options import arguments_of
 from .output import JsonOption, errors_shown, print_result
 
 WRITERS: Dict[str, Callable[[Path, Sequence[Doc]], Any]] = {
@@ -62,17 +63,10 @@ def convert_cli(
     Studio's JSON export; a Hugging Face dataset on disk; a folder of these. All commands, and
     configs with the reader spacy_costner.read.v1, read these formats without conversion, too.
     """
+    options = arguments_of(convert, locals())
+    options["tag_names"] = [name.strip() for name in tag_names.split(",")] if tag_names else None
     with errors_shown():
-        result = convert(
-            input_path,
-            output_path,
-            n_sents=n_sents,
-            column=column,
-            tag_names=[name.strip() for name in tag_names.split(",")] if tag_names else None,
-            incorrect_spans_key=incorrect_spans_key,
-            doc_id=doc_id,
-            lang=lang,
-        )
+        result = convert(**options)
     print_result(result, describe(result), print_json, output_path)
 
 

@@ -44,7 +44,7 @@ from ..settings import check_overrides
 from ..training import soft_targets
 from ..training.targets import WEIGHT
 from .fit import fit
-from .options import CodeOption, GpuOption, read_overrides
+from .options import CodeOption, GpuOption, arguments_of, read_overrides
 from .output import JsonOption, errors_shown, print_result
 from .runs import fingerprint
 
@@ -104,6 +104,7 @@ def distill_cli(
     a run that was interrupted goes on where it was. Override settings of the student as in
     `spacy train`, e.g. --paths.dev ./dev.spacy.
     """
+    options = arguments_of(distill, locals())
     # Settings of the config, "--name value" or "--name=value", may stand among the texts.
     raw_paths, rest = [], iter([*(raw or ()), *ctx.args])
     ctx.args = []
@@ -117,17 +118,8 @@ def distill_cli(
     import_code(code_path)
     with errors_shown(), show_validation_error(config_path, hint_fill=False):
         check_overrides(load_config(config_path, interpolate=False), overrides)
-        result = distill(
-            [teacher, *(others or ())],
-            load_config(config_path, overrides=overrides, interpolate=False),
-            raw_paths,
-            output_path,
-            soft=soft,
-            min_confidence=min_confidence,
-            gold_path=gold_path,
-            gold_weight=gold_weight,
-            n_seeds=n_seeds,
-        )
+        config = load_config(config_path, overrides=overrides, interpolate=False)
+        result = distill([teacher, *(others or ())], config, raw_paths, **options)
     table = [["dev", "P", "R", "F", "tokens/s", "MB"]]
     for name, *scores, speed, size in result.rows:
         table.append([name, *(f"{100 * x:.2f}" for x in scores), f"{speed:,.0f}", f"{size:.1f}"])
@@ -245,8 +237,8 @@ def save_answers(
         chain_of(student)
         labels = {frozenset(chain_of(nlp).labels) for nlp in pipelines}
         if len(labels) > 1:
-            message = f"expected teachers with the same labels, got {[*map(sorted, labels)]}"
-            raise ValueError(f"soft: {message}")
+            got = [*map(sorted, labels)]
+            raise ValueError(f"soft: expected teachers with the same labels, got {got}")
     key = fingerprint([str(nlp.path) for nlp in pipelines], [*map(str, raw_paths)], soft)
     texts = (doc for path in raw_paths for doc in read_texts(pipelines[0], path))
     for i, docs in enumerate(minibatch(progress(texts, desc="teacher", unit="doc"), N_DOCS)):
@@ -257,10 +249,7 @@ def save_answers(
 
 
 def chain_of(nlp: Language) -> CostSensitiveNER:
-    """The component that has the distribution of a teacher.
-
-    RAISES (ValueError): If there isn't one.
-    """
+    """The component that has the distribution of a teacher."""
     pipes = [pipe for _, pipe in nlp.pipeline if isinstance(pipe, CostSensitiveNER)]
     if len(pipes) != 1:
         raise ValueError(
@@ -401,9 +390,7 @@ def save_gold(folder: Path, docs: Iterable[Doc], weight: float) -> None:
 def leave_out_uncertain(doc: Doc, min_confidence: float) -> Tuple[int, int]:
     """Set entities whose confidence is below a minimum to missing, with all their tokens, and so
     those that are not predicted whose confidence is above 1 less that minimum. The doc is changed.
-
-    RETURNS (Tuple[int, int]): The number of entities that are left, and of those that are not.
-    """
+    Returns the number of entities that are left, and of those that are not."""
     scores, ents = read_scores(doc), entities(doc)
     sure = [entity for entity in ents if scores.get(entity, 1.0) >= min_confidence]
     doubtful = doc.to_array("ENT_IOB") == 0
@@ -422,7 +409,6 @@ def _save_docs(path: Path, docs: Iterable[Doc]) -> None:
 
 
 def is_linear(config: Config) -> bool:
-    """Whether the student is a linear model, which `fit` trains."""
     models = [block.get("model", {}) for block in config["components"].values()]
     return SPARSE in [model.get("@architectures") for model in models]
 
@@ -439,17 +425,16 @@ def train_student(config: Config, output_path: Path, n_seeds: int = 1) -> Path:
 def compare(teachers: Sequence[str], pipelines: Sequence[Language], path: Path) -> List[Row]:
     """Evaluate on the student's dev corpus: the teachers; the mean of them, as they annotate, if
     there are several; the student."""
-    nlp = load_model(path)
-    config = nlp.config.interpolate()
+    student = load_model(path)
+    config = student.config.interpolate()
     (corpus,) = resolve_dot_names(config, [config["training"]["dev_corpus"]])
     rows = [evaluate(name, load_model(name), corpus) for name in teachers]
     if len(rows) > 1:
         rows.append(evaluate_together(pipelines, rows, corpus))
-    return [*rows, evaluate("student", nlp, corpus)]
+    return [*rows, evaluate("student", student, corpus)]
 
 
 def evaluate(name: str, nlp: Language, corpus: Corpus) -> Row:
-    """Evaluate a pipeline."""
     examples = list(corpus(nlp))
     begin = perf_counter()
     docs = list(nlp.pipe([eg.predicted for eg in examples]))
@@ -462,9 +447,8 @@ def evaluate_together(teachers: Sequence[Language], rows: Sequence[Row], corpus:
     """Evaluate the mean of teachers, each of which has its row."""
     examples = list(corpus(teachers[0]))
     docs = answer(teachers, [eg.predicted for eg in examples])
-    seconds = sum(1 / row.tokens_per_second for row in rows)
-    size = sum(row.megabytes for row in rows)
-    return Row("all teachers", *_score(docs, examples), 1 / seconds, size)
+    speed = 1 / sum(1 / row.tokens_per_second for row in rows)
+    return Row("all teachers", *_score(docs, examples), speed, sum(row.megabytes for row in rows))
 
 
 def _score(docs: Iterable[Doc], examples: Iterable[Example]) -> Tuple[float, float, float]:

@@ -38,7 +38,7 @@ class Weighted(NamedTuple):
 
 
 class TagProfile(NamedTuple):
-    """The strongest features for and against a tag, the strongest first."""
+    """The features for and against a tag, the strongest first."""
 
     tag: str
     in_favour: List[Weighted]
@@ -111,8 +111,8 @@ def explain_cli(
 def explain(
     nlp: Language, *, name: str = "ner", text: Optional[str] = None, n_features: int = 10
 ) -> Explanation:
-    """Show the weights of a linear model, or of the linear part of a hybrid model. See `explain_cli`
-    for the arguments.
+    """Show the weights of a linear model, or of the linear part of a hybrid model: see
+    `explain_cli`.
 
     RAISES (ValueError): If there is no such component, or its model has no sparse features.
     """

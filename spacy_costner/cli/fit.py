@@ -25,7 +25,7 @@ from ..training.lbfgs import Minimum, TotalLoss, minimise, require_scipy, warn_o
 from ..training.online import INTERRUPTED, OnEpoch, Trained
 from .calibrate import Calibration, calibrate_on
 from .init import command_line, init
-from .options import CodeOption, read_overrides
+from .options import CodeOption, arguments_of, read_overrides
 from .output import JsonOption, errors_shown, print_result
 from .predictions import DevPredictions, predict, predict_dev, record_scores
 from .preparation import (
@@ -407,6 +407,7 @@ def fit_cli(
     the final model is evaluated. Override settings as in `spacy train`, e.g. --nlp.lang es.
     Press Ctrl-C to stop and save the best model so far.
     """
+    options = arguments_of(fit, locals())
     if config_path is not None and str(config_path).startswith("-"):  # a setting, without a config
         ctx.args.insert(0, str(config_path))
         ctx.params["config_path"] = config_path = None
@@ -414,24 +415,7 @@ def fit_cli(
     import_code(code_path)
     written = None if config_path else output_path / "config.cfg"
     with errors_shown(), show_validation_error(config_path or written, hint_fill=False):
-        fitted = fit(
-            config_path,
-            output_path,
-            model=model,
-            lang=lang,
-            train_path=train_path,
-            dev_path=dev_path,
-            calibrate=calibrate,
-            tune=tune,
-            online=online,
-            n_seeds=n_seeds,
-            cache=cache,
-            c2=c2,
-            max_iter=max_iter,
-            tolerance=tolerance,
-            overrides=overrides,
-            command=command_line(ctx),
-        )
+        fitted = fit(config_path, **options, overrides=overrides, command=command_line(ctx))
     result = {
         "path": fitted.path,
         "training": fitted.outcome.describe(),

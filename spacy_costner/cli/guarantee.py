@@ -21,7 +21,16 @@ from ..saving import check_folder, save_folder
 from ..tags import Entities
 from ..training.token_attrs import trim
 from .check import SHORT
-from .options import CodeOption, DevArg, GpuOption, ModelArg, NameOption, OutputOption, load
+from .options import (
+    CodeOption,
+    DevArg,
+    GpuOption,
+    ModelArg,
+    NameOption,
+    OutputOption,
+    arguments_of,
+    load,
+)
 from .output import JsonOption, errors_shown, print_result
 from .predictions import DevPredictions, get_component, predict_dev
 
@@ -151,10 +160,8 @@ def make_terms(
 
 
 def find_notes(nlp: Language, source: str) -> List[str]:
-    """What may weaken a promise: the pipeline was chosen on the calibration docs.
-
-    RAISES (ValueError): If it was trained on them.
-    """
+    """What may weaken a promise: the pipeline was chosen on the calibration docs. If it was trained
+    on them, nothing can be promised."""
     paths = nlp.config.interpolate().get("paths", {})
     if paths.get("train") == source:
         raise ValueError(f"expected docs that the pipeline was not trained on, got {source}")
@@ -171,11 +178,7 @@ def leave_out(
 ) -> Tuple[List[Example], Dict[str, int]]:
     """Leave out docs that a promise can't be based on: "training docs", which models with label
     memory know, and "docs with missing tags". Docs "without entities" stay: no miss rate counts
-    them.
-
-    RETURNS (Tuple): The other docs, and the numbers of docs of these three kinds.
-    RAISES (ValueError): If none is left, or none of them has entities.
-    """
+    them. Returns the other docs, and the numbers of docs of these three kinds."""
     shims = [shim for node in ner.model.walk() for shim in node.shims]
     memories = [shim.text_ids.tolist() for shim in shims if isinstance(shim, Features)]
     trained_on = set().union(*memories)
@@ -372,17 +375,17 @@ def guarantee_cli(
     misses at most a share of the entities of other docs from the same source. The set is in
     doc.spans["confidence_guaranteed"]. Use docs that the pipeline was not trained on.
     """
+    options = arguments_of(guarantee, locals())
     with errors_shown():
         check_folder(output_path)
-        terms = make_terms(miss, false_alarm, confidence, found, by, per_label)
+        make_terms(miss, false_alarm, confidence, found, by, per_label)  # which checks them
         nlp, examples = load(model, docs_path, use_gpu, code_path)
-        result = guarantee(nlp, examples, name=name, source=str(docs_path), **terms)
+        result = guarantee(nlp, examples, source=str(docs_path), **options)
         save_folder(output_path, nlp.to_disk)
     print_result(result, describe(result), print_json, output_path)
 
 
 def describe(result: Guarantee) -> str:
-    """What is promised, and on what."""
     header = ["label", "docs", "entities", "threshold", "spans/entity", "reachable", "docs needed"]
     rows: List[Any] = [header]
     for part in result.parts:

@@ -42,6 +42,7 @@ from ..readers import read_docs
 from ..saving import save_file
 from ..settings import check_settings
 from ..tags import OUTSIDE, Tags
+from .options import arguments_of
 from .output import errors_shown
 from .tune import parse_aim
 
@@ -156,7 +157,7 @@ def init_cli(
     cost and for your aim. With --train, batches and evaluations fit the size of the corpus. The
     config begins with the commands to run next. Several costs are added.
     """
-    options = {name: value for name, value in locals().items() if name not in ("ctx", "force")}
+    options = arguments_of(init, locals())
     on_terminal = output_path == Path("-")
     if output_path.exists() and not on_terminal and not force:
         raise ValueError(f"{output_path}: expected a new file, got one that exists: use --force")

@@ -277,7 +277,7 @@ def hold_out(
     seed: Optional[int] = None,
     before: Optional[Callable[[CostSensitiveNER], object]] = None,
     make_executor: Optional[MakeExecutor] = None,
-    code_path: Optional[str] = None,
+    code_path: Optional[Path] = None,
     on_fold: Callable[[], object] = lambda: None,
 ) -> List[Fold]:
     """Train the linear model of a config once for each fold, on all other docs, by the updates of
@@ -290,7 +290,7 @@ def hold_out(
         to import it.
     make_executor (Optional[MakeExecutor]): Makes the executor, such as `local_processes(2)`, for
         a task a fold. None: one after another, in this process; folds then have the examples.
-    code_path (Optional[str]): A Python file with registered functions that workers import.
+    code_path (Optional[Path]): A Python file with registered functions that workers import.
     RAISES (ValueError): If the config's component can't be fitted, there are too few docs, or a
         worker failed.
     """
@@ -332,7 +332,7 @@ def assign_folds(n_docs: int, n_folds: int, seed: Optional[int] = None) -> Ints1
 
 
 def work(
-    docs: Tuple[bytes, bytes], config: Config, code_path: Optional[str], **settings: Any
+    docs: Tuple[bytes, bytes], config: Config, code_path: Optional[Path], **settings: Any
 ) -> Fold:
     """Fit a fold in a worker. All docs, predicted and reference, come as two `DocBin`s; no
     examples are returned."""

@@ -389,20 +389,11 @@ def suggest_cli(
 
 def describe(docs: Sequence[Suggestion]) -> Tuple[Dict[str, Any], str]:
     """Describe suggestions, as JSON and as text: their number, and the first of them."""
-    rows: List[Any] = [
-        {
-            "doc": one.place,
-            "score": round(one.score, 4),
-            "tokens": len(one.doc),
-            "entities": len(one.doc.ents),
-            "text": one.doc.text,
-        }
-        for one in docs
-    ]
     names = ["doc", "score", "tokens", "entities"]
-    cells = [[shown(row["text"]), *map(row.get, names)] for row in rows[:N_SHOWN]]
-    n_tokens = sum(row["tokens"] for row in rows)
-    table = text_table([["text", *names], *cells])
+    numbers = [(d.place, round(d.score, 4), len(d.doc), len(d.doc.ents)) for d in docs]
+    cells = [[shown(one.doc.text), *row] for one, row in zip(docs[:N_SHOWN], numbers)]
+    table, n_tokens = text_table([["text", *names], *cells]), sum(len(one.doc) for one in docs)
+    rows = [{**dict(zip(names, row)), "text": one.doc.text} for one, row in zip(docs, numbers)]
     return {"docs": rows}, f"{table}\n\n{len(docs):,} docs, {n_tokens:,} tokens"
 
 
@@ -419,10 +410,7 @@ def describe_simulation(curves: Simulation) -> str:
 
 
 def draw(curves: Simulation) -> Any:
-    """Plot the score by the number of annotated tokens.
-
-    RAISES (ImportError): If matplotlib is not installed.
-    """
+    """Plot the score by the number of annotated tokens."""
     with drawing() as figure_class:
         figure = figure_class(figsize=(5.2, 3.6), layout="constrained")
         axes = figure.add_subplot()

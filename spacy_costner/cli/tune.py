@@ -14,7 +14,16 @@ from ..metrics import f_beta, text_table
 from ..pipeline.component import CostSensitiveNER
 from ..saving import check_file, check_folder, save_folder
 from ..tags import Entities
-from .options import CodeOption, DevArg, GpuOption, ModelArg, NameOption, OutputOption, load
+from .options import (
+    CodeOption,
+    DevArg,
+    GpuOption,
+    ModelArg,
+    NameOption,
+    OutputOption,
+    arguments_of,
+    load,
+)
 from .output import JsonOption, errors_shown, print_result
 from .plots import precision_recall, save
 from .predictions import DevPredictions, get_component, predict_dev, record_scores
@@ -224,12 +233,12 @@ def tune_cli(
     or the best recall at a required precision. No retraining: the model runs once, and all
     values are tried on its output.
     """
+    options = arguments_of(tune, locals())
     with errors_shown():
         check_folder(output_path)
         check_file(plot_path, [model, dev_path])
         nlp, examples = load(model, dev_path, use_gpu, code_path)
-        aim: Dict[str, Any] = {"beta": beta, "precision": precision, "recall": recall}
-        tuning = tune(nlp, examples, name=name, parameter=parameter, source=str(dev_path), **aim)
+        tuning = tune(nlp, examples, source=str(dev_path), **options)
         save_folder(output_path, nlp.to_disk)
         if plot_path is not None:
             draw(tuning, plot_path)
