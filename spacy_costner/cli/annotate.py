@@ -44,7 +44,7 @@ from ..readers.files import digest, is_about
 from ..readers.texts import Part, Row, divide, make_doc, read_rows, require_pyarrow
 from ..saving import clear, locked, save_file
 from .options import AddressOption, CodeOption, GpuOption, ModelArg, arguments_of
-from .output import JsonOption, errors_shown, print_result, stdout_for
+from .output import JsonOption, errors_shown, print_result, save_text, stdout_for
 from .runs import Done, MakeExecutor, Run, local_processes, ray_cluster, run_all
 
 MANIFEST = "manifest.jsonl"
@@ -281,7 +281,7 @@ def _remove_others(
             (folder / file).unlink(missing_ok=True)
             del known[file]
     lines = [json.dumps(entry) + "\n" for entry in known.values()]
-    save_file(folder / MANIFEST, lambda path: path.write_text("".join(lines), encoding="utf8"))
+    save_text(folder / MANIFEST, "".join(lines))
 
 
 # What a worker does.

@@ -33,7 +33,6 @@ from ..decoding import LEAST, Temperature
 from ..metrics import text_table
 from ..ml import first_pass_of
 from ..pipeline.component import CostSensitiveNER
-from ..progress import progress
 from ..readers import Task, TaskSpan, doc_to_task, read_docs, read_tasks, task_to_json, write_tasks
 from ..readers.files import Place
 from ..readers.sentences import copy_tokens
@@ -46,7 +45,7 @@ from .calibrate import fit_temperature, predict_best
 from .compare import component_name
 from .convert import check_suffix, write_corpus
 from .options import AddressOption, CodeOption, arguments_of, read_overrides
-from .output import JsonOption, errors_shown, print_result, stdout_for
+from .output import JsonOption, errors_shown, print_result, save_text, stdout_for
 from .preparation import Fold, assign_folds, hold_out
 from .report import (
     BOTH,
@@ -189,8 +188,7 @@ def audit_cli(
         if output_path is not None:
             save_file(output_path, partial(write_tasks, tasks=tasks))
         if html_path is not None:
-            html = page(result.suspects, docs, str(corpus_path))
-            save_file(html_path, partial(Path.write_text, data=html, encoding="utf8"))
+            save_text(html_path, page(result.suspects, docs, str(corpus_path)))
     as_dict = {**result._asdict(), "suspects": [task_to_json(task) for task in tasks]}
     print_result(as_dict, as_text(result, docs), print_json, output_path, html_path)
 
@@ -219,8 +217,7 @@ def audit(
     folding: Dict[str, Any] = {"n_folds": n_folds, "n_seeds": n_seeds, "seed": seed}
     workers: Dict[str, Any] = {"make_executor": make_executor, "code_path": code_path}
     try:
-        with progress(desc="audit", unit="fold", total=n_folds) as bar:
-            folds = cross_fit(config, docs, on_fold=bar.update, **folding, **workers)
+        folds = cross_fit(config, docs, **folding, **workers)
     except ValueError as error:
         raise ValueError(str(error).replace("fit: ", "audit: ", 1)) from error
     tags = folds[0].dev.posterior.tags.collapsed
@@ -257,7 +254,8 @@ def cross_fit(
         raise ValueError("audit: expected docs with annotated entities, got none")
     examples = [Example(with_annotation(doc, labels), doc) for doc in docs]
     before = partial(read_annotation, n_labels=len(labels))
-    folds = hold_out(config, examples, labels, n_folds=n_folds, before=before, **settings)
+    settings.update(n_folds=n_folds, before=before, desc="audit")
+    folds = hold_out(config, examples, labels, **settings)
 
     predicted = [predict_best(fold.dev) for fold in folds]
     temperatures = [

@@ -13,10 +13,10 @@ from typer import Argument, Option
 from ..features.clusters import k_means, to_unit_length
 from ..progress import progress
 from ..readers import read_texts
-from ..saving import check_file, save_file
+from ..saving import check_file
 from ..validation import require
-from .options import arguments_of
-from .output import JsonOption, errors_shown, print_result
+from .options import LangOption, arguments_of
+from .output import JsonOption, errors_shown, print_result, save_text
 
 SIZES = (64, 256, 1024)
 WINDOW = 2
@@ -49,9 +49,7 @@ def clusters_cli(
     ] = 3,
     dim: Annotated[int, Option("--dim", help="Length of the vectors of words", min=1)] = 100,
     seed: Annotated[int, Option("--seed", help="Random seed")] = 0,
-    lang: Annotated[
-        str, Option("--lang", "-l", help="Language of the tokenizer for texts without tokens")
-    ] = "xx",
+    lang: LangOption = "xx",
     print_json: JsonOption = False,
 ) -> None:
     """
@@ -120,8 +118,7 @@ def clusters(
         for span in (doc.sents if doc.has_annotation("SENT_START") else [doc[:]])
     )
     learned = learn_clusters(progress(sentences, desc="clusters", unit="sent"), **settings)
-    text = json.dumps(learned.to_json(), ensure_ascii=False)
-    save_file(output_path, lambda path: path.write_text(text, encoding="utf8"))
+    save_text(output_path, json.dumps(learned.to_json(), ensure_ascii=False))
     return learned
 
 

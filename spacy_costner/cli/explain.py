@@ -19,7 +19,6 @@ from ..ml import SparseWeights, find_features, linear_part
 from ..pipeline.component import CostSensitiveNER
 from ..saving import check_file
 from ..tags import Tags
-from ..training.token_attrs import read_presets
 from ..types import Potentials
 from .options import CodeOption, ModelArg, NameOption
 from .output import errors_shown, print_result
@@ -155,8 +154,7 @@ def reasons(
     if not len(doc):
         return []
     _, weights = linear_part(ner.model)
-    scores = chain.constrain(ner.model.predict([doc]), ner.constraints(read_presets([doc])))
-    path = to_numpy(chain.best_path(scores).tags).tolist()
+    path = to_numpy(chain.best_path(ner.posterior([doc], preset=True).scores).tags).tolist()
     steps = weights.transitions[path[:-1], path[1:]].tolist()
     transitions = [float(weights.start[path[0]]), *steps]
     transitions[-1] += float(weights.end[path[-1]])

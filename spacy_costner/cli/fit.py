@@ -19,14 +19,14 @@ from ..metrics import as_json
 from ..ml import linear_part
 from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
-from ..saving import check_folder, save_file, save_folder
+from ..saving import check_folder, save_folder
 from ..settings import check_overrides
 from ..training.lbfgs import Minimum, TotalLoss, minimise, require_scipy, warn_of_memory
 from ..training.online import INTERRUPTED, OnEpoch, Trained
 from .calibrate import Calibration, calibrate_on
 from .init import command_line, init
 from .options import CodeOption, arguments_of, read_overrides
-from .output import JsonOption, errors_shown, print_result
+from .output import JsonOption, errors_shown, print_result, save_text
 from .predictions import DevPredictions, predict, predict_dev, record_scores
 from .preparation import (
     NO_DEV,
@@ -218,12 +218,16 @@ def fit(
     try:
         parameter = "" if tune is None else check_parameter(nlp, ner)
         if held_out:
-            devs = predict_folds(nlp, ner, list(examples), n_seeds or 1)
+            examples = [eg for eg in examples if len(eg.predicted)]
+            settings: Any = {"n_folds": N_FOLDS, "n_seeds": n_seeds or 1, "desc": "held-out folds"}
+            folds = hold_out(nlp.config, examples, ner.labels, **settings)
+            devs = [fold.dev for fold in folds]
             fitted = fitted._replace(held_out=score(nlp, ner, devs))
         else:
             devs = [predict_dev(nlp, ner, dev)]
         if calibrate:
-            fitted = fitted._replace(calibration=(calibration := calibrate_on(devs, ner)))
+            calibration = calibrate_on(devs, ner)
+            fitted = fitted._replace(calibration=calibration)
             devs = [each.at(calibration.temperature) for each in devs]
         if tune is not None:
             fitted = fitted._replace(tuning=tune_on(devs, nlp, ner, parameter, **aim))
@@ -269,7 +273,7 @@ def write_fit_config(
             "remove it, or choose another --output"
         )
     output_path.mkdir(parents=True, exist_ok=True)
-    save_file(path, lambda new: new.write_text(text, encoding="utf8"))
+    save_text(path, text)
     return path
 
 
@@ -309,17 +313,6 @@ def check_cache(nlp: Language, ner: CostSensitiveNER) -> None:
                 f"fit: {setting}: expected none with --cache, which reads docs twice and doesn't "
                 f"keep them, got {value}"
             )
-
-
-def predict_folds(
-    nlp: Language, ner: CostSensitiveNER, examples: Sequence[Example], n_seeds: int
-) -> List[DevPredictions]:
-    """The predictions for folds of a training corpus, by models that were trained on the others."""
-    settings: Dict[str, Any] = {"n_folds": N_FOLDS, "n_seeds": n_seeds}
-    examples = [eg for eg in examples if len(eg.predicted)]
-    with progress(desc="held-out folds", unit="fold", total=N_FOLDS) as bar:
-        folds = hold_out(nlp.config, examples, ner.labels, on_fold=bar.update, **settings)
-    return [fold.dev for fold in folds]
 
 
 def score(nlp: Language, ner: CostSensitiveNER, devs: Sequence[DevPredictions]) -> Dict[str, Any]:

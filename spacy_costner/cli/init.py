@@ -26,7 +26,6 @@ from typing import (
 
 import spacy
 import typer
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from spacy.cli.init_config import RECOMMENDATIONS
 from spacy.pipeline import Sentencizer
 from spacy.training.batchers import minibatch_by_padded_size, minibatch_by_words
@@ -39,11 +38,10 @@ import spacy_costner
 from ..costs.cost_matrix import make_matrix
 from ..costs.label_tree import make_tree
 from ..readers import read_docs
-from ..saving import save_file
 from ..settings import check_settings
 from ..tags import OUTSIDE, Tags
 from .options import arguments_of
-from .output import errors_shown
+from .output import errors_shown, get_template, save_text
 from .tune import parse_aim
 
 Model = Literal["linear", "cnn", "hybrid", "transformer"]
@@ -167,7 +165,7 @@ def init_cli(
     if on_terminal:
         typer.echo(text, nl=False)
         return
-    save_file(output_path, lambda new: new.write_text(text, encoding="utf8"))
+    save_text(output_path, text)
     head, _, _ = text.partition("\n\n")
     typer.echo(f"{textwrap.dedent(head.replace('#', ' '))}\n\nWritten to {output_path}")
 
@@ -300,16 +298,10 @@ def init(
         threshold = round(1 - miss_weight / both, 4)  # see docs/decoding.md
     is_shifted = decoding == "min-cost" and losses[-1] in COST_AUGMENTED
     known = RECOMMENDATIONS.get(lang, RECOMMENDATIONS["__default__"])["transformer"]["efficiency"]
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(value=as_text, notes=read_notes, quote=lambda x: shlex.quote(str(x)))
+    filters = {"value": as_text, "notes": read_notes, "quote": lambda x: shlex.quote(str(x))}
     loss_block = make_loss(losses, shared and SHARED_COST, multiplier=multiplier, epochs=ends)
     # The template sees the variables of this function.
-    text = environment.get_template("init.cfg.jinja").render(
+    text = get_template("init.cfg.jinja", filters).render(
         locals(), **sizes, version=spacy_costner.__version__
     )
     text = re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"

@@ -29,6 +29,9 @@ AddressOption = Annotated[
     Optional[str],
     Option("--address", help="Ray cluster: host:port, auto", show_default="none: this machine"),
 ]
+LangOption = Annotated[
+    str, Option("--lang", "-l", help="Language of the tokenizer for texts without tokens")
+]
 
 
 def read_overrides(ctx: typer.Context) -> Dict[str, Any]:

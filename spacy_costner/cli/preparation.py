@@ -278,7 +278,7 @@ def hold_out(
     before: Optional[Callable[[CostSensitiveNER], object]] = None,
     make_executor: Optional[MakeExecutor] = None,
     code_path: Optional[Path] = None,
-    on_fold: Callable[[], object] = lambda: None,
+    desc: str = "folds",
 ) -> List[Fold]:
     """Train the linear model of a config once for each fold, on all other docs, by the updates of
     `spacy train`: see `train_online`. Features, label memory and first pass are made anew.
@@ -296,24 +296,20 @@ def hold_out(
     """
     fold_of = assign_folds(len(examples), n_folds, seed)
     settings: Any = {"config": config, "labels": labels, "n_seeds": n_seeds, "before": before}
-    folds: Dict[str, Fold] = {}
+    folds = range(n_folds)
     if make_executor is None:
-        for i in range(n_folds):
-            folds[str(i)] = fit_fold(examples, fold_of == i, **settings)
-            on_fold()
-    else:
-        sides = [eg.predicted for eg in examples], [eg.reference for eg in examples]
-        docs = tuple(DocBin(docs=side, store_user_data=True).to_bytes() for side in sides)
-        settings.update(docs=docs, code_path=code_path)
-        runs = [
-            Run(str(i), work, {**settings, "is_held_out": fold_of == i}) for i in range(n_folds)
-        ]
-        for run, ended in run_all(runs, make_executor):
-            if isinstance(ended, Failed):
-                raise ValueError(f"fold {run.name}: {ended.reason}")
-            folds[run.name] = ended.value
-            on_fold()
-    return [folds[str(i)] for i in range(n_folds)]
+        turns = progress(folds, desc=desc, unit="fold")
+        return [fit_fold(examples, fold_of == i, **settings) for i in turns]
+    sides = [eg.predicted for eg in examples], [eg.reference for eg in examples]
+    docs = tuple(DocBin(docs=side, store_user_data=True).to_bytes() for side in sides)
+    settings.update(docs=docs, code_path=code_path)
+    runs = [Run(str(i), work, {**settings, "is_held_out": fold_of == i}) for i in folds]
+    done: Dict[str, Fold] = {}
+    for run, ended in progress(run_all(runs, make_executor), desc=desc, unit="fold", total=n_folds):
+        if isinstance(ended, Failed):
+            raise ValueError(f"fold {run.name}: {ended.reason}")
+        done[run.name] = ended.value
+    return [done[str(i)] for i in folds]
 
 
 def assign_folds(n_docs: int, n_folds: int, seed: Optional[int] = None) -> Ints1d:

@@ -5,7 +5,6 @@ from bisect import bisect_right
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import date
-from functools import partial
 from pathlib import Path
 from typing import (
     Annotated,
@@ -23,7 +22,6 @@ from typing import (
 
 import numpy
 import typer
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from spacy.language import Language
 from spacy.scorer import PRFScore
@@ -44,13 +42,13 @@ from ..pipeline.scorers import (
     count_by_label,
     entity_pairs,
 )
-from ..saving import check_file, save_file
+from ..saving import check_file
 from ..tags import OUTSIDE, Entities
 from ..types import Cost
 from .explain import TagProfile, TransitionWeights, draw_transitions, explain, transition_weights
 from .guarantee import Observed, observe
 from .options import CodeOption, GpuOption, ModelArg, NameOption, load
-from .output import errors_shown
+from .output import errors_shown, get_template, save_text
 from .plots import (
     as_svg,
     heat_map,
@@ -158,8 +156,8 @@ def report_cli(
         require_matplotlib()
         nlp, examples = load(model, test_path, use_gpu, code_path)
         sources = {"source": model, "corpus": str(test_path)}
-        html = page(report(nlp, examples, name=name, n_mistakes=n_mistakes, **sources))
-        save_file(output_path, partial(Path.write_text, data=html, encoding="utf8"))
+        result = report(nlp, examples, name=name, n_mistakes=n_mistakes, **sources)
+        save_text(output_path, page(result))
     typer.echo(f"Written to {output_path}")
 
 
@@ -200,7 +198,7 @@ def report(
     total = sum(labels.values(), PRFScore())
     pairs = compare_tags(dev.examples, **settings)
     known, table = pairs.gold >= 0, cost(pairs.tags)
-    n_docs = len(numpy.unique(numpy.repeat(numpy.arange(len(pairs.lengths)), pairs.lengths)[known]))
+    n_docs = sum(map(numpy.any, numpy.split(known, numpy.cumsum(pairs.lengths)[:-1])))
     parameter = next((one for one in PARAMETERS if one in decoding), None)
     value = decoding[parameter] if parameter else math.nan
     precision = total.precision if total.tp + total.fp else 1.0
@@ -474,17 +472,9 @@ def between_frequent(table: TransitionWeights, counts: Mapping[str, PRFScore]) -
 
 def render(template: str, **values: Any) -> str:
     """Render a template of this package. Values are escaped, but those of type Markup."""
-    environment = Environment(
-        loader=PackageLoader(__package__),
-        autoescape=True,
-        lstrip_blocks=True,
-        trim_blocks=True,
-        undefined=StrictUndefined,
-    )
-    for format_value in (number, percent, probability, cost_number):
-        environment.filters[format_value.__name__] = format_value
-    html = environment.get_template(template).render(today=date.today().isoformat(), **values)
-    return f"{html.strip()}\n"
+    filters = {each.__name__: each for each in (number, percent, probability, cost_number)}
+    page = get_template(template, filters, autoescape=True)
+    return f"{page.render(today=date.today().isoformat(), **values).strip()}\n"
 
 
 def number(value: Optional[float], digits: int = 0) -> str:

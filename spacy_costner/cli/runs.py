@@ -8,15 +8,8 @@ another key, or one that is damaged, is not used.
 import json
 import os
 from collections import deque
-from concurrent.futures import (
-    FIRST_COMPLETED,
-    BrokenExecutor,
-    Executor,
-    Future,
-    ProcessPoolExecutor,
-    wait,
-)
-from concurrent.futures import wait as wait_for
+from concurrent import futures
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from contextlib import suppress
 from functools import lru_cache, partial
 from importlib.metadata import version
@@ -45,8 +38,8 @@ from typing import (
 from spacy.cli._util import import_code
 
 from ..readers.files import digest
-from ..saving import save_file
 from ..validation import require
+from .output import save_text
 
 ValueT = TypeVar("ValueT")
 MakeExecutor = Callable[[], Executor]
@@ -141,18 +134,18 @@ def _until_broken(
     a worker has died with it, and its result; None if a worker has died with it now."""
     executor = make_executor()
     limit = getattr(executor, "jobs", len(todo))
-    futures: Dict[Future, Tuple[Run, int]] = {}
+    pending: Dict[Future, Tuple[Run, int]] = {}
     is_broken = False
     try:
-        while futures or (todo and not is_broken):
-            while todo and len(futures) < limit and not is_broken:
+        while pending or (todo and not is_broken):
+            while todo and len(pending) < limit and not is_broken:
                 try:
-                    futures[executor.submit(run_one, todo[0][0])] = todo[0]
+                    pending[executor.submit(run_one, todo[0][0])] = todo[0]
                     todo.popleft()
                 except BrokenExecutor:
                     is_broken = True
-            for future in wait(futures, return_when=FIRST_COMPLETED).done:
-                run, deaths = futures.pop(future)
+            for future in futures.wait(pending, return_when=futures.FIRST_COMPLETED).done:
+                run, deaths = pending.pop(future)
                 error = future.exception()
                 if isinstance(error, BrokenExecutor):
                     is_broken = not getattr(executor, "outlives_workers", False)
@@ -188,7 +181,7 @@ def remembered(path: Path, key: str, make: Callable[[], ValueT]) -> ValueT:
     value = kept(path, key)
     if value is None:
         text = json.dumps({"key": key, "value": make()})
-        save_file(path, lambda new: new.write_text(text, encoding="utf8"))
+        save_text(path, text)
         value = json.loads(text)["value"]
     return value
 
@@ -322,7 +315,7 @@ class RayCluster(Executor):
         for ref in refs.values() if cancel_futures else ():
             self.ray.cancel(ref, force=True)
         if wait:
-            wait_for(refs)
+            futures.wait(refs)
         if self.is_ours:
             self.ray.shutdown()
 

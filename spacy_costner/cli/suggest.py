@@ -27,9 +27,9 @@ from ..pipeline.scorers import compare_tags
 from ..progress import progress
 from ..readers import Task, check_form, doc_to_task, make_reader, read_texts, save_tasks
 from ..readers.files import shown
-from ..saving import check_file, save_file
+from ..saving import check_file
 from .options import CodeOption, GpuOption, NameOption
-from .output import JsonOption, errors_shown, print_result
+from .output import JsonOption, errors_shown, print_result, save_text
 from .plots import ACCENT, MUTED, SECOND, drawing, require_matplotlib, save
 from .predictions import get_component, predict, run_before
 from .preparation import fit_linear, load_linear
@@ -157,7 +157,7 @@ def suggest(
     return [Suggestion(places[i], scores[i], pool[i]) for i in order]
 
 
-def check_choice(n: int, by: str, per: str) -> None:
+def check_choice(n: int, by: str = "cost", per: str = "token", **_: Any) -> None:
     """RAISES (ValueError): If an argument of `suggest` is out of its range."""
     if n < 1:
         raise ValueError(f"n: expected at least 1, got {n}")
@@ -200,9 +200,7 @@ def simulate(
     n: int = 200,
     share: float = 0.95,
     seeds: Sequence[int] = (0,),
-    by: str = "cost",
-    per: str = "token",
-    diverse: bool = True,
+    **choice: Any,
 ) -> Simulation:
     """Draw learning curves, as if an annotated corpus was annotated bit by bit, and a linear model
     trained anew after each round.
@@ -215,7 +213,7 @@ def simulate(
     n (int): How many more in each round.
     share (float): The share of the score of models of all docs where a curve ends.
     seeds (Sequence[int]): The seeds of what is drawn and of training: a curve of each way for each.
-    by (str), per (str), diverse (bool): See `suggest`.
+    **choice (Any): How docs are suggested, `by`, `per` and `diverse`: see `suggest`.
     RAISES (ValueError): If something is out of its range, or the config can't be trained so.
     """
     if not 0 < start < len(examples):
@@ -226,8 +224,7 @@ def simulate(
         raise ValueError(f"share: expected more than 0 and at most 1, got {share}")
     if not seeds:
         raise ValueError("seeds: expected at least one, got none")
-    check_choice(n, by, per)
-    choice: Any = {"by": by, "per": per, "diverse": diverse}
+    check_choice(n, **choice)
     rounds: List[Round] = []
     bar = progress(desc="simulate", unit="training")
 
@@ -349,7 +346,7 @@ def suggest_cli(
     """
     choice: Dict[str, Any] = {"by": by, "per": per, "diverse": diverse}
     with errors_shown():
-        check_choice(n, by, per)
+        check_choice(n, **choice)
         for path in (output_path, plot_path):
             check_file(path, [p for p in (model, pool_path, annotated_path, dev_path) if p])
         setup_gpu(use_gpu, silent=True)
@@ -379,8 +376,7 @@ def suggest_cli(
             plan["seeds"] = [int(seed) for seed in seeds.split(",")]
             curves = simulate(config, train, dev, vocab=nlp.vocab, **plan)
             if output_path is not None:
-                content = json.dumps(as_json(curves))
-                save_file(output_path, lambda new: new.write_text(content, encoding="utf8"))
+                save_text(output_path, json.dumps(as_json(curves)))
             if plot_path is not None:
                 save(draw(curves), plot_path)
             result, text = curves, describe_simulation(curves)

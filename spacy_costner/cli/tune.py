@@ -98,7 +98,8 @@ def tune(
     ner, examples = get_component(nlp, name), list(examples)
     parameter = check_parameter(nlp, ner, parameter)
     devs = [predict_dev(nlp, ner, examples)]
-    tuning = tune_on(devs, nlp, ner, parameter, beta, precision, recall)
+    aim = {"beta": beta, "precision": precision, "recall": recall}
+    tuning = tune_on(devs, nlp, ner, parameter, **aim)
     record_scores(nlp, nlp.evaluate(examples), source, len(examples))
     return tuning
 
@@ -124,14 +125,12 @@ def tune_on(
     nlp: Language,
     ner: CostSensitiveNER,
     parameter: str,
-    beta: float = 1.0,
-    precision: Optional[float] = None,
-    recall: Optional[float] = None,
+    **aim: Any,
 ) -> Tuning:
     """Choose a value on the predictions of one model or of several, and set it: see `tune`."""
     points = sweep(devs, parameter)
     decoded = [dev.keep(ner.decode(dev.posterior).entities) for dev in devs]
-    before, chosen = score(float("nan"), devs, decoded), choose(points, beta, precision, recall)
+    before, chosen = score(float("nan"), devs, decoded), choose(points, **aim)
     block = {"@misc": PARAMETERS[parameter][0], parameter: chosen.value, "labels": {}}
     use_decoding(nlp, ner, block)
     return Tuning(parameter, points, chosen, before)
