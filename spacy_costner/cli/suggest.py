@@ -230,7 +230,11 @@ def simulate(
 
     def learn(way: str, seed: int, places: Sequence[int]) -> Tuple[Language, CostSensitiveNER]:
         chosen = [examples[i] for i in sorted(places)]
-        nlp, ner = retrain(config, chosen, seed, vocab)
+        seeded = config.copy()
+        seeded["training"]["seed"] = seed
+        linear = load_linear(seeded, vocab)
+        fit_linear(linear, lambda nlp: chosen)
+        nlp, ner, _ = linear
         tokens = sum(len(eg.predicted) for eg in chosen)
         rounds.append(Round(way, seed, len(chosen), tokens, score(nlp, ner, dev)))
         bar.set_postfix(rounds[-1]._asdict(), refresh=False)
@@ -253,17 +257,6 @@ def simulate(
                 chosen, rest = chosen + more, [i for i in rest if i not in {*more}]
                 nlp, ner = learn(way, seed, chosen)
     return Simulation("F" if ner.cost is None else "savings", goal, rounds)
-
-
-def retrain(
-    config: Config, examples: Sequence[Example], seed: int, vocab: Vocab
-) -> Tuple[Language, CostSensitiveNER]:
-    """Train the linear model of a config on examples with this vocabulary."""
-    config = config.copy()
-    config["training"]["seed"] = seed
-    linear = load_linear(config, vocab)
-    fit_linear(linear, lambda nlp: examples)
-    return linear[:2]
 
 
 def score(nlp: Language, ner: CostSensitiveNER, dev: Sequence[Example]) -> float:
