@@ -11,7 +11,7 @@ from spacy.language import Language
 from spacy.scorer import Scorer
 from spacy.training import Example
 from spacy.training.loop import create_before_to_disk_callback, update_meta
-from spacy.util import load_config
+from spacy.util import dot_to_object, load_config
 from thinc.api import Config
 from typer import Argument, Option
 
@@ -296,9 +296,7 @@ def check_loss(nlp: Language, ner: CostSensitiveNER) -> None:
 def check_cache(nlp: Language, ner: CostSensitiveNER) -> None:
     """RAISES (ValueError): If a setting needs docs that are kept, or makes others each time."""
     template, name = linear_part(ner.model)[0].template, nlp.config["training"]["train_corpus"]
-    corpus: Any = nlp.config.interpolate()
-    for part in name.split("."):
-        corpus = corpus[part]
+    corpus = dot_to_object(nlp.config.interpolate(), name)
     component = f"components.{ner.name}"
     refused: Dict[str, Any] = {
         f"{component}.incorrect_spans_key": ner.objective.incorrect_spans_key,
