@@ -113,10 +113,11 @@ def main() -> None:
     rows: List[List[str]] = [["found", "label", "limit", *names, "p spans"]]
     for found in given.found:
         terms = make_terms(0.5, None, None, found, given.by, given.per_label)
-        both = score_spans(nlp, "ner", examples, terms)
-        plain = score_spans(nlp, "ner", examples, {**terms, "miss": None})
+        both = score_spans(nlp, nlp.get_pipe("ner"), examples, terms)
+        plain = score_spans(nlp, nlp.get_pipe("ner"), examples, {**terms, "miss": None})
         if given.shifted and found == "exact":
-            other = score_spans(nlp, "ner", list(make_reader(given.shifted)(nlp)), terms)
+            shifted = list(make_reader(given.shifted)(nlp))
+            other = score_spans(nlp, nlp.get_pipe("ner"), shifted, terms)
             rows_of_shift = shift(given.by, both, other)
             print(text_table([["limit", *COLUMNS], *rows_of_shift]), flush=True)
         for i, label in enumerate(nlp.get_pipe("ner").labels if given.per_label else [""]):

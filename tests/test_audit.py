@@ -19,12 +19,13 @@ from spacy_costner.cli.audit import (
     Suspect,
     audit,
     correct,
+    cross_fit,
     make_cost,
     page,
     rank,
     suspect_to_task,
 )
-from spacy_costner.cli.cross_fit import assign_folds, cross_fit
+from spacy_costner.cli.preparation import assign_folds
 from spacy_costner.cli.runs import local_processes
 from spacy_costner.readers import CorpusError, read_docs, write_tasks
 from spacy_costner.tags import Tags

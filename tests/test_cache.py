@@ -16,6 +16,7 @@ from spacy.util import load_config
 from thinc.api import Config
 
 from spacy_costner.cli.fit import fit
+from spacy_costner.cli.preparation import find_corpora, load_linear, prepare
 from spacy_costner.ml import linear_part
 from spacy_costner.training.soft_targets import KEY
 
@@ -68,7 +69,7 @@ def config_of(corpora: Dict[str, Any], **changes: Any) -> Config:
 
 def trained(config: Config, path: Path, **settings: Any) -> Tuple[bytes, bytes]:
     """The features and weights of a training."""
-    features, weights = linear_part(fit(config, path, online=True, **settings).ready.ner.model)
+    features, weights = linear_part(fit(config, path, online=True, **settings).ner.model)
     assert numpy.abs(weights.rows).max() > 0
     return features.to_bytes(), weights.rows.tobytes()
 
@@ -171,8 +172,9 @@ def test_soft_targets_are_refused(corpora: Dict[str, Any], tmp_path: Path) -> No
 
 
 def test_batchers_that_look_at_docs_are_refused(corpora: Dict[str, Any], tmp_path: Path) -> None:
-    ready = fit(config_of(corpora), tmp_path / "output", online=True).ready
-    pieces = read_pieces(ready.ner, ready.examples, 100, cache=tmp_path)
+    linear = load_linear(config_of(corpora))
+    examples = prepare(linear, find_corpora(linear[0])[0])
+    pieces = read_pieces(linear[1], examples, 100, cache=tmp_path)
     with pytest.raises(ValueError, match=r"training\.batcher that needs the lengths of docs only"):
         [*minibatch_by_words(pieces, 10, get_length=lambda piece: len(piece.predicted))]
 

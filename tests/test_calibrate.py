@@ -92,7 +92,7 @@ def test_the_scores_in_the_meta_are_those_of_the_calibrated_pipeline(unsure: Pat
     """Calibration changes what threshold decoding predicts."""
     nlp = load(unsure)
     block = {"@misc": "spacy_costner.ThresholdDecoding.v1", "threshold": 0.99}
-    use_decoding(nlp, "ner", block)
+    use_decoding(nlp, nlp.get_pipe("ner"), block)
     before = nlp.evaluate(examples(nlp))["ents_r"]
     nlp.meta["performance"] = {"ents_r": before}
     calibrate(nlp, iter(examples(nlp)), source="dev.spacy")
@@ -129,7 +129,7 @@ def test_development_docs(unsure: Path) -> None:
     missing.set_ents(missing.ents[:1], outside=[missing[0:2]], default="missing")
     preset = batch[0].predicted
     preset.set_ents([Span(preset, 0, 1, label="LOC")], default="missing")
-    development = predict_dev(nlp, "ner", batch)
+    development = predict_dev(nlp, nlp.get_pipe("ner"), batch)
     n_first, n_second = len(batch[0].predicted), len(batch[1].predicted)
     # Alphabetical: LOC, PERSON, sports-team. Berlin is missing.
     assert entities(development.gold) == [
@@ -164,7 +164,7 @@ def test_development_docs_go_through_what_comes_before() -> None:
     optimizer = nlp.initialize(lambda: batch)
     for _ in range(5):
         nlp.update(batch, sgd=optimizer)
-    development = predict_dev(nlp, "ner", examples(nlp))
+    development = predict_dev(nlp, nlp.get_pipe("ner"), examples(nlp))
     docs = [doc for doc in nlp.pipe(TEXTS) if len(doc)]
     expected = nlp.get_pipe("ner").posterior(docs).marginals
     numpy.testing.assert_allclose(development.posterior.marginals, expected, atol=1e-5)

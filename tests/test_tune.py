@@ -112,7 +112,7 @@ def test_a_decoding_without_the_parameter_is_not_replaced_unasked(unsure: Path) 
         "cost": {"@misc": "spacy_costner.HammingCost.v1"},
     }
     nlp = load(unsure)
-    use_decoding(nlp, "ner", min_cost)
+    use_decoding(nlp, nlp.get_pipe("ner"), min_cost)
     with pytest.raises(ValueError, match=r"to replace .*MinCostDecoding.v1 in .*, got None"):
         tune(nlp, examples(nlp))
     assert nlp.config["components"]["ner"]["decoding"] == min_cost

@@ -43,8 +43,8 @@ from ..readers import CorpusError
 from ..readers.files import digest, is_about
 from ..readers.texts import Part, Row, divide, make_doc, read_rows, require_pyarrow
 from ..saving import clear, locked, save_file
-from .options import AddressOption, CodeOption, GpuOption, ModelArg
-from .output import JsonOption, errors_shown, print_result, stdout_for
+from .options import AddressOption, CodeOption, GpuOption, ModelArg, arguments_of
+from .output import JsonOption, errors_shown, print_result, save_text, stdout_for
 from .runs import Done, MakeExecutor, Run, local_processes, ray_cluster, run_all
 
 MANIFEST = "manifest.jsonl"
@@ -94,23 +94,10 @@ def annotate_cli(
     them, alternatives and guaranteed sets. A doc that fails becomes a row with its error. Run
     the command again to do what is missing, or what has changed: the model, a setting, an input.
     """
+    options = arguments_of(annotate, locals())
     with errors_shown(), stdout_for(address):
-        summary = annotate(
-            model,
-            inputs,
-            output_path,
-            form=form,
-            jobs=jobs,
-            n_rows=n_rows,
-            text=text,
-            id_name=id_name,
-            with_text=with_text,
-            on_error=on_error,
-            use_gpu=use_gpu,
-            code_path=code_path,
-            make_executor=ray_cluster(address, use_gpu),
-            silent=False,
-        )
+        executor = ray_cluster(address, use_gpu)
+        summary = annotate(**options, make_executor=executor, silent=False)
     lines = [
         f"{summary.docs:,} docs, {summary.failed:,} failed, {summary.tokens:,} tokens",
         f"{summary.seconds:.1f} s, {summary.tokens_per_second:,.0f} tokens/s",
@@ -123,24 +110,16 @@ def annotate_cli(
 
 
 class Summary(NamedTuple):
-    """What was done.
-
-    parts (Dict[str, int]): Numbers of parts. "kept": finished before; "changed": finished before
-        with another model, other settings or another input; "new": others.
-    docs, failed, tokens (int): Numbers of docs, of those with an error, and of tokens, in all of
-        the output, with parts that were kept.
-    seconds (float): Time, without planning.
-    tokens_per_second (float): Of the parts that were done now.
-    errors (Dict[str, str]): Why a part has no output, by the name of its file.
-    """
+    """What was done. Parts are "kept", finished before; "changed", finished before with another
+    model, other settings or another input; or "new"."""
 
     parts: Dict[str, int]
-    docs: int
-    failed: int
+    docs: int  # in all of the output, with parts that were kept
+    failed: int  # those with an error
     tokens: int
-    seconds: float
-    tokens_per_second: float
-    errors: Dict[str, str]
+    seconds: float  # without planning
+    tokens_per_second: float  # of the parts that were done now
+    errors: Dict[str, str]  # why a part has no output, by the name of its file
 
 
 def annotate(
@@ -161,20 +140,11 @@ def annotate(
     silent: bool = True,
 ) -> Summary:
     """Annotate files with a trained pipeline. What a finished run has left is kept, if model,
-    settings and input are the same.
+    settings and input are the same. See `annotate_cli` for the other arguments.
 
-    model (Union[str, Path]): The pipeline: a package or a folder.
-    inputs (Sequence[Union[str, Path]]): Files of texts: see `readers.texts`; folders of these.
-    output_path (Union[str, Path]): The folder for the output.
-    form (str): Of the output: "jsonl", "parquet" or "spacy".
-    jobs (int): Number of processes.
     n_rows (int): Lines or rows of a part. A .spacy file is one part, and row groups of Parquet
         are not divided.
-    text, id_name (str): Keys of JSONL, and columns of Parquet.
     with_text (bool): Whether the output has the texts; .spacy always has them.
-    on_error (str): "row": a doc that fails becomes a row with its error. "raise": it stops all.
-    use_gpu (int): GPU ID or -1 for CPU.
-    code_path (Optional[Union[str, Path]]): A Python file with registered functions to be imported.
     make_executor (Optional[MakeExecutor]): Makes the executor, such as `ray_cluster("auto")`;
         `jobs` local processes if None: see `runs.run_all`.
     silent (bool): Whether not to print what there is to do.
@@ -207,7 +177,9 @@ def annotate(
         done = {
             file: entry
             for file, entry in known.items()
-            if keys.get(file) == entry["key"] and _size(folder / file) == entry["bytes"]
+            if keys.get(file) == entry["key"]
+            and (folder / file).is_file()
+            and (folder / file).stat().st_size == entry["bytes"]
         }
         n_known = sum(file in known for file in parts)
         planned = {"kept": len(done), "changed": n_known - len(done), "new": len(parts) - n_known}
@@ -299,10 +271,6 @@ def _read_manifest(folder: Path) -> Dict[str, Entry]:
     return known
 
 
-def _size(path: Path) -> Optional[int]:
-    return path.stat().st_size if path.is_file() else None
-
-
 def _remove_others(
     folder: Path, known: Dict[str, Entry], files: Collection[str], sources: Collection[str]
 ) -> None:
@@ -313,7 +281,7 @@ def _remove_others(
             (folder / file).unlink(missing_ok=True)
             del known[file]
     lines = [json.dumps(entry) + "\n" for entry in known.values()]
-    save_file(folder / MANIFEST, lambda path: path.write_text("".join(lines), encoding="utf8"))
+    save_text(folder / MANIFEST, "".join(lines))
 
 
 # What a worker does.
@@ -373,13 +341,8 @@ def _load_once(model: str, content: str, code_path: Optional[str], use_gpu: int)
 def load_pipeline(
     model: Union[str, Path], code_path: Optional[Union[str, Path]] = None, use_gpu: int = -1
 ) -> Language:
-    """Load a pipeline for `annotate_texts`.
-
-    model (Union[str, Path]): A package or a folder.
-    code_path (Optional[Union[str, Path]]): A Python file with registered functions to be imported.
-    use_gpu (int): GPU ID or -1 for CPU.
-    RETURNS (Language): The pipeline. Errors of its components are raised.
-    """
+    """Load a pipeline, a package or a folder, for `annotate_texts`. Errors of its components are
+    raised. See `annotate_cli` for the other arguments."""
     setup_gpu(use_gpu, silent=True)
     import_code(code_path)
     nlp = spacy.load(model)

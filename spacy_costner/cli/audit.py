@@ -23,25 +23,30 @@ import numpy
 import typer
 from spacy.cli._util import import_code, show_validation_error
 from spacy.tokens import Doc, Span
+from spacy.training import Example
 from spacy.util import load_config, load_model_from_config
 from thinc.api import Config
 from thinc.types import Floats2d
 from typer import Argument, Option
 
-from ..decoding import LEAST
+from ..decoding import LEAST, Temperature
 from ..metrics import text_table
-from ..progress import progress
+from ..ml import first_pass_of
+from ..pipeline.component import CostSensitiveNER
 from ..readers import Task, TaskSpan, doc_to_task, read_docs, read_tasks, task_to_json, write_tasks
 from ..readers.files import Place
+from ..readers.sentences import copy_tokens
 from ..readers.tasks import spans_from_json
 from ..saving import check_file, save_file
 from ..settings import check_overrides
 from ..tags import Entities, Tags
+from ..training.token_attrs import read_docs as read_tokens
+from .calibrate import fit_temperature, predict_best
 from .compare import component_name
 from .convert import check_suffix, write_corpus
-from .cross_fit import Fold, cross_fit
-from .options import AddressOption, CodeOption, read_overrides
-from .output import JsonOption, errors_shown, print_result, stdout_for
+from .options import AddressOption, CodeOption, arguments_of, read_overrides
+from .output import JsonOption, errors_shown, print_result, save_text, stdout_for
+from .preparation import Fold, assign_folds, hold_out
 from .report import (
     BOTH,
     BOUNDARY,
@@ -76,6 +81,12 @@ PROBABLE = 0.5
 N_PRINTED = 10
 """Number of places that are printed."""
 
+ANNOTATED = "spacy_costner_annotated"
+"""In `doc.user_data`: the label of each token as annotated, by index; -1 for O, -2 if missing."""
+
+TEMPERATURES = (0.5, 5.0)
+"""The range of temperatures: where all predictions are right, or wrong, none fits."""
+
 MistakeCost = Callable[[Sequence[Entity], Sequence[Entity]], float]
 """Takes the true and the annotated entities of a place to the cost of that mistake."""
 
@@ -106,11 +117,10 @@ class Suspect(NamedTuple):
 
 class Audit(NamedTuple):
     """The result of an audit. Kinds count the places where the suggestion is more probable than the
-    annotation; "inconsistent" are those whose words are annotated more often elsewhere as the
-    suggestion says than as they are."""
+    annotation."""
 
     suspects: List[Suspect]  # all places, the most probable mistakes first
-    kinds: Dict[str, int]  # by `KINDS`, and "inconsistent" ones of all these
+    kinds: Dict[str, int]  # by `KINDS`, and those of all these that are "inconsistent"
     docs: int
     tokens: int
     entities: int  # annotated ones
@@ -153,7 +163,7 @@ def audit_cli(
     set "answer": "reject"; then run the command again with --apply and a new --output. Override
     settings as in `spacy train`, e.g. --nlp.lang es.
     """
-    overrides = read_overrides(ctx)
+    options, overrides = arguments_of(audit, locals()), read_overrides(ctx)
     with errors_shown(), show_validation_error(config_path, hint_fill=False):
         for path in (output_path, html_path):
             check_file(path, [config_path, corpus_path, *([apply_path] if apply_path else [])])
@@ -170,25 +180,15 @@ def audit_cli(
             text = "\n".join(f"{n} {name}" for name, n in numbers.items())
             print_result(numbers, text, print_json, output_path)
             return
-        executor = ray_cluster(address) or local_processes(jobs)
-        code = None if code_path is None else str(code_path)
+        options["make_executor"] = ray_cluster(address) or local_processes(jobs)
         with stdout_for(address):
-            result = audit(
-                config,
-                docs,
-                n_folds=n_folds,
-                n_seeds=n_seeds,
-                seed=seed,
-                make_executor=executor,
-                code_path=code,
-            )
+            result = audit(config, docs, **options)
         result = result._replace(suspects=result.suspects[:n_places])
         tasks = [suspect_to_task(suspect, docs) for suspect in result.suspects]
         if output_path is not None:
             save_file(output_path, partial(write_tasks, tasks=tasks))
         if html_path is not None:
-            html = page(result.suspects, docs, str(corpus_path))
-            save_file(html_path, partial(Path.write_text, data=html, encoding="utf8"))
+            save_text(html_path, page(result.suspects, docs, str(corpus_path)))
     as_dict = {**result._asdict(), "suspects": [task_to_json(task) for task in tasks]}
     print_result(as_dict, as_text(result, docs), print_json, output_path, html_path)
 
@@ -201,28 +201,23 @@ def audit(
     n_seeds: int = 1,
     seed: Optional[int] = None,
     make_executor: Optional[MakeExecutor] = None,
-    code_path: Optional[str] = None,
+    code_path: Optional[Path] = None,
 ) -> Audit:
-    """Find probable mistakes in the annotation of docs.
+    """Find probable mistakes in the annotation of docs. See `audit_cli` for the other arguments.
 
     config (Config): A config of a linear model. Its corpora are not read. If its component has a
         cost, probabilities are weighed by it.
     docs (Sequence[Doc]): The annotated docs, none of them empty.
-    n_folds (int): The number of folds: each is audited by a model that is trained on the others.
-    n_seeds (int): Trainings for each fold, whose weights are averaged.
-    seed (Optional[int]): The random seed of the folds. None: blocks of docs.
     make_executor (Optional[MakeExecutor]): Makes an executor of a task for each fold, such as
         `local_processes(2)`. None: one fold after another, in this process.
-    code_path (Optional[str]): A Python file with registered functions that workers import.
-    RETURNS (Audit): The places.
+    code_path (Optional[Path]): A Python file with registered functions that workers import.
     RAISES (ValueError): If the config's component can't be fitted, there are too few docs or no
         entities, or a worker failed.
     """
-    settings: Dict[str, Any] = {"make_executor": make_executor, "code_path": code_path}
+    folding: Dict[str, Any] = {"n_folds": n_folds, "n_seeds": n_seeds, "seed": seed}
+    workers: Dict[str, Any] = {"make_executor": make_executor, "code_path": code_path}
     try:
-        with progress(desc="audit", unit="fold", total=n_folds) as bar:
-            settings["on_fold"] = bar.update
-            folds = cross_fit(config, docs, n_folds=n_folds, n_seeds=n_seeds, seed=seed, **settings)
+        folds = cross_fit(config, docs, **folding, **workers)
     except ValueError as error:
         raise ValueError(str(error).replace("fit: ", "audit: ", 1)) from error
     tags = folds[0].dev.posterior.tags.collapsed
@@ -238,6 +233,67 @@ def audit(
     return Audit(suspects, kinds, len(docs), sum(map(len, docs)), n_entities)
 
 
+# In an audit, the annotation takes the place of a first pass.
+
+
+def cross_fit(
+    config: Config, docs: Sequence[Doc], *, n_folds: int = 5, **settings: Any
+) -> List[Fold]:
+    """Audit docs, none of them empty, by models that have not seen them: see `hold_out`. The
+    temperature of a fold is the geometric mean of the temperatures that fit the other folds.
+
+    With `document` in its features, the second pass sees the annotation of a word's other
+    occurrences in the doc, where it otherwise sees what a first pass predicts. It doesn't see
+    that of the word itself, neither in training nor after it.
+
+    RAISES (ValueError): See `hold_out`, or if there are no entities.
+    """
+    assign_folds(len(docs), n_folds)
+    labels = sorted({ent.label_ for doc in docs for ent in doc.ents})
+    if not labels:
+        raise ValueError("audit: expected docs with annotated entities, got none")
+    examples = [Example(with_annotation(doc, labels), doc) for doc in docs]
+    before = partial(read_annotation, n_labels=len(labels))
+    settings.update(n_folds=n_folds, before=before, desc="audit")
+    folds = hold_out(config, examples, labels, **settings)
+
+    predicted = [predict_best(fold.dev) for fold in folds]
+    temperatures = [
+        fit_temperature([each], per_label=False).overall if len(each[2]) else 1.0
+        for each in predicted
+    ]
+    logs = numpy.log(numpy.clip(temperatures, *TEMPERATURES))
+    others = numpy.exp((logs.sum() - logs) / (len(logs) - 1)).tolist()
+    return [
+        fold._replace(dev=fold.dev.at(Temperature(temperature)))
+        for fold, temperature in zip(folds, others)
+    ]
+
+
+def with_annotation(doc: Doc, labels: Sequence[str]) -> Doc:
+    """The tokens of a doc, with their labels in its user data: see `ANNOTATED`."""
+    number: Dict[int, int] = {doc.vocab.strings.add(label): i for i, label in enumerate(labels)}
+    tokens, copy = read_tokens([doc]), copy_tokens(doc)
+    label = [number.get(key, -1) for key in tokens.label.tolist()]
+    copy.user_data[ANNOTATED] = numpy.where(tokens.is_annotated, label, -2)
+    return copy
+
+
+def read_annotation(ner: CostSensitiveNER, n_labels: int) -> None:
+    """Have a component's first pass read the labels as annotated."""
+    if first_pass := first_pass_of(ner.model):
+        first_pass.read_labels = partial(read_labels, n_labels=n_labels)
+
+
+def read_labels(docs: Sequence[Doc], n_labels: int) -> Floats2d:
+    """The labels as annotated: see `FirstPass`. Shape: (N, L + 1)"""
+    label = numpy.concatenate([doc.user_data[ANNOTATED] for doc in docs])
+    return (label[:, None] == numpy.arange(-1, n_labels)).astype("float32")
+
+
+# Suspects
+
+
 def rank(
     folds: Sequence[Fold], docs: Sequence[Doc], cost: Optional[MistakeCost] = None
 ) -> List[Suspect]:
@@ -250,9 +306,6 @@ def rank(
     places without an annotated entity log 2 is added. Places don't overlap: of those that do, the
     first counts.
 
-    folds (Sequence[Fold]): The docs with their posterior.
-    docs (Sequence[Doc]): The annotated docs.
-    cost (Optional[MistakeCost]): The cost of mistakes.
     RETURNS (List[Suspect]): All places with a score, the most probable mistakes first.
     """
     suspects = [suspect for fold in folds for suspect in _suspects_of(fold, cost)]
@@ -311,7 +364,7 @@ def _suspects_of(fold: Fold, cost: Optional[MistakeCost]) -> Iterator[Suspect]:
 
 
 def _between(entities: List[Entity], begin: int, end: int) -> range:
-    """The indices of the entities with tokens between these. They are sorted by their ends, too."""
+    """The indices of the entities with tokens between these, of entities without overlap."""
     first = bisect_right(entities, begin, key=lambda entity: entity[1])
     return range(first, bisect_left(entities, end, key=lambda entity: entity[0]))
 
@@ -364,11 +417,8 @@ def count_elsewhere(suspects: Sequence[Suspect], docs: Sequence[Doc]) -> List[Su
 
 
 def make_cost(table: Floats2d, tags: Tags) -> MistakeCost:
-    """The cost of annotating one entity in place of another: the sum over the tokens of both.
-
-    table (Floats2d): The cost of each pair of tags, [true, annotated]. Shape: (K, K)
-    tags (Tags): Their tags.
-    """
+    """The cost of annotating one entity in place of another: the sum over the tokens of both. The
+    table has the cost of each pair of tags, [true, annotated]. Shape: (K, K)"""
 
     def cost(true: Sequence[Entity], annotated: Sequence[Entity]) -> float:
         first, stop = extent_of((true, annotated))
@@ -428,14 +478,11 @@ def describe(suspect: Suspect, doc: Doc) -> str:
 
 
 def correct(docs: Sequence[Doc], path: Path) -> Dict[str, int]:
-    """Correct a corpus by the accepted lines of an audit.
-
-    A line is accepted unless its answer is "reject" or "ignore". What a line changes is the
-    difference between its spans, which may have been edited, and those under "annotated". Tokens
-    without annotation stay so, unless a span is added.
+    """Correct a corpus by the accepted lines of an audit: those without the answer "reject" or
+    "ignore". What a line changes is the difference between its spans, which may have been edited,
+    and those under "annotated". Tokens without annotation stay so, unless a span is added.
 
     docs (Sequence[Doc]): The docs that were audited. Their entities are corrected.
-    path (Path): The lines.
     RETURNS (Dict[str, int]): The number of lines that were "accepted", and "rejected" or ignored.
     RAISES (CorpusError): If something is no line of an audit of these docs, or two lines
         contradict each other; the message names the line.
@@ -501,13 +548,7 @@ def _read_change(
 
 
 def page(suspects: Sequence[Suspect], docs: Sequence[Doc], corpus: str = "") -> str:
-    """Render the suspects.
-
-    suspects (Sequence[Suspect]): The places to show.
-    docs (Sequence[Doc]): The docs.
-    corpus (str): The path of the docs, shown on the page.
-    RETURNS (str): The HTML, without scripts.
-    """
+    """Render suspects as HTML, without scripts. The path of the corpus is shown on the page."""
     of_doc: Dict[int, List[Suspect]] = defaultdict(list)
     for suspect in suspects:
         of_doc[suspect.doc].append(suspect)
@@ -534,7 +575,6 @@ def page(suspects: Sequence[Suspect], docs: Sequence[Doc], corpus: str = "") -> 
 
 
 def as_text(result: Audit, docs: Sequence[Doc]) -> str:
-    """How many places there are of each kind, and the first of them."""
     lines = [f"{result.docs:,} docs, {result.tokens:,} tokens, {result.entities:,} entities", ""]
     lines += [text_table([["kind", "places"], *result.kinds.items()]), ""]
     for suspect in result.suspects[:N_PRINTED]:

@@ -11,6 +11,7 @@ from typer import Option
 from ..decoding import Posterior, Temperature, make_viterbi
 from ..metrics import text_table
 from ..metrics.calibration import calibration_error, reliability
+from ..pipeline.component import CostSensitiveNER
 from ..saving import check_folder, save_folder
 from ..tags import Entities
 from .options import CodeOption, DevArg, GpuOption, ModelArg, NameOption, OutputOption, load
@@ -28,13 +29,12 @@ Predicted = Tuple[Posterior, Entities, Array1d]
 
 
 class Calibration(NamedTuple):
-    """The result of a calibration: the temperature, the expected calibration error before and
-    after, and confidence and precision after: see `metrics.calibration.reliability`."""
+    """The result of a calibration."""
 
     temperature: Temperature
-    error_before: float
+    error_before: float  # expected calibration error
     error: float
-    reliability: List[Dict[str, Any]]
+    reliability: List[Dict[str, Any]]  # see `metrics.calibration.reliability`
 
     def describe(self) -> str:
         """The temperature, and the calibration error before and with it."""
@@ -52,33 +52,32 @@ def calibrate(
     per_label: bool = False,
     source: str = "development docs",
 ) -> Calibration:
-    """Fit the temperature of a component on development docs, and set it.
+    """Fit the temperature of a component on development docs, and set it. See `calibrate_cli` for
+    the other arguments.
 
     nlp (Language): The trained pipeline. Its weights and the predictions of Viterbi decoding
         don't change. The scores in its meta are updated.
     examples (Iterable[Example]): The docs. They should not be training docs.
-    name (str): The name of the component.
-    per_label (bool): Whether to fit a temperature for each label.
     source (str): The name of the docs in the meta: see `record_scores`.
     RETURNS (Calibration): The temperature, and the calibration error before and after.
     RAISES (ValueError): If there is no such component, or no entity is predicted.
     """
-    examples = list(examples)
-    calibration = calibrate_on([predict_dev(nlp, name, examples)], nlp, name, per_label=per_label)
+    ner, examples = get_component(nlp, name), list(examples)
+    calibration = calibrate_on([predict_dev(nlp, ner, examples)], ner, per_label=per_label)
     record_scores(nlp, nlp.evaluate(examples), source, len(examples))
     return calibration
 
 
 def calibrate_on(
-    devs: Sequence[DevPredictions], nlp: Language, name: str, *, per_label: bool = False
+    devs: Sequence[DevPredictions], ner: CostSensitiveNER, *, per_label: bool = False
 ) -> Calibration:
     """Fit the temperature of a component on the predictions of one model or of several, and set
     it: see `calibrate`."""
     predicted = [predict_best(dev) for dev in devs]
     correct = numpy.concatenate([correct for _, _, correct in predicted])
     if not len(correct):
-        raise ValueError(f"{name}: expected predicted entities to calibrate, got none")
-    temperature, ner = fit_temperature(predicted, per_label=per_label), get_component(nlp, name)
+        raise ValueError(f"{ner.name}: expected predicted entities to calibrate, got none")
+    temperature = fit_temperature(predicted, per_label=per_label)
     ner.drop_guarantee("another temperature")
     ner.cfg["temperature"] = temperature._asdict()
 

@@ -59,34 +59,30 @@ ERROR, WARNING = "error", "warning"
 
 
 class Place(NamedTuple):
-    """The place of a finding: the index of a doc, its first words, and the text; empty for the
-    whole doc."""
+    """The place of a finding."""
 
     doc: int
-    words: str
-    text: str = ""
+    words: str  # the first of the doc
+    text: str = ""  # empty for the whole doc
 
 
 class Finding(NamedTuple):
-    """A problem in data or config, "error" or "warning": the corpus is "config", "train" or "dev",
-    the message says its effect."""
+    """A problem in data or config."""
 
-    severity: str
-    corpus: str
-    message: str
+    severity: str  # "error" or "warning"
+    corpus: str  # "config", "train" or "dev"
+    message: str  # what its effect is
     places: Sequence[Place] = ()
 
 
 class Check(NamedTuple):
-    """The result of a check: the name of the component; the numbers of docs and tokens of each
-    corpus; each label with its entities in the training and in the development corpus; and
-    findings, errors first."""
+    """The result of a check."""
 
     component: str
-    docs: Dict[str, int]
+    docs: Dict[str, int]  # by corpus
     tokens: Dict[str, int]
-    counts: List[Tuple[str, int, int]]
-    findings: List[Finding]
+    counts: List[Tuple[str, int, int]]  # labels with their entities in train and dev
+    findings: List[Finding]  # errors first
 
     @property
     def has_errors(self) -> bool:
@@ -99,12 +95,10 @@ def check(
     overrides: Dict[str, Any] = NO_OVERRIDES,
     name: Optional[str] = None,
 ) -> Check:
-    """Check the corpora of a config, and whether the config fits them.
+    """Check the corpora of a config for `spacy train`, and whether the config fits them.
 
-    config_path (Path): The config, as for `spacy train`.
     overrides (Dict[str, Any]): Settings to override, such as "paths.train".
     name (Optional[str]): The name of the component. Optional if the config has only one.
-    RETURNS (Check): The result.
     RAISES (ValueError): If the config has no `cost_sensitive_ner`, or several and none is named,
         or an unknown setting.
     """
@@ -143,11 +137,8 @@ def check_corpora(
     labels: Optional[Sequence[str]] = None,
     evaluations: Optional[Evaluations] = None,
 ) -> Check:
-    """Check the corpora "train" and "dev" for a component that is not initialized.
-
-    labels (Optional[Sequence[str]]): Its labels. None: the labels of the training corpus.
-    evaluations (Optional[Evaluations]): When training evaluates, if that is known.
-    """
+    """Check the corpora "train" and "dev" for a component that is not initialized. Its labels are
+    those of the training corpus by default."""
     counts = {
         corpus: Counter(ent.label_ for eg in examples for ent in eg.reference.ents)
         for corpus, examples in corpora.items()

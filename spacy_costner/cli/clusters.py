@@ -13,9 +13,10 @@ from typer import Argument, Option
 from ..features.clusters import k_means, to_unit_length
 from ..progress import progress
 from ..readers import read_texts
-from ..saving import check_file, save_file
+from ..saving import check_file
 from ..validation import require
-from .output import JsonOption, errors_shown, print_result
+from .options import LangOption, arguments_of
+from .output import JsonOption, errors_shown, print_result, save_text
 
 SIZES = (64, 256, 1024)
 WINDOW = 2
@@ -48,9 +49,7 @@ def clusters_cli(
     ] = 3,
     dim: Annotated[int, Option("--dim", help="Length of the vectors of words", min=1)] = 100,
     seed: Annotated[int, Option("--seed", help="Random seed")] = 0,
-    lang: Annotated[
-        str, Option("--lang", "-l", help="Language of the tokenizer for texts without tokens")
-    ] = "xx",
+    lang: LangOption = "xx",
     print_json: JsonOption = False,
 ) -> None:
     """
@@ -58,19 +57,12 @@ def clusters_cli(
     the same words are in the same cluster. Entities of annotated corpora are not used.
     Requires SciPy: pip install 'spacy-costner[fit]'.
     """
+    options = {**arguments_of(learn_clusters, locals()), "lang": lang}
     with errors_shown():
         numbers = [int(size) if size.strip().isdecimal() else 0 for size in sizes.split(",")]
         if not all(numbers):
             raise ValueError(f"clusters: sizes: expected numbers such as 64,256, got {sizes!r}")
-        learned = clusters(
-            input_paths,
-            output_path,
-            sizes=numbers,
-            min_count=min_count,
-            dim=dim,
-            seed=seed,
-            lang=lang,
-        )
+        learned = clusters(input_paths, output_path, **{**options, "sizes": numbers})
     # Of each size some clusters: of words at equal distances in the list, from the most frequent.
     examples: Dict[int, List[List[str]]] = {}
     for size, found in learned.numbers.items():
@@ -86,16 +78,11 @@ def clusters_cli(
 
 
 class Learned(NamedTuple):
-    """Clusters of words.
+    """Clusters of words."""
 
-    n_tokens (int): Number of tokens of the text.
-    words (List[str]): The words, from the most frequent.
-    numbers (Dict[int, Ints1d]): The cluster of each word, by the number of clusters.
-    """
-
-    n_tokens: int
-    words: List[str]
-    numbers: Dict[int, Ints1d]
+    n_tokens: int  # of the text
+    words: List[str]  # from the most frequent
+    numbers: Dict[int, Ints1d]  # the cluster of each word, by the number of clusters
 
     def to_json(self) -> Dict[str, List[str]]:
         """The names of the clusters of each word, as `read_clusters` reads them."""
@@ -107,19 +94,16 @@ def clusters(
     input_paths: Sequence[Path],
     output_path: Path,
     *,
-    sizes: Sequence[int] = SIZES,
-    min_count: int = 3,
-    dim: int = 100,
-    seed: int = 0,
     lang: str = "xx",
+    **settings: Any,
 ) -> Learned:
     """Learn clusters of words from text, and save them.
 
     input_paths (Sequence[Path]): Files or folders of text, one sentence or paragraph per line, or
         of annotated corpora, whose entities are not used.
     output_path (Path): The output file: JSON that `clusters` of the features reads.
-    sizes (Sequence[int]), min_count (int), dim (int), seed (int): See `learn_clusters`.
-    lang (str): The language whose tokenizer is used for text.
+    lang (str): See `clusters_cli`.
+    **settings (Any): See `learn_clusters`.
     RETURNS (Learned): The clusters.
     RAISES (ValueError): If a file can't be read, or no words are left.
     RAISES (ImportError): If SciPy is missing.
@@ -133,15 +117,8 @@ def clusters(
         for doc in read_texts(nlp, path)
         for span in (doc.sents if doc.has_annotation("SENT_START") else [doc[:]])
     )
-    learned = learn_clusters(
-        progress(sentences, desc="clusters", unit="sent"),
-        sizes=sizes,
-        min_count=min_count,
-        dim=dim,
-        seed=seed,
-    )
-    text = json.dumps(learned.to_json(), ensure_ascii=False)
-    save_file(output_path, lambda path: path.write_text(text, encoding="utf8"))
+    learned = learn_clusters(progress(sentences, desc="clusters", unit="sent"), **settings)
+    save_text(output_path, json.dumps(learned.to_json(), ensure_ascii=False))
     return learned
 
 
@@ -179,13 +156,8 @@ def learn_clusters(
 def number_words(
     sentences: Iterable[Sequence[str]], min_count: int
 ) -> Tuple[List[str], Ints1d, int]:
-    """Number words from the most frequent.
-
-    sentences (Iterable[Sequence[str]]): The words of each sentence.
-    min_count (int): How often a word has to occur.
-    RETURNS (Tuple[List[str], Ints1d, int]): The words; the number of each token, with -1 for rare
-        words and, `WINDOW` times, before and after each sentence; and the number of tokens.
-    """
+    """Number words from the most frequent: the words; the number of each token, with -1 for rare
+    words and, `WINDOW` times, before and after each sentence; and the number of tokens."""
     ids: Dict[str, int] = defaultdict(lambda: len(ids))
     gap = [-1] * WINDOW
     parts = [numpy.asarray(gap, dtype="int32")]
@@ -205,11 +177,8 @@ def embed(tokens: Ints1d, n_words: int, *, dim: int, seed: int) -> Floats2d:
 
         M[w, c] = max(0, log(n(w, c) sum_c' n(c')^.75 / (n(w) n(c)^.75)))    M ~ U S V'    U S^.5
 
-    tokens (Ints1d): The number of each token, as `number_words` returns them. Shape: (N,)
-    n_words (int): D, the number of words.
-    dim (int): W, the number of singular values.
-    seed (int): The seed of the first vector of the decomposition.
-    RETURNS (Floats2d): The vectors, of unit length. Shape: (D, W)
+    tokens (Ints1d): The number of each token: see `number_words`. Shape: (N,)
+    RETURNS (Floats2d): The vectors of D words, of unit length. W is `dim`. Shape: (D, W)
 
     Levy, Goldberg & Dagan (2015), Improving distributional similarity with lessons learned from
     word embeddings: smoothed positive PMI, and eigenvalue weighting.
@@ -230,12 +199,8 @@ def embed(tokens: Ints1d, n_words: int, *, dim: int, seed: int) -> Floats2d:
 
 
 def count_contexts(tokens: Ints1d, shape: Tuple[int, int]) -> Any:
-    """Count the contexts of the tokens between the first and the last `WINDOW`: see `embed`.
-
-    tokens (Ints1d): The number of each token, -1 for none. Shape: (N,)
-    shape (Tuple[int, int]): The number of words, and of contexts.
-    RETURNS (csr_matrix): The counts. Shape: `shape`
-    """
+    """Count the contexts of the tokens between the first and the last `WINDOW`: see `embed`. The
+    shape of the result, `shape`, has the numbers of words and of contexts."""
     words, n_contexts = tokens[WINDOW:-WINDOW], shape[1] // (2 * WINDOW)
     rows, columns = [], []
     for i in range(2 * WINDOW + 1):
@@ -248,10 +213,7 @@ def count_contexts(tokens: Ints1d, shape: Tuple[int, int]) -> Any:
 
 
 def scipy_sparse() -> Any:
-    """The module `scipy.sparse`, with `linalg`.
-
-    RAISES (ImportError): If SciPy is missing.
-    """
+    """The module `scipy.sparse`, with `linalg`."""
     missing = "clusters: expected SciPy, it is not installed"
     require("scipy.sparse.linalg", "fit", missing)
     return require("scipy.sparse", "fit", missing)

@@ -3,7 +3,7 @@
 import json
 import shutil
 import warnings
-from functools import lru_cache, partial
+from functools import partial
 from itertools import product
 from pathlib import Path
 from statistics import mean
@@ -27,7 +27,7 @@ import spacy
 import srsly
 import typer
 from confection import SimpleFrozenDict
-from spacy.cli._util import import_code, setup_gpu
+from spacy.cli._util import setup_gpu
 from spacy.training.initialize import init_nlp
 from spacy.training.loop import train
 from spacy.util import load_config, registry
@@ -61,6 +61,7 @@ from .runs import (
     MakeExecutor,
     Run,
     fingerprint,
+    import_once,
     local_processes,
     ray_cluster,
     remembered,
@@ -81,20 +82,13 @@ UNTRAINED = "the best model was not trained past the first step"
 
 
 class Variant(NamedTuple):
-    """The config with one loss, one value of each swept setting, and one seed.
+    """The config with one loss, one value of each swept setting, and one seed."""
 
-    loss (str): The name of the loss and the values.
-    seed (int): The seed.
-    config (Config): The config, with variables filled in.
-    measure (Dict[str, Any]): How all variants are scored: arguments of `count_predictions`.
-    path (Path): Its folder.
-    """
-
-    loss: str
+    loss: str  # its name, and the values
     seed: int
-    config: Config
-    measure: Dict[str, Any]
-    path: Path
+    config: Config  # with variables filled in
+    measure: Dict[str, Any]  # how all variants are scored: arguments of `count_predictions`
+    path: Path  # its folder
 
     @property
     def name(self) -> str:
@@ -108,28 +102,18 @@ class Finished(NamedTuple):
     seed: int
     seconds: float
     counts: DocCounts
-    is_trained: bool = True
-    """Whether the best model was trained past the first step."""
+    is_trained: bool = True  # whether the best model was trained past the first step
 
 
 class Row(NamedTuple):
-    """The scores of a loss.
+    """The scores of a loss. Untrained are seeds whose best model was not trained past the first
+    step. With one there are no scores."""
 
-    loss (str): The name of the loss and the values.
-    seconds (float): Mean training time.
-    scores (Dict[str, float]): The scores of `scores_of`, averaged over seeds.
-    by_seed (Dict[str, List[float]]): The scores of each seed.
-    differences (Dict[str, Difference]): The differences from the first loss. Empty if one of the
-        two has untrained seeds.
-    untrained (List[int]): The seeds whose best model was not trained past the first step. With
-        one there are no scores.
-    """
-
-    loss: str
-    seconds: float
-    scores: Dict[str, float]
+    loss: str  # its name, and the values
+    seconds: float  # mean training time
+    scores: Dict[str, float]  # those of `scores_of`, averaged over seeds
     by_seed: Dict[str, List[float]]
-    differences: Dict[str, Difference]
+    differences: Dict[str, Difference]  # from the first loss; empty if one of both is untrained
     untrained: List[int]
 
 
@@ -225,20 +209,16 @@ def compare(
 
     Variants that are finished in the output folder are not trained again.
 
+    See `compare_cli` for the other arguments.
+
     config_path (Path): The base config. The cost of its scorer is used if that is
         `spacy_costner.cost_scorer.v1`, the Hamming cost otherwise.
     losses (Sequence[Union[str, Path]]): The names of losses, or configs: the name of the file is
         the name of the loss, and its blocks replace those of the base config.
-    test_path (Path): The corpus to score on, of any format.
     output_path (Path): The folder for the variants, `<loss>/seed-<seed>`, and `comparison.json`.
-    seeds (Sequence[int]): Each loss is trained with each seed.
     overrides (Mapping[str, Any]): Settings for all variants, such as "paths.train".
     sweep (Mapping[str, Sequence[Any]]): Values of settings, such as
         {"components.ner.loss.multiplier": [0.5, 1]}. All combinations are tried with each loss.
-    n_samples (int): Number of bootstrap samples.
-    jobs (int): Number of parallel trainings, each in a process of its own.
-    use_gpu (int): GPU ID or -1 for CPU.
-    code_path (Optional[Path]): A Python file with registered functions to be imported.
     make_executor (Optional[MakeExecutor]): Makes another executor: see `runs.run_all`.
     on_end (Optional[Callable[[str, Ended], None]]): Called with the name and the result of each
         variant.
@@ -361,10 +341,7 @@ def make_variants(
 
 
 def component_name(config: Config, path: Path) -> str:
-    """The name of the one component of our factory in a config.
-
-    RAISES (ValueError): If there is none or more than one.
-    """
+    """The name of the one component of our factory in a config."""
     blocks = config.get("components", {}).items()
     names = [name for name, block in blocks if block.get("factory") == FACTORY]
     if len(names) != 1:
@@ -409,9 +386,6 @@ def fill_in(config: Config, overrides: Mapping[str, Any]) -> Config:
 
 
 # Training
-
-import_once = lru_cache(import_code)
-"""Imports the functions of a file once in each process."""
 
 
 def run_variant(variant: Variant, use_gpu: int = -1, code_path: Optional[Path] = None) -> Finished:
@@ -478,7 +452,6 @@ def summarise(finished: Sequence[Finished], *, n_samples: int = 10_000) -> List[
     differences from it are not computed.
 
     finished (Sequence[Finished]): Variants, with the same seeds for each loss.
-    n_samples (int): Number of bootstrap samples.
     RETURNS (List[Row]): A row for each loss, in the order in which they first come.
     RAISES (ValueError): If there was no doc to score.
     """

@@ -17,6 +17,7 @@ from ..readers import (
     write_tasks,
 )
 from ..saving import check_file, save_file
+from .options import LangOption, arguments_of
 from .output import JsonOption, errors_shown, print_result
 
 WRITERS: Dict[str, Callable[[Path, Sequence[Doc]], Any]] = {
@@ -51,9 +52,7 @@ def convert_cli(
         Optional[str],
         Option("--doc-id", help="Key of the id of the document that a text or sentence is from"),
     ] = None,
-    lang: Annotated[
-        str, Option("--lang", "-l", help="Language of the tokenizer for texts without tokens")
-    ] = "xx",
+    lang: LangOption = "xx",
     print_json: JsonOption = False,
 ) -> None:
     """
@@ -62,17 +61,10 @@ def convert_cli(
     Studio's JSON export; a Hugging Face dataset on disk; a folder of these. All commands, and
     configs with the reader spacy_costner.read.v1, read these formats without conversion, too.
     """
+    options = arguments_of(ReadOptions, locals())
+    options["tag_names"] = [name.strip() for name in tag_names.split(",")] if tag_names else None
     with errors_shown():
-        result = convert(
-            input_path,
-            output_path,
-            n_sents=n_sents,
-            column=column,
-            tag_names=[name.strip() for name in tag_names.split(",")] if tag_names else None,
-            incorrect_spans_key=incorrect_spans_key,
-            doc_id=doc_id,
-            lang=lang,
-        )
+        result = convert(input_path, output_path, lang=lang, **options)
     print_result(result, describe(result), print_json, output_path)
 
 
@@ -80,29 +72,23 @@ def convert(
     input_path: Path,
     output_path: Path,
     *,
-    n_sents: Optional[int] = None,
-    column: Optional[int] = None,
-    tag_names: Optional[List[str]] = None,
-    incorrect_spans_key: Optional[str] = None,
-    doc_id: Optional[str] = None,
     lang: str = "xx",
+    **options: Any,
 ) -> Dict[str, Any]:
     """Read a corpus and write it in the format of the output's suffix.
 
-    input_path (Path): A file, a folder, or a Hugging Face dataset on disk.
-    output_path (Path): The output file: .spacy, .jsonl, or .conll, .iob or .tsv for columns.
-    n_sents, column, tag_names, incorrect_spans_key, doc_id: See `readers.ReadOptions`.
     lang (str): The language whose tokenizer is used for texts without tokens.
+    **options (Any): See `readers.ReadOptions`.
     RETURNS (Dict[str, Any]): The numbers of "docs", "sentences", "tokens", of entities of each of
         the "labels", and of tokens without annotation, "missing"; "found": the formats, schemes and
         problems of the files.
     RAISES (ValueError): If there is no such output format, or a file can't be read.
     """
     check_suffix(output_path)
-    options = ReadOptions(n_sents, column, tag_names, incorrect_spans_key, doc_id)
+    read_options = ReadOptions(**options)
     check_file(output_path, [input_path])
     info = CorpusInfo()
-    docs = list(read_docs(spacy.blank(lang), input_path, options, info))
+    docs = list(read_docs(spacy.blank(lang), input_path, read_options, info))
     if not docs:
         raise ValueError(f"{input_path}: expected annotated docs, got none")
     if n_left_out := write_corpus(output_path, docs):

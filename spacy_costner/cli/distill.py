@@ -44,7 +44,7 @@ from ..settings import check_overrides
 from ..training import soft_targets
 from ..training.targets import WEIGHT
 from .fit import fit
-from .options import CodeOption, GpuOption, read_overrides
+from .options import CodeOption, GpuOption, arguments_of, read_overrides
 from .output import JsonOption, errors_shown, print_result
 from .runs import fingerprint
 
@@ -104,6 +104,7 @@ def distill_cli(
     a run that was interrupted goes on where it was. Override settings of the student as in
     `spacy train`, e.g. --paths.dev ./dev.spacy.
     """
+    options = arguments_of(distill, locals())
     # Settings of the config, "--name value" or "--name=value", may stand among the texts.
     raw_paths, rest = [], iter([*(raw or ()), *ctx.args])
     ctx.args = []
@@ -117,17 +118,8 @@ def distill_cli(
     import_code(code_path)
     with errors_shown(), show_validation_error(config_path, hint_fill=False):
         check_overrides(load_config(config_path, interpolate=False), overrides)
-        result = distill(
-            [teacher, *(others or ())],
-            load_config(config_path, overrides=overrides, interpolate=False),
-            raw_paths,
-            output_path,
-            soft=soft,
-            min_confidence=min_confidence,
-            gold_path=gold_path,
-            gold_weight=gold_weight,
-            n_seeds=n_seeds,
-        )
+        config = load_config(config_path, overrides=overrides, interpolate=False)
+        result = distill([teacher, *(others or ())], config, raw_paths, **options)
     table = [["dev", "P", "R", "F", "tokens/s", "MB"]]
     for name, *scores, speed, size in result.rows:
         table.append([name, *(f"{100 * x:.2f}" for x in scores), f"{speed:,.0f}", f"{size:.1f}"])
@@ -137,13 +129,8 @@ def distill_cli(
 
 
 class Row(NamedTuple):
-    """A teacher, all teachers, or the student, on the dev corpus.
-
-    name (str): Its name.
-    precision, recall, f_score (float): Its scores.
-    tokens_per_second (float): Of the whole pipeline.
-    megabytes (float): The size of its files.
-    """
+    """A teacher, all teachers, or the student, on the dev corpus: scores, speed of the whole
+    pipeline, and size of its files."""
 
     name: str
     precision: float
@@ -154,19 +141,12 @@ class Row(NamedTuple):
 
 
 class Distilled(NamedTuple):
-    """A student that was trained and saved.
-
-    path (Path): Where it is.
-    n_docs (int): Number of docs with answers.
-    n_entities (int): Number of entities in them that the student learned from.
-    n_missing (int): Number of entities in them that are missing, as their confidence is too low.
-    rows (List[Row]): The scores of teachers and student on the dev corpus.
-    """
+    """A student that was trained and saved."""
 
     path: Path
-    n_docs: int
-    n_entities: int
-    n_missing: int
+    n_docs: int  # those with answers
+    n_entities: int  # those that the student learned from
+    n_missing: int  # those that are missing, as their confidence is too low
     rows: List[Row]
 
 
@@ -182,19 +162,14 @@ def distill(
     gold_weight: float = 1.0,
     n_seeds: int = 1,
 ) -> Distilled:
-    """Train a student on what teachers predict for unlabelled text, and save it.
+    """Train a student on what teachers predict for unlabelled text, and save it. See `distill_cli`
+    for the other arguments.
 
     teachers (Sequence[str]): Pipelines that set `doc.ents`, packages or folders; or one JSONL file
         of texts with entities, which anything has made.
     config (Config): The student's config, for `spacy train`. Its `paths.train` will be replaced.
     raw_paths (Sequence[Path]): The text: see `read_texts`. None with a JSONL file.
     output_path (Path): The folder of the answers, the corpus made of them, and the student.
-    soft (bool): Whether the student learns the probabilities of the teachers' paths in place of
-        their entities.
-    min_confidence (float): Entities with a lower confidence are missing annotation.
-    gold_path (Optional[Path]): An annotated corpus that the student learns from, too.
-    gold_weight (float): The weight of its docs.
-    n_seeds (int): For a linear student: the mean of so many trainings.
     RETURNS (Distilled): Where the student is, and scores.
     RAISES (ValueError): If arguments don't go together, or with the teachers or the student.
     """
@@ -262,8 +237,8 @@ def save_answers(
         chain_of(student)
         labels = {frozenset(chain_of(nlp).labels) for nlp in pipelines}
         if len(labels) > 1:
-            message = f"expected teachers with the same labels, got {[*map(sorted, labels)]}"
-            raise ValueError(f"soft: {message}")
+            got = [*map(sorted, labels)]
+            raise ValueError(f"soft: expected teachers with the same labels, got {got}")
     key = fingerprint([str(nlp.path) for nlp in pipelines], [*map(str, raw_paths)], soft)
     texts = (doc for path in raw_paths for doc in read_texts(pipelines[0], path))
     for i, docs in enumerate(minibatch(progress(texts, desc="teacher", unit="doc"), N_DOCS)):
@@ -274,10 +249,7 @@ def save_answers(
 
 
 def chain_of(nlp: Language) -> CostSensitiveNER:
-    """The component that has the distribution of a teacher.
-
-    RAISES (ValueError): If there isn't one.
-    """
+    """The component that has the distribution of a teacher."""
     pipes = [pipe for _, pipe in nlp.pipeline if isinstance(pipe, CostSensitiveNER)]
     if len(pipes) != 1:
         raise ValueError(
@@ -288,10 +260,8 @@ def chain_of(nlp: Language) -> CostSensitiveNER:
 
 
 def answer(teachers: Sequence[Language], docs: Sequence[Doc], *, soft: bool = False) -> List[Doc]:
-    """Have teachers annotate docs.
+    """Have teachers annotate docs, whose own annotation is not used.
 
-    teachers (Sequence[Language]): The pipelines: see `load_teacher`.
-    docs (Sequence[Doc]): The docs. Their annotation is not used.
     soft (bool): Whether to compute soft targets: of several teachers, the mean distribution.
     RETURNS (List[Doc]): Docs with the entities that a single teacher predicts or, of several, those
         whose mean probability is above one half. `read_scores` reads their probabilities.
@@ -420,9 +390,7 @@ def save_gold(folder: Path, docs: Iterable[Doc], weight: float) -> None:
 def leave_out_uncertain(doc: Doc, min_confidence: float) -> Tuple[int, int]:
     """Set entities whose confidence is below a minimum to missing, with all their tokens, and so
     those that are not predicted whose confidence is above 1 less that minimum. The doc is changed.
-
-    RETURNS (Tuple[int, int]): The number of entities that are left, and of those that are not.
-    """
+    Returns the number of entities that are left, and of those that are not."""
     scores, ents = read_scores(doc), entities(doc)
     sure = [entity for entity in ents if scores.get(entity, 1.0) >= min_confidence]
     doubtful = doc.to_array("ENT_IOB") == 0
@@ -441,7 +409,6 @@ def _save_docs(path: Path, docs: Iterable[Doc]) -> None:
 
 
 def is_linear(config: Config) -> bool:
-    """Whether the student is a linear model, which `fit` trains."""
     models = [block.get("model", {}) for block in config["components"].values()]
     return SPARSE in [model.get("@architectures") for model in models]
 
@@ -458,17 +425,16 @@ def train_student(config: Config, output_path: Path, n_seeds: int = 1) -> Path:
 def compare(teachers: Sequence[str], pipelines: Sequence[Language], path: Path) -> List[Row]:
     """Evaluate on the student's dev corpus: the teachers; the mean of them, as they annotate, if
     there are several; the student."""
-    nlp = load_model(path)
-    config = nlp.config.interpolate()
+    student = load_model(path)
+    config = student.config.interpolate()
     (corpus,) = resolve_dot_names(config, [config["training"]["dev_corpus"]])
     rows = [evaluate(name, load_model(name), corpus) for name in teachers]
     if len(rows) > 1:
         rows.append(evaluate_together(pipelines, rows, corpus))
-    return [*rows, evaluate("student", nlp, corpus)]
+    return [*rows, evaluate("student", student, corpus)]
 
 
 def evaluate(name: str, nlp: Language, corpus: Corpus) -> Row:
-    """Evaluate a pipeline."""
     examples = list(corpus(nlp))
     begin = perf_counter()
     docs = list(nlp.pipe([eg.predicted for eg in examples]))
@@ -481,9 +447,8 @@ def evaluate_together(teachers: Sequence[Language], rows: Sequence[Row], corpus:
     """Evaluate the mean of teachers, each of which has its row."""
     examples = list(corpus(teachers[0]))
     docs = answer(teachers, [eg.predicted for eg in examples])
-    seconds = sum(1 / row.tokens_per_second for row in rows)
-    size = sum(row.megabytes for row in rows)
-    return Row("all teachers", *_score(docs, examples), 1 / seconds, size)
+    speed = 1 / sum(1 / row.tokens_per_second for row in rows)
+    return Row("all teachers", *_score(docs, examples), speed, sum(row.megabytes for row in rows))
 
 
 def _score(docs: Iterable[Doc], examples: Iterable[Example]) -> Tuple[float, float, float]:

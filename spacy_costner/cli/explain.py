@@ -19,7 +19,6 @@ from ..ml import SparseWeights, find_features, linear_part
 from ..pipeline.component import CostSensitiveNER
 from ..saving import check_file
 from ..tags import Tags
-from ..training.token_attrs import read_presets
 from ..types import Potentials
 from .options import CodeOption, ModelArg, NameOption
 from .output import errors_shown, print_result
@@ -38,7 +37,7 @@ class Weighted(NamedTuple):
 
 
 class TagProfile(NamedTuple):
-    """The strongest features for and against a tag, the strongest first."""
+    """The features for and against a tag, the strongest first."""
 
     tag: str
     in_favour: List[Weighted]
@@ -111,13 +110,9 @@ def explain_cli(
 def explain(
     nlp: Language, *, name: str = "ner", text: Optional[str] = None, n_features: int = 10
 ) -> Explanation:
-    """Show the weights of a linear model, or of the linear part of a hybrid model.
+    """Show the weights of a linear model, or of the linear part of a hybrid model: see
+    `explain_cli`.
 
-    nlp (Language): A trained pipeline.
-    name (str): The name of the component.
-    text (Optional[str]): A text to predict and explain.
-    n_features (int): Number of features to show for each tag and each token.
-    RETURNS (Explanation): The weights.
     RAISES (ValueError): If there is no such component, or its model has no sparse features.
     """
     ner = get_component(nlp, name)
@@ -154,15 +149,12 @@ def transition_weights(tags: Tags, weights: Union[SparseWeights, Potentials]) ->
 def reasons(
     ner: CostSensitiveNER, doc: Doc, names: Sequence[str], n_features: int
 ) -> List[TokenReasons]:
-    """Find the best path of a doc and the weights behind it.
-
-    The prediction may differ from this path if the decoding is not Viterbi.
-    """
+    """The best path of a doc and the weights behind it. The prediction may differ from this path if
+    the decoding is not Viterbi."""
     if not len(doc):
         return []
     _, weights = linear_part(ner.model)
-    scores = chain.constrain(ner.model.predict([doc]), ner.constraints(read_presets([doc])))
-    path = to_numpy(chain.best_path(scores).tags).tolist()
+    path = to_numpy(chain.best_path(ner.posterior([doc], preset=True).scores).tags).tolist()
     steps = weights.transitions[path[:-1], path[1:]].tolist()
     transitions = [float(weights.start[path[0]]), *steps]
     transitions[-1] += float(weights.end[path[-1]])

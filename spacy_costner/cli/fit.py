@@ -1,6 +1,7 @@
 """`fit`: train a linear model, calibrate it and tune it."""
 
 from contextlib import suppress
+from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Union
 
@@ -9,7 +10,8 @@ from spacy.cli._util import import_code, show_validation_error
 from spacy.language import Language
 from spacy.scorer import Scorer
 from spacy.training import Example
-from spacy.util import load_config
+from spacy.training.loop import create_before_to_disk_callback, update_meta
+from spacy.util import dot_to_object, load_config
 from thinc.api import Config
 from typer import Argument, Option
 
@@ -17,19 +19,28 @@ from ..metrics import as_json
 from ..ml import linear_part
 from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
-from ..saving import save_file, save_folder
+from ..saving import check_folder, save_folder
 from ..settings import check_overrides
 from ..training.lbfgs import Minimum, TotalLoss, minimise, require_scipy, warn_of_memory
 from ..training.online import INTERRUPTED, OnEpoch, Trained
 from .calibrate import Calibration, calibrate_on
-from .cross_fit import hold_out
 from .init import command_line, init
-from .options import CodeOption, read_overrides
-from .output import JsonOption, errors_shown, print_result
+from .options import CodeOption, arguments_of, read_overrides
+from .output import JsonOption, errors_shown, print_result, save_text
 from .predictions import DevPredictions, predict, predict_dev, record_scores
-from .preparation import NO_DEV, Preparation, check_end, has_dev, prepare, save, train_online
+from .preparation import (
+    NO_DEV,
+    check_end,
+    find_corpora,
+    has_dev,
+    hold_out,
+    load_linear,
+    prepare,
+    train_online,
+)
 from .tune import Tuning, check_parameter, parse_aim, tune_on
 
+DIR_MODEL = "model-last"
 N_FOLDS = 4
 HELD_OUT = f"{N_FOLDS} held-out folds of the training corpus"
 DEV_SCORES = {"ents_f": "F", "ents_p": "precision", "ents_r": "recall"}
@@ -52,24 +63,16 @@ again. To go on from this model, name it in initialize.after_init: spacy_costner
 
 
 class Fitted(NamedTuple):
-    """A pipeline that was trained and saved.
-
-    path (Path): Where it is.
-    outcome (Union[Minimum, Trained]): The result of the training.
-    scores (Dict[str, Any]): Its scores on the dev corpus, before calibration and tuning.
-    ready (Preparation): The pipeline.
-    calibration (Optional[Calibration]), tuning (Optional[Tuning]): The results of both.
-    held_out (Optional[Mapping[str, Any]]): The scores before, on held-out folds, if there is no
-        development corpus.
-    """
+    """A pipeline that was trained and saved."""
 
     path: Path
     outcome: Union[Minimum, Trained]
-    scores: Dict[str, Any]
-    ready: Preparation
+    scores: Dict[str, Any]  # on the development corpus, before calibration and tuning
+    nlp: Language
+    ner: CostSensitiveNER
     calibration: Optional[Calibration] = None
     tuning: Optional[Tuning] = None
-    held_out: Optional[Mapping[str, Any]] = None
+    held_out: Optional[Mapping[str, Any]] = None  # scores before, without a development corpus
 
     @property
     def is_interrupted(self) -> bool:
@@ -79,13 +82,13 @@ class Fitted(NamedTuple):
     @property
     def n_weights(self) -> int:
         """The number of weights of the model."""
-        return linear_part(self.ready.ner.model)[1].rows.size
+        return linear_part(self.ner.model)[1].rows.size
 
     def describe(self) -> str:
         """Lines of text."""
         lines = [self.outcome.describe(), f"{self.n_weights:,} weights"]
         for name, scores in (("dev", self.scores), (HELD_OUT, self.held_out)):
-            if scores is not None and (name != "dev" or has_dev(self.ready.nlp)):
+            if scores is not None and (name != "dev" or has_dev(self.nlp)):
                 parts = [
                     f"{word} {100 * scores[key]:.2f}"
                     for key, word in DEV_SCORES.items()
@@ -124,21 +127,12 @@ def fit(
     not used. Without a config, or with `online`, training makes the updates of `spacy train`: see
     `train_online`. The model is evaluated only at the end.
 
+    See `fit_cli` for the other arguments.
+
     config (Union[Config, Path, None]): A config for `spacy train`. None: the one that `init` writes
         for the corpora, to the output folder.
-    output_path (Path): Where the pipeline goes, as "model-last".
-    model (Optional[str]), lang (Optional[str]): Without a config: "linear", and the code of the
-        language. Defaults to "en".
-    train_path (Optional[Path]), dev_path (Optional[Path]): The corpora, in place of the config's.
-    calibrate (bool): Whether to calibrate the pipeline, on the development corpus or, if there is
-        none, on held-out folds of the training corpus.
-    tune (Optional[str]): What to tune it for there: "f", "precision=0.9" or "recall=0.9".
-    online (bool): Whether to train with the optimizer of the config instead of L-BFGS.
-    n_seeds (Optional[int]): Online: number of trainings, whose weights are averaged. Defaults to 1.
     cache (Optional[Path]): Online: a folder for features and targets, in place of memory. Docs are
         read twice and not kept, and the pipeline is saved after each epoch.
-    c2 (Optional[float]): Batch: weight of the sum of the squared weights. Defaults to 0.1.
-    max_iter (Optional[int]), tolerance (Optional[float]): Batch: see `minimise`.
     overrides (Mapping[str, Any]): Other settings, such as {"training.max_epochs": 3}.
     command (str): The command, for the head of the config that is written.
     on_epoch (Callable): Online: called after each epoch.
@@ -167,29 +161,40 @@ def fit(
         check_overrides(load_config(config, interpolate=False), overrides)
         config = load_config(config, overrides=overrides, interpolate=False)
 
-    def check(nlp: Language, ner: CostSensitiveNER) -> None:
-        if not online:
-            check_loss(nlp, ner)
-            require_scipy()
-            return
-        check_end(nlp)
-        if cache is not None:
-            check_cache(nlp, ner)
-            cache.mkdir(parents=True, exist_ok=True)
+    path = output_path / DIR_MODEL
+    check_folder(path)
+    linear = load_linear(config)
+    nlp, ner, training = linear
+    if online:
+        check_end(training)
+    else:
+        check_loss(nlp, ner)
+        require_scipy()
+    if cache is not None:
+        check_cache(nlp, ner)
+        cache.mkdir(parents=True, exist_ok=True)
+    needs_dev = not (online and improves) or cache is not None
+    train_corpus, dev_corpus = find_corpora(nlp, needs_dev=needs_dev)
+    examples = prepare(linear, train_corpus, in_memory=cache is None)
+
+    def save(scores: Dict[str, Any], loss: float) -> None:
+        losses = {ner.name: loss} if isfinite(loss) else {}
+        update_meta(training, nlp, {"other_scores": scores, "losses": losses})
+        before_to_disk = create_before_to_disk_callback(training["before_to_disk"])
+        save_folder(path, before_to_disk(nlp).to_disk)
 
     def after_epoch(trained: Trained) -> None:
         if cache is not None:
-            with ready.nlp.use_params(ready.training["optimizer"].averages or {}):
-                save(ready, {}, trained.value, output_path)
+            with nlp.use_params(training["optimizer"].averages or {}):
+                save({}, trained.value)
         on_epoch(trained)
 
-    needs_dev = not (online and improves) or cache is not None
-    ready = prepare(config, output_path, check, needs_dev=needs_dev, in_memory=cache is None)
     outcome: Union[Minimum, Trained]
     if online:
-        outcome = train_online(ready, n_seeds=n_seeds or 1, on_epoch=after_epoch, cache=cache)
+        seeds = n_seeds or 1
+        outcome = train_online(linear, examples, n_seeds=seeds, on_epoch=after_epoch, cache=cache)
     else:
-        ner, examples = ready.ner, list(ready.examples)
+        examples = list(examples)
         warn_of_memory(ner.model, sum(len(eg.predicted) for eg in examples))
         c2, tolerance = 0.1 if c2 is None else c2, 1e-5 if tolerance is None else tolerance
         total = TotalLoss(ner.model, ner.objective, ner.chain_tags, examples, c2=c2)
@@ -201,13 +206,42 @@ def fit(
     dev: List[Example] = []
     scores: Dict[str, Any] = {}
     with suppress(KeyboardInterrupt):
-        dev = list(progress(ready.dev_corpus(ready.nlp), desc="read dev", unit="doc"))
-        scores = ready.nlp.evaluate(dev)
-    path = save(ready, scores, outcome.value, output_path)
-    fitted = Fitted(path, outcome, scores, ready)
+        dev = list(progress(dev_corpus(nlp), desc="read dev", unit="doc"))
+        scores = nlp.evaluate(dev)
+    save(scores, outcome.value)
+    fitted = Fitted(path, outcome, scores, nlp, ner)
     if fitted.is_interrupted or not improves:
         return fitted
-    return improve(fitted, dev, calibrate, None if tune is None else aim, n_seeds or 1)
+
+    # Calibrate and tune on the development docs or, without them, on held-out folds.
+    held_out = not has_dev(nlp)
+    try:
+        parameter = "" if tune is None else check_parameter(nlp, ner)
+        if held_out:
+            examples = [eg for eg in examples if len(eg.predicted)]
+            settings: Any = {"n_folds": N_FOLDS, "n_seeds": n_seeds or 1, "desc": "held-out folds"}
+            folds = hold_out(nlp.config, examples, ner.labels, **settings)
+            devs = [fold.dev for fold in folds]
+            fitted = fitted._replace(held_out=score(nlp, ner, devs))
+        else:
+            devs = [predict_dev(nlp, ner, dev)]
+        if calibrate:
+            calibration = calibrate_on(devs, ner)
+            fitted = fitted._replace(calibration=calibration)
+            devs = [each.at(calibration.temperature) for each in devs]
+        if tune is not None:
+            fitted = fitted._replace(tuning=tune_on(devs, nlp, ner, parameter, **aim))
+    except ValueError as error:
+        kept = f"{path} is trained, but neither calibrated nor tuned"
+        raise ValueError(f"{error}\n{kept}") from error
+    if held_out:
+        n_docs = sum(len(each.examples) for each in devs)
+        record_scores(nlp, score(nlp, ner, devs), HELD_OUT, n_docs)
+    else:
+        source = nlp.config.interpolate().get("paths", {}).get("dev")
+        record_scores(nlp, nlp.evaluate(dev), str(source or "development docs"), len(dev))
+    save_folder(path, nlp.to_disk)
+    return fitted
 
 
 def write_fit_config(
@@ -219,11 +253,10 @@ def write_fit_config(
     aim: Optional[str],
     command: str,
 ) -> Path:
-    """Write the config that `init` writes for corpora to an output folder. If it has another config
-    already, that is kept.
+    """Write the config that `init` writes for corpora to an output folder.
 
     RAISES (ValueError): If the corpus is missing, `fit` can't train the model, or there is another
-        config.
+        config, which is kept.
     """
     if model != "linear":
         raise ValueError(
@@ -240,15 +273,12 @@ def write_fit_config(
             "remove it, or choose another --output"
         )
     output_path.mkdir(parents=True, exist_ok=True)
-    save_file(path, lambda new: new.write_text(text, encoding="utf8"))
+    save_text(path, text)
     return path
 
 
 def check_loss(nlp: Language, ner: CostSensitiveNER) -> None:
-    """Check that a loss has an optimum that L-BFGS can find.
-
-    RAISES (ValueError): If it hasn't.
-    """
+    """RAISES (ValueError): If a loss has no optimum that L-BFGS can find."""
     stages, block = ner.objective.loss.stages, nlp.config["components"][ner.name]["loss"]
     where, name = f"fit: components.{ner.name}.loss", block.get("@losses")
     if len(stages) > 1 or not stages[0].is_smooth:
@@ -264,14 +294,9 @@ def check_loss(nlp: Language, ner: CostSensitiveNER) -> None:
 
 
 def check_cache(nlp: Language, ner: CostSensitiveNER) -> None:
-    """Check that a config can be trained on with a cache: docs are read twice and not kept.
-
-    RAISES (ValueError): If a setting needs them, or makes others each time.
-    """
+    """RAISES (ValueError): If a setting needs docs that are kept, or makes others each time."""
     template, name = linear_part(ner.model)[0].template, nlp.config["training"]["train_corpus"]
-    corpus: Any = nlp.config.interpolate()
-    for part in name.split("."):
-        corpus = corpus[part]
+    corpus = dot_to_object(nlp.config.interpolate(), name)
     component = f"components.{ner.name}"
     refused: Dict[str, Any] = {
         f"{component}.incorrect_spans_key": ner.objective.incorrect_spans_key,
@@ -286,57 +311,6 @@ def check_cache(nlp: Language, ner: CostSensitiveNER) -> None:
                 f"fit: {setting}: expected none with --cache, which reads docs twice and doesn't "
                 f"keep them, got {value}"
             )
-
-
-def improve(
-    fitted: Fitted,
-    dev: Sequence[Example],
-    calibrate: bool,
-    aim: Optional[Mapping[str, Any]],
-    n_seeds: int,
-) -> Fitted:
-    """Calibrate and tune a pipeline on its development docs, or if it has none on held-out folds of
-    the training corpus, and save it again.
-
-    RAISES (ValueError): If there is no entity in the docs, no value with the required score, or the
-        decoding has nothing to tune.
-    """
-    nlp, ner, name = fitted.ready.nlp, fitted.ready.ner, fitted.ready.ner.name
-    is_held_out = not has_dev(nlp)
-    try:
-        parameter = "" if aim is None else check_parameter(nlp, name)
-        if is_held_out:
-            devs = predict_folds(fitted.ready, n_seeds)
-            fitted = fitted._replace(held_out=score(nlp, ner, devs))
-        else:
-            devs = [predict_dev(nlp, name, dev)]
-        if calibrate:
-            fitted = fitted._replace(calibration=(calibration := calibrate_on(devs, nlp, name)))
-            devs = [each.at(calibration.temperature) for each in devs]
-        if aim is not None:
-            tuning = tune_on(devs, nlp, name, parameter, **aim)
-            fitted = fitted._replace(tuning=tuning)
-    except ValueError as error:
-        kept = f"{fitted.path} is trained, but neither calibrated nor tuned"
-        raise ValueError(f"{error}\n{kept}") from error
-    if is_held_out:
-        n_docs = sum(len(each.examples) for each in devs)
-        record_scores(nlp, score(nlp, ner, devs), HELD_OUT, n_docs)
-    else:
-        source = nlp.config.interpolate().get("paths", {}).get("dev")
-        record_scores(nlp, nlp.evaluate(dev), str(source or "development docs"), len(dev))
-    save_folder(fitted.path, nlp.to_disk)
-    return fitted
-
-
-def predict_folds(ready: Preparation, n_seeds: int) -> List[DevPredictions]:
-    """The predictions for folds of a training corpus, by models that were trained on the others."""
-    examples = [eg for eg in ready.examples if len(eg.predicted)]
-    settings: Dict[str, Any] = {"n_folds": N_FOLDS, "n_seeds": n_seeds}
-    with progress(desc="held-out folds", unit="fold", total=N_FOLDS) as bar:
-        config, labels = ready.nlp.config, ready.ner.labels
-        folds = hold_out(config, examples, labels, on_fold=bar.update, **settings)
-    return [fold.dev for fold in folds]
 
 
 def score(nlp: Language, ner: CostSensitiveNER, devs: Sequence[DevPredictions]) -> Dict[str, Any]:
@@ -424,6 +398,7 @@ def fit_cli(
     the final model is evaluated. Override settings as in `spacy train`, e.g. --nlp.lang es.
     Press Ctrl-C to stop and save the best model so far.
     """
+    options = arguments_of(fit, locals())
     if config_path is not None and str(config_path).startswith("-"):  # a setting, without a config
         ctx.args.insert(0, str(config_path))
         ctx.params["config_path"] = config_path = None
@@ -431,24 +406,7 @@ def fit_cli(
     import_code(code_path)
     written = None if config_path else output_path / "config.cfg"
     with errors_shown(), show_validation_error(config_path or written, hint_fill=False):
-        fitted = fit(
-            config_path,
-            output_path,
-            model=model,
-            lang=lang,
-            train_path=train_path,
-            dev_path=dev_path,
-            calibrate=calibrate,
-            tune=tune,
-            online=online,
-            n_seeds=n_seeds,
-            cache=cache,
-            c2=c2,
-            max_iter=max_iter,
-            tolerance=tolerance,
-            overrides=overrides,
-            command=command_line(ctx),
-        )
+        fitted = fit(config_path, **options, overrides=overrides, command=command_line(ctx))
     result = {
         "path": fitted.path,
         "training": fitted.outcome.describe(),

@@ -21,7 +21,16 @@ from ..saving import check_folder, save_folder
 from ..tags import Entities
 from ..training.token_attrs import trim
 from .check import SHORT
-from .options import CodeOption, DevArg, GpuOption, ModelArg, NameOption, OutputOption, load
+from .options import (
+    CodeOption,
+    DevArg,
+    GpuOption,
+    ModelArg,
+    NameOption,
+    OutputOption,
+    arguments_of,
+    load,
+)
 from .output import JsonOption, errors_shown, print_result
 from .predictions import DevPredictions, get_component, predict_dev
 
@@ -43,36 +52,24 @@ STRICTNESS = STRICTNESS.round(4)
 
 
 class Part(NamedTuple):
-    """What can be promised of all entities, or of those of a label.
+    """What can be promised of all entities, or of those of a label."""
 
-    label (str): The label; empty for all.
-    docs (int): The calibration docs that count: those with such entities.
-    entities (int): Their number.
-    threshold (Optional[float]): The least score of spans in the set; None if the limit can't
-        be reached.
-    reachable (Optional[float]): The lowest limit that can be promised with these docs.
-    docs_needed (Optional[int]): How many such docs the limit takes; None if no number does.
-    spans (float): Spans in the set, for each annotated entity.
-    levels (List[List[float]]): Other limits that can be promised, with their thresholds.
-    """
-
-    label: str
-    docs: int
+    label: str  # empty for all
+    docs: int  # the calibration docs with such entities
     entities: int
-    threshold: Optional[float]
-    reachable: Optional[float]
-    docs_needed: Optional[int]
-    spans: float
-    levels: List[List[float]]
+    threshold: Optional[float]  # the least score in the set; None if the limit can't be reached
+    reachable: Optional[float]  # the lowest limit that can be promised with these docs
+    docs_needed: Optional[int]  # how many docs the limit takes; None if no number does
+    spans: float  # in the set, for each annotated entity
+    levels: List[List[float]]  # other limits that can be promised, with their thresholds
 
 
 class Guarantee(NamedTuple):
-    """The result: the promise, with its terms, thresholds and calibration docs; its parts, one for
-    all labels or one for each; and notes, what may weaken the promise."""
+    """The result."""
 
-    promise: Dict[str, Any]
-    parts: List[Part]
-    notes: List[str]
+    promise: Dict[str, Any]  # its terms, thresholds and calibration docs
+    parts: List[Part]  # one for all labels, or one for each
+    notes: List[str]  # what may weaken the promise
 
 
 def guarantee(
@@ -91,11 +88,10 @@ def guarantee(
     """Choose the thresholds of a component's set of spans on calibration docs, so that it keeps a
     promise on docs from the same source. The set is in `doc.spans[spans_key + "_guaranteed"]`.
 
+    See `guarantee_cli` for the other arguments.
+
     nlp (Language): The trained pipeline. Its config, its component and its meta are updated.
     examples (Iterable[Example]): The docs. Not training docs, nor docs used to calibrate or tune.
-    name (str): The name of the component.
-    miss (Optional[float]): The highest share of entities that are not found.
-    false_alarm (Optional[float]): In place of it, the highest share of the set that is wrong.
     confidence (Optional[float]): The least probability that the calibration docs are such that
         the promise holds. None: the promise is about the mean over such calibrations; 0.95 for
         false alarms.
@@ -113,7 +109,7 @@ def guarantee(
     terms = make_terms(miss, false_alarm, confidence, found, by, per_label)
     ner, notes = get_component(nlp, name), find_notes(nlp, source)
     used, not_counted = leave_out(ner, examples)
-    spans, gold = score_spans(nlp, name, used, terms)
+    spans, gold = score_spans(nlp, ner, used, terms)
     labels, parts = ner.labels if per_label else ("",), []
     for i, label in enumerate(labels):
         rows = [each[each["label"] == i] if per_label else each for each in (spans, gold)]
@@ -146,10 +142,7 @@ def make_terms(
     by: str,
     per_label: bool,
 ) -> Dict[str, Any]:
-    """The terms of a promise: see `guarantee`.
-
-    RAISES (ValueError): If one is out of its range, or they don't go together.
-    """
+    """The terms of a promise: see `guarantee`."""
     limits = {"miss": miss, "false_alarm": false_alarm}
     given = [name for name, limit in limits.items() if limit is not None]
     if len(given) != 1:
@@ -167,10 +160,8 @@ def make_terms(
 
 
 def find_notes(nlp: Language, source: str) -> List[str]:
-    """What may weaken a promise: the pipeline was chosen on the calibration docs.
-
-    RAISES (ValueError): If it was trained on them.
-    """
+    """What may weaken a promise: the pipeline was chosen on the calibration docs. If it was trained
+    on them, nothing can be promised."""
     paths = nlp.config.interpolate().get("paths", {})
     if paths.get("train") == source:
         raise ValueError(f"expected docs that the pipeline was not trained on, got {source}")
@@ -187,11 +178,7 @@ def leave_out(
 ) -> Tuple[List[Example], Dict[str, int]]:
     """Leave out docs that a promise can't be based on: "training docs", which models with label
     memory know, and "docs with missing tags". Docs "without entities" stay: no miss rate counts
-    them.
-
-    RETURNS (Tuple): The other docs, and the numbers of docs of these three kinds.
-    RAISES (ValueError): If none is left, or none of them has entities.
-    """
+    them. Returns the other docs, and the numbers of docs of these three kinds."""
     shims = [shim for node in ner.model.walk() for shim in node.shims]
     memories = [shim.text_ids.tolist() for shim in shims if isinstance(shim, Features)]
     trained_on = set().union(*memories)
@@ -213,7 +200,7 @@ def leave_out(
 
 
 def score_spans(
-    nlp: Language, name: str, examples: Sequence[Example], terms: Dict[str, Any]
+    nlp: Language, ner: CostSensitiveNER, examples: Sequence[Example], terms: Dict[str, Any]
 ) -> Tuple[ArrayXd, ArrayXd]:
     """Score the spans that may be in the sets of docs, and their annotated entities.
 
@@ -224,10 +211,10 @@ def score_spans(
     tables: List[Any] = []
     n_docs = 0
     for batch in minibatch(progress(examples, desc="guarantee", unit="doc"), BATCH):
-        dev = predict_dev(nlp, name, batch)
+        dev = predict_dev(nlp, ner, batch)
         spans, scores = guarantee_scores(dev.posterior, terms)
         if terms["miss"] is not None:  # what is predicted is always in the set
-            predicted = get_component(nlp, name).decode(dev.posterior).entities
+            predicted = ner.decode(dev.posterior).entities
             predicted = trim(predicted, dev.posterior.is_space)
             new = ~numpy.isin(dev.keys(spans), dev.keys(predicted))
             spans = Entities(*map(numpy.concatenate, zip(predicted, spans.select(new))))
@@ -331,12 +318,11 @@ def unreachable(parts: List[Part], terms: Dict[str, Any]) -> str:
 
 
 class Observed(NamedTuple):
-    """What other docs show of a promise: the miss rate that is promised, the miss rate on these
-    docs, and spans in the set for each annotated entity."""
+    """What other docs show of a promise."""
 
-    promised: float
-    miss: float
-    spans: float
+    promised: float  # the miss rate
+    miss: float  # that on these docs
+    spans: float  # in the set, for each annotated entity
 
 
 def observe(nlp: Language, name: str, examples: Iterable[Example]) -> List[Observed]:
@@ -352,7 +338,7 @@ def observe(nlp: Language, name: str, examples: Iterable[Example]) -> List[Obser
         return []
     if promise["found"] not in FOUND or promise["by"] not in UNITS:
         return []
-    spans, gold = score_spans(nlp, name, leave_out(ner, examples)[0], promise)
+    spans, gold = score_spans(nlp, ner, leave_out(ner, examples)[0], promise)
     losses = conformal.miss_losses(gold["score"], gold["doc"], by=promise["by"])
     limits, thresholds = numpy.asarray(promise["levels"]).T
     sizes = (spans["score"][:, None] >= thresholds).sum(axis=0) / len(gold)
@@ -389,17 +375,17 @@ def guarantee_cli(
     misses at most a share of the entities of other docs from the same source. The set is in
     doc.spans["confidence_guaranteed"]. Use docs that the pipeline was not trained on.
     """
+    options = arguments_of(guarantee, locals())
     with errors_shown():
         check_folder(output_path)
-        terms = make_terms(miss, false_alarm, confidence, found, by, per_label)
+        make_terms(miss, false_alarm, confidence, found, by, per_label)  # which checks them
         nlp, examples = load(model, docs_path, use_gpu, code_path)
-        result = guarantee(nlp, examples, name=name, source=str(docs_path), **terms)
+        result = guarantee(nlp, examples, source=str(docs_path), **options)
         save_folder(output_path, nlp.to_disk)
     print_result(result, describe(result), print_json, output_path)
 
 
 def describe(result: Guarantee) -> str:
-    """What is promised, and on what."""
     header = ["label", "docs", "entities", "threshold", "spans/entity", "reachable", "docs needed"]
     rows: List[Any] = [header]
     for part in result.parts:

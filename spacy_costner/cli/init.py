@@ -26,7 +26,6 @@ from typing import (
 
 import spacy
 import typer
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from spacy.cli.init_config import RECOMMENDATIONS
 from spacy.pipeline import Sentencizer
 from spacy.training.batchers import minibatch_by_padded_size, minibatch_by_words
@@ -39,10 +38,10 @@ import spacy_costner
 from ..costs.cost_matrix import make_matrix
 from ..costs.label_tree import make_tree
 from ..readers import read_docs
-from ..saving import save_file
 from ..settings import check_settings
 from ..tags import OUTSIDE, Tags
-from .output import errors_shown
+from .options import arguments_of
+from .output import errors_shown, get_template, save_text
 from .tune import parse_aim
 
 Model = Literal["linear", "cnn", "hybrid", "transformer"]
@@ -156,7 +155,7 @@ def init_cli(
     cost and for your aim. With --train, batches and evaluations fit the size of the corpus. The
     config begins with the commands to run next. Several costs are added.
     """
-    options = {name: value for name, value in locals().items() if name not in ("ctx", "force")}
+    options = arguments_of(init, locals())
     on_terminal = output_path == Path("-")
     if output_path.exists() and not on_terminal and not force:
         raise ValueError(f"{output_path}: expected a new file, got one that exists: use --force")
@@ -166,7 +165,7 @@ def init_cli(
     if on_terminal:
         typer.echo(text, nl=False)
         return
-    save_file(output_path, lambda new: new.write_text(text, encoding="utf8"))
+    save_text(output_path, text)
     head, _, _ = text.partition("\n\n")
     typer.echo(f"{textwrap.dedent(head.replace('#', ' '))}\n\nWritten to {output_path}")
 
@@ -204,22 +203,10 @@ def init(
     transformer: Optional[str] = None,
     command: str = "python -m spacy costner init",
 ) -> str:
-    """Make a config. docs/init.md says what is chosen where an argument is None.
+    """Make a config. docs/init.md says what is chosen where an argument is None. See `init_cli` for
+    the other arguments. Costs are by token.
 
     output_path (Path): Where it will be, for the commands at its head. It is not written.
-    model (str): "linear", "cnn", "hybrid" or "transformer".
-    lang (str): Code of the language.
-    train_path (Optional[Path]): Training corpus, which is read to choose sizes.
-    dev_path (Optional[Path]): Development corpus.
-    sentences (Optional[int]): Number of training sentences, if there is no corpus yet.
-    aim (Optional[str]): "f", "cost", "guarantee", or a required score such as "precision=0.9".
-    miss, false_alarm, wrong_label, wrong_boundary (Optional[float]): What a token costs.
-    tree_path (Optional[Path]): Label tree. It is added to the other costs.
-    cost (Optional[str]): The name of a cost, such as "hamming", or a CSV file.
-    loss (Optional[str]): The name of a loss, or several, separated by commas.
-    decoding (Optional[str]): "viterbi", "threshold" or "min-cost".
-    inner_nodes (bool): Whether inner nodes of the tree can be predicted.
-    transformer (Optional[str]): Name or folder of the transformer.
     command (str): The command that makes it, for its head.
     RETURNS (str): The config.
     RAISES (ValueError): If there is no such loss, cost or aim, if arguments don't go together, or
@@ -311,16 +298,10 @@ def init(
         threshold = round(1 - miss_weight / both, 4)  # see docs/decoding.md
     is_shifted = decoding == "min-cost" and losses[-1] in COST_AUGMENTED
     known = RECOMMENDATIONS.get(lang, RECOMMENDATIONS["__default__"])["transformer"]["efficiency"]
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(value=as_text, notes=read_notes, quote=lambda x: shlex.quote(str(x)))
+    filters = {"value": as_text, "notes": read_notes, "quote": lambda x: shlex.quote(str(x))}
     loss_block = make_loss(losses, shared and SHARED_COST, multiplier=multiplier, epochs=ends)
     # The template sees the variables of this function.
-    text = environment.get_template("init.cfg.jinja").render(
+    text = get_template("init.cfg.jinja", filters).render(
         locals(), **sizes, version=spacy_costner.__version__
     )
     text = re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
@@ -383,12 +364,10 @@ def make_loss(
 ) -> Dict[str, Any]:
     """The block of a loss, or of a schedule of losses, with its recommended settings.
 
-    losses (Sequence[str]): Their names, such as "Risk".
     cost (Union[str, Mapping[str, Any], None]): The block of their cost, or a variable. None: the
         Hamming cost.
     multiplier (float): The score per unit of cost, as a factor of the recommended one.
     epochs (Sequence[float]): Where all losses but the last end.
-    RETURNS (Dict[str, Any]): The block.
     """
     blocks = []
     for loss in losses:

@@ -1,7 +1,8 @@
 """What the commands share: arguments and options, and reading them."""
 
+from inspect import signature
 from pathlib import Path
-from typing import Annotated, Any, Dict, List, Optional, Tuple
+from typing import Annotated, Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import typer
 from click import NoSuchOption
@@ -28,6 +29,9 @@ AddressOption = Annotated[
     Optional[str],
     Option("--address", help="Ray cluster: host:port, auto", show_default="none: this machine"),
 ]
+LangOption = Annotated[
+    str, Option("--lang", "-l", help="Language of the tokenizer for texts without tokens")
+]
 
 
 def read_overrides(ctx: typer.Context) -> Dict[str, Any]:
@@ -36,6 +40,11 @@ def read_overrides(ctx: typer.Context) -> Dict[str, Any]:
         return parse_config_overrides([*ctx.args])
     except NoSuchOption as error:  # typer may have a click of its own
         ctx.fail(error.format_message())
+
+
+def arguments_of(function: Callable[..., Any], given: Mapping[str, Any]) -> Dict[str, Any]:
+    """The options of a command that its function for Python has, too."""
+    return {name: given[name] for name in signature(function).parameters if name in given}
 
 
 def load(

@@ -1,19 +1,39 @@
-"""How all commands print their results, and how they stop."""
+"""How all commands render and write text, print their results, and stop."""
 
 import json
 import sys
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
-from typing import Annotated, Any, Iterator, Optional
+from typing import Annotated, Any, Iterator, Mapping, Optional
 
 import typer
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from typer import Option
 
 from ..metrics import as_json
+from ..saving import save_file
 
 JsonOption = Annotated[bool, Option("--json", help="Print the result as JSON")]
 
 RUN_AGAIN = "Outputs are written as a whole or not at all: run the same command again."
+
+
+def get_template(name: str, filters: Mapping[str, Any], *, autoescape: bool = False) -> Template:
+    """A Jinja template of this package."""
+    environment = Environment(
+        autoescape=autoescape,
+        loader=PackageLoader(__package__),
+        lstrip_blocks=True,
+        trim_blocks=True,
+        undefined=StrictUndefined,
+    )
+    environment.filters.update(filters)
+    return environment.get_template(name)
+
+
+def save_text(path: Path, text: str) -> None:
+    """Save a text file: see `save_file`."""
+    save_file(path, lambda new: new.write_text(text, encoding="utf8"))
 
 
 @contextmanager

@@ -1,4 +1,5 @@
-"""Plots: heat maps, precision against recall, reliability diagrams. Needs matplotlib.
+"""Plots: heat maps, precision against recall, reliability diagrams. Each is a figure of matplotlib,
+and raises an ImportError if that is not installed.
 
 A figure is saved to a file, or embedded in a page as SVG. There the colours below are replaced by
 variables of the style sheet, for light and dark mode.
@@ -71,11 +72,7 @@ def require_matplotlib() -> None:
 
 @contextmanager
 def drawing() -> Iterator[Any]:
-    """Set matplotlib up.
-
-    YIELDS (Type[Figure]): Matplotlib's Figure class.
-    RAISES (ImportError): If matplotlib is not installed.
-    """
+    """Set matplotlib up, and yield its Figure class."""
     require_matplotlib()
     from matplotlib import rc_context
     from matplotlib.figure import Figure
@@ -150,8 +147,6 @@ def heat_map(
     values (Floats2d): The values. NaN is grey. Shape: (rows, columns)
     unit (str): The label of the colour bar.
     number (str): The format of the numbers in the cells.
-    RETURNS (Figure): The figure.
-    RAISES (ImportError): If matplotlib is not installed.
     """
     n = max(values.shape)
     is_numbered = n <= MAX_NUMBERED
@@ -218,8 +213,6 @@ def precision_recall(
         F below 0.8 of the best may be outside of the plot.
     chosen (Tuple[float, float]): Precision and recall of the highlighted point.
     chosen_name (str): Its name in the legend.
-    RETURNS (Figure): The figure.
-    RAISES (ImportError): If matplotlib is not installed.
     """
     good: Dict[str, Points] = {}
     for name, points in curves.items():
@@ -281,8 +274,6 @@ def reliability_diagram(rows: Sequence[Mapping[str, Any]]) -> Any:
     """Plot precision against confidence, with 95 % confidence intervals, and the size of each bin.
 
     rows (Sequence[Mapping[str, Any]]): The bins: see `calibration.reliability`.
-    RETURNS (Figure): The figure.
-    RAISES (ImportError): If matplotlib is not installed.
     """
     filled = [row for row in rows if row["n"]]
     confidence = [row["confidence"] for row in filled]
@@ -306,8 +297,6 @@ def promised_and_observed(rows: Sequence[Tuple[float, float, float]], chosen: fl
     rows (Sequence[Tuple[float, float, float]]): The promised and the observed miss rate, and spans
         for each annotated entity.
     chosen (float): The rate that the pipeline promises.
-    RETURNS (Figure): The figure.
-    RAISES (ImportError): If matplotlib is not installed.
     """
     promised, observed, spans = zip(*rows)
     sizes = [49 if limit == chosen else 16 for limit in promised]

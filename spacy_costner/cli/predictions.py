@@ -74,13 +74,15 @@ def get_component(nlp: Language, name: str) -> CostSensitiveNER:
     return cast(CostSensitiveNER, nlp.get_pipe(name))
 
 
-def predict_dev(nlp: Language, name: str, examples: Iterable[Example]) -> DevPredictions:
+def predict_dev(
+    nlp: Language, ner: CostSensitiveNER, examples: Iterable[Example]
+) -> DevPredictions:
     """Run a pipeline on copies of annotated docs and compute the posterior of a component.
 
-    RAISES (ValueError): If there is no such component, or no annotation.
+    RAISES (ValueError): If there is no annotation.
     """
-    ner, examples = get_component(nlp, name), [eg for eg in examples if len(eg.predicted)]
-    docs = run_before(nlp, name, [eg.predicted.copy() for eg in examples])
+    examples = [eg for eg in examples if len(eg.predicted)]
+    docs = run_before(nlp, ner.name, [eg.predicted.copy() for eg in examples])
     examples = [Example(doc, eg.reference) for doc, eg in zip(docs, examples)]
     tokens = read_presets(docs)
     reference = read_reference(examples, tokens)

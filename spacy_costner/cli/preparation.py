@@ -1,15 +1,28 @@
-"""Train the linear model of a config: load the pipeline and its corpora, train online, save."""
+"""Linear models of a config: load and initialize them, train them online, hold out folds."""
 
 import random
-from math import isfinite
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Union
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+    Union,
+)
 
+import numpy
 from spacy.language import Language
 from spacy.schemas import ConfigSchemaTraining
+from spacy.tokens import DocBin
 from spacy.training import Example
 from spacy.training.initialize import get_sourced_components
-from spacy.training.loop import create_before_to_disk_callback, update_meta
 from spacy.util import (
     dot_to_object,
     fix_random_seed,
@@ -20,18 +33,19 @@ from spacy.util import (
 )
 from spacy.vocab import Vocab
 from thinc.api import Config
+from thinc.types import Array1d, Ints1d
 
 from ..ml import is_linear, linear_part
 from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
-from ..saving import check_folder, save_folder
+from ..readers.sentences import copy_tokens
 from ..settings import check_settings
 from ..training.evaluation import without_evaluation
 from ..training.online import INTERRUPTED, OnEpoch, Trained, train
 from ..training.pieces import batch_pieces
 from ..types import Progress
-
-DIR_MODEL = "model-last"
+from .predictions import DevPredictions, predict_dev
+from .runs import Failed, MakeExecutor, Run, import_once, run_all
 
 NO_DEV = (
     "expected a development corpus, got none. Only online training with --calibrate or --tune "
@@ -45,123 +59,33 @@ N_DOCS = 256
 """Number of docs that are annotated together, if the corpus isn't in memory."""
 
 Corpus = Callable[[Language], Iterable[Example]]
+Linear = Tuple[Language, CostSensitiveNER, Dict[str, Any]]
+"""A pipeline, its component to train, and the block [training] of its config, resolved."""
 
 
-class Preparation(NamedTuple):
-    """A pipeline that is ready to be trained.
-
-    nlp (Language): The pipeline, initialized.
-    training (Dict[str, Any]): The block [training] of its config, resolved.
-    ner (CostSensitiveNER): The component to train.
-    examples (Iterable[Example]): The training corpus. If it isn't in memory, it can be read once.
-    dev_corpus (Corpus): Reads the dev corpus.
-    """
-
-    nlp: Language
-    training: Dict[str, Any]
-    ner: CostSensitiveNER
-    examples: Iterable[Example]
-    dev_corpus: Corpus
-
-
-def prepare(
-    config: Config,
-    output_path: Optional[Path],
-    check: Callable[[Language, CostSensitiveNER], None],
-    corpus: Optional[Corpus] = None,
-    vocab: Union[Vocab, bool] = True,
-    *,
-    needs_dev: bool = True,
-    in_memory: bool = True,
-) -> Preparation:
-    """Load and initialize a pipeline. A training corpus that is kept in memory is read once, for
-    initialization and for training. spaCy's `init_nlp` reads it twice, and that takes longest.
+def load_linear(config: Config, vocab: Union[Vocab, bool] = True) -> Linear:
+    """Load the pipeline of a config, to train its linear model.
 
     config (Config): A config for `spacy train`.
-    output_path (Optional[Path]): Where the pipeline will go, as "model-last"; None if it won't be
-        saved.
-    check (Callable): Raises an error if the component can't be trained. Nothing has been read then.
-    corpus (Optional[Corpus]): Reads the training corpus in place of the config's. There is no dev
-        corpus then.
     vocab (Union[Vocab, bool]): The vocabulary of the pipeline; True for a new one.
-    needs_dev (bool): Whether the config has to have a development corpus.
-    in_memory (bool): Whether to keep the training corpus in memory.
-    RETURNS (Preparation): The pipeline and its corpora.
-    RAISES (ValueError): If another component than ours would have to be trained, there is a
-        setting that nothing reads, or the output can't go there.
+    RETURNS (Linear): The pipeline, which is not initialized.
+    RAISES (ValueError): If there is a setting that nothing reads, or another component than ours
+        would have to be trained.
     """
     check_settings(config)
-    if output_path is not None:
-        check_folder(output_path / DIR_MODEL)
     seed = config.interpolate()["training"].get("seed")
     if seed is not None:
         fix_random_seed(seed)
     nlp = load_model_from_config(config, vocab=vocab, auto_fill=True)
-    resolved = nlp.config.interpolate()
-    training = registry.resolve(resolved["training"], schema=ConfigSchemaTraining)
-    frozen = training["frozen_components"]
-    ner = component_to_fit(nlp, frozen)
-    check(nlp, ner)
-
-    names = [training["train_corpus"], training["dev_corpus"]]
-    dev_corpus: Corpus = lambda nlp: ()  # noqa: E731
-    if corpus is None and has_dev(nlp):
-        corpus, dev_corpus = resolve_dot_names(resolved, names)
-    elif corpus is None:
-        if needs_dev:
-            raise ValueError(f"fit: paths.dev: {NO_DEV}")
-        if resolved["initialize"]["after_init"] is not None:
-            raise ValueError(f"fit: initialize.after_init: {START}")
-        section, _, key = names[1].partition(".")
-        del resolved[section][key]  # where null is an error
-        (corpus,) = resolve_dot_names(resolved, names[:1])
-    read: Corpus = corpus
-    examples = list(progress(read(nlp), desc="read", unit="doc")) if in_memory else []
-
-    sourced = [name for name in get_sourced_components(resolved) if name not in frozen]
-    if sourced:
-        with nlp.select_pipes(enable=sourced):
-            nlp.resume_training(sgd=training["optimizer"])
-    with nlp.select_pipes(disable=[*frozen, *sourced]), without_evaluation(nlp):
-        nlp.initialize(lambda: examples if in_memory else read(nlp), sgd=training["optimizer"])
-    before = nlp.pipe_names[: nlp.pipe_names.index(ner.name)]
-    annotating = [name for name in before if name in training["annotating_components"]]
-    if in_memory:
-        annotate(nlp, examples, annotating)
-        return Preparation(nlp, training, ner, examples, dev_corpus)
-    return Preparation(nlp, training, ner, _stream(nlp, read(nlp), annotating), dev_corpus)
-
-
-def has_dev(nlp: Language) -> bool:
-    """Whether the config of a pipeline names a development corpus: its path isn't null."""
-    config = nlp.config.interpolate()
-    block = dot_to_object(config, config["training"]["dev_corpus"])
-    return not isinstance(block, dict) or block.get("path", "") is not None
-
-
-def annotate(nlp: Language, examples: List[Example], names: List[str]) -> None:
-    """Have components annotate the predicted docs, as `spacy train` does: these are replaced."""
-    if not names:
-        return
-    with nlp.select_pipes(enable=names):
-        for eg, doc in zip(examples, list(nlp.pipe([eg.predicted for eg in examples]))):
-            eg.predicted = doc
-
-
-def _stream(nlp: Language, corpus: Iterable[Example], names: List[str]) -> Iterator[Example]:
-    """Read a corpus with the annotation of components."""
-    for batch in minibatch(corpus, N_DOCS):
-        annotate(nlp, batch, names)
-        yield from batch
+    block = nlp.config.interpolate()["training"]
+    training = registry.resolve(block, schema=ConfigSchemaTraining)
+    return nlp, component_to_fit(nlp, training["frozen_components"]), training
 
 
 def component_to_fit(nlp: Language, frozen: Iterable[str]) -> CostSensitiveNER:
     """The component of a pipeline that can be trained here.
 
-    nlp (Language): The pipeline.
-    frozen (Iterable[str]): Components that aren't to be trained.
-    RETURNS (CostSensitiveNER): The component.
-    RAISES (ValueError): If it isn't the only one to be trained, or its model is not linear.
+    RAISES (ValueError): If it isn't the only one that isn't frozen, or its model is not linear.
     """
     trained: Dict[str, Any] = {
         name: pipe
@@ -182,12 +106,8 @@ def component_to_fit(nlp: Language, frozen: Iterable[str]) -> CostSensitiveNER:
     return ner
 
 
-def check_end(nlp: Language) -> None:
-    """Check that online training has an end.
-
-    RAISES (ValueError): If it hasn't.
-    """
-    training = nlp.config["training"]
+def check_end(training: Mapping[str, Any]) -> None:
+    """RAISES (ValueError): If online training has no end."""
     limits = {name: training[name] for name in ("max_epochs", "max_steps")}
     if not max(limits.values()) > 0 or min(limits.values()) < 0:
         raise ValueError(
@@ -196,8 +116,76 @@ def check_end(nlp: Language) -> None:
         )
 
 
+def find_corpora(nlp: Language, *, needs_dev: bool = True) -> Tuple[Corpus, Corpus]:
+    """The readers of the training and the development corpus of a config. The latter is empty if
+    its path is null.
+
+    RAISES (ValueError): If there is none and it is needed, or the model starts from another one.
+    """
+    config = nlp.config.interpolate()
+    names = [config["training"][name] for name in ("train_corpus", "dev_corpus")]
+    if has_dev(nlp):
+        train_corpus, dev_corpus = resolve_dot_names(config, names)
+        return train_corpus, dev_corpus
+    if needs_dev:
+        raise ValueError(f"fit: paths.dev: {NO_DEV}")
+    if config["initialize"]["after_init"] is not None:
+        raise ValueError(f"fit: initialize.after_init: {START}")
+    section, _, key = names[1].partition(".")
+    del config[section][key]  # where null is an error
+    (train_corpus,) = resolve_dot_names(config, names[:1])
+    return train_corpus, lambda nlp: ()
+
+
+def has_dev(nlp: Language) -> bool:
+    """Whether the config of a pipeline names a development corpus: its path isn't null."""
+    config = nlp.config.interpolate()
+    block = dot_to_object(config, config["training"]["dev_corpus"])
+    return not isinstance(block, dict) or block.get("path", "") is not None
+
+
+def prepare(linear: Linear, corpus: Corpus, *, in_memory: bool = True) -> Iterable[Example]:
+    """Initialize a pipeline, and read its training corpus as the component will see it. A corpus
+    that is kept in memory is read once, for initialization and for training. spaCy's `init_nlp`
+    reads it twice, and that takes longest.
+
+    RETURNS (Iterable[Example]): The training corpus. If it isn't in memory, it can be read once.
+    """
+    nlp, ner, training = linear
+    examples = list(progress(corpus(nlp), desc="read", unit="doc")) if in_memory else []
+    frozen = training["frozen_components"]
+    sourced = [n for n in get_sourced_components(nlp.config.interpolate()) if n not in frozen]
+    if sourced:
+        with nlp.select_pipes(enable=sourced):
+            nlp.resume_training(sgd=training["optimizer"])
+    with nlp.select_pipes(disable=[*frozen, *sourced]), without_evaluation(nlp):
+        nlp.initialize(lambda: examples if in_memory else corpus(nlp), sgd=training["optimizer"])
+    before = nlp.pipe_names[: nlp.pipe_names.index(ner.name)]
+    annotating = [name for name in before if name in training["annotating_components"]]
+    if in_memory:
+        annotate(nlp, examples, annotating)
+        return examples
+
+    def stream() -> Iterator[Example]:
+        for batch in minibatch(corpus(nlp), N_DOCS):
+            annotate(nlp, batch, annotating)
+            yield from batch
+
+    return stream()
+
+
+def annotate(nlp: Language, examples: List[Example], names: List[str]) -> None:
+    """Have components annotate the predicted docs, as `spacy train` does: these are replaced."""
+    if not names:
+        return
+    with nlp.select_pipes(enable=names):
+        for eg, doc in zip(examples, list(nlp.pipe([eg.predicted for eg in examples]))):
+            eg.predicted = doc
+
+
 def train_online(
-    ready: Preparation,
+    linear: Linear,
+    examples: Iterable[Example],
     *,
     n_seeds: int = 1,
     on_epoch: OnEpoch = lambda trained: None,
@@ -208,20 +196,22 @@ def train_online(
     The config's batcher makes the batches once, of pieces of long docs: see `read_pieces`. They are
     shuffled in each epoch. Training ends after the config's `max_epochs` or `max_steps`.
 
-    ready (Preparation): The pipeline. Its weights are set.
+    linear (Linear): The pipeline, initialized. Its weights are set.
+    examples (Iterable[Example]): The training corpus: see `prepare`.
     n_seeds (int): Number of trainings, with the batches in other orders. The weights are the mean
         of theirs.
     on_epoch (Callable): Called after each epoch.
     cache (Optional[Path]): A folder for features and targets of tokens, in place of memory.
     RETURNS (Trained): The last training.
     """
-    ner, training, optimizer = ready.ner, ready.training, ready.training["optimizer"]
+    _, ner, training = linear
+    optimizer = training["optimizer"]
     features, weights = linear_part(ner.model)
     batches = batch_pieces(
         ner.model,
         ner.objective,
         ner.chain_tags,
-        ready.examples,
+        examples,
         training["batcher"],
         random.shuffle,
         cache,
@@ -256,12 +246,122 @@ def train_online(
     return trained
 
 
-def save(ready: Preparation, scores: Dict[str, Any], loss: float, output_path: Path) -> Path:
-    """Save a trained pipeline with its scores and the loss of the component, if it is known, as
-    "model-last" in the output folder. Returns its path."""
-    losses = {ready.ner.name: loss} if isfinite(loss) else {}
-    update_meta(ready.training, ready.nlp, {"other_scores": scores, "losses": losses})
-    path = output_path / DIR_MODEL
-    before_to_disk = create_before_to_disk_callback(ready.training["before_to_disk"])
-    save_folder(path, before_to_disk(ready.nlp).to_disk)
-    return path
+def fit_linear(linear: Linear, corpus: Corpus, *, n_seeds: int = 1) -> None:
+    """Initialize a pipeline and train it online.
+
+    RAISES (KeyboardInterrupt): If training is interrupted.
+    """
+    check_end(linear[2])
+    if train_online(linear, prepare(linear, corpus), n_seeds=n_seeds).reason == INTERRUPTED:
+        raise KeyboardInterrupt
+
+
+# Cross-fitting: the posterior of every doc by a model that was trained on other docs.
+
+
+class Fold(NamedTuple):
+    """Docs that were held out: their numbers in the corpus, shape (D,), and their annotation and
+    posterior, by a model that was trained on the others."""
+
+    docs: Ints1d
+    dev: DevPredictions
+
+
+def hold_out(
+    config: Config,
+    examples: Sequence[Example],
+    labels: Sequence[str],
+    *,
+    n_folds: int,
+    n_seeds: int = 1,
+    seed: Optional[int] = None,
+    before: Optional[Callable[[CostSensitiveNER], object]] = None,
+    make_executor: Optional[MakeExecutor] = None,
+    code_path: Optional[Path] = None,
+    desc: str = "folds",
+) -> List[Fold]:
+    """Train the linear model of a config once for each fold, on all other docs, by the updates of
+    `spacy train`: see `train_online`. Features, label memory and first pass are made anew.
+
+    examples (Sequence[Example]): The docs, none of them empty. Only the tokens and the user data
+        of the predicted docs are taken.
+    n_seeds (int): Number of trainings for each fold, whose weights are averaged.
+    before (Optional[Callable]): Called with each component before it is initialized. Workers need
+        to import it.
+    make_executor (Optional[MakeExecutor]): Makes the executor, such as `local_processes(2)`, for
+        a task a fold. None: one after another, in this process; folds then have the examples.
+    code_path (Optional[Path]): A Python file with registered functions that workers import.
+    RAISES (ValueError): If the config's component can't be fitted, there are too few docs, or a
+        worker failed.
+    """
+    fold_of = assign_folds(len(examples), n_folds, seed)
+    settings: Any = {"config": config, "labels": labels, "n_seeds": n_seeds, "before": before}
+    folds = range(n_folds)
+    if make_executor is None:
+        turns = progress(folds, desc=desc, unit="fold")
+        return [fit_fold(examples, fold_of == i, **settings) for i in turns]
+    sides = [eg.predicted for eg in examples], [eg.reference for eg in examples]
+    docs = tuple(DocBin(docs=side, store_user_data=True).to_bytes() for side in sides)
+    settings.update(docs=docs, code_path=code_path)
+    runs = [Run(str(i), work, {**settings, "is_held_out": fold_of == i}) for i in folds]
+    done: Dict[str, Fold] = {}
+    for run, ended in progress(run_all(runs, make_executor), desc=desc, unit="fold", total=n_folds):
+        if isinstance(ended, Failed):
+            raise ValueError(f"fold {run.name}: {ended.reason}")
+        done[run.name] = ended.value
+    return [done[str(i)] for i in folds]
+
+
+def assign_folds(n_docs: int, n_folds: int, seed: Optional[int] = None) -> Ints1d:
+    """The fold of each doc, in blocks or, with a seed, drawn by chance. Shape: (D,)
+
+    RAISES (ValueError): If there are fewer folds than 2, or fewer docs than folds.
+    """
+    if n_folds < 2:
+        raise ValueError(f"folds: expected at least 2, got {n_folds}")
+    if n_docs < n_folds:
+        raise ValueError(
+            f"folds: expected at most as many as docs, got {n_folds} folds of {n_docs} docs"
+        )
+    folds = numpy.arange(n_docs) * n_folds // n_docs
+    return folds if seed is None else numpy.random.default_rng(seed).permutation(folds)
+
+
+def work(
+    docs: Tuple[bytes, bytes], config: Config, code_path: Optional[Path], **settings: Any
+) -> Fold:
+    """Fit a fold in a worker. All docs, predicted and reference, come as two `DocBin`s; no
+    examples are returned."""
+    import_once(code_path)
+    vocab = load_model_from_config(config, auto_fill=True).vocab
+    predicted, reference = (DocBin().from_bytes(side).get_docs(vocab) for side in docs)
+    fold = fit_fold(list(map(Example, predicted, reference)), config=config, **settings)
+    return fold._replace(dev=fold.dev._replace(examples=[]))
+
+
+def fit_fold(
+    examples: Sequence[Example],
+    is_held_out: Array1d,
+    labels: Sequence[str],
+    config: Config,
+    n_seeds: int,
+    before: Optional[Callable[[CostSensitiveNER], object]],
+) -> Fold:
+    """Train on the other docs, and predict those that are held out. Shape of these: (D,)"""
+    linear = load_linear(config.copy())
+    nlp, ner, _ = linear
+    nlp.config["initialize"]["components"].setdefault(ner.name, {})["labels"] = list(labels)
+    if before is not None:
+        before(ner)
+
+    def copies(is_chosen: Array1d) -> List[Example]:
+        """Some of the examples, with predicted docs of the pipeline's vocab."""
+        chosen = [examples[i] for i in numpy.flatnonzero(is_chosen).tolist()]
+        docs = [copy_tokens(eg.predicted, nlp.vocab) for eg in chosen]
+        for doc, eg in zip(docs, chosen):
+            doc.user_data.update(eg.predicted.user_data)
+        return [Example(doc, eg.reference) for doc, eg in zip(docs, chosen)]
+
+    fit_linear(linear, lambda nlp: copies(~is_held_out), n_seeds=n_seeds)
+    dev = predict_dev(nlp, ner, copies(is_held_out))
+    return Fold(numpy.flatnonzero(is_held_out), dev)

@@ -5,7 +5,6 @@ from bisect import bisect_right
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import date
-from functools import partial
 from pathlib import Path
 from typing import (
     Annotated,
@@ -23,7 +22,6 @@ from typing import (
 
 import numpy
 import typer
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from spacy.language import Language
 from spacy.scorer import PRFScore
@@ -44,13 +42,13 @@ from ..pipeline.scorers import (
     count_by_label,
     entity_pairs,
 )
-from ..saving import check_file, save_file
+from ..saving import check_file
 from ..tags import OUTSIDE, Entities
 from ..types import Cost
 from .explain import TagProfile, TransitionWeights, draw_transitions, explain, transition_weights
 from .guarantee import Observed, observe
 from .options import CodeOption, GpuOption, ModelArg, NameOption, load
-from .output import errors_shown
+from .output import errors_shown, get_template, save_text
 from .plots import (
     as_svg,
     heat_map,
@@ -158,8 +156,8 @@ def report_cli(
         require_matplotlib()
         nlp, examples = load(model, test_path, use_gpu, code_path)
         sources = {"source": model, "corpus": str(test_path)}
-        html = page(report(nlp, examples, name=name, n_mistakes=n_mistakes, **sources))
-        save_file(output_path, partial(Path.write_text, data=html, encoding="utf8"))
+        result = report(nlp, examples, name=name, n_mistakes=n_mistakes, **sources)
+        save_text(output_path, page(result))
     typer.echo(f"Written to {output_path}")
 
 
@@ -172,15 +170,12 @@ def report(
     source: str = "",
     corpus: str = "",
 ) -> Report:
-    """Evaluate a pipeline on a corpus.
+    """Evaluate a pipeline on a corpus. See `report_cli` for the other arguments.
 
     nlp (Language): The trained pipeline. It is not modified.
     examples (Iterable[Example]): The docs. They should be neither training docs nor docs used to
         tune or calibrate.
-    name (str): The name of the component.
-    n_mistakes (int): Number of mistakes to show.
-    source (str): The path or package of the pipeline, shown on the page.
-    corpus (str): The path of the docs, shown on the page.
+    source (str), corpus (str): The paths of the pipeline and of the docs, shown on the page.
     RETURNS (Report): The results: see `page`.
     RAISES (ValueError): If there is no such component, no annotated entity, or a label that
         has no cost or is not in the label tree.
@@ -188,7 +183,7 @@ def report(
     ner, examples = get_component(nlp, name), list(examples)
     block, decoding = nlp.config.interpolate()["components"][name], ner.cfg["decoding"]
     cost, tree, cost_name = find_cost(block)
-    dev = predict_dev(nlp, name, examples)
+    dev = predict_dev(nlp, ner, examples)
     curves = {parameter: sweep([dev], parameter) for parameter in PARAMETERS}
     predicted = predict(ner, [eg.predicted for eg in dev.examples], dev.posterior, CONFIDENCE)
     settings = {"labels": ner.labels, "scheme": ner.cfg["scheme"]}
@@ -203,7 +198,7 @@ def report(
     total = sum(labels.values(), PRFScore())
     pairs = compare_tags(dev.examples, **settings)
     known, table = pairs.gold >= 0, cost(pairs.tags)
-    n_docs = len(numpy.unique(numpy.repeat(numpy.arange(len(pairs.lengths)), pairs.lengths)[known]))
+    n_docs = sum(map(numpy.any, numpy.split(known, numpy.cumsum(pairs.lengths)[:-1])))
     parameter = next((one for one in PARAMETERS if one in decoding), None)
     value = decoding[parameter] if parameter else math.nan
     precision = total.precision if total.tp + total.fp else 1.0
@@ -278,11 +273,8 @@ def find_cost(component: Mapping[str, Any]) -> Tuple[Cost, Optional[Tree], str]:
 
 
 def confusion_matrix(pairs: TagPairs, table: Floats2d, order: Sequence[str]) -> Confusion:
-    """Sum the cost of each pair of labels, for the labels with mistakes.
-
-    table (Floats2d): The cost table. Shape: (K, K)
-    order (Sequence[str]): All labels, in the order to use.
-    """
+    """Sum the cost of each pair of labels, for the labels with mistakes, in the order of all labels
+    that is given. Shape of the cost table: (K, K)"""
     cost = pairs.over_labels(table.astype("float64"))
     n_wrong = pairs.over_labels(1 - numpy.eye(len(pairs.tags)))
     mistaken = (n_wrong + n_wrong.T).any(axis=1)
@@ -294,11 +286,8 @@ def confusion_matrix(pairs: TagPairs, table: Floats2d, order: Sequence[str]) -> 
 def find_mistakes(
     dev: DevPredictions, pairs: TagPairs, table: Floats2d, predicted: Prediction, n_shown: int
 ) -> Tuple[Dict[str, Tuple[int, float]], List[Mistake]]:
-    """Find the mistakes: number and cost of each kind, and the costliest ones.
-
-    table (Floats2d): The cost table. Shape: (K, K)
-    predicted (Prediction): The predicted entities, with their probabilities.
-    """
+    """Find the mistakes: number and cost of each kind, and the costliest ones. Shape of the cost
+    table: (K, K)"""
     tags, posterior, unknown = pairs.tags, dev.posterior, pairs.gold < 0
     gold = tags.decode(numpy.where(unknown, 0, pairs.gold), pairs.lengths)
     answer = tags.decode(pairs.predicted, pairs.lengths)
@@ -420,10 +409,8 @@ def window(doc: Doc, begin: int, end: int) -> Tuple[int, int]:
 
 
 def page(report: Report) -> str:
-    """Render a report.
+    """Render a report as HTML, which needs no other files.
 
-    report (Report): The results.
-    RETURNS (str): The HTML, which needs no other files.
     RAISES (ImportError): If matplotlib is not installed.
     """
     value, p, r = report.setting
@@ -485,17 +472,9 @@ def between_frequent(table: TransitionWeights, counts: Mapping[str, PRFScore]) -
 
 def render(template: str, **values: Any) -> str:
     """Render a template of this package. Values are escaped, but those of type Markup."""
-    environment = Environment(
-        loader=PackageLoader(__package__),
-        autoescape=True,
-        lstrip_blocks=True,
-        trim_blocks=True,
-        undefined=StrictUndefined,
-    )
-    for format_value in (number, percent, probability, cost_number):
-        environment.filters[format_value.__name__] = format_value
-    html = environment.get_template(template).render(today=date.today().isoformat(), **values)
-    return f"{html.strip()}\n"
+    filters = {each.__name__: each for each in (number, percent, probability, cost_number)}
+    page = get_template(template, filters, autoescape=True)
+    return f"{page.render(today=date.today().isoformat(), **values).strip()}\n"
 
 
 def number(value: Optional[float], digits: int = 0) -> str:

@@ -8,17 +8,10 @@ another key, or one that is damaged, is not used.
 import json
 import os
 from collections import deque
-from concurrent.futures import (
-    FIRST_COMPLETED,
-    BrokenExecutor,
-    Executor,
-    Future,
-    ProcessPoolExecutor,
-    wait,
-)
-from concurrent.futures import wait as wait_for
+from concurrent import futures
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 from importlib.metadata import version
 from multiprocessing import get_context, parent_process
 from os.path import exists
@@ -42,9 +35,11 @@ from typing import (
     Union,
 )
 
+from spacy.cli._util import import_code
+
 from ..readers.files import digest
-from ..saving import save_file
 from ..validation import require
+from .output import save_text
 
 ValueT = TypeVar("ValueT")
 MakeExecutor = Callable[[], Executor]
@@ -56,23 +51,20 @@ TOGETHER, ALONE = 2, 2
 HOPELESS = 3
 """If the workers of so many runs have died, and no run has ended, others are not tried."""
 
+import_once = lru_cache(import_code)
+"""Imports the registered functions of a Python file once in each process."""
+
 PACKAGES = ("spacy-costner", "spacy")
 """Workers of a cluster need the driver's version of these. Ray checks its own and Python's."""
 
 
 class Run(NamedTuple):
-    """A task.
-
-    name (str): The name of the run.
-    function (Callable[..., Any]): A module-level function.
-    settings (Dict[str, Any]): Its keyword arguments.
-    path (Optional[Path]): The file to cache the result in, which must be valid JSON, as must the
-        settings. None: no cache, or the function has its own.
-    """
+    """A task. Its result is cached in the file, if there is one: result and settings must then be
+    valid JSON."""
 
     name: str
-    function: Callable[..., Any]
-    settings: Dict[str, Any]
+    function: Callable[..., Any]  # of a module
+    settings: Dict[str, Any]  # its keyword arguments
     path: Optional[Path] = None
 
     @property
@@ -142,18 +134,18 @@ def _until_broken(
     a worker has died with it, and its result; None if a worker has died with it now."""
     executor = make_executor()
     limit = getattr(executor, "jobs", len(todo))
-    futures: Dict[Future, Tuple[Run, int]] = {}
+    pending: Dict[Future, Tuple[Run, int]] = {}
     is_broken = False
     try:
-        while futures or (todo and not is_broken):
-            while todo and len(futures) < limit and not is_broken:
+        while pending or (todo and not is_broken):
+            while todo and len(pending) < limit and not is_broken:
                 try:
-                    futures[executor.submit(run_one, todo[0][0])] = todo[0]
+                    pending[executor.submit(run_one, todo[0][0])] = todo[0]
                     todo.popleft()
                 except BrokenExecutor:
                     is_broken = True
-            for future in wait(futures, return_when=FIRST_COMPLETED).done:
-                run, deaths = futures.pop(future)
+            for future in futures.wait(pending, return_when=futures.FIRST_COMPLETED).done:
+                run, deaths = pending.pop(future)
                 error = future.exception()
                 if isinstance(error, BrokenExecutor):
                     is_broken = not getattr(executor, "outlives_workers", False)
@@ -184,17 +176,12 @@ def _failed(error: BaseException) -> Failed:
 
 
 def remembered(path: Path, key: str, make: Callable[[], ValueT]) -> ValueT:
-    """Read a cached value, or compute it and cache it.
-
-    path (Path): The file.
-    key (str): The key. A file with another key is not used.
-    make (Callable[[], ValueT]): Computes the value, which must be valid JSON and not None.
-    RETURNS (ValueT): The value as read from JSON. Floats are exact.
-    """
+    """Read a cached value, or compute it and cache it. It must be valid JSON and not None. It is
+    returned as read from JSON; floats are exact."""
     value = kept(path, key)
     if value is None:
         text = json.dumps({"key": key, "value": make()})
-        save_file(path, lambda new: new.write_text(text, encoding="utf8"))
+        save_text(path, text)
         value = json.loads(text)["value"]
     return value
 
@@ -209,11 +196,7 @@ def kept(path: Path, key: str) -> Optional[Any]:
 
 
 def fingerprint(*parts: Any) -> str:
-    """Compute a digest of settings and of the files and folders they name.
-
-    *parts (Any): Settings, valid JSON.
-    RETURNS (str): The digest.
-    """
+    """Compute a digest of settings, valid JSON, and of the files and folders they name."""
     return digest(parts, *(Path(text) for text in sorted({*_texts(parts)}) if exists(text)))
 
 
@@ -228,10 +211,7 @@ def _texts(settings: Any) -> Iterator[str]:
 
 
 class Processes(ProcessPoolExecutor):
-    """Parallel processes on this machine. They end with this one, even if it is killed.
-
-    jobs (int): Their number.
-    """
+    """Parallel processes on this machine. They end with this one, even if it is killed."""
 
     def __init__(self, jobs: int) -> None:
         spawn = get_context("spawn")
@@ -283,9 +263,6 @@ class RayCluster(Executor):
     def __init__(self, ray: Any, address: str, n_gpus: int = 0) -> None:
         """Connect, and check all machines that there are. Later ones are checked by their tasks.
 
-        ray (Any): The module.
-        address (str): See `ray_cluster`.
-        n_gpus (int): Number of GPUs of a task.
         RAISES (ValueError): If a machine has another version of the packages, or other files.
         RAISES (ConnectionError): If there is no cluster.
         """
@@ -338,16 +315,13 @@ class RayCluster(Executor):
         for ref in refs.values() if cancel_futures else ():
             self.ray.cancel(ref, force=True)
         if wait:
-            wait_for(refs)
+            futures.wait(refs)
         if self.is_ours:
             self.ray.shutdown()
 
 
 def check_address(address: str) -> None:
-    """Check that something listens at a "host:port": Ray would try for five minutes.
-
-    RAISES (ConnectionError): If nothing does.
-    """
+    """Check that something listens at a "host:port": Ray would try for five minutes."""
     host, _, port = address.rpartition(":")
     if port.isdigit() and "/" not in host:
         try:

@@ -27,13 +27,12 @@ from ..pipeline.scorers import compare_tags
 from ..progress import progress
 from ..readers import Task, check_form, doc_to_task, make_reader, read_texts, save_tasks
 from ..readers.files import shown
-from ..saving import check_file, save_file
-from ..training.online import INTERRUPTED
+from ..saving import check_file
 from .options import CodeOption, GpuOption, NameOption
-from .output import JsonOption, errors_shown, print_result
+from .output import JsonOption, errors_shown, print_result, save_text
 from .plots import ACCENT, MUTED, SECOND, drawing, require_matplotlib, save
 from .predictions import get_component, predict, run_before
-from .preparation import check_end, prepare, train_online
+from .preparation import fit_linear, load_linear
 
 LEAST_SHARE = 0.02
 """Words with a smaller part of the largest uncertainty of a word of the doc don't count."""
@@ -80,11 +79,10 @@ MEASURES = {"cost": by_cost, "entropy": by_entropy, "least-confidence": by_least
 
 
 class Suggestion(NamedTuple):
-    """A doc to annotate, with the entities that the model predicts: its place among the docs, from
-    0, and its score, how unsure the model is of it."""
+    """A doc to annotate, with the entities that the model predicts."""
 
-    place: int
-    score: float
+    place: int  # among the docs, from 0
+    score: float  # how unsure the model is of it
     doc: Doc
 
     def task(self) -> Task:
@@ -111,16 +109,13 @@ def suggest(
 ) -> List[Suggestion]:
     """Choose the docs whose annotation is worth most, and predict their entities.
 
-    nlp (Language): A trained pipeline.
+    See `suggest_cli` for the other arguments.
+
     docs (Iterable[Doc]): The docs, without annotation or with preset entities. Docs without words
         and those with the same text as one before are left out.
     n (int): How many to choose, at least 1; all if there are fewer.
-    by (str): How unsure the model is of a doc: "cost", "entropy" or "least-confidence".
-    per (str): What a doc costs annotators: by "token", or the same for each "doc".
     diverse (bool): Whether a doc is worth less if the model is unsure of the same words there as
         in docs chosen before.
-    name (str): The name of the component.
-    annotated (Iterable[Doc]): Docs that are annotated: those with the same text are left out.
     RETURNS (List[Suggestion]): The docs, in the order in which they were chosen.
     RAISES (ValueError): If there is no such component, or it isn't trained; if there is no doc, or
         something is out of its range.
@@ -162,7 +157,7 @@ def suggest(
     return [Suggestion(places[i], scores[i], pool[i]) for i in order]
 
 
-def check_choice(n: int, by: str, per: str) -> None:
+def check_choice(n: int, by: str = "cost", per: str = "token", **_: Any) -> None:
     """RAISES (ValueError): If an argument of `suggest` is out of its range."""
     if n < 1:
         raise ValueError(f"n: expected at least 1, got {n}")
@@ -172,10 +167,9 @@ def check_choice(n: int, by: str, per: str) -> None:
 
 
 class Round(NamedTuple):
-    """A model of the docs that are annotated so far: "suggested", "random" or "all" docs; the seed;
-    the numbers of docs and of their tokens; and the score of the model."""
+    """A model of the docs that are annotated so far."""
 
-    way: str
+    way: str  # how they were chosen: "suggested", "random" or "all" docs
     seed: int
     docs: int
     tokens: int
@@ -206,9 +200,7 @@ def simulate(
     n: int = 200,
     share: float = 0.95,
     seeds: Sequence[int] = (0,),
-    by: str = "cost",
-    per: str = "token",
-    diverse: bool = True,
+    **choice: Any,
 ) -> Simulation:
     """Draw learning curves, as if an annotated corpus was annotated bit by bit, and a linear model
     trained anew after each round.
@@ -221,8 +213,7 @@ def simulate(
     n (int): How many more in each round.
     share (float): The share of the score of models of all docs where a curve ends.
     seeds (Sequence[int]): The seeds of what is drawn and of training: a curve of each way for each.
-    by (str), per (str), diverse (bool): How docs are suggested: see `suggest`.
-    RETURNS (Simulation): The curves.
+    **choice (Any): How docs are suggested, `by`, `per` and `diverse`: see `suggest`.
     RAISES (ValueError): If something is out of its range, or the config can't be trained so.
     """
     if not 0 < start < len(examples):
@@ -233,14 +224,17 @@ def simulate(
         raise ValueError(f"share: expected more than 0 and at most 1, got {share}")
     if not seeds:
         raise ValueError("seeds: expected at least one, got none")
-    check_choice(n, by, per)
-    choice: Any = {"by": by, "per": per, "diverse": diverse}
+    check_choice(n, **choice)
     rounds: List[Round] = []
     bar = progress(desc="simulate", unit="training")
 
     def learn(way: str, seed: int, places: Sequence[int]) -> Tuple[Language, CostSensitiveNER]:
         chosen = [examples[i] for i in sorted(places)]
-        nlp, ner = retrain(config, chosen, seed, vocab)
+        seeded = config.copy()
+        seeded["training"]["seed"] = seed
+        linear = load_linear(seeded, vocab)
+        fit_linear(linear, lambda nlp: chosen)
+        nlp, ner, _ = linear
         tokens = sum(len(eg.predicted) for eg in chosen)
         rounds.append(Round(way, seed, len(chosen), tokens, score(nlp, ner, dev)))
         bar.set_postfix(rounds[-1]._asdict(), refresh=False)
@@ -263,18 +257,6 @@ def simulate(
                 chosen, rest = chosen + more, [i for i in rest if i not in {*more}]
                 nlp, ner = learn(way, seed, chosen)
     return Simulation("F" if ner.cost is None else "savings", goal, rounds)
-
-
-def retrain(
-    config: Config, examples: Sequence[Example], seed: int, vocab: Vocab
-) -> Tuple[Language, CostSensitiveNER]:
-    """Train the linear model of a config on examples with this vocabulary."""
-    config = config.copy()
-    config["training"]["seed"] = seed
-    ready = prepare(config, None, lambda nlp, ner: check_end(nlp), lambda nlp: examples, vocab)
-    if train_online(ready).reason == INTERRUPTED:
-        raise KeyboardInterrupt
-    return ready.nlp, ready.ner
 
 
 def score(nlp: Language, ner: CostSensitiveNER, dev: Sequence[Example]) -> float:
@@ -357,7 +339,7 @@ def suggest_cli(
     """
     choice: Dict[str, Any] = {"by": by, "per": per, "diverse": diverse}
     with errors_shown():
-        check_choice(n, by, per)
+        check_choice(n, **choice)
         for path in (output_path, plot_path):
             check_file(path, [p for p in (model, pool_path, annotated_path, dev_path) if p])
         setup_gpu(use_gpu, silent=True)
@@ -387,8 +369,7 @@ def suggest_cli(
             plan["seeds"] = [int(seed) for seed in seeds.split(",")]
             curves = simulate(config, train, dev, vocab=nlp.vocab, **plan)
             if output_path is not None:
-                content = json.dumps(as_json(curves))
-                save_file(output_path, lambda new: new.write_text(content, encoding="utf8"))
+                save_text(output_path, json.dumps(as_json(curves)))
             if plot_path is not None:
                 save(draw(curves), plot_path)
             result, text = curves, describe_simulation(curves)
@@ -397,20 +378,11 @@ def suggest_cli(
 
 def describe(docs: Sequence[Suggestion]) -> Tuple[Dict[str, Any], str]:
     """Describe suggestions, as JSON and as text: their number, and the first of them."""
-    rows: List[Any] = [
-        {
-            "doc": one.place,
-            "score": round(one.score, 4),
-            "tokens": len(one.doc),
-            "entities": len(one.doc.ents),
-            "text": one.doc.text,
-        }
-        for one in docs
-    ]
     names = ["doc", "score", "tokens", "entities"]
-    cells = [[shown(row["text"]), *map(row.get, names)] for row in rows[:N_SHOWN]]
-    n_tokens = sum(row["tokens"] for row in rows)
-    table = text_table([["text", *names], *cells])
+    numbers = [(d.place, round(d.score, 4), len(d.doc), len(d.doc.ents)) for d in docs]
+    cells = [[shown(one.doc.text), *row] for one, row in zip(docs[:N_SHOWN], numbers)]
+    table, n_tokens = text_table([["text", *names], *cells]), sum(len(one.doc) for one in docs)
+    rows = [{**dict(zip(names, row)), "text": one.doc.text} for one, row in zip(docs, numbers)]
     return {"docs": rows}, f"{table}\n\n{len(docs):,} docs, {n_tokens:,} tokens"
 
 
@@ -427,10 +399,7 @@ def describe_simulation(curves: Simulation) -> str:
 
 
 def draw(curves: Simulation) -> Any:
-    """Plot the score by the number of annotated tokens.
-
-    RAISES (ImportError): If matplotlib is not installed.
-    """
+    """Plot the score by the number of annotated tokens."""
     with drawing() as figure_class:
         figure = figure_class(figsize=(5.2, 3.6), layout="constrained")
         axes = figure.add_subplot()

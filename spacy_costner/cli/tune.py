@@ -11,9 +11,19 @@ from typer import Option
 
 from ..decoding import LEAST, make_viterbi, without_overlap
 from ..metrics import f_beta, text_table
+from ..pipeline.component import CostSensitiveNER
 from ..saving import check_file, check_folder, save_folder
 from ..tags import Entities
-from .options import CodeOption, DevArg, GpuOption, ModelArg, NameOption, OutputOption, load
+from .options import (
+    CodeOption,
+    DevArg,
+    GpuOption,
+    ModelArg,
+    NameOption,
+    OutputOption,
+    arguments_of,
+    load,
+)
 from .output import JsonOption, errors_shown, print_result
 from .plots import precision_recall, save
 from .predictions import DevPredictions, get_component, predict_dev, record_scores
@@ -46,13 +56,12 @@ class Point(NamedTuple):
 
 
 class Tuning(NamedTuple):
-    """The result of tuning: the parameter; the scores at each value; the best of them; and the
-    scores of the decoding that the component had, with the value NaN."""
+    """The result of tuning."""
 
     parameter: str
-    points: List[Point]
-    chosen: Point
-    before: Point
+    points: List[Point]  # the scores at each value
+    chosen: Point  # the best of them
+    before: Point  # the scores of the decoding that the component had, with the value NaN
 
     def describe(self) -> str:
         """The chosen value, and the scores before and with it, in percent."""
@@ -72,69 +81,63 @@ def tune(
     recall: Optional[float] = None,
     source: str = "development docs",
 ) -> Tuning:
-    """Choose the value of a parameter with the best scores on development docs, and set it.
+    """Choose the value of a parameter with the best scores on development docs, and set it. See
+    `tune_cli` for the other arguments.
 
     nlp (Language): The trained pipeline. Its config, its component and the scores in its meta are
         updated.
     examples (Iterable[Example]): The docs. They should not be training docs.
-    name (str): The name of the component.
     parameter (Optional[str]): "threshold" or "bias": its decoding replaces the component's.
         Defaults to "threshold", if the component has a decoding with one of the two.
     beta (float): Best F-beta. Recall is so many times as important as precision.
-    precision (Optional[float]): In place of it, best recall with at least this precision.
-    recall (Optional[float]): In place of it, best precision with at least this recall.
     source (str): The name of the docs in the meta: see `record_scores`.
     RETURNS (Tuning): The scores at each value, and the value chosen.
     RAISES (ValueError): If there is no such parameter or component, no entity in the docs, no
         value with the required precision or recall, or both are required.
     """
-    parameter, examples = check_parameter(nlp, name, parameter), list(examples)
-    devs, aim = [predict_dev(nlp, name, examples)], (beta, precision, recall)
-    tuning = tune_on(devs, nlp, name, parameter, *aim)
+    ner, examples = get_component(nlp, name), list(examples)
+    parameter = check_parameter(nlp, ner, parameter)
+    devs = [predict_dev(nlp, ner, examples)]
+    aim = {"beta": beta, "precision": precision, "recall": recall}
+    tuning = tune_on(devs, nlp, ner, parameter, **aim)
     record_scores(nlp, nlp.evaluate(examples), source, len(examples))
     return tuning
 
 
-def check_parameter(nlp: Language, name: str, parameter: Optional[str] = None) -> str:
+def check_parameter(nlp: Language, ner: CostSensitiveNER, parameter: Optional[str] = None) -> str:
     """The parameter to tune.
 
     RAISES (ValueError): If there is none of that name or, without a name, the decoding has none.
     """
-    get_component(nlp, name)
-    block = nlp.get_pipe_config(name)["decoding"]["@misc"]
+    block = nlp.get_pipe_config(ner.name)["decoding"]["@misc"]
     if parameter is None and block in [decoding for decoding, _ in PARAMETERS.values()]:
         return "threshold"
     if parameter in PARAMETERS:
         return parameter
     raise ValueError(
         f"parameter: expected {' or '.join(PARAMETERS)}, to replace {block} in "
-        f"components.{name}.decoding, got {parameter!r}"
+        f"components.{ner.name}.decoding, got {parameter!r}"
     )
 
 
 def tune_on(
     devs: Sequence[DevPredictions],
     nlp: Language,
-    name: str,
+    ner: CostSensitiveNER,
     parameter: str,
-    beta: float = 1.0,
-    precision: Optional[float] = None,
-    recall: Optional[float] = None,
+    **aim: Any,
 ) -> Tuning:
     """Choose a value on the predictions of one model or of several, and set it: see `tune`."""
-    ner, points = get_component(nlp, name), sweep(devs, parameter)
+    points = sweep(devs, parameter)
     decoded = [dev.keep(ner.decode(dev.posterior).entities) for dev in devs]
-    before, chosen = score(float("nan"), devs, decoded), choose(points, beta, precision, recall)
+    before, chosen = score(float("nan"), devs, decoded), choose(points, **aim)
     block = {"@misc": PARAMETERS[parameter][0], parameter: chosen.value, "labels": {}}
-    use_decoding(nlp, name, block)
+    use_decoding(nlp, ner, block)
     return Tuning(parameter, points, chosen, before)
 
 
 def sweep(devs: Sequence[DevPredictions], parameter: str) -> List[Point]:
-    """The scores at all values of a parameter.
-
-    RAISES (ValueError): If there is no entity in the docs.
-    """
+    """The scores at all values of a parameter."""
     if not any(len(dev.gold.begin) for dev in devs):
         raise ValueError("expected docs with entities, got none")
     likely = [dev.posterior.likely_entities(LEAST) for dev in devs if parameter == "threshold"]
@@ -180,10 +183,7 @@ def choose(
 
 
 def parse_aim(text: str) -> Dict[str, Any]:
-    """Read an aim as arguments of `tune`: "f", "precision=0.9" or "recall=0.9".
-
-    RAISES (ValueError): If it is none of these.
-    """
+    """Read an aim as arguments of `tune`: "f", "precision=0.9" or "recall=0.9"."""
     name, _, least = text.partition("=")
     try:
         if text == "f":
@@ -195,10 +195,10 @@ def parse_aim(text: str) -> Dict[str, Any]:
     raise ValueError(f"--tune: expected f, precision=0.9 or recall=0.9, got {text!r}")
 
 
-def use_decoding(nlp: Language, name: str, block: Dict[str, Any]) -> None:
+def use_decoding(nlp: Language, ner: CostSensitiveNER, block: Dict[str, Any]) -> None:
     """Set the decoding of a component to a block of the config, and write that to the config."""
-    get_component(nlp, name).set_decoding(registry.resolve({"decoding": block})["decoding"])
-    nlp.get_pipe_config(name)["decoding"] = block
+    ner.set_decoding(registry.resolve({"decoding": block})["decoding"])
+    nlp.get_pipe_config(ner.name)["decoding"] = block
 
 
 def tune_cli(
@@ -232,12 +232,12 @@ def tune_cli(
     or the best recall at a required precision. No retraining: the model runs once, and all
     values are tried on its output.
     """
+    options = arguments_of(tune, locals())
     with errors_shown():
         check_folder(output_path)
         check_file(plot_path, [model, dev_path])
         nlp, examples = load(model, dev_path, use_gpu, code_path)
-        aim: Dict[str, Any] = {"beta": beta, "precision": precision, "recall": recall}
-        tuning = tune(nlp, examples, name=name, parameter=parameter, source=str(dev_path), **aim)
+        tuning = tune(nlp, examples, source=str(dev_path), **options)
         save_folder(output_path, nlp.to_disk)
         if plot_path is not None:
             draw(tuning, plot_path)
