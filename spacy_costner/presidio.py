@@ -159,10 +159,7 @@ def find(doc: Doc, default_score: float = 0.85) -> List[Tuple[Span, float]]:
 
 def prepare(nlp: Language) -> Set[str]:
     """Let our components write scores, and no alternatives, and return the labels of all components
-    that set entities.
-
-    RAISES (ValueError): If it has no `cost_sensitive_ner`, or two with the same `spans_key`.
-    """
+    that set entities."""
     keys = []
     for _, pipe in nlp.pipeline:
         if isinstance(pipe, CostSensitiveNER):
@@ -180,10 +177,8 @@ def prepare(nlp: Language) -> Set[str]:
 
 
 def entity_of(span: Span, mapping: Mapping[str, str]) -> str:
-    """Presidio's entity of a span's label.
-
-    RAISES (ValueError): If there is none: Presidio would leave the span as it is.
-    """
+    """Presidio's entity of a span's label. If there is none, Presidio would leave the span as it
+    is."""
     if span.label_ not in mapping:
         raise ValueError(
             f"mapping: expected an entity of Presidio for each label, got none for {span.label_!r}"
@@ -192,9 +187,6 @@ def entity_of(span: Span, mapping: Mapping[str, str]) -> str:
 
 
 def check_pipeline(name: Union[str, Path]) -> None:
-    """Check that a pipeline is there, so that Presidio doesn't download one.
-
-    RAISES (ValueError): If it is not installed and not a folder.
-    """
+    """Check that a pipeline is there, so that Presidio doesn't download one."""
     if not is_package(str(name)) and not Path(name).is_dir():
         raise ValueError(f"expected an installed pipeline or the folder of one, got {str(name)!r}")

@@ -122,11 +122,8 @@ def clear(path: Union[str, Path]) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[Optional[bool]]:
-    """Hold a lock on a file or folder. It ends with the process.
-
-    YIELDS (Optional[bool]): Whether we have the lock. None: the system has no locks; some network
-        file systems have none on folders.
-    """
+    """Hold a lock on a file or folder. It ends with the process. Yields whether we have it; None if
+    the system has no locks. Some network file systems have none on folders."""
     handle = None
     try:
         with suppress(OSError):

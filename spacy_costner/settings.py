@@ -60,11 +60,8 @@ def _check_blocks(block: Mapping[str, Any], path: str, source: object) -> None:
 
 def check_overrides(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> None:
     """Check that settings of the command line, such as "paths.train", exist in a config whose
-    variables are not filled in.
-
-    RAISES (ValueError): If a section isn't there or, where all names are allowed, nothing refers
-        to the setting. Other settings are left to `check_settings`.
-    """
+    variables are not filled in. Where all names are allowed, something has to refer to them. Other
+    settings are left to `check_settings`."""
     whole = Config(Language.default_config).merge(dict(config))
     text = Config(dict(config)).to_str(interpolate=False)
     for path in overrides:

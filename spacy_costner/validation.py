@@ -13,10 +13,8 @@ ChoiceT = TypeVar("ChoiceT")
 
 
 def require(module: str, extra: str, missing: str) -> Any:
-    """Import a module of a package that is an extra.
-
-    RAISES (ImportError): If it isn't installed. The message is `missing`, and what to install.
-    """
+    """Import a module of a package that is an extra. If it isn't installed, the message of the
+    ImportError is `missing`, and what to install."""
     try:
         return import_module(module)
     except ImportError as error:
@@ -85,8 +83,6 @@ def check_config_names(block: Mapping[str, Any], where: str) -> None:
     The config is saved as text with the pipeline. Some labels can't be read again: a dot in the
     name of a section, for example, is read as two sections. Such a pipeline could be trained and
     saved, but not loaded.
-
-    RAISES (ValueError): If a name is not the same when it is read again.
     """
     for name, value in block.items():
         is_section = isinstance(value, Mapping)
@@ -109,10 +105,7 @@ def _survives(name: str, is_section: bool) -> bool:
 
 
 def without_repetition(pairs: Sequence[Tuple[str, Any]]) -> Dict[str, Any]:
-    """Make a mapping of names and values.
-
-    RAISES (ValueError): If a name is not unique.
-    """
+    """Make a mapping of names and values. Raises a ValueError if a name is not unique."""
     mapping = dict(pairs)
     if len(mapping) < len(pairs):
         names = [name for name, _ in pairs]

@@ -36,12 +36,7 @@ def to_mask(allowed: Allowed, n_tags: int) -> Array2d:
 
 
 def restrict(potentials: Potentials, allowed: Optional[Array2d]) -> Potentials:
-    """Forbid the tags that are not allowed at a token.
-
-    potentials (Potentials): The scores of a batch.
-    allowed (Optional[Array2d]): True where a tag is allowed. Shape: (N, K)
-    RETURNS (Potentials): The potentials, minus infinity where a tag is forbidden.
-    """
+    """Forbid the tags that are not allowed at a token: False in a mask, (N, K)."""
     return constrain(potentials, Constraints(emissions=allowed))
 
 

@@ -81,10 +81,7 @@ class BestPaths(NamedTuple):
 
 
 class ForwardBackward:
-    """The distribution p(y) = exp(s(y)) / Z over the paths of each sequence.
-
-    potentials (Potentials): The scores of a batch.
-    """
+    """The distribution p(y) = exp(s(y)) / Z over the paths of each sequence of a batch."""
 
     def __init__(self, potentials: Potentials) -> None:
         self._messages = native.ForwardBackward(potentials)
@@ -186,19 +183,13 @@ class ForwardBackward:
         return self._messages.sample_paths(rng.random((n, self._messages.n_tokens)))
 
     def backprop(self, *vjps: VjpWithDerivative) -> Potentials:
-        """The sum of the gradients of several queries.
-
-        *vjps (VjpWithDerivative): The callbacks, with the derivatives of their values.
-        RETURNS (Potentials): The gradient.
-        """
+        """The sum of the gradients of several queries: callbacks, with the derivatives of their
+        values."""
         return self._messages.backprop(*vjps)
 
 
 class MaxMessages:
-    """The best paths of each sequence.
-
-    potentials (Potentials): The scores of a batch.
-    """
+    """The best paths of each sequence of a batch."""
 
     def __init__(self, potentials: Potentials) -> None:
         self._messages = native.MaxMessages(potentials)
@@ -243,21 +234,13 @@ class MaxMessages:
 
 @on_host
 def forward_backward(potentials: Potentials) -> ForwardBackward:
-    """Compute the forward and backward messages once, for several queries.
-
-    potentials (Potentials): The scores of a batch.
-    RETURNS (ForwardBackward): The distribution of paths.
-    """
+    """Compute the forward and backward messages once, for several queries."""
     return ForwardBackward(potentials)
 
 
 @on_host
 def max_messages(potentials: Potentials) -> MaxMessages:
-    """Compute the max-product messages of both directions once, for several queries.
-
-    potentials (Potentials): The scores of a batch.
-    RETURNS (MaxMessages): The messages.
-    """
+    """Compute the max-product messages of both directions once, for several queries."""
     return MaxMessages(potentials)
 
 
@@ -307,12 +290,9 @@ def path_score(potentials: Potentials, tags: Ints1d) -> ScoreWithVjp:
 
 @on_host
 def best_path(potentials: Potentials) -> BestPath:
-    """Find the path of the highest score (Viterbi).
+    """Find the path of the highest score (Viterbi). If several are best, it is one of them.
 
         argmax_y s(y)
-
-    potentials (Potentials): The scores of a batch.
-    RETURNS (BestPath): Its tags and its score. If several are best, one of them.
     """
     return BestPath(*native.best_path(potentials))
 
@@ -333,13 +313,7 @@ def best_path_excluding(potentials: Potentials, allowed: Allowed) -> BestPath:
 
 @on_host
 def k_best(potentials: Potentials, k: int) -> BestPaths:
-    """Find the k paths of the highest scores, all different.
-
-    potentials (Potentials): The scores of a batch.
-    k (int): How many, at least 1.
-    RETURNS (BestPaths): Their tags and scores.
-    RAISES (ValueError): If k is less than 1.
-    """
+    """Find the k paths of the highest scores, all different. k is at least 1."""
     check_count("k", k)
     return BestPaths(*native.k_best(potentials, k))
 

@@ -74,26 +74,16 @@ class MinCost:
         self._saved: Dict[str, Any] = {}
 
     def __call__(self, posterior: Posterior, settings: Settings) -> DecodedSpans:
-        """Decode a batch.
-
-        posterior (Posterior): The probabilities.
-        settings (Settings): None.
-        RETURNS (DecodedSpans): The entities.
-        RAISES (ValueError): If a label has no cost or is not in the tree.
-        """
+        """Decode a batch."""
         labels, covers, _ = self.choices(posterior.tags.collapsed)
         path, scores = self._decide(posterior)
         answers = Tags(labels, posterior.tags.scheme.name)
         return DecodedSpans(answers.decode(path, scores.lengths), labels, covers)
 
     def expected_costs(self, posterior: Posterior) -> Floats1d:
-        """The expected cost of the tag that is predicted for each token.
+        """The expected cost of the tag that is predicted for each token. Shape: (N,)
 
             sum_k p(y_t = k) cost[k, a_t]
-
-        posterior (Posterior): The probabilities.
-        RETURNS (Floats1d): The costs. Shape: (N,)
-        RAISES (ValueError): If a label has no cost or is not in the tree.
         """
         path, scores = self._decide(posterior)
         return -scores.emissions[numpy.arange(len(path)), path]
@@ -113,13 +103,8 @@ class MinCost:
         return self.choices(tags)
 
     def save(self, tags: Tags) -> Dict[str, Any]:
-        """The choices, to be saved with the pipeline.
-
-        tags (Tags): The tags of the chain.
-        RETURNS (Dict[str, Any]): What `restore` takes, with the cost and the tree by which
-            they were made.
-        RAISES (ValueError): If a label has no cost or is not in the tree.
-        """
+        """The choices, to be saved with the pipeline, with the cost and the tree that they are made
+        of."""
         choices = self.choices(tags)
         return {
             "of": self._origin,
@@ -130,11 +115,8 @@ class MinCost:
         }
 
     def restore(self, saved: Dict[str, Any]) -> None:
-        """Restore the choices of a saved pipeline. They are used if the cost or the tree can't be
-        built because a file is missing.
-
-        saved (Dict[str, Any]): What `save` returned.
-        """
+        """Restore what `save` returned. It is used if the cost or the tree can't be built because a
+        file is missing."""
         self._saved = saved
 
     @property
@@ -188,14 +170,9 @@ def _read(saved: Dict[str, Any], tags: Tags) -> Choices:
 
 
 def inner_nodes(tree: Tree, labels: Sequence[str]) -> Dict[str, List[str]]:
-    """The nodes that are the lowest common ancestor of two labels, and not labels themselves. Any
-    other node is farther from all labels below it than one of these.
-
-    tree (Tree): The tree.
-    labels (Sequence[str]): The labels.
-    RETURNS (Dict[str, List[str]]): For each node the labels below it; in the tree's order.
-    RAISES (ValueError): If a label is not in the tree.
-    """
+    """The nodes that are the lowest common ancestor of two labels, and not labels themselves, each
+    with the labels below it, in the tree's order. Any other node is farther from all labels below
+    it than one of these."""
     lineages = {label: tree.lineage(label) for label in labels}
     nearest = {
         [a for a, b in zip(one, other) if a == b][-1]

@@ -24,11 +24,8 @@ FINEST = 0.001
 
 
 class Temperature(NamedTuple):
-    """The temperature by which scores are divided before probabilities are computed.
-
-    overall (float): For transitions, O, and labels without a temperature of their own.
-    labels (Mapping[str, float]): For the emissions of single labels.
-    """
+    """The temperature by which scores are divided before probabilities are computed: the overall
+    one, and that of the emissions of single labels."""
 
     overall: float = 1.0
     labels: Mapping[str, float] = {}
@@ -38,11 +35,6 @@ def temper(potentials: Potentials, tags: Tags, temperature: Temperature) -> Pote
     """Divide scores by a temperature: above 1, the posterior is less certain.
 
         p(y) = exp(s(y) / temperature) / Z
-
-    potentials (Potentials): The scores.
-    tags (Tags): Their tags.
-    temperature (Temperature): The temperature.
-    RETURNS (Potentials): The scores of the calibrated chain.
 
     Guo et al., 2017, "On Calibration of Modern Neural Networks", eq 9.
     """
@@ -161,12 +153,9 @@ class Posterior:
     def entity_log_probs(
         self, entities: Entities, covers: Optional[Array2d] = None
     ) -> Tuple[Floats1d, Ints1d, Any]:
-        """The same, for each of the ways in which a path can have an entity.
-
-        RETURNS (Tuple): The log-probabilities of S ways, shape (S,); the entity that each is
-            a way of, shape (S,); and the callback from the derivative with respect to the
-            former to that of the calibrated scores.
-        """
+        """The same, for each of the ways in which a path can have an entity: the log-probabilities,
+        (S,), the entities that they are ways of, (S,), and the callback from the derivative with
+        respect to the former to that of the calibrated scores."""
         which, label = numpy.arange(len(entities.label)), entities.label
         if covers is not None:
             which, label = numpy.nonzero(covers[entities.label])

@@ -47,8 +47,8 @@ class SeenWords:
         self._adding = Lock()
 
     def add(self, orth: Array1d, rows: Ints2d) -> None:
-        """Add words by their hashes, each once, but for those that another thread has added
-        meanwhile. Shapes: (W,), (W, width)"""
+        """Add words by their hashes, but for those that another thread has added. Shapes: (W,), (W,
+        width)"""
         with self._adding:
             is_new = self.numbers.find(orth) < 0
             first, end = self.n_words, self.n_words + int(is_new.sum())
@@ -115,8 +115,7 @@ class Lookup:
         self.first_rows = numpy.repeat(_int32(first_rows), repeats)
 
     def values(self, tokens: Tokens, vocab: Optional[Vocab]) -> Ints2d:
-        """The numbers of the values of each token, -1 for none. The values of a column are in its
-        place. Shape: (N, C)"""
+        """The number of the value of each token in each column, -1 for none. Shape: (N, C)"""
         values = numpy.full((len(tokens.orth), self.width), -1, dtype="int32")
         if vocab is None or not len(tokens.orth):
             return values
@@ -155,8 +154,8 @@ class Lookup:
                 values[those, self.places[column.name]] = beside
 
     def occurrences(self, tokens: Tokens, vocab: Optional[Vocab]) -> List[Ints1d]:
-        """The occurrences of values in docs that see each other's labels, for each column of
-        `Form.DOCUMENT`: see `number_occurrences`."""
+        """The occurrences that see each other's labels, for each column of `Form.DOCUMENT`: see
+        `number_occurrences`."""
         columns = self.of_documents
         if vocab is None or not columns:
             return [numpy.full(len(tokens.orth), -1, dtype="int32") for _ in columns]
@@ -165,9 +164,8 @@ class Lookup:
         return [number_occurrences(key, takes_part & (key != 0), tokens.lengths) for key in keys]
 
     def labels_elsewhere(self, probabilities: Floats2d, groups: Sequence[Ints1d]) -> Ints2d:
-        """The values of the labels of other occurrences, -1 in other columns, from the
-        probabilities of O and each label and what `occurrences` returned. Shapes: (N, L + 1), (N,)
-        each, to (N, C)"""
+        """The values of the labels of other occurrences, -1 in other columns, from probabilities
+        and what `occurrences` returned. Shapes: (N, L + 1), (N,) each, to (N, C)"""
         values = numpy.full((len(probabilities), self.width), -1, dtype="int32")
         for column, group in zip(self.of_documents, groups):
             values[:, self.places[column.name]] = find_labels_elsewhere(probabilities, group)

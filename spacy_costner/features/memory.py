@@ -89,8 +89,7 @@ class LabelMemory:
         return self._features[attribute].shape[1]
 
     def find(self, attribute: str, tokens: Tokens) -> Ints2d:
-        """The numbers of the features of tokens, -1 for none. In training, tokens have the hashes
-        of their docs. Shape: (N, width)"""
+        """The numbers of the features of tokens, -1 for none. Shape: (N, width)"""
         values = self._numbers[attribute].find(tokens.keys[attribute])
         features = self._features[attribute]
         if tokens.text_ids is None:
@@ -133,7 +132,7 @@ class LabelMemory:
         return counts
 
     def to_dict(self) -> Dict[str, Any]:
-        """What is saved: of this type, and of bytes."""
+        """What is saved."""
         counts = {
             name: {
                 "keys": found.keys.astype("<u8").tobytes(),
@@ -147,10 +146,7 @@ class LabelMemory:
 
     @classmethod
     def from_dict(cls, saved: Dict[str, Any], attributes: Sequence[str]) -> "LabelMemory":
-        """Load the memory of some attributes.
-
-        RAISES (ValueError): If it is damaged.
-        """
+        """Load the memory of some attributes."""
         labels, units = saved["labels"], unpack(saved["units"])
         text_ids = numpy.frombuffer(saved["text_ids"], dtype="<u8").astype("uint64")
         counts = {name: _load_counts(saved["counts"][name], len(labels)) for name in attributes}
@@ -178,9 +174,9 @@ def share_names(labels: Sequence[str]) -> List[str]:
 
 
 def features_of(counts: Array2d, width: int) -> Ints2d:
-    """The features of values with these counts, or sums of probabilities, as numbers in the order
-    of `share_names`, -1 for none. The shares of all labels are among them if the width is one more
-    than the largest number of labels with a count above 0. Shape: (M, L) to (M, width)"""
+    """The features of values with these counts, or sums of probabilities: numbers in the order of
+    `share_names`, -1 for none. All labels fit if the width is one more than the most labels of a
+    value. Shape: (M, L) to (M, width)"""
     n_labels = counts.shape[1]
     total = numpy.rint(counts.sum(axis=1))
     bins = numpy.searchsorted(BORDERS, counts / numpy.maximum(total, 1)[:, None], side="right")
@@ -237,10 +233,7 @@ def _load_counts(saved: Dict[str, bytes], n_labels: int) -> Counts:
 
 
 def unit_of(doc: Doc, index: int, unit: Union[int, str]) -> int:
-    """The unit of the doc of this index, in 64 bits, for the setting `memory_unit`.
-
-    RAISES (ValueError): If the setting is an extension attribute that is not set.
-    """
+    """The unit of the doc of this index, in 64 bits, for the setting `memory_unit`."""
     if isinstance(unit, int):
         return index // unit
     if unit == DOC:
@@ -255,8 +248,7 @@ def unit_of(doc: Doc, index: int, unit: Union[int, str]) -> int:
 
 
 class LabelCounts:
-    """Counts the labels of training docs. Tokens without annotation are not counted. Docs are not
-    kept."""
+    """Counts the labels of training docs, but for tokens without annotation. Docs are not kept."""
 
     def __init__(self, attributes: Sequence[str], unit: Union[int, str]) -> None:
         """attributes (Sequence[str]): The attributes whose labels are counted.
@@ -324,8 +316,8 @@ def _join(counted: List[Counted], labels: Array1d, units: Array1d) -> Counts:
 
 
 def count_rows(columns: Sequence[Array1d], n_times: Ints1d) -> Counted:
-    """Count equal rows of a table, given as columns, where a row counts so many times. Returns the
-    different rows in ascending order, and how often each is there, in int32. Shapes: (N,)"""
+    """Count equal rows of a table of columns, where a row counts `n_times`. Returns the different
+    rows in ascending order, and their counts, in int32. Shapes: (N,)"""
     place = numpy.zeros(len(n_times), dtype="int64")
     for column in columns:
         own, number = numpy.unique(column, return_inverse=True)

@@ -24,7 +24,7 @@ from .mce import sigmoid
 
 
 class Counts(NamedTuple):
-    """Smoothed counts of entities: found, found but wrong, and missed."""
+    """Smoothed counts of entities."""
 
     true_positives: float
     false_positives: float
@@ -80,10 +80,6 @@ class RunningTotals:
     An F-score is no sum over sentences: that of a small batch says little, and that of one
     without entities is not even finite. One true positive is never forgotten, however many
     batches without entities there are.
-
-    compute (Callable): `mce_f` with its parameters.
-    decay (float): What the totals are multiplied by at each batch.
-    totals (Counts): The counts so far.
     """
 
     compute: "partial[Tuple[LossResult, Counts]]"
@@ -145,12 +141,10 @@ respect to the potentials."""
 
 
 def expected_counts(potentials: Potentials, gold: Gold) -> Counted:
-    """How many entities the model is expected to find, exactly.
+    """The exact expected counts.
 
         TP = sum over gold entities of p(entity),  FN = sum of 1 - p(entity)
         FP = expected number of entities - TP
-
-    RETURNS (Counted): The counts.
     """
     entities = gold_entities(gold, potentials)
     weights, of_entity = _weights(gold, potentials, entities)
@@ -172,16 +166,14 @@ def expected_counts(potentials: Potentials, gold: Gold) -> Counted:
 
 
 def best_counts(potentials: Potentials, gold: Gold, *, slope: float, offset: float) -> Counted:
-    """How many entities the best paths find, smoothed.
+    """The counts of the best paths, smoothed.
 
         TP = sum of 1 - l(d),  FN = sum of l(d)    over gold entities
-        FP = sum of l(d)    over the places of wrong entities of the best wrong path
+        FP = sum of l(d)    over the places of false positives of the best competitor
         d = without - with
 
     with and without are the scores of the best path that has an entity, or that has gold's
     tags in a place, and of the best that has not.
-
-    RETURNS (Counted): The counts.
     """
     right = gold_entities(gold, potentials)
     wrong, n_open = right_in_place(wrong_entities(gold, potentials, right), gold, potentials)

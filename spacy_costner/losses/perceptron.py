@@ -114,15 +114,9 @@ def mira(
 def squared_distance(
     potentials: Potentials, one: Ints1d, other: Ints1d, features: Optional[Ints2d] = None
 ) -> Floats1d:
-    """The squared distance of two paths in feature space.
+    """The squared distance of two paths, (N,) each, in feature space: whole numbers, (B,).
 
         n = || f(y) - f(y') ||^2
-
-    potentials (Potentials): The scores of a batch.
-    one (Ints1d): A path of each sequence. Shape: (N,)
-    other (Ints1d): Another. Shape: (N,)
-    features (Optional[Ints2d]): As in `Gold`. Shape: (N, S)
-    RETURNS (Floats1d): Whole numbers. Shape: (B,)
     """
     xp = get_array_module(potentials.emissions)
     n_tags, lengths = len(potentials.transitions), potentials.lengths

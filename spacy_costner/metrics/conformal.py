@@ -169,11 +169,8 @@ def false_alarm_risk(
 
 
 def fixed_sequence(p: Floats1d, delta: float) -> int:
-    """Test hypotheses in an order that was fixed before, up to the first that is not rejected.
-
-    p (Floats1d): Their p-values, in this order. Shape: (T,)
-    delta (float): The probability that any rejection is wrong is at most this.
-    RETURNS (int): How many are rejected.
+    """Count the hypotheses that are rejected: in an order that was fixed before, up to the first
+    whose p-value is above delta. The probability that any rejection is wrong is at most delta.
 
     Angelopoulos et al., 2021: fixed sequence testing.
     """

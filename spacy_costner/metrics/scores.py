@@ -29,8 +29,6 @@ def f_beta(p: FloatsXd, r: FloatsXd, beta: float = 1.0) -> FloatsXd:
     """F-beta from precision and recall, their weighted harmonic mean: the same as `f_score`.
 
         F = (1 + beta^2) P R / (beta^2 P + R)
-
-    RETURNS (FloatsXd): F from 0 to 1; 0 where both are 0. Shape: that of P and R.
     """
     squared = beta**2
     return ratio((1 + squared) * p * r, squared * p + r)
@@ -95,8 +93,8 @@ def _times_drawn(rng: numpy.random.Generator, n_docs: int, n_samples: int) -> Fl
 
 
 def difference(value: float, sampled: Floats1d) -> Difference:
-    """Compute the confidence interval and the p-value of the difference d on the test docs, from
-    the differences d_i on n samples.
+    """The confidence interval and the p-value of the difference d on the test docs, from the
+    differences d_i on n samples.
 
         p = min(1, 2 (1 + min(#(d_i <= 0), #(d_i >= 0))) / (1 + n))
     """

@@ -23,11 +23,7 @@ def markdown_table(
 
 
 def text_table(rows: Sequence[Sequence[object]]) -> str:
-    """Write a table for the terminal, with all columns but the first right-aligned.
-
-    rows (Sequence[Sequence[object]]): The header and the cells.
-    RETURNS (str): The table.
-    """
+    """Write a table for the terminal. All columns but the first are right-aligned."""
     lines = _padded([[_text(cell) for cell in row] for row in rows])
     return "\n".join("  ".join(line).rstrip() for line in lines)
 

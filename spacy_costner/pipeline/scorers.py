@@ -160,14 +160,7 @@ def confidence_scores(
 
 
 class DocCounts(NamedTuple):
-    """The counts of each of D docs.
-
-    tp (Ints1d): Predicted entities that are gold. Shape: (D,)
-    fp (Ints1d): Predicted entities that are not gold. Shape: (D,)
-    fn (Ints1d): Gold entities that are not predicted. Shape: (D,)
-    cost (Floats1d): The cost of mistakes. Shape: (D,)
-    tokens (Ints1d): Annotated tokens. Shape: (D,)
-    """
+    """Counts of D docs: entities, the cost of mistakes, and annotated tokens. Shapes: (D,)"""
 
     tp: Ints1d
     fp: Ints1d
@@ -183,10 +176,7 @@ def count_docs(
     labels: Sequence[str] = (),
     scheme: str = "BILUO",
 ) -> DocCounts:
-    """Compute the counts behind `cost_scores` for each doc that is not ignored there.
-
-    RAISES (ValueError): If a label has no cost.
-    """
+    """Compute the counts behind `cost_scores` for each doc that is not ignored there."""
     annotated = _annotated(examples)
     pairs = compare_tags(annotated, labels=labels, scheme=scheme)
     known, table = pairs.gold >= 0, cost(pairs.tags)
@@ -233,8 +223,7 @@ class TagPairs(NamedTuple):
 def compare_tags(
     examples: Iterable[Example], *, labels: Sequence[str] = (), scheme: str = "BILUO"
 ) -> TagPairs:
-    """Get the gold and predicted tags of all tokens of the predicted docs, with the labels and the
-    scheme of the component."""
+    """Get the gold and predicted tags of all tokens of the predicted docs."""
     examples = list(examples)
     in_docs = {ent.label_ for eg in examples for doc in (eg.x, eg.y) for ent in doc.ents}
     tags = Tags([*labels, *sorted(in_docs.difference(labels))], scheme)
@@ -260,8 +249,8 @@ def entity_pairs(examples: Iterable[Example]) -> EntityPairs:
 def count_by_label(
     pairs: EntityPairs, lift: Callable[[str], str] = lambda label: label
 ) -> Dict[str, PRFScore]:
-    """Count correct, spurious and missing entities of each label, in alphabetical order, as spaCy's
-    scorer does. `lift` replaces labels, for example by their ancestors."""
+    """Count tp, fp and fn of each label, in alphabetical order. `lift` replaces labels, for example
+    by their ancestors."""
     counts: Dict[str, PRFScore] = defaultdict(PRFScore)
     for pair in pairs:
         gold, predicted = ([(b, e, lift(x)) for b, e, x in entities] for entities in pair)
@@ -273,8 +262,6 @@ def count_by_label(
 
 def count_at_level(pairs: EntityPairs, tree: Tree, level: int) -> PRFScore:
     """Count entities with labels replaced by their ancestors at a level of the tree, 1 at the top.
-
-    RAISES (ValueError): If a label is not in the label tree.
     """
     counts = count_by_label(pairs, lambda label: tree.ancestor(label, level))
     return sum(counts.values(), PRFScore())

@@ -34,12 +34,7 @@ class CorpusError(ValueError):
 
 
 class Place(NamedTuple):
-    """A place in a corpus, as messages name it.
-
-    path (Path): The file, or the folder of a dataset.
-    number (int): The line or row, from 1.
-    unit (str): "line" or "row".
-    """
+    """A line or row of a file, or of the folder of a dataset, from 1."""
 
     path: Path
     number: int

@@ -41,8 +41,9 @@ class Sentences(NamedTuple):
 def make_docs(
     sentences: Sentences, source: Place, form: str, context: Context, n_sents: Optional[int]
 ) -> Iterator[Doc]:
-    """Make docs of the tagged sentences of a file in some format. Where spaces are is not known:
-    `doc.has_unknown_spaces`. The context gets format, scheme and the tags that don't fit it.
+    """Make docs of the tagged sentences of a file in some format. It is not known where spaces are:
+    `doc.has_unknown_spaces`. The context gets the format, the scheme and the tags that don't fit
+    it.
 
     RAISES (CorpusError): If something isn't a tag, or the tags belong to several schemes.
     """

@@ -116,13 +116,9 @@ def _merge(tasks: List[Task]) -> Task:
 
 
 def task_to_doc(task: Task, place: Place, context: Context) -> Doc:
-    """Make a doc of a task.
+    """Make a doc of a task, with the pipeline's tokenizer if the task has no tokens. The context
+    gets the spans that the doc can't have.
 
-    task (Task): The task.
-    place (Place): Its place.
-    context (Context): The pipeline's tokenizer is used if the task has no tokens. Gets the spans
-        that the doc can't have.
-    RETURNS (Doc): The doc.
     RAISES (CorpusError): If spaCy can't make a doc of the text.
     """
     try:

@@ -41,12 +41,7 @@ Range = Tuple[int, int]
 
 
 class TaskSpan(NamedTuple):
-    """An annotated span.
-
-    start (int): Its first character.
-    end (int): The character after its last.
-    label (str): Its label.
-    extra (Mapping[str, Any]): Other keys, such as a score.
+    """An annotated span: its characters, from and to; its label; and other keys, such as a score.
     """
 
     start: int
@@ -56,12 +51,7 @@ class TaskSpan(NamedTuple):
 
 
 class TaskToken(NamedTuple):
-    """A token of a text.
-
-    start (int): Its first character.
-    end (int): The character after its last.
-    sent_start (Optional[bool]): Whether a sentence begins here. None: not known.
-    """
+    """A token: its characters, from and to; and whether it begins a sentence, if that is known."""
 
     start: int
     end: int
@@ -149,8 +139,7 @@ def _span_key(value: Mapping[str, Any], place: Place) -> Optional[str]:
 
 
 def spans_from_json(values: List[Any], text: str, key: str, place: Place) -> List[TaskSpan]:
-    """Read the spans under a key, each for every one of its labels: [start, end, label], or objects
-    with these keys.
+    """Read the spans under a key. A span with several labels is read once for each label.
 
     RAISES (CorpusError): If something isn't a span of the text.
     """

@@ -109,12 +109,8 @@ class Part(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A text of a part.
-
-    id (Any): Its id.
-    text (Optional[str]): The text, if it is one.
-    make_doc (Callable[[], Doc]): Makes a doc without annotation. Raises what is wrong with the row.
-    """
+    """A text of a part. `text` is None if it isn't one. `make_doc` makes a doc without annotation,
+    or raises the error of the row."""
 
     id: Any
     text: Optional[str]

@@ -50,14 +50,7 @@ class TotalLoss:
         *,
         c2: float,
     ) -> None:
-        """Read the examples.
-
-        model (Model): A linear model that knows its features.
-        objective (Objective): The objective.
-        tags (Tags): The tags of the chain.
-        examples (Sequence[Example]): All examples.
-        c2 (float): Weight of the penalty.
-        """
+        """Read the examples. The model is linear and knows its features."""
         self.objective, self.tags, self.c2 = objective, tags, c2
         self.features, self.weights = linear_part(model)
         rows = find_features(model, [eg.predicted for eg in examples], is_train=True).rows
@@ -101,8 +94,8 @@ class TotalLoss:
             )
 
     def sum_gradients(self, gradients: Iterable[Potentials]) -> Floats1d:
-        """Sum the gradients with respect to the scores of each batch into one with respect to the
-        vector, (D,)."""
+        """Sum the gradients with respect to the scores of each batch into one for the vector, (D,).
+        """
         n_groups, sums = len(self.merged.roots), numpy.zeros(self.shape)
         for (rows, _), gradient in zip(self.batches, gradients):
             emissions = numpy.ascontiguousarray(gradient.emissions, dtype="float32")
@@ -127,14 +120,7 @@ class TotalLoss:
 
 
 class Minimum(NamedTuple):
-    """The result of a minimisation.
-
-    vector (Floats1d): The best vector.
-    value (float): The objective there.
-    n_iterations (int): Iterations.
-    n_evaluations (int): How often the objective was computed.
-    reason (str): Why it ended.
-    """
+    """The result of a minimisation: the best vector, the objective there, and why it ended."""
 
     vector: Floats1d
     value: float

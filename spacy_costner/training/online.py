@@ -18,11 +18,7 @@ INTERRUPTED = "interrupted"
 
 
 class Batch(NamedTuple):
-    """A batch that is read when it is used.
-
-    n_sequences (int): Its number of sequences.
-    read (Callable): Returns its features and its targets.
-    """
+    """A batch: its number of sequences, and a function that reads its features and its targets."""
 
     n_sequences: int
     read: Callable[[], Tuple[FeatureBatch, Targets]]
@@ -34,15 +30,9 @@ class Batch(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """The result of online training, or its state after an epoch.
-
-    value (float): The loss of the last complete epoch or, if there is none, of all steps; per
-        annotated token or, if the loss is one ratio, per step.
-    n_epochs (int): Number of complete epochs.
-    n_steps (int): Number of steps.
-    reason (str): Why it ended.
-    progress (Progress): The progress of the component.
-    """
+    """The result of online training, or its state after an epoch. `value` is the loss of the last
+    complete epoch or, if there is none, of all steps; per annotated token or, if the loss is one
+    ratio, per step."""
 
     value: float
     n_epochs: int
@@ -63,14 +53,7 @@ OnEpoch = Callable[[Trained], object]
 def read_batches(
     model: Model, objective: Objective, tags: Tags, batches: Iterable[List[Example]]
 ) -> List[Batch]:
-    """Extract the features and make the targets of the batches that have tokens.
-
-    model (Model): A linear model that knows its features.
-    objective (Objective): The objective.
-    tags (Tags): The tags of the chain.
-    batches (Iterable[List[Example]]): The batches.
-    RETURNS (List[Batch]): The batches for `train`.
-    """
+    """Extract the features and make the targets of the batches that have tokens."""
     seen = [
         (batch, find_features(model, [eg.predicted for eg in batch], is_train=True))
         for batch in batches

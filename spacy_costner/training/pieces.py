@@ -92,16 +92,8 @@ def batch_pieces(
     shuffle: Callable[[List], None],
     cache: Optional[Path] = None,
 ) -> List[Batch]:
-    """Cut long docs into pieces and make batches of them. Docs stay whole if there may be incorrect
-    spans in them.
-
-    model (Model), objective (Objective), tags (Tags): See `read_batches`.
-    examples (Iterable[Example]): The examples.
-    batcher (Callable): Makes batches of things that have a length.
-    shuffle (Callable): Shuffles a list in place.
-    cache (Optional[Path]): See `read_pieces`.
-    RETURNS (List[Batch]): The batches for `train`.
-    """
+    """Cut long docs into pieces and make batches of them: see `read_pieces`. Docs stay whole if
+    there may be incorrect spans in them. `shuffle` shuffles a list in place."""
     if objective.incorrect_spans_key is not None:
         docs = list(examples)
         shuffle(docs)
@@ -218,8 +210,7 @@ class Store:
         self._rows: Dict[str, ArrayXd] = {}
 
     def add(self, values: Ints2d, targets: Targets) -> None:
-        """Add docs: the values of their tokens, (N, C), and their targets, without soft targets and
-        incorrect spans."""
+        """Add docs: the values of their tokens, (N, C), and their targets."""
         gold = targets.gold
         rows = {
             "values": values,
@@ -237,8 +228,8 @@ class Store:
         self._common = targets
 
     def add_piece(self, first: int, end: int, doc: slice, weight: Optional[float]) -> int:
-        """Add the piece from token `first` to `end` of a doc, with the weight of the doc, if it has
-        one. Returns its number."""
+        """Add the piece from token `first` to `end` of a doc, with the weight of the doc. Returns
+        its number."""
         reach = self.features.reach
         self._places.extend([first, end, max(doc.start, first - reach), min(doc.stop, end + reach)])
         self._weights.append(numpy.nan if weight is None else weight)
@@ -308,10 +299,7 @@ class Column:
             self.file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 (open while it is used)
 
     def write(self, first: int, rows: ArrayXd) -> None:
-        """Write rows from a place on.
-
-        RAISES (OSError): If the disk is full.
-        """
+        """Write rows from a place on. Raises an OSError if the disk is full."""
         try:
             self.file.seek(first * self.dtype.itemsize * int(numpy.prod(self.shape)))
             self.file.write(numpy.ascontiguousarray(rows, dtype=self.dtype).data)

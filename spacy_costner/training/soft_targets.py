@@ -72,13 +72,8 @@ def divergence(scores: Potentials, soft: SoftTargets) -> LossResult:
 
 
 def expectations(potentials: Potentials, tags: Tags) -> Iterator[Saved]:
-    """The soft targets of each doc, to be saved with it.
-
-    potentials (Potentials): The teacher's potentials of a batch of docs, minus infinity where
-        impossible.
-    tags (Tags): Their tags.
-    YIELDS (Saved): The soft targets of each doc.
-    """
+    """The soft targets of each doc, to be saved with it, from a teacher's potentials over these
+    tags."""
     finest = Tags(sorted(tags.labels)).finest
     of, ends = finest.counts_as(tags), numpy.cumsum(potentials.lengths)
     emissions = numpy.split(potentials.emissions[:, of].astype("float64"), ends)
@@ -120,8 +115,8 @@ def read_soft_targets(
     lengths: Ints1d,
     weights: Optional[Floats1d],
 ) -> Optional[SoftTargets]:
-    """Read the soft targets of a batch, if there are some, from the example of each sequence. One
-    with soft targets is a whole doc. Shapes of lengths and weights: (B,)
+    """Read the soft targets of a batch, if there are some, from the example of each sequence. A
+    sequence with soft targets is a whole doc. Shapes of lengths and weights: (B,)
 
     RAISES (ValueError): If the teacher has a label that the tags don't have.
     """

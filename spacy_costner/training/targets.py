@@ -54,14 +54,8 @@ class Targets(NamedTuple):
     def to_loss_inputs(
         self, scores: Potentials, table: Optional[CostTable] = None
     ) -> Tuple[Potentials, Gold]:
-        """The arguments of a loss.
-
-        scores (Potentials): The model's potentials.
-        table (Optional[CostTable]): The cost of each mistake, if the loss uses one, over
-            `Tags.collapsed`.
-        RETURNS (Tuple[Potentials, Gold]): The constrained potentials and gold, both on the
-            device of the scores.
-        """
+        """The arguments of a loss: the constrained potentials and gold, on the device of the
+        scores. `table` is the cost of each mistake over `Tags.collapsed`, if the loss uses one."""
         gold = self.gold
         if table is not None:
             if gold.collapsed_of is not None:
@@ -144,16 +138,8 @@ def possible_paths(
 ) -> Constraints:
     """The paths that the tag scheme and the docs allow, in training and in prediction. Preset
     annotation rules out all other tags. White space can't begin or end an entity. With
-    `sentence_boundaries`, no entity crosses the start of a sentence. The path with only the preset
-    entities is always possible.
-
-    tokens (TokenAttrs): The tokens of the docs.
-    tags (Tags): The tags of the chain.
-    strings (StringStore): The strings of the labels' hashes.
-    sentence_boundaries (bool): Whether entities end where sentences do.
-    untrained (Sequence[str]): Labels that only preset entities may have.
-    RETURNS (Constraints): The constraints.
-    """
+    `sentence_boundaries`, no entity crosses the start of a sentence. Only preset entities may have
+    `untrained` labels. The path with only the preset entities is always possible."""
     crossing = tokens.sent_start & sentence_boundaries
     preset = tokens.is_annotated
     if not (tokens.is_space.any() or crossing.any() or preset.any() or untrained):
@@ -181,8 +167,8 @@ def _follows_entity(path: Ints1d, tags: Tags, lengths: Ints1d) -> Array1d:
 
 
 def gold_cost(path: Ints1d, table: CostTable, weights: Optional[Floats1d]) -> Floats2d:
-    """The cost of predicting each tag at each token, (N, K), from the gold path, (N,), the cost of
-    each mistake, (K, K), and the weights of tokens, (N,). It is 0 where gold is missing, -1."""
+    """The cost of predicting each tag at each token, (N, K), from the gold path, (N,), 0 where gold
+    is missing, -1; a table of costs, (K, K); and the weights of tokens, (N,)."""
     counts = path >= 0 if weights is None else weights * (path >= 0)
     return table[path] * counts[:, None]
 
