@@ -80,6 +80,15 @@ class Entities(NamedTuple):
         """Some of them: `which` is a mask, shape (E,), or their indices in the wanted order."""
         return Entities(self.begin[which], self.end[which], self.label[which])
 
+    def trim(self, is_space: Array1d) -> "Entities":
+        """Remove white space, (N,), from both ends, and drop entities of white space only."""
+        if not is_space.any():
+            return self
+        words = numpy.append(numpy.flatnonzero(~is_space), len(is_space))
+        first = words[numpy.searchsorted(words, self.begin)]
+        last = words[numpy.searchsorted(words, self.end) - 1]
+        return Entities(first, last + 1, self.label).select(first < self.end)
+
 
 class Tags:
     """All tags of a scheme over some labels.

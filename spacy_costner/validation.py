@@ -1,7 +1,6 @@
 """Checks of config values: numbers, names, costs, parameters of losses; and of packages."""
 
 import math
-import warnings
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
@@ -130,8 +129,3 @@ def describe(value: Any) -> Any:
     if hasattr(value, "source"):
         return describe(value.source)
     return getattr(value, "__qualname__", type(value).__qualname__)
-
-
-def warn_of_old_name(old: str, new: str) -> None:
-    """Warn that a name is deprecated."""
-    warnings.warn(f"{old} is deprecated, use {new}", DeprecationWarning, stacklevel=3)

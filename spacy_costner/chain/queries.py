@@ -292,7 +292,7 @@ def path_score(potentials: Potentials, tags: Ints1d) -> ScoreWithVjp:
 def best_path(potentials: Potentials) -> BestPath:
     """Find the path of the highest score (Viterbi). If several are best, it is one of them.
 
-        argmax_y s(y)
+    argmax_y s(y)
     """
     return BestPath(*native.best_path(potentials))
 

@@ -55,8 +55,7 @@ class Tree:
         return self.lineages[label]
 
     def ancestor(self, label: str, level: int) -> str:
-        """The ancestor of a label at a level, 1 at the top; itself if it is not below that level.
-        """
+        """The ancestor of a label at a level, 1 at the top; itself if it is above that level."""
         return self.lineage(label)[:level][-1]
 
     def distances(self, labels: Sequence[str]) -> Ints2d:

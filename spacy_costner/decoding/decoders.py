@@ -141,8 +141,8 @@ def without_overlap(entities: Entities, gains: Floats1d) -> Entities:
     """
     chosen = numpy.flatnonzero(gains >= 0)
     chosen = chosen[numpy.argsort(entities.end[chosen], kind="stable")]
-    begin, end, label = (column[chosen] for column in entities)
-    before = numpy.searchsorted(end, begin, side="right").tolist()
+    entities = entities.select(chosen)
+    before = numpy.searchsorted(entities.end, entities.begin, side="right").tolist()
     best, take = [0.0], []
     for gain, n_before in zip(gains[chosen].tolist(), before):
         with_it = gain + best[n_before]
@@ -155,8 +155,7 @@ def without_overlap(entities: Entities, gains: Floats1d) -> Entities:
             i = before[i - 1]
         else:
             i -= 1
-    order = numpy.asarray(kept[::-1], dtype="int64")
-    return Entities(begin[order], end[order], label[order])
+    return entities.select(numpy.asarray(kept[::-1], dtype="int64"))
 
 
 def of_labels(name: str, tags: Tags, settings: Settings) -> Floats1d:

@@ -83,7 +83,7 @@ class MinCost:
     def expected_costs(self, posterior: Posterior) -> Floats1d:
         """The expected cost of the tag that is predicted for each token. Shape: (N,)
 
-            sum_k p(y_t = k) cost[k, a_t]
+        sum_k p(y_t = k) cost[k, a_t]
         """
         path, scores = self._decide(posterior)
         return -scores.emissions[numpy.arange(len(path)), path]

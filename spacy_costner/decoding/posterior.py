@@ -13,7 +13,7 @@ from thinc.types import Array1d, Array2d, Floats1d, Floats2d, Ints1d, Ints2d
 
 from .. import chain
 from ..tags import Entities, Tags
-from ..types import Potentials, map_scores
+from ..types import Potentials, map_scores, places_in, ranges, sequences
 
 LEAST = 0.01
 """The least probability of entities that are searched for. The entities that contain a token
@@ -187,11 +187,8 @@ class Posterior:
         words = numpy.append(numpy.flatnonzero(~self.is_space), len(self.is_space))
         next_word = words[numpy.searchsorted(words, entities.end)]
         stop = stops[numpy.searchsorted(stops, entities.begin, side="right")]
-        n_ways = numpy.minimum(next_word, stop) - entities.end + 1
-        first = numpy.repeat(numpy.cumsum(n_ways) - n_ways, n_ways)
-        begin, end, label = (numpy.repeat(column, n_ways) for column in entities)
-        longer = Entities(begin, end + numpy.arange(len(end)) - first, label)
-        return numpy.repeat(which, n_ways), longer
+        way, end = ranges(entities.end, numpy.minimum(next_word, stop) + 1)
+        return which[way], Entities(entities.begin[way], end, entities.label[way])
 
     def likely_entities(self, floor: float, *, least: float = LEAST) -> Tuple[Entities, Floats1d]:
         """All entities with at least some probability, including overlapping ones.
@@ -206,73 +203,48 @@ class Posterior:
         probs = self.entity_probs(entities)
         order = numpy.lexsort((-probs, entities.end, entities.begin))
         order = order[probs[order] >= floor]
-        return Entities(*(column[order] for column in entities)), probs[order]
+        return entities.select(order), probs[order]
 
     def _reachable(self, floor: float) -> Entities:
         """The entities that are there, or continue after their end, with at least this probability.
 
         p(y_b..y_t is part of one entity) = p(y_b..y_{t-1} is) p(y_t | y_{t-1})
         """
-        tags, scheme, marginals = self.tags, self.tags.scheme, self.chain_marginals
+        tags, marginals = self.tags, self.chain_marginals
         probable = marginals >= floor
+        first, second, share = self._steps_inside(probable)  # tokens and tags as one number
+        closing = tags.having(tags.scheme.closing)
         begin, tag = numpy.nonzero(probable & tags.opening)
         so_far, here, found = marginals[begin, tag].astype("float64"), begin, []
-        steps = _Steps(self, probable)
-        closing = tags.having(scheme.closing)
         while len(begin):
             ends = closing[tag] & ~self.is_space[here]
             found.append((begin[ends], here[ends] + 1, tags.label_of[tag[ends]]))
-            row, tag, share = steps.from_tags(here, tag)
-            so_far = so_far[row] * share
+            row, step = places_in(first, here * len(tags) + tag)
+            so_far = so_far[row] * share[step]
             live = so_far >= floor
-            begin, here, tag, so_far = (
-                begin[row][live],
-                here[row][live] + 1,
-                tag[live],
-                so_far[live],
-            )
+            begin, so_far = begin[row][live], so_far[live]
+            here, tag = numpy.divmod(second[step][live], len(tags))
         columns = [numpy.concatenate(column) for column in zip(*found)]
         return Entities(*(columns or [numpy.zeros(0, "int32")] * 3))
 
+    def _steps_inside(self, probable: Array2d) -> Tuple[Ints1d, Ints1d, Floats1d]:
+        """The transitions inside entities, from a probable tag of a token to one of the next. A
+        token and a tag are one number, K times the token + the tag. Shape of `probable`: (N, K)
 
-class _Steps:
-    """The transitions inside entities, between probable tags.
+        p(y_{t+1} = j | y_t = i), from the probability of the two tags in a row
 
-    p(y_{t+1} = j | y_t = i), from the probability of the two tags in a row
-    """
-
-    def __init__(self, posterior: Posterior, probable: Array2d) -> None:
-        """Initialize the transitions.
-
-        probable (Array2d): Which tags are probable at each token. Shape: (N, K)
+        RETURNS (Tuple[Ints1d, Ints1d, Floats1d]): Token and tag before, in ascending order; token
+            and tag after; the probability. Shapes: (S,)
         """
-        # Between two tokens of a sequence: from probable tags of the first to such of the second.
-        lengths = posterior.potentials.lengths
-        sequence = numpy.repeat(numpy.arange(len(lengths)), lengths)
-        first = numpy.flatnonzero(sequence[:-1] == sequence[1:])
-        from_tag, to_tag = numpy.nonzero(posterior.tags.within)
-        at, which = numpy.nonzero(probable[first][:, from_tag] & probable[first + 1][:, to_tag])
-        token, from_tag, to_tag = first[at], from_tag[which], to_tag[which]
-        # Their probabilities, as segments of two tokens.
+        n_tags, sequence = len(self.tags), sequences(self.potentials.lengths)
+        token = numpy.flatnonzero(sequence[:-1] == sequence[1:])
+        from_tag, to_tag = numpy.nonzero(self.tags.within)
+        at, which = numpy.nonzero(probable[token][:, from_tag] & probable[token + 1][:, to_tag])
+        token, from_tag, to_tag = token[at], from_tag[which], to_tag[which]
         pairs = numpy.stack([from_tag, to_tag], axis=1).reshape(-1)
         segments = chain.Segments(token, token + 2, pairs)
-        log_probs = posterior.forward_backward.segment_log_probs(segments)[0]
-        share = numpy.exp(log_probs) / posterior.chain_marginals[token, from_tag]
-        # In the order of their first tag, by which `from_tags` looks them up.
-        self.n_tags = len(posterior.tags)
-        key = token * self.n_tags + from_tag
-        order = numpy.argsort(key, kind="stable")
-        self.key, self.to_tag, self.share = key[order], to_tag[order], share[order]
-
-    def from_tags(self, token: Ints1d, tag: Ints1d) -> Tuple[Ints1d, Ints1d, Floats1d]:
-        """The transitions from some tags of some tokens.
-
-        RETURNS (Tuple[Ints1d, Ints1d, Floats1d]): For each transition the index of the tag that
-            it is from, the tag that it leads to, and its probability given the former.
-        """
-        key = token * self.n_tags + tag
-        first = numpy.searchsorted(self.key, key)
-        n_steps = numpy.searchsorted(self.key, key, side="right") - first
-        row = numpy.repeat(numpy.arange(len(key)), n_steps)
-        at = numpy.arange(len(row)) + (first - (numpy.cumsum(n_steps) - n_steps))[row]
-        return row, self.to_tag[at], self.share[at]
+        log_probs = self.forward_backward.segment_log_probs(segments)[0]
+        share = numpy.exp(log_probs) / self.chain_marginals[token, from_tag]
+        before, after = token * n_tags + from_tag, (token + 1) * n_tags + to_tag
+        order = numpy.argsort(before, kind="stable")
+        return before[order], after[order], share[order]

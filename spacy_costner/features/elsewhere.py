@@ -6,7 +6,7 @@ from typing import Tuple
 import numpy
 from thinc.types import Array1d, Floats2d, Ints1d, Ints2d
 
-from ..types import first_tokens, last_tokens
+from ..types import first_tokens, last_tokens, sequences
 from .memory import features_of
 
 WIDTH = 8
@@ -17,7 +17,7 @@ def group_occurrences(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> Tu
     """Find the values that occur several times in a doc. Returns the tokens with other occurrences,
     grouped by doc and value, from the left; and the number of the group of each. Shapes: (M,)"""
     tokens = numpy.flatnonzero(takes_part)
-    doc = numpy.repeat(numpy.arange(len(lengths)), lengths)[tokens]
+    doc = sequences(lengths)[tokens]
     order = numpy.lexsort((keys[tokens], doc))  # equal ones stay in order
     tokens, key, doc = tokens[order], keys[tokens][order], doc[order]
     is_first = numpy.ones(len(tokens), dtype=bool)

@@ -10,6 +10,7 @@ from spacy.tokens import Doc
 from thinc.types import Array1d, Array2d, Ints1d, Ints2d
 
 from .. import sparse
+from ..types import places_in, sequences
 from .template import DOC, EXTENSION
 from .tokens import Tokens, text_id
 
@@ -96,7 +97,7 @@ class LabelMemory:
             return features[values]  # -1 is the last row: that of unknown values
         known, counts = values >= 0, self.counts[attribute]
         found = numpy.full((len(values), features.shape[1]), -1, dtype="int32")
-        places = numpy.repeat(numpy.arange(len(tokens.lengths)), tokens.lengths) * len(counts.keys)
+        places = sequences(tokens.lengths) * len(counts.keys)
         places, which = numpy.unique(places[known] + values[known], return_inverse=True)
         elsewhere = counts.total[places % max(len(counts.keys), 1)]
         self._subtract(attribute, elsewhere, places, tokens.text_ids)
@@ -122,11 +123,11 @@ class LabelMemory:
         """The counts of values in all units with docs of these texts, a text and a value each.
         Shapes: (M,), (M,) to (M, L)"""
         of = self.counts[attribute]
-        which, index = _places_in(self.text_ids, text_ids)
+        which, index = places_in(self.text_ids, text_ids)
         n_units, n_values = max(len(of.starts) - 1, 1), len(of.keys)
         which, unit = numpy.divmod(numpy.unique(which * n_units + self.units[index]), n_units)
         wanted = unit * n_values + values[which]
-        part, index = _places_in(self._places[attribute], wanted)
+        part, index = places_in(self._places[attribute], wanted)
         counts = numpy.zeros((len(values), len(self.labels)), dtype="int32")
         numpy.add.at(counts, (which[part], of.label[index]), of.n_times[index])
         return counts
@@ -193,24 +194,9 @@ def features_of(counts: Array2d, width: int) -> Ints2d:
     return numbers
 
 
-def ranges(begin: Ints1d, end: Ints1d) -> Tuple[Ints1d, Ints1d]:
-    """The numbers of R ranges, one after another, after the index of the range of each.
-    Shapes: (R,) to (N,)"""
-    sizes = (end - begin).astype("int64")
-    which = numpy.repeat(numpy.arange(len(sizes)), sizes)
-    return which, numpy.arange(len(which)) + (begin - numpy.cumsum(sizes) + sizes)[which]
-
-
-def _places_in(ascending: Array1d, keys: Array1d) -> Tuple[Ints1d, Ints1d]:
-    """All places of keys in an ascending array, after the index of each key: see `ranges`."""
-    begin, end = (numpy.searchsorted(ascending, keys, side=side) for side in ("left", "right"))
-    return ranges(begin, end)
-
-
 def _places(of: Counts) -> Array1d:
     """V times the unit + the value of each count, ascending. In int64. Shape: (E,)"""
-    units = numpy.repeat(numpy.arange(len(of.starts) - 1), numpy.diff(of.starts))
-    return units * len(of.keys) + of.value
+    return sequences(numpy.diff(of.starts)) * len(of.keys) + of.value
 
 
 def _below(numbers: Ints1d, n: int) -> bool:

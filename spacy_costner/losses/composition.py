@@ -7,7 +7,7 @@ from thinc.types import Array1d, Floats1d, FloatsXd, Ints1d
 from thinc.util import get_array_module
 
 from .. import chain
-from ..types import Gold, LossResult, Potentials, ScoreWithVjp, add_to, map_scores
+from ..types import Gold, LossResult, Potentials, ScoreWithVjp, add_to, map_scores, sequences
 
 Transform = Callable[[Floats1d], Tuple[Floats1d, Floats1d]]
 """Maps differences to losses and their derivatives. Shape: (B,)"""
@@ -129,9 +129,7 @@ def annotated(gold: Gold, potentials: Potentials) -> Floats1d:
 
 def sequence_of(potentials: Potentials) -> Ints1d:
     """The sequence of each token. Shape: (N,)"""
-    xp = get_array_module(potentials.emissions)
-    lengths = potentials.lengths
-    return xp.asarray(numpy.repeat(numpy.arange(len(lengths)), lengths))
+    return get_array_module(potentials.emissions).asarray(sequences(potentials.lengths))
 
 
 def uniform_over_legal(potentials: Potentials) -> Potentials:

@@ -13,13 +13,9 @@ from thinc.util import get_array_module
 from .. import chain
 from ..chain import Segments
 from ..tags import runs
-from ..types import Gold, Loss, LossResult, Potentials, map_scores
+from ..types import Gold, Loss, LossResult, Potentials, map_scores, ranges
 from ..validation import above, finite, number, one_of, within
-from .composition import (
-    can_continue,
-    sequence_of,
-    sequence_weights,
-)
+from .composition import can_continue, sequence_of, sequence_weights
 from .mce import sigmoid
 
 
@@ -143,8 +139,8 @@ respect to the potentials."""
 def expected_counts(potentials: Potentials, gold: Gold) -> Counted:
     """The exact expected counts.
 
-        TP = sum over gold entities of p(entity),  FN = sum of 1 - p(entity)
-        FP = expected number of entities - TP
+    TP = sum over gold entities of p(entity),  FN = sum of 1 - p(entity)
+    FP = expected number of entities - TP
     """
     entities = gold_entities(gold, potentials)
     weights, of_entity = _weights(gold, potentials, entities)
@@ -228,10 +224,8 @@ def right_in_place(wrong: Segments, gold: Gold, potentials: Potentials) -> Tuple
     if len(unknown):
         next_unknown = numpy.append(unknown, len(tags))[numpy.searchsorted(unknown, begin)]
         end = numpy.minimum(end, next_unknown)
-    lengths = end - begin
-    before = numpy.cumsum(lengths) - lengths
-    inside = numpy.repeat(begin - before, lengths) + numpy.arange(lengths.sum())
-    places = Segments(begin, end, tags[inside], numpy.ones_like(cast(Array2d, wrong.after)))
+    inside = tags[ranges(begin, end)[1]]
+    places = Segments(begin, end, inside, numpy.ones_like(cast(Array2d, wrong.after)))
     return (places, 0) if gold.collapsed_of is None else _end_in_any_outside(places, gold)
 
 
@@ -293,11 +287,8 @@ def _entities(tags: Ints1d, gold: Gold, potentials: Potentials) -> Segments:
     known = tags >= 0
     opening, continuing = to_numpy(gold.opening), to_numpy(gold.continuing)
     begin, end = runs(known & opening[tags], known & continuing[tags], potentials.lengths)
-    inside = numpy.zeros(len(tags) + 1, dtype="int8")
-    inside[begin] += 1
-    inside[end] -= 1
     after = numpy.repeat(~continuing[None], len(begin), axis=0)
-    return Segments(begin, end, tags[numpy.cumsum(inside)[:-1] > 0], after)
+    return Segments(begin, end, tags[ranges(begin, end)[1]], after)
 
 
 def _take(entities: Segments, which: Array1d) -> Segments:

@@ -8,7 +8,7 @@ from thinc.types import Floats1d, Ints1d, Ints2d
 from thinc.util import get_array_module
 
 from ..costs.tables import or_hamming
-from ..types import Cost, Gold, Loss, LossResult, Potentials
+from ..types import Cost, Gold, Loss, LossResult, Potentials, first_tokens, last_tokens
 from ..validation import above, at_least
 from .composition import (
     best_competitor,
@@ -116,14 +116,13 @@ def squared_distance(
 ) -> Floats1d:
     """The squared distance of two paths, (N,) each, in feature space: whole numbers, (B,).
 
-        n = || f(y) - f(y') ||^2
+    n = || f(y) - f(y') ||^2
     """
     xp = get_array_module(potentials.emissions)
     n_tags, lengths = len(potentials.transitions), potentials.lengths
-    sequence, ends = sequence_of(potentials), numpy.cumsum(lengths)[lengths > 0]
-    begins = ends - lengths[lengths > 0]
-    later = xp.asarray(numpy.delete(numpy.arange(len(sequence)), begins))
-    at_ends = xp.asarray(numpy.concatenate([begins, ends - 1]))
+    sequence, firsts = sequence_of(potentials), first_tokens(lengths)
+    later = xp.asarray(numpy.delete(numpy.arange(len(sequence)), firsts))
+    at_ends = xp.asarray(numpy.concatenate([firsts, last_tokens(lengths)]))
     at_ends = at_ends[one[at_ends] != other[at_ends]]
     transitions = [y[later - 1] * n_tags + y[later] for y in (one, other)]
     distance = _squared_differences(sequence[later], transitions, len(lengths))

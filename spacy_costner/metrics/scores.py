@@ -28,7 +28,7 @@ def f_score(tp: FloatsXd, fp: FloatsXd, fn: FloatsXd, beta: float = 1.0) -> Floa
 def f_beta(p: FloatsXd, r: FloatsXd, beta: float = 1.0) -> FloatsXd:
     """F-beta from precision and recall, their weighted harmonic mean: the same as `f_score`.
 
-        F = (1 + beta^2) P R / (beta^2 P + R)
+    F = (1 + beta^2) P R / (beta^2 P + R)
     """
     squared = beta**2
     return ratio((1 + squared) * p * r, squared * p + r)

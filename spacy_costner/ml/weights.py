@@ -185,8 +185,7 @@ class SparseWeights(Shim):
         return self.potentials(seen.rows[:0], seen.lengths)._replace(emissions=emissions)
 
     def add_gradient(self, rows: Ints2d, gradient: Potentials) -> None:
-        """Keep the gradient of scores for the next update, with the features of the tokens, (N, S).
-        """
+        """Keep the gradient of scores for the next update, with the features of tokens, (N, S)."""
         below = [gradient.transitions, gradient.start[None], gradient.end[None]]
         parts = (rows, gradient.emissions), (self._last_rows[:, None], numpy.concatenate(below))
         for some_rows, d_scores in parts:

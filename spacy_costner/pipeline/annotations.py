@@ -11,7 +11,7 @@ from thinc.types import Array1d, Floats1d, Ints1d
 
 from ..decoding import FINEST, LEAST, DecodedSpans, Posterior, of_labels
 from ..tags import Entities
-from ..training.token_attrs import TokenAttrs, trim
+from ..training.token_attrs import TokenAttrs
 from ..validation import number
 
 SOURCE = "cost_sensitive_ner"
@@ -149,7 +149,7 @@ def make_prediction(
         """True for entities without preset tokens. Shape: (E,)"""
         return n_preset[entities.end] == n_preset[entities.begin]
 
-    entities = trim(decoded.entities, tokens.is_space)
+    entities = decoded.entities.trim(tokens.is_space)
     if n_preset[-1]:
         entities = entities.select(is_free(entities))
     if confidence is None:
@@ -291,8 +291,7 @@ def _set_ents(doc: Doc, spans: List[Span], preset: Array1d) -> None:
 
 
 class Hypothesis(NamedTuple):
-    """One analysis of a doc: its entities, and the probability that exactly these are the entities.
-    """
+    """One analysis of a doc: its entities, and the probability that they are exactly these."""
 
     ents: List[Span]
     prob: float

@@ -40,7 +40,7 @@ from ..training.folds import train_first_pass, train_linear_part
 from ..training.objective import NEGATED, Objective, check_finite
 from ..training.soft_targets import SoftTargets, divergence, labels_of
 from ..training.targets import Targets, Weights, possible_paths
-from ..training.token_attrs import TokenAttrs, read_presets, trim
+from ..training.token_attrs import TokenAttrs, read_presets
 from ..types import Constraints, Cost, Loss, Potentials, Progress, map_scores
 from .annotations import (
     NOTHING,
@@ -468,7 +468,7 @@ class CostSensitiveNER(TrainablePipe):
         paths, probs = self.posterior(docs).best_paths(k)
         hypotheses: List[List[Hypothesis]] = [[] for _ in docs]
         for path, prob in zip(paths, probs):
-            entities = trim(tags.decode(path, tokens.lengths), tokens.is_space)
+            entities = tags.decode(path, tokens.lengths).trim(tokens.is_space)
             by_doc = spans_by_doc(docs, entities, tags.labels, tokens.lengths)
             for of_doc, (spans, _), p in zip(hypotheses, by_doc, prob.tolist()):
                 if p > 0:
@@ -568,8 +568,7 @@ class CostSensitiveNER(TrainablePipe):
         )
 
     def check_guarantee(self) -> None:
-        """Drop the promise, with a warning, if a setting that it depends on was changed in `cfg`.
-        """
+        """Drop the promise, with a warning, if a setting that it depends on was changed."""
         if changed := self._changed_since_promise():
             self.drop_guarantee(f"another setting of {changed}")
 

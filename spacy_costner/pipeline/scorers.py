@@ -28,7 +28,7 @@ from ..metrics.calibration import calibration_error, reliability
 from ..tags import OUTSIDE, Tags
 from ..training.targets import gold_tags
 from ..training.token_attrs import read_docs, read_reference
-from ..types import Cost
+from ..types import Cost, sequences
 
 Scores = Dict[str, Any]
 
@@ -180,7 +180,7 @@ def count_docs(
     annotated = _annotated(examples)
     pairs = compare_tags(annotated, labels=labels, scheme=scheme)
     known, table = pairs.gold >= 0, cost(pairs.tags)
-    doc = numpy.repeat(numpy.arange(len(annotated)), pairs.lengths)[known]
+    doc = sequences(pairs.lengths)[known]
     counts = [_compare(*pair) for pair in entity_pairs(annotated)]
     return DocCounts(
         tp=numpy.asarray([each.tp for each in counts], dtype="int64"),
@@ -261,8 +261,7 @@ def count_by_label(
 
 
 def count_at_level(pairs: EntityPairs, tree: Tree, level: int) -> PRFScore:
-    """Count entities with labels replaced by their ancestors at a level of the tree, 1 at the top.
-    """
+    """Count entities, with ancestors at a level of the tree, 1 at the top, in place of labels."""
     counts = count_by_label(pairs, lambda label: tree.ancestor(label, level))
     return sum(counts.values(), PRFScore())
 

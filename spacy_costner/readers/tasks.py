@@ -41,8 +41,7 @@ Range = Tuple[int, int]
 
 
 class TaskSpan(NamedTuple):
-    """An annotated span: its characters, from and to; its label; and other keys, such as a score.
-    """
+    """An annotated span: its characters, from and to; its label; other keys, such as a score."""
 
     start: int
     end: int

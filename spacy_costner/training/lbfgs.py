@@ -94,8 +94,7 @@ class TotalLoss:
             )
 
     def sum_gradients(self, gradients: Iterable[Potentials]) -> Floats1d:
-        """Sum the gradients with respect to the scores of each batch into one for the vector, (D,).
-        """
+        """Sum the gradients with respect to the scores of batches into one for the vector, (D,)."""
         n_groups, sums = len(self.merged.roots), numpy.zeros(self.shape)
         for (rows, _), gradient in zip(self.batches, gradients):
             emissions = numpy.ascontiguousarray(gradient.emissions, dtype="float32")

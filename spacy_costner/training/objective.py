@@ -22,7 +22,7 @@ from .targets import (
     read_incorrect_spans,
     token_weights,
 )
-from .token_attrs import TokenAttrs, first_words, read_presets, read_reference, trim
+from .token_attrs import TokenAttrs, first_words, read_presets, read_reference
 
 NEGATED = "!"
 """The prefix of spaCy 2 for the label of a span that is not an entity. spaCy 3 refuses it."""
@@ -197,7 +197,7 @@ class Objective:
                         f"under the incorrect_spans_key of the config, got {ent.label_!r} in "
                         f"{first_words(eg.reference)}"
                     )
-        trimmed = trim(entities, reference.is_space)
+        trimmed = entities.trim(reference.is_space)
         in_space = ~numpy.isin(entities.begin, trimmed.begin)
         in_space |= ~numpy.isin(entities.end, trimmed.end)
         cases = {

@@ -23,11 +23,10 @@ from thinc.types import Array1d, Array2d, ArrayXd, Ints1d, Ints2d
 
 from .. import chain
 from ..features import FeatureBatch, Features, TokenValues
-from ..features.memory import ranges
 from ..ml import find_values, linear_part
 from ..progress import progress
 from ..tags import Tags
-from ..types import Gold
+from ..types import Gold, ranges
 from .objective import Objective
 from .online import Batch, read_batches
 from .soft_targets import is_taught, read_soft_targets

@@ -11,7 +11,7 @@ from thinc.util import get_array_module
 
 from .. import chain
 from ..tags import OUTSIDE, Entities, Tags
-from ..types import Constraints, CostTable, Gold, Potentials
+from ..types import Constraints, CostTable, Gold, Potentials, first_tokens, ranges
 from ..validation import check_cost
 from .incorrect_spans import AugmentedTags, IncorrectSpan, augment_tags
 from .soft_targets import SoftTargets
@@ -113,7 +113,7 @@ class Targets(NamedTuple):
 def gold_tags(entities: Entities, is_annotated: Array1d, tags: Tags) -> Ints1d:
     """The gold tag of each token, (N,), without the split of O: -1 where annotation, (N,), is
     missing. Entities of other labels are O."""
-    known = Entities(*(column[entities.label >= 0] for column in entities))
+    known = entities.select(entities.label >= 0)
     return numpy.where(is_annotated, tags.encode(known, len(is_annotated)), -1)
 
 
@@ -162,7 +162,7 @@ def _follows_entity(path: Ints1d, tags: Tags, lengths: Ints1d) -> Array1d:
     """True if the previous token of the doc is in an entity. Shape: (N,)"""
     follows = numpy.zeros(len(path), dtype=bool)
     follows[1:] = (path[:-1] >= 0) & (tags.label_of[path[:-1]] >= 0)
-    follows[(numpy.cumsum(lengths) - lengths)[lengths > 0]] = False
+    follows[first_tokens(lengths)] = False
     return follows
 
 
@@ -239,9 +239,8 @@ def token_weights(
     begin, end, label = entities
     by_label = [weights.labels.get(name, 1.0) for name in (*tags.labels, OUTSIDE)]
     label_of = numpy.full(sum(len(eg.predicted) for eg in examples), -1)
-    label_of[numpy.concatenate([numpy.arange(b, e) for b, e in zip(begin, end)] or [begin])] = (
-        numpy.repeat(label, end - begin)
-    )
+    which, token = ranges(begin, end)
+    label_of[token] = label[which]
     values = numpy.asarray(by_label, dtype="float32")[label_of]
     values[numpy.unique(numpy.concatenate([begin, end - 1]))] *= weights.boundary
     if weights.token is not None:
