@@ -12,7 +12,6 @@ from thinc.util import get_array_module
 
 from .. import chain
 from ..tags import Entities, Tags
-from ..types import Potentials
 from ..validation import check_config_names, number
 from .posterior import Posterior
 
@@ -91,12 +90,8 @@ def viterbi(posterior: Posterior, settings: Settings) -> DecodedSpans:
         of_tag = numpy.append(bias, 0.0)[tags.label_of]
         biased = scores.emissions + xp.asarray(of_tag, dtype=scores.emissions.dtype)
         scores = scores._replace(emissions=biased)
-    return DecodedSpans(best_entities(scores, tags), tags.labels)
-
-
-def best_entities(scores: Potentials, tags: Tags) -> Entities:
-    """The entities of the best path of each sequence."""
-    return tags.decode(to_numpy(chain.best_path(scores).tags), scores.lengths)
+    path = to_numpy(chain.best_path(scores).tags)
+    return DecodedSpans(tags.decode(path, scores.lengths), tags.labels)
 
 
 def make_threshold(*, threshold: float = 0.5, labels: Dict[str, float] = NOTHING) -> Decoding:

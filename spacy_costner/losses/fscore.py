@@ -22,9 +22,9 @@ from .mce import sigmoid
 class Counts(NamedTuple):
     """Smoothed counts of entities."""
 
-    true_positives: float
-    false_positives: float
-    false_negatives: float
+    tp: float
+    fp: float
+    fn: float
 
     def plus(self, other: "Counts", decay: float = 1.0) -> "Counts":
         """These, multiplied by a factor, and others."""
@@ -32,7 +32,7 @@ class Counts(NamedTuple):
 
 
 NOTHING_YET = Counts(0.0, 0.0, 0.0)
-ONE_FOUND = Counts(1.0, 0.0, 0.0)
+ONE_TP = Counts(1.0, 0.0, 0.0)
 """What there always is on top: with no true positives the loss would be infinite."""
 
 
@@ -86,7 +86,7 @@ class RunningTotals:
         self.totals = NOTHING_YET
 
     def __call__(self, potentials: Potentials, gold: Gold) -> LossResult:
-        before = self.totals.plus(ONE_FOUND, self.decay)
+        before = self.totals.plus(ONE_TP, self.decay)
         result, counts = self.compute(potentials, gold, before=before)
         self.totals = self.totals.plus(counts, self.decay)
         return result
@@ -100,7 +100,7 @@ def mce_f(
     psi: float = 1.0,
     slope: float = 1.0,
     offset: float = 0.0,
-    before: Counts = ONE_FOUND,
+    before: Counts = ONE_TP,
 ) -> Tuple[LossResult, Counts]:
     """How much better the F-score of whole entities could be.
 
@@ -142,21 +142,19 @@ def expected_counts(potentials: Potentials, gold: Gold) -> Counted:
     TP = sum over gold entities of p(entity),  FN = sum of 1 - p(entity)
     FP = expected number of entities - TP
     """
-    entities = gold_entities(gold, potentials)
+    entities = _entities(to_numpy(gold.tags), gold, potentials)
     weights, of_entity = _weights(gold, potentials, entities)
     paths = chain.forward_backward(potentials)
     log_p, backprop_log_p = paths.segment_log_probs(entities)
     xp = get_array_module(log_p)
     p = xp.exp(log_p)
-    n_answers, backprop_answers = paths.expectation(_opening_steps(potentials, gold))
-    hits, answers = float((of_entity * p).sum()), float((weights * n_answers).sum())
-    counts = Counts(hits, max(answers - hits, 0.0), float((of_entity * (1 - p)).sum()))
+    n_opened, backprop_opened = paths.expectation(_opening_steps(potentials, gold))
+    tp, n_predicted = float((of_entity * p).sum()), float((weights * n_opened).sum())
+    counts = Counts(tp, max(n_predicted - tp, 0.0), float((of_entity * (1 - p)).sum()))
 
     def backprop(d: Counts) -> Potentials:
-        d_p = of_entity * (d.true_positives - d.false_positives - d.false_negatives)
-        return paths.backprop(
-            (backprop_log_p, d_p * p), (backprop_answers, d.false_positives * weights)
-        )
+        d_p = of_entity * (d.tp - d.fp - d.fn)
+        return paths.backprop((backprop_log_p, d_p * p), (backprop_opened, d.fp * weights))
 
     return counts, backprop
 
@@ -171,28 +169,23 @@ def best_counts(potentials: Potentials, gold: Gold, *, slope: float, offset: flo
     with and without are the scores of the best path that has an entity, or that has gold's
     tags in a place, and of the best that has not.
     """
-    right = gold_entities(gold, potentials)
+    right = _entities(to_numpy(gold.tags), gold, potentials)
     wrong, n_open = right_in_place(wrong_entities(gold, potentials, right), gold, potentials)
     scores, backprop_scores = _max_scores(potentials, gold, _join(right, wrong), n_open)
     xp = get_array_module(scores)
     is_right = xp.arange(scores.shape[1]) < len(right.begin)
     losses, slopes = sigmoid(scores[1] - scores[0], slope=slope, offset=offset)
     weights = xp.concatenate([_weights(gold, potentials, found)[1] for found in (right, wrong)])
-    missed = float((weights * losses)[is_right].sum())
-    made_up = float((weights * losses)[~is_right].sum())
+    fn = float((weights * losses)[is_right].sum())
+    fp = float((weights * losses)[~is_right].sum())
     n_right = float(weights[is_right].sum())
 
     def backprop(d: Counts) -> Potentials:
-        d_losses = xp.where(is_right, d.false_negatives - d.true_positives, d.false_positives)
+        d_losses = xp.where(is_right, d.fn - d.tp, d.fp)
         d_lead = d_losses * weights * slopes
         return backprop_scores(xp.stack([-d_lead, d_lead]))
 
-    return Counts(n_right - missed, made_up, missed), backprop
-
-
-def gold_entities(gold: Gold, potentials: Potentials) -> Segments:
-    """The entities of gold."""
-    return _entities(to_numpy(gold.tags), gold, potentials)
+    return Counts(n_right - fn, fp, fn), backprop
 
 
 def wrong_entities(gold: Gold, potentials: Potentials, right: Segments) -> Segments:

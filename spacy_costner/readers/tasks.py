@@ -5,7 +5,6 @@ They are read in the forms of several annotation tools (see `task_from_json` and
 """
 
 import json
-from itertools import chain
 from pathlib import Path
 from typing import (
     Any,
@@ -214,40 +213,21 @@ def _tokens_from_json(value: Any, text: str, place: Place) -> Optional[List[Task
         return None
     if not isinstance(value, list) or not all(isinstance(token, dict) for token in value):
         raise place.refuse(f"tokens: expected objects with start and end, got {shown(value)}")
-    bounds = [(token.get("start"), token.get("end")) for token in value]
-    if not _are_words(bounds, text):
-        _refuse_tokens(bounds, text, place)
-    for (start, end), token in zip(bounds, value):
-        if token.get("text", text[start:end]) != text[start:end]:
-            raise place.refuse(
-                f"tokens: expected {text[start:end]!r} at {start}, got {shown(token['text'])}"
-            )
-    return [TaskToken(*bound, token.get("sent_start")) for bound, token in zip(bounds, value)]
-
-
-def _are_words(bounds: List[Tuple[Any, Any]], text: str) -> bool:
-    """Whether tokens are all words of a text, in order. The fast way, for tokens without fault."""
-    flat = [*chain.from_iterable(bounds)]
-    if {*map(type, flat)} - {int} or flat != sorted(flat):
-        return False
-    if flat and (flat[0] < 0 or flat[-1] > len(text) or any(start == end for start, end in bounds)):
-        return False
-    words = "".join([text[start:end] for start, end in bounds])
-    return "".join(words.split()) == "".join(text.split())
-
-
-def _refuse_tokens(bounds: List[Tuple[Any, Any]], text: str, place: Place) -> None:
-    """Refuse the first token that is wrong."""
-    before = 0
-    for bound in bounds:
-        start, end = _range([*bound], len(text), "tokens", place)
+    tokens: List[TaskToken] = []
+    before, all_words = 0, "tokens: expected all words of the text, once each, got"
+    for token in value:
+        start, end = _range([token.get("start"), token.get("end")], len(text), "tokens", place)
         if start < before or text[before:start].strip():
             got = shown(text[before:start] if start >= before else text[start:end])
-            raise place.refuse(f"tokens: expected all words of the text, once each, got {got}")
+            raise place.refuse(f"{all_words} {got}")
+        if token.get("text", text[start:end]) != text[start:end]:
+            got = shown(token["text"])
+            raise place.refuse(f"tokens: expected {text[start:end]!r} at {start}, got {got}")
+        tokens.append(TaskToken(start, end, token.get("sent_start")))
         before = end
-    raise place.refuse(
-        f"tokens: expected all words of the text, once each, got {shown(text[before:])}"
-    )
+    if text[before:].strip():
+        raise place.refuse(f"{all_words} {shown(text[before:])}")
+    return tokens
 
 
 def is_label_studio(value: Any) -> bool:
@@ -294,7 +274,9 @@ def task_to_json(task: Task) -> Dict[str, Any]:
     """A task in Prodigy's form. Two keys are ours: "missing" and "has_unknown_spaces"."""
     text = task.text
     value: Dict[str, Any] = {"text": text}
-    spans = None if task.spans is None else [_span_to_json(span) for span in task.spans]
+    spans: Optional[List[Dict[str, Any]]] = None
+    if task.spans is not None:
+        spans = [{"start": b, "end": e, "label": x, **more} for b, e, x, more in task.spans]
     if task.tokens is not None:
         value["tokens"] = tokens = []
         for i, (start, end, sent_start) in enumerate(task.tokens):
@@ -313,10 +295,6 @@ def task_to_json(task: Task) -> Dict[str, Any]:
     if task.has_unknown_spaces:
         value["has_unknown_spaces"] = True
     return {**value, **task.extra}
-
-
-def _span_to_json(span: TaskSpan) -> Dict[str, Any]:
-    return {"start": span.start, "end": span.end, "label": span.label, **span.extra}
 
 
 def task_to_doccano(task: Task) -> Dict[str, Any]:

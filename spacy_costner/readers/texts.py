@@ -212,7 +212,8 @@ def _to_row(nlp: Language, value: Mapping[str, Any], place: Place, text: str, id
     if isinstance(content, str) and place.unit == "line" and value.get("tokens") is not None:
         given = {"text": content, "tokens": value["tokens"]}
         return Row(found, content, partial(_make_doc_of_tokens, nlp, given, place))
-    return Row(found, _text(content), partial(make_doc, nlp, content))
+    text_ = content if isinstance(content, str) else None
+    return Row(found, text_, partial(make_doc, nlp, content))
 
 
 def require_pyarrow() -> Any:
@@ -240,15 +241,11 @@ def _make_doc_of_tokens(nlp: Language, value: Dict[str, Any], place: Place) -> D
     )
 
 
-def _text(value: Any) -> Optional[str]:
-    return value if isinstance(value, str) else None
-
-
 def _refused(place: Place, text: Any, message: str) -> Row:
     def refuse() -> NoReturn:
         raise place.refuse(message)
 
-    return Row(place.number, _text(text), refuse)
+    return Row(place.number, text if isinstance(text, str) else None, refuse)
 
 
 def _read_row_groups(part: Part, *columns: str) -> List[Dict[str, Any]]:
