@@ -128,14 +128,11 @@ class CostnerRecognizer(LocalRecognizer):
 
 
 def find(doc: Doc, default_score: float = 0.85) -> List[Tuple[Span, float]]:
-    """The guaranteed set of a doc or, if nothing is promised, its entities, with their scores.
+    """The guaranteed set of a doc or, if nothing is promised, its entities, with their scores,
+    ordered by begin. Entities of other components have the default score.
 
     Presidio's anonymizer may leave text of overlapping results. So each token is in one span only:
     where spans overlap, the less probable one loses the tokens that they share.
-
-    doc (Doc): The doc, with the span groups of our components.
-    default_score (float): The score of entities that other components have set.
-    RETURNS (List[Tuple[Span, float]]): The spans and their probabilities, ordered by begin.
     """
     ours = {key: group for key, group in doc.spans.items() if group.attrs.get("source") == SOURCE}
     scored = [

@@ -22,12 +22,8 @@ CHECKED = frozenset([*SCHEMAS, "components", "corpora", "pretraining"])
 
 
 def check_settings(config: Mapping[str, Any], source: object = None) -> None:
-    """Check that every setting of a config is read by something.
-
-    config (Mapping[str, Any]): A config for `spacy train`, complete or not.
-    source (object): The start of the message, such as its file.
-    RAISES (ValueError): If there is a setting that nothing reads.
-    """
+    """Check that every setting of a config, complete or not, is read by something. `source`
+    begins the message of the ValueError, such as the file."""
     spacy.blank("xx")  # which imports the factories of entry points
     for section, schema in SCHEMAS.items():
         _check(config.get(section, {}), schema.__annotations__, section, source)

@@ -18,7 +18,7 @@ from typing import (
 )
 
 from numpy.random import Generator
-from thinc.types import Array2d, Floats1d, Floats2d, Ints1d, Ints2d
+from thinc.types import Array2d, Floats2d, Ints1d, Ints2d
 
 from ..types import Potentials, ScoreWithVjp
 from . import native  # type: ignore[attr-defined]
@@ -56,28 +56,15 @@ class Segments(NamedTuple):
 
 
 class BestPath(NamedTuple):
-    """The path of the highest score.
+    """The path of the highest score, or the k best paths, in descending order.
 
-    tags (Ints1d): The tag of each token. Shape: (N,)
-    scores (Floats1d): The score of each sequence, minus infinity if there is no such path. Shape:
-        (B,)
+    tags (Array): The tag of each token. Shape: (N,) or (k, N)
+    scores (Array): The score of each sequence, minus infinity if there is no such path.
+        Shape: (B,) or (k, B)
     """
 
-    tags: Ints1d
-    scores: Floats1d
-
-
-class BestPaths(NamedTuple):
-    """The paths of the highest scores.
-
-    tags (Ints2d): The tag of each token, in the best path of each sequence, the second best, and so
-        on. Shape: (k, N)
-    scores (Floats2d): Their scores, descending; minus infinity where there is no further legal
-        path. Shape: (k, B)
-    """
-
-    tags: Ints2d
-    scores: Floats2d
+    tags: Any
+    scores: Any
 
 
 class ForwardBackward:
@@ -312,10 +299,10 @@ def best_path_excluding(potentials: Potentials, allowed: Allowed) -> BestPath:
 
 
 @on_host
-def k_best(potentials: Potentials, k: int) -> BestPaths:
+def k_best(potentials: Potentials, k: int) -> BestPath:
     """Find the k paths of the highest scores, all different. k is at least 1."""
     check_count("k", k)
-    return BestPaths(*native.k_best(potentials, k))
+    return BestPath(*native.k_best(potentials, k))
 
 
 def set_threads(n_threads: int) -> None:

@@ -104,42 +104,34 @@ class Posterior:
         return self.forward_backward.entropy()[0]
 
     def best_paths(self, k: int) -> Tuple[Ints2d, Floats2d]:
-        """The k most probable paths.
-
-        k (int): How many, at least 1.
-        RETURNS (Tuple[Ints2d, Floats2d]): Their tags, shape (k, N), and their probabilities,
-            descending; 0 where a sequence has no further path. Shape: (k, B)
-        """
+        """The tags of the k most probable paths, (k, N), and their probabilities, descending,
+        (k, B); 0 where a sequence has no further path."""
         tags, scores = chain.k_best(self.potentials, k)
         log_z = self.forward_backward.log_partition()[0]
         return self.tags.collapsed_of[tags], numpy.minimum(numpy.exp(scores - log_z), 1.0)
 
     def entity_probs(self, entities: Entities, covers: Optional[Array2d] = None) -> Floats1d:
-        """The probability that exactly these tokens are an entity with this label.
+        """The probability that exactly these tokens are an entity with this label, in float64.
+        Shape: (E,)
 
             p(y has B-x at b, I-x … after it, L-x at e - 1)          BILUO
             p(y has B-x at b, I-x … after it, and not I-x at e)      IOB2
 
         entities (Entities): Any entities; they may overlap.
-        covers (Optional[Array2d]): The labels of the chain that each label of the
-            entities covers, if not itself: their probabilities are summed.
-            Shape: (labels of the entities, labels)
-        RETURNS (Floats1d): The probabilities, in float64. Shape: (E,)
+        covers (Optional[Array2d]): The labels of the chain that each label of the entities covers,
+            if not itself: their probabilities are summed. Shape: (labels of the entities, labels)
         """
         log_probs, which = self.entity_log_probs(entities, covers)[:2]
         probs = numpy.bincount(which, numpy.exp(log_probs), minlength=len(entities.begin))
         return numpy.minimum(probs, 1.0)
 
     def outside_probs(self, begin: Ints1d, end: Ints1d) -> Floats1d:
-        """The probability that there is no entity in some tokens: that all of them are O.
+        """The probability that all tokens of a non-empty stretch, from and to, are O, in
+        float64. Shapes: (E,)
 
             sum over tags o of O:  p(y_b = … = y_{e-2} = O, y_{e-1} = o)
 
         If O is split, only the last of them can be one that has an entity after it.
-
-        begin (Ints1d): The first token of each stretch. Shape: (E,)
-        end (Ints1d): The token after its last. It isn't empty. Shape: (E,)
-        RETURNS (Floats1d): The probabilities, in float64. Shape: (E,)
         """
         last = numpy.flatnonzero(self.tags.label_of < 0)
         which = numpy.repeat(numpy.arange(len(begin)), len(last))
@@ -191,13 +183,8 @@ class Posterior:
         return which[way], Entities(entities.begin[way], end, entities.label[way])
 
     def likely_entities(self, floor: float, *, least: float = LEAST) -> Tuple[Entities, Floats1d]:
-        """All entities with at least some probability, including overlapping ones.
-
-        floor (float): The probability.
-        least (float): The probability in place of a lower one.
-        RETURNS (Tuple[Entities, Floats1d]): The entities, ordered by begin and end, and
-            their probabilities. Shape: (E,)
-        """
+        """All entities with at least some probability, including overlapping ones, ordered by
+        begin and end; and their probabilities, (E,). `least` is in place of a lower floor."""
         floor = max(floor, least)
         entities = self._reachable(0.999 * floor)  # they are rounded: `probs` decides
         probs = self.entity_probs(entities)
@@ -228,13 +215,13 @@ class Posterior:
         return Entities(*(columns or [numpy.zeros(0, "int32")] * 3))
 
     def _steps_inside(self, probable: Array2d) -> Tuple[Ints1d, Ints1d, Floats1d]:
-        """The transitions inside entities, from a probable tag of a token to one of the next. A
-        token and a tag are one number, K times the token + the tag. Shape of `probable`: (N, K)
+        """The transitions inside entities, from a probable tag of a token to one of the next,
+        with
 
-        p(y_{t+1} = j | y_t = i), from the probability of the two tags in a row
+            p(y_{t+1} = j | y_t = i), from the probability of the two tags in a row
 
-        RETURNS (Tuple[Ints1d, Ints1d, Floats1d]): Token and tag before, in ascending order; token
-            and tag after; the probability. Shapes: (S,)
+        A token and its tag are one number, K times the token + the tag. Those before are in
+        ascending order. Shapes: (N, K) to (S,)
         """
         n_tags, sequence = len(self.tags), sequences(self.potentials.lengths)
         token = numpy.flatnonzero(sequence[:-1] == sequence[1:])

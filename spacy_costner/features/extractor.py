@@ -34,8 +34,7 @@ class FeatureBatch(NamedTuple):
 
     rows (Ints2d): The rows of weights of each token: one per slot, -1 for none. Shape: (N, S)
     lengths (Ints1d): Tokens of each doc. Shape: (B,)
-    groups (Sequence[Ints1d]): Occurrences that see each other's labels: see `number_occurrences`.
-        Shapes: (N,)
+    groups (Sequence[Ints1d]): See `number_occurrences`. Shapes: (N,)
     text_ids (Optional[Array1d]): In training the hash of each doc. Shape: (B,)
     """
 

@@ -237,9 +237,6 @@ class LabelCounts:
     """Counts the labels of training docs, but for tokens without annotation. Docs are not kept."""
 
     def __init__(self, attributes: Sequence[str], unit: Union[int, str]) -> None:
-        """attributes (Sequence[str]): The attributes whose labels are counted.
-        unit (Union[int, str]): The setting `memory_unit`.
-        """
         self.unit, self.n_docs, none = unit, 0, numpy.zeros(0, dtype="uint64")
         self.labels, self.text_ids, self.units = {0}, [none], [none]
         self.counted: Dict[str, List[Counted]] = {name: [] for name in attributes}

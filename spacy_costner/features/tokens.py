@@ -25,16 +25,12 @@ class Gazetteer:
     """A list of phrases. Of phrases that overlap in a doc, the longest is found."""
 
     def __init__(self, phrases: Sequence[str]) -> None:
-        """phrases (Sequence[str]): The phrases, their tokens separated by white space."""
         self.phrases = list(phrases)
         self._made: Optional[Tuple[Vocab, PhraseMatcher]] = None
 
     @classmethod
     def from_file(cls, path: Union[str, Path]) -> "Gazetteer":
-        """Read a file in UTF-8 with a phrase on each line.
-
-        RAISES (ValueError): If it can't be read.
-        """
+        """Read a file in UTF-8 with a phrase on each line."""
         try:
             lines = Path(path).read_text(encoding="utf8").splitlines()
         except (OSError, UnicodeDecodeError) as error:

@@ -126,14 +126,10 @@ def _binomial(n: int, p: float) -> Floats1d:
 
 
 def docs_needed(mean: float, limit: float, *, delta: Optional[float] = None) -> Optional[int]:
-    """How many docs it takes to meet a limit, if their mean loss is this.
-
-    mean (float): The mean loss. 0: the number that is needed however good the scores.
-    limit (float): The limit of the risk.
-    delta (Optional[float]): As in `threshold`.
-    RETURNS (Optional[int]): 1 / limit - 1 at least; None if the mean is not below the limit, or
-        it takes more than `MOST_DOCS`.
-    """
+    """How many docs it takes to meet a limit, if their mean loss is this: 1 / limit - 1 at
+    least. With a mean of 0, it is the number that is needed however good the scores. None if the
+    mean is not below the limit, or it takes more than `MOST_DOCS`. `delta` is that of
+    `threshold`."""
     if mean >= limit:
         return None
     if delta is None:

@@ -110,15 +110,12 @@ def paired_differences(
     baseline: int = 0,
     n_samples: int = 10_000,
 ) -> List[List[Difference]]:
-    """Compare systems with a baseline by the paired bootstrap over docs. Scores are averaged over
-    seeds. The samples are the same for all systems, seeds and scores.
+    """Compare systems with a baseline by the paired bootstrap over docs. Scores are averaged
+    over seeds. The samples are the same for all systems, seeds and scores.
 
-    counts (FloatsXd): The counts of each system, seed and doc. Shape:
-        (systems, seeds, docs, columns)
+    counts (FloatsXd): The counts. Shape: (systems, seeds, docs, columns)
     score (Callable[[FloatsXd], FloatsXd]): Computes scores from counts summed over docs.
         Shape: (..., columns) to (scores, ...)
-    baseline (int): The index of the baseline.
-    n_samples (int): Number of samples.
     RETURNS (List[List[Difference]]): For each score, the difference of each system.
     """
     n_systems, n_seeds, n_docs, n_columns = counts.shape

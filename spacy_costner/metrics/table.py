@@ -10,13 +10,8 @@ import numpy
 def markdown_table(
     header: Sequence[object], rows: Sequence[Sequence[object]], *, align: bool = False
 ) -> str:
-    """Write a table in Markdown.
-
-    header (Sequence[object]): The names of the columns.
-    rows (Sequence[Sequence[object]]): The cells. Floats are written with two digits.
-    align (bool): Whether to pad the cells, and right-align all columns but the first.
-    RETURNS (str): The table.
-    """
+    """Write a table in Markdown. Floats are written with two digits. `align` pads the cells, and
+    right-aligns all columns but the first."""
     rule = ["---", *["--:" if align else "---"] * (len(header) - 1)]
     lines = [[_text(cell) for cell in line] for line in (header, rule, *rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in (_padded(lines) if align else lines))

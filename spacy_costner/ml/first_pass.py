@@ -36,11 +36,6 @@ class FirstPass(Shim):
     """
 
     def __init__(self, settings: AdaGrad, average_power: float, n_epochs: int) -> None:
-        """Initialize without weights.
-
-        settings (AdaGrad), average_power (float): See `SparseWeights`.
-        n_epochs (int): How often the examples are used to train it.
-        """
         super().__init__(None)
         self.settings, self.average_power, self.n_epochs = settings, average_power, n_epochs
         self.tags = Tags(())

@@ -52,11 +52,6 @@ class SparseWeights(Shim):
         settings: AdaGrad = AdaGrad(),  # noqa: B008 (immutable)
         average_power: float = AVERAGE_POWER,
     ) -> None:
-        """Initialize without weights.
-
-        settings (AdaGrad): The settings of updates.
-        average_power (float): p, 0 or more.
-        """
         super().__init__(None)
         self.settings = settings
         self.average_power = average_power

@@ -96,11 +96,8 @@ def register(confidence: Confidence) -> None:
 
 
 def confidence_of(span: Span) -> Optional[float]:
-    """The probability of an entity, as a component has written it to the doc.
-
-    span (Span): The entity.
-    RETURNS (Optional[float]): None if there is none.
-    """
+    """The probability of an entity, as a component has written it to the doc; None if there is
+    none."""
     place = (span.start, span.end)
     for group in span.doc.spans.values():
         if group.attrs.get("source") != SOURCE:
@@ -121,9 +118,9 @@ class Prediction(NamedTuple):
     labels (Tuple[str, ...]): The names of all labels; those of the chain come first.
     entities (Entities): The predicted entities without white space at their ends, ordered, and
         without those in preset tokens.
-    probs (Optional[Floats1d]): Their probabilities; None unless asked for. Shape: (E,)
-    alternatives (Optional[Scored]): Other probable entities.
-    guaranteed (Optional[Scored]): The guaranteed set.
+    probs (Optional[Floats1d]): Their probabilities, if asked for. Shape: (E,)
+    alternatives (Optional[Scored]), guaranteed (Optional[Scored]): Other probable entities; the
+        guaranteed set.
     """
 
     tokens: TokenAttrs

@@ -182,13 +182,10 @@ def count_docs(
     known, table = pairs.gold >= 0, cost(pairs.tags)
     doc = sequences(pairs.lengths)[known]
     counts = [_compare(*pair) for pair in entity_pairs(annotated)]
-    return DocCounts(
-        tp=numpy.asarray([each.tp for each in counts], dtype="int64"),
-        fp=numpy.asarray([each.fp for each in counts], dtype="int64"),
-        fn=numpy.asarray([each.fn for each in counts], dtype="int64"),
-        cost=numpy.bincount(doc, pairs.look_up(table)[known], minlength=len(annotated)),
-        tokens=numpy.bincount(doc, minlength=len(annotated)),
-    )
+    of_doc = [(each.tp, each.fp, each.fn) for each in counts]
+    tp, fp, fn = numpy.asarray(of_doc, dtype="int64").reshape(-1, 3).T
+    cost_of_doc = numpy.bincount(doc, pairs.look_up(table)[known], minlength=len(annotated))
+    return DocCounts(tp, fp, fn, cost_of_doc, numpy.bincount(doc, minlength=len(annotated)))
 
 
 class TagPairs(NamedTuple):

@@ -121,10 +121,7 @@ def read_tagged(
     context: Context,
 ) -> Iterator[Doc]:
     """Make docs of rows of tokens and tags, as datasets of Hugging Face have them. A row is a
-    sentence. `names` are those of tags that are numbers.
-
-    RAISES (CorpusError): If a row has something else than tokens and as many tags.
-    """
+    sentence. `names` are those of tags that are numbers."""
     words: List[str] = []
     tags: List[str] = []
     places: List[int] = []

@@ -236,11 +236,8 @@ def is_label_studio(value: Any) -> bool:
 
 
 def read_label_studio(values: Values) -> Iterator[Annotated]:
-    """Read the tasks of Label Studio's JSON export, with the annotations of several people. Skipped
-    annotations are left out, and if some are marked as ground truth, the others, too.
-
-    RAISES (CorpusError): If something isn't such a task.
-    """
+    """Read the tasks of Label Studio's JSON export, with the annotations of several people.
+    Skipped annotations are left out, and if some are marked as ground truth, the others, too."""
     for i, (place, value) in enumerate(values):
         if not is_label_studio(value):
             raise place.refuse(f"expected a task of Label Studio, got {shown(value)}")
@@ -249,7 +246,12 @@ def read_label_studio(values: Values) -> Iterator[Annotated]:
             got = shown([*value["data"]])
             raise place.refuse(f"data: expected a text under 'text', got {got}")
         text = texts.get("text") or next(iter(texts.values()))
-        annotations = _label_studio_annotations(value, place)
+        key = next((key for key in ANNOTATION_KEYS if key in value), None)
+        given = value[key] if key else []
+        is_list = isinstance(given, list) and all(isinstance(one, dict) for one in given)
+        if not is_list or not all(isinstance(one.get("result"), list) for one in given):
+            raise place.refuse(f"{key}: expected annotations with results, got {shown(given)}")
+        annotations = [one for one in given if not one.get("was_cancelled")]
         truths = [one for one in annotations if one.get("ground_truth")]
         for one in truths or annotations:
             # Relations and other results are not entities.
@@ -259,15 +261,6 @@ def read_label_studio(values: Values) -> Iterator[Annotated]:
             yield place, i, Task(text, spans)
         if not annotations:
             yield place, i, Task(text)
-
-
-def _label_studio_annotations(value: Dict[str, Any], place: Place) -> List[Dict[str, Any]]:
-    key = next((key for key in ANNOTATION_KEYS if key in value), None)
-    given = value[key] if key else []
-    is_list = isinstance(given, list) and all(isinstance(one, dict) for one in given)
-    if not is_list or not all(isinstance(one.get("result"), list) for one in given):
-        raise place.refuse(f"{key}: expected annotations with results, got {shown(given)}")
-    return [one for one in given if not one.get("was_cancelled")]
 
 
 def task_to_json(task: Task) -> Dict[str, Any]:
@@ -329,10 +322,7 @@ FORMS: Dict[str, Tuple[Callable[[Task], Dict[str, Any]], str]] = {
 
 
 def check_form(name: str, path: Path) -> None:
-    """Check that there is such a form, and that the tool reads a file of this name.
-
-    RAISES (ValueError): If not.
-    """
+    """Check that there is such a form, and that the tool reads a file of this name."""
     if name not in FORMS:
         raise ValueError(f"format: expected one of {[*FORMS]}, got {name!r}")
     if path.suffix != FORMS[name][1]:

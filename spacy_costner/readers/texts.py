@@ -118,12 +118,9 @@ class Row(NamedTuple):
 
 
 def divide(path: Path, n_rows: int) -> Iterator[Part]:
-    """Divide a file into parts.
+    """Divide a file into parts of some lines or rows. A .spacy file is one part, and row groups
+    of Parquet are not divided.
 
-    path (Path): The file.
-    n_rows (int): Lines or rows of a part. A .spacy file is one part, and row groups of Parquet
-        are not divided.
-    YIELDS (Part): The parts.
     RAISES (CorpusError): If the file has another suffix.
     """
     start, first, n = 0, 0, 0
@@ -154,12 +151,9 @@ def divide(path: Path, n_rows: int) -> Iterator[Part]:
 
 
 def read_rows(nlp: Language, part: Part, text: str = "text", id_name: str = "id") -> Iterator[Row]:
-    """Read the rows of a part. What can't be read is a row whose `make_doc` raises.
+    """Read the rows of a part, without empty lines. What can't be read is a row whose `make_doc`
+    raises. `text` and `id_name` are keys of JSONL, or columns of Parquet.
 
-    nlp (Language): The pipeline that docs are made for.
-    part (Part): The part.
-    text, id_name (str): Keys of JSONL, or columns of Parquet.
-    YIELDS (Row): The rows, without empty lines.
     RAISES (CorpusError): If the file can't be read.
     """
     if part.path.suffix == ".spacy":
@@ -217,18 +211,12 @@ def _to_row(nlp: Language, value: Mapping[str, Any], place: Place, text: str, id
 
 
 def require_pyarrow() -> Any:
-    """Import pyarrow's module for Parquet.
-
-    RAISES (ImportError): If it isn't installed.
-    """
+    """Import pyarrow's module for Parquet."""
     return require("pyarrow.parquet", "parquet", "Parquet requires pyarrow")
 
 
 def make_doc(nlp: Language, text: Any) -> Doc:
-    """Tokenize a text.
-
-    RAISES (ValueError): If it isn't one, or spaCy can't make a doc of it.
-    """
+    """Tokenize a text. Raises a ValueError if it isn't one, or spaCy can't make a doc of it."""
     if not isinstance(text, str):
         raise ValueError(f"expected a text, got {shown(text)}")
     return nlp.make_doc(text)

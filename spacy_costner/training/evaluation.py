@@ -115,12 +115,8 @@ def make_evaluate_each_epoch() -> Callable[[Language], Language]:
 
 def evaluate_each_epoch(nlp: Language) -> Language:
     """Lower the `eval_frequency` of a pipeline's config to the steps of an epoch, if it is more.
-    The training corpus is read once more for it. A corpus that can't be read is left to
-    `spacy train`, which reports it; `nlp.initialize` may do without.
-
-    nlp (Language): The pipeline, before it is initialized.
-    RETURNS (Language): The same pipeline.
-    """
+    The training corpus is read once more for it. A corpus that can't be read is left to `spacy
+    train`, which reports it; `nlp.initialize` may do without."""
     config = nlp.config.interpolate()
     try:
         training = registry.resolve(config["training"], schema=ConfigSchemaTraining)

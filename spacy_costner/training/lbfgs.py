@@ -142,15 +142,12 @@ def minimise(
     max_iter: Optional[int] = None,
     tolerance: float = 1e-5,
 ) -> Minimum:
-    """Minimise a function by L-BFGS, until it converges or is stopped: after a KeyboardInterrupt
-    the best vector so far is returned.
+    """Minimise a function by L-BFGS, from a start, (D,), until it converges or is stopped: after
+    a KeyboardInterrupt the best vector so far is returned.
 
     function (Callable): Takes a vector to value and gradient.
-    start (Floats1d): Where to start. Shape: (D,)
-    max_iter (Optional[int]): The maximum number of iterations.
-    tolerance (float): It ends when the last ten iterations made the value smaller by less
-        than this share of it; CRFsuite's `delta`.
-    RETURNS (Minimum): The result.
+    tolerance (float): It ends when the last ten iterations made the value smaller by less than this
+        share of it; CRFsuite's `delta`.
     RAISES (ImportError): If SciPy is missing.
 
     Liu & Nocedal (1989).
@@ -201,10 +198,7 @@ def has_settled(values: Sequence[float], tolerance: float) -> bool:
 
 
 def require_scipy() -> Any:
-    """SciPy's `optimize`.
-
-    RAISES (ImportError): If SciPy is missing.
-    """
+    """SciPy's `optimize`."""
     return require("scipy.optimize", "fit", "fit: expected SciPy, it is not installed")
 
 

@@ -47,14 +47,12 @@ class Objective:
         incorrect_spans_key: Optional[str] = None,
         sentence_boundaries: bool = False,
     ) -> None:
-        """Initialize the objective.
+        """Initialize the objective of the component `name`. `strings` are those of the labels'
+        hashes.
 
-        name (str): The name of the component, for messages.
-        strings (StringStore): The strings of the labels' hashes.
-        loss (Union[Loss, LossSchedule]): The training loss.
         weights (Optional[Weights]): The weights of tokens and examples.
-        incorrect_spans_key (Optional[str]): The key in `doc.spans` of reference docs for spans
-            that are not entities.
+        incorrect_spans_key (Optional[str]): The key in `doc.spans` of reference docs for spans that
+            are not entities.
         sentence_boundaries (bool): Whether entities end where sentences do.
         RAISES (ValueError): If tokens have weights and the loss doesn't use them.
         """

@@ -82,17 +82,13 @@ def train(
     """Update weights with each batch, in another order in each epoch. A KeyboardInterrupt ends
     training and keeps the weights so far.
 
-    weights (SparseWeights): The weights.
-    objective (Objective): The objective.
     batches (List[Batch]): An epoch, from `read_batches` or `batch_pieces`. They are shuffled.
     optimizer (Optimizer): Says whether averages are kept: see `SparseWeights.averaged`.
     max_epochs (int), max_steps (int): When to end; 0 for no limit. Not both 0.
     dropout (float): The share of features that tokens lose.
     progress (Progress): The progress of training before.
-    shuffle (Callable): Shuffles a list in place.
     on_epoch (Callable): Called after each epoch.
     desc (str): The name of the progress bar.
-    RETURNS (Trained): The result.
     RAISES (ValueError): If both limits are 0, or a score is not finite.
     """
     if not (max_epochs or max_steps):

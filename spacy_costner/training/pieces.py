@@ -111,15 +111,12 @@ def read_pieces(
     most_words: Optional[int] = None,
     cache: Optional[Path] = None,
 ) -> List[Piece]:
-    """Read docs, and cut those with more words than that: at the beginnings of sentences or, if
-    the doc has none, of any tokens, and never within an entity. Docs with soft targets stay whole.
+    """Read docs, and cut those with more words than `most_words`: at the beginnings of sentences
+    or, if the doc has none, of any tokens, and never within an entity. Docs with soft targets
+    stay whole.
 
-    model (Model), objective (Objective), tags (Tags): See `read_batches`.
-    examples (Iterable[Example]): The examples.
-    most_words (Optional[int]): The most tokens of a piece, if there is a place to cut. Defaults to
-        `MOST_WORDS`.
+    most_words (Optional[int]): Defaults to `MOST_WORDS`. More if there is no place to cut.
     cache (Optional[Path]): A folder for the features and targets of tokens. Docs are not kept then.
-        None: in memory.
     RETURNS (List[Piece]): The pieces of docs with tokens, in order.
     RAISES (ValueError): If there is a cache, and a doc has soft targets.
     """
