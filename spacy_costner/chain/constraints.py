@@ -13,13 +13,8 @@ token, shape (N,)."""
 
 
 def constrain(potentials: Potentials, constraints: Constraints) -> Potentials:
-    """Set the potentials of forbidden tags and transitions to minus infinity.
-
-    potentials (Potentials): The scores of a batch.
-    constraints (Constraints): The tags and transitions that are allowed.
-    RETURNS (Potentials): The constrained potentials. Their gradient is that of the
-        unconstrained ones too, as it is 0 on everything forbidden.
-    """
+    """Set the potentials of forbidden tags and transitions to minus infinity. The gradient of
+    the result is that of the unconstrained potentials too, as it is 0 on everything forbidden."""
     return potentials._replace(
         emissions=_mask(potentials.emissions, constraints.emissions),
         transitions=_mask(potentials.transitions, constraints.transitions),

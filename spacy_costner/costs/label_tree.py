@@ -63,8 +63,6 @@ class Tree:
 
             d(i, j) = level(i) + level(j) - 2 level(lowest common ancestor of i and j)
 
-        RAISES (ValueError): If one is not in the tree.
-
         Higashiyama et al., before eq 8.
         """
         lineages = [self.lineage(label) for label in labels]

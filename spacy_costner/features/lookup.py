@@ -35,9 +35,9 @@ OF_NAMES = ("is_first_upper", "has_digit")
 class SeenWords:
     """Cached values of words, `width` of each.
 
-    Rows are only added, and are there before `numbers` has their words: so any threads may
-    read, without waiting. Those that add wait for each other. `table` grows by another taking
-    its place, so it is to be read after `numbers`.
+    Rows are only added, and are there before `numbers` has their words. So any threads may read,
+    without waiting. Those that add wait for each other. `table` grows by another taking its place,
+    so it is read after `numbers`.
     """
 
     def __init__(self, width: int) -> None:

@@ -148,7 +148,11 @@ def expected_counts(potentials: Potentials, gold: Gold) -> Counted:
     log_p, backprop_log_p = paths.segment_log_probs(entities)
     xp = get_array_module(log_p)
     p = xp.exp(log_p)
-    n_opened, backprop_opened = paths.expectation(_opening_steps(potentials, gold))
+    opening = (gold.tags >= 0)[:, None] & xp.asarray(gold.opening)
+    ones = opening.astype(potentials.emissions.dtype)
+    n_opened, backprop_opened = paths.expectation(
+        map_scores(xp.zeros_like, potentials)._replace(emissions=ones)
+    )
     tp, n_predicted = float((of_entity * p).sum()), float((weights * n_opened).sum())
     counts = Counts(tp, max(n_predicted - tp, 0.0), float((of_entity * (1 - p)).sum()))
 
@@ -299,11 +303,3 @@ def _weights(gold: Gold, potentials: Potentials, entities: Segments) -> Tuple[Fl
     xp = get_array_module(potentials.emissions)
     weights = sequence_weights(gold, xp.ones(len(potentials.lengths)))
     return weights, weights[sequence_of(potentials)[xp.asarray(entities.begin)]]
-
-
-def _opening_steps(potentials: Potentials, gold: Gold) -> Potentials:
-    """1 on every annotated token's tags that begin an entity, 0 on all other steps."""
-    xp = get_array_module(potentials.emissions)
-    opening = (gold.tags >= 0)[:, None] & xp.asarray(gold.opening)
-    zeros = map_scores(xp.zeros_like, potentials)
-    return zeros._replace(emissions=opening.astype(potentials.emissions.dtype))
