@@ -127,7 +127,7 @@ def check(
         if isinstance(read, AnyCorpus):
             read.info = found
         corpora[corpus] = list(progress(read(nlp), desc=f"read {corpus}", unit="doc"))
-        of_files += [Finding(WARNING, corpus, problem) for problem in found.problems]
+        of_files += [Finding(WARNING, corpus, each.describe()) for each in found.problems]
         if IO_WITHOUT_PREFIXES in found.schemes:
             of_files.append(Finding(WARNING, corpus, NO_PREFIXES))
     init = registry.resolve(interpolated["initialize"], schema=ConfigSchemaInit)

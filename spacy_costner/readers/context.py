@@ -51,6 +51,19 @@ class ReadOptions:
 DEFAULTS = ReadOptions()
 
 
+class Problem(NamedTuple):
+    """Something that could not be read as it is written: what happens to it, how often it was met,
+    and the first places (file, line and text)."""
+
+    message: str
+    n: int
+    places: List[str]
+
+    def describe(self) -> str:
+        places = "".join(f"\n    {place}" for place in self.places)
+        return f"{self.message} ({self.n:,}){places}"
+
+
 class CorpusInfo:
     """The formats, tag schemes and problems of a corpus, collected while it is read.
 
@@ -81,13 +94,8 @@ class CorpusInfo:
             places.append(f"{place}: {text}" if text else f"{place}")
 
     @property
-    def problems(self) -> List[str]:
-        """What could not be read as it is written: what happens to it, how often it was met, and
-        the first places (file, line and text)."""
-        return [
-            "\n    ".join([f"{message} ({count:,})", *self._places[message]])
-            for message, count in self._counts.items()
-        ]
+    def problems(self) -> List[Problem]:
+        return [Problem(name, count, self._places[name]) for name, count in self._counts.items()]
 
 
 class Context(NamedTuple):

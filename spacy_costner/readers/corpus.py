@@ -57,7 +57,7 @@ def read_docs(
             docs = join_documents(docs, options.doc_id, Place(file, 1))
         yield from docs
         for problem in context.info.problems if info is None else ():
-            warnings.warn(problem, stacklevel=2)
+            warnings.warn(problem.describe(), stacklevel=2)
 
 
 def read_file(path: Path, context: Context) -> Iterator[Doc]:
