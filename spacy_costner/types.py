@@ -144,6 +144,10 @@ class Progress(NamedTuple):
     steps: int = 0
     epochs: float = 0.0
 
+    def after_update(self, share: float) -> "Progress":
+        """The progress after an update with this share of the training examples."""
+        return Progress(self.steps + 1, self.epochs + share)
+
 
 def nothing_to_forget() -> None:
     """Do nothing: `forget` of losses without state. (A lambda could not be pickled.)"""

@@ -5,18 +5,15 @@ from functools import partial
 from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Tuple
 
 import numpy
-from confection import SimpleFrozenDict
 from thinc.api import to_numpy
 from thinc.types import Array2d, Floats1d
 from thinc.util import get_array_module
 
 from .. import chain
+from ..costs.tables import NOTHING
 from ..tags import Entities, Tags
 from ..validation import check_config_names, number
 from .posterior import Posterior
-
-NOTHING: Dict[str, Any] = SimpleFrozenDict()
-"""An optional block of the config."""
 
 Settings = Dict[str, Any]
 """Settings that can be changed on a trained component, as JSON."""

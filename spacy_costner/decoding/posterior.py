@@ -13,7 +13,7 @@ from thinc.types import Array1d, Array2d, Floats1d, Floats2d, Ints1d, Ints2d
 
 from .. import chain
 from ..tags import Entities, Tags
-from ..types import Potentials, map_scores, places_in, ranges, sequences
+from ..types import Potentials, last_tokens, map_scores, places_in, ranges, sequences
 
 LEAST = 0.01
 """The least probability of entities that are searched for. The entities that contain a token
@@ -135,9 +135,9 @@ class Posterior:
         """
         last = numpy.flatnonzero(self.tags.label_of < 0)
         which = numpy.repeat(numpy.arange(len(begin)), len(last))
-        ends = numpy.cumsum((end - begin)[which])
-        path = numpy.zeros(int(ends[-1]) if len(ends) else 0, dtype="int32")
-        path[ends - 1] = numpy.tile(last, len(begin))
+        sizes = (end - begin)[which]
+        path = numpy.zeros(int(sizes.sum()), dtype="int32")
+        path[last_tokens(sizes)] = numpy.tile(last, len(begin))
         segments = chain.Segments(begin[which], end[which], path)
         probs = numpy.exp(self.forward_backward.segment_log_probs(segments)[0])
         return numpy.minimum(numpy.bincount(which, probs, minlength=len(begin)), 1.0)
@@ -170,7 +170,7 @@ class Posterior:
         after = None
         if self._last_goes_on:
             after = ~self.tags.continuing | (self.tags.label_of != label[:, None])
-        path = self.tags.encode(in_a_row, int(ends[-1]) if len(ends) else 0)
+        path = self.tags.encode(in_a_row, int((end - begin).sum()))
         return chain.Segments(begin, end, path, after)
 
     def _into_space(self, which: Ints1d, entities: Entities) -> Tuple[Ints1d, Entities]:

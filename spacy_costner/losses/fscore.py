@@ -13,7 +13,16 @@ from thinc.util import get_array_module
 from .. import chain
 from ..chain import Segments
 from ..tags import runs
-from ..types import Gold, Loss, LossResult, Potentials, map_scores, ranges
+from ..types import (
+    Gold,
+    Loss,
+    LossResult,
+    Potentials,
+    first_tokens,
+    last_tokens,
+    map_scores,
+    ranges,
+)
 from ..validation import above, finite, number, one_of, within
 from .composition import can_continue, sequence_of, sequence_weights
 from .mce import sigmoid
@@ -215,7 +224,7 @@ def right_in_place(wrong: Segments, gold: Gold, potentials: Potentials) -> Tuple
     end_of_sequence = numpy.cumsum(potentials.lengths)
     which = numpy.searchsorted(end_of_sequence, begin, side="right")
     goes_on = to_numpy(can_continue(potentials, gold))
-    last_tag = wrong.tags[numpy.cumsum(wrong.end - begin) - 1]
+    last_tag = wrong.tags[last_tokens(wrong.end - begin)]
     end = numpy.minimum(wrong.end + goes_on[last_tag], end_of_sequence[which])
     unknown = numpy.flatnonzero(tags < 0)
     if len(unknown):
@@ -231,7 +240,7 @@ def _end_in_any_outside(places: Segments, gold: Gold) -> Tuple[Segments, int]:
     It becomes the tag after the segment. If there is no other tag, the segment stays, as one of
     the last."""
     outside, lengths = _is_outside(gold), places.end - places.begin
-    lasts = numpy.cumsum(lengths) - 1
+    lasts = last_tokens(lengths)
     is_open = outside[places.tags[lasts]]
     shorter, alone = is_open & (lengths > 1), is_open & (lengths == 1)
     segments = Segments(
@@ -275,8 +284,7 @@ def _max_scores(
 
 
 def _first_tags(entities: Segments) -> Ints1d:
-    lengths = entities.end - entities.begin
-    return entities.tags[numpy.cumsum(lengths) - lengths]
+    return entities.tags[first_tokens(entities.end - entities.begin)]
 
 
 def _entities(tags: Ints1d, gold: Gold, potentials: Potentials) -> Segments:

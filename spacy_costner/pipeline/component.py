@@ -403,9 +403,8 @@ class CostSensitiveNER(TrainablePipe):
 
     def advance(self, n_examples: float) -> None:
         """Count an update with a number of examples, or shares of them."""
-        steps, epochs = self.progress
-        epochs += n_examples / max(self.cfg["n_examples"], 1)
-        self.cfg["progress"] = Progress(steps + 1, epochs)._asdict()
+        share = n_examples / max(self.cfg["n_examples"], 1)
+        self.cfg["progress"] = self.progress.after_update(share)._asdict()
 
     # Prediction
 

@@ -111,8 +111,7 @@ def train(
                 add_gradient(result.gradient)
                 weights.finish_update(optimizer)
 
-                steps, epochs = trained.progress
-                progress = Progress(steps + 1, epochs + batch.n_sequences / n_sequences)
+                progress = trained.progress.after_update(batch.n_sequences / n_sequences)
                 trained = trained._replace(n_steps=trained.n_steps + 1, progress=progress)
                 total, n_annotated = total + result.value, n_annotated + n_tokens
                 if not trained.n_epochs:
