@@ -103,13 +103,8 @@ class CostnerRecognizer(LocalRecognizer):
     def analyze(
         self, text: str, entities: List[str], nlp_artifacts: Any = None
     ) -> List[RecognizerResult]:
-        """Find entities.
-
-        text (str): The text.
-        entities (List[str]): Which of Presidio's entities to return.
-        nlp_artifacts (Any): Not used.
-        RETURNS (List[RecognizerResult]): The results.
-        """
+        """Find those of some of Presidio's entities that a text has. `nlp_artifacts` is not
+        used."""
         metadata = {
             RecognizerResult.RECOGNIZER_NAME_KEY: self.name,
             RecognizerResult.RECOGNIZER_IDENTIFIER_KEY: self.id,

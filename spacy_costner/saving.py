@@ -98,10 +98,9 @@ def save_file(path: Union[str, Path], write: Write) -> None:
 
 
 def clear(path: Union[str, Path]) -> None:
-    """Clean up after processes that were killed while they saved to a path: restore the old folder
-    if there is nothing under the path, and remove other files and folders that they left beside it.
-    Those of a process that is still running stay.
-    """
+    """Clean up after processes that were killed while they saved to a path: restore the old
+    folder if there is nothing under the path, and remove other files and folders that they left
+    beside it. Those of a process that is still running stay."""
     target = Path(os.path.realpath(path))
     pattern = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{8}}\.(saving|old)")
     names = os.listdir(target.parent) if target.parent.is_dir() else []

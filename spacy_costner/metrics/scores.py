@@ -50,13 +50,8 @@ def ratio(numerator: FloatsXd, denominator: FloatsXd) -> FloatsXd:
 
 
 class Difference(NamedTuple):
-    """The difference between the scores of two systems.
-
-    value (float): The difference on the test docs.
-    low, high (float): The 95 % confidence interval.
-    p (float): The two-sided p-value: twice the share of samples in which the difference is 0 or
-        has the other sign.
-    """
+    """The difference between the scores of two systems on the test docs, and its 95 % confidence
+    interval. p is two-sided: twice the share of samples in which it is 0 or has the other sign."""
 
     value: float
     low: float
@@ -65,15 +60,10 @@ class Difference(NamedTuple):
 
 
 def bootstrap(counts: Floats2d, *, n_samples: int = 10_000, seed: int = 0) -> Floats2d:
-    """Sum counts over samples of D docs, drawn with replacement. All columns use the same samples,
-    so comparisons of columns are paired.
+    """Sum counts of D docs, (D, M), over samples of D docs, drawn with replacement. All columns
+    use the same samples, so comparisons of columns are paired. Shape: (n_samples, M)
 
         sums[i, m] = sum_d n_id counts[d, m],  n_i ~ Multinomial(D; 1/D, ..., 1/D)
-
-    counts (Floats2d): The counts of each doc. Shape: (D, M)
-    n_samples (int): Number of samples.
-    seed (int): The random seed.
-    RETURNS (Floats2d): Shape: (n_samples, M)
 
     Koehn (2004), as in Gimpel & Smith (2010), section 4.2.
     """

@@ -44,8 +44,7 @@ def build_linear_chain_crf(
 
 
 def Transitions(nO: Optional[int] = None) -> Model[Ragged, Potentials]:
-    """The output layer of a CRF, from ragged emissions (N, K) to potentials: adds the scores of
-    transitions, starts and ends."""
+    """The output layer of a CRF, from ragged emissions (N, K) to potentials."""
     return Model(
         "transitions",
         forward,

@@ -10,7 +10,7 @@ except for `EDITABLE`, the settings that may be edited without training.
 import hashlib
 import json
 from copy import deepcopy
-from typing import Any, Dict, Iterable, List, Optional
+from typing import Any, Dict, Iterable, List
 
 import numpy
 import srsly
@@ -120,9 +120,3 @@ def load_model(model: Model[List[Doc], Potentials], data: bytes) -> None:
             array = node.get_param(name) if node.has_param(name) else numpy.zeros(0)
             if not get_array_module(array).isfinite(array).all():
                 raise ValueError(f"{node.name}: {name}: expected finite weights")
-
-
-def check_size(model: Model[List[Doc], Potentials], n_tags: Optional[int]) -> None:
-    """Check that a model has K tags, the number according to the labels; None if there are none."""
-    if model.has_dim("nO") and n_tags not in (None, model.get_dim("nO")):
-        raise ValueError(f"expected weights of {n_tags} tags, got {model.get_dim('nO')} tags")

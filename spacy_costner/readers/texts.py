@@ -93,13 +93,9 @@ def _read_lines(nlp: Language, path: Path) -> Iterator[Doc]:
 
 
 class Part(NamedTuple):
-    """A range of a file.
-
-    path (Path): The file.
-    start, stop (int): Bytes of lines; row groups of Parquet; 0 and 0 for a whole file.
-    first (int): The number of its first line or row.
-    digest (str): Of its content.
-    """
+    """A range of a file: from `start` to `stop` bytes of lines or row groups of Parquet; both
+    are 0 for a whole file. `first` is the number of its first line or row, `digest` that of its
+    content."""
 
     path: Path
     start: int

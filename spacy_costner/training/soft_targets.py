@@ -54,13 +54,9 @@ class SoftTargets(NamedTuple):
 
 
 def divergence(scores: Potentials, soft: SoftTargets) -> LossResult:
-    """The Kullback-Leibler divergence of a student's paths from those of its teacher.
-
-    scores (Potentials): The student's scores of a batch. Shapes: (N, K), (K, K), (K,), (K,)
-    soft (SoftTargets): The soft targets.
-    RETURNS (LossResult): The sum over the sequences, with their weights, in nats; and its gradient
-        with respect to the scores, the difference of the expectations under q and p.
-    """
+    """The Kullback-Leibler divergence of a student's paths from those of its teacher, in nats:
+    the sum over the sequences, with their weights. Its gradient with respect to the scores is
+    the difference of the expectations under q and p."""
     asarray = get_array_module(scores.emissions).asarray
     weights, expected = asarray(soft.weights), map_scores(asarray, soft.expected)
     log_z, backprop = chain.log_partition(chain.constrain(scores, soft.constraints))
