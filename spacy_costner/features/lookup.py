@@ -83,8 +83,9 @@ class Lookup:
             name: {v: i for i, v in enumerate(names)} for name, names in values.items()
         }
         of_tokens = [column.name for column in columns if column.form == Form.TOKEN]
+        hashes = {name: [*map(get_string_id, values[name])] for name in of_tokens}
         self.keys = {
-            **{name: number_keys(_hashes(values[name])) for name in of_tokens},
+            **{name: number_keys(numpy.asarray(k, dtype="uint64")) for name, k in hashes.items()},
             **{name: number_keys(each.keys) for name, each in vocabulary.clusters.items()},
             **{name: number_keys(k.astype("uint64")) for name, k in vocabulary.pairs.items()},
         }
@@ -196,10 +197,6 @@ class Lookup:
             seen.add(unseen, numpy.asarray(rows, dtype="int32").reshape(len(unseen), len(views)))
             words = seen.numbers.find(orth)
         return seen.table[words]
-
-
-def _hashes(values: Sequence[str]) -> Array1d:
-    return numpy.asarray([get_string_id(value) for value in values], dtype="uint64")
 
 
 def _int32(numbers: Iterable[int]) -> Ints1d:
