@@ -103,13 +103,8 @@ class CostnerRecognizer(LocalRecognizer):
     def analyze(
         self, text: str, entities: List[str], nlp_artifacts: Any = None
     ) -> List[RecognizerResult]:
-        """Find entities.
-
-        text (str): The text.
-        entities (List[str]): Which of Presidio's entities to return.
-        nlp_artifacts (Any): Not used.
-        RETURNS (List[RecognizerResult]): The results.
-        """
+        """Find those of some of Presidio's entities that a text has. `nlp_artifacts` is not
+        used."""
         metadata = {
             RecognizerResult.RECOGNIZER_NAME_KEY: self.name,
             RecognizerResult.RECOGNIZER_IDENTIFIER_KEY: self.id,
@@ -128,14 +123,11 @@ class CostnerRecognizer(LocalRecognizer):
 
 
 def find(doc: Doc, default_score: float = 0.85) -> List[Tuple[Span, float]]:
-    """The guaranteed set of a doc or, if nothing is promised, its entities, with their scores.
+    """The guaranteed set of a doc or, if nothing is promised, its entities, with their scores,
+    ordered by begin. Entities of other components have the default score.
 
     Presidio's anonymizer may leave text of overlapping results. So each token is in one span only:
     where spans overlap, the less probable one loses the tokens that they share.
-
-    doc (Doc): The doc, with the span groups of our components.
-    default_score (float): The score of entities that other components have set.
-    RETURNS (List[Tuple[Span, float]]): The spans and their probabilities, ordered by begin.
     """
     ours = {key: group for key, group in doc.spans.items() if group.attrs.get("source") == SOURCE}
     scored = [
@@ -159,10 +151,7 @@ def find(doc: Doc, default_score: float = 0.85) -> List[Tuple[Span, float]]:
 
 def prepare(nlp: Language) -> Set[str]:
     """Let our components write scores, and no alternatives, and return the labels of all components
-    that set entities.
-
-    RAISES (ValueError): If it has no `cost_sensitive_ner`, or two with the same `spans_key`.
-    """
+    that set entities."""
     keys = []
     for _, pipe in nlp.pipeline:
         if isinstance(pipe, CostSensitiveNER):
@@ -180,10 +169,8 @@ def prepare(nlp: Language) -> Set[str]:
 
 
 def entity_of(span: Span, mapping: Mapping[str, str]) -> str:
-    """Presidio's entity of a span's label.
-
-    RAISES (ValueError): If there is none: Presidio would leave the span as it is.
-    """
+    """Presidio's entity of a span's label. If there is none, Presidio would leave the span as it
+    is."""
     if span.label_ not in mapping:
         raise ValueError(
             f"mapping: expected an entity of Presidio for each label, got none for {span.label_!r}"
@@ -192,9 +179,6 @@ def entity_of(span: Span, mapping: Mapping[str, str]) -> str:
 
 
 def check_pipeline(name: Union[str, Path]) -> None:
-    """Check that a pipeline is there, so that Presidio doesn't download one.
-
-    RAISES (ValueError): If it is not installed and not a folder.
-    """
+    """Check that a pipeline is there, so that Presidio doesn't download one."""
     if not is_package(str(name)) and not Path(name).is_dir():
         raise ValueError(f"expected an installed pipeline or the folder of one, got {str(name)!r}")

@@ -21,10 +21,9 @@ Write = Callable[[Path], object]
 
 
 def check_folder(path: Union[str, Path]) -> Path:
-    """Check the path of a folder before any work, and clean up after killed processes: see `clear`.
+    """Check the path of a folder before any work, and clean up after killed processes: see
+    `clear`. Returns it without symbolic links.
 
-    path (Union[str, Path]): Where a pipeline is to be saved.
-    RETURNS (Path): The same, without symbolic links.
     RAISES (ValueError): If the path is taken: only a pipeline, or an empty folder, is replaced.
     """
     target = Path(os.path.realpath(path))
@@ -47,11 +46,9 @@ def check_folder(path: Union[str, Path]) -> Path:
 
 
 def check_file(path: Optional[Path], inputs: Iterable[Union[str, Path]]) -> None:
-    """Check the path of a file before any work.
+    """Check the path of a file before any work. If it exists, it is replaced.
 
-    path (Optional[Path]): The file, if there is one. It may exist, and is then replaced.
-    inputs (Iterable[Union[str, Path]]): Files and folders that are read, or names of packages.
-    RAISES (ValueError): If the file is one of them or, unless it is a page, in one of them.
+    RAISES (ValueError): If it is one of the inputs or, unless it is a page, in one of them.
     """
     if path is None:
         return
@@ -64,10 +61,9 @@ def check_file(path: Optional[Path], inputs: Iterable[Union[str, Path]]) -> None
 
 
 def save_folder(path: Union[str, Path], write: Write) -> None:
-    """Save a folder. Other files of an older folder are kept.
+    """Save a folder, which `write` writes to the empty folder that it is given. Other files of
+    an older folder are kept. A symbolic link stays one.
 
-    path (Union[str, Path]): Where. If it is a symbolic link, it stays one.
-    write (Callable[[Path], object]): Writes it, to the empty folder that it is given.
     RAISES (ValueError): If the path is taken: see `check_folder`.
     """
     target = check_folder(path)
@@ -85,11 +81,8 @@ def replace_folder(new: Path, path: Path) -> None:
 
 
 def save_file(path: Union[str, Path], write: Write) -> None:
-    """Save a file.
-
-    path (Union[str, Path]): Where. A terminal or a pipe is written to directly.
-    write (Callable[[Path], object]): Writes it, to the empty file that it is given.
-    """
+    """Save a file, which `write` writes to the empty file that it is given. A terminal or a pipe
+    is written to directly."""
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
         write(target)
@@ -105,10 +98,9 @@ def save_file(path: Union[str, Path], write: Write) -> None:
 
 
 def clear(path: Union[str, Path]) -> None:
-    """Clean up after processes that were killed while they saved to a path: restore the old folder
-    if there is nothing under the path, and remove other files and folders that they left beside it.
-    Those of a process that is still running stay.
-    """
+    """Clean up after processes that were killed while they saved to a path: restore the old
+    folder if there is nothing under the path, and remove other files and folders that they left
+    beside it. Those of a process that is still running stay."""
     target = Path(os.path.realpath(path))
     pattern = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{8}}\.(saving|old)")
     names = os.listdir(target.parent) if target.parent.is_dir() else []
@@ -122,11 +114,8 @@ def clear(path: Union[str, Path]) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[Optional[bool]]:
-    """Hold a lock on a file or folder. It ends with the process.
-
-    YIELDS (Optional[bool]): Whether we have the lock. None: the system has no locks; some network
-        file systems have none on folders.
-    """
+    """Hold a lock on a file or folder. It ends with the process. Yields whether we have it; None if
+    the system has no locks. Some network file systems have none on folders."""
     handle = None
     try:
         with suppress(OSError):

@@ -22,12 +22,8 @@ CHECKED = frozenset([*SCHEMAS, "components", "corpora", "pretraining"])
 
 
 def check_settings(config: Mapping[str, Any], source: object = None) -> None:
-    """Check that every setting of a config is read by something.
-
-    config (Mapping[str, Any]): A config for `spacy train`, complete or not.
-    source (object): The start of the message, such as its file.
-    RAISES (ValueError): If there is a setting that nothing reads.
-    """
+    """Check that every setting of a config, complete or not, is read by something. `source`
+    begins the message of the ValueError, such as the file."""
     spacy.blank("xx")  # which imports the factories of entry points
     for section, schema in SCHEMAS.items():
         _check(config.get(section, {}), schema.__annotations__, section, source)
@@ -60,11 +56,8 @@ def _check_blocks(block: Mapping[str, Any], path: str, source: object) -> None:
 
 def check_overrides(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> None:
     """Check that settings of the command line, such as "paths.train", exist in a config whose
-    variables are not filled in.
-
-    RAISES (ValueError): If a section isn't there or, where all names are allowed, nothing refers
-        to the setting. Other settings are left to `check_settings`.
-    """
+    variables are not filled in. Where all names are allowed, something has to refer to them. Other
+    settings are left to `check_settings`."""
     whole = Config(Language.default_config).merge(dict(config))
     text = Config(dict(config)).to_str(interpolate=False)
     for path in overrides:

@@ -80,6 +80,15 @@ class Entities(NamedTuple):
         """Some of them: `which` is a mask, shape (E,), or their indices in the wanted order."""
         return Entities(self.begin[which], self.end[which], self.label[which])
 
+    def trim(self, is_space: Array1d) -> "Entities":
+        """Remove white space, (N,), from both ends, and drop entities of white space only."""
+        if not is_space.any():
+            return self
+        words = numpy.append(numpy.flatnonzero(~is_space), len(is_space))
+        first = words[numpy.searchsorted(words, self.begin)]
+        last = words[numpy.searchsorted(words, self.end) - 1]
+        return Entities(first, last + 1, self.label).select(first < self.end)
+
 
 class Tags:
     """All tags of a scheme over some labels.
@@ -237,13 +246,9 @@ class Tags:
 
 
 def runs(opening: Array1d, goes_on: Array1d, lengths: Ints1d) -> Tuple[Ints1d, Ints1d]:
-    """Find the runs of tokens that each begin with an opening one and then go on.
-
-    opening (Array1d): True where a run begins. Shape: (N,)
-    goes_on (Array1d): True where a run goes on from the token before. Shape: (N,)
-    lengths (Ints1d): Tokens of each sequence; no run leaves its sequence. Shape: (B,)
-    RETURNS (Tuple[Ints1d, Ints1d]): The first token of each and the one after its last.
-    """
+    """Find the first token of each run, and the one after its last. A run begins at a true token of
+    `opening`, goes on at those of `goes_on`, and never leaves its sequence. Shapes: (N,), (N,),
+    (B,)"""
     stops = numpy.ones(len(goes_on) + 1, dtype=bool)
     numpy.logical_not(goes_on, out=stops[:-1])
     stops[numpy.cumsum(lengths)] = True

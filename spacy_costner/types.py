@@ -144,6 +144,10 @@ class Progress(NamedTuple):
     steps: int = 0
     epochs: float = 0.0
 
+    def after_update(self, share: float) -> "Progress":
+        """The progress after an update with this share of the training examples."""
+        return Progress(self.steps + 1, self.epochs + share)
+
 
 def nothing_to_forget() -> None:
     """Do nothing: `forget` of losses without state. (A lambda could not be pickled.)"""
@@ -199,6 +203,11 @@ def add_to(total: Potentials, *gradients: Potentials) -> Potentials:
     return total
 
 
+def sequences(lengths: Ints1d) -> Ints1d:
+    """The sequence of each token. Shape: (N,)"""
+    return numpy.repeat(numpy.arange(len(lengths)), lengths)
+
+
 def first_tokens(lengths: Ints1d) -> Ints1d:
     """The first token of each sequence that has tokens, counted over the batch."""
     return (numpy.cumsum(lengths) - lengths)[lengths > 0]
@@ -207,3 +216,17 @@ def first_tokens(lengths: Ints1d) -> Ints1d:
 def last_tokens(lengths: Ints1d) -> Ints1d:
     """The last token of each sequence that has tokens, counted over the batch."""
     return (numpy.cumsum(lengths) - 1)[lengths > 0]
+
+
+def ranges(begin: Ints1d, end: Ints1d) -> Tuple[Ints1d, Ints1d]:
+    """The numbers of R ranges, one after another, after the index of the range of each.
+    Shapes: (R,) to (N,)"""
+    sizes = (end - begin).astype("int64")
+    which = sequences(sizes)
+    return which, numpy.arange(len(which)) + (begin - numpy.cumsum(sizes) + sizes)[which]
+
+
+def places_in(ascending: Array1d, keys: Array1d) -> Tuple[Ints1d, Ints1d]:
+    """All places of keys in an ascending array, after the index of each key: see `ranges`."""
+    begin, end = (numpy.searchsorted(ascending, keys, side=side) for side in ("left", "right"))
+    return ranges(begin, end)

@@ -1,7 +1,6 @@
 """Checks of config values: numbers, names, costs, parameters of losses; and of packages."""
 
 import math
-import warnings
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
@@ -13,10 +12,8 @@ ChoiceT = TypeVar("ChoiceT")
 
 
 def require(module: str, extra: str, missing: str) -> Any:
-    """Import a module of a package that is an extra.
-
-    RAISES (ImportError): If it isn't installed. The message is `missing`, and what to install.
-    """
+    """Import a module of a package that is an extra. If it isn't installed, the message of the
+    ImportError is `missing`, and what to install."""
     try:
         return import_module(module)
     except ImportError as error:
@@ -85,8 +82,6 @@ def check_config_names(block: Mapping[str, Any], where: str) -> None:
     The config is saved as text with the pipeline. Some labels can't be read again: a dot in the
     name of a section, for example, is read as two sections. Such a pipeline could be trained and
     saved, but not loaded.
-
-    RAISES (ValueError): If a name is not the same when it is read again.
     """
     for name, value in block.items():
         is_section = isinstance(value, Mapping)
@@ -109,10 +104,7 @@ def _survives(name: str, is_section: bool) -> bool:
 
 
 def without_repetition(pairs: Sequence[Tuple[str, Any]]) -> Dict[str, Any]:
-    """Make a mapping of names and values.
-
-    RAISES (ValueError): If a name is not unique.
-    """
+    """Make a mapping of names and values. Raises a ValueError if a name is not unique."""
     mapping = dict(pairs)
     if len(mapping) < len(pairs):
         names = [name for name, _ in pairs]
@@ -137,8 +129,3 @@ def describe(value: Any) -> Any:
     if hasattr(value, "source"):
         return describe(value.source)
     return getattr(value, "__qualname__", type(value).__qualname__)
-
-
-def warn_of_old_name(old: str, new: str) -> None:
-    """Warn that a name is deprecated."""
-    warnings.warn(f"{old} is deprecated, use {new}", DeprecationWarning, stacklevel=3)

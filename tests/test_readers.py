@@ -161,10 +161,10 @@ def test_decoding_is_that_of_conlleval(data: st.DataObject) -> None:
     sentences = data.draw(st.lists(st.lists(tag, min_size=1, max_size=7), min_size=1, max_size=4))
     flat = [tag for sentence in sentences for tag in sentence]
     starts = [i == 0 for sentence in sentences for i in range(len(sentence))]
-    decoded = decode_tags(flat, numpy.asarray(starts), lambda i, message: AssertionError(message))
+    iob, *_ = decode_tags(flat, numpy.asarray(starts), lambda i, message: AssertionError(message))
     begins = [begin for sentence in sentences for begin in begin_by_conlleval(sentence)]
-    assert (decoded.iob == 3).tolist() == begins
-    assert (decoded.iob == 2).tolist() == [tag == "O" for tag in flat]
+    assert (iob == 3).tolist() == begins
+    assert (iob == 2).tolist() == [tag == "O" for tag in flat]
 
 
 PARTS = "-DOCSTART- -X- O O\n\na O\n\nb O\n\nc O\n\n-DOCSTART- -X- O O\nd O\n\ne O\n"

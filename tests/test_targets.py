@@ -18,7 +18,7 @@ from spacy_costner.training.targets import (
     gold_tags,
     possible_paths,
 )
-from spacy_costner.training.token_attrs import TokenAttrs, read_docs, read_reference, trim
+from spacy_costner.training.token_attrs import TokenAttrs, read_docs, read_reference
 from spacy_costner.types import Potentials
 
 from .support.strategies import seeds
@@ -117,7 +117,7 @@ def entities(*spans: List[int]) -> Entities:
 
 def test_white_space_is_trimmed_off_both_ends() -> None:
     is_space = numpy.asarray([True, False, True, False, True, True])
-    trimmed = trim(entities([0, 3, 0], [3, 5, 1], [5, 6, 0]), is_space)
+    trimmed = entities([0, 3, 0], [3, 5, 1], [5, 6, 0]).trim(is_space)
     assert [column.tolist() for column in trimmed] == [[1, 3], [2, 4], [0, 1]]
 
 
@@ -129,7 +129,7 @@ def test_an_entity_is_from_its_first_word_to_its_last(rng: numpy.random.Generato
     for begin, end, label in spans:
         words = [t for t in range(begin, end) if not is_space[t]]
         expected += [[words[0], words[-1] + 1, label]] if words else []
-    assert numpy.stack(trim(entities(*spans), is_space), axis=1).tolist() == expected
+    assert numpy.stack(entities(*spans).trim(is_space), axis=1).tolist() == expected
 
 
 def test_nothing_ruled_out_needs_no_mask() -> None:

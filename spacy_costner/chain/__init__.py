@@ -8,7 +8,6 @@ gradient 0. A sequence without tokens has the score 0.
 from .constraints import Allowed, constrain, restrict, to_mask
 from .queries import (
     BestPath,
-    BestPaths,
     ForwardBackward,
     MaxMessages,
     Segments,
@@ -36,7 +35,6 @@ from .queries import (
 __all__ = [
     "Allowed",
     "BestPath",
-    "BestPaths",
     "ForwardBackward",
     "MaxMessages",
     "Segments",

@@ -13,13 +13,8 @@ token, shape (N,)."""
 
 
 def constrain(potentials: Potentials, constraints: Constraints) -> Potentials:
-    """Set the potentials of forbidden tags and transitions to minus infinity.
-
-    potentials (Potentials): The scores of a batch.
-    constraints (Constraints): The tags and transitions that are allowed.
-    RETURNS (Potentials): The constrained potentials. Their gradient is that of the
-        unconstrained ones too, as it is 0 on everything forbidden.
-    """
+    """Set the potentials of forbidden tags and transitions to minus infinity. The gradient of
+    the result is that of the unconstrained potentials too, as it is 0 on everything forbidden."""
     return potentials._replace(
         emissions=_mask(potentials.emissions, constraints.emissions),
         transitions=_mask(potentials.transitions, constraints.transitions),
@@ -36,12 +31,7 @@ def to_mask(allowed: Allowed, n_tags: int) -> Array2d:
 
 
 def restrict(potentials: Potentials, allowed: Optional[Array2d]) -> Potentials:
-    """Forbid the tags that are not allowed at a token.
-
-    potentials (Potentials): The scores of a batch.
-    allowed (Optional[Array2d]): True where a tag is allowed. Shape: (N, K)
-    RETURNS (Potentials): The potentials, minus infinity where a tag is forbidden.
-    """
+    """Forbid the tags that are not allowed at a token: False in a mask, (N, K)."""
     return constrain(potentials, Constraints(emissions=allowed))
 
 

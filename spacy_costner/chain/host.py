@@ -28,11 +28,8 @@ def on_host(function: FunctionT) -> FunctionT:
 
 
 class OnHost:
-    """A function, or an object with methods, that runs on the host for arrays on a device.
-
-    target (Any): The function or object.
-    asarray (Callable): Copies a NumPy array to the device.
-    """
+    """A function, or an object with methods, that runs on the host. `asarray` copies results to the
+    device."""
 
     def __init__(self, target: Any, asarray: Callable[[Any], Any]) -> None:
         self.target = target

@@ -18,7 +18,7 @@ from typing import (
 )
 
 from numpy.random import Generator
-from thinc.types import Array2d, Floats1d, Floats2d, Ints1d, Ints2d
+from thinc.types import Array2d, Floats2d, Ints1d, Ints2d
 
 from ..types import Potentials, ScoreWithVjp
 from . import native  # type: ignore[attr-defined]
@@ -56,58 +56,42 @@ class Segments(NamedTuple):
 
 
 class BestPath(NamedTuple):
-    """The path of the highest score.
+    """The path of the highest score, or the k best paths, in descending order.
 
-    tags (Ints1d): The tag of each token. Shape: (N,)
-    scores (Floats1d): The score of each sequence, minus infinity if there is no such path. Shape:
-        (B,)
+    tags (Array): The tag of each token. Shape: (N,) or (k, N)
+    scores (Array): The score of each sequence, minus infinity if there is no such path.
+        Shape: (B,) or (k, B)
     """
 
-    tags: Ints1d
-    scores: Floats1d
-
-
-class BestPaths(NamedTuple):
-    """The paths of the highest scores.
-
-    tags (Ints2d): The tag of each token, in the best path of each sequence, the second best, and so
-        on. Shape: (k, N)
-    scores (Floats2d): Their scores, descending; minus infinity where there is no further legal
-        path. Shape: (k, B)
-    """
-
-    tags: Ints2d
-    scores: Floats2d
+    tags: Any
+    scores: Any
 
 
 class ForwardBackward:
-    """The distribution p(y) = exp(s(y)) / Z over the paths of each sequence.
+    """The distribution p(y) = exp(s(y)) / Z over the paths of each sequence of a batch.
 
-    potentials (Potentials): The scores of a batch.
+    Queries return their values, one for each sequence if nothing else is said, and the callback to
+    their gradient: from the derivative with respect to the values to that with respect to the
+    potentials.
     """
 
     def __init__(self, potentials: Potentials) -> None:
         self._messages = native.ForwardBackward(potentials)
 
     def log_partition(self) -> ScoreWithVjp:
-        """The log partition function.
+        """The log partition function. Its gradient is the expected number of times that a path
+        uses each potential.
 
             log Z = log sum_y exp(s(y))
-
-        RETURNS (ScoreWithVjp): log Z of each sequence; and the callback to its gradient: the
-            expected number of times that a path uses each potential. Shape: (B,)
         """
         return self._messages.log_partition()
 
     def log_partition_excluding(self, allowed: Allowed) -> ScoreWithVjp:
-        """The log partition function of the paths outside a set. Nothing is subtracted: log(Z - Z')
-        would lose all digits where the set has nearly all the probability.
+        """The log partition function of the paths outside a set, that of paths whose tags are
+        all allowed; minus infinity where all legal paths are in it. Nothing is subtracted: log(Z
+        - Z') would lose all digits where the set has nearly all the probability.
 
             log sum_{y: y_t not in allowed_t for some t} exp(s(y))
-
-        allowed (Allowed): The set: the paths whose tags are all allowed.
-        RETURNS (ScoreWithVjp): The log-sums, minus infinity where all legal paths are in the set;
-            and the callback to their gradient. Shape: (B,)
         """
         return self._messages.log_partition_excluding(allowed)
 
@@ -116,115 +100,83 @@ class ForwardBackward:
         return self._messages.marginals()
 
     def log_marginals(self, allowed: Allowed) -> ValuesWithVjp:
-        """The log-probability that the tag of a token is in a set, for each token.
+        """The log-probability that the tag of a token is in a set, for each token, minus
+        infinity where no legal path has such a tag. Shape: (N,)
 
             log p(y_t in allowed_t)
-
-        allowed (Allowed): The set of each token.
-        RETURNS (ValuesWithVjp): The log-probabilities, minus infinity where no legal path has such
-            a tag; and the callback to their gradient. Shape: (N,)
         """
         return self._messages.log_marginals(allowed)
 
     def path_log_prob(self, tags: Ints1d) -> ScoreWithVjp:
-        """The log-probability of one path a sequence.
+        """The log-probability of one path a sequence, (N,), minus infinity for a forbidden one.
+        Its gradient is the counts of the path minus the expected counts, 0 for a forbidden path.
 
             log p(y) = s(y) - log Z
-
-        tags (Ints1d): The tag of each token. Shape: (N,)
-        RETURNS (ScoreWithVjp): The log-probabilities, minus infinity for a forbidden path; and the
-            callback to their gradient: the counts of the path minus the expected counts, 0 for a
-            forbidden path. Shape: (B,)
         """
         return self._messages.path_log_prob(tags)
 
     def segment_log_probs(self, segments: Segments) -> ValuesWithVjp:
-        """The log-probability of each segment.
+        """The log-probability of each segment, minus infinity where no legal path has it. Shape:
+        (S,)
 
             log p(y_begin = tag_begin, ..., y_{end-1} = tag_{end-1}, y_end in after)
-
-        segments (Segments): The segments.
-        RETURNS (ValuesWithVjp): The log-probabilities, minus infinity where no legal path has the
-            segment; and the callback to their gradient. Shape: (S,)
         """
         return self._messages.segment_log_probs(segments)
 
     def expectation(self, values: Potentials) -> ScoreWithVjp:
-        """The expectation of a value that adds up over the tags and transitions of a path. Its
-        gradient is a covariance (after Li & Eisner, 2009, "First- and Second-Order Expectation
-        Semirings").
+        """The expectation of values that add up over the tags and transitions of a path, 0 for a
+        sequence without a legal path. A value of minus infinity counts as 0.
 
             E_p[v(y)],  v(y) = sum of the values of the tags and transitions of y
 
-        values (Potentials): The values; minus infinity counts as 0.
-        RETURNS (ScoreWithVjp): The expectations, 0 for a sequence without a legal path; and the
-            callback to their gradient. Shape: (B,)
+        Its gradient is a covariance: Li & Eisner (2009), First- and Second-Order Expectation
+        Semirings.
         """
         return self._messages.expectation(values)
 
     def entropy(self) -> ScoreWithVjp:
-        """The entropy of the distribution of paths.
+        """The entropy of the distribution of paths in nats, 0 for a sequence without a legal
+        path. Its gradient is minus the covariance of the counts of a path and its score.
 
             -E_p[log p(y)]
-
-        RETURNS (ScoreWithVjp): The entropies in nats, 0 for a sequence without a legal path; and
-            the callback to their gradient, minus the covariance of the counts of a path and its
-            score. Shape: (B,)
         """
         return self._messages.entropy()
 
     def sample_paths(self, n: int, rng: Generator) -> Ints2d:
-        """Sample paths: forward filtering, backward sampling.
-
-        n (int): Number of paths to sample for each sequence, at least 1.
-        rng (Generator): The random number generator.
-        RETURNS (Ints2d): The tags of each sample; arbitrary for a sequence without a legal path.
-            Shape: (n, N)
-        RAISES (ValueError): If n is less than 1.
-        """
+        """Sample n paths of each sequence, at least 1: forward filtering, backward sampling.
+        Those of a sequence without a legal path are arbitrary. Shape: (n, N)"""
         check_count("n", n)
         return self._messages.sample_paths(rng.random((n, self._messages.n_tokens)))
 
     def backprop(self, *vjps: VjpWithDerivative) -> Potentials:
-        """The sum of the gradients of several queries.
-
-        *vjps (VjpWithDerivative): The callbacks, with the derivatives of their values.
-        RETURNS (Potentials): The gradient.
-        """
+        """The sum of the gradients of several queries: callbacks, with the derivatives of their
+        values."""
         return self._messages.backprop(*vjps)
 
 
 class MaxMessages:
-    """The best paths of each sequence.
-
-    potentials (Potentials): The scores of a batch.
-    """
+    """The best paths of each sequence of a batch."""
 
     def __init__(self, potentials: Potentials) -> None:
         self._messages = native.MaxMessages(potentials)
 
     def max_marginals(self) -> Floats2d:
-        """The score of the best path through each tag.
+        """The score of the best path through each tag, minus infinity if none is legal. Shape:
+        (N, K)
 
             max_{y: y_t = k} s(y)
-
-        RETURNS (Floats2d): The scores, minus infinity where no legal path has the tag. Shape: (N,
-            K)
         """
         return self._messages.max_marginals()
 
     def segment_max_scores(self, segments: Segments) -> ValuesWithVjp:
-        """The scores of the best path with each segment and of the best path without it.
-
-        segments (Segments): The segments.
-        RETURNS (ValuesWithVjp): The scores with, then without the segments, minus infinity where
-            there is no such path; and the callback to their gradient: the number of times that the
-            best path uses each potential. Shape: (2, S)
-        """
+        """The scores of the best path with each segment, and of the best path without it, minus
+        infinity where there is no such path, shape (2, S); and the callback to their gradient:
+        the number of times that the best path uses each potential."""
         return self._messages.segment_max_scores(segments)
 
     def best_of_tied(self, log_probs: Floats2d, tolerance: float) -> Ints1d:
-        """The most probable of the best paths, with a tolerance per token.
+        """The most probable of the best paths, with a tolerance per token. Shapes: (N, K) to
+        (N,)
 
             gamma_t[i] = max_j transitions[i, j] + emissions[t+1, j] + gamma_{t+1}[j]
             regret_t[i, j] = gamma_t[i] - (transitions[i, j] + emissions[t+1, j] + gamma_{t+1}[j])
@@ -232,10 +184,6 @@ class MaxMessages:
 
         The score of a path is the best score minus the sum of its regrets. So the result is within
         T times the tolerance of the best path, whatever its probability.
-
-        log_probs (Floats2d): The log-probabilities that decide ties. Shape: (N, K)
-        tolerance (float): The regret that is allowed at each token.
-        RETURNS (Ints1d): The tag of each token. Shape: (N,)
         """
         check_tolerance(tolerance)
         return self._messages.best_of_tied(log_probs, tolerance)
@@ -243,21 +191,13 @@ class MaxMessages:
 
 @on_host
 def forward_backward(potentials: Potentials) -> ForwardBackward:
-    """Compute the forward and backward messages once, for several queries.
-
-    potentials (Potentials): The scores of a batch.
-    RETURNS (ForwardBackward): The distribution of paths.
-    """
+    """Compute the forward and backward messages once, for several queries."""
     return ForwardBackward(potentials)
 
 
 @on_host
 def max_messages(potentials: Potentials) -> MaxMessages:
-    """Compute the max-product messages of both directions once, for several queries.
-
-    potentials (Potentials): The scores of a batch.
-    RETURNS (MaxMessages): The messages.
-    """
+    """Compute the max-product messages of both directions once, for several queries."""
     return MaxMessages(potentials)
 
 
@@ -292,65 +232,43 @@ segment_max_scores = _function(max_messages, MaxMessages.segment_max_scores)
 
 @on_host
 def path_score(potentials: Potentials, tags: Ints1d) -> ScoreWithVjp:
-    """The score of one path a sequence.
+    """The score of one path a sequence, (N,), minus infinity for a forbidden one. Its gradient
+    is the number of times that the path uses each potential, 0 for a forbidden path.
 
         s(y) = start[y_1] + sum_t emissions[t, y_t] + sum_t transitions[y_{t-1}, y_t] + end[y_T]
-
-    potentials (Potentials): The scores of a batch.
-    tags (Ints1d): The tag of each token. Shape: (N,)
-    RETURNS (ScoreWithVjp): The scores, minus infinity for a forbidden path; and the callback to
-        their gradient: the number of times that the path uses each potential, 0 for a forbidden
-        path. Shape: (B,)
     """
     return native.path_score(potentials, tags)
 
 
 @on_host
 def best_path(potentials: Potentials) -> BestPath:
-    """Find the path of the highest score (Viterbi).
+    """Find the path of the highest score (Viterbi). If several are best, it is one of them.
 
-        argmax_y s(y)
-
-    potentials (Potentials): The scores of a batch.
-    RETURNS (BestPath): Its tags and its score. If several are best, one of them.
+    argmax_y s(y)
     """
     return BestPath(*native.best_path(potentials))
 
 
 @on_host
 def best_path_excluding(potentials: Potentials, allowed: Allowed) -> BestPath:
-    """Find the best path outside a set.
+    """Find the best path outside a set, that of paths whose tags are all allowed. Its score is
+    minus infinity where all legal paths are in the set.
 
         argmax_{y: y_t not in allowed_t for some t} s(y)
-
-    potentials (Potentials): The scores of a batch.
-    allowed (Allowed): The set: the paths whose tags are all allowed.
-    RETURNS (BestPath): Its tags, and its score, minus infinity where all legal paths are in the
-        set.
     """
     return BestPath(*native.best_path_excluding(potentials, allowed))
 
 
 @on_host
-def k_best(potentials: Potentials, k: int) -> BestPaths:
-    """Find the k paths of the highest scores, all different.
-
-    potentials (Potentials): The scores of a batch.
-    k (int): How many, at least 1.
-    RETURNS (BestPaths): Their tags and scores.
-    RAISES (ValueError): If k is less than 1.
-    """
+def k_best(potentials: Potentials, k: int) -> BestPath:
+    """Find the k paths of the highest scores, all different. k is at least 1."""
     check_count("k", k)
-    return BestPaths(*native.k_best(potentials, k))
+    return BestPath(*native.k_best(potentials, k))
 
 
 def set_threads(n_threads: int) -> None:
-    """Distribute the sequences of each batch over threads; the default is one. A small batch uses
-    fewer.
-
-    n_threads (int): Maximum number of threads.
-    RAISES (ValueError): If it is less than 1.
-    """
+    """Distribute the sequences of each batch over at most so many threads; the default is one. A
+    small batch uses fewer."""
     if n_threads < 1:
         raise ValueError(f"expected at least 1 thread, got {n_threads}")
     native.set_threads(n_threads)

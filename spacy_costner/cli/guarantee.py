@@ -11,7 +11,6 @@ from thinc.types import ArrayXd, Floats1d
 from typer import Option
 
 from ..features import Features
-from ..features.memory import ranges
 from ..features.tokens import text_id
 from ..metrics import conformal, text_table
 from ..pipeline.annotations import Confidence, guarantee_scores
@@ -19,7 +18,7 @@ from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
 from ..saving import check_folder, save_folder
 from ..tags import Entities
-from ..training.token_attrs import trim
+from ..types import ranges
 from .check import SHORT
 from .options import (
     CodeOption,
@@ -214,8 +213,7 @@ def score_spans(
         dev = predict_dev(nlp, ner, batch)
         spans, scores = guarantee_scores(dev.posterior, terms)
         if terms["miss"] is not None:  # what is predicted is always in the set
-            predicted = ner.decode(dev.posterior).entities
-            predicted = trim(predicted, dev.posterior.is_space)
+            predicted = ner.decode(dev.posterior).entities.trim(dev.posterior.is_space)
             new = ~numpy.isin(dev.keys(spans), dev.keys(predicted))
             spans = Entities(*map(numpy.concatenate, zip(predicted, spans.select(new))))
             scores = numpy.append(numpy.full(len(predicted.begin), numpy.inf), scores[new])

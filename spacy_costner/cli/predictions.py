@@ -15,7 +15,7 @@ from ..pipeline.annotations import Confidence, Prediction, annotate, make_predic
 from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
 from ..tags import Entities
-from ..training.token_attrs import read_presets, read_reference, trim
+from ..training.token_attrs import read_presets, read_reference
 from ..types import map_scores
 
 
@@ -43,7 +43,7 @@ class DevPredictions(NamedTuple):
 
     def keep(self, entities: Entities) -> Entities:
         """Decoded entities without white space at their ends, and only those that count."""
-        entities = trim(entities, self.posterior.is_space)
+        entities = entities.trim(self.posterior.is_space)
         return entities.select(self.counts(entities))
 
     def counts(self, entities: Entities) -> Array1d:

@@ -36,10 +36,7 @@ class Matrix:
 
     @cached_property
     def rows(self) -> Dict[str, Dict[str, float]]:
-        """The costs, `[gold][predicted]`.
-
-        RAISES (ValueError): If the file can't be read or holds no costs.
-        """
+        """The costs, `[gold][predicted]`."""
         if isinstance(self.source, dict):
             return self.source
         rows = _read_rows(self.source, self.where)
@@ -47,10 +44,7 @@ class Matrix:
         return rows
 
     def cost(self, gold: str, predicted: str) -> float:
-        """The cost of a wrong label or "O", 0 if they are the same.
-
-        RAISES (ValueError): If the matrix has no such cost.
-        """
+        """The cost of a wrong label or "O", 0 if they are the same."""
         if gold == predicted:
             return 0.0
         try:
@@ -63,11 +57,7 @@ class Matrix:
 
 
 def make_matrix(source: MatrixSource, where: str) -> Matrix:
-    """Build a cost matrix. A block of the config is checked at once, a file when it is read.
-
-    RAISES (ValueError): If a cost is invalid, or a label can't be written to a config and
-        read again.
-    """
+    """Build a cost matrix. A block of the config is checked at once, a file when it is read."""
     if not isinstance(source, dict):
         return Matrix(source, f"{where}: {source}")
     _check_rows(source, where)

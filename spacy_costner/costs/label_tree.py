@@ -37,10 +37,7 @@ class Tree:
 
     @cached_property
     def lineages(self) -> Dict[str, Tuple[str, ...]]:
-        """For each node, the path from the top down to it.
-
-        RAISES (ValueError): If the file can't be read or is not a tree.
-        """
+        """For each node, the path from the top down to it."""
         nodes = self.source if isinstance(self.source, dict) else _read(self.source, self.where)
         return parse_lineages(nodes, self.where)
 
@@ -50,10 +47,7 @@ class Tree:
         return max(len(lineage) for lineage in self.lineages.values())
 
     def lineage(self, label: str) -> Tuple[str, ...]:
-        """The nodes from the top down to a label, itself included.
-
-        RAISES (ValueError): If it is not in the tree.
-        """
+        """The nodes from the top down to a label, itself included."""
         if label not in self.lineages:
             raise ValueError(
                 f"{self.where}: expected a node for every label, got none for {label!r}"
@@ -61,19 +55,13 @@ class Tree:
         return self.lineages[label]
 
     def ancestor(self, label: str, level: int) -> str:
-        """The ancestor of a label at a level, 1 at the top; the label itself if it is not below
-        that level.
-
-        RAISES (ValueError): If the label is not in the tree.
-        """
+        """The ancestor of a label at a level, 1 at the top; itself if it is above that level."""
         return self.lineage(label)[:level][-1]
 
     def distances(self, labels: Sequence[str]) -> Ints2d:
         """The number of edges between each pair of labels. Shape: (labels, labels)
 
             d(i, j) = level(i) + level(j) - 2 level(lowest common ancestor of i and j)
-
-        RAISES (ValueError): If one is not in the tree.
 
         Higashiyama et al., before eq 8.
         """
@@ -88,11 +76,7 @@ class Tree:
 
 
 def make_tree(source: TreeSource, where: str) -> Tree:
-    """Build a label tree. A block of the config is checked at once, a file when it is read.
-
-    RAISES (ValueError): If the mappings are not a tree, or a name can't be written to a config and
-        read again.
-    """
+    """Build a label tree. A block of the config is checked at once, a file when it is read."""
     if not isinstance(source, dict):
         return Tree(source, f"{where}: {source}")
     parse_lineages(source, where)
@@ -101,11 +85,7 @@ def make_tree(source: TreeSource, where: str) -> Tree:
 
 
 def parse_lineages(nodes: Any, where: str) -> Dict[str, Tuple[str, ...]]:
-    """For each node of a tree, the path from the top down to it.
-
-    RAISES (ValueError): If there is no node, or a node appears twice or under itself, has no
-        name, or has a value other than a mapping or null.
-    """
+    """For each node of a tree, the path from the top down to it."""
     lineages: Dict[str, Tuple[str, ...]] = {}
     for lineage in _walk(nodes, (), where):
         node = lineage[-1]

@@ -5,19 +5,15 @@ from functools import partial
 from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Tuple
 
 import numpy
-from confection import SimpleFrozenDict
 from thinc.api import to_numpy
 from thinc.types import Array2d, Floats1d
 from thinc.util import get_array_module
 
 from .. import chain
+from ..costs.tables import NOTHING
 from ..tags import Entities, Tags
-from ..types import Potentials
 from ..validation import check_config_names, number
 from .posterior import Posterior
-
-NOTHING: Dict[str, Any] = SimpleFrozenDict()
-"""An optional block of the config."""
 
 Settings = Dict[str, Any]
 """Settings that can be changed on a trained component, as JSON."""
@@ -28,8 +24,8 @@ class DecodedSpans(NamedTuple):
 
     entities (Entities): The entities, in order and without overlap.
     labels (Tuple[str, ...]): The names of the labels, by index.
-    covers (Optional[Array2d]): The labels of the chain that each of these covers; None if
-        they are the labels of the chain. Shape: (labels, labels of the chain)
+    covers (Optional[Array2d]): The labels of the chain that each of these covers; None if they are
+        the labels of the chain. Shape: (labels, labels of the chain)
     """
 
     entities: Entities
@@ -81,11 +77,6 @@ def viterbi(posterior: Posterior, settings: Settings) -> DecodedSpans:
 
         argmax_y s(y) + sum_t bias[label(y_t)]
 
-    posterior (Posterior): The scores.
-    settings (Settings): "bias" and "labels", as `make_viterbi` takes them.
-    RETURNS (DecodedSpans): The entities.
-    RAISES (ValueError): If the chain doesn't have a label.
-
     With a bias: Minkov et al., 2006, "NER Systems that Suit User's Preferences: Adjusting the
     Recall-Precision Trade-off for Entity Extraction".
     """
@@ -96,12 +87,8 @@ def viterbi(posterior: Posterior, settings: Settings) -> DecodedSpans:
         of_tag = numpy.append(bias, 0.0)[tags.label_of]
         biased = scores.emissions + xp.asarray(of_tag, dtype=scores.emissions.dtype)
         scores = scores._replace(emissions=biased)
-    return DecodedSpans(best_entities(scores, tags), tags.labels)
-
-
-def best_entities(scores: Potentials, tags: Tags) -> Entities:
-    """The entities of the best path of each sequence."""
-    return tags.decode(to_numpy(chain.best_path(scores).tags), scores.lengths)
+    path = to_numpy(chain.best_path(scores).tags)
+    return DecodedSpans(tags.decode(path, scores.lengths), tags.labels)
 
 
 def make_threshold(*, threshold: float = 0.5, labels: Dict[str, float] = NOTHING) -> Decoding:
@@ -128,12 +115,8 @@ def decode_threshold(posterior: Posterior, settings: Settings) -> DecodedSpans:
 
         argmax sum_e p(e) - threshold[label(e)],  over sets of entities without overlap
 
-    With a threshold of 0.5 or more, these entities never overlap.
-
-    posterior (Posterior): The probabilities.
-    settings (Settings): "threshold" and "labels", as `make_threshold` takes them.
-    RETURNS (DecodedSpans): The entities. None has a probability below `LEAST`.
-    RAISES (ValueError): If the chain doesn't have a label.
+    With a threshold of 0.5 or more, these entities never overlap. None has a probability below
+    `LEAST`.
     """
     tags = posterior.tags
     thresholds = of_labels("threshold", tags, settings)
@@ -143,19 +126,15 @@ def decode_threshold(posterior: Posterior, settings: Settings) -> DecodedSpans:
 
 
 def without_overlap(entities: Entities, gains: Floats1d) -> Entities:
-    """Choose entities without overlap and with the largest gain (weighted interval scheduling).
+    """Choose entities without overlap and with the largest gain (weighted interval scheduling), in
+    order. Those with a negative gain, (E,), are never chosen.
 
         best_i = max(best_{i-1}, gain_i + best of the entities that end before i begins)
-
-    entities (Entities): Entities that may overlap.
-    gains (Floats1d): The gain of each; those with a negative gain are never chosen.
-        Shape: (E,)
-    RETURNS (Entities): Those chosen, in order.
     """
     chosen = numpy.flatnonzero(gains >= 0)
     chosen = chosen[numpy.argsort(entities.end[chosen], kind="stable")]
-    begin, end, label = (column[chosen] for column in entities)
-    before = numpy.searchsorted(end, begin, side="right").tolist()
+    entities = entities.select(chosen)
+    before = numpy.searchsorted(entities.end, entities.begin, side="right").tolist()
     best, take = [0.0], []
     for gain, n_before in zip(gains[chosen].tolist(), before):
         with_it = gain + best[n_before]
@@ -168,15 +147,11 @@ def without_overlap(entities: Entities, gains: Floats1d) -> Entities:
             i = before[i - 1]
         else:
             i -= 1
-    order = numpy.asarray(kept[::-1], dtype="int64")
-    return Entities(begin[order], end[order], label[order])
+    return entities.select(numpy.asarray(kept[::-1], dtype="int64"))
 
 
 def of_labels(name: str, tags: Tags, settings: Settings) -> Floats1d:
-    """A setting, for each label. Shape: (labels,)
-
-    RAISES (ValueError): If it is set for a label that the chain doesn't have.
-    """
+    """A setting, for each label. Raises a ValueError if it is set for another. Shape: (labels,)"""
     unknown = sorted(set(settings["labels"]) - set(tags.labels))
     if unknown:
         raise ValueError(f"decoding: labels: expected any of {tags.labels}, got {unknown[0]!r}")
@@ -193,11 +168,8 @@ def check_numbers(
     least: float,
     most: float,
 ) -> None:
-    """Check a setting and that of each label.
-
-    RAISES (ValueError): If one is not a finite number of the range, or a label is none of the
-        chain, if that is known.
-    """
+    """Check that a setting and that of each label are finite numbers of the range, and that the
+    chain has these labels, if they are known."""
     if not isinstance(settings["labels"], Mapping):
         raise ValueError(f"{where}: labels: expected a mapping, got {settings['labels']!r}")
     check_config_names(settings["labels"], f"{where}: labels")

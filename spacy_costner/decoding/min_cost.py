@@ -2,10 +2,10 @@
 
 import json
 from itertools import combinations
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy
-from thinc.types import Array2d, Floats1d, Floats2d, Ints1d
+from thinc.types import Array2d, Floats1d, Ints1d
 
 from .. import chain
 from ..costs.label_tree import Tree, TreeSource, make_tree
@@ -42,19 +42,9 @@ def make_min_cost(*, cost: Cost, tree: Optional[TreeSource] = None) -> Decoding:
     return Decoding(min_cost, min_cost.check, tables=min_cost.save, restore=min_cost.restore)
 
 
-class Choices(NamedTuple):
-    """The labels and nodes that can be predicted, and their costs.
-
-    labels (Tuple[str, ...]): The labels of the chain, then nodes above them.
-    covers (Array2d): The labels of the chain that each covers. Shape: (labels, labels of
-        the chain)
-    table (CostTable): The costs, [gold tag, predicted tag], where predicted tags are those of
-        all labels and nodes.
-    """
-
-    labels: Tuple[str, ...]
-    covers: Array2d
-    table: CostTable
+Choices = Tuple[Tuple[str, ...], Array2d, CostTable]
+"""What can be predicted: the labels of the chain, then nodes above them; the labels of the chain
+that each covers, shape (labels, labels of the chain); and the costs, [gold tag, predicted tag]."""
 
 
 class MinCost:
@@ -74,38 +64,53 @@ class MinCost:
         self._saved: Dict[str, Any] = {}
 
     def __call__(self, posterior: Posterior, settings: Settings) -> DecodedSpans:
-        """Decode a batch.
-
-        posterior (Posterior): The probabilities.
-        settings (Settings): None.
-        RETURNS (DecodedSpans): The entities.
-        RAISES (ValueError): If a label has no cost or is not in the tree.
-        """
+        """Decode a batch."""
         labels, covers, _ = self.choices(posterior.tags.collapsed)
         path, scores = self._decide(posterior)
         answers = Tags(labels, posterior.tags.scheme.name)
         return DecodedSpans(answers.decode(path, scores.lengths), labels, covers)
 
     def expected_costs(self, posterior: Posterior) -> Floats1d:
-        """The expected cost of the tag that is predicted for each token.
+        """The expected cost of the tag that is predicted for each token. Shape: (N,)
 
-            sum_k p(y_t = k) cost[k, a_t]
-
-        posterior (Posterior): The probabilities.
-        RETURNS (Floats1d): The costs. Shape: (N,)
-        RAISES (ValueError): If a label has no cost or is not in the tree.
+        sum_k p(y_t = k) cost[k, a_t]
         """
         path, scores = self._decide(posterior)
         return -scores.emissions[numpy.arange(len(path)), path]
 
     def _decide(self, posterior: Posterior) -> Tuple[Ints1d, Potentials]:
-        """The predicted tags, and the scores over them whose best path they are."""
+        """The predicted tags, (N,), and the scores over them whose best path they are.
+
+        s(a) = - sum_t E_p[cost[y_t, a_t]]
+        """
         tags = posterior.tags.collapsed
         labels, covers, table = self.choices(tags)
         answers = Tags(labels, tags.scheme.name)
-        below = _below(covers, answers, tags)
-        scores = _scores(posterior, answers, below, table)
-        likely = _log_probs(posterior, below)
+        n_tags, lengths = len(answers), posterior.potentials.lengths
+        # Tags of the chain come first. A node's tag covers those with its prefix and a label below.
+        nodes = zip(answers.prefix_of[len(tags) :], answers.label_of[len(tags) :])
+        below = [tags.having([prefix]) & covers[label][tags.label_of] for prefix, label in nodes]
+
+        def with_nodes(values: Array2d, join: Callable[..., Array2d]) -> Array2d:
+            return numpy.concatenate(
+                [values, *(join(values[:, which], axis=1, keepdims=True) for which in below)],
+                axis=1,
+            )
+
+        marginals = posterior.marginals.astype("float64")
+        possible = posterior.tags.collapse(numpy.isfinite(posterior.potentials.emissions))
+        free = Potentials(
+            emissions=-(marginals @ table),
+            transitions=numpy.zeros((n_tags, n_tags)),
+            start=numpy.zeros(n_tags),
+            end=numpy.zeros(n_tags),
+            lengths=lengths,
+        )
+        mask = with_nodes(possible, numpy.any)
+        scores = chain.constrain(free, answers.constraints._replace(emissions=mask))
+        # A node is less probable than all labels of a sequence together, so it wins no tie.
+        likely = numpy.log(numpy.maximum(with_nodes(marginals, numpy.sum), LEAST_LIKELY))
+        likely[:, len(tags) :] += numpy.log(LEAST_LIKELY) * (int(lengths.max(initial=0)) + 1)
         return chain.best_of_tied(scores, likely, TIE * float(table.max(initial=0.0))), scores
 
     def check(self, tags: Tags, settings: Settings) -> Choices:
@@ -113,28 +118,20 @@ class MinCost:
         return self.choices(tags)
 
     def save(self, tags: Tags) -> Dict[str, Any]:
-        """The choices, to be saved with the pipeline.
-
-        tags (Tags): The tags of the chain.
-        RETURNS (Dict[str, Any]): What `restore` takes, with the cost and the tree by which
-            they were made.
-        RAISES (ValueError): If a label has no cost or is not in the tree.
-        """
-        choices = self.choices(tags)
+        """The choices, to be saved with the pipeline, with the cost and the tree that they are made
+        of."""
+        labels, covers, table = self.choices(tags)
         return {
             "of": self._origin,
             "chain": list(tags.labels),
-            "answers": list(choices.labels),
-            "covers": choices.covers.tolist(),
-            "table": choices.table.tolist(),
+            "answers": list(labels),
+            "covers": covers.tolist(),
+            "table": table.tolist(),
         }
 
     def restore(self, saved: Dict[str, Any]) -> None:
-        """Restore the choices of a saved pipeline. They are used if the cost or the tree can't be
-        built because a file is missing.
-
-        saved (Dict[str, Any]): What `save` returned.
-        """
+        """Restore what `save` returned. It is used if the cost or the tree can't be built because a
+        file is missing."""
         self._saved = saved
 
     @property
@@ -143,25 +140,20 @@ class MinCost:
         return json.dumps(describe((self.cost, self.tree)))
 
     def choices(self, tags: Tags) -> Choices:
-        """The choices for the labels of a chain, computed once per tag set.
+        """The choices for the tags of a chain, computed once per tag set.
 
-        tags (Tags): The tags of the chain.
-        RETURNS (Choices): The labels of the chain, and with a tree the nodes above them.
         RAISES (ValueError): If a label has no cost or is not in the tree.
         """
         if tags.names not in self._choices:
-            self._choices[tags.names] = self._choose(tags)
+            saved = self._saved
+            try:
+                self._choices[tags.names] = self._make(tags)
+            except ValueError:
+                of_another = saved.get("of", self._origin) != self._origin
+                if of_another or saved.get("chain") != list(tags.labels):
+                    raise
+                self._choices[tags.names] = _read(saved, tags)
         return self._choices[tags.names]
-
-    def _choose(self, tags: Tags) -> Choices:
-        saved = self._saved
-        try:
-            return self._make(tags)
-        except ValueError:
-            of_another = saved.get("of", self._origin) != self._origin
-            if of_another or saved.get("chain") != list(tags.labels):
-                raise
-        return _read(saved, tags)
 
     def _make(self, tags: Tags) -> Choices:
         nodes = {} if self.tree is None else inner_nodes(self.tree, tags.labels)
@@ -170,7 +162,7 @@ class MinCost:
         for row, below in zip(covers[len(tags.labels) :], nodes.values()):
             row[[tags.labels.index(label) for label in below]] = True
         table = self.cost(Tags(labels, tags.scheme.name))[: len(tags)]
-        return Choices(labels, covers, table.astype("float64"))
+        return labels, covers, table.astype("float64")
 
 
 def _read(saved: Dict[str, Any], tags: Tags) -> Choices:
@@ -184,18 +176,13 @@ def _read(saved: Dict[str, Any], tags: Tags) -> Choices:
             f"spacy_costner.MinCostDecoding: saved choices: expected finite arrays of {shapes}, "
             f"got {covers.shape}, {table.shape}"
         )
-    return Choices(labels, covers, table)
+    return labels, covers, table
 
 
 def inner_nodes(tree: Tree, labels: Sequence[str]) -> Dict[str, List[str]]:
-    """The nodes that are the lowest common ancestor of two labels, and not labels themselves. Any
-    other node is farther from all labels below it than one of these.
-
-    tree (Tree): The tree.
-    labels (Sequence[str]): The labels.
-    RETURNS (Dict[str, List[str]]): For each node the labels below it; in the tree's order.
-    RAISES (ValueError): If a label is not in the tree.
-    """
+    """The nodes that are the lowest common ancestor of two labels, and not labels themselves, each
+    with the labels below it, in the tree's order. Any other node is farther from all labels below
+    it than one of these."""
     lineages = {label: tree.lineage(label) for label in labels}
     nearest = {
         [a for a, b in zip(one, other) if a == b][-1]
@@ -207,46 +194,3 @@ def inner_nodes(tree: Tree, labels: Sequence[str]) -> Dict[str, List[str]]:
         for node in tree.lineages
         if node in nearest and node not in lineages
     }
-
-
-def _below(covers: Array2d, answers: Tags, tags: Tags) -> List[Ints1d]:
-    """For each tag of a node, the tags of the chain that it covers: those with the same prefix and
-    a label below. Among the predicted tags, those of the chain come first."""
-    prefix_of = numpy.asarray(tags.prefix_of)
-    return [
-        numpy.flatnonzero((prefix_of == prefix) & covers[label][tags.label_of])
-        for prefix, label in zip(answers.prefix_of[len(tags) :], answers.label_of[len(tags) :])
-    ]
-
-
-def _scores(
-    posterior: Posterior, answers: Tags, below: Sequence[Ints1d], table: CostTable
-) -> Potentials:
-    """Potentials over predicted tags whose best path has the lowest expected cost.
-
-    s(a) = - sum_t E_p[cost[y_t, a_t]]
-    """
-    possible = posterior.tags.collapse(numpy.isfinite(posterior.potentials.emissions))
-    allowed = [possible, *(possible[:, tags].any(axis=1, keepdims=True) for tags in below)]
-    n_tags = len(answers)
-    free = Potentials(
-        emissions=-(posterior.marginals.astype("float64") @ table),
-        transitions=numpy.zeros((n_tags, n_tags)),
-        start=numpy.zeros(n_tags),
-        end=numpy.zeros(n_tags),
-        lengths=posterior.potentials.lengths,
-    )
-    mask = numpy.concatenate(allowed, axis=1)
-    return chain.constrain(free, answers.constraints._replace(emissions=mask))
-
-
-def _log_probs(posterior: Posterior, below: Sequence[Ints1d]) -> Floats2d:
-    """The log-probability of each predicted tag at each token. That of a node is below those of all
-    labels of a sequence together, so that it never wins a tie against a label.
-    Shape: (N, predicted tags)"""
-    marginals = posterior.marginals.astype("float64")
-    probs = [marginals, *(marginals[:, tags].sum(axis=1, keepdims=True) for tags in below)]
-    log_probs = numpy.log(numpy.maximum(numpy.concatenate(probs, axis=1), LEAST_LIKELY))
-    longest = int(posterior.potentials.lengths.max(initial=0))
-    log_probs[:, marginals.shape[1] :] += numpy.log(LEAST_LIKELY) * (longest + 1)
-    return log_probs

@@ -13,7 +13,7 @@ from thinc.types import Array1d, Array2d, Floats1d, Floats2d, Ints1d, Ints2d
 
 from .. import chain
 from ..tags import Entities, Tags
-from ..types import Potentials, map_scores
+from ..types import Potentials, last_tokens, map_scores, places_in, ranges, sequences
 
 LEAST = 0.01
 """The least probability of entities that are searched for. The entities that contain a token
@@ -24,11 +24,8 @@ FINEST = 0.001
 
 
 class Temperature(NamedTuple):
-    """The temperature by which scores are divided before probabilities are computed.
-
-    overall (float): For transitions, O, and labels without a temperature of their own.
-    labels (Mapping[str, float]): For the emissions of single labels.
-    """
+    """The temperature by which scores are divided before probabilities are computed: the overall
+    one, and that of the emissions of single labels."""
 
     overall: float = 1.0
     labels: Mapping[str, float] = {}
@@ -38,11 +35,6 @@ def temper(potentials: Potentials, tags: Tags, temperature: Temperature) -> Pote
     """Divide scores by a temperature: above 1, the posterior is less certain.
 
         p(y) = exp(s(y) / temperature) / Z
-
-    potentials (Potentials): The scores.
-    tags (Tags): Their tags.
-    temperature (Temperature): The temperature.
-    RETURNS (Potentials): The scores of the calibrated chain.
 
     Guo et al., 2017, "On Calibration of Modern Neural Networks", eq 9.
     """
@@ -112,48 +104,40 @@ class Posterior:
         return self.forward_backward.entropy()[0]
 
     def best_paths(self, k: int) -> Tuple[Ints2d, Floats2d]:
-        """The k most probable paths.
-
-        k (int): How many, at least 1.
-        RETURNS (Tuple[Ints2d, Floats2d]): Their tags, shape (k, N), and their probabilities,
-            descending; 0 where a sequence has no further path. Shape: (k, B)
-        """
+        """The tags of the k most probable paths, (k, N), and their probabilities, descending,
+        (k, B); 0 where a sequence has no further path."""
         tags, scores = chain.k_best(self.potentials, k)
         log_z = self.forward_backward.log_partition()[0]
         return self.tags.collapsed_of[tags], numpy.minimum(numpy.exp(scores - log_z), 1.0)
 
     def entity_probs(self, entities: Entities, covers: Optional[Array2d] = None) -> Floats1d:
-        """The probability that exactly these tokens are an entity with this label.
+        """The probability that exactly these tokens are an entity with this label, in float64.
+        Shape: (E,)
 
             p(y has B-x at b, I-x … after it, L-x at e - 1)          BILUO
             p(y has B-x at b, I-x … after it, and not I-x at e)      IOB2
 
         entities (Entities): Any entities; they may overlap.
-        covers (Optional[Array2d]): The labels of the chain that each label of the
-            entities covers, if not itself: their probabilities are summed.
-            Shape: (labels of the entities, labels)
-        RETURNS (Floats1d): The probabilities, in float64. Shape: (E,)
+        covers (Optional[Array2d]): The labels of the chain that each label of the entities covers,
+            if not itself: their probabilities are summed. Shape: (labels of the entities, labels)
         """
         log_probs, which = self.entity_log_probs(entities, covers)[:2]
         probs = numpy.bincount(which, numpy.exp(log_probs), minlength=len(entities.begin))
         return numpy.minimum(probs, 1.0)
 
     def outside_probs(self, begin: Ints1d, end: Ints1d) -> Floats1d:
-        """The probability that there is no entity in some tokens: that all of them are O.
+        """The probability that all tokens of a non-empty stretch, from and to, are O, in
+        float64. Shapes: (E,)
 
             sum over tags o of O:  p(y_b = … = y_{e-2} = O, y_{e-1} = o)
 
         If O is split, only the last of them can be one that has an entity after it.
-
-        begin (Ints1d): The first token of each stretch. Shape: (E,)
-        end (Ints1d): The token after its last. It isn't empty. Shape: (E,)
-        RETURNS (Floats1d): The probabilities, in float64. Shape: (E,)
         """
         last = numpy.flatnonzero(self.tags.label_of < 0)
         which = numpy.repeat(numpy.arange(len(begin)), len(last))
-        ends = numpy.cumsum((end - begin)[which])
-        path = numpy.zeros(int(ends[-1]) if len(ends) else 0, dtype="int32")
-        path[ends - 1] = numpy.tile(last, len(begin))
+        sizes = (end - begin)[which]
+        path = numpy.zeros(int(sizes.sum()), dtype="int32")
+        path[last_tokens(sizes)] = numpy.tile(last, len(begin))
         segments = chain.Segments(begin[which], end[which], path)
         probs = numpy.exp(self.forward_backward.segment_log_probs(segments)[0])
         return numpy.minimum(numpy.bincount(which, probs, minlength=len(begin)), 1.0)
@@ -161,12 +145,9 @@ class Posterior:
     def entity_log_probs(
         self, entities: Entities, covers: Optional[Array2d] = None
     ) -> Tuple[Floats1d, Ints1d, Any]:
-        """The same, for each of the ways in which a path can have an entity.
-
-        RETURNS (Tuple): The log-probabilities of S ways, shape (S,); the entity that each is
-            a way of, shape (S,); and the callback from the derivative with respect to the
-            former to that of the calibrated scores.
-        """
+        """The same, for each of the ways in which a path can have an entity: the log-probabilities,
+        (S,), the entities that they are ways of, (S,), and the callback from the derivative with
+        respect to the former to that of the calibrated scores."""
         which, label = numpy.arange(len(entities.label)), entities.label
         if covers is not None:
             which, label = numpy.nonzero(covers[entities.label])
@@ -189,7 +170,7 @@ class Posterior:
         after = None
         if self._last_goes_on:
             after = ~self.tags.continuing | (self.tags.label_of != label[:, None])
-        path = self.tags.encode(in_a_row, int(ends[-1]) if len(ends) else 0)
+        path = self.tags.encode(in_a_row, int((end - begin).sum()))
         return chain.Segments(begin, end, path, after)
 
     def _into_space(self, which: Ints1d, entities: Entities) -> Tuple[Ints1d, Entities]:
@@ -198,92 +179,59 @@ class Posterior:
         words = numpy.append(numpy.flatnonzero(~self.is_space), len(self.is_space))
         next_word = words[numpy.searchsorted(words, entities.end)]
         stop = stops[numpy.searchsorted(stops, entities.begin, side="right")]
-        n_ways = numpy.minimum(next_word, stop) - entities.end + 1
-        first = numpy.repeat(numpy.cumsum(n_ways) - n_ways, n_ways)
-        begin, end, label = (numpy.repeat(column, n_ways) for column in entities)
-        longer = Entities(begin, end + numpy.arange(len(end)) - first, label)
-        return numpy.repeat(which, n_ways), longer
+        way, end = ranges(entities.end, numpy.minimum(next_word, stop) + 1)
+        return which[way], Entities(entities.begin[way], end, entities.label[way])
 
     def likely_entities(self, floor: float, *, least: float = LEAST) -> Tuple[Entities, Floats1d]:
-        """All entities with at least some probability, including overlapping ones.
-
-        floor (float): The probability.
-        least (float): The probability in place of a lower one.
-        RETURNS (Tuple[Entities, Floats1d]): The entities, ordered by begin and end, and
-            their probabilities. Shape: (E,)
-        """
+        """All entities with at least some probability, including overlapping ones, ordered by
+        begin and end; and their probabilities, (E,). `least` is in place of a lower floor."""
         floor = max(floor, least)
         entities = self._reachable(0.999 * floor)  # they are rounded: `probs` decides
         probs = self.entity_probs(entities)
         order = numpy.lexsort((-probs, entities.end, entities.begin))
         order = order[probs[order] >= floor]
-        return Entities(*(column[order] for column in entities)), probs[order]
+        return entities.select(order), probs[order]
 
     def _reachable(self, floor: float) -> Entities:
         """The entities that are there, or continue after their end, with at least this probability.
 
         p(y_b..y_t is part of one entity) = p(y_b..y_{t-1} is) p(y_t | y_{t-1})
         """
-        tags, scheme, marginals = self.tags, self.tags.scheme, self.chain_marginals
+        tags, marginals = self.tags, self.chain_marginals
         probable = marginals >= floor
+        first, second, share = self._steps_inside(probable)  # tokens and tags as one number
+        closing = tags.having(tags.scheme.closing)
         begin, tag = numpy.nonzero(probable & tags.opening)
         so_far, here, found = marginals[begin, tag].astype("float64"), begin, []
-        steps = _Steps(self, probable)
-        closing = tags.having(scheme.closing)
         while len(begin):
             ends = closing[tag] & ~self.is_space[here]
             found.append((begin[ends], here[ends] + 1, tags.label_of[tag[ends]]))
-            row, tag, share = steps.from_tags(here, tag)
-            so_far = so_far[row] * share
+            row, step = places_in(first, here * len(tags) + tag)
+            so_far = so_far[row] * share[step]
             live = so_far >= floor
-            begin, here, tag, so_far = (
-                begin[row][live],
-                here[row][live] + 1,
-                tag[live],
-                so_far[live],
-            )
+            begin, so_far = begin[row][live], so_far[live]
+            here, tag = numpy.divmod(second[step][live], len(tags))
         columns = [numpy.concatenate(column) for column in zip(*found)]
         return Entities(*(columns or [numpy.zeros(0, "int32")] * 3))
 
+    def _steps_inside(self, probable: Array2d) -> Tuple[Ints1d, Ints1d, Floats1d]:
+        """The transitions inside entities, from a probable tag of a token to one of the next,
+        with
 
-class _Steps:
-    """The transitions inside entities, between probable tags.
+            p(y_{t+1} = j | y_t = i), from the probability of the two tags in a row
 
-    p(y_{t+1} = j | y_t = i), from the probability of the two tags in a row
-    """
-
-    def __init__(self, posterior: Posterior, probable: Array2d) -> None:
-        """Initialize the transitions.
-
-        probable (Array2d): Which tags are probable at each token. Shape: (N, K)
+        A token and its tag are one number, K times the token + the tag. Those before are in
+        ascending order. Shapes: (N, K) to (S,)
         """
-        # Between two tokens of a sequence: from probable tags of the first to such of the second.
-        lengths = posterior.potentials.lengths
-        sequence = numpy.repeat(numpy.arange(len(lengths)), lengths)
-        first = numpy.flatnonzero(sequence[:-1] == sequence[1:])
-        from_tag, to_tag = numpy.nonzero(posterior.tags.within)
-        at, which = numpy.nonzero(probable[first][:, from_tag] & probable[first + 1][:, to_tag])
-        token, from_tag, to_tag = first[at], from_tag[which], to_tag[which]
-        # Their probabilities, as segments of two tokens.
+        n_tags, sequence = len(self.tags), sequences(self.potentials.lengths)
+        token = numpy.flatnonzero(sequence[:-1] == sequence[1:])
+        from_tag, to_tag = numpy.nonzero(self.tags.within)
+        at, which = numpy.nonzero(probable[token][:, from_tag] & probable[token + 1][:, to_tag])
+        token, from_tag, to_tag = token[at], from_tag[which], to_tag[which]
         pairs = numpy.stack([from_tag, to_tag], axis=1).reshape(-1)
         segments = chain.Segments(token, token + 2, pairs)
-        log_probs = posterior.forward_backward.segment_log_probs(segments)[0]
-        share = numpy.exp(log_probs) / posterior.chain_marginals[token, from_tag]
-        # In the order of their first tag, by which `from_tags` looks them up.
-        self.n_tags = len(posterior.tags)
-        key = token * self.n_tags + from_tag
-        order = numpy.argsort(key, kind="stable")
-        self.key, self.to_tag, self.share = key[order], to_tag[order], share[order]
-
-    def from_tags(self, token: Ints1d, tag: Ints1d) -> Tuple[Ints1d, Ints1d, Floats1d]:
-        """The transitions from some tags of some tokens.
-
-        RETURNS (Tuple[Ints1d, Ints1d, Floats1d]): For each transition the index of the tag that
-            it is from, the tag that it leads to, and its probability given the former.
-        """
-        key = token * self.n_tags + tag
-        first = numpy.searchsorted(self.key, key)
-        n_steps = numpy.searchsorted(self.key, key, side="right") - first
-        row = numpy.repeat(numpy.arange(len(key)), n_steps)
-        at = numpy.arange(len(row)) + (first - (numpy.cumsum(n_steps) - n_steps))[row]
-        return row, self.to_tag[at], self.share[at]
+        log_probs = self.forward_backward.segment_log_probs(segments)[0]
+        share = numpy.exp(log_probs) / self.chain_marginals[token, from_tag]
+        before, after = token * n_tags + from_tag, (token + 1) * n_tags + to_tag
+        order = numpy.argsort(before, kind="stable")
+        return before[order], after[order], share[order]

@@ -39,16 +39,13 @@ class Clusters(NamedTuple):
     numbers: Ints2d
 
     def to_dict(self) -> Dict[str, Any]:
-        """What is saved: of this type, and of bytes."""
+        """What is saved."""
         keys, width = self.keys.astype("<u8").tobytes(), self.numbers.shape[1]
         return {"keys": keys, "width": width, "numbers": pack(self.numbers.T.reshape(-1))}
 
     @classmethod
     def from_dict(cls, saved: Dict[str, Any], n_values: int) -> "Clusters":
-        """Load the clusters of a column with this number of values.
-
-        RAISES (ValueError): If they are damaged.
-        """
+        """Load the clusters of a column with this number of values."""
         keys = numpy.frombuffer(saved["keys"], dtype="<u8").astype("uint64")
         numbers = unpack(saved["numbers"]).reshape(saved["width"], len(keys)).T
         if numbers.shape[1] < 1 or (numbers < -1).any() or (numbers >= n_values).any():
@@ -57,8 +54,8 @@ class Clusters(NamedTuple):
 
 
 def find_words(words: sparse.IdMap, orth: Array1d, lower: Array1d) -> Ints1d:
-    """The numbers of words as they are written or, if there are none, in lower case; -1 for none.
-    `words` has the numbers by hash; orth and lower are the hashes of words. Shapes: (N,)"""
+    """The numbers of words by the hash of the word or, if it has none, of the lower-case word; -1
+    for none. Shapes: (N,)"""
     found = words.find(orth)
     return numpy.where(found < 0, words.find(lower), found)
 
@@ -108,8 +105,8 @@ def _values(cluster: Union[int, str, List[str]]) -> List[str]:
 def collect_clusters(
     words: Mapping[int, List[str]], n_times: Mapping[int, int], vocab: Optional[Vocab], least: int
 ) -> Tuple[List[str], Clusters]:
-    """Number the clusters that are in a corpus often enough, and give their numbers to words.
-    `words` has the clusters of words by hash, `n_times` how often each is in the corpus."""
+    """Number the clusters that are in a corpus often enough. `words` has the clusters of words by
+    hash, `n_times` how often each word is in the corpus."""
     counts: Counter[str] = Counter()
     lexemes = [(vocab[key], n) for key, n in n_times.items()] if vocab else []
     for lexeme, n in lexemes:
@@ -154,12 +151,8 @@ def cluster_vectors(vocab: Vocab, sizes: Sequence[int], seed: int = 0) -> Dict[i
 
 
 def k_means(points: Floats2d, n_clusters: int, *, seed: int = 0) -> Ints1d:
-    """Cluster points of unit length by the angle between them (spherical k-means).
-
-    points (Floats2d): Shape: (D, W)
-    n_clusters (int): The number of clusters. Fewer are used if there are fewer points.
-    seed (int): The seed of the first centres, which are points.
-    RETURNS (Ints1d): The cluster of each point. Shape: (D,)
+    """Cluster points of unit length, (D, W), by the angle between them (spherical k-means). The
+    first centres are random points. Returns the cluster of each point, (D,).
 
     Dhillon & Modha (2001), Concept decompositions for large sparse text data using clustering.
     """

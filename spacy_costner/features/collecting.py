@@ -89,7 +89,7 @@ def _read_all(
     strings: StringStore,
 ) -> Tuple[Optional[Vocab], HashCounts, LabelCounts, Tokens]:
     """The vocab of the docs, how often each hash is there, the labels if they are wanted, and all
-    tokens if there are pairs. Keeps what the hashes mean."""
+    tokens if there are pairs. Strings keep what the hashes mean."""
     vocab, attributes = None, attributes_of(template.columns)
     counts: HashCounts = {name: Counter() for name in (WORDS, *attributes)}
     labels = LabelCounts([*template.memory], template.memory_unit)

@@ -6,7 +6,7 @@ from typing import Tuple
 import numpy
 from thinc.types import Array1d, Floats2d, Ints1d, Ints2d
 
-from ..types import first_tokens, last_tokens
+from ..types import first_tokens, last_tokens, sequences
 from .memory import features_of
 
 WIDTH = 8
@@ -14,13 +14,10 @@ WIDTH = 8
 
 
 def group_occurrences(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> Tuple[Ints1d, Ints1d]:
-    """Find the values that occur several times in a doc, among the tokens that take part.
-
-    RETURNS (Tuple[Ints1d, Ints1d]): The tokens with other occurrences, those of a value in a doc
-        next to each other, from the left; a number for each, the same for these. Shapes: (M,)
-    """
+    """Find the values that occur several times in a doc. Returns the tokens with other occurrences,
+    grouped by doc and value, from the left; and the number of the group of each. Shapes: (M,)"""
     tokens = numpy.flatnonzero(takes_part)
-    doc = numpy.repeat(numpy.arange(len(lengths)), lengths)[tokens]
+    doc = sequences(lengths)[tokens]
     order = numpy.lexsort((keys[tokens], doc))  # equal ones stay in order
     tokens, key, doc = tokens[order], keys[tokens][order], doc[order]
     is_first = numpy.ones(len(tokens), dtype=bool)
@@ -33,13 +30,10 @@ def group_occurrences(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> Tu
 def nearest_elsewhere(
     keys: Array1d, takes_part: Array1d, lengths: Ints1d, n_nearest: int
 ) -> Tuple[Ints1d, Ints2d]:
-    """Find the nearest other occurrences of values in their docs: see `group_occurrences`. Of two
-    that are equally near, the left one is nearer. Time and memory are linear in tokens, but for a
-    sort of those that take part.
-
-    RETURNS (Tuple[Ints1d, Ints2d]): The tokens that have some, and the tokens that these are, from
-        the nearest; -1 for none. Shapes: (M,), (M, n_nearest)
-    """
+    """Find the nearest other occurrences of values in their docs, the left one first of two that
+    are equally near. Time and memory are linear in tokens, but for a sort of those that take part.
+    Returns the tokens that have some, (M,), and their nearest occurrences, -1 for none, (M,
+    n_nearest)."""
     tokens, group = group_occurrences(keys, takes_part, lengths)
     if not len(tokens):
         return tokens, numpy.zeros((0, n_nearest), dtype="int64")

@@ -20,11 +20,8 @@ from .vocabulary import Vocabulary
 
 
 class TokenValues(NamedTuple):
-    """The values of the tokens of a batch, of which the windows of `FeatureBatch` are made.
-
-    values (Ints2d): The number of the value in each column, -1 for none. In int32. Shape: (N, C)
-    lengths, groups, text_ids: See `FeatureBatch`.
-    """
+    """The numbers of the values of tokens in each column, -1 for none, shape (N, C), from which
+    `FeatureBatch` is gathered; and what else it has."""
 
     values: Ints2d
     lengths: Ints1d
@@ -35,12 +32,10 @@ class TokenValues(NamedTuple):
 class FeatureBatch(NamedTuple):
     """The features of the tokens of a batch.
 
-    rows (Ints2d): The features of each token, as rows of weights: one per slot, -1 for none. In
-        int32. Shape: (N, S)
-    lengths (Ints1d): Tokens of each doc, in int32. Shape: (B,)
-    groups (Sequence[Ints1d]): Occurrences of values that see each other's labels: see
-        `number_occurrences`. Shapes: (N,)
-    text_ids (Optional[Array1d]): In training the hash of each doc, if it is wanted. Shape: (B,)
+    rows (Ints2d): The rows of weights of each token: one per slot, -1 for none. Shape: (N, S)
+    lengths (Ints1d): Tokens of each doc. Shape: (B,)
+    groups (Sequence[Ints1d]): See `number_occurrences`. Shapes: (N,)
+    text_ids (Optional[Array1d]): In training the hash of each doc. Shape: (B,)
     """
 
     rows: Ints2d
@@ -73,7 +68,6 @@ class Features(Shim):
 
     @property
     def has_vocab(self) -> bool:
-        """Whether there is a vocabulary."""
         return self._vocabulary is not None
 
     @property
@@ -90,13 +84,8 @@ class Features(Shim):
         return sum(n_offsets * size for n_offsets, size in sizes)
 
     def find(self, docs: Sequence[Doc], *, is_train: bool = False) -> FeatureBatch:
-        """Find the features of tokens.
-
-        docs (Sequence[Doc]): The docs.
-        is_train (bool): Whether the model learns from the labels of these docs. Then the memory
-            does not use what it has from them.
-        RETURNS (FeatureBatch): Their features.
-        """
+        """The features of tokens. If the model learns from the labels of these docs, `is_train`,
+        the memory leaves out what it has from them."""
         return self.gather(self.find_values(docs, is_train=is_train))
 
     def find_values(self, docs: Sequence[Doc], *, is_train: bool = False) -> TokenValues:
@@ -137,13 +126,8 @@ class Features(Shim):
     def label_values(
         self, seen: FeatureBatch, probabilities: Floats2d, labels: Sequence[str]
     ) -> Ints2d:
-        """The values of the labels that a first pass predicts, in their columns.
-
-        seen (FeatureBatch): What `find` returned.
-        probabilities (Floats2d): Of O and each label at each token. Shape: (N, L + 1)
-        labels (Sequence[str]): The labels. One that the vocabulary lacks has no values.
-        RETURNS (Ints2d): -1 in other columns. Shape: (N, C)
-        """
+        """The values of the labels that a first pass predicts, in their columns; -1 in the others.
+        A label that the vocabulary lacks has no values. Shapes: (N, L + 1) to (N, C)"""
         names, known = ["O", *labels], self.lookup.vocabulary.labels
         of_known = numpy.zeros((len(probabilities), len(known)), dtype="float32")
         for i, name in enumerate(known):
@@ -152,12 +136,8 @@ class Features(Shim):
         return self.lookup.labels_elsewhere(of_known, seen.groups)
 
     def names(self, strings: Optional[StringStore] = None) -> List[str]:
-        """The names of the features, such as "LOWER[-1]=of".
-
-        strings (Optional[StringStore]): Those of the pipeline. If given, clusters are followed by
-            some of their words that it has, as in "clusters:own=64:17 (Rome Oslo)".
-        RETURNS (List[str]): A name for each row. Length: V
-        """
+        """The names of the V features, such as "LOWER[-1]=of". With a string store, clusters are
+        followed by some of their words in it: "clusters:own=64:17 (Rome Oslo)"."""
         names, vocabulary = [], self.lookup.vocabulary
         for column, offset in self.lookup.slots:
             place = f"[{offset:+d}]" if offset else ""
@@ -219,10 +199,7 @@ class Features(Shim):
         ]
 
     def from_bytes(self, data: bytes) -> "Features":
-        """Load the vocabulary that `to_bytes` saved.
-
-        RAISES (ValueError): If it is something else, or of another template.
-        """
+        """Load the vocabulary. Raises a ValueError if it is damaged, or of another template."""
         expected: List[Any] = self._columns()
         try:
             saved = srsly.msgpack_loads(data)

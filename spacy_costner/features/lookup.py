@@ -35,9 +35,9 @@ OF_NAMES = ("is_first_upper", "has_digit")
 class SeenWords:
     """Cached values of words, `width` of each.
 
-    Rows are only added, and are there before `numbers` has their words: so any threads may
-    read, without waiting. Those that add wait for each other. `table` grows by another taking
-    its place, so it is to be read after `numbers`.
+    Rows are only added, and are there before `numbers` has their words. So any threads may read,
+    without waiting. Those that add wait for each other. `table` grows by another taking its place,
+    so it is read after `numbers`.
     """
 
     def __init__(self, width: int) -> None:
@@ -47,8 +47,8 @@ class SeenWords:
         self._adding = Lock()
 
     def add(self, orth: Array1d, rows: Ints2d) -> None:
-        """Add words by their hashes, each once, but for those that another thread has added
-        meanwhile. Shapes: (W,), (W, width)"""
+        """Add words by their hashes, but for those that another thread has added. Shapes: (W,), (W,
+        width)"""
         with self._adding:
             is_new = self.numbers.find(orth) < 0
             first, end = self.n_words, self.n_words + int(is_new.sum())
@@ -83,8 +83,9 @@ class Lookup:
             name: {v: i for i, v in enumerate(names)} for name, names in values.items()
         }
         of_tokens = [column.name for column in columns if column.form == Form.TOKEN]
+        hashes = {name: [*map(get_string_id, values[name])] for name in of_tokens}
         self.keys = {
-            **{name: number_keys(_hashes(values[name])) for name in of_tokens},
+            **{name: number_keys(numpy.asarray(k, dtype="uint64")) for name, k in hashes.items()},
             **{name: number_keys(each.keys) for name, each in vocabulary.clusters.items()},
             **{name: number_keys(k.astype("uint64")) for name, k in vocabulary.pairs.items()},
         }
@@ -115,8 +116,7 @@ class Lookup:
         self.first_rows = numpy.repeat(_int32(first_rows), repeats)
 
     def values(self, tokens: Tokens, vocab: Optional[Vocab]) -> Ints2d:
-        """The numbers of the values of each token, -1 for none. The values of a column are in its
-        place. Shape: (N, C)"""
+        """The number of the value of each token in each column, -1 for none. Shape: (N, C)"""
         values = numpy.full((len(tokens.orth), self.width), -1, dtype="int32")
         if vocab is None or not len(tokens.orth):
             return values
@@ -155,8 +155,8 @@ class Lookup:
                 values[those, self.places[column.name]] = beside
 
     def occurrences(self, tokens: Tokens, vocab: Optional[Vocab]) -> List[Ints1d]:
-        """The occurrences of values in docs that see each other's labels, for each column of
-        `Form.DOCUMENT`: see `number_occurrences`."""
+        """The occurrences that see each other's labels, for each column of `Form.DOCUMENT`: see
+        `number_occurrences`."""
         columns = self.of_documents
         if vocab is None or not columns:
             return [numpy.full(len(tokens.orth), -1, dtype="int32") for _ in columns]
@@ -165,9 +165,8 @@ class Lookup:
         return [number_occurrences(key, takes_part & (key != 0), tokens.lengths) for key in keys]
 
     def labels_elsewhere(self, probabilities: Floats2d, groups: Sequence[Ints1d]) -> Ints2d:
-        """The values of the labels of other occurrences, -1 in other columns, from the
-        probabilities of O and each label and what `occurrences` returned. Shapes: (N, L + 1), (N,)
-        each, to (N, C)"""
+        """The values of the labels of other occurrences, -1 in other columns, from probabilities
+        and what `occurrences` returned. Shapes: (N, L + 1), (N,) each, to (N, C)"""
         values = numpy.full((len(probabilities), self.width), -1, dtype="int32")
         for column, group in zip(self.of_documents, groups):
             values[:, self.places[column.name]] = find_labels_elsewhere(probabilities, group)
@@ -198,10 +197,6 @@ class Lookup:
             seen.add(unseen, numpy.asarray(rows, dtype="int32").reshape(len(unseen), len(views)))
             words = seen.numbers.find(orth)
         return seen.table[words]
-
-
-def _hashes(values: Sequence[str]) -> Array1d:
-    return numpy.asarray([get_string_id(value) for value in values], dtype="uint64")
 
 
 def _int32(numbers: Iterable[int]) -> Ints1d:

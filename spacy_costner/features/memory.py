@@ -10,6 +10,7 @@ from spacy.tokens import Doc
 from thinc.types import Array1d, Array2d, Ints1d, Ints2d
 
 from .. import sparse
+from ..types import places_in, sequences
 from .template import DOC, EXTENSION
 from .tokens import Tokens, text_id
 
@@ -89,15 +90,14 @@ class LabelMemory:
         return self._features[attribute].shape[1]
 
     def find(self, attribute: str, tokens: Tokens) -> Ints2d:
-        """The numbers of the features of tokens, -1 for none. In training, tokens have the hashes
-        of their docs. Shape: (N, width)"""
+        """The numbers of the features of tokens, -1 for none. Shape: (N, width)"""
         values = self._numbers[attribute].find(tokens.keys[attribute])
         features = self._features[attribute]
         if tokens.text_ids is None:
             return features[values]  # -1 is the last row: that of unknown values
         known, counts = values >= 0, self.counts[attribute]
         found = numpy.full((len(values), features.shape[1]), -1, dtype="int32")
-        places = numpy.repeat(numpy.arange(len(tokens.lengths)), tokens.lengths) * len(counts.keys)
+        places = sequences(tokens.lengths) * len(counts.keys)
         places, which = numpy.unique(places[known] + values[known], return_inverse=True)
         elsewhere = counts.total[places % max(len(counts.keys), 1)]
         self._subtract(attribute, elsewhere, places, tokens.text_ids)
@@ -123,17 +123,17 @@ class LabelMemory:
         """The counts of values in all units with docs of these texts, a text and a value each.
         Shapes: (M,), (M,) to (M, L)"""
         of = self.counts[attribute]
-        which, index = _places_in(self.text_ids, text_ids)
+        which, index = places_in(self.text_ids, text_ids)
         n_units, n_values = max(len(of.starts) - 1, 1), len(of.keys)
         which, unit = numpy.divmod(numpy.unique(which * n_units + self.units[index]), n_units)
         wanted = unit * n_values + values[which]
-        part, index = _places_in(self._places[attribute], wanted)
+        part, index = places_in(self._places[attribute], wanted)
         counts = numpy.zeros((len(values), len(self.labels)), dtype="int32")
         numpy.add.at(counts, (which[part], of.label[index]), of.n_times[index])
         return counts
 
     def to_dict(self) -> Dict[str, Any]:
-        """What is saved: of this type, and of bytes."""
+        """What is saved."""
         counts = {
             name: {
                 "keys": found.keys.astype("<u8").tobytes(),
@@ -147,10 +147,7 @@ class LabelMemory:
 
     @classmethod
     def from_dict(cls, saved: Dict[str, Any], attributes: Sequence[str]) -> "LabelMemory":
-        """Load the memory of some attributes.
-
-        RAISES (ValueError): If it is damaged.
-        """
+        """Load the memory of some attributes."""
         labels, units = saved["labels"], unpack(saved["units"])
         text_ids = numpy.frombuffer(saved["text_ids"], dtype="<u8").astype("uint64")
         counts = {name: _load_counts(saved["counts"][name], len(labels)) for name in attributes}
@@ -178,9 +175,9 @@ def share_names(labels: Sequence[str]) -> List[str]:
 
 
 def features_of(counts: Array2d, width: int) -> Ints2d:
-    """The features of values with these counts, or sums of probabilities, as numbers in the order
-    of `share_names`, -1 for none. The shares of all labels are among them if the width is one more
-    than the largest number of labels with a count above 0. Shape: (M, L) to (M, width)"""
+    """The features of values with these counts, or sums of probabilities: numbers in the order of
+    `share_names`, -1 for none. All labels fit if the width is one more than the most labels of a
+    value. Shape: (M, L) to (M, width)"""
     n_labels = counts.shape[1]
     total = numpy.rint(counts.sum(axis=1))
     bins = numpy.searchsorted(BORDERS, counts / numpy.maximum(total, 1)[:, None], side="right")
@@ -197,24 +194,9 @@ def features_of(counts: Array2d, width: int) -> Ints2d:
     return numbers
 
 
-def ranges(begin: Ints1d, end: Ints1d) -> Tuple[Ints1d, Ints1d]:
-    """The numbers of R ranges, one after another, after the index of the range of each.
-    Shapes: (R,) to (N,)"""
-    sizes = (end - begin).astype("int64")
-    which = numpy.repeat(numpy.arange(len(sizes)), sizes)
-    return which, numpy.arange(len(which)) + (begin - numpy.cumsum(sizes) + sizes)[which]
-
-
-def _places_in(ascending: Array1d, keys: Array1d) -> Tuple[Ints1d, Ints1d]:
-    """All places of keys in an ascending array, after the index of each key: see `ranges`."""
-    begin, end = (numpy.searchsorted(ascending, keys, side=side) for side in ("left", "right"))
-    return ranges(begin, end)
-
-
 def _places(of: Counts) -> Array1d:
     """V times the unit + the value of each count, ascending. In int64. Shape: (E,)"""
-    units = numpy.repeat(numpy.arange(len(of.starts) - 1), numpy.diff(of.starts))
-    return units * len(of.keys) + of.value
+    return sequences(numpy.diff(of.starts)) * len(of.keys) + of.value
 
 
 def _below(numbers: Ints1d, n: int) -> bool:
@@ -237,10 +219,7 @@ def _load_counts(saved: Dict[str, bytes], n_labels: int) -> Counts:
 
 
 def unit_of(doc: Doc, index: int, unit: Union[int, str]) -> int:
-    """The unit of the doc of this index, in 64 bits, for the setting `memory_unit`.
-
-    RAISES (ValueError): If the setting is an extension attribute that is not set.
-    """
+    """The unit of the doc of this index, in 64 bits, for the setting `memory_unit`."""
     if isinstance(unit, int):
         return index // unit
     if unit == DOC:
@@ -255,13 +234,9 @@ def unit_of(doc: Doc, index: int, unit: Union[int, str]) -> int:
 
 
 class LabelCounts:
-    """Counts the labels of training docs. Tokens without annotation are not counted. Docs are not
-    kept."""
+    """Counts the labels of training docs, but for tokens without annotation. Docs are not kept."""
 
     def __init__(self, attributes: Sequence[str], unit: Union[int, str]) -> None:
-        """attributes (Sequence[str]): The attributes whose labels are counted.
-        unit (Union[int, str]): The setting `memory_unit`.
-        """
         self.unit, self.n_docs, none = unit, 0, numpy.zeros(0, dtype="uint64")
         self.labels, self.text_ids, self.units = {0}, [none], [none]
         self.counted: Dict[str, List[Counted]] = {name: [] for name in attributes}
@@ -324,8 +299,8 @@ def _join(counted: List[Counted], labels: Array1d, units: Array1d) -> Counts:
 
 
 def count_rows(columns: Sequence[Array1d], n_times: Ints1d) -> Counted:
-    """Count equal rows of a table, given as columns, where a row counts so many times. Returns the
-    different rows in ascending order, and how often each is there, in int32. Shapes: (N,)"""
+    """Count equal rows of a table of columns, where a row counts `n_times`. Returns the different
+    rows in ascending order, and their counts, in int32. Shapes: (N,)"""
     place = numpy.zeros(len(n_times), dtype="int64")
     for column in columns:
         own, number = numpy.unique(column, return_inverse=True)

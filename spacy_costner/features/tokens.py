@@ -25,16 +25,12 @@ class Gazetteer:
     """A list of phrases. Of phrases that overlap in a doc, the longest is found."""
 
     def __init__(self, phrases: Sequence[str]) -> None:
-        """phrases (Sequence[str]): The phrases, their tokens separated by white space."""
         self.phrases = list(phrases)
         self._made: Optional[Tuple[Vocab, PhraseMatcher]] = None
 
     @classmethod
     def from_file(cls, path: Union[str, Path]) -> "Gazetteer":
-        """Read a file in UTF-8 with a phrase on each line.
-
-        RAISES (ValueError): If it can't be read.
-        """
+        """Read a file in UTF-8 with a phrase on each line."""
         try:
             lines = Path(path).read_text(encoding="utf8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
@@ -44,8 +40,7 @@ class Gazetteer:
         return cls([line.strip() for line in lines if line.strip()])
 
     def find(self, docs: Sequence[Doc]) -> Array1d:
-        """Find the tokens of phrases: the hash of one of `PLACES` for each token in one, otherwise
-        0. Shape: (N,)"""
+        """For each token in a phrase the hash of one of `PLACES`, otherwise 0. Shape: (N,)"""
         return numpy.concatenate([numpy.zeros(0, dtype="uint64"), *map(self._find, docs)])
 
     def _find(self, doc: Doc) -> Array1d:
@@ -91,7 +86,7 @@ def read_tokens(
     in_training: bool = False,
 ) -> Tokens:
     """Read what `attributes_of` names of the tokens of a batch. `strings` keeps the values of
-    extension attributes. In training, the hashes of docs are wanted, too."""
+    extension attributes."""
     ours = [name for name in attributes if name in IDS]
     ids = [ORTH, *(IDS[name] for name in ours)]
     arrays = [doc.to_array(ids).reshape(len(doc), len(ids)) for doc in docs]

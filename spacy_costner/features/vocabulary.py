@@ -64,7 +64,7 @@ class Vocabulary(NamedTuple):
         return self.memory
 
     def to_dict(self) -> Dict[str, Any]:
-        """What is saved: of this type, and of bytes."""
+        """What is saved."""
         pairs = {name: keys.astype("<i8").tobytes() for name, keys in self.pairs.items()}
         saved: Dict[str, Any] = {"values": self.values, "pairs": pairs, "phrases": self.phrases}
         if self.memory is not None:
@@ -77,10 +77,7 @@ class Vocabulary(NamedTuple):
 
     @classmethod
     def from_dict(cls, saved: Dict[str, Any], columns: Sequence[Column]) -> "Vocabulary":
-        """Load the vocabulary of some columns.
-
-        RAISES (ValueError): If it is damaged.
-        """
+        """Load the vocabulary of some columns. Raises an error if it is damaged."""
         pairs = {name: numpy.frombuffer(keys, dtype="<i8") for name, keys in saved["pairs"].items()}
         memory = None
         if attributes := [column.of for column in columns if column.form == Form.MEMORY]:

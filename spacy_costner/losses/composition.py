@@ -7,7 +7,7 @@ from thinc.types import Array1d, Floats1d, FloatsXd, Ints1d
 from thinc.util import get_array_module
 
 from .. import chain
-from ..types import Gold, LossResult, Potentials, ScoreWithVjp, add_to, map_scores
+from ..types import Gold, LossResult, Potentials, ScoreWithVjp, add_to, map_scores, sequences
 
 Transform = Callable[[Floats1d], Tuple[Floats1d, Floats1d]]
 """Maps differences to losses and their derivatives. Shape: (B,)"""
@@ -31,9 +31,7 @@ def difference(
 
     above (ScoreWithVjp): The score to decrease, such as log Z.
     below (ScoreWithVjp): The score to increase, such as that of gold.
-    gold (Gold): Gold, for the weights of the sequences.
     transform (Transform): Maps the difference of a sequence to its loss.
-    RETURNS (LossResult): The sum.
     """
     (high, backprop_high), (low, backprop_low) = above, below
     values, slopes = transform(high - low)
@@ -44,12 +42,10 @@ def difference(
 
 
 def gold_score(potentials: Potentials, gold: Gold) -> ScoreWithVjp:
-    """The score of gold: of the gold path or, where the annotation is partial, the
-    log-sum over the paths Y* that agree with it.
+    """The score of gold: of the gold path or, where the annotation is partial, the log-sum over the
+    paths Y* that agree with it.
 
         log sum_{y in Y*} exp(s(y))
-
-    RETURNS (ScoreWithVjp): The scores and the callback to their gradient. Shape: (B,)
     """
     if gold.allowed is None:
         return chain.path_score(potentials, gold.tags)
@@ -57,12 +53,10 @@ def gold_score(potentials: Potentials, gold: Gold) -> ScoreWithVjp:
 
 
 def gold_log_prob(potentials: Potentials, gold: Gold) -> ScoreWithVjp:
-    """The log-probability of gold: of the gold path or, where the annotation is partial, of
-    all paths Y* that agree with it.
+    """The log-probability of gold: of the gold path or, where the annotation is partial, of all
+    paths Y* that agree with it.
 
         log p(Y*) = log sum_{y in Y*} exp(s(y)) - log Z
-
-    RETURNS (ScoreWithVjp): The log-probabilities and the callback to their gradient. Shape: (B,)
     """
     if gold.allowed is None:
         return chain.path_log_prob(potentials, gold.tags)
@@ -76,11 +70,8 @@ def gold_log_prob(potentials: Potentials, gold: Gold) -> ScoreWithVjp:
 
 
 def best_gold(potentials: Potentials, gold: Gold) -> Tuple[Ints1d, ScoreWithVjp]:
-    """The gold path or, where the annotation is partial, the best path that agrees with it.
-
-    RETURNS (Tuple[Ints1d, ScoreWithVjp]): Its tags, those of the model, shape (N,); and its score
-        with the callback to its gradient.
-    """
+    """The tags of the gold path, (N,), or of the best path that agrees with a partial annotation;
+    and its score with the callback to its gradient."""
     path = gold.tags
     if gold.allowed is not None:
         path = chain.best_path(chain.restrict(potentials, gold.allowed)).tags
@@ -88,11 +79,8 @@ def best_gold(potentials: Potentials, gold: Gold) -> Tuple[Ints1d, ScoreWithVjp]
 
 
 def best_competitor(potentials: Potentials, gold: Gold) -> Tuple[Ints1d, ScoreWithVjp]:
-    """The best competitor: the best path that does not agree with gold.
-
-    RETURNS (Tuple[Ints1d, ScoreWithVjp]): Its tags, those of the model, shape (N,); and its score,
-        minus infinity where there is none, with the callback to its gradient.
-    """
+    """The tags, (N,), of the best path that does not agree with gold; and its score, minus infinity
+    where there is none, with the callback to its gradient."""
     path, scores = chain.best_path_excluding(potentials, gold.paths)
     return _model_tags(path, gold), (scores, chain.path_score(potentials, path)[1])
 
@@ -141,9 +129,7 @@ def annotated(gold: Gold, potentials: Potentials) -> Floats1d:
 
 def sequence_of(potentials: Potentials) -> Ints1d:
     """The sequence of each token. Shape: (N,)"""
-    xp = get_array_module(potentials.emissions)
-    lengths = potentials.lengths
-    return xp.asarray(numpy.repeat(numpy.arange(len(lengths)), lengths))
+    return get_array_module(potentials.emissions).asarray(sequences(potentials.lengths))
 
 
 def uniform_over_legal(potentials: Potentials) -> Potentials:

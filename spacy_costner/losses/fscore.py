@@ -13,22 +13,27 @@ from thinc.util import get_array_module
 from .. import chain
 from ..chain import Segments
 from ..tags import runs
-from ..types import Gold, Loss, LossResult, Potentials, map_scores
-from ..validation import above, finite, number, one_of, within
-from .composition import (
-    can_continue,
-    sequence_of,
-    sequence_weights,
+from ..types import (
+    Gold,
+    Loss,
+    LossResult,
+    Potentials,
+    first_tokens,
+    last_tokens,
+    map_scores,
+    ranges,
 )
+from ..validation import above, finite, number, one_of, within
+from .composition import can_continue, sequence_of, sequence_weights
 from .mce import sigmoid
 
 
 class Counts(NamedTuple):
-    """Smoothed counts of entities: found, found but wrong, and missed."""
+    """Smoothed counts of entities."""
 
-    true_positives: float
-    false_positives: float
-    false_negatives: float
+    tp: float
+    fp: float
+    fn: float
 
     def plus(self, other: "Counts", decay: float = 1.0) -> "Counts":
         """These, multiplied by a factor, and others."""
@@ -36,7 +41,7 @@ class Counts(NamedTuple):
 
 
 NOTHING_YET = Counts(0.0, 0.0, 0.0)
-ONE_FOUND = Counts(1.0, 0.0, 0.0)
+ONE_TP = Counts(1.0, 0.0, 0.0)
 """What there always is on top: with no true positives the loss would be infinite."""
 
 
@@ -80,10 +85,6 @@ class RunningTotals:
     An F-score is no sum over sentences: that of a small batch says little, and that of one
     without entities is not even finite. One true positive is never forgotten, however many
     batches without entities there are.
-
-    compute (Callable): `mce_f` with its parameters.
-    decay (float): What the totals are multiplied by at each batch.
-    totals (Counts): The counts so far.
     """
 
     compute: "partial[Tuple[LossResult, Counts]]"
@@ -94,7 +95,7 @@ class RunningTotals:
         self.totals = NOTHING_YET
 
     def __call__(self, potentials: Potentials, gold: Gold) -> LossResult:
-        before = self.totals.plus(ONE_FOUND, self.decay)
+        before = self.totals.plus(ONE_TP, self.decay)
         result, counts = self.compute(potentials, gold, before=before)
         self.totals = self.totals.plus(counts, self.decay)
         return result
@@ -108,7 +109,7 @@ def mce_f(
     psi: float = 1.0,
     slope: float = 1.0,
     offset: float = 0.0,
-    before: Counts = ONE_FOUND,
+    before: Counts = ONE_TP,
 ) -> Tuple[LossResult, Counts]:
     """How much better the F-score of whole entities could be.
 
@@ -145,66 +146,59 @@ respect to the potentials."""
 
 
 def expected_counts(potentials: Potentials, gold: Gold) -> Counted:
-    """How many entities the model is expected to find, exactly.
+    """The exact expected counts.
 
-        TP = sum over gold entities of p(entity),  FN = sum of 1 - p(entity)
-        FP = expected number of entities - TP
-
-    RETURNS (Counted): The counts.
+    TP = sum over gold entities of p(entity),  FN = sum of 1 - p(entity)
+    FP = expected number of entities - TP
     """
-    entities = gold_entities(gold, potentials)
+    entities = _entities(to_numpy(gold.tags), gold, potentials)
     weights, of_entity = _weights(gold, potentials, entities)
     paths = chain.forward_backward(potentials)
     log_p, backprop_log_p = paths.segment_log_probs(entities)
     xp = get_array_module(log_p)
     p = xp.exp(log_p)
-    n_answers, backprop_answers = paths.expectation(_opening_steps(potentials, gold))
-    hits, answers = float((of_entity * p).sum()), float((weights * n_answers).sum())
-    counts = Counts(hits, max(answers - hits, 0.0), float((of_entity * (1 - p)).sum()))
+    opening = (gold.tags >= 0)[:, None] & xp.asarray(gold.opening)
+    ones = opening.astype(potentials.emissions.dtype)
+    n_opened, backprop_opened = paths.expectation(
+        map_scores(xp.zeros_like, potentials)._replace(emissions=ones)
+    )
+    tp, n_predicted = float((of_entity * p).sum()), float((weights * n_opened).sum())
+    counts = Counts(tp, max(n_predicted - tp, 0.0), float((of_entity * (1 - p)).sum()))
 
     def backprop(d: Counts) -> Potentials:
-        d_p = of_entity * (d.true_positives - d.false_positives - d.false_negatives)
-        return paths.backprop(
-            (backprop_log_p, d_p * p), (backprop_answers, d.false_positives * weights)
-        )
+        d_p = of_entity * (d.tp - d.fp - d.fn)
+        return paths.backprop((backprop_log_p, d_p * p), (backprop_opened, d.fp * weights))
 
     return counts, backprop
 
 
 def best_counts(potentials: Potentials, gold: Gold, *, slope: float, offset: float) -> Counted:
-    """How many entities the best paths find, smoothed.
+    """The counts of the best paths, smoothed.
 
         TP = sum of 1 - l(d),  FN = sum of l(d)    over gold entities
-        FP = sum of l(d)    over the places of wrong entities of the best wrong path
+        FP = sum of l(d)    over the places of false positives of the best competitor
         d = without - with
 
     with and without are the scores of the best path that has an entity, or that has gold's
     tags in a place, and of the best that has not.
-
-    RETURNS (Counted): The counts.
     """
-    right = gold_entities(gold, potentials)
+    right = _entities(to_numpy(gold.tags), gold, potentials)
     wrong, n_open = right_in_place(wrong_entities(gold, potentials, right), gold, potentials)
     scores, backprop_scores = _max_scores(potentials, gold, _join(right, wrong), n_open)
     xp = get_array_module(scores)
     is_right = xp.arange(scores.shape[1]) < len(right.begin)
     losses, slopes = sigmoid(scores[1] - scores[0], slope=slope, offset=offset)
     weights = xp.concatenate([_weights(gold, potentials, found)[1] for found in (right, wrong)])
-    missed = float((weights * losses)[is_right].sum())
-    made_up = float((weights * losses)[~is_right].sum())
+    fn = float((weights * losses)[is_right].sum())
+    fp = float((weights * losses)[~is_right].sum())
     n_right = float(weights[is_right].sum())
 
     def backprop(d: Counts) -> Potentials:
-        d_losses = xp.where(is_right, d.false_negatives - d.true_positives, d.false_positives)
+        d_losses = xp.where(is_right, d.fn - d.tp, d.fp)
         d_lead = d_losses * weights * slopes
         return backprop_scores(xp.stack([-d_lead, d_lead]))
 
-    return Counts(n_right - missed, made_up, missed), backprop
-
-
-def gold_entities(gold: Gold, potentials: Potentials) -> Segments:
-    """The entities of gold."""
-    return _entities(to_numpy(gold.tags), gold, potentials)
+    return Counts(n_right - fn, fp, fn), backprop
 
 
 def wrong_entities(gold: Gold, potentials: Potentials, right: Segments) -> Segments:
@@ -230,16 +224,14 @@ def right_in_place(wrong: Segments, gold: Gold, potentials: Potentials) -> Tuple
     end_of_sequence = numpy.cumsum(potentials.lengths)
     which = numpy.searchsorted(end_of_sequence, begin, side="right")
     goes_on = to_numpy(can_continue(potentials, gold))
-    last_tag = wrong.tags[numpy.cumsum(wrong.end - begin) - 1]
+    last_tag = wrong.tags[last_tokens(wrong.end - begin)]
     end = numpy.minimum(wrong.end + goes_on[last_tag], end_of_sequence[which])
     unknown = numpy.flatnonzero(tags < 0)
     if len(unknown):
         next_unknown = numpy.append(unknown, len(tags))[numpy.searchsorted(unknown, begin)]
         end = numpy.minimum(end, next_unknown)
-    lengths = end - begin
-    before = numpy.cumsum(lengths) - lengths
-    inside = numpy.repeat(begin - before, lengths) + numpy.arange(lengths.sum())
-    places = Segments(begin, end, tags[inside], numpy.ones_like(cast(Array2d, wrong.after)))
+    inside = tags[ranges(begin, end)[1]]
+    places = Segments(begin, end, inside, numpy.ones_like(cast(Array2d, wrong.after)))
     return (places, 0) if gold.collapsed_of is None else _end_in_any_outside(places, gold)
 
 
@@ -248,7 +240,7 @@ def _end_in_any_outside(places: Segments, gold: Gold) -> Tuple[Segments, int]:
     It becomes the tag after the segment. If there is no other tag, the segment stays, as one of
     the last."""
     outside, lengths = _is_outside(gold), places.end - places.begin
-    lasts = numpy.cumsum(lengths) - 1
+    lasts = last_tokens(lengths)
     is_open = outside[places.tags[lasts]]
     shorter, alone = is_open & (lengths > 1), is_open & (lengths == 1)
     segments = Segments(
@@ -292,8 +284,7 @@ def _max_scores(
 
 
 def _first_tags(entities: Segments) -> Ints1d:
-    lengths = entities.end - entities.begin
-    return entities.tags[numpy.cumsum(lengths) - lengths]
+    return entities.tags[first_tokens(entities.end - entities.begin)]
 
 
 def _entities(tags: Ints1d, gold: Gold, potentials: Potentials) -> Segments:
@@ -301,11 +292,8 @@ def _entities(tags: Ints1d, gold: Gold, potentials: Potentials) -> Segments:
     known = tags >= 0
     opening, continuing = to_numpy(gold.opening), to_numpy(gold.continuing)
     begin, end = runs(known & opening[tags], known & continuing[tags], potentials.lengths)
-    inside = numpy.zeros(len(tags) + 1, dtype="int8")
-    inside[begin] += 1
-    inside[end] -= 1
     after = numpy.repeat(~continuing[None], len(begin), axis=0)
-    return Segments(begin, end, tags[numpy.cumsum(inside)[:-1] > 0], after)
+    return Segments(begin, end, tags[ranges(begin, end)[1]], after)
 
 
 def _take(entities: Segments, which: Array1d) -> Segments:
@@ -323,11 +311,3 @@ def _weights(gold: Gold, potentials: Potentials, entities: Segments) -> Tuple[Fl
     xp = get_array_module(potentials.emissions)
     weights = sequence_weights(gold, xp.ones(len(potentials.lengths)))
     return weights, weights[sequence_of(potentials)[xp.asarray(entities.begin)]]
-
-
-def _opening_steps(potentials: Potentials, gold: Gold) -> Potentials:
-    """1 on every annotated token's tags that begin an entity, 0 on all other steps."""
-    xp = get_array_module(potentials.emissions)
-    opening = (gold.tags >= 0)[:, None] & xp.asarray(gold.opening)
-    zeros = map_scores(xp.zeros_like, potentials)
-    return zeros._replace(emissions=opening.astype(potentials.emissions.dtype))

@@ -8,7 +8,7 @@ from thinc.types import Floats1d, Ints1d, Ints2d
 from thinc.util import get_array_module
 
 from ..costs.tables import or_hamming
-from ..types import Cost, Gold, Loss, LossResult, Potentials
+from ..types import Cost, Gold, Loss, LossResult, Potentials, first_tokens, last_tokens
 from ..validation import above, at_least
 from .composition import (
     best_competitor,
@@ -114,22 +114,15 @@ def mira(
 def squared_distance(
     potentials: Potentials, one: Ints1d, other: Ints1d, features: Optional[Ints2d] = None
 ) -> Floats1d:
-    """The squared distance of two paths in feature space.
+    """The squared distance of two paths, (N,) each, in feature space: whole numbers, (B,).
 
-        n = || f(y) - f(y') ||^2
-
-    potentials (Potentials): The scores of a batch.
-    one (Ints1d): A path of each sequence. Shape: (N,)
-    other (Ints1d): Another. Shape: (N,)
-    features (Optional[Ints2d]): As in `Gold`. Shape: (N, S)
-    RETURNS (Floats1d): Whole numbers. Shape: (B,)
+    n = || f(y) - f(y') ||^2
     """
     xp = get_array_module(potentials.emissions)
     n_tags, lengths = len(potentials.transitions), potentials.lengths
-    sequence, ends = sequence_of(potentials), numpy.cumsum(lengths)[lengths > 0]
-    begins = ends - lengths[lengths > 0]
-    later = xp.asarray(numpy.delete(numpy.arange(len(sequence)), begins))
-    at_ends = xp.asarray(numpy.concatenate([begins, ends - 1]))
+    sequence, firsts = sequence_of(potentials), first_tokens(lengths)
+    later = xp.asarray(numpy.delete(numpy.arange(len(sequence)), firsts))
+    at_ends = xp.asarray(numpy.concatenate([firsts, last_tokens(lengths)]))
     at_ends = at_ends[one[at_ends] != other[at_ends]]
     transitions = [y[later - 1] * n_tags + y[later] for y in (one, other)]
     distance = _squared_differences(sequence[later], transitions, len(lengths))

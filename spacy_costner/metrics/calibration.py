@@ -36,14 +36,10 @@ def reliability(probs: Floats1d, right: Array1d, *, n_bins: int = N_BINS) -> Lis
 
 
 def calibration_error(probs: Floats1d, right: Array1d, *, n_bins: int = N_BINS) -> float:
-    """The expected calibration error: the mean distance between confidence and precision.
+    """The expected calibration error, from 0 to 1: the mean distance between confidence and
+    precision. Shapes: (E,), at least one prediction
 
         sum_bins n_bin / n |mean confidence - share of correct predictions|
-
-    probs (Floats1d): The confidence of each prediction, at least one. Shape: (E,)
-    right (Array1d): True for correct predictions. Shape: (E,)
-    n_bins (int): Number of bins of equal width.
-    RETURNS (float): The error, between 0 and 1.
 
     Naeini et al., 2015, "Obtaining Well Calibrated Probabilities Using Bayesian Binning".
     """
@@ -56,14 +52,10 @@ def _bins(probs: Floats1d, n_bins: int) -> Ints1d:
 
 
 def wilson(share: float, n: int, z: float = 1.96) -> Tuple[float, float]:
-    """The Wilson score interval of a share.
+    """The bounds of the Wilson score interval of a share p of n observations. z is the quantile
+    of the normal distribution.
 
         (p + z^2 / 2n ± z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n)
-
-    share (float): The observed share p.
-    n (int): The number of observations.
-    z (float): The quantile of the normal distribution.
-    RETURNS (Tuple[float, float]): The bounds.
 
     Wilson, 1927, "Probable Inference, the Law of Succession, and Statistical Inference".
     """

@@ -44,15 +44,11 @@ class Losses(NamedTuple):
 
 
 def miss_losses(score: Floats1d, doc: Ints1d, *, by: str = "doc") -> Losses:
-    """The losses of docs with entities, for what is missed of them.
+    """The losses of docs with entities, for what is missed of them. Docs without entities don't
+    count. `score` is that of `Losses`, `doc` the doc of each entity. Shapes: (E,)
 
         L_i = missed_i / entities_i                                     by doc
         L_i = 1 if missed_i > 0, else 0                                 any
-
-    score (Floats1d): See `Losses`. Shape: (E,)
-    doc (Ints1d): The doc of each entity. Docs without entities don't count. Shape: (E,)
-    by (str): "doc" or "any".
-    RETURNS (Losses): The losses.
     """
     _, doc, sizes = numpy.unique(doc, return_inverse=True, return_counts=True)
     n = len(sizes)
@@ -126,14 +122,10 @@ def _binomial(n: int, p: float) -> Floats1d:
 
 
 def docs_needed(mean: float, limit: float, *, delta: Optional[float] = None) -> Optional[int]:
-    """How many docs it takes to meet a limit, if their mean loss is this.
-
-    mean (float): The mean loss. 0: the number that is needed however good the scores.
-    limit (float): The limit of the risk.
-    delta (Optional[float]): As in `threshold`.
-    RETURNS (Optional[int]): 1 / limit - 1 at least; None if the mean is not below the limit, or
-        it takes more than `MOST_DOCS`.
-    """
+    """How many docs it takes to meet a limit, if their mean loss is this: 1 / limit - 1 at
+    least. With a mean of 0, it is the number that is needed however good the scores. None if the
+    mean is not below the limit, or it takes more than `MOST_DOCS`. `delta` is that of
+    `threshold`."""
     if mean >= limit:
         return None
     if delta is None:
@@ -151,15 +143,8 @@ def docs_needed(mean: float, limit: float, *, delta: Optional[float] = None) -> 
 def false_alarm_risk(
     scores: Floats1d, wrong: Array1d, doc: Ints1d, n_docs: int, thresholds: Floats1d
 ) -> Floats1d:
-    """The mean over docs of the share of the set that is wrong; 0 for an empty set.
-
-    scores (Floats1d): The scores of spans. Shape: (S,)
-    wrong (Array1d): True for those that are wrong. Shape: (S,)
-    doc (Ints1d): Their docs, from 0 to n_docs - 1. Shape: (S,)
-    n_docs (int): The number of docs.
-    thresholds (Floats1d): Thresholds, descending. Shape: (T,)
-    RETURNS (Floats1d): The risk at each threshold. Shape: (T,)
-    """
+    """The mean over docs of the share of the set that is wrong, 0 for an empty set, at each of T
+    descending thresholds. `doc` is from 0 to n_docs - 1. Shapes: (S,) to (T,)"""
     first = numpy.searchsorted(-thresholds, -scores)
     cell, size = doc * (len(thresholds) + 1) + first, n_docs * (len(thresholds) + 1)
     shape = (n_docs, len(thresholds) + 1)
@@ -169,11 +154,8 @@ def false_alarm_risk(
 
 
 def fixed_sequence(p: Floats1d, delta: float) -> int:
-    """Test hypotheses in an order that was fixed before, up to the first that is not rejected.
-
-    p (Floats1d): Their p-values, in this order. Shape: (T,)
-    delta (float): The probability that any rejection is wrong is at most this.
-    RETURNS (int): How many are rejected.
+    """Count the hypotheses that are rejected: in an order that was fixed before, up to the first
+    whose p-value is above delta. The probability that any rejection is wrong is at most delta.
 
     Angelopoulos et al., 2021: fixed sequence testing.
     """

@@ -8,19 +8,15 @@ from thinc.types import Floats1d, Ints1d
 
 
 class Shares(NamedTuple):
-    """Where the value of an item comes from.
-
-    kinds (Ints1d): Its features. Shape: (F,)
-    values (Floats1d): The share of each in the value; their sum is 1, or 0. Shape: (F,)
-    """
+    """The features of an item, and the share of each in its value, in all 1 or 0. Shapes: (F,)"""
 
     kinds: Ints1d
     values: Floats1d
 
 
 def make_shares(kinds: Ints1d, weights: Floats1d, least: float = 0.0) -> Shares:
-    """Add up the weights, at least 0, of each feature, and make shares of them. Features with a
-    smaller part of the largest weight than `least` are left out. Shapes: (N,)"""
+    """Add up the weights of each feature, and make shares of them. Features with a smaller part of
+    the largest weight than `least` are left out. Shapes: (N,)"""
     found, place = numpy.unique(kinds, return_inverse=True)
     totals = numpy.bincount(place, weights, minlength=len(found))
     kept = totals > least * totals.max(initial=0.0)

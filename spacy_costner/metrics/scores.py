@@ -28,9 +28,7 @@ def f_score(tp: FloatsXd, fp: FloatsXd, fn: FloatsXd, beta: float = 1.0) -> Floa
 def f_beta(p: FloatsXd, r: FloatsXd, beta: float = 1.0) -> FloatsXd:
     """F-beta from precision and recall, their weighted harmonic mean: the same as `f_score`.
 
-        F = (1 + beta^2) P R / (beta^2 P + R)
-
-    RETURNS (FloatsXd): F from 0 to 1; 0 where both are 0. Shape: that of P and R.
+    F = (1 + beta^2) P R / (beta^2 P + R)
     """
     squared = beta**2
     return ratio((1 + squared) * p * r, squared * p + r)
@@ -52,13 +50,8 @@ def ratio(numerator: FloatsXd, denominator: FloatsXd) -> FloatsXd:
 
 
 class Difference(NamedTuple):
-    """The difference between the scores of two systems.
-
-    value (float): The difference on the test docs.
-    low, high (float): The 95 % confidence interval.
-    p (float): The two-sided p-value: twice the share of samples in which the difference is 0 or
-        has the other sign.
-    """
+    """The difference between the scores of two systems on the test docs, and its 95 % confidence
+    interval. p is two-sided: twice the share of samples in which it is 0 or has the other sign."""
 
     value: float
     low: float
@@ -67,15 +60,10 @@ class Difference(NamedTuple):
 
 
 def bootstrap(counts: Floats2d, *, n_samples: int = 10_000, seed: int = 0) -> Floats2d:
-    """Sum counts over samples of D docs, drawn with replacement. All columns use the same samples,
-    so comparisons of columns are paired.
+    """Sum counts of D docs, (D, M), over samples of D docs, drawn with replacement. All columns
+    use the same samples, so comparisons of columns are paired. Shape: (n_samples, M)
 
         sums[i, m] = sum_d n_id counts[d, m],  n_i ~ Multinomial(D; 1/D, ..., 1/D)
-
-    counts (Floats2d): The counts of each doc. Shape: (D, M)
-    n_samples (int): Number of samples.
-    seed (int): The random seed.
-    RETURNS (Floats2d): Shape: (n_samples, M)
 
     Koehn (2004), as in Gimpel & Smith (2010), section 4.2.
     """
@@ -95,8 +83,8 @@ def _times_drawn(rng: numpy.random.Generator, n_docs: int, n_samples: int) -> Fl
 
 
 def difference(value: float, sampled: Floats1d) -> Difference:
-    """Compute the confidence interval and the p-value of the difference d on the test docs, from
-    the differences d_i on n samples.
+    """The confidence interval and the p-value of the difference d on the test docs, from the
+    differences d_i on n samples.
 
         p = min(1, 2 (1 + min(#(d_i <= 0), #(d_i >= 0))) / (1 + n))
     """
@@ -112,15 +100,12 @@ def paired_differences(
     baseline: int = 0,
     n_samples: int = 10_000,
 ) -> List[List[Difference]]:
-    """Compare systems with a baseline by the paired bootstrap over docs. Scores are averaged over
-    seeds. The samples are the same for all systems, seeds and scores.
+    """Compare systems with a baseline by the paired bootstrap over docs. Scores are averaged
+    over seeds. The samples are the same for all systems, seeds and scores.
 
-    counts (FloatsXd): The counts of each system, seed and doc. Shape:
-        (systems, seeds, docs, columns)
+    counts (FloatsXd): The counts. Shape: (systems, seeds, docs, columns)
     score (Callable[[FloatsXd], FloatsXd]): Computes scores from counts summed over docs.
         Shape: (..., columns) to (scores, ...)
-    baseline (int): The index of the baseline.
-    n_samples (int): Number of samples.
     RETURNS (List[List[Difference]]): For each score, the difference of each system.
     """
     n_systems, n_seeds, n_docs, n_columns = counts.shape

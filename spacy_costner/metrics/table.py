@@ -10,24 +10,15 @@ import numpy
 def markdown_table(
     header: Sequence[object], rows: Sequence[Sequence[object]], *, align: bool = False
 ) -> str:
-    """Write a table in Markdown.
-
-    header (Sequence[object]): The names of the columns.
-    rows (Sequence[Sequence[object]]): The cells. Floats are written with two digits.
-    align (bool): Whether to pad the cells, and right-align all columns but the first.
-    RETURNS (str): The table.
-    """
+    """Write a table in Markdown. Floats are written with two digits. `align` pads the cells, and
+    right-aligns all columns but the first."""
     rule = ["---", *["--:" if align else "---"] * (len(header) - 1)]
     lines = [[_text(cell) for cell in line] for line in (header, rule, *rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in (_padded(lines) if align else lines))
 
 
 def text_table(rows: Sequence[Sequence[object]]) -> str:
-    """Write a table for the terminal, with all columns but the first right-aligned.
-
-    rows (Sequence[Sequence[object]]): The header and the cells.
-    RETURNS (str): The table.
-    """
+    """Write a table for the terminal. All columns but the first are right-aligned."""
     lines = _padded([[_text(cell) for cell in row] for row in rows])
     return "\n".join("  ".join(line).rstrip() for line in lines)
 

@@ -44,8 +44,7 @@ def build_linear_chain_crf(
 
 
 def Transitions(nO: Optional[int] = None) -> Model[Ragged, Potentials]:
-    """The output layer of a CRF, from ragged emissions (N, K) to potentials: adds the scores of
-    transitions, starts and ends."""
+    """The output layer of a CRF, from ragged emissions (N, K) to potentials."""
     return Model(
         "transitions",
         forward,
@@ -99,7 +98,7 @@ def resize_linear_chain_crf(
 
 
 def resize_emissions(model: Model[List[Doc], Potentials], nO: int) -> None:
-    """Add tags to the linear layer from vectors to emissions, the reference "emissions"."""
+    """Add tags to the linear layer from vectors to emissions."""
     emissions = model.get_ref("emissions")
     model.replace_node(emissions, resize_linear_weighted(emissions, nO))
     for outer in (node for node in model.walk() if model.get_ref("emissions") in node.layers):

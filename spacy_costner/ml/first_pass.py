@@ -36,11 +36,6 @@ class FirstPass(Shim):
     """
 
     def __init__(self, settings: AdaGrad, average_power: float, n_epochs: int) -> None:
-        """Initialize without weights.
-
-        settings (AdaGrad), average_power (float): See `SparseWeights`.
-        n_epochs (int): How often the examples are used to train it.
-        """
         super().__init__(None)
         self.settings, self.average_power, self.n_epochs = settings, average_power, n_epochs
         self.tags = Tags(())
@@ -50,15 +45,12 @@ class FirstPass(Shim):
         self._fold_of: Dict[int, int] = {}
 
     def make_weights(self) -> SparseWeights:
-        """Make weights with its settings, to be trained."""
+        """Make weights with its settings."""
         return SparseWeights(self.settings, self.average_power)
 
     def set_folds(self, folds: Sequence[SparseWeights], fold_of: Dict[int, int]) -> None:
-        """Set the models that are used in training.
-
-        folds (Sequence[SparseWeights]): The model of each block of docs.
-        fold_of (Dict[int, int]): The block of each doc, by the hash of its text; or `IN_SEVERAL`.
-        """
+        """Set the models that are used in training: one for each block of docs, and the block of
+        each doc by the hash of its text, or `IN_SEVERAL`."""
         self._folds, self._fold_of = list(folds), fold_of
 
     @property
@@ -67,14 +59,9 @@ class FirstPass(Shim):
         return self.read_labels is not None or self.weights.is_allocated
 
     def predict(self, seen: FeatureBatch, docs: Sequence[Doc] = ()) -> Floats2d:
-        """Predict labels. If there are hashes of texts, each doc of the training data gets its
-        labels from a model that was not trained on it.
-
-        seen (FeatureBatch): The features of the tokens.
-        docs (Sequence[Doc]): Their docs, for `read_labels`.
-        RETURNS (Floats2d): The probability of O and of each label at each token, all 0 where no
-            model may be used. Shape: (N, L + 1)
-        """
+        """The probability of O and of each label at each token, all 0 where no model may be used.
+        If there are hashes of texts, each training doc is predicted by a model that was not trained
+        on it. Docs are for `read_labels`. Shape: (N, L + 1)"""
         if self.read_labels is not None:
             return self.read_labels(docs)
         if seen.text_ids is None or not self._folds:
@@ -97,7 +84,7 @@ class FirstPass(Shim):
         """Do nothing: the weights stay on the CPU."""
 
     def to_bytes(self) -> bytes:
-        """Save the weights and their tags, for `from_bytes`."""
+        """Save the weights and their tags."""
         tags = self.tags
         return srsly.msgpack_dumps(
             {
@@ -107,10 +94,7 @@ class FirstPass(Shim):
         )
 
     def from_bytes(self, data: bytes) -> "FirstPass":
-        """Load the weights.
-
-        RAISES (ValueError): If `to_bytes` did not make the data.
-        """
+        """Load the weights. Raises a ValueError if they are damaged."""
         try:
             saved: Any = srsly.msgpack_loads(data)
             self.tags = Tags(*saved["tags"])

@@ -87,10 +87,7 @@ def is_linear(model: Model) -> bool:
 
 
 def linear_part(model: Model) -> Tuple[Features, SparseWeights]:
-    """The features and the weights of a linear CRF, or of the linear part of a hybrid.
-
-    RAISES (ValueError): If it has no such part.
-    """
+    """The features and the weights of a linear CRF, or of the linear part of a hybrid."""
     features, weights = _find_shim(model, Features), _find_shim(model, SparseWeights)
     if features is None or weights is None:
         raise ValueError(f"expected a model with sparse features, got {model.name}")
@@ -144,13 +141,8 @@ def build_vocab(model: Model[List[Doc], Potentials], docs: Iterable[Doc]) -> Non
 def find_features(
     model: Model[List[Doc], Potentials], docs: Sequence[Doc], *, is_train: bool = False
 ) -> FeatureBatch:
-    """Find the features of tokens, whose weights sum to their scores.
-
-    model (Model[List[Doc], Potentials]): A model with sparse features.
-    docs (Sequence[Doc]): The docs.
-    is_train (bool): Whether the model learns from the labels of these docs: see `Features.find`.
-    RETURNS (FeatureBatch): Their features, including those that dropout drops.
-    """
+    """The features of tokens, whose weights sum to their scores: see `Features.find`. None are
+    dropped."""
     features, first_pass = linear_part(model)[0], first_pass_of(model)
     seen = features.find(docs, is_train=is_train)
     if first_pass is None or not first_pass.is_ready:

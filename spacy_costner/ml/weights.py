@@ -52,11 +52,6 @@ class SparseWeights(Shim):
         settings: AdaGrad = AdaGrad(),  # noqa: B008 (immutable)
         average_power: float = AVERAGE_POWER,
     ) -> None:
-        """Initialize without weights.
-
-        settings (AdaGrad): The settings of updates.
-        average_power (float): p, 0 or more.
-        """
         super().__init__(None)
         self.settings = settings
         self.average_power = average_power
@@ -129,13 +124,10 @@ class SparseWeights(Shim):
         self.table.weights[:] = rows
 
     def set_folds(self, folds: Sequence[Floats2d], fold_of: Dict[int, int]) -> None:
-        """Set the weights that score docs while another part of the model is trained. These
-        weights are not trained then, until there are new ones or more tags.
-
-        folds (Sequence[Floats2d]): For each block of docs, the weights of the features trained
-            on the others. Shapes: (V, K)
-        fold_of (Dict[int, int]): The block of each doc, by the hash of its text.
-        """
+        """Set the weights that score docs while another part of the model is trained: for each
+        block of docs those of the features, (V, K), trained on the others. `fold_of` has the block
+        of each doc, by the hash of its text. Until there are new weights or more tags, these are
+        not trained."""
         self.folds, self.fold_of = list(folds), fold_of
 
     def resize(self, n_tags: int) -> None:
@@ -168,7 +160,7 @@ class SparseWeights(Shim):
         self, seen: FeatureBatch, dropout: float = 0.0
     ) -> Tuple[Potentials, Callable[[Potentials], None]]:
         """Score docs in training, where tokens lose a share of their features. The callback keeps
-        the gradient of the scores for the next update."""
+        the gradient."""
         rows, scale = seen.rows, numpy.float32(1)
         if dropout:
             lost = numpy.random.uniform(size=rows.shape) < dropout
@@ -188,19 +180,14 @@ class SparseWeights(Shim):
         return self.potentials(seen.rows[:0], seen.lengths)._replace(emissions=emissions)
 
     def add_gradient(self, rows: Ints2d, gradient: Potentials) -> None:
-        """Keep the gradient of scores for the next update.
-
-        rows (Ints2d): The features of each token, -1 for none. Shape: (N, S)
-        gradient (Potentials): Derivatives with respect to the scores.
-        """
+        """Keep the gradient of scores for the next update, with the features of tokens, (N, S)."""
         below = [gradient.transitions, gradient.start[None], gradient.end[None]]
         parts = (rows, gradient.emissions), (self._last_rows[:, None], numpy.concatenate(below))
         for some_rows, d_scores in parts:
             self._pending.append((some_rows, numpy.ascontiguousarray(d_scores, dtype="float32")))
 
     def gradient(self) -> Tuple[Ints1d, Floats2d]:
-        """The kept gradient with respect to `rows`: the rows in which it is not 0, (A,), and its
-        values there, (A, K)."""
+        """The rows in which the kept gradient is not 0, (A,), and its values there, (A, K)."""
         n_slots = max((rows.shape[1] for rows, _ in self._pending), default=0)
         padded = [
             numpy.pad(rows, ((0, 0), (0, n_slots - rows.shape[1])), constant_values=-1)
@@ -213,11 +200,8 @@ class SparseWeights(Shim):
         )
 
     def finish_update(self, optimizer: Optimizer) -> None:
-        """Update the weights with the kept gradient.
-
-        optimizer (Optimizer): Says whether averages are wanted; otherwise not used. `nlp.rehearse`
-            gives a function in its place.
-        """
+        """Update the weights with the kept gradient. The optimizer only says whether averages are
+        wanted. `nlp.rehearse` gives a function in its place."""
         if not self._pending:
             return
         rows, gradient = self.gradient()
@@ -245,8 +229,8 @@ class SparseWeights(Shim):
             self.table, self._averaged = table, False
 
     def averaged(self, optimizer: Optimizer) -> Floats2d:
-        """The weights to use after training: their average if the optimizer keeps one, or the
-        last ones. Shape: (V + K + 2, K)"""
+        """The weights to use after training: their average if the optimizer keeps one, or the last
+        ones. Shape: (V + K + 2, K)"""
         with self.use_params(optimizer.averages or {}):
             return self.rows.copy()
 
@@ -324,10 +308,7 @@ class SparseWeights(Shim):
         )
 
     def from_bytes(self, data: bytes) -> "SparseWeights":
-        """Load the weights.
-
-        RAISES (ValueError): If `to_bytes` did not make the data.
-        """
+        """Load the weights. Raises a ValueError if they are damaged."""
         try:
             saved = srsly.msgpack_loads(data)
             if saved["n_features"] is None:
@@ -360,15 +341,9 @@ def _check_saved(n_features: int, used: Ints1d, weights: Floats2d, scale: float)
 def divide(
     seen: FeatureBatch, fold_of: Dict[int, int], models: Sequence[ModelT], of_others: ModelT
 ) -> Iterator[Tuple[ModelT, FeatureBatch, Array1d]]:
-    """Divide a batch by the models that were not trained on its docs.
-
-    seen (FeatureBatch): The features of the tokens, with the hashes of the texts.
-    fold_of (Dict[int, int]): The fold of each doc, by the hash of its text. A doc with another
-        number than that of a model is left out.
-    models (Sequence[ModelT]): The model of each fold.
-    of_others (ModelT): The model of docs that are not in `fold_of`.
-    YIELDS (Tuple[ModelT, FeatureBatch, Array1d]): A model, the features of its docs, and True
-        for their tokens. Shape: (N,)
+    """Divide a batch by the models that were not trained on its docs. `fold_of` has the number of
+    the model for each text; docs with a number of no model are left out, and `of_others` is for
+    docs that it lacks. Yields a model, the features of its docs, and True for their tokens, (N,).
     """
     assert seen.text_ids is not None
     fold = numpy.asarray([fold_of.get(i, -1) for i in seen.text_ids.tolist()])

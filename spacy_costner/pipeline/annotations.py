@@ -11,7 +11,7 @@ from thinc.types import Array1d, Floats1d, Ints1d
 
 from ..decoding import FINEST, LEAST, DecodedSpans, Posterior, of_labels
 from ..tags import Entities
-from ..training.token_attrs import TokenAttrs, trim
+from ..training.token_attrs import TokenAttrs
 from ..validation import number
 
 SOURCE = "cost_sensitive_ner"
@@ -83,10 +83,7 @@ def make_confidence(
 
 
 def register(confidence: Confidence) -> None:
-    """Register the extension attribute of spans.
-
-    RAISES (ValueError): If there is another extension attribute of that name.
-    """
+    """Register the extension attribute of spans, if no other extension has its name."""
     name = confidence.extension
     if not Span.has_extension(name):
         # Forced, as another thread that loads a pipeline may have registered it meanwhile.
@@ -99,11 +96,8 @@ def register(confidence: Confidence) -> None:
 
 
 def confidence_of(span: Span) -> Optional[float]:
-    """The probability of an entity, as a component has written it to the doc.
-
-    span (Span): The entity.
-    RETURNS (Optional[float]): None if there is none.
-    """
+    """The probability of an entity, as a component has written it to the doc; None if there is
+    none."""
     place = (span.start, span.end)
     for group in span.doc.spans.values():
         if group.attrs.get("source") != SOURCE:
@@ -124,9 +118,9 @@ class Prediction(NamedTuple):
     labels (Tuple[str, ...]): The names of all labels; those of the chain come first.
     entities (Entities): The predicted entities without white space at their ends, ordered, and
         without those in preset tokens.
-    probs (Optional[Floats1d]): Their probabilities; None unless asked for. Shape: (E,)
-    alternatives (Optional[Scored]): Other probable entities.
-    guaranteed (Optional[Scored]): The guaranteed set.
+    probs (Optional[Floats1d]): Their probabilities, if asked for. Shape: (E,)
+    alternatives (Optional[Scored]), guaranteed (Optional[Scored]): Other probable entities; the
+        guaranteed set.
     """
 
     tokens: TokenAttrs
@@ -144,22 +138,15 @@ def make_prediction(
     confidence: Optional[Confidence],
     guarantee: Optional[Dict[str, Any]] = None,
 ) -> Prediction:
-    """Compute the probabilities of decoded entities.
-
-    decoded (DecodedSpans): The entities.
-    posterior (Posterior): The probabilities.
-    tokens (TokenAttrs): The tokens of the docs.
-    confidence (Optional[Confidence]): Which probabilities to compute; None: none.
-    guarantee (Optional[Dict[str, Any]]): The promise of a set; None: there is no such set.
-    RETURNS (Prediction): The entities with their probabilities.
-    """
+    """Compute the probabilities of decoded entities, if a confidence says where they are written,
+    and the guaranteed set of a promise."""
     n_preset = numpy.concatenate([[0], numpy.cumsum(tokens.is_annotated)])
 
     def is_free(entities: Entities) -> Array1d:
         """True for entities without preset tokens. Shape: (E,)"""
         return n_preset[entities.end] == n_preset[entities.begin]
 
-    entities = trim(decoded.entities, tokens.is_space)
+    entities = decoded.entities.trim(tokens.is_space)
     if n_preset[-1]:
         entities = entities.select(is_free(entities))
     if confidence is None:
@@ -178,14 +165,8 @@ def make_prediction(
 
 
 def guaranteed_set(predicted: Scored, posterior: Posterior, guarantee: Dict[str, Any]) -> Scored:
-    """The set that a promise is about: the spans with at least the threshold as score and, if a
-    miss rate is promised, the predicted entities.
-
-    predicted (Scored): The predicted entities.
-    posterior (Posterior): The probabilities.
-    guarantee (Dict[str, Any]): The promise, with its terms, "threshold" and "labels".
-    RETURNS (Scored): The set. Its spans may overlap.
-    """
+    """The set of a promise: the spans whose score is at least the threshold and, if a miss rate is
+    promised, the predicted entities. Its spans may overlap."""
     entities, probs = predicted
     spans, scores = guarantee_scores(posterior, guarantee)
     chosen = scores >= of_labels("threshold", posterior.tags, guarantee)[spans.label]
@@ -210,9 +191,10 @@ def guarantee_scores(posterior: Posterior, terms: Dict[str, Any]) -> Tuple[Entit
     Any score is valid: these need fewer spans than p at the same miss rate.
 
     posterior (Posterior): The probabilities.
-    terms (Dict[str, Any]): "miss", "found", "by" and "per_label".
-    RETURNS (Tuple[Entities, Floats1d]): The spans with a probability of at least `FINEST` and, if
-        labels count, their other labels, ordered by begin and end; and their scores. Shape: (S,)
+    terms (Dict[str, Any]): "miss", "found", "by" and "per_label" of the promise.
+    RETURNS (Tuple[Entities, Floats1d]): The spans, ordered by begin and end: those with a
+        probability of at least `FINEST` and, if labels count, their other labels. Their scores.
+        Shape: (S,)
     """
     spans, probs = posterior.likely_entities(FINEST, least=FINEST)
     if terms["miss"] is None or not len(probs):
@@ -251,13 +233,7 @@ def annotate(
     strings: StringStore,
     confidence: Optional[Confidence],
 ) -> None:
-    """Write entities to docs. Preset annotation stays.
-
-    docs (Sequence[Doc]): The docs.
-    prediction (Prediction): Their entities.
-    strings (StringStore): The strings of their vocabulary.
-    confidence (Optional[Confidence]): Where to write probabilities.
-    """
+    """Write predicted entities, and their probabilities if there is a confidence, to docs."""
     tokens, labels = prediction.tokens, [strings.add(label) for label in prediction.labels]
 
     def by_doc(entities: Entities, probs: Optional[Floats1d]) -> Iterator[Tuple[Doc, Any]]:
@@ -287,14 +263,8 @@ def spans_by_doc(
     lengths: Ints1d,
     probs: Optional[Floats1d] = None,
 ) -> Iterator[Tuple[List[Span], Optional[Floats1d]]]:
-    """The entities of each doc and their probabilities.
-
-    docs (Iterable[Doc]): The docs.
-    entities (Entities): Their entities, ordered.
-    labels (Sequence[Any]): The names of all labels, or their hashes, which are faster.
-    lengths (Ints1d): Number of tokens of each doc. Shape: (B,)
-    probs (Optional[Floats1d]): The probabilities of the entities. Shape: (E,)
-    """
+    """The entities of each doc and their probabilities, (E,). Labels are names, or hashes, which
+    are faster."""
     rows = list(zip(*(column.tolist() for column in entities)))
     ends = numpy.cumsum(lengths)
     lasts = numpy.searchsorted(entities.begin, ends).tolist()
@@ -318,11 +288,7 @@ def _set_ents(doc: Doc, spans: List[Span], preset: Array1d) -> None:
 
 
 class Hypothesis(NamedTuple):
-    """One analysis of a doc.
-
-    ents (List[Span]): Its entities.
-    prob (float): The probability that exactly these are the entities.
-    """
+    """One analysis of a doc: its entities, and the probability that they are exactly these."""
 
     ents: List[Span]
     prob: float

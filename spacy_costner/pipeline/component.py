@@ -40,7 +40,7 @@ from ..training.folds import train_first_pass, train_linear_part
 from ..training.objective import NEGATED, Objective, check_finite
 from ..training.soft_targets import SoftTargets, divergence, labels_of
 from ..training.targets import Targets, Weights, possible_paths
-from ..training.token_attrs import TokenAttrs, read_presets, trim
+from ..training.token_attrs import TokenAttrs, read_presets
 from ..types import Constraints, Cost, Loss, Potentials, Progress, map_scores
 from .annotations import (
     NOTHING,
@@ -57,7 +57,6 @@ from .serialization import (
     Cfg,
     check_digest,
     check_keys,
-    check_size,
     load_model,
     sign,
     upgrade_cfg,
@@ -336,20 +335,11 @@ class CostSensitiveNER(TrainablePipe):
         return result.value / n_annotated, result.gradient
 
     def targets(self, examples: Sequence[Example], features: Optional[Ints2d] = None) -> Targets:
-        """Make the training targets of a batch.
-
-        examples (Sequence[Example]): The batch.
-        features (Optional[Ints2d]): As in `Gold`, if the loss uses them. Shape: (N, S)
-        RETURNS (Targets): The targets, to be used with any scores of the same docs.
-        """
+        """Make the training targets of a batch: see `Objective.targets`."""
         return self.objective.targets(examples, self.chain_tags, features)
 
     def constraints(self, tokens: TokenAttrs, untrained: Sequence[str] = ()) -> Constraints:
-        """The paths that the tag scheme and the docs allow, in training and in prediction.
-
-        tokens (TokenAttrs): The tokens of the docs.
-        untrained (Sequence[str]): Labels that only preset entities may have.
-        """
+        """The paths that the tag scheme and the docs allow: see `possible_paths`."""
         return possible_paths(
             tokens,
             self.chain_tags,
@@ -402,10 +392,7 @@ class CostSensitiveNER(TrainablePipe):
         return losses
 
     def finish_update(self, sgd: Optimizer) -> None:
-        """Update the weights with the current gradients: see `learn_rate.finish_update`.
-
-        sgd (Optimizer): The optimizer.
-        """
+        """Update the weights with the current gradients: see `learn_rate.finish_update`."""
         finish_update(self.model, sgd, self.learn_rate_factor)
 
     @property
@@ -415,9 +402,8 @@ class CostSensitiveNER(TrainablePipe):
 
     def advance(self, n_examples: float) -> None:
         """Count an update with a number of examples, or shares of them."""
-        steps, epochs = self.progress
-        epochs += n_examples / max(self.cfg["n_examples"], 1)
-        self.cfg["progress"] = Progress(steps + 1, epochs)._asdict()
+        share = n_examples / max(self.cfg["n_examples"], 1)
+        self.cfg["progress"] = self.progress.after_update(share)._asdict()
 
     # Prediction
 
@@ -480,7 +466,7 @@ class CostSensitiveNER(TrainablePipe):
         paths, probs = self.posterior(docs).best_paths(k)
         hypotheses: List[List[Hypothesis]] = [[] for _ in docs]
         for path, prob in zip(paths, probs):
-            entities = trim(tags.decode(path, tokens.lengths), tokens.is_space)
+            entities = tags.decode(path, tokens.lengths).trim(tokens.is_space)
             by_doc = spans_by_doc(docs, entities, tags.labels, tokens.lengths)
             for of_doc, (spans, _), p in zip(hypotheses, by_doc, prob.tolist()):
                 if p > 0:
@@ -488,11 +474,7 @@ class CostSensitiveNER(TrainablePipe):
         return hypotheses
 
     def decode(self, posterior: Posterior) -> DecodedSpans:
-        """Decode entities, with the current settings of decoding.
-
-        posterior (Posterior): The probabilities.
-        RETURNS (DecodedSpans): The entities.
-        """
+        """Decode entities, with the current settings of decoding."""
         return self._decoding.decode(posterior, self.cfg["decoding"])
 
     @property
@@ -528,12 +510,7 @@ class CostSensitiveNER(TrainablePipe):
         self._configured["decoding"] = deepcopy(decoding.settings)
 
     def check_decoding(self, tags: Tags) -> None:
-        """Check that the settings of decoding fit the labels.
-
-        tags (Tags): The tag set.
-        RAISES (ValueError): If a setting is for another label, or a label has no cost or is not
-            in the tree.
-        """
+        """Check that the settings of decoding fit the labels."""
         self._decoding.check(tags, self.cfg["decoding"])
 
     @property
@@ -576,10 +553,8 @@ class CostSensitiveNER(TrainablePipe):
         self.meta.setdefault("guarantee", {})[self.name] = promise
 
     def drop_guarantee(self, reason: str) -> None:
-        """Drop the promise, if there is one, with a warning.
-
-        reason (str): The change after which it doesn't hold.
-        """
+        """Drop the promise, if there is one, with a warning. `reason` is the change after which it
+        doesn't hold."""
         if self.cfg.get("guarantee") is None:
             return
         self.cfg["guarantee"] = None
@@ -591,8 +566,7 @@ class CostSensitiveNER(TrainablePipe):
         )
 
     def check_guarantee(self) -> None:
-        """Drop the promise, with a warning, if a setting that it depends on was changed in `cfg`.
-        `predict` and loading call this."""
+        """Drop the promise, with a warning, if a setting that it depends on was changed."""
         if changed := self._changed_since_promise():
             self.drop_guarantee(f"another setting of {changed}")
 
@@ -694,11 +668,8 @@ class CostSensitiveNER(TrainablePipe):
             ) from error
 
     def _load(self, saved: Dict[str, Any], where: str) -> "CostSensitiveNER":
-        """Load the contents of the files, if they fit each other and the config.
-
-        saved (Dict[str, Any]): The contents of "cfg" and "model", if they were read.
-        where (str): The directory, for messages.
-        """
+        """Load the contents of the files "cfg" and "model", as far as they were read, if they fit
+        each other and the config. `where` is the directory, for messages."""
         if {"cfg", "model"} <= saved.keys():
             check_digest(saved["cfg"], saved["model"], f"{self.name}: {where}model")
         with self._naming("cfg", where):
@@ -707,7 +678,9 @@ class CostSensitiveNER(TrainablePipe):
         with self._naming("model", where):
             if "model" in saved:
                 load_model(self.model, saved["model"])
-            check_size(self.model, len(self.chain_tags) if self.labels else None)
+            n_tags = self.model.maybe_get_dim("nO")
+            if self.labels and n_tags not in (None, len(self.chain_tags)):
+                raise ValueError(f"expected weights of {len(self.chain_tags)} tags, got {n_tags}")
         return self
 
     def _load_cfg(self, saved: Cfg) -> None:
@@ -788,14 +761,9 @@ def make_cost_sensitive_ner(
 
 
 def rehearsal_targets(teacher: Potentials, n_tags: int, constraints: Constraints) -> SoftTargets:
-    """The distribution of an earlier model's paths as a target. The teacher may have fewer tags, if
-    labels were added since. Only paths of its tags are compared, so that the probabilities of the
-    other paths are free.
-
-    teacher (Potentials): The teacher's scores. Shapes: (N, K'), (K', K'), (K',), (K',)
-    n_tags (int): K.
-    constraints (Constraints): The possible paths, of K tags.
-    """
+    """The distribution of an earlier model's paths as a target over K tags. The teacher may have
+    fewer tags, K', if labels were added since. Then only paths of its tags are compared, so that
+    the probabilities of the other paths are free."""
     n_known, xp = len(teacher.start), get_array_module(teacher.start)
     possible = xp.zeros((len(teacher.emissions), n_tags), dtype=bool)
     masked = constraints.emissions

@@ -22,11 +22,8 @@ N_STEPS = 1000
 
 
 def check_factor(factor: float, model: Model, name: str) -> float:
-    """Check the factor of the learning rate, and return it.
-
-    RAISES (ValueError): If it is not a finite number above 0, or not 1 and the model has no
-        encoder: the linear model is not trained by the optimizer of the config.
-    """
+    """Check the factor of the learning rate, and return it. The linear model takes none: the
+    optimizer of the config doesn't train it."""
     where = f"{name}: learn_rate_factor"
     if not 0 < number(factor) < math.inf:
         raise ValueError(f"{where}: expected a finite number above 0, got {factor!r}")
@@ -39,9 +36,9 @@ def check_factor(factor: float, model: Model, name: str) -> float:
 
 
 def finish_update(model: Model, optimizer: Optimizer, factor: float) -> None:
-    """Update the weights of a model as its `finish_update` does, those outside of its encoder (the
-    reference "tok2vec") with another learning rate: factor * learn_rate, by `lr_scale` of Thinc's
-    optimizers. A function in place of an optimizer, as `nlp.rehearse` has it, gets no factor.
+    """Update the weights of a model. Those outside of its encoder, the reference "tok2vec", have
+    the learning rate factor * learn_rate, by `lr_scale` of Thinc's optimizers. A function in place
+    of an optimizer, as `nlp.rehearse` gives, has no factor.
 
     RAISES (ValueError): If the optimizer has no such factor: Thinc's RAdam.
     """

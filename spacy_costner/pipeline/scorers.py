@@ -28,7 +28,7 @@ from ..metrics.calibration import calibration_error, reliability
 from ..tags import OUTSIDE, Tags
 from ..training.targets import gold_tags
 from ..training.token_attrs import read_docs, read_reference
-from ..types import Cost
+from ..types import Cost, sequences
 
 Scores = Dict[str, Any]
 
@@ -160,14 +160,7 @@ def confidence_scores(
 
 
 class DocCounts(NamedTuple):
-    """The counts of each of D docs.
-
-    tp (Ints1d): Predicted entities that are gold. Shape: (D,)
-    fp (Ints1d): Predicted entities that are not gold. Shape: (D,)
-    fn (Ints1d): Gold entities that are not predicted. Shape: (D,)
-    cost (Floats1d): The cost of mistakes. Shape: (D,)
-    tokens (Ints1d): Annotated tokens. Shape: (D,)
-    """
+    """Counts of D docs: entities, the cost of mistakes, and annotated tokens. Shapes: (D,)"""
 
     tp: Ints1d
     fp: Ints1d
@@ -183,22 +176,16 @@ def count_docs(
     labels: Sequence[str] = (),
     scheme: str = "BILUO",
 ) -> DocCounts:
-    """Compute the counts behind `cost_scores` for each doc that is not ignored there.
-
-    RAISES (ValueError): If a label has no cost.
-    """
+    """Compute the counts behind `cost_scores` for each doc that is not ignored there."""
     annotated = _annotated(examples)
     pairs = compare_tags(annotated, labels=labels, scheme=scheme)
     known, table = pairs.gold >= 0, cost(pairs.tags)
-    doc = numpy.repeat(numpy.arange(len(annotated)), pairs.lengths)[known]
+    doc = sequences(pairs.lengths)[known]
     counts = [_compare(*pair) for pair in entity_pairs(annotated)]
-    return DocCounts(
-        tp=numpy.asarray([each.tp for each in counts], dtype="int64"),
-        fp=numpy.asarray([each.fp for each in counts], dtype="int64"),
-        fn=numpy.asarray([each.fn for each in counts], dtype="int64"),
-        cost=numpy.bincount(doc, pairs.look_up(table)[known], minlength=len(annotated)),
-        tokens=numpy.bincount(doc, minlength=len(annotated)),
-    )
+    of_doc = [(each.tp, each.fp, each.fn) for each in counts]
+    tp, fp, fn = numpy.asarray(of_doc, dtype="int64").reshape(-1, 3).T
+    cost_of_doc = numpy.bincount(doc, pairs.look_up(table)[known], minlength=len(annotated))
+    return DocCounts(tp, fp, fn, cost_of_doc, numpy.bincount(doc, minlength=len(annotated)))
 
 
 class TagPairs(NamedTuple):
@@ -233,8 +220,7 @@ class TagPairs(NamedTuple):
 def compare_tags(
     examples: Iterable[Example], *, labels: Sequence[str] = (), scheme: str = "BILUO"
 ) -> TagPairs:
-    """Get the gold and predicted tags of all tokens of the predicted docs, with the labels and the
-    scheme of the component."""
+    """Get the gold and predicted tags of all tokens of the predicted docs."""
     examples = list(examples)
     in_docs = {ent.label_ for eg in examples for doc in (eg.x, eg.y) for ent in doc.ents}
     tags = Tags([*labels, *sorted(in_docs.difference(labels))], scheme)
@@ -260,8 +246,8 @@ def entity_pairs(examples: Iterable[Example]) -> EntityPairs:
 def count_by_label(
     pairs: EntityPairs, lift: Callable[[str], str] = lambda label: label
 ) -> Dict[str, PRFScore]:
-    """Count correct, spurious and missing entities of each label, in alphabetical order, as spaCy's
-    scorer does. `lift` replaces labels, for example by their ancestors."""
+    """Count tp, fp and fn of each label, in alphabetical order. `lift` replaces labels, for example
+    by their ancestors."""
     counts: Dict[str, PRFScore] = defaultdict(PRFScore)
     for pair in pairs:
         gold, predicted = ([(b, e, lift(x)) for b, e, x in entities] for entities in pair)
@@ -272,10 +258,7 @@ def count_by_label(
 
 
 def count_at_level(pairs: EntityPairs, tree: Tree, level: int) -> PRFScore:
-    """Count entities with labels replaced by their ancestors at a level of the tree, 1 at the top.
-
-    RAISES (ValueError): If a label is not in the label tree.
-    """
+    """Count entities, with ancestors at a level of the tree, 1 at the top, in place of labels."""
     counts = count_by_label(pairs, lambda label: tree.ancestor(label, level))
     return sum(counts.values(), PRFScore())
 

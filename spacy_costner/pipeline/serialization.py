@@ -10,7 +10,7 @@ except for `EDITABLE`, the settings that may be edited without training.
 import hashlib
 import json
 from copy import deepcopy
-from typing import Any, Dict, Iterable, List, Optional
+from typing import Any, Dict, Iterable, List
 
 import numpy
 import srsly
@@ -40,10 +40,7 @@ def sign(cfg: Cfg, model: bytes) -> Cfg:
 
 
 def check_digest(cfg: Any, model: bytes, where: str) -> None:
-    """Check that a cfg and a model are from the same save.
-
-    RAISES (ValueError): If they are not, or were saved before 0.2.
-    """
+    """Check that a cfg and a model are from the same save, by 0.2 or later."""
     if not isinstance(cfg, dict) or DIGEST not in cfg:
         raise ValueError(
             f"{where}: expected a model saved by 0.2 or later, got no digest in its cfg: train "
@@ -66,13 +63,8 @@ def _digest(cfg: Cfg, model: bytes) -> str:
 
 
 def upgrade_cfg(saved: Cfg, own: Cfg) -> Cfg:
-    """Check a saved cfg against the config, and its editable settings by themselves.
-
-    saved (Cfg): The saved cfg.
-    own (Cfg): The cfg of the component that was built from the config.
-    RETURNS (Cfg): The saved cfg with all keys of `own`.
-    RAISES (ValueError): If something is missing, of the wrong type or for other tags.
-    """
+    """Check a saved cfg, and that it fits `own`, the cfg that the config gives. Returns it with all
+    keys of `own`."""
     cfg = deepcopy({**BEFORE_0_3, **saved})
     for settings in (cfg, cfg["configured"]):
         confidence = settings.get("confidence")
@@ -114,10 +106,8 @@ def _check_number(value: Any, where: str, *, positive: bool = False) -> None:
 
 
 def load_model(model: Model[List[Doc], Potentials], data: bytes) -> None:
-    """Load a model.
-
-    RAISES (ValueError): If it was saved with another config, or has weights that are not finite.
-    """
+    """Load a model. Raises a ValueError if it was saved with another config, or has weights that
+    are not finite."""
     before = [node.attrs.get("columns") for node in model.walk()]
     model.from_bytes(data)
     for node, columns in zip(model.walk(), before):
@@ -130,9 +120,3 @@ def load_model(model: Model[List[Doc], Potentials], data: bytes) -> None:
             array = node.get_param(name) if node.has_param(name) else numpy.zeros(0)
             if not get_array_module(array).isfinite(array).all():
                 raise ValueError(f"{node.name}: {name}: expected finite weights")
-
-
-def check_size(model: Model[List[Doc], Potentials], n_tags: Optional[int]) -> None:
-    """Check that a model has K tags, the number according to the labels; None if there are none."""
-    if model.has_dim("nO") and n_tags not in (None, model.get_dim("nO")):
-        raise ValueError(f"expected weights of {n_tags} tags, got {model.get_dim('nO')} tags")

@@ -33,7 +33,7 @@ def make_start_from(
 def start_from(
     nlp: Language, *, path: Union[str, Path], components: Optional[Sequence[str]] = None
 ) -> Language:
-    """Give components of an initialized pipeline the weights that they have in a trained one: see
+    """Give components of a pipeline the weights that they have in a trained one: see
     `make_start_from`."""
     trained = load_model(path)
     models, weights = _models(nlp), _models(trained)

@@ -119,11 +119,7 @@ def _take_comments(
 def write_columns(path: Path, docs: Sequence[Doc]) -> int:
     """Write docs in two columns with a TAB between them: tokens, and tags in IOB2 or, where
     annotation is missing, "-". If a doc has several sentences, docs begin with -DOCSTART- lines.
-
-    path (Path): The file.
-    docs (Sequence[Doc]): The docs.
-    RETURNS (int): The number of white-space tokens: columns can't have them, they are left out.
-    """
+    Returns the number of white-space tokens: columns can't have them, they are left out."""
     has_documents = any((doc.to_array(SENT_START)[1:] == 1).any() for doc in docs)
     n_left_out = 0
     with path.open("w", encoding="utf8", newline="\n") as file:

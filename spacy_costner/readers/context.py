@@ -52,8 +52,8 @@ DEFAULTS = ReadOptions()
 
 
 class Problem(NamedTuple):
-    """Something that could not be read as it is written: the problem and its effect, how often it
-    was met, and the first places (file, line and text)."""
+    """Something that could not be read as it is written: what happens to it, how often it was met,
+    and the first places (file, line and text)."""
 
     message: str
     n: int
@@ -86,8 +86,8 @@ class CorpusInfo:
     def add_problem(
         self, message: str, place: Optional[Place], text: str = "", *, more: int = 0
     ) -> None:
-        """Count a problem and its effect, and keep its place and the text there if it is one of the
-        first. `more` is how often it is at later places of the same file."""
+        """Count a problem. The first places are kept, with the text there. `more` is how often it
+        is at later places of the same file."""
         self._counts[message] += 1 + more
         places = self._places.setdefault(message, [])
         if place is not None and len(places) < MAX_PLACES:
@@ -99,15 +99,8 @@ class CorpusInfo:
 
 
 class Context(NamedTuple):
-    """What the reader of a file needs.
-
-    nlp (Language): The pipeline. Its tokenizer is used for texts without tokens.
-    options (ReadOptions): Choices that the file leaves open.
-    info (CorpusInfo): Gets formats, schemes and problems.
-    predicted (Optional[WeakKeyDictionary[Doc, Doc]]): Gets, for docs whose tokens are from the
-        pipeline's tokenizer, the doc that the tokenizer made: an example needs both. None: not
-        needed.
-    """
+    """What the reader of a file needs. `predicted` gets, for docs whose tokens are from the
+    pipeline's tokenizer, the doc that the tokenizer made, as an example needs both."""
 
     nlp: Language
     options: ReadOptions

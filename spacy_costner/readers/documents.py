@@ -31,8 +31,8 @@ def with_id(doc: Doc, values: Mapping[str, Any], name: Optional[str]) -> Doc:
 
 
 def join_documents(docs: Iterable[Doc], name: str, source: Place) -> Iterator[Doc]:
-    """Join docs that follow each other with the same id, the extension attribute of this name. Each
-    of them is a sentence, if sentences are not known. Docs without an id are not joined.
+    """Join docs that follow each other with the same id, the extension attribute of this name.
+    Each of them is a sentence, if sentences are not known. Docs without an id are not joined.
 
     RAISES (CorpusError): If no doc has an id, or those of a document don't follow each other.
     """

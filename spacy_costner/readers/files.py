@@ -34,12 +34,7 @@ class CorpusError(ValueError):
 
 
 class Place(NamedTuple):
-    """A place in a corpus, as messages name it.
-
-    path (Path): The file, or the folder of a dataset.
-    number (int): The line or row, from 1.
-    unit (str): "line" or "row".
-    """
+    """A line or row of a file, or of the folder of a dataset, from 1."""
 
     path: Path
     number: int
@@ -70,8 +65,6 @@ def corpus_files(path: Path) -> List[Path]:
     hidden files and those about the corpus, such as README.md. A Hugging Face dataset in a folder
     is one of its "files".
 
-    path (Path): A file or a folder.
-    RETURNS (List[Path]): The files.
     RAISES (CorpusError): If there is none.
     """
     if not path.exists():
@@ -139,8 +132,8 @@ def looks_like_json(text: str) -> bool:
 
 def read_values(path: Path) -> Tuple[str, Values]:
     """Read the values of a JSONL file, the items of a JSON array, or values one after another.
+    Returns "JSONL" or "JSON"; and the values, each with its line.
 
-    RETURNS (Tuple[str, Values]): "JSONL" or "JSON"; and the values, each with its line.
     RAISES (CorpusError): If something isn't JSON.
     """
     text = read_text(path)
@@ -215,12 +208,8 @@ def _not_json(place: Place, text: str, error: Exception) -> CorpusError:
 
 
 def digest(*parts: Any) -> str:
-    """Compute the digest of values and files.
-
-    *parts (Any): Values that are valid JSON; bytes; and files or folders, as a `Path`, for their
-        content. Hidden and .pyc files of a folder don't count.
-    RETURNS (str): The digest.
-    """
+    """Compute the digest of JSON values, bytes, and the content of files and folders, given as a
+    `Path`. Hidden and .pyc files of a folder don't count."""
     total = sha256()
     for part in parts:
         if not isinstance(part, Path):

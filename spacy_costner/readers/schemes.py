@@ -6,7 +6,7 @@ scheme doesn't allow are read by the same rules and reported.
 """
 
 import re
-from typing import Callable, Dict, List, NamedTuple, Sequence, Set, Tuple
+from typing import Callable, Dict, List, Sequence, Set, Tuple
 
 import numpy
 from thinc.types import Array1d, Ints1d
@@ -27,26 +27,13 @@ Refuse = Callable[[int, str], Exception]
 """Makes an error from the index of a token and a message."""
 
 
-class Decoded(NamedTuple):
-    """What the tags of a file say.
-
-    iob (Ints1d): ENT_IOB of each token. Shape: (N,)
-    label (Ints1d): Its label, as an index; -1 for none. Shape: (N,)
-    labels (List[str]): The labels.
-    scheme (str): The name of the scheme; empty if there are no entities.
-    irregular (Ints1d): The tokens whose tags don't fit the scheme. Shape: (M,)
-    """
-
-    iob: Ints1d
-    label: Ints1d
-    labels: List[str]
-    scheme: str
-    irregular: Ints1d
-
-
-def decode_tags(tags: Sequence[str], sent_start: Array1d, refuse: Refuse) -> Decoded:
+def decode_tags(
+    tags: Sequence[str], sent_start: Array1d, refuse: Refuse
+) -> Tuple[Ints1d, Ints1d, List[str], str, Ints1d]:
     """Find the scheme of tags, and the entities. `sent_start` is true for the first token of a
-    sentence. Shapes: (N,)
+    sentence. Returns ENT_IOB and the label of each token, as an index, -1 for none; the labels; the
+    scheme, empty if there are no entities; and the tokens whose tags don't fit it.
+    Shapes: (N,) but for the last, (M,)
 
     RAISES (CorpusError): If something isn't a tag, or the tags belong to several schemes.
     """
@@ -73,7 +60,7 @@ def decode_tags(tags: Sequence[str], sent_start: Array1d, refuse: Refuse) -> Dec
     iob[numpy.asarray([tag in NOT_ANNOTATED for tag in index])[ids]] = MISSING
     scheme = find_scheme({prefixes[index[tag]] for tag in split}, opens, begins, follows)
     irregular = _irregular(scheme, opens, closes, begins, follows)
-    return Decoded(iob, label, labels, scheme, numpy.flatnonzero(irregular & (label >= 0)))
+    return iob, label, labels, scheme, numpy.flatnonzero(irregular & (label >= 0))
 
 
 def _split_tags(

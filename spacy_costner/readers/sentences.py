@@ -41,8 +41,9 @@ class Sentences(NamedTuple):
 def make_docs(
     sentences: Sentences, source: Place, form: str, context: Context, n_sents: Optional[int]
 ) -> Iterator[Doc]:
-    """Make docs of the tagged sentences of a file in some format. Where spaces are is not known:
-    `doc.has_unknown_spaces`. The context gets format, scheme and the tags that don't fit it.
+    """Make docs of the tagged sentences of a file in some format. It is not known where spaces are:
+    `doc.has_unknown_spaces`. The context gets the format, the scheme and the tags that don't fit
+    it.
 
     RAISES (CorpusError): If something isn't a tag, or the tags belong to several schemes.
     """
@@ -51,18 +52,20 @@ def make_docs(
     def place(token: int) -> Place:
         return source._replace(number=int(places[token]))
 
-    decoded = decode_tags(tags, sent_start, lambda token, message: place(token).refuse(message))
-    context.info.add_file(form, decoded.scheme)
-    if n := len(decoded.irregular):
-        token = int(decoded.irregular[0])
-        message = f"tags don't fit {decoded.scheme}: they are read as conlleval does"
+    iob, label, labels, scheme, irregular = decode_tags(
+        tags, sent_start, lambda token, message: place(token).refuse(message)
+    )
+    context.info.add_file(form, scheme)
+    if n := len(irregular):
+        token = int(irregular[0])
+        message = f"tags don't fit {scheme}: they are read as conlleval does"
         context.info.add_problem(message, place(token), f"{words[token]} {tags[token]}", more=n - 1)
     vocab = context.nlp.vocab
-    labels = [vocab.strings.add(label) for label in decoded.labels]
+    names = [vocab.strings.add(name) for name in labels]
     columns = numpy.empty((len(words), len(ATTRS)), dtype="uint64")
     columns[:, 0] = numpy.where(sent_start, 1, -1).astype("int64").view("uint64")
-    columns[:, 1] = decoded.iob
-    columns[:, 2] = numpy.asarray([*labels, 0], dtype="uint64")[decoded.label]
+    columns[:, 1] = iob
+    columns[:, 2] = numpy.asarray([*names, 0], dtype="uint64")[label]
     index = {word: i for i, word in enumerate(dict.fromkeys(words))}
     ids = numpy.fromiter(map(index.__getitem__, words), dtype="int64")
     orth: Any = Doc(vocab, words=[*index]).to_array(ORTH)[ids]
@@ -118,10 +121,7 @@ def read_tagged(
     context: Context,
 ) -> Iterator[Doc]:
     """Make docs of rows of tokens and tags, as datasets of Hugging Face have them. A row is a
-    sentence. `names` are those of tags that are numbers.
-
-    RAISES (CorpusError): If a row has something else than tokens and as many tags.
-    """
+    sentence. `names` are those of tags that are numbers."""
     words: List[str] = []
     tags: List[str] = []
     places: List[int] = []

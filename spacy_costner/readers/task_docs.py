@@ -116,13 +116,9 @@ def _merge(tasks: List[Task]) -> Task:
 
 
 def task_to_doc(task: Task, place: Place, context: Context) -> Doc:
-    """Make a doc of a task.
+    """Make a doc of a task, with the pipeline's tokenizer if the task has no tokens. The context
+    gets the spans that the doc can't have.
 
-    task (Task): The task.
-    place (Place): Its place.
-    context (Context): The pipeline's tokenizer is used if the task has no tokens. Gets the spans
-        that the doc can't have.
-    RETURNS (Doc): The doc.
     RAISES (CorpusError): If spaCy can't make a doc of the text.
     """
     try:
@@ -263,17 +259,10 @@ def doc_to_task(doc: Doc, extra: Mapping[str, Any] = {}) -> Task:
     spans = [TaskSpan(ent.start_char, ent.end_char, ent.label_, _ids(ent)) for ent in doc.ents]
     is_missing = (iob == MISSING).tolist()
     runs = [[*run] for value, run in groupby(range(len(doc)), is_missing.__getitem__) if value]
-    has_annotation = not all(is_missing)
-    return Task(
-        text=doc.text,
-        spans=spans if has_annotation else None,
-        tokens=tokens,
-        missing=tuple((tokens[run[0]].start, tokens[run[-1]].end) for run in runs)
-        if has_annotation
-        else (),
-        has_unknown_spaces=doc.has_unknown_spaces,
-        extra=extra,
-    )
+    missing = tuple((tokens[run[0]].start, tokens[run[-1]].end) for run in runs)
+    if all(is_missing):
+        return Task(doc.text, None, tokens, (), doc.has_unknown_spaces, extra)
+    return Task(doc.text, spans, tokens, missing, doc.has_unknown_spaces, extra)
 
 
 def _ids(ent: Span) -> Dict[str, str]:

@@ -5,7 +5,6 @@ They are read in the forms of several annotation tools (see `task_from_json` and
 """
 
 import json
-from itertools import chain
 from pathlib import Path
 from typing import (
     Any,
@@ -41,13 +40,7 @@ Range = Tuple[int, int]
 
 
 class TaskSpan(NamedTuple):
-    """An annotated span.
-
-    start (int): Its first character.
-    end (int): The character after its last.
-    label (str): Its label.
-    extra (Mapping[str, Any]): Other keys, such as a score.
-    """
+    """An annotated span: its characters, from and to; its label; other keys, such as a score."""
 
     start: int
     end: int
@@ -56,12 +49,7 @@ class TaskSpan(NamedTuple):
 
 
 class TaskToken(NamedTuple):
-    """A token of a text.
-
-    start (int): Its first character.
-    end (int): The character after its last.
-    sent_start (Optional[bool]): Whether a sentence begins here. None: not known.
-    """
+    """A token: its characters, from and to; and whether it begins a sentence, if that is known."""
 
     start: int
     end: int
@@ -149,8 +137,7 @@ def _span_key(value: Mapping[str, Any], place: Place) -> Optional[str]:
 
 
 def spans_from_json(values: List[Any], text: str, key: str, place: Place) -> List[TaskSpan]:
-    """Read the spans under a key, each for every one of its labels: [start, end, label], or objects
-    with these keys.
+    """Read the spans under a key. A span with several labels is read once for each label.
 
     RAISES (CorpusError): If something isn't a span of the text.
     """
@@ -226,40 +213,21 @@ def _tokens_from_json(value: Any, text: str, place: Place) -> Optional[List[Task
         return None
     if not isinstance(value, list) or not all(isinstance(token, dict) for token in value):
         raise place.refuse(f"tokens: expected objects with start and end, got {shown(value)}")
-    bounds = [(token.get("start"), token.get("end")) for token in value]
-    if not _are_words(bounds, text):
-        _refuse_tokens(bounds, text, place)
-    for (start, end), token in zip(bounds, value):
-        if token.get("text", text[start:end]) != text[start:end]:
-            raise place.refuse(
-                f"tokens: expected {text[start:end]!r} at {start}, got {shown(token['text'])}"
-            )
-    return [TaskToken(*bound, token.get("sent_start")) for bound, token in zip(bounds, value)]
-
-
-def _are_words(bounds: List[Tuple[Any, Any]], text: str) -> bool:
-    """Whether tokens are all words of a text, in order. The fast way, for tokens without fault."""
-    flat = [*chain.from_iterable(bounds)]
-    if {*map(type, flat)} - {int} or flat != sorted(flat):
-        return False
-    if flat and (flat[0] < 0 or flat[-1] > len(text) or any(start == end for start, end in bounds)):
-        return False
-    words = "".join([text[start:end] for start, end in bounds])
-    return "".join(words.split()) == "".join(text.split())
-
-
-def _refuse_tokens(bounds: List[Tuple[Any, Any]], text: str, place: Place) -> None:
-    """Refuse the first token that is wrong."""
-    before = 0
-    for bound in bounds:
-        start, end = _range([*bound], len(text), "tokens", place)
+    tokens: List[TaskToken] = []
+    before, all_words = 0, "tokens: expected all words of the text, once each, got"
+    for token in value:
+        start, end = _range([token.get("start"), token.get("end")], len(text), "tokens", place)
         if start < before or text[before:start].strip():
             got = shown(text[before:start] if start >= before else text[start:end])
-            raise place.refuse(f"tokens: expected all words of the text, once each, got {got}")
+            raise place.refuse(f"{all_words} {got}")
+        if token.get("text", text[start:end]) != text[start:end]:
+            got = shown(token["text"])
+            raise place.refuse(f"tokens: expected {text[start:end]!r} at {start}, got {got}")
+        tokens.append(TaskToken(start, end, token.get("sent_start")))
         before = end
-    raise place.refuse(
-        f"tokens: expected all words of the text, once each, got {shown(text[before:])}"
-    )
+    if text[before:].strip():
+        raise place.refuse(f"{all_words} {shown(text[before:])}")
+    return tokens
 
 
 def is_label_studio(value: Any) -> bool:
@@ -268,11 +236,8 @@ def is_label_studio(value: Any) -> bool:
 
 
 def read_label_studio(values: Values) -> Iterator[Annotated]:
-    """Read the tasks of Label Studio's JSON export, with the annotations of several people. Skipped
-    annotations are left out, and if some are marked as ground truth, the others, too.
-
-    RAISES (CorpusError): If something isn't such a task.
-    """
+    """Read the tasks of Label Studio's JSON export, with the annotations of several people.
+    Skipped annotations are left out, and if some are marked as ground truth, the others, too."""
     for i, (place, value) in enumerate(values):
         if not is_label_studio(value):
             raise place.refuse(f"expected a task of Label Studio, got {shown(value)}")
@@ -281,7 +246,12 @@ def read_label_studio(values: Values) -> Iterator[Annotated]:
             got = shown([*value["data"]])
             raise place.refuse(f"data: expected a text under 'text', got {got}")
         text = texts.get("text") or next(iter(texts.values()))
-        annotations = _label_studio_annotations(value, place)
+        key = next((key for key in ANNOTATION_KEYS if key in value), None)
+        given = value[key] if key else []
+        is_list = isinstance(given, list) and all(isinstance(one, dict) for one in given)
+        if not is_list or not all(isinstance(one.get("result"), list) for one in given):
+            raise place.refuse(f"{key}: expected annotations with results, got {shown(given)}")
+        annotations = [one for one in given if not one.get("was_cancelled")]
         truths = [one for one in annotations if one.get("ground_truth")]
         for one in truths or annotations:
             # Relations and other results are not entities.
@@ -293,20 +263,13 @@ def read_label_studio(values: Values) -> Iterator[Annotated]:
             yield place, i, Task(text)
 
 
-def _label_studio_annotations(value: Dict[str, Any], place: Place) -> List[Dict[str, Any]]:
-    key = next((key for key in ANNOTATION_KEYS if key in value), None)
-    given = value[key] if key else []
-    is_list = isinstance(given, list) and all(isinstance(one, dict) for one in given)
-    if not is_list or not all(isinstance(one.get("result"), list) for one in given):
-        raise place.refuse(f"{key}: expected annotations with results, got {shown(given)}")
-    return [one for one in given if not one.get("was_cancelled")]
-
-
 def task_to_json(task: Task) -> Dict[str, Any]:
     """A task in Prodigy's form. Two keys are ours: "missing" and "has_unknown_spaces"."""
     text = task.text
     value: Dict[str, Any] = {"text": text}
-    spans = None if task.spans is None else [_span_to_json(span) for span in task.spans]
+    spans: Optional[List[Dict[str, Any]]] = None
+    if task.spans is not None:
+        spans = [{"start": b, "end": e, "label": x, **more} for b, e, x, more in task.spans]
     if task.tokens is not None:
         value["tokens"] = tokens = []
         for i, (start, end, sent_start) in enumerate(task.tokens):
@@ -325,10 +288,6 @@ def task_to_json(task: Task) -> Dict[str, Any]:
     if task.has_unknown_spaces:
         value["has_unknown_spaces"] = True
     return {**value, **task.extra}
-
-
-def _span_to_json(span: TaskSpan) -> Dict[str, Any]:
-    return {"start": span.start, "end": span.end, "label": span.label, **span.extra}
 
 
 def task_to_doccano(task: Task) -> Dict[str, Any]:
@@ -363,10 +322,7 @@ FORMS: Dict[str, Tuple[Callable[[Task], Dict[str, Any]], str]] = {
 
 
 def check_form(name: str, path: Path) -> None:
-    """Check that there is such a form, and that the tool reads a file of this name.
-
-    RAISES (ValueError): If not.
-    """
+    """Check that there is such a form, and that the tool reads a file of this name."""
     if name not in FORMS:
         raise ValueError(f"format: expected one of {[*FORMS]}, got {name!r}")
     if path.suffix != FORMS[name][1]:

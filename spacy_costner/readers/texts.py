@@ -93,13 +93,9 @@ def _read_lines(nlp: Language, path: Path) -> Iterator[Doc]:
 
 
 class Part(NamedTuple):
-    """A range of a file.
-
-    path (Path): The file.
-    start, stop (int): Bytes of lines; row groups of Parquet; 0 and 0 for a whole file.
-    first (int): The number of its first line or row.
-    digest (str): Of its content.
-    """
+    """A range of a file: from `start` to `stop` bytes of lines or row groups of Parquet; both
+    are 0 for a whole file. `first` is the number of its first line or row, `digest` that of its
+    content."""
 
     path: Path
     start: int
@@ -109,12 +105,8 @@ class Part(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A text of a part.
-
-    id (Any): Its id.
-    text (Optional[str]): The text, if it is one.
-    make_doc (Callable[[], Doc]): Makes a doc without annotation. Raises what is wrong with the row.
-    """
+    """A text of a part. `text` is None if it isn't one. `make_doc` makes a doc without annotation,
+    or raises the error of the row."""
 
     id: Any
     text: Optional[str]
@@ -122,12 +114,9 @@ class Row(NamedTuple):
 
 
 def divide(path: Path, n_rows: int) -> Iterator[Part]:
-    """Divide a file into parts.
+    """Divide a file into parts of some lines or rows. A .spacy file is one part, and row groups
+    of Parquet are not divided.
 
-    path (Path): The file.
-    n_rows (int): Lines or rows of a part. A .spacy file is one part, and row groups of Parquet
-        are not divided.
-    YIELDS (Part): The parts.
     RAISES (CorpusError): If the file has another suffix.
     """
     start, first, n = 0, 0, 0
@@ -158,12 +147,9 @@ def divide(path: Path, n_rows: int) -> Iterator[Part]:
 
 
 def read_rows(nlp: Language, part: Part, text: str = "text", id_name: str = "id") -> Iterator[Row]:
-    """Read the rows of a part. What can't be read is a row whose `make_doc` raises.
+    """Read the rows of a part, without empty lines. What can't be read is a row whose `make_doc`
+    raises. `text` and `id_name` are keys of JSONL, or columns of Parquet.
 
-    nlp (Language): The pipeline that docs are made for.
-    part (Part): The part.
-    text, id_name (str): Keys of JSONL, or columns of Parquet.
-    YIELDS (Row): The rows, without empty lines.
     RAISES (CorpusError): If the file can't be read.
     """
     if part.path.suffix == ".spacy":
@@ -216,22 +202,17 @@ def _to_row(nlp: Language, value: Mapping[str, Any], place: Place, text: str, id
     if isinstance(content, str) and place.unit == "line" and value.get("tokens") is not None:
         given = {"text": content, "tokens": value["tokens"]}
         return Row(found, content, partial(_make_doc_of_tokens, nlp, given, place))
-    return Row(found, _text(content), partial(make_doc, nlp, content))
+    text_ = content if isinstance(content, str) else None
+    return Row(found, text_, partial(make_doc, nlp, content))
 
 
 def require_pyarrow() -> Any:
-    """Import pyarrow's module for Parquet.
-
-    RAISES (ImportError): If it isn't installed.
-    """
+    """Import pyarrow's module for Parquet."""
     return require("pyarrow.parquet", "parquet", "Parquet requires pyarrow")
 
 
 def make_doc(nlp: Language, text: Any) -> Doc:
-    """Tokenize a text.
-
-    RAISES (ValueError): If it isn't one, or spaCy can't make a doc of it.
-    """
+    """Tokenize a text. Raises a ValueError if it isn't one, or spaCy can't make a doc of it."""
     if not isinstance(text, str):
         raise ValueError(f"expected a text, got {shown(text)}")
     return nlp.make_doc(text)
@@ -244,15 +225,11 @@ def _make_doc_of_tokens(nlp: Language, value: Dict[str, Any], place: Place) -> D
     )
 
 
-def _text(value: Any) -> Optional[str]:
-    return value if isinstance(value, str) else None
-
-
 def _refused(place: Place, text: Any, message: str) -> Row:
     def refuse() -> NoReturn:
         raise place.refuse(message)
 
-    return Row(place.number, _text(text), refuse)
+    return Row(place.number, text if isinstance(text, str) else None, refuse)
 
 
 def _read_row_groups(part: Part, *columns: str) -> List[Dict[str, Any]]:

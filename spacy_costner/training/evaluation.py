@@ -25,13 +25,8 @@ UNCERTAIN = 100
 
 
 class Evaluations(NamedTuple):
-    """When training evaluates: at step 0 and every `frequency` steps.
-
-    steps_per_epoch (int): Number of steps of the shortest epoch.
-    n_steps (Optional[int]): Number of steps after which training ends at the latest. None: no
-        limit.
-    frequency (int): Number of steps from one evaluation to the next.
-    """
+    """When training evaluates: at step 0 and every `frequency` steps. It ends after `n_steps`, if
+    that is not None. The shortest epoch has `steps_per_epoch`."""
 
     steps_per_epoch: int
     n_steps: Optional[int]
@@ -78,13 +73,8 @@ def count_evaluations(
     examples: Iterable[Example],
     before_init: Optional[Callable[[Language], Any]] = None,
 ) -> Optional[Evaluations]:
-    """Count the steps of an epoch of `spacy train`.
-
-    training (Mapping[str, Any]): The block [training] of a config, resolved.
-    examples (Iterable[Example]): The training corpus.
-    before_init (Optional[Callable]): The callback of the block [initialize], resolved.
-    RETURNS (Optional[Evaluations]): None if the corpus is a stream, which has no epochs.
-    """
+    """Count the steps of an epoch of `spacy train`, from the resolved block [training] and the
+    resolved callback of [initialize]. None if the corpus is a stream, which has no epochs."""
     max_epochs, max_steps = training["max_epochs"], training["max_steps"]
     if max_epochs < 0:
         return None
@@ -101,8 +91,8 @@ def count_evaluations(
 
 
 def read_evaluations(config: Config) -> Optional[Evaluations]:
-    """Count the steps of an epoch of a config for `spacy train`, complete or not: see
-    `count_evaluations`. The corpus is read, but no component is made."""
+    """The same for a config for `spacy train`, complete or not. The corpus is read, but no
+    component is made."""
     whole = Config(Language.default_config).merge(config).interpolate()
     nlp = load_model_from_config(
         Config({"nlp": {**whole["nlp"], "pipeline": [], "disabled": []}}), auto_fill=True
@@ -125,12 +115,8 @@ def make_evaluate_each_epoch() -> Callable[[Language], Language]:
 
 def evaluate_each_epoch(nlp: Language) -> Language:
     """Lower the `eval_frequency` of a pipeline's config to the steps of an epoch, if it is more.
-    The training corpus is read once more for it. A corpus that can't be read is left to
-    `spacy train`, which reports it; `nlp.initialize` may do without.
-
-    nlp (Language): The pipeline, before it is initialized.
-    RETURNS (Language): The same pipeline.
-    """
+    The training corpus is read once more for it. A corpus that can't be read is left to `spacy
+    train`, which reports it; `nlp.initialize` may do without."""
     config = nlp.config.interpolate()
     try:
         training = registry.resolve(config["training"], schema=ConfigSchemaTraining)

@@ -39,13 +39,8 @@ GetExamples = Callable[[], Iterable[Example]]
 def train_first_pass(
     model: Model, objective: Objective, tags: Tags, get_examples: GetExamples
 ) -> None:
-    """Train the first pass, if the model has one, with the likelihood of whole paths.
-
-    model (Model): A model that knows its features.
-    objective (Objective): Makes the targets.
-    tags (Tags): The tags of the chain.
-    get_examples (Callable): Returns the examples.
-    """
+    """Train the first pass, if the model has one, with the likelihood of whole paths. The features
+    of the model are known."""
     if (first_pass := first_pass_of(model)) is None:
         return
     first_pass.tags = tags
@@ -101,11 +96,7 @@ def train_linear_part(
     model: Model, objective: Objective, tags: Tags, get_examples: GetExamples
 ) -> None:
     """Train the linear part of a hybrid model, if its `linear_epochs` say so, as `fit --online`
-    does.
-
-    model (Model), objective (Objective), tags (Tags), get_examples (Callable): See
-        `train_first_pass`. If there is a first pass, it is trained.
-    """
+    does. A first pass is trained before."""
     if not (max_epochs := model.attrs.get("linear_epochs")):
         return
     features, weights = linear_part(model)

@@ -22,13 +22,8 @@ BEGIN, INSIDE, LAST, UNIT = range(4)
 
 
 class IncorrectSpan(NamedTuple):
-    """Tokens that are not an entity of a label.
-
-    sequence (int): The sequence.
-    begin (int): The first token, counted over the batch.
-    end (int): The token after the last.
-    label (int): The label, as an index.
-    """
+    """Tokens of a sequence, counted over the batch, that are not an entity of a label (as an
+    index)."""
 
     sequence: int
     begin: int

@@ -50,14 +50,7 @@ class TotalLoss:
         *,
         c2: float,
     ) -> None:
-        """Read the examples.
-
-        model (Model): A linear model that knows its features.
-        objective (Objective): The objective.
-        tags (Tags): The tags of the chain.
-        examples (Sequence[Example]): All examples.
-        c2 (float): Weight of the penalty.
-        """
+        """Read the examples. The model is linear and knows its features."""
         self.objective, self.tags, self.c2 = objective, tags, c2
         self.features, self.weights = linear_part(model)
         rows = find_features(model, [eg.predicted for eg in examples], is_train=True).rows
@@ -101,8 +94,7 @@ class TotalLoss:
             )
 
     def sum_gradients(self, gradients: Iterable[Potentials]) -> Floats1d:
-        """Sum the gradients with respect to the scores of each batch into one with respect to the
-        vector, (D,)."""
+        """Sum the gradients with respect to the scores of batches into one for the vector, (D,)."""
         n_groups, sums = len(self.merged.roots), numpy.zeros(self.shape)
         for (rows, _), gradient in zip(self.batches, gradients):
             emissions = numpy.ascontiguousarray(gradient.emissions, dtype="float32")
@@ -127,14 +119,7 @@ class TotalLoss:
 
 
 class Minimum(NamedTuple):
-    """The result of a minimisation.
-
-    vector (Floats1d): The best vector.
-    value (float): The objective there.
-    n_iterations (int): Iterations.
-    n_evaluations (int): How often the objective was computed.
-    reason (str): Why it ended.
-    """
+    """The result of a minimisation: the best vector, the objective there, and why it ended."""
 
     vector: Floats1d
     value: float
@@ -157,15 +142,12 @@ def minimise(
     max_iter: Optional[int] = None,
     tolerance: float = 1e-5,
 ) -> Minimum:
-    """Minimise a function by L-BFGS, until it converges or is stopped: after a KeyboardInterrupt
-    the best vector so far is returned.
+    """Minimise a function by L-BFGS, from a start, (D,), until it converges or is stopped: after
+    a KeyboardInterrupt the best vector so far is returned.
 
     function (Callable): Takes a vector to value and gradient.
-    start (Floats1d): Where to start. Shape: (D,)
-    max_iter (Optional[int]): The maximum number of iterations.
-    tolerance (float): It ends when the last ten iterations made the value smaller by less
-        than this share of it; CRFsuite's `delta`.
-    RETURNS (Minimum): The result.
+    tolerance (float): It ends when the last ten iterations made the value smaller by less than this
+        share of it; CRFsuite's `delta`.
     RAISES (ImportError): If SciPy is missing.
 
     Liu & Nocedal (1989).
@@ -216,10 +198,7 @@ def has_settled(values: Sequence[float], tolerance: float) -> bool:
 
 
 def require_scipy() -> Any:
-    """SciPy's `optimize`.
-
-    RAISES (ImportError): If SciPy is missing.
-    """
+    """SciPy's `optimize`."""
     return require("scipy.optimize", "fit", "fit: expected SciPy, it is not installed")
 
 

@@ -22,7 +22,7 @@ from .targets import (
     read_incorrect_spans,
     token_weights,
 )
-from .token_attrs import TokenAttrs, first_words, read_presets, read_reference, trim
+from .token_attrs import TokenAttrs, first_words, read_presets, read_reference
 
 NEGATED = "!"
 """The prefix of spaCy 2 for the label of a span that is not an entity. spaCy 3 refuses it."""
@@ -47,14 +47,12 @@ class Objective:
         incorrect_spans_key: Optional[str] = None,
         sentence_boundaries: bool = False,
     ) -> None:
-        """Initialize the objective.
+        """Initialize the objective of the component `name`. `strings` are those of the labels'
+        hashes.
 
-        name (str): The name of the component, for messages.
-        strings (StringStore): The strings of the labels' hashes.
-        loss (Union[Loss, LossSchedule]): The training loss.
         weights (Optional[Weights]): The weights of tokens and examples.
-        incorrect_spans_key (Optional[str]): The key in `doc.spans` of reference docs for spans
-            that are not entities.
+        incorrect_spans_key (Optional[str]): The key in `doc.spans` of reference docs for spans that
+            are not entities.
         sentence_boundaries (bool): Whether entities end where sentences do.
         RAISES (ValueError): If tokens have weights and the loss doesn't use them.
         """
@@ -81,12 +79,10 @@ class Objective:
     def targets(
         self, examples: Sequence[Example], tags: Tags, features: Optional[Ints2d] = None
     ) -> Targets:
-        """Make the targets of a batch. Docs whose gold is impossible are left out with a warning.
+        """Make the targets of a batch, to be used with any scores of the same docs. Docs whose gold
+        is impossible are left out with a warning.
 
-        examples (Sequence[Example]): The batch.
-        tags (Tags): The tags of the chain.
         features (Optional[Ints2d]): As in `Gold`, if the loss uses them. Shape: (N, S)
-        RETURNS (Targets): The targets, to be used with any scores of the same docs.
         RAISES (ValueError): If docs have soft targets of other labels, or the loss is a ratio.
         """
         tokens = read_presets([eg.predicted for eg in examples])
@@ -128,14 +124,8 @@ class Objective:
     def evaluate(
         self, targets: Targets, scores: Potentials, progress: Progress
     ) -> Tuple[LossResult, int]:
-        """Compute the loss and its gradient.
-
-        targets (Targets): The targets of a batch.
-        scores (Potentials): The model's potentials of the predicted docs.
-        progress (Progress): The progress of training, for schedules of losses.
-        RETURNS (Tuple[LossResult, int]): The loss of the batch with its gradient with respect to
-            the scores; and the number of annotated tokens or, if the loss is one ratio, 1.
-        """
+        """The loss of a batch with its gradient with respect to the model's scores; and the number
+        of annotated tokens or, if the loss is one ratio, 1."""
         loss = self.loss.at(progress)
         table = self.cost_table(loss, targets.tags.collapsed)
         potentials, gold = targets.to_loss_inputs(scores, table)
@@ -150,13 +140,11 @@ class Objective:
         return result, 1 if loss.is_ratio else max(targets.n_annotated, 1)
 
     def prepare(self, tags: Tags) -> List[Optional[List[List[float]]]]:
-        """Check that costs and weights fit the labels, before training begins.
+        """Check that costs and weights fit the labels, before training begins. Returns the cost
+        table of each stage of the loss, to be saved with the model.
 
-        tags (Tags): The tag set.
-        RETURNS (List[Optional[List[List[float]]]]): The cost table of each stage of the
-            loss, to be saved with the model: see `restore`.
-        RAISES (ValueError): If a cost can't be computed for these tags, or there is a weight for
-            an unknown label.
+        RAISES (ValueError): If a cost can't be computed for these tags, or there is a weight for an
+            unknown label.
         """
         unknown = sorted(set(self.weights.labels) - {*tags.labels, OUTSIDE})
         if unknown:
@@ -168,17 +156,14 @@ class Objective:
         return [None if table is None else table.tolist() for table in tables]
 
     def restore(self, tables: Sequence[Optional[List[List[float]]]], tags: Tags) -> None:
-        """Restore the cost tables of a saved model, as `prepare` returned them. They are used if a
-        cost can't be computed any more, for example because its file is missing."""
+        """Restore the cost tables that `prepare` returned. They are used if a cost can't be
+        computed any more, for example because its file is missing."""
         for stage, table in zip(self.loss.stages, tables):
             if table is not None:
                 self._saved[id(stage), tags.names] = numpy.asarray(table, dtype="float32")
 
     def cost_table(self, loss: Loss, tags: Tags) -> Optional[CostTable]:
-        """The cost table of a loss, if it has a cost. It is computed once for each tag set.
-
-        RAISES (ValueError): If the cost can't be computed for these tags.
-        """
+        """The cost table of a loss, if it has a cost. It is computed once for each tag set."""
         if loss.cost is None:
             return None
         key = (id(loss), tags.names)
@@ -210,7 +195,7 @@ class Objective:
                         f"under the incorrect_spans_key of the config, got {ent.label_!r} in "
                         f"{first_words(eg.reference)}"
                     )
-        trimmed = trim(entities, reference.is_space)
+        trimmed = entities.trim(reference.is_space)
         in_space = ~numpy.isin(entities.begin, trimmed.begin)
         in_space |= ~numpy.isin(entities.end, trimmed.end)
         cases = {
@@ -228,12 +213,8 @@ class Objective:
 
 
 def check_finite(scores: Potentials, name: str) -> None:
-    """Check the scores of a model before it is updated.
-
-    scores (Potentials): The model's potentials.
-    name (str): The name of the component, for the message.
-    RAISES (ValueError): If a score is not a number or infinite.
-    """
+    """Raise a ValueError if a score of the component `name` is not finite, before its model is
+    updated."""
     for field in ("emissions", "transitions", "start", "end"):
         total = float(getattr(scores, field).sum())
         if not numpy.isfinite(total):

@@ -18,11 +18,7 @@ INTERRUPTED = "interrupted"
 
 
 class Batch(NamedTuple):
-    """A batch that is read when it is used.
-
-    n_sequences (int): Its number of sequences.
-    read (Callable): Returns its features and its targets.
-    """
+    """A batch: its number of sequences, and a function that reads its features and its targets."""
 
     n_sequences: int
     read: Callable[[], Tuple[FeatureBatch, Targets]]
@@ -34,15 +30,9 @@ class Batch(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """The result of online training, or its state after an epoch.
-
-    value (float): The loss of the last complete epoch or, if there is none, of all steps; per
-        annotated token or, if the loss is one ratio, per step.
-    n_epochs (int): Number of complete epochs.
-    n_steps (int): Number of steps.
-    reason (str): Why it ended.
-    progress (Progress): The progress of the component.
-    """
+    """The result of online training, or its state after an epoch. `value` is the loss of the last
+    complete epoch or, if there is none, of all steps; per annotated token or, if the loss is one
+    ratio, per step."""
 
     value: float
     n_epochs: int
@@ -63,14 +53,7 @@ OnEpoch = Callable[[Trained], object]
 def read_batches(
     model: Model, objective: Objective, tags: Tags, batches: Iterable[List[Example]]
 ) -> List[Batch]:
-    """Extract the features and make the targets of the batches that have tokens.
-
-    model (Model): A linear model that knows its features.
-    objective (Objective): The objective.
-    tags (Tags): The tags of the chain.
-    batches (Iterable[List[Example]]): The batches.
-    RETURNS (List[Batch]): The batches for `train`.
-    """
+    """Extract the features and make the targets of the batches that have tokens."""
     seen = [
         (batch, find_features(model, [eg.predicted for eg in batch], is_train=True))
         for batch in batches
@@ -99,17 +82,13 @@ def train(
     """Update weights with each batch, in another order in each epoch. A KeyboardInterrupt ends
     training and keeps the weights so far.
 
-    weights (SparseWeights): The weights.
-    objective (Objective): The objective.
     batches (List[Batch]): An epoch, from `read_batches` or `batch_pieces`. They are shuffled.
     optimizer (Optimizer): Says whether averages are kept: see `SparseWeights.averaged`.
     max_epochs (int), max_steps (int): When to end; 0 for no limit. Not both 0.
     dropout (float): The share of features that tokens lose.
     progress (Progress): The progress of training before.
-    shuffle (Callable): Shuffles a list in place.
     on_epoch (Callable): Called after each epoch.
     desc (str): The name of the progress bar.
-    RETURNS (Trained): The result.
     RAISES (ValueError): If both limits are 0, or a score is not finite.
     """
     if not (max_epochs or max_steps):
@@ -132,8 +111,7 @@ def train(
                 add_gradient(result.gradient)
                 weights.finish_update(optimizer)
 
-                steps, epochs = trained.progress
-                progress = Progress(steps + 1, epochs + batch.n_sequences / n_sequences)
+                progress = trained.progress.after_update(batch.n_sequences / n_sequences)
                 trained = trained._replace(n_steps=trained.n_steps + 1, progress=progress)
                 total, n_annotated = total + result.value, n_annotated + n_tokens
                 if not trained.n_epochs:

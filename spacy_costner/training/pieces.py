@@ -23,11 +23,10 @@ from thinc.types import Array1d, Array2d, ArrayXd, Ints1d, Ints2d
 
 from .. import chain
 from ..features import FeatureBatch, Features, TokenValues
-from ..features.memory import ranges
 from ..ml import find_values, linear_part
 from ..progress import progress
 from ..tags import Tags
-from ..types import Gold
+from ..types import Gold, ranges
 from .objective import Objective
 from .online import Batch, read_batches
 from .soft_targets import is_taught, read_soft_targets
@@ -92,16 +91,8 @@ def batch_pieces(
     shuffle: Callable[[List], None],
     cache: Optional[Path] = None,
 ) -> List[Batch]:
-    """Cut long docs into pieces and make batches of them. Docs stay whole if there may be incorrect
-    spans in them.
-
-    model (Model), objective (Objective), tags (Tags): See `read_batches`.
-    examples (Iterable[Example]): The examples.
-    batcher (Callable): Makes batches of things that have a length.
-    shuffle (Callable): Shuffles a list in place.
-    cache (Optional[Path]): See `read_pieces`.
-    RETURNS (List[Batch]): The batches for `train`.
-    """
+    """Cut long docs into pieces and make batches of them: see `read_pieces`. Docs stay whole if
+    there may be incorrect spans in them. `shuffle` shuffles a list in place."""
     if objective.incorrect_spans_key is not None:
         docs = list(examples)
         shuffle(docs)
@@ -120,15 +111,12 @@ def read_pieces(
     most_words: Optional[int] = None,
     cache: Optional[Path] = None,
 ) -> List[Piece]:
-    """Read docs, and cut those with more words than that: at the beginnings of sentences or, if
-    the doc has none, of any tokens, and never within an entity. Docs with soft targets stay whole.
+    """Read docs, and cut those with more words than `most_words`: at the beginnings of sentences
+    or, if the doc has none, of any tokens, and never within an entity. Docs with soft targets
+    stay whole.
 
-    model (Model), objective (Objective), tags (Tags): See `read_batches`.
-    examples (Iterable[Example]): The examples.
-    most_words (Optional[int]): The most tokens of a piece, if there is a place to cut. Defaults to
-        `MOST_WORDS`.
+    most_words (Optional[int]): Defaults to `MOST_WORDS`. More if there is no place to cut.
     cache (Optional[Path]): A folder for the features and targets of tokens. Docs are not kept then.
-        None: in memory.
     RETURNS (List[Piece]): The pieces of docs with tokens, in order.
     RAISES (ValueError): If there is a cache, and a doc has soft targets.
     """
@@ -218,8 +206,7 @@ class Store:
         self._rows: Dict[str, ArrayXd] = {}
 
     def add(self, values: Ints2d, targets: Targets) -> None:
-        """Add docs: the values of their tokens, (N, C), and their targets, without soft targets and
-        incorrect spans."""
+        """Add docs: the values of their tokens, (N, C), and their targets."""
         gold = targets.gold
         rows = {
             "values": values,
@@ -237,8 +224,8 @@ class Store:
         self._common = targets
 
     def add_piece(self, first: int, end: int, doc: slice, weight: Optional[float]) -> int:
-        """Add the piece from token `first` to `end` of a doc, with the weight of the doc, if it has
-        one. Returns its number."""
+        """Add the piece from token `first` to `end` of a doc, with the weight of the doc. Returns
+        its number."""
         reach = self.features.reach
         self._places.extend([first, end, max(doc.start, first - reach), min(doc.stop, end + reach)])
         self._weights.append(numpy.nan if weight is None else weight)
@@ -308,10 +295,7 @@ class Column:
             self.file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 (open while it is used)
 
     def write(self, first: int, rows: ArrayXd) -> None:
-        """Write rows from a place on.
-
-        RAISES (OSError): If the disk is full.
-        """
+        """Write rows from a place on. Raises an OSError if the disk is full."""
         try:
             self.file.seek(first * self.dtype.itemsize * int(numpy.prod(self.shape)))
             self.file.write(numpy.ascontiguousarray(rows, dtype=self.dtype).data)

@@ -54,13 +54,9 @@ class SoftTargets(NamedTuple):
 
 
 def divergence(scores: Potentials, soft: SoftTargets) -> LossResult:
-    """The Kullback-Leibler divergence of a student's paths from those of its teacher.
-
-    scores (Potentials): The student's scores of a batch. Shapes: (N, K), (K, K), (K,), (K,)
-    soft (SoftTargets): The soft targets.
-    RETURNS (LossResult): The sum over the sequences, with their weights, in nats; and its gradient
-        with respect to the scores, the difference of the expectations under q and p.
-    """
+    """The Kullback-Leibler divergence of a student's paths from those of its teacher, in nats:
+    the sum over the sequences, with their weights. Its gradient with respect to the scores is
+    the difference of the expectations under q and p."""
     asarray = get_array_module(scores.emissions).asarray
     weights, expected = asarray(soft.weights), map_scores(asarray, soft.expected)
     log_z, backprop = chain.log_partition(chain.constrain(scores, soft.constraints))
@@ -72,13 +68,8 @@ def divergence(scores: Potentials, soft: SoftTargets) -> LossResult:
 
 
 def expectations(potentials: Potentials, tags: Tags) -> Iterator[Saved]:
-    """The soft targets of each doc, to be saved with it.
-
-    potentials (Potentials): The teacher's potentials of a batch of docs, minus infinity where
-        impossible.
-    tags (Tags): Their tags.
-    YIELDS (Saved): The soft targets of each doc.
-    """
+    """The soft targets of each doc, to be saved with it, from a teacher's potentials over these
+    tags."""
     finest = Tags(sorted(tags.labels)).finest
     of, ends = finest.counts_as(tags), numpy.cumsum(potentials.lengths)
     emissions = numpy.split(potentials.emissions[:, of].astype("float64"), ends)
@@ -120,8 +111,8 @@ def read_soft_targets(
     lengths: Ints1d,
     weights: Optional[Floats1d],
 ) -> Optional[SoftTargets]:
-    """Read the soft targets of a batch, if there are some, from the example of each sequence. One
-    with soft targets is a whole doc. Shapes of lengths and weights: (B,)
+    """Read the soft targets of a batch, if there are some, from the example of each sequence. A
+    sequence with soft targets is a whole doc. Shapes of lengths and weights: (B,)
 
     RAISES (ValueError): If the teacher has a label that the tags don't have.
     """

@@ -11,7 +11,7 @@ from thinc.util import get_array_module
 
 from .. import chain
 from ..tags import OUTSIDE, Entities, Tags
-from ..types import Constraints, CostTable, Gold, Potentials
+from ..types import Constraints, CostTable, Gold, Potentials, first_tokens, ranges
 from ..validation import check_cost
 from .incorrect_spans import AugmentedTags, IncorrectSpan, augment_tags
 from .soft_targets import SoftTargets
@@ -54,14 +54,8 @@ class Targets(NamedTuple):
     def to_loss_inputs(
         self, scores: Potentials, table: Optional[CostTable] = None
     ) -> Tuple[Potentials, Gold]:
-        """The arguments of a loss.
-
-        scores (Potentials): The model's potentials.
-        table (Optional[CostTable]): The cost of each mistake, if the loss uses one, over
-            `Tags.collapsed`.
-        RETURNS (Tuple[Potentials, Gold]): The constrained potentials and gold, both on the
-            device of the scores.
-        """
+        """The arguments of a loss: the constrained potentials and gold, on the device of the
+        scores. `table` is the cost of each mistake over `Tags.collapsed`, if the loss uses one."""
         gold = self.gold
         if table is not None:
             if gold.collapsed_of is not None:
@@ -119,7 +113,7 @@ class Targets(NamedTuple):
 def gold_tags(entities: Entities, is_annotated: Array1d, tags: Tags) -> Ints1d:
     """The gold tag of each token, (N,), without the split of O: -1 where annotation, (N,), is
     missing. Entities of other labels are O."""
-    known = Entities(*(column[entities.label >= 0] for column in entities))
+    known = entities.select(entities.label >= 0)
     return numpy.where(is_annotated, tags.encode(known, len(is_annotated)), -1)
 
 
@@ -144,16 +138,8 @@ def possible_paths(
 ) -> Constraints:
     """The paths that the tag scheme and the docs allow, in training and in prediction. Preset
     annotation rules out all other tags. White space can't begin or end an entity. With
-    `sentence_boundaries`, no entity crosses the start of a sentence. The path with only the preset
-    entities is always possible.
-
-    tokens (TokenAttrs): The tokens of the docs.
-    tags (Tags): The tags of the chain.
-    strings (StringStore): The strings of the labels' hashes.
-    sentence_boundaries (bool): Whether entities end where sentences do.
-    untrained (Sequence[str]): Labels that only preset entities may have.
-    RETURNS (Constraints): The constraints.
-    """
+    `sentence_boundaries`, no entity crosses the start of a sentence. Only preset entities may have
+    `untrained` labels. The path with only the preset entities is always possible."""
     crossing = tokens.sent_start & sentence_boundaries
     preset = tokens.is_annotated
     if not (tokens.is_space.any() or crossing.any() or preset.any() or untrained):
@@ -176,13 +162,13 @@ def _follows_entity(path: Ints1d, tags: Tags, lengths: Ints1d) -> Array1d:
     """True if the previous token of the doc is in an entity. Shape: (N,)"""
     follows = numpy.zeros(len(path), dtype=bool)
     follows[1:] = (path[:-1] >= 0) & (tags.label_of[path[:-1]] >= 0)
-    follows[(numpy.cumsum(lengths) - lengths)[lengths > 0]] = False
+    follows[first_tokens(lengths)] = False
     return follows
 
 
 def gold_cost(path: Ints1d, table: CostTable, weights: Optional[Floats1d]) -> Floats2d:
-    """The cost of predicting each tag at each token, (N, K), from the gold path, (N,), the cost of
-    each mistake, (K, K), and the weights of tokens, (N,). It is 0 where gold is missing, -1."""
+    """The cost of predicting each tag at each token, (N, K), from the gold path, (N,), 0 where gold
+    is missing, -1; a table of costs, (K, K); and the weights of tokens, (N,)."""
     counts = path >= 0 if weights is None else weights * (path >= 0)
     return table[path] * counts[:, None]
 
@@ -253,9 +239,8 @@ def token_weights(
     begin, end, label = entities
     by_label = [weights.labels.get(name, 1.0) for name in (*tags.labels, OUTSIDE)]
     label_of = numpy.full(sum(len(eg.predicted) for eg in examples), -1)
-    label_of[numpy.concatenate([numpy.arange(b, e) for b, e in zip(begin, end)] or [begin])] = (
-        numpy.repeat(label, end - begin)
-    )
+    which, token = ranges(begin, end)
+    label_of[token] = label[which]
     values = numpy.asarray(by_label, dtype="float32")[label_of]
     values[numpy.unique(numpy.concatenate([begin, end - 1]))] *= weights.boundary
     if weights.token is not None:

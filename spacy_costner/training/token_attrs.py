@@ -14,6 +14,7 @@ from spacy.training import Example
 from thinc.types import Array1d, Ints1d
 
 from ..tags import Entities, Tags, runs
+from ..types import first_tokens, sequences
 
 MISSING, INSIDE, OUTSIDE, BEGIN = range(4)
 """The values of spaCy's ENT_IOB. BEGIN without a type is a blocked token."""
@@ -68,7 +69,7 @@ def read_docs(docs: Sequence[Doc]) -> TokenAttrs:
     columns = numpy.concatenate([numpy.zeros((0, len(attrs)), dtype="uint64"), *arrays]).T
     lengths = numpy.asarray([len(doc) for doc in docs], dtype="int32")
     sent_start = columns[4] == 1
-    sent_start[(numpy.cumsum(lengths) - lengths)[lengths > 0]] = False
+    sent_start[first_tokens(lengths)] = False
     return TokenAttrs(
         orth=columns[0],
         iob=columns[1].astype("int32"),
@@ -84,7 +85,7 @@ def read_presets(docs: Sequence[Doc]) -> TokenAttrs:
     is preset. Setting `doc.ents`, as an entity ruler does, makes all other tokens O. So O is only
     preset in docs that also have missing tokens."""
     tokens = read_docs(docs)
-    of_doc = numpy.repeat(numpy.arange(len(tokens.lengths)), tokens.lengths)
+    of_doc = sequences(tokens.lengths)
     n_missing = numpy.bincount(of_doc, tokens.iob == MISSING, len(tokens.lengths))
     by_default = (tokens.iob == OUTSIDE) & (n_missing == 0)[of_doc]
     return tokens._replace(iob=numpy.where(by_default, MISSING, tokens.iob))
@@ -117,18 +118,6 @@ def _align(eg: Example) -> Tuple[Ints1d, Ints1d]:
         iob[span.start] = BEGIN
         label[span.start : span.end] = span.label
     return iob, label
-
-
-def trim(entities: Entities, is_space: Array1d) -> Entities:
-    """Remove white space from both ends of entities, and drop entities of white space only."""
-    if not is_space.any():
-        return entities
-    begin, end, label = entities
-    words = numpy.append(numpy.flatnonzero(~is_space), len(is_space))
-    first = words[numpy.searchsorted(words, begin)]
-    last = words[numpy.searchsorted(words, end) - 1]
-    keep = first < end
-    return Entities(first[keep], last[keep] + 1, label[keep])
 
 
 def first_words(doc: Doc, n_words: int = 8) -> str:
