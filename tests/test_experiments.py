@@ -131,14 +131,6 @@ def test_models_learn(docs: List[Doc], model: str, fit: str, settings: Dict[str,
     assert counts.tolist() == [[2, 0, 0, 0, 4, 1, 1], [1, 0, 0, 0, 2, 1, 1]]
 
 
-def test_counts_are_of_exact_entities(docs: List[Doc]) -> None:
-    examples = as_examples(docs[:1])
-    ner = make_ner(examples, model=LINEAR)
-    words = [t.text for t in docs[0]]
-    examples[0].predicted = Doc(docs[0].vocab, words=words, ents=["B-PER", "O", "O", "B-LOC"])
-    assert training.counts_of(examples, ner).tolist() == [[1, 1, 1, 1, 4, 0, 1]]
-
-
 @pytest.mark.parametrize("model", MODELS)
 def test_all_weights_can_be_handed_on(docs: List[Doc], model: str) -> None:
     examples = as_examples(docs)
@@ -214,12 +206,6 @@ def test_what_is_decoded_in_many_ways_is_what_the_pipeline_answers(docs: List[Do
             assert [(e.start, e.end, e.label) for e in eg.x.ents] == [
                 (e.start, e.end, e.label) for e in doc.ents
             ]
-
-
-def test_features_and_the_cnn_are_those_of_the_configs() -> None:
-    assert training.features_of("z_score")["windows"] == {"ORTH": 1}
-    embed = combinations.tok2vec(["SHAPE", "TAG"])["embed"]
-    assert (embed["attrs"], embed["rows"], embed["width"]) == (["SHAPE", "TAG"], [2500, 500], 96)
 
 
 def test_scores_are_those_of_the_counts() -> None:

@@ -8,12 +8,10 @@ import pytest
 
 from experiments import mce_f
 from experiments.corpora import read
-from experiments.mce_f import TASKS, batch, data_of, line, online, systems_of
+from experiments.mce_f import TASKS, batch, data_of, online, systems_of
 from experiments.runner import Runner
 from experiments.scores import F
 from experiments.training import SEQUENTIAL, loss_block
-
-from .support.papers import system_with
 
 WORDS = ["Ana NN B-NP", "Lee NN I-NP", "sees VB B-VP", "Rome NN B-NP", ". . O"]
 MCE_F, EXPECTED_F = loss_block("MCEF", psi="inf"), loss_block("MCEF", psi=1)
@@ -98,16 +96,6 @@ def test_settings_are_chosen_on_the_development_part(task: str) -> None:
     assert all([stage["settings"]["c2"] for stage in s["start"]] == [1.0] for s in starts)
 
 
-def test_map_goes_on_from_one_penalty_to_the_next(task: str) -> None:
-    run, seen = asked(lambda s: float(s["stages"][0]["settings"]["c2"] == 0.1))
-    (one,) = systems_of(run, task, {"MAP": row([batch(n) for n in (0, 1, 2)])})
-    assert (one.settings["setting"], one.on("dev", F)[0]) == (batch(1), 50)
-    (on_test,) = [s for s in seen if "test" in s["data"]]
-    stages = [*on_test["start"], *on_test["stages"]]
-    assert [stage["settings"]["c2"] for stage in stages] == [1.0, 0.1]
-    assert not any(s["start"] for s in seen if "dev" in s["data"])
-
-
 def test_what_starts_from_map_has_its_weights(task: str, tmp_path: Path) -> None:
     tiny = [online(1e-6, 1)]
     rows = {
@@ -119,12 +107,3 @@ def test_what_starts_from_map_has_its_weights(task: str, tmp_path: Path) -> None
     by_map, from_map, from_0 = [one.test[0].tolist() for one in systems]
     assert len(by_map) == 2
     assert from_map == by_map != from_0
-
-
-def test_a_line_of_the_table() -> None:
-    by_map = system_with(93, 50, name="MAP", setting=batch(0))
-    by_f = system_with(94, 100, 50, name="MCE-F", setting=online(0.1, 3))
-    cells = line(by_f, by_map, {"MCE-F": (94.03, 60.74)})
-    assert cells[:5] == ["MCE-F", "steps of 0.1, 3 epochs", 94.0, "94.03", "75.00 ± 35.36"]
-    assert cells[7] == "+25.00 [+25.00, +25.00]"
-    assert line(by_map, by_map, {})[-4:] == ["", "", "", ""]

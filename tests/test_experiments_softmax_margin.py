@@ -13,7 +13,7 @@ from experiments import softmax_margin
 from experiments.corpora import as_examples, read_docs
 from experiments.runner import Runner, fill, size_of, template
 from experiments.scores import best_on_dev
-from experiments.softmax_margin import METHODS, Plan, best_settings, describe, find_corpus
+from experiments.softmax_margin import METHODS, Plan, best_settings, describe
 from experiments.training import run_stages
 
 from .support.papers import system_with
@@ -67,26 +67,12 @@ def test_corpus_of_2003_is_read(examples: List[Example]) -> None:
     assert [token.tag_ for token in examples[1].predicted] == ["NNP", "VBZ"]
 
 
-def test_the_corpus_of_the_paper_comes_first(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(softmax_margin, "CORPORA", {"a": "eng", "b": "eng"})
-    assert find_corpus() == "a"
-    monkeypatch.setattr(softmax_margin, "CORPORA", {"a": "none", "b": "eng"})
-    assert find_corpus() == "b"
-    monkeypatch.setattr(softmax_margin, "CORPORA", {"a": "none"})
-    with pytest.raises(FileNotFoundError, match="any of a"):
-        find_corpus()
-
-
-def test_the_perceptron_makes_whole_steps(examples: List[Example]) -> None:
-    found = weights(examples[:1], "perceptron_built_in")
-    assert_allclose(found, found.round(), atol=1e-4)
-    assert found.any()
-
-
-def test_mira_makes_steps_of_c_at_most(examples: List[Example]) -> None:
-    """Each weight moves by C times the difference of a feature's counts."""
-    c = 1e-3
-    found = weights(examples[:1], "mira_built_in", c, 5) / c
+@pytest.mark.parametrize(
+    "name, c, m", [("perceptron_built_in", 1, None), ("mira_built_in", 1e-3, 5)]
+)
+def test_steps_are_whole(name: str, c: float, m: Any, examples: List[Example]) -> None:
+    """Each weight moves by the difference of a feature's counts: for MIRA, times C at most."""
+    found = weights(examples[:1], name, c, m) / c
     assert_allclose(found, found.round(), atol=1e-4)
     assert found.any()
 

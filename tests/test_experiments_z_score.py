@@ -1,7 +1,6 @@
 """The experiments of the Z-score's paper: the equations against enumeration, the margin, HMMs."""
 
 from itertools import product
-from pathlib import Path
 from typing import Any, List
 
 import numpy
@@ -22,10 +21,9 @@ from experiments.chains import (
     random_hmm,
     solve,
 )
-from experiments.corpora import ASSETS, as_examples, tags_of
-from experiments.runner import Runner
+from experiments.corpora import ASSETS, as_examples
 from experiments.training import linear_block, make_ner
-from experiments.z_score import CRF, FULL, MM_H, TRUE, Z_100, Z_H, Z, vary
+from experiments.z_score import FULL, Z, vary
 from spacy_costner.losses import max_margin
 from spacy_costner.types import Potentials
 
@@ -214,37 +212,11 @@ def test_sequences_of_an_hmm_have_its_frequencies() -> None:
     assert numpy.bincount(tags[:, 0]).min() > 90
 
 
-def test_kinds_of_hmms() -> None:
-    rng = default_rng(0)
-    balanced = random_hmm(3, 4, rng, balanced=True).transitions
-    assert_allclose(balanced.sum(axis=0), 1)
-    assert_allclose(numpy.diag(balanced), balanced[0, 0])
-    even = random_hmm(2, 4, rng, transitions=1e4, emissions=1e-2)
-    assert_allclose(even.transitions, 0.5, atol=0.05)
-    assert even.emissions.max(axis=1).min() > 0.9
-
-
 def test_hmms_are_as_hard_as_wanted() -> None:
     (hmm,), n_drawn = z_score.hmms_as_hard(20.0, 3, 1)
     test = hmm.sample(2000, 100, default_rng(7))
     assert test.error(hmm.weights) == pytest.approx(20, abs=5 * FULL["near"])
     assert n_drawn > 1
-
-
-def test_short_sequences() -> None:
-    found = z_score.short_sequences(5, 1)["methods"]
-    assert {Z, MM_H} < set(found)
-    assert Z_100 not in found
-    assert all(0 <= error <= 100 and seconds >= 0 for error, seconds in found.values())
-
-
-def test_features_as_matrix() -> None:
-    rows = numpy.asarray([[2, -1], [0, 2], [-1, -1]])
-    assert chains.features_as_matrix(rows, 3).toarray().tolist() == [
-        [0, 0, 1],
-        [1, 0, 1],
-        [0, 0, 0],
-    ]
 
 
 def docs() -> List[Doc]:
@@ -270,44 +242,18 @@ def test_docs_as_sequences() -> None:
     assert sequences.score(numpy.zeros(legal.size)).transitions[0, inside] == 0
 
 
-def test_token_error() -> None:
+def test_errors_and_the_step_that_is_expected() -> None:
+    """3 of 4 pairs are O, O, and 7 of 8 tags of pairs O; 2 tags."""
     gold = docs()
     gold[0].set_ents([gold[0].ents[1]])
-    assert tags_of(gold[0]) == ["O", "O", "O", "B-LOC"]
     egs = as_examples(docs())
     for eg, answer in zip(egs, gold):
         eg.predicted.set_ents(list(answer.ents))
     assert z_score.token_error(egs) == pytest.approx(100 * 2 / 6)
-
-
-def test_errors_are_pooled_over_tokens() -> None:
     results = [{"tokens": n, "methods": {Z: [error, None]}} for n, error in ((10, 20.0), (30, 0.0))]
     assert z_score.pooled(results, Z) == pytest.approx(5)
-
-
-def test_expected_step() -> None:
-    """3 of 4 pairs are O, O, and 7 of 8 tags of pairs O; 2 tags."""
-    vocab = spacy.blank("xx").vocab
-    words = ["a", "b", "c", "d", "e"]
-    doc = Doc(vocab, words=words, ents=["O", "O", "O", "O", "B-LOC"])
+    doc = Doc(gold[0].vocab, words=[*"abcde"], ents=["O", "O", "O", "O", "B-LOC"])
     assert z_score.expected_step([[doc]]) == pytest.approx(4 * 3 / 4 - 4 * 7 / 8 + 1)
-
-
-def test_row_of_table_1() -> None:
-    names = (TRUE, Z, Z_100, MM_H, Z_H, CRF)
-    methods = {name: [float(i), 0.5 * i] for i, name in enumerate(names)}
-    of_each = [{Z: [0.5, 0.0]}, {Z: [1.5, 0.0]}]
-    row = z_score.table_1_row(3, {"methods": methods, "of_each": of_each})
-    assert row[:3] == [3, 0.0, "*15.82 (0.88)* 1.00 (0.500) 0.50 to 1.50"]
-    assert row[5:] == ["4.00 (2.000)", "5.00 (2.500)", "3"]
-
-
-def test_figure_1_is_drawn(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    found = {size: {name: [20.0, 0.1] for name in z_score.COLOURS} for size in (10, 20)}
-    name = Runner(tmp_path / "figures").picture("figure", z_score.draw(found))
-    text = (tmp_path / "figures" / name).read_text(encoding="utf8")
-    assert all(name in text for name in z_score.COLOURS)
 
 
 @pytest.mark.skipif(not CORPUS.exists(), reason="needs CoNLL-2002 Spanish: spacy project assets")
