@@ -51,16 +51,6 @@ def test_pipe_is_call(trained: Language, settings: Dict[str, int]) -> None:
     assert [ents(doc) for doc in trained.pipe(texts, **settings)] == expected
 
 
-def test_pipe_keeps_contexts(trained: Language) -> None:
-    pairs = trained.pipe(zip(TEXTS, range(len(TEXTS))), as_tuples=True)
-    assert [context for _, context in pairs] == list(range(len(TEXTS)))
-
-
-def test_every_token_is_annotated(trained: Language) -> None:
-    doc = trained("I like London and Berlin.")
-    assert [token.ent_iob_ for token in doc] == ["O", "O", "B", "O", "B", "O"]
-
-
 def test_labels_are_those_of_the_data_in_order() -> None:
     nlp = pipeline()
     nlp.initialize(lambda: examples(nlp))
@@ -111,16 +101,6 @@ def test_bad_settings_are_named(settings: Dict[str, Any], message: str) -> None:
         pipeline(**settings)
 
 
-def test_an_unknown_loss_is_named() -> None:
-    with pytest.raises(Exception, match=r"spacy_costner\.Nothing\.v1"):
-        pipeline(loss={"@losses": "spacy_costner.Nothing.v1"})
-
-
-def test_prediction_without_labels_says_so() -> None:
-    with pytest.raises(ValueError, match="E143"):
-        pipeline()("Some text")
-
-
 def test_empty_docs_pass(trained: Language) -> None:
     assert [len(doc) for doc in trained.pipe(["", ""])] == [0, 0]
     empty = Example.from_dict(trained.make_doc(""), {"entities": []})
@@ -161,14 +141,6 @@ def negative_log_likelihood(ner: Any, potentials: Any, gold: List[int]) -> float
         if legal.start[i] and legal.transitions[i, j] and legal.end[j]
     }
     return float(numpy.log(sum(numpy.exp(s) for s in scores.values())) - scores[tuple(gold)])
-
-
-def test_docs_without_annotation_change_nothing(trained: Language) -> None:
-    ner = trained.get_pipe("ner")
-    batch = [Example(trained.make_doc(text), trained.make_doc(text)) for text in TEXTS]
-    loss, gradient = ner.get_loss(batch, ner.model.predict([eg.predicted for eg in batch]))
-    assert loss == 0.0
-    assert not any(numpy.asarray(array).any() for array in gradient[:4])
 
 
 def test_learning_goes_on_from_partial_annotation() -> None:
@@ -274,16 +246,6 @@ def test_gold_in_white_space_is_trimmed_with_one_warning(trained: Language) -> N
     assert losses == [ner.get_loss([Example(doc, trimmed)], potentials)[0]] * 2
 
 
-def test_forbidden_gold_is_left_out(trained: Language) -> None:
-    ner = trained.get_pipe("ner")
-    predicted = trained.make_doc("I like London")
-    predicted.set_ents([], blocked=[predicted[2:3]], default="missing")
-    batch = [Example.from_dict(predicted, {"entities": [(7, 13, "LOC")]}), *examples(trained)]
-    with pytest.warns(UserWarning, match="left out of training.*I like London"):
-        loss, gradient = ner.get_loss(batch, ner.model.predict([eg.predicted for eg in batch]))
-    assert numpy.isfinite(loss) and not gradient.emissions[:3].any()
-
-
 @pytest.mark.parametrize("scheme", ["BILUO", "IOB2"])
 def test_entities_keep_inside_their_sentence(scheme: str) -> None:
     nlp = pipeline(scheme=scheme, sentence_boundaries=True)
@@ -321,16 +283,6 @@ def model_params(model: Any) -> Dict[Tuple[int, str], Tuple[Any, Any]]:
         for name in node.param_names
         if node.has_param(name)
     }
-
-
-@pytest.mark.parametrize("part", ["cfg", "model"])
-def test_a_damaged_file_is_named(part: str, tmp_path: Path) -> None:
-    nlp = pipeline()
-    train(nlp, steps=1)
-    nlp.to_disk(tmp_path)
-    (tmp_path / "ner" / part).write_bytes(b"not a model")
-    with pytest.raises(ValueError, match=rf"ner.{part}: expected the {part} "):
-        spacy.load(tmp_path)
 
 
 def test_a_foreign_directory_is_named(tmp_path: Path) -> None:

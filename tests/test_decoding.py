@@ -177,12 +177,6 @@ def test_what_is_as_probable_as_the_threshold_is_answered() -> None:
             assert [name for _, _, name in answer(decoding, posterior)] == [label] * predicted
 
 
-def test_what_gains_nothing_is_chosen_and_what_loses_is_not() -> None:
-    entities = columns([(0, 1, 0), (2, 4, 1), (3, 5, 0)])
-    gains = numpy.asarray([0.0, -1e-12, 0.0])
-    assert rows(without_overlap(entities, gains)) == [(0, 1, 0), (3, 5, 0)]
-
-
 @given(seeds)
 def test_no_choice_without_overlap_gains_more(rng: numpy.random.Generator) -> None:
     n = int(rng.integers(6))
@@ -233,17 +227,17 @@ def least_cost(posterior: Posterior, decoding: Decoding) -> Tuple[Any, float]:
     return pytest.approx(least, abs=same + 1e-9), costs
 
 
-@given(posterior(), st.sampled_from([make_min_cost(cost=COST), make_min_cost(cost=HIERARCHICAL)]))
+@given(
+    posterior(),
+    st.sampled_from(
+        [
+            make_min_cost(cost=COST),
+            make_min_cost(cost=HIERARCHICAL),
+            make_min_cost(cost=HIERARCHICAL, tree=TREE),
+        ]
+    ),
+)
 def test_least_expected_cost(posterior: Posterior, decoding: Decoding) -> None:
-    least, found = least_cost(posterior, decoding)
-    assert found == least
-    assert isinstance(decoding.decode, MinCost)
-    assert decoding.decode.expected_costs(posterior).sum() == least
-
-
-@given(posterior())
-def test_least_expected_cost_with_inner_nodes(posterior: Posterior) -> None:
-    decoding = make_min_cost(cost=HIERARCHICAL, tree=TREE)
     least, found = least_cost(posterior, decoding)
     assert found == least
     assert isinstance(decoding.decode, MinCost)

@@ -91,13 +91,6 @@ def test_hamming_z_score_is_the_least_variance_at_a_lead_of_1() -> None:
     assert_allclose(theta, expected, atol=1e-6)
 
 
-def test_sampled_paths_come_near_to_all() -> None:
-    sequences = drawn(n=20)
-    exact = best_z_score(sequences, c2=0.1)
-    near = best_z_score(sequences, c2=0.1, n_sampled=2000)
-    assert 0 < abs(near - exact).max() < 0.05 * abs(exact).max()
-
-
 @pytest.mark.parametrize("outside", ["single", "before"])
 def test_the_z_score_of_a_component_is_the_dense_solution(outside: str) -> None:
     """Of all its weights, by listing all legal paths of each example."""

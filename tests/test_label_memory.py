@@ -335,8 +335,3 @@ def test_damaged_memory_is_refused() -> None:
             Features(features.template).from_bytes(data)
     with pytest.raises(ValueError, match="expected those of the config"):
         Features(make_features(windows={})).from_bytes(features.to_bytes())
-
-
-def test_missing_extension_of_docs_is_named() -> None:
-    with pytest.raises(ValueError, match=r"memory_unit: expected _\.page to be set with Doc"):
-        memory_of([(["Ana"], ["PER"], 0)], "_.page")

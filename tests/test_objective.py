@@ -134,11 +134,6 @@ def test_weights_of_tokens_and_examples(name: str, outside: str, extensions: Non
     check_loss(ner, batch, define, gold)
 
 
-def test_weights_are_a_block_of_their_own() -> None:
-    with pytest.raises(ValueError, match=r"weights: expected a block of spacy_costner.Weights.v1"):
-        pipeline(weights={"boundary": 2.0})
-
-
 def test_weights_that_no_loss_has_a_use_for() -> None:
     weights = {"@misc": "spacy_costner.Weights.v1", "boundary": 2.0}
     with pytest.raises(ValueError, match=r"ner: weights: expected none .* Pointwise and Mixed"):

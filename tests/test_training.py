@@ -110,21 +110,6 @@ def test_gradients(name: str, outside: str) -> None:
         assert difference == pytest.approx(2 * float(gradient @ step), rel=2e-3, abs=2e-4)
 
 
-def test_all_weights_get_the_gradient_of_their_own() -> None:
-    """The gradient of merged features, spread, is that of `update` for each of them."""
-    nlp, examples = initialized()
-    ner = nlp.get_pipe("ner")
-    total = total_loss(ner, examples, 0.0)
-    total.write_weights(numpy.random.default_rng(2).normal(size=total.read_weights().shape))
-    gradient = total(total.read_weights())[1].reshape(total.shape)
-    potentials, backprop = ner.model.begin_update([eg.predicted for eg in examples])
-    backprop(ner.get_loss(examples, potentials)[1])
-    rows, expected = linear_part(ner.model)[1].gradient()
-    n_groups = len(total.merged.roots)
-    spread = numpy.concatenate([total.merged.spread(gradient[:n_groups]), gradient[n_groups:]])
-    assert_allclose(spread[rows], expected, atol=1e-5)
-
-
 def test_the_optimum_is_that_of_the_enumerated_objective() -> None:
     c2 = 0.2
     total = make_total(c2=c2)
@@ -298,6 +283,23 @@ def test_a_negative_penalty_is_refused(experiment: Experiment) -> None:
         fit(sparse_config(experiment), experiment.output_path, c2=-1.0)
 
 
+@pytest.mark.parametrize("max_epochs, max_steps", [(0, 0), (-1, 0), (0, 1)])
+def test_online_training_has_to_end(
+    max_epochs: int, max_steps: int, experiment: Experiment
+) -> None:
+    """Less than an epoch is saved, too."""
+    training = {"max_epochs": max_epochs, "max_steps": max_steps, "batcher": ONE_BY_ONE}
+    config = sparse_config(experiment, training=training)
+    if not max_steps:
+        with pytest.raises(ValueError, match="training: expected max_epochs or max_steps"):
+            fit(config, experiment.output_path, online=True)
+        return
+    fitted = fit(config, experiment.output_path, online=True)
+    assert (fitted.outcome.n_epochs, fitted.outcome.n_steps) == (0, 1)
+    loss = spacy.load(fitted.path).meta["performance"]["ner_loss"]
+    assert loss == pytest.approx(fitted.outcome.value) and loss > 0
+
+
 def test_command_line(experiment: Experiment, tmp_path: Path) -> None:
     path = tmp_path / "sparse.cfg"
     sparse_config(experiment).to_disk(path)
@@ -372,32 +374,6 @@ def test_fit_online_makes_an_ordinary_pipeline(experiment: Experiment) -> None:
     assert fitted.outcome.describe().startswith("trained: 20 epochs")
     doc = nlp(Doc(nlp.vocab, words=["Rain", "in", "Paris"]))
     assert [(ent.text, ent.label_) for ent in doc.ents] == [("Paris", "city")]
-
-
-def test_less_than_an_epoch_is_saved(experiment: Experiment) -> None:
-    training = {"max_epochs": 0, "max_steps": 1, "batcher": ONE_BY_ONE}
-    fitted = fit(sparse_config(experiment, training=training), experiment.output_path, online=True)
-    assert (fitted.outcome.n_epochs, fitted.outcome.n_steps) == (0, 1)
-    loss = spacy.load(fitted.path).meta["performance"]["ner_loss"]
-    assert loss == pytest.approx(fitted.outcome.value) and loss > 0
-
-
-def test_an_interruption_before_the_first_step_is_saved(
-    monkeypatch: pytest.MonkeyPatch, experiment: Experiment
-) -> None:
-    def interrupted(self: TotalLoss, vector: numpy.ndarray) -> Tuple[float, numpy.ndarray]:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(TotalLoss, "__call__", interrupted)
-    fitted = fit(sparse_config(experiment), experiment.output_path)
-    assert "ner_loss" not in spacy.load(fitted.path).meta["performance"]
-
-
-@pytest.mark.parametrize("limits", [{"max_epochs": 0}, {"max_epochs": -1}])
-def test_online_training_has_to_end(limits: Dict[str, int], experiment: Experiment) -> None:
-    config = sparse_config(experiment, training={"max_steps": 0, **limits})
-    with pytest.raises(ValueError, match="training: expected max_epochs or max_steps"):
-        fit(config, experiment.output_path, online=True)
 
 
 def test_the_training_corpus_is_read_once(
