@@ -5,29 +5,14 @@ import spacy
 from spacy.tokens import Doc
 
 from experiments import corpora, hierarchical_cost
-from experiments.corpora import TREE, deal, divide
+from experiments.corpora import deal, divide
 from experiments.hierarchical_cost import (
     METHODS,
     SPLITS,
 )
 from experiments.runner import Runner
-from spacy_costner.costs.label_tree import make_tree
-from spacy_costner.costs.tables import make_hierarchical_cost
-from spacy_costner.tags import Tags
 
 GOLD = "genia_gold_tokens"
-
-
-def test_tree():
-    levels = make_tree(TREE, "tree")
-    leaves = [name for name in levels.lineages if name not in above(TREE)]
-    assert (len(leaves), levels.depth) == (36, 6)
-    assert make_hierarchical_cost(tree=TREE)(Tags(leaves, "IOB2")).max() == 11
-
-
-def above(nodes):
-    inner = [name for name, below in nodes.items() if below]
-    return {*inner, *(name for below in nodes.values() for name in above(below))}
 
 
 def test_folds_by_group():

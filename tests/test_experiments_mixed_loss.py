@@ -37,18 +37,6 @@ def test_each_training_goes_on_where_the_last_one_ended(train: Any, loss: str) -
     assert [row[:3] for row in second["test"]["best path"]] == [[2, 0, 0], [1, 0, 0]]
 
 
-def test_conjugate_gradient_learns_by_heart(train: Any) -> None:
-    (found,) = train("k=2", None, [{"tolerance": 1e-2}], "conjugate")
-    assert found["objective"] < 0.01
-    assert found["dev"]["best path"][:3] == [3, 0, 0]
-
-
-def test_only_the_first_sentences_are_learned_from(train: Any) -> None:
-    settings = [{"c2": 0.05, "tolerance": 1e-3}]
-    all_of_it, first = (train("seq", limit, settings, "batch")[0] for limit in (None, 1))
-    assert first["objective"] < all_of_it["objective"]
-
-
 def test_the_tables(root: Path) -> None:
     """Ours beside the paper's, of a corpus that is learned by heart."""
     size = size_of(mixed_loss.SPEC, quick=True)

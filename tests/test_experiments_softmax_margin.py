@@ -12,11 +12,8 @@ from spacy.training import Example
 from experiments import softmax_margin
 from experiments.corpora import as_examples, read_docs
 from experiments.runner import Runner, fill, size_of, template
-from experiments.scores import best_on_dev
-from experiments.softmax_margin import METHODS, Plan, best_settings, describe
+from experiments.softmax_margin import METHODS, Plan
 from experiments.training import run_stages
-
-from .support.papers import system_with
 
 SENTENCES = """\
 -DOCSTART- -X- O O
@@ -77,13 +74,6 @@ def test_steps_are_whole(name: str, c: float, m: Any, examples: List[Example]) -
     assert found.any()
 
 
-def test_mira_mends_a_mistake(examples: List[Example]) -> None:
-    """Where C doesn't matter, the steps for m times the cost are m times as long."""
-    one, five = (weights(examples[:1], "mira_built_in", 1e3, m) for m in (1, 5))
-    assert_allclose(five, 5 * one, rtol=1e-3, atol=1e-6)
-    assert one.any()
-
-
 def test_risk_is_multiplied_and_its_penalty_is_not(examples: List[Example]) -> None:
     start = weights(examples, "crf", 0.0)
     gradient = (start - weights(examples, "risk", 0.0, 1, start=start)) / STEP
@@ -92,29 +82,9 @@ def test_risk_is_multiplied_and_its_penalty_is_not(examples: List[Example]) -> N
     assert_allclose(weights(examples, "risk", 3.0, 5, start=start), expected, atol=1e-5)
 
 
-def test_the_bound_is_the_risk_where_costs_are_small(examples: List[Example]) -> None:
-    start = weights(examples, "crf", 0.0)
-    of_risk, of_bound = (
-        weights(examples, method, 0.0, m, start) - start
-        for method, m in (("risk", 1), ("jrb", 1e-2))
-    )
-    assert_allclose(of_bound / 1e-2, of_risk, atol=0.05 * numpy.abs(of_risk).max())
-
-
 def test_the_penalty_of_an_epoch() -> None:
     """L2 is of half the sum of squares, and is added at each of four steps."""
     assert PLAN.n_batches * PLAN.penalty(0.1) / 2 == pytest.approx(0.1)
-
-
-def test_settings_are_chosen_and_shown() -> None:
-    systems = [
-        system_with(f, c=c, m=m, epochs=3, averaged=averaged)
-        for c, m, averaged, f in ((0.01, 5, False, 70), (0.1, 5, True, 72), (0.1, 20, False, 71))
-    ]
-    assert describe(best_on_dev(systems).settings) == "0.1, 5, 3, Y"
-    shown = best_settings(systems).split(" | ")
-    assert shown == ["70.00", "72.00", *[""] * 3, "72.00", "71.00", "71.00", "72.00"]
-    assert describe({"c": 0.1, "m": None, "epochs": 3, "averaged": False}) == "0.1, 3, N"
 
 
 def test_the_experiment(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

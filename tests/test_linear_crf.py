@@ -1,14 +1,11 @@
 """The CRF on sparse features, alone and with a Tok2Vec, from its gradients to its files."""
 
 import math
-import pickle
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, Callable, Dict, List
 
 import numpy
 import pytest
-import spacy
 import srsly
 from spacy.language import Language
 from spacy.tokens import Doc, Span
@@ -200,29 +197,6 @@ def test_lazy_regularisation_is_not_put_off_by_reading() -> None:
                 assert weights.rows.any()
         results.append(weights.rows.copy())
     numpy.testing.assert_allclose(*results, atol=1e-6)
-
-
-@both
-@pytest.mark.parametrize("way", ["disk", "bytes", "pickle", "copy"])
-def test_a_trained_model_survives(model: Dict[str, Any], way: str, tmp_path: Path) -> None:
-    nlp = pipeline(model=model)
-    train(nlp)
-    before = nlp.get_pipe("ner").model.predict(DOCS)
-    if way == "disk":
-        nlp.to_disk(tmp_path)
-        again = spacy.load(tmp_path)
-    elif way == "bytes":
-        again = pipeline(model=model).from_bytes(nlp.to_bytes())
-    elif way == "pickle":
-        again = pickle.loads(pickle.dumps(nlp))
-    else:
-        again = pipeline(model=model)
-        again.get_pipe("ner").from_bytes(nlp.get_pipe("ner").to_bytes())
-        again.get_pipe("ner").model = nlp.get_pipe("ner").model.copy()
-    assert found(again) == EXPECTED
-    after = again.get_pipe("ner").model.predict(DOCS)
-    for name in ("emissions", "transitions", "start", "end"):
-        numpy.testing.assert_allclose(getattr(after, name), getattr(before, name), atol=0.02)
 
 
 def test_a_copy_is_another_model_to_an_optimizer() -> None:
