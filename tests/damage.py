@@ -7,9 +7,9 @@
 `corrupt`: each damaged model is refused at load by a ValueError, or answers as before. Ours, and so
 damaged: `ner/cfg` and `ner/model`, which belong to one save, and the block `[components.ner]` of
 config.cfg, from the file or overridden at load. Not ours: the vocab, the tokenizer, meta.json, the
-rest of config.cfg, and other components, a shared tok2vec among them. Free, as they are made to be
-changed without training, and so checked to do what they say: decoding, confidence, temperature,
-scorer. `tests/test_serialization.py` does the same with few cases.
+rest of config.cfg, and other components, a shared tok2vec among them; and decoding, confidence,
+temperature and scorer, which are made to be changed without training. `tests/test_serialization.py`
+does the same with few cases.
 
 `kill`: commands that save pipelines are killed, or fill the disk. After each the old pipeline loads
 under the output path or the new one does, each as it was saved.
@@ -85,13 +85,11 @@ class Case(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """A model to damage, another training of the same config, what the model answers, and overrides
-    that are free, with what they lead to."""
+    """A model to damage, another training of the same config, and what the model answers."""
 
     path: Path
     other: Path
     answer: Answer
-    free: List[Tuple[Dict[str, Any], Answer]]
 
 
 def train(kind: str, seed: int, path: Path) -> None:
@@ -127,17 +125,7 @@ def make_subject(kind: str, folder: Path) -> Subject:
     path, other = folder / kind, folder / f"{kind}-other"
     train(kind, 0, path)
     train(kind, 1, other)
-    threshold = {"@misc": "spacy_costner.ThresholdDecoding.v1", "threshold": 0.05, "labels": {}}
-    bias = {"@misc": "spacy_costner.ViterbiDecoding.v1", "bias": 9.0, "labels": {"LOC": -9.0}}
-    free = [({}, load(path, {}))]
-    for block in (threshold, bias):
-        nlp = spacy.load(
-            path, config={"components.ner.confidence": {"@misc": "spacy_costner.Confidence.v1"}}
-        )
-        nlp.get_pipe("ner").set_decoding(registry.resolve({"decoding": block})["decoding"])
-        free.append(({"components.ner.decoding": block}, answer(nlp)))
-    free.append(({"components.ner.scorer": {"@scorers": "spacy.ner_scorer.v1"}}, free[0][1]))
-    return Subject(path, other, free[0][1], free)
+    return Subject(path, other, load(path, {}))
 
 
 def places(value: Any, path: Tuple[Any, ...] = ()) -> Iterator[Tuple[Any, ...]]:
@@ -251,7 +239,7 @@ OVERRIDES: Dict[str, List[Any]] = {
 }
 
 
-KINDS = "flip cut swap json json model model config override override free".split()  # noqa: SIM905
+KINDS = "flip cut swap json json model model config override override".split()  # noqa: SIM905
 FREE = ("decoding", "confidence", "temperature")
 
 
@@ -288,12 +276,9 @@ def make_case(subject: Subject, rng: random.Random) -> Case:
     if kind == "config":
         where, text = edit_config((subject.path / "config.cfg").read_text(encoding="utf8"), rng)
         return Case(f"{kind} {where}", {"config.cfg": text.encode("utf8")}, {}, same)
-    if kind == "override":
-        name = rng.choice([*OVERRIDES])
-        value = rng.choice(OVERRIDES[name])
-        return Case(f"{kind} {name} = {value}", {}, {f"components.ner.{name}": value}, same)
-    config, expected = rng.choice(subject.free)
-    return Case(kind, {}, config, expected)
+    name = rng.choice([*OVERRIDES])
+    value = rng.choice(OVERRIDES[name])
+    return Case(f"{kind} {name} = {value}", {}, {f"components.ner.{name}": value}, same)
 
 
 def edit_cfg(cfg: Dict[str, Any], rng: random.Random) -> Tuple[str, Dict[str, bytes]]:
@@ -358,10 +343,8 @@ def corrupt(kind: str, n_cases: int, seed: int) -> List[Tuple[Case, str]]:
 
 
 def is_right(case: Case, found: str) -> bool:
-    """Whether an outcome is as it should be. What is free must not be refused. Registries are
-    not ours, nor is a tok2vec: they have errors of their own for what is of the wrong type."""
-    if case.name == "free":
-        return found == "same"
+    """Whether an outcome is as it should be. Registries are not ours, nor is a tok2vec: they have
+    errors of their own for what is of the wrong type."""
     if case.name.startswith("config") and ("tok2vec" in case.name or "@" in case.name):
         return found in ("refused", "same") or found.startswith("error")
     return found in ("refused", "same") or (found == "predicted" and case.expected is None)

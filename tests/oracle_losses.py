@@ -404,13 +404,6 @@ def mce_f(counts: Counts, gamma: float) -> float:
     return (gamma**2 * counts.fn + counts.fp) / ((gamma**2 + 1) * counts.tp)
 
 
-def f_score(counts: Counts, gamma: float) -> float:
-    """(gamma^2 + 1) P R / (gamma^2 P + R)"""
-    precision = counts.tp / (counts.tp + counts.fp)
-    recall = counts.tp / (counts.tp + counts.fn)
-    return (gamma**2 + 1) * precision * recall / (gamma**2 * precision + recall)
-
-
 # The Z-score
 
 

@@ -177,23 +177,6 @@ def test_all_methods_learn_what_is_certain() -> None:
         assert test.error(-weights) > 50
 
 
-def test_sequences_of_an_hmm_have_its_frequencies() -> None:
-    rng = default_rng(0)
-    hmm = random_hmm(3, 4, rng)
-    sequences = hmm.sample(400, 50, rng)
-    assert sequences.lengths.tolist() == [50] * 400
-    tags = sequences.tags.reshape(400, 50)
-    pairs, n = numpy.zeros((3, 3)), numpy.bincount(sequences.tags)
-    numpy.add.at(pairs, (tags[:, :-1].ravel(), tags[:, 1:].ravel()), 1)
-    assert_allclose(pairs / pairs.sum(axis=1, keepdims=True), hmm.transitions, atol=0.02)
-    emitted = numpy.stack(
-        [sequences.seen.toarray()[sequences.tags == k].mean(axis=0) for k in range(3)]
-    )
-    assert n.min() > 1000
-    assert_allclose(emitted, hmm.emissions, atol=0.03)
-    assert numpy.bincount(tags[:, 0]).min() > 90
-
-
 def test_hmms_are_as_hard_as_wanted() -> None:
     (hmm,), n_drawn = z_score.hmms_as_hard(20.0, 3, 1)
     test = hmm.sample(2000, 100, default_rng(7))

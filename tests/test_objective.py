@@ -23,6 +23,7 @@ from spacy_costner.types import CostTable, Gold, Loss, LossResult, Potentials, T
 from . import oracle, oracle_losses
 from .oracle_losses import Batch
 from .support.batches import random_potentials
+from .support.fitting import loss_block
 from .support.gradients import check_loss_directions
 from .support.pipelines import pipeline
 from .support.posteriors import entities
@@ -38,10 +39,6 @@ SENTENCES = [
 ]
 PATHS = [[3, 4, 0], [0, 1], [], [3, 0, 1]]
 outsides = pytest.mark.parametrize("outside", ["single", "before"])
-
-
-def loss_block(name: str, **settings: Any) -> Dict[str, Any]:
-    return {"@losses": f"spacy_costner.{name}.v1", **settings}
 
 
 def recogniser(**settings: Any) -> CostSensitiveNER:
@@ -245,32 +242,6 @@ def test_missing_tokens_beside_annotated_ones(
     follows = [8 - 3 + t for t in missing if t and paths[3][t - 1] > 0]
     allowed[follows] &= ~TAGS.continuing
     check_loss(ner, batch, define, gold._replace(allowed=allowed))
-
-
-@pytest.mark.parametrize("name, settings, define", FORBIDDEN)
-def test_targets_are_made_once_for_all_scores(
-    name: str, settings: Dict[str, Any], define: Callable[[Batch], float]
-) -> None:
-    ner = recogniser(loss=loss_block(name, **settings), incorrect_spans_key="wrong")
-    batch = with_wrong_spans(examples(ner))
-    batch[3].reference.set_ents([batch[3].reference.ents[1]], default="missing")
-    batch[1].reference.spans["wrong"] = list(batch[1].reference.ents)
-    with pytest.warns(UserWarning, match="left out of training.*'in Rome'") as caught:
-        targets = ner.targets(batch)
-    assert len(caught) == 1 and targets.n_annotated == 4
-    before, unused = deepcopy(targets), ner.objective.loss
-    for seed in range(3):
-        scores = scores_of(batch, seed)
-        ner.objective.loss = deepcopy(unused)
-        result, n_annotated = ner.objective.evaluate(targets, scores, ner.progress)
-        ner.objective.loss = deepcopy(unused)
-        with pytest.warns(UserWarning, match="left out"):
-            value, gradient = ner.get_loss(batch, scores)
-        assert result.value / n_annotated == value
-        for one, other in zip(result.gradient, gradient):
-            assert_allclose(one, other, rtol=0, atol=0)
-    for one, other in zip(targets.gold, before.gold):
-        assert (one is None) == (other is None) and (one is None or (one == other).all())
 
 
 EVERY_LOSS = {

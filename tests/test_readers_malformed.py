@@ -3,7 +3,7 @@
 import json
 import zlib
 from pathlib import Path
-from typing import Any, Callable, ClassVar, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import pytest
 import spacy
@@ -268,34 +268,6 @@ def test_datasets(name: str, tmp_path: Path) -> None:
         path.unlink() if text is None else path.write_text(text)
     with pytest.raises(CorpusError, match=r"data: expected a Hugging Face dataset, got: "):
         read_file(tmp_path / "data", Context(spacy.blank("en"), ReadOptions(), CorpusInfo()))
-
-
-KIM: Dict[str, Any] = {"tokens": ["Kim", "is"], "ner_tags": ["B-PER", "O"]}
-ROWS: Dict[str, Tuple[Dict[str, Any], str]] = {
-    "no tokens": ({"tokens": None}, "expected tokens and ner_tags"),
-    "no token": ({"tokens": ["Kim", None]}, "tokens: expected words, got None"),
-    "no tag": ({"ner_tags": ["O", None]}, "ner_tags: expected tags, got None"),
-    "a number without name": ({"ner_tags": [1, 0]}, "expected names of tags, got 1"),
-    "missing prefix": ({"ner_tags": ["PER", "O"]}, "such as 'B-PER', got 'PER'"),
-}
-
-
-class Rows(List[Any]):
-    """A dataset, as `datasets` has read it."""
-
-    features: ClassVar[Dict[str, Any]] = {"ner_tags": None}
-
-
-@pytest.mark.parametrize("name", ROWS)
-def test_rows_of_datasets(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    row, message = ROWS[name]
-    (tmp_path / "state.json").write_text("{}")
-    rows = Rows([KIM, {**KIM, **row}])
-    monkeypatch.setattr("spacy_costner.readers.corpus.load_dataset", lambda path: rows)
-    with pytest.raises(CorpusError) as error:
-        read(tmp_path)
-    assert str(error.value).startswith(f"{tmp_path}, row 2: "), error.value
-    assert message in str(error.value)
 
 
 PARQUET: Dict[str, Tuple[Any, str]] = {

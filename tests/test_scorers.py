@@ -13,7 +13,7 @@ from spacy.language import Language
 from spacy.scorer import get_ner_prf
 from spacy.tokens import Doc, DocBin, Span, SpanGroup
 from spacy.training import Example
-from thinc.api import Config, fix_random_seed
+from thinc.api import fix_random_seed
 
 from spacy_costner.costs.tables import (
     make_hierarchical_cost,
@@ -270,9 +270,15 @@ def test_spacy_evaluate_writes_all_scores(trained: Language, corpus: Path, capsy
 
 
 def test_spacy_train_chooses_the_model_of_least_cost(corpus: Path) -> None:
-    settings = Config().from_str(TRAINING.format(corpus=corpus))
-    path = corpus.parent / "config.cfg"
-    pipeline(scorer=SCORER).config.merge(settings).to_disk(path)
+    path, config = corpus.parent / "config.cfg", pipeline(scorer=SCORER).config
+    log = {"@loggers": "spacy.ConsoleLogger.v3", "output_file": str(corpus.parent / "log.jsonl")}
+    weights = dict.fromkeys(("ents_f", "ents_sent_acc", "ents_f_level_1"), 0.0)
+    weights |= {"ents_cost": -1.0, "ents_confusion": None}
+    config["paths"] = dict.fromkeys(("train", "dev", "vectors", "init_tok2vec"))
+    config["paths"] |= {"train": str(corpus), "dev": str(corpus)}
+    config["training"] |= {"max_steps": 6, "eval_frequency": 2, "dropout": 0.0}
+    config["training"] |= {"logger": log, "score_weights": weights}
+    config.to_disk(path)
     train_nlp(path, corpus.parent / "output")
     best = spacy.load(corpus.parent / "output" / "model-best")
     performance = best.meta["performance"]
@@ -283,34 +289,3 @@ def test_spacy_train_chooses_the_model_of_least_cost(corpus: Path) -> None:
     assert performance["ents_cost"] == pytest.approx(-max(line["score"] for line in logged))
     assert performance["ents_confusion"]["O"]["O"] > 0
     assert performance["ents_sent_acc"] <= 1
-
-
-TRAINING = """
-[corpora]
-
-[corpora.train]
-@readers = "spacy.Corpus.v1"
-path = "{corpus}"
-
-[corpora.dev]
-@readers = "spacy.Corpus.v1"
-path = "{corpus}"
-
-[training]
-seed = 0
-max_steps = 6
-eval_frequency = 2
-dropout = 0.0
-
-[training.logger]
-@loggers = "spacy.ConsoleLogger.v3"
-console_output = true
-output_file = "{corpus.parent}/log.jsonl"
-
-[training.score_weights]
-ents_cost = -1.0
-ents_f = 0.0
-ents_sent_acc = 0.0
-ents_f_level_1 = 0.0
-ents_confusion = null
-"""
