@@ -2,7 +2,7 @@
 
 import math
 from itertools import pairwise
-from typing import Any, Callable, Dict, List
+from typing import Any, Dict, List
 
 import numpy
 import pytest
@@ -10,12 +10,13 @@ import srsly
 from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.training import Example
-from thinc.api import Model, Optimizer, use_ops
+from thinc.api import Optimizer, use_ops
 
 from spacy_costner.ml import SparseWeights, linear_part
 from spacy_costner.types import Gold
 
 from .support.config import HAMMING, REQUIRED, declared, resolve
+from .support.gradients import central_difference
 from .support.linear import DOCS, HYBRID, SPARSE, crf
 from .support.pipelines import TRAIN, examples, pipeline, train
 
@@ -45,7 +46,7 @@ def test_gradients_are_those_of_the_loss(name: str) -> None:
     with use_ops("numpy"):
         model = crf()
 
-    def value(model: Model) -> float:
+    def value() -> float:
         return resolve("losses", name).compute(model.predict(DOCS), GOLD).value
 
     potentials, backprop = model.begin_update(DOCS)
@@ -55,7 +56,7 @@ def test_gradients_are_those_of_the_loss(name: str) -> None:
     gradient = numpy.zeros_like(weights.rows)
     gradient[rows] = part
     for index in numpy.ndindex(gradient.shape):
-        expected = central_difference(value, model, weights.rows, index)
+        expected = central_difference(value, weights.rows, index)
         assert gradient[index] == pytest.approx(expected, abs=2e-3), index
     assert gradient.any()
 
@@ -83,17 +84,6 @@ def test_a_step_of_mira_is_that_of_the_paper(words: str, step: float) -> None:
     after = ner.model.predict([doc])
     margin = -sum(float((a * b).sum()) for a, b in zip(after[:4], gradient[:4])) / found
     assert margin == pytest.approx(len(doc), rel=1e-5)
-
-
-def central_difference(
-    value: Callable[[Model], float], model: Model, weights: numpy.ndarray, index: Any
-) -> float:
-    at, values = weights[index], []
-    for step in (1e-2, -1e-2):
-        weights[index] = at + step
-        values.append(value(model))
-    weights[index] = at
-    return (values[0] - values[1]) / 2e-2
 
 
 @both
@@ -334,8 +324,8 @@ def test_hybrid_gradients_reach_the_tok2vec() -> None:
     ner, batch = nlp.get_pipe("ner"), examples(nlp)
     docs = [eg.predicted for eg in batch]
 
-    def total(model: Model) -> float:
-        return float((model.predict(docs).emissions * weights).sum())
+    def total() -> float:
+        return float((ner.model.predict(docs).emissions * weights).sum())
 
     shape = ner.model.predict(docs).emissions.shape
     weights = numpy.random.default_rng(0).normal(size=shape).astype("float32")
@@ -348,5 +338,5 @@ def test_hybrid_gradients_reach_the_tok2vec() -> None:
     emissions = ner.model.get_ref("emissions")
     param, found_gradient = emissions.get_param("W"), emissions.get_grad("W")
     for index in [(0, 0), (3, 5), (7, 2)]:
-        expected = central_difference(total, ner.model, param, index)
+        expected = central_difference(total, param, index)
         assert found_gradient[index] == pytest.approx(expected, rel=0.05, abs=1e-2)

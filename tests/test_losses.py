@@ -169,7 +169,6 @@ LOSSES: Dict[str, Case] = {
         partial(oracle_losses.choices_of_zscore, multiplier=0.8),
     ),
 }
-SUMS = [name for name, case in LOSSES.items() if not case.build().is_ratio]
 each_loss = pytest.mark.parametrize("name", LOSSES)
 
 
@@ -286,67 +285,6 @@ def check_same_but_for_emissions(one: LossResult, other: LossResult) -> None:
         assert_allclose(
             getattr(one.gradient, field), getattr(other.gradient, field), rtol=1e-7, atol=1e-9
         )
-
-
-@pytest.mark.parametrize("name", SUMS)
-@given(data=st.data())
-@settings(max_examples=10)
-def test_a_batch_is_the_sum_of_its_sequences(name: str, data: st.DataObject) -> None:
-    case, batch = LOSSES[name], data.draw(annotated_NK())
-    potentials, gold = batch.potentials, batch.partial
-    together = case.compute(potentials, gold)
-    alone = [case.compute(*take(potentials, gold, [b])) for b in range(len(potentials.lengths))]
-    assert together.value == pytest.approx(sum(each.value for each in alone), rel=1e-9, abs=1e-9)
-    emissions = [each.gradient.emissions for each in alone]
-    assert_allclose(
-        together.gradient.emissions,
-        numpy.concatenate([*emissions, potentials.emissions[:0]]),
-        rtol=1e-7,
-        atol=1e-9,
-    )
-    for field in ("transitions", "start", "end"):
-        total = sum(getattr(each.gradient, field) for each in alone)
-        assert_allclose(getattr(together.gradient, field), total, rtol=1e-7, atol=1e-9)
-
-
-@each_loss
-@pytest.mark.parametrize("how", ["weight", "annotation"])
-@given(data=st.data())
-@settings(max_examples=10)
-def test_what_does_not_count_changes_nothing(name: str, how: str, data: st.DataObject) -> None:
-    """A sequence of weight 0, and one of which nothing is annotated."""
-    case, batch = LOSSES[name], data.draw(annotated_NK())
-    potentials, gold = batch.potentials, batch.partial
-    assume(len(potentials.lengths) > 0)
-    b = data.draw(st.integers(0, len(potentials.lengths) - 1))
-    others = [other for other in range(len(potentials.lengths)) if other != b]
-    left_out = (
-        without_weight(gold, potentials, b) if how == "weight" else unannotated(gold, potentials, b)
-    )
-    result = case.compute(potentials, left_out)
-    tokens = oracle.spans(potentials)[b]
-    assert_allclose(result.gradient.emissions[tokens], 0, atol=1e-12)
-    expected = case.compute(*take(potentials, gold, others))
-    check_same_but_for_emissions(result, expected)
-    assert_allclose(
-        numpy.delete(result.gradient.emissions, tokens, axis=0),
-        expected.gradient.emissions,
-        rtol=1e-7,
-        atol=1e-9,
-    )
-
-
-def without_weight(gold: Gold, potentials: Potentials, b: int) -> Gold:
-    weights = numpy.ones(len(potentials.lengths)) if gold.weights is None else gold.weights.copy()
-    weights[b] = 0
-    return gold._replace(weights=weights)
-
-
-def unannotated(gold: Gold, potentials: Potentials, b: int) -> Gold:
-    tokens = oracle.spans(potentials)[b]
-    tags, allowed, cost = gold.tags.copy(), gold.allowed.copy(), gold.cost.copy()
-    tags[tokens], allowed[tokens], cost[tokens] = -1, True, 0
-    return gold._replace(tags=tags, allowed=allowed, cost=cost)
 
 
 # Edges

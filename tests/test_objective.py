@@ -23,6 +23,7 @@ from spacy_costner.types import CostTable, Gold, Loss, LossResult, Potentials, T
 from . import oracle, oracle_losses
 from .oracle_losses import Batch
 from .support.batches import random_potentials
+from .support.config import REQUIRED, declared
 from .support.fitting import loss_block
 from .support.gradients import check_loss_directions
 from .support.pipelines import pipeline
@@ -244,22 +245,12 @@ def test_missing_tokens_beside_annotated_ones(
     check_loss(ner, batch, define, gold._replace(allowed=allowed))
 
 
-EVERY_LOSS = {
-    **{name: {} for name in ("Sequential", "Pointwise", "Perceptron", "MCE", "MCEF", "ZScore")},
-    **{
-        name: {"cost": HAMMING}
-        for name in ("SoftmaxMargin", "MaxMargin", "Risk", "JensenRiskBound", "MIRA")
-    },
-    "Mixed": {"k": 1.0},
-}
-
-
 @outsides
-@pytest.mark.parametrize("name", EVERY_LOSS)
+@pytest.mark.parametrize("name", declared("thinc_losses"))
 def test_a_doc_that_contradicts_itself_is_left_out(name: str, outside: str) -> None:
     """Its gold contradicts a preset entity, or is among the incorrect spans; or no path is left at
     all, as it is preset too."""
-    loss = loss_block(name, **EVERY_LOSS[name])
+    loss = {"@losses": name, **REQUIRED.get(name, {})}
     ner = recogniser(loss=loss, incorrect_spans_key="wrong", outside=outside)
     batch, fresh = with_wrong_spans(examples(ner)), ner.objective.loss
     predicted, wrong = batch[1].predicted, batch[1].reference

@@ -161,7 +161,9 @@ def golds_N(  # noqa: N802
 ) -> Tuple[Gold, Gold]:
     """Complete gold of a path, and gold with less annotation."""
     rng, n_tokens = draw(seeds), len(path)
-    weights = draw(st.none() | st.just(rng.uniform(0, 2, size=len(potentials.lengths))))
+    weights = rng.uniform(0, 2, size=len(potentials.lengths))
+    weights *= rng.uniform(size=len(weights)) < 0.8
+    weights = draw(st.none() | st.just(weights))
     token_weights = draw(st.none() | st.just(rng.uniform(0, 2, size=n_tokens)))
     of_tokens = numpy.ones((n_tokens, 1)) if token_weights is None else token_weights[:, None]
     complete = Gold(
