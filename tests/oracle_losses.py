@@ -404,6 +404,12 @@ def mce_f(counts: Counts, gamma: float) -> float:
     return (gamma**2 * counts.fn + counts.fp) / ((gamma**2 + 1) * counts.tp)
 
 
+def mce_f_of_batch(batch: Batch, gamma: float, count: Callable[[Batch], Counts]) -> float:
+    """The same of a batch, with an entity more, that is found."""
+    counts = count(batch)
+    return mce_f(counts._replace(tp=1 + counts.tp), gamma)
+
+
 # The Z-score
 
 

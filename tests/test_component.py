@@ -242,7 +242,7 @@ def test_entities_keep_inside_their_sentence(scheme: str) -> None:
 def test_bad_scores_are_named_and_nothing_is_updated(trained: Language) -> None:
     nlp = pickle.loads(pickle.dumps(trained))
     model = nlp.get_pipe("ner").model
-    before = {key: value.copy() for key, (value, _) in model_params(model).items()}
+    before = {key: value.copy() for key, value in model_params(model).items()}
     weights = model.get_ref("emissions").get_param("W")
     weights[0, 0] = numpy.nan
     with pytest.raises(
@@ -250,13 +250,13 @@ def test_bad_scores_are_named_and_nothing_is_updated(trained: Language) -> None:
     ):
         nlp.update(examples(nlp), sgd=nlp.resume_training())
     weights[0, 0] = before[(model.get_ref("emissions").id, "W")][0, 0]
-    for key, (value, _) in model_params(model).items():
+    for key, value in model_params(model).items():
         numpy.testing.assert_array_equal(value, before[key])
 
 
-def model_params(model: Any) -> Dict[Tuple[int, str], Tuple[Any, Any]]:
+def model_params(model: Any) -> Dict[Tuple[int, str], Any]:
     return {
-        (node.id, name): (to_numpy(node.get_param(name)), None)
+        (node.id, name): to_numpy(node.get_param(name))
         for node in model.walk()
         for name in node.param_names
         if node.has_param(name)

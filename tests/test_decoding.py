@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from spacy_costner import chain
 from spacy_costner.costs.label_tree import make_tree
 from spacy_costner.costs.tables import (
-    hamming_cost,
     make_hierarchical_cost,
     make_precision_recall_cost,
 )
@@ -242,22 +241,6 @@ def test_least_expected_cost(posterior: Posterior, decoding: Decoding) -> None:
     assert found == least
     assert isinstance(decoding.decode, MinCost)
     assert decoding.decode.expected_costs(posterior).sum() == least
-
-
-def test_expected_costs_are_those_of_legal_tags() -> None:
-    """The paths O O, O B and B I with 0.3, 0.3 and 0.4: the best tags of the tokens, O and I, make
-    no path, and would cost 0.4 + 0.6."""
-    tags = Tags(["a"], "IOB2")
-    outside, begin, inside = (tags.names.index(name) for name in ("O", "B-a", "I-a"))
-    start, transitions = numpy.full(3, -numpy.inf), numpy.full((3, 3), -numpy.inf)
-    start[[outside, begin]] = numpy.log([0.6, 0.4])
-    transitions[outside, [outside, begin]] = numpy.log(0.5)
-    transitions[begin, inside] = 0.0
-    lengths = numpy.asarray([2], dtype="int32")
-    scores = Potentials(numpy.zeros((2, 3)), transitions, start, numpy.zeros(3), lengths)
-    min_cost = make_min_cost(cost=hamming_cost).decode
-    assert isinstance(min_cost, MinCost)
-    assert min_cost.expected_costs(Posterior(scores, tags)).sum() == pytest.approx(0.4 + 0.7)
 
 
 def test_a_node_above_is_answered_where_it_costs_less() -> None:

@@ -62,6 +62,9 @@ COSTS: Dict[str, Optional[Cost]] = {
 }
 
 
+BEST_COUNTS = partial(oracle_losses.best_counts, slope=0.4, offset=-0.2)
+
+
 def no_choices(c: Chain) -> List[List[float]]:
     return []
 
@@ -98,16 +101,6 @@ def mce_case(**settings: Any) -> Case:
         partial(oracle_losses.mce, **{**defaults, **settings}),
         no_choices if smooth else oracle_losses.choices_of_mce,
     )
-
-
-def mce_f_expected(batch: Batch, gamma: float) -> float:
-    tp, fp, fn = oracle_losses.expected_counts(batch)
-    return oracle_losses.mce_f(oracle_losses.Counts(1 + tp, fp, fn), gamma)
-
-
-def mce_f_best(batch: Batch, gamma: float, slope: float, offset: float) -> float:
-    tp, fp, fn = oracle_losses.best_counts(batch, slope, offset)
-    return oracle_losses.mce_f(oracle_losses.Counts(1 + tp, fp, fn), gamma)
 
 
 LOSSES: Dict[str, Case] = {
@@ -152,10 +145,13 @@ LOSSES: Dict[str, Case] = {
     "MCE, logistic": mce_case(psi=5.0, smoothing="logistic", slope=2.0, offset=0.5),
     "MCE, psi inf": mce_case(psi=math.inf, slope=0.3, offset=0.1),
     "MCE, logistic, psi inf": mce_case(psi=math.inf, smoothing="logistic"),
-    "MCEF": Case(partial(make_mce_f, gamma=2.0), partial(mce_f_expected, gamma=2.0)),
+    "MCEF": Case(
+        partial(make_mce_f, gamma=2.0),
+        partial(oracle_losses.mce_f_of_batch, gamma=2.0, count=oracle_losses.expected_counts),
+    ),
     "MCEF, psi inf": Case(
         partial(make_mce_f, psi=math.inf, slope=0.4, offset=-0.2),
-        partial(mce_f_best, gamma=1.0, slope=0.4, offset=-0.2),
+        partial(oracle_losses.mce_f_of_batch, gamma=1.0, count=BEST_COUNTS),
         oracle_losses.choices_of_mce_f,
     ),
     "ZScore": Case(

@@ -175,14 +175,10 @@ def ends_wrong_span(b: int, t: int, y: oracle.Tags) -> bool:
     return any((begin, end, TAGS.labels[i]) in bad for begin, end, i in entities(TAGS, y))
 
 
-def mce_f(batch: Batch, counts: Callable[[Batch], oracle_losses.Counts]) -> float:
-    tp, fp, fn = counts(batch)
-    return oracle_losses.mce_f(oracle_losses.Counts(1 + tp, fp, fn), 1.0)
-
-
 MIRA = {"cost": HAMMING, "aggressiveness": 10.0}
 MCE = {"smoothing": "sigmoid", "slope": 1.0, "offset": 0.0, "psi": 1.0, "normalise": False}
 BEST = partial(oracle_losses.best_counts, slope=1.0, offset=0.0)
+MCE_F = partial(oracle_losses.mce_f_of_batch, gamma=1.0)
 FORBIDDEN: List[Tuple[str, Dict[str, Any], Callable[[Batch], float]]] = [
     ("Sequential", {}, oracle_losses.sequential),
     ("Pointwise", {}, oracle_losses.pointwise),
@@ -191,8 +187,8 @@ FORBIDDEN: List[Tuple[str, Dict[str, Any], Callable[[Batch], float]]] = [
     ("MIRA", MIRA, partial(oracle_losses.mira, multiplier=1.0, aggressiveness=10.0)),
     ("MCE", {}, partial(oracle_losses.mce, **MCE)),
     ("MCE", {"psi": "inf"}, partial(oracle_losses.mce, **{**MCE, "psi": math.inf})),
-    ("MCEF", {}, partial(mce_f, counts=oracle_losses.expected_counts)),
-    ("MCEF", {"psi": "inf"}, partial(mce_f, counts=BEST)),
+    ("MCEF", {}, partial(MCE_F, count=oracle_losses.expected_counts)),
+    ("MCEF", {"psi": "inf"}, partial(MCE_F, count=BEST)),
     ("ZScore", {}, partial(oracle_losses.zscore, multiplier=0.0)),
 ]
 
