@@ -157,17 +157,7 @@ def _to_something_else(array: Any, rng: Rng) -> Any:
     return others[rng.integers(len(others))]
 
 
-ARGUMENTS = (
-    "potentials",
-    "values",
-    "segments",
-    "tags",
-    "allowed",
-    "log_probs",
-    "tolerance",
-    "k",
-    "n",
-)
+ARGUMENTS = "potentials values segments tags allowed log_probs tolerance k n".split()  # noqa: SIM905
 FORMS = {"potentials": Potentials, "values": Potentials, "segments": chain.Segments}
 WAYS = (_to_type, _to_size, _to_size, _to_shape, _with_number, _with_number, _to_something_else)
 

@@ -404,11 +404,10 @@ def mce_f(counts: Counts, gamma: float) -> float:
     return (gamma**2 * counts.fn + counts.fp) / ((gamma**2 + 1) * counts.tp)
 
 
-def f_score(counts: Counts, gamma: float) -> float:
-    """(gamma^2 + 1) P R / (gamma^2 P + R)"""
-    precision = counts.tp / (counts.tp + counts.fp)
-    recall = counts.tp / (counts.tp + counts.fn)
-    return (gamma**2 + 1) * precision * recall / (gamma**2 * precision + recall)
+def mce_f_of_batch(batch: Batch, gamma: float, count: Callable[[Batch], Counts]) -> float:
+    """The same of a batch, with an entity more, that is found."""
+    counts = count(batch)
+    return mce_f(counts._replace(tp=1 + counts.tp), gamma)
 
 
 # The Z-score

@@ -10,7 +10,6 @@ import spacy
 from spacy.cli.find_threshold import find_threshold
 from spacy.tokens import Doc, DocBin, Span
 from spacy.tokens.underscore import Underscore
-from spacy.training import Example
 from thinc.api import fix_random_seed
 
 from spacy_costner.decoding import LEAST
@@ -189,11 +188,6 @@ def test_readings_and_entropy(unsure: Path) -> None:
 # Decoding
 
 
-def test_the_best_path_is_the_default(unsure: Path) -> None:
-    viterbi = {"@misc": "spacy_costner.ViterbiDecoding.v1"}
-    assert ents(load(unsure)(TEXT)) == ents(load(unsure, decoding=viterbi)(TEXT))
-
-
 def test_decoding_is_set_on_a_trained_pipeline(unsure: Path, tmp_path: Path) -> None:
     nlp = load(unsure, decoding=THRESHOLD)
     ner = nlp.get_pipe("ner")
@@ -281,9 +275,3 @@ def test_find_threshold_of_spacy(
     assert score == max(every.values()) and every[1.0] == 0.0
     nlp.get_pipe("ner").cfg["decoding"]["threshold"] = best
     assert nlp.evaluate(examples(nlp))["ents_f"] == pytest.approx(score)
-
-
-def test_scores_count_what_was_decoded(unsure: Path) -> None:
-    nlp = load(unsure, decoding={**THRESHOLD, "threshold": 1.0})
-    batch = [Example(eg.predicted, eg.reference) for eg in examples(nlp)]
-    assert nlp.evaluate(batch)["ents_r"] == 0.0

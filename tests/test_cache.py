@@ -151,24 +151,23 @@ def test_a_killed_training_leaves_the_last_epoch(
         (f"{FEATURES}.bigrams", {"LOWER": 1}),
         (f"{FEATURES}.document", {"LOWER": 1}),
         ("corpora.train.augmenter", {"@augmenters": "spacy.lower_case.v1", "level": 0.5}),
+        ("", None),
     ],
 )
 def test_what_needs_docs_is_refused(
     name: str, value: Any, corpora: Dict[str, Any], tmp_path: Path
 ) -> None:
-    config = config_of(corpora, **{name: value})
-    with pytest.raises(ValueError, match=f"{name}: expected none with --cache, which reads docs"):
+    """The last one is of soft targets."""
+    message = f"{name}: expected none with --cache, which reads docs"
+    if not name:
+        message = "--cache: expected docs without soft targets, got soft"
+        docs = make_docs(3, missing=False)
+        docs[1].user_data[KEY] = {"labels": ["PER"]}
+        DocBin(docs=docs, store_user_data=True).to_disk(tmp_path / "train" / "0.spacy")
+    config = config_of(corpora, **({name: value} if name else {}))
+    with pytest.raises(ValueError, match=message):
         fit(config, tmp_path / "output", online=True, cache=tmp_path / "cache")
-    assert not (tmp_path / "cache").exists()
-
-
-def test_soft_targets_are_refused(corpora: Dict[str, Any], tmp_path: Path) -> None:
-    docs = make_docs(3, missing=False)
-    docs[1].user_data[KEY] = {"labels": ["PER"]}
-    DocBin(docs=docs, store_user_data=True).to_disk(tmp_path / "train" / "0.spacy")
-    config = config_of(corpora)
-    with pytest.raises(ValueError, match="--cache: expected docs without soft targets, got soft"):
-        fit(config, tmp_path / "output", online=True, cache=tmp_path / "cache")
+    assert not name or not (tmp_path / "cache").exists()
 
 
 def test_batchers_that_look_at_docs_are_refused(corpora: Dict[str, Any], tmp_path: Path) -> None:

@@ -19,8 +19,7 @@ from spacy_costner.chain import native
 from spacy_costner.types import Constraints, Potentials
 
 from . import oracle, reference
-from .support.batches import forbid_all, in_precision, random_potentials, single
-from .support.gradients import check_gradient
+from .support.batches import forbid_all, in_precision, random_potentials
 from .support.strategies import (
     allowed_NK,
     constraints_NK,
@@ -245,15 +244,6 @@ def test_values_and_gradients(name: str, data: st.DataObject) -> None:
 
 
 @each_query
-@given(st.data())
-@settings(max_examples=8)
-def test_gradients_by_differences(name: str, data: st.DataObject) -> None:
-    potentials = data.draw(potentials_NK(longest=3, most_tags=3))
-    more = data.draw(QUERIES[name].draw(potentials))
-    check_gradient(lambda moved: ask(name, moved, more), potentials)
-
-
-@each_query
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("scale", [30, 300, 3_000, 10_000])
 def test_scores_beyond_the_range_of_exponentials(name: str, scale: float, dtype: str) -> None:
@@ -298,16 +288,6 @@ def test_marginals(potentials: Potentials, data: st.DataObject) -> None:
     assert_allclose(chain.marginals(potentials), expected, rtol=1e-9, atol=1e-9)
     for array, copy in zip(potentials, before):
         assert_array_equal(array, copy)
-
-
-@given(potentials_NK())
-def test_a_ragged_batch_equals_its_sequences_one_by_one(potentials: Potentials) -> None:
-    values, backprop = chain.entropy(potentials)
-    emissions = backprop(numpy.ones(len(values))).emissions
-    for b, tokens in enumerate(oracle.spans(potentials)):
-        alone, backprop_alone = chain.entropy(single(potentials, b))
-        assert_allclose(values[b], alone[0], rtol=1e-9, atol=1e-9)
-        assert_allclose(emissions[tokens], backprop_alone(numpy.ones(1)).emissions, atol=1e-9)
 
 
 @given(potentials_NK(constrained=False), st.data())
@@ -471,16 +451,6 @@ def test_long_sequence_of_large_scores(dtype: str) -> None:
 
 
 # Identities, threads and layouts
-
-
-@given(st.data())
-@settings(max_examples=20)
-def test_all_paths_are_those_inside_a_set_and_those_outside(data: st.DataObject) -> None:
-    potentials = data.draw(potentials_NK())
-    allowed = data.draw(allowed_NK(potentials))
-    inside = chain.log_partition(chain.restrict(potentials, allowed))[0]
-    outside = chain.log_partition_excluding(potentials, allowed)[0]
-    assert_allclose(numpy.logaddexp(inside, outside), chain.log_partition(potentials)[0])
 
 
 def test_outside_keeps_its_digits_where_the_set_has_all_the_probability() -> None:

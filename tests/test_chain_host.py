@@ -73,11 +73,6 @@ def test_values_and_gradients_are_copied_back(function: Any, args: tuple) -> Non
     assert_gradient_on_device(vjp(to_device(weights)), expected_vjp(weights))
 
 
-@pytest.mark.parametrize("function", [chain.marginals, chain.max_marginals])
-def test_marginals_are_copied_back(function: Any) -> None:
-    assert_on_device(function(to_device(POTENTIALS)), function(POTENTIALS))
-
-
 @pytest.mark.parametrize(
     ("function", "args"),
     [(chain.best_path, ()), (chain.best_path_excluding, (TAGS,)), (chain.k_best, (2,))],
@@ -90,7 +85,9 @@ def test_best_paths_are_copied_back(function: Any, args: tuple) -> None:
     assert_on_device(result.scores, expected.scores)
 
 
-def test_ties_and_samples_are_copied_back() -> None:
+def test_marginals_ties_and_samples_are_copied_back() -> None:
+    for function in (chain.marginals, chain.max_marginals):
+        assert_on_device(function(to_device(POTENTIALS)), function(POTENTIALS))
     log_probs = numpy.random.default_rng(1).normal(size=(5, 3))
     tags = chain.best_of_tied(to_device(POTENTIALS), DeviceArray(log_probs), 1.0)
     assert_on_device(tags, chain.best_of_tied(POTENTIALS, log_probs, 1.0))

@@ -65,9 +65,3 @@ def test_architectures_build_from_config(name: str) -> None:
     model = resolve("architectures", name)
     assert isinstance(model, Model)
     assert model.attrs["resize_output"]
-
-
-@pytest.mark.parametrize("multiplier", [-1.0, float("nan"), float("inf")])
-def test_a_bad_multiplier_is_named(multiplier: float) -> None:
-    with pytest.raises(ValueError, match=r"SoftmaxMargin.*multiplier.*at least 0"):
-        resolve("losses", "spacy_costner.SoftmaxMargin.v1", multiplier=multiplier)

@@ -1,6 +1,5 @@
 """The linear model on documents: corpora and the grid."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -23,14 +22,6 @@ def test_articles_begin_with_datelines() -> None:
     assert {token.tag_ for doc in joined for token in doc} == {"X"}
     late = Doc(VOCAB, words=["a"] * 13 + ["(", "EFE"])
     assert corpora.by_dateline([late]) == [0]
-
-
-def test_documents_of_a_corpus(root: Path) -> None:
-    data = {"dev": ["assets/conll2002_es/esp.testa", 0, None]}
-    sentences = corpora.read(json.dumps(data))["dev"]
-    (doc,) = corpora.read(json.dumps({**data, "documents": "datelines"}))["dev"]
-    assert len(list(doc.sents)) == len(sentences) == 2
-    assert [ent.label_ for ent in doc.ents] == ["PER", "LOC", "LOC"]
 
 
 @pytest.mark.parametrize("corpus", linear.CORPORA, ids=lambda corpus: corpus["title"])

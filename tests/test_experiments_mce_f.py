@@ -2,26 +2,17 @@
 
 import json
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any
 
 import pytest
 
 from experiments import mce_f
 from experiments.corpora import read
-from experiments.mce_f import TASKS, batch, data_of, line, online, systems_of
+from experiments.mce_f import TASKS, data_of
 from experiments.runner import Runner
-from experiments.scores import F
-from experiments.training import SEQUENTIAL, loss_block
-
-from .support.papers import system_with
 
 WORDS = ["Ana NN B-NP", "Lee NN I-NP", "sees VB B-VP", "Rome NN B-NP", ". . O"]
-MCE_F, EXPECTED_F = loss_block("MCEF", psi="inf"), loss_block("MCEF", psi=1)
 LIMIT = 12
-
-
-def row(tried: Any, loss: Any = SEQUENTIAL, from_map: bool = False, seeds: Any = (0,)) -> Any:
-    return {"loss": loss, "tried": tried, "from_map": from_map, "seeds": seeds}
 
 
 @pytest.fixture
@@ -42,21 +33,6 @@ def task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "small"
 
 
-def asked(answer: Callable[[Any], float]) -> Any:
-    """A runner that answers with so many right entities, of two and two predicted, and what it
-    was asked."""
-    seen: List[Dict[str, Any]] = []
-
-    def run(runs: Any) -> List[Any]:
-        seen.extend(one.settings for one in runs)
-        found = [answer(one.settings) for one in runs]
-        rows = [[r, 2 - r, 2 - r, 0, 1, r == 2, 1] for r in found]
-        looks = [{"dev": {"best path": r}, "test": {"best path": [r]}} for r in rows]
-        return [[{"stage": 0, **look}] for look in looks]
-
-    return run, seen
-
-
 @pytest.mark.parametrize("limit", [LIMIT, None])
 def test_the_development_part_is_held_out(task: str, limit: Any) -> None:
     dev, test = (
@@ -75,56 +51,16 @@ def test_a_task_without_files_says_what_it_takes(task: str, tmp_path: Path) -> N
     assert text == "### Small\n\nNot run: it takes `test`."
 
 
-def test_settings_are_chosen_on_the_development_part(task: str) -> None:
-    tried = [online(0.1, 3), online(0.2, 3)]
-    best = tried[1]["optimizer"]["learn_rate"]
-    run, seen = asked(
-        lambda s: 1 + ("test" in s["data"] or s["stages"][0]["model"].get("learn_rate") == best)
-    )
-    rows = {
-        "MAP": row([batch(0), batch(1)]),
-        "MCE-F": row(tried, MCE_F, from_map=True, seeds=(0, 1)),
-        "from 0": row([batch(None, 5)], MCE_F),
-    }
-    systems = systems_of(run, task, rows)
-    chosen = [one.settings["setting"] for one in systems]
-    assert chosen == [batch(0), tried[1], batch(None, 5)]
-    developed = [one.on("dev", F)[0] if len(one.dev) else None for one in systems]
-    assert [len(one.test) for one in systems] == [1, 2, 1]
-    assert developed[:2] == [50, 100]
-    starts = [s for s in seen if s["start"]]
-    assert len(starts) == 4
-    assert all(s["stages"][0]["loss"] == MCE_F for s in starts)
-    assert all([stage["settings"]["c2"] for stage in s["start"]] == [1.0] for s in starts)
-
-
-def test_map_goes_on_from_one_penalty_to_the_next(task: str) -> None:
-    run, seen = asked(lambda s: float(s["stages"][0]["settings"]["c2"] == 0.1))
-    (one,) = systems_of(run, task, {"MAP": row([batch(n) for n in (0, 1, 2)])})
-    assert (one.settings["setting"], one.on("dev", F)[0]) == (batch(1), 50)
-    (on_test,) = [s for s in seen if "test" in s["data"]]
-    stages = [*on_test["start"], *on_test["stages"]]
-    assert [stage["settings"]["c2"] for stage in stages] == [1.0, 0.1]
-    assert not any(s["start"] for s in seen if "dev" in s["data"])
-
-
-def test_what_starts_from_map_has_its_weights(task: str, tmp_path: Path) -> None:
-    tiny = [online(1e-6, 1)]
-    rows = {
-        "MAP": row([batch(0)]),
-        "from MAP": row(tiny, EXPECTED_F, from_map=True),
-        "from 0": row(tiny, EXPECTED_F),
-    }
-    systems = systems_of(Runner(tmp_path / "runs"), task, rows)
-    by_map, from_map, from_0 = [one.test[0].tolist() for one in systems]
-    assert len(by_map) == 2
-    assert from_map == by_map != from_0
-
-
-def test_a_line_of_the_table() -> None:
-    by_map = system_with(93, 50, name="MAP", setting=batch(0))
-    by_f = system_with(94, 100, 50, name="MCE-F", setting=online(0.1, 3))
-    cells = line(by_f, by_map, {"MCE-F": (94.03, 60.74)})
-    assert cells[:5] == ["MCE-F", "steps of 0.1, 3 epochs", 94.0, "94.03", "75.00 ± 35.36"]
-    assert cells[7] == "+25.00 [+25.00, +25.00]"
-    assert line(by_map, by_map, {})[-4:] == ["", "", "", ""]
+def test_the_table(task: str, tmp_path: Path) -> None:
+    """Steps of nothing from MAP have its weights, and its scores."""
+    size = {"exponents": [0, 1], "groups": ["stopped", "from 0", "from MAP"], "seeds": [0, 1]}
+    size = {"tasks": [task], task: {**size, "steps": [1e-6], "limit": LIMIT}}
+    text = mce_f.experiment(Runner(tmp_path / "runs"), size)["tasks"]
+    assert text.startswith("### Small\n\n| criterion | setting | F, development | F, paper |")
+    rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| ")][2:]
+    of_name = {row[0].removeprefix("| "): row for row in rows}
+    assert set(of_name) == set(mce_f.criteria(size[task]))
+    by_map = rows[0]
+    assert by_map[0] == "| MAP" and by_map[4] == "100.00"
+    from_map = [row for row in rows if "± 0.00" in row[4]]
+    assert from_map and all(row[4].startswith(by_map[4]) for row in from_map)

@@ -12,11 +12,8 @@ from spacy.training import Example
 from experiments import softmax_margin
 from experiments.corpora import as_examples, read_docs
 from experiments.runner import Runner, fill, size_of, template
-from experiments.scores import best_on_dev
-from experiments.softmax_margin import METHODS, Plan, best_settings, describe, find_corpus
+from experiments.softmax_margin import METHODS, Plan
 from experiments.training import run_stages
-
-from .support.papers import system_with
 
 SENTENCES = """\
 -DOCSTART- -X- O O
@@ -67,35 +64,14 @@ def test_corpus_of_2003_is_read(examples: List[Example]) -> None:
     assert [token.tag_ for token in examples[1].predicted] == ["NNP", "VBZ"]
 
 
-def test_the_corpus_of_the_paper_comes_first(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(softmax_margin, "CORPORA", {"a": "eng", "b": "eng"})
-    assert find_corpus() == "a"
-    monkeypatch.setattr(softmax_margin, "CORPORA", {"a": "none", "b": "eng"})
-    assert find_corpus() == "b"
-    monkeypatch.setattr(softmax_margin, "CORPORA", {"a": "none"})
-    with pytest.raises(FileNotFoundError, match="any of a"):
-        find_corpus()
-
-
-def test_the_perceptron_makes_whole_steps(examples: List[Example]) -> None:
-    found = weights(examples[:1], "perceptron_built_in")
+@pytest.mark.parametrize(
+    "name, c, m", [("perceptron_built_in", 1, None), ("mira_built_in", 1e-3, 5)]
+)
+def test_steps_are_whole(name: str, c: float, m: Any, examples: List[Example]) -> None:
+    """Each weight moves by the difference of a feature's counts: for MIRA, times C at most."""
+    found = weights(examples[:1], name, c, m) / c
     assert_allclose(found, found.round(), atol=1e-4)
     assert found.any()
-
-
-def test_mira_makes_steps_of_c_at_most(examples: List[Example]) -> None:
-    """Each weight moves by C times the difference of a feature's counts."""
-    c = 1e-3
-    found = weights(examples[:1], "mira_built_in", c, 5) / c
-    assert_allclose(found, found.round(), atol=1e-4)
-    assert found.any()
-
-
-def test_mira_mends_a_mistake(examples: List[Example]) -> None:
-    """Where C doesn't matter, the steps for m times the cost are m times as long."""
-    one, five = (weights(examples[:1], "mira_built_in", 1e3, m) for m in (1, 5))
-    assert_allclose(five, 5 * one, rtol=1e-3, atol=1e-6)
-    assert one.any()
 
 
 def test_risk_is_multiplied_and_its_penalty_is_not(examples: List[Example]) -> None:
@@ -106,29 +82,9 @@ def test_risk_is_multiplied_and_its_penalty_is_not(examples: List[Example]) -> N
     assert_allclose(weights(examples, "risk", 3.0, 5, start=start), expected, atol=1e-5)
 
 
-def test_the_bound_is_the_risk_where_costs_are_small(examples: List[Example]) -> None:
-    start = weights(examples, "crf", 0.0)
-    of_risk, of_bound = (
-        weights(examples, method, 0.0, m, start) - start
-        for method, m in (("risk", 1), ("jrb", 1e-2))
-    )
-    assert_allclose(of_bound / 1e-2, of_risk, atol=0.05 * numpy.abs(of_risk).max())
-
-
 def test_the_penalty_of_an_epoch() -> None:
     """L2 is of half the sum of squares, and is added at each of four steps."""
     assert PLAN.n_batches * PLAN.penalty(0.1) / 2 == pytest.approx(0.1)
-
-
-def test_settings_are_chosen_and_shown() -> None:
-    systems = [
-        system_with(f, c=c, m=m, epochs=3, averaged=averaged)
-        for c, m, averaged, f in ((0.01, 5, False, 70), (0.1, 5, True, 72), (0.1, 20, False, 71))
-    ]
-    assert describe(best_on_dev(systems).settings) == "0.1, 5, 3, Y"
-    shown = best_settings(systems).split(" | ")
-    assert shown == ["70.00", "72.00", *[""] * 3, "72.00", "71.00", "71.00", "72.00"]
-    assert describe({"c": 0.1, "m": None, "epochs": 3, "averaged": False}) == "0.1, 3, N"
 
 
 def test_the_experiment(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

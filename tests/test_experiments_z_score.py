@@ -1,7 +1,6 @@
 """The experiments of the Z-score's paper: the equations against enumeration, the margin, HMMs."""
 
 from itertools import product
-from pathlib import Path
 from typing import Any, List
 
 import numpy
@@ -22,11 +21,9 @@ from experiments.chains import (
     random_hmm,
     solve,
 )
-from experiments.corpora import ASSETS, as_examples, tags_of
-from experiments.runner import Runner
+from experiments.corpora import ASSETS, as_examples
 from experiments.training import linear_block, make_ner
-from experiments.z_score import CRF, FULL, MM_H, TRUE, Z_100, Z_H, Z, vary
-from spacy_costner.losses import max_margin
+from experiments.z_score import FULL, Z, vary
 from spacy_costner.types import Potentials
 
 from . import oracle
@@ -91,13 +88,6 @@ def test_hamming_z_score_is_the_least_variance_at_a_lead_of_1() -> None:
     margin = 1 + dense.mean_loss + dense.right @ of_loss
     expected = margin / (dense.right @ of_gold) * of_gold - of_loss
     assert_allclose(theta, expected, atol=1e-6)
-
-
-def test_sampled_paths_come_near_to_all() -> None:
-    sequences = drawn(n=20)
-    exact = best_z_score(sequences, c2=0.1)
-    near = best_z_score(sequences, c2=0.1, n_sampled=2000)
-    assert 0 < abs(near - exact).max() < 0.05 * abs(exact).max()
 
 
 @pytest.mark.parametrize("outside", ["single", "before"])
@@ -172,16 +162,6 @@ def test_cutting_planes_find_a_kink() -> None:
     assert found.reason == "converged"
 
 
-def test_margin_is_near_its_optimum() -> None:
-    """No step in any direction helps more than the tolerance allows."""
-    sequences, rng = drawn(n=10), default_rng(1)
-    found = chains.largest_margin(sequences, c=1.0, tolerance=1e-4)
-    loss = chains.summed(sequences, max_margin)
-    for _ in range(50):
-        near = found.vector + 0.1 * rng.normal(size=sequences.size)
-        assert loss(near)[0] + near @ near / 2 > (1 - 1e-4) * found.value
-
-
 def test_all_methods_learn_what_is_certain() -> None:
     sure = numpy.asarray([[0.98, 0.01, 0.01], [0.01, 0.98, 0.01]])
     hmm, rng = HMM(numpy.asarray([[0.9, 0.1], [0.2, 0.8]]), sure), default_rng(0)
@@ -197,54 +177,11 @@ def test_all_methods_learn_what_is_certain() -> None:
         assert test.error(-weights) > 50
 
 
-def test_sequences_of_an_hmm_have_its_frequencies() -> None:
-    rng = default_rng(0)
-    hmm = random_hmm(3, 4, rng)
-    sequences = hmm.sample(400, 50, rng)
-    assert sequences.lengths.tolist() == [50] * 400
-    tags = sequences.tags.reshape(400, 50)
-    pairs, n = numpy.zeros((3, 3)), numpy.bincount(sequences.tags)
-    numpy.add.at(pairs, (tags[:, :-1].ravel(), tags[:, 1:].ravel()), 1)
-    assert_allclose(pairs / pairs.sum(axis=1, keepdims=True), hmm.transitions, atol=0.02)
-    emitted = numpy.stack(
-        [sequences.seen.toarray()[sequences.tags == k].mean(axis=0) for k in range(3)]
-    )
-    assert n.min() > 1000
-    assert_allclose(emitted, hmm.emissions, atol=0.03)
-    assert numpy.bincount(tags[:, 0]).min() > 90
-
-
-def test_kinds_of_hmms() -> None:
-    rng = default_rng(0)
-    balanced = random_hmm(3, 4, rng, balanced=True).transitions
-    assert_allclose(balanced.sum(axis=0), 1)
-    assert_allclose(numpy.diag(balanced), balanced[0, 0])
-    even = random_hmm(2, 4, rng, transitions=1e4, emissions=1e-2)
-    assert_allclose(even.transitions, 0.5, atol=0.05)
-    assert even.emissions.max(axis=1).min() > 0.9
-
-
 def test_hmms_are_as_hard_as_wanted() -> None:
     (hmm,), n_drawn = z_score.hmms_as_hard(20.0, 3, 1)
     test = hmm.sample(2000, 100, default_rng(7))
     assert test.error(hmm.weights) == pytest.approx(20, abs=5 * FULL["near"])
     assert n_drawn > 1
-
-
-def test_short_sequences() -> None:
-    found = z_score.short_sequences(5, 1)["methods"]
-    assert {Z, MM_H} < set(found)
-    assert Z_100 not in found
-    assert all(0 <= error <= 100 and seconds >= 0 for error, seconds in found.values())
-
-
-def test_features_as_matrix() -> None:
-    rows = numpy.asarray([[2, -1], [0, 2], [-1, -1]])
-    assert chains.features_as_matrix(rows, 3).toarray().tolist() == [
-        [0, 0, 1],
-        [1, 0, 1],
-        [0, 0, 0],
-    ]
 
 
 def docs() -> List[Doc]:
@@ -270,44 +207,18 @@ def test_docs_as_sequences() -> None:
     assert sequences.score(numpy.zeros(legal.size)).transitions[0, inside] == 0
 
 
-def test_token_error() -> None:
+def test_errors_and_the_step_that_is_expected() -> None:
+    """3 of 4 pairs are O, O, and 7 of 8 tags of pairs O; 2 tags."""
     gold = docs()
     gold[0].set_ents([gold[0].ents[1]])
-    assert tags_of(gold[0]) == ["O", "O", "O", "B-LOC"]
     egs = as_examples(docs())
     for eg, answer in zip(egs, gold):
         eg.predicted.set_ents(list(answer.ents))
     assert z_score.token_error(egs) == pytest.approx(100 * 2 / 6)
-
-
-def test_errors_are_pooled_over_tokens() -> None:
     results = [{"tokens": n, "methods": {Z: [error, None]}} for n, error in ((10, 20.0), (30, 0.0))]
     assert z_score.pooled(results, Z) == pytest.approx(5)
-
-
-def test_expected_step() -> None:
-    """3 of 4 pairs are O, O, and 7 of 8 tags of pairs O; 2 tags."""
-    vocab = spacy.blank("xx").vocab
-    words = ["a", "b", "c", "d", "e"]
-    doc = Doc(vocab, words=words, ents=["O", "O", "O", "O", "B-LOC"])
+    doc = Doc(gold[0].vocab, words=[*"abcde"], ents=["O", "O", "O", "O", "B-LOC"])
     assert z_score.expected_step([[doc]]) == pytest.approx(4 * 3 / 4 - 4 * 7 / 8 + 1)
-
-
-def test_row_of_table_1() -> None:
-    names = (TRUE, Z, Z_100, MM_H, Z_H, CRF)
-    methods = {name: [float(i), 0.5 * i] for i, name in enumerate(names)}
-    of_each = [{Z: [0.5, 0.0]}, {Z: [1.5, 0.0]}]
-    row = z_score.table_1_row(3, {"methods": methods, "of_each": of_each})
-    assert row[:3] == [3, 0.0, "*15.82 (0.88)* 1.00 (0.500) 0.50 to 1.50"]
-    assert row[5:] == ["4.00 (2.000)", "5.00 (2.500)", "3"]
-
-
-def test_figure_1_is_drawn(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    found = {size: {name: [20.0, 0.1] for name in z_score.COLOURS} for size in (10, 20)}
-    name = Runner(tmp_path / "figures").picture("figure", z_score.draw(found))
-    text = (tmp_path / "figures" / name).read_text(encoding="utf8")
-    assert all(name in text for name in z_score.COLOURS)
 
 
 @pytest.mark.skipif(not CORPUS.exists(), reason="needs CoNLL-2002 Spanish: spacy project assets")

@@ -1,18 +1,16 @@
 """Features of tokens, against a slow and obvious version of them."""
 
-import pickle
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Callable, Counter, Dict, Iterator, List, Optional
 
-import numpy
 import pytest
 import spacy
 import srsly
 from spacy.tokens import Doc, Token
 
 from spacy_costner.features import Features, make_features, template
-from spacy_costner.features.template import OUTLINES, SPELLINGS, character_type
+from spacy_costner.features.template import character_type
 
 VOCAB = spacy.blank("en").vocab
 PHRASES = "new york\nYork\nnew york city\n\nIl-2\n"
@@ -159,15 +157,6 @@ def test_features_are_those_of_the_slow_version(docs: List[Doc], min_count: int)
     assert any(expected), "there is nothing to compare"
 
 
-def test_each_feature_has_its_row() -> None:
-    features = with_vocab()
-    names = features.names()
-    assert len(features) == len(names) == len(set(names))
-    seen = features.find(TRAIN)
-    assert seen.rows.dtype == numpy.int32 and seen.rows.max() < len(features)
-    assert seen.lengths.tolist() == [7, 0, 1, 5]
-
-
 def test_no_docs_have_no_rows() -> None:
     features = with_vocab()
     assert len(features.find([]).rows) == len(features.find([doc()]).rows) == 0
@@ -204,21 +193,6 @@ def test_gazetteer_that_is_not_there(tmp_path: Path) -> None:
         features.build_vocab(TRAIN)
 
 
-@pytest.mark.parametrize(
-    "again",
-    [
-        lambda features: Features(features.template).from_bytes(features.to_bytes()),
-        lambda features: pickle.loads(pickle.dumps(features)),
-        lambda features: features.copy(),
-    ],
-    ids=["bytes", "pickle", "copy"],
-)
-def test_features_survive(again: Callable[[Features], Features]) -> None:
-    features = with_vocab()
-    before = found_names(features, NEW)
-    assert found_names(again(features), NEW) == before
-
-
 def test_damaged_features_are_refused() -> None:
     features = with_vocab()
     data = features.to_bytes()
@@ -227,11 +201,6 @@ def test_damaged_features_are_refused() -> None:
             Features(features.template).from_bytes(damaged)
     with pytest.raises(ValueError, match=r"expected those of the config, \[\['ORTH', \[0\]\]\]"):
         Features(make_features(windows={"ORTH": 0})).from_bytes(data)
-
-
-def test_features_need_a_vocabulary() -> None:
-    with pytest.raises(ValueError, match="expected a vocabulary"):
-        Features(make_features()).find(NEW)
 
 
 def test_words_are_forgotten_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -281,7 +250,11 @@ def test_bad_templates_are_named(settings: Dict[str, Any], message: str) -> None
         make_features(**settings)
 
 
-def test_missing_extension_is_named() -> None:
+def test_what_features_need_is_named() -> None:
+    with pytest.raises(ValueError, match="expected a vocabulary"):
+        Features(make_features()).find(NEW)
+    with pytest.raises(ValueError, match=r"memory_unit: expected _\.page to be set with Doc"):
+        Features(make_features(memory={"LOWER": 0}, memory_unit="_.page")).build_vocab(TRAIN)
     features = Features(make_features(windows={"_.nothing": 0}))
     with pytest.raises(ValueError, match=r"expected _\.nothing to be set with Token"):
         features.build_vocab(TRAIN)
@@ -302,11 +275,6 @@ def test_missing_extension_is_named() -> None:
 )  # fmt: skip
 def test_character_types(word: str, expected: str) -> None:
     assert character_type(VOCAB[word]) == expected
-
-
-def test_there_are_17_character_types() -> None:
-    assert len({*SPELLINGS, *OUTLINES}) == 17
-    assert set(template.FLAGS) >= {"IS_TITLE", "LIKE_NUM", "has_upper", "is_first_upper"}
 
 
 @pytest.mark.parametrize("word, expected", [("Sr.", "yes"), (".", "yes"), ("3.5", None)])

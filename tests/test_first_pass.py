@@ -1,13 +1,10 @@
 """Two passes: labels that a first pass predicts for a word's other occurrences in its doc."""
 
-import pickle
 import random
-from pathlib import Path
 from typing import Any, Dict, List
 
 import numpy
 import pytest
-import spacy
 from hypothesis import given
 from hypothesis import strategies as st
 from spacy.language import Language
@@ -54,12 +51,6 @@ def trained(kind: Dict[str, Any], n_steps: int = 30, **settings: Any) -> Languag
     for _ in range(n_steps):
         nlp.update([Example(eg.predicted.copy(), eg.reference) for eg in batch], sgd=optimizer)
     return nlp
-
-
-def predictions(nlp: Language, batch_size: int = 8, n_process: int = 1) -> List[Any]:
-    docs = [Doc(nlp.vocab, words=[t.text for t in eg.reference]) for eg in examples(nlp, 16, 7)]
-    piped = nlp.pipe(docs, batch_size=batch_size, n_process=n_process)
-    return [[(ent.start, ent.end, ent.label_) for ent in doc.ents] for doc in piped]
 
 
 def f_score(nlp: Language) -> float:
@@ -160,37 +151,6 @@ def test_a_text_in_both_folds_has_no_labels() -> None:
     n = len(batch[0].predicted)
     assert not probs[:n].any() and not probs[-n:].any()
     numpy.testing.assert_allclose(probs[n:-n].sum(axis=1), 1, rtol=1e-5)
-
-
-@pytest.mark.parametrize("outside", ["single", "before"])
-@pytest.mark.parametrize("kind", [SPARSE, HYBRID], ids=["sparse", "hybrid"])
-def test_a_model_of_two_passes_survives(kind: Dict[str, Any], outside: str, tmp_path: Path) -> None:
-    nlp = trained(kind, outside=outside)
-    expected = predictions(nlp)
-    assert any(expected)
-    nlp.to_disk(tmp_path / "model")
-    loaded = {
-        "disk": spacy.load(tmp_path / "model"),
-        "bytes": spacy.blank("en"),
-        "pickle": pickle.loads(pickle.dumps(nlp)),
-    }
-    loaded["bytes"] = pipeline(model=model(kind), outside=outside).from_bytes(nlp.to_bytes())
-    for name, other in loaded.items():
-        assert predictions(other) == expected, name
-    assert predictions(nlp, batch_size=1) == expected
-    assert predictions(nlp, batch_size=1000) == expected
-    assert predictions(loaded["disk"], n_process=2) == expected
-
-
-def test_a_label_can_be_added() -> None:
-    nlp = trained(SPARSE)
-    before = predictions(nlp)
-    nlp.get_pipe("ner").add_label("NEW")
-    assert predictions(nlp) == before
-    loaded = pipeline(model=model(SPARSE)).from_bytes(nlp.to_bytes())
-    assert predictions(loaded) == before
-    nlp.update(examples(nlp), sgd=Optimizer(0.01))
-    assert any(predictions(nlp))
 
 
 def test_what_a_doc_shows_is_that_of_its_own_occurrences() -> None:

@@ -100,14 +100,6 @@ def test_it_survives_and_goes_on_learning(tmp_path: Any) -> None:
     assert loaded.evaluate(corpus(loaded, seed=1))["ents_f"] > 0.9
 
 
-def test_without_the_setting_both_parts_learn_together() -> None:
-    nlp = initialized(HYBRID)
-    _, weights = linear_part(nlp.get_pipe("ner").model)
-    assert not weights.rows.any() and not weights.folds
-    learn(nlp, Adam(0.01), 1)
-    assert weights.rows.any() and weights.step == 1
-
-
 def test_a_new_label_is_learned() -> None:
     """With more tags, the linear part is trained, too."""
     nlp = initialized()

@@ -140,17 +140,6 @@ def test_shims_take_their_steps() -> None:
     assert asked == [optimizer]
 
 
-def test_averages_are_used_and_weights_come_back() -> None:
-    nlp = alone(FACTOR)
-    ner, optimizer = nlp.get_pipe("ner"), adam()
-    for _ in range(3):
-        nlp.update(examples(nlp), sgd=optimizer)
-    last = ner.model.get_ref("emissions").get_param("W").copy()
-    with nlp.use_params(optimizer.averages):
-        assert (ner.model.get_ref("emissions").get_param("W") != last).any()
-    numpy.testing.assert_array_equal(ner.model.get_ref("emissions").get_param("W"), last)
-
-
 def test_added_labels_are_trained_at_its_rate() -> None:
     nlp = alone(FACTOR)
     ner = nlp.get_pipe("ner")
@@ -160,12 +149,6 @@ def test_added_labels_are_trained_at_its_rate() -> None:
     ner.finish_update(Adam(0.001, L2=0.0))
     moved = numpy.abs(ner.model.get_ref("output_layer").get_param("start") - before)
     numpy.testing.assert_allclose(moved, FACTOR * 0.001, rtol=1e-3)
-
-
-def test_rehearsal_runs_with_it() -> None:
-    nlp = alone(FACTOR)
-    nlp.resume_training()
-    assert nlp.rehearse(examples(nlp))["ner"] == pytest.approx(0)
 
 
 def test_it_is_a_setting_of_the_config(tmp_path: Path) -> None:

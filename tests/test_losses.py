@@ -42,7 +42,7 @@ from .oracle_losses import Batch, Chain, Split
 from .support.batches import in_precision, random_potentials
 from .support.config import declared
 from .support.gold import GAP, example
-from .support.gradients import check_forbidden, check_loss_directions, check_loss_gradient
+from .support.gradients import check_forbidden, check_loss_directions
 from .support.split import on_chain, split_NK, split_of
 from .support.strategies import annotated_NK
 
@@ -60,6 +60,9 @@ COSTS: Dict[str, Optional[Cost]] = {
         wrong_boundary=0.1,
     ),
 }
+
+
+BEST_COUNTS = partial(oracle_losses.best_counts, slope=0.4, offset=-0.2)
 
 
 def no_choices(c: Chain) -> List[List[float]]:
@@ -98,16 +101,6 @@ def mce_case(**settings: Any) -> Case:
         partial(oracle_losses.mce, **{**defaults, **settings}),
         no_choices if smooth else oracle_losses.choices_of_mce,
     )
-
-
-def mce_f_expected(batch: Batch, gamma: float) -> float:
-    tp, fp, fn = oracle_losses.expected_counts(batch)
-    return oracle_losses.mce_f(oracle_losses.Counts(1 + tp, fp, fn), gamma)
-
-
-def mce_f_best(batch: Batch, gamma: float, slope: float, offset: float) -> float:
-    tp, fp, fn = oracle_losses.best_counts(batch, slope, offset)
-    return oracle_losses.mce_f(oracle_losses.Counts(1 + tp, fp, fn), gamma)
 
 
 LOSSES: Dict[str, Case] = {
@@ -152,10 +145,13 @@ LOSSES: Dict[str, Case] = {
     "MCE, logistic": mce_case(psi=5.0, smoothing="logistic", slope=2.0, offset=0.5),
     "MCE, psi inf": mce_case(psi=math.inf, slope=0.3, offset=0.1),
     "MCE, logistic, psi inf": mce_case(psi=math.inf, smoothing="logistic"),
-    "MCEF": Case(partial(make_mce_f, gamma=2.0), partial(mce_f_expected, gamma=2.0)),
+    "MCEF": Case(
+        partial(make_mce_f, gamma=2.0),
+        partial(oracle_losses.mce_f_of_batch, gamma=2.0, count=oracle_losses.expected_counts),
+    ),
     "MCEF, psi inf": Case(
         partial(make_mce_f, psi=math.inf, slope=0.4, offset=-0.2),
-        partial(mce_f_best, gamma=1.0, slope=0.4, offset=-0.2),
+        partial(oracle_losses.mce_f_of_batch, gamma=1.0, count=BEST_COUNTS),
         oracle_losses.choices_of_mce_f,
     ),
     "ZScore": Case(
@@ -169,7 +165,6 @@ LOSSES: Dict[str, Case] = {
         partial(oracle_losses.choices_of_zscore, multiplier=0.8),
     ),
 }
-SUMS = [name for name, case in LOSSES.items() if not case.build().is_ratio]
 each_loss = pytest.mark.parametrize("name", LOSSES)
 
 
@@ -188,20 +183,26 @@ def test_every_loss_is_defined_here() -> None:
 # Against enumeration
 
 
+def check_by_enumeration(
+    case: Case, potentials: Potentials, gold: Gold, annotation: Gold, split: Optional[Split]
+) -> None:
+    """Check the value, and that the gradient is its own, where nothing has a tie."""
+    result = case.compute(potentials, gold)
+    expected = case.expected(potentials, annotation, split)
+    assert result.value == pytest.approx(expected, rel=1e-8, abs=1e-8)
+    check_forbidden(result.gradient, potentials)
+    if is_clear(case, potentials, annotation, split):
+        check_loss_directions(partial(case.compute, gold=gold), potentials)
+
+
 @pytest.mark.parametrize("cost", COSTS)
 @each_loss
 @given(data=st.data())
 @settings(max_examples=8)
 def test_values_and_gradients(name: str, cost: str, data: st.DataObject) -> None:
-    case, batch = LOSSES[name], data.draw(annotated_NK(COSTS[cost]))
+    batch = data.draw(annotated_NK(COSTS[cost]))
     for gold in (batch.complete, batch.partial):
-        result = case.compute(batch.potentials, gold)
-        assert result.value == pytest.approx(
-            case.expected(batch.potentials, gold), rel=1e-8, abs=1e-8
-        )
-        check_forbidden(result.gradient, batch.potentials)
-        if is_clear(case, batch.potentials, gold):
-            check_loss_directions(partial(case.compute, gold=gold), batch.potentials)
+        check_by_enumeration(LOSSES[name], batch.potentials, gold, gold, None)
 
 
 @pytest.mark.parametrize("cost", [cost for cost in COSTS if COSTS[cost]])
@@ -211,16 +212,10 @@ def test_values_and_gradients(name: str, cost: str, data: st.DataObject) -> None
 def test_values_and_gradients_with_a_split_outside(
     name: str, cost: str, data: st.DataObject
 ) -> None:
-    """Paths have the scores of the chain; what is right and what it costs is that of annotation."""
-    case, batch = LOSSES[name], data.draw(split_NK(COSTS[cost]))
-    potentials, split = batch.potentials, split_of(batch.tags)
+    """Paths have the scores of the chain; what is right and what it costs is in the annotation."""
+    batch = data.draw(split_NK(COSTS[cost]))
     for gold, annotation in batch.golds:
-        result = case.compute(potentials, gold)
-        expected = case.expected(potentials, annotation, split)
-        assert result.value == pytest.approx(expected, rel=1e-8, abs=1e-8)
-        check_forbidden(result.gradient, potentials)
-        if is_clear(case, potentials, annotation, split):
-            check_loss_directions(partial(case.compute, gold=gold), potentials)
+        check_by_enumeration(LOSSES[name], batch.potentials, gold, annotation, split_of(batch.tags))
 
 
 @pytest.mark.parametrize("seed", [188, *range(4)])
@@ -238,17 +233,6 @@ def test_places_of_several_wrong_entities_with_a_split_outside(seed: int) -> Non
     potentials = chain.constrain(potentials, tags.constraints)
     expected = case.expected(potentials, annotation, split_of(tags))
     assert case.compute(potentials, gold).value == pytest.approx(expected)
-
-
-@each_loss
-@given(data=st.data())
-@settings(max_examples=5)
-def test_gradients_by_differences(name: str, data: st.DataObject) -> None:
-    case, batch = LOSSES[name], data.draw(annotated_NK())
-    for gold in (batch.complete, batch.partial):
-        assume(is_clear(case, batch.potentials, gold))
-        compute, define = partial(case.compute, gold=gold), partial(case.expected, gold=gold)
-        check_loss_gradient(compute, define, batch.potentials)
 
 
 @each_loss
@@ -297,67 +281,6 @@ def check_same_but_for_emissions(one: LossResult, other: LossResult) -> None:
         assert_allclose(
             getattr(one.gradient, field), getattr(other.gradient, field), rtol=1e-7, atol=1e-9
         )
-
-
-@pytest.mark.parametrize("name", SUMS)
-@given(data=st.data())
-@settings(max_examples=10)
-def test_a_batch_is_the_sum_of_its_sequences(name: str, data: st.DataObject) -> None:
-    case, batch = LOSSES[name], data.draw(annotated_NK())
-    potentials, gold = batch.potentials, batch.partial
-    together = case.compute(potentials, gold)
-    alone = [case.compute(*take(potentials, gold, [b])) for b in range(len(potentials.lengths))]
-    assert together.value == pytest.approx(sum(each.value for each in alone), rel=1e-9, abs=1e-9)
-    emissions = [each.gradient.emissions for each in alone]
-    assert_allclose(
-        together.gradient.emissions,
-        numpy.concatenate([*emissions, potentials.emissions[:0]]),
-        rtol=1e-7,
-        atol=1e-9,
-    )
-    for field in ("transitions", "start", "end"):
-        total = sum(getattr(each.gradient, field) for each in alone)
-        assert_allclose(getattr(together.gradient, field), total, rtol=1e-7, atol=1e-9)
-
-
-@each_loss
-@pytest.mark.parametrize("how", ["weight", "annotation"])
-@given(data=st.data())
-@settings(max_examples=10)
-def test_what_does_not_count_changes_nothing(name: str, how: str, data: st.DataObject) -> None:
-    """A sequence of weight 0, and one of which nothing is annotated."""
-    case, batch = LOSSES[name], data.draw(annotated_NK())
-    potentials, gold = batch.potentials, batch.partial
-    assume(len(potentials.lengths) > 0)
-    b = data.draw(st.integers(0, len(potentials.lengths) - 1))
-    others = [other for other in range(len(potentials.lengths)) if other != b]
-    left_out = (
-        without_weight(gold, potentials, b) if how == "weight" else unannotated(gold, potentials, b)
-    )
-    result = case.compute(potentials, left_out)
-    tokens = oracle.spans(potentials)[b]
-    assert_allclose(result.gradient.emissions[tokens], 0, atol=1e-12)
-    expected = case.compute(*take(potentials, gold, others))
-    check_same_but_for_emissions(result, expected)
-    assert_allclose(
-        numpy.delete(result.gradient.emissions, tokens, axis=0),
-        expected.gradient.emissions,
-        rtol=1e-7,
-        atol=1e-9,
-    )
-
-
-def without_weight(gold: Gold, potentials: Potentials, b: int) -> Gold:
-    weights = numpy.ones(len(potentials.lengths)) if gold.weights is None else gold.weights.copy()
-    weights[b] = 0
-    return gold._replace(weights=weights)
-
-
-def unannotated(gold: Gold, potentials: Potentials, b: int) -> Gold:
-    tokens = oracle.spans(potentials)[b]
-    tags, allowed, cost = gold.tags.copy(), gold.allowed.copy(), gold.cost.copy()
-    tags[tokens], allowed[tokens], cost[tokens] = -1, True, 0
-    return gold._replace(tags=tags, allowed=allowed, cost=cost)
 
 
 # Edges

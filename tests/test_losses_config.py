@@ -78,10 +78,9 @@ def test_a_bad_parameter_is_named(
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf", "-1", "many"])
-@pytest.mark.parametrize("loss", ["SoftmaxMargin", "MaxMargin", "JensenRiskBound", "MIRA"])
-def test_numbers_that_are_text_to_a_config(loss: str, value: str) -> None:
+def test_numbers_that_are_text_to_a_config(value: str) -> None:
     with pytest.raises(ValueError, match=r"multiplier"):
-        resolve("losses", f"spacy_costner.{loss}.v1", multiplier=value)
+        resolve("losses", "spacy_costner.SoftmaxMargin.v1", multiplier=value)
 
 
 @pytest.mark.parametrize("loss", ["MCE", "MCEF"])
@@ -109,6 +108,7 @@ def test_a_loss_says_what_it_has_a_use_for() -> None:
     ]
     assert all(loss.cost is hamming_cost for loss in with_cost)
     assert [make_sequential().cost, make_mce().cost, make_zscore().cost] == [None] * 3
+    assert make_perceptron(alpha=0.5).cost is hamming_cost and make_perceptron().cost is None
     assert make_pointwise().weighs_tokens and make_mixed(lam=0.5).weighs_tokens
     assert make_mce_f().is_ratio and make_zscore().is_ratio and not make_mce().is_ratio
 
@@ -117,11 +117,6 @@ def test_a_loss_says_what_it_has_a_use_for() -> None:
 @pytest.mark.parametrize("block", [{}, {"cost": None}])
 def test_the_hamming_cost_is_the_default(name: str, block: Dict[str, Any]) -> None:
     assert resolve("losses", f"spacy_costner.{name}.v1", **block).cost is hamming_cost
-
-
-def test_the_perceptron_has_a_cost_if_alpha_is_above_0() -> None:
-    assert make_perceptron(alpha=0.5).cost is hamming_cost
-    assert make_perceptron().cost is None
 
 
 # Schedules
@@ -144,11 +139,7 @@ def test_stages_by_epochs(epochs: float, stage: Loss) -> None:
     schedule = make_schedule(FIRST, SECOND, THIRD, epochs=[0.5, 2.0])
     assert schedule.at(Progress(steps=50, epochs=epochs)) is stage
     assert schedule.stages == (FIRST, SECOND, THIRD)
-
-
-def test_a_loss_is_a_schedule_of_one_stage() -> None:
-    assert FIRST.at(Progress(steps=5)) is FIRST
-    assert FIRST.stages == (FIRST,)
+    assert FIRST.at(Progress(steps=50)) is FIRST and FIRST.stages == (FIRST,)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from typing import Callable
 import numpy
 import pytest
 from hypothesis import assume, given, settings
-from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from spacy_costner import chain
@@ -19,13 +18,11 @@ from spacy_costner.losses import (
     mixed,
     perceptron,
     risk,
-    sequential,
-    softmax_margin,
     zscore,
 )
 from spacy_costner.losses.fscore import make_mce_f
 from spacy_costner.losses.likelihood import make_mixed
-from spacy_costner.types import Gold, LossResult, add_to, map_scores
+from spacy_costner.types import Gold, LossResult, map_scores
 
 from . import oracle, oracle_losses
 from .support.batches import in_precision
@@ -33,7 +30,6 @@ from .support.gold import example
 from .support.strategies import Annotated, annotated_NK
 
 ROUNDING = 1e-8
-multipliers = st.sampled_from([0.0, 0.3, 1.0, 5.0])
 some = settings(max_examples=20)
 
 
@@ -42,11 +38,6 @@ def check_same(one: LossResult, other: LossResult) -> None:
     assert_allclose(
         oracle.vector(one.gradient), oracle.vector(other.gradient), rtol=1e-6, atol=1e-7
     )
-
-
-def plus(one: LossResult, other: LossResult) -> LossResult:
-    gradient = add_to(one.gradient, other.gradient)
-    return LossResult(one.value + other.value, gradient)
 
 
 def unweighted(gold: Gold) -> Gold:
@@ -101,33 +92,11 @@ def test_the_mixture_is_a_sum_over_all_orders(lam: float, batch: Annotated) -> N
 
 
 @some
-@given(annotated_NK(), multipliers)
-def test_softmax_margin_is_likelihood_and_risk_bound(batch: Annotated, m: float) -> None:
-    for gold in (batch.complete, batch.partial):
-        parts = plus(
-            sequential(batch.potentials, gold),
-            jensen_risk_bound(batch.potentials, gold, multiplier=m),
-        )
-        check_same(softmax_margin(batch.potentials, gold, multiplier=m), parts)
-
-
-@some
 @given(annotated_NK())
 def test_the_risk_bound_is_one(batch: Annotated) -> None:
     for gold in (batch.complete, batch.partial):
         bound = jensen_risk_bound(batch.potentials, gold, multiplier=1.0).value
         assert bound >= risk(batch.potentials, gold).value - ROUNDING
-
-
-@some
-@given(annotated_NK(), multipliers)
-def test_order_of_the_margins(batch: Annotated, m: float) -> None:
-    soft = softmax_margin(batch.potentials, batch.complete, multiplier=m).value
-    hard = max_margin(batch.potentials, batch.complete, multiplier=m).value
-    assert soft >= hard - ROUNDING
-    assert soft >= sequential(batch.potentials, batch.complete).value - ROUNDING
-    for gold in (batch.complete, batch.partial):
-        assert max_margin(batch.potentials, gold, multiplier=m).value >= 0
 
 
 # Mistake-driven losses

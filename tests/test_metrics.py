@@ -27,12 +27,6 @@ def test_samples_are_sums_over_docs_drawn_with_replacement() -> None:
         assert sample.tolist() == sum(COUNTS[doc] for doc in docs).tolist()
 
 
-def test_the_size_of_blocks_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
-    at_once = bootstrap(COUNTS, n_samples=20)
-    monkeypatch.setattr("spacy_costner.metrics.scores.BLOCK", 3 * len(COUNTS))
-    assert bootstrap(COUNTS, n_samples=20).tolist() == at_once.tolist()
-
-
 def test_comparisons_are_paired() -> None:
     sums = bootstrap(numpy.stack([COUNTS[:, 0], COUNTS[:, 0] + 1], axis=1), n_samples=50)
     assert set(sums[:, 1] - sums[:, 0]) == {len(COUNTS)}
@@ -123,10 +117,3 @@ def test_calibration_error_by_hand() -> None:
     expected = (1 * 0.0 + 2 * abs(0.325 - 0.5) + 2 * abs(0.975 - 1)) / 5
     assert calibration_error(PROBS, RIGHT, n_bins=4) == pytest.approx(expected)
     assert calibration_error(PROBS, RIGHT, n_bins=1) == pytest.approx(abs(0.52 - 0.6))
-
-
-def test_answers_that_are_as_often_right_as_they_say_have_no_error() -> None:
-    rng = numpy.random.default_rng(0)
-    probs = rng.uniform(size=200_000)
-    assert calibration_error(probs, rng.uniform(size=len(probs)) < probs) < 0.01
-    assert calibration_error(probs, rng.uniform(size=len(probs)) < probs**3) > 0.1

@@ -1,7 +1,5 @@
 """The layers: gradients down to every parameter, and room for new tags."""
 
-from typing import Any, Tuple
-
 import numpy
 import pytest
 import spacy
@@ -12,6 +10,8 @@ from thinc.api import Model, use_ops
 from spacy_costner.losses import sequential
 from spacy_costner.ml import build_linear_chain_crf
 from spacy_costner.types import Gold
+
+from .support.gradients import central_difference
 
 VOCAB = spacy.blank("en").vocab
 DOCS = [Doc(VOCAB, words=words.split()) for words in ("a b c", "", "d")]
@@ -59,18 +59,8 @@ def test_gradients_are_those_of_the_loss(ref: str, name: str) -> None:
     layer = model.get_ref(ref)
     param, gradient = layer.get_param(name), layer.get_grad(name)
     for index in numpy.ndindex(param.shape):
-        assert gradient[index] == pytest.approx(difference(model, param, index), abs=2e-3)
-
-
-def difference(model: Model, param: Any, index: Tuple[int, ...], step: float = 1e-2) -> float:
-    """Central difference; the parameters are float32."""
-    value = param[index]
-    param[index] = value + step
-    above = loss(model)
-    param[index] = value - step
-    below = loss(model)
-    param[index] = value
-    return (above - below) / (2 * step)
+        expected = central_difference(lambda: loss(model), param, index)
+        assert gradient[index] == pytest.approx(expected, abs=2e-3)
 
 
 def test_resizing_keeps_the_scores_of_the_old_tags() -> None:

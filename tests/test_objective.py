@@ -23,6 +23,8 @@ from spacy_costner.types import CostTable, Gold, Loss, LossResult, Potentials, T
 from . import oracle, oracle_losses
 from .oracle_losses import Batch
 from .support.batches import random_potentials
+from .support.config import REQUIRED, declared
+from .support.fitting import loss_block
 from .support.gradients import check_loss_directions
 from .support.pipelines import pipeline
 from .support.posteriors import entities
@@ -38,10 +40,6 @@ SENTENCES = [
 ]
 PATHS = [[3, 4, 0], [0, 1], [], [3, 0, 1]]
 outsides = pytest.mark.parametrize("outside", ["single", "before"])
-
-
-def loss_block(name: str, **settings: Any) -> Dict[str, Any]:
-    return {"@losses": f"spacy_costner.{name}.v1", **settings}
 
 
 def recogniser(**settings: Any) -> CostSensitiveNER:
@@ -134,11 +132,6 @@ def test_weights_of_tokens_and_examples(name: str, outside: str, extensions: Non
     check_loss(ner, batch, define, gold)
 
 
-def test_weights_are_a_block_of_their_own() -> None:
-    with pytest.raises(ValueError, match=r"weights: expected a block of spacy_costner.Weights.v1"):
-        pipeline(weights={"boundary": 2.0})
-
-
 def test_weights_that_no_loss_has_a_use_for() -> None:
     weights = {"@misc": "spacy_costner.Weights.v1", "boundary": 2.0}
     with pytest.raises(ValueError, match=r"ner: weights: expected none .* Pointwise and Mixed"):
@@ -182,14 +175,10 @@ def ends_wrong_span(b: int, t: int, y: oracle.Tags) -> bool:
     return any((begin, end, TAGS.labels[i]) in bad for begin, end, i in entities(TAGS, y))
 
 
-def mce_f(batch: Batch, counts: Callable[[Batch], oracle_losses.Counts]) -> float:
-    tp, fp, fn = counts(batch)
-    return oracle_losses.mce_f(oracle_losses.Counts(1 + tp, fp, fn), 1.0)
-
-
 MIRA = {"cost": HAMMING, "aggressiveness": 10.0}
 MCE = {"smoothing": "sigmoid", "slope": 1.0, "offset": 0.0, "psi": 1.0, "normalise": False}
 BEST = partial(oracle_losses.best_counts, slope=1.0, offset=0.0)
+MCE_F = partial(oracle_losses.mce_f_of_batch, gamma=1.0)
 FORBIDDEN: List[Tuple[str, Dict[str, Any], Callable[[Batch], float]]] = [
     ("Sequential", {}, oracle_losses.sequential),
     ("Pointwise", {}, oracle_losses.pointwise),
@@ -198,8 +187,8 @@ FORBIDDEN: List[Tuple[str, Dict[str, Any], Callable[[Batch], float]]] = [
     ("MIRA", MIRA, partial(oracle_losses.mira, multiplier=1.0, aggressiveness=10.0)),
     ("MCE", {}, partial(oracle_losses.mce, **MCE)),
     ("MCE", {"psi": "inf"}, partial(oracle_losses.mce, **{**MCE, "psi": math.inf})),
-    ("MCEF", {}, partial(mce_f, counts=oracle_losses.expected_counts)),
-    ("MCEF", {"psi": "inf"}, partial(mce_f, counts=BEST)),
+    ("MCEF", {}, partial(MCE_F, count=oracle_losses.expected_counts)),
+    ("MCEF", {"psi": "inf"}, partial(MCE_F, count=BEST)),
     ("ZScore", {}, partial(oracle_losses.zscore, multiplier=0.0)),
 ]
 
@@ -252,48 +241,12 @@ def test_missing_tokens_beside_annotated_ones(
     check_loss(ner, batch, define, gold._replace(allowed=allowed))
 
 
-@pytest.mark.parametrize("name, settings, define", FORBIDDEN)
-def test_targets_are_made_once_for_all_scores(
-    name: str, settings: Dict[str, Any], define: Callable[[Batch], float]
-) -> None:
-    ner = recogniser(loss=loss_block(name, **settings), incorrect_spans_key="wrong")
-    batch = with_wrong_spans(examples(ner))
-    batch[3].reference.set_ents([batch[3].reference.ents[1]], default="missing")
-    batch[1].reference.spans["wrong"] = list(batch[1].reference.ents)
-    with pytest.warns(UserWarning, match="left out of training.*'in Rome'") as caught:
-        targets = ner.targets(batch)
-    assert len(caught) == 1 and targets.n_annotated == 4
-    before, unused = deepcopy(targets), ner.objective.loss
-    for seed in range(3):
-        scores = scores_of(batch, seed)
-        ner.objective.loss = deepcopy(unused)
-        result, n_annotated = ner.objective.evaluate(targets, scores, ner.progress)
-        ner.objective.loss = deepcopy(unused)
-        with pytest.warns(UserWarning, match="left out"):
-            value, gradient = ner.get_loss(batch, scores)
-        assert result.value / n_annotated == value
-        for one, other in zip(result.gradient, gradient):
-            assert_allclose(one, other, rtol=0, atol=0)
-    for one, other in zip(targets.gold, before.gold):
-        assert (one is None) == (other is None) and (one is None or (one == other).all())
-
-
-EVERY_LOSS = {
-    **{name: {} for name in ("Sequential", "Pointwise", "Perceptron", "MCE", "MCEF", "ZScore")},
-    **{
-        name: {"cost": HAMMING}
-        for name in ("SoftmaxMargin", "MaxMargin", "Risk", "JensenRiskBound", "MIRA")
-    },
-    "Mixed": {"k": 1.0},
-}
-
-
 @outsides
-@pytest.mark.parametrize("name", EVERY_LOSS)
+@pytest.mark.parametrize("name", declared("thinc_losses"))
 def test_a_doc_that_contradicts_itself_is_left_out(name: str, outside: str) -> None:
     """Its gold contradicts a preset entity, or is among the incorrect spans; or no path is left at
     all, as it is preset too."""
-    loss = loss_block(name, **EVERY_LOSS[name])
+    loss = {"@losses": name, **REQUIRED.get(name, {})}
     ner = recogniser(loss=loss, incorrect_spans_key="wrong", outside=outside)
     batch, fresh = with_wrong_spans(examples(ner)), ner.objective.loss
     predicted, wrong = batch[1].predicted, batch[1].reference

@@ -24,7 +24,6 @@ SENTENCES: List[Tuple[List[str], List[str]]] = [
     (["Rome", "saw", "Lee"], ["B-X", "O", "B-X"]),
     (["saw", "\n", "Ana"], ["O", "O", "B-X"]),
 ]
-N_TOKENS = sum(len(words) for words, _ in SENTENCES)
 
 
 def article(nlp: Language, *sentences: int, starts: bool = True) -> Example:

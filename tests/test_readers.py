@@ -100,13 +100,10 @@ def test_schemes(scheme: str, between: str, separator: str, tmp_path: Path) -> N
 @pytest.mark.parametrize("form", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 def test_line_ends_and_byte_order_marks(form: str, mark: str, tmp_path: Path) -> None:
-    text = mark + columns(TAGS["IOB2"]).replace("\n", form)
-    assert entities(read(written(tmp_path / "a.conll", text))) == ENTITIES
-
-
-def test_other_separators_of_tags(tmp_path: Path) -> None:
-    text = columns(TAGS["BILUO"]).replace("-", "_")
-    assert entities(read(written(tmp_path / "a", text))) == ENTITIES
+    """And tags with an underscore."""
+    text = mark + columns(TAGS["BILUO"]).replace("\n", form)
+    for tagged in (text, text.replace("-", "_")):
+        assert entities(read(written(tmp_path / "a.conll", tagged))) == ENTITIES
 
 
 @pytest.mark.parametrize("tag", ["-", "_"])
@@ -171,23 +168,23 @@ PARTS = "-DOCSTART- -X- O O\n\na O\n\nb O\n\nc O\n\n-DOCSTART- -X- O O\nd O\n\ne
 
 
 @pytest.mark.parametrize(
-    "n_sents, docs",
-    [(None, ["a b c", "d e"]), (0, ["a b c", "d e"]), (1, [*"abcde"]), (2, ["a b", "c", "d e"])],
+    "n_sents, docs, without_docstart",
+    [
+        (None, ["a b c", "d e"], [*"abcde"]),
+        (0, ["a b c", "d e"], ["a b c d e"]),
+        (1, [*"abcde"], [*"abcde"]),
+        (2, ["a b", "c", "d e"], ["a b", "c d", "e"]),
+        (9, ["a b c", "d e"], ["a b c d e"]),
+    ],
 )
-def test_documents(n_sents: Any, docs: List[str], tmp_path: Path) -> None:
-    found = read(written(tmp_path / "a", PARTS), n_sents=n_sents)
-    assert [" ".join(line) for line in words(found)] == docs
-    assert all(token.is_sent_start for doc in found for token in doc)
-
-
-@pytest.mark.parametrize(
-    "n_sents, docs",
-    [(None, [*"abcde"]), (0, ["a b c d e"]), (2, ["a b", "c d", "e"]), (9, ["a b c d e"])],
-)
-def test_documents_without_docstart(n_sents: Any, docs: List[str], tmp_path: Path) -> None:
-    text = PARTS.replace("-DOCSTART- -X- O O\n", "")
-    found = read(written(tmp_path / "a", text), n_sents=n_sents)
-    assert [" ".join(line) for line in words(found)] == docs
+def test_documents(
+    n_sents: Any, docs: List[str], without_docstart: List[str], tmp_path: Path
+) -> None:
+    plain = PARTS.replace("-DOCSTART- -X- O O\n", "")
+    for text, expected in ((PARTS, docs), (plain, without_docstart)):
+        found = read(written(tmp_path / "a", text), n_sents=n_sents)
+        assert [doc.text.strip() for doc in found] == expected
+        assert all(token.is_sent_start for doc in found for token in doc)
 
 
 def test_columns_and_comments(tmp_path: Path) -> None:
@@ -613,18 +610,21 @@ def test_convert(suffix: str, tmp_path: Path) -> None:
     assert entities([doc]) == ENTITIES and len([*doc.sents]) == 2 and doc.has_unknown_spaces
 
 
-def test_convert_says_what_is_wrong(tmp_path: Path) -> None:
-    path = written(tmp_path / "a.conll", "Kim B-PER\nis\n")
-    result = run("convert", path, tmp_path / "a.spacy")
-    assert result.exit_code == 1 and f"{path}, line 2: expected 2 columns, got 1" in result.output
-    assert not (tmp_path / "a.spacy").exists()
-    result = run("convert", path, tmp_path / "a.xml")
-    assert result.exit_code == 1 and "expected a name that ends in .spacy, .jsonl" in result.output
-    path = written(tmp_path / "b.conll", "Kim B-PER\n")
-    result = run("convert", path, path)
-    assert result.exit_code == 1 and "expected another file than the input" in result.output
-    result = run("convert", path, tmp_path / "a.spacy", "--column", 1)
-    assert result.exit_code == 1 and "column: expected the column of the tags" in result.output
+@pytest.mark.parametrize(
+    "text, output, options, message",
+    [
+        ("Kim B-PER\nis\n", "b.spacy", [], "a.conll, line 2: expected 2 columns, got 1"),
+        ("Kim B-PER\n", "b.xml", [], "expected a name that ends in .spacy, .jsonl"),
+        ("Kim B-PER\n", "a.conll", [], "expected another file than the input"),
+        ("Kim B-PER\n", "b.spacy", ["--column", 1], "column: expected the column of the tags"),
+    ],
+)
+def test_convert_says_what_is_wrong(
+    text: str, output: str, options: List[Any], message: str, tmp_path: Path
+) -> None:
+    result = run("convert", written(tmp_path / "a.conll", text), tmp_path / output, *options)
+    assert result.exit_code == 1 and message in result.output
+    assert [path.name for path in tmp_path.iterdir()] == ["a.conll"]
 
 
 def test_convert_shows_problems(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import json
 import zlib
 from pathlib import Path
-from typing import Any, Callable, ClassVar, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import pytest
 import spacy
@@ -22,7 +22,6 @@ COLUMNS: Dict[str, Tuple[bytes, int, str]] = {
     "more columns": (b"Kim B-PER\n\nis VBZ O\n", 3, "expected 2 columns, got 3"),
     "one column": (b"\nKim\nis\n", 2, "expected a token and its tag, got one column: 'Kim'"),
     "a token lost": (b"Kim\tB-PER\n\tO\n", 2, r"expected a token, got '\tO'"),
-    "a tag lost": (b"Kim\tB-PER\nis\t\n", 2, "expected 2 columns, got 1"),
     "another separator": (b"Kim\tB-PER\nis O\n", 2, "expected 2 columns, got 1"),
     "missing prefix": (b"Kim B-PER\nis O\nOslo LOC\n", 3, "a tag such as 'B-PER', got 'LOC'"),
     "missing label": (b"Kim B-PER\nis O\nOslo B\n", 3, "expected a tag with a label"),
@@ -30,15 +29,10 @@ COLUMNS: Dict[str, Tuple[bytes, int, str]] = {
     "two separators of tags": (b"Kim B-PER\nis O\nOslo B_LOC\n", 3, "such as 'B-PER', got 'B_LOC'"),
     "no tags": (b"Kim NNP\nis VBZ\n", 1, "expected tags, O among them, got only such as 'NNP'"),
     "not UTF-8": (b"Kim B-PER\nM\xfcller O\n", 2, "expected text in UTF-8, got the byte 0xfc"),
-    "UTF-16": ("Kim B-PER\n".encode("utf-16"), 1, "expected text in UTF-8, got the byte 0xff"),
     "null": (b"Kim B-PER\n\0 O\n", 2, "got a null character"),
     "empty": (b"", 1, "got an empty file"),
-    "only white space": (b"\n \t\n", 1, "got an empty file"),
     "no tokens": (b"# a comment\n-DOCSTART- O\n", 1, "expected tokens and their tags, got none"),
-    "two TABs": (b"Kim\tB-PER\nis\t\tO\n", 2, "expected 2 columns, got 3"),
     "a header": (b"token\ttag\nKim\tB-PER\n", 1, "such as 'B-PER', got 'tag'"),
-    "tags first": (b"B-PER\tKim\nO\tis\n", 1, "expected tags, O among them"),
-    "a text and its labels": (b"Kim is here\tgood\n", 1, "expected tags, O among them"),
     "a comment in a sentence": (b"Kim B-PER\n# a comment\n", 2, "expected 2 columns, got 3"),
 }
 TEXT = '{"text": "Kim is", "spans": [{"start": 0, "end": 3, "label": "PER"}]}\n'
@@ -53,11 +47,9 @@ LINES: Dict[str, Tuple[str, str]] = {
     "no label": ('{"text": "Kim is", "spans": [{"start": 0, "end": 3}]}', "the label of a span"),
     "empty label": ('{"text": "Kim is", "label": [[0, 3, " "]]}', "expected the label of a span"),
     "offsets of text": ('{"text": "Kim is", "label": [["0", "3", "PER"]]}', "two whole numbers"),
-    "offsets of fractions": ('{"text": "Kim is", "label": [[0.5, 3, "PER"]]}', "two whole numbers"),
     "after the text": ('{"text": "Kim is", "label": [[0, 7, "PER"]]}', "in a text of 6 characters"),
     "before the text": ('{"text": "Kim is", "label": [[-3, 3, "PER"]]}', "got -3 to 3"),
     "empty span": ('{"text": "Kim is", "label": [[3, 3, "PER"]]}', "got 3 to 3"),
-    "backwards": ('{"text": "Kim is", "label": [[3, 0, "PER"]]}', "got 3 to 0"),
     "two lists": ('{"text": "Kim is", "label": [[0, 3, "PER"]], "spans": [[0, 3, "ORG"]]}',
      "expected one list of spans, got spans and label"),
     "unknown answer": ('{"text": "Kim is", "spans": [], "answer": "yes"}',
@@ -81,7 +73,6 @@ TAGGED = '{"tokens": ["Kim", "is"], "ner_tags": ["B-PER", "O"]}\n'
 TAGGED_LINES: Dict[str, Tuple[str, str]] = {
     "fewer tags": ('{"tokens": ["Kim", "is"], "ner_tags": ["O"]}',
      "expected 2 tags, one a token, got 1"),
-    "more tags": ('{"tokens": ["Kim"], "ner_tags": ["O", "O"]}', "expected 1 tags"),
     "no tags": ('{"tokens": ["Kim"]}', "expected tokens and ner_tags"),
     "no tokens": ('{"ner_tags": ["O"]}', "expected tokens and ner_tags"),
     "a token that is a number": ('{"tokens": [3], "ner_tags": ["O"]}',
@@ -110,13 +101,10 @@ STUDIO: Dict[str, Tuple[Any, str]] = {
     "no text": (task(data={"image": "a.png", "audio": "b.wav"}), "expected a text under 'text'"),
     "a text that is a number": (task(data={"text": 3}), "expected a text under 'text'"),
     "annotations of text": (task(annotations="none"), "expected annotations with results"),
-    "annotations without results": (task(annotations=[{}]), "expected annotations with results"),
-    "results of text": (task(annotations=[{"result": "x"}]), "expected annotations with results"),
     "after the text": (task(result(end=9)), "in a text of 6 characters, got 0 to 9"),
     "offsets of a page": (task(result(start="/p[1]")), "two whole numbers"),
     "no start": (task({"value": {"end": 3, "labels": ["PER"]}}), "two whole numbers"),
     "no labels": (task(result(labels=[])), "expected the label of a span"),
-    "labels of numbers": (task(result(labels=[1])), "expected the label of a span"),
     "a label of nothing": (task(result(labels=[""])), "expected the label of a span"),
 }
 
@@ -186,12 +174,9 @@ ARRAYS = {
         "expected the end of the file",
     ),
     "nothing in it": ("[]", 1, "expected annotated text, got nothing in it"),
-    "two commas": ("[{},\n,{}]", 2, "expected JSON"),
     "single quotes": ("[{},\n{'text': 'Kim'}]", 2, "expected JSON"),
     "a number": ("[{},\n\n3]", 3, "expected a text and its spans, got 3"),
-    "an array in it": ("[{},\n[{}]]", 2, "expected a text and its spans"),
     "null": ("[{},\nnull]", 2, "expected a text and its spans, got None"),
-    "another end": ("[{},\n{}}", 2, "expected , or ] after an item, got '}'"),
 }
 
 
@@ -203,53 +188,36 @@ def test_arrays(name: str, tmp_path: Path) -> None:
     refused(path, line, message)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 0.9])
-def test_spacy_files_that_are_cut(share: float, tmp_path: Path) -> None:
-    path = tmp_path / "corpus.spacy"
-    DocBin(docs=[spacy.blank("en")("Kim is")]).to_disk(path)
-    data = path.read_bytes()
-    path.write_bytes(data[: int(share * len(data))])
-    with pytest.raises(CorpusError, match=r"corpus.spacy: expected a file that spaCy's DocBin"):
-        read(path)
+def packed(value: Any) -> bytes:
+    return zlib.compress(srsly.msgpack_dumps(value))
 
 
-@pytest.mark.parametrize("value", [[1], {}, 3, "text", {"attrs": [1]}, None])
-def test_spacy_files_with_something_else(value: Any, tmp_path: Path) -> None:
-    path = tmp_path / "corpus.spacy"
-    path.write_bytes(zlib.compress(srsly.msgpack_dumps(value)))
-    with pytest.raises(CorpusError, match=r"corpus.spacy: expected a file that spaCy's DocBin"):
-        read(path)
-
-
-def truncated(key: str, end: int) -> Callable[[Dict[str, Any]], Any]:
-    return lambda data: data.update({key: data[key][:end]})
-
-
-DOCBINS: Dict[str, Callable[[Dict[str, Any]], Any]] = {
-    "no attributes": lambda data: data.pop("attrs"),
-    "no tokens": lambda data: data.pop("tokens"),
-    "no strings": lambda data: data.pop("strings"),
-    "other strings": lambda data: data.update(strings=["Oslo"]),
-    "attributes by name": lambda data: data.update(attrs=["ORTH"] * len(data["attrs"])),
-    "fewer attributes": truncated("attrs", -1),
-    "fewer tokens": truncated("tokens", -8),
-    "fewer spaces": truncated("spaces", -1),
-    "fewer lengths": truncated("lengths", -4),
-    "fewer flags": truncated("flags", 1),
-    "fewer categories": truncated("cats", 1),
-    "fewer span groups": truncated("span_groups", 1),
-    "other span groups": lambda data: data.update(span_groups=[b"abc"] * 2),
-    "other user data": lambda data: data.update(user_data=[b"\xc1"] * 2),
+DOCBINS: Dict[str, Callable[[bytes, Dict[str, Any]], bytes]] = {
+    "empty": lambda file, data: b"",
+    "cut": lambda file, data: file[: len(file) // 2],
+    "a list": lambda file, data: packed([1]),
+    "nothing": lambda file, data: packed(None),
+    "other attributes": lambda file, data: packed({"attrs": [1]}),
+    "no tokens": lambda file, data: packed({k: v for k, v in data.items() if k != "tokens"}),
+    "other strings": lambda file, data: packed({**data, "strings": ["Oslo"]}),
+    "attributes by name": lambda file, data: packed(
+        {**data, "attrs": ["ORTH"] * len(data["attrs"])}
+    ),
+    "fewer tokens": lambda file, data: packed({**data, "tokens": data["tokens"][:-8]}),
+    "fewer spaces": lambda file, data: packed({**data, "spaces": data["spaces"][:-1]}),
+    "fewer lengths": lambda file, data: packed({**data, "lengths": data["lengths"][:-4]}),
+    "fewer flags": lambda file, data: packed({**data, "flags": data["flags"][:1]}),
+    "other span groups": lambda file, data: packed({**data, "span_groups": [b"abc"] * 2}),
+    "other user data": lambda file, data: packed({**data, "user_data": [b"\xc1"] * 2}),
 }
 
 
 @pytest.mark.parametrize("name", DOCBINS)
-def test_spacy_files_with_damaged_docs(name: str, tmp_path: Path) -> None:
+def test_damaged_spacy_files(name: str, tmp_path: Path) -> None:
     path, nlp = tmp_path / "corpus.spacy", spacy.blank("en")
     DocBin(docs=[nlp("Kim is"), nlp("Lee")], store_user_data=True).to_disk(path)
-    data = srsly.msgpack_loads(zlib.decompress(path.read_bytes()))
-    DOCBINS[name](data)
-    path.write_bytes(zlib.compress(srsly.msgpack_dumps(data)))
+    file = path.read_bytes()
+    path.write_bytes(DOCBINS[name](file, srsly.msgpack_loads(zlib.decompress(file))))
     with pytest.raises(CorpusError, match=r"corpus.spacy: expected a file that spaCy's DocBin"):
         read(path)
 
@@ -258,13 +226,10 @@ FOLDERS: Dict[str, Tuple[Dict[str, str], str]] = {
     "nothing in it": ({}, ": expected a folder with annotated files, got none in it"),
     "a folder without files": ({"a/.keep": ""}, ": expected a folder with annotated files"),
     "only about a corpus": ({"README.md": "Mine", "LICENSE": "MIT"}, ": expected a folder with"),
-    "only hidden files": ({".b.conll": GOOD}, ": expected a folder with annotated files"),
     "an empty file": ({"a.conll": GOOD, "b.conll": ""}, "/b.conll, line 1: expected annotated"),
     "a damaged file": ({"a.conll": GOOD, "b/c.conll": f"{GOOD}Kim\n"}, "/b/c.conll, line 4: "),
     "prose": ({"a.conll": GOOD, "b.txt": "Kim is here\nand Lee\n"}, "/b.txt, line 2: expected 3"),
     "damaged JSON": ({"a.conll": GOOD, "b.jsonl": f"{TEXT}{{"}, "/b.jsonl, line 2: expected JSON"),
-    "settings": ({"a.conll": GOOD, "b.json": '{"lang": "en"}'}, "/b.json, line 1: expected a text"),
-    "not a .spacy file": ({"a.conll": GOOD, "b.spacy": GOOD}, "/b.spacy: expected a file that"),
     "a picture": ({"a.conll": GOOD, "b.png": "\0PNG"}, "/b.png, line 1: expected text in UTF-8"),
 }
 
@@ -282,29 +247,14 @@ def test_folders(name: str, tmp_path: Path) -> None:
     assert str(error.value).startswith(f"{folder}{message}"), error.value
 
 
-def lost(name: str, text: Any = None) -> Callable[[Path], None]:
-    """Replace files of a folder by a text, or remove them."""
-
-    def change(folder: Path) -> None:
-        for path in folder.glob(name):
-            path.unlink()
-            if text is not None:
-                path.write_text(text)
-
-    return change
-
-
-DATASETS: Dict[str, Callable[[Path], None]] = {
-    "an empty state": lost("state.json", "{}"),
-    "a state that is cut": lost("state.json", "{"),
-    "a state that is a list": lost("state.json", "[]"),
-    "no description": lost("dataset_info.json"),
-    "a description that is cut": lost("dataset_info.json", "{"),
-    "a description that is a list": lost("dataset_info.json", "[1]"),
-    "no data": lost("*.arrow"),
-    "empty data": lost("*.arrow", ""),
-    "other data": lost("*.arrow", "Kim B-PER"),
-    "other JSON": lost("*.json", '{"splits": ["train"]}'),
+DATASETS: Dict[str, Tuple[str, Optional[str]]] = {
+    "an empty state": ("state.json", "{}"),
+    "a state that is cut": ("state.json", "{"),
+    "no description": ("dataset_info.json", None),
+    "a description that is a list": ("dataset_info.json", "[1]"),
+    "no data": ("*.arrow", None),
+    "other data": ("*.arrow", "Kim B-PER"),
+    "other JSON": ("*.json", '{"splits": ["train"]}'),
 }
 
 
@@ -313,37 +263,11 @@ def test_datasets(name: str, tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets", reason="the extra `datasets` is not installed")
     row = {"tokens": [["Kim"]], "ner_tags": [["B-PER"]]}
     datasets.Dataset.from_dict(row).save_to_disk(str(tmp_path / "data"))
-    DATASETS[name](tmp_path / "data")
+    files, text = DATASETS[name]
+    for path in (tmp_path / "data").glob(files):
+        path.unlink() if text is None else path.write_text(text)
     with pytest.raises(CorpusError, match=r"data: expected a Hugging Face dataset, got: "):
         read_file(tmp_path / "data", Context(spacy.blank("en"), ReadOptions(), CorpusInfo()))
-
-
-KIM: Dict[str, Any] = {"tokens": ["Kim", "is"], "ner_tags": ["B-PER", "O"]}
-ROWS: Dict[str, Tuple[Dict[str, Any], str]] = {
-    "no tokens": ({"tokens": None}, "expected tokens and ner_tags"),
-    "no token": ({"tokens": ["Kim", None]}, "tokens: expected words, got None"),
-    "no tag": ({"ner_tags": ["O", None]}, "ner_tags: expected tags, got None"),
-    "a number without name": ({"ner_tags": [1, 0]}, "expected names of tags, got 1"),
-    "missing prefix": ({"ner_tags": ["PER", "O"]}, "such as 'B-PER', got 'PER'"),
-}
-
-
-class Rows(List[Any]):
-    """A dataset, as `datasets` has read it."""
-
-    features: ClassVar[Dict[str, Any]] = {"ner_tags": None}
-
-
-@pytest.mark.parametrize("name", ROWS)
-def test_rows_of_datasets(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    row, message = ROWS[name]
-    (tmp_path / "state.json").write_text("{}")
-    rows = Rows([KIM, {**KIM, **row}])
-    monkeypatch.setattr("spacy_costner.readers.corpus.load_dataset", lambda path: rows)
-    with pytest.raises(CorpusError) as error:
-        read(tmp_path)
-    assert str(error.value).startswith(f"{tmp_path}, row 2: "), error.value
-    assert message in str(error.value)
 
 
 PARQUET: Dict[str, Tuple[Any, str]] = {
@@ -387,9 +311,6 @@ def test_options(tmp_path: Path) -> None:
         read(path, column=3)
     with pytest.raises(CorpusError, match="expected a file or folder, got nothing there"):
         read(tmp_path / "none.conll")
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(CorpusError, match="expected a folder with annotated files, got none"):
-        read(tmp_path / "empty")
 
 
 def test_tag_names(tmp_path: Path) -> None:

@@ -84,13 +84,6 @@ def test_divergence_is_that_of_enumerated_paths(n_added: int, outside: str) -> N
     assert n_added == 0 or not result.gradient.emissions[:, len(teacher.start) :].any()
 
 
-def test_there_is_no_divergence_from_oneself() -> None:
-    _, teacher, constraints = model_and_teacher(0)
-    result = rehearsed(teacher, teacher, constraints)
-    assert result.value == pytest.approx(0, abs=1e-9)
-    assert all(abs(array).max() < 1e-9 for array in result.gradient[:4])
-
-
 @pytest.mark.parametrize(
     "settings",
     [{}, SPARSE, {"outside": "before"}, {**SPARSE, "outside": "before"}],

@@ -120,15 +120,6 @@ def test_gradient_of_the_divergence() -> None:
     assert not divergence(scores, soft).gradient.emissions[:, nowhere].any()
 
 
-def test_no_divergence_from_oneself() -> None:
-    tags = Tags(["x", "y"], "IOB2", "before")
-    potentials = random_potentials(LENGTHS, len(tags), scale=3)
-    constrained = chain.constrain(potentials, tags.constraints)
-    result = divergence(potentials, soft_for(tags, list(expectations(constrained, tags))))
-    assert result.value == pytest.approx(0, abs=CLOSE)
-    assert all(abs(array).max() < CLOSE for array in result.gradient[:4])
-
-
 def test_divergence_from_several_teachers_is_the_mean() -> None:
     student = Tags(["x", "y"], "BILUO")
     scores = random_potentials(LENGTHS, len(student), seed=1)
@@ -139,18 +130,6 @@ def test_divergence_from_several_teachers_is_the_mean() -> None:
     assert together.value == pytest.approx(numpy.mean([one.value for one in apart]), abs=CLOSE)
     for array, *arrays in zip(together.gradient[:4], *(one.gradient[:4] for one in apart)):
         assert_allclose(array, numpy.mean(arrays, axis=0), atol=CLOSE)
-
-
-def test_weights_multiply_the_divergence() -> None:
-    tags = TEACHERS[0]
-    scores, saved = (
-        random_potentials(LENGTHS, len(tags), seed=1),
-        list(expectations(constrained(tags), tags)),
-    )
-    alone = [divergence(scores, soft_for(tags, saved, numpy.eye(3)[b])).value for b in range(3)]
-    both = divergence(scores, soft_for(tags, saved, numpy.asarray([2.0, 1.0, 0.5]))).value
-    assert both == pytest.approx(2 * alone[0] + 0.5 * alone[2], abs=CLOSE)
-    assert alone[1] == 0
 
 
 def test_a_student_has_the_labels_of_its_teacher() -> None:

@@ -50,25 +50,30 @@ def example(words: str, ents: List[str]) -> Example:
     return Example(doc_of(words), doc_of(words, ents))
 
 
-def test_entities_become_tags() -> None:
-    first = example("Ana lives in New York City", ["B-PER", "O", "O", "B-LOC", "I-LOC", "I-LOC"])
-    second = example("York", ["B-LOC"])
-    assert gold_names(first, second) == ["U-PER", "O", "O", "B-LOC", "I-LOC", "L-LOC", "U-LOC"]
-
-
-def test_entities_that_touch_stay_two() -> None:
-    assert gold_names(example("a b c", ["B-LOC", "B-LOC", "I-LOC"])) == ["U-LOC", "B-LOC", "L-LOC"]
-
-
-def test_an_entity_does_not_run_on_into_the_next_doc() -> None:
-    first, second = example("a", ["B-LOC"]), example("b", ["B-LOC"])
-    assert gold_names(first, second) == ["U-LOC", "U-LOC"]
-
-
-def test_no_entities_is_annotation_and_none_at_all_is_missing() -> None:
-    empty = example("a b", ["O", "O"])
-    unset = Example(doc_of("a b"), doc_of("a b"))
-    assert gold_names(empty, unset) == ["O", "O", "-", "-"]
+@pytest.mark.parametrize(
+    "examples, expected",
+    [
+        (
+            [("Ana in New York City", "B-PER O B-LOC I-LOC I-LOC"), ("York", "B-LOC")],
+            "U-PER O B-LOC I-LOC L-LOC U-LOC",
+        ),
+        ([("a b c", "B-LOC B-LOC I-LOC")], "U-LOC B-LOC L-LOC"),
+        ([("a b", "B-GPE B-LOC"), ("a", "O")], "O U-LOC O"),
+        ([("a b", "O O"), ("a b", None)], "O O - -"),
+        ([("", None)], ""),
+        ([], ""),
+    ],
+    ids=["of many tokens", "that touch", "of other labels", "none annotated", "no token", "no doc"],
+)
+def test_entities_become_tags(examples: Any, expected: str) -> None:
+    docs = [
+        (
+            Doc(VOCAB, words=words.split()),
+            Doc(VOCAB, words=words.split(), ents=ents and ents.split()),
+        )
+        for words, ents in examples
+    ]
+    assert gold_names(*(Example(*pair) for pair in docs)) == expected.split()
 
 
 def test_missing_tokens_stay_missing() -> None:
@@ -78,11 +83,11 @@ def test_missing_tokens_stay_missing() -> None:
     assert gold_names(Example(doc, reference)) == ["-", "U-LOC", "-", "-"]
 
 
-def test_other_labels_are_outside() -> None:
-    assert gold_names(example("a b", ["B-GPE", "B-LOC"])) == ["O", "U-LOC"]
-
-
-def test_misaligned_entities_are_missing() -> None:
+def test_entities_of_other_tokens() -> None:
+    """They are missing where they don't align."""
+    merged = Doc(VOCAB, words=["New York", "City"], ents=["B-LOC", "O"])
+    split = Example(Doc(VOCAB, words=["New", "York", "City"]), merged)
+    assert gold_names(split, example("x", ["O"])) == ["B-LOC", "L-LOC", "O", "O"]
     predicted = Doc(
         VOCAB, words=["New", "York-", "based", "Ana"], spaces=[True, False, True, False]
     )
@@ -95,30 +100,8 @@ def test_misaligned_entities_are_missing() -> None:
     assert gold_names(Example(predicted, reference)) == ["-", "-", "O", "U-PER"]
 
 
-def test_entities_of_other_tokenisation_are_found() -> None:
-    predicted = Doc(VOCAB, words=["New", "York", "City"])
-    reference = Doc(VOCAB, words=["New York", "City"], ents=["B-LOC", "O"])
-    assert gold_names(Example(predicted, reference), example("x", ["O"])) == [
-        "B-LOC",
-        "L-LOC",
-        "O",
-        "O",
-    ]
-
-
-def test_no_docs_and_empty_docs() -> None:
-    assert gold_names() == []
-    assert gold_names(Example(Doc(VOCAB), Doc(VOCAB))) == []
-
-
 def entities(*spans: List[int]) -> Entities:
     return Entities(*numpy.asarray(spans, dtype="int32").reshape(-1, 3).T)
-
-
-def test_white_space_is_trimmed_off_both_ends() -> None:
-    is_space = numpy.asarray([True, False, True, False, True, True])
-    trimmed = entities([0, 3, 0], [3, 5, 1], [5, 6, 0]).trim(is_space)
-    assert [column.tolist() for column in trimmed] == [[1, 3], [2, 4], [0, 1]]
 
 
 @given(seeds)
@@ -179,6 +162,8 @@ def test_presets_rule_out_all_else() -> None:
 
 
 def test_missing_tokens_allow_all_and_cost_nothing() -> None:
+    """Complete gold needs no mask."""
+    assert allowed_tags(numpy.asarray([1, 0]), Tags(["LOC"], "IOB2"), numpy.asarray([2])) is None
     path = numpy.asarray([1, -1])
     table = numpy.asarray([[0, 2], [3, 0]], dtype="float32")
     tags = Tags(["LOC"], "IOB2")
@@ -186,10 +171,6 @@ def test_missing_tokens_allow_all_and_cost_nothing() -> None:
     assert allowed.tolist() == [[True, False, False], [True, True, True]]
     assert gold_cost(path, table, None).tolist() == [[3, 0], [0, 0]]
     assert gold_cost(path, table, numpy.asarray([2.0, 5.0])).tolist() == [[6, 0], [0, 0]]
-
-
-def test_complete_gold_needs_no_mask() -> None:
-    assert allowed_tags(numpy.asarray([1, 0]), Tags(["LOC"], "IOB2"), numpy.asarray([2])) is None
 
 
 def test_what_is_missing_after_an_entity_is_no_more_of_it() -> None:
@@ -265,12 +246,3 @@ def test_the_preset_entities_are_always_a_possible_path(
         path = tags.split_outside(path, tokens.lengths)
         legal = chain.constrain(scores, tags.constraints._replace(emissions=possible))
         assert chain.path_score(legal, path)[0] == 0
-
-
-@pytest.mark.parametrize("text", ["Ana lives in New York", ""])
-def test_a_real_tokenizer_aligns(text: str) -> None:
-    begin = text.find("New York")
-    spans = [(begin, begin + 8, "LOC")] if begin >= 0 else []
-    eg = Example.from_dict(NLP.make_doc(text), {"entities": spans})
-    found = gold_names(eg)
-    assert found == (["O", "O", "O", "B-LOC", "L-LOC"] if spans else [])

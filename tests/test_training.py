@@ -110,21 +110,6 @@ def test_gradients(name: str, outside: str) -> None:
         assert difference == pytest.approx(2 * float(gradient @ step), rel=2e-3, abs=2e-4)
 
 
-def test_all_weights_get_the_gradient_of_their_own() -> None:
-    """The gradient of merged features, spread, is that of `update` for each of them."""
-    nlp, examples = initialized()
-    ner = nlp.get_pipe("ner")
-    total = total_loss(ner, examples, 0.0)
-    total.write_weights(numpy.random.default_rng(2).normal(size=total.read_weights().shape))
-    gradient = total(total.read_weights())[1].reshape(total.shape)
-    potentials, backprop = ner.model.begin_update([eg.predicted for eg in examples])
-    backprop(ner.get_loss(examples, potentials)[1])
-    rows, expected = linear_part(ner.model)[1].gradient()
-    n_groups = len(total.merged.roots)
-    spread = numpy.concatenate([total.merged.spread(gradient[:n_groups]), gradient[n_groups:]])
-    assert_allclose(spread[rows], expected, atol=1e-5)
-
-
 def test_the_optimum_is_that_of_the_enumerated_objective() -> None:
     c2 = 0.2
     total = make_total(c2=c2)
@@ -202,17 +187,35 @@ def test_memory_is_told_if_there_is_less(
         warn_of_memory(model, 0)
 
 
-def test_fit_makes_an_ordinary_pipeline(experiment: Experiment) -> None:
-    fitted = fit(sparse_config(experiment), experiment.output_path, c2=0.01)
-    nlp = spacy.load(fitted.path)
-    assert fitted.path == experiment.output_path / "model-last"
-    assert fitted.scores["ents_f"] == nlp.meta["performance"]["ents_f"] == 1.0
-    doc = nlp(Doc(nlp.vocab, words=["Rain", "in", "Paris", ",", "France", "."]))
-    assert [(ent.text, ent.label_) for ent in doc.ents] == [
-        ("Paris", "city"),
-        ("France", "country"),
-    ]
+def entities_of(nlp: Language, words: str) -> List[Tuple[str, str]]:
+    doc = nlp(Doc(nlp.vocab, words=words.split()))
+    return [(ent.text, ent.label_) for ent in doc.ents]
+
+
+@pytest.mark.parametrize("loss", ["Sequential", "Perceptron"])
+def test_the_command_makes_an_ordinary_pipeline(
+    loss: str, experiment: Experiment, tmp_path: Path
+) -> None:
+    """Online with a loss that has kinks, too; then the averages are what is scored and saved."""
+    is_online = loss == "Perceptron"
+    ner = {**SPARSE_CONFIG["components"]["ner"], "loss": loss_block(loss)}
+    sparse_config(experiment, components={"ner": ner}, **ONLINE).to_disk(tmp_path / "sparse.cfg")
+    given = partial(run, "fit", tmp_path / "sparse.cfg", "--output", tmp_path / "fitted")
+    result = given(*(["--online"] if is_online else ["--c2", 0.01]), "--nlp.batch_size", 7)
+    assert result.exit_code == 0, result.output
+    assert "dev: F 100.00" in result.output
+    assert ("trained: 20 epochs" in result.output) is is_online
+    nlp = spacy.load(tmp_path / "fitted" / "model-last")
+    assert nlp.meta["performance"]["ents_f"] == 1.0 and nlp.config["nlp"]["batch_size"] == 7
+    expected = [("Paris", "city"), ("France", "country")]
+    assert entities_of(nlp, "Rain in Paris , France .") == expected
     assert nlp.config["components"]["ner"]["model"]["@architectures"] == SPARSE["@architectures"]
+    for options, message in (
+        (["--c2", -1], "c2: expected a finite number of at least 0"),
+        (["--online", "--c2", 0.1], "fit: --c2: expected a config and no --online with it"),
+    ):
+        result = given(*options)
+        assert result.exit_code == 1 and message in result.output
 
 
 def test_an_interruption_of_scoring_leaves_the_pipeline(
@@ -226,8 +229,7 @@ def test_an_interruption_of_scoring_leaves_the_pipeline(
         fitted = fit(sparse_config(experiment), experiment.output_path, c2=0.01)
     assert fitted.scores == {} and "dev: not scored" in fitted.describe()
     nlp = spacy.load(fitted.path)
-    doc = nlp(Doc(nlp.vocab, words=["Rain", "in", "Paris"]))
-    assert [ent.text for ent in doc.ents] == ["Paris"]
+    assert entities_of(nlp, "Rain in Paris") == [("Paris", "city")]
 
 
 def test_fit_starts_from_a_trained_model(experiment: Experiment) -> None:
@@ -293,21 +295,21 @@ def test_missing_scipy_is_named(monkeypatch: pytest.MonkeyPatch, experiment: Exp
         minimise(bowl, numpy.zeros(2))
 
 
-def test_a_negative_penalty_is_refused(experiment: Experiment) -> None:
-    with pytest.raises(ValueError, match="c2: expected a finite number of at least 0"):
-        fit(sparse_config(experiment), experiment.output_path, c2=-1.0)
-
-
-def test_command_line(experiment: Experiment, tmp_path: Path) -> None:
-    path = tmp_path / "sparse.cfg"
-    sparse_config(experiment).to_disk(path)
-    given = partial(run, "fit", path, "--output", tmp_path / "fitted")
-    result = given("--c2", 0.01, "--max-iter", 30, "--nlp.batch_size", 7)
-    assert result.exit_code == 0, result.output
-    assert "dev: F 100.00" in result.output
-    assert spacy.load(tmp_path / "fitted" / "model-last").config["nlp"]["batch_size"] == 7
-    result = given("--c2", -1)
-    assert result.exit_code == 1 and "c2: expected a finite number" in result.output
+@pytest.mark.parametrize("max_epochs, max_steps", [(0, 0), (-1, 0), (0, 1)])
+def test_online_training_has_to_end(
+    max_epochs: int, max_steps: int, experiment: Experiment
+) -> None:
+    """Less than an epoch is saved, too."""
+    training = {"max_epochs": max_epochs, "max_steps": max_steps, "batcher": ONE_BY_ONE}
+    config = sparse_config(experiment, training=training)
+    if not max_steps:
+        with pytest.raises(ValueError, match="training: expected max_epochs or max_steps"):
+            fit(config, experiment.output_path, online=True)
+        return
+    fitted = fit(config, experiment.output_path, online=True)
+    assert (fitted.outcome.n_epochs, fitted.outcome.n_steps) == (0, 1)
+    loss = spacy.load(fitted.path).meta["performance"]["ner_loss"]
+    assert loss == pytest.approx(fitted.outcome.value) and loss > 0
 
 
 ONE_BY_ONE = {
@@ -362,44 +364,6 @@ def test_online_training_ends_where_it_is_told_to() -> None:
         train(ner, batches, Adam(), max_epochs=0)
 
 
-def test_fit_online_makes_an_ordinary_pipeline(experiment: Experiment) -> None:
-    """With a loss that has kinks, too; and the averages are what is scored and saved."""
-    ner = {**SPARSE_CONFIG["components"]["ner"], "loss": loss_block("Perceptron")}
-    config = sparse_config(experiment, components={"ner": ner}, **ONLINE)
-    fitted = fit(config, experiment.output_path, online=True)
-    nlp = spacy.load(fitted.path)
-    assert fitted.scores["ents_f"] == nlp.meta["performance"]["ents_f"] == 1.0
-    assert fitted.outcome.describe().startswith("trained: 20 epochs")
-    doc = nlp(Doc(nlp.vocab, words=["Rain", "in", "Paris"]))
-    assert [(ent.text, ent.label_) for ent in doc.ents] == [("Paris", "city")]
-
-
-def test_less_than_an_epoch_is_saved(experiment: Experiment) -> None:
-    training = {"max_epochs": 0, "max_steps": 1, "batcher": ONE_BY_ONE}
-    fitted = fit(sparse_config(experiment, training=training), experiment.output_path, online=True)
-    assert (fitted.outcome.n_epochs, fitted.outcome.n_steps) == (0, 1)
-    loss = spacy.load(fitted.path).meta["performance"]["ner_loss"]
-    assert loss == pytest.approx(fitted.outcome.value) and loss > 0
-
-
-def test_an_interruption_before_the_first_step_is_saved(
-    monkeypatch: pytest.MonkeyPatch, experiment: Experiment
-) -> None:
-    def interrupted(self: TotalLoss, vector: numpy.ndarray) -> Tuple[float, numpy.ndarray]:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(TotalLoss, "__call__", interrupted)
-    fitted = fit(sparse_config(experiment), experiment.output_path)
-    assert "ner_loss" not in spacy.load(fitted.path).meta["performance"]
-
-
-@pytest.mark.parametrize("limits", [{"max_epochs": 0}, {"max_epochs": -1}])
-def test_online_training_has_to_end(limits: Dict[str, int], experiment: Experiment) -> None:
-    config = sparse_config(experiment, training={"max_steps": 0, **limits})
-    with pytest.raises(ValueError, match="training: expected max_epochs or max_steps"):
-        fit(config, experiment.output_path, online=True)
-
-
 def test_the_training_corpus_is_read_once(
     monkeypatch: pytest.MonkeyPatch, experiment: Experiment
 ) -> None:
@@ -414,18 +378,6 @@ def test_the_training_corpus_is_read_once(
     monkeypatch.setattr(Corpus, "__call__", counted)
     fit(sparse_config(experiment, **ONLINE), experiment.output_path, online=True)
     assert n_read == 2
-
-
-def test_command_line_online(experiment: Experiment, tmp_path: Path) -> None:
-    path = tmp_path / "sparse.cfg"
-    sparse_config(experiment, **ONLINE).to_disk(path)
-    given = partial(run, "fit", path, "--output", tmp_path / "fitted", "--online")
-    result = given("--training.max_epochs", 30)
-    assert result.exit_code == 0, result.output
-    assert "trained: 30 epochs" in result.output and "dev: F 100.00" in result.output
-    result = given("--c2", 0.1)
-    assert result.exit_code == 1
-    assert "fit: --c2: expected a config and no --online with it" in result.output
 
 
 def test_seeds_come_to_the_mean_of_their_weights(

@@ -205,21 +205,6 @@ def test_frozen(kind: str, saved: Path, corpus: Path, tmp_path: Path) -> None:
     assert largest_change(before, encoder(nlp)) == 0
 
 
-def test_what_freezing_lacks(kind: str, saved: Path, corpus: Path) -> None:
-    """Messages that the docs quote."""
-    frozen = {"frozen_components": ["transformer"]}
-    config = make_config(kind, corpus, **frozen)
-    config["components"]["transformer"] = {"source": str(saved)}
-    config.get("initialize", {}).get("components", {}).pop("transformer", None)
-    error, message = (AssertionError, "^$") if kind == "curated" else (ValueError, "E203")
-    with pytest.raises(error, match=message):
-        learn(init_nlp(config), 1)
-    if kind == "curated":
-        config["training"]["annotating_components"] = ["transformer"]
-        with pytest.raises(AssertionError, match=r"^$"):
-            learn(init_nlp(config), 1)
-
-
 @pytest.mark.parametrize("replace", [True, False])
 def test_a_frozen_tagger_keeps_a_copy(
     replace: bool, kind: str, saved: Path, corpus: Path, caplog: pytest.LogCaptureFixture

@@ -5,10 +5,7 @@ from typing import Any, Dict
 
 import pytest
 import spacy
-from spacy.cli.train import train as train_nlp
 from spacy.language import Language
-from spacy.tokens import DocBin
-from thinc.api import Config
 
 from .support.pipelines import (
     LISTENING,
@@ -46,39 +43,6 @@ def test_it_answers_as_the_trained_one(trained: Path, settings: Dict[str, Any]) 
         assert ents(nlp(text)) == ents(expected(text))
     assert nlp.config["components"]["ner"]["loss"] == SOFTMAX_MARGIN
     assert nlp.get_pipe("ner").cfg["progress"]["steps"] == 0
-
-
-def test_it_goes_on_with_another_loss(trained: Path, tmp_path: Path) -> None:
-    nlp = pipeline(loss=SOFTMAX_MARGIN)
-    DocBin(docs=[eg.reference for eg in examples(nlp)]).to_disk(tmp_path / "corpus.spacy")
-    settings = SETTINGS.format(corpus=tmp_path / "corpus.spacy", trained=trained)
-    nlp.config.merge(Config().from_str(settings)).to_disk(tmp_path / "config.cfg")
-    train_nlp(tmp_path / "config.cfg", tmp_path / "output")
-    best = spacy.load(tmp_path / "output" / "model-best")
-    assert best.meta["performance"]["ents_f"] == 1.0
-
-
-SETTINGS = """
-[corpora]
-
-[corpora.train]
-@readers = "spacy.Corpus.v1"
-path = "{corpus}"
-
-[corpora.dev]
-@readers = "spacy.Corpus.v1"
-path = "{corpus}"
-
-[training]
-max_steps = 2
-eval_frequency = 1
-
-[initialize]
-
-[initialize.after_init]
-@callbacks = "spacy_costner.start_from.v1"
-path = "{trained}"
-"""
 
 
 def test_listeners_start_with_what_they_listen_to(tmp_path: Path) -> None:

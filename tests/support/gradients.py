@@ -30,6 +30,16 @@ def central_differences(
     return Potentials(*gradient, lengths=potentials.lengths)
 
 
+def central_difference(value: Callable[[], float], array: numpy.ndarray, index: Any) -> float:
+    """The derivative of a value by one of the float32 weights that it depends on."""
+    at, values = array[index], []
+    for step in (1e-2, -1e-2):
+        array[index] = at + step
+        values.append(value())
+    array[index] = at
+    return (values[0] - values[1]) / 2e-2
+
+
 def check_gradient(
     function: Callable[[Potentials], Tuple[Any, Callable[..., Potentials]]],
     potentials: Potentials,

@@ -13,12 +13,11 @@ from .. import oracle
 from ..oracle_losses import Split
 from .strategies import (
     free_potentials_NK,
-    least_cost,
+    golds_N,
     mask,
     one_hot,
     random_entities,
     seeds,
-    sets_NK,
     truths,
 )
 
@@ -79,25 +78,9 @@ def split_NK(draw: Any, cost: Cost) -> SplitBatch:  # noqa: N802
         draw(free_potentials_NK(lengths, len(tags))),
         tags.constraints._replace(emissions=possible),
     )
-    token_weights = rng.uniform(0, 2, size=n_tokens) if rng.integers(2) else None
-    factors = numpy.ones((n_tokens, 1)) if token_weights is None else token_weights[:, None]
     table = cost(plain).astype("float64")
-    complete = Gold(
-        tags=path,
-        cost=table[path] * factors,
-        token_weights=token_weights,
-        weights=rng.uniform(0, 2, size=len(lengths)) if rng.integers(2) else None,
-        opening=plain.opening,
-        continuing=plain.continuing,
-        features=rng.integers(-1, 4, size=(n_tokens, 3)) if rng.integers(2) else None,
-    )
-    allowed = draw(sets_NK(path, plain.continuing))
-    partial = complete._replace(
-        tags=numpy.where(allowed.sum(axis=1) == 1, path, -1),
-        allowed=allowed,
-        cost=least_cost(table, allowed) * factors,
-    )
-    return SplitBatch(tags, scores, [(on_chain(tags, split, g), g) for g in (complete, partial)])
+    golds = draw(golds_N(path, table, plain.opening, plain.continuing, scores))
+    return SplitBatch(tags, scores, [(on_chain(tags, split, gold), gold) for gold in golds])
 
 
 def on_chain(tags: Tags, split: numpy.ndarray, gold: Gold) -> Gold:

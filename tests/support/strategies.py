@@ -4,7 +4,7 @@ Hypothesis chooses shapes, scales, and how much is forbidden; the numbers come f
 that it chooses too, because arrays that it builds itself are mostly all the same number.
 """
 
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional, Tuple
 
 import numpy
 from hypothesis import strategies as st
@@ -147,8 +147,23 @@ def annotated_NK(draw: Any, cost: Optional[Cost] = None) -> Annotated:  # noqa: 
     potentials, path, table, opening, continuing = draw(
         any_tags_NK() if cost is None else tag_set_NK(cost)
     )
+    return Annotated(potentials, *draw(golds_N(path, table, opening, continuing, potentials)))
+
+
+@st.composite
+def golds_N(  # noqa: N802
+    draw: Any,
+    path: numpy.ndarray,
+    table: CostTable,
+    opening: numpy.ndarray,
+    continuing: numpy.ndarray,
+    potentials: Potentials,
+) -> Tuple[Gold, Gold]:
+    """Complete gold of a path, and gold with less annotation."""
     rng, n_tokens = draw(seeds), len(path)
-    weights = draw(st.none() | st.just(rng.uniform(0, 2, size=len(potentials.lengths))))
+    weights = rng.uniform(0, 2, size=len(potentials.lengths))
+    weights *= rng.uniform(size=len(weights)) < 0.8
+    weights = draw(st.none() | st.just(weights))
     token_weights = draw(st.none() | st.just(rng.uniform(0, 2, size=n_tokens)))
     of_tokens = numpy.ones((n_tokens, 1)) if token_weights is None else token_weights[:, None]
     complete = Gold(
@@ -166,7 +181,7 @@ def annotated_NK(draw: Any, cost: Optional[Cost] = None) -> Annotated:  # noqa: 
         allowed=allowed,
         cost=least_cost(table, allowed) * of_tokens,
     )
-    return Annotated(potentials, complete, partial)
+    return complete, partial
 
 
 def least_cost(table: CostTable, allowed: numpy.ndarray) -> numpy.ndarray:
