@@ -34,20 +34,17 @@ def table(heading: str) -> Set[str]:
     return set(re.findall(r"^\| `([\w./]+)`", section, flags=re.MULTILINE))
 
 
-def test_losses_and_costs() -> None:
-    costs = [name for name in declared("spacy_misc") if name.endswith("Cost.v1")]
+def test_tables_have_every_registered_name() -> None:
+    """And every page of losses and decoders explains them."""
+    misc = declared("spacy_misc")
+    costs = [name for name in misc if name.endswith("Cost.v1")]
+    decodings = {name for name in misc if name.endswith("Decoding.v1")}
     assert table("Losses") == {*declared("thinc_losses"), *costs}
-
-
-def test_every_loss_and_cost_is_explained() -> None:
-    explained = set(re.findall(r"`(spacy_costner\.\w+\.v1)`", read("docs/losses.md")))
-    assert table("Losses") <= explained
-
-
-def test_every_decoding_is_explained() -> None:
-    every = {name for name in declared("spacy_misc") if name.endswith("Decoding.v1")}
-    assert table("Decoding") == every
-    assert set(re.findall(r"^\| `([\w./]+)`", read("docs/decoding.md"), re.MULTILINE)) == every
+    assert table("Losses") <= {*re.findall(r"`(spacy_costner\.\w+\.v1)`", read("docs/losses.md"))}
+    assert table("Decoding") == decodings
+    assert {*re.findall(r"^\| `([\w./]+)`", read("docs/decoding.md"), re.MULTILINE)} == decodings
+    assert table("Linear model") == {*declared("spacy_architectures")}
+    assert table("Configs") == {str(path.relative_to(ROOT)) for path in ROOT.glob("configs/*.cfg")}
 
 
 def test_block_to_paste_is_the_softmax_margin() -> None:
@@ -92,27 +89,15 @@ def test_blocks_of_the_docs_build(block: str) -> None:
     registry.resolve(nlp.config["initialize"], schema=ConfigSchemaInit)
 
 
-def test_architectures() -> None:
-    assert table("Linear model") == {*declared("spacy_architectures")}
-
-
 def test_features_are_explained() -> None:
     explained = set(re.findall(r"`([\w.]+)`", read("docs/linear.md")))
     settings = {*signature(make_features).parameters, *signature(build_sparse_crf).parameters}
     assert {*settings - {"features", "nO"}, *WORD_VIEWS, *OWN_FLAGS, GAZETTEER} <= explained
-
-
-def test_features_to_paste_can_be_had() -> None:
     ini = re.search(r"```ini\n(.*?)```", read("docs/linear.md"), flags=re.DOTALL)
     assert ini is not None
     head = "[components]\n\n[components.ner]\n\n[components.ner.model]\n\n"
     features = Config().from_str(head + ini[1])["components"]["ner"]["model"]["features"]
     assert registry.resolve({"features": features})["features"].columns
-
-
-def test_configs() -> None:
-    paths = ROOT.glob("configs/*.cfg")
-    assert table("Configs") == {str(path.relative_to(ROOT)) for path in paths}
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/linear.md", "project.yml"])
@@ -122,17 +107,15 @@ def test_configs_that_are_spoken_of_are_there(name: str) -> None:
     assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
-EVERY_PAGE = ["README.md", *(f"docs/{path.name}" for path in sorted(ROOT.glob("docs/*.md")))]
-
-
 def anchors(name: str) -> Set[str]:
     """What a link to a heading of a page may say behind its #."""
     headings = re.findall(r"^#+ (.*)$", read(name), flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("name", EVERY_PAGE)
-def test_links_lead_somewhere(name: str) -> None:
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_links_lead_somewhere(page: Path) -> None:
+    name = str(page.relative_to(ROOT))
     for link in re.findall(r"\]\(([^):]+)\)", read(name)):
         path, _, heading = link.partition("#")
         target = (ROOT / name).parent.joinpath(path) if path else ROOT / name
