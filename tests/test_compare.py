@@ -46,12 +46,9 @@ def variants_of(experiment: Experiment, **overrides: Any) -> List[Variant]:
     return make_variants(*experiment, seeds=[0, 1], overrides=overrides)
 
 
-@pytest.mark.parametrize("old", [SEQUENTIAL, {**RISK, "cost": {"@misc": "other", "x": 1}}])
-def test_a_registered_function_replaces_the_whole_block(old: Dict[str, Any]) -> None:
-    assert put_onto({"loss": old}, {"loss": RISK}) == {"loss": RISK}
-
-
-def test_other_blocks_are_merged() -> None:
+def test_blocks_are_merged_and_those_of_registered_functions_replaced() -> None:
+    for old in (SEQUENTIAL, {**RISK, "cost": {"@misc": "other", "x": 1}}):
+        assert put_onto({"loss": old}, {"loss": RISK}) == {"loss": RISK}
     ner = {"factory": "cost_sensitive_ner", "loss": RISK}
     config = Config({"ner": ner, "training": {"seed": 0, "dropout": 0.1}})
     other = {"ner": {"factory": "ner", "moves": None}}
@@ -117,11 +114,10 @@ def test_a_sweep_is_every_combination(experiment: Experiment) -> None:
     assert variant.loss == "training.seed=1 system.seed=2"
 
 
-@pytest.mark.parametrize("callback", ["null", "spacy_costner.evaluate_each_epoch.v1"])
-def test_all_losses_are_evaluated_as_often(experiment: Experiment, callback: str) -> None:
-    line = f'before_init = {{"@callbacks": "{callback}"}}' if callback != "null" else ""
-    text = f"\n[initialize]\n{line or 'before_init = null'}\n"
-    experiment.loss_paths[1].write_text(SHORT + text)
+def test_all_losses_are_evaluated_as_often(experiment: Experiment) -> None:
+    callback = {"@callbacks": "spacy_costner.evaluate_each_epoch.v1"}
+    others = f"\n[initialize]\nbefore_init = {json.dumps(callback)}\n"
+    experiment.loss_paths[1].write_text(SHORT + others)
     block = {"initialize": {"before_init": {"@callbacks": "another.v1"}}}
     put_onto(load_config(experiment.config_path), block).to_disk(experiment.config_path)
     for variant in variants_of(experiment):
@@ -144,7 +140,10 @@ def test_configs_that_do_not_fit_are_named(experiment: Experiment, text: str) ->
 # Training
 
 
-def test_a_variant_leaves_what_is_needed(experiment: Experiment) -> None:
+def test_a_variant_leaves_what_is_needed(
+    experiment: Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another measure needs no other training."""
     variant = variants_of(experiment)[0]
     outcome = run_variant(variant)
     assert outcome.seconds > 0
@@ -156,18 +155,11 @@ def test_a_variant_leaves_what_is_needed(experiment: Experiment) -> None:
     tp, _, fn, _, tokens = outcome.counts
     assert tokens.tolist() == [6, 3, 3, 1]
     assert (tp + fn).tolist() == [2, 1, 0, 1]
-
-
-def test_another_measure_needs_no_other_training(
-    experiment: Experiment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    variant = variants_of(experiment)[0]
-    first = run_variant(variant)
     monkeypatch.delattr("spacy_costner.cli.compare.train")
     zero_one = {**variant.measure, "cost": {"@misc": "spacy_costner.ZeroOneCost.v1"}}
     again = run_variant(variant._replace(measure=zero_one))
-    assert again.seconds == first.seconds
-    assert again.counts[0].tolist() == first.counts[0].tolist()
+    assert again.seconds == outcome.seconds
+    assert again.counts[0].tolist() == tp.tolist()
 
 
 @pytest.mark.parametrize("step", ["train", "replace_folder"])
@@ -269,20 +261,20 @@ def test_a_killed_worker_changes_nothing(experiment: Experiment) -> None:
     Thread(target=kill, daemon=True).start()
     compare(*again, seeds=[0, 1], n_samples=20, jobs=2)
     assert killed
+
+    def results(path: Path) -> Any:
+        """What a file has, but for seconds and paths."""
+        if path.name == "comparison.json":
+            losses = json.loads(path.read_text())["losses"]
+            return [{**row, "seconds": 0} for row in losses]
+        return json.loads(path.read_text())["value"] if path.suffix else path.read_bytes()
+
     for name in ("model-best/ner/model", "counts.json", "comparison.json"):
         first = sorted(experiment.output_path.rglob(name))
         second = sorted(again.output_path.rglob(name))
         assert len(first) == len(second) == (1 if name == "comparison.json" else 4)
         for one, other in zip(first, second):
             assert results(one) == results(other)
-
-
-def results(path: Path) -> Any:
-    """What a file has, but for seconds and paths."""
-    if path.name == "comparison.json":
-        losses = json.loads(path.read_text())["losses"]
-        return [{**row, "seconds": 0} for row in losses]
-    return json.loads(path.read_text())["value"] if path.suffix else path.read_bytes()
 
 
 # Scores
@@ -357,6 +349,7 @@ def untrained(loss: str, seed: int = 0) -> Finished:
 
 
 def test_untrained_models_are_not_reported() -> None:
+    """And nothing is compared with one."""
     runs = [finished("a", *GOOD), untrained("b"), finished("c", *POOR)]
     more = [finished(loss, *GOOD, seed=1) for loss in "abc"]
     rows = summarise([*runs, *more], n_samples=9)
@@ -368,15 +361,10 @@ def test_untrained_models_are_not_reported() -> None:
     assert note.startswith("b: the best model was not trained past the first step, with seed 0")
     cells = [cell.strip() for cell in table(rows).splitlines()[3].split("|")[1:-1]]
     assert cells == ["b", *["-"] * 5, "10", "-", "-"]
-
-
-def test_nothing_is_compared_with_an_untrained_model() -> None:
-    rows = summarise([untrained("a"), finished("b", *GOOD), finished("c", *POOR)], n_samples=9)
+    rows = summarise([untrained("b"), finished("a", *GOOD), finished("c", *POOR)], n_samples=9)
     assert [bool(row.scores) for row in rows] == [False, True, True]
     assert all(row.differences == {} for row in rows)
     assert table(rows).splitlines()[3].split("|")[8:10] == ["      - ", "         - "]
-    (row,) = summarise([untrained("a")])
-    assert row.scores == {}
 
 
 def test_table_and_lines() -> None:
