@@ -3,7 +3,6 @@
 import errno
 import gc
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -19,7 +18,7 @@ from hypothesis import strategies as st
 from spacy.language import Language
 from spacy.tokens import DocBin, Span
 
-from spacy_costner.cli.annotate import WRITERS, Summary, annotate
+from spacy_costner.cli.annotate import Summary, annotate
 from spacy_costner.readers import read_docs
 from spacy_costner.readers.texts import divide, read_rows
 from spacy_costner.saving import locked
@@ -362,22 +361,6 @@ def test_a_worker_without_the_output_folder(
     reason = f"{output}: expected the output folder of the command, got none on this worker"
     assert [*found.errors.values()] == [f"ValueError: {reason}"] * 2
     assert not list(output.rglob("*.jsonl"))
-
-
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
-def test_a_full_disk_leaves_what_was_there(
-    model: Path, inputs: List[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def write_to_full_disk(path: Path, *_: Any, **__: Any) -> None:
-        with open("/dev/full", "w") as file:
-            file.write("x")
-
-    with monkeypatch.context() as patch:
-        patch.setitem(WRITERS, "jsonl", write_to_full_disk)
-        summary = again(model, inputs, tmp_path / "out")
-    assert len(summary.errors) == 6 and summary.docs == 0 and not files(tmp_path / "out")
-    assert "No space left" in str(summary.errors)
-    assert again(model, inputs, tmp_path / "out").docs == 52
 
 
 def test_one_command_at_a_time_writes_to_a_folder(

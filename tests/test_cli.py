@@ -51,22 +51,15 @@ def test_a_sweep_on_the_command_line(experiment: Experiment) -> None:
     assert result.exit_code == 1 and "dropuot" in result.output
     result = run(*given)
     assert result.exit_code == 1 and "expected at least 1, got 0" in result.output
-
-
-def test_command_line_says_what_is_wrong(experiment: Experiment) -> None:
     again = [*experiment.loss_paths, experiment.loss_paths[0]]
     result = run(*options(experiment._replace(loss_paths=again)))
-    assert result.exit_code == 1
-    assert "expected files of different names" in result.output
-
-
-@pytest.mark.parametrize("command", ["fit", "check", "compare"])
-def test_unknown_options_are_usage_errors(experiment: Experiment, command: str) -> None:
-    given = options(experiment)[1:] if command == "compare" else [experiment.config_path]
-    output = ["--output", experiment.output_path] if command == "fit" else []
-    result = run(command, *given, *output, "--gpu-idd", 0)
-    assert result.exit_code == 2 and isinstance(result.exception, SystemExit)
-    assert "Usage: " in result.output and "No such option '--gpu-idd'" in result.output
+    assert result.exit_code == 1 and "expected files of different names" in result.output
+    for command in ("fit", "check", "compare"):
+        rest = options(experiment)[1:] if command == "compare" else [experiment.config_path]
+        output = ["--output", experiment.output_path] if command == "fit" else []
+        result = run(command, *rest, *output, "--gpu-idd", 0)
+        assert result.exit_code == 2 and isinstance(result.exception, SystemExit)
+        assert "Usage: " in result.output and "No such option '--gpu-idd'" in result.output
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +109,10 @@ def test_onto_its_input(pipeline_path: Path, tmp_path: Path, command: str) -> No
     shutil.copytree(pipeline_path / "model-last", path)
     (path / "notes.txt").write_text("mine")
     before = content(path)
+
+    def full(*arguments: Any, **options: Any) -> None:
+        raise OSError(ENOSPC, "No space left on device")
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CostSensitiveNER, "to_disk", full)
         result = run(command, path, corpus, "--output", path)
@@ -126,10 +123,6 @@ def test_onto_its_input(pipeline_path: Path, tmp_path: Path, command: str) -> No
     after = content(path)
     assert after != before and after[f"{path / 'notes.txt'}"] == b"mine"
     assert [*tmp_path.iterdir()] == [path]
-
-
-def full(*arguments: Any, **options: Any) -> None:
-    raise OSError(ENOSPC, "No space left on device")
 
 
 def test_outputs_that_would_destroy_inputs(pipeline_path: Path) -> None:

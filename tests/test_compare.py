@@ -1,15 +1,9 @@
 """`costner compare`: configs put together, results that are kept, rows counted by hand."""
 
 import json
-import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import product
-from multiprocessing import active_children
-from pathlib import Path
-from signal import SIGKILL
-from threading import Thread
-from time import sleep
 from typing import Any, Dict, List
 
 import numpy
@@ -196,6 +190,15 @@ def test_a_comparison_is_written_down_and_taken_up_again(
     for row, written in zip(rows, record["losses"]):
         assert written["scores"] == pytest.approx(row.scores)
         assert written["differences"]["ents_f"]["p"] == pytest.approx(row.differences["ents_f"].p)
+    # In processes of their own: the same models and results.
+    other = experiment._replace(output_path=experiment.output_path.parent / "other")
+    rows_of_processes = compare(*other, **settings, jobs=2)
+    assert [row._replace(seconds=0) for row in rows_of_processes] == [
+        row._replace(seconds=0) for row in rows
+    ]
+    models = [sorted(e.output_path.rglob("model-best/ner/model")) for e in (experiment, other)]
+    assert len(models[0]) == len(models[1]) == 4
+    assert [path.read_bytes() for path in models[0]] == [path.read_bytes() for path in models[1]]
     monkeypatch.delattr("spacy_costner.cli.compare.train")
     threads = partial(ThreadPoolExecutor, 2)
     for row, again in zip(rows, compare(*experiment, make_executor=threads, **settings)):
@@ -244,37 +247,6 @@ def test_a_model_of_the_first_step_is_found(experiment: Experiment, accumulate: 
     assert [row.untrained for row in rows] == [[0], [0]]
     (again, _) = compare(*experiment, n_samples=9)
     assert again.untrained == [] and again.scores
-
-
-def test_a_killed_worker_changes_nothing(experiment: Experiment) -> None:
-    """It is killed while it trains; its variants are trained again, in parallel."""
-    compare(*experiment, seeds=[0, 1], n_samples=20)
-    killed: List[int] = []
-    again = experiment._replace(output_path=experiment.output_path.parent / "again")
-
-    def kill() -> None:
-        while not list(again.output_path.glob("*/*/training")):
-            sleep(0.01)
-        killed.append(active_children()[0].pid or 0)
-        os.kill(killed[0], SIGKILL)
-
-    Thread(target=kill, daemon=True).start()
-    compare(*again, seeds=[0, 1], n_samples=20, jobs=2)
-    assert killed
-
-    def results(path: Path) -> Any:
-        """What a file has, but for seconds and paths."""
-        if path.name == "comparison.json":
-            losses = json.loads(path.read_text())["losses"]
-            return [{**row, "seconds": 0} for row in losses]
-        return json.loads(path.read_text())["value"] if path.suffix else path.read_bytes()
-
-    for name in ("model-best/ner/model", "counts.json", "comparison.json"):
-        first = sorted(experiment.output_path.rglob(name))
-        second = sorted(again.output_path.rglob(name))
-        assert len(first) == len(second) == (1 if name == "comparison.json" else 4)
-        for one, other in zip(first, second):
-            assert results(one) == results(other)
 
 
 # Scores

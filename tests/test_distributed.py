@@ -212,32 +212,15 @@ def test_a_driver_is_killed_and_started_again(
     assert workers and not wait_for_end(workers)
 
 
-def test_a_worker_has_another_version(
-    annotate: Annotate,
-    cluster: Any,
-    on_ray: MakeExecutor,
-    saved: Saved,
-    inputs: Path,
-    tmp_path: Path,
-) -> None:
-    """Nothing is begun if it is there; if it comes later, its parts are not written."""
-    env = other_version(tmp_path / "other")
-    node = add_node(cluster, env_vars=env)
+def test_a_worker_has_another_version(annotate: Annotate, cluster: Any, tmp_path: Path) -> None:
+    """Nothing is begun."""
+    node = add_node(cluster, env_vars=other_version(tmp_path / "other"))
     message = r"worker on .*: expected spacy-costner .*, got 0\.0\.1"
     with pytest.raises(ValueError, match=message):
         annotate()
     assert not list((tmp_path / "out").rglob("*-0*.jsonl"))
     cluster.remove_node(node)
-    write_slowly(inputs)
-    nodes: List[Any] = []
-    later = call_before(6, lambda: nodes.append(add_node(cluster, env_vars=env)), on_ray)
-    try:
-        found = annotate(make_executor=later)
-    finally:
-        cluster.remove_node(nodes[0])
-    assert found.errors and all("got 0.0.1" in reason for reason in found.errors.values())
-    assert annotate().parts["new"] == len(found.errors)
-    check(saved, inputs, tmp_path / "out")
+    assert annotate().parts["new"] == 18
 
 
 def test_comparisons_agree_to_the_last_digit(

@@ -1,5 +1,6 @@
 """What README and changelog say is so."""
 
+import random
 import re
 from inspect import signature
 from pathlib import Path
@@ -14,12 +15,13 @@ from thinc.api import Config
 from spacy_costner import __version__
 from spacy_costner.cli.compare import put_onto
 from spacy_costner.cli.init import make_loss
+from spacy_costner.cli.plots import require_matplotlib
 from spacy_costner.features import make_features
 from spacy_costner.features.template import GAZETTEER, OWN_FLAGS, WORD_VIEWS
 from spacy_costner.ml import build_sparse_crf
 
 from .support.config import declared, fragment
-from .support.pages import PAGES, read_blocks
+from .support.pages import BLOCK, PAGES, read_blocks, run_commands
 
 ROOT = Path(__file__).parent.parent
 
@@ -144,3 +146,33 @@ def test_hooks_are_the_linters_of_make_check() -> None:
     commands = [line.split("/")[1].replace(" $(SOURCES)", "") for line in recipe[1].splitlines()]
     (repo,) = srsly.yaml_loads(read(".pre-commit-config.yaml"))["repos"]
     assert [hook["entry"] for hook in repo["hooks"]] == commands
+
+
+# The commands at its top, run one after another on a raw corpus
+
+NAMES = ["Oslo", "Lima", "Rome", "Cairo", "Quito", "Paris", "Delhi", "Tunis"]
+
+
+@pytest.mark.slow
+def test_commands_lead_from_raw_data_to_a_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From columns in IOB1, with lines of white space between sentences."""
+    require_matplotlib()
+    monkeypatch.chdir(tmp_path)
+    for name, n_sents in (("train", 300), ("dev", 100), ("test", 100)):
+        random.seed(n_sents)
+        pairs = [random.sample(NAMES, 2) for _ in range(n_sents)]
+        text = "From X O\n{} X I-LOC\n{} X B-LOC\nis X O\nseen X O\n \n"
+        Path(f"{name}.conll").write_text("".join(text.format(*pair) for pair in pairs))
+    section = read("README.md").split("\n## From your data to a pipeline\n")[1]
+    section = section.split("\n### Costs and aims\n")[0]
+    lines = "".join(code for _, _, code in BLOCK.findall(section)).splitlines()
+    commands = [line for line in lines if not line.startswith("pip install")]
+    shown = "".join(run_commands(command, "README.md") for command in commands)
+    assert shown.count("3 columns, separated by blanks, IOB1 tags") == 3
+    assert re.search(r"NER F +(9\d|100)\.", shown)
+    assert re.search(r"dev: F (9\d|100)\.", shown)
+    assert re.search(r"threshold \S+: P \S+ -> \S+, R \S+ -> \S+, F \S+ -> \S+\n", shown)
+    assert (tmp_path / "report.html").stat().st_size > 10_000
+    assert len(list(tmp_path.glob("packages/*/dist/*.tar.gz"))) == 1

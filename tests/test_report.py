@@ -443,7 +443,7 @@ def test_markup_is_text() -> None:
     words = "<script>alert(1)</script> & <b>Lima</b> {{0}} {%x%}"
     nlp = pipeline(scorer=PLAIN)
     nlp.meta["name"], nlp.meta["version"] = "<i>name</i>", "<sub>1"
-    before, batch = nlp.to_bytes(), examples_of(nlp, [(words, "O O B-<u> O O")])
+    batch, before = examples_of(nlp, [(words, "O O B-<u> O O")]), nlp.to_bytes()
     result = report(nlp, batch, source="<s>", corpus="<q>")
     assert nlp.to_bytes() == before and not batch[0].predicted.has_annotation("ENT_IOB")
     profile = result.features[0]._replace(tag="<em>")
