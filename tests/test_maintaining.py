@@ -165,4 +165,4 @@ def test_errors_of_a_doc_stop_unless_they_are_handled(
     trained.set_error_handler(spacy.util.raise_error)
     assert [(doc.text, context) for doc, context in docs] == [(texts[0], 0), (texts[2], 2)]
     assert ents(docs[1][0]) == TRAIN[0][1]["entities"]
-    assert failed == [("ner", ["a broken text"], OSError)]
+    assert failed == [(ner.name, ["a broken text"], OSError)]
