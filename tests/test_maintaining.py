@@ -134,13 +134,6 @@ def test_components_before_it_annotate_in_training() -> None:
 # In streams
 
 
-def test_streams_as_tuples_over_processes(trained: Language) -> None:
-    pairs = [(text, {"id": i}) for i, text in enumerate([*TEXTS, "Khan likes Berlin"] * 3)]
-    found = list(trained.pipe(pairs, as_tuples=True, n_process=2, batch_size=4))
-    assert [context["id"] for _, context in found] == list(range(len(pairs)))
-    assert [ents(doc) for doc, _ in found] == answers(trained) * 3
-
-
 def test_errors_of_a_doc_stop_unless_they_are_handled(
     trained: Language, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -79,10 +79,17 @@ def test_curve_is_drawn(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("parameter", PARAMETERS)
 def test_points_are_what_the_pipeline_scores(unsure: Path, tmp_path: Path, parameter: str) -> None:
-    """The chosen value is saved, in the config, too."""
+    """The chosen value is saved, in the config, too, and the scores are in the meta."""
     nlp = load(unsure)
+    nlp.meta["performance"] = {"ents_f": 0.001, "ents_per_type": {}, "ner_loss": 7.0}
     block, values = PARAMETERS[parameter]
-    tuning = tune(nlp, examples(nlp), parameter=parameter, recall=0.01)
+    batch = iter(examples(nlp))
+    tuning = tune(nlp, batch, parameter=parameter, recall=0.01, source="dev.spacy")
+    performance, scores = nlp.meta["performance"], nlp.evaluate(examples(nlp))
+    assert performance["ents_f"] == pytest.approx(tuning.chosen.f_score())
+    assert performance["ents_per_type"] == scores["ents_per_type"]
+    assert performance["measured_on"] == {"source": "dev.spacy", "docs": len(TEXTS)}
+    assert performance["ner_loss"] == 7.0
     assert [point.value for point in tuning.points] == values.round(4).tolist()
     assert len({point.recall for point in tuning.points}) > 1
     expected = [ents(nlp(text)) for text in TEXTS]
@@ -113,19 +120,3 @@ def test_a_decoding_without_the_parameter_is_not_replaced_unasked(unsure: Path) 
     assert nlp.config["components"]["ner"]["decoding"] == min_cost
     assert tune(nlp, examples(nlp), parameter="bias").parameter == "bias"
     assert nlp.config["components"]["ner"]["decoding"]["@misc"] == PARAMETERS["bias"][0]
-
-
-def test_the_scores_in_the_meta_are_those_of_the_tuned_pipeline(
-    unsure: Path, tmp_path: Path
-) -> None:
-    nlp = load(unsure)
-    nlp.meta["performance"] = {"ents_f": 0.001, "ents_per_type": {}, "ner_loss": 7.0}
-    tuning = tune(nlp, iter(examples(nlp)), precision=0.01, source="dev.spacy")
-    nlp.to_disk(tmp_path)
-    performance = spacy.load(tmp_path).meta["performance"]
-    expected = nlp.evaluate(examples(nlp))
-    assert performance["ents_f"] == pytest.approx(tuning.chosen.f_score())
-    assert performance["ents_r"] == pytest.approx(expected["ents_r"])
-    assert performance["ents_per_type"] == expected["ents_per_type"]
-    assert performance["measured_on"] == {"source": "dev.spacy", "docs": len(TEXTS)}
-    assert performance["ner_loss"] == 7.0
