@@ -15,7 +15,7 @@ from spacy_costner.cli.fit import fit
 from spacy_costner.cli.report import page, report
 from spacy_costner.cli.tune import tune
 from spacy_costner.costs.tables import make_hamming_cost
-from spacy_costner.decoding import make_min_cost, make_threshold, make_viterbi
+from spacy_costner.decoding import make_min_cost, make_viterbi
 from spacy_costner.tags import Tags
 
 from .damage import MODELS
@@ -67,20 +67,6 @@ def test_probabilities_are_over_the_tags_of_annotation(trained: Language) -> Non
     p = float(doc.spans["confidence"].attrs["scores"][0])
     assert p == pytest.approx(doc.ents[0]._.confidence) and p > 0.5
     assert p >= best[0].prob
-
-
-@pytest.mark.parametrize(
-    "decoding",
-    [
-        make_viterbi(bias=0.1, labels={"LOC": 0.2}),
-        make_threshold(threshold=0.4),
-        make_min_cost(cost=make_hamming_cost()),
-    ],
-)
-def test_decoding_can_be_changed(trained: Language, decoding: Any) -> None:
-    nlp = spacy.blank("en").from_config(trained.config).from_bytes(trained.to_bytes())
-    nlp.get_pipe("ner").set_decoding(decoding)
-    assert [ents(nlp(text)) for text in TEXTS] == EXPECTED
 
 
 def test_a_new_label_changes_no_scores(trained: Language) -> None:
@@ -154,14 +140,19 @@ def test_confidences_are_calibrated(linear: Language, per_label: bool) -> None:
     assert found.temperature.overall > 1 and found.error < found.error_before
 
 
-@pytest.mark.parametrize("parameter", ["threshold", "bias"])
-def test_decoding_is_tuned(trained: Language, parameter: str) -> None:
+def test_decoding_is_changed_and_tuned(trained: Language) -> None:
     nlp = spacy.blank("en").from_config(trained.config).from_bytes(trained.to_bytes())
-    tuned = tune(nlp, examples(nlp), parameter=parameter)
-    assert (tuned.chosen.precision, tuned.chosen.recall) == (1.0, 1.0)
-    assert [ents(nlp(text)) for text in TEXTS] == EXPECTED
-    if parameter == "bias":
-        assert tuned.points[0].recall == 0 and tuned.points[-1].precision < 1
+    viterbi = make_viterbi(bias=0.1, labels={"LOC": 0.2})
+    for decoding in (viterbi, make_min_cost(cost=make_hamming_cost())):
+        nlp.get_pipe("ner").set_decoding(decoding)
+        assert [ents(nlp(text)) for text in TEXTS] == EXPECTED
+    for parameter in ("threshold", "bias"):
+        nlp = spacy.blank("en").from_config(trained.config).from_bytes(trained.to_bytes())
+        tuned = tune(nlp, examples(nlp), parameter=parameter)
+        assert (tuned.chosen.precision, tuned.chosen.recall) == (1.0, 1.0)
+        assert [ents(nlp(text)) for text in TEXTS] == EXPECTED
+    # A bias is on all tags but those outside.
+    assert tuned.points[0].recall == 0 and tuned.points[-1].precision < 1
 
 
 def test_explain_shows_the_tags_of_the_chain(linear: Language) -> None:
