@@ -417,7 +417,7 @@ def test_the_command(saved: Saved, inputs: List[Path], tmp_path: Path) -> None:
 # Parquet
 
 
-def test_parquet_is_as_jsonl(model: Path, tmp_path: Path) -> None:
+def test_parquet_is_as_jsonl(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In row groups, some of which become a part; with columns of other names, and without ids.
     Files that can't be read fail alone."""
     pyarrow = pytest.importorskip("pyarrow")
@@ -452,14 +452,8 @@ def test_parquet_is_as_jsonl(model: Path, tmp_path: Path) -> None:
     (tmp_path / "large.jsonl").write_text('{"key": 18446744073709551615, "body": "a"}')
     annotate(model, [tmp_path / "large.jsonl"], tmp_path / "out", **settings)
     assert [row["id"] for row in written("large")] == ["18446744073709551615"]
-
-
-def test_parquet_without_pyarrow(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    path = write_lines(tmp_path / "a.txt", SENTENCES)
-    done = run("annotate", model, path, "--format", "parquet", "-o", tmp_path / "out")
+    done = run("annotate", model, path, "--format", "parquet", "-o", tmp_path / "none")
     assert done.exit_code == 1
     assert "Parquet requires pyarrow: pip install 'spacy-costner[parquet]'" in done.output
