@@ -3,7 +3,6 @@
 import errno
 import gc
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -19,7 +18,7 @@ from hypothesis import strategies as st
 from spacy.language import Language
 from spacy.tokens import DocBin, Span
 
-from spacy_costner.cli.annotate import WRITERS, Summary, annotate
+from spacy_costner.cli.annotate import Summary, annotate
 from spacy_costner.readers import read_docs
 from spacy_costner.readers.texts import divide, read_rows
 from spacy_costner.saving import locked
@@ -164,6 +163,10 @@ def test_what_fails_is_a_row_with_its_error(model: Path, tmp_path: Path, form: s
     assert [row["id"] for row in found] == [*ids]
     for row, error in zip(found, errors):
         assert bool(row.get("error")) == bool(error) and error in (row.get("error") or ""), row
+    path = write_lines(tmp_path / "a.jsonl", [*SENTENCES[:4], "poison"])
+    with pytest.raises(ValueError, match=r"a\.jsonl: id 'd4': RuntimeError: poisoned"):
+        annotate(model, [path], tmp_path / "raise", form=form, on_error="raise")
+    assert not files(tmp_path / "raise")
 
 
 LINE = st.text(st.characters(exclude_characters="\n\r\ufeff", exclude_categories=["Cs"]))
@@ -183,22 +186,12 @@ def test_parts_have_each_line_once(
     assert len({part.digest for part in parts}) == len(parts)
 
 
-def test_lines_of_other_systems(model: Path, tmp_path: Path) -> None:
+def test_lines_of_other_systems(tmp_path: Path) -> None:
     """A byte order mark and carriage returns are not text; white space is."""
-    (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbfThe Red Sox lost.\r\n \r\n  Who?\r\nNo")
-    annotate(model, [tmp_path / "a.txt"], tmp_path / "out", n_rows=2)
-    assert [(row["id"], row["text"]) for row in rows(tmp_path / "out")] == [
-        (1, "The Red Sox lost."),
-        (3, "  Who?"),
-        (4, "No"),
-    ]
-
-
-def test_on_error_raise_stops(model: Path, tmp_path: Path) -> None:
-    path = write_lines(tmp_path / "a.jsonl", [*SENTENCES[:4], "poison"])
-    with pytest.raises(ValueError, match=r"a\.jsonl: id 'd4': RuntimeError: poisoned"):
-        annotate(model, [path], tmp_path / "out", on_error="raise")
-    assert not files(tmp_path / "out")
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"\xef\xbb\xbfThe Red Sox lost.\r\n \r\n  Who?\r\nNo")
+    found = [(r.id, r.text) for part in divide(path, 2) for r in read_rows(Language(), part)]
+    assert found == [(1, "The Red Sox lost."), (3, "  Who?"), (4, "No")]
 
 
 # Killed processes
@@ -280,39 +273,29 @@ def test_a_rerun_does_what_is_missing_or_changed(
     assert parts(with_text=False, on_error="raise")[0] == 5
 
 
-@pytest.mark.parametrize(
-    "line", [b"{}", b"5", b"[]", b"\xff\xfe{", b'{"file": "sub/a.t', b"[" * 9999]
-)
-def test_damaged_lines_of_the_manifest_do_not_count(
-    model: Path, inputs: List[Path], tmp_path: Path, line: bytes
+def test_lines_of_the_manifest_that_can_not_be(
+    model: Path, inputs: List[Path], tmp_path: Path
 ) -> None:
+    """Damaged ones don't count, and nothing outside of the output is removed."""
     output, manifest = tmp_path / "out", tmp_path / "out" / "manifest.jsonl"
     again(model, inputs, output)
     first, *others = manifest.read_bytes().splitlines(keepends=True)
-    entry = {**json.loads(first), "bytes": "many"}
-    manifest.write_bytes(b"".join([json.dumps(entry).encode(), b"\n", *others, line]))
-    assert again(model, inputs, output).parts == {"kept": 5, "changed": 0, "new": 1}
-    entries = map(json.loads, manifest.read_text().splitlines())
-    assert len({entry["file"] for entry in entries}) == 6 and len(rows(output)) == 52
-
-
-def test_nothing_outside_of_the_output_is_removed(
-    model: Path, inputs: List[Path], tmp_path: Path
-) -> None:
-    output, manifest = tmp_path / "out", tmp_path / "out" / "manifest.jsonl"
-    again(model, inputs, output)
-    entry = json.loads(manifest.read_text().splitlines()[0])
+    changed = json.dumps({**json.loads(first), "bytes": "many"}).encode() + b"\n"
+    for end in (b"{}", b"5", b"[]", b"\xff\xfe{", b'{"file": "sub/a.t', b"[" * 9999):
+        manifest.write_bytes(b"".join([changed, *others, end]))
+        assert again(model, inputs, output).parts == {"kept": 5, "changed": 0, "new": 1}
+        entries = map(json.loads, manifest.read_text().splitlines())
+        assert len({entry["file"] for entry in entries}) == 6 and len(rows(output)) == 52
     (output / "b.jsonl-..").mkdir()
     names = ["victim", "b.jsonl-00009.jsonl", "b.jsonl-00009.spacy"]
-    victims = [tmp_path / name for name in names]
-    for victim in victims:
-        victim.touch()
-    for name in names:
-        for file in (f"../{name}", str(tmp_path / name), f"b.jsonl-../../../{name}"):
-            with manifest.open("a") as opened:
-                opened.write(json.dumps({**entry, "file": file, "source": "b.jsonl"}) + "\n")
+    with manifest.open("a") as opened:
+        for name in names:
+            (tmp_path / name).touch()
+            for file in (f"../{name}", str(tmp_path / name), f"b.jsonl-../../../{name}"):
+                entry = {**json.loads(first), "file": file, "source": "b.jsonl"}
+                opened.write(json.dumps(entry) + "\n")
     assert again(model, inputs, output).parts == {"kept": 6, "changed": 0, "new": 0}
-    assert all(victim.exists() for victim in victims)
+    assert all((tmp_path / name).exists() for name in names)
 
 
 def test_a_changed_model_does_all_again(model: Path, inputs: List[Path], tmp_path: Path) -> None:
@@ -380,26 +363,14 @@ def test_a_worker_without_the_output_folder(
     assert not list(output.rglob("*.jsonl"))
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
-def test_a_full_disk_leaves_what_was_there(
+def test_one_command_at_a_time_writes_to_a_folder(
     model: Path, inputs: List[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def write_to_full_disk(path: Path, *_: Any, **__: Any) -> None:
-        with open("/dev/full", "w") as file:
-            file.write("x")
-
-    with monkeypatch.context() as patch:
-        patch.setitem(WRITERS, "jsonl", write_to_full_disk)
-        summary = again(model, inputs, tmp_path / "out")
-    assert len(summary.errors) == 6 and summary.docs == 0 and not files(tmp_path / "out")
-    assert "No space left" in str(summary.errors)
-    assert again(model, inputs, tmp_path / "out").docs == 52
-
-
-def test_a_file_system_without_locks(
-    model: Path, inputs: List[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A network file system has none on folders: it is written to all the same."""
+    """A network file system has no locks on folders: it is written to all the same."""
+    (tmp_path / "out").mkdir()
+    message = "expected no other process that writes to it"
+    with locked(tmp_path / "out"), pytest.raises(ValueError, match=message):
+        again(model, inputs, tmp_path / "out")
 
     def no_locks(*_: Any) -> None:
         raise OSError(errno.EBADF, "Bad file descriptor")
@@ -410,25 +381,12 @@ def test_a_file_system_without_locks(
     assert gc.get_freeze_count() == frozen
 
 
-def test_one_command_at_a_time_writes_to_a_folder(
-    model: Path, inputs: List[Path], tmp_path: Path
-) -> None:
-    (tmp_path / "out").mkdir()
-    message = "expected no other process that writes to it"
-    with locked(tmp_path / "out"), pytest.raises(ValueError, match=message):
-        again(model, inputs, tmp_path / "out")
-    assert again(model, inputs, tmp_path / "out").docs == 52
-
-
 # The command
 
 
-@pytest.fixture
-def arguments(saved: Saved, inputs: List[Path], tmp_path: Path) -> List[Any]:
-    return ["annotate", saved.model, *inputs, "-o", tmp_path / "out", "--code", saved.code]
-
-
-def test_the_command(arguments: List[Any], inputs: List[Path], tmp_path: Path) -> None:
+def test_the_command(saved: Saved, inputs: List[Path], tmp_path: Path) -> None:
+    arguments: List[Any] = ["annotate", saved.model, *inputs, "-o", tmp_path / "out"]
+    arguments += ["--code", saved.code]
     done = run(*arguments)
     assert done.exit_code == 0, done.output
     assert "52 docs, 2 failed" in done.output and "2 new" in done.output
@@ -438,26 +396,20 @@ def test_the_command(arguments: List[Any], inputs: List[Path], tmp_path: Path) -
     (inputs[0] / "c.spacy").write_bytes(b"no docs")
     done = run(*arguments)
     assert done.exit_code == 1 and "not written: c.spacy-00000.jsonl" in done.output
-
-
-def test_refused(arguments: List[Any], inputs: List[Path], tmp_path: Path) -> None:
-    def message(*options: Any) -> str:
-        done = run(*arguments, *options)
-        assert done.exit_code
-        return " ".join(done.output.split())
-
-    assert "Invalid value for '--format'" in message("--format", "csv")
-    assert "expected an output outside of the input" in message("--output", inputs[0] / "out")
-    (inputs[0] / "b.csv").touch()
-    assert "b.csv: expected one of .txt" in message()
-    (inputs[0] / "b.csv").unlink()
-    arguments.append(write_lines(tmp_path / "b.jsonl", ["a"]))
-    assert "expected files of different names, got" in message()
-    arguments[-1] = tmp_path / "nothing.txt"
-    assert "nothing.txt: expected a file or folder, got nothing there" in message()
-    arguments.pop()
-    arguments[1] = tmp_path
-    assert "expected a trained pipeline" in message()
+    (inputs[0] / "c.spacy").unlink()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "b.csv").touch()
+    lines = write_lines(tmp_path / "b.jsonl", ["a"])
+    for wrong, message in (
+        ([*arguments, "--format", "csv"], "Invalid value for '--format'"),
+        ([*arguments, "-o", inputs[0] / "out"], "expected an output outside of the input"),
+        ([*arguments, tmp_path / "other"], "b.csv: expected one of .txt"),
+        ([*arguments, lines], "expected files of different names, got"),
+        ([*arguments, tmp_path / "nothing.txt"], "expected a file or folder, got nothing there"),
+        (["annotate", tmp_path, *arguments[2:]], "expected a trained pipeline"),
+    ):
+        done = run(*wrong)
+        assert done.exit_code and message in " ".join(done.output.split())
     with pytest.raises(ValueError, match=r"format: expected one of .*, got 'csv'"):
         annotate(tmp_path, inputs, tmp_path / "out", form="csv")
 
@@ -465,7 +417,7 @@ def test_refused(arguments: List[Any], inputs: List[Path], tmp_path: Path) -> No
 # Parquet
 
 
-def test_parquet_is_as_jsonl(model: Path, tmp_path: Path) -> None:
+def test_parquet_is_as_jsonl(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In row groups, some of which become a part; with columns of other names, and without ids.
     Files that can't be read fail alone."""
     pyarrow = pytest.importorskip("pyarrow")
@@ -500,14 +452,8 @@ def test_parquet_is_as_jsonl(model: Path, tmp_path: Path) -> None:
     (tmp_path / "large.jsonl").write_text('{"key": 18446744073709551615, "body": "a"}')
     annotate(model, [tmp_path / "large.jsonl"], tmp_path / "out", **settings)
     assert [row["id"] for row in written("large")] == ["18446744073709551615"]
-
-
-def test_parquet_without_pyarrow(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    path = write_lines(tmp_path / "a.txt", SENTENCES)
-    done = run("annotate", model, path, "--format", "parquet", "-o", tmp_path / "out")
+    done = run("annotate", model, path, "--format", "parquet", "-o", tmp_path / "none")
     assert done.exit_code == 1
     assert "Parquet requires pyarrow: pip install 'spacy-costner[parquet]'" in done.output

@@ -46,6 +46,14 @@ def make_config(name: str = "sparse", **overrides: Any) -> Config:
     return load_config(CONFIGS / f"{name}.cfg", overrides=changes, interpolate=False)
 
 
+def entities(doc: Doc) -> List[Any]:
+    return [(ent.start, ent.end, ent.label_) for ent in doc.ents]
+
+
+def change(doc: Doc, ents: Sequence[Any]) -> None:
+    doc.set_ents([Span(doc, begin, end, label=label) for begin, end, label in ents])
+
+
 def make_doc(*parts: Any) -> Doc:
     """A doc of words, and of pairs of words and a label."""
     pairs = [part if isinstance(part, tuple) else (part, "") for part in parts]
@@ -66,14 +74,6 @@ def make_docs() -> List[Doc]:
         make_doc("Mr", (person, "person"), "went to", (city, "city"), "by train .")
         for person, city in every
     ]
-
-
-def entities(doc: Doc) -> List[Any]:
-    return [(ent.start, ent.end, ent.label_) for ent in doc.ents]
-
-
-def change(doc: Doc, ents: Sequence[Any]) -> None:
-    doc.set_ents([Span(doc, begin, end, label=label) for begin, end, label in ents])
 
 
 def plant() -> Tuple[List[Doc], List[Planted]]:
@@ -99,16 +99,10 @@ def audited() -> Tuple[List[Doc], List[Planted], List[Suspect]]:
     return docs, planted, audit(make_config(), docs).suspects
 
 
-def test_processes_find_the_same(audited: Any, tmp_path: Path) -> None:
-    """Folds in processes of their own, to the last digit; and the command."""
-    docs, _, suspects = audited
-    assert audit(make_config(), docs, make_executor=local_processes(2)).suspects == suspects
-    with pytest.raises(ValueError, match=r"fold \d: ValueError: .*no_such_setting"):
-        cross_fit(make_config(**{"nlp.no_such_setting": 1}), docs, make_executor=local_processes(2))
-
-
 def test_planted_mistakes_are_found(audited: Any) -> None:
+    """The same in processes of their own, to the last digit. Missing annotation is no mistake."""
     docs, planted, suspects = audited
+    assert audit(make_config(), docs, make_executor=local_processes(2)).suspects == suspects
     first = [(s.doc, s.kind, s.annotated, s.suggested) for s in suspects[: len(planted)]]
     assert sorted(first) == sorted(planted)
     assert {kind for _, kind, _, _ in first} == {*KINDS}
@@ -121,6 +115,11 @@ def test_planted_mistakes_are_found(audited: Any) -> None:
     label = next(s for s in suspects if s.kind == "wrong label")
     n_same = sum(docs[label.doc][slice(*label.extent)].text in doc.text for doc in docs) - 1
     assert (label.as_annotated, label.as_suggested) == (0, n_same) and label.is_inconsistent
+    docs = make_docs()
+    (person, city) = docs[7].ents
+    docs[7].set_ents([person], missing=[city], default="outside")
+    suspects = audit(make_config(), docs, n_folds=3).suspects
+    assert not any(s.doc == 7 and s.kind == "missing entity" for s in suspects)
 
 
 @pytest.mark.parametrize(("n_docs", "n_folds"), [(2, 2), (7, 3), (49, 5)])
@@ -168,14 +167,6 @@ def test_second_pass_sees_the_annotation_of_other_occurrences_only() -> None:
     assert (after[slice(*second[:2])] != before[slice(*second[:2])]).any()
 
 
-def test_missing_annotation_is_no_mistake() -> None:
-    docs = make_docs()
-    (person, city) = docs[7].ents
-    docs[7].set_ents([person], missing=[city], default="outside")
-    suspects = audit(make_config(), docs, n_folds=3).suspects
-    assert not any(s.doc == 7 and s.kind == "missing entity" for s in suspects)
-
-
 def test_costs_weigh_mistakes(audited: Any) -> None:
     """A mistake that costs nothing comes last, an expensive one first."""
     docs, _, _ = audited
@@ -211,6 +202,9 @@ def test_accepted_corrections_give_the_right_corpus(audited: Any, tmp_path: Path
     _, planted, suspects = audited
     docs, path = plant()[0], tmp_path / "audit.jsonl"
     lines = write(suspects[: len(planted)], docs, path)
+    # Other commands read them as a corpus of what is proposed.
+    read = [*read_docs(spacy.blank("en"), path)]
+    assert [*map(entities, read)] == [entities(make_docs()[s.doc]) for s in suspects[:4]]
     assert correct(docs, path) == {"accepted": 4, "rejected": 0}
     assert [*map(entities, docs)] == [*map(entities, make_docs())]
     lines[1]["answer"] = "reject"
@@ -223,14 +217,6 @@ def test_accepted_corrections_give_the_right_corpus(audited: Any, tmp_path: Path
     save([{**line, "answer": "accept", "spans": []}], path)  # edited
     correct(docs := plant()[0], path)
     assert entities(docs[line["doc"]]) == []
-
-
-def test_lines_are_tasks(audited: Any, tmp_path: Path) -> None:
-    """Other commands read them as a corpus of what is proposed."""
-    docs, _, suspects = audited
-    write(suspects[:4], docs, tmp_path / "audit.jsonl")
-    read = [*read_docs(spacy.blank("en"), tmp_path / "audit.jsonl")]
-    assert [*map(entities, read)] == [entities(make_docs()[s.doc]) for s in suspects[:4]]
 
 
 def test_long_texts_are_cut_and_white_space_does_not_matter(tmp_path: Path) -> None:
@@ -248,18 +234,14 @@ def test_long_texts_are_cut_and_white_space_does_not_matter(tmp_path: Path) -> N
     assert entities(doc) == expected
 
 
-def line_of_doc(**changes: Any) -> Any:
-    line = {"text": "Mr Bo", "spans": [], "annotated": [], "doc": 0, "start": 0}
-    return {name: value for name, value in {**line, **changes}.items() if value is not None}
-
-
+LINE = {"text": "Mr Bo", "spans": [], "annotated": [], "doc": 0, "start": 0}
 BO = {"start": 3, "end": 5, "label": "person"}
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ([{"doc": None}], "line 1: expected a line of an audit, with doc, start and annotated"),
+        ([{"start": None}], "line 1: expected a line of an audit, with doc, start and annotated"),
         ([{"doc": 1}], "line 1: doc: expected less than 1, the number of docs, got 1"),
         ([{"text": "Ms Bo"}], "line 1: expected the text of doc 0, 'Mr Bo', got 'Ms Bo'"),
         ([{"start": 1}], "expected the text of doc 0, 'r Bo ', got 'Mr Bo'"),
@@ -273,7 +255,7 @@ BO = {"start": 3, "end": 5, "label": "person"}
     ],
 )
 def test_lines_that_do_not_fit(changes: Any, message: str, tmp_path: Path) -> None:
-    save([line_of_doc(**change) for change in changes], tmp_path / "audit.jsonl")
+    save([{**LINE, **change} for change in changes], tmp_path / "audit.jsonl")
     with pytest.raises(CorpusError) as error:
         correct([make_doc("Mr Bo went")], tmp_path / "audit.jsonl")
     assert message in str(error.value)
@@ -282,7 +264,7 @@ def test_lines_that_do_not_fit(changes: Any, message: str, tmp_path: Path) -> No
 def test_missing_annotation_stays_missing(tmp_path: Path) -> None:
     doc = make_doc("Mr Bo went home")
     doc.set_ents([], missing=[doc[2:4]], default="outside")
-    save([line_of_doc(spans=[BO])], tmp_path / "audit.jsonl")
+    save([{**LINE, "spans": [BO]}], tmp_path / "audit.jsonl")
     correct([doc], tmp_path / "audit.jsonl")
     assert [token.ent_iob_ for token in doc] == ["O", "B", "", ""]
 
@@ -299,17 +281,18 @@ def test_what_cannot_be_audited() -> None:
         audit(config, [make_doc("so it was")] * 5)
     with pytest.raises(ValueError, match=r"^audit: nlp\.pipeline: expected one component to t"):
         audit(make_config("cnn"), docs, n_folds=3)
+    with pytest.raises(ValueError, match=r"fold \d: ValueError: .*no_such_setting"):
+        wrong = make_config(**{"nlp.no_such_setting": 1})
+        cross_fit(wrong, make_docs(), make_executor=local_processes(2))
 
 
 def test_page(audited: Any) -> None:
+    """All places of a doc are marked."""
     docs, _, suspects = audited
     html = page(suspects[:4], docs, "<train>")
     assert html.count("<li>") == 4 and "&lt;train&gt;" in html
     assert all(f"<b>{kind}</b>" in html for kind in KINDS)
     assert html.count('class="error"') == 6 + 1  # two sides of two, one of the others; the legend
-
-
-def test_other_places_of_a_doc_are_marked() -> None:
     doc = make_doc(("Bo", "person"), "saw", ("Lima", "person"), "&", "<b>Rome")
     places = [
         Suspect(0, "wrong label", 1.0, [(2, 3, "person")], [(2, 3, "<i>city")], 0.1, 0.9),

@@ -1,15 +1,9 @@
 """`costner compare`: configs put together, results that are kept, rows counted by hand."""
 
 import json
-import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import product
-from multiprocessing import active_children
-from pathlib import Path
-from signal import SIGKILL
-from threading import Thread
-from time import sleep
 from typing import Any, Dict, List
 
 import numpy
@@ -46,12 +40,9 @@ def variants_of(experiment: Experiment, **overrides: Any) -> List[Variant]:
     return make_variants(*experiment, seeds=[0, 1], overrides=overrides)
 
 
-@pytest.mark.parametrize("old", [SEQUENTIAL, {**RISK, "cost": {"@misc": "other", "x": 1}}])
-def test_a_registered_function_replaces_the_whole_block(old: Dict[str, Any]) -> None:
-    assert put_onto({"loss": old}, {"loss": RISK}) == {"loss": RISK}
-
-
-def test_other_blocks_are_merged() -> None:
+def test_blocks_are_merged_and_those_of_registered_functions_replaced() -> None:
+    for old in (SEQUENTIAL, {**RISK, "cost": {"@misc": "other", "x": 1}}):
+        assert put_onto({"loss": old}, {"loss": RISK}) == {"loss": RISK}
     ner = {"factory": "cost_sensitive_ner", "loss": RISK}
     config = Config({"ner": ner, "training": {"seed": 0, "dropout": 0.1}})
     other = {"ner": {"factory": "ner", "moves": None}}
@@ -117,11 +108,10 @@ def test_a_sweep_is_every_combination(experiment: Experiment) -> None:
     assert variant.loss == "training.seed=1 system.seed=2"
 
 
-@pytest.mark.parametrize("callback", ["null", "spacy_costner.evaluate_each_epoch.v1"])
-def test_all_losses_are_evaluated_as_often(experiment: Experiment, callback: str) -> None:
-    line = f'before_init = {{"@callbacks": "{callback}"}}' if callback != "null" else ""
-    text = f"\n[initialize]\n{line or 'before_init = null'}\n"
-    experiment.loss_paths[1].write_text(SHORT + text)
+def test_all_losses_are_evaluated_as_often(experiment: Experiment) -> None:
+    callback = {"@callbacks": "spacy_costner.evaluate_each_epoch.v1"}
+    others = f"\n[initialize]\nbefore_init = {json.dumps(callback)}\n"
+    experiment.loss_paths[1].write_text(SHORT + others)
     block = {"initialize": {"before_init": {"@callbacks": "another.v1"}}}
     put_onto(load_config(experiment.config_path), block).to_disk(experiment.config_path)
     for variant in variants_of(experiment):
@@ -144,7 +134,10 @@ def test_configs_that_do_not_fit_are_named(experiment: Experiment, text: str) ->
 # Training
 
 
-def test_a_variant_leaves_what_is_needed(experiment: Experiment) -> None:
+def test_a_variant_leaves_what_is_needed(
+    experiment: Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another measure needs no other training."""
     variant = variants_of(experiment)[0]
     outcome = run_variant(variant)
     assert outcome.seconds > 0
@@ -156,18 +149,11 @@ def test_a_variant_leaves_what_is_needed(experiment: Experiment) -> None:
     tp, _, fn, _, tokens = outcome.counts
     assert tokens.tolist() == [6, 3, 3, 1]
     assert (tp + fn).tolist() == [2, 1, 0, 1]
-
-
-def test_another_measure_needs_no_other_training(
-    experiment: Experiment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    variant = variants_of(experiment)[0]
-    first = run_variant(variant)
     monkeypatch.delattr("spacy_costner.cli.compare.train")
     zero_one = {**variant.measure, "cost": {"@misc": "spacy_costner.ZeroOneCost.v1"}}
     again = run_variant(variant._replace(measure=zero_one))
-    assert again.seconds == first.seconds
-    assert again.counts[0].tolist() == first.counts[0].tolist()
+    assert again.seconds == outcome.seconds
+    assert again.counts[0].tolist() == tp.tolist()
 
 
 @pytest.mark.parametrize("step", ["train", "replace_folder"])
@@ -204,6 +190,15 @@ def test_a_comparison_is_written_down_and_taken_up_again(
     for row, written in zip(rows, record["losses"]):
         assert written["scores"] == pytest.approx(row.scores)
         assert written["differences"]["ents_f"]["p"] == pytest.approx(row.differences["ents_f"].p)
+    # In processes of their own: the same models and results.
+    other = experiment._replace(output_path=experiment.output_path.parent / "other")
+    rows_of_processes = compare(*other, **settings, jobs=2)
+    assert [row._replace(seconds=0) for row in rows_of_processes] == [
+        row._replace(seconds=0) for row in rows
+    ]
+    models = [sorted(e.output_path.rglob("model-best/ner/model")) for e in (experiment, other)]
+    assert len(models[0]) == len(models[1]) == 4
+    assert [path.read_bytes() for path in models[0]] == [path.read_bytes() for path in models[1]]
     monkeypatch.delattr("spacy_costner.cli.compare.train")
     threads = partial(ThreadPoolExecutor, 2)
     for row, again in zip(rows, compare(*experiment, make_executor=threads, **settings)):
@@ -252,37 +247,6 @@ def test_a_model_of_the_first_step_is_found(experiment: Experiment, accumulate: 
     assert [row.untrained for row in rows] == [[0], [0]]
     (again, _) = compare(*experiment, n_samples=9)
     assert again.untrained == [] and again.scores
-
-
-def test_a_killed_worker_changes_nothing(experiment: Experiment) -> None:
-    """It is killed while it trains; its variants are trained again, in parallel."""
-    compare(*experiment, seeds=[0, 1], n_samples=20)
-    killed: List[int] = []
-    again = experiment._replace(output_path=experiment.output_path.parent / "again")
-
-    def kill() -> None:
-        while not list(again.output_path.glob("*/*/training")):
-            sleep(0.01)
-        killed.append(active_children()[0].pid or 0)
-        os.kill(killed[0], SIGKILL)
-
-    Thread(target=kill, daemon=True).start()
-    compare(*again, seeds=[0, 1], n_samples=20, jobs=2)
-    assert killed
-    for name in ("model-best/ner/model", "counts.json", "comparison.json"):
-        first = sorted(experiment.output_path.rglob(name))
-        second = sorted(again.output_path.rglob(name))
-        assert len(first) == len(second) == (1 if name == "comparison.json" else 4)
-        for one, other in zip(first, second):
-            assert results(one) == results(other)
-
-
-def results(path: Path) -> Any:
-    """What a file has, but for seconds and paths."""
-    if path.name == "comparison.json":
-        losses = json.loads(path.read_text())["losses"]
-        return [{**row, "seconds": 0} for row in losses]
-    return json.loads(path.read_text())["value"] if path.suffix else path.read_bytes()
 
 
 # Scores
@@ -357,6 +321,7 @@ def untrained(loss: str, seed: int = 0) -> Finished:
 
 
 def test_untrained_models_are_not_reported() -> None:
+    """And nothing is compared with one."""
     runs = [finished("a", *GOOD), untrained("b"), finished("c", *POOR)]
     more = [finished(loss, *GOOD, seed=1) for loss in "abc"]
     rows = summarise([*runs, *more], n_samples=9)
@@ -368,15 +333,10 @@ def test_untrained_models_are_not_reported() -> None:
     assert note.startswith("b: the best model was not trained past the first step, with seed 0")
     cells = [cell.strip() for cell in table(rows).splitlines()[3].split("|")[1:-1]]
     assert cells == ["b", *["-"] * 5, "10", "-", "-"]
-
-
-def test_nothing_is_compared_with_an_untrained_model() -> None:
-    rows = summarise([untrained("a"), finished("b", *GOOD), finished("c", *POOR)], n_samples=9)
+    rows = summarise([untrained("b"), finished("a", *GOOD), finished("c", *POOR)], n_samples=9)
     assert [bool(row.scores) for row in rows] == [False, True, True]
     assert all(row.differences == {} for row in rows)
     assert table(rows).splitlines()[3].split("|")[8:10] == ["      - ", "         - "]
-    (row,) = summarise([untrained("a")])
-    assert row.scores == {}
 
 
 def test_table_and_lines() -> None:

@@ -49,15 +49,12 @@ def test_components_are_complete(path: Path) -> None:
 
 @pytest.mark.parametrize("path", PAPERS, ids=name)
 def test_configs_of_papers_are_base_config_but_for_what_they_say(path: Path) -> None:
+    """Which is complete."""
     base, short = load_config(CONFIGS / "base.cfg"), load_config(path)
+    assert fill(base) == base
     assert fill(short) == fill(put_onto(base, short))
     names = ["components", "corpora", "initialize", "nlp", "paths", "system", "training"]
     assert sorted(short) == names
-
-
-def test_base_config_is_complete() -> None:
-    config = load_config(CONFIGS / "base.cfg")
-    assert fill(config) == config
 
 
 def test_configs_differ_in_what_they_are_named_for() -> None:

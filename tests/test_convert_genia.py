@@ -31,71 +31,53 @@ ARTICLE = """
 """
 
 
-def terms(text):
-    return read_terms(ElementTree.fromstring(f"<sentence>{text}</sentence>"))
-
-
-def words(text, pattern, borders=()):
-    return [text[begin:end] for begin, end in tokenize(text, pattern, borders)]
-
-
-def test_outermost_terms():
-    text, entities = terms(
-        'The <cons sem="G#other_name"><cons sem="G#DNA_N/A">IL-2 gene</cons> expression</cons>, '
-        '<cons sem="G#virus">HIV</cons>.'
-    )
-    assert text == "The IL-2 gene expression, HIV."
-    assert entities == [Entity(4, 24, "other_name"), Entity(26, 29, "virus")]
-
-
-def test_coordination_of_one_category():
-    text, entities = terms(
-        '<cons sem="(AND G#cell_type G#cell_type)"><cons>CD4</cons> and <cons>CD8</cons> cells'
-        "</cons>"
-    )
-    assert entities == [Entity(0, len(text), "cell_type")]
-
-
-def test_coordination_of_two_categories():
-    text, entities = terms(
-        '<cons sem="(OR G#virus G#atom)">a <cons sem="G#virus">b</cons> <cons>c</cons></cons> d'
-    )
-    assert (text, entities) == ("a b c d", [Entity(2, 3, "virus")])
+@pytest.mark.parametrize(
+    "xml, text, expected",
+    [
+        (
+            'The <cons sem="G#other"><cons sem="G#DNA_N/A">IL-2 gene</cons> expression</cons>, '
+            '<cons sem="G#virus">HIV</cons>.',
+            "The IL-2 gene expression, HIV.",
+            [Entity(4, 24, "other"), Entity(26, 29, "virus")],
+        ),
+        (
+            '<cons sem="(AND G#cell G#cell)"><cons>CD4</cons> and <cons>CD8</cons></cons>',
+            "CD4 and CD8",
+            [Entity(0, 11, "cell")],
+        ),
+        (
+            '<cons sem="(OR G#virus G#a)">a <cons sem="G#virus">b</cons> <cons>c</cons></cons> d',
+            "a b c d",
+            [Entity(2, 3, "virus")],
+        ),
+    ],
+    ids=["outermost", "coordination of one category", "of two"],
+)
+def test_terms(xml, text, expected):
+    assert read_terms(ElementTree.fromstring(f"<sentence>{xml}</sentence>")) == (text, expected)
 
 
 @pytest.mark.parametrize(
-    "text, plain, joined",
+    "text, plain, joined, borders",
     [
-        ("NF-kappa B", ["NF", "-", "kappa", "B"], ["NF-kappa", "B"]),
-        ("5'-end of 0.5", ["5", "'", "-", "end", "of", "0.5"], ["5", "'", "-", "end", "of", "0.5"]),
-        ("1,000 (CD4+)", ["1,000", "(", "CD4", "+", ")"], ["1,000", "(", "CD4", "+", ")"]),
-        (
-            "a,b 1.2x c.",
-            ["a", ",", "b", "1", ".", "2x", "c", "."],
-            ["a", ",", "b", "1.2x", "c", "."],
-        ),
+        ("NF-kappa B", "NF - kappa B", "NF-kappa B", ()),
+        ("5'-end of 0.5", "5 ' - end of 0.5", "5 ' - end of 0.5", ()),
+        ("1,000 (CD4+)", "1,000 ( CD4 + )", "1,000 ( CD4 + )", ()),
+        ("a,b 1.2x c.", "a , b 1 . 2x c .", "a , b 1.2x c .", ()),
+        ("CD28-mediated one", "CD28 - mediated one", "CD28 -mediated one", [0, 4, 13]),
     ],
 )
-def test_tokens(text, plain, joined):
-    assert words(text, PLAIN_TOKEN) == plain
-    assert words(text, JOINED_TOKEN) == joined
-
-
-def test_tokens_are_cut_at_borders():
-    assert words("CD28-mediated one", JOINED_TOKEN, [0, 4, 13]) == ["CD28", "-mediated", "one"]
+def test_tokens(text, plain, joined, borders):
+    for pattern, expected in ((PLAIN_TOKEN, plain), (JOINED_TOKEN, joined)):
+        tokens = [text[begin:end] for begin, end in tokenize(text, pattern, borders)]
+        assert tokens == expected.split()
 
 
 def test_tags_of_entities_that_end_within_tokens():
     tokens = [(0, 4), (4, 5), (6, 10)]
-    assert encode(tokens, [Entity(0, 5, "a"), Entity(6, 8, "b"), Entity(8, 10, "c")]) == [
-        "B-a",
-        "I-a",
-        "B-b",
-    ]
+    entities = [Entity(0, 5, "a"), Entity(6, 8, "b"), Entity(8, 10, "c")]
+    assert encode(tokens, entities) == ["B-a", "I-a", "B-b"]
     assert encode(tokens, [Entity(5, 6, "a")]) == ["O", "O", "O"]
-
-
-def test_two_tokenizations_of_a_sentence():
     sentence = Sentence("1", "title", "CD28-mediated", [Entity(0, 4, "virus")])
     assert tag(sentence, PLAIN) == (["CD28", "-", "mediated"], ["B-virus", "O", "O"])
     assert tag(sentence, GOLD) == (["CD28", "-mediated"], ["B-virus", "O"])
@@ -126,9 +108,6 @@ def test_convert(archive, tmp_path):
     assert [doc.text.strip() for doc in docs] == ["A", "HIV - 1 is", "B", "C - 1 ."]
     assert [(ent.text, ent.label_) for ent in docs[1].ents] == [("HIV - 1", "virus")]
     assert abstracts == ["1", "1", "2", "2"]
-
-
-def test_no_corpus(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"convert_genia\.py"):
         corpora.read_genia(PLAIN, tmp_path)
 

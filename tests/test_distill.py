@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -76,13 +75,6 @@ def train_docs(output: Path, name: str = "000000") -> List[Doc]:
     return list(DocBin().from_disk(output / "train" / f"{name}.spacy").get_docs(vocab))
 
 
-def doc_with(scores: Dict[Any, float], ents: Any = ()) -> Doc:
-    doc = Doc(spacy.blank("en").vocab, words=["Ana", "saw", "New", "York", "today"])
-    doc.set_ents([Span(doc, *entity) for entity in ents])
-    write_scores(doc, scores)
-    return doc
-
-
 @pytest.mark.parametrize("soft", [False, True])
 def test_a_student_learns_from_text(
     folder: Path, config: Config, tmp_path: Path, soft: bool
@@ -102,9 +94,13 @@ def test_a_student_learns_from_text(
     assert all((KEY in doc.user_data) is soft for doc in train_docs(tmp_path))
 
 
-def test_soft_targets_are_those_of_the_teacher(folder: Path) -> None:
-    nlp = load_teacher(folder / "teacher")
+def test_answers_are_those_of_the_teacher(folder: Path) -> None:
+    """Entities, confidences and soft targets."""
+    nlp, expected = load_teacher(folder / "teacher"), spacy.load(folder / "teacher")(TEXTS[1])
     (doc,) = answer([nlp], [nlp.make_doc(TEXTS[1])], soft=True)
+    assert entities(doc) == entities(expected)
+    assert {*entities(doc)} <= {*read_scores(doc)}
+    assert all(0 < score <= 1 for score in read_scores(doc).values())
     ner, saved = nlp.get_pipe("ner"), doc.user_data[KEY]
     finest = Tags(saved["labels"]).finest
     marginals = saved["emissions"] @ (finest.counts_as(ner.tags)[:, None] == range(len(ner.tags)))
@@ -112,7 +108,7 @@ def test_soft_targets_are_those_of_the_teacher(folder: Path) -> None:
 
 
 def test_texts_lose_their_annotation(folder: Path, tmp_path: Path) -> None:
-    """But sentences, and that spaces are not known."""
+    """But tokens, sentences, and that spaces are not known."""
     nlp, words = spacy.load(folder / "teacher"), ["Ana", "sleeps", ".", "She", "snores", "."]
     doc = Doc(nlp.vocab, words=words, sent_starts=[1, 0, 0, 1, 0, 0], ents=["B-PER", *"OOOOO"])
     DocBin(docs=[doc, Doc(nlp.vocab)]).to_disk(tmp_path / "a.spacy")
@@ -122,7 +118,14 @@ def test_texts_lose_their_annotation(folder: Path, tmp_path: Path) -> None:
         assert [sent.text for sent in copy.sents] == ["Ana sleeps .", "She snores ."]
     plain = copy_tokens(read)
     assert not plain.has_unknown_spaces and not plain.has_annotation("SENT_START")
-    assert [doc.text for doc in read_texts(nlp, folder / "raw.txt")] == LINES
+    (tmp_path / "lines.txt").write_text("Ana can't\n\n  Bo \n")
+    (tmp_path / "spans.jsonl").write_text('{"text": "In Rome", "spans": [[3, 7, "LOC"]]}\n')
+    (tmp_path / "tags.conll").write_text("Rome B-LOC\nwaits O\n")
+    (tmp_path / "a.spacy").unlink()
+    docs = list(read_texts(nlp, tmp_path))
+    assert [doc.text.strip() for doc in docs] == ["Ana can't", "Bo", "In Rome", "Rome waits"]
+    assert docs[0][2].norm_ == "not"
+    assert not any(doc.has_annotation("ENT_IOB") for doc in docs)
 
 
 # Answers on disk
@@ -161,6 +164,13 @@ def test_answers_are_kept(
 # Confidence
 
 
+def doc_with(scores: Dict[Any, float], ents: Any = ()) -> Doc:
+    doc = Doc(spacy.blank("en").vocab, words=["Ana", "saw", "New", "York", "today"])
+    doc.set_ents([Span(doc, *entity) for entity in ents])
+    write_scores(doc, scores)
+    return doc
+
+
 def test_uncertain_entities_are_missing() -> None:
     new_york = (2, 4, "LOC")
     scores = {(0, 1, "PER"): 0.9, new_york: 0.6, (4, 5, "DATE"): 0.3}
@@ -172,9 +182,6 @@ def test_uncertain_entities_are_missing() -> None:
     doc = doc_with(scores, [(0, 1, "PER"), new_york])
     assert leave_out_uncertain(doc, 0.75) == (1, 1)
     assert [token.ent_iob for token in doc] == [3, 2, 0, 0, 0]  # 0.3 is above 1 - 0.75
-
-
-def test_missing_annotation_stays_missing() -> None:
     doc = doc_with({}, [])
     doc.set_ents([], missing=[doc[2:4]])
     leave_out_uncertain(doc, 0.0)
@@ -202,22 +209,19 @@ def test_two_teachers(folder: Path, config: Config, tmp_path: Path) -> None:
     assert both.f_score > 0.95 and student.f_score > 0.95
     assert both.megabytes == one.megabytes + other.megabytes
     assert both.tokens_per_second < min(one.tokens_per_second, other.tokens_per_second)
-
-
-def test_a_teacher_has_the_entities_of_its_pipeline(folder: Path) -> None:
-    nlp = spacy.load(folder / "teacher")
-    expected = [entities(doc) for doc in nlp.pipe(LINES[:3])]
-    docs = answer([load_teacher(folder / "teacher")], [nlp.make_doc(text) for text in LINES[:3]])
-    assert [entities(doc) for doc in docs] == expected
-    assert all(0 < score <= 1 for doc in docs for score in read_scores(doc).values())
-    assert {*expected[1]} <= {*read_scores(docs[1])}
+    nlp = spacy.load(names[0])
+    nlp.get_pipe("ner").add_label("MISC")
+    nlp.to_disk(tmp_path / "more")
+    names[1] = str(tmp_path / "more")
+    with pytest.raises(ValueError, match="soft: expected teachers with the same labels, got"):
+        distill(names, config, [folder / "raw.txt"], tmp_path, soft=True)
 
 
 # Other teachers and students
 
 
-def write_jsonl(path: Path, spans: Any, text: str = "Ana saw New York today") -> Path:
-    path.write_text(json.dumps({"text": text, "spans": spans}) + "\n", encoding="utf8")
+def write_jsonl(path: Path, spans: Any) -> Path:
+    path.write_text(json.dumps({"text": "Ana saw New York today", "spans": spans}), "utf8")
     return path
 
 
@@ -294,55 +298,31 @@ def test_what_does_not_go_together(
         distill(teachers, config, [tmp_path / "raw.txt"] * n_raw, tmp_path, **options)
 
 
-@pytest.fixture(scope="module")
-def rules(folder: Path) -> str:
-    """A teacher without confidences and without a chain."""
+def test_any_pipeline_that_sets_entities_is_a_teacher(
+    folder: Path, config: Config, tmp_path: Path
+) -> None:
+    """Answers depend on its config. A dev corpus without entities has no scores. What needs
+    probabilities is refused."""
     nlp = spacy.blank("en")
     ruler: Any = nlp.add_pipe("entity_ruler")
     ruler.add_patterns([{"label": "LOC", "pattern": "London"}])
-    nlp.to_disk(folder / "rules")
-    return str(folder / "rules")
-
-
-@pytest.mark.parametrize(
-    "options, message",
-    [
-        ({"soft": True}, r"soft: expected teachers with one cost_sensitive_ner.*'entity_ruler'"),
-        ({"min_confidence": 0.5}, "min_confidence: expected a teacher with confidences"),
-    ],
-)
-def test_teachers_without_probabilities(
-    folder: Path, rules: str, config: Config, tmp_path: Path, options: Any, message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        distill([rules], config, [folder / "raw.txt"], tmp_path, **options)
-
-
-def test_any_pipeline_that_sets_entities_is_a_teacher(
-    folder: Path, rules: str, config: Config, tmp_path: Path
-) -> None:
-    """Answers depend on its config. A dev corpus without entities has no scores."""
+    nlp.to_disk(tmp_path / "rules")
+    given: Any = [str(tmp_path / "rules")], config, [folder / "raw.txt"], tmp_path / "output"
+    with pytest.raises(ValueError, match=r"soft: expected teachers with one cost_s.*'entity_ruler"):
+        distill(*given, soft=True)
+    with pytest.raises(ValueError, match="min_confidence: expected a teacher with confidences"):
+        distill(*given, min_confidence=0.5)
     DocBin(docs=[spacy.blank("en")("Nothing")]).to_disk(tmp_path / "dev.spacy")
     config["paths"]["dev"] = str(tmp_path / "dev.spacy")
     path, asked = tmp_path / "rules" / "config.cfg", []
-    shutil.copytree(rules, path.parent)
     text = path.read_text("utf8")
     for changed in (text, text.replace("overwrite_ents = false", "overwrite_ents = true")):
         path.write_text(changed, encoding="utf8")
-        result = distill([str(path.parent)], config, [folder / "raw.txt"], tmp_path / "output")
+        result = distill(*given)
         asked.append(len([*tmp_path.glob("output/answers-*")]))
     assert asked == [1, 2] and result.n_entities == 5
     assert [row.f_score for row in result.rows] == [0, 0]
     assert spacy.load(result.path).get_pipe("ner").labels == ("LOC",)
-
-
-def test_teachers_of_other_labels(folder: Path, config: Config, tmp_path: Path) -> None:
-    nlp = spacy.load(folder / "teacher")
-    nlp.get_pipe("ner").add_label("MISC")
-    nlp.to_disk(tmp_path / "more")
-    names = [str(folder / "teacher"), str(tmp_path / "more")]
-    with pytest.raises(ValueError, match="soft: expected teachers with the same labels, got"):
-        distill(names, config, [folder / "raw.txt"], tmp_path, soft=True)
 
 
 # The command
@@ -359,20 +339,8 @@ def test_command_line(folder: Path, tmp_path: Path) -> None:
     result = run("distill", *given, "--json", "--training.max_epochs=3")
     value = json.loads(result.stdout)
     assert value["n_docs"] == 15 and value["rows"][1]["name"] == "student"
-
-
-def test_command_line_says_what_is_wrong(folder: Path, tmp_path: Path) -> None:
-    given = [folder / "teacher", folder / "student.cfg", "--output", tmp_path]
-    result = run("distill", *given)
+    result = run("distill", *given[:2], *given[3:])
     assert result.exit_code == 1 and "raw: expected files of text" in result.output
-    result = run("distill", *given, folder / "raw.txt", "--gpu-idd", 0)
-    assert result.exit_code == 2 and "No such option '--gpu-idd'" in result.output
-
-
-# The page
-
-
-def test_the_page_has_all_options() -> None:
     page = (ROOT / "docs" / "distill.md").read_text("utf8")
     options = re.findall(r"--[a-z-]+", run("distill", "--help").output)
     assert {*options} - {"--help", "--paths"} <= {*re.findall(r"--[a-z-]+", page)}

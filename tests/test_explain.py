@@ -54,6 +54,9 @@ def test_transition_weights(nlp: Language) -> None:
         [6.0, 7.0, 8.0, 30.0],
         [0.5, 1.5, None, None],
     ]
+    lines = as_text(explain(nlp)).splitlines()
+    (start,) = (line for line in lines if line.startswith("(start)"))
+    assert start.split() == ["(start)", "+0.50", "+1.50", ".", "."]
 
 
 def test_reasons_add_up_to_the_score_of_the_path(nlp: Language) -> None:
@@ -94,9 +97,3 @@ def test_command_line(nlp: Language, tmp_path: Path) -> None:
     assert first == {"feature": "ORTH=Rome", "weight": pytest.approx(3, abs=2e-3)}
     assert (tmp_path / "transitions.png").read_bytes()[1:4] == b"PNG"
     assert run("explain", tmp_path / "pipeline", "--name", "x").exit_code == 1
-
-
-def test_text_shows_forbidden_transitions_as_dots(nlp: Language) -> None:
-    lines = as_text(explain(nlp)).splitlines()
-    (start,) = (line for line in lines if line.startswith("(start)"))
-    assert start.split() == ["(start)", "+0.50", "+1.50", ".", "."]

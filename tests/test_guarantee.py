@@ -11,7 +11,6 @@ import pytest
 import spacy
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from spacy.cli.find_threshold import find_threshold
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.training import Example
@@ -60,6 +59,8 @@ def guaranteed(unsure: Path) -> Language:
 
 
 class Row(NamedTuple):
+    """A span."""
+
     start: int
     end: int
     label_: int
@@ -156,17 +157,13 @@ def test_scores_by_definition(posterior: Posterior) -> None:
         assert rows == pytest.approx(expected)
 
 
-def retrain(nlp: Language) -> None:
-    nlp.update(examples(nlp), sgd=nlp.create_optimizer())
-
-
 def by_hand(nlp: Language) -> None:
     nlp.get_pipe("ner").cfg["temperature"]["overall"] = 2.0
     nlp("London")
 
 
 CHANGES = {
-    "training": retrain,
+    "training": lambda nlp: nlp.update(examples(nlp), sgd=nlp.create_optimizer()),
     "rehearsal": lambda nlp: nlp.get_pipe("ner").rehearse(examples(nlp)),
     "add_label": lambda nlp: nlp.get_pipe("ner").add_label("DRUG"),
     "calibrate": lambda nlp: calibrate(nlp, examples(nlp)),
@@ -188,25 +185,18 @@ def test_changes_drop_the_promise(guaranteed: Language, tmp_path: Path, change: 
     assert KEY not in nlp("London").spans
 
 
-@pytest.mark.parametrize(
-    "block",
-    [
+def test_another_config_drops_the_promise_and_edits_are_refused(
+    guaranteed: Language, tmp_path: Path
+) -> None:
+    guaranteed.to_disk(tmp_path)
+    for block in (
         {"decoding": {"@misc": "spacy_costner.ThresholdDecoding.v1", "threshold": 0.4}},
         {"decoding": {"@misc": "spacy_costner.ViterbiDecoding.v1", "bias": 0.4}},
         {"confidence": None},
-    ],
-)
-def test_another_config_drops_the_promise(
-    guaranteed: Language, tmp_path: Path, block: Dict[str, Any]
-) -> None:
-    guaranteed.to_disk(tmp_path)
-    with pytest.warns(UserWarning, match="the guarantee is dropped, as it does not hold after an"):
-        nlp = load(tmp_path, **block)
-    assert not nlp.meta["guarantee"]
-
-
-def test_a_promise_that_was_edited_is_refused(guaranteed: Language, tmp_path: Path) -> None:
-    guaranteed.to_disk(tmp_path)
+    ):
+        with pytest.warns(UserWarning, match="guarantee is dropped, as it does not hold after an"):
+            nlp = load(tmp_path, **block)
+        assert not nlp.meta["guarantee"]
     cfg = json.loads((tmp_path / "ner" / "cfg").read_text())
     cfg["guarantee"]["miss"] = 0.001
     (tmp_path / "ner" / "cfg").write_text(json.dumps(cfg))
@@ -214,42 +204,29 @@ def test_a_promise_that_was_edited_is_refused(guaranteed: Language, tmp_path: Pa
         spacy.load(tmp_path)
 
 
-def groups(docs: Any) -> Any:
-    return [[(span.start, span.end, span.label_) for span in doc.spans[KEY]] for doc in docs]
-
-
 def test_processes_threads_and_other_pipelines(guaranteed: Language, tmp_path: Path) -> None:
     """With warnings as errors: the promise stays."""
-    expected, texts = groups(guaranteed.pipe(TEXTS)), TEXTS
+
+    def groups(docs: Any) -> Any:
+        return [[(span.start, span.end, span.label_) for span in doc.spans[KEY]] for doc in docs]
+
+    expected = groups(guaranteed.pipe(TEXTS))
     assert any(expected)
-    assert groups(guaranteed.pipe(texts, n_process=2)) == expected
+    assert groups(guaranteed.pipe(TEXTS, n_process=2)) == expected
     with ThreadPoolExecutor(4) as threads:
-        assert groups(threads.map(guaranteed, texts * 4)) == expected * 4
+        assert groups(threads.map(guaranteed, TEXTS * 4)) == expected * 4
     copy = pipeline(confidence={"@misc": "spacy_costner.Confidence.v1"})
     copy.from_bytes(guaranteed.to_bytes())
-    assert groups(copy.pipe(texts)) == expected and copy.meta["guarantee"]["ner"]["miss"] == 0.1
     sourced = spacy.blank("en")  # as `spacy assemble` does
     sourced.add_pipe("ner", source=guaranteed)
-    sourced.to_disk(tmp_path / "assembled")
-    assembled = spacy.load(tmp_path / "assembled")
-    assert groups(assembled.pipe(texts)) == expected
-    assert assembled.get_pipe("ner").guarantee["miss"] == 0.1
-
-
-def test_spacy_finds_a_threshold(unsure: Path, tmp_path: Path) -> None:
-    nlp = load(unsure, decoding={"@misc": "spacy_costner.ThresholdDecoding.v1"})
-    docs = calibration_docs(nlp, 30)
-    guarantee(nlp, docs, miss=0.2)
-    nlp.to_disk(tmp_path / "model")
-    DocBin(docs=[eg.reference for eg in docs]).to_disk(tmp_path / "docs.spacy")
-    arguments = (tmp_path / "model", tmp_path / "docs.spacy", "ner", "decoding.threshold", "ents_f")
-    with pytest.warns(UserWarning, match="the guarantee is dropped"):
-        _, best, scores = find_threshold(*arguments, n_trials=3, silent=True)
-    assert best > 0 and len(set(scores.values())) > 1
-    assert spacy.load(tmp_path / "model").get_pipe("ner").guarantee["miss"] == 0.2
+    sourced.to_disk(tmp_path)
+    for nlp in (copy, spacy.load(tmp_path)):
+        assert groups(nlp.pipe(TEXTS)) == expected
+        assert nlp.get_pipe("ner").guarantee["miss"] == 0.1
 
 
 def test_docs_that_do_not_count_are_counted(unsure: Path) -> None:
+    """Docs with missing tags, and training docs, which label memory knows."""
     nlp = load(unsure)
     words = ["Khan", "is", "lost"]
     partial = Example.from_dict(Doc(nlp.vocab, words=words), {"entities": ["U-PERSON", "O", "-"]})
@@ -260,9 +237,6 @@ def test_docs_that_do_not_count_are_counted(unsure: Path) -> None:
         guarantee(nlp, [partial], miss=0.1)
     with pytest.raises(ValueError, match=r"annotated docs with entities.* got none"):
         guarantee(nlp, [], miss=0.1)
-
-
-def test_training_docs_are_known_by_label_memory() -> None:
     features = {**SPARSE["features"], "memory": {"LOWER": 1}}
     nlp = pipeline(model={**SPARSE, "features": features})
     train(nlp, steps=3)
@@ -317,11 +291,6 @@ def test_labels_share_what_may_fail(unsure: Path) -> None:
     assert result.parts == shared != alone
 
 
-def one_doc(posterior: Posterior) -> DevPredictions:
-    known = numpy.ones(len(posterior.scores.emissions), dtype=bool)
-    return DevPredictions([], posterior, Entities(*numpy.zeros((3, 0), dtype=int)), known)
-
-
 @given(posterior(), seeds, st.sampled_from(FOUND), st.booleans())
 def test_found_by_definition(
     posterior: Posterior, rng: numpy.random.Generator, found: str, per_label: bool
@@ -338,15 +307,11 @@ def test_found_by_definition(
     wanted, spans, scores = draw(-1), draw(0), rng.integers(1, 9, size=6) / 10
     rows, by_label = [Row(*row) for row in zip(*spans)], per_label or found == "exact"
     terms = {"found": found, "per_label": per_label}
-    got = found_at(one_doc(posterior), wanted, spans, scores, terms)
+    dev = DevPredictions([], posterior, draw(0), numpy.ones(n_tokens, dtype=bool))
+    got = found_at(dev, wanted, spans, scores, terms)
     for entity, at in zip(zip(*wanted), got):
-        hits = [
-            t
-            for t in scores
-            if is_found(
-                Row(*entity), [row for row, p in zip(rows, scores) if p >= t], found, by_label
-            )
-        ]
+        left = {t: [row for row, p in zip(rows, scores) if p >= t] for t in scores}
+        hits = [t for t in scores if is_found(Row(*entity), left[t], found, by_label)]
         assert at == max(hits, default=0.0)
 
 

@@ -3,7 +3,7 @@
 import json
 import random
 from pathlib import Path
-from typing import Any, List
+from typing import Any
 
 import pytest
 import spacy
@@ -69,28 +69,24 @@ def test_two_passes_in_each_fold(corpus: Path, tmp_path: Path) -> None:
     assert "dev:" not in result.output
 
 
-@pytest.mark.parametrize("options", [["--online"], ["--calibrate"]])
-def test_what_needs_a_development_corpus(corpus: Path, tmp_path: Path, options: List[Any]) -> None:
-    given = [SPARSE, "--paths.train", corpus, "--output", tmp_path / "out", *options]
-    result = run("fit", *given)
-    assert result.exit_code == 1
-    assert "fit: paths.dev: expected a development corpus, got none" in result.output
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_model_to_start_from_may_have_seen_the_docs(corpus: Path, tmp_path: Path) -> None:
-    config = load_config(SPARSE)
+def test_what_needs_a_development_corpus(corpus: Path, tmp_path: Path) -> None:
+    """A model to start from may have seen the docs that are held out."""
+    config, output = load_config(SPARSE), tmp_path / "out"
     config["initialize"]["after_init"] = {"@callbacks": "spacy_costner.start_from.v1", "path": "x"}
     config.to_disk(tmp_path / "config.cfg")
-    given = [tmp_path / "config.cfg", "--paths.train", corpus, "--output", tmp_path / "out"]
-    result = run("fit", *given, "--online", "--calibrate")
-    assert result.exit_code == 1 and "initialize.after_init: expected null" in result.output
-
-
-def test_nothing_to_do_with_held_out_docs(corpus: Path, tmp_path: Path) -> None:
-    result = run("fit", "--train", corpus, "--output", tmp_path / "out")
-    assert result.exit_code == 1 and "fit: --dev: expected a development corpus" in result.output
-    assert not (tmp_path / "out").exists()
+    needed = "expected a development corpus"
+    for given, message in (
+        ([SPARSE, "--paths.train", corpus, "--online"], f"fit: paths.dev: {needed}, got none"),
+        ([SPARSE, "--paths.train", corpus, "--calibrate"], f"fit: paths.dev: {needed}, got none"),
+        (["--train", corpus], f"fit: --dev: {needed}"),
+        (
+            [tmp_path / "config.cfg", "--paths.train", corpus, "--online", "--calibrate"],
+            "initialize.after_init: expected null",
+        ),
+    ):
+        result = run("fit", *given, "--output", output)
+        assert result.exit_code == 1 and message in result.output
+        assert not output.exists()
 
 
 def test_too_few_docs(tmp_path: Path) -> None:

@@ -30,18 +30,7 @@ register_transformers()
 ROOT = Path(__file__).parent.parent
 MODELS = ("linear", "cnn", "hybrid", "transformer")
 LOSSES = [name.split(".")[1] for name in declared("thinc_losses") if "Schedule" not in name]
-TINY = {
-    "components": {
-        "tok2vec": {
-            "model": {
-                "embed": {"rows": [50, 50, 50, 50]},
-                "encode": {"width": 8, "depth": 1},
-            }
-        }
-    },
-    "training": {"max_steps": 1, "eval_frequency": 1},
-}
-"""Two updates and two evaluations of a small Tok2Vec."""
+TINY = {"embed": {"rows": [50, 50, 50, 50]}, "encode": {"width": 8, "depth": 1}}
 
 
 @pytest.fixture(scope="module")
@@ -73,15 +62,6 @@ COSTS: Dict[str, Dict[str, Any]] = {
 CORPUS = Path("corpus.spacy")
 
 
-def merge(config: Dict[str, Any], changes: Dict[str, Any]) -> None:
-    """Change the settings that a config has."""
-    for name, value in changes.items():
-        if isinstance(value, dict):
-            merge(config.get(name, {}), value)
-        else:
-            config[name] = value
-
-
 PAIRS = ("SoftmaxMargin,Risk", "SoftmaxMargin,MCEF", "Sequential,Pointwise,Mixed", "Risk,MCEF")
 TRAINED: List[Tuple[str, str, str, str, str]] = [
     *((model, "Sequential", "none", "viterbi", "f") for model in MODELS[:3]),
@@ -102,7 +82,9 @@ def test_trains(model: Any, loss: str, cost: str, decoding: Any, aim: str) -> No
     given: Dict[str, Any] = {"model": model, "loss": loss, "decoding": decoding, "aim": aim}
     text = init(lang="xx", **paths, **given, **COSTS[cost])
     config = Config().from_str(text, interpolate=False)
-    merge(config, TINY)
+    if "tok2vec" in config["components"]:
+        config = config.merge({"components": {"tok2vec": {"model": TINY}}})
+    config["training"].update(max_steps=1, eval_frequency=1)
     trained, _ = train(init_nlp(config))
     scores = trained.evaluate(list(Corpus(CORPUS)(trained)))
     assert ("ents_cost" in scores) is (cost != "none" or aim == "cost")
@@ -183,6 +165,49 @@ def test_recommended(options: Any, losses: str, decoding: str, cost_weight: Any)
     assert block(text, "training", "score_weights").get("ents_cost") == cost_weight
 
 
+COST = {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": "tree.json"}
+SCHEDULE = {"loss": "Sequential,Pointwise,Mixed"}
+THRESHOLD = {"decoding": "threshold", "loss": "SoftmaxMargin", "miss": 4}
+
+
+@pytest.mark.parametrize(
+    "options, path, value",
+    [
+        # The cost is everywhere that of the tree.
+        (TREE, "loss.*.first.cost", COST),
+        (TREE, "loss.*.then.cost", COST),
+        (TREE, "loss.*.first.multiplier", 0.5),
+        (TREE, "scorer.cost", COST),
+        ({**TREE, "inner_nodes": True}, "decoding.cost", COST),
+        ({**TREE, "inner_nodes": True}, "decoding.tree", "tree.json"),
+        ({**TREE, "inner_nodes": True}, "scorer.tree", "tree.json"),
+        (TREE, "decoding.tree", None),
+        (COSTS["sum"], "scorer.cost.costs.tags.@misc", "spacy_costner.HammingCost.v1"),
+        (COSTS["sum"], "scorer.cost.costs.tree", COST),
+        (COSTS["sum"], "scorer.cost.costs.mistakes.miss", 2),
+        (COSTS["sum"], "scorer.cost.costs.mistakes.false_alarm", 0),
+        # Schedules end with training. The cost of Mixed is optional.
+        ({"loss": "Risk"}, "loss.epochs", [6.0]),
+        ({"loss": "Risk", "model": "cnn"}, "loss.epochs", [5.0]),
+        (SCHEDULE, "loss.epochs", [4.0, 6.0]),
+        (SCHEDULE, "loss.*.loss_3.cost", None),
+        # Expensive mistakes have a lower multiplier.
+        *(({"loss": "MIRA", "miss": m}, "loss.multiplier", x) for m, x in ((5, 1), (50, 0.1))),
+        *(({"loss": "Perceptron", "miss": m}, "loss.alpha", x) for m, x in ((5, 1), (50, 0.1))),
+        ({"loss": "ZScore", "miss": 5}, "loss.*.then.multiplier", 20),
+        ({"loss": "ZScore", "miss": 50}, "loss.*.then.multiplier", 2),
+        # 0.2 means that a miss costs four times as much as a false alarm: docs/decoding.md.
+        ({**THRESHOLD, "aim": "cost"}, "decoding.threshold", 0.2),
+        ({**THRESHOLD, "aim": "f"}, "decoding.threshold", 0.5),
+    ],
+)
+def test_settings(options: Any, path: str, value: Any) -> None:
+    found = block(init(**options), "components", "ner")
+    for name in path.split("."):
+        found = found.get(name)
+    assert found == value
+
+
 def test_losses_and_costs_are_those_of_the_entry_points() -> None:
     """By any spelling of their names, with comments from their docstrings."""
     for name in LOSSES:
@@ -197,52 +222,6 @@ def test_losses_and_costs_are_those_of_the_entry_points() -> None:
     assert find_name("Cost", "zero-one") == find_name("Cost", "ZeroOneCost") == "ZeroOne"
     assert "\n# Score per unit of cost" in init(loss="MIRA")
     assert parse_losses("risk,MCEF") == ["Sequential", "Risk", "MCEF"]
-
-
-def test_cost_is_shared() -> None:
-    text = init(**TREE, inner_nodes=True)
-    ner = block(text, "components", "ner")
-    cost = {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": "tree.json"}
-    stages = [*ner["loss"]["*"].values()]
-    assert [stage["cost"] for stage in stages] == [cost, cost]
-    assert stages[0]["multiplier"] == 0.5
-    assert ner["decoding"]["cost"] == ner["scorer"]["cost"] == cost
-    assert ner["decoding"]["tree"] == ner["scorer"]["tree"] == "tree.json"
-    assert "tree" not in block(init(**TREE), "components", "ner", "decoding")
-
-
-def test_schedules_end_with_training() -> None:
-    for model, loss, ends in (
-        ("linear", "Risk", [6.0]),
-        ("linear", "Sequential,Pointwise,Mixed", [4.0, 6.0]),
-        ("cnn", "Risk", [5.0]),
-    ):
-        made = block(init(model=model, loss=loss), "components", "ner", "loss")
-        assert made["epochs"] == ends
-        assert "cost" not in made["*"].get("loss_3", {})  # that of Mixed is optional
-
-
-def test_costs_are_added() -> None:
-    cost = block(init(**COSTS["sum"]), "components", "ner", "scorer", "cost")
-    assert cost["@misc"] == "spacy_costner.SumCost.v1"
-    assert [*cost["costs"]] == ["tree", "tags", "mistakes"]
-    assert cost["costs"]["mistakes"]["miss"] == 2 and cost["costs"]["mistakes"]["false_alarm"] == 0
-
-
-@pytest.mark.parametrize("miss, multiplier", [(5, 1.0), (50, 0.1)])
-def test_expensive_mistakes_have_a_lower_multiplier(miss: float, multiplier: float) -> None:
-    for loss, setting, factor in (("MIRA", "multiplier", 1), ("Perceptron", "alpha", 1)):
-        made = block(init(miss=miss, loss=loss), "components", "ner", "loss")
-        assert made[setting] == factor * multiplier
-    stages = block(init(miss=miss, loss="ZScore"), "components", "ner", "loss", "*")
-    assert stages["then"]["multiplier"] == 20 * multiplier
-
-
-@pytest.mark.parametrize("aim, threshold", [("cost", 0.2), ("f", 0.5)])
-def test_threshold_of_costs(aim: str, threshold: float) -> None:
-    """docs/decoding.md: 0.2 means that a miss costs four times as much as a false alarm."""
-    text = init(decoding="threshold", loss="SoftmaxMargin", miss=4, aim=aim)
-    assert block(text, "components", "ner", "decoding")["threshold"] == threshold
 
 
 @pytest.mark.parametrize("n_sents, passes", [(1, 1), (4, 2)])
@@ -325,24 +304,14 @@ def test_command_line() -> None:
     assert run(*words[4:], "--force").exit_code == 0
     again = Path("my config.cfg").read_text(encoding="utf8")
     assert again == text.replace(command, f"{command} --force")
-
-
-def test_on_the_terminal() -> None:
+    page = (ROOT / "docs" / "init.md").read_text(encoding="utf8")
+    typed: Any = typer.main.get_command(costner).commands["init"]  # type: ignore[attr-defined]
+    names = {option for param in typed.params for option in param.opts if option[0] == "-"}
+    assert names <= {*re.findall(r"`(--?[a-z-]+|-F)`", page)}
     result = run("init", "-", "--sentences", 500, "--loss", "perceptron")
-    assert result.exit_code == 0
+    assert result.exit_code == 0 and not Path("-").exists()
     assert block(result.output, "components", "ner", "loss")["alpha"] == 1.0
     assert "calibrate" not in result.output and "--parameter bias" in result.output
-    assert not Path("-").exists()
-
-
-@pytest.mark.parametrize(
-    "options, calibrated",
-    [([], True), (["--loss", "SoftmaxMargin"], False), (["--decoding", "viterbi"], True)],
-)
-def test_cost_augmented_scores_are_not_calibrated(options: List[str], calibrated: bool) -> None:
-    """Where entities are chosen by expected cost, to calibrate them makes it higher."""
-    result = run("init", "-", "--miss", 5, *options)
-    assert ("costner calibrate" in result.output) is calibrated
 
 
 def test_next_commands_check_and_train() -> None:
@@ -355,14 +324,10 @@ def test_next_commands_check_and_train() -> None:
         *(["costner", "check"], ["train", "my.cfg"], ["costner", "calibrate"]),
         ["evaluate", "training/calibrated"],
     ]
-
-
-def test_transformer_of_the_language() -> None:
-    spanish = init(model="transformer", lang="es")
-    given = init(model="transformer", lang="es", transformer="./bert")
-    assert "bert" in block(spanish, "components", "transformer", "model")["name"]
-    assert block(given, "components", "transformer", "model")["name"] == "./bert"
-    load_model_from_config(Config().from_str(spanish), auto_fill=True)
+    # With augmented scores, calibration makes the cost higher.
+    for options, calibrated in (("--loss SoftmaxMargin", False), ("--decoding viterbi", True)):
+        result = run("init", "-", "--miss", 5, *options.split())
+        assert ("costner calibrate" in result.output) is calibrated
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -373,8 +338,8 @@ def test_configs_of_models_are_what_init_writes(model: Any) -> None:
     assert path.read_text("utf8").split(start)[1] == init(model=model).split(start)[1]
 
 
-def test_page_has_every_option() -> None:
-    page = (ROOT / "docs" / "init.md").read_text(encoding="utf8")
-    command: Any = typer.main.get_command(costner).commands["init"]  # type: ignore[attr-defined]
-    options = {option for param in command.params for option in param.opts if option[0] == "-"}
-    assert options <= {*re.findall(r"`(--?[a-z-]+|-F)`", page)}
+def test_transformer_of_the_language() -> None:
+    for given, name in (({}, "dccuchile/bert"), ({"transformer": "./own"}, "./own")):
+        config = Config().from_str(init(model="transformer", lang="es", **given))
+        assert config["components"]["transformer"]["model"]["name"].startswith(name)
+        load_model_from_config(config, auto_fill=True)

@@ -114,22 +114,16 @@ def test_sentences_are_those_of_docs(tmp_path: Path) -> None:
     assert found.to_json() == learn_clusters(SENTENCES, **SMALL).to_json()
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--sizes", "many"), "clusters: sizes: expected numbers such as 64,256, got 'many'"),
-        (("--sizes", "0"), "clusters: sizes: expected numbers such as 64,256, got '0'"),
-        ((), "expected more than 100 words that occur 3 times or more, got 0"),
-    ],
-)
-def test_what_is_wrong_is_said(tmp_path: Path, options: List[str], message: str) -> None:
+def test_what_is_wrong_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "raw.txt").write_text("Ana left.\n", encoding="utf8")
-    result = run("clusters", tmp_path / "raw.txt", "--output", tmp_path / "own.json", *options)
-    assert result.exit_code == 1 and message in result.output
-    assert not (tmp_path / "own.json").exists()
-
-
-def test_missing_scipy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for options, message in (
+        (["--sizes", "many"], "clusters: sizes: expected numbers such as 64,256, got 'many'"),
+        (["--sizes", "0"], "clusters: sizes: expected numbers such as 64,256, got '0'"),
+        ([], "expected more than 100 words that occur 3 times or more, got 0"),
+    ):
+        result = run("clusters", tmp_path / "raw.txt", "--output", tmp_path / "own.json", *options)
+        assert result.exit_code == 1 and message in result.output
+        assert not (tmp_path / "own.json").exists()
     monkeypatch.setitem(sys.modules, "scipy.sparse", None)
     with pytest.raises(ImportError, match=r"clusters: expected SciPy.*spacy-costner\[fit\]"):
         learn_clusters(SENTENCES, **SMALL)  # type: ignore[arg-type]

@@ -14,7 +14,6 @@ from spacy.tokens import Doc, DocBin
 from spacy_costner.cli.fit import NEEDS
 from spacy_costner.cli.output import RUN_AGAIN
 from spacy_costner.cli.tune import N_ROWS, Point, Tuning, describe
-from spacy_costner.metrics import as_json
 from spacy_costner.progress import progress
 
 from .support.commands import run
@@ -67,26 +66,6 @@ def test_fit_without_a_config(folder: Path, fitted: Any) -> None:
     assert nlp.meta["performance"]["measured_on"]["source"] == str(folder / "dev.spacy")
 
 
-def test_what_cannot_be_tuned_is_trained(folder: Path, tmp_path: Path) -> None:
-    doc = Doc(spacy.blank("en").vocab, words=["No", "city"], ents=["O", "O"])
-    DocBin(docs=[doc]).to_disk(tmp_path / "dev.spacy")
-    given = [*corpora(folder)[:2], "--dev", tmp_path / "dev.spacy", "--output", tmp_path / "out"]
-    result = run("fit", *given, "--tune", "f")
-    path = tmp_path / "out" / "model-last"
-    assert result.exit_code == 1 and "expected docs with entities, got none" in result.output
-    assert f"{path} is trained, but neither calibrated nor tuned" in result.output
-    assert "threshold" not in spacy.load(path).get_pipe("ner").cfg["decoding"]
-
-
-def test_fit_keeps_another_config(folder: Path, fitted: Any, tmp_path: Path) -> None:
-    (tmp_path / "config.cfg").write_text("mine")
-    result = run("fit", *corpora(folder), "--output", tmp_path)
-    assert result.exit_code == 1 and "expected the config of this command" in result.output
-    assert (tmp_path / "config.cfg").read_text() == "mine" and not (
-        tmp_path / "model-last"
-    ).exists()
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -107,9 +86,23 @@ def test_what_does_not_go_together(
     assert not (tmp_path / "out").exists()
 
 
-def test_fit_needs_a_training_corpus(folder: Path, tmp_path: Path) -> None:
+def test_fit_and_corpora_that_do_not_do(folder: Path, tmp_path: Path) -> None:
+    """What can't be tuned is trained. Another config is kept."""
     result = run("fit", *corpora(folder)[2:], "--output", tmp_path / "out")
     assert result.exit_code == 1 and "fit: --train: expected a corpus" in result.output
+    doc = Doc(spacy.blank("en").vocab, words=["No", "city"], ents=["O", "O"])
+    DocBin(docs=[doc]).to_disk(tmp_path / "dev.spacy")
+    given = [*corpora(folder)[:2], "--dev", tmp_path / "dev.spacy", "--output", tmp_path / "out"]
+    result = run("fit", *given, "--tune", "f")
+    path = tmp_path / "out" / "model-last"
+    assert result.exit_code == 1 and "expected docs with entities, got none" in result.output
+    assert f"{path} is trained, but neither calibrated nor tuned" in result.output
+    assert "threshold" not in spacy.load(path).get_pipe("ner").cfg["decoding"]
+    (tmp_path / "config.cfg").write_text("mine")
+    result = run("fit", *corpora(folder), "--output", tmp_path)
+    assert result.exit_code == 1 and "expected the config of this command" in result.output
+    assert (tmp_path / "config.cfg").read_text() == "mine"
+    assert not (tmp_path / "model-last").exists()
 
 
 def test_options_are_in_the_docs() -> None:
@@ -123,31 +116,22 @@ def test_options_are_in_the_docs() -> None:
     assert shown == {**NEEDS, **dict.fromkeys(others, "everything")}
 
 
-@pytest.mark.parametrize("command", ["calibrate", "tune", "guarantee", "check", "convert"])
+@pytest.mark.parametrize(
+    "command", ["calibrate", "tune", "guarantee", "check", "convert", "explain"]
+)
 def test_json(folder: Path, fitted: Any, tmp_path: Path, command: str) -> None:
     model, dev = folder / "out" / "model-last", folder / "dev.spacy"
     output = ["--output", tmp_path / "new"]
     arguments = {
         "check": [folder / "out" / "config.cfg"],
         "convert": [dev, tmp_path / "dev.jsonl"],
+        "explain": [model],
         "guarantee": [model, dev, *output, "--miss", 0.4],
     }.get(command, [model, dev, *output])
-    result = run(command, *arguments, "--json")
+    result = run(command, *arguments, "--json", *(["-"] if command == "explain" else []))
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)
-    assert ("Written to" in result.stderr) is (command != "check")
-
-
-def test_explain_to_the_terminal(folder: Path, fitted: Any) -> None:
-    result = run("explain", folder / "out" / "model-last", "--json", "-")
-    assert result.exit_code == 0 and json.loads(result.stdout)["transitions"]["weights"]
-
-
-def test_results_as_json() -> None:
-    point = Point(float("nan"), 0.5, 1.0)
-    assert as_json({"a": (point, Path("b"))}) == {
-        "a": [{"value": None, "precision": 0.5, "recall": 1.0}, "b"]
-    }
+    assert ("Written to" in result.stderr) is (command not in ("check", "explain"))
 
 
 @pytest.mark.parametrize("best", [0, 3, 50, 98])

@@ -75,28 +75,22 @@ def test_colours_of_a_heat_map() -> None:
         assert "<svg" in as_svg(heat(values), "x")
 
 
-def test_page_has_a_variable_for_each_colour() -> None:
+def test_svg_has_variables_and_only_ids_that_are_used() -> None:
+    """A variable for each colour, labels as text, and nothing of elsewhere."""
     figure = precision_recall({"a": POINTS, "b": POINTS[:2]}, (0.6, 0.8), chosen_name="now")
     text = as_svg(figure, "x")
     assert {f"var(--{name})" in text for name in COLOURS} == {True}
     assert not re.search("|".join(COLOURS.values()), text)
-
-
-def test_svg_has_only_ids_that_are_used_and_nothing_of_elsewhere() -> None:
-    text = as_svg(heat([[1.0, -1.0]]), "steps")
+    labels = ["$x^2$", "\u65e5\u672c", "_"]
+    text = as_svg(heat_map(numpy.ones((1, 3)), ["<b>&"], labels, **NAMES), "steps")
+    assert "&lt;b&gt;&amp;" in text and "<b>" not in text
+    assert "$x^2$" in text and "\u65e5\u672c" in text
     ids = re.findall(r' id="([^"]*)"', text)
     used = set(re.findall(r'(?:url\(|href=")#([\w-]+)', text))
     assert ids and set(ids) == used and len(ids) == len(used)
     assert all(name.startswith("steps-") for name in ids)
     without_names = re.sub(r'xmlns(:\w+)?="[^"]*"', "", text)
     assert "http" not in without_names and "matplotlib" not in text and "<style" not in text
-
-
-def test_labels_are_text_and_nothing_else() -> None:
-    figure = heat_map(numpy.ones((1, 3)), ["<b>&"], ["$x^2$", "\u65e5\u672c", "_"], **NAMES)
-    text = as_svg(figure, "x")
-    assert "&lt;b&gt;&amp;" in text and "<b>" not in text
-    assert "$x^2$" in text and "\u65e5\u672c" in text
 
 
 def test_curve_goes_through_its_points() -> None:

@@ -1,5 +1,6 @@
 """What README and changelog say is so."""
 
+import random
 import re
 from inspect import signature
 from pathlib import Path
@@ -14,12 +15,13 @@ from thinc.api import Config
 from spacy_costner import __version__
 from spacy_costner.cli.compare import put_onto
 from spacy_costner.cli.init import make_loss
+from spacy_costner.cli.plots import require_matplotlib
 from spacy_costner.features import make_features
 from spacy_costner.features.template import GAZETTEER, OWN_FLAGS, WORD_VIEWS
 from spacy_costner.ml import build_sparse_crf
 
 from .support.config import declared, fragment
-from .support.pages import PAGES, read_blocks
+from .support.pages import BLOCK, PAGES, read_blocks, run_commands
 
 ROOT = Path(__file__).parent.parent
 
@@ -34,16 +36,16 @@ def table(heading: str, page: str = "README.md") -> Set[str]:
     return set(re.findall(r"^\| `([\w./]+)`", section, flags=re.MULTILINE))
 
 
-def test_losses_and_costs() -> None:
-    costs = [name for name in declared("spacy_misc") if name.endswith("Cost.v1")]
+def test_tables_have_every_registered_name() -> None:
+    misc = declared("spacy_misc")
+    costs = [name for name in misc if name.endswith("Cost.v1")]
+    decodings = {name for name in misc if name.endswith("Decoding.v1")}
     listed = table("All losses and costs", "docs/losses.md")
     assert listed == {*declared("thinc_losses"), *costs}
-
-
-def test_every_decoding_is_explained() -> None:
-    every = {name for name in declared("spacy_misc") if name.endswith("Decoding.v1")}
-    assert table("Decoding") == every
-    assert set(re.findall(r"^\| `([\w./]+)`", read("docs/decoding.md"), re.MULTILINE)) == every
+    assert table("Decoding") == decodings
+    assert {*re.findall(r"^\| `([\w./]+)`", read("docs/decoding.md"), re.MULTILINE)} == decodings
+    assert table("Linear model") == {*declared("spacy_architectures")}
+    assert table("Configs") == {str(path.relative_to(ROOT)) for path in ROOT.glob("configs/*.cfg")}
 
 
 def test_block_to_paste_is_the_softmax_margin() -> None:
@@ -88,27 +90,15 @@ def test_blocks_of_the_docs_build(block: str) -> None:
     registry.resolve(nlp.config["initialize"], schema=ConfigSchemaInit)
 
 
-def test_architectures() -> None:
-    assert table("Linear model") == {*declared("spacy_architectures")}
-
-
 def test_features_are_explained() -> None:
     explained = set(re.findall(r"`([\w.]+)`", read("docs/linear.md")))
     settings = {*signature(make_features).parameters, *signature(build_sparse_crf).parameters}
     assert {*settings - {"features", "nO"}, *WORD_VIEWS, *OWN_FLAGS, GAZETTEER} <= explained
-
-
-def test_features_to_paste_can_be_had() -> None:
     ini = re.search(r"```ini\n(.*?)```", read("docs/linear.md"), flags=re.DOTALL)
     assert ini is not None
     head = "[components]\n\n[components.ner]\n\n[components.ner.model]\n\n"
     features = Config().from_str(head + ini[1])["components"]["ner"]["model"]["features"]
     assert registry.resolve({"features": features})["features"].columns
-
-
-def test_configs() -> None:
-    paths = ROOT.glob("configs/*.cfg")
-    assert table("Configs") == {str(path.relative_to(ROOT)) for path in paths}
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/linear.md", "project.yml"])
@@ -118,17 +108,15 @@ def test_configs_that_are_spoken_of_are_there(name: str) -> None:
     assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
-EVERY_PAGE = ["README.md", *(f"docs/{path.name}" for path in sorted(ROOT.glob("docs/*.md")))]
-
-
 def anchors(name: str) -> Set[str]:
     """What a link to a heading of a page may say behind its #."""
     headings = re.findall(r"^#+ (.*)$", read(name), flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("name", EVERY_PAGE)
-def test_links_lead_somewhere(name: str) -> None:
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_links_lead_somewhere(page: Path) -> None:
+    name = str(page.relative_to(ROOT))
     for link in re.findall(r"\]\(([^):]+)\)", read(name)):
         path, _, heading = link.partition("#")
         target = (ROOT / name).parent.joinpath(path) if path else ROOT / name
@@ -157,3 +145,33 @@ def test_hooks_are_the_linters_of_make_check() -> None:
     commands = [line.split("/")[1].replace(" $(SOURCES)", "") for line in recipe[1].splitlines()]
     (repo,) = srsly.yaml_loads(read(".pre-commit-config.yaml"))["repos"]
     assert [hook["entry"] for hook in repo["hooks"]] == commands
+
+
+# The commands at its top, run one after another on a raw corpus
+
+NAMES = ["Oslo", "Lima", "Rome", "Cairo", "Quito", "Paris", "Delhi", "Tunis"]
+
+
+@pytest.mark.slow
+def test_commands_lead_from_raw_data_to_a_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From columns in IOB1, with lines of white space between sentences."""
+    require_matplotlib()
+    monkeypatch.chdir(tmp_path)
+    for name, n_sents in (("train", 300), ("dev", 100), ("test", 100)):
+        random.seed(n_sents)
+        pairs = [random.sample(NAMES, 2) for _ in range(n_sents)]
+        text = "From X O\n{} X I-LOC\n{} X B-LOC\nis X O\nseen X O\n \n"
+        Path(f"{name}.conll").write_text("".join(text.format(*pair) for pair in pairs))
+    section = read("README.md").split("\n## From your data to a pipeline\n")[1]
+    section = section.split("\n### Costs and aims\n")[0]
+    lines = "".join(code for _, _, code in BLOCK.findall(section)).splitlines()
+    commands = [line for line in lines if not line.startswith("pip install")]
+    shown = "".join(run_commands(command, "README.md") for command in commands)
+    assert shown.count("3 columns, separated by blanks, IOB1 tags") == 3
+    assert re.search(r"NER F +(9\d|100)\.", shown)
+    assert re.search(r"dev: F (9\d|100)\.", shown)
+    assert re.search(r"threshold \S+: P \S+ -> \S+, R \S+ -> \S+, F \S+ -> \S+\n", shown)
+    assert (tmp_path / "report.html").stat().st_size > 10_000
+    assert len(list(tmp_path.glob("packages/*/dist/*.tar.gz"))) == 1

@@ -1,11 +1,10 @@
 """The report: what it finds, and the page that it makes of it."""
 
 import re
-import sys
 from html import escape
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
+from xml.etree import ElementTree
 
 import numpy
 import pytest
@@ -157,22 +156,22 @@ def test_entities_of_a_mistake(by_hand: Report) -> None:
     assert predicted.prob is not None and gold.prob is not None
     assert predicted.prob > 0.9 > 0.1 > gold.prob > 0
     nlp = pipeline()
-    docs = [eg.predicted for eg in examples_of(nlp, CORPUS)]
+    docs: Any = [eg.predicted for eg in examples_of(nlp, CORPUS)]
     marginals = nlp.get_pipe("ner").posterior(docs).marginals
     assert marginals[11, 1] == pytest.approx(predicted.prob, abs=1e-2)
-
-
-def test_other_entities_of_the_sentence() -> None:
     docs = [("Rome saw May and Lima .", "B-city O O O B-city O")]
     missing, spurious = evaluated(pipeline(ANSWERS), docs).mistakes
-    assert (spurious.kind, missing.kind) == ("spurious entity", "missing entity")
-    states = {"Rome": "correct", "May": "error"}
-    assert {one.text: one.state for one in entities(spurious.predicted)} == states
-    assert {one.text: one.state for one in entities(spurious.annotated)} == {
-        "Rome": "correct",
-        "Lima": "other",
-    }
-    assert entities(missing.predicted)[1].state == "other"
+    states = [
+        {one.text: one.state for one in entities(chunks)}
+        for one in (missing, spurious)
+        for chunks in (one.annotated, one.predicted)
+    ]
+    assert states == [
+        {"Rome": "correct", "Lima": "error"},
+        {"Rome": "correct", "May": "other"},
+        {"Rome": "correct", "Lima": "other"},
+        {"Rome": "correct", "May": "error"},
+    ]
 
 
 def test_present_setting_lies_on_its_curve(by_hand: Report) -> None:
@@ -267,22 +266,11 @@ def test_what_is_not_annotated_does_not_count() -> None:
     result = report(nlp, [*examples_of(nlp, CORPUS), *more])
     assert (result.docs, result.tokens) == (6, 17)
     assert counts(result.total) == (2, 3, 3) and result.kinds["spurious entity"][0] == 1
-
-
-def test_tokens_need_not_be_those_of_the_annotation() -> None:
-    nlp = pipeline()
+    # Tokens need not be those of the annotation.
     reference = Doc(nlp.vocab, words=["Ro", "me", "fell"], spaces=[False, True, False])
     reference.set_ents([reference.char_span(0, 4, label="city")])
     result = report(nlp, [Example(nlp.make_doc("Rome fell"), reference)])
     assert counts(result.total) == (1, 0, 0) and result.mistakes == []
-
-
-def test_pipeline_is_not_modified() -> None:
-    nlp = pipeline()
-    before, batch = nlp.to_bytes(), examples_of(nlp, CORPUS)
-    report(nlp, batch)
-    assert nlp.to_bytes() == before
-    assert not any(eg.predicted.has_annotation("ENT_IOB") for eg in batch if len(eg.predicted))
 
 
 LONG = " ".join(["so"] * 100)
@@ -315,18 +303,7 @@ def test_segments_are_chains_of_overlap() -> None:
         ([], predicted[1:2]),
         (gold[3:], predicted[2:]),
     ]
-
-
-def test_kinds() -> None:
-    one = [(0, 2, "a")]
-    for gold, predicted, kind in (
-        (one, [], "missing entity"),
-        ([], one, "spurious entity"),
-        (one, [(0, 2, "b")], "wrong label"),
-        (one, [(0, 1, "a"), (1, 2, "a")], "wrong boundary"),
-        (one, [(1, 2, "b")], "label and boundary"),
-    ):
-        assert kind_of(gold, predicted) == kind and kind in KINDS
+    assert kind_of([(0, 2, "a")], [(1, 2, "b")]) == "label and boundary" == KINDS[-1]
 
 
 def test_corpus_without_entities() -> None:
@@ -342,43 +319,21 @@ def test_corpus_without_entities() -> None:
 SECTIONS = ["scores", "curve", "confidence", "confusion", "mistakes", "model"]
 
 
-class Checker(HTMLParser):
-    """Reads a page, and fails if an element is not closed."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.open: List[str] = []
-        self.tags: List[str] = []
-        self.attributes: List[Tuple[str, Optional[str]]] = []
-        self.feed(html)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: List[Tuple[str, Optional[str]]]) -> None:
-        self.handle_startendtag(tag, attrs)
-        self.open += [tag] if tag != "meta" else []
-
-    def handle_startendtag(self, tag: str, attrs: List[Tuple[str, Optional[str]]]) -> None:
-        self.tags.append(tag)
-        self.attributes += attrs
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-
 def check(html: str) -> List[str]:
     """Every page is well formed and needs nothing from elsewhere. Returns its tags."""
-    checker = Checker(html)
-    assert html.startswith("<!DOCTYPE html>") and checker.open == []
-    assert not {"script", "link", "img", "iframe"} & set(checker.tags)
+    assert html.startswith("<!DOCTYPE html>")
+    root = ElementTree.fromstring(re.sub("<!DOCTYPE html>|<meta .*?>|&middot;|&nbsp;", "", html))
+    tags = [element.tag.split("}")[-1] for element in root.iter()]
+    assert not {"script", "link", "img", "iframe"} & set(tags)
     assert "http" not in re.sub(r'xmlns(:\w+)?="[^"]*"', "", html)
     assert "@import" not in html and "url(" not in html.split("</style>")[0]
-    ids = [value for name, value in checker.attributes if name == "id"]
+    ids = [element.attrib["id"] for element in root.iter() if "id" in element.attrib]
     assert len(ids) == len(set(ids)) and set(SECTIONS) <= set(ids)
-    for name, value in checker.attributes:
-        if name in ("href", "xlink:href"):
-            assert value and (value.startswith("data:") or (value[0] == "#" and value[1:] in ids))
+    for name, value in (each for element in root.iter() for each in element.attrib.items()):
+        if name.split("}")[-1] == "href":
+            assert value.startswith("data:") or (value[0] == "#" and value[1:] in ids)
         assert name != "aria-labelledby" or value in ids
-    return checker.tags
+    return tags
 
 
 def test_page_says_what_the_report_has(by_hand: Report) -> None:
@@ -402,10 +357,8 @@ def test_page_says_what_the_report_has(by_hand: Report) -> None:
         ">precision (% of predicted entities)</text>",
         ">confidence (probability of the entity)</text>",
         ">precision (share of correct entities)</text>",
-        *(
-            f">{label}</text>"
-            for label in ("annotated", "predicted", "cost", "from", "to", "weight")
-        ),
+        ">annotated</text>",
+        ">weight</text>",
     ):
         assert shown in html, shown
     captions = re.findall(r"<figcaption[^>]*>(.*?)</figcaption>", html, flags=re.DOTALL)
@@ -468,8 +421,9 @@ def test_markup_is_text() -> None:
     words = "<script>alert(1)</script> & <b>Lima</b> {{0}} {%x%}"
     nlp = pipeline(scorer=PLAIN)
     nlp.meta["name"], nlp.meta["version"] = "<i>name</i>", "<sub>1"
-    batch = examples_of(nlp, [(words, "O O B-<u> O O")])
+    batch, before = examples_of(nlp, [(words, "O O B-<u> O O")]), nlp.to_bytes()
     result = report(nlp, batch, source="<s>", corpus="<q>")
+    assert nlp.to_bytes() == before and not batch[0].predicted.has_annotation("ENT_IOB")
     profile = result.features[0]._replace(tag="<em>")
     html = page(result._replace(features=[profile], cost="<del>"))
     tags = set(check(html))
@@ -526,7 +480,7 @@ def test_numbers() -> None:
     assert shown == ["0 %", "< 1 %", "0 %", "50 %", "99 %", "> 99 %", "100 %"]
 
 
-def test_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_line(tmp_path: Path) -> None:
     nlp, model, corpus = pipeline(), tmp_path / "pipeline", tmp_path / "test.spacy"
     nlp.to_disk(model)
     DocBin(docs=[eg.reference for eg in examples_of(nlp, CORPUS)]).to_disk(corpus)
@@ -539,6 +493,3 @@ def test_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = tmp_path / "other.html"
     result = run("report", model, corpus, "--output", other, "--name", "parser")
     assert result.exit_code == 1 and "got 'parser'" in result.output and not other.exists()
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    result = run("report", model, corpus, "--output", other)
-    assert result.exit_code == 1 and "spacy-costner[report]" in result.output

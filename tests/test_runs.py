@@ -9,14 +9,13 @@ from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
 from pathlib import Path
 from signal import SIGKILL
 from types import FunctionType
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List
 
 import pytest
 
 from spacy_costner.cli.runs import (
     Done,
     Failed,
-    MakeExecutor,
     Processes,
     Run,
     _task,
@@ -33,21 +32,13 @@ from spacy_costner.cli.runs import (
 from .support.runs import square
 
 
-def squares(folder: Path, *numbers: int) -> List[Run]:
-    return [Run(f"square-{x}", square, {"x": x}, folder / f"square-{x}.json") for x in numbers]
-
-
-EXECUTORS: Dict[str, Callable[[], Optional[MakeExecutor]]] = {
-    "here": lambda: local_processes(1),
-    "processes": lambda: local_processes(2),
-    "other": lambda: lambda: ThreadPoolExecutor(2),
-}
-
-
-@pytest.mark.parametrize("name", EXECUTORS)
-def test_runs_are_kept_and_one_failure_does_not_stop_the_others(tmp_path: Path, name: str) -> None:
-    runs = squares(tmp_path, 2, -1, 3)
-    found = {run.name: ended for run, ended in run_all(runs, EXECUTORS[name]())}
+@pytest.mark.parametrize(
+    "make", [local_processes(1), local_processes(2), lambda: ThreadPoolExecutor(2)]
+)
+def test_runs_are_kept_and_one_failure_does_not_stop_the_others(tmp_path: Path, make: Any) -> None:
+    paths = {x: tmp_path / f"square-{x}.json" for x in (2, -1, 3)}
+    runs = [Run(path.stem, square, {"x": x}, path) for x, path in paths.items()]
+    found = {run.name: ended for run, ended in run_all(runs, make)}
     failed = found.pop("square--1")
     assert isinstance(failed, Failed) and failed.reason == "ValueError: below 0"
     assert "in square" in failed.trace
@@ -56,12 +47,15 @@ def test_runs_are_kept_and_one_failure_does_not_stop_the_others(tmp_path: Path, 
         "square-3": 9,
     }
     assert sorted(path.name for path in tmp_path.iterdir()) == ["square-2.json", "square-3.json"]
-    changed = json.loads(runs[2].path.read_text())
+    changed = json.loads(paths[3].read_text())
     changed["value"][0]["square"] = 99
-    runs[2].path.write_text(json.dumps(changed))
+    paths[3].write_text(json.dumps(changed))
     assert run_one(runs[2]).value["square"] == 99
     other = runs[2]._replace(settings={"x": 4})
     assert run_one(other).value["square"] == 16
+    for _ in range(2):  # without a path, each time
+        ended: Any = run_one(Run("two", square, {"x": 2}))
+        assert ended.value["square"] == 4 and ended.seconds >= 0
 
 
 def die() -> None:
@@ -76,8 +70,10 @@ def die_once(path: str, x: int) -> Dict[str, Any]:
     return square(x)
 
 
-def test_a_run_whose_worker_dies_each_time_fails_alone() -> None:
-    runs = [Run("die", die, {}), *(Run(str(x), square, {"x": x}) for x in range(6))]
+def test_a_run_whose_worker_dies_each_time_fails_alone(tmp_path: Path) -> None:
+    """Those of a worker that died once are repeated."""
+    once = [Run(str(x), die_once, {"path": str(tmp_path / str(x % 3)), "x": x}) for x in range(6)]
+    runs = [Run("die", die, {}), *once]
     found = dict((run.name, ended) for run, ended in run_all(runs, local_processes(2)))
     died = found.pop("die")
     assert isinstance(died, Failed) and died.reason == "its worker died 4 times"
@@ -86,22 +82,20 @@ def test_a_run_whose_worker_dies_each_time_fails_alone() -> None:
     }
 
 
-def test_once_a_run_has_ended_others_are_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_that_never_finish_anything_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once a run has ended, the others are not."""
     monkeypatch.setattr("spacy_costner.cli.runs.HOPELESS", 1)
+    made = []
+
+    def make() -> Processes:
+        made.append(Processes(2))
+        return made[-1]
+
+    found = [ended for _, ended in run_all([Run(str(i), die, {}) for i in range(20)], make)]
+    assert len(found) == 20 and {*map(type, found)} == {Failed} and len(made) < 10
     runs = [Run("0", square, {"x": 0}), Run("die", die, {}), Run("1", square, {"x": 1})]
-    found = [
-        run.name for run, ended in run_all(runs, lambda: Processes(1)) if isinstance(ended, Done)
-    ]
-    assert sorted(found) == ["0", "1"]
-
-
-def test_runs_of_a_worker_that_died_are_repeated(tmp_path: Path) -> None:
-    runs = [Run(str(x), die_once, {"path": str(tmp_path / str(x % 3)), "x": x}) for x in range(6)]
-    names = []
-    for run, ended in run_all(runs, local_processes(2)):
-        assert isinstance(ended, Done) and ended.value["square"] == run.settings["x"] ** 2
-        names.append(run.name)
-    assert sorted(names) == [*"012345"]
+    ended = run_all(runs, lambda: Processes(1))
+    assert sorted(run.name for run, one in ended if isinstance(one, Done)) == ["0", "1"]
 
 
 class Outlives(ThreadPoolExecutor):
@@ -156,9 +150,6 @@ def test_without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     message = r"--address requires ray: pip install 'spacy-costner\[distributed\]'"
     with pytest.raises(ImportError, match=message):
         ray_cluster("auto")
-
-
-def test_an_address_where_nothing_listens() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         check_address(address)
@@ -170,26 +161,6 @@ def test_an_address_where_nothing_listens() -> None:
 def test_ray_is_imported_for_an_address_only() -> None:
     code = "import sys, spacy_costner.cli, experiments.runner; sys.exit('ray' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_workers_that_never_finish_anything_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spacy_costner.cli.runs.HOPELESS", 1)
-    made = []
-
-    def make() -> Processes:
-        made.append(Processes(2))
-        return made[-1]
-
-    runs = [Run(str(i), die, {}) for i in range(20)]
-    found = dict((run.name, ended) for run, ended in run_all(runs, make))
-    assert len(found) == 20 and {type(ended) for ended in found.values()} == {Failed}
-    assert len(made) < 10
-
-
-def test_what_is_not_kept_is_run_each_time() -> None:
-    for _ in range(2):
-        ended = run_one(Run("two", square, {"x": 2}))
-        assert isinstance(ended, Done) and ended.value["square"] == 4 and ended.seconds >= 0
 
 
 def test_the_executor_is_shut_down() -> None:
@@ -221,15 +192,22 @@ def test_fingerprints_know_settings_and_files(tmp_path: Path) -> None:
     assert fingerprint("\0", "\ud800")
 
 
-def test_values_are_remembered_for_as_long_as_the_key_is_the_same(tmp_path: Path) -> None:
-    made = []
+def test_values_are_remembered_for_as_long_as_the_key_is_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the last digit. A run that is killed while it writes leaves what was there."""
+    path, values = tmp_path / "value.json", iter([1 / 3, 2, [1e-300]])
+    found = [remembered(path, key, lambda: next(values)) for key in ("a", "a", "b", "a", "a")]
+    assert found == [1 / 3, 1 / 3, 2, [1e-300], [1e-300]]
 
-    def make() -> int:
-        made.append(1)
-        return len(made)
+    def half(path: Path, text: str, **settings: Any) -> None:
+        path.write_bytes(text[:10].encode())
+        raise KeyboardInterrupt
 
-    values = [remembered(tmp_path / "value.json", key, make) for key in ("a", "a", "b", "a")]
-    assert values == [1, 1, 2, 3]
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Path, "write_text", half)
+        remembered(path, "b", lambda: 4)
+    assert remembered(path, "a", lambda: 5) == [1e-300]
 
 
 @pytest.mark.parametrize(
@@ -240,24 +218,3 @@ def test_a_damaged_file_is_as_if_it_were_not_there(tmp_path: Path, damaged: byte
     path.write_bytes(damaged)
     assert kept(path, "a") is None
     assert remembered(path, "a", lambda: 2) == 2 == kept(path, "a")
-
-
-def test_a_run_that_is_killed_while_it_writes_leaves_what_was_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "value.json"
-    remembered(path, "a", lambda: 1)
-
-    def half(path: Path, text: str, **settings: Any) -> None:
-        path.write_bytes(text[:10].encode())
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Path, "write_text", half)
-        remembered(path, "b", lambda: 2)
-    assert remembered(path, "a", lambda: 3) == 1
-
-
-def test_floats_are_kept_to_the_last_digit(tmp_path: Path) -> None:
-    for _ in range(2):
-        assert remembered(tmp_path / "value.json", "a", lambda: [1 / 3, 1e-300]) == [1 / 3, 1e-300]

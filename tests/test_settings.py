@@ -9,7 +9,6 @@ from spacy.util import load_config, registry
 from thinc.api import Config
 
 from spacy_costner.cli.compare import make_variants
-from spacy_costner.cli.fit import fit
 from spacy_costner.settings import check_overrides, check_settings
 
 from .support.commands import run
@@ -18,34 +17,32 @@ from .support.experiment import Experiment
 ROOT = Path(__file__).parent.parent
 SPARSE = ROOT / "configs" / "sparse.cfg"
 
-MISSPELT = [
-    ("training.max_epoch", "max_epochs"),
-    ("training.batcher.sise", "size"),
-    ("training.optimizer.learn_rat", "learn_rate"),
-    ("nlp.batchsize", "batch_size"),
-    ("initialize.after_int", "after_init"),
-    ("components.ner.schem", "scheme"),
-    ("components.ner.model.dropuot", "dropout"),
-    ("components.ner.model.features.window", "windows"),
-    ("components.ner.decoding.biass", "bias"),
-    ("corpora.train.limits", "limit"),
-]
 """What spaCy reads over, or refuses without a word of what is meant."""
 
 
-@pytest.mark.parametrize(("path", "near"), MISSPELT)
-def test_the_nearest_is_named(path: str, near: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("training.max_epoch", r"\[training\], got 'max_epoch': did you mean 'max_epochs'"),
+        ("training.batcher.sise", "mean 'size'"),
+        ("training.optimizer.learn_rat", "mean 'learn_rate'"),
+        ("nlp.batchsize", "mean 'batch_size'"),
+        ("initialize.after_int", "mean 'after_init'"),
+        ("components.ner.schem", r"\[components\.ner\], got 'schem': did you mean 'scheme'"),
+        ("components.ner.model.features.window", "mean 'windows'"),
+        ("components.ner.decoding.biass", "mean 'bias'"),
+        ("components.ner.loss.zzz", r"loss\], got 'zzz': known: none"),
+        ("corpora.train.limits", "mean 'limit'"),
+    ],
+)
+def test_the_nearest_is_named(path: str, message: str) -> None:
+    """What spaCy reads over, or refuses without a word of what is meant."""
     config = load_config(SPARSE, overrides={path: 1}, interpolate=False)
-    section, name = path.rsplit(".", 1)
-    message = rf"^x\.cfg: {path}: expected a setting of \[{section}\], got '{name}': "
-    with pytest.raises(ValueError, match=f"{message}did you mean '{near}'"):
+    with pytest.raises(ValueError, match=rf"^x\.cfg: {path}: expected a setting of .*{message}"):
         check_settings(config, "x.cfg")
 
 
-def test_what_is_known_is_named_where_nothing_is_near() -> None:
-    config = load_config(SPARSE, overrides={"components.ner.loss.zzz": 1}, interpolate=False)
-    with pytest.raises(ValueError, match=r"loss\], got 'zzz': known: none"):
-        check_settings(config)
+def test_initialization_of_a_component_that_is_not_there() -> None:
     config = load_config(SPARSE, interpolate=False)
     config["initialize"]["components"] = {"nre": {"labels": ["a"]}}
     with pytest.raises(ValueError, match=r"initialize\.components\.nre: .* mean 'ner'\?"):
@@ -64,35 +61,22 @@ def test_a_function_may_take_any_settings() -> None:
     check_settings({"components": blocks})
 
 
-@pytest.mark.parametrize(
-    ("path", "message"),
-    [
-        ("paths.trian", r"^paths\.trian: .* \[paths\], got 'trian': did you mean 'train'\?"),
-        ("system.sed", r"^system\.sed: .* did you mean 'seed'\?"),
-        ("components.nre.scheme", r"^components\.nre: .* \[components\], .* mean 'ner'\?"),
-        ("trainig.seed", r"^trainig: expected a setting of the config, .* mean 'training'\?"),
-    ],
-)
-def test_options_that_are_not_read(path: str, message: str) -> None:
-    config = load_config(SPARSE, interpolate=False)
-    with pytest.raises(ValueError, match=message):
-        check_overrides(config, {path: 1})
-
-
 def test_options_that_are_read() -> None:
-    """Because they are there, because they are referred to, or because spaCy has them."""
+    """Because they are there, because they are referred to, or because spaCy has them. Others are
+    not."""
+    for path, message in (
+        ("paths.trian", r"\[paths\], got 'trian': did you mean 'train'"),
+        ("system.sed", "mean 'seed'"),
+        ("components.nre.scheme", r"\[components\], .* mean 'ner'"),
+        ("trainig.seed", "expected a setting of the config, .* mean 'training'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            check_overrides(load_config(SPARSE, interpolate=False), {path: 1})
     text = '[paths]\na = "x"\n\n[corpora]\nb = ${paths.b}\n'
     config = Config().from_str(text, interpolate=False)
     others = ["paths.a", "paths.b", "paths.train", "corpora.d", "training.seed", "system.seed"]
     check_overrides(config, dict.fromkeys(others))
     assert "train" in Language.default_config["paths"]
-
-
-def test_commands_refuse_them(experiment: Experiment, tmp_path: Path) -> None:
-    base = load_config(SPARSE, overrides={"training.max_epoch": 2}, interpolate=False)
-    for online in (False, True):
-        with pytest.raises(ValueError, match=r"^training\.max_epoch: .* mean 'max_epochs'\?"):
-            fit(base, tmp_path / "out", online=online)
 
 
 def test_compare_names_the_file(experiment: Experiment) -> None:

@@ -1,8 +1,7 @@
 """Thresholds and biases: their scores, which one is chosen, where it is written."""
 
-import sys
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any
 
 import pytest
 import spacy
@@ -46,40 +45,51 @@ def test_the_best_setting(aim: Any, value: float) -> None:
     assert choose(POINTS, **aim).value == value
 
 
-def test_f_score_by_hand() -> None:
+def test_f_scores_and_aims_by_hand() -> None:
     assert POINTS[0].f_score() == pytest.approx(2 * 0.5 * 0.9 / 1.4)
     assert POINTS[0].f_score(beta=2) == pytest.approx(5 * 0.5 * 0.9 / (4 * 0.5 + 0.9))
     assert Point(1.0, 1.0, 0.0).f_score() == 0.0 == Point(1.0, 0.0, 0.0).f_score()
-
-
-@pytest.mark.parametrize(
-    ("aim", "message"),
-    [
-        ({"precision": 0.95}, r"precision: expected 0\.9000 or less"),
-        ({"recall": 1.0}, r"recall: expected 0\.9000 or less, the highest value found, got 1"),
-        ({"precision": 0.5, "recall": 0.5}, "got both"),
-    ],
-)
-def test_an_aim_that_is_not_reached_is_named(aim: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        choose(POINTS, **aim)
-
-
-def test_aims_as_text() -> None:
-    assert parse_aim("f") == {}
+    assert [*map(parse_aim, ("f", "recall=0.8"))] == [{}, {"recall": 0.8}]
     assert parse_aim("precision=0.9") == {"precision": 0.9}
-    assert parse_aim("recall=0.8") == {"recall": 0.8}
     for text in ("fast", "recall=2", "recall", "f=0.9", "precision=x"):
         with pytest.raises(ValueError, match="expected f, precision=0"):
             parse_aim(text)
 
 
+def test_what_cannot_be_tuned_is_said(unsure: Path) -> None:
+    for aim, message in (
+        ({"precision": 0.95}, r"precision: expected 0\.9000 or less"),
+        ({"recall": 1.0}, r"recall: expected 0\.9000 or less, the highest value found, got 1"),
+        ({"precision": 0.5, "recall": 0.5}, "got both"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            choose(POINTS, **aim)
+    nlp = load(unsure)
+    with pytest.raises(ValueError, match=r"expected threshold or bias, .* got 'volume'"):
+        tune(nlp, examples(nlp), parameter="volume")
+    with pytest.raises(ValueError, match="with entities, got none"):
+        tune(nlp, [Example.from_dict(nlp.make_doc("a b"), {"entities": []})])
+
+
+def test_curve_is_drawn(tmp_path: Path) -> None:
+    draw(Tuning("threshold", POINTS, POINTS[2], POINTS[0]), tmp_path / "curve.svg")
+    text = (tmp_path / "curve.svg").read_text()
+    assert "<svg" in text and len(text) > 2000
+
+
 @pytest.mark.parametrize("parameter", PARAMETERS)
 def test_points_are_what_the_pipeline_scores(unsure: Path, tmp_path: Path, parameter: str) -> None:
-    """The chosen value is saved, in the config, too."""
+    """The chosen value is saved, in the config, too, and the scores are in the meta."""
     nlp = load(unsure)
+    nlp.meta["performance"] = {"ents_f": 0.001, "ents_per_type": {}, "ner_loss": 7.0}
     block, values = PARAMETERS[parameter]
-    tuning = tune(nlp, examples(nlp), parameter=parameter, recall=0.01)
+    batch = iter(examples(nlp))
+    tuning = tune(nlp, batch, parameter=parameter, recall=0.01, source="dev.spacy")
+    performance, scores = nlp.meta["performance"], nlp.evaluate(examples(nlp))
+    assert performance["ents_f"] == pytest.approx(tuning.chosen.f_score())
+    assert performance["ents_per_type"] == scores["ents_per_type"]
+    assert performance["measured_on"] == {"source": "dev.spacy", "docs": len(TEXTS)}
+    assert performance["ner_loss"] == 7.0
     assert [point.value for point in tuning.points] == values.round(4).tolist()
     assert len({point.recall for point in tuning.points}) > 1
     expected = [ents(nlp(text)) for text in TEXTS]
@@ -98,14 +108,6 @@ def test_points_are_what_the_pipeline_scores(unsure: Path, tmp_path: Path, param
         assert point.f_score() == pytest.approx(scores["ents_f"])
 
 
-def test_what_cannot_be_tuned_is_said(unsure: Path) -> None:
-    nlp = load(unsure)
-    with pytest.raises(ValueError, match=r"expected threshold or bias, .* got 'volume'"):
-        tune(nlp, examples(nlp), parameter="volume")
-    with pytest.raises(ValueError, match="with entities, got none"):
-        tune(nlp, [Example.from_dict(nlp.make_doc("a b"), {"entities": []})])
-
-
 def test_a_decoding_without_the_parameter_is_not_replaced_unasked(unsure: Path) -> None:
     min_cost = {
         "@misc": "spacy_costner.MinCostDecoding.v1",
@@ -118,31 +120,3 @@ def test_a_decoding_without_the_parameter_is_not_replaced_unasked(unsure: Path) 
     assert nlp.config["components"]["ner"]["decoding"] == min_cost
     assert tune(nlp, examples(nlp), parameter="bias").parameter == "bias"
     assert nlp.config["components"]["ner"]["decoding"]["@misc"] == PARAMETERS["bias"][0]
-
-
-def test_the_scores_in_the_meta_are_those_of_the_tuned_pipeline(
-    unsure: Path, tmp_path: Path
-) -> None:
-    nlp = load(unsure)
-    nlp.meta["performance"] = {"ents_f": 0.001, "ents_per_type": {}, "ner_loss": 7.0}
-    tuning = tune(nlp, iter(examples(nlp)), precision=0.01, source="dev.spacy")
-    nlp.to_disk(tmp_path)
-    performance = spacy.load(tmp_path).meta["performance"]
-    expected = nlp.evaluate(examples(nlp))
-    assert performance["ents_f"] == pytest.approx(tuning.chosen.f_score())
-    assert performance["ents_r"] == pytest.approx(expected["ents_r"])
-    assert performance["ents_per_type"] == expected["ents_per_type"]
-    assert performance["measured_on"] == {"source": "dev.spacy", "docs": len(TEXTS)}
-    assert performance["ner_loss"] == 7.0
-
-
-def test_curve_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn = Tuning("threshold", POINTS, POINTS[2], POINTS[0])
-    draw(drawn, tmp_path / "curve.svg")
-    text = (tmp_path / "curve.svg").read_text()
-    assert "<svg" in text and len(text) > 2000
-    hidden: Dict[str, Any] = {"matplotlib": None, "matplotlib.figure": None}
-    for name, module in hidden.items():
-        monkeypatch.setitem(sys.modules, name, module)
-    with pytest.raises(ImportError, match=r"spacy-costner\[report\]"):
-        draw(drawn, tmp_path / "curve.svg")
