@@ -6,8 +6,9 @@ its value. Nothing here calls the package.
 
 import math
 from collections import Counter
+from functools import partial
 from itertools import pairwise, product
-from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import numpy
 
@@ -456,3 +457,94 @@ def gap(some: Sequence[float]) -> float:
     """How far the best is above the next."""
     first, second, *_ = [*sorted(some, reverse=True), -math.inf, -math.inf]
     return first - second if math.isfinite(second) else math.inf
+
+
+class Row(NamedTuple):
+    """A loss with settings, and its definition.
+
+    settings (Dict[str, Any]): The settings, without a cost.
+    define (Callable): Takes the sequences of a batch to the value.
+    choices (Callable): The scores of which the loss picks the best one.
+    has_cost (bool): Whether the settings have a cost.
+    """
+
+    settings: Dict[str, Any]
+    define: Callable[[Batch], float]
+    choices: Callable[[Chain], List[List[float]]] = lambda c: []
+    has_cost: bool = False
+
+
+def mce_row(**settings: Any) -> Row:
+    defaults = {"smoothing": "sigmoid", "slope": 1.0, "offset": 0.0, "normalise": False}
+    define = partial(mce, **{**defaults, **settings})
+    if math.isfinite(settings["psi"]):
+        return Row(settings, define)
+    return Row(settings, define, choices_of_mce)
+
+
+BEST_COUNTS = partial(best_counts, slope=0.4, offset=-0.2)
+
+LOSSES: Dict[str, Row] = {
+    "Sequential": Row({}, sequential),
+    "Pointwise": Row({}, pointwise),
+    "Mixed": Row(dict(k=1.5), partial(mixed, lam=0.6)),
+    "Mixed, cost": Row(
+        dict(lam=0.3, multiplier=0.7), partial(mixed_margin, lam=0.3, multiplier=0.7), has_cost=True
+    ),
+    "SoftmaxMargin": Row(
+        dict(multiplier=0.7), partial(softmax_margin, multiplier=0.7), has_cost=True
+    ),
+    "MaxMargin": Row(
+        dict(multiplier=0.7),
+        partial(max_margin, multiplier=0.7),
+        partial(choices_of_margin, multiplier=0.7),
+        has_cost=True,
+    ),
+    "Risk": Row({}, risk, has_cost=True),
+    "JensenRiskBound": Row(
+        dict(multiplier=0.7), partial(jensen_risk_bound, multiplier=0.7), has_cost=True
+    ),
+    "Perceptron": Row(
+        {},
+        partial(perceptron, alpha=0.0),
+        partial(choices_of_margin, multiplier=0.0),
+    ),
+    "Perceptron, alpha 1.3": Row(
+        dict(alpha=1.3),
+        partial(perceptron, alpha=1.3),
+        partial(choices_of_margin, multiplier=1.3),
+        has_cost=True,
+    ),
+    "MIRA": Row(
+        dict(multiplier=0.7, aggressiveness=0.2),
+        partial(mira, multiplier=0.7, aggressiveness=0.2),
+        partial(choices_of_margin, multiplier=0.7),
+        has_cost=True,
+    ),
+    "MCE": mce_row(psi=1.0),
+    "MCE, psi 0.5": mce_row(psi=0.5, slope=0.5, offset=-0.3, normalise=True),
+    "MCE, logistic": mce_row(psi=5.0, smoothing="logistic", slope=2.0, offset=0.5),
+    "MCE, psi inf": mce_row(psi=math.inf, slope=0.3, offset=0.1),
+    "MCE, logistic, psi inf": mce_row(psi=math.inf, smoothing="logistic"),
+    "MCEF": Row(
+        dict(gamma=2.0),
+        partial(mce_f_of_batch, gamma=2.0, count=expected_counts),
+    ),
+    "MCEF, psi inf": Row(
+        dict(psi=math.inf, slope=0.4, offset=-0.2),
+        partial(mce_f_of_batch, gamma=1.0, count=BEST_COUNTS),
+        choices_of_mce_f,
+    ),
+    "ZScore": Row(
+        {},
+        partial(zscore, multiplier=0.0),
+        partial(choices_of_zscore, multiplier=0.0),
+    ),
+    "ZScore, cost": Row(
+        dict(multiplier=0.8),
+        partial(zscore, multiplier=0.8),
+        partial(choices_of_zscore, multiplier=0.8),
+        has_cost=True,
+    ),
+}
+"""By the name of the loss and, after a comma, a variant."""

@@ -1,18 +1,18 @@
 """Every loss with every cost, complete and partial gold, against its definition.
 
-`LOSSES` is the table: what is asked of one is asked of all. Losses are built by their
-factories, as a config builds them.
+What is asked of one loss of `oracle_losses.LOSSES` is asked of all.
 """
 
 import math
 from functools import partial
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Dict, List, NamedTuple, Optional, Tuple
 
 import numpy
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
+from spacy.util import registry
 
 from spacy_costner import chain
 from spacy_costner.costs.tables import (
@@ -22,23 +22,12 @@ from spacy_costner.costs.tables import (
     make_precision_recall_cost,
     make_zero_one_cost,
 )
-from spacy_costner.losses.fscore import make_mce_f
-from spacy_costner.losses.likelihood import make_mixed, make_pointwise, make_sequential
-from spacy_costner.losses.margin import (
-    make_jensen_risk_bound,
-    make_max_margin,
-    make_risk,
-    make_softmax_margin,
-)
-from spacy_costner.losses.mce import make_mce
-from spacy_costner.losses.perceptron import make_mira, make_perceptron
-from spacy_costner.losses.zscore import make_zscore
 from spacy_costner.tags import Tags
 from spacy_costner.training.targets import Targets
 from spacy_costner.types import Constraints, Cost, Gold, Loss, LossResult, Potentials
 
 from . import oracle, oracle_losses
-from .oracle_losses import Batch, Chain, Split
+from .oracle_losses import Split
 from .support.batches import in_precision, random_potentials
 from .support.config import declared
 from .support.gold import GAP, example
@@ -62,24 +51,17 @@ COSTS: Dict[str, Optional[Cost]] = {
 }
 
 
-BEST_COUNTS = partial(oracle_losses.best_counts, slope=0.4, offset=-0.2)
-
-
-def no_choices(c: Chain) -> List[List[float]]:
-    return []
-
-
 class Case(NamedTuple):
-    """A loss and its definition.
+    """A loss as a config builds it, and its row in the oracle."""
 
-    build (Callable): Builds the loss, anew each time, as some keep count.
-    define (Callable): Takes the sequences of a batch to the value.
-    choices (Callable): The scores of which the loss picks the best one.
-    """
+    name: str
+    row: oracle_losses.Row
 
-    build: Callable[[], Loss]
-    define: Callable[[Batch], float]
-    choices: Callable[[Chain], List[List[float]]] = no_choices
+    def build(self) -> Loss:
+        """Anew each time, as some keep count."""
+        cost = {"cost": HAMMING} if self.row.has_cost else {}
+        name = f"spacy_costner.{self.name.split(',')[0]}.v1"
+        return registry.losses.get(name)(**self.row.settings, **cost)
 
     def compute(self, potentials: Potentials, gold: Gold) -> LossResult:
         loss = self.build()
@@ -90,88 +72,17 @@ class Case(NamedTuple):
     def expected(self, potentials: Potentials, gold: Gold, split: Optional[Split] = None) -> float:
         if self.build().cost is None:
             gold = gold._replace(cost=None)
-        return self.define(oracle_losses.sequences(potentials, gold, split=split))
+        return self.row.define(oracle_losses.sequences(potentials, gold, split=split))
 
 
-def mce_case(**settings: Any) -> Case:
-    smooth = math.isfinite(settings["psi"])
-    defaults = {"smoothing": "sigmoid", "slope": 1.0, "offset": 0.0, "normalise": False}
-    return Case(
-        partial(make_mce, **settings),
-        partial(oracle_losses.mce, **{**defaults, **settings}),
-        no_choices if smooth else oracle_losses.choices_of_mce,
-    )
-
-
-LOSSES: Dict[str, Case] = {
-    "Sequential": Case(make_sequential, oracle_losses.sequential),
-    "Pointwise": Case(make_pointwise, oracle_losses.pointwise),
-    "Mixed": Case(partial(make_mixed, k=1.5), partial(oracle_losses.mixed, lam=0.6)),
-    "Mixed, cost": Case(
-        partial(make_mixed, lam=0.3, cost=HAMMING, multiplier=0.7),
-        partial(oracle_losses.mixed_margin, lam=0.3, multiplier=0.7),
-    ),
-    "SoftmaxMargin": Case(
-        partial(make_softmax_margin, cost=HAMMING, multiplier=0.7),
-        partial(oracle_losses.softmax_margin, multiplier=0.7),
-    ),
-    "MaxMargin": Case(
-        partial(make_max_margin, cost=HAMMING, multiplier=0.7),
-        partial(oracle_losses.max_margin, multiplier=0.7),
-        partial(oracle_losses.choices_of_margin, multiplier=0.7),
-    ),
-    "Risk": Case(partial(make_risk, cost=HAMMING), oracle_losses.risk),
-    "JensenRiskBound": Case(
-        partial(make_jensen_risk_bound, cost=HAMMING, multiplier=0.7),
-        partial(oracle_losses.jensen_risk_bound, multiplier=0.7),
-    ),
-    "Perceptron": Case(
-        make_perceptron,
-        partial(oracle_losses.perceptron, alpha=0.0),
-        partial(oracle_losses.choices_of_margin, multiplier=0.0),
-    ),
-    "Perceptron, alpha 1.3": Case(
-        partial(make_perceptron, cost=HAMMING, alpha=1.3),
-        partial(oracle_losses.perceptron, alpha=1.3),
-        partial(oracle_losses.choices_of_margin, multiplier=1.3),
-    ),
-    "MIRA": Case(
-        partial(make_mira, cost=HAMMING, multiplier=0.7, aggressiveness=0.2),
-        partial(oracle_losses.mira, multiplier=0.7, aggressiveness=0.2),
-        partial(oracle_losses.choices_of_margin, multiplier=0.7),
-    ),
-    "MCE": mce_case(psi=1.0),
-    "MCE, psi 0.5": mce_case(psi=0.5, slope=0.5, offset=-0.3, normalise=True),
-    "MCE, logistic": mce_case(psi=5.0, smoothing="logistic", slope=2.0, offset=0.5),
-    "MCE, psi inf": mce_case(psi=math.inf, slope=0.3, offset=0.1),
-    "MCE, logistic, psi inf": mce_case(psi=math.inf, smoothing="logistic"),
-    "MCEF": Case(
-        partial(make_mce_f, gamma=2.0),
-        partial(oracle_losses.mce_f_of_batch, gamma=2.0, count=oracle_losses.expected_counts),
-    ),
-    "MCEF, psi inf": Case(
-        partial(make_mce_f, psi=math.inf, slope=0.4, offset=-0.2),
-        partial(oracle_losses.mce_f_of_batch, gamma=1.0, count=BEST_COUNTS),
-        oracle_losses.choices_of_mce_f,
-    ),
-    "ZScore": Case(
-        make_zscore,
-        partial(oracle_losses.zscore, multiplier=0.0),
-        partial(oracle_losses.choices_of_zscore, multiplier=0.0),
-    ),
-    "ZScore, cost": Case(
-        partial(make_zscore, cost=HAMMING, multiplier=0.8),
-        partial(oracle_losses.zscore, multiplier=0.8),
-        partial(oracle_losses.choices_of_zscore, multiplier=0.8),
-    ),
-}
+LOSSES = {name: Case(name, row) for name, row in oracle_losses.LOSSES.items()}
 each_loss = pytest.mark.parametrize("name", LOSSES)
 
 
 def is_clear(case: Case, potentials: Potentials, gold: Gold, split: Optional[Split] = None) -> bool:
     """Whether nothing that the loss picks the best of has a tie."""
     batch = oracle_losses.sequences(potentials, gold, split=split)
-    return all(oracle_losses.gap(some) > GAP for c in batch for some in case.choices(c))
+    return all(oracle_losses.gap(some) > GAP for c in batch for some in case.row.choices(c))
 
 
 def test_every_loss_is_defined_here() -> None:
