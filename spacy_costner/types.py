@@ -167,6 +167,10 @@ class Loss:
     is_smooth (bool): Whether it is a function of potentials and gold without kinks or jumps,
         as batch methods of optimisation need it.
     is_solvable (bool): Whether its minimum for a linear model solves linear equations.
+    has_probabilities (bool): Whether scores are log probabilities after training.
+    shifts_probabilities (bool): Whether it is of scores that a cost is added to: after training,
+        probabilities are shifted against expensive mistakes.
+    needs_start (bool): Whether it needs a likelihood model to start from.
     forget (Callable): Called when training starts anew, for losses that keep state.
     """
 
@@ -177,6 +181,9 @@ class Loss:
     is_ratio: bool = False
     is_smooth: bool = True
     is_solvable: bool = False
+    has_probabilities: bool = True
+    shifts_probabilities: bool = False
+    needs_start: bool = False
     forget: Callable[[], None] = nothing_to_forget
 
     def at(self, progress: Progress) -> "Loss":

@@ -75,7 +75,8 @@ def make_mce_f(
             f"{slope!r}, {offset!r}"
         )
     totals = RunningTotals(compute, within(0, 1, "MCEF", "decay", decay))
-    return Loss(totals, is_ratio=True, is_smooth=number(psi) == 1, forget=totals.forget)
+    is_smooth = number(psi) == 1
+    return Loss(totals, is_ratio=True, is_smooth=is_smooth, needs_start=True, forget=totals.forget)
 
 
 @dataclass

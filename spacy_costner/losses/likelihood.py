@@ -53,7 +53,8 @@ def make_mixed(
         lam = order / (order + 1)
     lam = within(0, 1, "Mixed", "lam", lam)
     multiplier = at_least(0, "Mixed", "multiplier", multiplier) if cost is not None else 0.0
-    return Loss(partial(mixed, lam=lam, multiplier=multiplier), cost, weighs_tokens=True)
+    compute = partial(mixed, lam=lam, multiplier=multiplier)
+    return Loss(compute, cost, weighs_tokens=True, shifts_probabilities=cost is not None)
 
 
 def sequential(potentials: Potentials, gold: Gold) -> LossResult:

@@ -29,13 +29,15 @@ def make_softmax_margin(*, cost: Optional[Cost] = None, multiplier: float = 1.0)
     RAISES (ValueError): If the multiplier is negative or not finite.
     """
     multiplier = at_least(0, "SoftmaxMargin", "multiplier", multiplier)
-    return Loss(partial(softmax_margin, multiplier=multiplier), or_hamming(cost))
+    compute = partial(softmax_margin, multiplier=multiplier)
+    return Loss(compute, or_hamming(cost), shifts_probabilities=True)
 
 
 def make_max_margin(*, cost: Optional[Cost] = None, multiplier: float = 1.0) -> Loss:
     """Build the max-margin: see `max_margin`; parameters as of the softmax-margin."""
     multiplier = at_least(0, "MaxMargin", "multiplier", multiplier)
-    return Loss(partial(max_margin, multiplier=multiplier), or_hamming(cost), is_smooth=False)
+    compute = partial(max_margin, multiplier=multiplier)
+    return Loss(compute, or_hamming(cost), is_smooth=False, has_probabilities=False)
 
 
 def make_risk(*, cost: Optional[Cost] = None) -> Loss:
@@ -43,14 +45,15 @@ def make_risk(*, cost: Optional[Cost] = None) -> Loss:
 
     cost (Optional[Cost]): What each mistake costs. Defaults to the Hamming cost.
     """
-    return Loss(risk, or_hamming(cost))
+    return Loss(risk, or_hamming(cost), needs_start=True)
 
 
 def make_jensen_risk_bound(*, cost: Optional[Cost] = None, multiplier: float = 1.0) -> Loss:
     """Build the Jensen risk bound: see `jensen_risk_bound`; parameters as of the
     softmax-margin."""
     multiplier = at_least(0, "JensenRiskBound", "multiplier", multiplier)
-    return Loss(partial(jensen_risk_bound, multiplier=multiplier), or_hamming(cost))
+    compute = partial(jensen_risk_bound, multiplier=multiplier)
+    return Loss(compute, or_hamming(cost), shifts_probabilities=True, needs_start=True)
 
 
 def softmax_margin(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> LossResult:

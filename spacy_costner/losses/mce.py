@@ -46,7 +46,7 @@ def make_mce(
         psi=math.inf if number(psi) == math.inf else above(0, "MCE", "psi", psi),
         normalise=normalise,
     )
-    return Loss(compute, is_smooth=number(psi) != math.inf)
+    return Loss(compute, is_smooth=number(psi) != math.inf, needs_start=True)
 
 
 def mce(

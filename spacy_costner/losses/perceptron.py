@@ -39,7 +39,8 @@ def make_perceptron(*, cost: Optional[Cost] = None, alpha: float = 0.0) -> Loss:
             f"spacy_costner.Perceptron: alpha: expected a number above 0 with a cost, got {alpha!r}"
         )
     cost = or_hamming(cost) if alpha else None
-    return Loss(partial(perceptron, alpha=alpha), cost, is_smooth=False)
+    compute = partial(perceptron, alpha=alpha)
+    return Loss(compute, cost, is_smooth=False, has_probabilities=False)
 
 
 def make_mira(
@@ -55,7 +56,9 @@ def make_mira(
     multiplier = at_least(0, "MIRA", "multiplier", multiplier)
     aggressiveness = above(0, "MIRA", "aggressiveness", aggressiveness)
     compute = partial(mira, multiplier=multiplier, aggressiveness=aggressiveness)
-    return Loss(compute, or_hamming(cost), uses_features=True, is_smooth=False)
+    return Loss(
+        compute, or_hamming(cost), uses_features=True, is_smooth=False, has_probabilities=False
+    )
 
 
 def perceptron(potentials: Potentials, gold: Gold, *, alpha: float = 0.0) -> LossResult:

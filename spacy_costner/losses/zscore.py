@@ -28,7 +28,14 @@ def make_zscore(*, cost: Optional[Cost] = None, multiplier: float = 1.0) -> Loss
     """
     multiplier = above(0, "ZScore", "multiplier", multiplier)
     compute = partial(zscore, multiplier=multiplier)
-    return Loss(compute, cost, is_ratio=True, is_solvable=cost is None)
+    return Loss(
+        compute,
+        cost,
+        is_ratio=True,
+        is_solvable=cost is None,
+        has_probabilities=False,
+        needs_start=True,
+    )
 
 
 def zscore(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> LossResult:
