@@ -320,8 +320,11 @@ def test_next_commands_check_and_train() -> None:
     commands = [shlex.split(line) for line in after if line.startswith("    ")]
     checked = run(*commands[0][4:])
     assert checked.exit_code == 0, checked.output
+    fitted = run(*commands[1][4:], "--training.max_epochs", 1)
+    assert fitted.exit_code == 0, fitted.output
+    assert commands[2][5] == "training/model-best" and Path(commands[2][5]).exists()
     assert [words[3:][:2] for words in commands] == [
-        *(["costner", "check"], ["train", "my.cfg"], ["costner", "calibrate"]),
+        *(["costner", "check"], ["costner", "fit"], ["costner", "calibrate"]),
         ["evaluate", "training/calibrated"],
     ]
     # With augmented scores, calibration makes the cost higher.
@@ -336,6 +339,31 @@ def test_configs_of_models_are_what_init_writes(model: Any) -> None:
     name = "sparse" if model == "linear" else model
     path, start = ROOT / "configs" / f"{name}.cfg", "# The corpora.\n"
     assert path.read_text("utf8").split(start)[1] == init(model=model).split(start)[1]
+
+
+def test_tree_by_prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    labels = ["drug_dose", "org", "drug_name_new", "org_team", "_x", "date"]
+    docs = [Doc(spacy.blank("en").vocab, words=["a"], ents=[f"B-{label}"]) for label in labels]
+    DocBin(docs=docs).to_disk("train.spacy")
+    given = ["init", "new.cfg", "--train", "train.spacy", "--tree-by-prefix", "_"]
+    assert run(*given).exit_code == 0
+    drug = {"drug_dose": {}, "drug_name_new": {}}
+    expected = {"drug": drug, "org": {"org_team": {}}, "_x": {}, "date": {}}
+    assert json.loads(Path("tree.json").read_text("utf8")) == expected
+    cost = block(Path("new.cfg").read_text("utf8"), "components", "ner", "scorer", "cost")
+    assert cost == COST
+    Path("new.cfg").unlink()
+    refused = run(*given)
+    assert refused.exit_code == 1 and "tree.json: expected a new file" in refused.output
+    for options, reason in (
+        (["--tree-by-prefix", "/"], "expected a separator in labels, got '/' for _x, date"),
+        (["--tree-by-prefix", "_"], "--tree-by-prefix: expected --train"),
+    ):
+        train = ["--train", "train.spacy"] * ("/" in options)
+        refused = run("init", "new.cfg", "--tree", "other.json", *train, *options)
+        assert refused.exit_code == 1 and reason in refused.output
+        assert not Path("other.json").exists() and not Path("new.cfg").exists()
 
 
 def test_transformer_of_the_language() -> None:

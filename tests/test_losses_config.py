@@ -8,6 +8,7 @@ import pytest
 from spacy.util import registry
 from thinc.api import Config
 
+from spacy_costner.cli.init import build_loss
 from spacy_costner.costs.tables import hamming_cost
 from spacy_costner.losses.fscore import make_mce_f
 from spacy_costner.losses.likelihood import make_mixed, make_pointwise, make_sequential
@@ -111,6 +112,23 @@ def test_a_loss_says_what_it_has_a_use_for() -> None:
     assert make_perceptron(alpha=0.5).cost is hamming_cost and make_perceptron().cost is None
     assert make_pointwise().weighs_tokens and make_mixed(lam=0.5).weighs_tokens
     assert make_mce_f().is_ratio and make_zscore().is_ratio and not make_mce().is_ratio
+
+
+@pytest.mark.parametrize(
+    "field, names",
+    [
+        (
+            "has_probabilities",
+            "Sequential Pointwise Mixed SoftmaxMargin Risk JensenRiskBound MCE MCEF",
+        ),
+        ("shifts_probabilities", "Mixed SoftmaxMargin JensenRiskBound"),
+        ("needs_start", "Risk JensenRiskBound MCE MCEF ZScore"),
+    ],
+)
+def test_a_loss_says_what_it_does_to_probabilities(field: str, names: str) -> None:
+    losses = [name.split(".")[1] for name in declared("thinc_losses") if "Schedule" not in name]
+    assert [name for name in losses if getattr(build_loss(name), field)] == names.split()
+    assert not make_mixed(k=1.0).shifts_probabilities
 
 
 @pytest.mark.parametrize("name", ["SoftmaxMargin", "MaxMargin", "Risk", "JensenRiskBound", "MIRA"])

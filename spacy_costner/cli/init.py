@@ -22,6 +22,7 @@ from typing import (
     Sequence,
     Set,
     Union,
+    cast,
 )
 
 import spacy
@@ -40,22 +41,13 @@ from ..costs.label_tree import make_tree
 from ..readers import read_docs
 from ..settings import check_settings
 from ..tags import OUTSIDE, Tags
+from ..types import Loss
 from .options import arguments_of
 from .output import errors_shown, get_template, save_text
 from .tune import parse_aim
 
 Model = Literal["linear", "cnn", "hybrid", "transformer"]
 Decoding = Literal["viterbi", "threshold", "min-cost"]
-
-NO_PROBABILITIES = frozenset(["MaxMargin", "Perceptron", "MIRA", "ZScore"])
-"""Losses after which scores are not probabilities: see docs/which-loss.md."""
-
-COST_AUGMENTED = frozenset(["SoftmaxMargin", "JensenRiskBound", "Mixed"])
-"""Losses with cost-augmented scores: a cost shifts probabilities. To calibrate them makes
-predictions of minimum expected cost worse: see docs/init.md."""
-
-NEED_START = frozenset(["Risk", "JensenRiskBound", "MCE", "MCEF", "ZScore"])
-"""Losses that need a likelihood model to start from."""
 
 RECOMMENDED = {"Mixed": {"k": 3.0}, "Perceptron": {"alpha": 1.0}, "ZScore": {"multiplier": 20.0}}
 """Settings of losses where they are not the defaults."""
@@ -117,6 +109,14 @@ def init_cli(
         Optional[Path],
         Option("--tree", help="Label tree, a JSON or YAML file: near labels cost less"),
     ] = None,
+    tree_by_prefix: Annotated[
+        Optional[str],
+        Option(
+            "--tree-by-prefix",
+            help="Write this tree, by default to tree.json beside the config: the labels of "
+            "--train, below what comes before this separator, such as _",
+        ),
+    ] = None,
     cost: Annotated[
         Optional[str],
         Option("--cost", help="hamming, zero-one or a CSV file: the cost of each pair of labels"),
@@ -155,13 +155,14 @@ def init_cli(
     cost and for your aim. With --train, batches and evaluations fit the size of the corpus. The
     config begins with the commands to run next. Several costs are added.
     """
-    options = arguments_of(init, locals())
     on_terminal = output_path == Path("-")
-    if output_path.exists() and not on_terminal and not force:
-        raise ValueError(f"{output_path}: expected a new file, got one that exists: use --force")
-    if on_terminal:
-        options["output_path"] = Path("config.cfg")
-    text = init(**options, command=command_line(ctx))
+    output_path = Path("config.cfg") if on_terminal else output_path
+    if tree_by_prefix is not None:
+        tree_path = tree_path or output_path.with_name("tree.json")
+    for path in (None if on_terminal else output_path, tree_by_prefix and tree_path):
+        if path and Path(path).exists() and not force:
+            raise ValueError(f"{path}: expected a new file, got one that exists: use --force")
+    text = init(**arguments_of(init, locals()), command=command_line(ctx))
     if on_terminal:
         typer.echo(text, nl=False)
         return
@@ -196,6 +197,7 @@ def init(
     wrong_label: Optional[float] = None,
     wrong_boundary: Optional[float] = None,
     tree_path: Optional[Path] = None,
+    tree_by_prefix: Optional[str] = None,
     cost: Optional[str] = None,
     loss: Optional[str] = None,
     decoding: Optional[Decoding] = None,
@@ -207,6 +209,7 @@ def init(
     the other arguments. Costs are by token.
 
     output_path (Path): Where it will be, for the commands at its head. It is not written.
+    tree_by_prefix (Optional[str]): A separator in labels: the file of tree_path is written.
     command (str): The command that makes it, for its head.
     RETURNS (str): The config.
     RAISES (ValueError): If there is no such loss, cost or aim, if arguments don't go together, or
@@ -218,6 +221,8 @@ def init(
         raise ValueError(f"--transformer: expected --model transformer, got --model {model}")
     if train_path is not None and sentences is not None:
         raise ValueError("--sentences: expected no --train, which is counted, got both")
+    if tree_by_prefix is not None and (train_path is None or tree_path is None):
+        raise ValueError("--tree-by-prefix: expected --train, whose labels are in the tree")
     if aim not in (None, "cost", "guarantee"):
         try:
             parse_aim(aim)
@@ -257,7 +262,8 @@ def init(
         losses = parse_losses(loss)
     else:
         losses = choose_losses(model, aim, decoding, costs, few=few)
-    has_probabilities = losses[-1] not in NO_PROBABILITIES
+    last = build_loss(losses[-1])
+    has_probabilities = last.has_probabilities
     decoding = decoding or ("min-cost" if aim == "cost" and has_probabilities else "viterbi")
     if decoding == "min-cost" and aim != "cost":
         raise ValueError(
@@ -270,13 +276,18 @@ def init(
             f"--loss: expected a loss such as Sequential with {with_it}, got {losses[-1]}: its "
             "scores are not probabilities"
         )
-    if costs and aim != "cost" and tree_path is None and not any(map(takes_cost, losses)):
+    uses_cost = tree_path is not None or any(build_loss(name).cost for name in losses)
+    if costs and aim != "cost" and not uses_cost:
         raise ValueError(
             f"--loss: expected a loss that takes a cost, or --aim cost, got {', '.join(losses)}: "
             "nothing would use what you say mistakes cost"
         )
     if inner_nodes and (decoding != "min-cost" or tree_path is None):
         raise ValueError("--inner-nodes: expected --tree and --decoding min-cost with it")
+
+    if tree_by_prefix is not None:
+        tree = group_labels(corpus["labels"], tree_by_prefix)
+        save_text(cast(Path, tree_path), json.dumps(tree, indent=2, ensure_ascii=False) + "\n")
 
     # The score per unit of cost: 1, or 0.5 with a tree, but no mistake has a score above 5.
     multiplier = 1.0 if tree_path is None else 0.5
@@ -296,7 +307,8 @@ def init(
     threshold, miss_weight = 0.5, mistakes.get("miss", 1.0)
     if aim == "cost" and (both := miss_weight + mistakes.get("false_alarm", 1.0)):
         threshold = round(1 - miss_weight / both, 4)  # see docs/decoding.md
-    is_shifted = decoding == "min-cost" and losses[-1] in COST_AUGMENTED
+    # To calibrate makes predictions of minimum expected cost worse then: see docs/init.md.
+    is_shifted = decoding == "min-cost" and last.shifts_probabilities
     known = RECOMMENDATIONS.get(lang, RECOMMENDATIONS["__default__"])["transformer"]["efficiency"]
     filters = {"value": as_text, "notes": read_notes, "quote": lambda x: shlex.quote(str(x))}
     loss_block = make_loss(losses, shared and SHARED_COST, multiplier=multiplier, epochs=ends)
@@ -330,7 +342,7 @@ def choose_losses(
 def parse_losses(text: str) -> List[str]:
     """The names of losses, separated by commas. One that needs a start gets Sequential first."""
     losses = [find_name("Loss", name) for name in text.split(",")]
-    return ["Sequential", *losses] if losses[0] in NEED_START else losses
+    return ["Sequential", *losses] if build_loss(losses[0]).needs_start else losses
 
 
 def find_name(kind: str, given: str, *others: str) -> str:
@@ -351,8 +363,10 @@ def find_name(kind: str, given: str, *others: str) -> str:
     return name
 
 
-def takes_cost(loss: str) -> bool:
-    return "cost" in signature(registry.losses.get(f"spacy_costner.{loss}.v1")).parameters
+def build_loss(name: str) -> Loss:
+    """A loss, with the Hamming cost if it takes one."""
+    built: Loss = registry.resolve({"loss": make_loss([name], HAMMING)})["loss"]
+    return built
 
 
 def make_loss(
@@ -372,12 +386,13 @@ def make_loss(
     blocks = []
     for loss in losses:
         name = f"spacy_costner.{loss}.v1"
-        parameters = signature(registry.losses.get(name)).parameters.values()
-        defaults = {p.name: p.default for p in parameters if p.default not in (None, p.empty)}
-        block = {"@losses": name, **defaults, **RECOMMENDED.get(loss, {})}
+        parameters = signature(registry.losses.get(name)).parameters
+        defaults = {key: p.default for key, p in parameters.items()}
+        given = {key: value for key, value in defaults.items() if value is not None}
+        block = {"@losses": name, **given, **RECOMMENDED.get(loss, {})}
         for score in {"multiplier", "alpha"} & {*block}:
             block[score] = float(f"{block[score] * multiplier:.2g}")
-        if takes_cost(loss) and (cost is not None or loss != "Mixed"):  # whose cost is optional
+        if "cost" in parameters and (cost is not None or loss != "Mixed"):  # whose cost is optional
             block["cost"] = cost or HAMMING
         blocks.append(block)
     if len(blocks) == 1:
@@ -395,8 +410,8 @@ def read_notes(block: Mapping[str, Any]) -> Dict[str, List[str]]:
     found = re.findall(r"^(\w+) \(.*?\): (.*(?:\n +.*)*)", getdoc(factory) or "", re.MULTILINE)
     notes = {name: text for name, text in found if name != "cost"}
     if "*" not in block:
-        settings = {name: value for name, value in block.items() if name != "cost"}
-        compute = registry.resolve({"loss": settings})["loss"].compute
+        cost = {"cost": HAMMING} if "cost" in block else {}
+        compute = registry.resolve({"loss": {**block, **cost}})["loss"].compute
         for inner in ("compute", "func"):
             compute = getattr(compute, inner, compute)
         notes[""] = (getdoc(compute) or "").split("\n\n")[0]
@@ -434,6 +449,22 @@ def read_corpus(path: Path, lang: str) -> Dict[str, Any]:
         "labels": sorted(labels),
         "entities": entities,
     }
+
+
+def group_labels(labels: Sequence[str], separator: str) -> Dict[str, Dict[str, Any]]:
+    """A label tree: below each prefix, the labels that begin with it."""
+    if not any(separator in label for label in labels) or not separator:
+        raise ValueError(
+            f"--tree-by-prefix: expected a separator in labels, got {separator!r} for "
+            f"{', '.join(labels)}"
+        )
+    tree: Dict[str, Dict[str, Any]] = {}
+    for label in labels:
+        prefix = label.partition(separator)[0] or label
+        below = tree.setdefault(prefix, {})
+        if prefix != label:
+            below[label] = {}
+    return tree
 
 
 def read_labels(tree_path: Optional[Path], matrix_path: Optional[Path]) -> List[str]:
