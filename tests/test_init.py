@@ -42,7 +42,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "people.json").write_text('{"person": {}}')
     (path / "costs.csv").write_text("gold,city,country,O\ncity,0,1,5\ncountry,1,0,5\nO,2,2,0\n")
     (path / "few.csv").write_text("gold,city,O\ncity,0,1\nO,1,0\n")
-    DocBin(docs=[Doc(spacy.blank("en").vocab, words=["No"])]).to_disk(path / "empty.spacy")
+    vocab = spacy.blank("en").vocab
+    DocBin(docs=[Doc(vocab, words=["No"])]).to_disk(path / "empty.spacy")
+    for n_docs, name in ((999, "few"), (1000, "many")):
+        docs = [Doc(vocab, words=["Oslo"], ents=["B-city"])] * n_docs
+        DocBin(docs=docs).to_disk(path / f"{name}.spacy")
     return path
 
 
@@ -109,7 +113,6 @@ def test_trains(model: Any, loss: str, cost: str, decoding: Any, aim: str) -> No
         ("--transformer bert", "expected --model transformer, got --model linear"),
         ("--miss -1", "Cost: miss: expected a finite number of at least 0, got -1.0"),
         ("--tree none.json", "HierarchicalCost: tree: none.json: expected a JSON or YAML"),
-        ("--train corpus.spacy --sentences 9", "expected no --train, which is counted"),
         ("--train corpus.spacy --tree people.json", "tree: people.json: "),
         ("--train corpus.spacy --cost few.csv", "matrix: few.csv: expected a cost for"),
         ("--train empty.spacy", "empty.spacy: expected docs with entities, got none in 1"),
@@ -131,17 +134,18 @@ def block(text: str, *path: str) -> Any:
 
 
 TREE = {"tree_path": Path("tree.json")}
+FEW = {"train_path": Path("few.spacy")}
 
 
 @pytest.mark.parametrize(
     "options, losses, decoding, cost_weight",
     [
         ({}, "Sequential", "Viterbi", None),
-        ({"sentences": 500}, "SoftmaxMargin Risk", "Viterbi", None),
-        ({"sentences": 500, "model": "hybrid"}, "Sequential", "Viterbi", None),
-        ({"sentences": 5000}, "Sequential", "Viterbi", None),
+        (FEW, "SoftmaxMargin Risk", "Viterbi", None),
+        ({**FEW, "model": "hybrid"}, "Sequential", "Viterbi", None),
+        ({"train_path": Path("many.spacy")}, "Sequential", "Viterbi", None),
         ({"aim": "precision=0.9"}, "Sequential", "Viterbi", None),
-        ({"aim": "guarantee", "sentences": 500}, "Sequential", "Viterbi", None),
+        ({"aim": "guarantee", **FEW}, "Sequential", "Viterbi", None),
         ({"aim": "guarantee", **TREE}, "Sequential", "Viterbi", 0.0),
         ({"miss": 5}, "Sequential", "MinCost", -1.0),
         ({"miss": 5, "model": "cnn"}, "SoftmaxMargin", "MinCost", -1.0),
@@ -308,7 +312,7 @@ def test_command_line() -> None:
     typed: Any = typer.main.get_command(costner).commands["init"]  # type: ignore[attr-defined]
     names = {option for param in typed.params for option in param.opts if option[0] == "-"}
     assert names <= {*re.findall(r"`(--?[a-z-]+|-F)`", page)}
-    result = run("init", "-", "--sentences", 500, "--loss", "perceptron")
+    result = run("init", "-", "--loss", "perceptron")
     assert result.exit_code == 0 and not Path("-").exists()
     assert block(result.output, "components", "ner", "loss")["alpha"] == 1.0
     assert "calibrate" not in result.output and "--parameter bias" in result.output

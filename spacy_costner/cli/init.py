@@ -10,20 +10,7 @@ from functools import partial
 from importlib.metadata import entry_points
 from inspect import getdoc, signature
 from pathlib import Path
-from typing import (
-    Annotated,
-    Any,
-    Collection,
-    Dict,
-    List,
-    Literal,
-    Mapping,
-    Optional,
-    Sequence,
-    Set,
-    Union,
-    cast,
-)
+from typing import Annotated, Any, Dict, List, Literal, Mapping, Optional, Sequence, Set
 
 import spacy
 import typer
@@ -48,6 +35,10 @@ from .tune import parse_aim
 
 Model = Literal["linear", "cnn", "hybrid", "transformer"]
 Decoding = Literal["viterbi", "threshold", "min-cost"]
+CostOption = Annotated[
+    Optional[float],
+    Option(help="Cost of this kind of mistake", show_default="1, or 0 on other costs"),
+]
 
 RECOMMENDED = {"Mixed": {"k": 3.0}, "Perceptron": {"alpha": 1.0}, "ZScore": {"multiplier": 20.0}}
 """Settings of losses where they are not the defaults."""
@@ -77,10 +68,6 @@ def init_cli(
     dev_path: Annotated[
         Optional[Path], Option("--dev", help="Development corpus; any format", exists=True)
     ] = None,
-    sentences: Annotated[
-        Optional[int],
-        Option("--sentences", help="Number of training sentences, without --train", min=1),
-    ] = None,
     aim: Annotated[
         Optional[str],
         Option(
@@ -91,31 +78,17 @@ def init_cli(
             show_default="cost if you say what mistakes cost, otherwise f",
         ),
     ] = None,
-    miss: Annotated[
-        Optional[float],
-        Option("--miss", help="Cost of a miss, where other mistakes cost 1", show_default="1"),
-    ] = None,
-    false_alarm: Annotated[
-        Optional[float], Option("--false-alarm", help="Cost of a false alarm", show_default="1")
-    ] = None,
-    wrong_label: Annotated[
-        Optional[float], Option("--wrong-label", help="Cost of a wrong label", show_default="1")
-    ] = None,
-    wrong_boundary: Annotated[
-        Optional[float],
-        Option("--wrong-boundary", help="Cost of a wrong boundary", show_default="1"),
-    ] = None,
+    miss: CostOption = None,
+    false_alarm: CostOption = None,
+    wrong_label: CostOption = None,
+    wrong_boundary: CostOption = None,
     tree_path: Annotated[
         Optional[Path],
         Option("--tree", help="Label tree, a JSON or YAML file: near labels cost less"),
     ] = None,
     tree_by_prefix: Annotated[
         Optional[str],
-        Option(
-            "--tree-by-prefix",
-            help="Write this tree, by default to tree.json beside the config: the labels of "
-            "--train, below what comes before this separator, such as _",
-        ),
+        Option(help="Write the tree: labels below their part before this separator, such as _"),
     ] = None,
     cost: Annotated[
         Optional[str],
@@ -123,30 +96,18 @@ def init_cli(
     ] = None,
     loss: Annotated[
         Optional[str],
-        Option(
-            "--loss",
-            help="Loss, or several, separated by commas, to train with one after another",
-            show_default="by model, aim and size",
-        ),
+        Option(help="Loss, or several, separated by commas", show_default="by model, aim and size"),
     ] = None,
     decoding: Annotated[
         Optional[Decoding],
-        Option(
-            "--decoding",
-            help="How entities are chosen from scores",
-            show_default="min-cost for --aim cost, otherwise viterbi",
-        ),
+        Option(help="How entities are chosen", show_default="min-cost for --aim cost, or viterbi"),
     ] = None,
     inner_nodes: Annotated[
         bool, Option("--inner-nodes", help="Also predict inner nodes of the tree")
     ] = False,
     transformer: Annotated[
         Optional[str],
-        Option(
-            "--transformer",
-            help="Name or folder of the transformer",
-            show_default="that of `spacy init config`",
-        ),
+        Option(help="Name or folder of the transformer", show_default="as `spacy init config`"),
     ] = None,
     force: Annotated[bool, Option("--force", "-F", help="Overwrite the output file")] = False,
 ) -> None:
@@ -190,7 +151,6 @@ def init(
     lang: str = "en",
     train_path: Optional[Path] = None,
     dev_path: Optional[Path] = None,
-    sentences: Optional[int] = None,
     aim: Optional[str] = None,
     miss: Optional[float] = None,
     false_alarm: Optional[float] = None,
@@ -219,21 +179,16 @@ def init(
     get_lang_class(lang)
     if transformer is not None and model != "transformer":
         raise ValueError(f"--transformer: expected --model transformer, got --model {model}")
-    if train_path is not None and sentences is not None:
-        raise ValueError("--sentences: expected no --train, which is counted, got both")
-    if tree_by_prefix is not None and (train_path is None or tree_path is None):
-        raise ValueError("--tree-by-prefix: expected --train, whose labels are in the tree")
     if aim not in (None, "cost", "guarantee"):
         try:
             parse_aim(aim)
         except ValueError as error:
             expected = "f, cost, guarantee, precision=0.9 or recall=0.9"
             raise ValueError(f"--aim: expected {expected}, got {aim!r}") from error
-    unknown = {"lengths": [25] * (sentences or 0), "forms": 5000, "labels": [], "entities": 0}
-    corpus: Dict[str, Any] = {**unknown, "sentences": sentences}
+    corpus: Dict[str, Any] = {"lengths": [], "sentences": math.inf, "forms": 5000, "labels": []}
     if train_path is not None:
         corpus = read_corpus(train_path, lang)
-    few = corpus["sentences"] is not None and corpus["sentences"] < FEW
+    few = corpus["sentences"] < FEW
 
     # What mistakes cost: a part for each option that is given.
     kinds = ("miss", "false_alarm", "wrong_label", "wrong_boundary")
@@ -258,10 +213,8 @@ def init(
     elif costs or aim == "cost":
         shared = next(iter(costs.values()), HAMMING)
 
-    if loss is not None:
-        losses = parse_losses(loss)
-    else:
-        losses = choose_losses(model, aim, decoding, costs, few=few)
+    chosen = choose_losses(model, aim, decoding, costs, few=few)
+    losses = chosen if loss is None else parse_losses(loss)
     last = build_loss(losses[-1])
     has_probabilities = last.has_probabilities
     decoding = decoding or ("min-cost" if aim == "cost" and has_probabilities else "viterbi")
@@ -286,8 +239,10 @@ def init(
         raise ValueError("--inner-nodes: expected --tree and --decoding min-cost with it")
 
     if tree_by_prefix is not None:
+        if train_path is None or tree_path is None:
+            raise ValueError("--tree-by-prefix: expected --train, whose labels are in the tree")
         tree = group_labels(corpus["labels"], tree_by_prefix)
-        save_text(cast(Path, tree_path), json.dumps(tree, indent=2, ensure_ascii=False) + "\n")
+        save_text(tree_path, json.dumps(tree, indent=2, ensure_ascii=False) + "\n")
 
     # The score per unit of cost: 1, or 0.5 with a tree, but no mistake has a score above 5.
     multiplier = 1.0 if tree_path is None else 0.5
@@ -322,7 +277,7 @@ def init(
 
 
 def choose_losses(
-    model: str, aim: str, decoding: Optional[str], costs: Collection[str], *, few: bool
+    model: str, aim: str, decoding: Optional[str], costs: Mapping[str, Any], *, few: bool
 ) -> List[str]:
     """The losses that docs/which-loss.md recommends, by what options say costs: "tree", "matrix",
     "tags", "mistakes"."""
@@ -371,18 +326,14 @@ def build_loss(name: str) -> Loss:
 
 def make_loss(
     losses: Sequence[str],
-    cost: Union[str, Mapping[str, Any], None] = None,
+    cost: Any = None,
     *,
     multiplier: float = 1.0,
     epochs: Sequence[float] = (5.0,),
 ) -> Dict[str, Any]:
-    """The block of a loss, or of a schedule of losses, with its recommended settings.
-
-    cost (Union[str, Mapping[str, Any], None]): The block of their cost, or a variable. None: the
-        Hamming cost.
-    multiplier (float): The score per unit of cost, as a factor of the recommended one.
-    epochs (Sequence[float]): Where all losses but the last end.
-    """
+    """The block of a loss, or of a schedule of losses that end after these epochs, with its
+    recommended settings. The cost is a block or a variable, the Hamming cost by default; the
+    multiplier is a factor of the recommended score per unit of cost."""
     blocks = []
     for loss in losses:
         name = f"spacy_costner.{loss}.v1"
@@ -420,35 +371,25 @@ def read_notes(block: Mapping[str, Any]) -> Dict[str, List[str]]:
 
 def as_text(value: Any) -> str:
     """A value as a config has it: JSON, or a variable."""
-    if isinstance(value, str) and value.startswith("${"):
-        return value
-    return json.dumps(str(value) if isinstance(value, Path) else value, ensure_ascii=False)
+    is_variable = isinstance(value, str) and value.startswith("${")
+    return value if is_variable else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def read_corpus(path: Path, lang: str) -> Dict[str, Any]:
     """Measure a training corpus. Where docs have no sentence starts, as texts without tokens,
     sentences end with punctuation."""
-    lengths: List[int] = []
+    lengths, labels, sentences, sentencizer = [], [], 0, Sentencizer()
     forms: Set[int] = set()
-    labels: Set[str] = set()
-    sentences = entities = 0
-    sentencizer = Sentencizer()
     for doc in read_docs(spacy.blank(lang), path):
         lengths.append(len(doc))
         split = doc if doc.has_annotation("SENT_START") else sentencizer(doc)
         sentences += sum(1 for _ in split.sents)
         forms.update(token.norm for token in doc)
-        labels.update(ent.label_ for ent in doc.ents)
-        entities += len(doc.ents)
-    if not entities:
+        labels += [ent.label_ for ent in doc.ents]
+    if not labels:
         raise ValueError(f"{path}: expected docs with entities, got none in {len(lengths)} docs")
-    return {
-        "lengths": lengths,
-        "sentences": sentences,
-        "forms": len(forms),
-        "labels": sorted(labels),
-        "entities": entities,
-    }
+    counts = {"sentences": sentences, "forms": len(forms), "entities": len(labels)}
+    return {"lengths": lengths, "labels": sorted({*labels}), **counts}
 
 
 def group_labels(labels: Sequence[str], separator: str) -> Dict[str, Dict[str, Any]]:
@@ -480,7 +421,7 @@ def read_labels(tree_path: Optional[Path], matrix_path: Optional[Path]) -> List[
 def choose_sizes(model: str, corpus: Mapping[str, Any]) -> Dict[str, Any]:
     """The settings of the template that fit the size of a corpus, or a large one if it is unknown:
     100 batches or more in an epoch, and at least one evaluation."""
-    lengths, n_labels = corpus["lengths"], len(corpus["labels"])
+    lengths = corpus["lengths"]
     part = sum(lengths) // 100 if lengths else 1000
     if model == "transformer":
         size = 2000
@@ -492,19 +433,14 @@ def choose_sizes(model: str, corpus: Mapping[str, Any]) -> Dict[str, Any]:
     if lengths:
         batches = batcher([range(length) for length in lengths], size=size)
         epoch = max(1, int(sum(1 for _ in batches) * 0.9))  # it may have fewer if docs are shuffled
-    sizes = {
+    is_linear, least_steps = model == "linear", 3000 if model == "hybrid" else 20000
+    return {
         "batch_size": size,
         "rows": min(5000, max(1000, corpus["forms"])),
-        "many_labels": n_labels > 20,  # see docs/linear.md
-        "long_docs": bool(n_labels) and corpus["sentences"] >= 3 * len(lengths),
+        "many_labels": len(corpus["labels"]) > 20,  # see docs/linear.md
+        "long_docs": bool(lengths) and corpus["sentences"] >= 3 * len(lengths),
+        "patience": 0 if is_linear else max(1600, 2 * epoch),
+        "max_epochs": 8 if is_linear else 0,
+        "max_steps": 0 if is_linear else max(least_steps, 5 * epoch),
+        "eval_frequency": max(1, epoch // 2) if is_linear else min(200, epoch),
     }
-    if model == "linear":
-        steps = {"patience": 0, "max_epochs": 8, "max_steps": 0, "eval_frequency": epoch // 2 or 1}
-    else:
-        steps = {
-            "patience": max(1600, 2 * epoch),
-            "max_epochs": 0,
-            "max_steps": max(3000 if model == "hybrid" else 20000, 5 * epoch),
-            "eval_frequency": min(200, epoch),
-        }
-    return {**sizes, **steps}
