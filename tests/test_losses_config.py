@@ -12,11 +12,7 @@ from spacy_costner.cli.init import build_loss
 from spacy_costner.costs.tables import hamming_cost
 from spacy_costner.losses.fscore import make_mce_f
 from spacy_costner.losses.likelihood import make_mixed, make_pointwise, make_sequential
-from spacy_costner.losses.margin import (
-    make_max_margin,
-    make_risk,
-    make_softmax_margin,
-)
+from spacy_costner.losses.margin import make_max_margin, make_risk, make_softmax_margin
 from spacy_costner.losses.mce import make_mce
 from spacy_costner.losses.perceptron import make_mira, make_perceptron
 from spacy_costner.losses.schedule import make_schedule
@@ -93,9 +89,8 @@ def test_a_config_can_say_infinite(loss: str) -> None:
 
 
 def test_the_ends_of_what_is_allowed() -> None:
-    for lam in (0.0, 1.0):
-        make_mixed(lam=lam)
-    make_mixed(k=0.0)
+    for settings in ({"lam": 0.0}, {"lam": 1.0}, {"k": 0.0}):
+        make_mixed(**settings)
     make_softmax_margin(cost=hamming_cost, multiplier=0.0)
     make_mce(psi=math.inf)
     make_mce_f(psi=math.inf, slope=3.0, offset=-1.0, decay=0.0)
@@ -143,53 +138,45 @@ FIRST, SECOND, THIRD = make_sequential(), make_pointwise(), make_mce()
 
 
 @pytest.mark.parametrize(
-    "steps, stage", [(0, FIRST), (9, FIRST), (10, SECOND), (29, SECOND), (30, THIRD), (99, THIRD)]
+    "unit, stages",
+    [
+        ("steps", {0: FIRST, 9: FIRST, 10: SECOND, 29: SECOND, 30: THIRD, 99: THIRD}),
+        ("epochs", {0.0: FIRST, 9.9: FIRST, 10.0: SECOND, 29.5: SECOND, 30.0: THIRD}),
+    ],
 )
-def test_stages_by_steps(steps: int, stage: Loss) -> None:
-    schedule = make_schedule(FIRST, SECOND, THIRD, steps=[10, 30])
-    assert schedule.at(Progress(steps=steps, epochs=50.0)) is stage
-
-
-@pytest.mark.parametrize(
-    "epochs, stage", [(0.0, FIRST), (0.49, FIRST), (0.5, SECOND), (1.9, SECOND), (2.0, THIRD)]
-)
-def test_stages_by_epochs(epochs: float, stage: Loss) -> None:
-    schedule = make_schedule(FIRST, SECOND, THIRD, epochs=[0.5, 2.0])
-    assert schedule.at(Progress(steps=50, epochs=epochs)) is stage
+def test_stages(unit: str, stages: Dict[float, Loss]) -> None:
+    schedule = make_schedule(FIRST, SECOND, THIRD, **{unit: [10, 30]})
+    for at, stage in stages.items():
+        assert schedule.at(Progress(**{"steps": 50, "epochs": 50.0, unit: at})) is stage
     assert schedule.stages == (FIRST, SECOND, THIRD)
     assert FIRST.at(Progress(steps=50)) is FIRST and FIRST.stages == (FIRST,)
 
 
+NUMBER, GROWING, LOSSES = "two losses .* steps or epochs", "growing numbers", ".*losses"
+BAD_ENDS = [(0, 5), (-1, 5), (5, 5), (7, 5), (math.nan, 5), (5, math.nan), (5, math.inf)]
+
+
 @pytest.mark.parametrize(
-    "losses, settings",
+    "losses, settings, expected",
     [
-        ([], {"steps": []}),
-        ([FIRST], {"steps": []}),
-        ([FIRST], {"steps": [10]}),
-        ([FIRST, SECOND], {}),
-        ([FIRST, SECOND], {"steps": [10], "epochs": [1.0]}),
-        ([FIRST, SECOND], {"steps": [10, 20]}),
-        ([FIRST, SECOND, THIRD], {"epochs": [1.0]}),
+        ([], {"steps": []}, NUMBER),
+        ([FIRST], {"steps": []}, NUMBER),
+        ([FIRST], {"steps": [10]}, NUMBER),
+        ([FIRST, SECOND], {}, NUMBER),
+        ([FIRST, SECOND], {"steps": [10], "epochs": [1.0]}, NUMBER),
+        ([FIRST, SECOND], {"steps": [10, 20]}, NUMBER),
+        ([FIRST, SECOND, THIRD], {"epochs": [1.0]}, NUMBER),
+        *(([FIRST, SECOND, THIRD], {"steps": ends}, GROWING) for ends in BAD_ENDS),
+        *(([FIRST, SECOND, THIRD], {"epochs": ends}, GROWING) for ends in BAD_ENDS),
+        ([FIRST, hamming_cost], {"steps": [10]}, LOSSES),
+        ([FIRST, make_schedule(FIRST, SECOND, steps=[1])], {"steps": [10]}, LOSSES),
+        ([FIRST, None], {"steps": [10]}, LOSSES),
     ],
 )
-def test_as_many_ends_as_losses_but_one(losses: List[Loss], settings: Dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"Schedule: expected two losses .* steps or epochs.*got "):
+def test_schedules_that_are_refused(losses: Any, settings: Dict[str, Any], expected: str) -> None:
+    where = f"{next(iter(settings))}: " if expected is GROWING else ""
+    with pytest.raises(ValueError, match=rf"Schedule: {where}expected {expected}.*got "):
         make_schedule(*losses, **settings)
-
-
-@pytest.mark.parametrize("unit", ["steps", "epochs"])
-@pytest.mark.parametrize(
-    "ends", [(0, 5), (-1, 5), (5, 5), (7, 5), (math.nan, 5), (5, math.nan), (5, math.inf)]
-)
-def test_ends_grow(unit: str, ends: Tuple[float, float]) -> None:
-    with pytest.raises(ValueError, match=rf"Schedule: {unit}: expected growing numbers.*got "):
-        make_schedule(FIRST, SECOND, THIRD, **{unit: ends})
-
-
-@pytest.mark.parametrize("stage", [hamming_cost, make_schedule(FIRST, SECOND, steps=[1]), None])
-def test_stages_are_losses(stage: Any) -> None:
-    with pytest.raises(ValueError, match=r"Schedule: expected .*losses.*got "):
-        make_schedule(FIRST, stage, steps=[10])
 
 
 def test_a_schedule_keeps_the_order_of_the_config() -> None:
