@@ -18,7 +18,7 @@ from spacy.util import load_model_from_config, registry
 from thinc.api import Config
 
 from spacy_costner.cli import costner
-from spacy_costner.cli.init import find_name, init, parse_losses, read_notes
+from spacy_costner.cli.init import build_loss, find_name, init, parse_losses, read_notes
 
 from .support.commands import run
 from .support.config import declared
@@ -219,7 +219,7 @@ def test_losses_and_costs_are_those_of_the_entry_points() -> None:
         for given in (name, snake, snake.replace("_", "-"), f"spacy_costner.{name}.v1"):
             assert parse_losses(f"Sequential, {given}") == ["Sequential", name]
         loss = block(init(loss=name), "components", "ner", "loss")
-        needs_start = name in ("Risk", "JensenRiskBound", "MCE", "MCEF", "ZScore")
+        needs_start = build_loss(name).needs_start
         assert ("*" in loss) is needs_start
         notes = read_notes(loss["*"]["then"] if needs_start else loss)
         assert notes[""] and f"# {notes[''][0]}\n" in init(loss=name)
