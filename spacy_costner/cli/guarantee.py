@@ -223,25 +223,19 @@ def found_at(
 ) -> Floats1d:
     """The highest threshold at which each wanted entity is found by the spans with at least that
     score, above 0; 0 if none finds it. Shape: (E,)"""
+    # A wanted entity needs all its cells: itself, its tokens, or its tokens with its label.
+    both, n = Entities(*map(numpy.concatenate, zip(wanted, spans))), len(wanted.begin)
+    owner, cells = ranges(both.begin, both.end)
     if terms["found"] == "exact":
-        keys = numpy.concatenate([dev.keys(wanted), dev.keys(spans)])
-        values, which = numpy.unique(keys, return_inverse=True)
-        best = numpy.zeros(len(values))
-        numpy.maximum.at(best, which[len(wanted.begin) :], scores)
-        return best[which[: len(wanted.begin)]]
-    n_labels = len(dev.posterior.tags.labels)
-
-    def cells(entities: Entities) -> Tuple[Any, Any]:
-        """The entity, and the label and token, of each token of entities."""
-        which, token = ranges(entities.begin, entities.end)
-        label = numpy.minimum(entities.label, n_labels)[which]
-        return which, (label if terms["per_label"] else 0, token)
-
-    best = numpy.zeros((n_labels + 2, len(dev.known)))  # two more rows: inner nodes, and -1
-    which, cell = cells(spans)
-    numpy.maximum.at(best, cell, scores[which])
-    which, cell = cells(wanted)
-    return numpy.minimum.reduceat(best[cell], numpy.flatnonzero(numpy.diff(which, prepend=-1)))
+        owner = numpy.arange(len(both.begin))
+        _, cells = numpy.unique(dev.keys(both), return_inverse=True)
+    elif terms["per_label"]:  # -1, those of the model, inner nodes
+        label = numpy.minimum(both.label, len(dev.posterior.tags.labels))
+        cells = cells + (label[owner] + 1) * len(dev.known)
+    is_wanted, best = owner < n, numpy.zeros(cells.max(initial=0) + 1)
+    numpy.maximum.at(best, cells[~is_wanted], scores[owner[~is_wanted] - n])
+    firsts = numpy.flatnonzero(numpy.diff(owner[is_wanted], prepend=-1))
+    return numpy.minimum.reduceat(best[cells[is_wanted]], firsts)
 
 
 def find_part(
