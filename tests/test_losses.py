@@ -22,8 +22,9 @@ from spacy_costner.costs.tables import (
     make_precision_recall_cost,
     make_zero_one_cost,
 )
-from spacy_costner.tags import Tags
-from spacy_costner.training.targets import Targets
+from spacy_costner.tags import SCHEMES, Tags
+from spacy_costner.training.incorrect_spans import IncorrectSpan
+from spacy_costner.training.targets import Targets, allowed_tags, gold_cost
 from spacy_costner.types import Constraints, Cost, Gold, Loss, LossResult, Potentials
 
 from . import oracle, oracle_losses
@@ -32,8 +33,9 @@ from .support.batches import in_precision, random_potentials
 from .support.config import declared
 from .support.gold import GAP, example
 from .support.gradients import check_forbidden, check_loss_directions
+from .support.posteriors import entities
 from .support.split import on_chain, split_NK, split_of
-from .support.strategies import annotated_NK
+from .support.strategies import annotated_NK, random_entities, seeds
 
 HAMMING = make_hamming_cost()
 COSTS: Dict[str, Optional[Cost]] = {
@@ -127,6 +129,60 @@ def test_values_and_gradients_with_a_split_outside(
     batch = data.draw(split_NK(COSTS[cost]))
     for gold, annotation in batch.golds:
         check_by_enumeration(LOSSES[name], batch.potentials, gold, annotation, split_of(batch.tags))
+
+
+@each_loss
+@given(scheme=st.sampled_from([*SCHEMES]), outside=st.sampled_from(["single", "before"]), rng=seeds)
+@settings(max_examples=20)
+def test_values_and_gradients_with_incorrect_spans(
+    name: str, scheme: str, outside: str, rng: numpy.random.Generator
+) -> None:
+    """Paths with an incorrect span are wrong, in whichever copy of the tags they are."""
+    tags, lengths = Tags(["a"], scheme, outside), rng.integers(3, 6, size=1).astype("int32")
+    plain, n_tokens = tags.collapsed, int(lengths[0])
+    right = random_entities(rng, lengths, 1)
+    begin = rng.integers(n_tokens, size=3)
+    ends = rng.integers(begin, n_tokens) + 1
+    spans = {*zip(begin.tolist(), ends.tolist())} - {*zip(right.begin.tolist(), right.end.tolist())}
+    path = plain.encode(right, n_tokens)
+    missing = (rng.uniform(size=n_tokens + 1) < 0.2)[numpy.cumsum(~plain.continuing[path])]
+    path = numpy.where(missing, -1, path)
+    gold = Gold(
+        tags.split_outside(path, lengths),
+        allowed_tags(path, tags, lengths),
+        opening=tags.opening,
+        continuing=tags.continuing,
+        collapsed_of=tags.collapsed_of if tags.is_split else None,
+    )
+    targets = Targets(tags, gold, tags.constraints, lengths)
+    if spans:
+        targets = targets.exclude([IncorrectSpan(0, *span, 0) for span in sorted(spans)])
+    case, table = LOSSES[name], HAMMING(plain)
+    annotation = Gold(
+        path,
+        allowed_tags(path, plain, lengths),
+        cost=gold_cost(path, table, None),
+        opening=plain.opening,
+        continuing=plain.continuing,
+    )
+    if case.build().cost is None:
+        table, annotation = None, annotation._replace(cost=None)
+
+    def ends_incorrect(b: int, t: int, y: oracle.Tags) -> bool:
+        return any(span[:2] in spans for span in entities(plain, y) if span[1] == t + 1)
+
+    def compute(scores: Potentials) -> LossResult:
+        value, gradient = case.build().compute(*targets_.to_loss_inputs(scores, table))
+        return LossResult(value, targets_.collapse(gradient))
+
+    targets_, _ = targets.leave_out_impossible()
+    scores = random_potentials([n_tokens], len(tags), scale=2.0, seed=int(rng.integers(2**32)))
+    legal = chain.constrain(scores, tags.constraints)
+    split = split_of(tags) if tags.is_split else None
+    batch = oracle_losses.sequences(legal, annotation, ends_incorrect, split)
+    assert compute(scores).value == pytest.approx(case.row.define(batch), rel=1e-8, abs=1e-8)
+    if all(oracle_losses.gap(some) > GAP for c in batch for some in case.row.choices(c)):
+        check_loss_directions(compute, scores)
 
 
 @pytest.mark.parametrize("seed", [188, *range(4)])
