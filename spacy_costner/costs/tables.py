@@ -244,9 +244,14 @@ def make_sum_cost(*, costs: Dict[str, Any], weights: Dict[str, float] = NOTHING)
 def weighted_sum(tags: TagSet, *, terms: Sequence[Tuple[float, Cost]]) -> CostTable:
     """The weighted sum of several costs.
 
-    cost[i, j] = sum_n w_n cost_n[i, j]
+        cost[i, j] = sum_n w_n cost_n[i, j]
+
+    RAISES (ValueError): If float32 can't hold a sum.
     """
-    return sum(numpy.float32(weight) * cost(tags) for weight, cost in terms)
+    with numpy.errstate(over="ignore"):
+        table = sum(numpy.float32(weight) * cost(tags) for weight, cost in terms)
+    check_cost(float(table.max(initial=0)), "spacy_costner.SumCost: weights: largest sum")
+    return table
 
 
 def _over_tags(table: Floats2d, tags: TagSet) -> CostTable:

@@ -225,9 +225,9 @@ def wrong_entities(gold: Gold, potentials: Potentials, right: Segments) -> Segme
 
 
 def right_in_place(wrong: Segments, gold: Gold, potentials: Potentials) -> Tuple[Segments, Ints1d]:
-    """What paths have in the places of S wrong entities: segments that begin there, and the group of
-    each, from 0 to 2S - 1. Group i has gold's tags in the i-th place, in all ways in which tags of
-    the chain count as these. Group S + i has other tags, up to the first of them.
+    """What paths have in the places of S wrong entities: segments that begin there, and the group
+    of each, from 0 to 2S - 1. Group i has gold's tags in the i-th place, in all ways in which tags
+    of the chain count as these. Group S + i has other tags, up to the first of them.
 
     A place is the tokens of the entity, as far as they are annotated. Where an entity may go on
     behind its last tag (IOB2), only the token after says where it ends: that is part of the place.
