@@ -348,6 +348,7 @@ def test_beliefs_are_those_of_the_calibrated_scores(
         lengths=posterior.scores.lengths,
     )
     paths, path_probs = calibrated.best_paths(3)
+    path_probs = numpy.exp(path_probs)
     for b, here in enumerate(oracle.spans(by_hand)):
         ranked = collapsed_paths(Posterior(by_hand, tags), b)
         probs = dict(zip((path.tags for path in ranked), oracle.probabilities(ranked)))
