@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Callable, NamedTuple, Tuple, cast
+from typing import Callable, Tuple, cast
 
 import numpy
 from thinc.api import to_numpy
@@ -27,22 +27,8 @@ from ..validation import above, finite, number, one_of, within
 from .composition import can_continue, sequence_of, sequence_weights
 from .mce import sigmoid
 
-
-class Counts(NamedTuple):
-    """Smoothed counts of entities."""
-
-    tp: float
-    fp: float
-    fn: float
-
-    def plus(self, other: "Counts", decay: float = 1.0) -> "Counts":
-        """These, multiplied by a factor, and others."""
-        return Counts(*(decay * mine + theirs for mine, theirs in zip(self, other)))
-
-
-NOTHING_YET = Counts(0.0, 0.0, 0.0)
-ONE_TP = Counts(1.0, 0.0, 0.0)
-"""What there always is on top: with no true positives the loss would be infinite."""
+ONE_TP = numpy.asarray([1.0, 0.0, 0.0])
+"""What is added to TP, FP and FN: with no true positives the loss would be infinite."""
 
 
 def make_mce_f(
@@ -87,17 +73,17 @@ class RunningTotals:
     batches without entities there are.
     """
 
-    compute: "partial[Tuple[LossResult, Counts]]"
+    compute: "partial[Tuple[LossResult, Floats1d]]"
     decay: float
-    totals: Counts = field(default=NOTHING_YET)
+    totals: Floats1d = field(default_factory=partial(numpy.zeros, 3))
 
     def forget(self) -> None:
-        self.totals = NOTHING_YET
+        self.totals = numpy.zeros(3)
 
     def __call__(self, potentials: Potentials, gold: Gold) -> LossResult:
-        before = self.totals.plus(ONE_TP, self.decay)
-        result, counts = self.compute(potentials, gold, before=before)
-        self.totals = self.totals.plus(counts, self.decay)
+        before = self.decay * self.totals
+        result, counts = self.compute(potentials, gold, before=before + ONE_TP)
+        self.totals = before + counts
         return result
 
 
@@ -109,8 +95,8 @@ def mce_f(
     psi: float = 1.0,
     slope: float = 1.0,
     offset: float = 0.0,
-    before: Counts = ONE_TP,
-) -> Tuple[LossResult, Counts]:
+    before: Floats1d = ONE_TP,
+) -> Tuple[LossResult, Floats1d]:
     """How much better the F-score of whole entities could be.
 
         loss = (gamma^2 FN + FP) / ((gamma^2 + 1) TP),  F_gamma = 1 / (1 + loss)
@@ -122,26 +108,25 @@ def mce_f(
     path (FP). Not convex: start from a model of the likelihood. Tokens that are not annotated
     don't count.
 
-    potentials (Potentials): The scores of a batch.
-    gold (Gold): Gold tags, and which tags begin and go on with an entity.
-    gamma (float), psi (float), slope (float), offset (float): As above.
-    before (Counts): What is added to the counts, as a constant: those of earlier batches.
-    RETURNS (Tuple[LossResult, Counts]): The ratio, its gradient with respect to the counts
-        of this batch; and these.
+    before (Floats1d): What is added to TP, FP and FN, as a constant: those of earlier batches.
+    RETURNS (Tuple[LossResult, Floats1d]): The ratio, its gradient with respect to the counts
+        of this batch; and these: TP, FP, FN.
 
     Suzuki, McDermott & Isozaki (2006), eq 13 to 16.
     """
     count = expected_counts if psi == 1 else partial(best_counts, slope=slope, offset=offset)
     counts, backprop = count(potentials, gold)
-    tp, fp, fn = before.plus(counts)
+    tp, fp, fn = map(float, before + counts)
     scale = (gamma**2 + 1) * tp
     value = (gamma**2 * fn + fp) / scale
-    gradient = backprop(Counts(-value / tp, 1 / scale, gamma**2 / scale))
+    gradient = backprop((-value / tp, 1 / scale, gamma**2 / scale))
     return LossResult(value, gradient), counts
 
 
-Counted = Tuple[Counts, Callable[[Counts], Potentials]]
-"""Counts of a batch, and the callback from the derivative with respect to them to that with
+Derivatives = Tuple[float, float, float]
+
+Counted = Tuple[Floats1d, Callable[[Derivatives], Potentials]]
+"""TP, FP and FN of a batch, and the callback from the derivatives with respect to them to that with
 respect to the potentials."""
 
 
@@ -163,13 +148,14 @@ def expected_counts(potentials: Potentials, gold: Gold) -> Counted:
         map_scores(xp.zeros_like, potentials)._replace(emissions=ones)
     )
     tp, n_predicted = float((of_entity * p).sum()), float((weights * n_opened).sum())
-    counts = Counts(tp, max(n_predicted - tp, 0.0), float((of_entity * (1 - p)).sum()))
+    fn = float((of_entity * (1 - p)).sum())
 
-    def backprop(d: Counts) -> Potentials:
-        d_p = of_entity * (d.tp - d.fp - d.fn)
-        return paths.backprop((backprop_log_p, d_p * p), (backprop_opened, d.fp * weights))
+    def backprop(d: Derivatives) -> Potentials:
+        d_tp, d_fp, d_fn = d
+        d_p = of_entity * (d_tp - d_fp - d_fn)
+        return paths.backprop((backprop_log_p, d_p * p), (backprop_opened, d_fp * weights))
 
-    return counts, backprop
+    return numpy.asarray([tp, max(n_predicted - tp, 0.0), fn]), backprop
 
 
 def best_counts(potentials: Potentials, gold: Gold, *, slope: float, offset: float) -> Counted:
@@ -200,14 +186,15 @@ def best_counts(potentials: Potentials, gold: Gold, *, slope: float, offset: flo
     fp = float((weights * losses)[~is_right].sum())
     total = float(weights[is_right].sum())
 
-    def backprop(d: Counts) -> Potentials:
-        d_lead = xp.where(is_right, d.fn - d.tp, d.fp) * weights * slopes
+    def backprop(d: Derivatives) -> Potentials:
+        d_tp, d_fp, d_fn = d
+        d_lead = xp.where(is_right, d_fn - d_tp, d_fp) * weights * slopes
         d_both, d_scores = xp.stack([-d_lead, d_lead]), xp.zeros_like(scores)
         d_scores[:, :n_right] = d_both[:, :n_right]
         d_scores[0, best] = d_both[:, n_right:]
         return backprop_scores(d_scores)
 
-    return Counts(total - fn, fp, fn), backprop
+    return numpy.asarray([total - fn, fp, fn]), backprop
 
 
 def wrong_entities(gold: Gold, potentials: Potentials, right: Segments) -> Segments:
