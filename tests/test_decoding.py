@@ -24,7 +24,6 @@ from spacy_costner.decoding import (
     make_min_cost,
     make_threshold,
     make_viterbi,
-    temper,
 )
 from spacy_costner.decoding.decoders import without_overlap
 from spacy_costner.decoding.min_cost import MinCost, inner_nodes
@@ -323,13 +322,6 @@ def test_an_unknown_label_is_named() -> None:
     for decoding in (make_viterbi(labels={"z": 1.0}), make_threshold(labels={"z": 1.0})):
         with pytest.raises(ValueError, match=r"decoding: labels: expected any of .*'a'.*got 'z'"):
             decoding.decode(sure({"a": 1.0}), decoding.settings)
-
-
-def test_temperature_is_that_of_the_distribution() -> None:
-    posterior = sure({"a": 0.8, "O": 0.2})
-    warm = temper(posterior.scores, posterior.tags, Temperature(2.0))
-    p = Posterior(warm, posterior.tags).entity_probs(columns([(0, 1, 0)]))
-    assert p == pytest.approx(numpy.sqrt(0.8) / (numpy.sqrt(0.8) + numpy.sqrt(0.2)), rel=1e-9)
 
 
 @given(posterior(), st.sampled_from([0.5, 2.0]), st.sampled_from([{}, {"a": 3.0}]))

@@ -124,20 +124,12 @@ def test_the_hamming_cost_is_the_default(name: str, block: Dict[str, Any]) -> No
 FIRST, SECOND, THIRD = make_sequential(), make_pointwise(), make_mce()
 
 
-@pytest.mark.parametrize(
-    "steps, stage", [(0, FIRST), (9, FIRST), (10, SECOND), (29, SECOND), (30, THIRD), (99, THIRD)]
-)
-def test_stages_by_steps(steps: int, stage: Loss) -> None:
-    schedule = make_schedule(FIRST, SECOND, THIRD, steps=[10, 30])
-    assert schedule.at(Progress(steps=steps, epochs=50.0)) is stage
-
-
-@pytest.mark.parametrize(
-    "epochs, stage", [(0.0, FIRST), (0.49, FIRST), (0.5, SECOND), (1.9, SECOND), (2.0, THIRD)]
-)
-def test_stages_by_epochs(epochs: float, stage: Loss) -> None:
-    schedule = make_schedule(FIRST, SECOND, THIRD, epochs=[0.5, 2.0])
-    assert schedule.at(Progress(steps=50, epochs=epochs)) is stage
+@pytest.mark.parametrize("unit, ends", [("steps", (10, 30)), ("epochs", (0.5, 2.0))])
+def test_stages(unit: str, ends: Tuple[float, float]) -> None:
+    schedule = make_schedule(FIRST, SECOND, THIRD, **{unit: ends})
+    reached = (0, ends[0] - 0.01, ends[0], ends[1] - 0.01, ends[1], 99)
+    found = [schedule.at(Progress(**{"steps": 50, "epochs": 50.0, unit: n})) for n in reached]
+    assert found == [FIRST, FIRST, SECOND, SECOND, THIRD, THIRD]
     assert schedule.stages == (FIRST, SECOND, THIRD)
     assert FIRST.at(Progress(steps=50)) is FIRST and FIRST.stages == (FIRST,)
 

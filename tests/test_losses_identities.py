@@ -7,17 +7,14 @@ from typing import Callable
 
 import numpy
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from numpy.testing import assert_allclose, assert_array_equal
 
 from spacy_costner import chain
 from spacy_costner.losses import (
-    jensen_risk_bound,
     max_margin,
     mira,
-    mixed,
     perceptron,
-    risk,
     zscore,
 )
 from spacy_costner.losses.fscore import make_mce_f
@@ -64,39 +61,6 @@ def markov(batch: Annotated, k: int) -> float:
 def test_the_mixture_is_a_markov_loss(k: int, batch: Annotated) -> None:
     """Tsuboi & Kashima, theorem 1."""
     assert markov_of_mixture(batch, k) == pytest.approx(markov(batch, k), abs=1e-7)
-
-
-@pytest.mark.parametrize("k", [0.3, 1.5, 2.75, 3.0])
-@given(batch=annotated_NK())
-@settings(max_examples=10)
-def test_orders_between_whole_numbers(k: float, batch: Annotated) -> None:
-    """Tsuboi & Kashima, corollary 1, with floor(k) + 1 for the ceiling of k."""
-    low = math.floor(k)
-    between = (low + 1 - k) * markov(batch, low) + (k - low) * markov(batch, low + 1)
-    assert markov_of_mixture(batch, k) == pytest.approx(between, abs=1e-7)
-
-
-@pytest.mark.parametrize("lam", [0.1, 0.4])
-@given(batch=annotated_NK())
-@settings(max_examples=5)
-def test_the_mixture_is_a_sum_over_all_orders(lam: float, batch: Annotated) -> None:
-    """Tsuboi & Kashima, corollary 2."""
-    assume(len(batch.complete.tags) <= 6)
-    orders = range(30)
-    series = (1 - lam) * sum(lam**k * markov(batch, k) for k in orders)
-    whole = mixed(batch.potentials, unweighted(batch.complete), lam=lam).value / (1 - lam)
-    assert whole == pytest.approx(series, rel=1e-7, abs=1e-7)
-
-
-# Margins and risks
-
-
-@some
-@given(annotated_NK())
-def test_the_risk_bound_is_one(batch: Annotated) -> None:
-    for gold in (batch.complete, batch.partial):
-        bound = jensen_risk_bound(batch.potentials, gold, multiplier=1.0).value
-        assert bound >= risk(batch.potentials, gold).value - ROUNDING
 
 
 # Mistake-driven losses

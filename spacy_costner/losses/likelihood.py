@@ -101,15 +101,11 @@ def mixed(potentials: Potentials, gold: Gold, *, lam: float, multiplier: float =
     if lam in (0, 1):
         return sequential(potentials, gold) if lam else pointwise(potentials, gold)
     paths = chain.forward_backward(potentials)
-    (log_z, backprop_all), (score, backprop_gold) = (
-        paths.log_partition(),
-        gold_score(potentials, gold),
-    )
+    log_z, backprop_all = paths.log_partition()
+    score, backprop_gold = gold_score(potentials, gold)
     log_p, backprop_tags = paths.log_marginals(gold.token_tags)
-    whole, single = (
-        lam * sequence_weights(gold, log_z),
-        (1 - lam) * weights_of_tokens(potentials, gold),
-    )
+    whole = lam * sequence_weights(gold, log_z)
+    single = (1 - lam) * weights_of_tokens(potentials, gold)
     value = (whole * (log_z - score)).sum() - (single * log_p).sum()
     gradient = paths.backprop((backprop_all, whole), (backprop_tags, -single))
     return LossResult(float(value), add_to(gradient, backprop_gold(-whole)))

@@ -1,17 +1,13 @@
 """Choosing items that are worth much together: what is like those chosen before is worth less."""
 
 import heapq
-from typing import Dict, List, NamedTuple, Sequence
+from typing import Dict, List, Sequence, Tuple
 
 import numpy
 from thinc.types import Floats1d, Ints1d
 
-
-class Shares(NamedTuple):
-    """The features of an item, and the share of each in its value, in all 1 or 0. Shapes: (F,)"""
-
-    kinds: Ints1d
-    values: Floats1d
+Shares = Tuple[Ints1d, Floats1d]
+"""The features of an item, and the share of each in its value, in all 1 or 0. Shapes: (F,)"""
 
 
 def make_shares(kinds: Ints1d, weights: Floats1d, least: float = 0.0) -> Shares:
@@ -20,7 +16,7 @@ def make_shares(kinds: Ints1d, weights: Floats1d, least: float = 0.0) -> Shares:
     found, place = numpy.unique(kinds, return_inverse=True)
     totals = numpy.bincount(place, weights, minlength=len(found))
     kept = totals > least * totals.max(initial=0.0)
-    return Shares(found[kept], totals[kept] / totals[kept].sum())
+    return found[kept], totals[kept] / totals[kept].sum()
 
 
 def choose_diverse(
@@ -48,7 +44,7 @@ def choose_diverse(
     order: List[int] = []
     while heap and len(order) < n:
         _, i = heapq.heappop(heap)
-        kinds, parts = shares[i].kinds.tolist(), shares[i].values
+        kinds, parts = shares[i][0].tolist(), shares[i][1]
         exponents = numpy.asarray([n_chosen.get(kind, 0) for kind in kinds], dtype="float64")
         gain = float(values[i]) * float((parts * decay**exponents).sum())
         if heap and (-gain, i) > heap[0]:

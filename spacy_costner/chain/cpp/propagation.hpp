@@ -1,9 +1,9 @@
 // Propagation of mass on tags, by the conditional probabilities of adjacent tags.
 //
 // With alpha and beta of forward.hpp, p(y_t = j) = alpha_t[j] beta_t[j]. A gradient is mass
-// on tags, propagated in both directions by the conditional probabilities of adjacent tags (see
-// array/sum_product.py). Here mass that moves leftwards is divided by alpha, and mass that
-// moves rightwards by beta, so that its recursion has the matrix product of the messages:
+// on tags, propagated in both directions by the conditional probabilities of adjacent tags. Mass
+// that moves leftwards is divided by alpha, and mass that moves rightwards by beta, so that its
+// recursion has the matrix product of the messages:
 //
 //     r_{t-1}[i] = s_{t-1}[i] + sum_j M[i, j] c_{t-1} E_t[j] r_t[j],      mass = alpha r
 //     q_t[j]     = s'_t[j] + E_t[j] sum_i c_{t-1} q_{t-1}[i] M[i, j],     mass = beta q
