@@ -52,6 +52,11 @@ def test_entity_probabilities(posterior: Posterior) -> None:
     expected = probs_of_entities(posterior)
     found = posterior.entity_probs(columns(list(expected)))
     numpy.testing.assert_allclose(found, list(expected.values()), atol=1e-9)
+    extents = sorted({(begin, end, 0) for begin, end, _ in expected})
+    covers = numpy.ones((1, len(posterior.tags.labels)), dtype=bool)  # one label for all
+    of_extent = [sum(p for e, p in expected.items() if e[:2] == extent[:2]) for extent in extents]
+    found = posterior.entity_probs(columns(extents), covers)
+    numpy.testing.assert_allclose(found, of_extent, atol=1e-9)
 
 
 @given(posterior())
@@ -70,16 +75,6 @@ def test_probabilities_of_no_entity(posterior: Posterior) -> None:
         expected.append(sum(p for p, e in zip(oracle.probabilities(legal), inside) if not e))
     begin, end = numpy.asarray([s[1:] for s in stretches], dtype="int64").reshape(-1, 2).T
     numpy.testing.assert_allclose(posterior.outside_probs(begin, end), expected, atol=1e-9)
-
-
-@given(posterior())
-def test_an_entity_of_several_labels_is_any_of_them(posterior: Posterior) -> None:
-    expected = probs_of_entities(posterior)
-    extents = sorted({(begin, end, 0) for begin, end, _ in expected})
-    covers = numpy.ones((1, len(posterior.tags.labels)), dtype=bool)
-    found = posterior.entity_probs(columns(extents), covers)
-    of_extent = [sum(p for e, p in expected.items() if e[:2] == extent[:2]) for extent in extents]
-    numpy.testing.assert_allclose(found, of_extent, atol=1e-9)
 
 
 @given(posterior(), st.sampled_from([0.0, 0.02, 0.1, 0.3, 0.6]))

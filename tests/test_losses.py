@@ -240,17 +240,6 @@ def test_nothing_to_learn_from_one_legal_path(name: str, dtype: str) -> None:
 
 
 @each_loss
-@pytest.mark.parametrize("lengths", [[], [0], [0, 0]])
-def test_batches_without_tokens(name: str, lengths: List[int]) -> None:
-    potentials, complete, some = example(lengths, 3)
-    for gold in (complete, some):
-        value, gradient = LOSSES[name].compute(potentials, gold)
-        assert value == 0
-        assert gradient.emissions.shape == (0, 3)
-        assert (oracle.vector(gradient) == 0).all()
-
-
-@each_loss
 @pytest.mark.parametrize("how", ["gold is forbidden", "another tag is preset"])
 @pytest.mark.parametrize("which", [[1], [0, 2], [0, 1, 2, 3]])
 def test_what_is_impossible_is_left_out(name: str, how: str, which: List[int]) -> None:

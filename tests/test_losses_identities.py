@@ -126,20 +126,10 @@ def test_running_totals(decay: float, psi: float) -> None:
         assert value == pytest.approx(oracle_losses.mce_f(on_top, 1.0), rel=1e-7)
 
 
-@pytest.mark.parametrize("decay", [0.0, 0.9])
-def test_many_batches_without_entities(decay: float) -> None:
-    compute = make_mce_f(decay=decay).compute
-    potentials, gold, _ = example([4], 3)
-    nothing = gold._replace(tags=numpy.zeros_like(gold.tags))
-    values = [compute(potentials, nothing).value for _ in range(300 if decay else 3)]
-    assert values[-1] == pytest.approx(values[-2])
-    assert values[-1] < 4 / 2 / (1 - decay) + ROUNDING
-
-
 # The Z-score
 
 
-@pytest.mark.parametrize("factor", [1e-9, 0.3, 1e6])
+@pytest.mark.parametrize("factor", [1e-9, 1e6])
 @some
 @given(batch=annotated_NK())
 def test_z_does_not_depend_on_the_scale(factor: float, batch: Annotated) -> None:
