@@ -1,13 +1,17 @@
 """Choosing items that are worth much together: what is like those chosen before is worth less."""
 
 import heapq
-from typing import Dict, List, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Sequence
 
 import numpy
 from thinc.types import Floats1d, Ints1d
 
-Shares = Tuple[Ints1d, Floats1d]
-"""The features of an item, and the share of each in its value, in all 1 or 0. Shapes: (F,)"""
+
+class Shares(NamedTuple):
+    """The features of an item, and the share of each in its value, in all 1 or 0. Shapes: (F,)"""
+
+    kinds: Ints1d
+    values: Floats1d
 
 
 def make_shares(kinds: Ints1d, weights: Floats1d, least: float = 0.0) -> Shares:
@@ -16,7 +20,7 @@ def make_shares(kinds: Ints1d, weights: Floats1d, least: float = 0.0) -> Shares:
     found, place = numpy.unique(kinds, return_inverse=True)
     totals = numpy.bincount(place, weights, minlength=len(found))
     kept = totals > least * totals.max(initial=0.0)
-    return found[kept], totals[kept] / totals[kept].sum()
+    return Shares(found[kept], totals[kept] / totals[kept].sum())
 
 
 def choose_diverse(
@@ -44,7 +48,7 @@ def choose_diverse(
     order: List[int] = []
     while heap and len(order) < n:
         _, i = heapq.heappop(heap)
-        kinds, parts = shares[i][0].tolist(), shares[i][1]
+        kinds, parts = shares[i].kinds.tolist(), shares[i].values
         exponents = numpy.asarray([n_chosen.get(kind, 0) for kind in kinds], dtype="float64")
         gain = float(values[i]) * float((parts * decay**exponents).sum())
         if heap and (-gain, i) > heap[0]:
