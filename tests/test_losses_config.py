@@ -136,17 +136,12 @@ def test_the_hamming_cost_is_the_default(name: str, block: Dict[str, Any]) -> No
 FIRST, SECOND, THIRD = make_sequential(), make_pointwise(), make_mce()
 
 
-@pytest.mark.parametrize(
-    "unit, stages",
-    [
-        ("steps", {0: FIRST, 9: FIRST, 10: SECOND, 29: SECOND, 30: THIRD, 99: THIRD}),
-        ("epochs", {0.0: FIRST, 9.9: FIRST, 10.0: SECOND, 29.5: SECOND, 30.0: THIRD}),
-    ],
-)
-def test_stages(unit: str, stages: Dict[float, Loss]) -> None:
-    schedule = make_schedule(FIRST, SECOND, THIRD, **{unit: [10, 30]})
-    for at, stage in stages.items():
-        assert schedule.at(Progress(**{"steps": 50, "epochs": 50.0, unit: at})) is stage
+@pytest.mark.parametrize("unit, ends", [("steps", (10, 30)), ("epochs", (0.5, 2.0))])
+def test_stages(unit: str, ends: Tuple[float, float]) -> None:
+    schedule = make_schedule(FIRST, SECOND, THIRD, **{unit: ends})
+    reached = (0, ends[0] - 0.01, ends[0], ends[1] - 0.01, ends[1], 99)
+    found = [schedule.at(Progress(**{"steps": 50, "epochs": 50.0, unit: n})) for n in reached]
+    assert found == [FIRST, FIRST, SECOND, SECOND, THIRD, THIRD]
     assert schedule.stages == (FIRST, SECOND, THIRD)
     assert FIRST.at(Progress(steps=50)) is FIRST and FIRST.stages == (FIRST,)
 

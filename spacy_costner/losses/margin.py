@@ -64,11 +64,6 @@ def softmax_margin(potentials: Potentials, gold: Gold, *, multiplier: float = 1.
     Convex; an upper bound of `sequential`, which it equals for m = 0, and of
     `max_margin`. With partial annotation s(y*) is the log-sum over the paths that agree.
 
-    potentials (Potentials): The scores of a batch.
-    gold (Gold): Gold tags and the cost of each tag at each token.
-    multiplier (float): m, score per unit of cost.
-    RETURNS (LossResult): The sum over the sequences, and its gradient.
-
     Gimpel & Smith (2010), eq 6.
     """
     return sequential(cost_augment(potentials, gold, multiplier), gold)
@@ -80,11 +75,6 @@ def max_margin(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -
         loss = max_y (s(y) + m C(y*, y)) - s(y*)
 
     Convex. With partial annotation s(y*) is the score of the best path that agrees.
-
-    potentials (Potentials): The scores of a batch.
-    gold (Gold): Gold tags and the cost of each tag at each token.
-    multiplier (float): m, score per unit of cost.
-    RETURNS (LossResult): The sum over the sequences, and a subgradient of it.
 
     Taskar, Guestrin & Koller (2003); Gimpel & Smith (2010), eq 4.
     """
@@ -100,10 +90,6 @@ def risk(potentials: Potentials, gold: Gold) -> LossResult:
         loss = sum_y p(y) C(y*, y)
 
     Not convex: it needs a likelihood model to start from.
-
-    potentials (Potentials): The scores of a batch.
-    gold (Gold): The cost of each tag at each token.
-    RETURNS (LossResult): The sum over the sequences, in units of cost, and its gradient.
 
     Gimpel & Smith (2010), eq 5.
     """
@@ -121,11 +107,6 @@ def jensen_risk_bound(potentials: Potentials, gold: Gold, *, multiplier: float =
 
     It is `softmax_margin` minus `sequential`. Not convex: it needs a likelihood model to start
     from.
-
-    potentials (Potentials): The scores of a batch.
-    gold (Gold): The cost of each tag at each token.
-    multiplier (float): m, score per unit of cost.
-    RETURNS (LossResult): The sum over the sequences, and its gradient.
 
     Gimpel & Smith (2010), section 3.1.
     """

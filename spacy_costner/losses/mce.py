@@ -70,11 +70,6 @@ def mce(
     with their number in place of |Y| - 1. The sigmoid is not convex: it needs a likelihood model
     to start from.
 
-    potentials (Potentials): The scores of a batch.
-    gold (Gold): Gold tags.
-    smoothing (str), slope (float), offset (float), psi (float), normalise (bool): As above.
-    RETURNS (LossResult): The sum over the sequences, and its gradient.
-
     Suzuki, McDermott & Isozaki (2006), eq 5 to 10.
     """
     transform = partial(SMOOTHINGS[smoothing], slope=slope, offset=offset)

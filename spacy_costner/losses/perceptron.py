@@ -69,11 +69,6 @@ def perceptron(potentials: Potentials, gold: Gold, *, alpha: float = 0.0) -> Los
     Its gradient is the perceptron's update; with a cost it is `max_margin`. The paper uses
     plain SGD with a learning rate of 1 and averaged weights.
 
-    potentials (Potentials): The scores of a batch.
-    gold (Gold): Gold tags and, unless alpha is 0, the cost of each tag at each token.
-    alpha (float): Score per unit of cost.
-    RETURNS (LossResult): The sum over the sequences, and a subgradient of it.
-
     Higashiyama et al., eq 5 to 7; Collins (2002).
     """
     return max_margin(potentials, gold, multiplier=alpha)
@@ -91,12 +86,6 @@ def mira(
     features of its path and of gold: of each feature of a token with each tag, of each
     transition, and of start and end. Without features in
     gold, each token has one of its own. The gradient is min(a, h / n) times that difference.
-
-    potentials (Potentials): The scores of a batch.
-    gold (Gold): Gold tags, the cost of each tag at each token, and the features of tokens.
-    multiplier (float): m, score per unit of cost.
-    aggressiveness (float): a, the maximum size of an update ("C" in the papers).
-    RETURNS (LossResult): The sum over the sequences, and its gradient.
 
     Crammer et al. (2006), PA-I; Gimpel & Smith (2010), section 4.1; Higashiyama et al., tau.
     """

@@ -49,11 +49,6 @@ def zscore(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> Lo
     vanish. With a cost, s(y) is s(y) + m C(y*, y). If all legal paths have the same score,
     the loss and its gradient are 0: it needs a likelihood model to start from.
 
-    potentials (Potentials): The scores of a batch.
-    gold (Gold): Gold tags and, if there is one, the cost of each tag at each token.
-    multiplier (float): m, score per unit of cost.
-    RETURNS (LossResult): One ratio for the batch, and its gradient.
-
     Ricci, De Bie & Cristianini, definition 1 and section 5.1.
     """
     scores = zero_forbidden(cost_augment(potentials, gold, multiplier))

@@ -288,7 +288,9 @@ def _set_ents(doc: Doc, spans: List[Span], preset: Array1d) -> None:
 
 
 class Hypothesis(NamedTuple):
-    """One analysis of a doc: its entities, and the probability that they are exactly these."""
+    """One analysis of a doc: its entities, and the probability that they are exactly these, 0 for
+    many long docs; and its logarithm."""
 
     ents: List[Span]
     prob: float
+    log_probability: float

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import asdict
 from itertools import islice
+from math import exp, inf
 from pathlib import Path
 from typing import (
     Any,
@@ -455,22 +456,22 @@ class CostSensitiveNER(TrainablePipe):
 
         docs (Iterable[Doc]): The docs, not all of them empty.
         k (int): The number of analyses, at least 1.
-        RETURNS (List[List[Hypothesis]]): Up to k hypotheses for each doc, with their entities and
-            their probability, the most probable first.
+        RETURNS (List[List[Hypothesis]]): Up to k hypotheses for each doc, with their entities,
+            their probability and its logarithm, the most probable first.
         RAISES (ValueError): If `docs` is a doc, or k less than 1.
         """
         if isinstance(docs, Doc):
             raise ValueError("docs: expected several docs, as [doc], got a Doc")
         docs = list(docs)
         tokens, tags = read_presets(docs), self.tags
-        paths, probs = self.posterior(docs).best_paths(k)
+        paths, log_probs = self.posterior(docs).best_paths(k)
         hypotheses: List[List[Hypothesis]] = [[] for _ in docs]
-        for path, prob in zip(paths, probs):
+        for path, of_path in zip(paths, log_probs):
             entities = tags.decode(path, tokens.lengths).trim(tokens.is_space)
             by_doc = spans_by_doc(docs, entities, tags.labels, tokens.lengths)
-            for of_doc, (spans, _), p in zip(hypotheses, by_doc, prob.tolist()):
-                if p > 0:
-                    of_doc.append(Hypothesis(spans, p))
+            for of_doc, (spans, _), log_p in zip(hypotheses, by_doc, of_path.tolist()):
+                if log_p > -inf:
+                    of_doc.append(Hypothesis(spans, exp(log_p), log_p))
         return hypotheses
 
     def decode(self, posterior: Posterior) -> DecodedSpans:
