@@ -23,9 +23,6 @@ SMOOTHING = 0.05
 Scored = Tuple[Entities, Floats1d]
 """Spans, ordered by begin and end, and their probabilities."""
 
-NOTHING: Scored = (Entities(*numpy.zeros((3, 0), dtype="int32")), numpy.zeros(0))
-"""No entities."""
-
 
 @dataclass(frozen=True)
 class Confidence:

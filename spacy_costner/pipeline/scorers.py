@@ -26,7 +26,6 @@ from thinc.types import Floats1d, Floats2d, Ints1d
 from ..costs.label_tree import Tree, TreeSource, make_tree
 from ..metrics.calibration import calibration_error, reliability
 from ..tags import OUTSIDE, Tags
-from ..training.targets import gold_tags
 from ..training.token_attrs import read_docs, read_reference
 from ..types import Cost, sequences
 
@@ -226,7 +225,7 @@ def compare_tags(
     tags = Tags([*labels, *sorted(in_docs.difference(labels))], scheme)
     tokens, strings = read_docs([eg.x for eg in examples]), StringStore()
     reference = read_reference(examples, tokens)
-    gold = gold_tags(reference.entities(tags, strings), reference.is_annotated, tags)
+    gold = tags.gold_path(reference.entities(tags, strings), reference.is_annotated)
     predicted = tags.encode(tokens.entities(tags, strings), len(gold))
     return TagPairs(tags, gold, predicted, tokens.lengths)
 

@@ -17,12 +17,16 @@ from .targets import (
     Weights,
     allowed_tags,
     example_weights,
-    gold_tags,
-    possible_paths,
     read_incorrect_spans,
     token_weights,
 )
-from .token_attrs import TokenAttrs, first_words, read_presets, read_reference
+from .token_attrs import (
+    TokenAttrs,
+    first_words,
+    possible_paths,
+    read_presets,
+    read_reference,
+)
 
 NEGATED = "!"
 """The prefix of spaCy 2 for the label of a span that is not an entity. spaCy 3 refuses it."""
@@ -90,7 +94,7 @@ class Objective:
         constraints = possible_paths(tokens, tags, self.strings, sentence_boundaries=boundaries)
         reference = read_reference(examples, tokens)
         entities = self._gold_entities(examples, reference, tags)
-        path = gold_tags(entities, reference.is_annotated, tags)
+        path = tags.gold_path(entities, reference.is_annotated)
         gold = Gold(
             tags=tags.split_outside(path, lengths),
             allowed=allowed_tags(path, tags, lengths),

@@ -4,14 +4,13 @@ from dataclasses import dataclass, field
 from typing import List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy
-from spacy.strings import StringStore
 from spacy.training import Example
 from thinc.types import Array1d, Array2d, Floats1d, Floats2d, Ints1d
 from thinc.util import get_array_module
 
 from .. import chain
 from ..tags import OUTSIDE, Entities, Tags
-from ..types import Constraints, CostTable, Gold, Potentials, first_tokens, ranges
+from ..types import Constraints, CostTable, Gold, Potentials, no_scores, ranges
 from ..validation import check_cost
 from .incorrect_spans import AugmentedTags, IncorrectSpan, augment_tags
 from .soft_targets import SoftTargets
@@ -45,12 +44,6 @@ class Targets(NamedTuple):
         """The number of annotated tokens."""
         return int((self.gold.tags >= 0).sum())
 
-    def constrain(self, scores: Potentials) -> Potentials:
-        """The model's scores as potentials of the chain, minus infinity where impossible."""
-        if self.augmented is not None:
-            scores = self.augmented.expand(scores)
-        return chain.constrain(scores, self.constraints)
-
     def to_loss_inputs(
         self, scores: Potentials, table: Optional[CostTable] = None
     ) -> Tuple[Potentials, Gold]:
@@ -63,7 +56,9 @@ class Targets(NamedTuple):
             gold = gold._replace(cost=gold_cost(gold.tags, table, gold.token_weights))
         asarray = get_array_module(scores.emissions).asarray
         gold = Gold._make(None if array is None else asarray(array) for array in gold)
-        return self.constrain(scores), gold
+        if self.augmented is not None:
+            scores = self.augmented.expand(scores)
+        return chain.constrain(scores, self.constraints), gold
 
     def collapse(self, gradient: Potentials) -> Potentials:
         """A gradient with respect to the chain, as one with respect to the model's potentials."""
@@ -98,23 +93,14 @@ class Targets(NamedTuple):
             return self, numpy.zeros(len(self.lengths), dtype=bool)
         allowed = chain.to_mask(gold.token_tags, possible.shape[1])
         paths = self.constraints._replace(emissions=possible & allowed)
-        n_tags = possible.shape[1]
-        shapes = (possible.shape, (n_tags, n_tags), n_tags, n_tags)
-        zeros = [numpy.zeros(shape, dtype="float32") for shape in shapes]
-        best = chain.best_path(chain.constrain(Potentials._make([*zeros, self.lengths]), paths))
+        zeros = no_scores(self.lengths, possible.shape[1], "float32")
+        best = chain.best_path(chain.constrain(zeros, paths))
         left_out = numpy.isneginf(best.scores)
         tokens = numpy.repeat(left_out, self.lengths)
         gold = gold._replace(tags=numpy.where((gold.tags >= 0) & ~tokens, best.tags, -1))
         if left_out.any():
             gold = gold._replace(allowed=allowed | tokens[:, None])
         return self._replace(gold=gold), left_out
-
-
-def gold_tags(entities: Entities, is_annotated: Array1d, tags: Tags) -> Ints1d:
-    """The gold tag of each token, (N,), without the split of O: -1 where annotation, (N,), is
-    missing. Entities of other labels are O."""
-    known = entities.select(entities.label >= 0)
-    return numpy.where(is_annotated, tags.encode(known, len(is_annotated)), -1)
 
 
 def allowed_tags(path: Ints1d, tags: Tags, lengths: Ints1d) -> Optional[Array2d]:
@@ -124,46 +110,8 @@ def allowed_tags(path: Ints1d, tags: Tags, lengths: Ints1d) -> Optional[Array2d]
     if not missing.any():
         return None
     allowed = missing[:, None] | (tags.collapsed_of[path][:, None] == tags.collapsed_of)
-    allowed[missing & _follows_entity(path, tags, lengths)] &= ~tags.continuing
+    allowed[missing & tags.follows_entity(path, lengths)] &= ~tags.continuing
     return allowed
-
-
-def possible_paths(
-    tokens: TokenAttrs,
-    tags: Tags,
-    strings: StringStore,
-    *,
-    sentence_boundaries: bool,
-    untrained: Sequence[str] = (),
-) -> Constraints:
-    """The paths that the tag scheme and the docs allow, in training and in prediction. Preset
-    annotation rules out all other tags. White space can't begin or end an entity. With
-    `sentence_boundaries`, no entity crosses the start of a sentence. Only preset entities may have
-    `untrained` labels. The path with only the preset entities is always possible."""
-    crossing = tokens.sent_start & sentence_boundaries
-    preset = tokens.is_annotated
-    if not (tokens.is_space.any() or crossing.any() or preset.any() or untrained):
-        return tags.constraints
-    possible = numpy.ones((len(tokens.iob), len(tags)), dtype=bool)
-    scheme = tags.scheme
-    at_border = tags.having({scheme.begin, scheme.last, scheme.unit} - {scheme.inside})
-    possible[tokens.is_space] &= ~at_border
-    possible[crossing] &= ~tags.continuing
-    if untrained:
-        hidden = [tags.labels.index(label) for label in untrained]
-        possible &= ~numpy.isin(tags.label_of, hidden)
-    path = gold_tags(tokens.entities(tags, strings), preset, tags)
-    possible[preset] = tags.collapsed_of[path[preset]][:, None] == tags.collapsed_of
-    possible[~preset & _follows_entity(path, tags, tokens.lengths)] &= ~tags.continuing
-    return tags.constraints._replace(emissions=possible)
-
-
-def _follows_entity(path: Ints1d, tags: Tags, lengths: Ints1d) -> Array1d:
-    """True if the previous token of the doc is in an entity. Shape: (N,)"""
-    follows = numpy.zeros(len(path), dtype=bool)
-    follows[1:] = (path[:-1] >= 0) & (tags.label_of[path[:-1]] >= 0)
-    follows[first_tokens(lengths)] = False
-    return follows
 
 
 def gold_cost(path: Ints1d, table: CostTable, weights: Optional[Floats1d]) -> Floats2d:
