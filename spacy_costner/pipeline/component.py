@@ -28,7 +28,7 @@ from spacy.training import Example, validate_examples, validate_get_examples
 from spacy.util import check_lexeme_norms, to_bytes, to_disk
 from spacy.vocab import Vocab
 from thinc.api import Config, Model, Optimizer, set_dropout_rate
-from thinc.types import Floats1d, FloatsXd, Ints2d
+from thinc.types import Floats1d, FloatsXd
 from thinc.util import get_array_module
 
 from .. import chain
@@ -39,7 +39,7 @@ from ..tags import SINGLE, Tags
 from ..training.folds import train_first_pass, train_linear_part
 from ..training.objective import NEGATED, Objective, check_finite
 from ..training.soft_targets import SoftTargets, divergence, labels_of
-from ..training.targets import Targets, Weights
+from ..training.targets import Weights
 from ..training.token_attrs import TokenAttrs, possible_paths, read_presets
 from ..types import Constraints, Cost, Loss, Potentials, Progress, map_scores, no_scores
 from .annotations import (
@@ -330,13 +330,9 @@ class CostSensitiveNER(TrainablePipe):
         find, features = self.model.attrs.get("find_features"), None
         if find is not None and self.objective.loss.at(self.progress).uses_features:
             features = find(self.model, [eg.predicted for eg in examples], is_train=True).rows
-        targets = self.targets(examples, features)
+        targets = self.objective.targets(examples, self.chain_tags, features)
         result, n_annotated = self.objective.evaluate(targets, scores, self.progress)
         return result.value / n_annotated, result.gradient
-
-    def targets(self, examples: Sequence[Example], features: Optional[Ints2d] = None) -> Targets:
-        """Make the training targets of a batch: see `Objective.targets`."""
-        return self.objective.targets(examples, self.chain_tags, features)
 
     def rehearse(
         self,

@@ -7,6 +7,7 @@ import numpy
 from spacy.strings import StringStore
 from spacy.training import Example
 from thinc.types import Ints2d
+from thinc.util import get_array_module
 
 from ..losses import LossSchedule
 from ..tags import OUTSIDE, Entities, Tags
@@ -133,15 +134,18 @@ class Objective:
         loss = self.loss.at(progress)
         table = self.cost_table(loss, targets.tags.collapsed)
         potentials, gold = targets.to_loss_inputs(scores, table)
-        if targets.soft is not None:
-            gold = targets.soft.leave_the_others(gold)
-        result = loss.compute(potentials, gold)
-        result = result._replace(gradient=targets.collapse(result.gradient))
+        if targets.soft is not None:  # the loss is that of the others
+            taught = get_array_module(gold.tags).asarray(targets.soft.weights != 0)
+            gold = gold._replace(weights=(1.0 if gold.weights is None else gold.weights) * ~taught)
+        value, gradient = loss.compute(potentials, gold)
+        if targets.augmented is not None:
+            gradient = targets.augmented.collapse(gradient)
         if targets.soft is not None:
             from_teacher = divergence(scores, targets.soft)
-            gradient = add_to(from_teacher.gradient, result.gradient)
-            result = LossResult(result.value + from_teacher.value, gradient)
-        return result, 1 if loss.is_ratio else max(targets.n_annotated, 1)
+            value += from_teacher.value
+            gradient = add_to(from_teacher.gradient, gradient)
+        n_annotated = int((targets.gold.tags >= 0).sum())
+        return LossResult(value, gradient), 1 if loss.is_ratio else max(n_annotated, 1)
 
     def prepare(self, tags: Tags) -> List[Optional[List[List[float]]]]:
         """Check that costs and weights fit the labels, before training begins. Returns the cost

@@ -19,7 +19,7 @@ from thinc.util import get_array_module
 
 from .. import chain
 from ..tags import Tags
-from ..types import Constraints, Gold, LossResult, Potentials, map_scores, no_scores
+from ..types import Constraints, LossResult, Potentials, map_scores, no_scores
 
 KEY = "spacy_costner.soft_targets"
 """The key in `doc.user_data` of the reference doc."""
@@ -46,11 +46,6 @@ class SoftTargets(NamedTuple):
     entropy: float
     weights: Floats1d
     constraints: Constraints
-
-    def leave_the_others(self, gold: Gold) -> Gold:
-        """Gold in which the sequences with soft targets have the weight 0."""
-        others = get_array_module(gold.tags).asarray(self.weights == 0, dtype="float64")
-        return gold._replace(weights=others if gold.weights is None else gold.weights * others)
 
 
 def divergence(scores: Potentials, soft: SoftTargets) -> LossResult:

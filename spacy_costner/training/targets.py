@@ -39,11 +39,6 @@ class Targets(NamedTuple):
     augmented: Optional[AugmentedTags] = None
     soft: Optional[SoftTargets] = None
 
-    @property
-    def n_annotated(self) -> int:
-        """The number of annotated tokens."""
-        return int((self.gold.tags >= 0).sum())
-
     def to_loss_inputs(
         self, scores: Potentials, table: Optional[CostTable] = None
     ) -> Tuple[Potentials, Gold]:
@@ -60,28 +55,24 @@ class Targets(NamedTuple):
             scores = self.augmented.expand(scores)
         return chain.constrain(scores, self.constraints), gold
 
-    def collapse(self, gradient: Potentials) -> Potentials:
-        """A gradient with respect to the chain, as one with respect to the model's potentials."""
-        return gradient if self.augmented is None else self.augmented.collapse(gradient)
-
-    def exclude(self, spans: List[IncorrectSpan]) -> "Targets":
+    def exclude(self, spans: Sequence[IncorrectSpan]) -> "Targets":
         """The targets over the tags of `augment_tags`: paths that have an incorrect span are
         possible, but wrong."""
         gold, tags = self.gold, self.tags
-        augmented = augment_tags(tags, spans, len(gold.tags))
+        augmented, constraints, may_end = augment_tags(tags, spans, len(gold.tags))
         columns, allowed = augmented.tied_to, chain.to_mask(gold.token_tags, len(tags))
-        emissions = augmented.constraints.emissions
+        emissions = constraints.emissions
         if self.constraints.emissions is not None:
             emissions = emissions & self.constraints.emissions[:, columns]
         return self._replace(
             gold=gold._replace(
-                allowed=allowed[:, columns] & augmented.allowed,
+                allowed=allowed[:, columns] & may_end,
                 opening=tags.opening[columns],
                 continuing=tags.continuing[columns],
                 tied_to=columns,
                 collapsed_of=tags.collapsed_of[columns],
             ),
-            constraints=augmented.constraints._replace(emissions=emissions),
+            constraints=constraints._replace(emissions=emissions),
             augmented=augmented,
         )
 
@@ -126,14 +117,14 @@ def read_incorrect_spans(
 ) -> List[IncorrectSpan]:
     """Read the spans that are known not to be entities, under a key in `doc.spans` of the reference
     docs: one for each label. A span without a label is not an entity of any label."""
-    incorrect = []
+    incorrect: List[IncorrectSpan] = []
     for i, eg in enumerate(examples):
         spans = list(eg.reference.spans.get(key, ()))
         start = tokens.of_doc(i).start
         for span in eg.get_aligned_spans_y2x(spans, allow_overlap=True) if spans else ():
             labels = [span.label_] if span.label_ else tags.labels
             incorrect += [
-                IncorrectSpan(i, start + span.start, start + span.end, tags.labels.index(label))
+                (i, start + span.start, start + span.end, tags.labels.index(label))
                 for label in labels
                 if label in tags.labels
             ]
