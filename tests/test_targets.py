@@ -19,7 +19,7 @@ from spacy_costner.training.token_attrs import (
     read_docs,
     read_reference,
 )
-from spacy_costner.types import Potentials
+from spacy_costner.types import no_scores
 
 from .support.strategies import seeds
 
@@ -238,8 +238,7 @@ def test_the_preset_entities_are_always_a_possible_path(
     tags = Tags(["LOC", "PER"], scheme, outside)
     tokens = read_docs([random_doc(rng)])
     possible = possible_tags(tokens, tags, sentence_boundaries=True)
-    shapes = ((6, len(tags)), (len(tags), len(tags)), len(tags), len(tags))
-    scores = Potentials(*(numpy.zeros(shape) for shape in shapes), tokens.lengths)
+    scores = no_scores(tokens.lengths, len(tags), "float64")
     if possible is not None:
         entities = tokens.entities(tags, VOCAB.strings)
         path = tags.gold_path(entities, numpy.ones(6, dtype=bool))
