@@ -8,7 +8,7 @@ copy where that span ends. Gold excludes these tags, and no algorithm of the cha
 incorrect spans.
 """
 
-from typing import Dict, List, NamedTuple, Sequence, Tuple
+from typing import Dict, List, Sequence, Tuple
 
 import numpy
 from thinc.types import Array2d, Ints1d
@@ -26,47 +26,40 @@ IncorrectSpan = Tuple[int, int, int, int]
 label, and the label, as an index."""
 
 
-class AugmentedTags(NamedTuple):
-    """The tags of the model and their copies for the incorrect spans of a batch: K' tags in all.
+def expand(potentials: Potentials, tied_to: Ints1d) -> Potentials:
+    """Copy the scores of K tags to K' tags, without constraints. `tied_to` is the tag that each has
+    its scores from, (K',)."""
+    columns = get_array_module(potentials.emissions).asarray(tied_to)
+    return Potentials(
+        emissions=potentials.emissions[:, columns],
+        transitions=potentials.transitions[columns][:, columns],
+        start=potentials.start[columns],
+        end=potentials.end[columns],
+        lengths=potentials.lengths,
+    )
 
-    tied_to (Ints1d): The tag of the model that each tag has its scores from. Shape: (K',)
-    n_tags (int): K.
-    """
 
-    tied_to: Ints1d
-    n_tags: int
-
-    def expand(self, potentials: Potentials) -> Potentials:
-        """Copy the scores of K tags to K' tags, without constraints."""
-        columns = get_array_module(potentials.emissions).asarray(self.tied_to)
-        return Potentials(
-            emissions=potentials.emissions[:, columns],
-            transitions=potentials.transitions[columns][:, columns],
-            start=potentials.start[columns],
-            end=potentials.end[columns],
-            lengths=potentials.lengths,
-        )
-
-    def collapse(self, gradient: Potentials) -> Potentials:
-        """Sum the gradient with respect to K' tags over the copies of each of K tags."""
-        xp = get_array_module(gradient.emissions)
-        sums = xp.asarray(self.tied_to)[:, None] == xp.arange(self.n_tags)
-        sums = sums.astype(gradient.emissions.dtype)
-        return Potentials(
-            emissions=gradient.emissions @ sums,
-            transitions=sums.T @ gradient.transitions @ sums,
-            start=gradient.start @ sums,
-            end=gradient.end @ sums,
-            lengths=gradient.lengths,
-        )
+def collapse(gradient: Potentials, tied_to: Ints1d, n_tags: int) -> Potentials:
+    """Sum the gradient with respect to K' tags over the copies of each of K tags."""
+    xp = get_array_module(gradient.emissions)
+    sums = xp.asarray(tied_to)[:, None] == xp.arange(n_tags)
+    sums = sums.astype(gradient.emissions.dtype)
+    return Potentials(
+        emissions=gradient.emissions @ sums,
+        transitions=sums.T @ gradient.transitions @ sums,
+        start=gradient.start @ sums,
+        end=gradient.end @ sums,
+        lengths=gradient.lengths,
+    )
 
 
 def augment_tags(
     tags: Tags, spans: Sequence[IncorrectSpan], n_tokens: int
-) -> Tuple[AugmentedTags, Constraints, Array2d]:
+) -> Tuple[Ints1d, Constraints, Array2d]:
     """Make the copies of tags for the incorrect spans, at least one, of a batch of N tokens. A
-    label has as many copies as its incorrect spans have starts in one sequence. Returns the tags,
-    their possible paths, and False for the tags that end an incorrect span, (N, K')."""
+    label has as many copies as its incorrect spans have starts in one sequence. Returns the tag of
+    the model that each of K' tags has its scores from, (K',); their possible paths; and False for
+    the tags that end an incorrect span, (N, K')."""
     starts: Dict[Tuple[int, int], List[int]] = {}
     for sequence, begin, _, label in spans:
         known = starts.setdefault((sequence, label), [])
@@ -74,9 +67,8 @@ def augment_tags(
     copies = sorted({(label, i) for (_, label), known in starts.items() for i in range(len(known))})
     first_of = {copy: len(tags) + 4 * i for i, copy in enumerate(copies)}
     parts = (tags.scheme.begin, tags.scheme.inside, tags.scheme.last, tags.scheme.unit)
-    tied_to = list(range(len(tags)))
-    for label, _ in copies:
-        tied_to += [int(tags.index(part, label)) for part in parts]
+    copied = [tags.index(part, label) for label, _ in copies for part in parts]
+    tied_to = numpy.asarray([*range(len(tags)), *copied])
 
     # A copy begins where its spans start, in place of the original. Gold doesn't end there.
     possible, allowed = numpy.ones((2, n_tokens, len(tied_to)), dtype=bool)
@@ -88,8 +80,7 @@ def augment_tags(
         possible[begin, tags.index(tags.scheme.unit, label)] = False
         possible[begin, [first + BEGIN, first + UNIT]] = True
         allowed[end - 1, first + (UNIT if end - begin == 1 else LAST)] = False
-    constraints = _constraints(tags, numpy.asarray(tied_to))._replace(emissions=possible)
-    return AugmentedTags(numpy.asarray(tied_to), len(tags)), constraints, allowed
+    return tied_to, _constraints(tags, tied_to)._replace(emissions=possible), allowed
 
 
 def _constraints(tags: Tags, tied_to: Ints1d) -> Constraints:

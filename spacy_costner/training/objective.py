@@ -12,6 +12,7 @@ from thinc.util import get_array_module
 from ..losses import LossSchedule
 from ..tags import OUTSIDE, Entities, Tags
 from ..types import CostTable, Gold, Loss, LossResult, Potentials, Progress, add_to
+from .incorrect_spans import collapse
 from .soft_targets import divergence, read_soft_targets
 from .targets import (
     Targets,
@@ -138,8 +139,8 @@ class Objective:
             taught = get_array_module(gold.tags).asarray(targets.soft.weights != 0)
             gold = gold._replace(weights=(1.0 if gold.weights is None else gold.weights) * ~taught)
         value, gradient = loss.compute(potentials, gold)
-        if targets.augmented is not None:
-            gradient = targets.augmented.collapse(gradient)
+        if targets.gold.tied_to is not None:
+            gradient = collapse(gradient, targets.gold.tied_to, len(targets.tags))
         if targets.soft is not None:
             from_teacher = divergence(scores, targets.soft)
             value += from_teacher.value

@@ -12,7 +12,7 @@ from .. import chain
 from ..tags import OUTSIDE, Entities, Tags
 from ..types import Constraints, CostTable, Gold, Potentials, no_scores, ranges
 from ..validation import check_cost
-from .incorrect_spans import AugmentedTags, IncorrectSpan, augment_tags
+from .incorrect_spans import IncorrectSpan, augment_tags, expand
 from .soft_targets import SoftTargets
 from .token_attrs import TokenAttrs
 
@@ -25,10 +25,9 @@ class Targets(NamedTuple):
 
     tags (Tags): The tags of the chain.
     gold (Gold): The gold paths, without a cost, as NumPy arrays.
-    constraints (Constraints): The possible paths.
+    constraints (Constraints): The possible paths. With incorrect spans these and gold are over the
+        tags of `augment_tags`: see `Gold.tied_to`.
     lengths (Ints1d): Number of tokens of each doc. Shape: (B,)
-    augmented (Optional[AugmentedTags]): The tags with copies if there are incorrect spans. The
-        arrays of `gold` and `constraints` are over these.
     soft (Optional[SoftTargets]): The targets of docs that a teacher has annotated.
     """
 
@@ -36,7 +35,6 @@ class Targets(NamedTuple):
     gold: Gold
     constraints: Constraints
     lengths: Ints1d
-    augmented: Optional[AugmentedTags] = None
     soft: Optional[SoftTargets] = None
 
     def to_loss_inputs(
@@ -51,17 +49,16 @@ class Targets(NamedTuple):
             gold = gold._replace(cost=gold_cost(gold.tags, table, gold.token_weights))
         asarray = get_array_module(scores.emissions).asarray
         gold = Gold._make(None if array is None else asarray(array) for array in gold)
-        if self.augmented is not None:
-            scores = self.augmented.expand(scores)
+        if self.gold.tied_to is not None:
+            scores = expand(scores, self.gold.tied_to)
         return chain.constrain(scores, self.constraints), gold
 
     def exclude(self, spans: Sequence[IncorrectSpan]) -> "Targets":
         """The targets over the tags of `augment_tags`: paths that have an incorrect span are
         possible, but wrong."""
         gold, tags = self.gold, self.tags
-        augmented, constraints, may_end = augment_tags(tags, spans, len(gold.tags))
-        columns, allowed = augmented.tied_to, chain.to_mask(gold.token_tags, len(tags))
-        emissions = constraints.emissions
+        columns, constraints, may_end = augment_tags(tags, spans, len(gold.tags))
+        allowed, emissions = chain.to_mask(gold.token_tags, len(tags)), constraints.emissions
         if self.constraints.emissions is not None:
             emissions = emissions & self.constraints.emissions[:, columns]
         return self._replace(
@@ -73,7 +70,6 @@ class Targets(NamedTuple):
                 collapsed_of=tags.collapsed_of[columns],
             ),
             constraints=constraints._replace(emissions=emissions),
-            augmented=augmented,
         )
 
     def leave_out_impossible(self) -> "Tuple[Targets, Array1d]":
