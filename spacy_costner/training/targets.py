@@ -178,23 +178,16 @@ def token_weights(
     label_of[token] = label[which]
     values = numpy.asarray(by_label, dtype="float32")[label_of]
     values[numpy.unique(numpy.concatenate([begin, end - 1]))] *= weights.boundary
-    if weights.token is not None:
-        own = [_own_weights(eg, weights.token) for eg in examples]
-        values *= numpy.concatenate([numpy.zeros(0, dtype="float32"), *own])
-    return values
-
-
-def _own_weights(eg: Example, attribute: str) -> Floats1d:
-    """The weights that the tokens of an example have themselves; 1 where not aligned."""
-    weights = numpy.asarray([token._.get(attribute) for token in eg.reference], dtype="float32")
-    aligned = eg.alignment.x2y
-    return numpy.asarray(
-        [
-            weights[aligned[i][0]] if aligned.lengths[i] == 1 else 1.0
+    if weights.token is None:
+        return values
+    own: List[float] = []  # the weights that tokens have themselves; 1 where not aligned
+    for eg in examples:
+        given, aligned = [token._.get(weights.token) for token in eg.reference], eg.alignment.x2y
+        own += [
+            given[aligned[i][0]] if aligned.lengths[i] == 1 else 1.0
             for i in range(len(eg.predicted))
-        ],
-        dtype="float32",
-    )
+        ]
+    return values * numpy.asarray(own, dtype="float32")
 
 
 def example_weights(weights: Weights, examples: Sequence[Example]) -> Optional[Floats1d]:
