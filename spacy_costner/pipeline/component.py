@@ -28,7 +28,7 @@ from spacy.training import Example, validate_examples, validate_get_examples
 from spacy.util import check_lexeme_norms, to_bytes, to_disk
 from spacy.vocab import Vocab
 from thinc.api import Config, Model, Optimizer, set_dropout_rate
-from thinc.types import Floats1d, FloatsXd
+from thinc.types import Floats1d
 from thinc.util import get_array_module
 
 from .. import chain
@@ -372,9 +372,12 @@ class CostSensitiveNER(TrainablePipe):
             sentence_boundaries=self.sentence_boundaries,
         )
         # In float64: the divergence is a small difference of large numbers.
-        teacher = map_scores(_as_float64, self._rehearsal_model.predict(docs))
+        teacher, exact = (
+            map_scores(lambda array: array.astype("float64"), each)
+            for each in (self._rehearsal_model.predict(docs), scores)
+        )
         targets = rehearsal_targets(teacher, len(self.chain_tags), constraints)
-        result = divergence(map_scores(_as_float64, scores), targets)
+        result = divergence(exact, targets)
         dtype = scores.emissions.dtype
         backprop(map_scores(lambda array: array.astype(dtype), result.gradient))
         if sgd not in (None, False):
@@ -773,10 +776,6 @@ def rehearsal_targets(teacher: Potentials, n_tags: int, constraints: Constraints
     expected = chain.log_partition(known)[1](weights)
     entropy = float(chain.entropy(known)[0].sum())
     return SoftTargets(expected, entropy, weights, constraints)
-
-
-def _as_float64(array: FloatsXd) -> FloatsXd:
-    return array.astype("float64")
 
 
 def _as_json(settings: Any) -> Any:
