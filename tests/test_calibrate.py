@@ -109,6 +109,7 @@ def test_confidences_are_on_afterwards(unsure: Path, tmp_path: Path) -> None:
     assert confidences == list(doc.spans["confidence"].attrs["scores"]) and all(confidences)
     assert [entity["score"] for entity in answer["entities"]] == pytest.approx(confidences)
     # Where they are on, they stay. Two components don't write to one key.
+    calibrate(loaded, examples(loaded))
     loaded.add_pipe("ner", "other", source=load(unsure), first=True)
     calibrate(loaded, examples(loaded), name="other")
     keys = [loaded.get_pipe(name).confidence.spans_key for name in ("ner", "other")]
