@@ -8,7 +8,7 @@ Transitions are indexed [from, to]. The score of a path y is
 """
 
 from dataclasses import dataclass
-from typing import Callable, NamedTuple, Optional, Protocol, Tuple, TypeAlias, Union
+from typing import Any, Callable, NamedTuple, Optional, Protocol, Tuple, TypeAlias, Union
 
 import numpy
 from thinc.types import Array1d, Array2d, Floats1d, Floats2d, FloatsXd, Ints1d, Ints2d
@@ -194,6 +194,12 @@ class Loss:
     def stages(self) -> "Tuple[Loss, ...]":
         """All losses that training minimises, in order."""
         return (self,)
+
+
+def no_scores(lengths: Ints1d, n_tags: int, dtype: str) -> Potentials:
+    """Potentials that are 0."""
+    shapes: Any = (int(lengths.sum()), n_tags), (n_tags, n_tags), n_tags, n_tags
+    return Potentials._make([*(numpy.zeros(shape, dtype=dtype) for shape in shapes), lengths])
 
 
 def map_scores(function: Callable[[FloatsXd], FloatsXd], potentials: Potentials) -> Potentials:

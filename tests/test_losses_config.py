@@ -17,7 +17,7 @@ from spacy_costner.losses.mce import make_mce
 from spacy_costner.losses.perceptron import make_mira, make_perceptron
 from spacy_costner.losses.schedule import make_schedule
 from spacy_costner.losses.zscore import make_zscore
-from spacy_costner.types import Loss, Progress
+from spacy_costner.types import Progress
 
 from .support.config import REQUIRED, declared, resolve
 

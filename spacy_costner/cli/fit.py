@@ -226,7 +226,7 @@ def fit(
         else:
             devs = [predict_dev(nlp, ner, dev)]
         if calibrate:
-            calibration = calibrate_on(devs, ner)
+            calibration = calibrate_on(devs, nlp, ner)
             fitted = fitted._replace(calibration=calibration)
             devs = [each.at(calibration.temperature) for each in devs]
         if tune is not None:

@@ -13,7 +13,7 @@ from typer import Option
 from ..features import Features
 from ..features.tokens import text_id
 from ..metrics import conformal, text_table
-from ..pipeline.annotations import Confidence, guarantee_scores
+from ..pipeline.annotations import guarantee_scores
 from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
 from ..saving import check_folder, save_folder
@@ -31,7 +31,7 @@ from .options import (
     load,
 )
 from .output import JsonOption, errors_shown, print_result
-from .predictions import DevPredictions, get_component, predict_dev
+from .predictions import DevPredictions, get_component, predict_dev, turn_on_confidence
 
 FOUND = ("exact", "covered")
 UNITS = ("doc", "any")
@@ -114,9 +114,7 @@ def guarantee(
         "not_counted": not_counted,
         "levels": [] if per_label else parts[0]["levels"],
     }
-    if ner.confidence is None:
-        ner.set_confidence(Confidence())
-        nlp.get_pipe_config(name)["confidence"] = {"@misc": "spacy_costner.Confidence.v1"}
+    turn_on_confidence(nlp, ner)
     ner.meta = nlp.meta
     ner.set_guarantee(promise)
     return Guarantee(promise, parts, notes)
