@@ -91,7 +91,7 @@ def make_pipelines(corpus: Path, work: Path, lang: str, linear: str, steps: str)
     pipelines = {
         PEER: make(work / "ner", "train", CONFIGS / "baseline_ner.cfg", *cnn) / "model-best",
         OURS: make(work / "cnn", "train", CONFIGS / "cnn.cfg", *cnn) / "model-best",
-        LINEAR: make(work / "linear", *fit) / "model-last",
+        LINEAR: make(work / "linear", *fit) / "model-best",
     }
     for title in (OURS, LINEAR):
         home, docs = pipelines[title].parent, [pipelines[title], corpus / "dev.spacy"]

@@ -227,6 +227,19 @@ class Tags:
         tags[first[unit]] = self.index(scheme.unit, label[unit])
         return tags
 
+    def gold_path(self, entities: Entities, is_annotated: Array1d) -> Ints1d:
+        """The gold tag of each token, without the split of O: -1 where annotation is missing.
+        Entities of other labels, -1, are O. Shapes: (N,), (N,)"""
+        known = entities.select(entities.label >= 0)
+        return numpy.where(is_annotated, self.encode(known, len(is_annotated)), -1)
+
+    def follows_entity(self, path: Ints1d, lengths: Ints1d) -> Array1d:
+        """True if the token before, of the same doc, is known to be in an entity. Shape: (N,)"""
+        follows = numpy.zeros(len(path), dtype=bool)
+        follows[1:] = (path[:-1] >= 0) & (self.label_of[path[:-1]] >= 0)
+        follows[first_tokens(lengths)] = False
+        return follows
+
     def split_outside(self, path: Ints1d, lengths: Ints1d) -> Ints1d:
         """Replace O directly before an entity by the O of its label, if O is split. -1 stands for a
         tag that is not known. Shapes: (N,), (B,)"""

@@ -8,7 +8,7 @@ Transitions are indexed [from, to]. The score of a path y is
 """
 
 from dataclasses import dataclass
-from typing import Callable, NamedTuple, Optional, Protocol, Tuple, TypeAlias, Union
+from typing import Any, Callable, NamedTuple, Optional, Protocol, Tuple, TypeAlias, Union
 
 import numpy
 from thinc.types import Array1d, Array2d, Floats1d, Floats2d, FloatsXd, Ints1d, Ints2d
@@ -167,6 +167,10 @@ class Loss:
     is_smooth (bool): Whether it is a function of potentials and gold without kinks or jumps,
         as batch methods of optimisation need it.
     is_solvable (bool): Whether its minimum for a linear model solves linear equations.
+    has_probabilities (bool): Whether scores are log probabilities after training.
+    shifts_probabilities (bool): Whether it is of scores that a cost is added to: after training,
+        probabilities are shifted against expensive mistakes.
+    needs_start (bool): Whether it needs a likelihood model to start from.
     forget (Callable): Called when training starts anew, for losses that keep state.
     """
 
@@ -177,6 +181,9 @@ class Loss:
     is_ratio: bool = False
     is_smooth: bool = True
     is_solvable: bool = False
+    has_probabilities: bool = True
+    shifts_probabilities: bool = False
+    needs_start: bool = False
     forget: Callable[[], None] = nothing_to_forget
 
     def at(self, progress: Progress) -> "Loss":
@@ -187,6 +194,12 @@ class Loss:
     def stages(self) -> "Tuple[Loss, ...]":
         """All losses that training minimises, in order."""
         return (self,)
+
+
+def no_scores(lengths: Ints1d, n_tags: int, dtype: str) -> Potentials:
+    """Potentials that are 0."""
+    shapes: Any = (int(lengths.sum()), n_tags), (n_tags, n_tags), n_tags, n_tags
+    return Potentials._make([*(numpy.zeros(shape, dtype=dtype) for shape in shapes), lengths])
 
 
 def map_scores(function: Callable[[FloatsXd], FloatsXd], potentials: Potentials) -> Potentials:

@@ -6,9 +6,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Collection, Dict, Mapping, Optional, Sequence, Tuple, TypeVar
 
+import numpy
 from thinc.api import Config, ConfigValidationError
 
 ChoiceT = TypeVar("ChoiceT")
+LARGEST_FLOAT32 = float(numpy.finfo("float32").max)
 
 
 def require(module: str, extra: str, missing: str) -> Any:
@@ -30,9 +32,13 @@ def number(value: Any) -> float:
 
 
 def check_cost(cost: float, where: str) -> float:
-    """Check that a cost is finite and not negative. `where` is its name in error messages."""
+    """Check that a cost is not negative and that float32 can hold it. `where` is its name in error
+    messages."""
     if not 0 <= number(cost) < math.inf:
         raise ValueError(f"{where}: expected a finite number of at least 0, got {cost!r}")
+    if number(cost) > LARGEST_FLOAT32:
+        most = f"{LARGEST_FLOAT32:.2g}, the largest number of float32"
+        raise ValueError(f"{where}: expected at most {most}, got {cost!r}")
     return number(cost)
 
 

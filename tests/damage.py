@@ -435,12 +435,12 @@ def compare(folder: Path, output: Path, *, rate: float) -> List[str]:
 
 def make_tasks(folder: Path, work: Path) -> List[Task]:
     """All commands: onto their input, over an older pipeline, and where there is nothing yet."""
-    pipeline, older = folder / "pipeline" / "model-last", folder / "older" / "model-last"
+    pipeline, older = folder / "pipeline" / "model-best", folder / "older" / "model-best"
     fit, tasks = ["fit", f"{folder}/base.cfg", "--output", str(work)], []
     for where, is_new in (("over older", False), ("new", True)):
         before = None if is_new else folder / "older"
-        tasks.append(Task(f"fit, {where}", fit, work, "model-last", before))
-        tasks.append(Task(f"fit --online, {where}", [*fit, "--online"], work, "model-last", before))
+        tasks.append(Task(f"fit, {where}", fit, work, "model-best", before))
+        tasks.append(Task(f"fit --online, {where}", [*fit, "--online"], work, "model-best", before))
         given, before = compare(folder, work, rate=0.02), None if is_new else folder / "compared"
         best = "sequential/seed-0/model-best"
         tasks.append(Task(f"compare, {where}", given, work, best, before))

@@ -7,7 +7,8 @@ its value. Nothing here calls the package.
 import math
 from collections import Counter
 from functools import partial
-from itertools import pairwise, product
+from itertools import compress, pairwise, product
+from operator import not_
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import numpy
@@ -240,7 +241,7 @@ def jensen_risk_bound(batch: Batch, multiplier: float) -> float:
 # Mistake-driven
 
 
-def perceptron(batch: Batch, alpha: float) -> float:
+def perceptron(batch: Batch, alpha: float = 0.0) -> float:
     """s(y^) + alpha C(y^) - s(y*), y^ = argmax_y s(y) + alpha C(y)"""
     total = 0.0
     for c in batch:
@@ -375,13 +376,16 @@ def best_score(some: Sequence[float]) -> float:
     return max(some, default=-math.inf)
 
 
+def scores_by(c: Chain, which: Callable[[Tags], bool]) -> Tuple[List[float], List[float]]:
+    """The scores of the paths that `which` holds for, and of the others."""
+    has = [which(path.tags) for path in c.paths]
+    some, others = compress(c.paths, has), compress(c.paths, map(not_, has))
+    return scores([*some]), scores([*others])
+
+
 def with_and_without(c: Chain, e: Segment) -> Tuple[List[float], List[float]]:
     """The scores of the paths that have an entity, and of those that have not."""
-    has = [e in entities(c, path.tags) for path in c.paths]
-    return (
-        [path.score for path, it in zip(c.paths, has) if it],
-        [path.score for path, it in zip(c.paths, has) if not it],
-    )
+    return scores_by(c, lambda y: e in entities(c, y))
 
 
 def with_and_without_gold(c: Chain, e: Segment) -> Tuple[List[float], List[float]]:
@@ -393,11 +397,7 @@ def with_and_without_gold(c: Chain, e: Segment) -> Tuple[List[float], List[float
         if c.gold[t] < 0:
             break
         place.append(t)
-    has = [all(path.tags[t] == c.gold[t] for t in place) for path in c.paths]
-    return (
-        [path.score for path, it in zip(c.paths, has) if it],
-        [path.score for path, it in zip(c.paths, has) if not it],
-    )
+    return scores_by(c, lambda y: all(y[t] == c.gold[t] for t in place))
 
 
 def mce_f(counts: Counts, gamma: float) -> float:
@@ -414,7 +414,7 @@ def mce_f_of_batch(batch: Batch, gamma: float, count: Callable[[Batch], Counts])
 # The Z-score
 
 
-def zscore(batch: Batch, multiplier: float) -> float:
+def zscore(batch: Batch, multiplier: float = 0.0) -> float:
     """- sum (mean of Y* - mean of all) / sqrt(sum variance of all), of the raised scores, all
     paths being equally probable; 0 where nothing varies."""
     above = spread = 0.0
@@ -428,7 +428,7 @@ def zscore(batch: Batch, multiplier: float) -> float:
 # Where a loss picks the best of some, and so has kinks where two are equally good
 
 
-def choices_of_margin(c: Chain, multiplier: float) -> List[List[float]]:
+def choices_of_margin(c: Chain, multiplier: float = 0.0) -> List[List[float]]:
     return [c.raised(multiplier), scores(c.right)]
 
 
@@ -446,7 +446,7 @@ def choices_of_mce_f(c: Chain) -> List[List[float]]:
     return [scores(c.wrong), *(each for pair in pairs for each in pair)]
 
 
-def choices_of_zscore(c: Chain, multiplier: float) -> List[List[float]]:
+def choices_of_zscore(c: Chain, multiplier: float = 0.0) -> List[List[float]]:
     """No choice, but as good as a kink where all scores are nearly equal: it is a ratio of
     differences of scores."""
     raised = c.raised(multiplier)
@@ -474,6 +474,13 @@ class Row(NamedTuple):
     has_cost: bool = False
 
 
+def cost_row(define: Any, choices: Any = lambda c, multiplier: [], **settings: Any) -> Row:
+    """A loss with a cost; its definition takes the settings."""
+    multiplier = settings.get("multiplier", settings.get("alpha"))
+    define, choices = partial(define, **settings), partial(choices, multiplier=multiplier)
+    return Row(settings, define, choices, has_cost=True)
+
+
 def mce_row(**settings: Any) -> Row:
     defaults = {"smoothing": "sigmoid", "slope": 1.0, "offset": 0.0, "normalise": False}
     define = partial(mce, **{**defaults, **settings})
@@ -488,63 +495,26 @@ LOSSES: Dict[str, Row] = {
     "Sequential": Row({}, sequential),
     "Pointwise": Row({}, pointwise),
     "Mixed": Row(dict(k=1.5), partial(mixed, lam=0.6)),
-    "Mixed, cost": Row(
-        dict(lam=0.3, multiplier=0.7), partial(mixed_margin, lam=0.3, multiplier=0.7), has_cost=True
-    ),
-    "SoftmaxMargin": Row(
-        dict(multiplier=0.7), partial(softmax_margin, multiplier=0.7), has_cost=True
-    ),
-    "MaxMargin": Row(
-        dict(multiplier=0.7),
-        partial(max_margin, multiplier=0.7),
-        partial(choices_of_margin, multiplier=0.7),
-        has_cost=True,
-    ),
+    "Mixed, cost": cost_row(mixed_margin, lam=0.3, multiplier=0.7),
+    "SoftmaxMargin": cost_row(softmax_margin, multiplier=0.7),
+    "MaxMargin": cost_row(max_margin, choices_of_margin, multiplier=0.7),
     "Risk": Row({}, risk, has_cost=True),
-    "JensenRiskBound": Row(
-        dict(multiplier=0.7), partial(jensen_risk_bound, multiplier=0.7), has_cost=True
-    ),
-    "Perceptron": Row(
-        {},
-        partial(perceptron, alpha=0.0),
-        partial(choices_of_margin, multiplier=0.0),
-    ),
-    "Perceptron, alpha 1.3": Row(
-        dict(alpha=1.3),
-        partial(perceptron, alpha=1.3),
-        partial(choices_of_margin, multiplier=1.3),
-        has_cost=True,
-    ),
-    "MIRA": Row(
-        dict(multiplier=0.7, aggressiveness=0.2),
-        partial(mira, multiplier=0.7, aggressiveness=0.2),
-        partial(choices_of_margin, multiplier=0.7),
-        has_cost=True,
-    ),
+    "JensenRiskBound": cost_row(jensen_risk_bound, multiplier=0.7),
+    "Perceptron": Row({}, perceptron, choices_of_margin),
+    "Perceptron, alpha 1.3": cost_row(perceptron, choices_of_margin, alpha=1.3),
+    "MIRA": cost_row(mira, choices_of_margin, multiplier=0.7, aggressiveness=0.2),
     "MCE": mce_row(psi=1.0),
     "MCE, psi 0.5": mce_row(psi=0.5, slope=0.5, offset=-0.3, normalise=True),
     "MCE, logistic": mce_row(psi=5.0, smoothing="logistic", slope=2.0, offset=0.5),
     "MCE, psi inf": mce_row(psi=math.inf, slope=0.3, offset=0.1),
     "MCE, logistic, psi inf": mce_row(psi=math.inf, smoothing="logistic"),
-    "MCEF": Row(
-        dict(gamma=2.0),
-        partial(mce_f_of_batch, gamma=2.0, count=expected_counts),
-    ),
+    "MCEF": Row(dict(gamma=2.0), partial(mce_f_of_batch, gamma=2.0, count=expected_counts)),
     "MCEF, psi inf": Row(
         dict(psi=math.inf, slope=0.4, offset=-0.2),
         partial(mce_f_of_batch, gamma=1.0, count=BEST_COUNTS),
         choices_of_mce_f,
     ),
-    "ZScore": Row(
-        {},
-        partial(zscore, multiplier=0.0),
-        partial(choices_of_zscore, multiplier=0.0),
-    ),
-    "ZScore, cost": Row(
-        dict(multiplier=0.8),
-        partial(zscore, multiplier=0.8),
-        partial(choices_of_zscore, multiplier=0.8),
-        has_cost=True,
-    ),
+    "ZScore": Row({}, zscore, choices_of_zscore),
+    "ZScore, cost": cost_row(zscore, choices_of_zscore, multiplier=0.8),
 }
 """By the name of the loss and, after a comma, a variant."""

@@ -65,7 +65,7 @@ def test_confidence_is_the_share_of_sampled_readings(scheme: str) -> None:
                 place = (span.start, span.end, span.label)
                 share = sum(
                     prob
-                    for entities, prob in readings
+                    for entities, prob, _ in readings
                     if place in {(ent.start, ent.end, ent.label) for ent in entities}
                 )
                 assert score == pytest.approx(share, abs=1e-3)
@@ -175,14 +175,25 @@ def test_readings_and_entropy(unsure: Path) -> None:
     assert [len(each) for each in found] == [3, 1, 3]
     assert found[1][0].ents == [] and found[1][0].prob == 1.0
     for doc, each in zip(docs, found):
-        probs = [prob for _, prob in each]
+        probs = [hypothesis.prob for hypothesis in each]
         assert probs == sorted(probs, reverse=True) and sum(probs) <= 1 + 1e-5
         assert each[0].ents == list(doc.ents)
     every = ner.k_best([docs[2]], k=10_000)[0]
-    surprise = -sum(prob * numpy.log(prob) for _, prob in every)
+    surprise = -sum(each.prob * each.log_probability for each in every)
     assert posterior.entropy[2] == pytest.approx(surprise, abs=1e-3) and posterior.entropy[1] == 0
     with pytest.raises(ValueError, match=r"docs: expected several docs, as \[doc\], got a Doc"):
         ner.k_best(docs[0])
+
+
+def test_k_best_of_a_doc_whose_probabilities_underflow(unsure: Path) -> None:
+    nlp = load(unsure)
+    doc, ner = Doc(nlp.vocab, ["vnbxq"] * 2_400), nlp.get_pipe("ner")
+    ner.cfg["temperature"] = {"overall": 100.0, "labels": {}}
+    found = ner.k_best([doc], k=3)[0]
+    assert len(found) == 3
+    log_probs = [each.log_probability for each in found]
+    assert log_probs == sorted(log_probs, reverse=True)
+    assert -10_000 < log_probs[0] < -1_000 and not any(each.prob for each in found)
 
 
 # Decoding

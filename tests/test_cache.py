@@ -138,7 +138,7 @@ def test_a_killed_training_leaves_the_last_epoch(
     assert killed.returncode == -signal.SIGKILL and [*cache.iterdir()] == []
     config = config_of({**corpora, "training.max_epochs": 1})
     expected = spacy.load(fit(config, tmp_path / "one", online=True).path)
-    found = spacy.load(output / "model-last")
+    found = spacy.load(output / "model-best")
     one, two = (linear_part(nlp.get_pipe("ner").model)[1].rows for nlp in (found, expected))
     assert numpy.abs(one).max() > 0
     numpy.testing.assert_array_equal(one, two)

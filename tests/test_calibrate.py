@@ -11,6 +11,7 @@ from spacy.tokens import Span
 from spacy.training import Example
 
 from spacy_costner import chain
+from spacy_costner.cli.annotate import annotate_texts
 from spacy_costner.cli.calibrate import calibrate, find_slopes, fit_temperature, make_temperature
 from spacy_costner.cli.predictions import predict_dev
 from spacy_costner.cli.tune import use_decoding
@@ -96,6 +97,23 @@ def test_calibration_is_set_and_saved(unsure: Path, tmp_path: Path) -> None:
     performance = nlp.meta["performance"]
     assert performance["ents_r"] == nlp.evaluate(examples(nlp))["ents_r"] > recall
     assert performance["measured_on"] == {"source": "dev.spacy", "docs": len(TEXTS)}
+
+
+def test_confidences_are_on_afterwards(unsure: Path, tmp_path: Path) -> None:
+    nlp = load(unsure)
+    calibrate(nlp, examples(nlp))
+    nlp.to_disk(tmp_path)
+    loaded = spacy.load(tmp_path)
+    doc, answer = loaded(TEXTS[1]), next(annotate_texts(loaded, [0], TEXTS[1:]))
+    confidences = [ent._.confidence for ent in doc.ents]
+    assert confidences == list(doc.spans["confidence"].attrs["scores"]) and all(confidences)
+    assert [entity["score"] for entity in answer["entities"]] == pytest.approx(confidences)
+    # Where they are on, they stay. Two components don't write to one key.
+    calibrate(loaded, examples(loaded))
+    loaded.add_pipe("ner", "other", source=load(unsure), first=True)
+    calibrate(loaded, examples(loaded), name="other")
+    keys = [loaded.get_pipe(name).confidence.spans_key for name in ("ner", "other")]
+    assert keys == ["confidence", "other_confidence"]
 
 
 def test_what_cannot_be_calibrated_is_said(unsure: Path) -> None:

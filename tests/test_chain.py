@@ -16,7 +16,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from spacy_costner import chain
 from spacy_costner.chain import native
-from spacy_costner.types import Constraints, Potentials
+from spacy_costner.types import Potentials
 
 from . import oracle, reference
 from .support.batches import forbid_all, in_precision, random_potentials
@@ -303,16 +303,6 @@ def test_constraints(potentials: Potentials, data: st.DataObject) -> None:
     of_allowed = chain.log_partition(chain.restrict(constrained, allowed))[0]
     assert_allclose(of_allowed, expected, rtol=1e-9, atol=1e-9)
     assert chain.restrict(potentials, None).emissions is potentials.emissions
-
-
-def test_everything_forbidden() -> None:
-    nothing, neither = numpy.zeros((2, 2), dtype=bool), numpy.zeros(2, dtype=bool)
-    constraints = Constraints(transitions=nothing, start=neither, end=neither)
-    potentials = chain.constrain(random_potentials([3, 1], 2), constraints)
-    log_z, backprop = chain.log_partition(potentials)
-    assert_array_equal(log_z, [-numpy.inf, -numpy.inf])
-    assert all((array == 0).all() for array in backprop(numpy.ones(2))[:4])
-    assert_array_equal(chain.best_path(potentials).scores, [-numpy.inf, -numpy.inf])
 
 
 # Long sequences, many tags, numbers of each width

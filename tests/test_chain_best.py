@@ -17,7 +17,7 @@ from spacy_costner.chain import native
 from spacy_costner.types import Potentials
 
 from . import oracle, reference
-from .support.batches import forbid_all, in_precision, random_potentials, single
+from .support.batches import in_precision, random_potentials, single
 from .support.gradients import check_gradient
 from .support.strategies import allowed_NK, potentials_NK, scores, segments_S
 
@@ -48,42 +48,25 @@ def test_k_best(potentials: Potentials, k: int) -> None:
             assert oracle.score(potentials, b, tags) == pytest.approx(score)
 
 
-@given(potentials_NK())
-def test_best_path(potentials: Potentials) -> None:
-    best, of_two = chain.best_path(potentials), chain.k_best(potentials, 2)
-    assert_allclose(of_two.scores[0], best.scores, **CLOSE)
-    for b, tokens in enumerate(oracle.spans(potentials)):
-        assert_allclose(best.scores[b], best_scores(potentials, b, oracle.anything, 1)[0], **CLOSE)
-        if best.scores[b] > -numpy.inf:
-            assert oracle.score(potentials, b, best.tags[tokens]) == pytest.approx(best.scores[b])
-        assert_array_equal(best.tags[tokens], chain.best_path(single(potentials, b)).tags)
-
-
-@given(potentials_NK())
-def test_max_marginals(potentials: Potentials) -> None:
-    expected = [
-        [
-            best_scores(potentials, b, lambda y, t=t, tag=tag: y[t] == tag, 1)[0]
-            for tag in range(potentials.emissions.shape[1])
-        ]
-        for b, length in enumerate(potentials.lengths.tolist())
-        for t in range(length)
-    ]
-    expected = numpy.reshape(expected, potentials.emissions.shape)
-    assert_allclose(chain.max_marginals(potentials), expected, **CLOSE)
-
-
 @given(potentials_NK(), st.data())
-def test_best_outside(potentials: Potentials, data: st.DataObject) -> None:
+def test_best_paths(potentials: Potentials, data: st.DataObject) -> None:
+    """Of all paths, of those with each tag, and of those outside a set."""
     allowed = data.draw(allowed_NK(potentials))
-    best = chain.best_path_excluding(potentials, allowed)
+    best, outside = chain.best_path(potentials), chain.best_path_excluding(potentials, allowed)
+    assert_allclose(chain.k_best(potentials, 2).scores[0], best.scores, **CLOSE)
+    marginals = chain.max_marginals(potentials)
     for b, tokens in enumerate(oracle.spans(potentials)):
         which = leaves(allowed, potentials, b)
-        assert_allclose(best.scores[b], best_scores(potentials, b, which, 1)[0], **CLOSE)
-        if best.scores[b] > -numpy.inf:
-            tags = best.tags[tokens].tolist()
-            assert which(tags)
-            assert oracle.score(potentials, b, tags) == pytest.approx(best.scores[b])
+        for found, holds in ((best, oracle.anything), (outside, which)):
+            assert_allclose(found.scores[b], best_scores(potentials, b, holds, 1)[0], **CLOSE)
+            if found.scores[b] > -numpy.inf:
+                tags = found.tags[tokens].tolist()
+                assert holds(tags)
+                assert oracle.score(potentials, b, tags) == pytest.approx(found.scores[b])
+        assert_array_equal(best.tags[tokens], chain.best_path(single(potentials, b)).tags)
+        for (t, tag), score in numpy.ndenumerate(marginals[tokens]):
+            expected = best_scores(potentials, b, lambda y, t=t, tag=tag: y[t] == tag, 1)[0]
+            assert_allclose(score, expected, **CLOSE)
 
 
 @given(potentials_NK(), st.data())
@@ -171,14 +154,6 @@ def test_batch_without_tokens(lengths: List[int]) -> None:
     assert chain.sample_paths(potentials, 4, numpy.random.default_rng(0)).shape == (4, 0)
 
 
-def test_no_legal_path() -> None:
-    potentials = forbid_all(random_potentials([2, 3, 1], 2), 1)
-    assert (chain.k_best(potentials, 2).scores[:, 1] == -numpy.inf).all()
-    assert (chain.max_marginals(potentials)[2:5] == -numpy.inf).all()
-    allowed = numpy.zeros((6, 2), dtype=bool)
-    assert chain.best_path_excluding(potentials, allowed).scores[1] == -numpy.inf
-
-
 # Ties
 
 
@@ -226,11 +201,3 @@ def test_draws_come_as_often_as_their_probability(scale: float, dtype: str) -> N
         assert set(found) <= {path.tags for path in legal}
         for p, path in zip(oracle.probabilities(legal), legal):
             assert abs(found.count(path.tags) / n - p) <= 4.5 * numpy.sqrt(p * (1 - p) / n)
-
-
-def test_same_seed_same_draws() -> None:
-    potentials = random_potentials([3, 2], 3)
-    first, second = (
-        chain.sample_paths(potentials, 5, numpy.random.default_rng(1)) for _ in range(2)
-    )
-    assert_array_equal(first, second)

@@ -75,7 +75,7 @@ def pipeline_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_tune(pipeline_path: Path, tmp_path: Path) -> None:
-    paths = [pipeline_path / "model-last", pipeline_path / "corpus.spacy"]
+    paths = [pipeline_path / "model-best", pipeline_path / "corpus.spacy"]
     result = run("tune", *paths, "-o", tmp_path, "--parameter", "bias", "--recall", 0.3)
     assert result.exit_code == 0, result.output
     line = next(line for line in result.output.splitlines() if "chosen" in line)
@@ -94,7 +94,7 @@ def content(folder: Path) -> Dict[str, bytes]:
 def test_onto_its_input(pipeline_path: Path, tmp_path: Path, command: str) -> None:
     """The pipeline takes the place of the one it was made of; a full disk leaves that."""
     path, corpus = tmp_path / "model", pipeline_path / "corpus.spacy"
-    shutil.copytree(pipeline_path / "model-last", path)
+    shutil.copytree(pipeline_path / "model-best", path)
     (path / "notes.txt").write_text("mine")
     before = content(path)
 
@@ -120,7 +120,7 @@ def test_onto_its_input(pipeline_path: Path, tmp_path: Path, command: str) -> No
 
 def test_outputs_that_would_destroy_inputs(pipeline_path: Path) -> None:
     before = content(pipeline_path)
-    model, corpus = pipeline_path / "model-last", pipeline_path / "corpus.spacy"
+    model, corpus = pipeline_path / "model-best", pipeline_path / "corpus.spacy"
     for output in (corpus, model, model / "meta.json"):
         result = run("report", model, corpus, "--output", output)
         assert result.exit_code == 1 and "expected another file than the input" in result.output

@@ -107,6 +107,8 @@ def test_bad_settings_are_named(settings: Dict[str, Any], message: str) -> None:
 
 def test_empty_docs_pass(trained: Language) -> None:
     assert [len(doc) for doc in trained.pipe(["", ""])] == [0, 0]
+    ner, docs = trained.get_pipe("ner"), [trained.make_doc("")]
+    assert ner.k_best(docs, k=2) == [[([], 1.0)]] and ner.posterior(docs).entropy == [0.0]
     empty = Example.from_dict(trained.make_doc(""), {"entities": []})
     assert trained.update([empty, empty], losses={}) == {"ner": 0.0}
 
@@ -147,15 +149,18 @@ def test_learning_goes_on_from_partial_annotation() -> None:
     assert (7, 13, "LOC") in ents(nlp(TEXTS[1]))
 
 
-def test_add_label_keeps_what_was_learned(trained: Language) -> None:
-    nlp = pickle.loads(pickle.dumps(trained))
+@pytest.mark.parametrize("outside", ["single", "before"])
+def test_add_label_keeps_what_was_learned(outside: str) -> None:
+    nlp = pipeline(outside=outside)
+    train(nlp)
     ner = nlp.get_pipe("ner")
-    before = ner.model.predict([nlp.make_doc(TEXTS[1])])
+    before, names = ner.model.predict([nlp.make_doc(TEXTS[1])]), ner.chain_tags.names
     assert ner.add_label("LOC") == 0
     assert ner.add_label("GPE") == 1
-    after = ner.model.predict([nlp.make_doc(TEXTS[1])])
-    numpy.testing.assert_array_equal(after.transitions[:13, :13], before.transitions)
-    numpy.testing.assert_array_equal(after.emissions[:, :13], before.emissions)
+    after, n_tags = ner.model.predict([nlp.make_doc(TEXTS[1])]), len(names)
+    assert ner.chain_tags.names[:n_tags] == names
+    numpy.testing.assert_array_equal(after.transitions[:n_tags, :n_tags], before.transitions)
+    numpy.testing.assert_array_equal(after.emissions[:, :n_tags], before.emissions)
     new = Example.from_dict(nlp.make_doc("Mordor burns"), {"entities": [(0, 6, "GPE")]})
     optimizer = nlp.resume_training()
     optimizer.learn_rate = 0.01
@@ -163,7 +168,7 @@ def test_add_label_keeps_what_was_learned(trained: Language) -> None:
         nlp.update([new, *examples(nlp)], sgd=optimizer)
     assert ents(nlp("Mordor burns")) == [(0, 6, "GPE")]
     assert ents(nlp(TEXTS[1])) == TRAIN[1][1]["entities"]
-    again = pipeline().from_bytes(nlp.to_bytes())
+    again = pipeline(outside=outside).from_bytes(nlp.to_bytes())
     assert again.get_pipe("ner").labels == ner.labels
     assert ents(again("Mordor burns")) == [(0, 6, "GPE")]
 

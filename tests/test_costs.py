@@ -128,13 +128,7 @@ def test_tables_are_as_defined(name: str, tags: Tags) -> None:
     table = cost(tags)
     assert table.dtype == "float32"
     numpy.testing.assert_allclose(table, expected, rtol=1e-6)
-
-
-@each_cost
-def test_pickled_costs_make_the_same_table(name: str, tags: Tags) -> None:
-    cost, _ = COSTS[name]
-    before = cost(tags)
-    numpy.testing.assert_array_equal(pickle.loads(pickle.dumps(cost))(tags), before)
+    numpy.testing.assert_array_equal(pickle.loads(pickle.dumps(cost))(tags), table)
 
 
 @pytest.mark.parametrize(
@@ -220,6 +214,7 @@ def test_costs_are_written_as_blocks(rewritten: bool, tags: Tags) -> None:
 
 
 NUMBER = "expected a finite number of at least 0, got "
+LARGE = r"expected at most 3\.4e\+38, the largest number of float32, got "
 ONE_LABEL = {"city": {"O": 1.0}, "O": {"city": 1.0}}
 
 
@@ -235,6 +230,8 @@ UNREADABLE = "expected names that a spaCy config can .*"
     (BY_KIND, {"miss": -1.0}, f"{KIND}: miss: {NUMBER}-1.0"),
     (BY_KIND, {"false_alarm": float("nan")}, f"{KIND}: false_alarm: {NUMBER}nan"),
     (BY_KIND, {"labels": {"a": {"miss": float("inf")}}}, f"{KIND}: labels.a: miss: {NUMBER}inf"),
+    (BY_KIND, {"false_alarm": 1e39}, rf"{KIND}: false_alarm: {LARGE}1e\+39"),
+    (BY_KIND, {"labels": {"a": {"miss": 1e39}}}, rf"{KIND}: labels\.a: miss: {LARGE}1e\+39"),
     (BY_KIND, {"labels": {"a": {"mis": 2.0}}}, f"{KIND}: labels.a: {KINDS}"),
     (BY_KIND, {"labels": {"e.g.": {"miss": 2.0}}}, f"{KIND}: labels: {UNREADABLE}'e.g.'"),
     (BY_TREE, {"tree": {"a": 1}}, f"{TREE_}: expected a mapping"),
@@ -243,6 +240,10 @@ UNREADABLE = "expected names that a spaCy config can .*"
     (BY_MATRIX, {"matrix": {"O": {"a:b": 1.0}}}, f"{ROWS}: {UNREADABLE}'a:b'"),
     (BY_MATRIX, {"matrix": ONE_LABEL, "wrong_boundary": -0.5},
      f"MatrixCost: wrong_boundary: {NUMBER}-0.5"),
+    (BY_MATRIX, {"matrix": {"a": {"O": 1e39}}}, rf"{ROWS}: a\.O: {LARGE}1e\+39"),
+    (BY_MATRIX, {"matrix": ONE_LABEL, "wrong_boundary": 1e39},
+     rf"MatrixCost: wrong_boundary: {LARGE}1e\+39"),
+    (make_sum_cost, {"costs": TAGS, "weights": {"a": 1e39}}, rf"{SUM}: weights\.a: {LARGE}1e\+39"),
     (make_sum_cost, {"costs": {}}, f"{SUM}: costs: expected at least one cost, got none"),
     (make_sum_cost, {"costs": {"a": 3}}, f"{SUM}: costs.a: expected a cost, got 3"),
     (make_sum_cost, {"costs": TAGS, "weights": {"a": -1.0}}, f"{SUM}: weights.a: {NUMBER}-1.0"),
@@ -264,6 +265,8 @@ def test_what_is_wrong_in_the_config_is_named_at_once(
     (BY_TREE(tree="no/tree.json"), f"{TREE_}: no/tree.json: expected a JSON or YAML file"),
     (BY_MATRIX(matrix=ONE_LABEL),
      f"{ROWS}: expected a cost for gold 'city' and predicted 'micro-state'"),
+    (make_sum_cost(costs={"a": BY_KIND(miss=3e38)}, weights={"a": 2.0}),
+     f"{SUM}: weights: largest sum: {NUMBER}inf"),
     (BY_MATRIX(matrix="no/costs.csv"),
      f"{ROWS}: no/costs.csv: expected a CSV file of costs, could not read"),
 ])  # fmt: skip
@@ -282,6 +285,7 @@ def test_what_is_wrong_with_the_labels_is_named_with_the_table(cost: Cost, messa
         ("gold,city,O\ncity,0,1\ncity,0,1\n", "got 'city' twice"),
         ("gold,city,O\ncity,0,-1\n", f"city.O: {NUMBER}-1.0"),
         ("gold,city,O\ncity,0,inf\n", f"city.O: {NUMBER}inf"),
+        ("gold,city,O\ncity,0,1e39\n", rf"city\.O: {LARGE}1e\+39"),
         ("gold,city,O\ncity,2,1\n", "city.city: expected 0"),
         ("gold,city,O\ncity,0,\n", "expected a cost for gold 'city' and predicted 'O'"),
         (b"\xff\xfe", "could not read it"),

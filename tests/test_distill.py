@@ -258,7 +258,7 @@ def test_gold_has_its_weight(folder: Path, config: Config, tmp_path: Path) -> No
     run_distill(folder, tmp_path, config, gold_path=gold, gold_weight=2.5)
     assert [doc.user_data[WEIGHT] for doc in train_docs(tmp_path, "gold")] == [2.5] * 4
     assert not any(WEIGHT in doc.user_data for doc in train_docs(tmp_path))
-    labels = spacy.load(tmp_path / "model-last").get_pipe("ner").labels
+    labels = spacy.load(tmp_path / "model-best").get_pipe("ner").labels
     assert {"city", "country", "LOC"} <= {*labels}
 
 
@@ -335,7 +335,7 @@ def test_command_line(folder: Path, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "15 docs with 20 entities of the teacher" in result.output
     assert "tokens/s" in result.output and "student" in result.output
-    assert spacy.load(tmp_path / "model-last").config["training"]["max_epochs"] == 3
+    assert spacy.load(tmp_path / "model-best").config["training"]["max_epochs"] == 3
     result = run("distill", *given, "--json", "--training.max_epochs=3")
     value = json.loads(result.stdout)
     assert value["n_docs"] == 15 and value["rows"][1]["name"] == "student"

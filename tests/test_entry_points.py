@@ -15,20 +15,10 @@ from .support.config import declared, resolve
 
 
 def test_installed_names_are_those_of_setup_cfg() -> None:
-    installed = {
-        (point.group, point.name, point.value)
-        for point in distribution("spacy-costner").entry_points
-    }
-    groups = (
-        "spacy_callbacks",
-        "spacy_cli",
-        "spacy_factories",
-        "spacy_architectures",
-        "thinc_losses",
-        "spacy_misc",
-        "spacy_readers",
-        "spacy_scorers",
-    )
+    points = distribution("spacy-costner").entry_points
+    installed = {(point.group, point.name, point.value) for point in points}
+    names = "callbacks cli factories architectures misc readers scorers"
+    groups = ["thinc_losses", *(f"spacy_{name}" for name in names.split())]
     expected = {(group, *item) for group in groups for item in declared(group).items()}
     assert installed == expected, "setup.cfg changed since `make install`"
 
@@ -52,8 +42,7 @@ def test_costs_make_cost_tables(name: str, scheme: str) -> None:
 
 @pytest.mark.parametrize("name", declared("spacy_scorers"))
 def test_scorers_build_from_config(name: str) -> None:
-    scorer = resolve("scorers", name)
-    assert scorer([])["ents_f"] is None
+    assert resolve("scorers", name)([])["ents_f"] is None
 
 
 def test_weights_build_from_config() -> None:

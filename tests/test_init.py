@@ -18,7 +18,7 @@ from spacy.util import load_model_from_config, registry
 from thinc.api import Config
 
 from spacy_costner.cli import costner
-from spacy_costner.cli.init import find_name, init, parse_losses, read_notes
+from spacy_costner.cli.init import build_loss, find_name, init, parse_losses, read_notes
 
 from .support.commands import run
 from .support.config import declared
@@ -42,7 +42,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "people.json").write_text('{"person": {}}')
     (path / "costs.csv").write_text("gold,city,country,O\ncity,0,1,5\ncountry,1,0,5\nO,2,2,0\n")
     (path / "few.csv").write_text("gold,city,O\ncity,0,1\nO,1,0\n")
-    DocBin(docs=[Doc(spacy.blank("en").vocab, words=["No"])]).to_disk(path / "empty.spacy")
+    vocab = spacy.blank("en").vocab
+    DocBin(docs=[Doc(vocab, words=["No"])]).to_disk(path / "empty.spacy")
+    for n_docs, name in ((999, "few"), (1000, "many")):
+        docs = [Doc(vocab, words=["Oslo"], ents=["B-city"])] * n_docs
+        DocBin(docs=docs).to_disk(path / f"{name}.spacy")
     return path
 
 
@@ -102,14 +106,13 @@ def test_trains(model: Any, loss: str, cost: str, decoding: Any, aim: str) -> No
         ("--tree tree.json --inner-nodes --decoding viterbi", "--inner-nodes: expected --tree"),
         ("--aim precision=90", "precision=0.9 or recall=0.9, got 'precision=90'"),
         ("--aim precision", "--aim: expected f, cost, guarantee, precision=0.9"),
-        ("--loss Hinge", "ZScore, got 'Hinge'"),
+        ("--loss Hinge", "--loss: expected any of Sequential, Pointwise, "),
         ("--loss Schedule", "separate losses by commas for a schedule"),
         ("--cost none.csv", "ZeroOne, a CSV file, got 'none.csv'"),
         ("--lang xq", "import language xq"),
         ("--transformer bert", "expected --model transformer, got --model linear"),
         ("--miss -1", "Cost: miss: expected a finite number of at least 0, got -1.0"),
         ("--tree none.json", "HierarchicalCost: tree: none.json: expected a JSON or YAML"),
-        ("--train corpus.spacy --sentences 9", "expected no --train, which is counted"),
         ("--train corpus.spacy --tree people.json", "tree: people.json: "),
         ("--train corpus.spacy --cost few.csv", "matrix: few.csv: expected a cost for"),
         ("--train empty.spacy", "empty.spacy: expected docs with entities, got none in 1"),
@@ -131,17 +134,18 @@ def block(text: str, *path: str) -> Any:
 
 
 TREE = {"tree_path": Path("tree.json")}
+FEW = {"train_path": Path("few.spacy")}
 
 
 @pytest.mark.parametrize(
     "options, losses, decoding, cost_weight",
     [
         ({}, "Sequential", "Viterbi", None),
-        ({"sentences": 500}, "SoftmaxMargin Risk", "Viterbi", None),
-        ({"sentences": 500, "model": "hybrid"}, "Sequential", "Viterbi", None),
-        ({"sentences": 5000}, "Sequential", "Viterbi", None),
+        (FEW, "SoftmaxMargin Risk", "Viterbi", None),
+        ({**FEW, "model": "hybrid"}, "Sequential", "Viterbi", None),
+        ({"train_path": Path("many.spacy")}, "Sequential", "Viterbi", None),
         ({"aim": "precision=0.9"}, "Sequential", "Viterbi", None),
-        ({"aim": "guarantee", "sentences": 500}, "Sequential", "Viterbi", None),
+        ({"aim": "guarantee", **FEW}, "Sequential", "Viterbi", None),
         ({"aim": "guarantee", **TREE}, "Sequential", "Viterbi", 0.0),
         ({"miss": 5}, "Sequential", "MinCost", -1.0),
         ({"miss": 5, "model": "cnn"}, "SoftmaxMargin", "MinCost", -1.0),
@@ -215,7 +219,7 @@ def test_losses_and_costs_are_those_of_the_entry_points() -> None:
         for given in (name, snake, snake.replace("_", "-"), f"spacy_costner.{name}.v1"):
             assert parse_losses(f"Sequential, {given}") == ["Sequential", name]
         loss = block(init(loss=name), "components", "ner", "loss")
-        needs_start = name in ("Risk", "JensenRiskBound", "MCE", "MCEF", "ZScore")
+        needs_start = build_loss(name).needs_start
         assert ("*" in loss) is needs_start
         notes = read_notes(loss["*"]["then"] if needs_start else loss)
         assert notes[""] and f"# {notes[''][0]}\n" in init(loss=name)
@@ -308,7 +312,7 @@ def test_command_line() -> None:
     typed: Any = typer.main.get_command(costner).commands["init"]  # type: ignore[attr-defined]
     names = {option for param in typed.params for option in param.opts if option[0] == "-"}
     assert names <= {*re.findall(r"`(--?[a-z-]+|-F)`", page)}
-    result = run("init", "-", "--sentences", 500, "--loss", "perceptron")
+    result = run("init", "-", "--loss", "perceptron")
     assert result.exit_code == 0 and not Path("-").exists()
     assert block(result.output, "components", "ner", "loss")["alpha"] == 1.0
     assert "calibrate" not in result.output and "--parameter bias" in result.output
@@ -320,8 +324,11 @@ def test_next_commands_check_and_train() -> None:
     commands = [shlex.split(line) for line in after if line.startswith("    ")]
     checked = run(*commands[0][4:])
     assert checked.exit_code == 0, checked.output
+    fitted = run(*commands[1][4:], "--training.max_epochs", 1)
+    assert fitted.exit_code == 0, fitted.output
+    assert commands[2][5] == "training/model-best" and Path(commands[2][5]).exists()
     assert [words[3:][:2] for words in commands] == [
-        *(["costner", "check"], ["train", "my.cfg"], ["costner", "calibrate"]),
+        *(["costner", "check"], ["costner", "fit"], ["costner", "calibrate"]),
         ["evaluate", "training/calibrated"],
     ]
     # With augmented scores, calibration makes the cost higher.
@@ -336,6 +343,31 @@ def test_configs_of_models_are_what_init_writes(model: Any) -> None:
     name = "sparse" if model == "linear" else model
     path, start = ROOT / "configs" / f"{name}.cfg", "# The corpora.\n"
     assert path.read_text("utf8").split(start)[1] == init(model=model).split(start)[1]
+
+
+def test_tree_by_prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    labels = ["drug_dose", "org", "drug_name_new", "org_team", "_x", "date"]
+    docs = [Doc(spacy.blank("en").vocab, words=["a"], ents=[f"B-{label}"]) for label in labels]
+    DocBin(docs=docs).to_disk("train.spacy")
+    given = ["init", "new.cfg", "--train", "train.spacy", "--tree-by-prefix", "_"]
+    assert run(*given).exit_code == 0
+    drug = {"drug_dose": {}, "drug_name_new": {}}
+    expected = {"drug": drug, "org": {"org_team": {}}, "_x": {}, "date": {}}
+    assert json.loads(Path("tree.json").read_text("utf8")) == expected
+    cost = block(Path("new.cfg").read_text("utf8"), "components", "ner", "scorer", "cost")
+    assert cost == COST
+    Path("new.cfg").unlink()
+    refused = run(*given)
+    assert refused.exit_code == 1 and "tree.json: expected a new file" in refused.output
+    for options, reason in (
+        (["--tree-by-prefix", "/"], "expected a separator in labels, got '/' for _x, date"),
+        (["--tree-by-prefix", "_"], "--tree-by-prefix: expected --train"),
+    ):
+        train = ["--train", "train.spacy"] * ("/" in options)
+        refused = run("init", "new.cfg", "--tree", "other.json", *train, *options)
+        assert refused.exit_code == 1 and reason in refused.output
+        assert not Path("other.json").exists() and not Path("new.cfg").exists()
 
 
 def test_transformer_of_the_language() -> None:

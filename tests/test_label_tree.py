@@ -100,6 +100,7 @@ BAD = [
     ({"": {}}, "expected strings as names, got ''"),
     ({}, "expected at least one node, got none"),
 ]
+LOST = [{"top": {name: {}}} for name in ("e.g.", "a\n", "[a]\n[b]")]
 
 
 @pytest.mark.parametrize("nodes, message", [*BAD, (["a"], r"expected a mapping of nodes on top")])
@@ -140,10 +141,10 @@ def test_a_file_that_cannot_be_read_is_named(
         tree.lineage("a")
 
 
-@pytest.mark.parametrize("name", ["e.g.", "a\n", "[a]\n[b]"])
-def test_a_block_whose_names_a_config_would_lose_is_refused(name: str) -> None:
+@pytest.mark.parametrize("nodes", LOST)
+def test_a_block_whose_names_a_config_would_lose_is_refused(nodes: Any) -> None:
     with pytest.raises(ValueError, match="tree: expected names that a spaCy config can"):
-        make_tree({"top": {name: {}}}, "tree")
+        make_tree(nodes, "tree")
 
 
 def test_a_label_that_is_missing_is_named() -> None:

@@ -8,23 +8,22 @@ import pytest
 from spacy.util import registry
 from thinc.api import Config
 
+from spacy_costner.cli.init import build_loss
 from spacy_costner.costs.tables import hamming_cost
 from spacy_costner.losses.fscore import make_mce_f
 from spacy_costner.losses.likelihood import make_mixed, make_pointwise, make_sequential
-from spacy_costner.losses.margin import (
-    make_max_margin,
-    make_risk,
-    make_softmax_margin,
-)
+from spacy_costner.losses.margin import make_max_margin, make_risk, make_softmax_margin
 from spacy_costner.losses.mce import make_mce
 from spacy_costner.losses.perceptron import make_mira, make_perceptron
 from spacy_costner.losses.schedule import make_schedule
 from spacy_costner.losses.zscore import make_zscore
-from spacy_costner.types import Loss, Progress
+from spacy_costner.types import Progress
 
 from .support.config import REQUIRED, declared, resolve
 
 COST = {"cost": hamming_cost}
+LIKELIHOODS = "Sequential Pointwise Mixed SoftmaxMargin Risk JensenRiskBound MCE MCEF"
+ALL = [*LIKELIHOODS.split(), "MaxMargin", "Perceptron", "MIRA", "ZScore"]
 AT_LEAST_0, ABOVE_0 = (-0.1, math.inf), (0.0, -0.1, math.inf)
 BAD: List[Tuple[str, str, Tuple[Any, ...], Dict[str, Any]]] = [
     ("Mixed", "lam", (-0.1, 1.1, math.inf, math.nan, None), {"k": None}),
@@ -92,9 +91,8 @@ def test_a_config_can_say_infinite(loss: str) -> None:
 
 
 def test_the_ends_of_what_is_allowed() -> None:
-    for lam in (0.0, 1.0):
-        make_mixed(lam=lam)
-    make_mixed(k=0.0)
+    for settings in ({"lam": 0.0}, {"lam": 1.0}, {"k": 0.0}):
+        make_mixed(**settings)
     make_softmax_margin(cost=hamming_cost, multiplier=0.0)
     make_mce(psi=math.inf)
     make_mce_f(psi=math.inf, slope=3.0, offset=-1.0, decay=0.0)
@@ -113,6 +111,20 @@ def test_a_loss_says_what_it_has_a_use_for() -> None:
     assert make_mce_f().is_ratio and make_zscore().is_ratio and not make_mce().is_ratio
 
 
+@pytest.mark.parametrize(
+    "field, names",
+    [
+        ("has_probabilities", LIKELIHOODS),
+        ("shifts_probabilities", "Mixed SoftmaxMargin JensenRiskBound"),
+        ("needs_start", "Risk JensenRiskBound MCE MCEF ZScore"),
+    ],
+)
+def test_a_loss_says_what_it_does_to_probabilities(field: str, names: str) -> None:
+    for name in ALL:
+        assert getattr(build_loss(name), field) is (name in names.split()), name
+    assert not make_mixed(k=1.0).shifts_probabilities
+
+
 @pytest.mark.parametrize("name", ["SoftmaxMargin", "MaxMargin", "Risk", "JensenRiskBound", "MIRA"])
 @pytest.mark.parametrize("block", [{}, {"cost": None}])
 def test_the_hamming_cost_is_the_default(name: str, block: Dict[str, Any]) -> None:
@@ -124,54 +136,41 @@ def test_the_hamming_cost_is_the_default(name: str, block: Dict[str, Any]) -> No
 FIRST, SECOND, THIRD = make_sequential(), make_pointwise(), make_mce()
 
 
-@pytest.mark.parametrize(
-    "steps, stage", [(0, FIRST), (9, FIRST), (10, SECOND), (29, SECOND), (30, THIRD), (99, THIRD)]
-)
-def test_stages_by_steps(steps: int, stage: Loss) -> None:
-    schedule = make_schedule(FIRST, SECOND, THIRD, steps=[10, 30])
-    assert schedule.at(Progress(steps=steps, epochs=50.0)) is stage
-
-
-@pytest.mark.parametrize(
-    "epochs, stage", [(0.0, FIRST), (0.49, FIRST), (0.5, SECOND), (1.9, SECOND), (2.0, THIRD)]
-)
-def test_stages_by_epochs(epochs: float, stage: Loss) -> None:
-    schedule = make_schedule(FIRST, SECOND, THIRD, epochs=[0.5, 2.0])
-    assert schedule.at(Progress(steps=50, epochs=epochs)) is stage
+@pytest.mark.parametrize("unit, ends", [("steps", (10, 30)), ("epochs", (0.5, 2.0))])
+def test_stages(unit: str, ends: Tuple[float, float]) -> None:
+    schedule = make_schedule(FIRST, SECOND, THIRD, **{unit: ends})
+    reached = (0, ends[0] - 0.01, ends[0], ends[1] - 0.01, ends[1], 99)
+    found = [schedule.at(Progress(**{"steps": 50, "epochs": 50.0, unit: n})) for n in reached]
+    assert found == [FIRST, FIRST, SECOND, SECOND, THIRD, THIRD]
     assert schedule.stages == (FIRST, SECOND, THIRD)
     assert FIRST.at(Progress(steps=50)) is FIRST and FIRST.stages == (FIRST,)
 
 
+NUMBER, GROWING, LOSSES = "two losses .* steps or epochs", "growing numbers", ".*losses"
+BAD_ENDS = [(0, 5), (-1, 5), (5, 5), (7, 5), (math.nan, 5), (5, math.nan), (5, math.inf)]
+
+
 @pytest.mark.parametrize(
-    "losses, settings",
+    "losses, settings, expected",
     [
-        ([], {"steps": []}),
-        ([FIRST], {"steps": []}),
-        ([FIRST], {"steps": [10]}),
-        ([FIRST, SECOND], {}),
-        ([FIRST, SECOND], {"steps": [10], "epochs": [1.0]}),
-        ([FIRST, SECOND], {"steps": [10, 20]}),
-        ([FIRST, SECOND, THIRD], {"epochs": [1.0]}),
+        ([], {"steps": []}, NUMBER),
+        ([FIRST], {"steps": []}, NUMBER),
+        ([FIRST], {"steps": [10]}, NUMBER),
+        ([FIRST, SECOND], {}, NUMBER),
+        ([FIRST, SECOND], {"steps": [10], "epochs": [1.0]}, NUMBER),
+        ([FIRST, SECOND], {"steps": [10, 20]}, NUMBER),
+        ([FIRST, SECOND, THIRD], {"epochs": [1.0]}, NUMBER),
+        *(([FIRST, SECOND, THIRD], {"steps": ends}, GROWING) for ends in BAD_ENDS),
+        *(([FIRST, SECOND, THIRD], {"epochs": ends}, GROWING) for ends in BAD_ENDS),
+        ([FIRST, hamming_cost], {"steps": [10]}, LOSSES),
+        ([FIRST, make_schedule(FIRST, SECOND, steps=[1])], {"steps": [10]}, LOSSES),
+        ([FIRST, None], {"steps": [10]}, LOSSES),
     ],
 )
-def test_as_many_ends_as_losses_but_one(losses: List[Loss], settings: Dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"Schedule: expected two losses .* steps or epochs.*got "):
+def test_schedules_that_are_refused(losses: Any, settings: Dict[str, Any], expected: str) -> None:
+    where = f"{next(iter(settings))}: " if expected is GROWING else ""
+    with pytest.raises(ValueError, match=rf"Schedule: {where}expected {expected}.*got "):
         make_schedule(*losses, **settings)
-
-
-@pytest.mark.parametrize("unit", ["steps", "epochs"])
-@pytest.mark.parametrize(
-    "ends", [(0, 5), (-1, 5), (5, 5), (7, 5), (math.nan, 5), (5, math.nan), (5, math.inf)]
-)
-def test_ends_grow(unit: str, ends: Tuple[float, float]) -> None:
-    with pytest.raises(ValueError, match=rf"Schedule: {unit}: expected growing numbers.*got "):
-        make_schedule(FIRST, SECOND, THIRD, **{unit: ends})
-
-
-@pytest.mark.parametrize("stage", [hamming_cost, make_schedule(FIRST, SECOND, steps=[1]), None])
-def test_stages_are_losses(stage: Any) -> None:
-    with pytest.raises(ValueError, match=r"Schedule: expected .*losses.*got "):
-        make_schedule(FIRST, stage, steps=[10])
 
 
 def test_a_schedule_keeps_the_order_of_the_config() -> None:

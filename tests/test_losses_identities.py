@@ -7,17 +7,14 @@ from typing import Callable
 
 import numpy
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from numpy.testing import assert_allclose, assert_array_equal
 
 from spacy_costner import chain
 from spacy_costner.losses import (
-    jensen_risk_bound,
     max_margin,
     mira,
-    mixed,
     perceptron,
-    risk,
     zscore,
 )
 from spacy_costner.losses.fscore import make_mce_f
@@ -64,39 +61,6 @@ def markov(batch: Annotated, k: int) -> float:
 def test_the_mixture_is_a_markov_loss(k: int, batch: Annotated) -> None:
     """Tsuboi & Kashima, theorem 1."""
     assert markov_of_mixture(batch, k) == pytest.approx(markov(batch, k), abs=1e-7)
-
-
-@pytest.mark.parametrize("k", [0.3, 1.5, 2.75, 3.0])
-@given(batch=annotated_NK())
-@settings(max_examples=10)
-def test_orders_between_whole_numbers(k: float, batch: Annotated) -> None:
-    """Tsuboi & Kashima, corollary 1, with floor(k) + 1 for the ceiling of k."""
-    low = math.floor(k)
-    between = (low + 1 - k) * markov(batch, low) + (k - low) * markov(batch, low + 1)
-    assert markov_of_mixture(batch, k) == pytest.approx(between, abs=1e-7)
-
-
-@pytest.mark.parametrize("lam", [0.1, 0.4])
-@given(batch=annotated_NK())
-@settings(max_examples=5)
-def test_the_mixture_is_a_sum_over_all_orders(lam: float, batch: Annotated) -> None:
-    """Tsuboi & Kashima, corollary 2."""
-    assume(len(batch.complete.tags) <= 6)
-    orders = range(30)
-    series = (1 - lam) * sum(lam**k * markov(batch, k) for k in orders)
-    whole = mixed(batch.potentials, unweighted(batch.complete), lam=lam).value / (1 - lam)
-    assert whole == pytest.approx(series, rel=1e-7, abs=1e-7)
-
-
-# Margins and risks
-
-
-@some
-@given(annotated_NK())
-def test_the_risk_bound_is_one(batch: Annotated) -> None:
-    for gold in (batch.complete, batch.partial):
-        bound = jensen_risk_bound(batch.potentials, gold, multiplier=1.0).value
-        assert bound >= risk(batch.potentials, gold).value - ROUNDING
 
 
 # Mistake-driven losses
@@ -162,20 +126,10 @@ def test_running_totals(decay: float, psi: float) -> None:
         assert value == pytest.approx(oracle_losses.mce_f(on_top, 1.0), rel=1e-7)
 
 
-@pytest.mark.parametrize("decay", [0.0, 0.9])
-def test_many_batches_without_entities(decay: float) -> None:
-    compute = make_mce_f(decay=decay).compute
-    potentials, gold, _ = example([4], 3)
-    nothing = gold._replace(tags=numpy.zeros_like(gold.tags))
-    values = [compute(potentials, nothing).value for _ in range(300 if decay else 3)]
-    assert values[-1] == pytest.approx(values[-2])
-    assert values[-1] < 4 / 2 / (1 - decay) + ROUNDING
-
-
 # The Z-score
 
 
-@pytest.mark.parametrize("factor", [1e-9, 0.3, 1e6])
+@pytest.mark.parametrize("factor", [1e-9, 1e6])
 @some
 @given(batch=annotated_NK())
 def test_z_does_not_depend_on_the_scale(factor: float, batch: Annotated) -> None:

@@ -32,18 +32,12 @@ def test_comparisons_are_paired() -> None:
     assert set(sums[:, 1] - sums[:, 0]) == {len(COUNTS)}
 
 
-def test_p_counted_by_hand() -> None:
+def test_p_and_interval_by_hand() -> None:
     sampled = numpy.asarray([-1.0, 0.0, *[1.0] * 97])
     assert difference(1.0, sampled).p == pytest.approx(2 * (1 + 2) / (1 + 99))
     assert difference(-1.0, -sampled).p == difference(1.0, sampled).p
     assert difference(1.0, numpy.ones(99)).p == pytest.approx(2 / 100)
-
-
-def test_no_difference_has_p_1() -> None:
     assert difference(0.0, numpy.zeros(99)) == (0.0, 0.0, 0.0, 1.0)
-
-
-def test_interval() -> None:
     value, low, high, _ = difference(0.5, numpy.linspace(0, 1, 1001))
     assert (value, low, high) == pytest.approx((0.5, 0.025, 0.975))
 

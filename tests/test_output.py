@@ -51,7 +51,7 @@ def fitted(folder: Path) -> Any:
 def test_fit_without_a_config(folder: Path, fitted: Any) -> None:
     assert fitted.exit_code == 0, fitted.output
     result = json.loads(fitted.stdout)
-    assert result["path"] == str(folder / "out" / "model-last")
+    assert result["path"] == str(folder / "out" / "model-best")
     nlp = spacy.load(result["path"])
     assert result["training"].startswith("trained: 2 epochs") and result["tuning"]["points"]
     config = (folder / "out" / "config.cfg").read_text("utf8")
@@ -94,7 +94,7 @@ def test_fit_and_corpora_that_do_not_do(folder: Path, tmp_path: Path) -> None:
     DocBin(docs=[doc]).to_disk(tmp_path / "dev.spacy")
     given = [*corpora(folder)[:2], "--dev", tmp_path / "dev.spacy", "--output", tmp_path / "out"]
     result = run("fit", *given, "--tune", "f")
-    path = tmp_path / "out" / "model-last"
+    path = tmp_path / "out" / "model-best"
     assert result.exit_code == 1 and "expected docs with entities, got none" in result.output
     assert f"{path} is trained, but neither calibrated nor tuned" in result.output
     assert "threshold" not in spacy.load(path).get_pipe("ner").cfg["decoding"]
@@ -102,7 +102,7 @@ def test_fit_and_corpora_that_do_not_do(folder: Path, tmp_path: Path) -> None:
     result = run("fit", *corpora(folder), "--output", tmp_path)
     assert result.exit_code == 1 and "expected the config of this command" in result.output
     assert (tmp_path / "config.cfg").read_text() == "mine"
-    assert not (tmp_path / "model-last").exists()
+    assert not (tmp_path / "model-best").exists()
 
 
 def test_options_are_in_the_docs() -> None:
@@ -120,7 +120,7 @@ def test_options_are_in_the_docs() -> None:
     "command", ["calibrate", "tune", "guarantee", "check", "convert", "explain"]
 )
 def test_json(folder: Path, fitted: Any, tmp_path: Path, command: str) -> None:
-    model, dev = folder / "out" / "model-last", folder / "dev.spacy"
+    model, dev = folder / "out" / "model-best", folder / "dev.spacy"
     output = ["--output", tmp_path / "new"]
     arguments = {
         "check": [folder / "out" / "config.cfg"],
@@ -165,7 +165,7 @@ def test_ctrl_c_says_what_to_do(folder: Path, fitted: Any, tmp_path: Path) -> No
         "from spacy.cli._util import app\n"
         "app()\n"
     )
-    model, dev = folder / "out" / "model-last", folder / "dev.spacy"
+    model, dev = folder / "out" / "model-best", folder / "dev.spacy"
     arguments = ["costner", "tune", model, dev, "--output", tmp_path / "new"]
     done = subprocess.run(
         [sys.executable, "-c", program, *map(str, arguments)], capture_output=True, text=True
@@ -186,4 +186,4 @@ def test_an_interrupted_fit_is_saved_and_not_tuned(
     assert result.exit_code == 0, result.output
     assert "Stopped by Ctrl-C: this is the model so far" in result.output
     assert "start_from.v1" in result.output and "threshold" not in result.output
-    assert "threshold" not in spacy.load(tmp_path / "model-last").get_pipe("ner").cfg["decoding"]
+    assert "threshold" not in spacy.load(tmp_path / "model-best").get_pipe("ner").cfg["decoding"]

@@ -69,24 +69,6 @@ def test_probabilities_are_over_the_tags_of_annotation(trained: Language) -> Non
     assert p >= best[0].prob
 
 
-def test_a_new_label_changes_no_scores(trained: Language) -> None:
-    nlp = spacy.blank("en").from_config(trained.config).from_bytes(trained.to_bytes())
-    ner, doc = nlp.get_pipe("ner"), nlp.make_doc(TEXTS[1])
-    before, names = ner.model.predict([doc]), ner.chain_tags.names
-    assert ner.add_label("GPE") == 1
-    after, n_tags = ner.model.predict([doc]), len(names)
-    assert ner.chain_tags.names[:n_tags] == names
-    assert ner.chain_tags.names[n_tags:] == ("B-GPE", "I-GPE", "L-GPE", "U-GPE", "O-GPE")
-    numpy.testing.assert_array_equal(after.transitions[:n_tags, :n_tags], before.transitions)
-    numpy.testing.assert_array_equal(after.emissions[:, :n_tags], before.emissions)
-    new = Example.from_dict(nlp.make_doc("See Mordor burn"), {"entities": [(4, 10, "GPE")]})
-    optimizer = nlp.resume_training()
-    for _ in range(30):
-        nlp.update([new, *examples(nlp)], sgd=optimizer)
-    assert ents(nlp("See Mordor burn")) == [(4, 10, "GPE")]
-    assert [ents(nlp(text)) for text in TEXTS] == EXPECTED
-
-
 def test_presets_and_white_space(trained: Language) -> None:
     """What is before a preset entity is O of its label for the chain, and O in the doc."""
     doc = Doc(trained.vocab, words=["I", "\n", "London", "and", "Berlin", "."])
@@ -181,11 +163,3 @@ def test_the_report_has_a_single_outside(linear: Language) -> None:
     assert found.confusion.labels == ["X", "O"]
     assert found.transitions.origins == ["O", "B-X", "I-X", "O-X", "(start)"]
     assert "O-X" in page(found)
-
-
-def test_marginals_do_not_depend_on_where_docs_end(trained: Language) -> None:
-    """O before the first entity of the next doc is not before an entity."""
-    ner, docs = trained.get_pipe("ner"), [trained.make_doc(text) for text in TEXTS]
-    together = ner.posterior(docs).marginals
-    alone = [ner.posterior([doc]).marginals for doc in docs if len(doc)]
-    numpy.testing.assert_allclose(together, numpy.concatenate(alone), rtol=1e-4, atol=1e-6)

@@ -17,8 +17,6 @@ from .support.experiment import Experiment
 ROOT = Path(__file__).parent.parent
 SPARSE = ROOT / "configs" / "sparse.cfg"
 
-"""What spaCy reads over, or refuses without a word of what is meant."""
-
 
 @pytest.mark.parametrize(
     ("path", "message"),

@@ -207,7 +207,7 @@ def test_docs_of_other_tokens_keep_their_gold() -> None:
     words = [*(token.text for token in examples[0].reference[:-1]), "Ro", "me"]
     other = Example(Doc(nlp.vocab, words=words), examples[0].reference)
     assert is_taught(examples[0]) and not is_taught(other)
-    assert ner.targets([other]).soft is None
+    assert ner.objective.targets([other], ner.chain_tags).soft is None
 
 
 def test_weights_of_docs_are_read() -> None:
@@ -227,7 +227,7 @@ def test_weights_of_docs_are_read() -> None:
 def test_a_ratio_is_refused() -> None:
     _, ner, examples = taught(loss=loss_block("ZScore"))
     with pytest.raises(ValueError, match="sum over docs, as there are soft targets, got a ratio"):
-        ner.targets(examples)
+        ner.objective.targets(examples, ner.chain_tags)
 
 
 def test_pieces_with_soft_targets_are_whole() -> None:

@@ -137,11 +137,8 @@ def test_without_labels_all_is_outside() -> None:
         assert tags.constraints.transitions.tolist() == [[True]]
 
 
-def test_an_unknown_scheme_is_named() -> None:
+def test_unknown_settings_are_named() -> None:
     with pytest.raises(ValueError, match="scheme: expected 'BILUO' or 'IOB2', got 'BIO'"):
         Tags(["PER"], "BIO")
-
-
-def test_an_unknown_outside_is_named() -> None:
     with pytest.raises(ValueError, match="outside: expected 'single' or 'before', got 'one'"):
         Tags(["PER"], outside="one")

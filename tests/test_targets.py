@@ -12,14 +12,14 @@ from spacy.training import Example
 
 from spacy_costner import chain
 from spacy_costner.tags import SCHEMES, Entities, Tags
-from spacy_costner.training.targets import (
-    allowed_tags,
-    gold_cost,
-    gold_tags,
+from spacy_costner.training.targets import allowed_tags, gold_cost
+from spacy_costner.training.token_attrs import (
+    TokenAttrs,
     possible_paths,
+    read_docs,
+    read_reference,
 )
-from spacy_costner.training.token_attrs import TokenAttrs, read_docs, read_reference
-from spacy_costner.types import Potentials
+from spacy_costner.types import no_scores
 
 from .support.strategies import seeds
 
@@ -35,7 +35,7 @@ def names(path: List[int]) -> List[str]:
 def gold_names(*examples: Example) -> List[str]:
     reference = read_reference(examples, read_docs([eg.predicted for eg in examples]))
     entities = reference.entities(TAGS, VOCAB.strings)
-    return names(gold_tags(entities, reference.is_annotated, TAGS))
+    return names(TAGS.gold_path(entities, reference.is_annotated))
 
 
 def doc_of(words: str, ents: Optional[List[str]] = None) -> Doc:
@@ -216,7 +216,7 @@ def test_a_split_outside_is_annotated_as_a_single_one(
     possible = possible_tags(tokens, tags, **settings)
     single = possible_tags(tokens, tags.collapsed, **settings)
     paths = [
-        gold_tags(tokens.entities(some, VOCAB.strings), tokens.is_annotated, some)
+        some.gold_path(tokens.entities(some, VOCAB.strings), tokens.is_annotated)
         for some in (tags, tags.collapsed)
     ]
     assert numpy.where(paths[0] < 0, -1, tags.collapsed_of[paths[0]]).tolist() == paths[1].tolist()
@@ -238,11 +238,10 @@ def test_the_preset_entities_are_always_a_possible_path(
     tags = Tags(["LOC", "PER"], scheme, outside)
     tokens = read_docs([random_doc(rng)])
     possible = possible_tags(tokens, tags, sentence_boundaries=True)
-    shapes = ((6, len(tags)), (len(tags), len(tags)), len(tags), len(tags))
-    scores = Potentials(*(numpy.zeros(shape) for shape in shapes), tokens.lengths)
+    scores = no_scores(tokens.lengths, len(tags), "float64")
     if possible is not None:
         entities = tokens.entities(tags, VOCAB.strings)
-        path = gold_tags(entities, numpy.ones(6, dtype=bool), tags)
+        path = tags.gold_path(entities, numpy.ones(6, dtype=bool))
         path = tags.split_outside(path, tokens.lengths)
         legal = chain.constrain(scores, tags.constraints._replace(emissions=possible))
         assert chain.path_score(legal, path)[0] == 0

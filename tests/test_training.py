@@ -205,7 +205,7 @@ def test_the_command_makes_an_ordinary_pipeline(
     assert result.exit_code == 0, result.output
     assert "dev: F 100.00" in result.output
     assert ("trained: 20 epochs" in result.output) is is_online
-    nlp = spacy.load(tmp_path / "fitted" / "model-last")
+    nlp = spacy.load(tmp_path / "fitted" / "model-best")
     assert nlp.meta["performance"]["ents_f"] == 1.0 and nlp.config["nlp"]["batch_size"] == 7
     expected = [("Paris", "city"), ("France", "country")]
     assert entities_of(nlp, "Rain in Paris , France .") == expected

@@ -16,7 +16,13 @@ from ..saving import check_folder, save_folder
 from ..tags import Entities
 from .options import CodeOption, DevArg, GpuOption, ModelArg, NameOption, OutputOption, load
 from .output import JsonOption, errors_shown, print_result
-from .predictions import DevPredictions, get_component, predict_dev, record_scores
+from .predictions import (
+    DevPredictions,
+    get_component,
+    predict_dev,
+    record_scores,
+    turn_on_confidence,
+)
 
 MOST_STEPS, PRECISION = 60, 1e-3
 """Where the steps in the logarithm of a temperature end."""
@@ -52,24 +58,28 @@ def calibrate(
     per_label: bool = False,
     source: str = "development docs",
 ) -> Calibration:
-    """Fit the temperature of a component on development docs, and set it. See `calibrate_cli` for
-    the other arguments.
+    """Fit the temperature of a component on development docs, and set it. Its confidences are on
+    from then on. See `calibrate_cli` for the other arguments.
 
     nlp (Language): The trained pipeline. Its weights and the predictions of Viterbi decoding
-        don't change. The scores in its meta are updated.
+        don't change. Its config and the scores in its meta are updated.
     examples (Iterable[Example]): The docs. They should not be training docs.
     source (str): The name of the docs in the meta: see `record_scores`.
     RETURNS (Calibration): The temperature, and the calibration error before and after.
     RAISES (ValueError): If there is no such component, or no entity is predicted.
     """
     ner, examples = get_component(nlp, name), list(examples)
-    calibration = calibrate_on([predict_dev(nlp, ner, examples)], ner, per_label=per_label)
+    calibration = calibrate_on([predict_dev(nlp, ner, examples)], nlp, ner, per_label=per_label)
     record_scores(nlp, nlp.evaluate(examples), source, len(examples))
     return calibration
 
 
 def calibrate_on(
-    devs: Sequence[DevPredictions], ner: CostSensitiveNER, *, per_label: bool = False
+    devs: Sequence[DevPredictions],
+    nlp: Language,
+    ner: CostSensitiveNER,
+    *,
+    per_label: bool = False,
 ) -> Calibration:
     """Fit the temperature of a component on the predictions of one model or of several, and set
     it: see `calibrate`."""
@@ -80,6 +90,7 @@ def calibrate_on(
     temperature = fit_temperature(predicted, per_label=per_label)
     ner.drop_guarantee("another temperature")
     ner.cfg["temperature"] = temperature._asdict()
+    turn_on_confidence(nlp, ner)
 
     probs = [(p.entity_probs(e), p.at(temperature).entity_probs(e)) for p, e, _ in predicted]
     before, after = (numpy.concatenate(columns) for columns in zip(*probs))
@@ -180,8 +191,8 @@ def calibrate_cli(
 ) -> None:
     """
     Calibrate confidences, so that about 70 % of the entities with confidence 0.7 are correct.
-    Fits a temperature on development docs, which should not be training docs. Predictions of
-    Viterbi decoding don't change.
+    Fits a temperature on development docs, which should not be training docs, and turns confidences
+    on. Predictions of Viterbi decoding don't change.
     """
     with errors_shown():
         check_folder(output_path)

@@ -40,7 +40,7 @@ from .preparation import (
 )
 from .tune import Tuning, check_parameter, parse_aim, tune_on
 
-DIR_MODEL = "model-last"
+DIR_MODEL = "model-best"
 N_FOLDS = 4
 HELD_OUT = f"{N_FOLDS} held-out folds of the training corpus"
 DEV_SCORES = {"ents_f": "F", "ents_p": "precision", "ents_r": "recall"}
@@ -226,7 +226,7 @@ def fit(
         else:
             devs = [predict_dev(nlp, ner, dev)]
         if calibrate:
-            calibration = calibrate_on(devs, ner)
+            calibration = calibrate_on(devs, nlp, ner)
             fitted = fitted._replace(calibration=calibration)
             devs = [each.at(calibration.temperature) for each in devs]
         if tune is not None:
@@ -331,7 +331,7 @@ def fit_cli(
         Argument(help="Config of a linear model", show_default="written to the output folder"),
     ] = None,
     output_path: Annotated[
-        Path, Option("--output", "-o", help="Output folder for the pipeline, model-last")
+        Path, Option("--output", "-o", help="Output folder for the pipeline, model-best")
     ] = ...,  # type: ignore[assignment]
     model: Annotated[
         Optional[str],

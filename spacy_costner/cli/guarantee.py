@@ -13,7 +13,7 @@ from typer import Option
 from ..features import Features
 from ..features.tokens import text_id
 from ..metrics import conformal, text_table
-from ..pipeline.annotations import Confidence, guarantee_scores
+from ..pipeline.annotations import guarantee_scores
 from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
 from ..saving import check_folder, save_folder
@@ -31,7 +31,7 @@ from .options import (
     load,
 )
 from .output import JsonOption, errors_shown, print_result
-from .predictions import DevPredictions, get_component, predict_dev
+from .predictions import DevPredictions, get_component, predict_dev, turn_on_confidence
 
 FOUND = ("exact", "covered")
 UNITS = ("doc", "any")
@@ -50,24 +50,11 @@ STRICTNESS = STRICTNESS.round(4)
 """The thresholds that are tested for false alarms, in this order."""
 
 
-class Part(NamedTuple):
-    """What can be promised of all entities, or of those of a label."""
-
-    label: str  # empty for all
-    docs: int  # the calibration docs with such entities
-    entities: int
-    threshold: Optional[float]  # the least score in the set; None if the limit can't be reached
-    reachable: Optional[float]  # the lowest limit that can be promised with these docs
-    docs_needed: Optional[int]  # how many docs the limit takes; None if no number does
-    spans: float  # in the set, for each annotated entity
-    levels: List[List[float]]  # other limits that can be promised, with their thresholds
-
-
 class Guarantee(NamedTuple):
     """The result."""
 
     promise: Dict[str, Any]  # its terms, thresholds and calibration docs
-    parts: List[Part]  # one for all labels, or one for each
+    parts: List[Dict[str, Any]]  # one for all labels, or one for each: see `find_part`
     notes: List[str]  # what may weaken the promise
 
 
@@ -112,22 +99,22 @@ def guarantee(
     labels, parts = ner.labels if per_label else ("",), []
     for i, label in enumerate(labels):
         rows = [each[each["label"] == i] if per_label else each for each in (spans, gold)]
-        parts.append(find_part(label, *rows, n_docs=len(used), n_labels=len(labels), terms=terms))
-    if all(part.threshold is None for part in parts):
+        part = find_part(*rows, n_docs=len(used), n_labels=len(labels), terms=terms)
+        parts.append({"label": label, **part})
+    thresholds = {part["label"]: part["threshold"] for part in parts if part["threshold"]}
+    if not thresholds:
         raise ValueError(unreachable(parts, terms))
     promise = {
         **terms,
-        "threshold": 1.0 if per_label else parts[0].threshold,
-        "labels": {part.label: part.threshold for part in parts if part.label and part.threshold},
+        "threshold": 1.0 if per_label else thresholds.pop(""),
+        "labels": thresholds,
         "source": source,
         "docs": len(used),
         "entities": len(gold),
         "not_counted": not_counted,
-        "levels": [] if per_label else parts[0].levels,
+        "levels": [] if per_label else parts[0]["levels"],
     }
-    if ner.confidence is None:
-        ner.set_confidence(Confidence())
-        nlp.get_pipe_config(name)["confidence"] = {"@misc": "spacy_costner.Confidence.v1"}
+    turn_on_confidence(nlp, ner)
     ner.meta = nlp.meta
     ner.set_guarantee(promise)
     return Guarantee(promise, parts, notes)
@@ -234,31 +221,31 @@ def found_at(
 ) -> Floats1d:
     """The highest threshold at which each wanted entity is found by the spans with at least that
     score, above 0; 0 if none finds it. Shape: (E,)"""
+    # A wanted entity needs all its cells: itself, its tokens, or its tokens with its label.
+    both, n = Entities(*map(numpy.concatenate, zip(wanted, spans))), len(wanted.begin)
+    owner, cells = ranges(both.begin, both.end)
     if terms["found"] == "exact":
-        keys = numpy.concatenate([dev.keys(wanted), dev.keys(spans)])
-        values, which = numpy.unique(keys, return_inverse=True)
-        best = numpy.zeros(len(values))
-        numpy.maximum.at(best, which[len(wanted.begin) :], scores)
-        return best[which[: len(wanted.begin)]]
-    n_labels = len(dev.posterior.tags.labels)
-
-    def cells(entities: Entities) -> Tuple[Any, Any]:
-        """The entity, and the label and token, of each token of entities."""
-        which, token = ranges(entities.begin, entities.end)
-        label = numpy.minimum(entities.label, n_labels)[which]
-        return which, (label if terms["per_label"] else 0, token)
-
-    best = numpy.zeros((n_labels + 2, len(dev.known)))  # two more rows: inner nodes, and -1
-    which, cell = cells(spans)
-    numpy.maximum.at(best, cell, scores[which])
-    which, cell = cells(wanted)
-    return numpy.minimum.reduceat(best[cell], numpy.flatnonzero(numpy.diff(which, prepend=-1)))
+        owner = numpy.arange(len(both.begin))
+        _, cells = numpy.unique(dev.keys(both), return_inverse=True)
+    elif terms["per_label"]:  # -1, those of the model, inner nodes
+        label = numpy.minimum(both.label, len(dev.posterior.tags.labels))
+        cells = cells + (label[owner] + 1) * len(dev.known)
+    is_wanted, best = owner < n, numpy.zeros(cells.max(initial=0) + 1)
+    numpy.maximum.at(best, cells[~is_wanted], scores[owner[~is_wanted] - n])
+    firsts = numpy.flatnonzero(numpy.diff(owner[is_wanted], prepend=-1))
+    return numpy.minimum.reduceat(best[cells[is_wanted]], firsts)
 
 
 def find_part(
-    label: str, spans: Any, gold: Any, *, n_docs: int, n_labels: int, terms: Dict[str, Any]
-) -> Part:
-    """What can be promised of scored spans and entities. Several labels share what may fail."""
+    spans: ArrayXd, gold: ArrayXd, *, n_docs: int, n_labels: int, terms: Dict[str, Any]
+) -> Dict[str, Any]:
+    """What can be promised of scored spans and entities. Several labels share what may fail.
+
+    RETURNS (Dict[str, Any]): "docs" with "entities"; "threshold", the least score in the set, None
+        if the limit can't be reached; "reachable", the lowest limit that can be promised with these
+        docs, if any; "docs_needed" for the limit, None if no number is enough; "spans" in the set,
+        for each entity; "levels", the limits that can be promised, each with its threshold.
+    """
     confidence = terms["confidence"]
     delta: Any = None if confidence is None else (1 - confidence) / n_labels
     if terms["miss"] is None:
@@ -288,47 +275,41 @@ def find_part(
         middle = (low + high) / 2
         low, high = (middle, high) if threshold(middle) is None else (low, middle)
     at, levels = threshold(limit), [[level, threshold(level)] for level in sorted({*LEVELS, limit})]
-    return Part(
-        label=label,
-        docs=n_docs,
-        entities=len(gold),
-        threshold=at,
-        reachable=None if high == 1 else math.ceil(high * 1e4) / 1e4,
-        docs_needed=conformal.docs_needed(float(mean), limit, delta=delta),
-        spans=float((spans["score"] >= (2 if at is None else at)).sum() / max(len(gold), 1)),
-        levels=[level for level in levels if level[1] is not None],
-    )
+    return {
+        "docs": n_docs,
+        "entities": len(gold),
+        "threshold": at,
+        "reachable": None if high == 1 else math.ceil(high * 1e4) / 1e4,
+        "docs_needed": conformal.docs_needed(float(mean), limit, delta=delta),
+        "spans": float((spans["score"] >= (2 if at is None else at)).sum() / max(len(gold), 1)),
+        "levels": [level for level in levels if level[1] is not None],
+    }
 
 
-def unreachable(parts: List[Part], terms: Dict[str, Any]) -> str:
+def unreachable(parts: Sequence[Dict[str, Any]], terms: Dict[str, Any]) -> str:
     """The message where nothing can be promised."""
     name = "false_alarm" if terms["miss"] is None else "miss"
     limit = terms[name]
     message = f"{name}: expected a limit that can be promised, got {limit:g}"
     for part in parts:
-        could = "nothing" if part.reachable is None else f"{part.reachable:.4f} or more"
+        could = "nothing" if part["reachable"] is None else f"{part['reachable']:.4f} or more"
         enough = f"no number of docs is enough for {limit:g} with this model"
-        if part.docs_needed:
-            enough = f"{limit:g} takes about {part.docs_needed:,} docs, if they are like these"
-        label = f"{part.label}: " if part.label else ""
-        message += f". {label}{could} with these {part.docs:,} docs; {enough}"
+        if part["docs_needed"]:
+            enough = f"{limit:g} takes about {part['docs_needed']:,} docs, if they are like these"
+        label = f"{part['label']}: " if part["label"] else ""
+        message += f". {label}{could} with these {part['docs']:,} docs; {enough}"
     return message
 
 
-class Observed(NamedTuple):
-    """What other docs show of a promise."""
-
-    promised: float  # the miss rate
-    miss: float  # that on these docs
-    spans: float  # in the set, for each annotated entity
-
-
-def observe(nlp: Language, name: str, examples: Iterable[Example]) -> List[Observed]:
+def observe(
+    nlp: Language, name: str, examples: Iterable[Example]
+) -> List[Tuple[float, float, float]]:
     """Compare the promise of a component with what is missed of other docs.
 
     examples (Iterable[Example]): Annotated docs. Docs with missing tags don't count.
-    RETURNS (List[Observed]): For each limit that could be promised. Empty if nothing is promised,
-        or false alarms, or by label, or on terms of an earlier version.
+    RETURNS (List[Tuple[float, float, float]]): For each limit that could be promised: the limit,
+        the miss rate on these docs, and the spans in the set for each annotated entity. Empty if
+        nothing is promised, or false alarms, or by label, or on terms of an earlier version.
     """
     ner = get_component(nlp, name)
     promise = ner.guarantee
@@ -340,7 +321,7 @@ def observe(nlp: Language, name: str, examples: Iterable[Example]) -> List[Obser
     losses = conformal.miss_losses(gold["score"], gold["doc"], by=promise["by"])
     limits, thresholds = numpy.asarray(promise["levels"]).T
     sizes = (spans["score"][:, None] >= thresholds).sum(axis=0) / len(gold)
-    return [*map(Observed, limits.tolist(), losses.mean(thresholds).tolist(), sizes.tolist())]
+    return [*zip(limits.tolist(), losses.mean(thresholds).tolist(), sizes.tolist())]
 
 
 def guarantee_cli(
@@ -387,11 +368,9 @@ def describe(result: Guarantee) -> str:
     header = ["label", "docs", "entities", "threshold", "spans/entity", "reachable", "docs needed"]
     rows: List[Any] = [header]
     for part in result.parts:
-        at = "-" if part.threshold is None else f"{part.threshold:g}"
-        reachable = "-" if part.reachable is None else f"{part.reachable:.4f}"
-        needed = "-" if part.docs_needed is None else f"{part.docs_needed:,}"
-        label, spans = part.label or "all", f"{part.spans:.2f}"
-        rows.append([label, part.docs, part.entities, at, spans, reachable, needed])
+        formats = {"threshold": "g", "spans": ".2f", "reachable": ".4f", "docs_needed": ","}
+        numbers = ["-" if part[key] is None else f"{part[key]:{f}}" for key, f in formats.items()]
+        rows.append([part["label"] or "all", part["docs"], part["entities"], *numbers])
     lines, promise = [text_table(rows)], result.promise
     if kinds := [f"{n:,} {kind}" for kind, n in promise["not_counted"].items() if n]:
         lines.append(f"\nnot counted: {', '.join(kinds)}")

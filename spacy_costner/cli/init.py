@@ -10,19 +10,7 @@ from functools import partial
 from importlib.metadata import entry_points
 from inspect import getdoc, signature
 from pathlib import Path
-from typing import (
-    Annotated,
-    Any,
-    Collection,
-    Dict,
-    List,
-    Literal,
-    Mapping,
-    Optional,
-    Sequence,
-    Set,
-    Union,
-)
+from typing import Annotated, Any, Dict, List, Literal, Mapping, Optional, Sequence, Set
 
 import spacy
 import typer
@@ -40,22 +28,17 @@ from ..costs.label_tree import make_tree
 from ..readers import read_docs
 from ..settings import check_settings
 from ..tags import OUTSIDE, Tags
+from ..types import Loss
 from .options import arguments_of
 from .output import errors_shown, get_template, save_text
 from .tune import parse_aim
 
 Model = Literal["linear", "cnn", "hybrid", "transformer"]
 Decoding = Literal["viterbi", "threshold", "min-cost"]
-
-NO_PROBABILITIES = frozenset(["MaxMargin", "Perceptron", "MIRA", "ZScore"])
-"""Losses after which scores are not probabilities: see docs/which-loss.md."""
-
-COST_AUGMENTED = frozenset(["SoftmaxMargin", "JensenRiskBound", "Mixed"])
-"""Losses with cost-augmented scores: a cost shifts probabilities. To calibrate them makes
-predictions of minimum expected cost worse: see docs/init.md."""
-
-NEED_START = frozenset(["Risk", "JensenRiskBound", "MCE", "MCEF", "ZScore"])
-"""Losses that need a likelihood model to start from."""
+CostOption = Annotated[
+    Optional[float],
+    Option(help="Cost of this kind of mistake", show_default="1, or 0 on other costs"),
+]
 
 RECOMMENDED = {"Mixed": {"k": 3.0}, "Perceptron": {"alpha": 1.0}, "ZScore": {"multiplier": 20.0}}
 """Settings of losses where they are not the defaults."""
@@ -85,10 +68,6 @@ def init_cli(
     dev_path: Annotated[
         Optional[Path], Option("--dev", help="Development corpus; any format", exists=True)
     ] = None,
-    sentences: Annotated[
-        Optional[int],
-        Option("--sentences", help="Number of training sentences, without --train", min=1),
-    ] = None,
     aim: Annotated[
         Optional[str],
         Option(
@@ -99,23 +78,17 @@ def init_cli(
             show_default="cost if you say what mistakes cost, otherwise f",
         ),
     ] = None,
-    miss: Annotated[
-        Optional[float],
-        Option("--miss", help="Cost of a miss, where other mistakes cost 1", show_default="1"),
-    ] = None,
-    false_alarm: Annotated[
-        Optional[float], Option("--false-alarm", help="Cost of a false alarm", show_default="1")
-    ] = None,
-    wrong_label: Annotated[
-        Optional[float], Option("--wrong-label", help="Cost of a wrong label", show_default="1")
-    ] = None,
-    wrong_boundary: Annotated[
-        Optional[float],
-        Option("--wrong-boundary", help="Cost of a wrong boundary", show_default="1"),
-    ] = None,
+    miss: CostOption = None,
+    false_alarm: CostOption = None,
+    wrong_label: CostOption = None,
+    wrong_boundary: CostOption = None,
     tree_path: Annotated[
         Optional[Path],
         Option("--tree", help="Label tree, a JSON or YAML file: near labels cost less"),
+    ] = None,
+    tree_by_prefix: Annotated[
+        Optional[str],
+        Option(help="Write the tree: labels below their part before this separator, such as _"),
     ] = None,
     cost: Annotated[
         Optional[str],
@@ -123,30 +96,18 @@ def init_cli(
     ] = None,
     loss: Annotated[
         Optional[str],
-        Option(
-            "--loss",
-            help="Loss, or several, separated by commas, to train with one after another",
-            show_default="by model, aim and size",
-        ),
+        Option(help="Loss, or several, separated by commas", show_default="by model, aim and size"),
     ] = None,
     decoding: Annotated[
         Optional[Decoding],
-        Option(
-            "--decoding",
-            help="How entities are chosen from scores",
-            show_default="min-cost for --aim cost, otherwise viterbi",
-        ),
+        Option(help="How entities are chosen", show_default="min-cost for --aim cost, or viterbi"),
     ] = None,
     inner_nodes: Annotated[
         bool, Option("--inner-nodes", help="Also predict inner nodes of the tree")
     ] = False,
     transformer: Annotated[
         Optional[str],
-        Option(
-            "--transformer",
-            help="Name or folder of the transformer",
-            show_default="that of `spacy init config`",
-        ),
+        Option(help="Name or folder of the transformer", show_default="as `spacy init config`"),
     ] = None,
     force: Annotated[bool, Option("--force", "-F", help="Overwrite the output file")] = False,
 ) -> None:
@@ -155,13 +116,14 @@ def init_cli(
     cost and for your aim. With --train, batches and evaluations fit the size of the corpus. The
     config begins with the commands to run next. Several costs are added.
     """
-    options = arguments_of(init, locals())
     on_terminal = output_path == Path("-")
-    if output_path.exists() and not on_terminal and not force:
-        raise ValueError(f"{output_path}: expected a new file, got one that exists: use --force")
-    if on_terminal:
-        options["output_path"] = Path("config.cfg")
-    text = init(**options, command=command_line(ctx))
+    output_path = Path("config.cfg") if on_terminal else output_path
+    if tree_by_prefix is not None:
+        tree_path = tree_path or output_path.with_name("tree.json")
+    for path in (None if on_terminal else output_path, tree_by_prefix and tree_path):
+        if path and Path(path).exists() and not force:
+            raise ValueError(f"{path}: expected a new file, got one that exists: use --force")
+    text = init(**arguments_of(init, locals()), command=command_line(ctx))
     if on_terminal:
         typer.echo(text, nl=False)
         return
@@ -189,13 +151,13 @@ def init(
     lang: str = "en",
     train_path: Optional[Path] = None,
     dev_path: Optional[Path] = None,
-    sentences: Optional[int] = None,
     aim: Optional[str] = None,
     miss: Optional[float] = None,
     false_alarm: Optional[float] = None,
     wrong_label: Optional[float] = None,
     wrong_boundary: Optional[float] = None,
     tree_path: Optional[Path] = None,
+    tree_by_prefix: Optional[str] = None,
     cost: Optional[str] = None,
     loss: Optional[str] = None,
     decoding: Optional[Decoding] = None,
@@ -207,6 +169,7 @@ def init(
     the other arguments. Costs are by token.
 
     output_path (Path): Where it will be, for the commands at its head. It is not written.
+    tree_by_prefix (Optional[str]): A separator in labels: the file of tree_path is written.
     command (str): The command that makes it, for its head.
     RETURNS (str): The config.
     RAISES (ValueError): If there is no such loss, cost or aim, if arguments don't go together, or
@@ -216,19 +179,16 @@ def init(
     get_lang_class(lang)
     if transformer is not None and model != "transformer":
         raise ValueError(f"--transformer: expected --model transformer, got --model {model}")
-    if train_path is not None and sentences is not None:
-        raise ValueError("--sentences: expected no --train, which is counted, got both")
     if aim not in (None, "cost", "guarantee"):
         try:
             parse_aim(aim)
         except ValueError as error:
             expected = "f, cost, guarantee, precision=0.9 or recall=0.9"
             raise ValueError(f"--aim: expected {expected}, got {aim!r}") from error
-    unknown = {"lengths": [25] * (sentences or 0), "forms": 5000, "labels": [], "entities": 0}
-    corpus: Dict[str, Any] = {**unknown, "sentences": sentences}
+    corpus: Dict[str, Any] = {"lengths": [], "sentences": math.inf, "forms": 5000, "labels": []}
     if train_path is not None:
         corpus = read_corpus(train_path, lang)
-    few = corpus["sentences"] is not None and corpus["sentences"] < FEW
+    few = corpus["sentences"] < FEW
 
     # What mistakes cost: a part for each option that is given.
     kinds = ("miss", "false_alarm", "wrong_label", "wrong_boundary")
@@ -253,11 +213,10 @@ def init(
     elif costs or aim == "cost":
         shared = next(iter(costs.values()), HAMMING)
 
-    if loss is not None:
-        losses = parse_losses(loss)
-    else:
-        losses = choose_losses(model, aim, decoding, costs, few=few)
-    has_probabilities = losses[-1] not in NO_PROBABILITIES
+    chosen = choose_losses(model, aim, decoding, costs, few=few)
+    losses = chosen if loss is None else parse_losses(loss)
+    last = build_loss(losses[-1])
+    has_probabilities = last.has_probabilities
     decoding = decoding or ("min-cost" if aim == "cost" and has_probabilities else "viterbi")
     if decoding == "min-cost" and aim != "cost":
         raise ValueError(
@@ -270,13 +229,20 @@ def init(
             f"--loss: expected a loss such as Sequential with {with_it}, got {losses[-1]}: its "
             "scores are not probabilities"
         )
-    if costs and aim != "cost" and tree_path is None and not any(map(takes_cost, losses)):
+    uses_cost = tree_path is not None or any(build_loss(name).cost for name in losses)
+    if costs and aim != "cost" and not uses_cost:
         raise ValueError(
             f"--loss: expected a loss that takes a cost, or --aim cost, got {', '.join(losses)}: "
             "nothing would use what you say mistakes cost"
         )
     if inner_nodes and (decoding != "min-cost" or tree_path is None):
         raise ValueError("--inner-nodes: expected --tree and --decoding min-cost with it")
+
+    if tree_by_prefix is not None:
+        if train_path is None or tree_path is None:
+            raise ValueError("--tree-by-prefix: expected --train, whose labels are in the tree")
+        tree = group_labels(corpus["labels"], tree_by_prefix)
+        save_text(tree_path, json.dumps(tree, indent=2, ensure_ascii=False) + "\n")
 
     # The score per unit of cost: 1, or 0.5 with a tree, but no mistake has a score above 5.
     multiplier = 1.0 if tree_path is None else 0.5
@@ -296,7 +262,8 @@ def init(
     threshold, miss_weight = 0.5, mistakes.get("miss", 1.0)
     if aim == "cost" and (both := miss_weight + mistakes.get("false_alarm", 1.0)):
         threshold = round(1 - miss_weight / both, 4)  # see docs/decoding.md
-    is_shifted = decoding == "min-cost" and losses[-1] in COST_AUGMENTED
+    # To calibrate makes predictions of minimum expected cost worse then: see docs/init.md.
+    is_shifted = decoding == "min-cost" and last.shifts_probabilities
     known = RECOMMENDATIONS.get(lang, RECOMMENDATIONS["__default__"])["transformer"]["efficiency"]
     filters = {"value": as_text, "notes": read_notes, "quote": lambda x: shlex.quote(str(x))}
     loss_block = make_loss(losses, shared and SHARED_COST, multiplier=multiplier, epochs=ends)
@@ -310,7 +277,7 @@ def init(
 
 
 def choose_losses(
-    model: str, aim: str, decoding: Optional[str], costs: Collection[str], *, few: bool
+    model: str, aim: str, decoding: Optional[str], costs: Mapping[str, Any], *, few: bool
 ) -> List[str]:
     """The losses that docs/which-loss.md recommends, by what options say costs: "tree", "matrix",
     "tags", "mistakes"."""
@@ -330,7 +297,7 @@ def choose_losses(
 def parse_losses(text: str) -> List[str]:
     """The names of losses, separated by commas. One that needs a start gets Sequential first."""
     losses = [find_name("Loss", name) for name in text.split(",")]
-    return ["Sequential", *losses] if losses[0] in NEED_START else losses
+    return ["Sequential", *losses] if build_loss(losses[0]).needs_start else losses
 
 
 def find_name(kind: str, given: str, *others: str) -> str:
@@ -351,33 +318,32 @@ def find_name(kind: str, given: str, *others: str) -> str:
     return name
 
 
-def takes_cost(loss: str) -> bool:
-    return "cost" in signature(registry.losses.get(f"spacy_costner.{loss}.v1")).parameters
+def build_loss(name: str) -> Loss:
+    """A loss, with the Hamming cost if it takes one."""
+    built: Loss = registry.resolve({"loss": make_loss([name], HAMMING)})["loss"]
+    return built
 
 
 def make_loss(
     losses: Sequence[str],
-    cost: Union[str, Mapping[str, Any], None] = None,
+    cost: Any = None,
     *,
     multiplier: float = 1.0,
     epochs: Sequence[float] = (5.0,),
 ) -> Dict[str, Any]:
-    """The block of a loss, or of a schedule of losses, with its recommended settings.
-
-    cost (Union[str, Mapping[str, Any], None]): The block of their cost, or a variable. None: the
-        Hamming cost.
-    multiplier (float): The score per unit of cost, as a factor of the recommended one.
-    epochs (Sequence[float]): Where all losses but the last end.
-    """
+    """The block of a loss, or of a schedule of losses that end after these epochs, with its
+    recommended settings. The cost is a block or a variable, the Hamming cost by default; the
+    multiplier is a factor of the recommended score per unit of cost."""
     blocks = []
     for loss in losses:
         name = f"spacy_costner.{loss}.v1"
-        parameters = signature(registry.losses.get(name)).parameters.values()
-        defaults = {p.name: p.default for p in parameters if p.default not in (None, p.empty)}
-        block = {"@losses": name, **defaults, **RECOMMENDED.get(loss, {})}
+        parameters = signature(registry.losses.get(name)).parameters
+        defaults = {key: p.default for key, p in parameters.items()}
+        given = {key: value for key, value in defaults.items() if value is not None}
+        block = {"@losses": name, **given, **RECOMMENDED.get(loss, {})}
         for score in {"multiplier", "alpha"} & {*block}:
             block[score] = float(f"{block[score] * multiplier:.2g}")
-        if takes_cost(loss) and (cost is not None or loss != "Mixed"):  # whose cost is optional
+        if "cost" in parameters and (cost is not None or loss != "Mixed"):  # whose cost is optional
             block["cost"] = cost or HAMMING
         blocks.append(block)
     if len(blocks) == 1:
@@ -395,8 +361,8 @@ def read_notes(block: Mapping[str, Any]) -> Dict[str, List[str]]:
     found = re.findall(r"^(\w+) \(.*?\): (.*(?:\n +.*)*)", getdoc(factory) or "", re.MULTILINE)
     notes = {name: text for name, text in found if name != "cost"}
     if "*" not in block:
-        settings = {name: value for name, value in block.items() if name != "cost"}
-        compute = registry.resolve({"loss": settings})["loss"].compute
+        cost = {"cost": HAMMING} if "cost" in block else {}
+        compute = registry.resolve({"loss": {**block, **cost}})["loss"].compute
         for inner in ("compute", "func"):
             compute = getattr(compute, inner, compute)
         notes[""] = (getdoc(compute) or "").split("\n\n")[0]
@@ -405,35 +371,41 @@ def read_notes(block: Mapping[str, Any]) -> Dict[str, List[str]]:
 
 def as_text(value: Any) -> str:
     """A value as a config has it: JSON, or a variable."""
-    if isinstance(value, str) and value.startswith("${"):
-        return value
-    return json.dumps(str(value) if isinstance(value, Path) else value, ensure_ascii=False)
+    is_variable = isinstance(value, str) and value.startswith("${")
+    return value if is_variable else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def read_corpus(path: Path, lang: str) -> Dict[str, Any]:
     """Measure a training corpus. Where docs have no sentence starts, as texts without tokens,
     sentences end with punctuation."""
-    lengths: List[int] = []
+    lengths, labels, sentences, sentencizer = [], [], 0, Sentencizer()
     forms: Set[int] = set()
-    labels: Set[str] = set()
-    sentences = entities = 0
-    sentencizer = Sentencizer()
     for doc in read_docs(spacy.blank(lang), path):
         lengths.append(len(doc))
         split = doc if doc.has_annotation("SENT_START") else sentencizer(doc)
         sentences += sum(1 for _ in split.sents)
         forms.update(token.norm for token in doc)
-        labels.update(ent.label_ for ent in doc.ents)
-        entities += len(doc.ents)
-    if not entities:
+        labels += [ent.label_ for ent in doc.ents]
+    if not labels:
         raise ValueError(f"{path}: expected docs with entities, got none in {len(lengths)} docs")
-    return {
-        "lengths": lengths,
-        "sentences": sentences,
-        "forms": len(forms),
-        "labels": sorted(labels),
-        "entities": entities,
-    }
+    counts = {"sentences": sentences, "forms": len(forms), "entities": len(labels)}
+    return {"lengths": lengths, "labels": sorted({*labels}), **counts}
+
+
+def group_labels(labels: Sequence[str], separator: str) -> Dict[str, Dict[str, Any]]:
+    """A label tree: below each prefix, the labels that begin with it."""
+    if not any(separator in label for label in labels) or not separator:
+        raise ValueError(
+            f"--tree-by-prefix: expected a separator in labels, got {separator!r} for "
+            f"{', '.join(labels)}"
+        )
+    tree: Dict[str, Dict[str, Any]] = {}
+    for label in labels:
+        prefix = label.partition(separator)[0] or label
+        below = tree.setdefault(prefix, {})
+        if prefix != label:
+            below[label] = {}
+    return tree
 
 
 def read_labels(tree_path: Optional[Path], matrix_path: Optional[Path]) -> List[str]:
@@ -449,7 +421,7 @@ def read_labels(tree_path: Optional[Path], matrix_path: Optional[Path]) -> List[
 def choose_sizes(model: str, corpus: Mapping[str, Any]) -> Dict[str, Any]:
     """The settings of the template that fit the size of a corpus, or a large one if it is unknown:
     100 batches or more in an epoch, and at least one evaluation."""
-    lengths, n_labels = corpus["lengths"], len(corpus["labels"])
+    lengths = corpus["lengths"]
     part = sum(lengths) // 100 if lengths else 1000
     if model == "transformer":
         size = 2000
@@ -461,19 +433,14 @@ def choose_sizes(model: str, corpus: Mapping[str, Any]) -> Dict[str, Any]:
     if lengths:
         batches = batcher([range(length) for length in lengths], size=size)
         epoch = max(1, int(sum(1 for _ in batches) * 0.9))  # it may have fewer if docs are shuffled
-    sizes = {
+    is_linear, least_steps = model == "linear", 3000 if model == "hybrid" else 20000
+    return {
         "batch_size": size,
         "rows": min(5000, max(1000, corpus["forms"])),
-        "many_labels": n_labels > 20,  # see docs/linear.md
-        "long_docs": bool(n_labels) and corpus["sentences"] >= 3 * len(lengths),
+        "many_labels": len(corpus["labels"]) > 20,  # see docs/linear.md
+        "long_docs": bool(lengths) and corpus["sentences"] >= 3 * len(lengths),
+        "patience": 0 if is_linear else max(1600, 2 * epoch),
+        "max_epochs": 8 if is_linear else 0,
+        "max_steps": 0 if is_linear else max(least_steps, 5 * epoch),
+        "eval_frequency": max(1, epoch // 2) if is_linear else min(200, epoch),
     }
-    if model == "linear":
-        steps = {"patience": 0, "max_epochs": 8, "max_steps": 0, "eval_frequency": epoch // 2 or 1}
-    else:
-        steps = {
-            "patience": max(1600, 2 * epoch),
-            "max_epochs": 0,
-            "max_steps": max(3000 if model == "hybrid" else 20000, 5 * epoch),
-            "eval_frequency": min(200, epoch),
-        }
-    return {**sizes, **steps}

@@ -125,10 +125,22 @@ def run_before(nlp: Language, name: str, docs: Iterable[Union[str, Doc]]) -> Lis
         return list(nlp.pipe(docs))
 
 
+def turn_on_confidence(nlp: Language, ner: CostSensitiveNER) -> None:
+    """Have a component write the probabilities of its entities, if it does not, under a key that no
+    other component has. Write that to the config."""
+    if ner.confidence is None:
+        ours = [pipe for _, pipe in nlp.pipeline if isinstance(pipe, CostSensitiveNER)]
+        keys = [pipe.confidence.spans_key for pipe in ours if pipe.confidence is not None]
+        key = f"{ner.name}_confidence" if "confidence" in keys else "confidence"
+        ner.set_confidence(Confidence(key))
+        block = {"@misc": "spacy_costner.Confidence.v1", "spans_key": key}
+        nlp.get_pipe_config(ner.name)["confidence"] = block
+
+
 def record_scores(nlp: Language, scores: Mapping[str, Any], source: str, n_docs: int) -> None:
     """Write the scores of a pipeline that was changed after training to its meta. They replace
     the scores of training in `nlp.meta["performance"]`, where "measured_on" names the docs."""
     performance = nlp.meta.setdefault("performance", {})
     names = {*performance, *nlp.config["training"].get("score_weights", ())}
-    performance.update({name: scores[name] for name in sorted(names & scores.keys())})
-    performance["measured_on"] = {"source": source, "docs": n_docs}
+    measured = {name: scores[name] for name in sorted(names & scores.keys())}
+    performance |= {**measured, "measured_on": {"source": source, "docs": n_docs}}

@@ -46,7 +46,7 @@ from ..saving import check_file
 from ..tags import OUTSIDE, Entities
 from ..types import Cost
 from .explain import TagProfile, TransitionWeights, draw_transitions, explain, transition_weights
-from .guarantee import Observed, observe
+from .guarantee import observe
 from .options import CodeOption, GpuOption, ModelArg, NameOption, load
 from .output import errors_shown, get_template, save_text
 from .plots import (
@@ -124,7 +124,7 @@ class Report(NamedTuple):
     curves: Dict[str, List[Point]]  # precision and recall at each threshold and at each bias
     setting: Point  # those of the pipeline; NaN in place of a threshold or bias: it has neither
     parameter: Optional[str]  # "threshold" or "bias", as the decoding has it
-    guarantee: List[Observed]  # promised and observed miss rates; empty if none is promised
+    guarantee: List[Tuple[float, float, float]]  # see `observe`; empty if none is promised
     promised: Optional[float]  # the miss rate that the pipeline promises
     cost: str  # its registered name; empty if the config has none: each wrong tag costs 1
     confusion: Confusion

@@ -64,7 +64,7 @@ def by_least_confidence(ner: CostSensitiveNER, posterior: Posterior) -> Tuple[Fl
     Culotta & McCallum, 2005, "Reducing Labeling Effort for Structured Prediction Tasks".
     """
     doubts = 1.0 - posterior.marginals.max(axis=1).astype("float64")
-    return 1.0 - posterior.best_paths(1)[1][0].astype("float64"), numpy.maximum(doubts, 0.0)
+    return -numpy.expm1(posterior.best_paths(1)[1][0]), numpy.maximum(doubts, 0.0)
 
 
 def by_cost(ner: CostSensitiveNER, posterior: Posterior) -> Tuple[Floats1d, Floats1d]:

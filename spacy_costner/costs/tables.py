@@ -9,7 +9,7 @@ table is the cost of a wrong boundary: the correct label with a wrong prefix.
 """
 
 from functools import partial
-from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 import numpy
 from confection import SimpleFrozenDict
@@ -92,13 +92,8 @@ def hierarchical_cost(tags: TagSet, *, tree: Tree) -> CostTable:
     return _over_tags(table, tags)
 
 
-class Weights(NamedTuple):
-    """The cost of each kind of mistake: see `make_precision_recall_cost`."""
-
-    false_alarm: float
-    miss: float
-    wrong_label: float
-    wrong_boundary: float
+KINDS = ("false_alarm", "miss", "wrong_label", "wrong_boundary")
+"""The kinds of mistakes whose costs a `PrecisionRecallCost` has, in this order."""
 
 
 def make_precision_recall_cost(
@@ -128,29 +123,23 @@ def make_precision_recall_cost(
     RAISES (ValueError): If a setting is unknown, negative or not finite.
     """
     where = "spacy_costner.PrecisionRecallCost"
-    overall = _check_weights(Weights(false_alarm, miss, wrong_label, wrong_boundary), where)
+    overall = dict(zip(KINDS, (false_alarm, miss, wrong_label, wrong_boundary)))
     check_config_names(labels, f"{where}: labels")
-    per_label = {}
-    for label, own in labels.items():
-        if unknown := sorted(set(own) - set(Weights._fields)):
-            expected = ", ".join(Weights._fields)
-            raise ValueError(
-                f"{where}: labels.{label}: expected any of {expected}, got {unknown[0]!r}"
-            )
-        per_label[label] = _check_weights(overall._replace(**own), f"{where}: labels.{label}")
-    return partial(precision_recall_cost, overall=overall, per_label=per_label)
-
-
-def _check_weights(weights: Weights, where: str) -> Weights:
-    for name, weight in weights._asdict().items():
-        check_cost(weight, f"{where}: {name}")
-    return weights
+    by_label = {label: {**overall, **own} for label, own in labels.items()}
+    for place, costs in {"": overall, **{f" labels.{x}:": by_label[x] for x in by_label}}.items():
+        if unknown := sorted(set(costs) - set(KINDS)):
+            expected = ", ".join(KINDS)
+            raise ValueError(f"{where}:{place} expected any of {expected}, got {unknown[0]!r}")
+        for name, cost in costs.items():
+            check_cost(cost, f"{where}:{place} {name}")
+    per_label = {label: tuple(costs.values()) for label, costs in by_label.items()}
+    return partial(precision_recall_cost, overall=tuple(overall.values()), per_label=per_label)
 
 
 def precision_recall_cost(
-    tags: TagSet, *, overall: Weights, per_label: Mapping[str, Weights]
+    tags: TagSet, *, overall: Sequence[float], per_label: Mapping[str, Sequence[float]]
 ) -> CostTable:
-    """The cost of each kind of mistake, by label.
+    """The cost of each kind of mistake, in the order of `KINDS`, by label.
 
         cost[O, x] = false_alarm(x)       cost[x, x'] = wrong_label(x)
         cost[x, O] = miss(x)              cost[B-x, I-x] = wrong_boundary(x)
@@ -163,13 +152,13 @@ def precision_recall_cost(
             f"got {unknown[0]!r}"
         )
     rows = [per_label.get(label, overall) for label in tags.labels]
-    weights = Weights(*numpy.asarray(rows, dtype="float64").reshape(-1, len(Weights._fields)).T)
+    false_alarm, miss, wrong_label, wrong_boundary = numpy.reshape(rows, (-1, len(KINDS))).T
     n_labels = len(tags.labels)
     table = numpy.zeros((n_labels + 1, n_labels + 1))
-    table[:-1] = numpy.asarray(weights.wrong_label)[:, None]
-    table[-1, :-1] = weights.false_alarm
-    table[:-1, -1] = weights.miss
-    numpy.fill_diagonal(table[:-1, :-1], weights.wrong_boundary)
+    table[:-1] = wrong_label[:, None]
+    table[-1, :-1] = false_alarm
+    table[:-1, -1] = miss
+    numpy.fill_diagonal(table[:-1, :-1], wrong_boundary)
     return _over_tags(table, tags)
 
 
@@ -244,9 +233,14 @@ def make_sum_cost(*, costs: Dict[str, Any], weights: Dict[str, float] = NOTHING)
 def weighted_sum(tags: TagSet, *, terms: Sequence[Tuple[float, Cost]]) -> CostTable:
     """The weighted sum of several costs.
 
-    cost[i, j] = sum_n w_n cost_n[i, j]
+        cost[i, j] = sum_n w_n cost_n[i, j]
+
+    RAISES (ValueError): If float32 can't hold a sum.
     """
-    return sum(numpy.float32(weight) * cost(tags) for weight, cost in terms)
+    with numpy.errstate(over="ignore"):
+        table = sum(numpy.float32(weight) * cost(tags) for weight, cost in terms)
+    check_cost(float(table.max(initial=0)), "spacy_costner.SumCost: weights: largest sum")
+    return table
 
 
 def _over_tags(table: Floats2d, tags: TagSet) -> CostTable:

@@ -39,7 +39,7 @@ def make_min_cost(*, cost: Cost, tree: Optional[TreeSource] = None) -> Decoding:
     """
     where = "spacy_costner.MinCostDecoding: tree"
     min_cost = MinCost(cost, None if tree is None else make_tree(tree, where))
-    return Decoding(min_cost, min_cost.check, tables=min_cost.save, restore=min_cost.restore)
+    return Decoding(min_cost, min_cost.choices, tables=min_cost.save, restore=min_cost.restore)
 
 
 Choices = Tuple[Tuple[str, ...], Array2d, CostTable]
@@ -113,10 +113,6 @@ class MinCost:
         likely[:, len(tags) :] += numpy.log(LEAST_LIKELY) * (int(lengths.max(initial=0)) + 1)
         return chain.best_of_tied(scores, likely, TIE * float(table.max(initial=0.0))), scores
 
-    def check(self, tags: Tags, settings: Settings) -> Choices:
-        """The same as `choices`: see `Decoding`."""
-        return self.choices(tags)
-
     def save(self, tags: Tags) -> Dict[str, Any]:
         """The choices, to be saved with the pipeline, with the cost and the tree that they are made
         of."""
@@ -139,8 +135,8 @@ class MinCost:
         """The cost and the tree as the config has them."""
         return json.dumps(describe((self.cost, self.tree)))
 
-    def choices(self, tags: Tags) -> Choices:
-        """The choices for the tags of a chain, computed once per tag set.
+    def choices(self, tags: Tags, settings: Optional[Settings] = None) -> Choices:
+        """The choices for the tags of a chain, computed once per tag set; it has no settings.
 
         RAISES (ValueError): If a label has no cost or is not in the tree.
         """

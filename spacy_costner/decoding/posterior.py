@@ -104,11 +104,11 @@ class Posterior:
         return self.forward_backward.entropy()[0]
 
     def best_paths(self, k: int) -> Tuple[Ints2d, Floats2d]:
-        """The tags of the k most probable paths, (k, N), and their probabilities, descending,
-        (k, B); 0 where a sequence has no further path."""
+        """The tags of the k most probable paths, (k, N), and their log-probabilities, descending,
+        (k, B); minus infinity where a sequence has no further path."""
         tags, scores = chain.k_best(self.potentials, k)
         log_z = self.forward_backward.log_partition()[0]
-        return self.tags.collapsed_of[tags], numpy.minimum(numpy.exp(scores - log_z), 1.0)
+        return self.tags.collapsed_of[tags], numpy.minimum(scores - log_z, 0.0)
 
     def entity_probs(self, entities: Entities, covers: Optional[Array2d] = None) -> Floats1d:
         """The probability that exactly these tokens are an entity with this label, in float64.

@@ -1,7 +1,10 @@
 """The training losses: potentials and gold in, value and gradient out.
 
-One file per family. A loss returns the sum over the sequences of a batch, and the gradient of
-exactly this value. Each loss has a factory, which checks its parameters and which setup.cfg names.
+One file per family. A loss takes the scores of a batch and gold, of which it uses what its formula
+names: `multiplier` is m, the score per unit of the cost C; w are the weights of tokens. It returns
+the sum over the sequences of the batch (likelihoods in nats, expected costs in units of cost), and
+the gradient of exactly this value, a subgradient at a kink. Each loss has a factory, which checks
+its parameters and which setup.cfg names.
 """
 
 from .fscore import mce_f

@@ -2,8 +2,7 @@
 
 from typing import Callable, Tuple
 
-import numpy
-from thinc.types import Array1d, Floats1d, FloatsXd, Ints1d
+from thinc.types import Array1d, Floats1d, Ints1d
 from thinc.util import get_array_module
 
 from .. import chain
@@ -134,30 +133,16 @@ def sequence_of(potentials: Potentials) -> Ints1d:
 
 def uniform_over_legal(potentials: Potentials) -> Potentials:
     """Scores with which all legal paths have the same probability."""
-    return map_scores(_uniform, potentials)
+    xp = get_array_module(potentials.emissions)
+    return map_scores(lambda scores: xp.where(xp.isneginf(scores), scores, 0), potentials)
 
 
 def zero_forbidden(potentials: Potentials) -> Potentials:
     """The scores with 0 in place of minus infinity, so that they can be multiplied."""
-    return map_scores(_finite, potentials)
+    xp = get_array_module(potentials.emissions)
+    return map_scores(lambda scores: xp.where(xp.isneginf(scores), 0, scores), potentials)
 
 
 def sharpen(potentials: Potentials, psi: float) -> Potentials:
     """All scores times psi, above 0; forbidden tags and transitions stay forbidden."""
     return map_scores(lambda scores: psi * scores, potentials)
-
-
-def _uniform(scores: FloatsXd) -> FloatsXd:
-    xp = get_array_module(scores)
-    zeros = xp.zeros_like(scores)
-    return xp.where(xp.isneginf(scores), scores, zeros) if _any_forbidden(scores) else zeros
-
-
-def _finite(scores: FloatsXd) -> FloatsXd:
-    xp = get_array_module(scores)
-    return xp.where(xp.isneginf(scores), 0, scores) if _any_forbidden(scores) else scores
-
-
-def _any_forbidden(scores: FloatsXd) -> bool:
-    """Faster than finding which."""
-    return float(scores.min(initial=0)) == -numpy.inf

@@ -3,11 +3,11 @@
 import math
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Callable, NamedTuple, Tuple, cast
+from typing import Callable, Tuple, cast
 
 import numpy
 from thinc.api import to_numpy
-from thinc.types import Array1d, Array2d, Floats1d, Floats2d, Ints1d
+from thinc.types import Array1d, Array2d, Floats1d, Ints1d, Ints2d
 from thinc.util import get_array_module
 
 from .. import chain
@@ -27,22 +27,8 @@ from ..validation import above, finite, number, one_of, within
 from .composition import can_continue, sequence_of, sequence_weights
 from .mce import sigmoid
 
-
-class Counts(NamedTuple):
-    """Smoothed counts of entities."""
-
-    tp: float
-    fp: float
-    fn: float
-
-    def plus(self, other: "Counts", decay: float = 1.0) -> "Counts":
-        """These, multiplied by a factor, and others."""
-        return Counts(*(decay * mine + theirs for mine, theirs in zip(self, other)))
-
-
-NOTHING_YET = Counts(0.0, 0.0, 0.0)
-ONE_TP = Counts(1.0, 0.0, 0.0)
-"""What there always is on top: with no true positives the loss would be infinite."""
+ONE_TP = numpy.asarray([1.0, 0.0, 0.0])
+"""What is added to TP, FP and FN: with no true positives the loss would be infinite."""
 
 
 def make_mce_f(
@@ -75,7 +61,8 @@ def make_mce_f(
             f"{slope!r}, {offset!r}"
         )
     totals = RunningTotals(compute, within(0, 1, "MCEF", "decay", decay))
-    return Loss(totals, is_ratio=True, is_smooth=number(psi) == 1, forget=totals.forget)
+    is_smooth = number(psi) == 1
+    return Loss(totals, is_ratio=True, is_smooth=is_smooth, needs_start=True, forget=totals.forget)
 
 
 @dataclass
@@ -87,17 +74,17 @@ class RunningTotals:
     batches without entities there are.
     """
 
-    compute: "partial[Tuple[LossResult, Counts]]"
+    compute: "partial[Tuple[LossResult, Floats1d]]"
     decay: float
-    totals: Counts = field(default=NOTHING_YET)
+    totals: Floats1d = field(default_factory=partial(numpy.zeros, 3))
 
     def forget(self) -> None:
-        self.totals = NOTHING_YET
+        self.totals = numpy.zeros(3)
 
     def __call__(self, potentials: Potentials, gold: Gold) -> LossResult:
-        before = self.totals.plus(ONE_TP, self.decay)
-        result, counts = self.compute(potentials, gold, before=before)
-        self.totals = self.totals.plus(counts, self.decay)
+        before = self.decay * self.totals
+        result, counts = self.compute(potentials, gold, before=before + ONE_TP)
+        self.totals = before + counts
         return result
 
 
@@ -109,8 +96,8 @@ def mce_f(
     psi: float = 1.0,
     slope: float = 1.0,
     offset: float = 0.0,
-    before: Counts = ONE_TP,
-) -> Tuple[LossResult, Counts]:
+    before: Floats1d = ONE_TP,
+) -> Tuple[LossResult, Floats1d]:
     """How much better the F-score of whole entities could be.
 
         loss = (gamma^2 FN + FP) / ((gamma^2 + 1) TP),  F_gamma = 1 / (1 + loss)
@@ -122,26 +109,25 @@ def mce_f(
     path (FP). Not convex: start from a model of the likelihood. Tokens that are not annotated
     don't count.
 
-    potentials (Potentials): The scores of a batch.
-    gold (Gold): Gold tags, and which tags begin and go on with an entity.
-    gamma (float), psi (float), slope (float), offset (float): As above.
-    before (Counts): What is added to the counts, as a constant: those of earlier batches.
-    RETURNS (Tuple[LossResult, Counts]): The ratio, its gradient with respect to the counts
-        of this batch; and these.
+    before (Floats1d): What is added to TP, FP and FN, as a constant: those of earlier batches.
+    RETURNS (Tuple[LossResult, Floats1d]): The ratio, its gradient with respect to the counts
+        of this batch; and these: TP, FP, FN.
 
     Suzuki, McDermott & Isozaki (2006), eq 13 to 16.
     """
     count = expected_counts if psi == 1 else partial(best_counts, slope=slope, offset=offset)
     counts, backprop = count(potentials, gold)
-    tp, fp, fn = before.plus(counts)
+    tp, fp, fn = map(float, before + counts)
     scale = (gamma**2 + 1) * tp
     value = (gamma**2 * fn + fp) / scale
-    gradient = backprop(Counts(-value / tp, 1 / scale, gamma**2 / scale))
+    gradient = backprop((-value / tp, 1 / scale, gamma**2 / scale))
     return LossResult(value, gradient), counts
 
 
-Counted = Tuple[Counts, Callable[[Counts], Potentials]]
-"""Counts of a batch, and the callback from the derivative with respect to them to that with
+Derivatives = Tuple[float, float, float]
+
+Counted = Tuple[Floats1d, Callable[[Derivatives], Potentials]]
+"""TP, FP and FN of a batch, and the callback from the derivatives with respect to them to that with
 respect to the potentials."""
 
 
@@ -163,13 +149,14 @@ def expected_counts(potentials: Potentials, gold: Gold) -> Counted:
         map_scores(xp.zeros_like, potentials)._replace(emissions=ones)
     )
     tp, n_predicted = float((of_entity * p).sum()), float((weights * n_opened).sum())
-    counts = Counts(tp, max(n_predicted - tp, 0.0), float((of_entity * (1 - p)).sum()))
+    fn = float((of_entity * (1 - p)).sum())
 
-    def backprop(d: Counts) -> Potentials:
-        d_p = of_entity * (d.tp - d.fp - d.fn)
-        return paths.backprop((backprop_log_p, d_p * p), (backprop_opened, d.fp * weights))
+    def backprop(d: Derivatives) -> Potentials:
+        d_tp, d_fp, d_fn = d
+        d_p = of_entity * (d_tp - d_fp - d_fn)
+        return paths.backprop((backprop_log_p, d_p * p), (backprop_opened, d_fp * weights))
 
-    return counts, backprop
+    return numpy.asarray([tp, max(n_predicted - tp, 0.0), fn]), backprop
 
 
 def best_counts(potentials: Potentials, gold: Gold, *, slope: float, offset: float) -> Counted:
@@ -183,22 +170,32 @@ def best_counts(potentials: Potentials, gold: Gold, *, slope: float, offset: flo
     tags in a place, and of the best that has not.
     """
     right = _entities(to_numpy(gold.tags), gold, potentials)
-    wrong, n_open = right_in_place(wrong_entities(gold, potentials, right), gold, potentials)
-    scores, backprop_scores = _max_scores(potentials, gold, _join(right, wrong), n_open)
-    xp = get_array_module(scores)
-    is_right = xp.arange(scores.shape[1]) < len(right.begin)
-    losses, slopes = sigmoid(scores[1] - scores[0], slope=slope, offset=offset)
-    weights = xp.concatenate([_weights(gold, potentials, found)[1] for found in (right, wrong)])
+    wrong = wrong_entities(gold, potentials, right)
+    places, group = right_in_place(wrong, gold, potentials)
+    scores, backprop_scores = chain.segment_max_scores(potentials, _join(right, places))
+    xp, n_right, n = get_array_module(scores), len(right.begin), len(right.begin) + len(wrong.begin)
+    of_places = to_numpy(scores)[0, n_right:]
+    order = numpy.lexsort((of_places, group))
+    best = order[numpy.searchsorted(group[order], numpy.arange(2 * (n - n_right)), "right") - 1]
+    best = xp.asarray(n_right + best.reshape(2, -1))
+    with_and_without = xp.concatenate([scores[:, :n_right], scores[0, best]], axis=1)
+    is_right = xp.arange(n) < n_right
+    lead = with_and_without[1] - with_and_without[0]
+    losses, slopes = sigmoid(lead, slope=slope, offset=offset)
+    weights = xp.concatenate([_weights(gold, potentials, some)[1] for some in (right, wrong)])
     fn = float((weights * losses)[is_right].sum())
     fp = float((weights * losses)[~is_right].sum())
-    n_right = float(weights[is_right].sum())
+    total = float(weights[is_right].sum())
 
-    def backprop(d: Counts) -> Potentials:
-        d_losses = xp.where(is_right, d.fn - d.tp, d.fp)
-        d_lead = d_losses * weights * slopes
-        return backprop_scores(xp.stack([-d_lead, d_lead]))
+    def backprop(d: Derivatives) -> Potentials:
+        d_tp, d_fp, d_fn = d
+        d_lead = xp.where(is_right, d_fn - d_tp, d_fp) * weights * slopes
+        d_both, d_scores = xp.stack([-d_lead, d_lead]), xp.zeros_like(scores)
+        d_scores[:, :n_right] = d_both[:, :n_right]
+        d_scores[0, best] = d_both[:, n_right:]
+        return backprop_scores(d_scores)
 
-    return Counts(n_right - fn, fp, fn), backprop
+    return numpy.asarray([total - fn, fp, fn]), backprop
 
 
 def wrong_entities(gold: Gold, potentials: Potentials, right: Segments) -> Segments:
@@ -215,72 +212,49 @@ def wrong_entities(gold: Gold, potentials: Potentials, right: Segments) -> Segme
     return _take(found, known[found.begin] & ~is_right)
 
 
-def right_in_place(wrong: Segments, gold: Gold, potentials: Potentials) -> Tuple[Segments, int]:
-    """What is right in the place of wrong entities: gold's tags of their tokens, as far as these
-    are annotated. Where an entity may go on behind its last tag (IOB2), only the token after
-    says where it ends: there its tag belongs to the place. The last segments, as many as the
-    number says, are tokens that any tag outside of entities may have."""
+def right_in_place(wrong: Segments, gold: Gold, potentials: Potentials) -> Tuple[Segments, Ints1d]:
+    """What paths have in the places of S wrong entities: segments that begin there, and the group
+    of each, from 0 to 2S - 1. Group i has gold's tags in the i-th place, in all ways in which tags
+    of the chain count as these. Group S + i has other tags, up to the first of them.
+
+    A place is the tokens of the entity, as far as they are annotated. Where an entity may go on
+    behind its last tag (IOB2), only the token after says where it ends: that is part of the place.
+    """
     tags, begin = to_numpy(gold.tags), wrong.begin
     end_of_sequence = numpy.cumsum(potentials.lengths)
-    which = numpy.searchsorted(end_of_sequence, begin, side="right")
-    goes_on = to_numpy(can_continue(potentials, gold))
-    last_tag = wrong.tags[last_tokens(wrong.end - begin)]
-    end = numpy.minimum(wrong.end + goes_on[last_tag], end_of_sequence[which])
-    unknown = numpy.flatnonzero(tags < 0)
-    if len(unknown):
-        next_unknown = numpy.append(unknown, len(tags))[numpy.searchsorted(unknown, begin)]
-        end = numpy.minimum(end, next_unknown)
-    inside = tags[ranges(begin, end)[1]]
-    places = Segments(begin, end, inside, numpy.ones_like(cast(Array2d, wrong.after)))
-    return (places, 0) if gold.collapsed_of is None else _end_in_any_outside(places, gold)
+    goes_on = to_numpy(can_continue(potentials, gold))[wrong.tags[last_tokens(wrong.end - begin)]]
+    stop = end_of_sequence[numpy.searchsorted(end_of_sequence, begin, side="right")]
+    unknown = numpy.append(numpy.flatnonzero(tags < 0), len(tags))
+    stop = numpy.minimum(stop, unknown[numpy.searchsorted(unknown, begin)])
+    end = numpy.minimum(wrong.end + goes_on, stop)
 
+    legal = numpy.isfinite(to_numpy(potentials.transitions))
+    counts_as = numpy.arange(len(legal))
+    if gold.collapsed_of is not None:
+        counts_as = to_numpy(gold.collapsed_of)
+    any_tag, segments, groups = numpy.ones_like(legal), [], []
 
-def _end_in_any_outside(places: Segments, gold: Gold) -> Tuple[Segments, int]:
-    """The same places if O is split: which O their last tag is, only the token after them says.
-    It becomes the tag after the segment. If there is no other tag, the segment stays, as one of
-    the last."""
-    outside, lengths = _is_outside(gold), places.end - places.begin
-    lasts = last_tokens(lengths)
-    is_open = outside[places.tags[lasts]]
-    shorter, alone = is_open & (lengths > 1), is_open & (lengths == 1)
-    segments = Segments(
-        places.begin,
-        places.end - shorter,
-        numpy.delete(places.tags, lasts[shorter]),
-        cast(Array2d, places.after) & (outside | ~shorter[:, None]),
-    )
-    return _join(_take(segments, ~alone), _take(segments, alone)), int(alone.sum())
+    def fits(token: Ints1d) -> Array2d:
+        return counts_as[tags[token]][:, None] == counts_as
 
+    def add(place: Ints1d, path: Ints2d, after: Array2d, is_right: bool) -> None:
+        first = begin[place]
+        segments.append(Segments(first, first + path.shape[1], path.reshape(-1), after))
+        groups.append(place if is_right else len(begin) + place)
 
-def _is_outside(gold: Gold) -> Array1d:
-    """True for the tags outside of entities. Shape: (K,)"""
-    return ~(to_numpy(gold.opening) | to_numpy(gold.continuing))
-
-
-def _max_scores(
-    potentials: Potentials, gold: Gold, segments: Segments, n_open: int
-) -> Tuple[Floats2d, Callable[[Floats2d], Potentials]]:
-    """`chain.segment_max_scores`, where the last segments are tokens that any tag outside of
-    entities may have: each is scored with every tag. Shape: (2, S)"""
-    if not n_open:
-        return chain.segment_max_scores(potentials, segments)
-    n, outside = len(segments.begin) - n_open, _is_outside(gold)
-    n_tags, tokens = len(outside), numpy.repeat(segments.begin[n:], len(outside))
-    one_tag = numpy.tile(numpy.arange(n_tags), n_open)
-    every = Segments(tokens, tokens + 1, one_tag, numpy.ones((len(tokens), n_tags), dtype=bool))
-    first = _take(segments, numpy.arange(len(segments.begin)) < n)
-    scores, backprop = chain.segment_max_scores(potentials, _join(first, every))
-    xp = get_array_module(scores)
-    kinds = xp.asarray(numpy.stack([outside, ~outside]))
-    by_kind = xp.where(kinds[:, None], scores[0, n:].reshape(n_open, n_tags), -xp.inf)
-    chosen = by_kind.argmax(axis=2)[:, :, None] == xp.arange(n_tags)
-
-    def backprop_chosen(d_scores: Floats2d) -> Potentials:
-        d_by_tag = (chosen * d_scores[:, n:, None]).sum(axis=0).reshape(-1)
-        d_every = xp.stack([d_by_tag, xp.zeros_like(d_by_tag)])
-        return backprop(xp.concatenate([d_scores[:, :n], d_every], axis=1))
-
-    return xp.concatenate([scores[:, :n], by_kind.max(axis=2)], axis=1), backprop_chosen
+    place, tag = numpy.nonzero(~fits(begin))
+    add(place, tag[:, None], any_tag[tag], is_right=False)
+    place, tag = numpy.nonzero(fits(begin))
+    path = tag[:, None]
+    while len(place):
+        is_over = begin[place] + path.shape[1] == end[place]
+        add(place[is_over], path[is_over], any_tag[path[is_over, 0]], is_right=True)
+        place, path = place[~is_over], path[~is_over]
+        fits_next = fits(begin[place] + path.shape[1])
+        add(place, path, ~fits_next, is_right=False)
+        row, tag = numpy.nonzero(fits_next & legal[path[:, -1]])
+        place, path = place[row], numpy.column_stack([path[row], tag])
+    return _join(*segments), numpy.concatenate(groups)
 
 
 def _first_tags(entities: Segments) -> Ints1d:
@@ -302,8 +276,8 @@ def _take(entities: Segments, which: Array1d) -> Segments:
     return Segments(begin[which], end[which], tags[of_token], cast(Array2d, after)[which])
 
 
-def _join(one: Segments, other: Segments) -> Segments:
-    return Segments._make(numpy.concatenate(columns) for columns in zip(one, other))
+def _join(*segments: Segments) -> Segments:
+    return Segments._make(numpy.concatenate(columns) for columns in zip(*segments))
 
 
 def _weights(gold: Gold, potentials: Potentials, entities: Segments) -> Tuple[Floats1d, Floats1d]:

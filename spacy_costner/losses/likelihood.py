@@ -53,7 +53,8 @@ def make_mixed(
         lam = order / (order + 1)
     lam = within(0, 1, "Mixed", "lam", lam)
     multiplier = at_least(0, "Mixed", "multiplier", multiplier) if cost is not None else 0.0
-    return Loss(partial(mixed, lam=lam, multiplier=multiplier), cost, weighs_tokens=True)
+    compute = partial(mixed, lam=lam, multiplier=multiplier)
+    return Loss(compute, cost, weighs_tokens=True, shifts_probabilities=cost is not None)
 
 
 def sequential(potentials: Potentials, gold: Gold) -> LossResult:
@@ -62,10 +63,6 @@ def sequential(potentials: Potentials, gold: Gold) -> LossResult:
         loss = log Z - s(y*)
 
     With partial annotation s(y*) is the log-sum over the paths that agree with it.
-
-    potentials (Potentials): The scores of a batch.
-    gold (Gold): Gold tags.
-    RETURNS (LossResult): The sum over the sequences, in nats, and its gradient.
 
     Lafferty, McCallum & Pereira (2001); L_1 of Tsuboi & Kashima, definition 1.
     """
@@ -80,10 +77,6 @@ def pointwise(potentials: Potentials, gold: Gold) -> LossResult:
         loss = - sum_t w_t log p(y_t = y*_t)
 
     With partial annotation p(y_t = y*_t) is the probability of all tags still possible.
-
-    potentials (Potentials): The scores of a batch.
-    gold (Gold): Gold tags, and the weights w of the tokens.
-    RETURNS (LossResult): The sum over the tokens, in nats, and its gradient.
 
     Kakade, Teh & Roweis (2002); L_0 of Tsuboi & Kashima, eq 2.2, weights as in section 6.
     """
@@ -101,13 +94,6 @@ def mixed(potentials: Potentials, gold: Gold, *, lam: float, multiplier: float =
     k + 1, the likelihood of windows of k + 1 tags. With a multiplier m, the scores are
     cost-augmented as in `softmax_margin`, which is the case lam = 1.
 
-    potentials (Potentials): The scores of a batch.
-    gold (Gold): Gold tags, the weights of the tokens and, with a multiplier, the cost of each
-        tag at each token.
-    lam (float): 1 gives `sequential`, 0 gives `pointwise`.
-    multiplier (float): m, score per unit of cost.
-    RETURNS (LossResult): The sum over the sequences, in nats, and its gradient.
-
     Tsuboi & Kashima, eq 3.4, theorem 1, and section 6 for the weights; Gimpel & Smith (2010),
     eq 6, for the margin.
     """
@@ -116,15 +102,11 @@ def mixed(potentials: Potentials, gold: Gold, *, lam: float, multiplier: float =
     if lam in (0, 1):
         return sequential(potentials, gold) if lam else pointwise(potentials, gold)
     paths = chain.forward_backward(potentials)
-    (log_z, backprop_all), (score, backprop_gold) = (
-        paths.log_partition(),
-        gold_score(potentials, gold),
-    )
+    log_z, backprop_all = paths.log_partition()
+    score, backprop_gold = gold_score(potentials, gold)
     log_p, backprop_tags = paths.log_marginals(gold.token_tags)
-    whole, single = (
-        lam * sequence_weights(gold, log_z),
-        (1 - lam) * weights_of_tokens(potentials, gold),
-    )
+    whole = lam * sequence_weights(gold, log_z)
+    single = (1 - lam) * weights_of_tokens(potentials, gold)
     value = (whole * (log_z - score)).sum() - (single * log_p).sum()
     gradient = paths.backprop((backprop_all, whole), (backprop_tags, -single))
     return LossResult(float(value), add_to(gradient, backprop_gold(-whole)))

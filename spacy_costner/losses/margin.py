@@ -29,13 +29,15 @@ def make_softmax_margin(*, cost: Optional[Cost] = None, multiplier: float = 1.0)
     RAISES (ValueError): If the multiplier is negative or not finite.
     """
     multiplier = at_least(0, "SoftmaxMargin", "multiplier", multiplier)
-    return Loss(partial(softmax_margin, multiplier=multiplier), or_hamming(cost))
+    compute = partial(softmax_margin, multiplier=multiplier)
+    return Loss(compute, or_hamming(cost), shifts_probabilities=True)
 
 
 def make_max_margin(*, cost: Optional[Cost] = None, multiplier: float = 1.0) -> Loss:
     """Build the max-margin: see `max_margin`; parameters as of the softmax-margin."""
     multiplier = at_least(0, "MaxMargin", "multiplier", multiplier)
-    return Loss(partial(max_margin, multiplier=multiplier), or_hamming(cost), is_smooth=False)
+    compute = partial(max_margin, multiplier=multiplier)
+    return Loss(compute, or_hamming(cost), is_smooth=False, has_probabilities=False)
 
 
 def make_risk(*, cost: Optional[Cost] = None) -> Loss:
@@ -43,14 +45,15 @@ def make_risk(*, cost: Optional[Cost] = None) -> Loss:
 
     cost (Optional[Cost]): What each mistake costs. Defaults to the Hamming cost.
     """
-    return Loss(risk, or_hamming(cost))
+    return Loss(risk, or_hamming(cost), needs_start=True)
 
 
 def make_jensen_risk_bound(*, cost: Optional[Cost] = None, multiplier: float = 1.0) -> Loss:
     """Build the Jensen risk bound: see `jensen_risk_bound`; parameters as of the
     softmax-margin."""
     multiplier = at_least(0, "JensenRiskBound", "multiplier", multiplier)
-    return Loss(partial(jensen_risk_bound, multiplier=multiplier), or_hamming(cost))
+    compute = partial(jensen_risk_bound, multiplier=multiplier)
+    return Loss(compute, or_hamming(cost), shifts_probabilities=True, needs_start=True)
 
 
 def softmax_margin(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> LossResult:
@@ -60,11 +63,6 @@ def softmax_margin(potentials: Potentials, gold: Gold, *, multiplier: float = 1.
 
     Convex; an upper bound of `sequential`, which it equals for m = 0, and of
     `max_margin`. With partial annotation s(y*) is the log-sum over the paths that agree.
-
-    potentials (Potentials): The scores of a batch.
-    gold (Gold): Gold tags and the cost of each tag at each token.
-    multiplier (float): m, score per unit of cost.
-    RETURNS (LossResult): The sum over the sequences, and its gradient.
 
     Gimpel & Smith (2010), eq 6.
     """
@@ -77,11 +75,6 @@ def max_margin(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -
         loss = max_y (s(y) + m C(y*, y)) - s(y*)
 
     Convex. With partial annotation s(y*) is the score of the best path that agrees.
-
-    potentials (Potentials): The scores of a batch.
-    gold (Gold): Gold tags and the cost of each tag at each token.
-    multiplier (float): m, score per unit of cost.
-    RETURNS (LossResult): The sum over the sequences, and a subgradient of it.
 
     Taskar, Guestrin & Koller (2003); Gimpel & Smith (2010), eq 4.
     """
@@ -97,10 +90,6 @@ def risk(potentials: Potentials, gold: Gold) -> LossResult:
         loss = sum_y p(y) C(y*, y)
 
     Not convex: it needs a likelihood model to start from.
-
-    potentials (Potentials): The scores of a batch.
-    gold (Gold): The cost of each tag at each token.
-    RETURNS (LossResult): The sum over the sequences, in units of cost, and its gradient.
 
     Gimpel & Smith (2010), eq 5.
     """
@@ -118,11 +107,6 @@ def jensen_risk_bound(potentials: Potentials, gold: Gold, *, multiplier: float =
 
     It is `softmax_margin` minus `sequential`. Not convex: it needs a likelihood model to start
     from.
-
-    potentials (Potentials): The scores of a batch.
-    gold (Gold): The cost of each tag at each token.
-    multiplier (float): m, score per unit of cost.
-    RETURNS (LossResult): The sum over the sequences, and its gradient.
 
     Gimpel & Smith (2010), section 3.1.
     """

@@ -46,7 +46,7 @@ def make_mce(
         psi=math.inf if number(psi) == math.inf else above(0, "MCE", "psi", psi),
         normalise=normalise,
     )
-    return Loss(compute, is_smooth=number(psi) != math.inf)
+    return Loss(compute, is_smooth=number(psi) != math.inf, needs_start=True)
 
 
 def mce(
@@ -69,11 +69,6 @@ def mce(
     competitor. With partial annotation the paths that agree with it are summed in the same way,
     with their number in place of |Y| - 1. The sigmoid is not convex: it needs a likelihood model
     to start from.
-
-    potentials (Potentials): The scores of a batch.
-    gold (Gold): Gold tags.
-    smoothing (str), slope (float), offset (float), psi (float), normalise (bool): As above.
-    RETURNS (LossResult): The sum over the sequences, and its gradient.
 
     Suzuki, McDermott & Isozaki (2006), eq 5 to 10.
     """

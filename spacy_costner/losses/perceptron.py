@@ -39,7 +39,8 @@ def make_perceptron(*, cost: Optional[Cost] = None, alpha: float = 0.0) -> Loss:
             f"spacy_costner.Perceptron: alpha: expected a number above 0 with a cost, got {alpha!r}"
         )
     cost = or_hamming(cost) if alpha else None
-    return Loss(partial(perceptron, alpha=alpha), cost, is_smooth=False)
+    compute = partial(perceptron, alpha=alpha)
+    return Loss(compute, cost, is_smooth=False, has_probabilities=False)
 
 
 def make_mira(
@@ -55,7 +56,9 @@ def make_mira(
     multiplier = at_least(0, "MIRA", "multiplier", multiplier)
     aggressiveness = above(0, "MIRA", "aggressiveness", aggressiveness)
     compute = partial(mira, multiplier=multiplier, aggressiveness=aggressiveness)
-    return Loss(compute, or_hamming(cost), uses_features=True, is_smooth=False)
+    return Loss(
+        compute, or_hamming(cost), uses_features=True, is_smooth=False, has_probabilities=False
+    )
 
 
 def perceptron(potentials: Potentials, gold: Gold, *, alpha: float = 0.0) -> LossResult:
@@ -65,11 +68,6 @@ def perceptron(potentials: Potentials, gold: Gold, *, alpha: float = 0.0) -> Los
 
     Its gradient is the perceptron's update; with a cost it is `max_margin`. The paper uses
     plain SGD with a learning rate of 1 and averaged weights.
-
-    potentials (Potentials): The scores of a batch.
-    gold (Gold): Gold tags and, unless alpha is 0, the cost of each tag at each token.
-    alpha (float): Score per unit of cost.
-    RETURNS (LossResult): The sum over the sequences, and a subgradient of it.
 
     Higashiyama et al., eq 5 to 7; Collins (2002).
     """
@@ -88,12 +86,6 @@ def mira(
     features of its path and of gold: of each feature of a token with each tag, of each
     transition, and of start and end. Without features in
     gold, each token has one of its own. The gradient is min(a, h / n) times that difference.
-
-    potentials (Potentials): The scores of a batch.
-    gold (Gold): Gold tags, the cost of each tag at each token, and the features of tokens.
-    multiplier (float): m, score per unit of cost.
-    aggressiveness (float): a, the maximum size of an update ("C" in the papers).
-    RETURNS (LossResult): The sum over the sequences, and its gradient.
 
     Crammer et al. (2006), PA-I; Gimpel & Smith (2010), section 4.1; Higashiyama et al., tau.
     """

@@ -28,7 +28,14 @@ def make_zscore(*, cost: Optional[Cost] = None, multiplier: float = 1.0) -> Loss
     """
     multiplier = above(0, "ZScore", "multiplier", multiplier)
     compute = partial(zscore, multiplier=multiplier)
-    return Loss(compute, cost, is_ratio=True, is_solvable=cost is None)
+    return Loss(
+        compute,
+        cost,
+        is_ratio=True,
+        is_solvable=cost is None,
+        has_probabilities=False,
+        needs_start=True,
+    )
 
 
 def zscore(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> LossResult:
@@ -41,11 +48,6 @@ def zscore(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> Lo
     agree with it; their log-sum would stay above mu as all scores go to 0, and sigma would
     vanish. With a cost, s(y) is s(y) + m C(y*, y). If all legal paths have the same score,
     the loss and its gradient are 0: it needs a likelihood model to start from.
-
-    potentials (Potentials): The scores of a batch.
-    gold (Gold): Gold tags and, if there is one, the cost of each tag at each token.
-    multiplier (float): m, score per unit of cost.
-    RETURNS (LossResult): One ratio for the batch, and its gradient.
 
     Ricci, De Bie & Cristianini, definition 1 and section 5.1.
     """

@@ -23,9 +23,6 @@ SMOOTHING = 0.05
 Scored = Tuple[Entities, Floats1d]
 """Spans, ordered by begin and end, and their probabilities."""
 
-NOTHING: Scored = (Entities(*numpy.zeros((3, 0), dtype="int32")), numpy.zeros(0))
-"""No entities."""
-
 
 @dataclass(frozen=True)
 class Confidence:
@@ -242,7 +239,14 @@ def annotate(
     predicted = list(by_doc(prediction.entities, prediction.probs))
     ends, preset = numpy.cumsum(tokens.lengths).tolist(), tokens.is_annotated
     for (doc, (spans, _)), end in zip(predicted, ends):
-        _set_ents(doc, spans, preset=preset[end - len(doc) : end])
+        free = ~preset[end - len(doc) : end]
+        if free.all():
+            doc.set_ents(spans)
+            continue
+        for span in spans:
+            free[span.start : span.end] = False
+        outside = [doc[i : i + 1] for i in numpy.flatnonzero(free).tolist()]
+        doc.set_ents(spans, outside=outside, default="unmodified")
     if confidence is None:
         return
     groups: Dict[str, Iterable[Tuple[Doc, Any]]] = {confidence.spans_key: predicted}
@@ -275,20 +279,10 @@ def spans_by_doc(
         start, first = end, last
 
 
-def _set_ents(doc: Doc, spans: List[Span], preset: Array1d) -> None:
-    """Set the entities of a doc. Other tokens become O unless they are preset."""
-    if not preset.any():
-        doc.set_ents(spans)
-        return
-    free = ~preset
-    for span in spans:
-        free[span.start : span.end] = False
-    outside = [doc[int(i) : int(i) + 1] for i in numpy.flatnonzero(free)]
-    doc.set_ents(spans, outside=outside, default="unmodified")
-
-
 class Hypothesis(NamedTuple):
-    """One analysis of a doc: its entities, and the probability that they are exactly these."""
+    """One analysis of a doc: its entities, and the probability that they are exactly these, 0 for
+    many long docs; and its logarithm."""
 
     ents: List[Span]
     prob: float
+    log_probability: float

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import asdict
 from itertools import islice
+from math import exp, inf
 from pathlib import Path
 from typing import (
     Any,
@@ -28,7 +29,7 @@ from spacy.training import Example, validate_examples, validate_get_examples
 from spacy.util import check_lexeme_norms, to_bytes, to_disk
 from spacy.vocab import Vocab
 from thinc.api import Config, Model, Optimizer, set_dropout_rate
-from thinc.types import Floats1d, FloatsXd, Ints2d
+from thinc.types import Floats1d
 from thinc.util import get_array_module
 
 from .. import chain
@@ -39,11 +40,10 @@ from ..tags import SINGLE, Tags
 from ..training.folds import train_first_pass, train_linear_part
 from ..training.objective import NEGATED, Objective, check_finite
 from ..training.soft_targets import SoftTargets, divergence, labels_of
-from ..training.targets import Targets, Weights, possible_paths
-from ..training.token_attrs import TokenAttrs, read_presets
-from ..types import Constraints, Cost, Loss, Potentials, Progress, map_scores
+from ..training.targets import Weights
+from ..training.token_attrs import TokenAttrs, possible_paths, read_presets
+from ..types import Constraints, Cost, Loss, Potentials, Progress, map_scores, no_scores
 from .annotations import (
-    NOTHING,
     Confidence,
     Hypothesis,
     Prediction,
@@ -312,7 +312,8 @@ class CostSensitiveNER(TrainablePipe):
         if self.cfg["untrained"]:
             trained = {ent.label_ for eg in examples for ent in eg.reference.ents}
             self.cfg["untrained"] = [each for each in self.cfg["untrained"] if each not in trained]
-        self.advance(len(examples))
+        share = len(examples) / max(self.cfg["n_examples"], 1)
+        self.cfg["progress"] = self.progress.after_update(share)._asdict()
         return losses
 
     def get_loss(self, examples: Iterable[Example], scores: Potentials) -> Tuple[float, Potentials]:
@@ -330,23 +331,9 @@ class CostSensitiveNER(TrainablePipe):
         find, features = self.model.attrs.get("find_features"), None
         if find is not None and self.objective.loss.at(self.progress).uses_features:
             features = find(self.model, [eg.predicted for eg in examples], is_train=True).rows
-        targets = self.targets(examples, features)
+        targets = self.objective.targets(examples, self.chain_tags, features)
         result, n_annotated = self.objective.evaluate(targets, scores, self.progress)
         return result.value / n_annotated, result.gradient
-
-    def targets(self, examples: Sequence[Example], features: Optional[Ints2d] = None) -> Targets:
-        """Make the training targets of a batch: see `Objective.targets`."""
-        return self.objective.targets(examples, self.chain_tags, features)
-
-    def constraints(self, tokens: TokenAttrs, untrained: Sequence[str] = ()) -> Constraints:
-        """The paths that the tag scheme and the docs allow: see `possible_paths`."""
-        return possible_paths(
-            tokens,
-            self.chain_tags,
-            self.vocab.strings,
-            sentence_boundaries=self.sentence_boundaries,
-            untrained=untrained,
-        )
 
     def rehearse(
         self,
@@ -379,11 +366,19 @@ class CostSensitiveNER(TrainablePipe):
         set_dropout_rate(self.model, drop)
         scores, backprop = self.model.begin_update(docs)
         check_finite(scores, self.name)
-        constraints = self.constraints(read_presets(docs).without_annotation())
+        constraints = possible_paths(
+            read_presets(docs).without_annotation(),
+            self.chain_tags,
+            self.vocab.strings,
+            sentence_boundaries=self.sentence_boundaries,
+        )
         # In float64: the divergence is a small difference of large numbers.
-        teacher = map_scores(_as_float64, self._rehearsal_model.predict(docs))
+        teacher, exact = (
+            map_scores(lambda array: array.astype("float64"), each)
+            for each in (self._rehearsal_model.predict(docs), scores)
+        )
         targets = rehearsal_targets(teacher, len(self.chain_tags), constraints)
-        result = divergence(map_scores(_as_float64, scores), targets)
+        result = divergence(exact, targets)
         dtype = scores.emissions.dtype
         backprop(map_scores(lambda array: array.astype(dtype), result.gradient))
         if sgd not in (None, False):
@@ -400,11 +395,6 @@ class CostSensitiveNER(TrainablePipe):
         """How far training has come."""
         return Progress(**self.cfg["progress"])
 
-    def advance(self, n_examples: float) -> None:
-        """Count an update with a number of examples, or shares of them."""
-        share = n_examples / max(self.cfg["n_examples"], 1)
-        self.cfg["progress"] = self.progress.after_update(share)._asdict()
-
     # Prediction
 
     def predict(self, docs: Iterable[Doc]) -> Prediction:
@@ -413,15 +403,9 @@ class CostSensitiveNER(TrainablePipe):
         docs (Iterable[Doc]): The docs.
         RETURNS (Prediction): Their entities.
         """
-        docs = list(docs)
-        tokens = read_presets(docs)
         self.check_guarantee()
         confidence, guarantee = self.confidence, self.cfg["guarantee"]
-        if not len(tokens.iob):
-            others = NOTHING if confidence and confidence.alternatives is not None else None
-            guaranteed = NOTHING if guarantee else None
-            return Prediction(tokens, (), *NOTHING, alternatives=others, guaranteed=guaranteed)
-        posterior = self._posterior(docs, tokens)
+        tokens, posterior = self._posterior(list(docs), preset=True)
         return make_prediction(self.decode(posterior), posterior, tokens, confidence, guarantee)
 
     def set_annotations(self, docs: Iterable[Doc], prediction: Prediction) -> None:
@@ -435,42 +419,53 @@ class CostSensitiveNER(TrainablePipe):
     def posterior(self, docs: Iterable[Doc], *, preset: bool = False) -> Posterior:
         """Compute the probabilities of tags and entities.
 
-        docs (Iterable[Doc]): The docs, not all of them empty.
+        docs (Iterable[Doc]): The docs.
         preset (bool): Whether the entities of the docs are taken as given, or ignored.
         RETURNS (Posterior): The probabilities, with the tokens of all docs in one array.
         """
-        docs = list(docs)
-        tokens = read_presets(docs)
-        return self._posterior(docs, tokens if preset else tokens.without_annotation())
+        return self._posterior(list(docs), preset=preset)[1]
 
-    def _posterior(self, docs: List[Doc], tokens: TokenAttrs) -> Posterior:
-        self._require_labels()
-        allowed = self.constraints(tokens, self.cfg["untrained"])
-        potentials = chain.constrain(self.model.predict(docs), allowed)
+    def _posterior(self, docs: List[Doc], *, preset: bool) -> Tuple[TokenAttrs, Posterior]:
+        """The tokens of docs with their presets, and the probabilities."""
+        tokens = read_presets(docs)
+        allowed = possible_paths(
+            tokens if preset else tokens.without_annotation(),
+            self.chain_tags,
+            self.vocab.strings,
+            sentence_boundaries=self.sentence_boundaries,
+            untrained=self.cfg["untrained"],
+        )
+        if len(tokens.iob):
+            self._require_labels()
+            scores = self.model.predict(docs)
+        else:
+            scores = no_scores(tokens.lengths, len(self.chain_tags), "float32")
+        scores = chain.constrain(scores, allowed)
         temperature, is_space = Temperature(**self.cfg["temperature"]), tokens.is_space
-        return Posterior(potentials, self.chain_tags, temperature=temperature, is_space=is_space)
+        posterior = Posterior(scores, self.chain_tags, temperature=temperature, is_space=is_space)
+        return tokens, posterior
 
     def k_best(self, docs: Iterable[Doc], k: int = 5) -> List[List[Hypothesis]]:
         """Predict the k most probable analyses of docs. Preset entities are ignored.
 
-        docs (Iterable[Doc]): The docs, not all of them empty.
+        docs (Iterable[Doc]): The docs.
         k (int): The number of analyses, at least 1.
-        RETURNS (List[List[Hypothesis]]): Up to k hypotheses for each doc, with their entities and
-            their probability, the most probable first.
+        RETURNS (List[List[Hypothesis]]): Up to k hypotheses for each doc, with their entities,
+            their probability and its logarithm, the most probable first.
         RAISES (ValueError): If `docs` is a doc, or k less than 1.
         """
         if isinstance(docs, Doc):
             raise ValueError("docs: expected several docs, as [doc], got a Doc")
         docs = list(docs)
-        tokens, tags = read_presets(docs), self.tags
-        paths, probs = self.posterior(docs).best_paths(k)
+        tokens, posterior = self._posterior(docs, preset=False)
+        tags, (paths, log_probs) = self.tags, posterior.best_paths(k)
         hypotheses: List[List[Hypothesis]] = [[] for _ in docs]
-        for path, prob in zip(paths, probs):
+        for path, of_path in zip(paths, log_probs):
             entities = tags.decode(path, tokens.lengths).trim(tokens.is_space)
             by_doc = spans_by_doc(docs, entities, tags.labels, tokens.lengths)
-            for of_doc, (spans, _), p in zip(hypotheses, by_doc, prob.tolist()):
-                if p > 0:
-                    of_doc.append(Hypothesis(spans, p))
+            for of_doc, (spans, _), log_p in zip(hypotheses, by_doc, of_path.tolist()):
+                if log_p > -inf:
+                    of_doc.append(Hypothesis(spans, exp(log_p), log_p))
         return hypotheses
 
     def decode(self, posterior: Posterior) -> DecodedSpans:
@@ -782,10 +777,6 @@ def rehearsal_targets(teacher: Potentials, n_tags: int, constraints: Constraints
     expected = chain.log_partition(known)[1](weights)
     entropy = float(chain.entropy(known)[0].sum())
     return SoftTargets(expected, entropy, weights, constraints)
-
-
-def _as_float64(array: FloatsXd) -> FloatsXd:
-    return array.astype("float64")
 
 
 def _as_json(settings: Any) -> Any:

@@ -26,7 +26,6 @@ from thinc.types import Floats1d, Floats2d, Ints1d
 from ..costs.label_tree import Tree, TreeSource, make_tree
 from ..metrics.calibration import calibration_error, reliability
 from ..tags import OUTSIDE, Tags
-from ..training.targets import gold_tags
 from ..training.token_attrs import read_docs, read_reference
 from ..types import Cost, sequences
 
@@ -112,11 +111,17 @@ def cost_scores(
     if known.any():
         scores["ents_cost"] = float(pairs.look_up(cost(pairs.tags))[known].mean(dtype="float64"))
         scores["ents_tag_acc"] = float((pairs.gold == pairs.predicted)[known].mean())
-        scores["ents_confusion"] = _confusion(pairs)
+        names = [*pairs.tags.labels, OUTSIDE]
+        counts = pairs.over_labels(numpy.ones((len(pairs.tags), len(pairs.tags)), dtype="int64"))
+        scores["ents_confusion"] = {
+            name: {names[i]: int(row[i]) for i in numpy.flatnonzero(row)}
+            for name, row in zip(names, counts)
+            if row.any()
+        }
     entities = entity_pairs(annotated)
     if entities:
-        counts = [_compare(*pair) for pair in entities]
-        scores["ents_sent_acc"] = float(numpy.mean([not (each.fp or each.fn) for each in counts]))
+        of_docs = [_compare(*pair) for pair in entities]
+        scores["ents_sent_acc"] = float(numpy.mean([not (each.fp or each.fn) for each in of_docs]))
     if tree is not None:
         for level in range(1, tree.depth + 1):
             total = count_at_level(entities, tree, level)
@@ -226,7 +231,7 @@ def compare_tags(
     tags = Tags([*labels, *sorted(in_docs.difference(labels))], scheme)
     tokens, strings = read_docs([eg.x for eg in examples]), StringStore()
     reference = read_reference(examples, tokens)
-    gold = gold_tags(reference.entities(tags, strings), reference.is_annotated, tags)
+    gold = tags.gold_path(reference.entities(tags, strings), reference.is_annotated)
     predicted = tags.encode(tokens.entities(tags, strings), len(gold))
     return TagPairs(tags, gold, predicted, tokens.lengths)
 
@@ -265,16 +270,6 @@ def count_at_level(pairs: EntityPairs, tree: Tree, level: int) -> PRFScore:
 
 def _annotated(examples: Iterable[Example]) -> List[Example]:
     return [eg for eg in examples if len(eg.y) and eg.y.has_annotation("ENT_IOB")]
-
-
-def _confusion(pairs: TagPairs) -> Dict[str, Dict[str, int]]:
-    names = [*pairs.tags.labels, OUTSIDE]
-    counts = pairs.over_labels(numpy.ones((len(pairs.tags), len(pairs.tags)), dtype="int64"))
-    return {
-        name: {names[i]: int(row[i]) for i in numpy.flatnonzero(row)}
-        for name, row in zip(names, counts)
-        if row.any()
-    }
 
 
 def _calibration_scores(

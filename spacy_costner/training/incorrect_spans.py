@@ -8,7 +8,7 @@ copy where that span ends. Gold excludes these tags, and no algorithm of the cha
 incorrect spans.
 """
 
-from typing import Dict, Iterator, List, NamedTuple, Tuple
+from typing import Dict, List, Sequence, Tuple
 
 import numpy
 from thinc.types import Array2d, Ints1d
@@ -21,89 +21,66 @@ BEGIN, INSIDE, LAST, UNIT = range(4)
 """The order of the four tags in a copy."""
 
 
-class IncorrectSpan(NamedTuple):
-    """Tokens of a sequence, counted over the batch, that are not an entity of a label (as an
-    index)."""
-
-    sequence: int
-    begin: int
-    end: int
-    label: int
+IncorrectSpan = Tuple[int, int, int, int]
+"""A sequence, the begin and end of tokens, counted over the batch, that are not an entity of a
+label, and the label, as an index."""
 
 
-class AugmentedTags(NamedTuple):
-    """The tags of the model and their copies for the incorrect spans of a batch: K' tags in all.
-
-    tied_to (Ints1d): The tag of the model that each tag has its scores from. Shape: (K',)
-    constraints (Constraints): The possible paths over K' tags.
-    allowed (Array2d): False for the tags that end an incorrect span. Shape: (N, K')
-    n_tags (int): K.
-    """
-
-    tied_to: Ints1d
-    constraints: Constraints
-    allowed: Array2d
-    n_tags: int
-
-    def expand(self, potentials: Potentials) -> Potentials:
-        """Copy the scores of K tags to K' tags, without constraints."""
-        columns = get_array_module(potentials.emissions).asarray(self.tied_to)
-        return Potentials(
-            emissions=potentials.emissions[:, columns],
-            transitions=potentials.transitions[columns][:, columns],
-            start=potentials.start[columns],
-            end=potentials.end[columns],
-            lengths=potentials.lengths,
-        )
-
-    def collapse(self, gradient: Potentials) -> Potentials:
-        """Sum the gradient with respect to K' tags over the copies of each of K tags."""
-        xp = get_array_module(gradient.emissions)
-        sums = xp.asarray(self.tied_to)[:, None] == xp.arange(self.n_tags)
-        sums = sums.astype(gradient.emissions.dtype)
-        return Potentials(
-            emissions=gradient.emissions @ sums,
-            transitions=sums.T @ gradient.transitions @ sums,
-            start=gradient.start @ sums,
-            end=gradient.end @ sums,
-            lengths=gradient.lengths,
-        )
+def expand(potentials: Potentials, tied_to: Ints1d) -> Potentials:
+    """Copy the scores of K tags to K' tags, without constraints. `tied_to` is the tag that each has
+    its scores from, (K',)."""
+    columns = get_array_module(potentials.emissions).asarray(tied_to)
+    return Potentials(
+        emissions=potentials.emissions[:, columns],
+        transitions=potentials.transitions[columns][:, columns],
+        start=potentials.start[columns],
+        end=potentials.end[columns],
+        lengths=potentials.lengths,
+    )
 
 
-def augment_tags(tags: Tags, spans: List[IncorrectSpan], n_tokens: int) -> AugmentedTags:
+def collapse(gradient: Potentials, tied_to: Ints1d, n_tags: int) -> Potentials:
+    """Sum the gradient with respect to K' tags over the copies of each of K tags."""
+    xp = get_array_module(gradient.emissions)
+    sums = xp.asarray(tied_to)[:, None] == xp.arange(n_tags)
+    sums = sums.astype(gradient.emissions.dtype)
+    return Potentials(
+        emissions=gradient.emissions @ sums,
+        transitions=sums.T @ gradient.transitions @ sums,
+        start=gradient.start @ sums,
+        end=gradient.end @ sums,
+        lengths=gradient.lengths,
+    )
+
+
+def augment_tags(
+    tags: Tags, spans: Sequence[IncorrectSpan], n_tokens: int
+) -> Tuple[Ints1d, Constraints, Array2d]:
     """Make the copies of tags for the incorrect spans, at least one, of a batch of N tokens. A
-    label has as many copies as its incorrect spans have starts in one sequence."""
-    numbered = list(_numbered(spans))
-    copies = sorted({(span.label, number) for span, number in numbered})
+    label has as many copies as its incorrect spans have starts in one sequence. Returns the tag of
+    the model that each of K' tags has its scores from, (K',); their possible paths; and False for
+    the tags that end an incorrect span, (N, K')."""
+    starts: Dict[Tuple[int, int], List[int]] = {}
+    for sequence, begin, _, label in spans:
+        known = starts.setdefault((sequence, label), [])
+        known += [begin] * (begin not in known)
+    copies = sorted({(label, i) for (_, label), known in starts.items() for i in range(len(known))})
     first_of = {copy: len(tags) + 4 * i for i, copy in enumerate(copies)}
     parts = (tags.scheme.begin, tags.scheme.inside, tags.scheme.last, tags.scheme.unit)
-    tied_to = list(range(len(tags)))
-    for label, _ in copies:
-        tied_to += [int(tags.index(part, label)) for part in parts]
-    constraints = _constraints(tags, numpy.asarray(tied_to))
-    placed = [(span, first_of[span.label, number]) for span, number in numbered]
+    copied = [tags.index(part, label) for label, _ in copies for part in parts]
+    tied_to = numpy.asarray([*range(len(tags)), *copied])
 
     # A copy begins where its spans start, in place of the original. Gold doesn't end there.
     possible, allowed = numpy.ones((2, n_tokens, len(tied_to)), dtype=bool)
     firsts = numpy.asarray(list(first_of.values()))
     possible[:, firsts + BEGIN] = possible[:, firsts + UNIT] = False
-    for span, first in placed:
-        possible[span.begin, tags.index(tags.scheme.begin, span.label)] = False
-        possible[span.begin, tags.index(tags.scheme.unit, span.label)] = False
-        possible[span.begin, [first + BEGIN, first + UNIT]] = True
-        allowed[span.end - 1, first + (UNIT if span.end - span.begin == 1 else LAST)] = False
-    constraints = constraints._replace(emissions=possible)
-    return AugmentedTags(numpy.asarray(tied_to), constraints, allowed, n_tags=len(tags))
-
-
-def _numbered(spans: List[IncorrectSpan]) -> Iterator[Tuple[IncorrectSpan, int]]:
-    """The spans, each with the number of its start among those of its sequence and label."""
-    starts: Dict[Tuple[int, int], List[int]] = {}
-    for span in spans:
-        known = starts.setdefault((span.sequence, span.label), [])
-        if span.begin not in known:
-            known.append(span.begin)
-        yield span, known.index(span.begin)
+    for sequence, begin, end, label in spans:
+        first = first_of[label, starts[sequence, label].index(begin)]
+        possible[begin, tags.index(tags.scheme.begin, label)] = False
+        possible[begin, tags.index(tags.scheme.unit, label)] = False
+        possible[begin, [first + BEGIN, first + UNIT]] = True
+        allowed[end - 1, first + (UNIT if end - begin == 1 else LAST)] = False
+    return tied_to, _constraints(tags, tied_to)._replace(emissions=possible), allowed
 
 
 def _constraints(tags: Tags, tied_to: Ints1d) -> Constraints:

@@ -7,22 +7,28 @@ import numpy
 from spacy.strings import StringStore
 from spacy.training import Example
 from thinc.types import Ints2d
+from thinc.util import get_array_module
 
 from ..losses import LossSchedule
 from ..tags import OUTSIDE, Entities, Tags
 from ..types import CostTable, Gold, Loss, LossResult, Potentials, Progress, add_to
+from .incorrect_spans import collapse
 from .soft_targets import divergence, read_soft_targets
 from .targets import (
     Targets,
     Weights,
     allowed_tags,
     example_weights,
-    gold_tags,
-    possible_paths,
     read_incorrect_spans,
     token_weights,
 )
-from .token_attrs import TokenAttrs, first_words, read_presets, read_reference
+from .token_attrs import (
+    TokenAttrs,
+    first_words,
+    possible_paths,
+    read_presets,
+    read_reference,
+)
 
 NEGATED = "!"
 """The prefix of spaCy 2 for the label of a span that is not an entity. spaCy 3 refuses it."""
@@ -90,7 +96,7 @@ class Objective:
         constraints = possible_paths(tokens, tags, self.strings, sentence_boundaries=boundaries)
         reference = read_reference(examples, tokens)
         entities = self._gold_entities(examples, reference, tags)
-        path = gold_tags(entities, reference.is_annotated, tags)
+        path = tags.gold_path(entities, reference.is_annotated)
         gold = Gold(
             tags=tags.split_outside(path, lengths),
             allowed=allowed_tags(path, tags, lengths),
@@ -129,15 +135,18 @@ class Objective:
         loss = self.loss.at(progress)
         table = self.cost_table(loss, targets.tags.collapsed)
         potentials, gold = targets.to_loss_inputs(scores, table)
-        if targets.soft is not None:
-            gold = targets.soft.leave_the_others(gold)
-        result = loss.compute(potentials, gold)
-        result = result._replace(gradient=targets.collapse(result.gradient))
+        if targets.soft is not None:  # the loss is that of the others
+            taught = get_array_module(gold.tags).asarray(targets.soft.weights != 0)
+            gold = gold._replace(weights=(1.0 if gold.weights is None else gold.weights) * ~taught)
+        value, gradient = loss.compute(potentials, gold)
+        if targets.gold.tied_to is not None:
+            gradient = collapse(gradient, targets.gold.tied_to, len(targets.tags))
         if targets.soft is not None:
             from_teacher = divergence(scores, targets.soft)
-            gradient = add_to(from_teacher.gradient, result.gradient)
-            result = LossResult(result.value + from_teacher.value, gradient)
-        return result, 1 if loss.is_ratio else max(targets.n_annotated, 1)
+            value += from_teacher.value
+            gradient = add_to(from_teacher.gradient, gradient)
+        n_annotated = int((targets.gold.tags >= 0).sum())
+        return LossResult(value, gradient), 1 if loss.is_ratio else max(n_annotated, 1)
 
     def prepare(self, tags: Tags) -> List[Optional[List[List[float]]]]:
         """Check that costs and weights fit the labels, before training begins. Returns the cost

@@ -19,7 +19,7 @@ from thinc.util import get_array_module
 
 from .. import chain
 from ..tags import Tags
-from ..types import Constraints, Gold, LossResult, Potentials, map_scores
+from ..types import Constraints, LossResult, Potentials, map_scores, no_scores
 
 KEY = "spacy_costner.soft_targets"
 """The key in `doc.user_data` of the reference doc."""
@@ -46,11 +46,6 @@ class SoftTargets(NamedTuple):
     entropy: float
     weights: Floats1d
     constraints: Constraints
-
-    def leave_the_others(self, gold: Gold) -> Gold:
-        """Gold in which the sequences with soft targets have the weight 0."""
-        others = get_array_module(gold.tags).asarray(self.weights == 0, dtype="float64")
-        return gold._replace(weights=others if gold.weights is None else gold.weights * others)
 
 
 def divergence(scores: Potentials, soft: SoftTargets) -> LossResult:
@@ -119,11 +114,10 @@ def read_soft_targets(
     taught = numpy.asarray([is_taught(eg) for eg in examples])
     if not taught.any():
         return None
-    n_tags, n_tokens, ends = len(tags), int(lengths.sum()), numpy.cumsum(lengths)
+    n_tags, ends = len(tags), numpy.cumsum(lengths)
     own = taught * (1.0 if weights is None else weights)
-    shapes = ((n_tokens, n_tags), (n_tags, n_tags), (n_tags,), (n_tags,))
-    expected = Potentials._make([*map(numpy.zeros, shapes), lengths])
-    possible, entropy = numpy.ones(shapes[0], dtype=bool), 0.0
+    expected, entropy = no_scores(lengths, n_tags, "float64"), 0.0
+    possible = numpy.ones(expected.emissions.shape, dtype=bool)
     for i in numpy.flatnonzero(own).tolist():
         saved = examples[i].reference.user_data[KEY]
         unknown = sorted({*saved["labels"]} - {*tags.labels})

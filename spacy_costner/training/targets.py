@@ -4,16 +4,15 @@ from dataclasses import dataclass, field
 from typing import List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy
-from spacy.strings import StringStore
 from spacy.training import Example
 from thinc.types import Array1d, Array2d, Floats1d, Floats2d, Ints1d
 from thinc.util import get_array_module
 
 from .. import chain
 from ..tags import OUTSIDE, Entities, Tags
-from ..types import Constraints, CostTable, Gold, Potentials, first_tokens, ranges
+from ..types import Constraints, CostTable, Gold, Potentials, no_scores, ranges
 from ..validation import check_cost
-from .incorrect_spans import AugmentedTags, IncorrectSpan, augment_tags
+from .incorrect_spans import IncorrectSpan, augment_tags, expand
 from .soft_targets import SoftTargets
 from .token_attrs import TokenAttrs
 
@@ -26,10 +25,9 @@ class Targets(NamedTuple):
 
     tags (Tags): The tags of the chain.
     gold (Gold): The gold paths, without a cost, as NumPy arrays.
-    constraints (Constraints): The possible paths.
+    constraints (Constraints): The possible paths. With incorrect spans these and gold are over the
+        tags of `augment_tags`: see `Gold.tied_to`.
     lengths (Ints1d): Number of tokens of each doc. Shape: (B,)
-    augmented (Optional[AugmentedTags]): The tags with copies if there are incorrect spans. The
-        arrays of `gold` and `constraints` are over these.
     soft (Optional[SoftTargets]): The targets of docs that a teacher has annotated.
     """
 
@@ -37,19 +35,7 @@ class Targets(NamedTuple):
     gold: Gold
     constraints: Constraints
     lengths: Ints1d
-    augmented: Optional[AugmentedTags] = None
     soft: Optional[SoftTargets] = None
-
-    @property
-    def n_annotated(self) -> int:
-        """The number of annotated tokens."""
-        return int((self.gold.tags >= 0).sum())
-
-    def constrain(self, scores: Potentials) -> Potentials:
-        """The model's scores as potentials of the chain, minus infinity where impossible."""
-        if self.augmented is not None:
-            scores = self.augmented.expand(scores)
-        return chain.constrain(scores, self.constraints)
 
     def to_loss_inputs(
         self, scores: Potentials, table: Optional[CostTable] = None
@@ -63,31 +49,27 @@ class Targets(NamedTuple):
             gold = gold._replace(cost=gold_cost(gold.tags, table, gold.token_weights))
         asarray = get_array_module(scores.emissions).asarray
         gold = Gold._make(None if array is None else asarray(array) for array in gold)
-        return self.constrain(scores), gold
+        if self.gold.tied_to is not None:
+            scores = expand(scores, self.gold.tied_to)
+        return chain.constrain(scores, self.constraints), gold
 
-    def collapse(self, gradient: Potentials) -> Potentials:
-        """A gradient with respect to the chain, as one with respect to the model's potentials."""
-        return gradient if self.augmented is None else self.augmented.collapse(gradient)
-
-    def exclude(self, spans: List[IncorrectSpan]) -> "Targets":
+    def exclude(self, spans: Sequence[IncorrectSpan]) -> "Targets":
         """The targets over the tags of `augment_tags`: paths that have an incorrect span are
         possible, but wrong."""
         gold, tags = self.gold, self.tags
-        augmented = augment_tags(tags, spans, len(gold.tags))
-        columns, allowed = augmented.tied_to, chain.to_mask(gold.token_tags, len(tags))
-        emissions = augmented.constraints.emissions
+        columns, constraints, may_end = augment_tags(tags, spans, len(gold.tags))
+        allowed, emissions = chain.to_mask(gold.token_tags, len(tags)), constraints.emissions
         if self.constraints.emissions is not None:
             emissions = emissions & self.constraints.emissions[:, columns]
         return self._replace(
             gold=gold._replace(
-                allowed=allowed[:, columns] & augmented.allowed,
+                allowed=allowed[:, columns] & may_end,
                 opening=tags.opening[columns],
                 continuing=tags.continuing[columns],
                 tied_to=columns,
                 collapsed_of=tags.collapsed_of[columns],
             ),
-            constraints=augmented.constraints._replace(emissions=emissions),
-            augmented=augmented,
+            constraints=constraints._replace(emissions=emissions),
         )
 
     def leave_out_impossible(self) -> "Tuple[Targets, Array1d]":
@@ -98,23 +80,14 @@ class Targets(NamedTuple):
             return self, numpy.zeros(len(self.lengths), dtype=bool)
         allowed = chain.to_mask(gold.token_tags, possible.shape[1])
         paths = self.constraints._replace(emissions=possible & allowed)
-        n_tags = possible.shape[1]
-        shapes = (possible.shape, (n_tags, n_tags), n_tags, n_tags)
-        zeros = [numpy.zeros(shape, dtype="float32") for shape in shapes]
-        best = chain.best_path(chain.constrain(Potentials._make([*zeros, self.lengths]), paths))
+        zeros = no_scores(self.lengths, possible.shape[1], "float32")
+        best = chain.best_path(chain.constrain(zeros, paths))
         left_out = numpy.isneginf(best.scores)
         tokens = numpy.repeat(left_out, self.lengths)
         gold = gold._replace(tags=numpy.where((gold.tags >= 0) & ~tokens, best.tags, -1))
         if left_out.any():
             gold = gold._replace(allowed=allowed | tokens[:, None])
         return self._replace(gold=gold), left_out
-
-
-def gold_tags(entities: Entities, is_annotated: Array1d, tags: Tags) -> Ints1d:
-    """The gold tag of each token, (N,), without the split of O: -1 where annotation, (N,), is
-    missing. Entities of other labels are O."""
-    known = entities.select(entities.label >= 0)
-    return numpy.where(is_annotated, tags.encode(known, len(is_annotated)), -1)
 
 
 def allowed_tags(path: Ints1d, tags: Tags, lengths: Ints1d) -> Optional[Array2d]:
@@ -124,46 +97,8 @@ def allowed_tags(path: Ints1d, tags: Tags, lengths: Ints1d) -> Optional[Array2d]
     if not missing.any():
         return None
     allowed = missing[:, None] | (tags.collapsed_of[path][:, None] == tags.collapsed_of)
-    allowed[missing & _follows_entity(path, tags, lengths)] &= ~tags.continuing
+    allowed[missing & tags.follows_entity(path, lengths)] &= ~tags.continuing
     return allowed
-
-
-def possible_paths(
-    tokens: TokenAttrs,
-    tags: Tags,
-    strings: StringStore,
-    *,
-    sentence_boundaries: bool,
-    untrained: Sequence[str] = (),
-) -> Constraints:
-    """The paths that the tag scheme and the docs allow, in training and in prediction. Preset
-    annotation rules out all other tags. White space can't begin or end an entity. With
-    `sentence_boundaries`, no entity crosses the start of a sentence. Only preset entities may have
-    `untrained` labels. The path with only the preset entities is always possible."""
-    crossing = tokens.sent_start & sentence_boundaries
-    preset = tokens.is_annotated
-    if not (tokens.is_space.any() or crossing.any() or preset.any() or untrained):
-        return tags.constraints
-    possible = numpy.ones((len(tokens.iob), len(tags)), dtype=bool)
-    scheme = tags.scheme
-    at_border = tags.having({scheme.begin, scheme.last, scheme.unit} - {scheme.inside})
-    possible[tokens.is_space] &= ~at_border
-    possible[crossing] &= ~tags.continuing
-    if untrained:
-        hidden = [tags.labels.index(label) for label in untrained]
-        possible &= ~numpy.isin(tags.label_of, hidden)
-    path = gold_tags(tokens.entities(tags, strings), preset, tags)
-    possible[preset] = tags.collapsed_of[path[preset]][:, None] == tags.collapsed_of
-    possible[~preset & _follows_entity(path, tags, tokens.lengths)] &= ~tags.continuing
-    return tags.constraints._replace(emissions=possible)
-
-
-def _follows_entity(path: Ints1d, tags: Tags, lengths: Ints1d) -> Array1d:
-    """True if the previous token of the doc is in an entity. Shape: (N,)"""
-    follows = numpy.zeros(len(path), dtype=bool)
-    follows[1:] = (path[:-1] >= 0) & (tags.label_of[path[:-1]] >= 0)
-    follows[first_tokens(lengths)] = False
-    return follows
 
 
 def gold_cost(path: Ints1d, table: CostTable, weights: Optional[Floats1d]) -> Floats2d:
@@ -178,14 +113,14 @@ def read_incorrect_spans(
 ) -> List[IncorrectSpan]:
     """Read the spans that are known not to be entities, under a key in `doc.spans` of the reference
     docs: one for each label. A span without a label is not an entity of any label."""
-    incorrect = []
+    incorrect: List[IncorrectSpan] = []
     for i, eg in enumerate(examples):
         spans = list(eg.reference.spans.get(key, ()))
         start = tokens.of_doc(i).start
         for span in eg.get_aligned_spans_y2x(spans, allow_overlap=True) if spans else ():
             labels = [span.label_] if span.label_ else tags.labels
             incorrect += [
-                IncorrectSpan(i, start + span.start, start + span.end, tags.labels.index(label))
+                (i, start + span.start, start + span.end, tags.labels.index(label))
                 for label in labels
                 if label in tags.labels
             ]
@@ -243,23 +178,16 @@ def token_weights(
     label_of[token] = label[which]
     values = numpy.asarray(by_label, dtype="float32")[label_of]
     values[numpy.unique(numpy.concatenate([begin, end - 1]))] *= weights.boundary
-    if weights.token is not None:
-        own = [_own_weights(eg, weights.token) for eg in examples]
-        values *= numpy.concatenate([numpy.zeros(0, dtype="float32"), *own])
-    return values
-
-
-def _own_weights(eg: Example, attribute: str) -> Floats1d:
-    """The weights that the tokens of an example have themselves; 1 where not aligned."""
-    weights = numpy.asarray([token._.get(attribute) for token in eg.reference], dtype="float32")
-    aligned = eg.alignment.x2y
-    return numpy.asarray(
-        [
-            weights[aligned[i][0]] if aligned.lengths[i] == 1 else 1.0
+    if weights.token is None:
+        return values
+    own: List[float] = []  # the weights that tokens have themselves; 1 where not aligned
+    for eg in examples:
+        given, aligned = [token._.get(weights.token) for token in eg.reference], eg.alignment.x2y
+        own += [
+            given[aligned[i][0]] if aligned.lengths[i] == 1 else 1.0
             for i in range(len(eg.predicted))
-        ],
-        dtype="float32",
-    )
+        ]
+    return values * numpy.asarray(own, dtype="float32")
 
 
 def example_weights(weights: Weights, examples: Sequence[Example]) -> Optional[Floats1d]:

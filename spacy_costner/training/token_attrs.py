@@ -1,4 +1,4 @@
-"""Token attributes of docs as arrays: their words and their annotation.
+"""Token attributes of docs as arrays: their words, their annotation, and the paths that it allows.
 
 Docs are read once per batch. Nothing here loops over tokens in Python, except where the tokens of
 the reference and of the predicted doc differ.
@@ -14,7 +14,7 @@ from spacy.training import Example
 from thinc.types import Array1d, Ints1d
 
 from ..tags import Entities, Tags, runs
-from ..types import first_tokens, sequences
+from ..types import Constraints, first_tokens, sequences
 
 MISSING, INSIDE, OUTSIDE, BEGIN = range(4)
 """The values of spaCy's ENT_IOB. BEGIN without a type is a blocked token."""
@@ -118,6 +118,37 @@ def _align(eg: Example) -> Tuple[Ints1d, Ints1d]:
         iob[span.start] = BEGIN
         label[span.start : span.end] = span.label
     return iob, label
+
+
+def possible_paths(
+    tokens: TokenAttrs,
+    tags: Tags,
+    strings: StringStore,
+    *,
+    sentence_boundaries: bool,
+    untrained: Sequence[str] = (),
+) -> Constraints:
+    """The paths that the tag scheme and the docs allow, in training and in prediction. Preset
+    annotation rules out all other tags. White space can't begin or end an entity. With
+    `sentence_boundaries`, no entity crosses the start of a sentence. Only preset entities may have
+    `untrained` labels. The path with only the preset entities is always possible."""
+    crossing = tokens.sent_start & sentence_boundaries
+    preset = tokens.is_annotated
+    if not (tokens.is_space.any() or crossing.any() or preset.any() or untrained):
+        return tags.constraints
+    possible = numpy.ones((len(tokens.iob), len(tags)), dtype=bool)
+    scheme = tags.scheme
+    at_border = tags.having({scheme.begin, scheme.last, scheme.unit} - {scheme.inside})
+    possible[tokens.is_space] &= ~at_border
+    possible[crossing] &= ~tags.continuing
+    if untrained:
+        hidden = [tags.labels.index(label) for label in untrained]
+        possible &= ~numpy.isin(tags.label_of, hidden)
+    entities = tokens.entities(tags, strings)
+    path = tags.gold_path(entities, preset)
+    possible[preset] = tags.collapsed_of[path[preset]][:, None] == tags.collapsed_of
+    possible[~preset & tags.follows_entity(path, tokens.lengths)] &= ~tags.continuing
+    return tags.constraints._replace(emissions=possible)
 
 
 def first_words(doc: Doc, n_words: int = 8) -> str:

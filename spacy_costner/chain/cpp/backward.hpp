@@ -114,9 +114,7 @@ class ForwardMessages<Real>::Backward {
             const Real* alpha = owner_.alpha_row(begin + t);
             const Real* emissions = owner_.emission_row(begin + t);
             Real* ahead = beta + t * width_;
-            Vec<Real> overlap = splat(Real(0));
-            for (int k = 0; k < width_; k += LANES<Real>) overlap += load(alpha + k) * load(ahead + k);
-            const Real scale = weight / sum_lanes<Real>(overlap);
+            const Real scale = weight / dot<Real>(alpha, ahead, width_);
             for (int k = 0; k < width_; k += LANES<Real>) {
                 const Vec<Real> b = load(ahead + k);
                 store(row_ + k, load(alpha + k) * b * scale);

@@ -107,6 +107,23 @@ inline Group without(const Group& group, const char* underflow, int64_t* kept) {
     return rest;
 }
 
+// The place of each tag in an order.
+inline std::vector<int> places_in(const std::vector<int>& order) {
+    std::vector<int> places(order.size());
+    for (std::size_t p = 0; p < order.size(); p++) places[order[p]] = static_cast<int>(p);
+    return places;
+}
+
+// Some numbers of an array.
+template <class Number>
+struct Range {
+    const Number *first, *past;
+
+    const Number* begin() const { return first; }
+    const Number* end() const { return past; }
+    int64_t size() const { return past - first; }
+};
+
 inline bool any(const std::vector<char>& mask) {
     return std::find(mask.begin(), mask.end(), 1) != mask.end();
 }

@@ -35,10 +35,7 @@ class Excluding final : public QueryBase<Real> {
     void add_sources(const Group& group, const double* d_log_sums, Propagation<Real>& propagation) const override {
         for (int r = 0; r < group.size; r++) {
             const int64_t s = group.sequences[r], first = this->chain_.begins[s] * width_;
-            const Vec<Real> scale = splat(weight(s, d_log_sums));
-            Real* right = propagation.right(r);
-            for (int64_t i = 0; i < this->chain_.lengths[s] * width_; i += LANES<Real>)
-                store(right + i, load(right + i) + load(leave_ + first + i) * scale);
+            add_row<Real>(leave_ + first, weight(s, d_log_sums), this->chain_.lengths[s] * width_, propagation.right(r));
         }
     }
 
@@ -70,10 +67,7 @@ class Excluding final : public QueryBase<Real> {
                 stay_[sets_.index(k)] = row[k];
                 row[k] = 0;
             }
-            const Real* beta = this->owner_.beta_row(t);
-            Vec<Real> left = splat(Real(0));
-            for (int k = 0; k < width_; k += LANES<Real>) left += load(row + k) * load(beta + k);
-            p += sum_lanes<Real>(left);
+            p += dot<Real>(row, this->owner_.beta_row(t), width_);
         }
         return p;
     }
@@ -83,9 +77,7 @@ class Excluding final : public QueryBase<Real> {
         std::fill_n(row, width_, Real(0));
         for (const int& i : sets_[t - 1]) {
             const Real* transitions = this->owner_.transition_row(i);
-            const Vec<Real> from = splat(stay_[sets_.index(i)] * this->owner_.factor(t - 1));
-            for (int k = 0; k < width_; k += LANES<Real>)
-                store(row + k, load(row + k) + from * load(transitions + k));
+            add_row<Real>(transitions, stay_[sets_.index(i)] * this->owner_.factor(t - 1), width_, row);
         }
         for (int k = 0; k < width_; k += LANES<Real>)
             store(row + k, load(row + k) * load(emissions + k));

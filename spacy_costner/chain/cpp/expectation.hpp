@@ -44,7 +44,7 @@ class Expectation final : public QueryBase<Real> {
         Buffer<Real> values(width_), after(has_pairs_ && group.size ? this->chain_.lengths[group.sequences[0]] * width_ : 0);
         for (int r = 0; r < group.size; r++) {
             const int64_t s = group.sequences[r];
-            if (has_pairs_) find_pairs_after(s, after, propagation.scratch(r));
+            if (has_pairs_) find_pairs_after(s, after, propagation.weigh_steps(r, Real(1)));
             fill_sources(s, static_cast<Real>(d_means[s]), values, after, propagation.left(r), propagation.right(r));
         }
     }
@@ -96,35 +96,27 @@ class Expectation final : public QueryBase<Real> {
             return to_values(to, *std::max_element(to, to + width_));
         }
         fetch(values_.emissions, token, to);
-        if (token == this->chain_.begins[s]) add(start_, to);
-        if (token + 1 == this->chain_.past(s)) add(end_, to);
-    }
-
-    void add(const Real* values, Real* to) const {
-        for (int k = 0; k < width_; k += LANES<Real>)
-            store(to + k, load(to + k) + load(values + k));
+        if (token == this->chain_.begins[s]) add_row<Real>(start_, 1, width_, to);
+        if (token + 1 == this->chain_.past(s)) add_row<Real>(end_, 1, width_, to);
     }
 
     // M V, and its transpose.
     void weigh_pairs() {
         const int n_tags = this->chain_.n_tags;
-        const std::size_t size = static_cast<std::size_t>(n_tags) * width_;
         const std::size_t n_pairs = static_cast<std::size_t>(n_tags) * n_tags;
         for (std::size_t i = 0; is_entropy_ && i < n_pairs; i++)
             largest_pair_ = std::max(largest_pair_, values_.transitions[i]);
         for (std::size_t i = 0; i < n_pairs; i++) has_pairs_ |= value_of_pair(i) != 0;
         if (!has_pairs_) return;
-        Buffer<Real> weighted(size), transposed(size);
-        std::fill_n(transposed + 0, size, Real(0));
+        Buffer<Real> weighted(static_cast<std::size_t>(n_tags) * width_);
         for (int i = 0; i < n_tags; i++) {
             Real* row = weighted + static_cast<std::size_t>(i) * width_;
             const Real* transitions = this->owner_.transition_row(i);
             fetch(values_.transitions, this->owner_.rows.order[i], row);
             for (int k = 0; k < width_; k += LANES<Real>) store(row + k, load(row + k) * load(transitions + k));
-            for (int j = 0; j < n_tags; j++) transposed[static_cast<std::size_t>(j) * width_ + i] = row[j];
         }
         by_source_ = Matrix<Real>::pack(weighted, n_tags, Sums());
-        by_target_ = Matrix<Real>::pack(transposed, n_tags, Sums());
+        by_target_ = Matrix<Real>::pack(transpose<Real>(weighted, n_tags, width_, 0), n_tags, Sums());
         before_ = Buffer<Real>(this->chain_.n_tokens * width_);
     }
 
@@ -203,7 +195,7 @@ class Expectation final : public QueryBase<Real> {
         for (int64_t t = this->chain_.begins[s]; t < this->chain_.past(s); t++) {
             const Real *alpha = this->owner_.alpha_row(t), *beta = this->owner_.beta_row(t);
             const Real* before = before_ + t * width_;
-            const Real mean_after = has_pairs_ ? dot(alpha, after) : Real(0);
+            const Real mean_after = has_pairs_ ? dot<Real>(alpha, after, width_) : Real(0);
             const Vec<Real> mean_on_left = splat(of_tags_[t] + mean_after);
             const Vec<Real> mean_on_right = splat(of_tags_[t] + of_pairs_[t]);
             fetch_values(s, t, values);
@@ -223,29 +215,16 @@ class Expectation final : public QueryBase<Real> {
         }
     }
 
-    Real dot(const Real* one, const Real* other) const {
-        Vec<Real> total = splat(Real(0));
-        for (int k = 0; k < width_; k += LANES<Real>) total += load(one + k) * load(other + k);
-        return sum_lanes<Real>(total);
-    }
-
-    // The rows B of a sequence.
-    void find_pairs_after(int64_t s, Real* after, Real* scratch) const {
+    // The rows B of a sequence; `steps` has the rows c_{t-1} E_t beta_t.
+    void find_pairs_after(int64_t s, Real* after, const Real* steps) const {
         const int64_t begin = this->chain_.begins[s], length = this->chain_.lengths[s];
-        for (int64_t t = 1; t < length; t++) {
-            const Real* emissions = this->owner_.emission_row(begin + t);
-            const Real* beta = this->owner_.beta_row(begin + t);
-            const Real factor = this->owner_.factor(begin + t - 1);
-            for (int k = 0; k < width_; k += LANES<Real>)
-                store(scratch + t * width_ + k, load(emissions + k) * load(beta + k) * factor);
-        }
         std::fill_n(after + (length - 1) * width_, width_, Real(0));
         const auto keep = [&](int64_t t, int column, Vec<Real> total) INLINE_LAMBDA {
             const Vec<Real> zero = splat(Real(0));
             const decltype(zero < zero) reached = load(this->owner_.alpha_row(begin + t) + column) > zero;
             store(after + t * width_ + column, reached ? total : zero);
         };
-        multiply_all(by_target_, scratch + width_, length - 1, keep);
+        multiply_all(by_target_, steps + width_, length - 1, keep);
     }
 
     // Mass of transitions where V is not 0, on their second tags and on the transitions themselves.

@@ -85,15 +85,8 @@ class ForwardMessages {
                 d_emissions.clear(chain.begins[s] * chain.n_tags, static_cast<int64_t>(chain.lengths[s]) * chain.n_tags);
     }
 
-    Matrix<Real> transpose() const {
-        const int n_tags = chain.n_tags;
-        Buffer<Real> transposed(static_cast<std::size_t>(n_tags) * width);
-        std::fill(transposed + 0, transposed + static_cast<std::size_t>(n_tags) * width, Real(0));
-        for (int i = 0; i < n_tags; i++)
-            for (int j = 0; j < n_tags; j++)
-                transposed[static_cast<std::size_t>(j) * width + i] =
-                    transitions_[static_cast<std::size_t>(i) * width + j];
-        return Matrix<Real>::pack(transposed, n_tags, Sums());
+    Matrix<Real> transposed() const {
+        return Matrix<Real>::pack(transpose<Real>(transitions_, chain.n_tags, width, 0), chain.n_tags, Sums());
     }
 
     template <class Thread>

@@ -32,7 +32,7 @@ class ForwardBackward final : public Messages {
     // Computes beta when it is first needed. RETURNS the sequences that underflow.
     const std::vector<char>& run_backward() const {
         std::call_once(has_beta_, [&] {
-            transposed_ = forward.transpose();
+            transposed_ = forward.transposed();
             underflow_ = forward.underflow;
             std::vector<Backward> threads;
             for (int i = 0; i < forward.n_threads; i++) threads.emplace_back(forward, transposed_);
@@ -45,7 +45,7 @@ class ForwardBackward final : public Messages {
     // sequences that `underflow` doesn't mark; adds the transitions' part.
     void add_log_partition(const double* weights, const std::vector<char>& underflow, const Floats& d_emissions,
                        const Floats& d_transitions) const {
-        const Matrix<Real> transposed = forward.transpose();
+        const Matrix<Real> transposed = forward.transposed();
         std::vector<Backward> threads;
         for (int i = 0; i < forward.n_threads; i++) threads.emplace_back(forward, transposed);
         std::vector<char> found = underflow;
@@ -107,9 +107,7 @@ class ForwardBackward final : public Messages {
     void normalise(int64_t token) const {
         const Real* alpha = alpha_row(token);
         Real* beta = forward.beta_row(token);
-        Vec<Real> overlap = splat(Real(0));
-        for (int k = 0; k < width; k += LANES<Real>) overlap += load(alpha + k) * load(beta + k);
-        const Real scale = 1 / sum_lanes<Real>(overlap);
+        const Real scale = 1 / dot<Real>(alpha, beta, width);
         for (int k = 0; k < width; k += LANES<Real>) store(beta + k, load(beta + k) * scale);
     }
 

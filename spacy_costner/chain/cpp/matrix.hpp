@@ -38,6 +38,16 @@ struct Panel {
     std::size_t offset;  // where its entries begin: (n_sources, n_vectors * lanes)
 };
 
+// Row j of the result has what is in column j; `absent` fills up rows of `width` numbers.
+template <class Real>
+Buffer<Real> transpose(const Real* rows, int n_tags, int width, Real absent) {
+    Buffer<Real> columns(static_cast<std::size_t>(n_tags) * width);
+    std::fill_n(columns + 0, static_cast<std::size_t>(n_tags) * width, absent);
+    for (int i = 0; i < n_tags; i++, rows += width)
+        for (int j = 0; j < n_tags; j++) columns[static_cast<std::size_t>(j) * width + i] = rows[j];
+    return columns;
+}
+
 // What a matrix must be padded to.
 template <class Real>
 INLINE int padded(int n_tags) { return (n_tags + LANES<Real> - 1) / LANES<Real> * LANES<Real>; }

@@ -78,8 +78,8 @@ class MaxMessages final : public Messages {
 
     void follow_ties(int64_t s, const Ties& ties) const {
         const int64_t n_tags = chain_.n_tags, begin = chain_.begins[s], length = chain_.lengths[s];
-        std::vector<int> place_of(n_tags), came_from(length * n_tags);
-        for (int p = 0; p < n_tags; p++) place_of[order_[p]] = p;
+        const std::vector<int> place_of = places_in(order_);
+        std::vector<int> came_from(length * n_tags);
         std::vector<double> likely(ties.log_probs + begin * n_tags, ties.log_probs + (begin + 1) * n_tags), before(n_tags);
         const double* ahead = row_of(ahead_, begin);
         const double most = *std::max_element(ahead, ahead + n_tags);

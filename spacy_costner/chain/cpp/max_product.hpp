@@ -21,7 +21,6 @@ class MaxProduct {
     MaxProduct(const Potentials& scores, int n_threads)
         : chain_(scores), n_threads_(n_threads), rows_(chain_), width_(rows_.width),
           schedule_(chain_.lengths, chain_.n_sequences, ROWS, n_threads),
-          by_target_(static_cast<std::size_t>(chain_.n_tags) * width_),
           transitions_(static_cast<std::size_t>(chain_.n_tags) * width_) {
         pack_transitions();
     }
@@ -34,7 +33,7 @@ class MaxProduct {
             forward(group, delta);
             for (int r = 0; r < group.size; r++) {
                 const int64_t s = group.sequences[r];
-                scores[s] = trace_back(s, delta[r], tags);
+                scores[s] = trace_back(s, delta[r], nullptr, nullptr, tags);
             }
         });
     }
@@ -53,7 +52,7 @@ class MaxProduct {
             });
             for (int r = 0; r < group.size; r++) {
                 const int64_t s = group.sequences[r];
-                scores[s] = trace_back_excluding(s, delta[r], sets, stay.data(), tags);
+                scores[s] = trace_back(s, delta[r], &sets, stay.data(), tags);
             }
         });
     }
@@ -94,13 +93,9 @@ class MaxProduct {
 
     void pack_transitions() {
         const int n_tags = chain_.n_tags;
-        std::fill_n(by_target_ + 0, static_cast<std::size_t>(n_tags) * width_, -INFINITY);
-        for (int i = 0; i < n_tags; i++) {
-            double* row = transitions_ + static_cast<std::size_t>(i) * width_;
-            rows_.fetch(chain_.transitions, rows_.order[i], row);
-            for (int j = 0; j < n_tags; j++)
-                by_target_[static_cast<std::size_t>(j) * width_ + i] = row[j];
-        }
+        for (int i = 0; i < n_tags; i++)
+            rows_.fetch(chain_.transitions, rows_.order[i], transitions_ + static_cast<std::size_t>(i) * width_);
+        by_target_ = transpose<double>(transitions_, n_tags, width_, -INFINITY);
         by_source_ = Matrix<double>::pack(transitions_, n_tags, Maxima());
     }
 
@@ -155,54 +150,34 @@ class MaxProduct {
         }
     }
 
-    // The last tag of the best paths.
-    int last_tag(int64_t s, const double* delta) const {
-        const double* row = delta + (chain_.lengths[s] - 1) * width_;
-        return first_largest([=](int k) { return load(row + k); });
-    }
-
     // The best tag at token t of a sequence before a tag.
     int tag_before(int tag, const double* delta, int64_t t) const {
         const double *before = delta + t * width_, *into = by_target_ + static_cast<std::size_t>(tag) * width_;
         return first_largest([=](int k) { return load(before + k) + load(into + k); });
     }
 
-    // RETURNS the score of the best path of sequence s, after writing its tags.
-    double trace_back(int64_t s, const double* delta, int64_t* tags) const {
-        int64_t t = chain_.lengths[s] - 1;
-        int best = last_tag(s, delta);
-        const double score = delta[t * width_ + best];
-        tags += chain_.begins[s];
-        tags[t] = rows_.order[best];
-        while (t-- > 0) {
-            best = tag_before(best, delta, t);
-            tags[t] = rows_.order[best];
-        }
-        return score;
-    }
-
-    double trace_back_excluding(int64_t s, const double* delta, const TagSets& sets, const double* stay,
-                                int64_t* tags) const {
+    // RETURNS the score of the best path of sequence s, after writing its tags; outside of `sets`, unless it
+    // is null.
+    double trace_back(int64_t s, const double* delta, const TagSets* sets, const double* stay, int64_t* tags) const {
         const int64_t begin = chain_.begins[s];
         int64_t t = chain_.lengths[s] - 1;
-        int best = last_tag(s, delta);
-        const double score = delta[t * width_ + best];
+        const double* row = delta + t * width_;
+        int best = first_largest([=](int k) { return load(row + k); });
+        const double score = row[best];
         tags[begin + t] = rows_.order[best];
         bool has_left = true;
         while (t-- > 0) {
-            const double* into = by_target_ + static_cast<std::size_t>(best) * width_;
-            const auto stayed = [&](const int& i) { return stay[sets.index(i)] + into[i]; };
-            const Places from = sets[begin + t];
-            const int* last = std::max_element(from.begin(), from.end(), [&](const int& i, const int& j) {
-                return stayed(i) < stayed(j);
-            });
-            if (has_left) {
-                const int k = tag_before(best, delta, t);
-                has_left = last == from.end() || sets.has(begin + t + 1, best) ||
-                           delta[t * width_ + k] + into[k] >= stayed(*last);
-                best = has_left ? k : *last;
-            } else {
-                best = *last;
+            const int next = best;
+            if (has_left) best = tag_before(next, delta, t);
+            if (sets && !(has_left && sets->has(begin + t + 1, next))) {
+                const double* into = by_target_ + static_cast<std::size_t>(next) * width_;
+                const auto stayed = [&](const int& i) { return stay[sets->index(i)] + into[i]; };
+                const Places from = (*sets)[begin + t];
+                const int* last = std::max_element(from.begin(), from.end(), [&](const int& i, const int& j) {
+                    return stayed(i) < stayed(j);
+                });
+                has_left = has_left && (last == from.end() || delta[t * width_ + best] + into[best] >= stayed(*last));
+                if (!has_left) best = *last;
             }
             tags[begin + t] = rows_.order[best];
         }

@@ -1,9 +1,9 @@
 // Propagation of mass on tags, by the conditional probabilities of adjacent tags.
 //
 // With alpha and beta of forward.hpp, p(y_t = j) = alpha_t[j] beta_t[j]. A gradient is mass
-// on tags, propagated in both directions by the conditional probabilities of adjacent tags (see
-// array/sum_product.py). Here mass that moves leftwards is divided by alpha, and mass that
-// moves rightwards by beta, so that its recursion has the matrix product of the messages:
+// on tags, propagated in both directions by the conditional probabilities of adjacent tags. Mass
+// that moves leftwards is divided by alpha, and mass that moves rightwards by beta, so that its
+// recursion has the matrix product of the messages:
 //
 //     r_{t-1}[i] = s_{t-1}[i] + sum_j M[i, j] c_{t-1} E_t[j] r_t[j],      mass = alpha r
 //     q_t[j]     = s'_t[j] + E_t[j] sum_i c_{t-1} q_{t-1}[i] M[i, j],     mass = beta q
@@ -141,9 +141,14 @@ class Propagation {
 
     // Adds the expected transitions times `weight`.
     void count_marginals(int r, Real weight, Real* to) {
+        count(alpha(r), weigh_steps(r, weight), r, to);
+    }
+
+    // Sets the scratch rows to c_{t-1} E_t beta_t, times `weight`, for all tokens but the first.
+    const Real* weigh_steps(int r, Real weight) {
         const int64_t begin = owner_.chain.begins[group_.sequences[r]];
         fill_weights(r, [&](int64_t t) { return weight * owner_.factor(begin + t - 1); });
-        count(alpha(r), weights_ + offset_[r], r, to);
+        return scratch(r);
     }
 
     // The mass on tags, to the rows of the tokens.
@@ -197,11 +202,8 @@ class Propagation {
         const int64_t token = owner_.chain.begins[group_.sequences[r]] + t;
         const Real *alpha = owner_.alpha_row(token), *beta = owner_.beta_row(token);
         Real* onwards = right(r) + t * width_;
-        Vec<Real> total = splat(Real(0));
-        for (int k = 0; k < width_; k += LANES<Real>) total += load(onwards + k) * load(beta + k);
-        const Real surplus = sum_lanes<Real>(total);
-        for (int k = 0; k < width_; k += LANES<Real>)
-            store(onwards + k, load(onwards + k) - load(alpha + k) * surplus);
+        const Real surplus = dot<Real>(onwards, beta, width_);
+        add_row<Real>(alpha, -surplus, width_, onwards);
         owner_.add_marginals(token, -surplus / owner_.factor(token), left(r) + t * width_);
     }
 

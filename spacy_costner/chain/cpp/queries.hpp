@@ -166,9 +166,7 @@ class LogMarginals final : public QueryBase<Real> {
     // Adds a message times one weight on a set, and times another elsewhere.
     void add_on(const Places& set, const Real* message, Wide<Real> on_set, Wide<Real> elsewhere, Real* to, Real* before) const {
         for (const int& k : set) before[&k - set.first] = to[k];
-        const Vec<Real> weight = splat(static_cast<Real>(elsewhere));
-        for (int k = 0; k < this->owner_.width; k += LANES<Real>)
-            store(to + k, load(to + k) + load(message + k) * weight);
+        add_row<Real>(message, static_cast<Real>(elsewhere), this->owner_.width, to);
         for (const int& k : set) to[k] = before[&k - set.first] + static_cast<Real>(on_set * message[k]);
     }
 

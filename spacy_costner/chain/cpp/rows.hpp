@@ -20,8 +20,8 @@ class Rows {
     // token of its sequence; padding is minus infinity.
     INLINE void fetch_token(const Chain& chain, int64_t s, int64_t token, Real* to) const {
         fetch(chain.emissions, token, to);
-        if (token == chain.begins[s]) add(start_, to);
-        if (token + 1 == chain.past(s)) add(end_, to);
+        if (token == chain.begins[s]) add_row<Real>(start_, 1, width, to);
+        if (token + 1 == chain.past(s)) add_row<Real>(end_, 1, width, to);
     }
 
     void fetch_sequence(const Chain& chain, int64_t s, Real* to) const {
@@ -69,11 +69,6 @@ class Rows {
         } else {
             for (int k = 0; k < n_tags_; k++) to[order[k]] = static_cast<Score>(from[k]);
         }
-    }
-
-    INLINE void add(const Real* scores, Real* to) const {
-        for (int k = 0; k < width; k += LANES<Real>)
-            store(to + k, load(to + k) + load(scores + k));
     }
 
     const int n_tags_;

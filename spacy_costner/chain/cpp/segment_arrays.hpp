@@ -28,21 +28,12 @@ inline bool are_segments(const Segments& segments, int64_t n, const Potentials& 
     return total == n && are_tags(segments.tags, n, scores.n_tags);
 }
 
-// Some of the segments, by number.
-struct SegmentNumbers {
-    const int64_t *first, *past;
-
-    const int64_t* begin() const { return first; }
-    const int64_t* end() const { return past; }
-};
-
 class SegmentsOfSequences {
   public:
     // order: The tag at each place, in the kernels' order.
     SegmentsOfSequences(const Segments& segments, const Chain& chain, const std::vector<int>& order)
-        : segments_(segments), order_(order), place_of_(order.size()), offsets_(chain.n_sequences + 1),
+        : segments_(segments), order_(order), place_of_(places_in(order)), offsets_(chain.n_sequences + 1),
           numbers_(segments.n_segments), first_tags_(segments.n_segments) {
-        for (std::size_t p = 0; p < order.size(); p++) place_of_[order[p]] = static_cast<int>(p);
         std::vector<int64_t> sequence(segments.n_segments);
         int64_t n_tags = 0;
         for (int64_t i = 0; i < segments.n_segments; i++) {
@@ -60,7 +51,7 @@ class SegmentsOfSequences {
     int64_t size() const { return segments_.n_segments; }
 
     // The segments in sequence s.
-    SegmentNumbers operator[](int64_t s) const {
+    Range<int64_t> operator[](int64_t s) const {
         return {numbers_.data() + offsets_[s], numbers_.data() + offsets_[s + 1]};
     }
 

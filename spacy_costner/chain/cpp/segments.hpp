@@ -91,17 +91,12 @@ class SegmentLogProbs final : public QueryBase<Real> {
         const int64_t begin = segments_.begin(i), end = segments_.end(i), first = this->chain_.begins[s];
         const int tag = segments_.tag(i, begin);
         Real* row = left + (begin - first) * width_;
-        add(this->owner_.beta_row(begin), -weight, row);
+        add_row<Real>(this->owner_.beta_row(begin), static_cast<Real>(-weight), width_, row);
         row[tag] += static_cast<Real>(weight / this->owner_.alpha_row(begin)[tag]);
         if (is_over(s, i)) return;
         row = right + (end - first) * width_;
-        add(this->owner_.alpha_row(end), -weight, row);
+        add_row<Real>(this->owner_.alpha_row(end), static_cast<Real>(-weight), width_, row);
         for_followers(i, [&](int k, Wide<Real> step) { row[k] += static_cast<Real>(weight * step / tails_[i]); });
-    }
-
-    void add(const Real* row, double weight, Real* to) const {
-        const Vec<Real> scale = splat(static_cast<Real>(weight));
-        for (int k = 0; k < width_; k += LANES<Real>) store(to + k, load(to + k) + load(row + k) * scale);
     }
 
     // The tags of the segment but the first and the tag after it, with the transitions to them.

@@ -6,24 +6,17 @@
 #include <cstring>
 #include <vector>
 
-#include "interface.hpp"
+#include "chain.hpp"
 
 namespace costner {
 
 // The tags of a set, by their places in the kernels' order.
-struct Places {
-    const int *first, *past;
-
-    const int* begin() const { return first; }
-    const int* end() const { return past; }
-    int64_t size() const { return past - first; }
-};
+using Places = Range<int>;
 
 class TagSets {
   public:
     TagSets(const Allowed& sets, int64_t n_tokens, const std::vector<int>& order)
-        : offsets_(n_tokens + 1), place_of_(order.size()) {
-        for (std::size_t p = 0; p < order.size(); p++) place_of_[order[p]] = static_cast<int>(p);
+        : offsets_(n_tokens + 1), place_of_(places_in(order)) {
         places_.reserve(n_tokens);
         if (sets.mask)
             read(sets.mask, n_tokens);

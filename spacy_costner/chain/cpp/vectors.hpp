@@ -111,6 +111,20 @@ INLINE Real smallest_lane(Vec<Real> x) {
     return first_lane<Real>(fold_lanes<Real>(x, smaller<Real>));
 }
 
+// Adds a row of `width` numbers times `scale` to another.
+template <class Real>
+INLINE void add_row(const Real* from, Real scale, int width, Real* to) {
+    const Vec<Real> factor = splat(scale);
+    for (int k = 0; k < width; k += LANES<Real>) store(to + k, load(to + k) + load(from + k) * factor);
+}
+
+template <class Real>
+INLINE Real dot(const Real* one, const Real* other, int width) {
+    Vec<Real> total = splat(Real(0));
+    for (int k = 0; k < width; k += LANES<Real>) total += load(one + k) * load(other + k);
+    return sum_lanes<Real>(total);
+}
+
 // exp(x) for x <= 0, to the last bit but one; exactly 0 below -87, and what is positive or
 // not a number stays as it is.
 //
