@@ -1,6 +1,7 @@
 """Corpora of every format become the docs that they describe."""
 
 import json
+import re
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any, Dict, List, Tuple
 import numpy
 import pytest
 import spacy
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Corpus
@@ -506,6 +507,35 @@ def test_docs_come_back_from_columns(docs: List[Doc], tmp_path_factory: Any) -> 
     again = read(path, CorpusInfo())
     assert words(again) == words(docs)
     assert entities_by_token(again) == entities_by_token(docs)
+
+
+ODD = st.text(st.sampled_from("a#-_ \t\n\r\0\ufeff\u2028"), min_size=1, max_size=3)
+ODD_WORDS = st.lists(
+    (ODD | st.just("-DOCSTART-")).filter(lambda word: not word.isspace()), min_size=1
+)
+
+
+@settings(max_examples=500, deadline=None)
+@given(words_=ODD_WORDS, label=ODD, known=st.booleans())
+@example(words_=["#a", "# b"], label="A", known=True)
+@example(words_=["-a b", "-"], label="A", known=True)
+@example(words_=["\ufeffa"], label="A", known=True)
+def test_columns_are_read_as_written_or_refused(
+    words_: List[str], label: str, known: bool, tmp_path_factory: Any
+) -> None:
+    path = tmp_path_factory.mktemp("columns") / "a.conll"
+    doc = Doc(WRITER.vocab, words=words_)
+    doc.set_ents([Span(doc, 0, 1, label=label)], default="outside" if known else "missing")
+    try:
+        write_columns(path, [doc])
+    except ValueError as error:
+        assert re.match(r"expected a (token|label) that columns can have, got ", str(error))
+        odd = [text for text in (*words_, label) if re.search(r"[\t\n\r\0]| $|^-DOCS", text)]
+        assert odd or not label.strip("-_")
+    else:
+        again = read(path, CorpusInfo())
+        assert words(again) == [words_]
+        assert entities_by_token(again) == entities_by_token([doc])
 
 
 def entities_by_token(docs: List[Doc]) -> List[List[Tuple[int, str]]]:

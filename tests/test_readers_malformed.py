@@ -5,6 +5,7 @@ import zlib
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
+import numpy
 import pytest
 import spacy
 import srsly
@@ -34,6 +35,21 @@ COLUMNS: Dict[str, Tuple[bytes, int, str]] = {
     "no tokens": (b"# a comment\n-DOCSTART- O\n", 1, "expected tokens and their tags, got none"),
     "a header": (b"token\ttag\nKim\tB-PER\n", 1, "such as 'B-PER', got 'tag'"),
     "a comment in a sentence": (b"Kim B-PER\n# a comment\n", 2, "expected 2 columns, got 3"),
+    "CoNLL-U": (
+        b"# text = Kim is\n1\tKim\t_\t_\n2\tis\t_\t_\n",
+        2,
+        "column 4: expected tags of entities, got only such as '_': no column has entities",
+    ),
+    "CoNLL-U with spaces": (
+        b"1\tKim\t_\t_\n2\tis\t_\tSpaceAfter=No\n",
+        1,
+        "no column has entities",
+    ),
+    "tags in another column": (
+        b"Kim\tB-PER\t_\nis\tO\t_\n",
+        1,
+        "column 2 has tags such as 'B-PER'",
+    ),
 }
 TEXT = '{"text": "Kim is", "spans": [{"start": 0, "end": 3, "label": "PER"}]}\n'
 LINES: Dict[str, Tuple[str, str]] = {
@@ -192,6 +208,11 @@ def packed(value: Any) -> bytes:
     return zlib.compress(srsly.msgpack_dumps(value))
 
 
+def lengths(*given: int) -> bytes:
+    """Of docs, in a file of docs of two tokens and of one."""
+    return numpy.asarray(given, dtype="int32").tobytes()
+
+
 DOCBINS: Dict[str, Callable[[bytes, Dict[str, Any]], bytes]] = {
     "empty": lambda file, data: b"",
     "cut": lambda file, data: file[: len(file) // 2],
@@ -207,6 +228,11 @@ DOCBINS: Dict[str, Callable[[bytes, Dict[str, Any]], bytes]] = {
     "fewer spaces": lambda file, data: packed({**data, "spaces": data["spaces"][:-1]}),
     "fewer lengths": lambda file, data: packed({**data, "lengths": data["lengths"][:-4]}),
     "fewer flags": lambda file, data: packed({**data, "flags": data["flags"][:1]}),
+    "a negative length": lambda file, data: packed({**data, "lengths": lengths(4, -1)}),
+    "a length too large": lambda file, data: packed({**data, "lengths": lengths(2, 2**31 - 1)}),
+    "lengths of fewer tokens": lambda file, data: packed({**data, "lengths": lengths(1, 1)}),
+    "lengths of more tokens": lambda file, data: packed({**data, "lengths": lengths(2, 2)}),
+    "fewer user data": lambda file, data: packed({**data, "user_data": data["user_data"][:1]}),
     "other span groups": lambda file, data: packed({**data, "span_groups": [b"abc"] * 2}),
     "other user data": lambda file, data: packed({**data, "user_data": [b"\xc1"] * 2}),
 }

@@ -1,10 +1,13 @@
 """Corpora of any format: docs, and the reader of configs."""
 
 import warnings
+import zlib
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Callable, Iterable, Iterator, List, Optional, Union
 
+import numpy
+import srsly
 from spacy.errors import Errors
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
@@ -23,6 +26,7 @@ from .files import (
     looks_like_json,
     read_head,
     read_values,
+    shown,
 )
 from .sentences import copy_tokens, find_tag_key, read_tagged, tag_names_beside
 from .task_docs import tasks_to_docs
@@ -74,9 +78,14 @@ def read_file(path: Path, context: Context) -> Iterator[Doc]:
 def read_docbin(path: Path, context: Context) -> Iterator[Doc]:
     """Read a .spacy file."""
     try:
-        docs = DocBin().from_disk(path)
+        data = path.read_bytes()
+        docs, saved = DocBin().from_bytes(data), srsly.msgpack_loads(zlib.decompress(data))
+        lengths, n_tokens = numpy.frombuffer(saved["lengths"], dtype="int32"), len(saved["spaces"])
+        if (lengths < 0).any() or lengths.sum(dtype="int64") != n_tokens:
+            got = shown(lengths.tolist())
+            raise ValueError(f"expected lengths of docs that sum to {n_tokens} tokens, got {got}")
         parts: List[Any] = [docs.tokens, docs.spaces, docs.cats, docs.flags, docs.span_groups]
-        if len(counts := {*map(len, parts)}) > 1:
+        if len(counts := {*map(len, [*parts, docs.user_data])}) > 1:
             raise ValueError(f"expected as many of each part as docs, got {sorted(counts)}")
         if [*map(len, docs.tokens)] != [*map(len, docs.spaces)]:
             raise ValueError("expected a space or none for each token")
