@@ -9,7 +9,7 @@ import spacy
 from spacy.tokens import Doc, DocBin
 
 from spacy_costner.readers import CorpusError, ReadOptions, make_reader, read_docs
-from spacy_costner.readers.documents import id_of
+from spacy_costner.readers.documents import attribute
 
 from .support.commands import run
 
@@ -51,7 +51,7 @@ def test_texts_of_a_document(tmp_path: Path) -> None:
     assert sentences(docs[0]) == ["Ana left.", "Rome. Ana"]
     assert [ent.text for ent in docs[0].ents] == ["Ana"] and not docs[0].has_unknown_spaces
     assert [token.ent_iob_ for token in docs[3]] == [""]
-    assert [id_of(doc, "article") for doc in docs] == ["a", None, None, 7]
+    assert [doc.user_data.get(attribute("article")) for doc in docs] == ["a", None, None, 7]
     assert len(list(read_docs(NLP, tmp_path / "a.jsonl"))) == 5
 
 

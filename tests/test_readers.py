@@ -21,7 +21,6 @@ from spacy_costner.readers import (
     ReadOptions,
     Task,
     TaskSpan,
-    TaskToken,
     doc_to_task,
     make_reader,
     read_docs,
@@ -477,9 +476,7 @@ def tasks(draw: st.DrawFn) -> Task:
     score = st.sampled_from([{}, {"score": 0.1}, {"source": "model", "rank": 1}])
     spans = [TaskSpan(*part, draw(LABELS), draw(score)) for part in draw(parts)]
     is_word = [not char.isspace() for char in text]
-    tokens = [
-        TaskToken(i, i + 1, draw(st.none() | st.booleans())) for i, w in enumerate(is_word) if w
-    ]
+    tokens = [(i, i + 1, draw(st.none() | st.booleans())) for i, w in enumerate(is_word) if w]
     return Task(
         text,
         spans=draw(st.just(spans) | st.none()),

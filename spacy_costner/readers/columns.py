@@ -17,7 +17,7 @@ from spacy.tokens import Doc, Token
 from .context import Context
 from .files import Place, read_text, shown
 from .schemes import BEGIN, MISSING, NOT_ANNOTATED, PREFIXED
-from .sentences import Sentences, make_docs
+from .sentences import make_docs
 
 DOCSTART = "-DOCSTART-"
 BLANKS = re.compile(r"[ \t]+")
@@ -47,8 +47,8 @@ def read_columns(path: Path, context: Context) -> Iterator[Doc]:
         if line[:1] == "#" and (i == 0 or not lines[i - 1].strip()):
             row = split(line)
             if len(row) != n_columns or not _is_tag(row[column]):
-                lines[i], place = "", source._replace(number=i + 1)
-                context.info.add_problem("comments are left out", place, line)
+                lines[i], at_line = "", source._replace(number=i + 1)
+                context.info.add_problem("comments are left out", at_line, line)
     fields: List[str] = []
     lengths: List[int] = []
     for row in map(split, lines):
@@ -70,8 +70,9 @@ def read_columns(path: Path, context: Context) -> Iterator[Doc]:
         message += next(iter(known), "no column has entities")
         raise source._replace(number=int(at[0]) + 1).refuse(message)
     sent_start = numpy.diff(at, prepend=-2) > 1
-    sentences = Sentences(words, tags, at + 1, sent_start, part[at])
-    return make_docs(sentences, source, form, context, context.options.n_sents)
+    place = lambda token: source._replace(number=int(at[token]) + 1)  # noqa: E731
+    n_sents = context.options.n_sents
+    return make_docs(words, tags, sent_start, part[at], place, form, context, n_sents)
 
 
 def _find_columns(

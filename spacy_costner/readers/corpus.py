@@ -2,6 +2,7 @@
 
 import warnings
 import zlib
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Callable, Iterable, Iterator, List, Optional, Union
@@ -71,7 +72,9 @@ def read_file(path: Path, context: Context) -> Iterator[Doc]:
     if path.suffix == DOCBIN:
         return read_docbin(path, context)
     if path.suffix in JSON or looks_like_json(read_head(path)):
-        return read_json(path, context)
+        form, values = read_values(path)
+        names = partial(tag_names_beside, path)
+        return _read_values(values, Place(path, 1), form, names, context)
     return read_columns(path, context)
 
 
@@ -97,32 +100,11 @@ def read_docbin(path: Path, context: Context) -> Iterator[Doc]:
         ) from error
 
 
-def read_json(path: Path, context: Context) -> Iterator[Doc]:
-    """Read a JSON or JSONL file."""
-    form, values = read_values(path)
-    find_names = lambda key: tag_names_beside(path, key)  # noqa: E731
-    return _read_values(values, Place(path, 1), form, find_names, context)
-
-
 def read_dataset(path: Path, context: Context) -> Iterator[Doc]:
     """Read a dataset that `Dataset.save_to_disk` has saved.
 
     RAISES (ImportError): If `datasets` isn't installed.
     """
-    dataset = load_dataset(path)
-    rows = ((Place(path, i + 1, "row"), row) for i, row in enumerate(dataset))
-
-    def find_names(key: str) -> Optional[List[str]]:
-        feature = dataset.features[key]
-        while feature is not None and not hasattr(feature, "names"):
-            feature = getattr(feature, "feature", None)
-        return None if feature is None else list(feature.names)
-
-    return _read_values(rows, Place(path, 1, "row"), DATASET, find_names, context)
-
-
-def load_dataset(path: Path) -> Any:
-    """Load a dataset with the library `datasets`: see `read_dataset`."""
     missing = f"{path}: a {DATASET} requires the library `datasets`"
     datasets = require("datasets", "datasets", missing)
     try:
@@ -132,7 +114,15 @@ def load_dataset(path: Path) -> Any:
     if not isinstance(dataset, datasets.Dataset):
         splits = " or ".join(str(path / name) for name in dataset)
         raise CorpusError(f"{path}: expected one split, got {len(dataset)}: give {splits}")
-    return dataset
+    rows = ((Place(path, i + 1, "row"), row) for i, row in enumerate(dataset))
+
+    def find_names(key: str) -> Optional[List[str]]:
+        feature = dataset.features[key]
+        while feature is not None and not hasattr(feature, "names"):
+            feature = getattr(feature, "feature", None)
+        return None if feature is None else list(feature.names)
+
+    return _read_values(rows, Place(path, 1, "row"), DATASET, find_names, context)
 
 
 def _read_values(
@@ -151,19 +141,19 @@ def _read_values(
     values, key = chain([first], values), find_tag_key(first[1])
     if key is not None:
         names = context.options.tag_names or find_names(key)
-        return read_tagged(values, source, key, form, names, context)
+        return read_tagged(values, key, form, names, context)
     if is_label_studio(first[1]):
         context.info.add_file("Label Studio's JSON export")
         return tasks_to_docs(read_label_studio(values), context)
     context.info.add_file(f"{form} of texts and spans")
-    return tasks_to_docs(_annotated(values), context)
 
+    def annotated() -> Iterator[Annotated]:
+        for place, value in values:
+            task = task_from_json(value, place)
+            key = task.extra.get("_input_hash")
+            yield place, key if isinstance(key, int) else None, task
 
-def _annotated(values: Values) -> Iterator[Annotated]:
-    for place, value in values:
-        task = task_from_json(value, place)
-        key = task.extra.get("_input_hash")
-        yield place, key if isinstance(key, int) else None, task
+    return tasks_to_docs(annotated(), context)
 
 
 class AnyCorpus(Corpus):

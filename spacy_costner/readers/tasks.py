@@ -48,12 +48,8 @@ class TaskSpan(NamedTuple):
     extra: Mapping[str, Any] = NOTHING
 
 
-class TaskToken(NamedTuple):
-    """A token: its characters, from and to; and whether it begins a sentence, if that is known."""
-
-    start: int
-    end: int
-    sent_start: Optional[bool] = None
+TaskToken = Tuple[int, int, Optional[bool]]
+"""A token: its characters, from and to; and whether it begins a sentence, if that is known."""
 
 
 class Task(NamedTuple):
@@ -223,7 +219,7 @@ def _tokens_from_json(value: Any, text: str, place: Place) -> Optional[List[Task
         if token.get("text", text[start:end]) != text[start:end]:
             got = shown(token["text"])
             raise place.refuse(f"tokens: expected {text[start:end]!r} at {start}, got {got}")
-        tokens.append(TaskToken(start, end, token.get("sent_start")))
+        tokens.append((start, end, token.get("sent_start")))
         before = end
     if text[before:].strip():
         raise place.refuse(f"{all_words} {shown(text[before:])}")
@@ -276,8 +272,8 @@ def task_to_json(task: Task) -> Dict[str, Any]:
             has_space = text[end : end + 1] == " "
             token = {"text": text[start:end], "start": start, "end": end, "id": i, "ws": has_space}
             tokens.append(token if sent_start is None else {**token, "sent_start": sent_start})
-        starts = {token.start: i for i, token in enumerate(task.tokens)}
-        ends = {token.end: i for i, token in enumerate(task.tokens)}
+        starts = {token[0]: i for i, token in enumerate(task.tokens)}
+        ends = {token[1]: i for i, token in enumerate(task.tokens)}
         for span in spans or []:
             if span["start"] in starts and span["end"] in ends:
                 span.update(token_start=starts[span["start"]], token_end=ends[span["end"]])
