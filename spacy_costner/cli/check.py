@@ -6,11 +6,21 @@
 import re
 from collections import Counter
 from pathlib import Path
-from typing import Annotated, Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import (
+    Annotated,
+    Any,
+    Dict,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 import numpy
 import typer
-from confection import SimpleFrozenDict
 from spacy.attrs import ENT_IOB, ORTH
 from spacy.cli._util import import_code
 from spacy.schemas import ConfigSchemaInit, ConfigSchemaTraining
@@ -32,8 +42,6 @@ from ..training.token_attrs import first_words
 from .options import CodeOption, read_overrides
 from .output import JsonOption, errors_shown, print_result
 from .predictions import get_component
-
-NO_OVERRIDES: Dict[str, Any] = SimpleFrozenDict()
 
 FEW = 20
 """Labels with fewer entities get a warning."""
@@ -102,7 +110,7 @@ class Check(NamedTuple):
 def check(
     config_path: Path,
     *,
-    overrides: Dict[str, Any] = NO_OVERRIDES,
+    overrides: Mapping[str, Any] = {},
     name: Optional[str] = None,
 ) -> Check:
     """Check the corpora of a config for `spacy train`, and whether the config fits them.
@@ -154,7 +162,13 @@ def check_corpora(
         for corpus, examples in corpora.items()
     }
     labels = sorted(counts["train"]) if labels is None else labels
-    findings = [*check_config(ner, labels), *check_labels(counts, labels)]
+    findings = [] if labels else [Finding(ERROR, "train", "no entities and no labels")]
+    for check_fit in (ner.objective.prepare, ner.check_decoding) if labels else ():
+        try:
+            check_fit(Tags(labels, ner.cfg["scheme"]))
+        except ValueError as error:
+            findings.append(Finding(ERROR, "config", str(error)))
+    findings += check_labels(counts, labels)
     if evaluations is not None and (objection := evaluations.objection()):
         severity = WARNING if evaluations.are_after_training else ERROR
         findings.append(Finding(severity, "config", objection))
@@ -177,19 +191,6 @@ def check_corpora(
         counts=[(label, counts["train"][label], counts["dev"][label]) for label in every],
         findings=sorted(findings, key=lambda finding: finding.severity != ERROR),
     )
-
-
-def check_config(ner: CostSensitiveNER, labels: Sequence[str]) -> Iterator[Finding]:
-    """Check that costs, weights and decoding fit the labels."""
-    if not labels:
-        yield Finding(ERROR, "train", "no entities and no labels")
-        return
-    tags = Tags(labels, ner.cfg["scheme"])
-    for check_fit in (ner.objective.prepare, ner.check_decoding):
-        try:
-            check_fit(tags)
-        except ValueError as error:
-            yield Finding(ERROR, "config", str(error))
 
 
 def check_labels(counts: Dict[str, Counter], labels: Sequence[str]) -> Iterator[Finding]:

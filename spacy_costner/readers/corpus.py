@@ -18,23 +18,12 @@ from ..validation import require
 from .columns import read_columns
 from .context import DEFAULTS, Context, CorpusInfo, Predicted, ReadOptions
 from .documents import join_documents
-from .files import (
-    LINES,
-    CorpusError,
-    Place,
-    Values,
-    corpus_files,
-    looks_like_json,
-    read_head,
-    read_values,
-    shown,
-)
+from .files import CorpusError, Place, Values, corpus_files, is_json, read_values, shown
 from .sentences import copy_tokens, find_tag_key, read_tagged, tag_names_beside
 from .task_docs import tasks_to_docs
 from .tasks import Annotated, is_label_studio, read_label_studio, task_from_json
 
 DOCBIN = ".spacy"
-JSON = frozenset([".json", *LINES])
 DATASET = "Hugging Face dataset"
 
 
@@ -71,7 +60,7 @@ def read_file(path: Path, context: Context) -> Iterator[Doc]:
         return read_dataset(path, context)
     if path.suffix == DOCBIN:
         return read_docbin(path, context)
-    if path.suffix in JSON or looks_like_json(read_head(path)):
+    if is_json(path):
         form, values = read_values(path)
         names = partial(tag_names_beside, path)
         return _read_values(values, Place(path, 1), form, names, context)

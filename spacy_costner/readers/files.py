@@ -125,9 +125,9 @@ def read_head(path: Path) -> str:
         return file.read(HEAD).removeprefix(BOM).decode("utf8", "ignore")
 
 
-def looks_like_json(text: str) -> bool:
-    """Whether a text begins as JSON does, and not with a token and its columns."""
-    return JSON_BEGIN.match(text) is not None
+def is_json(path: Path) -> bool:
+    """Whether a file has JSON: it begins with a value, and not with a token and its columns."""
+    return path.suffix in (".json", *LINES) or JSON_BEGIN.match(read_head(path)) is not None
 
 
 def read_values(path: Path) -> Tuple[str, Values]:

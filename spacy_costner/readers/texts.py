@@ -13,18 +13,7 @@ import re
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import (
-    Any,
-    Callable,
-    Dict,
-    Iterator,
-    List,
-    Mapping,
-    NamedTuple,
-    NoReturn,
-    Optional,
-    Union,
-)
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Union
 
 from spacy.language import Language
 from spacy.tokens import Doc
@@ -38,7 +27,7 @@ from .files import (
     Place,
     corpus_files,
     digest,
-    looks_like_json,
+    is_json,
     read_head,
     read_text,
     shown,
@@ -47,7 +36,7 @@ from .sentences import copy_tokens
 from .task_docs import task_to_doc
 from .tasks import task_from_json
 
-CORPORA = (".spacy", ".conll", ".iob", ".tsv", ".json", ".jsonl")
+CORPORA = (".spacy", ".conll", ".iob", ".tsv")
 TAGGED = re.compile(r"-DOCSTART-.*|\S+\s(.*\s)?(O|[A-Z]-\S+)")
 """A line of a corpus in columns."""
 
@@ -76,7 +65,7 @@ def read_texts(nlp: Language, path: Union[str, Path]) -> Iterator[Doc]:
 
 def is_text(path: Path) -> bool:
     """Whether a file has only text: neither JSON nor columns of words and tags."""
-    if path.is_dir() or path.suffix in CORPORA or looks_like_json(read_head(path)):
+    if path.is_dir() or path.suffix in CORPORA or is_json(path):
         return False
     lines = [line.strip() for line in read_head(path).splitlines() if line.strip()]
     return sum(bool(TAGGED.fullmatch(line)) for line in lines) * 2 <= len(lines)
@@ -226,7 +215,7 @@ def _make_doc_of_tokens(nlp: Language, value: Dict[str, Any], place: Place) -> D
 
 
 def _refused(place: Place, text: Any, message: str) -> Row:
-    def refuse() -> NoReturn:
+    def refuse() -> Doc:
         raise place.refuse(message)
 
     return Row(place.number, text if isinstance(text, str) else None, refuse)
