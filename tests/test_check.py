@@ -39,6 +39,14 @@ def test_nothing_wrong() -> None:
     assert result.docs == {"train": 20, "dev": 2} and result.tokens["train"] == 100
 
 
+def tagged(tags: str) -> Example:
+    return example(tags.split())
+
+
+def in_place_of_in(word: str) -> Example:
+    return example(words=[WORDS[0], word, *WORDS[2:]])
+
+
 CROSSING = example(["O", "B-city", "I-city", "I-city", "O"])
 CROSSING.reference[3].is_sent_start = True
 INCORRECT = example()
@@ -48,55 +56,29 @@ MISALIGNED.predicted = Doc(NLP.vocab, words=["Pa", "ris in", "\n", "France", "."
 
 
 @pytest.mark.parametrize(
-    ("eg", "severity", "message", "text"),
+    "eg, message, text",
     [
-        (CROSSING, "error", "cross the beginning of a sentence", "'in \\n France' city"),
-        (INCORRECT, "error", "among the incorrect spans", "'Paris' city"),
+        (CROSSING, "error: entities cross the beginning of a sentence", "'in \\n France' city"),
+        (INCORRECT, "error: entities are among the incorrect spans", "'Paris' city"),
+        (tagged("B-city O B-city O O"), "warning: entities are only whitespace", "'\\n' city"),
         (
-            example(["B-city", "O", "B-city", "O", "O"]),
-            "warning",
-            "only whitespace",
-            "'\\n' city",
-        ),
-        (
-            example(["B-city", "O", "B-country", "I-country", "O"]),
-            "warning",
-            "begin or end with whitespace",
+            tagged("B-city O B-country I-country O"),
+            "warning: entities begin or end with whitespace",
             "'\\n France' country",
         ),
-        (MISALIGNED, "warning", "don't begin and end with tokens", "'Paris' city"),
-        (
-            example(["B-city", "O", "O", "O", "B-country"]),
-            "warning",
-            "without a letter or digit",
-            "'.' country",
-        ),
-        (
-            example(words=["Paris", "S\u00c3\u00a3o", *WORDS[2:]]),
-            "warning",
-            "mojibake",
-            "'S\u00c3\u00a3o'",
-        ),
-        (
-            example(words=["Paris", "\u00e2\u20ac\u2122s", *WORDS[2:]]),
-            "warning",
-            "mojibake",
-            "'\u00e2\u20ac\u2122s'",
-        ),
-        (
-            example(words=["Paris", "i\u200bn", *WORDS[2:]]),
-            "warning",
-            "can't be seen",
-            r"'i\u200bn'",
-        ),
-        (example([None] * 5), "warning", "docs without annotation", ""),
+        (MISALIGNED, "warning: entities don't begin and end with tokens", "'Paris' city"),
+        (tagged("B-city O O O B-x"), "warning: entities without a letter or digit", "'.' x"),
+        (in_place_of_in("SÃ£o"), "(mojibake)", "'SÃ£o'"),
+        (in_place_of_in("â€™s"), "(mojibake)", "'â€™s'"),
+        (in_place_of_in("i\u200bn"), "characters that can't be seen", r"'i\u200bn'"),
+        (example([None] * 5), "warning: docs without annotation", ""),
     ],
 )
-def test_what_is_wrong_with_a_doc(eg: Example, severity: str, message: str, text: str) -> None:
-    result = found([eg])
-    (finding,) = result.findings
-    assert finding.severity == severity and message in finding.message
-    assert finding.corpus == "train" and result.has_errors is (severity == "error")
+def test_what_is_wrong_with_a_doc(eg: Example, message: str, text: str) -> None:
+    result = found([eg], labels=["city", "country", "x"])
+    (finding,) = [one for one in result.findings if one.places]
+    assert message in f"{finding.severity}: {finding.message}"
+    assert finding.corpus == "train" and result.has_errors is message.startswith("error")
     (place,) = finding.places
     assert (place["doc"], place["text"]) == (20, text) and "Paris" in place["words"]
 
@@ -121,9 +103,8 @@ def test_what_is_wrong_with_labels() -> None:
 
 
 def test_labels_that_differ_in_spelling() -> None:
-    plenty = [
-        example([tag, *TAGS[1:]], [tag, *WORDS[1:]]) for tag in ("B-City", "B-sports-team", "B-x")
-    ] * 20
+    labels = ("City", "sports-team", "x") * 20
+    plenty = [example([f"B-{label}", *TAGS[1:]], [label, *WORDS[1:]]) for label in labels]
     dev = [example(["B-Sports_Team", *TAGS[1:]], ["x", *WORDS[1:]])]
     (finding,) = (f for f in found(plenty, dev).findings if "differ only" in f.message)
     assert finding.message.endswith(": City and city, Sports_Team and sports-team")
