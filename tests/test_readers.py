@@ -30,6 +30,7 @@ from spacy_costner.readers import (
     write_columns,
     write_tasks,
 )
+from spacy_costner.readers.documents import attribute
 from spacy_costner.readers.files import Place
 from spacy_costner.readers.schemes import decode_tags
 
@@ -653,16 +654,14 @@ def test_dataset_of_tokens_and_tags(tmp_path: Path) -> None:
 def test_dataset_of_texts_and_spans(tmp_path: Path) -> None:
     assert entities(read(dataset(tmp_path / "a", text=[TEXT], entities=[DICTS]))) == FOUND
     path = dataset(tmp_path / "b", text=[TEXT, "x"], entities=[DICTS, DICTS])
-    with pytest.raises(
-        ValueError, match=f"{path}, row 2: entities: expected a start before its end"
-    ):
+    with pytest.raises(ValueError, match=f"{path}, row 2: entities: expected a start before its"):
         read(path)
 
 
 def test_dataset_with_splits(tmp_path: Path) -> None:
-    datasets = pytest.importorskip("datasets", reason="the extra `datasets` is not installed")
-    split = datasets.Dataset.from_dict({"tokens": WORDS[1:], "ner_tags": [["O", "O", "B-LOC"]]})
-    datasets.DatasetDict(train=split, test=split).save_to_disk(str(tmp_path / "a"))
+    for part in ("train", "test"):
+        dataset(tmp_path / "a" / part, tokens=WORDS[1:], ner_tags=[["O", "O", "B-LOC"]])
+    written(tmp_path / "a" / "dataset_dict.json", '{"splits": ["train", "test"]}')
     with pytest.raises(ValueError, match=r"expected one split, got 2: give .*train or .*test"):
         read(tmp_path / "a")
     assert entities(read(tmp_path / "a" / "train")) == [("Oslo", "LOC")]
@@ -673,3 +672,79 @@ def test_datasets_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(ImportError, match=r"requires the library `datasets`: pip install"):
         read(tmp_path)
+
+
+# Sentences that become one doc by the id of their document
+
+TASKS = [
+    {"text": "Ana left.", "spans": [{"start": 0, "end": 3, "label": "PER"}], "article": "a"},
+    {"text": "Rome. Ana", "spans": [], "meta": {"article": "a"}},
+    {"text": "Alone", "spans": []},
+    {"text": "Alone again", "spans": []},
+    {"text": "Oslo", "article": 7},
+]
+TAGGED = [
+    {"tokens": ["Ana", "left", "."], "ner_tags": ["B-PER", "O", "O"], "article": "a"},
+    {"tokens": [], "ner_tags": [], "article": "x"},
+    {"tokens": ["Rome", "Ana"], "ner_tags": ["O", "O"], "article": "a"},
+    {"tokens": ["Oslo"], "ner_tags": ["B-LOC"], "article": "b"},
+]
+
+
+def lines(path: Path, values: List[Any]) -> Path:
+    return written(path, "\n".join(map(json.dumps, values)))
+
+
+def sentences(doc: Doc) -> List[str]:
+    return [sent.text.strip() for sent in doc.sents]
+
+
+def test_texts_of_a_document(tmp_path: Path) -> None:
+    """Each text is a sentence. Texts without an id are documents, each of its own. What isn't
+    annotated stays so."""
+    docs = read(lines(tmp_path / "a.jsonl", TASKS), doc_id="article")
+    assert [doc.text for doc in docs] == ["Ana left. Rome. Ana", "Alone", "Alone again", "Oslo"]
+    assert sentences(docs[0]) == ["Ana left.", "Rome. Ana"]
+    assert [ent.text for ent in docs[0].ents] == ["Ana"] and not docs[0].has_unknown_spaces
+    assert iob(docs[3]) == "-" and len(read(tmp_path / "a.jsonl")) == 5
+    assert [doc.user_data.get(attribute("article")) for doc in docs] == ["a", None, None, 7]
+
+
+def test_tokens_and_tags_of_a_document(tmp_path: Path) -> None:
+    docs = read(lines(tmp_path / "a.jsonl", TAGGED), doc_id="article")
+    assert [sentences(doc) for doc in docs] == [["Ana left .", "Rome Ana"], ["Oslo"]]
+    assert all(doc.has_unknown_spaces for doc in docs)
+    assert entities(docs) == [("Ana", "PER"), ("Oslo", "LOC")]
+
+
+def test_docs_of_a_document(tmp_path: Path) -> None:
+    """Of .spacy files the id is an extension attribute; sentences and span groups stay."""
+    docs = [Doc(READER.vocab, words=words.split()) for words in ("a b", "c d", "e")]
+    docs[1][1].is_sent_start = True
+    docs[1].spans["wrong"] = [docs[1][:1]]
+    for doc in docs[:2]:
+        doc.user_data[attribute("article")] = 1
+    DocBin(docs=docs, store_user_data=True).to_disk(tmp_path / "a.spacy")
+    first, second = read(tmp_path / "a.spacy", doc_id="article")
+    assert sentences(first) == ["a b", "c", "d"]
+    assert [span.text for span in first.spans["wrong"]] == ["c"] and second.text.strip() == "e"
+
+
+def test_examples_of_documents(tmp_path: Path) -> None:
+    """The reader of configs joins, too, and both docs of an example have the same text. What was
+    converted is joined."""
+    path = lines(tmp_path / "a.jsonl", TASKS[:4])
+    examples = list(make_reader(path, doc_id="article")(READER))
+    assert [eg.predicted.text for eg in examples] == [eg.reference.text for eg in examples]
+    assert [len(list(eg.reference.sents)) for eg in examples[:1]] == [2]
+    result = run("convert", path, tmp_path / "b.spacy", "--doc-id", "article")
+    assert result.exit_code == 0 and "3 docs" in result.output
+    assert [doc.text for doc in read(tmp_path / "b.spacy")] == [eg.text for eg in examples]
+
+
+def test_wrong_ids_of_documents(tmp_path: Path) -> None:
+    path = lines(tmp_path / "a.jsonl", [*TASKS[:3], TASKS[0]])
+    with pytest.raises(ValueError, match=r"a\.jsonl.*one after another, got article 'a' again"):
+        read(path, doc_id="article")
+    with pytest.raises(ValueError, match="doc_id: expected texts with 'title', got none"):
+        read(path, doc_id="title")
