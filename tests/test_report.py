@@ -239,7 +239,8 @@ def test_nodes_of_the_tree_can_be_answers() -> None:
     rome = features.names().index("ORTH=Rome")
     weights.emissions[rome] = [-5, 0, -5, 0, -5, 0, -5]  # any label, but surely one
     result = evaluated(nlp)
-    assert counts(result.labels["place"]) == (0, 1, 0)
+    # Rome is under it, and so are Georgia, where the label is wrong, Oslo and May.
+    assert counts(result.labels["place"]) == (2, 2, 2) and counts(result.total) == (0, 4, 4)
     assert result.parameter is None and numpy.isnan(result.setting.value)
     assert counts(result.levels["level 1"])[0] == 2
     mistake = next(one for one in result.mistakes if one.text == "Rome fell .")
@@ -254,6 +255,9 @@ def test_labels_that_only_the_corpus_has() -> None:
     assert counts(result.labels["volcano"]) == (0, 0, 1)
     (gold,) = (e for one in result.mistakes for e in entities(one.annotated) if e.prob is None)
     assert gold.text == "Etna"
+    assert "labels" not in result.facts
+    none = evaluated(pipeline(scorer=PLAIN), docs[-1:])
+    assert "no label in common" in none.facts["labels"] and "volcano" in none.facts["labels"]
     with pytest.raises(ValueError, match=r"tree: expected a node for every label.*'volcano'"):
         evaluated(pipeline(), docs)
 
@@ -490,6 +494,10 @@ def test_command_line(tmp_path: Path) -> None:
     html = output.read_text(encoding="utf8")
     check(html)
     assert html.count("<li>") == 2 and f"{corpus}: 5 docs, 15 tokens, 4 entities" in html
+    assert result.stderr == ""
+    DocBin(docs=[Doc(nlp.vocab, ["Etna"], ents=["B-place"])]).to_disk(corpus)
+    result = run("report", model, corpus, "--output", output)
+    assert result.exit_code == 0 and "no label in common" in result.stderr
     other = tmp_path / "other.html"
     result = run("report", model, corpus, "--output", other, "--name", "parser")
     assert result.exit_code == 1 and "got 'parser'" in result.output and not other.exists()
