@@ -19,7 +19,6 @@ from spacy.util import load_config
 from spacy_costner.cli.fit import fit
 from spacy_costner.cli.suggest import (
     MEASURES,
-    OVERHEAD,
     Round,
     Simulation,
     Suggestion,
@@ -122,18 +121,6 @@ def test_each_text_is_suggested_once(unsure: Path, by: str, per: str) -> None:
     assert [one.place for one in plain] == sorted(scores, key=lambda i: -scores[i])[:2]
 
 
-def test_price_by_token(unsure: Path) -> None:
-    """The second text has more entropy, the first more for a token."""
-    nlp = load(unsure)
-    docs, entropy = pool(nlp, ["it is not " * 40, "Who is " * 900]), {"by": "entropy"}
-    per_doc = suggest(nlp, docs, 9, per="doc", diverse=False, **entropy)
-    scores = {one.place: one.score for one in per_doc}
-    assert [*scores] == [1, 0] and scores[1] > scores[0]
-    assert scores[0] / (120 + OVERHEAD) > scores[1] / (1800 + OVERHEAD)
-    per_token = suggest(nlp, docs, 9, per="token", diverse=False, **entropy)
-    assert [one.place for one in per_token] == [0, 1]
-
-
 def test_price_of_words(unsure: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model is a little unsure of each name of a score table. That is more for a token than in
     a sentence with a few names of which it is less sure, but each of them is a decision."""
@@ -149,6 +136,7 @@ def test_price_of_words(unsure: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setitem(MEASURES, "cost", measure)
     assert [one.place for one in suggest(nlp, docs, 9)] == [3, 4, 5, 0, 1, 2, 7, 6]
+    assert [one.place for one in suggest(nlp, docs, 9, per="doc")] == [0, 1, 2, 3, 4, 5, 7, 6]
 
 
 def test_the_cost_is_the_users(unsure: Path) -> None:

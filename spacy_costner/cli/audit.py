@@ -345,15 +345,21 @@ def _suspects_of(fold: Fold, cost: Optional[MistakeCost]) -> Iterator[Suspect]:
     probable = [other for other, p in zip(others, probs) if p > PROBABLE]
     for i in numpy.argsort(-score, kind="stable").tolist():
         given, other, p_annotated, p_suggested = pairs[i]
-        annotated, suggested = _complete(given, other, gold, probable)
-        begin, end = extent_of((annotated, suggested))
+        # All annotated entities that the other one replaces, and probable ones in the same tokens.
+        annotated = [gold[j] for j in _between(gold, *extent_of((given, other)))]
+        suggested = [*other]
+        begin, end = extent_of((annotated, other))
+        for b, e, label in (probable[j] for j in _between(probable, begin, end)):
+            inside = given and other and begin <= b and e <= end
+            if inside and all(e <= begins or ends <= b for begins, ends, _ in suggested):
+                suggested.append((b, e, label))
         if taken[begin:end].any():
             continue
         taken[begin:end] = True
         doc = bisect_right(starts, begin) - 1
         annotated, suggested = (
             [(b - starts[doc], e - starts[doc], label) for b, e, label in entities]
-            for entities in (annotated, suggested)
+            for entities in (annotated, sorted(suggested))
         )
         kind = kind_of(suggested, annotated).replace(BOTH, BOUNDARY)
         number = int(fold.docs[doc])
@@ -364,22 +370,6 @@ def _between(entities: List[Entity], begin: int, end: int) -> range:
     """The indices of the entities with tokens between these, of entities without overlap."""
     first = bisect_right(entities, begin, key=lambda entity: entity[1])
     return range(first, bisect_left(entities, end, key=lambda entity: entity[0]))
-
-
-def _complete(
-    given: List[Entity], other: List[Entity], gold: List[Entity], probable: List[Entity]
-) -> Tuple[List[Entity], List[Entity]]:
-    """The annotated entities that an alternative replaces, and those that it has: the other one of
-    the pair and the probable ones in the same tokens."""
-    annotated = [gold[i] for i in _between(gold, *extent_of((given, other)))]
-    suggested = [*other]
-    if given and other:
-        begin, end = extent_of((annotated, other))
-        for entity in (probable[i] for i in _between(probable, begin, end)):
-            inside = begin <= entity[0] and entity[1] <= end
-            if inside and all(entity[1] <= b or e <= entity[0] for b, e, _ in suggested):
-                suggested.append(entity)
-    return annotated, sorted(suggested)
 
 
 def count_elsewhere(suspects: Sequence[Suspect], docs: Sequence[Doc]) -> List[Suspect]:
