@@ -177,6 +177,7 @@ def test_costs_weigh_mistakes(audited: Any) -> None:
     docs, _, suspects = audited
     folds = cross_fit(make_config(), docs)
     for s in suspects:
+        assert s.kind in KINDS
         score = log(s.prob_suggested + SMOOTHING) - log(s.prob_annotated + SMOOTHING)
         assert s.score == pytest.approx(score if s.annotated else score + log(MISSING_ODDS))
 

@@ -240,6 +240,10 @@ def test_nodes_of_the_tree_can_be_answers() -> None:
     result = evaluated(nlp)
     # Rome is under it, and so are Georgia, where the label is wrong, Oslo and May.
     assert counts(result.labels["place"]) == (2, 2, 2) and counts(result.total) == (0, 4, 4)
+    etna = evaluated(
+        nlp, [*CORPUS, ("Etna", "B-place")]
+    )  # where it is annotated, too, it is a label
+    assert counts(etna.labels["place"]) == (1, 1, 0)
     assert result.parameter is None and numpy.isnan(result.setting.value)
     assert counts(result.levels["level 1"])[0] == 2
     mistake = next(one for one in result.mistakes if one.text == "Rome fell .")

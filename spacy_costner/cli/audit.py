@@ -375,14 +375,15 @@ def _between(entities: List[Entity], begin: int, end: int) -> range:
 def count_elsewhere(suspects: Sequence[Suspect], docs: Sequence[Doc]) -> List[Suspect]:
     """Count how the same words are annotated elsewhere in the corpus: the words of the first
     entity that annotation and suggestion differ in."""
-    places, matcher = [], PhraseMatcher(Vocab())
+    vocab = Vocab()
+    places, matcher = [], PhraseMatcher(vocab)
     for suspect in suspects:
         annotated, suggested = set(suspect.annotated), set(suspect.suggested)
         begin, end, _ = min(suggested - annotated or annotated - suggested)
         words = tuple(token.text for token in docs[suspect.doc][begin:end])
         places.append((begin, end, words))
     counts: Dict[Tuple[str, ...], Counter] = {words: Counter() for _, _, words in places}
-    matcher.add("words", [Doc(matcher.vocab, words=words) for words in counts])
+    matcher.add("words", [Doc(vocab, words=[*words]) for words in counts])
     for doc in docs:
         ents = {(ent.start, ent.end): ent.label_ for ent in doc.ents}
         for _, begin, end in matcher(doc):
@@ -538,7 +539,8 @@ def page(suspects: Sequence[Suspect], docs: Sequence[Doc], corpus: str = "") -> 
     sides = {}
     for i, some in of_doc.items():
         annotated = {(ent.start, ent.end, ent.label_) for ent in docs[i].ents}
-        corrected, probs = set(annotated), {}
+        probs: Dict[Entity, float] = {}
+        corrected = set(annotated)
         for one in some:
             corrected = corrected.difference(one.annotated).union(one.suggested)
             probs.update(zip(one.annotated, [one.prob_annotated] * (len(one.annotated) == 1)))
