@@ -98,7 +98,7 @@ class OfComponent:
         self.tags, self.size = self.targets.gold.tags, int(numpy.prod(self.total.shape))
 
     def score(self, vector: Floats1d) -> Potentials:
-        return self.targets.constrain(next(self.total.score(vector)))
+        return chain.constrain(next(self.total.score(vector)), self.targets.constraints)
 
     def weight_gradient(self, gradient: Potentials) -> Floats1d:
         return self.total.sum_gradients([gradient])
