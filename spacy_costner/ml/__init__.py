@@ -1,7 +1,7 @@
 """Thinc models: from docs to potentials, and backprop of their gradient."""
 
 from .dense import build_linear_chain_crf
-from .first_pass import IN_SEVERAL, FirstPass
+from .first_pass import FirstPass
 from .hybrid import build_hybrid_crf
 from .sparse import (
     build_sparse_crf,
@@ -14,7 +14,6 @@ from .sparse import (
 from .weights import SparseWeights
 
 __all__ = [
-    "IN_SEVERAL",
     "FirstPass",
     "SparseWeights",
     "build_hybrid_crf",

@@ -342,9 +342,8 @@ def divide(
     seen: FeatureBatch, fold_of: Dict[int, int], models: Sequence[ModelT], of_others: ModelT
 ) -> Iterator[Tuple[ModelT, FeatureBatch, Array1d]]:
     """Divide a batch by the models that were not trained on its docs. `fold_of` has the number of
-    the model for each text; docs with a number of no model are left out, and `of_others` is for
-    docs that it lacks. Yields a model, the features of its docs, and True for their tokens, (N,).
-    """
+    the model for each text; `of_others` is for docs that it lacks. Each doc is in one part. Yields
+    a model, the features of its docs, and True for their tokens, (N,)."""
     assert seen.text_ids is not None
     fold = numpy.asarray([fold_of.get(i, -1) for i in seen.text_ids.tolist()])
     for i, model in enumerate([*models, of_others]):

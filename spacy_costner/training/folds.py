@@ -7,7 +7,7 @@ besides the weights trained on all docs there are weights for each block, traine
 
 import random
 from functools import partial
-from typing import Callable, Dict, Iterable, Iterator, List, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Sequence, Tuple
 
 import numpy
 from spacy.training import Example
@@ -17,11 +17,11 @@ from thinc.types import Floats2d
 
 from ..features.tokens import text_id
 from ..losses import sequential
-from ..ml import IN_SEVERAL, SparseWeights, first_pass_of, linear_part
+from ..ml import SparseWeights, first_pass_of, linear_part
 from ..tags import Tags
 from ..types import Loss
 from .objective import Objective
-from .online import INTERRUPTED, Batch, Trained, train
+from .online import INTERRUPTED, Batch, train
 from .pieces import batch_pieces
 
 N_WORDS = 500
@@ -47,43 +47,29 @@ def train_first_pass(
     if first_pass.read_labels is not None:
         return
     features, _ = linear_part(model)
-    examples = [eg for eg in get_examples() if len(eg.predicted)]
-    n_words = sum(len(eg.predicted) for eg in examples)
-    batches = list(batch_in_order(examples, min(N_WORDS, n_words // FIRST_STEPS)))
-    blocks: List[List[Batch]] = [[] for _ in range(FIRST_FOLDS)]
-    fold_of: Dict[int, int] = {}
-    for i, batch in enumerate(batches):
-        fold = i * FIRST_FOLDS // len(batches)
-        seen = features.find([eg.predicted for eg in batch], is_train=True)
-        blocks[fold].append(Batch.of(seen, objective.targets(batch, tags)._replace(soft=None)))
-        assert seen.text_ids is not None
-        for text in seen.text_ids.tolist():
-            fold_of[text] = fold if fold_of.get(text, fold) == fold else IN_SEVERAL
 
-    likelihood = Objective(objective.name, objective.strings, Loss(sequential))
-    all_weights: List[SparseWeights] = []
-    for desc, rest in _without_each(blocks, "first pass"):
-        weights, optimizer = first_pass.make_weights(), Optimizer(0.0, use_averages=True)
-        weights.allocate(len(features), len(tags))
-        trained = train(
-            weights,
-            likelihood,
-            rest,
-            optimizer,
-            max_epochs=first_pass.n_epochs,
-            shuffle=random.Random(0).shuffle,
-            desc=desc,
-        )
-        _check_end(trained)
-        weights.rows[:] = weights.averaged(optimizer)
-        all_weights.append(weights)
-    first_pass.weights = all_weights[0]
-    first_pass.set_folds(all_weights[1:], fold_of)
+    def read(batch: List[Example]) -> Batch:
+        seen = features.find([eg.predicted for eg in batch], is_train=True)
+        return Batch.of(seen, objective.targets(batch, tags)._replace(soft=None))
+
+    docs, fold_of, n_words = _divide(get_examples(), FIRST_FOLDS)
+    size = min(N_WORDS, n_words // FIRST_STEPS)
+    blocks = [[*map(read, batch_in_order(block, size))] for block in docs]
+    first_pass.weights.allocate(len(features), len(tags))
+    rows = _train_without_each(
+        blocks,
+        first_pass.weights,
+        Objective(objective.name, objective.strings, Loss(sequential)),
+        max_epochs=first_pass.n_epochs,
+        shuffle=random.Random(0).shuffle,
+        desc="first pass",
+    )
+    first_pass.set_folds(rows, fold_of)
 
 
 def batch_in_order(examples: Sequence[Example], n_words: int) -> Iterator[List[Example]]:
     """Batches of examples, each until it has enough words. spaCy's `minibatch_by_words` moves docs
-    to other batches, and so to other folds than the docs around them."""
+    to other batches than the docs around them."""
     begin = size = 0
     for i, eg in enumerate(examples, 1):
         size += len(eg.predicted)
@@ -100,49 +86,62 @@ def train_linear_part(
     if not (max_epochs := model.attrs.get("linear_epochs")):
         return
     features, weights = linear_part(model)
-    docs: List[List[Example]] = [[] for _ in range(LINEAR_FOLDS)]
-    fold_of: Dict[int, int] = {}
-    examples = [eg for eg in get_examples() if len(eg.predicted)]
-    n_words, end = sum(len(eg.predicted) for eg in examples), 0
-    for eg in examples:
-        end += len(eg.predicted)
-        fold = (end - 1) * LINEAR_FOLDS // n_words
-        docs[fold].append(eg)
-        fold_of[text_id(eg.predicted)] = fold
+    docs, fold_of, n_words = _divide(get_examples(), LINEAR_FOLDS)
     size = max(min(N_WORDS, n_words // LINEAR_STEPS), 1)
     batcher = partial(minibatch_by_words, size=size)
     blocks = [
         batch_pieces(model, objective, tags, block, batcher, random.shuffle) for block in docs
     ]
-    rows: List[Floats2d] = []
-    for desc, rest in _without_each(blocks, "linear part"):
+    rows = _train_without_each(
+        blocks,
+        weights,
+        objective,
+        max_epochs=max_epochs,
+        dropout=features.dropout,
+        desc="linear part",
+    )
+    weights.set_folds([of_fold[: weights.n_features] for of_fold in rows], fold_of)
+
+
+def _divide(
+    examples: Iterable[Example], n_folds: int
+) -> Tuple[List[List[Example]], Dict[int, int], int]:
+    """Divide docs with tokens into blocks of about as many words. A doc with the text of an earlier
+    one is in its block, so that no weights have seen one and score the other. Returns the blocks,
+    the block of each text, and the number of words."""
+    examples = [eg for eg in examples if len(eg.predicted)]
+    n_words, end = sum(len(eg.predicted) for eg in examples), 0
+    blocks: List[List[Example]] = [[] for _ in range(n_folds)]
+    fold_of: Dict[int, int] = {}
+    for eg in examples:
+        end += len(eg.predicted)
+        fold = fold_of.setdefault(text_id(eg.predicted), (end - 1) * n_folds // n_words)
+        blocks[fold].append(eg)
+    return blocks, fold_of, n_words
+
+
+def _train_without_each(
+    blocks: List[List[Batch]],
+    weights: SparseWeights,
+    objective: Objective,
+    *,
+    desc: str,
+    **settings: Any,
+) -> List[Floats2d]:
+    """Train weights on all blocks, by the settings of `train`. Returns for each block the weights
+    that were trained on the others. Shape: (V + K + 2, K)
+
+    RAISES (KeyboardInterrupt): If one training is interrupted: initialization needs each.
+    """
+    rows = []
+    for i in range(-1, len(blocks)):
+        rest = [batch for j, block in enumerate(blocks) if j != i for batch in block]
         weights.restart(numpy.zeros_like(weights.rows))
         objective.forget()
         optimizer = Optimizer(0.0, use_averages=True)
-        trained = train(
-            weights,
-            objective,
-            rest,
-            optimizer,
-            max_epochs=max_epochs,
-            dropout=features.dropout,
-            desc=desc,
-        )
-        _check_end(trained)
+        name = f"{desc} {i + 2}/{len(blocks) + 1}"
+        if train(weights, objective, rest, optimizer, desc=name, **settings).reason == INTERRUPTED:
+            raise KeyboardInterrupt
         rows.append(weights.averaged(optimizer))
     weights.restart(rows[0])
-    weights.set_folds([of_fold[: weights.n_features] for of_fold in rows[1:]], fold_of)
-
-
-def _without_each(blocks: List[List[Batch]], desc: str) -> Iterator[Tuple[str, List[Batch]]]:
-    """The batches of all blocks; then, for each block, those of the others. With the name of the
-    progress bar."""
-    for i in range(-1, len(blocks)):
-        rest = [batch for j, block in enumerate(blocks) if j != i for batch in block]
-        yield f"{desc} {i + 2}/{len(blocks) + 1}", rest
-
-
-def _check_end(trained: Trained) -> None:
-    """Raise a KeyboardInterrupt again: initialization can't go on without this part."""
-    if trained.reason == INTERRUPTED:
-        raise KeyboardInterrupt
+    return rows[1:]
