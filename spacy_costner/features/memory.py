@@ -1,6 +1,7 @@
 """Label memory: how often a value of an attribute had each label in the training data."""
 
 import zlib
+from functools import cached_property
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple, Union
 
 import numpy
@@ -78,12 +79,21 @@ class LabelMemory:
         self.labels, self.counts = list(labels), counts
         self.text_ids, self.units = text_ids, units
         self._numbers = {name: number_keys(found.keys) for name, found in counts.items()}
-        self._features = {name: self._of_values(found) for name, found in counts.items()}
         self._places = {name: _places(found) for name, found in counts.items()}
         self._of_often: Dict[Tuple[str, int, int], Ints1d] = {}
 
     def __reduce__(self) -> Tuple[type, Tuple[Any, ...]]:
         return LabelMemory, (self.labels, self.counts, self.text_ids, self.units)
+
+    @cached_property
+    def _features(self) -> Dict[str, Ints2d]:
+        """The features of all values outside of training, by attribute. The last row is for unknown
+        values. Shape: (V + 1, width)"""
+        features, unknown = {}, numpy.zeros((1, len(self.labels)), dtype="int32")
+        for name, counts in self.counts.items():
+            most = int((counts.total > 0).sum(axis=1).max(initial=0))
+            features[name] = features_of(numpy.concatenate([counts.total, unknown]), most + 1)
+        return features
 
     def width(self, attribute: str) -> int:
         """The largest number of features of an attribute that a token has."""
@@ -158,13 +168,6 @@ class LabelMemory:
         if not labels or not all(isinstance(label, str) for label in labels):
             raise ValueError(f"memory: expected labels, got {labels!r}")
         return cls(labels, counts, text_ids, units)
-
-    def _of_values(self, counts: Counts) -> Ints2d:
-        """The features of all values outside of training. The last row is for unknown values.
-        Shape: (V + 1, width)"""
-        unknown = numpy.zeros((1, len(self.labels)), dtype="int32")
-        most = int((counts.total > 0).sum(axis=1).max(initial=0))
-        return features_of(numpy.concatenate([counts.total, unknown]), most + 1)
 
 
 def share_names(labels: Sequence[str]) -> List[str]:
