@@ -24,6 +24,7 @@ def test_installed_names_are_those_of_setup_cfg() -> None:
         "spacy_cli",
         "spacy_factories",
         "spacy_architectures",
+        "spacy_loggers",
         "thinc_losses",
         "spacy_misc",
         "spacy_readers",

@@ -1,5 +1,6 @@
 """A hybrid model whose linear part is trained at initialization."""
 
+import io
 import random
 from typing import Any, Dict, List
 
@@ -14,7 +15,7 @@ from thinc.api import Adam, Optimizer
 from spacy_costner.ml import linear_part
 from spacy_costner.types import Progress
 
-from .support.config import FEATURES
+from .support.config import FEATURES, resolve
 from .support.linear import HYBRID
 from .support.pipelines import pipeline
 
@@ -134,6 +135,22 @@ def test_docs_are_scored_by_weights_that_have_not_seen_them() -> None:
     for some in (batch[:40], batch[40:80]):
         assert share_known(some, is_train=False) > 0.9
         assert 0.3 < share_known(some, is_train=True) < 0.7
+
+
+@pytest.mark.parametrize("last", [70.0, 80.0, 90.0])
+def test_learning_that_adds_nothing_is_told(last: float) -> None:
+    """At the end of training: where no evaluation was better than the first."""
+    nlp, out = initialized(), io.StringIO()
+    log, finish = resolve("loggers", "spacy_costner.HybridLogger.v1")(nlp, out, out)
+    checkpoints = []
+    for step, score in enumerate([80.0, 60.0, last]):
+        checkpoints.append((score, step))
+        info = {"epoch": 0, "step": step, "losses": {"ner": 1.0}, "other_scores": {"ents_f": score}}
+        log({**info, "score": score, "checkpoints": checkpoints})
+        log(None)
+        assert "linear part" not in out.getvalue()
+    finish()
+    assert ("no better than its linear part" in out.getvalue()) is (last <= 80)
 
 
 def test_a_bad_number_of_epochs_is_named() -> None:

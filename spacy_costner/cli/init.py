@@ -471,7 +471,7 @@ def choose_sizes(model: str, corpus: Mapping[str, Any]) -> Dict[str, Any]:
         steps = {"patience": 0, "max_epochs": 8, "max_steps": 0, "eval_frequency": epoch // 2 or 1}
     else:
         steps = {
-            "patience": max(1600, 2 * epoch),
+            "patience": max(1000 if model == "hybrid" else 1600, 2 * epoch),
             "max_epochs": 0,
             "max_steps": max(3000 if model == "hybrid" else 20000, 5 * epoch),
             "eval_frequency": min(200, epoch),

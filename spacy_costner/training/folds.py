@@ -6,14 +6,18 @@ besides the weights trained on all docs there are weights for each block, traine
 """
 
 import random
+import sys
 from functools import partial
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Sequence, Tuple
+from typing import IO, Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 import numpy
+from spacy.language import Language
 from spacy.training import Example
 from spacy.training.batchers import minibatch_by_words
+from spacy.training.loggers import console_logger
 from thinc.api import Model, Optimizer
 from thinc.types import Floats2d
+from wasabi import Printer
 
 from ..features.tokens import text_id
 from ..losses import sequential
@@ -145,3 +149,38 @@ def _train_without_each(
         rows.append(weights.averaged(optimizer))
     weights.restart(rows[0])
     return rows[1:]
+
+
+NOTHING_LEARNED = """\
+The hybrid is no better than its linear part, with which training began: no evaluation was above the
+first. A linear model is as good, smaller and faster: `python -m spacy costner fit`.\
+"""
+
+
+def make_hybrid_logger() -> Callable[..., Tuple[Callable[..., None], Callable[[], None]]]:
+    """Build the logger of a hybrid whose linear part is trained at initialization: spaCy's
+    ConsoleLogger, which at the end says so if no evaluation was better than the first.
+
+        [training.logger]
+        @loggers = "spacy_costner.HybridLogger.v1"
+    """
+    console = console_logger()
+
+    def setup(
+        nlp: Language, stdout: IO = sys.stdout, stderr: IO = sys.stderr
+    ) -> Tuple[Callable[..., None], Callable[[], None]]:
+        log_console, finish_console = console(nlp, stdout, stderr)
+        scores: List[float] = []
+
+        def log(info: Optional[Dict[str, Any]]) -> None:
+            scores.extend([] if info is None else [info["score"]])
+            log_console(info)
+
+        def finish() -> None:
+            finish_console()
+            if len(scores) > 1 and max(scores) == scores[0]:
+                print(Printer(no_print=True).warn(NOTHING_LEARNED), file=stdout, flush=True)
+
+        return log, finish
+
+    return setup
