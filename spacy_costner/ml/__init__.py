@@ -6,7 +6,6 @@ from .hybrid import build_hybrid_crf
 from .sparse import (
     build_sparse_crf,
     find_features,
-    find_values,
     first_pass_of,
     is_linear,
     linear_part,
@@ -20,7 +19,6 @@ __all__ = [
     "build_linear_chain_crf",
     "build_sparse_crf",
     "find_features",
-    "find_values",
     "first_pass_of",
     "is_linear",
     "linear_part",

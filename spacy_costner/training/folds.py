@@ -25,7 +25,7 @@ from ..ml import SparseWeights, first_pass_of, linear_part
 from ..tags import Tags
 from ..types import Loss
 from .objective import Objective
-from .online import INTERRUPTED, Batch, train
+from .online import INTERRUPTED, Batch, in_memory, train
 from .pieces import batch_pieces
 
 N_WORDS = 500
@@ -54,7 +54,7 @@ def train_first_pass(
 
     def read(batch: List[Example]) -> Batch:
         seen = features.find([eg.predicted for eg in batch], is_train=True)
-        return Batch.of(seen, objective.targets(batch, tags)._replace(soft=None))
+        return in_memory(seen, objective.targets(batch, tags)._replace(soft=None))
 
     docs, fold_of, n_words = _divide(get_examples(), FIRST_FOLDS)
     size = min(N_WORDS, n_words // FIRST_STEPS)
