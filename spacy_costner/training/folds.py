@@ -3,6 +3,7 @@
 The rest of the model learns from what these parts say of the training docs. Weights that were
 trained on a doc say too much of it. So the docs are divided into blocks that follow each other, and
 besides the weights trained on all docs there are weights for each block, trained on the others.
+Docs of the same text are in one block, so that no weights have seen a copy of what they score.
 """
 
 import random
@@ -52,20 +53,26 @@ def train_first_pass(
         return
     features, _ = linear_part(model)
 
-    def read(batch: List[Example]) -> Batch:
-        seen = features.find([eg.predicted for eg in batch], is_train=True)
-        return in_memory(seen, objective.targets(batch, tags)._replace(soft=None))
-
-    docs, fold_of, n_words = _divide(get_examples(), FIRST_FOLDS)
-    size = min(N_WORDS, n_words // FIRST_STEPS)
-    blocks = [[*map(read, batch_in_order(block, size))] for block in docs]
+    examples = [eg for eg in get_examples() if len(eg.predicted)]
+    n_words = sum(len(eg.predicted) for eg in examples)
+    batches = list(batch_in_order(examples, min(N_WORDS, n_words // FIRST_STEPS)))
+    blocks: List[List[Batch]] = [[] for _ in range(FIRST_FOLDS)]
+    fold_of: Dict[int, int] = {}
+    for i, batch in enumerate(batches):
+        fold = i * FIRST_FOLDS // len(batches)
+        folds = [fold_of.setdefault(text_id(eg.predicted), fold) for eg in batch]
+        for fold in {*folds}:
+            some = [eg for eg, own in zip(batch, folds) if own == fold]
+            seen = features.find([eg.predicted for eg in some], is_train=True)
+            targets = objective.targets(some, tags)._replace(soft=None)
+            blocks[fold].append(in_memory(seen, targets))
     first_pass.weights.allocate(len(features), len(tags))
     rows = _train_without_each(
         blocks,
         first_pass.weights,
         Objective(objective.name, objective.strings, Loss(sequential)),
+        seed=0,
         max_epochs=first_pass.n_epochs,
-        shuffle=random.Random(0).shuffle,
         desc="first pass",
     )
     first_pass.set_folds(rows, fold_of)
@@ -90,7 +97,14 @@ def train_linear_part(
     if not (max_epochs := model.attrs.get("linear_epochs")):
         return
     features, weights = linear_part(model)
-    docs, fold_of, n_words = _divide(get_examples(), LINEAR_FOLDS)
+    docs: List[List[Example]] = [[] for _ in range(LINEAR_FOLDS)]
+    fold_of: Dict[int, int] = {}
+    examples = [eg for eg in get_examples() if len(eg.predicted)]
+    n_words, end = sum(len(eg.predicted) for eg in examples), 0
+    for eg in examples:
+        end += len(eg.predicted)
+        fold = fold_of.setdefault(text_id(eg.predicted), (end - 1) * LINEAR_FOLDS // n_words)
+        docs[fold].append(eg)
     size = max(min(N_WORDS, n_words // LINEAR_STEPS), 1)
     batcher = partial(minibatch_by_words, size=size)
     blocks = [
@@ -107,33 +121,18 @@ def train_linear_part(
     weights.set_folds([of_fold[: weights.n_features] for of_fold in rows], fold_of)
 
 
-def _divide(
-    examples: Iterable[Example], n_folds: int
-) -> Tuple[List[List[Example]], Dict[int, int], int]:
-    """Divide docs with tokens into blocks of about as many words. A doc with the text of an earlier
-    one is in its block, so that no weights have seen one and score the other. Returns the blocks,
-    the block of each text, and the number of words."""
-    examples = [eg for eg in examples if len(eg.predicted)]
-    n_words, end = sum(len(eg.predicted) for eg in examples), 0
-    blocks: List[List[Example]] = [[] for _ in range(n_folds)]
-    fold_of: Dict[int, int] = {}
-    for eg in examples:
-        end += len(eg.predicted)
-        fold = fold_of.setdefault(text_id(eg.predicted), (end - 1) * n_folds // n_words)
-        blocks[fold].append(eg)
-    return blocks, fold_of, n_words
-
-
 def _train_without_each(
     blocks: List[List[Batch]],
     weights: SparseWeights,
     objective: Objective,
     *,
     desc: str,
+    seed: Optional[int] = None,
     **settings: Any,
 ) -> List[Floats2d]:
     """Train weights on all blocks, by the settings of `train`. Returns for each block the weights
-    that were trained on the others. Shape: (V + K + 2, K)
+    that were trained on the others. The seed is for the order of batches, None for the global one.
+    Shape: (V + K + 2, K)
 
     RAISES (KeyboardInterrupt): If one training is interrupted: initialization needs each.
     """
@@ -143,8 +142,16 @@ def _train_without_each(
         weights.restart(numpy.zeros_like(weights.rows))
         objective.forget()
         optimizer = Optimizer(0.0, use_averages=True)
-        name = f"{desc} {i + 2}/{len(blocks) + 1}"
-        if train(weights, objective, rest, optimizer, desc=name, **settings).reason == INTERRUPTED:
+        trained = train(
+            weights,
+            objective,
+            rest,
+            optimizer,
+            shuffle=random.shuffle if seed is None else random.Random(seed).shuffle,
+            desc=f"{desc} {i + 2}/{len(blocks) + 1}",
+            **settings,
+        )
+        if trained.reason == INTERRUPTED:
             raise KeyboardInterrupt
         rows.append(weights.averaged(optimizer))
     weights.restart(rows[0])
