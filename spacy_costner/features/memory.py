@@ -11,11 +11,10 @@ from spacy.tokens import Doc
 from thinc.types import Array1d, Array2d, Ints1d, Ints2d
 
 from .. import sparse
+from ..tags import OUTSIDE
 from ..types import places_in, sequences
 from .template import DOC, EXTENSION
 from .tokens import Tokens, text_id
-
-OUTSIDE = "O"
 
 BORDERS = (0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98)
 """Between the 8 bins of shares. A share in the lowest is no feature."""
@@ -79,7 +78,11 @@ class LabelMemory:
         self.labels, self.counts = list(labels), counts
         self.text_ids, self.units = text_ids, units
         self._numbers = {name: number_keys(found.keys) for name, found in counts.items()}
-        self._places = {name: _places(found) for name, found in counts.items()}
+        # V times the unit + the value of each count, ascending. In int64. Shapes: (E,)
+        self._places = {
+            name: sequences(numpy.diff(of.starts)) * len(of.keys) + of.value
+            for name, of in counts.items()
+        }
         self._of_often: Dict[Tuple[str, int, int], Ints1d] = {}
 
     def __reduce__(self) -> Tuple[type, Tuple[Any, ...]]:
@@ -195,11 +198,6 @@ def features_of(counts: Array2d, width: int) -> Ints2d:
     packed = -numpy.sort(-shares, axis=1)[:, : width - 1]
     numbers[:, 1 : 1 + packed.shape[1]] = packed
     return numbers
-
-
-def _places(of: Counts) -> Array1d:
-    """V times the unit + the value of each count, ascending. In int64. Shape: (E,)"""
-    return sequences(numpy.diff(of.starts)) * len(of.keys) + of.value
 
 
 def _below(numbers: Ints1d, n: int) -> bool:
