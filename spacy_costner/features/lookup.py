@@ -133,21 +133,16 @@ class Lookup:
                 pairs = pair_up(values[:, self.places[column.of].start], tokens.lengths)
                 numbers = self.keys[name].find(pairs.astype("uint64"))
                 values[:, place.start] = numpy.where(pairs < 0, -1, numbers)
-        self._look_elsewhere(values, tokens, words[:, -len(OF_NAMES)] >= 0)
-        return values
-
-    def _look_elsewhere(self, values: Ints2d, tokens: Tokens, is_capitalised: Array1d) -> None:
-        lengths = tokens.lengths
+        lengths, is_capitalised = tokens.lengths, words[:, -len(OF_NAMES)] >= 0
         for name, columns in self.elsewhere.items():
             keys, own = tokens.keys[name], values[:, self.places[name].start]
             takes_part = is_capitalised & (keys != 0)
             those, others = nearest_elsewhere(keys, takes_part, lengths, columns[0].n_nearest)
-            if not len(those):  # as in most short docs
-                continue
-            for column in columns:
+            for column in columns if len(those) else ():  # none in most short docs
                 side = -1 if column.form == Form.BEFORE else 1
                 beside = values_beside(own, others, lengths, side)
                 values[those, self.places[column.name]] = beside
+        return values
 
     def occurrences(self, tokens: Tokens, vocab: Optional[Vocab]) -> List[Ints1d]:
         """The occurrences that see each other's labels, for each column of `Form.DOCUMENT`: see

@@ -154,9 +154,8 @@ class LabelMemory:
             }
             for name, found in self.counts.items()
         }
-        ids = self.text_ids.astype("<u8").tobytes()
-        saved = {"labels": self.labels, "counts": counts, "text_ids": ids}
-        return {**saved, "units": pack(self.units)}
+        ids, units = self.text_ids.astype("<u8").tobytes(), pack(self.units)
+        return {"labels": self.labels, "counts": counts, "text_ids": ids, "units": units}
 
     @classmethod
     def from_dict(cls, saved: Dict[str, Any], attributes: Sequence[str]) -> "LabelMemory":

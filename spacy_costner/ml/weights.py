@@ -323,9 +323,8 @@ class SparseWeights(Shim):
                 raise ValueError("expected finite weights")
             if not (n_features >= 0 and n_rows < 2**31 and len(weights) == len(used)):
                 raise ValueError(f"expected {len(used)} of {n_rows} rows, got {len(weights)}")
-            if len(used) and not (
-                used[0] >= 0 and used[-1] < n_rows and (used[1:] > used[:-1]).all()
-            ):
+            in_order = (used[1:] > used[:-1]).all()
+            if len(used) and not (in_order and 0 <= used[0] <= used[-1] < n_rows):
                 raise ValueError(f"expected rows from 0 to {n_rows - 1} in order")
             self.allocate(n_features, n_tags)
             self.table.weights[used] = weights * numpy.float32(scale)

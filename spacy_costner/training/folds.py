@@ -132,10 +132,7 @@ def _train_without_each(
 ) -> List[Floats2d]:
     """Train weights on all blocks, by the settings of `train`. Returns for each block the weights
     that were trained on the others. The seed is for the order of batches, None for the global one.
-    Shape: (V + K + 2, K)
-
-    RAISES (KeyboardInterrupt): If one training is interrupted: initialization needs each.
-    """
+    Raises a KeyboardInterrupt again: initialization needs each. Shape: (V + K + 2, K)"""
     rows = []
     for i in range(-1, len(blocks)):
         rest = [batch for j, block in enumerate(blocks) if j != i for batch in block]

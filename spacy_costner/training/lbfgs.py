@@ -221,11 +221,8 @@ def warn_of_memory(model: Model, n_tokens: int) -> None:
 
 
 def check_memory(model: Model, tags: Tags, name: str) -> None:
-    """Refuse weights that don't fit in memory and swap, where the system tells, before they are
-    made. Each has four numbers in float32: itself, and what an optimizer keeps of it.
-
-    RAISES (ValueError): If they don't.
-    """
+    """Raise a ValueError if weights don't fit in memory and swap, where the system tells, before
+    they are made. Each has four numbers in float32: itself, and what an optimizer keeps of it."""
     n_features = len(linear_part(model)[0]) if "build_vocab" in model.attrs else 0
     n_tags = len(tags)
     n_bytes = 16 * (n_features + n_tags + 2) * n_tags

@@ -86,10 +86,8 @@ def train(
     progress (Progress): The progress of training before.
     on_epoch (Callable): Called after each epoch.
     desc (str): The name of the progress bar.
-    RAISES (ValueError): If both limits are 0, or a score is not finite.
+    RAISES (ValueError): If a score is not finite.
     """
-    if not (max_epochs or max_steps):
-        raise ValueError("fit: max_epochs, max_steps: expected one of them above 0, both are 0")
     n_sequences = max(sum(n for n, _ in batches), 1)
     ends = [limit for limit in (max_steps, max_epochs * len(batches)) if limit]
     trained = Trained(float("nan"), 0, 0, "trained", progress)
