@@ -28,10 +28,8 @@ import srsly
 import typer
 from confection import SimpleFrozenDict
 from spacy.cli._util import setup_gpu
-from spacy.training.initialize import init_nlp
-from spacy.training.loop import train
 from spacy.util import load_config, registry
-from thinc.api import Config
+from thinc.api import Config, ConfigValidationError
 from thinc.types import FloatsXd
 from typer import Argument, BadParameter, Option
 
@@ -51,6 +49,7 @@ from ..readers import make_reader
 from ..saving import replace_folder, save_file
 from ..settings import check_overrides, check_settings
 from ..training.evaluation import CALLBACK, Evaluations, read_evaluations
+from .fit import is_fitted, train_as_fitted
 from .init import HAMMING, make_loss, parse_losses
 from .options import AddressOption, CodeOption, GpuOption, read_overrides
 from .output import JsonOption, errors_shown, print_result, stdout_for
@@ -113,7 +112,7 @@ class Row(NamedTuple):
     seconds: float  # mean training time
     scores: Dict[str, float]  # those of `scores_of`, averaged over seeds
     by_seed: Dict[str, List[float]]
-    differences: Dict[str, Difference]  # from the first loss; empty if one of both is untrained
+    differences: Dict[str, Difference]  # from the first loss; empty for it, or without scores
     untrained: List[int]
 
 
@@ -274,6 +273,8 @@ def _check_evaluations(variants: Sequence[Variant], on_objection: Callable[[str]
     the first step."""
     evaluations: Dict[str, Optional[Evaluations]] = {}
     for variant in {variant.loss: variant for variant in reversed(variants)}.values():
+        if is_fitted(variant.config):
+            continue
         sections = ("paths", "nlp", "corpora", "training", "initialize")
         key = fingerprint({name: variant.config.get(name) for name in sections})
         if key not in evaluations:  # which reads the corpus
@@ -301,7 +302,7 @@ def make_variants(
 ) -> List[Variant]:
     """Make a variant of each loss with each value of the swept settings and each seed: all losses
     with the first seed, then with the next. Arguments and errors: see `compare`."""
-    base = load_config(config_path, interpolate=False)
+    base = _read_config(config_path)
     check_overrides(base, overrides)
     check_settings(base, config_path)
     component = component_name(base, config_path)
@@ -349,10 +350,18 @@ def component_name(config: Config, path: Path) -> str:
     return names[0]
 
 
+def _read_config(path: Path) -> Config:
+    try:
+        return load_config(path, interpolate=False)
+    except ConfigValidationError as error:
+        text = " ".join(str(error).split())
+        raise ValueError(f"{path}: expected a config with all its sections, got: {text}") from error
+
+
 def _read_changes(path: Path, component: str) -> Dict[str, Any]:
     """What the config of a loss changes: its [components], its [training] without `SAME_FOR_ALL`,
     and its initialization callbacks, but for one that says how often to evaluate."""
-    config = load_config(path, interpolate=False)
+    config = _read_config(path)
     if component not in config.get("components", {}):
         raise ValueError(f"{path}: expected a component {component!r}, as the config has it")
     training, initialize = config.get("training", {}), config.get("initialize", {})
@@ -420,11 +429,10 @@ def train_variant(variant: Variant, use_gpu: int) -> float:
     variant.config.to_disk(variant.path / "config.cfg")
     begin = perf_counter()
     with (variant.path / "log.txt").open("w", encoding="utf8") as log:
-        nlp = init_nlp(variant.config, use_gpu=use_gpu)
-        train(nlp, work, use_gpu=use_gpu, stdout=log, stderr=log)
+        trained = train_as_fitted(variant.config, work, log, use_gpu=use_gpu)
     seconds = perf_counter() - begin
     (variant.path / "trained.json").unlink(missing_ok=True)
-    replace_folder(work / "model-best", variant.path / "model-best")
+    replace_folder(trained, variant.path / "model-best")
     shutil.rmtree(work)
     return seconds
 
@@ -480,7 +488,7 @@ def summarise(finished: Sequence[Finished], *, n_samples: int = 10_000) -> List[
         rows[loss] = rows[loss]._replace(
             scores={name: float(values[i].mean()) for name, values in by_seed.items()},
             by_seed={name: values[i].tolist() for name, values in by_seed.items()},
-            differences=of_names if has_first else {},
+            differences=of_names if has_first and i else {},
         )
     return [*rows.values()]
 

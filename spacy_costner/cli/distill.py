@@ -25,8 +25,6 @@ from spacy.language import Language
 from spacy.scorer import get_ner_prf
 from spacy.tokens import Doc, DocBin, Span, SpanGroup
 from spacy.training import Example
-from spacy.training.initialize import init_nlp
-from spacy.training.loop import train
 from spacy.util import load_config, load_model, load_model_from_config, minibatch, resolve_dot_names
 from thinc.api import Config
 from typer import Argument, Option
@@ -43,7 +41,7 @@ from ..saving import check_folder, save_file
 from ..settings import check_overrides
 from ..training import soft_targets
 from ..training.targets import WEIGHT
-from .fit import fit
+from .fit import is_fitted, train_as_fitted
 from .options import CodeOption, GpuOption, arguments_of, read_overrides
 from .output import JsonOption, errors_shown, print_result
 from .runs import fingerprint
@@ -52,7 +50,6 @@ SPANS_KEY = "spacy_costner.answers"
 """The key in `doc.spans` of what teachers take for entities, with their confidence."""
 
 JSONL = (".jsonl", ".json")
-SPARSE = "spacy_costner.SparseCRF.v1"
 LEAST = 0.05
 """Entities of a lower probability that a teacher doesn't predict are left out."""
 
@@ -185,8 +182,8 @@ def distill(
     if soft and (any(is_file) or min_confidence):
         got = teachers[0] if any(is_file) else f"min_confidence {min_confidence}"
         raise ValueError(f"soft: expected pipelines as teachers and no min_confidence, got {got}")
-    if n_seeds > 1 and not is_linear(config):
-        raise ValueError(f"seeds: expected 1 for a student without {SPARSE}, got {n_seeds}")
+    if n_seeds > 1 and not is_fitted(config):
+        raise ValueError(f"seeds: expected 1 for a student that `fit` can't train, got {n_seeds}")
     if "${paths.train}" not in config.to_str(interpolate=False):
         raise ValueError("student: expected a config whose training corpus is ${paths.train}")
     for name in ("model-last", "model-best"):
@@ -202,7 +199,7 @@ def distill(
     if gold_path is not None:
         save_gold(corpus, read_docs(student, gold_path), gold_weight)
     config["paths"]["train"] = str(corpus)
-    path = train_student(config, output_path, n_seeds)
+    path = train_as_fitted(config, output_path, sys.stderr, n_seeds=n_seeds)
     rows = compare(teachers if pipelines else [], pipelines, path)
     return Distilled(path, *numbers, rows)
 
@@ -406,20 +403,6 @@ def leave_out_uncertain(doc: Doc, min_confidence: float) -> Tuple[int, int]:
 
 def _save_docs(path: Path, docs: Iterable[Doc]) -> None:
     save_file(path, DocBin(docs=docs, store_user_data=True).to_disk)
-
-
-def is_linear(config: Config) -> bool:
-    models = [block.get("model", {}) for block in config["components"].values()]
-    return SPARSE in [model.get("@architectures") for model in models]
-
-
-def train_student(config: Config, output_path: Path, n_seeds: int = 1) -> Path:
-    """Train and save a student: a linear model as `costner fit --online` does, another one as
-    `spacy train` does. Returns its path."""
-    if is_linear(config):
-        return fit(config, output_path, online=True, n_seeds=n_seeds).path
-    train(init_nlp(config), output_path, stdout=sys.stderr)
-    return output_path / "model-best"
 
 
 def compare(teachers: Sequence[str], pipelines: Sequence[Language], path: Path) -> List[Row]:
