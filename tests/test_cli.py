@@ -1,7 +1,13 @@
 """`python -m spacy costner …`."""
 
 import json
+import os
+import pty
+import re
 import shutil
+import subprocess
+import sys
+from contextlib import suppress
 from errno import ENOSPC
 from pathlib import Path
 from typing import Any, Dict, List
@@ -17,6 +23,33 @@ from spacy_costner.pipeline.component import CostSensitiveNER
 
 from .support.commands import run
 from .support.experiment import CONFIG, Experiment, make_corpus
+
+
+def test_fit_on_a_terminal(tmp_path: Path) -> None:
+    """Even on one that doesn't say its size: bars with totals; colour; each warning once, in a
+    line, without the place in the code; and how many passes it chose."""
+    text = "Ana  saw Rome. Bo left Rome. Ana left Rome."
+    task = json.dumps({"text": text, "spans": [[0, 4, "PER"], [9, 13, "LOC"]]})
+    (tmp_path / "train.jsonl").write_text(f"{task}\n" * 20)
+    command = [sys.executable, "-m", "spacy", "costner", "fit", "--train", "train.jsonl"]
+    command += ["--calibrate", "--output", "out"]
+    ours, terminal = pty.openpty()
+    ends: Any = dict.fromkeys(["stdin", "stdout", "stderr"], terminal)
+    process, shown = subprocess.Popen(command, cwd=tmp_path, **ends), b""
+    os.close(terminal)
+    with suppress(OSError):  # how reading ends
+        while block := os.read(ours, 9999):
+            shown += block
+    os.close(ours)
+    assert process.wait() == 0, shown.decode()
+    lines = [line.strip() for line in re.split("[\r\n]+", shown.decode())]
+    for desc in ("first pass 1/3", "train", "held-out folds", "predict"):
+        assert any(re.match(rf"{desc}: +\d+%\|.*\d/\d", line) for line in lines), lines
+    warning = "Warning: spans begin or end with white space: it is left out (20); train.jsonl"
+    assert shown.decode().count("Warning") == 1 and "UserWarning" not in shown.decode()
+    assert any(line.startswith(f"\x1b[33m{warning}") for line in lines), lines
+    assert any("weights, two passes" in line for line in lines)
+    assert "\x1b[32mWritten to out/model-last\x1b[0m" in lines
 
 
 def options(experiment: Experiment) -> List[Any]:
