@@ -26,9 +26,7 @@ from typing import (
     Union,
 )
 
-import spacy
 import typer
-from spacy.cli._util import import_code, setup_gpu
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin, Span
 from spacy.util import get_package_path, is_package, minibatch, raise_error
@@ -43,6 +41,7 @@ from ..readers import CorpusError
 from ..readers.files import digest, is_about
 from ..readers.texts import Part, Row, divide, make_doc, read_rows, require_pyarrow
 from ..saving import clear, locked, save_file
+from . import options
 from .options import AddressOption, CodeOption, GpuOption, ModelArg, arguments_of
 from .output import JsonOption, errors_shown, print_result, save_text, stdout_for
 from .runs import Done, MakeExecutor, Run, local_processes, ray_cluster, run_all
@@ -94,10 +93,10 @@ def annotate_cli(
     them, alternatives and guaranteed sets. A doc that fails becomes a row with its error. Run
     the command again to do what is missing, or what has changed: the model, a setting, an input.
     """
-    options = arguments_of(annotate, locals())
+    given = arguments_of(annotate, locals())
     with errors_shown(), stdout_for(address):
         executor = ray_cluster(address, use_gpu)
-        summary = annotate(**options, make_executor=executor, silent=False)
+        summary = annotate(**given, make_executor=executor, silent=False)
     lines = [
         f"{summary.docs:,} docs, {summary.failed:,} failed, {summary.tokens:,} tokens",
         f"{summary.seconds:.1f} s, {summary.tokens_per_second:,.0f} tokens/s",
@@ -246,6 +245,7 @@ def _find_sources(inputs: Sequence[Path], folder: Path) -> Dict[str, Path]:
 
 def _digest_model(model: str, code_path: Optional[str]) -> str:
     path = Path(model)
+    clear(path)
     if not path.exists() and is_package(model):
         path = get_package_path(model)
     elif not (path / "meta.json").is_file():
@@ -343,9 +343,7 @@ def load_pipeline(
 ) -> Language:
     """Load a pipeline, a package or a folder, for `annotate_texts`. Errors of its components are
     raised. See `annotate_cli` for the other arguments."""
-    setup_gpu(use_gpu, silent=True)
-    import_code(code_path)
-    nlp = spacy.load(model)
+    nlp = options.load_pipeline(model, code_path, use_gpu)
     nlp.set_error_handler(raise_error)
     return nlp
 

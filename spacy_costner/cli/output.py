@@ -44,8 +44,8 @@ def errors_shown(go_on: str = RUN_AGAIN) -> Iterator[None]:
     `go_on`, which says what to do. Print each warning once, in a line."""
     shown = set()
 
-    def show(warning: object, *_: Any) -> None:
-        text = "; ".join(line.strip() for line in str(warning).splitlines())
+    def show(message: object, *_: Any, **__: Any) -> None:
+        text = "; ".join(line.strip() for line in str(message).splitlines())
         if text not in shown:
             shown.add(text)
             with tqdm.external_write_mode(file=sys.stderr):
