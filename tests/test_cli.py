@@ -58,23 +58,21 @@ def options(experiment: Experiment) -> List[Any]:
     return ["compare", *given, "--output", experiment.output_path]
 
 
-def test_command_line(experiment: Experiment) -> None:
-    result = run(*options(experiment), "--samples", 9, "--jobs", 2, "--training.max_steps", 3)
-    assert result.exit_code == 0, result.output
-    assert "sequential, seed 0: F " in result.output
-    lines = [line for line in result.output.splitlines() if line.startswith("|")]
-    assert [line.split("|")[1].strip() for line in lines] == ["loss", "---", "sequential", "risk"]
-    config = experiment.output_path / "risk" / "seed-0" / "config.cfg"
-    assert "max_steps = 3" in config.read_text()
-
-
 def test_a_sweep_on_the_command_line(experiment: Experiment) -> None:
     given = [arg for arg in options(experiment) if arg != "--losses" and "risk" not in str(arg)]
     swept = ["--sweep", "training.dropout=0.0,0.5", "--sweep", "components.ner.scheme=IOB2"]
-    result = run(*given, *swept, "--samples", 9, "--json")
+    swept += ["--samples", 9, "--jobs", 2, "--training.max_steps", 3]
+    result = run(*given, *swept, "--json")
     assert result.exit_code == 0, result.output
     rows = json.loads(result.stdout)["losses"]
-    assert [row["loss"] for row in rows] == [f"dropout={rate} scheme=IOB2" for rate in (0.0, 0.5)]
+    names = [f"dropout={rate} scheme=IOB2" for rate in (0.0, 0.5)]
+    assert [row["loss"] for row in rows] == names
+    result = run(*given, *swept)
+    assert f"{names[0]}, seed 0: F " in result.output
+    lines = [line for line in result.output.splitlines() if line.startswith("|")]
+    assert [line.split("|")[1].strip() for line in lines] == ["loss", "---", *names]
+    config = experiment.output_path / names[0] / "seed-0" / "config.cfg"
+    assert "max_steps = 3" in config.read_text()
     record = json.loads((experiment.output_path / "comparison.json").read_text())
     assert record["sweep"]["training.dropout"] == [0.0, 0.5]
     result = run(*given, "--sweep", "training.dropout")
@@ -112,9 +110,9 @@ def test_tune(pipeline_path: Path, tmp_path: Path) -> None:
     result = run("tune", *paths, "-o", tmp_path, "--parameter", "bias", "--recall", 0.3)
     assert result.exit_code == 0, result.output
     line = next(line for line in result.output.splitlines() if "chosen" in line)
-    cfg = spacy.load(tmp_path).get_pipe("ner").cfg
-    assert float(line.split()[0]) == cfg["decoding"]["bias"]
-    performance = spacy.load(tmp_path).meta["performance"]
+    nlp = spacy.load(tmp_path)
+    assert float(line.split()[0]) == nlp.get_pipe("ner").cfg["decoding"]["bias"]
+    performance = nlp.meta["performance"]
     assert performance["measured_on"]["source"] == str(paths[1])
     assert f"{100 * performance['ents_f']:.2f}" == line.split()[3]
 

@@ -89,10 +89,6 @@ class Variant(NamedTuple):
     measure: Dict[str, Any]  # how all variants are scored: arguments of `count_predictions`
     path: Path  # its folder
 
-    @property
-    def name(self) -> str:
-        return f"{self.loss}, seed {self.seed}"
-
 
 class Finished(NamedTuple):
     """A variant that is trained, in some seconds, and evaluated."""
@@ -169,7 +165,6 @@ def compare_cli(
             code_path=code_path,
             make_executor=ray_cluster(address, use_gpu),
             on_end=lambda name, ended: typer.echo(describe(name, ended), err=print_json),
-            on_objection=partial(typer.echo, err=True),
         )
     print_result(
         {"losses": rows}, f"\n{table(rows)}\n", print_json, output_path / "comparison.json"
@@ -202,13 +197,10 @@ def compare(
     code_path: Optional[Path] = None,
     make_executor: Optional[MakeExecutor] = None,
     on_end: Optional[Callable[[str, Ended], None]] = None,
-    on_objection: Callable[[str], None] = warnings.warn,
 ) -> List[Row]:
     """Train one config with several losses, or values of settings, and compare the scores.
-
-    Variants that are finished in the output folder are not trained again.
-
-    See `compare_cli` for the other arguments.
+    Variants that are finished in the output folder are not trained again. See `compare_cli` for
+    the other arguments.
 
     config_path (Path): The base config. The cost of its scorer is used if that is
         `spacy_costner.cost_scorer.v1`, the Hamming cost otherwise.
@@ -221,7 +213,6 @@ def compare(
     make_executor (Optional[MakeExecutor]): Makes another executor: see `runs.run_all`.
     on_end (Optional[Callable[[str, Ended], None]]): Called with the name and the result of each
         variant.
-    on_objection (Callable[[str], None]): Called if a training evaluates less than once in an epoch.
     RETURNS (List[Row]): A row for each loss and combination of values.
     RAISES (ValueError): If the configs don't fit each other, if a training would evaluate only its
         first step or, after all others are finished, if a variant failed.
@@ -234,11 +225,12 @@ def compare(
         config_path, losses, test_path, output_path, seeds=seeds, overrides=overrides, sweep=sweep
     )
     import_once(code_path)
-    _check_evaluations(variants, on_objection)
+    _check_evaluations(variants)
 
     ended: Dict[str, Ended] = {}
     settings = {"use_gpu": use_gpu, "code_path": code_path}
-    runs = [Run(one.name, run_variant, {"variant": one, **settings}) for one in variants]
+    names = [f"{one.loss}, seed {one.seed}" for one in variants]
+    runs = [Run(n, run_variant, {"variant": v, **settings}) for n, v in zip(names, variants)]
     for run, end in run_all(runs, make_executor or local_processes(jobs)):
         if isinstance(end, Failed):
             folder = run.settings["variant"].path
@@ -252,7 +244,7 @@ def compare(
     if failed:
         raise ValueError("\n".join([f"compare: {len(failed)} of {len(ended)} failed", *failed]))
 
-    done = [end for one in variants if isinstance(end := ended[one.name], Done)]
+    done = [end for name in names if isinstance(end := ended[name], Done)]
     rows = summarise([end.value for end in done], n_samples=n_samples)
     record = {
         "config": str(config_path),
@@ -268,15 +260,15 @@ def compare(
     return rows
 
 
-def _check_evaluations(variants: Sequence[Variant], on_objection: Callable[[str], None]) -> None:
-    """Object to trainings that evaluate less than once in an epoch. Refuse those that evaluate only
+def _check_evaluations(variants: Sequence[Variant]) -> None:
+    """Warn of trainings that evaluate less than once in an epoch. Refuse those that evaluate only
     the first step."""
     evaluations: Dict[str, Optional[Evaluations]] = {}
     for variant in {variant.loss: variant for variant in reversed(variants)}.values():
-        if is_fitted(variant.config):
-            continue
         sections = ("paths", "nlp", "corpora", "training", "initialize")
         key = fingerprint({name: variant.config.get(name) for name in sections})
+        if is_fitted(variant.config):
+            continue
         if key not in evaluations:  # which reads the corpus
             evaluations[key] = read_evaluations(variant.config)
         counted = evaluations[key]
@@ -284,7 +276,7 @@ def _check_evaluations(variants: Sequence[Variant], on_objection: Callable[[str]
             continue
         if not counted.are_after_training:
             raise ValueError(f"compare: {variant.loss}: {objection}")
-        on_objection(f"{variant.loss}: {objection}")
+        warnings.warn(f"{variant.loss}: {objection}", stacklevel=3)
 
 
 # Configs

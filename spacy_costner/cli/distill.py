@@ -200,8 +200,15 @@ def distill(
         save_gold(corpus, read_docs(student, gold_path), gold_weight)
     config["paths"]["train"] = str(corpus)
     path = train_as_fitted(config, output_path, sys.stderr, n_seeds=n_seeds)
-    rows = compare(teachers if pipelines else [], pipelines, path)
-    return Distilled(path, *numbers, rows)
+
+    # Evaluate the teachers, all of them together if there are several, and the student.
+    nlp = load_model(path)
+    config = nlp.config.interpolate()
+    (corpus,) = resolve_dot_names(config, [config["training"]["dev_corpus"]])
+    rows = [evaluate(name, load_model(name), corpus) for name in teachers if pipelines]
+    if len(rows) > 1:
+        rows.append(evaluate_together(pipelines, rows, corpus))
+    return Distilled(path, *numbers, [*rows, evaluate("student", nlp, corpus)])
 
 
 # Teachers
@@ -357,23 +364,22 @@ def save_corpus(folder: Path, docs: Iterable[Doc], min_confidence: float) -> Tup
     """
     for old in folder.glob("*.spacy"):
         old.unlink()
-    n_docs = n_entities = n_missing = 0
-    is_scored = False
+    numbers, is_scored = (0, 0, 0), False
     for i, batch in enumerate(minibatch(docs, N_DOCS)):
         for doc in batch:
             is_scored |= any(score < 1 for score in read_scores(doc).values())
+            n_docs, n_entities, n_missing = numbers
             n_kept, n_left_out = leave_out_uncertain(doc, min_confidence)
-            n_entities, n_missing = n_entities + n_kept, n_missing + n_left_out
-        n_docs += len(batch)
+            numbers = n_docs + 1, n_entities + n_kept, n_missing + n_left_out
         _save_docs(folder / f"{i:06}.spacy", batch)
-    if not n_docs:
+    if not numbers[0]:
         raise ValueError("expected text for the teacher to annotate, got no docs")
     if min_confidence and not is_scored:
         raise ValueError(
             "min_confidence: expected a teacher with confidences, such as a cost_sensitive_ner, "
             "several teachers, or spans with a score in JSONL, got none below 1"
         )
-    return n_docs, n_entities, n_missing
+    return numbers
 
 
 def save_gold(folder: Path, docs: Iterable[Doc], weight: float) -> None:
@@ -391,9 +397,9 @@ def leave_out_uncertain(doc: Doc, min_confidence: float) -> Tuple[int, int]:
     scores, ents = read_scores(doc), entities(doc)
     sure = [entity for entity in ents if scores.get(entity, 1.0) >= min_confidence]
     doubtful = doc.to_array("ENT_IOB") == 0
-    for start, end, label in {*ents, *scores} - {*sure}:
-        if (start, end, label) in ents or scores[start, end, label] > 1 - min_confidence:
-            doubtful[start:end] = True
+    for entity in {*ents, *scores} - {*sure}:
+        if entity in ents or scores[entity] > 1 - min_confidence:
+            doubtful[entity[0] : entity[1]] = True
     for start, end, _ in sure:
         doubtful[start:end] = False
     missing = [doc[int(i) : int(i) + 1] for i in numpy.flatnonzero(doubtful)]
@@ -403,18 +409,6 @@ def leave_out_uncertain(doc: Doc, min_confidence: float) -> Tuple[int, int]:
 
 def _save_docs(path: Path, docs: Iterable[Doc]) -> None:
     save_file(path, DocBin(docs=docs, store_user_data=True).to_disk)
-
-
-def compare(teachers: Sequence[str], pipelines: Sequence[Language], path: Path) -> List[Row]:
-    """Evaluate on the student's dev corpus: the teachers; the mean of them, as they annotate, if
-    there are several; the student."""
-    student = load_model(path)
-    config = student.config.interpolate()
-    (corpus,) = resolve_dot_names(config, [config["training"]["dev_corpus"]])
-    rows = [evaluate(name, load_model(name), corpus) for name in teachers]
-    if len(rows) > 1:
-        rows.append(evaluate_together(pipelines, rows, corpus))
-    return [*rows, evaluate("student", student, corpus)]
 
 
 def evaluate(name: str, nlp: Language, corpus: Corpus) -> Row:
