@@ -32,8 +32,8 @@ from spacy_costner.cli.distill import (
     save_answers,
     save_corpus,
     save_gold,
-    train_student,
 )
+from spacy_costner.cli.fit import train_as_fitted
 from spacy_costner.readers import make_reader, read_docs
 
 CONFIG = Path(__file__).parent.parent / "configs" / "sparse.cfg"
@@ -106,7 +106,7 @@ def students(config: Config, corpus: Path, output: Path) -> List[Language]:
     for seed in range(N_SEEDS):
         config = config.copy()
         config["paths"]["train"], config["system"]["seed"] = str(corpus), seed
-        trained.append(spacy.load(train_student(config, output)))
+        trained.append(spacy.load(train_as_fitted(config, output, sys.stderr)))
     return trained
 
 
