@@ -94,6 +94,8 @@ demo: install
 	$(BIN)/python -m spacy project run demo
 
 # The peers live in an environment of their own.
+bench: export OMP_NUM_THREADS = 1
+bench: export MKL_NUM_THREADS = 1
 TABLES = timing chain_speed losses components linear latency
 bench:
 	$(PYTHON) -m venv $(VENV)-bench

@@ -1,34 +1,32 @@
 """`costner annotate` compared with loops over nlp.pipe, in turns, and its files while workers die.
 
-python benchmarks/annotate.py training/model-best texts.txt
-python benchmarks/annotate.py training/model-best texts.txt --scale
+    python benchmarks/annotate.py training/model-best texts.txt
+    python benchmarks/annotate.py training/model-best texts.txt --scale [address of a Ray cluster]
 
---scale: a loop over nlp.pipe, one process, two, and two workers of Ray, if it is installed, one
-after another: wall time, CPU time, memory of a worker, and start-up time.
+--scale: a loop over nlp.pipe, one process, two, and a cluster, one after another: wall time, CPU
+time, memory of a process, and start-up time.
 """
 
 import json
 import os
 import random
+import subprocess
 import sys
-from concurrent.futures import Executor, Future
-from importlib.util import find_spec
 from multiprocessing import active_children
 from pathlib import Path
-from resource import RUSAGE_SELF, getrusage
+from resource import RUSAGE_CHILDREN, getrusage
 from signal import SIGKILL
 from statistics import median
 from tempfile import TemporaryDirectory
 from threading import Event, Thread
 from time import perf_counter, process_time
-from typing import Any, Callable, Dict, List, NamedTuple, Tuple, cast
+from typing import Callable, Dict, List, Tuple
 
 import spacy
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 
 from spacy_costner.cli.annotate import annotate
-from spacy_costner.cli.runs import MakeExecutor, Processes, ray_cluster
 
 TURNS = 5
 PART = 250
@@ -91,98 +89,39 @@ def with_deaths(model: str, path: Path, folder: Path) -> None:
     print(f"{len(deaths)} deaths, {found.docs:,} docs, same files: {same}, errors: {found.errors}")
 
 
-class Work(NamedTuple):
-    """What a run of a worker took.
-
-    per_text (float): CPU seconds for a text.
-    worker (int): Its process.
-    cpu (float): CPU seconds of the worker since it was started.
-    memory (float): Megabytes of it at most.
-    """
-
-    per_text: float
-    worker: int
-    cpu: float
-    memory: float
-
-
-def measured(function: Callable[..., Any], run: Any) -> Tuple[Any, Work]:
-    """In a worker: what a run returns, and what it took."""
-    ended = function(run)
-    memory = getrusage(RUSAGE_SELF).ru_maxrss / 1024
-    return ended, Work(ended.seconds / ended.value["docs"], os.getpid(), process_time(), memory)
-
-
-class Measured:
-    """An executor that keeps what runs took."""
-
-    def __init__(self, executor: Executor) -> None:
-        self.executor = executor
-        self.works: List[Work] = []
-        self.shutdown = executor.shutdown
-
-    def submit(self, function: Callable[..., Any], run: Any) -> Future:
-        outer: Future = Future()
-
-        def end(inner: Future) -> None:
-            ended, work = inner.result()
-            self.works.append(work)
-            outer.set_result(ended)
-
-        self.executor.submit(measured, function, run).add_done_callback(end)
-        return outer
-
-
-def executors() -> Dict[str, MakeExecutor]:
-    """One process, two, and Ray with two workers on this machine, that no other can reach."""
-    found: Dict[str, MakeExecutor] = {
-        "1 process": lambda: Processes(1),
-        "2 processes": lambda: Processes(2),
-    }
-    if find_spec("ray"):
-        os.environ.update(RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0", RAY_AUTH_MODE="disabled")
-        import ray
-
-        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="warning")
-        found["Ray, 2 workers"] = cast(MakeExecutor, ray_cluster("auto"))
-    return found
-
-
-def scale(model: str, path: Path) -> None:
-    """Print a row for each way to annotate a file."""
-    nlp = spacy.load(model)
+def scale(model: str, path: str, *addresses: str) -> None:
+    """Print a row for each way to annotate a file. CPU time and memory of a cluster don't count."""
+    nlp, texts = spacy.load(model), Path(path).read_text(encoding="utf8").splitlines()
     list(nlp.pipe(["warm up"]))
-    begin, cpu = perf_counter(), process_time()
-    n = sum(1 for _ in nlp.pipe(path.read_text(encoding="utf8").splitlines()))
+    begin, cpu, n = perf_counter(), process_time(), len(texts)
+    assert sum(1 for _ in nlp.pipe(texts)) == n
     seconds, cpu = perf_counter() - begin, process_time() - cpu
     print(f"nlp.pipe: {n:,} texts, {seconds:.1f} s, {1e6 * cpu / n:.1f} CPU microseconds a text")
-    for name, make in executors().items():
-        with TemporaryDirectory() as output:
-            print(f"{name}: {annotated(model, path, Path(output), make, n)}")
+    clusters = [["--address", address] for address in addresses]
+    for options in (["--jobs", "1"], ["--jobs", "2"], *clusters):
+        with TemporaryDirectory() as name:
+            short = Path(name, "short.txt")
+            short.write_text("One.\n", encoding="utf8")
+            start, cpu_of_start = run_command(model, str(short), name + "/short", *options)
+            seconds, cpu = run_command(model, path, name + "/long", *options)
+        memory = getrusage(RUSAGE_CHILDREN).ru_maxrss / 1024
+        print(f"{' '.join(options)}: {seconds:.1f} s, one text {start:.1f} s, a process at most")
+        print(f"{memory:.0f} MB, {1e6 * (cpu - cpu_of_start) / n:.1f} CPU microseconds a text")
 
 
-def annotated(model: str, path: Path, folder: Path, make: MakeExecutor, n: int) -> str:
-    """Annotate a file of n texts. The time for a text is that of the median part."""
-    short = folder / "short.txt"
-    short.write_text("One.\n", encoding="utf8")
-    begin = perf_counter()
-    annotate(model, [short], folder / "short", make_executor=make)
-    start, begin, executor = perf_counter() - begin, perf_counter(), Measured(make())
-    given: Any = lambda: executor  # noqa: E731
-    found = annotate(model, [path], folder / "long", make_executor=given)
-    seconds, works = perf_counter() - begin, executor.works
-    assert found.docs == n and not found.errors, found
-    cpu = {work.worker: work.cpu for work in sorted(works, key=lambda work: work.cpu)}
-    return (
-        f"{seconds:.1f} s, {1e6 * median(w.per_text for w in works):.1f} CPU microseconds a text, "
-        f"{sum(cpu.values()):.1f} CPU seconds in all, a worker at most "
-        f"{max(work.memory for work in works):.0f} MB, one text {start:.1f} s"
-    )
+def run_command(model: str, path: str, output: str, *options: str) -> Tuple[float, float]:
+    """Seconds on the clock, and of the processor in all processes that are waited for."""
+    words = ["-W", "ignore", "-m", "spacy", "costner", "annotate", model, path, "--output", output]
+    begin, before = perf_counter(), getrusage(RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, *words, *options], check=True, stdout=sys.stderr)
+    after = getrusage(RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return perf_counter() - begin, cpu
 
 
 def main(model: str, text_path: str, *modes: str) -> None:
     if modes:
-        scale(model, Path(text_path))
+        scale(model, text_path, *modes[1:])
         return
     nlp, path = spacy.load(model), Path(text_path)
     with TemporaryDirectory() as name:

@@ -1,6 +1,6 @@
 """The chain against pytorch-crf and torch-struct: loss with gradient, and Viterbi.
 
-    python benchmarks/chain_speed.py [deviations]
+    OMP_NUM_THREADS=1 python benchmarks/chain_speed.py [deviations]
 
 Each library is used as its documentation says: pytorch-crf and torch-struct on padded batches
 with a mask or lengths, ours on ragged ones. Lengths are drawn evenly from half the mean to one
@@ -10,24 +10,19 @@ these from emissions and transitions is part of the task, turning gold tags into
 its parts into tags is not.
 """
 
-import os
+import sys
+import warnings
+from typing import Callable, Dict, NamedTuple, Optional
 
-for _library in ("OMP", "OPENBLAS", "MKL"):
-    os.environ[f"{_library}_NUM_THREADS"] = "1"
+import numpy
+import torch
+from timing import compare
+from torch_struct import LinearChainCRF
+from torchcrf import CRF
 
-import sys  # noqa: E402
-import warnings  # noqa: E402
-from typing import Callable, Dict, NamedTuple, Optional  # noqa: E402
-
-import numpy  # noqa: E402
-import torch  # noqa: E402
-from timing import compare  # noqa: E402
-from torch_struct import LinearChainCRF  # noqa: E402
-from torchcrf import CRF  # noqa: E402
-
-from spacy_costner import chain  # noqa: E402
-from spacy_costner.losses.likelihood import sequential  # noqa: E402
-from spacy_costner.types import Gold, Potentials  # noqa: E402
+from spacy_costner import chain
+from spacy_costner.losses.likelihood import sequential
+from spacy_costner.types import Gold, Potentials
 
 SHAPES = (
     (1, 25, 17),
@@ -164,9 +159,7 @@ def print_table(title: str, task: str, deviations: int) -> None:
         if other is not None:
             tasks[TORCH_STRUCT] = other
         check(tasks)
-        timed = compare(
-            {name: getattr(each, task) for name, each in tasks.items()}, OURS, deviations
-        )
+        timed = compare({name: getattr(tasks[name], task) for name in tasks}, OURS, deviations)
         cells = [str(shape), f"{timed[OURS].seconds * 1e6:,.0f} µs"]
         for name in (PYTORCH_CRF, TORCH_STRUCT):
             if name not in timed:

@@ -8,17 +8,13 @@ of this checkout over that of the other, turn by turn: above 1, this one is slow
 """
 
 import os
-
-for _library in ("OMP", "OPENBLAS", "MKL"):
-    os.environ[f"{_library}_NUM_THREADS"] = "1"
-
-import subprocess  # noqa: E402
-import sys  # noqa: E402
-import time  # noqa: E402
-from functools import partial  # noqa: E402
-from pathlib import Path  # noqa: E402
-from statistics import quantiles  # noqa: E402
-from typing import Callable, Dict, List  # noqa: E402
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from statistics import quantiles
+from typing import Callable, Dict, List
 
 ROOT = Path(__file__).parent.parent
 DEMO = ROOT / "corpus" / "demo"
@@ -99,7 +95,7 @@ def start(checkout: Path) -> "subprocess.Popen[str]":
     own = checkout / ".venv" / "bin" / "python"
     return subprocess.Popen(
         [str(own) if own.exists() else sys.executable, "-W", "ignore", __file__, "--work"],
-        env={**os.environ, "PYTHONPATH": path},
+        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -1,31 +1,26 @@
 """`cost_sensitive_ner` against spaCy's `ner`: words per second, trained and at work.
 
-    python benchmarks/components.py [turns]
+    OMP_NUM_THREADS=1 python benchmarks/components.py [turns]
 
 Both as in configs/cnn.cfg and configs/baseline_ner.cfg: the same Tok2Vec (width 96, depth 4), on
 CoNLL-2002 Spanish, one document a sentence. They are trained side by side, batches of about a
 thousand words taking turns; then they take turns at the test documents.
 """
 
-import os
+import sys
+from functools import partial
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Callable, Dict, List
 
-for _library in ("OMP", "OPENBLAS", "MKL"):
-    os.environ[f"{_library}_NUM_THREADS"] = "1"
-
-import sys  # noqa: E402
-from functools import partial  # noqa: E402
-from itertools import cycle, islice  # noqa: E402
-from pathlib import Path  # noqa: E402
-from typing import Callable, Dict, List  # noqa: E402
-
-from spacy.language import Language  # noqa: E402
-from spacy.tokens import Doc, DocBin  # noqa: E402
-from spacy.training import Example  # noqa: E402
-from spacy.training.batchers import minibatch_by_words  # noqa: E402
-from spacy.training.initialize import init_nlp  # noqa: E402
-from spacy.util import load_config  # noqa: E402
-from thinc.api import fix_random_seed, require_cpu  # noqa: E402
-from timing import Comparison, compare  # noqa: E402
+from spacy.language import Language
+from spacy.tokens import Doc, DocBin
+from spacy.training import Example
+from spacy.training.batchers import minibatch_by_words
+from spacy.training.initialize import init_nlp
+from spacy.util import load_config
+from thinc.api import fix_random_seed, require_cpu
+from timing import Comparison, compare
 
 ROOT = Path(__file__).parent.parent
 CORPUS = ROOT / "corpus" / "conll2002_es"

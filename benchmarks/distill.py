@@ -1,6 +1,7 @@
 """What a student keeps of its teachers: F, tokens per CPU second and size, by what it learns from.
 
-    python benchmarks/distill.py train.spacy dev.spacy test.spacy output teacher [teacher ...]
+    OMP_NUM_THREADS=1 python benchmarks/distill.py train.spacy dev.spacy test.spacy output \
+        teacher [teacher ...]
 
 The student is configs/sparse.cfg. It has gold for the first 2,000 sentences of the training corpus,
 which has docs of sentences; the other docs are its unlabelled text. The teachers are pipelines;
@@ -9,25 +10,20 @@ three seeds. Speed is the best of three turns of up to 40 docs of the test set, 
 processor.
 """
 
-import os
+import sys
+import time
+from itertools import islice
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Dict, List, Sequence, Tuple
 
-for _library in ("OMP", "OPENBLAS", "MKL"):
-    os.environ[f"{_library}_NUM_THREADS"] = "1"
+import spacy
+from spacy.language import Language
+from spacy.tokens import Doc, DocBin
+from spacy.util import load_config, load_model_from_config
+from thinc.api import Config
 
-import sys  # noqa: E402
-import time  # noqa: E402
-from itertools import islice  # noqa: E402
-from pathlib import Path  # noqa: E402
-from statistics import mean, stdev  # noqa: E402
-from typing import Dict, List, Sequence, Tuple  # noqa: E402
-
-import spacy  # noqa: E402
-from spacy.language import Language  # noqa: E402
-from spacy.tokens import Doc, DocBin  # noqa: E402
-from spacy.util import load_config, load_model_from_config  # noqa: E402
-from thinc.api import Config  # noqa: E402
-
-from spacy_costner.cli.distill import (  # noqa: E402
+from spacy_costner.cli.distill import (
     Corpus,
     Row,
     evaluate,
@@ -36,9 +32,9 @@ from spacy_costner.cli.distill import (  # noqa: E402
     save_answers,
     save_corpus,
     save_gold,
-    train_student,
 )
-from spacy_costner.readers import make_reader, read_docs  # noqa: E402
+from spacy_costner.cli.fit import train_as_fitted
+from spacy_costner.readers import make_reader, read_docs
 
 CONFIG = Path(__file__).parent.parent / "configs" / "sparse.cfg"
 N_GOLD, N_SEEDS, N_TIMED, N_TURNS = 2000, 3, 40, 3
@@ -110,7 +106,7 @@ def students(config: Config, corpus: Path, output: Path) -> List[Language]:
     for seed in range(N_SEEDS):
         config = config.copy()
         config["paths"]["train"], config["system"]["seed"] = str(corpus), seed
-        trained.append(spacy.load(train_student(config, output)))
+        trained.append(spacy.load(train_as_fitted(config, output, sys.stderr)))
     return trained
 
 

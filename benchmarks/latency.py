@@ -1,6 +1,6 @@
 """A pipeline in a service: the time to load it, the time of a short text, and its memory.
 
-    python benchmarks/latency.py [train.spacy dev.spacy [transformer]]
+    OMP_NUM_THREADS=1 python benchmarks/latency.py [train.spacy dev.spacy [transformer]]
 
 Each config of the package is trained on CoNLL-2002 Spanish or the corpora that are given: linear
 models as `fit --online` does, others for 200 steps, as more don't change what is measured here. The
@@ -8,27 +8,22 @@ transformer, a name or folder, needs spacy-transformers. Each pipeline is loaded
 own, which annotates sentences of the development corpus, one call a sentence.
 """
 
-import os
+import json
+import subprocess
+import sys
+from contextlib import redirect_stdout
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import Dict, List
 
-for _library in ("OMP", "OPENBLAS", "MKL"):
-    os.environ[f"{_library}_NUM_THREADS"] = "1"
+import numpy
+import spacy
+from spacy.cli.train import train
+from spacy.tokens import DocBin
+from spacy.util import load_config
 
-import json  # noqa: E402
-import subprocess  # noqa: E402
-import sys  # noqa: E402
-from contextlib import redirect_stdout  # noqa: E402
-from pathlib import Path  # noqa: E402
-from tempfile import TemporaryDirectory  # noqa: E402
-from time import perf_counter  # noqa: E402
-from typing import Dict, List  # noqa: E402
-
-import numpy  # noqa: E402
-import spacy  # noqa: E402
-from spacy.cli.train import train  # noqa: E402
-from spacy.tokens import DocBin  # noqa: E402
-from spacy.util import load_config  # noqa: E402
-
-from spacy_costner.cli.fit import fit  # noqa: E402
+from spacy_costner.cli.fit import fit
 
 ROOT = Path(__file__).parent.parent
 CORPUS = ROOT / "corpus" / "conll2002_es"

@@ -1,6 +1,6 @@
 """The linear model against CRFsuite and spaCy's `ner`: training from .spacy files, and tagging.
 
-    python benchmarks/linear.py [steps of ner] [seeds] [sentences]
+    OMP_NUM_THREADS=1 python benchmarks/linear.py [steps of ner] [seeds] [sentences]
 
 CoNLL-2002 Spanish, a doc an article (by the datelines), or the first sentences of each part only.
 Ours by `costner fit --online` with configs/sparse.cfg and configs/sparse_document.cfg, and with
@@ -12,28 +12,23 @@ are those on the clock, its start, reading and saving included. Then all take tu
 testb, from words to entities.
 """
 
-import os
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
-for _library in ("OMP", "OPENBLAS", "MKL"):
-    os.environ[f"{_library}_NUM_THREADS"] = "1"
+import pycrfsuite
+import spacy
+from spacy.language import Language
+from spacy.scorer import get_ner_prf
+from spacy.tokens import Doc, DocBin, Span
+from spacy.training import Example, iob_to_biluo, tags_to_entities
+from timing import compare
 
-import subprocess  # noqa: E402
-import sys  # noqa: E402
-import time  # noqa: E402
-from functools import partial  # noqa: E402
-from pathlib import Path  # noqa: E402
-from tempfile import TemporaryDirectory  # noqa: E402
-from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple  # noqa: E402
-
-import pycrfsuite  # noqa: E402
-import spacy  # noqa: E402
-from spacy.language import Language  # noqa: E402
-from spacy.scorer import get_ner_prf  # noqa: E402
-from spacy.tokens import Doc, DocBin, Span  # noqa: E402
-from spacy.training import Example, iob_to_biluo, tags_to_entities  # noqa: E402
-from timing import compare  # noqa: E402
-
-from spacy_costner.features import Features, make_features  # noqa: E402
+from spacy_costner.features import Features, make_features
 
 ROOT = Path(__file__).parent.parent
 sys.path.append(str(ROOT))
@@ -46,27 +41,21 @@ CORPUS = ROOT / "assets" / "conll2002_es"
 ARTICLES = TemporaryDirectory()
 TURNS = 9
 CRFSUITE = {"c1": 0.1, "c2": 0.1, "max_iterations": 100}
-AFFIXES, FLAGS = (
-    4,
-    {
-        "first": lambda word: word[:1].isupper(),
-        "upper": str.isupper,
-        "number": str.isdigit,
-        "digit": lambda word: any(map(str.isdigit, word)),
-        "hyphen": lambda word: "-" in word,
-    },
-)
+AFFIXES = 4
+FLAGS: Dict[str, Callable[[str], bool]] = {
+    "first": lambda word: word[:1].isupper(),
+    "upper": str.isupper,
+    "number": str.isdigit,
+    "digit": lambda word: any(map(str.isdigit, word)),
+    "hyphen": lambda word: "-" in word,
+}
 
 Tagger = Callable[[List[Doc]], List[Doc]]
 NLP = spacy.blank("es")
 
 
-class Trained(NamedTuple):
-    """What came of a training: seconds, megabytes, and what finds the entities of words."""
-
-    seconds: float
-    megabytes: float
-    tag: Tagger
+Trained = Tuple[float, float, Tagger]
+"""What came of a training: seconds, megabytes, and what finds the entities of words."""
 
 
 def path_of(part: str) -> Path:
@@ -109,7 +98,7 @@ def by_spacy(output: Path, *arguments: object) -> Trained:
     seconds = time.perf_counter() - began
     model = next(output / name for name in ("model-best", "model-last") if (output / name).exists())
     n_bytes = sum(file.stat().st_size for file in model.rglob("*") if file.is_file())
-    return Trained(seconds, n_bytes / 1e6, partial(pipe, spacy.load(model)))
+    return (seconds, n_bytes / 1e6, partial(pipe, spacy.load(model)))
 
 
 def see(word: str, cache: Dict[str, List[Tuple[int, str]]]) -> List[Tuple[int, str]]:
@@ -175,7 +164,7 @@ def by_crfsuite(path: Path, *, has_memory: bool) -> Trained:
             doc.set_ents([Span(doc, first, last + 1, label) for label, first, last in found])
         return docs
 
-    return Trained(seconds, path.stat().st_size / 1e6, tag)
+    return (seconds, path.stat().st_size / 1e6, tag)
 
 
 def train_all(folder: Path, n_steps: int, n_seeds: int) -> Iterator[Tuple[str, Trained]]:
@@ -217,9 +206,7 @@ def main(n_steps: int = 6_000, n_seeds: int = 3, n_sentences: Optional[int] = No
         print("conll2002-fetch` makes it.")
         return
     write_articles(n_sentences)
-    print(
-        "CoNLL-2002 Spanish, a doc an article, from .spacy files to a saved pipeline; then testb,"
-    )
+    print("CoNLL-2002 Spanish, a doc an article, from .spacy to a saved pipeline; then testb,")
     print("from words to entities, in turns: medians and quartiles.\n")
     print("| | seconds | F on testa | F on testb | MB |\n|---|---|---|---|---|", flush=True)
     taggers: Dict[str, Tagger] = {}

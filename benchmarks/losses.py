@@ -1,27 +1,22 @@
 """Each loss against Sequential on the same batch: value and gradient.
 
-    python benchmarks/losses.py [turns]
+    OMP_NUM_THREADS=1 python benchmarks/losses.py [turns]
 
 32 sequences of 13 to 38 tokens, complete gold, what BILUO forbids forbidden, float32. Gold is drawn
 from the model, and O raised so that an entity begins at one token in 14, as in CoNLL-2002 Spanish.
 """
 
-import os
+import math
+import sys
+from functools import partial
+from typing import Callable, Dict, Tuple
 
-for _library in ("OMP", "OPENBLAS", "MKL"):
-    os.environ[f"{_library}_NUM_THREADS"] = "1"
+import numpy
+from timing import compare
 
-import math  # noqa: E402
-import sys  # noqa: E402
-from functools import partial  # noqa: E402
-from typing import Callable, Dict, Tuple  # noqa: E402
-
-import numpy  # noqa: E402
-from timing import compare  # noqa: E402
-
-from spacy_costner import chain, losses  # noqa: E402
-from spacy_costner.tags import Tags  # noqa: E402
-from spacy_costner.types import Gold, Potentials  # noqa: E402
+from spacy_costner import chain, losses
+from spacy_costner.tags import Tags
+from spacy_costner.types import Gold, Potentials
 
 LOSSES: Dict[str, Callable] = {
     "Sequential": losses.sequential,

@@ -72,13 +72,9 @@ class Sequences(NamedTuple):
         transitions = self.steps * gradient.transitions
         return numpy.concatenate([self.seen.T @ gradient.emissions, transitions]).reshape(-1)
 
-    def decode(self, vector: Floats1d) -> Ints1d:
-        """The best paths under some weights. Shape: (N,)"""
-        return chain.best_path(self.score(vector)).tags
-
     def error(self, vector: Floats1d) -> float:
         """How many tags are wrong under some weights, in per cent."""
-        return 100 * float((self.decode(vector) != self.tags).mean())
+        return 100 * float((chain.best_path(self.score(vector)).tags != self.tags).mean())
 
 
 def features_as_matrix(rows: Ints2d, n_features: int) -> csr_matrix:
@@ -98,7 +94,7 @@ class OfComponent:
         self.tags, self.size = self.targets.gold.tags, int(numpy.prod(self.total.shape))
 
     def score(self, vector: Floats1d) -> Potentials:
-        return self.targets.constrain(next(self.total.score(vector)))
+        return chain.constrain(next(self.total.score(vector)), self.targets.constraints)
 
     def weight_gradient(self, gradient: Potentials) -> Floats1d:
         return self.total.sum_gradients([gradient])

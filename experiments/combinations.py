@@ -6,10 +6,9 @@ from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from spacy.util import load_config
 
-from spacy_costner.costs.tables import HAMMING
 from spacy_costner.metrics import markdown_table
 
-from .corpora import ROOT, TREE_COST
+from .corpora import COSTS, ROOT
 from .runner import Figures, Runner, spec
 from .scores import COST, WHOLE, F, Score, System, Trial, best_on_dev, compare, system, train_all
 from .training import BEST_PATH, Block, Stage, filled, linear_block
@@ -31,13 +30,8 @@ Corpus = Mapping[str, Any]
 def blocks(kind: str, corpus: Corpus, architecture: str = "linear") -> Dict[str, Block]:
     """The "losses" or the "decodings", with the cost of a corpus and its weight."""
     alpha = corpus["alpha" if architecture == "linear" else "multiplier"]
-    own = {"cost": cost_of(corpus), "multiplier": corpus["multiplier"], "alpha": alpha}
+    own = {"cost": COSTS[corpus["cost"]], "multiplier": corpus["multiplier"], "alpha": alpha}
     return {name: filled(block, **own) for name, block in SPEC[kind].items()}
-
-
-def cost_of(corpus: Corpus) -> Block:
-    """What mistakes cost."""
-    return TREE_COST if corpus["cost"] == "tree" else HAMMING
 
 
 def methods(architecture: str) -> Dict[str, Any]:
@@ -121,7 +115,7 @@ def run_corpus(run: Runner, name: str, size: Mapping[str, Any]) -> List[System]:
                 ]
                 trials.append(Trial(f"{first}-{seed}", f"{name}-{architecture}", data, stages))
                 trained.append([(architecture, m) for m in own])
-    ways, cost = blocks("decodings", corpus), cost_of(corpus)
+    ways, cost = blocks("decodings", corpus), COSTS[corpus["cost"]]
     looks: Dict[Tuple[str, str], List[Any]] = {}
     for keys, found in zip(trained, train_all(run, trials, decodings=ways, cost=cost)):
         for pair, look in zip(keys, found):

@@ -5,13 +5,14 @@ import random
 from functools import lru_cache
 from itertools import accumulate, groupby, pairwise
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import spacy
 from spacy.tokens import Doc
 from spacy.training import Example
 from spacy.vocab import Vocab
 
+from spacy_costner.costs.tables import HAMMING
 from spacy_costner.readers.documents import join
 
 ROOT = Path(__file__).parent.parent
@@ -24,7 +25,12 @@ HELD_OUT = 4
 TREE: Dict[str, Any] = json.loads((ROOT / "experiments" / "genia_tree.json").read_text())
 """The categories of GENIA 3.0 (Kim et al., 2003), by the names that they have in 3.02."""
 
-TREE_COST = {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": TREE}
+COSTS: Dict[str, Mapping[str, Any]] = {
+    "hamming": HAMMING,
+    "tree": {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": TREE},
+    "zero_one": {"@misc": "spacy_costner.ZeroOneCost.v1"},
+}
+"""What mistakes cost, by the name that specs have for it."""
 
 
 def parts_of(path: str, limit: Optional[int] = None) -> Dict[str, Any]:

@@ -8,7 +8,7 @@ import numpy
 from spacy_costner.cli.plots import ACCENT, MUTED, SECOND, drawing
 from spacy_costner.metrics import markdown_table
 
-from .corpora import N_FOLDS, SEED, TREE_COST
+from .corpora import COSTS, N_FOLDS, SEED
 from .runner import Figures, Runner, spec
 from .scores import COST, F, System, Trial, best_on_dev, compare, test, tune
 from .training import Stage, features_of, filled, linear_block
@@ -16,7 +16,6 @@ from .training import Stage, features_of, filled, linear_block
 SPEC = spec("hierarchical_cost")
 METHODS = {name: {**SPEC["defaults"], **method} for name, method in SPEC["methods"].items()}
 SPLITS = {name: {"grids": {}, **split} for name, split in SPEC["splits"].items()}
-COSTS = {"tree": TREE_COST, "zero_one": {"@misc": "spacy_costner.ZeroOneCost.v1"}}
 PERCEPTRONS = ("none", "zero_one", "tree")
 AVERAGE_COST, F_SCORE = COST._replace(digits=3), F._replace(digits=1)
 
@@ -56,7 +55,7 @@ def run_split(run: Runner, name: str, size: Mapping[str, Any]) -> Tuple[Tuned, D
         for m in split["methods"]
         for v in split["grids"].get(m, METHODS[m]["grid"])[: size["values"]]
     ]
-    tuned = tune(run, trials, cost=TREE_COST)
+    tuned = tune(run, trials, cost=COSTS["tree"])
     chosen = {m: best_setting(tuned[m]) for m in split["methods"]}
     stages = {m: [stage(METHODS[m], one["value"], [one["epochs"]])] for m, one in chosen.items()}
     folds = [
@@ -64,7 +63,7 @@ def run_split(run: Runner, name: str, size: Mapping[str, Any]) -> Tuple[Tuned, D
         for fold in range(size["folds"])
         for m in chosen
     ]
-    return tuned, test(run, folds, cost=TREE_COST)
+    return tuned, test(run, folds, cost=COSTS["tree"])
 
 
 def best_setting(tuned: Sequence[System]) -> Dict[str, Any]:

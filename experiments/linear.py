@@ -2,10 +2,9 @@
 
 from typing import Any, Dict, List, Mapping
 
-from spacy_costner.costs.tables import HAMMING
 from spacy_costner.metrics import markdown_table
 
-from .corpora import TREE_COST
+from .corpora import COSTS
 from .runner import Figures, Runner, spec
 from .scores import COST, F, Trial, system, train_all
 from .training import Block, Stage, filled
@@ -31,16 +30,11 @@ def stage(corpus: Corpus, name: str, loss: str, seed: int, epochs: int) -> Stage
     return {
         "fit": "online",
         "model": {**SPEC["model"], "features": features(corpus, name)},
-        "loss": filled(SPEC["losses"][loss], cost=cost_of(corpus)),
+        "loss": filled(SPEC["losses"][loss], cost=COSTS[corpus["cost"]]),
         "outside": corpus["outside"],
         "seed": seed,
         "settings": {"epochs": [epochs], "batch_size": corpus["batch_size"]},
     }
-
-
-def cost_of(corpus: Corpus) -> Block:
-    """What mistakes cost."""
-    return TREE_COST if corpus["cost"] == "tree" else HAMMING
 
 
 def table(run: Runner, corpus: Corpus, size: Mapping[str, Any]) -> str:
@@ -49,7 +43,7 @@ def table(run: Runner, corpus: Corpus, size: Mapping[str, Any]) -> str:
     if size["limit"]:
         data = {part: (file, i, (i or 0) + size["limit"]) for part, (file, i, _) in data.items()}
     data["documents"] = corpus["documents"]
-    cost = cost_of(corpus)
+    cost = COSTS[corpus["cost"]]
     ways = {name: filled(block, cost=cost) for name, block in SPEC["decodings"].items()}
     rows: List[List[object]] = []
     for name in corpus["systems"]:

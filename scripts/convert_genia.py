@@ -17,7 +17,6 @@ from xml.etree import ElementTree
 
 import typer
 
-INDEX = "sentences.tsv"
 SECTIONS = ("title", "abstract")
 CATEGORY = re.compile(r"G#([^\s()]+)")
 
@@ -36,11 +35,7 @@ Span = Tuple[int, int]
 
 
 class Entity(NamedTuple):
-    """An entity of a sentence.
-
-    begin, end (int): Its first character, and the one behind its last.
-    label (str): Its category.
-    """
+    """An entity of a sentence: its characters, from and to, and its category."""
 
     begin: int
     end: int
@@ -48,27 +43,17 @@ class Entity(NamedTuple):
 
 
 class Sentence(NamedTuple):
-    """A sentence of the corpus.
+    """A sentence of the corpus."""
 
-    abstract (str): The number of its abstract.
-    section (str): "title" or "abstract".
-    text (str): Its text, without mark-up.
-    entities (List[Entity]): Its entities, in their order; they don't overlap.
-    """
-
-    abstract: str
-    section: str
-    text: str
-    entities: List[Entity]
+    abstract: str  # its number
+    section: str  # "title" or "abstract"
+    text: str  # without mark-up
+    entities: List[Entity]  # in their order; they don't overlap
 
 
 def read_sentences(archive: Path) -> Iterator[Sentence]:
-    """Read the corpus. Of abstracts that are in it twice, the first counts.
-
-    archive (Path): The .tgz as published.
-    RETURNS (Iterator[Sentence]): The sentences, with the title before the abstract.
-    RAISES (FileNotFoundError): If it isn't there.
-    """
+    """Read the corpus from the published .tgz: the sentences, with the title before the abstract.
+    Of abstracts that are in it twice, the first counts."""
     seen = set()
     with tarfile.open(archive) as files:
         name = next(name for name in files.getnames() if name.endswith(".xml"))
@@ -84,12 +69,8 @@ def read_sentences(archive: Path) -> Iterator[Sentence]:
 
 
 def read_terms(element: ElementTree.Element, begin: int = 0) -> Tuple[str, List[Entity]]:
-    """Read the text of an element, and the outermost entities below it.
-
-    element (Element): The element.
-    begin (int): Where its text begins in that of the sentence.
-    RETURNS (Tuple[str, List[Entity]]): Those.
-    """
+    """Read the text of an element, which begins somewhere in the sentence, and the outermost
+    entities below it."""
     text, entities = element.text or "", []
     for child in element:
         start = begin + len(text)
@@ -101,13 +82,7 @@ def read_terms(element: ElementTree.Element, begin: int = 0) -> Tuple[str, List[
 
 
 def tokenize(text: str, pattern: "re.Pattern[str]", borders: Iterable[int] = ()) -> List[Span]:
-    """Cut a text into tokens.
-
-    text (str): The text.
-    pattern (re.Pattern): What a token is.
-    borders (Iterable[int]): Characters before which tokens are cut, whatever they are.
-    RETURNS (List[Span]): The tokens.
-    """
+    """Cut a text into tokens that match a pattern, and before some characters, the borders."""
     places = sorted(set(borders))
     tokens: List[Span] = []
     for match in pattern.finditer(text):
@@ -118,13 +93,8 @@ def tokenize(text: str, pattern: "re.Pattern[str]", borders: Iterable[int] = ())
 
 
 def encode(tokens: Sequence[Span], entities: Sequence[Entity]) -> List[str]:
-    """Write entities as tags. One that begins or ends within a token has the whole of it; of two
-    that meet in a token, the first has it.
-
-    tokens (Sequence[Span]): The tokens.
-    entities (Sequence[Entity]): The entities, in their order.
-    RETURNS (List[str]): The IOB2 tag of each token.
-    """
+    """Write entities, in their order, as the IOB2 tags of tokens. One that begins or ends within a
+    token has the whole of it; of two that meet in a token, the first has it."""
     tags = ["O"] * len(tokens)
     for entity in entities:
         prefix = "B"
@@ -136,13 +106,8 @@ def encode(tokens: Sequence[Span], entities: Sequence[Entity]) -> List[str]:
 
 
 def tag(sentence: Sentence, tokenization: str) -> Tuple[List[str], List[str]]:
-    """The words of a sentence and their tags.
-
-    sentence (Sentence): The sentence.
-    tokenization (str): PLAIN for the tokens that its text has; GOLD for words that are cut where
-        entities begin and end, as in the papers, which gives away a part of the answer.
-    RETURNS (Tuple[List[str], List[str]]): Those.
-    """
+    """The words of a sentence and their tags. PLAIN tokens are those of its text; GOLD ones are cut
+    where entities begin and end, as in the papers, which gives away a part of the answer."""
     tokens = tokenize(sentence.text, PLAIN_TOKEN)
     if tokenization == GOLD:
         borders = [place for entity in sentence.entities for place in (entity.begin, entity.end)]
@@ -161,10 +126,8 @@ def convert(archive: Path, output: Path) -> Dict[str, Counter]:
     """
     sentences = [sentence for sentence in read_sentences(archive) if sentence.text.strip()]
     output.mkdir(parents=True, exist_ok=True)
-    _write(
-        output / INDEX,
-        (f"{i}\t{one.abstract}\t{one.section}\n" for i, one in enumerate(sentences)),
-    )
+    index = (f"{i}\t{one.abstract}\t{one.section}\n" for i, one in enumerate(sentences))
+    _write(output / "sentences.tsv", index)
     counts = {}
     for name in (PLAIN, GOLD):
         tagged = [tag(sentence, name) for sentence in sentences]

@@ -29,6 +29,7 @@ GROUPS = {
     "spacy_readers": "The reader of corpora: See [data](../data.md).",
     "spacy_scorers": "Scorers",
     "spacy_callbacks": "Callbacks of initialization",
+    "spacy_loggers": "Loggers",
 }
 """The groups of entry points, in the order of the page."""
 

@@ -25,14 +25,9 @@ def main(model: Path, corpus: Path, output: Path, browser: str = "chromium") -> 
     with TemporaryDirectory() as folder:
         html, picture = Path(folder) / "report.html", Path(folder) / "report.png"
         html.write_text(page(result).replace("</style>", f"{HIDDEN}</style>"), encoding="utf8")
-        options = [
-            "--headless",
-            "--no-sandbox",
-            "--hide-scrollbars",
-            "--log-level=3",
-            f"--screenshot={picture}",
-        ]
-        subprocess.run([browser, *options, "--window-size=1000,2500", html.as_uri()], check=True)
+        options = "--headless --no-sandbox --hide-scrollbars --log-level=3 --window-size=1000,2500"
+        command = [browser, *options.split(), f"--screenshot={picture}", html.as_uri()]
+        subprocess.run(command, check=True)
         image = Image.open(picture).convert("RGB")
     _, _, _, end = ImageOps.invert(image).getbbox() or (0, 0, *image.size)
     image = image.crop((0, 0, image.width, end + 40))

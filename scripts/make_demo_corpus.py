@@ -10,7 +10,7 @@ import json
 import random
 import re
 from pathlib import Path
-from typing import Dict, Iterator, List, NamedTuple, Tuple
+from typing import Callable, Dict, Iterable, List, NamedTuple, Tuple
 
 import spacy
 import typer
@@ -27,33 +27,20 @@ Entity = Tuple[int, int, str]
 
 
 class Grammar(NamedTuple):
-    """What sentences are made of; every pattern is a text with slots.
+    """What sentences are made of; every pattern is a text with slots."""
 
-    entities (Dict[str, List[str]]): The patterns of each label's names.
-    words (Dict[str, List[str]]): Lists of plain words.
-    sentences (List[str]): The patterns of sentences.
-    """
-
-    entities: Dict[str, List[str]]
-    words: Dict[str, List[str]]
-    sentences: List[str]
+    entities: Dict[str, List[str]]  # the patterns of each label's names
+    words: Dict[str, List[str]]  # lists of plain words
+    sentences: List[str]  # patterns
 
 
 def read_grammar(path: Path = GRAMMAR) -> Grammar:
-    """Read a grammar.
-
-    path (Path): A JSON file with the fields of `Grammar`.
-    RETURNS (Grammar): The grammar.
-    """
+    """Read a JSON file with the fields of `Grammar`."""
     return Grammar(**json.loads(path.read_text(encoding="utf8")))
 
 
 def without_held_out(grammar: Grammar) -> Grammar:
-    """Leave out the end of every word list.
-
-    grammar (Grammar): The whole grammar.
-    RETURNS (Grammar): The grammar of the training sentences.
-    """
+    """Leave out the end of every word list, for the training sentences."""
     words = {
         name: some[: round(len(some) * (1 - HELD_OUT))] for name, some in grammar.words.items()
     }
@@ -61,26 +48,16 @@ def without_held_out(grammar: Grammar) -> Grammar:
 
 
 def expand(pattern: str, grammar: Grammar, rng: random.Random) -> str:
-    """Replace every slot of a pattern, and the slots of what replaces it.
-
-    pattern (str): A text with slots.
-    grammar (Grammar): Where the replacements come from.
-    rng (random.Random): Chooses.
-    RETURNS (str): A text without slots.
-    """
+    """Replace every slot of a pattern, and the slots of what replaces it."""
     rules = {**grammar.words, **grammar.entities}
     return SLOT.sub(lambda slot: expand(rng.choice(rules[slot[1]]), grammar, rng), pattern)
 
 
 def make_sentence(grammar: Grammar, rng: random.Random) -> Tuple[str, List[Entity]]:
-    """Make one sentence.
-
-    grammar (Grammar): What it is made of.
-    rng (random.Random): Chooses.
-    RETURNS (Tuple[str, List[Entity]]): Its text and entities.
-    """
+    """Make the text and the entities of a sentence."""
     text, entities = "", []
-    for literal, slot in pieces(rng.choice(grammar.sentences)):
+    parts = [*SLOT.split(rng.choice(grammar.sentences)), ""]  # text and slots, the last one empty
+    for literal, slot in zip(parts[::2], parts[1::2]):
         text += literal
         symbol = rng.choice(slot.split("|"))
         words = expand(f"{{{symbol}}}", grammar, rng) if symbol else ""
@@ -90,19 +67,9 @@ def make_sentence(grammar: Grammar, rng: random.Random) -> Tuple[str, List[Entit
     return text, entities
 
 
-def pieces(pattern: str) -> Iterator[Tuple[str, str]]:
-    """Cut a pattern into pairs of literal text and the slot after it, the last one empty."""
-    parts = [*SLOT.split(pattern), ""]
-    return zip(parts[::2], parts[1::2])
-
-
 def make_doc(nlp: Language, text: str, entities: List[Entity]) -> Doc:
     """Make an annotated doc.
 
-    nlp (Language): The tokenizer's pipeline.
-    text (str): The text.
-    entities (List[Entity]): Its entities.
-    RETURNS (Doc): The doc.
     RAISES (ValueError): If an entity does not begin and end with a token.
     """
     doc = nlp.make_doc(text)
@@ -129,11 +96,16 @@ def make_corpus(name: str, *, seed: int = 0) -> DocBin:
     return DocBin(docs=[make_doc(nlp, text, entities) for text, entities in sentences])
 
 
+def save(make: Callable[..., DocBin], names: Iterable[str], output_dir: Path, seed: int) -> None:
+    """Save the parts of a corpus in a folder, as .spacy files."""
+    output_dir.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        make(name, seed=seed).to_disk(output_dir / f"{name}.spacy")
+
+
 def main(output_dir: Path, seed: int = 0) -> None:
     """Write train.spacy, dev.spacy and test.spacy to a folder."""
-    output_dir.mkdir(parents=True, exist_ok=True)
-    for name in SIZES:
-        make_corpus(name, seed=seed).to_disk(output_dir / f"{name}.spacy")
+    save(make_corpus, SIZES, output_dir, seed)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from make_demo_corpus import (
     make_doc,
     make_sentence,
     read_grammar,
+    save,
     without_held_out,
 )
 from spacy.tokens import DocBin
@@ -30,12 +31,7 @@ LOWER_CASE = 0.15
 
 
 def make_letter(grammar: Grammar, rng: random.Random) -> Tuple[str, List[Entity]]:
-    """Make a letter. "#" in patterns is a digit.
-
-    grammar (Grammar): What it is made of.
-    rng (random.Random): Chooses.
-    RETURNS (Tuple[str, List[Entity]]): Its text and entities.
-    """
+    """Make the text and the entities of a letter. "#" in patterns is a digit."""
     text, entities = rng.choice(grammar.words["opening"]), []
     for _ in range(rng.randint(*SENTENCES)):
         sentence, found = make_sentence(grammar, rng)
@@ -63,9 +59,7 @@ def make_corpus(name: str, *, seed: int = 0) -> DocBin:
 
 def main(output_dir: Path, seed: int = 0) -> None:
     """Write train, dev, calibration and test letters to a folder, as .spacy files."""
-    output_dir.mkdir(parents=True, exist_ok=True)
-    for name in SIZES:
-        make_corpus(name, seed=seed).to_disk(output_dir / f"{name}.spacy")
+    save(make_corpus, SIZES, output_dir, seed)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """Progress bars."""
 
+from multiprocessing import parent_process
+from shutil import get_terminal_size
 from typing import Any, Iterable, Optional
 
 from tqdm import tqdm
@@ -13,5 +15,15 @@ def progress(
     total: Optional[int] = None,
 ) -> tqdm:
     """Make a progress bar for items or, without them, for calls of its `update`. Nothing is shown
-    where stderr is not a terminal."""
-    return tqdm(items, desc=desc, unit=unit, total=total, disable=None, leave=False)
+    where stderr is not a terminal, or by a worker."""
+    size = get_terminal_size()  # tqdm shows nothing on a terminal that says it has 0 lines
+    return tqdm(
+        items,
+        desc=desc,
+        unit=unit,
+        total=total,
+        disable=None if parent_process() is None else True,
+        leave=False,
+        ncols=size.columns - 1,
+        nrows=size.lines - 1,
+    )

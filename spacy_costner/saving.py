@@ -147,6 +147,9 @@ def _beside(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
     try:
         with locked(new):
             yield new
+    except OSError as error:
+        error.filename = error.filename or str(target)  # a full disk has no name of its own
+        raise
     finally:
         _remove(new)
 

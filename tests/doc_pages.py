@@ -1,7 +1,7 @@
 """Every page of the docs and every notebook, run: `make docs-test`.
 
 A page is run from its top to its end, in a folder that has the demo corpus, and pipelines trained
-on it, by the names that the docs use. Blocks with the comment `not run` before them are listed.
+on it, by the names that the docs use.
 """
 
 import csv
@@ -19,7 +19,6 @@ from .support.pages import (
     PAGES,
     ROOT,
     WITH_SMALL_PIPELINE,
-    Block,
     read_blocks,
     run_block,
     run_commands,
@@ -116,14 +115,6 @@ def test_page(page: Path, workplace: Path, tmp_path: Path, monkeypatch: pytest.M
     for block in blocks:
         if page.stem not in WITH_SMALL_PIPELINE or block.language != "python":
             run_block(block, names)
-
-
-NOT_RUN = [block for page in PAGES for block in read_blocks(page) if block.reason]
-
-
-@pytest.mark.parametrize("block", NOT_RUN, ids=lambda block: block.place)
-def test_block_is_not_run(block: Block) -> None:
-    pytest.skip(f"{block.place}: {block.reason}")
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

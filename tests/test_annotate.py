@@ -310,6 +310,7 @@ def test_a_changed_model_does_all_again(model: Path, inputs: List[Path], tmp_pat
     nlp.to_disk(copy)
     summary = again(copy, inputs, tmp_path / "out")
     assert summary.parts == {"kept": 0, "changed": 6, "new": 0} and not summary.errors
+    copy.rename(tmp_path / ".copy.0123abcd.old")  # where a killed process leaves it
     again(copy, inputs, tmp_path / "fresh")
     assert files(tmp_path / "out") == files(tmp_path / "fresh")
     again(model, inputs, tmp_path / "old")
@@ -321,7 +322,7 @@ def test_what_changes_after_the_plan_is_not_written(
     saved: Saved, inputs: List[Path], tmp_path: Path, jobs: int
 ) -> None:
     """An input that is cut off, or another model: each process compares what it reads. A file that
-    can't be read fails alone, too."""
+    can't be read fails alone, too. A worker doesn't write to a folder of its own."""
     model, output, cut = tmp_path / "model", tmp_path / "out", inputs[0] / "b.jsonl"
     shutil.copytree(saved.model, model)
     whole, meta = cut.read_bytes(), (model / "meta.json").read_bytes()
@@ -346,21 +347,14 @@ def test_what_changes_after_the_plan_is_not_written(
     assert parts == {"kept": 5, "changed": 0, "new": 2}
     again(saved.model, inputs, tmp_path / "whole", **settings)
     assert files(output) == files(tmp_path / "whole")
+    elsewhere = call_first((tmp_path / "o" / "manifest.jsonl").unlink, partial(local, jobs))
+    found = again(saved.model, inputs, tmp_path / "o", make_executor=elsewhere, **settings)
+    reason = f"{tmp_path / 'o'}: expected the output folder of the command, got none on this worker"
+    assert {*found.errors.values()} == {f"ValueError: {reason}"}
+    assert not list((tmp_path / "o").rglob("*.jsonl"))
 
 
 # Folders and disks
-
-
-def test_a_worker_without_the_output_folder(
-    model: Path, inputs: List[Path], tmp_path: Path
-) -> None:
-    """It says so, and doesn't write to a folder of its own."""
-    output = tmp_path / "out"
-    elsewhere = call_first((output / "manifest.jsonl").unlink, partial(local, 1))
-    found = annotate(model, inputs, output, make_executor=elsewhere)
-    reason = f"{output}: expected the output folder of the command, got none on this worker"
-    assert [*found.errors.values()] == [f"ValueError: {reason}"] * 2
-    assert not list(output.rglob("*.jsonl"))
 
 
 def test_one_command_at_a_time_writes_to_a_folder(

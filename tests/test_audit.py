@@ -4,6 +4,7 @@ import json
 import random
 import re
 from itertools import product
+from math import log, sqrt
 from pathlib import Path
 from typing import Any, List, Optional, Sequence, Tuple
 
@@ -16,6 +17,8 @@ from thinc.api import Config
 
 from spacy_costner.cli.audit import (
     KINDS,
+    MISSING_ODDS,
+    SMOOTHING,
     Suspect,
     audit,
     correct,
@@ -27,6 +30,7 @@ from spacy_costner.cli.audit import (
 )
 from spacy_costner.cli.preparation import assign_folds
 from spacy_costner.cli.runs import local_processes
+from spacy_costner.decoding import Temperature
 from spacy_costner.readers import CorpusError, read_docs, write_tasks
 from spacy_costner.tags import Tags
 
@@ -168,16 +172,32 @@ def test_second_pass_sees_the_annotation_of_other_occurrences_only() -> None:
 
 
 def test_costs_weigh_mistakes(audited: Any) -> None:
-    """A mistake that costs nothing comes last, an expensive one first."""
-    docs, _, _ = audited
+    """A mistake that costs nothing comes last, an expensive one first: to miss an entity where
+    one is, not to annotate one where none is."""
+    docs, _, suspects = audited
     folds = cross_fit(make_config(), docs)
+    for s in suspects:
+        assert s.kind in KINDS
+        score = log(s.prob_suggested + SMOOTHING) - log(s.prob_annotated + SMOOTHING)
+        assert s.score == pytest.approx(score if s.annotated else score + log(MISSING_ODDS))
 
     def cost(true: Any, annotated: Any) -> float:
-        return 100.0 if not (true and annotated) else float(true[0][2] == annotated[0][2])
+        if not (true and annotated):
+            return 100.0 if true else 0.0
+        return float(true[0][2] == annotated[0][2])
 
     suspects = rank(folds, docs, cost)
-    assert {s.kind for s in suspects[:2]} == {"missing entity", "spurious entity"}
-    assert all(s.score <= 0 for s in suspects if s.kind == "wrong label")
+    assert suspects[0].kind == "missing entity"
+    assert all(s.score <= 0 for s in suspects if s.kind in ("wrong label", "spurious entity"))
+
+
+def test_temperature_of_a_fold_is_that_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their geometric mean, each within a range."""
+    fitted = map(Temperature, (1.0, 4.0, 0.01))
+    monkeypatch.setattr(f"{audit.__module__}.fit_temperature", lambda *_, **__: next(fitted))
+    folds = cross_fit(make_config(), make_docs(), n_folds=3)
+    temperatures = [fold.dev.posterior.temperature.overall for fold in folds]
+    assert temperatures == pytest.approx([sqrt(x) for x in (4 * 0.5, 1 * 0.5, 1 * 4)])
 
 
 def test_cost_of_a_mistake_is_the_sum_over_its_tokens() -> None:

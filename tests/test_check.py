@@ -1,5 +1,7 @@
 """A look at corpora: each thing that is wrong is found, once, where it is."""
 
+import random
+import re
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
@@ -37,6 +39,14 @@ def test_nothing_wrong() -> None:
     assert result.docs == {"train": 20, "dev": 2} and result.tokens["train"] == 100
 
 
+def tagged(tags: str) -> Example:
+    return example(tags.split())
+
+
+def in_place_of_in(word: str) -> Example:
+    return example(words=[WORDS[0], word, *WORDS[2:]])
+
+
 CROSSING = example(["O", "B-city", "I-city", "I-city", "O"])
 CROSSING.reference[3].is_sent_start = True
 INCORRECT = example()
@@ -46,33 +56,31 @@ MISALIGNED.predicted = Doc(NLP.vocab, words=["Pa", "ris in", "\n", "France", "."
 
 
 @pytest.mark.parametrize(
-    ("eg", "severity", "message", "text"),
+    "eg, message, text",
     [
-        (CROSSING, "error", "cross the beginning of a sentence", "'in \\n France' city"),
-        (INCORRECT, "error", "among the incorrect spans", "'Paris' city"),
+        (CROSSING, "error: entities cross the beginning of a sentence", "'in \\n France' city"),
+        (INCORRECT, "error: entities are among the incorrect spans", "'Paris' city"),
+        (tagged("B-city O B-city O O"), "warning: entities are only whitespace", "'\\n' city"),
         (
-            example(["B-city", "O", "B-city", "O", "O"]),
-            "warning",
-            "only whitespace",
-            "'\\n' city",
-        ),
-        (
-            example(["B-city", "O", "B-country", "I-country", "O"]),
-            "warning",
-            "begin or end with whitespace",
+            tagged("B-city O B-country I-country O"),
+            "warning: entities begin or end with whitespace",
             "'\\n France' country",
         ),
-        (MISALIGNED, "warning", "don't begin and end with tokens", "'Paris' city"),
-        (example([None] * 5), "warning", "docs without annotation", ""),
+        (MISALIGNED, "warning: entities don't begin and end with tokens", "'Paris' city"),
+        (tagged("B-city O O O B-x"), "warning: entities without a letter or digit", "'.' x"),
+        (in_place_of_in("SÃ£o"), "(mojibake)", "'SÃ£o'"),
+        (in_place_of_in("â€™s"), "(mojibake)", "'â€™s'"),
+        (in_place_of_in("i\u200bn"), "characters that can't be seen", r"'i\u200bn'"),
+        (example([None] * 5), "warning: docs without annotation", ""),
     ],
 )
-def test_what_is_wrong_with_a_doc(eg: Example, severity: str, message: str, text: str) -> None:
-    result = found([eg])
-    (finding,) = result.findings
-    assert finding.severity == severity and message in finding.message
-    assert finding.corpus == "train" and result.has_errors is (severity == "error")
+def test_what_is_wrong_with_a_doc(eg: Example, message: str, text: str) -> None:
+    result = found([eg], labels=["city", "country", "x"])
+    (finding,) = [one for one in result.findings if one.places]
+    assert message in f"{finding.severity}: {finding.message}"
+    assert finding.corpus == "train" and result.has_errors is message.startswith("error")
     (place,) = finding.places
-    assert (place.doc, place.text) == (20, text) and "Paris" in place.words
+    assert (place["doc"], place["text"]) == (20, text) and "Paris" in place["words"]
 
 
 def messages(findings: List[Finding]) -> List[str]:
@@ -94,6 +102,42 @@ def test_what_is_wrong_with_labels() -> None:
     assert any("all labels are very short: C, SC" in f.message for f in result.findings)
 
 
+def test_labels_that_differ_in_spelling() -> None:
+    labels = ("City", "sports-team", "x") * 20
+    plenty = [example([f"B-{label}", *TAGS[1:]], [label, *WORDS[1:]]) for label in labels]
+    dev = [example(["B-Sports_Team", *TAGS[1:]], ["x", *WORDS[1:]])]
+    (finding,) = (f for f in found(plenty, dev).findings if "differ only" in f.message)
+    assert finding.message.endswith(": City and city, Sports_Team and sports-team")
+    assert finding.corpus == "train" and finding.severity == "warning"
+
+
+def towns(n: int, shift: int = 0, n_empty: int = 0, left: Optional[str] = "O") -> List[Finding]:
+    """What is found in random docs with a town each, annotated beside it or, in the last, not."""
+    rng, corpus = random.Random(0), []
+    for i in range(n):
+        words, at = rng.choices("abcdefghij", k=8), rng.randrange(1, 7)
+        words[at] = rng.choice(["Rome", "Oslo"])
+        tags = ["B-city" if t == at + shift else "O" for t in range(8)]
+        corpus.append(example(tags if i < n - n_empty else [left] * 8, words))
+    return check_corpora(NLP.get_pipe("ner"), {"train": corpus, "dev": []}).findings
+
+
+@pytest.mark.parametrize("shift, expected", [(-1, ["later"]), (0, []), (1, ["earlier"])])
+def test_tags_shifted_by_a_token(shift: int, expected: List[str]) -> None:
+    found = [re.search(r"one token (\w+)$", finding.message) for finding in towns(100, shift)]
+    assert [match[1] for match in found if match] == expected
+
+
+@pytest.mark.parametrize("n_empty", [0, 8, 30])
+def test_docs_whose_annotation_is_lost(n_empty: int) -> None:
+    """A few such docs may be right, and what nobody has annotated is not lost."""
+    missing = messages(towns(100, n_empty=n_empty, left=None))
+    assert not any("but words that are" in message for message in missing)
+    found = [f for f in towns(100, n_empty=n_empty) if "but words that are" in f.message]
+    assert [len(finding.places) for finding in found] == [30] * (n_empty == 30)
+    assert all(f.places[0]["doc"] == 70 and f.places[0]["text"] in ("Rome", "Oslo") for f in found)
+
+
 def test_what_is_wrong_with_corpora() -> None:
     one, other = example(), example(["B-country", *TAGS[1:]])
     result = found([one, other], dev=[example(), example([*TAGS[:4], None])])
@@ -101,11 +145,10 @@ def test_what_is_wrong_with_corpora() -> None:
         "warning train: docs with the same words have different entities",
         "warning dev: docs are in the training corpus as well",
     ]
-    assert result.findings[0].places[0].doc == 21
-    assert "'country', 0)] against [('Paris', 'city', 0)] in doc 20" in (
-        result.findings[0].places[0].text
-    )
-    assert [place.doc for place in result.findings[1].places] == [0, 1]
+    assert result.findings[0].places[0]["doc"] == 21
+    against = "'country', 0)] against [('Paris', 'city', 0)] in doc 20"
+    assert against in result.findings[0].places[0]["text"]
+    assert [place["doc"] for place in result.findings[1].places] == [0, 1]
     # Short docs are equal by chance.
     short = example(["B-city", "O", "O", "B-country"], words=WORDS[:4])
     leak = "warning dev: docs are in the training corpus as well"
@@ -140,7 +183,7 @@ def test_sentences_joined_by_another_converter() -> None:
         token.is_sent_start = False
     (finding,) = found([long]).findings
     assert "500 tokens or more are one sentence" in finding.message
-    assert [place.doc for place in finding.places] == [20]
+    assert [place["doc"] for place in finding.places] == [20]
     long.reference[250].is_sent_start = True
     assert not found([long]).findings
 

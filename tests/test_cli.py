@@ -1,7 +1,13 @@
 """`python -m spacy costner …`."""
 
 import json
+import os
+import pty
+import re
 import shutil
+import subprocess
+import sys
+from contextlib import suppress
 from errno import ENOSPC
 from pathlib import Path
 from typing import Any, Dict, List
@@ -19,29 +25,54 @@ from .support.commands import run
 from .support.experiment import CONFIG, Experiment, make_corpus
 
 
+def test_fit_on_a_terminal(tmp_path: Path) -> None:
+    """Even on one that doesn't say its size: bars with totals; colour; each warning once, in a
+    line, without the place in the code; and how many passes it chose."""
+    text = "Ana  saw Rome. Bo left Rome. Ana left Rome."
+    task = json.dumps({"text": text, "spans": [[0, 4, "PER"], [9, 13, "LOC"]]})
+    (tmp_path / "train.jsonl").write_text(f"{task}\n" * 20)
+    command = [sys.executable, "-m", "spacy", "costner", "fit", "--train", "train.jsonl"]
+    command += ["--calibrate", "--output", "out"]
+    ours, terminal = pty.openpty()
+    ends: Any = dict.fromkeys(["stdin", "stdout", "stderr"], terminal)
+    process, shown = subprocess.Popen(command, cwd=tmp_path, **ends), b""
+    os.close(terminal)
+    with suppress(OSError):  # how reading ends
+        while block := os.read(ours, 9999):
+            shown += block
+    os.close(ours)
+    assert process.wait() == 0, shown.decode()
+    lines = [line.strip() for line in re.split("[\r\n]+", shown.decode())]
+    for desc in ("first pass 1/3", "train", "held-out folds", "predict"):
+        assert any(re.match(rf"{desc}: +\d+%\|.*\d/\d", line) for line in lines), lines
+    warning = "Warning: spans begin or end with white space: it is left out (20); train.jsonl"
+    assert shown.decode().count("Warning") == 1 and "UserWarning" not in shown.decode()
+    assert any(line.startswith(f"\x1b[33m{warning}") for line in lines), lines
+    assert any("weights, two passes" in line for line in lines)
+    assert "\x1b[32mWritten to out/model-last\x1b[0m" in lines
+
+
 def options(experiment: Experiment) -> List[Any]:
     losses = ",".join(map(str, experiment.loss_paths))
     given = [experiment.config_path, "--losses", losses, "--test", experiment.test_path]
     return ["compare", *given, "--output", experiment.output_path]
 
 
-def test_command_line(experiment: Experiment) -> None:
-    result = run(*options(experiment), "--samples", 9, "--jobs", 2, "--training.max_steps", 3)
-    assert result.exit_code == 0, result.output
-    assert "sequential, seed 0: F " in result.output
-    lines = [line for line in result.output.splitlines() if line.startswith("|")]
-    assert [line.split("|")[1].strip() for line in lines] == ["loss", "---", "sequential", "risk"]
-    config = experiment.output_path / "risk" / "seed-0" / "config.cfg"
-    assert "max_steps = 3" in config.read_text()
-
-
 def test_a_sweep_on_the_command_line(experiment: Experiment) -> None:
     given = [arg for arg in options(experiment) if arg != "--losses" and "risk" not in str(arg)]
     swept = ["--sweep", "training.dropout=0.0,0.5", "--sweep", "components.ner.scheme=IOB2"]
-    result = run(*given, *swept, "--samples", 9, "--json")
+    swept += ["--samples", 9, "--jobs", 2, "--training.max_steps", 3]
+    result = run(*given, *swept, "--json")
     assert result.exit_code == 0, result.output
     rows = json.loads(result.stdout)["losses"]
-    assert [row["loss"] for row in rows] == [f"dropout={rate} scheme=IOB2" for rate in (0.0, 0.5)]
+    names = [f"dropout={rate} scheme=IOB2" for rate in (0.0, 0.5)]
+    assert [row["loss"] for row in rows] == names
+    result = run(*given, *swept)
+    assert f"{names[0]}, seed 0: F " in result.output
+    lines = [line for line in result.output.splitlines() if line.startswith("|")]
+    assert [line.split("|")[1].strip() for line in lines] == ["loss", "---", *names]
+    config = experiment.output_path / names[0] / "seed-0" / "config.cfg"
+    assert "max_steps = 3" in config.read_text()
     record = json.loads((experiment.output_path / "comparison.json").read_text())
     assert record["sweep"]["training.dropout"] == [0.0, 0.5]
     result = run(*given, "--sweep", "training.dropout")
@@ -79,9 +110,9 @@ def test_tune(pipeline_path: Path, tmp_path: Path) -> None:
     result = run("tune", *paths, "-o", tmp_path, "--parameter", "bias", "--recall", 0.3)
     assert result.exit_code == 0, result.output
     line = next(line for line in result.output.splitlines() if "chosen" in line)
-    cfg = spacy.load(tmp_path).get_pipe("ner").cfg
-    assert float(line.split()[0]) == cfg["decoding"]["bias"]
-    performance = spacy.load(tmp_path).meta["performance"]
+    nlp = spacy.load(tmp_path)
+    assert float(line.split()[0]) == nlp.get_pipe("ner").cfg["decoding"]["bias"]
+    performance = nlp.meta["performance"]
     assert performance["measured_on"]["source"] == str(paths[1])
     assert f"{100 * performance['ents_f']:.2f}" == line.split()[3]
 

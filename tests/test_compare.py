@@ -23,12 +23,14 @@ from spacy_costner.cli.compare import (
     summarise,
     table,
 )
+from spacy_costner.cli.fit import fit
 from spacy_costner.cli.runs import Done, Failed
 from spacy_costner.costs.tables import HAMMING
 from spacy_costner.metrics import as_json
 from spacy_costner.pipeline.scorers import DocCounts
 
 from .support.experiment import SHORT, Experiment
+from .support.fitting import sparse_config
 
 SEQUENTIAL = {"@losses": "spacy_costner.Sequential.v1"}
 RISK = {"@losses": "spacy_costner.Risk.v1", "cost": HAMMING}
@@ -41,15 +43,13 @@ def variants_of(experiment: Experiment, **overrides: Any) -> List[Variant]:
 
 
 def test_blocks_are_merged_and_those_of_registered_functions_replaced() -> None:
-    for old in (SEQUENTIAL, {**RISK, "cost": {"@misc": "other", "x": 1}}):
-        assert put_onto({"loss": old}, {"loss": RISK}) == {"loss": RISK}
-    ner = {"factory": "cost_sensitive_ner", "loss": RISK}
+    ner = {"factory": "cost_sensitive_ner", "loss": {**RISK, "cost": {"@misc": "other", "x": 1}}}
     config = Config({"ner": ner, "training": {"seed": 0, "dropout": 0.1}})
     other = {"ner": {"factory": "ner", "moves": None}}
     assert put_onto(config, other) == {**config, **other}
-    changes = {"ner": {**ner, "scheme": "IOB2"}, "training": {"dropout": 0.0, "max_steps": 9}}
+    changes = {"ner": {"loss": RISK}, "training": {"dropout": 0.0, "max_steps": 9}}
     assert put_onto(config, changes) == {
-        "ner": {**ner, "scheme": "IOB2"},
+        "ner": {"factory": "cost_sensitive_ner", "loss": RISK},
         "training": {"seed": 0, "dropout": 0.0, "max_steps": 9},
     }
     assert config["training"] == {"seed": 0, "dropout": 0.1}
@@ -94,14 +94,13 @@ def test_a_sweep_is_every_combination(experiment: Experiment) -> None:
     sweep = {"training.dropout": [0.1, 0.2], "components.ner.scheme": ["IOB2", "BILUO"]}
     config, losses, *paths = experiment
     variants = make_variants(config, losses[:1], *paths, seeds=[7], sweep=sweep)
-    names = [f"dropout={d} scheme={s}" for d in (0.1, 0.2) for s in ("IOB2", "BILUO")]
-    assert [variant.loss for variant in variants] == [f"sequential {name}" for name in names]
     assert variants[2].path == experiment.output_path / variants[2].loss / "seed-7"
     for variant, (rate, scheme) in zip(variants, product(*sweep.values())):
+        assert variant.loss == f"sequential dropout={rate} scheme={scheme}"
         assert variant.config["training"]["dropout"] == rate
         assert variant.config["components"]["ner"]["scheme"] == scheme
     alone = make_variants(config, [], *paths, seeds=[7], sweep=sweep)
-    assert [variant.loss for variant in alone] == names
+    assert [f"sequential {variant.loss}" for variant in alone] == [v.loss for v in variants]
     assert not any("loss" in variant.config["components"]["ner"] for variant in alone)
     same = {"training.seed": [1], "system.seed": [2]}
     (variant,) = make_variants(config, [], *paths, seeds=[0], sweep=same)
@@ -120,9 +119,12 @@ def test_all_losses_are_evaluated_as_often(experiment: Experiment) -> None:
 
 @pytest.mark.parametrize("text", ["[nlp]\nlang = 'en'", SHORT.replace("[components.ner", "[other")])
 def test_configs_that_do_not_fit_are_named(experiment: Experiment, text: str) -> None:
-    twice = [*experiment.loss_paths, experiment.loss_paths[0]]
-    with pytest.raises(ValueError, match=r"sequential\.cfg: expected files of different names"):
-        variants_of(experiment._replace(loss_paths=twice))
+    for path in (experiment.loss_paths[1], experiment.config_path):
+        whole = path.read_text()
+        path.write_text("[components.ner.loss]\n@losses = spacy_costner.Risk.v1\n")
+        with pytest.raises(ValueError, match=rf"{path.name}: .*Section 'components' is not defi"):
+            variants_of(experiment)
+        path.write_text(whole)
     experiment.loss_paths[1].write_text(text)
     with pytest.raises(ValueError, match=r"risk\.cfg: expected a component 'ner'"):
         variants_of(experiment)
@@ -149,14 +151,31 @@ def test_a_variant_leaves_what_is_needed(
     tp, _, fn, _, tokens = outcome.counts
     assert tokens.tolist() == [6, 3, 3, 1]
     assert (tp + fn).tolist() == [2, 1, 0, 1]
-    monkeypatch.delattr("spacy_costner.cli.compare.train")
+    monkeypatch.delattr("spacy_costner.cli.compare.train_as_fitted")
     zero_one = {**variant.measure, "cost": {"@misc": "spacy_costner.ZeroOneCost.v1"}}
     again = run_variant(variant._replace(measure=zero_one))
     assert again.seconds == outcome.seconds
     assert again.counts[0].tolist() == tp.tolist()
 
 
-@pytest.mark.parametrize("step", ["train", "replace_folder"])
+def test_a_linear_model_is_trained_as_fit_does(experiment: Experiment) -> None:
+    """But by `spacy train` if `fit` has no end or the pipeline other components to train."""
+    sparse_config(experiment).to_disk(experiment.config_path)
+    (variant,) = make_variants(*experiment._replace(loss_paths=["Sequential"]), seeds=[1])
+    run_variant(variant)
+    fitted = fit(variant.config, experiment.output_path / "fitted", online=True)
+    weights = [path / "ner" / "model" for path in (fitted.path, variant.path / "model-best")]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+    assert fitted.outcome.describe() in (variant.path / "log.txt").read_text()
+    endless = {"training": {"max_steps": 0, "patience": 2}}
+    two = {"nlp": {"pipeline": ["ner", "other"]}, "components": {"other": {"factory": "ner"}}}
+    for name, change in {"endless": endless, "two": two}.items():
+        config, path = put_onto(variant.config, change), experiment.output_path / name
+        assert run_variant(variant._replace(config=config, path=path)).counts
+        assert "LOSS NER" in (path / "log.txt").read_text()
+
+
+@pytest.mark.parametrize("step", ["train_as_fitted", "replace_folder"])
 def test_a_pipeline_stays_until_another_is_complete(
     experiment: Experiment, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -169,8 +188,8 @@ def test_a_pipeline_stays_until_another_is_complete(
         patch.delattr(f"spacy_costner.cli.compare.{step}")
         run_variant(variant)
     assert (variant.path / "model-best" / "ner" / "model").read_bytes() == before
-    assert (variant.path / "trained.json").exists() is (step == "train")
-    if step == "train":
+    assert (variant.path / "trained.json").exists() is (step == "train_as_fitted")
+    if step == "train_as_fitted":
         assert run_variant(first).seconds == outcome.seconds
     assert run_variant(variant).seconds != outcome.seconds
     assert (variant.path / "model-best" / "ner" / "model").read_bytes() != before
@@ -189,7 +208,9 @@ def test_a_comparison_is_written_down_and_taken_up_again(
     assert record["seeds"] == [0, 1]
     for row, written in zip(rows, record["losses"]):
         assert written["scores"] == pytest.approx(row.scores)
-        assert written["differences"]["ents_f"]["p"] == pytest.approx(row.differences["ents_f"].p)
+        assert {*written["differences"]} == {*row.differences}
+    p_of_f = record["losses"][1]["differences"]["ents_f"]["p"]
+    assert p_of_f == pytest.approx(rows[1].differences["ents_f"].p)
     # In processes of their own: the same models and results.
     other = experiment._replace(output_path=experiment.output_path.parent / "other")
     rows_of_processes = compare(*other, **settings, jobs=2)
@@ -199,7 +220,7 @@ def test_a_comparison_is_written_down_and_taken_up_again(
     models = [sorted(e.output_path.rglob("model-best/ner/model")) for e in (experiment, other)]
     assert len(models[0]) == len(models[1]) == 4
     assert [path.read_bytes() for path in models[0]] == [path.read_bytes() for path in models[1]]
-    monkeypatch.delattr("spacy_costner.cli.compare.train")
+    monkeypatch.delattr("spacy_costner.cli.compare.train_as_fitted")
     threads = partial(ThreadPoolExecutor, 2)
     for row, again in zip(rows, compare(*experiment, make_executor=threads, **settings)):
         assert as_json(again) == as_json(row._replace(seconds=again.seconds))
@@ -304,7 +325,7 @@ def f_of(docs: List[List[float]]) -> float:
 def test_significance_against_a_loop() -> None:
     both = [finished("poor", *POOR), finished("good", *GOOD)]
     rows = summarise(both, n_samples=200)
-    assert {each.p for each in rows[0].differences.values()} == {1.0}
+    assert rows[0].differences == {}
     assert rows[1].differences["ents_cost"].value == pytest.approx((2 - 10) / 40)
     difference = rows[1].differences["ents_f"]
     drawn = numpy.random.default_rng(0).integers(3, size=(200, 3))
@@ -346,7 +367,7 @@ def test_table_and_lines() -> None:
     assert head.split("|")[1:3] == [" loss ", "     F "]
     cells = [cell.strip() for cell in poor.split("|")[1:-1]]
     assert cells[:7] == ["poor", "54.55", "50.00", "60.00", "0.2500", "33.33", "10"]
-    assert cells[7:] == ["1.0000", "1.0000"]
+    assert cells[7:] == ["-", "-"]
     good_run, other = Done(finished("good", *GOOD), seconds=9.0), Done(untrained("b"), 10.0)
     assert describe("good, seed 0", good_run) == "good, seed 0: F 90.91, 10 s"
     assert describe("b, seed 0", other) == (

@@ -3,7 +3,6 @@
 import io
 import tarfile
 from collections import Counter
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -31,25 +30,18 @@ ARTICLE = """
 """
 
 
+OUTERMOST = """The <cons sem="G#other"><cons sem="G#DNA_N/A">IL-2 gene</cons> expression</cons>,
+<cons sem="G#virus">HIV</cons>."""
+JOINED = '<cons sem="(AND G#cell G#cell)"><cons>CD4</cons> and <cons>CD8</cons></cons>'
+OF_TWO = '<cons sem="(OR G#virus G#a)">a <cons sem="G#virus">b</cons> <cons>c</cons></cons> d'
+
+
 @pytest.mark.parametrize(
     "xml, text, expected",
     [
-        (
-            'The <cons sem="G#other"><cons sem="G#DNA_N/A">IL-2 gene</cons> expression</cons>, '
-            '<cons sem="G#virus">HIV</cons>.',
-            "The IL-2 gene expression, HIV.",
-            [Entity(4, 24, "other"), Entity(26, 29, "virus")],
-        ),
-        (
-            '<cons sem="(AND G#cell G#cell)"><cons>CD4</cons> and <cons>CD8</cons></cons>',
-            "CD4 and CD8",
-            [Entity(0, 11, "cell")],
-        ),
-        (
-            '<cons sem="(OR G#virus G#a)">a <cons sem="G#virus">b</cons> <cons>c</cons></cons> d',
-            "a b c d",
-            [Entity(2, 3, "virus")],
-        ),
+        (OUTERMOST, "The IL-2 gene expression,\nHIV.", [(4, 24, "other"), (26, 29, "virus")]),
+        (JOINED, "CD4 and CD8", [(0, 11, "cell")]),
+        (OF_TWO, "a b c d", [(2, 3, "virus")]),
     ],
     ids=["outermost", "coordination of one category", "of two"],
 )
@@ -83,24 +75,15 @@ def test_tags_of_entities_that_end_within_tokens():
     assert tag(sentence, GOLD) == (["CD28", "-mediated"], ["B-virus", "O"])
 
 
-@pytest.fixture
-def archive(tmp_path: Path) -> Path:
-    hiv = '<cons sem="G#virus">HIV-1</cons>'
-    articles = [
-        ARTICLE.format(abstract="1", title="A", text=f"{hiv} is"),
-        ARTICLE.format(abstract="2", title="B", text="C-1."),
-        ARTICLE.format(abstract="1", title="A", text="again"),
-    ]
+def test_convert(tmp_path):
+    parts = (("1", "A", '<cons sem="G#virus">HIV-1</cons> is'), ("2", "B", "C-1."), ("1", "A", "x"))
+    articles = [ARTICLE.format(abstract=i, title=title, text=text) for i, title, text in parts]
     data = f"<set>{''.join(articles)}</set>".encode()
-    path = tmp_path / "genia.tgz"
-    with tarfile.open(path, "w:gz") as files:
+    archive = tmp_path / "genia.tgz"
+    with tarfile.open(archive, "w:gz") as files:
         member = tarfile.TarInfo("folder/corpus.xml")
         member.size = len(data)
         files.addfile(member, io.BytesIO(data))
-    return path
-
-
-def test_convert(archive, tmp_path):
     counts = convert(archive, tmp_path / "corpus")
     assert counts[PLAIN] == Counter(sentences=4, tokens=10, entities=1, marked=1)
     assert counts[GOLD] == Counter(sentences=4, tokens=6, entities=1, marked=1)

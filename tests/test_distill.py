@@ -285,7 +285,7 @@ def test_a_student_that_is_not_linear(
         (["a"], 0, {}, "raw: expected files of text"),
         (["a.jsonl"], 0, {"soft": True}, "soft: expected pipelines as teachers"),
         (["a"], 1, {"soft": True, "min_confidence": 0.5}, "got min_confidence 0.5"),
-        (["a"], 1, {"n_seeds": 2}, "seeds: expected 1 for a student without"),
+        (["a"], 1, {"n_seeds": 2}, "seeds: expected 1 for a student that `fit` can't"),
         (["a"], 1, {}, "expected a config whose training corpus is"),
     ],
 )

@@ -11,6 +11,8 @@ from spacy.tokens import Doc
 
 from spacy_costner.features import Features, make_features
 
+from .support.linear import found_names
+
 VOCAB = spacy.blank("en").vocab
 WORDS = ["Rome", "ROME", "rome", "Ana", "in", "of", "12", "Éa"]
 DOCS = st.lists(st.lists(st.sampled_from(WORDS), max_size=12), max_size=4)
@@ -43,12 +45,6 @@ def collected(docs: List[List[str]], **settings: Any) -> Features:
     return features
 
 
-def names_elsewhere(features: Features, docs: List[List[str]]) -> List[List[str]]:
-    names, rows = features.names(), features.find([Doc(VOCAB, words=d) for d in docs]).rows
-    found = [sorted(names[row] for row in token if row >= 0) for token in rows]
-    return [[name for name in token if name.startswith("elsewhere")] for token in found]
-
-
 @given(DOCS, DOCS, st.integers(1, 5))
 def test_features_are_those_of_the_slow_version(
     train: List[List[str]], new: List[List[str]], n_nearest: int
@@ -61,7 +57,9 @@ def test_features_are_those_of_the_slow_version(
         for words in new
         for i in range(len(words))
     ]
-    assert names_elsewhere(features, new) == expected
+    found = found_names(features, [Doc(VOCAB, words=words) for words in new])
+    of_others = [[name for name in token if name.startswith("elsewhere")] for token in found]
+    assert of_others == expected
 
 
 def peak(features: Features, words: List[str]) -> int:

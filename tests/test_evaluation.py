@@ -170,6 +170,7 @@ def losses_of(experiment: Experiment, config: Config, **training: Any) -> List[A
     return ["compare", experiment.config_path, *given, *folders]
 
 
+@pytest.mark.filterwarnings("default:.*the steps of an epoch")
 def test_compare_objects(experiment: Experiment, corpus: Path) -> None:
     few = losses_of(experiment, config_of(corpus), max_steps=8, eval_frequency=5)
     result = run(*few)

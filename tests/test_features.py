@@ -12,6 +12,8 @@ from spacy.tokens import Doc, Token
 from spacy_costner.features import Features, make_features, template
 from spacy_costner.features.template import character_type
 
+from .support.linear import found_names
+
 VOCAB = spacy.blank("en").vocab
 PHRASES = "new york\nYork\nnew york city\n\nIl-2\n"
 
@@ -137,11 +139,6 @@ def with_vocab(**settings: Any) -> Features:
     return features
 
 
-def found_names(features: Features, docs: List[Doc]) -> List[List[str]]:
-    names = features.names()
-    return [sorted(names[row] for row in rows if row >= 0) for rows in features.find(docs).rows]
-
-
 @pytest.mark.parametrize("docs", [TRAIN, NEW], ids=["train", "new"])
 @pytest.mark.parametrize("min_count", [1, 2])
 def test_features_are_those_of_the_slow_version(docs: List[Doc], min_count: int) -> None:
@@ -185,12 +182,6 @@ def test_gazetteers_find_the_longest_phrase(tmp_path: Path) -> None:
     assert places == ["", "B", "I", "L", "", "U", "", "U", *[""] * 5]
     again = Features(features.template).from_bytes(features.to_bytes())
     assert found_names(again, NEW) == found_names(features, NEW)
-
-
-def test_gazetteer_that_is_not_there(tmp_path: Path) -> None:
-    features = Features(make_features(gazetteers={"places": str(tmp_path / "no.txt")}))
-    with pytest.raises(ValueError, match=r"gazetteers: expected a text file.*no\.txt"):
-        features.build_vocab(TRAIN)
 
 
 def test_damaged_features_are_refused() -> None:
@@ -250,7 +241,10 @@ def test_bad_templates_are_named(settings: Dict[str, Any], message: str) -> None
         make_features(**settings)
 
 
-def test_what_features_need_is_named() -> None:
+def test_what_features_need_is_named(tmp_path: Path) -> None:
+    features = Features(make_features(gazetteers={"places": str(tmp_path / "no.txt")}))
+    with pytest.raises(ValueError, match=r"gazetteers: expected a text file.*no\.txt"):
+        features.build_vocab(TRAIN)
     with pytest.raises(ValueError, match="expected a vocabulary"):
         Features(make_features()).find(NEW)
     with pytest.raises(ValueError, match=r"memory_unit: expected _\.page to be set with Doc"):

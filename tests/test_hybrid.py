@@ -1,5 +1,6 @@
 """A hybrid model whose linear part is trained at initialization."""
 
+import io
 import random
 from typing import Any, Dict, List
 
@@ -14,7 +15,7 @@ from thinc.api import Adam, Optimizer
 from spacy_costner.ml import linear_part
 from spacy_costner.types import Progress
 
-from .support.config import FEATURES
+from .support.config import FEATURES, resolve
 from .support.linear import HYBRID
 from .support.pipelines import pipeline
 
@@ -113,24 +114,43 @@ def test_a_new_label_is_learned() -> None:
 
 
 def test_docs_are_scored_by_weights_that_have_not_seen_them() -> None:
-    """With labels drawn by lot, weights that were trained on a doc know its labels."""
+    """With labels drawn by lot, weights that were trained on a doc know its labels. Half the docs
+    have a copy at the other end of the corpus."""
     nlp = pipeline(model={**MODEL, "linear_epochs": 20})
     rng, batch = random.Random(0), []
-    for i in range(40):
+    for i in range(80):
         words = [f"Name{3 * i + j}" for j in range(3)]
         ents = [rng.choice(["O", "B-X"]) for _ in words]
         batch.append(Example(Doc(nlp.vocab, words=words), Doc(nlp.vocab, words=words, ents=ents)))
+    batch += [Example(eg.predicted.copy(), eg.reference) for eg in batch[:40]]
     nlp.initialize(lambda: batch)
     ner = nlp.get_pipe("ner")
 
-    def share_known(is_train: bool) -> float:
-        scores, _ = ner.model([eg.predicted for eg in batch], is_train)
+    def share_known(some: List[Example], is_train: bool) -> float:
+        scores, _ = ner.model([eg.predicted for eg in some], is_train)
         found = scores.emissions.argmax(axis=1) != 0
-        gold = [bool(token.ent_type_) for eg in batch for token in eg.reference]
+        gold = [bool(token.ent_type_) for eg in some for token in eg.reference]
         return float((found == gold).mean())
 
-    assert share_known(is_train=False) > 0.9
-    assert 0.3 < share_known(is_train=True) < 0.7
+    for some in (batch[:40], batch[40:80]):
+        assert share_known(some, is_train=False) > 0.9
+        assert 0.3 < share_known(some, is_train=True) < 0.7
+
+
+@pytest.mark.parametrize("last", [70.0, 80.0, 90.0])
+def test_learning_that_adds_nothing_is_told(last: float) -> None:
+    """At the end of training: where no evaluation was better than the first."""
+    nlp, out = initialized(), io.StringIO()
+    log, finish = resolve("loggers", "spacy_costner.HybridLogger.v1")(nlp, out, out)
+    checkpoints = []
+    for step, score in enumerate([80.0, 60.0, last]):
+        checkpoints.append((score, step))
+        info = {"epoch": 0, "step": step, "losses": {"ner": 1.0}, "other_scores": {"ents_f": score}}
+        log({**info, "score": score, "checkpoints": checkpoints})
+        log(None)
+        assert "linear part" not in out.getvalue()
+    finish()
+    assert ("no better than its linear part" in out.getvalue()) is (last <= 80)
 
 
 def test_a_bad_number_of_epochs_is_named() -> None:

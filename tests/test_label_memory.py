@@ -22,7 +22,7 @@ from spacy_costner.training.lbfgs import minimise
 
 from .support.config import REQUIRED, declared
 from .support.fitting import read_batches, total_loss, train
-from .support.linear import HYBRID, SPARSE
+from .support.linear import HYBRID, SPARSE, found_names
 from .support.pipelines import pipeline
 
 VOCAB = spacy.blank("en").vocab
@@ -97,12 +97,6 @@ def slow_names(word: str, counted: List[Tuple[List[str], Labels, int]]) -> List[
     return sorted(names)
 
 
-def found_names(features: Features, docs: List[Doc], *, is_train: bool) -> List[List[str]]:
-    names = features.names()
-    rows = features.find(docs, is_train=is_train).rows
-    return [sorted(names[row] for row in token if row >= 0) for token in rows]
-
-
 def memory_of(
     corpus: List[Tuple[List[str], Labels, int]], unit: Union[int, str], **settings: Any
 ) -> Features:
@@ -111,10 +105,6 @@ def memory_of(
     features = Features(make_features(windows=windows, memory_unit=unit, **settings))
     features.build_vocab([annotated(*doc) for doc in corpus])
     return features
-
-
-def blank(words: List[str]) -> Doc:
-    return Doc(VOCAB, words=words)
 
 
 @given(corpora(), corpora(), st.sampled_from(UNITS), st.sampled_from([0, 1, 16]))
@@ -127,33 +117,16 @@ def test_features_are_those_of_the_slow_version(
     """However many docs are read together, and however often a text is there."""
     with patch("spacy_costner.features.collecting.N_DOCS", often + 1):
         features, units = memory_of(corpus, unit), slow_units(corpus, unit)
-    docs = [blank(words) for words, _, _ in corpus + new]
+    docs = [Doc(VOCAB, words=words) for words, _, _ in corpus + new]
     in_training, in_prediction = [], []
     for words, _, _ in corpus + new:
         own = {u for u, (others, _, _) in zip(units, corpus) if letters(others) == letters(words)}
         elsewhere = [doc for u, doc in zip(units, corpus) if u not in own]
         in_training += [slow_names(word, elsewhere) for word in words]
         in_prediction += [slow_names(word, corpus) for word in words]
-    assert found_names(features, docs, is_train=False) == in_prediction
+    assert found_names(features, docs) == in_prediction
     with patch("spacy_costner.features.memory.OFTEN", often):
         assert found_names(features, docs, is_train=True) == in_training
-
-
-@given(corpora(), st.sampled_from(UNITS), st.data())
-def test_own_labels_make_no_difference(
-    corpus: List[Tuple[List[str], Labels, int]], unit: Union[int, str], data: st.DataObject
-) -> None:
-    """Other labels in a unit, and the features of its docs in training stay as they are."""
-    units = slow_units(corpus, unit)
-    chosen = data.draw(st.sampled_from(units or [0]))
-    label = st.sampled_from([*LABELS, "O", MISSING])
-    changed = [
-        (words, [data.draw(label) for _ in words] if u == chosen else labels, article)
-        for u, (words, labels, article) in zip(units, corpus)
-    ]
-    docs = [blank(words) for u, (words, _, _) in zip(units, corpus) if u == chosen]
-    both = [memory_of(of, unit, memory={"LOWER": 2, "SHAPE": 0}) for of in (corpus, changed)]
-    assert len({str(found_names(features, docs, is_train=True)) for features in both}) == 1
 
 
 ONCE = [
@@ -197,7 +170,7 @@ def test_no_update_learns_from_own_labels(name: str, base: Dict[str, Any]) -> No
         nlp.update(batch, sgd=Optimizer(0.01), losses={})
     is_same = (weights.emissions == before).all(axis=1)
     assert is_same[of_memory(features)].all() and not is_same.all()
-    known = found_names(features, [eg.predicted for eg in batch], is_train=False)
+    known = found_names(features, [eg.predicted for eg in batch])
     assert all(any("memory:LOWER" in name for name in names) for names in known)
 
 
@@ -254,7 +227,7 @@ def test_missing_annotation_and_incorrect_spans_are_not_counted() -> None:
     gold.spans["wrong"] = [Span(gold, 2, 3, "LOC"), Span(gold, 4, 5)]
     nlp.initialize(lambda: [eg])
     features = linear_part(nlp.get_pipe("ner").model)[0]
-    names = found_names(features, [nlp.make_doc("Rome Oslo and Ana saw")], is_train=False)
+    names = found_names(features, [nlp.make_doc("Rome Oslo and Ana saw")])
     found = [{n for n in token if n.startswith("memory:LOWER=")} for token in names]
     assert found[:3] == [set()] * 3
     assert found[3] == {"memory:LOWER=PER:0.98-1", "memory:LOWER=best:PER:0.98-1:1"}
@@ -268,8 +241,8 @@ def test_missing_annotation_and_incorrect_spans_are_not_counted() -> None:
 def test_a_doc_is_known_by_its_letters(words: List[str]) -> None:
     """As augmenters and tokenizers change docs, so that they stay in their unit."""
     features = memory_of([(["Ana", "saw", "Rome"], ["PER", "O", "LOC"], 0)], "doc")
-    assert not any(found_names(features, [blank(words)], is_train=True))
-    assert any(found_names(features, [blank(words)], is_train=False))
+    assert not any(found_names(features, [Doc(VOCAB, words=words)], is_train=True))
+    assert any(found_names(features, [Doc(VOCAB, words=words)]))
 
 
 def test_memory_survives(tmp_path: Path) -> None:

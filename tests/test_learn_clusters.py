@@ -29,14 +29,13 @@ SMALL = {"sizes": [4], "dim": 3, "min_count": 2}
 
 
 def test_words_of_the_same_neighbours_share_clusters() -> None:
-    found = learn_clusters(SENTENCES, sizes=[4, 2], dim=3, min_count=2)
-    clusters = found.to_json()
-    assert found.n_tokens == 12 * 11
+    n_tokens, clusters = learn_clusters(SENTENCES, sizes=[4, 2], dim=3, min_count=2)
+    assert n_tokens == 12 * 11
     assert {word for word in clusters if clusters[word] == clusters["Rome"]} == {*CITIES}
     assert {word for word in clusters if clusters[word] == clusters["Ana"]} == {*NAMES}
     assert [name.split(":")[0] for name in clusters["Ana"]] == ["4", "2"]
     again = learn_clusters(SENTENCES, sizes=[4, 2], dim=3, min_count=2)
-    assert again.to_json() == clusters
+    assert again == (n_tokens, clusters)
 
 
 def slow_pmi(sentences: List[List[str]], words: List[str]) -> numpy.ndarray:
@@ -111,7 +110,7 @@ def test_sentences_are_those_of_docs(tmp_path: Path) -> None:
     doc = spacy.tokens.Doc(spacy.blank("en").vocab, words=words, sent_starts=starts)
     spacy.tokens.DocBin(docs=[doc]).to_disk(tmp_path / "x.spacy")
     found = module.clusters([tmp_path / "x.spacy"], tmp_path / "own.json", **SMALL)
-    assert found.to_json() == learn_clusters(SENTENCES, **SMALL).to_json()
+    assert found[1] == learn_clusters(SENTENCES, **SMALL)[1]
 
 
 def test_what_is_wrong_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

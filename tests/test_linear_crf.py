@@ -15,7 +15,7 @@ from thinc.api import Optimizer, use_ops
 from spacy_costner.ml import SparseWeights, linear_part
 from spacy_costner.types import Gold
 
-from .support.config import HAMMING, REQUIRED, declared, resolve
+from .support.config import HAMMING, REQUIRED, TOK2VEC, declared, resolve
 from .support.gradients import central_difference
 from .support.linear import DOCS, HYBRID, SPARSE, crf
 from .support.pipelines import TRAIN, examples, pipeline, train
@@ -230,15 +230,21 @@ def test_damaged_weights_are_refused() -> None:
             SparseWeights().from_bytes(damaged)
 
 
-@both
+DENSE = {"@architectures": "spacy_costner.LinearChainCRF.v1", "tok2vec": TOK2VEC}
+
+
+@pytest.mark.parametrize("model", [SPARSE, HYBRID, DENSE], ids=["sparse", "hybrid", "dense"])
 def test_labels_can_be_added_to_a_trained_model(model: Dict[str, Any]) -> None:
+    """Layers that grow are new ones: optimizers keep nothing of theirs."""
     nlp = pipeline(model=model)
     optimizer = Optimizer(0.01, use_averages=False)
     train(nlp, 40, optimizer)
     ner = nlp.get_pipe("ner")
     before, predicted = ner.model.predict(DOCS), found(nlp)
-    old = ner.tags
+    old, layers = ner.tags, {node.id for node in ner.model.walk()}
     ner.add_label("GPE")
+    for ref in ("emissions", "output_layer"):
+        assert not ner.model.has_ref(ref) or ner.model.get_ref(ref).id not in layers
     assert found(nlp) == predicted
     after = ner.model.predict(DOCS)
     n_old = len(old)

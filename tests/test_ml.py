@@ -1,4 +1,4 @@
-"""The layers: gradients down to every parameter, and room for new tags."""
+"""The layers: gradients down to every parameter."""
 
 import numpy
 import pytest
@@ -61,25 +61,3 @@ def test_gradients_are_those_of_the_loss(ref: str, name: str) -> None:
     for index in numpy.ndindex(param.shape):
         expected = central_difference(lambda: loss(model), param, index)
         assert gradient[index] == pytest.approx(expected, abs=2e-3)
-
-
-def test_resizing_keeps_the_scores_of_the_old_tags() -> None:
-    model = crf(3)
-    before = model.predict(DOCS)
-    old = {node.id for node in model.walk()}
-    model.attrs["resize_output"](model, 5)
-    after = model.predict(DOCS)
-    numpy.testing.assert_array_equal(after.emissions[:, :3], before.emissions)
-    numpy.testing.assert_array_equal(after.transitions[:3, :3], before.transitions)
-    assert after.emissions.shape == (4, 5) and not after.emissions[:, 3:].any()
-    assert model.get_dim("nO") == 5
-    assert model.get_ref("emissions").id not in old
-    assert model.get_ref("output_layer").id not in old
-
-
-def test_bytes_keep_the_size() -> None:
-    model = crf(3)
-    model.attrs["resize_output"](model, 5)
-    fresh = build_linear_chain_crf(crf(2).get_ref("tok2vec"))
-    fresh.from_bytes(model.to_bytes())
-    numpy.testing.assert_array_equal(fresh.predict(DOCS).emissions, model.predict(DOCS).emissions)

@@ -99,9 +99,9 @@ def test_features_are_those_of_the_whole_doc() -> None:
     pieces = [*read_pieces(nlp.get_pipe("ner"), examples, 4)]
     assert len(pieces) > len(examples)
     whole = linear_part(nlp.get_pipe("ner").model)[0].find([eg.predicted for eg in examples])
-    found = [join([piece]).read()[0].rows for piece in pieces]
+    found = [join([piece])[1]()[0].rows for piece in pieces]
     assert_array_equal(numpy.concatenate(found), whole.rows)
-    seen, _ = join(pieces).read()
+    seen, _ = join(pieces)[1]()
     assert_array_equal(seen.rows, whole.rows)
 
 
@@ -142,7 +142,7 @@ def test_joined_pieces_are_a_batch(
     pieces = [*read_pieces(ner, articles, 1)]
     assert len(pieces) == len(single)
     (batch,) = read_batches(ner, [single])
-    (_, expected), (seen, targets) = batch.read(), join(pieces).read()
+    (_, expected), (seen, targets) = batch[1](), join(pieces)[1]()
     weights = linear_part(ner.model)[1]
     weights.rows[:] = numpy.random.default_rng(0).normal(size=weights.rows.shape)
     scores = weights.potentials(seen.rows, seen.lengths)
@@ -164,7 +164,7 @@ def test_a_pass_over_pieces_is_an_epoch() -> None:
     ner.cfg["n_examples"] = len(examples)
     pieces = [*read_pieces(ner, examples, 3)]
     batches = [join(batch) for batch in minibatch_by_words(pieces, 6)]
-    sizes = [len(batch.read()[0].rows) for batch in batches]
+    sizes = [len(read()[0].rows) for _, read in batches]
     assert max(sizes) <= 7 and len(pieces) > len(examples)
     trained = train(ner, batches, Adam(), max_epochs=3)
     assert trained.n_epochs == 3 and ner.progress.epochs == pytest.approx(3.0)
@@ -178,5 +178,5 @@ def test_docs_of_incorrect_spans_stay_whole(monkeypatch: pytest.MonkeyPatch) -> 
         ner = nlp.get_pipe("ner")
         parts = (ner.model, ner.objective, ner.chain_tags)
         batches = batch_pieces(*parts, examples, lambda docs: minibatch(docs, 2), random.shuffle)
-        n_sequences = sum(batch.n_sequences for batch in batches)
+        n_sequences = sum(n for n, _ in batches)
         assert (n_sequences == len(examples)) is are_whole

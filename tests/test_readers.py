@@ -1,6 +1,7 @@
 """Corpora of every format become the docs that they describe."""
 
 import json
+import re
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any, Dict, List, Tuple
 import numpy
 import pytest
 import spacy
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Corpus
@@ -20,7 +21,6 @@ from spacy_costner.readers import (
     ReadOptions,
     Task,
     TaskSpan,
-    TaskToken,
     doc_to_task,
     make_reader,
     read_docs,
@@ -30,6 +30,7 @@ from spacy_costner.readers import (
     write_columns,
     write_tasks,
 )
+from spacy_costner.readers.documents import attribute
 from spacy_costner.readers.files import Place
 from spacy_costner.readers.schemes import decode_tags
 
@@ -457,43 +458,17 @@ def test_docs_come_back_from_jsonl(docs: List[Doc], tmp_path_factory: Any) -> No
         assert (mine == theirs).all()
 
 
-JSON_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=4),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner),
-    max_leaves=4,
-)
-TASK_KEYS = {"text", "tokens", "missing", "has_unknown_spaces", "answer"}
-TASK_KEYS |= {"spans", "entities", "ents", "labels", "label"}
-
-
-@st.composite
-def tasks(draw: st.DrawFn) -> Task:
-    text = draw(st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
-    begins = st.integers(0, max(len(text) - 1, 0))
-    ranges = begins.flatmap(lambda i: st.tuples(st.just(i), st.integers(i + 1, len(text))))
-    parts = st.lists(ranges, max_size=3) if text else st.just([])
-    extra = st.dictionaries(st.text(max_size=5).filter(lambda k: k not in TASK_KEYS), JSON_VALUES)
-    score = st.sampled_from([{}, {"score": 0.1}, {"source": "model", "rank": 1}])
-    spans = [TaskSpan(*part, draw(LABELS), draw(score)) for part in draw(parts)]
-    is_word = [not char.isspace() for char in text]
-    tokens = [
-        TaskToken(i, i + 1, draw(st.none() | st.booleans())) for i, w in enumerate(is_word) if w
+def test_tasks_come_back(tmp_path: Path) -> None:
+    """What docs don't have, too: scores, other keys, and texts without tokens or annotation."""
+    spans = [TaskSpan(0, 3, "PER", {"score": 0.1}), TaskSpan(0, 7, "\u00e9", {"rank": [1, None]})]
+    tokens = [(0, 3, None), (4, 7, True), (8, 9, False)]
+    tasks = [
+        Task(""),
+        Task("Kim met \u20ac", spans, tokens, ((0, 1), (3, 8)), True, {"": {"a": [2]}}),
     ]
-    return Task(
-        text,
-        spans=draw(st.just(spans) | st.none()),
-        tokens=draw(st.none() | st.just(tokens)),
-        missing=tuple(draw(parts)),
-        has_unknown_spaces=draw(st.booleans()),
-        extra=draw(extra),
-    )
-
-
-@given(given_tasks=st.lists(tasks(), min_size=1, max_size=4))
-def test_tasks_come_back(given_tasks: List[Task], tmp_path_factory: Any) -> None:
-    path = tmp_path_factory.mktemp("tasks") / "a.jsonl"
-    write_tasks(path, given_tasks)
-    assert [task for _, task in read_tasks(path)] == given_tasks
+    tasks += [tasks[1]._replace(spans=[], missing=()), tasks[1]._replace(spans=None, tokens=None)]
+    write_tasks(tmp_path / "a.jsonl", tasks)
+    assert [task for _, task in read_tasks(tmp_path / "a.jsonl")] == tasks
 
 
 @settings(max_examples=100, deadline=None)
@@ -506,6 +481,35 @@ def test_docs_come_back_from_columns(docs: List[Doc], tmp_path_factory: Any) -> 
     again = read(path, CorpusInfo())
     assert words(again) == words(docs)
     assert entities_by_token(again) == entities_by_token(docs)
+
+
+ODD = st.text(st.sampled_from("a#-_ \t\n\r\0\ufeff\u2028"), min_size=1, max_size=3)
+ODD_WORDS = st.lists(
+    (ODD | st.just("-DOCSTART-")).filter(lambda word: not word.isspace()), min_size=1
+)
+
+
+@settings(max_examples=500, deadline=None)
+@given(words_=ODD_WORDS, label=ODD, known=st.booleans())
+@example(words_=["#a", "# b"], label="A", known=True)
+@example(words_=["-a b", "-"], label="A", known=True)
+@example(words_=["\ufeffa"], label="A", known=True)
+def test_columns_are_read_as_written_or_refused(
+    words_: List[str], label: str, known: bool, tmp_path_factory: Any
+) -> None:
+    path = tmp_path_factory.mktemp("columns") / "a.conll"
+    doc = Doc(WRITER.vocab, words=words_)
+    doc.set_ents([Span(doc, 0, 1, label=label)], default="outside" if known else "missing")
+    try:
+        write_columns(path, [doc])
+    except ValueError as error:
+        assert re.match(r"expected a (token|label) that columns can have, got ", str(error))
+        odd = [text for text in (*words_, label) if re.search(r"[\t\n\r\0]| $|^-DOCS", text)]
+        assert odd or not label.strip("-_")
+    else:
+        again = read(path, CorpusInfo())
+        assert words(again) == [words_]
+        assert entities_by_token(again) == entities_by_token([doc])
 
 
 def entities_by_token(docs: List[Doc]) -> List[List[Tuple[int, str]]]:
@@ -537,32 +541,19 @@ def same(one: Any, other: Any) -> bool:
     )
 
 
+TWICE = {"augmenter": lambda nlp, eg: [eg, eg]}
+
+
 @pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {"gold_preproc": True},
-        {"max_length": 5},
-        {"limit": 2},
-        {"augmenter": lambda nlp, eg: [eg, eg]},
-    ],
-    ids=lambda settings: next(iter(settings), "none"),
+    "settings", [{}, {"gold_preproc": True}, {"max_length": 5}, {"limit": 2}, TWICE], ids=str
 )
 def test_examples_are_those_of_spacy(settings: Dict[str, Any], tmp_path: Path) -> None:
     """From .spacy and from the file that it was made of."""
     nlp = spacy.blank("en")
     tagged = written(tmp_path / "a.conll", columns(TAGS["IOB2"]))
-    offsets = written(
-        tmp_path / "b.jsonl",
-        json.dumps(FORMS["doccano"])
-        + "\n"
-        + json.dumps(
-            {
-                "text": "I don't like New York. Kim does.",
-                "label": [[13, 21, "LOC"], [23, 26, "PER"]],
-            }
-        ),
-    )
+    more = {"text": "I don't like New York. Kim does.", "label": [[13, 21, "X"], [23, 26, "PER"]]}
+    lines = "\n".join(map(json.dumps, (FORMS["doccano"], more)))
+    offsets = written(tmp_path / "b.jsonl", lines)
     for path, n_sents in ((tagged, 1), (tagged, 2), (offsets, None)):
         docs = list(read_docs(nlp, path, ReadOptions(n_sents=n_sents)))
         DocBin(docs=docs).to_disk(tmp_path / "a.spacy")
@@ -663,16 +654,14 @@ def test_dataset_of_tokens_and_tags(tmp_path: Path) -> None:
 def test_dataset_of_texts_and_spans(tmp_path: Path) -> None:
     assert entities(read(dataset(tmp_path / "a", text=[TEXT], entities=[DICTS]))) == FOUND
     path = dataset(tmp_path / "b", text=[TEXT, "x"], entities=[DICTS, DICTS])
-    with pytest.raises(
-        ValueError, match=f"{path}, row 2: entities: expected a start before its end"
-    ):
+    with pytest.raises(ValueError, match=f"{path}, row 2: entities: expected a start before its"):
         read(path)
 
 
 def test_dataset_with_splits(tmp_path: Path) -> None:
-    datasets = pytest.importorskip("datasets", reason="the extra `datasets` is not installed")
-    split = datasets.Dataset.from_dict({"tokens": WORDS[1:], "ner_tags": [["O", "O", "B-LOC"]]})
-    datasets.DatasetDict(train=split, test=split).save_to_disk(str(tmp_path / "a"))
+    for part in ("train", "test"):
+        dataset(tmp_path / "a" / part, tokens=WORDS[1:], ner_tags=[["O", "O", "B-LOC"]])
+    written(tmp_path / "a" / "dataset_dict.json", '{"splits": ["train", "test"]}')
     with pytest.raises(ValueError, match=r"expected one split, got 2: give .*train or .*test"):
         read(tmp_path / "a")
     assert entities(read(tmp_path / "a" / "train")) == [("Oslo", "LOC")]
@@ -683,3 +672,79 @@ def test_datasets_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(ImportError, match=r"requires the library `datasets`: pip install"):
         read(tmp_path)
+
+
+# Sentences that become one doc by the id of their document
+
+TASKS = [
+    {"text": "Ana left.", "spans": [{"start": 0, "end": 3, "label": "PER"}], "article": "a"},
+    {"text": "Rome. Ana", "spans": [], "meta": {"article": "a"}},
+    {"text": "Alone", "spans": []},
+    {"text": "Alone again", "spans": []},
+    {"text": "Oslo", "article": 7},
+]
+TAGGED = [
+    {"tokens": ["Ana", "left", "."], "ner_tags": ["B-PER", "O", "O"], "article": "a"},
+    {"tokens": [], "ner_tags": [], "article": "x"},
+    {"tokens": ["Rome", "Ana"], "ner_tags": ["O", "O"], "article": "a"},
+    {"tokens": ["Oslo"], "ner_tags": ["B-LOC"], "article": "b"},
+]
+
+
+def lines(path: Path, values: List[Any]) -> Path:
+    return written(path, "\n".join(map(json.dumps, values)))
+
+
+def sentences(doc: Doc) -> List[str]:
+    return [sent.text.strip() for sent in doc.sents]
+
+
+def test_texts_of_a_document(tmp_path: Path) -> None:
+    """Each text is a sentence. Texts without an id are documents, each of its own. What isn't
+    annotated stays so."""
+    docs = read(lines(tmp_path / "a.jsonl", TASKS), doc_id="article")
+    assert [doc.text for doc in docs] == ["Ana left. Rome. Ana", "Alone", "Alone again", "Oslo"]
+    assert sentences(docs[0]) == ["Ana left.", "Rome. Ana"]
+    assert [ent.text for ent in docs[0].ents] == ["Ana"] and not docs[0].has_unknown_spaces
+    assert iob(docs[3]) == "-" and len(read(tmp_path / "a.jsonl")) == 5
+    assert [doc.user_data.get(attribute("article")) for doc in docs] == ["a", None, None, 7]
+
+
+def test_tokens_and_tags_of_a_document(tmp_path: Path) -> None:
+    docs = read(lines(tmp_path / "a.jsonl", TAGGED), doc_id="article")
+    assert [sentences(doc) for doc in docs] == [["Ana left .", "Rome Ana"], ["Oslo"]]
+    assert all(doc.has_unknown_spaces for doc in docs)
+    assert entities(docs) == [("Ana", "PER"), ("Oslo", "LOC")]
+
+
+def test_docs_of_a_document(tmp_path: Path) -> None:
+    """Of .spacy files the id is an extension attribute; sentences and span groups stay."""
+    docs = [Doc(READER.vocab, words=words.split()) for words in ("a b", "c d", "e")]
+    docs[1][1].is_sent_start = True
+    docs[1].spans["wrong"] = [docs[1][:1]]
+    for doc in docs[:2]:
+        doc.user_data[attribute("article")] = 1
+    DocBin(docs=docs, store_user_data=True).to_disk(tmp_path / "a.spacy")
+    first, second = read(tmp_path / "a.spacy", doc_id="article")
+    assert sentences(first) == ["a b", "c", "d"]
+    assert [span.text for span in first.spans["wrong"]] == ["c"] and second.text.strip() == "e"
+
+
+def test_examples_of_documents(tmp_path: Path) -> None:
+    """The reader of configs joins, too, and both docs of an example have the same text. What was
+    converted is joined."""
+    path = lines(tmp_path / "a.jsonl", TASKS[:4])
+    examples = list(make_reader(path, doc_id="article")(READER))
+    assert [eg.predicted.text for eg in examples] == [eg.reference.text for eg in examples]
+    assert [len(list(eg.reference.sents)) for eg in examples[:1]] == [2]
+    result = run("convert", path, tmp_path / "b.spacy", "--doc-id", "article")
+    assert result.exit_code == 0 and "3 docs" in result.output
+    assert [doc.text for doc in read(tmp_path / "b.spacy")] == [eg.text for eg in examples]
+
+
+def test_wrong_ids_of_documents(tmp_path: Path) -> None:
+    path = lines(tmp_path / "a.jsonl", [*TASKS[:3], TASKS[0]])
+    with pytest.raises(ValueError, match=r"a\.jsonl.*one after another, got article 'a' again"):
+        read(path, doc_id="article")
+    with pytest.raises(ValueError, match="doc_id: expected texts with 'title', got none"):
+        read(path, doc_id="title")

@@ -3,8 +3,9 @@
 import json
 import zlib
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
 
+import numpy
 import pytest
 import spacy
 import srsly
@@ -34,6 +35,21 @@ COLUMNS: Dict[str, Tuple[bytes, int, str]] = {
     "no tokens": (b"# a comment\n-DOCSTART- O\n", 1, "expected tokens and their tags, got none"),
     "a header": (b"token\ttag\nKim\tB-PER\n", 1, "such as 'B-PER', got 'tag'"),
     "a comment in a sentence": (b"Kim B-PER\n# a comment\n", 2, "expected 2 columns, got 3"),
+    "CoNLL-U": (
+        b"# text = Kim is\n1\tKim\t_\t_\n2\tis\t_\t_\n",
+        2,
+        "column 4: expected tags of entities, got only such as '_': no column has entities",
+    ),
+    "CoNLL-U with spaces": (
+        b"1\tKim\t_\t_\n2\tis\t_\tSpaceAfter=No\n",
+        1,
+        "no column has entities",
+    ),
+    "tags in another column": (
+        b"Kim\tB-PER\t_\nis\tO\t_\n",
+        1,
+        "column 2 has tags such as 'B-PER'",
+    ),
 }
 TEXT = '{"text": "Kim is", "spans": [{"start": 0, "end": 3, "label": "PER"}]}\n'
 LINES: Dict[str, Tuple[str, str]] = {
@@ -113,66 +129,11 @@ def read(path: Path, **options: Any) -> List[Any]:
     return list(read_docs(spacy.blank("en"), path, ReadOptions(**options)))
 
 
-def refused(path: Path, line: int, message: str) -> None:
-    with pytest.raises(CorpusError) as error:
-        read(path)
-    assert str(error.value).startswith(f"{path}, line {line}: "), error.value
-    assert message in str(error.value)
-
-
-@pytest.mark.parametrize("name", COLUMNS)
-def test_columns(name: str, tmp_path: Path) -> None:
-    data, line, message = COLUMNS[name]
-    path = tmp_path / "corpus.conll"
-    path.write_bytes(data)
-    refused(path, line, message)
-
-
-@pytest.mark.parametrize("name", ["fewer columns", "missing prefix"])
-def test_line_ends_count_once(name: str, tmp_path: Path) -> None:
-    data, line, message = COLUMNS[name]
-    path = tmp_path / "corpus.conll"
-    path.write_bytes(b"\xef\xbb\xbf" + data.replace(b"\n", b"\r\n"))
-    refused(path, line, message)
-
-
-@pytest.mark.parametrize("name", LINES)
-@pytest.mark.parametrize("suffix", [".jsonl", ".txt"])
-def test_texts_and_spans(name: str, suffix: str, tmp_path: Path) -> None:
-    line, message = LINES[name]
-    path = tmp_path / f"corpus{suffix}"
-    path.write_text(f"{TEXT}\n{line}\n{TEXT}", encoding="utf8")
-    refused(path, 3, message)
-
-
-@pytest.mark.parametrize("name", TAGGED_LINES)
-def test_tokens_and_tags(name: str, tmp_path: Path) -> None:
-    line, message = TAGGED_LINES[name]
-    path = tmp_path / "corpus.jsonl"
-    path.write_text(f"{TAGGED}{line}\n{TAGGED}", encoding="utf8")
-    refused(path, 2, message)
-
-
-@pytest.mark.parametrize("name", STUDIO)
-@pytest.mark.parametrize("indent", [None, 2])
-def test_label_studio(name: str, indent: Any, tmp_path: Path) -> None:
-    value, message = STUDIO[name]
-    good = task(result())
-    path = tmp_path / "export.json"
-    path.write_text(json.dumps([good, value], indent=indent), encoding="utf8")
-    line = 1 if indent is None else 2 + json.dumps([good], indent=2).count("\n") - 1
-    refused(path, line, message)
-
-
 ARRAYS = {
     "a comma lost": ("[{}\n{}]", 2, "expected , or ] after an item"),
     "an end lost": ('[\n{"text": "Kim", "label": []}\n', 3, "got the end of the file"),
     "an item cut": ('[\n{"text": "Kim",\n"label"}]', 3, "expected JSON"),
-    "something after it": (
-        '[{"text": "Kim", "label": []}]\n\n{}',
-        3,
-        "expected the end of the file",
-    ),
+    "something after it": ("[{}]\n\n{}", 3, "expected the end of the file"),
     "nothing in it": ("[]", 1, "expected annotated text, got nothing in it"),
     "single quotes": ("[{},\n{'text': 'Kim'}]", 2, "expected JSON"),
     "a number": ("[{},\n\n3]", 3, "expected a text and its spans, got 3"),
@@ -180,16 +141,52 @@ ARRAYS = {
 }
 
 
-@pytest.mark.parametrize("name", ARRAYS)
-def test_arrays(name: str, tmp_path: Path) -> None:
-    text, line, message = ARRAYS[name]
-    path = tmp_path / "corpus.json"
-    path.write_text(text.replace("{}", TEXT.strip()), encoding="utf8")
-    refused(path, line, message)
+def cases() -> Iterator[Any]:
+    """Files, each with the line and a part of the message."""
+    for name, (data, line, message) in COLUMNS.items():
+        yield pytest.param("corpus.conll", data, line, message, id=f"columns: {name}")
+    for name in ("fewer columns", "missing prefix"):  # line ends count once
+        data, line, message = COLUMNS[name]
+        data = b"\xef\xbb\xbf" + data.replace(b"\n", b"\r\n")
+        yield pytest.param("corpus.conll", data, line, message, id=f"columns of DOS: {name}")
+    for suffix in (".jsonl", ".txt"):
+        for name, (text, message) in LINES.items():
+            text = f"{TEXT}\n{text}\n{TEXT}"
+            yield pytest.param(f"corpus{suffix}", text, 3, message, id=f"{suffix}: {name}")
+    for name, (text, message) in TAGGED_LINES.items():
+        text = f"{TAGGED}{text}\n{TAGGED}"
+        yield pytest.param("corpus.jsonl", text, 2, message, id=f"tokens and tags: {name}")
+    for name, (value, message) in STUDIO.items():
+        for indent, line in (
+            (None, 1),
+            (2, 1 + json.dumps([task(result())], indent=2).count("\n")),
+        ):
+            text = json.dumps([task(result()), value], indent=indent)
+            yield pytest.param("export.json", text, line, message, id=f"studio, {indent}: {name}")
+    for name, (text, line, message) in ARRAYS.items():
+        text = text.replace("{}", TEXT.strip())
+        yield pytest.param("corpus.json", text, line, message, id=f"array: {name}")
+
+
+@pytest.mark.parametrize("file, content, line, message", [*cases()])
+def test_file_and_line_are_named(
+    file: str, content: Union[bytes, str], line: int, message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / file
+    path.write_bytes(content if isinstance(content, bytes) else content.encode("utf8"))
+    with pytest.raises(CorpusError) as error:
+        read(path)
+    assert str(error.value).startswith(f"{path}, line {line}: "), error.value
+    assert message in str(error.value)
 
 
 def packed(value: Any) -> bytes:
     return zlib.compress(srsly.msgpack_dumps(value))
+
+
+def lengths(*given: int) -> bytes:
+    """Of docs, in a file of docs of two tokens and of one."""
+    return numpy.asarray(given, dtype="int32").tobytes()
 
 
 DOCBINS: Dict[str, Callable[[bytes, Dict[str, Any]], bytes]] = {
@@ -207,6 +204,11 @@ DOCBINS: Dict[str, Callable[[bytes, Dict[str, Any]], bytes]] = {
     "fewer spaces": lambda file, data: packed({**data, "spaces": data["spaces"][:-1]}),
     "fewer lengths": lambda file, data: packed({**data, "lengths": data["lengths"][:-4]}),
     "fewer flags": lambda file, data: packed({**data, "flags": data["flags"][:1]}),
+    "a negative length": lambda file, data: packed({**data, "lengths": lengths(4, -1)}),
+    "a length too large": lambda file, data: packed({**data, "lengths": lengths(2, 2**31 - 1)}),
+    "lengths of fewer tokens": lambda file, data: packed({**data, "lengths": lengths(1, 1)}),
+    "lengths of more tokens": lambda file, data: packed({**data, "lengths": lengths(2, 2)}),
+    "fewer user data": lambda file, data: packed({**data, "user_data": data["user_data"][:1]}),
     "other span groups": lambda file, data: packed({**data, "span_groups": [b"abc"] * 2}),
     "other user data": lambda file, data: packed({**data, "user_data": [b"\xc1"] * 2}),
 }

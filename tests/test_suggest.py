@@ -19,7 +19,6 @@ from spacy.util import load_config
 from spacy_costner.cli.fit import fit
 from spacy_costner.cli.suggest import (
     MEASURES,
-    OVERHEAD,
     Round,
     Simulation,
     Suggestion,
@@ -122,20 +121,22 @@ def test_each_text_is_suggested_once(unsure: Path, by: str, per: str) -> None:
     assert [one.place for one in plain] == sorted(scores, key=lambda i: -scores[i])[:2]
 
 
-def test_price_by_token(unsure: Path) -> None:
-    """The second text has more entropy, the first more for a token. Of two short ones, the
-    shorter has more for a token, but not with the price of beginning with a doc."""
+def test_price_of_words(unsure: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model is a little unsure of each name of a score table. That is more for a token than in
+    a sentence with a few names of which it is less sure, but each of them is a decision."""
     nlp = load(unsure)
-    docs, entropy = pool(nlp, ["it is not " * 40, "Who is " * 900]), {"by": "entropy"}
-    per_doc = suggest(nlp, docs, 9, per="doc", diverse=False, **entropy)
-    scores = {one.place: one.score for one in per_doc}
-    assert [*scores] == [1, 0] and scores[1] > scores[0]
-    assert scores[0] / (120 + OVERHEAD) > scores[1] / (1800 + OVERHEAD)
-    per_token = suggest(nlp, docs, 9, per="token", diverse=False, **entropy)
-    assert [one.place for one in per_token] == [0, 1]
-    short = suggest(nlp, pool(nlp, ["The Red", "it is not it is not"]), 9, diverse=False, **entropy)
-    scores = {one.place: one.score for one in short}
-    assert scores[0] / 2 > scores[1] / 6 and [*scores] == [1, 0]
+    tables = [" ".join(f"Team{x}{y} {i}" for i, y in enumerate("abcdefghijkl")) for x in "abc"]
+    sentences = [f"when we met Ann{x} and Bob{x} of Ely{x} , it was late" for x in "abc"]
+    docs = pool(nlp, [*tables, *sentences, "Once", "Twice " + "and " * 39])
+    values = {"T": 0.25, "A": 0.6, "B": 0.6, "E": 0.6, "O": 0.1, "Tw": 0.24}
+
+    def measure(ner: Any, posterior: Any) -> Any:
+        words = [[values.get(t.text[:2], values.get(t.text[0], 0)) for t in doc] for doc in docs]
+        return numpy.asarray([*map(sum, words)]), numpy.concatenate(words)
+
+    monkeypatch.setitem(MEASURES, "cost", measure)
+    assert [one.place for one in suggest(nlp, docs, 9)] == [3, 4, 5, 0, 1, 2, 7, 6]
+    assert [one.place for one in suggest(nlp, docs, 9, per="doc")] == [0, 1, 2, 3, 4, 5, 7, 6]
 
 
 def test_the_cost_is_the_users(unsure: Path) -> None:

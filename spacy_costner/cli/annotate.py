@@ -13,7 +13,6 @@ from typing import (
     Annotated,
     Any,
     Callable,
-    Collection,
     Dict,
     Iterable,
     Iterator,
@@ -26,9 +25,7 @@ from typing import (
     Union,
 )
 
-import spacy
 import typer
-from spacy.cli._util import import_code, setup_gpu
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin, Span
 from spacy.util import get_package_path, is_package, minibatch, raise_error
@@ -43,6 +40,7 @@ from ..readers import CorpusError
 from ..readers.files import digest, is_about
 from ..readers.texts import Part, Row, divide, make_doc, read_rows, require_pyarrow
 from ..saving import clear, locked, save_file
+from . import options
 from .options import AddressOption, CodeOption, GpuOption, ModelArg, arguments_of
 from .output import JsonOption, errors_shown, print_result, save_text, stdout_for
 from .runs import Done, MakeExecutor, Run, local_processes, ray_cluster, run_all
@@ -56,6 +54,8 @@ SHOWN = 5
 
 Answer = Tuple[Row, Union[Doc, Exception]]
 Groups = Dict[str, List[str]]
+"""The keys of span groups, by their name in the output."""
+
 Entry = Dict[str, Any]
 ENTRY = {"file": str, "key": str, "bytes": int, "docs": int, "failed": int, "tokens": int}
 """The fields of a line of the manifest."""
@@ -94,11 +94,12 @@ def annotate_cli(
     them, alternatives and guaranteed sets. A doc that fails becomes a row with its error. Run
     the command again to do what is missing, or what has changed: the model, a setting, an input.
     """
-    options = arguments_of(annotate, locals())
+    given = arguments_of(annotate, locals())
     with errors_shown(), stdout_for(address):
         executor = ray_cluster(address, use_gpu)
-        summary = annotate(**options, make_executor=executor, silent=False)
+        summary = annotate(**given, make_executor=executor)
     lines = [
+        "parts: {kept} kept, {changed} changed, {new} new".format(**summary.parts),
         f"{summary.docs:,} docs, {summary.failed:,} failed, {summary.tokens:,} tokens",
         f"{summary.seconds:.1f} s, {summary.tokens_per_second:,.0f} tokens/s",
     ]
@@ -137,7 +138,6 @@ def annotate(
     use_gpu: int = -1,
     code_path: Optional[Union[str, Path]] = None,
     make_executor: Optional[MakeExecutor] = None,
-    silent: bool = True,
 ) -> Summary:
     """Annotate files with a trained pipeline. What a finished run has left is kept, if model,
     settings and input are the same. See `annotate_cli` for the other arguments.
@@ -147,7 +147,6 @@ def annotate(
     with_text (bool): Whether the output has the texts; .spacy always has them.
     make_executor (Optional[MakeExecutor]): Makes the executor, such as `ray_cluster("auto")`;
         `jobs` local processes if None: see `runs.run_all`.
-    silent (bool): Whether not to print what there is to do.
     RETURNS (Summary): What was done.
     RAISES (ValueError): If an argument is wrong, an input is not there, another process writes to
         the folder or, with `on_error = "raise"`, a doc fails.
@@ -183,11 +182,13 @@ def annotate(
         }
         n_known = sum(file in known for file in parts)
         planned = {"kept": len(done), "changed": n_known - len(done), "new": len(parts) - n_known}
-        if not silent:
-            typer.echo(
-                "parts: {kept} kept, {changed} changed, {new} new".format(**planned), err=True
-            )
-        _remove_others(folder, known, parts, sources)
+        # Remove files of parts that are gone. Known files don't lead out of the folder.
+        for file in [*known]:
+            if file.rpartition("-")[0] in sources and file not in parts:
+                (folder / file).unlink(missing_ok=True)
+                del known[file]
+        lines = [json.dumps(entry) + "\n" for entry in known.values()]
+        save_text(folder / MANIFEST, "".join(lines))
         work = {
             "folder": folder,
             "load": partial(_load_once, str(model), content, code_path, use_gpu),
@@ -214,15 +215,14 @@ def annotate(
                 else:
                     errors[run.name] = ended.reason
                     clear(folder / run.name)
-                seconds = perf_counter() - begin
-                speed = counts["tokens"] / seconds
+                speed = counts["tokens"] / (perf_counter() - begin)
                 bar.set_postfix({"tokens/s": f"{speed:,.0f}", "failed": counts["failed"]})
                 bar.update()
     seconds = perf_counter() - begin
-    docs, failed, tokens = (
-        sum(entry[name] for entry in done.values()) for name in ("docs", "failed", "tokens")
-    )
-    return Summary(planned, docs, failed, tokens, seconds, counts["tokens"] / seconds, errors)
+    speed = counts["tokens"] / seconds
+    names = ("docs", "failed", "tokens")
+    totals: Any = {name: sum(entry[name] for entry in done.values()) for name in names}
+    return Summary(planned, **totals, seconds=seconds, tokens_per_second=speed, errors=errors)
 
 
 def _find_sources(inputs: Sequence[Path], folder: Path) -> Dict[str, Path]:
@@ -246,6 +246,7 @@ def _find_sources(inputs: Sequence[Path], folder: Path) -> Dict[str, Path]:
 
 def _digest_model(model: str, code_path: Optional[str]) -> str:
     path = Path(model)
+    clear(path)
     if not path.exists() and is_package(model):
         path = get_package_path(model)
     elif not (path / "meta.json").is_file():
@@ -260,28 +261,12 @@ def _read_manifest(folder: Path) -> Dict[str, Entry]:
     """The entries by file. Damaged lines, and those of files that aren't ours, don't count."""
     path, known = folder / MANIFEST, {}
     for line in path.read_bytes().split(b"\n") if path.is_file() else ():
-        with suppress(ValueError, RecursionError):
+        with suppress(ValueError, RecursionError, AttributeError):
             entry = json.loads(line)
-            is_whole = (
-                isinstance(entry, dict)
-                and ENTRY.items() <= {name: type(value) for name, value in entry.items()}.items()
-            )
+            is_whole = ENTRY.items() <= {k: type(v) for k, v in entry.items()}.items()
             if is_whole and OUTPUT.fullmatch(entry["file"]):
                 known[entry["file"]] = entry
     return known
-
-
-def _remove_others(
-    folder: Path, known: Dict[str, Entry], files: Collection[str], sources: Collection[str]
-) -> None:
-    """Remove other files of the inputs than the given ones, such as those of lines that are gone,
-    and write the manifest without them. Known files don't lead out of the folder."""
-    for file in [*known]:
-        if file.rpartition("-")[0] in sources and file not in files:
-            (folder / file).unlink(missing_ok=True)
-            del known[file]
-    lines = [json.dumps(entry) + "\n" for entry in known.values()]
-    save_text(folder / MANIFEST, "".join(lines))
 
 
 # What a worker does.
@@ -343,9 +328,7 @@ def load_pipeline(
 ) -> Language:
     """Load a pipeline, a package or a folder, for `annotate_texts`. Errors of its components are
     raised. See `annotate_cli` for the other arguments."""
-    setup_gpu(use_gpu, silent=True)
-    import_code(code_path)
-    nlp = spacy.load(model)
+    nlp = options.load_pipeline(model, code_path, use_gpu)
     nlp.set_error_handler(raise_error)
     return nlp
 

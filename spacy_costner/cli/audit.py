@@ -22,9 +22,11 @@ from typing import (
 import numpy
 import typer
 from spacy.cli._util import import_code, show_validation_error
+from spacy.matcher import PhraseMatcher
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 from spacy.util import load_config, load_model_from_config
+from spacy.vocab import Vocab
 from thinc.api import Config
 from thinc.types import Floats2d
 from typer import Argument, Option
@@ -46,7 +48,7 @@ from .compare import component_name
 from .convert import check_suffix, write_corpus
 from .options import AddressOption, CodeOption, arguments_of, read_overrides
 from .output import JsonOption, errors_shown, print_result, save_text, stdout_for
-from .preparation import Fold, assign_folds, hold_out
+from .preparation import Fold, hold_out
 from .report import (
     BOTH,
     BOUNDARY,
@@ -214,10 +216,10 @@ def audit(
     RAISES (ValueError): If the config's component can't be fitted, there are too few docs or no
         entities, or a worker failed.
     """
-    folding: Dict[str, Any] = {"n_folds": n_folds, "n_seeds": n_seeds, "seed": seed}
-    workers: Dict[str, Any] = {"make_executor": make_executor, "code_path": code_path}
+    settings: Dict[str, Any] = {"n_folds": n_folds, "n_seeds": n_seeds, "seed": seed}
+    settings.update(make_executor=make_executor, code_path=code_path)
     try:
-        folds = cross_fit(config, docs, **folding, **workers)
+        folds = cross_fit(config, docs, **settings)
     except ValueError as error:
         raise ValueError(str(error).replace("fit: ", "audit: ", 1)) from error
     tags = folds[0].dev.posterior.tags.collapsed
@@ -236,9 +238,7 @@ def audit(
 # In an audit, the annotation takes the place of a first pass.
 
 
-def cross_fit(
-    config: Config, docs: Sequence[Doc], *, n_folds: int = 5, **settings: Any
-) -> List[Fold]:
+def cross_fit(config: Config, docs: Sequence[Doc], **settings: Any) -> List[Fold]:
     """Audit docs, none of them empty, by models that have not seen them: see `hold_out`. The
     temperature of a fold is the geometric mean of the temperatures that fit the other folds.
 
@@ -248,13 +248,12 @@ def cross_fit(
 
     RAISES (ValueError): See `hold_out`, or if there are no entities.
     """
-    assign_folds(len(docs), n_folds)
     labels = sorted({ent.label_ for doc in docs for ent in doc.ents})
     if not labels:
         raise ValueError("audit: expected docs with annotated entities, got none")
     examples = [Example(with_annotation(doc, labels), doc) for doc in docs]
     before = partial(read_annotation, n_labels=len(labels))
-    settings.update(n_folds=n_folds, before=before, desc="audit")
+    settings = {"n_folds": 5, **settings, "before": before, "desc": "audit"}
     folds = hold_out(config, examples, labels, **settings)
 
     predicted = [predict_best(fold.dev) for fold in folds]
@@ -280,15 +279,14 @@ def with_annotation(doc: Doc, labels: Sequence[str]) -> Doc:
 
 
 def read_annotation(ner: CostSensitiveNER, n_labels: int) -> None:
-    """Have a component's first pass read the labels as annotated."""
+    """Have a component's first pass read the labels as annotated: see `FirstPass`."""
+
+    def read_labels(docs: Sequence[Doc]) -> Floats2d:  # shape: (N, L + 1)
+        label = numpy.concatenate([doc.user_data[ANNOTATED] for doc in docs])
+        return (label[:, None] == numpy.arange(-1, n_labels)).astype("float32")
+
     if first_pass := first_pass_of(ner.model):
-        first_pass.read_labels = partial(read_labels, n_labels=n_labels)
-
-
-def read_labels(docs: Sequence[Doc], n_labels: int) -> Floats2d:
-    """The labels as annotated: see `FirstPass`. Shape: (N, L + 1)"""
-    label = numpy.concatenate([doc.user_data[ANNOTATED] for doc in docs])
-    return (label[:, None] == numpy.arange(-1, n_labels)).astype("float32")
+        first_pass.read_labels = read_labels
 
 
 # Suspects
@@ -342,23 +340,28 @@ def _suspects_of(fold: Fold, cost: Optional[MistakeCost]) -> Iterator[Suspect]:
     score = numpy.log(if_other * p_other + SMOOTHING) - numpy.log(if_given * p_given + SMOOTHING)
     score += [0.0 if given else numpy.log(MISSING_ODDS) for given, _, _, _ in pairs]
 
-    starts = numpy.cumsum([0, *posterior.potentials.lengths])
+    starts = numpy.cumsum([0, *posterior.potentials.lengths]).tolist()
     taken = numpy.zeros(starts[-1], dtype=bool)
     probable = [other for other, p in zip(others, probs) if p > PROBABLE]
     for i in numpy.argsort(-score, kind="stable").tolist():
         given, other, p_annotated, p_suggested = pairs[i]
-        annotated, suggested = _complete(given, other, gold, probable)
-        begin, end = extent_of((annotated, suggested))
+        # All annotated entities that the other one replaces, and probable ones in the same tokens.
+        annotated = [gold[j] for j in _between(gold, *extent_of((given, other)))]
+        suggested = [*other]
+        begin, end = extent_of((annotated, other))
+        for b, e, label in (probable[j] for j in _between(probable, begin, end)):
+            inside = given and other and begin <= b and e <= end
+            if inside and all(e <= begins or ends <= b for begins, ends, _ in suggested):
+                suggested.append((b, e, label))
         if taken[begin:end].any():
             continue
         taken[begin:end] = True
-        doc = int(numpy.searchsorted(starts, begin, side="right")) - 1
+        doc = bisect_right(starts, begin) - 1
         annotated, suggested = (
-            [(int(b - starts[doc]), int(e - starts[doc]), label) for b, e, label in entities]
-            for entities in (annotated, suggested)
+            [(b - starts[doc], e - starts[doc], label) for b, e, label in entities]
+            for entities in (annotated, sorted(suggested))
         )
-        kind = kind_of(suggested, annotated)
-        kind = BOUNDARY if kind == BOTH else kind
+        kind = kind_of(suggested, annotated).replace(BOTH, BOUNDARY)
         number = int(fold.docs[doc])
         yield Suspect(number, kind, float(score[i]), annotated, suggested, p_annotated, p_suggested)
 
@@ -369,50 +372,31 @@ def _between(entities: List[Entity], begin: int, end: int) -> range:
     return range(first, bisect_left(entities, end, key=lambda entity: entity[0]))
 
 
-def _complete(
-    given: List[Entity], other: List[Entity], gold: List[Entity], probable: List[Entity]
-) -> Tuple[List[Entity], List[Entity]]:
-    """The annotated entities that an alternative replaces, and those that it has: the other one of
-    the pair and the probable ones in the same tokens."""
-    annotated = [gold[i] for i in _between(gold, *extent_of((given, other)))]
-    suggested = [*other]
-    if given and other:
-        begin, end = extent_of((annotated, other))
-        for entity in (probable[i] for i in _between(probable, begin, end)):
-            inside = begin <= entity[0] and entity[1] <= end
-            if inside and all(entity[1] <= b or e <= entity[0] for b, e, _ in suggested):
-                suggested.append(entity)
-    return annotated, sorted(suggested)
-
-
 def count_elsewhere(suspects: Sequence[Suspect], docs: Sequence[Doc]) -> List[Suspect]:
     """Count how the same words are annotated elsewhere in the corpus: the words of the first
     entity that annotation and suggestion differ in."""
-    words = [[token.text for token in doc] for doc in docs]
-    places = []
+    vocab = Vocab()
+    places, matcher = [], PhraseMatcher(vocab)
     for suspect in suspects:
         annotated, suggested = set(suspect.annotated), set(suspect.suggested)
         begin, end, _ = min(suggested - annotated or annotated - suggested)
-        places.append((begin, end, tuple(words[suspect.doc][begin:end])))
-    labels: Dict[Tuple[str, ...], Counter] = {key: Counter() for _, _, key in places}
-    sizes: Dict[str, Set[int]] = defaultdict(set)
-    for key in labels:
-        sizes[key[0]].add(len(key))
-    for doc, own in zip(docs, words):
+        words = tuple(token.text for token in docs[suspect.doc][begin:end])
+        places.append((begin, end, words))
+    counts: Dict[Tuple[str, ...], Counter] = {words: Counter() for _, _, words in places}
+    matcher.add("words", [Doc(vocab, words=[*words]) for words in counts])
+    for doc in docs:
         ents = {(ent.start, ent.end): ent.label_ for ent in doc.ents}
-        for i, word in enumerate(own):
-            for size in sizes.get(word, ()):
-                counts = labels.get(tuple(own[i : i + size]))
-                if counts is not None and i + size <= len(own):
-                    counts[ents.get((i, i + size), "")] += 1
+        for _, begin, end in matcher(doc):
+            words = tuple(token.text for token in doc[begin:end])
+            counts[words][ents.get((begin, end), "")] += 1
     result = []
-    for suspect, (begin, end, key) in zip(suspects, places):
+    for suspect, (begin, end, words) in zip(suspects, places):
         n_annotated, n_suggested = (
-            labels[key][next((label for b, e, label in side if (b, e) == (begin, end)), "")]
+            counts[words][next((label for b, e, label in side if (b, e) == (begin, end)), "")]
             for side in (suspect.annotated, suspect.suggested)
         )
-        n_annotated -= 1  # the place itself
-        result.append(suspect._replace(as_annotated=n_annotated, as_suggested=n_suggested))
+        # Without the place itself.
+        result.append(suspect._replace(as_annotated=n_annotated - 1, as_suggested=n_suggested))
     return result
 
 
@@ -554,18 +538,14 @@ def page(suspects: Sequence[Suspect], docs: Sequence[Doc], corpus: str = "") -> 
         of_doc[suspect.doc].append(suspect)
     sides = {}
     for i, some in of_doc.items():
-        probs = {}
-        for suspect in some:
-            both = (
-                (suspect.annotated, suspect.prob_annotated),
-                (suspect.suggested, suspect.prob_suggested),
-            )
-            probs.update({side[0]: prob for side, prob in both if len(side) == 1})
-        annotated = [(ent.start, ent.end, ent.label_) for ent in docs[i].ents]
-        removed = {entity for suspect in some for entity in suspect.annotated}
-        added = {entity for suspect in some for entity in suspect.suggested}
-        corrected = sorted((set(annotated) - removed) | added)
-        sides[i] = [{e: probs.get(e) for e in entities} for entities in (annotated, corrected)]
+        annotated = {(ent.start, ent.end, ent.label_) for ent in docs[i].ents}
+        probs: Dict[Entity, float] = {}
+        corrected = set(annotated)
+        for one in some:
+            corrected = corrected.difference(one.annotated).union(one.suggested)
+            probs.update(zip(one.annotated, [one.prob_annotated] * (len(one.annotated) == 1)))
+            probs.update(zip(one.suggested, [one.prob_suggested] * (len(one.suggested) == 1)))
+        sides[i] = [{e: probs.get(e) for e in sorted(side)} for side in (annotated, corrected)]
     texts = [excerpt(docs[s.doc], sides[s.doc], (s.annotated, s.suggested)) for s in suspects]
     kinds = Counter(suspect.kind for suspect in suspects)
     places = list(zip(suspects, texts))

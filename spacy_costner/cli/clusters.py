@@ -3,7 +3,7 @@
 import json
 from collections import defaultdict
 from pathlib import Path
-from typing import Annotated, Any, Dict, Iterable, List, NamedTuple, Sequence, Tuple
+from typing import Annotated, Any, Dict, Iterable, List, Sequence, Tuple
 
 import numpy
 import spacy
@@ -62,32 +62,20 @@ def clusters_cli(
         numbers = [int(size) if size.strip().isdecimal() else 0 for size in sizes.split(",")]
         if not all(numbers):
             raise ValueError(f"clusters: sizes: expected numbers such as 64,256, got {sizes!r}")
-        learned = clusters(input_paths, output_path, **{**options, "sizes": numbers})
+        n_tokens, learned = clusters(input_paths, output_path, **{**options, "sizes": numbers})
     # Of each size some clusters: of words at equal distances in the list, from the most frequent.
     examples: Dict[int, List[List[str]]] = {}
-    for size, found in learned.numbers.items():
-        some = dict.fromkeys(found[:: max(len(found) // 4, 1)].tolist())
+    for i, size in enumerate(numbers):
+        some = [names[i] for names in list(learned.values())[:: max(len(learned) // 4, 1)]]
         examples[size] = [
-            [learned.words[word] for word in numpy.flatnonzero(found == i)[:6]] for i in some
+            [word for word, names in learned.items() if names[i] == name][:6]
+            for name in dict.fromkeys(some)
         ]
-    result = {"tokens": learned.n_tokens, "words": len(learned.words), "examples": examples}
+    result = {"tokens": n_tokens, "words": len(learned), "examples": examples}
     lines = [f"{size:>6}  {' '.join(words)}" for size in examples for words in examples[size]]
-    text = f"{learned.n_tokens:,} tokens, {len(learned.words):,} words in clusters\n\n"
+    text = f"{n_tokens:,} tokens, {len(learned):,} words in clusters\n\n"
     text += "\n".join([f"{'of':>6}  examples", *lines, ""])
     print_result({**result, "path": output_path}, text, print_json, output_path)
-
-
-class Learned(NamedTuple):
-    """Clusters of words."""
-
-    n_tokens: int  # of the text
-    words: List[str]  # from the most frequent
-    numbers: Dict[int, Ints1d]  # the cluster of each word, by the number of clusters
-
-    def to_json(self) -> Dict[str, List[str]]:
-        """The names of the clusters of each word, as `read_clusters` reads them."""
-        names = [[f"{size}:{i}" for i in found] for size, found in self.numbers.items()]
-        return {word: list(own) for word, own in zip(self.words, zip(*names))}
 
 
 def clusters(
@@ -96,7 +84,7 @@ def clusters(
     *,
     lang: str = "xx",
     **settings: Any,
-) -> Learned:
+) -> Tuple[int, Dict[str, List[str]]]:
     """Learn clusters of words from text, and save them.
 
     input_paths (Sequence[Path]): Files or folders of text, one sentence or paragraph per line, or
@@ -104,7 +92,8 @@ def clusters(
     output_path (Path): The output file: JSON that `clusters` of the features reads.
     lang (str): See `clusters_cli`.
     **settings (Any): See `learn_clusters`.
-    RETURNS (Learned): The clusters.
+    RETURNS (Tuple[int, Dict[str, List[str]]]): The number of tokens, and the names of the clusters
+        of each word, one for each size, from the most frequent word.
     RAISES (ValueError): If a file can't be read, or no words are left.
     RAISES (ImportError): If SciPy is missing.
     """
@@ -117,9 +106,9 @@ def clusters(
         for doc in read_texts(nlp, path)
         for span in (doc.sents if doc.has_annotation("SENT_START") else [doc[:]])
     )
-    learned = learn_clusters(progress(sentences, desc="clusters", unit="sent"), **settings)
-    save_text(output_path, json.dumps(learned.to_json(), ensure_ascii=False))
-    return learned
+    found = learn_clusters(progress(sentences, desc="clusters", unit="sent"), **settings)
+    save_text(output_path, json.dumps(found[1], ensure_ascii=False))
+    return found
 
 
 def learn_clusters(
@@ -129,7 +118,7 @@ def learn_clusters(
     min_count: int = 3,
     dim: int = 100,
     seed: int = 0,
-) -> Learned:
+) -> Tuple[int, Dict[str, List[str]]]:
     """Learn clusters of words that occur beside the same words: spherical k-means of the vectors
     that `embed` makes of them.
 
@@ -138,7 +127,7 @@ def learn_clusters(
     min_count (int): How often a word has to occur to be in a cluster.
     dim (int): Length of the vectors.
     seed (int): The seed of the singular value decomposition and of the first centres.
-    RETURNS (Learned): The clusters.
+    RETURNS (Tuple[int, Dict[str, List[str]]]): See `clusters`.
     RAISES (ValueError): If too few words are left.
     RAISES (ImportError): If SciPy is missing.
     """
@@ -149,8 +138,8 @@ def learn_clusters(
             f"{len(words)}: use more text, or lower dim or min_count"
         )
     vectors = embed(tokens, len(words), dim=dim, seed=seed)
-    numbers = {size: k_means(vectors, size, seed=seed) for size in sizes}
-    return Learned(n_tokens, words, numbers)
+    names = [[f"{size}:{i}" for i in k_means(vectors, size, seed=seed)] for size in sizes]
+    return n_tokens, dict(zip(words, map(list, zip(*names))))
 
 
 def number_words(

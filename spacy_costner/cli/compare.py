@@ -28,10 +28,8 @@ import srsly
 import typer
 from confection import SimpleFrozenDict
 from spacy.cli._util import setup_gpu
-from spacy.training.initialize import init_nlp
-from spacy.training.loop import train
 from spacy.util import load_config, registry
-from thinc.api import Config
+from thinc.api import Config, ConfigValidationError
 from thinc.types import FloatsXd
 from typer import Argument, BadParameter, Option
 
@@ -51,6 +49,7 @@ from ..readers import make_reader
 from ..saving import replace_folder, save_file
 from ..settings import check_overrides, check_settings
 from ..training.evaluation import CALLBACK, Evaluations, read_evaluations
+from .fit import is_fitted, train_as_fitted
 from .init import HAMMING, make_loss, parse_losses
 from .options import AddressOption, CodeOption, GpuOption, read_overrides
 from .output import JsonOption, errors_shown, print_result, stdout_for
@@ -90,10 +89,6 @@ class Variant(NamedTuple):
     measure: Dict[str, Any]  # how all variants are scored: arguments of `count_predictions`
     path: Path  # its folder
 
-    @property
-    def name(self) -> str:
-        return f"{self.loss}, seed {self.seed}"
-
 
 class Finished(NamedTuple):
     """A variant that is trained, in some seconds, and evaluated."""
@@ -113,7 +108,7 @@ class Row(NamedTuple):
     seconds: float  # mean training time
     scores: Dict[str, float]  # those of `scores_of`, averaged over seeds
     by_seed: Dict[str, List[float]]
-    differences: Dict[str, Difference]  # from the first loss; empty if one of both is untrained
+    differences: Dict[str, Difference]  # from the first loss; empty for it, or without scores
     untrained: List[int]
 
 
@@ -170,7 +165,6 @@ def compare_cli(
             code_path=code_path,
             make_executor=ray_cluster(address, use_gpu),
             on_end=lambda name, ended: typer.echo(describe(name, ended), err=print_json),
-            on_objection=partial(typer.echo, err=True),
         )
     print_result(
         {"losses": rows}, f"\n{table(rows)}\n", print_json, output_path / "comparison.json"
@@ -203,13 +197,10 @@ def compare(
     code_path: Optional[Path] = None,
     make_executor: Optional[MakeExecutor] = None,
     on_end: Optional[Callable[[str, Ended], None]] = None,
-    on_objection: Callable[[str], None] = warnings.warn,
 ) -> List[Row]:
     """Train one config with several losses, or values of settings, and compare the scores.
-
-    Variants that are finished in the output folder are not trained again.
-
-    See `compare_cli` for the other arguments.
+    Variants that are finished in the output folder are not trained again. See `compare_cli` for
+    the other arguments.
 
     config_path (Path): The base config. The cost of its scorer is used if that is
         `spacy_costner.cost_scorer.v1`, the Hamming cost otherwise.
@@ -222,7 +213,6 @@ def compare(
     make_executor (Optional[MakeExecutor]): Makes another executor: see `runs.run_all`.
     on_end (Optional[Callable[[str, Ended], None]]): Called with the name and the result of each
         variant.
-    on_objection (Callable[[str], None]): Called if a training evaluates less than once in an epoch.
     RETURNS (List[Row]): A row for each loss and combination of values.
     RAISES (ValueError): If the configs don't fit each other, if a training would evaluate only its
         first step or, after all others are finished, if a variant failed.
@@ -235,11 +225,12 @@ def compare(
         config_path, losses, test_path, output_path, seeds=seeds, overrides=overrides, sweep=sweep
     )
     import_once(code_path)
-    _check_evaluations(variants, on_objection)
+    _check_evaluations(variants)
 
     ended: Dict[str, Ended] = {}
     settings = {"use_gpu": use_gpu, "code_path": code_path}
-    runs = [Run(one.name, run_variant, {"variant": one, **settings}) for one in variants]
+    names = [f"{one.loss}, seed {one.seed}" for one in variants]
+    runs = [Run(n, run_variant, {"variant": v, **settings}) for n, v in zip(names, variants)]
     for run, end in run_all(runs, make_executor or local_processes(jobs)):
         if isinstance(end, Failed):
             folder = run.settings["variant"].path
@@ -253,7 +244,7 @@ def compare(
     if failed:
         raise ValueError("\n".join([f"compare: {len(failed)} of {len(ended)} failed", *failed]))
 
-    done = [end for one in variants if isinstance(end := ended[one.name], Done)]
+    done = [end for name in names if isinstance(end := ended[name], Done)]
     rows = summarise([end.value for end in done], n_samples=n_samples)
     record = {
         "config": str(config_path),
@@ -269,13 +260,15 @@ def compare(
     return rows
 
 
-def _check_evaluations(variants: Sequence[Variant], on_objection: Callable[[str], None]) -> None:
-    """Object to trainings that evaluate less than once in an epoch. Refuse those that evaluate only
+def _check_evaluations(variants: Sequence[Variant]) -> None:
+    """Warn of trainings that evaluate less than once in an epoch. Refuse those that evaluate only
     the first step."""
     evaluations: Dict[str, Optional[Evaluations]] = {}
     for variant in {variant.loss: variant for variant in reversed(variants)}.values():
         sections = ("paths", "nlp", "corpora", "training", "initialize")
         key = fingerprint({name: variant.config.get(name) for name in sections})
+        if is_fitted(variant.config):
+            continue
         if key not in evaluations:  # which reads the corpus
             evaluations[key] = read_evaluations(variant.config)
         counted = evaluations[key]
@@ -283,7 +276,7 @@ def _check_evaluations(variants: Sequence[Variant], on_objection: Callable[[str]
             continue
         if not counted.are_after_training:
             raise ValueError(f"compare: {variant.loss}: {objection}")
-        on_objection(f"{variant.loss}: {objection}")
+        warnings.warn(f"{variant.loss}: {objection}", stacklevel=3)
 
 
 # Configs
@@ -301,7 +294,7 @@ def make_variants(
 ) -> List[Variant]:
     """Make a variant of each loss with each value of the swept settings and each seed: all losses
     with the first seed, then with the next. Arguments and errors: see `compare`."""
-    base = load_config(config_path, interpolate=False)
+    base = _read_config(config_path)
     check_overrides(base, overrides)
     check_settings(base, config_path)
     component = component_name(base, config_path)
@@ -349,10 +342,18 @@ def component_name(config: Config, path: Path) -> str:
     return names[0]
 
 
+def _read_config(path: Path) -> Config:
+    try:
+        return load_config(path, interpolate=False)
+    except ConfigValidationError as error:
+        text = " ".join(str(error).split())
+        raise ValueError(f"{path}: expected a config with all its sections, got: {text}") from error
+
+
 def _read_changes(path: Path, component: str) -> Dict[str, Any]:
     """What the config of a loss changes: its [components], its [training] without `SAME_FOR_ALL`,
     and its initialization callbacks, but for one that says how often to evaluate."""
-    config = load_config(path, interpolate=False)
+    config = _read_config(path)
     if component not in config.get("components", {}):
         raise ValueError(f"{path}: expected a component {component!r}, as the config has it")
     training, initialize = config.get("training", {}), config.get("initialize", {})
@@ -420,11 +421,10 @@ def train_variant(variant: Variant, use_gpu: int) -> float:
     variant.config.to_disk(variant.path / "config.cfg")
     begin = perf_counter()
     with (variant.path / "log.txt").open("w", encoding="utf8") as log:
-        nlp = init_nlp(variant.config, use_gpu=use_gpu)
-        train(nlp, work, use_gpu=use_gpu, stdout=log, stderr=log)
+        trained = train_as_fitted(variant.config, work, log, use_gpu=use_gpu)
     seconds = perf_counter() - begin
     (variant.path / "trained.json").unlink(missing_ok=True)
-    replace_folder(work / "model-best", variant.path / "model-best")
+    replace_folder(trained, variant.path / "model-best")
     shutil.rmtree(work)
     return seconds
 
@@ -480,7 +480,7 @@ def summarise(finished: Sequence[Finished], *, n_samples: int = 10_000) -> List[
         rows[loss] = rows[loss]._replace(
             scores={name: float(values[i].mean()) for name, values in by_seed.items()},
             by_seed={name: values[i].tolist() for name, values in by_seed.items()},
-            differences=of_names if has_first else {},
+            differences=of_names if has_first and i else {},
         )
     return [*rows.values()]
 

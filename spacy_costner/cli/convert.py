@@ -8,14 +8,7 @@ import spacy
 from spacy.tokens import Doc, DocBin
 from typer import Argument, Option
 
-from ..readers import (
-    CorpusInfo,
-    ReadOptions,
-    doc_to_task,
-    read_docs,
-    write_columns,
-    write_tasks,
-)
+from ..readers import CorpusInfo, ReadOptions, doc_to_task, read_docs, write_columns, write_tasks
 from ..saving import check_file, save_file
 from .options import LangOption, arguments_of
 from .output import JsonOption, errors_shown, print_result

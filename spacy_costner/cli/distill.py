@@ -25,8 +25,6 @@ from spacy.language import Language
 from spacy.scorer import get_ner_prf
 from spacy.tokens import Doc, DocBin, Span, SpanGroup
 from spacy.training import Example
-from spacy.training.initialize import init_nlp
-from spacy.training.loop import train
 from spacy.util import load_config, load_model, load_model_from_config, minibatch, resolve_dot_names
 from thinc.api import Config
 from typer import Argument, Option
@@ -43,7 +41,7 @@ from ..saving import check_folder, save_file
 from ..settings import check_overrides
 from ..training import soft_targets
 from ..training.targets import WEIGHT
-from .fit import fit
+from .fit import is_fitted, train_as_fitted
 from .options import CodeOption, GpuOption, arguments_of, read_overrides
 from .output import JsonOption, errors_shown, print_result
 from .runs import fingerprint
@@ -52,7 +50,6 @@ SPANS_KEY = "spacy_costner.answers"
 """The key in `doc.spans` of what teachers take for entities, with their confidence."""
 
 JSONL = (".jsonl", ".json")
-SPARSE = "spacy_costner.SparseCRF.v1"
 LEAST = 0.05
 """Entities of a lower probability that a teacher doesn't predict are left out."""
 
@@ -185,8 +182,8 @@ def distill(
     if soft and (any(is_file) or min_confidence):
         got = teachers[0] if any(is_file) else f"min_confidence {min_confidence}"
         raise ValueError(f"soft: expected pipelines as teachers and no min_confidence, got {got}")
-    if n_seeds > 1 and not is_linear(config):
-        raise ValueError(f"seeds: expected 1 for a student without {SPARSE}, got {n_seeds}")
+    if n_seeds > 1 and not is_fitted(config):
+        raise ValueError(f"seeds: expected 1 for a student that `fit` can't train, got {n_seeds}")
     if "${paths.train}" not in config.to_str(interpolate=False):
         raise ValueError("student: expected a config whose training corpus is ${paths.train}")
     for name in ("model-last", "model-best"):
@@ -202,9 +199,16 @@ def distill(
     if gold_path is not None:
         save_gold(corpus, read_docs(student, gold_path), gold_weight)
     config["paths"]["train"] = str(corpus)
-    path = train_student(config, output_path, n_seeds)
-    rows = compare(teachers if pipelines else [], pipelines, path)
-    return Distilled(path, *numbers, rows)
+    path = train_as_fitted(config, output_path, sys.stderr, n_seeds=n_seeds)
+
+    # Evaluate the teachers, all of them together if there are several, and the student.
+    nlp = load_model(path)
+    config = nlp.config.interpolate()
+    (corpus,) = resolve_dot_names(config, [config["training"]["dev_corpus"]])
+    rows = [evaluate(name, load_model(name), corpus) for name in teachers if pipelines]
+    if len(rows) > 1:
+        rows.append(evaluate_together(pipelines, rows, corpus))
+    return Distilled(path, *numbers, [*rows, evaluate("student", nlp, corpus)])
 
 
 # Teachers
@@ -360,23 +364,22 @@ def save_corpus(folder: Path, docs: Iterable[Doc], min_confidence: float) -> Tup
     """
     for old in folder.glob("*.spacy"):
         old.unlink()
-    n_docs = n_entities = n_missing = 0
-    is_scored = False
+    numbers, is_scored = (0, 0, 0), False
     for i, batch in enumerate(minibatch(docs, N_DOCS)):
         for doc in batch:
             is_scored |= any(score < 1 for score in read_scores(doc).values())
+            n_docs, n_entities, n_missing = numbers
             n_kept, n_left_out = leave_out_uncertain(doc, min_confidence)
-            n_entities, n_missing = n_entities + n_kept, n_missing + n_left_out
-        n_docs += len(batch)
+            numbers = n_docs + 1, n_entities + n_kept, n_missing + n_left_out
         _save_docs(folder / f"{i:06}.spacy", batch)
-    if not n_docs:
+    if not numbers[0]:
         raise ValueError("expected text for the teacher to annotate, got no docs")
     if min_confidence and not is_scored:
         raise ValueError(
             "min_confidence: expected a teacher with confidences, such as a cost_sensitive_ner, "
             "several teachers, or spans with a score in JSONL, got none below 1"
         )
-    return n_docs, n_entities, n_missing
+    return numbers
 
 
 def save_gold(folder: Path, docs: Iterable[Doc], weight: float) -> None:
@@ -394,9 +397,9 @@ def leave_out_uncertain(doc: Doc, min_confidence: float) -> Tuple[int, int]:
     scores, ents = read_scores(doc), entities(doc)
     sure = [entity for entity in ents if scores.get(entity, 1.0) >= min_confidence]
     doubtful = doc.to_array("ENT_IOB") == 0
-    for start, end, label in {*ents, *scores} - {*sure}:
-        if (start, end, label) in ents or scores[start, end, label] > 1 - min_confidence:
-            doubtful[start:end] = True
+    for entity in {*ents, *scores} - {*sure}:
+        if entity in ents or scores[entity] > 1 - min_confidence:
+            doubtful[entity[0] : entity[1]] = True
     for start, end, _ in sure:
         doubtful[start:end] = False
     missing = [doc[int(i) : int(i) + 1] for i in numpy.flatnonzero(doubtful)]
@@ -406,32 +409,6 @@ def leave_out_uncertain(doc: Doc, min_confidence: float) -> Tuple[int, int]:
 
 def _save_docs(path: Path, docs: Iterable[Doc]) -> None:
     save_file(path, DocBin(docs=docs, store_user_data=True).to_disk)
-
-
-def is_linear(config: Config) -> bool:
-    models = [block.get("model", {}) for block in config["components"].values()]
-    return SPARSE in [model.get("@architectures") for model in models]
-
-
-def train_student(config: Config, output_path: Path, n_seeds: int = 1) -> Path:
-    """Train and save a student: a linear model as `costner fit --online` does, another one as
-    `spacy train` does. Returns its path."""
-    if is_linear(config):
-        return fit(config, output_path, online=True, n_seeds=n_seeds).path
-    train(init_nlp(config), output_path, stdout=sys.stderr)
-    return output_path / "model-best"
-
-
-def compare(teachers: Sequence[str], pipelines: Sequence[Language], path: Path) -> List[Row]:
-    """Evaluate on the student's dev corpus: the teachers; the mean of them, as they annotate, if
-    there are several; the student."""
-    student = load_model(path)
-    config = student.config.interpolate()
-    (corpus,) = resolve_dot_names(config, [config["training"]["dev_corpus"]])
-    rows = [evaluate(name, load_model(name), corpus) for name in teachers]
-    if len(rows) > 1:
-        rows.append(evaluate_together(pipelines, rows, corpus))
-    return [*rows, evaluate("student", student, corpus)]
 
 
 def evaluate(name: str, nlp: Language, corpus: Corpus) -> Row:

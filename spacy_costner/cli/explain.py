@@ -25,9 +25,6 @@ from .output import errors_shown, print_result
 from .plots import heat_map, save
 from .predictions import get_component, run_before
 
-START, END = "(start)", "(end)"
-TERMINAL = Path("-")
-
 
 class Weighted(NamedTuple):
     """A feature with its weight for a tag."""
@@ -93,7 +90,7 @@ def explain_cli(
     transition weights and, for a text, the features behind the tag of each token.
     """
     with errors_shown():
-        print_json = json_path == TERMINAL
+        print_json = json_path == Path("-")
         file_path = None if print_json else json_path
         for path in (file_path, plot_path):
             check_file(path, [model])
@@ -143,7 +140,7 @@ def transition_weights(tags: Tags, weights: Union[SparseWeights, Potentials]) ->
     for whole, part in parts:
         whole[:-1, :-1], whole[-1, :-1], whole[:-1, -1] = part.transitions, part.start, part.end
     values = [[w if ok else None for w, ok in zip(*rows)] for rows in zip(table.tolist(), allowed)]
-    return TransitionWeights([*tags.names, START], [*tags.names, END], values)
+    return TransitionWeights([*tags.names, "(start)"], [*tags.names, "(end)"], values)
 
 
 def reasons(

@@ -3,20 +3,21 @@
 from contextlib import suppress
 from math import isfinite
 from pathlib import Path
-from typing import Annotated, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Union
+from typing import IO, Annotated, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Union
 
 import typer
 from spacy.cli._util import import_code, show_validation_error
 from spacy.language import Language
 from spacy.scorer import Scorer
 from spacy.training import Example
-from spacy.training.loop import create_before_to_disk_callback, update_meta
+from spacy.training.initialize import init_nlp
+from spacy.training.loop import create_before_to_disk_callback, train, update_meta
 from spacy.util import dot_to_object, load_config
 from thinc.api import Config
 from typer import Argument, Option
 
 from ..metrics import as_json
-from ..ml import linear_part
+from ..ml import first_pass_of, linear_part
 from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
 from ..saving import check_folder, save_folder
@@ -86,7 +87,8 @@ class Fitted(NamedTuple):
 
     def describe(self) -> str:
         """Lines of text."""
-        lines = [self.outcome.describe(), f"{self.n_weights:,} weights"]
+        passes = ", two passes (features.document)" if first_pass_of(self.ner.model) else ""
+        lines = [self.outcome.describe(), f"{self.n_weights:,} weights{passes}"]
         for name, scores in (("dev", self.scores), (HELD_OUT, self.held_out)):
             if scores is not None and (name != "dev" or has_dev(self.nlp)):
                 parts = [
@@ -242,6 +244,38 @@ def fit(
         record_scores(nlp, nlp.evaluate(dev), str(source or "development docs"), len(dev))
     save_folder(path, nlp.to_disk)
     return fitted
+
+
+def is_fitted(config: Config) -> bool:
+    """Whether `fit --online` trains a config: its component to train is linear, and there is an
+    end."""
+    try:
+        check_end(load_linear(config.copy())[2])
+    except ValueError:
+        return False
+    return True
+
+
+def train_as_fitted(
+    config: Config,
+    output_path: Path,
+    log: IO[str],
+    *,
+    n_seeds: int = 1,
+    use_gpu: int = -1,
+) -> Path:
+    """Train and save a pipeline: as `fit --online` does, if it can, or else as `spacy train` does.
+    Returns its path."""
+    if not is_fitted(config):
+        train(
+            init_nlp(config, use_gpu=use_gpu), output_path, use_gpu=use_gpu, stdout=log, stderr=log
+        )
+        return output_path / "model-best"
+    fitted = fit(config, output_path, online=True, n_seeds=n_seeds)
+    if fitted.is_interrupted:
+        raise KeyboardInterrupt
+    log.write(fitted.describe() + "\n")
+    return fitted.path
 
 
 def write_fit_config(

@@ -433,13 +433,14 @@ def choose_sizes(model: str, corpus: Mapping[str, Any]) -> Dict[str, Any]:
     if lengths:
         batches = batcher([range(length) for length in lengths], size=size)
         epoch = max(1, int(sum(1 for _ in batches) * 0.9))  # it may have fewer if docs are shuffled
-    is_linear, least_steps = model == "linear", 3000 if model == "hybrid" else 20000
+    is_linear = model == "linear"
+    patience, least_steps = (1000, 3000) if model == "hybrid" else (1600, 20000)
     return {
         "batch_size": size,
         "rows": min(5000, max(1000, corpus["forms"])),
         "many_labels": len(corpus["labels"]) > 20,  # see docs/linear.md
         "long_docs": bool(lengths) and corpus["sentences"] >= 3 * len(lengths),
-        "patience": 0 if is_linear else max(1600, 2 * epoch),
+        "patience": 0 if is_linear else max(patience, 2 * epoch),
         "max_epochs": 8 if is_linear else 0,
         "max_steps": 0 if is_linear else max(least_steps, 5 * epoch),
         "eval_frequency": max(1, epoch // 2) if is_linear else min(200, epoch),

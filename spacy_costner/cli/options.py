@@ -2,7 +2,7 @@
 
 from inspect import signature
 from pathlib import Path
-from typing import Annotated, Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Annotated, Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
 
 import typer
 from click import NoSuchOption
@@ -47,12 +47,23 @@ def arguments_of(function: Callable[..., Any], given: Mapping[str, Any]) -> Dict
     return {name: given[name] for name in signature(function).parameters if name in given}
 
 
+def load_pipeline(
+    model: Union[str, Path], code_path: Union[str, Path, None] = None, use_gpu: int = -1
+) -> Language:
+    """Load a pipeline, a package or a folder; one that a killed process has left half saved, too.
+
+    code_path (Union[str, Path, None]): A Python file with registered functions to be imported.
+    use_gpu (int): GPU ID or -1 for CPU.
+    """
+    setup_gpu(use_gpu, silent=True)
+    import_code(code_path)
+    clear(model)
+    return load_model(model)
+
+
 def load(
     model: str, dev_path: Path, use_gpu: int, code_path: Optional[Path]
 ) -> Tuple[Language, List[Example]]:
     """Load a pipeline and docs."""
-    setup_gpu(use_gpu, silent=True)
-    import_code(code_path)
-    clear(model)
-    nlp = load_model(model)
+    nlp = load_pipeline(model, code_path, use_gpu)
     return nlp, list(progress(make_reader(dev_path)(nlp), desc="read", unit="doc"))

@@ -2,12 +2,14 @@
 
 import json
 import sys
+import warnings
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Annotated, Any, Iterator, Mapping, Optional
 
 import typer
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from tqdm import tqdm
 from typer import Option
 
 from ..metrics import as_json
@@ -39,14 +41,25 @@ def save_text(path: Path, text: str) -> None:
 @contextmanager
 def errors_shown(go_on: str = RUN_AGAIN) -> Iterator[None]:
     """Print errors without a traceback and exit with code 1, or after Ctrl-C with code 130 and
-    `go_on`, which says what to do."""
+    `go_on`, which says what to do. Print each warning once, in a line."""
+    shown = set()
+
+    def show(message: object, *_: Any, **__: Any) -> None:
+        text = "; ".join(line.strip() for line in str(message).splitlines())
+        if text not in shown:
+            shown.add(text)
+            with tqdm.external_write_mode(file=sys.stderr):
+                typer.secho(f"Warning: {text}", fg="yellow", err=True)
+
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.showwarning = show
+            yield
     except KeyboardInterrupt as error:
         typer.echo(f"\nStopped. {go_on}", err=True)
         raise typer.Exit(130) from error
     except (ValueError, ImportError, OSError) as error:
-        typer.echo(str(error), err=True)
+        typer.secho(str(error), fg="red", err=True)
         raise typer.Exit(1) from error
 
 
@@ -61,4 +74,4 @@ def print_result(result: Any, text: str, print_json: bool, *written: Optional[Pa
     from 0 to 100, as in `spacy evaluate`."""
     typer.echo(json.dumps(as_json(result), ensure_ascii=False) if print_json else text)
     for path in filter(None, written):
-        typer.echo(f"Written to {path}", err=print_json)
+        typer.secho(f"Written to {path}", fg="green", err=print_json)

@@ -2,9 +2,9 @@
 
 import math
 from bisect import bisect_right
-from contextlib import suppress
 from dataclasses import asdict
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import (
     Annotated,
@@ -45,7 +45,7 @@ from ..pipeline.scorers import (
 from ..saving import check_file
 from ..tags import OUTSIDE, Entities
 from ..types import Cost
-from .explain import TagProfile, TransitionWeights, draw_transitions, explain, transition_weights
+from .explain import TransitionWeights, draw_transitions, transition_weights
 from .guarantee import observe
 from .options import CodeOption, GpuOption, ModelArg, NameOption, load
 from .output import errors_shown, get_template, save_text
@@ -69,6 +69,9 @@ MAX_TOKENS = 60
 
 MAX_LABELS = 15
 """Labels with rows of their own in a heat map, if there are more."""
+
+MAX_TAGS = 66
+"""Most tags, the start included, whose transitions are shown: 16 labels in BILUO."""
 
 CONFIDENCE = Confidence(spans_key="report")
 
@@ -118,7 +121,7 @@ class Report(NamedTuple):
     docs: int  # annotated ones
     tokens: int  # annotated ones
     total: PRFScore  # tp, fp and fn of entities
-    labels: Dict[str, PRFScore]
+    labels: Dict[str, PRFScore]  # inner nodes of the tree: also of the labels below
     levels: Dict[str, PRFScore]  # by level of the label tree, "level 1" at the top
     scores: Dict[str, Any]  # see `scorers.cost_scores`
     curves: Dict[str, List[Point]]  # precision and recall at each threshold and at each bias
@@ -131,7 +134,6 @@ class Report(NamedTuple):
     kinds: Dict[str, Tuple[int, float]]  # number and cost of the mistakes of each kind
     mistakes: List[Mistake]  # the costliest; of the same cost, the most confident first
     transitions: TransitionWeights
-    features: List[TagProfile]  # empty if the model has no sparse features
 
 
 def report_cli(
@@ -158,6 +160,8 @@ def report_cli(
         sources = {"source": model, "corpus": str(test_path)}
         result = report(nlp, examples, name=name, n_mistakes=n_mistakes, **sources)
         save_text(output_path, page(result))
+    if "labels" in result.facts:
+        typer.echo(f"report: {result.facts['labels']}", err=True)
     typer.echo(f"Written to {output_path}")
 
 
@@ -190,12 +194,15 @@ def report(
     scores = cost_scores(cost, tree, dev.examples, **settings, confidence=asdict(CONFIDENCE))
     entities = entity_pairs(dev.examples)
     labels = count_by_label(entities)
+    total = sum(labels.values(), PRFScore())
+    annotated = sorted({label for gold, _ in entities for _, _, label in gold})
     levels: Dict[str, PRFScore] = {}
     if tree is not None:
+        for node in {*labels}.difference(annotated, ner.labels):  # an answer for any label below
+            labels[node] = count_by_label(entities, partial(lift, tree, node))[node]
         labels = {label: labels[label] for label in tree.lineages if label in labels}
         for level in range(1, tree.depth + 1):
             levels[f"level {level}"] = count_at_level(entities, tree, level)
-    total = sum(labels.values(), PRFScore())
     pairs = compare_tags(dev.examples, **settings)
     known, table = pairs.gold >= 0, cost(pairs.tags)
     n_docs = sum(map(numpy.any, numpy.split(known, numpy.cumsum(pairs.lengths)[:-1])))
@@ -203,9 +210,6 @@ def report(
     value = decoding[parameter] if parameter else math.nan
     precision = total.precision if total.tp + total.fp else 1.0
     kinds, mistakes = find_mistakes(dev, pairs, table, predicted, n_mistakes)
-    features: List[TagProfile] = []
-    with suppress(ValueError):  # a model without sparse features
-        features = explain(nlp, name=name, n_features=6).tags
     promised = (ner.guarantee or {}).get("miss")
     values = [f"{one} {decoding[one]:g}" for one in PARAMETERS if one in decoding]
     values += [f"{label} {bias:g}" for label, bias in decoding.get("labels", {}).items()]
@@ -224,6 +228,9 @@ def report(
     }
     if promised is not None:
         facts["guaranteed miss rate"] = f"{promised:g}"
+    if not {*annotated} & {*ner.labels}:
+        sides = ", ".join(annotated), ", ".join(ner.labels)
+        facts["labels"] = "no label in common: annotated are {}, predicted are {}".format(*sides)
     return Report(
         pipeline=f"{nlp.meta['lang']}_{nlp.meta['name']}",
         version=nlp.meta["version"],
@@ -244,8 +251,12 @@ def report(
         kinds=kinds,
         mistakes=mistakes,
         transitions=transition_weights(ner.chain_tags, dev.posterior.scores),
-        features=features,
     )
+
+
+def lift(tree: Tree, node: str, label: str) -> str:
+    """A node of the tree in place of the labels below it; other labels as they are."""
+    return node if node in tree.lineage(label) else label
 
 
 def find_cost(component: Mapping[str, Any]) -> Tuple[Cost, Optional[Tree], str]:
@@ -418,12 +429,12 @@ def page(report: Report) -> str:
     unit, digits = "tokens with a wrong tag", "{:,.0f}"
     if report.cost:
         unit, digits = "cost", "{:,.0f}" if confusion.cost.max() >= 10 else "{:.2g}"
-    transitions = between_frequent(report.transitions, report.labels)
     current = f"current setting: P {percent(p)}, R {percent(r)}"
     figures = {
         "precision-recall": precision_recall(report.curves, (p, r), chosen_name=current),
-        "transitions": draw_transitions(transitions),
     }
+    if len(report.transitions.origins) <= MAX_TAGS:
+        figures["transitions"] = draw_transitions(report.transitions)
     if report.scores["ents_reliability"]:
         figures["reliability"] = reliability_diagram(report.scores["ents_reliability"])
     if report.guarantee and report.promised is not None:
@@ -438,7 +449,6 @@ def page(report: Report) -> str:
         figures={name: Markup(as_svg(figure, name)) for name, figure in figures.items()},
         most=MAX_LABELS,
         is_summed=confusion is not report.confusion,
-        is_cut=transitions is not report.transitions,
     )
 
 
@@ -456,18 +466,6 @@ def sum_others(confusion: Confusion) -> Confusion:
     summed = numpy.eye(MAX_LABELS + 2)[target]
     names = [*(labels[i] for i in kept), f"{n_others} others", OUTSIDE]
     return Confusion(names, summed.T @ cost @ summed)
-
-
-def between_frequent(table: TransitionWeights, counts: Mapping[str, PRFScore]) -> TransitionWeights:
-    """Keep the transitions between the most frequent labels, if there are many."""
-    labels = [name.partition("-")[2] for name in table.origins]
-    if len({*labels} - {""}) <= MAX_LABELS + 1:
-        return table
-    order = sorted(counts, key=lambda label: -counts[label].tp - counts[label].fn)
-    kept = [i for i, label in enumerate(labels) if label in ["", *order[:MAX_LABELS]]]
-    origins, targets = ([names[i] for i in kept] for names in table[:2])
-    weights = [[table.weights[i][j] for j in kept] for i in kept]
-    return TransitionWeights(origins, targets, weights)
 
 
 def render(template: str, **values: Any) -> str:

@@ -162,8 +162,7 @@ def run_one(run: Run) -> Ended:
 
     def execute() -> Done:
         begin = process_time()
-        value = run.function(**run.settings)
-        return Done(value, process_time() - begin)
+        return Done(run.function(**run.settings), process_time() - begin)
 
     try:
         return execute() if run.path is None else Done(*remembered(run.path, run.key, execute))
@@ -203,11 +202,9 @@ def fingerprint(*parts: Any) -> str:
 def _texts(settings: Any) -> Iterator[str]:
     if isinstance(settings, str):
         yield settings
-    elif isinstance(settings, Mapping):
-        yield from _texts(list(settings.values()))
-    elif isinstance(settings, (list, tuple)):
-        for setting in settings:
-            yield from _texts(setting)
+    inner = settings.values() if isinstance(settings, Mapping) else settings
+    for setting in inner if isinstance(settings, (Mapping, list, tuple)) else ():
+        yield from _texts(setting)
 
 
 class Processes(ProcessPoolExecutor):

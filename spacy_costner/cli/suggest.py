@@ -4,7 +4,18 @@ that saves on a corpus that is annotated already."""
 import json
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import (
+    Annotated,
+    Any,
+    Dict,
+    Iterable,
+    List,
+    Literal,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 import numpy
 from spacy.attrs import LOWER
@@ -43,7 +54,10 @@ DECAY = 0.5
 OVERHEAD = 20.0
 """What a doc costs besides its tokens, in tokens."""
 
-PRICES = ["token", "doc"]
+PER_WORD = 10.0
+"""What each of its words that the model is unsure of costs besides, in tokens. Without it, lists of
+names come first."""
+
 WAYS = ("suggested", "random")
 N_SHOWN = 10
 
@@ -121,7 +135,11 @@ def suggest(
         something is out of its range.
     """
     ner = get_component(nlp, name)
-    check_choice(n, by, per)
+    if n < 1:
+        raise ValueError(f"n: expected at least 1, got {n}")
+    for setting, value, words in (("by", by, [*MEASURES]), ("per", per, ["token", "doc"])):
+        if value not in words:
+            raise ValueError(f"{setting}: expected one of {words}, got {value!r}")
     if not (ner.labels and ner.model.has_dim("nO")):
         raise ValueError(f"components.{name}: expected a trained component, got one without labels")
 
@@ -149,21 +167,12 @@ def suggest(
         pool += batch
     if not pool:
         raise ValueError("expected docs with words that are not annotated, got none")
-    prices = [len(doc) + OVERHEAD if per == "token" else 1.0 for doc in pool]
-    values = numpy.asarray(scores) / prices
+    prices = [len(doc) + OVERHEAD + PER_WORD * len(of.kinds) for doc, of in zip(pool, shares)]
+    values = numpy.asarray(scores) / (prices if per == "token" else 1.0)
     order = choose_diverse(values, shares, n, decay=DECAY if diverse else 1.0)
     for some in minibatch([pool[i] for i in order], nlp.batch_size):
         predict(ner, some, ner.posterior(some, preset=True), Confidence())
     return [Suggestion(places[i], scores[i], pool[i]) for i in order]
-
-
-def check_choice(n: int, by: str = "cost", per: str = "token", **_: Any) -> None:
-    """RAISES (ValueError): If an argument of `suggest` is out of its range."""
-    if n < 1:
-        raise ValueError(f"n: expected at least 1, got {n}")
-    for name, value, words in (("by", by, [*MEASURES]), ("per", per, PRICES)):
-        if value not in words:
-            raise ValueError(f"{name}: expected one of {words}, got {value!r}")
 
 
 class Round(NamedTuple):
@@ -224,7 +233,6 @@ def simulate(
         raise ValueError(f"share: expected more than 0 and at most 1, got {share}")
     if not seeds:
         raise ValueError("seeds: expected at least one, got none")
-    check_choice(n, **choice)
     rounds: List[Round] = []
     bar = progress(desc="simulate", unit="training")
 
@@ -299,9 +307,10 @@ def suggest_cli(
     ] = "prodigy",
     n: Annotated[int, Option("--n", "-n", help="Number of docs, or of each round", min=1)] = 200,
     by: Annotated[
-        str, Option("--by", help="How unsure the model is: cost, entropy, least-confidence")
+        Literal["cost", "entropy", "least-confidence"],
+        Option("--by", help="How unsure the model is"),
     ] = "cost",
-    per: Annotated[str, Option("--per", help="Price of a doc: by token, or each doc")] = "token",
+    per: Annotated[Literal["token", "doc"], Option("--per", help="Price of a doc")] = "token",
     diverse: Annotated[bool, Option(help="The same words count less in further docs")] = True,
     annotated_path: Annotated[
         Optional[Path],
@@ -339,7 +348,6 @@ def suggest_cli(
     """
     choice: Dict[str, Any] = {"by": by, "per": per, "diverse": diverse}
     with errors_shown():
-        check_choice(n, **choice)
         for path in (output_path, plot_path):
             check_file(path, [p for p in (model, pool_path, annotated_path, dev_path) if p])
         setup_gpu(use_gpu, silent=True)
@@ -378,12 +386,14 @@ def suggest_cli(
 
 def describe(docs: Sequence[Suggestion]) -> Tuple[Dict[str, Any], str]:
     """Describe suggestions, as JSON and as text: their number, and the first of them."""
-    names = ["doc", "score", "tokens", "entities"]
-    numbers = [(d.place, round(d.score, 4), len(d.doc), len(d.doc.ents)) for d in docs]
-    cells = [[shown(one.doc.text), *row] for one, row in zip(docs[:N_SHOWN], numbers)]
-    table, n_tokens = text_table([["text", *names], *cells]), sum(len(one.doc) for one in docs)
-    rows = [{**dict(zip(names, row)), "text": one.doc.text} for one, row in zip(docs, numbers)]
-    return {"docs": rows}, f"{table}\n\n{len(docs):,} docs, {n_tokens:,} tokens"
+    names = ["text", "doc", "score", "tokens", "entities"]
+    rows = [
+        (one.doc.text, one.place, round(one.score, 4), len(one.doc), len(one.doc.ents))
+        for one in docs
+    ]
+    table = text_table([names, *([shown(row[0]), *row[1:]] for row in rows[:N_SHOWN])])
+    summary = f"{len(docs):,} docs, {sum(row[3] for row in rows):,} tokens"
+    return {"docs": [dict(zip(names, row)) for row in rows]}, f"{table}\n\n{summary}"
 
 
 def describe_simulation(curves: Simulation) -> str:

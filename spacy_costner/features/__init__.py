@@ -1,6 +1,6 @@
 """Sparse features of tokens, from a template in the config."""
 
-from .extractor import FeatureBatch, Features, TokenValues
+from .extractor import FeatureBatch, Features
 from .template import Template, make_features
 
-__all__ = ["FeatureBatch", "Features", "Template", "TokenValues", "make_features"]
+__all__ = ["FeatureBatch", "Features", "Template", "make_features"]

@@ -8,7 +8,6 @@ from spacy.strings import StringStore, get_string_id
 from spacy.tokens import Doc
 from spacy.util import minibatch
 from spacy.vocab import Vocab
-from thinc.types import Array1d
 
 from .clusters import Clusters, cluster_vectors, collect_clusters, read_clusters
 from .lookup import Lookup, pair_up
@@ -63,23 +62,15 @@ def collect_vocabulary(docs: Iterable[Doc], template: Template) -> Vocabulary:
         memory=seen.memory(labels) if template.memory else None,
         clusters=clusters,
     )
-    return collected._replace(pairs=_find_pairs(collected, template, tokens, vocab))
-
-
-def _find_pairs(
-    vocabulary: Vocabulary, template: Template, tokens: Tokens, vocab: Optional[Vocab]
-) -> Dict[str, Array1d]:
-    """The pairs of values that are frequent enough, as numbers."""
-    columns, pairs = template.columns, {}
     if template.bigrams:
-        lookup = Lookup([column for column in columns if column.has_values], vocabulary)
-        values = lookup.values(tokens, vocab)
-    for column in columns:
+        lookup = Lookup([column for column in template.columns if column.has_values], collected)
+        numbers = lookup.values(tokens, vocab)
+    for column in template.columns:
         if column.form == Form.PAIR:
-            there = pair_up(values[:, lookup.places[column.of].start], tokens.lengths)
-            keys, n_times = numpy.unique(there[there >= 0], return_counts=True)
-            pairs[column.name] = keys[n_times >= template.least_count(column.kind)]
-    return pairs
+            there = pair_up(numbers[:, lookup.places[column.of].start], tokens.lengths)
+            keys, n = numpy.unique(there[there >= 0], return_counts=True)
+            collected.pairs[column.name] = keys[n >= template.least_count(column.kind)]
+    return collected
 
 
 def _read_all(

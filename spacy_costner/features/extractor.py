@@ -1,6 +1,6 @@
 """Extract features of docs as rows of weights, with an exact vocabulary."""
 
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, cast
 
 import numpy
 import srsly
@@ -13,20 +13,11 @@ from thinc.types import Array1d, Floats2d, Ints1d, Ints2d
 from .. import sparse
 from .clusters import words_of_clusters
 from .collecting import collect_vocabulary
+from .elsewhere import find_labels_elsewhere
 from .lookup import Lookup
 from .template import Form, Template
 from .tokens import read_tokens
 from .vocabulary import Vocabulary
-
-
-class TokenValues(NamedTuple):
-    """The numbers of the values of tokens in each column, -1 for none, shape (N, C), from which
-    `FeatureBatch` is gathered; and what else it has."""
-
-    values: Ints2d
-    lengths: Ints1d
-    groups: Sequence[Ints1d] = ()
-    text_ids: Optional[Array1d] = None
 
 
 class FeatureBatch(NamedTuple):
@@ -36,12 +27,15 @@ class FeatureBatch(NamedTuple):
     lengths (Ints1d): Tokens of each doc. Shape: (B,)
     groups (Sequence[Ints1d]): See `number_occurrences`. Shapes: (N,)
     text_ids (Optional[Array1d]): In training the hash of each doc. Shape: (B,)
+    values (Optional[Ints2d]): The numbers of the values of tokens in each column, -1 for none, from
+        which rows were gathered. Shape: (N, C)
     """
 
     rows: Ints2d
     lengths: Ints1d
     groups: Sequence[Ints1d] = ()
     text_ids: Optional[Array1d] = None
+    values: Optional[Ints2d] = None
 
 
 class Features(Shim):
@@ -86,21 +80,18 @@ class Features(Shim):
     def find(self, docs: Sequence[Doc], *, is_train: bool = False) -> FeatureBatch:
         """The features of tokens. If the model learns from the labels of these docs, `is_train`,
         the memory leaves out what it has from them."""
-        return self.gather(self.find_values(docs, is_train=is_train))
-
-    def find_values(self, docs: Sequence[Doc], *, is_train: bool = False) -> TokenValues:
-        """Find the values of tokens, from which `gather` makes features: see `find`."""
         lookup = self.lookup
         tokens = read_tokens(docs, lookup.attributes, lookup.gazetteers, in_training=is_train)
         vocab = docs[0].vocab if docs else None
         values, groups = lookup.values(tokens, vocab), lookup.occurrences(tokens, vocab)
-        return TokenValues(values, tokens.lengths, groups, tokens.text_ids)
+        rows = self.gather(values, tokens.lengths)
+        return FeatureBatch(rows, tokens.lengths, groups, tokens.text_ids, values)
 
-    def gather(self, seen: TokenValues) -> FeatureBatch:
-        """The features of tokens, from the values in their windows: see `find_values`."""
+    def gather(self, values: Ints2d, lengths: Ints1d) -> Ints2d:
+        """The features of tokens, from the values in their windows. Shapes: (N, C) to (N, S)"""
         lookup = self.lookup
         slots = (lookup.slot_columns, lookup.slot_offsets, lookup.first_rows)
-        return FeatureBatch(sparse.gather_window(seen.values, seen.lengths, *slots), *seen[1:])
+        return sparse.gather_window(values, lengths, *slots)
 
     @property
     def n_slots(self) -> int:
@@ -115,25 +106,19 @@ class Features(Shim):
     def add_labels(
         self, seen: FeatureBatch, probabilities: Floats2d, labels: Sequence[str]
     ) -> FeatureBatch:
-        """Add the features of the labels that a first pass predicts: see `label_values`."""
-        lookup, rows = self.lookup, seen.rows.copy()
-        values = self.label_values(seen, probabilities, labels)
-        which = lookup.is_of_labels
-        slots = (lookup.slot_columns[which], lookup.slot_offsets[which], lookup.first_rows[which])
-        rows[:, which] = sparse.gather_window(values, seen.lengths, *slots)
-        return seen._replace(rows=rows)
-
-    def label_values(
-        self, seen: FeatureBatch, probabilities: Floats2d, labels: Sequence[str]
-    ) -> Ints2d:
-        """The values of the labels that a first pass predicts, in their columns; -1 in the others.
-        A label that the vocabulary lacks has no values. Shapes: (N, L + 1) to (N, C)"""
-        names, known = ["O", *labels], self.lookup.vocabulary.labels
+        """Add the features of the labels that a first pass predicts for other occurrences, from the
+        probabilities of O and of these labels, (N, L + 1). A label that the vocabulary lacks has
+        none."""
+        lookup, names = self.lookup, ["O", *labels]
+        known = lookup.vocabulary.labels
         of_known = numpy.zeros((len(probabilities), len(known)), dtype="float32")
         for i, name in enumerate(known):
             if name in names:
                 of_known[:, i] = probabilities[:, names.index(name)]
-        return self.lookup.labels_elsewhere(of_known, seen.groups)
+        values = cast(Ints2d, seen.values).copy()
+        for column, group in zip(lookup.of_documents, seen.groups):
+            values[:, lookup.places[column.name]] = find_labels_elsewhere(of_known, group)
+        return seen._replace(values=values, rows=self.gather(values, seen.lengths))
 
     def names(self, strings: Optional[StringStore] = None) -> List[str]:
         """The names of the V features, such as "LOWER[-1]=of". With a string store, clusters are

@@ -6,17 +6,12 @@ from typing import Dict, Iterable, List, Optional, Sequence
 import numpy
 from spacy.strings import get_string_id
 from spacy.vocab import Vocab
-from thinc.types import Array1d, Floats2d, Ints1d, Ints2d
+from thinc.types import Array1d, Ints1d, Ints2d
 
 from .. import sparse
 from ..types import last_tokens
 from .clusters import find_words
-from .elsewhere import (
-    find_labels_elsewhere,
-    nearest_elsewhere,
-    number_occurrences,
-    values_beside,
-)
+from .elsewhere import nearest_elsewhere, number_occurrences, values_beside
 from .memory import number_keys
 from .template import YES, Column, Form, attributes_of, flag
 from .tokens import Gazetteer, Tokens
@@ -138,21 +133,16 @@ class Lookup:
                 pairs = pair_up(values[:, self.places[column.of].start], tokens.lengths)
                 numbers = self.keys[name].find(pairs.astype("uint64"))
                 values[:, place.start] = numpy.where(pairs < 0, -1, numbers)
-        self._look_elsewhere(values, tokens, words[:, -len(OF_NAMES)] >= 0)
-        return values
-
-    def _look_elsewhere(self, values: Ints2d, tokens: Tokens, is_capitalised: Array1d) -> None:
-        lengths = tokens.lengths
+        lengths, is_capitalised = tokens.lengths, words[:, -len(OF_NAMES)] >= 0
         for name, columns in self.elsewhere.items():
             keys, own = tokens.keys[name], values[:, self.places[name].start]
             takes_part = is_capitalised & (keys != 0)
             those, others = nearest_elsewhere(keys, takes_part, lengths, columns[0].n_nearest)
-            if not len(those):  # as in most short docs
-                continue
-            for column in columns:
+            for column in columns if len(those) else ():  # none in most short docs
                 side = -1 if column.form == Form.BEFORE else 1
                 beside = values_beside(own, others, lengths, side)
                 values[those, self.places[column.name]] = beside
+        return values
 
     def occurrences(self, tokens: Tokens, vocab: Optional[Vocab]) -> List[Ints1d]:
         """The occurrences that see each other's labels, for each column of `Form.DOCUMENT`: see
@@ -163,20 +153,6 @@ class Lookup:
         takes_part = (self._of_words(tokens.orth, vocab)[:, -len(OF_NAMES) :] >= 0).any(axis=1)
         keys = [tokens.keys[column.of] for column in columns]
         return [number_occurrences(key, takes_part & (key != 0), tokens.lengths) for key in keys]
-
-    def labels_elsewhere(self, probabilities: Floats2d, groups: Sequence[Ints1d]) -> Ints2d:
-        """The values of the labels of other occurrences, -1 in other columns, from probabilities
-        and what `occurrences` returned. Shapes: (N, L + 1), (N,) each, to (N, C)"""
-        values = numpy.full((len(probabilities), self.width), -1, dtype="int32")
-        for column, group in zip(self.of_documents, groups):
-            values[:, self.places[column.name]] = find_labels_elsewhere(probabilities, group)
-        return values
-
-    @property
-    def is_of_labels(self) -> Array1d:
-        """True for the slots of the labels of other occurrences, which are the last. Shape: (S,)"""
-        starts = [self.places[column.name].start for column in self.of_documents]
-        return self.slot_columns >= min(starts, default=self.width)
 
     def _of_words(self, orth: Array1d, vocab: Vocab) -> Ints2d:
         """The values of words, and 0 or -1 for each of `OF_NAMES`. Shape: (N, columns of words +

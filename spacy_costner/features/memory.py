@@ -1,6 +1,7 @@
 """Label memory: how often a value of an attribute had each label in the training data."""
 
 import zlib
+from functools import cached_property
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple, Union
 
 import numpy
@@ -10,11 +11,10 @@ from spacy.tokens import Doc
 from thinc.types import Array1d, Array2d, Ints1d, Ints2d
 
 from .. import sparse
+from ..tags import OUTSIDE
 from ..types import places_in, sequences
 from .template import DOC, EXTENSION
 from .tokens import Tokens, text_id
-
-OUTSIDE = "O"
 
 BORDERS = (0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98)
 """Between the 8 bins of shares. A share in the lowest is no feature."""
@@ -78,12 +78,25 @@ class LabelMemory:
         self.labels, self.counts = list(labels), counts
         self.text_ids, self.units = text_ids, units
         self._numbers = {name: number_keys(found.keys) for name, found in counts.items()}
-        self._features = {name: self._of_values(found) for name, found in counts.items()}
-        self._places = {name: _places(found) for name, found in counts.items()}
+        # V times the unit + the value of each count, ascending. In int64. Shapes: (E,)
+        self._places = {
+            name: sequences(numpy.diff(of.starts)) * len(of.keys) + of.value
+            for name, of in counts.items()
+        }
         self._of_often: Dict[Tuple[str, int, int], Ints1d] = {}
 
     def __reduce__(self) -> Tuple[type, Tuple[Any, ...]]:
         return LabelMemory, (self.labels, self.counts, self.text_ids, self.units)
+
+    @cached_property
+    def _features(self) -> Dict[str, Ints2d]:
+        """The features of all values outside of training, by attribute. The last row is for unknown
+        values. Shape: (V + 1, width)"""
+        features, unknown = {}, numpy.zeros((1, len(self.labels)), dtype="int32")
+        for name, counts in self.counts.items():
+            most = int((counts.total > 0).sum(axis=1).max(initial=0))
+            features[name] = features_of(numpy.concatenate([counts.total, unknown]), most + 1)
+        return features
 
     def width(self, attribute: str) -> int:
         """The largest number of features of an attribute that a token has."""
@@ -141,9 +154,8 @@ class LabelMemory:
             }
             for name, found in self.counts.items()
         }
-        ids = self.text_ids.astype("<u8").tobytes()
-        saved = {"labels": self.labels, "counts": counts, "text_ids": ids}
-        return {**saved, "units": pack(self.units)}
+        ids, units = self.text_ids.astype("<u8").tobytes(), pack(self.units)
+        return {"labels": self.labels, "counts": counts, "text_ids": ids, "units": units}
 
     @classmethod
     def from_dict(cls, saved: Dict[str, Any], attributes: Sequence[str]) -> "LabelMemory":
@@ -158,13 +170,6 @@ class LabelMemory:
         if not labels or not all(isinstance(label, str) for label in labels):
             raise ValueError(f"memory: expected labels, got {labels!r}")
         return cls(labels, counts, text_ids, units)
-
-    def _of_values(self, counts: Counts) -> Ints2d:
-        """The features of all values outside of training. The last row is for unknown values.
-        Shape: (V + 1, width)"""
-        unknown = numpy.zeros((1, len(self.labels)), dtype="int32")
-        most = int((counts.total > 0).sum(axis=1).max(initial=0))
-        return features_of(numpy.concatenate([counts.total, unknown]), most + 1)
 
 
 def share_names(labels: Sequence[str]) -> List[str]:
@@ -192,11 +197,6 @@ def features_of(counts: Array2d, width: int) -> Ints2d:
     packed = -numpy.sort(-shares, axis=1)[:, : width - 1]
     numbers[:, 1 : 1 + packed.shape[1]] = packed
     return numbers
-
-
-def _places(of: Counts) -> Array1d:
-    """V times the unit + the value of each count, ascending. In int64. Shape: (E,)"""
-    return sequences(numpy.diff(of.starts)) * len(of.keys) + of.value
 
 
 def _below(numbers: Ints1d, n: int) -> bool:

@@ -41,14 +41,14 @@ class Gazetteer:
 
     def find(self, docs: Sequence[Doc]) -> Array1d:
         """For each token in a phrase the hash of one of `PLACES`, otherwise 0. Shape: (N,)"""
-        return numpy.concatenate([numpy.zeros(0, dtype="uint64"), *map(self._find, docs)])
-
-    def _find(self, doc: Doc) -> Array1d:
-        places = numpy.zeros(len(doc), dtype="uint64")
-        for span in filter_spans(self._matcher_of(doc.vocab)(doc, as_spans=True)):
-            places[span.start : span.end] = get_string_id(INSIDE)
-            places[span.start] = get_string_id(BEGIN)
-            places[span.end - 1] = get_string_id(LAST if len(span) > 1 else UNIT)
+        places, begin = numpy.zeros(sum(map(len, docs)), dtype="uint64"), 0
+        for doc in docs:
+            for span in filter_spans(self._matcher_of(doc.vocab)(doc, as_spans=True)):
+                first, last = begin + span.start, begin + span.end - 1
+                places[first : last + 1] = get_string_id(INSIDE)
+                places[first] = get_string_id(BEGIN)
+                places[last] = get_string_id(LAST if len(span) > 1 else UNIT)
+            begin += len(doc)
         return places
 
     def _matcher_of(self, vocab: Vocab) -> PhraseMatcher:

@@ -1,12 +1,11 @@
 """Thinc models: from docs to potentials, and backprop of their gradient."""
 
 from .dense import build_linear_chain_crf
-from .first_pass import IN_SEVERAL, FirstPass
+from .first_pass import FirstPass
 from .hybrid import build_hybrid_crf
 from .sparse import (
     build_sparse_crf,
     find_features,
-    find_values,
     first_pass_of,
     is_linear,
     linear_part,
@@ -14,14 +13,12 @@ from .sparse import (
 from .weights import SparseWeights
 
 __all__ = [
-    "IN_SEVERAL",
     "FirstPass",
     "SparseWeights",
     "build_hybrid_crf",
     "build_linear_chain_crf",
     "build_sparse_crf",
     "find_features",
-    "find_values",
     "first_pass_of",
     "is_linear",
     "linear_part",

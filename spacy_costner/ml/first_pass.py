@@ -18,10 +18,6 @@ from .weights import SparseWeights, divide
 ReadLabels = Callable[[Sequence[Doc]], Floats2d]
 """Takes docs to the probability of O and of each label at each token. Shape: (N, L + 1)"""
 
-IN_SEVERAL = -2
-"""In place of the number of a fold: a doc whose text is in several folds, so all models have seen
-it."""
-
 
 class FirstPass(Shim):
     """The weights of the first pass. It has the features of the second, but for the labels.
@@ -39,19 +35,20 @@ class FirstPass(Shim):
         super().__init__(None)
         self.settings, self.average_power, self.n_epochs = settings, average_power, n_epochs
         self.tags = Tags(())
-        self.weights = self.make_weights()
+        self.weights = SparseWeights(settings, average_power)
         self.read_labels: Optional[ReadLabels] = None
         self._folds: List[SparseWeights] = []
         self._fold_of: Dict[int, int] = {}
 
-    def make_weights(self) -> SparseWeights:
-        """Make weights with its settings."""
-        return SparseWeights(self.settings, self.average_power)
-
-    def set_folds(self, folds: Sequence[SparseWeights], fold_of: Dict[int, int]) -> None:
-        """Set the models that are used in training: one for each block of docs, and the block of
-        each doc by the hash of its text, or `IN_SEVERAL`."""
-        self._folds, self._fold_of = list(folds), fold_of
+    def set_folds(self, folds: Sequence[Floats2d], fold_of: Dict[int, int]) -> None:
+        """Set the weights that are used in training: see `SparseWeights.set_folds`. Here they have
+        their own transitions."""
+        self._folds, self._fold_of = [], fold_of
+        for rows in folds:
+            weights = SparseWeights(self.settings, self.average_power)
+            weights.allocate(self.weights.n_features, self.weights.n_tags)
+            weights.rows[:] = rows
+            self._folds.append(weights)
 
     @property
     def is_ready(self) -> bool:
@@ -59,14 +56,14 @@ class FirstPass(Shim):
         return self.read_labels is not None or self.weights.is_allocated
 
     def predict(self, seen: FeatureBatch, docs: Sequence[Doc] = ()) -> Floats2d:
-        """The probability of O and of each label at each token, all 0 where no model may be used.
-        If there are hashes of texts, each training doc is predicted by a model that was not trained
-        on it. Docs are for `read_labels`. Shape: (N, L + 1)"""
+        """The probability of O and of each label at each token. If there are hashes of texts, each
+        training doc is predicted by a model that was not trained on it. Docs are for `read_labels`.
+        Shape: (N, L + 1)"""
         if self.read_labels is not None:
             return self.read_labels(docs)
         if seen.text_ids is None or not self._folds:
             return self._predict(self.weights, seen)
-        labels = numpy.zeros((len(seen.rows), len(self.tags.labels) + 1), dtype="float32")
+        labels = numpy.empty((len(seen.rows), len(self.tags.labels) + 1), dtype="float32")
         for weights, part, tokens in divide(seen, self._fold_of, self._folds, self.weights):
             labels[tokens] = self._predict(weights, part)
         return labels
@@ -109,5 +106,4 @@ class FirstPass(Shim):
 
     def __deepcopy__(self, memo: Any) -> "FirstPass":
         copied = FirstPass(self.settings, self.average_power, self.n_epochs)
-        copied.set_folds(self._folds, self._fold_of)
         return copied.from_bytes(self.to_bytes())

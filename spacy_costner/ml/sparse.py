@@ -2,12 +2,11 @@
 
 from typing import Callable, Iterable, List, Optional, Sequence, Tuple, Type, TypeVar
 
-import numpy
 from spacy.tokens import Doc
 from thinc.api import Model, to_numpy
 from thinc.shims import Shim
 
-from ..features import FeatureBatch, Features, Template, TokenValues
+from ..features import FeatureBatch, Features, Template
 from ..sparse import AdaGrad
 from ..types import Potentials, map_scores
 from ..validation import check_cost, number
@@ -148,20 +147,6 @@ def find_features(
     if first_pass is None or not first_pass.is_ready:
         return seen
     return features.add_labels(seen, first_pass.predict(seen, docs), first_pass.tags.labels)
-
-
-def find_values(
-    model: Model[List[Doc], Potentials], docs: Sequence[Doc], *, is_train: bool = False
-) -> TokenValues:
-    """Find the values from which `Features.gather` makes features: see `find_features`."""
-    features, first_pass = linear_part(model)[0], first_pass_of(model)
-    values = features.find_values(docs, is_train=is_train)
-    if first_pass is None or not first_pass.is_ready:
-        return values
-    seen = features.gather(values)
-    labels = features.label_values(seen, first_pass.predict(seen, docs), first_pass.tags.labels)
-    # In each column one of the two is -1, "none".
-    return values._replace(values=numpy.maximum(values.values, labels))
 
 
 def resize_sparse_crf(model: Model[List[Doc], Potentials], nO: int) -> Model[List[Doc], Potentials]:

@@ -316,9 +316,18 @@ class SparseWeights(Shim):
             n_features, n_tags = saved["n_features"], saved["n_tags"]
             used = numpy.frombuffer(saved["used"], dtype="<i4")
             weights = numpy.frombuffer(saved["weights"], dtype="<f2").reshape(-1, n_tags)
-            _check_saved(n_features, used, weights, saved["scale"])
+            scale, n_rows = saved["scale"], n_features + n_tags + 2
+            if isinstance(scale, bool) or not (0 < scale < numpy.inf):
+                raise ValueError(f"expected a finite scale above 0, got {scale!r}")
+            if not numpy.isfinite(weights).all():
+                raise ValueError("expected finite weights")
+            if not (n_features >= 0 and n_rows < 2**31 and len(weights) == len(used)):
+                raise ValueError(f"expected {len(used)} of {n_rows} rows, got {len(weights)}")
+            in_order = (used[1:] > used[:-1]).all()
+            if len(used) and not (in_order and 0 <= used[0] <= used[-1] < n_rows):
+                raise ValueError(f"expected rows from 0 to {n_rows - 1} in order")
             self.allocate(n_features, n_tags)
-            self.table.weights[used] = weights * numpy.float32(saved["scale"])
+            self.table.weights[used] = weights * numpy.float32(scale)
         except Exception as error:
             raise ValueError(
                 f"weights of a linear CRF: expected saved weights, got damaged data: {error}"
@@ -326,25 +335,12 @@ class SparseWeights(Shim):
         return self
 
 
-def _check_saved(n_features: int, used: Ints1d, weights: Floats2d, scale: float) -> None:
-    """Check that saved weights are finite and in rows that there are, each row once."""
-    n_used, n_tags = weights.shape
-    n_rows = n_features + n_tags + 2
-    if isinstance(scale, bool) or not 0 < scale < numpy.inf or not numpy.isfinite(weights).all():
-        raise ValueError(f"expected finite weights and a scale above 0, got scale {scale!r}")
-    if not (n_features >= 0 and n_rows < 2**31 and n_used == len(used)):
-        raise ValueError(f"expected {len(used)} of {n_rows} rows of weights, got {n_used}")
-    if n_used and not (used[0] >= 0 and used[-1] < n_rows and (numpy.diff(used) > 0).all()):
-        raise ValueError(f"expected rows from 0 to {n_rows - 1} in order")
-
-
 def divide(
     seen: FeatureBatch, fold_of: Dict[int, int], models: Sequence[ModelT], of_others: ModelT
 ) -> Iterator[Tuple[ModelT, FeatureBatch, Array1d]]:
     """Divide a batch by the models that were not trained on its docs. `fold_of` has the number of
-    the model for each text; docs with a number of no model are left out, and `of_others` is for
-    docs that it lacks. Yields a model, the features of its docs, and True for their tokens, (N,).
-    """
+    the model for each text; `of_others` is for docs that it lacks. Each doc is in one part. Yields
+    a model, the features of its docs, and True for their tokens, (N,)."""
     assert seen.text_ids is not None
     fold = numpy.asarray([fold_of.get(i, -1) for i in seen.text_ids.tolist()])
     for i, model in enumerate([*models, of_others]):

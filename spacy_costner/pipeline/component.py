@@ -38,6 +38,7 @@ from ..decoding import DecodedSpans, Decoding, MinCost, Posterior, Temperature, 
 from ..losses import LossSchedule
 from ..tags import SINGLE, Tags
 from ..training.folds import train_first_pass, train_linear_part
+from ..training.lbfgs import check_memory
 from ..training.objective import NEGATED, Objective, check_finite
 from ..training.soft_targets import SoftTargets, divergence, labels_of
 from ..training.targets import Weights
@@ -231,7 +232,7 @@ class CostSensitiveNER(TrainablePipe):
         labels (Optional[Sequence[str]]): The labels, as `spacy init labels` writes them. Defaults
             to those of the examples, in alphabetical order.
         RAISES (ValueError): If there are no labels, or the loss or the decoding has a cost,
-            weights or settings that don't fit the labels.
+            weights or settings that don't fit the labels, or the weights don't fit in memory.
         """
 
         def first_examples() -> List[Example]:
@@ -253,6 +254,7 @@ class CostSensitiveNER(TrainablePipe):
         self.drop_guarantee("training")
         self.cfg["temperature"], self.cfg["untrained"] = Temperature()._asdict(), []
         self.set_output(len(self.chain_tags))
+        check_memory(self.model, self.chain_tags, self.name)
         self.model.initialize(X=[eg.predicted for eg in first_examples()])
         train_first_pass(self.model, self.objective, self.chain_tags, get_examples)
         train_linear_part(self.model, self.objective, self.chain_tags, get_examples)

@@ -6,24 +6,26 @@ a sentence, is a comment if it isn't a token and its tag.
 """
 
 import re
+from itertools import chain
 from pathlib import Path
-from typing import Callable, Iterable, Iterator, List, Optional, Sequence, Tuple
+from typing import Callable, Iterable, Iterator, List, Sequence, Tuple
 
 import numpy
 from spacy.attrs import SENT_START
 from spacy.tokens import Doc, Token
 
-from .context import Context, CorpusInfo
+from .context import Context
 from .files import Place, read_text, shown
 from .schemes import BEGIN, MISSING, NOT_ANNOTATED, PREFIXED
-from .sentences import Sentences, make_docs
+from .sentences import make_docs
 
 DOCSTART = "-DOCSTART-"
 BLANKS = re.compile(r"[ \t]+")
-ODD_SPACES = "".join(filter(str.isspace, map(chr, range(0x3001)))).translate(
-    {9: "", 10: "", 32: ""}
-)
+ODD_SPACES = [char for char in map(chr, range(0x3001)) if char.isspace() and char not in " \t\n"]
 """White space at which `str.split` splits, but no column ends: no-break spaces and others."""
+
+ODD_TOKEN, ODD_LABEL = map(re.compile, (r"[\t\n\r\0]| $|^-DOCSTART-", r"[\t\n\r\0]| $|^[-_]+$"))
+"""Tokens and labels that would not be read as they were written."""
 
 Split = Callable[[str], List[str]]
 
@@ -40,10 +42,13 @@ def read_columns(path: Path, context: Context) -> Iterator[Doc]:
     for i in [i for i, line in enumerate(lines) if line.startswith(DOCSTART)]:
         docstart[i], lines[i] = 1, ""
     part = numpy.cumsum(docstart)
-    split, separator = find_separator(text, lines)
-    n_columns, column = _find_columns(lines, split, context.options.column, source)
-    if text.startswith("#") or "\n#" in text:
-        _take_comments(lines, split, (n_columns, column), source, context.info)
+    split, separator, n_columns, column = _find_columns(text, lines, context, source)
+    for i, line in enumerate(lines):
+        if line[:1] == "#" and (i == 0 or not lines[i - 1].strip()):
+            row = split(line)
+            if len(row) != n_columns or not _is_tag(row[column]):
+                lines[i], at_line = "", source._replace(number=i + 1)
+                context.info.add_problem("comments are left out", at_line, line)
     fields: List[str] = []
     lengths: List[int] = []
     for row in map(split, lines):
@@ -57,20 +62,47 @@ def read_columns(path: Path, context: Context) -> Iterator[Doc]:
     if "" in words:
         i = int(at[words.index("")])
         raise source._replace(number=i + 1).refuse(f"expected a token, got {shown(lines[i])}")
+    tags, form = fields[column::n_columns], f"{n_columns} columns, separated by {separator}"
+    if n_columns > 2 and not any(tag != "_" and _is_tag(tag) for tag in {*tags}):
+        others = [(i + 1, tag) for i in range(1, n_columns) for tag in fields[i::n_columns]]
+        known = [f"column {i} has tags such as {tag!r}" for i, tag in others if PREFIXED.match(tag)]
+        message = f"column {column + 1}: expected tags of entities, got only such as {tags[0]!r}: "
+        message += next(iter(known), "no column has entities")
+        raise source._replace(number=int(at[0]) + 1).refuse(message)
     sent_start = numpy.diff(at, prepend=-2) > 1
-    sentences = Sentences(words, fields[column::n_columns], at + 1, sent_start, part[at])
-    form = f"{n_columns} columns, separated by {separator}"
-    return make_docs(sentences, source, form, context, context.options.n_sents)
+    place = lambda token: source._replace(number=int(at[token]) + 1)  # noqa: E731
+    n_sents = context.options.n_sents
+    return make_docs(words, tags, sent_start, part[at], place, form, context, n_sents)
 
 
-def find_separator(text: str, lines: Iterable[str]) -> Tuple[Split, str]:
-    """Find how the columns of a file are separated: a function that splits a line into columns,
-    none for white space, and the name of the separator."""
-    first = next((line for line in lines if line.strip() and line[0] not in "#-"), "")
-    if "\t" in first.strip():
-        return (_split_padded if " \t" in text or "\t " in text else _split_at_tabs), "TABs"
-    has_odd_spaces = any(map(text.__contains__, ODD_SPACES))
-    return (_split_at_blanks if has_odd_spaces else str.split), "blanks"
+def _find_columns(
+    text: str, lines: List[str], context: Context, source: Place
+) -> Tuple[Split, str, int, int]:
+    """Find how lines are split into columns, and none if they are white space; the name of the
+    separator; the number of columns; and the one of the tags, as an index."""
+    first = (i for i, line in enumerate(lines) if line.strip() and line[0] != "#")
+    tagged = (i for i, line in enumerate(lines) if any(_is_tag(line.split(c)[-1]) for c in "\t "))
+    i = next(chain(first, tagged), None)
+    if i is None:
+        raise source.refuse("expected tokens and their tags, got none")
+    line, source = lines[i], source._replace(number=i + 1)
+    if "\t" in line.strip():
+        is_padded, separator = " \t" in text or "\t " in text, "TABs"
+        split: Split = _split_padded if is_padded else _split_at_tabs
+    else:
+        has_odd_spaces, separator = any(map(text.__contains__, ODD_SPACES)), "blanks"
+        split = _split_at_blanks if has_odd_spaces else str.split
+    n, column = len(split(line)), context.options.column
+    if n < 2:
+        raise source.refuse(f"expected a token and its tag, got one column: {shown(line)}")
+    column = n if column is None else column if column > 0 else n + 1 + column
+    if not 1 < column <= n:
+        raise source.refuse(f"column: expected a column of tags from 2 to {n}, got {column}")
+    return split, separator, n, column - 1
+
+
+def _is_tag(text: str) -> bool:
+    return text == "O" or text in NOT_ANNOTATED or PREFIXED.fullmatch(text) is not None
 
 
 def _split_at_blanks(line: str) -> List[str]:
@@ -85,50 +117,22 @@ def _split_padded(line: str) -> List[str]:
     return [column.strip(" ") or column for column in _split_at_tabs(line)]
 
 
-def _find_columns(
-    lines: Iterable[str], split: Split, column: Optional[int], source: Place
-) -> Tuple[int, int]:
-    """The number of columns, and the one of the tags as an index."""
-    tokens = ((i, line) for i, line in enumerate(lines) if line[:1] != "#" and line.strip())
-    i, line = next(tokens, (0, ""))
-    if not line:
-        raise source.refuse("expected tokens and their tags, got none")
-    n, source = len(split(line)), source._replace(number=i + 1)
-    if n < 2:
-        raise source.refuse(f"expected a token and its tag, got one column: {shown(line)}")
-    column = n if column is None else column if column > 0 else n + 1 + column
-    if not 1 < column <= n:
-        raise source.refuse(f"column: expected a column of tags from 2 to {n}, got {column}")
-    return n, column - 1
-
-
-def _take_comments(
-    lines: List[str], split: Split, columns: Tuple[int, int], source: Place, info: CorpusInfo
-) -> None:
-    """Empty the comments."""
-    n_columns, column = columns
-    for i, line in enumerate(lines):
-        if line[:1] == "#" and (i == 0 or not lines[i - 1].strip()):
-            row = split(line)
-            tag = row[column] if len(row) == n_columns else ""
-            if not (tag == "O" or tag in NOT_ANNOTATED or PREFIXED.fullmatch(tag)):
-                lines[i] = ""
-                info.add_problem("comments are left out", source._replace(number=i + 1), line)
-
-
 def write_columns(path: Path, docs: Sequence[Doc]) -> int:
     """Write docs in two columns with a TAB between them: tokens, and tags in IOB2 or, where
     annotation is missing, "-". If a doc has several sentences, docs begin with -DOCSTART- lines.
     Returns the number of white-space tokens: columns can't have them, they are left out."""
     has_documents = any((doc.to_array(SENT_START)[1:] == 1).any() for doc in docs)
     n_left_out = 0
-    with path.open("w", encoding="utf8", newline="\n") as file:
-        for doc in docs:
-            file.write(f"{DOCSTART}\tO\n\n" if has_documents else "")
-            for sent in doc.sents if has_documents and doc.has_annotation("SENT_START") else [doc]:
-                lines = [*_lines(sent)]
-                file.write("".join(lines) + "\n" if lines else "")
-                n_left_out += len(sent) - len(lines)
+    blocks: List[str] = []
+    for doc in docs:
+        blocks += [f"{DOCSTART}\tO\n\n"] if has_documents else []
+        for sent in doc.sents if has_documents and doc.has_annotation("SENT_START") else [doc]:
+            lines = [*_lines(sent)]
+            blocks += [*lines, "\n"] if lines else []
+            n_left_out += len(sent) - len(lines)
+    text = "".join(blocks)
+    text = f"\n{text}" if text[:1] == "\ufeff" else text  # here it would be a byte order mark
+    path.write_text(text, encoding="utf8", newline="\n")
     return n_left_out
 
 
@@ -138,8 +142,10 @@ def _lines(sent: Iterable[Token]) -> Iterator[str]:
         begins = begins or token.ent_iob == BEGIN
         if token.is_space:
             continue
-        if "\t" in token.text or "\n" in token.text:
-            raise ValueError(f"expected tokens that columns can have, got {token.text!r}")
+        if ODD_TOKEN.search(token.text):
+            raise ValueError(f"expected a token that columns can have, got {token.text!r}")
+        if ODD_LABEL.search(token.ent_type_):
+            raise ValueError(f"expected a label that columns can have, got {token.ent_type_!r}")
         tag = f"{'B' if begins else 'I'}-{token.ent_type_}" if token.ent_type_ else "O"
         yield f"{token.text}\t{'-' if token.ent_iob == MISSING else tag}\n"
         begins = False

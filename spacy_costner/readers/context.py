@@ -72,16 +72,16 @@ class CorpusInfo:
     """
 
     def __init__(self) -> None:
-        self.formats: Dict[str, int] = {}
-        self.schemes: Dict[str, int] = {}
-        self._counts: Counter = Counter()
+        self.formats: Dict[str, int] = Counter()
+        self.schemes: Dict[str, int] = Counter()
+        self._counts: Dict[str, int] = Counter()
         self._places: Dict[str, List[str]] = {}
 
     def add_file(self, form: str, scheme: str = "") -> None:
         """Count a file of a format and, if it has tags, of a scheme."""
-        self.formats[form] = self.formats.get(form, 0) + 1
+        self.formats[form] += 1
         if scheme:
-            self.schemes[scheme] = self.schemes.get(scheme, 0) + 1
+            self.schemes[scheme] += 1
 
     def add_problem(
         self, message: str, place: Optional[Place], text: str = "", *, more: int = 0

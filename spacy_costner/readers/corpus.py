@@ -1,10 +1,14 @@
 """Corpora of any format: docs, and the reader of configs."""
 
 import warnings
+import zlib
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Callable, Iterable, Iterator, List, Optional, Union
 
+import numpy
+import srsly
 from spacy.errors import Errors
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
@@ -14,22 +18,12 @@ from ..validation import require
 from .columns import read_columns
 from .context import DEFAULTS, Context, CorpusInfo, Predicted, ReadOptions
 from .documents import join_documents
-from .files import (
-    LINES,
-    CorpusError,
-    Place,
-    Values,
-    corpus_files,
-    looks_like_json,
-    read_head,
-    read_values,
-)
+from .files import CorpusError, Place, Values, corpus_files, is_json, read_values, shown
 from .sentences import copy_tokens, find_tag_key, read_tagged, tag_names_beside
 from .task_docs import tasks_to_docs
 from .tasks import Annotated, is_label_studio, read_label_studio, task_from_json
 
 DOCBIN = ".spacy"
-JSON = frozenset([".json", *LINES])
 DATASET = "Hugging Face dataset"
 
 
@@ -66,17 +60,24 @@ def read_file(path: Path, context: Context) -> Iterator[Doc]:
         return read_dataset(path, context)
     if path.suffix == DOCBIN:
         return read_docbin(path, context)
-    if path.suffix in JSON or looks_like_json(read_head(path)):
-        return read_json(path, context)
+    if is_json(path):
+        form, values = read_values(path)
+        names = partial(tag_names_beside, path)
+        return _read_values(values, Place(path, 1), form, names, context)
     return read_columns(path, context)
 
 
 def read_docbin(path: Path, context: Context) -> Iterator[Doc]:
     """Read a .spacy file."""
     try:
-        docs = DocBin().from_disk(path)
+        data = path.read_bytes()
+        docs, saved = DocBin().from_bytes(data), srsly.msgpack_loads(zlib.decompress(data))
+        lengths, n_tokens = numpy.frombuffer(saved["lengths"], dtype="int32"), len(saved["spaces"])
+        if (lengths < 0).any() or lengths.sum(dtype="int64") != n_tokens:
+            got = shown(lengths.tolist())
+            raise ValueError(f"expected lengths of docs that sum to {n_tokens} tokens, got {got}")
         parts: List[Any] = [docs.tokens, docs.spaces, docs.cats, docs.flags, docs.span_groups]
-        if len(counts := {*map(len, parts)}) > 1:
+        if len(counts := {*map(len, [*parts, docs.user_data])}) > 1:
             raise ValueError(f"expected as many of each part as docs, got {sorted(counts)}")
         if [*map(len, docs.tokens)] != [*map(len, docs.spaces)]:
             raise ValueError("expected a space or none for each token")
@@ -88,32 +89,11 @@ def read_docbin(path: Path, context: Context) -> Iterator[Doc]:
         ) from error
 
 
-def read_json(path: Path, context: Context) -> Iterator[Doc]:
-    """Read a JSON or JSONL file."""
-    form, values = read_values(path)
-    find_names = lambda key: tag_names_beside(path, key)  # noqa: E731
-    return _read_values(values, Place(path, 1), form, find_names, context)
-
-
 def read_dataset(path: Path, context: Context) -> Iterator[Doc]:
     """Read a dataset that `Dataset.save_to_disk` has saved.
 
     RAISES (ImportError): If `datasets` isn't installed.
     """
-    dataset = load_dataset(path)
-    rows = ((Place(path, i + 1, "row"), row) for i, row in enumerate(dataset))
-
-    def find_names(key: str) -> Optional[List[str]]:
-        feature = dataset.features[key]
-        while feature is not None and not hasattr(feature, "names"):
-            feature = getattr(feature, "feature", None)
-        return None if feature is None else list(feature.names)
-
-    return _read_values(rows, Place(path, 1, "row"), DATASET, find_names, context)
-
-
-def load_dataset(path: Path) -> Any:
-    """Load a dataset with the library `datasets`: see `read_dataset`."""
     missing = f"{path}: a {DATASET} requires the library `datasets`"
     datasets = require("datasets", "datasets", missing)
     try:
@@ -123,7 +103,15 @@ def load_dataset(path: Path) -> Any:
     if not isinstance(dataset, datasets.Dataset):
         splits = " or ".join(str(path / name) for name in dataset)
         raise CorpusError(f"{path}: expected one split, got {len(dataset)}: give {splits}")
-    return dataset
+    rows = ((Place(path, i + 1, "row"), row) for i, row in enumerate(dataset))
+
+    def find_names(key: str) -> Optional[List[str]]:
+        feature = dataset.features[key]
+        while feature is not None and not hasattr(feature, "names"):
+            feature = getattr(feature, "feature", None)
+        return None if feature is None else list(feature.names)
+
+    return _read_values(rows, Place(path, 1, "row"), DATASET, find_names, context)
 
 
 def _read_values(
@@ -142,19 +130,19 @@ def _read_values(
     values, key = chain([first], values), find_tag_key(first[1])
     if key is not None:
         names = context.options.tag_names or find_names(key)
-        return read_tagged(values, source, key, form, names, context)
+        return read_tagged(values, key, form, names, context)
     if is_label_studio(first[1]):
         context.info.add_file("Label Studio's JSON export")
         return tasks_to_docs(read_label_studio(values), context)
     context.info.add_file(f"{form} of texts and spans")
-    return tasks_to_docs(_annotated(values), context)
 
+    def annotated() -> Iterator[Annotated]:
+        for place, value in values:
+            task = task_from_json(value, place)
+            key = task.extra.get("_input_hash")
+            yield place, key if isinstance(key, int) else None, task
 
-def _annotated(values: Values) -> Iterator[Annotated]:
-    for place, value in values:
-        task = task_from_json(value, place)
-        key = task.extra.get("_input_hash")
-        yield place, key if isinstance(key, int) else None, task
+    return tasks_to_docs(annotated(), context)
 
 
 class AnyCorpus(Corpus):

@@ -2,23 +2,16 @@
 
 import warnings
 from itertools import groupby
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Set
+from typing import Any, Iterable, Iterator, List, Mapping, Optional, Set
 
 from spacy.tokens import Doc
 
 from .files import Place
 
 
-def set_id(doc: Doc, name: str, value: Any) -> None:
-    """Set an extension attribute of a doc, whether or not it is registered."""
-    user_data: Dict[Any, Any] = doc.user_data
-    user_data["._.", name, None, None] = value
-
-
-def id_of(doc: Doc, name: str) -> Any:
-    """An extension attribute of a doc, or None."""
-    user_data: Dict[Any, Any] = doc.user_data
-    return user_data.get(("._.", name, None, None))
+def attribute(name: str) -> Any:
+    """The key in `doc.user_data` of an extension attribute, whether or not it is registered."""
+    return "._.", name, None, None
 
 
 def with_id(doc: Doc, values: Mapping[str, Any], name: Optional[str]) -> Doc:
@@ -26,7 +19,7 @@ def with_id(doc: Doc, values: Mapping[str, Any], name: Optional[str]) -> Doc:
     "meta" of the line."""
     for keys in (values.get("meta"), values):
         if name and isinstance(keys, Mapping) and isinstance(keys.get(name), (str, int)):
-            set_id(doc, name, keys[name])
+            doc.user_data[attribute(name)] = keys[name]
     return doc
 
 
@@ -37,7 +30,7 @@ def join_documents(docs: Iterable[Doc], name: str, source: Place) -> Iterator[Do
     RAISES (CorpusError): If no doc has an id, or those of a document don't follow each other.
     """
     seen: Set[Any] = set()
-    for key, group in groupby(docs, lambda doc: id_of(doc, name)):
+    for key, group in groupby(docs, lambda doc: doc.user_data.get(attribute(name))):
         if key is None:
             yield from group
             continue
@@ -48,7 +41,7 @@ def join_documents(docs: Iterable[Doc], name: str, source: Place) -> Iterator[Do
             )
         seen.add(key)
         joined = join(list(group))
-        set_id(joined, name, key)
+        joined.user_data[attribute(name)] = key
         yield joined
     if not seen:
         raise source.refuse(f"doc_id: expected texts with {name!r}, got none")

@@ -3,6 +3,7 @@ and line."""
 
 import json
 import re
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Iterator, List, NamedTuple, Tuple
@@ -125,9 +126,9 @@ def read_head(path: Path) -> str:
         return file.read(HEAD).removeprefix(BOM).decode("utf8", "ignore")
 
 
-def looks_like_json(text: str) -> bool:
-    """Whether a text begins as JSON does, and not with a token and its columns."""
-    return JSON_BEGIN.match(text) is not None
+def is_json(path: Path) -> bool:
+    """Whether a file has JSON: it begins with a value, and not with a token and its columns."""
+    return path.suffix in (".json", *LINES) or JSON_BEGIN.match(read_head(path)) is not None
 
 
 def read_values(path: Path) -> Tuple[str, Values]:
@@ -137,18 +138,14 @@ def read_values(path: Path) -> Tuple[str, Values]:
     RAISES (CorpusError): If something isn't JSON.
     """
     text = read_text(path)
-    if path.suffix in LINES or _begins_with_record(text):
+    first: Any = None
+    with suppress(ValueError, RecursionError):
+        first = json.loads(text.strip().partition("\n")[0])
+    # A line is a record, and not an array of them or the beginning of one.
+    is_pair = isinstance(first, list) and isinstance(next(iter(first), None), str)
+    if path.suffix in LINES or isinstance(first, dict) or is_pair:
         return "JSONL", _read_lines(text, path)
     return "JSON", _read_items(text, path)
-
-
-def _begins_with_record(text: str) -> bool:
-    """Whether the first line is a record, and not an array of them or the beginning of one."""
-    try:
-        first = json.loads(text.strip().partition("\n")[0])
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(first, dict) or (isinstance(first, list) and [*map(type, first[:1])] == [str])
 
 
 def _read_lines(text: str, path: Path) -> Values:

@@ -23,16 +23,14 @@ PREFIXED = re.compile(r"([BILUES])([-_])(.+)")
 OPENING, CLOSING = "BUS", "LEUS"
 IO_WITHOUT_PREFIXES = "IO without prefixes"
 
-Refuse = Callable[[int, str], Exception]
-"""Makes an error from the index of a token and a message."""
-
 
 def decode_tags(
-    tags: Sequence[str], sent_start: Array1d, refuse: Refuse
+    tags: Sequence[str], sent_start: Array1d, refuse: Callable[[int, str], Exception]
 ) -> Tuple[Ints1d, Ints1d, List[str], str, Ints1d]:
     """Find the scheme of tags, and the entities. `sent_start` is true for the first token of a
-    sentence. Returns ENT_IOB and the label of each token, as an index, -1 for none; the labels; the
-    scheme, empty if there are no entities; and the tokens whose tags don't fit it.
+    sentence; `refuse` makes an error from the index of a token and a message. Returns ENT_IOB and
+    the label of each token, as an index, -1 for none; the labels; the scheme, empty if there are no
+    entities; and the tokens whose tags don't fit it.
     Shapes: (N,) but for the last, (M,)
 
     RAISES (CorpusError): If something isn't a tag, or the tags belong to several schemes.

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 import numpy
 from spacy.attrs import ENT_IOB, ENT_TYPE, ORTH, SENT_START, SPACY
@@ -21,37 +21,23 @@ IGNORED = -100
 """The number of tags that don't count."""
 
 
-class Sentences(NamedTuple):
-    """The tokens of a file.
-
-    words (Sequence[str]): Each token.
-    tags (Sequence[str]): Its tag.
-    places (Ints1d): Its line in the file. Shape: (N,)
-    sent_start (Array1d): True for the first token of a sentence. Shape: (N,)
-    part (Ints1d): The number of the -DOCSTART- part it is in, 0 before the first. Shape: (N,)
-    """
-
-    words: Sequence[str]
-    tags: Sequence[str]
-    places: Ints1d
-    sent_start: Array1d
-    part: Ints1d
-
-
 def make_docs(
-    sentences: Sentences, source: Place, form: str, context: Context, n_sents: Optional[int]
+    words: Sequence[str],
+    tags: Sequence[str],
+    sent_start: Array1d,
+    part: Ints1d,
+    place: Callable[[int], Place],
+    form: str,
+    context: Context,
+    n_sents: Optional[int],
 ) -> Iterator[Doc]:
-    """Make docs of the tagged sentences of a file in some format. It is not known where spaces are:
+    """Make docs of the tagged tokens of a file in some format. It is not known where spaces are:
     `doc.has_unknown_spaces`. The context gets the format, the scheme and the tags that don't fit
-    it.
+    it. `sent_start` is true for the first token of a sentence, `part` the number of the -DOCSTART-
+    part of a token, 0 before the first, and `place` gives the place of a token. Shapes: (N,)
 
     RAISES (CorpusError): If something isn't a tag, or the tags belong to several schemes.
     """
-    words, tags, places, sent_start, part = sentences
-
-    def place(token: int) -> Place:
-        return source._replace(number=int(places[token]))
-
     iob, label, labels, scheme, irregular = decode_tags(
         tags, sent_start, lambda token, message: place(token).refuse(message)
     )
@@ -69,7 +55,14 @@ def make_docs(
     index = {word: i for i, word in enumerate(dict.fromkeys(words))}
     ids = numpy.fromiter(map(index.__getitem__, words), dtype="int64")
     orth: Any = Doc(vocab, words=[*index]).to_array(ORTH)[ids]
-    starts = doc_starts(sent_start, part, n_sents)
+    first = numpy.flatnonzero(sent_start)
+    is_new = numpy.diff(part[first], prepend=-1) > 0
+    if n_sents is None:
+        n_sents = 0 if part[-1] > 0 else 1
+    if n_sents > 0:
+        begin = numpy.maximum.accumulate(numpy.where(is_new, numpy.arange(len(first)), 0))
+        is_new = (numpy.arange(len(first)) - begin) % n_sents == 0
+    starts = first[is_new].tolist()
     for start, end in zip(starts, [*starts[1:], len(words)]):
         yield Doc(vocab, words=orth[start:end]).from_array(ATTRS, columns[start:end])
 
@@ -91,19 +84,6 @@ def copy_tokens(doc: Doc, vocab: Optional[Vocab] = None, *, sentences: bool = Fa
     return copy
 
 
-def doc_starts(sent_start: Array1d, part: Ints1d, n_sents: Optional[int]) -> List[int]:
-    """The first tokens of docs: see `Sentences` and `ReadOptions`."""
-    first = numpy.flatnonzero(sent_start)
-    parts = part[first]
-    is_new = numpy.concatenate([[True], parts[1:] != parts[:-1]])
-    if n_sents is None:
-        n_sents = 0 if part[-1] > 0 else 1
-    if n_sents > 0:
-        begin = numpy.maximum.accumulate(numpy.where(is_new, numpy.arange(len(first)), 0))
-        is_new = (numpy.arange(len(first)) - begin) % n_sents == 0
-    return first[is_new].tolist()
-
-
 def find_tag_key(value: Any) -> Optional[str]:
     """The key of the tags, if the first value of a file has tokens and tags."""
     tokens = value.get("tokens") if isinstance(value, dict) else None
@@ -113,53 +93,40 @@ def find_tag_key(value: Any) -> Optional[str]:
 
 
 def read_tagged(
-    rows: Values,
-    source: Place,
-    key: str,
-    form: str,
-    names: Optional[Sequence[str]],
-    context: Context,
+    rows: Values, key: str, form: str, names: Optional[Sequence[str]], context: Context
 ) -> Iterator[Doc]:
     """Make docs of rows of tokens and tags, as datasets of Hugging Face have them. A row is a
     sentence. `names` are those of tags that are numbers."""
     words: List[str] = []
     tags: List[str] = []
-    places: List[int] = []
-    starts: List[int] = []
-    sources: List[Any] = []
+    places: List[Place] = []
+    sources: Dict[int, Any] = {}
     for place, row in rows:
-        tokens, given = _check_row(row, key, place)
+        tokens, given = (row.get(k) if isinstance(row, dict) else None for k in ("tokens", key))
+        if not isinstance(tokens, list) or not isinstance(given, list):
+            raise place.refuse(f"expected tokens and {key}, got {shown(row)}")
+        if wrong := [token for token in tokens if not isinstance(token, str) or not token]:
+            raise place.refuse(f"tokens: expected words, got {shown(wrong[0])}")
+        if len(tokens) != len(given):
+            raise place.refuse(f"{key}: expected {len(tokens)} tags, one a token, got {len(given)}")
         if tokens:
-            starts.append(len(words))
-            sources.append(row)
+            sources[len(words)] = row
         words += tokens
         tags += [tag if type(tag) is str else _name(tag, key, names, place) for tag in given]
-        places += [place.number] * len(tokens)
+        places += [place] * len(tokens)
     if not words:
-        raise source.refuse("expected tokens and their tags, got none")
-    sent_start = numpy.zeros(len(words), dtype=bool)
-    sent_start[starts] = True
+        raise place.refuse("expected tokens and their tags, got none")
     part = numpy.zeros(len(words), dtype="int64")
-    sentences = Sentences(words, tags, numpy.asarray(places), sent_start, part)
-    doc_id, n_sents = context.options.doc_id, context.options.n_sents
+    sent_start, doc_id = part.astype(bool), context.options.doc_id
+    sent_start[[*sources]] = True
+    n_sents = context.options.n_sents if doc_id is None else 1
     form = f"{form} of tokens and {key}"
+    docs = make_docs(words, tags, sent_start, part, places.__getitem__, form, context, n_sents)
     if doc_id is None:
-        yield from make_docs(sentences, source, form, context, n_sents)
+        yield from docs
     else:
-        for doc, row in zip(make_docs(sentences, source, form, context, 1), sources):
+        for doc, row in zip(docs, sources.values()):
             yield with_id(doc, row, doc_id)
-
-
-def _check_row(row: Any, key: str, place: Place) -> Tuple[List[str], List[Any]]:
-    tokens, tags = (row.get(name) if isinstance(row, dict) else None for name in ("tokens", key))
-    if not isinstance(tokens, list) or not isinstance(tags, list):
-        raise place.refuse(f"expected tokens and {key}, got {shown(row)}")
-    wrong = [token for token in tokens if not isinstance(token, str) or not token]
-    if wrong:
-        raise place.refuse(f"tokens: expected words, got {shown(wrong[0])}")
-    if len(tokens) != len(tags):
-        raise place.refuse(f"{key}: expected {len(tokens)} tags, one a token, got {len(tags)}")
-    return tokens, tags
 
 
 def _name(tag: Any, key: str, names: Optional[Sequence[str]], place: Place) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Dict, Hashable, Iterable, Iterator, List, Mapping, Optio
 import numpy
 from spacy.attrs import ENT_ID, ENT_IOB, ENT_KB_ID, ENT_TYPE, SENT_START
 from spacy.tokens import Doc, Span
+from spacy.util import get_words_and_spaces
 
 from .context import Context, CorpusInfo
 from .documents import with_id
@@ -163,34 +164,17 @@ def _tokenize(task: Task, context: Context) -> Doc:
     words = [text[start:end] for start, end, _ in task.tokens]
     spaces = [text[end : end + 1] == " " for _, end, _ in task.tokens]
     if sum(map(len, words)) + sum(spaces) < len(text):
-        words, spaces = words_and_spaces(text, task.tokens)
+        words, spaces = get_words_and_spaces(words, text)
     return Doc(context.nlp.vocab, words=words, spaces=None if task.has_unknown_spaces else spaces)
-
-
-def words_and_spaces(text: str, tokens: List[TaskToken]) -> Tuple[List[str], List[bool]]:
-    """The words of a doc and whether a space follows each. Other white space between tokens is a
-    word, too."""
-    words: List[str] = []
-    spaces: List[bool] = []
-    before = 0
-    for start, end, _ in [*tokens, TaskToken(len(text), len(text))]:
-        gap = text[before:start]
-        if words and gap[:1] == " ":
-            spaces[-1], gap = True, gap[1:]
-        for word in filter(None, (gap, text[start:end])):
-            words.append(word)
-            spaces.append(False)
-        before = end
-    return words, spaces
 
 
 def _sentence_starts(doc: Doc, tokens: List[TaskToken]) -> Any:
     """SENT_START of the tokens of a doc. Shape: (T,)"""
-    known = [token.sent_start for token in tokens]
+    known = [sent_start for _, _, sent_start in tokens]
     if True not in known and False not in known:
         return 0
     if len(known) < len(doc):  # White space between tokens is a token of the doc, too.
-        starts = {token.start: token.sent_start for token in tokens}
+        starts = {start: sent_start for start, _, sent_start in tokens}
         known = [starts.get(token.idx) for token in doc]
     values = [1 if is_start is True else -1 if is_start is False else 0 for is_start in known]
     return numpy.asarray(values, dtype="int64").view("uint64")
@@ -253,13 +237,13 @@ def doc_to_task(doc: Doc, extra: Mapping[str, Any] = {}) -> Task:
     sent_start, iob = doc.to_array([SENT_START, ENT_IOB]).T
     has_sentences = bool(sent_start.any())
     tokens = [
-        TaskToken(token.idx, token.idx + len(token), token.is_sent_start if has_sentences else None)
+        (token.idx, token.idx + len(token), token.is_sent_start if has_sentences else None)
         for token in doc
     ]
     spans = [TaskSpan(ent.start_char, ent.end_char, ent.label_, _ids(ent)) for ent in doc.ents]
     is_missing = (iob == MISSING).tolist()
     runs = [[*run] for value, run in groupby(range(len(doc)), is_missing.__getitem__) if value]
-    missing = tuple((tokens[run[0]].start, tokens[run[-1]].end) for run in runs)
+    missing = tuple((tokens[run[0]][0], tokens[run[-1]][1]) for run in runs)
     if all(is_missing):
         return Task(doc.text, None, tokens, (), doc.has_unknown_spaces, extra)
     return Task(doc.text, spans, tokens, missing, doc.has_unknown_spaces, extra)

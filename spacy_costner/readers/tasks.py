@@ -6,19 +6,7 @@ They are read in the forms of several annotation tools (see `task_from_json` and
 
 import json
 from pathlib import Path
-from typing import (
-    Any,
-    Callable,
-    Dict,
-    Hashable,
-    Iterable,
-    Iterator,
-    List,
-    Mapping,
-    NamedTuple,
-    Optional,
-    Tuple,
-)
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 from ..saving import save_file
 from .files import Place, Values, read_values, shown
@@ -48,12 +36,8 @@ class TaskSpan(NamedTuple):
     extra: Mapping[str, Any] = NOTHING
 
 
-class TaskToken(NamedTuple):
-    """A token: its characters, from and to; and whether it begins a sentence, if that is known."""
-
-    start: int
-    end: int
-    sent_start: Optional[bool] = None
+TaskToken = Tuple[int, int, Optional[bool]]
+"""A token: its characters, from and to; and whether it begins a sentence, if that is known."""
 
 
 class Task(NamedTuple):
@@ -75,7 +59,7 @@ class Task(NamedTuple):
     extra: Mapping[str, Any] = NOTHING
 
 
-Annotated = Tuple[Place, Optional[Hashable], Task]
+Annotated = Tuple[Place, Optional[int], Task]
 """A task and its place. Tasks with the same key, unless it is None, are annotations of one text."""
 
 
@@ -137,14 +121,20 @@ def _span_key(value: Mapping[str, Any], place: Place) -> Optional[str]:
 
 
 def spans_from_json(values: List[Any], text: str, key: str, place: Place) -> List[TaskSpan]:
-    """Read the spans under a key. A span with several labels is read once for each label.
+    """Read the spans under a key. A span with several labels is read once for each label. Offsets
+    may count UTF-16 code units, as JavaScript does, if the texts that some spans have in `extra`
+    say so.
 
     RAISES (CorpusError): If something isn't a span of the text.
     """
     limit = len(text) if text.isascii() else len(_utf16(text)) // 2
     spans = [span for value in values for span in _span(value, limit, key, place)]
     if limit > len(text):
-        spans = in_code_points(text, spans)
+        if not all(has_its_text(text, span) for span in spans):
+            units = _utf16(text)
+            count = lambda n: len(units[: 2 * n].decode("utf-16-le", "ignore"))  # noqa: E731
+            others = [one._replace(start=count(one.start), end=count(one.end)) for one in spans]
+            spans = others if all(has_its_text(text, span) for span in others) else spans
         for span in spans:
             _range([span.start, span.end], len(text), key, place)
     return spans
@@ -184,20 +174,6 @@ def _range(value: Any, limit: int, key: str, place: Place) -> Range:
     return start, end
 
 
-def in_code_points(text: str, spans: List[TaskSpan]) -> List[TaskSpan]:
-    """Convert offsets that count UTF-16 code units, as JavaScript does, if the texts of the spans,
-    which some have in `extra`, say that they do."""
-    if all(has_its_text(text, span) for span in spans):
-        return spans
-    units = _utf16(text)
-
-    def count(n: int) -> int:
-        return len(units[: 2 * n].decode("utf-16-le", "ignore"))
-
-    converted = [span._replace(start=count(span.start), end=count(span.end)) for span in spans]
-    return converted if all(has_its_text(text, span) for span in converted) else spans
-
-
 def has_its_text(text: str, span: TaskSpan) -> bool:
     """Whether a span is where its own text is, if it has that."""
     own = span.extra.get("text")
@@ -223,7 +199,7 @@ def _tokens_from_json(value: Any, text: str, place: Place) -> Optional[List[Task
         if token.get("text", text[start:end]) != text[start:end]:
             got = shown(token["text"])
             raise place.refuse(f"tokens: expected {text[start:end]!r} at {start}, got {got}")
-        tokens.append(TaskToken(start, end, token.get("sent_start")))
+        tokens.append((start, end, token.get("sent_start")))
         before = end
     if text[before:].strip():
         raise place.refuse(f"{all_words} {shown(text[before:])}")
@@ -276,8 +252,8 @@ def task_to_json(task: Task) -> Dict[str, Any]:
             has_space = text[end : end + 1] == " "
             token = {"text": text[start:end], "start": start, "end": end, "id": i, "ws": has_space}
             tokens.append(token if sent_start is None else {**token, "sent_start": sent_start})
-        starts = {token.start: i for i, token in enumerate(task.tokens)}
-        ends = {token.end: i for i, token in enumerate(task.tokens)}
+        starts = {token[0]: i for i, token in enumerate(task.tokens)}
+        ends = {token[1]: i for i, token in enumerate(task.tokens)}
         for span in spans or []:
             if span["start"] in starts and span["end"] in ends:
                 span.update(token_start=starts[span["start"]], token_end=ends[span["end"]])
@@ -313,7 +289,7 @@ def task_to_label_studio(task: Task) -> Dict[str, Any]:
     return {"data": {"text": text, **task.extra}, "predictions": [{"result": results}]}
 
 
-FORMS: Dict[str, Tuple[Callable[[Task], Dict[str, Any]], str]] = {
+FORMS: Dict[str, Tuple[Any, str]] = {
     "prodigy": (task_to_json, ".jsonl"),
     "doccano": (task_to_doccano, ".jsonl"),
     "label-studio": (task_to_label_studio, ".json"),

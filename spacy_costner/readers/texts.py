@@ -13,18 +13,7 @@ import re
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import (
-    Any,
-    Callable,
-    Dict,
-    Iterator,
-    List,
-    Mapping,
-    NamedTuple,
-    NoReturn,
-    Optional,
-    Union,
-)
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Union
 
 from spacy.language import Language
 from spacy.tokens import Doc
@@ -38,7 +27,7 @@ from .files import (
     Place,
     corpus_files,
     digest,
-    looks_like_json,
+    is_json,
     read_head,
     read_text,
     shown,
@@ -47,7 +36,7 @@ from .sentences import copy_tokens
 from .task_docs import task_to_doc
 from .tasks import task_from_json
 
-CORPORA = (".spacy", ".conll", ".iob", ".tsv", ".json", ".jsonl")
+CORPORA = (".spacy", ".conll", ".iob", ".tsv")
 TAGGED = re.compile(r"-DOCSTART-.*|\S+\s(.*\s)?(O|[A-Z]-\S+)")
 """A line of a corpus in columns."""
 
@@ -65,31 +54,27 @@ def read_texts(nlp: Language, path: Union[str, Path]) -> Iterator[Doc]:
     RAISES (CorpusError): If a file can't be read; the message names file and line.
     """
     for file in corpus_files(Path(path)):
-        if is_text(file):
-            yield from _read_lines(nlp, file)
+        if not is_text(file):
+            predicted = Predicted()
+            for doc in read_file(file, Context(nlp, DEFAULTS, CorpusInfo(), predicted)):
+                if len(doc):
+                    yield predicted[doc] if doc in predicted else copy_tokens(doc, sentences=True)
             continue
-        predicted = Predicted()
-        for doc in read_file(file, Context(nlp, DEFAULTS, CorpusInfo(), predicted)):
-            if len(doc):
-                yield predicted[doc] if doc in predicted else copy_tokens(doc, sentences=True)
+        for i, line in enumerate(read_text(file).split("\n")):
+            try:
+                if line.strip():
+                    yield nlp.make_doc(line.strip())
+            except ValueError as error:  # The text is too long.
+                message = f"expected a text that spaCy can read: {error}"
+                raise Place(file, i + 1).refuse(message) from None
 
 
 def is_text(path: Path) -> bool:
     """Whether a file has only text: neither JSON nor columns of words and tags."""
-    if path.is_dir() or path.suffix in CORPORA or looks_like_json(read_head(path)):
+    if path.is_dir() or path.suffix in CORPORA or is_json(path):
         return False
     lines = [line.strip() for line in read_head(path).splitlines() if line.strip()]
     return sum(bool(TAGGED.fullmatch(line)) for line in lines) * 2 <= len(lines)
-
-
-def _read_lines(nlp: Language, path: Path) -> Iterator[Doc]:
-    for i, line in enumerate(read_text(path).split("\n")):
-        try:
-            if line.strip():
-                yield nlp.make_doc(line.strip())
-        except ValueError as error:  # The text is too long.
-            message = f"expected a text that spaCy can read: {error}"
-            raise Place(path, i + 1).refuse(message) from None
 
 
 class Part(NamedTuple):
@@ -202,8 +187,9 @@ def _to_row(nlp: Language, value: Mapping[str, Any], place: Place, text: str, id
     if isinstance(content, str) and place.unit == "line" and value.get("tokens") is not None:
         given = {"text": content, "tokens": value["tokens"]}
         return Row(found, content, partial(_make_doc_of_tokens, nlp, given, place))
-    text_ = content if isinstance(content, str) else None
-    return Row(found, text_, partial(make_doc, nlp, content))
+    return Row(
+        found, content if isinstance(content, str) else None, partial(make_doc, nlp, content)
+    )
 
 
 def require_pyarrow() -> Any:
@@ -220,13 +206,12 @@ def make_doc(nlp: Language, text: Any) -> Doc:
 
 def _make_doc_of_tokens(nlp: Language, value: Dict[str, Any], place: Place) -> Doc:
     task = task_from_json(value, place)
-    return copy_tokens(
-        task_to_doc(task, place, Context(nlp, DEFAULTS, CorpusInfo())), sentences=True
-    )
+    doc = task_to_doc(task, place, Context(nlp, DEFAULTS, CorpusInfo()))
+    return copy_tokens(doc, sentences=True)
 
 
 def _refused(place: Place, text: Any, message: str) -> Row:
-    def refuse() -> NoReturn:
+    def refuse() -> Doc:
         raise place.refuse(message)
 
     return Row(place.number, text if isinstance(text, str) else None, refuse)

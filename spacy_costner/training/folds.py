@@ -3,25 +3,30 @@
 The rest of the model learns from what these parts say of the training docs. Weights that were
 trained on a doc say too much of it. So the docs are divided into blocks that follow each other, and
 besides the weights trained on all docs there are weights for each block, trained on the others.
+Docs of the same text are in one block, so that no weights have seen a copy of what they score.
 """
 
 import random
+import sys
 from functools import partial
-from typing import Callable, Dict, Iterable, Iterator, List, Sequence, Tuple
+from typing import IO, Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 import numpy
+from spacy.language import Language
 from spacy.training import Example
 from spacy.training.batchers import minibatch_by_words
+from spacy.training.loggers import console_logger
 from thinc.api import Model, Optimizer
 from thinc.types import Floats2d
+from wasabi import Printer
 
 from ..features.tokens import text_id
 from ..losses import sequential
-from ..ml import IN_SEVERAL, SparseWeights, first_pass_of, linear_part
+from ..ml import SparseWeights, first_pass_of, linear_part
 from ..tags import Tags
 from ..types import Loss
 from .objective import Objective
-from .online import INTERRUPTED, Batch, Trained, train
+from .online import INTERRUPTED, Batch, in_memory, train
 from .pieces import batch_pieces
 
 N_WORDS = 500
@@ -47,6 +52,7 @@ def train_first_pass(
     if first_pass.read_labels is not None:
         return
     features, _ = linear_part(model)
+
     examples = [eg for eg in get_examples() if len(eg.predicted)]
     n_words = sum(len(eg.predicted) for eg in examples)
     batches = list(batch_in_order(examples, min(N_WORDS, n_words // FIRST_STEPS)))
@@ -54,36 +60,27 @@ def train_first_pass(
     fold_of: Dict[int, int] = {}
     for i, batch in enumerate(batches):
         fold = i * FIRST_FOLDS // len(batches)
-        seen = features.find([eg.predicted for eg in batch], is_train=True)
-        blocks[fold].append(Batch.of(seen, objective.targets(batch, tags)._replace(soft=None)))
-        assert seen.text_ids is not None
-        for text in seen.text_ids.tolist():
-            fold_of[text] = fold if fold_of.get(text, fold) == fold else IN_SEVERAL
-
-    likelihood = Objective(objective.name, objective.strings, Loss(sequential))
-    all_weights: List[SparseWeights] = []
-    for desc, rest in _without_each(blocks, "first pass"):
-        weights, optimizer = first_pass.make_weights(), Optimizer(0.0, use_averages=True)
-        weights.allocate(len(features), len(tags))
-        trained = train(
-            weights,
-            likelihood,
-            rest,
-            optimizer,
-            max_epochs=first_pass.n_epochs,
-            shuffle=random.Random(0).shuffle,
-            desc=desc,
-        )
-        _check_end(trained)
-        weights.rows[:] = weights.averaged(optimizer)
-        all_weights.append(weights)
-    first_pass.weights = all_weights[0]
-    first_pass.set_folds(all_weights[1:], fold_of)
+        folds = [fold_of.setdefault(text_id(eg.predicted), fold) for eg in batch]
+        for fold in {*folds}:
+            some = [eg for eg, own in zip(batch, folds) if own == fold]
+            seen = features.find([eg.predicted for eg in some], is_train=True)
+            targets = objective.targets(some, tags)._replace(soft=None)
+            blocks[fold].append(in_memory(seen, targets))
+    first_pass.weights.allocate(len(features), len(tags))
+    rows = _train_without_each(
+        blocks,
+        first_pass.weights,
+        Objective(objective.name, objective.strings, Loss(sequential)),
+        seed=0,
+        max_epochs=first_pass.n_epochs,
+        desc="first pass",
+    )
+    first_pass.set_folds(rows, fold_of)
 
 
 def batch_in_order(examples: Sequence[Example], n_words: int) -> Iterator[List[Example]]:
     """Batches of examples, each until it has enough words. spaCy's `minibatch_by_words` moves docs
-    to other batches, and so to other folds than the docs around them."""
+    to other batches than the docs around them."""
     begin = size = 0
     for i, eg in enumerate(examples, 1):
         size += len(eg.predicted)
@@ -106,16 +103,39 @@ def train_linear_part(
     n_words, end = sum(len(eg.predicted) for eg in examples), 0
     for eg in examples:
         end += len(eg.predicted)
-        fold = (end - 1) * LINEAR_FOLDS // n_words
+        fold = fold_of.setdefault(text_id(eg.predicted), (end - 1) * LINEAR_FOLDS // n_words)
         docs[fold].append(eg)
-        fold_of[text_id(eg.predicted)] = fold
     size = max(min(N_WORDS, n_words // LINEAR_STEPS), 1)
     batcher = partial(minibatch_by_words, size=size)
     blocks = [
         batch_pieces(model, objective, tags, block, batcher, random.shuffle) for block in docs
     ]
-    rows: List[Floats2d] = []
-    for desc, rest in _without_each(blocks, "linear part"):
+    rows = _train_without_each(
+        blocks,
+        weights,
+        objective,
+        max_epochs=max_epochs,
+        dropout=features.dropout,
+        desc="linear part",
+    )
+    weights.set_folds([of_fold[: weights.n_features] for of_fold in rows], fold_of)
+
+
+def _train_without_each(
+    blocks: List[List[Batch]],
+    weights: SparseWeights,
+    objective: Objective,
+    *,
+    desc: str,
+    seed: Optional[int] = None,
+    **settings: Any,
+) -> List[Floats2d]:
+    """Train weights on all blocks, by the settings of `train`. Returns for each block the weights
+    that were trained on the others. The seed is for the order of batches, None for the global one.
+    Raises a KeyboardInterrupt again: initialization needs each. Shape: (V + K + 2, K)"""
+    rows = []
+    for i in range(-1, len(blocks)):
+        rest = [batch for j, block in enumerate(blocks) if j != i for batch in block]
         weights.restart(numpy.zeros_like(weights.rows))
         objective.forget()
         optimizer = Optimizer(0.0, use_averages=True)
@@ -124,25 +144,47 @@ def train_linear_part(
             objective,
             rest,
             optimizer,
-            max_epochs=max_epochs,
-            dropout=features.dropout,
-            desc=desc,
+            shuffle=random.shuffle if seed is None else random.Random(seed).shuffle,
+            desc=f"{desc} {i + 2}/{len(blocks) + 1}",
+            **settings,
         )
-        _check_end(trained)
+        if trained.reason == INTERRUPTED:
+            raise KeyboardInterrupt
         rows.append(weights.averaged(optimizer))
     weights.restart(rows[0])
-    weights.set_folds([of_fold[: weights.n_features] for of_fold in rows[1:]], fold_of)
+    return rows[1:]
 
 
-def _without_each(blocks: List[List[Batch]], desc: str) -> Iterator[Tuple[str, List[Batch]]]:
-    """The batches of all blocks; then, for each block, those of the others. With the name of the
-    progress bar."""
-    for i in range(-1, len(blocks)):
-        rest = [batch for j, block in enumerate(blocks) if j != i for batch in block]
-        yield f"{desc} {i + 2}/{len(blocks) + 1}", rest
+NOTHING_LEARNED = """\
+The hybrid is no better than its linear part, with which training began: no evaluation was above the
+first. A linear model is as good, smaller and faster: `python -m spacy costner fit`.\
+"""
 
 
-def _check_end(trained: Trained) -> None:
-    """Raise a KeyboardInterrupt again: initialization can't go on without this part."""
-    if trained.reason == INTERRUPTED:
-        raise KeyboardInterrupt
+def make_hybrid_logger() -> Callable[..., Tuple[Callable[..., None], Callable[[], None]]]:
+    """Build the logger of a hybrid whose linear part is trained at initialization: spaCy's
+    ConsoleLogger, which at the end says so if no evaluation was better than the first.
+
+        [training.logger]
+        @loggers = "spacy_costner.HybridLogger.v1"
+    """
+    console = console_logger()
+
+    def setup(
+        nlp: Language, stdout: IO = sys.stdout, stderr: IO = sys.stderr
+    ) -> Tuple[Callable[..., None], Callable[[], None]]:
+        log_console, finish_console = console(nlp, stdout, stderr)
+        scores: List[float] = []
+
+        def log(info: Optional[Dict[str, Any]]) -> None:
+            scores.extend([] if info is None else [info["score"]])
+            log_console(info)
+
+        def finish() -> None:
+            finish_console()
+            if len(scores) > 1 and max(scores) == scores[0]:
+                print(Printer(no_print=True).warn(NOTHING_LEARNED), file=stdout, flush=True)
+
+        return log, finish
+
+    return setup

@@ -211,14 +211,35 @@ def batch_memory(model: Model, n_tokens: int) -> int:
 
 def warn_of_memory(model: Model, n_tokens: int) -> None:
     """Warn if less memory is free or can be freed than training needs, where the system tells."""
-    if not MEMINFO.exists():
-        return
-    n_bytes = batch_memory(model, n_tokens)
-    lines = dict(line.split(":", 1) for line in MEMINFO.read_text().splitlines())
-    available = 1024 * int(lines.get("MemAvailable", "-1 kB").split()[0])
-    if 0 <= available < n_bytes:
+    n_bytes, available = batch_memory(model, n_tokens), available_memory()
+    if available is not None and available < n_bytes:
         warnings.warn(
             f"fit: expected {n_bytes / 1e9:.1f} GB of memory to train on all examples at once, got "
             f"{available / 1e9:.1f} GB: --online needs less, and --online --cache least",
             stacklevel=2,
         )
+
+
+def check_memory(model: Model, tags: Tags, name: str) -> None:
+    """Raise a ValueError if weights don't fit in memory and swap, where the system tells, before
+    they are made. Each has four numbers in float32: itself, and what an optimizer keeps of it."""
+    n_features = len(linear_part(model)[0]) if "build_vocab" in model.attrs else 0
+    n_tags = len(tags)
+    n_bytes = 16 * (n_features + n_tags + 2) * n_tags
+    available = available_memory("SwapFree")
+    if available is not None and available < n_bytes:
+        raise ValueError(
+            f"{name}: labels: expected weights that fit in {available / 1e9:.1f} GB of memory, got "
+            f"{len(tags.labels):,} labels, that is {n_tags:,} tags, and {n_features:,} features, "
+            f"whose weights need {n_bytes / 1e9:.1f} GB"
+        )
+
+
+def available_memory(*others: str) -> Optional[int]:
+    """The bytes of memory that are free or can be freed, and those of other kinds such as free
+    swap. None if the system doesn't tell."""
+    lines = MEMINFO.read_text().splitlines() if MEMINFO.exists() else []
+    sizes = dict(line.split(":", 1) for line in lines)
+    if "MemAvailable" not in sizes:
+        return None
+    return 1024 * sum(int(sizes.get(k, "0 kB").split()[0]) for k in ("MemAvailable", *others))

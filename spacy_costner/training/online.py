@@ -17,16 +17,8 @@ from .targets import Targets
 INTERRUPTED = "interrupted"
 
 
-class Batch(NamedTuple):
-    """A batch: its number of sequences, and a function that reads its features and its targets."""
-
-    n_sequences: int
-    read: Callable[[], Tuple[FeatureBatch, Targets]]
-
-    @classmethod
-    def of(cls, seen: FeatureBatch, targets: Targets) -> "Batch":
-        """A batch that is kept in memory."""
-        return cls(len(targets.lengths), lambda: (seen, targets))
+Batch = Tuple[int, Callable[[], Tuple[FeatureBatch, Targets]]]
+"""The number of sequences of a batch, and a function that reads its features and its targets."""
 
 
 class Trained(NamedTuple):
@@ -50,6 +42,11 @@ class Trained(NamedTuple):
 OnEpoch = Callable[[Trained], object]
 
 
+def in_memory(seen: FeatureBatch, targets: Targets) -> Batch:
+    """A batch that is kept in memory."""
+    return len(targets.lengths), lambda: (seen, targets)
+
+
 def read_batches(
     model: Model, objective: Objective, tags: Tags, batches: Iterable[List[Example]]
 ) -> List[Batch]:
@@ -59,7 +56,7 @@ def read_batches(
         for batch in batches
     ]
     return [
-        Batch.of(features, objective.targets(batch, tags, features.rows))
+        in_memory(features, objective.targets(batch, tags, features.rows))
         for batch, features in seen
         if len(features.rows)
     ]
@@ -89,11 +86,9 @@ def train(
     progress (Progress): The progress of training before.
     on_epoch (Callable): Called after each epoch.
     desc (str): The name of the progress bar.
-    RAISES (ValueError): If both limits are 0, or a score is not finite.
+    RAISES (ValueError): If a score is not finite.
     """
-    if not (max_epochs or max_steps):
-        raise ValueError("fit: max_epochs, max_steps: expected one of them above 0, both are 0")
-    n_sequences = max(sum(batch.n_sequences for batch in batches), 1)
+    n_sequences = max(sum(n for n, _ in batches), 1)
     ends = [limit for limit in (max_steps, max_epochs * len(batches)) if limit]
     trained = Trained(float("nan"), 0, 0, "trained", progress)
     bar = progress_bar(desc=desc, unit="step", total=min(ends, default=0))
@@ -101,17 +96,17 @@ def train(
         while batches and (not max_epochs or trained.n_epochs < max_epochs):
             shuffle(batches)
             total, n_annotated = 0.0, 0
-            for batch in batches:
+            for n, read in batches:
                 if max_steps and trained.n_steps == max_steps:
                     return trained._replace(reason="steps used up")
-                seen, targets = batch.read()
+                seen, targets = read()
                 scores, add_gradient = weights.begin_update(seen, dropout)
                 check_finite(scores, objective.name)
                 result, n_tokens = objective.evaluate(targets, scores, trained.progress)
                 add_gradient(result.gradient)
                 weights.finish_update(optimizer)
 
-                progress = trained.progress.after_update(batch.n_sequences / n_sequences)
+                progress = trained.progress.after_update(n / n_sequences)
                 trained = trained._replace(n_steps=trained.n_steps + 1, progress=progress)
                 total, n_annotated = total + result.value, n_annotated + n_tokens
                 if not trained.n_epochs:

@@ -22,13 +22,13 @@ from thinc.api import Model
 from thinc.types import Array1d, Array2d, ArrayXd, Ints1d, Ints2d
 
 from .. import chain
-from ..features import FeatureBatch, Features, TokenValues
-from ..ml import find_values, linear_part
+from ..features import FeatureBatch, Features
+from ..ml import find_features, linear_part
 from ..progress import progress
 from ..tags import Tags
 from ..types import Gold, ranges
 from .objective import Objective
-from .online import Batch, read_batches
+from .online import Batch, in_memory, read_batches
 from .soft_targets import is_taught, read_soft_targets
 from .targets import Targets
 
@@ -129,7 +129,7 @@ def read_pieces(
                 "fit: --cache: expected docs without soft targets, got soft targets, as `costner "
                 "distill --soft` writes them"
             )
-        values = find_values(model, [eg.predicted for eg in batch], is_train=True)
+        seen = find_features(model, [eg.predicted for eg in batch], is_train=True)
         targets, end = objective.targets(batch, tags), 0
         separable, weights = _separable(targets.gold, tags), targets.gold.weights
         for i, eg in enumerate(batch):
@@ -143,7 +143,7 @@ def read_pieces(
             for first, last in _cut(numpy.flatnonzero(places), end - begin, most_words):
                 number = store.add_piece(doc.start + first, doc.start + last, doc, weight)
                 pieces.append(Piece(store, number, last - first, None if cache else eg))
-        store.add(values.values, targets)
+        store.add(cast(Ints2d, seen.values), targets)
     store.finish()
     return pieces
 
@@ -185,8 +185,8 @@ def join(pieces: Sequence[Piece]) -> Batch:
     targets."""
     store, numbers = pieces[0].store, numpy.asarray([piece.number for piece in pieces])
     if any(piece.is_taught for piece in pieces):
-        return Batch.of(*store.read(numbers, [piece.example for piece in pieces]))
-    return Batch(len(numbers), partial(store.read, numbers))
+        return in_memory(*store.read(numbers, [piece.example for piece in pieces]))
+    return len(numbers), partial(store.read, numbers)
 
 
 class Store:
@@ -245,8 +245,8 @@ class Store:
         places = numpy.frombuffer(self._places, dtype="int64").reshape(-1, 4)[pieces]
         first, end, begin, stop = places.T
         of, tokens = ranges(begin, stop)
-        values = TokenValues(self._rows["values"][tokens], (stop - begin).astype("int32"))
-        rows = self.features.gather(values).rows
+        values = cast(Ints2d, self._rows["values"][tokens])
+        rows = self.features.gather(values, (stop - begin).astype("int32"))
         inside = (tokens >= first[of]) & (tokens < end[of])
         if not inside.all():
             rows, tokens = rows[inside], tokens[inside]

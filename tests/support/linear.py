@@ -1,13 +1,13 @@
 """CRFs on sparse features, alone and with a Tok2Vec."""
 
-from typing import Any
+from typing import Any, List, Sequence
 
 import numpy
 import spacy
 from spacy.tokens import Doc
 from thinc.api import Model
 
-from spacy_costner.features import make_features
+from spacy_costner.features import Features, make_features
 from spacy_costner.ml import build_sparse_crf, linear_part
 
 from .config import FEATURES, TOK2VEC
@@ -25,3 +25,11 @@ def crf(n_tags: int = 3, **settings: Any) -> Model:
     weights = linear_part(model)[1]
     weights.rows[:] = numpy.random.default_rng(0).normal(size=weights.rows.shape)
     return model
+
+
+def found_names(
+    features: Features, docs: Sequence[Doc], *, is_train: bool = False
+) -> List[List[str]]:
+    """The names of the features of each token, in order."""
+    names, rows = features.names(), features.find(docs, is_train=is_train).rows
+    return [sorted(names[row] for row in token if row >= 0) for token in rows]
