@@ -185,7 +185,7 @@ def test_a_full_disk_is_told(corpora: Dict[str, Any], tmp_path: Path) -> None:
     try:
         with pytest.raises(OSError, match=r"fit: --cache: .*cache: .*File too large"):
             fit(config, tmp_path / "output", online=True, cache=tmp_path / "cache")
-        with pytest.raises(OSError, match=r"File too large: '.*/output/model-last'"):
+        with pytest.raises(OSError, match=r"File too large: '.*/output/model-best'"):
             fit(config, tmp_path / "output", online=True)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
