@@ -1,11 +1,30 @@
-"""The test for a shift of docs: by definition, and on made-up scores."""
+"""The test for a shift of docs: by definition, on made-up scores, and in a pipeline."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, List
 
 import numpy
 import pytest
+import spacy
 from hypothesis import given
+from pytest import approx
+from spacy.language import Language
+from spacy.tokens import Doc, DocBin
+from spacy.training import Example
 
+from spacy_costner.cli.calibrate import calibrate
+from spacy_costner.cli.guarantee import guarantee
+from spacy_costner.cli.tune import tune
+from spacy_costner.decoding import Posterior
 from spacy_costner.metrics import shift
+from spacy_costner.pipeline.annotations import measure
+from spacy_costner.readers.sentences import copy_tokens
+from spacy_costner.training.token_attrs import TokenAttrs
 
+from . import oracle
+from .support.pipelines import examples, load
+from .support.posteriors import entities_of, posterior
 from .support.strategies import seeds
 
 
@@ -65,3 +84,170 @@ def test_false_alarms_by_villes_inequality() -> None:
         share = (highest >= numpy.log(c)).mean()
         assert share <= 1 / c + 3 * numpy.sqrt(1 / c / 10_000)
     assert (highest >= numpy.log(5)).mean() > 0.02  # it does bet
+
+
+# In a pipeline
+
+
+@given(posterior(), seeds)
+def test_measures_by_enumeration(posterior: Posterior, rng: numpy.random.Generator) -> None:
+    """Of docs that have one sequence or two, some with presets that the paths agree with."""
+    lengths = posterior.scores.lengths
+    is_free = rng.uniform(size=lengths.sum()) < rng.choice([0.5, 1.0])
+    docs = [[0, 1]] if len(lengths) == 2 and rng.integers(2) else [[b] for b in range(len(lengths))]
+    tokens = TokenAttrs(
+        *[numpy.zeros(0)] * 5, lengths=numpy.asarray([lengths[doc].sum() for doc in docs])
+    )._replace(iob=numpy.where(is_free, 0, 2))
+    got, expected = measure(posterior, tokens)
+    starts = numpy.cumsum(lengths) - lengths
+    for doc, entropy, numbers in zip(docs, got, expected):
+        n_free = sum(is_free[starts[b] : starts[b] + lengths[b]].sum() for b in doc)
+        total, of_label = 0.0, numpy.zeros(len(posterior.tags.labels))
+        for b in doc:
+            legal = oracle.paths(posterior.scores, b)
+            for p, path in zip(oracle.probabilities(legal), legal):
+                total -= p * numpy.log(p) if p > 0 else 0.0
+                for begin, _, label in entities_of(posterior, b, path.tags):
+                    of_label[label] += p * is_free[begin]
+        assert numpy.isnan(entropy) if n_free == 0 else entropy == approx(total / n_free, abs=1e-5)
+        assert numbers == approx(of_label, abs=1e-5)
+
+
+WORDS = "Khan London Sox lost is the"
+OTHERS = "Oslo London Sox lost"
+
+
+def calibration_docs(nlp: Language, n: int = 60, words: str = WORDS, seed: int = 0) -> Any:
+    """Docs of words in random order."""
+    rng, docs = numpy.random.default_rng(seed), []
+    for _ in range(n):
+        doc = [str(word) for word in rng.choice(words.split(), rng.integers(2, 9))]
+        tags = {"Khan": "U-PERSON", "London": "U-LOC", "Sox": "U-sports-team"}
+        entities = [tags.get(word, "O") for word in doc]
+        docs.append(Example.from_dict(Doc(nlp.vocab, words=doc), {"entities": entities}))
+    return docs
+
+
+@pytest.fixture
+def guaranteed(unsure: Path) -> Language:
+    nlp = load(unsure)
+    guarantee(nlp, calibration_docs(nlp), miss=0.2)
+    return nlp
+
+
+def predicted(nlp: Language, examples: List[Example], **options: Any) -> List[Doc]:
+    return list(nlp.pipe([copy_tokens(eg.reference) for eg in examples], **options))
+
+
+def test_scores_and_expected_numbers(guaranteed: Language) -> None:
+    """Those of calibration docs are as `shift` finds them; the numbers are of the posterior."""
+    ner: Any = guaranteed.get_pipe("ner")
+    docs = predicted(guaranteed, calibration_docs(guaranteed))
+    found = ner.shift(docs)
+    kept = ner.cfg["shift"]
+    assert sorted(found.scores) == kept["scores"] and not kept["approximate"]
+    exact = [ner.posterior([doc]).entropy[0] / len(doc) for doc in docs]
+    assert found.scores == approx(exact, rel=1e-3)
+    per_label = {label: [0.0, 0.0, 0.0] for label in ner.labels}
+    for doc in docs:
+        for ent in doc.ents:
+            per_label[ent.label_][0] += ent._.confidence
+            per_label[ent.label_][1] += 1
+        marginals = ner.posterior([doc]).marginals
+        for i, label in enumerate(ner.labels):
+            opening = ner.tags.opening & (ner.tags.label_of == i)
+            per_label[label][2] += marginals[:, opening].sum()
+    assert {k: approx(row, rel=1e-4) for k, row in per_label.items()} == found.counts
+    tp, n_predicted, n_annotated = numpy.sum([*per_label.values()], axis=0)
+    p, r = tp / n_predicted, tp / n_annotated
+    scores = found.expected
+    assert (scores["ents_p"], scores["ents_r"]) == approx((p, r), rel=1e-4)
+    assert scores["ents_f"] == approx(2 * p * r / (p + r), rel=1e-4)
+    tp, n_predicted, n_annotated = per_label["LOC"]
+    assert scores["ents_per_type"]["LOC"]["r"] == approx(tp / n_annotated, rel=1e-4)
+    assert ner.shift([]).expected["ents_f"] is None
+
+
+def test_it_alarms(guaranteed: Language) -> None:
+    ner: Any = guaranteed.get_pipe("ner")
+    like = ner.shift(predicted(guaranteed, calibration_docs(guaranteed, 140, seed=1)))
+    assert like.alarm is None and len(like.scores) == 140
+    other = ner.shift(predicted(guaranteed, calibration_docs(guaranteed, 140, OTHERS)))
+    at = numpy.flatnonzero(numpy.exp(other.log_martingale) >= shift.ALARM)[0]
+    assert other.alarm == at + 1 < 140
+
+
+def test_the_same_in_parts_processes_and_threads(guaranteed: Language, tmp_path: Path) -> None:
+    ner: Any = guaranteed.get_pipe("ner")
+    examples = calibration_docs(guaranteed, 30, seed=2)
+    docs = predicted(guaranteed, examples)
+    whole = ner.shift(docs, seed=5)
+    DocBin(docs=docs, store_user_data=True).to_disk(tmp_path / "docs.spacy")
+    guaranteed.to_disk(tmp_path / "saved")
+    loaded = spacy.load(tmp_path / "saved")
+    bare = [copy_tokens(eg.reference) for eg in examples]
+    with ThreadPoolExecutor(4) as threads:
+        in_threads = list(threads.map(guaranteed, bare))
+    for same, nlp in (
+        (predicted(guaranteed, examples, batch_size=7), guaranteed),
+        (predicted(guaranteed, examples, n_process=2), guaranteed),
+        (in_threads, guaranteed),
+        (predicted(loaded, examples), loaded),
+        (DocBin().from_disk(tmp_path / "docs.spacy").get_docs(guaranteed.vocab), guaranteed),
+    ):
+        found = nlp.get_pipe("ner").shift(same, seed=5)
+        assert found.scores.tolist() == whole.scores.tolist()
+        assert found.p_values.tolist() == whole.p_values.tolist()
+        assert found.counts == {k: approx(row, abs=1e-4) for k, row in whole.counts.items()}
+    first = ner.shift(docs[:11], seed=5)
+    second = ner.shift(docs[11:], earlier=first, seed=5)
+    assert first.p_values.tolist() == whole.p_values[:11].tolist()
+    assert second.log_martingale.tolist() == whole.log_martingale.tolist()
+    assert second.counts == {k: approx(row) for k, row in whole.counts.items()}
+    assert len(ner.shift([*docs[:3], guaranteed("")]).scores) == 3
+
+
+def test_presets_are_left_out(guaranteed: Language) -> None:
+    ner: Any = guaranteed.get_pipe("ner")
+    doc = Doc(guaranteed.vocab, words=["London", "lost"], ents=["B-LOC", "O"])
+    doc.set_ents(doc.ents, default="missing")
+    whole = Doc(guaranteed.vocab, words=["Sox"], ents=["B-LOC"])
+    found = ner.shift(guaranteed.pipe([doc, whole]))
+    free = ner.posterior([doc], preset=True)
+    assert found.scores == approx([free.entropy[0]], rel=1e-3)
+    assert found.counts["LOC"][1] == 0 and found.counts["LOC"][2] < 0.5
+
+
+CHANGES = {
+    "training": lambda nlp: nlp.update(examples(nlp), sgd=nlp.create_optimizer()),
+    "rehearsal": lambda nlp: nlp.get_pipe("ner").rehearse(examples(nlp)),
+    "add_label": lambda nlp: nlp.get_pipe("ner").add_label("DRUG"),
+    "initialize": lambda nlp: nlp.initialize(lambda: examples(nlp)),
+    "temperature": lambda nlp: nlp.get_pipe("ner").cfg["temperature"].update(overall=2.0),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*the guarantee is dropped")
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_changes_drop_the_scores(guaranteed: Language, change: Any) -> None:
+    docs = predicted(guaranteed, calibration_docs(guaranteed, 2))
+    change(guaranteed)
+    with pytest.raises(ValueError, match="ner: shift: expected scores of calibration docs, got no"):
+        guaranteed.get_pipe("ner").shift(docs)
+    assert "entropy" not in guaranteed("London").spans["confidence"].attrs
+
+
+@pytest.mark.filterwarnings("ignore:.*the guarantee is dropped")
+def test_what_keeps_and_makes_the_scores(guaranteed: Language) -> None:
+    """Another decoding keeps them; `calibrate` has others, which are approximate."""
+    ner: Any = guaranteed.get_pipe("ner")
+    before = ner.cfg["shift"]
+    tune(guaranteed, calibration_docs(guaranteed))
+    assert ner.guarantee is None and ner.cfg["shift"] == before
+    docs = calibration_docs(guaranteed, 20, seed=3)
+    calibrate(guaranteed, docs, source="dev")
+    assert ner.cfg["shift"]["approximate"] and ner.cfg["shift"]["source"] == "dev"
+    found = ner.shift(predicted(guaranteed, docs))
+    assert found.approximate and sorted(found.scores) == ner.cfg["shift"]["scores"]
+    with pytest.raises(ValueError, match=r"got 'Who lost' without an entropy in doc.spans"):
+        ner.shift([guaranteed.make_doc("Who lost")])

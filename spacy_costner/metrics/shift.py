@@ -8,8 +8,14 @@ Vovk, Gammerman & Shafer (2005): Algorithmic Learning in a Random World, chapter
 (2021): Retrain or Not Retrain: Conformal Test Martingales for Change-Point Detection.
 """
 
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional
+
 import numpy
 from thinc.types import Floats1d
+
+Counts = Dict[str, List[float]]
+"""For each label the expected number of correct entities, the number of predicted ones, and the
+expected number of annotated ones."""
 
 ALARM = 100.0
 """The martingale at which the test alarms. Of exchangeable docs at most 1 / ALARM ever does, by
@@ -58,3 +64,64 @@ def log_martingale(p_values: Floats1d) -> Floats1d:
     """
     logs = numpy.cumsum(numpy.log(BETS) + (BETS - 1) * numpy.log(p_values)[:, None], axis=0)
     return numpy.logaddexp.reduce(logs, axis=1) - numpy.log(len(BETS))
+
+
+class Shift(NamedTuple):
+    """What a test found.
+
+    scores (Floats1d): The score of each doc so far: the entropy of its path, for each token.
+        Shape: (T,)
+    p_values (Floats1d): Their conformal p-values. Shape: (T,)
+    log_martingale (Floats1d): The logarithm of the martingale after each of them. Shape: (T,)
+    level (float): The martingale at which the test alarms.
+    alarm (Optional[int]): The number of the doc, from 1, at which it first alarms; None if it
+        doesn't.
+    counts (Counts): Expected numbers of entities by label.
+    approximate (bool): Whether the temperature was fitted on the calibration docs, so that false
+        alarms may be more than 1 / level.
+    """
+
+    scores: Floats1d
+    p_values: Floats1d
+    log_martingale: Floats1d
+    level: float
+    alarm: Optional[int]
+    counts: Counts
+    approximate: bool
+
+    @property
+    def expected(self) -> Dict[str, Any]:
+        """Precision, recall and F as the model expects them, without labels, by spaCy's names. An
+        upper guess after an alarm. None where nothing is predicted, or nothing expected."""
+
+        def prf(tp: float, predicted: float, annotated: float) -> List[Optional[float]]:
+            p, r = tp / predicted if predicted else None, tp / annotated if annotated else None
+            return [p, r, None if p is None or r is None else 2 * tp / (predicted + annotated)]
+
+        total = numpy.sum([[0.0, 0.0, 0.0], *self.counts.values()], axis=0).tolist()
+        by_label = {label: dict(zip("prf", prf(*row))) for label, row in self.counts.items()}
+        return {**dict(zip(("ents_p", "ents_r", "ents_f"), prf(*total))), "ents_per_type": by_label}
+
+
+def rounded(scores: Iterable[float]) -> Floats1d:
+    """Scores as they are compared, with four digits: the others may differ between
+    batches. Shape: (T,)"""
+    return numpy.asarray([float(f"{score:.4g}") for score in scores])
+
+
+def find_shift(
+    calibration: Mapping[str, Any],
+    scores: Iterable[float],
+    counts: Mapping[str, List[float]] = {},
+    *,
+    seed: int = 0,
+    level: float = ALARM,
+) -> Shift:
+    """Test scores in their order. `calibration` has the "scores" of calibration docs, and whether
+    they are "approximate"."""
+    scores = rounded(scores)
+    p = conformal_p_values(rounded(calibration["scores"]), scores, seed=seed)
+    logs = log_martingale(p)
+    high = numpy.flatnonzero(logs >= numpy.log(level))
+    alarm = int(high[0]) + 1 if len(high) else None
+    return Shift(scores, p, logs, level, alarm, {**counts}, calibration["approximate"])

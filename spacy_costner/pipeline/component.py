@@ -5,7 +5,8 @@ from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import asdict
 from itertools import islice
-from math import exp, inf
+from math import exp, inf, isnan
+from operator import add
 from pathlib import Path
 from typing import (
     Any,
@@ -36,13 +37,14 @@ from .. import chain
 from ..costs.tables import hamming_cost
 from ..decoding import DecodedSpans, Decoding, MinCost, Posterior, Temperature, make_viterbi
 from ..losses import LossSchedule
+from ..metrics.shift import Shift, find_shift, rounded
 from ..tags import SINGLE, Tags
 from ..training.folds import train_first_pass, train_linear_part
 from ..training.lbfgs import check_memory
 from ..training.objective import NEGATED, Objective, check_finite
 from ..training.soft_targets import SoftTargets, divergence, labels_of
 from ..training.targets import Weights
-from ..training.token_attrs import TokenAttrs, possible_paths, read_presets
+from ..training.token_attrs import TokenAttrs, first_words, possible_paths, read_presets
 from ..types import Constraints, Cost, Loss, Potentials, Progress, map_scores, no_scores
 from .annotations import (
     Confidence,
@@ -100,7 +102,8 @@ subword_features = true
 )["cost_sensitive_ner"]
 
 HOLDS_FOR = ("labels", "scheme", "outside", "decoding", "temperature")
-"""The keys of `cfg` that a guarantee depends on. It depends on the weights, too."""
+"""The keys of `cfg` that a guarantee depends on. It depends on the weights, too, and so does the
+test for a shift, but not on the decoding."""
 
 
 class CostSensitiveNER(TrainablePipe):
@@ -151,6 +154,7 @@ class CostSensitiveNER(TrainablePipe):
             "cost_tables": [],
             "temperature": Temperature()._asdict(),
             "guarantee": None,
+            "shift": None,
             "untrained": [],
         }
         self.meta: Dict[str, Any] = {}
@@ -408,7 +412,14 @@ class CostSensitiveNER(TrainablePipe):
         self.check_guarantee()
         confidence, guarantee = self.confidence, self.cfg["guarantee"]
         tokens, posterior = self._posterior(list(docs), preset=True)
-        return make_prediction(self.decode(posterior), posterior, tokens, confidence, guarantee)
+        return make_prediction(
+            self.decode(posterior),
+            posterior,
+            tokens,
+            confidence,
+            guarantee,
+            is_measured=self.cfg["shift"] is not None,
+        )
 
     def set_annotations(self, docs: Iterable[Doc], prediction: Prediction) -> None:
         """Write predicted entities to docs. Preset annotation stays.
@@ -501,7 +512,7 @@ class CostSensitiveNER(TrainablePipe):
         """
         if self.labels and self.model.has_dim("nO"):
             decoding.check(self.tags, decoding.settings)
-        self.drop_guarantee("another decoding")
+        self.drop_guarantee("another decoding", keep_shift=True)
         self._decoding = decoding
         self.cfg["decoding"] = deepcopy(decoding.settings)
         self._configured["decoding"] = deepcopy(decoding.settings)
@@ -545,13 +556,72 @@ class CostSensitiveNER(TrainablePipe):
         promise (Cfg): The promise, as JSON. "threshold" and "labels" are the least probability of
             spans in the set, in all and by label.
         """
-        settings = _as_json({name: self.cfg[name] for name in HOLDS_FOR})
-        self.cfg["guarantee"] = {**promise, "holds_for": settings}
+        self.cfg["guarantee"] = {**promise, "holds_for": self._settings()}
         self.meta.setdefault("guarantee", {})[self.name] = promise
 
-    def drop_guarantee(self, reason: str) -> None:
-        """Drop the promise, if there is one, with a warning. `reason` is the change after which it
-        doesn't hold."""
+    def shift(
+        self, docs: Iterable[Doc], *, earlier: Optional[Shift] = None, seed: int = 0
+    ) -> Shift:
+        """Test without labels whether docs are still like the calibration docs, and compute the
+        scores that are expected of them. The result is the same whatever threads and processes
+        predicted them. Only text of which the model is less sure alarms.
+
+        docs (Iterable[Doc]): Docs that this component has predicted, as `nlp.pipe` returns them, in
+            random order. Those without tokens that it predicts are left out.
+        earlier (Optional[Shift]): The result of docs before them, to go on from.
+        seed (int): The seed of the test: that of the earlier docs.
+        RETURNS (Shift): The test of all docs so far.
+        RAISES (ValueError): If there are no scores of calibration docs, or a doc was predicted
+            without.
+        """
+        self.check_guarantee()
+        if self.cfg["shift"] is None or self.confidence is None:
+            raise ValueError(
+                f"{self.name}: shift: expected scores of calibration docs, got none: run `python "
+                "-m spacy costner guarantee`, or `calibrate`"
+            )
+        key = self.confidence.spans_key
+        scores = [] if earlier is None else earlier.scores.tolist()
+        counts = {} if earlier is None else {k: [*row] for k, row in earlier.counts.items()}
+        for doc in docs:
+            group = doc.spans.get(key)
+            if group is None or "entropy" not in group.attrs:
+                raise ValueError(
+                    f"{self.name}: shift: expected docs that the pipeline has predicted, got "
+                    f"{first_words(doc)} without an entropy in doc.spans[{key!r}].attrs: run "
+                    "`nlp.pipe` first"
+                )
+            if not isnan(group.attrs["entropy"]):
+                scores.append(group.attrs["entropy"])
+            rows = [
+                (ent.label_, (float(p), 1.0, 0.0)) for ent, p in zip(group, group.attrs["scores"])
+            ]
+            rows += [
+                (k, (0.0, 0.0, n)) for k, n in zip(self.labels, group.attrs["expected"].tolist())
+            ]
+            for label, row in rows:
+                counts[label] = [*map(add, counts.get(label, (0.0, 0.0, 0.0)), row)]
+        return find_shift(self.cfg["shift"], scores, counts, seed=seed)
+
+    def set_shift(self, scores: Iterable[float], source: str, *, approximate: bool) -> None:
+        """Keep the entropies per token of calibration docs, for `shift`. `approximate`: whether the
+        temperature was fitted on them."""
+        self.cfg["shift"] = {
+            "scores": sorted(rounded(scores).tolist()),
+            "source": source,
+            "approximate": approximate,
+            "holds_for": self._settings("decoding"),
+        }
+
+    def _settings(self, *but: str) -> Cfg:
+        """The settings that promises depend on, as they are saved."""
+        return _as_json({name: self.cfg[name] for name in HOLDS_FOR if name not in but})
+
+    def drop_guarantee(self, reason: str, *, keep_shift: bool = False) -> None:
+        """Drop the promise, if there is one, with a warning, and the scores of calibration docs.
+        `reason` is the change after which it doesn't hold."""
+        if not keep_shift:
+            self.cfg["shift"] = None
         if self.cfg.get("guarantee") is None:
             return
         self.cfg["guarantee"] = None
@@ -565,13 +635,16 @@ class CostSensitiveNER(TrainablePipe):
     def check_guarantee(self) -> None:
         """Drop the promise, with a warning, if a setting that it depends on was changed."""
         if changed := self._changed_since_promise():
-            self.drop_guarantee(f"another setting of {changed}")
+            self.drop_guarantee(f"another setting of {changed}", keep_shift=True)
+        shift = self.cfg["shift"]
+        if shift is not None and shift["holds_for"] != self._settings("decoding"):
+            self.cfg["shift"] = None
 
     def _changed_since_promise(self) -> Optional[str]:
         """The first changed setting that the promise depends on."""
         if (promise := self.cfg["guarantee"]) is None:
             return None
-        settings = _as_json({name: self.cfg[name] for name in HOLDS_FOR})
+        settings = self._settings()
         changed = [name for name in HOLDS_FOR if promise["holds_for"].get(name) != settings[name]]
         if self.cfg["confidence"] is None:
             changed.append("confidence")
