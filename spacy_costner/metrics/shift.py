@@ -69,8 +69,8 @@ def log_martingale(p_values: Floats1d) -> Floats1d:
 class Shift(NamedTuple):
     """What a test found.
 
-    scores (Floats1d): The score of each doc so far: the entropy of its path, for each token.
-        Shape: (T,)
+    scores (Floats1d): The score of each doc so far: the entropy of its path for each expected
+        entity. Shape: (T,)
     p_values (Floats1d): Their conformal p-values. Shape: (T,)
     log_martingale (Floats1d): The logarithm of the martingale after each of them. Shape: (T,)
     level (float): The martingale at which the test alarms.

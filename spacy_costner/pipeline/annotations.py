@@ -174,12 +174,13 @@ def make_prediction(
 
 
 def measure(posterior: Posterior, tokens: TokenAttrs) -> Tuple[Floats1d, Floats2d]:
-    """What the test for a shift takes of each doc: the entropy of its path for each token without
-    a preset, NaN if there is none, (B,); and the expected number of entities of each label, without
-    presets, (B, labels).
+    """What the test for a shift takes of each doc: the entropy of the path for an expected entity,
+    NaN if all its tokens are preset, (B,); and the expected number of entities of each label,
+    without presets, (B, labels).
 
-        H = log Z - E[s(y)],  E[number] = sum_t p(y_t opens an entity)
+        H / (1 + n),  H = log Z - E[s(y)],  n = sum_t p(y_t opens an entity)
 
+    A model finds few entities in text that it doesn't know: for each token, H may even be less.
     `Posterior.entropy` has no rounding errors, and takes twenty times as long.
     """
     fb, potentials, tags = posterior.forward_backward, posterior.potentials, posterior.tags
@@ -188,13 +189,14 @@ def measure(posterior: Posterior, tokens: TokenAttrs) -> Tuple[Floats1d, Floats2
     starts, n_docs = ends - tokens.lengths, len(ends)
     chain_starts = numpy.cumsum(potentials.lengths) - potentials.lengths
     of_doc = numpy.searchsorted(ends, chain_starts, side="right")
-    total = numpy.bincount(of_doc, entropies, minlength=n_docs)[:n_docs]
+    totals = numpy.bincount(of_doc, entropies, minlength=n_docs)[:n_docs]
     n_free = numpy.bincount(sequences(tokens.lengths), is_free, minlength=n_docs)
     label = tags.label_of[tags.opening] == numpy.arange(len(tags.labels))[:, None]
     probs = (posterior.chain_marginals[:, tags.opening] * is_free[:, None]) @ label.T
     sums = numpy.cumsum(probs, axis=0, dtype="float64")
     sums = numpy.concatenate([numpy.zeros((1, len(tags.labels))), sums])
-    return numpy.where(n_free, total, numpy.nan) / n_free.clip(1), sums[ends] - sums[starts]
+    expected = sums[ends] - sums[starts]
+    return numpy.where(n_free, totals, numpy.nan) / (1 + expected.sum(axis=1)), expected
 
 
 def guaranteed_set(predicted: Scored, posterior: Posterior, guarantee: Dict[str, Any]) -> Scored:

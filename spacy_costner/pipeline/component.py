@@ -604,7 +604,7 @@ class CostSensitiveNER(TrainablePipe):
         return find_shift(self.cfg["shift"], scores, counts, seed=seed)
 
     def set_shift(self, scores: Iterable[float], source: str, *, approximate: bool) -> None:
-        """Keep the entropies per token of calibration docs, for `shift`. `approximate`: whether the
+        """Keep the entropies of calibration docs, for `shift`. `approximate`: whether the
         temperature was fitted on them."""
         self.cfg["shift"] = {
             "scores": sorted(rounded(scores).tolist()),
