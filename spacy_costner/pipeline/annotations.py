@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy
@@ -12,7 +13,7 @@ from thinc.types import Array1d, Floats1d, Floats2d, Ints1d
 from ..decoding import FINEST, LEAST, DecodedSpans, Posterior, of_labels
 from ..tags import Entities
 from ..training.token_attrs import TokenAttrs
-from ..types import sequences
+from ..types import first_tokens, sequences
 from ..validation import number
 
 SOURCE = "cost_sensitive_ner"
@@ -186,16 +187,14 @@ def measure(posterior: Posterior, tokens: TokenAttrs) -> Tuple[Floats1d, Floats2
     fb, potentials, tags = posterior.forward_backward, posterior.potentials, posterior.tags
     entropies = numpy.maximum(fb.log_partition()[0] - fb.expectation(potentials)[0], 0.0)
     ends, is_free = numpy.cumsum(tokens.lengths), ~tokens.is_annotated
-    starts, n_docs = ends - tokens.lengths, len(ends)
-    chain_starts = numpy.cumsum(potentials.lengths) - potentials.lengths
-    of_doc = numpy.searchsorted(ends, chain_starts, side="right")
+    of_chain = numpy.cumsum(potentials.lengths) - potentials.lengths
+    of_doc, n_docs = numpy.searchsorted(ends, of_chain, side="right"), len(ends)
     totals = numpy.bincount(of_doc, entropies, minlength=n_docs)[:n_docs]
     n_free = numpy.bincount(sequences(tokens.lengths), is_free, minlength=n_docs)
     label = tags.label_of[tags.opening] == numpy.arange(len(tags.labels))[:, None]
     probs = (posterior.chain_marginals[:, tags.opening] * is_free[:, None]) @ label.T
-    sums = numpy.cumsum(probs, axis=0, dtype="float64")
-    sums = numpy.concatenate([numpy.zeros((1, len(tags.labels))), sums])
-    expected = sums[ends] - sums[starts]
+    expected = numpy.zeros((n_docs, len(tags.labels)))
+    expected[tokens.lengths > 0] = numpy.add.reduceat(probs, first_tokens(tokens.lengths), axis=0)
     return numpy.where(n_free, totals, numpy.nan) / (1 + expected.sum(axis=1)), expected
 
 
@@ -292,15 +291,15 @@ def annotate(
         groups[confidence.guaranteed_key] = by_doc(*prediction.guaranteed)
     if prediction.alternatives is not None:
         groups[confidence.alternatives_key] = by_doc(*prediction.alternatives)
-    for key, group in groups.items():
-        for doc, (spans, probs) in group:
-            attrs = {"scores": probs, "source": SOURCE}
-            doc.spans[key] = SpanGroup(doc, name=key, attrs=attrs, spans=spans)
+    measured: Iterator[Dict[str, Any]] = repeat({})
     if prediction.measures is not None:
-        for doc, entropy, expected in zip(
-            docs, prediction.measures[0].tolist(), prediction.measures[1]
-        ):
-            doc.spans[confidence.spans_key].attrs |= {"entropy": entropy, "expected": expected}
+        rows = zip(prediction.measures[0].tolist(), prediction.measures[1])
+        measured = ({"entropy": entropy, "expected": expected} for entropy, expected in rows)
+    for key, group in groups.items():
+        of_docs = measured if key == confidence.spans_key else repeat({})
+        for (doc, (spans, probs)), more in zip(group, of_docs):
+            attrs = {"scores": probs, "source": SOURCE, **more}
+            doc.spans[key] = SpanGroup(doc, name=key, attrs=attrs, spans=spans)
 
 
 def spans_by_doc(
