@@ -1,5 +1,6 @@
 """The test for a shift of docs: by definition, on made-up scores, and in a pipeline."""
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, List
@@ -13,6 +14,7 @@ from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 
+from spacy_costner.cli.annotate import annotate
 from spacy_costner.cli.calibrate import calibrate
 from spacy_costner.cli.guarantee import guarantee
 from spacy_costner.cli.tune import tune
@@ -23,6 +25,7 @@ from spacy_costner.readers.sentences import copy_tokens
 from spacy_costner.training.token_attrs import TokenAttrs
 
 from . import oracle
+from .support.commands import run
 from .support.pipelines import examples, load
 from .support.posteriors import entities_of, posterior
 from .support.strategies import seeds
@@ -253,3 +256,81 @@ def test_what_keeps_and_makes_the_scores(guaranteed: Language) -> None:
     assert found.approximate and sorted(found.scores) == ner.cfg["shift"]["scores"]
     with pytest.raises(ValueError, match=r"got 'Who lost' without an entropy in doc.spans"):
         ner.shift([guaranteed.make_doc("Who lost")])
+
+
+# Commands
+
+
+def write_texts(path: Path, *words: str) -> Path:
+    """Texts of words with a source, from which they are."""
+    nlp = spacy.blank("en")
+    docs = [[eg.reference.text for eg in calibration_docs(nlp, 60, some, 9)] for some in words]
+    rows = [{"text": text, "source": f"s{i}"} for i, own in enumerate(docs) for text in own]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.fixture
+def watched(guaranteed: Language, tmp_path: Path) -> Path:
+    """A saved pipeline, whose calibration docs have a source."""
+    docs = calibration_docs(guaranteed, 180)
+    for i, eg in enumerate(docs):
+        eg.reference.user_data |= {"source": f"s{i % 2 + (i >= 160)}", "n": i}
+    guarantee(guaranteed, docs, miss=0.2)
+    guaranteed.to_disk(tmp_path / "watched")
+    return tmp_path / "watched"
+
+
+def test_watch(watched: Path, tmp_path: Path) -> None:
+    like = run("watch", watched, write_texts(tmp_path / "like.jsonl", WORDS), "--json")
+    found = json.loads(like.stdout)
+    assert like.exit_code == 0 and not found["alarm"] and found["docs"] == 60
+    assert found["tests"][0]["calibration"] == 180 and found["tests"][0]["martingale"] < 100
+    ner: Any = spacy.load(watched).get_pipe("ner")
+    assert set(ner.cfg["shift"]["keys"]) == {"source"}
+    path = write_texts(tmp_path / "other.jsonl", OTHERS)
+    again = [run("watch", watched, path) for _ in range(2)]
+    assert again[0].exit_code == 1 and again[0].stdout == again[1].stdout
+    assert "Alarm: the model is less sure" in again[0].stdout
+    assert "expected, an upper guess" in again[0].stdout and "PERSON" in again[0].stdout
+    with path.open("a") as file:
+        file.write('{"text": 3}\n')
+    plot = tmp_path / "plot.svg"
+    mixed = run("watch", watched, tmp_path / "like.jsonl", path, "--plot", plot, "--json")
+    found = json.loads(mixed.stdout)
+    assert plot.is_file() and found["failed"] == 1
+    assert 60 < found["tests"][0]["alarm"] < 100  # in the order of the input
+
+
+def test_watch_by_key(watched: Path, tmp_path: Path) -> None:
+    """The harder source is like its own calibration docs; the tests share what may fail."""
+    path = write_texts(tmp_path / "in.jsonl", WORDS, OTHERS, WORDS)
+    command = run("watch", watched, path, "--key", "source", "--json")
+    found = json.loads(command.stdout)
+    by_value = {one["value"]: one for one in found["tests"]}
+    assert {*by_value} == {"s0", "s1"} and found["untested"] == {"s2": 60}
+    assert [one["level"] for one in by_value.values()] == [200, 200]
+    assert [one["calibration"] for one in by_value.values()] == [80, 90]
+    assert by_value["s0"]["alarm"] is None and by_value["s1"]["alarm"] and command.exit_code == 1
+    refused = run("watch", watched, path, "--key", "n")
+    assert "of ['source'], got 'n'" in refused.stderr and refused.exit_code == 1
+
+
+def test_annotate_tests_for_a_shift(watched: Path, tmp_path: Path) -> None:
+    """The same whatever the processes, and whether it ran once."""
+    path = write_texts(tmp_path / "in.jsonl", OTHERS, WORDS)
+    whole = annotate(watched, [path], tmp_path / "one", n_rows=25)
+    parts = annotate(watched, [path], tmp_path / "two", n_rows=25, jobs=2)
+    kept = annotate(watched, [path], tmp_path / "two", n_rows=25)
+    assert kept.parts == {"kept": 5, "changed": 0, "new": 0}
+    docs = [json.loads(line)["text"] for line in path.read_text().splitlines()]
+    nlp = spacy.load(watched)
+    expected = nlp.get_pipe("ner").shift(nlp.pipe(docs))
+    assert whole.shift["ner"].alarm
+    for summary in (whole, parts, kept):
+        found = summary.shift["ner"]
+        assert found.p_values.tolist() == whole.shift["ner"].p_values.tolist()
+        assert sorted(found.scores) == sorted(expected.scores)
+        assert found.counts == {k: approx(row, rel=1e-4) for k, row in expected.counts.items()}
+    out = run("annotate", watched, path, "-o", tmp_path / "two", "--part", "25")
+    assert f"ner: alarm at doc {whole.shift['ner'].alarm} (martingale up to" in out.stdout

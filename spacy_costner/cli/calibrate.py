@@ -71,7 +71,8 @@ def calibrate(
     ner, examples = get_component(nlp, name), list(examples)
     dev = predict_dev(nlp, ner, examples)
     calibration = calibrate_on([dev], nlp, ner, per_label=per_label)
-    ner.set_shift(dev.at(calibration.temperature).entropies(), source, approximate=True)
+    entropies = dev.at(calibration.temperature).entropies()
+    ner.set_shift([eg.reference for eg in dev.examples], entropies, source, approximate=True)
     record_scores(nlp, nlp.evaluate(examples), source, len(examples))
     return calibration
 

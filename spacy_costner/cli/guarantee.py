@@ -117,7 +117,7 @@ def guarantee(
     turn_on_confidence(nlp, ner)
     ner.meta = nlp.meta
     ner.set_guarantee(promise)
-    ner.set_shift(entropies, source, approximate=False)
+    ner.set_shift([eg.reference for eg in used], entropies, source, approximate=False)
     return Guarantee(promise, parts, notes)
 
 

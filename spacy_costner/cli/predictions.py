@@ -38,10 +38,8 @@ class DevPredictions(NamedTuple):
         return self._replace(posterior=self.posterior.at(temperature))
 
     def entropies(self) -> Floats1d:
-        """The scores of the test for a shift, without docs that are all preset. Shape: (B,)"""
-        tokens = read_presets([eg.predicted for eg in self.examples])
-        entropies = measure(self.posterior, tokens)[0]
-        return entropies[~numpy.isnan(entropies)]
+        """The scores of the test for a shift. Shape: (B,)"""
+        return measure(self.posterior, read_presets([eg.predicted for eg in self.examples]))[0]
 
     def decode(self, decoding: Decoding) -> Entities:
         """The predicted entities that count: see `keep`."""

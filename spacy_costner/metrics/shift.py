@@ -8,7 +8,8 @@ Vovk, Gammerman & Shafer (2005): Algorithmic Learning in a Random World, chapter
 (2021): Retrain or Not Retrain: Conformal Test Martingales for Change-Point Detection.
 """
 
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional
+from math import exp
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
 
 import numpy
 from thinc.types import Floats1d
@@ -23,6 +24,15 @@ Ville's inequality."""
 
 BETS = numpy.arange(1, 20) / 20
 """The exponents of the bets: see `log_martingale`."""
+
+ENOUGH = 50
+"""The least number of calibration docs of a test for the docs with one value of a key."""
+
+MOST_DOCS = 100_000
+"""The most docs that are tested in random order."""
+
+MOST_LOG = 700.0
+"""The logarithm of the highest martingale that is shown."""
 
 BLOCK = 1024
 """The number of docs that are ranked together."""
@@ -101,6 +111,38 @@ class Shift(NamedTuple):
         total = numpy.sum([[0.0, 0.0, 0.0], *self.counts.values()], axis=0).tolist()
         by_label = {label: dict(zip("prf", prf(*row))) for label, row in self.counts.items()}
         return {**dict(zip(("ents_p", "ents_r", "ents_f"), prf(*total))), "ents_per_type": by_label}
+
+    @property
+    def summary(self) -> Dict[str, Any]:
+        """The test in short: "martingale" is its highest value."""
+        highest = exp(min(float(self.log_martingale.max(initial=0.0)), MOST_LOG))
+        return {
+            "docs": len(self.scores),
+            "martingale": highest,
+            "level": self.level,
+            "alarm": self.alarm,
+            "approximate": self.approximate,
+        }
+
+    def describe(self) -> str:
+        """The test and the expected scores in a line."""
+        names = zip("PRF", ("ents_p", "ents_r", "ents_f"))
+        scores = [(name, self.expected[key]) for name, key in names]
+        cells = [
+            f"{name} {'-' if score is None else f'{100 * score:.2f}'}" for name, score in scores
+        ]
+        found = f"martingale up to {self.summary['martingale']:.3g} in {len(self.scores):,} docs"
+        if self.alarm is None:
+            return f"no alarm ({found}); expected {', '.join(cells)}"
+        return (
+            f"alarm at doc {self.alarm:,} ({found}); expected, an upper guess: {', '.join(cells)}"
+        )
+
+
+def in_random_order(scores: Sequence[float], seed: int = 0) -> Floats1d:
+    """Scores in random order, at most `MOST_DOCS` of them. Shape: (T,)"""
+    order = numpy.random.default_rng(seed).permutation(len(scores))
+    return numpy.asarray(scores, dtype="float64")[order[:MOST_DOCS]]
 
 
 def rounded(scores: Iterable[float]) -> Floats1d:

@@ -3,6 +3,8 @@
 from bisect import bisect_left
 from dataclasses import dataclass
 from itertools import repeat
+from math import isnan
+from operator import add
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy
@@ -11,8 +13,9 @@ from spacy.tokens import Doc, Span, SpanGroup
 from thinc.types import Array1d, Floats1d, Floats2d, Ints1d
 
 from ..decoding import FINEST, LEAST, DecodedSpans, Posterior, of_labels
+from ..metrics.shift import Counts
 from ..tags import Entities
-from ..training.token_attrs import TokenAttrs
+from ..training.token_attrs import TokenAttrs, first_words
 from ..types import first_tokens, sequences
 from ..validation import number
 
@@ -196,6 +199,26 @@ def measure(posterior: Posterior, tokens: TokenAttrs) -> Tuple[Floats1d, Floats2
     expected = numpy.zeros((n_docs, len(tags.labels)))
     expected[tokens.lengths > 0] = numpy.add.reduceat(probs, first_tokens(tokens.lengths), axis=0)
     return numpy.where(n_free, totals, numpy.nan) / (1 + expected.sum(axis=1)), expected
+
+
+def add_measures(
+    doc: Doc, key: str, labels: Sequence[str], scores: List[float], counts: Counts
+) -> None:
+    """Add what a component has measured of a doc, in the span group with this key: to the scores,
+    if it has tokens without a preset, and to the expected numbers of entities."""
+    group = doc.spans.get(key)
+    if group is None or "entropy" not in group.attrs:
+        raise ValueError(
+            f"expected docs that the pipeline has predicted, got {first_words(doc)} without an "
+            f"entropy in doc.spans[{key!r}].attrs: run nlp.pipe first"
+        )
+    attrs = group.attrs
+    if not isnan(attrs["entropy"]):
+        scores.append(attrs["entropy"])
+    rows = [(span.label_, (float(p), 1.0, 0.0)) for span, p in zip(group, attrs["scores"])]
+    rows += [(label, (0.0, 0.0, n)) for label, n in zip(labels, attrs["expected"].tolist())]
+    for label, row in rows:
+        counts[label] = [*map(add, counts.get(label, (0.0, 0.0, 0.0)), row)]
 
 
 def guaranteed_set(predicted: Scored, posterior: Posterior, guarantee: Dict[str, Any]) -> Scored:

@@ -6,7 +6,6 @@ from copy import deepcopy
 from dataclasses import asdict
 from itertools import islice
 from math import exp, inf, isnan
-from operator import add
 from pathlib import Path
 from typing import (
     Any,
@@ -37,19 +36,21 @@ from .. import chain
 from ..costs.tables import hamming_cost
 from ..decoding import DecodedSpans, Decoding, MinCost, Posterior, Temperature, make_viterbi
 from ..losses import LossSchedule
-from ..metrics.shift import Shift, find_shift, rounded
+from ..metrics.shift import ENOUGH, Shift, find_shift, rounded
+from ..readers.documents import short_values
 from ..tags import SINGLE, Tags
 from ..training.folds import train_first_pass, train_linear_part
 from ..training.lbfgs import check_memory
 from ..training.objective import NEGATED, Objective, check_finite
 from ..training.soft_targets import SoftTargets, divergence, labels_of
 from ..training.targets import Weights
-from ..training.token_attrs import TokenAttrs, first_words, possible_paths, read_presets
+from ..training.token_attrs import TokenAttrs, possible_paths, read_presets
 from ..types import Constraints, Cost, Loss, Potentials, Progress, map_scores, no_scores
 from .annotations import (
     Confidence,
     Hypothesis,
     Prediction,
+    add_measures,
     annotate,
     make_prediction,
     register,
@@ -580,34 +581,30 @@ class CostSensitiveNER(TrainablePipe):
                 f"{self.name}: shift: expected scores of calibration docs, got none: run `python "
                 "-m spacy costner guarantee`, or `calibrate`"
             )
-        key = self.confidence.spans_key
         scores = [] if earlier is None else earlier.scores.tolist()
-        counts = {} if earlier is None else {k: [*row] for k, row in earlier.counts.items()}
+        counts = {} if earlier is None else {**earlier.counts}
         for doc in docs:
-            group = doc.spans.get(key)
-            if group is None or "entropy" not in group.attrs:
-                raise ValueError(
-                    f"{self.name}: shift: expected docs that the pipeline has predicted, got "
-                    f"{first_words(doc)} without an entropy in doc.spans[{key!r}].attrs: run "
-                    "`nlp.pipe` first"
-                )
-            if not isnan(group.attrs["entropy"]):
-                scores.append(group.attrs["entropy"])
-            rows = [
-                (ent.label_, (float(p), 1.0, 0.0)) for ent, p in zip(group, group.attrs["scores"])
-            ]
-            rows += [
-                (k, (0.0, 0.0, n)) for k, n in zip(self.labels, group.attrs["expected"].tolist())
-            ]
-            for label, row in rows:
-                counts[label] = [*map(add, counts.get(label, (0.0, 0.0, 0.0)), row)]
+            add_measures(doc, self.confidence.spans_key, self.labels, scores, counts)
         return find_shift(self.cfg["shift"], scores, counts, seed=seed)
 
-    def set_shift(self, scores: Iterable[float], source: str, *, approximate: bool) -> None:
-        """Keep the entropies of calibration docs, for `shift`. `approximate`: whether the
-        temperature was fitted on them."""
+    def set_shift(
+        self, docs: Sequence[Doc], scores: Floats1d, source: str, *, approximate: bool
+    ) -> None:
+        """Keep the scores of calibration docs for `shift`, (B,), also by each value of their
+        `user_data` that enough docs have. `approximate`: whether the temperature was fitted on
+        them."""
+        keys: Dict[str, Dict[str, List[float]]] = {}
+        kept = rounded(scores).tolist()
+        for doc, score in zip(docs, kept):
+            for key, value in short_values(doc.user_data).items():
+                keys.setdefault(key, {}).setdefault(str(value), []).append(score)
         self.cfg["shift"] = {
-            "scores": sorted(rounded(scores).tolist()),
+            "scores": sorted(score for score in kept if not isnan(score)),
+            "keys": {
+                key: enough
+                for key, by_value in keys.items()
+                if (enough := {v: sorted(x) for v, x in by_value.items() if len(x) >= ENOUGH})
+            },
             "source": source,
             "approximate": approximate,
             "holds_for": self._settings("decoding"),
