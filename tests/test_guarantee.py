@@ -336,4 +336,6 @@ def test_the_report_compares_promised_and_observed(guaranteed: Language) -> None
         if eg.reference.ents
     ]
     assert at_limit[1] == pytest.approx(numpy.mean(missed))
-    assert 'id="guarantee-plot"' in page(found)
+    html = " ".join(page(found).split())
+    assert 'id="guarantee-plot"' in html
+    assert f"Tested without labels: {found.shift}." in html and "30 docs" in found.shift

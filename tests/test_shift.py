@@ -333,4 +333,5 @@ def test_annotate_tests_for_a_shift(watched: Path, tmp_path: Path) -> None:
         assert sorted(found.scores) == sorted(expected.scores)
         assert found.counts == {k: approx(row, rel=1e-4) for k, row in expected.counts.items()}
     out = run("annotate", watched, path, "-o", tmp_path / "two", "--part", "25")
-    assert f"ner: alarm at doc {whole.shift['ner'].alarm} (martingale up to" in out.stdout
+    at = f"alarm at doc {whole.shift['ner'].alarm} of 120 (martingale up to"
+    assert f"ner: {at}" in out.stdout

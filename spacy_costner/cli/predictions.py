@@ -38,7 +38,7 @@ class DevPredictions(NamedTuple):
         return self._replace(posterior=self.posterior.at(temperature))
 
     def entropies(self) -> Floats1d:
-        """The scores of the test for a shift. Shape: (B,)"""
+        """The scores of the test for a shift, before `predict` writes to the docs. Shape: (B,)"""
         return measure(self.posterior, read_presets([eg.predicted for eg in self.examples]))[0]
 
     def decode(self, decoding: Decoding) -> Entities:

@@ -150,7 +150,7 @@ def describe(result: Watch) -> str:
         at = "-" if one["alarm"] is None else f"doc {one['alarm']:,}"
         numbers = [one["docs"], one["calibration"], f"{one['martingale']:.3g}", f"{one['level']:g}"]
         rows.append([one["value"] or "all", *numbers, at])
-    lines = [text_table(rows), ""]
+    lines = [text_table(rows)]
     for value, n in result.untested.items():
         few = f"fewer than {ENOUGH} calibration docs have it"
         lines.append(f"not tested: {n:,} docs with {value!r}: {few}")

@@ -124,19 +124,21 @@ class Shift(NamedTuple):
             "approximate": self.approximate,
         }
 
+    @property
+    def found(self) -> str:
+        """The test in words."""
+        n = f"{len(self.scores):,}"
+        at = (
+            f"no alarm in {n} docs" if self.alarm is None else f"alarm at doc {self.alarm:,} of {n}"
+        )
+        return f"{at} (martingale up to {self.summary['martingale']:.3g} of {self.level:g})"
+
     def describe(self) -> str:
         """The test and the expected scores in a line."""
-        names = zip("PRF", ("ents_p", "ents_r", "ents_f"))
-        scores = [(name, self.expected[key]) for name, key in names]
-        cells = [
-            f"{name} {'-' if score is None else f'{100 * score:.2f}'}" for name, score in scores
-        ]
-        found = f"martingale up to {self.summary['martingale']:.3g} in {len(self.scores):,} docs"
-        if self.alarm is None:
-            return f"no alarm ({found}); expected {', '.join(cells)}"
-        return (
-            f"alarm at doc {self.alarm:,} ({found}); expected, an upper guess: {', '.join(cells)}"
-        )
+        scores = [self.expected[key] for key in ("ents_p", "ents_r", "ents_f")]
+        cells = ["-" if score is None else f"{100 * score:.2f}" for score in scores]
+        guess = "expected" if self.alarm is None else "expected, an upper guess:"
+        return f"{self.found}; {guess} {', '.join(map(' '.join, zip('PRF', cells)))}"
 
 
 def in_random_order(scores: Sequence[float], seed: int = 0) -> Floats1d:

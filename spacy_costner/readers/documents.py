@@ -63,12 +63,14 @@ def join_documents(docs: Iterable[Doc], name: str, source: Place) -> Iterator[Do
 
 
 def join(docs: List[Doc]) -> Doc:
-    """Join docs, at least one, without their extension attributes. Each begins a sentence, and has
-    no others if its sentences are not known."""
+    """Join docs, at least one, with the short values that are the same for all. Each begins a
+    sentence, and has no others if its sentences are not known."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"\[W101\]")
-        joined = Doc.from_docs(docs)
+        joined = Doc.from_docs(docs, exclude=["user_data"])  # type: ignore[call-arg]
     assert joined is not None
+    values = short_values(docs[0].user_data).items()
+    joined.user_data |= {k: v for k, v in values if all(doc.user_data.get(k) == v for doc in docs)}
     joined.has_unknown_spaces = all(doc.has_unknown_spaces for doc in docs)
     begin = 0
     for doc in docs:
