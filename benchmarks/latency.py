@@ -42,7 +42,7 @@ def train_pipeline(name: str, paths: Dict[str, str], folder: Path, transformer: 
     config, overrides = ROOT / "configs" / f"{name}.cfg", {**paths, "nlp.lang": "es"}
     with redirect_stdout(sys.stderr):
         if name in LINEAR:
-            return fit(load_config(config, overrides=overrides), folder / name, online=True).path
+            return fit(load_config(config, overrides=overrides), folder / name).path
         steps = {"training.max_steps": STEPS, "training.eval_frequency": STEPS}
         if name == "transformer":
             overrides["components.transformer.model.name"] = transformer
