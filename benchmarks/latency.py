@@ -3,7 +3,7 @@
     OMP_NUM_THREADS=1 python benchmarks/latency.py [train.spacy dev.spacy [transformer]]
 
 Each config of the package is trained on CoNLL-2002 Spanish or the corpora that are given: linear
-models as `fit --online` does, others for 200 steps, as more don't change what is measured here. The
+models as `fit` does, others for 200 steps, as more don't change what is measured here. The
 transformer, a name or folder, needs spacy-transformers. Each pipeline is loaded in a process of its
 own, which annotates sentences of the development corpus, one call a sentence.
 """

@@ -55,7 +55,7 @@ def test_fit_without_a_config(folder: Path, fitted: Any) -> None:
     assert result["path"] == str(folder / "out" / "model-best")
     nlp = spacy.load(result["path"])
     assert (
-        result["training"].startswith("trained on all docs at once, as they are few: ")
+        result["training"].startswith(f"{AT_ONCE}: ")
         and result["tuning"]["points"]
     )
     config = (folder / "out" / "config.cfg").read_text("utf8")
