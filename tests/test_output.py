@@ -54,10 +54,7 @@ def test_fit_without_a_config(folder: Path, fitted: Any) -> None:
     result = json.loads(fitted.stdout)
     assert result["path"] == str(folder / "out" / "model-best")
     nlp = spacy.load(result["path"])
-    assert (
-        result["training"].startswith(f"{AT_ONCE}: ")
-        and result["tuning"]["points"]
-    )
+    assert result["training"].startswith(f"{AT_ONCE}: ") and result["tuning"]["points"]
     config = (folder / "out" / "config.cfg").read_text("utf8")
     assert f'train = "{folder / "train.spacy"}"' in config and "fit --output" in config
     assert "--json --training.max_epochs 2\n" in config
@@ -73,7 +70,6 @@ def test_fit_without_a_config(folder: Path, fitted: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--model", "cnn"], "fit: --model: expected linear"),
         (["--tune", "fast"], "--tune: expected f, precision=0.9 or recall=0.9, got 'fast'"),
         (["--tune", "recall=2"], "got 'recall=2'"),
         (["--lang", "xyz"], "import language xyz"),

@@ -255,16 +255,6 @@ def test_fit_starts_from_a_trained_model(experiment: Experiment) -> None:
     assert (after != before).any()
 
 
-HYBRID = {**SPARSE, "@architectures": "spacy_costner.HybridCRF.v1", "tok2vec": TOK2VEC}
-
-
-def test_other_models_are_refused() -> None:
-    nlp, _ = initialized(model=HYBRID)
-    message = "ner.model: expected spacy_costner.SparseCRF.v1, got spacy_costner.HybridCRF.v1"
-    with pytest.raises(ValueError, match=message):
-        component_to_fit(nlp, [])
-
-
 def sentences(n: int, is_split: bool) -> List[Doc]:
     """Docs of ten sentences each, and one of the rest, with or without sentence starts."""
     vocab, docs = spacy.blank("en").vocab, []
@@ -403,7 +393,11 @@ def test_an_interruption_of_training_at_once(
     assert numpy.allclose(found, expected, atol=1e-5) is not is_first and found.any()
 
 
-def test_other_components_are_frozen() -> None:
+def test_other_components_are_frozen_and_other_models_refused() -> None:
+    hybrid = {**SPARSE, "@architectures": "spacy_costner.HybridCRF.v1", "tok2vec": TOK2VEC}
+    message = "ner.model: expected spacy_costner.SparseCRF.v1, got spacy_costner.HybridCRF.v1"
+    with pytest.raises(ValueError, match=message):
+        component_to_fit(initialized(model=hybrid)[0], [])
     nlp, _ = initialized()
     nlp.add_pipe("tagger", first=True)
     with pytest.raises(ValueError, match=r"training.frozen_components, got \['tagger', 'ner'\]"):

@@ -22,7 +22,7 @@ from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
 from ..saving import check_folder, save_folder
 from ..settings import check_overrides
-from ..training.online import INTERRUPTED, OnEpoch, Trained
+from ..training.online import INTERRUPTED, Trained
 from .calibrate import Calibration, calibrate_on
 from .init import command_line, init
 from .options import CodeOption, arguments_of, read_overrides
@@ -93,17 +93,15 @@ def fit(
     config: Union[Config, Path, None],
     output_path: Path,
     *,
-    model: Optional[str] = None,
     lang: Optional[str] = None,
     train_path: Optional[Path] = None,
     dev_path: Optional[Path] = None,
     calibrate: bool = False,
     tune: Optional[str] = None,
-    n_seeds: Optional[int] = None,
+    n_seeds: int = 1,
     cache: Optional[Path] = None,
     overrides: Mapping[str, Any] = {},
     command: str = "python -m spacy costner fit",
-    on_epoch: OnEpoch = lambda trained: None,
 ) -> Fitted:
     """Train a linear model, calibrate and tune it if asked, and save the pipeline.
 
@@ -118,21 +116,17 @@ def fit(
         twice and not kept, and the pipeline is saved after each epoch.
     overrides (Mapping[str, Any]): Other settings, such as {"training.max_epochs": 3}.
     command (str): The command, for the head of the config that is written.
-    on_epoch (Callable): Called after each epoch, unless docs are few.
     RETURNS (Fitted): The saved pipeline and the results.
     RAISES (ValueError): If the config's component can't be trained, or not so.
     """
     improves = calibrate or tune is not None
-    for option, value in (("--model", model), ("--lang", lang)):
-        if value is not None and config is not None:
-            raise ValueError(f"fit: {option}: expected no config with it")
+    if lang is not None and config is not None:
+        raise ValueError("fit: --lang: expected no config with it")
     aim = {} if tune is None else parse_aim(tune)
     if config is None:
         if dev_path is None and not improves:
             raise ValueError(f"fit: --dev: {NO_DEV}")
-        config = write_fit_config(
-            output_path, model or "linear", lang or "en", train_path, dev_path, tune, command
-        )
+        config = write_fit_config(output_path, lang or "en", train_path, dev_path, tune, command)
     paths = {"paths.train": train_path, "paths.dev": dev_path}
     overrides = {**overrides, **{name: str(path) for name, path in paths.items() if path}}
     if isinstance(config, Path):
@@ -161,11 +155,9 @@ def fit(
         if cache is not None:
             with nlp.use_params(training["optimizer"].averages or {}):
                 save({}, trained.value)
-        on_epoch(trained)
 
-    outcome = train_linear(
-        linear, examples, n_seeds=n_seeds or 1, on_epoch=after_epoch, cache=cache
-    )
+    settings: Any = {"n_seeds": n_seeds, "on_epoch": after_epoch, "cache": cache}
+    outcome = train_linear(linear, examples, **settings)
 
     # It is saved without scores if evaluation is interrupted.
     dev: List[Example] = []
@@ -184,7 +176,7 @@ def fit(
         parameter = "" if tune is None else check_parameter(nlp, ner)
         if held_out:
             examples = [eg for eg in examples if len(eg.predicted)]
-            settings: Any = {"n_folds": N_FOLDS, "n_seeds": n_seeds or 1, "desc": "held-out folds"}
+            settings = {"n_folds": N_FOLDS, "n_seeds": n_seeds, "desc": "held-out folds"}
             folds = hold_out(nlp.config, examples, ner.labels, **settings)
             devs = [fold.dev for fold in folds]
             fitted = fitted._replace(held_out=score(nlp, ner, devs))
@@ -241,7 +233,6 @@ def train_as_fitted(
 
 def write_fit_config(
     output_path: Path,
-    model: str,
     lang: str,
     train_path: Optional[Path],
     dev_path: Optional[Path],
@@ -250,14 +241,8 @@ def write_fit_config(
 ) -> Path:
     """Write the config that `init` writes for corpora to an output folder.
 
-    RAISES (ValueError): If the corpus is missing, `fit` can't train the model, or there is another
-        config, which is kept.
+    RAISES (ValueError): If the corpus is missing, or there is another config, which is kept.
     """
-    if model != "linear":
-        raise ValueError(
-            f"fit: --model: expected linear, the only one that fit trains, got {model}: use "
-            "`costner init` and `spacy train`"
-        )
     if train_path is None:
         raise ValueError("fit: --train: expected a corpus if there is no config, got none")
     path = output_path / "config.cfg"
@@ -312,10 +297,6 @@ def fit_cli(
     output_path: Annotated[
         Path, Option("--output", "-o", help="Output folder for the pipeline, model-best")
     ] = ...,  # type: ignore[assignment]
-    model: Annotated[
-        Optional[str],
-        Option("--model", "-m", help="Without a config: its model", show_default="linear"),
-    ] = None,
     lang: Annotated[
         Optional[str],
         Option("--lang", "-l", help="Without a config: code of the language", show_default="en"),
@@ -334,14 +315,8 @@ def fit_cli(
         Option("--tune", help="Tune there: f, precision=0.9 or recall=0.9, as `costner tune`"),
     ] = None,
     n_seeds: Annotated[
-        Optional[int],
-        Option(
-            "--seeds",
-            help="Train so many times, and average weights",
-            min=1,
-            show_default="1",
-        ),
-    ] = None,
+        int, Option("--seeds", help="Train so many times, and average weights", min=1)
+    ] = 1,
     cache: Annotated[
         Optional[Path],
         Option("--cache", help="Folder for features, in place of memory", file_okay=False),
