@@ -403,7 +403,7 @@ class Task(NamedTuple):
     def is_writing(self) -> bool:
         """Whether there is something on the way to the output."""
         if self.arguments[0] == "compare":
-            return (self.path.parent / "training" / "model-last").exists()
+            return (self.path.parent / "training" / "model-best").exists()
         return any(self.path.parent.glob(f".{self.path.name}.*"))
 
     def reset(self) -> None:

@@ -49,7 +49,7 @@ def test_fit_on_a_terminal(tmp_path: Path) -> None:
     assert shown.decode().count("Warning") == 1 and "UserWarning" not in shown.decode()
     assert any(line.startswith(f"\x1b[33m{warning}") for line in lines), lines
     assert any("weights, two passes" in line for line in lines)
-    assert "\x1b[32mWritten to out/model-last\x1b[0m" in lines
+    assert "\x1b[32mWritten to out/model-best\x1b[0m" in lines
 
 
 def options(experiment: Experiment) -> List[Any]:

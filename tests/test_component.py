@@ -108,7 +108,7 @@ def test_bad_settings_are_named(settings: Dict[str, Any], message: str) -> None:
 def test_empty_docs_pass(trained: Language) -> None:
     assert [len(doc) for doc in trained.pipe(["", ""])] == [0, 0]
     ner, docs = trained.get_pipe("ner"), [trained.make_doc("")]
-    assert ner.k_best(docs, k=2) == [[([], 1.0)]] and ner.posterior(docs).entropy == [0.0]
+    assert ner.k_best(docs, k=2) == [[([], 1.0, 0.0)]] and ner.posterior(docs).entropy == [0.0]
     empty = Example.from_dict(trained.make_doc(""), {"entities": []})
     assert trained.update([empty, empty], losses={}) == {"ner": 0.0}
 

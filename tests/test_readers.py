@@ -545,7 +545,7 @@ TWICE = {"augmenter": lambda nlp, eg: [eg, eg]}
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"gold_preproc": True}, {"max_length": 5}, {"limit": 2}, TWICE], ids=str
+    "settings", [{}, {"gold_preproc": True}, {"max_length": 5}, {"limit": 2}, TWICE]
 )
 def test_examples_are_those_of_spacy(settings: Dict[str, Any], tmp_path: Path) -> None:
     """From .spacy and from the file that it was made of."""

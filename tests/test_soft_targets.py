@@ -234,9 +234,9 @@ def test_pieces_with_soft_targets_are_whole() -> None:
     _, ner, examples = taught(1)
     lengths = [len(piece) for piece in read_pieces(ner, examples, most_words=1)]
     assert lengths[0] == len(examples[0].predicted) and lengths[1:] == [1] * 4 + [2]
-    _, targets = join(read_pieces(ner, examples, most_words=100)).read()
-    (batch,) = read_batches(ner, [examples])
-    _, expected = batch.read()
+    _, targets = join(read_pieces(ner, examples, most_words=100))[1]()
+    ((_, read),) = read_batches(ner, [examples])
+    _, expected = read()
     scores = ner.model.predict([eg.predicted for eg in examples])
     found = [ner.objective.evaluate(each, scores, ner.progress)[0] for each in (targets, expected)]
     assert found[0].value == pytest.approx(found[1].value)
@@ -250,8 +250,8 @@ def test_weights_of_some_docs_survive_the_cut(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("spacy_costner.training.pieces.N_DOCS", 1)
     pieces = read_pieces(ner, examples, most_words=100)
     for some, weights in ((pieces, [3, 1, 1]), (pieces[::-1], [1, 1, 3])):
-        assert join(some).read()[1].gold.weights.tolist() == weights
-    assert join(pieces[1:]).read()[1].gold.weights is None
+        assert join(some)[1]()[1].gold.weights.tolist() == weights
+    assert join(pieces[1:])[1]()[1].gold.weights is None
 
 
 def test_a_student_learns_the_distribution() -> None:

@@ -318,7 +318,7 @@ class SparseWeights(Shim):
             weights = numpy.frombuffer(saved["weights"], dtype="<f2").reshape(-1, n_tags)
             scale, n_rows = saved["scale"], n_features + n_tags + 2
             if isinstance(scale, bool) or not (0 < scale < numpy.inf):
-                raise ValueError(f"expected a finite scale above 0, got {scale!r}")
+                raise ValueError(f"expected finite weights, got a scale of {scale!r}")
             if not numpy.isfinite(weights).all():
                 raise ValueError("expected finite weights")
             if not (n_features >= 0 and n_rows < 2**31 and len(weights) == len(used)):
