@@ -2,22 +2,26 @@
 
 import random
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 import numpy
 import pytest
+import spacy
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from spacy.language import Language
-from spacy.tokens import Doc, Span
+from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Example
 
 from spacy_costner import chain
 from spacy_costner.borders import cut, find_borders
+from spacy_costner.cli.explain import reasons
 from spacy_costner.decoding import make_threshold, make_viterbi
 from spacy_costner.ml import first_pass_of, linear_part
 from spacy_costner.pipeline.component import CostSensitiveNER
+from spacy_costner.readers.corpus import make_reader
 from spacy_costner.training.pieces import batch_pieces, join, read_pieces
 from spacy_costner.training.soft_targets import KEY, expectations
 from spacy_costner.types import Potentials, Progress
@@ -274,3 +278,37 @@ def test_a_first_pass_decodes_sequences() -> None:
     outside = first_pass.tags.label_of < 0
     found = first_pass.predict(seen, [doc])
     assert_allclose(found[:, 0], marginals[:, outside].sum(axis=1), atol=1e-5)
+
+
+def test_reasons_add_up_to_the_score_of_the_path() -> None:
+    """The starts and ends of sequences are among them."""
+    nlp = random_model()
+    ner = nlp.get_pipe("ner")
+    doc = nlp.make_doc("Ana Lee\nsaw\nRome saw")
+    tokens = reasons(ner, doc, linear_part(ner.model)[0].names(), 3)
+    best = chain.best_path(ner.posterior([doc]).scores).scores
+    assert len(best) == 3
+    total = sum(token.score + token.transition for token in tokens)
+    assert total == pytest.approx(best.sum(), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    "setting, of_columns, of_docbin", [(None, 3, 0), (True, 3, 3), (False, 0, 0)], ids=str
+)
+def test_readers_put_sentences_on_predicted_docs(
+    setting: Optional[bool], of_columns: int, of_docbin: int, tmp_path: Path
+) -> None:
+    """In .spacy files if asked, and where tokens differ, too."""
+    nlp = spacy.blank("en")
+    reference = Doc(nlp.vocab, words=["Ana", "left.", "Oslo", ".", "So"])
+    for token in reference:
+        token.is_sent_start = token.i in (0, 2, 4)
+    reference.set_ents([])
+    DocBin(docs=[reference]).to_disk(tmp_path / "a.spacy")
+    columns = "-DOCSTART-\n\nAna O\nleft. O\n\nOslo O\n. O\n\nSo O\n"
+    (tmp_path / "a.conll").write_text(columns)
+    for name, n_sentences in (("a.conll", of_columns), ("a.spacy", of_docbin)):
+        (eg,) = make_reader(tmp_path / name, sentences=setting)(nlp)
+        starts = [token.text for token in eg.predicted if token.is_sent_start]
+        assert starts[:n_sentences] == ["Ana", "Oslo", "So"][:n_sentences]
+        assert eg.predicted.has_annotation("SENT_START") is (n_sentences > 0)
