@@ -312,3 +312,11 @@ def test_readers_put_sentences_on_predicted_docs(
         starts = [token.text for token in eg.predicted if token.is_sent_start]
         assert starts[:n_sentences] == ["Ana", "Oslo", "So"][:n_sentences]
         assert eg.predicted.has_annotation("SENT_START") is (n_sentences > 0)
+
+
+def test_two_passes_learn_from_one_doc() -> None:
+    """The other folds have none."""
+    nlp, _ = initialized(model=TWO_PASSES)
+    eg = Example(doc_of(nlp), doc_of(nlp, "B-X O B-X O B-X O"))
+    nlp.initialize(lambda: [eg])
+    assert nlp.update([eg])["ner"] > 0

@@ -142,8 +142,8 @@ class Features(Shim):
         self._set(collect_vocabulary(docs, self.template))
 
     def recount(self, docs: Sequence[Doc]) -> "Features":
-        """The same features with the label memory of some of the training docs."""
-        if not self.template.memory or self._vocabulary is None:
+        """The same features with the label memory of some of the training docs, or of all."""
+        if not (docs and self.template.memory and self._vocabulary):
             return self
         memory = count_labels(docs, self.template, self._vocabulary)
         other = Features(self.template, self.dropout)
