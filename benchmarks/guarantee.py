@@ -113,11 +113,11 @@ def main() -> None:
     rows: List[List[str]] = [["found", "label", "limit", *names, "p spans"]]
     for found in given.found:
         terms = make_terms(0.5, None, None, found, given.by, given.per_label)
-        both = score_spans(nlp, nlp.get_pipe("ner"), examples, terms)
-        plain = score_spans(nlp, nlp.get_pipe("ner"), examples, {**terms, "miss": None})
+        both = score_spans(nlp, nlp.get_pipe("ner"), examples, terms)[:2]
+        plain = score_spans(nlp, nlp.get_pipe("ner"), examples, {**terms, "miss": None})[:2]
         if given.shifted and found == "exact":
             shifted = list(make_reader(given.shifted)(nlp))
-            other = score_spans(nlp, nlp.get_pipe("ner"), shifted, terms)
+            other = score_spans(nlp, nlp.get_pipe("ner"), shifted, terms)[:2]
             rows_of_shift = shift(given.by, both, other)
             print(text_table([["limit", *COLUMNS], *rows_of_shift]), flush=True)
         for i, label in enumerate(nlp.get_pipe("ner").labels if given.per_label else [""]):

@@ -3,7 +3,7 @@
     OMP_NUM_THREADS=1 python benchmarks/latency.py [train.spacy dev.spacy [transformer]]
 
 Each config of the package is trained on CoNLL-2002 Spanish or the corpora that are given: linear
-models as `fit --online` does, others for 200 steps, as more don't change what is measured here. The
+models as `fit` does, others for 200 steps, as more don't change what is measured here. The
 transformer, a name or folder, needs spacy-transformers. Each pipeline is loaded in a process of its
 own, which annotates sentences of the development corpus, one call a sentence.
 """
@@ -42,7 +42,7 @@ def train_pipeline(name: str, paths: Dict[str, str], folder: Path, transformer: 
     config, overrides = ROOT / "configs" / f"{name}.cfg", {**paths, "nlp.lang": "es"}
     with redirect_stdout(sys.stderr):
         if name in LINEAR:
-            return fit(load_config(config, overrides=overrides), folder / name, online=True).path
+            return fit(load_config(config, overrides=overrides), folder / name).path
         steps = {"training.max_steps": STEPS, "training.eval_frequency": STEPS}
         if name == "transformer":
             overrides["components.transformer.model.name"] = transformer

@@ -3,7 +3,7 @@
     OMP_NUM_THREADS=1 python benchmarks/linear.py [steps of ner] [seeds] [sentences]
 
 CoNLL-2002 Spanish, a doc an article (by the datelines), or the first sentences of each part only.
-Ours by `costner fit --online` with configs/sparse.cfg and configs/sparse_document.cfg, and with
+Ours by `costner fit` with configs/sparse.cfg and configs/sparse_document.cfg, and with
 configs/sparse.cfg by `spacy train`; spaCy's `ner` by `spacy train` with configs/baseline_ner.cfg,
 6,000 steps unless told otherwise; CRFsuite by L-BFGS, c1 = c2 = 0.1, 100 iterations, on the
 features of `windows`, made in Python as its users make them, and on these and the label memory,
@@ -172,8 +172,8 @@ def train_all(folder: Path, n_steps: int, n_seeds: int) -> Iterator[Tuple[str, T
         own = ("--system.seed", seed)
         for name in ("sparse", "sparse_document"):
             config, output = CONFIGS / f"{name}.cfg", folder / f"{name}{seed}"
-            trained = by_spacy(output, "costner", "fit", config, "--online", *own)
-            yield f"`{name}.cfg`, `fit --online`, seed {seed}", trained
+            trained = by_spacy(output, "costner", "fit", config, *own)
+            yield f"`{name}.cfg`, `fit`, seed {seed}", trained
         trained = by_spacy(folder / f"train{seed}", "train", CONFIGS / "sparse.cfg", *own)
         yield f"`sparse.cfg`, `spacy train`, seed {seed}", trained
     yield "CRFsuite", by_crfsuite(folder / "crfsuite", has_memory=False)

@@ -87,7 +87,7 @@ def make_pipelines(corpus: Path, work: Path, lang: str, linear: str, steps: str)
     paths = ["--nlp.lang", lang, "--paths.train", corpus / "train.spacy"]
     paths += ["--paths.dev", corpus / "dev.spacy"]
     cnn = [*paths, "--training.max_steps", steps, "--training.eval_frequency", 200]
-    fit = ["costner", "fit", CONFIGS / linear, "--online", *paths]
+    fit = ["costner", "fit", CONFIGS / linear, *paths]
     pipelines = {
         PEER: make(work / "ner", "train", CONFIGS / "baseline_ner.cfg", *cnn) / "model-best",
         OURS: make(work / "cnn", "train", CONFIGS / "cnn.cfg", *cnn) / "model-best",

@@ -166,7 +166,6 @@ class Loss:
         with it.
     is_smooth (bool): Whether it is a function of potentials and gold without kinks or jumps,
         as batch methods of optimisation need it.
-    is_solvable (bool): Whether its minimum for a linear model solves linear equations.
     has_probabilities (bool): Whether scores are log probabilities after training.
     shifts_probabilities (bool): Whether it is of scores that a cost is added to: after training,
         probabilities are shifted against expensive mistakes.
@@ -180,7 +179,6 @@ class Loss:
     uses_features: bool = False
     is_ratio: bool = False
     is_smooth: bool = True
-    is_solvable: bool = False
     has_probabilities: bool = True
     shifts_probabilities: bool = False
     needs_start: bool = False

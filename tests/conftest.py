@@ -25,6 +25,12 @@ def unsure(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
+def online(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No corpus is small: all are trained by updates."""
+    monkeypatch.setattr("spacy_costner.cli.preparation.FEW", 0)
+
+
+@pytest.fixture
 def experiment(tmp_path: Path) -> Experiment:
     return make_experiment(tmp_path)
 

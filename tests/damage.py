@@ -372,6 +372,9 @@ ROOM = 1_000_000
 ENDED = "had ended"
 
 SPARSE_CONFIG = """
+[components.ner.loss]
+@losses = "spacy_costner.Perceptron.v1"
+
 [components.ner.model]
 @architectures = "spacy_costner.SparseCRF.v1"
 
@@ -400,7 +403,7 @@ class Task(NamedTuple):
     def is_writing(self) -> bool:
         """Whether there is something on the way to the output."""
         if self.arguments[0] == "compare":
-            return (self.path.parent / "training" / "model-last").exists()
+            return (self.path.parent / "training" / "model-best").exists()
         return any(self.path.parent.glob(f".{self.path.name}.*"))
 
     def reset(self) -> None:
@@ -419,10 +422,10 @@ def prepare(folder: Path) -> None:
     head, rest = CONFIG.format(corpus=corpus).split("[components.ner.model]")
     sparse = head + SPARSE_CONFIG + rest.split("[training]")[1] + "max_epochs = 2\n"
     (folder / "base.cfg").write_text(sparse)
-    (folder / "sequential.cfg").write_text(SEQUENTIAL)
+    (folder / "sequential.cfg").write_text(SEQUENTIAL.replace("Sequential", "Perceptron"))
     for steps, name in (("2", "older"), ("1", "pipeline")):
-        given = ["fit", f"{folder}/base.cfg", "--max-iter", steps, "--output", f"{folder}/{name}"]
-        run_command(given)
+        given = ["fit", f"{folder}/base.cfg", "--output", f"{folder}/{name}"]
+        run_command([*given, "--training.max_steps", steps])
     run_command(compare(folder, folder / "compared", rate=0.01))
 
 
@@ -440,7 +443,6 @@ def make_tasks(folder: Path, work: Path) -> List[Task]:
     for where, is_new in (("over older", False), ("new", True)):
         before = None if is_new else folder / "older"
         tasks.append(Task(f"fit, {where}", fit, work, "model-best", before))
-        tasks.append(Task(f"fit --online, {where}", [*fit, "--online"], work, "model-best", before))
         given, before = compare(folder, work, rate=0.02), None if is_new else folder / "compared"
         best = "sequential/seed-0/model-best"
         tasks.append(Task(f"compare, {where}", given, work, best, before))

@@ -40,7 +40,7 @@ mkdir texts
 cp raw.txt texts.txt
 cp raw.txt texts
 python -m spacy costner init linear.cfg --train train.spacy --dev dev.spacy
-python -m spacy costner fit linear.cfg --online --output training
+python -m spacy costner fit linear.cfg --output training
 cp -r training/model-best training/model-last
 python -m spacy costner calibrate training/model-best dev.spacy --output training/calibrated
 python -m spacy costner guarantee training/calibrated other.spacy --miss 0.05 \

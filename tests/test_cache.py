@@ -44,7 +44,7 @@ def make_docs(n_docs: int, *, missing: bool) -> List[Doc]:
 
 
 @pytest.fixture
-def corpora(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dict[str, Any]:
+def corpora(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, online: None) -> Dict[str, Any]:
     """Settings for two files of training docs, read in chunks of which some need masks of tags, and
     cut into pieces."""
     monkeypatch.setattr("spacy_costner.training.pieces.N_DOCS", 4)
@@ -69,7 +69,7 @@ def config_of(corpora: Dict[str, Any], **changes: Any) -> Config:
 
 def trained(config: Config, path: Path, **settings: Any) -> Tuple[bytes, bytes]:
     """The features and weights of a training."""
-    features, weights = linear_part(fit(config, path, online=True, **settings).ner.model)
+    features, weights = linear_part(fit(config, path, **settings).ner.model)
     assert numpy.abs(weights.rows).max() > 0
     return features.to_bytes(), weights.rows.tobytes()
 
@@ -123,7 +123,7 @@ def evaluate_or_die(self, targets, scores, progress):
 
 evaluate, Objective.evaluate = Objective.evaluate, evaluate_or_die
 config, output, cache = map(Path, sys.argv[1:])
-fit(load_config(config), output, online=True, cache=cache)
+fit(load_config(config), output, cache=cache)
 """
 
 
@@ -132,12 +132,13 @@ def test_a_killed_training_leaves_the_last_epoch(
 ) -> None:
     """Killed in the second epoch: the model is that of a training of one epoch."""
     monkeypatch.undo()
+    monkeypatch.setattr("spacy_costner.cli.preparation.FEW", 0)
     path, output, cache = (tmp_path / name for name in ("killed.cfg", "killed", "cache"))
     config_of({**corpora, "training.max_epochs": 3}).to_disk(path)
     killed = subprocess.run([sys.executable, "-c", KILLED, path, output, cache], check=False)
     assert killed.returncode == -signal.SIGKILL and [*cache.iterdir()] == []
     config = config_of({**corpora, "training.max_epochs": 1})
-    expected = spacy.load(fit(config, tmp_path / "one", online=True).path)
+    expected = spacy.load(fit(config, tmp_path / "one").path)
     found = spacy.load(output / "model-best")
     one, two = (linear_part(nlp.get_pipe("ner").model)[1].rows for nlp in (found, expected))
     assert numpy.abs(one).max() > 0
@@ -166,7 +167,7 @@ def test_what_needs_docs_is_refused(
         DocBin(docs=docs, store_user_data=True).to_disk(tmp_path / "train" / "0.spacy")
     config = config_of(corpora, **({name: value} if name else {}))
     with pytest.raises(ValueError, match=message):
-        fit(config, tmp_path / "output", online=True, cache=tmp_path / "cache")
+        fit(config, tmp_path / "output", cache=tmp_path / "cache")
     assert not name or not (tmp_path / "cache").exists()
 
 
@@ -184,9 +185,9 @@ def test_a_full_disk_is_told(corpora: Dict[str, Any], tmp_path: Path) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
     try:
         with pytest.raises(OSError, match=r"fit: --cache: .*cache: .*File too large"):
-            fit(config, tmp_path / "output", online=True, cache=tmp_path / "cache")
+            fit(config, tmp_path / "output", cache=tmp_path / "cache")
         with pytest.raises(OSError, match=r"File too large: '.*/output/model-best'"):
-            fit(config, tmp_path / "output", online=True)
+            fit(config, tmp_path / "output")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
@@ -194,9 +195,6 @@ def test_a_full_disk_is_told(corpora: Dict[str, Any], tmp_path: Path) -> None:
 def test_command_line(corpora: Dict[str, Any], tmp_path: Path) -> None:
     path, cache = tmp_path / "sparse.cfg", tmp_path / "cache"
     config_of(corpora).to_disk(path)
-    result = run("fit", path, "--output", tmp_path / "output", "--online", "--cache", cache)
+    result = run("fit", path, "--output", tmp_path / "output", "--cache", cache)
     assert result.exit_code == 0, result.output
     assert "trained: 2 epochs" in result.output and [*cache.iterdir()] == []
-    result = run("fit", path, "--output", tmp_path / "output", "--cache", cache)
-    assert result.exit_code == 1
-    assert "fit: --cache: expected --online or no config with it" in result.output

@@ -163,7 +163,7 @@ def test_a_linear_model_is_trained_as_fit_does(experiment: Experiment) -> None:
     sparse_config(experiment).to_disk(experiment.config_path)
     (variant,) = make_variants(*experiment._replace(loss_paths=["Sequential"]), seeds=[1])
     run_variant(variant)
-    fitted = fit(variant.config, experiment.output_path / "fitted", online=True)
+    fitted = fit(variant.config, experiment.output_path / "fitted")
     weights = [path / "ner" / "model" for path in (fitted.path, variant.path / "model-best")]
     assert weights[0].read_bytes() == weights[1].read_bytes()
     assert fitted.outcome.describe() in (variant.path / "log.txt").read_text()

@@ -143,7 +143,7 @@ def test_fit_does_without(corpus: Path, tmp_path: Path, monkeypatch: pytest.Monk
     """It evaluates at the end, and reads the corpus once."""
     monkeypatch.delattr("spacy_costner.training.evaluation.count_evaluations")
     config = put_onto(config_of(corpus, EACH_EPOCH, max_epochs=2), SPARSE_CONFIG)
-    fitted = fit(config, tmp_path, online=True)
+    fitted = fit(config, tmp_path)
     saved = load_config(fitted.path / "config.cfg")
     assert saved["initialize"]["before_init"] == {"@callbacks": CALLBACK}
     assert saved["training"]["eval_frequency"] == 100

@@ -63,7 +63,7 @@ def test_scores_are_of_docs_that_were_held_out(corpus: Path, tmp_path: Path, aim
 
 def test_two_passes_in_each_fold(corpus: Path, tmp_path: Path) -> None:
     config = SPARSE.with_name("sparse_document.cfg")
-    given = [config, "--online", "--paths.train", corpus, "--output", tmp_path, *SHORT]
+    given = [config, "--paths.train", corpus, "--output", tmp_path, *SHORT]
     result = run("fit", *given, "--calibrate")
     assert result.exit_code == 0 and f"\n{HELD_OUT}: F " in result.output, result.output
     assert "dev:" not in result.output
@@ -76,11 +76,10 @@ def test_what_needs_a_development_corpus(corpus: Path, tmp_path: Path) -> None:
     config.to_disk(tmp_path / "config.cfg")
     needed = "expected a development corpus"
     for given, message in (
-        ([SPARSE, "--paths.train", corpus, "--online"], f"fit: paths.dev: {needed}, got none"),
-        ([SPARSE, "--paths.train", corpus, "--calibrate"], f"fit: paths.dev: {needed}, got none"),
+        ([SPARSE, "--paths.train", corpus], f"fit: paths.dev: {needed}, got none"),
         (["--train", corpus], f"fit: --dev: {needed}"),
         (
-            [tmp_path / "config.cfg", "--paths.train", corpus, "--online", "--calibrate"],
+            [tmp_path / "config.cfg", "--paths.train", corpus, "--calibrate"],
             "initialize.after_init: expected null",
         ),
     ):

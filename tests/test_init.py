@@ -19,6 +19,7 @@ from thinc.api import Config
 
 from spacy_costner.cli import costner
 from spacy_costner.cli.init import build_loss, find_name, init, parse_losses, read_notes
+from spacy_costner.cli.preparation import FEW as FEWEST
 
 from .support.commands import run
 from .support.config import declared
@@ -44,7 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "few.csv").write_text("gold,city,O\ncity,0,1\nO,1,0\n")
     vocab = spacy.blank("en").vocab
     DocBin(docs=[Doc(vocab, words=["No"])]).to_disk(path / "empty.spacy")
-    for n_docs, name in ((999, "few"), (1000, "many")):
+    for n_docs, name in ((FEWEST - 1, "few"), (FEWEST, "many")):
         docs = [Doc(vocab, words=["Oslo"], ents=["B-city"])] * n_docs
         DocBin(docs=docs).to_disk(path / f"{name}.spacy")
     return path
@@ -141,7 +142,7 @@ FEW = {"train_path": Path("few.spacy")}
     "options, losses, decoding, cost_weight",
     [
         ({}, "Sequential", "Viterbi", None),
-        (FEW, "SoftmaxMargin Risk", "Viterbi", None),
+        (FEW, "SoftmaxMargin", "Viterbi", None),
         ({**FEW, "model": "hybrid"}, "Sequential", "Viterbi", None),
         ({"train_path": Path("many.spacy")}, "Sequential", "Viterbi", None),
         ({"aim": "precision=0.9"}, "Sequential", "Viterbi", None),

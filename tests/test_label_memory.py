@@ -71,12 +71,15 @@ def letters(words: List[str]) -> str:
     return "".join(character for word in words for character in word.lower() if word != ",")
 
 
-def slow_units(corpus: List[Tuple[List[str], Labels, int]], unit: Union[int, str]) -> List[object]:
+def slow_units(
+    corpus: List[Tuple[List[str], Labels, int]], unit: Union[int, str], least: int
+) -> List[object]:
     if unit == "_.article":
         return [article for _, _, article in corpus]
     if unit == "doc":
         return [letters(words) for words, _, _ in corpus]
-    return [i // int(unit) for i in range(len(corpus))]
+    size = max(1, min(int(unit), len(corpus) // least))
+    return [i // size for i in range(len(corpus))]
 
 
 def slow_names(word: str, counted: List[Tuple[List[str], Labels, int]]) -> List[str]:
@@ -107,16 +110,18 @@ def memory_of(
     return features
 
 
-@given(corpora(), corpora(), st.sampled_from(UNITS), st.sampled_from([0, 1, 16]))
+@given(corpora(), corpora(), st.sampled_from(UNITS), st.sampled_from([0, 1, 16]), st.integers(1, 3))
 def test_features_are_those_of_the_slow_version(
     corpus: List[Tuple[List[str], Labels, int]],
     new: List[Tuple[List[str], Labels, int]],
     unit: Union[int, str],
     often: int,
+    least: int,
 ) -> None:
     """However many docs are read together, and however often a text is there."""
-    with patch("spacy_costner.features.collecting.N_DOCS", often + 1):
-        features, units = memory_of(corpus, unit), slow_units(corpus, unit)
+    collecting, memory = "spacy_costner.features.collecting", "spacy_costner.features.memory"
+    with patch(f"{collecting}.N_DOCS", often + 1), patch(f"{memory}.LEAST_UNITS", least):
+        features, units = memory_of(corpus, unit), slow_units(corpus, unit, least)
     docs = [Doc(VOCAB, words=words) for words, _, _ in corpus + new]
     in_training, in_prediction = [], []
     for words, _, _ in corpus + new:

@@ -124,5 +124,5 @@ def test_what_is_wrong_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert result.exit_code == 1 and message in result.output
         assert not (tmp_path / "own.json").exists()
     monkeypatch.setitem(sys.modules, "scipy.sparse", None)
-    with pytest.raises(ImportError, match=r"clusters: expected SciPy.*spacy-costner\[fit\]"):
+    with pytest.raises(ImportError, match=r"clusters: expected SciPy.*spacy-costner\[clusters\]"):
         learn_clusters(SENTENCES, **SMALL)  # type: ignore[arg-type]

@@ -82,21 +82,26 @@ def test_presets_and_white_space(trained: Language) -> None:
 
 
 @pytest.mark.parametrize(
-    "online, name, settings",
+    "few, name, settings",
     [
-        (False, "Sequential", {}),
-        (False, "SoftmaxMargin", {"cost": HAMMING}),
-        (True, "Sequential", {}),
-        (True, "Pointwise", {}),
-        (True, "MIRA", {"cost": HAMMING}),
+        (1000, "Sequential", {}),
+        (1000, "SoftmaxMargin", {"cost": HAMMING}),
+        (0, "Sequential", {}),
+        (0, "Pointwise", {}),
+        (0, "MIRA", {"cost": HAMMING}),
     ],
 )
 def test_the_linear_model_is_fitted(
-    online: bool, name: str, settings: Dict[str, Any], experiment: Experiment
+    few: int,
+    name: str,
+    settings: Dict[str, Any],
+    experiment: Experiment,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("spacy_costner.cli.preparation.FEW", few)
     config = sparse_config(experiment, training={"max_epochs": 40, "max_steps": 0}).merge(BEFORE)
     config["components"]["ner"]["loss"] = loss_block(name, **settings)
-    fitted = fit(config, experiment.output_path, online=online)
+    fitted = fit(config, experiment.output_path)
     assert fitted.scores["ents_f"] == 1.0
     assert spacy.load(fitted.path).get_pipe("ner").cfg["outside"] == "before"
 

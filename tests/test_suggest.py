@@ -240,7 +240,7 @@ def test_curves_of_a_demo_corpus(demo: Dict[str, Path], tmp_path: Path) -> None:
     plan: Any = {"start": 20, "n": 50, "share": 0.9, "seeds": (0, 1)}
     found = simulate(LINEAR, *corpora, vocab=nlp.vocab, **plan)
     paths = {f"paths.{name}": str(demo[f"{name}.spacy"]) for name in ("train", "dev")}
-    fitted = fit(load_config(demo["config.cfg"], overrides=paths), tmp_path, online=True)
+    fitted = fit(load_config(demo["config.cfg"], overrides=paths), tmp_path)
     assert found.measure == "F"
     everything = [curve[0] for curve in found.curves("all")]
     assert everything[0].score == pytest.approx(fitted.scores["ents_f"], abs=1e-9)

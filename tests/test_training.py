@@ -1,8 +1,6 @@
 """Training of the linear model, by L-BFGS and online: objective, optimum, steps, pipelines."""
 
 import random
-import sys
-from functools import partial
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
@@ -12,17 +10,37 @@ import spacy
 from numpy.testing import assert_allclose
 from scipy.optimize import check_grad, minimize
 from spacy.language import Language
-from spacy.tokens import Doc
+from spacy.tokens import Doc, Span
 from spacy.training import Corpus, Example
+from spacy.util import load_config
 from thinc.api import Adam
 
-from spacy_costner.chain import constrain
-from spacy_costner.cli.fit import check_loss, fit
-from spacy_costner.cli.preparation import annotate, component_to_fit
+from spacy_costner.chain import constrain, log_partition
+from spacy_costner.cli import preparation
+from spacy_costner.cli.fit import fit
+from spacy_costner.cli.preparation import (
+    FEW,
+    annotate,
+    are_few,
+    component_to_fit,
+    fit_linear,
+    hold_out,
+    load_linear,
+)
 from spacy_costner.ml import linear_part
+from spacy_costner.sparse import sum_rows
 from spacy_costner.training import online
-from spacy_costner.training.lbfgs import TotalLoss, batch_memory, minimise, warn_of_memory
-from spacy_costner.types import Gold, Potentials
+from spacy_costner.training.lbfgs import (
+    AT_ONCE,
+    MOST_ITERATIONS,
+    TOLERANCE,
+    TotalLoss,
+    minimise,
+    of_split,
+    train_at_once,
+)
+from spacy_costner.training.online import Trained
+from spacy_costner.types import Gold, Potentials, Progress
 
 from . import oracle, oracle_losses
 from .support.commands import run
@@ -39,6 +57,8 @@ from .support.fitting import (
     total_loss,
     train,
 )
+
+CONFIGS = Path(__file__).parent.parent / "configs"
 
 
 def make_total(c2: float = 0.1, **settings: Any) -> TotalLoss:
@@ -169,24 +189,6 @@ def test_an_interruption_leaves_the_best_so_far(last: int) -> None:
         assert found.value < bowl(numpy.zeros(30))[0]
 
 
-def test_memory_is_told_if_there_is_less(
-    monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder, tmp_path: Path
-) -> None:
-    model = initialized()[0].get_pipe("ner").model
-    features, weights = linear_part(model)
-    assert batch_memory(model, 0) == 8 * 22 * weights.rows.size
-    assert batch_memory(model, 10**9) == 16 * 10**9 * features.n_slots
-    monkeypatch.setattr("spacy_costner.training.lbfgs.MEMINFO", tmp_path / "meminfo")
-    warn_of_memory(model, 0)
-    enough = batch_memory(model, 0) // 1024 + 1
-    (tmp_path / "meminfo").write_text(f"MemTotal: 8 kB\nMemAvailable:   {enough} kB\n")
-    warn_of_memory(model, 0)
-    assert not recwarn.list
-    (tmp_path / "meminfo").write_text(f"MemAvailable: {enough - 1} kB\n")
-    with pytest.warns(UserWarning, match=r"expected 0\.0 GB of memory to train on all examples at"):
-        warn_of_memory(model, 0)
-
-
 def test_weights_that_do_not_fit_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Before they are made: where 16 bytes for each are more than memory and swap."""
     weights = linear_part(initialized()[0].get_pipe("ner").model)[1]
@@ -211,26 +213,19 @@ def entities_of(nlp: Language, words: str) -> List[Tuple[str, str]]:
 def test_the_command_makes_an_ordinary_pipeline(
     loss: str, experiment: Experiment, tmp_path: Path
 ) -> None:
-    """Online with a loss that has kinks, too; then the averages are what is scored and saved."""
-    is_online = loss == "Perceptron"
+    """By updates with a loss that has kinks; then the averages are what is scored and saved."""
     ner = {**SPARSE_CONFIG["components"]["ner"], "loss": loss_block(loss)}
     sparse_config(experiment, components={"ner": ner}, **ONLINE).to_disk(tmp_path / "sparse.cfg")
-    given = partial(run, "fit", tmp_path / "sparse.cfg", "--output", tmp_path / "fitted")
-    result = given(*(["--online"] if is_online else ["--c2", 0.01]), "--nlp.batch_size", 7)
+    given = [tmp_path / "sparse.cfg", "--output", tmp_path / "fitted"]
+    result = run("fit", *given, "--nlp.batch_size", 7)
     assert result.exit_code == 0, result.output
     assert "dev: F 100.00" in result.output
-    assert ("trained: 20 epochs" in result.output) is is_online
+    assert ("trained: 20 epochs" if loss == "Perceptron" else AT_ONCE) in result.output
     nlp = spacy.load(tmp_path / "fitted" / "model-best")
     assert nlp.meta["performance"]["ents_f"] == 1.0 and nlp.config["nlp"]["batch_size"] == 7
     expected = [("Paris", "city"), ("France", "country")]
     assert entities_of(nlp, "Rain in Paris , France .") == expected
     assert nlp.config["components"]["ner"]["model"]["@architectures"] == SPARSE["@architectures"]
-    for options, message in (
-        (["--c2", -1], "c2: expected a finite number of at least 0"),
-        (["--online", "--c2", 0.1], "fit: --c2: expected a config and no --online with it"),
-    ):
-        result = given(*options)
-        assert result.exit_code == 1 and message in result.output
 
 
 def test_an_interruption_of_scoring_leaves_the_pipeline(
@@ -241,47 +236,168 @@ def test_an_interruption_of_scoring_leaves_the_pipeline(
 
     with monkeypatch.context() as patch:
         patch.setattr(Language, "evaluate", interrupted)
-        fitted = fit(sparse_config(experiment), experiment.output_path, c2=0.01)
+        fitted = fit(sparse_config(experiment), experiment.output_path)
     assert fitted.scores == {} and "dev: not scored" in fitted.describe()
     nlp = spacy.load(fitted.path)
     assert entities_of(nlp, "Rain in Paris") == [("Paris", "city")]
 
 
 def test_fit_starts_from_a_trained_model(experiment: Experiment) -> None:
-    first = fit(sparse_config(experiment), experiment.output_path / "first", max_iter=4)
+    """By updates, also of few docs: the minimum would not depend on the start."""
+    first = fit(sparse_config(experiment), experiment.output_path / "first")
     start = {"@callbacks": "spacy_costner.start_from.v1", "path": str(first.path)}
-    config = sparse_config(experiment, initialize={"after_init": start})
-    second = fit(config, experiment.output_path / "second", max_iter=1)
-    assert second.outcome.value < first.outcome.value
+    training = {"max_epochs": 0, "max_steps": 1, "optimizer": {"@optimizers": "Adam.v1"}}
+    config = sparse_config(experiment, initialize={"after_init": start}, training=training)
+    second = fit(config, experiment.output_path / "second")
+    assert first.outcome.reason == AT_ONCE and second.outcome.n_steps == 1
+    before, after = (linear_part(each.ner.model)[1].rows for each in (first, second))
+    assert_allclose(after, before, atol=0.2)
+    assert (after != before).any()
+
+
+def sentences(n: int, is_split: bool) -> List[Doc]:
+    """Docs of ten sentences each, and one of the rest, with or without sentence starts."""
+    vocab, docs = spacy.blank("en").vocab, []
+    for i in range(0, n, 10):
+        words = ["Ana", "left", "."] * min(10, n - i)
+        starts = [word == "Ana" for word in words] if is_split else None
+        docs.append(Doc(vocab, words=words, sent_starts=starts))
+    return docs
+
+
+@pytest.mark.parametrize("is_split", [True, False])
+def test_few_sentences_end_at_a_number(is_split: bool) -> None:
+    """Docs without sentence starts have none afterwards."""
+    docs = sentences(FEW - 1, is_split)
+    assert are_few(docs) and not are_few(sentences(FEW, is_split)) and are_few([])
+    assert all(doc.has_annotation("SENT_START") is is_split for doc in docs)
+
+
+SCHEDULE = {
+    "steps": [2],
+    "*": {"one": loss_block("Sequential"), "two": loss_block("SoftmaxMargin", cost=HAMMING)},
+}
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    "loss, n_sentences, n_weights, is_at_once",
     [
-        ({"loss": loss_block("MaxMargin", cost=HAMMING)}, "expected one loss without kinks"),
-        ({"loss": loss_block("Perceptron")}, "ner.loss.*got spacy_costner.Perceptron.v1"),
-        ({"loss": loss_block("MCE", psi="inf")}, "expected one loss without kinks"),
-        ({"loss": loss_block("MCEF", psi="inf")}, "expected one loss without kinks"),
-        ({"loss": loss_block("ZScore")}, "ZScore.v1 without a cost: use `spacy train`"),
-        (
-            {
-                "model": {
-                    **SPARSE,
-                    "@architectures": "spacy_costner.HybridCRF.v1",
-                    "tok2vec": TOK2VEC,
-                }
-            },
-            "ner.model: expected spacy_costner.SparseCRF.v1, got spacy_costner.HybridCRF.v1",
+        (loss_block("Sequential"), FEW - 1, 10**6, True),
+        (loss_block("Sequential"), FEW, 10**6, False),
+        (loss_block("Sequential"), FEW - 1, 10, False),
+        (loss_block("SoftmaxMargin", cost=HAMMING), FEW - 1, 10**6, True),
+        (loss_block("Pointwise"), FEW - 1, 10**6, True),
+        *(
+            (loss_block(name, **settings), FEW - 1, 10**6, False)
+            for name, settings in [
+                ("MaxMargin", {"cost": HAMMING}),
+                ("Perceptron", {}),
+                ("Risk", {"cost": HAMMING}),
+                ("MCE", {"psi": "inf"}),
+                ("Schedule", SCHEDULE),
+            ]
         ),
     ],
 )
-def test_what_cannot_be_fitted(changes: Dict[str, Any], message: str) -> None:
-    nlp, _ = initialized(**changes)
+def test_what_is_trained_at_once(
+    loss: Dict[str, Any],
+    n_sentences: int,
+    n_weights: int,
+    is_at_once: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Few docs with few weights and one smooth loss that needs no start; and so are the folds that
+    are held out of them, whatever is left."""
+    monkeypatch.setattr("spacy_costner.cli.preparation.MOST_WEIGHTS", n_weights)
+    trained: List[Any] = []
+    for name in ("train", "train_at_once"):
+        found = getattr(preparation, name)
+
+        def noted(*args: Any, found: Any = found, **settings: Any) -> Any:
+            trained.append(found(*args, **settings).reason)
+            return Trained(0.0, 1, 1, trained[-1], Progress())
+
+        monkeypatch.setattr(preparation, name, noted)
+    config = load_config(CONFIGS / "sparse.cfg")
+    config["components"]["ner"].update(loss=loss, model={**SPARSE, "nO": None})
+    config["training"].update(max_epochs=1)
+    config["training"]["batcher"]["size"] = 10**6
+    docs = sentences(n_sentences, True)
+    for doc in docs:
+        doc.set_ents([Span(doc, 0, 1, "X")])
+    examples = [Example(doc.copy(), doc) for doc in docs]
+    fit_linear(load_linear(config.copy()), lambda nlp: examples)
+    hold_out(config, examples, ["X"], n_folds=2)
+    assert trained == [AT_ONCE if is_at_once else "trained"] * 3
+
+
+@outsides
+def test_training_at_once_ends_near_a_minimum(outside: str) -> None:
+    """With O split, at the mean of two: the other is that of a single O."""
+    nlp, examples = initialized(outside=outside)
+    ner = nlp.get_pipe("ner")
+    tags, weights = ner.chain_tags, linear_part(ner.model)[1]
+    trained = train_at_once(ner.model, ner.objective, tags, examples)
+    rows = []
+    for own in dict.fromkeys([tags, tags.collapsed]):
+        total = TotalLoss(ner.model, ner.objective, own, examples, c2=0.1)
+        found = minimise(total, numpy.zeros(total.shape).reshape(-1), tolerance=1e-9)
+        assert numpy.abs(total(found.vector)[1]).max() < 0.01
+        rows.append(total.to_rows(found.vector))
+    if tags.is_split:
+        rows[1] = of_split(rows[1], tags)
+    assert_allclose(weights.rows, numpy.mean(rows, axis=0), atol=0.05)
+    assert trained.reason == AT_ONCE and trained.n_steps > 10
+    assert ner.progress.steps == 0
+
+
+def test_weights_of_a_single_outside_are_weights_of_all() -> None:
+    """All paths together have the same score."""
+    nlp, examples = initialized(outside="before")
+    ner = nlp.get_pipe("ner")
+    tags, features = ner.chain_tags, linear_part(ner.model)[0]
+    seen, rng = features.find([eg.predicted for eg in examples]), numpy.random.default_rng(0)
+    k = len(tags.collapsed)
+    rows = rng.normal(size=(len(features) + k + 2, k)).astype("float32")
+    totals = []
+    for own, weights in ((tags.collapsed, rows), (tags, of_split(rows, tags))):
+        weights = numpy.ascontiguousarray(weights)
+        emissions, below = sum_rows(seen.rows, weights), weights[len(features) :]
+        scores = Potentials(emissions, below[:-2], below[-2], below[-1], seen.lengths)
+        totals.append(log_partition(constrain(scores, own.constraints))[0])
+    assert_allclose(totals[1], totals[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_an_interruption_of_training_at_once(
+    is_first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After four evaluations of the first training, or of the second, which is left out."""
+    nlp, examples = initialized(outside="before")
+    ner, evaluate, vectors = nlp.get_pipe("ner"), TotalLoss.__call__, []
+
+    def interrupted(total: TotalLoss, vector: numpy.ndarray) -> Any:
+        vectors.extend([vector] if total.tags.is_split == is_first else [])
+        if len(vectors) == 5:
+            raise KeyboardInterrupt
+        return evaluate(total, vector)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TotalLoss, "__call__", interrupted)
+        trained = train_at_once(ner.model, ner.objective, ner.chain_tags, examples)
+    assert trained.reason == "interrupted"
+    total = TotalLoss(ner.model, ner.objective, ner.chain_tags, examples, c2=0.1)
+    start = numpy.zeros(total.shape).reshape(-1)
+    whole = minimise(total, start, max_iter=MOST_ITERATIONS, tolerance=TOLERANCE).vector
+    found, expected = linear_part(ner.model)[1].rows, total.to_rows(whole)
+    assert numpy.allclose(found, expected, atol=1e-5) is not is_first and found.any()
+
+
+def test_other_components_are_frozen_and_other_models_refused() -> None:
+    hybrid = {**SPARSE, "@architectures": "spacy_costner.HybridCRF.v1", "tok2vec": TOK2VEC}
+    message = "ner.model: expected spacy_costner.SparseCRF.v1, got spacy_costner.HybridCRF.v1"
     with pytest.raises(ValueError, match=message):
-        check_loss(nlp, component_to_fit(nlp, []))
-
-
-def test_other_components_are_frozen() -> None:
+        component_to_fit(initialized(model=hybrid)[0], [])
     nlp, _ = initialized()
     nlp.add_pipe("tagger", first=True)
     with pytest.raises(ValueError, match=r"training.frozen_components, got \['tagger', 'ner'\]"):
@@ -302,14 +418,7 @@ def test_annotating_components_come_first() -> None:
     assert tagged == ["Rome", "Rome", "Rome"]
 
 
-def test_missing_scipy_is_named(monkeypatch: pytest.MonkeyPatch, experiment: Experiment) -> None:
-    monkeypatch.setitem(sys.modules, "scipy.optimize", None)
-    with pytest.raises(ImportError, match=r"pip install 'spacy-costner\[fit\]'"):
-        fit(sparse_config(experiment), experiment.output_path)
-    with pytest.raises(ImportError):
-        minimise(bowl, numpy.zeros(2))
-
-
+@pytest.mark.usefixtures("online")
 @pytest.mark.parametrize("max_epochs, max_steps", [(0, 0), (-1, 0), (0, 1)])
 def test_online_training_has_to_end(
     max_epochs: int, max_steps: int, experiment: Experiment
@@ -319,9 +428,9 @@ def test_online_training_has_to_end(
     config = sparse_config(experiment, training=training)
     if not max_steps:
         with pytest.raises(ValueError, match="training: expected max_epochs or max_steps"):
-            fit(config, experiment.output_path, online=True)
+            fit(config, experiment.output_path)
         return
-    fitted = fit(config, experiment.output_path, online=True)
+    fitted = fit(config, experiment.output_path)
     assert (fitted.outcome.n_epochs, fitted.outcome.n_steps) == (0, 1)
     loss = spacy.load(fitted.path).meta["performance"]["ner_loss"]
     assert loss == pytest.approx(fitted.outcome.value) and loss > 0
@@ -389,10 +498,11 @@ def test_the_training_corpus_is_read_once(
         return read(self, nlp)
 
     monkeypatch.setattr(Corpus, "__call__", counted)
-    fit(sparse_config(experiment, **ONLINE), experiment.output_path, online=True)
+    fit(sparse_config(experiment, **ONLINE), experiment.output_path)
     assert n_read == 2
 
 
+@pytest.mark.usefixtures("online")
 def test_seeds_come_to_the_mean_of_their_weights(
     experiment: Experiment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -406,7 +516,7 @@ def test_seeds_come_to_the_mean_of_their_weights(
     monkeypatch.setattr("spacy_costner.cli.preparation.train", train_and_look)
     training = {"max_epochs": 2, "batcher": ONE_BY_ONE, "optimizer": {"@optimizers": "Adam.v1"}}
     config = sparse_config(experiment, training=training)
-    path = fit(config, experiment.output_path, online=True, n_seeds=3).path
+    path = fit(config, experiment.output_path, n_seeds=3).path
     rows = linear_part(spacy.load(path).get_pipe("ner").model)[1].rows
     assert len(seen) == 3 and not numpy.allclose(seen[0], seen[1], atol=1e-3)
     numpy.testing.assert_allclose(rows, numpy.mean(seen, axis=0), atol=1e-3)

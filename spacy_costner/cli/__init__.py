@@ -21,6 +21,7 @@ from .init import init_cli
 from .report import report_cli
 from .suggest import suggest_cli
 from .tune import tune_cli
+from .watch import watch_cli
 
 OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
 """Of commands that take settings of the config, such as --paths.train."""
@@ -39,6 +40,7 @@ costner.command("tune")(tune_cli)
 costner.command("guarantee")(guarantee_cli)
 costner.command("check", context_settings=OVERRIDES)(check_cli)
 costner.command("annotate")(annotate_cli)
+costner.command("watch")(watch_cli)
 costner.command("explain")(explain_cli)
 costner.command("report")(report_cli)
 costner.command("suggest")(suggest_cli)

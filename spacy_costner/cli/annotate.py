@@ -7,6 +7,7 @@ from collections import Counter
 from contextlib import suppress
 from functools import lru_cache, partial
 from importlib.metadata import version
+from operator import add
 from pathlib import Path
 from time import perf_counter
 from typing import (
@@ -33,7 +34,8 @@ from spacy.vocab import Vocab
 from srsly import msgpack
 from typer import Argument, Option
 
-from ..pipeline.annotations import SOURCE
+from ..metrics.shift import Shift, find_shift, in_random_order, rounded
+from ..pipeline.annotations import SOURCE, add_measures
 from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
 from ..readers import CorpusError
@@ -57,7 +59,15 @@ Groups = Dict[str, List[str]]
 """The keys of span groups, by their name in the output."""
 
 Entry = Dict[str, Any]
-ENTRY = {"file": str, "key": str, "bytes": int, "docs": int, "failed": int, "tokens": int}
+ENTRY = {
+    "file": str,
+    "key": str,
+    "bytes": int,
+    "docs": int,
+    "failed": int,
+    "tokens": int,
+    "shift": dict,
+}
 """The fields of a line of the manifest."""
 
 
@@ -103,9 +113,12 @@ def annotate_cli(
         f"{summary.docs:,} docs, {summary.failed:,} failed, {summary.tokens:,} tokens",
         f"{summary.seconds:.1f} s, {summary.tokens_per_second:,.0f} tokens/s",
     ]
+    lines += [f"{name}: {found.describe()}" for name, found in summary.shift.items()]
     errors = [f"not written: {file}: {reason}" for file, reason in summary.errors.items()]
     more = [f"and {len(errors) - SHOWN} others"] if len(errors) > SHOWN else []
-    print_result(summary, "\n".join([*lines, *errors[:SHOWN], *more]), print_json, output_path)
+    text_ = "\n".join([*lines, *errors[:SHOWN], *more])
+    tests = {name: found.summary for name, found in summary.shift.items()}
+    print_result({**summary._asdict(), "shift": tests}, text_, print_json, output_path)
     if errors:
         raise typer.Exit(1)
 
@@ -121,6 +134,7 @@ class Summary(NamedTuple):
     seconds: float  # without planning
     tokens_per_second: float  # of the parts that were done now
     errors: Dict[str, str]  # why a part has no output, by the name of its file
+    shift: Dict[str, Shift]  # by component, if it can test for a shift: see `watch`
 
 
 def annotate(
@@ -156,7 +170,7 @@ def annotate(
         raise ValueError(f"annotate: format: expected one of {[*WRITERS]}, got {form!r}")
     if form == "parquet":
         require_pyarrow()
-    sources = _find_sources([Path(path) for path in inputs], folder)
+    sources = find_sources([Path(path) for path in inputs], folder)
     content = _digest_model(str(model), code_path)
     parts = {
         f"{source}-{number:05}.{form}": part
@@ -209,7 +223,7 @@ def annotate(
                     done[run.name] = {"file": run.name, "key": keys[run.name], **ended.value}
                     manifest.write(json.dumps(done[run.name]) + "\n")
                     manifest.flush()
-                    counts.update(ended.value)
+                    counts.update(failed=ended.value["failed"], tokens=ended.value["tokens"])
                 elif on_error == "raise":
                     raise ValueError(f"annotate: {run.name}: {ended.reason}")
                 else:
@@ -222,16 +236,28 @@ def annotate(
     speed = counts["tokens"] / seconds
     names = ("docs", "failed", "tokens")
     totals: Any = {name: sum(entry[name] for entry in done.values()) for name in names}
-    return Summary(planned, **totals, seconds=seconds, tokens_per_second=speed, errors=errors)
+    measured = [done[file]["shift"] for file in parts if file in done]
+    shift = {}
+    for name in dict.fromkeys(name for of_part in measured for name in of_part):
+        ner: Any = _load_once(str(model), content, code_path, use_gpu).get_pipe(name)
+        own = [of_part[name] for of_part in measured]
+        scores = [score for each in own for score in each["scores"]]
+        sums = {label: [0.0] * 3 for each in own for label in each["counts"]}
+        for each in own:
+            for label, row in each["counts"].items():
+                sums[label] = [*map(add, sums[label], row)]
+        shift[name] = find_shift(ner.cfg["shift"], in_random_order(scores), sums)
+    speeds: Any = {"seconds": seconds, "tokens_per_second": speed}
+    return Summary(planned, **totals, **speeds, errors=errors, shift=shift)
 
 
-def _find_sources(inputs: Sequence[Path], folder: Path) -> Dict[str, Path]:
+def find_sources(inputs: Sequence[Path], folder: Optional[Path] = None) -> Dict[str, Path]:
     """The input files by their names in the output: within a folder the relative path."""
     sources: Dict[str, Path] = {}
     for given in inputs:
         if not given.exists():
             raise CorpusError(f"{given}: expected a file or folder, got nothing there")
-        if given.is_dir() and folder.resolve().is_relative_to(given.resolve()):
+        if folder and given.is_dir() and folder.resolve().is_relative_to(given.resolve()):
             raise ValueError(f"{folder}: expected an output outside of the input {given}")
         for path in sorted(given.rglob("*")) if given.is_dir() else [given]:
             names = path.relative_to(given).parts or (given.name,)
@@ -281,10 +307,11 @@ def annotate_part(
     read: Callable[[Language, Part], Iterable[Row]],
     write: Callable[[Path, Iterable[Answer], Groups], None],
     on_error: str,
-) -> Dict[str, int]:
+) -> Dict[str, Any]:
     """Annotate a part of a file.
 
-    RETURNS (Dict[str, int]): What the manifest says of the output: bytes, docs, failed, tokens.
+    RETURNS (Dict[str, Any]): What the manifest says of the output: bytes, docs, failed, tokens, and
+        by component the "scores" and "counts" that test it for a shift.
     RAISES (ValueError): If the part can't be read, model, input or folder are not those of the
         command, or a doc fails and `on_error` is "raise".
     """
@@ -293,6 +320,11 @@ def annotate_part(
         raise ValueError(f"{folder}: {message}")
     nlp = load()
     counts = {"docs": 0, "failed": 0, "tokens": 0}
+    watched: Dict[str, Any] = {
+        name: (ner, ner.confidence.spans_key, [], {})
+        for name, ner in nlp.pipeline
+        if isinstance(ner, CostSensitiveNER) and ner.confidence and ner.cfg["shift"]
+    }
 
     def answers() -> Iterator[Answer]:
         for row, answer in annotate_rows(nlp, read(nlp, part)):
@@ -301,7 +333,11 @@ def annotate_part(
                 raise ValueError(message) from answer
             counts["docs"] += 1
             counts["failed"] += isinstance(answer, Exception)
-            counts["tokens"] += len(answer) if isinstance(answer, Doc) else 0
+            if isinstance(answer, Doc):
+                counts["tokens"] += len(answer)
+                for ner, key, scores, expected in watched.values():
+                    with suppress(ValueError):  # another component has changed the doc's spans
+                        add_measures(answer, key, ner.labels, scores, expected)
             yield row, answer
 
     # Garbage collections leave out what is there now, such as the pipeline: it would take them a
@@ -313,7 +349,11 @@ def annotate_part(
     finally:
         if not was_frozen:
             gc.unfreeze()
-    return {"bytes": (folder / file).stat().st_size, **counts}
+    shift = {
+        name: {"scores": rounded(scores).tolist(), "counts": expected}
+        for name, (_, _, scores, expected) in watched.items()
+    }
+    return {"bytes": (folder / file).stat().st_size, **counts, "shift": shift}
 
 
 @lru_cache(maxsize=1)

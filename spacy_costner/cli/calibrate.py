@@ -69,7 +69,10 @@ def calibrate(
     RAISES (ValueError): If there is no such component, or no entity is predicted.
     """
     ner, examples = get_component(nlp, name), list(examples)
-    calibration = calibrate_on([predict_dev(nlp, ner, examples)], nlp, ner, per_label=per_label)
+    dev = predict_dev(nlp, ner, examples)
+    calibration = calibrate_on([dev], nlp, ner, per_label=per_label)
+    entropies = dev.at(calibration.temperature).entropies()
+    ner.set_shift([eg.reference for eg in dev.examples], entropies, source, approximate=True)
     record_scores(nlp, nlp.evaluate(examples), source, len(examples))
     return calibration
 

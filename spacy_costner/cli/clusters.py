@@ -55,7 +55,7 @@ def clusters_cli(
     """
     Learn clusters of words from text, as features of a linear model: words that occur beside
     the same words are in the same cluster. Entities of annotated corpora are not used.
-    Requires SciPy: pip install 'spacy-costner[fit]'.
+    Requires SciPy: pip install 'spacy-costner[clusters]'.
     """
     options = {**arguments_of(learn_clusters, locals()), "lang": lang}
     with errors_shown():
@@ -204,5 +204,5 @@ def count_contexts(tokens: Ints1d, shape: Tuple[int, int]) -> Any:
 def scipy_sparse() -> Any:
     """The module `scipy.sparse`, with `linalg`."""
     missing = "clusters: expected SciPy, it is not installed"
-    require("scipy.sparse.linalg", "fit", missing)
-    return require("scipy.sparse", "fit", missing)
+    require("scipy.sparse.linalg", "clusters", missing)
+    return require("scipy.sparse", "clusters", missing)

@@ -22,8 +22,7 @@ from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
 from ..saving import check_folder, save_folder
 from ..settings import check_overrides
-from ..training.lbfgs import Minimum, TotalLoss, minimise, require_scipy, warn_of_memory
-from ..training.online import INTERRUPTED, OnEpoch, Trained
+from ..training.online import INTERRUPTED, Trained
 from .calibrate import Calibration, calibrate_on
 from .init import command_line, init
 from .options import CodeOption, arguments_of, read_overrides
@@ -37,7 +36,7 @@ from .preparation import (
     hold_out,
     load_linear,
     prepare,
-    train_online,
+    train_linear,
 )
 from .tune import Tuning, check_parameter, parse_aim, tune_on
 
@@ -45,18 +44,6 @@ DIR_MODEL = "model-best"
 N_FOLDS = 4
 HELD_OUT = f"{N_FOLDS} held-out folds of the training corpus"
 DEV_SCORES = {"ents_f": "F", "ents_p": "precision", "ents_r": "recall"}
-
-NO_CONFIG, ONLINE, BATCH = "no config", "--online or no config", "a config and no --online"
-NEEDS = {
-    "--model": NO_CONFIG,
-    "--lang": NO_CONFIG,
-    "--seeds": ONLINE,
-    "--cache": ONLINE,
-    "--c2": BATCH,
-    "--max-iter": BATCH,
-    "--tolerance": BATCH,
-}
-"""What some options go with. The others go with all."""
 
 STOPPED = """
 Stopped by Ctrl-C: this is the model so far, neither calibrated nor tuned. The same command starts
@@ -67,7 +54,7 @@ class Fitted(NamedTuple):
     """A pipeline that was trained and saved."""
 
     path: Path
-    outcome: Union[Minimum, Trained]
+    outcome: Trained
     scores: Dict[str, Any]  # on the development corpus, before calibration and tuning
     nlp: Language
     ner: CostSensitiveNER
@@ -106,57 +93,40 @@ def fit(
     config: Union[Config, Path, None],
     output_path: Path,
     *,
-    model: Optional[str] = None,
     lang: Optional[str] = None,
     train_path: Optional[Path] = None,
     dev_path: Optional[Path] = None,
     calibrate: bool = False,
     tune: Optional[str] = None,
-    online: bool = False,
-    n_seeds: Optional[int] = None,
+    n_seeds: int = 1,
     cache: Optional[Path] = None,
-    c2: Optional[float] = None,
-    max_iter: Optional[int] = None,
-    tolerance: Optional[float] = None,
     overrides: Mapping[str, Any] = {},
     command: str = "python -m spacy costner fit",
-    on_epoch: OnEpoch = lambda trained: None,
 ) -> Fitted:
     """Train a linear model, calibrate and tune it if asked, and save the pipeline.
 
-    With a config, L-BFGS minimises the loss over all examples, from weights of 0 or, if
-    [initialize] says so, from a trained model. Batches, epochs and the optimizer of the config are
-    not used. Without a config, or with `online`, training makes the updates of `spacy train`: see
-    `train_online`. The model is evaluated only at the end.
+    Training makes the updates of `spacy train`, or minimises the loss over all docs at once if they
+    are few: see `train_linear`. The model is evaluated only at the end.
 
     See `fit_cli` for the other arguments.
 
     config (Union[Config, Path, None]): A config for `spacy train`. None: the one that `init` writes
         for the corpora, to the output folder.
-    cache (Optional[Path]): Online: a folder for features and targets, in place of memory. Docs are
-        read twice and not kept, and the pipeline is saved after each epoch.
+    cache (Optional[Path]): A folder for features and targets, in place of memory. Docs are read
+        twice and not kept, and the pipeline is saved after each epoch.
     overrides (Mapping[str, Any]): Other settings, such as {"training.max_epochs": 3}.
     command (str): The command, for the head of the config that is written.
-    on_epoch (Callable): Online: called after each epoch.
     RETURNS (Fitted): The saved pipeline and the results.
-    RAISES (ValueError): If the config's component or loss can't be trained, or not so.
-    RAISES (ImportError): If SciPy is missing, and needed.
+    RAISES (ValueError): If the config's component can't be trained, or not so.
     """
-    online, improves = online or config is None, calibrate or tune is not None
-    options = (model, lang, n_seeds, cache, c2, max_iter, tolerance)
-    holds = {NO_CONFIG: config is None, ONLINE: online, BATCH: not online}
-    for option, value in zip(NEEDS, options):
-        if value is not None and not holds[NEEDS[option]]:
-            raise ValueError(f"fit: {option}: expected {NEEDS[option]} with it")
-    if c2 is not None and not 0 <= c2 < float("inf"):
-        raise ValueError(f"fit: c2: expected a finite number of at least 0, got {c2}")
+    improves = calibrate or tune is not None
+    if lang is not None and config is not None:
+        raise ValueError("fit: --lang: expected no config with it")
     aim = {} if tune is None else parse_aim(tune)
     if config is None:
         if dev_path is None and not improves:
             raise ValueError(f"fit: --dev: {NO_DEV}")
-        config = write_fit_config(
-            output_path, model or "linear", lang or "en", train_path, dev_path, tune, command
-        )
+        config = write_fit_config(output_path, lang or "en", train_path, dev_path, tune, command)
     paths = {"paths.train": train_path, "paths.dev": dev_path}
     overrides = {**overrides, **{name: str(path) for name, path in paths.items() if path}}
     if isinstance(config, Path):
@@ -167,15 +137,11 @@ def fit(
     check_folder(path)
     linear = load_linear(config)
     nlp, ner, training = linear
-    if online:
-        check_end(training)
-    else:
-        check_loss(nlp, ner)
-        require_scipy()
+    check_end(training)
     if cache is not None:
         check_cache(nlp, ner)
         cache.mkdir(parents=True, exist_ok=True)
-    needs_dev = not (online and improves) or cache is not None
+    needs_dev = not improves or cache is not None
     train_corpus, dev_corpus = find_corpora(nlp, needs_dev=needs_dev)
     examples = prepare(linear, train_corpus, in_memory=cache is None)
 
@@ -189,20 +155,9 @@ def fit(
         if cache is not None:
             with nlp.use_params(training["optimizer"].averages or {}):
                 save({}, trained.value)
-        on_epoch(trained)
 
-    outcome: Union[Minimum, Trained]
-    if online:
-        seeds = n_seeds or 1
-        outcome = train_online(linear, examples, n_seeds=seeds, on_epoch=after_epoch, cache=cache)
-    else:
-        examples = list(examples)
-        warn_of_memory(ner.model, sum(len(eg.predicted) for eg in examples))
-        c2, tolerance = 0.1 if c2 is None else c2, 1e-5 if tolerance is None else tolerance
-        total = TotalLoss(ner.model, ner.objective, ner.chain_tags, examples, c2=c2)
-        start = total.read_weights()
-        outcome = minimise(total, start, max_iter=max_iter, tolerance=tolerance)
-        total.write_weights(outcome.vector)
+    settings: Any = {"n_seeds": n_seeds, "on_epoch": after_epoch, "cache": cache}
+    outcome = train_linear(linear, examples, **settings)
 
     # It is saved without scores if evaluation is interrupted.
     dev: List[Example] = []
@@ -221,7 +176,7 @@ def fit(
         parameter = "" if tune is None else check_parameter(nlp, ner)
         if held_out:
             examples = [eg for eg in examples if len(eg.predicted)]
-            settings: Any = {"n_folds": N_FOLDS, "n_seeds": n_seeds or 1, "desc": "held-out folds"}
+            settings = {"n_folds": N_FOLDS, "n_seeds": n_seeds, "desc": "held-out folds"}
             folds = hold_out(nlp.config, examples, ner.labels, **settings)
             devs = [fold.dev for fold in folds]
             fitted = fitted._replace(held_out=score(nlp, ner, devs))
@@ -247,8 +202,7 @@ def fit(
 
 
 def is_fitted(config: Config) -> bool:
-    """Whether `fit --online` trains a config: its component to train is linear, and there is an
-    end."""
+    """Whether `fit` trains a config: its component to train is linear, and there is an end."""
     try:
         check_end(load_linear(config.copy())[2])
     except ValueError:
@@ -264,14 +218,13 @@ def train_as_fitted(
     n_seeds: int = 1,
     use_gpu: int = -1,
 ) -> Path:
-    """Train and save a pipeline: as `fit --online` does, if it can, or else as `spacy train` does.
-    Returns its path."""
+    """Train and save a pipeline: by `fit` if it can, or by `spacy train`. Returns its path."""
     if not is_fitted(config):
         train(
             init_nlp(config, use_gpu=use_gpu), output_path, use_gpu=use_gpu, stdout=log, stderr=log
         )
         return output_path / "model-best"
-    fitted = fit(config, output_path, online=True, n_seeds=n_seeds)
+    fitted = fit(config, output_path, n_seeds=n_seeds)
     if fitted.is_interrupted:
         raise KeyboardInterrupt
     log.write(fitted.describe() + "\n")
@@ -280,7 +233,6 @@ def train_as_fitted(
 
 def write_fit_config(
     output_path: Path,
-    model: str,
     lang: str,
     train_path: Optional[Path],
     dev_path: Optional[Path],
@@ -289,14 +241,8 @@ def write_fit_config(
 ) -> Path:
     """Write the config that `init` writes for corpora to an output folder.
 
-    RAISES (ValueError): If the corpus is missing, `fit` can't train the model, or there is another
-        config, which is kept.
+    RAISES (ValueError): If the corpus is missing, or there is another config, which is kept.
     """
-    if model != "linear":
-        raise ValueError(
-            f"fit: --model: expected linear, the only one that fit trains, got {model}: use "
-            "`costner init` and `spacy train`"
-        )
     if train_path is None:
         raise ValueError("fit: --train: expected a corpus if there is no config, got none")
     path = output_path / "config.cfg"
@@ -309,22 +255,6 @@ def write_fit_config(
     output_path.mkdir(parents=True, exist_ok=True)
     save_text(path, text)
     return path
-
-
-def check_loss(nlp: Language, ner: CostSensitiveNER) -> None:
-    """RAISES (ValueError): If a loss has no optimum that L-BFGS can find."""
-    stages, block = ner.objective.loss.stages, nlp.config["components"][ner.name]["loss"]
-    where, name = f"fit: components.{ner.name}.loss", block.get("@losses")
-    if len(stages) > 1 or not stages[0].is_smooth:
-        raise ValueError(
-            f"{where}: expected one loss without kinks and memory, such as Sequential, Pointwise, "
-            f"SoftmaxMargin, Risk or MCE, or --online, got {name}"
-        )
-    if stages[0].is_solvable:
-        raise ValueError(
-            f"{where}: expected a loss that depends on the scale of the weights, got {name} "
-            "without a cost: use `spacy train`, after a likelihood (spacy_costner.Schedule.v1)"
-        )
 
 
 def check_cache(nlp: Language, ner: CostSensitiveNER) -> None:
@@ -367,10 +297,6 @@ def fit_cli(
     output_path: Annotated[
         Path, Option("--output", "-o", help="Output folder for the pipeline, model-best")
     ] = ...,  # type: ignore[assignment]
-    model: Annotated[
-        Optional[str],
-        Option("--model", "-m", help="Without a config: its model", show_default="linear"),
-    ] = None,
     lang: Annotated[
         Optional[str],
         Option("--lang", "-l", help="Without a config: code of the language", show_default="en"),
@@ -388,49 +314,24 @@ def fit_cli(
         Optional[str],
         Option("--tune", help="Tune there: f, precision=0.9 or recall=0.9, as `costner tune`"),
     ] = None,
-    online: Annotated[
-        bool, Option("--online", help="Train with the optimizer of the config instead of L-BFGS")
-    ] = False,
     n_seeds: Annotated[
-        Optional[int],
-        Option(
-            "--seeds",
-            help="Online: train so many times, and average weights",
-            min=1,
-            show_default="1",
-        ),
-    ] = None,
+        int, Option("--seeds", help="Train so many times, and average weights", min=1)
+    ] = 1,
     cache: Annotated[
         Optional[Path],
-        Option("--cache", help="Online: folder for features, in place of memory", file_okay=False),
-    ] = None,
-    c2: Annotated[
-        Optional[float],
-        Option("--c2", help="Coefficient of L2 regularization, as in CRFsuite", show_default="0.1"),
-    ] = None,
-    max_iter: Annotated[
-        Optional[int],
-        Option("--max-iter", help="Maximum number of iterations", min=1, show_default="unlimited"),
-    ] = None,
-    tolerance: Annotated[
-        Optional[float],
-        Option(
-            "--tolerance",
-            help="Stop when ten iterations improve the objective by less than this share",
-            show_default="0.00001",
-        ),
+        Option("--cache", help="Folder for features, in place of memory", file_okay=False),
     ] = None,
     print_json: JsonOption = False,
     code_path: CodeOption = None,
 ) -> None:
     """
     Train a linear model, and calibrate and tune it. Without a config, writes the one that
-    `costner init` writes for the corpora, and trains online.
+    `costner init` writes for the corpora.
 
-    With a config (spacy_costner.SparseCRF.v1), trains to the optimum of its loss with L-BFGS. With
-    --online, trains as `spacy train` does, but faster: until max_epochs or max_steps, and only
-    the final model is evaluated. Override settings as in `spacy train`, e.g. --nlp.lang es.
-    Press Ctrl-C to stop and save the best model so far.
+    Trains as `spacy train` does with a config (spacy_costner.SparseCRF.v1), but faster: until
+    max_epochs or max_steps, and only the final model is evaluated. With fewer than 1,000 sentences,
+    trains on all docs at once, which is better. Override settings as in `spacy train`, e.g.
+    --nlp.lang es. Press Ctrl-C to stop and save the model so far.
     """
     options = arguments_of(fit, locals())
     if config_path is not None and str(config_path).startswith("-"):  # a setting, without a config

@@ -95,7 +95,7 @@ def guarantee(
     terms = make_terms(miss, false_alarm, confidence, found, by, per_label)
     ner, notes = get_component(nlp, name), find_notes(nlp, source)
     used, not_counted = leave_out(ner, examples)
-    spans, gold = score_spans(nlp, ner, used, terms)
+    spans, gold, entropies = score_spans(nlp, ner, used, terms)
     labels, parts = ner.labels if per_label else ("",), []
     for i, label in enumerate(labels):
         rows = [each[each["label"] == i] if per_label else each for each in (spans, gold)]
@@ -117,6 +117,7 @@ def guarantee(
     turn_on_confidence(nlp, ner)
     ner.meta = nlp.meta
     ner.set_guarantee(promise)
+    ner.set_shift([eg.reference for eg in used], entropies, source, approximate=False)
     return Guarantee(promise, parts, notes)
 
 
@@ -187,14 +188,16 @@ def leave_out(
 
 def score_spans(
     nlp: Language, ner: CostSensitiveNER, examples: Sequence[Example], terms: Dict[str, Any]
-) -> Tuple[ArrayXd, ArrayXd]:
+) -> Tuple[ArrayXd, ArrayXd, Floats1d]:
     """Score the spans that may be in the sets of docs, and their annotated entities.
 
     RETURNS (Tuple): Two tables with the columns "label"; "doc"; "score", of a span infinity if it
         is in the set whatever the threshold, of an entity the highest threshold at which it is
-        found; and "found", whether a span is correct, an entity is ever found.
+        found; and "found", whether a span is correct, an entity is ever found. The entropies of
+        docs, for the test for a shift. Shape: (B,)
     """
     tables: List[Any] = []
+    entropies: List[Any] = []
     n_docs = 0
     for batch in minibatch(progress(examples, desc="guarantee", unit="doc"), BATCH):
         dev = predict_dev(nlp, ner, batch)
@@ -207,13 +210,15 @@ def score_spans(
         is_correct = found_at(dev, spans, dev.gold, numpy.ones(len(dev.gold.begin)), terms) > 0
         reached = found_at(dev, dev.gold, spans, scores, terms)
         ends = numpy.cumsum(dev.posterior.doc_lengths)
-        of_gold = (dev.gold, reached, reached > 0)
-        for entities, values, found in ((spans, scores, is_correct), of_gold):
+        both = ((spans, scores, is_correct), (dev.gold, reached, reached > 0))
+        for entities, values, found in both:
             doc = numpy.searchsorted(ends, entities.begin, side="right") + n_docs
             columns = [entities.label, doc, values, found]
             tables.append(numpy.rec.fromarrays(columns, dtype=ROW))
         n_docs += len(batch)
-    return numpy.concatenate(tables[::2]), numpy.concatenate(tables[1::2])
+        entropies.append(dev.entropies())
+    of_spans, of_gold = numpy.concatenate(tables[::2]), numpy.concatenate(tables[1::2])
+    return of_spans, of_gold, numpy.concatenate(entropies)
 
 
 def found_at(
@@ -317,7 +322,7 @@ def observe(
         return []
     if promise["found"] not in FOUND or promise["by"] not in UNITS:
         return []
-    spans, gold = score_spans(nlp, ner, leave_out(ner, examples)[0], promise)
+    spans, gold, _ = score_spans(nlp, ner, leave_out(ner, examples)[0], promise)
     losses = conformal.miss_losses(gold["score"], gold["doc"], by=promise["by"])
     limits, thresholds = numpy.asarray(promise["levels"]).T
     sizes = (spans["score"][:, None] >= thresholds).sum(axis=0) / len(gold)

@@ -28,9 +28,11 @@ from ..costs.label_tree import make_tree
 from ..readers import read_docs
 from ..settings import check_settings
 from ..tags import OUTSIDE, Tags
+from ..training.lbfgs import MANY_LABELS
 from ..types import Loss
 from .options import arguments_of
 from .output import errors_shown, get_template, save_text
+from .preparation import FEW
 from .tune import parse_aim
 
 Model = Literal["linear", "cnn", "hybrid", "transformer"]
@@ -46,8 +48,11 @@ RECOMMENDED = {"Mixed": {"k": 3.0}, "Perceptron": {"alpha": 1.0}, "ZScore": {"mu
 HAMMING = {"@misc": "spacy_costner.HammingCost.v1"}
 SHARED_COST = "${components.ner.scorer.cost}"
 
-FEW = 1000
-"""Below this number of sentences the losses for small corpora are the default."""
+MISSES = {
+    "@misc": "spacy_costner.PrecisionRecallCost.v1",
+    **{"miss": 2.0, "false_alarm": 1.0, "wrong_label": 1.0, "wrong_boundary": 1.0},
+}
+"""The cost in training on few sentences, where models miss too much."""
 
 LATER_EPOCHS = 2
 """Passes over the training data for each loss of a schedule but the first."""
@@ -266,7 +271,8 @@ def init(
     is_shifted = decoding == "min-cost" and last.shifts_probabilities
     known = RECOMMENDATIONS.get(lang, RECOMMENDATIONS["__default__"])["transformer"]["efficiency"]
     filters = {"value": as_text, "notes": read_notes, "quote": lambda x: shlex.quote(str(x))}
-    loss_block = make_loss(losses, shared and SHARED_COST, multiplier=multiplier, epochs=ends)
+    own_cost = SHARED_COST if shared else MISSES if loss is None else None
+    loss_block = make_loss(losses, own_cost, multiplier=multiplier, epochs=ends)
     # The template sees the variables of this function.
     text = get_template("init.cfg.jinja", filters).render(
         locals(), **sizes, version=spacy_costner.__version__
@@ -291,7 +297,7 @@ def choose_losses(
         by_min_cost = aim == "cost" and decoding in (None, "min-cost")
         is_calibrated = model == "linear" and by_min_cost and [*costs] == ["mistakes"]
         return ["Sequential"] if is_calibrated else ["SoftmaxMargin"]
-    return ["SoftmaxMargin", "Risk"] if model == "linear" and few else ["Sequential"]
+    return ["SoftmaxMargin"] if model == "linear" and few else ["Sequential"]
 
 
 def parse_losses(text: str) -> List[str]:
@@ -438,7 +444,7 @@ def choose_sizes(model: str, corpus: Mapping[str, Any]) -> Dict[str, Any]:
     return {
         "batch_size": size,
         "rows": min(5000, max(1000, corpus["forms"])),
-        "many_labels": len(corpus["labels"]) > 20,  # see docs/linear.md
+        "many_labels": len(corpus["labels"]) > MANY_LABELS,  # see docs/linear.md
         "long_docs": bool(lengths) and corpus["sentences"] >= 3 * len(lengths),
         "patience": 0 if is_linear else max(patience, 2 * epoch),
         "max_epochs": 8 if is_linear else 0,

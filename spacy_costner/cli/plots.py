@@ -313,6 +313,19 @@ def promised_and_observed(rows: Sequence[Tuple[float, float, float]], chosen: fl
         return figure
 
 
+def draw_martingale(logs: Sequence[float], level: float) -> Any:
+    """Draw the martingale after each doc, from its logarithm, and the level at which it alarms.
+    RETURNS (Figure): The figure."""
+    with drawing() as figure_class:
+        figure = figure_class(figsize=(6, 3), layout="constrained")
+        axes = figure.subplots()
+        axes.plot(range(1, len(logs) + 1), numpy.asarray(logs) / numpy.log(10), color=ACCENT)
+        axes.axhline(numpy.log10(level), **DASHED)
+        axes.set_xlabel("docs, in their order")
+        axes.set_ylabel("martingale, power of ten")
+    return figure
+
+
 def _two_plots(figure_class: Any, heights: Sequence[int]) -> Tuple[Any, Any]:
     """A figure with two plots, one above the other, that share their x axis."""
     figure = figure_class(figsize=(5.2, 4.9), layout="constrained")

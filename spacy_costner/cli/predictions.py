@@ -8,10 +8,10 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from spacy.util import minibatch
 from thinc.api import to_numpy
-from thinc.types import Array1d, Ints1d
+from thinc.types import Array1d, Floats1d, Ints1d
 
 from ..decoding import Decoding, Posterior, Temperature
-from ..pipeline.annotations import Confidence, Prediction, annotate, make_prediction
+from ..pipeline.annotations import Confidence, Prediction, annotate, make_prediction, measure
 from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
 from ..tags import Entities
@@ -36,6 +36,10 @@ class DevPredictions(NamedTuple):
     def at(self, temperature: Temperature) -> "DevPredictions":
         """The same with the posterior at another temperature."""
         return self._replace(posterior=self.posterior.at(temperature))
+
+    def entropies(self) -> Floats1d:
+        """The scores of the test for a shift, before `predict` writes to the docs. Shape: (B,)"""
+        return measure(self.posterior, read_presets([eg.predicted for eg in self.examples]))[0]
 
     def decode(self, decoding: Decoding) -> Entities:
         """The predicted entities that count: see `keep`."""

@@ -1,4 +1,4 @@
-"""Linear models of a config: load and initialize them, train them online, hold out folds."""
+"""Linear models of a config: load and initialize them, train them, hold out folds."""
 
 import random
 from pathlib import Path
@@ -19,8 +19,9 @@ from typing import (
 
 import numpy
 from spacy.language import Language
+from spacy.pipeline import Sentencizer
 from spacy.schemas import ConfigSchemaTraining
-from spacy.tokens import DocBin
+from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 from spacy.training.initialize import get_sourced_components
 from spacy.util import (
@@ -41,6 +42,7 @@ from ..progress import progress
 from ..readers.sentences import copy_tokens
 from ..settings import check_settings
 from ..training.evaluation import without_evaluation
+from ..training.lbfgs import train_at_once
 from ..training.online import INTERRUPTED, OnEpoch, Trained, train
 from ..training.pieces import batch_pieces
 from ..types import Progress
@@ -48,13 +50,18 @@ from .predictions import DevPredictions, predict_dev
 from .runs import Failed, MakeExecutor, Run, import_once, run_all
 
 NO_DEV = (
-    "expected a development corpus, got none. Only online training with --calibrate or --tune "
-    "does without: it holds out folds of the training corpus"
+    "expected a development corpus, got none. Only training with --calibrate or --tune does "
+    "without: it holds out folds of the training corpus"
 )
 START = (
     "expected null without a development corpus, whose docs are held out of the training corpus: "
     "the model to start from may have seen them"
 )
+
+FEW, MOST_WEIGHTS = 1000, 2 * 10**7
+"""Below this number of sentences, and up to this number of weights, training is on all docs at
+once. That takes about 150 bytes a weight."""
+
 N_DOCS = 256
 """Number of docs that are annotated together, if the corpus isn't in memory."""
 
@@ -107,7 +114,7 @@ def component_to_fit(nlp: Language, frozen: Iterable[str]) -> CostSensitiveNER:
 
 
 def check_end(training: Mapping[str, Any]) -> None:
-    """RAISES (ValueError): If online training has no end."""
+    """RAISES (ValueError): If training has no end."""
     limits = {name: training[name] for name in ("max_epochs", "max_steps")}
     if not max(limits.values()) > 0 or min(limits.values()) < 0:
         raise ValueError(
@@ -183,15 +190,31 @@ def annotate(nlp: Language, examples: List[Example], names: List[str]) -> None:
             eg.predicted = doc
 
 
-def train_online(
+def are_few(docs: Iterable[Doc]) -> bool:
+    """Whether docs have fewer than `FEW` sentences. Without sentence starts these end with
+    punctuation."""
+    n_sentences, sentencizer = 0, Sentencizer()
+    for doc in docs:
+        own = doc.has_annotation("SENT_START")
+        n_sentences += len([*doc.sents]) if own else sum(sentencizer.predict([doc])[0])
+        if n_sentences >= FEW:
+            return False
+    return True
+
+
+def train_linear(
     linear: Linear,
     examples: Iterable[Example],
     *,
     n_seeds: int = 1,
     on_epoch: OnEpoch = lambda trained: None,
     cache: Optional[Path] = None,
+    is_small: Optional[bool] = None,
 ) -> Trained:
-    """Train the linear model of a pipeline by the updates of `spacy train`.
+    """Train the linear model of a pipeline: on all docs at once if they are few, or else by the
+    updates of `spacy train`. At once, weights start from 0, and the loss is minimised with a
+    penalty: see `train_at_once`. That needs docs in memory, few weights, and one loss without kinks
+    that needs no start.
 
     The config's batcher makes the batches once, of pieces of long docs: see `read_pieces`. They are
     shuffled in each epoch. Training ends after the config's `max_epochs` or `max_steps`.
@@ -202,11 +225,21 @@ def train_online(
         of theirs.
     on_epoch (Callable): Called after each epoch.
     cache (Optional[Path]): A folder for features and targets of tokens, in place of memory.
+    is_small (Optional[bool]): Whether docs are few. None: whether they have fewer than `FEW`
+        sentences.
     RETURNS (Trained): The last training.
     """
     _, ner, training = linear
     optimizer = training["optimizer"]
     features, weights = linear_part(ner.model)
+    first, *later = ner.objective.loss.stages
+    is_possible = first.is_smooth and not (later or first.needs_start or weights.rows.any())
+    if is_possible and cache is None and weights.rows.size <= MOST_WEIGHTS:
+        examples = list(examples)
+        if are_few(eg.reference for eg in examples) if is_small is None else is_small:
+            trained = train_at_once(ner.model, ner.objective, ner.chain_tags, examples)
+            ner.cfg["progress"] = trained.progress._asdict()
+            return trained
     batches = batch_pieces(
         ner.model,
         ner.objective,
@@ -246,13 +279,13 @@ def train_online(
     return trained
 
 
-def fit_linear(linear: Linear, corpus: Corpus, *, n_seeds: int = 1) -> None:
-    """Initialize a pipeline and train it online.
+def fit_linear(linear: Linear, corpus: Corpus, **settings: Any) -> None:
+    """Initialize a pipeline and train it, by the settings of `train_linear`.
 
     RAISES (KeyboardInterrupt): If training is interrupted.
     """
     check_end(linear[2])
-    if train_online(linear, prepare(linear, corpus), n_seeds=n_seeds).reason == INTERRUPTED:
+    if train_linear(linear, prepare(linear, corpus), **settings).reason == INTERRUPTED:
         raise KeyboardInterrupt
 
 
@@ -280,8 +313,8 @@ def hold_out(
     code_path: Optional[Path] = None,
     desc: str = "folds",
 ) -> List[Fold]:
-    """Train the linear model of a config once for each fold, on all other docs, by the updates of
-    `spacy train`: see `train_online`. Features, label memory and first pass are made anew.
+    """Train the linear model of a config once for each fold, on all other docs, as it would be
+    trained on all: see `train_linear`. Features, label memory and first pass are made anew.
 
     examples (Sequence[Example]): The docs, none of them empty. Only the tokens and the user data
         of the predicted docs are taken.
@@ -296,6 +329,7 @@ def hold_out(
     """
     fold_of = assign_folds(len(examples), n_folds, seed)
     settings: Any = {"config": config, "labels": labels, "n_seeds": n_seeds, "before": before}
+    settings["is_small"] = are_few(eg.reference for eg in examples)
     folds = range(n_folds)
     if make_executor is None:
         turns = progress(folds, desc=desc, unit="fold")
@@ -344,8 +378,8 @@ def fit_fold(
     is_held_out: Array1d,
     labels: Sequence[str],
     config: Config,
-    n_seeds: int,
     before: Optional[Callable[[CostSensitiveNER], object]],
+    **settings: Any,
 ) -> Fold:
     """Train on the other docs, and predict those that are held out. Shape of these: (D,)"""
     linear = load_linear(config.copy())
@@ -362,6 +396,6 @@ def fit_fold(
             doc.user_data.update(eg.predicted.user_data)
         return [Example(doc, eg.reference) for doc, eg in zip(docs, chosen)]
 
-    fit_linear(linear, lambda nlp: copies(~is_held_out), n_seeds=n_seeds)
+    fit_linear(linear, lambda nlp: copies(~is_held_out), **settings)
     dev = predict_dev(nlp, ner, copies(is_held_out))
     return Fold(numpy.flatnonzero(is_held_out), dev)

@@ -33,6 +33,7 @@ from typer import Argument, Option
 
 from ..costs.label_tree import Tree, make_tree
 from ..costs.tables import hamming_cost
+from ..metrics.shift import find_shift, in_random_order
 from ..pipeline.annotations import Confidence, Prediction
 from ..pipeline.scorers import (
     TagPairs,
@@ -129,6 +130,7 @@ class Report(NamedTuple):
     parameter: Optional[str]  # "threshold" or "bias", as the decoding has it
     guarantee: List[Tuple[float, float, float]]  # see `observe`; empty if none is promised
     promised: Optional[float]  # the miss rate that the pipeline promises
+    shift: str  # the test whether the docs are like the calibration docs; empty if there is none
     cost: str  # its registered name; empty if the config has none: each wrong tag costs 1
     confusion: Confusion
     kinds: Dict[str, Tuple[int, float]]  # number and cost of the mistakes of each kind
@@ -187,7 +189,11 @@ def report(
     ner, examples = get_component(nlp, name), list(examples)
     block, decoding = nlp.config.interpolate()["components"][name], ner.cfg["decoding"]
     cost, tree, cost_name = find_cost(block)
-    dev = predict_dev(nlp, ner, examples)
+    dev, shift = predict_dev(nlp, ner, examples), ""
+    if (calibration := ner.cfg["shift"]) is not None:
+        entropies = dev.entropies()
+        entropies = entropies[~numpy.isnan(entropies)].tolist()
+        shift = find_shift(calibration, in_random_order(entropies)).found
     curves = {parameter: sweep([dev], parameter) for parameter in PARAMETERS}
     predicted = predict(ner, [eg.predicted for eg in dev.examples], dev.posterior, CONFIDENCE)
     settings = {"labels": ner.labels, "scheme": ner.cfg["scheme"]}
@@ -246,6 +252,7 @@ def report(
         parameter=parameter,
         guarantee=observe(nlp, name, examples),
         promised=promised,
+        shift=shift,
         cost=cost_name,
         confusion=confusion_matrix(pairs, table, list(labels)),
         kinds=kinds,

@@ -24,6 +24,10 @@ OFTEN = 16
 """Docs with the same text, above which what their units add is remembered: there may be many
 such docs, each in many units."""
 
+LEAST_UNITS = 24
+"""A number of docs for each unit is a maximum: there are at least so many units, or one for each
+doc. With few units, most of what is remembered would be subtracted."""
+
 N_TIMES = ("1", "2-3", "4+")
 """The bins of the number of times that a value was there."""
 
@@ -219,9 +223,10 @@ def _load_counts(saved: Dict[str, bytes], n_labels: int) -> Counts:
 
 
 def unit_of(doc: Doc, index: int, unit: Union[int, str]) -> int:
-    """The unit of the doc of this index, in 64 bits, for the setting `memory_unit`."""
+    """The unit of the doc of this index, in 64 bits, for the setting `memory_unit`. Of a number
+    of docs, the index of the first, but the first docs of a corpus have their own."""
     if isinstance(unit, int):
-        return index // unit
+        return index if index < LEAST_UNITS * unit else index - index % unit
     if unit == DOC:
         return text_id(doc)
     name = unit.removeprefix(EXTENSION)
@@ -268,6 +273,11 @@ class LabelCounts:
         names = self.names(strings)
         labels = numpy.asarray([0, *(by_name[name] for name in names[1:])], dtype="uint64")
         text_ids = numpy.concatenate(self.text_ids)
+        if isinstance(self.unit, int):
+            size = numpy.uint64(max(1, min(self.unit, self.n_docs // LEAST_UNITS)))
+            self.units = [unit // size for unit in self.units]
+            for counted in self.counted.values():
+                counted[:] = [([unit // size, *rest], n) for (unit, *rest), n in counted]
         units, unit = numpy.unique(numpy.concatenate(self.units), return_inverse=True)
         order = numpy.argsort(text_ids, kind="stable")
         counts = {name: _join(self.counted.pop(name), labels, units) for name in [*self.counted]}

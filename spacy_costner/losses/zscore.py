@@ -32,7 +32,6 @@ def make_zscore(*, cost: Optional[Cost] = None, multiplier: float = 1.0) -> Loss
         compute,
         cost,
         is_ratio=True,
-        is_solvable=cost is None,
         has_probabilities=False,
         needs_start=True,
     )

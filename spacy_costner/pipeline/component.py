@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import asdict
 from itertools import islice
-from math import exp, inf
+from math import exp, inf, isnan
 from pathlib import Path
 from typing import (
     Any,
@@ -37,7 +37,9 @@ from ..borders import Boundaries, cut, find_borders
 from ..costs.tables import hamming_cost
 from ..decoding import DecodedSpans, Decoding, MinCost, Posterior, Temperature, make_viterbi
 from ..losses import LossSchedule
+from ..metrics.shift import ENOUGH, Shift, find_shift, rounded
 from ..ml import first_pass_of
+from ..readers.documents import short_values
 from ..tags import SINGLE, Tags
 from ..training.folds import train_first_pass, train_linear_part
 from ..training.lbfgs import check_memory
@@ -50,6 +52,7 @@ from .annotations import (
     Confidence,
     Hypothesis,
     Prediction,
+    add_measures,
     annotate,
     make_prediction,
     register,
@@ -102,7 +105,8 @@ subword_features = true
 )["cost_sensitive_ner"]
 
 HOLDS_FOR = ("labels", "scheme", "outside", "decoding", "temperature")
-"""The keys of `cfg` that a guarantee depends on. It depends on the weights, too."""
+"""The keys of `cfg` that a guarantee depends on. It depends on the weights, too, and so does the
+test for a shift, but not on the decoding."""
 
 
 class CostSensitiveNER(TrainablePipe):
@@ -155,6 +159,7 @@ class CostSensitiveNER(TrainablePipe):
             "cost_tables": [],
             "temperature": Temperature()._asdict(),
             "guarantee": None,
+            "shift": None,
             "untrained": [],
         }
         self.meta: Dict[str, Any] = {}
@@ -414,7 +419,14 @@ class CostSensitiveNER(TrainablePipe):
         self.check_guarantee()
         confidence, guarantee = self.confidence, self.cfg["guarantee"]
         tokens, posterior = self._posterior(list(docs), preset=True)
-        return make_prediction(self.decode(posterior), posterior, tokens, confidence, guarantee)
+        return make_prediction(
+            self.decode(posterior),
+            posterior,
+            tokens,
+            confidence,
+            guarantee,
+            is_measured=self.cfg["shift"] is not None,
+        )
 
     def set_annotations(self, docs: Iterable[Doc], prediction: Prediction) -> None:
         """Write predicted entities to docs. Preset annotation stays.
@@ -513,7 +525,7 @@ class CostSensitiveNER(TrainablePipe):
         """
         if self.labels and self.model.has_dim("nO"):
             decoding.check(self.tags, decoding.settings)
-        self.drop_guarantee("another decoding")
+        self.drop_guarantee("another decoding", keep_shift=True)
         self._decoding = decoding
         self.cfg["decoding"] = deepcopy(decoding.settings)
         self._configured["decoding"] = deepcopy(decoding.settings)
@@ -557,13 +569,68 @@ class CostSensitiveNER(TrainablePipe):
         promise (Cfg): The promise, as JSON. "threshold" and "labels" are the least probability of
             spans in the set, in all and by label.
         """
-        settings = _as_json({name: self.cfg[name] for name in HOLDS_FOR})
-        self.cfg["guarantee"] = {**promise, "holds_for": settings}
+        self.cfg["guarantee"] = {**promise, "holds_for": self._settings()}
         self.meta.setdefault("guarantee", {})[self.name] = promise
 
-    def drop_guarantee(self, reason: str) -> None:
-        """Drop the promise, if there is one, with a warning. `reason` is the change after which it
-        doesn't hold."""
+    def shift(
+        self, docs: Iterable[Doc], *, earlier: Optional[Shift] = None, seed: int = 0
+    ) -> Shift:
+        """Test without labels whether docs are still like the calibration docs, and compute the
+        scores that are expected of them. The result is the same whatever threads and processes
+        predicted them. Only text of which the model is less sure alarms.
+
+        docs (Iterable[Doc]): Docs that this component has predicted, as `nlp.pipe` returns them, in
+            random order. Those without tokens that it predicts are left out.
+        earlier (Optional[Shift]): The result of docs before them, to go on from.
+        seed (int): The seed of the test: that of the earlier docs.
+        RETURNS (Shift): The test of all docs so far.
+        RAISES (ValueError): If there are no scores of calibration docs, or a doc was predicted
+            without.
+        """
+        self.check_guarantee()
+        if self.cfg["shift"] is None or self.confidence is None:
+            raise ValueError(
+                f"{self.name}: shift: expected scores of calibration docs, got none: run `python "
+                "-m spacy costner guarantee`, or `calibrate`"
+            )
+        scores = [] if earlier is None else earlier.scores.tolist()
+        counts = {} if earlier is None else {**earlier.counts}
+        for doc in docs:
+            add_measures(doc, self.confidence.spans_key, self.labels, scores, counts)
+        return find_shift(self.cfg["shift"], scores, counts, seed=seed)
+
+    def set_shift(
+        self, docs: Sequence[Doc], scores: Floats1d, source: str, *, approximate: bool
+    ) -> None:
+        """Keep the scores of calibration docs for `shift`, (B,), also by each value of their
+        `user_data` that enough docs have. `approximate`: whether the temperature was fitted on
+        them."""
+        keys: Dict[str, Dict[str, List[float]]] = {}
+        kept = rounded(scores).tolist()
+        for doc, score in zip(docs, kept):
+            for key, value in short_values(doc.user_data).items():
+                keys.setdefault(key, {}).setdefault(str(value), []).append(score)
+        self.cfg["shift"] = {
+            "scores": sorted(score for score in kept if not isnan(score)),
+            "keys": {
+                key: enough
+                for key, by_value in keys.items()
+                if (enough := {v: sorted(x) for v, x in by_value.items() if len(x) >= ENOUGH})
+            },
+            "source": source,
+            "approximate": approximate,
+            "holds_for": self._settings("decoding"),
+        }
+
+    def _settings(self, *but: str) -> Cfg:
+        """The settings that promises depend on, as they are saved."""
+        return _as_json({name: self.cfg[name] for name in HOLDS_FOR if name not in but})
+
+    def drop_guarantee(self, reason: str, *, keep_shift: bool = False) -> None:
+        """Drop the promise, if there is one, with a warning, and the scores of calibration docs.
+        `reason` is the change after which it doesn't hold."""
+        if not keep_shift:
+            self.cfg["shift"] = None
         if self.cfg.get("guarantee") is None:
             return
         self.cfg["guarantee"] = None
@@ -577,13 +644,16 @@ class CostSensitiveNER(TrainablePipe):
     def check_guarantee(self) -> None:
         """Drop the promise, with a warning, if a setting that it depends on was changed."""
         if changed := self._changed_since_promise():
-            self.drop_guarantee(f"another setting of {changed}")
+            self.drop_guarantee(f"another setting of {changed}", keep_shift=True)
+        shift = self.cfg["shift"]
+        if shift is not None and shift["holds_for"] != self._settings("decoding"):
+            self.cfg["shift"] = None
 
     def _changed_since_promise(self) -> Optional[str]:
         """The first changed setting that the promise depends on."""
         if (promise := self.cfg["guarantee"]) is None:
             return None
-        settings = _as_json({name: self.cfg[name] for name in HOLDS_FOR})
+        settings = self._settings()
         changed = [name for name in HOLDS_FOR if promise["holds_for"].get(name) != settings[name]]
         if self.cfg["confidence"] is None:
             changed.append("confidence")

@@ -29,7 +29,7 @@ DIGEST = "digest"
 EDITABLE = ("decoding", "confidence", "temperature", "progress", "n_examples")
 """The keys of a saved `cfg` that may be edited. The digest doesn't cover them."""
 
-BEFORE_0_3: Cfg = {"outside": SINGLE, "guarantee": None, "untrained": []}
+BEFORE_0_3: Cfg = {"outside": SINGLE, "guarantee": None, "shift": None, "untrained": []}
 """Keys that a `cfg` saved by 0.2.0 lacks."""
 
 

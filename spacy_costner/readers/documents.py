@@ -2,11 +2,14 @@
 
 import warnings
 from itertools import groupby
-from typing import Any, Iterable, Iterator, List, Mapping, Optional, Set
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Set
 
 from spacy.tokens import Doc
 
 from .files import Place
+
+MAX_LENGTH = 100
+"""The most characters of a value that docs can be grouped by."""
 
 
 def attribute(name: str) -> Any:
@@ -14,13 +17,25 @@ def attribute(name: str) -> Any:
     return "._.", name, None, None
 
 
-def with_id(doc: Doc, values: Mapping[str, Any], name: Optional[str]) -> Doc:
-    """Set the id of a doc, if a key is given: the value of this key in a line of JSON or in the
-    "meta" of the line."""
+def with_data(doc: Doc, values: Mapping[Any, Any], name: Optional[str] = None) -> Doc:
+    """Copy the short values of a line of JSON and of its "meta", or of the `user_data` of another
+    doc, to `doc.user_data`. Set the id of the doc, if `name` is its key there."""
     for keys in (values.get("meta"), values):
-        if name and isinstance(keys, Mapping) and isinstance(keys.get(name), (str, int)):
-            doc.user_data[attribute(name)] = keys[name]
+        if isinstance(keys, Mapping):
+            if name and isinstance(keys.get(name), (str, int)):
+                doc.user_data[attribute(name)] = keys[name]
+            doc.user_data |= short_values(keys)
     return doc
+
+
+def short_values(values: Mapping[Any, Any]) -> Dict[str, Any]:
+    """The values that docs can be grouped by, such as a language or a source: numbers, truth values
+    and short texts."""
+    return {
+        key: value
+        for key, value in values.items()
+        if isinstance(key, str) and isinstance(value, (str, int)) and len(str(value)) <= MAX_LENGTH
+    }
 
 
 def join_documents(docs: Iterable[Doc], name: str, source: Place) -> Iterator[Doc]:
@@ -48,12 +63,14 @@ def join_documents(docs: Iterable[Doc], name: str, source: Place) -> Iterator[Do
 
 
 def join(docs: List[Doc]) -> Doc:
-    """Join docs, at least one, without their extension attributes. Each begins a sentence, and has
-    no others if its sentences are not known."""
+    """Join docs, at least one, with the short values that are the same for all. Each begins a
+    sentence, and has no others if its sentences are not known."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"\[W101\]")
-        joined = Doc.from_docs(docs)
+        joined = Doc.from_docs(docs, exclude=["user_data"])  # type: ignore[call-arg]
     assert joined is not None
+    values = short_values(docs[0].user_data).items()
+    joined.user_data |= {k: v for k, v in values if all(doc.user_data.get(k) == v for doc in docs)}
     joined.has_unknown_spaces = all(doc.has_unknown_spaces for doc in docs)
     begin = 0
     for doc in docs:

@@ -11,7 +11,7 @@ from spacy.vocab import Vocab
 from thinc.types import Array1d, Ints1d
 
 from .context import Context
-from .documents import with_id
+from .documents import with_data
 from .files import DATASET_INFO, Place, Values, shown
 from .schemes import decode_tags
 
@@ -72,7 +72,8 @@ def copy_tokens(doc: Doc, vocab: Optional[Vocab] = None, *, sentences: bool = Fa
 
     doc (Doc): The doc.
     vocab (Optional[Vocab]): The vocab of the copy. None: the same.
-    sentences (bool): Whether the copy has the starts of sentences, and unknown spaces, too.
+    sentences (bool): Whether the copy has the starts of sentences, unknown spaces, and short values
+        of `user_data`, too.
     """
     words, spaces = doc.to_array([ORTH, SPACY]).T.tolist()
     if vocab not in (None, doc.vocab):
@@ -81,6 +82,7 @@ def copy_tokens(doc: Doc, vocab: Optional[Vocab] = None, *, sentences: bool = Fa
     if sentences:
         copy.has_unknown_spaces = doc.has_unknown_spaces
         copy.from_array([SENT_START], doc.to_array([SENT_START]))
+        with_data(copy, doc.user_data)
     return copy
 
 
@@ -136,7 +138,7 @@ def read_tagged(
         yield from docs
     else:
         for doc, row in zip(docs, sources.values()):
-            yield with_id(doc, row, doc_id)
+            yield with_data(doc, row, doc_id)
 
 
 def _name(tag: Any, key: str, names: Optional[Sequence[str]], place: Place) -> str:

@@ -13,7 +13,7 @@ from spacy.tokens import Doc, Span
 from spacy.util import get_words_and_spaces
 
 from .context import Context, CorpusInfo
-from .documents import with_id
+from .documents import with_data
 from .files import Place, shown
 from .schemes import BEGIN, INSIDE, MISSING, OUTSIDE
 from .sentences import copy_tokens
@@ -51,7 +51,7 @@ def tasks_to_docs(tasks: Iterable[Annotated], context: Context) -> Iterator[Doc]
                 rejected = [Span(doc, ent.start, ent.end, label=ent.label) for ent in doc.ents]
                 doc.set_ents([], default="missing")
                 doc.spans[key] = rejected
-            yield with_id(doc, task.extra, context.options.doc_id)
+            yield with_data(doc, task.extra, context.options.doc_id)
         else:
             info.add_problem(NOT_ACCEPTED, place, f"{answer}: {shown(task.text)}")
 

@@ -21,6 +21,7 @@ from spacy.tokens import Doc
 from ..validation import require
 from .context import DEFAULTS, Context, CorpusInfo, Predicted
 from .corpus import read_docbin, read_file
+from .documents import with_data
 from .files import (
     BOM,
     CorpusError,
@@ -184,12 +185,16 @@ def _to_row(nlp: Language, value: Mapping[str, Any], place: Place, text: str, id
     if not is_id:
         message = f"{id_name}: expected text or a number of 64 bits, got {shown(found)}"
         return _refused(place, content, message)
+    rest = {key: one for key, one in value.items() if key not in (text, id_name)}
     if isinstance(content, str) and place.unit == "line" and value.get("tokens") is not None:
         given = {"text": content, "tokens": value["tokens"]}
-        return Row(found, content, partial(_make_doc_of_tokens, nlp, given, place))
-    return Row(
-        found, content if isinstance(content, str) else None, partial(make_doc, nlp, content)
-    )
+        return Row(
+            found,
+            content,
+            lambda: with_data(_make_doc_of_tokens(nlp, given, place), rest),
+        )
+    text_ = content if isinstance(content, str) else None
+    return Row(found, text_, lambda: with_data(make_doc(nlp, content), rest))
 
 
 def require_pyarrow() -> Any:

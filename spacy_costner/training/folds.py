@@ -110,7 +110,7 @@ def batch_in_order(examples: Sequence[Example], n_words: int) -> Iterator[List[E
 def train_linear_part(
     model: Model, objective: Objective, tags: Tags, get_examples: GetExamples
 ) -> None:
-    """Train the linear part of a hybrid model, if its `linear_epochs` say so, as `fit --online`
+    """Train the linear part of a hybrid model, if its `linear_epochs` say so, as `fit`
     does. A first pass is trained before."""
     if not (max_epochs := model.attrs.get("linear_epochs")):
         return

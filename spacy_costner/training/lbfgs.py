@@ -1,21 +1,20 @@
-"""Batch training of the linear model: the loss over all examples, minimised by L-BFGS."""
+"""Training of the linear model on all examples at once: the loss over them, minimised by L-BFGS."""
 
-import warnings
 from pathlib import Path
 from typing import Any, Callable, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy
 from spacy.training import Example
 from thinc.api import Model
-from thinc.types import Floats1d, Ints2d
+from thinc.types import Floats1d, Floats2d, Ints2d
 
 from .. import sparse
 from ..ml import find_features, linear_part
 from ..progress import progress
 from ..tags import Tags
 from ..types import Potentials, Progress
-from ..validation import require
 from .objective import Objective
+from .online import INTERRUPTED, Trained
 from .targets import Targets
 
 BATCH_SIZE = 256
@@ -25,9 +24,17 @@ MEMORIES, PERIOD = 6, 10
 """Earlier steps that L-BFGS remembers, and the iterations over which improvement is measured;
 CRFsuite's defaults, too."""
 
-VECTORS, COPIES = 22, 4
-"""About the vectors of all weights that L-BFGS keeps, in float64, and the arrays of all features
-while those that occur together are merged, in int32."""
+ENOUGH, MOST_HALVES = 1e-4, 20
+"""The share of the expected decrease that a step has to make (Armijo), and how often it is halved
+until it does."""
+
+MANY_LABELS, C2, C2_OF_MANY = 20, 0.1, 1.0
+"""Above this number of labels the penalty is the second one."""
+
+TOLERANCE, MOST_ITERATIONS = 1e-3, 60
+"""Where `train_at_once` ends. More makes no model better: see docs/linear.md."""
+
+AT_ONCE = "trained on all docs at once, as they are few"
 
 MEMINFO = Path("/proc/meminfo")
 
@@ -50,12 +57,13 @@ class TotalLoss:
         *,
         c2: float,
     ) -> None:
-        """Read the examples. The model is linear and knows its features."""
+        """Read the examples. The model is linear and knows its features. The tags are those of the
+        chain, or the same with a single O."""
         self.objective, self.tags, self.c2 = objective, tags, c2
         self.features, self.weights = linear_part(model)
         rows = find_features(model, [eg.predicted for eg in examples], is_train=True).rows
         self.merged = sparse.merge_equal(rows, self.weights.n_features)
-        self.shape = (len(self.merged.roots) + self.weights.n_tags + 2, self.weights.n_tags)
+        self.shape = (len(self.merged.roots) + len(tags) + 2, len(tags))
         self.batches: List[Tuple[Ints2d, Targets]] = []
         is_ratio, end = objective.loss.at(Progress()).is_ratio, 0
         size = len(examples) if is_ratio else BATCH_SIZE
@@ -113,9 +121,52 @@ class TotalLoss:
 
     def write_weights(self, vector: Floats1d) -> None:
         """Set the weights of the model from a vector, (D,)."""
+        self.weights.rows[:] = self.to_rows(vector)
+
+    def to_rows(self, vector: Floats1d) -> Floats2d:
+        """The weights that a vector, (D,), stands for. Shape: (V + K + 2, K)"""
         n_groups, vectors = len(self.merged.roots), vector.reshape(self.shape)
         features = self.merged.spread(vectors[:n_groups])
-        self.weights.rows[:] = numpy.concatenate([features, vectors[n_groups:]])
+        return numpy.concatenate([features, vectors[n_groups:]])
+
+
+def train_at_once(
+    model: Model, objective: Objective, tags: Tags, examples: Sequence[Example]
+) -> Trained:
+    """Train the weights of a linear model on all examples at once, from weights of 0. If O is
+    split, they are trained a second time with a single O, and become the mean of both.
+
+    RETURNS (Trained): Each evaluation of the loss is an epoch of one step. The value is the
+        objective of the last training, per token.
+    """
+    _, weights = linear_part(model)
+    c2 = C2 if len(tags.labels) <= MANY_LABELS else C2_OF_MANY
+    limits: Any = {"max_iter": MOST_ITERATIONS, "tolerance": TOLERANCE, "desc": "train"}
+    rows: List[Floats2d] = []
+    n_epochs, value = 0, 0.0
+    for own in [tags, tags.collapsed] if tags.is_split else [tags]:
+        total = TotalLoss(model, objective, own, examples, c2=c2)
+        found = minimise(total, numpy.zeros(total.shape).reshape(-1), **limits)
+        n_epochs += found.n_evaluations
+        if found.reason == INTERRUPTED and rows:
+            break
+        own_rows = total.to_rows(found.vector)
+        rows.append(own_rows if own is tags else of_split(own_rows, tags))
+        value = found.value / max(sum(len(targets.gold.tags) for _, targets in total.batches), 1)
+        if found.reason == INTERRUPTED:
+            break
+    weights.restart(numpy.mean(rows, axis=0))
+    reason = INTERRUPTED if found.reason == INTERRUPTED else AT_ONCE
+    return Trained(value, n_epochs, n_epochs, reason, Progress(n_epochs, float(n_epochs)))
+
+
+def of_split(rows: Floats2d, tags: Tags) -> Floats2d:
+    """Weights with a single O as weights of tags that split it: scores of paths are the same.
+    Shape: (V + L + 2, L) to (V + K + 2, K)"""
+    of = tags.collapsed_of
+    n_features = len(rows) - len(tags.collapsed) - 2
+    below = rows[n_features:]
+    return numpy.concatenate([rows[:n_features], below[of], below[-2:]])[:, of]
 
 
 class Minimum(NamedTuple):
@@ -127,13 +178,6 @@ class Minimum(NamedTuple):
     n_evaluations: int
     reason: str
 
-    def describe(self) -> str:
-        """A line of text."""
-        return (
-            f"{self.reason}: {self.n_iterations} iterations, {self.n_evaluations} evaluations, "
-            f"objective {self.value:.6g}"
-        )
-
 
 def minimise(
     function: Callable[[Floats1d], Tuple[float, Floats1d]],
@@ -141,83 +185,68 @@ def minimise(
     *,
     max_iter: Optional[int] = None,
     tolerance: float = 1e-5,
+    desc: str = "fit",
 ) -> Minimum:
     """Minimise a function by L-BFGS, from a start, (D,), until it converges or is stopped: after
     a KeyboardInterrupt the best vector so far is returned.
 
+    A direction is the gradient times an estimate of the inverse Hessian, from the last steps s and
+    the changes y of the gradient (two loops). Steps are halved until they make the value smaller.
+
     function (Callable): Takes a vector to value and gradient.
     tolerance (float): It ends when the last ten iterations made the value smaller by less than this
         share of it; CRFsuite's `delta`.
-    RAISES (ImportError): If SciPy is missing.
+    desc (str): The name of the progress bar.
 
-    Liu & Nocedal (1989).
+    Nocedal & Wright (2006), algorithms 7.4 and 3.1.
     """
-    solve = require_scipy().minimize
-    best, values, n_evaluations, slope, at_start = start, [], 0, 0.0, float("nan")
-    bar = progress(desc="fit", unit="it", total=max_iter)
-
-    def evaluate(vector: Floats1d) -> Tuple[float, Floats1d]:
-        nonlocal n_evaluations, slope, at_start
-        value, gradient = function(vector)
-        at_start = at_start if n_evaluations else value
-        n_evaluations += 1
-        slope = float(numpy.abs(gradient).max(initial=0))
-        return value, gradient
-
-    def after_iteration(intermediate_result: Any) -> None:
-        nonlocal best
-        best = intermediate_result.x.copy()
-        values.append(float(intermediate_result.fun))
-        bar.set_postfix(objective=f"{values[-1]:.6g}", slope=f"{slope:.2g}", refresh=False)
-        bar.update()
-        if has_settled(values, tolerance):
-            raise StopIteration
-
-    reason, most = "interrupted", 10**9 if max_iter is None else max_iter
-    options = {"maxcor": MEMORIES, "ftol": 0.0, "maxfun": 10**9, "maxiter": most}
+    vector, values, n_evaluations, reason = start, [float("nan")], 0, "converged"
+    steps: List[Tuple[Floats1d, Floats1d]] = []
+    bar = progress(desc=desc, unit="it", total=max_iter)
     try:
-        result = solve(
-            evaluate, start, jac=True, method="L-BFGS-B", callback=after_iteration, options=options
-        )
-        reason = str(result.message)
-        if len(values) >= most:
-            reason = "iterations used up"
-        elif "ABNORMAL" in reason:
-            reason = "converged as far as the scores are exact"
-        elif "StopIteration" in reason or "CONVERGENCE" in reason:
-            reason = "converged"
+        values[0], gradient = function(vector)
+        n_evaluations = 1
+        while gradient.any() and not has_settled(values, tolerance):
+            if max_iter is not None and len(values) > max_iter:
+                reason = "iterations used up"
+                break
+            direction, shares = -gradient, []
+            for s, y in reversed(steps):
+                shares.append(float(s @ direction) / float(s @ y))
+                direction -= shares[-1] * y
+            if steps:
+                s, y = steps[-1]
+                direction *= float(s @ y) / float(y @ y)
+            else:
+                direction /= max(1.0, float(numpy.linalg.norm(direction)))
+            for s, y in steps:
+                direction += (shares.pop() - float(y @ direction) / float(s @ y)) * s
+            slope = float(gradient @ direction)
+            for size in 0.5 ** numpy.arange(MOST_HALVES):
+                after = vector + size * direction
+                value, new_gradient = function(after)
+                n_evaluations += 1
+                if value <= values[-1] + ENOUGH * size * slope:
+                    break
+            else:
+                reason = "converged as far as the scores are exact"
+                break
+            s, y = after - vector, new_gradient - gradient
+            if s @ y > 1e-10 * (y @ y):  # otherwise the estimate would not be positive definite
+                steps = [*steps[1 - MEMORIES :], (s, y)]
+            vector, gradient = after, new_gradient
+            values.append(value)
+            bar.set_postfix(objective=f"{value:.6g}", refresh=False)
+            bar.update()
     except KeyboardInterrupt:
-        pass
+        reason = INTERRUPTED
     bar.close()
-    return Minimum(best, values[-1] if values else at_start, len(values), n_evaluations, reason)
+    return Minimum(vector, values[-1], len(values) - 1, n_evaluations, reason)
 
 
 def has_settled(values: Sequence[float], tolerance: float) -> bool:
     """Whether the last iterations made the value smaller by less than a share of it."""
     return len(values) > PERIOD and values[-1 - PERIOD] - values[-1] < tolerance * abs(values[-1])
-
-
-def require_scipy() -> Any:
-    """SciPy's `optimize`."""
-    return require("scipy.optimize", "fit", "fit: expected SciPy, it is not installed")
-
-
-def batch_memory(model: Model, n_tokens: int) -> int:
-    """About the most bytes that training on all examples at once needs besides the docs."""
-    features, weights = linear_part(model)
-    of_features = 4 * features.n_slots * n_tokens
-    return max(COPIES * of_features, of_features + 8 * VECTORS * weights.rows.size)
-
-
-def warn_of_memory(model: Model, n_tokens: int) -> None:
-    """Warn if less memory is free or can be freed than training needs, where the system tells."""
-    n_bytes, available = batch_memory(model, n_tokens), available_memory()
-    if available is not None and available < n_bytes:
-        warnings.warn(
-            f"fit: expected {n_bytes / 1e9:.1f} GB of memory to train on all examples at once, got "
-            f"{available / 1e9:.1f} GB: --online needs less, and --online --cache least",
-            stacklevel=2,
-        )
 
 
 def check_memory(model: Model, tags: Tags, name: str) -> None:
@@ -226,20 +255,15 @@ def check_memory(model: Model, tags: Tags, name: str) -> None:
     n_features = len(linear_part(model)[0]) if "build_vocab" in model.attrs else 0
     n_tags = len(tags)
     n_bytes = 16 * (n_features + n_tags + 2) * n_tags
-    available = available_memory("SwapFree")
-    if available is not None and available < n_bytes:
+    lines = MEMINFO.read_text().splitlines() if MEMINFO.exists() else []
+    sizes = dict(line.split(":", 1) for line in lines)
+    if "MemAvailable" not in sizes:
+        return
+    kinds = ("MemAvailable", "SwapFree")
+    available = 1024 * sum(int(sizes.get(kind, "0 kB").split()[0]) for kind in kinds)
+    if available < n_bytes:
         raise ValueError(
             f"{name}: labels: expected weights that fit in {available / 1e9:.1f} GB of memory, got "
             f"{len(tags.labels):,} labels, that is {n_tags:,} tags, and {n_features:,} features, "
             f"whose weights need {n_bytes / 1e9:.1f} GB"
         )
-
-
-def available_memory(*others: str) -> Optional[int]:
-    """The bytes of memory that are free or can be freed, and those of other kinds such as free
-    swap. None if the system doesn't tell."""
-    lines = MEMINFO.read_text().splitlines() if MEMINFO.exists() else []
-    sizes = dict(line.split(":", 1) for line in lines)
-    if "MemAvailable" not in sizes:
-        return None
-    return 1024 * sum(int(sizes.get(k, "0 kB").split()[0]) for k in ("MemAvailable", *others))

@@ -1,0 +1,168 @@
+"""Watch whether texts are still like the calibration docs of a pipeline, without labels."""
+
+from pathlib import Path
+from typing import Annotated, Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
+
+import typer
+from spacy.tokens import Doc
+from typer import Argument, Option
+
+from ..metrics import text_table
+from ..metrics.shift import ALARM, ENOUGH, Shift, find_shift, in_random_order
+from ..pipeline.annotations import add_measures
+from ..pipeline.component import CostSensitiveNER
+from ..progress import progress
+from ..readers.texts import divide, read_rows
+from ..saving import check_file
+from .annotate import annotate_rows, find_sources, load_pipeline
+from .options import CodeOption, GpuOption, ModelArg, NameOption
+from .output import JsonOption, errors_shown, print_result
+from .plots import draw_martingale, require_matplotlib, save
+from .predictions import get_component
+
+
+class Watch(NamedTuple):
+    """The result. There is an alarm if any test has one."""
+
+    docs: int
+    failed: int  # docs that could not be read or predicted
+    alarm: bool
+    tests: List[Dict[str, Any]]  # of all docs, or of those with a "value": see `Shift.summary`
+    untested: Dict[str, int]  # docs by value of the key, with too few calibration docs
+    expected: Dict[str, Any]  # precision, recall and F: see `Shift.expected`
+
+
+def watch(
+    ner: CostSensitiveNER,
+    docs: Iterable[Doc],
+    *,
+    key: Optional[str] = None,
+    seed: int = 0,
+    in_order: bool = False,
+) -> Tuple[Watch, Shift]:
+    """Test docs without labels, and compute the scores that are expected of them.
+
+    docs (Iterable[Doc]): Docs that the pipeline of the component has predicted.
+    key (Optional[str]): A key of `doc.user_data`: the docs with each of its values are tested
+        against the calibration docs with this value, and the tests share what may fail.
+    seed (int): The seed of the order and of the test.
+    in_order (bool): Whether to test docs in their order, which sees changes within it, too.
+    RETURNS (Tuple[Watch, Shift]): The result, and the test of all docs.
+    RAISES (ValueError): If the component has no scores of calibration docs, or none for the key.
+    """
+    counts = ner.shift([]).counts  # which checks that there are scores
+    kept, confidence = ner.cfg["shift"], ner.confidence
+    assert confidence is not None
+    if key is not None and key not in kept["keys"]:
+        raise ValueError(
+            f"key: expected one with a value that {ENOUGH} calibration docs have, of "
+            f"{[*kept['keys']]}, got {key!r}"
+        )
+    scores: Dict[str, List[float]] = {}
+    every: List[float] = []
+    n_docs = 0
+    for doc in docs:
+        own: List[float] = []
+        add_measures(doc, confidence.spans_key, ner.labels, own, counts)
+        scores.setdefault(str(doc.user_data.get(str(key))), []).extend(own)
+        every += own
+        n_docs += 1
+
+    def test(calibration: Any, scores: List[float], level: float) -> Shift:
+        ordered: Any = scores if in_order else in_random_order(scores, seed)
+        return find_shift(calibration, ordered, counts, seed=seed, level=level)
+
+    whole, untested = test(kept, every, ALARM), {}
+    tests: List[Dict[str, Any]] = [{"value": None, "calibration": len(kept["scores"])}]
+    tests[0] |= whole.summary
+    if key is not None:
+        known = kept["keys"][key]
+        untested = {value: len(own) for value, own in scores.items() if value not in known}
+        tests = [{"value": value, "calibration": len(known[value])} for value in known]
+        tests = [one for one in tests if one["value"] in scores]
+        for one in tests:
+            calibration = {**kept, "scores": known[one["value"]]}
+            one |= test(calibration, scores[one["value"]], ALARM * len(tests)).summary
+    alarm = any(one["alarm"] is not None for one in tests)
+    return Watch(n_docs, 0, alarm, tests, untested, whole.expected), whole
+
+
+def watch_cli(
+    model: ModelArg,
+    inputs: Annotated[
+        List[Path],
+        Argument(help="Files or folders: .txt with a text a line, .jsonl, .spacy, .parquet"),
+    ],
+    name: NameOption = "ner",
+    key: Annotated[
+        Optional[str],
+        Option("--key", help="Key of doc.user_data: a test for the docs with each of its values"),
+    ] = None,
+    seed: Annotated[int, Option("--seed", help="Seed of the random order")] = 0,
+    plot_path: Annotated[
+        Optional[Path],
+        Option("--plot", help="Test in the order of the input, and plot it (requires matplotlib)"),
+    ] = None,
+    text: Annotated[str, Option("--text", help="Key or column of the text")] = "text",
+    print_json: JsonOption = False,
+    use_gpu: GpuOption = -1,
+    code_path: CodeOption = None,
+) -> None:
+    """
+    Test without labels whether texts are still like the calibration docs of `guarantee`, and
+    compute the precision, recall and F to expect. The exit code is 1 after an alarm, of which there
+    are at most 1 % for texts like the calibration docs.
+    """
+    with errors_shown():
+        if plot_path is not None:
+            check_file(plot_path, inputs)
+            require_matplotlib()
+        sources = find_sources(inputs)
+        nlp = load_pipeline(model, code_path, use_gpu)
+        ner = get_component(nlp, name)
+        errors = []
+
+        def docs() -> Iterator[Doc]:
+            parts = (part for path in sources.values() for part in divide(path, 10_000))
+            rows = (row for part in parts for row in read_rows(nlp, part, text))
+            for _, answer in annotate_rows(nlp, progress(rows, desc="watch", unit="doc")):
+                if isinstance(answer, Doc):
+                    yield answer
+                else:
+                    errors.append(answer)
+
+        in_order = plot_path is not None
+        result, whole = watch(ner, docs(), key=key, seed=seed, in_order=in_order)
+        result = result._replace(failed=len(errors))
+        if plot_path is not None:
+            save(draw_martingale(whole.log_martingale, whole.level), plot_path)
+    print_result(result, describe(result), print_json, plot_path)
+    if result.alarm:
+        raise typer.Exit(1)
+
+
+def describe(result: Watch) -> str:
+    """The tests and the expected scores."""
+    rows: List[Any] = [
+        ["docs", "number", "calibration docs", "martingale", "alarm above", "alarm at"]
+    ]
+    for one in result.tests:
+        at = "-" if one["alarm"] is None else f"doc {one['alarm']:,}"
+        numbers = [one["docs"], one["calibration"], f"{one['martingale']:.3g}", f"{one['level']:g}"]
+        rows.append([one["value"] or "all", *numbers, at])
+    lines = [text_table(rows)]
+    for value, n in result.untested.items():
+        few = f"fewer than {ENOUGH} calibration docs have it"
+        lines.append(f"not tested: {n:,} docs with {value!r}: {few}")
+    lines += [f"not read: {result.failed:,} docs"] * bool(result.failed)
+    if result.alarm:
+        lines.append("Alarm: the model is less sure of these texts than of the calibration docs.")
+    if any(one["approximate"] for one in result.tests):
+        lines.append("note: `calibrate` saw these calibration docs: false alarms may exceed 1 %")
+    expected = result.expected
+    rows = [["expected, an upper guess" if result.alarm else "expected", *"PRF"]]
+    overall = dict(zip("prf", (expected["ents_p"], expected["ents_r"], expected["ents_f"])))
+    for label, scores in {"all": overall, **expected["ents_per_type"]}.items():
+        cells = [scores[one] for one in "prf"]
+        rows.append([label, *("-" if cell is None else 100 * cell for cell in cells)])
+    return "\n".join([*lines, "", text_table(rows)])

@@ -1,0 +1,171 @@
+"""Test without labels whether docs are still like the calibration docs.
+
+If new docs and calibration docs are exchangeable, the conformal p-values of the new ones are
+independent and uniform. A martingale bets against that. It grows where the model is less sure of
+new docs than of calibration docs.
+
+Vovk, Gammerman & Shafer (2005): Algorithmic Learning in a Random World, chapter 7. Vovk et al.
+(2021): Retrain or Not Retrain: Conformal Test Martingales for Change-Point Detection.
+"""
+
+from math import exp
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
+
+import numpy
+from thinc.types import Floats1d
+
+Counts = Dict[str, List[float]]
+"""For each label the expected number of correct entities, the number of predicted ones, and the
+expected number of annotated ones."""
+
+ALARM = 100.0
+"""The martingale at which the test alarms. Of exchangeable docs at most 1 / ALARM ever does, by
+Ville's inequality."""
+
+BETS = numpy.arange(1, 20) / 20
+"""The exponents of the bets: see `log_martingale`."""
+
+ENOUGH = 50
+"""The least number of calibration docs of a test for the docs with one value of a key."""
+
+MOST_DOCS = 100_000
+"""The most docs that are tested in random order."""
+
+MOST_LOG = 700.0
+"""The logarithm of the highest martingale that is shown."""
+
+BLOCK = 1024
+"""The number of docs that are ranked together."""
+
+
+def conformal_p_values(calibration: Floats1d, scores: Floats1d, *, seed: int = 0) -> Floats1d:
+    """The p-value of each new doc: its rank among the calibration docs and the new docs before it,
+    of which ties count a random share u.
+
+        p_t = (#{i: a_i > a_t} + u_t (#{i: a_i = a_t} + 1)) / (n_t + 1)
+
+    calibration (Floats1d): The scores of the calibration docs. Shape: (n,)
+    scores (Floats1d): The scores of the new docs, in their order. Shape: (T,)
+    seed (int): The random seed. The first p-values are the same if more docs follow.
+    RETURNS (Floats1d): The p-values, above 0 and up to 1. Shape: (T,)
+
+    Vovk, Gammerman & Shafer (2005), eq. 2.20.
+    """
+    u, pool = 1 - numpy.random.default_rng(seed).random(len(scores)), numpy.sort(calibration)
+    p = numpy.zeros(len(scores))
+    for begin in range(0, len(scores), BLOCK):
+        new = scores[begin : begin + BLOCK]
+        is_earlier = numpy.tri(len(new), k=-1, dtype=bool)
+        left, right = (numpy.searchsorted(pool, new, side=side) for side in ("left", "right"))
+        n_above = len(pool) - right + (is_earlier & (new > new[:, None])).sum(axis=1)
+        n_equal = right - left + (is_earlier & (new == new[:, None])).sum(axis=1)
+        n = len(pool) + numpy.arange(len(new))
+        p[begin : begin + BLOCK] = (n_above + u[begin : begin + BLOCK] * (n_equal + 1)) / (n + 1)
+        pool = numpy.sort(numpy.concatenate([pool, new]), kind="stable")
+    return p
+
+
+def log_martingale(p_values: Floats1d) -> Floats1d:
+    """The logarithm of the martingale after each doc, a mean over bets. Shape: (T,)
+
+        M_t = mean over b in BETS of  prod_{s <= t} b p_s^(b - 1)
+
+    Vovk et al. (2021), section 3: the simple mixture, over a grid.
+    """
+    logs = numpy.cumsum(numpy.log(BETS) + (BETS - 1) * numpy.log(p_values)[:, None], axis=0)
+    return numpy.logaddexp.reduce(logs, axis=1) - numpy.log(len(BETS))
+
+
+class Shift(NamedTuple):
+    """What a test found.
+
+    scores (Floats1d): The score of each doc so far: the entropy of its path for each expected
+        entity. Shape: (T,)
+    p_values (Floats1d): Their conformal p-values. Shape: (T,)
+    log_martingale (Floats1d): The logarithm of the martingale after each of them. Shape: (T,)
+    level (float): The martingale at which the test alarms.
+    alarm (Optional[int]): The number of the doc, from 1, at which it first alarms; None if it
+        doesn't.
+    counts (Counts): Expected numbers of entities by label.
+    approximate (bool): Whether the temperature was fitted on the calibration docs, so that false
+        alarms may be more than 1 / level.
+    """
+
+    scores: Floats1d
+    p_values: Floats1d
+    log_martingale: Floats1d
+    level: float
+    alarm: Optional[int]
+    counts: Counts
+    approximate: bool
+
+    @property
+    def expected(self) -> Dict[str, Any]:
+        """Precision, recall and F as the model expects them, without labels, by spaCy's names. An
+        upper guess after an alarm. None where nothing is predicted, or nothing expected."""
+
+        def prf(tp: float, predicted: float, annotated: float) -> List[Optional[float]]:
+            p, r = tp / predicted if predicted else None, tp / annotated if annotated else None
+            return [p, r, None if p is None or r is None else 2 * tp / (predicted + annotated)]
+
+        total = numpy.sum([[0.0, 0.0, 0.0], *self.counts.values()], axis=0).tolist()
+        by_label = {label: dict(zip("prf", prf(*row))) for label, row in self.counts.items()}
+        return {**dict(zip(("ents_p", "ents_r", "ents_f"), prf(*total))), "ents_per_type": by_label}
+
+    @property
+    def summary(self) -> Dict[str, Any]:
+        """The test in short: "martingale" is its highest value."""
+        highest = exp(min(float(self.log_martingale.max(initial=0.0)), MOST_LOG))
+        return {
+            "docs": len(self.scores),
+            "martingale": highest,
+            "level": self.level,
+            "alarm": self.alarm,
+            "approximate": self.approximate,
+        }
+
+    @property
+    def found(self) -> str:
+        """The test in words."""
+        n = f"{len(self.scores):,}"
+        at = (
+            f"no alarm in {n} docs" if self.alarm is None else f"alarm at doc {self.alarm:,} of {n}"
+        )
+        return f"{at} (martingale up to {self.summary['martingale']:.3g} of {self.level:g})"
+
+    def describe(self) -> str:
+        """The test and the expected scores in a line."""
+        scores = [self.expected[key] for key in ("ents_p", "ents_r", "ents_f")]
+        cells = ["-" if score is None else f"{100 * score:.2f}" for score in scores]
+        guess = "expected" if self.alarm is None else "expected, an upper guess:"
+        return f"{self.found}; {guess} {', '.join(map(' '.join, zip('PRF', cells)))}"
+
+
+def in_random_order(scores: Sequence[float], seed: int = 0) -> Floats1d:
+    """Scores in random order, at most `MOST_DOCS` of them. Shape: (T,)"""
+    order = numpy.random.default_rng(seed).permutation(len(scores))
+    return numpy.asarray(scores, dtype="float64")[order[:MOST_DOCS]]
+
+
+def rounded(scores: Iterable[float]) -> Floats1d:
+    """Scores as they are compared, with four digits: the others may differ between
+    batches. Shape: (T,)"""
+    return numpy.asarray([float(f"{score:.4g}") for score in scores])
+
+
+def find_shift(
+    calibration: Mapping[str, Any],
+    scores: Iterable[float],
+    counts: Mapping[str, List[float]] = {},
+    *,
+    seed: int = 0,
+    level: float = ALARM,
+) -> Shift:
+    """Test scores in their order. `calibration` has the "scores" of calibration docs, and whether
+    they are "approximate"."""
+    scores = rounded(scores)
+    p = conformal_p_values(rounded(calibration["scores"]), scores, seed=seed)
+    logs = log_martingale(p)
+    high = numpy.flatnonzero(logs >= numpy.log(level))
+    alarm = int(high[0]) + 1 if len(high) else None
+    return Shift(scores, p, logs, level, alarm, {**counts}, calibration["approximate"])

@@ -1,0 +1,337 @@
+"""The test for a shift of docs: by definition, on made-up scores, and in a pipeline."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, List
+
+import numpy
+import pytest
+import spacy
+from hypothesis import given
+from pytest import approx
+from spacy.language import Language
+from spacy.tokens import Doc, DocBin
+from spacy.training import Example
+
+from spacy_costner.cli.annotate import annotate
+from spacy_costner.cli.calibrate import calibrate
+from spacy_costner.cli.guarantee import guarantee
+from spacy_costner.cli.tune import tune
+from spacy_costner.decoding import Posterior
+from spacy_costner.metrics import shift
+from spacy_costner.pipeline.annotations import measure
+from spacy_costner.readers.sentences import copy_tokens
+from spacy_costner.training.token_attrs import TokenAttrs
+
+from . import oracle
+from .support.commands import run
+from .support.pipelines import examples, load
+from .support.posteriors import entities_of, posterior
+from .support.strategies import seeds
+
+
+@given(seeds)
+def test_p_values_by_definition(rng: numpy.random.Generator) -> None:
+    calibration = rng.integers(0, 8, size=rng.integers(0, 20)) / 8.0
+    scores = rng.integers(0, 8, size=rng.integers(0, 2500)) / 8.0
+    p = shift.conformal_p_values(calibration, scores, seed=3)
+    u = 1 - numpy.random.default_rng(3).random(len(scores))
+    for t in {*range(min(len(scores), 20)), *range(1020, len(scores), 300)}:
+        pool = numpy.append(calibration, scores[:t])
+        n_equal = (pool == scores[t]).sum() + 1
+        expected = ((pool > scores[t]).sum() + u[t] * n_equal) / (len(pool) + 1)
+        assert p[t] == pytest.approx(expected)
+    part = shift.conformal_p_values(calibration, scores[:7], seed=3)
+    assert part.tolist() == p[:7].tolist()
+
+
+@pytest.mark.parametrize("n_values", [3, 10**9])
+def test_p_values_are_uniform_and_independent(n_values: int) -> None:
+    """Of exchangeable docs, with many ties and without any."""
+    rng = numpy.random.default_rng(0)
+    p = numpy.asarray(
+        [
+            shift.conformal_p_values(*numpy.split(rng.integers(n_values, size=40), [10]), seed=i)
+            for i in range(4000)
+        ]
+    )
+    counts = numpy.apply_along_axis(lambda x: numpy.histogram(x, 10, (0, 1))[0], 0, p)
+    chi_square = ((counts - 400) ** 2 / 400).sum(axis=0)  # 9 degrees of freedom for each doc
+    assert chi_square.mean() == pytest.approx(9, abs=4 * numpy.sqrt(18 / 30))
+    of_pairs = numpy.corrcoef(p.T) - numpy.eye(30)
+    assert numpy.abs(of_pairs).max() < 5 / numpy.sqrt(4000)
+
+
+def test_martingale_by_definition() -> None:
+    p = numpy.random.default_rng(1).random(50)
+    bets = [numpy.cumprod(b * p ** (b - 1)) for b in shift.BETS]
+    assert numpy.exp(shift.log_martingale(p)) == pytest.approx(numpy.mean(bets, axis=0))
+
+
+def test_bets_integrate_to_one() -> None:
+    """The first bet is the derivative of mean_b p^b, which is 0 at 0 and 1 at 1."""
+    p, step = numpy.linspace(0.01, 0.99, 40), 1e-6
+    high, low = (numpy.mean((p[:, None] + d) ** shift.BETS, axis=1) for d in (step, -step))
+    first = [numpy.exp(shift.log_martingale(numpy.asarray([each])))[0] for each in p]
+    assert first == pytest.approx((high - low) / (2 * step), rel=1e-5)
+
+
+def test_false_alarms_by_villes_inequality() -> None:
+    """P(max M >= c) <= 1 / c. The mean of M has no finite variance, so it is not tested."""
+    rng = numpy.random.default_rng(2)
+    highest = numpy.asarray(
+        [shift.log_martingale(1 - rng.random(100)).max() for _ in range(10_000)]
+    )
+    for c in (5, 20, 100):
+        share = (highest >= numpy.log(c)).mean()
+        assert share <= 1 / c + 3 * numpy.sqrt(1 / c / 10_000)
+    assert (highest >= numpy.log(5)).mean() > 0.02  # it does bet
+
+
+# In a pipeline
+
+
+@given(posterior(), seeds)
+def test_measures_by_enumeration(posterior: Posterior, rng: numpy.random.Generator) -> None:
+    """Of docs that have one sequence or two, some with presets that the paths agree with."""
+    lengths = posterior.scores.lengths
+    is_free = rng.uniform(size=lengths.sum()) < rng.choice([0.5, 1.0])
+    docs = [[0, 1]] if len(lengths) == 2 and rng.integers(2) else [[b] for b in range(len(lengths))]
+    tokens = TokenAttrs(
+        *[numpy.zeros(0)] * 5, lengths=numpy.asarray([lengths[doc].sum() for doc in docs])
+    )._replace(iob=numpy.where(is_free, 0, 2))
+    got, expected = measure(posterior, tokens)
+    starts = numpy.cumsum(lengths) - lengths
+    for doc, entropy, numbers in zip(docs, got, expected):
+        n_free = sum(is_free[starts[b] : starts[b] + lengths[b]].sum() for b in doc)
+        total, of_label = 0.0, numpy.zeros(len(posterior.tags.labels))
+        for b in doc:
+            legal = oracle.paths(posterior.scores, b)
+            for p, path in zip(oracle.probabilities(legal), legal):
+                total -= p * numpy.log(p) if p > 0 else 0.0
+                for begin, _, label in entities_of(posterior, b, path.tags):
+                    of_label[label] += p * is_free[begin]
+        total /= 1 + of_label.sum()
+        assert numpy.isnan(entropy) if n_free == 0 else entropy == approx(total, abs=1e-5)
+        assert numbers == approx(of_label, abs=1e-5)
+
+
+WORDS = "Khan London Sox lost is the"
+OTHERS = "Oslo Sox Rome"
+
+
+def calibration_docs(nlp: Language, n: int = 60, words: str = WORDS, seed: int = 0) -> Any:
+    """Docs of words in random order."""
+    rng, docs = numpy.random.default_rng(seed), []
+    for _ in range(n):
+        doc = [str(word) for word in rng.choice(words.split(), rng.integers(2, 9))]
+        tags = {"Khan": "U-PERSON", "London": "U-LOC", "Sox": "U-sports-team"}
+        entities = [tags.get(word, "O") for word in doc]
+        docs.append(Example.from_dict(Doc(nlp.vocab, words=doc), {"entities": entities}))
+    return docs
+
+
+@pytest.fixture
+def guaranteed(unsure: Path) -> Language:
+    nlp = load(unsure)
+    guarantee(nlp, calibration_docs(nlp), miss=0.2)
+    return nlp
+
+
+def predicted(nlp: Language, examples: List[Example], **options: Any) -> List[Doc]:
+    return list(nlp.pipe([copy_tokens(eg.reference) for eg in examples], **options))
+
+
+def test_scores_and_expected_numbers(guaranteed: Language) -> None:
+    """Those of calibration docs are as `shift` finds them; the numbers are of the posterior."""
+    ner: Any = guaranteed.get_pipe("ner")
+    docs = predicted(guaranteed, calibration_docs(guaranteed))
+    found = ner.shift(docs)
+    kept = ner.cfg["shift"]
+    assert sorted(found.scores) == kept["scores"] and not kept["approximate"]
+    exact = []
+    per_label = {label: [0.0, 0.0, 0.0] for label in ner.labels}
+    for doc in docs:
+        for ent in doc.ents:
+            per_label[ent.label_][0] += ent._.confidence
+            per_label[ent.label_][1] += 1
+        opens = ner.posterior([doc]).marginals[:, ner.tags.opening]
+        exact.append(ner.posterior([doc]).entropy[0] / (1 + opens.sum()))
+        for i, label in enumerate(ner.labels):
+            per_label[label][2] += opens[:, ner.tags.label_of[ner.tags.opening] == i].sum()
+    assert found.scores == approx(exact, rel=1e-3)
+    assert {k: approx(row, rel=1e-4) for k, row in per_label.items()} == found.counts
+    tp, n_predicted, n_annotated = numpy.sum([*per_label.values()], axis=0)
+    p, r = tp / n_predicted, tp / n_annotated
+    scores = found.expected
+    assert (scores["ents_p"], scores["ents_r"]) == approx((p, r), rel=1e-4)
+    assert scores["ents_f"] == approx(2 * p * r / (p + r), rel=1e-4)
+    tp, n_predicted, n_annotated = per_label["LOC"]
+    assert scores["ents_per_type"]["LOC"]["r"] == approx(tp / n_annotated, rel=1e-4)
+    assert ner.shift([]).expected["ents_f"] is None
+
+
+def test_it_alarms(guaranteed: Language) -> None:
+    ner: Any = guaranteed.get_pipe("ner")
+    like = ner.shift(predicted(guaranteed, calibration_docs(guaranteed, 140, seed=1)))
+    assert like.alarm is None and len(like.scores) == 140
+    other = ner.shift(predicted(guaranteed, calibration_docs(guaranteed, 140, OTHERS)))
+    at = numpy.flatnonzero(numpy.exp(other.log_martingale) >= shift.ALARM)[0]
+    assert other.alarm == at + 1 < 140
+
+
+def test_the_same_in_parts_processes_and_threads(guaranteed: Language, tmp_path: Path) -> None:
+    ner: Any = guaranteed.get_pipe("ner")
+    examples = calibration_docs(guaranteed, 30, seed=2)
+    docs = predicted(guaranteed, examples)
+    whole = ner.shift(docs, seed=5)
+    DocBin(docs=docs, store_user_data=True).to_disk(tmp_path / "docs.spacy")
+    guaranteed.to_disk(tmp_path / "saved")
+    loaded = spacy.load(tmp_path / "saved")
+    bare = [copy_tokens(eg.reference) for eg in examples]
+    with ThreadPoolExecutor(4) as threads:
+        in_threads = list(threads.map(guaranteed, bare))
+    for same, nlp in (
+        (predicted(guaranteed, examples, batch_size=7), guaranteed),
+        (predicted(guaranteed, examples, n_process=2), guaranteed),
+        (in_threads, guaranteed),
+        (predicted(loaded, examples), loaded),
+        (DocBin().from_disk(tmp_path / "docs.spacy").get_docs(guaranteed.vocab), guaranteed),
+    ):
+        found = nlp.get_pipe("ner").shift(same, seed=5)
+        assert found.scores.tolist() == whole.scores.tolist()
+        assert found.p_values.tolist() == whole.p_values.tolist()
+        assert found.counts == {k: approx(row, abs=1e-4) for k, row in whole.counts.items()}
+    first = ner.shift(docs[:11], seed=5)
+    second = ner.shift(docs[11:], earlier=first, seed=5)
+    assert first.p_values.tolist() == whole.p_values[:11].tolist()
+    assert second.log_martingale.tolist() == whole.log_martingale.tolist()
+    assert second.counts == {k: approx(row) for k, row in whole.counts.items()}
+    assert len(ner.shift([*docs[:3], guaranteed("")]).scores) == 3
+
+
+def test_presets_are_left_out(guaranteed: Language) -> None:
+    ner: Any = guaranteed.get_pipe("ner")
+    doc = Doc(guaranteed.vocab, words=["London", "lost"], ents=["B-LOC", "O"])
+    doc.set_ents(doc.ents, default="missing")
+    whole = Doc(guaranteed.vocab, words=["Sox"], ents=["B-LOC"])
+    found = ner.shift(guaranteed.pipe([doc, whole]))
+    free = ner.posterior([doc], preset=True)
+    expected = free.marginals[1, free.tags.collapsed.opening].sum()
+    assert found.scores == approx([free.entropy[0] / (1 + expected)], rel=1e-3)
+    assert found.counts["LOC"][1] == 0 and found.counts["LOC"][2] < 0.5
+
+
+CHANGES = {
+    "training": lambda nlp: nlp.update(examples(nlp), sgd=nlp.create_optimizer()),
+    "rehearsal": lambda nlp: nlp.get_pipe("ner").rehearse(examples(nlp)),
+    "add_label": lambda nlp: nlp.get_pipe("ner").add_label("DRUG"),
+    "initialize": lambda nlp: nlp.initialize(lambda: examples(nlp)),
+    "temperature": lambda nlp: nlp.get_pipe("ner").cfg["temperature"].update(overall=2.0),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*the guarantee is dropped")
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_changes_drop_the_scores(guaranteed: Language, change: Any) -> None:
+    docs = predicted(guaranteed, calibration_docs(guaranteed, 2))
+    change(guaranteed)
+    with pytest.raises(ValueError, match="ner: shift: expected scores of calibration docs, got no"):
+        guaranteed.get_pipe("ner").shift(docs)
+    assert "entropy" not in guaranteed("London").spans["confidence"].attrs
+
+
+@pytest.mark.filterwarnings("ignore:.*the guarantee is dropped")
+def test_what_keeps_and_makes_the_scores(guaranteed: Language) -> None:
+    """Another decoding keeps them; `calibrate` has others, which are approximate."""
+    ner: Any = guaranteed.get_pipe("ner")
+    before = ner.cfg["shift"]
+    tune(guaranteed, calibration_docs(guaranteed))
+    assert ner.guarantee is None and ner.cfg["shift"] == before
+    docs = calibration_docs(guaranteed, 20, seed=3)
+    calibrate(guaranteed, docs, source="dev")
+    assert ner.cfg["shift"]["approximate"] and ner.cfg["shift"]["source"] == "dev"
+    found = ner.shift(predicted(guaranteed, docs))
+    assert found.approximate and sorted(found.scores) == ner.cfg["shift"]["scores"]
+    with pytest.raises(ValueError, match=r"got 'Who lost' without an entropy in doc.spans"):
+        ner.shift([guaranteed.make_doc("Who lost")])
+
+
+# Commands
+
+
+def write_texts(path: Path, *words: str) -> Path:
+    """Texts of words with a source, from which they are."""
+    nlp = spacy.blank("en")
+    docs = [[eg.reference.text for eg in calibration_docs(nlp, 60, some, 9)] for some in words]
+    rows = [{"text": text, "source": f"s{i}"} for i, own in enumerate(docs) for text in own]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.fixture
+def watched(guaranteed: Language, tmp_path: Path) -> Path:
+    """A saved pipeline, whose calibration docs have a source."""
+    docs = calibration_docs(guaranteed, 180)
+    for i, eg in enumerate(docs):
+        eg.reference.user_data |= {"source": f"s{i % 2 + (i >= 160)}", "n": i}
+    guarantee(guaranteed, docs, miss=0.2)
+    guaranteed.to_disk(tmp_path / "watched")
+    return tmp_path / "watched"
+
+
+def test_watch(watched: Path, tmp_path: Path) -> None:
+    like = run("watch", watched, write_texts(tmp_path / "like.jsonl", WORDS), "--json")
+    found = json.loads(like.stdout)
+    assert like.exit_code == 0 and not found["alarm"] and found["docs"] == 60
+    assert found["tests"][0]["calibration"] == 180 and found["tests"][0]["martingale"] < 100
+    ner: Any = spacy.load(watched).get_pipe("ner")
+    assert set(ner.cfg["shift"]["keys"]) == {"source"}
+    path = write_texts(tmp_path / "other.jsonl", OTHERS)
+    again = [run("watch", watched, path) for _ in range(2)]
+    assert again[0].exit_code == 1 and again[0].stdout == again[1].stdout
+    assert "Alarm: the model is less sure" in again[0].stdout
+    assert "expected, an upper guess" in again[0].stdout and "PERSON" in again[0].stdout
+    with path.open("a") as file:
+        file.write('{"text": 3}\n')
+    plot = tmp_path / "plot.svg"
+    mixed = run("watch", watched, tmp_path / "like.jsonl", path, "--plot", plot, "--json")
+    found = json.loads(mixed.stdout)
+    assert plot.is_file() and found["failed"] == 1
+    assert 60 < found["tests"][0]["alarm"] < 100  # in the order of the input
+
+
+def test_watch_by_key(watched: Path, tmp_path: Path) -> None:
+    """The harder source is like its own calibration docs; the tests share what may fail."""
+    path = write_texts(tmp_path / "in.jsonl", WORDS, OTHERS, WORDS)
+    command = run("watch", watched, path, "--key", "source", "--json")
+    found = json.loads(command.stdout)
+    by_value = {one["value"]: one for one in found["tests"]}
+    assert {*by_value} == {"s0", "s1"} and found["untested"] == {"s2": 60}
+    assert [one["level"] for one in by_value.values()] == [200, 200]
+    assert [one["calibration"] for one in by_value.values()] == [80, 90]
+    assert by_value["s0"]["alarm"] is None and by_value["s1"]["alarm"] and command.exit_code == 1
+    refused = run("watch", watched, path, "--key", "n")
+    assert "of ['source'], got 'n'" in refused.stderr and refused.exit_code == 1
+
+
+def test_annotate_tests_for_a_shift(watched: Path, tmp_path: Path) -> None:
+    """The same whatever the processes, and whether it ran once."""
+    path = write_texts(tmp_path / "in.jsonl", OTHERS, WORDS)
+    whole = annotate(watched, [path], tmp_path / "one", n_rows=25)
+    parts = annotate(watched, [path], tmp_path / "two", n_rows=25, jobs=2)
+    kept = annotate(watched, [path], tmp_path / "two", n_rows=25)
+    assert kept.parts == {"kept": 5, "changed": 0, "new": 0}
+    docs = [json.loads(line)["text"] for line in path.read_text().splitlines()]
+    nlp = spacy.load(watched)
+    expected = nlp.get_pipe("ner").shift(nlp.pipe(docs))
+    assert whole.shift["ner"].alarm
+    for summary in (whole, parts, kept):
+        found = summary.shift["ner"]
+        assert found.p_values.tolist() == whole.shift["ner"].p_values.tolist()
+        assert sorted(found.scores) == sorted(expected.scores)
+        assert found.counts == {k: approx(row, rel=1e-4) for k, row in expected.counts.items()}
+    out = run("annotate", watched, path, "-o", tmp_path / "two", "--part", "25")
+    at = f"alarm at doc {whole.shift['ner'].alarm} of 120 (martingale up to"
+    assert f"ner: {at}" in out.stdout
