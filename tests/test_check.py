@@ -48,7 +48,7 @@ def in_place_of_in(word: str) -> Example:
 
 
 CROSSING = example(["O", "B-city", "I-city", "I-city", "O"])
-CROSSING.reference[3].is_sent_start = True
+CROSSING.predicted[3].is_sent_start = True
 INCORRECT = example()
 INCORRECT.reference.spans["wrong"] = [Span(INCORRECT.reference, 0, 1, label="city")]
 MISALIGNED = example()
@@ -58,7 +58,7 @@ MISALIGNED.predicted = Doc(NLP.vocab, words=["Pa", "ris in", "\n", "France", "."
 @pytest.mark.parametrize(
     "eg, message, text",
     [
-        (CROSSING, "error: entities cross the beginning of a sentence", "'in \\n France' city"),
+        (CROSSING, "warning: entities cross a sentence start", "'in \\n France' city"),
         (INCORRECT, "error: entities are among the incorrect spans", "'Paris' city"),
         (tagged("B-city O B-city O O"), "warning: entities are only whitespace", "'\\n' city"),
         (

@@ -131,7 +131,8 @@ def test_labels_of_training_docs_are_not_learned_from_them() -> None:
 
     def share_known(some: List[Example], is_train: bool) -> float:
         labels = [1 + "XY".index(t.ent_type_) for eg in some for t in eg.reference]
-        probs = first_pass.predict(features.find([eg.predicted for eg in some], is_train=is_train))
+        docs = [eg.predicted for eg in some]
+        probs = first_pass.predict(features.find(docs, is_train=is_train), docs)
         numpy.testing.assert_allclose(probs.sum(axis=1), 1, rtol=1e-5)
         return float((probs.argmax(axis=1) == labels).mean())
 

@@ -13,7 +13,7 @@ ROOT = Path(spacy_costner.__file__).parent
 TESTS = Path(__file__).parent
 FLOORS = [
     {"types", "validation", "metrics", "progress", "saving", "settings"},
-    {"chain", "readers", "sparse", "tags"},
+    {"borders", "chain", "readers", "sparse", "tags"},
     {"costs", "features"},
     {"decoding", "losses", "ml"},
     {"training"},

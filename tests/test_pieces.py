@@ -177,6 +177,6 @@ def test_docs_of_incorrect_spans_stay_whole(monkeypatch: pytest.MonkeyPatch) -> 
         nlp, examples = corpus(**settings)
         ner = nlp.get_pipe("ner")
         parts = (ner.model, ner.objective, ner.chain_tags)
-        batches = batch_pieces(*parts, examples, lambda docs: minibatch(docs, 2), random.shuffle)
+        (batches,) = batch_pieces(*parts, examples, lambda docs: minibatch(docs, 2), random.shuffle)
         n_sequences = sum(n for n, _ in batches)
         assert (n_sequences == len(examples)) is are_whole

@@ -548,7 +548,7 @@ TWICE = {"augmenter": lambda nlp, eg: [eg, eg]}
     "settings", [{}, {"gold_preproc": True}, {"max_length": 5}, {"limit": 2}, TWICE]
 )
 def test_examples_are_those_of_spacy(settings: Dict[str, Any], tmp_path: Path) -> None:
-    """From .spacy and from the file that it was made of."""
+    """From .spacy and, but for sentences of predicted docs, from the file that it was made of."""
     nlp = spacy.blank("en")
     tagged = written(tmp_path / "a.conll", columns(TAGS["IOB2"]))
     more = {"text": "I don't like New York. Kim does.", "label": [[13, 21, "X"], [23, 26, "PER"]]}
@@ -559,8 +559,8 @@ def test_examples_are_those_of_spacy(settings: Dict[str, Any], tmp_path: Path) -
         DocBin(docs=docs).to_disk(tmp_path / "a.spacy")
         given = {"gold_preproc": False, **settings}
         expected = list(Corpus(tmp_path / "a.spacy", **given)(nlp))
-        for read_path, n in ((tmp_path / "a.spacy", None), (path, n_sents)):
-            examples = list(make_reader(read_path, **settings, n_sents=n)(nlp))
+        for read_path, n, kept in ((tmp_path / "a.spacy", None, None), (path, n_sents, False)):
+            examples = list(make_reader(read_path, **settings, n_sents=n, sentences=kept)(nlp))
             assert len(examples) == len(expected)
             assert all(map(same, examples, expected))
         norms = [[token.norm_ for token in eg.predicted] for eg in expected]

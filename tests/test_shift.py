@@ -99,7 +99,7 @@ def test_measures_by_enumeration(posterior: Posterior, rng: numpy.random.Generat
     is_free = rng.uniform(size=lengths.sum()) < rng.choice([0.5, 1.0])
     docs = [[0, 1]] if len(lengths) == 2 and rng.integers(2) else [[b] for b in range(len(lengths))]
     tokens = TokenAttrs(
-        *[numpy.zeros(0)] * 5, lengths=numpy.asarray([lengths[doc].sum() for doc in docs])
+        *[numpy.zeros(0)] * 4, lengths=numpy.asarray([lengths[doc].sum() for doc in docs])
     )._replace(iob=numpy.where(is_free, 0, 2))
     got, expected = measure(posterior, tokens)
     starts = numpy.cumsum(lengths) - lengths

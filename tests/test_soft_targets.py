@@ -93,7 +93,8 @@ def pairs_of(saved: Sequence[Any]) -> List[Example]:
 def soft_for(student: Tags, saved: Sequence[Any], weights: Any = None) -> SoftTargets:
     lengths = numpy.asarray(LENGTHS, dtype="int32")
     pairs = pairs_of(saved)
-    soft = read_soft_targets(pairs, student, student.constraints, lengths, weights)
+    of = numpy.arange(len(pairs))
+    soft = read_soft_targets(pairs, student, student.constraints, lengths, of, weights)
     assert soft is not None
     return soft
 
@@ -262,7 +263,7 @@ def test_a_student_learns_the_distribution() -> None:
     finest = Tags(saved["labels"], "BILUO", "before")
     expected = saved["emissions"] @ (finest.counts_as(ner.tags)[:, None] == range(len(ner.tags)))
     assert expected.max(axis=1).min() < 0.95
-    (batch,) = batch_pieces(
+    ((batch,),) = batch_pieces(
         ner.model, ner.objective, ner.chain_tags, [eg], lambda some: [list(some)], lambda some: None
     )
     train(ner, [batch], Adam(0.01), max_epochs=2000)

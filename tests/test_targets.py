@@ -42,8 +42,8 @@ def doc_of(words: str, ents: Optional[List[str]] = None) -> Doc:
     return Doc(VOCAB, words=words.split(" "), ents=ents)
 
 
-def possible_tags(tokens: TokenAttrs, tags: Tags, **settings: Any) -> Any:
-    return possible_paths(tokens, tags, VOCAB.strings, **settings).emissions
+def possible_tags(tokens: TokenAttrs, tags: Tags) -> Any:
+    return possible_paths(tokens, tags, VOCAB.strings).emissions
 
 
 def example(words: str, ents: List[str]) -> Example:
@@ -117,30 +117,23 @@ def test_an_entity_is_from_its_first_word_to_its_last(rng: numpy.random.Generato
 
 def test_nothing_ruled_out_needs_no_mask() -> None:
     tokens = read_docs([doc_of("a b c")])
-    assert possible_tags(tokens, TAGS, sentence_boundaries=True) is None
+    assert possible_tags(tokens, TAGS) is None
 
 
-def possible_names(doc: Doc, tags: Tags = TAGS, **settings: bool) -> List[str]:
-    possible = possible_tags(read_docs([doc]), tags, **settings)
+def possible_names(doc: Doc, tags: Tags = TAGS) -> List[str]:
+    possible = possible_tags(read_docs([doc]), tags)
     return [" ".join(name for name, ok in zip(tags.names, row) if ok) for row in possible]
 
 
 def test_white_space_neither_begins_nor_ends_an_entity() -> None:
     everything = " ".join(TAGS.names)
-    assert possible_names(doc_of("a \n b"), sentence_boundaries=False) == [
+    assert possible_names(doc_of("a \n b")) == [
         everything,
         "O I-LOC I-PER",
         everything,
     ]
     iob2 = Tags(["LOC"], "IOB2")
-    assert possible_names(doc_of("\n"), iob2, sentence_boundaries=False) == ["O I-LOC"]
-
-
-def test_entities_do_not_cross_sentences_when_asked() -> None:
-    doc = doc_of("a b")
-    doc[1].is_sent_start = True
-    assert possible_tags(read_docs([doc]), TAGS, sentence_boundaries=False) is None
-    assert possible_names(doc, sentence_boundaries=True)[1] == "O B-LOC U-LOC B-PER U-PER"
+    assert possible_names(doc_of("\n"), iob2) == ["O I-LOC"]
 
 
 def test_presets_rule_out_all_else() -> None:
@@ -151,7 +144,7 @@ def test_presets_rule_out_all_else() -> None:
         blocked=[Span(doc, 3, 4)],
         default="missing",
     )
-    assert possible_names(doc, sentence_boundaries=True) == [
+    assert possible_names(doc) == [
         "B-LOC",
         "L-LOC",
         "O",
@@ -185,7 +178,7 @@ def test_what_is_missing_after_an_entity_is_no_more_of_it() -> None:
 def test_what_follows_a_preset_entity_is_no_more_of_it() -> None:
     doc = Doc(NLP.vocab, words=["New", "York", "City"])
     doc.set_ents([Span(doc, 0, 2, "LOC")], default="missing")
-    possible = possible_tags(read_docs([doc]), Tags(["LOC"], "IOB2"), sentence_boundaries=False)
+    possible = possible_tags(read_docs([doc]), Tags(["LOC"], "IOB2"))
     assert possible.tolist() == [[False, True, False], [False, False, True], [True, True, False]]
 
 
@@ -212,9 +205,8 @@ def test_a_split_outside_is_annotated_as_a_single_one(
 ) -> None:
     tags = Tags(["LOC", "PER"], scheme, "before")
     tokens = read_docs([random_doc(rng), Doc(VOCAB), random_doc(rng)])
-    settings = {"sentence_boundaries": bool(rng.integers(2))}
-    possible = possible_tags(tokens, tags, **settings)
-    single = possible_tags(tokens, tags.collapsed, **settings)
+    possible = possible_tags(tokens, tags)
+    single = possible_tags(tokens, tags.collapsed)
     paths = [
         some.gold_path(tokens.entities(some, VOCAB.strings), tokens.is_annotated)
         for some in (tags, tags.collapsed)
@@ -237,7 +229,7 @@ def test_the_preset_entities_are_always_a_possible_path(
 ) -> None:
     tags = Tags(["LOC", "PER"], scheme, outside)
     tokens = read_docs([random_doc(rng)])
-    possible = possible_tags(tokens, tags, sentence_boundaries=True)
+    possible = possible_tags(tokens, tags)
     scores = no_scores(tokens.lengths, len(tags), "float64")
     if possible is not None:
         entities = tokens.entities(tags, VOCAB.strings)

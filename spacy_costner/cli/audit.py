@@ -340,7 +340,7 @@ def _suspects_of(fold: Fold, cost: Optional[MistakeCost]) -> Iterator[Suspect]:
     score = numpy.log(if_other * p_other + SMOOTHING) - numpy.log(if_given * p_given + SMOOTHING)
     score += [0.0 if given else numpy.log(MISSING_ODDS) for given, _, _, _ in pairs]
 
-    starts = numpy.cumsum([0, *posterior.potentials.lengths]).tolist()
+    starts = numpy.cumsum([0, *posterior.doc_lengths]).tolist()
     taken = numpy.zeros(starts[-1], dtype=bool)
     probable = [other for other, p in zip(others, probs) if p > PROBABLE]
     for i in numpy.argsort(-score, kind="stable").tolist():

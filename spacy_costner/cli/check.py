@@ -29,6 +29,7 @@ from spacy.training import Example
 from spacy.util import load_config, load_model_from_config, registry, resolve_dot_names
 from typer import Argument, Option
 
+from ..borders import find_borders
 from ..metrics import text_table
 from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
@@ -79,6 +80,11 @@ CUT = (
 ONE_SENTENCE = (
     f"docs of {LONG} tokens or more are one sentence. `spacy convert` doesn't know separators of "
     "white space, and joins the sentences: use `costner convert`"
+)
+
+CROSSING = (
+    "entities cross a sentence start or line break (sentence_boundaries): they are learned, but "
+    "can't be predicted"
 )
 
 ERROR, WARNING = "error", "warning"
@@ -299,11 +305,13 @@ def check_doc(
     are_aligned = [token.text for token in doc] == [token.text for token in eg.predicted]
     incorrect = doc.spans.get(ner.objective.incorrect_spans_key or "", ())
     refused = {(span.start, span.end, span.label_) for span in incorrect}
+    borders = find_borders([eg.predicted], ner.sentence_boundaries)
     for ent in doc.ents:
         text = f"{ent.text!r} {ent.label_}"
-        if ner.sentence_boundaries and any(token.is_sent_start for token in ent[1:]):
-            message = "entities cross the beginning of a sentence: their docs are not used"
-            yield ERROR, message, text
+        aligned = eg.get_aligned_spans_y2x([ent]) if borders.any() else []
+        words = [[token.i for token in span if not token.is_space] for span in aligned]
+        if any(borders[some[0] + 1 : some[-1] + 1].any() for some in words if some):
+            yield WARNING, CROSSING, text
         if refused & {(ent.start, ent.end, label) for label in ("", ent.label_)}:
             yield ERROR, "entities are among the incorrect spans: their docs are not used", text
         if ent.label_ not in labels:

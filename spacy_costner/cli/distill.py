@@ -284,7 +284,9 @@ def answer(teachers: Sequence[Language], docs: Sequence[Doc], *, soft: bool = Fa
         targets = []
         for nlp, of_teacher in zip(teachers, predicted):
             posterior = chain_of(nlp).posterior(of_teacher)
-            targets.append(soft_targets.expectations(posterior.potentials, posterior.tags))
+            targets.append(
+                soft_targets.expectations(posterior.potentials, posterior.tags, posterior.doc_of)
+            )
         for doc, of_doc in zip(answers, zip(*targets)):
             doc.user_data[soft_targets.KEY] = soft_targets.mean([*of_doc])
     return answers

@@ -19,7 +19,7 @@ from ..ml import SparseWeights, find_features, linear_part
 from ..pipeline.component import CostSensitiveNER
 from ..saving import check_file
 from ..tags import Tags
-from ..types import Potentials
+from ..types import Potentials, first_tokens, last_tokens
 from .options import CodeOption, ModelArg, NameOption
 from .output import errors_shown, print_result
 from .plots import heat_map, save
@@ -151,13 +151,16 @@ def reasons(
     if not len(doc):
         return []
     _, weights = linear_part(ner.model)
-    path = to_numpy(chain.best_path(ner.posterior([doc], preset=True).scores).tags).tolist()
-    steps = weights.transitions[path[:-1], path[1:]].tolist()
-    transitions = [float(weights.start[path[0]]), *steps]
-    transitions[-1] += float(weights.end[path[-1]])
+    scores = ner.posterior([doc], preset=True).scores
+    path = to_numpy(chain.best_path(scores).tags)
+    first, last = first_tokens(scores.lengths), last_tokens(scores.lengths)
+    steps = numpy.append(0.0, weights.transitions[path[:-1], path[1:]])
+    steps[first] = weights.start[path[first]]
+    steps[last] += weights.end[path[last]]
+    transitions = steps.tolist()
     result = []
     rows = find_features(ner.model, [doc]).rows
-    for token, tag, transition, row in zip(doc, path, transitions, rows):
+    for token, tag, transition, row in zip(doc, path.tolist(), transitions, rows):
         own = row[row >= 0]
         values = weights.emissions[own, tag].astype("float64")
         order = numpy.argsort(-numpy.abs(values), kind="stable")[:n_features]

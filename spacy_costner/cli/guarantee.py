@@ -209,7 +209,7 @@ def score_spans(
             scores = numpy.append(numpy.full(len(predicted.begin), numpy.inf), scores[new])
         is_correct = found_at(dev, spans, dev.gold, numpy.ones(len(dev.gold.begin)), terms) > 0
         reached = found_at(dev, dev.gold, spans, scores, terms)
-        ends = numpy.cumsum(dev.posterior.potentials.lengths)
+        ends = numpy.cumsum(dev.posterior.doc_lengths)
         both = ((spans, scores, is_correct), (dev.gold, reached, reached > 0))
         for entities, values, found in both:
             doc = numpy.searchsorted(ends, entities.begin, side="right") + n_docs

@@ -96,6 +96,7 @@ def predict_dev(
     batches = minibatch(progress(docs, desc="predict", unit="doc"), nlp.batch_size)
     posteriors = [ner.posterior(batch, preset=True) for batch in batches]
     scores = [map_scores(to_numpy, posterior.scores) for posterior in posteriors]
+    first_docs = numpy.cumsum([0, *(len(each.doc_lengths) for each in posteriors)])
     posterior = Posterior(
         scores[0]._replace(
             emissions=numpy.concatenate([each.emissions for each in scores]),
@@ -104,6 +105,7 @@ def predict_dev(
         ner.chain_tags,
         temperature=posteriors[0].temperature,
         is_space=tokens.is_space,
+        doc_of=numpy.concatenate([each.doc_of + i for each, i in zip(posteriors, first_docs)]),
     )
     gold = reference.entities(ner.tags, nlp.vocab.strings)
     dev = DevPredictions(examples, posterior, gold, reference.is_annotated & ~tokens.is_annotated)

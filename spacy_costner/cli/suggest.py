@@ -84,7 +84,7 @@ def by_least_confidence(ner: CostSensitiveNER, posterior: Posterior) -> Tuple[Fl
 def by_cost(ner: CostSensitiveNER, posterior: Posterior) -> Tuple[Floats1d, Floats1d]:
     """The lowest expected cost of tags: min_a sum_t sum_k p(y_t = k) cost[k, a_t]"""
     costs = numpy.maximum(ner.expected_costs(posterior), 0.0)
-    lengths = posterior.potentials.lengths
+    lengths = posterior.doc_lengths
     sequence = numpy.repeat(numpy.arange(len(lengths)), lengths)
     return numpy.bincount(sequence, costs, minlength=len(lengths)), costs
 

@@ -59,6 +59,7 @@ class Posterior:
         *,
         temperature: Temperature = Temperature(),  # noqa: B008
         is_space: Optional[Array1d] = None,
+        doc_of: Optional[Ints1d] = None,
     ) -> None:
         """Initialize the posterior.
 
@@ -68,15 +69,24 @@ class Posterior:
         temperature (Temperature): The temperature of the scores.
         is_space (Optional[Array1d]): True for white space, which can't end an entity: an
             entity that continues into it counts as the entity before it. Shape: (N,)
+        doc_of (Optional[Ints1d]): The doc of each sequence. Each has one, at least. None: each
+            sequence is a doc. Shape: (B,)
         """
         self.scores = scores
         self.tags = tags
         self.temperature = temperature
+        self.doc_of = numpy.arange(len(scores.lengths)) if doc_of is None else doc_of
         self.is_space = numpy.zeros(len(scores.emissions), bool) if is_space is None else is_space
 
     def at(self, temperature: Temperature) -> "Posterior":
         """The posterior of the same scores at another temperature."""
-        return Posterior(self.scores, self.tags, temperature=temperature, is_space=self.is_space)
+        settings: Any = {"temperature": temperature, "doc_of": self.doc_of}
+        return Posterior(self.scores, self.tags, is_space=self.is_space, **settings)
+
+    @property
+    def doc_lengths(self) -> Ints1d:
+        """Tokens of each doc. Shape: (D,)"""
+        return numpy.bincount(self.doc_of, self.scores.lengths).astype("int32")
 
     @cached_property
     def potentials(self) -> Potentials:
@@ -100,15 +110,23 @@ class Posterior:
 
     @property
     def entropy(self) -> Floats1d:
-        """The entropy of the path of each sequence, in nats. Shape: (B,)"""
-        return self.forward_backward.entropy()[0]
+        """The entropy of the path of each doc, in nats. Shape: (D,)"""
+        return numpy.bincount(self.doc_of, self.forward_backward.entropy()[0])
 
     def best_paths(self, k: int) -> Tuple[Ints2d, Floats2d]:
         """The tags of the k most probable paths, (k, N), and their log-probabilities, descending,
-        (k, B); minus infinity where a sequence has no further path."""
+        (k, D); minus infinity where a doc has no further path."""
         tags, scores = chain.k_best(self.potentials, k)
         log_z = self.forward_backward.log_partition()[0]
-        return self.tags.collapsed_of[tags], numpy.minimum(scores - log_z, 0.0)
+        log_probs, paths = numpy.minimum(scores - log_z, 0.0), self.tags.collapsed_of[tags]
+        n_docs = len(self.doc_lengths)
+        if n_docs == len(self.doc_of):
+            return paths, log_probs
+        ranks, best = numpy.zeros(log_probs.shape, dtype="int64"), numpy.empty((k, n_docs))
+        for doc in range(n_docs):
+            own = numpy.flatnonzero(self.doc_of == doc)
+            ranks[:, own], best[:, doc] = best_sums(log_probs[:, own])
+        return numpy.take_along_axis(paths, ranks[:, sequences(self.scores.lengths)], axis=0), best
 
     def entity_probs(self, entities: Entities, covers: Optional[Array2d] = None) -> Floats1d:
         """The probability that exactly these tokens are an entity with this label, in float64.
@@ -235,3 +253,19 @@ class Posterior:
         before, after = token * n_tags + from_tag, (token + 1) * n_tags + to_tag
         order = numpy.argsort(before, kind="stable")
         return before[order], after[order], share[order]
+
+
+def best_sums(values: Floats2d) -> Tuple[Ints2d, Floats1d]:
+    """Choose one of k values, in descending order, of each of B sequences, so that the sum is
+    largest; and the k - 1 next ways. Shape: (k, B). Returns the chosen values as indices, (k, B),
+    and their sums, (k,)."""
+    k, n = values.shape
+    chosen, total = numpy.zeros((k, n), dtype="int64"), values[:, 0]
+    chosen[:, 0] = numpy.arange(k)
+    for b in range(1, n):
+        sums = (total[:, None] + values[:, b]).reshape(-1)
+        order = numpy.argsort(-sums, kind="stable")[:k]
+        before, own = numpy.divmod(order, k)
+        chosen[:, :b] = chosen[before, :b]
+        chosen[:, b], total = own, sums[order]
+    return chosen, total

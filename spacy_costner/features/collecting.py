@@ -1,7 +1,7 @@
 """Collect the vocabulary of features from docs."""
 
 from collections import Counter
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 import numpy
 from spacy.strings import StringStore, get_string_id
@@ -11,7 +11,7 @@ from spacy.vocab import Vocab
 
 from .clusters import Clusters, cluster_vectors, collect_clusters, read_clusters
 from .lookup import Lookup, pair_up
-from .memory import LabelCounts
+from .memory import LabelCounts, LabelMemory
 from .template import GAZETTEER, VECTORS, Column, Form, Template, attributes_of
 from .tokens import PLACES, Gazetteer, Tokens, concatenate, read_tokens
 from .vocabulary import Vocabulary
@@ -97,6 +97,17 @@ def _read_all(
         if template.bigrams:
             parts.append(tokens)
     return vocab, counts, labels, concatenate(parts)
+
+
+def count_labels(docs: Sequence[Doc], template: Template, known: Vocabulary) -> LabelMemory:
+    """Count the labels of docs, at least one. The memory knows all labels of a vocabulary."""
+    gazetteers = {name: Gazetteer(lines) for name, lines in known.phrases.items()}
+    labels, strings = LabelCounts([*template.memory], template.memory_unit), docs[0].vocab.strings
+    for batch in minibatch(docs, N_DOCS):
+        labels.add(batch, read_tokens(batch, [*template.memory], gazetteers))
+    assert known.memory is not None
+    labels.labels.update(map(strings.add, known.memory.labels[1:]))
+    return labels.memory(strings)
 
 
 def _count_values(

@@ -12,7 +12,7 @@ from thinc.types import Array1d, Floats2d, Ints1d, Ints2d
 
 from .. import sparse
 from .clusters import words_of_clusters
-from .collecting import collect_vocabulary
+from .collecting import collect_vocabulary, count_labels
 from .elsewhere import find_labels_elsewhere
 from .lookup import Lookup
 from .template import Form, Template
@@ -140,6 +140,15 @@ class Features(Shim):
     def build_vocab(self, docs: Iterable[Doc]) -> None:
         """Build the vocabulary of features from docs with their entities."""
         self._set(collect_vocabulary(docs, self.template))
+
+    def recount(self, docs: Sequence[Doc]) -> "Features":
+        """The same features with the label memory of some of the training docs, or of all."""
+        if not (docs and self.template.memory and self._vocabulary):
+            return self
+        memory = count_labels(docs, self.template, self._vocabulary)
+        other = Features(self.template, self.dropout)
+        other._set(self._vocabulary._replace(memory=memory))
+        return other
 
     def _set(self, vocabulary: Optional[Vocabulary]) -> None:
         self._vocabulary, self._lookup = vocabulary, None

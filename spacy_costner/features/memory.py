@@ -66,9 +66,9 @@ class LabelMemory:
         l and the bin of n(v, l) / sum_m n(v, m), for each l
         l, its bin and the bin of sum_m n(v, m), for the l for which n(v, l) is largest
 
-    In training, what the token's own unit adds to n is subtracted, so that no token sees its own
-    label. A unit is a doc or several. A doc is known by its text: see `text_id`. If several units
-    have this text, what they add is subtracted, too.
+    In training, what the token's own unit adds to n is subtracted. A unit is a doc or
+    several. A doc is known by its text: see `text_id`. If several units have this text, what they
+    add is subtracted, too.
     """
 
     def __init__(

@@ -1,19 +1,20 @@
 """The first of two passes of a linear CRF: it predicts the labels that the second sees."""
 
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy
 import srsly
 from spacy.tokens import Doc
 from thinc.api import Optimizer
 from thinc.shims import Shim
-from thinc.types import Floats2d
+from thinc.types import Floats2d, Ints2d
 
 from .. import chain
-from ..features import FeatureBatch
+from ..borders import Boundaries, cut, find_borders
+from ..features import FeatureBatch, Features
 from ..sparse import AdaGrad
 from ..tags import Tags
-from .weights import SparseWeights, divide
+from .weights import SparseWeights
 
 ReadLabels = Callable[[Sequence[Doc]], Floats2d]
 """Takes docs to the probability of O and of each label at each token. Shape: (N, L + 1)"""
@@ -24,11 +25,13 @@ class FirstPass(Shim):
 
     The labels of the docs that the second pass is trained on come from models that were not trained
     on them: docs in the training data are divided into blocks, and there is a model for each block
-    that was trained on the others. These models are there in training only. They are not saved.
+    that was trained on the others, with label memory of
+    the others. These models are there in training only. They are not saved.
     A label that is added to the component is not added here, where nothing would learn it.
 
     read_labels (Optional[ReadLabels]): If set, it reads the labels that the second pass sees from
         the docs, and no model is trained or asked. It is not saved.
+    boundaries (Boundaries): What the chain of a doc is cut at. The component sets it.
     """
 
     def __init__(self, settings: AdaGrad, average_power: float, n_epochs: int) -> None:
@@ -37,18 +40,21 @@ class FirstPass(Shim):
         self.tags = Tags(())
         self.weights = SparseWeights(settings, average_power)
         self.read_labels: Optional[ReadLabels] = None
-        self._folds: List[SparseWeights] = []
+        self.boundaries: Boundaries = False
+        self._folds: List[Tuple[Features, SparseWeights]] = []
         self._fold_of: Dict[int, int] = {}
 
-    def set_folds(self, folds: Sequence[Floats2d], fold_of: Dict[int, int]) -> None:
+    def set_folds(
+        self, folds: Sequence[Tuple[Features, Floats2d]], fold_of: Dict[int, int]
+    ) -> None:
         """Set the weights that are used in training: see `SparseWeights.set_folds`. Here they have
-        their own transitions."""
+        their own transitions and features."""
         self._folds, self._fold_of = [], fold_of
-        for rows in folds:
+        for features, rows in folds:
             weights = SparseWeights(self.settings, self.average_power)
             weights.allocate(self.weights.n_features, self.weights.n_tags)
             weights.rows[:] = rows
-            self._folds.append(weights)
+            self._folds.append((features, weights))
 
     @property
     def is_ready(self) -> bool:
@@ -56,20 +62,29 @@ class FirstPass(Shim):
         return self.read_labels is not None or self.weights.is_allocated
 
     def predict(self, seen: FeatureBatch, docs: Sequence[Doc] = ()) -> Floats2d:
-        """The probability of O and of each label at each token. If there are hashes of texts, each
-        training doc is predicted by a model that was not trained on it. Docs are for `read_labels`.
+        """The probability of O and of each label at each token, from the features of docs. If there
+        are hashes of texts, each training doc is predicted by a model that was not trained on it.
         Shape: (N, L + 1)"""
         if self.read_labels is not None:
             return self.read_labels(docs)
         if seen.text_ids is None or not self._folds:
-            return self._predict(self.weights, seen)
+            return self._predict(self.weights, seen.rows, docs)
         labels = numpy.empty((len(seen.rows), len(self.tags.labels) + 1), dtype="float32")
-        for weights, part, tokens in divide(seen, self._fold_of, self._folds, self.weights):
-            labels[tokens] = self._predict(weights, part)
+        fold = numpy.asarray([self._fold_of.get(i, -1) for i in seen.text_ids.tolist()])
+        for i in numpy.unique(fold).tolist():
+            own = [doc for doc, number in zip(docs, fold.tolist()) if number == i]
+            tokens = numpy.repeat(fold == i, seen.lengths)
+            if i < 0:
+                labels[tokens] = self._predict(self.weights, seen.rows[tokens], own)
+            else:
+                features, weights = self._folds[i]
+                labels[tokens] = self._predict(weights, features.find(own).rows, own)
         return labels
 
-    def _predict(self, weights: SparseWeights, seen: FeatureBatch) -> Floats2d:
-        potentials = weights.potentials(seen.rows, seen.lengths)
+    def _predict(self, weights: SparseWeights, rows: Ints2d, docs: Sequence[Doc]) -> Floats2d:
+        lengths = numpy.asarray([len(doc) for doc in docs], dtype="int32")
+        lengths, _ = cut(lengths, find_borders(docs, self.boundaries))
+        potentials = weights.potentials(rows, lengths)
         marginals = chain.marginals(chain.constrain(potentials, self.tags.constraints))
         is_of = (self.tags.label_of + 1)[:, None] == numpy.arange(len(self.tags.labels) + 1)
         return marginals @ is_of.astype("float32")
@@ -106,4 +121,5 @@ class FirstPass(Shim):
 
     def __deepcopy__(self, memo: Any) -> "FirstPass":
         copied = FirstPass(self.settings, self.average_power, self.n_epochs)
+        copied.boundaries = self.boundaries
         return copied.from_bytes(self.to_bytes())

@@ -262,7 +262,7 @@ def guarantee_scores(posterior: Posterior, terms: Dict[str, Any]) -> Tuple[Entit
     table = numpy.zeros((int(extent[-1]) + 1, len(posterior.tags.labels)))
     table[extent, label] = probs
     total = table.sum(axis=1, keepdims=True)
-    ends = numpy.cumsum(posterior.potentials.lengths)
+    ends = numpy.cumsum(posterior.doc_lengths)
     doc = numpy.searchsorted(ends, begin[is_first], side="right")
     if terms["per_label"] or terms["found"] == "exact":
         scores = (1 - SMOOTHING) * table + SMOOTHING * total / table.shape[1]

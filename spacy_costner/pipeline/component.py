@@ -33,10 +33,12 @@ from thinc.types import Floats1d
 from thinc.util import get_array_module
 
 from .. import chain
+from ..borders import Boundaries, cut, find_borders
 from ..costs.tables import hamming_cost
 from ..decoding import DecodedSpans, Decoding, MinCost, Posterior, Temperature, make_viterbi
 from ..losses import LossSchedule
 from ..metrics.shift import ENOUGH, Shift, find_shift, rounded
+from ..ml import first_pass_of
 from ..readers.documents import short_values
 from ..tags import SINGLE, Tags
 from ..training.folds import train_first_pass, train_linear_part
@@ -44,7 +46,7 @@ from ..training.lbfgs import check_memory
 from ..training.objective import NEGATED, Objective, check_finite
 from ..training.soft_targets import SoftTargets, divergence, labels_of
 from ..training.targets import Weights
-from ..training.token_attrs import TokenAttrs, possible_paths, read_presets
+from ..training.token_attrs import INSIDE, TokenAttrs, possible_paths, read_presets
 from ..types import Constraints, Cost, Loss, Potentials, Progress, map_scores, no_scores
 from .annotations import (
     Confidence,
@@ -128,7 +130,7 @@ class CostSensitiveNER(TrainablePipe):
         scheme: str = "BILUO",
         outside: str = SINGLE,
         incorrect_spans_key: Optional[str] = None,
-        sentence_boundaries: bool = False,
+        sentence_boundaries: Boundaries = False,
         decoding: Optional[Decoding] = None,
         confidence: Optional[Confidence] = None,
         scorer: Optional[Callable] = None,
@@ -144,6 +146,8 @@ class CostSensitiveNER(TrainablePipe):
         self.name = name
         self.scorer = scorer
         self.sentence_boundaries = sentence_boundaries
+        if (first_pass := first_pass_of(model)) is not None:
+            first_pass.boundaries = sentence_boundaries
         self.learn_rate_factor = check_factor(learn_rate_factor, model, name)
         self._rehearsal_model: Optional[Model] = None
         self.cfg = {
@@ -338,7 +342,8 @@ class CostSensitiveNER(TrainablePipe):
         find, features = self.model.attrs.get("find_features"), None
         if find is not None and self.objective.loss.at(self.progress).uses_features:
             features = find(self.model, [eg.predicted for eg in examples], is_train=True).rows
-        targets = self.objective.targets(examples, self.chain_tags, features)
+        whole = int(self.progress.epochs) % 2 == 0  # epochs take turns: see `Objective.turns`
+        targets = self.objective.targets(examples, self.chain_tags, features, whole=whole)
         result, n_annotated = self.objective.evaluate(targets, scores, self.progress)
         return result.value / n_annotated, result.gradient
 
@@ -377,17 +382,18 @@ class CostSensitiveNER(TrainablePipe):
             read_presets(docs).without_annotation(),
             self.chain_tags,
             self.vocab.strings,
-            sentence_boundaries=self.sentence_boundaries,
         )
+        lengths = cut(scores.lengths, find_borders(docs, self.sentence_boundaries))[0]
         # In float64: the divergence is a small difference of large numbers.
         teacher, exact = (
-            map_scores(lambda array: array.astype("float64"), each)
+            map_scores(lambda array: array.astype("float64"), each)._replace(lengths=lengths)
             for each in (self._rehearsal_model.predict(docs), scores)
         )
         targets = rehearsal_targets(teacher, len(self.chain_tags), constraints)
         result = divergence(exact, targets)
         dtype = scores.emissions.dtype
-        backprop(map_scores(lambda array: array.astype(dtype), result.gradient))
+        gradient = result.gradient._replace(lengths=scores.lengths)
+        backprop(map_scores(lambda array: array.astype(dtype), gradient))
         if sgd not in (None, False):
             self.finish_update(sgd)
         losses[self.name] += result.value / len(scores.emissions)
@@ -443,10 +449,9 @@ class CostSensitiveNER(TrainablePipe):
         """The tokens of docs with their presets, and the probabilities."""
         tokens = read_presets(docs)
         allowed = possible_paths(
-            tokens if preset else tokens.without_annotation(),
+            seen := tokens if preset else tokens.without_annotation(),
             self.chain_tags,
             self.vocab.strings,
-            sentence_boundaries=self.sentence_boundaries,
             untrained=self.cfg["untrained"],
         )
         if len(tokens.iob):
@@ -454,9 +459,16 @@ class CostSensitiveNER(TrainablePipe):
             scores = self.model.predict(docs)
         else:
             scores = no_scores(tokens.lengths, len(self.chain_tags), "float32")
-        scores = chain.constrain(scores, allowed)
-        temperature, is_space = Temperature(**self.cfg["temperature"]), tokens.is_space
-        posterior = Posterior(scores, self.chain_tags, temperature=temperature, is_space=is_space)
+        # A preset entity across a border joins two sequences.
+        borders = find_borders(docs, self.sentence_boundaries) & (seen.iob != INSIDE)
+        lengths, doc_of = cut(tokens.lengths, borders)
+        posterior = Posterior(
+            chain.constrain(scores._replace(lengths=lengths), allowed),
+            self.chain_tags,
+            temperature=Temperature(**self.cfg["temperature"]),
+            is_space=tokens.is_space,
+            doc_of=doc_of,
+        )
         return tokens, posterior
 
     def k_best(self, docs: Iterable[Doc], k: int = 5) -> List[List[Hypothesis]]:
@@ -785,7 +797,7 @@ def make_cost_sensitive_ner(
     scheme: str,
     outside: str,
     incorrect_spans_key: Optional[str],
-    sentence_boundaries: bool,
+    sentence_boundaries: Boundaries,
     decoding: Decoding,
     confidence: Optional[Confidence],
     scorer: Optional[Callable],
@@ -801,7 +813,8 @@ def make_cost_sensitive_ner(
         label of the entity.
     incorrect_spans_key (Optional[str]): The key in `doc.spans` of reference docs for spans that
         are known not to be entities.
-    sentence_boundaries (bool): Whether entities end where sentences do.
+    sentence_boundaries (Boundaries): What the chain of a doc is cut at. False: nothing. True:
+        sentence starts and line breaks. "sentences": sentence starts.
     decoding (Decoding): How entities are predicted.
     confidence (Optional[Confidence]): Where to write the probabilities of entities.
     scorer (Optional[Callable]): The scoring method.

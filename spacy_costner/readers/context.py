@@ -29,6 +29,8 @@ class ReadOptions:
     incorrect_spans_key (Optional[str]): The key of `doc.spans` for spans that were rejected.
     doc_id (Optional[str]): The key with the id of the document that a text or sentence is from, or
         the extension attribute of docs. Those of a document become one doc.
+    sentences (Optional[bool]): Whether predicted docs have the sentence starts of the annotation.
+        None: they have them if the format is not .spacy.
     RAISES (ValueError): If a number is out of its range.
     """
 
@@ -37,6 +39,7 @@ class ReadOptions:
     tag_names: Optional[List[str]] = None
     incorrect_spans_key: Optional[str] = None
     doc_id: Optional[str] = None
+    sentences: Optional[bool] = None
 
     def __post_init__(self) -> None:
         if self.n_sents is not None and self.n_sents < 0:

@@ -19,7 +19,7 @@ from .columns import read_columns
 from .context import DEFAULTS, Context, CorpusInfo, Predicted, ReadOptions
 from .documents import join_documents
 from .files import CorpusError, Place, Values, corpus_files, is_json, read_values, shown
-from .sentences import copy_tokens, find_tag_key, read_tagged, tag_names_beside
+from .sentences import copy_sentences, copy_tokens, find_tag_key, read_tagged, tag_names_beside
 from .task_docs import tasks_to_docs
 from .tasks import Annotated, is_label_studio, read_label_studio, task_from_json
 
@@ -157,12 +157,15 @@ class AnyCorpus(Corpus):
         self.options = options
         self.predicted: Predicted = Predicted()
         self.info: Optional[CorpusInfo] = None
+        self._has_sentences = False
 
     def __call__(self, nlp: Language) -> Iterator[Example]:
         """Read the corpus.
 
         RAISES (CorpusError): If a file can't be read; the message names file and line.
         """
+        sentences, files = self.options.sentences, corpus_files(Path(self.path))
+        self._has_sentences = files[0].suffix != DOCBIN if sentences is None else sentences
         docs = read_docs(nlp, self.path, self.options, self.info, self.predicted)
         docs = islice(docs, self.limit) if self.limit >= 1 else docs
         make = self.make_examples_gold_preproc if self.gold_preproc else self.make_examples
@@ -175,7 +178,9 @@ class AnyCorpus(Corpus):
         if gold_preproc or reference.has_unknown_spaces:
             predicted = copy_tokens(reference)
         if predicted is None:
-            return super()._make_example(nlp, reference, gold_preproc)
+            predicted = super()._make_example(nlp, reference, gold_preproc).predicted
+        if self._has_sentences:
+            copy_sentences(reference, predicted)
         return Example(predicted, reference)
 
 
@@ -190,6 +195,7 @@ def make_reader(
     tag_names: Optional[List[str]] = None,
     incorrect_spans_key: Optional[str] = None,
     doc_id: Optional[str] = None,
+    sentences: Optional[bool] = None,
 ) -> Callable[[Language], Iterator[Example]]:
     """Make a reader of a corpus: "spacy_costner.read.v1". It takes the settings of spaCy's
     "spacy.Corpus.v1", reads .spacy files in the same way, and other formats, too.
@@ -199,7 +205,7 @@ def make_reader(
     max_length (int): Longer docs are split into sentences. 0: no limit.
     limit (int): Read only so many docs. 0: all.
     augmenter (Optional[Callable]): Makes more examples.
-    n_sents, column, tag_names, incorrect_spans_key, doc_id: See `ReadOptions`.
+    n_sents, column, tag_names, incorrect_spans_key, doc_id, sentences: See `ReadOptions`.
     RETURNS (Callable[[Language], Iterator[Example]]): Reads the corpus.
     RAISES (ValueError): If there is no path, or a number is out of its range.
     """
@@ -207,7 +213,7 @@ def make_reader(
         raise ValueError(Errors.E913)
     return AnyCorpus(
         path,
-        ReadOptions(n_sents, column, tag_names, incorrect_spans_key, doc_id),
+        ReadOptions(n_sents, column, tag_names, incorrect_spans_key, doc_id, sentences),
         gold_preproc=gold_preproc,
         max_length=max_length,
         limit=limit,

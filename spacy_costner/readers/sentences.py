@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 import numpy
-from spacy.attrs import ENT_IOB, ENT_TYPE, ORTH, SENT_START, SPACY
+from spacy.attrs import ENT_IOB, ENT_TYPE, IDX, ORTH, SENT_START, SPACY
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
 from thinc.types import Array1d, Ints1d
@@ -84,6 +84,16 @@ def copy_tokens(doc: Doc, vocab: Optional[Vocab] = None, *, sentences: bool = Fa
         copy.from_array([SENT_START], doc.to_array([SENT_START]))
         with_data(copy, doc.user_data)
     return copy
+
+
+def copy_sentences(doc: Doc, other: Doc) -> None:
+    """Copy the sentence starts of a doc to another of the same text, where a token begins at the
+    same character. Without sentences nothing is changed."""
+    if not doc.has_annotation("SENT_START"):
+        return
+    starts, begins = doc.to_array([SENT_START, IDX]).T
+    own = numpy.isin(other.to_array([IDX]), begins[starts == 1]).reshape(-1, 1)
+    other.from_array([SENT_START], numpy.where(own, 1, -1).astype("int64").view("uint64"))
 
 
 def find_tag_key(value: Any) -> Optional[str]:

@@ -3,7 +3,8 @@
 The rest of the model learns from what these parts say of the training docs. Weights that were
 trained on a doc say too much of it. So the docs are divided into blocks that follow each other, and
 besides the weights trained on all docs there are weights for each block, trained on the others.
-Docs of the same text are in one block, so that no weights have seen a copy of what they score.
+Docs of the same text are in one block, so that no weights have seen a copy of what they score. The
+label memory of the first pass is counted anew for each block.
 """
 
 import random
@@ -20,14 +21,16 @@ from thinc.api import Model, Optimizer
 from thinc.types import Floats2d
 from wasabi import Printer
 
+from ..features import Features
 from ..features.tokens import text_id
 from ..losses import sequential
 from ..ml import SparseWeights, first_pass_of, linear_part
 from ..tags import Tags
 from ..types import Loss
 from .objective import Objective
-from .online import INTERRUPTED, Batch, in_memory, train
+from .online import INTERRUPTED, Turns, in_memory, train
 from .pieces import batch_pieces
+from .targets import Targets
 
 N_WORDS = 500
 """About the words of a step, or those of one doc if that has more."""
@@ -52,30 +55,45 @@ def train_first_pass(
     if first_pass.read_labels is not None:
         return
     features, _ = linear_part(model)
-
     examples = [eg for eg in get_examples() if len(eg.predicted)]
     n_words = sum(len(eg.predicted) for eg in examples)
     batches = list(batch_in_order(examples, min(N_WORDS, n_words // FIRST_STEPS)))
-    blocks: List[List[Batch]] = [[] for _ in range(FIRST_FOLDS)]
+    blocks: List[List[Tuple[List[Example], List[Targets]]]] = [[] for _ in range(FIRST_FOLDS)]
     fold_of: Dict[int, int] = {}
     for i, batch in enumerate(batches):
         fold = i * FIRST_FOLDS // len(batches)
         folds = [fold_of.setdefault(text_id(eg.predicted), fold) for eg in batch]
         for fold in {*folds}:
             some = [eg for eg, own in zip(batch, folds) if own == fold]
-            seen = features.find([eg.predicted for eg in some], is_train=True)
-            targets = objective.targets(some, tags)._replace(soft=None)
-            blocks[fold].append(in_memory(seen, targets))
+            turns = [targets._replace(soft=None) for targets in objective.turns(some, tags)]
+            blocks[fold].append((some, turns))
     first_pass.weights.allocate(len(features), len(tags))
-    rows = _train_without_each(
-        blocks,
-        first_pass.weights,
-        Objective(objective.name, objective.strings, Loss(sequential)),
-        seed=0,
-        max_epochs=first_pass.n_epochs,
-        desc="first pass",
-    )
-    first_pass.set_folds(rows, fold_of)
+    likelihood = Objective(objective.name, objective.strings, Loss(sequential))
+
+    def train_without(fold: Optional[int]) -> Tuple[Features, Floats2d]:
+        """Features, whose memory is that of the docs of other folds, and weights."""
+        rest = [each for i, block in enumerate(blocks) if i != fold for each in block]
+        own = features
+        if fold is not None:
+            own = features.recount([eg.reference for some, _ in rest for eg in some])
+        turns = in_memory(
+            (own.find([eg.predicted for eg in some], is_train=True), targets)
+            for some, targets in rest
+        )
+        rows = _train_anew(
+            turns,
+            first_pass.weights,
+            likelihood,
+            max_epochs=first_pass.n_epochs,
+            shuffle=random.Random(0).shuffle,
+            desc=f"first pass {1 if fold is None else fold + 2}/{FIRST_FOLDS + 1}",
+        )
+        return own, rows
+
+    _, rows = train_without(None)
+    of_folds = [train_without(fold) for fold in range(FIRST_FOLDS)]
+    first_pass.weights.restart(rows)
+    first_pass.set_folds(of_folds, fold_of)
 
 
 def batch_in_order(examples: Sequence[Example], n_words: int) -> Iterator[List[Example]]:
@@ -110,49 +128,38 @@ def train_linear_part(
     blocks = [
         batch_pieces(model, objective, tags, block, batcher, random.shuffle) for block in docs
     ]
-    rows = _train_without_each(
-        blocks,
-        weights,
-        objective,
-        max_epochs=max_epochs,
-        dropout=features.dropout,
-        desc="linear part",
-    )
-    weights.set_folds([of_fold[: weights.n_features] for of_fold in rows], fold_of)
-
-
-def _train_without_each(
-    blocks: List[List[Batch]],
-    weights: SparseWeights,
-    objective: Objective,
-    *,
-    desc: str,
-    seed: Optional[int] = None,
-    **settings: Any,
-) -> List[Floats2d]:
-    """Train weights on all blocks, by the settings of `train`. Returns for each block the weights
-    that were trained on the others. The seed is for the order of batches, None for the global one.
-    Raises a KeyboardInterrupt again: initialization needs each. Shape: (V + K + 2, K)"""
     rows = []
-    for i in range(-1, len(blocks)):
-        rest = [batch for j, block in enumerate(blocks) if j != i for batch in block]
-        weights.restart(numpy.zeros_like(weights.rows))
-        objective.forget()
-        optimizer = Optimizer(0.0, use_averages=True)
-        trained = train(
-            weights,
-            objective,
-            rest,
-            optimizer,
-            shuffle=random.shuffle if seed is None else random.Random(seed).shuffle,
-            desc=f"{desc} {i + 2}/{len(blocks) + 1}",
-            **settings,
+    for fold in range(-1, LINEAR_FOLDS):
+        rest = [turns for i, turns in enumerate(blocks) if i != fold]
+        rows.append(
+            _train_anew(
+                [
+                    [batch for turns in rest for batch in turns[min(turn, len(turns) - 1)]]
+                    for turn in range(max(map(len, rest)))
+                ],
+                weights,
+                objective,
+                max_epochs=max_epochs,
+                dropout=features.dropout,
+                desc=f"linear part {fold + 2}/{LINEAR_FOLDS + 1}",
+            )
         )
-        if trained.reason == INTERRUPTED:
-            raise KeyboardInterrupt
-        rows.append(weights.averaged(optimizer))
     weights.restart(rows[0])
-    return rows[1:]
+    weights.set_folds([of_fold[: weights.n_features] for of_fold in rows[1:]], fold_of)
+
+
+def _train_anew(
+    turns: Turns, weights: SparseWeights, objective: Objective, **settings: Any
+) -> Floats2d:
+    """Train weights from 0, by the settings of `train`. Raises a KeyboardInterrupt again:
+    initialization needs all weights. Shape: (V + K + 2, K)"""
+    weights.restart(numpy.zeros_like(weights.rows))
+    objective.forget()
+    optimizer = Optimizer(0.0, use_averages=True)
+    trained = train(weights, objective, turns, optimizer, **settings)
+    if trained.reason == INTERRUPTED:
+        raise KeyboardInterrupt
+    return weights.averaged(optimizer)
 
 
 NOTHING_LEARNED = """\

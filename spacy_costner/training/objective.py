@@ -9,11 +9,12 @@ from spacy.training import Example
 from thinc.types import Ints2d
 from thinc.util import get_array_module
 
+from ..borders import Boundaries, cut, find_borders
 from ..losses import LossSchedule
 from ..tags import OUTSIDE, Entities, Tags
 from ..types import CostTable, Gold, Loss, LossResult, Potentials, Progress, add_to
 from .incorrect_spans import collapse
-from .soft_targets import divergence, read_soft_targets
+from .soft_targets import divergence, read_soft_targets, taught_lengths
 from .targets import (
     Targets,
     Weights,
@@ -23,6 +24,7 @@ from .targets import (
     token_weights,
 )
 from .token_attrs import (
+    INSIDE,
     TokenAttrs,
     first_words,
     possible_paths,
@@ -51,7 +53,7 @@ class Objective:
         *,
         weights: Optional[Weights] = None,
         incorrect_spans_key: Optional[str] = None,
-        sentence_boundaries: bool = False,
+        sentence_boundaries: Boundaries = False,
     ) -> None:
         """Initialize the objective of the component `name`. `strings` are those of the labels'
         hashes.
@@ -59,7 +61,7 @@ class Objective:
         weights (Optional[Weights]): The weights of tokens and examples.
         incorrect_spans_key (Optional[str]): The key in `doc.spans` of reference docs for spans that
             are not entities.
-        sentence_boundaries (bool): Whether entities end where sentences do.
+        sentence_boundaries (Boundaries): What the chain of a doc is cut at.
         RAISES (ValueError): If tokens have weights and the loss doesn't use them.
         """
         if weights is not None and not isinstance(weights, Weights):
@@ -83,49 +85,74 @@ class Objective:
             )
 
     def targets(
-        self, examples: Sequence[Example], tags: Tags, features: Optional[Ints2d] = None
+        self,
+        examples: Sequence[Example],
+        tags: Tags,
+        features: Optional[Ints2d] = None,
+        *,
+        whole: bool = False,
     ) -> Targets:
-        """Make the targets of a batch, to be used with any scores of the same docs. Docs whose gold
-        is impossible are left out with a warning.
+        """Make the targets of a batch, to be used with any scores of the same docs. Sequences whose
+        gold is impossible are left out with a warning. An entity across a border joins two
+        sequences. Docs with soft targets have the sequences of their teacher.
 
         features (Optional[Ints2d]): As in `Gold`, if the loss uses them. Shape: (N, S)
+        whole (bool): Whether docs are not cut.
         RAISES (ValueError): If docs have soft targets of other labels, or the loss is a ratio.
         """
-        tokens = read_presets([eg.predicted for eg in examples])
-        lengths, boundaries = tokens.lengths, self.sentence_boundaries
-        constraints = possible_paths(tokens, tags, self.strings, sentence_boundaries=boundaries)
+        docs = [eg.predicted for eg in examples]
+        tokens = read_presets(docs)
+        constraints = possible_paths(tokens, tags, self.strings)
         reference = read_reference(examples, tokens)
+        borders = find_borders(docs, False if whole else self.sentence_boundaries)
+        borders &= (tokens.iob != INSIDE) & (reference.iob != INSIDE)
+        for i, eg in enumerate(examples):
+            if (of_teacher := taught_lengths(eg)) is not None:
+                borders[tokens.of_doc(i)] = False
+                borders[tokens.of_doc(i).start + numpy.cumsum(of_teacher)[:-1]] = True
+        lengths, doc_of = cut(tokens.lengths, borders)
         entities = self._gold_entities(examples, reference, tags)
         path = tags.gold_path(entities, reference.is_annotated)
+        weights = example_weights(self.weights, examples)
         gold = Gold(
             tags=tags.split_outside(path, lengths),
             allowed=allowed_tags(path, tags, lengths),
             token_weights=token_weights(self.weights, entities, tags, examples),
-            weights=example_weights(self.weights, examples),
+            weights=None if weights is None else weights[doc_of],
             opening=tags.opening,
             continuing=tags.continuing,
             features=features,
             collapsed_of=tags.collapsed_of if tags.is_split else None,
         )
-        soft = read_soft_targets(examples, tags, constraints, lengths, gold.weights)
+        soft = read_soft_targets(examples, tags, constraints, lengths, doc_of, weights)
         if soft is not None and any(stage.is_ratio for stage in self.loss.stages):
             raise ValueError(
                 f"{self.name}: loss: expected one that is a sum over docs, as there are soft "
                 "targets, got a ratio over the batch"
             )
-        targets = Targets(tags, gold, constraints, lengths, soft=soft)
+        targets = Targets(tags, gold, constraints, lengths, doc_of, soft)
         if self.incorrect_spans_key is not None:
             spans = read_incorrect_spans(examples, self.incorrect_spans_key, tags, tokens)
             targets = targets.exclude(spans) if spans else targets
         targets, left_out = targets.leave_out_impossible()
-        for i in numpy.flatnonzero(left_out).tolist():
+        for i in doc_of[left_out].tolist():
             warnings.warn(
-                f"{self.name}: left out of training, as its entities contradict preset ones, cross "
-                "a sentence boundary or are among the incorrect spans: "
+                f"{self.name}: left out of training, as its entities contradict preset ones or "
+                "are among the incorrect spans: "
                 f"{first_words(examples[i].reference)}",
                 stacklevel=2,
             )
         return targets
+
+    def turns(
+        self, examples: Sequence[Example], tags: Tags, features: Optional[Ints2d] = None
+    ) -> List[Targets]:
+        """The targets of a batch in epochs that take turns, so that a model learns both: of whole
+        docs and, if they have borders, of their sequences."""
+        turns = [self.targets(examples, tags, features, whole=True)]
+        if find_borders([eg.predicted for eg in examples], self.sentence_boundaries).any():
+            turns.append(self.targets(examples, tags, features))
+        return turns
 
     def evaluate(
         self, targets: Targets, scores: Potentials, progress: Progress
@@ -134,6 +161,7 @@ class Objective:
         of annotated tokens or, if the loss is one ratio, 1."""
         loss = self.loss.at(progress)
         table = self.cost_table(loss, targets.tags.collapsed)
+        of_docs, scores = scores.lengths, scores._replace(lengths=targets.lengths)
         potentials, gold = targets.to_loss_inputs(scores, table)
         if targets.soft is not None:  # the loss is that of the others
             taught = get_array_module(gold.tags).asarray(targets.soft.weights != 0)
@@ -145,6 +173,7 @@ class Objective:
             from_teacher = divergence(scores, targets.soft)
             value += from_teacher.value
             gradient = add_to(from_teacher.gradient, gradient)
+        gradient = gradient._replace(lengths=of_docs)
         n_annotated = int((targets.gold.tags >= 0).sum())
         return LossResult(value, gradient), 1 if loss.is_ratio else max(n_annotated, 1)
 

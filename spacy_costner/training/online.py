@@ -1,7 +1,7 @@
 """Online training of the linear model: the updates of `spacy train`, with examples read once."""
 
 import random
-from typing import Callable, Iterable, List, NamedTuple, Tuple
+from typing import Callable, Iterable, List, NamedTuple, Sequence, Tuple
 
 from spacy.training import Example
 from thinc.api import Model, Optimizer
@@ -42,30 +42,43 @@ class Trained(NamedTuple):
 OnEpoch = Callable[[Trained], object]
 
 
-def in_memory(seen: FeatureBatch, targets: Targets) -> Batch:
-    """A batch that is kept in memory."""
-    return len(targets.lengths), lambda: (seen, targets)
+Turns = List[List[Batch]]
+"""The batches of an epoch, and those of the next, and so on: epochs take turns."""
+
+
+def in_memory(batches: Iterable[Tuple[FeatureBatch, List[Targets]]]) -> Turns:
+    """Batches that are kept in memory, from their features and their targets in each turn."""
+    batches = list(batches)
+    n_turns = max((len(turns) for _, turns in batches), default=1)
+
+    def batch_of(seen: FeatureBatch, targets: Targets) -> Batch:
+        return len(targets.lengths), lambda: (seen, targets)
+
+    return [
+        [batch_of(seen, turns[min(i, len(turns) - 1)]) for seen, turns in batches]
+        for i in range(n_turns)
+    ]
 
 
 def read_batches(
     model: Model, objective: Objective, tags: Tags, batches: Iterable[List[Example]]
-) -> List[Batch]:
+) -> Turns:
     """Extract the features and make the targets of the batches that have tokens."""
     seen = [
         (batch, find_features(model, [eg.predicted for eg in batch], is_train=True))
         for batch in batches
     ]
-    return [
-        in_memory(features, objective.targets(batch, tags, features.rows))
+    return in_memory(
+        (features, objective.turns(batch, tags, features.rows))
         for batch, features in seen
         if len(features.rows)
-    ]
+    )
 
 
 def train(
     weights: SparseWeights,
     objective: Objective,
-    batches: List[Batch],
+    turns: Sequence[List[Batch]],
     optimizer: Optimizer,
     *,
     max_epochs: int,
@@ -79,7 +92,8 @@ def train(
     """Update weights with each batch, in another order in each epoch. A KeyboardInterrupt ends
     training and keeps the weights so far.
 
-    batches (List[Batch]): An epoch, from `read_batches` or `batch_pieces`. They are shuffled.
+    turns (Sequence[List[Batch]]): See `Turns`: from `read_batches` or `batch_pieces`. They are
+        shuffled.
     optimizer (Optimizer): Says whether averages are kept: see `SparseWeights.averaged`.
     max_epochs (int), max_steps (int): When to end; 0 for no limit. Not both 0.
     dropout (float): The share of features that tokens lose.
@@ -88,12 +102,14 @@ def train(
     desc (str): The name of the progress bar.
     RAISES (ValueError): If a score is not finite.
     """
-    n_sequences = max(sum(n for n, _ in batches), 1)
-    ends = [limit for limit in (max_steps, max_epochs * len(batches)) if limit]
+    n_batches = sum(len(turns[epoch % len(turns)]) for epoch in range(max_epochs))
+    ends = [limit for limit in (max_steps, n_batches) if limit]
     trained = Trained(float("nan"), 0, 0, "trained", progress)
     bar = progress_bar(desc=desc, unit="step", total=min(ends, default=0))
     try:
-        while batches and (not max_epochs or trained.n_epochs < max_epochs):
+        while turns[0] and (not max_epochs or trained.n_epochs < max_epochs):
+            batches = turns[trained.n_epochs % len(turns)]
+            n_sequences = max(sum(n for n, _ in batches), 1)
             shuffle(batches)
             total, n_annotated = 0.0, 0
             for n, read in batches:

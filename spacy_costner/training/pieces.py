@@ -10,6 +10,7 @@ import tempfile
 from array import array
 from contextlib import suppress
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, cast
 
@@ -28,8 +29,8 @@ from ..progress import progress
 from ..tags import Tags
 from ..types import Gold, ranges
 from .objective import Objective
-from .online import Batch, in_memory, read_batches
-from .soft_targets import is_taught, read_soft_targets
+from .online import Batch, Turns, read_batches
+from .soft_targets import is_taught, read_soft_targets, taught_lengths
 from .targets import Targets
 
 MOST_WORDS = 256
@@ -90,16 +91,17 @@ def batch_pieces(
     batcher: Callable[[Iterable], Iterable[List]],
     shuffle: Callable[[List], None],
     cache: Optional[Path] = None,
-) -> List[Batch]:
+) -> Turns:
     """Cut long docs into pieces and make batches of them: see `read_pieces`. Docs stay whole if
     there may be incorrect spans in them. `shuffle` shuffles a list in place."""
     if objective.incorrect_spans_key is not None:
         docs = list(examples)
         shuffle(docs)
         return read_batches(model, objective, tags, batcher(docs))
-    pieces = read_pieces(model, objective, tags, examples, cache=cache)
-    shuffle(pieces)
-    return [join(batch) for batch in batcher(pieces)]
+    turns = read_pieces(model, objective, tags, examples, cache=cache)
+    for pieces in turns:
+        shuffle(pieces)
+    return [[join(batch) for batch in batcher(pieces)] for pieces in turns]
 
 
 def read_pieces(
@@ -110,18 +112,19 @@ def read_pieces(
     *,
     most_words: Optional[int] = None,
     cache: Optional[Path] = None,
-) -> List[Piece]:
+) -> List[List[Piece]]:
     """Read docs, and cut those with more words than `most_words`: at the beginnings of sentences
-    or, if the doc has none, of any tokens, and never within an entity. Docs with soft targets
-    stay whole.
+    or, if the doc has none, of any tokens, and never within an entity. If docs have borders,
+    another list has their sequences. Docs with soft targets stay whole.
 
     most_words (Optional[int]): Defaults to `MOST_WORDS`. More if there is no place to cut.
     cache (Optional[Path]): A folder for the features and targets of tokens. Docs are not kept then.
-    RETURNS (List[Piece]): The pieces of docs with tokens, in order.
+    RETURNS (List[List[Piece]]): The pieces of docs with tokens, in order, for each turn of epochs.
     RAISES (ValueError): If there is a cache, and a doc has soft targets.
     """
     most_words = most_words or MOST_WORDS
-    store, pieces = Store(linear_part(model)[0], tags, cache), []
+    store, has_borders = Store(linear_part(model)[0], tags, cache), False
+    pieces: List[List[Piece]] = [[], []] if objective.sentence_boundaries else [[]]
     docs = progress(examples, desc="features", unit="doc")
     for batch in minibatch((eg for eg in docs if len(eg.predicted)), N_DOCS):
         if cache is not None and any(map(is_taught, batch)):
@@ -130,22 +133,34 @@ def read_pieces(
                 "distill --soft` writes them"
             )
         seen = find_features(model, [eg.predicted for eg in batch], is_train=True)
-        targets, end = objective.targets(batch, tags), 0
-        separable, weights = _separable(targets.gold, tags), targets.gold.weights
-        for i, eg in enumerate(batch):
-            begin, end = end, end + len(eg.predicted)
-            places = separable[begin:end] & (not is_taught(eg))
-            if end - begin > most_words:
-                starts = sentence_starts(eg)
-                places = places & starts if starts.any() else places
-            doc = slice(store.n_tokens + begin, store.n_tokens + end)
-            weight = None if weights is None else weights[i]
-            for first, last in _cut(numpy.flatnonzero(places), end - begin, most_words):
-                number = store.add_piece(doc.start + first, doc.start + last, doc, weight)
-                pieces.append(Piece(store, number, last - first, None if cache else eg))
-        store.add(cast(Ints2d, seen.values), targets)
+        turns = objective.turns(batch, tags)
+        has_borders = has_borders or len(turns) > 1
+        turns = [turns[min(turn, len(turns) - 1)] for turn in range(len(pieces))]
+        for turn, targets in enumerate(turns):
+            separable, weights = _separable(targets.gold, tags), targets.gold.weights
+            ends, end = numpy.cumsum(targets.lengths), 0
+            for i, eg in enumerate(batch):
+                begin, end = end, end + len(eg.predicted)
+                if turn and not is_taught(eg):
+                    own = ends[(begin < ends) & (ends <= end)] - begin
+                    cuts: Iterable[Tuple[int, int]] = pairwise([0, *own.tolist()])
+                else:
+                    places = separable[begin:end] & (not is_taught(eg))
+                    if end - begin > most_words:
+                        starts = sentence_starts(eg)
+                        places = places & starts if starts.any() else places
+                    cuts = _cut(numpy.flatnonzero(places), end - begin, most_words)
+                doc = slice(store.n_tokens + begin, store.n_tokens + end)
+                weight = None
+                if weights is not None:
+                    weight = weights[numpy.searchsorted(targets.doc_of, i)]
+                for first, last in cuts:
+                    number = store.add_piece(doc.start + first, doc.start + last, doc, weight, turn)
+                    piece = Piece(store, number, last - first, None if cache else eg)
+                    pieces[turn].append(piece)
+        store.add(cast(Ints2d, seen.values), turns)
     store.finish()
-    return pieces
+    return pieces if has_borders else pieces[:1]
 
 
 def sentence_starts(example: Example) -> Array1d:
@@ -181,11 +196,12 @@ def _cut(places: Array1d, n_tokens: int, most_words: int) -> Iterator[Tuple[int,
 
 
 def join(pieces: Sequence[Piece]) -> Batch:
-    """Join pieces, at least one, into a batch. It is read when it is used; once, if there are soft
-    targets."""
+    """Join pieces of one turn, at least one, into a batch. It is read when it is used; once, if
+    there are soft targets."""
     store, numbers = pieces[0].store, numpy.asarray([piece.number for piece in pieces])
     if any(piece.is_taught for piece in pieces):
-        return in_memory(*store.read(numbers, [piece.example for piece in pieces]))
+        batch = store.read(numbers, [piece.example for piece in pieces])
+        return len(numbers), lambda: batch
     return len(numbers), partial(store.read, numbers)
 
 
@@ -205,29 +221,32 @@ class Store:
         self._places, self._weights = array("q"), array("d")
         self._rows: Dict[str, ArrayXd] = {}
 
-    def add(self, values: Ints2d, targets: Targets) -> None:
-        """Add docs: the values of their tokens, (N, C), and their targets."""
-        gold = targets.gold
-        rows = {
+    def add(self, values: Ints2d, turns: Sequence[Targets]) -> None:
+        """Add docs: the values of their tokens, (N, C), and their targets in each turn."""
+        rows: Dict[str, Optional[ArrayXd]] = {
             "values": values,
-            "tags": gold.tags.astype("int64"),
-            "token_weights": gold.token_weights,
-            "allowed": gold.allowed,
-            "possible": targets.constraints.emissions,
+            "token_weights": turns[0].gold.token_weights,
+            "possible": turns[0].constraints.emissions,
         }
+        for i, targets in enumerate(turns):
+            rows[f"tags{i}"] = targets.gold.tags.astype("int64")
+            rows[f"allowed{i}"] = targets.gold.allowed
         for name, part in rows.items():
             if part is not None:
                 if name not in self._columns:
                     self._columns[name] = Column(self.folder, part)
                 self._columns[name].write(self.n_tokens, part)
-        self.n_tokens += len(gold.tags)
-        self._common = targets
+        self.n_tokens += len(values)
+        self._common = turns[0]
 
-    def add_piece(self, first: int, end: int, doc: slice, weight: Optional[float]) -> int:
-        """Add the piece from token `first` to `end` of a doc, with the weight of the doc. Returns
-        its number."""
+    def add_piece(
+        self, first: int, end: int, doc: slice, weight: Optional[float], turn: int
+    ) -> int:
+        """Add the piece from token `first` to `end` of a doc, with the weight of the doc, for a
+        turn of epochs. Returns its number."""
         reach = self.features.reach
-        self._places.extend([first, end, max(doc.start, first - reach), min(doc.stop, end + reach)])
+        window = [max(doc.start, first - reach), min(doc.stop, end + reach)]
+        self._places.extend([first, end, *window, turn])
         self._weights.append(numpy.nan if weight is None else weight)
         return len(self._weights) - 1
 
@@ -240,38 +259,44 @@ class Store:
     def read(
         self, pieces: Ints1d, examples: Sequence[Example] = ()
     ) -> Tuple[FeatureBatch, Targets]:
-        """Make a batch of pieces, (B,), by their numbers. Their examples are needed if some have
-        soft targets."""
-        places = numpy.frombuffer(self._places, dtype="int64").reshape(-1, 4)[pieces]
-        first, end, begin, stop = places.T
+        """Make a batch of pieces of one turn, (B,), by their numbers. Their examples are needed if
+        some have soft targets."""
+        places = numpy.frombuffer(self._places, dtype="int64").reshape(-1, 5)[pieces]
+        first, end, begin, stop, (turn, *_) = places.T
         of, tokens = ranges(begin, stop)
         values = cast(Ints2d, self._rows["values"][tokens])
         rows = self.features.gather(values, (stop - begin).astype("int32"))
         inside = (tokens >= first[of]) & (tokens < end[of])
         if not inside.all():
             rows, tokens = rows[inside], tokens[inside]
-        lengths = (end - first).astype("int32")
+        lengths, piece_of = (end - first).astype("int32"), numpy.arange(len(pieces))
+        if examples:
+            own = [taught_lengths(eg) for eg in examples]
+            cuts = [[n] if of is None else of for n, of in zip(lengths.tolist(), own)]
+            lengths = numpy.concatenate(cuts).astype("int32")
+            piece_of = numpy.repeat(piece_of, [*map(len, cuts)])
 
-        tags = self._rows["tags"][tokens]
-        allowed, possible = self._mask("allowed", tokens), self._mask("possible", tokens)
+        tags = self._rows[f"tags{turn}"][tokens]
+        allowed, possible = self._mask(f"allowed{turn}", tokens), self._mask("possible", tokens)
         if allowed is not None:
             is_known = ~allowed.any(axis=1)
             allowed[is_known] = chain.to_mask(tags[is_known], len(self.tags))
         if possible is not None:
             possible[~possible.any(axis=1)] = True
         weights = numpy.frombuffer(self._weights)[pieces]
+        of_pieces = None if numpy.isnan(weights).all() else numpy.nan_to_num(weights, nan=1.0)
         gold = self._common.gold._replace(
             tags=tags,
             allowed=allowed,
             token_weights=self._of("token_weights", tokens),
-            weights=None if numpy.isnan(weights).all() else numpy.nan_to_num(weights, nan=1.0),
+            weights=None if of_pieces is None else of_pieces[piece_of],
             features=rows,
         )
         constraints = self._common.constraints._replace(emissions=possible)
-        targets = Targets(self.tags, gold, constraints, lengths)
+        targets = Targets(self.tags, gold, constraints, lengths, piece_of)
         if examples:
-            soft = read_soft_targets(examples, self.tags, constraints, lengths, gold.weights)
-            targets = targets._replace(soft=soft)
+            known = (self.tags, constraints, lengths, piece_of, of_pieces)
+            targets = targets._replace(soft=read_soft_targets(examples, *known))
         return FeatureBatch(rows, lengths), targets
 
     def _of(self, name: str, tokens: Ints1d) -> Optional[ArrayXd]:

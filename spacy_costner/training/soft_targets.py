@@ -29,7 +29,8 @@ LEAST = 1e-6
 
 Saved = Dict[str, Any]
 """The soft targets of a doc: "labels", "entropy", and expectations over the finest tags:
-"emissions" (T, K), "transitions" (K, K), "start" (K,), "end" (K,)."""
+"emissions" (T, K), "transitions" (K, K), "start" (K,), "end" (K,); and, if the teacher's chain of
+the doc was cut, the "lengths" of its sequences (B,)."""
 
 
 class SoftTargets(NamedTuple):
@@ -62,27 +63,36 @@ def divergence(scores: Potentials, soft: SoftTargets) -> LossResult:
     return LossResult(value, gradient)
 
 
-def expectations(potentials: Potentials, tags: Tags) -> Iterator[Saved]:
+def expectations(
+    potentials: Potentials, tags: Tags, doc_of: Optional[Ints1d] = None
+) -> Iterator[Saved]:
     """The soft targets of each doc, to be saved with it, from a teacher's potentials over these
-    tags."""
+    tags, and the doc of each of its sequences, (B,); None: each is one."""
     finest = Tags(sorted(tags.labels)).finest
-    of, ends = finest.counts_as(tags), numpy.cumsum(potentials.lengths)
+    doc_of = numpy.arange(len(potentials.lengths)) if doc_of is None else doc_of
+    of, firsts = finest.counts_as(tags), numpy.flatnonzero(numpy.diff(doc_of)) + 1
+    lengths = numpy.split(potentials.lengths, firsts) if len(doc_of) else []
+    ends = numpy.cumsum([int(own.sum()) for own in lengths])
     emissions = numpy.split(potentials.emissions[:, of].astype("float64"), ends)
     others = [potentials.transitions[numpy.ix_(of, of)], potentials.start[of], potentials.end[of]]
     others = [array.astype("float64") for array in others]
-    for rows in emissions[: len(ends)]:
-        doc = Potentials._make([rows, *others, numpy.asarray([len(rows)], dtype="int32")])
+    for rows, own in zip(emissions, lengths):
+        doc = Potentials._make([rows, *others, own])
         doc = chain.constrain(doc, finest.constraints)
-        counts = chain.log_partition(doc)[1](numpy.ones(1))
+        counts = chain.log_partition(doc)[1](numpy.ones(len(own)))
         counts = map_scores(lambda n: numpy.where(n < LEAST, 0, n).astype("float32"), counts)
         saved = dict(zip(Potentials._fields, counts[:4]))
-        yield {**saved, "labels": list(finest.labels), "entropy": float(chain.entropy(doc)[0][0])}
+        entropy = float(chain.entropy(doc)[0].sum())
+        cuts = {"lengths": own} if len(own) > 1 else {}
+        yield {**saved, **cuts, "labels": list(finest.labels), "entropy": entropy}
 
 
 def mean(saved: Sequence[Saved]) -> Saved:
     """The soft targets of several teachers with the same labels. The divergence from them is the
     mean of the divergences from each."""
-    names = saved[0].keys() - {"labels"}
+    if len({tuple(each.get("lengths", ())) for each in saved}) > 1:
+        raise ValueError("soft targets: expected teachers with the same sentence_boundaries")
+    names = saved[0].keys() - {"labels", "lengths"}
     return {**saved[0], **{name: sum(s[name] for s in saved) / len(saved) for name in names}}
 
 
@@ -99,22 +109,33 @@ def is_taught(example: Example) -> bool:
     return bool(numpy.array_equal(mine, its))
 
 
+def taught_lengths(example: Example) -> Optional[Ints1d]:
+    """The lengths of the sequences of a doc with soft targets; None if it has none."""
+    if not is_taught(example):
+        return None
+    n_tokens = [len(example.predicted)]
+    return numpy.asarray(example.reference.user_data[KEY].get("lengths", n_tokens), dtype="int32")
+
+
 def read_soft_targets(
     examples: Sequence[Example],
     tags: Tags,
     constraints: Constraints,
     lengths: Ints1d,
+    doc_of: Ints1d,
     weights: Optional[Floats1d],
 ) -> Optional[SoftTargets]:
-    """Read the soft targets of a batch, if there are some, from the example of each sequence. A
-    sequence with soft targets is a whole doc. Shapes of lengths and weights: (B,)
+    """Read the soft targets of a batch, if there are some, from examples, with their weights, (D,).
+    An example with soft targets is a whole doc. Shapes of the lengths of sequences, and of the
+    example of each: (B,)
 
     RAISES (ValueError): If the teacher has a label that the tags don't have.
     """
     taught = numpy.asarray([is_taught(eg) for eg in examples])
     if not taught.any():
         return None
-    n_tags, ends = len(tags), numpy.cumsum(lengths)
+    n_tokens = numpy.bincount(doc_of, lengths, len(examples)).astype(int)
+    n_tags, ends = len(tags), numpy.cumsum(n_tokens)
     own = taught * (1.0 if weights is None else weights)
     expected, entropy = no_scores(lengths, n_tags, "float64"), 0.0
     possible = numpy.ones(expected.emissions.shape, dtype=bool)
@@ -127,7 +148,7 @@ def read_soft_targets(
                 f"{list(tags.labels)}, without {unknown}"
             )
         to = Tags(saved["labels"]).finest.counts_as(tags)[:, None] == numpy.arange(n_tags)
-        rows = slice(ends[i] - lengths[i], ends[i])
+        rows = slice(ends[i] - n_tokens[i], ends[i])
         expected.emissions[rows] = own[i] * (saved["emissions"] @ to)
         expected.transitions[:] += own[i] * (to.T @ saved["transitions"] @ to)
         expected.start[:] += own[i] * (saved["start"] @ to)
@@ -136,4 +157,4 @@ def read_soft_targets(
         possible[rows] = to.any(axis=0)
     if constraints.emissions is not None:
         possible &= constraints.emissions
-    return SoftTargets(expected, entropy, own, constraints._replace(emissions=possible))
+    return SoftTargets(expected, entropy, own[doc_of], constraints._replace(emissions=possible))

@@ -27,7 +27,8 @@ class Targets(NamedTuple):
     gold (Gold): The gold paths, without a cost, as NumPy arrays.
     constraints (Constraints): The possible paths. With incorrect spans these and gold are over the
         tags of `augment_tags`: see `Gold.tied_to`.
-    lengths (Ints1d): Number of tokens of each doc. Shape: (B,)
+    lengths (Ints1d): Number of tokens of each sequence. Shape: (B,)
+    doc_of (Ints1d): The doc of each sequence. Shape: (B,)
     soft (Optional[SoftTargets]): The targets of docs that a teacher has annotated.
     """
 
@@ -35,6 +36,7 @@ class Targets(NamedTuple):
     gold: Gold
     constraints: Constraints
     lengths: Ints1d
+    doc_of: Ints1d
     soft: Optional[SoftTargets] = None
 
     def to_loss_inputs(
@@ -73,8 +75,8 @@ class Targets(NamedTuple):
         )
 
     def leave_out_impossible(self) -> "Tuple[Targets, Array1d]":
-        """Leave out the docs whose gold is impossible, as if they were not annotated. Returns the
-        targets, and True for these docs, (B,)."""
+        """Leave out the sequences whose gold is impossible, as if they were not annotated. Returns
+        the targets, and True for these, (B,)."""
         gold, possible = self.gold, self.constraints.emissions
         if possible is None:
             return self, numpy.zeros(len(self.lengths), dtype=bool)

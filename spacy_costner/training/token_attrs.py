@@ -7,14 +7,14 @@ the reference and of the predicted doc differ.
 from typing import NamedTuple, Sequence, Tuple
 
 import numpy
-from spacy.attrs import ENT_IOB, ENT_TYPE, IS_SPACE, ORTH, SENT_START
+from spacy.attrs import ENT_IOB, ENT_TYPE, IS_SPACE, ORTH
 from spacy.strings import StringStore
 from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.types import Array1d, Ints1d
 
 from ..tags import Entities, Tags, runs
-from ..types import Constraints, first_tokens, sequences
+from ..types import Constraints, sequences
 
 MISSING, INSIDE, OUTSIDE, BEGIN = range(4)
 """The values of spaCy's ENT_IOB. BEGIN without a type is a blocked token."""
@@ -27,8 +27,6 @@ class TokenAttrs(NamedTuple):
     iob (Ints1d): ENT_IOB, as above. Shape: (N,)
     label (Ints1d): Hash of the entity label, 0 for none. Shape: (N,)
     is_space (Array1d): True for white space. Shape: (N,)
-    sent_start (Array1d): True for the first token of a sentence, except at the start of a doc.
-        Shape: (N,)
     lengths (Ints1d): Number of tokens of each doc. Shape: (B,)
     """
 
@@ -36,7 +34,6 @@ class TokenAttrs(NamedTuple):
     iob: Ints1d
     label: Ints1d
     is_space: Array1d
-    sent_start: Array1d
     lengths: Ints1d
 
     @property
@@ -64,18 +61,15 @@ class TokenAttrs(NamedTuple):
 
 def read_docs(docs: Sequence[Doc]) -> TokenAttrs:
     """Read the tokens of a batch of docs."""
-    attrs = [ORTH, ENT_IOB, ENT_TYPE, IS_SPACE, SENT_START]
+    attrs = [ORTH, ENT_IOB, ENT_TYPE, IS_SPACE]
     arrays = [doc.to_array(attrs) for doc in docs]
     columns = numpy.concatenate([numpy.zeros((0, len(attrs)), dtype="uint64"), *arrays]).T
     lengths = numpy.asarray([len(doc) for doc in docs], dtype="int32")
-    sent_start = columns[4] == 1
-    sent_start[first_tokens(lengths)] = False
     return TokenAttrs(
         orth=columns[0],
         iob=columns[1].astype("int32"),
         label=columns[2],
         is_space=columns[3] == 1,
-        sent_start=sent_start,
         lengths=lengths,
     )
 
@@ -125,22 +119,19 @@ def possible_paths(
     tags: Tags,
     strings: StringStore,
     *,
-    sentence_boundaries: bool,
     untrained: Sequence[str] = (),
 ) -> Constraints:
     """The paths that the tag scheme and the docs allow, in training and in prediction. Preset
-    annotation rules out all other tags. White space can't begin or end an entity. With
-    `sentence_boundaries`, no entity crosses the start of a sentence. Only preset entities may have
-    `untrained` labels. The path with only the preset entities is always possible."""
-    crossing = tokens.sent_start & sentence_boundaries
+    annotation rules out all other tags. White space can't begin or end an entity. Only preset
+    entities may have `untrained` labels. The path with only the preset entities is always possible.
+    """
     preset = tokens.is_annotated
-    if not (tokens.is_space.any() or crossing.any() or preset.any() or untrained):
+    if not (tokens.is_space.any() or preset.any() or untrained):
         return tags.constraints
     possible = numpy.ones((len(tokens.iob), len(tags)), dtype=bool)
     scheme = tags.scheme
     at_border = tags.having({scheme.begin, scheme.last, scheme.unit} - {scheme.inside})
     possible[tokens.is_space] &= ~at_border
-    possible[crossing] &= ~tags.continuing
     if untrained:
         hidden = [tags.labels.index(label) for label in untrained]
         possible &= ~numpy.isin(tags.label_of, hidden)

@@ -52,19 +52,20 @@ def initialized(**settings: Any) -> Tuple[Language, List[Example]]:
 
 
 def read_batches(ner: CostSensitiveNER, batches: Sequence[List[Example]]) -> List[online.Batch]:
-    return online.read_batches(ner.model, ner.objective, ner.chain_tags, batches)
+    return online.read_batches(ner.model, ner.objective, ner.chain_tags, batches)[0]
 
 
 def read_pieces(
     ner: CostSensitiveNER, examples: Sequence[Example], most_words: int, **settings: Any
 ) -> List[pieces.Piece]:
     parts = (ner.model, ner.objective, ner.chain_tags)
-    return pieces.read_pieces(*parts, examples, most_words=most_words, **settings)
+    return pieces.read_pieces(*parts, examples, most_words=most_words, **settings)[0]
 
 
-def train(ner: CostSensitiveNER, *args: Any, **settings: Any) -> online.Trained:
+def train(ner: CostSensitiveNER, batches: Any, *args: Any, **settings: Any) -> online.Trained:
     weights = linear_part(ner.model)[1]
-    trained = online.train(weights, ner.objective, *args, progress=ner.progress, **settings)
+    settings = {"progress": ner.progress, **settings}
+    trained = online.train(weights, ner.objective, [batches], *args, **settings)
     ner.cfg["progress"] = trained.progress._asdict()
     return trained
 

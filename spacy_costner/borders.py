@@ -1,0 +1,46 @@
+"""Borders: where the chain of a doc is cut into sequences. Features see the whole doc."""
+
+from typing import Literal, Sequence, Tuple, Union
+
+import numpy
+from spacy.attrs import IS_SPACE, ORTH, SENT_START
+from spacy.tokens import Doc
+from thinc.types import Array1d, Ints1d
+
+from .types import first_tokens, sequences
+
+Boundaries = Union[bool, Literal["sentences"]]
+"""False: a doc is one sequence. True: each sentence and line is one. "sentences": each sentence."""
+
+
+def find_borders(docs: Sequence[Doc], boundaries: Boundaries) -> Array1d:
+    """True for the tokens that begin a sequence, but for the first of each doc: sentence starts
+    and, after white space with a line break, the next token. Shape: (N,)"""
+    lengths = numpy.asarray([len(doc) for doc in docs], dtype="int32")
+    begins = numpy.zeros(int(lengths.sum()), dtype=bool)
+    if not boundaries or not len(begins):
+        return begins
+    arrays = [doc.to_array([SENT_START, IS_SPACE, ORTH]).reshape(len(doc), 3) for doc in docs]
+    starts, is_space, orth = numpy.concatenate(arrays).T
+    begins |= starts == 1
+    space = numpy.flatnonzero(is_space)
+    if boundaries is True and len(space):
+        strings = docs[0].vocab.strings
+        words, which = numpy.unique(orth[space], return_inverse=True)
+        has_break = numpy.asarray(
+            [{*"\n\r"} & {*strings[word]} != set() for word in words.tolist()]
+        )
+        after = space[has_break[which]] + 1
+        begins[after[after < len(begins)]] = True
+    begins[first_tokens(lengths)] = False
+    return begins
+
+
+def cut(lengths: Ints1d, borders: Array1d) -> Tuple[Ints1d, Ints1d]:
+    """Cut docs of some lengths, (D,), at borders, (N,), which are not first tokens. Returns the
+    lengths of the sequences and the doc of each, (B,). A doc without tokens is one sequence."""
+    places = numpy.flatnonzero(borders)
+    begins = numpy.sort(numpy.append(numpy.cumsum(lengths) - lengths, places))
+    n_sequences = 1 + numpy.bincount(sequences(lengths)[places], minlength=len(lengths))
+    ends = numpy.append(begins[1:], len(borders))[: len(begins)]
+    return (ends - begins).astype("int32"), sequences(n_sequences)

@@ -1,0 +1,322 @@
+"""Docs of several sequences: where they are cut, and that answers are those of the sequences."""
+
+import random
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+import numpy
+import pytest
+import spacy
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from spacy.language import Language
+from spacy.tokens import Doc, DocBin, Span
+from spacy.training import Example
+
+from spacy_costner import chain
+from spacy_costner.borders import cut, find_borders
+from spacy_costner.cli.explain import reasons
+from spacy_costner.decoding import make_threshold, make_viterbi
+from spacy_costner.ml import first_pass_of, linear_part
+from spacy_costner.pipeline.component import CostSensitiveNER
+from spacy_costner.readers.corpus import make_reader
+from spacy_costner.training.pieces import batch_pieces, join, read_pieces
+from spacy_costner.training.soft_targets import KEY, expectations
+from spacy_costner.types import Potentials, Progress
+
+from . import oracle
+from .support.batches import single
+from .support.config import HAMMING
+from .support.fitting import examples_of, initialized, loss_block
+
+LINES = "Ana saw | Rome saw Ana | Lee"
+"""Three sentences: "|" begins the next one, and is no token."""
+TWO_PASSES = {
+    "@architectures": "spacy_costner.SparseCRF.v1",
+    "features": {
+        "@misc": "spacy_costner.Features.v1",
+        "document": {"LOWER": 1},
+        "memory": {"LOWER": 1},
+        "memory_unit": 4,
+    },
+}
+WORDS, STARTS = LINES.replace("| ", "").split(), [0, 2, 5]
+
+
+def doc_of(nlp: Language, ents: Optional[str] = None, *, starts: bool = True) -> Doc:
+    begins: Any = [i in STARTS for i in range(len(WORDS))] if starts else None
+    return Doc(nlp.vocab, words=WORDS, sent_starts=begins, ents=ents and ents.split())
+
+
+def random_model(boundaries: Any = True, **settings: Any) -> Language:
+    """A linear model with weights drawn by lot."""
+    nlp, _ = initialized(sentence_boundaries=boundaries, **settings)
+    weights = linear_part(nlp.get_pipe("ner").model)[1]
+    weights.rows[:] = numpy.random.default_rng(1).normal(size=weights.rows.shape)
+    return nlp
+
+
+def sequences_of(ner: CostSensitiveNER, doc: Doc, lengths: List[int]) -> Potentials:
+    """The scores of sequences, one after another."""
+    scores = ner.model.predict([doc])
+    scores = scores._replace(lengths=numpy.asarray(lengths, dtype="int32"))
+    return chain.constrain(scores, ner.chain_tags.constraints)
+
+
+@pytest.mark.parametrize(
+    "boundaries, borders", [(False, []), ("sentences", [3]), (True, [2, 3, 6])], ids=str
+)
+def test_borders_are_sentence_starts_and_what_follows_line_breaks(
+    boundaries: Any, borders: List[int]
+) -> None:
+    nlp, _ = initialized()
+    words = ["a", "\n ", "b", "c", " ", "\r\n", "d", "\n"]
+    doc = Doc(nlp.vocab, words=words, sent_starts=[i in (0, 3) for i in range(8)])
+    found = find_borders([doc, Doc(nlp.vocab), doc], boundaries)
+    assert numpy.flatnonzero(found).tolist() == [*borders, *(8 + i for i in borders)]
+
+
+@given(st.lists(st.lists(st.booleans(), max_size=5), max_size=4))
+def test_docs_are_cut_at_borders(docs: List[List[bool]]) -> None:
+    borders = numpy.asarray(
+        [is_one and i > 0 for doc in docs for i, is_one in enumerate(doc)], bool
+    )
+    expected = []
+    for number, doc in enumerate(docs):
+        places = [0, *(i for i, is_one in enumerate(doc) if is_one and i > 0), len(doc)]
+        expected += [(b - a, number) for a, b in pairwise(places)]
+    lengths, doc_of_sequence = cut(numpy.asarray([*map(len, docs)], dtype="int32"), borders)
+    assert list(zip(lengths.tolist(), doc_of_sequence.tolist())) == expected
+
+
+@pytest.mark.parametrize("outside", ["single", "before"])
+@pytest.mark.parametrize("scheme", ["BILUO", "IOB2"])
+def test_probabilities_are_those_of_enumerated_sequences(scheme: str, outside: str) -> None:
+    nlp = random_model(scheme=scheme, outside=outside)
+    ner = nlp.get_pipe("ner")
+    other = doc_of(nlp, starts=False)[:2].as_doc()
+    posterior = ner.posterior([doc_of(nlp), other])
+    scores = sequences_of(ner, doc_of(nlp), [2, 3, 1])
+    parts = [oracle.paths(scores, b) for b in range(3)]
+    probs = [oracle.probabilities(part) for part in parts]
+    marginals = numpy.concatenate(
+        [
+            sum(p * numpy.eye(len(ner.chain_tags))[list(path.tags)] for path, p in zip(*both))
+            for both in zip(parts, probs)
+        ]
+    )
+    assert_allclose(posterior.marginals[:6], ner.chain_tags.collapse(marginals), atol=1e-5)
+    entropy = sum(oracle.entropy(scores, b).value for b in range(3))
+    assert posterior.entropy[0] == pytest.approx(entropy, abs=1e-4)
+    assert len(posterior.entropy) == 2 and posterior.doc_lengths.tolist() == [6, 2]
+
+    whole = sorted((p * q * r for p in probs[0] for q in probs[1] for r in probs[2]), reverse=True)
+    found = ner.k_best([doc_of(nlp), other], 20)
+    assert_allclose([each.prob for each in found[0]], whole[:20], rtol=1e-4)
+    assert len({tuple((e.start, e.end, e.label_) for e in each.ents) for each in found[0]}) == 20
+    for alone, together in zip(ner.k_best([other], 9)[0], found[1]):
+        assert alone.log_probability == pytest.approx(together.log_probability, abs=1e-5)
+    for decoding in (make_viterbi(bias=0.7), make_threshold(threshold=0.1)):
+        ner.set_decoding(decoding)
+        expected = []
+        for b, begin in enumerate(STARTS):
+            of_one = ner.posterior([])
+            of_one.scores, of_one.is_space = single(scores, b), numpy.zeros(scores.lengths[b], bool)
+            decoded = decoding.decode(of_one, decoding.settings).entities
+            expected += [(begin + x, begin + y) for x, y in zip(decoded.begin, decoded.end)]
+        assert [(e.start, e.end) for e in ner(doc_of(nlp)).ents] == expected != []
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        loss_block("Sequential"),
+        loss_block("Pointwise"),
+        *(loss_block(name, cost=HAMMING) for name in ("SoftmaxMargin", "MaxMargin", "Risk")),
+        loss_block("MCE"),
+    ],
+    ids=lambda loss: loss["@losses"],
+)
+def test_losses_are_sums_over_sequences(loss: Dict[str, Any]) -> None:
+    """The entity across the second border joins two sequences."""
+    nlp = random_model(loss=loss, outside="before")
+    ner = nlp.get_pipe("ner")
+    eg = Example(doc_of(nlp), doc_of(nlp, "B-X O B-X O B-X I-X"))
+    scores = ner.model.predict([eg.predicted])
+    targets = ner.objective.targets([eg], ner.chain_tags)
+    assert targets.lengths.tolist() == [2, 4] and targets.doc_of.tolist() == [0, 0]
+    result, _ = ner.objective.evaluate(targets, scores, Progress())
+    assert_array_equal(result.gradient.lengths, [6])
+    total, rows, transitions = 0.0, [], 0.0
+    for begin, end in ((0, 2), (2, 6)):
+        docs = [whole[begin:end].as_doc() for whole in (eg.predicted, eg.reference)]
+        own = ner.objective.targets([Example(*docs)], ner.chain_tags, whole=True)
+        part = scores._replace(emissions=scores.emissions[begin:end], lengths=own.lengths)
+        value, gradient = ner.objective.evaluate(own, part, Progress())[0]
+        total, transitions = total + value, transitions + gradient.transitions
+        rows.append(gradient.emissions)
+    assert result.value == pytest.approx(total, rel=1e-5)
+    assert_allclose(result.gradient.emissions, numpy.concatenate(rows), atol=1e-5)
+    assert_allclose(result.gradient.transitions, transitions, atol=1e-5)
+
+
+def test_preset_entities_across_a_border_join_two_sequences() -> None:
+    nlp = random_model()
+    ner = nlp.get_pipe("ner")
+    doc = doc_of(nlp)
+    doc.set_ents([Span(doc, 1, 3, "X")], default="missing")
+    posterior = ner.posterior([doc], preset=True)
+    assert posterior.scores.lengths.tolist() == [5, 1]
+    assert ner.posterior([doc]).scores.lengths.tolist() == [2, 3, 1]
+    assert (1, 3) in [(ent.start, ent.end) for ent in ner(doc).ents]
+    tags = ner.chain_tags
+    paths = oracle.paths(posterior.scores, 0)
+    assert paths and all(
+        (1, 3) in zip(*tags.decode(numpy.asarray(path.tags), numpy.asarray([5]))[:2])
+        for path in paths
+    )
+    entropy = sum(oracle.entropy(posterior.scores, b).value for b in range(2))
+    assert posterior.entropy[0] == pytest.approx(entropy, abs=1e-4)
+
+
+@given(st.lists(st.integers(0, 2), min_size=1, max_size=6), st.integers(1, 4))
+def test_answers_do_not_depend_on_the_batch(kinds: List[int], batch_size: int) -> None:
+    text = ["Ana Lee\nsaw\n\nRome", "Rome", "\nAna\n Lee saw Rome"]
+    texts = [text[kind] for kind in kinds]
+    alone = [[(e.start, e.end, e.label_) for e in MODEL(each).ents] for each in texts]
+    together = MODEL.pipe(texts, batch_size=batch_size)
+    assert [[(e.start, e.end, e.label_) for e in doc.ents] for doc in together] == alone
+
+
+MODEL = random_model()
+
+
+def test_epochs_take_turns() -> None:
+    nlp = random_model(outside="before")
+    ner = nlp.get_pipe("ner")
+    examples = [Example(doc_of(nlp), doc_of(nlp, "B-X O B-X O B-X I-X")), *examples_of(nlp)]
+    parts = (ner.model, ner.objective, ner.chain_tags)
+    docs, sequences = read_pieces(*parts, examples)
+    assert [*map(len, docs)] == [6, 3, 4, 2] and [*map(len, sequences)] == [2, 4, 3, 4, 2]
+    for pieces, whole in ((docs, True), (sequences, False)):
+        seen, targets = join(pieces)[1]()
+        expected = ner.objective.targets(examples, ner.chain_tags, whole=whole)
+        assert_array_equal(targets.lengths, expected.lengths)
+        assert_array_equal(targets.gold.tags, expected.gold.tags)
+        assert_array_equal(seen.lengths, expected.lengths)
+    ner.objective.incorrect_spans_key = "wrong"
+    turns = batch_pieces(*parts, examples, lambda docs: [docs], random.shuffle)
+    assert [[n for n, _ in batches] for batches in turns] == [[4], [5]]
+    (alone,) = read_pieces(*parts, examples[1:])
+    assert len(alone) == 3
+
+
+def test_a_student_has_the_sequences_of_its_teacher() -> None:
+    """The divergence of a model from itself is 0, whatever the student's setting."""
+    nlp = random_model()
+    ner = nlp.get_pipe("ner")
+    posterior = ner.posterior([doc_of(nlp), doc_of(nlp, starts=False)])
+    soft = list(expectations(posterior.potentials, posterior.tags, posterior.doc_of))
+    examples = []
+    for i, saved in enumerate(soft):
+        reference = doc_of(nlp)
+        reference.user_data[KEY] = saved
+        examples.append(Example(doc_of(nlp, starts=not i), reference))
+    for boundaries in (True, False):
+        ner.objective.sentence_boundaries = boundaries
+        scores = ner.model.predict([eg.predicted for eg in examples])
+        for whole in (True, False):
+            targets = ner.objective.targets(examples, ner.chain_tags, whole=whole)
+            assert targets.lengths.tolist() == [2, 3, 1, 6]
+            result, _ = ner.objective.evaluate(targets, scores, Progress())
+            assert result.value == pytest.approx(0, abs=1e-4)
+            assert_allclose(result.gradient.emissions, 0, atol=1e-5)
+        pieces = read_pieces(ner.model, ner.objective, ner.chain_tags, examples)[0]
+        seen, targets = join(pieces)[1]()
+        assert seen.lengths.tolist() == targets.lengths.tolist() == [2, 3, 1, 6]
+        assert targets.soft is not None and targets.soft.weights.tolist() == [1, 1, 1, 1]
+
+
+def test_relabelling_a_doc_does_not_change_its_own_held_out_labels() -> None:
+    rng, words = random.Random(0), [f"Name{i}" for i in range(40)]
+    texts = [[word for word in rng.sample(words, 4) for _ in range(2)] for _ in range(30)]
+
+    def held_out(changed: int) -> Any:
+        """The labels of the doc that the second pass sees; it has the label X if not changed."""
+        nlp, _ = initialized(model=TWO_PASSES)
+        choose, batch = random.Random(1), []
+        for i, text in enumerate(texts):
+            labels = [choose.choice("XY") for _ in text]
+            labels = ["Y"] * 8 if i == 3 and changed else labels
+            ents: Any = [f"B-{label}" for label in labels]
+            reference = Doc(nlp.vocab, words=text, ents=ents)
+            batch.append(Example(Doc(nlp.vocab, words=text), reference))
+        ner = nlp.get_pipe("ner")
+        ner.cfg["labels"] = []
+        nlp.initialize(lambda: batch)
+        model_ = nlp.get_pipe("ner").model
+        first_pass, docs = first_pass_of(model_), [batch[3].predicted]
+        assert first_pass is not None and linear_part(model_)[0].lookup.vocabulary.memory
+        return first_pass.predict(linear_part(model_)[0].find(docs, is_train=True), docs)
+
+    assert_array_equal(held_out(False), held_out(True))
+
+
+def test_a_first_pass_decodes_sequences() -> None:
+    nlp = random_model(model=TWO_PASSES)
+    ner = nlp.get_pipe("ner")
+    first_pass, features = first_pass_of(ner.model), linear_part(ner.model)[0]
+    assert first_pass is not None
+    rows = first_pass.weights.rows
+    rows[:] = numpy.random.default_rng(1).normal(size=rows.shape)
+    doc = doc_of(nlp)
+    seen = features.find([doc])
+    scores = first_pass.weights.potentials(seen.rows, numpy.asarray([2, 3, 1], dtype="int32"))
+    marginals = chain.marginals(chain.constrain(scores, first_pass.tags.constraints))
+    outside = first_pass.tags.label_of < 0
+    found = first_pass.predict(seen, [doc])
+    assert_allclose(found[:, 0], marginals[:, outside].sum(axis=1), atol=1e-5)
+
+
+def test_reasons_add_up_to_the_score_of_the_path() -> None:
+    """The starts and ends of sequences are among them."""
+    nlp = random_model()
+    ner = nlp.get_pipe("ner")
+    doc = nlp.make_doc("Ana Lee\nsaw\nRome saw")
+    tokens = reasons(ner, doc, linear_part(ner.model)[0].names(), 3)
+    best = chain.best_path(ner.posterior([doc]).scores).scores
+    assert len(best) == 3
+    total = sum(token.score + token.transition for token in tokens)
+    assert total == pytest.approx(best.sum(), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    "setting, of_columns, of_docbin", [(None, 3, 0), (True, 3, 3), (False, 0, 0)], ids=str
+)
+def test_readers_put_sentences_on_predicted_docs(
+    setting: Optional[bool], of_columns: int, of_docbin: int, tmp_path: Path
+) -> None:
+    """In .spacy files if asked, and where tokens differ, too."""
+    nlp = spacy.blank("en")
+    reference = Doc(nlp.vocab, words=["Ana", "left.", "Oslo", ".", "So"])
+    for token in reference:
+        token.is_sent_start = token.i in (0, 2, 4)
+    reference.set_ents([])
+    DocBin(docs=[reference]).to_disk(tmp_path / "a.spacy")
+    columns = "-DOCSTART-\n\nAna O\nleft. O\n\nOslo O\n. O\n\nSo O\n"
+    (tmp_path / "a.conll").write_text(columns)
+    for name, n_sentences in (("a.conll", of_columns), ("a.spacy", of_docbin)):
+        (eg,) = make_reader(tmp_path / name, sentences=setting)(nlp)
+        starts = [token.text for token in eg.predicted if token.is_sent_start]
+        assert starts[:n_sentences] == ["Ana", "Oslo", "So"][:n_sentences]
+        assert eg.predicted.has_annotation("SENT_START") is (n_sentences > 0)
+
+
+def test_two_passes_learn_from_one_doc() -> None:
+    """The other folds have none."""
+    nlp, _ = initialized(model=TWO_PASSES)
+    eg = Example(doc_of(nlp), doc_of(nlp, "B-X O B-X O B-X O"))
+    nlp.initialize(lambda: [eg])
+    assert nlp.update([eg])["ner"] > 0
