@@ -22,6 +22,7 @@ from spacy_costner.decoding import make_threshold, make_viterbi
 from spacy_costner.ml import first_pass_of, linear_part
 from spacy_costner.pipeline.component import CostSensitiveNER
 from spacy_costner.readers.corpus import make_reader
+from spacy_costner.training.lbfgs import TotalLoss
 from spacy_costner.training.pieces import batch_pieces, join, read_pieces
 from spacy_costner.training.soft_targets import KEY, expectations
 from spacy_costner.types import Potentials, Progress
@@ -191,6 +192,26 @@ def test_answers_do_not_depend_on_the_batch(kinds: List[int], batch_size: int) -
 
 
 MODEL = random_model()
+
+
+def test_few_docs_count_whole_and_by_sequences() -> None:
+    """The loss over all examples, and its gradient."""
+    nlp = random_model()
+    ner = nlp.get_pipe("ner")
+    examples = [Example(doc_of(nlp), doc_of(nlp, "B-X O B-X O B-X I-X")), *examples_of(nlp)]
+    total = TotalLoss(ner.model, ner.objective, ner.chain_tags, examples, c2=0.3)
+    at = total.read_weights()
+    value, gradient = total(at)
+    total.write_weights(at)
+    scores = ner.model.predict([eg.predicted for eg in examples])
+    expected = 0.3 * float(at @ at)
+    for whole in (True, False):
+        targets = ner.objective.targets(examples, ner.chain_tags, whole=whole)
+        expected += ner.objective.evaluate(targets, scores, ner.progress)[0].value / 2
+    assert value == pytest.approx(expected, rel=1e-5)
+    step = 1e-2 * numpy.random.default_rng(2).normal(size=at.shape)
+    difference = total(at + step)[0] - total(at - step)[0]
+    assert difference == pytest.approx(2 * float(gradient @ step), rel=2e-3, abs=2e-4)
 
 
 def test_epochs_take_turns() -> None:

@@ -1,5 +1,6 @@
 """Training of the linear model on all examples at once: the loss over them, minimised by L-BFGS."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -12,7 +13,7 @@ from .. import sparse
 from ..ml import find_features, linear_part
 from ..progress import progress
 from ..tags import Tags
-from ..types import Potentials, Progress
+from ..types import Potentials, Progress, map_scores
 from .objective import Objective
 from .online import INTERRUPTED, Trained
 from .targets import Targets
@@ -44,8 +45,10 @@ class TotalLoss:
 
         f(w) = sum over the examples of the loss + c2 |w|^2
 
-    The penalty is that of CRFsuite. Docs are read once. Features that always occur together share a
-    part of the vector: see `sparse.Merged`. The vector is in float64, scores are in float32.
+    The penalty is that of CRFsuite. The loss of a doc with borders is the mean of two: as one
+    sequence, and as those between its borders. Docs are read once. Features that always occur
+    together share a part of the vector: see `sparse.Merged`. The vector is in float64, scores are
+    in float32.
     """
 
     def __init__(
@@ -64,13 +67,14 @@ class TotalLoss:
         rows = find_features(model, [eg.predicted for eg in examples], is_train=True).rows
         self.merged = sparse.merge_equal(rows, self.weights.n_features)
         self.shape = (len(self.merged.roots) + len(tags) + 2, len(tags))
-        self.batches: List[Tuple[Ints2d, Targets]] = []
+        self.batches: List[Tuple[Ints2d, Targets, float]] = []
         is_ratio, end = objective.loss.at(Progress()).is_ratio, 0
         size = len(examples) if is_ratio else BATCH_SIZE
         for i in range(0, len(examples), size):
-            targets = objective.targets(examples[i : i + size], tags)
-            begin, end = end, end + int(targets.lengths.sum())
-            self.batches.append((self.merged.rows[begin:end], targets))
+            turns = objective.turns(examples[i : i + size], tags)
+            begin, end = end, end + int(turns[0].lengths.sum())
+            batch = self.merged.rows[begin:end]
+            self.batches += [(batch, targets, 1 / len(turns)) for targets in turns]
 
     def __call__(self, vector: Floats1d) -> Tuple[float, Floats1d]:
         """Compute the function and its gradient, (D,), in float64."""
@@ -79,10 +83,10 @@ class TotalLoss:
 
         def gradients() -> Iterator[Potentials]:
             nonlocal value
-            for scores, (_, targets) in zip(self.score(vector), self.batches):
+            for scores, (_, targets, share) in zip(self.score(vector), self.batches):
                 result, _ = self.objective.evaluate(targets, scores, Progress())
-                value += result.value
-                yield result.gradient
+                value += share * result.value
+                yield map_scores(partial(numpy.multiply, share), result.gradient)
 
         gradient = self.sum_gradients(gradients()) + 2 * self.c2 * vector
         return value, gradient
@@ -92,7 +96,7 @@ class TotalLoss:
         n_groups = len(self.merged.roots)
         weights = vector.reshape(self.shape).astype("float32")
         weights[:n_groups] *= self.merged.roots[:, None]
-        for rows, targets in self.batches:
+        for rows, targets, _ in self.batches:
             yield Potentials(
                 emissions=sparse.sum_rows(rows, weights),
                 transitions=weights[n_groups:-2],
@@ -104,7 +108,7 @@ class TotalLoss:
     def sum_gradients(self, gradients: Iterable[Potentials]) -> Floats1d:
         """Sum the gradients with respect to the scores of batches into one for the vector, (D,)."""
         n_groups, sums = len(self.merged.roots), numpy.zeros(self.shape)
-        for (rows, _), gradient in zip(self.batches, gradients):
+        for (rows, _, _), gradient in zip(self.batches, gradients):
             emissions = numpy.ascontiguousarray(gradient.emissions, dtype="float32")
             sparse.add_rows(rows, emissions, sums)
             sums[n_groups:-2] += gradient.transitions
@@ -152,7 +156,7 @@ def train_at_once(
             break
         own_rows = total.to_rows(found.vector)
         rows.append(own_rows if own is tags else of_split(own_rows, tags))
-        value = found.value / max(sum(len(targets.gold.tags) for _, targets in total.batches), 1)
+        value = found.value / max(sum(len(eg.predicted) for eg in examples), 1)
         if found.reason == INTERRUPTED:
             break
     weights.restart(numpy.mean(rows, axis=0))
