@@ -154,7 +154,7 @@ def test_values_and_gradients_with_incorrect_spans(
         continuing=tags.continuing,
         collapsed_of=tags.collapsed_of if tags.is_split else None,
     )
-    targets = Targets(tags, gold, tags.constraints, lengths)
+    targets = Targets(tags, gold, tags.constraints, lengths, doc_of=numpy.arange(len(lengths)))
     if spans:
         targets = targets.exclude([(0, *span, 0) for span in sorted(spans)])
     case, table = LOSSES[name], HAMMING(plain)
@@ -261,6 +261,7 @@ def test_what_is_impossible_is_left_out(name: str, how: str, which: List[int]) -
             given_gold._replace(cost=None),
             Constraints(possible),
             scores.lengths,
+            numpy.arange(4),
         )
         targets, left_out = targets.leave_out_impossible()
         assert numpy.flatnonzero(left_out).tolist() == which
