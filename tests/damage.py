@@ -423,9 +423,9 @@ def prepare(folder: Path) -> None:
     sparse = head + SPARSE_CONFIG + rest.split("[training]")[1] + "max_epochs = 2\n"
     (folder / "base.cfg").write_text(sparse)
     (folder / "sequential.cfg").write_text(SEQUENTIAL.replace("Sequential", "Perceptron"))
-    for steps, name in (("2", "older"), ("1", "pipeline")):
+    for scheme, name in (("BILUO", "older"), ("IOB2", "pipeline")):
         given = ["fit", f"{folder}/base.cfg", "--output", f"{folder}/{name}"]
-        run_command([*given, "--training.max_steps", steps])
+        run_command([*given, "--components.ner.scheme", scheme])
     run_command(compare(folder, folder / "compared", rate=0.01))
 
 
