@@ -272,7 +272,7 @@ def cross_fit(config: Config, docs: Sequence[Doc], **settings: Any) -> List[Fold
 def with_annotation(doc: Doc, labels: Sequence[str]) -> Doc:
     """The tokens of a doc, with their labels in its user data: see `ANNOTATED`."""
     number: Dict[int, int] = {doc.vocab.strings.add(label): i for i, label in enumerate(labels)}
-    tokens, copy = read_tokens([doc]), copy_tokens(doc)
+    tokens, copy = read_tokens([doc]), copy_tokens(doc, sentences=True)
     label = [number.get(key, -1) for key in tokens.label.tolist()]
     copy.user_data[ANNOTATED] = numpy.where(tokens.is_annotated, label, -2)
     return copy

@@ -33,6 +33,7 @@ from thinc.api import Config, ConfigValidationError
 from thinc.types import FloatsXd
 from typer import Argument, BadParameter, Option
 
+from ..costs.tables import HAMMING
 from ..metrics import (
     Difference,
     as_json,
@@ -50,7 +51,7 @@ from ..saving import replace_folder, save_file
 from ..settings import check_overrides, check_settings
 from ..training.evaluation import CALLBACK, Evaluations, read_evaluations
 from .fit import is_fitted, train_as_fitted
-from .init import HAMMING, make_loss, parse_losses
+from .init import make_loss, parse_losses
 from .options import AddressOption, CodeOption, GpuOption, read_overrides
 from .output import JsonOption, errors_shown, print_result, stdout_for
 from .runs import (

@@ -25,6 +25,7 @@ import spacy_costner
 
 from ..costs.cost_matrix import make_matrix
 from ..costs.label_tree import make_tree
+from ..costs.tables import HAMMING
 from ..readers import read_docs
 from ..settings import check_settings
 from ..tags import OUTSIDE, Tags
@@ -45,7 +46,6 @@ CostOption = Annotated[
 RECOMMENDED = {"Mixed": {"k": 3.0}, "Perceptron": {"alpha": 1.0}, "ZScore": {"multiplier": 20.0}}
 """Settings of losses where they are not the defaults."""
 
-HAMMING = {"@misc": "spacy_costner.HammingCost.v1"}
 SHARED_COST = "${components.ner.scorer.cost}"
 
 MISSES = {

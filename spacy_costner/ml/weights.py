@@ -2,13 +2,13 @@
 
 from contextlib import contextmanager
 from threading import Lock
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, TypeVar
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy
 import srsly
 from thinc.api import Optimizer
 from thinc.shims import Shim
-from thinc.types import Array1d, Floats1d, Floats2d, Ints1d, Ints2d
+from thinc.types import Floats1d, Floats2d, Ints1d, Ints2d
 
 from .. import sparse
 from ..features import FeatureBatch
@@ -27,8 +27,6 @@ grown at the next."""
 _CATCHING_UP = Lock()
 """Held while a prediction does in some rows what regularisation has left to do. When it is done
 no other prediction changes these rows."""
-
-ModelT = TypeVar("ModelT")
 
 
 class SparseWeights(Shim):
@@ -175,8 +173,11 @@ class SparseWeights(Shim):
     def score_held_out(self, seen: FeatureBatch) -> Potentials:
         """Score each training doc with the weights that were not trained on it: see `set_folds`."""
         emissions = numpy.empty((len(seen.rows), self.n_tags), dtype="float32")
-        for table, part, tokens in divide(seen, self.fold_of, self.folds, self.emissions):
-            emissions[tokens] = sparse.sum_rows(part.rows, table)
+        assert seen.text_ids is not None
+        fold = numpy.asarray([self.fold_of.get(i, -1) for i in seen.text_ids.tolist()])
+        for i, table in [*enumerate(self.folds), (-1, self.emissions)]:
+            tokens = numpy.repeat(fold == i, seen.lengths)
+            emissions[tokens] = sparse.sum_rows(seen.rows[tokens], table)
         return self.potentials(seen.rows[:0], seen.lengths)._replace(emissions=emissions)
 
     def add_gradient(self, rows: Ints2d, gradient: Potentials) -> None:
@@ -333,17 +334,3 @@ class SparseWeights(Shim):
                 f"weights of a linear CRF: expected saved weights, got damaged data: {error}"
             ) from error
         return self
-
-
-def divide(
-    seen: FeatureBatch, fold_of: Dict[int, int], models: Sequence[ModelT], of_others: ModelT
-) -> Iterator[Tuple[ModelT, FeatureBatch, Array1d]]:
-    """Divide a batch by the models that were not trained on its docs. `fold_of` has the number of
-    the model for each text; `of_others` is for docs that it lacks. Each doc is in one part. Yields
-    a model, the features of its docs, and True for their tokens, (N,)."""
-    assert seen.text_ids is not None
-    fold = numpy.asarray([fold_of.get(i, -1) for i in seen.text_ids.tolist()])
-    for i, model in enumerate([*models, of_others]):
-        docs = fold == (i if i < len(models) else -1)
-        tokens = numpy.repeat(docs, seen.lengths)
-        yield model, FeatureBatch(seen.rows[tokens], seen.lengths[docs]), tokens

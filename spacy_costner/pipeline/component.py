@@ -448,8 +448,9 @@ class CostSensitiveNER(TrainablePipe):
     def _posterior(self, docs: List[Doc], *, preset: bool) -> Tuple[TokenAttrs, Posterior]:
         """The tokens of docs with their presets, and the probabilities."""
         tokens = read_presets(docs)
+        given = tokens if preset else tokens.without_annotation()
         allowed = possible_paths(
-            seen := tokens if preset else tokens.without_annotation(),
+            given,
             self.chain_tags,
             self.vocab.strings,
             untrained=self.cfg["untrained"],
@@ -460,7 +461,7 @@ class CostSensitiveNER(TrainablePipe):
         else:
             scores = no_scores(tokens.lengths, len(self.chain_tags), "float32")
         # A preset entity across a border joins two sequences.
-        borders = find_borders(docs, self.sentence_boundaries) & (seen.iob != INSIDE)
+        borders = find_borders(docs, self.sentence_boundaries) & (given.iob != INSIDE)
         lengths, doc_of = cut(tokens.lengths, borders)
         posterior = Posterior(
             chain.constrain(scores._replace(lengths=lengths), allowed),
