@@ -22,7 +22,7 @@ def find_borders(docs: Sequence[Doc], boundaries: Boundaries) -> Array1d:
         return begins
     arrays = [doc.to_array([SENT_START, IS_SPACE, ORTH]).reshape(len(doc), 3) for doc in docs]
     starts, is_space, orth = numpy.concatenate(arrays).T
-    begins |= starts == 1
+    begins = starts == 1
     space = numpy.flatnonzero(is_space)
     if boundaries is True and len(space):
         strings = docs[0].vocab.strings
@@ -40,6 +40,8 @@ def cut(lengths: Ints1d, borders: Array1d) -> Tuple[Ints1d, Ints1d]:
     """Cut docs of some lengths, (D,), at borders, (N,), which are not first tokens. Returns the
     lengths of the sequences and the doc of each, (B,). A doc without tokens is one sequence."""
     places = numpy.flatnonzero(borders)
+    if not len(places):
+        return lengths, numpy.arange(len(lengths))
     begins = numpy.sort(numpy.append(numpy.cumsum(lengths) - lengths, places))
     n_sequences = 1 + numpy.bincount(sequences(lengths)[places], minlength=len(lengths))
     ends = numpy.append(begins[1:], len(borders))[: len(begins)]
