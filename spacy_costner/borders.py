@@ -16,10 +16,8 @@ Boundaries = Union[bool, Literal["sentences"]]
 def find_borders(docs: Sequence[Doc], boundaries: Boundaries) -> Array1d:
     """True for the tokens that begin a sequence, but for the first of each doc: sentence starts
     and, after white space with a line break, the next token. Shape: (N,)"""
-    lengths = numpy.asarray([len(doc) for doc in docs], dtype="int32")
-    begins = numpy.zeros(int(lengths.sum()), dtype=bool)
-    if not boundaries or not len(begins):
-        return begins
+    if not boundaries or not any(map(len, docs)):
+        return numpy.zeros(sum(map(len, docs)), dtype=bool)
     arrays = [doc.to_array([SENT_START, IS_SPACE, ORTH]).reshape(len(doc), 3) for doc in docs]
     starts, is_space, orth = numpy.concatenate(arrays).T
     begins = starts == 1
@@ -32,7 +30,8 @@ def find_borders(docs: Sequence[Doc], boundaries: Boundaries) -> Array1d:
         )
         after = space[has_break[which]] + 1
         begins[after[after < len(begins)]] = True
-    begins[first_tokens(lengths)] = False
+    if begins.any():
+        begins[first_tokens(numpy.asarray([len(doc) for doc in docs], dtype="int32"))] = False
     return begins
 
 

@@ -33,7 +33,7 @@ Slots = Tuple[Ints1d, Ints1d, Ints1d]
 
 class SeenWords:
     """Cached values of words, `width` of each. At each offset, `slots` has those that depend on the
-    word alone.
+    word alone. `window` takes the numbers of words, times the number of offsets, to rows.
 
     Rows are only added, and are there before `numbers` has their words. So any threads may read,
     without waiting. Those that add wait for each other. `table` grows by another taking its place,
@@ -42,6 +42,8 @@ class SeenWords:
 
     def __init__(self, width: int, slots: Dict[int, Slots]) -> None:
         self.slots = slots
+        offsets = _int32(slots)
+        self.window: Slots = 0 * offsets, offsets, _int32(range(len(slots)))
         self.numbers = sparse.IdMap()
         self.table: Ints2d = numpy.zeros((0, width), dtype="int32")
         self.n_words = 0
@@ -58,8 +60,8 @@ class SeenWords:
                 larger[:first] = self.table[:first]
                 self.table = larger
             self.table[first:end] = rows[is_new]
-            self.numbers.set(orth[is_new], numpy.arange(first, end, dtype="int32"))
             self.n_words = end
+            self.numbers.set(orth[is_new], numpy.arange(first, end, dtype="int32"))
 
 
 class Lookup:

@@ -106,8 +106,8 @@ def _find_shim(model: Model, kind: Type[ShimT]) -> Optional[ShimT]:
 def forward(
     model: Model[List[Doc], Potentials], docs: List[Doc], is_train: bool
 ) -> Tuple[Potentials, Callable[[Potentials], List[Doc]]]:
-    features, weights = linear_part(model)
     seen = find_features(model, docs, is_train=is_train, by_word=not is_train)
+    features, weights = linear_part(model)
     if is_train and weights.folds:  # Trained at initialization: the scores are constant.
         return map_scores(model.ops.asarray, weights.score_held_out(seen)), lambda gradient: docs
     dropout = features.dropout if is_train else 0.0

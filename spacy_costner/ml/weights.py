@@ -31,7 +31,7 @@ no other prediction changes these rows."""
 
 Sums = Tuple[Optional[Floats2d], Optional[SeenWords], Floats3d, int]
 """Weights; words, of which the first n have sums of weights at each offset; the sums; n. Shapes:
-(V + K + 2, K), (offsets, words, K)"""
+(V + K + 2, K), (words, offsets, K)"""
 
 NO_SUMS: Sums = (None, None, numpy.zeros((0, 0, 0), dtype="float32"), 0)
 
@@ -153,37 +153,31 @@ class SparseWeights(Shim):
         emissions = sparse.sum_rows(seen.rows, self.table.weights[: self.n_features])
         if seen.words is not None:
             emissions += self._sum_words(*seen.words, seen.lengths)
-        return Potentials(
-            emissions=emissions,
-            transitions=self.transitions.copy(),
-            start=self.start.copy(),
-            end=self.end.copy(),
-            lengths=seen.lengths,
-        )
+        below = self._below.copy()
+        return Potentials(emissions, below[:-2], below[-2], below[-1], seen.lengths)
 
     def _sum_words(self, words: SeenWords, numbers: Ints1d, lengths: Ints1d) -> Floats2d:
         """The sums of the weights of the words in the windows of tokens, (N, K), from the numbers
         of their words, (N,). The sums of a word at each offset are kept until weights change. If
-        several threads add words at once, each keeps what it needs, and the last is kept."""
-        weights, n_words = self.table.weights, int(numbers.max(initial=-1)) + 1
+        several threads add words at once, each makes what it needs, and the last one's is kept."""
+        weights, n_words, n_offsets = self.table.weights, words.n_words, len(words.slots)
         of, seen, sums, n_done = self._sums
         if of is not weights or seen is not words:
             self._work_out()
-            sums, n_done = numpy.zeros((len(words.slots), 0, self.n_tags), dtype="float32"), 0
+            sums, n_done = numpy.zeros((0, n_offsets, self.n_tags), dtype="float32"), 0
         if n_words > n_done:
-            if n_words > sums.shape[1]:
-                larger = numpy.empty((len(sums), 2 * n_words, self.n_tags), dtype="float32")
-                larger[:, :n_done] = sums[:, :n_done]
+            if n_words > len(sums):
+                larger = numpy.empty((2 * n_words, n_offsets, self.n_tags), dtype="float32")
+                larger[:n_done] = sums[:n_done]
                 sums = larger
             values = words.table[n_done:n_words]
-            lengths_new = numpy.asarray([len(values)], dtype="int32")
-            for of_offset, slots in zip(sums, words.slots.values()):
-                rows = sparse.gather_window(values, lengths_new, *slots)
-                of_offset[n_done:n_words] = sparse.sum_rows(rows, weights[: self.n_features])
+            length = numpy.asarray([len(values)], dtype="int32")
+            for i, slots in enumerate(words.slots.values()):
+                rows = sparse.gather_window(values, length, *slots)
+                sums[n_done:n_words, i] = sparse.sum_rows(rows, weights[: self.n_features])
             self._sums = weights, words, sums, n_words
-        offsets = numpy.asarray([*words.slots], dtype="int32")
-        firsts = numpy.arange(len(sums), dtype="int32") * numpy.int32(sums.shape[1])
-        rows = sparse.gather_window(numbers[:, None], lengths, 0 * offsets, offsets, firsts)
+        places = (numbers * n_offsets)[:, None]
+        rows = sparse.gather_window(places, lengths, *words.window)
         return sparse.sum_rows(rows, sums.reshape(-1, self.n_tags))
 
     def begin_update(
