@@ -141,7 +141,8 @@ def default(parameter: Any) -> str:
 
 
 def api(name: str, modules: List[str]) -> str:
-    blocks = [f"## {module}\n\n::: spacy_costner.{module}\n" for module in modules]
+    options = "    options: {filters: ['!^_', '!_cli$', '!^[A-Z]']}\n" if name == "commands" else ""
+    blocks = [f"## {module}\n\n::: spacy_costner.{module}\n{options}" for module in modules]
     return f"# {name.capitalize()}\n\n" + "\n".join(blocks)
 
 
