@@ -333,7 +333,7 @@ def table_1_row(n_symbols: int, result: Mapping[str, Any]) -> List[object]:
         cell = "{:.2f} ({:.3f})".format(*found[name])
         if name == Z:
             errors = [of_one[Z][0] for of_one in result["of_each"]]
-            cell += f" {min(errors):.2f} to {max(errors):.2f}"
+            cell += f" [{min(errors):.2f}, {max(errors):.2f}]"
         row.append(cell)
     return [*row, f"{found[MM_H][1] / found[Z][1]:.0f}", result["drawn"]]
 
