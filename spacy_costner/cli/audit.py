@@ -251,31 +251,24 @@ def cross_fit(config: Config, docs: Sequence[Doc], **settings: Any) -> List[Fold
     labels = sorted({ent.label_ for doc in docs for ent in doc.ents})
     if not labels:
         raise ValueError("audit: expected docs with annotated entities, got none")
-    examples = [Example(with_annotation(doc, labels), doc) for doc in docs]
+    examples = []
+    for doc in docs:
+        tokens, copy = read_tokens([doc]), copy_tokens(doc, sentences=True)
+        number = {doc.vocab.strings.add(label): i for i, label in enumerate(labels)}
+        label = [number.get(key, -1) for key in tokens.label.tolist()]
+        copy.user_data[ANNOTATED] = numpy.where(tokens.is_annotated, label, -2)
+        examples.append(Example(copy, doc))
     before = partial(read_annotation, n_labels=len(labels))
     settings = {"n_folds": 5, **settings, "before": before, "desc": "audit"}
     folds = hold_out(config, examples, labels, **settings)
 
-    predicted = [predict_best(fold.dev) for fold in folds]
     temperatures = [
-        fit_temperature([each], per_label=False).overall if len(each[2]) else 1.0
-        for each in predicted
+        fit_temperature([best], per_label=False).overall if len(best[2]) else 1.0
+        for best in (predict_best(fold.dev) for fold in folds)
     ]
     logs = numpy.log(numpy.clip(temperatures, *TEMPERATURES))
-    others = numpy.exp((logs.sum() - logs) / (len(logs) - 1)).tolist()
-    return [
-        fold._replace(dev=fold.dev.at(Temperature(temperature)))
-        for fold, temperature in zip(folds, others)
-    ]
-
-
-def with_annotation(doc: Doc, labels: Sequence[str]) -> Doc:
-    """The tokens of a doc, with their labels in its user data: see `ANNOTATED`."""
-    number: Dict[int, int] = {doc.vocab.strings.add(label): i for i, label in enumerate(labels)}
-    tokens, copy = read_tokens([doc]), copy_tokens(doc, sentences=True)
-    label = [number.get(key, -1) for key in tokens.label.tolist()]
-    copy.user_data[ANNOTATED] = numpy.where(tokens.is_annotated, label, -2)
-    return copy
+    others = map(Temperature, numpy.exp((logs.sum() - logs) / (len(logs) - 1)).tolist())
+    return [fold._replace(dev=fold.dev.at(other)) for fold, other in zip(folds, others)]
 
 
 def read_annotation(ner: CostSensitiveNER, n_labels: int) -> None:

@@ -98,9 +98,6 @@ def as_svg(figure: Any, name: str) -> str:
     """
     buffer = StringIO()
     with drawing():
-        for axes in figure.axes:
-            if axes.images:
-                _name_cells(axes)
         nothing = dict.fromkeys(["Creator", "Date", "Format", "Type"])
         figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
     text = buffer.getvalue()
@@ -115,19 +112,6 @@ def as_svg(figure: Any, name: str) -> str:
     for variable, colour in COLOURS.items():
         text = text.replace(colour, f"var(--{variable})")
     return text
-
-
-def _name_cells(axes: Any) -> None:
-    """Lay a patch over each cell of a heat map that isn't 0, with row, column and value as id."""
-    from matplotlib.patches import Rectangle
-
-    rows, columns = axes.get_yticklabels(), axes.get_xticklabels()
-    for (i, j), value in numpy.ndenumerate(axes.images[0].get_array().filled(0)):
-        if value:
-            places = f"{rows[i].get_text()} \N{RIGHTWARDS ARROW} {columns[j].get_text()}"
-            cell = Rectangle((j - 0.5, i - 0.5), 1, 1, alpha=0, zorder=9)
-            cell.set_gid(f"{CELL}{places}: {value:,.6g}")
-            axes.add_patch(cell)
 
 
 def heat_map(
@@ -154,35 +138,40 @@ def heat_map(
     margin = 0.07 * max(map(len, [*rows, *columns]))
     width, height = margin + 1.5 + cell * len(columns), margin + 0.7 + cell * len(rows)
     with drawing() as figure_class:
+        from matplotlib.patches import Rectangle
+
         figure = figure_class(figsize=(width, height), layout="constrained")
-        axes = figure.add_subplot()
-        cmap, norm = _colours(values)
-        image = axes.imshow(values, cmap=cmap, norm=norm, interpolation="none", aspect="equal")
+        axes = figure.add_subplot(aspect="equal", xlim=(-0.5, len(columns) - 0.5))
+        axes.set(xlabel=xlabel, ylabel=ylabel, title=title, ylim=(len(rows) - 0.5, -0.5))
         size = 8 if cell >= 0.2 else 6
         axes.set_xticks(range(len(columns)), columns, rotation=90, fontsize=size)
         axes.set_yticks(range(len(rows)), rows, fontsize=size)
         axes.tick_params(length=0)
-        axes.set(xlabel=xlabel, ylabel=ylabel, title=title)
         axes.spines[:].set_visible(False)
-        for draw_line, n_lines in ((axes.axhline, len(rows)), (axes.axvline, len(columns))):
-            for i in range(n_lines + 1):
-                draw_line(i - 0.5, color=RULE, linewidth=0.4)
-        opacity = image.to_rgba(image.get_array())[..., 3]
-        for (i, j), value in numpy.ndenumerate(image.get_array().filled(0)):
-            if is_numbered and value:
+        colours = _colours(values)
+        for (i, j), value in numpy.ndenumerate(values):
+            colour = colours.to_rgba(value)
+            edge = {"edgecolor": RULE, "linewidth": 0.4}
+            patch = axes.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, facecolor=colour, **edge))
+            if not value or numpy.isnan(value):
+                continue
+            patch.set_gid(f"{CELL}{rows[i]} \N{RIGHTWARDS ARROW} {columns[j]}: {value:,.6g}")
+            if is_numbered:
                 text = number.format(value)
                 text = text if text.strip("-0.,") else text.lstrip("-")  # "-0.0" is "0.0"
-                colour = "#ffffff" if opacity[i, j] > 0.65 else INK
-                axes.text(j, i, text, ha="center", va="center", fontsize=7, color=colour)
-        bar = figure.colorbar(image, label=unit, shrink=min(1.0, 2.5 / (cell * len(rows))))
+                ink = "#ffffff" if colour[3] > 0.65 else INK
+                axes.text(j, i, text, ha="center", va="center", fontsize=7, color=ink)
+        shrink = min(1.0, 2.5 / (cell * len(rows)))
+        bar = figure.colorbar(colours, ax=axes, label=unit, shrink=shrink)
         bar.outline.set_visible(False)
         bar.solids.set_rasterized(True)
         return figure
 
 
-def _colours(values: Floats2d) -> Tuple[Any, Any]:
-    """The colour map and the scale of a heat map. Opacity grows with the value, so that both are
+def _colours(values: Floats2d) -> Any:
+    """The colours of a heat map, a ScalarMappable. Opacity grows with the value, so that cells are
     legible in light and dark mode."""
+    from matplotlib.cm import ScalarMappable
     from matplotlib.colors import LinearSegmentedColormap, Normalize, PowerNorm
 
     known = values[numpy.isfinite(values)]
@@ -193,7 +182,7 @@ def _colours(values: Floats2d) -> Tuple[Any, Any]:
     else:
         stops, norm = [(0, (*RED, 0)), (1, (*RED, 1))], PowerNorm(0.5, 0, most)
     colours = LinearSegmentedColormap.from_list("ours", stops)
-    return colours.with_extremes(bad=(*GREY, 0.22)), norm
+    return ScalarMappable(norm, colours.with_extremes(bad=(*GREY, 0.22)))
 
 
 Points = Sequence[Tuple[float, float, float]]

@@ -6,19 +6,7 @@ from dataclasses import asdict
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import (
-    Annotated,
-    Any,
-    Dict,
-    Iterable,
-    Iterator,
-    List,
-    Mapping,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Tuple,
-)
+from typing import Annotated, Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy
 import typer
@@ -39,25 +27,17 @@ from ..pipeline.scorers import (
     TagPairs,
     compare_tags,
     cost_scores,
-    count_at_level,
     count_by_label,
     entity_pairs,
 )
 from ..saving import check_file
 from ..tags import OUTSIDE, Entities
 from ..types import Cost
+from . import plots
 from .explain import TransitionWeights, draw_transitions, transition_weights
 from .guarantee import observe
 from .options import CodeOption, GpuOption, ModelArg, NameOption, load
 from .output import errors_shown, get_template, save_text
-from .plots import (
-    as_svg,
-    heat_map,
-    precision_recall,
-    promised_and_observed,
-    reliability_diagram,
-    require_matplotlib,
-)
 from .predictions import DevPredictions, get_component, predict, predict_dev
 from .tune import PARAMETERS, Point, sweep
 
@@ -105,12 +85,9 @@ class Mistake(NamedTuple):
         return "".join(chunk.text for chunk in self.annotated)
 
 
-class Confusion(NamedTuple):
-    """The confusion matrix: cost, [gold, predicted], summed over tokens. The diagonal has the cost
-    of wrong boundaries. Shape: (labels, labels)"""
-
-    labels: List[str]  # the labels with mistakes, then O
-    cost: Floats2d
+Confusion = Tuple[List[str], Floats2d]
+"""The labels with mistakes, then O; and the cost of their mistakes, [gold, predicted], summed over
+tokens. The diagonal has the cost of wrong boundaries. Shape: (labels, labels)"""
 
 
 class Report(NamedTuple):
@@ -157,7 +134,7 @@ def report_cli(
     """
     with errors_shown():
         check_file(output_path, [model, test_path])
-        require_matplotlib()
+        plots.require_matplotlib()
         nlp, examples = load(model, test_path, use_gpu, code_path)
         sources = {"source": model, "corpus": str(test_path)}
         result = report(nlp, examples, name=name, n_mistakes=n_mistakes, **sources)
@@ -204,11 +181,12 @@ def report(
     annotated = sorted({label for gold, _ in entities for _, _, label in gold})
     levels: Dict[str, PRFScore] = {}
     if tree is not None:
-        for node in {*labels}.difference(annotated, ner.labels):  # an answer for any label below
-            labels[node] = count_by_label(entities, partial(lift, tree, node))[node]
-        labels = {label: labels[label] for label in tree.lineages if label in labels}
+        inner = {*labels}.difference(annotated, ner.labels)  # answers for any label below
         for level in range(1, tree.depth + 1):
-            levels[f"level {level}"] = count_at_level(entities, tree, level)
+            nodes = count_by_label(entities, partial(tree.ancestor, level=level))
+            levels[f"level {level}"] = sum(nodes.values(), PRFScore())
+            labels |= {node: nodes[node] for node in inner if len(tree.lineage(node)) == level}
+        labels = {label: labels[label] for label in tree.lineages if label in labels}
     pairs = compare_tags(dev.examples, **settings)
     known, table = pairs.gold >= 0, cost(pairs.tags)
     n_docs = sum(map(numpy.any, numpy.split(known, numpy.cumsum(pairs.lengths)[:-1])))
@@ -261,12 +239,7 @@ def report(
     )
 
 
-def lift(tree: Tree, node: str, label: str) -> str:
-    """A node of the tree in place of the labels below it; other labels as they are."""
-    return node if node in tree.lineage(label) else label
-
-
-def find_cost(component: Mapping[str, Any]) -> Tuple[Cost, Optional[Tree], str]:
+def find_cost(component: Dict[str, Any]) -> Tuple[Cost, Optional[Tree], str]:
     """Find the cost and the label tree in the config of a component: of the scorer, the loss or
     the decoding, whichever comes first.
 
@@ -274,15 +247,15 @@ def find_cost(component: Mapping[str, Any]) -> Tuple[Cost, Optional[Tree], str]:
         of the cost; the Hamming cost and "" if there is none.
     """
 
-    def values(block: Any, key: str) -> Iterator[Any]:
-        if isinstance(block, Mapping):
-            if block.get(key) is not None:
-                yield block[key]
-            for part in block.values():
-                yield from values(part, key)
+    def first(block: Any, key: str) -> Any:
+        if not isinstance(block, dict):
+            return None
+        if block.get(key) is not None:
+            return block[key]
+        return next(filter(None, (first(part, key) for part in block.values())), None)
 
     parts = {part: component.get(part) for part in ("scorer", "loss", "decoding")}
-    cost, tree = (next(values(parts, key), None) for key in ("cost", "tree"))
+    cost, tree = (first(parts, key) for key in ("cost", "tree"))
     return (
         hamming_cost if cost is None else registry.resolve({"cost": cost})["cost"],
         None if tree is None else make_tree(tree, "tree"),
@@ -298,7 +271,7 @@ def confusion_matrix(pairs: TagPairs, table: Floats2d, order: Sequence[str]) -> 
     mistaken = (n_wrong + n_wrong.T).any(axis=1)
     labels = [label for label in order if mistaken[pairs.tags.labels.index(label)]]
     rows = [*map(pairs.tags.labels.index, labels), len(pairs.tags.labels)]
-    return Confusion([*labels, OUTSIDE], cost[numpy.ix_(rows, rows)])
+    return [*labels, OUTSIDE], cost[numpy.ix_(rows, rows)]
 
 
 def find_mistakes(
@@ -385,12 +358,12 @@ def extent_of(sides: Iterable[Iterable[Entity]]) -> Tuple[int, int]:
 
 def excerpt(
     doc: Doc,
-    sides: Sequence[Mapping[Entity, Optional[float]]],
+    sides: Sequence[Dict[Entity, Optional[float]]],
     own: Sequence[Sequence[Entity]],
 ) -> List[List[Chunk]]:
     """The text around a mistake, once for each side: with the annotated and the predicted entities.
 
-    sides (Sequence[Mapping[Entity, Optional[float]]]): Entities of the doc, in order and without
+    sides (Sequence[Dict[Entity, Optional[float]]]): Entities of the doc, in order and without
         overlap, and their probabilities.
     own (Sequence[Sequence[Entity]]): The entities of each side that are part of the mistake.
     """
@@ -432,30 +405,30 @@ def page(report: Report) -> str:
     RAISES (ImportError): If matplotlib is not installed.
     """
     value, p, r = report.setting
-    confusion = sum_others(report.confusion)
+    labels, costs = sum_others(report.confusion)
     unit, digits = "tokens with a wrong tag", "{:,.0f}"
     if report.cost:
-        unit, digits = "cost", "{:,.0f}" if confusion.cost.max() >= 10 else "{:.2g}"
+        unit, digits = "cost", "{:,.0f}" if costs.max() >= 10 else "{:.2g}"
     current = f"current setting: P {percent(p)}, R {percent(r)}"
     figures = {
-        "precision-recall": precision_recall(report.curves, (p, r), chosen_name=current),
+        "precision-recall": plots.precision_recall(report.curves, (p, r), chosen_name=current),
     }
     if len(report.transitions.origins) <= MAX_TAGS:
         figures["transitions"] = draw_transitions(report.transitions)
     if report.scores["ents_reliability"]:
-        figures["reliability"] = reliability_diagram(report.scores["ents_reliability"])
+        figures["reliability"] = plots.reliability_diagram(report.scores["ents_reliability"])
     if report.guarantee and report.promised is not None:
-        figures["guarantee"] = promised_and_observed(report.guarantee, report.promised)
-    if any(n for n, _ in report.kinds.values()) or confusion.cost.any():
+        figures["guarantee"] = plots.promised_and_observed(report.guarantee, report.promised)
+    if any(n for n, _ in report.kinds.values()) or costs.any():
         names = {"ylabel": "annotated", "xlabel": "predicted", "unit": unit, "number": digits}
-        figures["confusion"] = heat_map(confusion.cost, *[confusion.labels] * 2, **names)
+        figures["confusion"] = plots.heat_map(costs, labels, labels, **names)
     return render(
         "report.html",
         report=report,
         setting=f"{report.parameter} {value:g}" if report.parameter else "minimum cost",
-        figures={name: Markup(as_svg(figure, name)) for name, figure in figures.items()},
+        figures={name: Markup(plots.as_svg(figure, name)) for name, figure in figures.items()},
         most=MAX_LABELS,
-        is_summed=confusion is not report.confusion,
+        is_summed=len(labels) < len(report.confusion[0]),
     )
 
 
@@ -472,7 +445,7 @@ def sum_others(confusion: Confusion) -> Confusion:
     target[[*kept, -1]] = [*range(MAX_LABELS), MAX_LABELS + 1]
     summed = numpy.eye(MAX_LABELS + 2)[target]
     names = [*(labels[i] for i in kept), f"{n_others} others", OUTSIDE]
-    return Confusion(names, summed.T @ cost @ summed)
+    return names, summed.T @ cost @ summed
 
 
 def render(template: str, **values: Any) -> str:
