@@ -1,5 +1,6 @@
 """The report: what it finds, and the page that it makes of it."""
 
+import json
 import re
 from html import escape
 from pathlib import Path
@@ -15,6 +16,7 @@ from spacy.training import Example
 
 from spacy_costner.cli.explain import TransitionWeights
 from spacy_costner.cli.plots import COLOURS
+from spacy_costner.cli.predictions import get_component
 from spacy_costner.cli.report import (
     KINDS,
     MAX_LABELS,
@@ -32,8 +34,10 @@ from spacy_costner.cli.report import (
     segments,
     sum_others,
 )
+from spacy_costner.cli.tune import tune, use_decoding
 from spacy_costner.ml import linear_part
 
+from .support.browser import Browser, browser, needs_chromium
 from .support.commands import run
 from .support.config import TOK2VEC
 from .support.fitting import SPARSE, examples_of
@@ -185,6 +189,47 @@ def test_present_setting_lies_on_its_curve(by_hand: Report) -> None:
         assert sorted(result.curves) == ["bias", "threshold"]
 
 
+def unsure() -> Language:
+    """A pipeline with entities of all probabilities."""
+    nlp = pipeline()
+    emissions = linear_part(nlp.get_pipe("ner").model)[1].emissions
+    emissions[:] = numpy.random.default_rng(5).normal(size=emissions.shape)
+    return nlp
+
+
+def data_of(html: str) -> Any:
+    (data,) = re.findall(r'(?s)<script type="application/json" id="data">(.*?)</script>', html)
+    return json.loads(data)
+
+
+def test_sliders_have_the_scores_of_tune_and_evaluate() -> None:
+    nlp = unsure()
+    batch, ner = examples_of(nlp, CORPUS), get_component(nlp, "ner")
+    data = data_of(page(report(nlp, batch, source="my models/ner")))
+    now = nlp.evaluate(batch)
+    tp, fp, fn = data["total"]
+    assert (now["ents_p"], now["ents_r"]) == pytest.approx((tp / (tp + fp), tp / (tp + fn)))
+    assert len({(tp, fp) for _, tp, fp, _ in data["thresholds"]}) > 5
+    for value, tp, fp, fn in data["thresholds"][::7]:
+        block = {"@misc": "spacy_costner.ThresholdDecoding.v1", "threshold": value, "labels": {}}
+        use_decoding(nlp, ner, block)
+        scores = nlp.evaluate(batch)
+        p, r, f = tp / max(tp + fp, 1), tp / (tp + fn), 2 * tp / (2 * tp + fp + fn)
+        assert [scores[f"ents_{x}"] for x in "prf"] == pytest.approx([p, r, f])
+    points = tune(nlp, batch, parameter="threshold").points
+    for point, (value, tp, fp, fn) in zip(points, data["thresholds"]):
+        assert point == (value, tp / (tp + fp) if tp + fp else 1.0, tp / (tp + fn))
+    command = "python -m spacy costner tune 'my models/ner' dev.spacy --output tuned"
+    assert data["command"] == f"{command} --name ner --parameter threshold"
+    assert (data["start"], data["thresholds"][data["start"]][0]) == (49, 0.5)
+
+
+def test_sliders_begin_with_the_threshold_of_the_pipeline() -> None:
+    decoding = {"@misc": "spacy_costner.ThresholdDecoding.v1", "threshold": 0.123}
+    data = data_of(page(evaluated(pipeline(decoding=decoding))))
+    assert data["thresholds"][data["start"]][0] == 0.12
+
+
 def test_cost_is_that_of_scorer_then_loss_then_decoding() -> None:
     margin = {"@losses": "spacy_costner.SoftmaxMargin.v1", "multiplier": 1.0}
     zero_one = {"@misc": "spacy_costner.ZeroOneCost.v1"}
@@ -330,10 +375,11 @@ SECTIONS = ["scores", "curve", "confidence", "confusion", "mistakes", "model"]
 def check(html: str) -> List[str]:
     """Every page is well formed and needs nothing from elsewhere. Returns its tags."""
     assert html.startswith("<!DOCTYPE html>")
-    root = ElementTree.fromstring(re.sub("<!DOCTYPE html>|<meta .*?>|&middot;|&nbsp;", "", html))
+    text = re.sub("<!DOCTYPE html>|<meta .*?>|&middot;", "", html)
+    root = ElementTree.fromstring(re.sub("(?s)(?<=<script>).*?(?=</script>)", "", text))
     tags = [element.tag.split("}")[-1] for element in root.iter()]
-    assert not {"script", "link", "img", "iframe"} & set(tags)
-    assert "http" not in re.sub(r'xmlns(:\w+)?="[^"]*"', "", html)
+    assert not {"link", "img", "iframe"} & set(tags) and tags.count("script") == 2
+    assert "http" not in re.sub(r'xmlns(:\w+)?="[^"]*"', "", text)
     assert "@import" not in html and "url(" not in html.split("</style>")[0]
     ids = [element.attrib["id"] for element in root.iter() if "id" in element.attrib]
     assert len(ids) == len(set(ids)) and set(SECTIONS) <= set(ids)
@@ -425,9 +471,10 @@ def test_markup_is_text() -> None:
     assert nlp.to_bytes() == before and not batch[0].predicted.has_annotation("ENT_IOB")
     html = page(result._replace(cost="<del>"))
     tags = set(check(html))
-    assert not {"script", "u", "q", "s", "sub", "del"} & tags and "<b>Lima" not in html
+    assert not {"u", "q", "s", "sub", "del"} & tags and "<b>Lima" not in html
     for written in ("<b>Lima</b>", "<u>", "<i>name", "<s>", "<q>", "<script>alert(1)", "<sub>1"):
         assert escape(written) in html
+    assert data_of(html)["command"].split()[5] == "'<s>'"
     assert "{{0}} {%x%}" in html
 
 
@@ -495,3 +542,78 @@ def test_command_line(tmp_path: Path) -> None:
     other = tmp_path / "other.html"
     result = run("report", model, corpus, "--output", other, "--name", "parser")
     assert result.exit_code == 1 and "got 'parser'" in result.output and not other.exists()
+
+
+def shown(tab: Browser) -> Dict[str, str]:
+    """What the page says of its sliders, as text."""
+    return tab.run(
+        "Object.fromEntries([...document.querySelectorAll('form [id]')]"
+        ".map(each => [each.id, each.textContent]))"
+    )
+
+
+def expected(row: Sequence[Any], cost: float, total: Sequence[int]) -> Dict[str, str]:
+    """What it should say."""
+    value, tp, fp, fn = row
+    return {
+        "threshold-text": f"{value:g}",
+        "f": f"{percent(2 * tp / (2 * tp + fp + fn))} %",
+        "p": f"{percent(tp / (tp + fp))} %" if tp + fp else NONE,
+        "r": f"{percent(tp / (tp + fn))} %",
+        "p-note": f"of {tp + fp} predicted",
+        "fn": str(fn),
+        "fp": str(fp),
+        "cost": f"{cost * fn + fp:g}",
+        "cost-now": f"{cost * total[2] + total[1]:g}",
+    }
+
+
+RING = """
+(() => {
+  const at = (each, ...names) => names.map(name => Number(each.getAttribute(name)));
+  const [x, y] = at(svg.querySelector(".tried"), "cx", "cy");
+  const points = [...svg.querySelectorAll("use")].map(each => at(each, "x", "y"));
+  return Math.min(...points.map(([u, v]) => Math.hypot(x - u, y - v)));
+})()
+"""
+"""The distance of the ring from the closest point of a curve."""
+
+
+@needs_chromium
+@pytest.mark.slow
+def test_sliders_move_in_a_browser(tmp_path: Path) -> None:
+    html = page(evaluated(unsure()))
+    data, path, colours = data_of(html), tmp_path / "report.html", []
+    rows, total = data["thresholds"], data["total"]
+    path.write_text(html, encoding="utf8")
+
+    def check_page(tab: Browser, row: Any, cost: float) -> None:
+        texts, wanted = shown(tab), expected(row, cost, total)
+        texts["cost-now"] = re.findall(r"now (\S+);", texts["cost-note"])[0]
+        assert {name: texts[name] for name in wanted} == wanted
+        least = min(cost * fn + fp for _, _, fp, fn in rows)
+        assert f"least {least:g} at" in texts["cost-note"]
+        share, aim = float(texts["command"].split()[-1]), texts["aim"]
+        assert texts["command"].startswith(f"{data['command']} --{aim} ")
+        _, tp, fp, fn = row
+        exact = {"recall": tp / (tp + fn), "precision": tp / max(tp + fp, 1)}[aim]
+        assert exact - 1e-4 < share <= exact
+
+    with browser(tmp_path) as tab:
+        for width, dark in ((1200, False), (420, True)):
+            tab.open(path, width, dark)
+            assert tab.run("document.documentElement.scrollWidth") <= width
+            assert tab.run("[...document.querySelectorAll('input')].every(e => e.labels.length)")
+            colours.append(tab.run("getComputedStyle(document.body).backgroundColor"))
+            check_page(tab, rows[49], 1)
+            tab.run("byId('miss').focus()")
+            for key, times, cost in (("ArrowRight", 2, 3), ("Home", 1, 0.05), ("End", 1, 50)):
+                tab.press(key, times)
+                row = min(rows, key=lambda row: abs(row[0] - 1 / (1 + cost)))
+                check_page(tab, row, cost)
+            tab.press("Tab")
+            for key, times, i in (("Home", 1, 0), ("ArrowRight", 30, 30)):
+                tab.press(key, times)
+                check_page(tab, rows[i], 50)
+                assert tab.run(RING) < 0.1
+    assert len({*colours}) == 2

@@ -525,7 +525,8 @@ def _read_change(
 
 
 def page(suspects: Sequence[Suspect], docs: Sequence[Doc], corpus: str = "") -> str:
-    """Render suspects as HTML, without scripts. The path of the corpus is shown on the page."""
+    """Render suspects as HTML. The path of the corpus is shown on the page. Its answers, saved, are
+    lines for `correct`: places without an answer are ignored."""
     of_doc: Dict[int, List[Suspect]] = defaultdict(list)
     for suspect in suspects:
         of_doc[suspect.doc].append(suspect)
@@ -541,9 +542,12 @@ def page(suspects: Sequence[Suspect], docs: Sequence[Doc], corpus: str = "") -> 
         sides[i] = [{e: probs.get(e) for e in sorted(side)} for side in (annotated, corrected)]
     texts = [excerpt(docs[s.doc], sides[s.doc], (s.annotated, s.suggested)) for s in suspects]
     kinds = Counter(suspect.kind for suspect in suspects)
-    places = list(zip(suspects, texts))
     return render(
-        "audit.html", corpus=corpus, kinds={kind: kinds[kind] for kind in KINDS}, places=places
+        "audit.html",
+        corpus=corpus,
+        kinds={kind: kinds[kind] for kind in KINDS},
+        places=list(zip(suspects, texts)),
+        tasks=[task_to_json(suspect_to_task(suspect, docs)) for suspect in suspects],
     )
 
 

@@ -64,6 +64,9 @@ MAX_NUMBERED = 17
 CELL = "cell: "
 """The prefix of ids that become titles, shown on hover."""
 
+FRAME, CHOSEN = "frame", "chosen"
+"""Ids that become classes: the rectangle of the axes, the highlighted point."""
+
 
 def require_matplotlib() -> None:
     """RAISES (ImportError): If matplotlib is not installed."""
@@ -104,6 +107,7 @@ def as_svg(figure: Any, name: str) -> str:
     text = text[text.index("<svg") :].strip()
     text = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", text, flags=re.DOTALL)
     text = re.sub(rf'<g id="{CELL}([^"]*)">', r"<g><title>\1</title>", text)
+    text = re.sub(rf'<g id="({FRAME}|{CHOSEN})">', r'<g class="\1">', text)
     used = set(re.findall(r'(?:url\(|href=")#([\w-]+)', text))
     text = re.sub(
         r' id="([^"]*)"', lambda id: f' id="{name}-{id[1]}"' if id[1] in used else "", text
@@ -149,17 +153,18 @@ def heat_map(
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
         colours = _colours(values)
+        shades = colours.to_rgba(values)
         for (i, j), value in numpy.ndenumerate(values):
-            colour = colours.to_rgba(value)
-            edge = {"edgecolor": RULE, "linewidth": 0.4}
-            patch = axes.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, facecolor=colour, **edge))
+            patch = Rectangle((j - 0.5, i - 0.5), 1, 1, facecolor=shades[i, j], edgecolor=RULE)
+            patch.set_linewidth(0.4)
+            axes.add_patch(patch)
             if not value or numpy.isnan(value):
                 continue
             patch.set_gid(f"{CELL}{rows[i]} \N{RIGHTWARDS ARROW} {columns[j]}: {value:,.6g}")
             if is_numbered:
                 text = number.format(value)
                 text = text if text.strip("-0.,") else text.lstrip("-")  # "-0.0" is "0.0"
-                ink = "#ffffff" if colour[3] > 0.65 else INK
+                ink = "#ffffff" if shades[i, j, 3] > 0.65 else INK
                 axes.text(j, i, text, ha="center", va="center", fontsize=7, color=ink)
         shrink = min(1.0, 2.5 / (cell * len(rows)))
         bar = figure.colorbar(colours, ax=axes, label=unit, shrink=shrink)
@@ -230,7 +235,9 @@ def precision_recall(
             axes.plot([], [], color=colour, marker=".", label=f"values of the {name}")
             away = [point for point in good[name] if dist(point[1:], chosen) > 0.04]
             labels += [(point, colour) for point in away[:: max(1, len(away) // 5)]]
-        axes.plot([chosen[1]], [chosen[0]], "o", color=ALERT, markersize=7, label=chosen_name)
+        point = {"color": ALERT, "markersize": 7, "label": chosen_name, "gid": CHOSEN}
+        axes.plot([chosen[1]], [chosen[0]], "o", **point)
+        axes.patch.set_gid(FRAME)
         figure.legend(loc="outside upper left", frameon=False, fontsize=8)
         figure.draw_without_rendering()
         _label_points(axes, labels)

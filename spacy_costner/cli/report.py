@@ -1,6 +1,7 @@
 """Evaluate a pipeline on a test corpus, and write an HTML page of what it finds."""
 
 import math
+import shlex
 from bisect import bisect_right
 from dataclasses import asdict
 from datetime import date
@@ -39,7 +40,7 @@ from .guarantee import observe
 from .options import CodeOption, GpuOption, ModelArg, NameOption, load
 from .output import errors_shown, get_template, save_text
 from .predictions import DevPredictions, get_component, predict, predict_dev
-from .tune import PARAMETERS, Point, sweep
+from .tune import PARAMETERS, Point, decode_at_all, score
 
 LABEL, BOUNDARY, BOTH = "wrong label", "wrong boundary", "label and boundary"
 MISSING, SPURIOUS = "missing entity", "spurious entity"
@@ -53,6 +54,9 @@ MAX_LABELS = 15
 
 MAX_TAGS = 66
 """Most tags, the start included, whose transitions are shown: 16 labels in BILUO."""
+
+MISS_COSTS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)
+"""What a miss may cost on the page, in false alarms."""
 
 CONFIDENCE = Confidence(spans_key="report")
 
@@ -103,6 +107,7 @@ class Report(NamedTuple):
     levels: Dict[str, PRFScore]  # by level of the label tree, "level 1" at the top
     scores: Dict[str, Any]  # see `scorers.cost_scores`
     curves: Dict[str, List[Point]]  # precision and recall at each threshold and at each bias
+    thresholds: List[Tuple[float, int, int, int]]  # each with tp, fp and fn of entities
     setting: Point  # those of the pipeline; NaN in place of a threshold or bias: it has neither
     parameter: Optional[str]  # "threshold" or "bias", as the decoding has it
     guarantee: List[Tuple[float, float, float]]  # see `observe`; empty if none is promised
@@ -171,7 +176,14 @@ def report(
         entropies = dev.entropies()
         entropies = entropies[~numpy.isnan(entropies)].tolist()
         shift = find_shift(calibration, in_random_order(entropies)).found
-    curves = {parameter: sweep([dev], parameter) for parameter in PARAMETERS}
+    curves: Dict[str, List[Point]] = {}
+    thresholds = []
+    for one in PARAMETERS:
+        decoded = [*decode_at_all([dev], one)]
+        curves[one] = [score(value, [dev], found) for value, found in decoded]
+        for value, (found,) in decoded if one == "threshold" else ():
+            tp = int(dev.is_correct(found).sum())
+            thresholds.append((value, tp, len(found.begin) - tp, len(dev.gold.begin) - tp))
     predicted = predict(ner, [eg.predicted for eg in dev.examples], dev.posterior, CONFIDENCE)
     settings = {"labels": ner.labels, "scheme": ner.cfg["scheme"]}
     scores = cost_scores(cost, tree, dev.examples, **settings, confidence=asdict(CONFIDENCE))
@@ -226,6 +238,7 @@ def report(
         levels=levels,
         scores=scores,
         curves=curves,
+        thresholds=thresholds,
         setting=Point(value, precision, total.recall),
         parameter=parameter,
         guarantee=observe(nlp, name, examples),
@@ -422,9 +435,23 @@ def page(report: Report) -> str:
     if any(n for n, _ in report.kinds.values()) or costs.any():
         names = {"ylabel": "annotated", "xlabel": "predicted", "unit": unit, "number": digits}
         figures["confusion"] = plots.heat_map(costs, labels, labels, **names)
+    now = value if report.parameter == "threshold" else 0.5
+    away = [abs(threshold - now) for threshold, *_ in report.thresholds]
+    command = ["tune", report.facts["pipeline"] or "MODEL", "dev.spacy", "--output", "tuned"]
+    command += ["--name", report.facts["component"], "--parameter", "threshold"]
+    axes, total = figures["precision-recall"].axes[0], report.total
+    data = {
+        "thresholds": report.thresholds,
+        "start": away.index(min(away)),
+        "total": [total.tp, total.fp, total.fn],
+        "miss_costs": MISS_COSTS,
+        "limits": [*axes.get_xlim(), *axes.get_ylim()],
+        "command": f"python -m spacy costner {shlex.join(command)}",
+    }
     return render(
         "report.html",
         report=report,
+        data=data,
         setting=f"{report.parameter} {value:g}" if report.parameter else "minimum cost",
         figures={name: Markup(plots.as_svg(figure, name)) for name, figure in figures.items()},
         most=MAX_LABELS,
@@ -452,6 +479,7 @@ def render(template: str, **values: Any) -> str:
     """Render a template of this package. Values are escaped, but those of type Markup."""
     filters = {each.__name__: each for each in (number, percent, probability, cost_number)}
     page = get_template(template, filters, autoescape=True)
+    page.environment.policies["json.dumps_kwargs"] = {}  # keys in our order
     return f"{page.render(today=date.today().isoformat(), **values).strip()}\n"
 
 
