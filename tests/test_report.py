@@ -605,7 +605,8 @@ def test_sliders_move_in_a_browser(tmp_path: Path) -> None:
         share, aim = float(texts["command"].split()[-1]), texts["aim"]
         assert texts["command"].startswith(f"{data['command']} --{aim} ")
         _, tp, fp, fn = row
-        p, r, now = tp / max(tp + fp, 1), tp / (tp + fn), total[0] / (total[0] + total[2])
+        p, r = tp / (tp + fp) if tp + fp else 1.0, tp / (tp + fn)
+        now = total[0] / (total[0] + total[2])
         name, exact = ("precision", p) if r < now else ("recall", r)
         assert aim == name
         assert exact - 1e-4 < share <= exact
