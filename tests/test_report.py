@@ -202,8 +202,9 @@ MORE = [
     *CORPUS,
     ("Rome fell in May .", "B-city O O B-person O"),
     ("Oslo and Georgia fell .", "B-city O B-country O O"),
+    ("Rome", "B-city"),
 ]
-"""With 8 entities, so that shares have many digits of precision."""
+"""With 9 entities, so that shares have many digits of precision."""
 
 
 def data_of(html: str) -> Any:
