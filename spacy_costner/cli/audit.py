@@ -161,8 +161,9 @@ def audit_cli(
     Find probable mistakes in the annotation of a corpus: wrong labels, wrong boundaries, missing
     and spurious entities. The linear model of the config is trained on all docs but those of a
     fold, for each fold, and compares the annotation with alternatives. Writes the most probable
-    mistakes as JSONL in Prodigy's form and as an HTML page. Delete the lines that you reject, or
-    set "answer": "reject"; then run the command again with --apply and a new --output. Override
+    mistakes as JSONL in Prodigy's form and as an HTML page. Accept or
+    reject them on the page and save your answers, or delete the lines that you reject; then run
+    the command again with --apply and a new --output. Override
     settings as in `spacy train`, e.g. --nlp.lang es.
     """
     options, overrides = arguments_of(audit, locals()), read_overrides(ctx)
