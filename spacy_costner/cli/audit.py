@@ -534,19 +534,18 @@ def page(suspects: Sequence[Suspect], docs: Sequence[Doc], corpus: str = "") -> 
     sides = {}
     for i, some in of_doc.items():
         annotated = {(ent.start, ent.end, ent.label_) for ent in docs[i].ents}
-        probs: Dict[Entity, float] = {}
-        corrected = set(annotated)
+        corrected, probs = set(annotated), dict[Entity, float]()
         for one in some:
             corrected = corrected.difference(one.annotated).union(one.suggested)
             probs.update(zip(one.annotated, [one.prob_annotated] * (len(one.annotated) == 1)))
             probs.update(zip(one.suggested, [one.prob_suggested] * (len(one.suggested) == 1)))
         sides[i] = [{e: probs.get(e) for e in sorted(side)} for side in (annotated, corrected)]
     texts = [excerpt(docs[s.doc], sides[s.doc], (s.annotated, s.suggested)) for s in suspects]
-    kinds = Counter(suspect.kind for suspect in suspects)
+    found = [suspect.kind for suspect in suspects]
     return render(
         "audit.html",
         corpus=corpus,
-        kinds={kind: kinds[kind] for kind in KINDS},
+        kinds={kind: found.count(kind) for kind in KINDS},
         places=list(zip(suspects, texts)),
         tasks=[task_to_json(suspect_to_task(suspect, docs)) for suspect in suspects],
     )

@@ -11,7 +11,7 @@ from io import StringIO
 from itertools import product
 from math import dist
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
+from typing import Any, Iterator, List, Mapping, Sequence, Tuple
 from warnings import catch_warnings, filterwarnings
 
 import numpy
@@ -190,12 +190,8 @@ def _colours(values: Floats2d) -> Any:
     return ScalarMappable(norm, colours.with_extremes(bad=(*GREY, 0.22)))
 
 
-Points = Sequence[Tuple[float, float, float]]
-"""Values of a parameter, each with precision and recall."""
-
-
 def precision_recall(
-    curves: Mapping[str, Points],
+    curves: Mapping[str, Sequence[Tuple[float, float, float]]],
     chosen: Tuple[float, float],
     *,
     chosen_name: str,
@@ -203,16 +199,16 @@ def precision_recall(
 ) -> Any:
     """Plot precision against recall, with lines of equal F and a highlighted point.
 
-    curves (Mapping[str, Points]): One or two curves, by the name of the parameter. Points with an
-        F below 0.8 of the best may be outside of the plot.
+    curves (Mapping[str, Sequence[Tuple[float, float, float]]]): One or two curves, by the name of
+        the parameter: its values, precision and recall. Points with an F below 0.8 of the best may
+        be outside of the plot.
     chosen (Tuple[float, float]): Precision and recall of the highlighted point.
     chosen_name (str): Its name in the legend.
     """
-    good: Dict[str, Points] = {}
+    good = {}
     for name, points in curves.items():
-        _, p, r = numpy.asarray(points).T
-        f = f_beta(p, r)
-        good[name] = [point for point, is_good in zip(points, f >= 0.8 * f.max()) if is_good]
+        scores = [f_beta(p, r) for _, p, r in points]
+        good[name] = [point for point, f in zip(points, scores) if f >= 0.8 * max(scores)]
     shown = numpy.asarray([chosen, *(point[1:] for some in good.values() for point in some)])
     low = numpy.maximum(0, numpy.floor(10 * shown.min(axis=0) - 0.5) / 10)
     with drawing() as figure_class:
@@ -230,8 +226,8 @@ def precision_recall(
             _annotate(axes, name, (1.005, float(p[-1])), MUTED, va="center")
         labels: List[Tuple[Any, str]] = []
         for (name, points), colour in zip(curves.items(), (ACCENT, SECOND)):
-            _, p, r = zip(*points)
-            axes.plot(r, p, color=colour, linewidth=1.3, marker=".", markersize=3)
+            _, precision, recall = zip(*points)
+            axes.plot(recall, precision, color=colour, linewidth=1.3, marker=".", markersize=3)
             axes.plot([], [], color=colour, marker=".", label=f"values of the {name}")
             away = [point for point in good[name] if dist(point[1:], chosen) > 0.04]
             labels += [(point, colour) for point in away[:: max(1, len(away) // 5)]]

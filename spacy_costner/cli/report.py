@@ -322,12 +322,12 @@ def find_mistakes(
             confidence = max(p_answer) if p_answer else 1 - max(p_gold)
             mistakes.append((float(costs[begin:end].sum(dtype="float64")), confidence, i, own))
     mistakes.sort(key=lambda mistake: (-mistake[0], -mistake[1]))
-    costs_of: Dict[str, List[float]] = {kind: [] for kind in KINDS}
+    kinds = dict.fromkeys(KINDS, (0, 0.0))
     for cost, _, _, own in mistakes:
-        costs_of[kind_of(*own)].append(cost)
-    docs = [eg.predicted for eg in dev.examples]
-    return {kind: (len(costs), sum(costs)) for kind, costs in costs_of.items()}, [
-        Mistake(i, kind_of(*own), cost, *excerpt(docs[i], by_doc[i], own))
+        n, total = kinds[kind_of(*own)]
+        kinds[kind_of(*own)] = (n + 1, total + cost)
+    return kinds, [
+        Mistake(i, kind_of(*own), cost, *excerpt(dev.examples[i].predicted, by_doc[i], own))
         for cost, _, i, own in mistakes[:n_shown]
     ]
 

@@ -1,6 +1,5 @@
 """Pages in Chromium, with real keys: DevTools over a pipe, so nothing listens on the network."""
 
-import base64
 import json
 import os
 import shutil
@@ -67,11 +66,6 @@ class Browser:
         for _ in range(times):
             for kind in ("keyDown", "keyUp"):
                 self.call("Input.dispatchKeyEvent", type=kind, **code)
-
-    def screenshot(self, path: Path) -> None:
-        """What is in view."""
-        answer = self.call("Page.captureScreenshot")
-        path.write_bytes(base64.b64decode(answer["data"]))
 
 
 @contextmanager
