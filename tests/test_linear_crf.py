@@ -217,7 +217,7 @@ def test_features_without_weights_are_refused() -> None:
     beyond = numpy.asarray([[0, len(features)]], dtype="int32")
     message = f"rows: expected less than {len(features)}, got {len(features)}"
     with pytest.raises(ValueError, match=message):
-        weights.score(beyond)
+        weights.potentials(beyond, numpy.asarray([1], dtype="int32"))
 
 
 def test_damaged_weights_are_refused() -> None:

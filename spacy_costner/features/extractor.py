@@ -94,11 +94,6 @@ class Features(Shim):
         return sparse.gather_window(values, lengths, *slots)
 
     @property
-    def n_slots(self) -> int:
-        """S, the number of slots."""
-        return len(self.lookup.slot_offsets)
-
-    @property
     def reach(self) -> int:
         """The number of tokens to either side that features of a token come from."""
         return int(numpy.abs(self.lookup.slot_offsets).max(initial=0))

@@ -139,20 +139,12 @@ class SparseWeights(Shim):
             after[-2:, :old] = before[-2:]
         self.table.last[:] = self.step = self._period_begin = step
 
-    def score(self, rows: Ints2d) -> Floats2d:
-        """The emissions of tokens, (N, K), from their features, (N, S), -1 for none."""
-        self._work_out(rows)
-        return sparse.sum_rows(rows, self.table.weights[: self.n_features])
-
     def potentials(self, rows: Ints2d, lengths: Ints1d) -> Potentials:
         """The scores of docs of some lengths, (B,), from their features, (N, S), -1 for none."""
-        return Potentials(
-            emissions=self.score(rows),
-            transitions=self.transitions.copy(),
-            start=self.start.copy(),
-            end=self.end.copy(),
-            lengths=lengths,
-        )
+        self._work_out(rows)
+        emissions = sparse.sum_rows(rows, self.table.weights[: self.n_features])
+        below = self._below.copy()
+        return Potentials(emissions, below[:-2], below[-2], below[-1], lengths)
 
     def begin_update(
         self, seen: FeatureBatch, dropout: float = 0.0
@@ -166,7 +158,10 @@ class SparseWeights(Shim):
         scores = self.potentials(rows, seen.lengths)
 
         def add_gradient(gradient: Potentials) -> None:
-            self.add_gradient(rows, gradient._replace(emissions=gradient.emissions * scale))
+            below = [gradient.transitions, gradient.start[None], gradient.end[None]]
+            below_rows, d_below = self._last_rows[:, None], numpy.concatenate(below)
+            for some_rows, d in ((rows, gradient.emissions * scale), (below_rows, d_below)):
+                self._pending.append((some_rows, numpy.ascontiguousarray(d, dtype="float32")))
 
         return scores._replace(emissions=scores.emissions * scale), add_gradient
 
@@ -179,13 +174,6 @@ class SparseWeights(Shim):
             tokens = numpy.repeat(fold == i, seen.lengths)
             emissions[tokens] = sparse.sum_rows(seen.rows[tokens], table)
         return self.potentials(seen.rows[:0], seen.lengths)._replace(emissions=emissions)
-
-    def add_gradient(self, rows: Ints2d, gradient: Potentials) -> None:
-        """Keep the gradient of scores for the next update, with the features of tokens, (N, S)."""
-        below = [gradient.transitions, gradient.start[None], gradient.end[None]]
-        parts = (rows, gradient.emissions), (self._last_rows[:, None], numpy.concatenate(below))
-        for some_rows, d_scores in parts:
-            self._pending.append((some_rows, numpy.ascontiguousarray(d_scores, dtype="float32")))
 
     def gradient(self) -> Tuple[Ints1d, Floats2d]:
         """The rows in which the kept gradient is not 0, (A,), and its values there, (A, K)."""
