@@ -65,15 +65,6 @@ def table_1(fits: Mapping[str, System]) -> str:
     return markdown_table(["all sentences", *fits], rows)
 
 
-def table_of_priors(tried: Fits) -> str:
-    """What each loss comes to with each prior, on the development set."""
-    rows = [
-        [f"variance {variance(fits[0])}", *(fit.on("dev", F)[0] for fit in fits)]
-        for fits in zip(*tried.values())
-    ]
-    return markdown_table(["F of the development set", *tried], rows)
-
-
 def table_2(fits: Mapping[int, Fits], losses: Sequence[str]) -> str:
     """The first sentences: the paper's figures and ours, by size and on the average of sizes."""
     published = [[PAPER_2[str(size)][loss] for loss in losses] for size in fits]
@@ -124,7 +115,6 @@ def experiment(run: Runner, size: Mapping[str, Any]) -> Figures:
     return {
         "flags": FEATURES["flags"],
         "table_1": table_1({loss: best_on_dev(fits) for loss, fits in tried.items()}),
-        "priors": table_of_priors(tried),
         "table_2": table_2(small, losses),
         "optimizers": markdown_table(["optimizer, tolerance", *losses], means),
     }

@@ -294,7 +294,9 @@ def test_a_first_pass_decodes_sequences() -> None:
     rows[:] = numpy.random.default_rng(1).normal(size=rows.shape)
     doc = doc_of(nlp)
     seen = features.find([doc])
-    scores = first_pass.weights.potentials(seen.rows, numpy.asarray([2, 3, 1], dtype="int32"))
+    scores = first_pass.weights.potentials(seen)._replace(
+        lengths=numpy.asarray([2, 3, 1], dtype="int32")
+    )
     marginals = chain.marginals(chain.constrain(scores, first_pass.tags.constraints))
     outside = first_pass.tags.label_of < 0
     found = first_pass.predict(seen, [doc])

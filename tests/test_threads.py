@@ -20,7 +20,7 @@ from spacy.tokens import Doc, Span
 from thinc.api import fix_random_seed
 
 from spacy_costner import chain, sparse
-from spacy_costner.features import Features, Template, tokens
+from spacy_costner.features import FeatureBatch, Features, Template, tokens
 from spacy_costner.ml import linear_part
 from spacy_costner.pipeline import annotations as annotate
 from spacy_costner.sparse import AdaGrad
@@ -174,9 +174,9 @@ def test_predictions_after_training_take_turns_to_catch_up(monkeypatch: pytest.M
     weights.step = 5
     monkeypatch.setattr(sparse, "lazy_regularise", alone)
     rows = numpy.arange(weights.n_features, dtype="int32")[:, None]
-    lengths = numpy.asarray([len(rows)], dtype="int32")
-    found = in_threads(lambda _: weights.potentials(rows, lengths).emissions)
-    assert all((scores == found[0]).all() for scores in found)
+    batch = FeatureBatch(rows, numpy.asarray([len(rows)], dtype="int32"))
+    found = in_threads(lambda _: weights.potentials(batch))
+    assert all((scores.emissions == found[0].emissions).all() for scores in found)
     assert weights.settings == AdaGrad(L2=0.1)
 
 
