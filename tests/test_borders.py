@@ -311,7 +311,7 @@ def test_reasons_add_up_to_the_score_of_the_path() -> None:
     tokens = reasons(ner, doc, linear_part(ner.model)[0].names(), 3)
     best = chain.best_path(ner.posterior([doc]).scores).scores
     assert len(best) == 3
-    total = sum(token.score + token.transition for token in tokens)
+    total = sum(token["score"] + token["transition"] for token in tokens)
     assert total == pytest.approx(best.sum(), rel=1e-4)
 
 

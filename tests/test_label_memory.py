@@ -16,7 +16,7 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 from thinc.api import Optimizer
 
-from spacy_costner.features import Features, make_features
+from spacy_costner.features import Features, Template
 from spacy_costner.ml import linear_part
 from spacy_costner.training.lbfgs import minimise
 
@@ -105,7 +105,7 @@ def memory_of(
 ) -> Features:
     windows = settings.pop("windows", {})
     settings = {"memory": {"LOWER": 0}, **settings}
-    features = Features(make_features(windows=windows, memory_unit=unit, **settings))
+    features = Features(Template(windows=windows, memory_unit=unit, **settings))
     features.build_vocab([annotated(*doc) for doc in corpus])
     return features
 
@@ -304,4 +304,4 @@ def test_damaged_memory_is_refused() -> None:
         with pytest.raises(ValueError, match="features of a linear CRF: expected what was saved"):
             Features(features.template).from_bytes(data)
     with pytest.raises(ValueError, match="expected those of the config"):
-        Features(make_features(windows={})).from_bytes(features.to_bytes())
+        Features(Template(windows={})).from_bytes(features.to_bytes())

@@ -223,7 +223,7 @@ def test_predictions_sum_the_weights_of_features(penalty: float) -> None:
         for docs in batches + batches[::-1]:
             expected = weights.potentials(find_features(model, docs)).emissions
             numpy.testing.assert_allclose(model.predict(docs).emissions, expected, atol=1e-5)
-        weights.add_gradient(find_features(model, DOCS).rows, model.predict(DOCS))
+        weights.begin_update(find_features(model, DOCS))[1](model.predict(DOCS))
         weights.finish_update(Optimizer(0.1))
 
 

@@ -144,10 +144,10 @@ def test_decoding_is_changed_and_tuned(trained: Language) -> None:
 
 def test_explain_shows_the_tags_of_the_chain(linear: Language) -> None:
     explanation = explain(linear, text="Rome saw Rome")
-    assert [tag.tag for tag in explanation.tags] == ["O", "B-X", "I-X", "O-X"]
-    assert [token.tag for token in explanation.tokens] == ["B-X", "O-X", "B-X"]
-    assert explanation.transitions.origins == ["O", "B-X", "I-X", "O-X", "(start)"]
-    forbidden = [[w is None for w in row] for row in explanation.transitions.weights]
+    assert [tag["tag"] for tag in explanation["tags"]] == ["O", "B-X", "I-X", "O-X"]
+    assert [token["tag"] for token in explanation["tokens"]] == ["B-X", "O-X", "B-X"]
+    assert explanation["transitions"].origins == ["O", "B-X", "I-X", "O-X", "(start)"]
+    forbidden = [[w is None for w in row] for row in explanation["transitions"].weights]
     assert forbidden == [
         [False, True, True, False, False],
         [False, False, False, False, False],

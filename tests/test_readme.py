@@ -16,7 +16,7 @@ from spacy_costner import __version__
 from spacy_costner.cli.compare import put_onto
 from spacy_costner.cli.init import make_loss
 from spacy_costner.cli.plots import require_matplotlib
-from spacy_costner.features import make_features
+from spacy_costner.features import Template
 from spacy_costner.features.template import GAZETTEER, OWN_FLAGS, WORD_VIEWS
 from spacy_costner.ml import build_sparse_crf
 
@@ -92,7 +92,7 @@ def test_blocks_of_the_docs_build(block: str) -> None:
 
 def test_features_are_explained() -> None:
     explained = set(re.findall(r"`([\w.]+)`", read("docs/linear.md")))
-    settings = {*signature(make_features).parameters, *signature(build_sparse_crf).parameters}
+    settings = {*signature(Template).parameters, *signature(build_sparse_crf).parameters}
     assert {*settings - {"features", "nO"}, *WORD_VIEWS, *OWN_FLAGS, GAZETTEER} <= explained
     ini = re.search(r"```ini\n(.*?)```", read("docs/linear.md"), flags=re.DOTALL)
     assert ini is not None

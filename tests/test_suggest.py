@@ -19,12 +19,13 @@ from spacy.util import load_config
 from spacy_costner.cli.fit import fit
 from spacy_costner.cli.suggest import (
     MEASURES,
+    WAYS,
     Round,
-    Simulation,
     Suggestion,
     by_cost,
     by_entropy,
     by_least_confidence,
+    curves_of,
     describe_simulation,
     score,
     simulate,
@@ -241,19 +242,25 @@ def test_curves_of_a_demo_corpus(demo: Dict[str, Path], tmp_path: Path) -> None:
     found = simulate(LINEAR, *corpora, vocab=nlp.vocab, **plan)
     paths = {f"paths.{name}": str(demo[f"{name}.spacy"]) for name in ("train", "dev")}
     fitted = fit(load_config(demo["config.cfg"], overrides=paths), tmp_path)
-    assert found.measure == "F"
-    everything = [curve[0] for curve in found.curves("all")]
+    assert found["measure"] == "F"
+    everything = [curve[0] for curve in curves_of(found["rounds"], "all")]
     assert everything[0].score == pytest.approx(fitted.scores["ents_f"], abs=1e-9)
-    assert found.goal == pytest.approx(0.9 * numpy.mean([one.score for one in everything]))
-    for way in ("suggested", "random"):
-        assert [curve[0].seed for curve in found.curves(way)] == [0, 1]
-        for curve in found.curves(way):
+    assert found["goal"] == pytest.approx(0.9 * numpy.mean([one.score for one in everything]))
+    for way in WAYS:
+        assert [curve[0].seed for curve in curves_of(found["rounds"], way)] == [0, 1]
+        for curve in curves_of(found["rounds"], way):
             docs = [one.docs for one in curve]
             assert docs == [min(20 + 50 * i, 120) for i in range(len(docs))]
-            assert all(one.score < found.goal for one in curve[:-1])
-            assert curve[-1].score >= found.goal or docs[-1] == 120
-    assert found.curves("suggested")[0][0][1:] == found.curves("random")[0][0][1:]
-    assert found.curves("suggested")[0][1][1:] != found.curves("random")[0][1][1:]
+            assert all(one.score < found["goal"] for one in curve[:-1])
+            assert curve[-1].score >= found["goal"] or docs[-1] == 120
+    assert (
+        curves_of(found["rounds"], "suggested")[0][0][1:]
+        == curves_of(found["rounds"], "random")[0][0][1:]
+    )
+    assert (
+        curves_of(found["rounds"], "suggested")[0][1][1:]
+        != curves_of(found["rounds"], "random")[0][1][1:]
+    )
     assert not any(eg.predicted.ents for corpus in corpora for eg in corpus)
 
 
@@ -265,7 +272,7 @@ def test_a_curve_without_a_goal_in_reach_ends_with_all_docs(
     scores = iter([1.0, *[0.1] * 20])
     monkeypatch.setattr("spacy_costner.cli.suggest.score", lambda nlp, ner, dev: next(scores))
     found = simulate(LINEAR, corpus, corpus, vocab=nlp.vocab, start=3, n=3)
-    assert [(one.way, one.docs) for one in found.rounds] == [
+    assert [(one.way, one.docs) for one in found["rounds"]] == [
         ("all", 8), *(("suggested", n) for n in (3, 6, 8)), *(("random", n) for n in (3, 6, 8))
     ]  # fmt: skip
 
@@ -294,7 +301,7 @@ def test_the_table_has_means() -> None:
         for seed in (0, 1)
         for way in ("all", "suggested", "random")
     ]
-    text = describe_simulation(Simulation("F", 0.798, rounds))
+    text = describe_simulation({"measure": "F", "goal": 0.798, "rounds": rounds})
     assert "Docs for F of at least 79.80" in text
     assert [line.split() for line in text.splitlines() if "mean" in line] == [
         [way, "mean", "150", "900", "80.00"] for way in ("all", "suggested", "random")

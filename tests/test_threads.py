@@ -20,7 +20,7 @@ from spacy.tokens import Doc, Span
 from thinc.api import fix_random_seed
 
 from spacy_costner import chain, sparse
-from spacy_costner.features import FeatureBatch, Features, make_features, tokens
+from spacy_costner.features import FeatureBatch, Features, Template, tokens
 from spacy_costner.ml import linear_part
 from spacy_costner.pipeline import annotations as annotate
 from spacy_costner.sparse import AdaGrad
@@ -85,7 +85,7 @@ def test_words_that_threads_see_at_once() -> None:
     vocab = spacy.blank("en").vocab
     names = ["a", "b", "c", "d", "e", "f"]
     docs = [Doc(vocab, words=names[:3]), Doc(vocab, words=names[3:])]
-    features = Features(make_features(windows={"ORTH": 0}))
+    features = Features(Template(windows={"ORTH": 0}))
     features.build_vocab(docs)
     expected = [features.find([doc]).rows.tolist() for doc in docs]
     features = Features(features.template).from_bytes(features.to_bytes())
@@ -111,7 +111,7 @@ def meet(barrier: Barrier) -> None:
 def test_words_are_forgotten_while_others_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spacy_costner.features.lookup.MOST_WORDS", 10)
     vocab = spacy.blank("en").vocab
-    features = Features(make_features(windows={"ORTH": 0}))
+    features = Features(Template(windows={"ORTH": 0}))
     docs = [Doc(vocab, words=[f"{i}-{j}" for j in range(7)]) for i in range(50)]
     features.build_vocab(docs)
     expected = [features.find([doc]).rows.tolist() for doc in docs]

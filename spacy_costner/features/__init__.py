@@ -2,6 +2,6 @@
 
 from .extractor import FeatureBatch, Features
 from .lookup import SeenWords
-from .template import Template, make_features
+from .template import Template
 
-__all__ = ["FeatureBatch", "Features", "SeenWords", "Template", "make_features"]
+__all__ = ["FeatureBatch", "Features", "SeenWords", "Template"]

@@ -56,11 +56,6 @@ class FirstPass(Shim):
             weights.rows[:] = rows
             self._folds.append((features, weights))
 
-    @property
-    def is_ready(self) -> bool:
-        """Whether there are labels for the second pass."""
-        return self.read_labels is not None or self.weights.is_allocated
-
     def predict(self, seen: FeatureBatch, docs: Sequence[Doc] = ()) -> Floats2d:
         """The probability of O and of each label at each token, from the features of docs. If there
         are hashes of texts, each training doc is predicted by a model that was not trained on it.

@@ -148,7 +148,7 @@ def find_features(
     dropped."""
     features, first_pass = linear_part(model)[0], first_pass_of(model)
     seen = features.find(docs, is_train=is_train, by_word=by_word)
-    if first_pass is None or not first_pass.is_ready:
+    if first_pass is None or not (first_pass.read_labels or first_pass.weights.is_allocated):
         return seen
     return features.add_labels(seen, first_pass.predict(seen, docs), first_pass.tags.labels)
 

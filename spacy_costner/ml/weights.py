@@ -192,7 +192,10 @@ class SparseWeights(Shim):
         scores = self.potentials(seen._replace(rows=rows))
 
         def add_gradient(gradient: Potentials) -> None:
-            self.add_gradient(rows, gradient._replace(emissions=gradient.emissions * scale))
+            below = [gradient.transitions, gradient.start[None], gradient.end[None]]
+            below_rows, d_below = self._last_rows[:, None], numpy.concatenate(below)
+            for some_rows, d in ((rows, gradient.emissions * scale), (below_rows, d_below)):
+                self._pending.append((some_rows, numpy.ascontiguousarray(d, dtype="float32")))
 
         return scores._replace(emissions=scores.emissions * scale), add_gradient
 
@@ -205,13 +208,6 @@ class SparseWeights(Shim):
             tokens = numpy.repeat(fold == i, seen.lengths)
             emissions[tokens] = sparse.sum_rows(seen.rows[tokens], table)
         return self.potentials(seen._replace(rows=seen.rows[:0]))._replace(emissions=emissions)
-
-    def add_gradient(self, rows: Ints2d, gradient: Potentials) -> None:
-        """Keep the gradient of scores for the next update, with the features of tokens, (N, S)."""
-        below = [gradient.transitions, gradient.start[None], gradient.end[None]]
-        parts = (rows, gradient.emissions), (self._last_rows[:, None], numpy.concatenate(below))
-        for some_rows, d_scores in parts:
-            self._pending.append((some_rows, numpy.ascontiguousarray(d_scores, dtype="float32")))
 
     def gradient(self) -> Tuple[Ints1d, Floats2d]:
         """The rows in which the kept gradient is not 0, (A,), and its values there, (A, K)."""
