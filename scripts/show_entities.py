@@ -2,6 +2,7 @@
 
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import spacy
 import typer
@@ -21,7 +22,7 @@ def main(model: Path, corpus: Path, limit: int = 6) -> None:
     nlp = spacy.load(model)
     texts = [gold.text for gold in islice(DocBin().from_disk(corpus).get_docs(nlp.vocab), 200)]
     docs = sorted(nlp.pipe(texts), key=least_confidence)
-    ner = nlp.get_pipe("ner")
+    ner: Any = nlp.get_pipe("ner")
     for doc in docs[:limit]:
         typer.secho(doc.text, bold=True)
         (begin, end, label), probs = ner.posterior([doc]).likely_entities(1 / (1 + MISS))
