@@ -105,8 +105,9 @@ def sequences(
     batch = []
     continuing = _or(gold.continuing, numpy.zeros(n_tags, dtype=bool))
     for b, tokens in enumerate(oracle.spans(potentials)):
+        score = oracle.scorer(potentials, b)
         every = product(range(n_tags), repeat=tokens.stop - tokens.start)
-        paths = [Path(y, oracle.score(potentials, b, split.path(y))) for y in every]
+        paths = [Path(y, score(split.path(y))) for y in every]
         paths = [path for path in paths if path.score > -math.inf]
 
         def is_right(t: int, y: Tags, b: int = b, here: numpy.ndarray = allowed[tokens]) -> bool:
