@@ -234,7 +234,7 @@ def of_corpus(nlp: Language, path: Path) -> List[Example]:
     return [Example(Doc(nlp.vocab, [t.text for t in d]), d) for d in read_docs(nlp, path)]
 
 
-def test_curves_of_a_demo_corpus(demo: Dict[str, Path], tmp_path: Path) -> None:
+def test_curves_of_a_demo_corpus(demo: Dict[str, Path], tmp_path: Path, online: None) -> None:
     nlp = spacy.blank("en")
     corpora = [of_corpus(nlp, demo[name]) for name in ("train.spacy", "dev.spacy")]
     plan: Any = {"start": 20, "n": 50, "share": 0.9, "seeds": (0, 1)}
@@ -301,7 +301,9 @@ def test_the_table_has_means() -> None:
     ]
 
 
-def test_command_lines(unsure: Path, demo: Dict[str, Path], tmp_path: Path) -> None:
+def test_command_lines(
+    unsure: Path, demo: Dict[str, Path], tmp_path: Path, online: None
+) -> None:
     pytest.importorskip("matplotlib")
     texts, out = tmp_path / "pool.txt", tmp_path / "out.jsonl"
     texts.write_text("\n".join(POOL))
