@@ -196,7 +196,7 @@ def test_what_is_refused(unsure: Path) -> None:
 def test_files_are_read_back(form: str, tmp_path: Path) -> None:
     """Also with characters of two UTF-16 code units. A prediction in Label Studio is an annotation
     when somebody has accepted it."""
-    nlp = spacy.blank("en")
+    nlp = spacy.blank("xx")
     docs = pool(nlp, ["🙂 in New York", "Nobody here", "Ana met Bo"])
     docs[0].ents = [docs[0].char_span(5, 13, "LOC")]
     docs[1].ents = []
@@ -222,7 +222,7 @@ def test_files_are_read_back(form: str, tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, Path]:
     """120 docs of the demo corpus, and 60 others."""
-    folder, vocab = tmp_path_factory.mktemp("demo"), spacy.blank("en").vocab
+    folder, vocab = tmp_path_factory.mktemp("demo"), spacy.blank("xx").vocab
     for name, n in (("train", 120), ("dev", 60)):
         docs = list(make_corpus(name).get_docs(vocab))[:n]
         DocBin(docs=docs).to_disk(folder / f"{name}.spacy")
@@ -235,7 +235,7 @@ def of_corpus(nlp: Language, path: Path) -> List[Example]:
 
 
 def test_curves_of_a_demo_corpus(demo: Dict[str, Path], tmp_path: Path, online: None) -> None:
-    nlp = spacy.blank("en")
+    nlp = spacy.blank("xx")
     corpora = [of_corpus(nlp, demo[name]) for name in ("train.spacy", "dev.spacy")]
     plan: Any = {"start": 20, "n": 50, "share": 0.9, "seeds": (0, 1)}
     found = simulate(LINEAR, *corpora, vocab=nlp.vocab, **plan)
@@ -260,7 +260,7 @@ def test_curves_of_a_demo_corpus(demo: Dict[str, Path], tmp_path: Path, online: 
 def test_a_curve_without_a_goal_in_reach_ends_with_all_docs(
     demo: Dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nlp = spacy.blank("en")
+    nlp = spacy.blank("xx")
     corpus = of_corpus(nlp, demo["dev.spacy"])[:8]
     scores = iter([1.0, *[0.1] * 20])
     monkeypatch.setattr("spacy_costner.cli.suggest.score", lambda nlp, ner, dev: next(scores))
@@ -301,9 +301,7 @@ def test_the_table_has_means() -> None:
     ]
 
 
-def test_command_lines(
-    unsure: Path, demo: Dict[str, Path], tmp_path: Path, online: None
-) -> None:
+def test_command_lines(unsure: Path, demo: Dict[str, Path], tmp_path: Path, online: None) -> None:
     pytest.importorskip("matplotlib")
     texts, out = tmp_path / "pool.txt", tmp_path / "out.jsonl"
     texts.write_text("\n".join(POOL))
