@@ -42,7 +42,7 @@ from .support.posteriors import collapsed_paths, posterior
 from .support.strategies import seeds
 
 CONFIGS = Path(__file__).parent.parent / "configs"
-LINEAR = load_config(CONFIGS / "sparse.cfg", overrides={"training.max_epochs": 2})
+LINEAR = load_config(CONFIGS / "sparse.cfg", overrides={"training.max_epochs": 2, "nlp.lang": "xx"})
 POOL = [
     "London and Berlin like Shaka Khan",
     "London  and Berlin like Shaka Khan",
