@@ -237,14 +237,14 @@ def of_corpus(nlp: Language, path: Path) -> List[Example]:
 def test_curves_of_a_demo_corpus(demo: Dict[str, Path], tmp_path: Path, online: None) -> None:
     nlp = spacy.blank("xx")
     corpora = [of_corpus(nlp, demo[name]) for name in ("train.spacy", "dev.spacy")]
-    plan: Any = {"start": 20, "n": 50, "share": 0.9, "seeds": (0, 1)}
+    plan: Any = {"start": 20, "n": 50, "share": 0.6, "seeds": (0, 1)}
     found = simulate(LINEAR, *corpora, vocab=nlp.vocab, **plan)
     paths = {f"paths.{name}": str(demo[f"{name}.spacy"]) for name in ("train", "dev")}
     fitted = fit(load_config(demo["config.cfg"], overrides=paths), tmp_path)
     assert found.measure == "F"
     everything = [curve[0] for curve in found.curves("all")]
     assert everything[0].score == pytest.approx(fitted.scores["ents_f"], abs=1e-9)
-    assert found.goal == pytest.approx(0.9 * numpy.mean([one.score for one in everything]))
+    assert found.goal == pytest.approx(0.6 * numpy.mean([one.score for one in everything]))
     for way in ("suggested", "random"):
         assert [curve[0].seed for curve in found.curves(way)] == [0, 1]
         for curve in found.curves(way):
@@ -252,6 +252,7 @@ def test_curves_of_a_demo_corpus(demo: Dict[str, Path], tmp_path: Path, online: 
             assert docs == [min(20 + 50 * i, 120) for i in range(len(docs))]
             assert all(one.score < found.goal for one in curve[:-1])
             assert curve[-1].score >= found.goal or docs[-1] == 120
+    assert any(curve[-1].docs < 120 for curve in found.curves("random"))
     assert found.curves("suggested")[0][0][1:] == found.curves("random")[0][0][1:]
     assert found.curves("suggested")[0][1][1:] != found.curves("random")[0][1][1:]
     assert not any(eg.predicted.ents for corpus in corpora for eg in corpus)
