@@ -17,7 +17,7 @@ from spacy.vocab import Vocab
 from spacy_costner.features import Features, Template
 from spacy_costner.features.clusters import k_means, read_clusters, to_unit_length
 
-VOCAB = spacy.blank("en").vocab
+VOCAB = spacy.blank("xx").vocab
 PATH = "0110" + "11" + "0101" + "1" * 10 + "00"
 """Of 22 bits: the path of Rome."""
 

@@ -14,7 +14,7 @@ from spacy_costner.features.template import character_type
 
 from .support.linear import found_names
 
-VOCAB = spacy.blank("en").vocab
+VOCAB = spacy.blank("xx").vocab
 PHRASES = "new york\nYork\nnew york city\n\nIl-2\n"
 
 

@@ -128,13 +128,13 @@ def test_confidences_are_calibrated(linear: Language, per_label: bool) -> None:
 
 
 def test_decoding_is_changed_and_tuned(trained: Language) -> None:
-    nlp = spacy.blank("en").from_config(trained.config).from_bytes(trained.to_bytes())
+    nlp = spacy.blank("xx").from_config(trained.config).from_bytes(trained.to_bytes())
     viterbi = make_viterbi(bias=0.1, labels={"LOC": 0.2})
     for decoding in (viterbi, make_min_cost(cost=make_hamming_cost())):
         nlp.get_pipe("ner").set_decoding(decoding)
         assert [ents(nlp(text)) for text in TEXTS] == EXPECTED
     for parameter in ("threshold", "bias"):
-        nlp = spacy.blank("en").from_config(trained.config).from_bytes(trained.to_bytes())
+        nlp = spacy.blank("xx").from_config(trained.config).from_bytes(trained.to_bytes())
         tuned = tune(nlp, examples(nlp), parameter=parameter)
         assert (tuned.chosen.precision, tuned.chosen.recall) == (1.0, 1.0)
         assert [ents(nlp(text)) for text in TEXTS] == EXPECTED

@@ -306,7 +306,7 @@ def test_tags_that_are_numbers(info: Any, tmp_path: Path) -> None:
 
 
 def problems(spans: List[Any], text: str = TEXT, **more: Any) -> Tuple[Doc, Dict[str, int]]:
-    context = Context(spacy.blank("en"), ReadOptions(), CorpusInfo())
+    context = Context(READER, ReadOptions(), CorpusInfo())
     place = Place(Path("a.jsonl"), 7)
     doc = task_to_doc(task_from_json({"text": text, "spans": spans, **more}, place), place, context)
     assert all("a.jsonl, line 7: " in p for one in context.info.problems for p in one.places)
@@ -572,7 +572,7 @@ def test_problems_are_warnings(tmp_path: Path) -> None:
     with pytest.warns(
         UserWarning, match=r"their tokens are missing annotation \(1\)\n.*line 1: 'Kim'"
     ):
-        assert len(list(make_reader(path)(spacy.blank("en")))) == 1
+        assert len(list(make_reader(path)(READER))) == 1
 
 
 @pytest.mark.parametrize(

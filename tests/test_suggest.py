@@ -43,7 +43,7 @@ from .support.posteriors import collapsed_paths, posterior
 from .support.strategies import seeds
 
 CONFIGS = Path(__file__).parent.parent / "configs"
-LINEAR = load_config(CONFIGS / "sparse.cfg", overrides={"training.max_epochs": 2})
+LINEAR = load_config(CONFIGS / "sparse.cfg", overrides={"training.max_epochs": 2, "nlp.lang": "xx"})
 POOL = [
     "London and Berlin like Shaka Khan",
     "London  and Berlin like Shaka Khan",
@@ -197,7 +197,7 @@ def test_what_is_refused(unsure: Path) -> None:
 def test_files_are_read_back(form: str, tmp_path: Path) -> None:
     """Also with characters of two UTF-16 code units. A prediction in Label Studio is an annotation
     when somebody has accepted it."""
-    nlp = spacy.blank("en")
+    nlp = spacy.blank("xx")
     docs = pool(nlp, ["🙂 in New York", "Nobody here", "Ana met Bo"])
     docs[0].ents = [docs[0].char_span(5, 13, "LOC")]
     docs[1].ents = []
@@ -223,7 +223,7 @@ def test_files_are_read_back(form: str, tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, Path]:
     """120 docs of the demo corpus, and 60 others."""
-    folder, vocab = tmp_path_factory.mktemp("demo"), spacy.blank("en").vocab
+    folder, vocab = tmp_path_factory.mktemp("demo"), spacy.blank("xx").vocab
     for name, n in (("train", 120), ("dev", 60)):
         docs = list(make_corpus(name).get_docs(vocab))[:n]
         DocBin(docs=docs).to_disk(folder / f"{name}.spacy")
@@ -235,17 +235,17 @@ def of_corpus(nlp: Language, path: Path) -> List[Example]:
     return [Example(Doc(nlp.vocab, [t.text for t in d]), d) for d in read_docs(nlp, path)]
 
 
-def test_curves_of_a_demo_corpus(demo: Dict[str, Path], tmp_path: Path) -> None:
-    nlp = spacy.blank("en")
+def test_curves_of_a_demo_corpus(demo: Dict[str, Path], tmp_path: Path, online: None) -> None:
+    nlp = spacy.blank("xx")
     corpora = [of_corpus(nlp, demo[name]) for name in ("train.spacy", "dev.spacy")]
-    plan: Any = {"start": 20, "n": 50, "share": 0.9, "seeds": (0, 1)}
+    plan: Any = {"start": 20, "n": 50, "share": 0.6, "seeds": (0, 1)}
     found = simulate(LINEAR, *corpora, vocab=nlp.vocab, **plan)
     paths = {f"paths.{name}": str(demo[f"{name}.spacy"]) for name in ("train", "dev")}
     fitted = fit(load_config(demo["config.cfg"], overrides=paths), tmp_path)
     assert found["measure"] == "F"
     everything = [curve[0] for curve in curves_of(found["rounds"], "all")]
     assert everything[0].score == pytest.approx(fitted.scores["ents_f"], abs=1e-9)
-    assert found["goal"] == pytest.approx(0.9 * numpy.mean([one.score for one in everything]))
+    assert found["goal"] == pytest.approx(0.6 * numpy.mean([one.score for one in everything]))
     for way in WAYS:
         assert [curve[0].seed for curve in curves_of(found["rounds"], way)] == [0, 1]
         for curve in curves_of(found["rounds"], way):
@@ -261,13 +261,14 @@ def test_curves_of_a_demo_corpus(demo: Dict[str, Path], tmp_path: Path) -> None:
         curves_of(found["rounds"], "suggested")[0][1][1:]
         != curves_of(found["rounds"], "random")[0][1][1:]
     )
+    assert any(curve[-1].docs < 120 for curve in curves_of(found["rounds"], "random"))
     assert not any(eg.predicted.ents for corpus in corpora for eg in corpus)
 
 
 def test_a_curve_without_a_goal_in_reach_ends_with_all_docs(
     demo: Dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nlp = spacy.blank("en")
+    nlp = spacy.blank("xx")
     corpus = of_corpus(nlp, demo["dev.spacy"])[:8]
     scores = iter([1.0, *[0.1] * 20])
     monkeypatch.setattr("spacy_costner.cli.suggest.score", lambda nlp, ner, dev: next(scores))
@@ -308,7 +309,7 @@ def test_the_table_has_means() -> None:
     ]
 
 
-def test_command_lines(unsure: Path, demo: Dict[str, Path], tmp_path: Path) -> None:
+def test_command_lines(unsure: Path, demo: Dict[str, Path], tmp_path: Path, online: None) -> None:
     pytest.importorskip("matplotlib")
     texts, out = tmp_path / "pool.txt", tmp_path / "out.jsonl"
     texts.write_text("\n".join(POOL))

@@ -82,7 +82,7 @@ def test_answers_are_those_of_one_thread(model: Any) -> None:
 
 def test_words_that_threads_see_at_once() -> None:
     """Both are about to look at their words before either writes down what it sees."""
-    vocab = spacy.blank("en").vocab
+    vocab = spacy.blank("xx").vocab
     names = ["a", "b", "c", "d", "e", "f"]
     docs = [Doc(vocab, words=names[:3]), Doc(vocab, words=names[3:])]
     features = Features(Template(windows={"ORTH": 0}))
@@ -110,7 +110,7 @@ def meet(barrier: Barrier) -> None:
 
 def test_words_are_forgotten_while_others_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spacy_costner.features.lookup.MOST_WORDS", 10)
-    vocab = spacy.blank("en").vocab
+    vocab = spacy.blank("xx").vocab
     features = Features(Template(windows={"ORTH": 0}))
     docs = [Doc(vocab, words=[f"{i}-{j}" for j in range(7)]) for i in range(50)]
     features.build_vocab(docs)
@@ -138,7 +138,7 @@ def test_numbers_are_found_while_others_are_set() -> None:
 
 
 def test_a_gazetteer_is_asked_when_it_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    vocab = spacy.blank("en").vocab
+    vocab = spacy.blank("xx").vocab
     phrases, doc = tokens.Gazetteer(["New York"]), Doc(vocab, words=["New", "York"])
     expected = tokens.Gazetteer(["New York"]).find([doc]).tolist()
     meeting, met = Barrier(2), local()

@@ -14,7 +14,7 @@ from .config import FEATURES, TOK2VEC
 
 SPARSE = {"@architectures": "spacy_costner.SparseCRF.v1", "features": FEATURES}
 HYBRID = {**SPARSE, "@architectures": "spacy_costner.HybridCRF.v1", "tok2vec": TOK2VEC}
-VOCAB = spacy.blank("en").vocab
+VOCAB = spacy.blank("xx").vocab
 DOCS = [Doc(VOCAB, words=words.split()) for words in ("a b a c", "", "d A", "b")]
 
 
