@@ -101,8 +101,8 @@ def test_what_is_written(guaranteed: Language, tmp_path: Path) -> None:
     promise = copy.meta["guarantee"]["ner"]
     assert promise["miss"] == 0.1 and promise["docs"] == 60 and promise["source"]
     assert promise["not_counted"]["docs without entities"] >= 1
-    assert [0.1, promise["threshold"]] in promise["levels"]
-    assert copy.get_pipe("ner").guarantee["threshold"] == promise["threshold"]
+    assert [0.1, promise["groups"][""]["threshold"]] in promise["groups"][""]["levels"]
+    assert copy.get_pipe("ner").guarantee["groups"] == promise["groups"]
     doc = copy(TEXTS[1])
     group = doc.spans[KEY]
     places = [(span.start, span.end, span.label_) for span in group]
@@ -268,10 +268,12 @@ def test_labels_share_what_may_fail(unsure: Path) -> None:
     shared, alone = [], []
     for i, label in enumerate(nlp.get_pipe("ner").labels):
         rows = [table[table["label"] == i] for table in tables]
-        given = {"n_docs": len(docs), "n_labels": 1}
+        given = {"n_docs": len(docs), "n_parts": 1}
         third = {**result.promise, "confidence": 0.9}
-        shared.append({"label": label, **find_part(*rows, terms=third, **given)})
-        alone.append({"label": label, **find_part(*rows, terms=result.promise, **given)})
+        shared.append({"group": "", "label": label, **find_part(*rows, terms=third, **given)})
+        alone.append(
+            {"group": "", "label": label, **find_part(*rows, terms=result.promise, **given)}
+        )
     assert result.parts == shared != alone
 
 
@@ -309,7 +311,7 @@ def test_false_alarms(unsure: Path) -> None:
     for doc, eg in zip(nlp.pipe(eg.predicted.copy() for eg in docs), docs):
         gold = {(e.start, e.end, e.label_) for e in eg.reference.ents}
         spans = doc.spans[KEY]
-        assert all(p >= result.promise["threshold"] for p in spans.attrs["scores"])
+        assert all(p >= result.promise["groups"][""]["threshold"] for p in spans.attrs["scores"])
         wrong = [(s.start, s.end, s.label_) not in gold for s in spans]
         shares.append(numpy.mean(wrong) if wrong else 0.0)
     assert 0 < numpy.mean(shares) < 0.3
