@@ -145,11 +145,11 @@ def make_terms(
     by_group: Optional[str] = None,
 ) -> Dict[str, Any]:
     """The terms of a promise: see `guarantee`."""
-    limits = {"miss": miss, "false_alarm": false_alarm}
-    given = [name for name, limit in limits.items() if limit is not None]
-    if len(given) != 1:
-        raise ValueError(f"expected miss or false_alarm, got {' and '.join(given) or 'none'}")
-    for name, value in {**limits, "confidence": confidence}.items():
+    numbers = {"miss": miss, "false_alarm": false_alarm, "confidence": confidence}
+    if (miss is None) == (false_alarm is None):
+        given = "none" if miss is None else "miss and false_alarm"
+        raise ValueError(f"expected miss or false_alarm, got {given}")
+    for name, value in numbers.items():
         if value is not None and not 0 < value < 1:
             raise ValueError(f"{name}: expected a number between 0 and 1, got {value!r}")
     units = UNITS if false_alarm is None else UNITS[:1]
@@ -157,9 +157,8 @@ def make_terms(
         if word not in words:
             raise ValueError(f"{name}: expected {' or '.join(words)}, got {word!r}")
     if miss is None and confidence is None:
-        confidence = 0.95
-    unit = {"found": found, "by": by, "per_label": per_label, "by_group": by_group}
-    return {**limits, "confidence": confidence, **unit}
+        numbers["confidence"] = 0.95
+    return {**numbers, "found": found, "by": by, "per_label": per_label, "by_group": by_group}
 
 
 def find_notes(nlp: Language, source: str) -> List[str]:
@@ -168,12 +167,10 @@ def find_notes(nlp: Language, source: str) -> List[str]:
     paths = nlp.config.interpolate().get("paths", {})
     if paths.get("train") == source:
         raise ValueError(f"expected docs that the pipeline was not trained on, got {source}")
-    notes = []
-    if paths.get("dev") == source:
-        notes.append(f"{source} are the development docs of training, which may be too easy.")
-    if nlp.meta.get("performance", {}).get("measured_on", {}).get("source") == source:
-        notes.append(f"{source} were used to calibrate or tune, and may be too easy.")
-    return notes
+    measured_on = nlp.meta.get("performance", {}).get("measured_on", {}).get("source")
+    uses = {"are the development docs of training": paths.get("dev")}
+    uses["were used to calibrate or tune"] = measured_on
+    return [f"{source} {use}, and may be too easy." for use, path in uses.items() if path == source]
 
 
 def leave_out(
@@ -183,10 +180,9 @@ def leave_out(
     memory know, "docs with missing tags", and those without a group. Docs "without entities" stay:
     no miss rate counts them. Returns the other docs, and the numbers of docs of these kinds."""
     shims = [shim for node in ner.model.walk() for shim in node.shims]
-    memories = [shim.text_ids.tolist() for shim in shims if isinstance(shim, Features)]
-    trained_on = set().union(*memories)
-    counts = dict.fromkeys(("training docs", "docs with missing tags", "docs without entities"), 0)
-    counts |= {f"docs without {by_group!r}": 0} if by_group else {}
+    trained_on = {i for shim in shims if isinstance(shim, Features) for i in shim.text_ids.tolist()}
+    kinds = ["training docs", "docs with missing tags", "docs without entities"]
+    counts = dict.fromkeys([*kinds, *([f"docs without {by_group!r}"] if by_group else [])], 0)
     used = []
     for eg in examples:
         doc = eg.reference
@@ -200,8 +196,8 @@ def leave_out(
             used.append(eg)
             counts["docs without entities"] += not doc.ents
     if len(used) == counts["docs without entities"]:
-        kinds = ", ".join(f"{n} {kind}" for kind, n in counts.items() if n) or "none"
-        raise ValueError(f"expected annotated docs with entities, not trained on, got {kinds}")
+        got = ", ".join(f"{n} {kind}" for kind, n in counts.items() if n) or "none"
+        raise ValueError(f"expected annotated docs with entities, not trained on, got {got}")
     return used, counts
 
 
@@ -402,23 +398,17 @@ def guarantee_cli(
 
 
 def describe(result: Guarantee) -> str:
-    header = [
-        "group",
-        "label",
-        "docs",
-        "entities",
-        "threshold",
-        "spans/entity",
-        "reachable",
-        "docs needed",
-    ]
-    rows: List[Any] = [header]
+    """The parts, and the promise in words."""
+    promise, keys = result.promise, {"group": "by_group", "label": "per_label"}
+    names = [name for name, key in keys.items() if promise[key]]
+    header = ["docs", "entities", "threshold", "spans/entity", "reachable", "docs needed"]
+    rows: List[Any] = [[*(names or ["label"]), *header]]
+    formats = {"threshold": "g", "spans": ".2f", "reachable": ".4f", "docs_needed": ","}
     for part in result.parts:
-        formats = {"threshold": "g", "spans": ".2f", "reachable": ".4f", "docs_needed": ","}
-        numbers = ["-" if part[key] is None else f"{part[key]:{f}}" for key, f in formats.items()]
-        names = [part[key] or "all" for key in ("group", "label")]
-        rows.append([*names, part["docs"], part["entities"], *numbers])
-    lines, promise = [text_table(rows)], result.promise
+        cells = ["-" if part[key] is None else f"{part[key]:{f}}" for key, f in formats.items()]
+        of = [part[name] for name in names] or ["all"]
+        rows.append([*of, part["docs"], part["entities"], *cells])
+    lines = [text_table(rows)]
     if kinds := [f"{n:,} {kind}" for kind, n in promise["not_counted"].items() if n]:
         lines.append(f"\nnot counted: {', '.join(kinds)}")
     lines += [f"note: {note}" for note in result.notes]
@@ -432,10 +422,7 @@ def describe(result: Guarantee) -> str:
     sure = "in the mean over calibrations"
     if promise["confidence"] is not None:
         sure = f"in the mean over docs, with confidence {promise['confidence']:g}"
-    each = [
-        n for n, is_on in (("group", promise["by_group"]), ("label", promise["per_label"])) if is_on
-    ]
-    each = f", for each {' and '.join(each)} with a threshold" if each else ""
+    each = f", for each {' and '.join(names)} with a threshold" if names else ""
     docs = f"docs like {promise['source']}"
     lines.append(f"\nPromised of {docs}: {what}, {sure}{each} (found: {promise['found']}).")
     return "\n".join(lines)
