@@ -171,11 +171,12 @@ class AnyCorpus(Corpus):
         make = self.make_examples_gold_preproc if self.gold_preproc else self.make_examples
         for eg in make(nlp, docs):
             for other in self.augmenter(nlp, eg):
-                # An augmenter tokenizes again, and knows no sentences of the predicted doc.
+                # spaCy's augmenters tokenize again, and lose sentence starts.
                 if other is not eg and eg.reference.has_unknown_spaces:
                     other.predicted = copy_tokens(other.reference)
-                if other is not eg and self._has_sentences:
-                    copy_sentences(other.reference, other.predicted)
+                if other is not eg and self._has_sentences and len(other.text) == len(eg.text):
+                    for doc in (other.predicted, other.reference):
+                        copy_sentences(eg.reference, doc)
                 yield other
 
     def _make_example(self, nlp: Language, reference: Doc, gold_preproc: bool) -> Example:
@@ -225,3 +226,20 @@ def make_reader(
         limit=limit,
         augmenter=augmenter,
     )
+
+
+def make_copies(
+    augmenter: Callable[[Language, Example], Iterable[Example]],
+) -> Callable[[Language, Example], Iterator[Example]]:
+    """Make an augmenter that keeps each example, and adds what another augmenter makes of it:
+    "spacy_costner.copies.v1". spaCy's own replace the example.
+
+    augmenter (Callable): The other augmenter.
+    RETURNS (Callable[[Language, Example], Iterator[Example]]): The augmenter.
+    """
+
+    def augment(nlp: Language, example: Example) -> Iterator[Example]:
+        yield example
+        yield from (other for other in augmenter(nlp, example) if other is not example)
+
+    return augment
