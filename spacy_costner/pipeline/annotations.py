@@ -200,9 +200,11 @@ def measure(posterior: Posterior, tokens: TokenAttrs) -> Tuple[Floats1d, Floats2
     totals = numpy.bincount(of_doc, entropies, minlength=n_docs)[:n_docs]
     n_free = numpy.bincount(sequences(tokens.lengths), is_free, minlength=n_docs)
     label = tags.label_of[tags.opening] == numpy.arange(len(tags.labels))[:, None]
-    probs = (posterior.chain_marginals[:, tags.opening] * is_free[:, None]) @ label.T
+    opens = posterior.chain_marginals[:, tags.opening]
+    opens = opens if is_free.all() else opens * is_free[:, None]
     expected = numpy.zeros((n_docs, len(tags.labels)))
-    expected[tokens.lengths > 0] = numpy.add.reduceat(probs, first_tokens(tokens.lengths), axis=0)
+    first = first_tokens(tokens.lengths)
+    expected[tokens.lengths > 0] = numpy.add.reduceat(opens, first, axis=0) @ label.T
     return numpy.where(n_free, totals, numpy.nan) / (1 + expected.sum(axis=1)), expected
 
 
