@@ -8,6 +8,7 @@ Vovk, Gammerman & Shafer (2005): Algorithmic Learning in a Random World, chapter
 (2021): Retrain or Not Retrain: Conformal Test Martingales for Change-Point Detection.
 """
 
+from bisect import bisect_left, bisect_right
 from math import exp
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
 
@@ -34,9 +35,6 @@ MOST_DOCS = 100_000
 MOST_LOG = 700.0
 """The logarithm of the highest martingale that is shown."""
 
-BLOCK = 1024
-"""The number of docs that are ranked together."""
-
 
 def conformal_p_values(calibration: Floats1d, scores: Floats1d, *, seed: int = 0) -> Floats1d:
     """The p-value of each new doc: its rank among the calibration docs and the new docs before it,
@@ -51,18 +49,12 @@ def conformal_p_values(calibration: Floats1d, scores: Floats1d, *, seed: int = 0
 
     Vovk, Gammerman & Shafer (2005), eq. 2.20.
     """
-    u, pool = 1 - numpy.random.default_rng(seed).random(len(scores)), numpy.sort(calibration)
-    p = numpy.zeros(len(scores))
-    for begin in range(0, len(scores), BLOCK):
-        new = scores[begin : begin + BLOCK]
-        is_earlier = numpy.tri(len(new), k=-1, dtype=bool)
-        left, right = (numpy.searchsorted(pool, new, side=side) for side in ("left", "right"))
-        n_above = len(pool) - right + (is_earlier & (new > new[:, None])).sum(axis=1)
-        n_equal = right - left + (is_earlier & (new == new[:, None])).sum(axis=1)
-        n = len(pool) + numpy.arange(len(new))
-        p[begin : begin + BLOCK] = (n_above + u[begin : begin + BLOCK] * (n_equal + 1)) / (n + 1)
-        pool = numpy.sort(numpy.concatenate([pool, new]), kind="stable")
-    return p
+    u, pool, p = 1 - numpy.random.default_rng(seed).random(len(scores)), sorted(calibration), []
+    for score, share in zip(scores, u):
+        left, right = bisect_left(pool, score), bisect_right(pool, score)
+        p.append((len(pool) - right + share * (right - left + 1)) / (len(pool) + 1))
+        pool.insert(right, score)
+    return numpy.asarray(p)
 
 
 def log_martingale(p_values: Floats1d) -> Floats1d:

@@ -616,17 +616,14 @@ class CostSensitiveNER(TrainablePipe):
         `user_data` that enough docs have. `approximate`: whether the temperature was fitted on
         them."""
         keys: Dict[str, Dict[str, List[float]]] = {}
-        kept = rounded(scores).tolist()
-        for doc, score in zip(docs, kept):
-            for key, value in short_values(doc.user_data).items():
+        kept = sorted((a, i) for i, a in enumerate(rounded(scores).tolist()) if not isnan(a))
+        for score, i in kept:
+            for key, value in short_values(docs[i].user_data).items():
                 keys.setdefault(key, {}).setdefault(str(value), []).append(score)
+        enough = {k: {v: a for v, a in own.items() if len(a) >= ENOUGH} for k, own in keys.items()}
         self.cfg["shift"] = {
-            "scores": sorted(score for score in kept if not isnan(score)),
-            "keys": {
-                key: enough
-                for key, by_value in keys.items()
-                if (enough := {v: sorted(x) for v, x in by_value.items() if len(x) >= ENOUGH})
-            },
+            "scores": [score for score, _ in kept],
+            "keys": {key: own for key, own in enough.items() if own},
             "source": source,
             "approximate": approximate,
             "holds_for": self._settings("decoding"),
@@ -663,11 +660,9 @@ class CostSensitiveNER(TrainablePipe):
         """The first changed setting that the promise depends on."""
         if (promise := self.cfg["guarantee"]) is None:
             return None
-        settings = self._settings()
-        changed = [name for name in HOLDS_FOR if promise["holds_for"].get(name) != settings[name]]
-        if self.cfg["confidence"] is None:
-            changed.append("confidence")
-        return changed[0] if changed else None
+        own, held = self._settings(), promise["holds_for"]
+        changed = (name for name in HOLDS_FOR if held.get(name) != own[name])
+        return next(changed, "confidence" if self.cfg["confidence"] is None else None)
 
     # Saving
 
