@@ -26,6 +26,7 @@ from spacy_costner.readers import (
     make_reader,
     read_docs,
     read_tasks,
+    read_texts,
     task_from_json,
     task_to_doc,
     write_columns,
@@ -566,6 +567,20 @@ def test_examples_are_those_of_spacy(settings: Dict[str, Any], tmp_path: Path) -
             assert all(map(same, examples, expected))
         norms = [[token.norm_ for token in eg.predicted] for eg in expected]
         assert norms == [[token.norm_ for token in eg.predicted] for eg in examples]
+
+
+@pytest.mark.parametrize("form", ["jsonl", "spacy"])
+def test_predicted_docs_have_the_values_that_docs_are_grouped_by(form: str, tmp_path: Path) -> None:
+    nlp, row = spacy.blank("en"), {"text": "Kim left.", "label": [], "source": "news"}
+    path = written(tmp_path / "a.jsonl", json.dumps(row))
+    if form == "spacy":
+        docs = list(read_docs(nlp, path))
+        path = tmp_path / "a.spacy"
+        DocBin(docs=docs, store_user_data=True).to_disk(path)
+    (eg,) = make_reader(path)(nlp)
+    (text,) = read_texts(nlp, path)
+    for doc in (eg.predicted, eg.reference, text):
+        assert doc.user_data["source"] == "news"
 
 
 @pytest.mark.parametrize("copies", [False, True])

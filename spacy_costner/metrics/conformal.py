@@ -145,7 +145,6 @@ def false_alarm_risk(
 ) -> Floats1d:
     """The mean over docs of the share of the set that is wrong, 0 for an empty set, at each of T
     descending thresholds. `doc` is the doc of each span. Shapes: (S,) to (T,)"""
-    _, doc = numpy.unique(doc, return_inverse=True)
     first = numpy.searchsorted(-thresholds, -scores)
     shape = (doc.max(initial=-1) + 1, len(thresholds) + 1)
     cell, size = doc * shape[1] + first, shape[0] * shape[1]
