@@ -31,11 +31,16 @@ TRAIN = [
     doc("york/PROPN"),
     doc("in/ADP", "New/PROPN", "in/ADP", "New/PROPN", "./PUNCT"),
 ]
-NEW = [doc("In/ADP", "Yorkshire/PROPN", "12/X", "new/ADJ", "york/PROPN"), doc(), doc("New/PROPN")]
+NEW = [
+    doc("In/ADP", "Yorkshire/PROPN", "12/X", "new/ADJ", "york/PROPN"),
+    doc(),
+    doc("New/PROPN"),
+    doc("YORK/X"),
+]
 TEMPLATE: Dict[str, Any] = {
     "windows": {
         "ORTH": 2, "LOWER": 1, "SHAPE": 0, "prefix": 1, "suffix": 0, "flags": 1, "TAG": 1,
-        "POS": 0, "NORM": 0, "character_type": 1, "_.source": 1,
+        "POS": 0, "NORM": 0, "character_type": 1, "_.source": 1, "caseless": 1,
     },
     "affixes": (2, 3),
     "flags": ("IS_TITLE", "has_hyphen", "has_digit", "IS_STOP"),
@@ -61,6 +66,7 @@ FLAGS: Dict[str, Callable[[Token], bool]] = {
 
 def values(token: Token) -> Dict[str, Optional[str]]:
     """All that is to be seen of a token."""
+    letters = [character for character in token.doc.text if character.isalpha()]
     seen = {
         "ORTH": token.text,
         "LOWER": token.text.lower(),
@@ -70,6 +76,7 @@ def values(token: Token) -> Dict[str, Optional[str]]:
         "POS": token.pos_,
         "character_type": character_type(token.lex),
         "_.source": str(token._.source) if token._.source else None,
+        "caseless": token.lower_ if len({c.isupper() for c in letters}) == 1 else None,
         **{name: "yes" if is_so(token) else None for name, is_so in FLAGS.items()},
     }
     for size in TEMPLATE["affixes"]:

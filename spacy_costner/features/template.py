@@ -110,6 +110,7 @@ ATTRIBUTES = (
 and SHAPE."""
 
 EXTENSION = "_."
+CASELESS = "caseless"
 GAZETTEER = "gazetteer"
 MEMORY = "memory"
 ELSEWHERE = "elsewhere"
@@ -167,8 +168,9 @@ class Template:
     windows (Optional[Dict[str, int]]): For each kind of feature, up to how many tokens to either
         side it is used; 0 for the token only. Kinds are attributes of spaCy such as ORTH,
         LOWER, NORM, SHAPE, TAG, POS and LEMMA; "_.name" for an extension attribute of tokens;
-        "prefix", "suffix", "flags", "character_type" and "gazetteer". If left out, ORTH,
-        LOWER and SHAPE with 2, prefix, suffix and flags with 1.
+        "prefix", "suffix", "flags", "character_type" and "gazetteer"; "caseless", the word in docs
+        in lower case or in capitals. If left out, ORTH, LOWER and SHAPE with 2, prefix, suffix and
+        flags with 1.
     affixes (Sequence[int]): The lengths of prefixes and suffixes in characters.
     flags (Sequence[str]): What "flags" are: spaCy's yes-or-no attributes of words,
         such as IS_TITLE, and has_digit, has_hyphen, has_upper, is_first_upper and
@@ -302,7 +304,8 @@ def attributes_of(columns: Sequence[Column]) -> List[str]:
 
 def _check(template: Template) -> None:
     attributes = [name for name in (*WORD_VIEWS, *ATTRIBUTES) if name in IDS]
-    others = ["character_type", "prefix", "suffix", "flags", GAZETTEER, CLUSTERS, VECTORS]
+    others = ["character_type", "prefix", "suffix", "flags", CASELESS]
+    others += [GAZETTEER, CLUSTERS, VECTORS]
     leasts = {"windows": 0, "bigrams": 1, MEMORY: 0, ELSEWHERE: 1, DOCUMENT: 0}
     for setting, least in leasts.items():
         known = attributes + (others if setting in ("windows", "bigrams") else [])
