@@ -78,16 +78,27 @@ def get_component(nlp: Language, name: str) -> CostSensitiveNER:
     return cast(CostSensitiveNER, nlp.get_pipe(name))
 
 
+def check_ents(command: str, ner: CostSensitiveNER) -> None:
+    """RAISES (ValueError): If a component has a `spans_key`, and a command works on `doc.ents`."""
+    if (key := ner.objective.spans_key) is not None:
+        raise ValueError(f"{command}: works on doc.ents, but {ner.name} has the spans_key {key!r}")
+
+
 def predict_dev(
     nlp: Language, ner: CostSensitiveNER, examples: Iterable[Example]
 ) -> DevPredictions:
-    """Run a pipeline on copies of annotated docs and compute the posterior of a component.
+    """Run a pipeline on copies of annotated docs and compute the posterior of a component. With a
+    `spans_key` the spans of its labels are the entities of the docs.
 
     RAISES (ValueError): If there is no annotation.
     """
     examples = [eg for eg in examples if len(eg.predicted)]
     docs = run_before(nlp, ner.name, [eg.predicted.copy() for eg in examples])
+    if ner.objective.spans_key is not None:  # its spans are the only entities
+        for doc in docs:
+            doc.set_ents([], default="missing")
     examples = [Example(doc, eg.reference) for doc, eg in zip(docs, examples)]
+    examples = [ner.objective.as_entities(eg, ner.labels) for eg in examples]
     tokens = read_presets(docs)
     reference = read_reference(examples, tokens)
     if not reference.is_annotated.any():
@@ -119,9 +130,11 @@ def predict(
     confidence: Optional[Confidence],
 ) -> Prediction:
     """Decode the posterior of docs, by this component or by another, with the component's decoding.
-    Write the entities to the docs and, with confidence, their probabilities to a span group."""
+    Write the entities to the docs, also with a `spans_key`, and, with confidence, their
+    probabilities to a span group."""
     prediction = make_prediction(ner.decode(posterior), posterior, read_presets(docs), confidence)
-    annotate(docs, prediction, ner.vocab.strings, confidence)
+    for spans_key in dict.fromkeys([None, ner.objective.spans_key]):
+        annotate(docs, prediction, ner.vocab.strings, confidence, spans_key)
     return prediction
 
 

@@ -14,6 +14,7 @@ from thinc.types import Array1d, Floats1d, Floats2d, Ints1d
 
 from ..decoding import FINEST, LEAST, DecodedSpans, Posterior, of_labels
 from ..metrics.shift import Counts
+from ..spans import replace_spans
 from ..tags import Entities
 from ..training.token_attrs import TokenAttrs, first_words
 from ..types import first_tokens, sequences
@@ -141,10 +142,11 @@ def make_prediction(
     tokens: TokenAttrs,
     confidence: Optional[Confidence],
     guarantee: Optional[Dict[str, Any]] = None,
+    is_scored: bool = False,
     is_measured: bool = False,
 ) -> Prediction:
-    """Compute the probabilities of decoded entities, if a confidence says where they are written,
-    the guaranteed set of a promise and, if asked for, what the test for a shift takes."""
+    """Compute the probabilities of decoded entities, if asked for or if there is a confidence; the
+    guaranteed set of a promise; and, if asked for, what the test for a shift takes."""
     n_preset = numpy.concatenate([[0], numpy.cumsum(tokens.is_annotated)])
 
     def is_free(entities: Entities) -> Array1d:
@@ -154,11 +156,11 @@ def make_prediction(
     entities = decoded.entities.trim(tokens.is_space)
     if n_preset[-1]:
         entities = entities.select(is_free(entities))
-    if confidence is None:
+    if confidence is None and not is_scored:
         return Prediction(tokens, decoded.labels, entities)
     probs = posterior.entity_probs(entities, decoded.covers)
     alternatives = guaranteed = None
-    if confidence.alternatives is not None:
+    if confidence is not None and confidence.alternatives is not None:
         others, other_probs = posterior.likely_entities(confidence.alternatives)
         keep = is_new(others, entities) & is_free(others)
         alternatives = others.select(keep), other_probs[keep]
@@ -289,8 +291,10 @@ def annotate(
     prediction: Prediction,
     strings: StringStore,
     confidence: Optional[Confidence],
+    spans_key: Optional[str] = None,
 ) -> None:
-    """Write predicted entities, and their probabilities if there is a confidence, to docs."""
+    """Write predicted entities, and their probabilities if there is a confidence, to docs: as their
+    entities or, if there is a key, among their spans."""
     tokens, labels = prediction.tokens, [strings.add(label) for label in prediction.labels]
 
     def by_doc(entities: Entities, probs: Optional[Floats1d]) -> Iterator[Tuple[Doc, Any]]:
@@ -298,7 +302,10 @@ def annotate(
 
     predicted = list(by_doc(prediction.entities, prediction.probs))
     ends, preset = numpy.cumsum(tokens.lengths).tolist(), tokens.is_annotated
-    for (doc, (spans, _)), end in zip(predicted, ends):
+    for (doc, (spans, probs)), end in zip(predicted, ends):
+        if spans_key is not None:
+            replace_spans(doc, spans_key, spans, probs, prediction.labels)
+            continue
         free = ~preset[end - len(doc) : end]
         if free.all():
             doc.set_ents(spans)
