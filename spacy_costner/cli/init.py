@@ -433,7 +433,10 @@ def read_corpus(path: Path, lang: str, spans_key: Optional[str] = None) -> Dict[
                     break
                 overlaps.update({(one.label_, other.label_), (other.label_, one.label_)})
     if not labels:
-        raise ValueError(f"{path}: expected docs with entities, got none in {len(lengths)} docs")
+        where = "" if spans_key is None else f" in doc.spans[{spans_key!r}]"
+        raise ValueError(
+            f"{path}: expected docs with entities{where}, got none in {len(lengths)} docs"
+        )
     counts = {"sentences": sentences, "forms": len(forms), "entities": len(labels)}
     found = {"lengths": lengths, "labels": sorted({*labels}), **counts}
     return {**found, "counts": Counter(labels), "overlaps": overlaps}
