@@ -42,14 +42,19 @@ def without_overlap(doc: Doc, key: str, labels: Labels = None) -> Tuple[List[Spa
     return kept, [span for place, span in spans.items() if place not in places]
 
 
-def spans_as_entities(doc: Doc, key: str, labels: Labels = None, *, longest: bool = False) -> Doc:
+def spans_as_entities(
+    doc: Doc, key: str, labels: Labels = None, *, own: Labels = None, longest: bool = False
+) -> Doc:
     """A copy of a doc with its spans of some labels as entities. They are missing in a doc that
-    doesn't have the key. `longest` says that the longest is kept where spans overlap.
+    doesn't have the key.
 
-    RAISES (ValueError): If spans overlap otherwise.
+    own (Labels): The labels whose spans are all kept. Of the others, those are kept that overlap
+        with no other. None: all.
+    longest (bool): Whether the longest is kept where spans of these labels overlap.
+    RAISES (ValueError): If they overlap otherwise.
     """
     copy = doc.copy()
-    kept, lost = without_overlap(copy, key, labels)
+    kept, lost = without_overlap(copy, key, labels if own is None else own)
     if lost and not longest:
         ordered = sorted([*kept, *lost], key=lambda span: (span.start, span.end))
         two = next((a, b) for a, b in pairwise(ordered) if b.start < a.end)
@@ -60,6 +65,14 @@ def spans_as_entities(doc: Doc, key: str, labels: Labels = None, *, longest: boo
             f"and {second} in {text!r}: give their labels to several components, or set "
             "filter_spans = true, which keeps the longest"
         )
+    if own is not None:
+        taken = {i for span in kept for i in range(span.start, span.end)}
+        others = [
+            span
+            for span in copy.spans.get(key, ())
+            if span.label_ not in own and (labels is None or span.label_ in labels)
+        ]
+        kept += filter_spans(s for s in others if taken.isdisjoint(range(s.start, s.end)))
     missing = is_missing(copy, key)
     for span in kept:
         missing[span.start : span.end] = False

@@ -465,7 +465,7 @@ def test_init_finds_groups_of_labels(corpus: Path, tmp_path: Path) -> None:
     result = run("init", path, *arguments)
     assert result.exit_code == 0, result.output
     config = Config().from_disk(path)
-    labels = {name: own["labels"] for name, own in config["initialize"]["components"].items()}
+    labels = {name: block["own_labels"] for name, block in config["components"].items()}
     assert labels == {"ner_1": ["GPE", "PER"], "ner_2": ["ORG"]}
     assert config["nlp"]["pipeline"] == [*labels]
     weights = config["training"]["score_weights"]

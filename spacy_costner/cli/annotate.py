@@ -338,7 +338,7 @@ def annotate_part(
                 counts["tokens"] += len(answer)
                 for ner, key, scores, expected in watched.values():
                     with suppress(ValueError):  # another component has changed the doc's spans
-                        add_measures(answer, key, ner.labels, scores, expected)
+                        add_measures(answer, key, ner.own_labels, scores, expected)
             yield row, answer
 
     # Garbage collections leave out what is there now, such as the pipeline: it would take them a

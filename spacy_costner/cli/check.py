@@ -37,7 +37,7 @@ from ..readers import CorpusInfo
 from ..readers.corpus import AnyCorpus
 from ..readers.schemes import IO_WITHOUT_PREFIXES
 from ..settings import check_overrides, check_settings
-from ..spans import spans_as_entities, without_overlap
+from ..spans import Labels, spans_as_entities, without_overlap
 from ..tags import Tags
 from ..training.evaluation import Evaluations, count_evaluations
 from ..training.token_attrs import first_words
@@ -171,7 +171,8 @@ def check_corpora(
     those of the training corpus by default."""
     lost: List[Finding] = []
     for corpus, examples in corpora.items():
-        some, corpora[corpus] = entities_of_component(ner, corpus, examples, labels)
+        own = ner.objective.own_labels or labels
+        some, corpora[corpus] = entities_of_component(ner, corpus, examples, own)
         lost += some
     counts = {
         corpus: Counter(ent.label_ for eg in examples for ent in eg.reference.ents)
@@ -210,7 +211,7 @@ def check_corpora(
 
 
 def entities_of_component(
-    ner: CostSensitiveNER, corpus: str, examples: List[Example], labels: Optional[Sequence[str]]
+    ner: CostSensitiveNER, corpus: str, examples: List[Example], labels: Labels
 ) -> Tuple[List[Finding], List[Example]]:
     """With a `spans_key`: find spans that are lost, as they overlap with others of the component.
     Returns the examples with the other spans as entities."""

@@ -96,8 +96,9 @@ def guarantee(
     ner, notes = get_component(nlp, name), find_notes(nlp, source)
     used, not_counted = leave_out(ner, examples)
     spans, gold, entropies = score_spans(nlp, ner, used, terms)
-    labels, parts = ner.labels if per_label else ("",), []
-    for i, label in enumerate(labels):
+    labels, parts = ner.own_labels if per_label else ("",), []
+    for label in labels:
+        i = ner.labels.index(label) if per_label else 0
         rows = [each[each["label"] == i] if per_label else each for each in (spans, gold)]
         part = find_part(*rows, n_docs=len(used), n_labels=len(labels), terms=terms)
         parts.append({"label": label, **part})
@@ -171,7 +172,7 @@ def leave_out(
     trained_on = set().union(*memories)
     counts = {"training docs": 0, "docs with missing tags": 0, "docs without entities": 0}
     used = []
-    for eg in (ner.objective.as_entities(eg, ner.labels) for eg in examples):
+    for eg in (ner.objective.as_entities(eg, ner.own_labels) for eg in examples):
         doc = eg.reference
         if len(doc) >= SHORT and text_id(doc) in trained_on:
             counts["training docs"] += 1
@@ -207,6 +208,8 @@ def score_spans(
             new = ~numpy.isin(dev.keys(spans), dev.keys(predicted))
             spans = Entities(*map(numpy.concatenate, zip(predicted, spans.select(new))))
             scores = numpy.append(numpy.full(len(predicted.begin), numpy.inf), scores[new])
+        is_own = ~numpy.isin(spans.label, dev.others)
+        spans, scores = spans.select(is_own), scores[is_own]
         is_correct = found_at(dev, spans, dev.gold, numpy.ones(len(dev.gold.begin)), terms) > 0
         reached = found_at(dev, dev.gold, spans, scores, terms)
         ends = numpy.cumsum(dev.posterior.doc_lengths)

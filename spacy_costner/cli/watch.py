@@ -63,7 +63,7 @@ def watch(
     n_docs = 0
     for doc in docs:
         own: List[float] = []
-        add_measures(doc, confidence.spans_key, ner.labels, own, counts)
+        add_measures(doc, confidence.spans_key, ner.own_labels, own, counts)
         scores.setdefault(str(doc.user_data.get(str(key))), []).extend(own)
         every += own
         n_docs += 1

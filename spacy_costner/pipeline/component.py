@@ -78,6 +78,7 @@ outside = "single"
 weights = null
 incorrect_spans_key = null
 spans_key = null
+own_labels = null
 filter_spans = false
 sentence_boundaries = false
 confidence = null
@@ -135,6 +136,7 @@ class CostSensitiveNER(TrainablePipe):
         outside: str = SINGLE,
         incorrect_spans_key: Optional[str] = None,
         spans_key: Optional[str] = None,
+        own_labels: Optional[Sequence[str]] = None,
         filter_spans: bool = False,
         sentence_boundaries: Boundaries = False,
         decoding: Optional[Decoding] = None,
@@ -178,6 +180,7 @@ class CostSensitiveNER(TrainablePipe):
             weights=weights,
             incorrect_spans_key=incorrect_spans_key,
             spans_key=spans_key,
+            own_labels=own_labels,
             filter_spans=filter_spans,
             sentence_boundaries=sentence_boundaries,
         )
@@ -195,6 +198,18 @@ class CostSensitiveNER(TrainablePipe):
     def label_data(self) -> Tuple[str, ...]:
         """The labels in the form that `initialize` takes."""
         return self.labels
+
+    @property
+    def own_labels(self) -> Tuple[str, ...]:
+        """The labels of the entities that the component writes."""
+        own = self.objective.own_labels
+        return self.labels if own is None else tuple(x for x in self.labels if x in own)
+
+    @property
+    def other_labels(self) -> Tuple[int, ...]:
+        """The other labels, as indices."""
+        own = self.own_labels
+        return tuple(i for i, label in enumerate(self.labels) if label not in own)
 
     @property
     def chain_tags(self) -> Tags:
@@ -261,6 +276,10 @@ class CostSensitiveNER(TrainablePipe):
         corpus_labels = self._read_corpus(get_examples(), labels)
         for label in sorted(corpus_labels) if labels is None else labels:
             self.add_label(label)
+        if unknown := [x for x in self.objective.own_labels or () if x not in self.labels]:
+            raise ValueError(
+                f"{self.name}: own_labels: expected some of {list(self.labels)}, got {unknown}"
+            )
         if not self.labels:
             raise ValueError(
                 f"{self.name}: labels: expected at least one, from the entities of the training "
@@ -452,6 +471,7 @@ class CostSensitiveNER(TrainablePipe):
             tokens,
             confidence,
             guarantee,
+            others=self.other_labels,
             is_scored=self.objective.spans_key is not None,
             is_measured=self.cfg["shift"] is not None,
         )
@@ -637,7 +657,7 @@ class CostSensitiveNER(TrainablePipe):
         scores = [] if earlier is None else earlier.scores.tolist()
         counts = {} if earlier is None else {**earlier.counts}
         for doc in docs:
-            add_measures(doc, self.confidence.spans_key, self.labels, scores, counts)
+            add_measures(doc, self.confidence.spans_key, self.own_labels, scores, counts)
         return find_shift(self.cfg["shift"], scores, counts, seed=seed)
 
     def set_shift(
@@ -839,6 +859,7 @@ def make_cost_sensitive_ner(
     outside: str,
     incorrect_spans_key: Optional[str],
     spans_key: Optional[str],
+    own_labels: Optional[List[str]],
     filter_spans: bool,
     sentence_boundaries: Boundaries,
     decoding: Decoding,
@@ -857,10 +878,12 @@ def make_cost_sensitive_ner(
     incorrect_spans_key (Optional[str]): The key in `doc.spans` of reference docs for spans that
         are known not to be entities.
     spans_key (Optional[str]): The key in `doc.spans` to learn from and to write to, as that of
-        spaCy's `spancat`, in place of `doc.ents`. Spans of other labels than the component's may
-        overlap with its own.
-    filter_spans (bool): With a `spans_key`: whether the longest of the component's own spans is
-        kept where they overlap in training docs. Otherwise they are an error.
+        spaCy's `spancat`, in place of `doc.ents`.
+    own_labels (Optional[List[str]]): With a `spans_key`: the labels of the spans that are written,
+        which may overlap with those of other labels. The component learns those, too, where they
+        don't overlap with its own, so that labels compete. None: all its labels are its own.
+    filter_spans (bool): With a `spans_key`: whether the longest of spans of its own labels is kept
+        where they overlap in training docs. Otherwise they are an error.
     sentence_boundaries (Boundaries): What the chain of a doc is cut at. False: nothing. True:
         sentence starts and line breaks. "sentences": sentence starts.
     decoding (Decoding): How entities are predicted.
@@ -879,6 +902,7 @@ def make_cost_sensitive_ner(
         outside=outside,
         incorrect_spans_key=incorrect_spans_key,
         spans_key=spans_key,
+        own_labels=own_labels,
         filter_spans=filter_spans,
         sentence_boundaries=sentence_boundaries,
         decoding=decoding,

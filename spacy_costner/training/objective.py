@@ -1,7 +1,7 @@
 """The training objective: from examples to targets, and from targets and scores to the loss."""
 
 import warnings
-from typing import Dict, List, Optional, Sequence, Set, Tuple, Union
+from typing import Any, Dict, List, Optional, Sequence, Set, Tuple, Union
 
 import numpy
 from spacy.strings import StringStore
@@ -56,6 +56,7 @@ class Objective:
         weights: Optional[Weights] = None,
         incorrect_spans_key: Optional[str] = None,
         spans_key: Optional[str] = None,
+        own_labels: Labels = None,
         filter_spans: bool = False,
         sentence_boundaries: Boundaries = False,
     ) -> None:
@@ -66,7 +67,8 @@ class Objective:
         incorrect_spans_key (Optional[str]): The key in `doc.spans` of reference docs for spans that
             are not entities.
         spans_key (Optional[str]): The key in `doc.spans` of the entities. None: `doc.ents`.
-        filter_spans (bool): Whether the longest of the key's spans is kept where they overlap.
+        own_labels (Labels): The labels of these entities. Others compete elsewhere. None: all.
+        filter_spans (bool): Whether the longest of the entities is kept where they overlap.
         sentence_boundaries (Boundaries): What the chain of a doc is cut at.
         RAISES (ValueError): If tokens have weights and the loss doesn't use them.
         """
@@ -79,7 +81,7 @@ class Objective:
         self.loss = loss
         self.weights = weights or Weights()
         self.incorrect_spans_key = incorrect_spans_key
-        self.spans_key, self.filter_spans = spans_key, filter_spans
+        self.spans_key, self.own_labels, self.filter_spans = spans_key, own_labels, filter_spans
         self.sentence_boundaries = sentence_boundaries
         self._tables: Dict[Tuple[int, Tuple[str, ...]], CostTable] = {}
         self._saved: Dict[Tuple[int, Tuple[str, ...]], CostTable] = {}
@@ -99,7 +101,8 @@ class Objective:
         if self.spans_key is None:
             return eg
         try:
-            doc = spans_as_entities(eg.reference, self.spans_key, labels, longest=self.filter_spans)
+            settings: Any = {"own": self.own_labels, "longest": self.filter_spans}
+            doc = spans_as_entities(eg.reference, self.spans_key, labels, **settings)
         except ValueError as error:
             raise ValueError(f"{self.name}: {error}") from None
         return Example(eg.predicted, doc)
