@@ -82,15 +82,19 @@ def answers(nlp: Language) -> List[List[Place]]:
     return [places(nlp(text)) for text, _ in TEXTS]
 
 
-def make(model: Any = SPARSE, groups: Any = GROUPS, **settings: Any) -> Language:
-    """A pipeline with a component for each group of labels, which are given."""
-    labels = {name: {"labels": own} for name, own in groups.items()}
+def make(
+    model: Any = SPARSE, groups: Any = GROUPS, competing: bool = False, **settings: Any
+) -> Language:
+    """A pipeline with a component for each group of labels: the only ones that it knows or, if
+    labels compete, its own."""
+    labels = {name: {"labels": own} for name, own in groups.items() if not competing}
     nlp = spacy.blank("en", config={"initialize": {"components": labels}})
     if model is LISTENING:
         tok2vec = {**SMALL["model"]["tok2vec"]}
         nlp.add_pipe("tok2vec", config={"model": tok2vec})
     for name in groups:
-        config = {"model": model, "spans_key": "sc", **settings}
+        config = {"model": model, "spans_key": "sc", "scheme": "IOB2", **settings}
+        config["own_labels"] = groups[name] if competing else None
         nlp.add_pipe("cost_sensitive_ner", name=name, config=config)
     return nlp
 
@@ -105,9 +109,9 @@ def train(nlp: Language, docs: Optional[List[Doc]] = None, steps: int = 30) -> L
     return nlp
 
 
-@pytest.fixture(scope="module")
-def trained() -> Language:
-    return train(make())
+@pytest.fixture(scope="module", params=[False, True], ids=["alone", "competing"])
+def trained(request: pytest.FixtureRequest) -> Language:
+    return train(make(competing=request.param), steps=100)
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +139,8 @@ def test_a_component_learns_from_spans_as_others_from_entities() -> None:
     """The weights are the same, with label memory and a first pass. Entities and presets of the
     docs, and the spans of other labels, don't count."""
     flat = spacy.blank("en")
-    flat.add_pipe("cost_sensitive_ner", name="others", config={"model": SPARSE})
+    config = {"model": SPARSE, "scheme": "IOB2"}
+    flat.add_pipe("cost_sensitive_ner", name="others", config=config)
     docs = gold(flat, labels=GROUPS["others"])
     for doc in docs:
         doc.set_ents(list(doc.spans["sc"]))
@@ -179,6 +184,26 @@ def test_docs_without_the_key_and_missing_spans_are_not_annotated() -> None:
     assert is_missing(bare, "sc").all()
 
 
+def test_labels_of_others_compete_where_they_do_not_overlap(trained: Language) -> None:
+    """The component learns them as entities, and writes only its own."""
+    doc = gold(trained)[1]
+    seen = spans_as_entities(doc, "sc", own=["GPE"])
+    assert [(e.start, e.end, e.label_) for e in seen.ents] == [(0, 1, "PER"), (5, 6, "GPE")]
+    seen = spans_as_entities(doc, "sc", ["ORG", "GPE"], own=["ORG"])
+    assert [(e.start, e.end, e.label_) for e in seen.ents] == [(2, 6, "ORG")]
+    confidence = {"@misc": "spacy_costner.Confidence.v1", "alternatives": 0.01}
+    nlp = train(make(competing=True, confidence=confidence), steps=2)
+    ner: Any = nlp.get_pipe("places")
+    # Each ORG overlaps with a GPE.
+    assert (ner.labels, ner.own_labels, ner.other_labels) == (("GPE", "PER"), ("GPE",), (1,))
+    doc = nlp(TEXTS[1][0])
+    for key in ("places_confidence", "places_confidence_alternatives"):
+        assert {span.label_ for span in doc.spans[key]} <= {"GPE"}
+    assert {label for *_, label in places(doc, "others_confidence_alternatives")} == {"ORG", "PER"}
+    with pytest.raises(ValueError, match=r"own_labels: expected some of .*, got \['CITY'\]"):
+        train(make(groups={"places": ["GPE", "CITY"]}, competing=True))
+
+
 def test_labels_are_those_of_the_corpus_if_none_are_given() -> None:
     nlp = spacy.blank("en")
     nlp.add_pipe("cost_sensitive_ner", config={"model": SPARSE, "spans_key": "sc"})
@@ -202,7 +227,8 @@ def test_probabilities_are_those_of_the_enumeration(trained: Language) -> None:
     for name in GROUPS:
         ner: Any = trained.get_pipe(name)
         for (b, e, label), p in probs_of_entities(ner.posterior([doc])).items():
-            probs[b, e, ner.labels[label]] = p
+            if ner.labels[label] in GROUPS[name]:
+                probs[b, e, ner.labels[label]] = p
     assert places(doc) == [(0, 4, "ORG"), (3, 4, "GPE")]
     assert_allclose(group.attrs["scores"], [probs[p] for p in places(doc)], rtol=1e-5)
 
@@ -544,8 +570,10 @@ def test_check_counts_what_is_lost(corpus: Path, tmp_path: Path) -> None:
         assert line in result.output and "(12)" in result.output and "'Rome' GPE" in result.output
 
 
-def test_commands_take_a_component_by_its_name(corpus: Path) -> None:
-    nlp = train(make(LISTENING), steps=150)  # without label memory, which knows training docs
+@pytest.mark.parametrize("competing", [False, True])
+def test_commands_take_a_component_by_its_name(competing: bool) -> None:
+    # Without label memory, which knows training docs.
+    nlp = train(make(LISTENING, competing=competing), steps=150)
     egs = examples(gold(nlp) * 30)
     before = nlp.evaluate(egs)["spans_sc_f"]
     assert tune(nlp, egs, name="others").chosen.scores == (1, 1, 1)
@@ -561,7 +589,12 @@ def test_commands_take_a_component_by_its_name(corpus: Path) -> None:
     assert (found.total.tp, found.total.fp, found.total.fn) == (120, 0, 0)
     assert sorted(found.labels) == ["ORG", "PER"]
     watched, _ = watch(nlp.get_pipe("others"), nlp.pipe([text for text, _ in TEXTS]))
-    assert watched.docs == len(TEXTS)
+    assert sorted(watched.expected["ents_per_type"]) == ["ORG", "PER"]
+    assert watched.expected["ents_f"] > 0.9
+    result = guarantee(nlp, egs, name="others", miss=0.1, per_label=True)
+    assert [part["label"] for part in result.parts] == ["ORG", "PER"]
+    result = guarantee(nlp, egs, name="places", false_alarm=0.1)
+    assert result.parts[0]["spans"] == 1.0
     with pytest.raises(ValueError, match=r"suggest: works on doc\.ents, but others has"):
         from spacy_costner.cli.suggest import suggest
 
