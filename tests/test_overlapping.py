@@ -519,6 +519,7 @@ def test_init_reads_groups(corpus: Path, tmp_path: Path) -> None:
     config = read({"ner": ["ORG", "GPE", "PER"]})
     component = config["components"]["ner"]
     assert component["spans_key"] == "sc" and component["filter_spans"] is True
+    assert init(groups_path=path).count("filter_spans = false") == 1  # overlaps are not known
     config = read(GROUPS, model="cnn", aim="guarantee")
     assert config["nlp"]["pipeline"] == ["tok2vec", *GROUPS]
     assert config["components"]["places"]["confidence"]["spans_key"] == "places_confidence"

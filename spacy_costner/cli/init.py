@@ -288,9 +288,7 @@ def init(
         multiplier = multiplier if largest * multiplier <= 5 else float(f"{5 / largest:.2g}")
 
     sizes, n_later = choose_sizes(model, corpus), len(losses) - 1
-    if groups:
-        sizes["many_labels"] = max(map(len, groups.values())) > MANY_LABELS
-    lossy = {name for name, own in groups.items() if count_lost(own, corpus["overlaps"])}
+    lossy = {name for name, own in groups.items() if count_lost(own, corpus.get("overlaps", {}))}
     if sizes["max_epochs"]:
         first = max(1, sizes["max_epochs"] - LATER_EPOCHS * n_later)
     else:
