@@ -202,6 +202,8 @@ def test_labels_of_others_compete_where_they_do_not_overlap(trained: Language) -
     assert {label for *_, label in places(doc, "others_confidence_alternatives")} == {"ORG", "PER"}
     with pytest.raises(ValueError, match=r"own_labels: expected some of .*, got \['CITY'\]"):
         train(make(groups={"places": ["GPE", "CITY"]}, competing=True))
+    with pytest.raises(ValueError, match="filter_spans: expected a spans_key with them"):
+        make(spans_key=None, filter_spans=True)
 
 
 def test_labels_are_those_of_the_corpus_if_none_are_given() -> None:
@@ -592,6 +594,12 @@ def test_commands_take_a_component_by_its_name(competing: bool) -> None:
     watched, _ = watch(nlp.get_pipe("others"), nlp.pipe([text for text, _ in TEXTS]))
     assert sorted(watched.expected["ents_per_type"]) == ["ORG", "PER"]
     assert watched.expected["ents_f"] > 0.9
+    ner: Any = nlp.get_pipe("others")
+    if competing:  # the promise is of these labels
+        ner.objective.own_labels = ["ORG"]
+        assert ner.guarantee is None
+        ner.objective.own_labels = GROUPS["others"]
+        assert ner.guarantee is not None
     result = guarantee(nlp, egs, name="others", miss=0.1, per_label=True)
     assert [part["label"] for part in result.parts] == ["ORG", "PER"]
     result = guarantee(nlp, egs, name="places", false_alarm=0.1)

@@ -89,8 +89,8 @@ CROSSING = (
 )
 
 LOST_SPANS = (
-    "spans overlap with longer ones of the same component, and are lost: give their labels to "
-    "several components, or set filter_spans = true"
+    "spans overlap with longer ones of the same component: give their labels to several "
+    "components, or lose these spans by filter_spans = true"
 )
 
 ERROR, WARNING = "error", "warning"
@@ -169,11 +169,10 @@ def check_corpora(
 ) -> Check:
     """Check the corpora "train" and "dev" for a component that is not initialized. Its labels are
     those of the training corpus by default."""
-    lost: List[Finding] = []
-    for corpus, examples in corpora.items():
-        own = ner.objective.own_labels or labels
-        some, corpora[corpus] = entities_of_component(ner, corpus, examples, own)
-        lost += some
+    own = ner.objective.own_labels or labels
+    seen = {name: entities_of_component(ner, name, egs, own) for name, egs in corpora.items()}
+    lost = [finding for found, _ in seen.values() for finding in found]
+    corpora = {corpus: examples for corpus, (_, examples) in seen.items()}
     counts = {
         corpus: Counter(ent.label_ for eg in examples for ent in eg.reference.ents)
         for corpus, examples in corpora.items()

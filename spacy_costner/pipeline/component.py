@@ -149,6 +149,8 @@ class CostSensitiveNER(TrainablePipe):
         RAISES (ValueError): If `scheme` or `outside` is unknown, the loss doesn't use the weights,
             another extension of spans has the name of the confidence, or the factor is not for it.
         """
+        if spans_key is None and (own_labels is not None or filter_spans):
+            raise ValueError(f"{name}: own_labels, filter_spans: expected a spans_key with them")
         self.vocab = vocab
         self.model = model
         self.name = name
@@ -685,7 +687,8 @@ class CostSensitiveNER(TrainablePipe):
 
     def _settings(self, *but: str) -> Cfg:
         """The settings that promises depend on, as they are saved."""
-        return _as_json({name: self.cfg[name] for name in HOLDS_FOR if name not in but})
+        own = {} if self.objective.own_labels is None else {"own_labels": self.own_labels}
+        return _as_json({**{name: self.cfg[name] for name in HOLDS_FOR if name not in but}, **own})
 
     def drop_guarantee(self, reason: str, *, keep_shift: bool = False) -> None:
         """Drop the promise, if there is one, with a warning, and the scores of calibration docs.
@@ -714,8 +717,8 @@ class CostSensitiveNER(TrainablePipe):
         """The first changed setting that the promise depends on."""
         if (promise := self.cfg["guarantee"]) is None:
             return None
-        settings = self._settings()
-        changed = [name for name in HOLDS_FOR if promise["holds_for"].get(name) != settings[name]]
+        before, now = promise["holds_for"], self._settings()
+        changed = [name for name in {**now, **before} if before.get(name) != now.get(name)]
         if self.cfg["confidence"] is None:
             changed.append("confidence")
         return changed[0] if changed else None
