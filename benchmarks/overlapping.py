@@ -26,7 +26,7 @@ from spacy.util import filter_spans
 
 from spacy_costner.cli.fit import fit
 from spacy_costner.cli.init import init
-from spacy_costner.readers import ReadOptions, copy_tokens, read_docs
+from spacy_costner.readers import ReadOptions, read_docs
 
 KEY, PARTS = "sc", ("train", "dev", "test")
 COARSE = ("DNA", "RNA", "protein", "cell_line", "cell_type")
@@ -84,8 +84,9 @@ def score(gold: Iterable[Spans], predicted: Iterable[Spans]) -> float:
 
 
 def spans_of(docs: Iterable[Doc], *, outermost: bool = False) -> List[Spans]:
+    """The characters and labels of spans."""
     chosen = (filter_spans(doc.spans[KEY]) if outermost else doc.spans[KEY] for doc in docs)
-    return [{(span.start, span.end, span.label_) for span in spans} for spans in chosen]
+    return [{(s.start_char, s.end_char, s.label_) for s in spans} for spans in chosen]
 
 
 def main(path: Path, index: Path, n_train: int, systems: Iterable[str]) -> None:
@@ -98,7 +99,7 @@ def main(path: Path, index: Path, n_train: int, systems: Iterable[str]) -> None:
             nlp = spacy.load(train_system(name, corpora["train"], folder))
             row = {"system": name, "seconds": round(process_time() - begin)}
             for part in PARTS[1:]:
-                copies = [copy_tokens(doc, nlp.vocab, sentences=True) for doc in corpora[part]]
+                copies = [nlp.make_doc(doc.text) for doc in corpora[part]]  # as in training
                 begin = process_time()
                 docs = list(nlp.pipe(copies))
                 row[f"{part} tokens/s"] = round(sum(map(len, docs)) / (process_time() - begin))
