@@ -3,8 +3,8 @@ all of its nested terms to JSONL.
 
     python scripts/convert_genia.py assets/genia/GENIAcorpus3.02.tgz corpus/genia
 
-Terms stand in terms; in columns an entity is an outermost one. A coordination ("CD4 and CD8 cells") is one
-entity if all that it joins is of one category. If not, what is inside of it counts.
+Terms stand in terms; in columns an entity is an outermost one. A coordination ("CD4 and CD8 cells")
+is one entity if all that it joins is of one category. If not, what is inside of it counts.
 """
 
 import json
