@@ -1,17 +1,19 @@
-"""The GENIA corpus, as published in XML, to columns: a word and an IOB2 tag on each line.
+"""The GENIA corpus, as published in XML, to columns: a word and an IOB2 tag on each line; and with
+all of its nested terms to JSONL.
 
     python scripts/convert_genia.py assets/genia/GENIAcorpus3.02.tgz corpus/genia
 
-Terms stand in terms; an entity is an outermost one. A coordination ("CD4 and CD8 cells") is one
-entity if all that it joins is of one category. If not, what is inside of it counts.
+Terms stand in terms; in columns an entity is an outermost one. A coordination ("CD4 and CD8 cells")
+is one entity if all that it joins is of one category. If not, what is inside of it counts.
 """
 
+import json
 import re
 import tarfile
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, Dict, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import IO, Any, Dict, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
 from typing import cast as as_type
 from xml.etree import ElementTree
 
@@ -20,8 +22,8 @@ import typer
 SECTIONS = ("title", "abstract")
 CATEGORY = re.compile(r"G#([^\s()]+)")
 
-PLAIN, GOLD = "genia", "genia_gold_tokens"
-"""The two tokenizations, and the names of their files."""
+PLAIN, GOLD, NESTED = "genia", "genia_gold_tokens", "genia_nested"
+"""The two tokenizations, and the names of the files."""
 
 RUN = r"[^\W_]+"
 PLAIN_TOKEN = re.compile(rf"\d+(?:[.,]\d+)+(?!{RUN})|{RUN}|\S")
@@ -49,6 +51,7 @@ class Sentence(NamedTuple):
     section: str  # "title" or "abstract"
     text: str  # without mark-up
     entities: List[Entity]  # in their order; they don't overlap
+    terms: Sequence[Entity] = ()  # all, nested ones, too
 
 
 def read_sentences(archive: Path) -> Iterator[Sentence]:
@@ -65,18 +68,22 @@ def read_sentences(archive: Path) -> Iterator[Sentence]:
         seen.add(abstract)
         for section in SECTIONS:
             for element in article.iterfind(f"{section}/sentence"):
-                yield Sentence(abstract, section, *read_terms(element))
+                terms = read_terms(element, nested=True)[1]
+                yield Sentence(abstract, section, *read_terms(element), terms)
 
 
-def read_terms(element: ElementTree.Element, begin: int = 0) -> Tuple[str, List[Entity]]:
+def read_terms(
+    element: ElementTree.Element, begin: int = 0, *, nested: bool = False
+) -> Tuple[str, List[Entity]]:
     """Read the text of an element, which begins somewhere in the sentence, and the outermost
-    entities below it."""
+    entities below it; nested ones, too, if asked for."""
     text, entities = element.text or "", []
     for child in element:
         start = begin + len(text)
-        inner, below = read_terms(child, start)
+        inner, below = read_terms(child, start, nested=nested)
         labels = set(CATEGORY.findall(child.get("sem", "")))
-        entities += [Entity(start, start + len(inner), *labels)] if len(labels) == 1 else below
+        own = [Entity(start, start + len(inner), *labels)] if len(labels) == 1 else []
+        entities += own + (below if nested or not own else [])
         text += inner + (child.tail or "")
     return text, entities
 
@@ -116,11 +123,29 @@ def tag(sentence: Sentence, tokenization: str) -> Tuple[List[str], List[str]]:
     return words, encode(tokens, sentence.entities)
 
 
+def nested_task(sentence: Sentence) -> Dict[str, Any]:
+    """A sentence with all of its terms, for JSONL. A term that begins or ends within a PLAIN token
+    has the whole of it."""
+    tokens = tokenize(sentence.text, PLAIN_TOKEN)
+    spans = set()
+    for begin, end, label in sentence.terms:
+        own = [token for token in tokens if token[0] < end and token[1] > begin]
+        if own:
+            spans.add((own[0][0], own[-1][1], label))
+    return {
+        "text": sentence.text,
+        "tokens": [{"start": begin, "end": end} for begin, end in tokens],
+        "spans": sorted(spans),
+        "abstract": sentence.abstract,
+    }
+
+
 def convert(archive: Path, output: Path) -> Dict[str, Counter]:
     """Write the corpus in both tokenizations, and of which abstract each sentence is.
 
     archive (Path): The .tgz as published.
-    output (Path): The folder of genia.iob2, genia_gold_tokens.iob2 and sentences.tsv.
+    output (Path): The folder of genia.iob2, genia_gold_tokens.iob2, genia_nested.jsonl and
+        sentences.tsv.
     RETURNS (Dict[str, Counter]): For each tokenization what there is: "sentences", "tokens",
         "entities", and "marked", what the entities were before tokens came in their way.
     """
@@ -128,6 +153,8 @@ def convert(archive: Path, output: Path) -> Dict[str, Counter]:
     output.mkdir(parents=True, exist_ok=True)
     index = (f"{i}\t{one.abstract}\t{one.section}\n" for i, one in enumerate(sentences))
     _write(output / "sentences.tsv", index)
+    tasks = [nested_task(one) for one in sentences]
+    _write(output / f"{NESTED}.jsonl", (json.dumps(task) + "\n" for task in tasks))
     counts = {}
     for name in (PLAIN, GOLD):
         tagged = [tag(sentence, name) for sentence in sentences]

@@ -157,7 +157,7 @@ def prepare(nlp: Language) -> Set[str]:
         if isinstance(pipe, CostSensitiveNER):
             confidence = pipe.confidence or Confidence()
             pipe.set_confidence(Confidence(confidence.spans_key, confidence.extension))
-            keys.append(confidence.spans_key)
+            keys.append(pipe.cfg["confidence"]["spans_key"])
     if not keys or len(set(keys)) < len(keys):
         raise ValueError(
             "spacy_costner.presidio: expected a pipeline with a cost_sensitive_ner, and a "

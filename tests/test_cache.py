@@ -69,7 +69,7 @@ def config_of(corpora: Dict[str, Any], **changes: Any) -> Config:
 
 def trained(config: Config, path: Path, **settings: Any) -> Tuple[bytes, bytes]:
     """The features and weights of a training."""
-    features, weights = linear_part(fit(config, path, **settings).ner.model)
+    features, weights = linear_part(fit(config, path, **settings).ners[0].model)
     assert numpy.abs(weights.rows).max() > 0
     return features.to_bytes(), weights.rows.tobytes()
 

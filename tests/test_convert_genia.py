@@ -15,6 +15,7 @@ from convert_genia import (
     Sentence,
     convert,
     encode,
+    nested_task,
     read_terms,
     tag,
     tokenize,
@@ -47,6 +48,17 @@ OF_TWO = '<cons sem="(OR G#virus G#a)">a <cons sem="G#virus">b</cons> <cons>c</c
 )
 def test_terms(xml, text, expected):
     assert read_terms(ElementTree.fromstring(f"<sentence>{xml}</sentence>")) == (text, expected)
+
+
+def test_nested_terms():
+    """All of them, as spans of the tokens that they touch."""
+    element = ElementTree.fromstring(f"<sentence>{OUTERMOST}</sentence>")
+    text, terms = read_terms(element, nested=True)
+    expected = [(4, 24, "other"), (4, 13, "DNA_N/A"), (26, 29, "virus")]
+    assert [tuple(term) for term in terms] == expected
+    task = nested_task(Sentence("1", "title", text, [], [*terms, Entity(10, 12, "part")]))
+    assert task["spans"] == sorted([*expected, (9, 13, "part")])  # the whole of "gene"
+    assert task["text"] == text and task["abstract"] == "1"
 
 
 @pytest.mark.parametrize(

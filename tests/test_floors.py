@@ -12,7 +12,7 @@ import spacy_costner
 ROOT = Path(spacy_costner.__file__).parent
 TESTS = Path(__file__).parent
 FLOORS = [
-    {"types", "validation", "metrics", "progress", "saving", "settings"},
+    {"types", "validation", "metrics", "progress", "saving", "settings", "spans"},
     {"borders", "chain", "readers", "sparse", "tags"},
     {"costs", "features"},
     {"decoding", "losses", "ml"},

@@ -22,7 +22,7 @@ from spacy_costner.cli.preparation import (
     FEW,
     annotate,
     are_few,
-    component_to_fit,
+    components_to_fit,
     fit_linear,
     hold_out,
     load_linear,
@@ -249,8 +249,8 @@ def test_fit_starts_from_a_trained_model(experiment: Experiment) -> None:
     training = {"max_epochs": 0, "max_steps": 1, "optimizer": {"@optimizers": "Adam.v1"}}
     config = sparse_config(experiment, initialize={"after_init": start}, training=training)
     second = fit(config, experiment.output_path / "second")
-    assert first.outcome.reason == AT_ONCE and second.outcome.n_steps == 1
-    before, after = (linear_part(each.ner.model)[1].rows for each in (first, second))
+    assert first.outcomes["ner"].reason == AT_ONCE and second.outcomes["ner"].n_steps == 1
+    before, after = (linear_part(each.ners[0].model)[1].rows for each in (first, second))
     assert_allclose(after, before, atol=0.2)
     assert (after != before).any()
 
@@ -397,12 +397,12 @@ def test_other_components_are_frozen_and_other_models_refused() -> None:
     hybrid = {**SPARSE, "@architectures": "spacy_costner.HybridCRF.v1", "tok2vec": TOK2VEC}
     message = "ner.model: expected spacy_costner.SparseCRF.v1, got spacy_costner.HybridCRF.v1"
     with pytest.raises(ValueError, match=message):
-        component_to_fit(initialized(model=hybrid)[0], [])
+        components_to_fit(initialized(model=hybrid)[0], [])
     nlp, _ = initialized()
     nlp.add_pipe("tagger", first=True)
     with pytest.raises(ValueError, match=r"training.frozen_components, got \['tagger', 'ner'\]"):
-        component_to_fit(nlp, [])
-    assert component_to_fit(nlp, ["tagger"]) is nlp.get_pipe("ner")
+        components_to_fit(nlp, [])
+    assert components_to_fit(nlp, ["tagger"]) == [nlp.get_pipe("ner")]
 
 
 def test_annotating_components_come_first() -> None:
@@ -431,9 +431,9 @@ def test_online_training_has_to_end(
             fit(config, experiment.output_path)
         return
     fitted = fit(config, experiment.output_path)
-    assert (fitted.outcome.n_epochs, fitted.outcome.n_steps) == (0, 1)
+    assert (fitted.outcomes["ner"].n_epochs, fitted.outcomes["ner"].n_steps) == (0, 1)
     loss = spacy.load(fitted.path).meta["performance"]["ner_loss"]
-    assert loss == pytest.approx(fitted.outcome.value) and loss > 0
+    assert loss == pytest.approx(fitted.outcomes["ner"].value) and loss > 0
 
 
 ONE_BY_ONE = {

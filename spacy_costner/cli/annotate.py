@@ -7,6 +7,7 @@ from collections import Counter
 from contextlib import suppress
 from functools import lru_cache, partial
 from importlib.metadata import version
+from math import isnan
 from operator import add
 from pathlib import Path
 from time import perf_counter
@@ -337,7 +338,7 @@ def annotate_part(
                 counts["tokens"] += len(answer)
                 for ner, key, scores, expected in watched.values():
                     with suppress(ValueError):  # another component has changed the doc's spans
-                        scores += add_measures(answer, key, ner.labels, expected)
+                        scores += add_measures(answer, key, ner.own_labels, expected)
             yield row, answer
 
     # Garbage collections leave out what is there now, such as the pipeline: it would take them a
@@ -418,9 +419,13 @@ def _annotate(nlp: Language, rows: Sequence[Row]) -> List[Union[Doc, Exception]]
 
 
 def groups_of(nlp: Language) -> Groups:
-    """The keys of span groups of a pipeline: "alternatives" and "guaranteed", if it has them."""
+    """The keys of span groups of a pipeline: "spans" of components with a `spans_key`,
+    "alternatives" and "guaranteed", if it has them."""
     groups: Groups = {}
     for _, pipe in nlp.pipeline:
+        if isinstance(pipe, CostSensitiveNER) and (key := pipe.objective.spans_key) is not None:
+            shared = groups.setdefault("spans", [])
+            shared += [key] * (key not in shared)
         if isinstance(pipe, CostSensitiveNER) and pipe.confidence is not None:
             if pipe.confidence.alternatives is not None:
                 groups.setdefault("alternatives", []).append(pipe.confidence.alternatives_key)
@@ -441,9 +446,11 @@ def as_value(answer: Answer, groups: Groups, with_text: bool) -> Entry:
     if isinstance(doc, Exception):
         return {**value, "error": _describe_error(doc)}
     scores: Dict[Tuple[int, int, str], float] = {}
-    for group in doc.spans.values():
-        if group.attrs.get("source") == SOURCE and group.attrs["scores"] is not None:
-            scores.update(zip(map(_place, group), map(float, group.attrs["scores"])))
+    for key, group in doc.spans.items():
+        is_ours = group.attrs.get("source") == SOURCE or key in groups.get("spans", ())
+        if is_ours and group.attrs.get("scores") is not None:
+            scored = zip(map(_place, group), map(float, group.attrs["scores"]))
+            scores.update((place, score) for place, score in scored if not isnan(score))
 
     def as_values(spans: Iterable[Span]) -> List[Entry]:
         return [

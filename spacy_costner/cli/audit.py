@@ -217,6 +217,7 @@ def audit(
     RAISES (ValueError): If the config's component can't be fitted, there are too few docs or no
         entities, or a worker failed.
     """
+    name = component_name(config, Path("config"))
     settings: Dict[str, Any] = {"n_folds": n_folds, "n_seeds": n_seeds, "seed": seed}
     settings.update(make_executor=make_executor, code_path=code_path)
     try:
@@ -224,7 +225,6 @@ def audit(
     except ValueError as error:
         raise ValueError(str(error).replace("fit: ", "audit: ", 1)) from error
     tags = folds[0].dev.posterior.tags.collapsed
-    name = component_name(config, Path("config"))
     cost, _, cost_name = find_cost(config.interpolate()["components"][name])
     suspects = rank(folds, docs, make_cost(cost(tags), tags) if cost_name else None)
     kinds = dict.fromkeys((*KINDS, INCONSISTENT), 0)

@@ -26,6 +26,7 @@ from ..readers import CorpusInfo
 from ..readers.corpus import AnyCorpus
 from ..readers.schemes import IO_WITHOUT_PREFIXES
 from ..settings import check_overrides, check_settings
+from ..spans import Labels, spans_as_entities, without_overlap
 from ..tags import Tags
 from ..training.evaluation import Evaluations, count_evaluations
 from ..training.token_attrs import first_words
@@ -74,6 +75,11 @@ ONE_SENTENCE = (
 CROSSING = (
     "entities cross a sentence start or line break (sentence_boundaries): they are learned, but "
     "can't be predicted"
+)
+
+LOST_SPANS = (
+    "spans overlap with longer ones of the same component: give their labels to several "
+    "components, or lose these spans by filter_spans = true"
 )
 
 ERROR, WARNING = "error", "warning"
@@ -152,12 +158,16 @@ def check_corpora(
 ) -> Check:
     """Check the corpora "train" and "dev" for a component that is not initialized. Its labels are
     those of the training corpus by default."""
+    own = ner.objective.own_labels or labels
+    seen = {name: entities_of_component(ner, name, egs, own) for name, egs in corpora.items()}
+    lost = [finding for found, _ in seen.values() for finding in found]
+    corpora = {corpus: examples for corpus, (_, examples) in seen.items()}
     counts = {
         corpus: Counter(ent.label_ for eg in examples for ent in eg.reference.ents)
         for corpus, examples in corpora.items()
     }
     labels = sorted(counts["train"]) if labels is None else labels
-    findings = [] if labels else [Finding(ERROR, "train", "no entities and no labels")]
+    findings = lost if labels else [*lost, Finding(ERROR, "train", "no entities and no labels")]
     for check_fit in (ner.objective.prepare, ner.check_decoding) if labels else ():
         try:
             check_fit(Tags(labels, ner.cfg["scheme"]))
@@ -186,6 +196,26 @@ def check_corpora(
         counts=[(label, counts["train"][label], counts["dev"][label]) for label in every],
         findings=sorted(findings, key=lambda finding: finding.severity != ERROR),
     )
+
+
+def entities_of_component(
+    ner: CostSensitiveNER, corpus: str, examples: List[Example], labels: Labels
+) -> Tuple[List[Finding], List[Example]]:
+    """With a `spans_key`: find spans that are lost, as they overlap with others of the component.
+    Returns the examples with the other spans as entities."""
+    key = ner.objective.spans_key
+    if key is None:
+        return [], examples
+    kept, places = [], []
+    for i, eg in enumerate(examples):
+        _, lost = without_overlap(eg.reference, key, labels)
+        places += [_place(i, eg.reference, f"{one.text!r} {one.label_}") for one in lost]
+        doc = spans_as_entities(eg.reference, key, labels, longest=True)
+        kept.append(Example(eg.predicted, doc))
+    if not places:
+        return [], kept
+    severity = WARNING if ner.objective.filter_spans else ERROR
+    return [Finding(severity, corpus, LOST_SPANS, places)], kept
 
 
 def check_labels(counts: Dict[str, Counter], labels: Sequence[str]) -> Iterator[Finding]:

@@ -340,6 +340,10 @@ def component_name(config: Config, path: Path) -> str:
     names = [name for name, block in blocks if block.get("factory") == FACTORY]
     if len(names) != 1:
         raise ValueError(f"{path}: expected one component of factory {FACTORY!r}, got {names}")
+    if (key := config["components"][names[0]].get("spans_key")) is not None:
+        raise ValueError(
+            f"{path}: expected a component that writes doc.ents, got one with the spans_key {key!r}"
+        )
     return names[0]
 
 

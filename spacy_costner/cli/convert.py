@@ -10,15 +10,21 @@ from typer import Argument, Option
 
 from ..readers import CorpusInfo, ReadOptions, doc_to_task, read_docs, write_columns, write_tasks
 from ..saving import check_file, save_file
+from ..spans import is_missing
 from .options import LangOption, arguments_of
 from .output import JsonOption, errors_shown, print_result
 
-WRITERS: Dict[str, Callable[[Path, Sequence[Doc]], Any]] = {
-    ".spacy": lambda path, docs: DocBin(docs=docs).to_disk(path),
-    ".jsonl": lambda path, docs: write_tasks(path, map(doc_to_task, docs)),
-    ".conll": write_columns,
-    ".iob": write_columns,
-    ".tsv": write_columns,
+
+def _write_jsonl(path: Path, docs: Sequence[Doc], spans_key: Optional[str]) -> None:
+    write_tasks(path, (doc_to_task(doc, spans_key=spans_key) for doc in docs))
+
+
+WRITERS: Dict[str, Callable[[Path, Sequence[Doc], Optional[str]], Any]] = {
+    ".spacy": lambda path, docs, _: DocBin(docs=docs).to_disk(path),
+    ".jsonl": _write_jsonl,
+    ".conll": lambda path, docs, _: write_columns(path, docs),
+    ".iob": lambda path, docs, _: write_columns(path, docs),
+    ".tsv": lambda path, docs, _: write_columns(path, docs),
 }
 
 
@@ -40,6 +46,10 @@ def convert_cli(
     ] = None,
     incorrect_spans_key: Annotated[
         Optional[str], Option("--incorrect-spans-key", help="Span group for rejected spans")
+    ] = None,
+    spans_key: Annotated[
+        Optional[str],
+        Option("--spans-key", help="Span group for entities, which may overlap, and not doc.ents"),
     ] = None,
     doc_id: Annotated[
         Optional[str],
@@ -79,15 +89,19 @@ def convert(
     """
     check_suffix(output_path)
     read_options = ReadOptions(**options)
+    if (key := read_options.spans_key) and output_path.suffix not in (".spacy", ".jsonl"):
+        raise ValueError(f"{output_path}: expected .spacy or .jsonl with --spans-key, not columns")
     check_file(output_path, [input_path])
     info = CorpusInfo()
     docs = list(read_docs(spacy.blank(lang), input_path, read_options, info))
     if not docs:
         raise ValueError(f"{input_path}: expected annotated docs, got none")
-    if n_left_out := write_corpus(output_path, docs):
+    if n_left_out := write_corpus(output_path, docs, key):
         message = "white-space tokens can't be written in columns: they are left out"
         info.add_problem(message, None, more=n_left_out - 1)
-    labels = Counter(ent.label_ for doc in docs for ent in doc.ents)
+    labels = Counter(
+        ent.label_ for doc in docs for ent in (doc.spans.get(key, ()) if key else doc.ents)
+    )
     return {
         "found": {name: getattr(info, name) for name in ("formats", "schemes", "problems")},
         "docs": len(docs),
@@ -95,7 +109,10 @@ def convert(
         "sentences": sum(1 + int((doc.to_array("SENT_START")[1:] == 1).sum()) for doc in docs),
         "tokens": sum(map(len, docs)),
         "labels": dict(sorted(labels.items())),
-        "missing": sum(int((doc.to_array("ENT_IOB") == 0).sum()) for doc in docs),
+        "missing": sum(
+            int((is_missing(doc, key) if key else doc.to_array("ENT_IOB") == 0).sum())
+            for doc in docs
+        ),
     }
 
 
@@ -106,11 +123,11 @@ def check_suffix(path: Path) -> None:
         raise ValueError(f"{path}: expected a name that ends in {expected}, got {got!r}")
 
 
-def write_corpus(path: Path, docs: Sequence[Doc]) -> int:
+def write_corpus(path: Path, docs: Sequence[Doc], spans_key: Optional[str] = None) -> int:
     """Write docs in the format of the file's suffix. Returns the number of white-space tokens that
     the format can't have."""
     left_out: List[Any] = []
-    save_file(path, lambda new: left_out.append(WRITERS[path.suffix](new, docs)))
+    save_file(path, lambda new: left_out.append(WRITERS[path.suffix](new, docs, spans_key)))
     return left_out[0] or 0
 
 

@@ -44,6 +44,7 @@ from ..training.targets import WEIGHT
 from .fit import is_fitted, train_as_fitted
 from .options import CodeOption, GpuOption, arguments_of, read_overrides
 from .output import JsonOption, errors_shown, print_result
+from .predictions import check_ents
 from .runs import fingerprint
 
 SPANS_KEY = "spacy_costner.answers"
@@ -189,6 +190,9 @@ def distill(
     for name in ("model-last", "model-best"):
         check_folder(output_path / name)
     student = load_model_from_config(config, auto_fill=True)
+    for _, pipe in student.pipeline:
+        if isinstance(pipe, CostSensitiveNER):
+            check_ents("distill", pipe)
     pipelines = [] if any(is_file) else [load_teacher(name) for name in teachers]
     if pipelines:
         answers = save_answers(pipelines, student, raw_paths, output_path, soft=soft)
@@ -219,6 +223,7 @@ def load_teacher(name: Union[str, Path]) -> Language:
     nlp = load_model(name)
     for _, pipe in nlp.pipeline:
         if isinstance(pipe, CostSensitiveNER):
+            check_ents("distill", pipe)
             pipe.set_confidence(Confidence(alternatives=LEAST))
     return nlp
 

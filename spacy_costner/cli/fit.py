@@ -31,6 +31,7 @@ from .predictions import DevPredictions, predict, predict_dev, record_scores
 from .preparation import (
     NO_DEV,
     check_end,
+    components_to_fit,
     find_corpora,
     has_dev,
     hold_out,
@@ -43,7 +44,7 @@ from .tune import Tuning, check_parameter, parse_aim, tune_on
 DIR_MODEL = "model-best"
 N_FOLDS = 4
 HELD_OUT = f"{N_FOLDS} held-out folds of the training corpus"
-DEV_SCORES = {"ents_f": "F", "ents_p": "precision", "ents_r": "recall"}
+DEV_SCORES = {"f": "F", "p": "precision", "r": "recall"}
 
 STOPPED = """
 Stopped by Ctrl-C: this is the model so far, neither calibrated nor tuned. The same command starts
@@ -54,10 +55,10 @@ class Fitted(NamedTuple):
     """A pipeline that was trained and saved."""
 
     path: Path
-    outcome: Trained
+    outcomes: Dict[str, Trained]  # by component: several if they share a `spans_key`
     scores: Dict[str, Any]  # on the development corpus, before calibration and tuning
     nlp: Language
-    ner: CostSensitiveNER
+    ners: List[CostSensitiveNER]
     calibration: Optional[Calibration] = None
     tuning: Optional[Tuning] = None
     held_out: Optional[Mapping[str, Any]] = None  # scores before, without a development corpus
@@ -65,23 +66,34 @@ class Fitted(NamedTuple):
     @property
     def is_interrupted(self) -> bool:
         """Whether training or evaluation was interrupted."""
-        return self.outcome.reason == INTERRUPTED or not self.scores
+        reasons = {outcome.reason for outcome in self.outcomes.values()}
+        return INTERRUPTED in reasons or not self.scores
 
     @property
     def n_weights(self) -> int:
-        """The number of weights of the model."""
-        return linear_part(self.ner.model)[1].rows.size
+        """The number of weights of all models."""
+        return sum(linear_part(ner.model)[1].rows.size for ner in self.ners)
+
+    @property
+    def training(self) -> str:
+        """How training ended, on a line for each component."""
+        if len(self.ners) == 1:
+            return self.outcomes[self.ners[0].name].describe()
+        return "\n".join(f"{name}: {each.describe()}" for name, each in self.outcomes.items())
 
     def describe(self) -> str:
         """Lines of text."""
-        passes = ", two passes (features.document)" if first_pass_of(self.ner.model) else ""
-        lines = [self.outcome.describe(), f"{self.n_weights:,} weights{passes}"]
+        has_two = any(first_pass_of(ner.model) for ner in self.ners)
+        passes = ", two passes (features.document)" if has_two else ""
+        lines = [self.training, f"{self.n_weights:,} weights{passes}"]
         for name, scores in (("dev", self.scores), (HELD_OUT, self.held_out)):
             if scores is not None and (name != "dev" or has_dev(self.nlp)):
+                spans_key = self.ners[0].objective.spans_key
+                prefix = "ents" if spans_key is None else f"spans_{spans_key}"
                 parts = [
                     f"{word} {100 * scores[key]:.2f}"
-                    for key, word in DEV_SCORES.items()
-                    if scores.get(key) is not None
+                    for suffix, word in DEV_SCORES.items()
+                    if scores.get(key := f"{prefix}_{suffix}") is not None
                 ]
                 lines.append(f"{name}: {', '.join(parts) or 'not scored'}")
         for result in (self.calibration, self.tuning):
@@ -138,6 +150,12 @@ def fit(
     linear = load_linear(config)
     nlp, ner, training = linear
     check_end(training)
+    ners = components_to_fit(nlp, training["frozen_components"])
+    if len(ners) > 1 and (improves or cache is not None):
+        raise ValueError(
+            "fit: --calibrate, --tune, --cache: expected one component to train, got "
+            f"{[each.name for each in ners]}: `costner calibrate` and `tune` take one by its --name"
+        )
     if cache is not None:
         check_cache(nlp, ner)
         cache.mkdir(parents=True, exist_ok=True)
@@ -145,8 +163,8 @@ def fit(
     train_corpus, dev_corpus = find_corpora(nlp, needs_dev=needs_dev)
     examples = prepare(linear, train_corpus, in_memory=cache is None)
 
-    def save(scores: Dict[str, Any], loss: float) -> None:
-        losses = {ner.name: loss} if isfinite(loss) else {}
+    def save(scores: Dict[str, Any], values: Mapping[str, float]) -> None:
+        losses = {name: value for name, value in values.items() if isfinite(value)}
         update_meta(training, nlp, {"other_scores": scores, "losses": losses})
         before_to_disk = create_before_to_disk_callback(training["before_to_disk"])
         save_folder(path, before_to_disk(nlp).to_disk)
@@ -154,10 +172,14 @@ def fit(
     def after_epoch(trained: Trained) -> None:
         if cache is not None:
             with nlp.use_params(training["optimizer"].averages or {}):
-                save({}, trained.value)
+                save({}, {ner.name: trained.value})
 
     settings: Any = {"n_seeds": n_seeds, "on_epoch": after_epoch, "cache": cache}
-    outcome = train_linear(linear, examples, **settings)
+    outcomes: Dict[str, Trained] = {}
+    for each in ners:
+        outcomes[each.name] = train_linear((nlp, each, training), examples, **settings)
+        if outcomes[each.name].reason == INTERRUPTED:
+            break
 
     # It is saved without scores if evaluation is interrupted.
     dev: List[Example] = []
@@ -165,8 +187,8 @@ def fit(
     with suppress(KeyboardInterrupt):
         dev = list(progress(dev_corpus(nlp), desc="read dev", unit="doc"))
         scores = nlp.evaluate(dev)
-    save(scores, outcome.value)
-    fitted = Fitted(path, outcome, scores, nlp, ner)
+    save(scores, {name: outcome.value for name, outcome in outcomes.items()})
+    fitted = Fitted(path, outcomes, scores, nlp, ners)
     if fitted.is_interrupted or not improves:
         return fitted
 
@@ -344,7 +366,7 @@ def fit_cli(
         fitted = fit(config_path, **options, overrides=overrides, command=command_line(ctx))
     result = {
         "path": fitted.path,
-        "training": fitted.outcome.describe(),
+        "training": fitted.training,
         "weights": fitted.n_weights,
         "scores": fitted.scores,
         "calibration": fitted.calibration,

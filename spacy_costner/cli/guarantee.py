@@ -102,11 +102,11 @@ def guarantee(
     used, not_counted = leave_out(ner, examples, by_group)
     spans, gold, entropies = score_spans(nlp, ner, used, terms)
     group_of_doc = numpy.asarray([group_of(eg.reference, by_group) for eg in used])
-    values, labels = numpy.unique(group_of_doc).tolist(), ner.labels if per_label else ("",)
+    values, labels = numpy.unique(group_of_doc).tolist(), ner.own_labels if per_label else ("",)
     groups: Dict[str, Any] = {}
     parts = []
-    for value, (i, label) in product(values, enumerate(labels)):
-        is_own = group_of_doc == value
+    for value, label in product(values, labels):
+        i, is_own = ner.labels.index(label) if per_label else 0, group_of_doc == value
         rows = [each[is_own[each["doc"]]] for each in (spans, gold)]
         rows = [each[each["label"] == i] if per_label else each for each in rows]
         n_parts = len(values) * len(labels)
@@ -184,7 +184,7 @@ def leave_out(
     kinds = ["training docs", "docs with missing tags", "docs without entities"]
     counts = dict.fromkeys([*kinds, *([f"docs without {by_group!r}"] if by_group else [])], 0)
     used = []
-    for eg in examples:
+    for eg in (ner.objective.as_entities(eg, ner.own_labels) for eg in examples):
         doc = eg.reference
         if len(doc) >= SHORT and text_id(doc) in trained_on:
             counts["training docs"] += 1
@@ -222,6 +222,8 @@ def score_spans(
             new = ~numpy.isin(dev.keys(spans), dev.keys(predicted))
             spans = Entities(*map(numpy.concatenate, zip(predicted, spans.select(new))))
             scores = numpy.append(numpy.full(len(predicted.begin), numpy.inf), scores[new])
+        is_own = ~numpy.isin(spans.label, dev.others)
+        spans, scores = spans.select(is_own), scores[is_own]
         is_correct = found_at(dev, spans, dev.gold, numpy.ones(len(dev.gold.begin)), terms) > 0
         reached = found_at(dev, dev.gold, spans, scores, terms)
         ends = numpy.cumsum(dev.posterior.doc_lengths)

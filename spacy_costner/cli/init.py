@@ -6,11 +6,12 @@ import math
 import re
 import shlex
 import textwrap
+from collections import Counter
 from functools import partial
 from importlib.metadata import entry_points
 from inspect import getdoc, signature
 from pathlib import Path
-from typing import Annotated, Any, Dict, List, Literal, Mapping, Optional, Sequence, Set
+from typing import Annotated, Any, Dict, List, Literal, Mapping, Optional, Sequence, Set, Tuple
 
 import spacy
 import typer
@@ -26,7 +27,7 @@ import spacy_costner
 from ..costs.cost_matrix import make_matrix
 from ..costs.label_tree import make_tree
 from ..costs.tables import HAMMING
-from ..readers import read_docs
+from ..readers import ReadOptions, read_docs
 from ..settings import check_settings
 from ..tags import OUTSIDE, Tags
 from ..training.lbfgs import MANY_LABELS
@@ -53,6 +54,9 @@ MISSES = {
     **{"miss": 2.0, "false_alarm": 1.0, "wrong_label": 1.0, "wrong_boundary": 1.0},
 }
 """The cost in training on few sentences, where models miss too much."""
+
+MOST_LOST = 0.01
+"""The share of the spans of a label that may overlap with those of others in its component."""
 
 LATER_EPOCHS = 2
 """Passes over the training data for each loss of a schedule but the first."""
@@ -110,6 +114,23 @@ def init_cli(
     inner_nodes: Annotated[
         bool, Option("--inner-nodes", help="Also predict inner nodes of the tree")
     ] = False,
+    spans_key: Annotated[
+        Optional[str],
+        Option(
+            "--spans-key",
+            help="Entities may overlap: the key of doc.spans",
+            show_default="sc with --groups",
+        ),
+    ] = None,
+    groups_path: Annotated[
+        Optional[Path],
+        Option(
+            "--groups",
+            help="JSON file, {component: [labels]}: labels of different components may overlap",
+            show_default="by the labels that overlap in --train",
+            exists=True,
+        ),
+    ] = None,
     transformer: Annotated[
         Optional[str],
         Option(help="Name or folder of the transformer", show_default="as `spacy init config`"),
@@ -167,6 +188,8 @@ def init(
     loss: Optional[str] = None,
     decoding: Optional[Decoding] = None,
     inner_nodes: bool = False,
+    spans_key: Optional[str] = None,
+    groups_path: Optional[Path] = None,
     transformer: Optional[str] = None,
     command: str = "python -m spacy costner init",
 ) -> str:
@@ -182,6 +205,7 @@ def init(
     RAISES (ImportError): If spaCy has no such language.
     """
     get_lang_class(lang)
+    spans_key = spans_key or ("sc" if groups_path else None)
     if transformer is not None and model != "transformer":
         raise ValueError(f"--transformer: expected --model transformer, got --model {model}")
     if aim not in (None, "cost", "guarantee"):
@@ -192,7 +216,9 @@ def init(
             raise ValueError(f"--aim: expected {expected}, got {aim!r}") from error
     corpus: Dict[str, Any] = {"lengths": [], "sentences": math.inf, "forms": 5000, "labels": []}
     if train_path is not None:
-        corpus = read_corpus(train_path, lang)
+        corpus = read_corpus(train_path, lang, spans_key)
+    groups = choose_groups(corpus, groups_path) if spans_key is not None else {}
+    components = [*groups] or ["ner"]
     few = corpus["sentences"] < FEW
 
     # What mistakes cost: a part for each option that is given.
@@ -217,6 +243,9 @@ def init(
         shared = {"@misc": "spacy_costner.SumCost.v1", "costs": costs}
     elif costs or aim == "cost":
         shared = next(iter(costs.values()), HAMMING)
+
+    if spans_key is not None and shared is not None:
+        raise ValueError("--spans-key: expected no costs with it, as their scores are of doc.ents")
 
     chosen = choose_losses(model, aim, decoding, costs, few=few)
     losses = chosen if loss is None else parse_losses(loss)
@@ -259,6 +288,7 @@ def init(
         multiplier = multiplier if largest * multiplier <= 5 else float(f"{5 / largest:.2g}")
 
     sizes, n_later = choose_sizes(model, corpus), len(losses) - 1
+    lossy = {name for name, own in groups.items() if count_lost(own, corpus.get("overlaps", {}))}
     if sizes["max_epochs"]:
         first = max(1, sizes["max_epochs"] - LATER_EPOCHS * n_later)
     else:
@@ -381,21 +411,75 @@ def as_text(value: Any) -> str:
     return value if is_variable else json.dumps(value, ensure_ascii=False, default=str)
 
 
-def read_corpus(path: Path, lang: str) -> Dict[str, Any]:
+def read_corpus(path: Path, lang: str, spans_key: Optional[str] = None) -> Dict[str, Any]:
     """Measure a training corpus. Where docs have no sentence starts, as texts without tokens,
-    sentences end with punctuation."""
+    sentences end with punctuation. "overlaps" has the number of overlapping pairs of spans, by
+    their labels."""
     lengths, labels, sentences, sentencizer = [], [], 0, Sentencizer()
     forms: Set[int] = set()
-    for doc in read_docs(spacy.blank(lang), path):
+    overlaps: Dict[Tuple[str, str], int] = Counter()
+    for doc in read_docs(spacy.blank(lang), path, ReadOptions(spans_key=spans_key)):
         lengths.append(len(doc))
         split = doc if doc.has_annotation("SENT_START") else sentencizer(doc)
         sentences += sum(1 for _ in split.sents)
         forms.update(token.norm for token in doc)
-        labels += [ent.label_ for ent in doc.ents]
+        spans = sorted({*doc.spans.get(spans_key, ())} if spans_key else doc.ents)
+        labels += [span.label_ for span in spans]
+        for i, one in enumerate(spans):
+            for other in spans[i + 1 :]:
+                if other.start >= one.end:
+                    break
+                overlaps.update({(one.label_, other.label_), (other.label_, one.label_)})
     if not labels:
-        raise ValueError(f"{path}: expected docs with entities, got none in {len(lengths)} docs")
+        where = "" if spans_key is None else f" in doc.spans[{spans_key!r}]"
+        raise ValueError(
+            f"{path}: expected docs with entities{where}, got none in {len(lengths)} docs"
+        )
     counts = {"sentences": sentences, "forms": len(forms), "entities": len(labels)}
-    return {"lengths": lengths, "labels": sorted({*labels}), **counts}
+    found = {"lengths": lengths, "labels": sorted({*labels}), **counts}
+    return {**found, "counts": Counter(labels), "overlaps": overlaps}
+
+
+def choose_groups(corpus: Mapping[str, Any], path: Optional[Path]) -> Dict[str, List[str]]:
+    """The labels of each component, from a file. Without one, each label, the most frequent first,
+    joins the group with which the fewest of its spans overlap or, if these are more than
+    `MOST_LOST`, opens another."""
+    counts, overlaps = corpus.get("counts"), corpus.get("overlaps", {})
+    if path is None:
+        if counts is None:
+            raise ValueError("--spans-key: expected --groups or --train, to find groups of labels")
+        found: List[List[str]] = []
+        for label, n in counts.most_common():
+            best = min(found, key=lambda own: count_lost(own, overlaps, label), default=None)
+            if best is not None and count_lost(best, overlaps, label) <= MOST_LOST * n:
+                best.append(label)
+            else:
+                found.append([label])
+        names = [f"ner_{i + 1}" for i in range(len(found))] if len(found) > 1 else ["ner"]
+        return {name: sorted(own) for name, own in zip(names, found)}
+    groups: Any = json.loads(path.read_text(encoding="utf8"))
+    if (
+        not isinstance(groups, dict)
+        or not groups
+        or not all(
+            re.fullmatch(r"\w+", name) and isinstance(own, list) and own
+            for name, own in groups.items()
+        )
+    ):
+        raise ValueError(f"{path}: expected {{component: [labels]}}, got {groups!r}")
+    every = [label for own in groups.values() for label in own]
+    if twice := [label for label, n in Counter(every).items() if n > 1]:
+        raise ValueError(f"{path}: expected each label in one component, got {twice} in several")
+    if missing := [label for label in corpus["labels"] if label not in every]:
+        raise ValueError(f"{path}: expected all labels of the corpus, got none of {missing}")
+    return groups
+
+
+def count_lost(group: Sequence[str], overlaps: Mapping[Any, int], label: str = "") -> int:
+    """The number of pairs of spans of a group, or of a label and the group, that overlap."""
+    return sum(
+        overlaps.get((one, other), 0) for one in ([label] if label else group) for other in group
+    )
 
 
 def group_labels(labels: Sequence[str], separator: str) -> Dict[str, Dict[str, Any]]:

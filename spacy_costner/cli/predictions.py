@@ -26,12 +26,14 @@ class DevPredictions(NamedTuple):
     posterior (Posterior): The posterior of the tokens of all docs, concatenated.
     gold (Entities): The annotated entities. Label -1: a label that the component doesn't have.
     known (Array1d): True for tokens that are annotated and have no preset. Shape: (N,)
+    others (Sequence[int]): Labels whose entities don't count, as indices.
     """
 
     examples: List[Example]
     posterior: Posterior
     gold: Entities
     known: Array1d
+    others: Sequence[int] = ()
 
     def at(self, temperature: Temperature) -> "DevPredictions":
         """The same with the posterior at another temperature."""
@@ -53,7 +55,8 @@ class DevPredictions(NamedTuple):
     def counts(self, entities: Entities) -> Array1d:
         """True for the entities whose tokens are all known. Shape: (E,)"""
         unknown = numpy.concatenate([[0], numpy.cumsum(~self.known)])
-        return unknown[entities.end] == unknown[entities.begin]
+        is_known = unknown[entities.end] == unknown[entities.begin]
+        return is_known & ~numpy.isin(entities.label, self.others)
 
     def is_correct(self, entities: Entities) -> Array1d:
         """True for the entities that are annotated. Shape: (E,)"""
@@ -78,16 +81,27 @@ def get_component(nlp: Language, name: str) -> CostSensitiveNER:
     return cast(CostSensitiveNER, nlp.get_pipe(name))
 
 
+def check_ents(command: str, ner: CostSensitiveNER) -> None:
+    """RAISES (ValueError): If a component has a `spans_key`, and a command works on `doc.ents`."""
+    if (key := ner.objective.spans_key) is not None:
+        raise ValueError(f"{command}: works on doc.ents, but {ner.name} has the spans_key {key!r}")
+
+
 def predict_dev(
     nlp: Language, ner: CostSensitiveNER, examples: Iterable[Example]
 ) -> DevPredictions:
-    """Run a pipeline on copies of annotated docs and compute the posterior of a component.
+    """Run a pipeline on copies of annotated docs and compute the posterior of a component. With a
+    `spans_key` the spans of its own labels are the entities of the docs.
 
     RAISES (ValueError): If there is no annotation.
     """
     examples = [eg for eg in examples if len(eg.predicted)]
     docs = run_before(nlp, ner.name, [eg.predicted.copy() for eg in examples])
+    if ner.objective.spans_key is not None:  # its spans are the only entities
+        for doc in docs:
+            doc.set_ents([], default="missing")
     examples = [Example(doc, eg.reference) for doc, eg in zip(docs, examples)]
+    examples = [ner.objective.as_entities(eg, ner.own_labels) for eg in examples]
     tokens = read_presets(docs)
     reference = read_reference(examples, tokens)
     if not reference.is_annotated.any():
@@ -108,7 +122,8 @@ def predict_dev(
         doc_of=numpy.concatenate([each.doc_of + i for each, i in zip(posteriors, first_docs)]),
     )
     gold = reference.entities(ner.tags, nlp.vocab.strings)
-    dev = DevPredictions(examples, posterior, gold, reference.is_annotated & ~tokens.is_annotated)
+    known = reference.is_annotated & ~tokens.is_annotated
+    dev = DevPredictions(examples, posterior, gold, known, ner.other_labels)
     return dev._replace(gold=dev.keep(gold))
 
 
@@ -119,9 +134,13 @@ def predict(
     confidence: Optional[Confidence],
 ) -> Prediction:
     """Decode the posterior of docs, by this component or by another, with the component's decoding.
-    Write the entities to the docs and, with confidence, their probabilities to a span group."""
-    prediction = make_prediction(ner.decode(posterior), posterior, read_presets(docs), confidence)
-    annotate(docs, prediction, ner.vocab.strings, confidence)
+    Write the entities to the docs, also with a `spans_key`, and, with confidence, their
+    probabilities to a span group."""
+    prediction = make_prediction(
+        ner.decode(posterior), posterior, read_presets(docs), confidence, others=ner.other_labels
+    )
+    for spans_key in dict.fromkeys([None, ner.objective.spans_key]):
+        annotate(docs, prediction, ner.vocab.strings, confidence, spans_key)
     return prediction
 
 

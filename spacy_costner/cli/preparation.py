@@ -86,31 +86,33 @@ def load_linear(config: Config, vocab: Union[Vocab, bool] = True) -> Linear:
     nlp = load_model_from_config(config, vocab=vocab, auto_fill=True)
     block = nlp.config.interpolate()["training"]
     training = registry.resolve(block, schema=ConfigSchemaTraining)
-    return nlp, component_to_fit(nlp, training["frozen_components"]), training
+    return nlp, components_to_fit(nlp, training["frozen_components"])[0], training
 
 
-def component_to_fit(nlp: Language, frozen: Iterable[str]) -> CostSensitiveNER:
-    """The component of a pipeline that can be trained here.
+def components_to_fit(nlp: Language, frozen: Iterable[str]) -> List[CostSensitiveNER]:
+    """The component of a pipeline that can be trained here; several if they share a `spans_key`.
 
-    RAISES (ValueError): If it isn't the only one that isn't frozen, or its model is not linear.
+    RAISES (ValueError): If others are not frozen, or a model is not linear.
     """
     trained: Dict[str, Any] = {
         name: pipe
         for name, pipe in nlp.pipeline
         if getattr(pipe, "is_trainable", False) and name not in frozen
     }
-    if not (len(trained) == 1 and all(isinstance(p, CostSensitiveNER) for p in trained.values())):
+    ours = [pipe for pipe in trained.values() if isinstance(pipe, CostSensitiveNER)]
+    keys = {ner.objective.spans_key for ner in ours}
+    if len(ours) < max(len(trained), 1) or (len(ours) > 1 and (len(keys) > 1 or None in keys)):
         raise ValueError(
             "fit: nlp.pipeline: expected one component to train, of factory 'cost_sensitive_ner', "
             f"and others in training.frozen_components, got {[*trained]}"
         )
-    ((name, ner),) = trained.items()
-    if not is_linear(ner.model):
-        raise ValueError(
-            f"fit: components.{name}.model: expected spacy_costner.SparseCRF.v1, got "
-            f"{nlp.config['components'][name]['model'].get('@architectures')}"
-        )
-    return ner
+    for ner in ours:
+        if not is_linear(ner.model):
+            raise ValueError(
+                f"fit: components.{ner.name}.model: expected spacy_costner.SparseCRF.v1, got "
+                f"{nlp.config['components'][ner.name]['model'].get('@architectures')}"
+            )
+    return ours
 
 
 def check_end(training: Mapping[str, Any]) -> None:

@@ -42,7 +42,7 @@ from ..saving import check_file
 from .options import CodeOption, GpuOption, NameOption
 from .output import JsonOption, errors_shown, print_result, save_text
 from .plots import ACCENT, DASHED, SECOND, drawing, require_matplotlib, save
-from .predictions import get_component, predict, run_before
+from .predictions import check_ents, get_component, predict, run_before
 from .preparation import fit_linear, load_linear
 
 LEAST_SHARE = 0.02
@@ -135,6 +135,7 @@ def suggest(
         something is out of its range.
     """
     ner = get_component(nlp, name)
+    check_ents("suggest", ner)
     if n < 1:
         raise ValueError(f"n: expected at least 1, got {n}")
     for setting, value, words in (("by", by, [*MEASURES]), ("per", per, ["token", "doc"])):
@@ -235,6 +236,7 @@ def simulate(
         seeded = config.copy()
         seeded["training"]["seed"] = seed
         linear = load_linear(seeded, vocab)
+        check_ents("suggest", linear[1])
         fit_linear(linear, lambda nlp: chosen)
         nlp, ner, _ = linear
         tokens = sum(len(eg.predicted) for eg in chosen)

@@ -55,7 +55,7 @@ def watch(
     values: List[Optional[str]] = []
     n_docs = 0
     for doc in docs:
-        own = add_measures(doc, confidence.spans_key, ner.labels, counts)
+        own = add_measures(doc, confidence.spans_key, ner.own_labels, counts)
         values += [key and str(doc.user_data.get(key))] * len(own)
         scores += own
         n_docs += 1

@@ -14,6 +14,7 @@ from thinc.types import Array1d, Floats1d, Floats2d, Ints1d
 
 from ..decoding import FINEST, LEAST, DecodedSpans, Posterior, of_labels
 from ..metrics.shift import Counts
+from ..spans import replace_spans
 from ..tags import Entities
 from ..training.token_attrs import TokenAttrs, first_words
 from ..types import first_tokens, sequences
@@ -118,6 +119,7 @@ class Prediction(NamedTuple):
 
     tokens (TokenAttrs): The tokens of the docs with preset annotation.
     labels (Tuple[str, ...]): The names of all labels; those of the chain come first.
+    others (Sequence[int]): The labels whose entities are left out, as indices.
     entities (Entities): The predicted entities without white space at their ends, ordered, and
         without those in preset tokens.
     probs (Optional[Floats1d]): Their probabilities, if asked for. Shape: (E,)
@@ -129,6 +131,7 @@ class Prediction(NamedTuple):
 
     tokens: TokenAttrs
     labels: Tuple[str, ...]
+    others: Sequence[int]
     entities: Entities
     probs: Optional[Floats1d] = None
     alternatives: Optional[Scored] = None
@@ -144,28 +147,31 @@ def make_prediction(
     confidence: Optional[Confidence],
     guarantee: Optional[Dict[str, Any]] = None,
     groups: Sequence[Optional[str]] = (),
+    others: Sequence[int] = (),
+    is_scored: bool = False,
     is_measured: bool = False,
 ) -> Prediction:
-    """Compute the probabilities of decoded entities, if a confidence says where they are written,
-    the guaranteed set of a promise by the group of each doc and, if asked for, what the test for a
-    shift takes."""
+    """Compute the probabilities of decoded entities, if asked for or if there is a confidence; the
+    guaranteed set of a promise by the group of each doc; and, if asked for, what the test for a
+    shift takes. Entities of the other labels are left out."""
     n_preset = numpy.concatenate([[0], numpy.cumsum(tokens.is_annotated)])
 
     def is_free(entities: Entities) -> Array1d:
         """True for entities without preset tokens. Shape: (E,)"""
-        return n_preset[entities.end] == n_preset[entities.begin]
+        is_free = n_preset[entities.end] == n_preset[entities.begin]
+        return is_free & ~numpy.isin(entities.label, others)
 
     entities = decoded.entities.trim(tokens.is_space)
-    if n_preset[-1]:
+    if n_preset[-1] or len(others):
         entities = entities.select(is_free(entities))
-    if confidence is None:
-        return Prediction(tokens, decoded.labels, entities)
+    if confidence is None and not is_scored:
+        return Prediction(tokens, decoded.labels, others, entities)
     probs = posterior.entity_probs(entities, decoded.covers)
     alternatives = guaranteed = None
-    if confidence.alternatives is not None:
-        others, other_probs = posterior.likely_entities(confidence.alternatives)
-        keep = is_new(others, entities) & is_free(others)
-        alternatives = others.select(keep), other_probs[keep]
+    if confidence is not None and confidence.alternatives is not None:
+        likely, likely_probs = posterior.likely_entities(confidence.alternatives)
+        keep = is_new(likely, entities) & is_free(likely)
+        alternatives = likely.select(keep), likely_probs[keep]
     if guarantee is not None:
         spans, span_probs = guaranteed_set((entities, probs), posterior, guarantee, groups)
         keep = is_free(spans)
@@ -173,19 +179,22 @@ def make_prediction(
     return Prediction(
         tokens,
         decoded.labels,
+        others,
         entities,
         probs,
         alternatives,
         guaranteed,
         [group in guarantee["groups"] for group in groups] if guarantee else (),
-        measure(posterior, tokens) if is_measured else None,
+        measure(posterior, tokens, others) if is_measured else None,
     )
 
 
-def measure(posterior: Posterior, tokens: TokenAttrs) -> Tuple[Floats1d, Floats2d]:
+def measure(
+    posterior: Posterior, tokens: TokenAttrs, others: Sequence[int] = ()
+) -> Tuple[Floats1d, Floats2d]:
     """What the test for a shift takes of each doc: the entropy of the path for an expected entity,
-    NaN if all its tokens are preset, (B,); and the expected number of entities of each label,
-    without presets, (B, labels).
+    NaN if all its tokens are preset, (B,); and the expected number of entities of each label but
+    the others, without presets, (B, labels).
 
         H / (1 + n),  H = log Z - E[s(y)],  n = sum_t p(y_t opens an entity)
 
@@ -205,7 +214,8 @@ def measure(posterior: Posterior, tokens: TokenAttrs) -> Tuple[Floats1d, Floats2
     expected = numpy.zeros((n_docs, len(tags.labels)))
     first = first_tokens(tokens.lengths)
     expected[tokens.lengths > 0] = numpy.add.reduceat(opens, first, axis=0) @ label.T
-    return numpy.where(n_free, totals, numpy.nan) / (1 + expected.sum(axis=1)), expected
+    scores = numpy.where(n_free, totals, numpy.nan) / (1 + expected.sum(axis=1))
+    return scores, numpy.delete(expected, others, axis=1)
 
 
 def add_measures(doc: Doc, key: str, labels: Sequence[str], counts: Counts) -> List[float]:
@@ -310,8 +320,10 @@ def annotate(
     prediction: Prediction,
     strings: StringStore,
     confidence: Optional[Confidence],
+    spans_key: Optional[str] = None,
 ) -> None:
-    """Write predicted entities, and their probabilities if there is a confidence, to docs."""
+    """Write predicted entities, and their probabilities if there is a confidence, to docs: as their
+    entities or, if there is a key, among their spans."""
     tokens, labels = prediction.tokens, [strings.add(label) for label in prediction.labels]
 
     def by_doc(entities: Entities, probs: Optional[Floats1d]) -> Iterator[Tuple[Doc, Any]]:
@@ -319,7 +331,11 @@ def annotate(
 
     predicted = list(by_doc(prediction.entities, prediction.probs))
     ends, preset = numpy.cumsum(tokens.lengths).tolist(), tokens.is_annotated
-    for (doc, (spans, _)), end in zip(predicted, ends):
+    for (doc, (spans, probs)), end in zip(predicted, ends):
+        if spans_key is not None:
+            own = [x for i, x in enumerate(prediction.labels) if i not in prediction.others]
+            replace_spans(doc, spans_key, spans, probs, own)
+            continue
         free = ~preset[end - len(doc) : end]
         if free.all():
             doc.set_ents(spans)

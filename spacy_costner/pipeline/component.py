@@ -3,7 +3,7 @@
 import warnings
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import islice
 from math import exp, inf, isnan
 from pathlib import Path
@@ -24,6 +24,8 @@ from typing import (
 import srsly
 from spacy.language import Language
 from spacy.pipeline import TrainablePipe
+from spacy.pipeline.ner import ner_score
+from spacy.pipeline.spancat import spancat_score
 from spacy.tokens import Doc
 from spacy.training import Example, validate_examples, validate_get_examples
 from spacy.util import check_lexeme_norms, to_bytes, to_disk
@@ -76,6 +78,9 @@ scheme = "BILUO"
 outside = "single"
 weights = null
 incorrect_spans_key = null
+spans_key = null
+own_labels = null
+filter_spans = false
 sentence_boundaries = false
 confidence = null
 learn_rate_factor = 1.0
@@ -131,6 +136,9 @@ class CostSensitiveNER(TrainablePipe):
         scheme: str = "BILUO",
         outside: str = SINGLE,
         incorrect_spans_key: Optional[str] = None,
+        spans_key: Optional[str] = None,
+        own_labels: Optional[Sequence[str]] = None,
+        filter_spans: bool = False,
         sentence_boundaries: Boundaries = False,
         decoding: Optional[Decoding] = None,
         confidence: Optional[Confidence] = None,
@@ -142,6 +150,8 @@ class CostSensitiveNER(TrainablePipe):
         RAISES (ValueError): If `scheme` or `outside` is unknown, the loss doesn't use the weights,
             another extension of spans has the name of the confidence, or the factor is not for it.
         """
+        if spans_key is None and (own_labels is not None or filter_spans):
+            raise ValueError(f"{name}: own_labels, filter_spans: expected a spans_key with them")
         self.vocab = vocab
         self.model = model
         self.name = name
@@ -166,16 +176,19 @@ class CostSensitiveNER(TrainablePipe):
         self.meta: Dict[str, Any] = {}
         self._configured: Cfg = {}
         self._tags = Tags((), scheme, outside)
-        self.set_decoding(decoding or make_viterbi())
-        self.set_confidence(confidence)
         self.objective = Objective(
             name,
             vocab.strings,
             loss,
             weights=weights,
             incorrect_spans_key=incorrect_spans_key,
+            spans_key=spans_key,
+            own_labels=own_labels,
+            filter_spans=filter_spans,
             sentence_boundaries=sentence_boundaries,
         )
+        self.set_decoding(decoding or make_viterbi())
+        self.set_confidence(confidence)
 
     # Labels and tags
 
@@ -188,6 +201,18 @@ class CostSensitiveNER(TrainablePipe):
     def label_data(self) -> Tuple[str, ...]:
         """The labels in the form that `initialize` takes."""
         return self.labels
+
+    @property
+    def own_labels(self) -> Tuple[str, ...]:
+        """The labels of the entities that the component writes."""
+        own = self.objective.own_labels
+        return self.labels if own is None else tuple(x for x in self.labels if x in own)
+
+    @property
+    def other_labels(self) -> Tuple[int, ...]:
+        """The other labels, as indices."""
+        own = self.own_labels
+        return tuple(i for i, label in enumerate(self.labels) if label not in own)
 
     @property
     def chain_tags(self) -> Tags:
@@ -251,9 +276,13 @@ class CostSensitiveNER(TrainablePipe):
         validate_get_examples(first_examples, "CostSensitiveNER.initialize")
         check_lexeme_norms(self.vocab, "ner")
         warn_of_low_rate(nlp, self.model, self.learn_rate_factor, self.name)
-        corpus_labels = self._read_corpus(get_examples())
+        corpus_labels = self._read_corpus(get_examples(), labels)
         for label in sorted(corpus_labels) if labels is None else labels:
             self.add_label(label)
+        if unknown := [x for x in self.objective.own_labels or () if x not in self.labels]:
+            raise ValueError(
+                f"{self.name}: own_labels: expected some of {list(self.labels)}, got {unknown}"
+            )
         if not self.labels:
             raise ValueError(
                 f"{self.name}: labels: expected at least one, from the entities of the training "
@@ -271,16 +300,21 @@ class CostSensitiveNER(TrainablePipe):
         self.objective.forget()
         self.cfg["progress"] = Progress()._asdict()
 
-    def _read_corpus(self, examples: Iterable[Example]) -> Set[str]:
-        """Read the corpus once: count its examples, collect features, and return its labels."""
+    def _read_corpus(
+        self, examples: Iterable[Example], given: Optional[Sequence[str]] = None
+    ) -> Set[str]:
+        """Read the corpus once: count its examples, collect features, and return its labels. With
+        a `spans_key`, spans of other labels than those given are left out."""
         labels: Set[str] = set()
         self.cfg["n_examples"] = 0
+        own = None if given is None else {*given, *self.labels}
 
         def references() -> Iterable[Doc]:
             for eg in examples:
-                labels.update(labels_of(eg.reference))
+                doc = self.objective.as_entities(eg, own).reference
+                labels.update(labels_of(doc))
                 self.cfg["n_examples"] += 1
-                yield eg.reference
+                yield doc
 
         docs = references()
         if build_vocab := self.model.attrs.get("build_vocab"):
@@ -322,7 +356,8 @@ class CostSensitiveNER(TrainablePipe):
             self.finish_update(sgd)
         losses[self.name] += loss
         if self.cfg["untrained"]:
-            trained = {ent.label_ for eg in examples for ent in eg.reference.ents}
+            viewed = [self.objective.as_entities(eg, self.labels) for eg in examples]
+            trained = {ent.label_ for eg in viewed for ent in eg.reference.ents}
             self.cfg["untrained"] = [each for each in self.cfg["untrained"] if each not in trained]
         share = len(examples) / max(self.cfg["n_examples"], 1)
         self.cfg["progress"] = self.progress.after_update(share)._asdict()
@@ -404,6 +439,19 @@ class CostSensitiveNER(TrainablePipe):
         """Update the weights with the current gradients: see `learn_rate.finish_update`."""
         finish_update(self.model, sgd, self.learn_rate_factor)
 
+    def score(self, examples: Iterable[Example], **settings: Any) -> Dict[str, Any]:
+        """Score predictions. With a `spans_key`, spaCy's scorer of spans replaces that of entities.
+
+        examples (Iterable[Example]): The examples, with predicted docs.
+        **settings (Any): Settings of the scorer.
+        RETURNS (Dict[str, Any]): The scores: with a `spans_key` "sc", `spans_sc_f` and others.
+        """
+        if self.objective.spans_key is None:
+            return super().score(examples, **settings)
+        if self.scorer is ner_score:
+            return spancat_score(examples, spans_key=self.objective.spans_key)
+        return super().score(examples, **{**settings, "spans_key": self.objective.spans_key})
+
     @property
     def progress(self) -> Progress:
         """How far training has come."""
@@ -434,16 +482,20 @@ class CostSensitiveNER(TrainablePipe):
             self.confidence,
             guarantee,
             groups,
+            others=self.other_labels,
+            is_scored=self.objective.spans_key is not None,
             is_measured=self.cfg["shift"] is not None,
         )
 
     def set_annotations(self, docs: Iterable[Doc], prediction: Prediction) -> None:
-        """Write predicted entities to docs. Preset annotation stays.
+        """Write predicted entities to docs: to `doc.ents`, where preset annotation stays, or with a
+        `spans_key` to `doc.spans`, where spans of other labels stay.
 
         docs (Iterable[Doc]): The docs.
         prediction (Prediction): What `predict` returned for them.
         """
-        annotate(list(docs), prediction, self.vocab.strings, self.confidence)
+        key = self.objective.spans_key
+        annotate(list(docs), prediction, self.vocab.strings, self.confidence, key)
 
     def posterior(self, docs: Iterable[Doc], *, preset: bool = False) -> Posterior:
         """Compute the probabilities of tags and entities.
@@ -456,7 +508,7 @@ class CostSensitiveNER(TrainablePipe):
 
     def _posterior(self, docs: List[Doc], *, preset: bool) -> Tuple[TokenAttrs, Posterior]:
         """The tokens of docs with their presets, and the probabilities."""
-        tokens = read_presets(docs)
+        tokens = self.objective.read_presets(docs)
         given = tokens if preset else tokens.without_annotation()
         allowed = possible_paths(
             given,
@@ -554,12 +606,22 @@ class CostSensitiveNER(TrainablePipe):
 
     def set_confidence(self, confidence: Optional[Confidence]) -> None:
         """Change where the probabilities of entities are written. The settings are in
-        `cfg["confidence"]`.
+        `cfg["confidence"]`. With a `spans_key`, the name of the component precedes the default key
+        "confidence", as several components may share their `spans_key`, but not this one.
 
         confidence (Optional[Confidence]): The settings. None: they are not written.
-        RAISES (ValueError): If another extension attribute of spans has that name.
+        RAISES (ValueError): If another extension attribute of spans has that name, or the spans of
+            entities have that key.
         """
         if confidence is not None:
+            if (spans_key := self.objective.spans_key) is not None:
+                if confidence.spans_key == Confidence.spans_key:
+                    confidence = replace(confidence, spans_key=f"{self.name}_confidence")
+                if confidence.spans_key == spans_key:
+                    raise ValueError(
+                        f"{self.name}: confidence.spans_key: expected another key than the "
+                        f"spans_key of the component, got {spans_key!r}"
+                    )
             register(confidence)
         self.cfg["confidence"] = confidence and asdict(confidence)
         self._configured["confidence"] = confidence and asdict(confidence)
@@ -606,7 +668,7 @@ class CostSensitiveNER(TrainablePipe):
         scores = [] if earlier is None else earlier.scores.tolist()
         counts = {} if earlier is None else {**earlier.counts}
         for doc in docs:
-            scores += add_measures(doc, self.confidence.spans_key, self.labels, counts)
+            scores += add_measures(doc, self.confidence.spans_key, self.own_labels, counts)
         return find_shift(self.cfg["shift"], scores, counts, seed=seed)
 
     def set_shift(
@@ -631,7 +693,8 @@ class CostSensitiveNER(TrainablePipe):
 
     def _settings(self, *but: str) -> Cfg:
         """The settings that promises depend on, as they are saved."""
-        return _as_json({name: self.cfg[name] for name in HOLDS_FOR if name not in but})
+        own = {} if self.objective.own_labels is None else {"own_labels": self.own_labels}
+        return _as_json({**{name: self.cfg[name] for name in HOLDS_FOR if name not in but}, **own})
 
     def drop_guarantee(self, reason: str, *, keep_shift: bool = False) -> None:
         """Drop the promise, if there is one, with a warning, and the scores of calibration docs.
@@ -660,8 +723,8 @@ class CostSensitiveNER(TrainablePipe):
         """The first changed setting that the promise depends on."""
         if (promise := self.cfg["guarantee"]) is None:
             return None
-        own, held = self._settings(), promise["holds_for"]
-        changed = (name for name in HOLDS_FOR if held.get(name) != own[name])
+        before, now = promise["holds_for"], self._settings()
+        changed = (name for name in {**now, **before} if before.get(name) != now.get(name))
         return next(changed, "confidence" if self.cfg["confidence"] is None else None)
 
     # Saving
@@ -802,6 +865,9 @@ def make_cost_sensitive_ner(
     scheme: str,
     outside: str,
     incorrect_spans_key: Optional[str],
+    spans_key: Optional[str],
+    own_labels: Optional[List[str]],
+    filter_spans: bool,
     sentence_boundaries: Boundaries,
     decoding: Decoding,
     confidence: Optional[Confidence],
@@ -818,6 +884,13 @@ def make_cost_sensitive_ner(
         label of the entity.
     incorrect_spans_key (Optional[str]): The key in `doc.spans` of reference docs for spans that
         are known not to be entities.
+    spans_key (Optional[str]): The key in `doc.spans` to learn from and to write to, as that of
+        spaCy's `spancat`, in place of `doc.ents`.
+    own_labels (Optional[List[str]]): With a `spans_key`: the labels of the spans that are written,
+        which may overlap with those of other labels. The component learns those, too, where they
+        don't overlap with its own, so that labels compete. None: all its labels are its own.
+    filter_spans (bool): With a `spans_key`: whether the longest of spans of its own labels is kept
+        where they overlap in training docs. Otherwise they are an error.
     sentence_boundaries (Boundaries): What the chain of a doc is cut at. False: nothing. True:
         sentence starts and line breaks. "sentences": sentence starts.
     decoding (Decoding): How entities are predicted.
@@ -835,6 +908,9 @@ def make_cost_sensitive_ner(
         scheme=scheme,
         outside=outside,
         incorrect_spans_key=incorrect_spans_key,
+        spans_key=spans_key,
+        own_labels=own_labels,
+        filter_spans=filter_spans,
         sentence_boundaries=sentence_boundaries,
         decoding=decoding,
         confidence=confidence,

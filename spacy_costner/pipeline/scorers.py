@@ -73,6 +73,7 @@ def cost_scores(
     labels: Sequence[str] = (),
     scheme: str = "BILUO",
     confidence: Optional[Mapping[str, Any]] = None,
+    spans_key: Optional[str] = None,
     **settings: Any,
 ) -> Scores:
     """Score entities and the cost of mistakes.
@@ -87,6 +88,7 @@ def cost_scores(
     labels (Sequence[str]): The labels of the component.
     scheme (str): The tag scheme of the component.
     confidence (Optional[Mapping[str, Any]]): The component's confidence settings, if enabled.
+    spans_key (Optional[str]): None: these scores are of `doc.ents`.
     **settings (Any): Other settings of the component. Not used.
     RETURNS (Dict[str, Any]): spaCy's `ents_p`, `ents_r`, `ents_f` and `ents_per_type`, and
         - `ents_cost`: mean cost per token; lower is better.
@@ -97,10 +99,12 @@ def cost_scores(
         - `ents_ece` and `ents_reliability`, if confidence is enabled: see `confidence_scores`.
         - `ents_confusion`: the confusion matrix in tokens, by gold label and then by predicted
           label, "O" included, without zeros.
-    RAISES (ValueError): If a label has no cost, or is not in the label tree.
+    RAISES (ValueError): If a label has no cost, or is not in the label tree, or the component has a
+        `spans_key`.
 
     Higashiyama et al., eq 11, for `ents_cost`; Suzuki et al. for the accuracies.
     """
+    _check_ents("cost_scorer", spans_key)
     annotated = _annotated(examples)
     scores: Scores = {
         **get_ner_prf(annotated),
@@ -145,6 +149,7 @@ def confidence_scores(
     *,
     labels: Sequence[str] = (),
     confidence: Optional[Mapping[str, Any]] = None,
+    spans_key: Optional[str] = None,
     **settings: Any,
 ) -> Scores:
     """Score entities and the calibration of their confidences.
@@ -153,13 +158,16 @@ def confidence_scores(
     labels (Sequence[str]): The labels of the component. Entities of inner nodes of a label tree
         are ignored: their confidence is not of a label.
     confidence (Optional[Mapping[str, Any]]): The component's confidence settings, if enabled.
+    spans_key (Optional[str]): None: these scores are of `doc.ents`.
     **settings (Any): Other settings of the component. Not used.
     RETURNS (Dict[str, Any]): spaCy's `ents_p`, `ents_r`, `ents_f` and `ents_per_type`, and
         - `ents_ece`: expected calibration error, in ten bins; lower is better. None without
           entities, or if confidence is not enabled.
         - `ents_reliability`: number of entities, mean confidence and precision of each bin: see
           `reliability`.
+    RAISES (ValueError): If the component has a `spans_key`.
     """
+    _check_ents("confidence_scorer", spans_key)
     annotated = _annotated(examples)
     return {**get_ner_prf(annotated), **_calibration_scores(annotated, confidence, labels)}
 
@@ -266,6 +274,14 @@ def count_at_level(pairs: EntityPairs, tree: Tree, level: int) -> PRFScore:
     """Count entities, with ancestors at a level of the tree, 1 at the top, in place of labels."""
     counts = count_by_label(pairs, lambda label: tree.ancestor(label, level))
     return sum(counts.values(), PRFScore())
+
+
+def _check_ents(scorer: str, spans_key: Optional[str]) -> None:
+    if spans_key is not None:
+        raise ValueError(
+            f"spacy_costner.{scorer}: works on doc.ents, but the component has the spans_key "
+            f"{spans_key!r}: use spacy.spancat_scorer.v1"
+        )
 
 
 def _annotated(examples: Iterable[Example]) -> List[Example]:

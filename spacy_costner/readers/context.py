@@ -27,6 +27,8 @@ class ReadOptions:
         None: the last.
     tag_names (Optional[List[str]]): The names of tags that are numbers, in their order.
     incorrect_spans_key (Optional[str]): The key of `doc.spans` for spans that were rejected.
+    spans_key (Optional[str]): The key of `doc.spans` for entities that may overlap, in place of
+        `doc.ents`. Where a format has no such spans, it gets the entities.
     doc_id (Optional[str]): The key with the id of the document that a text or sentence is from, or
         the extension attribute of docs. Those of a document become one doc.
     sentences (Optional[bool]): Whether predicted docs have the sentence starts of the annotation.
@@ -38,6 +40,7 @@ class ReadOptions:
     column: Optional[int] = None
     tag_names: Optional[List[str]] = None
     incorrect_spans_key: Optional[str] = None
+    spans_key: Optional[str] = None
     doc_id: Optional[str] = None
     sentences: Optional[bool] = None
 

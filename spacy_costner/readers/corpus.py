@@ -14,6 +14,7 @@ from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.training import Corpus, Example
 
+from ..spans import entities_as_spans
 from ..validation import require
 from .columns import read_columns
 from .context import DEFAULTS, Context, CorpusInfo, Predicted, ReadOptions
@@ -47,6 +48,8 @@ def read_docs(
     for file in corpus_files(Path(path)):
         context = Context(nlp, options, CorpusInfo() if info is None else info, predicted)
         docs: Iterator[Doc] = (doc for doc in read_file(file, context) if len(doc))
+        if options.spans_key is not None:
+            docs = map(partial(entities_as_spans, key=options.spans_key), docs)
         if options.doc_id is not None:
             docs = join_documents(docs, options.doc_id, Place(file, 1))
         yield from docs
@@ -203,6 +206,7 @@ def make_reader(
     incorrect_spans_key: Optional[str] = None,
     doc_id: Optional[str] = None,
     sentences: Optional[bool] = None,
+    spans_key: Optional[str] = None,
 ) -> Callable[[Language], Iterator[Example]]:
     """Make a reader of a corpus: "spacy_costner.read.v1". It takes the settings of spaCy's
     "spacy.Corpus.v1", reads .spacy files in the same way, and other formats, too.
@@ -212,7 +216,8 @@ def make_reader(
     max_length (int): Longer docs are split into sentences. 0: no limit.
     limit (int): Read only so many docs. 0: all.
     augmenter (Optional[Callable]): Makes more examples.
-    n_sents, column, tag_names, incorrect_spans_key, doc_id, sentences: See `ReadOptions`.
+    n_sents, column, tag_names, incorrect_spans_key, spans_key, doc_id, sentences: See
+        `ReadOptions`.
     RETURNS (Callable[[Language], Iterator[Example]]): Reads the corpus.
     RAISES (ValueError): If there is no path, or a number is out of its range.
     """
@@ -220,7 +225,7 @@ def make_reader(
         raise ValueError(Errors.E913)
     return AnyCorpus(
         path,
-        ReadOptions(n_sents, column, tag_names, incorrect_spans_key, doc_id, sentences),
+        ReadOptions(n_sents, column, tag_names, incorrect_spans_key, spans_key, doc_id, sentences),
         gold_preproc=gold_preproc,
         max_length=max_length,
         limit=limit,

@@ -12,6 +12,7 @@ from spacy.attrs import ENT_ID, ENT_IOB, ENT_KB_ID, ENT_TYPE, SENT_START
 from spacy.tokens import Doc, Span
 from spacy.util import get_words_and_spaces
 
+from ..spans import annotate_spans, is_missing
 from .context import Context, CorpusInfo
 from .documents import with_data
 from .files import Place, shown
@@ -39,7 +40,8 @@ TokenSpan = Tuple[int, int, Optional[TaskSpan]]
 def tasks_to_docs(tasks: Iterable[Annotated], context: Context) -> Iterator[Doc]:
     """Make docs of tasks. If the options have a key of `doc.spans` for rejected spans, the span of
     a rejected task is there, and everything else in its doc is missing annotation."""
-    key, info = context.options.incorrect_spans_key, context.info
+    key, spans_key = context.options.incorrect_spans_key, context.options.spans_key
+    info = context.info
     for place, task in merge_tasks(tasks, info):
         answer = _answer(task)
         is_rejected_span = answer == "reject" and len(task.spans or ()) == 1
@@ -48,7 +50,8 @@ def tasks_to_docs(tasks: Iterable[Annotated], context: Context) -> Iterator[Doc]
         elif answer == "accept" or (key and is_rejected_span):
             doc = task_to_doc(task, place, context)
             if key and is_rejected_span:
-                rejected = [Span(doc, ent.start, ent.end, label=ent.label) for ent in doc.ents]
+                found = doc.ents if spans_key is None else doc.spans.pop(spans_key)
+                rejected = [Span(doc, ent.start, ent.end, label=ent.label) for ent in found]
                 doc.set_ents([], default="missing")
                 doc.spans[key] = rejected
             yield with_data(doc, task.extra, context.options.doc_id)
@@ -128,18 +131,19 @@ def task_to_doc(task: Task, place: Place, context: Context) -> Doc:
         raise place.refuse(f"expected a text that spaCy can read: {error}") from None
     columns = numpy.zeros((len(doc), len(ATTRS)), dtype="uint64")
     columns[:, 0] = _sentence_starts(doc, task.tokens or [])
+    aligned = {
+        (start, end, used and used.label): (start, end, used)
+        for span in task.spans or ()
+        for start, end, used in [_align(doc, task.text, span, place, context.info)]
+    }
+    unknown = [_expand(doc, start, end) for start, end in task.missing]
+    spans_key = context.options.spans_key
     if task.spans is None:
         context.info.add_problem(UNANNOTATED, place)
-    else:
+    elif spans_key is None:
         columns[:, 1] = OUTSIDE
-        for start, end in task.missing:
-            first, last = _expand(doc, start, end)
+        for first, last in unknown:
             columns[first:last, 1] = MISSING
-        aligned = {
-            (start, end, used and used.label): (start, end, used)
-            for span in task.spans
-            for start, end, used in [_align(doc, task.text, span, place, context.info)]
-        }
         for start, end, used in _without_overlap([*aligned.values()], doc, place, context.info):
             columns[start:end, 1] = MISSING
             if used is not None:
@@ -149,7 +153,13 @@ def task_to_doc(task: Task, place: Place, context: Context) -> Doc:
                 for column, key in ((3, "kb_id"), (4, "id")) if used.extra else ():
                     if isinstance(name := used.extra.get(key), str):
                         columns[start:end, column] = doc.vocab.strings.add(name)
-    return doc.from_array(ATTRS, columns) if len(doc) else doc
+    doc = doc.from_array(ATTRS, columns) if len(doc) else doc
+    if spans_key is not None and task.spans is not None:
+        unknown += [(start, end) for start, end, used in aligned.values() if used is None]
+        missing = [doc[start:end] for start, end in unknown if start < end]
+        spans = [Span(doc, b, e, used.label) for b, e, used in aligned.values() if used is not None]
+        annotate_spans(doc, spans_key, spans, missing)
+    return doc
 
 
 def _tokenize(task: Task, context: Context) -> Doc:
@@ -227,24 +237,29 @@ def _without_overlap(
         group.append(one)
 
 
-def doc_to_task(doc: Doc, extra: Mapping[str, Any] = {}) -> Task:
+def doc_to_task(
+    doc: Doc, extra: Mapping[str, Any] = {}, *, spans_key: Optional[str] = None
+) -> Task:
     """Make a task of a doc: its tokens, sentence starts, entities and missing annotation.
 
     doc (Doc): The doc. Blocked tokens count as O.
     extra (Mapping[str, Any]): Other keys of the task.
+    spans_key (Optional[str]): A key in `doc.spans`, for its spans in place of the entities.
     RETURNS (Task): The task. `task_to_doc` makes the same doc of it.
     """
     sent_start, iob = doc.to_array([SENT_START, ENT_IOB]).T
+    unknown = iob == MISSING if spans_key is None else is_missing(doc, spans_key)
+    ents: Iterable[Span] = doc.ents if spans_key is None else doc.spans.get(spans_key, ())
     has_sentences = bool(sent_start.any())
     tokens = [
         (token.idx, token.idx + len(token), token.is_sent_start if has_sentences else None)
         for token in doc
     ]
-    spans = [TaskSpan(ent.start_char, ent.end_char, ent.label_, _ids(ent)) for ent in doc.ents]
-    is_missing = (iob == MISSING).tolist()
-    runs = [[*run] for value, run in groupby(range(len(doc)), is_missing.__getitem__) if value]
+    spans = [TaskSpan(ent.start_char, ent.end_char, ent.label_, _ids(ent)) for ent in ents]
+    by_state = groupby(range(len(doc)), unknown.tolist().__getitem__)
+    runs = [[*run] for value, run in by_state if value]
     missing = tuple((tokens[run[0]][0], tokens[run[-1]][1]) for run in runs)
-    if all(is_missing):
+    if unknown.all() and not spans:
         return Task(doc.text, None, tokens, (), doc.has_unknown_spaces, extra)
     return Task(doc.text, spans, tokens, missing, doc.has_unknown_spaces, extra)
 

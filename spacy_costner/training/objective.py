@@ -1,16 +1,18 @@
 """The training objective: from examples to targets, and from targets and scores to the loss."""
 
 import warnings
-from typing import Dict, List, Optional, Sequence, Set, Tuple, Union
+from typing import Any, Dict, List, Optional, Sequence, Set, Tuple, Union
 
 import numpy
 from spacy.strings import StringStore
+from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.types import Ints2d
 from thinc.util import get_array_module
 
 from ..borders import Boundaries, cut, find_borders
 from ..losses import LossSchedule
+from ..spans import Labels, spans_as_entities
 from ..tags import OUTSIDE, Entities, Tags
 from ..types import CostTable, Gold, Loss, LossResult, Potentials, Progress, add_to
 from .incorrect_spans import collapse
@@ -53,6 +55,9 @@ class Objective:
         *,
         weights: Optional[Weights] = None,
         incorrect_spans_key: Optional[str] = None,
+        spans_key: Optional[str] = None,
+        own_labels: Labels = None,
+        filter_spans: bool = False,
         sentence_boundaries: Boundaries = False,
     ) -> None:
         """Initialize the objective of the component `name`. `strings` are those of the labels'
@@ -61,6 +66,9 @@ class Objective:
         weights (Optional[Weights]): The weights of tokens and examples.
         incorrect_spans_key (Optional[str]): The key in `doc.spans` of reference docs for spans that
             are not entities.
+        spans_key (Optional[str]): The key in `doc.spans` of the entities. None: `doc.ents`.
+        own_labels (Labels): The labels of these entities. Others compete elsewhere. None: all.
+        filter_spans (bool): Whether the longest of the entities is kept where they overlap.
         sentence_boundaries (Boundaries): What the chain of a doc is cut at.
         RAISES (ValueError): If tokens have weights and the loss doesn't use them.
         """
@@ -73,6 +81,7 @@ class Objective:
         self.loss = loss
         self.weights = weights or Weights()
         self.incorrect_spans_key = incorrect_spans_key
+        self.spans_key, self.own_labels, self.filter_spans = spans_key, own_labels, filter_spans
         self.sentence_boundaries = sentence_boundaries
         self._tables: Dict[Tuple[int, Tuple[str, ...]], CostTable] = {}
         self._saved: Dict[Tuple[int, Tuple[str, ...]], CostTable] = {}
@@ -83,6 +92,25 @@ class Objective:
                 f"{name}: weights: expected none of labels, boundaries or tokens, as the loss has "
                 "no use for them; losses that have are those with a cost, Pointwise and Mixed"
             )
+
+    def as_entities(self, eg: Example, labels: Labels = None) -> Example:
+        """The example with the spans of some labels as entities, if there is a `spans_key`.
+
+        RAISES (ValueError): If they overlap, and `filter_spans` is not set.
+        """
+        if self.spans_key is None:
+            return eg
+        try:
+            settings: Any = {"own": self.own_labels, "longest": self.filter_spans}
+            doc = spans_as_entities(eg.reference, self.spans_key, labels, **settings)
+        except ValueError as error:
+            raise ValueError(f"{self.name}: {error}") from None
+        return Example(eg.predicted, doc)
+
+    def read_presets(self, docs: Sequence[Doc]) -> TokenAttrs:
+        """Read docs that are to be predicted. With a `spans_key` nothing is preset."""
+        tokens = read_presets(docs)
+        return tokens if self.spans_key is None else tokens.without_annotation()
 
     def targets(
         self,
@@ -100,8 +128,9 @@ class Objective:
         whole (bool): Whether docs are not cut.
         RAISES (ValueError): If docs have soft targets of other labels, or the loss is a ratio.
         """
+        examples = [self.as_entities(eg, tags.labels) for eg in examples]
         docs = [eg.predicted for eg in examples]
-        tokens = read_presets(docs)
+        tokens = self.read_presets(docs)
         constraints = possible_paths(tokens, tags, self.strings)
         reference = read_reference(examples, tokens)
         borders = find_borders(docs, False if whole else self.sentence_boundaries)

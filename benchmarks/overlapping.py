@@ -1,0 +1,116 @@
+"""Overlapping entities beside spaCy's spancat: F, CPU seconds of training, tokens a CPU second.
+
+    OMP_NUM_THREADS=1 python benchmarks/overlapping.py genia_nested.jsonl index.tsv 600 [systems]
+
+The corpus is GENIA with its nested terms, as scripts/convert_genia.py writes it, by abstracts: the
+first N of training, those of development, of which every other, and of test. `sentences.tsv` says
+which these are. Labels are coarse: DNA, RNA, protein, cell_line, cell_type. Systems: linear and cnn
+(ours, a component for each label), flat (ours, one component) and spancat, as `spacy init config`
+writes it, with the span lengths of the training corpus up to the 99th percentile.
+"""
+
+import json
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import process_time
+from typing import Dict, Iterable, List, Set, Tuple
+
+import numpy
+import spacy
+from spacy.cli.init_config import init_config
+from spacy.cli.train import train
+from spacy.scorer import PRFScore
+from spacy.tokens import Doc, DocBin, Span
+from spacy.util import filter_spans
+
+from spacy_costner.cli.fit import fit
+from spacy_costner.cli.init import init
+from spacy_costner.readers import ReadOptions, read_docs
+
+KEY, PARTS = "sc", ("train", "dev", "test")
+COARSE = ("DNA", "RNA", "protein", "cell_line", "cell_type")
+SYSTEMS = ("linear", "flat", "cnn", "spancat")
+Spans = Set[Tuple[int, int, str]]
+
+
+def read_corpus(path: Path, index: Path, n_train: int, folder: Path) -> Dict[str, List[Doc]]:
+    """Read the abstracts with coarse labels, and save them as .spacy files."""
+    parts = dict(line.split("\t")[1::2] for line in index.read_text("utf8").splitlines())
+    corpora: Dict[str, List[Doc]] = {part: [] for part in PARTS}
+    options = ReadOptions(spans_key=KEY, doc_id="abstract")
+    for doc in read_docs(spacy.blank("en"), path, options):
+        spans = set()
+        for span in doc.spans[KEY]:
+            label = next((label for label in COARSE if span.label_.startswith(label)), None)
+            spans |= {(span.start, span.end, label)} if label else set()
+        doc.spans[KEY] = [Span(doc, *span) for span in sorted(spans)]
+        corpora[parts[doc._.abstract]].append(doc)
+    corpora["train"] = corpora["train"][:n_train]
+    corpora["dev"] = corpora["dev"][::2]
+    for part, docs in corpora.items():
+        DocBin(docs=docs).to_disk(folder / f"{part}.spacy")
+    return corpora
+
+
+def train_system(name: str, train_docs: List[Doc], folder: Path) -> Path:
+    """Train a system, and return where it is."""
+    paths = {part: folder / f"{part}.spacy" for part in PARTS[:2]}
+    output, config = folder / name, folder / f"{name}.cfg"
+    if name == "spancat":
+        lengths = [len(span) for doc in train_docs for span in doc.spans[KEY]]
+        sizes = list(range(1, int(numpy.quantile(lengths, 0.99)) + 1))
+        made = init_config(lang="en", pipeline=["spancat"], optimize="efficiency", silent=True)
+        made["components"]["spancat"]["suggester"]["sizes"] = sizes
+        made.to_disk(config)
+    else:
+        groups = {"ner": COARSE} if name == "flat" else {f"ner_{x}": [x] for x in COARSE}
+        (folder / "groups.json").write_text(json.dumps(groups))
+        model = "cnn" if name == "cnn" else "linear"
+        files = {"train_path": paths["train"], "dev_path": paths["dev"]}
+        config.write_text(init(model=model, groups_path=folder / "groups.json", **files))
+    if name in ("linear", "flat"):
+        return fit(config, output).path
+    train(config, output, overrides={f"paths.{part}": str(path) for part, path in paths.items()})
+    return output / "model-best"
+
+
+def score(gold: Iterable[Spans], predicted: Iterable[Spans]) -> float:
+    """F of spans and their labels, in percent."""
+    total = PRFScore()
+    for of_gold, of_predicted in zip(gold, predicted):
+        total.score_set(of_predicted, of_gold)
+    return 100 * total.fscore
+
+
+def spans_of(docs: Iterable[Doc], *, outermost: bool = False) -> List[Spans]:
+    """The characters and labels of spans."""
+    chosen = (filter_spans(doc.spans[KEY]) if outermost else doc.spans[KEY] for doc in docs)
+    return [{(s.start_char, s.end_char, s.label_) for s in spans} for spans in chosen]
+
+
+def main(path: Path, index: Path, n_train: int, systems: Iterable[str]) -> None:
+    with TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        Doc.set_extension("abstract", default=None)
+        corpora = read_corpus(path, index, n_train, folder)
+        for name in systems:
+            begin = process_time()
+            nlp = spacy.load(train_system(name, corpora["train"], folder))
+            row = {"system": name, "seconds": round(process_time() - begin)}
+            for part in PARTS[1:]:
+                copies = [nlp.make_doc(doc.text) for doc in corpora[part]]  # as in training
+                begin = process_time()
+                docs = list(nlp.pipe(copies))
+                row[f"{part} tokens/s"] = round(sum(map(len, docs)) / (process_time() - begin))
+                for kind in (False, True):
+                    f = score(
+                        spans_of(corpora[part], outermost=kind), spans_of(docs, outermost=kind)
+                    )
+                    row[f"{part} {'outermost' if kind else 'nested'} F"] = round(f, 2)
+            print(json.dumps(row), flush=True)
+
+
+if __name__ == "__main__":
+    corpus, parts, n_docs, *names = sys.argv[1:]
+    main(Path(corpus), Path(parts), int(n_docs), names or SYSTEMS)

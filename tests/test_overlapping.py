@@ -1,0 +1,637 @@
+"""Components that share a key of `doc.spans`: docs/overlapping.md."""
+
+import gc
+import json
+import pickle
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
+
+import numpy
+import pytest
+import spacy
+from numpy.testing import assert_allclose, assert_array_equal
+from spacy import displacy
+from spacy.cli.evaluate import evaluate
+from spacy.cli.package import package
+from spacy.language import Language
+from spacy.tokens import Doc, DocBin, Span, SpanGroup
+from spacy.training import Example
+from spacy.util import load_model_from_path, registry
+from thinc.api import Config, fix_random_seed
+
+from spacy_costner.cli.calibrate import calibrate
+from spacy_costner.cli.guarantee import guarantee, observe
+from spacy_costner.cli.init import choose_groups, init, read_corpus
+from spacy_costner.cli.report import report
+from spacy_costner.cli.tune import tune
+from spacy_costner.cli.watch import watch
+from spacy_costner.ml import first_pass_of, linear_part
+from spacy_costner.pipeline.annotations import Confidence
+from spacy_costner.readers import ReadOptions, doc_to_task, read_docs, write_tasks
+from spacy_costner.spans import is_missing, replace_spans, spans_as_entities
+
+from .support.commands import run
+from .support.pipelines import LISTENING, SMALL
+from .support.posteriors import probs_of_entities
+
+Place = Tuple[int, int, str]
+GROUPS = {"places": ["GPE"], "others": ["ORG", "PER"]}
+TEXTS: List[Tuple[str, List[Place]]] = [
+    ("the bank of Rome lost", [(0, 4, "ORG"), (3, 4, "GPE")]),
+    ("Ann left the bank of Oslo", [(0, 1, "PER"), (2, 6, "ORG"), (5, 6, "GPE")]),
+    ("Ann saw Oslo and Rome", [(0, 1, "PER"), (2, 3, "GPE"), (4, 5, "GPE")]),
+    ("nobody lost", []),
+]
+SPARSE = {
+    "@architectures": "spacy_costner.SparseCRF.v1",
+    "features": {
+        "@misc": "spacy_costner.Features.v1",
+        "windows": {"LOWER": 1},
+        "affixes": [],
+        "flags": [],
+        "memory": {"LOWER": 1},
+        "memory_unit": 1,
+        "document": {"LOWER": 1},
+        "elsewhere": None,
+    },
+}
+GIVEN = {"initialize": {"components": {name: {"labels": own} for name, own in GROUPS.items()}}}
+
+
+def gold(
+    nlp: Language, labels: Optional[Sequence[str]] = None, texts: Any = TEXTS, key: str = "sc"
+) -> List[Doc]:
+    """The texts with the spans of all labels or some."""
+    docs = []
+    for text, places in texts:
+        doc = Doc(nlp.vocab, words=text.split())
+        doc.spans[key] = [Span(doc, *p) for p in places if labels is None or p[2] in labels]
+        docs.append(doc)
+    return docs
+
+
+def examples(docs: Iterable[Doc]) -> List[Example]:
+    return [Example(Doc(doc.vocab, words=[t.text for t in doc]), doc) for doc in docs]
+
+
+def places(doc: Doc, key: str = "sc") -> List[Place]:
+    return [(span.start, span.end, span.label_) for span in doc.spans[key]]
+
+
+def answers(nlp: Language) -> List[List[Place]]:
+    return [places(nlp(text)) for text, _ in TEXTS]
+
+
+def make(
+    model: Any = SPARSE, groups: Any = GROUPS, competing: bool = False, **settings: Any
+) -> Language:
+    """A pipeline with a component for each group of labels: the only ones that it knows or, if
+    labels compete, its own."""
+    labels = {name: {"labels": own} for name, own in groups.items() if not competing}
+    nlp = spacy.blank("en", config={"initialize": {"components": labels}})
+    if model is LISTENING:
+        tok2vec = {**SMALL["model"]["tok2vec"]}
+        nlp.add_pipe("tok2vec", config={"model": tok2vec})
+    for name in groups:
+        config = {"model": model, "spans_key": "sc", "scheme": "IOB2", **settings}
+        config["own_labels"] = groups[name] if competing else None
+        nlp.add_pipe("cost_sensitive_ner", name=name, config=config)
+    return nlp
+
+
+def train(nlp: Language, docs: Optional[List[Doc]] = None, steps: int = 30) -> Language:
+    fix_random_seed(0)
+    batch = examples(gold(nlp) if docs is None else docs)
+    optimizer = nlp.initialize(lambda: batch)
+    optimizer.learn_rate = 0.01
+    for _ in range(steps):
+        nlp.update(batch, sgd=optimizer)
+    return nlp
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["alone", "competing"])
+def trained(request: pytest.FixtureRequest) -> Language:
+    return train(make(competing=request.param), steps=100)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("corpus") / "train.spacy"
+    DocBin(docs=gold(spacy.blank("en")) * 6).to_disk(path)
+    return path
+
+
+# Learning and writing
+
+
+@pytest.mark.parametrize("model, steps", [(SPARSE, 30), (LISTENING, 150)], ids=["own", "shared"])
+def test_spans_of_different_components_overlap(model: Any, steps: int) -> None:
+    """With features of their own and on a shared Tok2Vec."""
+    nlp = train(make(model), steps=steps)
+    assert answers(nlp) == [sorted(places, key=lambda p: p[:2]) for _, places in TEXTS]
+    scores = nlp.evaluate(examples(gold(nlp)))
+    assert (scores["spans_sc_p"], scores["spans_sc_r"], scores["spans_sc_f"]) == (1, 1, 1)
+    assert sorted(scores["spans_sc_per_type"]) == ["GPE", "ORG", "PER"]
+    assert not any(name.startswith("ents") for name in scores)
+
+
+def test_a_component_learns_from_spans_as_others_from_entities() -> None:
+    """The weights are the same, with label memory and a first pass. Entities and presets of the
+    docs, and the spans of other labels, don't count."""
+    flat = spacy.blank("en")
+    config = {"model": SPARSE, "scheme": "IOB2"}
+    flat.add_pipe("cost_sensitive_ner", name="others", config=config)
+    spans = [(0, 1, "PER"), (2, 6, "ORG"), (5, 6, "GPE")]
+    words = product(("Ann", "Bo"), ("left", "saw"), ("bank", "port"), ("Oslo", "Rome"))
+    texts = [(f"{who} {did} the {what} of {where}", spans) for who, did, what, where in words]
+    docs = gold(flat, GROUPS["others"], texts)
+    for doc in docs:
+        doc.set_ents(list(doc.spans["sc"]))
+    train(flat, docs)
+    nlp = make(groups={"others": GROUPS["others"]})
+    docs = gold(nlp, texts=texts)
+    for doc in docs:
+        doc.set_ents([Span(doc, 1, 3, "ORG")])
+    batch = examples(docs)
+    for eg in batch:
+        eg.predicted.set_ents([Span(eg.predicted, 0, 2, "PER")])
+    fix_random_seed(0)
+    optimizer = nlp.initialize(lambda: batch)
+    optimizer.learn_rate = 0.01
+    for _ in range(30):
+        nlp.update(batch, sgd=optimizer)
+    models = [n.get_pipe("others").model for n in (flat, nlp)]
+    expected, got = (linear_part(model)[1].rows for model in models)
+    assert expected.any()
+    assert_array_equal(got, expected)
+    expected, got = (
+        numpy.stack([weights.rows for _, weights in first_pass_of(model)._folds])
+        for model in models
+    )
+    assert_array_equal(got, expected)
+
+
+def test_docs_without_the_key_and_missing_spans_are_not_annotated() -> None:
+    nlp = make()
+    train(nlp, steps=0)
+    ner: Any = nlp.get_pipe("others")
+
+    def gradient(doc: Doc) -> numpy.ndarray:
+        (eg,) = examples([doc])
+        return numpy.abs(ner.get_loss([eg], ner.model.predict([eg.predicted]))[1].emissions).sum(1)
+
+    bare = Doc(nlp.vocab, words=["the", "bank", "of", "Rome"], ents=["O", "B-ORG", "O", "O"])
+    assert not gradient(bare).any()
+    partial = bare.copy()
+    partial.spans["sc"] = [Span(partial, 3, 4, "PER")]
+    partial.spans["sc_missing"] = [partial[0:2], partial[3:4]]
+    assert is_missing(partial, "sc").tolist() == [True, True, False, True]
+    seen = spans_as_entities(partial, "sc", ["PER"])
+    assert [token.ent_iob for token in seen] == [0, 0, 2, 3]
+    # Only a gradient of annotated tokens is needed: others are free but for their neighbours.
+    assert gradient(partial)[3] > 0
+    assert is_missing(bare, "sc").all()
+
+
+def test_labels_of_others_compete_where_they_do_not_overlap(trained: Language) -> None:
+    """The component learns them as entities, and writes only its own."""
+    doc = gold(trained)[1]
+    seen = spans_as_entities(doc, "sc", own=["GPE"])
+    assert [(e.start, e.end, e.label_) for e in seen.ents] == [(0, 1, "PER"), (5, 6, "GPE")]
+    seen = spans_as_entities(doc, "sc", ["ORG", "GPE"], own=["ORG"])
+    assert [(e.start, e.end, e.label_) for e in seen.ents] == [(2, 6, "ORG")]
+    confidence = {"@misc": "spacy_costner.Confidence.v1", "alternatives": 0.01}
+    nlp = train(make(competing=True, confidence=confidence), steps=2)
+    ner: Any = nlp.get_pipe("places")
+    # Each ORG overlaps with a GPE.
+    assert (ner.labels, ner.own_labels, ner.other_labels) == (("GPE", "PER"), ("GPE",), (1,))
+    doc = nlp(TEXTS[1][0])
+    for key in ("places_confidence", "places_confidence_alternatives"):
+        assert {span.label_ for span in doc.spans[key]} <= {"GPE"}
+    assert {label for *_, label in places(doc, "others_confidence_alternatives")} == {"ORG", "PER"}
+    with pytest.raises(ValueError, match=r"own_labels: expected some of .*, got \['CITY'\]"):
+        train(make(groups={"places": ["GPE", "CITY"]}, competing=True))
+    with pytest.raises(ValueError, match="filter_spans: expected a spans_key with them"):
+        make(spans_key=None, filter_spans=True)
+
+
+def test_labels_are_those_of_the_corpus_if_none_are_given() -> None:
+    nlp = spacy.blank("en")
+    nlp.add_pipe("cost_sensitive_ner", config={"model": SPARSE, "spans_key": "sc"})
+    train(nlp, gold(nlp, GROUPS["others"]), steps=0)
+    assert nlp.get_pipe("cost_sensitive_ner").labels == ("ORG", "PER")
+
+
+def test_a_label_that_is_added_is_predicted_after_an_update() -> None:
+    nlp = train(make(groups={"ner": ["ORG"]}), steps=1)
+    ner: Any = nlp.get_pipe("ner")
+    ner.add_label("PER")
+    nlp.update(examples(gold(nlp, ["ORG"])))
+    assert ner.cfg["untrained"] == ["PER"]
+    nlp.update(examples(gold(nlp)))
+    assert ner.cfg["untrained"] == []
+
+
+def test_probabilities_are_those_of_the_enumeration(trained: Language) -> None:
+    doc = trained("the bank of Rome")
+    group, probs = doc.spans["sc"], {}
+    for name in GROUPS:
+        ner: Any = trained.get_pipe(name)
+        for (b, e, label), p in probs_of_entities(ner.posterior([doc])).items():
+            if ner.labels[label] in GROUPS[name]:
+                probs[b, e, ner.labels[label]] = p
+    assert places(doc) == [(0, 4, "ORG"), (3, 4, "GPE")]
+    assert_allclose(group.attrs["scores"], [probs[p] for p in places(doc)], rtol=1e-5)
+
+
+def test_entities_and_spans_of_others_stay(trained: Language) -> None:
+    doc = trained.make_doc(TEXTS[0][0])
+    doc.set_ents([Span(doc, 4, 5, "EVENT")])
+    doc.spans["sc"] = [Span(doc, 4, 5, "EVENT"), Span(doc, 0, 2, "ORG"), Span(doc, 0, 1, "GPE")]
+    expected = [(0, 4, "ORG"), (3, 4, "GPE"), (4, 5, "EVENT")]
+    for _ in range(2):
+        doc = trained(doc)
+        assert places(doc) == expected
+        assert [(ent.start, ent.end, ent.label_) for ent in doc.ents] == [(4, 5, "EVENT")]
+        scores = doc.spans["sc"].attrs["scores"]
+        assert (scores[:2] > 0.5).all() and numpy.isnan(scores[2])
+    assert places(trained("")) == []
+
+
+def test_scores_of_others_stay_with_their_spans(trained: Language) -> None:
+    doc = trained.make_doc("a b c")
+    spans = [Span(doc, 1, 3, "X"), Span(doc, 0, 1, "ORG"), Span(doc, 2, 3, "Y")]
+    attrs = {"scores": numpy.asarray([0.25, 0.5, 0.75]), "more": 1}
+    doc.spans["sc"] = SpanGroup(doc, name="sc", spans=spans, attrs=attrs)
+    replace_spans(doc, "sc", [Span(doc, 0, 2, "PER")], numpy.asarray([0.9]), ("ORG", "PER"))
+    assert places(doc) == [(0, 2, "PER"), (1, 3, "X"), (2, 3, "Y")]
+    assert doc.spans["sc"].attrs["scores"].tolist() == [0.9, 0.25, 0.75]
+    assert doc.spans["sc"].attrs["more"] == 1
+
+
+def test_spans_of_a_component_must_not_overlap() -> None:
+    nlp = make(groups={"ner": ["GPE", "ORG"]})
+    message = (
+        r"ner: doc.spans\['sc'\]: expected spans .* got ORG 'the bank of Rome' \(0-4\) and GPE "
+        r"'Rome' \(3-4\) in 'the bank of Rome lost': .*filter_spans = true"
+    )
+    with pytest.raises(ValueError, match=message):
+        train(nlp)
+    nlp = train(make(groups={"ner": ["GPE", "ORG"]}, filter_spans=True))
+    assert answers(nlp)[:2] == [[(0, 4, "ORG")], [(2, 6, "ORG")]]
+    doc = gold(nlp)[0]
+    doc.spans["sc"].extend(doc.spans["sc"])  # the same span twice is no overlap
+    assert [ent.label_ for ent in spans_as_entities(doc, "sc", ["ORG"]).ents] == ["ORG"]
+
+
+def test_confidences_have_keys_of_their_own() -> None:
+    confidence = {"@misc": "spacy_costner.Confidence.v1", "alternatives": 0.01}
+    nlp = train(make(confidence=confidence), steps=3)
+    doc = nlp(TEXTS[1][0])
+    for name, labels in GROUPS.items():
+        own = [place for place in places(doc) if place[2] in labels]
+        assert places(doc, f"{name}_confidence") == own and own
+        assert doc.spans[f"{name}_confidence_alternatives"]
+        span = doc.spans[f"{name}_confidence"][0]
+        assert span._.confidence == pytest.approx(
+            doc.spans["sc"].attrs["scores"][places(doc).index(own[0])]
+        )
+    with pytest.raises(ValueError, match=r"places: confidence\.spans_key: expected another key"):
+        nlp.get_pipe("places").set_confidence(Confidence("sc"))
+    chosen = Confidence("mine")
+    nlp.get_pipe("places").set_confidence(chosen)
+    assert nlp.get_pipe("places").confidence == chosen
+
+
+def test_scorers_of_entities_refuse_spans() -> None:
+    for scorer in ("cost_scorer", "confidence_scorer"):
+        block: Dict[str, Any] = {"@scorers": f"spacy_costner.{scorer}.v1"}
+        if scorer == "cost_scorer":
+            block["cost"] = {"@misc": "spacy_costner.HammingCost.v1"}
+        nlp = train(make(scorer=block), steps=0)
+        with pytest.raises(ValueError, match=f"{scorer}: works on doc.ents, .* spans_key 'sc'"):
+            nlp.evaluate(examples(gold(nlp)))
+
+
+# Round trips
+
+
+def by_disk(nlp: Language, path: Path) -> Language:
+    nlp.to_disk(path / "pipeline")
+    return spacy.load(path / "pipeline")
+
+
+def by_bytes(nlp: Language, path: Path) -> Language:
+    return spacy.util.load_model_from_config(nlp.config).from_bytes(nlp.to_bytes())
+
+
+def by_pickle(nlp: Language, path: Path) -> Language:
+    loaded: Language = pickle.loads(pickle.dumps(nlp))
+    return loaded
+
+
+def by_package(nlp: Language, path: Path) -> Language:
+    nlp.to_disk(path / "pipeline")
+    (path / "packages").mkdir()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        package(path / "pipeline", path / "packages", name="p", version="1.0", create_sdist=False)
+        gc.collect()
+    return load_model_from_path(path / "packages" / "en_p-1.0" / "en_p" / "en_p-1.0")
+
+
+def by_source(nlp: Language, path: Path) -> Language:
+    """One of the components, by the other name of the key in the new pipeline."""
+    other = spacy.blank("en", vocab=nlp.vocab)
+    for name in GROUPS:
+        other.add_pipe(name, source=nlp)
+    return other
+
+
+def by_assemble(nlp: Language, path: Path) -> Language:
+    nlp.to_disk(path / "pipeline")
+    source = {"source": str(path / "pipeline")}
+    config = {
+        "nlp": {"lang": "en", "pipeline": [*GROUPS]},
+        "components": {name: source for name in GROUPS},
+    }
+    Config(config).to_disk(path / "config.cfg")
+    result = run_spacy("assemble", path / "config.cfg", path / "assembled")
+    assert result.exit_code == 0, result.output
+    return spacy.load(path / "assembled")
+
+
+def run_spacy(*arguments: Any) -> Any:
+    from spacy.cli._util import app
+    from typer.testing import CliRunner
+
+    return CliRunner().invoke(app, [*map(str, arguments)])
+
+
+@pytest.mark.parametrize("way", [by_disk, by_bytes, by_pickle, by_package, by_source, by_assemble])
+def test_round_trips(trained: Language, tmp_path: Path, way: Callable) -> None:
+    loaded = way(trained, tmp_path)
+    assert loaded.pipe_names == [*GROUPS]
+    assert answers(loaded) == answers(trained)
+
+
+def test_one_of_two_components_is_sourced(trained: Language) -> None:
+    other = spacy.blank("en", vocab=trained.vocab)
+    other.add_pipe("others", source=trained)
+    assert answers(other)[0] == [(0, 4, "ORG")]
+
+
+def test_the_key_of_a_saved_pipeline_may_change(trained: Language, tmp_path: Path) -> None:
+    trained.to_disk(tmp_path)
+    nlp = spacy.load(tmp_path, config={"components": {n: {"spans_key": "new"} for n in GROUPS}})
+    doc = nlp(TEXTS[0][0])
+    assert places(doc, "new") == answers(trained)[0] and "sc" not in doc.spans
+
+
+def test_processes_and_threads(trained: Language) -> None:
+    texts = [text for text, _ in TEXTS] * 3
+    expected = answers(trained) * 3
+    assert [places(doc) for doc in trained.pipe(texts, n_process=2, batch_size=2)] == expected
+    with ThreadPoolExecutor(4) as pool:
+        assert [places(doc) for doc in pool.map(trained, texts)] == expected
+
+
+def test_spacy_shows_and_evaluates_them(trained: Language, tmp_path: Path, corpus: Path) -> None:
+    html = displacy.render(trained(TEXTS[0][0]), style="span", options={"spans_key": "sc"})
+    assert "ORG" in html and "GPE" in html
+    trained.to_disk(tmp_path / "pipeline")
+    scores = evaluate(str(tmp_path / "pipeline"), corpus, silent=True)
+    assert scores["spans_sc_f"] == 1.0
+    doc = DocBin(docs=[trained(TEXTS[0][0])]).to_bytes()
+    (again,) = DocBin().from_bytes(doc).get_docs(trained.vocab)
+    assert places(again) == answers(trained)[0]
+    assert (again.spans["sc"].attrs["scores"] > 0.5).all()
+
+
+# Reading
+
+
+TASKS = [
+    {"text": "the bank of Rome", "spans": [[0, 16, "ORG"], [12, 16, "GPE"], [12, 16, "GPE"]]},
+    {"text": "Ann saw Oslo", "spans": [[0, 3, "PER"], [8, 11, "GPE"]], "missing": [[4, 7]]},
+    {"text": "nobody", "spans": []},
+    {"text": "not annotated"},
+]
+READ = [
+    ([(0, 4, "ORG"), (3, 4, "GPE")], [False] * 4),
+    ([(0, 1, "PER")], [False, True, True]),
+    ([], [False]),
+    (None, [True, True]),
+]
+
+
+def check_read(docs: Sequence[Doc]) -> None:
+    assert len(docs) == len(READ)
+    for doc, (expected, missing) in zip(docs, READ):
+        assert ("sc" in doc.spans) == (expected is not None)
+        assert sorted(places(doc)) == expected if expected is not None else True
+        assert is_missing(doc, "sc").tolist() == missing
+
+
+@pytest.mark.filterwarnings("ignore:spans don't begin:UserWarning", "ignore:texts without")
+def test_jsonl_keeps_overlapping_spans(tmp_path: Path) -> None:
+    """And back, by `convert`, as .spacy and JSONL."""
+    path = tmp_path / "tasks.jsonl"
+    path.write_text("".join(json.dumps(task) + "\n" for task in TASKS))
+    nlp, options = spacy.blank("en"), ReadOptions(spans_key="sc")
+    docs = list(read_docs(nlp, path, options))
+    check_read(docs)
+    assert not any(doc.ents for doc in docs)
+    for suffix in (".spacy", ".jsonl"):
+        output = tmp_path / f"converted{suffix}"
+        result = run("convert", path, output, "--spans-key", "sc", "--json")
+        assert result.exit_code == 0, result.output
+        found = json.loads(result.stdout)
+        assert found["labels"] == {"GPE": 1, "ORG": 1, "PER": 1} and found["missing"] == 4
+        check_read(list(read_docs(nlp, output, options)))
+    result = run("convert", path, tmp_path / "c.iob", "--spans-key", "sc")
+    assert result.exit_code == 1 and "expected .spacy or .jsonl with --spans-key" in result.output
+    # The reader of configs has the same setting.
+    reader = {"@readers": "spacy_costner.read.v1", "path": str(path), "spans_key": "sc"}
+    read = registry.resolve({"reader": reader})["reader"]
+    check_read([eg.reference for eg in read(nlp)])
+
+
+def test_label_studio_keeps_overlapping_spans(tmp_path: Path) -> None:
+    def result(start: int, end: int, label: str) -> Dict[str, Any]:
+        return {"value": {"start": start, "end": end, "labels": [label]}, "type": "labels"}
+
+    spans = [result(0, 16, "ORG"), result(12, 16, "GPE")]
+    task = {"data": {"text": "the bank of Rome"}, "annotations": [{"result": spans}]}
+    path = tmp_path / "tasks.json"
+    path.write_text(json.dumps([task]))
+    (doc,) = read_docs(spacy.blank("en"), path, ReadOptions(spans_key="sc"))
+    assert places(doc) == [(0, 4, "ORG"), (3, 4, "GPE")]
+
+
+def test_rejected_spans_and_columns(tmp_path: Path) -> None:
+    nlp = spacy.blank("en")
+    path = tmp_path / "tasks.jsonl"
+    path.write_text(json.dumps({**TASKS[0], "spans": [[12, 16, "ORG"]], "answer": "reject"}))
+    options = ReadOptions(spans_key="sc", incorrect_spans_key="no")
+    (doc,) = read_docs(nlp, path, options)
+    assert places(doc, "no") == [(3, 4, "ORG")] and "sc" not in doc.spans
+    path = tmp_path / "columns.iob"
+    path.write_text("the O\nbank B-ORG\nof -\nRome B-GPE\n")
+    (doc,) = read_docs(nlp, path, ReadOptions(spans_key="sc"))
+    assert places(doc) == [(1, 2, "ORG"), (3, 4, "GPE")]
+    assert is_missing(doc, "sc").tolist() == [False, False, True, False]
+
+
+def test_tasks_of_spans(tmp_path: Path) -> None:
+    docs = gold(spacy.blank("en"))
+    tasks = [doc_to_task(doc, spans_key="sc") for doc in docs]
+    assert [len(task.spans or ()) for task in tasks] == [2, 3, 3, 0]
+    write_tasks(tmp_path / "tasks.jsonl", tasks)
+    again = read_docs(spacy.blank("en"), tmp_path / "tasks.jsonl", ReadOptions(spans_key="sc"))
+    assert [places(doc) for doc in again] == [places(doc) for doc in docs]
+
+
+# Commands
+
+
+def test_init_finds_groups_of_labels(corpus: Path, tmp_path: Path) -> None:
+    """And `check` and `fit` take what it writes."""
+    path = tmp_path / "config.cfg"
+    arguments = ["--train", corpus, "--dev", corpus, "--spans-key", "sc"]
+    result = run("init", path, *arguments)
+    assert result.exit_code == 0, result.output
+    config = Config().from_disk(path)
+    labels = {name: block["own_labels"] for name, block in config["components"].items()}
+    assert labels == {"ner_1": ["GPE", "PER"], "ner_2": ["ORG"]}
+    assert config["nlp"]["pipeline"] == [*labels]
+    weights = config["training"]["score_weights"]
+    assert {k: v for k, v in weights.items() if v} == {"spans_sc_f": 1.0}
+    result = run("check", path, "--name", "ner_1")
+    assert result.exit_code == 0 and "overlap" not in result.output, result.output
+    result = run("fit", path, "--output", tmp_path / "fitted")
+    assert result.exit_code == 0, result.output
+    assert "ner_1: " in result.output and "ner_2: " in result.output
+    assert "dev: F 100.00" in result.output
+    nlp = spacy.load(tmp_path / "fitted" / "model-best")
+    assert answers(nlp)[0] == [(0, 4, "ORG"), (3, 4, "GPE")]
+    assert nlp.meta["performance"]["spans_sc_f"] == 1.0
+    result = run("fit", path, "--output", tmp_path / "again", "--calibrate")
+    assert result.exit_code == 1 and "expected one component to train" in result.output
+
+
+def test_init_reads_groups(corpus: Path, tmp_path: Path) -> None:
+    path = tmp_path / "groups.json"
+
+    def read(groups: Any, **options: Any) -> Config:
+        path.write_text(json.dumps(groups))
+        return Config().from_str(init(groups_path=path, train_path=corpus, **options))
+
+    config = read({"ner": ["ORG", "GPE", "PER"]})
+    component = config["components"]["ner"]
+    assert component["spans_key"] == "sc" and component["filter_spans"] is True
+    assert init(groups_path=path).count("filter_spans = false") == 1  # overlaps are not known
+    config = read(GROUPS, model="cnn", aim="guarantee")
+    assert config["nlp"]["pipeline"] == ["tok2vec", *GROUPS]
+    assert config["components"]["places"]["confidence"]["spans_key"] == "places_confidence"
+    assert config["corpora"]["dev"]["spans_key"] == "sc"
+    assert config["components"]["places"]["filter_spans"] is False
+    for groups, message in (
+        ({"a": ["ORG", "GPE"], "b": ["PER", "GPE"]}, r"each label in one component, got \['GPE'\]"),
+        ({"a": ["ORG", "GPE"]}, r"all labels of the corpus, got none of \['PER'\]"),
+        ({"a.b": ["ORG"]}, "expected {component: "),
+        ([], "expected {component: "),
+    ):
+        with pytest.raises(ValueError, match=message):
+            read(groups)
+    with pytest.raises(ValueError, match=r"expected docs with entities in doc.spans\['terms'\]"):
+        read(GROUPS, spans_key="terms")
+    with pytest.raises(ValueError, match="--spans-key: expected no costs with it"):
+        read(GROUPS, miss=5.0)
+    with pytest.raises(ValueError, match="expected --groups or --train"):
+        init(spans_key="sc")
+
+
+def test_labels_that_seldom_overlap_share_a_component(tmp_path: Path) -> None:
+    """At most 1 % of the spans of a label may be lost. Those that overlap with their own label have
+    to be."""
+    doc = Doc(spacy.blank("en").vocab, words=["w"] * 400)
+    doc.spans["sc"] = [
+        *(Span(doc, i, i + 1, "A") for i in range(300)),
+        *(Span(doc, i, i + 1, "B") for i in range(298, 398)),
+        *(Span(doc, i, i + 1, "C") for i in range(299, 399)),
+    ]
+    path = tmp_path / "train.spacy"
+    DocBin(docs=[doc]).to_disk(path)
+    corpus = read_corpus(path, "en", "sc")
+    assert corpus["overlaps"]["A", "B"] == 2 and corpus["overlaps"]["B", "C"] == 99
+    assert choose_groups(corpus, None) == {"ner_1": ["A", "C"], "ner_2": ["B"]}
+
+
+def test_check_counts_what_is_lost(corpus: Path, tmp_path: Path) -> None:
+    for filtered, code, severity in ((True, 0, "warning"), (False, 1, "error")):
+        path, groups = tmp_path / f"{filtered}.cfg", tmp_path / "groups.json"
+        groups.write_text(json.dumps({"ner": ["ORG", "GPE", "PER"]}))
+        text = init(groups_path=groups, train_path=corpus, dev_path=corpus)
+        path.write_text(
+            text.replace("filter_spans = true", f"filter_spans = {str(filtered).lower()}")
+        )
+        result = run("check", path)
+        assert result.exit_code == code, result.output
+        line = f"{severity}: train: spans overlap with longer ones of the same component"
+        assert line in result.output and "(12)" in result.output and "'Rome' GPE" in result.output
+
+
+@pytest.mark.parametrize("competing", [False, True])
+def test_commands_take_a_component_by_its_name(competing: bool) -> None:
+    # Without label memory, which knows training docs.
+    nlp = train(make(LISTENING, competing=competing), steps=150)
+    egs = examples(gold(nlp) * 30)
+    before = nlp.evaluate(egs)["spans_sc_f"]
+    assert tune(nlp, egs, name="others").chosen.scores == (1, 1, 1)
+    assert nlp.meta["performance"]["measured_on"]["docs"] == len(egs)
+    assert calibrate(nlp, egs, name="others").error < 0.5
+    assert nlp.evaluate(egs)["spans_sc_f"] >= before
+    result = guarantee(nlp, egs, name="others", miss=0.1)
+    assert result.promise["entities"] == 30 * 4
+    doc = nlp(TEXTS[0][0])
+    assert (0, 4, "ORG") in places(doc, "others_confidence_guaranteed")
+    assert observe(nlp, "others", egs)[0][1] == 0.0
+    found = report(nlp, egs, name="others")
+    assert (found.total.tp, found.total.fp, found.total.fn) == (120, 0, 0)
+    assert sorted(found.labels) == ["ORG", "PER"]
+    watched, _ = watch(nlp.get_pipe("others"), nlp.pipe([text for text, _ in TEXTS[:2]]))
+    assert sorted(watched.expected["ents_per_type"]) == ["ORG", "PER"]
+    assert min(of["r"] for of in watched.expected["ents_per_type"].values()) > 0.9
+    ner: Any = nlp.get_pipe("others")
+    if competing:  # the promise is of these labels
+        ner.objective.own_labels = ["ORG"]
+        assert ner.guarantee is None
+        ner.objective.own_labels = GROUPS["others"]
+        assert ner.guarantee is not None
+    result = guarantee(nlp, egs, name="others", miss=0.1, per_label=True)
+    assert [part["label"] for part in result.parts] == ["ORG", "PER"]
+    result = guarantee(nlp, egs, name="places", false_alarm=0.1)
+    assert result.parts[0]["spans"] == 1.0
+    with pytest.raises(ValueError, match=r"suggest: works on doc\.ents, but others has"):
+        from spacy_costner.cli.suggest import suggest
+
+        suggest(nlp, [doc], name="others")
+
+
+def test_annotate_writes_all_spans(trained: Language, tmp_path: Path) -> None:
+    trained.to_disk(tmp_path / "pipeline")
+    (tmp_path / "texts.txt").write_text("\n".join(text for text, _ in TEXTS))
+    result = run("annotate", tmp_path / "pipeline", tmp_path / "texts.txt", "--output", tmp_path)
+    assert result.exit_code == 0, result.output
+    (file,) = [path for path in tmp_path.glob("texts.txt-*")]
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    spans = rows[0]["spans"]
+    assert [(one["start"], one["end"], one["label"]) for one in spans] == [
+        (0, 16, "ORG"),
+        (12, 16, "GPE"),
+    ]
+    assert all(0.5 < one["score"] <= 1 for one in spans) and rows[0]["entities"] == []
