@@ -92,6 +92,7 @@ pythons:
 
 demo: install
 	$(BIN)/python -m spacy project run demo
+	@echo "The report: metrics/demo.html"
 
 # The peers live in an environment of their own.
 bench: export OMP_NUM_THREADS = 1

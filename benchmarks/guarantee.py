@@ -1,16 +1,19 @@
 """Are promises kept? Random halves of annotated docs: one to choose thresholds, one to look.
 
     python benchmarks/guarantee.py MODEL DOCS [DOCS ...] [--splits 200] [--shifted DOCS]
+        [--by-group KEY]
 
 Docs on which the model was neither trained nor calibrated. `mean` is the promise of the expected
 miss rate, `sure` that with confidence 0.95, `naive` the largest threshold that keeps the limit on
 the first half. `miss` is the mean miss rate on the second half, marked if it is above the limit by
 more than two standard errors; `over` the share of splits in which it is promised and above the
 limit; `spans` the size of the set for each annotated entity. In brackets: splits in which nothing
-could be promised. `p` is the size at the same promise with the probability as score.
+could be promised. `p` is the size at the same promise with the probability as score. By group,
+`own` is the promise with a threshold for each value of the key, `one` with the same for all.
 """
 
 import argparse
+from itertools import product
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -87,6 +90,22 @@ def run(limit: float, by: str, both: Half, plain: Half, n_docs: int, splits: int
     return [*cells[0], *cells[1], *cells[2], cells[3][-1]]
 
 
+def run_groups(by: str, both: Half, groups: Any, splits: int) -> List[List[str]]:
+    """What is missed of each group, with a threshold of its own and with one for all. `groups` has
+    the group of each doc. Shape: (D,)"""
+    rows = [["group", "limit", *(f"{way} {cell}" for way in ("own", "one") for cell in COLUMNS)]]
+    for limit, group in product(LIMITS, numpy.unique(groups)):
+        tallies = Tally(), Tally()
+        for seed in range(splits):
+            (_, gold), test = halves(both, len(groups), seed)
+            spans, wanted = (each[groups[each["doc"]] == group] for each in test)
+            for tally, rows_ in zip(tallies, (gold[groups[gold["doc"]] == group], gold)):
+                at = conformal.threshold(losses_of(rows_, by), limit, floor=LOWEST)
+                tally.add(at, (spans, wanted), by)
+        rows.append([group, f"{limit:g}", *tallies[0].cells(limit), *tallies[1].cells(limit)])
+    return rows
+
+
 def shift(by: str, both: Half, other: Half) -> List[List[str]]:
     """A promise on all docs, and what is missed of docs of another kind."""
     rows = []
@@ -106,6 +125,7 @@ def main() -> None:
     parser.add_argument("--by", default="doc")
     parser.add_argument("--per-label", action="store_true")
     parser.add_argument("--shifted", type=Path)
+    parser.add_argument("--by-group")
     given = parser.parse_args()
     nlp = spacy.load(given.model)
     examples = [eg for path in given.docs for eg in make_reader(path)(nlp)]
@@ -114,6 +134,10 @@ def main() -> None:
     for found in given.found:
         terms = make_terms(0.5, None, None, found, given.by, given.per_label)
         both = score_spans(nlp, nlp.get_pipe("ner"), examples, terms)[:2]
+        if given.by_group:
+            groups = numpy.asarray([str(eg.reference.user_data[given.by_group]) for eg in examples])
+            print(f"{found}\n{text_table(run_groups(given.by, both, groups, given.splits))}")
+            continue
         plain = score_spans(nlp, nlp.get_pipe("ner"), examples, {**terms, "miss": None})[:2]
         if given.shifted and found == "exact":
             shifted = list(make_reader(given.shifted)(nlp))
@@ -130,7 +154,9 @@ def main() -> None:
             for limit in LIMITS:
                 cells = run(limit, given.by, some, plainly, len(examples), given.splits)
                 rows.append([found, label, f"{limit:g}", *cells])
-    print(f"{len(examples):,} docs, {given.splits} splits, by {given.by}\n\n{text_table(rows)}")
+    print(f"{len(examples):,} docs, {given.splits} splits, by {given.by}")
+    if not given.by_group:
+        print(f"\n{text_table(rows)}")
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Example, iob_to_biluo, tags_to_entities
 from timing import compare
 
-from spacy_costner.features import Features, make_features
+from spacy_costner.features import Features, Template
 
 ROOT = Path(__file__).parent.parent
 sys.path.append(str(ROOT))
@@ -136,7 +136,7 @@ def find_memory(memory: Features, docs: List[Doc], *, is_train: bool) -> Iterato
 
 def by_crfsuite(path: Path, *, has_memory: bool) -> Trained:
     cache: Dict[str, List[Tuple[int, str]]] = {}
-    memory = Features(make_features(windows={}, memory={"LOWER": 1}, memory_unit=20))
+    memory = Features(Template(windows={}, memory={"LOWER": 1}, memory_unit=20))
 
     def see_all(docs: List[Doc], *, is_train: bool = False) -> Iterator[List[List[str]]]:
         plain = (features(words, cache) for words in words_of(docs))

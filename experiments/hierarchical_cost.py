@@ -77,9 +77,9 @@ Outcomes = Mapping[str, Mapping[str, System]]
 
 
 def cells(one: System) -> Figures:
-    """The average cost with the value and epochs that were chosen, and F."""
+    """The average cost with the value and epochs that were chosen."""
     value, epochs = f"{one.settings['value']:g}", one.settings["epochs"]
-    return {"cost": f"{one.spread(AVERAGE_COST)} | {value} | {epochs}", "f": one.spread(F_SCORE)}
+    return {"cost": f"{one.spread(AVERAGE_COST)} | {value} | {epochs}"}
 
 
 def table_of_levels(outcomes: Outcomes) -> str:

@@ -9,7 +9,7 @@ from spacy_costner.metrics import markdown_table
 
 from .corpora import parts_of
 from .runner import Figures, Runner, spec
-from .scores import F, P, R, System, Trial, best_on_dev, compare, tune
+from .scores import F, System, Trial, best_on_dev, compare, tune
 from .training import Block, features_of, in_turn, linear_block
 
 SPEC = spec("mixed_loss")
@@ -53,25 +53,16 @@ def variance(fit: System) -> str:
 def table_1(fits: Mapping[str, System]) -> str:
     """All sentences: the paper's figures and ours, by loss, "seq" among them; and whether F differs
     from that of "seq" by more than chance."""
-    rows: List[List[object]] = []
-    for score in (P, R, F):
-        rows.append([f"{score.name}, paper", *(PAPER_1[score.name][loss] for loss in fits)])
-        rows.append([f"{score.name}, here", *(fit.on("test", score)[0] for fit in fits.values())])
+    rows: List[List[object]] = [
+        ["F, paper", *(PAPER_1["F"][loss] for loss in fits)],
+        ["F, here", *(fit.on("test", F)[0] for fit in fits.values())],
+    ]
     (found,) = compare([*fits.values()], fits["seq"], n_samples=SPEC["full"]["n_samples"])
     levels = ["" if loss == "seq" else one.p for loss, one in zip(fits, found)]
     rows.append(["p of F against seq", *levels])
     rows.append(["F of the development set", *(fit.on("dev", F)[0] for fit in fits.values())])
     rows.append(["variance of the prior", *(variance(fit) for fit in fits.values())])
     return markdown_table(["all sentences", *fits], rows)
-
-
-def table_of_priors(tried: Fits) -> str:
-    """What each loss comes to with each prior, on the development set."""
-    rows = [
-        [f"variance {variance(fits[0])}", *(fit.on("dev", F)[0] for fit in fits)]
-        for fits in zip(*tried.values())
-    ]
-    return markdown_table(["F of the development set", *tried], rows)
 
 
 def table_2(fits: Mapping[int, Fits], losses: Sequence[str]) -> str:
@@ -124,7 +115,6 @@ def experiment(run: Runner, size: Mapping[str, Any]) -> Figures:
     return {
         "flags": FEATURES["flags"],
         "table_1": table_1({loss: best_on_dev(fits) for loss, fits in tried.items()}),
-        "priors": table_of_priors(tried),
         "table_2": table_2(small, losses),
         "optimizers": markdown_table(["optimizer, tolerance", *losses], means),
     }

@@ -24,9 +24,6 @@ SPEC = spec("softmax_margin")
 METHODS = {name: {**SPEC["defaults"], **method} for name, method in SPEC["methods"].items()}
 FEATURES = features_of("softmax_margin")
 BASELINES = ("crf", "softmax_margin")
-COLUMNS = {"c": (0.01, 0.1, 1.0), "m": (0.2, 1, 5, 20), "averaged": (False, True)}
-"""Of the table of what was tried."""
-
 Settings = Mapping[str, Any]
 """C as "c", "m", None where a method has none; the "epochs", and whether weights are "averaged"."""
 
@@ -93,7 +90,7 @@ class Plan:
             grid = [*product(METHODS[name]["c"], METHODS[name]["m"])]
             for c, m in grid[:: self.size["every"]]:
                 cell = {"c": c, "m": m}
-                more = {"epochs": epochs, "averaged": COLUMNS["averaged"]}
+                more = {"epochs": epochs, "averaged": (False, True)}
                 stage = self.stage(name, {**cell, **more}, seed)
                 trials.append(Trial(name, f"tune-{c}-{m}", data, [stage], cell, start))
         return tune(run, trials)
@@ -154,15 +151,6 @@ def results(found: Mapping[str, System], n_samples: int) -> Figures:
     return rows
 
 
-def best_settings(tried: Sequence[System]) -> str:
-    """The best F on the development data with each setting, whatever the other settings."""
-    cells = []
-    for name, value in ((name, value) for name, values in COLUMNS.items() for value in values):
-        having = [one.on("dev", F)[0] for one in tried if one.settings[name] == value]
-        cells.append(f"{max(having):.2f}" if having else "")
-    return " | ".join(cells)
-
-
 def experiment(run: Runner, size: Mapping[str, Any]) -> Figures:
     """Tune on development data, then train with what was chosen."""
     corpus = find_corpus()
@@ -177,5 +165,4 @@ def experiment(run: Runner, size: Mapping[str, Any]) -> Figures:
         **facts,
         "corpus": corpus,
         "ours": results(found, size["n_samples"]),
-        "tried": {name: best_settings(systems) for name, systems in tried.items()},
     }

@@ -301,35 +301,41 @@ def figure_1(run: Runner, size: Mapping[str, Any]) -> Figures:
     return {"figure_1": markdown_table(header, rows), "last_seed": n_runs - 1, "figure": figure}
 
 
-HEADER_1 = ["symbols", TRUE, Z, Z_100, MM_H, Z_H, CRF, f"{MM_H} : {Z}, seconds"]
+HEADER_1 = ["HMMs", "symbols", TRUE, Z, Z_100, MM_H, Z_H, CRF, f"{MM_H} : {Z}, seconds", "drawn"]
 
 
 def table_1(run: Runner, size: Mapping[str, Any]) -> Figures:
-    """Table 1, for HMMs of each kind."""
+    """Table 1, of the paper and for HMMs of each kind."""
     counts = {"n_hmms": [size["n_hmms"]], "n_runs": [size["times"]]}
     grid = {"n_symbols": size["symbols"], "kind": size["kinds"], **counts}
     results = run.grid("table-1", long_sequences, **grid)
-    parts = []
-    for kind in size["kinds"]:
-        found = {cell[0]: result for cell, result in results.items() if cell[1] == kind}
-        table = markdown_table(HEADER_1, [table_1_row(n, result) for n, result in found.items()])
-        drawn = ", ".join(str(result["drawn"]) for result in found.values())
-        what = "of any kind" if kind == "any" else f"with {kind}"
-        parts.append(f"HMMs {what} ({drawn} drawn):\n\n{table}")
-    return {"table_1": "\n\n".join(parts)}
+    rows = [["paper", n, *paper_row(PAPER_1[n])] for n in size["symbols"]]
+    rows += [
+        [kind, *table_1_row(cell[0], result)]
+        for kind in size["kinds"]
+        for cell, result in results.items()
+        if cell[1] == kind
+    ]
+    return {"table_1": markdown_table(HEADER_1, rows)}
+
+
+def paper_row(paper: Mapping[str, Sequence[float]]) -> List[object]:
+    """What the paper has in a row of table 1: errors, and seconds in brackets."""
+    cells = ["{:.2f} ({:.2f})".format(*paper[name]) for name in (Z, Z_100, MM_H)]
+    return ["", *cells, "", "", f"{paper[MM_H][1] / paper[Z][1]:.0f}", ""]
 
 
 def table_1_row(n_symbols: int, result: Mapping[str, Any]) -> List[object]:
-    """A row of table 1."""
-    found, paper = result["methods"], PAPER_1[n_symbols]
+    """A row of table 1 that is ours."""
+    found = result["methods"]
     row: List[object] = [n_symbols, found[TRUE][0]]
     for name in (Z, Z_100, MM_H, Z_H, CRF):
         cell = "{:.2f} ({:.3f})".format(*found[name])
         if name == Z:
             errors = [of_one[Z][0] for of_one in result["of_each"]]
-            cell += f" {min(errors):.2f} to {max(errors):.2f}"
-        row.append("*{:.2f} ({:.2f})* ".format(*paper[name]) + cell if name in paper else cell)
-    return [*row, f"{found[MM_H][1] / found[Z][1]:.0f}"]
+            cell += f" [{min(errors):.2f}, {max(errors):.2f}]"
+        row.append(cell)
+    return [*row, f"{found[MM_H][1] / found[Z][1]:.0f}", result["drawn"]]
 
 
 def table_2(run: Runner, size: Mapping[str, Any]) -> Figures:
@@ -339,12 +345,14 @@ def table_2(run: Runner, size: Mapping[str, Any]) -> Figures:
     results = run.grid("table-2", named_entities, **grid)
     columns = [*product(FEATURES, sources)]
     found = [[results[kind, source, i] for i in range(n_folds)] for kind, source in columns]
-    rows = [[name, *(pooled(some, name) for some in found)] for name in (ALL_O, *METHODS, MM_H)]
-    rows += [
-        [f"*{name}, paper*", *(SPEC["paper_2"][features[:2]][name] for features, _ in columns)]
-        for name in (Z, Z_H, MM_H, CRF)
+    papers = SPEC["paper_2"]
+    rows = [
+        [name, *(pooled(some, name) for some in found)]
+        + [paper.get(name, "") for paper in papers.values()]
+        for name in (ALL_O, *METHODS, MM_H)
     ]
     header = ["error, %", *(f"{features}, {source}" for features, source in columns)]
+    header += [f"{features}, paper" for features in papers]
     step, word = numpy.mean([result["largest"] for result in found[0]], axis=0)
     return {
         "table_2": markdown_table(header, rows),

@@ -3,6 +3,7 @@
 import re
 from importlib.metadata import EntryPoint, entry_points
 from inspect import signature
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Tuple
 
@@ -11,9 +12,9 @@ import typer
 from mkdocs.structure.files import File, Files
 from thinc.api import Config
 
-from spacy_costner.cli import costner
+from spacy_costner.cli import COMMANDS, costner
 
-COMMANDS: Dict[str, Any] = typer.main.get_command(costner).commands  # type: ignore[attr-defined]
+PARSERS: Dict[str, Any] = typer.main.get_command(costner).commands  # type: ignore[attr-defined]
 
 ROOT = Path(__file__).parent.parent
 COPIED = {"CHANGELOG.md": "changelog.md", "benchmarks/RESULTS.md": "benchmarks.md"}
@@ -42,7 +43,7 @@ API = {
     "decoding": ["decoding"],
     "chain": ["chain", "chain.queries", "chain.constraints"],
     "metrics": ["metrics", "metrics.calibration", "metrics.conformal"],
-    "commands": [f"commands.{name}" for name in sorted(COMMANDS)],
+    "commands": [f"cli.{name}" for name, *_ in COMMANDS],
 }
 """The modules of each page of the Python API."""
 
@@ -111,9 +112,14 @@ def block(group: str, entry: EntryPoint) -> str:
 
 
 def command_reference() -> Iterator[str]:
-    """Every command with its arguments and options."""
+    """Every command with its arguments and options, by use."""
     yield "# Commands\n"
-    for name, command in sorted(COMMANDS.items()):
+    for group, some in groupby(COMMANDS, key=lambda command: command[2]):
+        links = ", ".join(f"[`{name}`](#{name})" for name, *_ in some)
+        yield f"- {group}: {links}"
+    yield ""
+    for name, *_ in COMMANDS:
+        command = PARSERS[name]
         yield f"## {name}\n\n{' '.join((command.help or '').split())}\n"
         words = [name, *command.collect_usage_pieces(typer.Context(command))]
         yield f"```text\npython -m spacy costner {' '.join(words)}\n```\n"
@@ -135,7 +141,8 @@ def default(parameter: Any) -> str:
 
 
 def api(name: str, modules: List[str]) -> str:
-    blocks = [f"## {module}\n\n::: spacy_costner.{module}\n" for module in modules]
+    options = "    options: {filters: ['!^_', '!_cli$', '!^[A-Z]']}\n" if name == "commands" else ""
+    blocks = [f"## {module}\n\n::: spacy_costner.{module}\n{options}" for module in modules]
     return f"# {name.capitalize()}\n\n" + "\n".join(blocks)
 
 

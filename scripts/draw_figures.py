@@ -1,37 +1,68 @@
-"""Draw the pictures of the README: a part of a report, in Chromium, and a reliability diagram."""
+"""Draw the pictures of README and docs, in Chromium: entities with confidences, a part of a report,
+and a reliability diagram."""
 
 import subprocess
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Optional
 
 import spacy
 import typer
 from PIL import Image, ImageOps
+from spacy import displacy
 from spacy.training import Corpus
 
 from spacy_costner.cli.plots import reliability_diagram, save
 from spacy_costner.cli.report import page, report
 
 HIDDEN = "nav, footer, .facts, #scores, #curve, #confidence, #model { display: none }"
+TEXT = (
+    "Alierta, presidente de Telefónica, viajó de La Coruña a Bruselas para reunirse con Romano "
+    "Prodi. El juez Baltasar Garzón interrogó ayer a los directivos de Ausbanc en Valencia."
+)
+COLORS = {"PER": "#aa9cfc", "ORG": "#7aecec", "LOC": "#ff9561", "MISC": "#ddd"}
 
 
-def main(model: Path, corpus: Path, output: Path, browser: str = "chromium") -> None:
-    """Write report.png and reliability.svg of MODEL on CORPUS to the folder OUTPUT."""
+def main(
+    model: Path, corpus: Path, output: Path, text: Optional[str] = None, browser: str = "chromium"
+) -> None:
+    """Write report.png and reliability.svg of MODEL on CORPUS, and entities.png of a text, to the
+    folder OUTPUT."""
     nlp = spacy.load(model)
+    doc = nlp(text or TEXT)
+    ents = [
+        {
+            "start": ent.start_char,
+            "end": ent.end_char,
+            "label": f"{ent.label_}\u00a0{ent._.confidence:.2f}",
+        }
+        for ent in doc.ents
+    ]
+    colors = {ent["label"]: COLORS.get(str(ent["label"]).split()[0], "#ddd") for ent in ents}
+    shown = {"text": doc.text, "ents": ents}
+    html = displacy.render(shown, style="ent", manual=True, page=True, options={"colors": colors})
+    html = html.replace('style="background', 'style="white-space: nowrap; background')
+    draw(html, output / "entities.png", browser, width=800)
     result = report(nlp, Corpus(corpus)(nlp), n_mistakes=2)
     if not result.scores["ents_reliability"]:
         raise ValueError(f"{corpus}: expected predicted entities, got none")
     save(reliability_diagram(result.scores["ents_reliability"]), output / "reliability.svg")
+    html = page(result).replace("</style>", f"{HIDDEN}</style>")
+    draw(html, output / "report.png", browser, width=1000)
+
+
+def draw(html: str, picture: Path, browser: str, *, width: int) -> None:
+    """Save a page as a picture, without the white around it."""
     with TemporaryDirectory() as folder:
-        html, picture = Path(folder) / "report.html", Path(folder) / "report.png"
-        html.write_text(page(result).replace("</style>", f"{HIDDEN}</style>"), encoding="utf8")
-        options = "--headless --no-sandbox --hide-scrollbars --log-level=3 --window-size=1000,2500"
-        command = [browser, *options.split(), f"--screenshot={picture}", html.as_uri()]
+        page = Path(folder) / "page.html"
+        page.write_text(html, encoding="utf8")
+        options = "--headless --no-sandbox --hide-scrollbars --log-level=3"
+        command = [browser, *options.split(), f"--window-size={width},2500"]
+        command += [f"--screenshot={picture}", page.as_uri()]
         subprocess.run(command, check=True)
-        image = Image.open(picture).convert("RGB")
-    _, _, _, end = ImageOps.invert(image).getbbox() or (0, 0, *image.size)
-    image = image.crop((0, 0, image.width, end + 40))
-    image.quantize(256).save(output / "report.png", optimize=True)
+    image = Image.open(picture).convert("RGB")
+    image = ImageOps.expand(image.crop(ImageOps.invert(image).getbbox()), border=20, fill="white")
+    image.quantize(256).save(picture, optimize=True)
 
 
 if __name__ == "__main__":

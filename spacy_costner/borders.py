@@ -16,13 +16,11 @@ Boundaries = Union[bool, Literal["sentences"]]
 def find_borders(docs: Sequence[Doc], boundaries: Boundaries) -> Array1d:
     """True for the tokens that begin a sequence, but for the first of each doc: sentence starts
     and, after white space with a line break, the next token. Shape: (N,)"""
-    lengths = numpy.asarray([len(doc) for doc in docs], dtype="int32")
-    begins = numpy.zeros(int(lengths.sum()), dtype=bool)
-    if not boundaries or not len(begins):
-        return begins
+    if not boundaries or not any(map(len, docs)):
+        return numpy.zeros(sum(map(len, docs)), dtype=bool)
     arrays = [doc.to_array([SENT_START, IS_SPACE, ORTH]).reshape(len(doc), 3) for doc in docs]
     starts, is_space, orth = numpy.concatenate(arrays).T
-    begins |= starts == 1
+    begins = starts == 1
     space = numpy.flatnonzero(is_space)
     if boundaries is True and len(space):
         strings = docs[0].vocab.strings
@@ -32,7 +30,8 @@ def find_borders(docs: Sequence[Doc], boundaries: Boundaries) -> Array1d:
         )
         after = space[has_break[which]] + 1
         begins[after[after < len(begins)]] = True
-    begins[first_tokens(lengths)] = False
+    if begins.any():
+        begins[first_tokens(numpy.asarray([len(doc) for doc in docs], dtype="int32"))] = False
     return begins
 
 
@@ -40,6 +39,8 @@ def cut(lengths: Ints1d, borders: Array1d) -> Tuple[Ints1d, Ints1d]:
     """Cut docs of some lengths, (D,), at borders, (N,), which are not first tokens. Returns the
     lengths of the sequences and the doc of each, (B,). A doc without tokens is one sequence."""
     places = numpy.flatnonzero(borders)
+    if not len(places):
+        return lengths, numpy.arange(len(lengths))
     begins = numpy.sort(numpy.append(numpy.cumsum(lengths) - lengths, places))
     n_sequences = 1 + numpy.bincount(sequences(lengths)[places], minlength=len(lengths))
     ends = numpy.append(begins[1:], len(borders))[: len(begins)]

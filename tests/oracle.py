@@ -31,24 +31,32 @@ def spans(potentials: Potentials) -> List[slice]:
     return [slice(end - n, end) for end, n in zip(ends, potentials.lengths.tolist())]
 
 
-def score(potentials: Potentials, b: int, tags: Sequence[int]) -> float:
+def scorer(potentials: Potentials, b: int) -> Callable[[Sequence[int]], float]:
     """s(y) = start[y_1] + sum emissions[t, y_t] + sum transitions[y_{t-1}, y_t] + end[y_T]"""
-    if len(tags) == 0:
-        return 0.0
-    emissions = potentials.emissions[spans(potentials)[b]]
-    steps = [float(potentials.start[tags[0]]), float(potentials.end[tags[-1]])]
-    steps += [float(emissions[t, tag]) for t, tag in enumerate(tags)]
-    steps += [float(potentials.transitions[i, j]) for i, j in pairwise(tags)]
-    return math.fsum(steps)
+    emissions = potentials.emissions[spans(potentials)[b]].tolist()
+    transitions, start, end = (array.tolist() for array in potentials[1:4])
+
+    def score(tags: Sequence[int]) -> float:
+        if len(tags) == 0:
+            return 0.0
+        steps = [start[tags[0]], end[tags[-1]]]
+        steps += [row[tag] for row, tag in zip(emissions, tags)]
+        steps += [transitions[i][j] for i, j in pairwise(tags)]
+        return math.fsum(steps)
+
+    return score
+
+
+def score(potentials: Potentials, b: int, tags: Sequence[int]) -> float:
+    return scorer(potentials, b)(tags)
 
 
 def paths(potentials: Potentials, b: int, allowed: Optional[numpy.ndarray] = None) -> List[Path]:
     """The legal paths of a sequence; with `allowed` (N, K), those through allowed tags only."""
     n_tags = len(potentials.start)
     token = spans(potentials)[b].start
-    every = [
-        Path(y, score(potentials, b, y)) for y in product(range(n_tags), repeat=_t(potentials, b))
-    ]
+    score = scorer(potentials, b)
+    every = [Path(y, score(y)) for y in product(range(n_tags), repeat=_t(potentials, b))]
     legal = [path for path in every if path.score > -math.inf]
     if allowed is None:
         return legal
@@ -60,15 +68,20 @@ def paths(potentials: Potentials, b: int, allowed: Optional[numpy.ndarray] = Non
 def features(potentials: Potentials, b: int, tags: Sequence[int]) -> Potentials:
     """How often a path takes each step: the gradient of its score."""
     counts = zeros(potentials)
-    token = spans(potentials)[b].start
-    for t, tag in enumerate(tags):
-        counts.emissions[token + t, tag] += 1
-    for i, j in pairwise(tags):
-        counts.transitions[i, j] += 1
-    if len(tags):
-        counts.start[tags[0]] += 1
-        counts.end[tags[-1]] += 1
+    add_features(counts, b, tags, 1.0)
     return counts
+
+
+def add_features(counts: Potentials, b: int, tags: Sequence[int], weight: float) -> None:
+    """Count each step of a path `weight` times."""
+    if len(tags):
+        first = spans(counts)[b].start
+        for t, tag in enumerate(tags):
+            counts.emissions[first + t, tag] += weight
+        for i, j in pairwise(tags):
+            counts.transitions[i, j] += weight
+        counts.start[tags[0]] += weight
+        counts.end[tags[-1]] += weight
 
 
 # Sums over paths
@@ -85,14 +98,6 @@ def probabilities(some_paths: Sequence[Path]) -> List[float]:
     """p(y) of each of these paths, if there are no others."""
     log_z = log_sum_exp([path.score for path in some_paths])
     return [math.exp(path.score - log_z) for path in some_paths]
-
-
-def expectation(
-    potentials: Potentials, b: int, value: Callable[[Tags], numpy.ndarray]
-) -> numpy.ndarray:
-    """E_p[value(y)] for one sequence, whatever shape the value has; 0 without a legal path."""
-    legal = paths(potentials, b)
-    return sum((p * value(path.tags) for p, path in zip(probabilities(legal), legal)), 0.0)
 
 
 # Values with their gradients
@@ -112,11 +117,10 @@ def anything(tags: Tags) -> bool:
 def log_sum(potentials: Potentials, b: int, which: Callable[[Tags], bool] = anything) -> Value:
     """log sum exp(s(y)) over the legal paths `which` holds for, and E[f(y) | which]."""
     some = [path for path in paths(potentials, b) if which(path.tags)]
-    weighted = [
-        p * vector(features(potentials, b, path.tags)) for p, path in zip(probabilities(some), some)
-    ]
-    gradient = sum(weighted, vector(zeros(potentials)))
-    return Value(log_sum_exp([path.score for path in some]), gradient)
+    gradient = zeros(potentials)
+    for p, path in zip(probabilities(some), some):
+        add_features(gradient, b, path.tags, p)
+    return Value(log_sum_exp([path.score for path in some]), vector(gradient))
 
 
 def log_probability(potentials: Potentials, b: int, which: Callable[[Tags], bool]) -> Value:
@@ -129,19 +133,18 @@ def log_probability(potentials: Potentials, b: int, which: Callable[[Tags], bool
 
 def mean(potentials: Potentials, b: int, value: Callable[[Tags], float]) -> Value:
     """E_p[v(y)], and its gradient Cov(f, v) = E[f v] - E[f] E[v]."""
-
-    def count(y: Tags) -> numpy.ndarray:
-        return vector(features(potentials, b, y))
-
-    expected = float(expectation(potentials, b, lambda y: numpy.asarray(value(y))))
-    covariance = expectation(potentials, b, lambda y: count(y) * (value(y) - expected))
-    return Value(expected, covariance + vector(zeros(potentials)))
+    legal, covariance = paths(potentials, b), zeros(potentials)
+    weighted = [(path.tags, p, value(path.tags)) for p, path in zip(probabilities(legal), legal)]
+    expected = math.fsum(p * v for _, p, v in weighted)
+    for y, p, v in weighted:
+        add_features(covariance, b, y, p * (v - expected))
+    return Value(expected, vector(covariance))
 
 
 def entropy(potentials: Potentials, b: int) -> Value:
     """-E_p[log p(y)] = log Z - E_p[s(y)], and its gradient -Cov(f, s)."""
     surprisals = [-p * math.log(p) for p in probabilities(paths(potentials, b)) if p > 0]
-    covariance = mean(potentials, b, lambda y: score(potentials, b, y)).gradient
+    covariance = mean(potentials, b, scorer(potentials, b)).gradient
     return Value(math.fsum(surprisals), -covariance)
 
 

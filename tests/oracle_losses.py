@@ -105,8 +105,9 @@ def sequences(
     batch = []
     continuing = _or(gold.continuing, numpy.zeros(n_tags, dtype=bool))
     for b, tokens in enumerate(oracle.spans(potentials)):
+        score = oracle.scorer(potentials, b)
         every = product(range(n_tags), repeat=tokens.stop - tokens.start)
-        paths = [Path(y, oracle.score(potentials, b, split.path(y))) for y in every]
+        paths = [Path(y, score(split.path(y))) for y in every]
         paths = [path for path in paths if path.score > -math.inf]
 
         def is_right(t: int, y: Tags, b: int = b, here: numpy.ndarray = allowed[tokens]) -> bool:
@@ -165,16 +166,15 @@ def sequential(batch: Batch) -> float:
 def pointwise(batch: Batch) -> float:
     """- sum_t w_t log p(y_t in allowed_t)"""
     return -math.fsum(
-        c.weight * float(c.token_weights[t]) * log_window(c, t, t)
+        c.weight * float(c.token_weights[t]) * log_right(c, t)
         for c in batch
         for t in range(len(c.gold))
     )
 
 
-def log_window(c: Chain, begin: int, last: int) -> float:
-    """log p(y_t in allowed_t for all t from begin to last)"""
-    window = range(max(begin, 0), min(last, len(c.gold) - 1) + 1)
-    right = [path for path in c.paths if all(c.is_right(t, path.tags) for t in window)]
+def log_right(c: Chain, t: int) -> float:
+    """log p(y_t in allowed_t)"""
+    right = [path for path in c.paths if c.is_right(t, path.tags)]
     return log_sum_exp(scores(right)) - log_sum_exp(scores(c.paths))
 
 
@@ -192,15 +192,6 @@ def mixed_margin(batch: Batch, lam: float, multiplier: float) -> float:
     return mixed(
         [c._replace(paths=raised(c, c.paths), right=raised(c, c.right)) for c in batch], lam
     )
-
-
-def markov(batch: Batch, k: int) -> float:
-    """M_k = - sum over windows of k + 1 tags of log p(the window is right)
-
-    The windows slide over the sequence and k dummies, which are always right, at each end:
-    Tsuboi & Kashima, eq 3.8.
-    """
-    return -math.fsum(log_window(c, t, t + k) for c in batch for t in range(-k, len(c.gold)))
 
 
 # Margins and risks

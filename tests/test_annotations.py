@@ -23,7 +23,7 @@ THRESHOLD = {"@misc": "spacy_costner.ThresholdDecoding.v1", "threshold": 0.5}
 TREE = {"name": {"LOC": {}, "PERSON": {}, "sports-team": {}}}
 HIERARCHICAL = {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": TREE}
 MIN_COST = {"@misc": "spacy_costner.MinCostDecoding.v1", "cost": HIERARCHICAL, "tree": TREE}
-PROMISE = {"miss": 0.1, "found": "exact", "by": "doc", "per_label": False, "labels": {}}
+TERMS = {"miss": 0.1, "found": "exact", "by": "doc", "per_label": False, "by_group": None}
 TEXT = "Khan likes the Red Sox of London and Berlin.\nWho is Shaka?"
 
 
@@ -116,7 +116,7 @@ def test_annotation_from_before_has_no_confidence(unsure: Path, label: str) -> N
     nlp = load(unsure, confidence=CONFIDENCE)
     doc, ner = nlp.make_doc(TEXT), nlp.get_pipe("ner")
     doc.set_ents([Span(doc, 0, 2, label=label)], default="missing")
-    ner.set_guarantee({**PROMISE, "threshold": 0.0})
+    ner.set_guarantee({**TERMS, "groups": {"": {"threshold": 0.0, "labels": {}}}})
     ner(doc)
     assert doc.ents[0].label_ == label
     assert [*doc.spans["confidence"]] == [*doc.ents][1:]
@@ -126,12 +126,12 @@ def test_annotation_from_before_has_no_confidence(unsure: Path, label: str) -> N
 
 def test_reading_the_guarantee_changes_nothing(unsure: Path) -> None:
     ner = load(unsure, confidence=CONFIDENCE).get_pipe("ner")
-    ner.set_guarantee({**PROMISE, "threshold": 0.5})
+    ner.set_guarantee(TERMS)
     bias = ner.cfg["decoding"]["bias"]
     ner.cfg["decoding"]["bias"] = 1.0
     assert ner.guarantee is None and ner.cfg["guarantee"] and ner.meta["guarantee"]["ner"]
     ner.cfg["decoding"]["bias"] = bias
-    assert ner.guarantee["threshold"] == 0.5
+    assert ner.guarantee["miss"] == 0.1
     ner.cfg["temperature"]["overall"] = 2.0
     with pytest.warns(UserWarning, match="after another setting of temperature"):
         ner.check_guarantee()

@@ -6,6 +6,7 @@ import re
 from itertools import product
 from math import log, sqrt
 from pathlib import Path
+from time import sleep
 from typing import Any, List, Optional, Sequence, Tuple
 
 import numpy
@@ -34,6 +35,7 @@ from spacy_costner.decoding import Temperature
 from spacy_costner.readers import CorpusError, read_docs, write_tasks
 from spacy_costner.tags import Tags
 
+from .support.browser import browser, needs_chromium
 from .support.commands import run
 
 CONFIGS = Path(__file__).parent.parent / "configs"
@@ -332,6 +334,48 @@ def test_page(audited: Any) -> None:
         ("error", "Lima", "&lt;i&gt;city <i>90 %</i>"),
         ("other", "&lt;b&gt;Rome", "city <i>70 %</i>"),
     ]
+
+
+def test_page_has_the_lines(audited: Any, tmp_path: Path) -> None:
+    """Those of the JSONL file, whatever the texts are."""
+    doc = make_doc("so", ("</script><b>Rome\u2028</b>", "city"), "&lt;")
+    docs, _, suspects = audited
+    places = [*suspects[:3], Suspect(len(docs), "spurious entity", 0.1, [(1, 2, "city")], [], 0, 1)]
+    html = page(places, [*docs, doc])
+    assert html.count("<script") == html.count("</script>") == 2
+    (data,) = re.findall(r'(?s)<script type="application/json" id="data">(.*?)</script>', html)
+    assert json.loads(data) == write(places, [*docs, doc], tmp_path / "audit.jsonl")
+    assert html.count('<fieldset hidden="">') == 4 and html.count('type="radio"') == 8
+
+
+@needs_chromium
+@pytest.mark.slow
+def test_answers_are_given_by_keys_and_saved(audited: Any, tmp_path: Path) -> None:
+    """The first is accepted, the second accepted and then rejected, the third rejected."""
+    docs, planted, suspects = audited
+    path, saved = tmp_path / "audit.html", tmp_path / "answers.jsonl"
+    path.write_text(page(suspects[: len(planted)], docs), encoding="utf8")
+    with browser(tmp_path) as tab:
+        tab.open(path, width=420)
+        assert tab.run("document.documentElement.scrollWidth") <= 420
+        assert tab.run("[...document.querySelectorAll('input')].every(e => e.labels.length)")
+        tab.run("document.querySelector('input').focus()")
+        for key in (" ", "Tab", " ", "ArrowRight", "Tab", "ArrowRight"):
+            tab.press(key)
+        assert tab.run("byId('answered').textContent") == "1 accepted, 2 rejected, 1 to do"
+        tab.run("byId('save').focus()")
+        tab.press("Enter")
+        for _ in range(100):
+            if saved.exists() and saved.stat().st_size:
+                break
+            sleep(0.1)
+    lines = [json.loads(line) for line in saved.read_text(encoding="utf8").splitlines()]
+    assert [line.pop("answer") for line in lines] == ["accept", "reject", "reject", "ignore"]
+    assert lines == write(suspects[: len(planted)], docs, tmp_path / "audit.jsonl")
+    corrected = plant()[0]
+    assert correct(corrected, saved) == {"accepted": 1, "rejected": 3}
+    wrong = [i for i, doc in enumerate(make_docs()) if entities(doc) != entities(corrected[i])]
+    assert wrong == sorted(suspect.doc for suspect in suspects[1:4])
 
 
 def test_command_line(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ FEATURES = "components.ner.model.features"
 
 def make_docs(n_docs: int, *, missing: bool) -> List[Doc]:
     """Docs of words and entities by chance, some without annotation of their first word."""
-    vocab, rng, docs = spacy.blank("en").vocab, numpy.random.default_rng(n_docs), []
+    vocab, rng, docs = spacy.blank("xx").vocab, numpy.random.default_rng(n_docs), []
     for i in range(n_docs):
         words = rng.choice(WORDS, size=int(rng.integers(1, 40))).tolist()
         starts = [j == 0 or rng.random() < 0.2 for j in range(len(words))]

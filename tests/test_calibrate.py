@@ -182,7 +182,7 @@ def test_development_docs(unsure: Path) -> None:
 
 def test_development_docs_go_through_what_comes_before() -> None:
     """With a listener, posterior are those of the tensor that the shared tok2vec makes."""
-    nlp = spacy.blank("en")
+    nlp = spacy.blank("xx")
     nlp.batch_size = 2
     nlp.add_pipe("tok2vec", config={"model": {"width": 16, "depth": 1}})
     listener = {"@architectures": "spacy.Tok2VecListener.v1", "width": 16}

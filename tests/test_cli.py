@@ -61,8 +61,8 @@ def options(experiment: Experiment) -> List[Any]:
 def test_a_sweep_on_the_command_line(experiment: Experiment) -> None:
     given = [arg for arg in options(experiment) if arg != "--losses" and "risk" not in str(arg)]
     swept = ["--sweep", "training.dropout=0.0,0.5", "--sweep", "components.ner.scheme=IOB2"]
-    swept += ["--samples", 9, "--jobs", 2, "--training.max_steps", 3]
-    result = run(*given, *swept, "--json")
+    swept += ["--samples", 9, "--training.max_steps", 3]
+    result = run(*given, *swept, "--jobs", 2, "--json")
     assert result.exit_code == 0, result.output
     rows = json.loads(result.stdout)["losses"]
     names = [f"dropout={rate} scheme=IOB2" for rate in (0.0, 0.5)]

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
 
-from spacy_costner.features import Features, make_features
+from spacy_costner.features import Features, Template
 from spacy_costner.features.clusters import k_means, read_clusters, to_unit_length
 
-VOCAB = spacy.blank("en").vocab
+VOCAB = spacy.blank("xx").vocab
 PATH = "0110" + "11" + "0101" + "1" * 10 + "00"
 """Of 22 bits: the path of Rome."""
 
@@ -28,7 +28,7 @@ TRAIN = ["Rome", "ROME", "oslo", "go", "Ana"]
 
 def collected(path: Path, words: List[str] = TRAIN, **settings: Any) -> Features:
     windows = settings.pop("windows", {"clusters": 0})
-    features = Features(make_features(windows=windows, clusters=[str(path)], **settings))
+    features = Features(Template(windows=windows, clusters=[str(path)], **settings))
     features.build_vocab([Doc(VOCAB, words=words)])
     return features
 
@@ -97,7 +97,7 @@ def test_window_and_least_count(numbers: Path) -> None:
     """The window is 2 if none is given. A cluster occurs as often as its words."""
     features = collected(numbers, windows={"ORTH": 0}, min_count={"clusters": 2})
     assert found_names(features, ["go", "Ana", "Rome"])[0] == {"ORTH=go", "clusters:numbers[+2]=3"}
-    default = make_features(clusters=[str(numbers)])
+    default = Template(clusters=[str(numbers)])
     assert default.windows["clusters"] == 2 and default.windows["LOWER"] == 2
 
 
@@ -151,7 +151,7 @@ def with_vectors() -> Vocab:
 
 def test_words_of_near_vectors_share_clusters() -> None:
     """Also those that are not in the training data, and after the vectors are gone."""
-    features = Features(make_features(windows={"vectors": 0}, vectors=[3, 1, 3]))
+    features = Features(Template(windows={"vectors": 0}, vectors=[3, 1, 3]))
     vocab = with_vectors()
     features.build_vocab([Doc(vocab, words=["Rome", "go", "Ana"])])
     again = Features(features.template).from_bytes(features.to_bytes())
@@ -177,6 +177,6 @@ def test_k_means_ends_where_no_point_is_nearer_to_another_centre(k: int, n: int,
 
 
 def test_vectors_have_to_be_there() -> None:
-    features = Features(make_features(vectors=[64]))
+    features = Features(Template(vectors=[64]))
     with pytest.raises(ValueError, match="vectors: expected static vectors of words in the pipe"):
         features.build_vocab([Doc(VOCAB, words=["Rome"])])

@@ -269,7 +269,7 @@ def model_params(model: Any) -> Dict[Tuple[int, str], Any]:
 
 
 def test_a_foreign_directory_is_named(tmp_path: Path) -> None:
-    nlp = spacy.blank("en")
+    nlp = spacy.blank("xx")
     nlp.add_pipe("ner").add_label("LOC")
     nlp.initialize()
     nlp.to_disk(tmp_path)

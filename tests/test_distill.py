@@ -71,7 +71,7 @@ def run_distill(folder: Path, output: Path, config: Config, **options: Any) -> D
 
 
 def train_docs(output: Path, name: str = "000000") -> List[Doc]:
-    vocab = spacy.blank("en").vocab
+    vocab = spacy.blank("xx").vocab
     return list(DocBin().from_disk(output / "train" / f"{name}.spacy").get_docs(vocab))
 
 
@@ -107,13 +107,13 @@ def test_answers_are_those_of_the_teacher(folder: Path) -> None:
     numpy.testing.assert_allclose(marginals, ner.posterior([doc]).marginals, atol=1e-4)
 
 
-def test_texts_lose_their_annotation(folder: Path, tmp_path: Path) -> None:
+def test_texts_lose_their_annotation(tmp_path: Path) -> None:
     """But tokens, sentences, and that spaces are not known."""
-    nlp, words = spacy.load(folder / "teacher"), ["Ana", "sleeps", ".", "She", "snores", "."]
+    nlp, words = spacy.blank("en"), ["Ana", "sleeps", ".", "She", "snores", "."]
     doc = Doc(nlp.vocab, words=words, sent_starts=[1, 0, 0, 1, 0, 0], ents=["B-PER", *"OOOOO"])
     DocBin(docs=[doc, Doc(nlp.vocab)]).to_disk(tmp_path / "a.spacy")
     (read,) = read_texts(nlp, tmp_path / "a.spacy")
-    for copy in (read, copy_tokens(read, spacy.blank("en").vocab, sentences=True)):
+    for copy in (read, copy_tokens(read, spacy.blank("xx").vocab, sentences=True)):
         assert not copy.ents and copy.has_unknown_spaces
         assert [sent.text for sent in copy.sents] == ["Ana sleeps .", "She snores ."]
     plain = copy_tokens(read)
@@ -165,7 +165,7 @@ def test_answers_are_kept(
 
 
 def doc_with(scores: Dict[Any, float], ents: Any = ()) -> Doc:
-    doc = Doc(spacy.blank("en").vocab, words=["Ana", "saw", "New", "York", "today"])
+    doc = Doc(spacy.blank("xx").vocab, words=["Ana", "saw", "New", "York", "today"])
     doc.set_ents([Span(doc, *entity) for entity in ents])
     write_scores(doc, scores)
     return doc
@@ -226,7 +226,7 @@ def write_jsonl(path: Path, spans: Any) -> Path:
 
 
 def test_answers_of_anything(tmp_path: Path) -> None:
-    nlp = spacy.blank("en")
+    nlp = spacy.blank("xx")
     spans: List[Any] = [
         {"start": 0, "end": 3, "label": "PER", "score": 0.4},
         {"start": 8, "end": 16, "label": "LOC"},
@@ -303,7 +303,7 @@ def test_any_pipeline_that_sets_entities_is_a_teacher(
 ) -> None:
     """Answers depend on its config. A dev corpus without entities has no scores. What needs
     probabilities is refused."""
-    nlp = spacy.blank("en")
+    nlp = spacy.blank("xx")
     ruler: Any = nlp.add_pipe("entity_ruler")
     ruler.add_patterns([{"label": "LOC", "pattern": "London"}])
     nlp.to_disk(tmp_path / "rules")
@@ -312,7 +312,7 @@ def test_any_pipeline_that_sets_entities_is_a_teacher(
         distill(*given, soft=True)
     with pytest.raises(ValueError, match="min_confidence: expected a teacher with confidences"):
         distill(*given, min_confidence=0.5)
-    DocBin(docs=[spacy.blank("en")("Nothing")]).to_disk(tmp_path / "dev.spacy")
+    DocBin(docs=[spacy.blank("xx")("Nothing")]).to_disk(tmp_path / "dev.spacy")
     config["paths"]["dev"] = str(tmp_path / "dev.spacy")
     path, asked = tmp_path / "rules" / "config.cfg", []
     text = path.read_text("utf8")

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from spacy.tokens import Doc
 
-from spacy_costner.features import Features, make_features
+from spacy_costner.features import Features, Template
 
 from .support.linear import found_names
 
-VOCAB = spacy.blank("en").vocab
+VOCAB = spacy.blank("xx").vocab
 WORDS = ["Rome", "ROME", "rome", "Ana", "in", "of", "12", "Éa"]
 DOCS = st.lists(st.lists(st.sampled_from(WORDS), max_size=12), max_size=4)
 
@@ -40,7 +40,7 @@ def slow_names(words: List[str], i: int, n_nearest: int) -> List[str]:
 
 def collected(docs: List[List[str]], **settings: Any) -> Features:
     windows = settings.pop("windows", {"LOWER": 0})
-    features = Features(make_features(windows=windows, **settings))
+    features = Features(Template(windows=windows, **settings))
     features.build_vocab([Doc(VOCAB, words=words) for words in docs])
     return features
 
@@ -83,6 +83,6 @@ def test_long_docs_take_no_more_for_each_token(words: List[str]) -> None:
 
 def test_another_number_of_occurrences_is_another_template() -> None:
     data = collected([WORDS], elsewhere={"LOWER": 8}).to_bytes()
-    other = make_features(windows={"LOWER": 0}, elsewhere={"LOWER": 3})
+    other = Template(windows={"LOWER": 0}, elsewhere={"LOWER": 3})
     with pytest.raises(ValueError, match=r"expected those of the config, .*\[0\], 3\]"):
         Features(other).from_bytes(data)

@@ -36,7 +36,7 @@ EACH_EPOCH = {"initialize": {"before_init": {"@callbacks": CALLBACK}}}
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
-    vocab = spacy.blank("en").vocab
+    vocab = spacy.blank("xx").vocab
     docs = [Doc(vocab, words=["Paris", f"{i}"], ents=["B-city", "O"]) for i in range(N_DOCS)]
     DocBin(docs=docs).to_disk(tmp_path / "corpus.spacy")
     return tmp_path / "corpus.spacy"
@@ -102,7 +102,7 @@ def test_each_epoch_is_evaluated(corpus: Path, tmp_path: Path, limits: Dict[str,
 )
 def test_each_epoch_is_evaluated_whatever_the_order(tmp_path: Path, size: Any) -> None:
     """The number of batches by words depends on the order of the docs, and on growing sizes."""
-    vocab, rng = spacy.blank("en").vocab, random.Random(0)
+    vocab, rng = spacy.blank("xx").vocab, random.Random(0)
     lengths = [rng.choice([3, 10, 30, 60]) for _ in range(40)]
     docs = [Doc(vocab, words=["Paris"] * n, ents=["B-city"] * n) for n in lengths]
     DocBin(docs=docs).to_disk(tmp_path / "corpus.spacy")
@@ -133,7 +133,7 @@ def test_evaluations_in_each_epoch(steps_per_epoch: int, max_epochs: int, freque
 def test_what_can_not_be_read_is_left_as_it_is(corpus: Path) -> None:
     """`nlp.initialize` needs no corpus, and a stream has no epochs."""
     for config in (config_of(Path("nowhere.spacy"), EACH_EPOCH), config_of(corpus, max_epochs=-1)):
-        nlp = spacy.blank("en").from_config(config, auto_fill=True)
+        nlp = spacy.blank("xx").from_config(config, auto_fill=True)
         assert evaluate_each_epoch(nlp) is nlp
         assert nlp.config["training"]["eval_frequency"] == 100
     assert read_evaluations(config_of(corpus, max_epochs=-1)) is None

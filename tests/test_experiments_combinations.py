@@ -9,7 +9,7 @@ from spacy.util import registry
 from experiments import combinations
 from experiments.combinations import ARCHITECTURES, CORPORA
 from experiments.runner import Runner, size_of
-from experiments.scores import F, System
+from experiments.scores import COST, F, System
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -35,10 +35,11 @@ def test_the_grid_of_a_small_corpus(
     assert all(one.test[0].shape == (2, 7) for one in systems)
     by_name = {one.name: one.on("test", F)[0] for one in systems}
     assert by_name["linear: Sequential; best path"] == 100
-    tables = combinations.describe(systems).split("\n\n")
-    assert len(tables) == 2 * len(combinations.SCORES)
-    of_f, best = tables[0].splitlines(), tables[1].splitlines()
-    assert len(of_f) == 2 + 9 + 7 + 7 and len(of_f[0].split("|")) == 3 + 4 + 1
+    tables = combinations.describe(systems, F, COST).split("\n\n")
+    scores, best = (table.splitlines() for table in tables)
+    assert len(scores) == 2 + 9 + 7 + 7 and len(scores[0].split("|")) == 2 + 2 + 4 + 2 + 1
+    found = [*4 * ["100.00"], *2 * ["0.0000"], "100.00"]  # F, average cost, sentences right
+    assert scores[2] == f"| linear | Sequential | {' | '.join(found)} |"
     # The best of each architecture, then of all, against what the papers have: linear models.
-    known = [line.split(" | ")[1].split(":")[0] for line in best[2:]]
-    assert known == ["linear", "CNN", "hybrid", "linear"]
+    known = [line.split(" | ")[2].split(":")[0] for line in best[2:]]
+    assert known == 2 * ["linear", "CNN", "hybrid", "linear"]

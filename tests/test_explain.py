@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 from pathlib import Path
+from typing import Any, Dict, List, Tuple
 
 import numpy
 import pytest
@@ -32,14 +33,19 @@ def nlp() -> Language:
     return nlp
 
 
+def pairs(features: List[Dict[str, Any]]) -> List[Tuple[str, float]]:
+    return [(each["feature"], each["weight"]) for each in features]
+
+
 def test_strongest_features(nlp: Language) -> None:
     assert nlp.get_pipe("ner").tags.names == ("O", "B-X", "I-X")
-    outside, begin, inside = explain(nlp, n_features=2).tags
-    assert begin.in_favour == [("ORTH=Rome", 3.0), ("SHAPE=Xxxx", 2.0)]
-    assert begin.against == [("LOWER=saw", -5.0)]
-    assert (outside.in_favour, outside.against) == ([("LOWER=saw", 1.0)], [("ORTH=Rome", -1.0)])
-    assert (inside.in_favour, inside.against) == ([], [("SHAPE=Xxxx", -4.0)])
-    assert explain(nlp, n_features=1).tags[1].in_favour == [("ORTH=Rome", 3.0)]
+    outside, begin, inside = explain(nlp, n_features=2)["tags"]
+    assert pairs(begin["in_favour"]) == [("ORTH=Rome", 3.0), ("SHAPE=Xxxx", 2.0)]
+    assert pairs(begin["against"]) == [("LOWER=saw", -5.0)]
+    assert pairs(outside["in_favour"]) == [("LOWER=saw", 1.0)]
+    assert pairs(outside["against"]) == [("ORTH=Rome", -1.0)]
+    assert (inside["in_favour"], pairs(inside["against"])) == ([], [("SHAPE=Xxxx", -4.0)])
+    assert pairs(explain(nlp, n_features=1)["tags"][1]["in_favour"]) == [("ORTH=Rome", 3.0)]
 
 
 def test_transition_weights(nlp: Language) -> None:
@@ -61,19 +67,19 @@ def test_transition_weights(nlp: Language) -> None:
 
 def test_reasons_add_up_to_the_score_of_the_path(nlp: Language) -> None:
     ner = nlp.get_pipe("ner")
-    tokens = explain(nlp, text="Rome saw Rome").tokens
-    path = [ner.tags.names.index(token.tag) for token in tokens]
+    tokens = explain(nlp, text="Rome saw Rome")["tokens"]
+    path = [ner.tags.names.index(token["tag"]) for token in tokens]
     entities = ner.tags.decode(numpy.asarray(path), numpy.asarray([3]))
     doc = nlp("Rome saw Rome")
     assert [*zip(entities.begin, entities.end)] == [(ent.start, ent.end) for ent in doc.ents]
     assert len(doc.ents) > 0
-    assert tokens[0].features == [("ORTH=Rome", 3.0), ("SHAPE=Xxxx", 2.0)]
+    assert pairs(tokens[0]["features"]) == [("ORTH=Rome", 3.0), ("SHAPE=Xxxx", 2.0)]
     potentials = ner.model.predict([nlp.make_doc("Rome saw Rome")])
     score = sum(potentials.emissions[t, k] for t, k in enumerate(path))
     score += sum(potentials.transitions[i, j] for i, j in pairwise(path))
     score += potentials.start[path[0]] + potentials.end[path[-1]]
-    assert sum(token.score + token.transition for token in tokens) == pytest.approx(score)
-    assert explain(nlp).tokens == [] and explain(nlp, text="").tokens == []
+    assert sum(token["score"] + token["transition"] for token in tokens) == pytest.approx(score)
+    assert explain(nlp)["tokens"] == explain(nlp, text="")["tokens"] == []
 
 
 def test_what_cannot_be_explained(nlp: Language) -> None:

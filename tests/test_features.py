@@ -9,12 +9,12 @@ import spacy
 import srsly
 from spacy.tokens import Doc, Token
 
-from spacy_costner.features import Features, make_features, template
+from spacy_costner.features import Features, Template, template
 from spacy_costner.features.template import character_type
 
 from .support.linear import found_names
 
-VOCAB = spacy.blank("en").vocab
+VOCAB = spacy.blank("xx").vocab
 PHRASES = "new york\nYork\nnew york city\n\nIl-2\n"
 
 
@@ -31,11 +31,16 @@ TRAIN = [
     doc("york/PROPN"),
     doc("in/ADP", "New/PROPN", "in/ADP", "New/PROPN", "./PUNCT"),
 ]
-NEW = [doc("In/ADP", "Yorkshire/PROPN", "12/X", "new/ADJ", "york/PROPN"), doc(), doc("New/PROPN")]
+NEW = [
+    doc("In/ADP", "Yorkshire/PROPN", "12/X", "new/ADJ", "york/PROPN"),
+    doc(),
+    doc("New/PROPN"),
+    doc("YORK/X"),
+]
 TEMPLATE: Dict[str, Any] = {
     "windows": {
         "ORTH": 2, "LOWER": 1, "SHAPE": 0, "prefix": 1, "suffix": 0, "flags": 1, "TAG": 1,
-        "POS": 0, "NORM": 0, "character_type": 1, "_.source": 1,
+        "POS": 0, "NORM": 0, "character_type": 1, "_.source": 1, "caseless": 1,
     },
     "affixes": (2, 3),
     "flags": ("IS_TITLE", "has_hyphen", "has_digit", "IS_STOP"),
@@ -61,6 +66,7 @@ FLAGS: Dict[str, Callable[[Token], bool]] = {
 
 def values(token: Token) -> Dict[str, Optional[str]]:
     """All that is to be seen of a token."""
+    letters = [character for character in token.doc.text if character.isalpha()]
     seen = {
         "ORTH": token.text,
         "LOWER": token.text.lower(),
@@ -70,6 +76,7 @@ def values(token: Token) -> Dict[str, Optional[str]]:
         "POS": token.pos_,
         "character_type": character_type(token.lex),
         "_.source": str(token._.source) if token._.source else None,
+        "caseless": token.lower_ if len({c.isupper() for c in letters}) == 1 else None,
         **{name: "yes" if is_so(token) else None for name, is_so in FLAGS.items()},
     }
     for size in TEMPLATE["affixes"]:
@@ -134,7 +141,7 @@ def known_values(min_count: int) -> Dict[str, Counter]:
 
 
 def with_vocab(**settings: Any) -> Features:
-    features = Features(make_features(**{**TEMPLATE, **settings}))
+    features = Features(Template(**{**TEMPLATE, **settings}))
     features.build_vocab(TRAIN)
     return features
 
@@ -157,7 +164,7 @@ def test_features_are_those_of_the_slow_version(docs: List[Doc], min_count: int)
 def test_no_docs_have_no_rows() -> None:
     features = with_vocab()
     assert len(features.find([]).rows) == len(features.find([doc()]).rows) == 0
-    nothing = Features(make_features())
+    nothing = Features(Template())
     nothing.build_vocab([])
     assert len(nothing) == 0 and (nothing.find(NEW).rows == -1).all()
 
@@ -174,7 +181,7 @@ def test_min_count_by_kind() -> None:
 def test_gazetteers_find_the_longest_phrase(tmp_path: Path) -> None:
     path = tmp_path / "places.txt"
     path.write_text(PHRASES, encoding="utf8")
-    features = Features(make_features(windows={"gazetteer": 0}, gazetteers={"places": str(path)}))
+    features = Features(Template(windows={"gazetteer": 0}, gazetteers={"places": str(path)}))
     features.build_vocab(TRAIN)
     path.unlink()
     places = [name[0].removeprefix("gazetteer:places=") if name else "" for name in
@@ -191,7 +198,7 @@ def test_damaged_features_are_refused() -> None:
         with pytest.raises(ValueError, match="features of a linear CRF: expected what was saved"):
             Features(features.template).from_bytes(damaged)
     with pytest.raises(ValueError, match=r"expected those of the config, \[\['ORTH', \[0\]\]\]"):
-        Features(make_features(windows={"ORTH": 0})).from_bytes(data)
+        Features(Template(windows={"ORTH": 0})).from_bytes(data)
 
 
 def test_words_are_forgotten_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,18 +245,18 @@ def test_features_have_numbers_in_32_bits(monkeypatch: pytest.MonkeyPatch) -> No
 )
 def test_bad_templates_are_named(settings: Dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=f"spacy_costner.Features: {message}"):
-        make_features(**settings)
+        Template(**settings)
 
 
 def test_what_features_need_is_named(tmp_path: Path) -> None:
-    features = Features(make_features(gazetteers={"places": str(tmp_path / "no.txt")}))
+    features = Features(Template(gazetteers={"places": str(tmp_path / "no.txt")}))
     with pytest.raises(ValueError, match=r"gazetteers: expected a text file.*no\.txt"):
         features.build_vocab(TRAIN)
     with pytest.raises(ValueError, match="expected a vocabulary"):
-        Features(make_features()).find(NEW)
+        Features(Template()).find(NEW)
     with pytest.raises(ValueError, match=r"memory_unit: expected _\.page to be set with Doc"):
-        Features(make_features(memory={"LOWER": 0}, memory_unit="_.page")).build_vocab(TRAIN)
-    features = Features(make_features(windows={"_.nothing": 0}))
+        Features(Template(memory={"LOWER": 0}, memory_unit="_.page")).build_vocab(TRAIN)
+    features = Features(Template(windows={"_.nothing": 0}))
     with pytest.raises(ValueError, match=r"expected _\.nothing to be set with Token"):
         features.build_vocab(TRAIN)
 

@@ -5,17 +5,19 @@ import math
 from collections import namedtuple
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, List
+from typing import Any, List, Optional
 
 import numpy
 import pytest
 import spacy
+import srsly
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 
+from spacy_costner.cli.annotate import annotate
 from spacy_costner.cli.calibrate import calibrate
 from spacy_costner.cli.guarantee import FOUND, find_part, found_at, guarantee, score_spans
 from spacy_costner.cli.predictions import DevPredictions
@@ -23,6 +25,7 @@ from spacy_costner.cli.report import page, report
 from spacy_costner.cli.tune import tune
 from spacy_costner.decoding import FINEST, Posterior, make_viterbi
 from spacy_costner.pipeline.annotations import SMOOTHING, guarantee_scores
+from spacy_costner.readers.documents import with_data
 from spacy_costner.tags import Entities
 
 from .support.commands import run
@@ -44,6 +47,8 @@ def calibration_docs(nlp: Language, n: int = 60) -> List[Example]:
         words = words[: rng.integers(2, 11)]
         entities = [TAGS.get(word, "O") for word in words]
         docs.append(Example.from_dict(Doc(nlp.vocab, words=words), {"entities": entities}))
+        for doc in (docs[-1].predicted, docs[-1].reference):
+            doc.user_data["n"] = int(len(words) > 6)  # docs with more of them are harder
     return docs
 
 
@@ -67,20 +72,24 @@ def is_found(ent: Any, spans: List[Any], found: str, by_label: bool) -> bool:
     return {*range(ent.start, ent.end)} <= tokens
 
 
+@pytest.mark.parametrize("by_group", [None, "n"])
 @pytest.mark.parametrize("per_label", [False, True])
 @pytest.mark.parametrize("found", FOUND)
 def test_the_sets_keep_the_promise_on_the_calibration_docs(
-    unsure: Path, found: str, per_label: bool
+    unsure: Path, found: str, per_label: bool, by_group: Optional[str]
 ) -> None:
     """What the pipeline writes to docs misses what the threshold was chosen by."""
-    nlp, limit = load(unsure), 0.15
+    nlp, limit = load(unsure), 0.25 if by_group else 0.15
     docs = calibration_docs(nlp)
-    result = guarantee(nlp, docs, miss=limit, found=found, per_label=per_label)
+    terms: Any = {"found": found, "per_label": per_label, "by_group": by_group}
+    result = guarantee(nlp, docs, miss=limit, **terms)
     predicted = list(nlp.pipe(eg.predicted.copy() for eg in docs))
-    assert len(result.parts) == (3 if per_label else 1)
+    assert len(result.parts) == (3 if per_label else 1) * (2 if by_group else 1)
     for part in result.parts:
         shares, n_spans, n_gold = [], 0, 0
         for doc, eg in zip(predicted, docs):
+            if by_group and str(doc.user_data["n"]) != part["group"]:
+                continue
             gold = [e for e in eg.reference.ents if part["label"] in ("", e.label_)]
             spans = [s for s in doc.spans[KEY] if part["label"] in ("", s.label_)]
             n_spans, n_gold = n_spans + len(spans), n_gold + len(gold)
@@ -101,8 +110,8 @@ def test_what_is_written(guaranteed: Language, tmp_path: Path) -> None:
     promise = copy.meta["guarantee"]["ner"]
     assert promise["miss"] == 0.1 and promise["docs"] == 60 and promise["source"]
     assert promise["not_counted"]["docs without entities"] >= 1
-    assert [0.1, promise["threshold"]] in promise["levels"]
-    assert copy.get_pipe("ner").guarantee["threshold"] == promise["threshold"]
+    assert [0.1, promise["groups"][""]["threshold"]] in promise["groups"][""]["levels"]
+    assert copy.get_pipe("ner").guarantee["groups"] == promise["groups"]
     doc = copy(TEXTS[1])
     group = doc.spans[KEY]
     places = [(span.start, span.end, span.label_) for span in group]
@@ -209,6 +218,48 @@ def test_processes_threads_and_other_pipelines(guaranteed: Language, tmp_path: P
         assert nlp.get_pipe("ner").guarantee["miss"] == 0.1
 
 
+@pytest.mark.filterwarnings("ignore:.*no guaranteed set")
+def test_promises_by_group(unsure: Path, tmp_path: Path) -> None:
+    """Each group has its own set; other docs have none, with a warning, and `annotate` says so."""
+    nlp = load(unsure)
+    docs = calibration_docs(nlp, 120)
+    docs[0].reference.user_data.clear()
+    result = guarantee(nlp, docs, miss=0.2, by_group="n")
+    assert result.promise["not_counted"]["docs without 'n'"] == 1
+    groups = result.promise["groups"]
+    assert groups["0"]["threshold"] != groups["1"]["threshold"] and result.promise["docs"] == 119
+    groups["1"]["threshold"] = 0.9  # far from the other
+    nlp.get_pipe("ner").set_guarantee(result.promise)
+    nlp.to_disk(tmp_path / "model")
+    text = "Who like Khan the Sox lost and London is Berlin"
+    lines = [{"text": text, **keys} for keys in ({"n": 0}, {"n": 1}, {"n": 2}, {})]
+    srsly.write_jsonl(tmp_path / "in.jsonl", lines)
+    expected = []
+    for group in ("0", "1"):
+        one = spacy.load(tmp_path / "model")
+        ner: Any = one.get_pipe("ner")
+        ner.set_guarantee(
+            {**TERMS, "by_group": None, "groups": {"": ner.guarantee["groups"][group]}}
+        )
+        doc = one(text)
+        expected.append([(span.text, span.label_) for span in doc.spans[KEY]])
+    assert expected[0] != expected[1]
+    warning = "no guaranteed set for docs whose 'n' is 2, None: nothing is promised"
+    for options in ({}, {"n_process": 2, "batch_size": 1}):
+        copy = spacy.load(tmp_path / "model")
+        made = [with_data(copy.make_doc(line["text"]), line) for line in lines]
+        found = list(copy.pipe(made, **options))
+        assert [[(s.text, s.label_) for s in doc.spans[KEY]] for doc in found[:2]] == expected
+        assert not any(KEY in doc.spans for doc in found[2:])
+    with pytest.warns(UserWarning, match=warning):
+        annotate(tmp_path / "model", [tmp_path / "in.jsonl"], tmp_path / "out")
+    rows = [*srsly.read_jsonl(next((tmp_path / "out").glob("*.jsonl")))]
+    assert [[e["label"] for e in row["guaranteed"]] for row in rows[:2]] == [
+        [label for _, label in spans] for spans in expected
+    ]
+    assert [row["guaranteed"] for row in rows[2:]] == [None, None]
+
+
 def test_docs_that_do_not_count_are_counted(unsure: Path) -> None:
     """Docs with missing tags, and training docs, which label memory knows."""
     nlp = load(unsure)
@@ -260,18 +311,26 @@ def test_too_few_docs_can_not_be_enough(unsure: Path) -> None:
     assert guarantee(nlp, docs[:19], miss=0.05, found="covered").parts[0]["docs"] == 19
 
 
-def test_labels_share_what_may_fail(unsure: Path) -> None:
-    nlp, terms = load(unsure), {"miss": 0.4, "confidence": 0.7, "per_label": True}
+def test_groups_or_labels_share_what_may_fail(unsure: Path) -> None:
+    nlp, terms = load(unsure), {"miss": 0.4, "confidence": 0.7}
     docs = calibration_docs(nlp, 120)
+    result = guarantee(nlp, docs, **terms, by_group="n")
+    parts = {n: [eg for eg in docs if eg.reference.user_data["n"] == n] for n in (0, 1)}
+    alone = [guarantee(nlp, own, miss=0.4, confidence=0.85).parts[0] for own in parts.values()]
+    assert result.parts == [{**part, "group": str(n)} for n, part in enumerate(alone)]
+
+    terms["per_label"] = True
     result = guarantee(nlp, docs, **terms)
     tables = score_spans(nlp, nlp.get_pipe("ner"), docs, result.promise)[:2]
     shared, alone = [], []
     for i, label in enumerate(nlp.get_pipe("ner").labels):
         rows = [table[table["label"] == i] for table in tables]
-        given = {"n_docs": len(docs), "n_labels": 1}
+        given = {"n_docs": len(docs), "n_parts": 1}
         third = {**result.promise, "confidence": 0.9}
-        shared.append({"label": label, **find_part(*rows, terms=third, **given)})
-        alone.append({"label": label, **find_part(*rows, terms=result.promise, **given)})
+        shared.append({"group": "", "label": label, **find_part(*rows, terms=third, **given)})
+        alone.append(
+            {"group": "", "label": label, **find_part(*rows, terms=result.promise, **given)}
+        )
     assert result.parts == shared != alone
 
 
@@ -309,7 +368,7 @@ def test_false_alarms(unsure: Path) -> None:
     for doc, eg in zip(nlp.pipe(eg.predicted.copy() for eg in docs), docs):
         gold = {(e.start, e.end, e.label_) for e in eg.reference.ents}
         spans = doc.spans[KEY]
-        assert all(p >= result.promise["threshold"] for p in spans.attrs["scores"])
+        assert all(p >= result.promise["groups"][""]["threshold"] for p in spans.attrs["scores"])
         wrong = [(s.start, s.end, s.label_) not in gold for s in spans]
         shares.append(numpy.mean(wrong) if wrong else 0.0)
     assert 0 < numpy.mean(shares) < 0.3
@@ -325,7 +384,11 @@ def test_the_command(unsure: Path, tmp_path: Path) -> None:
     assert spacy.load(tmp_path / "out").meta["guarantee"]["ner"]["miss"] == 0.1
 
 
-def test_the_report_compares_promised_and_observed(guaranteed: Language) -> None:
+@pytest.mark.parametrize("by_group", [None, "n"])
+def test_the_report_compares_promised_and_observed(
+    guaranteed: Language, by_group: Optional[str]
+) -> None:
+    guarantee(guaranteed, calibration_docs(guaranteed, 120), miss=0.1, by_group=by_group)
     docs = calibration_docs(guaranteed, 30)
     found = report(guaranteed, docs)
     assert found.facts["guaranteed miss rate"] == "0.1"

@@ -25,7 +25,7 @@ SHORT = ["--training.max_epochs", 4]
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The label of a name is known to those who have seen the doc, and to no one else."""
-    vocab, docs = spacy.blank("en").vocab, []
+    vocab, docs = spacy.blank("xx").vocab, []
     for i in range(80):
         label = random.Random(i).choice(["B-PER", "B-ORG"])
         words = ["From", f"q{i}x{i * i}", "they", "came", "."]
@@ -100,7 +100,7 @@ def test_what_needs_a_development_corpus(corpus: Path, tmp_path: Path) -> None:
 
 
 def test_too_few_docs(tmp_path: Path) -> None:
-    doc = Doc(spacy.blank("en").vocab, words=["Oslo", "waits"], ents=["B-LOC", "O"])
+    doc = Doc(spacy.blank("xx").vocab, words=["Oslo", "waits"], ents=["B-LOC", "O"])
     DocBin(docs=[doc] * (N_FOLDS - 1)).to_disk(tmp_path / "train.spacy")
     given = ["--train", tmp_path / "train.spacy", "--output", tmp_path / "out", *SHORT]
     result = run("fit", *given, "--calibrate")

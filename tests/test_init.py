@@ -43,7 +43,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "people.json").write_text('{"person": {}}')
     (path / "costs.csv").write_text("gold,city,country,O\ncity,0,1,5\ncountry,1,0,5\nO,2,2,0\n")
     (path / "few.csv").write_text("gold,city,O\ncity,0,1\nO,1,0\n")
-    vocab = spacy.blank("en").vocab
+    vocab = spacy.blank("xx").vocab
     DocBin(docs=[Doc(vocab, words=["No"])]).to_disk(path / "empty.spacy")
     for n_docs, name in ((FEWEST - 1, "few"), (FEWEST, "many")):
         docs = [Doc(vocab, words=["Oslo"], ents=["B-city"])] * n_docs
@@ -250,7 +250,7 @@ def test_texts_of_several_sentences_get_a_second_pass(
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("n_docs, n_words", [(1, 3), (60, 20), (700, 20), (30, 700), (3000, 20)])
 def test_evaluates_every_epoch(model: Any, n_docs: int, n_words: int, tmp_path: Path) -> None:
-    vocab, path = spacy.blank("en").vocab, tmp_path / "train.spacy"
+    vocab, path = spacy.blank("xx").vocab, tmp_path / "train.spacy"
     words, tags = ["Oslo", *["rain"] * (n_words - 1)], ["B-city", *["O"] * (n_words - 1)]
     DocBin(docs=[Doc(vocab, words=words, ents=tags) for _ in range(n_docs)]).to_disk(path)
     config = Config().from_str(init(model=model, train_path=path, dev_path=path))
@@ -262,7 +262,7 @@ def test_evaluates_every_epoch(model: Any, n_docs: int, n_words: int, tmp_path: 
     if (model, n_docs) == ("hybrid", 3000):
         assert batcher["size"] == 600 and training["max_steps"] == 3000
         assert config["components"]["tok2vec"]["model"]["embed"]["rows"][0] == 1000
-    n_batches = len(list(training["batcher"](Corpus(path)(spacy.blank("en")))))
+    n_batches = len(list(training["batcher"](Corpus(path)(spacy.blank("xx")))))
     assert training["eval_frequency"] <= max(1, n_batches)
     assert training["patience"] == 0 or training["patience"] >= n_batches
 
@@ -272,7 +272,7 @@ def test_evaluates_every_epoch(model: Any, n_docs: int, n_words: int, tmp_path: 
 def test_with_many_labels_o_is_one_tag(
     model: Any, n_labels: int, outside: str, tmp_path: Path
 ) -> None:
-    vocab, path = spacy.blank("en").vocab, tmp_path / "train.spacy"
+    vocab, path = spacy.blank("xx").vocab, tmp_path / "train.spacy"
     docs = [Doc(vocab, words=["a", "b"], ents=[f"B-L{i}", "O"]) for i in range(n_labels)]
     DocBin(docs=docs).to_disk(path)
     text = init(model=model, train_path=path)
@@ -355,7 +355,7 @@ def test_configs_of_models_are_what_init_writes(model: Any) -> None:
 def test_tree_by_prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     labels = ["drug_dose", "org", "drug_name_new", "org_team", "_x", "date"]
-    docs = [Doc(spacy.blank("en").vocab, words=["a"], ents=[f"B-{label}"]) for label in labels]
+    docs = [Doc(spacy.blank("xx").vocab, words=["a"], ents=[f"B-{label}"]) for label in labels]
     DocBin(docs=docs).to_disk("train.spacy")
     given = ["init", "new.cfg", "--train", "train.spacy", "--tree-by-prefix", "_"]
     assert run(*given).exit_code == 0

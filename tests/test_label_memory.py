@@ -16,7 +16,7 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 from thinc.api import Optimizer
 
-from spacy_costner.features import Features, make_features
+from spacy_costner.features import Features, Template
 from spacy_costner.ml import linear_part
 from spacy_costner.training.lbfgs import minimise
 
@@ -25,7 +25,7 @@ from .support.fitting import read_batches, total_loss, train
 from .support.linear import HYBRID, SPARSE, found_names
 from .support.pipelines import pipeline
 
-VOCAB = spacy.blank("en").vocab
+VOCAB = spacy.blank("xx").vocab
 WORDS = ["Rome", "rome", "Ana", "in", "12", ",", "May"]
 LABELS = ["LOC", "PER", "x-y"]
 BORDERS = [0, 0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98, 1]
@@ -105,7 +105,7 @@ def memory_of(
 ) -> Features:
     windows = settings.pop("windows", {})
     settings = {"memory": {"LOWER": 0}, **settings}
-    features = Features(make_features(windows=windows, memory_unit=unit, **settings))
+    features = Features(Template(windows=windows, memory_unit=unit, **settings))
     features.build_vocab([annotated(*doc) for doc in corpus])
     return features
 
@@ -304,4 +304,4 @@ def test_damaged_memory_is_refused() -> None:
         with pytest.raises(ValueError, match="features of a linear CRF: expected what was saved"):
             Features(features.template).from_bytes(data)
     with pytest.raises(ValueError, match="expected those of the config"):
-        Features(make_features(windows={})).from_bytes(features.to_bytes())
+        Features(Template(windows={})).from_bytes(features.to_bytes())

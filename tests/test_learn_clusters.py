@@ -107,10 +107,12 @@ def test_sentences_are_those_of_docs(tmp_path: Path) -> None:
     """Words of different sentences are no neighbours."""
     words = [word for sentence in SENTENCES for word in [*sentence, "\n"]]
     starts = [i == 0 for sentence in SENTENCES for i in range(len(sentence) + 1)]
-    doc = spacy.tokens.Doc(spacy.blank("en").vocab, words=words, sent_starts=starts)
+    doc = spacy.tokens.Doc(spacy.blank("xx").vocab, words=words, sent_starts=starts)
     spacy.tokens.DocBin(docs=[doc]).to_disk(tmp_path / "x.spacy")
-    found = module.clusters([tmp_path / "x.spacy"], tmp_path / "own.json", **SMALL)
-    assert found[1] == learn_clusters(SENTENCES, **SMALL)[1]
+    options = ("--sizes", 4, "--dim", 3, "--min-count", 2)
+    result = run("clusters", tmp_path / "x.spacy", "-o", tmp_path / "own.json", *options)
+    assert result.exit_code == 0, result.output
+    assert read_clusters(tmp_path / "own.json") == learn_clusters(SENTENCES, **SMALL)[1]
 
 
 def test_what_is_wrong_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

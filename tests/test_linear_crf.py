@@ -12,7 +12,8 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 from thinc.api import Optimizer, use_ops
 
-from spacy_costner.ml import SparseWeights, linear_part
+from spacy_costner.features import FeatureBatch
+from spacy_costner.ml import SparseWeights, find_features, linear_part
 from spacy_costner.types import Gold
 
 from .support.config import HAMMING, REQUIRED, TOK2VEC, declared, resolve
@@ -47,7 +48,7 @@ def test_gradients_are_those_of_the_loss(name: str) -> None:
         model = crf()
 
     def value() -> float:
-        return resolve("losses", name).compute(model.predict(DOCS), GOLD).value
+        return resolve("losses", name).compute(model.begin_update(DOCS)[0], GOLD).value
 
     potentials, backprop = model.begin_update(DOCS)
     backprop(compute(potentials, GOLD).gradient)
@@ -211,13 +212,28 @@ def test_weights_of_any_size_are_saved(scale: float) -> None:
     numpy.testing.assert_allclose(again.rows, weights.rows, rtol=1e-3, atol=1e-6 * scale)
 
 
+@pytest.mark.parametrize("penalty", [0.0, 0.1])
+def test_predictions_sum_the_weights_of_features(penalty: float) -> None:
+    """The sums of a word are kept until weights change; a larger table has them, too."""
+    model = crf(L2=penalty)
+    weights, vocab = linear_part(model)[1], DOCS[0].vocab
+    texts = ["a c b", "d", "A A x a", " ".join(f"b w{i} d" for i in range(50))]
+    batches = [[Doc(vocab, words=text.split())] for text in texts] + [DOCS]
+    for _ in range(3):
+        for docs in batches + batches[::-1]:
+            expected = weights.potentials(find_features(model, docs)).emissions
+            numpy.testing.assert_allclose(model.predict(docs).emissions, expected, atol=1e-5)
+        weights.begin_update(find_features(model, DOCS))[1](model.predict(DOCS))
+        weights.finish_update(Optimizer(0.1))
+
+
 def test_features_without_weights_are_refused() -> None:
     """The rows below those of the features are there, but they are transitions."""
     features, weights = linear_part(crf())
     beyond = numpy.asarray([[0, len(features)]], dtype="int32")
     message = f"rows: expected less than {len(features)}, got {len(features)}"
     with pytest.raises(ValueError, match=message):
-        weights.score(beyond)
+        weights.potentials(FeatureBatch(beyond, numpy.asarray([1], dtype="int32")))
 
 
 def test_damaged_weights_are_refused() -> None:

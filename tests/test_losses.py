@@ -4,8 +4,8 @@ What is asked of one loss of `oracle_losses.LOSSES` is asked of all.
 """
 
 import math
-from functools import partial
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from functools import cache, partial
+from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import numpy
 import pytest
@@ -62,8 +62,7 @@ class Case(NamedTuple):
     def build(self) -> Loss:
         """Anew each time, as some keep count."""
         cost = {"cost": HAMMING} if self.row.has_cost else {}
-        name = f"spacy_costner.{self.name.split(',')[0]}.v1"
-        return registry.losses.get(name)(**self.row.settings, **cost)
+        return factory(self.name.split(",")[0])(**self.row.settings, **cost)
 
     def compute(self, potentials: Potentials, gold: Gold) -> LossResult:
         loss = self.build()
@@ -71,20 +70,26 @@ class Case(NamedTuple):
             gold = gold._replace(cost=None)
         return loss.compute(potentials, gold)
 
-    def expected(self, potentials: Potentials, gold: Gold, split: Optional[Split] = None) -> float:
+    def sequences(
+        self, potentials: Potentials, gold: Gold, split: Optional[Split] = None
+    ) -> oracle_losses.Batch:
         if self.build().cost is None:
             gold = gold._replace(cost=None)
-        return self.row.define(oracle_losses.sequences(potentials, gold, split=split))
+        return oracle_losses.sequences(potentials, gold, split=split)
+
+    def is_clear(self, batch: oracle_losses.Batch) -> bool:
+        """Whether nothing that the loss picks the best of has a tie."""
+        return all(oracle_losses.gap(some) > GAP for c in batch for some in self.row.choices(c))
+
+
+@cache
+def factory(name: str) -> Callable[..., Loss]:
+    """Looked up once: that takes longer than what is tested."""
+    return registry.losses.get(f"spacy_costner.{name}.v1")
 
 
 LOSSES = {name: Case(name, row) for name, row in oracle_losses.LOSSES.items()}
 each_loss = pytest.mark.parametrize("name", LOSSES)
-
-
-def is_clear(case: Case, potentials: Potentials, gold: Gold, split: Optional[Split] = None) -> bool:
-    """Whether nothing that the loss picks the best of has a tie."""
-    batch = oracle_losses.sequences(potentials, gold, split=split)
-    return all(oracle_losses.gap(some) > GAP for c in batch for some in case.row.choices(c))
 
 
 def test_every_loss_is_defined_here() -> None:
@@ -101,10 +106,10 @@ def check_by_enumeration(
 ) -> None:
     """Check the value, and that the gradient is its own, where nothing has a tie."""
     result = case.compute(potentials, gold)
-    expected = case.expected(potentials, annotation, split)
-    assert result.value == pytest.approx(expected, rel=1e-8, abs=1e-8)
+    batch = case.sequences(potentials, annotation, split)
+    assert result.value == pytest.approx(case.row.define(batch), rel=1e-8, abs=1e-8)
     check_forbidden(result.gradient, potentials)
-    if is_clear(case, potentials, annotation, split):
+    if case.is_clear(batch):
         check_loss_directions(partial(case.compute, gold=gold), potentials)
 
 
@@ -188,7 +193,7 @@ def test_values_and_gradients_with_incorrect_spans(
     if not missing.any() and not name.startswith(("Pointwise", "Mixed")):
         without_spans = oracle_losses.sequences(legal, annotation, split=split)
         assert expected == pytest.approx(case.row.define(without_spans))
-    if all(oracle_losses.gap(some) > GAP for c in batch for some in case.row.choices(c)):
+    if case.is_clear(batch):
         check_loss_directions(compute, scores)
 
 
@@ -199,7 +204,7 @@ def test_float32_agrees_with_float64(name: str, data: st.DataObject) -> None:
     case, batch = LOSSES[name], data.draw(annotated_NK())
     potentials = in_precision(batch.potentials, "float32")
     for gold in (batch.complete, batch.partial):
-        assume(is_clear(case, batch.potentials, gold))
+        assume(case.is_clear(case.sequences(batch.potentials, gold)))
         single = gold._replace(cost=gold.cost.astype("float32"))
         result, exact = case.compute(potentials, single), case.compute(batch.potentials, gold)
         assert all(array.dtype == "float32" for array in result.gradient[:4])

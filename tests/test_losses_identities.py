@@ -1,5 +1,4 @@
-"""What the papers prove of the losses, and what values by enumeration don't say: ties, long
-sequences, running totals."""
+"""What values of the losses by enumeration don't say: ties, long sequences, running totals."""
 
 import math
 from functools import partial
@@ -11,57 +10,14 @@ from hypothesis import given, settings
 from numpy.testing import assert_allclose, assert_array_equal
 
 from spacy_costner import chain
-from spacy_costner.losses import (
-    max_margin,
-    mira,
-    perceptron,
-    zscore,
-)
+from spacy_costner.losses import max_margin, mira, perceptron, zscore
 from spacy_costner.losses.fscore import make_mce_f
-from spacy_costner.losses.likelihood import make_mixed
-from spacy_costner.types import Gold, LossResult, map_scores
+from spacy_costner.types import Gold, map_scores
 
 from . import oracle, oracle_losses
 from .support.batches import in_precision
 from .support.gold import example
 from .support.strategies import Annotated, annotated_NK
-
-ROUNDING = 1e-8
-some = settings(max_examples=20)
-
-
-def check_same(one: LossResult, other: LossResult) -> None:
-    assert one.value == pytest.approx(other.value, rel=1e-7, abs=1e-7)
-    assert_allclose(
-        oracle.vector(one.gradient), oracle.vector(other.gradient), rtol=1e-6, atol=1e-7
-    )
-
-
-def unweighted(gold: Gold) -> Gold:
-    return gold._replace(weights=None, token_weights=None)
-
-
-# Between whole paths and single tags
-
-
-def markov_of_mixture(batch: Annotated, k: float) -> float:
-    """L_lam / (1 - lam) with lam = k / (k + 1), which makes the factor k + 1."""
-    loss = make_mixed(k=k).compute(batch.potentials, unweighted(batch.complete))
-    return (k + 1) * loss.value
-
-
-def markov(batch: Annotated, k: int) -> float:
-    gold = unweighted(batch.complete)
-    return oracle_losses.markov(oracle_losses.sequences(batch.potentials, gold), k)
-
-
-@pytest.mark.parametrize("k", [0, 1, 2, 5])
-@given(batch=annotated_NK())
-@settings(max_examples=10)
-def test_the_mixture_is_a_markov_loss(k: int, batch: Annotated) -> None:
-    """Tsuboi & Kashima, theorem 1."""
-    assert markov_of_mixture(batch, k) == pytest.approx(markov(batch, k), abs=1e-7)
-
 
 # Mistake-driven losses
 
@@ -130,15 +86,17 @@ def test_running_totals(decay: float, psi: float) -> None:
 
 
 @pytest.mark.parametrize("factor", [1e-9, 1e6])
-@some
 @given(batch=annotated_NK())
+@settings(max_examples=20)
 def test_z_does_not_depend_on_the_scale(factor: float, batch: Annotated) -> None:
     scaled = map_scores(lambda scores: factor * scores, batch.potentials)
     for gold in (batch.complete, batch.partial):
         gold = gold._replace(cost=None)
         one, other = zscore(batch.potentials, gold), zscore(scaled, gold)
         back = map_scores(lambda array: factor * array, other.gradient)
-        check_same(one, LossResult(other.value, back))
+        assert one.value == pytest.approx(other.value, rel=1e-7, abs=1e-7)
+        ours, theirs = oracle.vector(one.gradient), oracle.vector(back)
+        assert_allclose(ours, theirs, rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

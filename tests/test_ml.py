@@ -13,7 +13,7 @@ from spacy_costner.types import Gold
 
 from .support.gradients import central_difference
 
-VOCAB = spacy.blank("en").vocab
+VOCAB = spacy.blank("xx").vocab
 DOCS = [Doc(VOCAB, words=words.split()) for words in ("a b c", "", "d")]
 GOLD = Gold(numpy.asarray([0, 2, 1, 1], dtype="int32"))
 

@@ -217,8 +217,13 @@ def test_paths_with_incorrect_spans_are_wrong(
 
 
 @outsides
-@pytest.mark.parametrize("missing", [[0], [1], [2], [0, 1], [1, 2]])
-@pytest.mark.parametrize("name, settings, define", FORBIDDEN)
+@pytest.mark.parametrize(
+    "name, settings, define, missing",
+    [
+        *((*each, [1]) for each in FORBIDDEN),
+        *((*FORBIDDEN[i], some) for i in (0, -2) for some in ([0], [2], [0, 1], [1, 2])),
+    ],
+)
 def test_missing_tokens_beside_annotated_ones(
     name: str,
     settings: Dict[str, Any],

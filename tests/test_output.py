@@ -26,7 +26,7 @@ CITIES = ["Oslo", "Lima", "Rome", "Cairo", "Quito", "Paris", "Delhi", "Tunis"]
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two corpora. Not all of their entities can be learned."""
-    path, vocab = tmp_path_factory.mktemp("corpora"), spacy.blank("en").vocab
+    path, vocab = tmp_path_factory.mktemp("corpora"), spacy.blank("xx").vocab
     for name, n in (("train", 120), ("dev", 40)):
         docs = []
         for i in range(n):
@@ -88,7 +88,7 @@ def test_fit_and_corpora_that_do_not_do(folder: Path, tmp_path: Path) -> None:
     """What can't be tuned is trained. Another config is kept."""
     result = run("fit", *corpora(folder)[2:], "--output", tmp_path / "out")
     assert result.exit_code == 1 and "fit: --train: expected a corpus" in result.output
-    doc = Doc(spacy.blank("en").vocab, words=["No", "city"], ents=["O", "O"])
+    doc = Doc(spacy.blank("xx").vocab, words=["No", "city"], ents=["O", "O"])
     DocBin(docs=[doc]).to_disk(tmp_path / "dev.spacy")
     given = [*corpora(folder)[:2], "--dev", tmp_path / "dev.spacy", "--output", tmp_path / "out"]
     result = run("fit", *given, "--tune", "f")

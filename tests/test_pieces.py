@@ -145,7 +145,7 @@ def test_joined_pieces_are_a_batch(
     (_, expected), (seen, targets) = batch[1](), join(pieces)[1]()
     weights = linear_part(ner.model)[1]
     weights.rows[:] = numpy.random.default_rng(0).normal(size=weights.rows.shape)
-    scores = weights.potentials(seen.rows, seen.lengths)
+    scores = weights.potentials(seen)
     assert_array_equal(targets.lengths, expected.lengths)
     found, other = (
         ner.objective.evaluate(each, scores, ner.progress)

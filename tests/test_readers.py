@@ -14,6 +14,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Corpus
+from spacy.util import registry
 
 from spacy_costner.readers import (
     Context,
@@ -25,6 +26,7 @@ from spacy_costner.readers import (
     make_reader,
     read_docs,
     read_tasks,
+    read_texts,
     task_from_json,
     task_to_doc,
     write_columns,
@@ -306,7 +308,7 @@ def test_tags_that_are_numbers(info: Any, tmp_path: Path) -> None:
 
 
 def problems(spans: List[Any], text: str = TEXT, **more: Any) -> Tuple[Doc, Dict[str, int]]:
-    context = Context(spacy.blank("en"), ReadOptions(), CorpusInfo())
+    context = Context(READER, ReadOptions(), CorpusInfo())
     place = Place(Path("a.jsonl"), 7)
     doc = task_to_doc(task_from_json({"text": text, "spans": spans, **more}, place), place, context)
     assert all("a.jsonl, line 7: " in p for one in context.info.problems for p in one.places)
@@ -567,12 +569,43 @@ def test_examples_are_those_of_spacy(settings: Dict[str, Any], tmp_path: Path) -
         assert norms == [[token.norm_ for token in eg.predicted] for eg in examples]
 
 
+@pytest.mark.parametrize("form", ["jsonl", "spacy"])
+def test_predicted_docs_have_the_values_that_docs_are_grouped_by(form: str, tmp_path: Path) -> None:
+    nlp, row = spacy.blank("en"), {"text": "Kim left.", "label": [], "source": "news"}
+    path = written(tmp_path / "a.jsonl", json.dumps(row))
+    if form == "spacy":
+        docs = list(read_docs(nlp, path))
+        path = tmp_path / "a.spacy"
+        DocBin(docs=docs, store_user_data=True).to_disk(path)
+    (eg,) = make_reader(path)(nlp)
+    (text,) = read_texts(nlp, path)
+    for doc in (eg.predicted, eg.reference, text):
+        assert doc.user_data["source"] == "news"
+
+
+@pytest.mark.parametrize("copies", [False, True])
+def test_augmented_examples_are_as_read(copies: bool, tmp_path: Path) -> None:
+    """With the tokens of the file, where it has tokens, and with its sentences."""
+    path = written(tmp_path / "a.conll", "Dr.Kim's O\nU.S.A. B-LOC\n\nThe O\nUK B-LOC\n")
+    block: Any = {"@augmenters": "spacy.lower_case.v1", "level": 1.0}
+    block = {"@augmenters": "spacy_costner.copies.v1", "augmenter": block} if copies else block
+    augmenter = registry.resolve({"augmenter": block})["augmenter"]
+    lower = [eg for eg in make_reader(path, n_sents=2, augmenter=augmenter)(spacy.blank("en"))]
+    if copies:
+        (whole,) = make_reader(path, n_sents=2)(spacy.blank("en"))
+        assert same(lower.pop(0), whole)
+    for doc in (lower[0].predicted, lower[0].reference):
+        assert [token.text for token in doc] == ["dr.kim's", "u.s.a.", "the", "uk"]
+        assert [token.is_sent_start for token in doc] == [True, False, True, False]
+    assert entities([lower[0].reference]) == [("u.s.a.", "LOC"), ("uk", "LOC")] and len(lower) == 1
+
+
 def test_problems_are_warnings(tmp_path: Path) -> None:
     path = written(tmp_path / "a.jsonl", '{"text": "Kims", "label": [[0, 3, "PER"]]}')
     with pytest.warns(
         UserWarning, match=r"their tokens are missing annotation \(1\)\n.*line 1: 'Kim'"
     ):
-        assert len(list(make_reader(path)(spacy.blank("en")))) == 1
+        assert len(list(make_reader(path)(READER))) == 1
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import numpy
 import pytest
 import spacy
 import srsly
+from spacy.language import Language
 from spacy.tokens import DocBin
 
 from spacy_costner.readers import CorpusError, CorpusInfo, ReadOptions, read_docs
@@ -125,8 +126,11 @@ STUDIO: Dict[str, Tuple[Any, str]] = {
 }
 
 
-def read(path: Path, **options: Any) -> List[Any]:
-    return list(read_docs(spacy.blank("en"), path, ReadOptions(**options)))
+NLP = spacy.blank("xx")
+
+
+def read(path: Path, nlp: Language = NLP, **options: Any) -> List[Any]:
+    return list(read_docs(nlp, path, ReadOptions(**options)))
 
 
 ARRAYS = {
@@ -216,12 +220,12 @@ DOCBINS: Dict[str, Callable[[bytes, Dict[str, Any]], bytes]] = {
 
 @pytest.mark.parametrize("name", DOCBINS)
 def test_damaged_spacy_files(name: str, tmp_path: Path) -> None:
-    path, nlp = tmp_path / "corpus.spacy", spacy.blank("en")
-    DocBin(docs=[nlp("Kim is"), nlp("Lee")], store_user_data=True).to_disk(path)
+    path = tmp_path / "corpus.spacy"
+    DocBin(docs=[NLP("Kim is"), NLP("Lee")], store_user_data=True).to_disk(path)
     file = path.read_bytes()
     path.write_bytes(DOCBINS[name](file, srsly.msgpack_loads(zlib.decompress(file))))
     with pytest.raises(CorpusError, match=r"corpus.spacy: expected a file that spaCy's DocBin"):
-        read(path)
+        read(path, spacy.blank("xx"))  # which doesn't know the strings
 
 
 FOLDERS: Dict[str, Tuple[Dict[str, str], str]] = {
@@ -269,7 +273,7 @@ def test_datasets(name: str, tmp_path: Path) -> None:
     for path in (tmp_path / "data").glob(files):
         path.unlink() if text is None else path.write_text(text)
     with pytest.raises(CorpusError, match=r"data: expected a Hugging Face dataset, got: "):
-        read_file(tmp_path / "data", Context(spacy.blank("en"), ReadOptions(), CorpusInfo()))
+        read_file(tmp_path / "data", Context(NLP, ReadOptions(), CorpusInfo()))
 
 
 PARQUET: Dict[str, Tuple[Any, str]] = {
@@ -298,7 +302,7 @@ def test_parquet(name: str, tmp_path: Path) -> None:
         path.write_bytes(data)
     else:
         parquet.write_table(pyarrow.table(data), path)
-    spacy.blank("en").to_disk(tmp_path / "model")
+    NLP.to_disk(tmp_path / "model")
     result = run("annotate", tmp_path / "model", path, "--output", output)
     lines = [line for part in output.glob("*.jsonl") for line in part.read_text().splitlines()]
     errors = [row["error"] for row in map(json.loads, lines) if row.get("error")]

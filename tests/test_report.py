@@ -1,5 +1,6 @@
 """The report: what it finds, and the page that it makes of it."""
 
+import json
 import re
 from html import escape
 from pathlib import Path
@@ -15,6 +16,7 @@ from spacy.training import Example
 
 from spacy_costner.cli.explain import TransitionWeights
 from spacy_costner.cli.plots import COLOURS
+from spacy_costner.cli.predictions import get_component
 from spacy_costner.cli.report import (
     KINDS,
     MAX_LABELS,
@@ -32,8 +34,10 @@ from spacy_costner.cli.report import (
     segments,
     sum_others,
 )
+from spacy_costner.cli.tune import tune, use_decoding
 from spacy_costner.ml import linear_part
 
+from .support.browser import Browser, browser, needs_chromium
 from .support.commands import run
 from .support.config import TOK2VEC
 from .support.fitting import SPARSE, examples_of
@@ -123,8 +127,9 @@ def test_by_hand(by_hand: Report) -> None:
         "person": (0, 1, 0),
     }
     assert [counts(level) for level in by_hand.levels.values()] == [(2, 2, 2), (1, 3, 3)]
-    assert by_hand.confusion.labels == ["city", "country", "person", "O"]
-    assert by_hand.confusion.cost.tolist() == [
+    labels, cost = by_hand.confusion
+    assert labels == ["city", "country", "person", "O"]
+    assert cost.tolist() == [
         [0, 0, 0, 8],
         [2, 0, 0, 0],
         [0, 0, 0, 0],
@@ -184,6 +189,57 @@ def test_present_setting_lies_on_its_curve(by_hand: Report) -> None:
         assert sorted(result.curves) == ["bias", "threshold"]
 
 
+def unsure() -> Language:
+    """A pipeline with entities of all probabilities, some of them correct."""
+    nlp = pipeline()
+    emissions = linear_part(nlp.get_pipe("ner").model)[1].emissions
+    noise = numpy.random.default_rng(0).normal(size=emissions.shape)
+    emissions[:] = 0.3 * emissions + 0.5 * noise
+    return nlp
+
+
+MORE = [
+    *CORPUS,
+    ("Rome fell in May .", "B-city O O B-person O"),
+    ("Oslo and Georgia fell .", "B-city O B-country O O"),
+    ("Rome", "B-city"),
+]
+"""With 9 entities, so that shares have many digits of precision."""
+
+
+def data_of(html: str) -> Any:
+    (data,) = re.findall(r'(?s)<script type="application/json" id="data">(.*?)</script>', html)
+    return json.loads(data)
+
+
+def test_sliders_have_the_scores_of_tune_and_evaluate() -> None:
+    nlp = unsure()
+    batch, ner = examples_of(nlp, MORE), get_component(nlp, "ner")
+    data = data_of(page(report(nlp, batch, source="my models/ner")))
+    now = nlp.evaluate(batch)
+    tp, fp, fn = data["total"]
+    assert (now["ents_p"], now["ents_r"]) == pytest.approx((tp / (tp + fp), tp / (tp + fn)))
+    assert min(len({*column}) for column in [*zip(*data["thresholds"])][1:]) > 2
+    for value, tp, fp, fn in data["thresholds"][::7]:
+        block = {"@misc": "spacy_costner.ThresholdDecoding.v1", "threshold": value, "labels": {}}
+        use_decoding(nlp, ner, block)
+        scores = nlp.evaluate(batch)
+        p, r, f = tp / max(tp + fp, 1), tp / (tp + fn), 2 * tp / (2 * tp + fp + fn)
+        assert [scores[f"ents_{x}"] for x in "prf"] == pytest.approx([p, r, f])
+    points = tune(nlp, batch, parameter="threshold").points
+    for point, (value, tp, fp, fn) in zip(points, data["thresholds"]):
+        assert point == (value, tp / (tp + fp) if tp + fp else 1.0, tp / (tp + fn))
+    command = "python -m spacy costner tune 'my models/ner' dev.spacy --output tuned"
+    assert data["command"] == f"{command} --name ner --parameter threshold"
+    assert (data["start"], data["thresholds"][data["start"]][0]) == (49, 0.5)
+
+
+def test_sliders_begin_with_the_threshold_of_the_pipeline() -> None:
+    decoding = {"@misc": "spacy_costner.ThresholdDecoding.v1", "threshold": 0.123}
+    data = data_of(page(evaluated(pipeline(decoding=decoding))))
+    assert data["thresholds"][data["start"]][0] == 0.12
+
+
 def test_cost_is_that_of_scorer_then_loss_then_decoding() -> None:
     margin = {"@losses": "spacy_costner.SoftmaxMargin.v1", "multiplier": 1.0}
     zero_one = {"@misc": "spacy_costner.ZeroOneCost.v1"}
@@ -201,7 +257,7 @@ def test_without_cost_tags_are_counted() -> None:
     result = evaluated(pipeline(scorer=PLAIN))
     assert (result.cost, result.levels) == ("", {})
     # city: Old missing, Oslo inside instead of first, Lima missing
-    assert result.confusion.cost.tolist() == [
+    assert result.confusion[1].tolist() == [
         [1, 0, 0, 2],
         [1, 0, 0, 0],
         [0, 0, 0, 0],
@@ -226,7 +282,7 @@ def test_costs_of_mistakes_add_up(scheme: str, seed: int) -> None:
     assert total > 5
     assert sum(cost for _, cost in result.kinds.values()) == pytest.approx(total)
     assert sum(mistake.cost for mistake in result.mistakes) == pytest.approx(total)
-    assert result.confusion.cost.sum() == pytest.approx(total)
+    assert result.confusion[1].sum() == pytest.approx(total)
 
 
 def test_nodes_of_the_tree_can_be_answers() -> None:
@@ -329,10 +385,12 @@ SECTIONS = ["scores", "curve", "confidence", "confusion", "mistakes", "model"]
 def check(html: str) -> List[str]:
     """Every page is well formed and needs nothing from elsewhere. Returns its tags."""
     assert html.startswith("<!DOCTYPE html>")
-    root = ElementTree.fromstring(re.sub("<!DOCTYPE html>|<meta .*?>|&middot;|&nbsp;", "", html))
+    text = re.sub("<!DOCTYPE html>|<meta .*?>|&middot;", "", html)
+    root = ElementTree.fromstring(re.sub("(?s)(?<=<script>).*?(?=</script>)", "", text))
     tags = [element.tag.split("}")[-1] for element in root.iter()]
-    assert not {"script", "link", "img", "iframe"} & set(tags)
-    assert "http" not in re.sub(r'xmlns(:\w+)?="[^"]*"', "", html)
+    assert not {"link", "img", "iframe"} & set(tags) and tags.count("script") == 2
+    assert '<form hidden=""' in html  # without scripts
+    assert "http" not in re.sub(r'xmlns(:\w+)?="[^"]*"', "", text)
     assert "@import" not in html and "url(" not in html.split("</style>")[0]
     ids = [element.attrib["id"] for element in root.iter() if "id" in element.attrib]
     assert len(ids) == len(set(ids)) and set(SECTIONS) <= set(ids)
@@ -379,14 +437,14 @@ def test_page_says_what_the_report_has(by_hand: Report) -> None:
 
 def many(n: int) -> Confusion:
     cost = numpy.random.default_rng(n).integers(0, 50, (n + 1, n + 1)).astype("float64")
-    return Confusion([*(f"l{i}" for i in range(n)), "O"], cost)
+    return [*(f"l{i}" for i in range(n)), "O"], cost
 
 
 def test_costliest_labels_are_shown_and_the_others_summed() -> None:
     n = MAX_LABELS + 2
     labels, cost = many(n)
     total = {labels[i]: cost[i].sum() + cost[:, i].sum() - cost[i, i] for i in range(n)}
-    names, summed = sum_others(Confusion(labels, cost))
+    names, summed = sum_others((labels, cost))
     *kept, others, outside = names
     assert (len(kept), others, outside) == (MAX_LABELS, "2 others", "O")
     assert kept == [label for label in labels if label in kept]
@@ -411,7 +469,7 @@ def test_page_of_many_labels(by_hand: Report) -> None:
         assert (("t65", "t1", "65,001") in cells) is (n == 66)
         assert ("explain --plot" in html) is (n == 67) and "are summed" in html
         (row,) = re.findall(r">O \N{RIGHTWARDS ARROW} 23 others: (\d+)<", html)
-        assert row == f"{sum_others(many(38)).cost[-1, -2]:.0f}"
+        assert row == f"{sum_others(many(38))[1][-1, -2]:.0f}"
 
 
 def test_markup_is_text() -> None:
@@ -424,9 +482,10 @@ def test_markup_is_text() -> None:
     assert nlp.to_bytes() == before and not batch[0].predicted.has_annotation("ENT_IOB")
     html = page(result._replace(cost="<del>"))
     tags = set(check(html))
-    assert not {"script", "u", "q", "s", "sub", "del"} & tags and "<b>Lima" not in html
+    assert not {"u", "q", "s", "sub", "del"} & tags and "<b>Lima" not in html
     for written in ("<b>Lima</b>", "<u>", "<i>name", "<s>", "<q>", "<script>alert(1)", "<sub>1"):
         assert escape(written) in html
+    assert data_of(html)["command"].split()[5] == "'<s>'"
     assert "{{0}} {%x%}" in html
 
 
@@ -494,3 +553,81 @@ def test_command_line(tmp_path: Path) -> None:
     other = tmp_path / "other.html"
     result = run("report", model, corpus, "--output", other, "--name", "parser")
     assert result.exit_code == 1 and "got 'parser'" in result.output and not other.exists()
+
+
+def shown(tab: Browser) -> Dict[str, str]:
+    """What the page says of its sliders, as text."""
+    return tab.run(
+        "Object.fromEntries([...document.querySelectorAll('form [id]')]"
+        ".map(each => [each.id, each.textContent]))"
+    )
+
+
+def expected(row: Sequence[Any], cost: float, total: Sequence[int]) -> Dict[str, str]:
+    """What it should say."""
+    value, tp, fp, fn = row
+    return {
+        "threshold-text": f"{value:g}",
+        "f": f"{percent(2 * tp / (2 * tp + fp + fn))} %",
+        "p": f"{percent(tp / (tp + fp))} %" if tp + fp else NONE,
+        "r": f"{percent(tp / (tp + fn))} %",
+        "p-note": f"of {tp + fp} predicted",
+        "fn": str(fn),
+        "fp": str(fp),
+        "cost": f"{cost * fn + fp:g}",
+        "cost-now": f"{cost * total[2] + total[1]:g}",
+    }
+
+
+RING = """
+(() => {
+  const at = (each, ...names) => names.map(name => Number(each.getAttribute(name)));
+  const [x, y] = at(svg.querySelector(".tried"), "cx", "cy");
+  const points = [...svg.querySelectorAll("use")].map(each => at(each, "x", "y"));
+  return Math.min(...points.map(([u, v]) => Math.hypot(x - u, y - v)));
+})()
+"""
+"""The distance of the ring from the closest point of a curve."""
+
+
+@needs_chromium
+@pytest.mark.slow
+def test_sliders_move_in_a_browser(tmp_path: Path) -> None:
+    html = page(evaluated(unsure(), MORE))
+    data, path, colours = data_of(html), tmp_path / "report.html", []
+    rows, total = data["thresholds"], data["total"]
+    path.write_text(html, encoding="utf8")
+
+    def check_page(tab: Browser, row: Any, cost: float) -> None:
+        texts, wanted = shown(tab), expected(row, cost, total)
+        texts["cost-now"] = re.findall(r"now (\S+);", texts["cost-note"])[0]
+        assert {name: texts[name] for name in wanted} == wanted
+        least = min(cost * fn + fp for _, _, fp, fn in rows)
+        assert f"least {least:g} at" in texts["cost-note"]
+        share, aim = float(texts["command"].split()[-1]), texts["aim"]
+        assert texts["command"].startswith(f"{data['command']} --{aim} ")
+        _, tp, fp, fn = row
+        p, r = tp / (tp + fp) if tp + fp else 1.0, tp / (tp + fn)
+        now = total[0] / (total[0] + total[2])
+        name, exact = ("precision", p) if r < now else ("recall", r)
+        assert aim == name
+        assert exact - 1e-4 < share <= exact
+
+    with browser(tmp_path) as tab:
+        for width, dark in ((1200, False), (420, True)):
+            tab.open(path, width, dark)
+            assert tab.run("document.documentElement.scrollWidth") <= width
+            assert tab.run("[...document.querySelectorAll('input')].every(e => e.labels.length)")
+            colours.append(tab.run("getComputedStyle(document.body).backgroundColor"))
+            check_page(tab, rows[49], 1)
+            tab.run("byId('miss').focus()")
+            for key, times, cost in (("ArrowRight", 2, 3), ("Home", 1, 0.05), ("End", 1, 50)):
+                tab.press(key, times)
+                row = min(rows, key=lambda row: abs(row[0] - 1 / (1 + cost)))
+                check_page(tab, row, cost)
+            tab.press("Tab")
+            for key, times, i in (("Home", 1, 0), ("ArrowRight", 30, 30)):
+                tab.press(key, times)
+                check_page(tab, rows[i], 50)
+                assert tab.run(RING) < 0.1
+    assert len({*colours}) == 2

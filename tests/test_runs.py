@@ -72,13 +72,13 @@ def die_once(path: str, x: int) -> Dict[str, Any]:
 
 def test_a_run_whose_worker_dies_each_time_fails_alone(tmp_path: Path) -> None:
     """Those of a worker that died once are repeated."""
-    once = [Run(str(x), die_once, {"path": str(tmp_path / str(x % 3)), "x": x}) for x in range(6)]
+    once = [Run(str(x), die_once, {"path": str(tmp_path / str(x % 2)), "x": x}) for x in range(3)]
     runs = [Run("die", die, {}), *once]
     found = dict((run.name, ended) for run, ended in run_all(runs, local_processes(2)))
     died = found.pop("die")
     assert isinstance(died, Failed) and died.reason == "its worker died 4 times"
     assert {name: ended.value["square"] for name, ended in found.items()} == {
-        str(x): x * x for x in range(6)
+        str(x): x * x for x in range(3)
     }
 
 
@@ -88,7 +88,7 @@ def test_workers_that_never_finish_anything_are_given_up(monkeypatch: pytest.Mon
     made = []
 
     def make() -> Processes:
-        made.append(Processes(2))
+        made.append(Processes(1))
         return made[-1]
 
     found = [ended for _, ended in run_all([Run(str(i), die, {}) for i in range(20)], make)]

@@ -26,7 +26,7 @@ from .support.pipelines import examples, pipeline, train
 TREE = {"place": {"city": {}, "country": {}}, "sports-team": {}}
 LABELS = ["city", "country", "sports-team"]
 HIERARCHICAL = make_hierarchical_cost(tree=TREE)
-VOCAB = spacy.blank("en").vocab
+VOCAB = spacy.blank("xx").vocab
 
 
 def example(predicted: List[str], gold: List[str]) -> Example:
@@ -241,7 +241,7 @@ def test_a_trained_component_scores_itself(trained: Language) -> None:
 
 
 def test_spacys_own_ner_can_be_scored() -> None:
-    nlp = spacy.blank("en")
+    nlp = spacy.blank("xx")
     nlp.add_pipe("ner", config={"scorer": SCORER})
     nlp.initialize(lambda: examples(nlp))
     assert nlp.evaluate(examples(nlp))["ents_cost"] >= 0

@@ -267,17 +267,17 @@ def through_disk(nlp: Language, path: Path) -> Language:
 
 
 def through_bytes(nlp: Language, path: Path) -> Language:
-    return spacy.blank("en").from_config(nlp.config).from_bytes(nlp.to_bytes())
+    return spacy.blank("xx").from_config(nlp.config).from_bytes(nlp.to_bytes())
 
 
 def through_the_component(nlp: Language, path: Path) -> Language:
-    other = spacy.blank("en").from_config(nlp.config)
+    other = spacy.blank("xx").from_config(nlp.config)
     other.get_pipe("ner").from_bytes(nlp.get_pipe("ner").to_bytes(exclude=["vocab"]))
     return other
 
 
 def through_a_source(nlp: Language, path: Path) -> Language:
-    other = spacy.blank("en", vocab=nlp.vocab)
+    other = spacy.blank("xx", vocab=nlp.vocab)
     other.add_pipe("ner", source=nlp)
     return through_disk(other, path)
 
@@ -290,7 +290,7 @@ def through_another_process(nlp: Language, path: Path) -> Language:
 def in_parts(nlp: Language, path: Path) -> Language:
     """The files one by one, the vocab and the model first."""
     nlp.get_pipe("ner").to_disk(path)
-    other = spacy.blank("en", vocab=nlp.vocab).from_config(nlp.config, vocab=nlp.vocab)
+    other = spacy.blank("xx", vocab=nlp.vocab).from_config(nlp.config, vocab=nlp.vocab)
     ner = other.get_pipe("ner")
     ner.from_disk(path, exclude=["cfg", "vocab"]).from_disk(path, exclude=["model"])
     return other
@@ -338,7 +338,7 @@ def test_what_was_not_trained_can_be_saved(tmp_path: Path) -> None:
 
 
 def test_a_shared_tok2vec_is_another_component(tmp_path: Path) -> None:
-    nlp = spacy.blank("en")
+    nlp = spacy.blank("xx")
     nlp.add_pipe("tok2vec", config={"model": MODELS["cnn"]["tok2vec"]})
     nlp.add_pipe("cost_sensitive_ner", name="ner", config={"model": LISTENING})
     train(nlp, steps=10)
@@ -363,7 +363,7 @@ def test_sentence_boundaries_hold_everywhere(saved: Path) -> None:
     gold.set_ents([spacy.tokens.Span(gold, 0, 2, "PERSON")])
     example = spacy.training.Example(doc.copy(), gold)
     ner.get_loss([example], ner.model.predict([doc]))  # and no warning: it joins the sentences
-    again = spacy.blank("en").from_config(nlp.config).from_bytes(nlp.to_bytes())
+    again = spacy.blank("xx").from_config(nlp.config).from_bytes(nlp.to_bytes())
     assert again.get_pipe("ner").sentence_boundaries
     assert "sentence_boundaries" not in ner.cfg
 

@@ -312,6 +312,12 @@ def test_watch_by_key(watched: Path, tmp_path: Path) -> None:
     assert [one["level"] for one in by_value.values()] == [200, 200]
     assert [one["calibration"] for one in by_value.values()] == [80, 90]
     assert by_value["s0"]["alarm"] is None and by_value["s1"]["alarm"] and command.exit_code == 1
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "in.parquet")
+    assert run("watch", watched, tmp_path / "in.parquet", "--key", "source", "--json").stdout == (
+        command.stdout
+    )
     refused = run("watch", watched, path, "--key", "n")
     assert "of ['source'], got 'n'" in refused.stderr and refused.exit_code == 1
 

@@ -24,7 +24,7 @@ from spacy_costner.types import no_scores
 from .support.strategies import seeds
 
 TAGS = Tags(["LOC", "PER"])
-NLP = spacy.blank("en")
+NLP = spacy.blank("xx")
 VOCAB = NLP.vocab
 
 

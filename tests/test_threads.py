@@ -20,7 +20,7 @@ from spacy.tokens import Doc, Span
 from thinc.api import fix_random_seed
 
 from spacy_costner import chain, sparse
-from spacy_costner.features import Features, make_features, tokens
+from spacy_costner.features import FeatureBatch, Features, Template, tokens
 from spacy_costner.ml import linear_part
 from spacy_costner.pipeline import annotations as annotate
 from spacy_costner.sparse import AdaGrad
@@ -82,10 +82,10 @@ def test_answers_are_those_of_one_thread(model: Any) -> None:
 
 def test_words_that_threads_see_at_once() -> None:
     """Both are about to look at their words before either writes down what it sees."""
-    vocab = spacy.blank("en").vocab
+    vocab = spacy.blank("xx").vocab
     names = ["a", "b", "c", "d", "e", "f"]
     docs = [Doc(vocab, words=names[:3]), Doc(vocab, words=names[3:])]
-    features = Features(make_features(windows={"ORTH": 0}))
+    features = Features(Template(windows={"ORTH": 0}))
     features.build_vocab(docs)
     expected = [features.find([doc]).rows.tolist() for doc in docs]
     features = Features(features.template).from_bytes(features.to_bytes())
@@ -110,8 +110,8 @@ def meet(barrier: Barrier) -> None:
 
 def test_words_are_forgotten_while_others_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spacy_costner.features.lookup.MOST_WORDS", 10)
-    vocab = spacy.blank("en").vocab
-    features = Features(make_features(windows={"ORTH": 0}))
+    vocab = spacy.blank("xx").vocab
+    features = Features(Template(windows={"ORTH": 0}))
     docs = [Doc(vocab, words=[f"{i}-{j}" for j in range(7)]) for i in range(50)]
     features.build_vocab(docs)
     expected = [features.find([doc]).rows.tolist() for doc in docs]
@@ -138,7 +138,7 @@ def test_numbers_are_found_while_others_are_set() -> None:
 
 
 def test_a_gazetteer_is_asked_when_it_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    vocab = spacy.blank("en").vocab
+    vocab = spacy.blank("xx").vocab
     phrases, doc = tokens.Gazetteer(["New York"]), Doc(vocab, words=["New", "York"])
     expected = tokens.Gazetteer(["New York"]).find([doc]).tolist()
     meeting, met = Barrier(2), local()
@@ -174,8 +174,9 @@ def test_predictions_after_training_take_turns_to_catch_up(monkeypatch: pytest.M
     weights.step = 5
     monkeypatch.setattr(sparse, "lazy_regularise", alone)
     rows = numpy.arange(weights.n_features, dtype="int32")[:, None]
-    found = in_threads(lambda _: weights.score(rows))
-    assert all((scores == found[0]).all() for scores in found)
+    batch = FeatureBatch(rows, numpy.asarray([len(rows)], dtype="int32"))
+    found = in_threads(lambda _: weights.potentials(batch))
+    assert all((scores.emissions == found[0].emissions).all() for scores in found)
     assert weights.settings == AdaGrad(L2=0.1)
 
 

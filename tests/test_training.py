@@ -257,7 +257,7 @@ def test_fit_starts_from_a_trained_model(experiment: Experiment) -> None:
 
 def sentences(n: int, is_split: bool) -> List[Doc]:
     """Docs of ten sentences each, and one of the rest, with or without sentence starts."""
-    vocab, docs = spacy.blank("en").vocab, []
+    vocab, docs = spacy.blank("xx").vocab, []
     for i in range(0, n, 10):
         words = ["Ana", "left", "."] * min(10, n - i)
         starts = [word == "Ana" for word in words] if is_split else None

@@ -47,7 +47,7 @@ def test_it_answers_as_the_trained_one(trained: Path, settings: Dict[str, Any]) 
 
 def test_listeners_start_with_what_they_listen_to(tmp_path: Path) -> None:
     def listening() -> Language:
-        nlp = spacy.blank("en")
+        nlp = spacy.blank("xx")
         nlp.add_pipe("tok2vec", config={"model": SMALL["model"]["tok2vec"]})
         nlp.add_pipe("cost_sensitive_ner", name="ner", config={"model": LISTENING})
         return nlp

@@ -3,6 +3,8 @@
 spaCy imports this package through its entry point in the group `spacy_cli`.
 """
 
+from typing import Callable, List, Tuple
+
 import typer
 from spacy.cli._util import app
 
@@ -23,28 +25,40 @@ from .suggest import suggest_cli
 from .tune import tune_cli
 from .watch import watch_cli
 
+WITH_OVERRIDES = ("check", "fit", "compare", "audit", "distill", "suggest")
+"""Commands that take settings of the config, such as --paths.train."""
 OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
-"""Of commands that take settings of the config, such as --paths.train."""
 
 costner = typer.Typer(
     name="costner", help="Cost-sensitive named entity recognition.", no_args_is_help=True
 )
 app.add_typer(costner)
 
-# `--help` lists them in this order.
-costner.command("compare", context_settings=OVERRIDES)(compare_cli)
-costner.command("fit", context_settings=OVERRIDES)(fit_cli)
-costner.command("distill", context_settings=OVERRIDES)(distill_cli)
-costner.command("calibrate")(calibrate_cli)
-costner.command("tune")(tune_cli)
-costner.command("guarantee")(guarantee_cli)
-costner.command("check", context_settings=OVERRIDES)(check_cli)
-costner.command("annotate")(annotate_cli)
-costner.command("watch")(watch_cli)
-costner.command("explain")(explain_cli)
-costner.command("report")(report_cli)
-costner.command("suggest", context_settings=OVERRIDES)(suggest_cli)
-costner.command("audit", context_settings=OVERRIDES)(audit_cli)
-costner.command("convert")(convert_cli)
-costner.command("clusters")(clusters_cli)
-costner.command("init")(init_cli)
+START, ADJUST, LOOK, DATA, SCALE = "Start", "Adjust", "Look", "Data", "Scale"
+COMMANDS: List[Tuple[str, Callable[..., None], str, str]] = [
+    ("init", init_cli, START, "Write a config for your corpora, model and costs."),
+    ("check", check_cli, START, "List problems of your data and config before training."),
+    ("convert", convert_cli, START, "Convert an annotated corpus, and show what is in it."),
+    ("fit", fit_cli, START, "Train a linear model, calibrate and tune it."),
+    ("calibrate", calibrate_cli, ADJUST, "Fit confidences to how often the model is right."),
+    ("tune", tune_cli, ADJUST, "Choose the decision threshold for your aim."),
+    ("guarantee", guarantee_cli, ADJUST, "Promise a miss rate, or a rate of false alarms."),
+    ("report", report_cli, LOOK, "Write an HTML report of a pipeline on a test corpus."),
+    ("explain", explain_cli, LOOK, "Show the features and weights of a linear model."),
+    ("compare", compare_cli, LOOK, "Train with several losses or settings, and compare."),
+    ("watch", watch_cli, LOOK, "Test whether texts are like the calibration docs."),
+    ("audit", audit_cli, DATA, "Find probable mistakes in the annotation of a corpus."),
+    ("suggest", suggest_cli, DATA, "Choose the docs to annotate next."),
+    ("clusters", clusters_cli, DATA, "Learn clusters of words from raw text."),
+    ("annotate", annotate_cli, SCALE, "Annotate many files, on all cores or a Ray cluster."),
+    ("distill", distill_cli, SCALE, "Train a small model on the answers of a large one."),
+]
+"""Names, functions, groups and summaries, in the order of `--help` and of the site."""
+
+for _name, _command, _panel, _summary in COMMANDS:
+    costner.command(
+        _name,
+        short_help=_summary,
+        rich_help_panel=_panel,
+        context_settings=OVERRIDES if _name in WITH_OVERRIDES else None,
+    )(_command)

@@ -337,7 +337,7 @@ def annotate_part(
                 counts["tokens"] += len(answer)
                 for ner, key, scores, expected in watched.values():
                     with suppress(ValueError):  # another component has changed the doc's spans
-                        add_measures(answer, key, ner.labels, scores, expected)
+                        scores += add_measures(answer, key, ner.labels, expected)
             yield row, answer
 
     # Garbage collections leave out what is there now, such as the pipeline: it would take them a
@@ -453,7 +453,8 @@ def as_value(answer: Answer, groups: Groups, with_text: bool) -> Entry:
 
     value["entities"] = as_values(doc.ents)
     for name, keys in groups.items():
-        value[name] = [one for key in keys for one in as_values(doc.spans.get(key, ()))]
+        there = [as_values(doc.spans[key]) for key in keys if key in doc.spans]
+        value[name] = [one for each in there for one in each] if there else None  # no promise
     return value
 
 

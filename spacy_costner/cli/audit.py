@@ -160,8 +160,9 @@ def audit_cli(
     Find probable mistakes in the annotation of a corpus: wrong labels, wrong boundaries, missing
     and spurious entities. The linear model of the config is trained on all docs but those of a
     fold, for each fold, and compares the annotation with alternatives. Writes the most probable
-    mistakes as JSONL in Prodigy's form and as an HTML page. Delete the lines that you reject, or
-    set "answer": "reject"; then run the command again with --apply and a new --output. Override
+    mistakes as JSONL in Prodigy's form and as an HTML page. Accept or
+    reject them on the page and save your answers, or delete the lines that you reject; then run
+    the command again with --apply and a new --output. Override
     settings as in `spacy train`, e.g. --nlp.lang es.
     """
     options, overrides = arguments_of(audit, locals()), read_overrides(ctx)
@@ -249,31 +250,24 @@ def cross_fit(config: Config, docs: Sequence[Doc], **settings: Any) -> List[Fold
     labels = sorted({ent.label_ for doc in docs for ent in doc.ents})
     if not labels:
         raise ValueError("audit: expected docs with annotated entities, got none")
-    examples = [Example(with_annotation(doc, labels), doc) for doc in docs]
+    examples = []
+    for doc in docs:
+        tokens, copy = read_tokens([doc]), copy_tokens(doc, sentences=True)
+        number = {doc.vocab.strings.add(label): i for i, label in enumerate(labels)}
+        label = [number.get(key, -1) for key in tokens.label.tolist()]
+        copy.user_data[ANNOTATED] = numpy.where(tokens.is_annotated, label, -2)
+        examples.append(Example(copy, doc))
     before = partial(read_annotation, n_labels=len(labels))
     settings = {"n_folds": 5, **settings, "before": before, "desc": "audit"}
     folds = hold_out(config, examples, labels, **settings)
 
-    predicted = [predict_best(fold.dev) for fold in folds]
     temperatures = [
-        fit_temperature([each], per_label=False).overall if len(each[2]) else 1.0
-        for each in predicted
+        fit_temperature([best], per_label=False).overall if len(best[2]) else 1.0
+        for best in (predict_best(fold.dev) for fold in folds)
     ]
     logs = numpy.log(numpy.clip(temperatures, *TEMPERATURES))
-    others = numpy.exp((logs.sum() - logs) / (len(logs) - 1)).tolist()
-    return [
-        fold._replace(dev=fold.dev.at(Temperature(temperature)))
-        for fold, temperature in zip(folds, others)
-    ]
-
-
-def with_annotation(doc: Doc, labels: Sequence[str]) -> Doc:
-    """The tokens of a doc, with their labels in its user data: see `ANNOTATED`."""
-    number: Dict[int, int] = {doc.vocab.strings.add(label): i for i, label in enumerate(labels)}
-    tokens, copy = read_tokens([doc]), copy_tokens(doc, sentences=True)
-    label = [number.get(key, -1) for key in tokens.label.tolist()]
-    copy.user_data[ANNOTATED] = numpy.where(tokens.is_annotated, label, -2)
-    return copy
+    others = map(Temperature, numpy.exp((logs.sum() - logs) / (len(logs) - 1)).tolist())
+    return [fold._replace(dev=fold.dev.at(other)) for fold, other in zip(folds, others)]
 
 
 def read_annotation(ner: CostSensitiveNER, n_labels: int) -> None:
@@ -530,25 +524,28 @@ def _read_change(
 
 
 def page(suspects: Sequence[Suspect], docs: Sequence[Doc], corpus: str = "") -> str:
-    """Render suspects as HTML, without scripts. The path of the corpus is shown on the page."""
+    """Render suspects as HTML. The path of the corpus is shown on the page. Its answers, saved, are
+    lines for `correct`: places without an answer are ignored."""
     of_doc: Dict[int, List[Suspect]] = defaultdict(list)
     for suspect in suspects:
         of_doc[suspect.doc].append(suspect)
     sides = {}
     for i, some in of_doc.items():
         annotated = {(ent.start, ent.end, ent.label_) for ent in docs[i].ents}
-        probs: Dict[Entity, float] = {}
-        corrected = set(annotated)
+        corrected, probs = set(annotated), dict[Entity, float]()
         for one in some:
             corrected = corrected.difference(one.annotated).union(one.suggested)
             probs.update(zip(one.annotated, [one.prob_annotated] * (len(one.annotated) == 1)))
             probs.update(zip(one.suggested, [one.prob_suggested] * (len(one.suggested) == 1)))
         sides[i] = [{e: probs.get(e) for e in sorted(side)} for side in (annotated, corrected)]
     texts = [excerpt(docs[s.doc], sides[s.doc], (s.annotated, s.suggested)) for s in suspects]
-    kinds = Counter(suspect.kind for suspect in suspects)
-    places = list(zip(suspects, texts))
+    found = [suspect.kind for suspect in suspects]
     return render(
-        "audit.html", corpus=corpus, kinds={kind: kinds[kind] for kind in KINDS}, places=places
+        "audit.html",
+        corpus=corpus,
+        kinds={kind: found.count(kind) for kind in KINDS},
+        places=list(zip(suspects, texts)),
+        tasks=[task_to_json(suspect_to_task(suspect, docs)) for suspect in suspects],
     )
 
 

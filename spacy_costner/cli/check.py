@@ -6,18 +6,7 @@
 import re
 from collections import Counter
 from pathlib import Path
-from typing import (
-    Annotated,
-    Any,
-    Dict,
-    Iterator,
-    List,
-    Mapping,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Tuple,
-)
+from typing import Annotated, Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy
 import typer
@@ -116,7 +105,7 @@ class Check(NamedTuple):
 def check(
     config_path: Path,
     *,
-    overrides: Mapping[str, Any] = {},
+    overrides: Dict[str, Any] = {},  # noqa: B006
     name: Optional[str] = None,
 ) -> Check:
     """Check the corpora of a config for `spacy train`, and whether the config fits them.

@@ -57,12 +57,23 @@ def clusters_cli(
     the same words are in the same cluster. Entities of annotated corpora are not used.
     Requires SciPy: pip install 'spacy-costner[clusters]'.
     """
-    options = {**arguments_of(learn_clusters, locals()), "lang": lang}
+    options = arguments_of(learn_clusters, locals())
     with errors_shown():
         numbers = [int(size) if size.strip().isdecimal() else 0 for size in sizes.split(",")]
         if not all(numbers):
             raise ValueError(f"clusters: sizes: expected numbers such as 64,256, got {sizes!r}")
-        n_tokens, learned = clusters(input_paths, output_path, **{**options, "sizes": numbers})
+        scipy_sparse()
+        check_file(output_path, input_paths)
+        nlp = spacy.blank(lang)
+        sentences = (
+            [token.text for token in span if not token.is_space]
+            for path in input_paths
+            for doc in read_texts(nlp, path)
+            for span in (doc.sents if doc.has_annotation("SENT_START") else [doc[:]])
+        )
+        bar = progress(sentences, desc="clusters", unit="sent")
+        n_tokens, learned = learn_clusters(bar, **{**options, "sizes": numbers})
+        save_text(output_path, json.dumps(learned, ensure_ascii=False))
     # Of each size some clusters: of words at equal distances in the list, from the most frequent.
     examples: Dict[int, List[List[str]]] = {}
     for i, size in enumerate(numbers):
@@ -76,39 +87,6 @@ def clusters_cli(
     text = f"{n_tokens:,} tokens, {len(learned):,} words in clusters\n\n"
     text += "\n".join([f"{'of':>6}  examples", *lines, ""])
     print_result({**result, "path": output_path}, text, print_json, output_path)
-
-
-def clusters(
-    input_paths: Sequence[Path],
-    output_path: Path,
-    *,
-    lang: str = "xx",
-    **settings: Any,
-) -> Tuple[int, Dict[str, List[str]]]:
-    """Learn clusters of words from text, and save them.
-
-    input_paths (Sequence[Path]): Files or folders of text, one sentence or paragraph per line, or
-        of annotated corpora, whose entities are not used.
-    output_path (Path): The output file: JSON that `clusters` of the features reads.
-    lang (str): See `clusters_cli`.
-    **settings (Any): See `learn_clusters`.
-    RETURNS (Tuple[int, Dict[str, List[str]]]): The number of tokens, and the names of the clusters
-        of each word, one for each size, from the most frequent word.
-    RAISES (ValueError): If a file can't be read, or no words are left.
-    RAISES (ImportError): If SciPy is missing.
-    """
-    scipy_sparse()
-    check_file(output_path, input_paths)
-    nlp = spacy.blank(lang)
-    sentences = (
-        [token.text for token in span if not token.is_space]
-        for path in input_paths
-        for doc in read_texts(nlp, path)
-        for span in (doc.sents if doc.has_annotation("SENT_START") else [doc[:]])
-    )
-    found = learn_clusters(progress(sentences, desc="clusters", unit="sent"), **settings)
-    save_text(output_path, json.dumps(found[1], ensure_ascii=False))
-    return found
 
 
 def learn_clusters(
@@ -127,7 +105,8 @@ def learn_clusters(
     min_count (int): How often a word has to occur to be in a cluster.
     dim (int): Length of the vectors.
     seed (int): The seed of the singular value decomposition and of the first centres.
-    RETURNS (Tuple[int, Dict[str, List[str]]]): See `clusters`.
+    RETURNS (Tuple[int, Dict[str, List[str]]]): The number of tokens, and the names of the clusters
+        of each word, one for each size, from the most frequent word.
     RAISES (ValueError): If too few words are left.
     RAISES (ImportError): If SciPy is missing.
     """

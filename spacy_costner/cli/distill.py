@@ -364,13 +364,11 @@ def save_corpus(folder: Path, docs: Iterable[Doc], min_confidence: float) -> Tup
     """
     for old in folder.glob("*.spacy"):
         old.unlink()
-    numbers, is_scored = (0, 0, 0), False
+    numbers, is_scored = numpy.zeros(3, dtype=int), False
     for i, batch in enumerate(minibatch(docs, N_DOCS)):
         for doc in batch:
             is_scored |= any(score < 1 for score in read_scores(doc).values())
-            n_docs, n_entities, n_missing = numbers
-            n_kept, n_left_out = leave_out_uncertain(doc, min_confidence)
-            numbers = n_docs + 1, n_entities + n_kept, n_missing + n_left_out
+            numbers += (1, *leave_out_uncertain(doc, min_confidence))
         _save_docs(folder / f"{i:06}.spacy", batch)
     if not numbers[0]:
         raise ValueError("expected text for the teacher to annotate, got no docs")
@@ -379,7 +377,8 @@ def save_corpus(folder: Path, docs: Iterable[Doc], min_confidence: float) -> Tup
             "min_confidence: expected a teacher with confidences, such as a cost_sensitive_ner, "
             "several teachers, or spans with a score in JSONL, got none below 1"
         )
-    return numbers
+    n_docs, n_entities, n_missing = numbers.tolist()
+    return n_docs, n_entities, n_missing
 
 
 def save_gold(folder: Path, docs: Iterable[Doc], weight: float) -> None:

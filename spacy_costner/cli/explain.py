@@ -1,14 +1,12 @@
 """Explain a linear model and its predictions by the weights of features."""
 
 from pathlib import Path
-from typing import Annotated, Any, List, NamedTuple, Optional, Sequence, Union
+from typing import Annotated, Any, Dict, List, NamedTuple, Optional, Sequence, Union
 
 import numpy
 import srsly
-from spacy.cli._util import import_code
 from spacy.language import Language
 from spacy.tokens import Doc
-from spacy.util import load_model
 from thinc.api import to_numpy
 from thinc.types import Floats1d
 from typer import Option
@@ -20,25 +18,10 @@ from ..pipeline.component import CostSensitiveNER
 from ..saving import check_file
 from ..tags import Tags
 from ..types import Potentials, first_tokens, last_tokens
-from .options import CodeOption, ModelArg, NameOption
+from .options import CodeOption, ModelArg, NameOption, load_pipeline
 from .output import errors_shown, print_result
 from .plots import heat_map, save
 from .predictions import get_component, run_before
-
-
-class Weighted(NamedTuple):
-    """A feature with its weight for a tag."""
-
-    feature: str
-    weight: float
-
-
-class TagProfile(NamedTuple):
-    """The features for and against a tag, the strongest first."""
-
-    tag: str
-    in_favour: List[Weighted]
-    against: List[Weighted]
 
 
 class TransitionWeights(NamedTuple):
@@ -47,24 +30,6 @@ class TransitionWeights(NamedTuple):
     origins: List[str]  # the tags and the start
     targets: List[str]  # the tags and the end
     weights: List[List[Optional[float]]]  # shape: (K + 1, K + 1)
-
-
-class TokenReasons(NamedTuple):
-    """The weights behind the tag of a token in the best path."""
-
-    token: str
-    tag: str
-    score: float  # the sum of the weights of its features for that tag
-    transition: float  # from the previous tag or the start; of the last token, also to the end
-    features: List[Weighted]  # those with the largest absolute weights
-
-
-class Explanation(NamedTuple):
-    """The weights of a model: of each tag, of the transitions, and behind the tokens of a text."""
-
-    tags: List[TagProfile]
-    transitions: TransitionWeights
-    tokens: List[TokenReasons]
 
 
 def explain_cli(
@@ -94,22 +59,28 @@ def explain_cli(
         file_path = None if print_json else json_path
         for path in (file_path, plot_path):
             check_file(path, [model])
-        import_code(code_path)
-        explanation = explain(load_model(model), name=name, text=text, n_features=n_features)
+        nlp = load_pipeline(model, code_path)
+        explanation = explain(nlp, name=name, text=text, n_features=n_features)
         if file_path is not None:
             srsly.write_json(file_path, as_json(explanation))
         if plot_path is not None:
-            figure = draw_transitions(explanation.transitions, title="Transition weights")
-            save(figure, plot_path)
+            save(
+                draw_transitions(explanation["transitions"], title="Transition weights"), plot_path
+            )
     print_result(explanation, as_text(explanation), print_json, file_path, plot_path)
 
 
 def explain(
     nlp: Language, *, name: str = "ner", text: Optional[str] = None, n_features: int = 10
-) -> Explanation:
+) -> Dict[str, Any]:
     """Show the weights of a linear model, or of the linear part of a hybrid model: see
     `explain_cli`.
 
+    RETURNS (Dict[str, Any]): For each of "tags" the "tag" and its strongest features, "in_favour"
+        and "against"; "transitions", the `TransitionWeights`; for each of "tokens" the "token", the
+        "tag" in the best path, the "score", which is the sum of the weights of its features for
+        that tag, the weight of its "transition", and the "features" of the largest absolute
+        weights. Features have "feature", a name, and "weight".
     RAISES (ValueError): If there is no such component, or its model has no sparse features.
     """
     ner = get_component(nlp, name)
@@ -119,17 +90,22 @@ def explain(
         raise ValueError(f"explain: components.{name}.model: {error}") from error
     names = features.names(nlp.vocab.strings)
 
-    def strongest(values: Floats1d, sign: int) -> List[Weighted]:
+    def strongest(values: Floats1d, sign: int) -> List[Dict[str, Any]]:
         order = numpy.argsort(-sign * values, kind="stable")[:n_features]
-        return [Weighted(names[i], float(values[i])) for i in order if sign * values[i] > 0]
+        return [weighted(names[i], values[i]) for i in order if sign * values[i] > 0]
 
     tags = [
-        TagProfile(tag, strongest(values, 1), strongest(values, -1))
+        {"tag": tag, "in_favour": strongest(values, 1), "against": strongest(values, -1)}
         for tag, values in zip(ner.chain_tags.names, weights.emissions.T)
     ]
     docs = [] if text is None else run_before(nlp, name, [text])
     tokens = [one for doc in docs for one in reasons(ner, doc, names, n_features)]
-    return Explanation(tags, transition_weights(ner.chain_tags, weights), tokens)
+    transitions = transition_weights(ner.chain_tags, weights)
+    return {"tags": tags, "transitions": transitions, "tokens": tokens}
+
+
+def weighted(feature: str, weight: float) -> Dict[str, Any]:
+    return {"feature": feature, "weight": float(weight)}
 
 
 def transition_weights(tags: Tags, weights: Union[SparseWeights, Potentials]) -> TransitionWeights:
@@ -145,9 +121,10 @@ def transition_weights(tags: Tags, weights: Union[SparseWeights, Potentials]) ->
 
 def reasons(
     ner: CostSensitiveNER, doc: Doc, names: Sequence[str], n_features: int
-) -> List[TokenReasons]:
+) -> List[Dict[str, Any]]:
     """The best path of a doc and the weights behind it. The prediction may differ from this path if
-    the decoding is not Viterbi."""
+    the decoding is not Viterbi. A token's transition is that from the tag before or from the start;
+    of the last token, also to the end."""
     if not len(doc):
         return []
     _, weights = linear_part(ner.model)
@@ -164,31 +141,30 @@ def reasons(
         own = row[row >= 0]
         values = weights.emissions[own, tag].astype("float64")
         order = numpy.argsort(-numpy.abs(values), kind="stable")[:n_features]
-        features = [Weighted(names[own[i]], float(values[i])) for i in order if values[i]]
+        features = [weighted(names[own[i]], values[i]) for i in order if values[i]]
         name, score = ner.chain_tags.names[tag], float(values.sum())
-        result.append(TokenReasons(token.text, name, score, transition, features))
+        of_token = {"token": token.text, "tag": name, "score": score, "transition": transition}
+        result.append({**of_token, "features": features})
     return result
 
 
-def as_text(explanation: Explanation) -> str:
+def as_text(explanation: Dict[str, Any]) -> str:
     """Format an explanation for the terminal. A forbidden transition is "."."""
 
-    def line(features: Sequence[Weighted]) -> str:
-        return "  ".join(f"{one.feature} {one.weight:+.2f}" for one in features) or "-"
+    def line(features: Sequence[Dict[str, Any]]) -> str:
+        return "  ".join("{feature} {weight:+.2f}".format(**one) for one in features) or "-"
 
     blocks = [
-        f"{tag.tag}\n  for      {line(tag.in_favour)}\n  against  {line(tag.against)}"
-        for tag in explanation.tags
+        f"{tag['tag']}\n  for      {line(tag['in_favour'])}\n  against  {line(tag['against'])}"
+        for tag in explanation["tags"]
     ]
-    origins, targets, weights = explanation.transitions
+    origins, targets, weights = explanation["transitions"]
     cells = [["." if w is None else f"{w:+.2f}" for w in row] for row in weights]
     rows = [[name, *row] for name, row in zip(origins, cells)]
     blocks.append(text_table([["from \\ to", *targets], *rows]))
-    blocks += [
-        f"{token.token}  {token.tag}  {token.score:+.2f}, transition {token.transition:+.2f}\n"
-        f"  {line(token.features)}"
-        for token in explanation.tokens
-    ]
+    head = "{token}  {tag}  {score:+.2f}, transition {transition:+.2f}"
+    tokens = explanation["tokens"]
+    blocks += [f"{head.format(**token)}\n  {line(token['features'])}" for token in tokens]
     return "\n\n".join(blocks)
 
 

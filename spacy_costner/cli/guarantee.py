@@ -1,6 +1,7 @@
 """Guarantee a miss rate, or a share of false alarms, of sets of spans. No retraining."""
 
 import math
+from itertools import product
 from typing import Annotated, Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy
@@ -13,7 +14,7 @@ from typer import Option
 from ..features import Features
 from ..features.tokens import text_id
 from ..metrics import conformal, text_table
-from ..pipeline.annotations import guarantee_scores
+from ..pipeline.annotations import group_of, guarantee_scores
 from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
 from ..saving import check_folder, save_folder
@@ -69,6 +70,7 @@ def guarantee(
     found: str = "exact",
     by: str = "doc",
     per_label: bool = False,
+    by_group: Optional[str] = None,
     source: str = "calibration docs",
 ) -> Guarantee:
     """Choose the thresholds of a component's set of spans on calibration docs, so that it keeps a
@@ -87,32 +89,44 @@ def guarantee(
     by (str): "doc": the share of the entities of each doc. "any": the share of docs in which any
         is missed. Docs without entities don't count.
     per_label (bool): Whether each label has its own promise, and its own threshold.
+    by_group (Optional[str]): A key of `doc.user_data`: the docs with each of its values have their
+        own promise and threshold. Docs with other values have no set. Labels and groups share what
+        may fail.
     source (str): The name of the docs in the promise.
     RETURNS (Guarantee): The promise, and what else can be promised.
     RAISES (ValueError): If a term is out of its range, no docs are left, or nothing can be
         promised.
     """
-    terms = make_terms(miss, false_alarm, confidence, found, by, per_label)
+    terms = make_terms(miss, false_alarm, confidence, found, by, per_label, by_group)
     ner, notes = get_component(nlp, name), find_notes(nlp, source)
-    used, not_counted = leave_out(ner, examples)
+    used, not_counted = leave_out(ner, examples, by_group)
     spans, gold, entropies = score_spans(nlp, ner, used, terms)
-    labels, parts = ner.labels if per_label else ("",), []
-    for i, label in enumerate(labels):
-        rows = [each[each["label"] == i] if per_label else each for each in (spans, gold)]
-        part = find_part(*rows, n_docs=len(used), n_labels=len(labels), terms=terms)
-        parts.append({"label": label, **part})
-    thresholds = {part["label"]: part["threshold"] for part in parts if part["threshold"]}
-    if not thresholds:
+    group_of_doc = numpy.asarray([group_of(eg.reference, by_group) for eg in used])
+    values, labels = numpy.unique(group_of_doc).tolist(), ner.labels if per_label else ("",)
+    groups: Dict[str, Any] = {}
+    parts = []
+    for value, (i, label) in product(values, enumerate(labels)):
+        is_own = group_of_doc == value
+        rows = [each[is_own[each["doc"]]] for each in (spans, gold)]
+        rows = [each[each["label"] == i] if per_label else each for each in rows]
+        n_parts = len(values) * len(labels)
+        part = find_part(*rows, n_docs=int(is_own.sum()), n_parts=n_parts, terms=terms)
+        parts.append({"group": value, "label": label, **part})
+        if (at := part["threshold"]) is not None:
+            own = groups.setdefault(value, {"threshold": 1.0, "labels": {}, "levels": []})
+            if per_label:
+                own["labels"][label] = at
+            else:
+                own |= {"threshold": at, "levels": part["levels"]}
+    if not groups:
         raise ValueError(unreachable(parts, terms))
     promise = {
         **terms,
-        "threshold": 1.0 if per_label else thresholds.pop(""),
-        "labels": thresholds,
+        "groups": groups,
         "source": source,
         "docs": len(used),
         "entities": len(gold),
         "not_counted": not_counted,
-        "levels": [] if per_label else parts[0]["levels"],
     }
     turn_on_confidence(nlp, ner)
     ner.meta = nlp.meta
@@ -128,13 +142,14 @@ def make_terms(
     found: str,
     by: str,
     per_label: bool,
+    by_group: Optional[str] = None,
 ) -> Dict[str, Any]:
     """The terms of a promise: see `guarantee`."""
-    limits = {"miss": miss, "false_alarm": false_alarm}
-    given = [name for name, limit in limits.items() if limit is not None]
-    if len(given) != 1:
-        raise ValueError(f"expected miss or false_alarm, got {' and '.join(given) or 'none'}")
-    for name, value in {**limits, "confidence": confidence}.items():
+    numbers = {"miss": miss, "false_alarm": false_alarm, "confidence": confidence}
+    if (miss is None) == (false_alarm is None):
+        given = "none" if miss is None else "miss and false_alarm"
+        raise ValueError(f"expected miss or false_alarm, got {given}")
+    for name, value in numbers.items():
         if value is not None and not 0 < value < 1:
             raise ValueError(f"{name}: expected a number between 0 and 1, got {value!r}")
     units = UNITS if false_alarm is None else UNITS[:1]
@@ -142,8 +157,8 @@ def make_terms(
         if word not in words:
             raise ValueError(f"{name}: expected {' or '.join(words)}, got {word!r}")
     if miss is None and confidence is None:
-        confidence = 0.95
-    return {**limits, "confidence": confidence, "found": found, "by": by, "per_label": per_label}
+        numbers["confidence"] = 0.95
+    return {**numbers, "found": found, "by": by, "per_label": per_label, "by_group": by_group}
 
 
 def find_notes(nlp: Language, source: str) -> List[str]:
@@ -152,24 +167,22 @@ def find_notes(nlp: Language, source: str) -> List[str]:
     paths = nlp.config.interpolate().get("paths", {})
     if paths.get("train") == source:
         raise ValueError(f"expected docs that the pipeline was not trained on, got {source}")
-    notes = []
-    if paths.get("dev") == source:
-        notes.append(f"{source} are the development docs of training, which may be too easy.")
-    if nlp.meta.get("performance", {}).get("measured_on", {}).get("source") == source:
-        notes.append(f"{source} were used to calibrate or tune, and may be too easy.")
-    return notes
+    measured_on = nlp.meta.get("performance", {}).get("measured_on", {}).get("source")
+    uses = {"are the development docs of training": paths.get("dev")}
+    uses["were used to calibrate or tune"] = measured_on
+    return [f"{source} {use}, and may be too easy." for use, path in uses.items() if path == source]
 
 
 def leave_out(
-    ner: CostSensitiveNER, examples: Iterable[Example]
+    ner: CostSensitiveNER, examples: Iterable[Example], by_group: Optional[str]
 ) -> Tuple[List[Example], Dict[str, int]]:
     """Leave out docs that a promise can't be based on: "training docs", which models with label
-    memory know, and "docs with missing tags". Docs "without entities" stay: no miss rate counts
-    them. Returns the other docs, and the numbers of docs of these three kinds."""
+    memory know, "docs with missing tags", and those without a group. Docs "without entities" stay:
+    no miss rate counts them. Returns the other docs, and the numbers of docs of these kinds."""
     shims = [shim for node in ner.model.walk() for shim in node.shims]
-    memories = [shim.text_ids.tolist() for shim in shims if isinstance(shim, Features)]
-    trained_on = set().union(*memories)
-    counts = {"training docs": 0, "docs with missing tags": 0, "docs without entities": 0}
+    trained_on = {i for shim in shims if isinstance(shim, Features) for i in shim.text_ids.tolist()}
+    kinds = ["training docs", "docs with missing tags", "docs without entities"]
+    counts = dict.fromkeys([*kinds, *([f"docs without {by_group!r}"] if by_group else [])], 0)
     used = []
     for eg in examples:
         doc = eg.reference
@@ -177,12 +190,14 @@ def leave_out(
             counts["training docs"] += 1
         elif not len(doc) or not doc.to_array("ENT_IOB").all():
             counts["docs with missing tags"] += 1
+        elif group_of(doc, by_group) is None:
+            counts[f"docs without {by_group!r}"] += 1
         else:
             used.append(eg)
             counts["docs without entities"] += not doc.ents
     if len(used) == counts["docs without entities"]:
-        kinds = ", ".join(f"{n} {kind}" for kind, n in counts.items() if n) or "none"
-        raise ValueError(f"expected annotated docs with entities, not trained on, got {kinds}")
+        got = ", ".join(f"{n} {kind}" for kind, n in counts.items() if n) or "none"
+        raise ValueError(f"expected annotated docs with entities, not trained on, got {got}")
     return used, counts
 
 
@@ -242,9 +257,9 @@ def found_at(
 
 
 def find_part(
-    spans: ArrayXd, gold: ArrayXd, *, n_docs: int, n_labels: int, terms: Dict[str, Any]
+    spans: ArrayXd, gold: ArrayXd, *, n_docs: int, n_parts: int, terms: Dict[str, Any]
 ) -> Dict[str, Any]:
-    """What can be promised of scored spans and entities. Several labels share what may fail.
+    """What can be promised of scored spans and entities. Several parts share what may fail.
 
     RETURNS (Dict[str, Any]): "docs" with "entities"; "threshold", the least score in the set, None
         if the limit can't be reached; "reachable", the lowest limit that can be promised with these
@@ -252,7 +267,7 @@ def find_part(
         for each entity; "levels", the limits that can be promised, each with its threshold.
     """
     confidence = terms["confidence"]
-    delta: Any = None if confidence is None else (1 - confidence) / n_labels
+    delta: Any = None if confidence is None else (1 - confidence) / n_parts
     if terms["miss"] is None:
         limit, wrong = terms["false_alarm"], ~spans["found"]
         risks = conformal.false_alarm_risk(spans["score"], wrong, spans["doc"], n_docs, STRICTNESS)
@@ -301,8 +316,8 @@ def unreachable(parts: Sequence[Dict[str, Any]], terms: Dict[str, Any]) -> str:
         enough = f"no number of docs is enough for {limit:g} with this model"
         if part["docs_needed"]:
             enough = f"{limit:g} takes about {part['docs_needed']:,} docs, if they are like these"
-        label = f"{part['label']}: " if part["label"] else ""
-        message += f". {label}{could} with these {part['docs']:,} docs; {enough}"
+        of = "".join(f"{part[key]}: " for key in ("group", "label") if part[key])
+        message += f". {of}{could} with these {part['docs']:,} docs; {enough}"
     return message
 
 
@@ -312,21 +327,30 @@ def observe(
     """Compare the promise of a component with what is missed of other docs.
 
     examples (Iterable[Example]): Annotated docs. Docs with missing tags don't count.
-    RETURNS (List[Tuple[float, float, float]]): For each limit that could be promised: the limit,
-        the miss rate on these docs, and the spans in the set for each annotated entity. Empty if
-        nothing is promised, or false alarms, or by label, or on terms of an earlier version.
+    RETURNS (List[Tuple[float, float, float]]): For each limit that could be promised to each group:
+        the limit, the miss rate on docs of these groups, and the spans in the set for each
+        annotated entity. Empty if nothing is promised, or false alarms, or by label.
     """
     ner = get_component(nlp, name)
     promise = ner.guarantee
     if not promise or promise["miss"] is None or promise["per_label"]:
         return []
-    if promise["found"] not in FOUND or promise["by"] not in UNITS:
-        return []
-    spans, gold, _ = score_spans(nlp, ner, leave_out(ner, examples)[0], promise)
-    losses = conformal.miss_losses(gold["score"], gold["doc"], by=promise["by"])
-    limits, thresholds = numpy.asarray(promise["levels"]).T
-    sizes = (spans["score"][:, None] >= thresholds).sum(axis=0) / len(gold)
-    return [*zip(limits.tolist(), losses.mean(thresholds).tolist(), sizes.tolist())]
+    groups, key = (
+        {value: dict(own["levels"]) for value, own in promise["groups"].items()},
+        promise["by_group"],
+    )
+    examples = [eg for eg in examples if group_of(eg.reference, key) in groups]
+    used = leave_out(ner, examples, key)[0]
+    spans, gold, _ = score_spans(nlp, ner, used, promise)
+    rows = []
+    for limit in sorted(set.intersection(*map(set, groups.values()))):
+        at = numpy.asarray([groups[group_of(eg.reference, key)][limit] for eg in used])
+        losses = conformal.miss_losses(
+            gold["score"] / at[gold["doc"]], gold["doc"], by=promise["by"]
+        )
+        in_set = spans["score"] >= at[spans["doc"]]
+        rows.append((limit, float(losses.mean(numpy.ones(1))[0]), float(in_set.sum() / len(gold))))
+    return rows
 
 
 def guarantee_cli(
@@ -350,6 +374,10 @@ def guarantee_cli(
     per_label: Annotated[
         bool, Option("--per-label", help="A promise and a threshold for each label")
     ] = False,
+    by_group: Annotated[
+        Optional[str],
+        Option("--by-group", help="Key of doc.user_data: a promise and a threshold for each value"),
+    ] = None,
     print_json: JsonOption = False,
     use_gpu: GpuOption = -1,
     code_path: CodeOption = None,
@@ -370,13 +398,17 @@ def guarantee_cli(
 
 
 def describe(result: Guarantee) -> str:
-    header = ["label", "docs", "entities", "threshold", "spans/entity", "reachable", "docs needed"]
-    rows: List[Any] = [header]
+    """The parts, and the promise in words."""
+    promise, keys = result.promise, {"group": "by_group", "label": "per_label"}
+    names = [name for name, key in keys.items() if promise[key]]
+    header = ["docs", "entities", "threshold", "spans/entity", "reachable", "docs needed"]
+    rows: List[Any] = [[*(names or ["label"]), *header]]
+    formats = {"threshold": "g", "spans": ".2f", "reachable": ".4f", "docs_needed": ","}
     for part in result.parts:
-        formats = {"threshold": "g", "spans": ".2f", "reachable": ".4f", "docs_needed": ","}
-        numbers = ["-" if part[key] is None else f"{part[key]:{f}}" for key, f in formats.items()]
-        rows.append([part["label"] or "all", part["docs"], part["entities"], *numbers])
-    lines, promise = [text_table(rows)], result.promise
+        cells = ["-" if part[key] is None else f"{part[key]:{f}}" for key, f in formats.items()]
+        of = [part[name] for name in names] or ["all"]
+        rows.append([*of, part["docs"], part["entities"], *cells])
+    lines = [text_table(rows)]
     if kinds := [f"{n:,} {kind}" for kind, n in promise["not_counted"].items() if n]:
         lines.append(f"\nnot counted: {', '.join(kinds)}")
     lines += [f"note: {note}" for note in result.notes]
@@ -390,7 +422,7 @@ def describe(result: Guarantee) -> str:
     sure = "in the mean over calibrations"
     if promise["confidence"] is not None:
         sure = f"in the mean over docs, with confidence {promise['confidence']:g}"
-    each = ", for each label with a threshold" if promise["per_label"] else ""
+    each = f", for each {' and '.join(names)} with a threshold" if names else ""
     docs = f"docs like {promise['source']}"
     lines.append(f"\nPromised of {docs}: {what}, {sure}{each} (found: {promise['found']}).")
     return "\n".join(lines)

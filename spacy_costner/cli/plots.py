@@ -11,7 +11,7 @@ from io import StringIO
 from itertools import product
 from math import dist
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
+from typing import Any, Iterator, List, Mapping, Sequence, Tuple
 from warnings import catch_warnings, filterwarnings
 
 import numpy
@@ -64,6 +64,9 @@ MAX_NUMBERED = 17
 CELL = "cell: "
 """The prefix of ids that become titles, shown on hover."""
 
+FRAME, CHOSEN = "frame", "chosen"
+"""Ids that become classes: the rectangle of the axes, the highlighted point."""
+
 
 def require_matplotlib() -> None:
     """RAISES (ImportError): If matplotlib is not installed."""
@@ -98,15 +101,13 @@ def as_svg(figure: Any, name: str) -> str:
     """
     buffer = StringIO()
     with drawing():
-        for axes in figure.axes:
-            if axes.images:
-                _name_cells(axes)
         nothing = dict.fromkeys(["Creator", "Date", "Format", "Type"])
         figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
     text = buffer.getvalue()
     text = text[text.index("<svg") :].strip()
     text = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", text, flags=re.DOTALL)
     text = re.sub(rf'<g id="{CELL}([^"]*)">', r"<g><title>\1</title>", text)
+    text = re.sub(rf'<g id="({FRAME}|{CHOSEN})">', r'<g class="\1">', text)
     used = set(re.findall(r'(?:url\(|href=")#([\w-]+)', text))
     text = re.sub(
         r' id="([^"]*)"', lambda id: f' id="{name}-{id[1]}"' if id[1] in used else "", text
@@ -115,19 +116,6 @@ def as_svg(figure: Any, name: str) -> str:
     for variable, colour in COLOURS.items():
         text = text.replace(colour, f"var(--{variable})")
     return text
-
-
-def _name_cells(axes: Any) -> None:
-    """Lay a patch over each cell of a heat map that isn't 0, with row, column and value as id."""
-    from matplotlib.patches import Rectangle
-
-    rows, columns = axes.get_yticklabels(), axes.get_xticklabels()
-    for (i, j), value in numpy.ndenumerate(axes.images[0].get_array().filled(0)):
-        if value:
-            places = f"{rows[i].get_text()} \N{RIGHTWARDS ARROW} {columns[j].get_text()}"
-            cell = Rectangle((j - 0.5, i - 0.5), 1, 1, alpha=0, zorder=9)
-            cell.set_gid(f"{CELL}{places}: {value:,.6g}")
-            axes.add_patch(cell)
 
 
 def heat_map(
@@ -154,35 +142,41 @@ def heat_map(
     margin = 0.07 * max(map(len, [*rows, *columns]))
     width, height = margin + 1.5 + cell * len(columns), margin + 0.7 + cell * len(rows)
     with drawing() as figure_class:
+        from matplotlib.patches import Rectangle
+
         figure = figure_class(figsize=(width, height), layout="constrained")
-        axes = figure.add_subplot()
-        cmap, norm = _colours(values)
-        image = axes.imshow(values, cmap=cmap, norm=norm, interpolation="none", aspect="equal")
+        axes = figure.add_subplot(aspect="equal", xlim=(-0.5, len(columns) - 0.5))
+        axes.set(xlabel=xlabel, ylabel=ylabel, title=title, ylim=(len(rows) - 0.5, -0.5))
         size = 8 if cell >= 0.2 else 6
         axes.set_xticks(range(len(columns)), columns, rotation=90, fontsize=size)
         axes.set_yticks(range(len(rows)), rows, fontsize=size)
         axes.tick_params(length=0)
-        axes.set(xlabel=xlabel, ylabel=ylabel, title=title)
         axes.spines[:].set_visible(False)
-        for draw_line, n_lines in ((axes.axhline, len(rows)), (axes.axvline, len(columns))):
-            for i in range(n_lines + 1):
-                draw_line(i - 0.5, color=RULE, linewidth=0.4)
-        opacity = image.to_rgba(image.get_array())[..., 3]
-        for (i, j), value in numpy.ndenumerate(image.get_array().filled(0)):
-            if is_numbered and value:
+        colours = _colours(values)
+        shades = colours.to_rgba(values)
+        for (i, j), value in numpy.ndenumerate(values):
+            patch = Rectangle((j - 0.5, i - 0.5), 1, 1, facecolor=shades[i, j], edgecolor=RULE)
+            patch.set_linewidth(0.4)
+            axes.add_patch(patch)
+            if not value or numpy.isnan(value):
+                continue
+            patch.set_gid(f"{CELL}{rows[i]} \N{RIGHTWARDS ARROW} {columns[j]}: {value:,.6g}")
+            if is_numbered:
                 text = number.format(value)
                 text = text if text.strip("-0.,") else text.lstrip("-")  # "-0.0" is "0.0"
-                colour = "#ffffff" if opacity[i, j] > 0.65 else INK
-                axes.text(j, i, text, ha="center", va="center", fontsize=7, color=colour)
-        bar = figure.colorbar(image, label=unit, shrink=min(1.0, 2.5 / (cell * len(rows))))
+                ink = "#ffffff" if shades[i, j, 3] > 0.65 else INK
+                axes.text(j, i, text, ha="center", va="center", fontsize=7, color=ink)
+        shrink = min(1.0, 2.5 / (cell * len(rows)))
+        bar = figure.colorbar(colours, ax=axes, label=unit, shrink=shrink)
         bar.outline.set_visible(False)
         bar.solids.set_rasterized(True)
         return figure
 
 
-def _colours(values: Floats2d) -> Tuple[Any, Any]:
-    """The colour map and the scale of a heat map. Opacity grows with the value, so that both are
+def _colours(values: Floats2d) -> Any:
+    """The colours of a heat map, a ScalarMappable. Opacity grows with the value, so that cells are
     legible in light and dark mode."""
+    from matplotlib.cm import ScalarMappable
     from matplotlib.colors import LinearSegmentedColormap, Normalize, PowerNorm
 
     known = values[numpy.isfinite(values)]
@@ -193,15 +187,11 @@ def _colours(values: Floats2d) -> Tuple[Any, Any]:
     else:
         stops, norm = [(0, (*RED, 0)), (1, (*RED, 1))], PowerNorm(0.5, 0, most)
     colours = LinearSegmentedColormap.from_list("ours", stops)
-    return colours.with_extremes(bad=(*GREY, 0.22)), norm
-
-
-Points = Sequence[Tuple[float, float, float]]
-"""Values of a parameter, each with precision and recall."""
+    return ScalarMappable(norm, colours.with_extremes(bad=(*GREY, 0.22)))
 
 
 def precision_recall(
-    curves: Mapping[str, Points],
+    curves: Mapping[str, Sequence[Tuple[float, float, float]]],
     chosen: Tuple[float, float],
     *,
     chosen_name: str,
@@ -209,16 +199,16 @@ def precision_recall(
 ) -> Any:
     """Plot precision against recall, with lines of equal F and a highlighted point.
 
-    curves (Mapping[str, Points]): One or two curves, by the name of the parameter. Points with an
-        F below 0.8 of the best may be outside of the plot.
+    curves (Mapping[str, Sequence[Tuple[float, float, float]]]): One or two curves, by the name of
+        the parameter: its values, precision and recall. Points with an F below 0.8 of the best may
+        be outside of the plot.
     chosen (Tuple[float, float]): Precision and recall of the highlighted point.
     chosen_name (str): Its name in the legend.
     """
-    good: Dict[str, Points] = {}
+    good = {}
     for name, points in curves.items():
-        _, p, r = numpy.asarray(points).T
-        f = f_beta(p, r)
-        good[name] = [point for point, is_good in zip(points, f >= 0.8 * f.max()) if is_good]
+        scores = [f_beta(p, r) for _, p, r in points]
+        good[name] = [point for point, f in zip(points, scores) if f >= 0.8 * max(scores)]
     shown = numpy.asarray([chosen, *(point[1:] for some in good.values() for point in some)])
     low = numpy.maximum(0, numpy.floor(10 * shown.min(axis=0) - 0.5) / 10)
     with drawing() as figure_class:
@@ -236,12 +226,14 @@ def precision_recall(
             _annotate(axes, name, (1.005, float(p[-1])), MUTED, va="center")
         labels: List[Tuple[Any, str]] = []
         for (name, points), colour in zip(curves.items(), (ACCENT, SECOND)):
-            _, p, r = zip(*points)
-            axes.plot(r, p, color=colour, linewidth=1.3, marker=".", markersize=3)
+            _, precision, recall = zip(*points)
+            axes.plot(recall, precision, color=colour, linewidth=1.3, marker=".", markersize=3)
             axes.plot([], [], color=colour, marker=".", label=f"values of the {name}")
             away = [point for point in good[name] if dist(point[1:], chosen) > 0.04]
             labels += [(point, colour) for point in away[:: max(1, len(away) // 5)]]
-        axes.plot([chosen[1]], [chosen[0]], "o", color=ALERT, markersize=7, label=chosen_name)
+        point = {"color": ALERT, "markersize": 7, "label": chosen_name, "gid": CHOSEN}
+        axes.plot([chosen[1]], [chosen[0]], "o", **point)
+        axes.patch.set_gid(FRAME)
         figure.legend(loc="outside upper left", frameon=False, fontsize=8)
         figure.draw_without_rendering()
         _label_points(axes, labels)

@@ -1,24 +1,13 @@
 """Evaluate a pipeline on a test corpus, and write an HTML page of what it finds."""
 
 import math
+import shlex
 from bisect import bisect_right
 from dataclasses import asdict
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import (
-    Annotated,
-    Any,
-    Dict,
-    Iterable,
-    Iterator,
-    List,
-    Mapping,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Tuple,
-)
+from typing import Annotated, Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy
 import typer
@@ -39,27 +28,19 @@ from ..pipeline.scorers import (
     TagPairs,
     compare_tags,
     cost_scores,
-    count_at_level,
     count_by_label,
     entity_pairs,
 )
 from ..saving import check_file
 from ..tags import OUTSIDE, Entities
 from ..types import Cost
+from . import plots
 from .explain import TransitionWeights, draw_transitions, transition_weights
 from .guarantee import observe
 from .options import CodeOption, GpuOption, ModelArg, NameOption, load
 from .output import errors_shown, get_template, save_text
-from .plots import (
-    as_svg,
-    heat_map,
-    precision_recall,
-    promised_and_observed,
-    reliability_diagram,
-    require_matplotlib,
-)
 from .predictions import DevPredictions, get_component, predict, predict_dev
-from .tune import PARAMETERS, Point, sweep
+from .tune import PARAMETERS, Point, decode_at_all, score
 
 LABEL, BOUNDARY, BOTH = "wrong label", "wrong boundary", "label and boundary"
 MISSING, SPURIOUS = "missing entity", "spurious entity"
@@ -73,6 +54,9 @@ MAX_LABELS = 15
 
 MAX_TAGS = 66
 """Most tags, the start included, whose transitions are shown: 16 labels in BILUO."""
+
+MISS_COSTS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)
+"""What a miss may cost on the page, in false alarms."""
 
 CONFIDENCE = Confidence(spans_key="report")
 
@@ -105,12 +89,9 @@ class Mistake(NamedTuple):
         return "".join(chunk.text for chunk in self.annotated)
 
 
-class Confusion(NamedTuple):
-    """The confusion matrix: cost, [gold, predicted], summed over tokens. The diagonal has the cost
-    of wrong boundaries. Shape: (labels, labels)"""
-
-    labels: List[str]  # the labels with mistakes, then O
-    cost: Floats2d
+Confusion = Tuple[List[str], Floats2d]
+"""The labels with mistakes, then O; and the cost of their mistakes, [gold, predicted], summed over
+tokens. The diagonal has the cost of wrong boundaries. Shape: (labels, labels)"""
 
 
 class Report(NamedTuple):
@@ -126,6 +107,7 @@ class Report(NamedTuple):
     levels: Dict[str, PRFScore]  # by level of the label tree, "level 1" at the top
     scores: Dict[str, Any]  # see `scorers.cost_scores`
     curves: Dict[str, List[Point]]  # precision and recall at each threshold and at each bias
+    thresholds: List[Tuple[float, int, int, int]]  # each with tp, fp and fn of entities
     setting: Point  # those of the pipeline; NaN in place of a threshold or bias: it has neither
     parameter: Optional[str]  # "threshold" or "bias", as the decoding has it
     guarantee: List[Tuple[float, float, float]]  # see `observe`; empty if none is promised
@@ -157,7 +139,7 @@ def report_cli(
     """
     with errors_shown():
         check_file(output_path, [model, test_path])
-        require_matplotlib()
+        plots.require_matplotlib()
         nlp, examples = load(model, test_path, use_gpu, code_path)
         sources = {"source": model, "corpus": str(test_path)}
         result = report(nlp, examples, name=name, n_mistakes=n_mistakes, **sources)
@@ -194,7 +176,14 @@ def report(
         entropies = dev.entropies()
         entropies = entropies[~numpy.isnan(entropies)].tolist()
         shift = find_shift(calibration, in_random_order(entropies)).found
-    curves = {parameter: sweep([dev], parameter) for parameter in PARAMETERS}
+    curves: Dict[str, List[Point]] = {}
+    thresholds = []
+    for one in PARAMETERS:
+        decoded = [*decode_at_all([dev], one)]
+        curves[one] = [score(value, [dev], found) for value, found in decoded]
+        for value, (found,) in decoded if one == "threshold" else ():
+            tp = int(dev.is_correct(found).sum())
+            thresholds.append((value, tp, len(found.begin) - tp, len(dev.gold.begin) - tp))
     predicted = predict(ner, [eg.predicted for eg in dev.examples], dev.posterior, CONFIDENCE)
     settings = {"labels": ner.labels, "scheme": ner.cfg["scheme"]}
     scores = cost_scores(cost, tree, dev.examples, **settings, confidence=asdict(CONFIDENCE))
@@ -204,11 +193,12 @@ def report(
     annotated = sorted({label for gold, _ in entities for _, _, label in gold})
     levels: Dict[str, PRFScore] = {}
     if tree is not None:
-        for node in {*labels}.difference(annotated, ner.labels):  # an answer for any label below
-            labels[node] = count_by_label(entities, partial(lift, tree, node))[node]
-        labels = {label: labels[label] for label in tree.lineages if label in labels}
+        inner = {*labels}.difference(annotated, ner.labels)  # answers for any label below
         for level in range(1, tree.depth + 1):
-            levels[f"level {level}"] = count_at_level(entities, tree, level)
+            nodes = count_by_label(entities, partial(tree.ancestor, level=level))
+            levels[f"level {level}"] = sum(nodes.values(), PRFScore())
+            labels |= {node: nodes[node] for node in inner if len(tree.lineage(node)) == level}
+        labels = {label: labels[label] for label in tree.lineages if label in labels}
     pairs = compare_tags(dev.examples, **settings)
     known, table = pairs.gold >= 0, cost(pairs.tags)
     n_docs = sum(map(numpy.any, numpy.split(known, numpy.cumsum(pairs.lengths)[:-1])))
@@ -248,6 +238,7 @@ def report(
         levels=levels,
         scores=scores,
         curves=curves,
+        thresholds=thresholds,
         setting=Point(value, precision, total.recall),
         parameter=parameter,
         guarantee=observe(nlp, name, examples),
@@ -261,12 +252,7 @@ def report(
     )
 
 
-def lift(tree: Tree, node: str, label: str) -> str:
-    """A node of the tree in place of the labels below it; other labels as they are."""
-    return node if node in tree.lineage(label) else label
-
-
-def find_cost(component: Mapping[str, Any]) -> Tuple[Cost, Optional[Tree], str]:
+def find_cost(component: Dict[str, Any]) -> Tuple[Cost, Optional[Tree], str]:
     """Find the cost and the label tree in the config of a component: of the scorer, the loss or
     the decoding, whichever comes first.
 
@@ -274,15 +260,15 @@ def find_cost(component: Mapping[str, Any]) -> Tuple[Cost, Optional[Tree], str]:
         of the cost; the Hamming cost and "" if there is none.
     """
 
-    def values(block: Any, key: str) -> Iterator[Any]:
-        if isinstance(block, Mapping):
-            if block.get(key) is not None:
-                yield block[key]
-            for part in block.values():
-                yield from values(part, key)
+    def first(block: Any, key: str) -> Any:
+        if not isinstance(block, dict):
+            return None
+        if block.get(key) is not None:
+            return block[key]
+        return next(filter(None, (first(part, key) for part in block.values())), None)
 
     parts = {part: component.get(part) for part in ("scorer", "loss", "decoding")}
-    cost, tree = (next(values(parts, key), None) for key in ("cost", "tree"))
+    cost, tree = (first(parts, key) for key in ("cost", "tree"))
     return (
         hamming_cost if cost is None else registry.resolve({"cost": cost})["cost"],
         None if tree is None else make_tree(tree, "tree"),
@@ -298,7 +284,7 @@ def confusion_matrix(pairs: TagPairs, table: Floats2d, order: Sequence[str]) -> 
     mistaken = (n_wrong + n_wrong.T).any(axis=1)
     labels = [label for label in order if mistaken[pairs.tags.labels.index(label)]]
     rows = [*map(pairs.tags.labels.index, labels), len(pairs.tags.labels)]
-    return Confusion([*labels, OUTSIDE], cost[numpy.ix_(rows, rows)])
+    return [*labels, OUTSIDE], cost[numpy.ix_(rows, rows)]
 
 
 def find_mistakes(
@@ -336,12 +322,12 @@ def find_mistakes(
             confidence = max(p_answer) if p_answer else 1 - max(p_gold)
             mistakes.append((float(costs[begin:end].sum(dtype="float64")), confidence, i, own))
     mistakes.sort(key=lambda mistake: (-mistake[0], -mistake[1]))
-    costs_of: Dict[str, List[float]] = {kind: [] for kind in KINDS}
+    kinds = dict.fromkeys(KINDS, (0, 0.0))
     for cost, _, _, own in mistakes:
-        costs_of[kind_of(*own)].append(cost)
-    docs = [eg.predicted for eg in dev.examples]
-    return {kind: (len(costs), sum(costs)) for kind, costs in costs_of.items()}, [
-        Mistake(i, kind_of(*own), cost, *excerpt(docs[i], by_doc[i], own))
+        n, total = kinds[kind_of(*own)]
+        kinds[kind_of(*own)] = (n + 1, total + cost)
+    return kinds, [
+        Mistake(i, kind_of(*own), cost, *excerpt(dev.examples[i].predicted, by_doc[i], own))
         for cost, _, i, own in mistakes[:n_shown]
     ]
 
@@ -385,12 +371,12 @@ def extent_of(sides: Iterable[Iterable[Entity]]) -> Tuple[int, int]:
 
 def excerpt(
     doc: Doc,
-    sides: Sequence[Mapping[Entity, Optional[float]]],
+    sides: Sequence[Dict[Entity, Optional[float]]],
     own: Sequence[Sequence[Entity]],
 ) -> List[List[Chunk]]:
     """The text around a mistake, once for each side: with the annotated and the predicted entities.
 
-    sides (Sequence[Mapping[Entity, Optional[float]]]): Entities of the doc, in order and without
+    sides (Sequence[Dict[Entity, Optional[float]]]): Entities of the doc, in order and without
         overlap, and their probabilities.
     own (Sequence[Sequence[Entity]]): The entities of each side that are part of the mistake.
     """
@@ -432,30 +418,44 @@ def page(report: Report) -> str:
     RAISES (ImportError): If matplotlib is not installed.
     """
     value, p, r = report.setting
-    confusion = sum_others(report.confusion)
+    labels, costs = sum_others(report.confusion)
     unit, digits = "tokens with a wrong tag", "{:,.0f}"
     if report.cost:
-        unit, digits = "cost", "{:,.0f}" if confusion.cost.max() >= 10 else "{:.2g}"
+        unit, digits = "cost", "{:,.0f}" if costs.max() >= 10 else "{:.2g}"
     current = f"current setting: P {percent(p)}, R {percent(r)}"
     figures = {
-        "precision-recall": precision_recall(report.curves, (p, r), chosen_name=current),
+        "precision-recall": plots.precision_recall(report.curves, (p, r), chosen_name=current),
     }
     if len(report.transitions.origins) <= MAX_TAGS:
         figures["transitions"] = draw_transitions(report.transitions)
     if report.scores["ents_reliability"]:
-        figures["reliability"] = reliability_diagram(report.scores["ents_reliability"])
+        figures["reliability"] = plots.reliability_diagram(report.scores["ents_reliability"])
     if report.guarantee and report.promised is not None:
-        figures["guarantee"] = promised_and_observed(report.guarantee, report.promised)
-    if any(n for n, _ in report.kinds.values()) or confusion.cost.any():
+        figures["guarantee"] = plots.promised_and_observed(report.guarantee, report.promised)
+    if any(n for n, _ in report.kinds.values()) or costs.any():
         names = {"ylabel": "annotated", "xlabel": "predicted", "unit": unit, "number": digits}
-        figures["confusion"] = heat_map(confusion.cost, *[confusion.labels] * 2, **names)
+        figures["confusion"] = plots.heat_map(costs, labels, labels, **names)
+    now = value if report.parameter == "threshold" else 0.5
+    away = [abs(threshold - now) for threshold, *_ in report.thresholds]
+    command = ["tune", report.facts["pipeline"] or "MODEL", "dev.spacy", "--output", "tuned"]
+    command += ["--name", report.facts["component"], "--parameter", "threshold"]
+    axes, total = figures["precision-recall"].axes[0], report.total
+    data = {
+        "thresholds": report.thresholds,
+        "start": away.index(min(away)),
+        "total": [total.tp, total.fp, total.fn],
+        "miss_costs": MISS_COSTS,
+        "limits": [*axes.get_xlim(), *axes.get_ylim()],
+        "command": f"python -m spacy costner {shlex.join(command)}",
+    }
     return render(
         "report.html",
         report=report,
+        data=data,
         setting=f"{report.parameter} {value:g}" if report.parameter else "minimum cost",
-        figures={name: Markup(as_svg(figure, name)) for name, figure in figures.items()},
+        figures={name: Markup(plots.as_svg(figure, name)) for name, figure in figures.items()},
         most=MAX_LABELS,
-        is_summed=confusion is not report.confusion,
+        is_summed=len(labels) < len(report.confusion[0]),
     )
 
 
@@ -472,13 +472,14 @@ def sum_others(confusion: Confusion) -> Confusion:
     target[[*kept, -1]] = [*range(MAX_LABELS), MAX_LABELS + 1]
     summed = numpy.eye(MAX_LABELS + 2)[target]
     names = [*(labels[i] for i in kept), f"{n_others} others", OUTSIDE]
-    return Confusion(names, summed.T @ cost @ summed)
+    return names, summed.T @ cost @ summed
 
 
 def render(template: str, **values: Any) -> str:
     """Render a template of this package. Values are escaped, but those of type Markup."""
     filters = {each.__name__: each for each in (number, percent, probability, cost_number)}
     page = get_template(template, filters, autoescape=True)
+    page.environment.policies["json.dumps_kwargs"] = {}  # keys in our order
     return f"{page.render(today=date.today().isoformat(), **values).strip()}\n"
 
 

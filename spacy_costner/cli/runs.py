@@ -217,13 +217,8 @@ class Processes(ProcessPoolExecutor):
 
 
 def _end_with_parent() -> None:
-    def wait_and_end() -> None:
-        parent = parent_process()
-        if parent is not None:
-            parent.join()
-            os._exit(1)
-
-    Thread(target=wait_and_end, daemon=True).start()
+    parent: Any = parent_process()
+    Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
 
 
 def local_processes(jobs: int) -> Optional[MakeExecutor]:

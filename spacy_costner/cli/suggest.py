@@ -2,7 +2,7 @@
 that saves on a corpus that is annotated already."""
 
 import json
-from itertools import product
+from itertools import groupby, product
 from pathlib import Path
 from typing import (
     Annotated,
@@ -42,7 +42,7 @@ from ..readers.files import shown
 from ..saving import check_file
 from .options import CodeOption, GpuOption, NameOption, read_config, read_overrides
 from .output import JsonOption, errors_shown, print_result, save_text
-from .plots import ACCENT, MUTED, SECOND, drawing, require_matplotlib, save
+from .plots import ACCENT, DASHED, SECOND, drawing, require_matplotlib, save
 from .predictions import get_component, predict, run_before
 from .preparation import fit_linear, load_linear
 
@@ -186,18 +186,10 @@ class Round(NamedTuple):
     score: float
 
 
-class Simulation(NamedTuple):
-    """Learning curves of "F" or "savings" up to a goal: their rounds, and models of all docs."""
-
-    measure: str
-    goal: float
-    rounds: List[Round]
-
-    def curves(self, way: str) -> List[List[Round]]:
-        """The curves of a way to choose docs, one for each seed."""
-        rounds = [one for one in self.rounds if one.way == way]
-        seeds = dict.fromkeys(one.seed for one in rounds)
-        return [[one for one in rounds if one.seed == seed] for seed in seeds]
+def curves_of(rounds: Sequence[Round], way: str) -> List[List[Round]]:
+    """The curves of a way to choose docs, one for each seed."""
+    chosen = [one for one in rounds if one.way == way]
+    return [[*curve] for _, curve in groupby(chosen, key=lambda one: one.seed)]
 
 
 def simulate(
@@ -211,7 +203,7 @@ def simulate(
     share: float = 0.95,
     seeds: Sequence[int] = (0,),
     **choice: Any,
-) -> Simulation:
+) -> Dict[str, Any]:
     """Draw learning curves, as if an annotated corpus was annotated bit by bit, and a linear model
     trained anew after each round.
 
@@ -224,6 +216,8 @@ def simulate(
     share (float): The share of the score of models of all docs where a curve ends.
     seeds (Sequence[int]): The seeds of what is drawn and of training: a curve of each way for each.
     **choice (Any): How docs are suggested, `by`, `per` and `diverse`: see `suggest`.
+    RETURNS (Dict[str, Any]): The "measure", "F" or "savings"; the "goal"; and the "rounds" up to
+        it, with those of models of all docs: see `curves_of`.
     RAISES (ValueError): If something is out of its range, or the config can't be trained so.
     """
     if not 0 < start < len(examples):
@@ -265,7 +259,7 @@ def simulate(
                     more = [rest[s.place] for s in suggest(nlp, pool, n, name=ner.name, **choice)]
                 chosen, rest = chosen + more, [i for i in rest if i not in {*more}]
                 nlp, ner = learn(way, seed, chosen)
-    return Simulation("F" if ner.cost is None else "savings", goal, rounds)
+    return {"measure": "F" if ner.cost is None else "savings", "goal": goal, "rounds": rounds}
 
 
 def score(nlp: Language, ner: CostSensitiveNER, dev: Sequence[Example]) -> float:
@@ -368,7 +362,6 @@ def suggest_cli(
             pool = progress(read_texts(nlp, pool_path), desc="suggest", unit="doc")
             docs = suggest(nlp, pool, n, name=name, annotated=known, **choice)
             save_tasks(output_path, (one.task() for one in docs), form)
-            result: Any
             (result, text), plot_path = describe(docs), None
         else:
             if plot_path is not None:
@@ -382,12 +375,12 @@ def suggest_cli(
             train, dev = (list(make_reader(path)(nlp)) for path in (pool_path, dev_path))
             plan: Any = {"n": n, "start": start, "share": share, **choice}
             plan["seeds"] = [int(seed) for seed in seeds.split(",")]
-            curves = simulate(config, train, dev, vocab=nlp.vocab, **plan)
+            result = simulate(config, train, dev, vocab=nlp.vocab, **plan)
             if output_path is not None:
-                save_text(output_path, json.dumps(as_json(curves)))
+                save_text(output_path, json.dumps(as_json(result)))
             if plot_path is not None:
-                save(draw(curves), plot_path)
-            result, text = curves, describe_simulation(curves)
+                save(draw(result), plot_path)
+            text = describe_simulation(result)
     print_result(result, text, print_json, output_path, plot_path)
 
 
@@ -403,30 +396,31 @@ def describe(docs: Sequence[Suggestion]) -> Tuple[Dict[str, Any], str]:
     return {"docs": [dict(zip(names, row)) for row in rows]}, f"{table}\n\n{summary}"
 
 
-def describe_simulation(curves: Simulation) -> str:
+def describe_simulation(found: Dict[str, Any]) -> str:
     """Describe learning curves: what they needed."""
-    rows: List[Any] = [["docs", "seed", "number", "tokens", curves.measure]]
+    rows: List[Any] = [["docs", "seed", "number", "tokens", found["measure"]]]
     for way in ("all", *WAYS):
-        ends = [curve[-1] for curve in curves.curves(way)]
+        ends = [curve[-1] for curve in curves_of(found["rounds"], way)]
         rows += [[way, one.seed, one.docs, one.tokens, 100 * one.score] for one in ends]
         if len(ends) > 1:
             docs, tokens, mean = numpy.mean([one[2:] for one in ends], axis=0)
             rows.append([way, "mean", round(docs), round(tokens), 100 * float(mean)])
-    return f"Docs for {curves.measure} of at least {100 * curves.goal:.2f}:\n\n{text_table(rows)}"
+    title = "Docs for {} of at least {:.2f}:".format(found["measure"], 100 * found["goal"])
+    return f"{title}\n\n{text_table(rows)}"
 
 
-def draw(curves: Simulation) -> Any:
+def draw(found: Dict[str, Any]) -> Any:
     """Plot the score by the number of annotated tokens."""
     with drawing() as figure_class:
         figure = figure_class(figsize=(5.2, 3.6), layout="constrained")
         axes = figure.add_subplot()
-        axes.axhline(curves.goal, color=MUTED, linewidth=0.8, linestyle=(0, (4, 3)))
+        axes.axhline(found["goal"], **DASHED)
         for way, colour in zip(WAYS, (ACCENT, SECOND)):
-            for i, curve in enumerate(curves.curves(way)):
+            for i, curve in enumerate(curves_of(found["rounds"], way)):
                 points = zip(*[one[3:] for one in curve])
                 name = None if i else way
                 axes.plot(*points, color=colour, linewidth=1.0, marker=".", label=name)
-        axes.set(xlabel="annotated tokens", ylabel=f"{curves.measure} (%)")
+        axes.set(xlabel="annotated tokens", ylabel=f"{found['measure']} (%)")
         axes.yaxis.set_major_formatter(to_percent)
         axes.grid(axis="y")
         axes.legend(loc="lower right", frameon=False, fontsize=8)

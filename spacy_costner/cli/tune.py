@@ -1,7 +1,18 @@
 """Choose a decision threshold or a bias on development docs. No retraining."""
 
 from pathlib import Path
-from typing import Annotated, Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import (
+    Annotated,
+    Any,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 import numpy
 from spacy.language import Language
@@ -138,18 +149,22 @@ def tune_on(
 
 def sweep(devs: Sequence[DevPredictions], parameter: str) -> List[Point]:
     """The scores at all values of a parameter."""
+    return [score(value, devs, decoded) for value, decoded in decode_at_all(devs, parameter)]
+
+
+def decode_at_all(
+    devs: Sequence[DevPredictions], parameter: str
+) -> Iterator[Tuple[float, List[Entities]]]:
+    """All values of a parameter, each with the entities that are decoded with it."""
     if not any(len(dev.gold.begin) for dev in devs):
         raise ValueError("expected docs with entities, got none")
     likely = [dev.posterior.likely_entities(LEAST) for dev in devs if parameter == "threshold"]
-    points = []
     for value in PARAMETERS[parameter][1].round(4).tolist():
         if parameter == "bias":
-            decoded = [dev.decode(make_viterbi(bias=value)) for dev in devs]
+            yield value, [dev.decode(make_viterbi(bias=value)) for dev in devs]
         else:
             chosen = [without_overlap(entities, probs - value) for entities, probs in likely]
-            decoded = [dev.keep(entities) for dev, entities in zip(devs, chosen)]
-        points.append(score(value, devs, decoded))
-    return points
+            yield value, [dev.keep(entities) for dev, entities in zip(devs, chosen)]
 
 
 def score(value: float, devs: Sequence[DevPredictions], decoded: Sequence[Entities]) -> Point:

@@ -1,7 +1,8 @@
 """Watch whether texts are still like the calibration docs of a pipeline, without labels."""
 
+from collections import Counter
 from pathlib import Path
-from typing import Annotated, Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Annotated, Any, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
 import typer
 from spacy.tokens import Doc
@@ -21,17 +22,6 @@ from .plots import draw_martingale, require_matplotlib, save
 from .predictions import get_component
 
 
-class Watch(NamedTuple):
-    """The result. There is an alarm if any test has one."""
-
-    docs: int
-    failed: int  # docs that could not be read or predicted
-    alarm: bool
-    tests: List[Dict[str, Any]]  # of all docs, or of those with a "value": see `Shift.summary`
-    untested: Dict[str, int]  # docs by value of the key, with too few calibration docs
-    expected: Dict[str, Any]  # precision, recall and F: see `Shift.expected`
-
-
 def watch(
     ner: CostSensitiveNER,
     docs: Iterable[Doc],
@@ -39,7 +29,7 @@ def watch(
     key: Optional[str] = None,
     seed: int = 0,
     in_order: bool = False,
-) -> Tuple[Watch, Shift]:
+) -> Tuple[Dict[str, Any], Shift]:
     """Test docs without labels, and compute the scores that are expected of them.
 
     docs (Iterable[Doc]): Docs that the pipeline of the component has predicted.
@@ -47,7 +37,10 @@ def watch(
         against the calibration docs with this value, and the tests share what may fail.
     seed (int): The seed of the order and of the test.
     in_order (bool): Whether to test docs in their order, which sees changes within it, too.
-    RETURNS (Tuple[Watch, Shift]): The result, and the test of all docs.
+    RETURNS (Tuple[Dict[str, Any], Shift]): The number of "docs"; whether there is an "alarm", of
+        any test; the "tests" of all docs, or of those with a "value": see `Shift.summary`;
+        "untested", the docs by value with too few calibration docs; and the scores "expected": see
+        `Shift.expected`. The test of all docs.
     RAISES (ValueError): If the component has no scores of calibration docs, or none for the key.
     """
     counts = ner.shift([]).counts  # which checks that there are scores
@@ -58,33 +51,36 @@ def watch(
             f"key: expected one with a value that {ENOUGH} calibration docs have, of "
             f"{[*kept['keys']]}, got {key!r}"
         )
-    scores: Dict[str, List[float]] = {}
-    every: List[float] = []
+    scores: List[float] = []
+    values: List[Optional[str]] = []
     n_docs = 0
     for doc in docs:
-        own: List[float] = []
-        add_measures(doc, confidence.spans_key, ner.labels, own, counts)
-        scores.setdefault(str(doc.user_data.get(str(key))), []).extend(own)
-        every += own
+        own = add_measures(doc, confidence.spans_key, ner.labels, counts)
+        values += [key and str(doc.user_data.get(key))] * len(own)
+        scores += own
         n_docs += 1
 
-    def test(calibration: Any, scores: List[float], level: float) -> Shift:
-        ordered: Any = scores if in_order else in_random_order(scores, seed)
-        return find_shift(calibration, ordered, counts, seed=seed, level=level)
+    def test(pool: List[float], own: List[float], level: float) -> Shift:
+        ordered: Any = own if in_order else in_random_order(own, seed)
+        return find_shift({**kept, "scores": pool}, ordered, counts, seed=seed, level=level)
 
-    whole, untested = test(kept, every, ALARM), {}
-    tests: List[Dict[str, Any]] = [{"value": None, "calibration": len(kept["scores"])}]
-    tests[0] |= whole.summary
-    if key is not None:
-        known = kept["keys"][key]
-        untested = {value: len(own) for value, own in scores.items() if value not in known}
-        tests = [{"value": value, "calibration": len(known[value])} for value in known]
-        tests = [one for one in tests if one["value"] in scores]
-        for one in tests:
-            calibration = {**kept, "scores": known[one["value"]]}
-            one |= test(calibration, scores[one["value"]], ALARM * len(tests)).summary
-    alarm = any(one["alarm"] is not None for one in tests)
-    return Watch(n_docs, 0, alarm, tests, untested, whole.expected), whole
+    whole = test(kept["scores"], scores, ALARM)
+    pools = {None: kept["scores"]} if key is None else kept["keys"][key]
+    tested = [value for value in pools if key is None or value in values]
+    tests = []
+    for value in tested:
+        own = [score for score, other in zip(scores, values) if other == value]
+        found = test(pools[value], own, ALARM * len(tested))
+        tests.append({"value": value, "calibration": len(pools[value]), **found.summary})
+    result = {
+        "docs": n_docs,
+        "failed": 0,
+        "alarm": any(one["alarm"] is not None for one in tests),
+        "tests": tests,
+        "untested": Counter(value for value in values if value not in pools),
+        "expected": whole.expected,
+    }
+    return result, whole
 
 
 def watch_cli(
@@ -133,35 +129,35 @@ def watch_cli(
 
         in_order = plot_path is not None
         result, whole = watch(ner, docs(), key=key, seed=seed, in_order=in_order)
-        result = result._replace(failed=len(errors))
+        result["failed"] = len(errors)
         if plot_path is not None:
             save(draw_martingale(whole.log_martingale, whole.level), plot_path)
     print_result(result, describe(result), print_json, plot_path)
-    if result.alarm:
+    if result["alarm"]:
         raise typer.Exit(1)
 
 
-def describe(result: Watch) -> str:
+def describe(result: Mapping[str, Any]) -> str:
     """The tests and the expected scores."""
     rows: List[Any] = [
         ["docs", "number", "calibration docs", "martingale", "alarm above", "alarm at"]
     ]
-    for one in result.tests:
+    for one in result["tests"]:
         at = "-" if one["alarm"] is None else f"doc {one['alarm']:,}"
         numbers = [one["docs"], one["calibration"], f"{one['martingale']:.3g}", f"{one['level']:g}"]
         rows.append([one["value"] or "all", *numbers, at])
     lines = [text_table(rows)]
-    for value, n in result.untested.items():
+    for value, n in result["untested"].items():
         few = f"fewer than {ENOUGH} calibration docs have it"
         lines.append(f"not tested: {n:,} docs with {value!r}: {few}")
-    lines += [f"not read: {result.failed:,} docs"] * bool(result.failed)
-    if result.alarm:
+    lines += [f"not read: {result['failed']:,} docs"] * bool(result["failed"])
+    if result["alarm"]:
         lines.append("Alarm: the model is less sure of these texts than of the calibration docs.")
-    if any(one["approximate"] for one in result.tests):
+    if any(one["approximate"] for one in result["tests"]):
         lines.append("note: `calibrate` saw these calibration docs: false alarms may exceed 1 %")
-    expected = result.expected
-    rows = [["expected, an upper guess" if result.alarm else "expected", *"PRF"]]
-    overall = dict(zip("prf", (expected["ents_p"], expected["ents_r"], expected["ents_f"])))
+    rows = [["expected, an upper guess" if result["alarm"] else "expected", *"PRF"]]
+    expected = result["expected"]
+    overall = {one: expected[f"ents_{one}"] for one in "prf"}
     for label, scores in {"all": overall, **expected["ents_per_type"]}.items():
         cells = [scores[one] for one in "prf"]
         rows.append([label, *("-" if cell is None else 100 * cell for cell in cells)])

@@ -1,6 +1,7 @@
 """Sparse features of tokens, from a template in the config."""
 
 from .extractor import FeatureBatch, Features
-from .template import Template, make_features
+from .lookup import SeenWords
+from .template import Template
 
-__all__ = ["FeatureBatch", "Features", "Template", "make_features"]
+__all__ = ["FeatureBatch", "Features", "SeenWords", "Template"]

@@ -64,10 +64,11 @@ def collect_vocabulary(docs: Iterable[Doc], template: Template) -> Vocabulary:
     )
     if template.bigrams:
         lookup = Lookup([column for column in template.columns if column.has_values], collected)
-        numbers = lookup.values(tokens, vocab)
+        words, numbers = lookup.words(tokens.orth, vocab)
+        values_of = lookup.values(tokens, words.table[numbers])
     for column in template.columns:
         if column.form == Form.PAIR:
-            there = pair_up(numbers[:, lookup.places[column.of].start], tokens.lengths)
+            there = pair_up(values_of[:, lookup.places[column.of].start], tokens.lengths)
             keys, n = numpy.unique(there[there >= 0], return_counts=True)
             collected.pairs[column.name] = keys[n >= template.least_count(column.kind)]
     return collected

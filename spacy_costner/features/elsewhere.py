@@ -17,6 +17,8 @@ def group_occurrences(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> Tu
     """Find the values that occur several times in a doc. Returns the tokens with other occurrences,
     grouped by doc and value, from the left; and the number of the group of each. Shapes: (M,)"""
     tokens = numpy.flatnonzero(takes_part)
+    if len({*keys[tokens].tolist()}) == len(tokens):  # as in most short docs
+        return tokens[:0], tokens[:0]
     doc = sequences(lengths)[tokens]
     order = numpy.lexsort((keys[tokens], doc))  # equal ones stay in order
     tokens, key, doc = tokens[order], keys[tokens][order], doc[order]

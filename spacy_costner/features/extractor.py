@@ -1,6 +1,6 @@
 """Extract features of docs as rows of weights, with an exact vocabulary."""
 
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, cast
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple, cast
 
 import numpy
 import srsly
@@ -14,7 +14,7 @@ from .. import sparse
 from .clusters import words_of_clusters
 from .collecting import collect_vocabulary, count_labels
 from .elsewhere import find_labels_elsewhere
-from .lookup import Lookup
+from .lookup import Lookup, SeenWords
 from .template import Form, Template
 from .tokens import read_tokens
 from .vocabulary import Vocabulary
@@ -29,6 +29,8 @@ class FeatureBatch(NamedTuple):
     text_ids (Optional[Array1d]): In training the hash of each doc. Shape: (B,)
     values (Optional[Ints2d]): The numbers of the values of tokens in each column, -1 for none, from
         which rows were gathered. Shape: (N, C)
+    words (Optional[Tuple[SeenWords, Ints1d]]): All words and the numbers of the tokens' words, if
+        `rows` lacks the slots that depend on the word alone. Shape: (N,)
     """
 
     rows: Ints2d
@@ -36,6 +38,7 @@ class FeatureBatch(NamedTuple):
     groups: Sequence[Ints1d] = ()
     text_ids: Optional[Array1d] = None
     values: Optional[Ints2d] = None
+    words: Optional[Tuple[SeenWords, Ints1d]] = None
 
 
 class Features(Shim):
@@ -77,31 +80,32 @@ class Features(Shim):
         sizes = [(len(each.offsets), self._vocabulary.size(each)) for each in self.template.columns]
         return sum(n_offsets * size for n_offsets, size in sizes)
 
-    def find(self, docs: Sequence[Doc], *, is_train: bool = False) -> FeatureBatch:
+    def find(
+        self, docs: Sequence[Doc], *, is_train: bool = False, by_word: bool = False
+    ) -> FeatureBatch:
         """The features of tokens. If the model learns from the labels of these docs, `is_train`,
-        the memory leaves out what it has from them."""
+        the memory leaves out what it has from them. With `by_word`, those of words are not in the
+        rows."""
         lookup = self.lookup
         tokens = read_tokens(docs, lookup.attributes, lookup.gazetteers, in_training=is_train)
-        vocab = docs[0].vocab if docs else None
-        values, groups = lookup.values(tokens, vocab), lookup.occurrences(tokens, vocab)
-        rows = self.gather(values, tokens.lengths)
-        return FeatureBatch(rows, tokens.lengths, groups, tokens.text_ids, values)
+        words, numbers = lookup.words(tokens.orth, docs[0].vocab if docs else None)
+        of_words = words.table[numbers]
+        values, groups = lookup.values(tokens, of_words), lookup.occurrences(tokens, of_words)
+        seen = FeatureBatch(values, tokens.lengths, groups, tokens.text_ids, values)
+        return self._gather(seen._replace(words=(words, numbers) if by_word else None))
+
+    def _gather(self, seen: FeatureBatch) -> FeatureBatch:
+        slots = self.lookup.all_slots if seen.words is None else self.lookup.other_slots
+        return seen._replace(rows=sparse.gather_window(seen.values, seen.lengths, *slots))
 
     def gather(self, values: Ints2d, lengths: Ints1d) -> Ints2d:
         """The features of tokens, from the values in their windows. Shapes: (N, C) to (N, S)"""
-        lookup = self.lookup
-        slots = (lookup.slot_columns, lookup.slot_offsets, lookup.first_rows)
-        return sparse.gather_window(values, lengths, *slots)
-
-    @property
-    def n_slots(self) -> int:
-        """S, the number of slots."""
-        return len(self.lookup.slot_offsets)
+        return sparse.gather_window(values, lengths, *self.lookup.all_slots)
 
     @property
     def reach(self) -> int:
         """The number of tokens to either side that features of a token come from."""
-        return int(numpy.abs(self.lookup.slot_offsets).max(initial=0))
+        return int(numpy.abs(self.lookup.all_slots[1]).max(initial=0))
 
     def add_labels(
         self, seen: FeatureBatch, probabilities: Floats2d, labels: Sequence[str]
@@ -118,7 +122,7 @@ class Features(Shim):
         values = cast(Ints2d, seen.values).copy()
         for column, group in zip(lookup.of_documents, seen.groups):
             values[:, lookup.places[column.name]] = find_labels_elsewhere(of_known, group)
-        return seen._replace(values=values, rows=self.gather(values, seen.lengths))
+        return self._gather(seen._replace(values=values))
 
     def names(self, strings: Optional[StringStore] = None) -> List[str]:
         """The names of the V features, such as "LOWER[-1]=of". With a string store, clusters are

@@ -1,7 +1,7 @@
 """Lookup of the values of tokens in a vocabulary, with array operations."""
 
 from threading import Lock
-from typing import Dict, Iterable, List, Optional, Sequence
+from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
 import numpy
 from spacy.strings import get_string_id
@@ -17,8 +17,8 @@ from .template import YES, Column, Form, attributes_of, flag
 from .tokens import Gazetteer, Tokens
 from .vocabulary import Vocabulary
 
-MOST_WORDS = 1 << 18
-"""Words that are remembered at a time, with what can be seen of them."""
+MOST_WORDS = 1 << 16
+"""Words that are remembered at a time, with their values and the sums of their weights."""
 
 MOST_ROWS = (1 << 31) - 1
 """Features that have a number: rows are int32."""
@@ -27,15 +27,23 @@ OF_NAMES = ("is_first_upper", "has_digit")
 """The flags of words whose other occurrences count: capitalised ones, and those with a digit."""
 
 
+Slots = Tuple[Ints1d, Ints1d, Ints1d]
+"""The column, the offset and the row of value 0 of slots. Shapes: (S,)"""
+
+
 class SeenWords:
-    """Cached values of words, `width` of each.
+    """Cached values of words, `width` of each. At each offset, `slots` has those that depend on the
+    word alone. `window` takes the numbers of words, times the number of offsets, to rows.
 
     Rows are only added, and are there before `numbers` has their words. So any threads may read,
     without waiting. Those that add wait for each other. `table` grows by another taking its place,
     so it is read after `numbers`.
     """
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, slots: Dict[int, Slots]) -> None:
+        self.slots = slots
+        offsets = _int32(slots)
+        self.window: Slots = 0 * offsets, offsets, _int32(range(len(slots)))
         self.numbers = sparse.IdMap()
         self.table: Ints2d = numpy.zeros((0, width), dtype="int32")
         self.n_words = 0
@@ -52,8 +60,8 @@ class SeenWords:
                 larger[:first] = self.table[:first]
                 self.table = larger
             self.table[first:end] = rows[is_new]
-            self.numbers.set(orth[is_new], numpy.arange(first, end, dtype="int32"))
             self.n_words = end
+            self.numbers.set(orth[is_new], numpy.arange(first, end, dtype="int32"))
 
 
 class Lookup:
@@ -85,7 +93,7 @@ class Lookup:
             **{name: number_keys(k.astype("uint64")) for name, k in vocabulary.pairs.items()},
         }
         self._place_slots()
-        self._seen = SeenWords(len(self.of_words) + len(OF_NAMES))
+        self._seen = SeenWords(len(self.of_words) + len(OF_NAMES), self.word_slots)
 
     def _place_slots(self) -> None:
         """Find the place of the values of each column, and the rows of each slot."""
@@ -106,16 +114,24 @@ class Lookup:
         first_rows = numpy.cumsum([0, *per_slot])[:-1]
         places = [self.places[column.name] for column, _ in self.slots]
         repeats = [place.stop - place.start for place in places]
-        self.slot_columns = _int32(i for place in places for i in range(place.start, place.stop))
-        self.slot_offsets = numpy.repeat(_int32(offset for _, offset in self.slots), repeats)
-        self.first_rows = numpy.repeat(_int32(first_rows), repeats)
+        columns = _int32(i for place in places for i in range(place.start, place.stop))
+        offsets = numpy.repeat(_int32(offset for _, offset in self.slots), repeats)
+        first_rows = numpy.repeat(_int32(first_rows), repeats)
+        of_word = {self.places[column.name].start: i for i, column in enumerate(self.of_words)}
+        number = _int32(of_word.get(i, -1) for i in columns.tolist())
+        self.all_slots: Slots = (columns, offsets, first_rows)
+        self.other_slots: Slots = tuple(each[number < 0] for each in self.all_slots)
+        self.word_slots: Dict[int, Slots] = {}
+        for offset in numpy.unique(offsets[number >= 0]).tolist():
+            there = (number >= 0) & (offsets == offset)
+            self.word_slots[offset] = number[there], 0 * offsets[there], first_rows[there]
 
-    def values(self, tokens: Tokens, vocab: Optional[Vocab]) -> Ints2d:
-        """The number of the value of each token in each column, -1 for none. Shape: (N, C)"""
+    def values(self, tokens: Tokens, words: Ints2d) -> Ints2d:
+        """The number of the value of each token in each column, -1 for none, from the values
+        of words. Shapes: words (N, columns of words + 2), values (N, C)"""
         values = numpy.full((len(tokens.orth), self.width), -1, dtype="int32")
-        if vocab is None or not len(tokens.orth):
+        if not len(words):
             return values
-        words = self._of_words(tokens.orth, vocab)
         starts = [self.places[column.name].start for column in self.of_words]
         values[:, starts] = words[:, : len(starts)]
         for column in self.columns:
@@ -144,35 +160,32 @@ class Lookup:
                 values[those, self.places[column.name]] = beside
         return values
 
-    def occurrences(self, tokens: Tokens, vocab: Optional[Vocab]) -> List[Ints1d]:
+    def occurrences(self, tokens: Tokens, words: Ints2d) -> List[Ints1d]:
         """The occurrences that see each other's labels, for each column of `Form.DOCUMENT`: see
         `number_occurrences`."""
-        columns = self.of_documents
-        if vocab is None or not columns:
-            return [numpy.full(len(tokens.orth), -1, dtype="int32") for _ in columns]
-        takes_part = (self._of_words(tokens.orth, vocab)[:, -len(OF_NAMES) :] >= 0).any(axis=1)
-        keys = [tokens.keys[column.of] for column in columns]
+        takes_part = (words[:, -len(OF_NAMES) :] >= 0).any(axis=1)
+        keys = [tokens.keys[column.of] for column in self.of_documents]
         return [number_occurrences(key, takes_part & (key != 0), tokens.lengths) for key in keys]
 
-    def _of_words(self, orth: Array1d, vocab: Vocab) -> Ints2d:
-        """The values of words, and 0 or -1 for each of `OF_NAMES`. Shape: (N, columns of words +
-        2)"""
+    def words(self, orth: Array1d, vocab: Optional[Vocab]) -> Tuple[SeenWords, Ints1d]:
+        """All words so far, and the numbers of those of tokens among them, (N,). Their values are
+        found once and cached. Without tokens, the vocab may be None."""
         seen = self._seen
-        words = seen.numbers.find(orth)
-        if (words < 0).any():
+        numbers = seen.numbers.find(orth)
+        if vocab is not None and (numbers < 0).any():
             if seen.n_words > MOST_WORDS:
-                self._seen = seen = SeenWords(seen.table.shape[1])
-                words[:] = -1
-            unseen = numpy.unique(orth[words < 0])
+                self._seen = seen = SeenWords(seen.table.shape[1], self.word_slots)
+                numbers[:] = -1
+            unseen = numpy.unique(orth[numbers < 0])
             views = [(column.view, self.numbers[column.name]) for column in self.of_words]
             views += [(flag(name), {YES: 0}) for name in OF_NAMES]
             lexemes = [vocab[key] for key in unseen.tolist()]
             rows = [
-                [numbers.get(view(word), -1) for view, numbers in views if view] for word in lexemes
+                [known.get(view(word), -1) for view, known in views if view] for word in lexemes
             ]
             seen.add(unseen, numpy.asarray(rows, dtype="int32").reshape(len(unseen), len(views)))
-            words = seen.numbers.find(orth)
-        return seen.table[words]
+            numbers = seen.numbers.find(orth)
+        return seen, numbers
 
 
 def _int32(numbers: Iterable[int]) -> Ints1d:

@@ -1,7 +1,6 @@
 """The template of features in the config, and the kinds of values of words."""
 
 import re
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
@@ -111,6 +110,7 @@ ATTRIBUTES = (
 and SHAPE."""
 
 EXTENSION = "_."
+CASELESS = "caseless"
 GAZETTEER = "gazetteer"
 MEMORY = "memory"
 ELSEWHERE = "elsewhere"
@@ -162,22 +162,73 @@ class Column(NamedTuple):
         return self.form in (Form.WORD, Form.TOKEN, Form.CLUSTER)
 
 
-@dataclass(frozen=True)
 class Template:
-    """The template of features: see `make_features`."""
+    """The template of features.
 
-    windows: Mapping[str, int]
-    affixes: Sequence[int]
-    flags: Sequence[str]
-    bigrams: Mapping[str, int]
-    gazetteers: Mapping[str, str]
-    min_count: Union[int, Mapping[str, int]]
-    memory: Mapping[str, int]
-    memory_unit: Union[int, str]
-    elsewhere: Mapping[str, int]
-    document: Mapping[str, int]
-    clusters: Sequence[str]
-    vectors: Sequence[int]
+    windows (Optional[Dict[str, int]]): For each kind of feature, up to how many tokens to either
+        side it is used; 0 for the token only. Kinds are attributes of spaCy such as ORTH,
+        LOWER, NORM, SHAPE, TAG, POS and LEMMA; "_.name" for an extension attribute of tokens;
+        "prefix", "suffix", "flags", "character_type" and "gazetteer"; "caseless", the word in docs
+        in lower case or in capitals. If left out, ORTH, LOWER and SHAPE with 2, prefix, suffix and
+        flags with 1.
+    affixes (Sequence[int]): The lengths of prefixes and suffixes in characters.
+    flags (Sequence[str]): What "flags" are: spaCy's yes-or-no attributes of words,
+        such as IS_TITLE, and has_digit, has_hyphen, has_upper, is_first_upper and
+        ends_with_period.
+    bigrams (Optional[Dict[str, int]]): The kinds, of those in windows, of which pairs of
+        neighbours are features too, and how far to either side.
+    gazetteers (Optional[Dict[str, str]]): Files with a phrase on each line, by the name that
+        their features get. Upper and lower case are the same to them.
+    min_count (Union[int, Dict[str, int]]): How often a value has to be in the training data
+        to be a feature; for all kinds, or by kind. "LOWER+LOWER" is that of pairs.
+    memory (Optional[Dict[str, int]]): Attributes such as LOWER, or extension attributes, of
+        which tokens see how often their value had each label in the training data, and up to
+        how many tokens to either side. In training they see it in other units than their own.
+    memory_unit (Union[int, str]): What a unit is: a "doc"; this number of docs, one after
+        another; or the docs with the same value of an extension attribute of docs, "_.name".
+    elsewhere (Optional[Dict[str, int]]): The kinds, of those in windows, of which capitalised
+        words see the values before and after their nearest other occurrences in the doc, and of
+        how many of them.
+    document (Optional[Dict[str, int]]): Attributes such as LOWER, or extension attributes, of
+        which capitalised words and words with a digit see the labels that a first pass predicts
+        for the other occurrences of their value in the doc, and up to how many tokens to either
+        side. The first pass is a model of its own, without these features: see `FirstPass`.
+    clusters (Sequence[str]): Files of the clusters of words: see `read_clusters`. Their kind in
+        windows is "clusters".
+    vectors (Sequence[int]): Numbers of clusters that the words with a static vector are divided
+        into. Their kind in windows is "vectors".
+    RAISES (ValueError): If a kind or a flag is unknown, or a number is out of its range.
+    """
+
+    def __init__(
+        self,
+        *,
+        windows: Optional[Dict[str, int]] = None,
+        affixes: Sequence[int] = AFFIXES,
+        flags: Sequence[str] = DEFAULT_FLAGS,
+        bigrams: Optional[Dict[str, int]] = None,
+        gazetteers: Optional[Dict[str, str]] = None,
+        min_count: Union[int, Dict[str, int]] = 1,
+        memory: Optional[Dict[str, int]] = None,
+        memory_unit: Union[int, str] = DOC,
+        elsewhere: Optional[Dict[str, int]] = None,
+        document: Optional[Dict[str, int]] = None,
+        clusters: Sequence[str] = (),
+        vectors: Sequence[int] = (),
+    ) -> None:
+        self.windows = dict(WINDOWS if windows is None else windows)
+        if gazetteers and GAZETTEER not in self.windows:
+            self.windows[GAZETTEER] = 1
+        for kind, given in ((CLUSTERS, clusters), (VECTORS, vectors)):
+            if given and kind not in self.windows:
+                self.windows[kind] = 2
+        self.affixes, self.flags = tuple(affixes), tuple(flags)
+        self.bigrams, self.gazetteers = bigrams or {}, gazetteers or {}
+        self.min_count = min_count
+        self.memory, self.memory_unit = memory or {}, memory_unit
+        self.elsewhere, self.document = elsewhere or {}, document or {}
+        self.clusters, self.vectors = tuple(clusters), tuple(dict.fromkeys(vectors))
+        _check(self)
 
     @property
     def columns(self) -> List[Column]:
@@ -251,84 +302,10 @@ def attributes_of(columns: Sequence[Column]) -> List[str]:
     return [*dict.fromkeys(names)]
 
 
-def make_features(
-    *,
-    windows: Optional[Dict[str, int]] = None,
-    affixes: Sequence[int] = AFFIXES,
-    flags: Sequence[str] = DEFAULT_FLAGS,
-    bigrams: Optional[Dict[str, int]] = None,
-    gazetteers: Optional[Dict[str, str]] = None,
-    min_count: Union[int, Dict[str, int]] = 1,
-    memory: Optional[Dict[str, int]] = None,
-    memory_unit: Union[int, str] = DOC,
-    elsewhere: Optional[Dict[str, int]] = None,
-    document: Optional[Dict[str, int]] = None,
-    clusters: Sequence[str] = (),
-    vectors: Sequence[int] = (),
-) -> Template:
-    """Build a template of features.
-
-    windows (Optional[Dict[str, int]]): For each kind of feature, up to how many tokens to either
-        side it is used; 0 for the token only. Kinds are attributes of spaCy such as ORTH,
-        LOWER, NORM, SHAPE, TAG, POS and LEMMA; "_.name" for an extension attribute of tokens;
-        "prefix", "suffix", "flags", "character_type" and "gazetteer". If left out, ORTH,
-        LOWER and SHAPE with 2, prefix, suffix and flags with 1.
-    affixes (Sequence[int]): The lengths of prefixes and suffixes in characters.
-    flags (Sequence[str]): What "flags" are: spaCy's yes-or-no attributes of words,
-        such as IS_TITLE, and has_digit, has_hyphen, has_upper, is_first_upper and
-        ends_with_period.
-    bigrams (Optional[Dict[str, int]]): The kinds, of those in windows, of which pairs of
-        neighbours are features too, and how far to either side.
-    gazetteers (Optional[Dict[str, str]]): Files with a phrase on each line, by the name that
-        their features get. Upper and lower case are the same to them.
-    min_count (Union[int, Dict[str, int]]): How often a value has to be in the training data
-        to be a feature; for all kinds, or by kind. "LOWER+LOWER" is that of pairs.
-    memory (Optional[Dict[str, int]]): Attributes such as LOWER, or extension attributes, of
-        which tokens see how often their value had each label in the training data, and up to
-        how many tokens to either side. In training they see it in other units than their own.
-    memory_unit (Union[int, str]): What a unit is: a "doc"; this number of docs, one after
-        another; or the docs with the same value of an extension attribute of docs, "_.name".
-    elsewhere (Optional[Dict[str, int]]): The kinds, of those in windows, of which capitalised
-        words see the values before and after their nearest other occurrences in the doc, and of
-        how many of them.
-    document (Optional[Dict[str, int]]): Attributes such as LOWER, or extension attributes, of
-        which capitalised words and words with a digit see the labels that a first pass predicts
-        for the other occurrences of their value in the doc, and up to how many tokens to either
-        side. The first pass is a model of its own, without these features: see `FirstPass`.
-    clusters (Sequence[str]): Files of the clusters of words: see `read_clusters`. Their kind in
-        windows is "clusters".
-    vectors (Sequence[int]): Numbers of clusters that the words with a static vector are divided
-        into. Their kind in windows is "vectors".
-    RETURNS (Template): The template.
-    RAISES (ValueError): If a kind or a flag is unknown, or a number is out of its range.
-    """
-    windows = dict(WINDOWS) if windows is None else dict(windows)
-    if gazetteers and GAZETTEER not in windows:
-        windows[GAZETTEER] = 1
-    for kind, given in ((CLUSTERS, clusters), (VECTORS, vectors)):
-        if given and kind not in windows:
-            windows[kind] = 2
-    template = Template(
-        windows,
-        tuple(affixes),
-        tuple(flags),
-        bigrams or {},
-        gazetteers or {},
-        min_count,
-        memory or {},
-        memory_unit,
-        elsewhere or {},
-        document or {},
-        tuple(clusters),
-        tuple(dict.fromkeys(vectors)),
-    )
-    _check(template)
-    return template
-
-
 def _check(template: Template) -> None:
     attributes = [name for name in (*WORD_VIEWS, *ATTRIBUTES) if name in IDS]
-    others = ["character_type", "prefix", "suffix", "flags", GAZETTEER, CLUSTERS, VECTORS]
+    others = ["character_type", "prefix", "suffix", "flags", CASELESS]
+    others += [GAZETTEER, CLUSTERS, VECTORS]
     leasts = {"windows": 0, "bigrams": 1, MEMORY: 0, ELSEWHERE: 1, DOCUMENT: 0}
     for setting, least in leasts.items():
         known = attributes + (others if setting in ("windows", "bigrams") else [])

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy
-from spacy.attrs import IDS, ORTH
+from spacy.attrs import IDS, LOWER, ORTH
 from spacy.matcher import PhraseMatcher
 from spacy.strings import StringStore, get_string_id
 from spacy.tokens import Doc, Token
@@ -14,7 +14,7 @@ from spacy.util import filter_spans
 from spacy.vocab import Vocab
 from thinc.types import Array1d, Ints1d
 
-from .template import EXTENSION
+from .template import CASELESS, EXTENSION
 
 BEGIN, INSIDE, LAST, UNIT = PLACES = ("B", "I", "L", "U")
 
@@ -95,6 +95,10 @@ def read_tokens(
     for name in attributes:
         if name in gazetteers:
             keys[name] = gazetteers[name].find(docs)
+        elif name == CASELESS:
+            one_case = [doc.text.islower() or doc.text.isupper() for doc in docs]
+            words = [doc.to_array(LOWER) * int(is_so) for doc, is_so in zip(docs, one_case)]
+            keys[name] = numpy.concatenate([numpy.zeros(0, dtype="uint64"), *words])
         elif name.startswith(EXTENSION):
             keys[name] = _extension(docs, name.removeprefix(EXTENSION), strings)
     lengths = numpy.asarray([len(doc) for doc in docs], dtype="int32")

@@ -85,12 +85,10 @@ class Vocabulary(NamedTuple):
         labels = saved.get("labels", [])
         loaded = cls(saved["values"], pairs, saved["phrases"], memory, {}, labels)
         loaded.check(columns)
-        names = [column.name for column in columns if column.form == Form.CLUSTER]
-        clusters = {
-            name: Clusters.from_dict(saved["clusters"][name], len(loaded.values[name]))
-            for name in names
-        }
-        return loaded._replace(clusters=clusters)
+        for name in [column.name for column in columns if column.form == Form.CLUSTER]:
+            found = Clusters.from_dict(saved["clusters"][name], len(loaded.values[name]))
+            loaded.clusters[name] = found
+        return loaded
 
     def check(self, columns: Sequence[Column]) -> None:
         """Refuse values that aren't lists of strings, and pairs that aren't of their numbers."""

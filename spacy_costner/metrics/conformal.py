@@ -144,13 +144,13 @@ def false_alarm_risk(
     scores: Floats1d, wrong: Array1d, doc: Ints1d, n_docs: int, thresholds: Floats1d
 ) -> Floats1d:
     """The mean over docs of the share of the set that is wrong, 0 for an empty set, at each of T
-    descending thresholds. `doc` is from 0 to n_docs - 1. Shapes: (S,) to (T,)"""
+    descending thresholds. `doc` is the doc of each span. Shapes: (S,) to (T,)"""
     first = numpy.searchsorted(-thresholds, -scores)
-    cell, size = doc * (len(thresholds) + 1) + first, n_docs * (len(thresholds) + 1)
-    shape = (n_docs, len(thresholds) + 1)
+    shape = (doc.max(initial=-1) + 1, len(thresholds) + 1)
+    cell, size = doc * shape[1] + first, shape[0] * shape[1]
     in_set = numpy.bincount(cell, minlength=size).reshape(shape).cumsum(axis=1)
     n_wrong = numpy.bincount(cell, weights=wrong, minlength=size).reshape(shape).cumsum(axis=1)
-    return (n_wrong / numpy.maximum(in_set, 1)).mean(axis=0)[:-1]
+    return (n_wrong / numpy.maximum(in_set, 1)).sum(axis=0)[:-1] / n_docs
 
 
 def fixed_sequence(p: Floats1d, delta: float) -> int:

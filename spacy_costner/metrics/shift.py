@@ -8,6 +8,7 @@ Vovk, Gammerman & Shafer (2005): Algorithmic Learning in a Random World, chapter
 (2021): Retrain or Not Retrain: Conformal Test Martingales for Change-Point Detection.
 """
 
+from bisect import bisect_left, bisect_right
 from math import exp
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
 
@@ -34,9 +35,6 @@ MOST_DOCS = 100_000
 MOST_LOG = 700.0
 """The logarithm of the highest martingale that is shown."""
 
-BLOCK = 1024
-"""The number of docs that are ranked together."""
-
 
 def conformal_p_values(calibration: Floats1d, scores: Floats1d, *, seed: int = 0) -> Floats1d:
     """The p-value of each new doc: its rank among the calibration docs and the new docs before it,
@@ -51,18 +49,12 @@ def conformal_p_values(calibration: Floats1d, scores: Floats1d, *, seed: int = 0
 
     Vovk, Gammerman & Shafer (2005), eq. 2.20.
     """
-    u, pool = 1 - numpy.random.default_rng(seed).random(len(scores)), numpy.sort(calibration)
-    p = numpy.zeros(len(scores))
-    for begin in range(0, len(scores), BLOCK):
-        new = scores[begin : begin + BLOCK]
-        is_earlier = numpy.tri(len(new), k=-1, dtype=bool)
-        left, right = (numpy.searchsorted(pool, new, side=side) for side in ("left", "right"))
-        n_above = len(pool) - right + (is_earlier & (new > new[:, None])).sum(axis=1)
-        n_equal = right - left + (is_earlier & (new == new[:, None])).sum(axis=1)
-        n = len(pool) + numpy.arange(len(new))
-        p[begin : begin + BLOCK] = (n_above + u[begin : begin + BLOCK] * (n_equal + 1)) / (n + 1)
-        pool = numpy.sort(numpy.concatenate([pool, new]), kind="stable")
-    return p
+    u, pool, p = 1 - numpy.random.default_rng(seed).random(len(scores)), sorted(calibration), []
+    for score, share in zip(scores, u):
+        left, right = bisect_left(pool, score), bisect_right(pool, score)
+        p.append((len(pool) - right + share * (right - left + 1)) / (len(pool) + 1))
+        pool.insert(right, score)
+    return numpy.asarray(p)
 
 
 def log_martingale(p_values: Floats1d) -> Floats1d:
@@ -104,41 +96,35 @@ class Shift(NamedTuple):
         """Precision, recall and F as the model expects them, without labels, by spaCy's names. An
         upper guess after an alarm. None where nothing is predicted, or nothing expected."""
 
-        def prf(tp: float, predicted: float, annotated: float) -> List[Optional[float]]:
-            p, r = tp / predicted if predicted else None, tp / annotated if annotated else None
-            return [p, r, None if p is None or r is None else 2 * tp / (predicted + annotated)]
+        def prf(row: Sequence[float], names: Sequence[str] = "prf") -> Dict[str, Any]:
+            tp, predicted, annotated = row
+            of = (predicted, annotated, (predicted + annotated) / 2 if predicted * annotated else 0)
+            return {name: tp / n if n else None for name, n in zip(names, of)}
 
         total = numpy.sum([[0.0, 0.0, 0.0], *self.counts.values()], axis=0).tolist()
-        by_label = {label: dict(zip("prf", prf(*row))) for label, row in self.counts.items()}
-        return {**dict(zip(("ents_p", "ents_r", "ents_f"), prf(*total))), "ents_per_type": by_label}
+        by_label = {label: prf(row) for label, row in self.counts.items()}
+        return {**prf(total, ("ents_p", "ents_r", "ents_f")), "ents_per_type": by_label}
 
     @property
     def summary(self) -> Dict[str, Any]:
         """The test in short: "martingale" is its highest value."""
         highest = exp(min(float(self.log_martingale.max(initial=0.0)), MOST_LOG))
-        return {
-            "docs": len(self.scores),
-            "martingale": highest,
-            "level": self.level,
-            "alarm": self.alarm,
-            "approximate": self.approximate,
-        }
+        test = {"docs": len(self.scores), "martingale": highest, "level": self.level}
+        return {**test, "alarm": self.alarm, "approximate": self.approximate}
 
     @property
     def found(self) -> str:
         """The test in words."""
-        n = f"{len(self.scores):,}"
-        at = (
-            f"no alarm in {n} docs" if self.alarm is None else f"alarm at doc {self.alarm:,} of {n}"
-        )
-        return f"{at} (martingale up to {self.summary['martingale']:.3g} of {self.level:g})"
+        at = "no alarm in" if self.alarm is None else f"alarm at doc {self.alarm:,} of"
+        docs = f"{len(self.scores):,}" + " docs" * (self.alarm is None)
+        return f"{at} {docs} (martingale up to {self.summary['martingale']:.3g} of {self.level:g})"
 
     def describe(self) -> str:
         """The test and the expected scores in a line."""
-        scores = [self.expected[key] for key in ("ents_p", "ents_r", "ents_f")]
-        cells = ["-" if score is None else f"{100 * score:.2f}" for score in scores]
+        scores = {one: self.expected[f"ents_{one}"] for one in "prf"}
+        cells = [f"{k.upper()} {'-' if x is None else f'{100 * x:.2f}'}" for k, x in scores.items()]
         guess = "expected" if self.alarm is None else "expected, an upper guess:"
-        return f"{self.found}; {guess} {', '.join(map(' '.join, zip('PRF', cells)))}"
+        return f"{self.found}; {guess} {', '.join(cells)}"
 
 
 def in_random_order(scores: Sequence[float], seed: int = 0) -> Floats1d:

@@ -89,10 +89,16 @@ def init(
 def resize_linear_chain_crf(
     model: Model[List[Doc], Potentials], nO: int
 ) -> Model[List[Doc], Potentials]:
-    """Add tags after the existing ones, whose scores don't change."""
-    transitions = model.get_ref("output_layer")
+    """Add tags after the existing ones, whose scores don't change. The output layer is a new one,
+    so that optimizers don't use the state of the smaller one."""
+    transitions, larger = model.get_ref("output_layer"), Transitions(nO)
+    if transitions.has_param("transitions"):
+        larger.initialize()
+        for name in TRANSITION_PARAMS:
+            scores = transitions.get_param(name)
+            larger.get_param(name)[tuple(slice(size) for size in scores.shape)] = scores
     resize_emissions(model, nO)
-    model.replace_node(transitions, _resize_transitions(transitions, nO))
+    model.replace_node(transitions, larger)
     model.set_dim("nO", nO, force=True)
     return model
 
@@ -103,14 +109,3 @@ def resize_emissions(model: Model[List[Doc], Potentials], nO: int) -> None:
     model.replace_node(emissions, resize_linear_weighted(emissions, nO))
     for outer in (node for node in model.walk() if model.get_ref("emissions") in node.layers):
         outer.set_dim("nO", nO, force=True)
-
-
-def _resize_transitions(layer: Model[Ragged, Potentials], nO: int) -> Model[Ragged, Potentials]:
-    """Create a new layer, so that optimizers don't use the state of the smaller one."""
-    larger = Transitions(nO)
-    if layer.has_param("transitions"):
-        larger.initialize()
-        for name in TRANSITION_PARAMS:
-            scores = layer.get_param(name)
-            larger.get_param(name)[tuple(slice(size) for size in scores.shape)] = scores
-    return larger

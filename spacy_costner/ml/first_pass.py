@@ -7,7 +7,7 @@ import srsly
 from spacy.tokens import Doc
 from thinc.api import Optimizer
 from thinc.shims import Shim
-from thinc.types import Floats2d, Ints2d
+from thinc.types import Floats2d
 
 from .. import chain
 from ..borders import Boundaries, cut, find_borders
@@ -56,11 +56,6 @@ class FirstPass(Shim):
             weights.rows[:] = rows
             self._folds.append((features, weights))
 
-    @property
-    def is_ready(self) -> bool:
-        """Whether there are labels for the second pass."""
-        return self.read_labels is not None or self.weights.is_allocated
-
     def predict(self, seen: FeatureBatch, docs: Sequence[Doc] = ()) -> Floats2d:
         """The probability of O and of each label at each token, from the features of docs. If there
         are hashes of texts, each training doc is predicted by a model that was not trained on it.
@@ -68,23 +63,25 @@ class FirstPass(Shim):
         if self.read_labels is not None:
             return self.read_labels(docs)
         if seen.text_ids is None or not self._folds:
-            return self._predict(self.weights, seen.rows, docs)
+            return self._predict(self.weights, seen, docs)
         labels = numpy.empty((len(seen.rows), len(self.tags.labels) + 1), dtype="float32")
         fold = numpy.asarray([self._fold_of.get(i, -1) for i in seen.text_ids.tolist()])
         for i in numpy.unique(fold).tolist():
             own = [doc for doc, number in zip(docs, fold.tolist()) if number == i]
             tokens = numpy.repeat(fold == i, seen.lengths)
             if i < 0:
-                labels[tokens] = self._predict(self.weights, seen.rows[tokens], own)
+                labels[tokens] = self._predict(
+                    self.weights, seen._replace(rows=seen.rows[tokens]), own
+                )
             else:
                 features, weights = self._folds[i]
-                labels[tokens] = self._predict(weights, features.find(own).rows, own)
+                labels[tokens] = self._predict(weights, features.find(own), own)
         return labels
 
-    def _predict(self, weights: SparseWeights, rows: Ints2d, docs: Sequence[Doc]) -> Floats2d:
+    def _predict(self, weights: SparseWeights, seen: FeatureBatch, docs: Sequence[Doc]) -> Floats2d:
         lengths = numpy.asarray([len(doc) for doc in docs], dtype="int32")
         lengths, _ = cut(lengths, find_borders(docs, self.boundaries))
-        potentials = weights.potentials(rows, lengths)
+        potentials = weights.potentials(seen)._replace(lengths=lengths)
         marginals = chain.marginals(chain.constrain(potentials, self.tags.constraints))
         is_of = (self.tags.label_of + 1)[:, None] == numpy.arange(len(self.tags.labels) + 1)
         return marginals @ is_of.astype("float32")

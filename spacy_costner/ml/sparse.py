@@ -106,8 +106,8 @@ def _find_shim(model: Model, kind: Type[ShimT]) -> Optional[ShimT]:
 def forward(
     model: Model[List[Doc], Potentials], docs: List[Doc], is_train: bool
 ) -> Tuple[Potentials, Callable[[Potentials], List[Doc]]]:
+    seen = find_features(model, docs, is_train=is_train, by_word=not is_train)
     features, weights = linear_part(model)
-    seen = find_features(model, docs, is_train=is_train)
     if is_train and weights.folds:  # Trained at initialization: the scores are constant.
         return map_scores(model.ops.asarray, weights.score_held_out(seen)), lambda gradient: docs
     dropout = features.dropout if is_train else 0.0
@@ -138,13 +138,17 @@ def build_vocab(model: Model[List[Doc], Potentials], docs: Iterable[Doc]) -> Non
 
 
 def find_features(
-    model: Model[List[Doc], Potentials], docs: Sequence[Doc], *, is_train: bool = False
+    model: Model[List[Doc], Potentials],
+    docs: Sequence[Doc],
+    *,
+    is_train: bool = False,
+    by_word: bool = False,
 ) -> FeatureBatch:
     """The features of tokens, whose weights sum to their scores: see `Features.find`. None are
     dropped."""
     features, first_pass = linear_part(model)[0], first_pass_of(model)
-    seen = features.find(docs, is_train=is_train)
-    if first_pass is None or not first_pass.is_ready:
+    seen = features.find(docs, is_train=is_train, by_word=by_word)
+    if first_pass is None or not (first_pass.read_labels or first_pass.weights.is_allocated):
         return seen
     return features.add_labels(seen, first_pass.predict(seen, docs), first_pass.tags.labels)
 

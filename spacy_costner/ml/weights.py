@@ -8,10 +8,10 @@ import numpy
 import srsly
 from thinc.api import Optimizer
 from thinc.shims import Shim
-from thinc.types import Floats1d, Floats2d, Ints1d, Ints2d
+from thinc.types import Floats1d, Floats2d, Floats3d, Ints1d, Ints2d
 
 from .. import sparse
-from ..features import FeatureBatch
+from ..features import FeatureBatch, SeenWords
 from ..sparse import AdaGrad, Table
 from ..types import Potentials
 
@@ -27,6 +27,13 @@ grown at the next."""
 _CATCHING_UP = Lock()
 """Held while a prediction does in some rows what regularisation has left to do. When it is done
 no other prediction changes these rows."""
+
+
+Sums = Tuple[Optional[Floats2d], Optional[SeenWords], Floats3d, int]
+"""Weights; words, of which the first n have sums of weights at each offset; the sums; n. Shapes:
+(V + K + 2, K), (words, offsets, K)"""
+
+NO_SUMS: Sums = (None, None, numpy.zeros((0, 0, 0), dtype="float32"), 0)
 
 
 class SparseWeights(Shim):
@@ -77,13 +84,14 @@ class SparseWeights(Shim):
 
     @property
     def rows(self) -> Floats2d:
-        """All weights, readable and writable. Shape: (V + K + 2, K)"""
+        """All weights, readable, and writable until the next prediction. Shape: (V + K + 2, K)"""
         self._work_out()
+        self._sums = NO_SUMS
         return self.table.weights
 
     @property
     def emissions(self) -> Floats2d:
-        """Weights of the features, readable and writable. Shape: (V, K)"""
+        """Weights of the features, as `rows`. Shape: (V, K)"""
         return self.rows[: self.n_features]
 
     @property
@@ -139,20 +147,38 @@ class SparseWeights(Shim):
             after[-2:, :old] = before[-2:]
         self.table.last[:] = self.step = self._period_begin = step
 
-    def score(self, rows: Ints2d) -> Floats2d:
-        """The emissions of tokens, (N, K), from their features, (N, S), -1 for none."""
-        self._work_out(rows)
-        return sparse.sum_rows(rows, self.table.weights[: self.n_features])
+    def potentials(self, seen: FeatureBatch) -> Potentials:
+        """The scores of docs, from their features."""
+        self._work_out(seen.rows)
+        emissions = sparse.sum_rows(seen.rows, self.table.weights[: self.n_features])
+        if seen.words is not None:
+            emissions += self._sum_words(*seen.words, seen.lengths)
+        below = self._below.copy()
+        return Potentials(emissions, below[:-2], below[-2], below[-1], seen.lengths)
 
-    def potentials(self, rows: Ints2d, lengths: Ints1d) -> Potentials:
-        """The scores of docs of some lengths, (B,), from their features, (N, S), -1 for none."""
-        return Potentials(
-            emissions=self.score(rows),
-            transitions=self.transitions.copy(),
-            start=self.start.copy(),
-            end=self.end.copy(),
-            lengths=lengths,
-        )
+    def _sum_words(self, words: SeenWords, numbers: Ints1d, lengths: Ints1d) -> Floats2d:
+        """The sums of the weights of the words in the windows of tokens, (N, K), from the numbers
+        of their words, (N,). The sums of a word at each offset are kept until weights change. If
+        several threads add words at once, each makes what it needs, and the last one's is kept."""
+        weights, n_words, n_offsets = self.table.weights, words.n_words, len(words.slots)
+        of, seen, sums, n_done = self._sums
+        if of is not weights or seen is not words:
+            self._work_out()
+            sums, n_done = numpy.zeros((0, n_offsets, self.n_tags), dtype="float32"), 0
+        if n_words > n_done:
+            if n_words > len(sums):
+                larger = numpy.empty((2 * n_words, n_offsets, self.n_tags), dtype="float32")
+                larger[:n_done] = sums[:n_done]
+                sums = larger
+            values = words.table[n_done:n_words]
+            length = numpy.asarray([len(values)], dtype="int32")
+            for i, slots in enumerate(words.slots.values()):
+                rows = sparse.gather_window(values, length, *slots)
+                sums[n_done:n_words, i] = sparse.sum_rows(rows, weights[: self.n_features])
+            self._sums = weights, words, sums, n_words
+        places = (numbers * n_offsets)[:, None]
+        rows = sparse.gather_window(places, lengths, *words.window)
+        return sparse.sum_rows(rows, sums.reshape(-1, self.n_tags))
 
     def begin_update(
         self, seen: FeatureBatch, dropout: float = 0.0
@@ -163,10 +189,13 @@ class SparseWeights(Shim):
         if dropout:
             lost = numpy.random.uniform(size=rows.shape) < dropout
             rows, scale = numpy.where(lost, numpy.int32(-1), rows), numpy.float32(1 / (1 - dropout))
-        scores = self.potentials(rows, seen.lengths)
+        scores = self.potentials(seen._replace(rows=rows))
 
         def add_gradient(gradient: Potentials) -> None:
-            self.add_gradient(rows, gradient._replace(emissions=gradient.emissions * scale))
+            below = [gradient.transitions, gradient.start[None], gradient.end[None]]
+            below_rows, d_below = self._last_rows[:, None], numpy.concatenate(below)
+            for some_rows, d in ((rows, gradient.emissions * scale), (below_rows, d_below)):
+                self._pending.append((some_rows, numpy.ascontiguousarray(d, dtype="float32")))
 
         return scores._replace(emissions=scores.emissions * scale), add_gradient
 
@@ -178,14 +207,7 @@ class SparseWeights(Shim):
         for i, table in [*enumerate(self.folds), (-1, self.emissions)]:
             tokens = numpy.repeat(fold == i, seen.lengths)
             emissions[tokens] = sparse.sum_rows(seen.rows[tokens], table)
-        return self.potentials(seen.rows[:0], seen.lengths)._replace(emissions=emissions)
-
-    def add_gradient(self, rows: Ints2d, gradient: Potentials) -> None:
-        """Keep the gradient of scores for the next update, with the features of tokens, (N, S)."""
-        below = [gradient.transitions, gradient.start[None], gradient.end[None]]
-        parts = (rows, gradient.emissions), (self._last_rows[:, None], numpy.concatenate(below))
-        for some_rows, d_scores in parts:
-            self._pending.append((some_rows, numpy.ascontiguousarray(d_scores, dtype="float32")))
+        return self.potentials(seen._replace(rows=seen.rows[:0]))._replace(emissions=emissions)
 
     def gradient(self) -> Tuple[Ints1d, Floats2d]:
         """The rows in which the kept gradient is not 0, (A,), and its values there, (A, K)."""
@@ -206,7 +228,7 @@ class SparseWeights(Shim):
         if not self._pending:
             return
         rows, gradient = self.gradient()
-        self._pending = []
+        self._pending, self._sums = [], NO_SUMS
         self.step += 1
         sparse.adagrad(self.table, rows, gradient, self.step, self.settings)
         averages = getattr(optimizer, "averages", None)
@@ -227,7 +249,7 @@ class SparseWeights(Shim):
         try:
             yield
         finally:
-            self.table, self._averaged = table, False
+            self.table, self._averaged, self._sums = table, False, NO_SUMS
 
     def averaged(self, optimizer: Optimizer) -> Floats2d:
         """The weights to use after training: their average if the optimizer keeps one, or the last
@@ -277,9 +299,13 @@ class SparseWeights(Shim):
         self._average = numpy.zeros_like(weights)
         self._period_begin = 0
         self._place_of = numpy.full(len(weights), -1, dtype="int32")
+        self._sums = NO_SUMS
         self._pending = []
         self.step = 0
         self.set_folds([], {})
+
+    def __getstate__(self) -> Dict[str, Any]:
+        return {**self.__dict__, "_sums": NO_SUMS}
 
     def copy(self) -> "SparseWeights":
         """A copy with an identity of its own, so that no optimizer takes it for this one."""

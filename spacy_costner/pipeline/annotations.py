@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import compress, repeat
 from math import isnan
 from operator import add
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
@@ -123,6 +123,7 @@ class Prediction(NamedTuple):
     probs (Optional[Floats1d]): Their probabilities, if asked for. Shape: (E,)
     alternatives (Optional[Scored]), guaranteed (Optional[Scored]): Other probable entities; the
         guaranteed set.
+    is_promised (Sequence[bool]): Whether each doc has a guaranteed set. Shape: (B,)
     measures (Optional[Tuple[Floats1d, Floats2d]]): What the test for a shift takes: see `measure`.
     """
 
@@ -132,6 +133,7 @@ class Prediction(NamedTuple):
     probs: Optional[Floats1d] = None
     alternatives: Optional[Scored] = None
     guaranteed: Optional[Scored] = None
+    is_promised: Sequence[bool] = ()
     measures: Optional[Tuple[Floats1d, Floats2d]] = None
 
 
@@ -141,10 +143,12 @@ def make_prediction(
     tokens: TokenAttrs,
     confidence: Optional[Confidence],
     guarantee: Optional[Dict[str, Any]] = None,
+    groups: Sequence[Optional[str]] = (),
     is_measured: bool = False,
 ) -> Prediction:
     """Compute the probabilities of decoded entities, if a confidence says where they are written,
-    the guaranteed set of a promise and, if asked for, what the test for a shift takes."""
+    the guaranteed set of a promise by the group of each doc and, if asked for, what the test for a
+    shift takes."""
     n_preset = numpy.concatenate([[0], numpy.cumsum(tokens.is_annotated)])
 
     def is_free(entities: Entities) -> Array1d:
@@ -163,7 +167,7 @@ def make_prediction(
         keep = is_new(others, entities) & is_free(others)
         alternatives = others.select(keep), other_probs[keep]
     if guarantee is not None:
-        spans, span_probs = guaranteed_set((entities, probs), posterior, guarantee)
+        spans, span_probs = guaranteed_set((entities, probs), posterior, guarantee, groups)
         keep = is_free(spans)
         guaranteed = spans.select(keep), span_probs[keep]
     return Prediction(
@@ -173,6 +177,7 @@ def make_prediction(
         probs,
         alternatives,
         guaranteed,
+        [group in guarantee["groups"] for group in groups] if guarantee else (),
         measure(posterior, tokens) if is_measured else None,
     )
 
@@ -195,17 +200,17 @@ def measure(posterior: Posterior, tokens: TokenAttrs) -> Tuple[Floats1d, Floats2
     totals = numpy.bincount(of_doc, entropies, minlength=n_docs)[:n_docs]
     n_free = numpy.bincount(sequences(tokens.lengths), is_free, minlength=n_docs)
     label = tags.label_of[tags.opening] == numpy.arange(len(tags.labels))[:, None]
-    probs = (posterior.chain_marginals[:, tags.opening] * is_free[:, None]) @ label.T
+    opens = posterior.chain_marginals[:, tags.opening]
+    opens = opens if is_free.all() else opens * is_free[:, None]
     expected = numpy.zeros((n_docs, len(tags.labels)))
-    expected[tokens.lengths > 0] = numpy.add.reduceat(probs, first_tokens(tokens.lengths), axis=0)
+    first = first_tokens(tokens.lengths)
+    expected[tokens.lengths > 0] = numpy.add.reduceat(opens, first, axis=0) @ label.T
     return numpy.where(n_free, totals, numpy.nan) / (1 + expected.sum(axis=1)), expected
 
 
-def add_measures(
-    doc: Doc, key: str, labels: Sequence[str], scores: List[float], counts: Counts
-) -> None:
-    """Add what a component has measured of a doc, in the span group with this key: to the scores,
-    if it has tokens without a preset, and to the expected numbers of entities."""
+def add_measures(doc: Doc, key: str, labels: Sequence[str], counts: Counts) -> List[float]:
+    """Add what a component has measured of a doc, in the span group with this key, to the expected
+    numbers of entities. Returns the score of the doc, or none if all its tokens are preset."""
     group = doc.spans.get(key)
     if group is None or "entropy" not in group.attrs:
         raise ValueError(
@@ -213,20 +218,36 @@ def add_measures(
             f"entropy in doc.spans[{key!r}].attrs: run nlp.pipe first"
         )
     attrs = group.attrs
-    if not isnan(attrs["entropy"]):
-        scores.append(attrs["entropy"])
     rows = [(span.label_, (float(p), 1.0, 0.0)) for span, p in zip(group, attrs["scores"])]
     rows += [(label, (0.0, 0.0, n)) for label, n in zip(labels, attrs["expected"].tolist())]
     for label, row in rows:
         counts[label] = [*map(add, counts.get(label, (0.0, 0.0, 0.0)), row)]
+    return [] if isnan(attrs["entropy"]) else [attrs["entropy"]]
 
 
-def guaranteed_set(predicted: Scored, posterior: Posterior, guarantee: Dict[str, Any]) -> Scored:
-    """The set of a promise: the spans whose score is at least the threshold and, if a miss rate is
-    promised, the predicted entities. Its spans may overlap."""
+def group_of(doc: Doc, key: Optional[str]) -> Optional[str]:
+    """The group of a doc, by a key of its `user_data`: None if it has none, "" without a key."""
+    value = "" if key is None else doc.user_data.get(key)
+    return None if value is None else str(value)
+
+
+def guaranteed_set(
+    predicted: Scored,
+    posterior: Posterior,
+    guarantee: Dict[str, Any],
+    groups: Sequence[Optional[str]],
+) -> Scored:
+    """The set of a promise: the spans whose score is at least the threshold of the group of their
+    doc and, if a miss rate is promised, the predicted entities. Its spans may overlap."""
     entities, probs = predicted
     spans, scores = guarantee_scores(posterior, guarantee)
-    chosen = scores >= of_labels("threshold", posterior.tags, guarantee)[spans.label]
+    terms, tags = guarantee["groups"], posterior.tags
+    own = {group: of_labels("threshold", tags, terms[group]) for group in terms}
+    none = numpy.full(len(tags.labels), numpy.inf)
+    at = numpy.asarray([none, *(own.get(group, none) for group in groups)])  # (1 + B, labels)
+    ends = numpy.cumsum(posterior.doc_lengths)
+    doc = numpy.searchsorted(ends, spans.begin, side="right")
+    chosen = scores >= at[1 + doc, spans.label]
     if guarantee["miss"] is None:
         spans = spans.select(chosen)
         return spans, posterior.entity_probs(spans)
@@ -311,7 +332,8 @@ def annotate(
         return
     groups: Dict[str, Iterable[Tuple[Doc, Any]]] = {confidence.spans_key: predicted}
     if prediction.guaranteed is not None:
-        groups[confidence.guaranteed_key] = by_doc(*prediction.guaranteed)
+        sets = by_doc(*prediction.guaranteed)
+        groups[confidence.guaranteed_key] = compress(sets, prediction.is_promised)
     if prediction.alternatives is not None:
         groups[confidence.alternatives_key] = by_doc(*prediction.alternatives)
     measured: Iterator[Dict[str, Any]] = repeat({})

@@ -54,6 +54,7 @@ from .annotations import (
     Prediction,
     add_measures,
     annotate,
+    group_of,
     make_prediction,
     register,
     spans_by_doc,
@@ -417,14 +418,22 @@ class CostSensitiveNER(TrainablePipe):
         RETURNS (Prediction): Their entities.
         """
         self.check_guarantee()
-        confidence, guarantee = self.confidence, self.cfg["guarantee"]
-        tokens, posterior = self._posterior(list(docs), preset=True)
+        docs, guarantee = list(docs), self.cfg["guarantee"]
+        groups = [group_of(doc, guarantee["by_group"]) for doc in docs] if guarantee else []
+        if guarantee and (new := {*map(str, groups)} - guarantee["groups"].keys()):
+            warnings.warn(
+                f"{self.name}: no guaranteed set for docs whose {guarantee['by_group']!r} is "
+                f"{', '.join(sorted(new))}: nothing is promised of them",
+                stacklevel=2,
+            )
+        tokens, posterior = self._posterior(docs, preset=True)
         return make_prediction(
             self.decode(posterior),
             posterior,
             tokens,
-            confidence,
+            self.confidence,
             guarantee,
+            groups,
             is_measured=self.cfg["shift"] is not None,
         )
 
@@ -567,8 +576,8 @@ class CostSensitiveNER(TrainablePipe):
         """Promise something of the component's sets, with its current settings. The promise is in
         `nlp.meta["guarantee"]`, too, by the name of the component.
 
-        promise (Cfg): The promise, as JSON. "threshold" and "labels" are the least probability of
-            spans in the set, in all and by label.
+        promise (Cfg): The promise, as JSON. In "groups", by group, "threshold" and "labels" are the
+            least score of spans in the set, in all and by label.
         """
         self.cfg["guarantee"] = {**promise, "holds_for": self._settings()}
         self.meta.setdefault("guarantee", {})[self.name] = promise
@@ -597,7 +606,7 @@ class CostSensitiveNER(TrainablePipe):
         scores = [] if earlier is None else earlier.scores.tolist()
         counts = {} if earlier is None else {**earlier.counts}
         for doc in docs:
-            add_measures(doc, self.confidence.spans_key, self.labels, scores, counts)
+            scores += add_measures(doc, self.confidence.spans_key, self.labels, counts)
         return find_shift(self.cfg["shift"], scores, counts, seed=seed)
 
     def set_shift(
@@ -607,17 +616,14 @@ class CostSensitiveNER(TrainablePipe):
         `user_data` that enough docs have. `approximate`: whether the temperature was fitted on
         them."""
         keys: Dict[str, Dict[str, List[float]]] = {}
-        kept = rounded(scores).tolist()
-        for doc, score in zip(docs, kept):
-            for key, value in short_values(doc.user_data).items():
+        kept = sorted((a, i) for i, a in enumerate(rounded(scores).tolist()) if not isnan(a))
+        for score, i in kept:
+            for key, value in short_values(docs[i].user_data).items():
                 keys.setdefault(key, {}).setdefault(str(value), []).append(score)
+        enough = {k: {v: a for v, a in own.items() if len(a) >= ENOUGH} for k, own in keys.items()}
         self.cfg["shift"] = {
-            "scores": sorted(score for score in kept if not isnan(score)),
-            "keys": {
-                key: enough
-                for key, by_value in keys.items()
-                if (enough := {v: sorted(x) for v, x in by_value.items() if len(x) >= ENOUGH})
-            },
+            "scores": [score for score, _ in kept],
+            "keys": {key: own for key, own in enough.items() if own},
             "source": source,
             "approximate": approximate,
             "holds_for": self._settings("decoding"),
@@ -654,11 +660,9 @@ class CostSensitiveNER(TrainablePipe):
         """The first changed setting that the promise depends on."""
         if (promise := self.cfg["guarantee"]) is None:
             return None
-        settings = self._settings()
-        changed = [name for name in HOLDS_FOR if promise["holds_for"].get(name) != settings[name]]
-        if self.cfg["confidence"] is None:
-            changed.append("confidence")
-        return changed[0] if changed else None
+        own, held = self._settings(), promise["holds_for"]
+        changed = (name for name in HOLDS_FOR if held.get(name) != own[name])
+        return next(changed, "confidence" if self.cfg["confidence"] is None else None)
 
     # Saving
 

@@ -6,7 +6,7 @@
 
 from .columns import write_columns
 from .context import DEFAULTS, Context, CorpusInfo, ReadOptions
-from .corpus import make_reader, read_docs
+from .corpus import make_copies, make_reader, read_docs
 from .files import CorpusError, corpus_files
 from .sentences import copy_tokens
 from .task_docs import doc_to_task, task_to_doc
@@ -36,6 +36,7 @@ __all__ = [
     "copy_tokens",
     "corpus_files",
     "doc_to_task",
+    "make_copies",
     "make_reader",
     "read_docs",
     "read_tasks",

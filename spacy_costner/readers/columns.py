@@ -6,6 +6,7 @@ a sentence, is a comment if it isn't a token and its tag.
 """
 
 import re
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Callable, Iterable, Iterator, List, Sequence, Tuple
@@ -86,12 +87,13 @@ def _find_columns(
     if i is None:
         raise source.refuse("expected tokens and their tags, got none")
     line, source = lines[i], source._replace(number=i + 1)
-    if "\t" in line.strip():
-        is_padded, separator = " \t" in text or "\t " in text, "TABs"
-        split: Split = _split_padded if is_padded else _split_at_tabs
-    else:
-        has_odd_spaces, separator = any(map(text.__contains__, ODD_SPACES)), "blanks"
-        split = _split_at_blanks if has_odd_spaces else str.split
+    split: Split = str.split
+    separator = "TABs" if "\t" in line.strip() else "blanks"
+    if separator == "TABs":
+        is_padded = " \t" in text or "\t " in text
+        split = partial(_split_at_tabs, is_padded=True) if is_padded else _split_at_tabs
+    elif any(map(text.__contains__, ODD_SPACES)):
+        split = _split_at_blanks
     n, column = len(split(line)), context.options.column
     if n < 2:
         raise source.refuse(f"expected a token and its tag, got one column: {shown(line)}")
@@ -109,12 +111,9 @@ def _split_at_blanks(line: str) -> List[str]:
     return BLANKS.split(line.strip(" \t")) if line.strip() else []
 
 
-def _split_at_tabs(line: str) -> List[str]:
-    return line.rstrip(" \t").split("\t") if line.strip() else []
-
-
-def _split_padded(line: str) -> List[str]:
-    return [column.strip(" ") or column for column in _split_at_tabs(line)]
+def _split_at_tabs(line: str, is_padded: bool = False) -> List[str]:
+    columns = line.rstrip(" \t").split("\t") if line.strip() else []
+    return [column.strip(" ") or column for column in columns] if is_padded else columns
 
 
 def write_columns(path: Path, docs: Sequence[Doc]) -> int:

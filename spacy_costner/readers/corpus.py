@@ -17,7 +17,7 @@ from spacy.training import Corpus, Example
 from ..validation import require
 from .columns import read_columns
 from .context import DEFAULTS, Context, CorpusInfo, Predicted, ReadOptions
-from .documents import join_documents
+from .documents import join_documents, with_data
 from .files import CorpusError, Place, Values, corpus_files, is_json, read_values, shown
 from .sentences import copy_sentences, copy_tokens, find_tag_key, read_tagged, tag_names_beside
 from .task_docs import tasks_to_docs
@@ -170,7 +170,14 @@ class AnyCorpus(Corpus):
         docs = islice(docs, self.limit) if self.limit >= 1 else docs
         make = self.make_examples_gold_preproc if self.gold_preproc else self.make_examples
         for eg in make(nlp, docs):
-            yield from self.augmenter(nlp, eg)
+            for other in self.augmenter(nlp, eg):
+                # spaCy's augmenters tokenize again, and lose sentence starts.
+                if other is not eg and eg.reference.has_unknown_spaces:
+                    other.predicted = copy_tokens(other.reference)
+                if other is not eg and self._has_sentences and len(other.text) == len(eg.text):
+                    for doc in (other.predicted, other.reference):
+                        copy_sentences(eg.reference, doc)
+                yield other
 
     def _make_example(self, nlp: Language, reference: Doc, gold_preproc: bool) -> Example:
         """As spaCy does, without a loop over tokens in Python, and without tokenizing twice."""
@@ -181,7 +188,7 @@ class AnyCorpus(Corpus):
             predicted = super()._make_example(nlp, reference, gold_preproc).predicted
         if self._has_sentences:
             copy_sentences(reference, predicted)
-        return Example(predicted, reference)
+        return Example(with_data(predicted, reference.user_data), reference)
 
 
 def make_reader(
@@ -219,3 +226,20 @@ def make_reader(
         limit=limit,
         augmenter=augmenter,
     )
+
+
+def make_copies(
+    augmenter: Callable[[Language, Example], Iterable[Example]],
+) -> Callable[[Language, Example], Iterator[Example]]:
+    """Make an augmenter that keeps each example, and adds what another augmenter makes of it:
+    "spacy_costner.copies.v1". spaCy's own replace the example.
+
+    augmenter (Callable): The other augmenter.
+    RETURNS (Callable[[Language, Example], Iterator[Example]]): The augmenter.
+    """
+
+    def augment(nlp: Language, example: Example) -> Iterator[Example]:
+        yield example
+        yield from (other for other in augmenter(nlp, example) if other is not example)
+
+    return augment

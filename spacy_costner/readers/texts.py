@@ -42,6 +42,9 @@ TAGGED = re.compile(r"-DOCSTART-.*|\S+\s(.*\s)?(O|[A-Z]-\S+)")
 """A line of a corpus in columns."""
 
 LINES = (".txt", ".jsonl", ".ndjson")
+SHORT = ("bool", "int32", "int64", "string")
+"""The types of columns whose values docs can be grouped by."""
+
 SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -59,7 +62,8 @@ def read_texts(nlp: Language, path: Union[str, Path]) -> Iterator[Doc]:
             predicted = Predicted()
             for doc in read_file(file, Context(nlp, DEFAULTS, CorpusInfo(), predicted)):
                 if len(doc):
-                    yield predicted[doc] if doc in predicted else copy_tokens(doc, sentences=True)
+                    new = predicted.get(doc) or copy_tokens(doc, sentences=True)
+                    yield with_data(new, doc.user_data)
             continue
         for i, line in enumerate(read_text(file).split("\n")):
             try:
@@ -225,8 +229,9 @@ def _refused(place: Place, text: Any, message: str) -> Row:
 def _read_row_groups(part: Part, *columns: str) -> List[Dict[str, Any]]:
     try:
         file = require_pyarrow().ParquetFile(part.path)
-        names = file.schema_arrow.names
-        there = [name for name in dict.fromkeys(columns) if name in names]
+        types = {field.name: str(field.type) for field in file.schema_arrow}
+        names = [*types]
+        there = [name for name in names if name in columns or types[name] in SHORT]
         table = file.read_row_groups([*range(part.start, part.stop)], columns=there)
         values: List[Dict[str, Any]] = table.to_pylist()
     except (ValueError, OSError) as error:

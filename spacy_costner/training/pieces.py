@@ -55,11 +55,6 @@ class Piece:
         return self._n_tokens
 
     @property
-    def is_taught(self) -> bool:
-        """Whether it is a whole doc with soft targets."""
-        return self._example is not None and is_taught(self._example)
-
-    @property
     def example(self) -> Example:
         """The example that it is a piece of.
 
@@ -199,8 +194,9 @@ def join(pieces: Sequence[Piece]) -> Batch:
     """Join pieces of one turn, at least one, into a batch. It is read when it is used; once, if
     there are soft targets."""
     store, numbers = pieces[0].store, numpy.asarray([piece.number for piece in pieces])
-    if any(piece.is_taught for piece in pieces):
-        batch = store.read(numbers, [piece.example for piece in pieces])
+    examples = [piece._example for piece in pieces if piece._example is not None]
+    if any(map(is_taught, examples)):
+        batch = store.read(numbers, examples)
         return len(numbers), lambda: batch
     return len(numbers), partial(store.read, numbers)
 

@@ -1,6 +1,5 @@
 """Training targets: the possible paths, the gold paths, and how much they count."""
 
-from dataclasses import dataclass, field
 from typing import List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy
@@ -129,28 +128,8 @@ def read_incorrect_spans(
     return incorrect
 
 
-@dataclass(frozen=True)
 class Weights:
-    """Weights of tokens and of examples in training: see `make_weights`."""
-
-    labels: Mapping[str, float] = field(default_factory=dict)
-    boundary: float = 1.0
-    token: Optional[str] = None
-    example: Optional[str] = None
-
-    @property
-    def weighs_tokens(self) -> bool:
-        return bool(self.labels) or self.boundary != 1 or self.token is not None
-
-
-def make_weights(
-    *,
-    labels: Optional[Mapping[str, float]] = None,
-    boundary: float = 1.0,
-    token: Optional[str] = None,
-    example: Optional[str] = None,
-) -> Weights:
-    """Build the weights of tokens and of examples in training.
+    """The weights of tokens and of examples in training.
 
     labels (Optional[Mapping[str, float]]): Weight of the tokens of a gold entity, by label; "O" is
         for tokens outside of entities. 1 for labels that are not named.
@@ -159,12 +138,23 @@ def make_weights(
     example (Optional[str]): Extension attribute of the reference doc with its weight.
     RAISES (ValueError): If a weight is negative or not finite.
     """
-    where = "spacy_costner.Weights"
-    checked = {
-        label: check_cost(weight, f"{where}: labels.{label}")
-        for label, weight in (labels or {}).items()
-    }
-    return Weights(checked, check_cost(boundary, f"{where}: boundary"), token, example)
+
+    def __init__(
+        self,
+        *,
+        labels: Optional[Mapping[str, float]] = None,
+        boundary: float = 1.0,
+        token: Optional[str] = None,
+        example: Optional[str] = None,
+    ) -> None:
+        where, given = "spacy_costner.Weights", labels or {}
+        self.labels = {x: check_cost(given[x], f"{where}: labels.{x}") for x in given}
+        self.boundary = check_cost(boundary, f"{where}: boundary")
+        self.token, self.example = token, example
+
+    @property
+    def weighs_tokens(self) -> bool:
+        return bool(self.labels) or self.boundary != 1 or self.token is not None
 
 
 def token_weights(

@@ -79,6 +79,8 @@ def read_presets(docs: Sequence[Doc]) -> TokenAttrs:
     is preset. Setting `doc.ents`, as an entity ruler does, makes all other tokens O. So O is only
     preset in docs that also have missing tokens."""
     tokens = read_docs(docs)
+    if not tokens.iob.any():
+        return tokens
     of_doc = sequences(tokens.lengths)
     n_missing = numpy.bincount(of_doc, tokens.iob == MISSING, len(tokens.lengths))
     by_default = (tokens.iob == OUTSIDE) & (n_missing == 0)[of_doc]

@@ -36,7 +36,7 @@ seed = 0
 gpu_allocator = null
 
 [nlp]
-lang = "en"
+lang = "xx"
 pipeline = ["ner"]
 
 [components]
@@ -67,7 +67,7 @@ eval_frequency = 1
 
 SHORT = """
 [nlp]
-lang = "en"
+lang = "xx"
 pipeline = ["ner"]
 
 [components]
@@ -108,7 +108,7 @@ class Experiment(NamedTuple):
 
 def make_corpus(path: Path) -> None:
     """Write the corpus."""
-    vocab = spacy.blank("en").vocab
+    vocab = spacy.blank("xx").vocab
     docs = [Doc(vocab, words=text.split(), ents=tags) for text, tags in CORPUS]
     DocBin(docs=docs).to_disk(path)
 

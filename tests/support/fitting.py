@@ -43,7 +43,7 @@ def examples_of(nlp: Language, docs: Sequence[Tuple[str, str]] = TEXTS) -> List[
 
 
 def initialized(**settings: Any) -> Tuple[Language, List[Example]]:
-    nlp = spacy.blank("en")
+    nlp = spacy.blank("xx")
     config = {"model": SPARSE, "scheme": "IOB2", **settings}
     nlp.add_pipe("cost_sensitive_ner", name="ner", config=config)
     examples = examples_of(nlp)

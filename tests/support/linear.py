@@ -7,20 +7,20 @@ import spacy
 from spacy.tokens import Doc
 from thinc.api import Model
 
-from spacy_costner.features import Features, make_features
+from spacy_costner.features import Features, Template
 from spacy_costner.ml import build_sparse_crf, linear_part
 
 from .config import FEATURES, TOK2VEC
 
 SPARSE = {"@architectures": "spacy_costner.SparseCRF.v1", "features": FEATURES}
 HYBRID = {**SPARSE, "@architectures": "spacy_costner.HybridCRF.v1", "tok2vec": TOK2VEC}
-VOCAB = spacy.blank("en").vocab
+VOCAB = spacy.blank("xx").vocab
 DOCS = [Doc(VOCAB, words=words.split()) for words in ("a b a c", "", "d A", "b")]
 
 
 def crf(n_tags: int = 3, **settings: Any) -> Model:
     """A sparse CRF of random weights."""
-    model = build_sparse_crf(make_features(windows={"ORTH": 1, "LOWER": 0}), **settings, nO=n_tags)
+    model = build_sparse_crf(Template(windows={"ORTH": 1, "LOWER": 0}), **settings, nO=n_tags)
     model.initialize(X=DOCS)
     weights = linear_part(model)[1]
     weights.rows[:] = numpy.random.default_rng(0).normal(size=weights.rows.shape)

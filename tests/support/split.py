@@ -1,5 +1,6 @@
 """Chains whose O is split, beside the same batches as annotation has them."""
 
+from functools import cache
 from itertools import pairwise
 from typing import Any, List, NamedTuple, Tuple
 
@@ -33,11 +34,18 @@ def split_path(tags: Tags, path: oracle.Tags) -> oracle.Tags:
     tags (Tags): Tags with a split O.
     path (Tuple[int, ...]): A path of one sequence, over `tags.collapsed`.
     """
-    names = [tags.collapsed.names[tag] for tag in path]
+    plain, split = _names(tags)
+    names = [plain[tag] for tag in path]
     for t, (name, following) in enumerate(pairwise(list(names))):
         if name == "O" and following[:2] in ("B-", "U-"):
             names[t] = f"O-{following[2:]}"
-    return tuple(tags.names.index(name) for name in names)
+    return tuple(split.index(name) for name in names)
+
+
+@cache
+def _names(tags: Tags) -> Tuple[Tuple[str, ...], Tuple[str, ...]]:
+    """Of the annotation and of the chain: each is asked for thousands of paths."""
+    return tags.collapsed.names, tags.names
 
 
 def split_of(tags: Tags) -> Split:
