@@ -3,7 +3,7 @@
 import random
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, List, Optional
 
 import numpy
 import pytest
@@ -14,23 +14,27 @@ from numpy.testing import assert_allclose, assert_array_equal
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Example
+from spacy.util import registry
 
 from spacy_costner import chain
 from spacy_costner.borders import cut, find_borders
 from spacy_costner.cli.explain import reasons
-from spacy_costner.decoding import make_threshold, make_viterbi
+from spacy_costner.costs.tables import make_hamming_cost
+from spacy_costner.decoding import make_min_cost, make_threshold, make_viterbi
 from spacy_costner.ml import first_pass_of, linear_part
 from spacy_costner.pipeline.component import CostSensitiveNER
 from spacy_costner.readers.corpus import make_reader
 from spacy_costner.training.lbfgs import TotalLoss
+from spacy_costner.training.objective import Objective
 from spacy_costner.training.pieces import batch_pieces, join, read_pieces
 from spacy_costner.training.soft_targets import KEY, expectations
-from spacy_costner.types import Potentials, Progress
+from spacy_costner.types import Gold, LossResult, Potentials, Progress, map_scores
 
-from . import oracle
+from . import oracle, oracle_losses
 from .support.batches import single
-from .support.config import HAMMING
-from .support.fitting import examples_of, initialized, loss_block
+from .support.fitting import examples_of, initialized
+from .support.gradients import check_loss_directions
+from .support.split import split_of
 
 LINES = "Ana saw | Rome saw Ana | Lee"
 """Three sentences: "|" begins the next one, and is no token."""
@@ -59,9 +63,8 @@ def random_model(boundaries: Any = True, **settings: Any) -> Language:
     return nlp
 
 
-def sequences_of(ner: CostSensitiveNER, doc: Doc, lengths: List[int]) -> Potentials:
+def sequences_of(ner: CostSensitiveNER, scores: Potentials, lengths: List[int]) -> Potentials:
     """The scores of sequences, one after another."""
-    scores = ner.model.predict([doc])
     scores = scores._replace(lengths=numpy.asarray(lengths, dtype="int32"))
     return chain.constrain(scores, ner.chain_tags.constraints)
 
@@ -99,7 +102,7 @@ def test_probabilities_are_those_of_enumerated_sequences(scheme: str, outside: s
     ner = nlp.get_pipe("ner")
     other = doc_of(nlp, starts=False)[:2].as_doc()
     posterior = ner.posterior([doc_of(nlp), other])
-    scores = sequences_of(ner, doc_of(nlp), [2, 3, 1])
+    scores = sequences_of(ner, ner.model.predict([doc_of(nlp)]), [2, 3, 1])
     parts = [oracle.paths(scores, b) for b in range(3)]
     probs = [oracle.probabilities(part) for part in parts]
     marginals = numpy.concatenate(
@@ -130,37 +133,62 @@ def test_probabilities_are_those_of_enumerated_sequences(scheme: str, outside: s
         assert [(e.start, e.end) for e in ner(doc_of(nlp)).ents] == expected != []
 
 
-@pytest.mark.parametrize(
-    "loss",
-    [
-        loss_block("Sequential"),
-        loss_block("Pointwise"),
-        *(loss_block(name, cost=HAMMING) for name in ("SoftmaxMargin", "MaxMargin", "Risk")),
-        loss_block("MCE"),
-    ],
-    ids=lambda loss: loss["@losses"],
-)
-def test_losses_are_sums_over_sequences(loss: Dict[str, Any]) -> None:
+@pytest.mark.parametrize("name", oracle_losses.LOSSES)
+def test_losses_are_those_of_enumerated_sequences(name: str) -> None:
     """The entity across the second border joins two sequences."""
-    nlp = random_model(loss=loss, outside="before")
-    ner = nlp.get_pipe("ner")
-    eg = Example(doc_of(nlp), doc_of(nlp, "B-X O B-X O B-X I-X"))
-    scores = ner.model.predict([eg.predicted])
-    targets = ner.objective.targets([eg], ner.chain_tags)
-    assert targets.lengths.tolist() == [2, 4] and targets.doc_of.tolist() == [0, 0]
-    result, _ = ner.objective.evaluate(targets, scores, Progress())
+    ner, row = SPLIT.get_pipe("ner"), oracle_losses.LOSSES[name]
+    eg = Example(doc_of(SPLIT), doc_of(SPLIT, "B-X O B-X O B-X I-X"))
+    cost = {"cost": make_hamming_cost()} if row.has_cost else {}
+
+    def compute(scores: Potentials) -> LossResult:
+        loss = registry.losses.get(f"spacy_costner.{name.split(',')[0]}.v1")(**row.settings, **cost)
+        objective = Objective("ner", SPLIT.vocab.strings, loss, sentence_boundaries=True)
+        targets = objective.targets([eg], ner.chain_tags)
+        assert targets.lengths.tolist() == [2, 4] and targets.doc_of.tolist() == [0, 0]
+        return objective.evaluate(targets, scores, Progress())[0]
+
+    tags = ner.chain_tags.collapsed
+    gold = numpy.asarray([tags.names.index(tag) for tag in ["B-X", "O", "B-X", "O", "B-X", "I-X"]])
+    annotation = Gold(
+        gold,
+        cost=make_hamming_cost()(tags)[gold] if row.has_cost else None,
+        opening=tags.opening,
+        continuing=tags.continuing,
+    )
+    scores = map_scores(lambda x: x.astype("float64"), ner.model.predict([eg.predicted]))
+    legal = sequences_of(ner, scores, [2, 4])
+    batch = oracle_losses.sequences(legal, annotation, split=split_of(ner.chain_tags))
+    result = compute(scores)
+    assert result.value == pytest.approx(row.define(batch), rel=1e-8)
     assert_array_equal(result.gradient.lengths, [6])
-    total, rows, transitions = 0.0, [], 0.0
-    for begin, end in ((0, 2), (2, 6)):
-        docs = [whole[begin:end].as_doc() for whole in (eg.predicted, eg.reference)]
-        own = ner.objective.targets([Example(*docs)], ner.chain_tags, whole=True)
-        part = scores._replace(emissions=scores.emissions[begin:end], lengths=own.lengths)
-        value, gradient = ner.objective.evaluate(own, part, Progress())[0]
-        total, transitions = total + value, transitions + gradient.transitions
-        rows.append(gradient.emissions)
-    assert result.value == pytest.approx(total, rel=1e-5)
-    assert_allclose(result.gradient.emissions, numpy.concatenate(rows), atol=1e-5)
-    assert_allclose(result.gradient.transitions, transitions, atol=1e-5)
+    check_loss_directions(compute, scores)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_least_expected_cost_is_that_of_enumerated_sequences(seed: int) -> None:
+    nlp = random_model(scheme="BILUO", outside="before")
+    ner, table = nlp.get_pipe("ner"), numpy.random.default_rng(seed).uniform(size=(5, 5))
+    ner.set_decoding(make_min_cost(cost=lambda tags: table))
+    docs = [doc_of(nlp), doc_of(nlp, starts=False)]
+    posterior, tags = ner.posterior(docs), ner.chain_tags.collapsed
+    lengths = numpy.asarray([2, 3, 1, 6], dtype="int32")
+    none = numpy.zeros((lengths.sum(), len(tags)))
+    answers = Potentials(none, none[:1].T * none[0], none[0], none[0], lengths=lengths)
+    answers = chain.constrain(answers, tags.constraints)
+    best: List[int] = []
+    for b, length in enumerate(lengths.tolist()):
+        paths = oracle.paths(posterior.scores, b)
+        each = zip(oracle.probabilities(paths), paths)
+        of_tags = sum(p * numpy.eye(len(ner.chain_tags))[list(path.tags)] for p, path in each)
+        expected = ner.chain_tags.collapse(of_tags) @ table
+        costs = {
+            path.tags: expected[numpy.arange(length), list(path.tags)].sum()
+            for path in oracle.paths(answers, b)
+        }
+        best += min(costs, key=lambda path: costs[path])
+    found = tags.decode(numpy.asarray(best), lengths)
+    spans = [(e.start + 6 * i, e.end + 6 * i) for i, doc in enumerate(docs) for e in ner(doc).ents]
+    assert spans == [*zip(found.begin.tolist(), found.end.tolist())] != []
 
 
 def test_preset_entities_across_a_border_join_two_sequences() -> None:
@@ -182,6 +210,9 @@ def test_preset_entities_across_a_border_join_two_sequences() -> None:
     assert posterior.entropy[0] == pytest.approx(entropy, abs=1e-4)
 
 
+MODEL, SPLIT = random_model(), random_model(outside="before")
+
+
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=6), st.integers(1, 4))
 def test_answers_do_not_depend_on_the_batch(kinds: List[int], batch_size: int) -> None:
     text = ["Ana Lee\nsaw\n\nRome", "Rome", "\nAna\n Lee saw Rome"]
@@ -189,9 +220,6 @@ def test_answers_do_not_depend_on_the_batch(kinds: List[int], batch_size: int) -
     alone = [[(e.start, e.end, e.label_) for e in MODEL(each).ents] for each in texts]
     together = MODEL.pipe(texts, batch_size=batch_size)
     assert [[(e.start, e.end, e.label_) for e in doc.ents] for doc in together] == alone
-
-
-MODEL = random_model()
 
 
 def test_few_docs_count_whole_and_by_sequences() -> None:

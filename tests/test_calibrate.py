@@ -12,7 +12,13 @@ from spacy.training import Example
 
 from spacy_costner import chain
 from spacy_costner.cli.annotate import annotate_texts
-from spacy_costner.cli.calibrate import calibrate, find_slopes, fit_temperature, make_temperature
+from spacy_costner.cli.calibrate import (
+    Calibration,
+    calibrate,
+    find_slopes,
+    fit_temperature,
+    make_temperature,
+)
 from spacy_costner.cli.predictions import predict_dev
 from spacy_costner.cli.tune import use_decoding
 from spacy_costner.decoding import Posterior, Temperature, make_viterbi, temper
@@ -97,6 +103,13 @@ def test_calibration_is_set_and_saved(unsure: Path, tmp_path: Path) -> None:
     performance = nlp.meta["performance"]
     assert performance["ents_r"] == nlp.evaluate(examples(nlp))["ents_r"] > recall
     assert performance["measured_on"] == {"source": "dev.spacy", "docs": len(TEXTS)}
+
+
+def test_a_higher_error_is_said() -> None:
+    better = Calibration(Temperature(1.2, {}), 0.02, 0.01, [])
+    warning = "The error is higher than before"
+    assert warning not in better.describe()
+    assert warning in better._replace(error=0.03).describe()
 
 
 def test_confidences_are_on_afterwards(unsure: Path, tmp_path: Path) -> None:

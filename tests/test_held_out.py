@@ -69,6 +69,15 @@ def test_two_passes_in_each_fold(corpus: Path, tmp_path: Path) -> None:
     assert "dev:" not in result.output
 
 
+def test_nothing_is_evaluated_without_a_development_corpus(corpus: Path, tmp_path: Path) -> None:
+    for name, given in (("own", ["--train", corpus]), ("given", [SPARSE, "--paths.train", corpus])):
+        result = run("fit", *given, "--output", tmp_path / name, *SHORT)
+        assert result.exit_code == 0, result.output
+        assert "\nnot evaluated: there is no development corpus" in result.output
+        assert "dev:" not in result.output
+        assert spacy.load(tmp_path / name / "model-best").meta["performance"]["ents_f"] is None
+
+
 def test_what_needs_a_development_corpus(corpus: Path, tmp_path: Path) -> None:
     """A model to start from may have seen the docs that are held out."""
     config, output = load_config(SPARSE), tmp_path / "out"
@@ -76,8 +85,10 @@ def test_what_needs_a_development_corpus(corpus: Path, tmp_path: Path) -> None:
     config.to_disk(tmp_path / "config.cfg")
     needed = "expected a development corpus"
     for given, message in (
-        ([SPARSE, "--paths.train", corpus], f"fit: paths.dev: {needed}, got none"),
-        (["--train", corpus], f"fit: --dev: {needed}"),
+        (
+            [SPARSE, "--paths.train", corpus, "--cache", tmp_path / "cache", "--calibrate"],
+            f"fit: paths.dev: {needed} with --cache",
+        ),
         (
             [tmp_path / "config.cfg", "--paths.train", corpus, "--calibrate"],
             "initialize.after_init: expected null",

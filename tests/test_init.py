@@ -148,11 +148,14 @@ FEW = {"train_path": Path("few.spacy")}
         ({"aim": "precision=0.9"}, "Sequential", "Viterbi", None),
         ({"aim": "guarantee", **FEW}, "Sequential", "Viterbi", None),
         ({"aim": "guarantee", **TREE}, "Sequential", "Viterbi", 0.0),
-        ({"miss": 5}, "Sequential", "MinCost", -1.0),
+        ({"miss": 5}, "SoftmaxMargin", "Viterbi", -1.0),
+        ({"miss": 5, "loss": "Sequential"}, "Sequential", "MinCost", -1.0),
+        ({"miss": 5, "loss": "Risk"}, "Sequential Risk", "MinCost", -1.0),
         ({"miss": 5, "model": "cnn"}, "SoftmaxMargin", "MinCost", -1.0),
         ({"miss": 5, "decoding": "viterbi"}, "SoftmaxMargin", "Viterbi", -1.0),
         ({"miss": 5, "aim": "f"}, "SoftmaxMargin", "Viterbi", 0.0),
-        ({"miss": 5, **TREE}, "SoftmaxMargin Risk", "MinCost", -1.0),
+        ({"miss": 5, **TREE}, "SoftmaxMargin", "Viterbi", -1.0),
+        ({"inner_nodes": True, **TREE}, "SoftmaxMargin", "MinCost", -1.0),
         ({"model": "cnn", **TREE}, "SoftmaxMargin Risk", "MinCost", -1.0),
         ({"aim": "f", **TREE}, "SoftmaxMargin MCEF", "Viterbi", 0.0),
         ({"aim": "f", "model": "cnn", **TREE}, "Sequential", "Viterbi", 0.0),
@@ -179,9 +182,10 @@ THRESHOLD = {"decoding": "threshold", "loss": "SoftmaxMargin", "miss": 4}
     "options, path, value",
     [
         # The cost is everywhere that of the tree.
-        (TREE, "loss.*.first.cost", COST),
-        (TREE, "loss.*.then.cost", COST),
-        (TREE, "loss.*.first.multiplier", 0.5),
+        (TREE, "loss.cost", COST),
+        (TREE, "loss.multiplier", 0.5),
+        ({**TREE, "model": "cnn"}, "loss.*.first.cost", COST),
+        ({**TREE, "model": "cnn"}, "loss.*.then.cost", COST),
         (TREE, "scorer.cost", COST),
         ({**TREE, "inner_nodes": True}, "decoding.cost", COST),
         ({**TREE, "inner_nodes": True}, "decoding.tree", "tree.json"),
@@ -332,10 +336,12 @@ def test_next_commands_check_and_train() -> None:
         *(["costner", "check"], ["costner", "fit"], ["costner", "calibrate"]),
         ["evaluate", "training/calibrated"],
     ]
-    # With augmented scores, calibration makes the cost higher.
-    for options, calibrated in (("--loss SoftmaxMargin", False), ("--decoding viterbi", True)):
+    # Calibration doesn't change the best path. It makes decisions by expected cost worse.
+    for options, calibrated in (("", True), ("--decoding min-cost", False), ("--loss Risk", False)):
         result = run("init", "-", "--miss", 5, *options.split())
         assert ("costner calibrate" in result.output) is calibrated
+        assert "Costs count tokens. `costner tune --recall 0.8`" in result.output
+    assert "Costs count tokens" not in run("init", "-").output
 
 
 @pytest.mark.parametrize("model", MODELS)

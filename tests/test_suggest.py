@@ -329,6 +329,10 @@ def test_command_lines(unsure: Path, demo: Dict[str, Path], tmp_path: Path, onli
     assert {one["way"] for one in curves["rounds"]} == {"all", "suggested", "random"}
     assert json.loads(output.read_text("utf8")) == curves
     assert "annotated tokens" in plot.read_text("utf8")
+    windows = ["--components.ner.model.features.windows", '{"LOWER":0}']
+    result = run("suggest", *arguments, *limits, *windows, "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["rounds"] != curves["rounds"]
 
 
 @pytest.mark.parametrize(
@@ -338,6 +342,7 @@ def test_command_lines(unsure: Path, demo: Dict[str, Path], tmp_path: Path, onli
         (["-o", "out.txt"], "out.txt: expected a name that ends in .jsonl, for prodigy"),
         (["-o", "o.jsonl", "-f", "label-studio"], "expected a name that ends in .json, for label-"),
         (["-o", "o.jsonl", "-f", "brat"], "format: expected one of ['prodigy', 'doccano', 'label-"),
+        (["-o", "o.jsonl", "--nlp.lang", "es"], "expected a config and --simulate with settings"),
         (["-o", "pool.txt"], "expected another file than the input"),
     ],
 )

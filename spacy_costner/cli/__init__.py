@@ -25,7 +25,7 @@ from .suggest import suggest_cli
 from .tune import tune_cli
 from .watch import watch_cli
 
-WITH_OVERRIDES = ("check", "fit", "compare", "audit", "distill")
+WITH_OVERRIDES = ("check", "fit", "compare", "audit", "distill", "suggest")
 """Commands that take settings of the config, such as --paths.train."""
 OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
 

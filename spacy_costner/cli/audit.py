@@ -25,7 +25,7 @@ from spacy.cli._util import import_code, show_validation_error
 from spacy.matcher import PhraseMatcher
 from spacy.tokens import Doc, Span
 from spacy.training import Example
-from spacy.util import load_config, load_model_from_config
+from spacy.util import load_model_from_config
 from spacy.vocab import Vocab
 from thinc.api import Config
 from thinc.types import Floats2d
@@ -40,13 +40,12 @@ from ..readers.files import Place
 from ..readers.sentences import copy_tokens
 from ..readers.tasks import spans_from_json
 from ..saving import check_file, save_file
-from ..settings import check_overrides
 from ..tags import Entities, Tags
 from ..training.token_attrs import read_docs as read_tokens
 from .calibrate import fit_temperature, predict_best
 from .compare import component_name
 from .convert import check_suffix, write_corpus
-from .options import AddressOption, CodeOption, arguments_of, read_overrides
+from .options import AddressOption, CodeOption, arguments_of, read_config, read_overrides
 from .output import JsonOption, errors_shown, print_result, save_text, stdout_for
 from .preparation import Fold, hold_out
 from .report import (
@@ -171,8 +170,7 @@ def audit_cli(
         for path in (output_path, html_path):
             check_file(path, [config_path, corpus_path, *([apply_path] if apply_path else [])])
         import_code(code_path)
-        check_overrides(load_config(config_path, interpolate=False), overrides)
-        config = load_config(config_path, overrides=overrides, interpolate=False)
+        config = read_config(config_path, overrides)
         docs = list(read_docs(load_model_from_config(config, auto_fill=True), corpus_path))
         if apply_path is not None:
             if output_path is None:

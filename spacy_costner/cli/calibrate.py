@@ -44,9 +44,11 @@ class Calibration(NamedTuple):
 
     def describe(self) -> str:
         """The temperature, and the calibration error before and with it."""
+        worse = "\nThe error is higher than before: don't calibrate this model on these docs."
         return (
             f"temperature {self.temperature.overall:.3f}: expected calibration error "
             f"{self.error_before:.4f} -> {self.error:.4f}"
+            f"{worse if self.error > self.error_before else ''}"
         )
 
 

@@ -15,7 +15,7 @@ from spacy.cli._util import import_code
 from spacy.schemas import ConfigSchemaInit, ConfigSchemaTraining
 from spacy.tokens import Doc
 from spacy.training import Example
-from spacy.util import load_config, load_model_from_config, registry, resolve_dot_names
+from spacy.util import load_model_from_config, registry, resolve_dot_names
 from typer import Argument, Option
 
 from ..borders import find_borders
@@ -25,12 +25,12 @@ from ..progress import progress
 from ..readers import CorpusInfo
 from ..readers.corpus import AnyCorpus
 from ..readers.schemes import IO_WITHOUT_PREFIXES
-from ..settings import check_overrides, check_settings
+from ..settings import check_settings
 from ..spans import Labels, spans_as_entities, without_overlap
 from ..tags import Tags
 from ..training.evaluation import Evaluations, count_evaluations
 from ..training.token_attrs import first_words
-from .options import CodeOption, read_overrides
+from .options import CodeOption, read_config, read_overrides
 from .output import JsonOption, errors_shown, print_result
 from .predictions import get_component
 
@@ -121,8 +121,7 @@ def check(
     RAISES (ValueError): If the config has no `cost_sensitive_ner`, or several and none is named,
         or an unknown setting.
     """
-    check_overrides(load_config(config_path, interpolate=False), overrides)
-    config = load_config(config_path, overrides=dict(overrides), interpolate=False)
+    config = read_config(config_path, overrides)
     check_settings(config, config_path)
     nlp = load_model_from_config(config, auto_fill=True)
     ours = [other for other, pipe in nlp.pipeline if isinstance(pipe, CostSensitiveNER)]

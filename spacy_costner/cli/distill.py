@@ -25,7 +25,7 @@ from spacy.language import Language
 from spacy.scorer import get_ner_prf
 from spacy.tokens import Doc, DocBin, Span, SpanGroup
 from spacy.training import Example
-from spacy.util import load_config, load_model, load_model_from_config, minibatch, resolve_dot_names
+from spacy.util import load_model, load_model_from_config, minibatch, resolve_dot_names
 from thinc.api import Config
 from typer import Argument, Option
 
@@ -38,11 +38,10 @@ from ..readers.context import DEFAULTS, Context, CorpusInfo
 from ..readers.files import shown
 from ..readers.sentences import copy_tokens
 from ..saving import check_folder, save_file
-from ..settings import check_overrides
 from ..training import soft_targets
 from ..training.targets import WEIGHT
 from .fit import is_fitted, train_as_fitted
-from .options import CodeOption, GpuOption, arguments_of, read_overrides
+from .options import CodeOption, GpuOption, arguments_of, read_config, read_overrides
 from .output import JsonOption, errors_shown, print_result
 from .predictions import check_ents
 from .runs import fingerprint
@@ -115,8 +114,7 @@ def distill_cli(
     setup_gpu(use_gpu, silent=True)
     import_code(code_path)
     with errors_shown(), show_validation_error(config_path, hint_fill=False):
-        check_overrides(load_config(config_path, interpolate=False), overrides)
-        config = load_config(config_path, overrides=overrides, interpolate=False)
+        config = read_config(config_path, overrides)
         result = distill([teacher, *(others or ())], config, raw_paths, **options)
     table = [["dev", "P", "R", "F", "tokens/s", "MB"]]
     for name, *scores, speed, size in result.rows:

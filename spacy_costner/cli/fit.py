@@ -12,7 +12,7 @@ from spacy.scorer import Scorer
 from spacy.training import Example
 from spacy.training.initialize import init_nlp
 from spacy.training.loop import create_before_to_disk_callback, train, update_meta
-from spacy.util import dot_to_object, load_config
+from spacy.util import dot_to_object
 from thinc.api import Config
 from typer import Argument, Option
 
@@ -21,15 +21,14 @@ from ..ml import first_pass_of, linear_part
 from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
 from ..saving import check_folder, save_folder
-from ..settings import check_overrides
 from ..training.online import INTERRUPTED, Trained
 from .calibrate import Calibration, calibrate_on
 from .init import command_line, init
-from .options import CodeOption, arguments_of, read_overrides
+from .options import CodeOption, arguments_of, read_config, read_overrides
 from .output import JsonOption, errors_shown, print_result, save_text
 from .predictions import DevPredictions, predict, predict_dev, record_scores
 from .preparation import (
-    NO_DEV,
+    START,
     check_end,
     components_to_fit,
     find_corpora,
@@ -96,6 +95,8 @@ class Fitted(NamedTuple):
                     if scores.get(key := f"{prefix}_{suffix}") is not None
                 ]
                 lines.append(f"{name}: {', '.join(parts) or 'not scored'}")
+        if not has_dev(self.nlp) and self.held_out is None:
+            lines.append("not evaluated: there is no development corpus")
         for result in (self.calibration, self.tuning):
             lines += [] if result is None else [result.describe()]
         return "\n".join(lines) + (STOPPED if self.is_interrupted else "")
@@ -136,14 +137,11 @@ def fit(
         raise ValueError("fit: --lang: expected no config with it")
     aim = {} if tune is None else parse_aim(tune)
     if config is None:
-        if dev_path is None and not improves:
-            raise ValueError(f"fit: --dev: {NO_DEV}")
         config = write_fit_config(output_path, lang or "en", train_path, dev_path, tune, command)
     paths = {"paths.train": train_path, "paths.dev": dev_path}
     overrides = {**overrides, **{name: str(path) for name, path in paths.items() if path}}
     if isinstance(config, Path):
-        check_overrides(load_config(config, interpolate=False), overrides)
-        config = load_config(config, overrides=overrides, interpolate=False)
+        config = read_config(config, overrides)
 
     path = output_path / DIR_MODEL
     check_folder(path)
@@ -156,11 +154,18 @@ def fit(
             "fit: --calibrate, --tune, --cache: expected one component to train, got "
             f"{[each.name for each in ners]}: `costner calibrate` and `tune` take one by its --name"
         )
+    held_out = improves and not has_dev(nlp)
+    if held_out and nlp.config["initialize"]["after_init"] is not None:
+        raise ValueError(f"fit: initialize.after_init: {START}")
     if cache is not None:
+        if held_out:
+            raise ValueError(
+                "fit: paths.dev: expected a development corpus with --cache and --calibrate or "
+                "--tune, got none: docs of the training corpus can't be held out"
+            )
         check_cache(nlp, ner)
         cache.mkdir(parents=True, exist_ok=True)
-    needs_dev = not improves or cache is not None
-    train_corpus, dev_corpus = find_corpora(nlp, needs_dev=needs_dev)
+    train_corpus, dev_corpus = find_corpora(nlp)
     examples = prepare(linear, train_corpus, in_memory=cache is None)
 
     def save(scores: Dict[str, Any], values: Mapping[str, float]) -> None:
@@ -193,7 +198,6 @@ def fit(
         return fitted
 
     # Calibrate and tune on the development docs or, without them, on held-out folds.
-    held_out = not has_dev(nlp)
     try:
         parameter = "" if tune is None else check_parameter(nlp, ner)
         if held_out:

@@ -109,7 +109,7 @@ def init_cli(
     ] = None,
     decoding: Annotated[
         Optional[Decoding],
-        Option(help="How entities are chosen", show_default="min-cost for --aim cost, or viterbi"),
+        Option(help="How entities are chosen", show_default="by loss and aim"),
     ] = None,
     inner_nodes: Annotated[
         bool, Option("--inner-nodes", help="Also predict inner nodes of the tree")
@@ -247,11 +247,15 @@ def init(
     if spans_key is not None and shared is not None:
         raise ValueError("--spans-key: expected no costs with it, as their scores are of doc.ents")
 
-    chosen = choose_losses(model, aim, decoding, costs, few=few)
+    chosen = choose_losses(model, aim, costs, few=few)
     losses = chosen if loss is None else parse_losses(loss)
     last = build_loss(losses[-1])
     has_probabilities = last.has_probabilities
-    decoding = decoding or ("min-cost" if aim == "cost" and has_probabilities else "viterbi")
+    # The best path of a linear model that learned a cost is better than the least expected cost of
+    # its shifted probabilities: see docs/init.md.
+    learned_cost = model == "linear" and last.shifts_probabilities and not inner_nodes
+    by_cost = aim == "cost" and has_probabilities and not learned_cost
+    decoding = decoding or ("min-cost" if by_cost else "viterbi")
     if decoding == "min-cost" and aim != "cost":
         raise ValueError(
             "--decoding: expected min-cost with --aim cost only: `costner tune` would replace it, "
@@ -297,8 +301,6 @@ def init(
     threshold, miss_weight = 0.5, mistakes.get("miss", 1.0)
     if aim == "cost" and (both := miss_weight + mistakes.get("false_alarm", 1.0)):
         threshold = round(1 - miss_weight / both, 4)  # see docs/decoding.md
-    # To calibrate makes predictions of minimum expected cost worse then: see docs/init.md.
-    is_shifted = decoding == "min-cost" and last.shifts_probabilities
     known = RECOMMENDATIONS.get(lang, RECOMMENDATIONS["__default__"])["transformer"]["efficiency"]
     filters = {"value": as_text, "notes": read_notes, "quote": lambda x: shlex.quote(str(x))}
     own_cost = SHARED_COST if shared else MISSES if loss is None else None
@@ -312,22 +314,18 @@ def init(
     return text
 
 
-def choose_losses(
-    model: str, aim: str, decoding: Optional[str], costs: Mapping[str, Any], *, few: bool
-) -> List[str]:
+def choose_losses(model: str, aim: str, costs: Mapping[str, Any], *, few: bool) -> List[str]:
     """The losses that docs/which-loss.md recommends, by what options say costs: "tree", "matrix",
     "tags", "mistakes"."""
     if aim == "guarantee":
         return ["Sequential"]
-    if "tree" in costs and aim == "cost":
-        return ["SoftmaxMargin", "Risk"]
-    if "tree" in costs:
+    if "tree" in costs and aim != "cost":
         return ["SoftmaxMargin", "MCEF"] if model == "linear" else ["Sequential"]
-    if costs or aim == "cost":
-        by_min_cost = aim == "cost" and decoding in (None, "min-cost")
-        is_calibrated = model == "linear" and by_min_cost and [*costs] == ["mistakes"]
-        return ["Sequential"] if is_calibrated else ["SoftmaxMargin"]
-    return ["SoftmaxMargin"] if model == "linear" and few else ["Sequential"]
+    if "tree" in costs and model != "linear":
+        return ["SoftmaxMargin", "Risk"]
+    if costs or aim == "cost" or (model == "linear" and few):
+        return ["SoftmaxMargin"]
+    return ["Sequential"]
 
 
 def parse_losses(text: str) -> List[str]:

@@ -9,12 +9,14 @@ from click import NoSuchOption
 from spacy.cli._util import import_code, parse_config_overrides, setup_gpu
 from spacy.language import Language
 from spacy.training import Example
-from spacy.util import load_model
+from spacy.util import load_config, load_model
+from thinc.api import Config
 from typer import Argument, Option
 
 from ..progress import progress
 from ..readers import make_reader
 from ..saving import clear
+from ..settings import check_overrides
 
 ModelArg = Annotated[str, Argument(help="Trained pipeline: a package or a folder")]
 DevArg = Annotated[Path, Argument(help="Development corpus: see `costner convert`", exists=True)]
@@ -40,6 +42,12 @@ def read_overrides(ctx: typer.Context) -> Dict[str, Any]:
         return parse_config_overrides([*ctx.args])
     except NoSuchOption as error:  # typer may have a click of its own
         ctx.fail(error.format_message())
+
+
+def read_config(path: Union[str, Path], overrides: Mapping[str, Any]) -> Config:
+    """Read a config with other settings, which it has to have."""
+    check_overrides(load_config(path, interpolate=False), overrides)
+    return load_config(path, overrides=dict(overrides), interpolate=False)
 
 
 def arguments_of(function: Callable[..., Any], given: Mapping[str, Any]) -> Dict[str, Any]:

@@ -49,10 +49,6 @@ from ..types import Progress
 from .predictions import DevPredictions, predict_dev
 from .runs import Failed, MakeExecutor, Run, import_once, run_all
 
-NO_DEV = (
-    "expected a development corpus, got none. Only training with --calibrate or --tune does "
-    "without: it holds out folds of the training corpus"
-)
 START = (
     "expected null without a development corpus, whose docs are held out of the training corpus: "
     "the model to start from may have seen them"
@@ -125,25 +121,16 @@ def check_end(training: Mapping[str, Any]) -> None:
         )
 
 
-def find_corpora(nlp: Language, *, needs_dev: bool = True) -> Tuple[Corpus, Corpus]:
+def find_corpora(nlp: Language) -> Tuple[Corpus, Corpus]:
     """The readers of the training and the development corpus of a config. The latter is empty if
-    its path is null.
-
-    RAISES (ValueError): If there is none and it is needed, or the model starts from another one.
-    """
+    its path is null."""
     config = nlp.config.interpolate()
     names = [config["training"][name] for name in ("train_corpus", "dev_corpus")]
-    if has_dev(nlp):
-        train_corpus, dev_corpus = resolve_dot_names(config, names)
-        return train_corpus, dev_corpus
-    if needs_dev:
-        raise ValueError(f"fit: paths.dev: {NO_DEV}")
-    if config["initialize"]["after_init"] is not None:
-        raise ValueError(f"fit: initialize.after_init: {START}")
-    section, _, key = names[1].partition(".")
-    del config[section][key]  # where null is an error
-    (train_corpus,) = resolve_dot_names(config, names[:1])
-    return train_corpus, lambda nlp: ()
+    if not has_dev(nlp):
+        section, _, key = names.pop().partition(".")
+        del config[section][key]  # where null is an error
+    train_corpus, *dev_corpora = resolve_dot_names(config, names)
+    return train_corpus, dev_corpora[0] if dev_corpora else lambda nlp: ()
 
 
 def has_dev(nlp: Language) -> bool:

@@ -18,12 +18,13 @@ from typing import (
 )
 
 import numpy
+import typer
 from spacy.attrs import LOWER
 from spacy.cli._util import import_code, setup_gpu
 from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example
-from spacy.util import load_config, load_model, load_model_from_config, minibatch
+from spacy.util import load_model, load_model_from_config, minibatch
 from spacy.vocab import Vocab
 from thinc.api import Config
 from thinc.types import Floats1d
@@ -39,7 +40,7 @@ from ..progress import progress
 from ..readers import Task, check_form, doc_to_task, make_reader, read_texts, save_tasks
 from ..readers.files import shown
 from ..saving import check_file
-from .options import CodeOption, GpuOption, NameOption
+from .options import CodeOption, GpuOption, NameOption, read_config, read_overrides
 from .output import JsonOption, errors_shown, print_result, save_text
 from .plots import ACCENT, DASHED, SECOND, drawing, require_matplotlib, save
 from .predictions import check_ents, get_component, predict, run_before
@@ -286,6 +287,7 @@ def score(nlp: Language, ner: CostSensitiveNER, dev: Sequence[Example]) -> float
 
 
 def suggest_cli(
+    ctx: typer.Context,
     model: Annotated[
         str,
         Argument(help="Trained pipeline; with --simulate also a config of a linear model, .cfg"),
@@ -341,13 +343,18 @@ def suggest_cli(
 
     With --simulate, the docs are an annotated corpus. The linear model is trained again and
     again, with more and more suggested docs, and with random ones. Writes the curves as JSON.
+    Override settings of a config as in `spacy train`, e.g. --nlp.lang es.
     """
+    overrides = read_overrides(ctx)
     choice: Dict[str, Any] = {"by": by, "per": per, "diverse": diverse}
     with errors_shown():
         for path in (output_path, plot_path):
             check_file(path, [p for p in (model, pool_path, annotated_path, dev_path) if p])
         setup_gpu(use_gpu, silent=True)
         import_code(code_path)
+        is_config = dev_path is not None and model.endswith(".cfg")
+        if overrides and not is_config:
+            raise ValueError(f"expected a config and --simulate with settings, got {[*overrides]}")
         if dev_path is None:
             if output_path is None:
                 raise ValueError("expected --output, a file for the docs, or --simulate")
@@ -361,8 +368,8 @@ def suggest_cli(
         else:
             if plot_path is not None:
                 require_matplotlib()
-            if model.endswith(".cfg"):
-                config = load_config(model, interpolate=False)
+            if is_config:
+                config = read_config(model, overrides)
                 nlp = load_model_from_config(config, auto_fill=True)
             else:
                 nlp = load_model(model)
