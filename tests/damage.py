@@ -198,7 +198,8 @@ def edit_config(text: str, rng: random.Random) -> Tuple[str, str]:
         section = line.strip(" []\n") if line.startswith("[") else section
         if section == "components.ner" or section.startswith("components.ner.model"):
             ours[i] = section
-    place = rng.choice([i for i in ours if "=" in lines[i] and "confidence" not in lines[i]])
+    free = ("confidence", "spans_key", "own_labels")
+    place = rng.choice([i for i in ours if "=" in lines[i] and not lines[i].startswith(free)])
     name, value = lines[place].split("=", 1)
     others = ["null", "0", "1", "2", "true", '"x"', "[]", "{}", '{"ORTH":2}', '"IOB2"', "nan"]
     kind = rng.randrange(3)
