@@ -1,3 +1,3 @@
 """Cost-sensitive named entity recognition for spaCy."""
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
