@@ -134,11 +134,17 @@ def run_corpus(run: Runner, name: str, size: Mapping[str, Any]) -> List[System]:
     ]
 
 
-COLUMNS = [
-    *((F, decoding) for decoding in SPEC["decodings"]),
-    *((COST, BEST_PATH), (COST, "least cost"), (WHOLE, BEST_PATH)),
-]
-"""Of the table of scores."""
+COLUMNS = {
+    "F, best path": (F, BEST_PATH),
+    "F, threshold": (F, None),
+    "average cost, best path": (COST, BEST_PATH),
+    "average cost, least cost": (COST, "least cost"),
+    "sentences right, best path": (WHOLE, BEST_PATH),
+}
+"""Of the table of scores: score and decoding, None for the threshold of the architecture."""
+
+THRESHOLDS = {"linear": "threshold 0.3", "CNN": "threshold 0.4", "hybrid": "threshold 0.4"}
+ALWAYS_SHOWN = ("Sequential", "SoftmaxMargin")
 
 BEST_HEADER = ("", "our best", "best of the papers", "difference, 95 %", "p")
 
@@ -159,19 +165,26 @@ def describe(systems: Sequence[System], *scores: Score) -> str:
 
 
 def score_table(systems: Sequence[System]) -> str:
-    """The mean scores on the test set, and the deviation of the first: a row for each method."""
-    rows = []
-    for names, own in groupby(
-        systems, lambda one: (one.settings["architecture"], one.settings["method"])
-    ):
-        by_decoding = dict(zip(SPEC["decodings"], own))
-        means = [
-            f"{by_decoding[decoding].on('test', score).mean():.{score.digits}f}"
-            for score, decoding in COLUMNS
+    """The mean scores on the test set, and the deviation of the first: for each architecture, the
+    methods that are always shown and those that are best in a column."""
+    rows: List[List[str]] = []
+    for architecture, own in groupby(systems, lambda one: one.settings["architecture"]):
+        found: Dict[str, List[str]] = {}
+        for method, some in groupby(own, lambda one: one.settings["method"]):
+            by_decoding = dict(zip(SPEC["decodings"], some))
+            found[method] = [
+                by_decoding[decoding or THRESHOLDS[architecture]].spread(score)
+                for score, decoding in COLUMNS.values()
+            ]
+        means = {name: [float(cell.split()[0]) for cell in found[name]] for name in found}
+        best = [
+            max(column) if score.sign > 0 else min(column)
+            for column, (score, _) in zip(zip(*means.values()), COLUMNS.values())
         ]
-        rows.append([*names, by_decoding[BEST_PATH].spread(F), *means[1:]])
-    header = [f"{score.name}, {decoding}" for score, decoding in COLUMNS]
-    return markdown_table(["", "loss", *header], rows)
+        for method, (first, *others) in found.items():
+            if method in ALWAYS_SHOWN or any(map(float.__eq__, means[method], best)):
+                rows.append([architecture, method, first, *(cell.split()[0] for cell in others)])
+    return markdown_table(["", "loss", *COLUMNS], rows)
 
 
 def best_row(some: Sequence[System], known: Sequence[System], score: Score) -> List[object]:

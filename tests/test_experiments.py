@@ -62,6 +62,13 @@ def test_the_page_is_the_templates_filled_in(name: str) -> None:
     assert re.fullmatch(".*".join(map(re.escape, pieces)), " ".join(text))
 
 
+def test_the_rows_of_a_table_have_as_many_cells_as_its_header() -> None:
+    tables = re.findall(r"(?:^\|.*\n)+", PAGE.read_text(encoding="utf8"), re.MULTILINE)
+    assert len(tables) > 20
+    for table in tables:
+        assert len({row.count("|") for row in table.splitlines()}) == 1, table
+
+
 def test_an_experiment_fills_its_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only a full run writes the page."""
     monkeypatch.setattr(runner, "PAGE", tmp_path / "page.md")
