@@ -214,7 +214,7 @@ def main(n_steps: int = 6_000, n_seeds: int = 3, n_sentences: Optional[int] = No
         for name, (seconds, megabytes, tag) in train_all(Path(folder), n_steps, n_seeds):
             scores = " | ".join(f"{f_score(tag, part):.2f}" for part in ("testa", "testb"))
             print(f"| {name} | {seconds:.1f} | {scores} | {megabytes:.1f} |", flush=True)
-            if "seed" not in name or name.endswith("online`, seed 0"):
+            if "seed" not in name or name.endswith("`fit`, seed 0"):
                 taggers[name.split(", ")[0]] = tag
         compare_tagging(taggers)
 
