@@ -301,7 +301,7 @@ def figure_1(run: Runner, size: Mapping[str, Any]) -> Figures:
     return {"figure_1": markdown_table(header, rows), "last_seed": n_runs - 1, "figure": figure}
 
 
-HEADER_1 = ["HMMs", "symbols", TRUE, Z, Z_100, MM_H, Z_H, CRF, f"{MM_H} : {Z}, seconds", "drawn"]
+HEADER_1 = ["HMMs", "symbols", TRUE, Z, Z_100, MM_H, Z_H, CRF, f"{MM_H} : {Z}, seconds"]
 
 
 def table_1(run: Runner, size: Mapping[str, Any]) -> Figures:
@@ -322,7 +322,7 @@ def table_1(run: Runner, size: Mapping[str, Any]) -> Figures:
 def paper_row(paper: Mapping[str, Sequence[float]]) -> List[object]:
     """What the paper has in a row of table 1: errors, and seconds in brackets."""
     cells = ["{:.2f} ({:.2f})".format(*paper[name]) for name in (Z, Z_100, MM_H)]
-    return ["", *cells, "", "", f"{paper[MM_H][1] / paper[Z][1]:.0f}", ""]
+    return ["", *cells, "", "", f"{paper[MM_H][1] / paper[Z][1]:.0f}"]
 
 
 def table_1_row(n_symbols: int, result: Mapping[str, Any]) -> List[object]:
@@ -335,7 +335,7 @@ def table_1_row(n_symbols: int, result: Mapping[str, Any]) -> List[object]:
             errors = [of_one[Z][0] for of_one in result["of_each"]]
             cell += f" [{min(errors):.2f}, {max(errors):.2f}]"
         row.append(cell)
-    return [*row, f"{found[MM_H][1] / found[Z][1]:.0f}", result["drawn"]]
+    return [*row, f"{found[MM_H][1] / found[Z][1]:.0f}"]
 
 
 def table_2(run: Runner, size: Mapping[str, Any]) -> Figures:
@@ -346,16 +346,19 @@ def table_2(run: Runner, size: Mapping[str, Any]) -> Figures:
     columns = [*product(FEATURES, sources)]
     found = [[results[kind, source, i] for i in range(n_folds)] for kind, source in columns]
     papers = SPEC["paper_2"]
+    errors = {name: [pooled(some, name) for some in found] for name in (ALL_O, *METHODS, MM_H)}
+    same = [name for name in METHODS if name != Z and errors[name] == errors[Z]]
     rows = [
-        [name, *(pooled(some, name) for some in found)]
-        + [paper.get(name, "") for paper in papers.values()]
-        for name in (ALL_O, *METHODS, MM_H)
+        [name, *of_name, *(paper.get(name, "") for paper in papers.values())]
+        for name, of_name in errors.items()
+        if name not in same
     ]
     header = ["error, %", *(f"{features}, {source}" for features, source in columns)]
     header += [f"{features}, paper" for features in papers]
     step, word = numpy.mean([result["largest"] for result in found[0]], axis=0)
     return {
         "table_2": markdown_table(header, rows),
+        "same": "; ".join(same) or "no other",
         "sources": "; ".join(f'"{source}": {SPEC["sources"][source]}' for source in sources),
         "chosen": chosen(found[0], APART),
         "step": step,
