@@ -1,5 +1,4 @@
-"""Draw the pictures of README and docs, in Chromium: entities with confidences, a part of a report,
-and a reliability diagram."""
+"""Draw the pictures of the README, in Chromium: entities with confidences, and a part of a report."""
 
 import subprocess
 from pathlib import Path
@@ -12,10 +11,9 @@ from PIL import Image, ImageOps
 from spacy import displacy
 from spacy.training import Corpus
 
-from spacy_costner.cli.plots import reliability_diagram, save
 from spacy_costner.cli.report import page, report
 
-HIDDEN = "nav, footer, .facts, #scores, #curve, #confidence, #model { display: none }"
+HIDDEN = "header, nav, footer, .facts, section:not(#curve) { display: none }"
 TEXT = (
     "Alierta, presidente de Telefónica, viajó de La Coruña a Bruselas para reunirse con Romano "
     "Prodi. El juez Baltasar Garzón interrogó ayer a los directivos de Ausbanc en Valencia."
@@ -26,8 +24,7 @@ COLORS = {"PER": "#aa9cfc", "ORG": "#7aecec", "LOC": "#ff9561", "MISC": "#ddd"}
 def main(
     model: Path, corpus: Path, output: Path, text: Optional[str] = None, browser: str = "chromium"
 ) -> None:
-    """Write report.png and reliability.svg of MODEL on CORPUS, and entities.png of a text, to the
-    folder OUTPUT."""
+    """Write entities.png of a text, and report.png of MODEL on CORPUS, to the folder OUTPUT."""
     nlp = spacy.load(model)
     doc = nlp(text or TEXT)
     ents = [
@@ -44,9 +41,6 @@ def main(
     html = html.replace('style="background', 'style="white-space: nowrap; background')
     draw(html, output / "entities.png", browser, width=800)
     result = report(nlp, Corpus(corpus)(nlp), n_mistakes=2)
-    if not result.scores["ents_reliability"]:
-        raise ValueError(f"{corpus}: expected predicted entities, got none")
-    save(reliability_diagram(result.scores["ents_reliability"]), output / "reliability.svg")
     html = page(result).replace("</style>", f"{HIDDEN}</style>")
     draw(html, output / "report.png", browser, width=1000)
 
