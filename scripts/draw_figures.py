@@ -1,4 +1,4 @@
-"""Draw the pictures of the README, in Chromium: entities with confidences, and a part of a report."""
+"""Draw the pictures of the README, in Chromium: entities with confidences; a part of a report."""
 
 import subprocess
 from pathlib import Path
