@@ -25,6 +25,7 @@ from thinc.api import Config, fix_random_seed
 from spacy_costner.cli.calibrate import calibrate
 from spacy_costner.cli.guarantee import guarantee, observe
 from spacy_costner.cli.init import choose_groups, init, read_corpus
+from spacy_costner.cli.options import load
 from spacy_costner.cli.report import report
 from spacy_costner.cli.tune import tune
 from spacy_costner.cli.watch import watch
@@ -434,6 +435,17 @@ def check_read(docs: Sequence[Doc]) -> None:
         assert ("sc" in doc.spans) == (expected is not None)
         assert sorted(places(doc)) == expected if expected is not None else True
         assert is_missing(doc, "sc").tolist() == missing
+
+
+@pytest.mark.filterwarnings("ignore:spans don't begin:UserWarning", "ignore:texts without")
+def test_commands_read_spans_under_the_key_of_the_pipeline(
+    trained: Language, tmp_path: Path
+) -> None:
+    path = tmp_path / "tasks.jsonl"
+    path.write_text("".join(json.dumps(task) + "\n" for task in TASKS))
+    trained.to_disk(tmp_path / "pipeline")
+    _, egs = load(str(tmp_path / "pipeline"), path, -1, None)
+    check_read([eg.reference for eg in egs])
 
 
 @pytest.mark.filterwarnings("ignore:spans don't begin:UserWarning", "ignore:texts without")

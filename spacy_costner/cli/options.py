@@ -13,6 +13,7 @@ from spacy.util import load_config, load_model
 from thinc.api import Config
 from typer import Argument, Option
 
+from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
 from ..readers import make_reader
 from ..saving import clear
@@ -72,6 +73,9 @@ def load_pipeline(
 def load(
     model: str, dev_path: Path, use_gpu: int, code_path: Optional[Path]
 ) -> Tuple[Language, List[Example]]:
-    """Load a pipeline and docs."""
+    """Load a pipeline and docs, with spans under the key of its components, if they have one."""
     nlp = load_pipeline(model, code_path, use_gpu)
-    return nlp, list(progress(make_reader(dev_path)(nlp), desc="read", unit="doc"))
+    ours = [pipe for _, pipe in nlp.pipeline if isinstance(pipe, CostSensitiveNER)]
+    keys = {ner.objective.spans_key for ner in ours}
+    reader = make_reader(dev_path, spans_key=keys.pop() if len(keys) == 1 else None)
+    return nlp, list(progress(reader(nlp), desc="read", unit="doc"))
