@@ -101,6 +101,7 @@ def test_measures_by_enumeration(posterior: Posterior, rng: numpy.random.Generat
     tokens = TokenAttrs(
         *[numpy.zeros(0)] * 4, lengths=numpy.asarray([lengths[doc].sum() for doc in docs])
     )._replace(iob=numpy.where(is_free, 0, 2))
+    posterior.doc_of = numpy.repeat(numpy.arange(len(docs)), [len(doc) for doc in docs])
     got, expected = measure(posterior, tokens)
     starts = numpy.cumsum(lengths) - lengths
     for doc, entropy, numbers in zip(docs, got, expected):

@@ -17,7 +17,7 @@ from ..metrics.shift import Counts
 from ..spans import replace_spans
 from ..tags import Entities
 from ..training.token_attrs import TokenAttrs, first_words
-from ..types import first_tokens, sequences
+from ..types import first_tokens
 from ..validation import number
 
 SOURCE = "cost_sensitive_ner"
@@ -201,21 +201,20 @@ def measure(
     A model finds few entities in text that it doesn't know: for each token, H may even be less.
     `Posterior.entropy` has no rounding errors, and takes twenty times as long.
     """
-    fb, potentials, tags = posterior.forward_backward, posterior.potentials, posterior.tags
-    entropies = numpy.maximum(fb.log_partition()[0] - fb.expectation(potentials)[0], 0.0)
-    ends, is_free = numpy.cumsum(tokens.lengths), ~tokens.is_annotated
-    of_chain = numpy.cumsum(potentials.lengths) - potentials.lengths
-    of_doc, n_docs = numpy.searchsorted(ends, of_chain, side="right"), len(ends)
-    totals = numpy.bincount(of_doc, entropies, minlength=n_docs)[:n_docs]
-    n_free = numpy.bincount(sequences(tokens.lengths), is_free, minlength=n_docs)
-    label = tags.label_of[tags.opening] == numpy.arange(len(tags.labels))[:, None]
-    opens = posterior.chain_marginals[:, tags.opening]
-    opens = opens if is_free.all() else opens * is_free[:, None]
-    expected = numpy.zeros((n_docs, len(tags.labels)))
-    first = first_tokens(tokens.lengths)
-    expected[tokens.lengths > 0] = numpy.add.reduceat(opens, first, axis=0) @ label.T
-    scores = numpy.where(n_free, totals, numpy.nan) / (1 + expected.sum(axis=1))
-    return scores, numpy.delete(expected, others, axis=1)
+    fb, tags, lengths = posterior.forward_backward, posterior.tags, tokens.lengths
+    entropies = numpy.maximum(fb.log_partition()[0] - fb.expectation(posterior.potentials)[0], 0.0)
+    totals = numpy.bincount(posterior.doc_of, entropies, minlength=len(lengths))
+    opens = tags.opening & (tags.label_of == numpy.arange(len(tags.labels))[:, None])
+    marginals, is_free = posterior.chain_marginals, ~tokens.is_annotated
+    opened = opens.astype(marginals.dtype) @ marginals.T  # shape: (labels, N)
+    if not is_free.all():
+        opened *= is_free
+    expected, is_scored = numpy.zeros((len(opens), len(lengths))), lengths > 0
+    first = first_tokens(lengths)
+    expected[:, is_scored] = numpy.add.reduceat(opened, first, axis=1)
+    is_scored[is_scored] = numpy.logical_or.reduceat(is_free, first)
+    scores = numpy.where(is_scored, totals, numpy.nan) / (1 + expected.sum(axis=0))
+    return scores, numpy.delete(expected, others, axis=0).T
 
 
 def add_measures(doc: Doc, key: str, labels: Sequence[str], counts: Counts) -> List[float]:

@@ -28,12 +28,11 @@ class Expectation final : public QueryBase<Real> {
         weigh_pairs();
         fetch(values_.start, 0, start_);
         fetch(values_.end, 0, end_);
-        std::vector<Buffer<Real>> rows;
-        for (int i = 0; i < owner.forward.n_threads; i++) rows.emplace_back(width_);
-        owner.forward.for_groups([&](const Group& group, int thread) {
+        owner.forward.for_groups([&](const Group& group, int) {
+            Buffer<Real> rows(this->chain_.lengths[group.sequences[0]] * width_);
             for (int r = 0; r < group.size; r++)
                 if (const int64_t s = group.sequences[r]; !this->underflow[s]) {
-                    means[s] = mean(s, rows[thread]);
+                    means[s] = mean(s, rows);
                     if (is_entropy_) means[s] = entropy(s);
                 }
         });
@@ -41,7 +40,8 @@ class Expectation final : public QueryBase<Real> {
 
   private:
     void add_sources(const Group& group, const double* d_means, Propagation<Real>& propagation) const override {
-        Buffer<Real> values(width_), after(has_pairs_ && group.size ? this->chain_.lengths[group.sequences[0]] * width_ : 0);
+        const std::size_t size = group.size ? this->chain_.lengths[group.sequences[0]] * width_ : 0;
+        Buffer<Real> values(size), after(has_pairs_ ? size : 0);
         for (int r = 0; r < group.size; r++) {
             const int64_t s = group.sequences[r];
             if (has_pairs_) find_pairs_after(s, after, propagation.weigh_steps(r, Real(1)));
@@ -89,15 +89,20 @@ class Expectation final : public QueryBase<Real> {
         }
     }
 
-    // v_t, with those of the start and the end.
-    void fetch_values(int64_t s, int64_t token, Real* to) const {
+    // The rows v_t of a sequence, with the values of the start and the end. All are written before the first is
+    // read: a vector waits for the numbers at the end of its row, which are written one by one.
+    void fetch_values(int64_t s, Real* to) const {
+        const int64_t begin = this->chain_.begins[s], length = this->chain_.lengths[s];
+        Real* const last = to + (length - 1) * width_;
         if (is_entropy_) {
-            this->owner_.rows.fetch_token(values_, s, token, to);
-            return to_values(to, *std::max_element(to, to + width_));
+            this->owner_.rows.fetch_sequence(values_, s, to);
+            for (Real* row = to; row <= last; row += width_) to_values(row, *std::max_element(row, row + width_));
+            return;
         }
-        fetch(values_.emissions, token, to);
-        if (token == this->chain_.begins[s]) add_row<Real>(start_, 1, width_, to);
-        if (token + 1 == this->chain_.past(s)) add_row<Real>(end_, 1, width_, to);
+        for (int64_t t = 0; t < length; t++) this->owner_.rows.fetch(values_.emissions, begin + t, to + t * width_);
+        for (Real* row = to; row <= last; row += width_) to_values(row, Real(0));
+        add_row<Real>(start_, 1, width_, to);
+        add_row<Real>(end_, 1, width_, last);
     }
 
     // M V, and its transpose.
@@ -122,10 +127,10 @@ class Expectation final : public QueryBase<Real> {
 
     double mean(int64_t s, Real* row) {
         if (has_pairs_) find_pairs_before(s);
+        fetch_values(s, row);
         double total = 0;
-        for (int64_t t = this->chain_.begins[s]; t < this->chain_.past(s); t++) {
+        for (int64_t t = this->chain_.begins[s]; t < this->chain_.past(s); t++, row += width_) {
             const Real *alpha = this->owner_.alpha_row(t), *beta = this->owner_.beta_row(t);
-            fetch_values(s, t, row);
             Vec<Real> tags = splat(Real(0)), pairs = splat(Real(0));
             for (int k = 0; k < width_; k += LANES<Real>) {
                 tags += load(alpha + k) * load(beta + k) * load(row + k);
@@ -192,13 +197,13 @@ class Expectation final : public QueryBase<Real> {
 
     // The sources of a sequence; `after` holds its rows B.
     void fill_sources(int64_t s, Real weight, Real* values, const Real* after, Real* left, Real* right) const {
+        fetch_values(s, values);
         for (int64_t t = this->chain_.begins[s]; t < this->chain_.past(s); t++) {
             const Real *alpha = this->owner_.alpha_row(t), *beta = this->owner_.beta_row(t);
             const Real* before = before_ + t * width_;
             const Real mean_after = has_pairs_ ? dot<Real>(alpha, after, width_) : Real(0);
             const Vec<Real> mean_on_left = splat(of_tags_[t] + mean_after);
             const Vec<Real> mean_on_right = splat(of_tags_[t] + of_pairs_[t]);
-            fetch_values(s, t, values);
             for (int k = 0; k < width_; k += LANES<Real>) {
                 const Vec<Real> v = load(values + k);
                 Vec<Real> on_left = (v - mean_on_left) * load(beta + k);
@@ -210,7 +215,7 @@ class Expectation final : public QueryBase<Real> {
                 store(left + k, load(left + k) + on_left * weight);
                 store(right + k, load(right + k) + on_right * weight);
             }
-            left += width_, right += width_;
+            left += width_, right += width_, values += width_;
             if (has_pairs_) after += width_;
         }
     }
