@@ -10,7 +10,7 @@ from spacy_costner.metrics import markdown_table
 
 from .corpora import COSTS, ROOT
 from .runner import Figures, Runner, spec
-from .scores import COST, WHOLE, F, Score, System, Trial, best_on_dev, compare, system, train_all
+from .scores import COST, F, Score, System, Trial, best_on_dev, compare, system, train_all
 from .training import BEST_PATH, Block, Stage, filled, linear_block
 
 ARCHITECTURES = ("linear", "CNN", "hybrid")
@@ -139,7 +139,6 @@ COLUMNS = {
     "F, threshold": (F, None),
     "average cost, best path": (COST, BEST_PATH),
     "average cost, least cost": (COST, "least cost"),
-    "sentences right, best path": (WHOLE, BEST_PATH),
 }
 """Of the table of scores: score and decoding, None for the threshold of the architecture."""
 

@@ -159,7 +159,7 @@ def against_online(systems: Sequence[System]) -> str:
     of_name = {one.name: one for one in systems}
     ours = [of_name[name] for name in (BY_F, BY_EXPECTED_F)]
     found = [
-        f"{one.name} {interval(gap)}"
+        f"{one.name} {interval(gap)}, p = {gap.p:.4f}"
         for one, gap in zip(ours, compare(ours, of_name[ML_ONLINE])[0])
     ]
     return f"F above that of {ML_ONLINE}: {'; '.join(found)}."
@@ -167,21 +167,21 @@ def against_online(systems: Sequence[System]) -> str:
 
 HEADER = (
     *("criterion", "setting", "F, development", "F, paper", "F", "sentences, paper", "sentences"),
-    "F above MAP",
+    *("F above MAP", "p"),
 )
 
 
 def line(one: System, by_map: System, published: Mapping[str, Sequence[float]]) -> List[object]:
     """A row of the table as it is shown."""
     theirs = [f"{value:.2f}" for value in published.get(one.name, ())] or ["", ""]
-    gap = ""
+    gap = ["", ""]
     if one is not by_map:
         ((found,),) = compare([one], by_map)
-        gap = interval(found)
+        gap = [interval(found), f"{found.p:.4f}"]
     dev = float(one.on("dev", F)[0]) if len(one.dev) else ""
     ours = [one.spread(score) for score in (F, WHOLE)]
     title = one.settings["setting"]["title"]
-    return [one.name, title, dev, theirs[0], ours[0], theirs[1], ours[1], gap]
+    return [one.name, title, dev, theirs[0], ours[0], theirs[1], ours[1], *gap]
 
 
 def interval(gap: Difference) -> str:

@@ -77,9 +77,9 @@ def table_2(fits: Mapping[int, Fits], losses: Sequence[str]) -> str:
     return markdown_table(["sentences", *losses], rows)
 
 
-def mean_f(fits: Fits, losses: Sequence[str]) -> List[float]:
-    """The mean F of development and test set, for each loss."""
-    own = [fits[loss][0] for loss in losses]
+def mean_f(fits: Fits, losses: Sequence[str], i: int = 0) -> List[float]:
+    """The mean F of development and test set, for each loss after the i-th training."""
+    own = [fits[loss][i] for loss in losses]
     return [float(fit.on("dev", F)[0] + fit.on("test", F)[0]) / 2 for fit in own]
 
 
@@ -90,20 +90,31 @@ def _mean(rows: Sequence[Sequence[float]]) -> List[float]:
 def experiment(run: Runner, size: Mapping[str, Any]) -> Figures:
     """Both tables. The second one is made first, as it is cheaper. The variances of table 1 that
     stand together are tried one after another, each from the weights of the one before."""
-    losses, tolerance = size["losses"], size["tolerance"]
-    settings = [{"tolerance": tolerance}]
-    small = {
-        n: tune(run, [trial(f"{n}-conjugate", loss, n, settings, "conjugate") for loss in losses])
-        for n in size["sizes"]
-    }
+    losses, tolerance, tolerances = size["losses"], size["tolerance"], size["tolerances"]
+    of_cg = [{"tolerance": tolerance}]
+    of_lbfgs = [{"c2": 0.0, "tolerance": one} for one in tolerances]
+    small, compared = (
+        {n: tune(run, [trial(name.format(n), loss, n, *how) for loss in losses]) for n in sizes}
+        for name, sizes, how in (
+            ("{}-conjugate", size["sizes"], (of_cg, "conjugate")),
+            ("{}", size["sizes_of_lbfgs"], (of_lbfgs,)),
+        )
+    )
     priors = [[prior(one, tolerance) for one in some] for some in size["variances"]]
     series = [
         tune(run, [trial(f"all-{some[0]:g}", loss, size["limit"], each) for loss in losses])
         for some, each in zip(size["variances"], priors)
     ]
     tried = {loss: [fit for fits in series for fit in fits[loss]] for loss in losses}
+    optimizers = [("conjugate gradient", tolerance, small, 0)]
+    optimizers += [("L-BFGS", one, compared, i) for i, one in enumerate(tolerances)]
+    means = [
+        [f"{name}, {one:g}", *_mean([mean_f(fits[n], losses, i) for n in compared])]
+        for name, one, fits, i in optimizers
+    ]
     return {
         "flags": FEATURES["flags"],
         "table_1": table_1({loss: best_on_dev(fits) for loss, fits in tried.items()}),
         "table_2": table_2(small, losses),
+        "optimizers": markdown_table(["optimizer, tolerance", *losses], means),
     }

@@ -74,7 +74,7 @@ def values(token: Token) -> Dict[str, Optional[str]]:
         "NORM": token.norm_,
         "TAG": token.tag_,
         "POS": token.pos_,
-        "character_type": character_type(token.lex),
+        "character_type": character_type(token.lex, token.text),
         "_.source": str(token._.source) if token._.source else None,
         "caseless": token.lower_ if len({c.isupper() for c in letters}) == 1 else None,
         **{name: "yes" if is_so(token) else None for name, is_so in FLAGS.items()},
@@ -275,9 +275,9 @@ def test_what_features_need_is_named(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_character_types(word: str, expected: str) -> None:
-    assert character_type(VOCAB[word]) == expected
+    assert character_type(VOCAB[word], word) == expected
 
 
 @pytest.mark.parametrize("word, expected", [("Sr.", "yes"), (".", "yes"), ("3.5", None)])
 def test_words_that_end_with_a_period(word: str, expected: Optional[str]) -> None:
-    assert template.flag("ends_with_period")(VOCAB[word]) == expected
+    assert template.flag("ends_with_period")(VOCAB[word], word) == expected

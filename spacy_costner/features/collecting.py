@@ -121,7 +121,7 @@ def _count_values(
         return counts
     for key, n in n_times[WORDS if column.view else column.name].items():
         store = strings if key in known else vocab.strings
-        value = column.view(vocab[key]) if column.view else store[key]
+        value = column.view(vocab[key], store[key]) if column.view else store[key]
         if value:
             counts[value] += n
     return counts

@@ -181,7 +181,8 @@ class Lookup:
             views += [(flag(name), {YES: 0}) for name in OF_NAMES]
             lexemes = [vocab[key] for key in unseen.tolist()]
             rows = [
-                [known.get(view(word), -1) for view, known in views if view] for word in lexemes
+                [known.get(view(lexeme, word), -1) for view, known in views if view]
+                for lexeme, word in ((lexeme, lexeme.orth_) for lexeme in lexemes)
             ]
             seen.add(unseen, numpy.asarray(rows, dtype="int32").reshape(len(unseen), len(views)))
             numbers = seen.numbers.find(orth)

@@ -8,8 +8,9 @@ from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence
 from spacy.attrs import IDS
 from spacy.lexeme import Lexeme
 
-WordView = Callable[[Lexeme], Optional[str]]
-"""A kind of value of a word: maps a lexeme to the value or None."""
+WordView = Callable[[Lexeme, str], Optional[str]]
+"""A kind of value of a word: maps a lexeme and its text, which is slow to get, to the value or
+None."""
 
 YES = "yes"
 
@@ -28,21 +29,21 @@ FLAGS = (*LEXEME_FLAGS, *OWN_FLAGS)
 
 def prefix(size: int) -> WordView:
     """The first characters, of words that are long enough."""
-    return lambda lexeme: lexeme.orth_[:size] if len(lexeme.orth_) >= size else None
+    return lambda _, word: word[:size] if len(word) >= size else None
 
 
 def suffix(size: int) -> WordView:
     """The last characters, of words that are long enough."""
-    return lambda lexeme: lexeme.orth_[-size:] if len(lexeme.orth_) >= size else None
+    return lambda _, word: word[-size:] if len(word) >= size else None
 
 
 def flag(name: str) -> WordView:
     """A yes-or-no attribute of a word."""
     if name in OWN_FLAGS:
         is_so = OWN_FLAGS[name]
-        return lambda lexeme: YES if is_so(lexeme.orth_) else None
+        return lambda _, word: YES if is_so(word) else None
     attribute = name.lower()
-    return lambda lexeme: YES if getattr(lexeme, attribute) else None
+    return lambda lexeme, _: YES if getattr(lexeme, attribute) else None
 
 
 GREEK = (
@@ -75,10 +76,9 @@ OUTLINES = {
 """Types of words in which each capital is A, each other letter a, each digit 0."""
 
 
-def character_type(lexeme: Lexeme) -> str:
+def character_type(_: Lexeme, word: str) -> str:
     """The first of 17 types that fits a word as a whole, after those of Zhou and Su (2004);
     "other" if none does."""
-    word = lexeme.orth_
     outline = "".join(map(_outline, word))
     for types, written in ((SPELLINGS, word), (OUTLINES, outline)):
         for name, pattern in types.items():
@@ -96,9 +96,9 @@ def _outline(character: str) -> str:
 
 
 WORD_VIEWS: Dict[str, WordView] = {
-    "ORTH": lambda lexeme: lexeme.orth_,
-    "LOWER": lambda lexeme: lexeme.lower_,
-    "SHAPE": lambda lexeme: lexeme.shape_,
+    "ORTH": lambda _, word: word,
+    "LOWER": lambda lexeme, _: lexeme.lower_,
+    "SHAPE": lambda lexeme, _: lexeme.shape_,
     "character_type": character_type,
 }
 
