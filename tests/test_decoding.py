@@ -12,10 +12,7 @@ from hypothesis import strategies as st
 
 from spacy_costner import chain
 from spacy_costner.costs.label_tree import make_tree
-from spacy_costner.costs.tables import (
-    make_hierarchical_cost,
-    make_precision_recall_cost,
-)
+from spacy_costner.costs.tables import make_hierarchical_cost, make_precision_recall_cost
 from spacy_costner.decoding import (
     LEAST,
     Decoding,

@@ -193,11 +193,7 @@ def test_several_teachers_are_averaged() -> None:
     plain = doc_with({}, [])
     plain.set_ents([Span(plain, 2, 4, label="LOC"), Span(plain, 0, 1, label="ORG")])
     scores = mean_scores([other, plain])
-    assert scores == {
-        (2, 4, "LOC"): pytest.approx(0.9),
-        (0, 1, "PER"): 0.2,
-        (0, 1, "ORG"): 0.5,
-    }
+    assert scores == {(2, 4, "LOC"): pytest.approx(0.9), (0, 1, "PER"): 0.2, (0, 1, "ORG"): 0.5}
     assert majority(scores) == [(2, 4, "LOC")]
 
 

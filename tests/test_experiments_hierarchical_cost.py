@@ -6,10 +6,7 @@ from spacy.tokens import Doc
 
 from experiments import corpora, hierarchical_cost
 from experiments.corpora import deal, divide
-from experiments.hierarchical_cost import (
-    METHODS,
-    SPLITS,
-)
+from experiments.hierarchical_cost import METHODS, SPLITS
 from experiments.runner import Runner
 
 GOLD = "genia_gold_tokens"
