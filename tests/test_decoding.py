@@ -3,7 +3,7 @@
 import json
 from itertools import combinations, pairwise
 from pathlib import Path
-from typing import Any, Callable, Dict, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple
 
 import numpy
 import pytest
@@ -44,11 +44,17 @@ from .support.posteriors import (
 from .support.strategies import seeds
 
 
-@given(posterior())
-def test_entity_probabilities(posterior: Posterior) -> None:
-    expected = probs_of_entities(posterior)
+def check_entity_probs(posterior: Posterior, by: Optional[Posterior] = None) -> Dict[Any, float]:
+    """The probabilities of all entities are those of the definition, which are returned."""
+    expected = probs_of_entities(by or posterior)
     found = posterior.entity_probs(columns(list(expected)))
     numpy.testing.assert_allclose(found, list(expected.values()), atol=1e-9)
+    return expected
+
+
+@given(posterior())
+def test_entity_probabilities(posterior: Posterior) -> None:
+    expected = check_entity_probs(posterior)
     extents = sorted({(begin, end, 0) for begin, end, _ in expected})
     covers = numpy.ones((1, len(posterior.tags.labels)), dtype=bool)  # one label for all
     of_extent = [sum(p for e, p in expected.items() if e[:2] == extent[:2]) for extent in extents]
@@ -82,8 +88,7 @@ def test_likely_entities_are_all_there_are(posterior: Posterior, floor: float) -
     floor, rounding = max(floor, LEAST), 1e-9
     assert {entity for entity, p in expected.items() if p > floor + rounding} <= set(found)
     for entity, p in found.items():
-        assert p == pytest.approx(expected[entity], abs=1e-9)
-        assert p >= floor
+        assert p == pytest.approx(expected[entity], abs=1e-9) and p >= floor
     assert list(found) == sorted(found, key=lambda entity: (entity[:2], -found[entity]))
 
 
@@ -92,40 +97,23 @@ def test_white_space_of_the_next_doc_is_not_part_of_an_entity() -> None:
     scores = random_potentials([2, 2], len(tags))
     possible = ~(is_space[:, None] & tags.opening)
     constraints = tags.constraints._replace(emissions=possible)
-    found = Posterior(chain.constrain(scores, constraints), tags, is_space=is_space)
-    expected = probs_of_entities(found)
-    numpy.testing.assert_allclose(
-        found.entity_probs(columns(list(expected))), list(expected.values()), atol=1e-9
-    )
+    check_entity_probs(Posterior(chain.constrain(scores, constraints), tags, is_space=is_space))
 
 
 def test_flat_scores_don_t_take_forever() -> None:
     tags = Tags(["a", "b", "c"])
-    scores = Potentials(
-        emissions=numpy.zeros((3000, len(tags)), dtype="float32"),
-        transitions=numpy.zeros((len(tags), len(tags)), dtype="float32"),
-        start=numpy.zeros(len(tags), dtype="float32"),
-        end=numpy.zeros(len(tags), dtype="float32"),
-        lengths=numpy.asarray([3000], dtype="int32"),
-    )
-    entities, probs = Posterior(chain.constrain(scores, tags.constraints), tags).likely_entities(
-        0.0
-    )
-    inside = entities.begin > 100
-    opened = numpy.bincount(entities.begin, probs)
+    scores = chain.constrain(random_potentials([3000], 13, 0.0, "float32"), tags.constraints)
+    entities, probs = Posterior(scores, tags).likely_entities(0.0)
     assert 3000 < len(probs) < 3000 / LEAST
-    assert opened.max() < 1 and inside.any()
+    assert numpy.bincount(entities.begin, probs).max() < 1 and (entities.begin > 100).any()
 
 
 @given(posterior(spaces=False), st.sampled_from([0.0, -2.0, 2.0, 20.0]))
 def test_viterbi_with_a_bias(posterior: Posterior, bias: float) -> None:
     scores, tags = posterior.scores, posterior.tags
     of_label = {"a": bias + 1}
-    entities = rows(
-        make_viterbi(bias=bias, labels=of_label).decode(
-            posterior, {"bias": bias, "labels": of_label}
-        )[0]
-    )
+    decoding = make_viterbi(bias=bias, labels=of_label)
+    entities = rows(decoding.decode(posterior, decoding.settings)[0])
     added = [0.0 if x < 0 else of_label.get(tags.labels[x], bias) for x in tags.label_of]
     for b in range(len(scores.lengths)):
         ranked = sorted(
@@ -217,16 +205,10 @@ def least_cost(posterior: Posterior, decoding: Decoding) -> Tuple[Any, float]:
     return pytest.approx(least, abs=same + 1e-9), costs
 
 
-@given(
-    posterior(),
-    st.sampled_from(
-        [
-            make_min_cost(cost=COST),
-            make_min_cost(cost=HIERARCHICAL),
-            make_min_cost(cost=HIERARCHICAL, tree=TREE),
-        ]
-    ),
-)
+MIN_COST = [make_min_cost(cost=cost) for cost in (COST, HIERARCHICAL)]
+
+
+@given(posterior(), st.sampled_from([*MIN_COST, make_min_cost(cost=HIERARCHICAL, tree=TREE)]))
 def test_least_expected_cost(posterior: Posterior, decoding: Decoding) -> None:
     least, found = least_cost(posterior, decoding)
     assert found == least
@@ -256,10 +238,8 @@ def test_a_node_above_is_answered_where_it_costs_less() -> None:
 
 def test_nodes_that_can_be_answered() -> None:
     tree = make_tree({"z": {"y": {"x": {"a": {}, "b": {}}, "c": {"d": {}}}}, "e": {"f": {}}}, "t")
-    assert inner_nodes(tree, ["a", "b", "c", "d", "f"]) == {
-        "y": ["a", "b", "c", "d"],
-        "x": ["a", "b"],
-    }
+    found = inner_nodes(tree, ["a", "b", "c", "d", "f"])
+    assert found == {"y": ["a", "b", "c", "d"], "x": ["a", "b"]}
     assert inner_nodes(tree, ["a", "f"]) == {}
     with pytest.raises(ValueError, match="'nowhere'"):
         inner_nodes(tree, ["a", "nowhere"])
@@ -345,6 +325,4 @@ def test_beliefs_are_those_of_the_calibrated_scores(
         for path, p in probs.items():
             marginals[range(len(path)), path] += p
         numpy.testing.assert_allclose(calibrated.marginals[here], marginals, atol=1e-9)
-    expected = probs_of_entities(Posterior(by_hand, tags, is_space=posterior.is_space))
-    found = calibrated.entity_probs(columns(list(expected)))
-    numpy.testing.assert_allclose(found, list(expected.values()), atol=1e-9)
+    check_entity_probs(calibrated, Posterior(by_hand, tags, is_space=posterior.is_space))
