@@ -115,9 +115,8 @@ def test_reading_the_guarantee_changes_nothing(unsure: Path) -> None:
 
 def test_an_extension_of_that_name_is_not_overwritten(unsure: Path) -> None:
     Span.set_extension("confidence", default=None)
-    with pytest.raises(
-        ValueError, match=r"extension: expected a name that no other .*'confidence'"
-    ):
+    message = r"extension: expected a name that no other .*'confidence'"
+    with pytest.raises(ValueError, match=message):
         load(unsure, confidence=CONFIDENCE)
     nlp = load(unsure, confidence={**CONFIDENCE, "extension": "ner_confidence"})
     doc = nlp(TEXT)

@@ -97,22 +97,6 @@ def test_the_loss_is_the_objective_per_annotated_token(trained: Language) -> Non
     assert not gradient.emissions[2:].any() and gradient.emissions[:2].any()
 
 
-def test_learning_goes_on_from_partial_annotation() -> None:
-    nlp = pipeline()
-    batch = examples(nlp)
-    for eg in batch[1:3]:
-        spans = list(eg.reference.ents[:1])
-        others = [eg.reference[i : i + 1] for i in (0, len(eg.reference) - 1)]
-        eg.reference.set_ents(spans, outside=others, default="missing")
-    optimizer = nlp.initialize(lambda: batch)
-    optimizer.learn_rate = 0.01
-    for _ in range(60):
-        losses = nlp.update(batch, sgd=optimizer, losses={})
-    assert 0 <= losses["ner"] < 0.01
-    assert ents(nlp(TEXTS[0])) == TRAIN[0][1]["entities"]
-    assert (7, 13, "LOC") in ents(nlp(TEXTS[1]))
-
-
 @pytest.mark.parametrize("outside", ["single", "before"])
 def test_add_label_keeps_what_was_learned(outside: str) -> None:
     nlp = pipeline(outside=outside)

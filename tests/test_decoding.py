@@ -3,7 +3,7 @@
 import json
 from itertools import combinations, pairwise
 from pathlib import Path
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, Optional
 
 import numpy
 import pytest
@@ -23,21 +23,19 @@ from spacy_costner.decoding import (
     make_viterbi,
 )
 from spacy_costner.decoding.decoders import without_overlap
-from spacy_costner.decoding.min_cost import MinCost, inner_nodes
+from spacy_costner.decoding.min_cost import inner_nodes
 from spacy_costner.tags import Entities, Tags
 from spacy_costner.types import Potentials
 
 from . import oracle
 from .support.batches import random_potentials
 from .support.posteriors import (
-    TREE,
     answer,
     collapsed_paths,
     columns,
     entities_of,
     posterior,
     probs_of_entities,
-    relabelled,
     rows,
     sure,
 )
@@ -173,47 +171,6 @@ def test_no_choice_without_overlap_gains_more(rng: numpy.random.Generator) -> No
 
 
 COST = make_precision_recall_cost(miss=3.0, wrong_boundary=0.5)
-HIERARCHICAL = make_hierarchical_cost(tree=TREE)
-
-
-def least_cost(posterior: Posterior, decoding: Decoding) -> Tuple[Any, float]:
-    """The least expected cost of an answer, with what counts as the same; and that of the
-    answer given."""
-    tags = posterior.tags.collapsed
-    labels, covers, table = decoding.check(tags, {})
-    answers = Tags(labels, tags.scheme.name)
-    entities = decoding.decode(posterior, decoding.settings)[0]
-    given_ = answers.encode(entities, len(posterior.scores.emissions))
-    least, costs = 0.0, 0.0
-    for b, here in enumerate(oracle.spans(posterior.scores)):
-        legal = collapsed_paths(posterior, b)
-        probs = oracle.probabilities(legal)
-
-        def cost(answer: Any, legal: Any = legal, probs: Any = probs) -> float:
-            return sum(
-                p * table[y, a] for p, path in zip(probs, legal) for y, a in zip(path.tags, answer)
-            )
-
-        # Whatever the scheme and the tokens allow: every path of the chain, with each of its
-        # entities under every label that stands for its own.
-        some = {()}
-        for path in legal:
-            some |= set(relabelled(path.tags, tags, answers, covers))
-        least += min(map(cost, some - {()} or {()}))
-        costs += cost(given_[here])
-    same = 1e-6 * table.max(initial=0.0) * len(given_)
-    return pytest.approx(least, abs=same + 1e-9), costs
-
-
-MIN_COST = [make_min_cost(cost=cost) for cost in (COST, HIERARCHICAL)]
-
-
-@given(posterior(), st.sampled_from([*MIN_COST, make_min_cost(cost=HIERARCHICAL, tree=TREE)]))
-def test_least_expected_cost(posterior: Posterior, decoding: Decoding) -> None:
-    least, found = least_cost(posterior, decoding)
-    assert found == least
-    assert isinstance(decoding.decode, MinCost)
-    assert decoding.decode.expected_costs(posterior).sum() == least
 
 
 def test_a_node_above_is_answered_where_it_costs_less() -> None:

@@ -11,16 +11,7 @@ from numpy.testing import assert_allclose
 from spacy.tokens import Doc
 
 from experiments import chains, z_score
-from experiments.chains import (
-    HMM,
-    OfComponent,
-    SampledPaths,
-    Sequences,
-    best_hamming_z_score,
-    best_z_score,
-    random_hmm,
-    solve,
-)
+from experiments.chains import HMM, OfComponent, Sequences, best_hamming_z_score, best_z_score
 from experiments.corpora import ASSETS, as_examples
 from experiments.training import linear_block, make_ner
 from experiments.z_score import FULL, Z, vary
@@ -35,7 +26,7 @@ CORPUS = ASSETS / "conll2002_es" / "esp.train"
 
 def drawn(n: int = 3, length: int = LENGTH) -> Sequences:
     rng = default_rng(0)
-    return random_hmm(K, SYMBOLS, rng).sample(n, length, rng)
+    return chains.random_hmm(K, SYMBOLS, rng).sample(n, length, rng)
 
 
 def counts(sequences: Sequences, b: int, tags: Any) -> numpy.ndarray:
@@ -127,7 +118,7 @@ def test_means_and_covariances_of_sampled_paths() -> None:
     values = Potentials(*(rng.normal(size=shape) for shape in shapes), lengths=lengths)
     legal = Potentials(*(numpy.zeros(shape) for shape in shapes), lengths=lengths)
     legal.transitions[0, 2] = legal.start[1] = -numpy.inf
-    paths = SampledPaths(legal, 40, rng)
+    paths = chains.SampledPaths(legal, 40, rng)
     mean, expected = oracle.vector(oracle.zeros(legal)), oracle.vector(oracle.zeros(legal))
     for b, tokens in enumerate(oracle.spans(legal)):
         drawn = [tuple(row[tokens].tolist()) for row in paths.tags]
@@ -138,15 +129,6 @@ def test_means_and_covariances_of_sampled_paths() -> None:
         expected += (counts - counts.mean(axis=0)).T @ scores / len(drawn)
     assert_allclose(oracle.vector(paths.average()), mean, atol=1e-12)
     assert_allclose(oracle.vector(paths.covariance(values)), expected, atol=1e-12)
-
-
-@pytest.mark.parametrize("n, rank", [(12, 12), (12, 5), (60, 20)])
-def test_conjugate_gradient_finds_the_shortest_solution(n: int, rank: int) -> None:
-    factor = default_rng(7).normal(size=(n, rank))
-    matrix, right = factor @ factor.T, factor @ default_rng(8).normal(size=rank)
-    expected = numpy.linalg.pinv(matrix, rcond=1e-10) @ right
-    assert_allclose(solve(matrix.__matmul__, right), expected, atol=1e-3 * abs(expected).max())
-    assert not solve(matrix.__matmul__, numpy.zeros(n)).any()
 
 
 def test_cutting_planes_find_a_kink() -> None:

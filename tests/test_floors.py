@@ -75,15 +75,3 @@ def test_no_test_module_imports_another() -> None:
     """What several need is in tests/support."""
     for path in TESTS.rglob("*.py"):
         assert not re.search(r"(?m)^\s*(from|import) .*\btest_", path.read_text("utf8")), path.name
-
-
-def test_every_import_is_seen(tmp_path: Path) -> None:
-    root = tmp_path / "spacy_costner"
-    path = root / "losses" / "margin.py"
-    path.parent.mkdir(parents=True)
-    path.write_text(
-        "from ..chain import best_path\nfrom .. import tags\nfrom . import scored\n"
-        "def f():\n    from spacy_costner.pipeline.component import CostSensitiveNER\n"
-    )
-    rooms = {name[0] for name in imported_names(path, root)}
-    assert rooms == {"chain", "tags", "losses", "pipeline"}
