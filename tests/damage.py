@@ -1,35 +1,26 @@
 """Damage to saved pipelines, at random: by hand, after a change of how they are saved or loaded.
 
-    python -m tests.damage corrupt --cases 1000 --seed 0
-    python -m tests.damage kill --kills 100
+    python -m tests.damage --cases 1000 --seed 0
 
-`corrupt`: each damaged model is refused at load by a ValueError, or answers as before. Ours, and so
+Each damaged model is refused at load by a ValueError, or answers as before. Ours, and so
 damaged: `ner/cfg` and `ner/model`, which belong to one save, and the block `[components.ner]` of
 config.cfg, from the file or overridden at load. Not ours: the vocab, the tokenizer, meta.json, the
 rest of config.cfg, and other components, a shared tok2vec among them; and decoding, confidence,
 temperature and scorer, which are made to be changed without training. `tests/test_serialization.py`
 does the same with few cases.
-
-`kill`: commands that save pipelines are killed. After each the old pipeline loads under the output
-path or the new one does, each as it was saved.
 """
 
 import json
 import multiprocessing
-import os
 import random
 import resource
-import shutil
-import signal
 import sys
 import tempfile
-import time
 import warnings
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor, TimeoutError
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
@@ -37,19 +28,9 @@ import numpy
 import spacy
 import srsly
 import typer
-from spacy.cli._util import app as spacy_app
-from spacy.util import registry
 from thinc.api import fix_random_seed, to_numpy
 
-from spacy_costner.saving import clear
-
-from .support.experiment import make_experiment
-from .support.fitting import loss_block, sparse_config
 from .support.pipelines import SMALL, TEXTS, TRAIN, examples
-
-app = typer.Typer()
-
-# Corruption
 
 TOK2VEC = SMALL["model"]["tok2vec"]
 FEATURES = {
@@ -324,8 +305,7 @@ def is_right(case: Case, found: str) -> bool:
     return found in ("refused", "same") or (found == "predicted" and case.expected is None)
 
 
-@app.command("corrupt")
-def corrupt_models(cases: int = 1000, seed: int = 0) -> None:
+def main(cases: int = 1000, seed: int = 0) -> None:
     """Damage each kind of model so often."""
     n_wrong = 0
     for kind in MODELS:
@@ -338,153 +318,5 @@ def corrupt_models(cases: int = 1000, seed: int = 0) -> None:
     sys.exit(n_wrong > 0)
 
 
-# Kills
-
-
-class Task(NamedTuple):
-    """A command that saves: its name here, its command line, its output folder, the pipeline there,
-    and the folder that is there before, if there is one."""
-
-    name: str
-    arguments: List[str]
-    output: Path
-    path: Path
-    older: Optional[Path]
-
-    def is_writing(self) -> bool:
-        """Whether there is something on the way to the output."""
-        return any(self.path.parent.glob(f".{self.path.name}.*"))
-
-    def reset(self) -> None:
-        """Put the older folder in place."""
-        shutil.rmtree(self.output, ignore_errors=True)
-        for left in self.output.parent.glob(f".{self.output.name}.*"):
-            shutil.rmtree(left)
-        if self.older is not None:
-            shutil.copytree(self.older, self.output)
-
-
-def make_tasks(folder: Path) -> List[Task]:
-    """All commands: onto their input, over an older pipeline, and where there is nothing yet."""
-    experiment, work = make_experiment(folder), folder / "work"
-    ner = {"loss": loss_block("Perceptron")}
-    config = sparse_config(experiment, components={"ner": ner}, training={"max_epochs": 2})
-    config.to_disk(experiment.config_path)
-    fit = ["fit", str(experiment.config_path), "--output"]
-    for scheme, name in (("BILUO", "older"), ("IOB2", "pipeline")):
-        run_command([*fit, f"{folder}/{name}", "--components.ner.scheme", scheme])
-    pipeline, older = folder / "pipeline" / "model-best", folder / "older" / "model-best"
-    tasks = [
-        Task(f"fit, {where}", [*fit, str(work)], work, work / "model-best", before)
-        for where, before in (("over older", folder / "older"), ("new", None))
-    ]
-    for where, source, old in (
-        ("in place", work, pipeline),
-        ("over older", pipeline, older),
-        ("new", pipeline, None),
-    ):
-        for name in ("calibrate", "tune"):
-            given = [name, str(source), str(experiment.test_path), "--output", str(work)]
-            tasks.append(Task(f"{name}, {where}", given, work, work, old))
-    return tasks
-
-
-def start(arguments: List[str]) -> int:
-    """Begin a command in a process of its own: its number."""
-    process = os.fork()
-    if process == 0:
-        with open(os.devnull, "w") as nowhere:
-            os.dup2(nowhere.fileno(), 1)
-            os.dup2(nowhere.fileno(), 2)
-        try:
-            os._exit(spacy_app(["costner", *arguments], standalone_mode=False) or 0)
-        except BaseException:
-            os._exit(1)
-    return process
-
-
-def run_command(arguments: List[str]) -> float:
-    """Carry out a command that has to end well. Returns its seconds."""
-    begin = time.perf_counter()
-    if os.waitpid(start(arguments), 0)[1]:
-        raise RuntimeError(f"expected to end well: {' '.join(arguments)}")
-    return time.perf_counter() - begin
-
-
-def kill(task: Task, seconds: float, rng: random.Random, *, while_writing: bool) -> str:
-    """Kill a command in the time that it takes, or while it writes. Returns what it was doing, and
-    nothing if it had ended."""
-    task.reset()
-    process = start(task.arguments)
-    end = time.perf_counter() + rng.uniform(0, seconds)
-    while not (task.is_writing() if while_writing else time.perf_counter() > end):
-        if os.waitpid(process, os.WNOHANG)[0]:
-            return ""
-        time.sleep(2e-4)
-    if while_writing:
-        time.sleep(rng.uniform(0, seconds / 10))
-    os.kill(process, signal.SIGKILL)
-    if not os.WIFSIGNALED(os.waitpid(process, 0)[1]):
-        return ""
-    return "killed writing" if task.is_writing() else "killed"
-
-
-def signature(path: Path) -> str:
-    """Whether two pipelines are the same: what they load as, and how they answer."""
-    if not path.exists():
-        return "nothing"
-    nlp = spacy.load(path)
-    ner = nlp.get_pipe("ner")
-    settings: Dict = {**ner.cfg, "config": nlp.config["components"]}
-    digest = sha256(srsly.json_dumps(settings, sort_keys=True).encode())
-    digest.update(ner.model.to_bytes())
-    return digest.hexdigest()
-
-
-def measure(task: Task) -> Tuple[Dict[str, str], float]:
-    """Old and new pipeline of a command that isn't killed, which have to be different, and the
-    seconds that it takes."""
-    task.reset()
-    old, seconds = signature(task.path), run_command(task.arguments)
-    new = signature(task.path)
-    if new == old:
-        raise RuntimeError(f"{task.name}: expected another pipeline than the older one")
-    return {old: "old", new: "new"}, seconds
-
-
-def judge(task: Task, expected: Dict[str, str]) -> str:
-    """What is under the output path now: "old", "new" or "BROKEN"."""
-    clear(task.path)  # it was killed between two renames, maybe
-    try:
-        return expected.get(signature(task.path), "BROKEN")
-    except Exception as error:
-        print(f"{task.name}: {type(error).__name__}: {error}")
-        return "BROKEN"
-
-
-@app.command("kill")
-def kill_commands(kills: int = 100, seed: int = 0) -> None:
-    """Kill commands, half of them while they write. Some are done again, and leave nothing else."""
-    registry.cli.get_all()
-    rng, found = random.Random(seed), Counter[Tuple[str, str, str]]()
-    with tempfile.TemporaryDirectory() as name:
-        tasks = make_tasks(Path(name))
-        measured = [measure(task) for task in tasks]
-        i = done = 0
-        while done < kills:
-            task, (expected, seconds) = (each[i // 2 % len(tasks)] for each in (tasks, measured))
-            moment = kill(task, seconds, rng, while_writing=i % 2 == 1)
-            found[task.name, moment or "had ended", judge(task, expected)] += 1
-            if i % 5 == 0:
-                run_command(task.arguments)
-                if task.is_writing() or (task.older is None and judge(task, expected) != "new"):
-                    raise RuntimeError(f"{task.name}: expected the new pipeline, and nothing else")
-            done += moment != ""
-            i += 1
-    for (name, moment, state), n in sorted(found.items()):
-        print(f"{name:<26}{moment:<16}{state:<8}{n:>4}")
-    sys.exit(any(state == "BROKEN" for *_, state in found))
-
-
 if __name__ == "__main__":
-    app()
+    typer.run(main)
