@@ -140,13 +140,9 @@ def test_what_fails_is_a_row_with_its_error(model: Path, tmp_path: Path, form: s
     elif form == "parquet":
         found = pytest.importorskip("pyarrow.parquet").read_table(output).to_pylist()
         ids = tuple(map(str, ids))
-    else:
-
-        def refuse(constant: str) -> None:
-            raise AssertionError(f"{constant} is not JSON")
-
+    else:  # NaN and such are not JSON
         written = output.read_text("utf8").split("\n")[:-1]
-        found = [json.loads(line, parse_constant=refuse) for line in written]
+        found = [json.loads(line, parse_constant=pytest.fail) for line in written]
         assert all(("entities" in row) != ("error" in row) for row in found)
         assert places(found[0]["entities"]) == plain(model, ["The Red Sox lost."])[0]
     assert [row["id"] for row in found] == [*ids]
@@ -194,8 +190,7 @@ def test_a_killed_worker_changes_nothing(saved: Saved, inputs: List[Path], tmp_p
     assert {path.read_text() for path in saved.loads.iterdir()} == {"loaded\n"}
     assert files(tmp_path / "one") == files(tmp_path / "two")
     assert len(files(tmp_path / "two")) == 8
-    assert (one.docs, one.failed, one.tokens) == (two.docs, two.failed, two.tokens)
-    assert (one.docs, one.failed) == (52, 2)
+    assert one[1:4] == two[1:4] and (one.docs, one.failed) == (52, 2)
     ids = [row["id"] for row in rows(tmp_path / "two")]
     assert sorted(map(str, ids)) == sorted([*(f"d{i}" for i in range(26)), *map(str, range(1, 27))])
 
@@ -421,10 +416,11 @@ def test_parquet_is_as_jsonl(model: Path, tmp_path: Path, monkeypatch: pytest.Mo
         tables = map(parquet.read_table, sorted((tmp_path / "out").glob(f"{name}.*")))
         return pyarrow.concat_tables(tables).to_pylist()
 
-    expected = rows(tmp_path / "lines")
-    assert [{k: v for k, v in row.items() if v is not None} for row in written("a")] == [
-        {k: v for k, v in row.items() if v is not None} for row in expected
+    both = [
+        [{k: v for k, v in row.items() if v is not None} for row in some]
+        for some in (written("a"), rows(tmp_path / "lines"))
     ]
+    assert both[0] == both[1]
     assert [row["id"] for row in written("no-ids")] == [*range(26)]
     assert annotate(model, paths, tmp_path / "out", **settings).parts["kept"] == 7
     (tmp_path / "large.jsonl").write_text('{"key": 18446744073709551615, "body": "a"}')

@@ -2,7 +2,7 @@
 
 import pickle
 from pathlib import Path
-from typing import Any, Dict, Tuple
+from typing import Any, Dict
 
 import numpy
 import pytest
@@ -10,7 +10,7 @@ import spacy
 from spacy.language import Language
 from spacy.tokens import Span
 from spacy.training import Example
-from thinc.api import fix_random_seed, to_numpy
+from thinc.api import fix_random_seed
 
 from spacy_costner import chain
 
@@ -174,34 +174,12 @@ def test_gold_in_white_space_is_trimmed_with_one_warning(trained: Language) -> N
 def test_bad_scores_are_named_and_nothing_is_updated(trained: Language) -> None:
     nlp = pickle.loads(pickle.dumps(trained))
     model = nlp.get_pipe("ner").model
-    before = {key: value.copy() for key, value in model_params(model).items()}
-    weights = model.get_ref("emissions").get_param("W")
-    weights[0, 0] = numpy.nan
-    with pytest.raises(
-        ValueError, match=r"ner: emissions: expected finite scores.* a lower learning rate"
-    ):
+    model.get_ref("emissions").get_param("W")[0, 0] = numpy.nan
+    before = model.to_bytes()
+    message = r"ner: emissions: expected finite scores.* a lower learning rate"
+    with pytest.raises(ValueError, match=message):
         nlp.update(examples(nlp), sgd=nlp.resume_training())
-    weights[0, 0] = before[(model.get_ref("emissions").id, "W")][0, 0]
-    for key, value in model_params(model).items():
-        numpy.testing.assert_array_equal(value, before[key])
-
-
-def model_params(model: Any) -> Dict[Tuple[int, str], Any]:
-    return {
-        (node.id, name): to_numpy(node.get_param(name))
-        for node in model.walk()
-        for name in node.param_names
-        if node.has_param(name)
-    }
-
-
-def test_a_foreign_directory_is_named(tmp_path: Path) -> None:
-    nlp = spacy.blank("xx")
-    nlp.add_pipe("ner").add_label("LOC")
-    nlp.initialize()
-    nlp.to_disk(tmp_path)
-    with pytest.raises(ValueError, match=r"cfg: expected|model: expected"):
-        pipeline().get_pipe("ner").from_disk(tmp_path / "ner", exclude=["vocab"])
+    assert model.to_bytes() == before
 
 
 def test_costs_travel_with_the_model(tmp_path: Path) -> None:
