@@ -1,7 +1,7 @@
 """Answers and probabilities, against enumeration of all paths."""
 
 import json
-from itertools import combinations, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Callable, Dict, Optional
 
@@ -22,9 +22,8 @@ from spacy_costner.decoding import (
     make_threshold,
     make_viterbi,
 )
-from spacy_costner.decoding.decoders import without_overlap
 from spacy_costner.decoding.min_cost import inner_nodes
-from spacy_costner.tags import Entities, Tags
+from spacy_costner.tags import Tags
 from spacy_costner.types import Potentials
 
 from . import oracle
@@ -39,7 +38,6 @@ from .support.posteriors import (
     rows,
     sure,
 )
-from .support.strategies import seeds
 
 
 def check_entity_probs(posterior: Posterior, by: Optional[Posterior] = None) -> Dict[Any, float]:
@@ -151,23 +149,6 @@ def test_what_is_as_probable_as_the_threshold_is_answered() -> None:
         for threshold, predicted in ((p, True), (numpy.nextafter(p, 1), False)):
             decoding = make_threshold(threshold=1.0, labels={label: float(threshold)})
             assert [name for _, _, name in answer(decoding, posterior)] == [label] * predicted
-
-
-@given(seeds)
-def test_no_choice_without_overlap_gains_more(rng: numpy.random.Generator) -> None:
-    n = int(rng.integers(6))
-    begin = rng.integers(8, size=n)
-    entities = Entities(begin, begin + rng.integers(1, 4, size=n), rng.integers(2, size=n))
-    gains = rng.uniform(-0.3, 1, size=n)
-    value = dict(zip(rows(entities), gains.tolist()))
-    chosen = rows(without_overlap(entities, numpy.asarray([value[e] for e in rows(entities)])))
-    sets = [some for size in range(n + 1) for some in combinations(value, size)]
-    legal = [
-        some for some in sets if all(a[1] <= b[0] or b[1] <= a[0] for a, b in combinations(some, 2))
-    ]
-    assert chosen == sorted(chosen) and tuple(sorted(chosen)) in {tuple(sorted(s)) for s in legal}
-    best = max(sum(value[e] for e in some) for some in legal)
-    assert sum(value[e] for e in chosen) == pytest.approx(best)
 
 
 COST = make_precision_recall_cost(miss=3.0, wrong_boundary=0.5)
