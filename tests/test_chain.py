@@ -400,8 +400,7 @@ def test_long_sequence_in_single_precision(name: str, scale: float) -> None:
     exact, exact_backprop = ask(name, in_precision(potentials, "float64"), more)
     weights = numpy.random.default_rng(0).normal(size=len(values))
     gradient, expected = backprop(weights), exact_backprop(weights)
-    assert not numpy.isnan(values).any()
-    assert all(numpy.isfinite(array).all() for array in gradient[:4])
+    assert not any(numpy.isnan(values)) and all(numpy.isfinite(x).all() for x in gradient[:4])
     if scale == 3:
         assert_allclose(values, exact, rtol=1e-5, atol=1e-3)
         for field, array in zip(gradient._fields, gradient[:4]):

@@ -123,6 +123,7 @@ def test_answers_are_kept(
 ) -> None:
     """A run that was killed goes on; another teacher or text has other answers."""
     monkeypatch.setattr(module, "N_DOCS", 4)
+    config["training"]["max_epochs"] = 1
     (tmp_path / "train").mkdir()
     DocBin().to_disk(tmp_path / "train" / "999999.spacy")  # of an older run
     asked: List[int] = []
@@ -236,6 +237,7 @@ def test_a_file_as_teacher(folder: Path, config: Config, tmp_path: Path) -> None
 def test_gold_has_its_weight(folder: Path, config: Config, tmp_path: Path) -> None:
     gold = tmp_path / "gold.spacy"
     make_corpus(gold)
+    config["training"]["max_epochs"] = 1
     run_distill(folder, tmp_path, config, gold_path=gold, gold_weight=2.5)
     assert [doc.user_data[WEIGHT] for doc in train_docs(tmp_path, "gold")] == [2.5] * 4
     assert not any(WEIGHT in doc.user_data for doc in train_docs(tmp_path))
@@ -248,7 +250,7 @@ def test_a_student_that_is_not_linear(
 ) -> None:
     model = {"@architectures": "spacy_costner.LinearChainCRF.v1", "tok2vec": TOK2VEC}
     config["components"]["ner"]["model"] = model
-    config["training"].update(max_epochs=0, max_steps=30)
+    config["training"].update(max_epochs=0, max_steps=4)
     result = run_distill(folder, tmp_path, config, soft=True)
     assert result.path == tmp_path / "model-best" and not capsys.readouterr().out
     assert result.rows[-1].name == "student"
@@ -294,7 +296,7 @@ def test_any_pipeline_that_sets_entities_is_a_teacher(
     with pytest.raises(ValueError, match="min_confidence: expected a teacher with confidences"):
         distill(*given, min_confidence=0.5)
     DocBin(docs=[spacy.blank("xx")("Nothing")]).to_disk(tmp_path / "dev.spacy")
-    config["paths"]["dev"] = str(tmp_path / "dev.spacy")
+    config["paths"]["dev"], config["training"]["max_epochs"] = str(tmp_path / "dev.spacy"), 1
     path, asked = tmp_path / "rules" / "config.cfg", []
     text = path.read_text("utf8")
     for changed in (text, text.replace("overwrite_ents = false", "overwrite_ents = true")):

@@ -226,11 +226,12 @@ def test_losses_and_costs_are_those_of_the_entry_points() -> None:
         snake = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
         for given in (name, snake, snake.replace("_", "-"), f"spacy_costner.{name}.v1"):
             assert parse_losses(f"Sequential, {given}") == ["Sequential", name]
-        loss = block(init(loss=name), "components.ner.loss")
+        text = init(loss=name)
+        loss = block(text, "components.ner.loss")
         needs_start = build_loss(name).needs_start
         assert ("*" in loss) is needs_start
         notes = read_notes(loss["*"]["then"] if needs_start else loss)
-        assert notes[""] and f"# {notes[''][0]}\n" in init(loss=name)
+        assert notes[""] and f"# {notes[''][0]}\n" in text
     assert find_name("Cost", "zero-one") == find_name("Cost", "ZeroOneCost") == "ZeroOne"
     assert "\n# Score per unit of cost" in init(loss="MIRA")
     assert parse_losses("risk,MCEF") == ["Sequential", "Risk", "MCEF"]
