@@ -298,7 +298,7 @@ def test_what_cannot_be_audited() -> None:
             audit(config_, docs_, n_folds=n_folds)
     with pytest.raises(ValueError, match=r"fold \d: ValueError: .*no_such_setting"):
         wrong = make_config(**{"nlp.no_such_setting": 1})
-        cross_fit(wrong, make_docs())
+        cross_fit(wrong, make_docs(), make_executor=local_processes(2))
 
 
 def test_page(audited: Any) -> None:
