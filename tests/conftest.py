@@ -1,13 +1,20 @@
 """What holds for all tests."""
 
+from importlib.metadata import entry_points
 from pathlib import Path
 
+import catalogue
 import pytest
 from hypothesis import settings
 from thinc.api import fix_random_seed
 
 from .support.experiment import SENTENCES, Experiment, make_experiment
 from .support.pipelines import pipeline, train
+
+# Or else each look-up of a registered name goes through all entry points there are.
+catalogue.AVAILABLE_ENTRY_POINTS = {
+    group: entry_points(group=group) for group in entry_points().groups
+}
 
 settings.register_profile("chain", max_examples=60, deadline=None)
 settings.load_profile("chain")

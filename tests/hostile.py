@@ -24,13 +24,8 @@ TYPES += ("int8", "int32", "int64", "uint64", ">f8", ">i4")
 
 
 class Call(NamedTuple):
-    """A function of the chain and its arguments.
-
-    name (str): The function.
-    arguments (Dict[str, Any]): What it takes; potentials and segments taken apart, as
-        `potentials.start`.
-    derivatives (Any): What its callback takes, if it has one.
-    """
+    """A function of the chain, its arguments (potentials and segments are taken apart, as
+    `potentials.start`), and what its callback takes, if it has one."""
 
     name: str
     arguments: Dict[str, Any]
@@ -53,10 +48,6 @@ def random_call(rng: Rng) -> Call:
     n = len(arguments.get("segments.begin", ()))
     shapes = {"segment_log_probs": (n,), "segment_max_scores": (2, n), "log_marginals": (n_tokens,)}
     return Call(name, arguments, rng.normal(size=shapes.get(name, (n_sequences,))))
-
-
-def _nothing(potentials: Potentials, rng: Rng) -> Dict[str, Any]:
-    return {}
 
 
 def _tags(potentials: Potentials, rng: Rng) -> Dict[str, Any]:
@@ -84,25 +75,16 @@ def random_segments(potentials: Potentials, rng: Rng) -> Dict[str, Any]:
         "segments.begin": tokens,
         "segments.end": end,
         "segments.tags": rng.integers(n_tags, size=int((end - tokens).sum())),
-        "segments.after": rng.uniform(size=(len(tokens), n_tags)) < 0.7
-        if rng.integers(2)
-        else None,
+        "segments.after": rng.choice([None, 1]) and rng.uniform(size=(len(tokens), n_tags)) < 0.7,
     }
 
 
 MORE_ARGUMENTS: Dict[str, Callable[[Potentials, Rng], Dict[str, Any]]] = {
-    "log_partition": _nothing,
-    "marginals": _nothing,
-    "best_path": _nothing,
-    "entropy": _nothing,
-    "path_score": _tags,
-    "path_log_prob": _tags,
-    "best_path_excluding": _allowed,
-    "log_partition_excluding": _allowed,
-    "log_marginals": _allowed,
+    **dict.fromkeys(("log_partition", "marginals", "best_path", "entropy"), lambda *_: {}),
+    **dict.fromkeys(("path_score", "path_log_prob"), _tags),
+    **dict.fromkeys(("best_path_excluding", "log_partition_excluding", "log_marginals"), _allowed),
     "expectation": _values,
-    "segment_log_probs": random_segments,
-    "segment_max_scores": random_segments,
+    **dict.fromkeys(("segment_log_probs", "segment_max_scores"), random_segments),
     "k_best": lambda potentials, rng: {"k": int(rng.integers(1, 6))},
     "sample_paths": lambda potentials, rng: {"n": int(rng.integers(1, 6))},
     "best_of_tied": lambda potentials, rng: {
@@ -163,11 +145,7 @@ WAYS = (_to_type, _to_size, _to_size, _to_shape, _with_number, _with_number, _to
 
 
 def answer(call: Call, seed: int) -> List[numpy.ndarray]:
-    """Make a call.
-
-    RETURNS (List[numpy.ndarray]): What it returns, and what its callback does.
-    RAISES (ValueError): If it is refused.
-    """
+    """Make a call: what it returns, and what its callback does. A ValueError if it is refused."""
     arguments: Dict[str, Any] = {}
     for name, value in call.arguments.items():
         whole, _, field = name.partition(".")
@@ -207,11 +185,8 @@ def in_usual_form(call: Call) -> Call:
 
 
 def is_refused(seed: int, i: int) -> bool:
-    """Spoil a call and make it.
-
-    RAISES (AssertionError): If a right call is refused, a refusal doesn't name an argument, or the
-        answer isn't that to the same numbers in the usual form.
-    """
+    """Spoil a call and make it. A right call isn't refused, a refusal names an argument, and an
+    answer is the one to the same numbers in the usual form."""
     rng = numpy.random.default_rng([seed, i])
     right = random_call(rng)
     answer(right, i)

@@ -7,16 +7,14 @@ from typing import Any, Dict, Iterator, List
 import numpy
 import pytest
 import spacy
-from spacy.cli.find_threshold import find_threshold
 from spacy.tokens import Doc, DocBin, Span
 from spacy.tokens.underscore import Underscore
-from thinc.api import fix_random_seed
 
 from spacy_costner.decoding import LEAST
 from spacy_costner.pipeline.annotations import confidence_of, make_confidence
 from spacy_costner.tags import Entities
 
-from .support.pipelines import TEXTS, ents, examples, load, pipeline, train
+from .support.pipelines import TEXTS, ents, examples, load, pipeline
 
 CONFIDENCE = {"@misc": "spacy_costner.Confidence.v1", "alternatives": 0.05}
 THRESHOLD = {"@misc": "spacy_costner.ThresholdDecoding.v1", "threshold": 0.5}
@@ -46,29 +44,6 @@ def test_confidence_is_off_unless_asked_for(unsure: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(Underscore, "span_extensions", {})
     doc = load(unsure)(TEXT)
     assert not doc.spans and not Span.has_extension("confidence")
-
-
-@pytest.mark.parametrize("scheme", ["BILUO", "IOB2"])
-def test_confidence_is_the_share_of_sampled_readings(scheme: str) -> None:
-    """The one estimate that knows nothing of segments: how many of all readings agree."""
-    fix_random_seed(0)
-    nlp = pipeline(scheme=scheme, confidence=CONFIDENCE)
-    train(nlp, steps=12)
-    ner = nlp.get_pipe("ner")
-    docs = [nlp("Berlin likes Shaka Khan"), nlp("London\n")]
-    for doc, readings in zip(docs, ner.k_best([doc.copy() for doc in docs], k=5000)):
-        assert sum(reading.prob for reading in readings) == pytest.approx(1, abs=1e-3)
-        groups = [doc.spans["confidence"], doc.spans["confidence_alternatives"]]
-        assert any(len(group) for group in groups)
-        for group in groups:
-            for span, score in zip(group, group.attrs["scores"]):
-                place = (span.start, span.end, span.label)
-                share = sum(
-                    prob
-                    for entities, prob, _ in readings
-                    if place in {(ent.start, ent.end, ent.label) for ent in entities}
-                )
-                assert score == pytest.approx(share, abs=1e-3)
 
 
 def test_confidence_in_docs(unsure: Path) -> None:
@@ -140,9 +115,8 @@ def test_reading_the_guarantee_changes_nothing(unsure: Path) -> None:
 
 def test_an_extension_of_that_name_is_not_overwritten(unsure: Path) -> None:
     Span.set_extension("confidence", default=None)
-    with pytest.raises(
-        ValueError, match=r"extension: expected a name that no other .*'confidence'"
-    ):
+    message = r"extension: expected a name that no other .*'confidence'"
+    with pytest.raises(ValueError, match=message):
         load(unsure, confidence=CONFIDENCE)
     nlp = load(unsure, confidence={**CONFIDENCE, "extension": "ner_confidence"})
     doc = nlp(TEXT)
@@ -164,36 +138,16 @@ def test_bad_settings_are_named(settings: Dict[str, Any], message: str) -> None:
         make_confidence(**settings)
 
 
-def test_readings_and_entropy(unsure: Path) -> None:
-    nlp = load(unsure)
-    ner = nlp.get_pipe("ner")
-    docs = [nlp(TEXT), nlp(""), nlp("Berlin lost")]
-    posterior = ner.posterior(docs)
-    assert posterior.marginals.shape == (sum(map(len, docs)), len(ner.tags))
-    numpy.testing.assert_allclose(posterior.marginals.sum(axis=1), 1, rtol=1e-4)
-    found = ner.k_best(docs, k=3)
-    assert [len(each) for each in found] == [3, 1, 3]
-    assert found[1][0].ents == [] and found[1][0].prob == 1.0
-    for doc, each in zip(docs, found):
-        probs = [hypothesis.prob for hypothesis in each]
-        assert probs == sorted(probs, reverse=True) and sum(probs) <= 1 + 1e-5
-        assert each[0].ents == list(doc.ents)
-    every = ner.k_best([docs[2]], k=10_000)[0]
-    surprise = -sum(each.prob * each.log_probability for each in every)
-    assert posterior.entropy[2] == pytest.approx(surprise, abs=1e-3) and posterior.entropy[1] == 0
-    with pytest.raises(ValueError, match=r"docs: expected several docs, as \[doc\], got a Doc"):
-        ner.k_best(docs[0])
-
-
 def test_k_best_of_a_doc_whose_probabilities_underflow(unsure: Path) -> None:
     nlp = load(unsure)
     doc, ner = Doc(nlp.vocab, ["vnbxq"] * 2_400), nlp.get_pipe("ner")
     ner.cfg["temperature"] = {"overall": 100.0, "labels": {}}
     found = ner.k_best([doc], k=3)[0]
-    assert len(found) == 3
     log_probs = [each.log_probability for each in found]
-    assert log_probs == sorted(log_probs, reverse=True)
+    assert len(found) == 3 and log_probs == sorted(log_probs, reverse=True)
     assert -10_000 < log_probs[0] < -1_000 and not any(each.prob for each in found)
+    with pytest.raises(ValueError, match=r"docs: expected several docs, as \[doc\], got a Doc"):
+        ner.k_best(doc)
 
 
 # Decoding
@@ -265,24 +219,3 @@ def test_training_anew_forgets_the_temperature(unsure: Path) -> None:
     nlp.get_pipe("ner").cfg["temperature"]["overall"] = 3.0
     nlp.initialize(lambda: examples(nlp))
     assert nlp.get_pipe("ner").cfg["temperature"]["overall"] == 1.0
-
-
-def test_find_threshold_of_spacy(
-    unsure: Path, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    nlp = load(unsure, decoding=THRESHOLD)
-    nlp.to_disk(tmp_path / "model")
-    data = DocBin(docs=[eg.reference for eg in examples(nlp)])
-    data.to_disk(tmp_path / "dev.spacy")
-    best, score, every = find_threshold(
-        str(tmp_path / "model"),
-        tmp_path / "dev.spacy",
-        "ner",
-        "decoding.threshold",
-        "ents_f",
-        n_trials=5,
-    )
-    assert len(every) == 5 and len(set(every.values())) > 1
-    assert score == max(every.values()) and every[1.0] == 0.0
-    nlp.get_pipe("ner").cfg["decoding"]["threshold"] = best
-    assert nlp.evaluate(examples(nlp))["ents_f"] == pytest.approx(score)

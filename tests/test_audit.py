@@ -63,13 +63,11 @@ def change(doc: Doc, ents: Sequence[Any]) -> None:
 def make_doc(*parts: Any) -> Doc:
     """A doc of words, and of pairs of words and a label."""
     pairs = [part if isinstance(part, tuple) else (part, "") for part in parts]
-    words = [text.split() for text, _ in pairs]
-    tags = [
-        tag
-        for own, (_, label) in zip(words, pairs)
-        for tag in ([f"B-{label}"] + [f"I-{label}"] * (len(own) - 1) if label else ["O"] * len(own))
-    ]
-    return Doc(VOCAB, words=[word for own in words for word in own], ents=tags)
+    words, tags = " ".join(text for text, _ in pairs).split(), []
+    for text, label in pairs:
+        n = len(text.split())
+        tags += [f"B-{label}"] + [f"I-{label}"] * (n - 1) if label else ["O"] * n
+    return Doc(VOCAB, words=words, ents=tags)
 
 
 def make_docs() -> List[Doc]:
@@ -139,13 +137,10 @@ def test_folds(n_docs: int, n_folds: int, seed: Optional[int]) -> None:
 
 def scores_of(docs: Sequence[Doc], i: int, name: str) -> Any:
     """The scores of a doc's tokens by the model that it was held out from."""
-    for fold in cross_fit(make_config(name, **{"training.max_epochs": 1}), docs, n_folds=3):
-        if i in fold.docs:
-            scores = fold.dev.posterior.scores
-            stops = numpy.cumsum(scores.lengths)
-            at = fold.docs.tolist().index(i)
-            return scores.emissions[stops[at] - scores.lengths[at] : stops[at]]
-    raise AssertionError("not held out")
+    folds = cross_fit(make_config(name, **{"training.max_epochs": 1}), docs, n_folds=3)
+    (fold,) = (fold for fold in folds if i in fold.docs)
+    scores, at = fold.dev.posterior.scores, fold.docs.tolist().index(i)
+    return numpy.split(scores.emissions, numpy.cumsum(scores.lengths)[:-1])[at]
 
 
 @pytest.mark.parametrize("name", ["sparse", "sparse_document"])
@@ -293,16 +288,14 @@ def test_missing_annotation_stays_missing(tmp_path: Path) -> None:
 
 def test_what_cannot_be_audited() -> None:
     docs, config = make_docs()[:3], make_config()
-    for n_folds, message in (
-        (4, "folds: expected at most as many as docs, got 4 folds of 3 docs"),
-        (1, "folds: expected at least 2, got 1"),
+    for config_, docs_, n_folds, message in (
+        (config, docs, 4, "folds: expected at most as many as docs, got 4 folds of 3 docs"),
+        (config, docs, 1, "folds: expected at least 2, got 1"),
+        (config, [make_doc("so")] * 5, 5, "audit: expected docs with annotated entities, got none"),
+        (make_config("cnn"), docs, 3, r"^audit: nlp\.pipeline: expected one component to t"),
     ):
         with pytest.raises(ValueError, match=message):
-            audit(config, docs, n_folds=n_folds)
-    with pytest.raises(ValueError, match="audit: expected docs with annotated entities, got none"):
-        audit(config, [make_doc("so it was")] * 5)
-    with pytest.raises(ValueError, match=r"^audit: nlp\.pipeline: expected one component to t"):
-        audit(make_config("cnn"), docs, n_folds=3)
+            audit(config_, docs_, n_folds=n_folds)
     with pytest.raises(ValueError, match=r"fold \d: ValueError: .*no_such_setting"):
         wrong = make_config(**{"nlp.no_such_setting": 1})
         cross_fit(wrong, make_docs(), make_executor=local_processes(2))

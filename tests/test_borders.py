@@ -32,21 +32,15 @@ from spacy_costner.types import Gold, LossResult, Potentials, Progress, map_scor
 
 from . import oracle, oracle_losses
 from .support.batches import single
+from .support.config import FEATURES
 from .support.fitting import examples_of, initialized
 from .support.gradients import check_loss_directions
 from .support.split import split_of
 
 LINES = "Ana saw | Rome saw Ana | Lee"
 """Three sentences: "|" begins the next one, and is no token."""
-TWO_PASSES = {
-    "@architectures": "spacy_costner.SparseCRF.v1",
-    "features": {
-        "@misc": "spacy_costner.Features.v1",
-        "document": {"LOWER": 1},
-        "memory": {"LOWER": 1},
-        "memory_unit": 4,
-    },
-}
+SEEN = {**FEATURES, "document": {"LOWER": 1}, "memory": {"LOWER": 1}, "memory_unit": 4}
+TWO_PASSES = {"@architectures": "spacy_costner.SparseCRF.v1", "features": SEEN}
 WORDS, STARTS = LINES.replace("| ", "").split(), [0, 2, 5]
 
 
@@ -84,14 +78,12 @@ def test_borders_are_sentence_starts_and_what_follows_line_breaks(
 
 @given(st.lists(st.lists(st.booleans(), max_size=5), max_size=4))
 def test_docs_are_cut_at_borders(docs: List[List[bool]]) -> None:
-    borders = numpy.asarray(
-        [is_one and i > 0 for doc in docs for i, is_one in enumerate(doc)], bool
-    )
-    expected = []
+    expected, borders = [], [is_one and i > 0 for doc in docs for i, is_one in enumerate(doc)]
     for number, doc in enumerate(docs):
         places = [0, *(i for i, is_one in enumerate(doc) if is_one and i > 0), len(doc)]
         expected += [(b - a, number) for a, b in pairwise(places)]
-    lengths, doc_of_sequence = cut(numpy.asarray([*map(len, docs)], dtype="int32"), borders)
+    of_docs = numpy.asarray([*map(len, docs)], dtype="int32")
+    lengths, doc_of_sequence = cut(of_docs, numpy.asarray(borders, bool))
     assert list(zip(lengths.tolist(), doc_of_sequence.tolist())) == expected
 
 
@@ -105,11 +97,9 @@ def test_probabilities_are_those_of_enumerated_sequences(scheme: str, outside: s
     scores = sequences_of(ner, ner.model.predict([doc_of(nlp)]), [2, 3, 1])
     parts = [oracle.paths(scores, b) for b in range(3)]
     probs = [oracle.probabilities(part) for part in parts]
+    one_hot = numpy.eye(len(ner.chain_tags))
     marginals = numpy.concatenate(
-        [
-            sum(p * numpy.eye(len(ner.chain_tags))[list(path.tags)] for path, p in zip(*both))
-            for both in zip(parts, probs)
-        ]
+        [sum(p * one_hot[list(path.tags)] for path, p in zip(*both)) for both in zip(parts, probs)]
     )
     assert_allclose(posterior.marginals[:6], ner.chain_tags.collapse(marginals), atol=1e-5)
     entropy = sum(oracle.entropy(scores, b).value for b in range(3))
@@ -149,12 +139,8 @@ def test_losses_are_those_of_enumerated_sequences(name: str) -> None:
 
     tags = ner.chain_tags.collapsed
     gold = numpy.asarray([tags.names.index(tag) for tag in ["B-X", "O", "B-X", "O", "B-X", "I-X"]])
-    annotation = Gold(
-        gold,
-        cost=make_hamming_cost()(tags)[gold] if row.has_cost else None,
-        opening=tags.opening,
-        continuing=tags.continuing,
-    )
+    of_gold = make_hamming_cost()(tags)[gold] if row.has_cost else None
+    annotation = Gold(gold, cost=of_gold, opening=tags.opening, continuing=tags.continuing)
     scores = map_scores(lambda x: x.astype("float64"), ner.model.predict([eg.predicted]))
     legal = sequences_of(ner, scores, [2, 4])
     batch = oracle_losses.sequences(legal, annotation, split=split_of(ner.chain_tags))
@@ -202,10 +188,9 @@ def test_preset_entities_across_a_border_join_two_sequences() -> None:
     assert (1, 3) in [(ent.start, ent.end) for ent in ner(doc).ents]
     tags = ner.chain_tags
     paths = oracle.paths(posterior.scores, 0)
-    assert paths and all(
-        (1, 3) in zip(*tags.decode(numpy.asarray(path.tags), numpy.asarray([5]))[:2])
-        for path in paths
-    )
+    for path in paths:
+        assert (1, 3) in zip(*tags.decode(numpy.asarray(path.tags), numpy.asarray([5]))[:2])
+    assert paths
     entropy = sum(oracle.entropy(posterior.scores, b).value for b in range(2))
     assert posterior.entropy[0] == pytest.approx(entropy, abs=1e-4)
 
@@ -322,9 +307,8 @@ def test_a_first_pass_decodes_sequences() -> None:
     rows[:] = numpy.random.default_rng(1).normal(size=rows.shape)
     doc = doc_of(nlp)
     seen = features.find([doc])
-    scores = first_pass.weights.potentials(seen)._replace(
-        lengths=numpy.asarray([2, 3, 1], dtype="int32")
-    )
+    scores = first_pass.weights.potentials(seen)
+    scores = scores._replace(lengths=numpy.asarray([2, 3, 1], dtype="int32"))
     marginals = chain.marginals(chain.constrain(scores, first_pass.tags.constraints))
     outside = first_pass.tags.label_of < 0
     found = first_pass.predict(seen, [doc])

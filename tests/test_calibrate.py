@@ -1,7 +1,7 @@
 """Temperatures: their slope by central differences, their value on answers of known luck."""
 
 from pathlib import Path
-from typing import Any, List, Tuple
+from typing import Any
 
 import numpy
 import pytest
@@ -11,22 +11,17 @@ from spacy.tokens import Span
 from spacy.training import Example
 
 from spacy_costner import chain
+from spacy_costner.cli import calibrate as module
 from spacy_costner.cli.annotate import annotate_texts
-from spacy_costner.cli.calibrate import (
-    Calibration,
-    calibrate,
-    find_slopes,
-    fit_temperature,
-    make_temperature,
-)
+from spacy_costner.cli.calibrate import Calibration, calibrate, make_temperature
 from spacy_costner.cli.predictions import predict_dev
 from spacy_costner.cli.tune import use_decoding
 from spacy_costner.decoding import Posterior, Temperature, make_viterbi, temper
 from spacy_costner.tags import Tags
 
 from .support.batches import random_potentials
-from .support.pipelines import TEXTS, ents, examples, load, pipeline
-from .support.posteriors import columns, posterior, probs_of_entities
+from .support.pipelines import LISTENING, TEXTS, ents, examples, load, pipeline
+from .support.posteriors import columns, posterior, probs_of_entities, rows
 from .support.strategies import seeds
 
 
@@ -44,12 +39,11 @@ def test_slope_of_the_loss(posterior: Posterior, rng: numpy.random.Generator) ->
     probs = tempered.entity_probs(entities)
     entities = entities.select((probs > 1e-3) & (probs < 1 - 1e-3))
     right = rng.uniform(size=len(entities.begin)) < 0.5
-    found = find_slopes(tempered, entities, right)
+    found = module.find_slopes(tempered, entities, right)
     for i in range(len(logs)):
         step = numpy.eye(len(logs))[i] * 1e-5
         above, below = (surprise(posterior, logs + by, entities, right) for by in (step, -step))
-        expected = (above - below) / 2e-5
-        assert found[i] == pytest.approx(expected, rel=1e-6, abs=1e-6)
+        assert found[i] == pytest.approx((above - below) / 2e-5, rel=1e-6, abs=1e-6)
 
 
 @pytest.mark.parametrize("scheme", ["BILUO", "IOB2"])
@@ -62,13 +56,12 @@ def test_the_temperature_is_that_of_the_truth(scheme: str, true: float) -> None:
     truth = temper(posterior.scores, tags, Temperature(true))
     rng = numpy.random.default_rng(2)
     path = chain.sample_paths(truth, 1, rng)[0]
-    gold = set(zip(*(column.tolist() for column in tags.decode(path, potentials.lengths))))
+    gold = set(rows(tags.decode(path, potentials.lengths)))
     predicted = make_viterbi().decode(posterior, make_viterbi().settings).entities
-    rows = zip(*(column.tolist() for column in predicted))
-    right = numpy.asarray([entity in gold for entity in rows])
-    found = fit_temperature([(posterior, predicted, right)], per_label=False)
+    right = numpy.asarray([entity in gold for entity in rows(predicted)])
+    found = module.fit_temperature([(posterior, predicted, right)], per_label=False)
     assert found.overall == pytest.approx(true, rel=0.07) and not found.labels
-    by_label = fit_temperature([(posterior, predicted, right)], per_label=True)
+    by_label = module.fit_temperature([(posterior, predicted, right)], per_label=True)
     assert list(by_label.labels) == ["a", "b"]
     assert [*by_label.labels.values()] == pytest.approx([true, true], rel=0.2)
 
@@ -78,10 +71,8 @@ def test_calibration_is_set_and_saved(unsure: Path, tmp_path: Path) -> None:
     before = [ents(nlp(text)) for text in TEXTS]
     result = calibrate(nlp, examples(nlp))
     assert result.error < result.error_before
-    assert nlp.get_pipe("ner").cfg["temperature"] == {
-        "overall": result.temperature.overall,
-        "labels": {},
-    }
+    temperature = {"overall": result.temperature.overall, "labels": {}}
+    assert nlp.get_pipe("ner").cfg["temperature"] == temperature
     assert sum(row["n"] for row in result.reliability) > 0
     nlp.to_disk(tmp_path)
     loaded = spacy.load(tmp_path)
@@ -146,10 +137,6 @@ def test_what_cannot_be_calibrated_is_said(unsure: Path) -> None:
 # What calibration and tuning look at
 
 
-def entities(found: Any) -> List[Tuple[int, int, int]]:
-    return list(zip(*(column.tolist() for column in found)))
-
-
 def test_development_docs(unsure: Path) -> None:
     nlp = load(unsure)
     batch = examples(nlp)
@@ -160,10 +147,11 @@ def test_development_docs(unsure: Path) -> None:
     development = predict_dev(nlp, nlp.get_pipe("ner"), batch)
     n_first, n_second = len(batch[0].predicted), len(batch[1].predicted)
     # Alphabetical: LOC, PERSON, sports-team. Berlin is missing.
-    assert entities(development.gold) == [
+    third = n_first + n_second + 1
+    assert rows(development.gold) == [
         (2, 4, 1),
         (n_first + 2, n_first + 3, 0),
-        (n_first + n_second + 1, n_first + n_second + 3, 2),
+        (third, third + 2, 2),
     ]
     known = development.known.tolist()
     assert known[0] is False and all(known[1:n_first])
@@ -185,9 +173,7 @@ def test_development_docs_go_through_what_comes_before() -> None:
     nlp = spacy.blank("xx")
     nlp.batch_size = 2
     nlp.add_pipe("tok2vec", config={"model": {"width": 16, "depth": 1}})
-    listener = {"@architectures": "spacy.Tok2VecListener.v1", "width": 16}
-    model = {"@architectures": "spacy_costner.LinearChainCRF.v1", "tok2vec": listener}
-    nlp.add_pipe("cost_sensitive_ner", name="ner", config={"model": model})
+    nlp.add_pipe("cost_sensitive_ner", name="ner", config={"model": LISTENING})
     batch = examples(nlp)
     optimizer = nlp.initialize(lambda: batch)
     for _ in range(5):

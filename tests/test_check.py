@@ -3,7 +3,7 @@
 import random
 import re
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, List, Optional, Sequence
 
 import pytest
 from spacy.tokens import Doc, DocBin, Span
@@ -39,14 +39,13 @@ def test_nothing_wrong() -> None:
     assert result.docs == {"train": 20, "dev": 2} and result.tokens["train"] == 100
 
 
-def tagged(tags: str) -> Example:
-    return example(tags.split())
-
-
 def in_place_of_in(word: str) -> Example:
     return example(words=[WORDS[0], word, *WORDS[2:]])
 
 
+AROUND = example(["B-city", "O", "B-country", "I-country", "O"])
+IN_SPACE = example(["B-city", "O", "B-city", "O", "O"])
+IN_STOP = example(["B-city", "O", "O", "O", "B-x"])
 CROSSING = example(["O", "B-city", "I-city", "I-city", "O"])
 CROSSING.predicted[3].is_sent_start = True
 INCORRECT = example()
@@ -60,14 +59,10 @@ MISALIGNED.predicted = Doc(NLP.vocab, words=["Pa", "ris in", "\n", "France", "."
     [
         (CROSSING, "warning: entities cross a sentence start", "'in \\n France' city"),
         (INCORRECT, "error: entities are among the incorrect spans", "'Paris' city"),
-        (tagged("B-city O B-city O O"), "warning: entities are only whitespace", "'\\n' city"),
-        (
-            tagged("B-city O B-country I-country O"),
-            "warning: entities begin or end with whitespace",
-            "'\\n France' country",
-        ),
+        (IN_SPACE, "warning: entities are only whitespace", "'\\n' city"),
+        (AROUND, "warning: entities begin or end with whitespace", "'\\n France' country"),
         (MISALIGNED, "warning: entities don't begin and end with tokens", "'Paris' city"),
-        (tagged("B-city O O O B-x"), "warning: entities without a letter or digit", "'.' x"),
+        (IN_STOP, "warning: entities without a letter or digit", "'.' x"),
         (in_place_of_in("SÃ£o"), "(mojibake)", "'SÃ£o'"),
         (in_place_of_in("â€™s"), "(mojibake)", "'â€™s'"),
         (in_place_of_in("i\u200bn"), "characters that can't be seen", r"'i\u200bn'"),
@@ -164,11 +159,8 @@ def test_costs_and_trees_that_don_t_fit() -> None:
     tree = {"place": {"city": {}}}
     cost = {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": tree}
     loss = {"@losses": "spacy_costner.SoftmaxMargin.v1", "cost": cost}
-    decoding: Dict[str, Any] = {
-        "@misc": "spacy_costner.ThresholdDecoding.v1",
-        "labels": {"river": 0.5},
-    }
-    nlp = pipeline(loss=loss, decoding=decoding)
+    threshold = {"@misc": "spacy_costner.ThresholdDecoding.v1", "labels": {"river": 0.5}}
+    nlp = pipeline(loss=loss, decoding=threshold)
     batch = [example() for _ in range(20)]
     result = check_corpora(nlp.get_pipe("ner"), {"train": batch, "dev": batch})
     errors = [f.message for f in result.findings if f.severity == "error"]

@@ -75,16 +75,16 @@ def test_a_sweep_on_the_command_line(experiment: Experiment) -> None:
     assert "max_steps = 3" in config.read_text()
     record = json.loads((experiment.output_path / "comparison.json").read_text())
     assert record["sweep"]["training.dropout"] == [0.0, 0.5]
-    result = run(*given, "--sweep", "training.dropout")
-    assert result.exit_code == 2
-    assert "expected section.setting=value,value, got 'training.dropout'" in result.output
-    result = run(*given, "--sweep", "training.dropuot=1")
-    assert result.exit_code == 1 and "dropuot" in result.output
-    result = run(*given)
-    assert result.exit_code == 1 and "expected at least 1, got 0" in result.output
-    again = [*experiment.loss_paths, experiment.loss_paths[0]]
-    result = run(*options(experiment._replace(loss_paths=again)))
-    assert result.exit_code == 1 and "expected files of different names" in result.output
+    again = experiment._replace(loss_paths=[*experiment.loss_paths, experiment.loss_paths[0]])
+    wrong = "expected section.setting=value,value, got 'training.dropout'"
+    for wanted, code, message in (
+        ([*given, "--sweep", "training.dropout"], 2, wrong),
+        ([*given, "--sweep", "training.dropuot=1"], 1, "dropuot"),
+        (given, 1, "expected at least 1, got 0"),
+        (options(again), 1, "expected files of different names"),
+    ):
+        result = run(*wanted)
+        assert result.exit_code == code and message in result.output
     for command in ("fit", "check", "compare"):
         rest = options(experiment)[1:] if command == "compare" else [experiment.config_path]
         output = ["--output", experiment.output_path] if command == "fit" else []
@@ -152,16 +152,15 @@ def test_onto_its_input(pipeline_path: Path, tmp_path: Path, command: str) -> No
 def test_outputs_that_would_destroy_inputs(pipeline_path: Path) -> None:
     before = content(pipeline_path)
     model, corpus = pipeline_path / "model-best", pipeline_path / "corpus.spacy"
-    for output in (corpus, model, model / "meta.json"):
-        result = run("report", model, corpus, "--output", output)
-        assert result.exit_code == 1 and "expected another file than the input" in result.output
+    other = "expected another file than the input"
+    outputs: List[Any] = [("report", path, other) for path in (corpus, model, model / "meta.json")]
     for command in ("calibrate", "tune"):
-        result = run(command, model, corpus, "--output", corpus)
-        assert result.exit_code == 1 and "expected a folder to save in" in result.output
-        result = run(command, model, corpus, "--output", pipeline_path)
-        assert result.exit_code == 1 and "or a pipeline, got: [" in result.output
-    result = run("tune", model, corpus, "--output", pipeline_path / "new", "--plot", corpus)
-    assert result.exit_code == 1 and "expected another file than the input" in result.output
-    result = run("explain", model, "--json", model / "meta.json")
-    assert result.exit_code == 1 and "expected another file than the input" in result.output
+        outputs.append((command, corpus, "expected a folder to save in"))
+        outputs.append((command, pipeline_path, "or a pipeline, got: ["))
+    commands = [([name, model, corpus, "--output", path], text) for name, path, text in outputs]
+    plotted = ["tune", model, corpus, "--output", pipeline_path / "new", "--plot", corpus]
+    explained = ["explain", model, "--json", model / "meta.json"]
+    for arguments, message in [*commands, (plotted, other), (explained, other)]:
+        result = run(*arguments)
+        assert result.exit_code == 1 and message in result.output
     assert content(pipeline_path) == before

@@ -2,15 +2,15 @@
 
 import pickle
 from pathlib import Path
-from typing import Any, Dict, Tuple
+from typing import Any, Dict
 
 import numpy
 import pytest
 import spacy
 from spacy.language import Language
-from spacy.tokens import Doc, Span
+from spacy.tokens import Span
 from spacy.training import Example
-from thinc.api import fix_random_seed, to_numpy
+from thinc.api import fix_random_seed
 
 from spacy_costner import chain
 
@@ -43,26 +43,13 @@ def test_overfitting(loss: Dict[str, Any], scheme: str) -> None:
     assert 0 <= losses["ner"] < 0.01 and nlp.get_pipe("ner").progress == (60, 60.0)
     for text, gold in TRAIN:
         assert ents(nlp(text)) == gold["entities"]
-    scores = nlp.evaluate(examples(nlp))
-    assert scores["ents_f"] == 1.0
-    assert set(scores["ents_per_type"]) == {"PERSON", "LOC", "sports-team"}
 
 
-@pytest.mark.parametrize("settings", [{}, {"batch_size": 1}, {"n_process": 2}])
-def test_pipe_is_call(trained: Language, settings: Dict[str, int]) -> None:
-    texts = [*TEXTS, "London", "Khan. Berlin"]
-    expected = [ents(trained(text)) for text in texts]
-    assert [ents(doc) for doc in trained.pipe(texts, **settings)] == expected
-
-
-def test_labels_are_those_of_the_data_in_order() -> None:
+def test_labels_are_those_of_the_data_or_given() -> None:
     nlp = pipeline()
     nlp.initialize(lambda: examples(nlp))
     ner = nlp.get_pipe("ner")
     assert ner.labels == ner.label_data == ("LOC", "PERSON", "sports-team")
-
-
-def test_labels_can_be_given() -> None:
     nlp = pipeline()
     nlp.config["initialize"]["components"]["ner"] = {"labels": ["LOC", "GPE"]}
     nlp.initialize(lambda: examples(nlp))
@@ -71,20 +58,15 @@ def test_labels_can_be_given() -> None:
         nlp.update(examples(nlp))
 
 
-def test_missing_labels_are_named() -> None:
+def test_bad_labels_are_named(trained: Language) -> None:
+    """Among them negated ones of old."""
     nlp = pipeline()
     batch = [Example.from_dict(nlp.make_doc("Nothing here"), {"entities": []})]
     with pytest.raises(ValueError, match=r"ner: labels: expected at least one"):
         nlp.initialize(lambda: batch)
-
-
-@pytest.mark.parametrize("label", ["", 3, None, "!PERSON"])
-def test_a_bad_label_is_named(label: Any) -> None:
-    with pytest.raises(ValueError, match="label: expected a string"):
-        pipeline().get_pipe("ner").add_label(label)
-
-
-def test_negated_labels_of_old_are_named(trained: Language) -> None:
+    for label in ("", 3, None, "!PERSON"):
+        with pytest.raises(ValueError, match="label: expected a string"):
+            nlp.get_pipe("ner").add_label(label)
     gold = {"entities": [(7, 13, "!PERSON")]}
     batch = [Example.from_dict(trained.make_doc("I like London"), gold)]
     with pytest.raises(ValueError, match=r"incorrect_spans_key.*'!PERSON' in 'I like London'"):
@@ -93,30 +75,12 @@ def test_negated_labels_of_old_are_named(trained: Language) -> None:
         pipeline().initialize(lambda: batch)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"scheme": "BIO"}, "scheme: expected 'BILUO' or 'IOB2', got 'BIO'"),
-        ({"loss": {**SOFTMAX_MARGIN, "multiplier": -1}}, "multiplier: expected .* at least 0"),
-    ],
-)
-def test_bad_settings_are_named(settings: Dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        pipeline(**settings)
-
-
 def test_empty_docs_pass(trained: Language) -> None:
     assert [len(doc) for doc in trained.pipe(["", ""])] == [0, 0]
     ner, docs = trained.get_pipe("ner"), [trained.make_doc("")]
     assert ner.k_best(docs, k=2) == [[([], 1.0, 0.0)]] and ner.posterior(docs).entropy == [0.0]
     empty = Example.from_dict(trained.make_doc(""), {"entities": []})
     assert trained.update([empty, empty], losses={}) == {"ner": 0.0}
-
-
-def test_one_token_and_long_docs(trained: Language) -> None:
-    assert ents(trained("London")) in ([], [(0, 6, "LOC")])
-    doc = trained(Doc(trained.vocab, words=["London", "likes"] * 5000))
-    assert len(doc) == 10000
 
 
 def test_the_loss_is_the_objective_per_annotated_token(trained: Language) -> None:
@@ -131,22 +95,6 @@ def test_the_loss_is_the_objective_per_annotated_token(trained: Language) -> Non
     expected = oracle.log_sum(legal, 0).value - oracle.score(legal, 0, gold)
     assert loss == pytest.approx(expected / 2, abs=1e-5)
     assert not gradient.emissions[2:].any() and gradient.emissions[:2].any()
-
-
-def test_learning_goes_on_from_partial_annotation() -> None:
-    nlp = pipeline()
-    batch = examples(nlp)
-    for eg in batch[1:3]:
-        spans = list(eg.reference.ents[:1])
-        others = [eg.reference[i : i + 1] for i in (0, len(eg.reference) - 1)]
-        eg.reference.set_ents(spans, outside=others, default="missing")
-    optimizer = nlp.initialize(lambda: batch)
-    optimizer.learn_rate = 0.01
-    for _ in range(60):
-        losses = nlp.update(batch, sgd=optimizer, losses={})
-    assert 0 <= losses["ner"] < 0.01
-    assert ents(nlp(TEXTS[0])) == TRAIN[0][1]["entities"]
-    assert (7, 13, "LOC") in ents(nlp(TEXTS[1]))
 
 
 @pytest.mark.parametrize("outside", ["single", "before"])
@@ -187,16 +135,14 @@ def test_an_added_label_is_not_predicted_before_it_is_trained(trained: Language)
     assert [ents(doc) for doc in again.pipe(TEXTS)] == before
     doc = nlp.make_doc(TEXTS[1])
     doc.set_ents([Span(doc, 2, 3, label="GPE")], default="missing")
-    assert (doc[2:3].text, "GPE") in [
-        (ent.text, ent.label_) for ent in again.get_pipe("ner")(doc).ents
-    ]
+    assert (7, 13, "GPE") in ents(again.get_pipe("ner")(doc))
     for entities, untrained in (([], ["GPE"]), ([(0, 6, "GPE")], [])):
         eg = Example.from_dict(again.make_doc("Mordor burns"), {"entities": entities})
         again.update([eg])
         assert again.get_pipe("ner").cfg["untrained"] == untrained
 
 
-def test_presets_stay(trained: Language) -> None:
+def test_presets_and_blocked_tokens_stay(trained: Language) -> None:
     doc = trained.make_doc("I like London and Berlin.")
     city = Span(doc, 2, 3, label="CITY", kb_id="Q84")
     doc.set_ents([city], outside=[doc[4:5]], default="missing")
@@ -204,13 +150,9 @@ def test_presets_stay(trained: Language) -> None:
     assert [(ent.text, ent.label_, ent.kb_id_) for ent in doc.ents] == [("London", "CITY", "Q84")]
     assert [token.ent_iob_ for token in doc] == ["O", "O", "B", "O", "O", "O"]
     assert "CITY" not in trained.get_pipe("ner").labels
-
-
-def test_blocked_tokens_stay_empty(trained: Language) -> None:
     ruler = trained.make_doc("I like London and Berlin.")
     ruler.set_ents([], blocked=[ruler[2:3]], default="missing")
-    doc = trained.get_pipe("ner")(ruler)
-    assert ents(doc) == [(18, 24, "LOC")]
+    assert ents(trained.get_pipe("ner")(ruler)) == [(18, 24, "LOC")]
 
 
 def test_gold_in_white_space_is_trimmed_with_one_warning(trained: Language) -> None:
@@ -229,52 +171,15 @@ def test_gold_in_white_space_is_trimmed_with_one_warning(trained: Language) -> N
     assert losses == [ner.get_loss([Example(doc, trimmed)], potentials)[0]] * 2
 
 
-@pytest.mark.parametrize("scheme", ["BILUO", "IOB2"])
-def test_entities_keep_inside_their_sentence(scheme: str) -> None:
-    nlp = pipeline(scheme=scheme, sentence_boundaries=True)
-    nlp.initialize(lambda: examples(nlp))
-    ner = nlp.get_pipe("ner")
-    transitions = ner.model.get_ref("output_layer").get_param("transitions")
-    inside = ner.tags.index("I", 0)
-    transitions[:] = -5.0
-    transitions[:, inside] = 5.0
-    doc = nlp.make_doc("a b c d e f g h")
-    for token in doc:
-        token.is_sent_start = token.i % 4 == 0
-    assert [(ent.start, ent.end) for ent in ner(doc).ents] == [(0, 4), (4, 8)]
-
-
 def test_bad_scores_are_named_and_nothing_is_updated(trained: Language) -> None:
     nlp = pickle.loads(pickle.dumps(trained))
     model = nlp.get_pipe("ner").model
-    before = {key: value.copy() for key, value in model_params(model).items()}
-    weights = model.get_ref("emissions").get_param("W")
-    weights[0, 0] = numpy.nan
-    with pytest.raises(
-        ValueError, match=r"ner: emissions: expected finite scores.* a lower learning rate"
-    ):
+    model.get_ref("emissions").get_param("W")[0, 0] = numpy.nan
+    before = model.to_bytes()
+    message = r"ner: emissions: expected finite scores.* a lower learning rate"
+    with pytest.raises(ValueError, match=message):
         nlp.update(examples(nlp), sgd=nlp.resume_training())
-    weights[0, 0] = before[(model.get_ref("emissions").id, "W")][0, 0]
-    for key, value in model_params(model).items():
-        numpy.testing.assert_array_equal(value, before[key])
-
-
-def model_params(model: Any) -> Dict[Tuple[int, str], Any]:
-    return {
-        (node.id, name): to_numpy(node.get_param(name))
-        for node in model.walk()
-        for name in node.param_names
-        if node.has_param(name)
-    }
-
-
-def test_a_foreign_directory_is_named(tmp_path: Path) -> None:
-    nlp = spacy.blank("xx")
-    nlp.add_pipe("ner").add_label("LOC")
-    nlp.initialize()
-    nlp.to_disk(tmp_path)
-    with pytest.raises(ValueError, match=r"cfg: expected|model: expected"):
-        pipeline().get_pipe("ner").from_disk(tmp_path / "ner", exclude=["vocab"])
+    assert model.to_bytes() == before
 
 
 def test_costs_travel_with_the_model(tmp_path: Path) -> None:

@@ -53,8 +53,7 @@ def test_configs_of_papers_are_base_config_but_for_what_they_say(path: Path) -> 
     base, short = load_config(CONFIGS / "base.cfg"), load_config(path)
     assert fill(base) == base
     assert fill(short) == fill(put_onto(base, short))
-    names = ["components", "corpora", "initialize", "nlp", "paths", "system", "training"]
-    assert sorted(short) == names
+    assert " ".join(sorted(short)) == "components corpora initialize nlp paths system training"
 
 
 def test_configs_differ_in_what_they_are_named_for() -> None:

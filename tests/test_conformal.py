@@ -42,27 +42,26 @@ def p_value(mean: float, limit: float, n: int, *, binary: bool) -> float:
     return min(1.0, math.exp(-n * h), math.e * sum(terms))
 
 
+def has_passed(mean: float, limit: float, n: int, delta: Optional[float], *, binary: bool) -> bool:
+    if delta is None:
+        return (n * mean + 1) / (n + 1) <= limit + 1e-12
+    return p_value(mean, limit, n, binary=binary) <= delta
+
+
 @given(seeds, st.sampled_from(BY), LIMITS, st.sampled_from([None, 0.05, 0.3]))
 def test_threshold_against_brute_force(
     rng: numpy.random.Generator, by: str, limit: float, delta: Optional[float]
 ) -> None:
     scores, doc = made_up(rng)
     docs = [scores[doc == i].tolist() for i in numpy.unique(doc)]
-    n, passed = len(docs), []
+    n, best = len(docs), None
     losses = miss_losses(scores, doc, by=by)
     assert losses.n == n
     for t in (0.05, 0.1, 0.2, 0.5, 0.7, 0.9, 1.0):
         mean = sum(loss(each, t, by) for each in docs) / n
         assert losses.mean(numpy.asarray([t]))[0] == pytest.approx(mean)
-        if delta is None:
-            passed.append((n * mean + 1) / (n + 1) <= limit + 1e-9)
-        else:
-            passed.append(p_value(mean, limit, n, binary=by == "any") <= delta)
-    found = conformal.threshold(losses, limit, delta=delta, floor=0.05)
-    best = max(
-        (t for t, ok in zip((0.05, 0.1, 0.2, 0.5, 0.7, 0.9, 1.0), passed) if ok), default=None
-    )
-    assert found == best
+        best = t if has_passed(mean, limit, n, delta, binary=by == "any") else best
+    assert conformal.threshold(losses, limit, delta=delta, floor=0.05) == best
 
 
 @given(st.integers(1, 40), LIMITS, st.floats(0, 1), st.booleans())
@@ -85,11 +84,7 @@ def test_docs_needed_is_the_least_number(mean: float, limit: float, delta: Optio
     needed = conformal.docs_needed(mean, limit, delta=delta)
     assert needed is not None
     for n in (needed - 1, needed):
-        if delta is None:
-            passed = (n * mean + 1) / (n + 1) <= limit + 1e-12
-        else:
-            passed = p_value(mean, limit, n, binary=False) <= delta
-        assert passed == (n == needed)
+        assert has_passed(mean, limit, n, delta, binary=False) == (n == needed)
     assert conformal.docs_needed(limit, limit, delta=delta) is None
     if delta is None and not mean:
         assert needed == math.ceil(1 / limit - 1 - 1e-9)
@@ -126,9 +121,8 @@ def test_false_alarm_risk_against_brute_force(rng: numpy.random.Generator) -> No
     n_docs, n = 4, int(rng.integers(0, 20))
     scores = rng.choice([0.2, 0.3, 0.4, 0.5, 0.8, 0.9, 0.95], size=n)
     wrong, doc = rng.uniform(size=n) < 0.5, rng.integers(0, n_docs, size=n)
-    for t, found in zip(
-        thresholds, conformal.false_alarm_risk(scores, wrong, doc, n_docs, thresholds)
-    ):
+    risks = conformal.false_alarm_risk(scores, wrong, doc, n_docs, thresholds)
+    for t, found in zip(thresholds, risks):
         sets = [wrong[(doc == i) & (scores >= t)] for i in range(n_docs)]
         assert found == pytest.approx(numpy.mean([s.mean() if len(s) else 0.0 for s in sets]))
 

@@ -5,21 +5,9 @@ import tarfile
 from collections import Counter
 from xml.etree import ElementTree
 
+import convert_genia as genia
 import pytest
-from convert_genia import (
-    GOLD,
-    JOINED_TOKEN,
-    PLAIN,
-    PLAIN_TOKEN,
-    Entity,
-    Sentence,
-    convert,
-    encode,
-    nested_task,
-    read_terms,
-    tag,
-    tokenize,
-)
+from convert_genia import GOLD, PLAIN, Entity, Sentence, convert, encode, read_terms, tag
 
 from experiments import corpora
 
@@ -56,7 +44,7 @@ def test_nested_terms():
     text, terms = read_terms(element, nested=True)
     expected = [(4, 24, "other"), (4, 13, "DNA_N/A"), (26, 29, "virus")]
     assert [tuple(term) for term in terms] == expected
-    task = nested_task(Sentence("1", "title", text, [], [*terms, Entity(10, 12, "part")]))
+    task = genia.nested_task(Sentence("1", "title", text, [], [*terms, Entity(10, 12, "part")]))
     assert task["spans"] == sorted([*expected, (9, 13, "part")])  # the whole of "gene"
     assert task["text"] == text and task["abstract"] == "1"
 
@@ -72,8 +60,8 @@ def test_nested_terms():
     ],
 )
 def test_tokens(text, plain, joined, borders):
-    for pattern, expected in ((PLAIN_TOKEN, plain), (JOINED_TOKEN, joined)):
-        tokens = [text[begin:end] for begin, end in tokenize(text, pattern, borders)]
+    for pattern, expected in ((genia.PLAIN_TOKEN, plain), (genia.JOINED_TOKEN, joined)):
+        tokens = [text[begin:end] for begin, end in genia.tokenize(text, pattern, borders)]
         assert tokens == expected.split()
 
 

@@ -31,10 +31,8 @@ def slow_places(words: List[str], i: int, n_nearest: int) -> List[int]:
 
 
 def slow_names(words: List[str], i: int, n_nearest: int) -> List[str]:
-    found = set()
-    for j in slow_places(words, i, n_nearest):
-        found |= {f"[-1]={words[j - 1].lower()}"} if j > 0 else set()
-        found |= {f"[+1]={words[j + 1].lower()}"} if j + 1 < len(words) else set()
+    places = [(j + by, f"[{by:+d}]") for j in slow_places(words, i, n_nearest) for by in (-1, 1)]
+    found = {f"{side}={words[j].lower()}" for j, side in places if 0 <= j < len(words)}
     return sorted(f"elsewhere:LOWER{name}" for name in found)
 
 
@@ -52,11 +50,8 @@ def test_features_are_those_of_the_slow_version(
     """Values that are not in the training data have no features, but their neighbours have."""
     features = collected(train, elsewhere={"LOWER": n_nearest})
     known = {word.lower() for words in train for word in words}
-    expected = [
-        [name for name in slow_names(words, i, n_nearest) if name.split("=")[1] in known]
-        for words in new
-        for i in range(len(words))
-    ]
+    slow = [slow_names(words, i, n_nearest) for words in new for i in range(len(words))]
+    expected = [[name for name in token if name.split("=")[1] in known] for token in slow]
     found = found_names(features, [Doc(VOCAB, words=words) for words in new])
     of_others = [[name for name in token if name.startswith("elsewhere")] for token in found]
     assert of_others == expected

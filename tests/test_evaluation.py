@@ -16,12 +16,8 @@ from thinc.api import Config
 from spacy_costner.cli.check import check
 from spacy_costner.cli.compare import compare, put_onto
 from spacy_costner.cli.fit import fit
-from spacy_costner.training.evaluation import (
-    CALLBACK,
-    Evaluations,
-    evaluate_each_epoch,
-    read_evaluations,
-)
+from spacy_costner.training import evaluation
+from spacy_costner.training.evaluation import CALLBACK, Evaluations, read_evaluations
 
 from .support.commands import run
 from .support.experiment import CONFIG, Experiment
@@ -77,16 +73,13 @@ def test_steps_are_counted(corpus: Path, limits: Dict[str, int], n_steps: Option
     assert found.are_after_training is (n_steps is None)
 
 
-def test_counted_steps_are_those_of_training(corpus: Path, tmp_path: Path) -> None:
-    for name, limit in (("max_epochs", 4), ("max_steps", 20)):
-        config = config_of(corpus, eval_frequency=1, **{name: limit})
-        found = read_evaluations(config)
-        assert found is not None and found.objection() == ""
-        assert evaluated_steps(config, tmp_path / name) == list(range(found.n_steps or 0))
-
-
 @pytest.mark.parametrize("limits", [{"max_epochs": 4}, {"max_steps": 20}])
 def test_each_epoch_is_evaluated(corpus: Path, tmp_path: Path, limits: Dict[str, int]) -> None:
+    """And counted steps are those of training."""
+    each_step = config_of(corpus, eval_frequency=1, **limits)
+    found = read_evaluations(each_step)
+    assert found is not None and found.objection() == ""
+    assert evaluated_steps(each_step, tmp_path / "each") == list(range(found.n_steps or 0))
     config = config_of(corpus, EACH_EPOCH, **limits)
     steps = evaluated_steps(config, tmp_path / "training")
     n_steps = {"max_epochs": 12, "max_steps": 21}[next(iter(limits))]
@@ -134,7 +127,7 @@ def test_what_can_not_be_read_is_left_as_it_is(corpus: Path) -> None:
     """`nlp.initialize` needs no corpus, and a stream has no epochs."""
     for config in (config_of(Path("nowhere.spacy"), EACH_EPOCH), config_of(corpus, max_epochs=-1)):
         nlp = spacy.blank("xx").from_config(config, auto_fill=True)
-        assert evaluate_each_epoch(nlp) is nlp
+        assert evaluation.evaluate_each_epoch(nlp) is nlp
         assert nlp.config["training"]["eval_frequency"] == 100
     assert read_evaluations(config_of(corpus, max_epochs=-1)) is None
 
@@ -175,11 +168,9 @@ def test_compare_objects(experiment: Experiment, corpus: Path) -> None:
     few = losses_of(experiment, config_of(corpus), max_steps=8, eval_frequency=5)
     result = run(*few)
     assert result.exit_code == 0, result.output
-    message = (
-        "sequential: training.eval_frequency: expected at most 3, the steps of an epoch, got 5"
-    )
-    assert result.output.count(message) == 1
-    with pytest.warns(UserWarning, match="expected at most 3, the steps of an epoch, got 5"):
+    message = "expected at most 3, the steps of an epoch, got 5"
+    assert result.output.count(f"sequential: training.eval_frequency: {message}") == 1
+    with pytest.warns(UserWarning, match=message):
         compare(*experiment, n_samples=9)
     result = run(*losses_of(experiment, config_of(corpus), max_epochs=1, eval_frequency=5))
     assert result.exit_code == 1

@@ -45,6 +45,7 @@ def test_runs_are_kept_and_what_is_finished_beside_an_error(tmp_path: Path) -> N
 
 
 def test_sections_are_replaced(tmp_path: Path) -> None:
+    """And the rows of each table of the page have as many cells as its header."""
     page = tmp_path / "page.md"
     page.write_text("# Page\n")
     for name, text in (("a", "first"), ("b", "second"), ("a", "third")):
@@ -52,6 +53,10 @@ def test_sections_are_replaced(tmp_path: Path) -> None:
     text = page.read_text()
     assert "first" not in text
     assert text.index("# Page") < text.index("## A\n\nthird") < text.index("## B\n\nsecond")
+    tables = re.findall(r"(?:^\|.*\n)+", PAGE.read_text(encoding="utf8"), re.MULTILINE)
+    assert len(tables) > 20
+    for table in tables:
+        assert len({row.count("|") for row in table.splitlines()}) == 1, table
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -62,20 +67,12 @@ def test_the_page_is_the_templates_filled_in(name: str) -> None:
     assert re.fullmatch(".*".join(map(re.escape, pieces)), " ".join(text))
 
 
-def test_the_rows_of_a_table_have_as_many_cells_as_its_header() -> None:
-    tables = re.findall(r"(?:^\|.*\n)+", PAGE.read_text(encoding="utf8"), re.MULTILINE)
-    assert len(tables) > 20
-    for table in tables:
-        assert len({row.count("|") for row in table.splitlines()}) == 1, table
-
-
 def test_an_experiment_fills_its_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only a full run writes the page."""
     monkeypatch.setattr(runner, "PAGE", tmp_path / "page.md")
     monkeypatch.setattr(runner, "OUTPUT", tmp_path)
-    monkeypatch.setattr(
-        combinations, "experiment", lambda run, size: {"corpora": str(size["limit"])}
-    )
+    figures: Any = lambda run, size: {"corpora": str(size["limit"])}  # noqa: E731
+    monkeypatch.setattr(combinations, "experiment", figures)
     for quick in (True, False):
         text = runner.run_experiment("combinations", quick=quick, jobs=1)
         assert "`python -m experiments combinations`, 20" in text
@@ -83,8 +80,8 @@ def test_an_experiment_fills_its_template(tmp_path: Path, monkeypatch: pytest.Mo
         assert text.endswith("200" if quick else "None")
         assert (tmp_path / "page.md").exists() != quick
     assert fill("{a} {b[c]:g}\n", {"a": 1, "b": {"c": 2.0}}) == "1 2"
-    figures = {"a": [1, 2.0, 3], "b": [4]}
-    assert fill("{a}; {a: or }; {a[1]:.1f}; {b}", figures) == "1, 2, 3; 1, 2 or 3; 2.0; 4"
+    lists = {"a": [1, 2.0, 3], "b": [4]}
+    assert fill("{a}; {a: or }; {a[1]:.1f}; {b}", lists) == "1, 2, 3; 1, 2 or 3; 2.0; 4"
 
 
 @pytest.fixture
@@ -209,9 +206,8 @@ def test_what_is_decoded_in_many_ways_is_what_the_pipeline_answers(docs: List[Do
         ner.set_decoding(registry.resolve({"decoding": block})["decoding"])
         piped = ner.pipe([eg.predicted for eg in as_examples(docs)])
         for eg, doc in zip(found[name], piped):
-            assert [(e.start, e.end, e.label) for e in eg.x.ents] == [
-                (e.start, e.end, e.label) for e in doc.ents
-            ]
+            one, other = ([(e.start, e.end, e.label) for e in d.ents] for d in (eg.x, doc))
+            assert one == other
 
 
 def system_of(name: str, dev: List[int], test: List[int]) -> System:
@@ -225,7 +221,7 @@ def system_of(name: str, dev: List[int], test: List[int]) -> System:
     return System(name, numpy.stack([rows(n).sum(axis=0) for n in dev]), [*map(rows, test)], {})
 
 
-def test_scores_are_those_of_the_counts() -> None:
+def test_scores_are_those_of_the_counts_and_the_best_is_chosen_on_dev() -> None:
     good = system_of("good", [30, 30], [30, 24])
     assert good.on("test", F).tolist() == pytest.approx([100, 100 * 48 / 54])
     assert good.on("test", P).tolist() == [100, 100]
@@ -236,9 +232,6 @@ def test_scores_are_those_of_the_counts() -> None:
     assert good.joined().test[0].shape == (60, 7)
     look = {"dev": {"a": [1], "b": [2]}, "test": {"a": [[3]], "b": [[4]]}}
     assert system("b", [look], "b").dev.tolist() == [[2]]
-
-
-def test_the_best_is_chosen_on_dev() -> None:
     good, bad = system_of("good", [30, 30], [15, 15]), system_of("bad", [10, 10], [30, 30])
     assert best_on_dev([bad, good, good._replace(name="later")]).name == "good"
     assert best_on_dev([bad, good], COST).name == "good"

@@ -31,19 +31,13 @@ def test_all_blocks_are_those_of_the_registry(corpus: linear.Corpus) -> None:
             one = linear.stage(corpus, name, loss, 0, 1)
             assert registry.resolve({"model": one["model"]})["model"].name == "sparse_crf"
             assert registry.resolve({"loss": one["loss"]})["loss"].compute
-    assert {"memory", "document"} & {*linear.features(corpus, "two passes")} == {
-        "memory",
-        "document",
-    }
+    assert {"memory", "document"} <= {*linear.features(corpus, "two passes")}
 
 
 def test_a_row_for_each_system(root: Path, tmp_path: Path) -> None:
     corpus = next(each for each in linear.CORPORA if each["documents"] == "datelines")
     size = size_of(linear.SPEC, quick=True)
     lines = linear.table(Runner(tmp_path / "runs"), corpus, size).splitlines()
-    assert [line.split(" | ")[0] for line in lines[2:]] == [
-        "| windows only",
-        "| one pass",
-        "| two passes",
-    ]
+    names = ["| windows only", "| one pass", "| two passes"]
+    assert [line.split(" | ")[0] for line in lines[2:]] == names
     assert all(0 <= float(line.split(" | ")[4]) <= 100 for line in lines[2:])

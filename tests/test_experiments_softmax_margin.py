@@ -80,10 +80,7 @@ def test_risk_is_multiplied_and_its_penalty_is_not(examples: List[Example]) -> N
     assert numpy.abs(gradient).max() > 0.01
     expected = (start - 5 * STEP * gradient) / (1 + STEP * PLAN.penalty(3.0))
     assert_allclose(weights(examples, "risk", 3.0, 5, start=start), expected, atol=1e-5)
-
-
-def test_the_penalty_of_an_epoch() -> None:
-    """L2 is of half the sum of squares, and is added at each of four steps."""
+    # L2 is of half the sum of squares, and is added at each of four steps.
     assert PLAN.n_batches * PLAN.penalty(0.1) / 2 == pytest.approx(0.1)
 
 

@@ -11,22 +11,13 @@ from numpy.testing import assert_allclose
 from spacy.tokens import Doc
 
 from experiments import chains, z_score
-from experiments.chains import (
-    HMM,
-    OfComponent,
-    SampledPaths,
-    Sequences,
-    best_hamming_z_score,
-    best_z_score,
-    random_hmm,
-    solve,
-)
+from experiments.chains import HMM, OfComponent, Sequences, best_hamming_z_score, best_z_score
 from experiments.corpora import ASSETS, as_examples
 from experiments.training import linear_block, make_ner
 from experiments.z_score import FULL, Z, vary
-from spacy_costner.types import Potentials
 
 from . import oracle
+from .support.batches import random_potentials
 from .support.fitting import TEXTS, initialized, loss_block
 
 K, SYMBOLS, LENGTH = 2, 3, 4
@@ -35,7 +26,7 @@ CORPUS = ASSETS / "conll2002_es" / "esp.train"
 
 def drawn(n: int = 3, length: int = LENGTH) -> Sequences:
     rng = default_rng(0)
-    return random_hmm(K, SYMBOLS, rng).sample(n, length, rng)
+    return chains.random_hmm(K, SYMBOLS, rng).sample(n, length, rng)
 
 
 def counts(sequences: Sequences, b: int, tags: Any) -> numpy.ndarray:
@@ -70,17 +61,14 @@ class Dense:
         return numpy.linalg.solve(self.matrix + 2 * c2 * numpy.eye(len(right)), right)
 
 
-@pytest.mark.parametrize("value", [1.0, 0.5])
-def test_z_score_is_the_dense_solution(value: float) -> None:
-    sequences = drawn()._replace(steps=numpy.asarray([[1.0, value], [value, 1.0]]))
-    dense = Dense(sequences)
-    assert_allclose(chains.Moments(sequences, c2=0.0).right, dense.right, atol=1e-9)
-    expected = dense.solve(0.01, dense.right)
-    assert_allclose(best_z_score(sequences, c2=0.01), expected, atol=1e-6)
-
-
-def test_hamming_z_score_is_the_least_variance_at_a_lead_of_1() -> None:
+def test_z_scores_are_the_dense_solutions() -> None:
+    """That of the Hamming loss is the least variance at a lead of 1."""
     sequences, c2 = drawn(), 0.01
+    for value in (1.0, 0.5):
+        other = sequences._replace(steps=numpy.asarray([[1.0, value], [value, 1.0]]))
+        dense = Dense(other)
+        assert_allclose(chains.Moments(other, c2=0.0).right, dense.right, atol=1e-9)
+        assert_allclose(best_z_score(other, c2=c2), dense.solve(c2, dense.right), atol=1e-6)
     dense = Dense(sequences)
     theta = best_hamming_z_score(sequences, c2=c2)
     assert dense.right @ theta - dense.mean_loss == pytest.approx(1, abs=1e-6)
@@ -123,11 +111,9 @@ def test_means_and_covariances_of_sampled_paths() -> None:
     """With a sequence of one token and one of none."""
     rng = default_rng(4)
     lengths = numpy.asarray([3, 0, 1, 2], dtype="int32")
-    shapes = ((6, 3), (3, 3), 3, 3)
-    values = Potentials(*(rng.normal(size=shape) for shape in shapes), lengths=lengths)
-    legal = Potentials(*(numpy.zeros(shape) for shape in shapes), lengths=lengths)
+    values, legal = (random_potentials(lengths.tolist(), 3, scale) for scale in (1.0, 0.0))
     legal.transitions[0, 2] = legal.start[1] = -numpy.inf
-    paths = SampledPaths(legal, 40, rng)
+    paths = chains.SampledPaths(legal, 40, rng)
     mean, expected = oracle.vector(oracle.zeros(legal)), oracle.vector(oracle.zeros(legal))
     for b, tokens in enumerate(oracle.spans(legal)):
         drawn = [tuple(row[tokens].tolist()) for row in paths.tags]
@@ -138,15 +124,6 @@ def test_means_and_covariances_of_sampled_paths() -> None:
         expected += (counts - counts.mean(axis=0)).T @ scores / len(drawn)
     assert_allclose(oracle.vector(paths.average()), mean, atol=1e-12)
     assert_allclose(oracle.vector(paths.covariance(values)), expected, atol=1e-12)
-
-
-@pytest.mark.parametrize("n, rank", [(12, 12), (12, 5), (60, 20)])
-def test_conjugate_gradient_finds_the_shortest_solution(n: int, rank: int) -> None:
-    factor = default_rng(7).normal(size=(n, rank))
-    matrix, right = factor @ factor.T, factor @ default_rng(8).normal(size=rank)
-    expected = numpy.linalg.pinv(matrix, rcond=1e-10) @ right
-    assert_allclose(solve(matrix.__matmul__, right), expected, atol=1e-3 * abs(expected).max())
-    assert not solve(matrix.__matmul__, numpy.zeros(n)).any()
 
 
 def test_cutting_planes_find_a_kink() -> None:
@@ -167,14 +144,10 @@ def test_all_methods_learn_what_is_certain() -> None:
     hmm, rng = HMM(numpy.asarray([[0.9, 0.1], [0.2, 0.8]]), sure), default_rng(0)
     train, test = hmm.sample(30, 20, rng), hmm.sample(30, 20, rng)
     assert test.error(hmm.weights) < 3
-    for weights in (
-        best_z_score(train, c2=1e-3),
-        best_hamming_z_score(train, c2=1e-3),
-        chains.most_likely(train, c2=1e-2),
-        chains.largest_margin(train, c=1.0, tolerance=1e-3).vector,
-    ):
-        assert test.error(weights) < 6
-        assert test.error(-weights) > 50
+    found = [best_z_score(train, c2=1e-3), best_hamming_z_score(train, c2=1e-3)]
+    found += [chains.most_likely(train, c2=1e-2)]
+    for weights in (*found, chains.largest_margin(train, c=1.0, tolerance=1e-3).vector):
+        assert test.error(weights) < 6 and test.error(-weights) > 50
 
 
 def test_hmms_are_as_hard_as_wanted() -> None:

@@ -38,7 +38,6 @@ def pairs(features: List[Dict[str, Any]]) -> List[Tuple[str, float]]:
 
 
 def test_strongest_features(nlp: Language) -> None:
-    assert nlp.get_pipe("ner").tags.names == ("O", "B-X", "I-X")
     outside, begin, inside = explain(nlp, n_features=2)["tags"]
     assert pairs(begin["in_favour"]) == [("ORTH=Rome", 3.0), ("SHAPE=Xxxx", 2.0)]
     assert pairs(begin["against"]) == [("LOWER=saw", -5.0)]

@@ -63,6 +63,11 @@ def guaranteed(unsure: Path) -> Language:
 Row = namedtuple("Row", "start end label_")
 
 
+def places(doc: Doc) -> List[Row]:
+    """The guaranteed spans."""
+    return [Row(span.start, span.end, span.label_) for span in doc.spans[KEY]]
+
+
 def is_found(ent: Any, spans: List[Any], found: str, by_label: bool) -> bool:
     """The definition."""
     some = [span for span in spans if not by_label or span.label_ == ent.label_]
@@ -113,15 +118,13 @@ def test_what_is_written(guaranteed: Language, tmp_path: Path) -> None:
     assert [0.1, promise["groups"][""]["threshold"]] in promise["groups"][""]["levels"]
     assert copy.get_pipe("ner").guarantee["groups"] == promise["groups"]
     doc = copy(TEXTS[1])
-    group = doc.spans[KEY]
-    places = [(span.start, span.end, span.label_) for span in group]
-    assert places == sorted(places, key=lambda place: place[:2]) and len(set(places)) == len(places)
-    assert {(ent.start, ent.end, ent.label_) for ent in doc.ents} <= set(places)
-    assert len(group.attrs["scores"]) == len(group) > len(doc.ents)
-    probs = ner.posterior([doc]).entity_probs(
-        Entities(*numpy.asarray([(s.start, s.end, ner.labels.index(s.label_)) for s in group]).T)
-    )
-    assert group.attrs["scores"] == pytest.approx(probs, rel=1e-4)
+    found, scores = places(doc), doc.spans[KEY].attrs["scores"]
+    assert found == sorted(found, key=lambda place: place[:2]) and len(set(found)) == len(found)
+    assert {(ent.start, ent.end, ent.label_) for ent in doc.ents} <= set(found)
+    assert len(scores) == len(found) > len(doc.ents)
+    rows = numpy.asarray([(*place[:2], ner.labels.index(place.label_)) for place in found])
+    probs = ner.posterior([doc]).entity_probs(Entities(*rows.T))
+    assert scores == pytest.approx(probs, rel=1e-4)
     assert not copy("").spans[KEY]
 
 
@@ -150,11 +153,6 @@ def test_scores_by_definition(posterior: Posterior) -> None:
         assert rows == pytest.approx(expected)
 
 
-def by_hand(nlp: Language) -> None:
-    nlp.get_pipe("ner").cfg["temperature"]["overall"] = 2.0
-    nlp("London")
-
-
 CHANGES = {
     "training": lambda nlp: nlp.update(examples(nlp), sgd=nlp.create_optimizer()),
     "rehearsal": lambda nlp: nlp.get_pipe("ner").rehearse(examples(nlp)),
@@ -162,7 +160,7 @@ CHANGES = {
     "calibrate": lambda nlp: calibrate(nlp, examples(nlp)),
     "tune": lambda nlp: tune(nlp, examples(nlp)),
     "set_decoding": lambda nlp: nlp.get_pipe("ner").set_decoding(make_viterbi(bias=1.0)),
-    "temperature": by_hand,
+    "temperature": lambda nlp: (nlp.get_pipe("ner").cfg["temperature"].update(overall=2), nlp("a")),
     "initialize": lambda nlp: nlp.initialize(lambda: examples(nlp)),
 }
 
@@ -199,22 +197,18 @@ def test_another_config_drops_the_promise_and_edits_are_refused(
 
 def test_processes_threads_and_other_pipelines(guaranteed: Language, tmp_path: Path) -> None:
     """With warnings as errors: the promise stays."""
-
-    def groups(docs: Any) -> Any:
-        return [[(span.start, span.end, span.label_) for span in doc.spans[KEY]] for doc in docs]
-
-    expected = groups(guaranteed.pipe(TEXTS))
+    expected = [*map(places, guaranteed.pipe(TEXTS))]
     assert any(expected)
-    assert groups(guaranteed.pipe(TEXTS, n_process=2)) == expected
+    assert [*map(places, guaranteed.pipe(TEXTS, n_process=2))] == expected
     with ThreadPoolExecutor(4) as threads:
-        assert groups(threads.map(guaranteed, TEXTS * 4)) == expected * 4
+        assert [*map(places, threads.map(guaranteed, TEXTS * 4))] == expected * 4
     copy = pipeline(confidence={"@misc": "spacy_costner.Confidence.v1"})
     copy.from_bytes(guaranteed.to_bytes())
     sourced = spacy.blank("en")  # as `spacy assemble` does
     sourced.add_pipe("ner", source=guaranteed)
     sourced.to_disk(tmp_path)
     for nlp in (copy, spacy.load(tmp_path)):
-        assert groups(nlp.pipe(TEXTS)) == expected
+        assert [*map(places, nlp.pipe(TEXTS))] == expected
         assert nlp.get_pipe("ner").guarantee["miss"] == 0.1
 
 
@@ -238,25 +232,22 @@ def test_promises_by_group(unsure: Path, tmp_path: Path) -> None:
     for group in ("0", "1"):
         one = spacy.load(tmp_path / "model")
         ner: Any = one.get_pipe("ner")
-        ner.set_guarantee(
-            {**TERMS, "by_group": None, "groups": {"": ner.guarantee["groups"][group]}}
-        )
-        doc = one(text)
-        expected.append([(span.text, span.label_) for span in doc.spans[KEY]])
+        own = {"": ner.guarantee["groups"][group]}
+        ner.set_guarantee({**TERMS, "by_group": None, "groups": own})
+        expected.append(places(one(text)))
     assert expected[0] != expected[1]
-    warning = "no guaranteed set for docs whose 'n' is 2, None: nothing is promised"
     for options in ({}, {"n_process": 2, "batch_size": 1}):
         copy = spacy.load(tmp_path / "model")
         made = [with_data(copy.make_doc(line["text"]), line) for line in lines]
         found = list(copy.pipe(made, **options))
-        assert [[(s.text, s.label_) for s in doc.spans[KEY]] for doc in found[:2]] == expected
+        assert [*map(places, found[:2])] == expected
         assert not any(KEY in doc.spans for doc in found[2:])
+    warning = "no guaranteed set for docs whose 'n' is 2, None: nothing is promised"
     with pytest.warns(UserWarning, match=warning):
         annotate(tmp_path / "model", [tmp_path / "in.jsonl"], tmp_path / "out")
     rows = [*srsly.read_jsonl(next((tmp_path / "out").glob("*.jsonl")))]
-    assert [[e["label"] for e in row["guaranteed"]] for row in rows[:2]] == [
-        [label for _, label in spans] for spans in expected
-    ]
+    for row, spans in zip(rows, expected):
+        assert [e["label"] for e in row["guaranteed"]] == [place.label_ for place in spans]
     assert [row["guaranteed"] for row in rows[2:]] == [None, None]
 
 
@@ -322,16 +313,15 @@ def test_groups_or_labels_share_what_may_fail(unsure: Path) -> None:
     terms["per_label"] = True
     result = guarantee(nlp, docs, **terms)
     tables = score_spans(nlp, nlp.get_pipe("ner"), docs, result.promise)[:2]
-    shared, alone = [], []
-    for i, label in enumerate(nlp.get_pipe("ner").labels):
-        rows = [table[table["label"] == i] for table in tables]
-        given = {"n_docs": len(docs), "n_parts": 1}
-        third = {**result.promise, "confidence": 0.9}
-        shared.append({"group": "", "label": label, **find_part(*rows, terms=third, **given)})
-        alone.append(
-            {"group": "", "label": label, **find_part(*rows, terms=result.promise, **given)}
-        )
-    assert result.parts == shared != alone
+    expected: List[List[Any]] = []
+    for confidence in (0.9, 0.7):
+        terms = {**result.promise, "confidence": confidence}
+        expected.append([])
+        for i, label in enumerate(nlp.get_pipe("ner").labels):
+            rows = [table[table["label"] == i] for table in tables]
+            found = find_part(*rows, terms=terms, n_docs=len(docs), n_parts=1)
+            expected[-1].append({"group": "", "label": label, **found})
+    assert result.parts == expected[0] != expected[1]
 
 
 @given(posterior(), seeds, st.sampled_from(FOUND), st.booleans())
@@ -349,9 +339,8 @@ def test_found_by_definition(
 
     wanted, spans, scores = draw(-1), draw(0), rng.integers(1, 9, size=6) / 10
     rows, by_label = [Row(*row) for row in zip(*spans)], per_label or found == "exact"
-    terms = {"found": found, "per_label": per_label}
     dev = DevPredictions([], posterior, draw(0), numpy.ones(n_tokens, dtype=bool))
-    got = found_at(dev, wanted, spans, scores, terms)
+    got = found_at(dev, wanted, spans, scores, {"found": found, "per_label": per_label})
     for entity, at in zip(zip(*wanted), got):
         left = {t: [row for row, p in zip(rows, scores) if p >= t] for t in scores}
         hits = [t for t in scores if is_found(Row(*entity), left[t], found, by_label)]
@@ -366,20 +355,18 @@ def test_false_alarms(unsure: Path) -> None:
     assert result.promise["confidence"] == 0.95
     shares = []
     for doc, eg in zip(nlp.pipe(eg.predicted.copy() for eg in docs), docs):
-        gold = {(e.start, e.end, e.label_) for e in eg.reference.ents}
-        spans = doc.spans[KEY]
-        assert all(p >= result.promise["groups"][""]["threshold"] for p in spans.attrs["scores"])
-        wrong = [(s.start, s.end, s.label_) not in gold for s in spans]
+        gold, scores = {(e.start, e.end, e.label_) for e in eg.reference.ents}, doc.spans[KEY].attrs
+        assert all(p >= result.promise["groups"][""]["threshold"] for p in scores["scores"])
+        wrong = [place not in gold for place in places(doc)]
         shares.append(numpy.mean(wrong) if wrong else 0.0)
     assert 0 < numpy.mean(shares) < 0.3
 
 
 def test_the_command(unsure: Path, tmp_path: Path) -> None:
     nlp = load(unsure)
-    docs = DocBin(docs=[eg.reference for eg in calibration_docs(nlp)])
-    docs.to_disk(tmp_path / "docs.spacy")
-    args = ["guarantee", str(unsure), str(tmp_path / "docs.spacy"), "--miss", "0.1"]
-    out = run(*args, "--output", str(tmp_path / "out")).stdout
+    docs = tmp_path / "docs.spacy"
+    DocBin(docs=[eg.reference for eg in calibration_docs(nlp)]).to_disk(docs)
+    out = run("guarantee", unsure, docs, "--miss", 0.1, "--output", tmp_path / "out").stdout
     assert "at most 0.1 of the entities of a doc are missed" in out
     assert spacy.load(tmp_path / "out").meta["guarantee"]["ner"]["miss"] == 0.1
 

@@ -61,14 +61,6 @@ def test_scores_are_of_docs_that_were_held_out(corpus: Path, tmp_path: Path, aim
         assert cfg["decoding"]["threshold"] == chosen["value"]
 
 
-def test_two_passes_in_each_fold(corpus: Path, tmp_path: Path) -> None:
-    config = SPARSE.with_name("sparse_document.cfg")
-    given = [config, "--paths.train", corpus, "--output", tmp_path, *SHORT]
-    result = run("fit", *given, "--calibrate")
-    assert result.exit_code == 0 and f"\n{HELD_OUT}: F " in result.output, result.output
-    assert "dev:" not in result.output
-
-
 def test_nothing_is_evaluated_without_a_development_corpus(corpus: Path, tmp_path: Path) -> None:
     for name, given in (("own", ["--train", corpus]), ("given", [SPARSE, "--paths.train", corpus])):
         result = run("fit", *given, "--output", tmp_path / name, *SHORT)
@@ -80,23 +72,16 @@ def test_nothing_is_evaluated_without_a_development_corpus(corpus: Path, tmp_pat
 
 def test_what_needs_a_development_corpus(corpus: Path, tmp_path: Path) -> None:
     """A model to start from may have seen the docs that are held out."""
-    config, output = load_config(SPARSE), tmp_path / "out"
+    config, output, given = load_config(SPARSE), tmp_path / "out", ["--paths.train", corpus]
     config["initialize"]["after_init"] = {"@callbacks": "spacy_costner.start_from.v1", "path": "x"}
     config.to_disk(tmp_path / "config.cfg")
-    needed = "expected a development corpus"
-    for given, message in (
-        (
-            [SPARSE, "--paths.train", corpus, "--cache", tmp_path / "cache", "--calibrate"],
-            f"fit: paths.dev: {needed} with --cache",
-        ),
-        (
-            [tmp_path / "config.cfg", "--paths.train", corpus, "--calibrate"],
-            "initialize.after_init: expected null",
-        ),
+    cached = [SPARSE, "--cache", tmp_path / "cache"]
+    for first, message in (
+        (cached, "fit: paths.dev: expected a development corpus with --cache"),
+        ([tmp_path / "config.cfg"], "initialize.after_init: expected null"),
     ):
-        result = run("fit", *given, "--output", output)
-        assert result.exit_code == 1 and message in result.output
-        assert not output.exists()
+        result = run("fit", *first, *given, "--calibrate", "--output", output)
+        assert result.exit_code == 1 and message in result.output and not output.exists()
 
 
 def test_too_few_docs(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import json
 import re
 import shlex
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 import pytest
 import spacy
@@ -43,11 +43,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "people.json").write_text('{"person": {}}')
     (path / "costs.csv").write_text("gold,city,country,O\ncity,0,1,5\ncountry,1,0,5\nO,2,2,0\n")
     (path / "few.csv").write_text("gold,city,O\ncity,0,1\nO,1,0\n")
-    vocab = spacy.blank("xx").vocab
-    DocBin(docs=[Doc(vocab, words=["No"])]).to_disk(path / "empty.spacy")
+    write_docs(path / "empty.spacy", [("No", "O")])
     for n_docs, name in ((FEWEST - 1, "few"), (FEWEST, "many")):
-        docs = [Doc(vocab, words=["Oslo"], ents=["B-city"])] * n_docs
-        DocBin(docs=docs).to_disk(path / f"{name}.spacy")
+        write_docs(path / f"{name}.spacy", [("Oslo", "B-city")] * n_docs)
+    return path
+
+
+def write_docs(path: Path, docs: Sequence[Tuple[str, str]]) -> Path:
+    """Docs of words and tags, both separated by spaces."""
+    vocab = spacy.blank("xx").vocab
+    made = [Doc(vocab, words=words.split(), ents=tags.split()) for words, tags in docs]
+    DocBin(docs=made).to_disk(path)
     return path
 
 
@@ -126,11 +132,11 @@ def test_refused(options: str, reason: str) -> None:
     assert not Path("new.cfg").exists()
 
 
-def block(text: str, *path: str) -> Any:
-    """A block of a config, with variables filled in."""
+def block(text: str, path: str) -> Any:
+    """A block of a config, with variables filled in; None if there is none."""
     config: Any = Config().from_str(text)
-    for name in path:
-        config = config[name]
+    for name in path.split("."):
+        config = config.get(name)
     return config
 
 
@@ -166,11 +172,11 @@ FEW = {"train_path": Path("few.spacy")}
 def test_recommended(options: Any, losses: str, decoding: str, cost_weight: Any) -> None:
     """As docs/which-loss.md says."""
     text = init(**options)
-    ner = block(text, "components", "ner")
+    ner = block(text, "components.ner")
     stages = ner["loss"].get("*", {"": ner["loss"]}).values()
     assert [stage["@losses"].split(".")[1] for stage in stages] == losses.split()
     assert ner["decoding"]["@misc"] == f"spacy_costner.{decoding}Decoding.v1"
-    assert block(text, "training", "score_weights").get("ents_cost") == cost_weight
+    assert block(text, "training.score_weights.ents_cost") == cost_weight
 
 
 COST = {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": "tree.json"}
@@ -211,10 +217,7 @@ THRESHOLD = {"decoding": "threshold", "loss": "SoftmaxMargin", "miss": 4}
     ],
 )
 def test_settings(options: Any, path: str, value: Any) -> None:
-    found = block(init(**options), "components", "ner")
-    for name in path.split("."):
-        found = found.get(name)
-    assert found == value
+    assert block(init(**options), f"components.ner.{path}") == value
 
 
 def test_losses_and_costs_are_those_of_the_entry_points() -> None:
@@ -223,11 +226,12 @@ def test_losses_and_costs_are_those_of_the_entry_points() -> None:
         snake = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
         for given in (name, snake, snake.replace("_", "-"), f"spacy_costner.{name}.v1"):
             assert parse_losses(f"Sequential, {given}") == ["Sequential", name]
-        loss = block(init(loss=name), "components", "ner", "loss")
+        text = init(loss=name)
+        loss = block(text, "components.ner.loss")
         needs_start = build_loss(name).needs_start
         assert ("*" in loss) is needs_start
         notes = read_notes(loss["*"]["then"] if needs_start else loss)
-        assert notes[""] and f"# {notes[''][0]}\n" in init(loss=name)
+        assert notes[""] and f"# {notes[''][0]}\n" in text
     assert find_name("Cost", "zero-one") == find_name("Cost", "ZeroOneCost") == "ZeroOne"
     assert "\n# Score per unit of cost" in init(loss="MIRA")
     assert parse_losses("risk,MCEF") == ["Sequential", "Risk", "MCEF"]
@@ -243,16 +247,15 @@ def test_texts_of_several_sentences_get_a_second_pass(
     path.write_text(f"{json.dumps(line)}\n" * 20, encoding="utf8")
     text = init(train_path=path)
     assert f"20 docs, {20 * n_sents} sentences, {20 * n_sents * 7:,} words, 20 ent" in text
-    document = block(text, "components", "ner", "model", "features", "document")
+    document = block(text, "components.ner.model.features.document")
     assert document == ({"LOWER": 1} if passes == 2 else None)
 
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("n_docs, n_words", [(1, 3), (60, 20), (700, 20), (30, 700), (3000, 20)])
 def test_evaluates_every_epoch(model: Any, n_docs: int, n_words: int, tmp_path: Path) -> None:
-    vocab, path = spacy.blank("xx").vocab, tmp_path / "train.spacy"
-    words, tags = ["Oslo", *["rain"] * (n_words - 1)], ["B-city", *["O"] * (n_words - 1)]
-    DocBin(docs=[Doc(vocab, words=words, ents=tags) for _ in range(n_docs)]).to_disk(path)
+    doc = "Oslo" + " rain" * (n_words - 1), "B-city" + " O" * (n_words - 1)
+    path = write_docs(tmp_path / "train.spacy", [doc] * n_docs)
     config = Config().from_str(init(model=model, train_path=path, dev_path=path))
     batcher = config["training"]["batcher"]
     if isinstance(batcher["size"], dict):
@@ -272,25 +275,24 @@ def test_evaluates_every_epoch(model: Any, n_docs: int, n_words: int, tmp_path: 
 def test_with_many_labels_o_is_one_tag(
     model: Any, n_labels: int, outside: str, tmp_path: Path
 ) -> None:
-    vocab, path = spacy.blank("xx").vocab, tmp_path / "train.spacy"
-    docs = [Doc(vocab, words=["a", "b"], ents=[f"B-L{i}", "O"]) for i in range(n_labels)]
-    DocBin(docs=docs).to_disk(path)
-    text = init(model=model, train_path=path)
-    assert block(text, "components", "ner")["outside"] == outside
+    path = write_docs(tmp_path / "train.spacy", [("a b", f"B-L{i} O") for i in range(n_labels)])
+    assert block(init(model=model, train_path=path), "components.ner.outside") == outside
 
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("loss", ["SoftmaxMargin", "SoftmaxMargin,Risk"])
 def test_sections_have_comments(model: Any, loss: str) -> None:
+    """Without options it is the config in configs/, where a change of the template is made, too."""
+    name, start = "sparse" if model == "linear" else model, "# The corpora.\n"
+    of_model = (ROOT / "configs" / f"{name}.cfg").read_text("utf8")
+    assert of_model.split(start)[1] == init(model=model).split(start)[1]
     text = init(model=model, loss=loss, train_path=CORPUS, **TREE)
     assert text.startswith("# Made by spacy-costner")
     assert max(map(len, text[text.index("[paths]") :].splitlines())) <= 105
-    sections = {"paths", "system", "nlp", "training", "training.score_weights", "components.ner"}
-    for part in ("loss", "decoding", "scorer", "scorer.cost", "model"):
-        sections.add(f"components.ner.{part}")
-    if "," in loss:
-        sections |= {"components.ner.loss.*.first", "components.ner.loss.*.then"}
-    for section in sections:
+    sections = ["paths", "system", "nlp", "training", "training.score_weights", "components.ner"]
+    parts = ["loss", "decoding", "scorer", "scorer.cost", "model"]
+    parts += ["loss.*.first", "loss.*.then"] * ("," in loss)
+    for section in [*sections, *(f"components.ner.{part}" for part in parts)]:
         assert re.search(rf"^#.*\n\[{re.escape(section)}\]$", text, re.MULTILINE), section
 
 
@@ -306,7 +308,7 @@ def test_command_line() -> None:
     assert words[:5] == ["python", "-m", "spacy", "costner", "init"]
     tune = "tune training/calibrated dev.spacy --output training/tuned --precision 0.9"
     assert tune in text and tune in result.output
-    assert block(text, "nlp")["lang"] == "de"
+    assert block(text, "nlp.lang") == "de"
     result = run(*words[4:])
     assert result.exit_code == 1
     assert "my config.cfg: expected a new file, got one that exists: use --force" in result.output
@@ -319,7 +321,7 @@ def test_command_line() -> None:
     assert names <= {*re.findall(r"`(--?[a-z-]+|-F)`", page)}
     result = run("init", "-", "--loss", "perceptron")
     assert result.exit_code == 0 and not Path("-").exists()
-    assert block(result.output, "components", "ner", "loss")["alpha"] == 1.0
+    assert block(result.output, "components.ner.loss.alpha") == 1.0
     assert "calibrate" not in result.output and "--parameter bias" in result.output
 
 
@@ -344,26 +346,16 @@ def test_next_commands_check_and_train() -> None:
     assert "Costs count tokens" not in run("init", "-").output
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_configs_of_models_are_what_init_writes(model: Any) -> None:
-    """A change of the template is made in configs/, too."""
-    name = "sparse" if model == "linear" else model
-    path, start = ROOT / "configs" / f"{name}.cfg", "# The corpora.\n"
-    assert path.read_text("utf8").split(start)[1] == init(model=model).split(start)[1]
-
-
 def test_tree_by_prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     labels = ["drug_dose", "org", "drug_name_new", "org_team", "_x", "date"]
-    docs = [Doc(spacy.blank("xx").vocab, words=["a"], ents=[f"B-{label}"]) for label in labels]
-    DocBin(docs=docs).to_disk("train.spacy")
+    write_docs(Path("train.spacy"), [("a", f"B-{label}") for label in labels])
     given = ["init", "new.cfg", "--train", "train.spacy", "--tree-by-prefix", "_"]
     assert run(*given).exit_code == 0
     drug = {"drug_dose": {}, "drug_name_new": {}}
     expected = {"drug": drug, "org": {"org_team": {}}, "_x": {}, "date": {}}
     assert json.loads(Path("tree.json").read_text("utf8")) == expected
-    cost = block(Path("new.cfg").read_text("utf8"), "components", "ner", "scorer", "cost")
-    assert cost == COST
+    assert block(Path("new.cfg").read_text("utf8"), "components.ner.scorer.cost") == COST
     Path("new.cfg").unlink()
     refused = run(*given)
     assert refused.exit_code == 1 and "tree.json: expected a new file" in refused.output
