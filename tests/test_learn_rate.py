@@ -6,12 +6,11 @@ from typing import Any, Callable, Dict, List
 
 import numpy
 import pytest
-import spacy
 from spacy.language import Language
 from thinc.api import SGD, Adam, Model, Optimizer, RAdam, Shim, fix_random_seed
 
 from .support.linear import HYBRID, SPARSE
-from .support.pipelines import LISTENING, SMALL, TEXTS, examples, load, pipeline
+from .support.pipelines import TEXTS, examples, listening, load, pipeline
 
 FACTOR = 8.0
 """A power of 2: steps from 0 are scaled exactly, whatever their size."""
@@ -19,18 +18,9 @@ FACTOR = 8.0
 LOW = {"@schedules": "warmup_linear.v1", "warmup_steps": 250, "total_steps": 20000}
 
 
-def listening(factor: float) -> Language:
-    """A tok2vec, and our component that listens to it."""
-    nlp = spacy.blank("xx")
-    nlp.add_pipe("tok2vec", config={"model": SMALL["model"]["tok2vec"]})
-    settings = {"model": LISTENING, "learn_rate_factor": factor}
-    nlp.add_pipe("cost_sensitive_ner", name="ner", config=settings)
-    return nlp
-
-
 def replaced(factor: float) -> Language:
-    """The same with an encoder of its own in place of the listener."""
-    nlp = listening(factor)
+    """A component with an encoder of its own in place of the listener."""
+    nlp = listening(learn_rate_factor=factor)
     nlp.initialize(lambda: examples(nlp))
     nlp.replace_listeners("tok2vec", "ner", ["model.tok2vec"])
     nlp.remove_pipe("tok2vec")
@@ -111,7 +101,7 @@ def test_it_scales_accumulated_gradients_and_not_a_shared_tok2vec() -> None:
     pipelines, optimizers = [], [adam(), adam()]
     for factor, optimizer in zip((1.0, FACTOR), optimizers):
         fix_random_seed(0)
-        nlp = listening(factor)
+        nlp = listening(learn_rate_factor=factor)
         batch = examples(nlp)
         nlp.initialize(lambda batch=batch: batch)
         for part in (batch[:2], batch[2:]):

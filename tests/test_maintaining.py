@@ -12,7 +12,7 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.api import fix_random_seed, to_numpy
 
-from .support.pipelines import LISTENING, SMALL, TEXTS, TRAIN, ents, pipeline, train
+from .support.pipelines import LISTENING, TEXTS, TRAIN, ents, listening, pipeline, train
 
 TAGGER = {"model": {"@architectures": "spacy.Tagger.v2", "tok2vec": LISTENING["tok2vec"]}}
 
@@ -53,10 +53,8 @@ def weights(pipe: Any) -> List[numpy.ndarray]:
 def shared() -> Language:
     """A tok2vec with a tagger and our component on it."""
     fix_random_seed(0)
-    nlp = spacy.blank("xx")
-    nlp.add_pipe("tok2vec", config={"model": SMALL["model"]["tok2vec"]})
-    nlp.add_pipe("tagger", config=TAGGER)
-    nlp.add_pipe("cost_sensitive_ner", name="ner", config={"model": LISTENING})
+    nlp = listening()
+    nlp.add_pipe("tagger", before="ner", config=TAGGER)
     learn(nlp)
     return nlp
 

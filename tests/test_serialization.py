@@ -20,7 +20,7 @@ from spacy_costner.pipeline.serialization import BEFORE_0_3, sign
 
 from .damage import FEATURES, MODELS, corrupt, is_right
 from .damage import KINDS as CORRUPTIONS
-from .support.pipelines import LISTENING, TEXTS, ents, examples, pipeline, train
+from .support.pipelines import TEXTS, ents, examples, listening, pipeline, train
 from .support.slow import slow_but
 
 SAVED_BY_0_2 = Path(__file__).parent / "saved_by_0.2"
@@ -338,9 +338,7 @@ def test_what_was_not_trained_can_be_saved(tmp_path: Path) -> None:
 
 
 def test_a_shared_tok2vec_is_another_component(tmp_path: Path) -> None:
-    nlp = spacy.blank("xx")
-    nlp.add_pipe("tok2vec", config={"model": MODELS["cnn"]["tok2vec"]})
-    nlp.add_pipe("cost_sensitive_ner", name="ner", config={"model": LISTENING})
+    nlp = listening()
     train(nlp, steps=10)
     assert answers(through_disk(nlp, tmp_path / "shared")) == answers(nlp)
     expected = answers(nlp)

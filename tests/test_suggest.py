@@ -253,15 +253,9 @@ def test_curves_of_a_demo_corpus(demo: Dict[str, Path], tmp_path: Path, online: 
             assert docs == [min(20 + 50 * i, 120) for i in range(len(docs))]
             assert all(one.score < found["goal"] for one in curve[:-1])
             assert curve[-1].score >= found["goal"] or docs[-1] == 120
-    assert (
-        curves_of(found["rounds"], "suggested")[0][0][1:]
-        == curves_of(found["rounds"], "random")[0][0][1:]
-    )
-    assert (
-        curves_of(found["rounds"], "suggested")[0][1][1:]
-        != curves_of(found["rounds"], "random")[0][1][1:]
-    )
-    assert any(curve[-1].docs < 120 for curve in curves_of(found["rounds"], "random"))
+    suggested, random = (curves_of(found["rounds"], way) for way in ("suggested", "random"))
+    assert suggested[0][0][1:] == random[0][0][1:] and suggested[0][1][1:] != random[0][1][1:]
+    assert any(curve[-1].docs < 120 for curve in random)
     assert not any(eg.predicted.ents for corpus in corpora for eg in corpus)
 
 

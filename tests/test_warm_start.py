@@ -8,12 +8,12 @@ import spacy
 from spacy.language import Language
 
 from .support.pipelines import (
-    LISTENING,
     SMALL,
     SOFTMAX_MARGIN,
     TEXTS,
     ents,
     examples,
+    listening,
     pipeline,
     train,
 )
@@ -46,12 +46,6 @@ def test_it_answers_as_the_trained_one(trained: Path, settings: Dict[str, Any]) 
 
 
 def test_listeners_start_with_what_they_listen_to(tmp_path: Path) -> None:
-    def listening() -> Language:
-        nlp = spacy.blank("xx")
-        nlp.add_pipe("tok2vec", config={"model": SMALL["model"]["tok2vec"]})
-        nlp.add_pipe("cost_sensitive_ner", name="ner", config={"model": LISTENING})
-        return nlp
-
     expected = listening()
     train(expected)
     expected.to_disk(tmp_path / "model")

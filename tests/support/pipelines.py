@@ -48,6 +48,14 @@ def pipeline(**settings: Any) -> Language:
     return nlp
 
 
+def listening(**settings: Any) -> Language:
+    """A tok2vec, and our component that listens to it."""
+    nlp = spacy.blank("xx")
+    nlp.add_pipe("tok2vec", config={"model": SMALL["model"]["tok2vec"]})
+    nlp.add_pipe("cost_sensitive_ner", name="ner", config={"model": LISTENING, **settings})
+    return nlp
+
+
 def examples(nlp: Language) -> List[Example]:
     return [Example.from_dict(nlp.make_doc(text), gold) for text, gold in TRAIN]
 
