@@ -70,12 +70,10 @@ from .runs import (
 
 FACTORY = "cost_sensitive_ner"
 COST_SCORER = "spacy_costner.cost_scorer.v1"
-SAME_FOR_ALL = frozenset(
-    [
-        *("seed", "gpu_allocator", "train_corpus", "dev_corpus"),
-        *("max_steps", "max_epochs", "patience", "eval_frequency"),
-    ]
-)
+SAME_FOR_ALL = {
+    *("seed", "gpu_allocator", "train_corpus", "dev_corpus"),
+    *("max_steps", "max_epochs", "patience", "eval_frequency"),
+}
 """Settings of [training] that the config of a loss does not change."""
 
 UNTRAINED = "the best model was not trained past the first step"
@@ -265,19 +263,18 @@ def _check_evaluations(variants: Sequence[Variant]) -> None:
     """Warn of trainings that evaluate less than once in an epoch. Refuse those that evaluate only
     the first step."""
     evaluations: Dict[str, Optional[Evaluations]] = {}
-    for variant in {variant.loss: variant for variant in reversed(variants)}.values():
-        sections = ("paths", "nlp", "corpora", "training", "initialize")
-        key = fingerprint({name: variant.config.get(name) for name in sections})
-        if is_fitted(variant.config):
+    sections = ("paths", "nlp", "corpora", "training", "initialize")
+    for loss, config in {one.loss: one.config for one in reversed(variants)}.items():
+        if is_fitted(config):
             continue
+        key = fingerprint({name: config.get(name) for name in sections})
         if key not in evaluations:  # which reads the corpus
-            evaluations[key] = read_evaluations(variant.config)
+            evaluations[key] = read_evaluations(config)
         counted = evaluations[key]
-        if counted is None or not (objection := counted.objection()):
-            continue
-        if not counted.are_after_training:
-            raise ValueError(f"compare: {variant.loss}: {objection}")
-        warnings.warn(f"{variant.loss}: {objection}", stacklevel=3)
+        if counted is not None and (objection := counted.objection()):
+            if not counted.are_after_training:
+                raise ValueError(f"compare: {loss}: {objection}")
+            warnings.warn(f"{loss}: {objection}", stacklevel=3)
 
 
 # Configs
@@ -492,10 +489,9 @@ def summarise(finished: Sequence[Finished], *, n_samples: int = 10_000) -> List[
 
 def _columns(counts: DocCounts) -> FloatsXd:
     """The counts of each doc that `scores_of` takes. Shape: (D, C)"""
-    tp, fp, fn, cost, tokens = counts
+    _, fp, fn, _, _ = counts
     exact = (fp == 0) & (fn == 0)
-    columns = [tp, fp, fn, cost, tokens, exact, numpy.ones_like(exact)]
-    return numpy.stack(columns, axis=-1).astype("float64")
+    return numpy.stack([*counts, exact, numpy.ones_like(exact)], axis=-1).astype("float64")
 
 
 def scores_of(sums: FloatsXd) -> Dict[str, FloatsXd]:
