@@ -250,6 +250,9 @@ def test_what_keeps_and_makes_the_scores(guaranteed: Language) -> None:
     before = ner.cfg["shift"]
     tune(guaranteed, calibration_docs(guaranteed))
     assert ner.guarantee is None and ner.cfg["shift"] == before
+    no_score = numpy.asarray([0.5, numpy.nan])  # of a doc with presets only
+    ner.set_shift([guaranteed.make_doc("Khan")] * 2, no_score, "test", approximate=False)
+    assert ner.cfg["shift"]["scores"] == [0.5]
     docs = calibration_docs(guaranteed, 20, seed=3)
     calibrate(guaranteed, docs, source="dev")
     assert ner.cfg["shift"]["approximate"] and ner.cfg["shift"]["source"] == "dev"

@@ -91,11 +91,11 @@ def test_words_that_threads_see_at_once() -> None:
     features = Features(features.template).from_bytes(features.to_bytes())
     [column], meeting, met = features.lookup.of_words, Barrier(2), local()
 
-    def view(lexeme: Any) -> Any:
+    def view(lexeme: Any, word: str) -> Any:
         if not hasattr(met, "done"):
             met.done = True
             meet(meeting)
-        return column.view(lexeme)
+        return column.view(lexeme, word)
 
     features.lookup.of_words = [column._replace(view=view)]
     assert in_threads(lambda i: features.find([docs[i]]).rows.tolist(), 2) == expected
