@@ -1,8 +1,8 @@
 """The linear model against CRFsuite and spaCy's `ner`: training from .spacy files, and tagging.
 
-    OMP_NUM_THREADS=1 python benchmarks/linear.py [steps of ner] [seeds] [sentences]
+    OMP_NUM_THREADS=1 python benchmarks/linear.py [steps of ner] [seeds]
 
-CoNLL-2002 Spanish, a doc an article (by the datelines), or the first sentences of each part only.
+CoNLL-2002 Spanish, a doc an article (by the datelines). few.py has few sentences.
 Ours by `costner fit` with configs/sparse.cfg and configs/sparse_document.cfg, and with
 configs/sparse.cfg by `spacy train`; spaCy's `ner` by `spacy train` with configs/baseline_ner.cfg,
 6,000 steps unless told otherwise; CRFsuite by L-BFGS, c1 = c2 = 0.1, 100 iterations, on the
@@ -18,7 +18,7 @@ import time
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, Sequence, Tuple
 
 import pycrfsuite
 import spacy
@@ -62,9 +62,9 @@ def path_of(part: str) -> Path:
     return Path(ARTICLES.name) / f"{part}.spacy"
 
 
-def write_articles(n_sentences: Optional[int]) -> None:
+def write_articles() -> None:
     for part in PARTS:
-        sentences = corpora.read_docs(CORPUS / f"esp.{part}", NLP.vocab, 0, n_sentences)
+        sentences = corpora.read_docs(CORPUS / f"esp.{part}", NLP.vocab)
         docs = corpora.join_groups(sentences, corpora.by_dateline(sentences))
         DocBin(docs=docs).to_disk(path_of(part))
 
@@ -199,13 +199,13 @@ def compare_tagging(taggers: Dict[str, Tagger]) -> None:
         print(f"| {name} | {speed:,.0f} | {ratio:.2f} ({low:.2f} to {high:.2f}) |")
 
 
-def main(n_steps: int = 6_000, n_seeds: int = 3, n_sentences: Optional[int] = None) -> None:
+def main(n_steps: int = 6_000, n_seeds: int = 3) -> None:
     print("\n## The linear model against CRFsuite and spaCy's `ner`\n")
     if not CORPUS.exists():
         print(f"Not run: there is no {CORPUS.relative_to(ROOT)}. `python -m spacy project run")
         print("conll2002-fetch` makes it.")
         return
-    write_articles(n_sentences)
+    write_articles()
     print("CoNLL-2002 Spanish, a doc an article, from .spacy to a saved pipeline; then testb,")
     print("from words to entities, in turns: medians and quartiles.\n")
     print("| | seconds | F on testa | F on testb | MB |\n|---|---|---|---|---|", flush=True)
