@@ -8,7 +8,7 @@ import numpy
 import pytest
 import spacy
 from spacy.language import Language
-from spacy.tokens import Span
+from spacy.tokens import Doc, Span
 from spacy.training import Example
 from thinc.api import fix_random_seed
 
@@ -83,6 +83,12 @@ def test_empty_docs_pass(trained: Language) -> None:
     assert trained.update([empty, empty], losses={}) == {"ner": 0.0}
 
 
+def test_one_token_and_long_docs(trained: Language) -> None:
+    assert ents(trained("London")) in ([], [(0, 6, "LOC")])
+    doc = trained(Doc(trained.vocab, words=["London", "likes"] * 5000))
+    assert len(doc) == 10000
+
+
 def test_the_loss_is_the_objective_per_annotated_token(trained: Language) -> None:
     ner = trained.get_pipe("ner")
     doc = trained.make_doc("Berlin lost")
@@ -95,6 +101,22 @@ def test_the_loss_is_the_objective_per_annotated_token(trained: Language) -> Non
     expected = oracle.log_sum(legal, 0).value - oracle.score(legal, 0, gold)
     assert loss == pytest.approx(expected / 2, abs=1e-5)
     assert not gradient.emissions[2:].any() and gradient.emissions[:2].any()
+
+
+def test_learning_goes_on_from_partial_annotation() -> None:
+    nlp = pipeline()
+    batch = examples(nlp)
+    for eg in batch[1:3]:
+        spans = list(eg.reference.ents[:1])
+        others = [eg.reference[i : i + 1] for i in (0, len(eg.reference) - 1)]
+        eg.reference.set_ents(spans, outside=others, default="missing")
+    optimizer = nlp.initialize(lambda: batch)
+    optimizer.learn_rate = 0.01
+    for _ in range(60):
+        losses = nlp.update(batch, sgd=optimizer, losses={})
+    assert 0 <= losses["ner"] < 0.01
+    assert ents(nlp(TEXTS[0])) == TRAIN[0][1]["entities"]
+    assert (7, 13, "LOC") in ents(nlp(TEXTS[1]))
 
 
 @pytest.mark.parametrize("outside", ["single", "before"])

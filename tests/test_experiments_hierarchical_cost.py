@@ -5,11 +5,20 @@ import spacy
 from spacy.tokens import Doc
 
 from experiments import corpora, hierarchical_cost
-from experiments.corpora import divide
+from experiments.corpora import deal, divide
 from experiments.hierarchical_cost import METHODS, SPLITS
 from experiments.runner import Runner
 
 GOLD = "genia_gold_tokens"
+
+
+def test_folds_by_group():
+    groups = [i // 3 for i in range(100)]
+    folds = deal(groups, 4)
+    assert sorted(i for fold in folds for i in fold) == list(range(100))
+    assert len({groups[i] for i in folds[0]} & {groups[i] for i in folds[1]}) == 0
+    assert max(map(len, folds)) - min(map(len, folds)) <= 3
+    assert deal(groups, 4) == folds != deal(groups, 4, seed=1)
 
 
 @pytest.fixture

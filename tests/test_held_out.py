@@ -61,6 +61,14 @@ def test_scores_are_of_docs_that_were_held_out(corpus: Path, tmp_path: Path, aim
         assert cfg["decoding"]["threshold"] == chosen["value"]
 
 
+def test_two_passes_in_each_fold(corpus: Path, tmp_path: Path) -> None:
+    config = SPARSE.with_name("sparse_document.cfg")
+    given = [config, "--paths.train", corpus, "--output", tmp_path, *SHORT]
+    result = run("fit", *given, "--calibrate")
+    assert result.exit_code == 0 and f"\n{HELD_OUT}: F " in result.output, result.output
+    assert "dev:" not in result.output
+
+
 def test_nothing_is_evaluated_without_a_development_corpus(corpus: Path, tmp_path: Path) -> None:
     for name, given in (("own", ["--train", corpus]), ("given", [SPARSE, "--paths.train", corpus])):
         result = run("fit", *given, "--output", tmp_path / name, *SHORT)
