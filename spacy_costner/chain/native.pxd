@@ -73,5 +73,6 @@ cdef extern from "cpp/interface.hpp" namespace "costner" nogil:
     void _use_instruction_set "costner::use_instruction_set"(int which)
 
 cdef extern from "cpp/segment_arrays.hpp" namespace "costner" nogil:
+    cbool are_lengths(const int64_t* lengths, int64_t n, int64_t n_tokens)
     cbool are_tags(const int64_t* tags, int64_t n, int n_tags)
     cbool are_segments(const _Segments&, int64_t n, const _Potentials&)

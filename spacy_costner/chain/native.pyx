@@ -9,15 +9,6 @@ cimport numpy as np
 import numpy
 
 from ..types import Potentials
-from .validation import (
-    check_allowed,
-    check_derivatives,
-    check_log_probs,
-    check_potentials,
-    check_segments,
-    check_tags,
-    check_values,
-)
 
 np.import_array()
 
@@ -51,26 +42,36 @@ cdef class _Batch:
     cdef int typenum
     cdef object potentials, emissions, transitions, start, end, lengths
 
-    def __cinit__(self, potentials):
-        if not _are_potentials(potentials):
-            check_potentials(potentials)
-        emissions = potentials.emissions
-        self.typenum = np.NPY_DOUBLE if emissions.dtype == numpy.float64 else np.NPY_FLOAT
+    def __cinit__(self, potentials, str prefix="potentials.", int typenum=-1):
+        """typenum: The type of all scores, by default that of the emissions."""
+        emissions, transitions, start, end, lengths = potentials
+        if typenum < 0:
+            typenum = np.NPY_DOUBLE if getattr(emissions, "dtype", None) == numpy.float64 else np.NPY_FLOAT
+        self.typenum = typenum
         self.potentials = potentials
-        self.emissions = _contiguous(emissions, self.typenum, 2)
-        self.transitions = _contiguous(potentials.transitions, self.typenum, 2)
-        self.start = _contiguous(potentials.start, self.typenum, 1)
-        self.end = _contiguous(potentials.end, self.typenum, 1)
-        self.lengths = _contiguous(potentials.lengths, np.NPY_INT32, 1)
-        self.scores.wide = self.typenum == np.NPY_DOUBLE
+        self.emissions = _array(prefix, "emissions", emissions, FLOATS, typenum, (-1, -1))
+        n_tokens, n_tags = self.emissions.shape
+        if n_tags < 1:
+            raise ValueError(f"{prefix}emissions: expected scores of at least 1 tag, got 0")
+        self.transitions = _array(prefix, "transitions", transitions, FLOATS, typenum, (n_tags, n_tags))
+        self.start = _array(prefix, "start", start, FLOATS, typenum, (n_tags,))
+        self.end = _array(prefix, "end", end, FLOATS, typenum, (n_tags,))
+        # 64 bits until they are checked, so that none wraps around.
+        array = _array(prefix, "lengths", lengths, INTEGERS, np.NPY_INT64, (-1,))
+        self.scores.n_sequences = np.PyArray_DIM(array, 0)
+        if not are_lengths(<const int64_t*>np.PyArray_DATA(array), self.scores.n_sequences, n_tokens):
+            raise ValueError(
+                f"{prefix}lengths: expected lengths that add up to the {n_tokens} rows of the emissions, got {lengths}"
+            )
+        self.lengths = _contiguous(array, np.NPY_INT32, 1)
+        self.scores.wide = typenum == np.NPY_DOUBLE
         self.scores.emissions = np.PyArray_DATA(self.emissions)
         self.scores.transitions = np.PyArray_DATA(self.transitions)
         self.scores.start = np.PyArray_DATA(self.start)
         self.scores.end = np.PyArray_DATA(self.end)
         self.scores.lengths = <const int32_t*>np.PyArray_DATA(self.lengths)
-        self.scores.n_sequences = np.PyArray_DIM(self.lengths, 0)
-        self.scores.n_tokens = np.PyArray_DIM(self.emissions, 0)
-        self.scores.n_tags = np.PyArray_DIM(self.emissions, 1)
+        self.scores.n_tokens = n_tokens
+        self.scores.n_tags = n_tags
 
     cdef int n_threads(self):
         cdef int64_t work = self.scores.n_tokens * self.scores.n_tags * self.scores.n_tags
@@ -89,47 +90,30 @@ cdef class _Batch:
         return Potentials(*arrays, self.potentials.lengths)
 
 
-cdef inline cbool _has_type(array, int typenum, int n_dimensions):
-    return (
-        np.PyArray_CheckExact(array)
-        and np.PyArray_TYPE(array) == typenum
-        and np.PyArray_NDIM(array) == n_dimensions
-        and np.PyArray_ISBEHAVED_RO(array)
-    )
+# What an array holds, and the characters of its types.
+FLOATS = ("float32 or float64", "fd")
+INTEGERS = ("integers", "bhilqBHILQ")
+TRUTH_VALUES = ("truth values", "?")
+REAL_NUMBERS = ("real numbers", "efdg" + INTEGERS[1])
 
 
-cdef inline cbool _are_floats(array, int n_dims):
-    return _has_type(array, np.NPY_FLOAT, n_dims) or _has_type(array, np.NPY_DOUBLE, n_dims)
-
-
-cdef cbool _are_potentials(potentials):
-    """Whether types and shapes are the usual ones; if not, `check_potentials` decides and
-    raises the error."""
-    emissions, transitions, start, end, lengths = potentials
-    cdef np.npy_intp n_tags, total = 0, s
-    cdef int32_t length
-    if not (
-        _are_floats(emissions, 2) and _are_floats(transitions, 2)
-        and _are_floats(start, 1) and _are_floats(end, 1) and _has_type(lengths, np.NPY_INT32, 1)
-    ):
-        return False
-    n_tags = np.PyArray_DIM(emissions, 1)
-    for s in range(np.PyArray_DIM(lengths, 0)):
-        length = (<int32_t*>np.PyArray_GETPTR1(lengths, s))[0]
-        if length < 0:
-            return False
-        total += length
-    return (
-        n_tags > 0 and np.PyArray_DIM(emissions, 0) == total
-        and np.PyArray_DIM(transitions, 0) == n_tags and np.PyArray_DIM(transitions, 1) == n_tags
-        and np.PyArray_DIM(start, 0) == n_tags and np.PyArray_DIM(end, 0) == n_tags
-    )
-
-
-cdef object _derivatives(d_values, shape, what):
-    if not _are_floats(d_values, len(shape)) or d_values.shape != shape:
-        check_derivatives(d_values, shape, what)
-    return _contiguous(d_values, np.NPY_DOUBLE, len(shape))
+cdef object _array(str prefix, str name, array, tuple kind, int typenum, tuple shape):
+    """An array as the kernels read it: of one type, C-contiguous. A size of -1 is any.
+    RAISES (ValueError): If it has another kind of values or another shape."""
+    cdef int n_dimensions = len(shape), i
+    cdef np.npy_intp size
+    what, types = kind
+    if not np.PyArray_Check(array):
+        raise ValueError(f"{prefix}{name}: expected an array of {what}, got {type(array).__name__}")
+    if array.dtype.char not in types:
+        raise ValueError(f"{prefix}{name}: expected {what}, got an array of {array.dtype}")
+    if np.PyArray_NDIM(array) != n_dimensions:
+        raise ValueError(f"{prefix}{name}: expected {n_dimensions} dimensions, got the shape {array.shape}")
+    for i in range(n_dimensions):
+        size = shape[i]
+        if size != -1 and size != np.PyArray_DIM(array, i):
+            raise ValueError(f"{prefix}{name}: expected {what} in the shape {shape}, got {array.shape}")
+    return _contiguous(array, typenum, n_dimensions)
 
 
 cdef inline object _contiguous(array, int typenum, int n_dimensions):
@@ -149,16 +133,14 @@ cdef class _Query:
         self.arrays = arrays
 
 
-cdef _Query _of_tags(_Batch batch, tags, name="tags"):
+cdef _Query _of_tags(_Batch batch, tags, str name="tags"):
     """A tag for each token. Shape: (N,)"""
     cdef int64_t n_tokens = batch.scores.n_tokens
-    if not _has_type(tags, np.NPY_INT64, 1) or np.PyArray_DIM(tags, 0) != n_tokens:
-        check_tags(tags, batch.potentials, name)
-    array = _contiguous(tags, np.NPY_INT64, 1)
+    array = _array("", name, tags, INTEGERS, np.NPY_INT64, (n_tokens,))
     cdef _Query query = _Query(array)
     query.arguments.allowed.tags = <const int64_t*>np.PyArray_DATA(array)
     if not are_tags(query.arguments.allowed.tags, n_tokens, batch.scores.n_tags):
-        check_tags(tags, batch.potentials, name)
+        raise ValueError(f"{name}: expected tags from 0 to {batch.scores.n_tags - 1}, got {tags}")
     return query
 
 
@@ -166,13 +148,7 @@ cdef _Query _of_allowed(_Batch batch, allowed):
     """Sets of tags. Shape: (N, K) or (N,)"""
     if getattr(allowed, "ndim", 2) == 1:
         return _of_tags(batch, allowed, "allowed")
-    if not (
-        _has_type(allowed, np.NPY_BOOL, 2)
-        and np.PyArray_DIM(allowed, 0) == batch.scores.n_tokens
-        and np.PyArray_DIM(allowed, 1) == batch.scores.n_tags
-    ):
-        check_allowed(allowed, batch.potentials)
-    array = _contiguous(allowed, np.NPY_BOOL, 2)
+    array = _array("", "allowed", allowed, TRUTH_VALUES, np.NPY_BOOL, batch.emissions.shape)
     cdef _Query query = _Query(array)
     query.arguments.allowed.mask = <const uint8_t*>np.PyArray_DATA(array)
     return query
@@ -180,29 +156,27 @@ cdef _Query _of_allowed(_Batch batch, allowed):
 
 cdef _Query _of_values(_Batch batch, values):
     """Values of tags and transitions, in the precision of the batch."""
-    check_values(values, batch.potentials)
-    dtype = batch.emissions.dtype
-    arrays = (array.astype(dtype, copy=False) for array in values[:4])
-    cdef _Batch of_values = _Batch(Potentials(*arrays, values.lengths))
+    cdef _Batch of_values = _Batch(values, "values.", batch.typenum)
+    if of_values.emissions.shape != batch.emissions.shape:
+        raise ValueError(
+            f"values.emissions: expected the shape {batch.emissions.shape}, got {of_values.emissions.shape}"
+        )
+    has_lengths = values.lengths is batch.potentials.lengths or numpy.array_equal(of_values.lengths, batch.lengths)
+    if not has_lengths:
+        raise ValueError(f"values.lengths: expected {batch.lengths}, got {of_values.lengths}")
     cdef _Query query = _Query(of_values)
     query.arguments.values = &of_values.scores
     return query
 
 
 cdef _Query _of_segments(_Batch batch, segments):
-    begin, end, tags, after = segments
-    cdef cbool are_usual = (
-        (after is None or _has_type(after, np.NPY_BOOL, 2))
-        and _has_type(begin, np.NPY_INT64, 1)
-        and _has_type(end, np.NPY_INT64, 1)
-        and _has_type(tags, np.NPY_INT64, 1)
-        and np.PyArray_DIM(begin, 0) == np.PyArray_DIM(end, 0)
-        and (after is None or after.shape == (len(begin), batch.scores.n_tags))
-    )
-    if not are_usual:
-        check_segments(segments, batch.potentials)
-    begin, end, tags = (_contiguous(array, np.NPY_INT64, 1) for array in (begin, end, tags))
-    after = None if after is None else _contiguous(after, np.NPY_BOOL, 2)
+    begin = _array("segments.", "begin", segments.begin, INTEGERS, np.NPY_INT64, (-1,))
+    end = _array("segments.", "end", segments.end, INTEGERS, np.NPY_INT64, begin.shape)
+    tags = _array("segments.", "tags", segments.tags, INTEGERS, np.NPY_INT64, (-1,))
+    after = segments.after
+    if after is not None:
+        shape = (len(begin), batch.scores.n_tags)
+        after = _array("segments.", "after", after, TRUTH_VALUES, np.NPY_BOOL, shape)
     cdef _Query query = _Query(begin, end, tags, after)
     cdef _Segments* out = &query.arguments.segments
     out.begin = <const int64_t*>np.PyArray_DATA(begin)
@@ -210,9 +184,12 @@ cdef _Query _of_segments(_Batch batch, segments):
     out.tags = <const int64_t*>np.PyArray_DATA(tags)
     if after is not None:
         out.after = <const uint8_t*>np.PyArray_DATA(after)
-    out.n_segments = np.PyArray_DIM(begin, 0)
-    if not are_segments(out[0], np.PyArray_DIM(tags, 0), batch.scores):
-        check_segments(segments, batch.potentials)
+    out.n_segments = len(begin)
+    if not are_segments(out[0], len(tags), batch.scores):
+        raise ValueError(
+            f"segments: expected begin < end within one sequence, and a tag from 0 to {batch.scores.n_tags - 1} "
+            f"for each token, got {segments}, lengths {batch.lengths}"
+        )
     return query
 
 
@@ -229,14 +206,13 @@ cdef class Vjp:
 
     cdef _Batch batch
     cdef unique_ptr[Query] query
-    cdef object owner, arguments, shape, what
+    cdef object owner, arguments, shape
 
-    def __cinit__(self, owner, _Batch batch, _Query arguments, shape, what):
+    def __cinit__(self, owner, _Batch batch, _Query arguments, tuple shape):
         self.owner = owner
         self.batch = batch
         self.arguments = arguments
         self.shape = shape
-        self.what = what
 
     def __call__(self, d_values):
         return _gradient(self.batch, [(self, d_values)])
@@ -250,7 +226,7 @@ cdef object _gradient(_Batch batch, vjps):
     cdef Vjp vjp
     kept = []
     for vjp, d_value in vjps:
-        weights = _derivatives(d_value, vjp.shape, vjp.what)
+        weights = _array("", "derivatives", d_value, REAL_NUMBERS, np.NPY_DOUBLE, vjp.shape)
         kept.append(weights)
         queries.push_back(vjp.query.get())
         d_values.push_back(<const double*>np.PyArray_DATA(weights))
@@ -278,15 +254,14 @@ cdef class _Messages:
             else:
                 self.messages = make_forward_backward(self.batch.scores, n_threads)
 
-    cdef object values(self, string name, _Query query, shape, default, what, int typenum=np.NPY_DOUBLE):
+    cdef object values(self, string name, _Query query, shape, default, int typenum=np.NPY_DOUBLE):
         """The values of a query, and its VJP."""
         values = _filled(shape, default, typenum)
         cdef double* out = <double*>np.PyArray_DATA(values)
-        cdef Vjp vjp = Vjp(self, self.batch, query, shape, what)
+        cdef Vjp vjp = Vjp(self, self.batch, query, shape)
         with nogil:
             vjp.query = self.messages.get().query(name, query.arguments, out)
         return values, vjp
-
 
     cdef object paths(self, string name, _Query query, object tags):
         """The tags that a query has set."""
@@ -307,7 +282,7 @@ cdef class ForwardBackward(_Messages):
         return _gradient(self.batch, vjps)
 
     cdef object of_sequences(self, string name, _Query query, double default):
-        return self.values(name, query, (self.batch.scores.n_sequences,), default, "sequences")
+        return self.values(name, query, (self.batch.scores.n_sequences,), default)
 
     def log_partition(self):
         return self.of_sequences(b"log_partition", _Query(), 0)
@@ -337,16 +312,16 @@ cdef class ForwardBackward(_Messages):
     def log_marginals(self, allowed):
         query = _of_allowed(self.batch, allowed)
         shape = (self.batch.scores.n_tokens,)
-        return self.values(b"log_marginals", query, shape, -numpy.inf, "tokens")
+        return self.values(b"log_marginals", query, shape, -numpy.inf)
 
     def marginals(self):
         shape = (self.batch.scores.n_tokens, self.batch.scores.n_tags)
-        return self.values(b"marginals", _Query(), shape, 0, None, self.batch.typenum)[0]
+        return self.values(b"marginals", _Query(), shape, 0, self.batch.typenum)[0]
 
     def segment_log_probs(self, segments):
         cdef _Query query = _of_segments(self.batch, segments)
         shape = (query.arguments.segments.n_segments,)
-        return self.values(b"segment_log_probs", query, shape, -numpy.inf, "segments")
+        return self.values(b"segment_log_probs", query, shape, -numpy.inf)
 
 
 @cython.final
@@ -355,11 +330,10 @@ cdef class MaxMessages(_Messages):
 
     def max_marginals(self):
         shape = (self.batch.scores.n_tokens, self.batch.scores.n_tags)
-        return self.values(b"max_marginals", _Query(), shape, 0, None)[0]
+        return self.values(b"max_marginals", _Query(), shape, 0)[0]
 
     def best_of_tied(self, log_probs, double tolerance):
-        check_log_probs(log_probs, self.batch.potentials)
-        log_probs = _contiguous(log_probs, np.NPY_DOUBLE, 2)
+        log_probs = _array("", "log_probs", log_probs, FLOATS, np.NPY_DOUBLE, self.batch.emissions.shape)
         tags = numpy.zeros(self.n_tokens, dtype="int64")
         cdef _Query query = _Query(log_probs)
         query.arguments.ties.log_probs = <const double*>np.PyArray_DATA(log_probs)
@@ -370,7 +344,7 @@ cdef class MaxMessages(_Messages):
     def segment_max_scores(self, segments):
         cdef _Query query = _of_segments(self.batch, segments)
         shape = (2, query.arguments.segments.n_segments)
-        return self.values(b"segment_max_scores", query, shape, -numpy.inf, "segments")
+        return self.values(b"segment_max_scores", query, shape, -numpy.inf)
 
 
 def path_score(potentials, tags):
@@ -378,7 +352,7 @@ def path_score(potentials, tags):
     cdef _Query path = _of_tags(batch, tags)
     scores = _filled((batch.scores.n_sequences,), 0)
     cdef double* out = <double*>np.PyArray_DATA(scores)
-    cdef Vjp vjp = Vjp(None, batch, path, scores.shape, "sequences")
+    cdef Vjp vjp = Vjp(None, batch, path, scores.shape)
     with nogil:
         vjp.query = _path_score(batch.scores, path.arguments.allowed.tags, out)
     return scores, vjp

@@ -17,6 +17,7 @@ from typing import (
     TypeVar,
 )
 
+import numpy
 from numpy.random import Generator
 from thinc.types import Array2d, Floats2d, Ints1d, Ints2d
 
@@ -24,7 +25,6 @@ from ..types import Potentials, ScoreWithVjp
 from . import native  # type: ignore[attr-defined]
 from .constraints import Allowed
 from .host import on_host
-from .validation import check_count, check_tolerance
 
 MessagesT = TypeVar("MessagesT")
 ResultT = TypeVar("ResultT")
@@ -145,7 +145,7 @@ class ForwardBackward:
     def sample_paths(self, n: int, rng: Generator) -> Ints2d:
         """Sample n paths of each sequence, at least 1: forward filtering, backward sampling.
         Those of a sequence without a legal path are arbitrary. Shape: (n, N)"""
-        check_count("n", n)
+        _check_count("n", n)
         return self._messages.sample_paths(rng.random((n, self._messages.n_tokens)))
 
     def backprop(self, *vjps: VjpWithDerivative) -> Potentials:
@@ -185,7 +185,8 @@ class MaxMessages:
         The score of a path is the best score minus the sum of its regrets. So the result is within
         T times the tolerance of the best path, whatever its probability.
         """
-        check_tolerance(tolerance)
+        if not (isinstance(tolerance, (int, float, numpy.number)) and tolerance >= 0):
+            raise ValueError(f"tolerance: expected a number of at least 0, got {tolerance!r}")
         return self._messages.best_of_tied(log_probs, tolerance)
 
 
@@ -262,8 +263,14 @@ def best_path_excluding(potentials: Potentials, allowed: Allowed) -> BestPath:
 @on_host
 def k_best(potentials: Potentials, k: int) -> BestPath:
     """Find the k paths of the highest scores, all different. k is at least 1."""
-    check_count("k", k)
+    _check_count("k", k)
     return BestPath(*native.k_best(potentials, k))
+
+
+def _check_count(name: str, count: Any) -> None:
+    is_integer = isinstance(count, (int, numpy.integer)) and not isinstance(count, bool)
+    if not is_integer or count < 1:
+        raise ValueError(f"{name}: expected an integer of at least 1, got {count!r}")
 
 
 def set_threads(n_threads: int) -> None:

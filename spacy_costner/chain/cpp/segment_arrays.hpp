@@ -10,6 +10,16 @@
 
 namespace costner {
 
+// Whether sequences of these lengths have `n_tokens` tokens in all, and fit into the kernels' 32 bits.
+inline bool are_lengths(const int64_t* lengths, int64_t n, int64_t n_tokens) {
+    int64_t total = 0;
+    for (int64_t s = 0; s < n; s++) {
+        if (lengths[s] < 0 || lengths[s] > INT32_MAX || lengths[s] > n_tokens - total) return false;
+        total += lengths[s];
+    }
+    return total == n_tokens;
+}
+
 // Whether tags are those of the batch.
 inline bool are_tags(const int64_t* tags, int64_t n, int n_tags) {
     return std::all_of(tags, tags + n, [=](int64_t tag) { return 0 <= tag && tag < n_tags; });
