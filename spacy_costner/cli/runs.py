@@ -7,6 +7,7 @@ another key, or one that is damaged, is not used.
 
 import json
 import os
+import sys
 from collections import deque
 from concurrent import futures
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
@@ -211,8 +212,11 @@ class Processes(ProcessPoolExecutor):
     """Parallel processes on this machine. They end with this one, even if it is killed."""
 
     def __init__(self, jobs: int) -> None:
-        spawn = get_context("spawn")
-        super().__init__(jobs, mp_context=spawn, initializer=_end_with_parent)
+        kind = "forkserver" if sys.platform == "linux" else "spawn"
+        context: Any = get_context(kind)
+        if kind == "forkserver":  # which imports the package once, for all workers
+            context.set_forkserver_preload([__name__])
+        super().__init__(jobs, mp_context=context, initializer=_end_with_parent)
         self.jobs = jobs
 
 
