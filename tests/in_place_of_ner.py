@@ -25,6 +25,8 @@ from spacy_costner.pipeline.component import (
     make_cost_sensitive_ner,
 )
 
+from . import conftest as conftest  # looks up registered names faster
+
 OF_THE_PARSER = {
     "moves": None,
     "update_with_oracle_cut_size": 100,

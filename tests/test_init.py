@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+from itertools import product
 from pathlib import Path
 from typing import Any, Dict, List, Sequence, Tuple
 
@@ -251,8 +252,10 @@ def test_texts_of_several_sentences_get_a_second_pass(
     assert document == ({"LOWER": 1} if passes == 2 else None)
 
 
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("n_docs, n_words", [(1, 3), (60, 20), (700, 20), (30, 700), (3000, 20)])
+SIZES = [*product(MODELS, [1, 60, 700], [20]), ("hybrid", 3000, 20), ("linear", 30, 700)]
+
+
+@pytest.mark.parametrize("model, n_docs, n_words", SIZES)
 def test_evaluates_every_epoch(model: Any, n_docs: int, n_words: int, tmp_path: Path) -> None:
     doc = "Oslo" + " rain" * (n_words - 1), "B-city" + " O" * (n_words - 1)
     path = write_docs(tmp_path / "train.spacy", [doc] * n_docs)
