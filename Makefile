@@ -31,6 +31,9 @@ check: install
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy
 
+# Python keeps what it has compiled, so that test-slow does not compile all tests again.
+export PYTHONDONTWRITEBYTECODE =
+
 # On all cores. With COVERAGE=1, test-slow prints how much of the package both have run.
 PYTEST = $(BIN)/python -m pytest -n auto --dist worksteal
 COVERAGE ?=
