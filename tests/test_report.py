@@ -136,7 +136,7 @@ def test_by_hand(by_hand: Report) -> None:
         [0, 0, 4, 0],
     ]
     assert by_hand.kinds == dict(zip(KINDS, [(1, 4), (1, 4), (1, 2), (1, 4), (0, 0)]))
-    assert [(one.text, one.kind, one.cost) for one in by_hand.mistakes] == [
+    assert [(text(one.annotated), one.kind, one.cost) for one in by_hand.mistakes] == [
         ("Nothing in May .", "spurious entity", 4),
         ("Old Oslo slept .", "wrong boundary", 4),
         ("Lima", "missing entity", 4),
@@ -302,7 +302,7 @@ def test_nodes_of_the_tree_can_be_answers() -> None:
     assert counts(etna.labels["place"]) == (1, 1, 0)
     assert result.parameter is None and numpy.isnan(result.setting.value)
     assert counts(result.levels["level 1"])[0] == 2
-    mistake = next(one for one in result.mistakes if one.text == "Rome fell .")
+    mistake = next(one for one in result.mistakes if text(one.annotated) == "Rome fell .")
     assert (mistake.kind, mistake.cost) == ("wrong label", 1)
     assert entities(mistake.predicted)[0].label == "place"
     assert "current setting (minimum cost)" in page(result).replace("\n", " ")
@@ -353,7 +353,7 @@ def test_sentences_are_shown_and_long_ones_cut(words: str, shown: str) -> None:
     nlp.add_pipe("sentencizer", first=True)
     tags = " ".join("B-city" if word == "Lima" else "O" for word in words.split())
     (mistake,) = evaluated(nlp, [(words, tags)]).mistakes
-    assert mistake.text == text(mistake.predicted) == shown
+    assert text(mistake.annotated) == text(mistake.predicted) == shown
     assert [one.text for one in entities(mistake.annotated)] == ["Lima"]
 
 
