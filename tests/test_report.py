@@ -520,10 +520,9 @@ def test_style_sheet(by_hand: Report) -> None:
     html = page(by_hand._replace(mistakes=[Mistake(0, KINDS[0], 1.0, chunks, [Chunk("so\nRome")])]))
     assert '<dd>so\n<mark class="error">Rome<span class="label">city <i>50 %</i>' in html
     assert "<dd>so\nRome</dd>" in html and "white-space: pre-line" in html
-    light, dark = re.findall(r":root \{(.*?)\}", html, flags=re.DOTALL)[:2]
     for name, colour in COLOURS.items():
-        assert f"--{name}: {colour};" in light
-        assert f"--{name}: #" in dark and f"--{name}: {colour};" not in dark
+        ((light, dark),) = re.findall(rf"--{name}: light-dark\((#\w+), (#\w+)\);", html)
+        assert light == colour != dark
 
 
 NONE = "\N{EN DASH}"
