@@ -103,11 +103,6 @@ class Suspect(NamedTuple):
     as_suggested: int = 0  # how often the words are annotated elsewhere as the suggestion says
 
     @property
-    def is_inconsistent(self) -> bool:
-        """Whether the same words elsewhere are annotated as the suggestion says more often."""
-        return self.as_suggested > self.as_annotated
-
-    @property
     def extent(self) -> Tuple[int, int]:
         """The first token and the one after the last."""
         return extent_of((self.annotated, self.suggested))
@@ -159,8 +154,8 @@ def audit_cli(
     fold, for each fold, and compares the annotation with alternatives. Writes the most probable
     mistakes as JSONL in Prodigy's form and as an HTML page. Accept or
     reject them on the page and save your answers, or delete the lines that you reject; then run
-    the command again with --apply and a new --output. Override
-    settings as in `spacy train`, e.g. --nlp.lang es.
+    the command again with --apply and a new --output. Override settings as in `spacy train`, e.g.
+    --nlp.lang es.
     """
     options, overrides = arguments_of(audit, locals()), read_overrides(ctx)
     with errors_shown(), show_validation_error(config_path, hint_fill=False):
@@ -223,12 +218,9 @@ def audit(
     suspects = rank(folds, docs, make_cost(cost(tags), tags) if cost_name else None)
     probable = [one for one in suspects if one.prob_suggested > one.prob_annotated]
     kinds = {kind: sum(one.kind == kind for one in probable) for kind in KINDS}
-    kinds["inconsistent"] = sum(one.is_inconsistent for one in probable)
+    kinds["inconsistent"] = sum(one.as_suggested > one.as_annotated for one in probable)
     n_entities = sum(len(doc.ents) for doc in docs)
     return Audit(suspects, kinds, len(docs), sum(map(len, docs)), n_entities)
-
-
-# In an audit, the annotation takes the place of a first pass.
 
 
 def cross_fit(config: Config, docs: Sequence[Doc], **settings: Any) -> List[Fold]:
@@ -414,7 +406,7 @@ def suspect_to_task(suspect: Suspect, docs: Sequence[Doc]) -> Task:
         "score": round(suspect.score, 4),
         "prob_annotated": round(suspect.prob_annotated, 4),
         "prob_suggested": round(suspect.prob_suggested, 4),
-        "inconsistent": suspect.is_inconsistent,
+        "inconsistent": suspect.as_suggested > suspect.as_annotated,
         "elsewhere": {"as_annotated": suspect.as_annotated, "as_suggested": suspect.as_suggested},
         "meta": {"kind": suspect.kind, "change": " -> ".join(changed)},
     }

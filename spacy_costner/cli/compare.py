@@ -52,7 +52,7 @@ from ..settings import check_overrides, check_settings
 from ..training.evaluation import CALLBACK, Evaluations, read_evaluations
 from .fit import is_fitted, train_as_fitted
 from .init import make_loss, parse_losses
-from .options import AddressOption, CodeOption, GpuOption, read_overrides
+from .options import AddressOption, CodeOption, GpuOption, arguments_of, read_overrides
 from .output import JsonOption, errors_shown, print_result, stdout_for
 from .runs import (
     Ended,
@@ -146,23 +146,18 @@ def compare_cli(
     The last two columns are p-values of the differences in F and in cost from the first
     row (paired bootstrap over docs, two-sided).
     """
+    options = arguments_of(compare, locals())
     go_on = "Finished trainings are kept: run the same command again to continue."
     with errors_shown(go_on), stdout_for(address):
-        rows = compare(
-            config_path,
-            [loss.strip() for loss in losses.split(",") if loss.strip()],
-            test_path,
-            output_path,
-            seeds=[int(seed) for seed in seeds.split(",")],
-            overrides=read_overrides(ctx),
-            sweep=dict(_read_sweep(text) for text in sweeps),
-            n_samples=n_samples,
-            jobs=jobs,
-            use_gpu=use_gpu,
-            code_path=code_path,
-            make_executor=ray_cluster(address, use_gpu),
-            on_end=lambda name, ended: typer.echo(describe(name, ended), err=print_json),
-        )
+        options |= {
+            "losses": [loss.strip() for loss in losses.split(",") if loss.strip()],
+            "seeds": [int(seed) for seed in seeds.split(",")],
+            "overrides": read_overrides(ctx),
+            "sweep": dict(_read_sweep(text) for text in sweeps),
+            "make_executor": ray_cluster(address, use_gpu),
+            "on_end": lambda name, ended: typer.echo(describe(name, ended), err=print_json),
+        }
+        rows = compare(**options)
     print_result(
         {"losses": rows}, f"\n{table(rows)}\n", print_json, output_path / "comparison.json"
     )
@@ -264,10 +259,9 @@ def _check_evaluations(variants: Sequence[Variant]) -> None:
         if is_fitted(config):
             continue
         key = fingerprint({name: config.get(name) for name in sections})
-        if key not in known:
-            known[key] = read_evaluations(config)  # reads the corpus
-        evaluations = known[key]
-        if evaluations is not None and (objection := evaluations.objection()):
+        if key not in known:  # which reads the corpus
+            known[key] = read_evaluations(config)
+        if (evaluations := known[key]) and (objection := evaluations.objection()):
             if not evaluations.are_after_training:
                 raise ValueError(f"compare: {loss}: {objection}")
             warnings.warn(f"{loss}: {objection}", stacklevel=3)

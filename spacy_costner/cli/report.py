@@ -164,8 +164,7 @@ def report(
     cost, tree, cost_name = find_cost(block)
     dev, shift = predict_dev(nlp, ner, examples), ""
     if (calibration := ner.cfg["shift"]) is not None:
-        entropies = dev.entropies()
-        entropies = entropies[~numpy.isnan(entropies)].tolist()
+        entropies = [entropy for entropy in dev.entropies().tolist() if not math.isnan(entropy)]
         shift = find_shift(calibration, in_random_order(entropies)).found
     decoded = {one: [*decode_at_all([dev], one)] for one in PARAMETERS}
     thresholds = []
@@ -294,15 +293,12 @@ def find_mistakes(
                 cost = float(costs[slice(*extent_of(own))].sum(dtype="float64"))
                 p_gold, p_answer = ([by_doc[i][j][e] or 0.0 for e in own[j]] for j in (0, 1))
                 confidence = max(p_answer) if p_answer else 1 - max(p_gold)
-                mistakes.append((cost, confidence, i, own))
+                mistakes.append((cost, confidence, kind_of(*own), i, own))
     mistakes.sort(key=lambda mistake: (-mistake[0], -mistake[1]))
-    kinds = dict.fromkeys(KINDS, (0, 0.0))
-    for cost, _, _, own in mistakes:
-        n, total = kinds[kind_of(*own)]
-        kinds[kind_of(*own)] = (n + 1, total + cost)
-    return kinds, [
-        Mistake(i, kind_of(*own), cost, *excerpt(dev.examples[i].predicted, by_doc[i], own))
-        for cost, _, i, own in mistakes[:n_shown]
+    by_kind = {kind: [cost for cost, _, one, _, _ in mistakes if one == kind] for kind in KINDS}
+    return {kind: (len(costs), sum(costs)) for kind, costs in by_kind.items()}, [
+        Mistake(i, kind, cost, *excerpt(dev.examples[i].predicted, by_doc[i], own))
+        for cost, _, kind, i, own in mistakes[:n_shown]
     ]
 
 
@@ -389,22 +385,22 @@ def page(report: Report) -> str:
     if report.guarantee and report.promised is not None:
         figures["guarantee"] = plots.promised_and_observed(report.guarantee, report.promised)
     labels, costs = sum_others(report.confusion)
-    if any(n for n, _ in report.kinds.values()) or costs.any():
+    if len(labels) > 1:
         unit = "cost" if report.cost else "tokens with a wrong tag"
         digits = "{:.2g}" if report.cost and costs.max() < 10 else "{:,.0f}"
         names = {"ylabel": "annotated", "xlabel": "predicted", "unit": unit, "number": digits}
         figures["confusion"] = plots.heat_map(costs, labels, labels, **names)
     now = value if report.parameter == "threshold" else 0.5
     away = [abs(threshold - now) for threshold, *_ in report.thresholds]
-    command = ["tune", report.facts["pipeline"] or "MODEL", "dev.spacy", "--output", "tuned"]
-    command += ["--name", report.facts["component"], "--parameter", "threshold"]
+    model, name = (shlex.quote(report.facts[x] or "MODEL") for x in ("pipeline", "component"))
     data = {
         "thresholds": report.thresholds,
         "start": away.index(min(away)),
         "total": [report.total.tp, report.total.fp, report.total.fn],
         "miss_costs": MISS_COSTS,
         "limits": [*curves.axes[0].get_xlim(), *curves.axes[0].get_ylim()],
-        "command": f"python -m spacy costner {shlex.join(command)}",
+        "command": f"python -m spacy costner tune {model} dev.spacy --output tuned --name {name} "
+        "--parameter threshold",
     }
     svgs = {name: Markup(plots.as_svg(figure, name)) for name, figure in figures.items()}
     n_kept = MAX_LABELS if len(labels) < len(report.confusion[0]) else 0
